@@ -29,40 +29,39 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// timeout bounds what one request asks of the stores, but for import
-// and export.
+// timeout is the time limit of a request, except for imports and exports.
 const timeout = 30 * time.Second
 
-// A Door is where requests come in: Caddy's admin endpoint, or a site for
+// An API serves the accounts API at one place: Caddy's admin endpoint, or a site for
 // backends.
 type API struct {
-	Root string // what all paths begin with, and end in a slash
+	Root string // the prefix of all paths; ends in a slash
 	// App returns the app whose accounts are managed, or an *Error.
 	App func(context.Context) (*app.App, error)
-	// Admit returns whose request it is, or an *Error; nil: everybody may do
-	// everything.
+	// Admit returns the key of a request, or an *Error. If Admit is nil, every
+	// request has all rights.
 	Admit func(*Call) (*Key, error)
-	More  []Route // beside Routes
-	// Storeless are the patterns of those that are served also while a store can't
-	// be reached.
+	More  []Route // in addition to Routes
+	// Storeless lists the patterns of the routes that work even if a store can't be
+	// reached.
 	Storeless []string
 }
 
-// A Call is one request.
+// A Call is a request with its response.
 type Call struct {
 	*http.Request
 	W   http.ResponseWriter
 	App *app.App
-	// Address is the client's.
+	// Address is the address of the client.
 	Address string
 
-	root   string // as the client wrote it
-	key    *Key   // whose request it is; nil: one of the admin endpoint
+	root   string // as the client sent it
+	key    *Key   // the key of the request; nil on the admin endpoint
 	params map[string]string
 	admin  *manage.Admin // of the company in the path
 }
 
-// An Error is an answer that is no success.
+// An Error is an error response.
 type Error struct {
 	Status     int
 	Field      string
@@ -74,13 +73,13 @@ type Error struct {
 
 func (e *Error) Error() string { return e.Message }
 
-// ErrBroken is for an answer that has begun and can't be completed: it is cut off, so
-// that the client does not take it for whole.
+// ErrBroken means that a response has begun but can't be completed. The connection
+// is closed, so that the client does not take the response for complete.
 var ErrBroken = errors.New("the answer broke off")
 
-// Serve answers a request of a client at an address, who wrote something before the
-// path that is left. It answers errors, too: what Caddy makes of them has no
-// field.
+// Serve answers a request. The address is the client's, and before is the prefix
+// that the client sent before the remaining path. Serve also writes the error
+// responses, because those of Caddy have no field.
 func (d *API) Serve(w http.ResponseWriter, r *http.Request, address, before string) {
 	answered := bodies.Limit(w, r)
 	c := &Call{Request: r, W: w, Address: address, root: before + d.Root}
@@ -138,8 +137,9 @@ func (c *Call) Service() (*flows.Service, error) {
 	return service, nil
 }
 
-// permit refuses what the key may not do, and finds the company. One that the key
-// does not have is as one that is not there.
+// permit refuses a request that its key does not allow, and finds the company. For a
+// key without rights for the company, the answer is the same as for a company that
+// does not exist.
 func (c *Call) permit(service *flows.Service, route Route) error {
 	refused := record.Event{Name: record.KeyRefused, Address: c.Address, Actor: c.actor()}
 	if code, ok := c.params["company"]; ok {
@@ -164,8 +164,8 @@ func (c *Call) permit(service *flows.Service, route Route) error {
 	return &Error{Status: http.StatusForbidden, Message: fmt.Sprintf("the key does not have the right %s: give it in the configuration, or use another key", route.Right)}
 }
 
-// May reports whether who asks has a right. Who came to the admin endpoint has
-// them all.
+// May reports whether the request has a right. A request to the admin endpoint has
+// all rights.
 func (c *Call) May(right Right) bool { return c.key == nil || c.key.may(right) }
 
 func (c *Call) actor() string {
@@ -178,10 +178,10 @@ func (c *Call) actor() string {
 // Param returns a parameter of the route's pattern.
 func (c *Call) Param(name string) string { return c.params[name] }
 
-// mnemocode is the account's in the path.
+// mnemocode returns the mnemocode in the path.
 func (c *Call) mnemocode() string { return c.params["mnemocode"] }
 
-// refuse answers an error.
+// refuse writes an error response.
 func (c *Call) refuse(err error) {
 	refusal := asError(err)
 	if p, ok := errors.AsType[*panics.Error](err); ok && c.App != nil {
@@ -234,13 +234,14 @@ func asError(err error) *Error {
 	}
 }
 
-// within bounds what a request asks of the stores. A change that has begun is
-// seen through, also if the operator's connection breaks.
+// within returns a context that limits the time of a request to timeout. A change
+// that has begun is completed even if the operator's connection breaks.
 func (c *Call) within() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(c.Context(), timeout)
 }
 
-// body reads a JSON body. What is no JSON is found by parsing it.
+// body reads the request's body. It does not check whether it is JSON; the parser
+// does.
 func (c *Call) body() ([]byte, error) {
 	var data []byte
 	var err error
@@ -262,7 +263,7 @@ func (c *Call) body() ([]byte, error) {
 	return data, nil
 }
 
-// query returns the parameters of the query, and refuses those that are unknown.
+// query returns the query parameters. It refuses unknown ones.
 func (c *Call) query(known ...string) (url.Values, error) {
 	values, err := url.ParseQuery(c.URL.RawQuery)
 	if err != nil {
@@ -279,7 +280,7 @@ func (c *Call) query(known ...string) (url.Values, error) {
 	return values, nil
 }
 
-// boolean is a parameter that is true or false, which is as none.
+// boolean returns a parameter that must be true or false. The default is false.
 func boolean(query url.Values, name string) (bool, error) {
 	switch query.Get(name) {
 	case "true":
@@ -290,7 +291,7 @@ func boolean(query url.Values, name string) (bool, error) {
 	return false, &Error{Status: http.StatusBadRequest, Field: name, Message: name + ": it must be true or false"}
 }
 
-// noContent answers that it is done.
+// noContent answers with 204 No Content.
 func (c *Call) noContent() {
 	c.W.Header().Set("Cache-Control", "no-store")
 	c.W.WriteHeader(http.StatusNoContent)
@@ -299,7 +300,7 @@ func (c *Call) noContent() {
 // WriteJSON answers with JSON.
 func (c *Call) WriteJSON(status int, body any) {
 	var b bytes.Buffer
-	_ = api.WriteLine(&b, body) // plain structs; a buffer takes all
+	_ = api.WriteLine(&b, body) // can't fail: the values are plain structs, and a buffer takes everything
 	c.writeBody(status, b.Bytes())
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tokens"
 )
 
-// view is the account as it is shown.
+// view returns the account as the API shows it.
 func (c *Call) view(a record.Account) api.Account {
 	text := func(s string) *string {
 		if s == "" {
@@ -74,7 +74,7 @@ func acceptanceViews(accepted []record.Acceptance) []api.Acceptance {
 	return views
 }
 
-// An exportedAccount is a line of an export: what import takes.
+// An exportedAccount is a line of an export, in the format that import reads.
 type exportedAccount struct {
 	Mnemocode       string           `json:"profile_mnemocode"`
 	Role            string           `json:"role,omitempty"`
@@ -116,34 +116,35 @@ func newExportedAccount(a record.Account, backupCodes []string) exportedAccount 
 	}
 }
 
-// A changeKind is what a JSON object is to be taken for.
+// A changeKind tells how to read a JSON object.
 type changeKind int
 
 const (
-	changeNew    changeKind = iota // a new account
+	changeNew    changeKind = iota // creates an account
 	changeOld                      // a merge patch of an account
-	changeImport                   // a line of an import: either, and hashes besides
+	changeImport                   // a line of an import: creates or changes an account, and may contain hashes
 )
 
-// A changeParser reads the fields of an account into a change.
+// A changeParser turns the fields of an account into a change.
 type changeParser struct {
 	kind   changeKind
 	change manage.Change
 	sets   []func(*record.Account) error // in the order of accountFields
-	given  map[string]bool               // those that are not null
+	given  map[string]bool               // the fields that are not null
 }
 
 // An accountField is a field that can be written.
 type accountField struct {
 	name  string
 	parse func(p *changeParser, v jsontext.Value) error
-	// imported: only import takes it.
+	// imported is true if only import accepts the field.
 	imported bool
 }
 
-// accountFields are in the order in which they are applied. A password comes
-// before must_set_password, which it clears unless that is given, too; a
-// question before its answer, which goes with it.
+// accountFields lists the writable fields in the order in which they are applied. A
+// password comes before must_set_password, because a new password clears that flag
+// unless the change sets it, too. A question comes before its answer, because
+// removing the question also removes the answer.
 var accountFields = []accountField{
 	{name: "profile_mnemocode", parse: requiredField(func(a *record.Account) *string { return &a.Mnemocode })},
 	{name: "role", parse: textField(128, func(a *record.Account) *string { return &a.Role })},
@@ -166,12 +167,12 @@ var accountFields = []accountField{
 	{name: "created_at", parse: (*changeParser).created, imported: true},
 }
 
-// shownOnly are the fields of api.Account that can't be written.
+// shownOnly lists the fields of api.Account that can't be written.
 var shownOnly = []string{"password_set", "backup_codes_left", "totp", "locked_until", "captcha_due", "created_at", "updated_at"}
 
-// parseChange reads a JSON object, strictly: an unknown field is refused, a
-// mistake is an Error or *manage.FieldError with its field. What is wrong
-// about the account as a whole is found when it is stored.
+// parseChange reads a JSON object. It refuses unknown fields. It returns an Error or
+// a *manage.FieldError that names the field at fault. Whether the account as a whole
+// is valid is checked when it is stored.
 func parseChange(data []byte, kind changeKind) (manage.Change, error) {
 	values, err := parseObject(data)
 	if err != nil {
@@ -247,7 +248,7 @@ func parseObject(data []byte) (map[string]jsontext.Value, error) {
 	return values, nil
 }
 
-// printable makes a stranger's name of a field fit to be answered.
+// printable makes the name of an unknown field safe to return in a response.
 func printable(name string) string {
 	if len(name) > 64 || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return ""
@@ -269,8 +270,8 @@ func textField(limit int, of func(*record.Account) *string) func(*changeParser, 
 	}
 }
 
-// loginIDField is a textField without the spaces around it, which do not count
-// in a login id.
+// loginIDField is a textField that drops surrounding spaces, which don't count in a
+// login id.
 func loginIDField(of func(*record.Account) *string) func(*changeParser, jsontext.Value) error {
 	return func(p *changeParser, v jsontext.Value) error {
 		s, err := stringValue(v)
@@ -289,7 +290,7 @@ func requiredField(of func(*record.Account) *string) func(*changeParser, jsontex
 	}
 }
 
-// textValue reads a string; null is an empty one.
+// textValue reads a string. It reads null as an empty one.
 func textValue(v jsontext.Value, limit int) (string, error) {
 	s, err := stringValue(v)
 	if err == nil {
@@ -328,7 +329,7 @@ func flagField(of func(*record.Account) *bool) func(*changeParser, jsontext.Valu
 
 func (p *changeParser) phone(v jsontext.Value) error {
 	phone, err := textValue(v, 254)
-	phone = cmp.Or(record.NormalizePhone(phone), phone) // the latter will be refused
+	phone = cmp.Or(record.NormalizePhone(phone), phone) // an invalid phone is refused later
 	p.set(func(a *record.Account) { a.Phone = phone })
 	return err
 }
@@ -340,7 +341,7 @@ func (p *changeParser) locale(v jsontext.Value) error {
 	return err
 }
 
-// status is never null: that would let in whom someone had locked out.
+// status refuses null, which would let in users who were locked out.
 func (p *changeParser) status(v jsontext.Value) error {
 	status, err := textValue(v, 64)
 	if err == nil && status == "" {
@@ -369,7 +370,8 @@ func (p *changeParser) password(v jsontext.Value) error {
 	return nil
 }
 
-// passwordHash also takes an object, as Keycloak exports it, and its text.
+// passwordHash also accepts a credential object as Keycloak exports it, or the text
+// of one.
 func (p *changeParser) passwordHash(v jsontext.Value) error {
 	var hash string
 	var err error
@@ -379,7 +381,7 @@ func (p *changeParser) passwordHash(v jsontext.Value) error {
 		hash, err = password.KeycloakHash(v)
 	default:
 		hash, err = textValue(v, 4096)
-		// Not every brace: Spring's hashes begin with one.
+		// A brace is not enough: Spring's hashes begin with one, too.
 		if object := jsontext.Value(hash); err == nil && object.Kind() == '{' && object.IsValid() {
 			hash, err = password.KeycloakHash(object)
 		}
@@ -400,7 +402,7 @@ func (p *changeParser) question(v jsontext.Value) error {
 	p.set(func(a *record.Account) {
 		a.Question = question
 		if question == "" {
-			a.AnswerHash = "" // which nobody will be asked for
+			a.AnswerHash = "" // it can no longer be asked for
 		}
 	})
 	return err
@@ -456,8 +458,8 @@ func (p *changeParser) identities(v jsontext.Value) error {
 	return nil
 }
 
-// accepted reads the acceptances that an account is to have in the end. One
-// that it has can't be taken away, since it happened.
+// accepted reads the disclaimers that the account has accepted. A change can't
+// remove one that the account has, because it did accept it.
 func (p *changeParser) accepted(v jsontext.Value) error {
 	var views []api.Acceptance
 	if json.Unmarshal(v, &views, json.RejectUnknownMembers(true)) != nil {
@@ -506,8 +508,8 @@ func (p *changeParser) created(v jsontext.Value) error {
 	return nil
 }
 
-// isPast takes clocks that differ by up to a day. It refuses what is no moment
-// of our era: in UTC such a year can't be written as JSON.
+// isPast reports whether a time is in the past, but allows for clocks that are wrong
+// by up to a day. It refuses years before 1, because JSON can't express them in UTC.
 func isPast(at time.Time) bool {
 	return !at.IsZero() && at.UTC().Year() >= 1 && at.Before(time.Now().Add(24*time.Hour))
 }

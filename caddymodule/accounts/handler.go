@@ -1,7 +1,7 @@
-// Package accounts is the accounts API: what operators and backends ask for over
-// HTTP. Start at Routes, which lists it all; call.go says who is let in and how
-// errors are answered, Handler is its directive for backends, and package admin
-// lets operators in.
+// Package accounts is the accounts API: the HTTP API for operators and backends.
+// Start at Routes, which lists all routes. See call.go for access and error
+// responses, and Handler for the directive for backends. Package admin serves the
+// API to operators.
 package accounts
 
 import (
@@ -26,24 +26,24 @@ import (
 func init() {
 	caddy.RegisterModule(Handler{})
 	httpcaddyfile.RegisterHandlerDirective("mnemogate_accounts", parseHandler)
-	// Whatever keeps some out, or answers by itself, comes before it.
+	// Directives that block requests or answer them come before it.
 	httpcaddyfile.RegisterDirectiveOrder("mnemogate_accounts", httpcaddyfile.After, "respond")
 }
 
-// Handler serves the accounts API to backends, on a site of its own: accounts and
-// their sessions can be managed with a key, without Caddy's admin endpoint. A
-// key is sent as `Authorization: Bearer <key>`; without one the answer is 401,
-// and 403 to what it may not do. Requests with an `Origin` are refused. It answers
-// every request; `GET /openapi.json` describes what there is.
+// Handler serves the accounts API to backends on a site of its own. With a key, they
+// can manage accounts and sessions without Caddy's admin endpoint. They send the key
+// as `Authorization: Bearer <key>`. A request without a valid key gets 401, and a
+// request that its key does not allow gets 403. Requests with an `Origin` are
+// refused. The handler answers every request; `GET /openapi.json` describes the API.
 //
 // The companies are configured in the app `mnemogate`.
 type Handler struct {
-	// The keys by their names, which are the actors in the audit log: 1 to 64
-	// letters, digits, dots, `_` and `-`. At least one.
+	// The keys by name. The audit log records the name as the actor. A name has 1 to
+	// 64 letters, digits, dots, `_` and `-`. At least one key is required.
 	Keys map[string]*Key `json:"keys,omitempty"`
 
-	// Where the Caddyfile that this was adapted from has each option, for errors
-	// and warnings. Leave it out of JSON that you write yourself.
+	// The line of each option in the Caddyfile that this JSON was adapted from, for
+	// errors and warnings. Leave it out of JSON that you write yourself.
 	Source guest.Source `json:"source,omitempty"`
 
 	app  *app.App
@@ -65,7 +65,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 		return h.Source.At(fmt.Errorf("mnemogate_accounts: configure the companies in the global option mnemogate: %w", err))
 	}
 	if err != nil {
-		return err // with a line of its own
+		return err // it already has a line
 	}
 	h.app = configured.(*app.App)
 	if err := h.provision(ctx); err != nil {
@@ -106,7 +106,7 @@ func (h *Handler) note(directive string, weak ...guest.Weakness) {
 // Line implements bypass.Handler.
 func (h *Handler) Line() string { return h.Source.Line("") }
 
-// check refuses what is wrong with the handler by itself.
+// check refuses mistakes within the handler.
 func (h *Handler) check() error {
 	if len(h.Keys) == 0 {
 		return errors.New("key is missing: without one nobody, or everybody, could manage accounts; add at least one")
@@ -122,7 +122,7 @@ func (h *Handler) check() error {
 // ServeHTTP answers every request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
 	address, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
-	// handle_path has taken away what stood before.
+	// handle_path has removed a prefix from r's path; the original request has it.
 	original, _ := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request)
 	before := ""
 	if original.URL != nil {

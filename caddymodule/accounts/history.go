@@ -6,8 +6,8 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 )
 
-// history lists what happened to an account. Its sessions are named only to who may
-// list them anyway.
+// history lists the events of an account. Only requests with the right to list
+// sessions see session ids in it.
 func (c *Call) history() error {
 	ctx, cancel := c.within()
 	defer cancel()

@@ -21,19 +21,19 @@ import (
 )
 
 const (
-	// importWorkers lines are stored at once: the embedded store commits what
-	// waits together.
+	// importWorkers is how many lines are stored at once. SQLite commits waiting
+	// changes as one batch.
 	importWorkers = 64
-	// importStall is how long a client may leave an import without a byte.
+	// importStall is how long a client may pause without sending a byte.
 	importStall = time.Minute
 	exportPage  = 500
 )
 
-// importLines takes one account a line and answers while it reads: a line for
-// each that failed, and the counts at last. An account that is there already is
-// skipped, or changed as by PATCH with update=true, so an import that was
-// interrupted can be sent again as a whole. With skipped=true there is a line for each
-// that was skipped, too.
+// importLines imports one account from each line. It answers while it reads: a line
+// for each line that failed, and the counts at the end. An account that exists is
+// skipped or, with update=true, changed as by PATCH. So a client can send an
+// interrupted import again from the start. With skipped=true the response also has a
+// line for each skipped line.
 func (c *Call) importLines() error {
 	query, err := c.query("update", "skipped")
 	if err != nil {
@@ -49,12 +49,12 @@ func (c *Call) importLines() error {
 	}
 	bodies.Read(c.W, c.Request)
 	control := http.NewResponseController(c.W)
-	_ = control.EnableFullDuplex() // HTTP/2 needs none
+	_ = control.EnableFullDuplex() // HTTP/2 does not need it
 	c.W.Header().Set("Content-Type", "application/x-ndjson")
 	c.W.Header().Set("Cache-Control", "no-store")
 	c.admin.Bulk = true
 	i := newImporter(c.admin, update, skipped, c.W)
-	// The server's deadline is for short requests.
+	// The server's read deadline is meant for short requests.
 	body := readerFunc(func(p []byte) (int, error) {
 		_ = control.SetReadDeadline(time.Now().Add(importStall))
 		return c.Body.Read(p)
@@ -71,21 +71,21 @@ type readerFunc func([]byte) (int, error)
 
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
-// An importer stores the accounts of many lines at once, with the outcome of one
-// after another: a line waits for those before it that it could collide with.
+// An importer stores the accounts of many lines in parallel, with the same result as
+// one after another: a line waits for earlier lines that could conflict with it.
 type importer struct {
 	admin   *manage.Admin
 	update  bool
-	skipped bool // a line that is skipped is told
+	skipped bool // report skipped lines
 	workers chan struct{}
-	hashing chan struct{} // held while plain secrets are hashed, so that logins are not held up
+	hashing chan struct{} // held while plain secrets are hashed, so that an import does not delay logins
 	running sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	out    io.Writer
-	busy   map[string]bool // what the lines claim that are being stored
+	busy   map[string]bool // the claims of the lines that are being stored
 	counts api.Counts
-	broken error // why the import is given up
+	broken error // why the import was aborted
 }
 
 func newImporter(admin *manage.Admin, update, skipped bool, out io.Writer) *importer {
@@ -132,7 +132,7 @@ func (i *importer) alive() bool {
 	return i.broken == nil
 }
 
-// take parses a line and has it stored.
+// take parses a line and starts to store it.
 func (i *importer) take(ctx context.Context, n int, line []byte) {
 	change, err := parseChange(line, changeImport)
 	if err != nil {
@@ -159,7 +159,8 @@ func (i *importer) take(ctx context.Context, n int, line []byte) {
 	})
 }
 
-// claimsOf is what no two accounts can have, and so no two lines at once.
+// claimsOf returns the values that must be unique among accounts. Two lines that
+// share one are not stored at the same time.
 func claimsOf(a record.Account) []string {
 	claims := []string{"mnemocode " + a.Mnemocode}
 	for _, id := range record.LoginIDs(a) {
@@ -196,7 +197,7 @@ func (i *importer) release(claims []string) {
 func (i *importer) store(ctx context.Context, n int, mnemocode string, change manage.Change) {
 	plain := change.Password != "" || change.Answer != ""
 	if plain {
-		// Hashing takes long: not for an account that will be skipped.
+		// Hashing is slow, so don't hash for an account that will be skipped.
 		if _, err := i.admin.ByMnemocode(ctx, mnemocode); err == nil && !i.update {
 			i.skip(n, isThere)
 			return
@@ -231,7 +232,7 @@ func (i *importer) change(ctx context.Context, n int, mnemocode string, change m
 	}
 }
 
-// Why lines are skipped.
+// Reasons for skipping lines.
 const (
 	isThere = "an account with this profile_mnemocode is there already, and an import changes it only with update"
 	isSame  = "the account is like this already"
@@ -252,8 +253,8 @@ func (i *importer) count(what *int) {
 	*what++
 }
 
-// failOrGiveUp tells the line's fault from the store's, in which all that
-// follow would fail, too.
+// failOrGiveUp reports an error of the line, or aborts the import if a store failed,
+// since the following lines would fail, too.
 func (i *importer) failOrGiveUp(n int, err error) {
 	if asError(err).Status == http.StatusServiceUnavailable {
 		i.giveUp(n, err)
@@ -264,7 +265,7 @@ func (i *importer) failOrGiveUp(n int, err error) {
 
 func (i *importer) fail(n int, err error) {
 	refusal := asError(err)
-	// The field is told apart.
+	// The field is reported separately.
 	message := strings.TrimPrefix(refusal.Message, refusal.Field+": ")
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -282,10 +283,10 @@ func (i *importer) giveUp(n int, err error) {
 	}
 }
 
-// export writes all accounts as lines that import takes, secrets as hashes: it
-// is for moving to another store. The secrets of authenticator apps, of which a
-// hash would be of no use, are in it with secrets=true. Accounts that are created or deleted
-// meanwhile may be there or not.
+// export writes all accounts as lines that import can read, with secrets as hashes.
+// It is for moving to another store. With secrets=true the lines include the secrets
+// of authenticator apps, which can't be hashed. Accounts that are created or deleted
+// during the export may be missing or included.
 func (c *Call) export() error {
 	query, err := c.query("secrets")
 	if err != nil {
@@ -305,7 +306,7 @@ func (c *Call) export() error {
 		}
 		if err != nil {
 			c.App.Log().Warn("an export broke off", "company", c.admin.Company.Code, "error", err)
-			panic(http.ErrAbortHandler) // so that the client does not take it for whole
+			panic(http.ErrAbortHandler) // the client must not take the response for complete
 		}
 		if !began {
 			c.W.Header().Set("Content-Type", "application/x-ndjson")
@@ -322,8 +323,8 @@ func (c *Call) export() error {
 	}
 }
 
-// exportPage returns the lines behind after, and the last mnemocode of a page
-// behind which there may be more.
+// exportPage returns the lines of a page that begins after the mnemocode after. It
+// also returns the last mnemocode of the page, if there may be more pages.
 func (c *Call) exportPage(ctx context.Context, after string, secrets bool) (lines []byte, last string, err error) {
 	accounts, err := c.admin.List(ctx, after, exportPage)
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/go-json-experiment/json"
 )
 
-// introspect tells what a token is worth (RFC 7662), which is sent as the
-// standard has it, in a form, or as JSON.
+// introspect reports the state of a token (RFC 7662). The token is sent in a form,
+// as in the RFC, or as JSON.
 func (c *Call) introspect() error {
-	if _, err := c.query(); err != nil { // where a token would reach logs
+	if _, err := c.query(); err != nil { // logs would record a token in the query
 		return err
 	}
 	body, err := c.body()
@@ -30,7 +30,7 @@ func (c *Call) introspect() error {
 	return nil
 }
 
-// tokenIn returns the token in a body. What else is there is for others.
+// tokenIn returns the token in a body. It ignores other members.
 func tokenIn(header http.Header, body []byte) (string, error) {
 	mediaType, _, _ := strings.Cut(header.Get("Content-Type"), ";")
 	switch strings.ToLower(strings.TrimSpace(mediaType)) {

@@ -15,21 +15,22 @@ import (
 	"github.com/mnemogate/mnemogate/flows/manage"
 )
 
-// Key is a backend's.
+// Key is the key of a backend.
 type Key struct {
-	// What the backend sends in `Authorization: Bearer <key>`; of several, any one,
-	// so that they can be changed over. Each is a placeholder like {env.NAME}
-	// or {file.PATH}, or its SHA-256, as `sha256:` and 64 hex digits. One that
-	// stands here itself, that has fewer than 12 characters or that something
-	// else is opened by, too, is warned of at each start. At least one.
+	// What the backend sends in `Authorization: Bearer <key>`. Several keys are
+	// valid at the same time, so that you can rotate them. Each is a placeholder
+	// such as {env.NAME} or {file.PATH}, or the SHA-256 as `sha256:` and 64 hex
+	// digits. Each start warns of a key that is written in plain, that has fewer
+	// than 12 characters, or that opens something else, too. At least one is
+	// required.
 	Keys []string `json:"keys,omitempty"`
 
-	// The companies whose accounts it opens. Default: all.
+	// The companies whose accounts the key can access. Default: all.
 	Companies []string `json:"companies,omitempty"`
 
-	// What it may do: `read` accounts, `write` them, list and end `sessions`,
-	// `introspect` tokens, `import`, `export` (with the hashes of secrets). None
-	// brings another with it. Default: `read`.
+	// The rights of the key: `read` accounts, `write` them, list and revoke `sessions`,
+	// `introspect` tokens, `import`, `export` (with the hashes of secrets). No right
+	// includes another. Default: `read`.
 	May []Right `json:"may,omitempty"`
 
 	name   string
@@ -39,7 +40,7 @@ type Key struct {
 
 var keyName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// check refuses what is wrong with the key by itself.
+// check refuses mistakes within the key.
 func (k *Key) check(name string) error {
 	switch {
 	case !keyName.MatchString(name):
@@ -58,8 +59,8 @@ func (k *Key) check(name string) error {
 	return nil
 }
 
-// provision resolves the keys and forgets all but their hashes. The errors begin
-// with the option.
+// provision resolves the keys and replaces them with their hashes. Its errors begin
+// with the name of the option.
 func (k *Key) provision(name string, a *app.App) error {
 	k.name = name
 	option := "key " + name
@@ -92,8 +93,8 @@ func (k *Key) provision(name string, a *app.App) error {
 	return nil
 }
 
-// has reports whether the key has a company. Who has no key came by the admin
-// endpoint, and has all.
+// has reports whether the key can access a company. A nil key, which is that of the
+// admin endpoint, can access all.
 func (k *Key) has(code string) bool {
 	return k == nil || len(k.Companies) == 0 || slices.Contains(k.Companies, code)
 }
@@ -102,8 +103,8 @@ func (k *Key) may(right Right) bool {
 	return right == "" || slices.Contains(k.May, right) || right == Read && len(k.May) == 0
 }
 
-// keyOf returns the key that was sent, nil if it is none. It takes the same time
-// for all.
+// keyOf returns the key that was sent, or nil if it is wrong. It takes the same time
+// for all keys.
 func (h *Handler) keyOf(sent string) (found *Key) {
 	hash := sha256.Sum256([]byte(sent))
 	for _, k := range h.Keys {
@@ -116,10 +117,12 @@ func (h *Handler) keyOf(sent string) (found *Key) {
 	return found
 }
 
-// realm is what 401 asks for (RFC 6750, 3): one for all, as on the auth routes.
+// realm is the challenge of a 401 (RFC 6750, section 3), the same as on the auth
+// routes.
 const realm = `Bearer realm="mnemogate"`
 
-// admit finds out whose request it is. A browser is never who has a key.
+// admit returns the key of a request. It refuses browsers, which must never hold a
+// key.
 func (h *Handler) admit(c *Call) (*Key, error) {
 	if len(c.Header["Origin"]) > 0 {
 		return nil, &Error{Status: http.StatusForbidden, Message: "requests of web pages, which have an Origin, are refused: this API is for backends"}
@@ -133,7 +136,7 @@ func (h *Handler) admit(c *Call) (*Key, error) {
 		return key, nil
 	}
 	service, err := c.Service()
-	if err != nil { // says where the store is
+	if err != nil { // the error names the store, which strangers must not learn
 		return nil, &Error{Status: http.StatusServiceUnavailable, Message: "a store can't be reached; try again later", Cause: err}
 	}
 	if err := manage.WrongKey(c.Context(), service.Manager, c.Address); err != nil {
@@ -143,7 +146,7 @@ func (h *Handler) admit(c *Call) (*Key, error) {
 	return nil, &Error{Status: http.StatusUnauthorized, Message: "the key is wrong"}
 }
 
-// bearer returns what an Authorization header brings, whatever it is.
+// bearer returns the credentials of an Authorization header, without checking them.
 func bearer(lines []string) (key string, ok bool) {
 	if len(lines) != 1 {
 		return "", false

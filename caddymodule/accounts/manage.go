@@ -15,14 +15,12 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// The routes of accounts.
-
-// loginID returns the login id that the query names. There a + stands for a
-// space, which many a client forgets of the + in a phone or an email; within
-// these no space can have been meant.
+// loginID returns the login id in the query. In a query, + stands for a space, and
+// many clients forget to escape the + of a phone or an email. Neither can contain a
+// space, so loginID reads a space in them as a +.
 func (c *Call) loginID() string {
 	const plus = "\x00"
-	query, _ := url.ParseQuery(strings.ReplaceAll(c.URL.RawQuery, "+", "%00")) // c.query has seen that it is well-formed
+	query, _ := url.ParseQuery(strings.ReplaceAll(c.URL.RawQuery, "+", "%00")) // c.query has checked that it is well-formed
 	id := query.Get("login_id")
 	if digits, ok := strings.CutPrefix(id, plus); ok && strings.IndexAny(digits, "0123456789") == 0 {
 		id = "+" + digits
@@ -59,8 +57,8 @@ func (c *Call) create() error {
 	return c.answer(http.StatusCreated, a)
 }
 
-// wanted reads the change that the request brings. With rules=user its password
-// must be one that the user could have set, so it can't be a hash.
+// wanted reads the change in the request. With rules=user its password must follow
+// the rules for users, so it can't be a hash.
 func (c *Call) wanted(kind changeKind) (manage.Change, error) {
 	query, err := c.query("rules")
 	if err != nil {
@@ -86,8 +84,8 @@ func (c *Call) wanted(kind changeKind) (manage.Change, error) {
 	return change, nil
 }
 
-// answer writes an account: to a key that may not read, no more than whose it is,
-// unless it has just created it.
+// answer writes the account. A key without the right to read gets only the
+// mnemocode, unless it has just created the account.
 func (c *Call) answer(status int, a record.Account) error {
 	if status != http.StatusCreated && !c.May(Read) {
 		c.WriteJSON(status, api.Changed{Mnemocode: a.Mnemocode})
@@ -206,8 +204,8 @@ func (c *Call) list() error {
 	return nil
 }
 
-// searchOf are the parameters status and contains of a query; empty where they are not
-// given.
+// searchOf returns the query parameters status and contains, or empty values if they
+// are missing.
 func searchOf(query url.Values) (status record.Status, part string, err error) {
 	status, part = record.Status(query.Get("status")), query.Get("contains")
 	refuse := func(field, message string) (record.Status, string, error) {
@@ -224,7 +222,7 @@ func searchOf(query url.Values) (status record.Status, part string, err error) {
 	return status, part, nil
 }
 
-// limitOf is the parameter limit of a query.
+// limitOf returns the query parameter limit.
 func limitOf(query url.Values) (int, error) {
 	if !query.Has("limit") {
 		return api.DefaultPage, nil

@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// openAPIFile describes Routes. It is written by hand; its test compares it with
-// them, with the fields of accounts, and with the types that are answered.
+// openAPIFile describes Routes. It is written by hand. A test compares it with
+// Routes, with the fields of accounts, and with the types of the responses.
 //
 //go:embed openapi.json
 var openAPIFile []byte
 
-// openAPI answers with the OpenAPI document, as of where the client found it.
+// openAPI answers with the OpenAPI document. Its server URL is the one that the
+// client used.
 func (c *Call) openAPI() error {
 	document := openAPIFile
 	if root := strings.TrimSuffix(c.root, "/"); root != "" {

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// A Right is what a key may do. None brings another with it.
+// A Right is a permission of a key. No right includes another.
 type Right string
 
-// The rights. What needs none is for every key.
+// The rights. A route that needs none is open to every key.
 const (
 	Read       Right = "read"
 	Write      Right = "write"
@@ -20,22 +20,22 @@ const (
 	Export     Right = "export"
 )
 
-// Rights lists them all.
+// Rights lists all rights.
 var Rights = []Right{Read, Write, Sessions, Introspect, Import, Export}
 
-// A Route is one of the API's.
+// A Route is a route of the API.
 type Route struct {
 	Method string
-	// Pattern is the path behind the root. What stands in braces is one segment,
-	// whatever it is: Call.Param has it, unescaped. {company} is one that is
-	// configured, and that the key has.
+	// Pattern is the path after the root. A name in braces matches any one segment,
+	// which Call.Param returns unescaped. {company} matches only companies that are
+	// configured and that the key can access.
 	Pattern string
 	Right   Right
 	Serve   func(*Call) error
 	Summary string
 }
 
-// Routes are those of every door.
+// Routes lists the routes that every API has.
 var Routes = []Route{
 	{http.MethodGet, "", "", (*Call).companies, "The companies that the key has."},
 	{http.MethodGet, "openapi.json", "", (*Call).openAPI, "This document."},
@@ -62,8 +62,9 @@ var Routes = []Route{
 	{http.MethodGet, "{company}/export", Export, (*Call).export, "Exports all accounts, one a line, with the hashes of their passwords; with secrets=true also the secrets of authenticator apps, in plain."},
 }
 
-// match finds the routes of a path, which is escaped, behind the root: the slashes
-// in it are no parameter's. They differ in their methods.
+// match returns the routes of a path, which differ only in their methods. The path
+// is relative to the root and still escaped, so that a parameter can contain a
+// slash.
 func match(path string, routes ...[]Route) (found []Route, params map[string]string) {
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
@@ -91,7 +92,7 @@ func match(path string, routes ...[]Route) (found []Route, params map[string]str
 	return found, params
 }
 
-// fits reports whether a path is the route's.
+// fits reports whether the segments of a path match the route's pattern.
 func (r *Route) fits(segments []string) bool {
 	i := 0
 	for p := range strings.SplitSeq(r.Pattern, "/") {
@@ -103,7 +104,7 @@ func (r *Route) fits(segments []string) bool {
 	return i == len(segments)
 }
 
-// allowed lists the methods of a path's routes, for the header Allow.
+// allowed returns the value of the header Allow for the routes of a path.
 func allowed(routes []Route) string {
 	var methods []string
 	for _, r := range routes {
@@ -113,8 +114,8 @@ func allowed(routes []Route) string {
 	return strings.Join(methods, ", ")
 }
 
-// of returns the route of a method. HEAD is GET without a body, which the
-// server leaves out.
+// of returns the route with a method. HEAD uses the route of GET; the server omits
+// the body.
 func of(routes []Route, method string) (Route, bool) {
 	i := slices.IndexFunc(routes, func(r Route) bool { return r.Method == method })
 	if i < 0 && method == http.MethodHead {

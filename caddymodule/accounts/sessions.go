@@ -7,8 +7,6 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 )
 
-// The routes of sessions.
-
 func (c *Call) sessions() error {
 	ctx, cancel := c.within()
 	defer cancel()

@@ -10,7 +10,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/manage"
 )
 
-// The routes of authenticator apps, and of passwords that users change
+// This file has the routes of authenticator apps, and of passwords that users change
 // themselves.
 
 func (c *Call) newTOTP() error {
@@ -95,7 +95,7 @@ func (c *Call) changePassword() error {
 	return nil
 }
 
-// ownError makes answers of what the flows of a user's own password refuse.
+// ownError turns an error of the flows for a user's own password into a response.
 func ownError(err error) error {
 	switch {
 	case errors.Is(err, manage.ErrPasswordWrong):
@@ -111,7 +111,8 @@ func ownError(err error) error {
 	}
 }
 
-// userAddress is the address of a user, which a backend may tell; empty for none.
+// userAddress returns the address of a user, which a backend may send, or an empty
+// string.
 func userAddress(text string) (string, error) {
 	if text == "" {
 		return "", nil
@@ -123,8 +124,8 @@ func userAddress(text string) (string, error) {
 	return address.String(), nil
 }
 
-// Texts reads a body that is an object of strings with these names. Those with a
-// question mark may be missing, or null.
+// Texts reads a body that is an object of strings with the given names. A name that
+// ends in a question mark is optional and may be null.
 func (c *Call) Texts(names ...string) (map[string]string, error) {
 	data, err := c.body()
 	if err != nil {
@@ -158,6 +159,6 @@ func (c *Call) Texts(names ...string) (map[string]string, error) {
 	return texts, nil
 }
 
-// maxText bounds what is worked on. Whether a password is too long is told by the
-// rules for passwords.
+// maxText limits the texts that are processed. The rules for passwords have their
+// own limit.
 const maxText = 1024

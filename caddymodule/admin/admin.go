@@ -1,5 +1,5 @@
-// Package admin lets operators in by Caddy's admin endpoint: to the accounts API,
-// by the code of package accounts, and to the doctor.
+// Package admin serves the accounts API and the doctor to operators, on Caddy's
+// admin endpoint. The API itself is in package accounts.
 package admin
 
 import (
@@ -17,17 +17,17 @@ import (
 
 func init() { caddy.RegisterModule(API{}) }
 
-// API serves the routes of accounts.Routes on Caddy's admin endpoint, to whom
-// that lets in, below /mnemogate/; and there
+// API serves the routes of accounts.Routes on Caddy's admin endpoint, below
+// /mnemogate/, to clients that the endpoint admits. It adds
 //
 //	GET /mnemogate/doctor    what is wrong, and what to do
-//	GET /mnemogate/health    200 if this node can serve, else 503; with ?ready stores are not asked
+//	GET /mnemogate/health    200 if this node can serve, else 503; ?ready does not ask the stores
 //	GET /mnemogate/backup    a copy of the SQLite store
-//	POST /mnemogate/{company}/send-test    tries out a gateway
+//	POST /mnemogate/{company}/send-test    tests a gateway
 //
-// It always speaks to the configuration that is running. An error is a JSON
-// object with error, a sentence, and field, where one is at fault. A mnemocode
-// in a path is escaped: it may contain a slash.
+// It always acts on the running configuration. An error is a JSON object with error,
+// a sentence, and with field if a field is at fault. A mnemocode in a path must be
+// escaped, because it may contain a slash.
 type API struct{}
 
 // CaddyModule returns the Caddy module information.
@@ -35,9 +35,9 @@ func (API) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "admin.api.mnemogate", New: func() caddy.Module { return new(API) }}
 }
 
-// Provision registers the metrics. Caddy takes these routers into use before it
-// loads the apps of a config, and keeps them should that fail: without this,
-// /metrics would then have nothing of the config that goes on running.
+// Provision registers the metrics. Caddy installs these routers before it loads the
+// apps of a config, and keeps them if the apps fail to load. Without this, /metrics
+// would then lack the metrics of the config that continues to run.
 func (API) Provision(ctx caddy.Context) error { return app.RegisterMetrics(ctx) }
 
 // Routes implements caddy.AdminRouter.
@@ -51,7 +51,7 @@ func (API) Routes() []caddy.AdminRoute {
 func serve(w http.ResponseWriter, r *http.Request) error {
 	address := r.RemoteAddr
 	if address == "@" {
-		address = "" // it came by a socket
+		address = "" // the request came over a socket
 	}
 	door.Serve(w, r, address, "")
 	return nil
@@ -68,7 +68,7 @@ var door = accounts.API{
 	Storeless: []string{"doctor"},
 }
 
-// health is no route of the door, which wants the stores to answer.
+// health is not a route of door, because those fail if the stores don't answer.
 func health(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
@@ -80,8 +80,8 @@ func health(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// running returns the app of the configuration that is running. The context
-// that Caddy hands to admin modules can be that of a config that failed.
+// running returns the app of the running configuration. The context that Caddy
+// passes to admin modules may belong to a config that failed to load.
 func running() (*app.App, error) {
 	active := caddy.ActiveContext()
 	if active.Context == nil {
@@ -94,13 +94,13 @@ func running() (*app.App, error) {
 	return configured.(*app.App), nil
 }
 
-// startWithin is how long a request waits for Caddy's start.
+// startWithin is how long a request waits for Caddy to start.
 const startWithin = 5 * time.Second
 
 var errStarting = &accounts.Error{Status: http.StatusServiceUnavailable, Message: "Caddy is starting and has no configuration yet: try again, and see its log if this lasts"}
 
-// started is running that waits for the end of Caddy's start: sites and this endpoint
-// answer a moment before.
+// started is like running, but waits until Caddy has started. Sites and this
+// endpoint accept requests a moment before that.
 func started(ctx context.Context) (*app.App, error) {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
@@ -112,7 +112,7 @@ func started(ctx context.Context) (*app.App, error) {
 		select {
 		case <-ctx.Done():
 			return nil, err
-		case <-time.After(20 * time.Millisecond): // Caddy tells nobody
+		case <-time.After(20 * time.Millisecond): // Caddy does not notify
 		}
 	}
 }

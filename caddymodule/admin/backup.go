@@ -11,12 +11,12 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 )
 
-// backupStall is how long a receiver may take for a piece: while it takes its
-// time, the store's log grows.
+// backupStall is how long a client may take to read each piece. While it reads, the
+// store's log grows.
 const backupStall = 10 * time.Second
 
-// backup answers with a copy of the store. Its Content-Length shows where it was
-// cut off.
+// backup answers with a copy of the store. The Content-Length lets clients notice a
+// response that was cut off.
 func backup(c *accounts.Call) error {
 	if c.URL.RawQuery != "" {
 		return &accounts.Error{Status: http.StatusBadRequest, Message: "there are no parameters"}

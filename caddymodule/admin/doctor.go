@@ -20,17 +20,17 @@ import (
 )
 
 const (
-	// doctorTimeout bounds each check.
+	// doctorTimeout is the time limit of all checks together.
 	doctorTimeout = 5 * time.Second
-	// slowStore is when a round trip is worth a warning: the protected path
-	// makes one for each session that is not remembered.
+	// slowStore is the duration of a round trip that is worth a warning. A request
+	// to the backend needs a round trip if its session is not in this node's memory.
 	slowStore = 100 * time.Millisecond
-	// knocksAtOnce bounds the connections to gateways.
+	// knocksAtOnce limits the simultaneous connections to gateways.
 	knocksAtOnce = 100
 )
 
-// examine answers with what is right and wrong with the running configuration.
-// It asks the stores and knocks at the gateways; no message is sent.
+// examine answers with the findings on the running configuration. It asks the stores
+// and connects to the gateways, but sends no message.
 func examine(c *accounts.Call) error {
 	d := &doctor{app: c.App}
 	var err error
@@ -50,7 +50,7 @@ type doctor struct {
 	findings []api.Finding
 }
 
-// run makes all checks at once and orders what they found.
+// run runs all checks at once and sorts their findings.
 func (d *doctor) run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
@@ -68,7 +68,7 @@ func (d *doctor) run(ctx context.Context) {
 	if d.service != nil {
 		check("accounts store", func() {
 			if !d.accounts(ctx) {
-				return // what else asks it would only tell the same
+				return // further queries would report the same failure
 			}
 			if alone {
 				sessions()
@@ -106,7 +106,8 @@ func (d *doctor) found(f api.Finding) {
 	d.findings = append(d.findings, f)
 }
 
-// timed tells of a round trip to a store, and reports whether it succeeded.
+// timed reports the result of a round trip to a store, and returns whether it
+// succeeded.
 func (d *doctor) timed(check string, trip func() error) bool {
 	began := time.Now()
 	err := trip()
@@ -127,8 +128,7 @@ func storeFailed(check string, err error) api.Finding {
 	return api.Finding{Check: check, Result: api.Failed, Message: err.Error(), Advice: guest.StoreAdvice(err)}
 }
 
-// accounts counts a wrong attempt of a login id that no one can have, and
-// forgets it.
+// accounts counts a failure for a login id that no account can have, and removes it.
 func (d *doctor) accounts(ctx context.Context) bool {
 	return d.timed("accounts store", func() error {
 		subject := record.FailureKey{Company: "/doctor", LoginID: "doctor"}
@@ -146,7 +146,7 @@ func (d *doctor) accounts(ctx context.Context) bool {
 	})
 }
 
-// sessions asks for a session that is not there, and counts.
+// sessions reads a session that does not exist, and increments a counter.
 func (d *doctor) sessions(ctx context.Context) {
 	d.timed("sessions store", func() error {
 		if err := app.ReadSessions(ctx, d.service.Sessions); err != nil {
@@ -157,18 +157,18 @@ func (d *doctor) sessions(ctx context.Context) {
 	})
 }
 
-// clocks compares this machine's with those of the stores' servers.
+// clocks compares this machine's clock with those of the stores' servers.
 func (d *doctor) clocks(ctx context.Context) {
 	for s := range d.app.Stores() {
 		server, ok := s.(guest.ClockStore)
 		if !ok {
-			continue // it is on this machine, or does not tell
+			continue // it is on this machine, or does not tell its time
 		}
 		f := api.Finding{Check: "clock", Result: api.OK}
 		began := time.Now()
 		there, err := server.Clock(ctx)
 		if err != nil {
-			continue // the store's own check says so
+			continue // the check of this store reports the error
 		}
 		skew := there.Sub(began.Add(time.Since(began) / 2))
 		f.Message = fmt.Sprintf("%T: its server's clock differs by %s", s, skew.Abs().Round(time.Millisecond))
@@ -180,7 +180,7 @@ func (d *doctor) clocks(ctx context.Context) {
 	}
 }
 
-// prefixes tells what the keys of this deployment begin with.
+// prefixes reports the prefix of this deployment's keys.
 func (d *doctor) prefixes() {
 	for s := range d.app.Stores() {
 		if keeps, ok := s.(guest.PrefixStore); ok {
@@ -189,14 +189,14 @@ func (d *doctor) prefixes() {
 	}
 }
 
-// faults tells of servers that can lose what they keep.
+// faults reports servers whose settings can lose data.
 func (d *doctor) faults(ctx context.Context) {
 	for s := range d.app.Stores() {
 		server, ok := s.(guest.FaultyStore)
 		if !ok {
 			continue
 		}
-		faults, _ := server.Faults(ctx) // that it does not answer is said by the store's own check
+		faults, _ := server.Faults(ctx) // the check of this store reports an error
 		for _, f := range faults {
 			result := api.Warning
 			if f.Advice == "" {
@@ -207,10 +207,10 @@ func (d *doctor) faults(ctx context.Context) {
 	}
 }
 
-// A gateway is a place that companies send to.
+// A gateway is an endpoint that companies send to.
 type gateway struct{ directive, endpoint string }
 
-// gatewaysOf returns the gateways and the companies that send there.
+// gatewaysOf returns the gateways and the companies that use each of them.
 func gatewaysOf(a *app.App) map[gateway][]string {
 	all := map[gateway][]string{}
 	for code, c := range a.Sorted() {
@@ -224,7 +224,8 @@ func gatewaysOf(a *app.App) map[gateway][]string {
 	return all
 }
 
-// knock tells whether a gateway is reached, once for all companies that send there.
+// knock reports whether a gateway can be reached, once for all companies that use
+// it.
 func (d *doctor) knock(ctx context.Context, g gateway, companies []string) {
 	began := time.Now()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", g.endpoint)
@@ -247,10 +248,11 @@ func (d *doctor) knock(ctx context.Context, g gateway, companies []string) {
 	d.found(f)
 }
 
-// lateEvent is how old an event is that should have been delivered long since.
+// lateEvent is the age at which an undelivered event is worth a warning.
 const lateEvent = time.Minute
 
-// backlogs tells of the events that waited for a company's receiver some seconds ago.
+// backlogs reports the events that wait for each company's receiver. The numbers may
+// be some seconds old.
 func (d *doctor) backlogs() {
 	for _, b := range d.service.Backlogs() {
 		age := time.Since(b.Oldest)
@@ -264,7 +266,7 @@ func (d *doctor) backlogs() {
 	}
 }
 
-// weak tells of weaknesses, or why they were not found out.
+// weak reports weaknesses, or the error that prevented a check for them.
 func (d *doctor) weak(found []app.Weakness, err error) {
 	for _, w := range found {
 		if w.At != "" {

@@ -18,11 +18,11 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// trialTimeout is longer than any that a gateway may be given.
+// trialTimeout is longer than the longest timeout of a gateway.
 const trialTimeout = 65 * time.Second
 
-// try sends one message that says that it is a test by a company's own gateway, and
-// answers with what came of it. It counts for no limit and for no metric.
+// try sends one test message through a company's gateway and answers with the
+// result. The message counts towards no limit and no metric.
 func try(c *accounts.Call) error {
 	given, err := c.Texts("channel", "to?")
 	if err != nil {
@@ -37,7 +37,8 @@ func try(c *accounts.Call) error {
 	if err != nil {
 		return err
 	}
-	// Caddy's endpoint takes who reads for 10 s for gone.
+	// Caddy's admin endpoint has a read timeout of 10 s, after which it cancels the
+	// context of a request.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), trialTimeout)
 	defer cancel()
 	f := t.run(ctx, c.App)
@@ -46,16 +47,16 @@ func try(c *accounts.Call) error {
 	return nil
 }
 
-// A trial is one message to try a gateway out with.
+// A trial is a test message for a gateway.
 type trial struct {
 	company *tenant.Company
 	check   string
-	what    string // in words
+	what    string // a description for people
 	send    func(context.Context) error
-	doubt   string // why the like of it would not be sent
+	doubt   string // why a real message like this would not be sent
 }
 
-// newTrial makes a trial, or an error that tells why it can't be.
+// newTrial returns a trial, or an error that says why it is not possible.
 func newTrial(service *flows.Service, a *app.App, code, channel, to string) (*trial, error) {
 	t := &trial{company: service.Companies[code], check: channel}
 	var gateway any

@@ -1,8 +1,8 @@
-// Package app is what is configured: the companies, from a Caddyfile or JSON, the
-// stores that they share, and what is seen of it all from outside, events and
-// metrics. Start at App; company.go has what is a company's own, package policy
-// what it may decide, and stores.go how stores outlive a configuration. It
-// imports no guest: those are found by Caddy's names.
+// Package app holds the configuration of mnemogate: the companies, read from a
+// Caddyfile or JSON, and the stores that they share. It also emits the events and
+// metrics. Start at App. See company.go for the settings of a company, package
+// policy for the policies, and stores.go for stores that outlive a configuration.
+// This package imports no plugin; Caddy finds plugins by name.
 package app
 
 import (
@@ -40,87 +40,91 @@ import (
 func init() { caddy.RegisterModule(new(App)) }
 
 const (
-	// StartAgainAfter is how long a failed start is not tried again: each try
-	// may take a store's whole timeout.
+	// StartAgainAfter is how long to wait before a failed start is tried again. Each
+	// try may take a store's whole timeout.
 	StartAgainAfter = time.Second
 	// startWait is how long a request waits for a start.
 	startWait = 1800 * time.Millisecond
-	// seedAgainAfter is when accounts are created that a store could not take.
+	// seedAgainAfter is how long to wait before configured accounts are created
+	// again that the store could not take.
 	seedAgainAfter = 5 * time.Second
-	// A config that was replaced keeps its stores while its requests go on: for
-	// at least as long as the old server lets a connection take for its first
-	// request (http.Server.Shutdown), and at most so long.
+	// A config that was replaced keeps its stores while its requests are served. It
+	// keeps them for at least keepAtLeast, which is how long the old server waits
+	// for the first request of a new connection (http.Server.Shutdown), and for at
+	// most keepAtMost.
 	keepAtLeast  = 5 * time.Second
 	keepAtMost   = time.Minute
 	defaultCache = 250_000
 
-	// validated is why caddy validate ends a configuration without a mistake, whose apps
-	// it does not start.
+	// validated is the cause with which caddy validate cancels the context of a
+	// valid configuration. The apps of such a configuration are never started.
 	validated = "validation complete"
 
 	defaultAuditKeep = caddy.Duration(30 * 24 * time.Hour)
 	minAuditKeep     = caddy.Duration(time.Hour)
 )
 
-// App is the auth service: its companies, their policies, and what they share.
-// The handler `mnemogate` puts it in front of an application.
+// App is the authentication service: the companies, their policies, and what they
+// share. The handler `mnemogate` puts it in front of an application.
 type App struct {
-	// Where accounts are kept, and sessions if `sessions` is not set. Default:
-	// `sqlite` with its default file.
+	// Where accounts are stored. Sessions are stored there, too, unless `sessions`
+	// is set. Default: `sqlite` with its default file.
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=mnemogate.accounts inline_key=module"`
 
-	// Where sessions, one-time codes and counters are kept. Default: where the
-	// accounts are; needed with a store that can't keep sessions.
+	// Where sessions, one-time codes and counters are stored. Required if the
+	// accounts store can't keep sessions. Default: the accounts store.
 	SessionsRaw json.RawMessage `json:"sessions,omitempty" caddy:"namespace=mnemogate.sessions inline_key=module"`
 
-	// How many authorized sessions this node remembers at most, so that it need
-	// not ask the store for them with each request; about 150 bytes each, taken
-	// as they come. Those used least are forgotten first. A smaller number holds
-	// from the next restart. Default: 250000.
+	// The most authorized sessions that this node remembers, so that it need not
+	// read them from the store for each request. A session takes about 150 bytes,
+	// allocated when it is first used. The least recently used sessions are
+	// forgotten first. A smaller number takes effect at the next restart. Default:
+	// 250000.
 	Cache int `json:"cache,omitempty"`
 
-	// How long what happened to an account is kept in its history: at least `1h`.
-	// Of each account the newest hundred events are kept that strangers can cause,
-	// and a hundred others. Default: `30d`.
+	// How long events stay in the history of an account; at least `1h`. Each account
+	// keeps its newest hundred events of the kinds that strangers can cause, and its
+	// newest hundred of the other kinds. Default: `30d`.
 	AuditKeep caddy.Duration `json:"audit_keep,omitempty"`
 
-	// What companies inherit.
+	// The policies that companies inherit.
 	policy.Policy
 
-	// The companies by code, which is the first segment of their routes' paths:
-	// 1 to 64 letters, digits, `_` and `-`. At least one.
+	// The companies by code. The code is the first segment of the paths of the
+	// company's routes: 1 to 64 letters, digits, `_` and `-`. At least one company
+	// is required.
 	Companies map[string]*Company `json:"companies,omitempty"`
 
-	// Where the Caddyfile that this was adapted from has each option, for errors
-	// and warnings. Leave it out of JSON that you write yourself.
+	// The line of each option in the Caddyfile that this JSON was adapted from, for
+	// errors and warnings. Leave it out of JSON that you write yourself.
 	Source guest.Source `json:"source,omitempty"`
 
 	log       *slog.Logger
 	warnings  background.Warnings
 	ctx       context.Context // ends when the config is unloaded
 	cancel    context.CancelFunc
-	storeKeys []string // of the stores in use
+	storeKeys []string // keys of the stores in use
 	stores    []*pooledStore
-	guests    []Guest // that keep the stores
+	guests    []Guest // the store modules
 	accounts  record.Accounts
-	census    record.Census  // nil if the accounts are none
+	census    record.Census  // nil if the accounts store has none
 	outbox    record.Outbox  // likewise
 	history   record.History // likewise
 	sessions  record.Sessions
 	watcher   *watcher
-	servers   map[*caddyhttp.Server]bool   // that a handler stands in
-	looked    bool                         // for what is weak about their routes
-	noted     []Weakness                   // by them
-	forwarded []record.ProfileField        // by them; all are provisioned before it starts
-	opened    map[[sha256.Size]byte]string // the names of keys for the accounts API, by their hashes
+	servers   map[*caddyhttp.Server]bool   // the servers that have a handler of ours
+	looked    bool                         // the routes were checked for weaknesses
+	noted     []Weakness                   // what the handlers found
+	forwarded []record.ProfileField        // requested by handlers, which are all provisioned before Start
+	opened    map[[sha256.Size]byte]string // names of the keys for the accounts API, by hash
 	begun     bool                         // Start was called
 
 	service  atomic.Pointer[flows.Service] // nil until it has started
-	starting chan struct{}                 // holds one while someone starts it; guards the two below
+	starting chan struct{}                 // semaphore of one start; guards failed and failedAt
 	failed   error
 	failedAt time.Time
 	workers  sync.WaitGroup
-	calls    atomic.Int64 // how many use the service now
+	calls    atomic.Int64 // how many callers use the service now
 	health   health
 }
 
@@ -129,8 +133,8 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "mnemogate", New: func() caddy.Module { return new(App) }}
 }
 
-// hasher is one for all configs: what it bounds is the machine's. Its size is
-// known only once Caddy has set GOMAXPROCS.
+// hasher is shared by all configs, because it limits the load on the machine. Its
+// size is known only after Caddy has set GOMAXPROCS.
 var hasher = sync.OnceValue(func() *password.Hasher {
 	h := password.NewHasher(0)
 	h.Waited = hashWaited
@@ -138,9 +142,9 @@ var hasher = sync.OnceValue(func() *password.Hasher {
 	return h
 })
 
-// Provision resolves secrets, loads the guest modules and works out what
-// applies to each company. It reads the files that the configuration names,
-// and touches neither database nor network.
+// Provision resolves secrets, loads the plugins and works out the settings of each
+// company. It reads the files that the configuration names. It does not use the
+// databases or the network.
 func (a *App) Provision(ctx caddy.Context) error { return a.Source.At(a.provision(ctx)) }
 
 func (a *App) provision(ctx caddy.Context) error {
@@ -169,8 +173,8 @@ func (a *App) provision(ctx caddy.Context) error {
 	return a.loadStores(ctx)
 }
 
-// Sorted yields the companies by code, so that of several mistakes the same one
-// is named each time.
+// Sorted yields the companies in the order of their codes, so that the same
+// configuration always reports the same mistake first.
 func (a *App) Sorted() iter.Seq2[string, *Company] {
 	return func(yield func(string, *Company) bool) {
 		for _, code := range slices.Sorted(maps.Keys(a.Companies)) {
@@ -181,8 +185,8 @@ func (a *App) Sorted() iter.Seq2[string, *Company] {
 	}
 }
 
-// Validate refuses what can't work and what a standard forbids, and warns of
-// what is weak.
+// Validate refuses settings that can't work or that a standard forbids. It warns of
+// weak ones.
 func (a *App) Validate() error {
 	if err := a.check(); err != nil {
 		return a.Source.At(err)
@@ -225,9 +229,9 @@ func (a *App) checkCompanies() error {
 	return nil
 }
 
-// Start makes the service ready. A store whose server does not answer is no
-// reason to refuse the config: it is asked again, also where no request comes,
-// since a crash may have left sessions to be ended.
+// Start makes the service ready. If a store can't be reached, the config still
+// loads, and Start tries again in the background. It does not wait for a request,
+// because a crash may have left sessions to revoke.
 func (a *App) Start() error {
 	a.begun = true
 	a.Note(a.unused())
@@ -253,7 +257,7 @@ func (a *App) startLater() {
 	}
 }
 
-// StandIn notes that a handler stands in the server.
+// StandIn registers a server that has a handler of ours.
 func (a *App) StandIn(server *caddyhttp.Server) {
 	if !a.servers[server] {
 		a.servers[server] = true
@@ -261,8 +265,8 @@ func (a *App) StandIn(server *caddyhttp.Server) {
 	}
 }
 
-// LookOnce notes what is found to be weak about the routes, however many handlers
-// stand in them.
+// LookOnce notes the weaknesses of the routes. It calls look only the first time,
+// however many handlers the routes have.
 func (a *App) LookOnce(look func() ([]Weakness, error)) error {
 	if a.looked {
 		return nil
@@ -273,8 +277,8 @@ func (a *App) LookOnce(look func() ([]Weakness, error)) error {
 	return err
 }
 
-// Note adds what a handler found to be weak, and warns of it, once for all that
-// stand in several servers.
+// Note adds the weaknesses that a handler found and warns of them. If several
+// handlers find the same weakness, Note warns once.
 func (a *App) Note(found []Weakness) {
 	for _, w := range found {
 		if !slices.Contains(a.noted, w) {
@@ -284,7 +288,8 @@ func (a *App) Note(found []Weakness) {
 	}
 }
 
-// unused tells that no site has a handler of ours, once all are provisioned.
+// unused reports a weakness if no site has a handler of ours. Call it after all
+// handlers are provisioned.
 func (a *App) unused() []Weakness {
 	if len(a.servers) > 0 || len(a.opened) > 0 {
 		return nil
@@ -295,7 +300,7 @@ func (a *App) unused() []Weakness {
 	}}}
 }
 
-// Forward notes that a handler tells the application this of each account.
+// Forward registers a profile field that a handler forwards to the application.
 // Sessions that begin under this config then carry it.
 func (a *App) Forward(field record.ProfileField) {
 	if !slices.Contains(a.forwarded, field) {
@@ -303,22 +308,22 @@ func (a *App) Forward(field record.ProfileField) {
 	}
 }
 
-// Stop does nothing: the apps stop in random order, so the handler may still
-// have requests. Cleanup comes when they all have.
+// Stop does nothing. Caddy stops the apps in random order, so the handler may still
+// have requests. Caddy calls Cleanup after all apps have stopped.
 func (a *App) Stop() error { return nil }
 
-// Cleanup ends what works in the background and then gives the stores back,
-// which only the last config that uses them closes.
+// Cleanup stops the background work and then releases the stores. A store closes
+// when the last config that uses it has released it.
 func (a *App) Cleanup() error {
 	if a.cancel == nil {
-		return nil // Provision was not called, or Cleanup was
+		return nil // Provision was not called, or Cleanup was already
 	}
 	if cause := context.Cause(a.ctx); cause != nil && cause.Error() == validated {
 		a.warn(a.unused())
 	}
 	a.cancel()
 	a.cancel = nil
-	a.starting <- struct{}{} // a start under way ends first, and none begins any more
+	a.starting <- struct{}{} // waits for a start in progress and prevents another
 	a.workers.Wait()
 	service := a.service.Load()
 	if service == nil {
@@ -328,7 +333,7 @@ func (a *App) Cleanup() error {
 		service.Close()
 		return a.giveBack()
 	}
-	// Caddy does not wait for requests under way, and a reload does not wait for
+	// Caddy does not wait for requests in progress, and a reload must not wait for
 	// gateways.
 	go func() {
 		a.drain()
@@ -340,14 +345,14 @@ func (a *App) Cleanup() error {
 	return nil
 }
 
-// Enter begins a use of the service, which may outlast the config. Each one
-// needs a leave.
+// Enter begins a use of the service, which may outlast the config. The caller must
+// call Leave afterwards.
 func (a *App) Enter() { a.calls.Add(1) }
 
-// Leave ends what enter began.
+// Leave ends a use of the service that Enter began.
 func (a *App) Leave() { a.calls.Add(-1) }
 
-// drain waits until nobody uses the service any more.
+// drain waits until the service is no longer in use, or keepAtMost has passed.
 func (a *App) drain() {
 	time.Sleep(keepAtLeast)
 	for end := time.Now().Add(keepAtMost); a.calls.Load() > 0 && time.Now().Before(end); {
@@ -355,9 +360,9 @@ func (a *App) drain() {
 	}
 }
 
-// Service returns the service, ready for use. The first call starts it, since
-// requests may come before Start. If that fails, later calls try again. A start
-// that takes long goes on when the caller is told that there is no service yet.
+// Service returns the started service. Requests may arrive before Start, so the
+// first call starts it. If that fails, later calls try again. If the start takes
+// longer than startWait, Service returns an error and the start continues.
 func (a *App) Service(ctx context.Context) (*flows.Service, error) {
 	if service := a.service.Load(); service != nil {
 		return service, nil
@@ -369,7 +374,7 @@ func (a *App) Service(ctx context.Context) (*flows.Service, error) {
 
 var errStarting = fmt.Errorf("%w: the start takes long and goes on", guest.ErrUnreachable)
 
-// started waits for the start, which is one for all callers.
+// started waits for the service to start. All callers share one start.
 func (a *App) started(ctx context.Context) (*flows.Service, error) {
 	select {
 	case a.starting <- struct{}{}:
@@ -387,7 +392,7 @@ func (a *App) started(ctx context.Context) (*flows.Service, error) {
 	go func() {
 		defer close(done)
 		defer func() { <-a.starting }()
-		// Not with the caller's context: the others wait for this start, too.
+		// Don't use the caller's context: other callers wait for this start, too.
 		err = panics.ContainLogged(a.log, "starting", func() (err error) {
 			service, err = a.start(a.ctx)
 			return err
@@ -442,9 +447,10 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 	return service, nil
 }
 
-// createAccounts creates the configured accounts that are absent, and forgets
-// their passwords. One that can't be is no reason to lock all the others out. It
-// returns false where the store did not answer: each try may take its timeout.
+// createAccounts creates the configured accounts that don't exist, and forgets their
+// passwords. If it can't create an account, it logs the error and goes on, so that
+// other users can log in. If the store does not answer, it returns false at once,
+// because each try may take the store's whole timeout.
 func (a *App) createAccounts(ctx context.Context, service *flows.Service) bool {
 	for code, c := range a.Sorted() {
 		for len(c.seeds) > 0 {
@@ -477,10 +483,10 @@ func (a *App) createAccountsLater(ctx context.Context, service *flows.Service) {
 	}
 }
 
-// Log is the app's, for whoever speaks in its name.
+// Log returns the app's logger.
 func (a *App) Log() *slog.Logger { return a.log }
 
-// WarnUnanswered writes to log, now and then, that a store does not answer.
+// WarnUnanswered logs that a store does not answer. It limits how often it does so.
 func (a *App) WarnUnanswered(log *slog.Logger, err error) { a.warnings.Unanswered(log, err) }
 
 // Interface guards

@@ -10,10 +10,11 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
-// backedUp is when the last backup was taken, in seconds since 1970; 0 for never.
+// backedUp is the time of the last backup, in seconds since 1970, or 0 if there was
+// none.
 var backedUp atomic.Int64
 
-// A NoBackupError says that a store can't be copied by this program.
+// A NoBackupError reports that this program can't back up a store.
 type NoBackupError struct{ Module string }
 
 func (e *NoBackupError) Error() string {
@@ -23,10 +24,10 @@ func (e *NoBackupError) Error() string {
 	return fmt.Sprintf("the store %s can't be backed up from here: use its own means", e.Module)
 }
 
-// Backup writes a copy of the accounts store, as guest.BackupStore says. It fails
-// with a NoBackupError where that can't be.
+// Backup writes a copy of the accounts store, as documented at guest.BackupStore. If
+// the store can't be backed up, it returns a NoBackupError.
 func (a *App) Backup(ctx context.Context, begin func(size int64) io.Writer) error {
-	kept := a.stores[0] // the accounts'
+	kept := a.stores[0] // the accounts store
 	store, ok := kept.Store.(guest.BackupStore)
 	if !ok {
 		return &NoBackupError{kept.module}

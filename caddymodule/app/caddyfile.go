@@ -81,17 +81,17 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return a.checkWhole(d)
 }
 
-// companyOptions are those that only a company has.
+// companyOptions are the options that only a company has.
 var companyOptions = []string{"api_key", "disclaimer", "oauth", "account"}
 
-// GlobalOptions lists the options that stand in the global option mnemogate, or in a
-// company's block there.
+// GlobalOptions lists the options of the global option mnemogate and of a company's
+// block in it.
 func GlobalOptions() []string {
 	return slices.AppendSeq(append([]string{"store", "sessions", "cache", "audit_keep", "company"}, companyOptions...),
 		maps.Keys(new(App).Policy.Options(nil)))
 }
 
-// checkWhole refuses what is known to miss something, once all is read.
+// checkWhole checks for missing options after the whole block was read.
 func (a *App) checkWhole(d *caddyfile.Dispenser) error {
 	if err := a.checkCompanies(); err != nil {
 		return d.WrapErr(err)
@@ -106,8 +106,8 @@ func (a *App) checkWhole(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// parseNamed parses an option whose one argument is a name that may be given
-// once, and then what belongs to it.
+// parseNamed parses an option that has a name as its only argument, followed by a
+// block or arguments that parse reads. Each name may be given once.
 func parseNamed[T any](d *caddyfile.Dispenser, all map[string]*T, parse func(*T, *caddyfile.Dispenser) error) error {
 	option := d.Val()
 	var name string

@@ -9,10 +9,10 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// What the accounts that are stored show to be amiss. A store that is no
-// record.Census tells nothing.
+// This file finds problems in the stored accounts. It finds none if the store does
+// not implement record.Census.
 
-// warnOfOrphans logs them. A store that does not answer says so elsewhere.
+// warnOfOrphans logs the orphans. It does not report a store that does not answer.
 func (a *App) warnOfOrphans(ctx context.Context) {
 	_ = panics.ContainLogged(a.log, "looking for accounts of companies that are not configured", func() error {
 		orphans, err := a.Orphans(ctx)
@@ -21,7 +21,7 @@ func (a *App) warnOfOrphans(ctx context.Context) {
 	})
 }
 
-// Orphans lists the companies that have accounts and are not configured.
+// Orphans lists the companies that have accounts but are not configured.
 func (a *App) Orphans(ctx context.Context) (found []Weakness, err error) {
 	if a.census == nil {
 		return nil, nil
@@ -38,13 +38,13 @@ func (a *App) Orphans(ctx context.Context) (found []Weakness, err error) {
 	return found, err
 }
 
-// Stranded tells how many of each company's users can't log in for want of a second
-// factor.
+// Stranded counts the users of each company who can't log in because they have no
+// second factor.
 func (a *App) Stranded(ctx context.Context) (found []Weakness, err error) {
 	if a.census == nil {
 		return nil, nil
 	}
-	counts := map[bool]map[string]int{} // of all accounts, and of those with a second factor of their own
+	counts := map[bool]map[string]int{} // whether all accounts are counted, or only those that require a second factor themselves
 	for code, c := range a.Sorted() {
 		if c.effective.SecondFactor == tenant.SecondFactorOff {
 			continue

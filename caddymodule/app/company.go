@@ -25,54 +25,55 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// Trimmed is s without the spaces around it. One of nothing but spaces stays as
-// it is, and will be refused: it is not meant for none.
+// Trimmed returns s without leading and trailing spaces. If s has only spaces,
+// Trimmed returns it unchanged, so that it is refused later and not taken for an
+// empty value.
 func Trimmed(s string) string { return cmp.Or(strings.TrimSpace(s), s) }
 
-// Company is a tenant. It owns its API keys, accounts, policies, disclaimers
-// and providers; nothing of one company can be seen or used from another.
+// Company is a tenant. It has its own API keys, accounts, policies, disclaimers and
+// providers. No company can see or use anything of another.
 type Company struct {
-	// The keys that clients send in X-Api-Key; any of them will do. Each is the
-	// key itself, for which a placeholder like {env.NAME} or {file.PATH} should
-	// stand here, or its SHA-256, as `sha256:` and 64 hex digits. At least one,
-	// unless `api_key_off` is set. A key of fewer than 12 characters, and one
-	// that is another company's too, are warned of at each start. Metrics and the
-	// audit log tell which was sent, by its place here, from 1.
+	// The keys that clients send in X-Api-Key; each of them is valid. A key is
+	// either the key itself, preferably as a placeholder such as {env.NAME} or
+	// {file.PATH}, or its SHA-256 as `sha256:` and 64 hex digits. At least one is
+	// required unless `api_key_off` is set. Each start warns of a key that has fewer
+	// than 12 characters or that another company has, too. Metrics and the audit log
+	// identify a key by its position in this list, counted from 1.
 	APIKeys []string `json:"api_keys,omitempty"`
 
-	// Ask for no API key: anyone may call the company's auth routes. A warning
-	// at each start says so. Default: false.
+	// Don't require an API key. Anyone may then call the company's auth routes, and
+	// each start warns of it. Default: false.
 	APIKeyOff bool `json:"api_key_off,omitempty"`
 
-	// The legal texts that users must accept, in the order in which clients are
-	// told of them; at most 64. Default: none.
+	// The legal texts that users must accept, in the order in which clients receive
+	// them; at most 64. Default: none.
 	Disclaimers []Disclaimer `json:"disclaimers,omitempty"`
 
-	// The OAuth providers by the provider_id that clients send, 1 to 5.
-	// Default: none.
+	// The OAuth providers by the provider_id that clients send, 1 to 5. Default:
+	// none.
 	OAuthRaw map[string]json.RawMessage `json:"oauth,omitempty" caddy:"namespace=mnemogate.oauth inline_key=module"`
 
-	// Accounts by profile_mnemocode. Each is created at the first start with it,
-	// if the company has none of that mnemocode, and never changed. One that was
-	// deleted is not created again; the admin API can. Default: none.
+	// Accounts by profile_mnemocode. Each is created at start if the company has no
+	// account with that mnemocode, and never changed afterwards. An account that was
+	// deleted is not created again; use the admin API for that. Default: none.
 	Accounts map[string]*Account `json:"accounts,omitempty"`
 
-	// What the company decides otherwise than the app.
+	// The policies of this company, which override those of the app.
 	policy.Policy
 
 	code        string
 	placeholder any
-	at          caddyfile.Token // where its block begins, while a Caddyfile is read
-	effective   tenant.Company  // with all that was inherited
-	shortKey    bool            // an API key that is soon guessed
+	at          caddyfile.Token // the start of its block, while a Caddyfile is read
+	effective   tenant.Company  // includes inherited settings
+	shortKey    bool            // an API key is easy to guess
 	seeds       []manage.Seed   // by mnemocode
 }
 
-// Account is created at start if it is absent and was not deleted before, and
-// never overwritten. Every field may be left out; without password and phone
-// nobody can log in.
+// Account is an account that is created at start. It is not created if it exists or
+// was deleted before, and it is never overwritten. Every field is optional. Nobody
+// can log in to an account that has neither a password nor a phone.
 type Account struct {
-	// The primary phone, as an international number.
+	// The primary phone number, in international format.
 	Phone string `json:"phone,omitempty"`
 
 	// The primary email.
@@ -81,26 +82,27 @@ type Account struct {
 	// The login name.
 	Login string `json:"login,omitempty"`
 
-	// The language that its owner reads, as a language tag: `lt`, `pt-BR`. Default:
-	// none.
+	// The language of the account's owner, as a language tag: `lt`, `pt-BR`.
+	// Default: none.
 	Locale string `json:"locale,omitempty"`
 
-	// The password, for which a placeholder like {env.NAME} or {file.PATH}
-	// should stand here, or its hash: argon2id, bcrypt, scrypt, pbkdf2,
-	// sha256crypt or sha512crypt in PHC or crypt form. A plain one has at most
-	// 128 characters; the rules for new passwords are not applied to it.
+	// The password, preferably as a placeholder such as {env.NAME} or {file.PATH},
+	// or its hash: argon2id, bcrypt, scrypt, pbkdf2, sha256crypt or sha512crypt in
+	// PHC or crypt format. A plain password has at most 128 characters. The rules
+	// for new passwords don't apply to it.
 	Password string `json:"password,omitempty"`
 
-	// The control question. It needs an answer.
+	// The control question. It requires an answer.
 	Question string `json:"question,omitempty"`
 
-	// The answer to it. May be a placeholder like {env.NAME} or {file.PATH}.
+	// The answer to the question. It may be a placeholder such as {env.NAME} or
+	// {file.PATH}.
 	Answer string `json:"answer,omitempty"`
 
-	// Whether a one-time code follows the password. Default: false.
+	// Whether a login requires a one-time code after the password. Default: false.
 	SecondFactor bool `json:"second_factor,omitempty"`
 
-	// Whether a new password must be set at the next login. Default: false.
+	// Whether the user must set a new password at the next login. Default: false.
 	MustSetPassword bool `json:"must_set_password,omitempty"`
 
 	// Users of OAuth providers who log in as this account.
@@ -116,8 +118,8 @@ type Identity struct {
 	Subject string `json:"subject"`
 }
 
-// provision loads what the company names and works out what applies to it. The
-// errors begin with the directive.
+// provision loads the modules that the company names and works out its settings. Its
+// errors begin with the name of the directive.
 func (c *Company) provision(ctx caddy.Context, code string, app *policy.Policy) error {
 	c.code, c.placeholder = code, code
 	c.effective = tenant.Company{
@@ -138,19 +140,20 @@ func (c *Company) provision(ctx caddy.Context, code string, app *policy.Policy) 
 	return cmp.Or(c.hashAPIKeys(), c.loadOAuth(ctx), c.resolveAccounts())
 }
 
-// StreamRecheck is how soon an open stream of the company is cut if its session has
-// ended.
+// StreamRecheck returns how often the session of an open stream is checked. A stream
+// is cut when its session has been revoked or has expired.
 func (c *Company) StreamRecheck() time.Duration {
 	return time.Duration(c.effective.Session.StreamRecheck)
 }
 
-// Placeholder is the company's code as a value that costs a request no memory.
+// Placeholder returns the company's code as an any, so that a request need not
+// allocate one.
 func (c *Company) Placeholder() any { return c.placeholder }
 
-// methods returns the ways of recovery. By default QUESTION is none of them:
-// OWASP ASVS 5.0, 6.4.2 forbids it. A company that is hardened by its own word
-// leaves it out of what it inherits; if both stand side by side, check refuses
-// that.
+// methods returns the recovery methods. The default excludes QUESTION, because OWASP
+// ASVS 5.0, 6.4.2 forbids it. If the company itself sets hardened and inherits its
+// methods, QUESTION is removed. If both are set in the same place, check refuses
+// them.
 func (c *Company) methods(named []tenant.Method) []tenant.Method {
 	switch {
 	case named == nil:
@@ -173,7 +176,8 @@ func (c *Company) usableMethods() []tenant.Method {
 	return methods
 }
 
-// hashAPIKeys forgets the keys: only their hashes stay in memory.
+// hashAPIKeys replaces the keys with their hashes, so that memory doesn't hold the
+// keys.
 func (c *Company) hashAPIKeys() error {
 	for _, key := range c.APIKeys {
 		if err := guest.ResolveInto("api_key", &key); err != nil {
@@ -197,7 +201,8 @@ func (c *Company) loadOAuth(ctx caddy.Context) error {
 		if err != nil || n < 1 || n > 5 || id != strconv.Itoa(n) {
 			return fmt.Errorf("oauth %s: a provider's id is 1 to 5", id)
 		}
-		// Alone, since an error for all of them would not tell which it is.
+		// Load the modules one at a time: an error of LoadModule for all of them
+		// would not say which one failed.
 		provider := struct {
 			Raw json.RawMessage `caddy:"namespace=mnemogate.oauth inline_key=module"`
 		}{c.OAuthRaw[id]}
@@ -214,7 +219,7 @@ func (c *Company) loadOAuth(ctx caddy.Context) error {
 	return nil
 }
 
-// resolveAccounts makes seeds of the accounts and forgets their secrets.
+// resolveAccounts turns the accounts into seeds and forgets their secrets.
 func (c *Company) resolveAccounts() error {
 	for _, mnemocode := range slices.Sorted(maps.Keys(c.Accounts)) {
 		seed, err := c.Accounts[mnemocode].seed(mnemocode)
@@ -242,11 +247,11 @@ func (a *Account) seed(mnemocode string) (seed manage.Seed, err error) {
 	return seed, nil
 }
 
-// account is the account without its secrets.
+// account returns the account without its secrets.
 func (a *Account) account(mnemocode string) record.Account {
 	account := record.Account{
 		Mnemocode:       mnemocode,
-		Phone:           cmp.Or(record.NormalizePhone(a.Phone), a.Phone), // the latter will be refused
+		Phone:           cmp.Or(record.NormalizePhone(a.Phone), a.Phone), // an invalid phone is refused later
 		Email:           Trimmed(a.Email),
 		LoginName:       Trimmed(a.Login),
 		Locale:          message.Locale(a.Locale),
@@ -261,7 +266,7 @@ func (a *Account) account(mnemocode string) record.Account {
 	return account
 }
 
-// check refuses what is known to be wrong before the secrets are.
+// check reports mistakes that are visible before the secrets are resolved.
 func (a *Account) check(mnemocode string) error {
 	seed := manage.Seed{Account: a.account(mnemocode), Answer: a.Answer}
 	if !strings.Contains(a.Password, "{") {
@@ -270,12 +275,10 @@ func (a *Account) check(mnemocode string) error {
 	return checkSeed(seed)
 }
 
-// Checking
-
 var companyCode = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// check refuses what does not fit together. The errors begin with the
-// directive.
+// check refuses settings that don't fit together. Its errors begin with the name of
+// the directive.
 func (c *Company) check(app *policy.Policy) error {
 	return cmp.Or(
 		c.checkCode(),
@@ -295,8 +298,8 @@ func (c *Company) checkCode() error {
 	return nil
 }
 
-// checkGiven refuses a company without a word on what it must decide. What was
-// provisioned counts as what it was made of.
+// checkGiven refuses a company that lacks a setting it must choose. It runs before
+// and after provisioning, which moves the API keys into effective.
 func (c *Company) checkGiven(app *policy.Policy) error {
 	captcha := c.NamesCaptcha() || app.NamesCaptcha()
 	switch keys := len(c.APIKeys) + len(c.effective.APIKeys); {
@@ -310,7 +313,8 @@ func (c *Company) checkGiven(app *policy.Policy) error {
 	return nil
 }
 
-// checkSenders refuses what nobody could deliver, and what hardened forbids.
+// checkSenders refuses recovery methods and second factors that have no sender, and
+// what hardened forbids.
 func (c *Company) checkSenders() error {
 	e := &c.effective
 	named := func(m tenant.Method) bool { return slices.Contains(e.Recovery.Methods, m) }
@@ -331,8 +335,8 @@ func (c *Company) checkSenders() error {
 	return nil
 }
 
-// checkFixed can be done only now: the codes may be the app's and their length
-// the company's.
+// checkFixed checks the length of the fixed codes. It needs the inherited settings,
+// because the app may set the codes and the company their length.
 func (c *Company) checkFixed() error {
 	o := &c.effective.OTP
 	for _, fixed := range o.Fixed {
@@ -363,7 +367,7 @@ func (c *Company) checkDisclaimers() error {
 	return nil
 }
 
-// accountDirectives names the fields of an account as the Caddyfile does.
+// accountDirectives maps the fields of an account to their names in the Caddyfile.
 var accountDirectives = map[string]string{
 	"primary_phone":    "phone",
 	"primary_email":    "email",
@@ -374,9 +378,10 @@ var accountDirectives = map[string]string{
 	"oauth_identities": "identity",
 }
 
-// checkAccounts refuses accounts that can't be, one by one and side by side.
+// checkAccounts refuses invalid accounts, and accounts that share a login id or
+// identity.
 func (c *Company) checkAccounts() error {
-	owners := map[string]string{} // of login ids and identities
+	owners := map[string]string{} // by login id or identity
 	claim := func(mnemocode, directive, value string) error {
 		owner, taken := owners[value]
 		owners[value] = mnemocode
@@ -406,7 +411,7 @@ func (c *Company) checkAccounts() error {
 
 func checkSeed(seed manage.Seed) error {
 	a := seed.Account
-	a.AnswerHash = seed.Answer // will be hashed; here it is there or not
+	a.AnswerHash = seed.Answer // not hashed yet; only its presence matters here
 	if password.LooksLikeHash(seed.Password) {
 		a.PasswordHash = seed.Password
 		seed.Password = ""

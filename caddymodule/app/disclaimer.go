@@ -16,27 +16,29 @@ import (
 
 // Disclaimer is a legal text that users must accept.
 type Disclaimer struct {
-	// What clients send to accept it: 1 to 64 characters, once in a company.
+	// The code that clients send to accept it: 1 to 64 characters, unique in a
+	// company.
 	Code string `json:"code"`
 
-	// Who accepted another version must accept this one anew. Default: empty,
-	// which is a version like any other.
+	// The version. Users who accepted another version must accept this one again.
+	// Default: empty, which counts as a version, too.
 	Version string `json:"version,omitempty"`
 
-	// The title, for display. It must be given.
+	// The title, for display. It is required.
 	Title string `json:"title,omitempty"`
 
 	// A short description, for display.
 	Description string `json:"description,omitempty"`
 
-	// The URL of the whole text.
+	// The URL of the full text.
 	Link string `json:"link,omitempty"`
 
-	// The same in other languages, by language tag: `lt`, `pt-BR`. Who reads one of
-	// them, by Accept-Language or else by the account's `locale`, gets what it has,
-	// and the above of what it lacks. The above is in no language that is known: if
-	// it is English and French is here, who reads English and then French gets
-	// French, unless `en` is here, too. Default: none.
+	// Translations by language tag: `lt`, `pt-BR`. The user's languages are those of
+	// Accept-Language, or else the account's `locale`. A text that a translation
+	// lacks is taken from above. The language of the texts above is unknown to
+	// mnemogate. For example, if they are English and there is a French translation,
+	// users who prefer English and then French get French; add `en` to avoid this.
+	// Default: none.
 	Languages map[string]*Translation `json:"languages,omitempty"`
 }
 
@@ -48,11 +50,11 @@ type Translation struct {
 	// The short description. Default: that of the disclaimer.
 	Description string `json:"description,omitempty"`
 
-	// The URL of the whole text in this language. Default: that of the disclaimer.
+	// The URL of the full text in this language. Default: that of the disclaimer.
 	Link string `json:"link,omitempty"`
 }
 
-// disclaimerTexts are what a disclaimer has in each language, as the Caddyfile names it.
+// disclaimerTexts are the texts that can be translated, with their Caddyfile names.
 var disclaimerTexts = []struct {
 	name  string
 	of    func(*Disclaimer) *string
@@ -102,7 +104,8 @@ func (dis *Disclaimer) parse(d *caddyfile.Dispenser) error {
 	return guest.Options(d, options, names...)
 }
 
-// check refuses what does not fit together. The errors begin with the option.
+// check refuses settings that don't fit together. Its errors begin with the name of
+// the option.
 func (dis *Disclaimer) check() error {
 	for _, text := range disclaimerTexts {
 		original := *text.of(dis)
@@ -147,7 +150,7 @@ func checkText(text string, check func(string) error) error {
 	return check(text)
 }
 
-// effective is the disclaimer as clients are told of it.
+// effective returns the disclaimer in the form that clients receive.
 func (dis *Disclaimer) effective() wire.Disclaimer {
 	var translations []*message.Translations
 	for _, text := range disclaimerTexts {

@@ -15,12 +15,12 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// A watcher is told of every record.Event of a config. It counts it, writes it to
-// the audit log and hands it to whoever listens in Caddy's events app.
+// A watcher receives every record.Event of a config. It counts the event, writes it
+// to the audit log and passes it to the handlers of Caddy's events app.
 //
-// The audit log is the logger mnemogate.audit, a line for each event with its
-// name as the message; flows.EventKinds lists the names and their fields. It is
-// part of Caddy's log until it is given a file of its own:
+// The audit log is the logger mnemogate.audit. Each event is one line, with the
+// event's name as the message; flows.EventKinds lists the names and their fields.
+// The lines are part of Caddy's log unless you give them a file of their own:
 //
 //	{
 //		log audit {
@@ -30,8 +30,8 @@ import (
 //		}
 //	}
 //
-// With the events app a module of the namespace events.handlers gets them, all
-// or those of a name:
+// With the events app, modules of the namespace events.handlers can receive all
+// events, or those with a given name:
 //
 //	{
 //		events {
@@ -39,28 +39,28 @@ import (
 //		}
 //	}
 //
-// Handlers run one after another behind the requests, so that none can slow a
-// login. One that is too slow misses events (mnemogate_events_dropped_total);
-// the audit log has them all.
+// Handlers run one after another and outside of requests, so that a handler can't
+// slow down a login. A handler that is too slow misses events
+// (mnemogate_events_dropped_total); the audit log contains all events.
 type watcher struct {
 	ctx     caddy.Context
 	log     *slog.Logger
 	audit   *zap.Logger
 	queue   chan record.Event
-	settled atomic.Bool      // who listens; set behind events
-	events  *caddyevents.App // nil if nobody does
+	settled atomic.Bool      // events is set and may be read
+	events  *caddyevents.App // nil if the config has no events app
 }
 
 const (
 	eventQueue = 1024
-	drainFor   = time.Second // at the end
+	drainFor   = time.Second // when the config ends
 )
 
 func newWatcher(ctx caddy.Context) *watcher {
 	return &watcher{ctx: ctx, log: ctx.Slogger(), audit: ctx.Logger().Named("audit"), queue: make(chan record.Event, eventQueue)}
 }
 
-// observe is flows.Service.Observe.
+// observe implements flows.Service.Observe.
 func (w *watcher) observe(_ context.Context, e record.Event) {
 	countEvent(e)
 	if line := w.audit.Check(zapcore.InfoLevel, e.Name); line != nil {
@@ -76,7 +76,7 @@ func (w *watcher) observe(_ context.Context, e record.Event) {
 	}
 }
 
-// An auditLine is an event as a line of the audit log.
+// An auditLine is an event in the form of an audit log entry.
 type auditLine record.Event
 
 // MarshalLogObject implements zapcore.ObjectMarshaler.
@@ -85,7 +85,7 @@ func (l auditLine) MarshalLogObject(fields zapcore.ObjectEncoder) error {
 	return nil
 }
 
-// eachField calls f with each field that the event has, beside name and time.
+// eachField calls f with each field of the event that is set, except name and time.
 func eachField(e record.Event, f func(name string, value any)) {
 	for _, field := range [...]struct{ name, value string }{
 		{"company", e.Company},
@@ -113,11 +113,11 @@ func eachField(e record.Event, f func(name string, value any)) {
 	}
 }
 
-// wanted reports whether anyone listens to events of a name.
+// wanted reports whether a handler is subscribed to events with this name.
 func (w *watcher) wanted(name string) bool { return w.events != nil && w.events.ShouldEmit(name) }
 
-// run emits what is observed, until ctx ends. It begins once the config runs:
-// before, its other modules may still subscribe.
+// run emits observed events until ctx ends. It waits until the config is running,
+// because other modules may still subscribe before that.
 func (w *watcher) run(ctx context.Context, app *App) {
 	for !w.settle(app) {
 		select {
@@ -137,7 +137,8 @@ func (w *watcher) run(ctx context.Context, app *App) {
 	}
 }
 
-// settle looks up who listens, once the config of app runs.
+// settle finds the events app. It returns false if the config of app is not running
+// yet.
 func (w *watcher) settle(app *App) bool {
 	active := caddy.ActiveContext()
 	if appOf(active) != app {
@@ -150,7 +151,7 @@ func (w *watcher) settle(app *App) bool {
 	return true
 }
 
-// drain emits what was observed before the end.
+// drain emits the events that are still queued at the end, for at most drainFor.
 func (w *watcher) drain() {
 	end := time.Now().Add(drainFor)
 	for time.Now().Before(end) {
@@ -171,12 +172,12 @@ func (w *watcher) emit(e record.Event) {
 	data := map[string]any{"time": e.Time}
 	eachField(e, func(name string, value any) { data[name] = value })
 	ctx := w.ctx
-	ctx.Context = context.WithoutCancel(ctx.Context) // Caddy drops what comes after the config's end
+	ctx.Context = context.WithoutCancel(ctx.Context) // Caddy drops events after the config has ended
 	_ = panics.ContainLogged(w.log, "handling the event "+e.Name, func() error { w.events.Emit(ctx, e.Name, data); return nil })
 }
 
-// running is the app of the config that runs, nil if none does. It is not the
-// one that was provisioned last if that failed.
+// running returns the app of the running config, or nil. A config that failed to
+// load does not run.
 func running() *App { return appOf(caddy.ActiveContext()) }
 
 func appOf(ctx caddy.Context) *App {

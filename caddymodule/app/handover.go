@@ -8,20 +8,20 @@ import (
 )
 
 // closeWithin is how long the end of a config waits for a server to close its
-// listeners, which takes microseconds where nothing holds it up.
+// listeners. Normally that takes microseconds.
 const closeWithin = time.Second
 
-// closeFirst makes a reload answer only once the server that it replaces accepts
-// no more. Caddy by itself waits until that is about to shut down. From then on
-// Go's server drops without an answer what it reads (net/http, conn.serve), also
-// on connections that it accepts until its listeners are closed; on a busy
-// machine that took milliseconds, and who connected when the reload was done was
-// not answered.
+// closeFirst delays the end of a reload until the server that is being replaced has
+// closed its listeners. Caddy by itself returns when that server is about to shut
+// down. From then on, Go's server closes connections without a response (net/http,
+// conn.serve), including new ones that it accepts until its listeners are closed. On
+// a busy machine that took milliseconds, and clients that connected after the reload
+// got no response.
 func (a *App) closeFirst(server *caddyhttp.Server) {
 	closed := make(chan struct{})
-	server.RegisterOnShutdown(func() { close(closed) }) // net/http calls it once the listeners are closed
+	server.RegisterOnShutdown(func() { close(closed) }) // net/http calls it after closing the listeners
 	server.RegisterOnStop(func(context.Context) error {
-		if !a.begun { // nor was the server: the config was only validated
+		if !a.begun { // the server did not start either: the config was only validated
 			return nil
 		}
 		select {

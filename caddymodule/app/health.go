@@ -17,16 +17,16 @@ const (
 	healthFor    = time.Second
 )
 
-// health is what was last seen of this node.
+// health is the last known health of this node.
 type health struct {
 	mu   sync.Mutex
 	at   time.Time
 	good bool
 }
 
-// Healthy reports whether this node has started and its stores answer within 2 s or,
-// with the query `ready`, only whether it has started. Whoever asks, the stores are
-// asked once a second at most.
+// Healthy reports whether this node has started and its stores answer within 2 s.
+// With the query `ready` it reports only whether the node has started. It asks the
+// stores at most once a second, however many requests there are.
 func (a *App) Healthy(r *http.Request) bool {
 	if r.URL.Query().Has("ready") {
 		_, err := a.Service(r.Context())
@@ -42,7 +42,7 @@ func (a *App) Healthy(r *http.Request) bool {
 	return h.good
 }
 
-// readStores reads what is not there.
+// readStores reads a record from each store that does not exist.
 func (a *App) readStores() error {
 	ctx, cancel := context.WithTimeout(context.Background(), healthWithin)
 	defer cancel()
@@ -56,10 +56,10 @@ func (a *App) readStores() error {
 	return ReadSessions(ctx, service.Sessions)
 }
 
-// ReadSessions asks for a session that is not there.
+// ReadSessions reads a session that does not exist.
 func ReadSessions(ctx context.Context, sessions record.Sessions) error {
 	var hash record.TokenHash
-	rand.Read(hash[:]) // never fails: it ends the process instead
+	rand.Read(hash[:]) // never fails: it crashes the process instead
 	if _, err := sessions.Get(ctx, hash); !errors.Is(err, record.ErrNotFound) {
 		return err
 	}

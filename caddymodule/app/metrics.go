@@ -21,9 +21,10 @@ import (
 	"github.com/mnemogate/mnemogate/store"
 )
 
-// The metrics, on Caddy's registry: at /metrics of the admin endpoint, and
-// where the directive metrics is. They belong to the process and not to the
-// config, so that they go on over reloads. No label holds what a client sent.
+// The metrics are in Caddy's registry: at /metrics of the admin endpoint, and on
+// routes with the directive metrics. They belong to the process and not to the
+// config, so that reloads don't reset them. No label contains text that a client
+// sent.
 var (
 	requests = counters("mnemogate_requests_total",
 		"Requests to the auth API, by route (without auth/; none: no such route) and result (success or the error_code).",
@@ -84,7 +85,7 @@ var (
 		"Always 1. The label has the version of mnemogate.",
 		"version")
 
-	// What the config that runs is asked for at each scrape.
+	// These are read from the running config at each scrape.
 	up = desc("mnemogate_up", "gauge",
 		"1 once the service has started. It starts when its stores have answered.")
 	memorySessions = desc("mnemogate_memory_sessions", "gauge",
@@ -110,8 +111,8 @@ var (
 	backgroundMessages = desc("mnemogate_background_messages", "gauge",
 		"Messages that are being sent and that no request waits for.")
 
-	// These are looked up once: what passes costs an atomic addition, and what
-	// is rare begins at 0.
+	// These are looked up once, so that counting a request that passes costs one
+	// atomic addition. The rare ones begin at 0.
 	passed       = protected.WithLabelValues("pass")
 	passedPublic = protected.WithLabelValues("public")
 	hashTurn     = hashWait.WithLabelValues("turn")
@@ -127,7 +128,7 @@ type MetricKind struct {
 }
 
 var (
-	// MetricKinds are all that there are.
+	// MetricKinds lists all metrics.
 	MetricKinds []MetricKind
 	collectors  = []prometheus.Collector{live{}}
 )
@@ -146,7 +147,7 @@ func histogram(name, help string, buckets []float64, labels ...string) *promethe
 	return h
 }
 
-// withoutLabels is the counter of a family without labels.
+// withoutLabels returns the counter of a family without labels.
 func withoutLabels(c *prometheus.CounterVec) prometheus.Counter { return c.WithLabelValues() }
 
 func desc(name, kind, help string, labels ...string) *prometheus.Desc {
@@ -154,8 +155,8 @@ func desc(name, kind, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(name, help, labels, nil)
 }
 
-// RegisterMetrics puts the metrics into the registry of a config, unless they
-// are there.
+// RegisterMetrics adds the metrics to the registry of a config, unless they are
+// already there.
 func RegisterMetrics(ctx caddy.Context) error {
 	registry := ctx.GetMetricsRegistry()
 	for _, c := range collectors {
@@ -167,8 +168,8 @@ func RegisterMetrics(ctx caddy.Context) error {
 	return nil
 }
 
-// registerMetrics also begins the rare ones at 0, so that the first of them is
-// seen as an increase.
+// registerMetrics also sets the rare metrics to 0, so that the first event shows as
+// an increase.
 func (a *App) registerMetrics(ctx caddy.Context) error {
 	if err := RegisterMetrics(ctx); err != nil {
 		return err
@@ -201,8 +202,8 @@ const (
 	recoveryCodeUsed = "mnemogate.recovery.checkotp.success"
 )
 
-// countEvent counts what is no request's result: that is counted where it is
-// answered.
+// countEvent counts events other than the results of requests. CountRequest and
+// CountProtected count those.
 func countEvent(e record.Event) {
 	if lock, ok := strings.CutPrefix(e.Name, lockEvents); ok {
 		locks.WithLabelValues(e.Company, lock).Inc()
@@ -220,10 +221,10 @@ func countEvent(e record.Event) {
 	}
 }
 
-// countDropped is flows.Service.Dropped.
+// countDropped implements flows.Service.Dropped.
 func countDropped(company string) { messagesDropped.WithLabelValues(company).Inc() }
 
-// CountRequest counts the answer of an auth route.
+// CountRequest counts the response of an auth route.
 func (a *App) CountRequest(company string, route *flows.Route, state record.State, err error) {
 	if a.Companies[company] == nil {
 		company = "unknown"
@@ -238,11 +239,11 @@ func (a *App) CountRequest(company string, route *flows.Route, state record.Stat
 	}
 }
 
-// countKey is flows.Service.KeyUsed.
+// countKey implements flows.Service.KeyUsed.
 func countKey(company, key string) { keyRequests.WithLabelValues(company, key).Inc() }
 
-// CountProtected counts a decision of the protected path; on one that is public,
-// a request may pass as nobody's.
+// CountProtected counts a decision about a request for the backend. On a public
+// path, a request may pass without a user (nobodys).
 func CountProtected(err error, nobodys bool) {
 	switch {
 	case err != nil:
@@ -254,7 +255,7 @@ func CountProtected(err error, nobodys bool) {
 	}
 }
 
-// counts is what an error counts as: its code.
+// counts returns the label of an error, which is its code.
 func counts(err error) string {
 	if err == nil {
 		return record.Success
@@ -266,7 +267,8 @@ func counts(err error) string {
 	return wire.ErrService.Code
 }
 
-// counted is the company with what it asks of gateways and providers counted.
+// counted returns the company with its gateways and providers wrapped, so that calls
+// to them are counted.
 func counted(c tenant.Company) *tenant.Company {
 	if c.SMS != nil {
 		c.SMS = countedSender{c.SMS, "sms"}
@@ -278,7 +280,7 @@ func counted(c tenant.Company) *tenant.Company {
 		c.Events.Receiver = countedReceiver{c.Events.Receiver, c.Code}
 	}
 	switch c.Captcha.(type) {
-	case nil, tenant.ReusableCaptcha, tenant.ProofOfWork: // no provider is asked
+	case nil, tenant.ReusableCaptcha, tenant.ProofOfWork: // these ask no provider
 	default:
 		c.Captcha = countedCaptcha{c.Captcha, c.Code}
 	}
@@ -362,7 +364,7 @@ func (p countedProvider) Exchange(ctx context.Context, grant tenant.OAuthGrant) 
 	return user, err
 }
 
-// hashWaited is password.Hasher.Waited.
+// hashWaited implements password.Hasher.Waited.
 func hashWaited(d time.Duration, got bool) {
 	if got {
 		hashTurn.Observe(d.Seconds())
@@ -371,8 +373,8 @@ func hashWaited(d time.Duration, got bool) {
 	}
 }
 
-// live collects what the config that runs says of itself. The one that is
-// collected may be another: one that failed to load.
+// live collects metrics from the running config. The config whose registry is
+// collected may be another one that failed to load.
 type live struct{}
 
 // Describe implements prometheus.Collector.

@@ -20,19 +20,19 @@ import (
 	"github.com/mnemogate/mnemogate/store"
 )
 
-// stores holds those in use, by key, so that a reload keeps them.
+// stores holds the stores in use by key, so that a reload keeps them.
 var stores = caddy.NewUsagePool()
 
-// A pooledStore is a store with what the configs that share it have in common:
-// what is remembered of its sessions. It closes when no config uses it any more.
+// A pooledStore is a store with its memory of sessions. All configs that use the
+// store share it. It closes when the last of them has released it.
 type pooledStore struct {
 	guest.Store
-	module string        // its name, for errors
-	memory *store.Memory // nil if it is no guest.FeedingStore
+	module string        // for errors
+	memory *store.Memory // nil unless the store is a guest.FeedingStore
 	naming sync.Mutex    // guards named
-	named  bool          // the deployment, if it is a guest.SharedStore
+	named  bool          // the deployment is set, if the store is a guest.SharedStore
 	feed   sync.Once
-	ctx    context.Context // ends with the store
+	ctx    context.Context // ends when the store closes
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
@@ -49,8 +49,8 @@ func newPooledStore(module string, s guest.Store) *pooledStore {
 	return p
 }
 
-// Start starts the store and, once, what feeds its memory. The accounts store,
-// which says what deployment it is, has been started.
+// Start starts the store and, once, the feed of its memory. The accounts store must
+// have been started before, because it holds the deployment's name.
 func (p *pooledStore) Start(ctx context.Context, accounts record.Accounts) error {
 	if err := p.nameDeployment(ctx, accounts); err != nil {
 		return err
@@ -64,7 +64,8 @@ func (p *pooledStore) Start(ctx context.Context, accounts record.Accounts) error
 	return err
 }
 
-// nameDeployment names a guest.SharedStore after what its accounts store alone has.
+// nameDeployment gives a guest.SharedStore the name of the deployment, which only
+// the accounts store holds.
 func (p *pooledStore) nameDeployment(ctx context.Context, accounts record.Accounts) error {
 	shared, ok := p.Store.(guest.SharedStore)
 	p.naming.Lock()
@@ -81,8 +82,8 @@ func (p *pooledStore) nameDeployment(ctx context.Context, accounts record.Accoun
 	return nil
 }
 
-// hear feeds the memory until the store closes. After a panic nothing that is
-// remembered is believed until it is heard anew.
+// hear feeds the memory until the store closes. After a panic it drops the lease and
+// empties the memory, and then subscribes again.
 func (p *pooledStore) hear() {
 	for p.ctx.Err() == nil {
 		err := panics.Contain(func() error { p.Store.(guest.FeedingStore).Run(p.ctx, p.memory); return nil })
@@ -101,7 +102,8 @@ func (p *pooledStore) hear() {
 	}
 }
 
-// untouched tells the log, whichever that is by now: the store outlives configurations.
+// untouched logs that a session could not be prolonged. It looks up the logger for
+// each call, because the store outlives configurations.
 func (p *pooledStore) untouched(err error) {
 	log := slog.New(zapslog.NewHandler(caddy.Log().Named("mnemogate").Core()))
 	p.warnings.Warn(log, "a session could not be prolonged, and goes on until it expires", "error", err)
@@ -117,7 +119,8 @@ func (p *pooledStore) Destruct() error {
 	return p.Close()
 }
 
-// sessions returns the store's, with their memory. It keeps up to cache of them.
+// sessions returns the session store, wrapped in its memory if it has one. The
+// memory holds up to cache sessions.
 func (p *pooledStore) sessions(cache int) (record.Sessions, bool) {
 	if p.memory != nil {
 		p.memory.SetLimit(cache)
@@ -130,7 +133,7 @@ func (p *pooledStore) sessions(cache int) (record.Sessions, bool) {
 	return timedSessions{keeps.Sessions()}, true
 }
 
-// loadStores takes the stores out of the pool, or puts them there.
+// loadStores takes the stores from the pool, or adds them to it.
 func (a *App) loadStores(ctx caddy.Context) error {
 	module, err := a.loadAccountsModule(ctx)
 	if err != nil {
@@ -174,8 +177,8 @@ func (a *App) loadAccountsModule(ctx caddy.Context) (any, error) {
 	return ctx.LoadModule(a, "StoreRaw")
 }
 
-// use returns the store of a guest module, and notes that it has to be given
-// back. What is more than its own key makes it another store.
+// use returns the store of a module and records that it must be released. A module
+// with the same key but another value of more gets a store of its own.
 func (a *App) use(directive string, module any, more string) (*pooledStore, error) {
 	name := module.(caddy.Module).CaddyModule().ID.Name()
 	g, ok := module.(guest.StoreModule)

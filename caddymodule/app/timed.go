@@ -8,7 +8,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// observeCall observes a call to a store that began at a moment and answered err.
+// observeCall records the duration and result of a call to a store.
 func observeCall(store, method string, began time.Time, err *error) {
 	result := "ok"
 	if unanswered(*err) {
@@ -17,8 +17,8 @@ func observeCall(store, method string, began time.Time, err *error) {
 	storeSeconds.WithLabelValues(store, method, result).Observe(time.Since(began).Seconds())
 }
 
-// observeChange is observeCall for a call that was handed a change: if that refused,
-// the store has answered.
+// observeChange is observeCall for a method that takes a change function. If the
+// function returned an error (refused), the store itself has answered.
 func observeChange(refused error, store, method string, began time.Time, err error) {
 	if refused != nil {
 		err = nil
@@ -26,13 +26,13 @@ func observeChange(refused error, store, method string, began time.Time, err err
 	observeCall(store, method, began, &err)
 }
 
-// unanswered reports whether an error says that the store did not answer. The
-// others are its answers, or the caller's who is gone.
+// unanswered reports whether err means that the store did not answer. Other errors
+// are answers of the store, or mean that the caller has gone away.
 func unanswered(err error) bool {
 	return err != nil && !errors.Is(err, context.Canceled) && !record.IsAnswer(err)
 }
 
-// timedAccounts measures the calls of requests to a store of accounts.
+// timedAccounts measures the calls of requests to an accounts store.
 type timedAccounts struct{ record.Accounts }
 
 func (t timedAccounts) Create(ctx context.Context, now time.Time, a record.Account) (found int64, err error) {
@@ -71,7 +71,7 @@ func (t timedAccounts) ByIdentity(ctx context.Context, company string, identity 
 }
 
 func (t timedAccounts) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error)) (found record.Account, err error) {
-	var refused error // by change: the store answered
+	var refused error // the change's error: the store answered
 	defer func(began time.Time) { observeChange(refused, "accounts", "update", began, err) }(time.Now())
 	return t.Accounts.Update(ctx, company, id, func(a *record.Account) (ends bool, err error) {
 		ends, refused = change(a)
@@ -138,7 +138,7 @@ func (t timedAccounts) RevocationDone(ctx context.Context, ending record.Revocat
 	return t.Accounts.RevocationDone(ctx, ending)
 }
 
-// timedSessions measures the calls of requests to a store of sessions.
+// timedSessions measures the calls of requests to a session store.
 type timedSessions struct{ record.Sessions }
 
 func (t timedSessions) Create(ctx context.Context, now time.Time, s record.Session, counters ...record.Counter) (err error) {

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// version is that of CHANGELOG.md: the release on top, or, below "Unreleased", the
-// next one with -dev. A test compares them. Go itself knows no version of a module that
-// was built from a directory.
+// version is the topmost release of CHANGELOG.md or, while changes are listed under
+// "Unreleased", the next release with -dev. A test compares them. Go itself does not
+// record a version for a module that was built from a directory.
 const version = "v0.2.0-dev"
 
-// revision is the commit. xcaddy.sh sets it, with -ldflags -X.
+// revision is the commit. xcaddy.sh sets it with -ldflags -X.
 var revision string
 
-// Version returns the version that this program was built from. An unreleased one is
-// followed by its commit, if that is known: v0.2.0-dev+ce04d48c6012.
+// Version returns the version of this program. An unreleased version ends in its
+// commit, if that is known: v0.2.0-dev+ce04d48c6012.
 func Version() string {
 	if !strings.HasSuffix(version, "-dev") {
 		return version
@@ -27,10 +27,12 @@ func Version() string {
 	return version
 }
 
-// pseudoVersion is what Go calls a commit that has no tag: its time, and its hash.
+// pseudoVersion matches the version that Go gives to a commit without a tag, which
+// contains its time and its hash.
 var pseudoVersion = regexp.MustCompile(`[-.]\d{14}-([0-9a-f]{12})$`)
 
-// fetchedRevision returns the commit that xcaddy fetched, as it does for --with <module>@<commit>.
+// fetchedRevision returns the commit that xcaddy fetched for --with
+// <module>@<commit>.
 func fetchedRevision() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

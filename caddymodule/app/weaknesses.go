@@ -13,16 +13,16 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// A Weakness is one of the configuration's.
+// A Weakness is a weakness of the configuration.
 type Weakness struct {
-	Company   string // none: it is everybody's
+	Company   string // empty if it concerns all companies
 	Directive string
-	At        string // its line in the Caddyfile; none: the configuration is JSON
+	At        string // the line in the Caddyfile; empty if the configuration is JSON
 	guest.Weakness
 }
 
-// Weaknesses lists what is for tests, or weaker than it should be. It is the
-// one list of it: for the log at each start, and for doctor.
+// Weaknesses lists the settings that are meant for tests or weaker than they should
+// be. The log at each start and the doctor both use this list.
 func (a *App) Weaknesses() []Weakness {
 	found := slices.Concat(weakGuests(a.guests), under("password regex", a.WeakRegex()), a.SharedKeys())
 	for code, c := range a.Sorted() {
@@ -41,7 +41,7 @@ func (a *App) Weaknesses() []Weakness {
 	return append(found, a.noted...)
 }
 
-// SharedKeys lists the companies whose API keys are another's, too.
+// SharedKeys lists the companies that share an API key with another company.
 func (a *App) SharedKeys() (found []Weakness) {
 	owners := map[[sha256.Size]byte]string{}
 	for code, c := range a.Sorted() {
@@ -58,8 +58,8 @@ func (a *App) SharedKeys() (found []Weakness) {
 	return found
 }
 
-// SharedWith tells what else a key for the accounts API opens, of those that were
-// asked about before and of the companies' API keys.
+// SharedWith reports what else a key for the accounts API opens. It compares the key
+// with those that it was asked about before and with the companies' API keys.
 func (a *App) SharedWith(name string, key [sha256.Size]byte) (found []guest.Weakness) {
 	if other, taken := a.opened[key]; !taken {
 		a.opened[key] = name
@@ -125,13 +125,13 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 	return found
 }
 
-// A Guest is a guest module and the directive that it stands behind.
+// A Guest is a plugin with the directive that configures it.
 type Guest struct {
 	Directive string
 	Module    any // nil if there is none
 }
 
-// Guests lists the company's guest modules.
+// Guests lists the company's plugins.
 func (c *Company) Guests() []Guest {
 	e := &c.effective
 	guests := []Guest{{"captcha", e.Captcha}, {"sms", e.SMS}, {"mail", e.Mail}, {"events", e.Events.Receiver}, {"password migrate", e.Migrate}}
@@ -150,7 +150,7 @@ func weakGuests(guests []Guest) (found []Weakness) {
 	return found
 }
 
-// under tells of what is weak about a directive.
+// under adds the directive to each weakness.
 func under(directive string, weak []guest.Weakness) (found []Weakness) {
 	for _, w := range weak {
 		found = append(found, Weakness{Directive: directive, Weakness: w})

@@ -30,7 +30,7 @@ func (c *cli) accountCommand() *cobra.Command {
 		c.importCommand(), c.exportCommand(), c.historyCommand())
 }
 
-// A fieldFlag is a flag of add and set, and the field that it sets.
+// A fieldFlag is a flag of add and set, with the field that it sets.
 type fieldFlag struct{ name, field, usage string }
 
 var (
@@ -42,13 +42,13 @@ var (
 		{"role", "role", "The role"},
 		{"status", "status", "active, restricted, closed or denied"},
 		{"question", "control_question", "The control question; goes with --answer"},
-		{"mnemocode", "profile_mnemocode", "A new mnemocode"}, // of set alone
+		{"mnemocode", "profile_mnemocode", "A new mnemocode"}, // only for set
 	}
 	boolFlags = []fieldFlag{
 		{"second-factor", "second_factor", "A one-time code follows the password"},
 		{"must-set-password", "must_set_password", "A new password must be set at the next login"},
 	}
-	// In the order in which standard input has the secrets.
+	// In the order in which the secrets are read from standard input.
 	secretFlags = []fieldFlag{
 		{"password", "password", "Ask for a password, or read it from standard input"},
 		{"password-hash", "password_hash", "Ask for the hash of a password, or read it from standard input"},
@@ -75,7 +75,7 @@ func addAccountFlags(cmd *cobra.Command, change bool) {
 	completeStatus(cmd)
 }
 
-// completeStatus has shells complete the flag --status.
+// completeStatus adds shell completion for the flag --status.
 func completeStatus(cmd *cobra.Command) {
 	var all []string
 	for _, status := range record.Statuses {
@@ -84,8 +84,8 @@ func completeStatus(cmd *cobra.Command) {
 	complete(cmd, "status", all...)
 }
 
-// fields returns what the flags give, as the API takes it, and asks for the secrets.
-// An empty text takes the value away.
+// fields returns the fields that the flags set, in the format of the API, and asks
+// for the secrets. An empty text removes the value.
 func (c *cli) fields() (map[string]any, error) {
 	fields, flags := map[string]any{}, c.cmd.Flags()
 	for _, f := range textFlags {
@@ -124,7 +124,8 @@ func (c *cli) fields() (map[string]any, error) {
 	return fields, nil
 }
 
-// parseIdentities reads provider:subject. An empty one stands for none.
+// parseIdentities parses identities of the form provider:subject. It ignores empty
+// ones.
 func parseIdentities(given []string) ([]api.Identity, error) {
 	identities := []api.Identity{}
 	for _, s := range given {
@@ -141,8 +142,8 @@ func parseIdentities(given []string) ([]api.Identity, error) {
 	return identities, nil
 }
 
-// secret asks for a secret twice, without echo; where standard input is no terminal,
-// it is the next line.
+// secret asks for a secret twice, without echo. If standard input is not a terminal,
+// secret reads the next line of it.
 func (c *cli) secret(name string) (string, error) {
 	if !isTerminal(c.cmd.InOrStdin()) {
 		line, err := c.in.ReadString('\n')
@@ -366,7 +367,7 @@ account with its login ids inherits nothing. To keep a user out for a while, set
 	return cmd
 }
 
-// confirm asks a person. A program has to say --yes.
+// confirm asks the user. In a script, use --yes.
 func (c *cli) confirm(question string) error {
 	if !isTerminal(c.cmd.InOrStdin()) {
 		return errors.New("add --yes where there is no terminal to ask at")

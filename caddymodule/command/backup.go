@@ -60,11 +60,11 @@ func (c *cli) backup(output string, force bool) (size int64, err error) {
 		return 0, err
 	}
 	defer c.interruptible(os.Interrupt, syscall.SIGTERM)()
-	part, err := os.CreateTemp(filepath.Dir(output), "."+filepath.Base(output)+"-*") // 0600
+	part, err := os.CreateTemp(filepath.Dir(output), "."+filepath.Base(output)+"-*") // mode 0600
 	if err != nil {
 		return 0, err
 	}
-	defer os.Remove(part.Name()) // of no effect once it has its name
+	defer os.Remove(part.Name()) // no effect after the rename
 	if size, err = c.save(part, api.Root+"backup", "the backup broke off, and there is no file"); err != nil {
 		return 0, err
 	}
@@ -123,7 +123,7 @@ any more, as before a move to another machine.`,
 	return cmd
 }
 
-// configuredFile is where the configuration has the SQLite store.
+// configuredFile returns the file of the SQLite store in the configuration.
 func (c *cli) configuredFile() (string, error) {
 	if c.config == "" {
 		return "", errors.New("restore needs to know where the store is: name the configuration with --config, or the file with --to")
@@ -149,7 +149,7 @@ func (c *cli) configuredFile() (string, error) {
 	if kept.Module != "" && kept.Module != "sqlite" {
 		return "", fmt.Errorf("%s keeps accounts in %s, which is restored by its own means; name a file for the store sqlite with --to", c.config, kept.Module)
 	}
-	if kept.File == "" { // the service's environment need not be this one's
+	if kept.File == "" { // the service may run in another environment
 		return "", fmt.Errorf("%s names no file for the store, and where Caddy keeps it then depends on the environment it runs in: "+
 			"name the file with --to, or write 'store sqlite <file>' into the configuration", c.config)
 	}

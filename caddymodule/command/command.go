@@ -1,7 +1,7 @@
-// Package command is caddy mnemogate …: a client of the accounts API over HTTP,
-// which knows nothing of the server, but that restore puts a store's file where
-// one will find it. connect.go finds where to ask; a file for each group of
-// commands follows.
+// Package command implements the command caddy mnemogate. It is an HTTP client of
+// the accounts API and knows nothing else about the server. One exception is
+// restore, which writes the file of a store. See connect.go for how it finds the
+// server. The other files have one group of commands each.
 package command
 
 import (
@@ -69,7 +69,7 @@ server or one of its stores did not answer.`,
 	})
 }
 
-// Exit statuses, as the manual page has them.
+// Exit statuses, as documented on the manual page.
 const (
 	exitFailed      = 1
 	exitNotFound    = 2
@@ -77,11 +77,11 @@ const (
 	exitUnreachable = 4
 )
 
-// A cliError ends a command.
+// A cliError is an error that ends a command.
 type cliError struct {
 	exit    int
 	field   string
-	message string // empty if the command has told all
+	message string // empty if the command has printed everything
 }
 
 func (e *cliError) Error() string { return e.message }
@@ -95,16 +95,16 @@ func asCLIError(err error) *cliError {
 
 // A cli is one run of the program, which runs one command.
 type cli struct {
-	// The flags of all commands.
+	// The flags that all commands have.
 	address, config, adapter string
 	api, keyFile             string
 	companyCode              string
 	json                     bool
-	by                       string // of the commands that take an account
+	by                       string // only for commands that take an account
 
-	cmd    *cobra.Command // the one that runs
+	cmd    *cobra.Command // the running command
 	in     *bufio.Reader  // its standard input
-	server *server        // connected by the first request
+	server *server        // set by the first request
 }
 
 func (c *cli) flags(cmd *cobra.Command) {
@@ -123,12 +123,12 @@ func (c *cli) flags(cmd *cobra.Command) {
 	})
 }
 
-// complete has shells complete a flag with one of some words.
+// complete adds shell completion for a flag that takes one of the words.
 func complete(cmd *cobra.Command, flag string, words ...string) {
 	_ = cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
 }
 
-// command makes a command of f, whose errors decide the exit status.
+// command returns a command that runs f. The error of f determines the exit status.
 func (c *cli) command(use, short, long string, args cobra.PositionalArgs, f func(args []string) error) *cobra.Command {
 	return &cobra.Command{
 		Use:                   use,
@@ -143,19 +143,19 @@ func (c *cli) command(use, short, long string, args cobra.PositionalArgs, f func
 			if err == nil {
 				return nil
 			}
-			cmd.SilenceErrors = true // tell tells it
+			cmd.SilenceErrors = true // tell prints the error
 			ended := asCLIError(err)
 			c.tell(ended)
 			if ended.exit == exitFailed {
 				return err
 			}
-			// Only Caddy can make an error with an exit status.
+			// Only Caddy can create an error with an exit status.
 			return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return ended.exit, nil })(cmd, args)
 		},
 	}
 }
 
-// onAccount makes a command of f for the account that its argument names.
+// onAccount returns a command that runs f for the account in its argument.
 func (c *cli) onAccount(use, short, long string, f func(path string, a api.Account) error) *cobra.Command {
 	return c.byFlag(c.command(use, short, long, cobra.ExactArgs(1), func(args []string) error {
 		path, a, err := c.account(args[0])
@@ -166,8 +166,8 @@ func (c *cli) onAccount(use, short, long string, f func(path string, a api.Accou
 	}))
 }
 
-// group makes cmd one that only leads to others. Cobra would show the manual for a
-// command that does not exist and end with status 0, as if all was done.
+// group makes cmd a parent of other commands. Without it, Cobra would print the help
+// for an unknown command and exit with status 0.
 func group(cmd *cobra.Command, others ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(others...)
 	cmd.DisableFlagsInUseLine = true
@@ -180,15 +180,16 @@ func group(cmd *cobra.Command, others ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// interruptible has signals end the command's context instead of the program, until
-// stop: the command can then remove what it has begun to write.
+// interruptible makes signals cancel the command's context, until stop is called.
+// They no longer kill the program, so the command can remove a file that it has not
+// finished.
 func (c *cli) interruptible(signals ...os.Signal) (stop func()) {
 	ctx, stop := signal.NotifyContext(c.cmd.Context(), signals...)
 	c.cmd.SetContext(ctx)
 	return stop
 }
 
-// orInterrupted returns err, which a signal may have caused.
+// orInterrupted returns err, or "interrupted" if a signal may have caused it.
 func (c *cli) orInterrupted(err error) error {
 	if err != nil && c.cmd.Context().Err() != nil {
 		return errors.New("interrupted")
@@ -201,7 +202,7 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// tell writes an error.
+// tell prints an error.
 func (c *cli) tell(e *cliError) {
 	switch {
 	case e.message == "":
@@ -212,7 +213,7 @@ func (c *cli) tell(e *cliError) {
 	}
 }
 
-// done tells of a success that has nothing to show.
+// done reports a success that has no other output.
 func (c *cli) done(kind, who, what string) error {
 	if c.json {
 		return api.WriteLine(c.cmd.OutOrStdout(), map[string]string{kind: who, "result": what})
@@ -221,7 +222,7 @@ func (c *cli) done(kind, who, what string) error {
 	return err
 }
 
-// change asks the server for a change of an account and tells that it is done.
+// change sends a change of an account and reports its success.
 func (c *cli) change(method, path string, a api.Account, what string) error {
 	if _, err := c.ask(method, path, nil); err != nil {
 		return err
@@ -229,7 +230,8 @@ func (c *cli) change(method, path string, a api.Account, what string) error {
 	return c.done("profile_mnemocode", a.Mnemocode, what)
 }
 
-// show asks the server and writes the answer: with --json as it came, else by text.
+// show sends a request and prints the answer: unchanged with --json, otherwise with
+// text.
 func show[T any](c *cli, method, path string, in any, text func(T) error) error {
 	data, err := c.ask(method, path, in)
 	if err != nil {
@@ -246,7 +248,7 @@ func show[T any](c *cli, method, path string, in any, text func(T) error) error 
 	return text(answer)
 }
 
-// list writes items: with --json one a line, else as the rows of a table.
+// list prints items: one JSON object per line with --json, otherwise a table.
 func list[T any](c *cli, header []string, items []T, row func(T) []string) error {
 	if c.json {
 		for _, item := range items {
@@ -263,7 +265,7 @@ func list[T any](c *cli, header []string, items []T, row func(T) []string) error
 	return c.table(rows...)
 }
 
-// table writes rows in columns, for people.
+// table prints rows in aligned columns.
 func (c *cli) table(rows ...[]string) error {
 	t := tabwriter.NewWriter(c.cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	for _, row := range rows {
@@ -289,7 +291,7 @@ func (c *cli) company() (string, error) {
 	return api.Root + url.PathEscape(c.companyCode), nil
 }
 
-// What --by may be.
+// The values of --by.
 const (
 	nameIsMnemocode = "mnemocode"
 	nameIsLoginID   = "login-id"
@@ -301,7 +303,7 @@ func (c *cli) byFlag(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// account finds the account that an argument names, and its path.
+// account finds the account that an argument names, and returns its path, too.
 func (c *cli) account(name string) (path string, a api.Account, err error) {
 	if c.by != "" && c.by != nameIsMnemocode && c.by != nameIsLoginID {
 		return "", a, fmt.Errorf("--by is %s or %s", nameIsMnemocode, nameIsLoginID)
@@ -342,8 +344,8 @@ func (c *cli) account(name string) (path string, a api.Account, err error) {
 	}
 }
 
-// escapeMnemocode is url.PathEscape for a mnemocode that may be a dot or two,
-// which paths are cleaned of.
+// escapeMnemocode is url.PathEscape, but also escapes dots. Otherwise a mnemocode of
+// one or two dots would be removed when the path is cleaned.
 func escapeMnemocode(mnemocode string) string {
 	return strings.ReplaceAll(url.PathEscape(mnemocode), ".", "%2E")
 }

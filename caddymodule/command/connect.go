@@ -22,13 +22,13 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
-// A server answers commands.
+// A server is the server that commands send requests to.
 type server struct {
 	client  *http.Client
 	address string // as the user knows it
-	root    string // the URL that stands for api.Root
-	key     string // of an accounts API
-	absent  string // what to say if it does not answer, with places for address and reason
+	root    string // the URL that replaces api.Root
+	key     string // for an accounts API; empty for the admin endpoint
+	absent  string // the format of the error if it does not answer, for address and reason
 }
 
 func (c *cli) connect() (*server, error) {
@@ -44,8 +44,9 @@ func (c *cli) connect() (*server, error) {
 	}
 }
 
-// accountsAPI reads the key for an accounts API. This machine must trust its
-// certificate, and no redirect is followed with the key.
+// accountsAPI returns the accounts API of --api, with the key from --key-file. This
+// machine must trust the server's certificate. The client follows no redirects, so
+// that it sends the key to no other server.
 func (c *cli) accountsAPI() (*server, error) {
 	u, err := url.Parse(c.api)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -82,8 +83,8 @@ func (c *cli) adminEndpoint() (*server, error) {
 	}
 	host := parsed.JoinHostPort(0)
 	if parsed.IsUnixNetwork() {
-		parsed.Host, _, _ = strings.Cut(parsed.Host, "|") // the socket's permissions
-		host = "127.0.0.1"                                // as Caddy's own commands say; it is not looked at
+		parsed.Host, _, _ = strings.Cut(parsed.Host, "|") // cut off the socket's permissions
+		host = "127.0.0.1"                                // the host that Caddy's own commands send; it is not checked
 	}
 	return &server{
 		client: &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -95,8 +96,8 @@ func (c *cli) adminEndpoint() (*server, error) {
 	}, nil
 }
 
-// open sends a request and returns the answer if it is a success. The path begins
-// with api.Root, wherever it goes.
+// open sends a request and returns the response if it succeeded. The path begins
+// with api.Root, whichever server it is sent to.
 func (c *cli) open(method, path string, body io.Reader) (response *http.Response, err error) {
 	if c.server == nil {
 		if c.server, err = c.connect(); err != nil {
@@ -131,7 +132,7 @@ func (c *cli) unreachable(message string) error {
 	return c.orInterrupted(&cliError{exit: exitUnreachable, message: message})
 }
 
-// refusalOf makes an error of an answer that is no success.
+// refusalOf turns an error response into an error.
 func refusalOf(response *http.Response) error {
 	var refusal api.Error
 	data, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
@@ -146,7 +147,7 @@ func refusalOf(response *http.Response) error {
 	return &cliError{exit: cmp.Or(exits[response.StatusCode], exitFailed), field: refusal.Field, message: refusal.Error}
 }
 
-// ask sends in as JSON, if it is not nil, and returns the answer's body.
+// ask sends in as JSON, unless it is nil, and returns the body of the response.
 func (c *cli) ask(method, path string, in any) ([]byte, error) {
 	var body io.Reader
 	if in != nil {
@@ -168,7 +169,7 @@ func (c *cli) ask(method, path string, in any) ([]byte, error) {
 	return data, nil
 }
 
-// get asks for what is at a path.
+// get requests a path and decodes the response.
 func get[T any](c *cli, path string) (answer T, err error) {
 	data, err := c.ask(http.MethodGet, path, nil)
 	if err == nil {
@@ -177,7 +178,8 @@ func get[T any](c *cli, path string) (answer T, err error) {
 	return answer, err
 }
 
-// download writes what is at a path. If the answer breaks off, broken begins the error.
+// download writes the response of a path to w. If the response is cut off, the error
+// begins with broken.
 func (c *cli) download(w io.Writer, path, broken string) (size int64, err error) {
 	response, err := c.open(http.MethodGet, path, nil)
 	if err != nil {
@@ -191,7 +193,7 @@ func (c *cli) download(w io.Writer, path, broken string) (size int64, err error)
 	return size, err
 }
 
-// save downloads to a file, which is on the disk and closed then.
+// save downloads to a file, syncs it to disk and closes it.
 func (c *cli) save(f *os.File, path, broken string) (size int64, err error) {
 	size, err = c.download(f, path, broken)
 	if err == nil {

@@ -54,7 +54,7 @@ if the gateway did not take it.`,
 	return cmd
 }
 
-// sendTest has the server try out a gateway of the company.
+// sendTest makes the server test a gateway of the company.
 func (c *cli) sendTest(test string) error {
 	channel, to, given := strings.Cut(test, ":")
 	if !slices.Contains([]string{"sms", "mail", "events"}, channel) || given == (channel == "events") {
@@ -75,8 +75,8 @@ func (c *cli) sendTest(test string) error {
 	return c.tellFindings(f)
 }
 
-// clockFinding compares this machine's clock with the server's, which answered
-// at some moment since asked.
+// clockFinding compares this machine's clock with the server's. The server read its
+// clock at some time after asked.
 func clockFinding(asked, there time.Time) api.Finding {
 	f := api.Finding{Check: "clock", Result: api.OK, Message: "the server's clock agrees with this machine's"}
 	if there.Before(asked.Add(-api.MaxSkew)) || there.After(time.Now().Add(api.MaxSkew)) {
@@ -96,7 +96,7 @@ func (c *cli) tellFindings(findings ...api.Finding) error {
 			f.Message += " (" + f.Took + ")"
 		}
 		if f.Advice != "" {
-			f.Message += "\n\t\t→ " + f.Advice // a row of its own
+			f.Message += "\n\t\t→ " + f.Advice // in a row of its own
 		}
 		return []string{f.Result, f.Check, f.Message}
 	})
@@ -110,7 +110,7 @@ func (c *cli) tellFindings(findings ...api.Finding) error {
 	case err != nil || failed == 0:
 		return err
 	case len(findings) == 1:
-		return &cliError{exit: exitFailed} // all is said
+		return &cliError{exit: exitFailed} // everything was printed
 	default:
 		return &cliError{exit: exitFailed, message: fmt.Sprintf("%d of %d checks failed", failed, len(findings))}
 	}

@@ -33,12 +33,12 @@ apps again.`,
 				_, err = c.download(c.cmd.OutOrStdout(), path, broken)
 				return err
 			}
-			f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // for its owner only
+			f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // only its owner may read it
 			if err != nil {
 				return err
 			}
 			if _, err = c.save(f, path, broken); err != nil {
-				os.Remove(file) // it could be taken for one that is whole
+				os.Remove(file) // it could be mistaken for a complete export
 			}
 			return err
 		})

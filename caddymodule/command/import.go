@@ -21,14 +21,15 @@ import (
 )
 
 const (
-	// A chunk is one request. What was under way when it broke is sent again.
+	// A chunk is sent in one request. If the request fails, the whole chunk is sent
+	// again.
 	chunkLines = 2000
 	chunkBytes = 4 << 20
-	// importRetries is how often a chunk is tried again, each time a second
-	// later: a reload or a failover is over by then.
+	// importRetries is how often a chunk is sent again, one second apart. A reload
+	// or a failover is over by then.
 	importRetries = 5
-	// maxShown bounds the failures that are told one by one, and the ranges of lines
-	// that were skipped for one reason.
+	// maxShown limits the failures that are printed one by one, and the ranges of
+	// lines that were skipped for one reason.
 	maxShown = 1000
 )
 
@@ -122,7 +123,7 @@ func (c *cli) runImport(name, format string, update bool) error {
 	return r.run(records)
 }
 
-// An importRun sends the records of a file.
+// An importRun imports the records of a file.
 type importRun struct {
 	*cli
 	path    string
@@ -131,10 +132,10 @@ type importRun struct {
 	status  io.Writer // the terminal
 	total   api.Counts
 	reasons []string         // why lines were skipped
-	skipped map[string][]int // the lines, by the reason
+	skipped map[string][]int // the skipped lines, by reason
 }
 
-// A chunk is some records, and the line of each.
+// A chunk holds some records and their line numbers.
 type chunk struct {
 	lines []int
 	body  bytes.Buffer
@@ -161,12 +162,12 @@ func (r *importRun) run(records recordReader) error {
 		return fmt.Errorf("reading the file: %w", end)
 	}
 	if r.total.Failed > 0 {
-		return &cliError{exit: exitFailed} // all is said
+		return &cliError{exit: exitFailed} // everything was printed
 	}
 	return nil
 }
 
-// fill reads the next chunk. A record that can't be read has failed.
+// fill reads the next chunk. It reports records that can't be read as failed.
 func (r *importRun) fill(next *chunk, records recordReader) error {
 	for len(next.lines) < chunkLines && next.body.Len() < chunkBytes {
 		line, record, err := records.next()
@@ -184,8 +185,8 @@ func (r *importRun) fill(next *chunk, records recordReader) error {
 	return nil
 }
 
-// send imports a chunk. If it breaks it is sent again, and what was imported
-// before counts as skipped.
+// send imports a chunk. If the request fails, it sends the chunk again, and accounts
+// that were already imported count as skipped.
 func (r *importRun) send(next *chunk) error {
 	for try := 0; ; try++ {
 		counts, lines, err := r.sendOnce(next.body.Bytes())
@@ -222,11 +223,11 @@ func (r *importRun) sendOnce(body []byte) (counts api.Counts, lines []api.Failur
 	var one json.RawMessage
 	for err = answer.Decode(&one); err == nil && bytes.HasPrefix(one, []byte(`{"line"`)); err = answer.Decode(&one) {
 		var f api.Failure
-		_ = json.Unmarshal(one, &f) // is JSON
+		_ = json.Unmarshal(one, &f) // Decode has checked it
 		lines = append(lines, f)
 	}
 	if err == nil {
-		err = json.Unmarshal(one, &counts) // which are the last
+		err = json.Unmarshal(one, &counts) // the last line has the counts
 	}
 	if err != nil {
 		return counts, nil, r.unreachable("the server's answer broke off")
@@ -237,8 +238,8 @@ func (r *importRun) sendOnce(body []byte) (counts api.Counts, lines []api.Failur
 	return counts, lines, nil
 }
 
-// tellLine tells of a line that was not imported. Those that were skipped are told at
-// the end.
+// tellLine reports a line that was not imported. Skipped lines are printed at the
+// end.
 func (r *importRun) tellLine(f api.Failure) {
 	if f.Skipped == "" {
 		r.total.Failed++
@@ -261,7 +262,7 @@ func (r *importRun) tellLine(f api.Failure) {
 	}
 }
 
-// report tells the counts at the end.
+// report prints the counts at the end.
 func (r *importRun) report() {
 	fmt.Fprint(r.status, clearLine)
 	if r.json {
@@ -281,7 +282,7 @@ func (r *importRun) report() {
 
 func comma(n int) string { return humanize.Comma(int64(n)) }
 
-// ranges writes numbers, which are in order, as in "2, 5-9".
+// ranges formats sorted numbers as in "2, 5-9".
 func ranges(numbers []int) string {
 	var b strings.Builder
 	for shown := 0; len(numbers) > 0; shown++ {
@@ -305,10 +306,10 @@ func ranges(numbers []int) string {
 	return b.String()
 }
 
-// clearLine takes the progress off the terminal.
+// clearLine erases the progress from the terminal.
 const clearLine = "\r\x1b[K"
 
-// progress tells how far the import is after a time.
+// progress describes the progress of the import after the duration took.
 func (r *importRun) progress(took time.Duration) string {
 	n := r.total.Created + r.total.Updated + r.total.Skipped + r.total.Failed
 	line := fmt.Sprintf("%s accounts, %s a second", comma(n), comma(int(float64(n)/took.Seconds())))

@@ -14,13 +14,13 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 )
 
-// A recordReader yields accounts as JSON, each with the number of its line in
-// the file. An error with a line is that line's; io.EOF is the end.
+// A recordReader returns accounts as JSON, each with its line number in the file. An
+// error with a line number concerns only that line. io.EOF is the end.
 type recordReader interface {
 	next() (line int, record []byte, err error)
 }
 
-// jsonLines yields the lines of a file that are not empty.
+// jsonLines returns the lines of a file that are not empty.
 type jsonLines struct {
 	r    *bufio.Reader
 	line int
@@ -52,7 +52,7 @@ func (j *jsonLines) next() (int, []byte, error) {
 	}
 }
 
-// csvRecords yields the records of a file whose first names the columns.
+// csvRecords returns the records of a CSV file. The first record names the columns.
 type csvRecords struct {
 	r       *csv.Reader
 	columns []string
@@ -63,7 +63,7 @@ func newCSVRecords(r io.Reader) (*csvRecords, error) {
 	if mark, err := buffered.Peek(3); err == nil && string(mark) == "\ufeff" {
 		_, _ = buffered.Discard(3)
 	}
-	begin, _ := buffered.Peek(buffered.Size()) // what is wrong is told by reading it
+	begin, _ := buffered.Peek(buffered.Size()) // an error is reported by the read below
 	first, _, _ := strings.Cut(string(begin), "\n")
 	if !strings.Contains(first, ",") && strings.Contains(first, ";") {
 		return nil, errors.New("the columns are separated by semicolons; save the file with commas between them: a spreadsheet asks for the field separator when it exports CSV")
@@ -94,7 +94,7 @@ func (c *csvRecords) next() (int, []byte, error) {
 		if errors.Is(err, csv.ErrFieldCount) {
 			return wrong.StartLine, nil, fmt.Errorf("it has %d cells, the first line %d", len(record), len(c.columns))
 		}
-		if wrong.Line > wrong.StartLine { // to the next quote, or the end of the file
+		if wrong.Line > wrong.StartLine { // the quote was open up to this line
 			return wrong.StartLine, nil, fmt.Errorf("a quote is missing or one too many, and all lines up to %d were taken for a part of this one: none of them is imported", wrong.Line)
 		}
 		return wrong.StartLine, nil, wrong.Err
@@ -116,7 +116,7 @@ func (c *csvRecords) next() (int, []byte, error) {
 	return line, encoded, err
 }
 
-// csvValue makes of a cell what the field is in JSON.
+// csvValue converts a cell to the field's JSON value.
 func csvValue(column, cell string) (any, error) {
 	switch column {
 	case "second_factor", "must_set_password":

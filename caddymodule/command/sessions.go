@@ -79,7 +79,7 @@ func (c *cli) endCompany() error {
 	return c.done("company", c.companyCode, "all sessions ended")
 }
 
-// printable takes out of a stranger's text what a terminal might obey.
+// printable removes characters that a terminal might interpret from untrusted text.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -59,19 +59,19 @@ func (c *cli) showSecret(secret manage.TOTPSecret) error {
 		return err
 	}
 	picture := drawQR(code)
-	if isTerminal(c.cmd.OutOrStdout()) { // whatever its colours are
+	if isTerminal(c.cmd.OutOrStdout()) { // don't depend on its colors
 		picture = "\x1b[97;40m" + strings.ReplaceAll(picture, "\n", "\x1b[0m\n\x1b[97;40m") + "\x1b[0m"
 	}
 	_, err = fmt.Fprintf(c.cmd.OutOrStdout(), "%s\nScan this with the app, or type %s\n", picture, fourCharacters.ReplaceAllString(secret.Secret, "$0 "))
 	return err
 }
 
-// quietZone is how many light modules surround a QR code (ISO/IEC 18004 wants 4;
-// terminals have margins of their own).
+// quietZone is the number of light modules around a QR code. ISO/IEC 18004 requires
+// 4, but terminals have margins of their own.
 const quietZone = 2
 
-// drawQR draws two rows of modules in a line: the light ones, since what is not
-// drawn is dark on most terminals.
+// drawQR draws two rows of modules per line. It draws the light ones, because most
+// terminals have a dark background.
 func drawQR(code *qr.Code) string {
 	var b strings.Builder
 	for y := -quietZone; y < code.Size+quietZone; y += 2 {
@@ -83,7 +83,7 @@ func drawQR(code *qr.Code) string {
 				b.WriteRune('▄')
 			case lower:
 				b.WriteRune('▀')
-			default: // also beyond the edges
+			default: // outside of the code, too
 				b.WriteRune('█')
 			}
 		}
@@ -92,10 +92,10 @@ func drawQR(code *qr.Code) string {
 	return b.String()
 }
 
-// codeTries is how often a person is asked for a code that is right.
+// codeTries is how often confirmCode asks a user for a correct code.
 const codeTries = 3
 
-// confirmCode asks for the app's code until it is right, and returns the answer.
+// confirmCode asks for the app's code until it is correct, and returns the answer.
 func (c *cli) confirmCode(path string) (data []byte, err error) {
 	tries := 1
 	if isTerminal(c.cmd.InOrStdin()) {

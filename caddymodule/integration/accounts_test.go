@@ -19,7 +19,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// accountsSite is the site of a test beside an accounts API, at /api, with these
+// accountsSite starts a site that also has an accounts API at /api, with the given
 // lines in its directive.
 func accountsSite(t *testing.T, start starter, keys string, c siteConfig) *site {
 	t.Helper()
@@ -28,7 +28,7 @@ func accountsSite(t *testing.T, start starter, keys string, c siteConfig) *site 
 	return start(t, c)
 }
 
-// api sends a value as JSON to the accounts API, with a key.
+// api sends a request with a JSON body and a key to the accounts API.
 func (s *site) api(key, method, path string, body any) answer {
 	s.t.Helper()
 	r := s.apiRequest(key, method, path, body)
@@ -41,8 +41,8 @@ var accountsDocument = sync.OnceValues(func() (*apiDocument, error) {
 	return loadDocument("../accounts/openapi.json", func(*openapi3.T) {})
 })
 
-// checkInDocument checks that what the accounts API answered is in its OpenAPI
-// document.
+// checkInDocument checks that the OpenAPI document of the accounts API describes the
+// answer.
 func checkInDocument(t *testing.T, r *http.Request, a answer) {
 	t.Helper()
 	doc, err := accountsDocument()
@@ -125,7 +125,8 @@ const allKeys = `
 			may write
 		}`
 
-// audits waits until the logs of all nodes have so many lines with a text.
+// audits waits until the logs of all nodes together have this many lines with the
+// text.
 func (s *site) audits(lines int, text string) {
 	s.t.Helper()
 	nodes := s.nodes
@@ -246,7 +247,7 @@ func TestWrongKeysAreCountedOnAllNodes(t *testing.T) {
 	})
 }
 
-// What is held up by rules=user is what a user could not have set.
+// rules=user refuses passwords that users could not have set themselves.
 func TestRulesForUsersHoldWhereTheyAreAskedFor(t *testing.T) {
 	t.Parallel()
 	s := accountsSite(t, startSite, allKeys, siteConfig{company: "password {\nmin_length 10\nregex [0-9]\n}"})
@@ -270,7 +271,7 @@ func TestRulesForUsersHoldWhereTheyAreAskedFor(t *testing.T) {
 		create(query, fields{"password": "a fine secret 1"}).wantRefused(http.StatusBadRequest, "rules")
 	}
 	create("?rule=user", nil).wantRefused(http.StatusBadRequest, "rule")
-	s.api(keyOfAll, "GET", "acme/accounts/x", nil).wantRefused(http.StatusNotFound, "") // nothing of it was stored
+	s.api(keyOfAll, "GET", "acme/accounts/x", nil).wantRefused(http.StatusNotFound, "") // nothing was stored
 	create("?rules=user", fields{"password": "a fine secret 1"}).wantStatus(http.StatusCreated)
 	patch := func(query string, change fields) answer {
 		return s.api(keyOfAll, "PATCH", "acme/accounts/x"+query, change)
@@ -320,7 +321,7 @@ func TestWelcomeMailsALinkThatSetsThePassword(t *testing.T) {
 	})
 }
 
-// Of many that want one login id, one gets it, and the others leave nothing.
+// If many requests want one login id, one gets it, and the others change nothing.
 func TestOfRacingSignUpsOneGetsTheLoginID(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -331,7 +332,7 @@ func TestOfRacingSignUpsOneGetsTheLoginID(t *testing.T) {
 		for i := range all {
 			account := fields{"profile_mnemocode": fmt.Sprint("racer-", i), "primary_email": "one@example.com"}
 			group.Go(func() {
-				for status := http.StatusServiceUnavailable; status == http.StatusServiceUnavailable; { // a busy machine
+				for status := http.StatusServiceUnavailable; status == http.StatusServiceUnavailable; { // try again while the machine is busy
 					response, err := client.Do(s.apiRequest(keyOfAll, "POST", "acme/accounts", account))
 					if err != nil {
 						t.Error(err)
@@ -370,7 +371,7 @@ func TestUnreachableStoreIsToldToBackends(t *testing.T) {
 	s.api("", "GET", "acme/accounts", nil).wantRefused(http.StatusUnauthorized, "")
 }
 
-// The commands are clients of this API as of the admin endpoint.
+// The commands work with this API as well as with the admin endpoint.
 func TestCommandsTakeTheAccountsAPI(t *testing.T) {
 	t.Parallel()
 	s := accountsSite(t, startSite, allKeys, siteConfig{})
@@ -415,7 +416,7 @@ func TestCommandsTakeTheAccountsAPI(t *testing.T) {
 	s.cliAt("", "", "--api", "http://"+closed.Addr().String(), "--key-file", keyFile(keyOfAll), "account", "list").want(4, "does not answer")
 }
 
-// Where a store is, is for those with a key.
+// Only requests with a key learn where a store is.
 func TestStrangersAreNotToldWhereAStoreIs(t *testing.T) {
 	t.Parallel()
 	nowhere := strings.TrimPrefix(nobodyListens(t), "http://")

@@ -50,8 +50,8 @@ func TestAdminSpeaksToTheConfigThatIsRunning(t *testing.T) {
 	})
 }
 
-// A configured account that an operator deleted stays deleted, with its old
-// password, whatever brings the configuration again.
+// If an operator deletes an account that is in the configuration, loading the
+// configuration again does not restore the account with its old password.
 func TestDeletedAccountOfTheConfigurationDoesNotComeBack(t *testing.T) {
 	t.Parallel()
 	c := siteConfig{company: "captcha off\naccount eve {\nlogin eve\npassword \"the old password\"\n}\naccount kept {\nlogin kept\n}"}

@@ -39,7 +39,7 @@ func TestAccountsAreFoundByStatusAndPartOfALoginID(t *testing.T) {
 			{"contains=ANN_2&limit=3&after=m22", "m23 m24 m25 to m25"},
 			{"contains=ANN_2&limit=7&after=m22", "m23 m24 m25 m26 m27 m28 m29 to "},
 			{"contains=" + url.QueryEscape("+370 600 123-07"), "m07 to "},
-			{"contains=+370&limit=2", "m00 m01 to m01"}, // a + that was not escaped
+			{"contains=+370&limit=2", "m00 m01 to m01"}, // the + is not escaped
 			{"contains=%25", " to "},
 			{"contains=zoe", " to "},
 		} {

@@ -17,7 +17,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// adminClient speaks to the site's admin endpoint.
+// adminClient returns a client of the site's admin endpoint.
 func (s *site) adminClient() *http.Client {
 	return &http.Client{Timeout: 5 * time.Minute, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -26,7 +26,7 @@ func (s *site) adminClient() *http.Client {
 	}}
 }
 
-// adminRaw sends a body as it is. The path is below /mnemogate/.
+// adminRaw sends a body unchanged. The path is relative to /mnemogate/.
 func (s *site) adminRaw(method, path, body string) answer {
 	s.t.Helper()
 	var reader io.Reader
@@ -57,7 +57,7 @@ func (s *site) adminRaw(method, path, body string) answer {
 	return a
 }
 
-// admin sends a value as JSON, to acme.
+// admin sends a request for acme, with a JSON body.
 func (s *site) admin(method, path string, body any) answer {
 	s.t.Helper()
 	raw := ""
@@ -79,7 +79,7 @@ func (a answer) wantStatus(status int) answer {
 	return a
 }
 
-// wantRefused checks an error of the admin API.
+// wantRefused checks that the answer is an error of the admin API.
 func (a answer) wantRefused(status int, field string) answer {
 	a.t.Helper()
 	if a.Status != status || a.str("field") != field || a.str("error") == "" {
@@ -88,7 +88,7 @@ func (a answer) wantRefused(status int, field string) answer {
 	return a
 }
 
-// adminSite has company acme with no account.
+// adminSite starts a site whose company acme has no accounts.
 func adminSite(t *testing.T, c siteConfig) *site {
 	t.Helper()
 	c.company += "\ncaptcha off"
@@ -111,7 +111,7 @@ func with(base fields, more fields) fields {
 	return merged
 }
 
-// What surrounds a login id does not count, for an operator as for its owner.
+// The admin API ignores spaces around a login id, as logins do.
 func TestAdminTakesLoginIDsAsLoginsDo(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{})
@@ -194,7 +194,7 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 			}
 		}
 		s.admin("PATCH", "accounts/alice", fields{"primary_email": "alice+home@example.com"}).wantStatus(200)
-		for _, query := range []string{ // + is a space
+		for _, query := range []string{ // + means a space
 			"+37060012345", "+370+600+12345", "%2B370%20600%2012345",
 			"alice+home@example.com", "Alice%2BHome%40example.com", "+alice+home@example.com+", "Liz+", "+liz",
 		} {

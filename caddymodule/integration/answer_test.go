@@ -14,14 +14,14 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// An answer is what came back.
+// An answer is the response to a request.
 type answer struct {
 	t      *testing.T
 	Status int
 	Header http.Header
 	Body   []byte
 	JSON   map[string]any
-	Closes bool // the connection
+	Closes bool // the server closes the connection
 }
 
 func (a answer) str(field string) string {
@@ -37,7 +37,7 @@ func (a answer) token() string {
 	return a.str("session_token")
 }
 
-// want checks an error's code and status.
+// want checks that the answer is this error, with its code and status.
 func (a answer) want(e *wire.Error) answer {
 	a.t.Helper()
 	if a.str("error_code") != e.Code || a.Status != e.Status || a.str("status") != "error" || a.str("message") == "" {
@@ -46,7 +46,7 @@ func (a answer) want(e *wire.Error) answer {
 	return a
 }
 
-// wantState checks a success.
+// wantState checks that the answer is a success that leads to the state.
 func (a answer) wantState(state record.State) answer {
 	a.t.Helper()
 	if a.Status != http.StatusOK || a.str("status") != "success" || a.str("session_state") != string(state) {
@@ -89,7 +89,7 @@ func (s *site) postRequest(company, key, route, token string, body fields) *http
 	return r
 }
 
-// get asks the application behind the site.
+// get sends a request to the backend.
 func (s *site) get(path, token string) answer {
 	s.t.Helper()
 	return s.do(s.getRequest(path, token))
@@ -121,7 +121,7 @@ func (s *site) request(method, path, body string) *http.Request {
 	return r
 }
 
-// client follows no redirects, as no API client should have to.
+// client follows no redirects, because API clients must not need to.
 var client = &http.Client{
 	Timeout:       30 * time.Second,
 	Transport:     &http.Transport{MaxIdleConnsPerHost: 128},
@@ -137,7 +137,7 @@ func (s *site) do(r *http.Request) answer {
 	return a
 }
 
-// try is do where Caddy may not answer at all.
+// try is like do, but returns an error if Caddy does not answer.
 func (s *site) try(c *http.Client, r *http.Request) (answer, error) {
 	s.t.Helper()
 	response, err := c.Do(r)
@@ -164,8 +164,8 @@ func (s *site) try(c *http.Client, r *http.Request) (answer, error) {
 	return a, nil
 }
 
-// exchange sends the very bytes of a request over a connection of its own, and
-// reads one answer.
+// exchange sends raw bytes as a request over a new connection, and reads the
+// response.
 func (s *site) exchange(raw string) answer {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.addr)
@@ -194,16 +194,16 @@ func (s *site) exchange(raw string) answer {
 	return a
 }
 
-// newAnswer makes an answer of a response whose body was read. One that is not
-// JSON has no fields.
+// newAnswer returns the answer for a response whose body was read. JSON is nil
+// unless the body is JSON.
 func newAnswer(t *testing.T, response *http.Response, body []byte) answer {
 	a := answer{t: t, Status: response.StatusCode, Header: response.Header, Body: body, Closes: response.Close}
 	_ = json.Unmarshal(body, &a.JSON)
 	return a
 }
 
-// open sends a GET over a connection of its own, and returns that and what the
-// body is read from once an answer has begun.
+// open sends a GET over a new connection. When the response has begun, it returns
+// the connection and a reader of the body.
 func (s *site) open(path, headers string, status int) (net.Conn, *bufio.Reader) {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.addr)
@@ -229,7 +229,7 @@ func (s *site) open(path, headers string, status int) (net.Conn, *bufio.Reader) 
 	return conn, reader
 }
 
-// login takes an account with a password to authorized.
+// login logs in an account that needs only a password, and returns its token.
 func (s *site) login(loginID string) string {
 	s.t.Helper()
 	a := s.post("auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword})

@@ -10,9 +10,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// Which API key is used is counted, whatever it is used for, and stands in the audit
-// log: so an old one can be taken out once nobody has it any more. Of a wrong key the
-// company is told that it was sent to, if there is one.
+// The use of each API key is counted and recorded in the audit log, on all routes.
+// So operators can see when an old key is no longer in use and remove it. A wrong
+// key is reported for the company that it was sent to, if that exists.
 func TestAnAPIKeyThatIsUsedIsSeen(t *testing.T) {
 	t.Parallel()
 	const first, second = "the-first-key-of-globex", "the-second-key-of-globex"

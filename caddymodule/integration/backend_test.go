@@ -18,14 +18,14 @@ import (
 	"time"
 )
 
-// A webhookSink is an SMS and mail gateway that checks signatures as the
-// Standard Webhooks specification has it.
+// A webhookSink is a gateway for SMS and mails. It checks the signatures that the
+// Standard Webhooks specification requires.
 type webhookSink struct {
 	*httptest.Server
 	t        *testing.T
 	mu       sync.Mutex
 	messages []map[string]any
-	status   int // answered if not 0
+	status   int // the status of answers; 0 for 200
 }
 
 func newWebhookSink(t *testing.T) *webhookSink {
@@ -58,14 +58,14 @@ func (s *webhookSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer sets the status of the answers to come.
+// answer sets the status of future answers.
 func (s *webhookSink) answer(status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.status = status
 }
 
-// of returns the messages of a type so far.
+// of returns the messages received so far that have this type.
 func (s *webhookSink) of(kind string) []map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,17 +89,18 @@ func (s *webhookSink) last(kind, field string) string {
 	return value
 }
 
-// linkToken is the token in the newest recovery link.
+// linkToken returns the token in the newest recovery link.
 func (s *webhookSink) linkToken() string {
 	s.t.Helper()
 	_, token, _ := strings.Cut(s.last("recovery.link", "link"), "#")
 	return token
 }
 
-// A rawBackend answers every request with the very bytes that it got. A
-// WebSocket handshake it accepts and then echoes; /sse it answers with an
-// event every 20 ms, /download as slowly but with a length, /pending not at
-// all, /cors with headers for browsers, and /raw with the bytes in its query.
+// A rawBackend answers each request with the exact bytes that it received. It
+// accepts WebSocket handshakes and then echoes. Some paths differ: /sse sends an
+// event every 20 ms, /download sends data as slowly but has a Content-Length,
+// /pending never answers, /cors sends CORS headers, and /raw answers with the bytes
+// in its query.
 type rawBackend struct {
 	t    *testing.T
 	addr string
@@ -126,7 +127,7 @@ func newRawBackend(t *testing.T) *rawBackend {
 	return b
 }
 
-// requests returns what came in so far, byte for byte.
+// requests returns the requests received so far, byte for byte.
 func (b *rawBackend) requests() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -167,7 +168,7 @@ func (b *rawBackend) serve(conn net.Conn) {
 		case r.URL.Path == "/sse" || r.URL.Path == "/download":
 			header, part := "Content-Type: text/event-stream", "data: tick\n\n"
 			if r.URL.Path == "/download" {
-				header, part = "Content-Length: 1000000000", strings.Repeat("data", 10_000) // more than proxies hold back
+				header, part = "Content-Length: 1000000000", strings.Repeat("data", 10_000) // more than proxies buffer
 			}
 			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n%s\r\n\r\n", header)
 			for err == nil {

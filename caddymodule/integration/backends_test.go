@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// What docs/backends.md shows instead of mnemogate makes everybody the same user.
+// The configuration that docs/backends.md shows for development makes every request
+// one of the same user.
 func TestThePageShowsHowToDevelopWithoutIt(t *testing.T) {
 	t.Parallel()
 	needCurl(t)

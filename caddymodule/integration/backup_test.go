@@ -22,7 +22,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// whileStopped stops a node, does what needs that, and starts it again.
+// whileStopped stops a node, calls f, and starts the node again.
 func (s *site) whileStopped(f func()) {
 	s.t.Helper()
 	s.stop(syscall.SIGTERM)
@@ -33,8 +33,8 @@ func (s *site) whileStopped(f func()) {
 	s.start()
 }
 
-// A backup of a store under load is whole. Restored it has all accounts, and
-// nothing is good again that was ended or spent since.
+// A backup of a store under load is complete. After a restore all accounts exist,
+// and nothing becomes valid again that was revoked or used since the backup.
 func TestBackupAndRestore(t *testing.T) {
 	t.Parallel()
 	var people strings.Builder
@@ -116,7 +116,7 @@ func TestBackupAndRestore(t *testing.T) {
 	s.get("/", kept).wantStatus(200)
 }
 
-// A backup is there whole, or not at all.
+// A failed backup leaves no file.
 func TestBackupLeavesNoHalfFile(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{company: account("alice", "")})
@@ -194,8 +194,8 @@ func TestBackupLeavesNoHalfFile(t *testing.T) {
 	})
 }
 
-// What docs/many-nodes.md says of a PostgreSQL and a Redis that are not of one
-// moment is so.
+// This checks what docs/many-nodes.md says about a PostgreSQL and a Redis that were
+// backed up at different times.
 func TestRestoreOfOneStoreOfTwo(t *testing.T) {
 	t.Parallel()
 	servers := sharedServers(t)
@@ -243,18 +243,18 @@ func TestRestoreOfOneStoreOfTwo(t *testing.T) {
 				t.Fatal(err)
 			}
 		})
-		s.get("/", ended).wantStatus(200) // it is good again
+		s.get("/", ended).wantStatus(200) // it is valid again
 		s.post("auth/checkotp", coded, code).wantState(record.Authorized)
-		s.get("/", mallory).want(wire.ErrTokenInvalid)                         // what began since is gone
-		s.post("auth/recovery/checklink", "", link).want(wire.ErrTokenInvalid) // the account's epoch has grown
+		s.get("/", mallory).want(wire.ErrTokenInvalid)                         // sessions that began since are gone
+		s.post("auth/recovery/checklink", "", link).want(wire.ErrTokenInvalid) // the account's session generation has increased
 	})
 	s.run("PostgreSQL of before, Redis of now", func(t *testing.T) {
 		mallory = s.login("mallory")
 		s.nodes[0].cli("", "account", "set", "alice", "--role", "changed again").want(0)
 		stopped(func() { servers.postgres.Restore(t, servers.schema, dump) })
 		s.nodes[0].cli("", "account", "show", "mallory").want(2)
-		s.get("/", mallory).wantStatus(200)                            // without an account
-		s.credentials("alice", testPassword).want(wire.ErrUnavailable) // whose sessions have ended twice more than PostgreSQL knows
+		s.get("/", mallory).wantStatus(200)                            // the session has no account
+		s.credentials("alice", testPassword).want(wire.ErrUnavailable) // two revocations of its sessions are missing in PostgreSQL
 		storetest.Eventually(t, 10*time.Second, "advice in the log", func() bool {
 			return slices.ContainsFunc(s.nodes, func(node *site) bool { return strings.Contains(node.log(), "end the sessions once more") })
 		})

@@ -11,17 +11,16 @@ import (
 	"golang.org/x/net/http2"
 )
 
-// A framedAttack is what a client sends over HTTP/2 and HTTP/3: fields, given
-// as name and value in turn, with the token where it says AUTH, then a body and
-// trailers.
+// A framedAttack is a request over HTTP/2 or HTTP/3. Its fields are names and values
+// in turn, and the token replaces AUTH. A body and trailers may follow.
 type framedAttack struct {
 	fields   []string
 	body     string
 	trailers []string
-	pass     bool   // with a token
-	either   bool   // with a token it may pass, with a part of its body
-	start    string // of what the application then gets
-	only     int    // the version of HTTP it is meant for, if not both
+	pass     bool   // passes with a token
+	either   bool   // may pass with a token, with a part of its body
+	start    string // how the request that the backend receives starts
+	only     int    // the version of HTTP; 0 for both
 }
 
 func framedAttacks() map[string]framedAttack {
@@ -41,7 +40,7 @@ func framedAttacks() map[string]framedAttack {
 	for _, path := range []string{"", "x", "?x", "#", "acme/x", "http:acme/x", "http://umbra/x", "http:acme/v2/auth/login", "x:y", "/x\x00", "/x\r\nX-Profile-Mnemocode: mallory", "/x HTTP/1.1\r\nX-Profile-Mnemocode: mallory\r\n\r\nGET /hidden", "/x\n", "/x\x7f", "/%", "/%zz", "/acme/v2/auth/x"} {
 		add("no path "+path, framedAttack{fields: request("GET", path)})
 	}
-	add("path *", framedAttack{fields: request("OPTIONS", "*"), pass: true, start: "OPTIONS * HTTP/1.1\r\n", only: 3}) // HTTP/1's and 2's server answers it itself
+	add("path *", framedAttack{fields: request("OPTIONS", "*"), pass: true, start: "OPTIONS * HTTP/1.1\r\n", only: 3}) // the servers of HTTP/1 and HTTP/2 answer it themselves
 	// Methods.
 	for _, method := range []string{"get", "PROPFIND", "PRI", "M-SEARCH", "connect", "!#$%&'*+-.^_`|~1"} {
 		add("method "+method, framedAttack{fields: request(method, "/x"), pass: true, start: method + " /x HTTP/1.1\r\n"})
@@ -143,7 +142,7 @@ func TestEachRequestOverHTTP2And3IsRefusedOrHasOneIdentity(t *testing.T) {
 	token := s.login("alice@example.com")
 	sent := 0
 	send := func(version int, a framedAttack, token string) (got []string, status, body string, err error) {
-		// A request can arrive at the application after its refusal did here.
+		// The backend may receive a request after the client got the refusal.
 		sent++
 		number := fmt.Sprint(sent)
 		defer func() {
@@ -159,7 +158,7 @@ func TestEachRequestOverHTTP2And3IsRefusedOrHasOneIdentity(t *testing.T) {
 			}
 		}
 		content := strings.ReplaceAll(a.body, "AUTH", token)
-		open := slices.Contains(fields, "CONNECT") // and waits for what the server says
+		open := slices.Contains(fields, "CONNECT") // and waits for the server's response
 		if version == 3 {
 			c := s.h3()
 			c.headers(fields...)
@@ -223,7 +222,7 @@ func TestEachRequestOverHTTP2And3IsRefusedOrHasOneIdentity(t *testing.T) {
 	}
 }
 
-// ending reads up to the answer's end, or that of the stream or connection.
+// ending reads up to the end of the response, the stream or the connection.
 func (c *h2conn) ending() (status, body string, err error) {
 	c.t.Helper()
 	for {

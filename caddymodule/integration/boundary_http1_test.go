@@ -6,12 +6,12 @@ import (
 	"testing"
 )
 
-// An h1attack is what a client sends over HTTP/1, with the token where it says
-// AUTH. What the application must never get asks for /hidden.
+// An h1attack is a request over HTTP/1. The token replaces AUTH. The request that
+// the backend must never receive asks for /hidden.
 type h1attack struct {
 	raw  string
-	pass int  // how many requests with a token the application gets
-	last bool // nothing can follow on the connection
+	pass int  // how many requests with a token reach the backend
+	last bool // the connection ends after it
 }
 
 func h1attacks() map[string]h1attack {
@@ -29,7 +29,7 @@ func h1attacks() map[string]h1attack {
 		"h2c", "H2C", "h2", "HTTP/2.0", "TLS/1.0", "connect-udp", "connect-ip", "IRC/6.9", "h2c, websocket", "websocket, h2c", "websocket\r\nUpgrade: h2c", "h2c\r\nUpgrade: websocket", "", "websocket/13", "websocket x")
 	add(1, get+"%s\r\n\r\n", "Connection: Upgrade", "Upgrade: websocket", "Upgrade: websocket\r\nConnection: X-Profile-Mnemocode", "Connection: Upgrade, close, X-Profile-Mnemocode\r\nUpgrade: h2c")
 	add(1, get+"Connection: Upgrade\r\nUpgrade: h2c\r\n\r\n%s", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
-	// Methods. Those that are none are not even answered here.
+	// Methods. Caddy does not answer invalid ones.
 	add(1, "%s"+" /x"+x, "get", "HEAD", "OPTIONS", "PROPFIND", "M-SEARCH", "QUERY", "PRI", "SSTP_DUPLEX_POST", "!#$%&'*+-.^_`|~1", "CONNECTX", "trace", "connect")
 	add(0, "%s"+" /x"+x, "CONNECT", "TRACE", "", " GET", "G\x00T", "GE(T", "GET,POST", "\"GET\"", strings.Repeat("LONG", 9))
 	add(0, "CONNECT %s"+x, "x", "x:443", "127.0.0.1:80", "http://x/x", "*", "/acme/v2/auth/login")
@@ -57,11 +57,11 @@ func h1attacks() map[string]h1attack {
 	// Hosts.
 	add(1, "GET http://%s/x HTTP/1.1\r\nHost: acme\r\nAUTHX-Forwarded-Host: x\r\n\r\n", "x", "localhost", "127.0.0.1", "umbra:1")
 	add(0, "GET /x HTTP/1.1\r\nAUTH%s\r\n", "", "Host:\r\n", "Host: x\r\nHost: x\r\n", "Host: x\r\nhost: y\r\n", "Host: x y\r\n", "Host: x/y\r\n", "Host: x\x00\r\n", "Host: a@b\r\n", "Host: ...\r\n", "Host: x\r\n\ty\r\n", "Host : x\r\n", "Host: x#y\r\n", "Host: x\\y\r\n")
-	// What proxies tell each other.
+	// Headers that proxies send each other.
 	add(1, get+"X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Host: localhost\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Prefix: /acme/v2/auth\r\nX-Forwarded-Uri: /public\r\nX-Forwarded-User: mallory\r\nForwarded: for=127.0.0.1;host=x\r\nX-Real-Ip: 127.0.0.1\r\n"+
 		"X-Original-URL: %[1]s\r\nX-Rewrite-URL: %[1]s\r\nX-Original-Uri: %[1]s\r\nX-HTTP-Method-Override: OPTIONS\r\nX-HTTP-Method: POST\r\nX-Method-Override: TRACE\r\nMax-Forwards: 0\r\nEarly-Data: 1\r\nIncremental: ?1\r\n\r\n",
 		"/acme/v2/auth/login", "/umbra/x", "/")
-	// What is no header.
+	// Malformed headers.
 	id := "X-Profile-Mnemocode"
 	add(0, get+"%s\r\n\r\n"+hidden, id+" : mallory", id+"\t: mallory", " "+id+": mallory\x00", id+"\x00: mallory", id+": mal\x00lory", "\x00"+id+": mallory", "X-Y: z\r"+id+": mallory", id, ": mallory", id+"\x0b: mallory", "\xef\xbb\xbf"+id+": mallory",
 		id+"\xa0: mallory", "X\u2010Profile-Mnemocode: mallory", "X-Profile-Mnemocode\u017f: mallory", "("+id+"): mallory", id+"=mallory", "X Profile Mnemocode: mallory", "X/Profile/Mnemocode: mallory", "X[Profile]Mnemocode: mallory", "X-Y: z\x7f")

@@ -26,15 +26,15 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 )
 
-// An h3site is a site that also listens for HTTP/3.
+// An h3site is a site that also accepts HTTP/3.
 type h3site struct {
 	*site
 	udp string
 	tls *tls.Config
 }
 
-// startHTTP3 runs Caddy with the same directives behind HTTP/1, HTTP/2 and
-// HTTP/3, the last on a socket that it is handed.
+// startHTTP3 starts Caddy with the same directives for HTTP/1, HTTP/2 and HTTP/3.
+// For HTTP/3 it passes a socket to Caddy.
 func startHTTP3(t *testing.T, c siteConfig) *h3site {
 	t.Helper()
 	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
@@ -58,7 +58,7 @@ func startHTTP3(t *testing.T, c siteConfig) *h3site {
 	}
 }
 
-// certificateFiles are a certificate for localhost and its key.
+// certificateFiles creates a certificate for localhost and its key.
 func certificateFiles(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
 	t.Helper()
 	config, roots := guesttest.Certificate(t, "localhost")
@@ -77,7 +77,7 @@ func certificateFiles(t *testing.T) (certFile, keyFile string, roots *x509.CertP
 	return write("cert.pem", "CERTIFICATE", config.Certificates[0].Certificate[0]), write("key.pem", "PRIVATE KEY", private), roots
 }
 
-// h3client speaks HTTP/3 with the site, on one connection.
+// h3client returns a client that speaks HTTP/3 with the site, on one connection.
 func (s *h3site) h3client() *http.Client {
 	transport := &http3.Transport{
 		TLSClientConfig:    s.tls,
@@ -90,11 +90,11 @@ func (s *h3site) h3client() *http.Client {
 	return &http.Client{Transport: transport, Timeout: 30 * time.Second}
 }
 
-// errReset is a stream or connection that the server ended without an answer.
+// errReset means that the server closed a stream or connection without a response.
 var errReset = errors.New("reset")
 
-// An h3stream is a request over HTTP/3 with which a client may do what it
-// likes. It has a connection of its own.
+// An h3stream is a raw HTTP/3 request, in which a client can send arbitrary frames.
+// It has a connection of its own.
 type h3stream struct {
 	t      *testing.T
 	stream *quic.Stream
@@ -131,13 +131,13 @@ const (
 	h3headers = 1
 )
 
-// write sends frames. What the server no longer wants to read is no matter.
+// write sends a frame. It ignores errors, since the server may have stopped reading.
 func (s *h3stream) write(kind uint64, payload []byte) {
 	frame := quicvarint.Append(quicvarint.Append(nil, kind), uint64(len(payload)))
 	_, _ = s.stream.Write(append(frame, payload...))
 }
 
-// headers sends fields, given as name and value in turn.
+// headers sends fields. They are names and values in turn.
 func (s *h3stream) headers(fields ...string) {
 	s.t.Helper()
 	var block bytes.Buffer
@@ -150,7 +150,8 @@ func (s *h3stream) headers(fields ...string) {
 	s.write(h3headers, block.Bytes())
 }
 
-// answer reads up to the end or, with a part, until the body has that part.
+// answer reads the response to its end or, if part is set, until the body contains
+// part.
 func (s *h3stream) answer(part string) (status, body string, err error) {
 	s.t.Helper()
 	reader := quicvarint.NewReader(s.stream)
@@ -185,7 +186,8 @@ func (s *h3stream) answer(part string) (status, body string, err error) {
 	return status, body, nil
 }
 
-// reset tells a server that refuses from one that does not answer.
+// reset returns errReset if the server refused the request, and err if it did not
+// answer.
 func (s *h3stream) reset(err error) error {
 	s.t.Helper()
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
@@ -194,8 +196,8 @@ func (s *h3stream) reset(err error) error {
 	return fmt.Errorf("%w: %w", errReset, err)
 }
 
-// sendTrailers sends a request whose body has trailers behind it over HTTP/2 and
-// HTTP/3, frame by frame, and hands each answer on.
+// sendTrailers sends a request with trailers over HTTP/2 and HTTP/3, frame by frame,
+// and calls answered with each response.
 func (s *h3site) sendTrailers(fields, trailers []string, answered func(version, status, body string)) {
 	s.t.Helper()
 	c2, c3 := s.h2(), s.h3()

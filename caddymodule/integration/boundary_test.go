@@ -17,15 +17,15 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// Contract, 7: nothing but this module sets or unsets the identity headers.
-// Here every spelling of their names is tried, over every version of HTTP.
+// Contract, section 7: only this module sets or removes the identity headers. These
+// tests try every spelling of their names over every version of HTTP.
 
-// separators are the characters that a header's name may have, but for letters
-// and digits.
+// separators are the characters that the name of a header may contain, other than
+// letters and digits.
 const separators = "-_.!#$%&'*+^`|~"
 
-// everySpelling returns a header's name with every combination of separators
-// for its dashes, in one case after the other.
+// everySpelling returns the name of a header with every combination of separators in
+// place of its dashes. The letter case varies.
 func everySpelling(name string) []string {
 	all := []string{""}
 	for part := range strings.SplitSeq(name, "-") {
@@ -67,21 +67,21 @@ func everySpellingOf(names ...string) (all []string) {
 	return all
 }
 
-// An identity is what the application must be told, and under which names.
+// An identity is what the backend must receive, and in which headers.
 type identity struct {
-	path                   string // where mnemogate is so configured
+	path                   string // the path with this configuration
 	userHeader, user       string
 	companyHeader, company string
-	profile                []string // the lines of it
+	profile                []string // its header lines
 }
 
 var profileHeaders = []string{"X-Profile-Email", "X-Profile-Phone", "X-Profile-Role"}
 
-// guardedHeaders never reach the application from a client, whatever the identity
-// headers are called.
+// guardedHeaders never reach the backend from a client, whatever the names of the
+// identity headers.
 var guardedHeaders = append([]string{"X-Company-Code", "X-Original-Uri", "X-Original-Url", "X-Profile-Mnemocode", "X-Rewrite-Url"}, profileHeaders...)
 
-// all are the names that a client can't use.
+// all returns the names that a client can't use.
 func (id identity) all() []string {
 	all := append([]string{id.userHeader, id.companyHeader}, guardedHeaders...)
 	slices.Sort(all)
@@ -96,14 +96,14 @@ var identities = []identity{
 		[]string{"X-Profile-Email: alice@example.com", "X-Profile-Phone: +37060000001", "X-Profile-Role: B%C3%BCro%20100%25"}},
 }
 
-// startBoundary runs one site with all identities, which lets through all
-// header names that Caddy can be made to let through.
+// startBoundary starts a site with all identities. It allows every header name
+// that Caddy can be configured to allow.
 func startBoundary(t *testing.T, servers string) *h3site {
 	var underscores, dots []string
 	for _, id := range identities[:2] {
 		for _, name := range everySpellingOf(id.all()...) {
 			switch name = strings.ToLower(name); {
-			case strings.Contains(name, "*"): // Caddy takes these for patterns
+			case strings.Contains(name, "*"): // Caddy treats these as patterns
 			case strings.Contains(name, "_"):
 				underscores = append(underscores, name)
 			case strings.Contains(name, "."):
@@ -143,8 +143,8 @@ func startBoundary(t *testing.T, servers string) *h3site {
 	return s
 }
 
-// check finds fault with the raw bytes that the application got: they must be
-// one request, with the identity and nothing like it, not even as a trailer.
+// check checks the raw bytes that the backend received. They must be one request
+// with the identity and without a similar header or trailer.
 func (id identity) check(raw string) (*http.Request, string, error) {
 	reader := bufio.NewReader(strings.NewReader(raw))
 	r, err := http.ReadRequest(reader)
@@ -167,7 +167,7 @@ func (id identity) check(raw string) (*http.Request, string, error) {
 	var trailers strings.Builder
 	_ = r.Trailer.Write(&trailers)
 	for name := range r.Trailer {
-		trailers.WriteString(name + ":\r\n") // may be announced only
+		trailers.WriteString(name + ":\r\n") // it may only be announced
 	}
 	if got := linesNamed(trailers.String(), id.all()...); got != nil {
 		return nil, "", fmt.Errorf("it has the trailers %q", got)
@@ -175,8 +175,8 @@ func (id identity) check(raw string) (*http.Request, string, error) {
 	return r, string(body), nil
 }
 
-// passes checks that an answer is the application's, to one request that it
-// got with one true identity.
+// passes checks that the answer is the backend's, and that the backend received one
+// request with the right identity.
 func (id identity) passes(t *testing.T, how string, a answer) {
 	t.Helper()
 	if a.Status != 200 {
@@ -186,7 +186,7 @@ func (id identity) passes(t *testing.T, how string, a answer) {
 	}
 }
 
-// An h1conn is a connection that carries one request after the other.
+// An h1conn is a connection that sends one request after another.
 type h1conn struct {
 	s      *site
 	conn   net.Conn
@@ -243,7 +243,7 @@ func noSpellingReaches(t *testing.T, id identity) {
 	s := startBoundary(t, "")
 	token := s.login("alice@example.com")
 	h3 := s.h3client()
-	// over sends a request by HTTP/2 or HTTP/3.
+	// over sends a request over HTTP/2 or HTTP/3.
 	over := func(t *testing.T, c *http.Client, method, path, body string, header, trailer http.Header) answer {
 		t.Helper()
 		url := s.URL
@@ -252,7 +252,7 @@ func noSpellingReaches(t *testing.T, id identity) {
 		}
 		var reader io.Reader
 		if body != "" {
-			reader = io.MultiReader(strings.NewReader(body)) // of no known length
+			reader = io.MultiReader(strings.NewReader(body)) // of unknown length
 		}
 		r, err := http.NewRequestWithContext(t.Context(), method, url+path, reader)
 		if err != nil {
@@ -281,7 +281,7 @@ func noSpellingReaches(t *testing.T, id identity) {
 	start := " " + id.path + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n"
 	h1 := &h1conn{s: s.site}
 	defer h1.close()
-	s.run("alone", func(t *testing.T) { // of several Caddy drops some itself
+	s.run("alone", func(t *testing.T) { // if there are several, Caddy drops some itself
 		for _, name := range names {
 			id.passes(t, name, h1.ask("GET"+start+name+": mallory\r\n\r\n"))
 			lower := http.Header{strings.ToLower(name): {"mallory"}}
@@ -290,7 +290,7 @@ func noSpellingReaches(t *testing.T, id identity) {
 		}
 	})
 	s.run("many", func(t *testing.T) {
-		for names := range slices.Chunk(names, 40) { // as many as the limits let through
+		for names := range slices.Chunk(names, 40) { // as many as the limits allow
 			var forged, announced strings.Builder
 			together, trailer := http.Header{}, http.Header{"X-Sum": {"9"}}
 			fields := []string{":method", "POST", ":scheme", "https", ":authority", "localhost", ":path", id.path, "authorization", "Bearer " + token}
@@ -354,8 +354,8 @@ func (id identity) passesRaw(t *testing.T, how, status, body string) {
 	}
 }
 
-// Contract, 7: what is decided on as a header, or set by the proxy, comes from no
-// trailer, also where forward_authorization sends the header on.
+// Contract, section 7: a trailer never replaces a header that decides on the request
+// or that the proxy sets, not even if forward_authorization forwards the header.
 func TestNoTrailerPassesForAHeader(t *testing.T) {
 	t.Parallel()
 	s := startHTTP3(t, siteConfig{
@@ -410,7 +410,7 @@ func TestNoTrailerPassesForAHeader(t *testing.T) {
 			trailer, trailers := "X-Sum: 9\r\n", []string{"x-sum", "9"}
 			for _, name := range names {
 				trailer += name + ": mallory\r\n"
-				if httpguts.ValidTrailerHeader(name) { // others the server takes in HTTP/1 only
+				if httpguts.ValidTrailerHeader(name) { // the server accepts others only in HTTP/1
 					trailers = append(trailers, strings.ToLower(name), "mallory")
 				}
 			}
@@ -430,15 +430,15 @@ func TestNoTrailerPassesForAHeader(t *testing.T) {
 	}
 }
 
-// seen runs do and returns what the application got meanwhile, but for the
-// requests for /last.
+// seen calls do and returns the requests that the backend received meanwhile, except
+// those for /last.
 func (s *site) seen(do func()) []string {
 	before := len(s.backend.requests())
 	do()
 	return slices.DeleteFunc(s.backend.requests()[before:], func(raw string) bool { return strings.HasPrefix(raw, "GET /last ") })
 }
 
-// spill sends bytes over a connection of its own, and reads all answers.
+// spill sends bytes over a new connection and reads all responses.
 func (s *site) spill(raw string) string {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.addr)
@@ -447,7 +447,7 @@ func (s *site) spill(raw string) string {
 	}
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	go func() { _, _ = io.WriteString(conn, raw) }() // that it reads on is not said
+	go func() { _, _ = io.WriteString(conn, raw) }() // ignore errors: the server may stop reading
 	answers, err := io.ReadAll(conn)
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
 		s.t.Fatalf("the connection stays open; the answers are %q", answers)

@@ -10,14 +10,14 @@ import (
 	"testing"
 )
 
-// moduleAt is a client of client.js, in a page of the site.
+// moduleAt creates a client of client.js in a page of the site.
 const moduleAt = `const { connect } = await import('/acme/v2/client.js');
 	const client = connect({ company: '/acme', apiKey: '` + testKey + `', cookie: true });`
 
-// inModule runs a script with such a client.
+// inModule returns a script that runs with such a client.
 func inModule(script string) string { return "await (async () => {" + moduleAt + script + "})()" }
 
-// WebSocket, EventSource and pages have the cookie, and no script has the token.
+// WebSocket, EventSource and pages use the cookie, and no script can read the token.
 // A logout cuts them.
 func TestBrowserStreamsWithTheCookie(t *testing.T) {
 	s, _ := startBrowserSite(t, siteConfig{
@@ -35,7 +35,7 @@ func TestBrowserStreamsWithTheCookie(t *testing.T) {
 	}
 	b.open(s.URL + "/page")
 	b.waits(`document.querySelector('#user').textContent === 'frank'`)
-	b.loud = true // about the streams that are cut
+	b.loud = true // errors are expected for the streams that are cut
 	b.eval(`(() => {
 		globalThis.heard = [];
 		const socket = new WebSocket('/ws'), events = new EventSource('/sse');
@@ -52,8 +52,8 @@ func TestBrowserStreamsWithTheCookie(t *testing.T) {
 	b.sawNowhere("mgs_")
 }
 
-// Pages of other origins, of the same site and of another, get nothing done with the
-// cookie: not by a form, a script, a WebSocket, nor by ending the session.
+// Pages of other origins can't use the cookie, whether they are same-site or not:
+// not with a form, a script or a WebSocket. They can't end the session either.
 func TestBrowserOtherOriginsCantUseTheCookie(t *testing.T) {
 	s, app := startBrowserSite(t, siteConfig{company: people, handler: "cookie\npublic /"})
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -62,7 +62,7 @@ func TestBrowserOtherOriginsCantUseTheCookie(t *testing.T) {
 	}))
 	t.Cleanup(evil.Close)
 	b := newBrowser(t)
-	b.loud = true // with what it holds back
+	b.loud = true // errors are expected for what the browser blocks
 	b.open(s.URL + "/")
 	b.eval(inModule(`await (await client.resume()).loginWithPassword('frank', '` + testPassword + `'); return null;`))
 	for _, origin := range []string{evil.URL, strings.Replace(evil.URL, "127.0.0.1", "localhost", 1)} {
@@ -88,8 +88,8 @@ func TestBrowserOtherOriginsCantUseTheCookie(t *testing.T) {
 	}
 }
 
-// A login that a reload interrupts goes on where it was, in the tab that began it. Of
-// two tabs with one token one is logged in; the other one is told, and ends nothing.
+// If a reload interrupts a login, the tab that began it can continue. If two tabs
+// use one token, one is logged in. The other one gets an error and ends nothing.
 func TestBrowserModuleInTabs(t *testing.T) {
 	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "cookie\npublic /"})
 	b := newBrowser(t)
@@ -126,7 +126,7 @@ func TestBrowserModuleInTabs(t *testing.T) {
 	}
 	b.eval(inModule(`await (await client.resume()).logout(); return null;`))
 
-	// With a storage that the tabs share, each click of all of them at once.
+	// All tabs click at once. Their storage is shared.
 	const shared = `const { connect } = await import('/acme/v2/client.js');
 		const client = connect({ company: '/acme', apiKey: '` + testKey + `', storage: localStorage });`
 	b.eval(`await (async () => {` + shared + `await (await client.resume()).login('frank'); })()`)
@@ -142,12 +142,12 @@ func TestBrowserModuleInTabs(t *testing.T) {
 	other.waits(`await (async () => {` + shared + ` const step = await client.resume(); return (await step.fetch('/page')).status === 200 })()`)
 }
 
-// captcha pow is worked off in a worker where the page lets it, and beside the page's
-// own work where it does not.
+// The module solves captcha pow in a worker if the page allows it, and otherwise in
+// the page, without blocking it.
 func TestBrowserWorksForACaptcha(t *testing.T) {
 	s, _ := startBrowserSite(t, siteConfig{company: strings.Replace(people, "captcha off", "captcha pow 14", 1), handler: "cookie\npublic /*"})
 	b := newBrowser(t)
-	b.loud = true // where no worker may run
+	b.loud = true // errors are expected if workers are not allowed
 	for _, policy := range []string{"", "script-src 'self'; worker-src 'self'", "script-src 'self'; worker-src 'none'"} {
 		b.open(s.URL + "/?policy=" + url.QueryEscape(policy))
 		got := b.eval(inModule(`

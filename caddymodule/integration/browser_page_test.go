@@ -21,7 +21,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// pageTexts are those of the login page in English.
+// pageTexts are the English texts of the login page.
 var pageTexts = sync.OnceValue(func() map[string]string {
 	file, err := os.ReadFile("../page/assets/texts/en.json")
 	texts := map[string]string{}
@@ -31,8 +31,8 @@ var pageTexts = sync.OnceValue(func() map[string]string {
 	return texts
 })
 
-// sees waits for a screen that has an element, and nothing under way. The first time
-// it is judged.
+// sees waits for a screen that has the element and is idle. It calls judge the first
+// time that a screen is seen.
 func (b *tab) sees(screen, selector string) {
 	b.t.Helper()
 	b.waits(`document.querySelector('#screen:not([aria-busy])')?.querySelector(` + quote(selector) + `) && !document.querySelector('.main.busy')`)
@@ -41,10 +41,10 @@ func (b *tab) sees(screen, selector string) {
 	}
 }
 
-var judged sync.Map // screens, by their names
+var judged sync.Map // the names of the screens that were judged
 
-// judge looks at a screen as people do who can't see or point well, in light and dark,
-// and at whether all of it fits the narrowest one.
+// judge checks the accessibility of a screen, in light and dark, and whether it fits
+// into the narrowest window.
 func (b *tab) judge(screen string) {
 	b.t.Helper()
 	storetest.NeedPeers(b.t, peersDir)
@@ -72,7 +72,7 @@ func (b *tab) judge(screen string) {
 	b.do(chromedp.ResetViewport())
 }
 
-// reloads loads the page anew, and comes to the same screen.
+// reloads reloads the page and expects the same screen.
 func (b *tab) reloads(screen, selector string) {
 	b.t.Helper()
 	b.eval(`document.body.id = 'before'`)
@@ -81,7 +81,7 @@ func (b *tab) reloads(screen, selector string) {
 	b.sees(screen, selector)
 }
 
-// types enters text into a field, by the keyboard.
+// types enters text into a field with the keyboard.
 func (b *tab) types(field, text string) {
 	b.t.Helper()
 	b.eval(`document.getElementById(` + quote(field) + `).value = ''`)
@@ -94,14 +94,14 @@ func (b *tab) submits() {
 	b.do(chromedp.Click(chromedp.CSS("#screen .main")))
 }
 
-// enters fills a field in and submits it.
+// enters fills in a field and submits it.
 func (b *tab) enters(field, text string) {
 	b.t.Helper()
 	b.types(field, text)
 	b.submits()
 }
 
-// chooses clicks on the button with a text of the page's.
+// chooses clicks on the button with this text of the page.
 func (b *tab) chooses(name string) {
 	b.t.Helper()
 	b.eval(`[...document.querySelectorAll('#screen button')].find((button) => button.textContent === ` + quote(pageTexts()[name]) + `).click()`)
@@ -114,8 +114,8 @@ func (b *tab) complainsOf(field, text string) {
 	b.waits(`!document.querySelector('.main.busy')`)
 }
 
-// isUser waits for the application's page, which knows the user. No script finds a
-// token then.
+// isUser waits for the page of the backend, which shows the user, and checks that no
+// script can read a token.
 func (b *tab) isUser(mnemocode string) {
 	b.t.Helper()
 	b.waits(`document.querySelector('#user')?.textContent === ` + quote(mnemocode))
@@ -131,7 +131,7 @@ const (
 	codeField     = "#code"
 )
 
-// logsIn goes from an address that needs a session through the page.
+// logsIn opens an address that requires a session and logs in on the login page.
 func (b *tab) logsIn(address, loginID, password string) {
 	b.t.Helper()
 	b.open(address)
@@ -141,7 +141,7 @@ func (b *tab) logsIn(address, loginID, password string) {
 	b.enters("password", password)
 }
 
-// logsOut goes through the page of the logout.
+// logsOut logs out on the logout page.
 func (b *tab) logsOut(s *site) {
 	b.t.Helper()
 	b.open(s.URL + "/acme/logout")
@@ -150,10 +150,10 @@ func (b *tab) logsOut(s *site) {
 	b.sees("loggedout", "a.main")
 }
 
-// Each row of the interface's table of states and transitions, clicked through, with a
-// reload at each step.
+// The test walks through each row of the interface's table of states and
+// transitions, and reloads the page at each step.
 func TestBrowserWalksThePage(t *testing.T) {
-	storetest.NeedPeers(t, peersDir) // before a subtest that is skipped halfway leaves the next one a login under way
+	storetest.NeedPeers(t, peersDir) // a subtest that is skipped halfway would leave a login in progress to the next one
 	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page {\ntitle \"Acme & <b>Sons</b>\"\n}"})
 	s.setBackupCodes("carol", "AAAAABBBBB")
 	b := newBrowser(t)
@@ -208,7 +208,7 @@ func TestBrowserWalksThePage(t *testing.T) {
 		b.sees("code", codeField)
 		b.reloads("code", codeField)
 		b.enters("code", "000000")
-		b.complainsOf("code", "error.auth.otp.invalid") // and another is on its way
+		b.complainsOf("code", "error.auth.otp.invalid") // and another code is sent
 		b.chooses("code.resend")
 		b.waits(`document.querySelector('#said').textContent === ` + quote(pageTexts()["code.resent"]) + ` && !document.querySelector('#code-error').checkVisibility()`)
 		sent := code("otp.login")
@@ -306,7 +306,8 @@ func TestBrowserWalksThePage(t *testing.T) {
 	})
 }
 
-// An operator who ends a session sends the browser's next navigation to the page.
+// After an operator ends a session, the browser's next navigation leads to the login
+// page.
 func TestBrowserIsSentToThePageWhenItsSessionEnds(t *testing.T) {
 	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
 	b := newBrowser(t)
@@ -318,8 +319,8 @@ func TestBrowserIsSentToThePageWhenItsSessionEnds(t *testing.T) {
 	b.waits(`location.pathname + location.search === '/orders?page=2'`)
 }
 
-// A link from a mail also counts where it is pasted into a tab that shows the page, which
-// loads nothing then; and its token does not stay in the address.
+// A link from a mail also works if it is pasted into a tab that shows the page,
+// although the tab does not load then. The token does not stay in the address.
 func TestBrowserTakesALinkThatIsPasted(t *testing.T) {
 	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
 	b := newBrowser(t)
@@ -330,8 +331,8 @@ func TestBrowserTakesALinkThatIsPasted(t *testing.T) {
 	b.waits(`location.hash === ''`)
 }
 
-// A browser that keeps nothing of the site is told why it can't log in, and not left
-// before an empty page.
+// If a browser blocks all storage, the page says why logging in is impossible, and
+// is not empty.
 func TestBrowserWithoutCookiesIsToldSo(t *testing.T) {
 	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
 	for name, script := range map[string]string{
@@ -350,10 +351,10 @@ func TestBrowserWithoutCookiesIsToldSo(t *testing.T) {
 	}
 }
 
-// screenshots is a directory that pictures of all screens are put into, if it is set.
+// screenshots is the directory for screenshots of all screens, if it is set.
 var screenshots = os.Getenv("MNEMOGATE_TEST_SCREENSHOTS")
 
-// picture takes one of what is shown, in three sizes.
+// picture takes screenshots of the page in three sizes.
 func (b *tab) picture(name string) {
 	b.t.Helper()
 	if screenshots == "" {
@@ -377,8 +378,8 @@ func (b *tab) picture(name string) {
 	b.do(chromedp.ResetViewport())
 }
 
-// Text on the operator's color and links in it have the contrast that WCAG 2.2, 1.4.3
-// asks for, whatever the color is. The browser says which colors it draws.
+// Text on the operator's color and links in it have the contrast that WCAG 2.2,
+// 1.4.3 requires, whatever the color. The browser reports the colors that it draws.
 func TestBrowserReadsTextInEachColor(t *testing.T) {
 	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page {\ncolor rebeccapurple\n}"})
 	b := newBrowser(t)
@@ -428,7 +429,8 @@ func TestBrowserReadsTextInEachColor(t *testing.T) {
 	}
 }
 
-// No other site may show the page in a frame, nor log its visitor in as somebody else.
+// Other sites can't show the page in a frame, and can't log its visitor in as
+// another user.
 func TestBrowserPageIsNoOneElses(t *testing.T) {
 	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
 	token := s.login("frank")
@@ -439,7 +441,7 @@ func TestBrowserPageIsNoOneElses(t *testing.T) {
 	}))
 	t.Cleanup(evil.Close)
 	b := newBrowser(t)
-	b.loud = true // with what it holds back
+	b.loud = true // errors are expected for what the browser blocks
 	for _, origin := range []string{evil.URL, strings.Replace(evil.URL, "127.0.0.1", "localhost", 1)} {
 		b.open(origin)
 		if framed := b.eval(`(() => { try { return document.querySelector('iframe').contentDocument?.querySelector('#screen') !== undefined; } catch { return false; } })()`); framed != false {
@@ -449,11 +451,11 @@ func TestBrowserPageIsNoOneElses(t *testing.T) {
 	}
 	b.open(s.URL + "/home")
 	b.sees("login", idField)
-	s.get("/home", token).is(200) // it has not been exchanged
+	s.get("/home", token).is(200) // the token was not exchanged
 }
 
-// Names, titles and texts of operators and providers are text, and what they link to is
-// of the web.
+// Names, titles and texts of operators and providers are shown as text, and their
+// links lead only to web pages.
 func TestBrowserTakesNamesAsText(t *testing.T) {
 	const hostile = `<img src=x onerror=document.title='owned'>`
 	s, _ := startBrowserSite(t, siteConfig{
@@ -486,8 +488,8 @@ func TestBrowserTakesNamesAsText(t *testing.T) {
 	b.waits(`document.querySelector('main').innerText.includes(` + quote(hostile) + `) && !document.querySelector('main img, main script') && document.title !== 'owned'`)
 }
 
-// Alice logs out, Dave logs in: neither the way back nor what the browser kept shows
-// anything of Alice.
+// After Alice logs out and Dave logs in, neither the back button nor the browser's
+// storage reveals anything of Alice.
 func TestBrowserForgetsWhoLoggedOut(t *testing.T) {
 	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
 	b := newBrowser(t)

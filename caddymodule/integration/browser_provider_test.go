@@ -5,13 +5,14 @@ import (
 	"testing"
 )
 
-// accepts ticks all disclaimers.
+// accepts checks the boxes of all disclaimers.
 func (b *tab) accepts() {
 	b.t.Helper()
 	b.eval(`document.querySelectorAll('#disclaimers input:not(:checked)').forEach((box) => box.click())`)
 }
 
-// A login by a provider, and disclaimers after it, lead where the browser wanted to go.
+// A login with a provider, followed by disclaimers, leads to the page that the
+// browser wanted.
 func TestBrowserGoesToAProvider(t *testing.T) {
 	env := []string{"MNEMOGATE_PEER_SECRET=" + peerSecret}
 	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page", env: env})
@@ -25,12 +26,12 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := newBrowser(t)
-	b.loud = true // the provider's pages are not ours
+	b.loud = true // the provider's pages may have errors
 	for _, accepting := range []bool{true, false} {
 		b.open(s.URL + "/home?x=1")
 		b.sees("login-provider", ".other")
 		b.eval(`document.querySelector('#screen .other').click()`)
-		if accepting { // later on the provider knows who it is
+		if accepting { // later the provider remembers the user
 			b.waits(`document.querySelector('input[name=login]') && location.origin === ` + quote(provider.Issuer))
 			b.eval(`(() => {
 				document.querySelector('input[name=login]').value = 'sam-at-provider';

@@ -27,10 +27,10 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// What browsers do is tried with one: Chromium, without a window. One process is
-// shared by all tests, each of which has cookies and storage of its own.
+// These tests use a browser: Chromium, without a window. All tests share one
+// process, but each has its own cookies and storage.
 
-// patience is for a browser on a machine that has other things to do.
+// patience is the timeout for the browser on a busy machine.
 const patience = time.Minute
 
 var chromium = sync.OnceValues(func() (context.Context, error) {
@@ -39,19 +39,19 @@ var chromium = sync.OnceValues(func() (context.Context, error) {
 		return nil, err
 	}
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
-		chromedp.ExecPath(path), chromedp.NoSandbox, // as root there is none
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1"), // the world is not to be asked
+		chromedp.ExecPath(path), chromedp.NoSandbox, // root can't use the sandbox
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1"), // no requests to the internet
 		chromedp.Flag("force-prefers-reduced-motion", true), chromedp.WSURLReadTimeout(patience))
 	allocator, _ := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, _ := chromedp.NewContext(allocator)
 	return ctx, chromedp.Do(ctx)
 })
 
-// closeChromium ends the browser, where a test has started it.
+// closeChromium closes the browser, if a test has started it.
 var closeChromium = func() {}
 
-// A tab is one of a browser. What goes wrong in it without being seen is a failure:
-// an error on its console, what a policy of a page holds back.
+// A tab is a tab of the browser. Hidden problems fail the test: an error on the
+// console, or a violation of the page's policy.
 type tab struct {
 	t   *testing.T
 	ctx context.Context
@@ -59,10 +59,10 @@ type tab struct {
 	mu        sync.Mutex
 	complains []string
 	addresses []string // of all requests and pages
-	loud      bool     // complaints are to be expected
+	loud      bool     // errors are expected
 }
 
-// newBrowser opens a tab of a browser that knows nothing yet.
+// newBrowser opens a tab with empty cookies and storage.
 func newBrowser(t *testing.T) *tab {
 	t.Helper()
 	shared, err := chromium()
@@ -82,7 +82,7 @@ func openTab(t *testing.T, of context.Context, options ...chromedp.ContextOption
 	ctx, cancel := chromedp.NewContext(of, append(options, chromedp.WithListener(b.hear))...)
 	t.Cleanup(cancel)
 	b.ctx = ctx
-	if err := chromedp.Do(ctx, looking("light")); err != nil { // not with a time: the tab would end with it
+	if err := chromedp.Do(ctx, looking("light")); err != nil { // without a timeout: the tab would close with it
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -114,7 +114,7 @@ func (b *tab) hear(event any) {
 			b.complains = append(b.complains, fmt.Sprintf("%s %s", e.Type, e.Args[0].Value))
 		}
 	case *browserlog.EventEntryAdded:
-		// That a route refuses something is said on the console, too.
+		// The console also reports each route that refuses a request.
 		refused := e.Entry.Source == browserlog.EntrySourceNetwork && strings.Contains(e.Entry.URL, "/v2/")
 		if e.Entry.Level == browserlog.EntryLevelError && !refused {
 			b.complains = append(b.complains, fmt.Sprintf("%s: %s %s", e.Entry.Source, e.Entry.Text, e.Entry.URL))
@@ -122,7 +122,7 @@ func (b *tab) hear(event any) {
 	}
 }
 
-// do does something in the tab.
+// do performs actions in the tab.
 func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -132,7 +132,7 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// looking is the color scheme that the user has chosen.
+// looking sets the color scheme that the user prefers.
 func looking(scheme string) chromedp.Action[chromedp.Void] {
 	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
 		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
@@ -142,7 +142,7 @@ func looking(scheme string) chromedp.Action[chromedp.Void] {
 	})
 }
 
-// shown tells where the tab is and what stands there.
+// shown describes the address and the content of the tab.
 func (b *tab) shown() string {
 	ctx, cancel := context.WithTimeout(b.ctx, 5*time.Second)
 	defer cancel()
@@ -150,19 +150,19 @@ func (b *tab) shown() string {
 	return text
 }
 
-// open goes to an address.
+// open navigates to an address.
 func (b *tab) open(address string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(address))
 }
 
-// reload loads the page anew.
+// reload reloads the page.
 func (b *tab) reload() {
 	b.t.Helper()
 	b.do(chromedp.Reload())
 }
 
-// eval runs a script in the page, waits for what it promises, and returns that.
+// eval runs a script in the page, awaits its promise and returns the result.
 func (b *tab) eval(script string) (result any) {
 	b.t.Helper()
 	if err := b.try(patience, script, &result); err != nil {
@@ -182,8 +182,8 @@ func (b *tab) try(limit time.Duration, script string, result any) error {
 	return json.Unmarshal([]byte(text), result)
 }
 
-// waits for what a script says to be true, on this page or the next. A page that is left
-// may never answer.
+// waits waits until a script returns true, on this page or the next. A script in a
+// page that the browser leaves may never return.
 func (b *tab) waits(script string) {
 	b.t.Helper()
 	for deadline := time.Now().Add(patience); ; {
@@ -198,13 +198,13 @@ func (b *tab) waits(script string) {
 	}
 }
 
-// quote is a string of JavaScript.
+// quote returns s as a JavaScript string.
 func quote(s string) string {
 	quoted, _ := json.Marshal(s)
 	return string(quoted)
 }
 
-// sawNowhere checks that no address had a secret in it.
+// sawNowhere checks that no address contained the secret.
 func (b *tab) sawNowhere(secret string) {
 	b.t.Helper()
 	b.mu.Lock()
@@ -216,8 +216,8 @@ func (b *tab) sawNowhere(secret string) {
 	}
 }
 
-// A browserApp is an application with pages: each says who asks for it, and has
-// the policy of its query. /ws is a WebSocket and /sse a stream, both of which tick.
+// A browserApp is a backend with pages. Each page shows the user of the request and
+// has the policy in its query. /ws is a WebSocket and /sse a stream; both tick.
 type browserApp struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -266,14 +266,14 @@ func (a *browserApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// requests returns what came in.
+// requests returns the requests received so far.
 func (a *browserApp) requests() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.got)
 }
 
-// startBrowserSite starts a site in front of an application with pages.
+// startBrowserSite starts a site in front of a backend with pages.
 func startBrowserSite(t *testing.T, c siteConfig) (*site, *browserApp) {
 	t.Helper()
 	app := newBrowserApp(t)

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What is told of routes is told at each start and by doctor.
+// Weaknesses of routes are reported at each start and by doctor.
 func TestRoutesAreToldOfAtStartAndByDoctor(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, site: `
@@ -26,8 +26,8 @@ func TestRoutesAreToldOfAtStartAndByDoctor(t *testing.T) {
 	}
 }
 
-// What is valid and hardly meant is told by caddy validate, at each start, also after
-// a reload, and by doctor, with its line.
+// Settings that are valid but hardly intended are reported by caddy validate, at
+// each start, after a reload, and by doctor, with their line.
 func TestTrapsAreToldByValidateAtStartAndByDoctor(t *testing.T) {
 	t.Parallel()
 	lineOf := func(s *site, text string) string {

@@ -20,12 +20,12 @@ import (
 var update = flag.Bool("update", false, "write the JSON of testdata/*.caddyfiletest and the tables of the pages anew")
 
 const (
-	expects = "\n----------\n" // between a Caddyfile and what is expected of it
+	expects = "\n----------\n" // between a Caddyfile and the expected result
 	another = "\n==========\n" // between such pairs
 )
 
-// TestCaddyfiles adapts and validates each Caddyfile in testdata. What is
-// expected is the JSON it adapts to, or a part of the error.
+// TestCaddyfiles adapts and validates each Caddyfile in testdata. It expects the
+// adapted JSON, or a part of the error.
 func TestCaddyfiles(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.caddyfiletest")
 	if err != nil || len(files) == 0 {
@@ -117,7 +117,7 @@ func indented(t *testing.T, raw []byte) string {
 	return out.String()
 }
 
-// TestExampleIsValid keeps the example from rotting.
+// TestExampleIsValid checks that the example is still valid.
 func TestExampleIsValid(t *testing.T) {
 	guesttest.Environment(t)
 	example, err := os.ReadFile("../../Caddyfile.example")
@@ -129,8 +129,8 @@ func TestExampleIsValid(t *testing.T) {
 	}
 }
 
-// TestConfigKeepsPlaceholders: what the admin API and the autosaved config show
-// holds no secret that came from the environment.
+// TestConfigKeepsPlaceholders checks that the config in the admin API and the
+// autosaved config contain no secrets from the environment.
 func TestConfigKeepsPlaceholders(t *testing.T) {
 	guesttest.Environment(t)
 	raw, err := os.ReadFile("testdata/complete.caddyfiletest")
@@ -150,8 +150,8 @@ func TestConfigKeepsPlaceholders(t *testing.T) {
 	}
 }
 
-// What a Caddyfile shows to be wrong is told with its line, also of what is
-// checked once more when the placeholders are known.
+// Errors name the line of the Caddyfile, also those that are found only after the
+// placeholders are resolved.
 func TestMistakesAreToldWithTheirLine(t *testing.T) {
 	for mistake, want := range map[string]string{
 		"session {\n\ntemporary 16m\n}":                                        "company acme: session temporary: 16m is against NIST SP 800-63B-4, section 3.1.3; choose at most 15m or, if you must, write insecure behind it, at Caddyfile:8",
@@ -201,7 +201,7 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 	}
 }
 
-// Plain http to another machine has to be asked for, at each address.
+// Plain http to another machine requires the word insecure at each address.
 func TestHTTPToAnotherMachineNeedsTheWordInsecure(t *testing.T) {
 	const refused = "everyone on the way can read http"
 	oauth2 := func(token, userinfo string) string {
@@ -226,7 +226,7 @@ func TestHTTPToAnotherMachineNeedsTheWordInsecure(t *testing.T) {
 		"mail webhook http://gateway.example/ {\nsecret s\n}":                "mail: " + refused,
 		"mail webhook http://gateway.example/ insecure {\nsecret s\n}":       "",
 		"captcha siteverify http://captcha.example/ s":                       "captcha: " + refused,
-		"captcha siteverify http://captcha.example/ insecure":                "captcha: " + refused, // it is the secret
+		"captcha siteverify http://captcha.example/ insecure":                "captcha: " + refused, // here the word is the secret
 		"captcha siteverify http://captcha.example/ insecure s":              "",
 		"captcha siteverify http://captcha.example/ s insecure":              "",
 		"captcha siteverify http://localhost:8000/ s":                        "",
@@ -254,7 +254,7 @@ func TestHTTPToAnotherMachineNeedsTheWordInsecure(t *testing.T) {
 	}
 }
 
-// Redis on this machine needs no TLS, nor the word.
+// Redis on this machine requires neither TLS nor the word insecure.
 func TestRedisWithoutTLS(t *testing.T) {
 	guesttest.Environment(t)
 	for _, urls := range []string{

@@ -7,8 +7,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// With captcha_after 0 every password needs a captcha, the first one and that of an
-// unknown login id too.
+// With captcha_after 0 every password requires a captcha, from the first one on, and
+// also for unknown login ids.
 func TestCaptchaAfter0AsksForEveryPassword(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{

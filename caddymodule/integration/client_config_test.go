@@ -9,7 +9,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// Contract, 12: what a client must know before a login, without any secret.
+// Contract, section 12: a client learns what it needs before a login, and no secret.
 func TestAClientIsToldWhatTheCompanyAsksFor(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -73,8 +73,8 @@ func TestAClientIsToldWhatTheCompanyAsksFor(t *testing.T) {
 	})
 }
 
-// Contract, 13: the page's key stands in for the company's own, on each node, where a
-// client looks for a session and nowhere else.
+// Contract, section 13: the page's key works on each node in place of the company's
+// own key, in the places where a client looks for a session, and nowhere else.
 func TestThePagesKey(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {

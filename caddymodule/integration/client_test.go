@@ -19,7 +19,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// client.js is served to everyone, as modules and their types are.
+// client.js is served to everyone, as a module with its types.
 func TestTheModuleIsServed(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: "captcha off", handler: "cors https://app.example.com"})
@@ -79,7 +79,7 @@ func TestTheModuleIsServed(t *testing.T) {
 	}
 }
 
-// Each code and reason of the table has its name in the types, and no other.
+// The types have a name for each code and reason of the table, and no other names.
 func TestTheModuleNamesAllErrors(t *testing.T) {
 	t.Parallel()
 	types, err := os.ReadFile("../page/assets/client.d.ts")
@@ -115,8 +115,8 @@ func TestTheModuleNamesAllErrors(t *testing.T) {
 	}
 }
 
-// steps.mts is an app that goes through all of a login with client.js, also as
-// docs/clients.md shows it. Its types keep an app from what can't be.
+// steps.mts is an app that logs in with client.js, as docs/clients.md shows. The
+// types prevent an app from impossible steps.
 func TestAnAppUsesTheModule(t *testing.T) {
 	t.Parallel()
 	shown := blocks(pages(t)["docs/clients.md"], "ts")

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A command that is mistyped has done nothing, and says so: a script that ends
-// sessions must not go on as if they had ended.
+// A mistyped command does nothing and fails, so that a script that ends sessions
+// does not continue.
 func TestACommandThatThereIsNotFails(t *testing.T) {
 	t.Parallel()
 	s := &site{t: t, dir: t.TempDir()}
@@ -23,8 +23,9 @@ func TestACommandThatThereIsNotFails(t *testing.T) {
 	}
 }
 
-// What a signal, or an answer that breaks off, leaves half done is taken away: it has
-// all that the store does, and an export could be taken for a whole one.
+// A file that is incomplete because of a signal or a broken response is removed. It
+// would contain secrets of the store, and an export could be mistaken for a complete
+// one.
 func TestNothingIsLeftOfWhatIsNotWhole(t *testing.T) {
 	t.Parallel()
 	for _, args := range []string{"backup --output ", "export --company acme --output "} {

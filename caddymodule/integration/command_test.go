@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// An outcome is what came of a command.
+// An outcome is the result of a command.
 type outcome struct {
 	t         *testing.T
 	args      []string
@@ -55,7 +55,7 @@ func (o outcome) want(exit int, parts ...string) outcome {
 	return o
 }
 
-// object is the answer to a command with --json.
+// object returns the output of a command with --json.
 func (o outcome) object() fields {
 	o.t.Helper()
 	var object fields

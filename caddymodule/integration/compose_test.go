@@ -18,7 +18,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 )
 
-// A composeFile is what the test looks at.
+// A composeFile holds the parts of the file that the test checks.
 type composeFile struct {
 	Services map[string]struct {
 		Image     string
@@ -30,7 +30,7 @@ type composeFile struct {
 		Configs   []struct{ Source, Target string }
 		Ports     []string
 		Secrets   []string
-		Rest      map[string]any `yaml:",inline"` // of no interest here
+		Rest      map[string]any `yaml:",inline"` // not checked
 	}
 	Configs map[string]struct{ Content string }
 	Volumes map[string]any
@@ -56,8 +56,8 @@ func readCompose(t *testing.T, file string) (c composeFile) {
 	return c
 }
 
-// Without an engine: the files are what Compose reads, all that they refer to is
-// there, and the Caddyfiles in them are valid.
+// Without a container engine, this checks that Compose can read the files, that the
+// files they refer to exist, and that the Caddyfiles in them are valid.
 func TestComposeFiles(t *testing.T) {
 	guesttest.Environment(t)
 	for _, file := range []string{"../../store/compose.yaml", deployDir + "/compose.yaml"} {
@@ -122,8 +122,8 @@ func checkCompose(t *testing.T, file string) {
 
 var balancedNodes = regexp.MustCompile(`\b(one|two):80\b`)
 
-// A node that is stopped costs its users nothing: what can't be sent to it goes
-// to the other, logins too.
+// Stopping a node does not affect users. The balancer sends requests to the other
+// node if it can't send them to this one, logins too.
 func TestComposeBalancerTriesTheOtherNode(t *testing.T) {
 	config := readCompose(t, "../../store/compose.yaml").Configs["balancer"].Content
 	node := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
@@ -146,7 +146,8 @@ func TestComposeBalancerTriesTheOtherNode(t *testing.T) {
 	}
 }
 
-// checkBuild checks that what is copied is there, and is all that ./xcaddy.sh reads.
+// checkBuild checks that the files to copy exist, and that ./xcaddy.sh reads no
+// others.
 func checkBuild(t *testing.T, context, dockerfile string) {
 	t.Helper()
 	text, err := os.ReadFile(dockerfile)

@@ -20,7 +20,7 @@ func needJQ(t *testing.T) {
 	}
 }
 
-// The runbook's commands do what it says of them.
+// The commands in the runbook do what it says.
 func TestConsolesOfTheRunbook(t *testing.T) {
 	t.Parallel()
 	needJQ(t)
@@ -45,8 +45,8 @@ func TestConsolesOfTheRunbook(t *testing.T) {
 	s.credentials("bob@example.com", testPassword).want(wire.ErrCredentialsInvalid)
 }
 
-// What the page "Coming from elsewhere" shows is done: each export is changed by its
-// jq, imported, and its users log in with the passwords that they have.
+// This follows the page "Coming from elsewhere": each export is converted by its jq
+// program and imported, and its users log in with their old passwords.
 func TestComingFromElsewhere(t *testing.T) {
 	t.Parallel()
 	needJQ(t)
@@ -78,7 +78,7 @@ func TestComingFromElsewhere(t *testing.T) {
 	}
 }
 
-// writeAudit has the audit log written where runConsoles looks for it.
+// writeAudit makes the site write the audit log where runConsoles expects it.
 func (s *site) writeAudit() {
 	s.t.Helper()
 	s.config = strings.Replace(s.config, "log {", "log audit {\ninclude mnemogate.audit\noutput file "+s.dir+"/audit.log\n}\nlog {", 1)
@@ -87,9 +87,9 @@ func (s *site) writeAudit() {
 	}
 }
 
-// runConsoles runs what a page's consoles show, in a directory where caddy is this
-// program, and compares what comes of it, but for what is new in each run. A cat makes
-// the file.
+// runConsoles runs the commands that a page shows, in a directory where caddy is
+// this program. It compares their output with the page, except for what differs in
+// each run. A cat command creates the file that it shows.
 func (s *site) runConsoles(page string, anew *regexp.Regexp) {
 	s.t.Helper()
 	for _, step := range consoleSteps(page) {
@@ -99,13 +99,13 @@ func (s *site) runConsoles(page string, anew *regexp.Regexp) {
 			}
 			continue
 		}
-		out, _ := s.shell(strings.ReplaceAll(step.command, "/var/log/mnemogate/", s.dir+"/")).CombinedOutput() // the page shows what failed
+		out, _ := s.shell(strings.ReplaceAll(step.command, "/var/log/mnemogate/", s.dir+"/")).CombinedOutput() // the page also shows commands that fail
 		step.compare(s.t, string(out), anew)
 	}
 }
 
-// shell is a command in a directory where caddy is this program, whose admin endpoint
-// is the site's.
+// shell returns a command that runs in a directory where caddy is this program, with
+// the site's admin endpoint.
 func (s *site) shell(command string) *exec.Cmd {
 	s.t.Helper()
 	caddy := "#!/bin/sh\nMNEMOGATE_TEST_CADDY=1 exec " + os.Args[0] + ` "$@"`

@@ -18,7 +18,7 @@ import (
 
 const cookieName = "__Host-mnemogate"
 
-// session asks the session route, and returns the cookie that was set, too.
+// session calls the session route. It also returns the cookie that was set.
 func (s *site) session(method, company, headers string) (a answer, set *http.Cookie) {
 	s.t.Helper()
 	a = s.ask(method, "/"+company+"/v2/session", headers)
@@ -33,7 +33,8 @@ func (s *site) session(method, company, headers string) (a answer, set *http.Coo
 
 const sessionKey = "X-Api-Key: " + testKey + "\r\n"
 
-// moved logs in and has the session go on in a cookie: a line of a request.
+// moved logs in and moves the session into a cookie. It returns the line for a
+// request.
 func (s *site) moved(loginID string) string {
 	s.t.Helper()
 	_, set := s.session("POST", "acme", sessionKey+bearer(s.login(loginID)))
@@ -45,7 +46,8 @@ func (s *site) moved(loginID string) string {
 
 func bearer(token string) string { return "Authorization: Bearer " + token + "\r\n" }
 
-// Contract, 12: where a session is, in any state; it spends and prolongs nothing.
+// Contract, section 12: the session route returns the state of a session, whichever
+// it is. It does not use the session up or prolong it.
 func TestASessionIsFoundAgain(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -131,7 +133,7 @@ func TestASessionIsFoundAgain(t *testing.T) {
 	})
 }
 
-// With hardened nothing tells whether an account is there.
+// With hardened, nothing reveals whether an account exists.
 func TestASessionOfARecoveryTellsNoAccount(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -157,7 +159,7 @@ func TestASessionOfARecoveryTellsNoAccount(t *testing.T) {
 	})
 }
 
-// Contract, 12, cookie.
+// Contract, section 12, cookie.
 func TestASessionGoesOnInACookie(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -337,7 +339,7 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 			a, _ := s.session("DELETE", "nobody", cookie+own)
 			a.want(wire.ErrTokenInvalid)
 			another := s.moved("alice@example.com")
-			a, _ = s.session("DELETE", "umbra", another+own) // the site's cookie, whichever company it is asked of
+			a, _ = s.session("DELETE", "umbra", another+own) // the site's cookie, whichever company the request names
 			a.is(200)
 			s.ask("GET", "/x", another).want(wire.ErrTokenInvalid)
 			a, _ = s.session("DELETE", "acme", bearer(s.login("frank"))+own)
@@ -349,14 +351,14 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 				}
 			}
 			s.ask("GET", "/x", cookie).want(wire.ErrTokenInvalid)
-			for _, node := range s.nodes { // the others hear of it
+			for _, node := range s.nodes { // the other nodes receive the revocation
 				s.hears(node, strings.TrimSuffix(strings.TrimPrefix(cookie, "Cookie: "+cookieName+"="), "\r\n"))
 			}
 		})
 	})
 }
 
-// Who logs in again means to be rid of what was before: the browser forgets it.
+// A new login ends the session that the browser had before.
 func TestACookiesFormerSessionEnds(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, handler: "cookie\ncors https://app.example.com"})
@@ -377,8 +379,9 @@ func TestACookiesFormerSessionEnds(t *testing.T) {
 	get(other).want(wire.ErrTokenInvalid)
 }
 
-// Of many who put one session into a cookie, one does, and the account keeps as many
-// sessions as it had. What ends the account's sessions ends it, too.
+// If many requests move one session into a cookie, one succeeds, and the account
+// keeps its number of sessions. Whatever ends the account's sessions ends this one,
+// too.
 func TestACookieTakesThePlaceOfItsToken(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -416,7 +419,7 @@ func TestACookieTakesThePlaceOfItsToken(t *testing.T) {
 	})
 }
 
-// A stream by cookie ends with its session.
+// A stream that uses the cookie ends with its session.
 func TestAStreamByCookieIsCut(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{global: "session {\nstream_recheck 200ms\n}\n", company: people, handler: "cookie"})
@@ -439,8 +442,9 @@ func TestAStreamByCookieIsCut(t *testing.T) {
 	}
 }
 
-// The lines of docs/clients.md log a browser in and out. This one keeps a cookie and
-// says that it asks from the site's own page, as browsers do by themselves.
+// The code in docs/clients.md logs a browser in and out. The test runs it in Node,
+// which here keeps the cookie and sends the headers that browsers send with requests
+// from the site's own page.
 func TestACookieAsThePageShowsIt(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("node"); err != nil {

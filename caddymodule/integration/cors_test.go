@@ -10,8 +10,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// Contract, 7: with cors, a preflight of a listed origin is answered on both
-// kinds of path, and answers to listed origins carry what a browser needs.
+// Contract, section 7: with cors, preflights of listed origins are answered on auth
+// routes and protected paths. Answers to listed origins have the headers that
+// browsers need.
 func TestListedOriginsAreAnswered(t *testing.T) {
 	t.Parallel()
 	const listed, unlisted = "https://app.example.com", "https://evil.example.com"
@@ -78,7 +79,7 @@ func TestListedOriginsAreAnswered(t *testing.T) {
 			asked(ask("OPTIONS", "/acme/v2/auth/login", origin, preflight...).want(wire.ErrMethod), "")
 			asked(ask("OPTIONS", "/acme/x", origin, preflight...).want(wire.ErrHeaderMissing), "")
 		}
-		// Not every OPTIONS is a preflight, and no other method is.
+		// Only some OPTIONS requests are preflights, and no other method is.
 		asked(ask("OPTIONS", "/acme/x", listed).want(wire.ErrHeaderMissing), listed)
 		asked(ask("OPTIONS", "/acme/v2/auth/login", listed).want(wire.ErrMethod), listed)
 		asked(ask("GET", "/acme/x", listed, preflight...).want(wire.ErrHeaderMissing), listed)
@@ -116,7 +117,7 @@ func TestListedOriginsAreAnswered(t *testing.T) {
 			}
 		}
 		asked(ask("GET", "/", unlisted, authorized...).is(200), "")
-		// What the application allows others is its own affair.
+		// The backend may allow other origins itself.
 		if a := ask("GET", "/cors", unlisted, authorized...); len(a.Header["Access-Control-Allow-Origin"]) != 2 {
 			t.Errorf("got %q", a.Header["Access-Control-Allow-Origin"])
 		}

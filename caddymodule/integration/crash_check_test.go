@@ -12,7 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// steady repeats what may be repeated until it is answered.
+// steady repeats ask until it is answered.
 func (c *crash) steady(ask func() (answer, bool)) answer {
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		if a, ok := ask(); ok || time.Now().After(deadline) {
@@ -21,7 +21,7 @@ func (c *crash) steady(ask func() (answer, bool)) answer {
 	}
 }
 
-// nothingOwed waits until the endings that a crash left owed are done.
+// nothingPending waits until the pending revocations that a crash left are done.
 func (c *crash) nothingPending() {
 	accounts := c.s.accounts()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
@@ -38,7 +38,7 @@ func (c *crash) nothingPending() {
 	}
 }
 
-// warnings are the last lines of the log that are more than usual.
+// warnings returns the last lines of the log with a level above INFO.
 func (s *site) warnings() string {
 	var lines []string
 	for line := range strings.Lines(s.log()) {
@@ -49,7 +49,7 @@ func (s *site) warnings() string {
 	return strings.Join(lines[max(0, len(lines)-20):], "")
 }
 
-// checkFile looks for damage in the file, and for sessions of nobody's.
+// checkFile looks for corruption in the file, and for sessions without an account.
 func (c *crash) checkFile() {
 	db, err := sql.Open("sqlite", "file:"+c.s.dir+"/mnemogate.db?_pragma=busy_timeout(5000)")
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *crash) checkFile() {
 	}
 }
 
-// checkDead looks whether what was ended stays so, at each node.
+// checkDead checks at each node that revoked sessions stay revoked.
 func (w *crashWorker) checkDead(p *person, all bool) {
 	for token, ended := range p.dead {
 		if !all && ended.round < w.round {
@@ -78,15 +78,15 @@ func (w *crashWorker) checkDead(p *person, all bool) {
 		for i, node := range w.nodes {
 			a := w.steady(func() (answer, bool) {
 				a, ok := w.ask(node, "", token, nil)
-				return a, ok && (a.Status != http.StatusOK || time.Since(ended.at) > heardWithin) // the others hear of it soon
+				return a, ok && (a.Status != http.StatusOK || time.Since(ended.at) > heardWithin) // the other nodes receive it within heardWithin
 			})
 			w.expect(p, fmt.Sprintf("a token that %s ended, at node %d", ended.by, i), a, wire.ErrTokenInvalid)
 		}
 	}
 }
 
-// checkPerson looks whether an account is as its owner knows it, and settles
-// what was not acknowledged.
+// checkPerson checks that an account is as its owner knows it. It also finds out
+// whether operations that were not acknowledged were done.
 func (w *crashWorker) checkPerson(p *person) {
 	a := w.steady(func() (answer, bool) { return w.operate("GET", "acme/accounts/"+p.name, nil) })
 	if p.gone == 0 && a.Status == http.StatusNotFound {
@@ -162,8 +162,8 @@ func (w *crashWorker) settleStatus(p *person, account answer) {
 	}
 }
 
-// settlePassword finds out whether a password was set, and that another one
-// does not work.
+// settlePassword finds out which password is set, and checks that the other one does
+// not work.
 func (w *crashWorker) settlePassword(p *person) {
 	works := func(password string) bool {
 		a := w.steady(func() (answer, bool) { return w.begin(p, password) })
@@ -181,12 +181,12 @@ func (w *crashWorker) settlePassword(p *person) {
 	}
 }
 
-// settleSessions looks whether all sessions go on that were not ended.
+// settleSessions checks that sessions that were not revoked are still valid.
 func (w *crashWorker) settleSessions(p *person) {
 	if p.doubt == "end sessions" && len(p.live) > 0 {
 		for token := range p.live {
 			a := w.steady(func() (answer, bool) { return w.ask(nil, "", token, nil) })
-			if a.fails(wire.ErrTokenInvalid) { // then so are all
+			if a.fails(wire.ErrTokenInvalid) { // then all were revoked
 				w.endsAll(p, p.doubt)
 				w.count(w.done, p.doubt)
 			}
@@ -227,11 +227,11 @@ func (w *crashWorker) settleSessions(p *person) {
 	}
 }
 
-// checkCodes looks whether used backup codes stay so, and how many are left.
+// checkCodes checks that used backup codes stay used, and how many are left.
 func (w *crashWorker) checkCodes(p *person, account answer) {
 	left, _ := account.JSON["backup_codes_left"].(float64)
 	if p.leftUnknown {
-		p.left = nil // either these or others
+		p.left = nil // either these codes or new ones
 	} else if int(left) != len(p.left) {
 		w.s.t.Errorf("%s has %v backup codes left, want %d", p.name, left, len(p.left))
 	}
@@ -257,7 +257,8 @@ func (w *crashWorker) checkCodes(p *person, account answer) {
 	}
 }
 
-// logsIn looks whether a person still can, with no more than is known to be due.
+// logsIn checks that a person can log in with no steps other than those that are
+// expected.
 func (w *crashWorker) logsIn(p *person) {
 	a := w.steady(func() (answer, bool) {
 		a, ok := w.begin(p, p.password)

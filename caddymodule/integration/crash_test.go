@@ -16,8 +16,8 @@ import (
 
 var kills = flag.Int("kills", 6, "how often TestCrashesLoseNothing kills a process of each deployment; 200 for a thorough run")
 
-// Whatever is killed, and at whichever moment: what was acknowledged is there
-// after, and what was not is either done or not.
+// Processes are killed at random moments. Afterwards, what was acknowledged is still
+// done, and what was not acknowledged is either done or not.
 //
 //	go test ./caddymodule/integration -run CrashesLoseNothing -v -kills 200 -timeout 2h
 func TestCrashesLoseNothing(t *testing.T) {
@@ -59,8 +59,7 @@ func TestCrashesLoseNothing(t *testing.T) {
 	}
 }
 
-// startDurable starts two nodes on servers that keep what they have answered,
-// and may be killed.
+// startDurable starts two nodes on servers that are durable and may be killed.
 func startDurable(t *testing.T, c siteConfig) *site {
 	t.Helper()
 	storetest.NeedLinux(t, "elsewhere the processes of PostgreSQL can't be killed at once")
@@ -73,7 +72,7 @@ func startDurable(t *testing.T, c siteConfig) *site {
 	return s
 }
 
-// A crash is what clients know of a site that is killed again and again.
+// A crash holds what clients know about a site that is killed again and again.
 type crash struct {
 	s       *site
 	nodes   []*site
@@ -104,8 +103,8 @@ func (c *crash) count(in map[string]int, operation string) {
 	in[operation]++
 }
 
-// loadUntilKilled has all workers work, kills the victim at a random moment,
-// and starts it again. Workers that were answered go on for a while.
+// loadUntilKilled makes all workers work, kills the victim at a random moment, and
+// starts it again. Workers that get answers continue for a while.
 func (c *crash) loadUntilKilled(victim string) {
 	c.stop.Store(false)
 	var load sync.WaitGroup
@@ -122,7 +121,7 @@ func (c *crash) loadUntilKilled(victim string) {
 	load.Wait()
 }
 
-// kill ends processes as nothing else does, and returns what starts them again.
+// kill kills processes and returns a function that starts them again.
 func (c *crash) kill(victim string) (restart func()) {
 	shared := c.s.shared
 	startRedis := func() { restarted(c.s.t, shared.redis.Start()) }
@@ -141,7 +140,7 @@ func (c *crash) kill(victim string) (restart func()) {
 		shared.redis.Kill()
 		shared.postgres.Kill()
 		return func() {
-			for _, node := range c.nodes { // before their servers
+			for _, node := range c.nodes { // stop them before their servers
 				node.clearLog()
 				node.start()
 			}
@@ -164,12 +163,11 @@ func (s *site) clearLog() {
 	s.logs.Reset()
 }
 
-// check looks whether all is as it must be: of this round or, with all, of all
-// that ever was.
+// check checks everything that this round changed or, if all is true, everything.
 func (c *crash) check(all bool) {
 	c.nothingPending()
 	if c.s.shared != nil {
-		time.Sleep(heardWithin / 2) // by when each node must have heard of what was owed
+		time.Sleep(heardWithin / 2) // each node must have received the pending revocations by then
 	}
 	var checks sync.WaitGroup
 	for _, w := range c.workers {
@@ -185,7 +183,7 @@ func (c *crash) check(all bool) {
 	}
 	checks.Wait()
 	for range c.nodes {
-		a := c.steady(func() (answer, bool) { // a busy machine may not answer it in time
+		a := c.steady(func() (answer, bool) { // a busy machine may be too slow at first
 			a, ok := c.operate("GET", "doctor", nil)
 			return a, ok && !bytes.Contains(a.Body, []byte(`"failed"`))
 		})
@@ -199,8 +197,8 @@ func (c *crash) check(all bool) {
 	}
 }
 
-// What a crash left owed is done once the servers are there, also if nobody
-// asks for anything.
+// Pending revocations that a crash left are done once the servers are back, even
+// without any request.
 func TestPendingRevocationsNeedNoRequest(t *testing.T) {
 	t.Parallel()
 	s := startDurable(t, siteConfig{company: roomy + account("alice", "")})
@@ -213,7 +211,8 @@ func TestPendingRevocationsNeedNoRequest(t *testing.T) {
 	for _, node := range s.nodes {
 		node.stop(syscall.SIGKILL)
 	}
-	// As far as a change comes that is cut off before it ends the sessions.
+	// This is the state that remains if a change is interrupted before it revokes
+	// the sessions.
 	if _, err := accounts.Update(ctx, "acme", a.ID, func(*record.Account) (bool, error) { return true, nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -227,5 +226,5 @@ func TestPendingRevocationsNeedNoRequest(t *testing.T) {
 	})
 	s.wantSessions("alice")
 	s.nodes[1].clearLog()
-	s.nodes[1].start() // which is stopped with the test
+	s.nodes[1].start() // the end of the test stops it
 }

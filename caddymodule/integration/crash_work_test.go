@@ -14,40 +14,40 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A crashWorker does one thing after another with people of its own, so that it
-// knows what must be.
+// A crashWorker performs one operation after another on people of its own. So it
+// knows the expected state.
 type crashWorker struct {
 	*crash
 	number, born int
 	people       []*person
 }
 
-// A person is an account, as its owner and the operator know it.
+// A person is an account as its owner and the operator know it.
 type person struct {
 	name, phone string
-	kind        string   // password, second (a code after it) or sms (no password)
-	gone        int      // 1: deleted, 2: never was
-	password    string   // that was set last
-	maybe       string   // the setting of this one was not acknowledged
+	kind        string   // password, second (with a code) or sms (no password)
+	gone        int      // 1: deleted, 2: never existed
+	password    string   // the last one that was set
+	maybe       string   // a new one, whose setting was not acknowledged
 	old         []string // passwords that no longer work
 	accepted    bool
 	restricted  bool
-	live        map[string]time.Time // authorized tokens, and when they were used last
-	dead        map[string]ended     // tokens that were ended
-	spent       map[string]string    // tokens of pending sessions whose code, this, was spent
+	live        map[string]time.Time // authorized tokens, and when they were last used
+	dead        map[string]ended     // revoked tokens
+	spent       map[string]string    // tokens of pending sessions, with the code that was used
 	left, used  []string             // backup codes
 	leftUnknown bool
 	doubt       string // the operation that was not acknowledged
 }
 
-// ended tells by what, when, and in which round.
+// ended records how, when and in which round a token was revoked.
 type ended struct {
 	by    string
 	at    time.Time
 	round int
 }
 
-// A crashOperation returns false if it was not answered.
+// A crashOperation returns false if it got no answer.
 type crashOperation struct {
 	name string
 	run  func(*crashWorker, *person) bool
@@ -67,7 +67,7 @@ var crashOperations = []crashOperation{
 	{"delete", (*crashWorker).remove},
 }
 
-// work does things until it is told to stop, or not answered.
+// work performs operations until it is told to stop or gets no answer.
 func (w *crashWorker) work() {
 	for !w.stop.Load() {
 		operation, p := w.choose()
@@ -90,7 +90,7 @@ func (w *crashWorker) choose() (crashOperation, *person) {
 	}
 	if len(there) < 3 {
 		if n := len(w.people); n > 0 && w.people[n-1].gone == 1 && rand.IntN(2) == 0 {
-			return crashOperations[0], w.people[n-1] // the same names again
+			return crashOperations[0], w.people[n-1] // reuse the names
 		}
 		p := &person{
 			name:  fmt.Sprintf("p%d-%d", w.number, w.born),
@@ -104,7 +104,7 @@ func (w *crashWorker) choose() (crashOperation, *person) {
 	}
 	p := there[rand.IntN(len(there))]
 	for {
-		// Logging in is what happens most.
+		// Logins happen most often.
 		operation := crashOperations[max(1, rand.IntN(len(crashOperations)+6)-6)]
 		switch operation.name {
 		case "recovery", "setpassword", "password by an admin":
@@ -124,8 +124,9 @@ func (w *crashWorker) choose() (crashOperation, *person) {
 	}
 }
 
-// ask sends a request to a node; to any, if it is nil. It returns false where no
-// answer came, or one that does not tell what was done.
+// ask sends a request to a node, or to any node if it is nil. It returns false if
+// there is no answer, or an answer that does not tell whether the operation was
+// done.
 func (c *crash) ask(node *site, route, token string, body fields) (answer, bool) {
 	if node == nil {
 		node = c.nodes[rand.IntN(len(c.nodes))]
@@ -138,7 +139,7 @@ func (c *crash) ask(node *site, route, token string, body fields) (answer, bool)
 	return a, err == nil && a.Status != http.StatusServiceUnavailable
 }
 
-// operate is ask for the admin API.
+// operate is like ask, but for the admin API.
 func (c *crash) operate(method, path string, body any) (answer, bool) {
 	node := c.nodes[rand.IntN(len(c.nodes))]
 	raw, err := json.Marshal(body)
@@ -163,7 +164,7 @@ func (c *crash) operate(method, path string, body any) (answer, bool) {
 	return newAnswer(c.s.t, response, data), response.StatusCode != http.StatusServiceUnavailable
 }
 
-// fails tells whether an answer is an error; nil stands for a success.
+// fails reports whether the answer is this error; nil means a success.
 func (a answer) fails(e *wire.Error) bool {
 	if e == nil {
 		return a.Status/100 == 2
@@ -171,7 +172,7 @@ func (a answer) fails(e *wire.Error) bool {
 	return a.Status == e.Status && a.str("error_code") == e.Code
 }
 
-// expect fails the test unless the answer is the error, or with nil a success.
+// expect fails the test unless the answer is the error or, if e is nil, a success.
 func (w *crashWorker) expect(p *person, what string, a answer, e *wire.Error) bool {
 	if !a.fails(e) {
 		w.s.t.Errorf("%s (%s, unacknowledged %q): %s: got %d %s, want %v", p.name, p.kind, p.doubt, what, a.Status, a.Body, e)
@@ -180,7 +181,7 @@ func (w *crashWorker) expect(p *person, what string, a answer, e *wire.Error) bo
 	return true
 }
 
-// codeTo is the code that was last sent to a phone.
+// codeTo returns the last code that was sent to a phone.
 func (s *webhookSink) codeTo(phone string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,12 +193,12 @@ func (s *webhookSink) codeTo(phone string) string {
 	return ""
 }
 
-// ends notes that a token was ended.
+// ends records that a token was revoked.
 func (w *crashWorker) ends(p *person, token, by string) {
 	p.dead[token] = ended{by, time.Now(), w.round}
 }
 
-// endsAll notes that all sessions of a person were.
+// endsAll records that all sessions of a person were revoked.
 func (w *crashWorker) endsAll(p *person, by string) {
 	for token := range p.live {
 		w.ends(p, token, by)
@@ -221,7 +222,7 @@ func (w *crashWorker) create(p *person) bool {
 	return ok && w.expect(p, "create", a, nil)
 }
 
-// begin does the first step of a login.
+// begin performs the first step of a login.
 func (w *crashWorker) begin(p *person, password string) (answer, bool) {
 	if p.kind == "sms" {
 		return w.ask(nil, "auth/login", "", fields{"login_id": p.phone})
@@ -233,7 +234,8 @@ func (w *crashWorker) begin(p *person, password string) (answer, bool) {
 	return w.ask(nil, "auth/checkcredentials", "", body)
 }
 
-// proof is what a person shows for the code that was sent.
+// proof returns the body of a step that proves something, such as a code. It accepts
+// the disclaimers if the person has not done so.
 func (w *crashWorker) proof(p *person, what, value string) fields {
 	body := fields{what: value}
 	if !p.accepted {
@@ -303,7 +305,7 @@ func (w *crashWorker) touch(p *person) bool {
 	return true
 }
 
-// setNew sets a new password, by a call that does so.
+// setNew sets a new password with the given call.
 func (w *crashWorker) setNew(p *person, call func(password string) (answer, bool)) (answer, bool) {
 	p.maybe = fmt.Sprintf("the password %d", rand.Int64())
 	a, ok := call(p.maybe)
@@ -314,7 +316,7 @@ func (w *crashWorker) setNew(p *person, call func(password string) (answer, bool
 	return a, true
 }
 
-// isSet notes that the password was changed.
+// isSet records that the password was changed.
 func (w *crashWorker) isSet(p *person) {
 	p.old = append(p.old, p.password)
 	p.password, p.maybe = p.maybe, ""

@@ -31,11 +31,11 @@ func readDeploy(t *testing.T, name string) string {
 	return string(text)
 }
 
-// secretFile matches the files of secrets that a Caddyfile reads.
+// secretFile matches the files with secrets that a Caddyfile reads.
 var secretFile = regexp.MustCompile(`\{file\.(/run/[^}]+/)(\w+)\}`)
 
-// checkSecrets validates a Caddyfile with secrets in the files that it reads, all of
-// which are in one directory, and returns their names.
+// checkSecrets validates a Caddyfile with files for the secrets that it reads,
+// checks that all of them are in one directory, and returns their names.
 func checkSecrets(t *testing.T, caddyfile, directory string) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -63,8 +63,8 @@ func checkSecrets(t *testing.T, caddyfile, directory string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// systemd takes the units, finds them closed to what they do not need, and gives the
-// Caddyfile beside them all the secrets that it reads.
+// systemd accepts the units and rates them as well sandboxed. They pass to
+// the Caddyfile all the secrets that it reads.
 func TestDeployedUnits(t *testing.T) {
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
 		storetest.SkipOrFail(t, "no systemd-analyze")
@@ -72,7 +72,7 @@ func TestDeployedUnits(t *testing.T) {
 	dir := t.TempDir()
 	verify := []string{"verify"}
 	for _, name := range []string{"mnemogate.service", "mnemogate-backup.service", "mnemogate-backup.timer"} {
-		unit := strings.ReplaceAll(readDeploy(t, name), "/usr/local/bin/caddy", "/bin/true") // which must be there
+		unit := strings.ReplaceAll(readDeploy(t, name), "/usr/local/bin/caddy", "/bin/true") // it must exist
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(unit), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -99,8 +99,8 @@ func TestDeployedUnits(t *testing.T) {
 	}
 }
 
-// The store of the Caddyfile for systemd is where that of a Caddyfile without its
-// line would be, and in the unit's state.
+// The Caddyfile for systemd names the same file for its store that it would have by
+// default, in the unit's state directory.
 func TestDeployedStoreIsNamed(t *testing.T) {
 	unit := readDeploy(t, "mnemogate.service")
 	if !strings.Contains(unit, "StateDirectory=mnemogate\n") || !strings.Contains(unit, "XDG_DATA_HOME=/var/lib/mnemogate ") {
@@ -112,8 +112,8 @@ func TestDeployedStoreIsNamed(t *testing.T) {
 	}
 }
 
-// What docs/deploy/README.md makes before the unit is started has all of its secrets:
-// without the file of one it does not start.
+// The commands of docs/deploy/README.md create all secrets before they start the
+// unit, which does not start if one is missing.
 func TestDeployedSecretsAreMadeFirst(t *testing.T) {
 	made, _, ok := strings.Cut(pages(t)["docs/deploy/README.md"], "\nsystemctl daemon-reload\n")
 	if !ok {
@@ -128,7 +128,7 @@ func TestDeployedSecretsAreMadeFirst(t *testing.T) {
 	}
 }
 
-// A manifest is what the test looks at in a document of kubernetes.yaml.
+// A manifest holds the parts of a document of kubernetes.yaml that the tests check.
 type manifest struct {
 	Kind, APIVersion string
 	Data             map[string]string
@@ -156,8 +156,8 @@ type manifest struct {
 	}
 }
 
-// The manifests have no field that Kubernetes does not know, and fit together: names,
-// ports, mounts, the probe's path, and the secrets that the Caddyfile reads.
+// Kubernetes knows every field of the manifests, and they agree with each other:
+// names, ports, mounts, the probe's path, and the secrets that the Caddyfile reads.
 func TestDeployedManifests(t *testing.T) {
 	t.Parallel()
 	text := readDeploy(t, "kubernetes.yaml")
@@ -212,8 +212,8 @@ func TestDeployedManifests(t *testing.T) {
 	}
 }
 
-// The Caddyfile of each deployment has a site that answers with the metrics, at the
-// port that docs/deploy/README.md names.
+// The Caddyfile of each deployment has a site that serves the metrics, at the port
+// that docs/deploy/README.md names.
 func TestDeployedMetrics(t *testing.T) {
 	t.Parallel()
 	needCurl(t)
@@ -238,8 +238,9 @@ func TestDeployedMetrics(t *testing.T) {
 	}
 }
 
-// What docs/deploy/README.md has Prometheus ask is a configuration of it, and the job
-// has the name that the alerts expect. Debian's Prometheus does not know Kubernetes.
+// The scrape configurations in docs/deploy/README.md are valid for Prometheus, and
+// the job has the name that the alerts expect. Debian's Prometheus does not support
+// Kubernetes.
 func TestDeployedScrapeConfigs(t *testing.T) {
 	configs := blocks(section(t, "docs/deploy/README.md", "Metrics"), "yaml")
 	if len(configs) != 2 || !strings.Contains(configs[1], "  regex: metrics\n") {
@@ -263,7 +264,7 @@ func TestDeployedScrapeConfigs(t *testing.T) {
 	}
 }
 
-// The audit log has one path, in files and pages.
+// The audit log has the same path in all files and pages.
 func TestTheAuditLogHasOnePath(t *testing.T) {
 	path := regexp.MustCompile(`/[\w/-]*audit\.log`)
 	texts := pages(t)
@@ -277,7 +278,7 @@ func TestTheAuditLogHasOnePath(t *testing.T) {
 	}
 }
 
-// A change of the Caddyfile changes the pods' annotation, and so replaces them.
+// A change of the Caddyfile changes an annotation of the pods, and so replaces them.
 func TestDeployedCaddyfileChangesThePods(t *testing.T) {
 	text := readDeploy(t, "kubernetes.yaml")
 	line := regexp.MustCompile(`# (sed .*)\n +checksum/caddyfile: (\w+)\n`).FindStringSubmatch(text)
@@ -310,7 +311,8 @@ func documents(t *testing.T, text string) (all []map[string]any) {
 	}
 }
 
-// checkManifestTypes has TypeScript compare the documents with Kubernetes' API.
+// checkManifestTypes compares the documents with the API of Kubernetes, using
+// TypeScript.
 func checkManifestTypes(t *testing.T, text string) {
 	t.Helper()
 	var source bytes.Buffer
@@ -323,7 +325,7 @@ func checkManifestTypes(t *testing.T, text string) {
 		if !found {
 			group, version = "core", group
 		}
-		group, _, _ = strings.Cut(group, ".") // of networking.k8s.io
+		group, _, _ = strings.Cut(group, ".") // drops the domain of networking.k8s.io
 		fmt.Fprintf(&source, "import * as group%d from 'kubernetes-types/%s/%s'\nexport const document%[1]d: group%[1]d.%[4]s = %[5]s\n",
 			i, group, version, document["kind"], raw)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// limitFiles lets no file of the running Caddy be written beyond a size.
+// limitFiles returns a function that limits the size of the files that Caddy writes.
 func limitFiles(size uint64) func(*site, string) error {
 	return func(s *site, _ string) error {
 		var limit syscall.Rlimit
@@ -30,7 +30,7 @@ func limitFiles(size uint64) func(*site, string) error {
 	}
 }
 
-// smallDisk mounts one of 4 MiB.
+// smallDisk mounts a file system of 4 MiB.
 func smallDisk(t *testing.T) string {
 	dir := shortTempDir(t)
 	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
@@ -44,7 +44,7 @@ func smallDisk(t *testing.T) string {
 	return dir
 }
 
-// The attribute that chattr +i sets, and the calls that get and set it.
+// The attribute that chattr +i sets, and the ioctls that get and set it.
 const (
 	getFlags      = 0x80086601
 	setFlags      = 0x40086602
@@ -70,7 +70,7 @@ func changeImmutable(file string, on bool) error {
 	return nil
 }
 
-// raiseLimit lets this process, and those that it starts, open n files.
+// raiseLimit lets this process and its children open n files.
 func raiseLimit(t *testing.T, n uint64) {
 	t.Helper()
 	var limit syscall.Rlimit

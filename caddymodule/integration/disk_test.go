@@ -17,11 +17,11 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// A diskTrouble makes a disk refuse what stores.SQLite writes.
+// A diskTrouble makes a disk refuse the writes of stores.SQLite.
 type diskTrouble struct {
 	name string
-	// dir is where the file is to be. It skips the test where this machine does
-	// not let it happen; the file sizes that are limited need no rights.
+	// dir returns the directory for the file. It skips the test if this machine does
+	// not allow the trouble. Limiting the size of files needs no privileges.
 	dir         func(*testing.T) string
 	begin, heal func(*site, string) error
 }
@@ -32,8 +32,9 @@ var diskTroubles = []diskTrouble{
 	{"the file is read-only", immutableDir, setImmutable(true), setImmutable(false)},
 }
 
-// While nothing can be written, every step that needs to is refused, nothing of
-// it is done, and whoever is logged in goes on. Once there is room, all goes on.
+// While the disk accepts no writes, every step that must write is refused and
+// changes nothing. Users who are logged in stay logged in. When there is space
+// again, everything works.
 func TestDiskThatTakesNoWrites(t *testing.T) {
 	t.Parallel()
 	for _, trouble := range diskTroubles {
@@ -65,7 +66,7 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = trouble.heal(s, dir) })
-	// This one should be prolonged with each request, and can't be.
+	// This session should be prolonged by each request, but can't be.
 	storetest.Eventually(t, 30*time.Second, "end of a session that could not be prolonged", func() bool {
 		if a := s.get("/", live); a.Status != http.StatusOK {
 			t.Fatalf("the protected path: %d %s", a.Status, a.Body)
@@ -114,7 +115,7 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 	storetest.Eventually(t, 10*time.Second, "login once there is room", func() bool {
 		return s.credentials("alice", testPassword).Status == http.StatusOK
 	})
-	for _, token := range []string{live, leaving} { // nothing was ended
+	for _, token := range []string{live, leaving} { // nothing was revoked
 		if a := s.get("/", token); a.Status != http.StatusOK {
 			t.Errorf("a session that is still there: %d %s", a.Status, a.Body)
 		}
@@ -122,7 +123,7 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 	s.post("auth/logout", leaving, nil).wantState(record.None)
 	s.get("/", leaving).want(wire.ErrTokenInvalid)
 	s.post("auth/checkpassword", half, fields{"password": testPassword}).wantState(record.Authorized)
-	s.post("auth/checkotp", pending, code).wantState(record.Authorized) // nothing was spent
+	s.post("auth/checkotp", pending, code).wantState(record.Authorized) // the code was not used up
 	s.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).wantState(record.Authorized)
 	storetest.Eventually(t, seedAgainAfter+10*time.Second, "account that a config has added meanwhile", func() bool {
 		return s.credentials("eve", testPassword).Status == http.StatusOK
@@ -141,8 +142,8 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 	}
 }
 
-// A restart while the disk is full does not take the other sites away, and needs
-// no second one.
+// Starting while the disk is full does not affect other sites. When there is space,
+// no second restart is needed.
 func TestStartOnAFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := smallDisk(t)
@@ -167,7 +168,7 @@ func TestStartOnAFullDisk(t *testing.T) {
 	}
 }
 
-// fillDisk writes until there is no room for a byte.
+// fillDisk writes until the disk is full.
 func fillDisk(_ *site, dir string) error {
 	f, err := os.Create(filepath.Join(dir, "other"))
 	if err != nil {
@@ -186,8 +187,8 @@ func fillDisk(_ *site, dir string) error {
 
 func freeDisk(_ *site, dir string) error { return os.RemoveAll(filepath.Join(dir, "other")) }
 
-// setImmutable makes stores.SQLite's files such that nobody can write them, those who
-// have them open included.
+// setImmutable makes the files of stores.SQLite immutable, which also affects
+// processes that have them open.
 func setImmutable(on bool) func(*site, string) error {
 	return func(_ *site, dir string) error {
 		for _, name := range []string{"mnemogate.db", "mnemogate.db-wal"} {

@@ -19,7 +19,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// failed returns the rows of what failed, and the advice below each.
+// failed returns the rows of failed checks, each with the advice below it.
 func failed(out string) (rows []string) {
 	lines := strings.Split(out, "\n")
 	for i, line := range lines {
@@ -67,8 +67,8 @@ func TestDoctorTellsOneCauseOnce(t *testing.T) {
 	}
 }
 
-// However many companies there are and however far away PostgreSQL is, doctor asks it
-// a few times, and knocks at their gateway once.
+// The doctor sends few queries to PostgreSQL and connects to each gateway once,
+// however many companies there are and however slow the connection to PostgreSQL is.
 func TestDoctorOfManyCompaniesFarFromPostgreSQL(t *testing.T) {
 	t.Parallel()
 	const companies = 300
@@ -87,35 +87,35 @@ func TestDoctorOfManyCompaniesFarFromPostgreSQL(t *testing.T) {
 	if n := strings.Count(out, "is reached"); n != 2 || !strings.Contains(out, fmt.Sprintf("(of acme and %d more) is reached", companies)) {
 		t.Errorf("doctor knocked at %d gateways", n)
 	}
-	// Then none of them is configured, but each is in the store.
+	// Now the companies are in the store but not configured.
 	config := siteConfig{company: "captcha off", stores: servers.through(between)}
 	if err := s.reload(config); err != nil {
 		t.Fatal(err)
 	}
-	between.postgres.Delay(100 * time.Millisecond) // each way
+	between.postgres.Delay(100 * time.Millisecond) // in each direction
 	out = s.cli("", "doctor").want(0).out
 	if n := strings.Count(out, "it has accounts and is not configured"); n != companies {
 		t.Errorf("doctor tells of %d companies that left:\n%s", n, out)
 	}
-	// And with all of them.
+	// Now all of them are configured.
 	config.more = more.String()
 	between.postgres.Heal()
 	if err := s.reload(config); err != nil {
 		t.Fatal(err)
 	}
-	between.postgres.Delay(100 * time.Millisecond) // each way
+	between.postgres.Delay(100 * time.Millisecond) // in each direction
 	if n := strings.Count(s.cli("", "doctor").want(0).out, "accounts that can't log in"); n != companies {
 		t.Errorf("doctor tells of %d companies", n)
 	}
 }
 
-// A slowApp starts once a file is there.
+// A slowApp does not start until a file exists.
 type slowApp struct {
 	File string `json:"file"`
 }
 
 func init() {
-	if os.Getenv("MNEMOGATE_TEST_CADDY") != "" { // no test's list of modules has it
+	if os.Getenv("MNEMOGATE_TEST_CADDY") != "" { // only in the Caddy under test
 		caddy.RegisterModule(new(slowApp))
 		httpcaddyfile.RegisterGlobalOption("mnemogate_test_slow", func(d *caddyfile.Dispenser, _ any) (any, error) {
 			app := new(slowApp)
@@ -143,7 +143,7 @@ func (a *slowApp) Start() error {
 
 func (*slowApp) Stop() error { return nil }
 
-// While Caddy starts, its admin endpoint answers and knows no configuration yet.
+// While Caddy starts, its admin endpoint answers but has no configuration yet.
 func TestTheAdminAPIWaitsForCaddysStart(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: "captcha off"})

@@ -17,11 +17,11 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// An apiDocument is an OpenAPI document that requests and answers are compared
-// with. Its schemas are compiled once: kin-openapi would do so at each answer.
+// An apiDocument is an OpenAPI document to compare requests and responses with. It
+// compiles each schema once; kin-openapi would compile it for each response.
 type apiDocument struct {
 	*openapi3.T
-	mu       sync.Mutex // a compiler is for one at a time
+	mu       sync.Mutex // guards compiler, which is not safe for concurrent use
 	compiler *jsonschema.Compiler
 }
 
@@ -45,15 +45,15 @@ func loadDocument(name string, change func(*openapi3.T)) (*apiDocument, error) {
 	return d, d.compiler.AddResource("document.json", content)
 }
 
-// An apiCall is an operation of the document that was called.
+// An apiCall is a request with its operation in the document.
 type apiCall struct {
 	doc       *apiDocument
-	path      string // as the document has it
+	path      string // the path in the document
 	operation *openapi3.Operation
 	request   *http.Request
 }
 
-// call returns the operation of a path that a request is, nil if it is none.
+// call returns the operation for the path and the request's method, or nil.
 func (d *apiDocument) call(path string, r *http.Request) *apiCall {
 	item := d.Paths.Value(path)
 	if item == nil || item.GetOperation(r.Method) == nil {
@@ -62,7 +62,7 @@ func (d *apiDocument) call(path string, r *http.Request) *apiCall {
 	return &apiCall{doc: d, path: path, operation: item.GetOperation(r.Method), request: r}
 }
 
-// checkAnswer checks that the document has an answer.
+// checkAnswer checks that the document describes the answer.
 func (c *apiCall) checkAnswer(t *testing.T, a answer) {
 	t.Helper()
 	err := openapi3filter.ValidateResponse(t.Context(), &openapi3filter.ResponseValidationInput{
@@ -84,14 +84,14 @@ func (c *apiCall) checkAnswer(t *testing.T, a answer) {
 	}
 }
 
-// checkRequest checks that the document has the request's body.
+// checkRequest checks that the document describes the request's body.
 func (c *apiCall) checkRequest(t *testing.T) {
 	t.Helper()
 	if c.operation.RequestBody == nil {
 		return
 	}
 	content, err := c.request.Body, error(nil)
-	if c.request.GetBody != nil { // it was sent
+	if c.request.GetBody != nil { // it was sent already
 		content, err = c.request.GetBody()
 	}
 	var body []byte
@@ -110,17 +110,17 @@ func (c *apiCall) checkRequest(t *testing.T) {
 	}
 }
 
-// place is where in the document the operation is.
+// place returns the JSON pointer of the operation in the document.
 func (c *apiCall) place() string {
 	return "#/paths/" + inPointer(c.path) + "/" + strings.ToLower(c.request.Method)
 }
 
-// inPointer spells a key for a JSON pointer in a fragment.
+// inPointer escapes a key for a JSON pointer in a fragment.
 func inPointer(key string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1", "{", "%7B", "}", "%7D").Replace(key)
 }
 
-// checkBody checks a body by the schema of its type.
+// checkBody checks a body with the schema for its content type.
 func (c *apiCall) checkBody(place string, content openapi3.Content, contentType string, body []byte) error {
 	if len(content) == 0 {
 		return nil
@@ -140,7 +140,7 @@ func (c *apiCall) checkBody(place string, content openapi3.Content, contentType 
 	if err != nil {
 		return err
 	}
-	var value any = string(body) // lines are as the document says: a string
+	var value any = string(body) // the document describes other types, such as lines, as strings
 	if kind == "application/json" {
 		if value, err = jsonschema.UnmarshalJSON(bytes.NewReader(body)); err != nil {
 			return err
@@ -149,14 +149,14 @@ func (c *apiCall) checkBody(place string, content openapi3.Content, contentType 
 	return schema.Validate(value)
 }
 
-// schema returns the schema at a place, which the compiler remembers.
+// schema returns the schema at a place. The compiler caches it.
 func (d *apiDocument) schema(place string) (*jsonschema.Schema, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.compiler.Compile("document.json" + place)
 }
 
-// What is not in the document is told.
+// The checks find what the document does not describe.
 func TestWhatIsNotDocumentedIsFound(t *testing.T) {
 	r, err := http.NewRequest(http.MethodPost, "/", nil)
 	if err != nil {

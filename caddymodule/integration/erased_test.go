@@ -11,8 +11,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// Counters outlive the account whose attempts they count, and their names don't
-// show whose phone, login id or address that was.
+// Failure counts and counters outlive the account. Their keys do not reveal its
+// phone, login id or address.
 func TestNothingOfADeletedAccountCanBeRead(t *testing.T) {
 	t.Parallel()
 	const phone, address = "37060000002", "address/127.0.0.1"
@@ -40,7 +40,7 @@ func TestNothingOfADeletedAccountCanBeRead(t *testing.T) {
 	t.Run("SQLite", func(t *testing.T) {
 		s := startSite(t, config)
 		use(s)
-		s.stop(syscall.SIGTERM) // which empties the write-ahead log
+		s.stop(syscall.SIGTERM) // empties the write-ahead log
 		kept, err := os.ReadFile(s.dir + "/mnemogate.db")
 		if err != nil {
 			t.Fatal(err)
@@ -56,7 +56,7 @@ func TestNothingOfADeletedAccountCanBeRead(t *testing.T) {
 			t.Fatalf("%d keys, %v", len(names), err)
 		}
 		for _, name := range names {
-			fields, _ := redis.HGetAll(t.Context(), name).Result() // an error: it is no hash
+			fields, _ := redis.HGetAll(t.Context(), name).Result() // fails if it is not a hash
 			for field, value := range fields {
 				name += " " + field + "=" + value
 			}

@@ -29,14 +29,14 @@ import (
 )
 
 func init() {
-	if os.Getenv("MNEMOGATE_TEST_CADDY") != "" { // in the Caddy that tests talk to, and nowhere else
+	if os.Getenv("MNEMOGATE_TEST_CADDY") != "" { // only in the Caddy under test
 		caddy.RegisterModule(panickingSMS{})
 	}
 }
 
 const panicSecret = "the-gateway-password"
 
-// panickingSMS is a sender with a defect: it panics with what must not be
+// panickingSMS is a sender with a defect: it panics with a value that must not be
 // logged.
 type panickingSMS struct{}
 
@@ -55,7 +55,7 @@ const (
 	callback = "https://app.example.com/callback"
 )
 
-// errorSite is a site on which every error can be provoked.
+// errorSite starts a site on which every error can be provoked.
 func errorSite(t *testing.T) *site {
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
@@ -145,8 +145,8 @@ func errorSite(t *testing.T) *site {
 	})
 }
 
-// An errorCase provokes an error, with the fields that it has beside the three
-// of all errors.
+// An errorCase provokes an error. It lists the fields that the error has in addition
+// to the three fields of all errors.
 type errorCase struct {
 	name    string
 	want    *wire.Error
@@ -154,12 +154,12 @@ type errorCase struct {
 	provoke func() answer
 }
 
-// Every code of the interface and both extensions, with the status, the fields
-// and the headers that the contract gives them.
+// Every error code of the interface and of both extensions is returned with the
+// status, fields and headers that the contract specifies.
 func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
 	t.Parallel()
 	s := errorSite(t)
-	var secrets []string // that were sent
+	var secrets []string // the secrets that were sent
 	post := func(company, key, route, token string, body fields) answer {
 		secrets = append(secrets, key, token)
 		for name, value := range body {
@@ -316,15 +316,16 @@ func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
 	if !strings.Contains(log, "panickingSMS") {
 		t.Error("the log does not tell where the panic was")
 	}
-	// The challenge tells nobody which companies there are.
+	// The challenge does not reveal which companies exist.
 	post("nobody", testKey, "auth/login", "", nil).wantChallenge()
 	for _, path := range []string{"/legal/x", "/nobody/x", "/"} {
 		s.get(path, "").wantChallenge()
 	}
 }
 
-// wantError checks what an error has beside its code and status: these fields
-// more than all have, some with a value behind a space, and no secrets.
+// wantError checks the other properties of an error: its fields are those of all
+// errors and extra, and it contains no secrets. An element of extra is a name, which
+// may be followed by a space and the value.
 func (a answer) wantError(extra, secrets []string) {
 	a.t.Helper()
 	want := []string{"error_code", "message", "status"}
@@ -361,7 +362,7 @@ func (a answer) wantError(extra, secrets []string) {
 	a.wantChallenge()
 }
 
-// wantRetryAfter: 429 and 503 say when to come again, and nothing else does.
+// wantRetryAfter checks that 429 and 503 have a Retry-After, and no other status.
 func (a answer) wantRetryAfter() {
 	a.t.Helper()
 	after := a.Header.Get("Retry-After")
@@ -376,7 +377,8 @@ func (a answer) wantRetryAfter() {
 	}
 }
 
-// wantChallenge: RFC 6750, section 3, with the statuses of the contract.
+// wantChallenge checks the challenge of RFC 6750, section 3, for the statuses of the
+// contract.
 func (a answer) wantChallenge() {
 	a.t.Helper()
 	reason := map[string]string{
@@ -397,14 +399,14 @@ func (a answer) wantChallenge() {
 	}
 }
 
-// A defect in what no request waits for, here the notice of a changed password,
-// harms nobody.
+// A defect in work that no request waits for, here the notice of a changed password,
+// affects no request.
 func TestDefectBehindTheAnswerHarmsNobody(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: roomy + "sms panic\n" + account("dave", "phone +37060000004\nmust_set_password")})
 	token := s.post("auth/checkcredentials", "", fields{"login_id": "dave", "password": testPassword}).token()
 	token = s.post("auth/setpassword", token, fields{"new_password": "a much better secret"}).wantState(record.Authorized).token()
-	s.tells("panickingSMS") // the notice was tried
+	s.tells("panickingSMS") // it tried to send the notice
 	if a := s.get("/", token); a.Status != 200 {
 		t.Errorf("got %d %s", a.Status, a.Body)
 	}
@@ -453,15 +455,15 @@ func declaredErrors(t *testing.T) map[string]string {
 	return declared
 }
 
-// expired stores a session of alice's that has expired a minute ago, and
-// returns its token.
+// expired stores a session of alice that expired a minute ago, and returns its
+// token.
 func (s *site) expired(prefix string, state record.State) string {
 	s.t.Helper()
 	past := time.Now().Add(-time.Minute)
 	return s.begun(prefix, state, past.Add(-time.Minute), past)
 }
 
-// begun stores a session of alice's, and returns its token.
+// begun stores a session of alice and returns its token.
 func (s *site) begun(prefix string, state record.State, created, expires time.Time) string {
 	s.t.Helper()
 	db, ctx := s.store(), s.t.Context()

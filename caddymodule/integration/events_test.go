@@ -22,13 +22,13 @@ import (
 )
 
 func init() {
-	if os.Getenv("MNEMOGATE_TEST_CADDY") != "" { // in the Caddy that tests talk to, and nowhere else
+	if os.Getenv("MNEMOGATE_TEST_CADDY") != "" { // only in the Caddy under test
 		caddy.RegisterModule(new(eventFile))
 	}
 }
 
-// eventFile is a handler of Caddy's events app that appends what it gets to a
-// file, a line of JSON each.
+// eventFile is a handler of Caddy's events app. It appends each event to a file as a
+// line of JSON.
 type eventFile struct {
 	File string `json:"file"`
 	mu   sync.Mutex
@@ -62,8 +62,8 @@ func (e *eventFile) Handle(_ context.Context, event caddy.Event) error {
 	return err
 }
 
-// startCaddyfile is startSite with a whole Caddyfile, in which DIR, SINK and
-// BACKEND stand for the site's.
+// startCaddyfile is like startSite, but takes a whole Caddyfile. DIR, SINK and
+// BACKEND in it are replaced with those of the site.
 func startCaddyfile(t *testing.T, text string, env []string) *site {
 	t.Helper()
 	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t), sms: newWebhookSink(t), env: env}
@@ -76,7 +76,7 @@ func startCaddyfile(t *testing.T, text string, env []string) *site {
 	return s
 }
 
-// readLines reads a file of JSON lines, once it has n of them.
+// readLines reads a file of JSON lines after it has n of them.
 func readLines(t *testing.T, file string, n int) []map[string]any {
 	t.Helper()
 	var lines []map[string]any
@@ -137,8 +137,8 @@ http:// {
 }
 `
 
-// What happens is in the audit log and reaches those who listen, with the same
-// names and fields.
+// The audit log and the event handlers receive the same events, with the same names
+// and fields.
 func TestAuditLogAndEventHandlersTellTheSame(t *testing.T) {
 	t.Parallel()
 	s := startCaddyfile(t, eventSite, nil)
@@ -203,7 +203,7 @@ func TestAuditLogAndEventHandlersTellTheSame(t *testing.T) {
 		}
 		return events
 	}
-	heard = ours(s.dir+"/all.log", len(want)+1) // Caddy's own started among them
+	heard = ours(s.dir+"/all.log", len(want)+1) // including Caddy's own event started
 	if !slices.Equal(audited, want) {
 		t.Errorf("the audit log has\n%s\nwant\n%s", strings.Join(audited, "\n"), strings.Join(want, "\n"))
 	}
@@ -218,8 +218,8 @@ func TestAuditLogAndEventHandlersTellTheSame(t *testing.T) {
 	}
 }
 
-// By default the audit log is a part of Caddy's log, and handlers of a config
-// that was loaded later are heard, too.
+// By default the audit log is part of Caddy's log. Handlers of a config that was
+// loaded later receive events, too.
 func TestEventHandlersAreThoseOfTheRunningConfig(t *testing.T) {
 	t.Parallel()
 	stale := strings.NewReplacer("on mnemogate.checkcredentials.failure mnemogate_test DIR/failures.log", "",

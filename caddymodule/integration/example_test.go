@@ -31,13 +31,13 @@ func TestExampleAdaptsWithoutWarnings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, w := range warnings { // also of its formatting
+	for _, w := range warnings { // also about its formatting
 		t.Error(w)
 	}
 }
 
-// startExample runs Caddyfile.example, on listeners of the test's in place of
-// its two ports and without the admin endpoint, whose port others may have.
+// startExample runs Caddyfile.example. It replaces its two ports with listeners of
+// the test. It removes the admin endpoint, whose port may be in use.
 func startExample(t *testing.T) *site {
 	s := &site{t: t, dir: shortTempDir(t)}
 	s.addr, s.ln = listener(t)
@@ -54,7 +54,7 @@ func startExample(t *testing.T) *site {
 		{"http://127.0.0.1:8080, http://localhost:8080 {\n\tbind 127.0.0.1\n",
 			"http://" + s.addr + ", http://" + strings.Replace(s.addr, "127.0.0.1", "localhost", 1) + " {\n\tbind fd/3\n", 1},
 		{"reverse_proxy 127.0.0.1:9000", "reverse_proxy " + profile, 1},
-		{"captcha pow\n", "captcha pow 8\n", 1}, // less work
+		{"captcha pow\n", "captcha pow 8\n", 1}, // makes the work faster
 	} {
 		if n := strings.Count(s.config, change.from); n != change.n {
 			t.Fatalf("the example has %q %d times", change.from, n)
@@ -67,8 +67,8 @@ func startExample(t *testing.T) *site {
 	return s
 }
 
-// logged waits until a pattern is in the log, and returns what its group matches
-// last.
+// logged waits until a pattern is in the log, and returns the last match of its
+// group.
 func (s *site) logged(pattern string) string {
 	s.t.Helper()
 	var found [][]string
@@ -79,8 +79,8 @@ func (s *site) logged(pattern string) string {
 	return found[len(found)-1][1]
 }
 
-// The example does what its comments and the README promise, and logs no more
-// than it must.
+// The example does what its comments and the README promise, and its log contains no
+// warnings that it need not have.
 func TestExampleWorks(t *testing.T) {
 	const key = "try-this-key"
 	s := startExample(t)
@@ -105,7 +105,7 @@ func TestExampleWorks(t *testing.T) {
 		r.Header.Set("Authorization", "Bearer "+token)
 		r.Header.Set("X-Api-Key", key)
 		r.Header.Set("X-Profile-Mnemocode", "somebody-else")
-		r.Host = byName // as a browser at http://localhost:8080 has it
+		r.Host = byName // what a browser sends for http://localhost:8080
 		got := s.do(r)
 		want := "X-Profile-Mnemocode: " + mnemocode + "\nX-Company-Code: acme\nAuthorization: \nX-Api-Key: \n"
 		if got.Status != 200 || strings.TrimSpace(string(got.Body)) != strings.TrimSpace(want) {
@@ -172,7 +172,7 @@ func TestExampleWorks(t *testing.T) {
 			wantState(record.RecoveryPassword)
 	})
 
-	s.stop(syscall.SIGTERM) // the log is whole then
+	s.stop(syscall.SIGTERM) // then the log is complete
 	requests := 0
 	for line := range strings.Lines(s.log()) {
 		var entry struct {

@@ -16,8 +16,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// tooExpensive takes a minute for each backup code that is tried: a hash for each
-// of its salts.
+// tooExpensive are hashes of backup codes with different salts. Checking a code
+// needs a hash for each salt, which takes a minute.
 var tooExpensive = func() (hashes []string) {
 	for i := range 100 {
 		hashes = append(hashes, fmt.Sprintf("$pbkdf2-sha256$600000$MDEyMzQ1N%03d$%043d", i, 0))
@@ -25,8 +25,8 @@ var tooExpensive = func() (hashes []string) {
 	return hashes
 }()
 
-// A hash that takes more than about a second of a CPU is refused with its line, at
-// every door that takes one, with what to do about it.
+// A hash that takes more than about a second of a CPU is refused wherever hashes can
+// be set. The error names the line and says what to do.
 func TestExpensiveHashesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{})
@@ -74,17 +74,17 @@ func TestExpensiveHashesAreRefused(t *testing.T) {
 	})
 }
 
-// hashSlots is how many hashes Caddy computes at once.
+// hashSlots is the number of hashes that Caddy computes at once.
 var hashSlots = max(1, runtime.NumCPU()-1)
 
-// A company whose accounts have expensive hashes, as an older version imported
-// them, holds up its own logins, and another company's for one hash at most.
+// A company whose accounts have expensive hashes, imported by an older version,
+// delays its own logins. It delays another company's logins by one hash at most.
 func TestExpensiveHashesHoldUpNoOtherCompany(t *testing.T) {
 	s := startSite(t, siteConfig{
 		company: hurried + account("alice", "") + "account bob {\nphone +37060000002\n}\n",
 		more:    "company calm {\napi_key " + testKey + roomy + account("bea", "") + "}\n",
 	})
-	// busy waits until so many wait for a hash or have one computed.
+	// busy waits until n logins wait for a hash or have one computed.
 	busy := func(n int) {
 		t.Helper()
 		s.eventually(fmt.Sprint(n, " hashes at work or waiting"), func() bool { return s.scrape()["mnemogate_hash_queue"] >= float64(n) })
@@ -118,7 +118,7 @@ func TestExpensiveHashesHoldUpNoOtherCompany(t *testing.T) {
 		busy(hashSlots)
 		for range 8 {
 			calm()
-			s.login("alice") // of the same company, and even of the same address
+			s.login("alice") // of the same company and even the same address
 		}
 		cancel()
 		all.Wait()
@@ -135,7 +135,7 @@ func TestExpensiveHashesHoldUpNoOtherCompany(t *testing.T) {
 		s.update("alice", false, func(a *record.Account) {
 			a.PasswordHash = fmt.Sprintf("$pbkdf2-sha512$%d$%s$%s", iterations, base64([]byte("0123456789abcdef")), base64(key))
 		})
-		logins := 24 * hashSlots // if each had to wait for another of these, most would wait in vain
+		logins := 24 * hashSlots // if each had to wait for all of these, most would time out
 		var all sync.WaitGroup
 		for range logins {
 			all.Go(func() {

@@ -11,12 +11,12 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// A storeFault is something that befalls a server, or the way of all nodes to it.
+// A storeFault is a fault of a server, or of the connection of all nodes to it.
 type storeFault struct {
 	name        string
 	begin, heal func(*servers, []*way)
-	slow        bool // not down: some succeed
-	kills       bool // the server, which must be the test's own
+	slow        bool // not down: some requests succeed
+	kills       bool // kills the server, which must belong to the test
 }
 
 func onEach(do func(*way)) func(*servers, []*way) {
@@ -62,7 +62,7 @@ var postgresFaults = []storeFault{
 	},
 }
 
-// faulty starts two nodes behind proxies.
+// faulty starts two nodes that reach the servers through proxies.
 func (s *servers) faulty(c siteConfig) (*site, []*way) {
 	s.t.Helper()
 	ways := []*way{s.newWay(), s.newWay()}
@@ -74,13 +74,13 @@ func (s *servers) faulty(c siteConfig) (*site, []*way) {
 	return all, ways
 }
 
-// Whatever befalls Redis: no session passes that was ended, none at all once a
-// node can't hear what ends, every caller is answered in time, and soon after
-// all is normal.
+// During any fault of Redis, no revoked session passes. Once a node can no longer
+// receive revocations, no session passes at all. Every request is answered in time,
+// and everything works again soon after the fault.
 func TestFaultsOfRedis(t *testing.T) {
 	for _, f := range redisFaults {
 		t.Run(f.name, func(t *testing.T) {
-			t.Parallel() // most of it is waiting
+			t.Parallel() // most of the time is spent waiting
 			s := sharedServers(t)
 			all, ways := s.faulty(siteConfig{company: roomy + account("alice", "")})
 			live, ended := all.login("alice"), all.login("alice")
@@ -90,7 +90,7 @@ func TestFaultsOfRedis(t *testing.T) {
 
 			f.begin(s, ways)
 			began := time.Now()
-			for ; time.Since(began) < trustedWithin+time.Second; time.Sleep(20 * time.Millisecond) { // the CPU is for all
+			for ; time.Since(began) < trustedWithin+time.Second; time.Sleep(20 * time.Millisecond) { // leave CPU to others
 				for _, node := range all.nodes {
 					asked := time.Since(began)
 					switch a := all.timely(func() answer { return node.get("/", live) }); {
@@ -106,7 +106,7 @@ func TestFaultsOfRedis(t *testing.T) {
 				all.timely(func() answer { return all.credentials("alice", testPassword) }).want(wire.ErrUnavailable)
 				all.timely(func() answer { return all.post("auth/logout", ended, nil) }).want(wire.ErrUnavailable)
 			}
-			together(100, func(int) answer { // no queue that grows
+			together(100, func(int) answer { // requests don't queue up
 				return all.timely(func() answer { return all.get("/", live) }).want(wire.ErrUnavailable)
 			})
 
@@ -128,7 +128,8 @@ func TestFaultsOfRedis(t *testing.T) {
 	}
 }
 
-// A node that is cut off from Redis, alone, can't hear what ends on the others.
+// A node that has lost its connection to Redis can't receive the revocations of the
+// others.
 func TestNodeThatCannotHearPassesNobody(t *testing.T) {
 	all, ways := sharedServers(t).faulty(siteConfig{company: roomy + account("alice", "")})
 	stale, other := all.nodes[0], all.nodes[1]
@@ -163,7 +164,7 @@ func TestNodeThatCannotHearPassesNobody(t *testing.T) {
 	}
 }
 
-// What is lost with a subscription alone: nothing.
+// If only the subscription is lost, no revocation is missed.
 func TestKilledSubscriptionMissesNothing(t *testing.T) {
 	t.Parallel()
 	s := sharedServers(t)
@@ -178,8 +179,8 @@ func TestKilledSubscriptionMissesNothing(t *testing.T) {
 	}
 }
 
-// Locks and passwords that don't work any more live with the account: whoever
-// empties Redis has no more guesses than before.
+// Locks, and passwords that were disabled, are stored with the account. Emptying
+// Redis gives attackers no more guesses.
 func TestLocksSurviveAnEmptyRedis(t *testing.T) {
 	t.Parallel()
 	s := sharedServers(t)
@@ -215,19 +216,19 @@ func TestLocksSurviveAnEmptyRedis(t *testing.T) {
 	for _, node := range all.nodes {
 		all.hears(node, token)
 	}
-	time.Sleep(1100 * time.Millisecond) // lock_for of strict
+	time.Sleep(1100 * time.Millisecond) // the lock_for of company strict
 	all.credentials("alice", testPassword).want(wire.ErrRestricted)
 	strict(testPassword).want(wire.ErrRestricted)
 	all.credentials("bob", "a wrong password").want(wire.ErrCredentialsInvalid)
 	all.credentials("bob", testPassword).want(wire.ErrRestricted)
 }
 
-// Whatever befalls PostgreSQL: those who have logged in go on, those who want
-// to are answered in time, and soon after all is normal.
+// During any fault of PostgreSQL, users who are logged in stay logged in, and logins
+// are answered in time. Everything works again soon after the fault.
 func TestFaultsOfPostgres(t *testing.T) {
 	for _, f := range postgresFaults {
 		t.Run(f.name, func(t *testing.T) {
-			t.Parallel() // most of it is waiting
+			t.Parallel() // most of the time is spent waiting
 			s := sharedServers(t)
 			if f.kills {
 				s = ownServers(t)
@@ -272,7 +273,7 @@ func TestFaultsOfPostgres(t *testing.T) {
 				t.Error("none was answered otherwise")
 			}
 			passes()
-			all.post("auth/logout", spare, nil).wantState(record.None) // which needs no account
+			all.post("auth/logout", spare, nil).wantState(record.None) // it does not need the account
 
 			f.heal(s, ways)
 			all.normally(func(node *site) bool {
@@ -283,16 +284,16 @@ func TestFaultsOfPostgres(t *testing.T) {
 	}
 }
 
-// An answer that is lost between the server and a node is no success.
+// If the response of a server does not reach the node, the request does not succeed.
 func TestLostAnswerOfAStoreIsNoSuccess(t *testing.T) {
 	t.Parallel()
 	all, ways := sharedServers(t).faulty(siteConfig{company: roomy + account("alice", "") + account("dave", "must_set_password")})
-	all.post("auth/logout", all.login("alice"), nil).wantState(record.None) // so that Redis has the script
+	all.post("auth/logout", all.login("alice"), nil).wantState(record.None) // caches the script in Redis
 	token := all.login("alice")
 	all.remember(token)
-	ways[0].redis.CutAnswerTo("mnemogate:") // the channel on which endings are told
+	ways[0].redis.CutAnswerTo("mnemogate:") // the channel of revocations
 	all.nodes[0].post("auth/logout", token, nil).want(wire.ErrUnavailable)
-	all.nodes[0].get("/", token).want(wire.ErrTokenInvalid) // though nobody could say so
+	all.nodes[0].get("/", token).want(wire.ErrTokenInvalid) // although the client got no success
 	all.hears(all.nodes[1], token)
 	ways[0].redis.Heal()
 
@@ -302,8 +303,8 @@ func TestLostAnswerOfAStoreIsNoSuccess(t *testing.T) {
 	ways[0].postgres.Heal()
 }
 
-// Nodes start while the servers are down, and work once they are up; also all
-// at once, on a database that has nothing.
+// Nodes start while the servers are down, and work after the servers are up. They
+// can also start at the same time on an empty database.
 func TestNodesStartBeforeTheirServers(t *testing.T) {
 	t.Parallel()
 	s := ownServers(t)
@@ -327,7 +328,8 @@ func TestNodesStartBeforeTheirServers(t *testing.T) {
 	all.remember(token)
 }
 
-// A config is loaded while PostgreSQL is away; what it adds is there later.
+// A config can be loaded while PostgreSQL is down. The accounts that it adds are
+// created later.
 func TestReloadWithoutPostgres(t *testing.T) {
 	t.Parallel()
 	s := sharedServers(t)

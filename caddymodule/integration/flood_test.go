@@ -16,8 +16,8 @@ import (
 
 var begunLogins = flag.Int("begun", 3000, "how many logins TestAFloodOfLoginsKeepsNoSessionFromEnding begins")
 
-// However many logins strangers have begun for an account, a new password ends
-// its sessions at once, on every node, and the stores are no larger. With two
+// However many logins strangers have begun for an account, a new password revokes
+// its sessions at once, on every node, and the stores have not grown. With two
 // million, which takes some minutes:
 //
 //	go test ./caddymodule/integration -run FloodOfLogins -v -begun 2000000 -timeout 60m

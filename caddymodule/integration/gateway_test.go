@@ -20,23 +20,23 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// nobodyListens returns the URL of a port that refuses connections, and that no
-// other test is given.
+// nobodyListens returns a URL whose port refuses connections and is not given to
+// other tests.
 func nobodyListens(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprint("http://127.0.0.1:", storetest.FreePorts(t, 1)[0])
 }
 
-// A gateway is whatever mnemogate asks: for SMS, mails, captchas and at OAuth
-// providers. It can be told to misbehave.
+// A gateway is a server for SMS, mails and captchas, and an OAuth provider. Tests
+// can make it misbehave.
 type gateway struct {
 	*httptest.Server
-	release chan struct{} // closed at the end, for handlers that hang
+	release chan struct{} // closed when handlers must stop hanging
 
 	mu       sync.Mutex
-	answers  http.HandlerFunc // nil for good ones
+	answers  http.HandlerFunc // nil for correct answers
 	messages []map[string]any
-	asked    map[string]int // requests by path
+	asked    map[string]int // number of requests by path
 }
 
 func newGateway(t *testing.T) *gateway {
@@ -85,11 +85,12 @@ func (g *gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// codeOf is a code of the gateway for a user that was never sent. It could be
-// exchanged any number of times.
+// codeOf returns a valid code of the provider for a user. It can be exchanged any
+// number of times.
 func codeOf(user string) string { return rand.Text() + "-code-of-" + user }
 
-// provider is the gateway as an OAuth provider in a Caddyfile.
+// provider returns the part of a Caddyfile that uses the gateway as an OAuth
+// provider.
 func (g *gateway) provider(id int, more string) string {
 	return fmt.Sprintf(`
 		oauth %d oauth2 {
@@ -105,7 +106,7 @@ func (g *gateway) provider(id int, more string) string {
 	`, id, g.URL, callback, more)
 }
 
-// behave sets how the gateway answers from now on; nil is good.
+// behave sets how the gateway answers from now on; nil means correctly.
 func (g *gateway) behave(answers http.HandlerFunc) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -116,7 +117,7 @@ func (g *gateway) behave(answers http.HandlerFunc) {
 	}
 }
 
-// hang answers once the gateway behaves again, or nobody waits any more.
+// hang answers when the gateway behaves again, or returns when the client is gone.
 func (g *gateway) hang(_ http.ResponseWriter, r *http.Request) {
 	g.mu.Lock()
 	release := g.release
@@ -141,7 +142,7 @@ func (g *gateway) count(path string) int {
 	return g.asked[path]
 }
 
-// misbehaviours are how a gateway fails, by name.
+// misbehaviours returns the ways in which a gateway can fail, by name.
 func (g *gateway) misbehaviours() map[string]http.HandlerFunc {
 	written := func(text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -178,11 +179,11 @@ func (g *gateway) misbehaviours() map[string]http.HandlerFunc {
 	}
 }
 
-// soon is by when what waits 300 ms for a gateway must be answered, on a busy
-// machine; the default would be 3 s or 5 s.
+// soon is the time limit for a request that waits 300 ms for a gateway, on a busy
+// machine. The default timeouts are 3 s and 5 s.
 const soon = 2500 * time.Millisecond
 
-// timed calls f and checks that it is answered soon.
+// timed calls f and checks that it takes less than soon.
 func (s *site) timed(f func() answer) answer {
 	s.t.Helper()
 	begin, stalled := time.Now(), storetest.WatchStalls()
@@ -193,14 +194,15 @@ func (s *site) timed(f func() answer) answer {
 	return a
 }
 
-// unavailable checks an answer for a gateway that failed.
+// unavailable checks that the answer reports a failed gateway.
 func (a answer) unavailable() {
 	a.t.Helper()
 	a.want(wire.ErrUnavailable).wantError(nil, nil)
 }
 
-// A gateway that fails makes service.unavailable, within its timeout. What it
-// was given is void but counts towards the budgets, and nothing lasts.
+// If a gateway fails, the answer is service.unavailable, within the gateway's
+// timeout. The code or link that it received is void but counts towards the budgets.
+// Nothing else remains.
 func TestGatewaysMayFail(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -214,7 +216,7 @@ func TestGatewaysMayFail(t *testing.T) {
 		}
 		`
 	}
-	// at is a company whose gateways are there.
+	// at configures a company that uses the gateways at url.
 	at := func(url, captcha string) string {
 		config := `api_key ` + testKey + `
 		sms ` + webhook(url+"/sms") + `mail ` + webhook(url+"/mail") + captcha + `
@@ -251,7 +253,7 @@ func TestGatewaysMayFail(t *testing.T) {
 			"company up-human {\n" + at(g.URL, captcha(g.URL)) + "}\n" +
 			"company refused-human {\n" + at(refused, captcha(refused)) + "}\n",
 	})
-	// each runs f once for each way to fail, at the company that has it.
+	// each runs f once for each way to fail, with the company for it.
 	each := func(name, kind string, f func(company, account string, fail, heal func())) {
 		s.run(name, func(*testing.T) {
 			for _, how := range names {
@@ -282,7 +284,7 @@ func TestGatewaysMayFail(t *testing.T) {
 		if company == "refused" {
 			login().unavailable()
 			login().unavailable()
-			login().want(wire.ErrRestricted) // each counted
+			login().want(wire.ErrRestricted) // each failure was counted
 			return
 		}
 		a := login().wantState(record.CheckOTP)
@@ -294,7 +296,7 @@ func TestGatewaysMayFail(t *testing.T) {
 		for _, code := range []string{first, void} {
 			post("auth/checkotp", a.token(), fields{"otp": code}).want(wire.ErrOTPInvalid)
 		}
-		post("auth/renewotp", a.token(), nil).want(wire.ErrRestricted) // the fourth
+		post("auth/renewotp", a.token(), nil).want(wire.ErrRestricted) // this would be the fourth
 		open(company, account, 1)
 	})
 	each("mail", "", func(company, account string, fail, heal func()) {
@@ -319,7 +321,7 @@ func TestGatewaysMayFail(t *testing.T) {
 		post("auth/recovery/checklink", link()).want(wire.ErrTokenInvalid)
 		recovery().wantState(record.None)
 		post("auth/recovery/checklink", link()).wantState(record.RecoveryPassword)
-		recovery().want(wire.ErrRestricted) // the third
+		recovery().want(wire.ErrRestricted) // this would be the third
 	})
 	each("captcha", "-human", func(company, account string, fail, heal func()) {
 		recovery := func() answer {
@@ -334,7 +336,7 @@ func TestGatewaysMayFail(t *testing.T) {
 			return
 		}
 		recovery().wantState(record.RecoveryQuestion)
-		recovery().want(wire.ErrCaptchaInvalid) // it was used
+		recovery().want(wire.ErrCaptchaInvalid) // it was used before
 	})
 	each("OAuth", "", func(company, account string, fail, heal func()) {
 		login := func() answer {
@@ -345,7 +347,7 @@ func TestGatewaysMayFail(t *testing.T) {
 		a := s.timed(login)
 		if a.str("error_code") != wire.ErrOAuthFailed.Code {
 			a.unavailable()
-		} else if account != "redirect" && account != "huge" { // what a provider that is well would never answer
+		} else if account != "redirect" && account != "huge" { // a working provider never gives these answers
 			s.t.Errorf("got %d %s", a.Status, a.Body)
 		}
 		heal()
@@ -364,7 +366,7 @@ func TestGatewaysMayFail(t *testing.T) {
 	}
 }
 
-// The notice of a changed password is never waited for.
+// A new password never waits for the notice about it.
 func TestNoticeNeverDelaysANewPassword(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -390,7 +392,7 @@ func TestNoticeNeverDelaysANewPassword(t *testing.T) {
 	set("acme", "bob").wantState(record.Authorized)
 	set("refused", "alice").wantState(record.Authorized)
 	deadline := time.Now().Add(10 * time.Second)
-	for g.count("/mail") < 1 || g.count("/sms") < 1 { // each was told where it can be
+	for g.count("/mail") < 1 || g.count("/sms") < 1 { // each notice was sent to the gateway
 		if time.Now().After(deadline) {
 			t.Fatal("the notices were not sent")
 		}

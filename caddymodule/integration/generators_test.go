@@ -11,10 +11,10 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// apiDocuments are the OpenAPI documents, by the package that each is made a client in.
+// apiDocuments maps the name of each generated package to its OpenAPI document.
 var apiDocuments = map[string]string{"auth": openAPIName, "accounts": "../accounts/openapi.json"}
 
-// oapi-codegen takes both documents, and what it makes of them compiles.
+// oapi-codegen accepts both documents, and the code that it generates compiles.
 func TestGoClientsFromTheDocuments(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -24,7 +24,7 @@ func TestGoClientsFromTheDocuments(t *testing.T) {
 	inDir := func(args ...string) (string, error) {
 		cmd := exec.Command("go", args...)
 		cmd.Dir = dir
-		// Nothing is downloaded by a test.
+		// Tests must not download anything.
 		cmd.Env = append(os.Environ(), "GOPROXY=off", "GOFLAGS=-mod=readonly", "GOWORK=off", "CGO_ENABLED=0")
 		out, err := cmd.CombinedOutput()
 		return string(out), err
@@ -54,8 +54,8 @@ func copyTo(t *testing.T, to, from string) {
 	}
 }
 
-// orval takes both documents, and what it makes of them compiles. A step without a body
-// has none there either.
+// orval accepts both documents, and the code that it generates compiles. A step
+// without a body has none in that code either.
 func TestOrvalClientsFromTheDocuments(t *testing.T) {
 	t.Parallel()
 	made := map[string]string{"call.mts": `import { checkpassword, logout } from './auth.js'

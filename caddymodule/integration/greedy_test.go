@@ -22,8 +22,8 @@ import (
 
 var flood = flag.Duration("flood", 2*time.Second, "how long TestGreedyClientsHurtNobody sends random tokens")
 
-// A body that does not come is given up: the client is told, and its connection
-// closed. Once a body is there, its request may take its time.
+// If a body does not arrive, mnemogate gives up: it answers the client and closes
+// the connection. After a body has arrived, the request may take longer.
 func TestSlowBodiesAreGivenUp(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -41,7 +41,7 @@ func TestSlowBodiesAreGivenUp(t *testing.T) {
 	var all sync.WaitGroup
 	for name, test := range map[string]struct {
 		raw  string
-		more string // sent a byte at a time
+		more string // sent byte by byte
 		want *wire.Error
 		soon bool // the answer does not wait for the body
 	}{
@@ -94,7 +94,7 @@ func TestSlowBodiesAreGivenUp(t *testing.T) {
 			if test.soon != (answered < atOnce) {
 				t.Errorf("%s: answered after %v", name, answered)
 			}
-			// Where the client still sends, the connection ends with a reset.
+			// If the client is still sending, the connection ends with a reset.
 			if _, err := reader.ReadByte(); err == nil || strings.Contains(err.Error(), "timeout") {
 				t.Errorf("%s: the connection stays open: %v", name, err)
 			}
@@ -115,7 +115,7 @@ func TestSlowBodiesAreGivenUp(t *testing.T) {
 			t.Errorf("over HTTP/2: %d %s, %v", a.Status, a.Body, err)
 		}
 	})
-	all.Go(func() { // to an application that takes bodies as slowly as they come
+	all.Go(func() { // the backend reads bodies as slowly as they arrive
 		conn, err := net.Dial("tcp", s.addr)
 		if err != nil {
 			t.Error(err)
@@ -141,7 +141,7 @@ func TestSlowBodiesAreGivenUp(t *testing.T) {
 			t.Errorf("a slow body for the application: %s, %v", response.Status, err)
 		}
 	})
-	all.Go(func() { // a request that is there, and whose gateway is slow
+	all.Go(func() { // complete requests that wait for a slow gateway
 		g.behave(g.hang)
 		time.AfterFunc(bodyWithin+time.Second, func() { g.behave(nil) })
 		for _, c := range []*http.Client{client, h2client} {
@@ -154,8 +154,8 @@ func TestSlowBodiesAreGivenUp(t *testing.T) {
 	all.Wait()
 }
 
-// Whatever is answered here, a body for it has its time, also where nothing reads it:
-// the connection ends then, and so can Caddy.
+// The body of any request that mnemogate answers itself has a time limit, even if
+// nothing reads the body. Then the connection ends, and Caddy can shut down.
 func TestBodiesThatNeverEnd(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, site: `
@@ -318,7 +318,7 @@ func TestBodiesThatNeverEnd(t *testing.T) {
 	}
 }
 
-// served are clients that behave, while others don't.
+// served counts the requests of clients that behave, while others don't.
 type served struct {
 	s       *site
 	quit    chan struct{}
@@ -371,7 +371,7 @@ func serveOthers(s *site, token string) *served {
 	return c
 }
 
-// more waits until so many more were served.
+// more waits until at least this many more requests and logins were served.
 func (c *served) more(passed, logins int64) {
 	passed, logins = c.passed.Load()+passed, c.logins.Load()+logins
 	for (c.passed.Load() < passed || c.logins.Load() < logins) && !c.s.t.Failed() {
@@ -384,7 +384,7 @@ func (c *served) end() {
 	c.workers.Wait()
 }
 
-// connections dials n connections to a site's nodes.
+// connections opens n connections to a site's nodes.
 func (s *site) connections(n int) []net.Conn {
 	s.t.Helper()
 	nodes := s.all()
@@ -405,13 +405,13 @@ func closeAll(conns []net.Conn) {
 	}
 }
 
-// Whoever is slow, or asks for all that it can get, hurts nobody but itself:
-// others are served meanwhile, and memory does not grow. For the figures:
+// A client that is slow or sends as much as it can affects only itself: other
+// clients are served meanwhile, and memory does not grow. For the figures:
 //
 //	go test ./caddymodule/integration -run GreedyClients -v -flood 10s
 func TestGreedyClientsHurtNobody(t *testing.T) { onEachDeployment(t, greedyClientsHurtNobody) }
 
-const remembered = 20 // sessions, each of an account of its own
+const remembered = 20 // sessions, each of another account
 
 func greedyClientsHurtNobody(t *testing.T, start starter) {
 	const idle = 5000
@@ -432,9 +432,9 @@ func greedyClientsHurtNobody(t *testing.T, start starter) {
 	for _, greed := range []struct {
 		name  string
 		conns int
-		each  int64 // bytes that a connection may cost
+		each  int64 // the most bytes that a connection may use
 		begin func(i int, conn net.Conn) error
-		drip  byte // sent on and on
+		drip  byte // sent again and again
 	}{
 		{"slow headers", 300, 64 << 10, func(_ int, conn net.Conn) error {
 			_, err := io.WriteString(conn, "GET /orders HTTP/1.1\r\nHost: x\r\nX-Long: ")
@@ -459,7 +459,7 @@ func greedyClientsHurtNobody(t *testing.T, start starter) {
 		}, 0},
 		{"idle", idle, 64 << 10, func(i int, conn net.Conn) error {
 			if i%2 == 0 {
-				return nil // which never says anything
+				return nil // these send nothing
 			}
 			if _, err := io.WriteString(conn, "GET /orders HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
 				return err
@@ -483,7 +483,7 @@ func greedyClientsHurtNobody(t *testing.T, start starter) {
 				drips.Go(func() {
 					for {
 						for _, conn := range conns {
-							_, _ = conn.Write([]byte{greed.drip}) // a refused one is closed
+							_, _ = conn.Write([]byte{greed.drip}) // the server closes refused ones
 						}
 						select {
 						case <-quit:
@@ -506,7 +506,7 @@ func greedyClientsHurtNobody(t *testing.T, start starter) {
 	randomTokens(t, s, others)
 }
 
-// residentOf is the memory of all nodes together.
+// residentOf returns the memory of all nodes together.
 func residentOf(s *site) (bytes int64) {
 	for _, node := range s.all() {
 		bytes += node.memory("VmRSS")
@@ -514,13 +514,13 @@ func residentOf(s *site) (bytes int64) {
 	return bytes
 }
 
-// randomTokens asks with tokens that nobody has, as fast as this process can.
+// randomTokens sends requests with random tokens as fast as this process can.
 func randomTokens(t *testing.T, s *site, others *served) {
 	var tokens []string
 	for i := range remembered {
 		tokens = append(tokens, s.login(fmt.Sprint("user-", i)))
 	}
-	// missed is how many of the tokens a node has to ask the store for.
+	// missed returns for how many of the tokens a node reads the store.
 	missed := func(node *site) int {
 		s.eventually("trust in what is remembered", func() bool { return node.scrape()["mnemogate_memory_trusted"] == 1 })
 		before := node.scrape()["mnemogate_memory_misses_total"]
@@ -568,7 +568,7 @@ func randomTokens(t *testing.T, s *site, others *served) {
 			t.Errorf("refused requests are logged: %.2000s", log)
 		}
 	}
-	// What was remembered still is.
+	// The nodes must still remember the sessions.
 	for _, node := range s.all() {
 		if n := missed(node); n > 0 {
 			t.Errorf("of %d remembered sessions, the store was asked for %d", len(tokens), n)
@@ -576,8 +576,8 @@ func randomTokens(t *testing.T, s *site, others *served) {
 	}
 }
 
-// pipelined sends n requests at once, half of them with tokens that look like
-// ours, and returns how many were refused as they should.
+// pipelined sends n requests at once, half of them with tokens that look valid. It
+// returns how many were refused as expected.
 func pipelined(conn net.Conn, n int) (refused int, err error) {
 	var requests bytes.Buffer
 	random := make([]byte, 32)

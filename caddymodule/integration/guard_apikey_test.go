@@ -10,8 +10,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// Contract, 2: a wrong key, two of them, another company's key and an unknown
-// company can't be told apart.
+// Contract, section 2: a wrong key, two keys, another company's key and an unknown
+// company get the same answer.
 func TestAPIKeysOfProtectedPaths(t *testing.T) {
 	t.Parallel()
 	sum := sha256.Sum256([]byte("second-key"))
@@ -54,7 +54,7 @@ func TestAPIKeysOfProtectedPaths(t *testing.T) {
 		{"unknown company", "POST /nobody/v2/auth/logout", key(testKey), wire.ErrAPIKeyInvalid},
 		{"unknown company, wrong", "POST /nobody/v2/auth/logout", key("wrong"), wire.ErrAPIKeyInvalid},
 		{"company in another case", "POST /ACME/v2/auth/logout", key(testKey), wire.ErrAPIKeyInvalid},
-		{"another company's token", "GET /x", key("other-key"), wire.ErrTokenInvalid}, // the token must be the key's company's
+		{"another company's token", "GET /x", key("other-key"), wire.ErrTokenInvalid}, // the token must belong to the key's company
 		{"TRACE", "TRACE /acme/x", "", wire.ErrMethod},
 	}
 	bodies := map[*wire.Error]string{}
@@ -74,7 +74,7 @@ func TestAPIKeysOfProtectedPaths(t *testing.T) {
 			bodies[test.want] = string(a.Body)
 		})
 	}
-	// The key is looked at before the token.
+	// The key is checked before the token.
 	ask("GET /acme/x", "", "x").want(wire.ErrAPIKeyMissing)
 	ask("GET /acme/x", key(testKey), "x").want(wire.ErrTokenInvalid)
 	if got := s.backend.requests(); len(got) != before {

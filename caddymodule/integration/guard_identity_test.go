@@ -10,8 +10,8 @@ import (
 
 var noAlphanumeric = regexp.MustCompile(`[^a-z0-9]`)
 
-// linesNamed returns the lines of a raw request, its trailers among them, whose name
-// an application might take for one of names.
+// linesNamed returns the header and trailer lines of a raw request whose name a
+// backend might mistake for one of names.
 func linesNamed(raw string, names ...string) []string {
 	normal := func(name string) string { return noAlphanumeric.ReplaceAllString(strings.ToLower(name), "-") }
 	var found []string
@@ -25,8 +25,8 @@ func linesNamed(raw string, names ...string) []string {
 	return found
 }
 
-// spellings returns what may be taken for a header's name: with each character
-// that a name may have for its dashes, one of them or all, and in other cases.
+// spellings returns names that might be mistaken for a header's name. They have
+// other characters in place of one or all dashes, and other letter cases.
 func spellings(name string) []string {
 	all := []string{name, strings.ToLower(name), strings.ToUpper(name)}
 	for _, c := range "!#$%&'*+.^_`|~-" {
@@ -36,7 +36,7 @@ func spellings(name string) []string {
 	return all
 }
 
-// Contract, 7: nothing but this module sets or unsets the identity headers.
+// Contract, section 7: only this module sets or removes the identity headers.
 func TestOnlyOurIdentityHeadersReachTheApplication(t *testing.T) {
 	t.Parallel()
 	setups := []struct {
@@ -70,7 +70,7 @@ func TestOnlyOurIdentityHeadersReachTheApplication(t *testing.T) {
 			}
 			var forged, declared strings.Builder
 			names := append(spellings(setup.user), spellings(setup.company)...)
-			switch { // of more, their trailers would be too many
+			switch { // with more, there would be too many trailers
 			case setup.profile != nil:
 				names = append(spellings("X-Profile-Role"), spellings("X-Profile-Phone")...)
 			default:
@@ -84,7 +84,7 @@ func TestOnlyOurIdentityHeadersReachTheApplication(t *testing.T) {
 			}
 			start := "GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n"
 			s.run("headers", func(t *testing.T) {
-				for _, name := range names { // each alone: of several Caddy drops some itself
+				for _, name := range names { // one by one: if there are several, Caddy drops some itself
 					s.exchange(start + name + ": mallory\r\nConnection: close\r\n\r\n").is(200)
 					check(t, name)
 				}
@@ -172,8 +172,8 @@ func TestOnlyOurIdentityHeadersReachTheApplication(t *testing.T) {
 	}
 }
 
-// Contract, 7: from these an application may take another path or user than what was
-// decided on, so they never reach it from a client, on no path.
+// Contract, section 7: these headers could make a backend use another path or user
+// than mnemogate has checked. They never reach it from a client, on any path.
 func TestNoGuardedHeaderReachesTheApplication(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, handler: "header X-User\ncompany_header X-Tenant\npublic /open"})

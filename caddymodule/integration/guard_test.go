@@ -16,7 +16,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// umbra is another company beside acme.
+// umbra is a second company.
 const umbra = `
 	company umbra {
 		api_key other-key
@@ -28,7 +28,7 @@ const umbra = `
 	}
 `
 
-// is checks the status of an answer that is not ours.
+// is checks the status of an answer that is not mnemogate's own.
 func (a answer) is(status int) answer {
 	a.t.Helper()
 	if a.Status != status {
@@ -54,8 +54,8 @@ func (s *site) doH2(r *http.Request) answer {
 	return newAnswer(s.t, response, body)
 }
 
-// Contract, 7: no answer of the application is shared between users by a
-// browser's cache. What others say of Vary stays.
+// Contract, section 7: browser caches never share an answer of the backend between
+// users. Other values of Vary are kept.
 func TestAnswersVaryByToken(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, site: `
@@ -104,7 +104,7 @@ func TestAnswersVaryByToken(t *testing.T) {
 	for _, test := range []struct {
 		name, path string
 		status     int
-		want       []string // beside Origin, which cors puts first
+		want       []string // in addition to Origin, which cors puts first
 	}{
 		{"private", private, 200, nil},
 		{"with a Vary of its own", accepting, 200, []string{"Accept-Language", "X-Tenant, X-Other"}},
@@ -185,8 +185,8 @@ func TestAnswersVaryByToken(t *testing.T) {
 	})
 }
 
-// Contract, 7: Connection keeps only close, keep-alive and upgrade, Upgrade
-// only websocket.
+// Contract, section 7: Connection keeps only close, keep-alive and upgrade, and
+// Upgrade only websocket.
 func TestOnlyWebSocketsAreUpgraded(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people})
@@ -237,7 +237,7 @@ func TestOnlyWebSocketsAreUpgraded(t *testing.T) {
 	})
 }
 
-// Contract, 2, 3 and 7: what a request without a good token is answered.
+// Contract, sections 2, 3 and 7: the answers to requests without a valid token.
 func TestProtectedPathRefuses(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, more: umbra + `
@@ -258,13 +258,13 @@ func TestProtectedPathRefuses(t *testing.T) {
 	step := s.post("auth/login", "", fields{"login_id": "carol@example.com"}).wantState(record.CheckPassword).token()
 	ended := s.login("frank")
 	s.post("auth/logout", ended, nil).wantState(record.None)
-	flipped := token[:len(token)-1] + string(token[len(token)-1]+1) // another spelling of the same bytes
+	flipped := token[:len(token)-1] + string(token[len(token)-1]+1) // another encoding of the same bytes
 
 	bearer := func(token string) string { return "Authorization: Bearer " + token + "\r\n" }
 	tests := []struct {
 		name, headers string
 		want          *wire.Error
-		challenge     string // behind the realm, which is one for all: it tells nobody which companies there are
+		challenge     string // after the realm, which is always the same and does not reveal which companies exist
 	}{
 		{"nothing", "", wire.ErrHeaderMissing, ""},
 		{"a cookie", "Cookie: Authorization=Bearer " + token + "; session_token=" + token + "\r\n", wire.ErrHeaderMissing, ""},
@@ -308,7 +308,8 @@ func TestProtectedPathRefuses(t *testing.T) {
 		s.run(test.name, func(t *testing.T) {
 			check(t, s.exchange("GET /acme/x?Authorization=Bearer+"+token+"&access_token="+token+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+test.headers+"\r\n"),
 				test.want, `Bearer realm="mnemogate"`+test.challenge)
-			// Nor does any other method, or what pretends to be another request.
+			// Other methods and requests that pretend to be another request are
+			// refused, too.
 			for _, method := range []string{"OPTIONS", "POST", "DELETE", "PROPFIND", "get", "LONG-AND-UNKNOWN"} {
 				check(t, s.exchange(method+" http://other.example.com/acme/x HTTP/1.1\r\nHost: y\r\nConnection: close\r\nContent-Length: 0\r\n"+
 					"X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Host: localhost\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Prefix: /public\r\nX-Original-URL: /acme/v2/auth/login\r\n"+
@@ -320,7 +321,7 @@ func TestProtectedPathRefuses(t *testing.T) {
 				t.Errorf("HEAD: got %d %v %q", head.Status, head.Header, head.Body)
 			}
 			if strings.Contains(test.name, "another company") || strings.Contains(test.name, "other company's") {
-				return // any company's will do where the path names none
+				return // if the path names no company, any company's is accepted
 			}
 			check(t, s.exchange("GET /x HTTP/1.0\r\n"+test.headers+"\r\n"), test.want, `Bearer realm="mnemogate"`+test.challenge)
 		})
@@ -347,7 +348,7 @@ func TestProtectedPathRefuses(t *testing.T) {
 			}
 		}
 	})
-	// Contract, 7: a refused request's body is not read.
+	// Contract, section 7: the body of a refused request is not read.
 	s.run("no body is waited for", func(t *testing.T) {
 		for _, target := range []struct {
 			request string
@@ -375,15 +376,15 @@ func TestProtectedPathRefuses(t *testing.T) {
 	})
 }
 
-// What lies in the body of one request is no other request, however its length
-// is told, and whether the body is read or not.
+// The body of a request is never taken for another request, however its length is
+// specified, and whether or not the body is read.
 func TestNoRequestHidesInAnother(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people})
 	token := s.login("alice@example.com")
 	authorized := "Host: x\r\nAuthorization: Bearer " + token + "\r\n"
 	hidden := "GET /hidden HTTP/1.1\r\nConnection: close\r\n" + authorized + "\r\n"
-	open := strings.Replace(hidden, "Authorization: Bearer "+token+"\r\n", "", 1) // as a request of its own it is refused
+	open := strings.Replace(hidden, "Authorization: Bearer "+token+"\r\n", "", 1) // as a request of its own it would be refused
 	length := "Content-Length: " + strconv.Itoa(len(hidden)) + "\r\n"
 	chunk := strconv.FormatInt(int64(len(hidden)), 16) + "\r\n" + hidden + "\r\n0\r\n\r\n"
 	for name, raw := range map[string]string{
@@ -428,7 +429,7 @@ func TestNoRequestHidesInAnother(t *testing.T) {
 	}
 }
 
-// Contract, 7: CONNECT and TRACE are 405, with or without a token.
+// Contract, section 7: CONNECT and TRACE get 405, with or without a token.
 func TestConnectAndTraceAreRefused(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, env: []string{"GODEBUG=http2xconnect=1"}})

@@ -22,12 +22,12 @@ var h2client = func() *http.Client {
 	return &http.Client{Transport: &http.Transport{Protocols: protocols, DisableCompression: true}, Timeout: 30 * time.Second}
 }()
 
-// An h2conn is an HTTP/2 connection on which a client may do what it likes. It
-// carries one stream.
+// An h2conn is a raw HTTP/2 connection, on which a client can send arbitrary frames.
+// It has one stream.
 type h2conn struct {
 	t      *testing.T
 	framer *http2.Framer
-	names  bytes.Buffer // encoded
+	names  bytes.Buffer // the encoder's output
 	hpack  *hpack.Encoder
 }
 
@@ -56,8 +56,8 @@ func (c *h2conn) check(err error) {
 	}
 }
 
-// headers sends fields, given as name and value in turn, as the stream's
-// headers or, the second time, trailers.
+// headers sends the stream's headers or, the second time, its trailers. The fields
+// are names and values in turn.
 func (c *h2conn) headers(end bool, fields ...string) {
 	c.t.Helper()
 	c.names.Reset()
@@ -72,8 +72,8 @@ func (c *h2conn) data(b string, end bool) {
 	c.check(c.framer.WriteData(1, end, []byte(b)))
 }
 
-// answer reads the answer up to its end or, with a part, until the body has
-// that part.
+// answer reads the response to its end or, if part is set, until the body contains
+// part.
 func (c *h2conn) answer(part string) (status string, body string) {
 	c.t.Helper()
 	for {

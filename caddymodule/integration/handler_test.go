@@ -10,7 +10,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// Contract, 2: what a body must be, and the order of the checks.
+// Contract, section 2: the requirements for a body, and the order of the checks.
 func TestBodiesOfAuthRoutes(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, handler: "max_body 2KiB"})
@@ -39,7 +39,7 @@ func TestBodiesOfAuthRoutes(t *testing.T) {
 	}
 	tests := []struct {
 		name, path, headers, body string
-		want                      *wire.Error // nil: success
+		want                      *wire.Error // nil for success
 	}{
 		{"plain", check, jsonly, credentials, nil},
 		{"upper case", check, "content-type: Application/JSON\r\n", credentials, nil},
@@ -91,7 +91,7 @@ func TestBodiesOfAuthRoutes(t *testing.T) {
 		{"logout, an object", logout, "Authorization: Bearer TOKEN\r\n" + jsonly, `{"more":1}`, nil},
 		{"logout, no object", logout, "Authorization: Bearer TOKEN\r\n" + jsonly, `1`, wire.ErrValidation},
 
-		// The order: route and method, key, token, body.
+		// The order is: route and method, key, token, body.
 		{"bad token before bad body", logout, "Authorization: Bearer x\r\n" + jsonly, "{", wire.ErrTokenInvalid},
 		{"bad token before no JSON", logout, "Authorization: Bearer x\r\n", "x", wire.ErrTokenInvalid},
 		{"no token before a large body", logout, jsonly, padded(10_000), wire.ErrHeaderMissing},
@@ -148,8 +148,8 @@ func TestBodiesOfAuthRoutes(t *testing.T) {
 	})
 }
 
-// The placeholders are there for what comes behind the directive, and only
-// where someone is let through.
+// The directives after mnemogate can use the placeholders, but only if a user was
+// let through.
 func TestPlaceholdersTellTheUser(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, site: `
@@ -163,7 +163,7 @@ func TestPlaceholdersTellTheUser(t *testing.T) {
 	if a := s.get("/", token); string(a.Body) != "hello alice" || a.Header.Get("X-Who") != "alice of acme" {
 		t.Errorf("got %q, X-Who %q", a.Body, a.Header.Get("X-Who"))
 	}
-	// The access log is written when the answer is out.
+	// Caddy writes the access log after the response.
 	s.tells(`"user_id":"alice"`)
 	a := s.get("/", "").want(wire.ErrHeaderMissing)
 	if a.Header.Get("X-Who") != "" {
@@ -173,7 +173,7 @@ func TestPlaceholdersTellTheUser(t *testing.T) {
 
 const someToken = "mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// What is said of a site names what is missing or wrong, and nothing else.
+// Errors of a site name the option that is missing or wrong, and nothing else.
 func TestErrorOfTheAppIsNotTakenForNone(t *testing.T) {
 	guesttest.Environment(t)
 	const site = "\nhttp://localhost:8080 {\nmnemogate {\n%s\n}\n}"

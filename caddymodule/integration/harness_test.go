@@ -19,9 +19,9 @@ import (
 	_ "github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
-	// Of Caddy's own modules those that the tests use, without file_server: what its
-	// templates import takes most of the time in which a process starts. What needs
-	// it is tested in gate.
+	// Only the modules of Caddy that the tests use. file_server is missing: its
+	// templates take most of the time in which a process starts. What needs it is
+	// tested in package gate.
 	_ "github.com/caddyserver/caddy/v2/modules/caddyevents"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyevents/eventsconfig"
 	_ "github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -47,14 +47,15 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// TestMain lets the test binary be the Caddy that the tests talk to: a process
-// of its own, with listeners that it is handed, so that no port can clash.
+// TestMain runs the tests or, if MNEMOGATE_TEST_CADDY is set, Caddy. So the test
+// binary is also the Caddy under test, in a process of its own. It inherits its
+// listeners, so that ports can't conflict.
 func TestMain(m *testing.M) {
 	if os.Getenv("MNEMOGATE_TEST_CADDY") != "" {
 		caddycmd.Main()
 		return
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=20") // each process would stay for a second longer
+	os.Setenv("GORACE", "atexit_sleep_ms=20") // by default each process exits a second later
 	code := storetest.Run(m)
 	closeChromium()
 	os.Exit(code)
@@ -66,35 +67,35 @@ const (
 	smsSecret    = "whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw=="
 )
 
-// A site is a running Caddy with mnemogate in front of a raw backend; or it
-// stands for several, see startNodes.
+// A site is a running Caddy with mnemogate in front of a raw backend. It may also
+// represent several of them; see startNodes.
 type site struct {
 	t       *testing.T
 	URL     string
 	addr    string
 	dir     string
 	backend *rawBackend
-	sms     *webhookSink // also gets the mails
+	sms     *webhookSink // also receives the mails
 	cmd     *exec.Cmd
 	exited  chan struct{}
 	ln      *os.File   // fd/3
-	more    []*os.File // fd/4 and on
+	more    []*os.File // from fd/4 on
 	config  string
 	base    string // base_path
 	env     []string
-	program string // the Caddy that start runs; empty for this one
+	program string // the Caddy to run; empty for the test binary
 
-	nodes  []*site // that take turns with requests; nil if the site is one itself
+	nodes  []*site // they serve the requests in turn; nil for a single node
 	turns  atomic.Int64
-	beside func() openStores // nil for those in its file
-	shared *servers          // set where a test kills them
-	outbox record.Outbox     // of backlog
+	beside func() openStores // opens the stores; nil if they are in the site's directory
+	shared *servers          // set by tests that kill them
+	outbox record.Outbox     // used by backlog
 
 	logMu sync.Mutex
 	logs  bytes.Buffer
 }
 
-// A siteConfig is what differs from site to site: lines of Caddyfile.
+// A siteConfig holds the parts of the Caddyfile that differ between sites.
 type siteConfig struct {
 	stores  string // replaces stores.SQLite
 	global  string // in the global option mnemogate, before the companies
@@ -104,17 +105,17 @@ type siteConfig struct {
 	servers string // in the global option servers
 	site    string // replaces the site's directives; BACKEND is the backend's address
 	env     []string
-	files   []*os.File // fd/4 and on
+	files   []*os.File // from fd/4 on
 }
 
-// cheapHashing is what hashes cost where a site does not say it in global: most
-// tests are not about their strength.
+// cheapHashing sets the cost of hashes, unless the site sets it in global. Most
+// tests don't depend on the strength of hashes.
 const cheapHashing = `
 		password {
 			argon2id 64 1 1 insecure
 		}`
 
-// realHashing is what they cost by default.
+// realHashing sets the default cost.
 const realHashing = `
 		password {
 			argon2id 19456 2 1
@@ -169,14 +170,14 @@ http:// {
 `, dir, sink, smsSecret, c.global, c.company, c.servers, c.more, testKey, strings.ReplaceAll(c.site, "BACKEND", backend), c.stores)
 }
 
-// caddysOwnRace is in the report of a race of Caddy 2.11 with itself: it copies
-// its reverse proxy while a reload writes its timer, and its TLS app while that
+// caddysOwnRace matches the report of a data race within Caddy 2.11. Caddy copies
+// its reverse proxy while a reload writes its timer, and its TLS app while the app
 // starts.
 var caddysOwnRace = regexp.MustCompile(`reverseproxy\.\(\*Handler\)\.cleanupConnections|caddytls\.\(\*TLS\)\.onEvent`)
 
 var basePathOf = regexp.MustCompile(`\bbase_path (\S+)`)
 
-// startSite runs Caddy with the configuration until the test ends.
+// startSite starts Caddy with the configuration and stops it when the test ends.
 func startSite(t *testing.T, c siteConfig) *site {
 	t.Helper()
 	return startSiteWith(t, c, newRawBackend(t), newWebhookSink(t))
@@ -211,7 +212,7 @@ func (s *site) writeCaddyfile() {
 	}
 }
 
-// listener opens a port to be handed over to a Caddy.
+// listener opens a port for a Caddy process to inherit.
 func listener(t *testing.T) (addr string, file *os.File) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -227,7 +228,7 @@ func listener(t *testing.T) (addr string, file *os.File) {
 	return ln.Addr().String(), file
 }
 
-// run is a subtest that talks to the site. Subtests of one site don't run in
+// run runs a subtest that uses the site. Subtests of one site must not run in
 // parallel.
 func (s *site) run(name string, f func(t *testing.T)) {
 	s.t.Helper()
@@ -239,7 +240,7 @@ func (s *site) run(name string, f func(t *testing.T)) {
 	})
 }
 
-// report makes t the test that hears of what fails.
+// report makes t the test that the site reports failures to.
 func (s *site) report(t *testing.T) {
 	s.t = t
 	for _, node := range s.nodes {
@@ -281,7 +282,7 @@ func (s *site) waitUntilLive() {
 	}
 }
 
-// caddy is a command of the Caddy under test.
+// caddy returns a command that runs the Caddy under test.
 func (s *site) caddy(args ...string) *exec.Cmd {
 	cmd := exec.Command(cmp.Or(s.program, os.Args[0]), args...)
 	cmd.Env = append(os.Environ(), "MNEMOGATE_TEST_CADDY=1",
@@ -300,14 +301,14 @@ func (s *site) stop(signal os.Signal) {
 	}
 }
 
-// restart kills Caddy as a power cut would the process, and starts it anew.
+// restart kills Caddy as a power cut would, and starts it again.
 func (s *site) restart() {
 	s.t.Helper()
 	s.stop(syscall.SIGKILL)
 	s.startAgain()
 }
 
-// startAgain is start with a log of its own.
+// startAgain starts Caddy again with an empty log.
 func (s *site) startAgain() {
 	s.t.Helper()
 	s.logMu.Lock()
@@ -335,7 +336,7 @@ func (s *site) load() error {
 	return nil
 }
 
-// Write takes Caddy's log.
+// Write appends to Caddy's log.
 func (s *site) Write(p []byte) (int, error) {
 	s.logMu.Lock()
 	defer s.logMu.Unlock()
@@ -348,13 +349,14 @@ func (s *site) log() string {
 	return s.logs.String()
 }
 
-// tells waits until a text is in Caddy's log, which comes by a pipe.
+// tells waits until a text appears in Caddy's log, which arrives through a pipe.
 func (s *site) tells(text string) {
 	s.t.Helper()
 	storetest.Eventually(s.t, 20*time.Second, text+" in the log", func() bool { return strings.Contains(s.log(), text) })
 }
 
-// openStores are a site's, opened beside it, as an operator's tool would.
+// openStores are the stores of a site, opened by the test as an operator's tool
+// would.
 type openStores interface {
 	Accounts() record.Accounts
 	Sessions() record.Sessions
@@ -375,7 +377,8 @@ func (s *site) store() openStores {
 	return db
 }
 
-// update changes an account of acme, and has its sessions ended if it asks to.
+// update changes an account of acme. If ending is true, it also revokes its
+// sessions.
 func (s *site) update(mnemocode string, ending bool, change func(*record.Account)) {
 	s.t.Helper()
 	db, ctx := s.store(), s.t.Context()
@@ -394,11 +397,11 @@ func (s *site) update(mnemocode string, ending bool, change func(*record.Account
 		if err := db.Sessions().End(ctx, time.Now(), record.Revocation{Company: "acme", Account: a.ID, Generation: a.Generation}); err != nil {
 			s.t.Fatal(err)
 		}
-		time.Sleep(100 * time.Millisecond) // by when Caddy must have heard of what another process ended
+		time.Sleep(100 * time.Millisecond) // Caddy must have received the revocation by then
 	}
 }
 
-// shortTempDir is t.TempDir with a path that a Unix socket fits into.
+// shortTempDir is like t.TempDir, but the path is short enough for a Unix socket.
 func shortTempDir(t *testing.T) string {
 	dir, err := os.MkdirTemp("", "mg")
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// Contract, 14: health is 200 or 503, without a body or a token, at a path of its
-// own and on the admin endpoint.
+// Contract, section 14: health answers 200 or 503, without a body and without
+// requiring a token. It has a path of its own and one on the admin endpoint.
 func TestHealthIsToldToAnybody(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -51,8 +51,8 @@ func TestHealthIsToldToAnybody(t *testing.T) {
 	})
 }
 
-// A node that is about to end, and has shutdown_delay, says so, and goes on: so a
-// balancer sends it nothing any more before it is gone.
+// A node that is shutting down and has shutdown_delay reports that it is unhealthy
+// but serves requests, so that a balancer removes it before it stops.
 func TestHealthTellsOfTheEnd(t *testing.T) {
 	t.Parallel()
 	config := siteConfig{company: people, handler: "health /health"}.caddyfile("DIR", "SINK", "BACKEND")
@@ -61,7 +61,7 @@ func TestHealthTellsOfTheEnd(t *testing.T) {
 	if err := s.load(); err != nil {
 		t.Fatal(err)
 	}
-	s.wantHealth(t, http.StatusOK) // the listener goes on
+	s.wantHealth(t, http.StatusOK) // the listener stays open
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	for _, uri := range []string{"/health", "/health?ready"} {
 		storetest.Eventually(t, 20*time.Second, "503", func() bool { return s.ask("GET", uri, "").Status == http.StatusServiceUnavailable })
@@ -73,7 +73,7 @@ func TestHealthTellsOfTheEnd(t *testing.T) {
 func TestHealthTellsOfAStoreThatDoesNotAnswer(t *testing.T) {
 	t.Parallel()
 	s := ownServers(t)
-	s.redis.Kill() // health is told also before the first start
+	s.redis.Kill() // health works even before the first start of the service
 	all := s.start(siteConfig{company: roomy + account("alice", ""), handler: "health /health"}, s.direct())
 	node := all.nodes[0]
 	becomes := func(status int) {
@@ -104,7 +104,7 @@ func TestHealthTellsOfAStoreThatDoesNotAnswer(t *testing.T) {
 	becomes(http.StatusOK)
 }
 
-// wantHealth checks both ways to ask.
+// wantHealth checks the health on the site and on the admin endpoint.
 func (s *site) wantHealth(t *testing.T, status int) {
 	t.Helper()
 	for way, a := range map[string]answer{"site": s.ask("GET", "/health", ""), "admin endpoint": s.adminRaw("GET", "health", "")} {
@@ -114,8 +114,8 @@ func (s *site) wantHealth(t *testing.T, status int) {
 	}
 }
 
-// changelogVersion is the version that the source has by its changelog: the release
-// on top or, below "Unreleased", the minor version after it with -dev.
+// changelogVersion returns the version according to the changelog: the topmost
+// release or, if "Unreleased" is above it, the next minor version with -dev.
 func changelogVersion(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("../../CHANGELOG.md")

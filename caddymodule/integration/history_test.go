@@ -12,7 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// history is what the admin endpoint tells of an account, the newest first.
+// history returns the history of an account from the admin endpoint, newest first.
 func (s *site) history(mnemocode string) []map[string]string {
 	s.t.Helper()
 	var answer struct{ Events []map[string]string }
@@ -26,7 +26,7 @@ func (s *site) history(mnemocode string) []map[string]string {
 	return answer.Events
 }
 
-// named are the names of events, without mnemogate.
+// named returns the names of events, without mnemogate.
 func named(events []map[string]string) []string {
 	var names []string
 	for _, e := range events {
@@ -35,9 +35,9 @@ func named(events []map[string]string) []string {
 	return names
 }
 
-// What happened to an account is there for an operator: logins, wrong passwords,
-// locks, changes and ended sessions, of that account alone. A login that was
-// answered, and a change, survive a crash.
+// Operators can see the history of an account: logins, wrong passwords, locks,
+// changes and revoked sessions, and nothing of other accounts. A login or a change
+// that was answered stays in the history after a crash.
 func TestHistoryOfAnAccount(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -47,7 +47,7 @@ func TestHistoryOfAnAccount(t *testing.T) {
 		if s.nodes != nil {
 			node = s.nodes[0]
 		}
-		s.post("auth/login", "", fields{"login_id": "alice"}) // which leaves nothing
+		s.post("auth/login", "", fields{"login_id": "alice"}) // this leaves no event
 		token := s.login("alice")
 		node.cli("", "account", "set", "alice", "--role", "tester").want(0)
 		s.get("/", token).want(wire.ErrTokenInvalid)
@@ -99,8 +99,9 @@ func TestHistoryOfAnAccount(t *testing.T) {
 	})
 }
 
-// Who may read accounts sees when, whence and with what their users came, which
-// support needs, but the name of a session only with the right to list sessions.
+// A key with the right to read accounts can see when, from where and with which
+// browser users logged in, because support needs that. It sees session ids only with
+// the right to list sessions.
 func TestHistoryNamesSessionsToWhoMayListThem(t *testing.T) {
 	t.Parallel()
 	s := accountsSite(t, startSite, allKeys+"\nkey support reads-and-lists {\nmay read sessions\n}", siteConfig{company: account("alice", "")})
@@ -116,7 +117,7 @@ func TestHistoryNamesSessionsToWhoMayListThem(t *testing.T) {
 	}
 }
 
-// While a store takes no history, nobody waits for it for long.
+// If a store can't take history, requests do not wait long for it.
 func TestHistoryHoldsUpNobody(t *testing.T) {
 	t.Parallel()
 	servers := sharedServers(t)

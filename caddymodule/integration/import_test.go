@@ -15,16 +15,18 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// readyHash is bcrypt's of "test": one that the store takes as it is.
+// readyHash is the bcrypt hash of "test", which the store takes without hashing
+// again.
 const readyHash = "$2y$04$mIJxfrCaEI3GukZe11CiXublhEFanu5.ododkll1WphfSp6pn4zIu"
 
-// importLine is an account with a ready hash, a phone, an email and a login name.
+// importLine returns an account with a password hash, a phone, an email and a login
+// name.
 func importLine(i int) string {
 	return fmt.Sprintf(`{"profile_mnemocode":"user-%06d","primary_phone":"+3706%07d","primary_email":"user%d@example.com","login_name":"user%d","password_hash":%q}`,
 		i, i, i, i, readyHash)
 }
 
-// importAll sends lines and returns the failures by line, and the counts.
+// importAll imports lines. It returns the failures by line, and the counts.
 func (s *site) importAll(query, lines string) (map[int]api.Failure, api.Counts) {
 	s.t.Helper()
 	got := s.adminRaw("POST", "acme/import"+query, lines).wantStatus(200)
@@ -47,7 +49,7 @@ func (s *site) importAll(query, lines string) (map[int]api.Failure, api.Counts) 
 func TestImportTellsEachLineThatFails(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{})
-	bad := map[int]string{ // the field at fault
+	bad := map[int]string{ // the field at fault, by line
 		7: "", 100: "primary_phone", 500: "password_hash", 501: "password_hash", 900: "colour", 1200: "", 1500: "login_name", 1501: "primary_email", 1600: "password", 1999: "profile_mnemocode",
 	}
 	var lines strings.Builder
@@ -172,7 +174,7 @@ func TestImportAnswersWhileItReads(t *testing.T) {
 	if _, err := io.WriteString(w, "nonsense\n"); err != nil {
 		t.Fatal(err)
 	}
-	// More than the server's buffer of an answer, each line of which fails.
+	// The failures of all lines exceed the server's buffer for a response.
 	go func() {
 		defer w.Close()
 		for range 1000 {
@@ -181,7 +183,7 @@ func TestImportAnswersWhileItReads(t *testing.T) {
 				return
 			}
 		}
-		time.Sleep(11 * time.Second) // beyond Caddy's deadline for requests
+		time.Sleep(11 * time.Second) // longer than Caddy's deadline for requests
 		_, _ = io.WriteString(w, importLine(1)+"\n")
 	}()
 	response := <-answered
@@ -195,7 +197,7 @@ func TestImportAnswersWhileItReads(t *testing.T) {
 	}
 }
 
-// What broke off with the old configuration is sent again.
+// An import that the old configuration interrupted is sent again.
 func TestAnImportOutlivesReloads(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{})

@@ -21,7 +21,7 @@ const zed = `
 		password "` + testPassword + `"
 	}`
 
-// introspect asks what a token is worth, as RFC 7662 has it.
+// introspect asks for the state of a token (RFC 7662).
 func (s *site) introspect(key, contentType, body string) answer {
 	s.t.Helper()
 	r := s.request("POST", "/api/acme/introspect", body)
@@ -51,7 +51,7 @@ func TestTokensAreIntrospected(t *testing.T) {
 		session := s.sessions("zed")[0]
 		want := fields{"active": true, "sub": "zed", "company": "acme", "state": "authorized", "sid": session.ID,
 			"iat": float64(session.Created.Unix()), "exp": float64(session.Expires.Unix())}
-		for range 4 { // from the stores of both nodes, and from their memories
+		for range 4 { // from the stores and from the memories of both nodes
 			for contentType, body := range map[string]string{
 				form:                              "token_type_hint=refresh_token&token=" + token,
 				"application/json":                `{"x": 1, "token": "` + token + `"}`,
@@ -80,11 +80,11 @@ func TestTokensAreIntrospected(t *testing.T) {
 				t.Errorf("%s: got %s", how, got)
 			}
 		}
-		s.post("auth/checkpassword", step, fields{"password": testPassword}).wantState(record.Authorized) // it was not spent
+		s.post("auth/checkpassword", step, fields{"password": testPassword}).wantState(record.Authorized) // the token was not used up
 
 		s.post("auth/logout", token, nil).wantState(record.None)
 		s.eventually("the ended token is inactive on all nodes", func() bool {
-			for range s.all() { // they take turns
+			for range s.all() { // the nodes take turns
 				if s.worth(token) != inactive {
 					return false
 				}

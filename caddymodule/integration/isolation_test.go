@@ -9,7 +9,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A customer is a company of a site, and its API key.
+// A customer is a company of a site, with its API key.
 type customer struct {
 	s       *site
 	company string
@@ -41,7 +41,7 @@ func (c customer) oauth(user string) answer {
 	return c.post("auth/oauth", "", fields{"provider_id": 3, "code": codeOf(user), "redirect_uri": callback})
 }
 
-// lastCode is the newest login code that was sent for the company.
+// lastCode returns the newest login code that the company sent.
 func (c customer) lastCode() string {
 	c.s.t.Helper()
 	code := ""
@@ -53,8 +53,8 @@ func (c customer) lastCode() string {
 	return code
 }
 
-// Two companies whose accounts are alike in all that can be: nothing of one is
-// of use in the other, and nothing done to one is felt by the other.
+// Two companies have accounts that are as equal as possible. Nothing of one company
+// works in the other, and nothing that is done to one affects the other.
 func TestCompaniesAreIsolated(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -144,7 +144,7 @@ func TestCompaniesAreIsolated(t *testing.T) {
 				}
 				c.foreign.post(c.route, token, body).want(wire.ErrTokenInvalid)
 				c.foreign.post("auth/logout", token, nil).want(wire.ErrTokenInvalid)
-				if a := c.own.post(c.route, token, body); a.Status != 200 { // unharmed
+				if a := c.own.post(c.route, token, body); a.Status != 200 { // it was not affected
 					t.Errorf("at its own company: %d %s", a.Status, a.Body)
 				}
 			})
@@ -173,13 +173,13 @@ func TestCompaniesAreIsolated(t *testing.T) {
 	s.run("codes", func(t *testing.T) {
 		a, b := acme.login("+37060000002").wantState(record.CheckOTP), other.login("+37060000002").wantState(record.CheckOTP)
 		codeA, codeB := fields{"otp": acme.lastCode()}, fields{"otp": other.lastCode()}
-		for codeA["otp"] == codeB["otp"] { // one pair in a million
+		for codeA["otp"] == codeB["otp"] { // they are equal once in a million
 			other.post("auth/renewotp", b.token(), nil).wantState(record.None)
 			codeB = fields{"otp": other.lastCode()}
 		}
 		other.post("auth/checkotp", b.token(), codeA).want(wire.ErrOTPInvalid)
 		acme.post("auth/checkotp", a.token(), codeA).wantState(record.Authorized)
-		other.post("auth/checkotp", b.token(), codeB).want(wire.ErrOTPInvalid) // spent
+		other.post("auth/checkotp", b.token(), codeB).want(wire.ErrOTPInvalid) // it was used
 	})
 	s.run("backup codes", func(*testing.T) {
 		s.setBackupCodes("carol", "AAAAABBBBB")
@@ -193,7 +193,7 @@ func TestCompaniesAreIsolated(t *testing.T) {
 		acme.recovery("alice", "MAIL").wantState(record.None)
 		link := fields{"token": s.sms.linkToken()}
 		other.post("auth/recovery/checklink", "", link).want(wire.ErrTokenInvalid)
-		other.recovery("alice", "MAIL").wantState(record.None) // ends no link of acme's
+		other.recovery("alice", "MAIL").wantState(record.None) // revokes no link of acme
 		acme.post("auth/recovery/checklink", "", link).wantState(record.RecoveryPassword)
 	})
 	s.run("captcha responses", func(*testing.T) {
@@ -213,7 +213,7 @@ func TestCompaniesAreIsolated(t *testing.T) {
 		acme.oauth("zoe").wantState(record.Authorized)
 		other.oauth("zoe").want(wire.ErrOAuthNotFound)
 	})
-	s.run("accepted disclaimers", func(*testing.T) { // accepted above, at one
+	s.run("accepted disclaimers", func(*testing.T) { // accepted at one company above
 		customer{s, "one", "key-of-one"}.oauth("alice").wantState(record.Authorized)
 		customer{s, "two", "key-of-two"}.oauth("alice").wantState(record.AcceptDisclaimers)
 	})
@@ -250,7 +250,7 @@ func TestCompaniesAreIsolated(t *testing.T) {
 				t.Fatal("there is no end to it")
 			}
 		}
-		other.login("+37060000012").wantState(record.CheckOTP) // neither its account's nor its phone's
+		other.login("+37060000012").wantState(record.CheckOTP) // neither the account nor the phone is affected
 		for acme.recovery("alice", "MAIL").Status == 200 {
 		}
 		acme.recovery("alice", "MAIL").want(wire.ErrRestricted)

@@ -7,8 +7,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// titleFor sends a request with an Accept-Language and returns the title of the first
-// disclaimer in the answer.
+// titleFor sends a request with an Accept-Language header. It returns the title of
+// the first disclaimer in the answer.
 func (s *site) titleFor(accept string, r *http.Request) string {
 	s.t.Helper()
 	if accept != "" {
@@ -25,7 +25,7 @@ func (s *site) titleFor(accept string, r *http.Request) string {
 	return required[0].(map[string]any)["title"].(string)
 }
 
-// Disclaimers are in the language of Accept-Language, whichever answer brings them.
+// Every answer has its disclaimers in the language of Accept-Language.
 func TestDisclaimersInTheLanguageOfTheRequest(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {

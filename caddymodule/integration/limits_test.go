@@ -14,7 +14,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// storm calls f n times, as many at once as a machine takes connections for.
+// storm calls f n times, with as many concurrent calls as the machine can open
+// connections.
 func storm(n int, f func(i int) answer) []answer {
 	const width = 100
 	var answers []answer
@@ -24,8 +25,8 @@ func storm(n int, f func(i int) answer) []answer {
 	return answers
 }
 
-// Of many guesses at once, all of them different and one right, one is compared;
-// and with renewals among them, one for each code that was sent.
+// Of many different guesses at the same time, one of them right, only one is
+// compared. With renewals among them, one is compared for each code that was sent.
 func TestGuessesAtOnceCompareOneCode(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, guessesAtOnceCompareOneCode)
@@ -39,7 +40,7 @@ func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 	login := func() string {
 		return s.post("auth/login", "", fields{"login_id": "+37060000002"}).wantState(record.CheckOTP).token()
 	}
-	// guess is the i-th of all different ones; the 0th is right.
+	// guess returns the i-th of many different guesses; number 0 is right.
 	guess := func(code string, i int) fields {
 		var n int
 		_, _ = fmt.Sscan(code, &n)
@@ -53,7 +54,7 @@ func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 			got := outcomes(together(guesses, func(i int) answer { return s.post("auth/checkotp", token, guess(code, i+round*7-14)) }))
 			compared := got["success"] + s.failureCount("bob", record.WrongCodes) - before
 			refused := got["auth.otp.invalid"] + got["auth.token.invalid"]
-			busy := got["service.unavailable"] // where the machine is too slow for so many
+			busy := got["service.unavailable"] // the machine is too slow for so many
 			if compared > 1 || compared+busy == 0 || got["success"]+refused+busy != guesses {
 				t.Errorf("%v: %d were compared, want 1", got, compared)
 			}
@@ -69,7 +70,7 @@ func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 			}
 			return s.post("auth/checkotp", token, fields{"otp": "no code"})
 		})
-		// While renewals are under way there may be no code to compare with: once more.
+		// During a renewal there may be no code to compare with, so try once more.
 		s.post("auth/checkotp", token, fields{"otp": "no code"}).want(wire.ErrOTPInvalid)
 		compared := s.failureCount("bob", record.WrongCodes) - before
 		if codes := len(s.sms.of("otp.login")) - sent; compared < 1 || compared > codes {
@@ -87,8 +88,8 @@ func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 	})
 }
 
-// A thousand who ask at once get as many SMS as the budget allows, whichever
-// budget it is, and the one after them none.
+// Of a thousand simultaneous requests, as many send an SMS as the budget allows,
+// whichever budget it is. The next request sends none.
 func TestSMSBudgetsAreSpentExactly(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, smsBudgetsAreSpentExactly)
@@ -123,7 +124,7 @@ func smsBudgetsAreSpentExactly(t *testing.T, start starter) {
 			login := func(i int) answer {
 				account := 0
 				if narrow == "sms_per_address" || narrow == "sms_per_company" || narrow == "sms_per_country" {
-					account = i % 5 // these are what accounts share
+					account = i % 5 // accounts share these budgets
 				}
 				return s.postTo(narrow, testKey, "auth/login", "", fields{"login_id": fmt.Sprint("+3706000001", account)})
 			}
@@ -140,7 +141,7 @@ func smsBudgetsAreSpentExactly(t *testing.T, start starter) {
 				return ask(i)
 			}))
 			sent := len(s.sms.of("otp.login")) - before
-			// An SMS may be paid for and not sent where a store was too slow to say so.
+			// If a store is too slow to answer, an SMS may be counted but not sent.
 			lost := got["service.unavailable"]
 			if got["success"] > budget-first || got["success"]+lost < budget-first || got["auth.restricted"]+got["success"]+lost != asked {
 				t.Errorf("%v, want %d successes", got, budget-first)
@@ -155,8 +156,8 @@ func smsBudgetsAreSpentExactly(t *testing.T, start starter) {
 	}
 }
 
-// However an account is spelled, by whichever route and on whichever node, it
-// has one count of wrong passwords; and an unknown login id has one, too.
+// An account has one count of wrong passwords, for all spellings of its login ids,
+// all routes and all nodes. An unknown login id has one, too.
 func TestWrongPasswordsAreOneCount(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, wrongPasswordsAreOneCount)
@@ -171,7 +172,7 @@ func wrongPasswordsAreOneCount(t *testing.T, start starter) {
 	} {
 		s.run(name, func(t *testing.T) {
 			var token string
-			for i := range 10 { // as lock_after says
+			for i := range 10 { // the default of lock_after
 				loginID := spellings[i%len(spellings)]
 				if i%2 == 0 || name == "unknown" {
 					s.credentials(loginID, "a wrong one").want(wire.ErrCredentialsInvalid)
@@ -180,7 +181,7 @@ func wrongPasswordsAreOneCount(t *testing.T, start starter) {
 				token = s.post("auth/login", "", fields{"login_id": loginID}).wantState(record.CheckPassword).token()
 				s.post("auth/checkpassword", token, fields{"password": "a wrong one"}).want(wire.ErrPasswordInvalid)
 			}
-			for range s.nodes { // each of them
+			for range s.nodes { // on each node
 				for _, loginID := range spellings {
 					s.credentials(loginID, testPassword).want(wire.ErrRestricted)
 					s.post("auth/login", "", fields{"login_id": loginID}).want(wire.ErrRestricted)
@@ -196,8 +197,8 @@ func wrongPasswordsAreOneCount(t *testing.T, start starter) {
 	}
 }
 
-// Neither renewing nor logging in again, another purpose or node, a success nor
-// the end of all processes takes a wrong code off the count.
+// Nothing reduces the count of wrong codes: no renewal, no new login, no other
+// purpose or node, no success and no restart of all processes.
 func TestNothingResetsWrongCodes(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, nothingResetsWrongCodes)
@@ -261,9 +262,9 @@ func nothingResetsWrongCodes(t *testing.T, start starter) {
 	}
 }
 
-// A stranger who never stops locks an account for lock_for and no longer: what
-// comes during a lock does not prolong it. Recovery stays open all the while,
-// and lets the owner in at once.
+// A stranger who never stops can lock an account for lock_for and no longer, because
+// attempts during a lock do not prolong it. Recovery still works and lets the owner
+// in at once.
 func TestAStrangerLocksForNoLongerThanLockFor(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, aStrangerLocksForNoLongerThanLockFor)
@@ -286,7 +287,7 @@ func aStrangerLocksForNoLongerThanLockFor(t *testing.T, start starter) {
 		}
 		wrong(company, loginID).want(wire.ErrRestricted)
 	}
-	// under calls f while strangers go on.
+	// under calls f while strangers continue with wrong passwords.
 	under := func(f func()) {
 		ctx, stop := context.WithCancel(t.Context())
 		var strangers sync.WaitGroup

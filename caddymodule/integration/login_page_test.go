@@ -22,7 +22,7 @@ var (
 	inline     = regexp.MustCompile(`(?i)<style|\sstyle=|\son\w+=|<script(?: [^>]*)?>[^<]|javascript:`)
 )
 
-// loaded gets the login page as a browser would.
+// loaded requests the login page as a browser does.
 func (s *site) loaded(path, headers string) (a answer, markup string) {
 	s.t.Helper()
 	a = s.ask("GET", path, "Accept: text/html\r\n"+headers)
@@ -116,7 +116,7 @@ func TestNoLoginPageUnlessItIsConfigured(t *testing.T) {
 	}
 }
 
-// What an operator's configuration says is text; a logo runs nothing.
+// Texts from the configuration are escaped, and a logo can't run scripts.
 func TestHostileLooks(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -161,8 +161,9 @@ func TestLanguagesOfTheLoginPage(t *testing.T) {
 	}
 }
 
-// Contract, 16: of several companies, a site has the page of those that login_page
-// names, and takes the key of no other's page, wherever that was made.
+// Contract, section 16: if there are several companies, a site has the login pages
+// of those that login_page names. It accepts no key of another company's page,
+// wherever that key was issued.
 func TestALoginPageIsOfTheCompaniesThatItNames(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, more: umbra, site: `

@@ -25,8 +25,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// scrape returns the samples of ours at the admin endpoint, and those of Go's
-// runtime left out.
+// scrape returns mnemogate's metrics from the admin endpoint, without those of the
+// Go runtime.
 func (s *site) scrape() map[string]float64 {
 	s.t.Helper()
 	samples := map[string]float64{}
@@ -49,7 +49,7 @@ func (s *site) scrape() map[string]float64 {
 	return samples
 }
 
-// fromAdmin reads from Caddy's admin endpoint.
+// fromAdmin sends a GET to Caddy's admin endpoint and returns the body.
 func (s *site) fromAdmin(path string) string {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://localhost"+path, nil)
@@ -172,8 +172,8 @@ func TestMetricsCountAndGoOnOverReloads(t *testing.T) {
 	}
 }
 
-// What captcha and OAuth providers answer is counted, and that they don't. Where
-// the admin endpoint is out of reach, a site serves the metrics as well.
+// The answers of captcha and OAuth providers are counted, and their failures, too.
+// If the admin endpoint can't be reached, a site can serve the metrics.
 func TestMetricsOfProvidersOnASite(t *testing.T) {
 	t.Parallel()
 	answers := map[string]string{
@@ -236,7 +236,7 @@ func TestMetricsOfProvidersOnASite(t *testing.T) {
 	}
 }
 
-// What is scraped is what the table lists, and no label is unbounded.
+// The scraped metrics are those in the table, and all labels are bounded.
 func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people})
@@ -269,7 +269,8 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 	}
 }
 
-// Each alert is raised by what it is for, and none of them by a busy day.
+// Each alert fires for the condition that it is meant for, and no alert fires on a
+// busy day.
 func TestAlertsAreRaised(t *testing.T) {
 	t.Parallel()
 	promtool, err := exec.LookPath("promtool")
@@ -294,7 +295,8 @@ func TestAlertsAreRaised(t *testing.T) {
 	}
 }
 
-// An alert is a whole rule, and each way to fail that is counted has one.
+// Each alert is a complete rule, and there is an alert for each failure that is
+// counted.
 func TestAlertsCoverWhatFails(t *testing.T) {
 	raw, err := os.ReadFile("../app/alerts.yaml")
 	if err != nil {
@@ -343,7 +345,7 @@ func TestCountingAPassCostsNoMemory(t *testing.T) {
 	}
 }
 
-// After a change: go test ./caddymodule/integration -run Pages -update
+// After a change, run: go test ./caddymodule/integration -run Pages -update
 func TestPagesShowTheMetrics(t *testing.T) {
 	const file, begin, end = "../../docs/operators.md", "<!-- metrics -->\n", "<!-- end of metrics -->"
 	var table strings.Builder

@@ -23,8 +23,8 @@ import (
 	"testing"
 )
 
-// leakSite is configured as docs/configuration.md advises: secrets are placeholders, the
-// access log leaves X-Api-Key out. The autosaved config is on.
+// leakSite is configured as docs/configuration.md recommends: secrets are
+// placeholders, and the access log omits X-Api-Key. The autosaved config is on.
 const leakSite = `{
 	admin unix/DIR/admin.sock
 	auto_https off
@@ -131,22 +131,22 @@ http:// {
 }
 `
 
-// A leakTest knows every secret that went in or came out.
+// A leakTest knows every secret that it sent or received.
 type leakTest struct {
 	*site
 	mu      sync.Mutex
-	secrets map[string]string // what they are, by secret
-	events  bytes.Buffer      // the bodies of those that were sent
-	last    map[string]string // code or link of a type of message
-	broken  bool              // the gateway fails, and says all that it was sent
+	secrets map[string]string // what each secret is
+	events  bytes.Buffer      // the bodies of the events that were sent
+	last    map[string]string // the newest code or link, by type of message
+	broken  bool              // the gateway fails and repeats everything that it received
 }
 
-// secret makes a unique one.
+// secret creates a unique secret.
 func (l *leakTest) secret(what string) string {
 	return l.note(what, "leak"+strings.ToLower(rand.Text()))
 }
 
-// note remembers one that someone else made.
+// note records a secret that was created elsewhere.
 func (l *leakTest) note(what, secret string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -156,8 +156,8 @@ func (l *leakTest) note(what, secret string) string {
 	return secret
 }
 
-// ServeHTTP is all that Caddy talks to. Where it fails it is as indiscreet as
-// can be.
+// ServeHTTP is every server that Caddy sends requests to. If it is broken, its
+// responses leak as much as possible.
 func (l *leakTest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	said := fmt.Sprintf("%s %v %s", r.URL, r.Header, body)
@@ -207,7 +207,7 @@ func (l *leakTest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// call posts to a company and notes the token that comes back.
+// call posts to a company and records the token in the answer.
 func (l *leakTest) call(company, key, route, token string, body fields) answer {
 	l.t.Helper()
 	a := l.postTo(company, key, route, token, body)
@@ -215,14 +215,14 @@ func (l *leakTest) call(company, key, route, token string, body fields) answer {
 	return a
 }
 
-// latest is the code or link token of the newest message of a type.
+// latest returns the code or link token in the newest message of a type.
 func (l *leakTest) latest(kind string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last[kind]
 }
 
-// administer asks the admin API.
+// administer sends a request to the admin API.
 func (l *leakTest) administer(method, path string, body any) (int, string) {
 	l.t.Helper()
 	raw, ok := body.(string)
@@ -253,8 +253,8 @@ func (l *leakTest) administer(method, path string, body any) (int, string) {
 	return response.StatusCode, string(answered)
 }
 
-// Every secret that there is goes through a Caddy that logs all it can, on ways
-// that succeed and ways that fail, and none is found again in what it writes.
+// Every kind of secret passes through a Caddy with verbose logs, on paths that
+// succeed and paths that fail. None of them appears in what Caddy writes.
 func TestNoSecretIsEverWritten(t *testing.T) {
 	t.Parallel()
 	l := &leakTest{secrets: map[string]string{}, last: map[string]string{}}
@@ -302,7 +302,7 @@ func TestNoSecretIsEverWritten(t *testing.T) {
 	l.search("the output of caddy reload", []byte(output), true)
 	l.search("/metrics", []byte(l.fromAdmin("/metrics")), true)
 	l.search("/config/", []byte(l.fromAdmin("/config/")), true)
-	l.searchFiles() // with the WAL
+	l.searchFiles() // while the WAL exists
 	var events []byte
 	l.eventually("event of a deletion", func() bool {
 		l.mu.Lock()
@@ -326,7 +326,7 @@ func TestNoSecretIsEverWritten(t *testing.T) {
 	}
 }
 
-// fileText reads a file of the site's directory.
+// fileText reads a file in the site's directory.
 func (l *leakTest) fileText(name string) string {
 	l.t.Helper()
 	content, err := os.ReadFile(filepath.Join(l.dir, name))
@@ -336,8 +336,8 @@ func (l *leakTest) fileText(name string) string {
 	return string(content)
 }
 
-// searchFiles searches all that Caddy has written. A store may hold hashes of
-// tokens, and login ids.
+// searchFiles searches all files that Caddy has written. A store may contain hashes
+// of tokens, and login ids.
 func (l *leakTest) searchFiles() {
 	l.t.Helper()
 	err := filepath.WalkDir(l.dir, func(path string, d fs.DirEntry, err error) error {
@@ -356,8 +356,8 @@ func (l *leakTest) searchFiles() {
 	}
 }
 
-// search looks for every secret in every form that it could have taken. Strict:
-// also for hashes of tokens.
+// search looks for every secret in every form that it could have. If strict is true,
+// it also looks for hashes of tokens.
 func (l *leakTest) search(where string, content []byte, strict bool) {
 	l.t.Helper()
 	l.mu.Lock()

@@ -17,7 +17,7 @@ func (l *leakTest) captcha() string {
 	return l.note("a captcha response", "leakgood"+strings.ToLower(rand.Text()))
 }
 
-// exerciseLogins fails in all ways, and succeeds if the gateway does.
+// exerciseLogins fails in all ways, and succeeds unless the gateway is broken.
 func (l *leakTest) exerciseLogins(key, password string) {
 	typed := l.secret("a password typed as login id")
 	l.call("acme", key, "auth/login", "", fields{"login_id": typed})
@@ -30,7 +30,7 @@ func (l *leakTest) exerciseLogins(key, password string) {
 	l.call("acme", key, "auth/checkcredentials", "", fields{"login_id": "alice", "password": l.secret("a wrong password"), "captcha_response": l.captcha()})
 	a := l.call("acme", key, "auth/checkpassword", token, fields{"password": password, "captcha_response": l.captcha()})
 	if a.str("session_token") == "" {
-		return // the gateway fails
+		return // the gateway is broken
 	}
 	token = a.token()
 	l.call("acme", key, "auth/checkotp", token, fields{"otp": l.note("a wrong code", "90909"+digits(9))})
@@ -81,7 +81,7 @@ func (l *leakTest) exerciseProviders(key string) {
 	login(l.note("an authorization code", "good"+rand.Text()), callback)
 }
 
-// exerciseMistakes puts secrets where they don't belong.
+// exerciseMistakes sends secrets in the wrong places.
 func (l *leakTest) exerciseMistakes(key string) {
 	send := func(company, body string, header ...string) {
 		r := l.request(http.MethodPost, "/"+company+"/v2/auth/checkpassword", body)
@@ -119,7 +119,7 @@ func (l *leakTest) exercisePanics(key string) {
 	l.note("what a panic holds", panicSecret)
 }
 
-// exerciseSuccesses goes to the end of every way.
+// exerciseSuccesses completes every flow.
 func (l *leakTest) exerciseSuccesses(key string) {
 	fresh := l.secret("a new password")
 	a := l.call("acme", key, "auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": l.captcha(), "method": "MAIL"})
@@ -141,7 +141,7 @@ func (l *leakTest) exerciseSuccesses(key string) {
 	l.get("/", token)
 }
 
-// exerciseCommands hands secrets to commands.
+// exerciseCommands passes secrets to commands.
 func (l *leakTest) exerciseCommands() {
 	said := ""
 	run := func(exit int, stdin string, args ...string) {
@@ -248,7 +248,7 @@ func (l *leakTest) exerciseApp(key, password string) {
 	}
 }
 
-// exerciseBadConfig loads configs whose secrets are at fault.
+// exerciseBadConfig loads configs with invalid secrets.
 func (l *leakTest) exerciseBadConfig() string {
 	var output strings.Builder
 	good := l.config

@@ -19,10 +19,10 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// A starter starts a site, or nodes that are like one.
+// A starter starts a site, or several nodes that behave like one.
 type starter = func(*testing.T, siteConfig) *site
 
-// onEachDeployment runs a test on all deployments, which behave alike.
+// onEachDeployment runs a test on all deployments, which must behave the same.
 func onEachDeployment(t *testing.T, test func(*testing.T, starter)) {
 	for _, d := range []struct {
 		name  string
@@ -35,15 +35,15 @@ func onEachDeployment(t *testing.T, test func(*testing.T, starter)) {
 	}
 }
 
-// startNodes starts two nodes that share PostgreSQL and Redis. The requests to
-// what it returns take turns between them.
+// startNodes starts two nodes that share PostgreSQL and Redis. The site that it
+// returns sends requests to them in turn.
 func startNodes(t *testing.T, c siteConfig) *site {
 	t.Helper()
 	s := sharedServers(t)
 	return s.start(c, s.direct(), s.direct())
 }
 
-// servers are what nodes share.
+// servers are the servers that nodes share.
 type servers struct {
 	t        *testing.T
 	postgres *storetest.Postgres
@@ -51,30 +51,31 @@ type servers struct {
 	schema   string
 }
 
-// sharedServers are PostgreSQL that is never stopped, and a Redis.
+// sharedServers returns a PostgreSQL that must not be stopped, and a Redis.
 func sharedServers(t *testing.T) *servers {
 	t.Helper()
 	postgres := storetest.SharedPostgres(t)
 	return &servers{t: t, postgres: postgres, redis: storetest.StartRedis(t), schema: postgres.NewSchema(t)}
 }
 
-// ownServers may be stopped.
+// ownServers returns servers that the test may stop.
 func ownServers(t *testing.T) *servers {
 	t.Helper()
 	return &servers{t: t, postgres: storetest.OwnPostgres(t), redis: storetest.StartRedis(t), schema: "public"}
 }
 
-// direct is the part of a node's Caddyfile that leads to the servers.
+// direct returns the part of a node's Caddyfile that connects to the servers
+// directly.
 func (s *servers) direct() string {
 	return fmt.Sprintf("store postgres %q\nsessions redis %s", s.postgres.DSN(s.schema), s.redis.URL())
 }
 
-// through is direct by way of proxies.
+// through is like direct, but connects through proxies.
 func (s *servers) through(w *way) string {
 	return fmt.Sprintf("store postgres %q\nsessions redis redis://%s", s.postgres.DSNThrough(w.postgres, s.schema), w.redis.Addr())
 }
 
-// A way is what lies between a node and the servers.
+// A way holds the proxies between a node and the servers.
 type way struct{ postgres, redis *storetest.Proxy }
 
 func (s *servers) newWay() *way {
@@ -84,7 +85,7 @@ func (s *servers) newWay() *way {
 	}
 }
 
-// start starts a node for each of these parts of a Caddyfile.
+// start starts a node for each of the given parts of a Caddyfile.
 func (s *servers) start(c siteConfig, nodes ...string) *site {
 	s.t.Helper()
 	all := &site{t: s.t, backend: newRawBackend(s.t), sms: newWebhookSink(s.t)}
@@ -96,7 +97,7 @@ func (s *servers) start(c siteConfig, nodes ...string) *site {
 	return all
 }
 
-// open opens the stores beside the nodes.
+// open opens the stores that the nodes use.
 func (s *servers) open() openStores {
 	s.t.Helper()
 	accounts, err := store.OpenPostgres(s.postgres.DSN(s.schema), store.PostgresOptions{})
@@ -116,7 +117,7 @@ func (s *servers) open() openStores {
 	}{accounts, sessions}
 }
 
-// startShared starts stores as the nodes that share them do.
+// startShared starts the stores like nodes that share them.
 func startShared(t testing.TB, accounts *store.Postgres, sessions *store.Redis) {
 	t.Helper()
 	storetest.Started(t, accounts.Start)
@@ -128,8 +129,8 @@ func startShared(t testing.TB, accounts *store.Postgres, sessions *store.Redis) 
 	storetest.Started(t, sessions.Start)
 }
 
-// What is promised: an answer in this time, no trust for longer than that, and
-// all is normal again so soon.
+// These are the promised times: for an answer, for how long a node trusts its
+// memory, and until everything works again.
 const (
 	answerWithin  = 2 * time.Second
 	trustedWithin = 2 * time.Second
@@ -137,8 +138,8 @@ const (
 	heardWithin   = time.Second // 100 ms at p99: see TestLogoutIsHeard
 )
 
-// timely asks something and checks that the answer comes in time and, where it
-// is service.unavailable, says when to come again.
+// timely calls ask and checks that the answer comes in time, and that
+// service.unavailable has a Retry-After.
 func (s *site) timely(ask func() answer) answer {
 	s.t.Helper()
 	began, stalled := time.Now(), storetest.WatchStalls()
@@ -153,7 +154,7 @@ func (s *site) timely(ask func() answer) answer {
 	return a
 }
 
-// remember has each node ask for a session that it then remembers.
+// remember makes each node remember the sessions.
 func (s *site) remember(tokens ...string) {
 	s.t.Helper()
 	for _, node := range s.nodes {
@@ -167,7 +168,7 @@ func (s *site) remember(tokens ...string) {
 	}
 }
 
-// hears waits until a node refuses a token that was ended elsewhere.
+// hears waits until a node refuses a token that was revoked on another one.
 func (s *site) hears(node *site, token string) {
 	s.t.Helper()
 	storetest.Eventually(s.t, heardWithin, "refusal", func() bool {
@@ -175,7 +176,7 @@ func (s *site) hears(node *site, token string) {
 	})
 }
 
-// normally waits until all nodes do what they should.
+// normally waits until all nodes work again.
 func (s *site) normally(is func(node *site) bool) {
 	s.t.Helper()
 	healed, stalled := time.Now(), storetest.WatchStalls()
@@ -194,8 +195,8 @@ func (s *site) credentials(login, password string) answer {
 	return s.post("auth/checkcredentials", "", fields{"login_id": login, "password": password})
 }
 
-// A session that ends is ended: at once on the node that ended it, and soon
-// after on the others, which remember it.
+// A session is revoked at once on the node that revokes it, and soon afterwards on
+// the others, although they remember it.
 func TestWhatEndsOnOneNodeEndsOnAll(t *testing.T) {
 	t.Parallel()
 	all := startNodes(t, siteConfig{company: roomy +
@@ -203,7 +204,7 @@ func TestWhatEndsOnOneNodeEndsOnAll(t *testing.T) {
 	one, two := all.nodes[0], all.nodes[1]
 	refused := func(token string) {
 		all.t.Helper()
-		one.get("/", token).want(wire.ErrTokenInvalid) // that is where it ended
+		one.get("/", token).want(wire.ErrTokenInvalid) // the session was revoked here
 		all.hears(two, token)
 	}
 	both := func(loginID string) (tokens [2]string) {
@@ -255,8 +256,8 @@ func TestWhatEndsOnOneNodeEndsOnAll(t *testing.T) {
 
 var logouts = flag.Int("logouts", 50, "how many logouts TestLogoutIsHeard measures; the figures in docs/many-nodes.md are of 1000")
 
-// How long after the answer to a logout another node, which remembers the
-// session, lets it pass, while both are busy. For the figures:
+// This measures how long after the answer to a logout another node, which remembers
+// the session, still lets it pass, while both are busy. For the figures:
 //
 //	go test ./caddymodule/integration -run LogoutIsHeard -v -logouts 1000
 func TestLogoutIsHeard(t *testing.T) {
@@ -311,7 +312,7 @@ func TestLogoutIsHeard(t *testing.T) {
 		len(after), rate, at(after, 0.5), at(after, 0.99), at(after, 1), at(until, 0.99), at(until, 1))
 }
 
-// What a node has answered holds at the others when it is killed.
+// If a node is killed, what it has answered is valid on the others.
 func TestNodeIsKilled(t *testing.T) {
 	t.Parallel()
 	all := startNodes(t, siteConfig{company: roomy + account("alice", "")})

@@ -10,7 +10,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// A login at an OAuth 2.0 provider, as it should go and as it may.
+// Logins with an OAuth 2.0 provider, in the usual and in other ways.
 func TestOAuthOverHTTP(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)

@@ -23,8 +23,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// documented is openapi.json as it was read, but for one thing: an answer may
-// have no field that it does not name.
+// documented is openapi.json with one change: a response must not have fields that
+// the document does not name.
 var documented = sync.OnceValues(func() (*apiDocument, error) {
 	var closeSchema func(s *openapi3.SchemaRef)
 	closeSchema = func(s *openapi3.SchemaRef) {
@@ -56,8 +56,8 @@ func document(t *testing.T) *apiDocument {
 
 var routePath = regexp.MustCompile(`^/[A-Za-z0-9_-]{1,64}/v2/(auth/.+|captcha|session|client.json)$`)
 
-// checkDocumented checks that what a route answered is in the OpenAPI document
-// and, if it was a success, what it was asked, too.
+// checkDocumented checks that the OpenAPI document describes the answer of a route
+// and, if it was a success, the request.
 func (s *site) checkDocumented(r *http.Request, a answer) {
 	s.t.Helper()
 	found := routePath.FindStringSubmatch(strings.TrimPrefix(r.URL.EscapedPath(), s.base))
@@ -152,7 +152,7 @@ func TestOpenAPIFileIsWhatIsServed(t *testing.T) {
 	}
 }
 
-// extensions are the operations that are not in flows.Routes, with their errors.
+// extensions are the operations that flows.Routes does not have, with their errors.
 var extensions = map[string][]*wire.Error{
 	"GET captcha":     {wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrNoRoute, wire.ErrUnavailable, wire.ErrService},
 	"GET client.json": {wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrUnavailable, wire.ErrService},
@@ -232,7 +232,7 @@ func TestOpenAPISaysWhatTheTableSays(t *testing.T) {
 	wantSet(t, "the schema of errors: reason", schema.Properties["reason"].Value.Enum, reasons)
 }
 
-// wantSet compares two lists without regard to their order.
+// wantSet compares two lists, ignoring their order.
 func wantSet(t *testing.T, of string, got, want []any) {
 	t.Helper()
 	sorted := func(list []any) []string {
@@ -247,8 +247,8 @@ func wantSet(t *testing.T, of string, got, want []any) {
 	}
 }
 
-// checkErrors compares the examples of an operation's errors with the errors it
-// may answer, and the headers that come with them.
+// checkErrors compares the examples of an operation's errors, and their headers,
+// with the errors that it can return.
 func checkErrors(t *testing.T, name string, operation *openapi3.Operation, errs []*wire.Error) {
 	t.Helper()
 	var got, want []any
@@ -271,7 +271,8 @@ func checkErrors(t *testing.T, name string, operation *openapi3.Operation, errs 
 	wantSet(t, name, got, want)
 }
 
-// checkStates compares the states that a route takes and leads to.
+// checkStates compares the states that a route accepts and the states that it leads
+// to.
 func checkStates(t *testing.T, route *flows.Route, operation *openapi3.Operation) {
 	t.Helper()
 	states := []record.State{}
@@ -290,14 +291,14 @@ func checkStates(t *testing.T, route *flows.Route, operation *openapi3.Operation
 		t.Errorf("%s: takes a token: %v", route.Path, takes)
 	}
 	for _, state := range record.States[1:] {
-		takes := slices.Contains(route.From, state) && len(route.From) < len(record.States)-1 // else any state
+		takes := slices.Contains(route.From, state) && len(route.From) < len(record.States)-1 // otherwise any state
 		if named := strings.Contains(operation.Description, "`"+string(state)+"`"); named != takes {
 			t.Errorf("%s: its description names %s: %v", route.Path, state, named)
 		}
 	}
 }
 
-// checkFields compares the fields of a route's body.
+// checkFields compares the fields of a route's request body.
 func checkFields(t *testing.T, route *flows.Route, operation *openapi3.Operation) {
 	t.Helper()
 	fields := route.Fields()
@@ -333,12 +334,13 @@ func checkFields(t *testing.T, route *flows.Route, operation *openapi3.Operation
 	}
 }
 
-// sameBound compares a bound of the document with one of the code, where 0 is none.
+// sameBound compares a bound in the document with one in the code, where 0 means
+// none.
 func sameBound(got *uint64, want int) bool {
 	return got == nil && want == 0 || got != nil && *got == uint64(want)
 }
 
-// answersOf returns the schemas of an operation's successful answers.
+// answersOf returns the schemas of an operation's successful responses.
 func answersOf(o *openapi3.Operation) []*openapi3.Schema {
 	schema := o.Responses.Status(http.StatusOK).Value.Content.Get("application/json").Schema.Value
 	if schema.OneOf == nil {
@@ -351,8 +353,8 @@ func answersOf(o *openapi3.Operation) []*openapi3.Schema {
 	return all
 }
 
-// codesOf returns the codes of the response's examples: the schema is one for all
-// errors.
+// codesOf returns the error codes in the response's examples. All errors share one
+// schema.
 func codesOf(response *openapi3.ResponseRef) []string {
 	var codes []string
 	for _, example := range response.Value.Content.Get("application/json").Examples {
@@ -363,8 +365,8 @@ func codesOf(response *openapi3.ResponseRef) []string {
 	return codes
 }
 
-// checkDescribed checks that each field of a schema but status is described and,
-// if it is a single value, has an example.
+// checkDescribed checks that each field of a schema except status has a description
+// and, if it is a single value, an example.
 func checkDescribed(t *testing.T, schema *openapi3.Schema) {
 	t.Helper()
 	for name, p := range schema.Properties {
@@ -378,8 +380,8 @@ func checkDescribed(t *testing.T, schema *openapi3.Schema) {
 	}
 }
 
-// Redocly finds no fault with the document, and a client in TypeScript whose
-// types are made from it logs in.
+// Redocly accepts the document, and a TypeScript client that uses types generated
+// from it can log in.
 func TestClientFromTheDocument(t *testing.T) {
 	t.Parallel()
 	storetest.NeedPeers(t, peersDir)

@@ -12,8 +12,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// The receiver that docs/backends.md shows takes what is sent, verified by the
-// library of Standard Webhooks, whichever of two secrets it knows.
+// The receiver that docs/backends.md shows accepts the events. The library of
+// Standard Webhooks verifies them with either of two secrets.
 func TestThePagesReceiverTakesEvents(t *testing.T) {
 	t.Parallel()
 	storetest.NeedPeers(t, peersDir)

@@ -25,17 +25,17 @@ import (
 
 const eventsSecret = "whsec_dGhlIHNlY3JldCBvZiB0aGUgZXZlbnRz"
 
-// A receiver is a backend that is told what happens to accounts.
+// A receiver is a backend that receives the events of accounts.
 type receiver struct {
 	*httptest.Server
 	t *testing.T
 
 	mu    sync.Mutex
 	tries []told
-	does  func(told) int // the status of its answer; nil: 204
+	does  func(told) int // returns the status of its answer; nil for 204
 }
 
-// A told is an event in one of its tries.
+// A told is one delivery attempt of an event.
 type told struct {
 	ID, Type, Company, Account string
 	Body                       []byte
@@ -52,7 +52,7 @@ func newReceiver(t *testing.T) *receiver {
 	return r
 }
 
-// events is the receiver in a Caddyfile, with short pauses.
+// events returns the part of a Caddyfile for the receiver, with short pauses.
 func (r *receiver) events(more string) string {
 	return fmt.Sprintf("events webhook %s {\nsecret %s\nretry 100ms\ntimeout 500ms\n%s\n}\n", r.URL, eventsSecret, more)
 }
@@ -84,7 +84,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	does := r.does
 	r.mu.Unlock()
 	if does != nil {
-		e.Status = does(e) // may take its time
+		e.Status = does(e) // this may take a while
 	}
 	r.mu.Lock()
 	r.tries = append(r.tries, e)
@@ -92,7 +92,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	w.WriteHeader(e.Status)
 }
 
-// behave sets how it answers from now on; nil is well.
+// behave sets how the receiver answers from now on; nil means correctly.
 func (r *receiver) behave(does func(told) int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -101,15 +101,15 @@ func (r *receiver) behave(does func(told) int) {
 
 func down(told) int { return http.StatusServiceUnavailable }
 
-// all returns the tries so far.
+// all returns the delivery attempts so far.
 func (r *receiver) all() []told {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.tries)
 }
 
-// taken returns the events that were taken of an account, in the order of their
-// first delivery.
+// taken returns the accepted events of an account, in the order of their first
+// delivery.
 func (r *receiver) taken(account string) []told {
 	var taken []told
 	for _, e := range r.all() {
@@ -129,7 +129,7 @@ func (r *receiver) types(account string) string {
 	return strings.Join(types, " ")
 }
 
-// hears waits until these events of an account have been taken, and no others.
+// hears waits until exactly these events of an account were accepted.
 func (r *receiver) hears(account, types string) {
 	r.t.Helper()
 	defer func() {
@@ -140,7 +140,7 @@ func (r *receiver) hears(account, types string) {
 	storetest.Eventually(r.t, 10*time.Second, types+" of "+account, func() bool { return r.types(account) == types })
 }
 
-// A backend hears of each change once it is made, and of nothing else.
+// A backend receives an event for each change, and no others.
 func TestABackendHearsOfItsAccounts(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -157,7 +157,7 @@ func TestABackendHearsOfItsAccounts(t *testing.T) {
 		}
 		r.hears("alice", "account.created")
 		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword, "accept_disclaimers": []string{"terms", "privacy"}}).wantState(record.Authorized)
-		s.login("alice") // tells nothing
+		s.login("alice") // sends no event
 		r.hears("alice", "account.created disclaimers.accepted")
 		one.admin("PATCH", "accounts/alice", fields{"role": "editor", "primary_phone": "+37060000002"}).wantStatus(200)
 		one.admin("PATCH", "accounts/alice", fields{"role": "editor"}).wantStatus(200) // changes nothing
@@ -194,7 +194,7 @@ func TestABackendHearsOfItsAccounts(t *testing.T) {
 	})
 }
 
-// wantSamples checks that what docs/backends.md shows is what was received.
+// wantSamples checks that the receiver got what docs/backends.md shows.
 func (r *receiver) wantSamples(t *testing.T) {
 	t.Helper()
 	shown := section(t, "docs/backends.md", "Hearing that an account changed")
@@ -234,8 +234,8 @@ func (r *receiver) wantSamples(t *testing.T) {
 	}
 }
 
-// A receiver that is down, hangs, or will not have the events of one account
-// holds up nothing else, and gets everything once it takes it.
+// A receiver that is down, hangs or refuses the events of one account delays nothing
+// else. It gets all events once it accepts them.
 func TestAReceiverThatIsDownHoldsUpNothing(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -305,8 +305,8 @@ func TestAReceiverThatIsDownHoldsUpNothing(t *testing.T) {
 	})
 }
 
-// wantSameIDs checks that each event has the same id and body in each try, and
-// that no two events have the same.
+// wantSameIDs checks that all attempts of an event have the same id and body, and
+// that no two events share them.
 func (r *receiver) wantSameIDs(t *testing.T) (tries map[string]int) {
 	t.Helper()
 	ids, bodies := map[string]string{}, map[string]string{}
@@ -327,7 +327,7 @@ func (r *receiver) wantSameIDs(t *testing.T) (tries map[string]int) {
 
 var waitingEvents = flag.Int("events", 10_000, "how many events wait in TestManyEventsWait")
 
-// However many events wait: all arrive, of each account in order.
+// However many events wait, all arrive, and those of an account in order.
 //
 //	go test ./caddymodule/integration -run ManyEventsWait -v
 func TestManyEventsWait(t *testing.T) {
@@ -389,7 +389,7 @@ func TestManyEventsWait(t *testing.T) {
 	})
 }
 
-// backlog is how many events of acme wait.
+// backlog returns the number of acme's events that wait.
 func (s *site) backlog() int {
 	s.t.Helper()
 	if s.outbox == nil {
@@ -404,8 +404,8 @@ func (s *site) backlog() int {
 
 var eventKills = flag.Int("eventkills", 2, "how often TestKilledNodesLoseNoEvent kills a node of each deployment; 200 for a thorough run")
 
-// Nodes are killed while accounts change and their events are delivered: of each
-// change that was acknowledged the backend hears, in order, if perhaps twice.
+// Nodes are killed while accounts change and their events are delivered. The backend
+// receives each acknowledged change, in order, possibly twice.
 //
 //	go test ./caddymodule/integration -run KilledNodesLoseNoEvent -v -eventkills 200 -timeout 1h
 func TestKilledNodesLoseNoEvent(t *testing.T) {
@@ -422,7 +422,7 @@ func TestKilledNodesLoseNoEvent(t *testing.T) {
 		s := start(t, siteConfig{company: roomy + r.events("")})
 		nodes := s.all()
 		const accounts = 8
-		acknowledged := make([][]string, accounts) // mnemocodes of m0, m1, …, one after another
+		acknowledged := make([][]string, accounts) // mnemocodes of m0, m1, …, in order
 		for i := range accounts {
 			name := fmt.Sprint("m", i, "-0")
 			nodes[0].admin("POST", "accounts", fields{"profile_mnemocode": name}).wantStatus(201)
@@ -448,7 +448,7 @@ func TestKilledNodesLoseNoEvent(t *testing.T) {
 						q, _ := http.NewRequest("PATCH", "http://127.0.0.1/mnemogate/acme/accounts/"+names[len(names)-1], body)
 						answer, err := admin.Do(q)
 						if err != nil {
-							return // the node is gone; whether it was done is seen below
+							return // the node was killed; what was done is checked below
 						}
 						_ = answer.Body.Close()
 						if answer.StatusCode != http.StatusOK {
@@ -465,7 +465,7 @@ func TestKilledNodesLoseNoEvent(t *testing.T) {
 			writers.Wait()
 			victim.clearLog()
 			victim.start()
-			for i, names := range acknowledged { // the last one may have been done
+			for i, names := range acknowledged { // the last change may have been done
 				next := fmt.Sprint("m", i, "-", len(names))
 				if nodes[0].admin("GET", "accounts/"+next, nil).Status == http.StatusOK {
 					acknowledged[i] = append(names, next)

@@ -14,7 +14,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// sessionID is that of the account's one session.
+// sessionID returns the id of the account's only session.
 func (s *site) sessionID(account string) string {
 	s.t.Helper()
 	list := s.api(keyOfAll, "GET", "acme/accounts/"+account+"/sessions", nil).wantStatus(http.StatusOK).JSON["sessions"].([]any)
@@ -47,7 +47,7 @@ func TestUserChangesTheirPassword(t *testing.T) {
 			{fields{"current_password": testPassword, "new_password": "a fine secret", "x": "y"}, 400, "x", ""},
 			{fields{"current_password": testPassword, "new_password": "a fine secret", "address": "x"}, 400, "address", ""},
 			{fields{"current_password": testPassword, "new_password": "a fine secret", "keep_session": "none"}, 400, "keep_session", ""},
-			{fields{"current_password": testPassword, "new_password": "a fine secret", "keep_session": kept}, 400, "keep_session", ""}, // it is the token
+			{fields{"current_password": testPassword, "new_password": "a fine secret", "keep_session": kept}, 400, "keep_session", ""}, // this is the token, not the id
 			{fields{"current_password": "wrong", "new_password": "a fine secret"}, 401, "current_password", "password.wrong"},
 			{fields{"current_password": testPassword, "new_password": "short"}, 422, "new_password", "password.too_short"},
 			{fields{"current_password": testPassword, "new_password": "password1"}, 422, "new_password", "password.common"},
@@ -92,15 +92,15 @@ func TestUserChangesTheirPassword(t *testing.T) {
 				t.Errorf("got %v %s", locked.Header, locked.Body)
 			}
 		}
-		s.credentials("alice", "a fine secret").want(wire.ErrRestricted) // one count for both
+		s.credentials("alice", "a fine secret").want(wire.ErrRestricted) // they share one count
 		s.get("/", kept).wantStatus(http.StatusOK)
 		s.api(keyOfAll, "PATCH", "acme/accounts/alice", fields{"status": "closed"}).wantStatus(http.StatusOK)
 		s.api(keyOfAll, "POST", path+"check-password", fields{"current_password": "a fine secret"}).wantRefused(http.StatusConflict, "status")
 	})
 }
 
-// The session that is kept is good at every moment, on every node, whether it is
-// remembered there or asked for; and no other one of before is.
+// The session to keep is valid at every moment, on every node, whether the node
+// remembers it or reads it from the store. No other earlier session is.
 func TestTheSessionThatIsKeptIsNeverInterrupted(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {

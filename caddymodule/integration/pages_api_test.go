@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What docs/api.md says of protected paths is what they answer.
+// Protected paths answer as docs/api.md says.
 func TestThePageTellsWhatProtectedPathsAnswer(t *testing.T) {
 	t.Parallel()
 	shown := section(t, "docs/api.md", "Protected paths")

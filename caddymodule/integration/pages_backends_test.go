@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// changed replaces each of the pairs, which must be there once.
+// changed replaces the first of each pair with the second. The first must occur
+// exactly once.
 func changed(t *testing.T, text string, pairs ...string) string {
 	t.Helper()
 	for i := 0; i < len(pairs); i += 2 {
@@ -24,9 +25,9 @@ func changed(t *testing.T, text string, pairs ...string) string {
 	return text
 }
 
-// The site of the accounts API that docs/backends.md shows, with a certificate of
-// Caddy's own CA, answers what the page shows, and whoever is of another network not at
-// all.
+// The accounts API site that docs/backends.md shows, with a certificate of Caddy's
+// own CA, answers as the page shows. It does not answer requests from other
+// networks.
 func TestConsolesOfTheBackendsPage(t *testing.T) {
 	t.Parallel()
 	needCurl(t)
@@ -87,8 +88,8 @@ func TestConsolesOfTheBackendsPage(t *testing.T) {
 	}
 }
 
-// The secret by which docs/backends.md has Caddy prove itself comes once, whatever a
-// client sends under its name.
+// The header with the secret that docs/backends.md makes Caddy send arrives exactly
+// once, whatever a client sends in a header of that name.
 func TestTheGatewaysKeyIsCaddysAlone(t *testing.T) {
 	t.Parallel()
 	const key = "X-Gateway-Key"
@@ -112,8 +113,8 @@ func TestTheGatewaysKeyIsCaddysAlone(t *testing.T) {
 	t.Error("the page does not show it")
 }
 
-// The manifests let these nodes and nobody else reach the application, at the port
-// that the Caddyfile sends to, and Prometheus their metrics.
+// The manifests allow only these nodes to reach the application, at the port that
+// the Caddyfile uses, and only Prometheus to reach their metrics.
 func TestDeployedPortsAreTheCaddyfiles(t *testing.T) {
 	var caddyfile, labels, ports string
 	policies := map[string]string{}

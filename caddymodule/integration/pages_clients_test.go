@@ -9,8 +9,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// With what docs/clients.md shows, a client's tests are not taken for an attack. Only
-// the listeners and the admin endpoint are others here.
+// With the Caddyfile that docs/clients.md shows, the tests of a client are not
+// treated as an attack. Only the listeners and the admin endpoint differ here.
 func TestTheCaddyfileForTestsOfAClient(t *testing.T) {
 	t.Parallel()
 	shown := blocks(section(t, "docs/clients.md", "Tests of a client"), "caddyfile")
@@ -39,14 +39,14 @@ func TestTheCaddyfileForTestsOfAClient(t *testing.T) {
 	credentials := func(login, password string) answer {
 		return post("auth/checkcredentials", "", fields{"login_id": login, "password": password})
 	}
-	for range 70 { // more than an address may by default
+	for range 70 { // more than the default limit of an address
 		credentials("bob", "wrong").want(wire.ErrCredentialsInvalid)
 		credentials("nobody", "wrong")
 		s.wantProfile(credentials("bob", testPassword).wantState(record.Authorized), "bob-0002")
 	}
 
-	// A captcha is due, and the code of a phone is the fixed one, also more often than
-	// a phone gets SMS.
+	// A captcha is required, and the code is the fixed one of the phone, even after
+	// more codes than a phone may receive.
 	for range 3 {
 		credentials("bob", "wrong").want(wire.ErrCredentialsInvalid)
 	}
@@ -58,7 +58,7 @@ func TestTheCaddyfileForTestsOfAClient(t *testing.T) {
 	}
 }
 
-// The redirect_uri of a native app may be one of its own scheme.
+// The redirect_uri of a native app may use a scheme of its own.
 func TestAnAppsOwnSchemeIsARedirectURI(t *testing.T) {
 	const uri = "com.example.app:/callback"
 	if !strings.Contains(section(t, "docs/clients.md", "In a native app"), "`"+uri+"`") {
@@ -70,8 +70,9 @@ func TestAnAppsOwnSchemeIsARedirectURI(t *testing.T) {
 	}
 }
 
-// A dev server that hands requests on with the site's Host has the cookie taken, as
-// docs/clients.md says: browsers call its page and its requests the same origin.
+// A dev server that proxies requests with the site's Host can use the cookie, as
+// docs/clients.md says, because browsers treat its page and its requests as
+// same-origin.
 func TestTheCookieByADevServer(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, handler: "cookie"})

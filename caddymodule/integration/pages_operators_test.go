@@ -17,8 +17,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// The lines of "Moving there" bring along what users have set since the Caddyfile
-// made their accounts, and their apps.
+// The commands in "Moving there" also move authenticator apps, and what users have
+// set since the Caddyfile created their accounts.
 func TestMovingKeepsPasswordsAndApps(t *testing.T) {
 	t.Parallel()
 	_, moving, _ := strings.Cut(pages(t)["docs/many-nodes.md"], "\n## Moving there\n")
@@ -40,7 +40,7 @@ func TestMovingKeepsPasswordsAndApps(t *testing.T) {
 	for i, line := range lines {
 		s := []*site{before, nil, there}[i]
 		if s == nil {
-			continue // the reload
+			continue // this is the reload
 		}
 		if out, err := s.shell(strings.ReplaceAll(line, "acme.jsonl", before.dir+"/acme.jsonl")).CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", line, err, out)
@@ -54,8 +54,8 @@ func TestMovingKeepsPasswordsAndApps(t *testing.T) {
 	there.wantProfile(there.credentials("renamed", testPassword), "other")
 }
 
-// What docs/many-nodes.md has PgBouncer ignore it gives to the user, and it is all that
-// nodes ask for.
+// The settings that docs/many-nodes.md makes PgBouncer ignore are set for the user
+// instead, and nodes use no others.
 func TestSettingsBehindPgBouncer(t *testing.T) {
 	t.Parallel()
 	_, section, _ := strings.Cut(pages(t)["docs/many-nodes.md"], "\n### PgBouncer\n")
@@ -79,8 +79,8 @@ func TestSettingsBehindPgBouncer(t *testing.T) {
 	}
 }
 
-// What the runbook says of a gateway for SMS that is down: a backup code is good once
-// the budget is used up.
+// This checks what the runbook says about an SMS gateway that is down: a backup code
+// works after the budget is used up.
 func TestBackupCodesWhileTheGatewayIsDown(t *testing.T) {
 	t.Parallel()
 	gateway := guesttest.Serve(t, guesttest.Answering(http.StatusBadGateway, ""))
@@ -94,8 +94,8 @@ func TestBackupCodesWhileTheGatewayIsDown(t *testing.T) {
 	s.post("auth/checkotp", asked.token(), fields{"backup_code": code}).wantState(record.Authorized)
 }
 
-// What docs/webhooks.md shows between mnemogate and a provider of SMS hands messages
-// on, tells what became of them, and takes only signed ones.
+// The receiver that docs/webhooks.md puts between mnemogate and an SMS provider
+// forwards messages, reports their result, and accepts only signed ones.
 func TestThePagesSMSReceiverHandsOn(t *testing.T) {
 	t.Parallel()
 	storetest.NeedPeers(t, peersDir)

@@ -19,7 +19,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// pages returns the pages for people, by their paths in the repository.
+// pages returns the documentation pages by their paths in the repository.
 func pages(t *testing.T) map[string]string {
 	t.Helper()
 	docs, err := filepath.Glob("../../docs/*.md")
@@ -56,7 +56,7 @@ func TestPagesLinkToWhatIsThere(t *testing.T) {
 		for _, found := range link.FindAllStringSubmatch(marker.ReplaceAllString(text, ""), -1) {
 			target, anchor, _ := strings.Cut(found[1], "#")
 			if strings.Contains(target, ":") {
-				continue // elsewhere
+				continue // on another site
 			}
 			file := page
 			if target != "" {
@@ -71,7 +71,7 @@ func TestPagesLinkToWhatIsThere(t *testing.T) {
 	}
 }
 
-// anchors are what GitHub makes of a page's headings.
+// anchors returns the anchors that GitHub creates for a page's headings.
 func anchors(page string) []string {
 	var anchors []string
 	for line := range strings.Lines(marker.ReplaceAllString(page, "")) {
@@ -92,8 +92,8 @@ func anchors(page string) []string {
 	return anchors
 }
 
-// A page that says which test shows something, or where something is, is
-// wrong once that has another name. In a test's name … stands for any letters.
+// Pages name tests and files, and these must exist under these names. In a test's
+// name, … matches any letters.
 func TestPagesNameWhatIsThere(t *testing.T) {
 	var tests strings.Builder
 	for _, pattern := range []string{"../../*/*_test.go", "../../*/*/*_test.go"} {
@@ -128,7 +128,8 @@ func TestPagesNameWhatIsThere(t *testing.T) {
 	}
 }
 
-// section is what stands below a heading of a page, up to the next one like it.
+// section returns the text below a heading of a page, up to the next heading of that
+// level.
 func section(t *testing.T, page, heading string) string {
 	t.Helper()
 	_, section, ok := strings.Cut(pages(t)[page], "\n## "+heading+"\n")
@@ -139,7 +140,7 @@ func section(t *testing.T, page, heading string) string {
 	return section
 }
 
-// blocks returns the code of a page that is in a language.
+// blocks returns the code blocks of a page in a language.
 func blocks(page, language string) []string {
 	var blocks []string
 	for _, found := range marker.FindAllStringSubmatch(page, -1) {
@@ -150,7 +151,8 @@ func blocks(page, language string) []string {
 	return blocks
 }
 
-// The listing of docs/configuration.md shows alternatives: see the next test.
+// The next test checks the listing of docs/configuration.md, which shows
+// alternatives.
 func TestCaddyfilesOfPagesAreValid(t *testing.T) {
 	guesttest.Environment(t)
 	for name, value := range map[string]string{
@@ -168,7 +170,7 @@ func TestCaddyfilesOfPagesAreValid(t *testing.T) {
 				continue
 			}
 			if !strings.HasPrefix(block, "{") {
-				block = company + block // it shows a site only
+				block = company + block // it shows only a site
 			}
 			block = strings.ReplaceAll(block, "/var/log/mnemogate/", t.TempDir()+"/")
 			block = strings.ReplaceAll(block, "file_server", "respond 404") // see harness_test.go
@@ -179,14 +181,14 @@ func TestCaddyfilesOfPagesAreValid(t *testing.T) {
 	}
 }
 
-// An optionLine is a line of a Caddyfile, and the first lines of the blocks that
-// it stands in.
+// An optionLine is a line of a Caddyfile, with the first lines of the blocks around
+// it.
 type optionLine struct {
 	blocks []string
 	text   string
 }
 
-// optionLines reads a Caddyfile, which may be of no use as a whole.
+// optionLines reads the lines of a Caddyfile, which need not be valid as a whole.
 func optionLines(caddyfile string) (lines []optionLine) {
 	var open []string
 	for text := range strings.Lines(caddyfile) {
@@ -204,7 +206,7 @@ func optionLines(caddyfile string) (lines []optionLine) {
 	return lines
 }
 
-// pageListing returns what docs/configuration.md shows as all that can be set.
+// pageListing returns the listing of all options in docs/configuration.md.
 func pageListing(t *testing.T) string {
 	t.Helper()
 	_, section, _ := strings.Cut(pages(t)["docs/configuration.md"], "\n## Everything that can be set\n")
@@ -215,9 +217,9 @@ func pageListing(t *testing.T) string {
 	return listing[0]
 }
 
-// What docs/configuration.md shows as all that can be set is valid, with
-// something in each placeholder. Of alternatives such as the captchas, which it
-// shows side by side, each is in one of the configurations that are tried.
+// The listing of all options in docs/configuration.md is valid after its
+// placeholders are replaced. It shows alternatives next to each other, such as the
+// captchas; each alternative is part of one of the tested configurations.
 func TestEveryOptionOfThePageIsOne(t *testing.T) {
 	guesttest.Environment(t)
 	fill := strings.NewReplacer(
@@ -234,7 +236,7 @@ func TestEveryOptionOfThePageIsOne(t *testing.T) {
 	migrate := regexp.MustCompile(`\t\t\tmigrate [^}]*\}\n`)
 	for alternative := range 5 {
 		tried := strings.Replace(listing, "\n\t\thardened", "\n\t\thardened off", 1)
-		if alternative > 0 { // the two exclude each other
+		if alternative > 0 { // they exclude each other
 			tried = migrate.ReplaceAllString(listing, "")
 		}
 		config := placeholder.ReplaceAllString(fill.Replace(oneOfEach(tried, alternative)), "a")
@@ -244,8 +246,8 @@ func TestEveryOptionOfThePageIsOne(t *testing.T) {
 	}
 }
 
-// oneOfEach leaves in the block mnemogate, of each option that is there several
-// times, the one of that number, or the last.
+// oneOfEach keeps, of each option that the block mnemogate has several times, only
+// the one with that number, or the last.
 func oneOfEach(listing string, number int) string {
 	_, rest, _ := strings.Cut(listing, "\n\tmnemogate {\n")
 	options, _, _ := strings.Cut(rest, "\n\t}\n")
@@ -264,7 +266,7 @@ func oneOfEach(listing string, number int) string {
 	return listing
 }
 
-// testdata/complete has every option of the parser.
+// testdata/complete contains every option of the parser.
 func TestThePageShowsEveryOption(t *testing.T) {
 	complete, err := os.ReadFile("testdata/complete.caddyfiletest")
 	if err != nil {
@@ -279,7 +281,7 @@ func TestThePageShowsEveryOption(t *testing.T) {
 				option := strings.Fields(text)[0]
 				names[block+" "+option] = true
 				if block = option; block == "company" {
-					block = "mnemogate" // whose policies it can have
+					block = "mnemogate" // it can have the policies
 				}
 			}
 		}
@@ -293,7 +295,7 @@ func TestThePageShowsEveryOption(t *testing.T) {
 	}
 }
 
-// A consoleStep is a command that a page shows, and what came of it.
+// A consoleStep is a command that a page shows, with its output.
 type consoleStep struct{ command, shown string }
 
 func consoleSteps(page string) (steps []consoleStep) {
@@ -308,8 +310,8 @@ func consoleSteps(page string) (steps []consoleStep) {
 	return steps
 }
 
-// compare fails the test where what came of the command is not what the page
-// shows, but for what is new in each run.
+// compare fails the test if the output of the command differs from the page, except
+// for what differs in each run.
 func (c consoleStep) compare(t *testing.T, got string, anew *regexp.Regexp) {
 	t.Helper()
 	plain := func(s string) string {
@@ -324,7 +326,7 @@ func (c consoleStep) compare(t *testing.T, got string, anew *regexp.Regexp) {
 	}
 }
 
-// needCurl finds what people type.
+// needCurl skips the test if curl is missing.
 func needCurl(t *testing.T) {
 	t.Helper()
 	if _, err := exec.LookPath("curl"); err != nil {
@@ -337,7 +339,7 @@ func TestConsolesOfTheREADME(t *testing.T) {
 	needCurl(t)
 	s := startExample(t)
 	token := regexp.MustCompile(`mgs_[\w-]{43,156}`)
-	actual := map[string]string{} // tokens by those of the page
+	actual := map[string]string{} // tokens by their spelling on the page
 	for _, step := range consoleSteps(pages(t)["README.md"]) {
 		command := strings.ReplaceAll(step.command, "http://127.0.0.1:8080", s.URL)
 		for shown, now := range actual {
@@ -357,8 +359,8 @@ func TestConsolesOfTheREADME(t *testing.T) {
 	}
 }
 
-// Here the admin endpoint is a socket, and standard input no terminal, so that
-// nothing is prompted for.
+// In this test the admin endpoint is a socket, and standard input is not a terminal,
+// so commands don't prompt.
 func TestConsolesOfTheOperatorsPage(t *testing.T) {
 	t.Parallel()
 	needCurl(t)
@@ -385,7 +387,7 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 	here := strings.NewReplacer("unix/"+socket, "unix//run/caddy/admin.sock", address, "127.0.0.1:2525", gateway.Listener.Addr().String(), "127.0.0.1:8025", s.dir+"/Caddyfile:", "/etc/caddy/Caddyfile:")
 	anew := regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b[0-9a-f]{32}\b|\b[A-Z2-7]{5}-[A-Z2-7]{5}\b|\([\d.]+(m|µ)?s\)|[\d,]+ bytes|in [\d.]+m?s|curl/[\d.]+|Go-http-client/[\d.]+`)
 	session := regexp.MustCompile(`\b[0-9a-f]{32}\b`)
-	listed, now := "none", "" // the session that the page lists, and that of this run
+	listed, now := "none", "" // the session that the page lists, and the one of this run
 	prompts := regexp.MustCompile(`Password(, again)?: \n`)
 	for _, step := range consoleSteps(pages(t)["docs/operators.md"]) {
 		switch step.command {
@@ -406,11 +408,11 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 			cmd := s.shell(strings.NewReplacer(listed, now, "/var/log/mnemogate/", s.dir+"/").Replace(step.command))
 			cmd.Env = append(cmd.Env, "CURL_HOME="+s.dir)
 			cmd.Stdin = strings.NewReader(testPassword + "\n")
-			out, _ := cmd.CombinedOutput() // some fail, as they are shown to
+			out, _ := cmd.CombinedOutput() // some commands fail, as the page shows
 			return out
 		}
 		out := run()
-		for begun := time.Now(); bytes.Contains(out, []byte("take more than")) && time.Since(begun) < time.Minute; { // doctor finds that the machine is busy
+		for begun := time.Now(); bytes.Contains(out, []byte("take more than")) && time.Since(begun) < time.Minute; { // the doctor notices that the machine is busy
 			out = run()
 		}
 		if step.command == "caddy mnemogate sessions list alice" {

@@ -21,12 +21,11 @@ import (
 	"github.com/mnemogate/mnemogate/store"
 )
 
-// The guest modules below panic wherever the test says so: at the points that a
-// file names.
+// The modules below panic at the points that a file lists. A test writes that file.
 
 const (
 	bombsVar = "MNEMOGATE_TEST_BOMBS"
-	spilled  = "hunter2-in-a-panic" // what they panic with
+	spilled  = "hunter2-in-a-panic" // the value that they panic with
 )
 
 func explode(point string) {
@@ -37,7 +36,7 @@ func explode(point string) {
 
 func init() {
 	if os.Getenv("MNEMOGATE_TEST_CADDY") == "" {
-		return // no test's list of modules has them
+		return // only in the Caddy under test
 	}
 	for _, m := range []caddy.Module{
 		new(bombStore), new(bombSender), new(bombMailer), new(bombCaptcha), new(bombProvider), new(bombEvents), new(bombHandler),
@@ -228,8 +227,8 @@ func (*bombEvents) CaddyModule() caddy.ModuleInfo {
 
 func (*bombEvents) Handle(context.Context, caddy.Event) error { explode("events.Handle"); return nil }
 
-// A bombHandler stands before mnemogate, where it hands over a body that may
-// explode, and behind it.
+// A bombHandler runs before mnemogate, where it passes a body that may panic, and
+// after it.
 type bombHandler struct{}
 
 func (*bombHandler) CaddyModule() caddy.ModuleInfo {

@@ -19,7 +19,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// A bombSite is a site that is made of them.
+// A bombSite is a site that uses these modules.
 type bombSite struct{ *site }
 
 func startBombs(t *testing.T) bombSite {
@@ -76,12 +76,12 @@ func (s bombSite) arm(points ...string) {
 	if err := os.WriteFile(file+".new", []byte(strings.Join(points, "\n")), 0o600); err != nil {
 		s.t.Fatal(err)
 	}
-	if err := os.Rename(file+".new", file); err != nil { // so that it is never seen empty
+	if err := os.Rename(file+".new", file); err != nil { // so that no reader sees an empty file
 		s.t.Fatal(err)
 	}
 }
 
-// told are the warnings and errors in the log that tell of a panic.
+// told returns the warnings and errors in the log that report a panic.
 func (s bombSite) told() (lines []string) {
 	for line := range strings.Lines(s.log()) {
 		if strings.Contains(line, "panic") && (strings.Contains(line, `"level":"error"`) || strings.Contains(line, `"level":"warn"`)) {
@@ -91,7 +91,7 @@ func (s bombSite) told() (lines []string) {
 	return lines
 }
 
-// toldOf waits until the log tells of a panic behind an answer.
+// toldOf waits until the log reports a panic in work after an answer.
 func (s bombSite) toldOf(doing string) {
 	s.t.Helper()
 	storetest.Eventually(s.t, 20*time.Second, "word of a panic while "+doing, func() bool {
@@ -125,9 +125,9 @@ func (s bombSite) metric(name string) float64 {
 	return value
 }
 
-// A panic ends its request and nothing else, wherever it comes from: the answer
-// is an error of the contract, the log has one line of it and nothing that it
-// panicked with, and no slot, lock or goroutine is left behind.
+// A panic ends only its request, wherever it occurs. The answer is an error of the
+// contract. The log has one line about it, without the panic's value. No slot, lock
+// or goroutine leaks.
 func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 	t.Parallel()
 	s := startBombs(t)
@@ -160,7 +160,7 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 	get := func(token string) answer { return s.get("/x", token) }
 	cases := []struct {
 		point string
-		token func() string // made before
+		token func() string // created before the panic
 		ask   func(token string) answer
 		want  *wire.Error
 	}{
@@ -168,7 +168,7 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 		{"accounts.ByLoginID", none, login("alice"), wire.ErrService},
 		{"accounts.ByID", pending, checkpassword, wire.ErrService},
 		{"accounts.Tally", none, credentials, wire.ErrService},
-		{"accounts.Tally.change", none, credentials, wire.ErrUnavailable}, // in the midst of stores.SQLite's transaction
+		{"accounts.Tally.change", none, credentials, wire.ErrUnavailable}, // within a transaction of stores.SQLite
 		{"sessions.Create", none, credentials, wire.ErrService},
 		{"sessions.Get", authorized, get, wire.ErrService},
 		{"sessions.Get", authorized, logout, wire.ErrService},
@@ -195,7 +195,7 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 			panics := outcomes(answers)[c.want.Code]
 			for _, a := range answers {
 				if panics > 0 && a.fails(wire.ErrUnavailable) {
-					continue // too many waited for the same machine
+					continue // the machine is too busy
 				}
 				if !a.fails(c.want) || a.str("status") != "error" || a.str("message") == "" {
 					t.Errorf("got %d %s, want %d %s", a.Status, a.Body, c.want.Status, c.want.Code)
@@ -213,7 +213,7 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 			}
 		})
 	}
-	s.run("setting a password", func(t *testing.T) { // which spends the token first
+	s.run("setting a password", func(t *testing.T) { // it uses up the token first
 		token := s.credentials("dave", testPassword).wantState(record.SetPassword).token()
 		s.arm("accounts.SetPassword")
 		setpassword(token).want(wire.ErrService)
@@ -221,7 +221,7 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 		setpassword(token).want(wire.ErrTokenInvalid)
 		setpassword(s.credentials("dave", testPassword).wantState(record.SetPassword).token()).wantState(record.Authorized)
 	})
-	s.run("the application", func(t *testing.T) { // is not ours to answer for
+	s.run("the application", func(t *testing.T) { // its panics are not handled by mnemogate
 		token := s.login("alice")
 		s.arm("application")
 		for range times {
@@ -266,8 +266,8 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 	s.wellAfterAll()
 }
 
-// wellAfterAll looks whether the process is the one that was started, and its
-// log without what the panics had in them.
+// wellAfterAll checks that the process is still the one that was started, and that
+// its log does not contain the values of the panics.
 func (s bombSite) wellAfterAll() {
 	s.t.Helper()
 	select {
@@ -276,7 +276,7 @@ func (s bombSite) wellAfterAll() {
 	default:
 	}
 	for _, line := range s.told() {
-		// What the application panics with is told by Go's HTTP server.
+		// Go's HTTP server logs panics of the application.
 		if strings.Contains(line, spilled) && !strings.Contains(line, "bombHandler") {
 			s.t.Errorf("the log tells what was in a panic: %s", line)
 		}
@@ -286,8 +286,7 @@ func (s bombSite) wellAfterAll() {
 	}
 }
 
-// Nobody waits for what works in the background, and a panic there ends
-// nothing: it is told, and the work goes on.
+// A panic in background work ends nothing: it is logged, and the work continues.
 func TestPanicsInTheBackgroundEndNothing(t *testing.T) {
 	t.Parallel()
 	s := startBombs(t)
@@ -303,7 +302,7 @@ func TestPanicsInTheBackgroundEndNothing(t *testing.T) {
 		if trusted := s.metric("mnemogate_memory_trusted"); trusted != 0 {
 			t.Errorf("what is remembered is believed, though nothing is heard")
 		}
-		if a := s.get("/x", token); a.Status != http.StatusOK { // the store says so
+		if a := s.get("/x", token); a.Status != http.StatusOK { // the store confirms the session
 			t.Errorf("got %d %s", a.Status, a.Body)
 		}
 		s.arm()

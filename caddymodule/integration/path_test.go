@@ -7,8 +7,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// The important spellings, as they go over the wire: what a route is not never
-// goes upstream, and nothing passes without a token.
+// Important spellings of paths, as raw requests: invalid spellings of a route are
+// never forwarded, and no path passes without a token.
 func TestNoSpellingPassesWithoutAToken(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, more: umbra, site: `
@@ -59,7 +59,7 @@ func TestNoSpellingPassesWithoutAToken(t *testing.T) {
 		s.run("no token "+uri, func(t *testing.T) {
 			before := len(s.backend.requests())
 			a := ask("GET", uri, "")
-			if strings.HasPrefix(uri, "/%") && a.Status == 400 && a.JSON == nil { // no request at all to net/http
+			if strings.HasPrefix(uri, "/%") && a.Status == 400 && a.JSON == nil { // net/http does not accept it as a request
 				return
 			}
 			a.want(wire.ErrHeaderMissing)
@@ -94,7 +94,7 @@ func TestNoSpellingPassesWithoutAToken(t *testing.T) {
 			before := len(s.backend.requests())
 			for _, method := range []string{"GET", "POST", "OPTIONS", "CONNECT"} {
 				if method == "CONNECT" && !strings.HasPrefix(uri, "/") {
-					continue // then it is an address
+					continue // then it is an absolute URL
 				}
 				a := ask(method, uri, authorized+"X-Api-Key: "+testKey+"\r\nContent-Length: 0\r\n")
 				a.want(wire.ErrNoRoute)

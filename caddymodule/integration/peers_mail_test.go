@@ -18,7 +18,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// A mailServer is smtp-server, with the mails as postal-mime reads them.
+// A mailServer is smtp-server. It returns the mails as postal-mime parses them.
 type mailServer struct {
 	*peer
 	SMTP  int `json:"smtp"`
@@ -50,7 +50,7 @@ func (m receivedMail) header(key string) string {
 	return ""
 }
 
-// linkToken is the token in the mail's link.
+// linkToken returns the token in the link of the mail.
 func (m receivedMail) linkToken(t *testing.T) string {
 	t.Helper()
 	_, after, found := strings.Cut(m.Text, "\nhttps://app.example.com/recover#")
@@ -68,7 +68,7 @@ func (m *mailServer) mails(t *testing.T) []receivedMail {
 	return all
 }
 
-// during returns the mails that came while f ran.
+// during returns the mails that arrived while f ran.
 func (m *mailServer) during(t *testing.T, f func()) []receivedMail {
 	t.Helper()
 	before := len(m.mails(t))
@@ -76,7 +76,7 @@ func (m *mailServer) during(t *testing.T, f func()) []receivedMail {
 	return m.mails(t)[before:]
 }
 
-// oneMail is the only mail that came while f ran.
+// oneMail returns the only mail that arrived while f ran.
 func (m *mailServer) oneMail(t *testing.T, f func()) receivedMail {
 	t.Helper()
 	mails := m.during(t, f)
@@ -86,7 +86,7 @@ func (m *mailServer) oneMail(t *testing.T, f func()) receivedMail {
 	return mails[0]
 }
 
-// wait returns a mail with the subject, once it has come.
+// wait waits for a mail with the subject and returns it.
 func (m *mailServer) wait(t *testing.T, subject string) receivedMail {
 	t.Helper()
 	for begun := time.Now(); time.Since(begun) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
@@ -155,7 +155,7 @@ func TestPeersMailRecovery(t *testing.T) {
 	for name, lines := range map[string]string{
 		"implicit":      company("127.0.0.1", m.SMTPS, secret, "implicit"),
 		"wrongpassword": company("127.0.0.1", m.SMTP, "another-secret", "starttls"),
-		"wrongname":     company("localhost", m.SMTP, secret, "starttls"), // the certificate names the address
+		"wrongname":     company("localhost", m.SMTP, secret, "starttls"), // the certificate is for the address
 	} {
 		more += "company " + name + " {\napi_key " + testKey + lines + "\n}\n"
 	}
@@ -214,7 +214,7 @@ func TestPeersMailRecovery(t *testing.T) {
 	s.run("implicit TLS", func(t *testing.T) {
 		mail := m.oneMail(t, func() { in("implicit", "alice@example.com").wantState(record.None) })
 		checkReceived(t, mail, "alice@example.com", "Recover your implicit account")
-		checkLink(mail.linkToken(t)).want(wire.ErrTokenInvalid) // another company's
+		checkLink(mail.linkToken(t)).want(wire.ErrTokenInvalid) // a token of another company
 	})
 	s.run("a recipient that is refused", func(t *testing.T) {
 		mails := m.during(t, func() { wantUnavailable(t, func() answer { return mailTo("reject@example.com") }) })
@@ -264,14 +264,14 @@ func TestPeersMailRecovery(t *testing.T) {
 		m.kill()
 		wantUnavailable(t, func() answer { return mailTo("alice@example.com") })
 	})
-	s.stop(syscall.SIGTERM) // the log is whole now
+	s.stop(syscall.SIGTERM) // now the log is complete
 	s.wantNoneLogged(secrets...)
 }
 
-// checkReceived checks all of a mail but its words.
+// checkReceived checks everything of a mail except its text.
 func checkReceived(t *testing.T, m receivedMail, to, subject string) {
 	t.Helper()
-	if m.Method != "ESMTPSA" { // RFC 3848: with TLS and a login
+	if m.Method != "ESMTPSA" { // RFC 3848: with TLS and authentication
 		t.Errorf("it came by %s", m.Method)
 	}
 	if m.Sender != "noreply@acme.example" || !slices.Equal(m.Recipients, []string{to}) {

@@ -22,12 +22,12 @@ import (
 
 const (
 	peerCallback = "https://app.example.com/peerCallback"
-	// What RFC 6749 2.3.1 has encoded before it is sent.
+	// RFC 6749, section 2.3.1 requires that these characters are encoded.
 	peerSecret = "se cret:100%+/=&?~\""
 )
 
-// An openID is oidc-provider with one client, and all that a browser and a
-// client were told by it.
+// An openID is oidc-provider with one client, and the settings that browsers and the
+// client need.
 type openID struct {
 	*peer
 	Issuer  string `json:"issuer"`
@@ -56,7 +56,7 @@ func startOpenID(t *testing.T, redirectURIs ...string) *openID {
 	return p
 }
 
-// restart starts it again where it was, with other keys and no memory.
+// restart restarts it at the same address, with new keys and without its memory.
 func (p *openID) restart() {
 	p.t.Helper()
 	u, err := url.Parse(p.Issuer)
@@ -69,7 +69,7 @@ func (p *openID) restart() {
 	p.peer = startPeer(p.t, "oidc.mjs", p.config, p)
 }
 
-// calls counts the requests to a path.
+// calls returns the number of requests to a path.
 func (p *openID) calls(t *testing.T, call string) int {
 	t.Helper()
 	var all []string
@@ -77,7 +77,7 @@ func (p *openID) calls(t *testing.T, call string) int {
 	return len(slices.DeleteFunc(all, func(c string) bool { return c != call }))
 }
 
-// A peerGrant is what a client sends to auth/oauth.
+// A peerGrant is the body that a client sends to auth/oauth.
 type peerGrant struct {
 	code, verifier, nonce string
 }
@@ -95,8 +95,8 @@ func (g peerGrant) fields(provider int) fields {
 
 var formAction = regexp.MustCompile(`<form[^>]* action="([^"]+)" method="post">`)
 
-// login is the user's browser: from the authorization request over the login
-// form to the client's redirect URI.
+// login acts as the user's browser: it sends the authorization request, fills in the
+// login form, and follows the redirect to the client's redirect URI.
 func (p *openID) login(t *testing.T, user string) peerGrant {
 	t.Helper()
 	g := peerGrant{verifier: oauth2.GenerateVerifier(), nonce: oauth2.GenerateVerifier()}
@@ -125,8 +125,8 @@ func (p *openID) authorize(t *testing.T, user string, params url.Values) string 
 	return code
 }
 
-// visit goes from an address of the provider over its login form to the client's
-// redirect URI, which it returns.
+// visit opens an address of the provider and fills in the login form. It returns the
+// redirect to the client's redirect URI.
 func (p *openID) visit(t *testing.T, user, address string) *url.URL {
 	t.Helper()
 	jar, err := cookiejar.New(nil)
@@ -168,7 +168,7 @@ func (p *openID) visit(t *testing.T, user, address string) *url.URL {
 	return at
 }
 
-// provider is the part of a Caddyfile.
+// provider returns the provider's part of a Caddyfile.
 func (p *openID) provider(number int, more string) string {
 	return fmt.Sprintf(`
 		oauth %d oidc %s {
@@ -206,7 +206,7 @@ func TestPeersOpenIDProvider(t *testing.T) {
 		a := oauth(1, g)
 		s.wantProfile(a, "alice")
 		oauth(1, g).want(wire.ErrOAuthFailed)
-		s.wantProfile(a, "alice") // the login still stands
+		s.wantProfile(a, "alice") // the login is still valid
 	})
 	s.run("the interface's fields suffice", func(t *testing.T) {
 		code := p.authorize(t, "alice-at-provider", url.Values{})
@@ -235,7 +235,7 @@ func TestPeersOpenIDProvider(t *testing.T) {
 			t.Errorf("%d calls went out for a redirect_uri that is not configured", got-before)
 		}
 		body := g.fields(1)
-		body["redirect_uri"] = peerCallback + "/2" // configured, but not where the code came
+		body["redirect_uri"] = peerCallback + "/2" // configured, but not where the code was sent
 		s.post("auth/oauth", "", body).want(wire.ErrOAuthFailed)
 		if got := p.calls(t, "POST /token"); got != before+1 {
 			t.Errorf("%d calls went out, want 1", got-before)
@@ -265,25 +265,25 @@ func TestPeersOpenIDProvider(t *testing.T) {
 	s.run("PKCE where it is required", func(t *testing.T) {
 		g := p.login(t, "nobody-at-provider")
 		oauth(3, peerGrant{code: g.code, nonce: g.nonce}).want(wire.ErrValidation)
-		oauth(3, g).want(wire.ErrOAuthNotFound) // the code was not spent
+		oauth(3, g).want(wire.ErrOAuthNotFound) // the code was not used up
 	})
 	s.run("wrong client_secret", func(t *testing.T) {
 		oauth(4, p.login(t, "alice-at-provider")).want(wire.ErrOAuthFailed)
 	})
 	s.run("a user without an account", func(t *testing.T) {
 		oauth(1, p.login(t, "somebody-else")).want(wire.ErrOAuthNotFound)
-		oauth(1, p.login(t, "carol-at-provider")).want(wire.ErrOAuthNotFound) // no link_verified_email
+		oauth(1, p.login(t, "carol-at-provider")).want(wire.ErrOAuthNotFound) // link_verified_email is not set
 		oauth(2, p.login(t, "nobody-at-provider")).want(wire.ErrOAuthNotFound)
-		oauth(2, p.login(t, "alice-at-provider")).want(wire.ErrOAuthNotFound) // known to provider 1
+		oauth(2, p.login(t, "alice-at-provider")).want(wire.ErrOAuthNotFound) // only provider 1 knows this user
 	})
 	s.run("a verified email binds on first use", func(t *testing.T) {
-		s.wantProfile(oauth(2, p.login(t, "carol-at-provider")), "carol") // no second factor
+		s.wantProfile(oauth(2, p.login(t, "carol-at-provider")), "carol") // without a second factor
 		a, err := s.accounts().ByMnemocode(t.Context(), "acme", "carol")
 		if want := (record.Identity{Provider: 2, Subject: "carol-at-provider"}); err != nil || !slices.Contains(a.Identities, want) {
 			t.Errorf("carol's identities are %v, %v; want %v", a.Identities, err, want)
 		}
 		s.update("carol", false, func(a *record.Account) { a.Email = "caroline@example.com" })
-		s.wantProfile(oauth(2, p.login(t, "carol-at-provider")), "carol") // by the subject alone
+		s.wantProfile(oauth(2, p.login(t, "carol-at-provider")), "carol") // found by the subject alone
 		s.update("carol", false, func(a *record.Account) { a.Email = "carol@example.com" })
 		oauth(2, p.login(t, "impostor-at-provider")).want(wire.ErrOAuthNotFound)
 	})
@@ -320,7 +320,7 @@ func TestPeersOpenIDProvider(t *testing.T) {
 		p.kill()
 		wantUnavailable(t, func() answer { return oauth(1, g) })
 		p.restart()
-		oauth(1, g).want(wire.ErrOAuthFailed) // it has forgotten the code
+		oauth(1, g).want(wire.ErrOAuthFailed) // the provider has forgotten the code
 		s.wantProfile(oauth(1, p.login(t, "alice-at-provider")), "alice")
 	})
 	s.run("a provider that is down when it is first asked", func(t *testing.T) {
@@ -333,7 +333,7 @@ func TestPeersOpenIDProvider(t *testing.T) {
 		p.restart()
 		s.wantProfile(oauth(1, p.login(t, "alice-at-provider")), "alice")
 	})
-	s.stop(syscall.SIGTERM) // the log is whole now
+	s.stop(syscall.SIGTERM) // now the log is complete
 	if !strings.Contains(s.log(), "invalid_client") {
 		t.Error("the log does not tell of the wrong client_secret")
 	}

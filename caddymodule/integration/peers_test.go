@@ -20,17 +20,17 @@ import (
 
 const peersDir = "testdata/peers"
 
-// A peer is a server in Node that somebody else wrote.
+// A peer is a Node server by a third party.
 type peer struct {
 	t      *testing.T
 	cmd    *exec.Cmd
 	stdin  io.Closer
 	exited chan struct{}
-	stderr bytes.Buffer // to be read once it has exited
+	stderr bytes.Buffer // read it only after the peer has exited
 }
 
-// startPeer runs a script with config as its argument until the test ends.
-// What the script says of itself, its first line of JSON, is read into said.
+// startPeer runs a script until the test ends, with config as its argument. It
+// decodes the first line of JSON that the script prints into said.
 func startPeer(t *testing.T, script string, config, said any) *peer {
 	t.Helper()
 	storetest.NeedPeers(t, peersDir)
@@ -38,7 +38,7 @@ func startPeer(t *testing.T, script string, config, said any) *peer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Node has been seen to hang before it ran a line, where much else was running.
+	// On a busy machine, Node sometimes hangs before it runs the script.
 	for range 2 {
 		p, line := runPeer(t, script, string(argument))
 		if line == nil {
@@ -56,8 +56,8 @@ func startPeer(t *testing.T, script string, config, said any) *peer {
 	return nil
 }
 
-// runPeer runs a script, and waits for its first line of JSON: nil, if it ended
-// before, or says nothing for long.
+// runPeer runs a script and returns the first line of JSON that it prints. The line
+// is nil if the script exits before or prints nothing for 30 s.
 func runPeer(t *testing.T, script, argument string) (*peer, []byte) {
 	t.Helper()
 	p := &peer{t: t, cmd: exec.Command("node", script, argument), exited: make(chan struct{})}
@@ -94,7 +94,7 @@ func runPeer(t *testing.T, script, argument string) (*peer, []byte) {
 	return p, nil
 }
 
-// stop ends the peer as the end of its parent would: by its standard input.
+// stop closes the peer's standard input, as if its parent had exited.
 func (p *peer) stop() {
 	_ = storetest.Thaw(p.cmd.Process)
 	_ = p.stdin.Close()
@@ -111,7 +111,7 @@ func (p *peer) kill() {
 	<-p.exited
 }
 
-// frozen runs f while the peer takes connections but says nothing.
+// frozen runs f while the peer accepts connections but does not answer.
 func (p *peer) frozen(f func()) {
 	if err := storetest.Freeze(p.cmd.Process); err != nil {
 		storetest.SkipOrFail(p.t, fmt.Sprintf("a process can't be stopped for a while here: %v", err))
@@ -120,7 +120,7 @@ func (p *peer) frozen(f func()) {
 	f()
 }
 
-// getJSON asks a peer what it has seen.
+// getJSON requests JSON from a peer, such as what it has received.
 func getJSON(t *testing.T, address string, v any) {
 	t.Helper()
 	response, err := client.Get(address)
@@ -133,7 +133,7 @@ func getJSON(t *testing.T, address string, v any) {
 	}
 }
 
-// wantUnavailable checks that a gateway's outage is told in time.
+// wantUnavailable checks that an outage of a gateway is reported in time.
 func wantUnavailable(t *testing.T, ask func() answer) {
 	t.Helper()
 	watch := storetest.StartWatch()
@@ -146,7 +146,8 @@ func wantUnavailable(t *testing.T, ask func() answer) {
 	}
 }
 
-// wantProfile checks that a login ended authorized, up to the application.
+// wantProfile checks that the answer is an authorized login of the account, and that
+// the backend receives its requests.
 func (s *site) wantProfile(a answer, mnemocode string) {
 	s.t.Helper()
 	a.wantState(record.Authorized)
@@ -159,7 +160,7 @@ func (s *site) wantProfile(a answer, mnemocode string) {
 	}
 }
 
-// wantNoneLogged checks that nothing secret is in the log, not even at DEBUG.
+// wantNoneLogged checks that the log contains no secret, even at level DEBUG.
 func (s *site) wantNoneLogged(secrets ...string) {
 	s.t.Helper()
 	log := s.log()

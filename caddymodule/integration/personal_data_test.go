@@ -11,7 +11,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// docs/personal-data.md names each table of the stores.
+// docs/personal-data.md mentions each table of the stores.
 func TestPersonalDataNamesEveryTable(t *testing.T) {
 	t.Parallel()
 	page := pages(t)["docs/personal-data.md"]
@@ -37,8 +37,8 @@ func TestPersonalDataNamesEveryTable(t *testing.T) {
 	}
 }
 
-// The commands of "When users ask" show what is kept of a person, erase it, and name who
-// was erased.
+// The commands in "When users ask" show what is stored about a person, erase it, and
+// show who was erased.
 func TestTheCommandsOfPersonalData(t *testing.T) {
 	t.Parallel()
 	needJQ(t)
@@ -62,7 +62,7 @@ func TestTheCommandsOfPersonalData(t *testing.T) {
 			out, err := s.shell(strings.ReplaceAll(commands[i], "/var/log/mnemogate/", s.dir+"/")).CombinedOutput()
 			return err == nil && strings.Contains(string(out), want)
 		}
-		storetest.Eventually(t, 20*time.Second, want+" from "+commands[i], run) // an event is written a moment later
+		storetest.Eventually(t, 20*time.Second, want+" from "+commands[i], run) // events are written a moment later
 	}
 	s.cli("", "account", "show", "alice").want(2)
 }

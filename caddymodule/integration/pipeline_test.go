@@ -16,8 +16,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// Requests that follow one another on a connection are each answered for what
-// they are, and what is left of a refused one is none.
+// Pipelined requests are each answered correctly, and the rest of a refused request
+// is not taken for another request.
 func TestPipelinedRequestsAreAnsweredOneByOne(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people})
@@ -34,7 +34,7 @@ func TestPipelinedRequestsAreAnsweredOneByOne(t *testing.T) {
 	length := func(body string) string { return fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body) }
 	for name, test := range map[string]struct {
 		raw      string
-		statuses []int // the last, 200, is that of a request behind, unless the connection was closed
+		statuses []int // the last one, 200, is for a request after it, unless the connection was closed
 		passed   int
 	}{
 		"in turn":                             {open + good + open + good, []int{401, 200, 401, 200, 200}, 2},
@@ -88,8 +88,8 @@ func TestPipelinedRequestsAreAnsweredOneByOne(t *testing.T) {
 	}
 }
 
-// A cannedBackend answers the first request on each connection with the same
-// bytes, and takes whatever comes.
+// A cannedBackend answers the first request on each connection with fixed bytes, and
+// accepts everything after it.
 type cannedBackend struct {
 	addr   string
 	answer string
@@ -133,8 +133,8 @@ func (b *cannedBackend) serve(conn net.Conn) {
 	}
 }
 
-// An application that does not switch protocols gets no more than the request:
-// what follows on the client's connection are requests as any.
+// A backend that does not switch protocols receives only the request. What follows
+// on the client's connection are ordinary requests.
 func TestAnUpgradeThatIsNotMadeIsNoTunnel(t *testing.T) {
 	t.Parallel()
 	answers := map[string]int{
@@ -179,8 +179,8 @@ func TestAnUpgradeThatIsNotMadeIsNoTunnel(t *testing.T) {
 	}
 }
 
-// RFC 9220: a WebSocket over HTTP/3, with one identity and what the two sides
-// tell each other.
+// RFC 9220: a WebSocket over HTTP/3. The backend receives one identity and exactly
+// the data of the client.
 func TestWebSocketOverHTTP3(t *testing.T) {
 	t.Parallel()
 	s := startHTTP3(t, siteConfig{company: people, site: "mnemogate\nreverse_proxy BACKEND"})
@@ -196,7 +196,7 @@ func TestWebSocketOverHTTP3(t *testing.T) {
 	}
 	c = s.h3()
 	c.headers(append(fields, "authorization", "Bearer "+s.login("alice@example.com"))...)
-	const told = "GET /hidden HTTP/1.1\r\nX-Profile-Mnemocode: mallory\r\n\r\n" // for the two sides only
+	const told = "GET /hidden HTTP/1.1\r\nX-Profile-Mnemocode: mallory\r\n\r\n" // only the two ends may interpret it
 	c.write(h3data, []byte(told))
 	if status, body, err := c.answer(told); status != "200" || body != told || err != nil {
 		t.Errorf("got %s %q %v", status, body, err)

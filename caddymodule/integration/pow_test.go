@@ -14,7 +14,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// challenge asks for a challenge of captcha pow.
+// challenge requests a challenge of captcha pow.
 func (s *site) challenge(method, path string, keys ...string) answer {
 	s.t.Helper()
 	r := s.request(method, path, "")
@@ -23,10 +23,10 @@ func (s *site) challenge(method, path string, keys ...string) answer {
 	return s.do(r)
 }
 
-// worked returns right responses to a challenge of 8 bits.
+// worked returns correct responses to a challenge of 8 bits.
 func worked(challenge string, n int) []string { return hashed(challenge, n, 0) }
 
-// hashed returns responses whose hash begins with a byte.
+// hashed returns responses whose hashes begin with the byte first.
 func hashed(challenge string, n int, first byte) (responses []string) {
 	for i := 0; len(responses) < n; i++ {
 		response := fmt.Sprint(challenge, ".", i)
@@ -111,7 +111,7 @@ func TestWorkInsteadOfACaptcha(t *testing.T) {
 	})
 }
 
-// The lines of docs/clients.md get a response that is right.
+// The code in docs/clients.md computes a correct response.
 func TestWorkAsThePageShowsIt(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("node"); err != nil {

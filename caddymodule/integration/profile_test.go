@@ -7,7 +7,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// told returns what the application was told of the user's account.
+// told returns the header lines with the user's profile that the backend received.
 func (a answer) told() []string { return linesNamed(string(a.Body), profileHeaders...) }
 
 func TestTheApplicationIsToldOfTheAccount(t *testing.T) {
@@ -31,7 +31,7 @@ func TestTheApplicationIsToldOfTheAccount(t *testing.T) {
 			one.admin("PATCH", "accounts/alice", change.fields).wantStatus(200)
 			one.get("/", token).want(wire.ErrTokenInvalid)
 			token = s.login("alice")
-			for range 6 { // asked of the store and from memory, on each node
+			for range 6 { // from the store and from memory, on each node
 				if got := s.get("/", token).is(200).told(); !slices.Equal(got, change.want) {
 					t.Errorf("the application got %q, want %q", got, change.want)
 				}
@@ -65,7 +65,7 @@ func TestForwardIsSwitchedOnAndOff(t *testing.T) {
 	if err := s.reload(on); err != nil {
 		t.Fatal(err)
 	}
-	tells(early) // its login carried nothing
+	tells(early) // its login stored no profile
 	token := s.login("alice@example.com")
 	tells(token, "X-Profile-Email: alice@example.com")
 	if err := s.reload(config); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// ask sends the very bytes of a request with these headers.
+// ask sends a raw request with these headers.
 func (s *site) ask(method, uri, headers string) answer {
 	s.t.Helper()
 	if s.nodes != nil {
@@ -21,8 +21,8 @@ func (s *site) ask(method, uri, headers string) answer {
 	return s.exchange(method + " " + uri + " HTTP/1.1\r\nHost: example.com\r\nConnection: close\r\n" + headers + "\r\n")
 }
 
-// Contract, 11: these paths need no token. Identity headers are taken out all
-// the same; a good token sets them, any other is as none.
+// Contract, section 11: these paths require no token. Identity headers are removed
+// anyway. A valid token sets them; an invalid one is ignored.
 func TestPublicPathsNeedNoToken(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -125,15 +125,15 @@ func TestPublicPathsNeedNoToken(t *testing.T) {
 	})
 }
 
-// loginAt is login for another company's account.
+// loginAt is login for an account of another company.
 func (s *site) loginAt(company, key, loginID string) string {
 	s.t.Helper()
 	a := s.postTo(company, key, "auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword})
 	return a.wantState(record.Authorized).token()
 }
 
-// A health check must not wait for a store, and a page that is public is so
-// whether or not its user's token can be asked of.
+// A health check must not wait for a store. A public page is served even if the
+// user's token can't be checked.
 func TestPublicPathsNeedNoStore(t *testing.T) {
 	t.Parallel()
 	servers := sharedServers(t)
@@ -151,7 +151,7 @@ func TestPublicPathsNeedNoStore(t *testing.T) {
 	s.get("/x", "").want(wire.ErrUnavailable)
 }
 
-// Contract, 11: these need a login within the duration.
+// Contract, section 11: these paths require a login within the duration.
 func TestFreshPathsNeedAFreshLogin(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -164,7 +164,7 @@ func TestFreshPathsNeedAFreshLogin(t *testing.T) {
 			return s.begun("mgs_", record.Authorized, time.Now().Add(-ago), time.Now().Add(time.Hour))
 		}
 		fresh, old := login(9*time.Minute), login(11*time.Minute)
-		for range 4 { // from the store, and from memory
+		for range 4 { // from the store and from memory
 			for uri, wait := range map[string]string{"/account/delete": "600", "/account//Delete/": "600", "/payments": "600", "/account/x": "", "/x": ""} {
 				s.get(uri, fresh).is(200)
 				a := s.get(uri, old)
@@ -180,14 +180,14 @@ func TestFreshPathsNeedAFreshLogin(t *testing.T) {
 			}
 		}
 		s.ask("GET", "/account/../x", "Authorization: Bearer "+old+"\r\n").want(wire.ErrSessionInvalid)
-		s.get("/account/help", "").want(wire.ErrHeaderMissing) // fresh wins
+		s.get("/account/help", "").want(wire.ErrHeaderMissing) // fresh has precedence
 		s.get("/payments", "").want(wire.ErrHeaderMissing)
 		s.get("/account/x", login(61*time.Minute)).want(wire.ErrSessionInvalid)
 		s.get("/account/delete", s.login("frank")).is(200)
 	})
 }
 
-// Contract, 11: this site serves these companies only.
+// Contract, section 11: this site serves only these companies.
 func TestASiteServesItsCompanies(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {

@@ -2,7 +2,7 @@
 
 package integration
 
-// What the race detector takes more, at most: memory, and CPU.
+// Upper bounds for how much more memory and CPU the race detector needs.
 const (
 	raceFactor = 10
 	raceSlows  = 4

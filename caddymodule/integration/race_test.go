@@ -16,7 +16,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// together calls f n times at once.
+// together calls f n times concurrently.
 func together[T any](n int, f func(i int) T) []T {
 	answers := make([]T, n)
 	start := make(chan struct{})
@@ -32,7 +32,7 @@ func together[T any](n int, f func(i int) T) []T {
 	return answers
 }
 
-// outcomes counts answers by their code, those without one as success.
+// outcomes counts answers by error code; answers without one count as success.
 func outcomes(answers []answer) map[string]int {
 	counts := map[string]int{}
 	for _, a := range answers {
@@ -45,9 +45,9 @@ func outcomes(answers []answer) map[string]int {
 	return counts
 }
 
-// wantOne checks that one answer is a success and each other one of these
-// errors, or service.unavailable because so many wait for the same machine. It
-// returns the place of the success.
+// wantOne checks that one answer is a success and that each other one is one of
+// these errors, or service.unavailable because the machine is busy. It returns the
+// index of the success.
 func (s *site) wantOne(answers []answer, losers ...*wire.Error) int {
 	s.t.Helper()
 	losers = append(losers, wire.ErrUnavailable)
@@ -67,7 +67,7 @@ func (s *site) wantOne(answers []answer, losers ...*wire.Error) int {
 	return winner
 }
 
-// sessions returns the sessions that an account of acme has.
+// sessions returns the sessions of an account of acme.
 func (s *site) sessions(mnemocode string) []record.Session {
 	s.t.Helper()
 	return s.sessionsOf("acme", mnemocode)
@@ -87,7 +87,7 @@ func (s *site) sessionsOf(company, mnemocode string) []record.Session {
 	return sessions
 }
 
-// wantSessions checks in which states an account of acme has sessions.
+// wantSessions checks the states of the sessions of an account of acme.
 func (s *site) wantSessions(mnemocode string, want ...record.State) {
 	s.t.Helper()
 	var got []record.State
@@ -99,7 +99,8 @@ func (s *site) wantSessions(mnemocode string, want ...record.State) {
 	}
 }
 
-// tally returns how many wrong attempts of a kind an account of acme has.
+// failureCount returns an account's count of failures of a kind. The account is
+// acme's.
 func (s *site) failureCount(mnemocode string, kind record.Kind) int {
 	s.t.Helper()
 	a, err := s.accounts().ByMnemocode(s.t.Context(), "acme", mnemocode)
@@ -113,7 +114,7 @@ func (s *site) failureCount(mnemocode string, kind record.Kind) int {
 	return failures[kind].Count
 }
 
-// setBackupCodes gives an account of acme these backup codes.
+// setBackupCodes sets the backup codes of an account of acme.
 func (s *site) setBackupCodes(mnemocode string, codes ...string) {
 	s.t.Helper()
 	hashes, err := password.NewHasher(1).HashSet(s.t.Context(), password.Turn{Company: "acme"}, password.Argon2id{MemoryKiB: 7168, Iterations: 5, Parallelism: 1}, codes)
@@ -138,15 +139,15 @@ func (s *site) backupCodesLeft(mnemocode string) int {
 	return a.BackupCodes
 }
 
-// account is an account in a Caddyfile with the login name that its mnemocode
-// is, a password and what else is given.
+// account returns an account for a Caddyfile. Its login name is its mnemocode, and
+// it has testPassword and the given lines.
 func account(mnemocode, more string) string {
 	return fmt.Sprintf("account %[1]s {\nlogin %[1]s\npassword %[2]q\n%[3]s\n}\n", mnemocode, testPassword, more)
 }
 
 const racers = 100
 
-// roomy are limits that no test comes near unless it wants to.
+// roomy sets limits that tests do not reach by accident.
 const roomy = `
 	captcha off
 	password {
@@ -166,12 +167,12 @@ const roomy = `
 	}
 `
 
-// hurried is roomy with hashes that take a while, and yet so short a one that a busy
-// machine, too, makes many within the time that an answer may take.
+// hurried is roomy with hashes that take a while. They are short enough for a busy
+// machine to compute many of them within the time limit of an answer.
 var hurried = strings.Replace(roomy, "argon2id 64 1 1 insecure", "argon2id 7168 2 1 insecure", 1)
 
-// Of any number of requests that race for one thing, one gets it, and what is
-// left is as if they had come one after another.
+// If any number of requests race for one thing, one gets it. The result is the same
+// as if they had come one after another.
 func TestOneOfManyWins(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, oneOfManyWins)
@@ -198,7 +199,7 @@ func oneOfManyWins(t *testing.T, start starter) {
 	recovery := func(method string) answer {
 		return s.post("auth/recovery/recover", "", fields{"login_id": "erin", "captcha_response": "any", "method": method})
 	}
-	// works checks that a token is good and that the account has no other.
+	// works checks that a token is valid and that the account has no other session.
 	works := func(a answer, mnemocode string) {
 		s.t.Helper()
 		if got := s.get("/", a.token()); got.Status != 200 {
@@ -337,8 +338,8 @@ func newPasswords(of string) (passwords [racers]string) {
 	return passwords
 }
 
-// wantPassword checks that of all the passwords just the i-th is the account's,
-// by way of its neighbours and the one before.
+// wantPassword checks that the i-th password is the account's. Its neighbors and the
+// former password must not work.
 func (s *site) wantPassword(loginID string, passwords [racers]string, i int) {
 	s.t.Helper()
 	try := func(password string) answer {
@@ -352,13 +353,13 @@ func (s *site) wantPassword(loginID string, passwords [racers]string, i int) {
 	s.endSessions(loginID)
 }
 
-// endSessions ends all sessions of an account of acme.
+// endSessions revokes all sessions of an account of acme.
 func (s *site) endSessions(mnemocode string) {
 	s.t.Helper()
 	s.update(mnemocode, true, func(*record.Account) {})
 }
 
-// The limits hold exactly, however many come at once.
+// The limits are exact, however many requests come at once.
 func TestLimitsHoldUnderARace(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, limitsHoldUnderARace)
@@ -416,7 +417,7 @@ func limitsHoldUnderARace(t *testing.T, start starter) {
 		}
 		got := outcomes(answers)
 		compared := got["auth.password.invalid"] + got["auth.credentials.invalid"]
-		for i := 0; compared < 10 && got["service.unavailable"] > i; i++ { // where the machine was too slow for all
+		for i := 0; compared < 10 && got["service.unavailable"] > i; i++ { // the machine was too slow for all of them
 			if wrong(i).Status == http.StatusUnauthorized {
 				compared++
 			}
@@ -450,7 +451,7 @@ func limitsHoldUnderARace(t *testing.T, start starter) {
 		if sent := len(s.sms.of("recovery.link")); sent != 3 {
 			t.Errorf("%d mails were sent, want 3", sent)
 		}
-		s.wantLinks("bob", 1) // a newer link ends the one before
+		s.wantLinks("bob", 1) // a newer link replaces the one before
 	})
 	s.run("a captcha response, in two companies", func(t *testing.T) {
 		answers := together(50, func(i int) answer {
@@ -467,7 +468,7 @@ func limitsHoldUnderARace(t *testing.T, start starter) {
 	})
 }
 
-// wantLinks checks how many mailed links of an account of acme are good.
+// wantLinks checks how many mailed links of an account of acme are valid.
 func (s *site) wantLinks(mnemocode string, want int) {
 	s.t.Helper()
 	links := 0

@@ -10,10 +10,10 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// navigates are the headers of a browser that is to show a page.
+// navigates are the headers of a browser that navigates to a page.
 const navigates = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8\r\nSec-Fetch-Mode: navigate\r\n"
 
-// wantRedirect is what a browser is sent to.
+// wantRedirect checks that the answer redirects a browser to this address.
 func (a answer) wantRedirect(to string) {
 	a.t.Helper()
 	a.is(http.StatusSeeOther)
@@ -25,8 +25,9 @@ func (a answer) wantRedirect(to string) {
 	}
 }
 
-// Contract, 13: a navigation without a good session is sent to the page, with where
-// it was going to; anything else is answered as ever.
+// Contract, section 13: a navigation without a valid session is redirected to the
+// login page, with the address that it wanted. Other requests get the same answer as
+// before.
 func TestABrowserWithoutASessionIsSentToTheLoginPage(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -52,7 +53,7 @@ func TestABrowserWithoutASessionIsSentToTheLoginPage(t *testing.T) {
 				s.ask("HEAD", uri, navigates).wantRedirect(to)
 			}
 			s.ask("GET", "http://evil.example/x", navigates).wantRedirect("/umbra/login?return_to=%2Fx")
-			s.ask("GET", "/acme;x/../umbra/y", navigates).want(wire.ErrHeaderMissing) // whose it is depends on who reads it
+			s.ask("GET", "/acme;x/../umbra/y", navigates).want(wire.ErrHeaderMissing) // its company depends on who reads the path
 		})
 		s.run("with a session that is not good", func(*testing.T) {
 			ended := s.moved("frank")
@@ -102,8 +103,9 @@ func TestABrowserWithoutASessionIsSentToTheLoginPage(t *testing.T) {
 	})
 }
 
-// What other directives took off the path stands before the page's, and what they
-// wrote anew is not where the browser was.
+// The address of the login page includes the prefix that other directives have
+// removed from the path. A rewritten path is not the address that the browser
+// wanted.
 func TestTheLoginPageIsWhereTheBrowserFindsIt(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, more: umbra, site: `
@@ -131,9 +133,9 @@ func TestTheLoginPageIsWhereTheBrowserFindsIt(t *testing.T) {
 		}`})
 	s.ask("GET", "/app/x?y", navigates).wantRedirect("/app/api/acme/login?return_to=%2Fapp%2Fx%3Fy")
 	s.ask("GET", "//app/x", navigates).wantRedirect("/api/acme/login")
-	s.ask("GET", "/app/api/umbra/x", navigates).want(wire.ErrHeaderMissing) // nobody passes there
+	s.ask("GET", "/app/api/umbra/x", navigates).want(wire.ErrHeaderMissing) // nobody can use this path
 	s.ask("GET", "/old/x?y", navigates).wantRedirect("/acme/login?return_to=%2Fold%2Fx%3Fy")
-	// A browser brings no API key, whoever logs in.
+	// A navigation never has an API key, even if the user is logged in.
 	s.ask("GET", "/keyed/x", navigates).want(wire.ErrAPIKeyMissing)
 	s.ask("GET", "/keyed/x", navigates+sessionKey).wantRedirect("/acme/login?return_to=%2Fkeyed%2Fx")
 }

@@ -14,9 +14,10 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// With the redis.conf of docs/many-nodes.md, a session that was ended after a rewrite of
-// the append-only file stays ended when Redis is killed and starts again. With a default
-// user without rights, Redis 7.0 replays nothing that followed the rewrite.
+// With the redis.conf of docs/many-nodes.md, a session that was revoked after a
+// rewrite of the append-only file stays revoked after Redis is killed and restarted.
+// If the default user has no permissions, Redis 7.0 replays nothing after the
+// rewrite.
 func TestThePagesRedisKeepsWhatWasEnded(t *testing.T) {
 	t.Parallel()
 	conf := blocks(section(t, "docs/many-nodes.md", "Setting up"), "conf")
@@ -53,15 +54,15 @@ func TestThePagesRedisKeepsWhatWasEnded(t *testing.T) {
 	s.get("/", token).want(wire.ErrTokenInvalid)
 }
 
-// The steps of "To restore" delete the keys of one deployment, which doctor names, and
-// those of no other.
+// The steps in "To restore" delete the keys of one deployment, whose prefix doctor
+// shows, and no others.
 func TestThePagesStepsEmptyRedis(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("redis-cli"); err != nil {
 		storetest.SkipOrFail(t, "no redis-cli")
 	}
 	page := section(t, "docs/many-nodes.md", "Backup and restore")
-	page = regexp.MustCompile(`(?m)^   `).ReplaceAllString(page, "") // the items' indentation
+	page = regexp.MustCompile(`(?m)^   `).ReplaceAllString(page, "") // remove the indentation of list items
 	steps, lines := consoleSteps(page), blocks(page, "sh")
 	if len(steps) != 1 || len(lines) != 2 {
 		t.Fatalf("the page shows %d consoles and %d lines", len(steps), len(lines))
@@ -69,12 +70,12 @@ func TestThePagesStepsEmptyRedis(t *testing.T) {
 	prefix := regexp.MustCompile(`\{mg:[0-9a-f]{16}:`)
 
 	ours := sharedServers(t)
-	ours.redis = storetest.StartRedis(t, "--appendonly", "yes", "--maxmemory-policy", "noeviction") // nothing to warn of
+	ours.redis = storetest.StartRedis(t, "--appendonly", "yes", "--maxmemory-policy", "noeviction") // a Redis without warnings
 	other := &servers{t: t, postgres: ours.postgres, redis: ours.redis, schema: ours.postgres.NewSchema(t)}
 	config := siteConfig{company: roomy + account("alice", "")}
 	s, beside := ours.start(config, ours.direct()), other.start(config, other.direct())
 	var before []string
-	for range 50 { // some keys hold line breaks and quotes
+	for range 50 { // some keys contain line breaks and quotes
 		before = append(before, s.login("alice"))
 	}
 	kept := beside.login("alice")

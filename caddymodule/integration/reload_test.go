@@ -29,7 +29,7 @@ var (
 	handovers = flag.Int("handovers", 40, "how many reloads of each kind TestWhoWaitedForAReloadIsAnswered makes")
 )
 
-// startPlain starts a Caddy that has nothing of ours: a bare reverse proxy.
+// startPlain starts a Caddy without mnemogate: a bare reverse proxy.
 func startPlain(t *testing.T, proxy string) *site {
 	t.Helper()
 	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t)}
@@ -61,7 +61,7 @@ http:// {
 
 var generation = regexp.MustCompile(`(respond /generation|api_key generation-)( ?)\d+`)
 
-// reloadNext loads a configuration that differs from the one before.
+// reloadNext loads a configuration that differs from the previous one.
 func (s *site) reloadNext(n int) {
 	s.t.Helper()
 	next := generation.ReplaceAllString(s.config, fmt.Sprintf("${1}${2}%d", n))
@@ -74,8 +74,8 @@ func (s *site) reloadNext(n int) {
 	}
 }
 
-// postConfig loads a configuration as caddy reload --force does, with less ado.
-// The admin endpoint, too, is replaced by each reload and may drop a call.
+// postConfig loads a configuration like caddy reload --force, but faster. Each
+// reload also replaces the admin endpoint, which may drop a request.
 func (s *site) postConfig(contentType, config string) answer {
 	s.t.Helper()
 	for tries := 1; ; tries++ {
@@ -97,8 +97,8 @@ func (s *site) postConfig(contentType, config string) answer {
 	}
 }
 
-// streamsStay is a reverse proxy that leaves streams open over reloads, and
-// connections to the application not for long.
+// streamsStay is a reverse proxy that keeps streams open over reloads, and closes
+// idle connections to the backend soon.
 const streamsStay = `reverse_proxy BACKEND {
 	stream_close_delay 1h
 	transport http {
@@ -106,9 +106,9 @@ const streamsStay = `reverse_proxy BACKEND {
 	}
 }`
 
-// However often Caddy reloads: no session, counter, lock or code is lost, open
-// streams go on, no more requests fail than with a bare reverse proxy beside it,
-// and nothing grows. For the whole of it:
+// However often Caddy reloads, no session, counter, lock or code is lost, and open
+// streams continue. No more requests fail than with a bare reverse proxy, and
+// nothing leaks. For the full test:
 //
 //	go test ./caddymodule/integration -run ReloadsLoseNothing -v -reloads 100
 func TestReloadsLoseNothing(t *testing.T) {
@@ -119,7 +119,7 @@ func TestReloadsLoseNothing(t *testing.T) {
 func reloadsLoseNothing(t *testing.T, start starter) {
 	t.Parallel()
 	s := start(t, siteConfig{
-		env: []string{"GOGC=100"}, // garbage is not what is left behind
+		env: []string{"GOGC=100"}, // so that garbage does not look like a leak
 		global: `captcha off
 		session {
 			temporary 15m
@@ -162,7 +162,7 @@ func reloadsLoseNothing(t *testing.T, start starter) {
 		plain.reloadNext(n)
 	}
 
-	// What the first few leave behind stays as it is.
+	// What the first few reloads leave is not a leak.
 	under := func(reloads int) {
 		ours.begin()
 		bare.begin()
@@ -187,7 +187,7 @@ func reloadsLoseNothing(t *testing.T, start starter) {
 	for i, node := range nodes {
 		after := node.settled()
 		t.Logf("node %d: %v, and then %v", i, before[i], after)
-		few := 3 + *reloads/3 // come and go; what each reload leaves behind is more
+		few := 3 + *reloads/3 // some come and go; a leak in each reload would be more
 		if after.goroutines > before[i].goroutines+few || after.descriptors > before[i].descriptors+few {
 			t.Errorf("goroutines or descriptors have grown: %s\n%s",
 				strings.Join(node.openFiles(), " "), node.fromAdmin("/debug/pprof/goroutine?debug=1"))
@@ -196,8 +196,9 @@ func reloadsLoseNothing(t *testing.T, start starter) {
 			t.Errorf("memory has grown:\n%s", node.fromAdmin("/debug/pprof/heap?debug=1"))
 		}
 	}
-	// Whose connections end at the moment of a reload is chance, which more reloads even out.
-	each, chance := int64(len(nodes)), int64(3+*reloads/5) // plain Caddy was reloaded once where they all were
+	// Which connections end during a reload is chance, which evens out over more
+	// reloads.
+	each, chance := int64(len(nodes)), int64(3+*reloads/5) // plain Caddy was reloaded once when all nodes were
 	for rounds := int64(1); ; rounds++ {
 		requests, admin := ours.dropped.Load(), ours.adminDropped.Load()
 		ofPlain, adminOfPlain := bare.dropped.Load(), bare.adminDropped.Load()
@@ -231,8 +232,8 @@ func reloadsLoseNothing(t *testing.T, start starter) {
 	}
 }
 
-// Streams go on where the process was held up for a while, as when
-// its machine is moved: nobody asked meanwhile whether their session lives.
+// Streams survive a pause of the process, for example while its machine is moved,
+// although their sessions are not checked meanwhile.
 func TestPauseCutsNoStream(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{global: "session {\nstream_recheck 800ms\n}", company: roomy + account("alice", "")})
@@ -243,15 +244,15 @@ func TestPauseCutsNoStream(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		_ = storetest.Thaw(s.cmd.Process)
-		time.Sleep(time.Second) // by when they were looked at
+		time.Sleep(time.Second) // by now the streams were checked
 		for _, f := range streams {
 			f.lives(t)
 		}
 	}
 }
 
-// A changed store is closed only behind the requests that began on it, however
-// long they wait for others, and what it held is there when it comes back.
+// A store that was replaced closes only after the requests that use it, however long
+// they wait for others. If it comes back, its contents are still there.
 func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
@@ -269,7 +270,7 @@ func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
 	stream := s.stream("SSE", token)
 	stream.lives(t)
 
-	// Logins go on all the while; what they get is of either store.
+	// Logins continue meanwhile; their sessions may be in either store.
 	quit := make(chan struct{})
 	var load sync.WaitGroup
 	defer load.Wait()
@@ -291,7 +292,8 @@ func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
 		}
 	})
 
-	// Two that have read from the store and will write to it wait for an SMS.
+	// Two requests that have read from the store, and will write to it, wait for an
+	// SMS.
 	g.behave(g.hang)
 	begun := g.count("/sms")
 	slow := make(chan answer, 2)
@@ -314,15 +316,15 @@ func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
 		a, err := exchanged(t, client, s.getRequest("/", token))
 		return err == nil && a.str("error_code") == wire.ErrTokenInvalid.Code
 	})
-	time.Sleep(keepAtLeast + time.Second) // they wait for longer than stores are kept anyway
+	time.Sleep(keepAtLeast + time.Second) // longer than a store is kept in any case
 	g.behave(nil)
-	var codes []string // tokens that wait for one
+	var codes []string // tokens that wait for a code
 	for range 2 {
 		codes = append(codes, (<-slow).wantState(record.CheckOTP).token())
 	}
 	s.eventually("end of the store that nobody uses", func() bool { return !s.holds("mnemogate.db") })
 	select {
-	case <-stream.ended: // its session is none of the other store's
+	case <-stream.ended: // its session is not in the other store
 	case <-time.After(30 * time.Second):
 		t.Error("a stream outlives the store of its session")
 	}
@@ -341,8 +343,8 @@ func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
 	stop()
 }
 
-// A configuration that can't be loaded, whatever is wrong with it, leaves the
-// one before running: its sites, its admin API and its metrics.
+// An invalid configuration, whatever is wrong with it, leaves the previous one
+// running: its sites, its admin API and its metrics.
 func TestBrokenConfigLeavesTheOldOneRunning(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, brokenConfigLeavesTheOldOneRunning)
@@ -357,8 +359,8 @@ func brokenConfigLeavesTheOldOneRunning(t *testing.T, start starter) {
 		token := node.login("alice")
 		works := func(after string) {
 			t.Helper()
-			// Connections may end with a reload, also with one that fails, and a node that
-			// shares Redis remembers no session until it has heard from it.
+			// A reload may end connections, even if it fails. A node that shares
+			// Redis remembers no session until its subscription works.
 			s.eventually("answer, and remembered session, after "+after, func() bool {
 				a, err := exchanged(t, client, node.getRequest("/", token))
 				return err == nil && a.Status == http.StatusOK && node.scrape()["mnemogate_memory_sessions"] >= 1
@@ -388,7 +390,8 @@ func brokenConfigLeavesTheOldOneRunning(t *testing.T, start starter) {
 		if err := os.WriteFile(notDirectory, nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		// with is the good one as JSON, with something put into its apps.
+		// with returns the valid configuration as JSON, with a value inserted into
+		// its apps.
 		with := func(path ...any) string {
 			var config map[string]any
 			if err := json.Unmarshal([]byte(node.fromAdmin("/config/")), &config); err != nil {
@@ -438,7 +441,7 @@ func brokenConfigLeavesTheOldOneRunning(t *testing.T, start starter) {
 	}
 }
 
-// A lateListener closes late, as any does on a busy machine now and then.
+// A lateListener closes late, as listeners sometimes do on a busy machine.
 type lateListener struct{ net.Listener }
 
 func (l lateListener) Close() error {
@@ -462,9 +465,9 @@ func (*lateListeners) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { d.Next(
 
 func (*lateListeners) WrapListener(l net.Listener) net.Listener { return lateListener{l} }
 
-// Who waits for a reload and then connects is answered, which plain Caddy does
-// not always do: the old server may take the connection while it shuts down. For
-// a comparison with that:
+// A client that connects after a reload is always answered. With plain Caddy it may
+// not be, because the old server may accept the connection while it shuts down. For
+// a comparison:
 //
 //	go test ./caddymodule/integration -run WhoWaitedForAReload -v -handovers 2000
 func TestWhoWaitedForAReloadIsAnswered(t *testing.T) {
@@ -479,7 +482,7 @@ func TestWhoWaitedForAReloadIsAnswered(t *testing.T) {
 			"auth route": "POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n",
 		}
 	}
-	// dropped counts the requests without an answer, each behind a reload.
+	// dropped counts the requests without an answer. Each is sent after a reload.
 	dropped := func(s *site, reloads int, raw string) (n int) {
 		for range reloads {
 			if a := s.postConfig("text/caddyfile", s.config); a.Status != http.StatusOK {

@@ -17,9 +17,9 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// A traffic is the load on a site: logins, requests for the application, logouts
-// and admin calls, over new connections and over such as are kept. Plain
-// Caddy gets the same requests, which its backend answers.
+// A traffic is the load on a site: logins, requests for the backend, logouts and
+// admin calls, over new and over kept connections. Plain Caddy gets the same
+// requests, and its backend answers them.
 type traffic struct {
 	*site
 	plain   bool
@@ -27,17 +27,18 @@ type traffic struct {
 	fresh   *http.Client
 	stopped chan struct{}
 	workers sync.WaitGroup
-	hashing sync.Mutex // so that no login waits for others: that may be too long
+	hashing sync.Mutex // one hash at a time, since waiting for others may take too long
 
-	asked, dropped           atomic.Int64 // requests; those of them whose connection ended without an answer
+	asked, dropped           atomic.Int64 // requests, and those whose connection ended without an answer
 	adminAsked, adminDropped atomic.Int64
-	unavailable              atomic.Int64 // answers; see end
+	unavailable              atomic.Int64 // answers of service.unavailable; see end
 	stalls                   func() time.Duration
 }
 
-const trafficWorkers = 4 // and one that administers
+const trafficWorkers = 4 // and one for the admin API
 
-// newTraffic puts load on a site until it is stopped. It has accounts load-0 and so on.
+// newTraffic puts load on a site until it is stopped. The site has accounts load-0
+// and so on.
 func newTraffic(s *site, plain bool) *traffic {
 	load := &traffic{site: s, plain: plain, stopped: make(chan struct{})}
 	load.kept = &http.Client{Timeout: client.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 2 * trafficWorkers}}
@@ -83,8 +84,9 @@ func (l *traffic) over() bool {
 	}
 }
 
-// end stops the load and closes the connections. Where the machine held up this
-// process, it may have held up a store or a hash for too long, too.
+// end stops the load and closes the connections. It allows for answers of
+// service.unavailable if the machine has stalled this process, and so perhaps a
+// store or a hash.
 func (l *traffic) end() {
 	close(l.stopped)
 	l.workers.Wait()
@@ -104,18 +106,18 @@ func (l *traffic) whileAsking(n int64) {
 	}
 }
 
-// isDropped reports whether a connection ended before an answer.
+// isDropped reports whether the connection ended before an answer.
 func isDropped(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) ||
 		errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, os.ErrNotExist) ||
 		err != nil && strings.HasSuffix(err.Error(), "http: server closed idle connection")
 }
 
-// ask sends a request. If its connection is dropped, nobody knows what came of it.
+// ask sends a request. If its connection is dropped, its result is unknown.
 func (l *traffic) ask(c *http.Client, r *http.Request) (a answer, ok bool) {
 	l.asked.Add(1)
 	if l.plain {
-		time.Sleep(time.Millisecond) // it is not to take the machine for itself
+		time.Sleep(time.Millisecond) // leave CPU to others
 	}
 	a, err := exchanged(l.t, c, r)
 	if isDropped(err) {
@@ -129,7 +131,7 @@ func (l *traffic) ask(c *http.Client, r *http.Request) (a answer, ok bool) {
 	return a, true
 }
 
-// exchanged is try without all that it checks, which takes longer than the answer.
+// exchanged is like try without the checks, which take longer than the request.
 func exchanged(t *testing.T, c *http.Client, r *http.Request) (answer, error) {
 	response, err := c.Do(r)
 	if err != nil {
@@ -140,7 +142,7 @@ func exchanged(t *testing.T, c *http.Client, r *http.Request) (answer, error) {
 	return newAnswer(t, response, body), err
 }
 
-// round logs in, uses the session and, every other time, logs out.
+// round logs in, uses the session and, every second time, logs out.
 func (l *traffic) round(c *http.Client, loginID string, n int) {
 	good := func(a answer, what string) bool {
 		if a.Status == http.StatusServiceUnavailable {
@@ -186,7 +188,7 @@ func (l *traffic) round(c *http.Client, loginID string, n int) {
 	}
 }
 
-// refusals are the lines of the log that tell why a service did not answer.
+// refusals returns the lines of the log that say why the service did not answer.
 func (s *site) refusals() string {
 	var why strings.Builder
 	for _, node := range s.all() {
@@ -203,7 +205,7 @@ func (l *traffic) administer(n int) {
 	node := l.all()[n%len(l.all())]
 	method, path, body := http.MethodGet, "/mnemogate/acme/accounts/load-0", ""
 	if n%2 == 1 {
-		method, body = http.MethodPatch, fmt.Sprintf(`{"oauth_identities":[{"provider_id":1,"subject":"%d"}]}`, n) // which ends no session
+		method, body = http.MethodPatch, fmt.Sprintf(`{"oauth_identities":[{"provider_id":1,"subject":"%d"}]}`, n) // this revokes no session
 	}
 	if l.plain {
 		method, path, body = http.MethodGet, "/config/", ""

@@ -13,9 +13,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// What was acknowledged is there after a restart and after a reload that was
-// refused, and what was spent or ended does not come back. After other reloads:
-// TestReloadsLoseNothing.
+// After a restart, and after a reload that was refused, everything that was
+// acknowledged is still there, and nothing that was used or revoked is valid again.
+// For other reloads see TestReloadsLoseNothing.
 func TestNothingIsLostAndNothingComesBack(t *testing.T) {
 	t.Parallel()
 	events := []struct {
@@ -53,7 +53,7 @@ func TestNothingIsLostAndNothingComesBack(t *testing.T) {
 	}
 }
 
-// survivors are the accounts of one round.
+// survivors returns the accounts of one round.
 func survivors(round string, i int) string {
 	phone := func(n int) string { return fmt.Sprintf("phone +3706000%d%03d\n", i, n) }
 	var all strings.Builder
@@ -67,13 +67,13 @@ func survivors(round string, i int) string {
 	return all.String()
 }
 
-// A survivor is something that must be as it was.
+// A survivor is a state that must not change.
 type survivor struct {
 	promise string
 	check   func()
 }
 
-// prepare brings one of everything about, and returns what must hold after.
+// prepare creates one of each state, and returns checks that must hold afterwards.
 func prepare(s *site, round, phones string) (after []survivor) {
 	post := func(route, token string, body fields) answer { s.t.Helper(); return s.post(route, token, body) }
 	login := func(name string) answer {
@@ -198,7 +198,7 @@ func prepare(s *site, round, phones string) (after []survivor) {
 	return after
 }
 
-// breakConfig tries configs that can't be loaded, for one reason or another.
+// breakConfig tries configurations that can't be loaded, for various reasons.
 func breakConfig(s *site, c siteConfig) {
 	s.t.Helper()
 	for name, change := range map[string]func(*siteConfig){
@@ -215,7 +215,7 @@ func breakConfig(s *site, c siteConfig) {
 			s.t.Errorf("%s: the config was loaded", name)
 		}
 	}
-	// This one fails only when it is started: its file can't be a database.
+	// This one fails when it starts, because its file can't be a database.
 	file := filepath.Join(s.dir, "no-directory")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		s.t.Fatal(err)
@@ -226,7 +226,7 @@ func breakConfig(s *site, c siteConfig) {
 	}
 }
 
-// validate works while the server runs, and leaves no trace.
+// caddy validate works while the server runs, and changes nothing.
 func TestValidateTouchesNothing(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people})

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// Where a configuration names no file for its store, that lies where the service's
-// environment says, which need not be that of whoever restores: restore then puts a
-// backup nowhere unless it is told where.
+// If a configuration names no file for its store, the file depends on the
+// environment of the service. The operator who restores a backup may have another
+// environment. So restore refuses unless it is told where to put the file.
 func TestRestoreGuessesNoFile(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{company: account("alice", "")})
@@ -41,8 +41,8 @@ func TestRestoreGuessesNoFile(t *testing.T) {
 	})
 }
 
-// A backup ends with a checksum, without which SQLite would not notice what was
-// changed inside a row.
+// A backup ends with a checksum. Without it, SQLite would not notice a change within
+// a row.
 func TestRestoreRefusesAChangedBackup(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{company: account("alice", "email customer@example.com")})

@@ -9,8 +9,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A token that a status has revoked answers that status on the routes that list
-// it, on every node, and auth.token.invalid elsewhere.
+// A token that was revoked by a status gets that status from the routes that list
+// it, on every node, and auth.token.invalid from the others.
 func TestTokensTellOfTheStatusThatRevokedThem(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -41,7 +41,7 @@ func TestTokensTellOfTheStatusThatRevokedThem(t *testing.T) {
 		authorized := s.credentials("bob", testPassword).wantState(record.Authorized).token()
 		out := s.post("auth/login", "", fields{"login_id": "bob"}).token()
 		s.post("auth/logout", out, nil).wantStatus(http.StatusOK)
-		both := func(ask func()) { // nodes take turns
+		both := func(ask func()) { // the nodes take turns
 			ask()
 			ask()
 		}
@@ -68,8 +68,8 @@ func TestTokensTellOfTheStatusThatRevokedThem(t *testing.T) {
 	})
 }
 
-// In a hardened company the first token of a login answers as for an unknown login
-// id, also once its account's sessions have ended.
+// In a hardened company, the first token of a login gets the same answers as that
+// for an unknown login id, even after the account's sessions were revoked.
 func TestRevokedLoginsOfAHardenedCompanyTellNothing(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {

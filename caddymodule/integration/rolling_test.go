@@ -22,10 +22,9 @@ var (
 	rollFor    = flag.Duration("roll", 300*time.Millisecond, "how long TestRollingUpgrade leaves nodes alone before it replaces the next")
 )
 
-// Nodes that are replaced one by one behind a balancer, as an operator does it, lose no
-// session, and their clients notice nothing. The stores are v0.1.0's at first. Logins
-// go on from one version to the other: their steps, one-time codes and logouts come
-// to whichever node.
+// Nodes behind a balancer are replaced one by one. No session is lost, and clients
+// notice nothing. At first the stores are those of v0.1.0. Logins continue from one
+// version to the other: their steps, codes and logouts may reach either node.
 func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	servers := sharedServers(t)
@@ -53,7 +52,7 @@ func TestRollingUpgrade(t *testing.T) {
 	load.leave("at first")
 	versions := []string{""}
 	if *oldProgram != "" {
-		versions = []string{"", *oldProgram, ""} // there, back, and there again
+		versions = []string{"", *oldProgram, ""} // upgrade, downgrade, and upgrade again
 	}
 	for _, version := range versions {
 		for i, node := range nodes {
@@ -71,9 +70,9 @@ func TestRollingUpgrade(t *testing.T) {
 
 const rollers = 3 // of each kind of client
 
-// balancer is as docs/many-nodes.md has it, five times as fast. It trusts a node again
-// that was gone before the next one goes. The nodes listen on TCP: Caddy 2.11 sends
-// health checks of several Unix sockets over each other's connections.
+// balancer is the one of docs/many-nodes.md, but five times as fast, so that it uses
+// a restarted node again before the next one stops. The nodes listen on TCP, because
+// Caddy 2.11 mixes up the health checks of several Unix sockets.
 const balancer = `{
 	admin unix/DIR/admin.sock
 	persist_config off
@@ -91,8 +90,8 @@ http:// {
 }
 `
 
-// newNode is a node that is not started yet. It has a port of its own, which nobody
-// listens on while the node is stopped.
+// newNode returns a node that is not started yet. It has a port of its own, on which
+// nothing listens while the node is stopped.
 func newNode(t *testing.T, c siteConfig, backend *rawBackend, sms *webhookSink) *site {
 	t.Helper()
 	port := storetest.FreePorts(t, 1)[0]
@@ -108,7 +107,8 @@ func newNode(t *testing.T, c siteConfig, backend *rawBackend, sms *webhookSink) 
 	return s
 }
 
-// A rollingLoad asks a balancer all the time: sessions that are kept, and logins.
+// A rollingLoad sends requests to a balancer all the time: with kept sessions, and
+// logins.
 type rollingLoad struct {
 	*site   // the balancer
 	client  *http.Client
@@ -116,15 +116,15 @@ type rollingLoad struct {
 	stopped chan struct{}
 	workers sync.WaitGroup
 
-	hashing sync.Mutex // so that no login waits for others: that may be too long
+	hashing sync.Mutex // one hash at a time, since waiting for others may take too long
 	stalls  func() time.Duration
 
 	asked, logins atomic.Int64
-	unavailable   atomic.Int64 // answers; see end
+	unavailable   atomic.Int64 // answers of service.unavailable; see end
 	mu            sync.Mutex
-	dropped       []string // requests that neither node has answered
+	dropped       []string // requests that no node has answered
 	slowest       time.Duration
-	last          time.Time // an answer came
+	last          time.Time // the time of the last answer
 	pause         time.Duration
 }
 
@@ -134,7 +134,7 @@ func (l *rollingLoad) begin() {
 		l.workers.Go(func() {
 			for n := i; !l.over(); n++ {
 				l.good("a session that is kept", l.getRequest("/orders", l.kept[n%len(l.kept)]))
-				time.Sleep(time.Millisecond) // the rest of the machine is for the nodes
+				time.Sleep(time.Millisecond) // leave the machine to the nodes
 			}
 		})
 		l.workers.Go(func() {
@@ -154,7 +154,7 @@ func (l *rollingLoad) over() bool {
 	}
 }
 
-// round logs in by password and SMS, uses the session and logs out.
+// round logs in with password and SMS, uses the session and logs out.
 func (l *rollingLoad) round(loginID, phone string) {
 	token := ""
 	step := func(route string, body fields, state record.State) bool {
@@ -183,7 +183,7 @@ func (l *rollingLoad) round(loginID, phone string) {
 	l.logins.Add(1)
 }
 
-// codeTo is the newest code to a phone.
+// codeTo returns the newest code that was sent to a phone.
 func (l *rollingLoad) codeTo(phone string) string {
 	for _, m := range slices.Backward(l.sms.of("otp.login")) {
 		if m["to"] == phone {
@@ -193,7 +193,7 @@ func (l *rollingLoad) codeTo(phone string) string {
 	return "none"
 }
 
-// good is ask where the answer must be a success.
+// good is like ask, but the answer must be a success.
 func (l *rollingLoad) good(what string, r *http.Request) (answer, bool) {
 	a, ok := l.ask(r)
 	switch {
@@ -205,7 +205,7 @@ func (l *rollingLoad) good(what string, r *http.Request) (answer, bool) {
 	return a, ok && a.Status == http.StatusOK
 }
 
-// ask sends a request to the balancer. It is dropped where no node has answered.
+// ask sends a request to the balancer. It counts as dropped if no node has answered.
 func (l *rollingLoad) ask(r *http.Request) (a answer, ok bool) {
 	l.asked.Add(1)
 	began := time.Now()
@@ -221,7 +221,7 @@ func (l *rollingLoad) ask(r *http.Request) (a answer, ok bool) {
 	return a, false
 }
 
-// leave leaves the nodes alone for a while.
+// leave lets the nodes run for a while.
 func (l *rollingLoad) leave(when string) {
 	l.t.Helper()
 	time.Sleep(*rollFor)

@@ -12,8 +12,8 @@ import (
 
 const module = "github.com/mnemogate/mnemogate/"
 
-// rooms says which package of ours may import which, beside those that are no
-// rooms of Caddy's: imports run downwards only. What is not here may not be.
+// rooms lists the packages of this module that each package may import. Imports
+// only lead downwards. An import that is not listed is forbidden.
 var rooms = map[string][]string{
 	"caddymodule":                 {"caddymodule/accounts", "caddymodule/admin", "caddymodule/captcha", "caddymodule/command", "caddymodule/gate", "caddymodule/oauth", "caddymodule/senders", "caddymodule/stores"},
 	"caddymodule/command":         {"caddymodule/accounts/api", "caddymodule/guest", "caddymodule/stores", "flows/manage", "flows/record", "store"},
@@ -51,8 +51,8 @@ var rooms = map[string][]string{
 	"flows/password":              nil,
 }
 
-// Imports run downwards only, and the protocol knows neither Caddy nor HTTP nor
-// a database.
+// Imports only lead downwards. The protocol does not depend on Caddy, HTTP or a
+// database.
 func TestImportsRunDownwards(t *testing.T) {
 	cmd := exec.Command("go", "list", "-json=ImportPath,Imports", "./...")
 	cmd.Dir = "../.."
@@ -87,8 +87,8 @@ func TestImportsRunDownwards(t *testing.T) {
 	}
 }
 
-// protocolMayImport reports whether flows may import a package that is not
-// ours: of the standard library what has no sockets, and what computes.
+// protocolMayImport reports whether flows may import an external package: packages
+// of the standard library without sockets, and packages that only compute.
 func protocolMayImport(path string) bool {
 	if domain, _, _ := strings.Cut(path, "/"); strings.Contains(domain, ".") {
 		for _, computing := range []string{"golang.org/x/crypto/", "golang.org/x/text/", "golang.org/x/sync/", "github.com/go-crypt/x/", "github.com/go-json-experiment/json"} {

@@ -15,22 +15,23 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// What the commands do is told by testdata/script, as an operator's shell would show it.
-// Each script has a Caddy of its own, with the company acme and those that its file
-// companies configures, and the commands find it. Beside the words of testscript it has
+// The scripts in testdata/script show what the commands do, as an operator sees it
+// in a shell. Each script has a Caddy of its own, with the company acme and those in
+// its file companies, and the commands connect to it. In addition to the commands of
+// testscript, scripts can use
 //
-//	caddy <arg>...            runs the command, which ends with 0, or behind ! with 1
-//	exits <n> caddy <arg>...  the same, but it ends with n
-//	reload                    has Caddy read companies again
-//	login <id> <password>     logs in to acme, and $TOKEN is the session's; ! if it can't
-//	authorized <token>        the token is taken; ! if it is none
-//	capture <name> <regexp>   $name is what the group in it matches of standard output
+//	caddy <arg>...            runs the command; it must exit with 0, or with ! with 1
+//	exits <n> caddy <arg>...  the same, but it must exit with n
+//	reload                    makes Caddy read companies again
+//	login <id> <password>     logs in to acme and sets $TOKEN; ! if it must fail
+//	authorized <token>        the token must be valid; ! if it must not
+//	capture <name> <regexp>   sets $name to the match of the group in standard output
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	siteOf := func(ts *testscript.TestScript) *site { return ts.Value("site").(*site) }
 	testscript.RunT(scriptT{t}, testscript.Params{
 		Dir:         "testdata/script",
-		WorkdirRoot: t.TempDir(), // its own stays where -run leaves scripts out
+		WorkdirRoot: t.TempDir(), // the default directory remains if -run excludes scripts
 		Setup: func(env *testscript.Env) error {
 			s := startSite(env.T().(scriptT).T, scriptConfig(env.WorkDir))
 			env.Values["site"] = s
@@ -83,7 +84,7 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// scriptT gives the site of a script that script's own test.
+// scriptT makes each script's site use the test of that script.
 type scriptT struct{ *testing.T }
 
 func (t scriptT) Run(name string, f func(testscript.T)) {
@@ -92,9 +93,10 @@ func (t scriptT) Run(name string, f func(testscript.T)) {
 
 func (scriptT) Verbose() bool { return testing.Verbose() }
 
-// scriptConfig is adminSite's, with the companies of the script in dir.
+// scriptConfig is the configuration of adminSite, with the companies of the script
+// in dir.
 func scriptConfig(dir string) siteConfig {
-	more, _ := os.ReadFile(filepath.Join(dir, "companies")) // most have none
+	more, _ := os.ReadFile(filepath.Join(dir, "companies")) // most scripts have none
 	return siteConfig{company: "captcha off", more: string(more)}
 }
 

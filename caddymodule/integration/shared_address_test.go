@@ -10,8 +10,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// From the audit log and the metrics an operator can tell an address that many users
-// share from one that guesses.
+// The audit log and the metrics let operators distinguish an address that many users
+// share from one of an attacker.
 func TestOperatorsCanTellASharedAddressFromAnAttacker(t *testing.T) {
 	t.Parallel()
 	const users = 8

@@ -11,9 +11,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// What docs/backends.md shows of signing users up, in Go and in Node, does so: by
-// phone and by email, to an authorized session, in a company with disclaimers and in
-// one without.
+// The code for sign-ups in docs/backends.md, in Go and in Node, works: by phone and
+// by email, up to an authorized session, in companies with and without disclaimers.
 func TestSignUpsOfThePage(t *testing.T) {
 	t.Parallel()
 	shown := section(t, "docs/backends.md", "Signing users up")
@@ -54,7 +53,7 @@ func TestSignUpsOfThePage(t *testing.T) {
 			}
 			var said []string
 			for lines := bufio.NewScanner(stdout); lines.Scan(); {
-				switch said = append(said, lines.Text()); lines.Text() { // the user reads the message
+				switch said = append(said, lines.Text()); lines.Text() { // the user has to read the message
 				case "code":
 					fmt.Fprintln(stdin, s.sms.last("otp.login", "code"))
 				case "link":

@@ -9,7 +9,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// A company whose SMS gateway hangs loses codes of its own, and nothing else: its
+// If the SMS gateway of a company hangs, only codes of this company are lost. Its
 // notices are sent, and so are all messages of other companies. The lost codes are
 // counted, and the log names their accounts.
 func TestASlowGatewayDropsOnlyItsCompanysCodes(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 const smsPumping = "Someone pumps SMS" // a section of the runbook
 
 // The runbook's steps against SMS pumping show where the SMS go, and stop logins
-// without a password that come from many addresses. Others still log in.
+// without a password from many addresses. Other users can still log in.
 func TestTheRunbookStopsSMSPumping(t *testing.T) {
 	t.Parallel()
 	needJQ(t)
@@ -34,8 +34,8 @@ func TestTheRunbookStopsSMSPumping(t *testing.T) {
 		r.Header.Set("X-Forwarded-For", address)
 		return s.do(r)
 	}
-	// pump logs in to a country's accounts, each from an address of its own, and returns
-	// how many SMS were sent there in all.
+	// pump begins logins to the accounts of a country, each from another address. It
+	// returns the total number of SMS that were sent there.
 	network := 0
 	pump := func(country string, want *wire.Error, reason string) int {
 		t.Helper()
@@ -89,7 +89,7 @@ func TestTheRunbookStopsSMSPumping(t *testing.T) {
 	if a := login("203.0.113.2", "+37066600099").want(wire.ErrRestricted); a.str("reason") != "limit.sms_address" {
 		t.Errorf("got %s", a.Body)
 	}
-	before := 1 // carol's of before the reload
+	before := 1 // carol's, from before the reload
 	if n := pump("+370", wire.ErrRestricted, "limit.sms_country"); n != before+budget("sms_per_country") {
 		t.Errorf("%d SMS were sent to +370, want %d and %d", n, before, budget("sms_per_country"))
 	}

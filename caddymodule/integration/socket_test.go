@@ -21,7 +21,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// handshake are the headers of one, with these protocols.
+// handshake returns the headers of a WebSocket handshake with these protocols.
 func handshake(protocols ...string) string {
 	headers := "Connection: Upgrade\r\nUpgrade: websocket\r\n"
 	for _, line := range protocols {
@@ -30,8 +30,8 @@ func handshake(protocols ...string) string {
 	return headers
 }
 
-// Contract, 12, websocket_token: what the application gets, byte for byte, and who
-// does not pass.
+// Contract, section 12, websocket_token: what the backend receives, byte for byte,
+// and which requests are refused.
 func TestAWebSocketMayBringItsTokenAsAProtocol(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -133,8 +133,8 @@ func TestAWebSocketMayBringItsTokenAsAProtocol(t *testing.T) {
 	})
 }
 
-// A handshake is not in Caddy's access log, but in a line that tells as much. Any other
-// request is in the access log, and a token that it has there is not.
+// Caddy's access log omits handshakes; another line has the same information. Other
+// requests are in the access log, but their tokens are not.
 func TestNoTokenAmongProtocolsIsLogged(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "access.log")
@@ -243,8 +243,8 @@ func TestNoTokenAmongProtocolsIsLogged(t *testing.T) {
 	}
 }
 
-// chat is an application with a WebSocket. It takes the first protocol that it is
-// offered, and tells what it was.
+// chat is a backend with a WebSocket. It accepts the first protocol that it is
+// offered, and reports the offer.
 func chat(offered chan<- []string) *httptest.Server {
 	return httptest.NewServer(websocket.Server{
 		Handshake: func(config *websocket.Config, r *http.Request) error {
@@ -256,8 +256,9 @@ func chat(offered chan<- []string) *httptest.Server {
 	})
 }
 
-// A real WebSocket, whose application chooses among the protocols that are left, is
-// cut when its session ends. If the application is away, the log has no token either.
+// The backend of a real WebSocket chooses from the remaining protocols. The
+// WebSocket is cut when its session ends. If the backend is down, the log does not
+// contain the token either.
 func TestARealWebSocketWithATokenAmongItsProtocols(t *testing.T) {
 	t.Parallel()
 	chosen := make(chan []string, 10)
@@ -315,7 +316,7 @@ func TestARealWebSocketWithATokenAmongItsProtocols(t *testing.T) {
 	}
 }
 
-// So does one over HTTP/2 (RFC 8441).
+// The same holds for a WebSocket over HTTP/2 (RFC 8441).
 func TestAWebSocketOverHTTP2WithATokenAmongItsProtocols(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, handler: "websocket_token", env: []string{"GODEBUG=http2xconnect=1"}})
@@ -339,7 +340,7 @@ func TestAWebSocketOverHTTP2WithATokenAmongItsProtocols(t *testing.T) {
 	}
 }
 
-// The lines of docs/clients.md open a WebSocket and a stream.
+// The code in docs/clients.md opens a WebSocket and a stream.
 func TestStreamsAsThePageShowsThem(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("node"); err != nil {
@@ -382,7 +383,7 @@ for await (const data of events(url + '/sse', 'none')) console.log(data);
 	}
 }
 
-// Without the option, nothing is looked at or taken out.
+// Without the option, protocols are neither checked nor removed.
 func TestWithoutTheOptionAProtocolIsAProtocol(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people})

@@ -14,16 +14,17 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A mount is a way to have mnemogate in a Caddyfile.
+// A mount is a way to use mnemogate in a Caddyfile.
 type mount struct {
 	name      string
 	prefix    string // of paths in the browser
-	forwarded string // and of the same at the application
+	forwarded string // of the same paths at the backend
 	site      string
-	alias     string // of the route checkcredentials, instead of its path
+	alias     string // used for the route checkcredentials in place of its path
 }
 
-// At the first nothing stands beside it, so that it gets all paths there are.
+// mounts are the ways to test. The first has a site to itself, so it receives all
+// paths.
 var mounts = []mount{
 	{name: "alone", site: "mnemogate\nreverse_proxy BACKEND"},
 	{name: "handle", prefix: "/handle", forwarded: "/handle", site: `
@@ -88,7 +89,7 @@ var mounts = []mount{
 		}`, alias: "/alias"},
 }
 
-// sites returns the directives of a site with the first mount, and of one with
+// sites returns the directives of two sites: one with the first mount, and one with
 // the others.
 func sites() map[string][]mount {
 	return map[string][]mount{mounts[0].site: mounts[:1], mountedSite(): mounts[1:]}
@@ -108,7 +109,7 @@ func mountedSite() string {
 		respond 404`
 }
 
-// respellings returns targets that someone on the way might take for a path.
+// respellings returns targets that a server on the way might take for the path p.
 func respellings(p string) []string {
 	all := []string{p, strings.ToUpper(p), p[1:], "/" + p, "\\" + p[1:], "%2f" + p[1:], "/%2f" + p[1:]}
 	for _, c := range []string{"//", "/./", "/x/../", "/../", "/%2e/", "/%2e%2e/", "/x/%2e%2e/", "/x/.%2E/", "/..;/", "/x/..;/", "/x/..%3b/", "/.;/", "/;/", "/;x/", ";/", ";x=y/", "%3bx/", "%2f", "%2F", "%5c", `\`, `/\`, `/..\`, `/x/..\`, "/x/..%5c",
@@ -127,7 +128,7 @@ func respellings(p string) []string {
 		for _, format := range []string{"%%%02x", "%%%02X", "%%25%02x", "%%u00%02x"} {
 			all = append(all, p[:i]+fmt.Sprintf(format, p[i])+p[i+1:])
 		}
-		// An overlong form of the letter, and it in the other case.
+		// An overlong encoding of the letter, and the letter in the other case.
 		all = append(all, p[:i]+fmt.Sprintf("%%%02x%%%02x", 0xc0|p[i]>>6, 0x80|p[i]&0x3f)+p[i+1:], p[:i]+string(p[i]^0x20)+p[i+1:])
 	}
 	for _, c := range []string{"/", "//", "/.", "/..", "/x/..", "/../" + path.Base(p), "/%2e", "/%2e%2e", "/;", ";", ";x", ";x=/../..", "%3b", "%00", "%00.json", "%20", "%20/", "%0a", ".", "..", "%2e", "#x", "%23x", "?", "?x", "?/../..", "%3f", "%3fx", ".json", "*", "%2f", "%5c", `\`, "%2f..", "%2f..%2f" + path.Base(p), "%252f", "~", "::$DATA", ":80", "%"} {
@@ -140,7 +141,7 @@ func respellings(p string) []string {
 	return slices.Compact(all)
 }
 
-// lenient returns how an application may read the path that it is sent.
+// lenient returns the ways in which a backend may interpret a target.
 func lenient(target string) []string {
 	target, _, _ = strings.Cut(target, "?")
 	decoded, err := url.PathUnescape(target)
@@ -158,14 +159,14 @@ func lenient(target string) []string {
 	return []string{target, path.Clean("/" + target), path.Clean("/" + decoded), path.Clean("/" + stripped)}
 }
 
-// below reports whether one of an application's readings of a target is p or
-// lies below it.
+// below reports whether one of the interpretations of a target is p or a path below
+// it.
 func below(target, p string) bool {
 	return slices.ContainsFunc(lenient(target), func(reading string) bool { return reading == p || strings.HasPrefix(reading, p+"/") })
 }
 
-// Contract, 2: no spelling of a protected path passes without a token, and none
-// of a company's with another's.
+// Contract, section 2: no spelling of a protected path passes without a token, and
+// no spelling of a company's path passes with a token of another company.
 func TestNoSpellingOfAProtectedPathPassesWithoutItsToken(t *testing.T) {
 	t.Parallel()
 	for site, mounts := range sites() {
@@ -180,7 +181,7 @@ func protectedSpellings(t *testing.T, s *site, mounts []mount) {
 		s.run(m.name, func(t *testing.T) {
 			c := &h1conn{s: s}
 			defer c.close()
-			reached := map[string]int{} // by whom, in how many spellings
+			reached := map[string]int{} // number of spellings, by user
 			for _, target := range respellings(m.prefix + "/acme/x") {
 				ask := func(headers string) (answer, []string) {
 					var a answer
@@ -222,8 +223,8 @@ func protectedSpellings(t *testing.T, s *site, mounts []mount) {
 	}
 }
 
-// Contract, 2 and 4: whichever spelling of a route is answered, it is the same
-// route with the same counters and locks; any other is not answered as one.
+// Contract, sections 2 and 4: every spelling of a route that is answered shares the
+// route's counters and locks. Other spellings are not answered as a route.
 func TestSpellingsOfARouteShareItsLocks(t *testing.T) {
 	t.Parallel()
 	for site, mounts := range sites() {
@@ -240,15 +241,15 @@ func routeSpellings(t *testing.T, s *h3site, mounts []mount) {
 		s.post("auth/checkcredentials", "", fields{"login_id": "frank", "password": "a wrong password"}).want(wire.ErrCredentialsInvalid)
 	}
 	s.post("auth/checkcredentials", "", fields{"login_id": "frank", "password": testPassword}).want(wire.ErrRestricted)
-	// reaches asks for the locked account, and checks that it is locked where
-	// the answer is the route's.
+	// reaches reports whether the answer is the route's. In that case it must say
+	// that the account is locked.
 	reaches := func(t *testing.T, how string, a answer) bool {
 		t.Helper()
 		switch code := a.str("error_code"); {
 		case code == wire.ErrRestricted.Code && a.Status == 429:
 			return true
 		case code == wire.ErrNoRoute.Code && a.Status == 404, code == wire.ErrHeaderMissing.Code && a.Status == 401, code == "" && (a.Status == 400 || a.Status == 404):
-		case code == wire.ErrAPIKeyInvalid.Code && a.Status == 401: // another company's, such as Acme's
+		case code == wire.ErrAPIKeyInvalid.Code && a.Status == 401: // another company's, such as that of Acme
 		default:
 			t.Errorf("%s: got %d %s", how, a.Status, a.Body)
 		}
@@ -277,7 +278,7 @@ func routeSpellings(t *testing.T, s *h3site, mounts []mount) {
 				t.Fatalf("%s is not reached", route)
 			}
 			t.Logf("%d spellings reach the route", len(same))
-			// Failures under all of them are counted in one place.
+			// Failures count together for all spellings.
 			unknown := "nobody-" + strings.ReplaceAll(m.name, " ", "-")
 			for i := range max(5, len(same)) {
 				a := post(same[i%len(same)], body(unknown, "a wrong password"))
@@ -305,7 +306,7 @@ func routeSpellings(t *testing.T, s *h3site, mounts []mount) {
 			for version, read := range map[string]func() (string, string, error){"HTTP/2": c2.ending, "HTTP/3": func() (string, string, error) { return c3.answer("") }} {
 				status, got, err := read()
 				if status == "" && err != nil {
-					continue // it was none to the server
+					continue // the server did not accept it as a request
 				}
 				a := rawAnswer(t, status, got)
 				if reaches(t, version+" "+target, a) != (target == "/acme/v2/auth/checkcredentials" || strings.HasPrefix(target, "/acme/v2/auth/checkcredentials?")) {
@@ -317,10 +318,10 @@ func routeSpellings(t *testing.T, s *h3site, mounts []mount) {
 	if got := s.backend.requests()[before:]; len(got) != 0 {
 		t.Errorf("the application got %q", got)
 	}
-	s.login("alice@example.com") // nor was it the address that was locked
+	s.login("alice@example.com") // the address was not locked either
 }
 
-// What rewrites leave over can be read as another target altogether.
+// The remains of a rewrite could be interpreted as another target.
 func TestTargetsWithoutASlashAreNotSentOn(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, more: umbra, site: `
@@ -360,8 +361,8 @@ func rawAnswer(t *testing.T, status, body string) answer {
 	return a
 }
 
-// Contract, 7: what a client says of itself in other headers changes neither
-// decisions nor the address that failures are counted for.
+// Contract, section 7: other headers in which a client describes itself affect
+// neither decisions nor the address that failures are counted for.
 func TestHeadersAboutTheClientMoveNoCounter(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: strings.Replace(people, "failures_per_address 1000/5m", "failures_per_address 5/5m", 1)})

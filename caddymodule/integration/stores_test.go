@@ -12,8 +12,7 @@ import (
 
 func init() { caddy.RegisterModule(accountsGuest{}) }
 
-// accountsGuest is a store that keeps no sessions and can't be reached, as
-// somebody else's might be.
+// accountsGuest is a third-party store that keeps no sessions and can't be reached.
 type accountsGuest struct{}
 
 func (accountsGuest) CaddyModule() caddy.ModuleInfo {

@@ -19,20 +19,20 @@ import (
 
 var stormFor = flag.Duration("storm", 4*time.Second, "how long TestLoginStorm storms")
 
-// A storm has so many times more logins than can be served, and no fewer a
-// second than that: where the machine is busy the measure is low.
+// A storm has stormTimes as many logins as the site can serve, and at least
+// stormRate a second, because the measurement is low on a busy machine.
 const (
 	stormTimes = 10
 	stormRate  = 500
-	// refusedPause is before whoever was refused comes again, so that it is not
-	// the machine's CPU that this process and Caddy fight for: hashing would get
-	// the least of it.
+	// refusedPause is the pause before a refused client tries again. Without it,
+	// this process would compete with Caddy for the CPU, and hashing would get the
+	// least.
 	refusedPause = 250 * time.Millisecond * raceSlows
 )
 
-// A company's logins are far more than the machine can hash: no protected
-// request fails, what is too much is told service.unavailable, memory stays
-// bounded, and another company's users log in as ever. For a minute:
+// If a company has far more logins than the machine can hash, no protected request
+// fails. Excess logins get service.unavailable, memory stays bounded, and users of
+// another company log in as usual. For a minute:
 //
 //	go test ./caddymodule/integration -run LoginStorm -v -storm 1m
 func TestLoginStorm(t *testing.T) { onEachDeployment(t, loginStorm) }
@@ -42,7 +42,7 @@ func loginStorm(t *testing.T, start starter) {
 	s := start(t, siteConfig{
 		company: limits + account("alice", ""),
 		more:    "company calm {\napi_key " + testKey + limits + account("bea", "") + "}\n",
-		env:     []string{"GOGC=100"}, // the default, whatever the tests run with: memory is judged
+		env:     []string{"GOGC=100"}, // the default, since the test judges the use of memory
 	})
 	c := &http.Client{Timeout: client.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
 	defer c.CloseIdleConnections()
@@ -96,7 +96,7 @@ func loginStorm(t *testing.T, start starter) {
 		}
 	})
 	o := &stormOutcomes{t: t, counts: map[string]int{}}
-	under := make(chan struct{}, 4000) // more than wait in a queue; a bound for this process
+	under := make(chan struct{}, 4000) // more than fit into a queue; a limit for this process
 	every(time.Second/time.Duration(max(stormRate, stormTimes*able)), func(n int) {
 		select {
 		case under <- struct{}{}:
@@ -124,7 +124,7 @@ func loginStorm(t *testing.T, start starter) {
 		t.Error("this was no storm, or nobody got through")
 	}
 	report := t.Errorf
-	if able < 20 { // other processes have the CPUs: one hash may take as long as a login may wait
+	if able < 20 { // other processes use the CPUs, and one hash may take as long as a login may wait
 		report = t.Logf
 	}
 	calmFailed.Range(func(what, _ any) bool {
@@ -148,7 +148,7 @@ func loginStorm(t *testing.T, start starter) {
 	s.login("alice")
 }
 
-// capacity measures how many logins a second there can be, at least one.
+// capacity measures the number of logins per second, at least one.
 func capacity(t *testing.T, login func() bool) int {
 	t.Helper()
 	var served atomic.Int64
@@ -171,10 +171,10 @@ type stormOutcomes struct {
 	t               *testing.T
 	mu              sync.Mutex
 	counts          map[string]int
-	refused, served time.Duration // the longest that each took
+	refused, served time.Duration // the longest durations
 }
 
-// note takes an answer of the storm.
+// note records an answer of the storm.
 func (o *stormOutcomes) note(a answer, err error, took time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -194,16 +194,16 @@ func (o *stormOutcomes) note(a answer, err error, took time.Duration) {
 	}
 }
 
-// One address with 140 connections to each node and the right password, and one
-// /48 of IPv6 with login ids that nobody has, hold up none of the company's
-// other users: by taking turns alone, and with logins_per_address besides. For a
-// minute each:
+// One address with 140 connections to each node and the correct password, and one
+// /48 of IPv6 with unknown login ids, do not delay the company's other users. In
+// company acme that is because clients take turns; limited also has
+// logins_per_address. For a minute each:
 //
 //	go test ./caddymodule/integration -run HoldsUpOnlyItself -v -storm 1m
 func TestOneClientHoldsUpOnlyItself(t *testing.T) { onEachDeployment(t, oneClientHoldsUpOnlyItself) }
 
 func oneClientHoldsUpOnlyItself(t *testing.T, start starter) {
-	// Cheap, so that a busy machine too can do some in the 2 s.
+	// These hashes are cheap enough for a busy machine to compute some in the 2 s.
 	const hashing = "password {\nargon2id 7168 2 1 insecure\n}\n"
 	users := account("alice", "") + account("bea", "")
 	s := start(t, siteConfig{
@@ -213,7 +213,7 @@ func oneClientHoldsUpOnlyItself(t *testing.T, start starter) {
 	})
 	c := &http.Client{Timeout: client.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 1000}}
 	defer c.CloseIdleConnections()
-	// login returns the status that an address is answered.
+	// login returns the status of a login from an address.
 	login := func(company, address, loginID, password string) int {
 		r := s.postRequest(company, testKey, "auth/checkcredentials", "", fields{"login_id": loginID, "password": password})
 		r.Header.Set("X-Forwarded-For", address)

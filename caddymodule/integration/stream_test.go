@@ -13,12 +13,12 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A flowing is an open stream: something comes every 20 ms.
+// A flowing is an open stream that receives data every 20 ms.
 type flowing struct {
 	kind  string
-	got   atomic.Int64 // bytes
+	got   atomic.Int64 // number of bytes
 	ended chan struct{}
-	err   error // at its end
+	err   error // when it ended
 }
 
 var streamKinds = []string{"WebSocket", "SSE", "download", "SSE over HTTP/2", "download over HTTP/2"}
@@ -32,7 +32,7 @@ func (s *site) stream(kind, token string) *flowing {
 	switch path, overHTTP2 := strings.CutSuffix(kind, " over HTTP/2"); {
 	case kind == "WebSocket":
 		conn, reader := s.open("/", "Connection: Upgrade\r\nUpgrade: websocket\r\n"+authorization, 101)
-		_ = conn.SetDeadline(time.Time{}) // it may live long
+		_ = conn.SetDeadline(time.Time{}) // without a deadline
 		body = reader
 		go func() {
 			for {
@@ -79,7 +79,7 @@ func (s *site) streams(token string) []*flowing {
 	return all
 }
 
-// lives waits until more has come.
+// lives waits until more data arrives.
 func (f *flowing) lives(t *testing.T) {
 	t.Helper()
 	before, deadline := f.got.Load(), time.Now().Add(5*time.Second)
@@ -95,12 +95,12 @@ func (f *flowing) lives(t *testing.T) {
 	}
 }
 
-// isCut waits for the stream's end and checks that it does not look whole.
+// isCut waits for the end of the stream and checks that it does not look complete.
 func (f *flowing) isCut(t *testing.T) {
 	t.Helper()
 	select {
 	case <-f.ended:
-	case <-time.After(3 * time.Second): // many times stream_recheck
+	case <-time.After(3 * time.Second): // many times the stream_recheck
 		t.Fatalf("%s was not cut", f.kind)
 	}
 	if f.err == io.EOF && f.kind != "WebSocket" {
@@ -108,8 +108,8 @@ func (f *flowing) isCut(t *testing.T) {
 	}
 }
 
-// Contract, 3: open streams of an ended or expired session are cut within
-// stream_recheck, and no others.
+// Contract, section 3: open streams are cut within stream_recheck after their
+// session was revoked or has expired. Other streams are not cut.
 func TestStreamsEndWithTheirSession(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{global: "session {\nstream_recheck 200ms\n}\n", company: people, more: `
@@ -145,7 +145,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 	for _, f := range alices {
 		f.isCut(t)
 	}
-	// An answer that had not begun is a refusal.
+	// If the answer had not begun, it is a refusal.
 	if response := <-pending; response != nil {
 		defer response.Body.Close()
 		body, err := io.ReadAll(response.Body)
@@ -155,7 +155,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 		newAnswer(t, response, body).want(wire.ErrTokenInvalid)
 	}
 	for _, f := range brief {
-		f.isCut(t) // it expired
+		f.isCut(t) // its session expired
 	}
 	for _, f := range franks {
 		f.lives(t)

@@ -18,15 +18,15 @@ import (
 
 var samples = flag.Int("samples", 8, "how many requests of each kind TestTiming measures")
 
-// Requests whose answers must not be told apart, in two kinds each, in random
-// order. That the answers are alike is checked; how long they took is reported,
-// since no machine that does other things besides gives the same twice:
+// Pairs of requests whose answers must be indistinguishable, sent in random order.
+// The test checks that the answers are equal. It only reports how long they took,
+// because the times on a busy machine vary:
 //
 //	go test ./caddymodule/integration -run Timing -v -samples 1000
 //
-// Hashing costs next to nothing here, so that all else shows. An effect of 0.5
-// says that a request of the first kind takes longer than one of the second as
-// often as not; p, how likely chance alone takes it as far from that.
+// Hashing is very cheap here, so that other differences show. An effect of 0.5 means
+// that a request of the first kind is as often slower than one of the second as it
+// is faster. p is the probability of an effect this far from 0.5 by chance.
 func TestTiming(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, timing)
@@ -58,7 +58,7 @@ func timing(t *testing.T, start starter) {
 	if s.nodes != nil {
 		node = s.nodes[0]
 	}
-	pool := (*samples + 3) / 4 // each account is asked for a few times and never locked
+	pool := (*samples + 3) / 4 // each account is used a few times and never locked
 	for _, company := range []string{"acme", "hard"} {
 		s.crowd(company, pool)
 	}
@@ -134,12 +134,12 @@ func timing(t *testing.T, start starter) {
 
 type kinds [2]func(i int) *http.Request
 
-// A timingPair is two kinds of requests that are answered alike.
+// A timingPair is two kinds of requests that must get the same answer.
 type timingPair struct {
 	name  string
 	ask   kinds
 	took  [2][]time.Duration
-	first string // the answer to whichever was measured first
+	first string // the answer to the first request that was measured
 }
 
 func (p *timingPair) measure(s *site, kind, i int) {
@@ -158,7 +158,7 @@ func (p *timingPair) measure(s *site, kind, i int) {
 	}
 }
 
-// crowd gives a company n accounts of each of several sorts.
+// crowd creates n accounts of each of several kinds in a company.
 func (s *site) crowd(company string, n int) {
 	s.t.Helper()
 	hash, err := password.NewHasher(1).Hash(s.t.Context(), password.Turn{Company: company}, password.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}, testPassword)
@@ -167,7 +167,7 @@ func (s *site) crowd(company string, n int) {
 	}
 	accounts := s.accounts()
 	var all sync.WaitGroup
-	several := make(chan struct{}, 8) // at once, as many as a node has connections
+	several := make(chan struct{}, 8) // as many concurrent requests as a node has connections
 	for k, sort := range []string{"open", "open2", "open3", "open4", "closed", "bare"} {
 		for i := range n {
 			a := record.Account{
@@ -191,14 +191,14 @@ func (s *site) crowd(company string, n int) {
 	}
 	all.Wait()
 	if s.t.Failed() {
-		s.t.FailNow() // who is not there would be measured as known
+		s.t.FailNow() // a missing account would be measured as a known one
 	}
 }
 
-// rankTest is the test of Mann and Whitney, with the normal approximation. The
-// effect is the probability that one of a is greater than one of b, ties by
-// half; p is that of an effect as far from one half if both come from the same
-// distribution.
+// rankTest is the Mann-Whitney test with the normal approximation. The effect is the
+// probability that an element of a is greater than one of b, counting ties half. p
+// is the probability of an effect at least as far from one half if both have the
+// same distribution.
 func rankTest(a, b []time.Duration) (effect, p float64) {
 	type sample struct {
 		d   time.Duration
@@ -238,7 +238,7 @@ func rankTest(a, b []time.Duration) (effect, p float64) {
 	return effect, math.Erfc(math.Abs(z) / math.Sqrt2)
 }
 
-// The figures are worked out by hand.
+// The expected values were calculated by hand.
 func TestRankTest(t *testing.T) {
 	for _, c := range []struct {
 		a, b      []time.Duration

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// What docs/backends.md shows of apps and of users' own passwords, with the secret
-// and the codes of the app that is set up here.
+// The consoles of docs/backends.md about apps and users' own passwords, with the
+// secret and the codes of an app that the test sets up.
 func TestConsolesOfAppsAndOwnPasswords(t *testing.T) {
 	t.Parallel()
 	needCurl(t)

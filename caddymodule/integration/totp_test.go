@@ -17,7 +17,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// appShows is what an authenticator app shows at a moment from now (RFC 6238).
+// appShows returns the code that an authenticator app shows at now plus from (RFC
+// 6238).
 func appShows(t *testing.T, secret string, from time.Duration) string {
 	t.Helper()
 	key, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)
@@ -30,7 +31,7 @@ func appShows(t *testing.T, secret string, from time.Duration) string {
 	return fmt.Sprintf("%06d", binary.BigEndian.Uint32(sum[sum[19]&15:])&0x7fffffff%1000000)
 }
 
-// oathtool is appShows by a program that others wrote.
+// oathtool is like appShows, but uses a third-party program.
 func oathtool(t *testing.T, secret string, from time.Duration) string {
 	t.Helper()
 	cmd := exec.Command("oathtool", "--totp", "--base32", "--now", "@"+fmt.Sprint(time.Now().Add(from).Unix()), "-")
@@ -42,7 +43,7 @@ func oathtool(t *testing.T, secret string, from time.Duration) string {
 	return strings.TrimSpace(string(out))
 }
 
-// neverShown is a code that the app doesn't show in the next minutes.
+// neverShown returns a code that the app does not show in the next minutes.
 func neverShown(t *testing.T, secret string) string {
 	t.Helper()
 	for code := 0; ; code++ {
@@ -56,8 +57,8 @@ func neverShown(t *testing.T, secret string) string {
 	}
 }
 
-// enrol gives an account an app, and returns its secret. The code of its present
-// step is spent.
+// enrol sets up an app for an account and returns its secret. The code of the
+// current time step is used up.
 func (s *site) enrol(account string) string {
 	s.t.Helper()
 	secret := s.api(keyOfAll, "POST", "acme/accounts/"+account+"/totp", nil).wantStatus(http.StatusOK).str("secret")
@@ -65,7 +66,7 @@ func (s *site) enrol(account string) string {
 	return secret
 }
 
-// secondStep is the token of a login that waits for a code.
+// secondStep begins a login and returns the answer that asks for a code.
 func (s *site) secondStep(login string) answer {
 	s.t.Helper()
 	return s.credentials(login, testPassword).wantState(record.CheckOTP)
@@ -73,7 +74,7 @@ func (s *site) secondStep(login string) answer {
 
 var carol = fields{"profile_mnemocode": "carol", "login_name": "carol", "primary_phone": "+37060000003", "password": testPassword, "second_factor": true}
 
-// The whole life of an app, with the codes of oathtool, over two nodes.
+// The whole life of an app, with the codes of oathtool, on two nodes.
 func TestAuthenticatorApp(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("oathtool"); err != nil {
@@ -89,7 +90,7 @@ func TestAuthenticatorApp(t *testing.T) {
 		s.api(keyOfAll, "POST", path+"/confirm", fields{"code": "123456"}).wantRefused(http.StatusConflict, "")
 		made := s.api(keyOfAll, "POST", path, nil).wantStatus(http.StatusOK)
 		secret := made.str("secret")
-		// Google's Key Uri Format, which apps read from the QR code.
+		// The Key URI Format of Google, which apps read from the QR code.
 		if uri := made.str("uri"); uri != "otpauth://totp/acme:carol?secret="+secret+"&issuer=acme&algorithm=SHA1&digits=6&period=30" {
 			t.Errorf("uri is %s", uri)
 		}
@@ -115,7 +116,7 @@ func TestAuthenticatorApp(t *testing.T) {
 		for _, out := range []time.Duration{-2 * time.Minute, 2 * time.Minute} {
 			s.post("auth/checkotp", first.token(), fields{"otp": oathtool(t, secret, out)}).want(wire.ErrOTPInvalid)
 		}
-		code := oathtool(t, secret, 29*time.Second) // the next step's, or this one's if it is about to end
+		code := oathtool(t, secret, 29*time.Second) // of the next time step, or of this one if it is about to end
 		if code == oathtool(t, secret, 0) {
 			code = oathtool(t, secret, 30*time.Second)
 		}
@@ -133,7 +134,7 @@ func TestAuthenticatorApp(t *testing.T) {
 		s.api(keyOfAll, "PATCH", "acme/accounts/carol", fields{"primary_phone": nil}).wantStatus(http.StatusOK)
 		s.post("auth/renewotp", s.secondStep("carol").token(), nil).want(wire.ErrValidation)
 
-		// A new secret leaves the one before in force.
+		// Until a new secret is confirmed, the previous one is valid.
 		s.api(keyOfAll, "POST", path, nil).wantStatus(http.StatusOK)
 		if a := s.api(keyOfAll, "GET", "acme/accounts/carol", nil); a.JSON["totp"] != true {
 			t.Errorf("got %s", a.Body)
@@ -153,7 +154,7 @@ func TestAuthenticatorApp(t *testing.T) {
 			s.hears(node, session)
 		}
 		s.audits(2, `"msg":"mnemogate.account.totp","company":"acme","mnemocode":"carol"`)
-		s.credentials("carol", testPassword).wantState(record.CheckOTP) // by a backup code
+		s.credentials("carol", testPassword).wantState(record.CheckOTP) // a backup code is still possible
 
 		imported := func(want string) {
 			t.Helper()
@@ -164,7 +165,7 @@ func TestAuthenticatorApp(t *testing.T) {
 			}
 		}
 		imported(`"updated":1`)
-		imported(`"skipped":1`) // it is the same secret
+		imported(`"skipped":1`) // the secret is the same
 		s.post("auth/checkotp", s.secondStep("carol").token(), fields{"otp": oathtool(t, secret, 0)}).wantState(record.Authorized)
 		if strings.Contains(s.log(), secret) {
 			t.Error("the log has the secret")
@@ -177,8 +178,8 @@ func TestAuthenticatorApp(t *testing.T) {
 	})
 }
 
-// Of a hundred that race with one code, through two nodes and with ten tokens,
-// one succeeds; of wrong ones, as many are compared as the limit says.
+// If a hundred requests race with one code, on two nodes and with ten tokens, one
+// succeeds. Of wrong codes, as many are compared as the limit allows.
 func TestRacesWithAnAppsCode(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -210,7 +211,7 @@ func TestRacesWithAnAppsCode(t *testing.T) {
 	})
 }
 
-// A person sets up an app at a terminal.
+// A user sets up an app at a terminal.
 func TestCommandSetsUpAnApp(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{})
@@ -245,7 +246,7 @@ func TestCommandSetsUpAnApp(t *testing.T) {
 	_, secret, _ := strings.Cut(shown.String(), "or type ")
 	secret = strings.NewReplacer(" ", "", "\n", "").Replace(secret)
 	code := appShows(t, secret, 0)
-	fmt.Fprintf(in, "%s %s\n", code[:3], code[3:]) // as apps show it
+	fmt.Fprintf(in, "%s %s\n", code[:3], code[3:]) // in the format that apps show
 	n, _ := out.Read(piece)
 	if err := cmd.Wait(); err != nil || !strings.Contains(string(piece[:n]), "carol: the app is confirmed") {
 		t.Errorf("got %v and %s", err, piece[:n])

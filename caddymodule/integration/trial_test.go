@@ -14,8 +14,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// doctor sends a test through the gateway that is configured, and tells what came
-// back. It says that it is one, and counts for nobody.
+// doctor sends a test message through the configured gateway and reports the result.
+// The message says that it is a test and counts towards no limit.
 func TestDoctorSendsATest(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
@@ -58,7 +58,7 @@ func TestDoctorSendsATest(t *testing.T) {
 		if tested != 2 {
 			t.Errorf("the receiver got %v", r.all())
 		}
-		all.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(record.CheckOTP) // the only SMS that it may have
+		all.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(record.CheckOTP) // the only SMS that its budget allows
 		if metrics := s.fromAdmin("/metrics"); strings.Contains(metrics, `type="test"`) || strings.Contains(metrics, "mnemogate_outbox_deliveries_total{company=\"acme\",result=\"delivered\"}") {
 			t.Error("a test is counted")
 		}
@@ -82,8 +82,8 @@ func TestDoctorSendsATest(t *testing.T) {
 	})
 }
 
-// A gateway that does not take the test is told with what it said, and what to do; not
-// with the keys that it has.
+// If a gateway refuses the test message, doctor shows the gateway's answer and
+// advice, but no keys.
 func TestDoctorTellsWhyATestWasNotTaken(t *testing.T) {
 	t.Parallel()
 	var does atomic.Pointer[http.HandlerFunc]
@@ -122,8 +122,8 @@ func TestDoctorTellsWhyATestWasNotTaken(t *testing.T) {
 	}
 }
 
-// While a store can't be reached, doctor tells that and all that it can find out
-// without.
+// While a store can't be reached, doctor reports that, and everything that it can
+// find out without the store.
 func TestDoctorWithoutAStore(t *testing.T) {
 	t.Parallel()
 	nowhere := strings.TrimPrefix(nobodyListens(t), "http://")

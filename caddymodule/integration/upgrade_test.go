@@ -14,9 +14,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// releasedFile is a file of what v0.1.0 has left in its stores: alice, who is
-// logged in and has a recovery link, carol, who waits for a code, and lou, who is
-// locked. How it was made: by that version, with all ends of times moved to 2100.
+// releasedFile returns a file that v0.1.0 has left in its stores. Alice is logged in
+// and has a recovery link, carol waits for a code, and lou is locked. That version
+// wrote the file; then all expiry times were changed to 2100.
 func releasedFile(t *testing.T, name string) []byte {
 	t.Helper()
 	data, err := os.ReadFile("../../store/testdata/v0.1.0/" + name)
@@ -26,10 +26,10 @@ func releasedFile(t *testing.T, name string) []byte {
 	return data
 }
 
-// released is what v0.1.0's users have in their hands.
+// released holds the tokens, code and link of v0.1.0's users.
 type released struct{ live, ended, link, pending, code string }
 
-// A deployment of v0.1.0 goes on with this version, and nobody notices.
+// A deployment of v0.1.0 continues with this version, and users notice nothing.
 func TestUpgradeFromTheRelease(t *testing.T) {
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
@@ -61,7 +61,7 @@ var releasedToShared = released{
 	link: "mgl_CJH0vYAj_SuGToLBSPz2sAywsfMeuS2wIMwxHzV2cE4", pending: "mgs_DaMmLwfpkDZ94hPUK6fll79WyNdUxOV2gAsXB_rFEng", code: "358308",
 }
 
-// restoreRelease puts into the servers what v0.1.0 has left.
+// restoreRelease restores the data of v0.1.0 on the servers.
 func (s *servers) restoreRelease() {
 	s.t.Helper()
 	s.postgres.Restore(s.t, s.schema, bytes.ReplaceAll(releasedFile(s.t, "postgres.sql"), []byte("test1"), []byte(s.schema)))
@@ -78,7 +78,7 @@ func (s *servers) restoreRelease() {
 	}
 }
 
-// latin1 is the bytes that the characters of a text stand for.
+// latin1 returns the text as Latin-1 bytes.
 func latin1(text string) []byte {
 	var b []byte
 	for _, r := range text {

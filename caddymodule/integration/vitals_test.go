@@ -12,10 +12,10 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// vitals are what a process grows by when it leaks.
+// vitals are the numbers that grow when a process leaks.
 type vitals struct {
 	goroutines, descriptors int
-	heap, resident          int64 // bytes; the heap's are those in use after a collection
+	heap, resident          int64 // in bytes; heap is what is in use after a garbage collection
 }
 
 func (v vitals) String() string {
@@ -30,10 +30,10 @@ var (
 	goroutinesTotal = regexp.MustCompile(`^goroutine profile: total (\d+)`)
 )
 
-// vitals collects garbage and then looks.
+// vitals collects garbage and then measures.
 func (s *site) vitals() vitals {
 	s.t.Helper()
-	s.fromAdmin("/debug/pprof/heap?gc=1&debug=1") // what has a finalizer goes with the second
+	s.fromAdmin("/debug/pprof/heap?gc=1&debug=1") // objects with finalizers are freed by the second collection
 	heap := s.number(heapInUse, s.fromAdmin("/debug/pprof/heap?gc=1&debug=1"))
 	return vitals{
 		goroutines:  int(s.number(goroutinesTotal, s.fromAdmin("/debug/pprof/goroutine?debug=1"))),
@@ -73,7 +73,7 @@ func (s *site) openFiles() []string {
 	return files
 }
 
-// holds reports whether the process has a file of this name open.
+// holds reports whether the process has a file open whose name begins with name.
 func (s *site) holds(name string) bool {
 	s.t.Helper()
 	for _, file := range s.openFiles() {
@@ -84,8 +84,8 @@ func (s *site) holds(name string) bool {
 	return false
 }
 
-// memory returns a field of /proc/<pid>/status in bytes, of the process and its
-// children together: VmRSS, or VmHWM, which is the most that it was.
+// memory returns a field of /proc/<pid>/status in bytes, summed over the process and
+// its children: VmRSS, or VmHWM, which is the peak.
 func (s *site) memory(field string) int64 {
 	s.t.Helper()
 	n := memoryOf(s.cmd.Process.Pid, field)
@@ -95,7 +95,7 @@ func (s *site) memory(field string) int64 {
 	return n
 }
 
-// memoryOf is 0 for a process that is gone.
+// memoryOf is memory for a process; 0 if the process has exited.
 func memoryOf(pid int, field string) (bytes int64) {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(status)) {
@@ -116,12 +116,12 @@ func memoryOf(pid int, field string) (bytes int64) {
 	return bytes
 }
 
-// settled waits until the process lets go of no more.
+// settled measures after the process has stopped releasing resources.
 func (s *site) settled() vitals {
 	s.t.Helper()
 	before := s.vitals()
 	for range 30 {
-		time.Sleep(2 * time.Second) // by when what is idle for a second is gone
+		time.Sleep(2 * time.Second) // connections that are idle for a second are closed by then
 		now := s.vitals()
 		if now.goroutines >= before.goroutines && now.descriptors >= before.descriptors {
 			return now
@@ -131,7 +131,7 @@ func (s *site) settled() vitals {
 	return before
 }
 
-// all returns the site, or the nodes that it stands for.
+// all returns the nodes of the site, or the site itself if it is a single node.
 func (s *site) all() []*site {
 	if s.nodes != nil {
 		return s.nodes
@@ -139,7 +139,7 @@ func (s *site) all() []*site {
 	return []*site{s}
 }
 
-// eventually is storetest.Eventually with what may take a while: 30 s.
+// eventually is storetest.Eventually with a timeout of 30 s.
 func (s *site) eventually(what string, is func() bool) {
 	s.t.Helper()
 	storetest.Eventually(s.t, 30*time.Second, what, is)

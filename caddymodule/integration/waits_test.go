@@ -2,7 +2,7 @@ package integration
 
 import "time"
 
-// What the rooms promise, as the tests of whole processes rely on it.
+// Promises of the packages that the tests of whole processes rely on.
 const (
 	bodyWithin     = 10 * time.Second
 	keepAtLeast    = 5 * time.Second

@@ -8,7 +8,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// people is a company's part of a Caddyfile: one account for each path through
+// people is a company's part of a Caddyfile, with one account for each path through
 // the interface's table.
 const people = `
 	captcha off
@@ -116,7 +116,7 @@ func everyTransition(t *testing.T, start starter) {
 		}
 		b := s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")})
 		profile(t, b.wantState(record.Authorized), "bob")
-		s.get("/", a.token()).want(wire.ErrTokenInvalid) // it was replaced
+		s.get("/", a.token()).want(wire.ErrTokenInvalid) // another token replaced it
 	})
 	s.run("password, nothing further", func(t *testing.T) {
 		profile(t, passed("frank").wantState(record.Authorized), "frank")
@@ -197,7 +197,7 @@ func everyTransition(t *testing.T, start starter) {
 	s.run("logout in any state", func(t *testing.T) {
 		for _, a := range []answer{login("carol@example.com"), login("+37060000002"), passed("dave@example.com")} {
 			if a.str("session_token") == "" {
-				continue // dave has another password by now
+				continue // dave has another password by then
 			}
 			s.post("auth/logout", a.token(), nil).wantState(record.None)
 			s.post("auth/logout", a.token(), nil).want(wire.ErrTokenInvalid)
@@ -205,8 +205,8 @@ func everyTransition(t *testing.T, start starter) {
 	})
 }
 
-// Rule 2 of the interface: pending disclaimers are accepted within the
-// verification call.
+// Rule 2 of the interface: pending disclaimers are accepted within the verification
+// call.
 func TestDisclaimersAreAcceptedOnTheWay(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people + disclaimers})
@@ -233,7 +233,7 @@ func TestDisclaimersAreAcceptedOnTheWay(t *testing.T) {
 	if list, _ := again.JSON["disclaimers_required"].([]any); len(list) != 0 {
 		t.Errorf("accepted disclaimers are pending again: %v", list)
 	}
-	// A new version is pending for those who accepted an older one.
+	// A new version is pending for users who accepted an older one.
 	config := siteConfig{company: people + strings.Replace(disclaimers, "terms 1", "terms 2", 1)}
 	if err := s.reload(config); err != nil {
 		t.Fatal(err)

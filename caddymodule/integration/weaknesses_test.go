@@ -15,11 +15,11 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// A weakSender is a gateway of somebody else's, which is nowhere.
+// A weakSender is a third-party gateway that does not exist anywhere.
 type weakSender struct{}
 
 func init() {
-	if os.Getenv("MNEMOGATE_TEST_CADDY") != "" { // no test's list of modules has it
+	if os.Getenv("MNEMOGATE_TEST_CADDY") != "" { // only in the Caddy under test
 		caddy.RegisterModule(new(weakSender))
 	}
 }
@@ -38,8 +38,8 @@ func (*weakSender) Weaknesses() []guest.Weakness {
 	return []guest.Weakness{{Message: "pigeons carry the codes", Advice: "use a gateway without feathers"}}
 }
 
-// What is weak is said by whoever knows it, a guest module of somebody else's
-// too: in the log at each start, and by doctor.
+// Every module reports its own weaknesses, third-party modules too. They appear in
+// the log at each start and in the doctor's findings.
 func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 	t.Setenv("MNEMOGATE_TEST_SHORT_KEY", "elevenchars")
 	s := startSite(t, siteConfig{global: realHashing, company: "captcha static tea\nsms weak\nlimits {\nsms_per_company 2000/24h\n}\npassword {\nregex `(?i)[a-z]`\n}\nsession {\nidle 366d insecure\n}",
@@ -89,8 +89,9 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 	}
 }
 
-// What nobody can log in to is said: accounts of a company that left the
-// configuration, and those whose second factor can't be asked for.
+// Accounts that nobody can log in to are reported: those of companies that were
+// removed from the configuration, and those whose required second factor is not
+// possible.
 func TestAccountsThatNobodyCanLogInToAreTold(t *testing.T) {
 	t.Parallel()
 	account := func(name, more string) string { return "account " + name + " {\nlogin " + name + "\n" + more + "\n}\n" }
@@ -133,8 +134,8 @@ func TestDoctorTellsOfARedisThatLosesThings(t *testing.T) {
 	}
 }
 
-// Keys for the accounts API open more than any other: what is weak about them is
-// said as all else is.
+// Keys of the accounts API grant more than any others. Their weaknesses are reported
+// like all others.
 func TestWeakKeysOfTheAccountsAPIAreTold(t *testing.T) {
 	t.Setenv("MNEMOGATE_TEST_SHORT_KEY", "elevenchars")
 	const shared = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
@@ -172,7 +173,7 @@ func TestWeakKeysOfTheAccountsAPIAreTold(t *testing.T) {
 			weak++
 		}
 	}
-	if weak < 5 || weak > 6 || // of two keys that are alike, the one that is provisioned later is told of, on each of its sites
+	if weak < 5 || weak > 6 || // of two equal keys, the one that is provisioned later is reported, on each of its sites
 		strings.Contains(s.log()+doctor, "elevenchars") {
 		t.Errorf("doctor says\n%s", doctor)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A webhook gets what the contract says, and nothing else.
+// Webhooks contain what the contract says, and nothing else.
 func TestWebhookPayloads(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: roomy +
@@ -85,5 +85,5 @@ func TestWebhookPayloads(t *testing.T) {
 	if len(code) != 6 || strings.Trim(code, "0123456789") != "" {
 		t.Errorf("the code is %q, want 6 digits", code)
 	}
-	s.post("auth/checkotp", credentials.token(), fields{"otp": code}).want(wire.ErrTokenInvalid) // the new password ended it
+	s.post("auth/checkotp", credentials.token(), fields{"otp": code}).want(wire.ErrTokenInvalid) // the new password revoked it
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// A sentHook is a webhook's request, as it was received or as the page has it.
+// A sentHook is the request of a webhook, as received or as shown on the page.
 type sentHook struct {
 	method, host, path string
 	header             http.Header
@@ -40,11 +40,11 @@ func (h sentHook) sign(secret string) string {
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// ofTime are the members of bodies that are new each time.
+// ofTime are the members of bodies that differ each time.
 var ofTime = []string{"code", "link", "expires_at", "timestamp"}
 
-// as is a received hook as the page would have it: with the page's name of the
-// receiver, its time, and what else is new each time, signed anew.
+// as returns the received hook as the page would show it: with the page's receiver,
+// time and other values that differ each time, and a new signature.
 func (h sentHook) as(t *testing.T, page sentHook, secret string) sentHook {
 	t.Helper()
 	var ours, theirs map[string]any
@@ -86,8 +86,8 @@ func (h sentHook) String() string {
 	return b.String() + "\n" + h.body + "\n"
 }
 
-// What docs/webhooks.md shows is what is sent, and the library of Standard Webhooks
-// takes it.
+// docs/webhooks.md shows what is sent, and the library of Standard Webhooks accepts
+// it.
 func TestSamplesOfTheWebhooksPage(t *testing.T) {
 	t.Parallel()
 	page := pages(t)["docs/webhooks.md"]
@@ -159,8 +159,8 @@ func TestSamplesOfTheWebhooksPage(t *testing.T) {
 	verifySamples(t, secret, samples)
 }
 
-// verifySamples has the library of Standard Webhooks verify the samples at their
-// time, and refuse them with anything else in the body.
+// verifySamples checks that the library of Standard Webhooks accepts the samples at
+// their time, and refuses them with a changed body.
 func verifySamples(t *testing.T, secret string, samples map[string]sentHook) {
 	t.Helper()
 	storetest.NeedPeers(t, peersDir)

@@ -10,10 +10,11 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// A workshop is a directory in which Node finds the peers' packages.
+// A workshop is a directory in which Node finds the packages of the peers.
 type workshop struct{ dir string }
 
-// newWorkshop has in it what was made, by its name, and copies of files.
+// newWorkshop creates a workshop with the files made, by name, and copies of other
+// files.
 func newWorkshop(t *testing.T, made map[string]string, copied ...string) workshop {
 	t.Helper()
 	storetest.NeedPeers(t, peersDir)
@@ -33,7 +34,7 @@ func newWorkshop(t *testing.T, made map[string]string, copied ...string) worksho
 	return w
 }
 
-// node runs a script with its arguments, and returns what it writes.
+// node runs a script with arguments and returns its output.
 func (w workshop) node(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("node", args...)
@@ -46,7 +47,7 @@ func (w workshop) node(t *testing.T, args ...string) string {
 	return string(out)
 }
 
-// tsc has TypeScript check a file, strictly.
+// tsc checks a file with TypeScript in strict mode.
 func (w workshop) tsc(t *testing.T, args ...string) {
 	t.Helper()
 	w.node(t, append([]string{"node_modules/typescript/bin/tsc", "--strict"}, args...)...)

@@ -88,7 +88,7 @@ func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 	}
 }
 
-// block parses an option that has no arguments.
+// block parses an option that has a block and no arguments.
 func (p *Policy) block(d *caddyfile.Dispenser, options func(*caddyfile.Dispenser) map[string]func() error, repeatable ...string) func() error {
 	return func() error {
 		if d.NextArg() {
@@ -219,8 +219,8 @@ func (p *Policy) limitOptions(d *caddyfile.Dispenser) map[string]func() error {
 	}
 }
 
-// insecure parses an option with one value, behind which the word insecure may
-// stand.
+// insecure parses an option that has one value, optionally followed by the word
+// insecure.
 func (p *Policy) insecure(d *caddyfile.Dispenser, option string, read guest.Value) func() error {
 	return func() error {
 		args, insecure := guest.CutInsecure(d.RemainingArgs())
@@ -237,7 +237,7 @@ func (p *Policy) insecure(d *caddyfile.Dispenser, option string, read guest.Valu
 	}
 }
 
-// guesses reads a number of wrong guesses.
+// guesses reads a limit on wrong guesses.
 func guesses(to *int) guest.Value {
 	return func(arg string) string {
 		if arg == "unlimited" {
@@ -268,8 +268,8 @@ func countValue(to **int) guest.Value {
 	}
 }
 
-// unlessOff parses an option that is on if it is there: the word off behind it
-// is for a company whose app has switched it on.
+// unlessOff parses an option that is switched on by its name alone. A company can
+// follow it with the word off if the app has switched it on.
 func unlessOff(d *caddyfile.Dispenser, to **bool) func() error {
 	return func() error {
 		on := true

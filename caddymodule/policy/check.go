@@ -21,8 +21,8 @@ const (
 	year = 366 * day
 )
 
-// Check refuses what is wrong with the policy by itself. The errors begin with
-// the directive.
+// Check refuses mistakes within the policy. Its errors begin with the name of the
+// directive.
 func (p *Policy) Check() error {
 	return cmp.Or(
 		p.checkInsecure(),
@@ -36,7 +36,7 @@ func (p *Policy) Check() error {
 	)
 }
 
-// boundedOptions are those that `insecure` may name.
+// boundedOptions lists the options that `insecure` may name.
 var boundedOptions = []string{
 	"session.temporary", "session.idle", "session.lifetime",
 	"otp.length", "otp.ttl",
@@ -145,10 +145,10 @@ func (p *Policy) checkRecovery() error {
 	return bounded(p, "recovery.link_ttl", r.LinkTTL, anyLife, upTo(day), "NIST SP 800-63B-4, section 4.2.1.2")
 }
 
-// linkToken stands for a token where a link is parsed.
+// linkToken replaces {token} while a link is parsed.
 const linkToken = "mgl_token"
 
-// parseLink parses a link with linkToken in place of {token}.
+// parseLink parses a link after replacing {token} with linkToken.
 func parseLink(link string) (*url.URL, error) {
 	if !strings.Contains(link, "{token}") {
 		return nil, errors.New("it has no {token}; write it as in https://app.example.com/recover#{token}")
@@ -163,7 +163,7 @@ func parseLink(link string) (*url.URL, error) {
 	return u, nil
 }
 
-// TokenIsLogged reports whether the logs of servers will hold a link's token.
+// TokenIsLogged reports whether a link's token will appear in the logs of servers.
 func TokenIsLogged(link string) bool {
 	u, err := parseLink(link)
 	return err == nil && !strings.Contains(u.Fragment, linkToken)
@@ -188,7 +188,7 @@ func (p *Policy) checkLimits() error {
 	)
 }
 
-// value is what an option is set to, 0 if it is not set.
+// value returns the number that an option is set to, or 0 if it is not set.
 func value(n *int) int {
 	if n == nil {
 		return 0
@@ -196,7 +196,7 @@ func value(n *int) int {
 	return *n
 }
 
-// checkGuesses refuses to leave the number of wrong guesses unlimited.
+// checkGuesses refuses an unlimited number of wrong guesses.
 func checkGuesses(name string, rate tenant.Rate) error {
 	if rate == tenant.Unlimited {
 		return fmt.Errorf("limits %s: it can't be unlimited, since it bounds how much can be guessed; %w", name, tenant.ErrRate)
@@ -204,20 +204,20 @@ func checkGuesses(name string, rate tenant.Rate) error {
 	return nil
 }
 
-// A span is what lies from least to most.
+// A span is the range from least to most, inclusive.
 type span[T int | tenant.Duration] struct{ least, most T }
 
-// upTo are the durations above 0 that are at most this long.
+// upTo returns the span of durations above 0 and up to most.
 func upTo(most time.Duration) span[tenant.Duration] {
 	return span[tenant.Duration]{1, tenant.Duration(most)}
 }
 
-// anyLife is how long sessions and links can live.
+// anyLife is the range of lifetimes that sessions and links can have.
 var anyLife = upTo(record.LongestSession)
 
 func (s span[T]) has(value T) bool { return s.least <= value && value <= s.most }
 
-// within refuses a value that would break something. Zero is not set.
+// within refuses a value that would not work. Zero means not set.
 func within[T int | tenant.Duration](option string, value T, works span[T]) error {
 	if value == 0 || works.has(value) {
 		return nil
@@ -228,8 +228,8 @@ func within[T int | tenant.Duration](option string, value T, works span[T]) erro
 	return fmt.Errorf("%s: %v is out of range; choose %v to %v", directive(option), value, works.least, works.most)
 }
 
-// bounded also refuses a value that a standard forbids, unless the policy
-// says that it may be insecure.
+// bounded also refuses a value that a standard forbids, unless the option is listed
+// in insecure.
 func bounded[T int | tenant.Duration](p *Policy, option string, value T, works, standard span[T], source string) error {
 	if err := within(option, value, works); err != nil {
 		return err
@@ -245,5 +245,5 @@ func bounded[T int | tenant.Duration](p *Policy, option string, value T, works, 
 		directive(option), value, source, bound, limit)
 }
 
-// directive names an option as it stands in a Caddyfile.
+// directive returns the option's name in a Caddyfile.
 func directive(option string) string { return strings.Replace(option, ".", " ", 1) }

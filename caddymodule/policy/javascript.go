@@ -7,11 +7,12 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
-// unlikeJavaScript returns the first part of a regular expression of RE2 that
-// JavaScript refuses or reads otherwise, "" if there is none. JavaScript's are
-// those of `new RegExp(re)`, without flags (ECMA-262, 22.2.1 and B.1.2). That its
-// dot takes no line end, and half of a character beyond U+FFFF, is let pass: it
-// would be said of most expressions, and hardly any password shows it.
+// unlikeJavaScript returns the first part of an RE2 expression that JavaScript
+// refuses or reads differently, or "". It compares with `new RegExp(re)` without
+// flags (ECMA-262, 22.2.1 and B.1.2). It ignores two differences: the dot of
+// JavaScript matches no line end, and matches half of a character beyond U+FFFF.
+// Most expressions have a dot, and these differences hardly ever matter for
+// passwords.
 func unlikeJavaScript(re string) string {
 	inClass, assertion := false, ""
 	for re != "" {
@@ -47,17 +48,17 @@ var (
 	re2Tokens      = regexp.MustCompile(`^(?s:` + re2Escape + `|\[\^?\]?|\(\?P?<.*?>|\(\?[a-zA-Z-]*[:)]|\{[0-9]+,?[0-9]*\}|.)`)
 	re2ClassTokens = regexp.MustCompile(`^(?s:` + re2Escape + `|\[:\^?[a-z]+:\]|.)`)
 
-	// otherwise matches tokens that JavaScript reads otherwise: escapes (its digits
-	// may be a group's number), classes of POSIX, and characters that are two of
-	// its own.
+	// otherwise matches tokens that JavaScript reads differently: escapes (a digit
+	// may refer to a group), POSIX classes, and characters that are two code units
+	// in JavaScript.
 	otherwise = regexp.MustCompile(`^(\\[1-9AaPpQsSz]|\\x\{|\[:|[\x{10000}-\x{10ffff}])`)
-	// otherwiseOutside matches those outside of classes: groups but (?: and (?<name>,
-	// and a ] at the beginning of a class, which is literal to RE2.
+	// otherwiseOutside matches such tokens outside of classes: groups other than (?:
+	// and (?<name>, and a ] at the beginning of a class, which is literal in RE2.
 	otherwiseOutside = regexp.MustCompile(`^(\(\?[^:<]|\(\?<[0-9]|\[\^?\])`)
 	repetition       = regexp.MustCompile(`^([*+?]|\{.+)$`)
 )
 
-// WeakRegex is about the policy's own expression, which others may inherit.
+// WeakRegex reports on the policy's own expression, which companies may inherit.
 func (p *Policy) WeakRegex() []guest.Weakness {
 	part := unlikeJavaScript(p.Password.Regex)
 	if part == "" {

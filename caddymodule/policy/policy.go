@@ -1,7 +1,8 @@
-// Package policy is what a company may decide, or its app for all: how long
-// sessions live, what passwords must be, how much may be guessed and sent. Start
-// at Policy and at its blocks in flows/tenant, whose fields are the options with their
-// defaults; Check has their bounds, caddyfile.go their syntax.
+// Package policy holds the settings that a company may choose, or the app for all
+// companies: how long sessions live, the rules for passwords, and the limits on
+// attempts and messages. Start at Policy and its blocks in flows/tenant, whose
+// fields document the options and their defaults. Check has the bounds, and
+// caddyfile.go the syntax.
 package policy
 
 import (
@@ -21,73 +22,72 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// Policy is what a company may decide. What the app sets is every company's
-// default; a company overrides it option by option. What neither sets has the
-// default that its comment names.
+// Policy holds the settings that a company may choose. The app's settings are the
+// defaults of every company, and a company overrides them option by option. An
+// option that neither of them sets has the default in its comment.
 //
-// Most bounds come from NIST SP 800-63B-4 and OWASP ASVS 5.0. An option beyond
-// them is refused unless it is listed in `insecure`.
+// Most bounds come from NIST SP 800-63B-4 and OWASP ASVS 5.0. A value beyond them is
+// refused unless the option is listed in `insecure`.
 type Policy struct {
 	// How long sessions live.
 	Session tenant.Sessions `json:"session,omitzero"`
 
-	// The one-time codes sent by SMS.
+	// The one-time codes that are sent by SMS.
 	OTP tenant.OTP `json:"otp,omitzero"`
 
-	// What a new password must be, and how passwords are kept.
+	// The rules for new passwords, and how passwords are stored.
 	Password Passwords `json:"password,omitzero"`
 
-	// Whose password is followed by a one-time code: `per_account` (those whose
-	// second_factor is on), `required` (everyone; needs `sms`), or `off`.
-	// Default: `per_account`.
+	// When a one-time code must follow the password: `per_account` (if the account's
+	// second_factor is on), `required` (always; needs `sms`), or `off`. Default:
+	// `per_account`.
 	SecondFactor tenant.SecondFactor `json:"second_factor,omitempty"`
 
-	// What verifies captchas, or `off` for none. There is no default: a company
-	// without a word on it, its own or the app's, is refused.
+	// The module that verifies captchas, or `off` for no captchas. Each company must
+	// set it, or the app for it. There is no default.
 	CaptchaRaw json.RawMessage `json:"captcha,omitempty" caddy:"namespace=mnemogate.captcha inline_key=module"`
 
-	// What sends SMS. Default: none, and then nobody logs in or recovers by
-	// phone.
+	// The module that sends SMS. Default: none; users then can't log in or recover
+	// access by phone.
 	SMSRaw json.RawMessage `json:"sms,omitempty" caddy:"namespace=mnemogate.sms inline_key=module"`
 
-	// What sends mails. Default: none, and then nobody recovers by mail.
+	// The module that sends mails. Default: none; users then can't recover access by
+	// mail.
 	MailRaw json.RawMessage `json:"mail,omitempty" caddy:"namespace=mnemogate.mail inline_key=module"`
 
-	// What is told of changes to accounts, so that a backend need not ask, or
-	// `off` for nothing. Default: nothing.
+	// The module that receives an event for each change of an account, so that a
+	// backend need not poll, or `off`. Default: none.
 	EventsRaw json.RawMessage `json:"events,omitempty" caddy:"namespace=mnemogate.events inline_key=module"`
 
-	// A directory with templates that replace the built-in texts of SMS and
-	// mails. Directories in it that are named by language tags, such as `lt` or
-	// `pt-BR`, hold the same for accounts of that `locale`. Default: the built-in
-	// texts.
+	// A directory with templates that replace the built-in texts of SMS and mails.
+	// Subdirectories named by language tags, such as `lt` or `pt-BR`, hold the
+	// templates for accounts with that `locale`. Default: the built-in texts.
 	Texts string `json:"texts,omitempty"`
 
-	// The language tag of messages to accounts that have no `locale` of their own, or
-	// one that `texts` has no directory of. Default: none, and such accounts are sent
-	// what `texts` has for all.
+	// The language tag of messages to accounts that have no `locale`, or one without
+	// a directory in `texts`. Default: none; these accounts receive the templates of
+	// `texts` itself.
 	Locale string `json:"locale,omitempty"`
 
-	// How users who lost access get it back.
+	// How users who lost access recover it.
 	Recovery tenant.Recovery `json:"recovery,omitzero"`
 
-	// How much can be guessed and sent.
+	// The limits on attempts and messages.
 	Limits tenant.Limits `json:"limits,omitzero"`
 
-	// Tell strangers less than the interface document says: a login id that is
-	// unknown is answered like a known one, emails are masked, QUESTION and
-	// recovery by the phone of the second factor are refused, and passwords
-	// without a second factor need 15 characters. Default: false.
+	// Tell strangers less than the interface document allows. An unknown login id
+	// gets the same answer as a known one, and emails are masked. QUESTION and
+	// recovery by the phone of the second factor are refused. Passwords without a
+	// second factor need 15 characters. Default: false.
 	Hardened *bool `json:"hardened,omitempty"`
 
-	// The options set here that may exceed what a standard allows, as in
-	// `otp.length` or `limits.wrong_codes`. A warning at each start names them.
-	// Default: none.
+	// The options set here that may exceed the bounds of a standard, such as
+	// `otp.length` or `limits.wrong_codes`. Each start warns of them. Default: none.
 	Insecure []string `json:"insecure,omitempty"`
 
-	captchaSet bool // captcha off leaves captcha nil
+	captchaSet bool // needed because captcha off leaves captcha nil
 	captcha    tenant.Captcha
-	captchaIs  string // its module's name, empty for off
+	captchaIs  string // the name of its module; empty for off
 	siteKey    string
 	sms, mail  message.Sender
 	events     *tenant.Events
@@ -97,18 +97,19 @@ type Policy struct {
 	blocklist  *password.Blocklist
 }
 
-// Passwords is about passwords.
+// Passwords holds the settings of passwords.
 type Passwords struct {
 	tenant.Passwords
 
-	// What is asked about the passwords of accounts that were imported with the
-	// password_hash `$webhook$`: the system that they came from. A right one is
-	// kept as a hash, and not asked about again. Not with `hardened`, since the
-	// time of the answer would tell of such accounts. Default: none.
+	// The module that verifies passwords of accounts that were imported with the
+	// password_hash `$webhook$`, by asking the system that they came from. A correct
+	// password is hashed and stored, and not asked about again. Not allowed with
+	// `hardened`, because the response time would reveal such accounts. Default:
+	// none.
 	MigrateRaw json.RawMessage `json:"migrate,omitempty" caddy:"namespace=mnemogate.migrate inline_key=module"`
 }
 
-// Load loads what the policy names. The errors begin with the directive.
+// Load loads what the policy names. Its errors begin with the name of the directive.
 func (p *Policy) Load(ctx caddy.Context) error {
 	if err := p.loadGuests(ctx); err != nil {
 		return err
@@ -130,7 +131,8 @@ func (p *Policy) Load(ctx caddy.Context) error {
 	return nil
 }
 
-// compile returns a regular expression for passwords, nil for none.
+// compile compiles a regular expression for passwords. It returns nil for an empty
+// one.
 func compile(expression string) (*regexp.Regexp, error) {
 	if expression == "" {
 		return nil, nil
@@ -142,7 +144,7 @@ func compile(expression string) (*regexp.Regexp, error) {
 	return compiled, nil
 }
 
-// NamesCaptcha reports whether the policy has a word on captchas, if only off.
+// NamesCaptcha reports whether the policy sets captcha, be it to off.
 func (p *Policy) NamesCaptcha() bool { return p.captchaSet || p.CaptchaRaw != nil }
 
 func (p *Policy) loadGuests(ctx caddy.Context) (err error) {
@@ -198,7 +200,7 @@ func readBlocklist(name string) (*password.Blocklist, error) {
 	return password.Common().With(file)
 }
 
-// Apply overrides in c what the policy sets.
+// Apply overrides the settings of c that the policy sets.
 func (p *Policy) Apply(c *tenant.Company) {
 	override(&c.SMS, p.sms)
 	override(&c.Mail, p.mail)
@@ -226,7 +228,7 @@ func (p *Policy) Apply(c *tenant.Company) {
 	}
 }
 
-// override replaces what was inherited, unless value is zero: not set.
+// override replaces an inherited value, unless value is zero, which means not set.
 func override[T comparable](inherited *T, value T) {
 	var unset T
 	if value != unset {
@@ -234,7 +236,7 @@ func override[T comparable](inherited *T, value T) {
 	}
 }
 
-// overrideFields is override for each field of a block.
+// overrideFields calls override for each field of a block.
 func overrideFields[T any](inherited *T, block T) {
 	to := reflect.ValueOf(inherited).Elem()
 	for field, value := range reflect.ValueOf(block).Fields() {
@@ -244,8 +246,8 @@ func overrideFields[T any](inherited *T, block T) {
 	}
 }
 
-// Unlimited names the rates that a company has set to unlimited, or its app for it, but
-// for sms_per_company.
+// Unlimited lists the rates that the company or the app has set to unlimited, except
+// sms_per_company.
 func Unlimited(app, company *tenant.Limits) (names []string) {
 	own, inherited := reflect.ValueOf(*company), reflect.ValueOf(*app)
 	for field, value := range own.Fields() {

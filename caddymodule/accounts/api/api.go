@@ -1,5 +1,5 @@
-// Package api is what the accounts API says: its JSON, and the lines of imports
-// and exports, for accounts, which answers, and for command, which asks.
+// Package api defines the JSON of the accounts API and the lines of imports and
+// exports. Package accounts, the server, and package command, the client, share it.
 package api
 
 import (
@@ -10,42 +10,42 @@ import (
 )
 
 const (
-	// Root is what its paths begin with on Caddy's admin endpoint.
+	// Root is the prefix of all paths on Caddy's admin endpoint.
 	Root = "/mnemogate/"
-	// MaxAccount bounds the JSON of one account, in a body or in a line.
+	// MaxAccount limits the JSON of one account, in a body or in a line, in bytes.
 	MaxAccount = 64 << 10
 )
 
-// An Error is every answer that is no success.
+// An Error is the body of every error response.
 type Error struct {
 	Error  string      `json:"error"`            // a sentence
-	Field  string      `json:"field,omitempty"`  // that is at fault
-	Reason wire.Reason `json:"reason,omitempty"` // for programs, where there are several
+	Field  string      `json:"field,omitempty"`  // the field at fault
+	Reason wire.Reason `json:"reason,omitempty"` // for programs, if an error has several causes
 }
 
-// A Session is a session as an operator sees it. The id is of no use as a
-// token.
+// A Session is a session as operators see it. Its id can't be used as a token.
 type Session struct {
 	ID      string       `json:"session_id"`
 	State   record.State `json:"session_state"`
 	Created time.Time    `json:"created_at"`
-	// LastUsed is when it was last seen to be used: as a rule the last request
-	// lies less than a minute behind it.
+	// LastUsed is when the session was last seen in use. The last request usually
+	// came less than a minute later.
 	LastUsed time.Time `json:"last_used"`
-	Expires  time.Time `json:"expires_at"` // unless it is used
+	Expires  time.Time `json:"expires_at"` // unless it is used before
 	Ends     time.Time `json:"ends_at"`
-	// Address and UserAgent are those of the request that brought the session to
-	// its state: of an authorized one, the login.
+	// Address and UserAgent are those of the request that brought the session into
+	// its state. For an authorized session that is the login.
 	Address   string `json:"address"`
-	UserAgent string `json:"user_agent"` // its first 200 bytes
+	UserAgent string `json:"user_agent"` // the first 200 bytes
 }
 
-// Sessions are an account's, oldest first.
+// Sessions lists the sessions of an account, oldest first.
 type Sessions struct {
 	Sessions []Session `json:"sessions"`
 }
 
-// An Event is what happened to an account, named as in the audit log.
+// An Event is an event in the history of an account. It has the same name as in the
+// audit log.
 type Event struct {
 	Time      time.Time    `json:"time"`
 	Name      string       `json:"event"`
@@ -58,37 +58,37 @@ type Event struct {
 	Reason    string       `json:"reason,omitempty"`
 }
 
-// A History is an account's, the newest first.
+// A History lists the events of an account, newest first.
 type History struct {
 	Events []Event `json:"events"`
 }
 
-// Companies are those that a key has, by their codes.
+// Companies lists the codes of the companies that a key can access.
 type Companies struct {
 	Companies []string `json:"companies"`
 }
 
-// BackupCodes are shown once.
+// BackupCodes holds new backup codes, which are shown only once.
 type BackupCodes struct {
 	Codes []string `json:"backup_codes"`
 }
 
-// A Page is an answer to a search for accounts.
+// A Page is a page of a list or search of accounts.
 type Page struct {
 	Accounts []Account `json:"accounts"`
-	// Next is the after of the next page; empty if there is none. Where accounts are
-	// searched, a page can have fewer than its limit, also none, and a next one.
+	// Next is the parameter after of the next page; empty on the last page. A page
+	// of a search can have fewer accounts than its limit, or none, and still have a
+	// next page.
 	Next string `json:"next,omitempty"`
 }
 
-// How many accounts a page has if nothing is said of it, and at most.
+// The default and the largest number of accounts on a page.
 const (
 	DefaultPage = 100
 	MaxPage     = 1000
 )
 
-// An Account is an account as the admin API shows it. Every field is
-// always there.
+// An Account is an account as the admin API shows it. Every field is always present.
 type Account struct {
 	Mnemocode       string        `json:"profile_mnemocode"`
 	Role            *string       `json:"role"`
@@ -106,12 +106,13 @@ type Account struct {
 	Identities      []Identity    `json:"oauth_identities"`
 	Accepted        []Acceptance  `json:"disclaimers_accepted"`
 	LockedUntil     *time.Time    `json:"locked_until"`
-	CaptchaDue      bool          `json:"captcha_due"` // the next password needs one
+	CaptchaDue      bool          `json:"captcha_due"` // the next password requires a captcha
 	Created         time.Time     `json:"created_at"`
 	Updated         time.Time     `json:"updated_at"`
 }
 
-// Changed names an account that was changed by who may not read it.
+// Changed names the account that was changed, for a key without the right to read
+// it.
 type Changed struct {
 	Mnemocode string `json:"profile_mnemocode"`
 }
@@ -122,24 +123,23 @@ type Identity struct {
 	Subject  string `json:"subject"`
 }
 
-// An Acceptance is a disclaimer that was accepted.
+// An Acceptance records that a disclaimer was accepted.
 type Acceptance struct {
 	Code    string `json:"code"`
 	Version string `json:"version"`
-	// At is now, where it is not given.
+	// At is the time of acceptance. Default: now.
 	At time.Time `json:"accepted_at,omitzero"`
 }
 
-// Fields are the names of the fields that can be written, in the order in
-// which they are applied.
+// Fields lists the writable fields in the order in which they are applied.
 var Fields = []string{
 	"profile_mnemocode", "role", "primary_phone", "primary_email", "login_name", "locale", "status", "second_factor",
 	"password", "password_hash", "must_set_password", "control_question", "control_answer", "control_answer_hash",
 	"oauth_identities", "disclaimers_accepted", "backup_code_hashes", "totp_secret", "created_at",
 }
 
-// A Failure is the answer to a line that was not imported: one with an error has failed,
-// one that was skipped tells why.
+// A Failure describes a line that was not imported. Error is set if the line failed,
+// and Skipped if it was skipped.
 type Failure struct {
 	Line    int    `json:"line"`
 	Field   string `json:"field,omitempty"`
@@ -147,8 +147,8 @@ type Failure struct {
 	Skipped string `json:"skipped,omitempty"`
 }
 
-// Counts is the last line of the answer. With Error the import was given
-// up at Line: what comes from there on has to be sent again.
+// Counts is the last line of the response to an import. If Error is set, the import
+// was aborted at Line. Send the lines from there on again.
 type Counts struct {
 	Created int    `json:"created"`
 	Updated int    `json:"updated"`
@@ -158,23 +158,23 @@ type Counts struct {
 	Error   string `json:"error,omitempty"`
 }
 
-// A Finding is what the doctor has to say of one thing.
+// A Finding is a result of the doctor.
 type Finding struct {
 	Check   string `json:"check"`
-	Company string `json:"company,omitempty"` // none: it is everybody's
+	Company string `json:"company,omitempty"` // empty if it concerns all companies
 	Result  string `json:"result"`            // ok, warning or failed
 	Took    string `json:"took,omitempty"`
 	Message string `json:"message"`
 	Advice  string `json:"advice,omitempty"` // what to do
 }
 
-// Results of a finding.
+// The results of a finding.
 const (
 	OK      = "ok"
 	Warning = "warning"
 	Failed  = "failed"
 )
 
-// MaxSkew is when clocks that differ begin to hurt: times that one node
-// stores are read by others.
+// MaxSkew is the difference between clocks that is worth a warning. Nodes read the
+// times that other nodes have stored.
 const MaxSkew = 2 * time.Second

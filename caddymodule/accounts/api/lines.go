@@ -14,11 +14,11 @@ func WriteLine(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// ErrLongLine is the answer of ReadLine to a line that the buffer can't hold.
+// ErrLongLine is returned by ReadLine for a line that does not fit in the buffer.
 var ErrLongLine = errors.New("long line")
 
-// ReadLine returns a line without keeping it. One that the buffer can't hold is
-// read to its end.
+// ReadLine returns a line that is valid until the next call. If the line does not
+// fit in the buffer, ReadLine skips the rest of it and returns ErrLongLine.
 func ReadLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if err != bufio.ErrBufferFull {
