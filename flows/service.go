@@ -148,6 +148,6 @@ func (s *Service) checked(r *Request, err error) error {
 }
 
 func (s *Service) defect(r *Request, err error) error {
-	s.Log.Error("a defect of this program, please report it", "company", r.Company, "route", r.Route.Path, "error", err)
+	s.Log.Error("internal error; please report it", "company", r.Company, "route", r.Route.Path, "error", err)
 	return &wire.Refusal{Err: wire.ErrService, Cause: err}
 }

@@ -397,7 +397,7 @@ func TestRedisWithoutItsReplicasIsTold(t *testing.T) {
 	feed := listenTo(t, r)
 	f.Replica.Freeze()
 	eventually(t, "distrust", func() bool { return !feed.trusted() })
-	eventually(t, "a warning", func() bool { return strings.Contains(log.String(), "can't be heard") })
+	eventually(t, "a warning", func() bool { return strings.Contains(log.String(), "no revocations are received") })
 }
 
 // A used code or revoked session does not come back if the master dies immediately

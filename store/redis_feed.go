@@ -289,7 +289,7 @@ func (l *listener) lease() {
 	l.feed.SetLease(until)
 	if l.stale && time.Now().Before(until) {
 		l.stale = false
-		l.redis.log.Info("the endings of sessions are heard again")
+		l.redis.log.Info("revocations are received again")
 	}
 }
 
@@ -304,7 +304,7 @@ func (l *listener) report(err error) {
 func (l *listener) warn(err error) {
 	if !l.stale {
 		l.stale = true
-		l.redis.log.Warn("the endings of sessions can't be heard; Redis is asked for each request until they can", "error", err)
+		l.redis.log.Warn("no revocations are received; Redis is asked for every request until they are", "error", err)
 	}
 }
 

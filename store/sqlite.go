@@ -236,10 +236,10 @@ func (s *SQLite) makePrivate(file string) {
 			continue
 		}
 		if err := os.Chmod(name, info.Mode().Perm()&^0o077); err != nil {
-			log.Warn("others may read or write this file, with all accounts: let its owner run chmod 600 on it", "file", name, "mode", info.Mode(), "error", err)
+			log.Warn("other users can read or write this file, which holds all accounts: let its owner run chmod 600 on it", "file", name, "mode", info.Mode(), "error", err)
 			continue
 		}
-		log.Warn("others could read or write this file, with all accounts; it is this user's alone now", "file", name, "mode", info.Mode())
+		log.Warn("other users could read or write this file, which holds all accounts; now only this user can", "file", name, "mode", info.Mode())
 	}
 }
 

@@ -477,7 +477,7 @@ func (a *App) createAccountsLater(ctx context.Context, service *flows.Service) {
 		case <-time.After(seedAgainAfter):
 		}
 		if a.createAccounts(ctx, service) {
-			a.log.Info("the configured accounts are there")
+			a.log.Info("the configured accounts exist")
 			return
 		}
 	}

@@ -93,7 +93,7 @@ func (p *pooledStore) hear() {
 		}
 		p.memory.SetLease(time.Time{})
 		p.memory.Flush()
-		caddy.Log().Named("mnemogate").Error("a defect of this program, please report it",
+		caddy.Log().Named("mnemogate").Error("internal error; please report it",
 			zap.String("doing", "hearing what ends on other nodes"), zap.String("panic", defect.What), zap.String("stack", defect.Stack))
 		select {
 		case <-p.ctx.Done():

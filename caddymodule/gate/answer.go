@@ -32,7 +32,7 @@ type failure struct {
 func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	var code *wire.Error
 	if !errors.As(err, &code) {
-		h.log.Error("a defect of this program, please report it", "error", err)
+		h.log.Error("internal error; please report it", "error", err)
 		code = wire.ErrService
 	}
 	body := failure{Status: "error", ErrorCode: code.Code, Message: code.Message}

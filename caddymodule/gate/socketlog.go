@@ -44,7 +44,7 @@ func (h *Handler) logWithoutTokens(r *http.Request) *socketLog {
 func (l *socketLog) write(w caddyhttp.ResponseRecorder, err error) {
 	r, took := l.request, time.Since(l.began)
 	if err != nil || l.handshake && l.loggers != nil {
-		l.handler.log.Info("a request with a token among its protocols, which is not in the access log as it came",
+		l.handler.log.Info("a WebSocket handshake with a token among its protocols; this line replaces its entry in the access log",
 			"client_ip", clientAddress(r), "method", r.Method, "host", r.Host, "path", asked(r).EscapedPath(), "user_agent", r.UserAgent(),
 			"status", w.Status(), "duration", took, "error", err)
 	}

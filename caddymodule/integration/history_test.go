@@ -131,7 +131,7 @@ func TestHistoryHoldsUpNobody(t *testing.T) {
 	if took := watch.Took(); took > 5*time.Second {
 		t.Errorf("five logins took %s", took)
 	}
-	s.nodes[0].tells("recording what happened to accounts")
+	s.nodes[0].tells("recording account history")
 	servers.postgres.Exec(t, "ALTER TABLE "+servers.schema+".away RENAME TO history")
 	storetest.Eventually(t, 20*time.Second, "the logins in the history", func() bool { return len(s.history("alice")) == 7 })
 }

@@ -316,7 +316,7 @@ func TestNoSecretIsEverWritten(t *testing.T) {
 	l.searchFiles()
 	all := l.log() + l.fileText("audit.log") + l.fileText("events.log")
 	for _, said := range []string{`"mnemogate.audit"`, `"http.log.access`, `"http.log.error`, `mnemogate.setpassword.success`,
-		"a service did not answer", "an event was not delivered", "a defect of this program, please report it", "a provider did not confirm a login"} {
+		"a service did not answer", "an event was not delivered", "internal error; please report it", "a provider did not confirm a login"} {
 		if !strings.Contains(all, said) {
 			t.Errorf("the logs have no %s: not all was tried", said)
 		}

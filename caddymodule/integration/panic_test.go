@@ -292,7 +292,7 @@ func TestPanicsInTheBackgroundEndNothing(t *testing.T) {
 	s := startBombs(t)
 	s.run("maintenance", func(*testing.T) {
 		s.arm("accounts.Endings")
-		s.toldOf("ending sessions that are owed it")
+		s.toldOf("carrying out pending revocations")
 		s.arm()
 	})
 	s.run("what ends elsewhere", func(t *testing.T) {

@@ -99,11 +99,11 @@ func (r *Recorder) Flush(ctx context.Context, history record.History, log *slog.
 	r.events, r.lost = nil, 0
 	r.mu.Unlock()
 	if lost > 0 {
-		log.Warn("what happened to accounts is missing in their histories, since the store did not answer; the audit log has it", "events", lost)
+		log.Warn("account history is incomplete because the store did not answer; the audit log has the events", "events", lost)
 	}
 	for failed := false; len(events) > 0 && !failed; {
 		n := min(len(events), recordedAtOnce)
-		Maintain(log, "recording what happened to accounts", func() error {
+		Maintain(log, "recording account history", func() error {
 			err := history.Record(ctx, events[:n])
 			if failed = err != nil; failed {
 				r.keep(events)

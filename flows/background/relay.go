@@ -58,7 +58,7 @@ func (r *Relay) Run(ctx context.Context) {
 	}
 	for {
 		began := time.Now()
-		Maintain(r.Log, "looking at the events that wait", func() error { return r.lookAtOutbox(ctx) })
+		Maintain(r.Log, "counting waiting events", func() error { return r.lookAtOutbox(ctx) })
 		select {
 		case <-ctx.Done():
 			return
@@ -70,7 +70,7 @@ func (r *Relay) Run(ctx context.Context) {
 func (r *Relay) wakeWhenDue(ctx context.Context, wake map[string]chan struct{}) {
 	for {
 		pause := outboxAgain
-		Maintain(r.Log, "looking for events that are due", func() error {
+		Maintain(r.Log, "finding due events", func() error {
 			due, err := r.Outbox.Due(ctx, r.Now())
 			if err != nil {
 				return err

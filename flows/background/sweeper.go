@@ -32,7 +32,7 @@ func (s *Sweeper) Run(ctx context.Context) {
 		case <-sweep.C:
 			Maintain(s.Log, "sweeping the accounts", func() error { return s.Accounts.Sweep(ctx, s.Now()) })
 			if s.History != nil {
-				Maintain(s.Log, "forgetting histories", func() error { return s.History.Forget(ctx, s.Now().Add(-s.HistoryKeep)) })
+				Maintain(s.Log, "deleting old history", func() error { return s.History.Forget(ctx, s.Now().Add(-s.HistoryKeep)) })
 			}
 			Maintain(s.Log, "sweeping the sessions", func() error { return s.Sessions.Sweep(ctx, s.Now()) })
 		}

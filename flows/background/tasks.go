@@ -105,7 +105,7 @@ func Maintain(log *slog.Logger, doing string, do func() error) error {
 	if p, ok := errors.AsType[*panics.Error](err); ok {
 		p.Log(log, "doing", doing)
 	} else if err != nil && err != context.Canceled {
-		log.Warn("maintenance failed and will be tried again", "doing", doing, "error", err)
+		log.Warn("maintenance failed; it will be retried", "doing", doing, "error", err)
 	}
 	return err
 }

@@ -23,7 +23,7 @@ func (p *Error) Error() string { return "panic at " + p.Where + ": " + p.What }
 
 // Log logs the panic with args.
 func (p *Error) Log(log *slog.Logger, args ...any) {
-	log.Error("a defect of this program, please report it", append(args, "panic", p.What, "stack", p.Stack)...)
+	log.Error("internal error; please report it", append(args, "panic", p.What, "stack", p.Stack)...)
 }
 
 // Recovered turns the result of recover into an Error, or nil if it is nil. Call it

@@ -22,7 +22,7 @@ func (s *Manager) verifyElsewhere(ctx context.Context, at *limits.Attempt, a rec
 		return false, err
 	}
 	if at.Company.Migrate == nil {
-		s.Log.Warn("a password is known elsewhere, and password migrate is not configured: configure it, or set a new password",
+		s.Log.Warn("the password is known only to another system, and password migrate is not configured: configure it, or set a new password",
 			"company", at.Company.Code, "account", a.Mnemocode)
 		return false, nil
 	}

@@ -108,7 +108,7 @@ func (s *Manager) CheckNotSame(ctx context.Context, at *limits.Attempt, a record
 // new password was set. It does not revoke sessions. Failures are only logged.
 func (s *Manager) PasswordSet(ctx context.Context, company *tenant.Company, a record.Account) {
 	if err := s.clearPublic(ctx, company, a, record.WrongPasswords); err != nil {
-		s.Log.Warn("a lock that strangers are told of goes on after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)
+		s.Log.Warn("a lock stays visible to strangers after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)
 	}
 	s.Notify(company, a, message.NoticePasswordChanged)
 }

@@ -45,7 +45,7 @@ func (s *Manager) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-endings.C:
-			background.Maintain(s.Log, "ending sessions that are owed it", func() error { return s.RevokePending(ctx) })
+			background.Maintain(s.Log, "carrying out pending revocations", func() error { return s.RevokePending(ctx) })
 		}
 	}
 }
