@@ -487,7 +487,7 @@ func benchMany(b *testing.B, bench func(b *testing.B, n int, token func(int) rec
 	for field := range strings.SplitSeq(*recalled, ",") {
 		n, err := strconv.Atoi(field)
 		if err != nil || n < 1 {
-			b.Fatalf("-recalled %s: %q is no number of sessions", *recalled, field)
+			b.Fatalf("-recalled %s: %q is not a number of sessions", *recalled, field)
 		}
 		b.Run(field, func(b *testing.B) {
 			bench(b, n, func(i int) record.TokenHash { return sha256.Sum256(binary.LittleEndian.AppendUint64(nil, uint64(i))) })

@@ -96,11 +96,11 @@ func newRedisTarget(u *url.URL, query url.Values) (redisTarget, error) {
 	}
 	o, err := redis.ParseURL(rest.String())
 	if err != nil || o.DB < 0 {
-		return redisTarget{}, errors.New("names a database that is no number, or no socket")
+		return redisTarget{}, errors.New("names a database that is not a number, or no socket")
 	}
 	if size := query.Get("pool_size"); size != "" {
 		if o.PoolSize, err = strconv.Atoi(size); err != nil || o.PoolSize < 1 {
-			return redisTarget{}, errors.New("has a pool_size that is no number of connections")
+			return redisTarget{}, errors.New("has a pool_size that is not a number of connections")
 		}
 	}
 	if file := query.Get("ca"); file != "" {

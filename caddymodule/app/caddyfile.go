@@ -150,7 +150,7 @@ func (c *Company) parseAPIKeys(d *caddyfile.Dispenser) error {
 	case len(keys) == 1 && keys[0] == "off":
 		c.APIKeyOff = true
 	case slices.Contains(keys, "off"):
-		return d.Err("off takes no keys besides")
+		return d.Err("off takes no other keys")
 	default:
 		c.APIKeys = keys
 	}
@@ -202,7 +202,7 @@ func (c *Company) parseOAuth(d *caddyfile.Dispenser) error {
 	}
 	id := d.Val()
 	if n, err := strconv.Atoi(id); err != nil || n < 1 || n > 5 || id != strconv.Itoa(n) {
-		return d.Errf("oauth: '%s' is no provider id; choose 1 to 5", id)
+		return d.Errf("oauth: '%s' is not a provider id; choose 1 to 5", id)
 	}
 	if c.OAuthRaw[id] != nil {
 		return d.Errf("oauth %s already specified", id)
@@ -257,7 +257,7 @@ func (a *Account) parseIdentity(d *caddyfile.Dispenser) error {
 	}
 	n, err := strconv.Atoi(provider)
 	if err != nil {
-		return d.Errf("'%s' is no provider id; choose 1 to 5", provider)
+		return d.Errf("'%s' is not a provider id; choose 1 to 5", provider)
 	}
 	a.Identities = append(a.Identities, Identity{Provider: n, Subject: subject})
 	return nil

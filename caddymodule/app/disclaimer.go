@@ -81,7 +81,7 @@ func (dis *Disclaimer) parse(d *caddyfile.Dispenser) error {
 			if len(args) == 2 {
 				tag, err := message.ParseLocale(args[0])
 				if err != nil {
-					return d.Errf("'%s' is no language: %v; put quotes around a text of several words", args[0], err)
+					return d.Errf("'%s' is not a language: %v; put quotes around a text of several words", args[0], err)
 				}
 				if dis.Languages == nil {
 					dis.Languages = map[string]*Translation{}
@@ -122,7 +122,7 @@ func (dis *Disclaimer) check() error {
 				return fmt.Errorf("%s %s: %w", text.name, tag, err)
 			}
 			if translated != "" && original == "" {
-				return fmt.Errorf("%s %s: who reads another language needs one, too; add %s without a language", text.name, tag, text.name)
+				return fmt.Errorf("%s %s: users who read another language need one, too; add %s without a language", text.name, tag, text.name)
 			}
 		}
 	}
@@ -133,7 +133,7 @@ func (dis *Disclaimer) check() error {
 	for _, name := range slices.Sorted(maps.Keys(dis.Languages)) {
 		tag, err := message.ParseLocale(name)
 		if err != nil {
-			return fmt.Errorf("'%s' is no language: %w", name, err)
+			return fmt.Errorf("'%s' is not a language: %w", name, err)
 		}
 		if other, ok := seen[tag]; ok {
 			return fmt.Errorf("%s and %s are the same language; leave one of them", other, name)

@@ -58,12 +58,12 @@ func logged(t *testing.T, config []byte) (told []entry, err error) {
 func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 	guesttest.Environment(t)
 	past := func(site, address string) string {
-		return site + ": requests may also come to " + address + " without it, and with identity headers of their own making"
+		return site + ": requests may also reach " + address + " without it, with whatever identity headers the client sent"
 	}
 	elsewhere := func(site, from string) string {
-		return site + ": requests come to localhost:9000 from " + from + ", too, where it is missing, and with identity headers of their own making"
+		return site + ": requests also reach localhost:9000 from " + from + ", where it is missing, with whatever identity headers the client sent"
 	}
-	const maybeTwice = "mnemogate: some requests may meet it twice, and the second finds no token any more"
+	const maybeTwice = "mnemogate: some requests may pass it twice, and the second one finds no token"
 	for _, test := range []struct {
 		name, sites string
 		want        []string
@@ -331,8 +331,8 @@ func TestRoutesInJSONAreFollowed(t *testing.T) {
 		app         = `{"handler": "reverse_proxy", "upstreams": [{"dial": "localhost:9000"}]}`
 		isAPI       = `"match": [{"path": ["/api/*"]}]`
 		isHost      = `"match": [{"host": ["a.example.com"]}]`
-		unreachable = "mnemogate: nobody can log in: requests for /{company}/v2/auth/ do not come to it, only those for /api/*"
-		past        = "requests may also come to localhost:9000 without it, and with identity headers of their own making"
+		unreachable = "mnemogate: nobody can log in: requests for /{company}/v2/auth/ do not reach it, only those for /api/* do"
+		past        = "requests may also reach localhost:9000 without it, with whatever identity headers the client sent"
 	)
 	for _, test := range []struct {
 		name, routes string
@@ -348,7 +348,7 @@ func TestRoutesInJSONAreFollowed(t *testing.T) {
 		{"one that ends all", `{"handle": [{"handler": "vars"}], "terminal": true}, {"handle": [` + app + `, ` + guard + `]}`, "", "", nil},
 		{"a group", `{"group": "g", ` + isAPI + `, "handle": [` + guard + `]}, {"group": "g", "handle": [{"handler": "error"}]}, {"handle": [` + app + `]}`, "", "", []string{unreachable}},
 		{"a group with others between", `{"group": "g", ` + isAPI + `, "handle": [{"handler": "vars"}]}, {"handle": [` + guard + `]}, {"group": "g", "handle": [` + app + `]}`, "", "", nil},
-		{"errors of a host", `{` + isHost + `, "handle": [{"handler": "error"}, ` + guard + `]}`, "", "it stands behind error", nil},
+		{"errors of a host", `{` + isHost + `, "handle": [{"handler": "error"}, ` + guard + `]}`, "", "it comes after error", nil},
 		{"errors behind it", `{` + isHost + `, "handle": [` + guard + `, ` + app + `]}, {` + isHost + `, ` + isAPI + `, "handle": [` + app + `]}`,
 			`, "errors": {"routes": [{` + isHost + `, "handle": [` + app + `]}]}`, "", nil},
 		{"a route that invokes itself", `{"handle": [{"handler": "invoke", "name": "x"}]}`,
@@ -357,9 +357,9 @@ func TestRoutesInJSONAreFollowed(t *testing.T) {
 			"", "mnemogate: requests that its matcher leaves out come to reverse_proxy", nil},
 		{"of a host", `{` + isHost + `, "handle": [{"handler": "subroute", "routes": [{` + isAPI + `, "handle": [` + guard + `]}, {"handle": [` + app + `]}]}]}`,
 			"", "mnemogate in a.example.com: requests that its matcher leaves out come to reverse_proxy", nil},
-		{"in one route", `{"handle": [` + guard + `, ` + guard + `, ` + app + `]}`, "", "mnemogate: the same requests meet it twice", nil},
-		{"behind", `{"handle": [` + app + `, ` + guard + `]}`, "", "mnemogate: it stands behind reverse_proxy", nil},
-		{"behind two", `{"handle": [{"handler": "error"}, ` + app + `]}, {"handle": [` + guard + `]}`, "", "mnemogate: it stands behind error", nil},
+		{"in one route", `{"handle": [` + guard + `, ` + guard + `, ` + app + `]}`, "", "mnemogate: the same requests pass it twice", nil},
+		{"behind", `{"handle": [` + app + `, ` + guard + `]}`, "", "mnemogate: it comes after reverse_proxy", nil},
+		{"behind two", `{"handle": [{"handler": "error"}, ` + app + `]}, {"handle": [` + guard + `]}`, "", "mnemogate: it comes after error", nil},
 		{"dynamic", `{` + isAPI + `, "handle": [` + guard + `]}, {"handle": [{"handler": "reverse_proxy", "dynamic_upstreams": {"source": "a", "name": "x", "port": "80"}}]}`,
 			"", "mnemogate: requests that its matcher leaves out come to reverse_proxy", nil},
 	} {
@@ -397,15 +397,15 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 	}{
 		"abort behind it": {
 			sites: "example.com {\n@bad remote_ip 192.0.2.0/24\nabort @bad\nmnemogate\n" + upstream + "}",
-			want:  []told{{"mnemogate in example.com: abort with a matcher comes behind it, so it does not protect the auth routes", "Caddyfile:12", "route { abort ...; mnemogate; ... }"}},
+			want:  []told{{"mnemogate in example.com: abort with a matcher comes after it, so it does not protect the auth routes", "Caddyfile:12", "route { abort ...; mnemogate; ... }"}},
 		},
 		"respond behind it": {
 			sites: "http:// {\n@down vars {env.DOWN} yes\nmnemogate\nrespond @down 503\n" + upstream + "}",
-			want:  []told{{"mnemogate: respond with a matcher comes behind it, so it does not protect the auth routes", "Caddyfile:11", "route { respond ...; mnemogate; ... }"}},
+			want:  []told{{"mnemogate: respond with a matcher comes after it, so it does not protect the auth routes", "Caddyfile:11", "route { respond ...; mnemogate; ... }"}},
 		},
 		"error behind it, in a block": {
 			sites: "http:// {\nhandle {\nmnemogate\nerror /acme/* 404\n" + upstream + "}\n}",
-			want:  []told{{"mnemogate: error with a matcher comes behind it, so it does not protect the auth routes", "Caddyfile:11", "route { error ...; mnemogate; ... }"}},
+			want:  []told{{"mnemogate: error with a matcher comes after it, so it does not protect the auth routes", "Caddyfile:11", "route { error ...; mnemogate; ... }"}},
 		},
 		"abort before it":              {sites: "http:// {\nroute {\n@bad remote_ip 192.0.2.0/24\nabort @bad\nmnemogate\n" + upstream + "}\n}"},
 		"an answer without a matcher":  {sites: "http:// {\nmnemogate\nrespond ok\n}"},
@@ -414,11 +414,11 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 		"an answer to what has failed": {sites: "http:// {\nmnemogate\n" + upstream + "handle_errors {\n@missing expression {err.status_code} == 404\nrespond @missing none\n}\n}"},
 		"a prefix that is taken away and wanted": {
 			sites:   "http:// {\nhandle_path /api/* {\nmnemogate {\nbase_path /api\n}\n" + upstream + "}\n}",
-			refused: "mnemogate: base_path /api is never found: handle_path or uri strip_prefix takes /api away before; leave base_path out or, if the application needs the prefix, write handle instead, at Caddyfile:11",
+			refused: "mnemogate: base_path /api is never found: handle_path or uri strip_prefix removes /api first; leave base_path out or, if the application needs the prefix, write handle instead, at Caddyfile:11",
 		},
 		"a prefix that is there and not wanted": {
 			sites: "http:// {\nhandle /api/* {\nmnemogate\n" + upstream + "}\n}",
-			want:  []told{{"mnemogate: nobody can log in: requests for /{company}/v2/auth/ do not come to it, only those for /api/*", "Caddyfile:11", "write base_path"}},
+			want:  []told{{"mnemogate: nobody can log in: requests for /{company}/v2/auth/ do not reach it, only those for /api/* do", "Caddyfile:11", "write base_path"}},
 		},
 		"a prefix that is there and wanted":         {sites: "http:// {\nhandle /api/* {\nmnemogate {\nbase_path /api\n}\n" + upstream + "}\n}"},
 		"a prefix that is taken away and not":       {sites: "http:// {\nhandle_path /api/* {\nmnemogate\n" + upstream + "}\n}"},
@@ -427,11 +427,11 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 		"a path that is rewritten by who knows how": {sites: "http:// {\nroute /api/* {\nuri replace /api/ /\nmnemogate\n" + upstream + "}\n}"},
 		"a header that is taken out again": {
 			sites:   "http:// {\nrequest_header -X-Profile-Mnemocode\nmnemogate\n" + upstream + "}",
-			refused: "mnemogate: request_header X-Profile-Mnemocode comes behind it and changes X-Profile-Mnemocode, from which the application knows the user; take it out: mnemogate removes what clients send, and sets the header itself, at Caddyfile:11",
+			refused: "mnemogate: request_header X-Profile-Mnemocode comes after it and changes X-Profile-Mnemocode, which names the user to the application; remove it: mnemogate removes what clients send and sets the header itself, at Caddyfile:11",
 		},
 		"a header of another spelling": {
 			sites:   "http:// {\nmnemogate {\nheader X-User\n}\nrequest_header x_user bob\n" + upstream + "}",
-			refused: "mnemogate: request_header X_user comes behind it and changes X-User",
+			refused: "mnemogate: request_header X_user comes after it and changes X-User",
 		},
 		"headers that begin alike": {
 			sites:   "http:// {\nmnemogate\nrequest_header -X-Comp*\n" + upstream + "}",
@@ -439,7 +439,7 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 		},
 		"a header that the proxy sets": {
 			sites:   "http:// {\nmnemogate\nreverse_proxy localhost:9000 {\nheader_up X-Company-Code acme\n}\n}",
-			refused: "mnemogate: header_up X-Company-Code comes behind it",
+			refused: "mnemogate: header_up X-Company-Code comes after it",
 		},
 		"a header that another decides on": {
 			sites:   "http:// {\nmnemogate\nforward_auth localhost:9091 {\nuri /check\ncopy_headers X-Profile-Mnemocode\n}\n" + upstream + "}",

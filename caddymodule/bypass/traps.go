@@ -14,29 +14,29 @@ type trap struct{ message, advice string }
 
 // Traps that mnemogate refuses.
 var (
-	leftOut = trap{"requests that its matcher leaves out come to reverse_proxy, with identity headers of their own making",
+	leftOut = trap{"requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
 		"write mnemogate without a matcher or, for a part of the site, into one block with reverse_proxy: handle /api/* { ... }"}
-	behind = trap{"it stands behind %s, which lets no request through to it",
+	behind = trap{"it comes after %s, which passes no request on to it",
 		"write it before that"}
-	twice = trap{"the same requests meet it twice, and the second finds no token any more",
-		"leave one of the two"}
-	doubled = trap{"base_path %s is never found: handle_path or uri strip_prefix takes %s away before",
+	twice = trap{"the same requests pass it twice, and the second one finds no token",
+		"remove one of the two"}
+	doubled = trap{"base_path %s is never found: handle_path or uri strip_prefix removes %s first",
 		"leave base_path out or, if the application needs the prefix, write handle instead"}
-	changed = trap{"%s comes behind it and changes %s, from which the application knows the user",
-		"take it out: mnemogate removes what clients send, and sets the header itself"}
+	changed = trap{"%s comes after it and changes %s, which names the user to the application",
+		"remove it: mnemogate removes what clients send and sets the header itself"}
 )
 
 // Traps that mnemogate warns about.
 var (
-	besides = trap{"requests may also come to %s without it, and with identity headers of their own making",
-		"put it before each reverse_proxy to there, in one block with it; paths where everybody may come are its option public, which takes identity headers out"}
-	elsewhere = trap{"requests come to %s from %s, too, where it is missing, and with identity headers of their own making",
-		"put it before that reverse_proxy, too; paths where everybody may come are its option public, which takes identity headers out"}
-	perhapsTwice = trap{"some requests may meet it twice, and the second finds no token any more",
+	besides = trap{"requests may also reach %s without it, with whatever identity headers the client sent",
+		"put it before every reverse_proxy to that address, in the same block; for paths that need no login, use its option public, which still removes identity headers"}
+	elsewhere = trap{"requests also reach %s from %s, where it is missing, with whatever identity headers the client sent",
+		"put it before that reverse_proxy, too; for paths that need no login, use its option public, which still removes identity headers"}
+	perhapsTwice = trap{"some requests may pass it twice, and the second one finds no token",
 		"put each into a handle block of its own, or leave one"}
-	unreachable = trap{"nobody can log in: requests for /{company}/v2/auth/ do not come to it, only those for %s",
-		"if the login is to be below that path, write base_path; else let /{company}/* come to it, too"}
-	shields = trap{"%s with a matcher comes behind it, so it does not protect the auth routes",
+	unreachable = trap{"nobody can log in: requests for /{company}/v2/auth/ do not reach it, only those for %s do",
+		"if the login belongs below that path, write base_path; otherwise let /{company}/* reach it, too"}
+	shields = trap{"%s with a matcher comes after it, so it does not protect the auth routes",
 		"write both into a route block, in this order: route { %[1]s ...; mnemogate; ... }"}
 	plainAccounts = trap{"a site of it is plain http: everyone on the way there can read the keys and the accounts",
 		"give the site a name, so that it is https, or bind it to 127.0.0.1 or a Unix socket"}

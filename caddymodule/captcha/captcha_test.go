@@ -41,7 +41,7 @@ func TestCaptchaCaddyfile(t *testing.T) {
 		{Name: "pow with bits", Text: "pow 20", Want: &Pow{ZeroBits: 20}},
 		{Name: "pow too easy", Text: "pow 7", Err: "choose 8 to 30 bits"},
 		{Name: "pow too hard", Text: "pow 31", Err: "choose 8 to 30 bits"},
-		{Name: "pow without number", Text: "pow x", Err: "'x' is no number above 0"},
+		{Name: "pow without number", Text: "pow x", Err: "'x' is not a number above 0"},
 		{Name: "pow with two", Text: "pow 8 9", Err: "wrong argument count"},
 		{Name: "pow with block", Text: "pow {\nx\n}", Err: "unrecognized subdirective 'x'"},
 	})

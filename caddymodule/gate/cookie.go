@@ -24,7 +24,7 @@ func (h *Handler) checkCookie() error {
 		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c)
 	}
 	if strings.ContainsFunc(h.Cookie, func(c rune) bool { return !isToken(c) }) {
-		return fmt.Errorf("cookie: %q is no name for a cookie; use letters, digits, dashes and underscores", h.Cookie)
+		return fmt.Errorf("cookie: %q is not a name for a cookie; use letters, digits, dashes and underscores", h.Cookie)
 	}
 	for _, prefix := range []string{"__Host-", "__Secure-"} {
 		if len(h.Cookie) >= len(prefix) && strings.EqualFold(h.Cookie[:len(prefix)], prefix) &&

@@ -295,7 +295,7 @@ func (h *Handler) check() error {
 	}
 	for _, o := range h.CORS {
 		if !origin.MatchString(o) || o != strings.ToLower(o) {
-			return fmt.Errorf("cors: %q is no origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com", o)
+			return fmt.Errorf("cors: %q is not an origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com", o)
 		}
 	}
 	return cmp.Or(h.checkForward(), h.checkHealth(), h.checkCookie(), h.checkReadings())
@@ -303,7 +303,7 @@ func (h *Handler) check() error {
 
 func checkHeader(directive, name string) error {
 	if !headerName.MatchString(name) {
-		return fmt.Errorf("%s: %q is no name for a header here; use letters, digits and dashes", directive, name)
+		return fmt.Errorf("%s: %q cannot be the name of a header here; use letters, digits and dashes", directive, name)
 	}
 	if isAmong(otherHeaders, name) || isAmong(rewriteHeaders, name) {
 		return fmt.Errorf("%s: %s has another meaning; choose another name", directive, name)

@@ -42,7 +42,7 @@ func (h *Handler) checkHealth() error {
 	case h.Health == "":
 		return nil
 	case h.Health[0] != '/' || u.EscapedPath() != h.Health || clean(h.Health) != h.Health:
-		return fmt.Errorf("health: %q is no path; begin with a slash, and write it without escapes, .. or // in it", h.Health)
+		return fmt.Errorf("health: %q is not a path; begin with a slash, and write it without escapes, .. or // in it", h.Health)
 	case targetOf(h.BasePath, &u).kind != protectedPath:
 		return fmt.Errorf("health: %s is a path of the auth API; choose another", h.Health)
 	}

@@ -35,7 +35,7 @@ func (h *Handler) checkForward() error {
 		p, ok := profileHeaders[word]
 		switch {
 		case !ok:
-			return fmt.Errorf("forward: %q is none of role, email and phone", word)
+			return fmt.Errorf("forward: %q is not role, email or phone", word)
 		case slices.Contains(h.Forward[:i], word):
 			return fmt.Errorf("forward: it has %s twice", word)
 		case strings.EqualFold(p.name, h.Header), strings.EqualFold(p.name, h.CompanyHeader):

@@ -151,7 +151,7 @@ func checkPaths(patterns []string) error {
 		}, strings.TrimPrefix(pattern, "*"))
 		if !strings.HasPrefix(pattern, "*") && !strings.HasPrefix(pattern, "/") || strings.ContainsAny(pattern, `\;{}`) ||
 			strings.Contains(pattern, "//") || leadsAnywhere("/"+strings.TrimPrefix(literal, "/")) {
-			return fmt.Errorf("%q is no path to match; begin with / or *, and write letters as they are read, without escapes, placeholders, .. or // in them", pattern)
+			return fmt.Errorf("%q is not a path to match; begin with / or *, and write letters as they are read, without escapes, placeholders, .. or // in them", pattern)
 		}
 		if _, err := path.Match(pattern, ""); err != nil {
 			return fmt.Errorf("%q: %w; close the bracket", pattern, err)

@@ -44,11 +44,11 @@ func CheckKey(key string) error {
 	hash, err := hex.DecodeString(digits)
 	switch {
 	case given && (err != nil || len(hash) != sha256.Size):
-		return errors.New("behind sha256: must be 64 hex digits")
+		return errors.New("sha256: must be followed by 64 hex digits")
 	case key == "":
 		return errors.New("it is empty; write a key")
 	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return errors.New("it must be visible ASCII without spaces, since a header has to carry it")
+		return errors.New("it must be visible ASCII without spaces, because a header carries it")
 	}
 	return nil
 }

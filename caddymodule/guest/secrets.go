@@ -34,7 +34,7 @@ var shellVariable = regexp.MustCompile(`^\$(\{\w+\}|[A-Z][A-Z0-9_]*)$`)
 // value.
 func CheckReplaced(s string) error {
 	if shellVariable.MatchString(s) {
-		return errors.New("it looks like a variable of a shell, which is taken as it stands; write {env.NAME} for the value of NAME")
+		return errors.New("it looks like a shell variable, which Caddy does not replace; write {env.NAME} for the value of NAME")
 	}
 	return nil
 }
@@ -51,9 +51,9 @@ func resolveSecret(what, s string) (string, error) {
 	case err == nil:
 		return resolved, nil
 	case placeholderOnly.MatchString(s):
-		return "", fmt.Errorf("%s: %s stands for nothing; set the variable or fill the file", what, s)
+		return "", fmt.Errorf("%s: %s is empty; set the variable or fill the file", what, s)
 	default:
-		return "", fmt.Errorf(`%s: a placeholder in it is unknown or stands for nothing; write {env.NAME} or {file.PATH}, and a brace that is meant as such \{`, what)
+		return "", fmt.Errorf(`%s: a placeholder in it is unknown or is empty; write {env.NAME} or {file.PATH}, and a brace that is meant as such \{`, what)
 	}
 }
 

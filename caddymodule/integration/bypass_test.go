@@ -17,7 +17,7 @@ func TestRoutesAreToldOfAtStartAndByDoctor(t *testing.T) {
 			mnemogate
 			reverse_proxy BACKEND
 		}`})
-	warning := "requests may also come to " + s.backend.addr + " without it, and with identity headers of their own making"
+	warning := "requests may also reach " + s.backend.addr + " without it, with whatever identity headers the client sent"
 	if !strings.Contains(s.log(), warning) {
 		t.Error("the log does not tell")
 	}
@@ -37,7 +37,7 @@ func TestTrapsAreToldByValidateAtStartAndByDoctor(t *testing.T) {
 	for _, c := range []struct{ name, site, at, message, advice string }{
 		{"no directive", "reverse_proxy BACKEND", "mnemogate {", "mnemogate: no site has the directive mnemogate", "write it into the site"},
 		{"everything public", "mnemogate {\npublic /health /*\n}\nreverse_proxy BACKEND", "public /health", "public: /* is every path", "name the public paths"},
-		{"a shield behind", "@bad remote_ip 192.0.2.1\nabort @bad\nmnemogate\nreverse_proxy BACKEND", "mnemogate\n", "mnemogate: abort with a matcher comes behind it", "route { abort"},
+		{"a shield behind", "@bad remote_ip 192.0.2.1\nabort @bad\nmnemogate\nreverse_proxy BACKEND", "mnemogate\n", "mnemogate: abort with a matcher comes after it", "route { abort"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

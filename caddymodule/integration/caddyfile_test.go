@@ -154,9 +154,9 @@ func TestConfigKeepsPlaceholders(t *testing.T) {
 // placeholders are resolved.
 func TestMistakesAreToldWithTheirLine(t *testing.T) {
 	for mistake, want := range map[string]string{
-		"session {\n\ntemporary 16m\n}":                                        "company acme: session temporary: 16m is against NIST SP 800-63B-4, section 3.1.3; choose at most 15m or, if you must, write insecure behind it, at Caddyfile:8",
-		"limits {\nwrong_codes 101/24h\n}":                                     "company acme: limits wrong_codes: 101 is against NIST SP 800-63B-4, section 3.2.2; choose at most 100 or, if you must, write insecure behind it, at Caddyfile:7",
-		"otp {\nfixed 123456 60012345\n}":                                      `company acme: otp fixed: "60012345" is no international number; write it as in +37060012345, at Caddyfile:7`,
+		"session {\n\ntemporary 16m\n}":                                        "company acme: session temporary: 16m is against NIST SP 800-63B-4, section 3.1.3; choose at most 15m or, if you must, add the word insecure after it, at Caddyfile:8",
+		"limits {\nwrong_codes 101/24h\n}":                                     "company acme: limits wrong_codes: 101 is against NIST SP 800-63B-4, section 3.2.2; choose at most 100 or, if you must, add the word insecure after it, at Caddyfile:7",
+		"otp {\nfixed 123456 60012345\n}":                                      `company acme: otp fixed: "60012345" is not an international number; write it as in +37060012345, at Caddyfile:7`,
 		"password {\nregex (?=x)\n}":                                           "company acme: password regex: RE2 can't compile it, correct it: error parsing regexp: invalid or unsupported Perl syntax: `(?=`, at Caddyfile:7",
 		"second_factor always":                                                 `company acme: second_factor: "always" is unknown; choose per_account, required or off, at Caddyfile:6`,
 		"recovery {\nlink http://a.example/#{token}\n}":                        "company acme: recovery link: write an https URL without credentials; http is taken for this machine only, at Caddyfile:7",
@@ -174,10 +174,10 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 		}
 	}
 	for option, want := range map[string]string{
-		"header X_Profile":     `header: "X_profile" is no name for a header here; use letters, digits and dashes, at Caddyfile:11`,
+		"header X_Profile":     `header: "X_profile" cannot be the name of a header here; use letters, digits and dashes, at Caddyfile:11`,
 		"base_path api":        `base_path: "api" must begin with a slash, not end with one, and need no escapes, at Caddyfile:11`,
 		"max_body 1GB":         "max_body: it must be from 1KiB to 1MiB, at Caddyfile:11",
-		"cors app.example.com": `cors: "app.example.com" is no origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com, at Caddyfile:11`,
+		"cors app.example.com": `cors: "app.example.com" is not an origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com, at Caddyfile:11`,
 	} {
 		_, err := adaptAndValidate("{\nmnemogate {\ncompany acme {\napi_key off\ncaptcha off\n}\n}\n}\nhttp:// {\nmnemogate {\n" + option + "\n}\n}")
 		if err == nil || !strings.HasSuffix(err.Error(), ": "+want) {
@@ -187,12 +187,12 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 	for company, want := range map[string]string{
 		"api_key off":                            "company acme: captcha is missing; choose one, or captcha off, at Caddyfile:4",
 		"captcha off":                            "company acme: api_key is missing; add one, or api_key off, at Caddyfile:4",
-		"captcha off\napi_key $ACME_API_KEY":     "company acme: api_key: it looks like a variable of a shell, which is taken as it stands; write {env.NAME} for the value of NAME, at Caddyfile:6",
-		"captcha off\napi_key ${ACME_API_KEY}":   "company acme: api_key: it looks like a variable of a shell, which is taken as it stands; write {env.NAME} for the value of NAME, at Caddyfile:6",
-		"captcha off\napi_key \"a b\"":           "company acme: api_key: it must be visible ASCII without spaces, since a header has to carry it, at Caddyfile:6",
-		"captcha off\napi_key sha256:0":          "company acme: api_key: behind sha256: must be 64 hex digits, at Caddyfile:6",
-		"captcha turnstile $SECRET\napi_key off": "captcha turnstile: secret: it looks like a variable of a shell, which is taken as it stands; write {env.NAME} for the value of NAME, at Caddyfile:5",
-		"captcha off\napi_key {ACME_API_KEY}":    "company acme: api_key: a placeholder in it is unknown or stands for nothing; write {env.NAME} or {file.PATH}, and a brace that is meant as such \\{, at Caddyfile:6",
+		"captcha off\napi_key $ACME_API_KEY":     "company acme: api_key: it looks like a shell variable, which Caddy does not replace; write {env.NAME} for the value of NAME, at Caddyfile:6",
+		"captcha off\napi_key ${ACME_API_KEY}":   "company acme: api_key: it looks like a shell variable, which Caddy does not replace; write {env.NAME} for the value of NAME, at Caddyfile:6",
+		"captcha off\napi_key \"a b\"":           "company acme: api_key: it must be visible ASCII without spaces, because a header carries it, at Caddyfile:6",
+		"captcha off\napi_key sha256:0":          "company acme: api_key: sha256: must be followed by 64 hex digits, at Caddyfile:6",
+		"captcha turnstile $SECRET\napi_key off": "captcha turnstile: secret: it looks like a shell variable, which Caddy does not replace; write {env.NAME} for the value of NAME, at Caddyfile:5",
+		"captcha off\napi_key {ACME_API_KEY}":    "company acme: api_key: a placeholder in it is unknown or is empty; write {env.NAME} or {file.PATH}, and a brace that is meant as such \\{, at Caddyfile:6",
 	} {
 		_, err := adaptAndValidate("{\nmnemogate {\nsecond_factor off\ncompany acme {\n" + company + "\n}\n}\n}")
 		if err == nil || !strings.HasSuffix(err.Error(), ": "+want) {

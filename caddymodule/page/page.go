@@ -91,7 +91,7 @@ func (p *Page) readLogo(name string) error {
 		kind = "image/svg+xml"
 	}
 	if !slices.Contains([]string{"image/svg+xml", "image/png", "image/jpeg", "image/webp", "image/gif"}, kind) {
-		return fmt.Errorf("logo: %s is no image that browsers show; use SVG, PNG, JPEG, WebP or GIF", name)
+		return fmt.Errorf("logo: %s is not an image that browsers can show; use SVG, PNG, JPEG, WebP or GIF", name)
 	}
 	p.files["logo"] = newFile(kind, content)
 	p.logo = true
@@ -111,7 +111,7 @@ func (p *Page) paint(color string) error {
 		return nil
 	}
 	if !cssColor.MatchString(color) {
-		return fmt.Errorf(`color: %q is no color that the page can take; write it as "#336699" (in quotes), rgb(51, 102, 153), hsl(210, 50%%, 40%%) or by its name in CSS`, color)
+		return fmt.Errorf(`color: %q is not a color that the page can use; write it as "#336699" (in quotes), rgb(51, 102, 153), hsl(210, 50%%, 40%%) or by its name in CSS`, color)
 	}
 	p.files["page.css"] = newFile(contentTypes[".css"], fmt.Appendf(p.files["page.css"].plain, "\n:root {\n\t--color: %s;\n}\n", color))
 	return nil

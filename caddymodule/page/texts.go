@@ -27,7 +27,7 @@ func (p *Page) readTexts(dir string) error {
 	}
 	if dir != "" {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return fmt.Errorf("texts: %s is no directory", dir)
+			return fmt.Errorf("texts: %s is not a directory", dir)
 		}
 		if err := p.readLanguages(os.DirFS(dir), ".", maps.Clone(p.texts[fallback])); err != nil {
 			return err

@@ -241,7 +241,7 @@ func (p *Policy) insecure(d *caddyfile.Dispenser, option string, read guest.Valu
 func guesses(to *int) guest.Value {
 	return func(arg string) string {
 		if arg == "unlimited" {
-			return "not possible here, since it bounds how much can be guessed; choose a number"
+			return "not possible here, because it limits how much can be guessed; choose a number"
 		}
 		return guest.Int(to)(arg)
 	}

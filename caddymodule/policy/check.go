@@ -76,7 +76,7 @@ func (p *Policy) checkOTP() error {
 			phone := record.NormalizePhone(given)
 			switch {
 			case phone == "":
-				return fmt.Errorf("otp fixed: %q is no international number; write it as in +37060012345", given)
+				return fmt.Errorf("otp fixed: %q is not an international number; write it as in +37060012345", given)
 			case phones[phone]:
 				return fmt.Errorf("otp fixed: %s has two codes; leave one", phone)
 			}
@@ -199,7 +199,7 @@ func value(n *int) int {
 // checkGuesses refuses an unlimited number of wrong guesses.
 func checkGuesses(name string, rate tenant.Rate) error {
 	if rate == tenant.Unlimited {
-		return fmt.Errorf("limits %s: it can't be unlimited, since it bounds how much can be guessed; %w", name, tenant.ErrRate)
+		return fmt.Errorf("limits %s: it can't be unlimited, because it limits how much can be guessed; %w", name, tenant.ErrRate)
 	}
 	return nil
 }
@@ -241,7 +241,7 @@ func bounded[T int | tenant.Duration](p *Policy, option string, value T, works, 
 	if value < standard.least {
 		bound, limit = "at least", standard.least
 	}
-	return fmt.Errorf("%s: %v is against %s; choose %s %v or, if you must, write insecure behind it",
+	return fmt.Errorf("%s: %v is against %s; choose %s %v or, if you must, add the word insecure after it",
 		directive(option), value, source, bound, limit)
 }
 

@@ -150,7 +150,7 @@ func (s *SMTP) Validate() error {
 	case open && s.Username != "":
 		return errors.New("mail smtp: tls off would show the password to the network; use starttls or implicit")
 	case open && !s.Insecure:
-		return errors.New("mail smtp: tls: everyone on the way could read the links with tls off; use starttls or implicit or, if you must, write insecure behind it")
+		return errors.New("mail smtp: tls: everyone on the way could read the links with tls off; use starttls or implicit or, if you must, add the word insecure after it")
 	}
 	return guest.CheckTimeout("mail smtp", s.Timeout)
 }

@@ -78,7 +78,7 @@ func (r *Redis) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("sessions redis: %w", err)
 	}
 	if host := r.open(); host != "" && !r.Insecure {
-		return fmt.Errorf("sessions redis: everyone on the way to %s could read and change sessions; write rediss:// or, if you must, the word insecure behind the URLs", host)
+		return fmt.Errorf("sessions redis: everyone on the way to %s could read and change sessions; write rediss:// or, if you must, add the word insecure after the URLs", host)
 	}
 	return made.Close()
 }
