@@ -78,7 +78,7 @@ func (s *Service) exchange(ctx context.Context, c *session.Call, config tenant.O
 // configured or the code was sent before.
 func (s *Service) askProvider(ctx context.Context, c *session.Call, config tenant.OAuth, req *oauthRequest) (tenant.OAuthUser, error) {
 	if !slices.Contains(config.RedirectURIs, req.RedirectURI) {
-		return tenant.OAuthUser{}, fmt.Errorf("%w: the redirect_uri is none of those configured", wire.ErrOAuthFailed)
+		return tenant.OAuthUser{}, fmt.Errorf("%w: the redirect_uri is not one of those configured", wire.ErrOAuthFailed)
 	}
 	if err := s.spendGrant(ctx, c, req); err != nil {
 		return tenant.OAuthUser{}, err

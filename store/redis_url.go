@@ -78,7 +78,7 @@ func parseRedisURL(s string) (redisTarget, error) {
 	}
 	for name, values := range query {
 		if !slices.Contains(redisURLOptions, name) {
-			return redisTarget{}, fmt.Errorf("has an option behind its ? that is none of %s", strings.Join(redisURLOptions, ", "))
+			return redisTarget{}, fmt.Errorf("has an option after ? that is not one of %s", strings.Join(redisURLOptions, ", "))
 		}
 		if len(values) > 1 || values[0] == "" {
 			return redisTarget{}, fmt.Errorf("has the option %s twice or without a value", name)

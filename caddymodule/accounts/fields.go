@@ -483,7 +483,7 @@ func (p *changeParser) accepted(v jsontext.Value) error {
 			if !slices.ContainsFunc(accepted, func(b record.Acceptance) bool { return b.Code == old.Code }) {
 				return &manage.FieldError{
 					Field:   "disclaimers_accepted",
-					Message: "what was accepted can't be taken away; give the disclaimer a new version to have it accepted anew",
+					Message: "an accepted disclaimer can't be withdrawn; give the disclaimer a new version so that users accept it again",
 				}
 			}
 		}

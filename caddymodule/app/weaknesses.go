@@ -48,7 +48,7 @@ func (a *App) SharedKeys() (found []Weakness) {
 		for _, key := range c.effective.APIKeys {
 			if owner, taken := owners[key]; taken && owner != code {
 				found = append(found, Weakness{Company: code, Directive: "api_key", Weakness: guest.Weakness{
-					Message: "company " + owner + " has the same: whoever knows it can call both",
+					Message: "company " + owner + " has the same one: anybody who knows it can call both",
 					Advice:  "give each company keys of its own",
 				}})
 			}
@@ -72,7 +72,7 @@ func (a *App) SharedWith(name string, key [sha256.Size]byte) (found []guest.Weak
 	for code, c := range a.Sorted() {
 		if slices.Contains(c.effective.APIKeys, key) {
 			found = append(found, guest.Weakness{
-				Message: "it is an API key of company " + code + ", too: whoever has an app with it can manage accounts",
+				Message: "it is an API key of company " + code + ", too: anybody who has an app with it can manage accounts",
 				Advice:  "give backends keys of their own",
 			})
 		}
@@ -93,7 +93,7 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 		add("api_key", guest.ShortKey.Message, guest.ShortKey.Advice)
 	}
 	if e.Captcha == nil {
-		add("captcha", "it is off: only rates and locks hold off programs that guess", "choose turnstile, hcaptcha, recaptcha, siteverify or pow")
+		add("captcha", "it is off: only rate limits and locks slow down programs that guess", "choose turnstile, hcaptcha, recaptcha, siteverify or pow")
 	}
 	var fixed []string
 	for _, code := range e.OTP.Fixed {
@@ -103,14 +103,14 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 	}
 	if len(fixed) > 0 {
 		slices.Sort(fixed)
-		add("otp fixed", "whoever knows the code needs no SMS to "+strings.Join(fixed, ", "),
+		add("otp fixed", "anybody who knows the code needs no SMS to "+strings.Join(fixed, ", "),
 			"take them out when the review or test is over")
 	}
 	if e.SMS != nil && e.Limits.SMSPerCompany == tenant.Unlimited {
 		add("limits sms_per_company", "it is unlimited: strangers who pump SMS can run up any bill", "set it to what your busiest day needs, such as 2000/24h")
 	}
 	if len(e.Recovery.Methods) == 0 {
-		add("recovery", "no method is possible: whoever forgets the password needs an operator", "configure sms, or mail and recovery link")
+		add("recovery", "no method is possible: users who forget their password need an operator", "configure sms, or mail and recovery link")
 	}
 	if policy.TokenIsLogged(e.Recovery.Link) {
 		add("recovery link", "the token is not in the fragment, so the logs of servers hold it", "put {token} behind #")
@@ -120,7 +120,7 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 	}
 	if beyond := slices.Concat(app.Insecure, c.Insecure); len(beyond) > 0 {
 		slices.Sort(beyond)
-		add("insecure", "beyond what standards allow: "+strings.Join(slices.Compact(beyond), ", "), "take the word insecure out, and see what is refused")
+		add("insecure", "beyond what standards allow: "+strings.Join(slices.Compact(beyond), ", "), "remove the word insecure, and see what is refused")
 	}
 	return found
 }

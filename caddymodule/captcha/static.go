@@ -64,7 +64,7 @@ func (*Static) Reusable() {}
 // Weaknesses implements guest.Weak.
 func (*Static) Weaknesses() []guest.Weakness {
 	return []guest.Weakness{{
-		Message: "it is static, for tests: whoever knows the response passes",
+		Message: "it is static, for tests: anybody who knows the response passes",
 		Advice:  "choose turnstile, hcaptcha, recaptcha, siteverify or pow",
 	}}
 }

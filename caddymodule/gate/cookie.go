@@ -29,7 +29,7 @@ func (h *Handler) checkCookie() error {
 	for _, prefix := range []string{"__Host-", "__Secure-"} {
 		if len(h.Cookie) >= len(prefix) && strings.EqualFold(h.Cookie[:len(prefix)], prefix) &&
 			(h.Cookie[:len(prefix)] != prefix || len(h.Cookie) == len(prefix)) {
-			return fmt.Errorf("cookie: %q: write the prefix as %s, with a name behind it", h.Cookie, prefix)
+			return fmt.Errorf("cookie: %q: write the prefix as %s, followed by a name", h.Cookie, prefix)
 		}
 	}
 	return nil

@@ -25,7 +25,7 @@ type Weak interface {
 
 // A Weakness is one weak point of a configuration.
 type Weakness struct {
-	Message string // what may happen, as in "codes go to the log and to nobody's phone"
+	Message string // what may happen, as in "codes go to the log instead of a phone"
 	Advice  string // what to do about it
 }
 

@@ -14,7 +14,7 @@ const minKey = 12
 // ShortKey is the weakness of a key that IsShortKey reports.
 var ShortKey = Weakness{
 	Message: fmt.Sprintf("it has fewer than %d characters, which a program can guess", minKey),
-	Advice:  "make one up at random, as by openssl rand -hex 16",
+	Advice:  "generate a random one, for example with openssl rand -hex 16",
 }
 
 // IsShortKey reports whether a key is short enough to be guessed by a program.

@@ -168,7 +168,7 @@ func HTTPWeakness(insecure bool, addresses ...string) []Weakness {
 		if u, err := url.Parse(address); insecure && err == nil && !secureURL(u) {
 			return []Weakness{{
 				Message: "everyone on the way to " + u.Host + " can read what is sent there over http",
-				Advice:  "write https, and take the word insecure out",
+				Advice:  "write https, and remove the word insecure",
 			}}
 		}
 	}

@@ -142,7 +142,7 @@ func (c *oauthClient) validate(what string) error {
 	}
 	for _, scope := range c.Scope {
 		if !scopeToken.MatchString(scope) {
-			return fmt.Errorf("%s: scope: %q is none; write each alone, without quotes in it", what, scope)
+			return fmt.Errorf("%s: scope: %q is not a scope; write each one separately, without quotes in it", what, scope)
 		}
 	}
 	return guest.CheckTimeout(what, c.Timeout)

@@ -44,9 +44,9 @@ func statusAdvice(status int) string {
 	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed:
 		return "see that the path of the URL is that of its webhook"
 	case status == http.StatusTooManyRequests:
-		return "it says that there were too many: try again later, or ask who runs it for more"
+		return "it says that there were too many: try again later, or ask its operator for a higher limit"
 	case status >= 500:
-		return "it is at fault: look at its log, or ask who runs it"
+		return "it is at fault: look at its log, or ask its operator"
 	default:
 		return "it does not take this: look at its log, and whether it takes the type test"
 	}

@@ -31,7 +31,7 @@ func (SMSLog) CaddyModule() caddy.ModuleInfo {
 
 // Weaknesses implements guest.Weak.
 func (*SMSLog) Weaknesses() []guest.Weakness {
-	return []guest.Weakness{{Message: "codes go to the log and to nobody's phone", Advice: "configure sms webhook"}}
+	return []guest.Weakness{{Message: "codes go to the log instead of a phone", Advice: "configure sms webhook"}}
 }
 
 // MailLog sends nothing: it writes every mail, with its link, to Caddy's log at
@@ -46,7 +46,7 @@ func (MailLog) CaddyModule() caddy.ModuleInfo {
 
 // Weaknesses implements guest.Weak.
 func (*MailLog) Weaknesses() []guest.Weakness {
-	return []guest.Weakness{{Message: "links go to the log and to nobody's mailbox", Advice: "configure mail smtp or mail webhook"}}
+	return []guest.Weakness{{Message: "links go to the log instead of a mailbox", Advice: "configure mail smtp or mail webhook"}}
 }
 
 // UnmarshalCaddyfile takes no arguments. Syntax:

@@ -141,7 +141,7 @@ func (s *SMTP) Validate() error {
 		return errors.New("mail smtp: from: write an address, like noreply@example.com")
 	}
 	if !slices.Contains([]string{tlsStartTLS, tlsImplicit, tlsOff}, s.TLS) {
-		return fmt.Errorf("mail smtp: tls: %q is none of starttls, implicit, off", s.TLS)
+		return fmt.Errorf("mail smtp: tls: %q is not starttls, implicit or off", s.TLS)
 	}
 	if (s.Username == "") != (s.Password == "") {
 		return errors.New("mail smtp: username and password go together; add the other one")
@@ -216,7 +216,7 @@ func (s *SMTP) Weaknesses() []guest.Weakness {
 	}
 	return []guest.Weakness{{
 		Message: "everyone on the way to " + s.Address + " can read the links, since tls is off",
-		Advice:  "use starttls or implicit, and take the word insecure out",
+		Advice:  "use starttls or implicit, and remove the word insecure",
 	}}
 }
 

@@ -102,7 +102,7 @@ func (r *Redis) Weaknesses() []guest.Weakness {
 	}
 	return []guest.Weakness{{
 		Message: "everyone on the way to " + host + " can read and change sessions, since redis:// is without TLS",
-		Advice:  "write rediss://, and take the word insecure out",
+		Advice:  "write rediss://, and remove the word insecure",
 	}}
 }
 

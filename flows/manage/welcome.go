@@ -34,7 +34,7 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 	case a.Email == "":
 		return &NoWelcomeError{"primary_email", "primary_email: the account has none to mail the link to"}
 	case tenant.Admitted(a) != nil:
-		return &NoWelcomeError{"status", "status: who is not active could not use the link"}
+		return &NoWelcomeError{"status", "status: an account that is not active could not use the link"}
 	}
 	c := ad.NewCall(session.Client{Address: ad.Address})
 	if err := c.Admit(ctx, ad.Company, ""); err != nil {

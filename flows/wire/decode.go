@@ -141,5 +141,5 @@ func malformed(err error, fields reflect.Type) error {
 			return Invalid("The field %s has the wrong type.", name)
 		}
 	}
-	return Invalid("The body must be one JSON object in UTF-8, with nothing behind it.")
+	return Invalid("The body must be one JSON object in UTF-8, with nothing after it.")
 }
