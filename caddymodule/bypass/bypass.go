@@ -311,7 +311,11 @@ func (w *walk) shield(r caddyhttp.Route, in reach) {
 	if matchersOf(r) == nil {
 		return
 	}
-	switch h := onlyHandler(r).(type) {
+	only := onlyHandler(r)
+	if block, ok := only.(*caddyhttp.Subroute); ok && len(block.Routes) == 1 && matchersOf(block.Routes[0]) == nil {
+		only = onlyHandler(block.Routes[0]) // handle @blocked { abort }
+	}
+	switch h := only.(type) {
 	case *caddyhttp.StaticError:
 		w.add(shields, in.gate, "error")
 	case *caddyhttp.StaticResponse:

@@ -407,6 +407,10 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 			sites: "http:// {\nhandle {\nmnemogate\nerror /acme/* 404\n" + upstream + "}\n}",
 			want:  []told{{"mnemogate: error with a matcher comes after it, so it does not protect the auth routes", "Caddyfile:11", "route { error ...; mnemogate; ... }"}},
 		},
+		"abort behind it, in a block of its own": {
+			sites: "http:// {\n@bad remote_ip 192.0.2.0/24\nmnemogate\nhandle @bad {\nabort\n}\n" + upstream + "}",
+			want:  []told{{"mnemogate: abort with a matcher comes after it, so it does not protect the auth routes", "Caddyfile:11", "route { abort ...; mnemogate; ... }"}},
+		},
 		"abort before it":              {sites: "http:// {\nroute {\n@bad remote_ip 192.0.2.0/24\nabort @bad\nmnemogate\n" + upstream + "}\n}"},
 		"an answer without a matcher":  {sites: "http:// {\nmnemogate\nrespond ok\n}"},
 		"an answer in another block":   {sites: "http:// {\nhandle /health {\nrespond /health ok\n}\nhandle {\nmnemogate\n" + upstream + "}\n}"},
