@@ -130,7 +130,7 @@ func (c *Company) parse(d *caddyfile.Dispenser) error {
 	c.Accounts = map[string]*Account{}
 	options := c.Policy.Options(d)
 	options["api_key"] = func() error { return c.parseAPIKeys(d) }
-	guest.Misplaced(d, options, "beside the companies, one level up", "store", "sessions", "cache", "audit_keep")
+	guest.Misplaced(d, options, "next to the companies, one level up", "store", "sessions", "cache", "audit_keep")
 	guest.Naming(options)
 	options["disclaimer"] = func() error { return c.parseDisclaimer(d) }
 	options["oauth"] = func() error { return c.parseOAuth(d) }

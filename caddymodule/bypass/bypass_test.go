@@ -354,14 +354,14 @@ func TestRoutesInJSONAreFollowed(t *testing.T) {
 		{"a route that invokes itself", `{"handle": [{"handler": "invoke", "name": "x"}]}`,
 			`, "named_routes": {"x": {"handle": [` + guard + `, {"handler": "invoke", "name": "x"}, ` + app + `]}}`, "", nil},
 		{"nested", `{"handle": [{"handler": "subroute", "routes": [{` + isAPI + `, "handle": [{"handler": "subroute", "routes": [{"handle": [` + guard + `]}]}]}]}, ` + app + `]}`,
-			"", "mnemogate: requests that its matcher leaves out come to reverse_proxy", nil},
+			"", "mnemogate: requests that its matcher leaves out reach reverse_proxy", nil},
 		{"of a host", `{` + isHost + `, "handle": [{"handler": "subroute", "routes": [{` + isAPI + `, "handle": [` + guard + `]}, {"handle": [` + app + `]}]}]}`,
-			"", "mnemogate in a.example.com: requests that its matcher leaves out come to reverse_proxy", nil},
+			"", "mnemogate in a.example.com: requests that its matcher leaves out reach reverse_proxy", nil},
 		{"in one route", `{"handle": [` + guard + `, ` + guard + `, ` + app + `]}`, "", "mnemogate: the same requests pass it twice", nil},
 		{"behind", `{"handle": [` + app + `, ` + guard + `]}`, "", "mnemogate: it comes after reverse_proxy", nil},
 		{"behind two", `{"handle": [{"handler": "error"}, ` + app + `]}, {"handle": [` + guard + `]}`, "", "mnemogate: it comes after error", nil},
 		{"dynamic", `{` + isAPI + `, "handle": [` + guard + `]}, {"handle": [{"handler": "reverse_proxy", "dynamic_upstreams": {"source": "a", "name": "x", "port": "80"}}]}`,
-			"", "mnemogate: requests that its matcher leaves out come to reverse_proxy", nil},
+			"", "mnemogate: requests that its matcher leaves out reach reverse_proxy", nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			config := `{"apps": {
@@ -452,7 +452,7 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 		"other headers":            {sites: "http:// {\nrequest_header X-Request-Start now\nmnemogate\nreverse_proxy localhost:9000 {\nheader_up X-User {http.auth.user.id}\n}\n}"},
 		"a header before it":       {sites: "http:// {\nroute {\nrequest_header -X-Profile-Mnemocode\nmnemogate\n" + upstream + "}\n}"},
 		"a header without it":      {sites: "http:// {\nmnemogate\n" + upstream + "}\nhttp://mock.example {\nreverse_proxy localhost:9001 {\nheader_up X-Profile-Mnemocode alice\n}\n}"},
-		"PHP past it":              {sites: "http:// {\nmnemogate /acme/*\nphp_fastcgi localhost:9000\n}", refused: "mnemogate: requests that its matcher leaves out come to reverse_proxy"},
+		"PHP past it":              {sites: "http:// {\nmnemogate /acme/*\nphp_fastcgi localhost:9000\n}", refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy"},
 		"PHP behind it":            {sites: "http:// {\nmnemogate\nphp_fastcgi localhost:9000\n}"},
 		"PHP with its own matcher": {sites: "http:// {\n@a path /acme/*\nmnemogate @a\nphp_fastcgi @a localhost:9000\n}"},
 		"the accounts API for everyone": {

@@ -550,7 +550,7 @@ func sizeValue(to *int64) guest.Value {
 	return func(arg string) string {
 		n, err := humanize.ParseBytes(arg)
 		if err != nil || n > math.MaxInt32 {
-			return "no size like 16KiB"
+			return "not a size like 16KiB"
 		}
 		*to = int64(n)
 		return ""

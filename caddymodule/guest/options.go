@@ -212,7 +212,7 @@ func Duration[D ~int64](to *D) Value {
 	return func(arg string) string {
 		duration, err := caddy.ParseDuration(arg)
 		if err != nil || duration <= 0 {
-			return "no duration like 5m"
+			return "not a duration like 5m"
 		}
 		*to = D(duration)
 		return ""
@@ -235,7 +235,7 @@ func Int(to *int) Value {
 	return func(arg string) string {
 		n, err := strconv.Atoi(arg)
 		if err != nil || n < 1 {
-			return "no number above 0"
+			return "not a number above 0"
 		}
 		*to = n
 		return ""

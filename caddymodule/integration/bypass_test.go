@@ -21,7 +21,7 @@ func TestRoutesAreToldOfAtStartAndByDoctor(t *testing.T) {
 	if !strings.Contains(s.log(), warning) {
 		t.Error("the log does not tell")
 	}
-	if got := s.cli("", "doctor").out; !strings.Contains(got, warning) || !strings.Contains(got, "put it before each reverse_proxy to there") {
+	if got := s.cli("", "doctor").out; !strings.Contains(got, warning) || !strings.Contains(got, "put it before every reverse_proxy to that address") {
 		t.Errorf("doctor tells %s", got)
 	}
 }

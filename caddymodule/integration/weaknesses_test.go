@@ -49,11 +49,11 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 	for _, weak := range []struct{ directive, company, message, advice string }{
 		{"sms", "acme", "pigeons carry the codes", "use a gateway without feathers"},
 		{"password regex", "acme", "JavaScript can't read (?i)", "[A-Za-z] for (?i)[a-z]"},
-		{"captcha", "acme", "whoever knows the response passes", "choose turnstile"},
+		{"captcha", "acme", "anybody who knows the response passes", "choose turnstile"},
 		{"insecure", "acme", "beyond what standards allow: session.idle", "see what is refused"},
 		{"api_key", "umbrella", "anyone may call the auth routes", "set one"},
 		{"captcha", "umbrella", "only rate limits and locks slow down programs that guess", "choose turnstile"},
-		{"api_key", "zeta", "it has fewer than 12 characters", "make one up at random"},
+		{"api_key", "zeta", "it has fewer than 12 characters", "generate a random one"},
 		{"api_key", "zeta", "company acme has the same", "give each company keys of its own"},
 		{"mail", "zeta", "the secret has no whsec_ before it, so its characters are the key", "the base64 of the key"},
 		{"mail", "umbrella", "links go to the log", "configure mail smtp"},
@@ -155,7 +155,7 @@ func TestWeakKeysOfTheAccountsAPIAreTold(t *testing.T) {
 	doctor := s.cli("", "doctor").out
 	weak := 0
 	for _, w := range []struct{ directive, message, advice string }{
-		{"mnemogate_accounts key short", "it has fewer than 12 characters", "make one up at random"},
+		{"mnemogate_accounts key short", "it has fewer than 12 characters", "generate a random one"},
 		{"mnemogate_accounts key of_acme", "it is an API key of company acme, too", "give backends keys of their own"},
 		{"mnemogate_accounts key of_acme", "the key stands in the configuration", "its sha256:<hex>"},
 		{"mnemogate_accounts key o", "of another site is the same", "give each its own"},

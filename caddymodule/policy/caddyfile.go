@@ -250,7 +250,7 @@ func guesses(to *int) guest.Value {
 func rateValue(to *tenant.Rate) guest.Value {
 	return func(arg string) string {
 		if err := to.UnmarshalText([]byte(arg)); err != nil {
-			return "no rate; " + err.Error()
+			return "not a rate; " + err.Error()
 		}
 		return ""
 	}
@@ -261,7 +261,7 @@ func countValue(to **int) guest.Value {
 	return func(arg string) string {
 		n, err := strconv.Atoi(arg)
 		if err != nil {
-			return "no number"
+			return "not a number"
 		}
 		*to = &n
 		return ""

@@ -51,8 +51,8 @@ func TestWebhookCaddyfile(t *testing.T) {
 		{Name: "three secrets", Text: "webhook https://a {\nsecret a b c\n}",
 			Want: &SMSWebhook{webhook{URL: "https://a", Secret: "a", Secrets: []string{"b", "c"}}}},
 		{Name: "an empty secret", Text: "webhook https://a {\nsecret a \"\"\n}", Err: "wrong argument count"},
-		{Name: "no duration", Text: "webhook https://a {\ntimeout soon\n}", Err: "no duration"},
-		{Name: "no time", Text: "webhook https://a {\ntimeout 0s\n}", Err: "no duration"},
+		{Name: "no duration", Text: "webhook https://a {\ntimeout soon\n}", Err: "not a duration"},
+		{Name: "no time", Text: "webhook https://a {\ntimeout 0s\n}", Err: "not a duration"},
 		{Name: "missing duration", Text: "webhook https://a {\ntimeout\n}", Err: "wrong argument count"},
 		{Name: "two durations", Text: "webhook https://a {\ntimeout 1s 2s\n}", Err: "wrong argument count"},
 		{Name: "header without value", Text: "webhook https://a {\nheader X\n}", Err: "wrong argument count"},
@@ -69,7 +69,7 @@ func TestWebhookCaddyfile(t *testing.T) {
 			}},
 		{Name: "no type", Text: "webhook https://a {\ntypes\n}", Err: "wrong argument count"},
 		{Name: "an unknown type", Text: "webhook https://a {\ntypes account.renamed\n}", Err: `there is no event "account.renamed"`},
-		{Name: "no pause", Text: "webhook https://a {\nretry never\n}", Err: "no duration"},
+		{Name: "no pause", Text: "webhook https://a {\nretry never\n}", Err: "not a duration"},
 		{Name: "types twice", Text: "webhook https://a {\ntypes account.created\ntypes account.deleted\n}", Err: "types already specified"},
 	})
 	guesttest.Caddyfiles(t, new(EventsOff), []guesttest.Case{

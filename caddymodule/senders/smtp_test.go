@@ -56,7 +56,7 @@ func TestSMTPRefusesABadConfiguration(t *testing.T) {
 		"tls":             {SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "maybe"}, "tls"},
 		"only a username": {SMTP{Address: "mail.example:25", From: "a@b.example", Username: "u"}, "password"},
 		"only a password": {SMTP{Address: "mail.example:25", From: "a@b.example", Password: "hidden"}, "username"},
-		"clear links":     {SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "off"}, "write insecure behind it"},
+		"clear links":     {SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "off"}, "add the word insecure after it"},
 		"clear password":  {SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "off", Username: "u", Password: "hidden"}, "tls off"},
 		"timeout":         {SMTP{Address: "mail.example:25", From: "a@b.example", Timeout: caddy.Duration(time.Hour)}, "timeout"},
 		"placeholder":     {SMTP{Address: "mail.example:25", From: "a@b.example", Password: "{env.MNEMOGATE_TEST_ABSENT}"}, "mail smtp: password"},
