@@ -125,7 +125,7 @@ func TestAWebSocketMayBringItsTokenAsAProtocol(t *testing.T) {
 			}
 		})
 		s.run("the log", func(t *testing.T) {
-			one.tells("a request with a token among its protocols")
+			one.tells("a WebSocket handshake with a token among its protocols")
 			if log := one.log(); strings.Contains(log, token) || strings.Contains(log, "mnemogate.bearer.") {
 				t.Error("it has the token")
 			}
@@ -302,7 +302,7 @@ func TestARealWebSocketWithATokenAmongItsProtocols(t *testing.T) {
 	if n, err := conn.Read(echo); err == nil {
 		t.Errorf("behind the logout comes %q", echo[:n])
 	}
-	s.tells("a request with a token among its protocols")
+	s.tells("a WebSocket handshake with a token among its protocols")
 
 	application.Close()
 	again := s.login("frank")
