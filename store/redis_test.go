@@ -125,7 +125,7 @@ func TestRedisURLs(t *testing.T) {
 		{RedisOptions{URLs: urls{"redis://u:12#s3cret@a"}}, "percent-encoded"},
 		{RedisOptions{URLs: urls{"redis://u:s3cret%@a"}}, "percent-encoded"},
 		{RedisOptions{URLs: urls{"redis://u:s3cret\n@a"}}, "percent-encoded"},
-		{RedisOptions{URLs: urls{"redis://a", "redis://b?s3cret=1"}}, "Redis URL 2 has an option behind its ? that is none of ca, db"},
+		{RedisOptions{URLs: urls{"redis://a", "redis://b?s3cret=1"}}, "Redis URL 2 has an option after ? that is not one of ca, db"},
 		{RedisOptions{URLs: urls{"redis://a/s3cret"}}, "database that is not a number"},
 		{RedisOptions{URLs: urls{"redis://a/-1"}}, "database that is not a number"},
 		{RedisOptions{URLs: urls{"unix://"}}, "no socket"},
