@@ -70,7 +70,9 @@ func (c *caddy) start() {
 	for name := range c.http {
 		for version, url := range map[string]string{"http1": c.http[name], "http3": c.https[name]} {
 			client := newClient(version)
-			storetest.Eventually(c, 30*time.Second, "Caddy that serves "+url, func() bool {
+			// Caddy cleans its storage as it starts, which can take away the folder of a new
+			// certificate; it tries again after a minute.
+			storetest.Eventually(c, 90*time.Second, "Caddy that serves "+url, func() bool {
 				response, err := client.Get(url)
 				return err == nil && response.Body.Close() == nil
 			})
