@@ -165,7 +165,7 @@ func TestPendingRevocationsDoNotFloodTheLog(t *testing.T) {
 	var lines bytes.Buffer
 	b.Log = slog.New(slog.NewTextHandler(&lines, nil))
 	b.Sessions = &silent{unwilling{b.Sessions, true}}
-	if err := b.admin().EndSessions(t.Context(), mnemocode); !errors.Is(err, session.ErrRevocationPending) {
+	if err := b.admin().EndSessions(t.Context(), mnemocode, ""); !errors.Is(err, session.ErrRevocationPending) {
 		t.Fatalf("got %v, want ErrOwed", err)
 	}
 	for range 20 {

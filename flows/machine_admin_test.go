@@ -98,7 +98,7 @@ func (m *machine) administer(t *rapid.T) {
 		a.modelAttempts = modelAttempts{}
 		c.forgive(a, true)
 	case "end sessions":
-		err = ad.EndSessions(t.Context(), a.mnemocode)
+		err = ad.EndSessions(t.Context(), a.mnemocode, "")
 		m.endAll(a)
 	case "end the company's":
 		err = ad.EndAllSessions(t.Context())
@@ -109,7 +109,7 @@ func (m *machine) administer(t *rapid.T) {
 	case "app":
 		err = m.app(t, ad, a)
 	case "no app":
-		_, err = ad.RemoveTOTP(t.Context(), a.mnemocode)
+		_, err = ad.RemoveTOTP(t.Context(), a.mnemocode, "")
 		if a.app != nil {
 			m.endAll(a)
 		}
@@ -134,7 +134,7 @@ func (m *machine) app(t *rapid.T, ad *manage.Admin, a *modelAccount) error {
 	if err != nil {
 		return err
 	}
-	if _, err = ad.ConfirmTOTP(t.Context(), a.mnemocode, appCode(secret, m.now)); err != nil {
+	if _, err = ad.ConfirmTOTP(t.Context(), a.mnemocode, appCode(secret, m.now), ""); err != nil {
 		return err
 	}
 	m.endAll(a)

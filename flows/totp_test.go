@@ -22,7 +22,7 @@ func (b *bench) withApp() func(from time.Duration) string {
 	b.t.Helper()
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })
 	shows := b.newApp()
-	if _, err := b.admin().ConfirmTOTP(b.t.Context(), mnemocode, shows(-30*time.Second)); err != nil {
+	if _, err := b.admin().ConfirmTOTP(b.t.Context(), mnemocode, shows(-30*time.Second), ""); err != nil {
 		b.t.Fatal(err)
 	}
 	return shows
@@ -55,11 +55,11 @@ func (b *bench) awaitingApp() string {
 func TestOfSecretsThatAreMadeTheLastIsConfirmed(t *testing.T) {
 	b := newBench(t)
 	first, second := b.newApp(), b.newApp()
-	if _, err := b.admin().ConfirmTOTP(t.Context(), mnemocode, first(0)); !errors.Is(err, manage.ErrAppCode) {
+	if _, err := b.admin().ConfirmTOTP(t.Context(), mnemocode, first(0), ""); !errors.Is(err, manage.ErrAppCode) {
 		t.Errorf("the first: got %v", err)
 	}
 	got := race(20, func(int) error {
-		_, err := b.admin().ConfirmTOTP(t.Context(), mnemocode, second(0))
+		_, err := b.admin().ConfirmTOTP(t.Context(), mnemocode, second(0), "")
 		if errors.Is(err, manage.ErrAppCode) || errors.Is(err, manage.ErrNoTOTP) {
 			return wire.ErrOTPInvalid
 		}

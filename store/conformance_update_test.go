@@ -196,8 +196,8 @@ var updateCases = []accountsCase{
 		},
 	},
 	{
-		name:    "SetPassword that keeps a session",
-		promise: "SetPassword owes an ending which is to keep the session keep; of endings that are owed at once, the later one says which.",
+		name:    "changes that keep a session",
+		promise: "SetPassword and Update owe an ending which is to keep a session; of endings that are owed at once, the later one says which.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			owed := func(generation int64, keep record.TokenHash) {
@@ -212,7 +212,13 @@ var updateCases = []accountsCase{
 			_, err := one.Update(bg, "acme", a.ID, ending)
 			must(t, err)
 			owed(a.Generation+3, record.TokenHash{})
-			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Generation+3, "h", hash("s")))
+			_, err = two.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
+				a.Keep = hash("s")
+				return true, nil
+			})
+			must(t, err)
+			owed(a.Generation+4, hash("s"))
+			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Generation+4, "h", hash("s")))
 			must(t, two.Delete(bg, "acme", a.ID))
 			owed(record.AllGenerations, record.TokenHash{})
 		},

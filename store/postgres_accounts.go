@@ -188,7 +188,7 @@ const (
 			FROM changed, unnest($6::integer[], $7::text[]) AS new (provider, subject)
 			WHERE (SELECT account FROM identities WHERE company = $1 AND provider = new.provider AND subject = new.subject) IS NULL
 		), owed AS (
-			INSERT INTO endings (company, account, epoch) SELECT company, id, epoch FROM changed WHERE $20::boolean` +
+			INSERT INTO endings (company, account, epoch, keep) SELECT company, id, epoch, $25 FROM changed WHERE $20::boolean` +
 		postgresOweLater + `
 		)
 		SELECT coalesce((SELECT field FROM taken ORDER BY rank LIMIT 1), '')`
@@ -245,7 +245,7 @@ func storePostgresUpdate(
 ) (stored record.Account, err error) {
 	args := append(postgresKeyArgs(after), after.Role, after.Phone, after.Email, after.LoginName, string(after.Status),
 		after.SecondFactor, after.MustSetPassword, after.PasswordHash, after.Question, after.AnswerHash, after.Generation,
-		micros(after.Updated), ends, after.TOTP, after.TOTPPending, after.Locale, after.Barred)
+		micros(after.Updated), ends, after.TOTP, after.TOTPPending, after.Locale, after.Barred, keptBytes(after.Keep))
 	var taken string
 	var b postgresBatch
 	b.add(postgresLockKeys, newPostgresKeys(before, after))

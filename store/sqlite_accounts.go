@@ -295,7 +295,7 @@ func (tx *sqliteQueries) storeUpdate(ctx context.Context, a record.Account, ends
 		return err
 	}
 	if ends {
-		if _, err := tx.exec(ctx, sqliteAddPending, a.Company, a.ID, a.Generation, []byte{}); err != nil {
+		if _, err := tx.exec(ctx, sqliteAddPending, a.Company, a.ID, a.Generation, keptBytes(a.Keep)); err != nil {
 			return err
 		}
 	}

@@ -36,7 +36,7 @@ func (c *Call) endSession() error {
 }
 
 func (c *Call) endSessions() error {
-	return c.ends(func(ctx context.Context) error { return c.admin.EndSessions(ctx, c.mnemocode()) })
+	return c.ends(func(ctx context.Context) error { return c.admin.EndSessions(ctx, c.mnemocode(), "") })
 }
 
 func (c *Call) endAllSessions() error { return c.ends(c.admin.EndAllSessions) }

@@ -31,7 +31,7 @@ func (c *Call) confirmTOTP() error {
 	if err != nil {
 		return err
 	}
-	a, err := c.admin.ConfirmTOTP(ctx, c.mnemocode(), body["code"])
+	a, err := c.admin.ConfirmTOTP(ctx, c.mnemocode(), body["code"], "")
 	switch {
 	case errors.Is(err, manage.ErrAppCode):
 		return &Error{Status: http.StatusUnprocessableEntity, Field: "code", Message: err.Error()}
@@ -46,7 +46,7 @@ func (c *Call) confirmTOTP() error {
 func (c *Call) removeTOTP() error {
 	ctx, cancel := c.within()
 	defer cancel()
-	if _, err := c.admin.RemoveTOTP(ctx, c.mnemocode()); err != nil {
+	if _, err := c.admin.RemoveTOTP(ctx, c.mnemocode(), ""); err != nil {
 		return err
 	}
 	c.noContent()

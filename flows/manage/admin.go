@@ -175,7 +175,7 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 	if err != nil {
 		return record.Account{}, false, adminError("changing the account", err)
 	}
-	err = ad.finish(ctx, before, stored, &changes, ch)
+	err = ad.finish(ctx, before, stored, &changes, ch, record.TokenHash{})
 	if err = cmp.Or(err, owed); err != nil || len(changes.Fields) == 0 {
 		return stored, false, err
 	}
@@ -201,9 +201,9 @@ func (ad *Admin) revokePending(ctx context.Context, a record.Account) error {
 }
 
 // finish does the work after a change was stored, and adds further changed fields to
-// changes. Revocations come first: they must not wait for anything. finish emits the
-// event of the change even if a later part fails.
-func (ad *Admin) finish(ctx context.Context, before, stored record.Account, changes *record.Event, ch Change) error {
+// changes. Revocations come first: they must not wait for anything. They spare the
+// session keep. finish emits the event of the change even if a later part fails.
+func (ad *Admin) finish(ctx context.Context, before, stored record.Account, changes *record.Event, ch Change, keep record.TokenHash) error {
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
 	defer func() {
 		if len(changes.Fields) > 0 {
@@ -213,7 +213,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 	}()
 	var owed error
 	if stored.Generation != before.Generation {
-		e := record.Revocation{Company: stored.Company, Account: stored.ID, Generation: stored.Generation}
+		e := record.Revocation{Company: stored.Company, Account: stored.ID, Generation: stored.Generation, Keep: keep}
 		owed = ad.EndNow(ctx, e, ad.by(record.EndedByChange))
 	}
 	if slices.Contains(changes.Fields, "password") && stored.PasswordHash != "" {

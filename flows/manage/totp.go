@@ -65,10 +65,15 @@ func totpURI(a record.Account, secret []byte) string {
 }
 
 // ConfirmTOTP makes the newest secret take effect if code is one of its codes. Like any
-// change of the second factor, this revokes the account's sessions. The code is then
-// spent. ConfirmTOTP may return ErrAppCode or ErrNoTOTP.
-func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code string) (record.Account, error) {
+// change of the second factor, this revokes the account's sessions, but spares the one
+// with the ID keep, if that is not empty. The code is then spent. ConfirmTOTP may return
+// ErrAppCode, ErrNoTOTP or ErrNoSuchSession.
+func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code, keep string) (record.Account, error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return record.Account{}, err
+	}
+	kept, err := ad.sessionToKeep(ctx, a, keep)
 	if err != nil {
 		return record.Account{}, err
 	}
@@ -94,7 +99,7 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code string) (recor
 		}
 		return record.Account{}, err
 	}
-	return ad.changeTOTP(ctx, a, func(a *record.Account) error {
+	return ad.changeTOTP(ctx, a, kept, func(a *record.Account) error {
 		if a.TOTPPending != pending {
 			return ErrAppCode // another request has made a new secret
 		}
@@ -104,13 +109,18 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code string) (recor
 }
 
 // RemoveTOTP removes the app's secret and any secret that is waiting to be confirmed. If
-// a confirmed secret is removed, the account's sessions are revoked.
-func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode string) (record.Account, error) {
+// a confirmed secret is removed, the account's sessions are revoked, except keep as in
+// ConfirmTOTP.
+func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode, keep string) (record.Account, error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
 		return record.Account{}, err
 	}
-	return ad.changeTOTP(ctx, a, func(a *record.Account) error {
+	kept, err := ad.sessionToKeep(ctx, a, keep)
+	if err != nil {
+		return record.Account{}, err
+	}
+	return ad.changeTOTP(ctx, a, kept, func(a *record.Account) error {
 		if a.TOTP == "" && a.TOTPPending == "" {
 			return errUnchanged
 		}
@@ -119,7 +129,7 @@ func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode string) (record.Accou
 	})
 }
 
-func (ad *Admin) changeTOTP(ctx context.Context, a record.Account, change func(*record.Account) error) (record.Account, error) {
+func (ad *Admin) changeTOTP(ctx context.Context, a record.Account, keep record.TokenHash, change func(*record.Account) error) (record.Account, error) {
 	var before record.Account
 	var changes record.Event
 	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
@@ -131,7 +141,7 @@ func (ad *Admin) changeTOTP(ctx context.Context, a record.Account, change func(*
 		if len(changes.Fields) == 0 {
 			return false, nil
 		}
-		a.Updated = ad.Now()
+		a.Updated, a.Keep = ad.Now(), keep
 		a.Outbox = background.OutboxEvents(ad.Company, changes)
 		return true, nil
 	})
@@ -144,7 +154,7 @@ func (ad *Admin) changeTOTP(ctx context.Context, a record.Account, change func(*
 	if err != nil {
 		return record.Account{}, adminError("changing the app", err)
 	}
-	return stored, ad.finish(ctx, before, stored, &changes, Change{})
+	return stored, ad.finish(ctx, before, stored, &changes, Change{}, keep)
 }
 
 // ExportTOTP returns the secret in effect, in base32, or "".

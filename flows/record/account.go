@@ -42,6 +42,7 @@ type Account struct {
 	CompanyGeneration int64                 // the company's session generation: grows each time that all its sessions are revoked
 	FailureCounts     map[Kind]FailureCount // wrong attempts when the account was loaded; nil for none
 	Outbox            []OutboxEvent         // events that Create and Update store with the account; never loaded
+	Keep              TokenHash             // the session that Update spares if it ends the others; never loaded
 	Created           time.Time
 	Updated           time.Time
 }

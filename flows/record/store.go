@@ -105,8 +105,9 @@ type AccountWriter interface {
 	// returns that error. Other errors are ErrNotFound and a TakenError.
 	//
 	// If change reports that the account's sessions end, Update increments
-	// Generation and stores a pending revocation (see PendingRevocations). If change
-	// also moved Status away from active, Barred becomes the new Generation.
+	// Generation and stores a pending revocation (see PendingRevocations), which
+	// spares the session Keep. If change also moved Status away from active, Barred
+	// becomes the new Generation.
 	Update(ctx context.Context, company string, id int64, change func(*Account) (ends bool, err error)) (Account, error)
 	// SetPassword stores a password hash, clears MustSetPassword and the failure
 	// count of passwords, increments Generation and stores a pending revocation
