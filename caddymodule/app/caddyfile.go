@@ -36,6 +36,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //		<policies>
 //
 //		company <code> {
+//			name <text>
 //			api_key <key>...|off
 //			disclaimer <code> [<version>] {
 //				title [<language>] <text>
@@ -82,7 +83,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 // companyOptions are the options that only a company has.
-var companyOptions = []string{"api_key", "disclaimer", "oauth", "account"}
+var companyOptions = []string{"name", "api_key", "disclaimer", "oauth", "account"}
 
 // GlobalOptions lists the options of the global option mnemogate and of a company's
 // block in it.
@@ -129,6 +130,7 @@ func (c *Company) parse(d *caddyfile.Dispenser) error {
 	c.OAuthRaw = map[string]json.RawMessage{}
 	c.Accounts = map[string]*Account{}
 	options := c.Policy.Options(d)
+	options["name"] = guest.CheckedText(d, &c.Name, checkName)
 	options["api_key"] = func() error { return c.parseAPIKeys(d) }
 	guest.Misplaced(d, options, "next to the companies, one level up", "store", "sessions", "cache", "audit_keep")
 	guest.Naming(options)

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
@@ -33,6 +34,11 @@ func Trimmed(s string) string { return cmp.Or(strings.TrimSpace(s), s) }
 // Company is a tenant. It has its own API keys, accounts, policies, disclaimers and
 // providers. No company can see or use anything of another.
 type Company struct {
+	// What people call the company: in SMS and mails, in authenticator apps, and as
+	// the title of its login page unless `title` of `login_page` is set. At most 64
+	// characters, without a colon. Default: its code.
+	Name string `json:"name,omitempty"`
+
 	// The keys that clients send in X-Api-Key; each of them is valid. A key is
 	// either the key itself, preferably as a placeholder such as {env.NAME} or
 	// {file.PATH}, or its SHA-256 as `sha256:` and 64 hex digits. At least one is
@@ -124,6 +130,7 @@ func (c *Company) provision(ctx caddy.Context, code string, app *policy.Policy) 
 	c.code, c.placeholder = code, code
 	c.effective = tenant.Company{
 		Code:     code,
+		Name:     c.Name,
 		NoAPIKey: c.APIKeyOff,
 		Texts:    message.DefaultTexts(),
 		Policy:   tenant.DefaultPolicy(),
@@ -282,6 +289,7 @@ var companyCode = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 func (c *Company) check(app *policy.Policy) error {
 	return cmp.Or(
 		c.checkCode(),
+		guest.Inside("name", checkName(c.Name)),
 		c.checkGiven(app),
 		c.Policy.Check(),
 		c.checkSenders(),
@@ -297,6 +305,26 @@ func (c *Company) checkCode() error {
 	}
 	return nil
 }
+
+// maxName is the most characters of a name. A built-in SMS with a code then fits one SMS.
+const maxName = 64
+
+// checkName refuses a name that can't stand in the subject of a mail or as the issuer
+// in an authenticator app, which ends at a colon. An empty name is not set.
+func checkName(name string) error {
+	switch {
+	case utf8.RuneCountInString(name) > maxName:
+		return fmt.Errorf("it has more than %d characters; shorten it", maxName)
+	case strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) || strings.TrimSpace(name) != name:
+		return errors.New("it has a line break, another control character, or space at its beginning or end; remove it")
+	case strings.Contains(name, ":"):
+		return errors.New("it has a colon, where authenticator apps end a name; write it without")
+	}
+	return nil
+}
+
+// DisplayName returns what people call the company.
+func (c *Company) DisplayName() string { return c.effective.DisplayName() }
 
 // checkGiven refuses a company that lacks a setting it must choose. It runs before
 // and after provisioning, which moves the API keys into effective.

@@ -20,8 +20,8 @@ type LoginPage struct {
 	// page.
 	Companies []string `json:"companies,omitempty"`
 
-	// The title of the page and of the browser's window. Default: the built-in title
-	// in the user's language.
+	// The title of the page and of the browser's window. Default: the company's
+	// `name`.
 	Title string `json:"title,omitempty"`
 
 	// The file of the image above the title: SVG, PNG, JPEG, WebP or GIF. It is read

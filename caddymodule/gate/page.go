@@ -45,7 +45,7 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) {
 		h.page.ServeFile(w, r, strings.TrimPrefix(rest, page.Prefix))
 		return
 	}
-	view := page.View{Company: t.company, Base: h.base(r), Cookie: h.cookies(r, nil) != nil, Languages: languagesOf(r)}
+	view := page.View{Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: h.cookies(r, nil) != nil, Languages: languagesOf(r)}
 	err := h.withService(r.Context(), func(service *flows.Service) (err error) {
 		view.Captcha = service.Companies[t.company].CaptchaType
 		view.Key, err = service.PageKey(r.Context(), t.company)

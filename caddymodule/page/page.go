@@ -30,7 +30,7 @@ var assets embed.FS
 
 // Options configures the page.
 type Options struct {
-	Title string // of the page and the browser's window; empty for the text page.title
+	Title string // of the page and the browser's window; empty for the company's name
 	Logo  string // file: SVG, PNG, JPEG, WebP or GIF; empty for none
 	Color string // CSS color of buttons and links; empty for the built-in one
 	Texts string // directory with <language>.json; empty for the built-in texts

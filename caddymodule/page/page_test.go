@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,6 +38,18 @@ func TestThePageIsSmall(t *testing.T) {
 	}
 	if sum += len(pack(markup)); sum > most {
 		t.Errorf("the page and all that it loads, in all languages, has %d bytes gzipped; more than %d take too long", sum, most)
+	}
+}
+
+// The company's name is the title of a page without one.
+func TestTheTitleIsTheCompanysName(t *testing.T) {
+	for title, want := range map[string]string{"": "<title>Söhne &amp; Co</title>", "Acme": "<title>Acme</title>"} {
+		w := httptest.NewRecorder()
+		v := View{Company: "acme", Name: "Söhne & Co", Languages: func() []language.Tag { return nil }}
+		mustNew(t, Options{Title: title}).ServeLogin(w, httptest.NewRequest("GET", "/acme/login", nil), v)
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("title %q: no %s in\n%s", title, want, w.Body)
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"net/http"
 	"strconv"
 	"strings"
@@ -12,6 +13,7 @@ import (
 // A View is the data for the page of one request.
 type View struct {
 	Company string // its code
+	Name    string // what people call the company
 	Base    string // the path prefix of /{company_code} on this site
 	Key     string // the API key of this page
 	Captcha string // the company's kind of captcha, such as turnstile
@@ -75,8 +77,8 @@ func (p *Page) ServeLogout(w http.ResponseWriter, r *http.Request, v View) {
 
 // A variant is everything that the page depends on except its key.
 type variant struct {
-	kind, company, base, lang string
-	cookie                    bool
+	kind, company, name, base, lang string
+	cookie                          bool
 }
 
 // A markup is the rendered and compressed page of a variant. It is cached until its
@@ -100,7 +102,7 @@ func (p *Page) markup(of variant, key string) (markup, error) {
 	texts := p.texts[of.lang]
 	var body bytes.Buffer
 	err := html.Execute(&body, map[string]any{
-		"Lang": of.lang, "Dir": direction(of.lang), "Title": p.title, "Kind": of.kind, "Company": of.company,
+		"Lang": of.lang, "Dir": direction(of.lang), "Title": cmp.Or(p.title, of.name), "Kind": of.kind, "Company": of.company,
 		"Files": of.base + "/" + of.company + "/" + Prefix + p.version + "/", "Modules": preloaded, "Logo": p.logo,
 		"Key": key, "Cookie": of.cookie,
 		"Heading": texts[of.kind+".heading"], "NoScript": texts["noscript"], "Language": texts["language.choose"], "Languages": p.named(of.lang),
@@ -120,7 +122,7 @@ func (p *Page) markup(of variant, key string) (markup, error) {
 
 func (p *Page) serve(w http.ResponseWriter, r *http.Request, v View, kind string) {
 	lang := p.language(r.URL.Query().Get("lang"), v.Languages())
-	m, err := p.markup(variant{kind, v.Company, v.Base, lang, v.Cookie}, v.Key)
+	m, err := p.markup(variant{kind, v.Company, v.Name, v.Base, lang, v.Cookie}, v.Key)
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 		return

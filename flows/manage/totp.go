@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -47,21 +48,22 @@ func (ad *Admin) NewTOTP(ctx context.Context, mnemocode string) (TOTPSecret, err
 		return TOTPSecret{}, adminError("storing the secret of an app", err)
 	}
 	ad.emit(ctx, ad.event(record.AccountTOTP, a))
-	return TOTPSecret{Secret: tokens.FormatTOTPSecret(secret), URI: totpURI(a, secret)}, nil
+	return TOTPSecret{Secret: tokens.FormatTOTPSecret(secret), URI: totpURI(ad.Company.DisplayName(), a, secret)}, nil
 }
 
 // totpURI returns the URI that apps read from a QR code. Its label, which apps show, has
-// the company and a login id that the user knows.
-func totpURI(a record.Account, secret []byte) string {
+// the company's name and a login id that the user knows.
+func totpURI(issuer string, a record.Account, secret []byte) string {
 	name := a.Mnemocode
 	for _, id := range []string{a.Phone, a.LoginName, a.Email} {
 		if id != "" {
 			name = id
 		}
 	}
-	label := url.PathEscape(a.Company + ":" + name)
+	label := url.PathEscape(issuer + ":" + name)
+	issuer = strings.ReplaceAll(url.QueryEscape(issuer), "+", "%20") // apps would show a plus
 	return "otpauth://totp/" + label + "?secret=" + tokens.FormatTOTPSecret(secret) +
-		"&issuer=" + url.QueryEscape(a.Company) + "&algorithm=SHA1&digits=6&period=30"
+		"&issuer=" + issuer + "&algorithm=SHA1&digits=6&period=30"
 }
 
 // ConfirmTOTP makes the newest secret take effect if code is one of its codes. Like any

@@ -17,7 +17,7 @@ func NewTrial(company *tenant.Company, to string, mail bool) (message.Message, e
 	if mail {
 		what = "mails"
 		m.To = to
-		m.Subject = "Test mail of " + company.Code
+		m.Subject = "Test mail of " + company.DisplayName()
 	}
 	switch {
 	case !mail && m.To == "":
@@ -25,6 +25,6 @@ func NewTrial(company *tenant.Company, to string, mail bool) (message.Message, e
 	case mail && !emailShaped(m.To):
 		return m, &FieldError{"to", "it must be an address like name@example.com"}
 	}
-	m.Text = fmt.Sprintf("This is a test: %s of %s arrive here. There is nothing to do.", what, company.Code)
+	m.Text = fmt.Sprintf("This is a test: %s of %s arrive here. There is nothing to do.", what, company.DisplayName())
 	return m, nil
 }

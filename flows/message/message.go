@@ -36,7 +36,8 @@ func IsNotice(kind string) bool { return strings.HasPrefix(kind, "notice.") }
 type Message struct {
 	ID        string // unique
 	Type      string
-	Company   string
+	Company   string // its code
+	Name      string // what people call the company; empty for its code
 	Mnemocode string
 	To        string // E.164 phone or email address
 	Locale    string // the language tag of the account, or else of the company; empty for none

@@ -1,6 +1,7 @@
 package message
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -47,7 +48,7 @@ type Texts struct {
 
 // textData is the data of a template.
 type textData struct {
-	Company string // its code
+	Company string // what people call it
 	Code    string // of the otp templates
 	Link    string // of the link templates
 	Minutes int    // how long the code or link is valid, rounded up
@@ -82,7 +83,7 @@ var defaultTexts = sync.OnceValue(func() *Texts {
 // notice.password_changed.mail.txt, notice.identity_bound.sms.txt and
 // notice.identity_bound.mail.txt.
 //
-// Each file is a text/template that may use .Company (its code), .Code, .Link and
+// Each file is a text/template that may use .Company (its name), .Code, .Link and
 // .Minutes (how long the code or link is valid). The first line of a mail is
 // "Subject: …", the second is empty, and the rest is the text. Any other .txt file, and a
 // template that fails, is an error. Files with other extensions are ignored.
@@ -219,7 +220,7 @@ func cutSubject(mail string) (subject, text string, err error) {
 // Render sets the Text of m and, if m goes to an email address, its Subject. The locales
 // are those of the reader, the best first; any may be empty.
 func (t *Texts) Render(m *Message, now time.Time, locales ...string) error {
-	data := textData{Company: m.Company, Code: m.Code, Link: m.Link, Minutes: minutesUntil(m.Expires, now)}
+	data := textData{Company: cmp.Or(m.Name, m.Company), Code: m.Code, Link: m.Link, Minutes: minutesUntil(m.Expires, now)}
 	name := textName(m.Type, strings.Contains(m.To, "@"))
 	tmpl := t.find(name, locales)
 	if tmpl == nil {

@@ -60,7 +60,7 @@ func (s *Manager) send(ctx context.Context, company *tenant.Company, sender mess
 	if sender == nil {
 		return errors.New("the company has no sender for it: configure sms or mail")
 	}
-	m.ID, m.Company, m.Mnemocode = tokens.NewID(), company.Code, a.Mnemocode
+	m.ID, m.Company, m.Name, m.Mnemocode = tokens.NewID(), company.Code, company.Name, a.Mnemocode
 	m.Locale = cmp.Or(a.Locale, company.Locale)
 	if err := company.Texts.Render(&m, s.Now(), a.Locale, company.Locale); err != nil {
 		return fmt.Errorf("filling in the text of %s: %w", m.Type, err)

@@ -8,6 +8,7 @@
 package tenant
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"regexp"
 
@@ -21,6 +22,7 @@ import (
 // providers; another company cannot use them. A flows.Service does not change it.
 type Company struct {
 	Code        string
+	Name        string              // what people call it; empty for its code
 	APIKeys     [][sha256.Size]byte // SHA-256 of each active key
 	NoAPIKey    bool                // api_key off: clients need no key
 	Disclaimers []wire.Disclaimer
@@ -51,6 +53,9 @@ type OAuth struct {
 	RequirePKCE       bool
 	LinkVerifiedEmail bool
 }
+
+// DisplayName returns what people call the company.
+func (c *Company) DisplayName() string { return cmp.Or(c.Name, c.Code) }
 
 // NeedsSecondFactor reports whether a login of the account needs a code after the
 // password.

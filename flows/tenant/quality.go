@@ -118,7 +118,7 @@ func (c *Company) Quality(a record.Account) *PasswordQuality {
 // ownWords returns what a guesser who knows the account tries first.
 func (c *Company) ownWords(a record.Account) []string {
 	local, _, _ := strings.Cut(a.Email, "@")
-	words := []string{c.Code, a.Mnemocode, a.Email, local, a.LoginName}
+	words := []string{c.Code, c.Name, a.Mnemocode, a.Email, local, a.LoginName}
 	// People also use the national number, which lacks a country code of one to
 	// three digits, or the last seven digits.
 	phone := strings.TrimPrefix(a.Phone, "+")

@@ -1,0 +1,36 @@
+package flows_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/manage"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// Messages and authenticator apps name the company as people call it, gateways get its
+// code too, and the name alone makes no password.
+func TestACompanyHasAName(t *testing.T) {
+	b := newBench(t)
+	b.company.Name = "Söhne & Co +"
+	made, err := b.admin().NewTOTP(t.Context(), mnemocode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "otpauth://totp/S%C3%B6hne%20&%20Co%20+:"; !strings.HasPrefix(made.URI, want) || !strings.Contains(made.URI, "&issuer=S%C3%B6hne%20%26%20Co%20%2B&") {
+		t.Errorf("the app gets %s", made.URI)
+	}
+	b.must("auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
+	if m := b.mail.last(t); !strings.Contains(m.Subject, b.company.Name) || !strings.Contains(m.Text, b.company.Name) || m.Company != code {
+		t.Errorf("the mail of %q is %q\n%s", m.Company, m.Subject, m.Text)
+	}
+	if m, err := manage.NewTrial(b.company, email, true); err != nil || !strings.Contains(m.Subject, b.company.Name) {
+		t.Errorf("the test mail is %q, %v", m.Subject, err)
+	}
+	_, err = b.serve("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "söhne&co 2026"})
+	if refusal, ok := errors.AsType[*wire.Refusal](err); !ok || refusal.Reason != wire.PasswordPersonal {
+		t.Errorf("the name as a password: %v", err)
+	}
+}
