@@ -34,5 +34,5 @@ func (s *Service) checkCredentials(ctx context.Context, c *session.Call, req *ch
 	if err != nil {
 		return Reply{}, err
 	}
-	return afterPassword(ctx, c, session.Step{Account: a, Accepted: accepted})
+	return afterPassword(ctx, c, session.Step{Account: a, By: record.ByPassword, Accepted: accepted})
 }

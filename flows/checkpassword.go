@@ -36,7 +36,7 @@ func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *check
 	if err != nil {
 		return Reply{}, err
 	}
-	return afterPassword(ctx, c, session.Step{Account: a, Accepted: accepted})
+	return afterPassword(ctx, c, session.Step{Account: a, By: record.ByPassword, Accepted: accepted})
 }
 
 // tryPassword checks limits and locks, then the captcha, then the password, for

@@ -50,9 +50,9 @@ func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest)
 		return Reply{}, err
 	}
 	if len(c.Pending(a, nil)) == 0 {
-		return issued(c.Enter(ctx, session.Step{Account: a, State: record.Authorized}))
+		return issued(c.Enter(ctx, session.Step{Account: a, State: record.Authorized, By: record.ByOAuth}))
 	}
-	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: record.AcceptDisclaimers}))
+	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: record.AcceptDisclaimers, By: record.ByOAuth}))
 	reply.DisclaimersRequired = c.Pending(a, nil)
 	return reply, err
 }

@@ -30,7 +30,7 @@ type Memory struct {
 
 	limit    atomic.Int64 // entries per shard
 	trusted  atomic.Int64 // end of the feed's lease, in nanoseconds since started
-	names    companyNames // names of companies, by number
+	kinds    kinds        // companies and profiles, by number
 	asking   singleflight.Group
 	touching chan struct{}  // limits the background calls of Touch
 	behind   sync.WaitGroup // waits for these calls
@@ -42,8 +42,8 @@ const maxTouching = 256
 // NewMemory returns sessions with a memory of up to limit sessions.
 func NewMemory(sessions record.Sessions, limit int) *Memory {
 	m := &Memory{Sessions: sessions, Untouched: func(error) {}, touching: make(chan struct{}, maxTouching)}
-	m.names.numbers = map[string]int32{}
-	m.names.list.Store(new([]string))
+	m.kinds.numbers = map[kind]int32{}
+	m.kinds.list.Store(new([]kind))
 	m.SetLimit(limit)
 	for i := range m.shards {
 		m.shards[i].empty()
@@ -79,7 +79,7 @@ func (m *Memory) recall(ctx context.Context, now time.Time, company string, hash
 	if trusted {
 		// A session that has expired in memory may have been prolonged on another
 		// node.
-		if s, ok := shard.recall(hash, &m.names, whole); ok && now.Before(s.Expires) {
+		if s, ok := shard.recall(hash, &m.kinds, whole); ok && now.Before(s.Expires) {
 			shard.hits.Add(1)
 			return s, nil
 		}
@@ -91,7 +91,7 @@ func (m *Memory) recall(ctx context.Context, now time.Time, company string, hash
 	endings := shard.endings.Load()
 	s, err := m.ask(ctx, company, hash, endings)
 	if err == nil && s.State == record.Authorized {
-		shard.remember(s, m.names.number(s.Company), int(m.limit.Load()), endings, whole)
+		shard.remember(s, &m.kinds, int(m.limit.Load()), endings, whole)
 	}
 	return s, err
 }
@@ -210,15 +210,14 @@ func (m *Memory) Ended(hash record.TokenHash) { m.shards[hash.Bucket()].forget(h
 // sessions of the new generation, which are then loaded again. With a million
 // sessions it takes some milliseconds.
 func (m *Memory) EndedAll(e record.Revocation) {
-	company := m.names.number(e.Company)
 	if e.Account == 0 {
 		for i := range m.shards {
-			m.shards[i].forgetAll(func(e *entry) bool { return e.company == company })
+			m.shards[i].forgetAll(func(of *entry) bool { return m.kinds.of(of.kind).company == e.Company })
 		}
 		return
 	}
 	m.shards[record.AccountBucket(e.Company, e.Account)].forgetAll(func(of *entry) bool {
-		return of.account == e.Account && of.company == company && of.generation < e.Generation
+		return of.account == e.Account && of.generation < e.Generation && m.kinds.of(of.kind).company == e.Company
 	})
 }
 
@@ -260,7 +259,7 @@ type entry struct {
 	generation int64
 	expires    int64 // Unix nanoseconds
 	ends       int64
-	company    int32
+	kind       int32  // its number in kinds
 	recent     uint32 // 1 if asked for since the hand last passed
 	length     uint8  // length of the mnemocode
 	mnemocode  [longest]byte
@@ -289,7 +288,7 @@ func (s *shard) find(hash record.TokenHash) (i int32, ok bool) {
 	return i, ok && s.entries[i].hash == hash
 }
 
-func (s *shard) recall(hash record.TokenHash, companies *companyNames, whole bool) (record.Session, bool) {
+func (s *shard) recall(hash record.TokenHash, kinds *kinds, whole bool) (record.Session, bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	i, ok := s.find(hash)
@@ -297,9 +296,10 @@ func (s *shard) recall(hash record.TokenHash, companies *companyNames, whole boo
 		return record.Session{}, false
 	}
 	e := &s.entries[i]
+	of := kinds.of(e.kind)
 	more, ok := s.extras[hash]
 	if !ok {
-		more.mnemocode = string(e.mnemocode[:e.length])
+		more.mnemocode, more.profile = string(e.mnemocode[:e.length]), of.profile
 	}
 	if whole && more.id == "" {
 		return record.Session{}, false
@@ -310,7 +310,7 @@ func (s *shard) recall(hash record.TokenHash, companies *companyNames, whole boo
 	return record.Session{
 		Hash:       hash,
 		ID:         more.id,
-		Company:    companies.name(e.company),
+		Company:    of.company,
 		Account:    e.account,
 		Mnemocode:  more.mnemocode,
 		Generation: e.generation,
@@ -324,7 +324,7 @@ func (s *shard) recall(hash record.TokenHash, companies *companyNames, whole boo
 
 // remember stores a session unless a session of the shard was revoked since endings
 // was read.
-func (s *shard) remember(session record.Session, company int32, limit int, endings uint64, whole bool) {
+func (s *shard) remember(session record.Session, kinds *kinds, limit int, endings uint64, whole bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.endings.Load() != endings {
@@ -335,6 +335,7 @@ func (s *shard) remember(session record.Session, company int32, limit int, endin
 		i = s.place(limit)
 		s.index[key(session.Hash)] = i
 	}
+	number, fits := kinds.number(kind{session.Company, session.Profile})
 	e := &s.entries[i]
 	delete(s.extras, e.hash)
 	*e = entry{
@@ -343,10 +344,10 @@ func (s *shard) remember(session record.Session, company int32, limit int, endin
 		generation: session.Generation,
 		expires:    session.Expires.UnixNano(),
 		ends:       session.Ends.UnixNano(),
-		company:    company,
+		kind:       number,
 	}
 	e.length = uint8(copy(e.mnemocode[:], session.Mnemocode))
-	if len(session.Mnemocode) > longest || session.Profile != "" || whole {
+	if len(session.Mnemocode) > longest || !fits || whole {
 		more := extra{mnemocode: session.Mnemocode, profile: session.Profile}
 		if whole {
 			more.id, more.created = session.ID, session.Created
@@ -444,25 +445,41 @@ func (s *shard) empty() {
 	s.index, s.extras = map[uint64]int32{}, map[record.TokenHash]extra{}
 }
 
-// companyNames gives numbers to companies, so that an entry needs no pointer to a
-// string.
-type companyNames struct {
-	mu      sync.Mutex
-	numbers map[string]int32
-	list    atomic.Pointer[[]string]
+// A kind is what many sessions have in common.
+type kind struct {
+	company string
+	profile record.Profile
 }
 
-func (n *companyNames) number(name string) int32 {
+// maxKinds bounds the profiles that are shared. There are few if they hold a role and
+// the methods of the login, and as many as accounts if they hold emails.
+const maxKinds = 4096
+
+// kinds gives numbers to kinds, so that an entry needs no pointer to a string.
+type kinds struct {
+	mu      sync.Mutex
+	numbers map[kind]int32
+	list    atomic.Pointer[[]kind]
+}
+
+// number returns the number of a kind. If there are too many, it returns that of the
+// company without the profile, and false.
+func (n *kinds) number(k kind) (i int32, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	i, ok := n.numbers[name]
+	fits := true
+	i, ok = n.numbers[k]
+	if !ok && len(n.numbers) >= maxKinds && k.profile != "" {
+		k.profile, fits = "", false
+		i, ok = n.numbers[k]
+	}
 	if !ok {
 		i = int32(len(n.numbers))
-		n.numbers[name] = i
-		list := append(*n.list.Load(), name)
+		n.numbers[k] = i
+		list := append(*n.list.Load(), k)
 		n.list.Store(&list)
 	}
-	return i
+	return i, fits
 }
 
-func (n *companyNames) name(i int32) string { return (*n.list.Load())[i] }
+func (n *kinds) of(i int32) kind { return (*n.list.Load())[i] }

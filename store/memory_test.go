@@ -229,10 +229,39 @@ func TestWhatSeemsExpiredIsAskedFor(t *testing.T) {
 	}
 }
 
+// Each session keeps its own company and profile, also once the memory has seen more
+// profiles than it shares.
+func TestMemoryKeepsAnyNumberOfProfiles(t *testing.T) {
+	made := newMadeSessions()
+	made.change = func(s *record.Session) {
+		s.Company = "company " + strconv.Itoa(int(s.Hash[8]%2))
+		s.Profile = record.Profile(strconv.Itoa(int(binary.LittleEndian.Uint32(s.Hash[8:]))))
+	}
+	memory := newLeasedMemory(made, 1<<20)
+	const n = maxKinds + 10
+	for range 2 {
+		for i := range n {
+			var hash record.TokenHash
+			binary.LittleEndian.PutUint32(hash[8:], uint32(i))
+			got, _ := recall(t, memory, hash)
+			if got.Company != "company "+strconv.Itoa(i%2) || got.Profile != record.Profile(strconv.Itoa(i)) {
+				t.Fatalf("session %d: got %q of %q", i, got.Profile, got.Company)
+			}
+		}
+	}
+	if asked := made.gets.Load(); asked != n {
+		t.Errorf("the store was asked %d times for %d sessions", asked, n)
+	}
+	memory.EndedAll(record.Revocation{Company: "company 1"})
+	if left := memory.Len(); left != n/2 {
+		t.Errorf("%d sessions are left, want %d", left, n/2)
+	}
+}
+
 // Sessions in use stay. Sessions that were asked for once make room.
 func TestTheMemoryIsBounded(t *testing.T) {
 	made := newMadeSessions()
-	made.change = func(s *record.Session) { s.Profile = "beside the entry" }
+	made.change = func(s *record.Session) { s.Mnemocode = strings.Repeat("long", 32) }
 	memory := newLeasedMemory(made, 10*record.Buckets)
 	used := record.TokenHash{5, 5}
 	recall(t, memory, used)
@@ -295,7 +324,9 @@ func TestMemoryFindsWhatItHolds(t *testing.T) {
 // neither is mistaken for the other.
 func TestMemoryTellsSessionsWithOneKeyApart(t *testing.T) {
 	made := newMadeSessions()
-	made.change = func(s *record.Session) { s.Profile = record.Profile(s.Hash[20:21]) }
+	made.change = func(s *record.Session) {
+		s.Mnemocode, s.Profile = strings.Repeat("long", 32), record.Profile(s.Hash[20:21])
+	}
 	memory := newLeasedMemory(made, 1000)
 	a, b := record.TokenHash{20: 'a'}, record.TokenHash{20: 'b'}
 	for range 2 {

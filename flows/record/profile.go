@@ -2,9 +2,10 @@ package record
 
 import "strings"
 
-// A Profile is what the backend gets of an account in addition to its mnemocode. It is
-// taken at login. It holds three values, each escaped, separated by spaces; a value may
-// be empty. It is empty if all values are.
+// A Profile is what a session knows of its user in addition to the mnemocode. It is
+// taken at login. It holds four values, separated by spaces: role, email and phone, each
+// escaped, and the AuthMethods. A value may be empty. The profile is empty if all values
+// are.
 type Profile string
 
 // A ProfileField is one of a Profile's values.
@@ -14,13 +15,14 @@ const (
 	ProfileRole ProfileField = iota
 	ProfileEmail
 	ProfilePhone
+	profileMethods // the last, because it has spaces
 )
 
-// NewProfile returns a profile with the requested fields of the account.
-func NewProfile(a Account, fields []ProfileField) Profile {
-	var values [3]string
+// NewProfile returns a profile with the role of the account and the requested fields.
+func NewProfile(a Account, fields []ProfileField, methods AuthMethods) Profile {
+	values := [...]string{ProfileRole: EscapeProfile(a.Role), profileMethods: string(methods)}
 	for _, f := range fields {
-		values[f] = escape([]string{a.Role, a.Email, a.Phone}[f])
+		values[f] = EscapeProfile([]string{a.Role, a.Email, a.Phone}[f])
 	}
 	p := Profile(strings.Join(values[:], " "))
 	if len(p) == len(values)-1 {
@@ -29,18 +31,27 @@ func NewProfile(a Account, fields []ProfileField) Profile {
 	return p
 }
 
-// Value returns the escaped value of a field, or "" if it has none.
+// Value returns the escaped value of a field, or "" if it has none. url.PathUnescape
+// returns the value as the account has it.
 func (p Profile) Value(f ProfileField) string {
+	value, _, _ := strings.Cut(p.from(f), " ")
+	return value
+}
+
+// Methods returns how the user has proved who they are in this login.
+func (p Profile) Methods() AuthMethods { return AuthMethods(p.from(profileMethods)) }
+
+// from returns the values from f on.
+func (p Profile) from(f ProfileField) string {
 	rest := string(p)
 	for range f {
 		_, rest, _ = strings.Cut(rest, " ")
 	}
-	value, _, _ := strings.Cut(rest, " ")
-	return value
+	return rest
 }
 
-// escape percent-encodes % and every byte that is not visible ASCII.
-func escape(s string) string {
+// EscapeProfile percent-encodes % and every byte that is not visible ASCII.
+func EscapeProfile(s string) string {
 	const hex = "0123456789ABCDEF"
 	var b strings.Builder
 	for i := range len(s) {

@@ -1,31 +1,79 @@
 package record
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
-func TestAProfileHasWhatIsAskedFor(t *testing.T) {
+func TestAProfileHasTheRoleAndWhatIsAskedFor(t *testing.T) {
 	a := Account{Role: "Büro 100%", Email: "a b@example.com", Phone: "+37060012345"}
 	all := []ProfileField{ProfileRole, ProfileEmail, ProfilePhone}
+	const role = "B%C3%BCro%20100%25"
 	for _, test := range []struct {
 		account Account
 		fields  []ProfileField
+		methods AuthMethods
 		want    [3]string
 	}{
-		{a, all, [3]string{"B%C3%BCro%20100%25", "a%20b@example.com", "+37060012345"}},
-		{a, []ProfileField{ProfilePhone, ProfileRole}, [3]string{ProfileRole: "B%C3%BCro%20100%25", ProfilePhone: "+37060012345"}},
-		{a, []ProfileField{ProfileEmail}, [3]string{ProfileEmail: "a%20b@example.com"}},
-		{a, nil, [3]string{}},
-		{Account{Phone: "+37060012345"}, all, [3]string{ProfilePhone: "+37060012345"}},
-		{Account{Role: "\x00\x1f\x7f\r\n\xff~!"}, all, [3]string{"%00%1F%7F%0D%0A%FF~!"}},
-		{Account{}, all, [3]string{}},
+		{a, all, "", [3]string{role, "a%20b@example.com", "+37060012345"}},
+		{a, all, "pwd sms mfa", [3]string{role, "a%20b@example.com", "+37060012345"}},
+		{a, []ProfileField{ProfilePhone}, "pwd", [3]string{ProfileRole: role, ProfilePhone: "+37060012345"}},
+		{a, []ProfileField{ProfileEmail, ProfileRole}, "pwd", [3]string{ProfileRole: role, ProfileEmail: "a%20b@example.com"}},
+		{a, nil, "", [3]string{role}},
+		{Account{Phone: "+37060012345"}, all, "sms", [3]string{ProfilePhone: "+37060012345"}},
+		{Account{Role: "\x00\x1f\x7f\r\n\xff~!"}, all, "", [3]string{"%00%1F%7F%0D%0A%FF~!"}},
+		{Account{}, all, "oauth", [3]string{}},
+		{Account{}, all, "", [3]string{}},
 	} {
-		p := NewProfile(test.account, test.fields)
+		p := NewProfile(test.account, test.fields, test.methods)
 		for f, want := range test.want {
 			if got := p.Value(ProfileField(f)); got != want {
 				t.Errorf("%v of %q: got %q, want %q", f, p, got, want)
 			}
 		}
-		if p != "" && test.want == [3]string{} {
+		if got := p.Methods(); got != test.methods {
+			t.Errorf("the methods of %q: got %q, want %q", p, got, test.methods)
+		}
+		if p != "" && test.want == [3]string{} && test.methods == "" {
 			t.Errorf("got %q for nothing", p)
+		}
+	}
+}
+
+// Older versions stored three values, and no role unless it was forwarded.
+func TestAProfileOfAnOlderVersionHasNoMethods(t *testing.T) {
+	for _, p := range []Profile{"", "admin a@example.com ", "  +37060012345"} {
+		if got := p.Methods(); got != "" || len(got.Words()) != 0 {
+			t.Errorf("%q: got %q", p, got)
+		}
+	}
+	if got := Profile("  +37060012345").Value(ProfilePhone); got != "+37060012345" {
+		t.Errorf("got the phone %q", got)
+	}
+}
+
+func TestTwoMethodsAreTwoFactors(t *testing.T) {
+	for _, test := range []struct {
+		given []AuthMethods
+		want  []string
+	}{
+		{nil, []string{}},
+		{[]AuthMethods{ByPassword}, []string{"pwd"}},
+		{[]AuthMethods{ByOAuth, ""}, []string{"oauth"}},
+		{[]AuthMethods{BySMS}, []string{"sms"}},
+		{[]AuthMethods{ByPassword, ByPassword}, []string{"pwd"}},
+		{[]AuthMethods{ByPassword, BySMS, ""}, []string{"pwd", "sms", "mfa"}},
+		{[]AuthMethods{ByPassword, "", ByApp}, []string{"pwd", "otp", "mfa"}},
+		{[]AuthMethods{ByPassword, ByBackupCode}, []string{"pwd", "backup", "mfa"}},
+		{[]AuthMethods{ByPasskey}, []string{"passkey", "mfa"}},
+		{[]AuthMethods{ByPasskey, ByPassword}, []string{"passkey", "pwd", "mfa"}},
+	} {
+		var got AuthMethods
+		for _, m := range test.given {
+			got = got.With(m)
+		}
+		if !slices.Equal(got.Words(), test.want) {
+			t.Errorf("%q: got %q, want %q", test.given, got, test.want)
 		}
 	}
 }

@@ -33,7 +33,8 @@ type Manager struct {
 	Companies map[string]*tenant.Company // by code
 	Hasher    *password.Hasher
 	Log       *slog.Logger
-	// Forwarded lists the fields in the Profile of an authorized session.
+	// Forwarded lists the fields in the Profile of an authorized session, in addition to
+	// the role.
 	Forwarded []record.ProfileField
 	Now       func() time.Time
 	After     func(time.Duration) <-chan time.Time // nil: time.After

@@ -85,7 +85,7 @@ func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
 	if err == nil && !right {
 		err = wire.ErrOTPInvalid
 	}
-	return Step{Account: a, Counters: c.AddressLook()}, err
+	return Step{Account: a, By: record.BySMS, Counters: c.AddressLook()}, err
 }
 
 // TryBackupCode checks a backup code. The code stays valid until the returned step
@@ -108,7 +108,7 @@ func (c *Call) TryBackupCode(ctx context.Context, sent string) (Step, error) {
 		err = wire.ErrBackupCodeInvalid
 	}
 	use := func(ctx context.Context) error { return c.useBackupCode(ctx, a, match) }
-	return Step{Account: a, then: []func(context.Context) error{use}}, err
+	return Step{Account: a, By: record.ByBackupCode, then: []func(context.Context) error{use}}, err
 }
 
 func (c *Call) useBackupCode(ctx context.Context, a record.Account, hash string) error {

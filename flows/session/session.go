@@ -20,6 +20,7 @@ type Step struct {
 	Account  record.Account // empty for a decoy
 	DecoyOf  string         // the login id hash that a decoy stands for
 	State    record.State
+	By       record.AuthMethods // how the user has proved who they are for this step; empty if they did not
 	Accepted []record.Acceptance
 	// Counters are charged or checked in the same step that stores the session.
 	Counters []record.Counter
@@ -36,12 +37,14 @@ type Step struct {
 // codes.
 const maxPending = 100
 
-// profile returns what an authorized session tells the application about its account.
+// profile returns what a session knows of its user. Until it is authorized, these are
+// only the methods of its steps so far.
 func (c *Call) profile(st Step) record.Profile {
+	methods := c.Session().Profile.Methods().With(st.By)
 	if st.State != record.Authorized {
-		return ""
+		return record.NewProfile(record.Account{}, nil, methods)
 	}
-	return record.NewProfile(st.Account, c.s.Forwarded)
+	return record.NewProfile(st.Account, c.s.Forwarded, methods)
 }
 
 func (c *Call) newSession(st Step, hash record.TokenHash) record.Session {

@@ -33,7 +33,7 @@ func (c *Call) tryApp(ctx context.Context, a record.Account, code string) (Step,
 	if err == nil {
 		err = c.s.SpendTOTP(ctx, c.Now, a.Company, a.TOTP, at)
 	}
-	return Step{Account: a}, err
+	return Step{Account: a, By: record.ByApp}, err
 }
 
 var errAppCode = &wire.Refusal{Err: wire.ErrOTPInvalid, Message: "The code is wrong or was used; send the next one that the authenticator app shows."}
