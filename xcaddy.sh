@@ -3,12 +3,14 @@
 #
 #   ./xcaddy.sh [--with module[@version][=path]]...              builds ./caddy
 #   ./xcaddy.sh [--with module[@version][=path]]... run [arg]... builds it, then: caddy run [arg]...
+#   ./xcaddy.sh [--with module[@version][=path]]... --verify FILE  builds it elsewhere, and compares it with FILE
+#   ./xcaddy.sh [--with module[@version][=path]]... --source DIR   only writes the module to build into DIR
 #
 # The source is this directory, and the version of Caddy is the one in go.mod. If
 # xcaddy is on the PATH, it writes the module to build. If it is missing or fails,
 # the script does the same with Go alone and the versions in go.sum. CADDY_OUTPUT
 # sets another file than ./caddy. Builds of the same commit are identical on all
-# machines.
+# machines: to verify a release, check out its tag and set GOOS and GOARCH.
 set -eu
 
 module=github.com/mnemogate/mnemogate
@@ -23,6 +25,8 @@ fail() {
 command -v go >/dev/null || fail "go is not on the PATH; install Go, at least the version that go.mod names"
 
 extra=
+verify=
+source=
 while [ $# -gt 0 ]; do
 	case $1 in
 	--with)
@@ -31,6 +35,17 @@ while [ $# -gt 0 ]; do
 		*=.*) extra="$extra ${2%%=*}=$PWD/${2#*=}" ;;
 		*) extra="$extra $2" ;;
 		esac
+		shift 2
+		;;
+	--verify | --source)
+		[ $# -eq 2 ] || fail "$1 needs one path, as its last argument"
+		case $2 in /*) path=$2 ;; *) path=$PWD/$2 ;; esac
+		if [ "$1" = --source ]; then
+			source=$path
+		else
+			[ -r "$path" ] || fail "--verify: cannot read $2"
+			verify=$path
+		fi
 		shift 2
 		;;
 	run) break ;;
@@ -98,8 +113,19 @@ fi
 # The program contains this path, so it must not depend on the source directory.
 ln -s "$here" mnemogate
 go mod edit -require "$module@$version" -replace "$module=./mnemogate"
+if [ -n "$source" ]; then
+	rm -rf "$source"
+	cp -R "$dir" "$source"
+	exit
+fi
+[ -z "$verify" ] || output=$dir/verify
 CGO_ENABLED=0 go build -mod=mod -buildvcs=false -trimpath -tags nobadger,nomysql,nopgx \
 	-ldflags "-w -s -X $module/caddymodule/app.revision=$revision" -o "$output" .
+if [ -n "$verify" ]; then
+	cmp "$verify" "$output" || fail "$verify is not a build of this source"
+	echo "$verify is a build of this source"
+	exit
+fi
 cd "$here"
 rm -rf "$dir"
 trap - EXIT
