@@ -40,6 +40,7 @@ import (
 //	events <module> ...
 //	texts <dir>
 //	locale <language tag>
+//	sms_origin <host>
 //	recovery {
 //		methods PHONE|MAIL|QUESTION...|off
 //		link <url with {token}>
@@ -82,6 +83,7 @@ func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 		"events":        guest.Module(d, "mnemogate.events", &p.EventsRaw),
 		"texts":         guest.Text(d, &p.Texts),
 		"locale":        guest.Text(d, &p.Locale),
+		"sms_origin":    guest.Text(d, &p.SMSOrigin),
 		"recovery":      p.block(d, p.recoveryOptions),
 		"limits":        p.block(d, p.limitOptions),
 		"hardened":      unlessOff(d, &p.Hardened),

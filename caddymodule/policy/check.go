@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -31,6 +32,7 @@ func (p *Policy) Check() error {
 		p.checkPasswords(),
 		p.checkSecondFactor(),
 		p.checkLocale(),
+		p.checkSMSOrigin(),
 		p.checkRecovery(),
 		p.checkLimits(),
 	)
@@ -125,6 +127,16 @@ func (p *Policy) checkLocale() error {
 	}
 	_, err := message.ParseLocale(p.Locale)
 	return guest.Inside("locale", err)
+}
+
+// hostName matches the name of a host with at least two labels, in lower case.
+var hostName = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+func (p *Policy) checkSMSOrigin() error {
+	if p.SMSOrigin == "" || len(p.SMSOrigin) <= 253 && hostName.MatchString(p.SMSOrigin) {
+		return nil
+	}
+	return fmt.Errorf("sms_origin: %q is not the name of a host; write it without https://, port and path, in lower case and ASCII (xn--…), as in app.example.com", p.SMSOrigin)
 }
 
 func (p *Policy) checkRecovery() error {

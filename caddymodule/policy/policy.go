@@ -69,6 +69,13 @@ type Policy struct {
 	// `texts` itself.
 	Locale string `json:"locale,omitempty"`
 
+	// The host of the page where users enter codes, such as `app.example.com`. An SMS
+	// with a code then ends in the line `@<host> #<code>`, also with a company's own
+	// texts. Phones fill such a code in on pages of that host only, and not on a
+	// fraudulent one. The line can make an SMS longer than one part, for which
+	// gateways charge more; each start warns of that. Default: none.
+	SMSOrigin string `json:"sms_origin,omitempty"`
+
 	// How users who lost access recover it.
 	Recovery tenant.Recovery `json:"recovery,omitzero"`
 
@@ -221,6 +228,7 @@ func (p *Policy) Apply(c *tenant.Company) {
 	overrideFields(&c.Password, p.Password.Passwords)
 	override(&c.SecondFactor, p.SecondFactor)
 	override(&c.Locale, message.Locale(p.Locale))
+	override(&c.SMSOrigin, p.SMSOrigin)
 	overrideFields(&c.Recovery, p.Recovery)
 	overrideFields(&c.Limits, p.Limits)
 	if p.Hardened != nil {

@@ -42,6 +42,7 @@ type Message struct {
 	To        string // E.164 phone or email address
 	Locale    string // the language tag of the account, or else of the company; empty for none
 	Code      string // with the OTP types
+	Origin    string // with the OTP types: the host on whose pages phones fill in the code; empty for any
 	Link      string // with RecoveryLink and WelcomeLink
 	Subject   string // of a mail
 	Text      string

@@ -230,6 +230,9 @@ func (t *Texts) Render(m *Message, now time.Time, locales ...string) error {
 	if err != nil {
 		return fmt.Errorf("wording %s: %w", name, err)
 	}
+	if m.Code != "" && m.Origin != "" {
+		text = withOrigin(text, m.Origin, m.Code)
+	}
 	m.Subject, m.Text = subject, text
 	return nil
 }

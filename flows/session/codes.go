@@ -63,7 +63,7 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 	if fixed {
 		return newCode{code, counters, nothing}, nil
 	}
-	m := message.Message{Type: message.OTPLogin, To: a.Phone, Code: digits, Expires: expires}
+	m := message.Message{Type: message.OTPLogin, To: a.Phone, Code: digits, Origin: c.Company.SMSOrigin, Expires: expires}
 	if st.State == record.RecoveryOTP {
 		m.Type = message.OTPRecovery
 	}

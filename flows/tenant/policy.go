@@ -18,6 +18,7 @@ type Policy struct {
 	Password     Passwords
 	SecondFactor SecondFactor
 	Locale       string // of messages to accounts without one, as message.Locale spells it; empty for none
+	SMSOrigin    string // the host on whose pages phones fill in a code; empty for any
 	Recovery     Recovery
 	Limits       Limits
 	Hardened     bool

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows/manage"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -32,5 +33,28 @@ func TestACompanyHasAName(t *testing.T) {
 	_, err = b.serve("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "söhne&co 2026"})
 	if refusal, ok := errors.AsType[*wire.Refusal](err); !ok || refusal.Reason != wire.PasswordPersonal {
 		t.Errorf("the name as a password: %v", err)
+	}
+}
+
+// With sms_origin, every SMS with a code ends in the line for phones, and no other
+// message does.
+func TestCodesAreBoundToAHost(t *testing.T) {
+	b := newBench(t)
+	b.company.SMSOrigin = "app.example.com"
+	login := b.sessionIn(record.CheckOTP)
+	wantLine := func(kind string) {
+		t.Helper()
+		if m := b.sms.last(t); m.Type != kind || !strings.HasSuffix(m.Text, "\n@app.example.com #"+m.Code) {
+			t.Errorf("%s: got %s %q", kind, m.Type, m.Text)
+		}
+	}
+	wantLine(message.OTPLogin)
+	b.must("auth/renewotp", login, nil)
+	wantLine(message.OTPLogin)
+	b.sessionIn(record.RecoveryOTP)
+	wantLine(message.OTPRecovery)
+	b.must("auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
+	if m := b.mail.last(t); strings.Contains(m.Text, "@"+b.company.SMSOrigin) {
+		t.Errorf("the mail has a line for phones: %q", m.Text)
 	}
 }
