@@ -1,0 +1,102 @@
+package integration
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// startFrom runs an example of docs/examples on a port of the test, in front of a
+// backend of the test.
+func startFrom(t *testing.T, example string, env ...string) *site {
+	t.Helper()
+	file := "../../docs/examples/" + example + "/Caddyfile"
+	raw, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if lines := strings.Count(string(raw), "\n"); lines > 40 {
+		t.Errorf("%s has %d lines, more than 40", file, lines)
+	}
+	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t)}
+	s.addr, s.ln = listener(t)
+	s.URL = "http://" + s.addr
+	s.env = append(env, "SITE="+s.URL, "BACKEND="+s.backend.addr)
+	s.config = strings.Replace(string(raw), "{\n", "{\n\tadmin off\n", 1)
+	s.config = strings.Replace(s.config, "} {\n", "} {\n\tbind fd/3\n", 1) // the site's block
+	s.writeCaddyfile()
+	s.start()
+	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
+	return s
+}
+
+// Each example runs as it is, and its user gets in.
+func TestExamplesOfDocs(t *testing.T) {
+	const key, password = "only-to-try-it-0001", "correct horse battery"
+	t.Run("well formatted", func(t *testing.T) {
+		files, _ := filepath.Glob("../../docs/examples/*/Caddyfile")
+		if len(files) < 3 {
+			t.Fatalf("there are only %d", len(files))
+		}
+		for _, file := range files {
+			raw, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Setenv("POSTGRES", "postgres://localhost/db")
+			t.Setenv("REDIS", "redis://localhost")
+			_, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt(raw, map[string]any{"filename": file})
+			if err != nil {
+				t.Error(err)
+			}
+			for _, w := range warnings {
+				t.Error(w)
+			}
+		}
+	})
+	t.Run("one-api", func(t *testing.T) {
+		s := startFrom(t, "one-api")
+		r := s.getRequest("/", "")
+		r.Header.Set("Accept", "text/html")
+		page := s.do(r)
+		if page = s.get(page.Header.Get("Location"), ""); !strings.Contains(string(page.Body), "<title>Acme</title>") {
+			t.Errorf("got %d %s", page.Status, page.Body)
+		}
+		a := s.postTo("acme", key, "auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": password})
+		s.get("/orders", a.wantState(record.Authorized).token()).wantStatus(http.StatusOK)
+		s.get("/orders", "").want(wire.ErrHeaderMissing)
+		s.get("/health", "").wantStatus(http.StatusOK)
+	})
+	t.Run("mobile-app", func(t *testing.T) {
+		s := startFrom(t, "mobile-app")
+		a := s.postTo("acme", key, "auth/checkcredentials", "", fields{"login_id": "+37060012345", "password": password})
+		code := s.logged(`"type":"otp.login".*"text":"(\d{6}) is your`)
+		a = s.postTo("acme", key, "auth/checkotp", a.wantState(record.CheckOTP).token(), fields{"otp": code})
+		token := a.wantState(record.Authorized).token()
+		s.get("/orders", token).want(wire.ErrAPIKeyMissing)
+		r := s.getRequest("/orders", token)
+		r.Header.Set("X-Api-Key", key)
+		s.do(r).wantStatus(http.StatusOK)
+		r.Header.Set("X-Api-Key", "only-to-try-it-0002")
+		s.do(r).want(wire.ErrTokenInvalid)
+	})
+	t.Run("two-nodes", func(t *testing.T) {
+		with := sharedServers(t)
+		env := []string{fmt.Sprintf("POSTGRES=%q", with.postgres.DSN(with.schema)), "REDIS=" + with.redis.URL()}
+		one, two := startFrom(t, "two-nodes", env...), startFrom(t, "two-nodes", env...)
+		a := one.postTo("acme", key, "auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": password})
+		token := a.wantState(record.Authorized).token()
+		two.get("/orders", token).wantStatus(http.StatusOK)
+		two.postTo("acme", key, "auth/logout", token, nil).wantState(record.None)
+		one.get("/orders", token).want(wire.ErrTokenInvalid)
+	})
+}
