@@ -72,7 +72,7 @@ func TestASessionHasTheRoleAndTheMethodsOfItsLogin(t *testing.T) {
 		}, "oauth"},
 		"a token that was exchanged": {nil, func(b *bench) flows.Reply {
 			reply := b.must("auth/checkcredentials", "", credentials)
-			reply, err := b.ExchangeToken(t.Context(), &flows.Request{Company: code, Authorization: []string{"Bearer " + reply.SessionToken}})
+			reply, err := b.ExchangeToken(t.Context(), &flows.Request{Company: code, Authorization: []string{"Bearer " + reply.SessionToken}}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

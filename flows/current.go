@@ -72,7 +72,8 @@ func tellCurrent(ctx context.Context, c *session.Call) (Reply, error) {
 // ExchangeToken replaces the token of a request's authorized session and returns the new
 // one. The replacement is atomic: of concurrent callers, one succeeds. The session keeps
 // its ID, the time of its login and the end of its lifetime. The Request needs no Route.
-func (s *Service) ExchangeToken(ctx context.Context, r *Request) (reply Reply, err error) {
+// Its body, if it has one, is decoded into wants.
+func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (reply Reply, err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "session") }()
 	company, key, err := s.clientOf(ctx, r)
@@ -82,6 +83,15 @@ func (s *Service) ExchangeToken(ctx context.Context, r *Request) (reply Reply, e
 	c, err := s.findAuthorized(ctx, company, key, session.Requirement{Company: company.Code}, r)
 	if err != nil {
 		return Reply{}, err
+	}
+	if r.Body != nil {
+		body, err := r.Body()
+		if err == nil && len(body) > 0 {
+			err = wire.Decode(body, wants)
+		}
+		if err != nil {
+			return Reply{}, err
+		}
 	}
 	return issued(c.Exchange(ctx))
 }

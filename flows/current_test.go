@@ -23,12 +23,12 @@ func TestASuccessorIsTheSameSession(t *testing.T) {
 	}
 	events := b.record()
 	for moved := time.Duration(0); moved < time.Duration(b.company.Session.Lifetime)-time.Minute; moved += time.Duration(b.company.Session.Idle) - time.Minute {
-		reply, err := b.ExchangeToken(t.Context(), asking(token))
+		reply, err := b.ExchangeToken(t.Context(), asking(token), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.wantLive(token, wire.ErrTokenInvalid)
-		if _, err := b.ExchangeToken(t.Context(), asking(token)); err != wire.ErrTokenInvalid {
+		if _, err := b.ExchangeToken(t.Context(), asking(token), nil); err != wire.ErrTokenInvalid {
 			t.Errorf("a second time: %v", err)
 		}
 		token = reply.SessionToken
@@ -79,7 +79,7 @@ func TestAskingForASessionChangesNothing(t *testing.T) {
 				b.clock.advance(time.Duration(b.company.Session.Temporary) / 5)
 			}
 			if state != record.Authorized {
-				if _, err := b.ExchangeToken(t.Context(), asking(token)); err != wire.ErrSessionInvalid {
+				if _, err := b.ExchangeToken(t.Context(), asking(token), nil); err != wire.ErrSessionInvalid {
 					t.Errorf("Succeed: %v", err)
 				}
 				if err := b.End(t.Context(), asking(token)); err != wire.ErrSessionInvalid {

@@ -36,7 +36,7 @@ func (b *bench) asks(company string, keys ...string) map[string]error {
 	}
 	asked := map[string]error{}
 	_, asked["v2/session"] = b.Current(b.t.Context(), r())
-	_, asked["POST v2/session"] = b.ExchangeToken(b.t.Context(), r())
+	_, asked["POST v2/session"] = b.ExchangeToken(b.t.Context(), r(), nil)
 	_, asked["v2/captcha"] = b.Challenge(b.t.Context(), r())
 	for _, route := range flows.Routes {
 		r := r()

@@ -144,6 +144,17 @@ func (c *Company) Guests() []Guest {
 	return guests
 }
 
+// Icons returns the file of each provider's icon, by provider_id.
+func (c *Company) Icons() map[int]string {
+	icons := map[int]string{}
+	for id, o := range c.effective.OAuth {
+		if o.Icon != "" {
+			icons[id] = o.Icon
+		}
+	}
+	return icons
+}
+
 func weakGuests(guests []Guest) (found []Weakness) {
 	for _, g := range guests {
 		if weak, ok := g.Module.(guest.Weak); ok {

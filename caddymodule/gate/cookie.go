@@ -6,6 +6,7 @@ import (
 	"net/textproto"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -36,10 +37,11 @@ func (h *Handler) checkCookie() error {
 }
 
 // setCookie makes the browser store a token, or delete the cookie if the token is
-// empty. The cookie is Secure even on plain http: browsers treat localhost as
-// secure.
-func (h *Handler) setCookie(w http.ResponseWriter, token string) {
+// empty. Without a duration, the browser deletes it when it is closed. The cookie is
+// Secure even on plain http: browsers treat localhost as secure.
+func (h *Handler) setCookie(w http.ResponseWriter, token string, keep time.Duration) {
 	cookie := &http.Cookie{Name: h.Cookie, Value: token, Path: "/", HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode}
+	cookie.MaxAge = int(keep / time.Second)
 	if token == "" {
 		cookie.MaxAge = -1
 	}

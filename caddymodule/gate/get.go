@@ -71,7 +71,8 @@ func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t ta
 	writeJSON(w, http.StatusOK, struct {
 		Status string `json:"status"`
 		tenant.ClientConfig
-	}{"success", config})
+		page.Config
+	}{"success", config, h.pageConfig(r, t.company, config.OAuth)})
 }
 
 // get calls f with the service if the method is GET.

@@ -216,7 +216,7 @@ func (h *Handler) provision(ctx caddy.Context) error {
 	}
 	if h.LoginPage != nil {
 		var err error
-		if h.page, err = page.New(h.LoginPage.options()); err != nil {
+		if h.page, err = page.New(h.LoginPage.options(h.app.Sorted())); err != nil {
 			return fmt.Errorf("login_page: %w", err)
 		}
 	}
@@ -467,8 +467,14 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		login_page [<company>...] {
 //			title <text>
 //			logo <file>
+//			logo_dark <file>
+//			favicon <file>
 //			color <css color>
+//			style <file>
 //			texts <dir>
+//			link [<language>] <text> <url> [support]
+//			signup [<language>] <text> <url>
+//			remember
 //		}
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {

@@ -2,12 +2,14 @@ package gate
 
 import (
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 )
@@ -28,18 +30,55 @@ type LoginPage struct {
 	// when the configuration is loaded. Default: none.
 	Logo string `json:"logo,omitempty"`
 
+	// The file of the image that replaces the logo in dark mode. Default: the logo.
+	LogoDark string `json:"logo_dark,omitempty"`
+
+	// The file of the icon in the browser's tab: SVG, PNG or ICO. Default: the logo
+	// or, without one, a lock.
+	Favicon string `json:"favicon,omitempty"`
+
 	// The color of buttons and links, as in CSS: `#336699`, `rgb(51, 102, 153)`,
 	// `teal`. The page keeps text on it and next to it readable. Default: a blue.
 	Color string `json:"color,omitempty"`
+
+	// The file of a style sheet of your own, which the page loads after its own. It
+	// may use fonts and images in files next to it, as `url(fonts/name.woff2)`.
+	// docs/login-page.md lists the properties and classes that it can rely on.
+	// Default: none.
+	Style string `json:"style,omitempty"`
 
 	// A directory of texts with one file per language: `lt.json`, `pt-BR.json`. They
 	// replace the built-in texts or add a language. Default: the built-in texts, in
 	// English, French, German, Lithuanian and Spanish.
 	Texts string `json:"texts,omitempty"`
+
+	// Links below the form, such as imprint, privacy policy and support. They stay
+	// visible on each screen. Default: none.
+	Links []page.Link `json:"links,omitempty"`
+
+	// Where users without an account create one. With several languages, the page
+	// shows the link of the user's language. Default: none; the page then does not
+	// offer it.
+	SignUp []page.Link `json:"signup,omitempty"`
+
+	// Whether the page has a checkbox "Stay logged in". With it the cookie lasts for
+	// the session's `lifetime`, and otherwise until the browser is closed. The
+	// session ends after `idle` without a request in both cases. Default: false.
+	Remember bool `json:"remember,omitempty"`
 }
 
-func (p *LoginPage) options() page.Options {
-	return page.Options{Title: p.Title, Logo: p.Logo, Color: p.Color, Texts: p.Texts}
+// options returns the options of the page, with the icons of all companies.
+func (p *LoginPage) options(companies iter.Seq2[string, *app.Company]) page.Options {
+	o := page.Options{
+		Title: p.Title, Logo: p.Logo, LogoDark: p.LogoDark, Favicon: p.Favicon, Color: p.Color, Style: p.Style, Texts: p.Texts,
+		Links: p.Links, SignUp: p.SignUp, Remember: p.Remember, Icons: map[string]string{},
+	}
+	for code, company := range companies {
+		for id, icon := range company.Icons() {
+			o.Icons[page.IconName(code, id)] = icon
+		}
+	}
+	return o
 }
 
 // checkLoginPage sets the default company, the site's only one, and refuses a page
@@ -90,17 +129,49 @@ func widgetWithoutKey(captcha any) string {
 	return ""
 }
 
-// parseLoginPage parses the companies, which are optional, and the page's
-// appearance.
+// parseLoginPage parses the companies, which are optional, and the page's options.
 func (h *Handler) parseLoginPage(d *caddyfile.Dispenser) func() error {
 	return func() error {
 		p := &LoginPage{Companies: d.RemainingArgs()}
 		h.LoginPage = p
 		return guest.Options(d, map[string]func() error{
-			"title": guest.Text(d, &p.Title),
-			"logo":  guest.Text(d, &p.Logo),
-			"color": guest.Text(d, &p.Color),
-			"texts": guest.Text(d, &p.Texts),
-		})
+			"title":     guest.Text(d, &p.Title),
+			"logo":      guest.Text(d, &p.Logo),
+			"logo_dark": guest.Text(d, &p.LogoDark),
+			"favicon":   guest.Text(d, &p.Favicon),
+			"color":     guest.Text(d, &p.Color),
+			"style":     guest.Text(d, &p.Style),
+			"texts":     guest.Text(d, &p.Texts),
+			"link":      parseLink(d, &p.Links, "support"),
+			"signup":    parseLink(d, &p.SignUp, ""),
+			"remember":  guest.Flag(d, &p.Remember),
+		}, "link", "signup")
+	}
+}
+
+// parseLink parses
+//
+//	[<language>] <text> <url> [support]
+//
+// where support is the word that may follow.
+func parseLink(d *caddyfile.Dispenser, links *[]page.Link, support string) func() error {
+	return func() error {
+		var l page.Link
+		args := d.RemainingArgs()
+		if last := len(args) - 1; last > 1 && support != "" && args[last] == support {
+			args, l.Support = args[:last], true
+		}
+		if len(args) == 3 {
+			l.Language, args = args[0], args[1:]
+		}
+		if len(args) != 2 {
+			return d.ArgErr()
+		}
+		l.Text, l.URL = args[0], args[1]
+		*links = append(*links, l)
+		if err := l.Check(); err != nil {
+			return d.WrapErr(err)
+		}
+		return nil
 	}
 }

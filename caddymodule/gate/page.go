@@ -7,6 +7,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // loginPath and logoutPath are the paths of the pages below /{company_code}/. Their
@@ -33,6 +34,23 @@ func pageKind(rest string) (targetKind, bool) {
 // hasPage reports whether the site has a login page for the company.
 func (h *Handler) hasPage(company string) bool {
 	return h.LoginPage != nil && slices.Contains(h.LoginPage.Companies, company)
+}
+
+// remembers reports whether users of the company can choose to stay logged in.
+func (h *Handler) remembers(company string) bool {
+	return h.hasPage(company) && h.LoginPage.Remember
+}
+
+// pageConfig returns what clients of the company must know of the site's login page.
+// It adds the addresses of the providers' icons.
+func (h *Handler) pageConfig(r *http.Request, company string, providers []tenant.ClientOAuth) page.Config {
+	if !h.hasPage(company) {
+		return page.NoConfig
+	}
+	for i, p := range providers {
+		providers[i].Icon = h.page.IconURL(h.base(r), company, p.ProviderID)
+	}
+	return h.page.Config(languagesOf(r)())
 }
 
 func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) {

@@ -3,6 +3,7 @@ package gate
 import (
 	"errors"
 	"net/http"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -11,6 +12,14 @@ import (
 // sessionPath is the path of the session below /{company_code}/. After a page reload
 // a client may have only the token or the cookie, and finds its session again here.
 const sessionPath = "v2/session"
+
+// sessionRequest is the body with which a session moves into a cookie. Clients may
+// leave it out.
+type sessionRequest struct {
+	// Remember asks for a cookie that outlives the browser. Sites whose login page
+	// does not offer that ignore it.
+	Remember bool `json:"remember"`
+}
 
 // serveSession reports the session, moves it into a cookie, or revokes the cookie's.
 func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target) {
@@ -25,6 +34,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	}
 	w.Header().Add("Vary", h.vary())
 	var reply flows.Reply
+	var keep time.Duration // how long the browser keeps the cookie
 	var do func(*flows.Service) error
 	switch {
 	case r.Method == http.MethodGet:
@@ -36,8 +46,13 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	case r.Method == http.MethodPost && h.Cookie != "":
 		former := request // the session that the browser is about to forget
 		former.Authorization = h.cookies(r, nil)
+		request.Body = func() ([]byte, error) { return readBody(w, r, h.MaxBody) }
 		do = func(service *flows.Service) (err error) {
-			reply, err = service.ExchangeToken(r.Context(), &request)
+			var wants sessionRequest
+			reply, err = service.ExchangeToken(r.Context(), &request, &wants)
+			if wants.Remember && h.remembers(t.company) {
+				keep = time.Duration(service.Companies[t.company].Session.Lifetime)
+			}
 			if err == nil && len(former.Authorization) > 0 && !crossSite(r, h.CORS) {
 				_ = service.End(r.Context(), &former) // the login continues; the log shows that a store is unavailable
 			}
@@ -60,7 +75,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	}
 	err := h.withService(r.Context(), do)
 	if r.Method == http.MethodDelete && (err == nil || errors.Is(err, wire.ErrTokenInvalid) || errors.Is(err, wire.ErrTokenExpired)) {
-		h.setCookie(w, "") // it is no longer valid
+		h.setCookie(w, "", 0) // it is no longer valid
 		// The next user of the browser must not see cached pages of the application,
 		// not even with the back button (W3C Clear Site Data, section 3.1).
 		w.Header().Set("Clear-Site-Data", `"cache"`)
@@ -70,7 +85,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 		return
 	}
 	if r.Method == http.MethodPost {
-		h.setCookie(w, reply.SessionToken)
+		h.setCookie(w, reply.SessionToken, keep)
 		reply.SessionToken = "" // hidden from scripts
 	}
 	writeJSON(w, http.StatusOK, success{Status: "success", Reply: reply})

@@ -160,7 +160,7 @@ var extensions = map[string][]*wire.Error{
 		wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrHeaderMissing, wire.ErrHeaderInvalid, wire.ErrTokenInvalid, wire.ErrTokenExpired,
 		wire.ErrUnavailable, wire.ErrService,
 	},
-	"POST session":   append([]*wire.Error{wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrMethod, wire.ErrUnavailable, wire.ErrService}, flows.TokenErrors...),
+	"POST session":   append(append([]*wire.Error{wire.ErrMethod}, flows.Common...), flows.TokenErrors...),
 	"DELETE session": append([]*wire.Error{wire.ErrMethod, wire.ErrUnavailable, wire.ErrService}, flows.TokenErrors...),
 }
 

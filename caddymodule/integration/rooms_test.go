@@ -22,7 +22,7 @@ var rooms = map[string][]string{
 	"caddymodule/accounts/api":    {"flows/record", "flows/wire"},
 	"caddymodule/gate":            {"caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/guest", "caddymodule/page", "flows", "flows/panics", "flows/record", "flows/session", "flows/tenant", "flows/wire"},
 	"caddymodule/bypass":          {"caddymodule/app", "caddymodule/guest"},
-	"caddymodule/page":            nil,
+	"caddymodule/page":            {"caddymodule/guest"},
 	"caddymodule/bodies":          {"flows/panics"},
 	"caddymodule/app":             {"caddymodule/guest", "caddymodule/hashing", "caddymodule/policy", "flows", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/wire", "store"},
 	"caddymodule/policy":          {"caddymodule/guest", "flows/message", "flows/password", "flows/record", "flows/tenant"},

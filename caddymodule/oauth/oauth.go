@@ -54,6 +54,10 @@ type oauthClient struct {
 	// host of its address.
 	Name string `json:"name,omitempty"`
 
+	// The file of an image for the provider's button on the login page: SVG, PNG,
+	// JPEG, WebP or GIF. Default: none.
+	Icon string `json:"icon,omitempty"`
+
 	// The scopes that clients request from the provider. Clients find them in
 	// client.json. Default: `openid` with OpenID Connect, plus `email` with
 	// link_verified_email; otherwise the provider's default.
@@ -87,6 +91,7 @@ func (c *oauthClient) Settings() tenant.OAuth {
 	return tenant.OAuth{
 		RedirectURIs:      slices.Clone(c.RedirectURI),
 		Name:              c.Name,
+		Icon:              c.Icon,
 		ClientID:          c.ClientID,
 		Scopes:            slices.Clone(c.Scope),
 		RequirePKCE:       c.RequirePKCE,
@@ -101,6 +106,7 @@ func (c *oauthClient) options(d *caddyfile.Dispenser) map[string]func() error {
 		"client_secret":       guest.Text(d, &c.ClientSecret),
 		"redirect_uri":        guest.List(d, &c.RedirectURI),
 		"name":                guest.Text(d, &c.Name),
+		"icon":                guest.Text(d, &c.Icon),
 		"scope":               guest.List(d, &c.Scope),
 		"require_pkce":        guest.Flag(d, &c.RequirePKCE),
 		"link_verified_email": guest.Flag(d, &c.LinkVerifiedEmail),
@@ -138,6 +144,11 @@ func (c *oauthClient) validate(what string) error {
 	for _, uri := range c.RedirectURI {
 		if u, err := url.Parse(uri); err != nil || u.Scheme == "" || strings.Contains(uri, "#") {
 			return fmt.Errorf("%s: redirect_uri: %q is not an absolute URI without a fragment", what, uri)
+		}
+	}
+	if c.Icon != "" {
+		if _, _, err := guest.ReadImage(c.Icon); err != nil {
+			return fmt.Errorf("%s: icon: %w", what, err)
 		}
 	}
 	for _, scope := range c.Scope {

@@ -5,6 +5,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"crypto/sha256"
 	"embed"
@@ -14,8 +15,6 @@ import (
 	"html/template"
 	"io/fs"
 	"maps"
-	"net/http"
-	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -23,17 +22,26 @@ import (
 	"sync"
 
 	"golang.org/x/text/language"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
 //go:embed assets
 var assets embed.FS
 
-// Options configures the page.
+// Options configures the page. An empty string means none or the built-in one.
 type Options struct {
-	Title string // of the page and the browser's window; empty for the company's name
-	Logo  string // file: SVG, PNG, JPEG, WebP or GIF; empty for none
-	Color string // CSS color of buttons and links; empty for the built-in one
-	Texts string // directory with <language>.json; empty for the built-in texts
+	Title    string            // of the page and the browser's window; empty for the company's name
+	Logo     string            // file: SVG, PNG, JPEG, WebP or GIF
+	LogoDark string            // file that replaces Logo in dark mode
+	Favicon  string            // file, also ICO
+	Color    string            // CSS color of buttons and links
+	Style    string            // file: a style sheet that is loaded last
+	Texts    string            // directory with <language>.json
+	Links    []Link            // in the footer
+	SignUp   []Link            // where users without an account go; one is shown
+	Remember bool              // whether users can choose to stay logged in
+	Icons    map[string]string // file of each provider's icon, by IconName
 }
 
 // A Page is a login page that is ready to serve. It is safe for concurrent use.
@@ -44,18 +52,17 @@ type Page struct {
 	languages []language.Tag
 	matcher   language.Matcher
 	texts     map[string]map[string]string // by language
-	logo      bool
+	configs   map[string]Config            // by language
+	images    map[string]bool              // which of logo, logo_dark and favicon there are
+	styled    bool                         // whether there is a style sheet of the operator
 
 	mu      sync.Mutex
 	written map[variant]markup // the latest of each, at most maxWritten
 }
 
-// maxLogo prevents a photo of 10 MB from being sent with each login.
-const maxLogo = 512 << 10
-
 // New returns a page with these options. Its errors begin with the directive.
 func New(o Options) (*Page, error) {
-	p := &Page{title: o.Title, files: map[string]*file{}, written: map[variant]markup{}}
+	p := &Page{title: o.Title, files: map[string]*file{}, images: map[string]bool{}, written: map[variant]markup{}}
 	err := fs.WalkDir(assets, "assets", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || path.Ext(name) == ".html" || path.Ext(name) == ".ts" || path.Dir(name) == "assets/texts" {
 			return err
@@ -67,34 +74,39 @@ func New(o Options) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(p.readTexts(o.Texts), p.readLogo(o.Logo), p.paint(o.Color)); err != nil {
+	if o.LogoDark != "" && o.Logo == "" {
+		return nil, errors.New("logo_dark: there is no logo that it could replace; set logo, too")
+	}
+	err = cmp.Or(p.readTexts(o.Texts), p.readLinks(o), p.paint(o.Color), p.readStyle(o.Style),
+		p.readImage("logo", o.Logo), p.readImage("logo_dark", o.LogoDark), p.readImage("favicon", o.Favicon))
+	if err != nil {
 		return nil, err
+	}
+	for name, file := range o.Icons {
+		if err := p.readImage(name, file); err != nil {
+			return nil, err
+		}
 	}
 	p.setVersion()
 	return p, nil
 }
 
-// readLogo reads an image. The first bytes determine its type.
-func (p *Page) readLogo(name string) error {
+// IconName returns the file name of the icon of a company's provider.
+func IconName(company string, provider int) string {
+	return fmt.Sprintf("icon-%s-%d", company, provider)
+}
+
+// readImage reads the file of an option, if there is one.
+func (p *Page) readImage(option, name string) error {
 	if name == "" {
 		return nil
 	}
-	content, err := os.ReadFile(name)
+	kind, content, err := guest.ReadImage(name)
 	if err != nil {
-		return fmt.Errorf("logo: %w", err)
+		return fmt.Errorf("%s: %w", option, err)
 	}
-	if len(content) > maxLogo {
-		return fmt.Errorf("logo: %s has more than %d kB; make it smaller, since each login loads it", name, maxLogo>>10)
-	}
-	kind := http.DetectContentType(content)
-	if strings.EqualFold(path.Ext(name), ".svg") && bytes.Contains(content, []byte("<svg")) {
-		kind = "image/svg+xml"
-	}
-	if !slices.Contains([]string{"image/svg+xml", "image/png", "image/jpeg", "image/webp", "image/gif"}, kind) {
-		return fmt.Errorf("logo: %s is not an image that browsers can show; use SVG, PNG, JPEG, WebP or GIF", name)
-	}
-	p.files["logo"] = newFile(kind, content)
-	p.logo = true
+	p.files[option] = newFile(kind, content)
+	p.images[option] = true
 	return nil
 }
 
@@ -159,4 +171,7 @@ func pack(content []byte) []byte {
 	return b.Bytes()
 }
 
-var html = template.Must(template.ParseFS(assets, "assets/page.html"))
+// address marks a link's address as safe, which Check has found it to be.
+func address(s string) template.URL { return template.URL(s) }
+
+var html = template.Must(template.New("page.html").Funcs(template.FuncMap{"address": address}).ParseFS(assets, "assets/page.html"))

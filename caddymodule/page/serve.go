@@ -44,8 +44,9 @@ var origins = map[string]struct{ script, style, frame, connect string }{
 // widget, which needs a site key.
 func HasWidget(kind string) bool { return origins[kind].frame != "" }
 
-// policy is the Content-Security-Policy of the page.
-func policy(captcha string) string {
+// policy is the Content-Security-Policy of the page. The operator's style sheet may
+// bring fonts.
+func policy(captcha string, styled bool) string {
 	with := origins[captcha]
 	directives := []string{
 		"default-src 'none'",
@@ -57,6 +58,9 @@ func policy(captcha string) string {
 		"form-action 'self'",
 		"base-uri 'none'",
 		"frame-ancestors 'none'",
+	}
+	if styled {
+		directives = append(directives, "font-src 'self'")
 	}
 	if with.frame != "" {
 		directives = append(directives, "frame-src "+with.frame)
@@ -103,8 +107,8 @@ func (p *Page) markup(of variant, key string) (markup, error) {
 	var body bytes.Buffer
 	err := html.Execute(&body, map[string]any{
 		"Lang": of.lang, "Dir": direction(of.lang), "Title": cmp.Or(p.title, of.name), "Kind": of.kind, "Company": of.company,
-		"Files": of.base + "/" + of.company + "/" + Prefix + p.version + "/", "Modules": preloaded, "Logo": p.logo,
-		"Key": key, "Cookie": of.cookie,
+		"Files": p.filesAt(of.base, of.company), "Modules": preloaded, "Images": p.images, "Styled": p.styled,
+		"Key": key, "Cookie": of.cookie, "Links": p.configs[of.lang].Links,
 		"Heading": texts[of.kind+".heading"], "NoScript": texts["noscript"], "Language": texts["language.choose"], "Languages": p.named(of.lang),
 	})
 	if err != nil {
@@ -131,7 +135,7 @@ func (p *Page) serve(w http.ResponseWriter, r *http.Request, v View, kind string
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	header.Set("Content-Language", lang)
 	header.Set("Cache-Control", "no-store")
-	header.Set("Content-Security-Policy", policy(v.Captcha))
+	header.Set("Content-Security-Policy", policy(v.Captcha, p.styled))
 	header.Set("X-Frame-Options", "DENY")
 	header.Set("Referrer-Policy", "no-referrer")
 	if HasWidget(v.Captcha) {
@@ -142,6 +146,21 @@ func (p *Page) serve(w http.ResponseWriter, r *http.Request, v View, kind string
 	header.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=(), browsing-topics=()")
 	header.Add("Vary", "Accept-Language, Cookie")
 	send(w, r, m.plain, m.gzipped)
+}
+
+// IconURL returns the address of the icon of a company's provider, or "" if it has
+// none. base is as in View.
+func (p *Page) IconURL(base, company string, provider int) string {
+	name := IconName(company, provider)
+	if !p.images[name] {
+		return ""
+	}
+	return p.filesAt(base, company) + name
+}
+
+// filesAt returns the address of the files, as seen from a company.
+func (p *Page) filesAt(base, company string) string {
+	return base + "/" + company + "/" + Prefix + p.version + "/"
 }
 
 // ServeFile answers with a file. name is the part of the path after Prefix.

@@ -44,6 +44,7 @@ type ClientOAuth struct {
 	ClientID     string  `json:"client_id"`
 	Scope        string  `json:"scope"`
 	PKCE         bool    `json:"pkce"`
+	Icon         string  `json:"icon,omitempty"` // address of an image for its button, on this site
 }
 
 // ClientSessionLife is how long authorized sessions last, in seconds.

@@ -47,6 +47,7 @@ type OAuth struct {
 	Provider          OAuthProvider
 	Authorizer        OAuthAuthorizer // where logins start; nil if unknown
 	Name              string          // for users
+	Icon              string          // file of an image for its button; empty for none
 	ClientID          string
 	Scopes            []string
 	RedirectURIs      []string

@@ -27,6 +27,11 @@ export interface Options {
    */
   cookie?: boolean;
   /**
+   * Whether the cookie outlives the browser, or a function that returns it when the login is
+   * done. Only for sites whose `config().remember` is true; others ignore it. Default: false.
+   */
+  remember?: boolean | (() => boolean);
+  /**
    * Where the client keeps the newest token, so that a login survives a reload. Warning:
    * every script of the origin can read it. Default: sessionStorage with `cookie`, where
    * it holds only the tokens of login steps; otherwise the memory of this client.
@@ -236,6 +241,20 @@ export interface Config {
   disclaimers: Disclaimer[];
   /** In seconds. */
   session: { idle: number; lifetime: number };
+  /** The operator's links, such as imprint, privacy policy and support. Empty without a login page. */
+  links: Link[];
+  /** Where users without an account create one. */
+  signup: Link | null;
+  /** Whether users can choose to stay logged in. See the option `remember`. */
+  remember: boolean;
+}
+
+/** A link of the operator, in the client's language. The address has https, http, mailto or tel, or is a path of this site. */
+export interface Link {
+  text: string;
+  url: string;
+  /** It leads to support. */
+  support?: boolean;
 }
 
 export interface OAuthProvider {
@@ -246,6 +265,8 @@ export interface OAuthProvider {
   clientId: string;
   scope: string;
   pkce: boolean;
+  /** The path of an image for the button, if the operator has set one. */
+  icon?: string;
 }
 
 /** The error that methods throw. Choose your text for users by `code`. `message` is for developers. */

@@ -12,7 +12,7 @@ export class MnemogateError extends Error {
   }
 }
 
-export function connect({ company, apiKey, cookie = false, storage, language, timeout = 30_000 }) {
+export function connect({ company, apiKey, cookie = false, remember = false, storage, language, timeout = 30_000 }) {
   const base = new URL(company, globalThis.location?.href).href.replace(/\/+$/, '');
   const name = `mnemogate ${base}`; // the key in the storage
   const tab = storageOfTab() ?? new Memory();
@@ -112,7 +112,8 @@ export function connect({ company, apiKey, cookie = false, storage, language, ti
   // toCookie moves an authorized session to the cookie, which makes its token
   // invalid. The token stays in the storage until then, so that a reload finds it.
   async function toCookie(token, loginId) {
-    const answer = await ask('POST', 'session', { token, byCookie: true });
+    const stays = typeof remember === 'function' ? remember() : remember;
+    const answer = await ask('POST', 'session', { token, byCookie: true, body: stays ? { remember: true } : undefined });
     forget(token);
     return step({ state: 'authorized', ...answer, loginId });
   }

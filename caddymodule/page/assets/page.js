@@ -2,7 +2,7 @@
 // itself is in client.js, which other apps can use too. The screens are in
 // screens.js.
 import { connect, MnemogateError } from './client.js';
-import { $, el, alert, complain, forgive, say } from './ui.js';
+import { $, el, alert, complain, footer, forgive, say } from './ui.js';
 import { t, has, time, speak, language } from './texts.js';
 import { isReturnTo } from './returnto.js';
 import { screens, openLink, logout, loggedOut, going } from './screens.js';
@@ -16,7 +16,7 @@ function stored() {
   }
 }
 const remembered = (name) => stored()?.getItem(`mnemogate-page ${name}`) ?? null;
-const remember = (name, value) => stored()?.setItem(`mnemogate-page ${name}`, value);
+const keep = (name, value) => stored()?.setItem(`mnemogate-page ${name}`, value);
 
 // The token of a link and the parameters from a provider are removed from the
 // address before anything else. The address to go to after the login stays in it, so
@@ -31,7 +31,7 @@ else if (link) history.replaceState(null, '', address.pathname + address.search)
 const main = $('main');
 const screen = $('#screen');
 
-const client = connect({ company: new URL('.', address).href, apiKey: key, cookie: true, language: () => language });
+const client = connect({ company: new URL('.', address).href, apiKey: key, cookie: true, remember: () => page.remembers(), language: () => language });
 const hasCookie = $('meta[name="mnemogate-cookie"]') !== null;
 
 // key returns the key in the page. If that has expired, it loads the page again for
@@ -60,6 +60,10 @@ const page = {
   loginId: null, // as it was entered last
   accepted: new Set(), // disclaimers that are checked
   leaving: [],
+
+  // remember keeps the user's choice to stay logged in, also for a provider's answer.
+  remember(stays) { keep('stays', stays ? 'yes' : ''); },
+  remembers: () => remembered('stays') === 'yes',
 
   // leave registers a function to call when the user leaves the screen.
   leave(f) { this.leaving.push(f); },
@@ -161,8 +165,8 @@ const page = {
 
   // visit goes to a provider, which sends the browser back here.
   async visit(step, provider) {
-    remember('goal', wanted);
-    remember('language', language);
+    keep('goal', wanted);
+    keep('language', language);
     location.assign(await step.authorize(provider));
   },
 
@@ -222,6 +226,7 @@ const ticked = (within, name) => [...within.querySelectorAll(`input[name="${name
 // choose changes the language of this page.
 async function choose(tag) {
   await speak(tag);
+  $('#language').previousElementSibling.textContent = t('language.choose');
   const option = $(`#language option[value="${CSS.escape(tag)}"]`);
   Object.assign(document.documentElement, { lang: tag, dir: option?.dir || 'ltr' });
   $('#language').value = tag;
@@ -234,7 +239,8 @@ async function start() {
   chooser.parentElement.hidden = chooser.options.length < 2;
   chooser.addEventListener('change', async () => {
     await choose(chooser.value);
-    remember('language', chooser.value);
+    keep('language', chooser.value);
+    await client.config().then((config) => footer((page.config = config).links), () => {}); // in the language
     if (page.step) page.show(page.step.disclaimers?.length ? await client.resume().catch(() => page.step) : page.step, { screen: page.make }); // disclaimers may have texts in it too
     chooser.focus();
   });

@@ -52,11 +52,15 @@ function login(page, step) {
     body: [
       form(page, ({ login }) => step.login(login.trim()),
         field({ name: 'login', label: t('login.id'), autocomplete: 'username', autocapitalize: 'none', spellcheck: 'false', maxlength: '254', value: page.loginId ?? '' }),
+        page.config.remember && el('label', { class: 'check' },
+          el('input', { id: 'remember', type: 'checkbox', checked: page.remembers(), onchange: ({ target }) => page.remember(target.checked) }), el('span', {}, t('login.remember'))),
         submit(t('login.submit'))),
-      page.config.recovery.length > 0 && links(button(t('recover.offer'), () => page.show(step, { screen: recover }))),
+      (page.config.recovery.length > 0 || page.config.signup) && links(
+        page.config.recovery.length > 0 && button(t('recover.offer'), () => page.show(step, { screen: recover })),
+        page.config.signup && el('a', { href: page.config.signup.url, dir: 'auto' }, page.config.signup.text)),
       providers.length > 0 && el('p', { class: 'or' }, t('login.or')),
       providers.length > 0 && el('div', { class: 'stack' }, providers.map((provider) =>
-        button(t('login.with', { name: provider.name || new URL(provider.authorizeUrl).hostname }), () => page.act(() => page.visit(step, provider)), 'other'))),
+        button([provider.icon && el('img', { src: provider.icon, alt: '' }), t('login.with', { name: provider.name || new URL(provider.authorizeUrl).hostname })], () => page.act(() => page.visit(step, provider)), 'other'))),
     ],
   };
 }

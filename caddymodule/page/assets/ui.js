@@ -112,6 +112,12 @@ export function say(text) {
   $('#said').textContent = text;
 }
 
+// footer shows the operator's links.
+export function footer(links) {
+  $('#links').hidden = links.length === 0;
+  $('#links').replaceChildren(...links.map(({ url, text }) => el('li', {}, el('a', { href: url, dir: 'auto' }, text))));
+}
+
 // link returns a link to another site, or null if the address is not http or https.
 export function link(address, text) {
   let url;
