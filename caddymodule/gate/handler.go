@@ -120,14 +120,16 @@ type Handler struct {
 	// the shortest time applies. Default: none.
 	Fresh []Fresh `json:"fresh,omitempty"`
 
-	// The fields of the user's account to pass to the application: any of `role`,
-	// `email` and `phone`. They are sent in the headers `X-Profile-Role`,
-	// `X-Profile-Email` and `X-Profile-Phone`, with their values at the time of the
-	// login. A change of one of them revokes the account's sessions. Bytes other
-	// than visible ASCII, and `%`, are percent-encoded. A field that the account
-	// lacks is not sent. Sessions that began before this option was set send none.
-	// The handler always removes these headers from a client's request, even if this
-	// option is not set. Default: none.
+	// What else to tell the application about the user and the session, in headers
+	// whose names begin with `X-Profile-`. The handler always removes these headers
+	// from a client's request, even if this option is not set. Default: none.
+	//
+	// Word | Header | Value
+	// -----|--------|------
+	// `role`, `email`, `phone` | `X-Profile-Role`, `X-Profile-Email`, `X-Profile-Phone` | The fields of the account, with their values at the time of the login. A change of one of them revokes the account's sessions. Bytes other than visible ASCII, and `%`, are percent-encoded. A field that the account lacks is not sent. Sessions that began before `email` or `phone` was set do not send it.
+	// `session` | `X-Profile-Session` | The id of the session, as in the accounts API.
+	// `auth_time` | `X-Profile-Auth-Time` | The time of the login, in Unix seconds.
+	// `auth_methods` | `X-Profile-Auth-Methods` | How the user logged in: words separated by spaces, of `pwd`, `sms`, `otp` (an authenticator app), `backup`, `oauth` and `passkey`, and `mfa` if two factors were given.
 	Forward []string `json:"forward,omitempty"`
 
 	// The path at which load balancers and monitors check this node, such as
@@ -180,6 +182,7 @@ type Handler struct {
 	accessLog *zap.Logger // Caddy's
 	document  []byte      // the OpenAPI document
 	profile   []profileHeader
+	whole     bool       // one of profile needs Requirement.Whole
 	page      *page.Page // nil if the site has no login page
 }
 
@@ -225,6 +228,7 @@ func (h *Handler) provision(ctx caddy.Context) error {
 	h.profile = profileOf(h.Forward)
 	for _, p := range h.profile {
 		h.app.Forward(p.field)
+		h.whole = h.whole || p.whole
 	}
 	return nil
 }
@@ -460,7 +464,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		public <path>...
 //		company <code>...
 //		fresh <duration> <path>...
-//		forward role|email|phone...
+//		forward role|email|phone|session|auth_time|auth_methods...
 //		health <path>
 //		cookie [<name>]
 //		websocket_token
