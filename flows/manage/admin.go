@@ -139,6 +139,15 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 	if err != nil {
 		return record.Account{}, false, err
 	}
+	if ch.UserRules { // a password that breaks another rule is not looked up
+		wanted := a
+		if err := ch.apply(&wanted); err != nil {
+			return record.Account{}, false, err
+		}
+		if err := ad.check(ch, wanted, a); err != nil {
+			return record.Account{}, false, err
+		}
+	}
 	hashed, err := ad.hash(ctx, ch)
 	if err != nil {
 		return record.Account{}, false, err
@@ -484,7 +493,14 @@ func (h hashedChange) set(a *record.Account) {
 	a.AnswerHash = cmp.Or(h.answer, a.AnswerHash)
 }
 
+// hash returns the hashes. If the rules for users apply, it first asks whether the
+// password was breached.
 func (ad *Admin) hash(ctx context.Context, ch Change) (h hashedChange, err error) {
+	if ch.UserRules && ch.Password != "" {
+		if err := ad.checkBreached(ctx, "password", ch.Password); err != nil {
+			return h, err
+		}
+	}
 	if h.password, err = ad.hashOne(ctx, password.Normalize(ch.Password)); err != nil {
 		return h, err
 	}

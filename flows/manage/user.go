@@ -102,6 +102,9 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	} else if err != nil {
 		return err
 	}
+	if err := ad.checkBreached(ctx, "new_password", ch.New); err != nil {
+		return err
+	}
 	hash, err := ad.Hasher.Hash(ctx, at.Turn(), ad.Company.Password.Argon2id, wanted)
 	if err != nil {
 		return wire.Unavailable("hashing the password", err)
@@ -120,6 +123,15 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	ad.PasswordSet(ctx, ad.Company, a)
 	ad.emit(ctx, changed)
 	return owed
+}
+
+// checkBreached refuses a breached password that was typed into field.
+func (ad *Admin) checkBreached(ctx context.Context, field, typed string) error {
+	breached, err := ad.Breached(ctx, ad.Company, typed)
+	if err == nil && breached {
+		err = tenant.BreachedRule(field)
+	}
+	return err
 }
 
 // sessionToKeep finds one of the account's sessions by its ID.

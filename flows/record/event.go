@@ -113,6 +113,8 @@ const (
 	AccountPasswordWrong = adminPrefix + "password_wrong"
 	AccountWelcomed      = adminPrefix + "welcomed"
 
+	AccountPasswordBreached = adminPrefix + "password_breached"
+
 	// Problems with a key for the accounts API.
 	KeyWrong   = keyPrefix + "wrong"
 	KeyRefused = keyPrefix + "refused"
@@ -172,6 +174,7 @@ func eventKinds() []EventKind {
 		{AccountTOTP, "a secret for an authenticator app was shown; once it is confirmed, the account is changed", admin},
 		{AccountPasswordWrong, "a backend sent a wrong `current_password` of a user", admin},
 		{AccountWelcomed, "a welcome link was mailed to the owner of an account", admin},
+		{AccountPasswordBreached, "the right password of a login is in the list of `breached` passwords; the account must set a new one", attempt},
 		{OutboxDropped, "an event for the `events` receiver could not be delivered for three days and was dropped; reason is its type", []string{"company", "mnemocode", "reason"}},
 		{KeyWrong, "a request to the accounts API had a wrong key; the reason `limit` marks the first one of an address that had too many, once per window and node", []string{"address", "reason"}},
 		{KeyRefused, "a key for the accounts API does not cover the company, or lacks the right that reason names", []string{"company", "address", "actor", "reason"}},
