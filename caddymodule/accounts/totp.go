@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/manage"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // This file has the routes of authenticator apps, and of passwords that users change
@@ -27,11 +29,11 @@ func (c *Call) newTOTP() error {
 func (c *Call) confirmTOTP() error {
 	ctx, cancel := c.within()
 	defer cancel()
-	body, err := c.Texts("code", "keep_session?")
+	body, err := c.Texts("code")
 	if err != nil {
 		return err
 	}
-	a, err := c.admin.ConfirmTOTP(ctx, c.mnemocode(), body["code"], body["keep_session"])
+	a, err := c.admin.ConfirmTOTP(ctx, c.mnemocode(), body["code"], "")
 	switch {
 	case errors.Is(err, manage.ErrAppCode):
 		return &Error{Status: http.StatusUnprocessableEntity, Field: "code", Message: err.Error()}
@@ -46,11 +48,7 @@ func (c *Call) confirmTOTP() error {
 func (c *Call) removeTOTP() error {
 	ctx, cancel := c.within()
 	defer cancel()
-	query, err := c.query("keep_session")
-	if err != nil {
-		return err
-	}
-	if _, err := c.admin.RemoveTOTP(ctx, c.mnemocode(), query.Get("keep_session")); err != nil {
+	if _, err := c.admin.RemoveTOTP(ctx, c.mnemocode(), ""); err != nil {
 		return err
 	}
 	c.noContent()
@@ -106,6 +104,10 @@ func ownError(err error) error {
 		return &Error{Status: http.StatusUnauthorized, Field: "current_password", Reason: "password.wrong", Message: "current_password: it is wrong"}
 	case errors.Is(err, manage.ErrNotActive):
 		return &Error{Status: http.StatusConflict, Field: "status", Message: "status: the account is not active, so its user can't log in"}
+	case errors.Is(err, manage.ErrNoSuchSession):
+		return &Error{Status: http.StatusBadRequest, Field: "keep_session", Message: "keep_session: " + err.Error()}
+	case errors.Is(err, wire.ErrPasswordSame):
+		return &tenant.RuleError{Field: "new_password", Text: "Not the present password."}
 	case errors.Is(err, manage.ErrChanged):
 		return &Error{Status: http.StatusConflict, Message: err.Error()}
 	default:

@@ -120,16 +120,14 @@ type Handler struct {
 	// the shortest time applies. Default: none.
 	Fresh []Fresh `json:"fresh,omitempty"`
 
-	// What else to tell the application about the user and the session, in headers
-	// whose names begin with `X-Profile-`. The handler always removes these headers
-	// from a client's request, even if this option is not set. Default: none.
-	//
-	// Word | Header | Value
-	// -----|--------|------
-	// `role`, `email`, `phone` | `X-Profile-Role`, `X-Profile-Email`, `X-Profile-Phone` | The fields of the account, with their values at the time of the login. A change of one of them revokes the account's sessions. Bytes other than visible ASCII, and `%`, are percent-encoded. A field that the account lacks is not sent. Sessions that began before `email` or `phone` was set do not send it.
-	// `session` | `X-Profile-Session` | The id of the session, as in the accounts API.
-	// `auth_time` | `X-Profile-Auth-Time` | The time of the login, in Unix seconds.
-	// `auth_methods` | `X-Profile-Auth-Methods` | How the user logged in: words separated by spaces, of `pwd`, `sms`, `otp` (an authenticator app), `backup`, `oauth` and `passkey`, and `mfa` if two factors were given.
+	// The fields of the user's account to pass to the application: any of `role`,
+	// `email` and `phone`. They are sent in the headers `X-Profile-Role`,
+	// `X-Profile-Email` and `X-Profile-Phone`, with their values at the time of the
+	// login. A change of one of them revokes the account's sessions. Bytes other
+	// than visible ASCII, and `%`, are percent-encoded. A field that the account
+	// lacks is not sent. Sessions that began before this option was set send none.
+	// The handler always removes these headers from a client's request, even if this
+	// option is not set. Default: none.
 	Forward []string `json:"forward,omitempty"`
 
 	// The path at which load balancers and monitors check this node, such as
@@ -173,6 +171,14 @@ type Handler struct {
 	// keeps nobody out. Default: none.
 	LoginPage *LoginPage `json:"login_page,omitempty"`
 
+	// Lets users look after their own login, with the routes below
+	// `/{company_code}/v2/me/`: they see and revoke their sessions, change their
+	// password, and set up an authenticator app and backup codes. Changes need a login
+	// that is not older than this, from 1s to 24h. If it is older, the answer is
+	// `auth.session.invalid` with the reason `too_old`. In the Caddyfile, the default
+	// is 10m. Default: none, and these paths belong to the application.
+	SelfService caddy.Duration `json:"self_service,omitempty"`
+
 	// The positions of the options in the Caddyfile, for errors and warnings. The
 	// Caddyfile adapter sets it. Leave it out of JSON that you write yourself.
 	Source guest.Source `json:"source,omitempty"`
@@ -182,7 +188,6 @@ type Handler struct {
 	accessLog *zap.Logger // Caddy's
 	document  []byte      // the OpenAPI document
 	profile   []profileHeader
-	whole     bool       // one of profile needs Requirement.Whole
 	page      *page.Page // nil if the site has no login page
 }
 
@@ -228,7 +233,6 @@ func (h *Handler) provision(ctx caddy.Context) error {
 	h.profile = profileOf(h.Forward)
 	for _, p := range h.profile {
 		h.app.Forward(p.field)
-		h.whole = h.whole || p.whole
 	}
 	return nil
 }
@@ -302,7 +306,7 @@ func (h *Handler) check() error {
 			return fmt.Errorf("cors: %q is not an origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com", o)
 		}
 	}
-	return cmp.Or(h.checkForward(), h.checkHealth(), h.checkCookie(), h.checkReadings())
+	return cmp.Or(h.checkSelfService(), h.checkForward(), h.checkHealth(), h.checkCookie(), h.checkReadings())
 }
 
 func checkHeader(directive, name string) error {
@@ -334,7 +338,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.H
 			t.kind = preflight
 		}
 	}
-	if t.kind.isPage() && !h.hasPage(t.company) {
+	if t.kind.isPage() && !h.hasPage(t.company) || t.kind == selfRoute && h.SelfService == 0 {
 		t.kind = protectedPath
 	}
 	answer := answers[t.kind]
@@ -358,6 +362,7 @@ var answers = [...]func(*Handler, http.ResponseWriter, *http.Request, target){
 	apiDocument:   (*Handler).serveDocument,
 	challenge:     (*Handler).serveChallenge,
 	sessionRoute:  (*Handler).serveSession,
+	selfRoute:     (*Handler).serveSelf,
 	clientConfig:  (*Handler).serveClientConfig,
 	clientModule:  (*Handler).serveModule,
 	loginPage:     (*Handler).servePage,
@@ -464,7 +469,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		public <path>...
 //		company <code>...
 //		fresh <duration> <path>...
-//		forward role|email|phone|session|auth_time|auth_methods...
+//		forward role|email|phone...
 //		health <path>
 //		cookie [<name>]
 //		websocket_token
@@ -480,6 +485,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //			signup [<language>] <text> <url>
 //			remember
 //		}
+//		self_service [<duration>]
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	h.Source = guest.SourceOf(d)
@@ -508,6 +514,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"cookie":                h.parseCookie(d),
 		"websocket_token":       guest.Flag(d, &h.WebSocketToken),
 		"login_page":            h.parseLoginPage(d),
+		"self_service":          h.parseSelfService(d),
 	}
 	guest.Misplaced(d, options, inGlobal, app.GlobalOptions()...)
 	return guest.CheckedOptions(d, check, guest.Naming(options), "fresh")

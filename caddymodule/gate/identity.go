@@ -163,7 +163,7 @@ func (h *Handler) identify(r *http.Request, s *stream) {
 	r.Header[h.Header] = s.identity[:1:1]
 	r.Header[h.CompanyHeader] = s.identity[1:2:2]
 	if len(h.profile) > 0 {
-		h.tellProfile(r, &s.session)
+		h.tellProfile(r, s.session.Profile)
 	}
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Set("http.auth.user.id", s.session.Mnemocode)

@@ -16,7 +16,7 @@ type Requirement struct {
 	Company string        // the company it must belong to; empty: any company
 	Among   []string      // the companies it may belong to; empty: any company
 	Fresh   time.Duration // the maximum age of its login; 0: any age
-	Whole   bool          // Authorize must return a session with ID and Created
+	Whole   bool          // the session must have its ID and Created
 }
 
 // meets reports whether a token of the company meets the requirement.
