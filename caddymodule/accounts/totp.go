@@ -8,8 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/manage"
-	"github.com/mnemogate/mnemogate/flows/tenant"
-	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // This file has the routes of authenticator apps, and of passwords that users change
@@ -106,8 +104,6 @@ func ownError(err error) error {
 		return &Error{Status: http.StatusConflict, Field: "status", Message: "status: the account is not active, so its user can't log in"}
 	case errors.Is(err, manage.ErrNoSuchSession):
 		return &Error{Status: http.StatusBadRequest, Field: "keep_session", Message: "keep_session: " + err.Error()}
-	case errors.Is(err, wire.ErrPasswordSame):
-		return &tenant.RuleError{Field: "new_password", Text: "Not the present password."}
 	case errors.Is(err, manage.ErrChanged):
 		return &Error{Status: http.StatusConflict, Message: err.Error()}
 	default:

@@ -28,19 +28,20 @@ type caddy struct {
 }
 
 // startCaddy starts a Caddy. Each site has some lines of Caddyfile in front of the
-// application at the URL backend.
+// application at the URL backend. The global options replace those of the servers if
+// they have some.
 func startCaddy(b testing.TB, backend, global string, sites map[string]string) *caddy {
 	b.Helper()
 	ports := storetest.FreePorts(b, 1+2*len(sites))
 	c := &caddy{TB: b, dir: b.TempDir(), admin: fmt.Sprint("http://127.0.0.1:", ports[0]), http: map[string]string{}, https: map[string]string{}}
+	if !strings.Contains(global, "servers {") {
+		global += "\nservers {\nprotocols h1 h2c\n}"
+	}
 	caddyfile := fmt.Sprintf(`{
 		admin 127.0.0.1:%d
 		persist_config off
 		skip_install_trust
 		auto_https disable_redirects
-		servers {
-			protocols h1 h2c
-		}
 		%s
 	}
 	`, ports[0], global)

@@ -180,3 +180,24 @@ func BenchmarkBeside(b *testing.B) {
 		ours.bearer(b, "forward", "http1", clients, seed),
 		ours.protected(b, "cookie", "cookie", "http1", clients, "Cookie", "session=", seed))
 }
+
+// BenchmarkCheck compares check with Caddy's own answer to the same requests.
+func BenchmarkCheck(b *testing.B) {
+	const clients = 32
+	backend, n := startBackend(b), numbers(b, *sessionsFlag)[0]
+	c, seed := guarded(b, backend, min(n, 10_000), n, "\nservers {\nprotocols h1 h2c\ntrusted_proxies static 127.0.0.1\n}", map[string]string{
+		"respond": "respond 204",
+		"check":   "mnemogate {\ncheck /check\n}",
+		"forward": "mnemogate {\ncheck /check\nforward role email phone\n}",
+	})
+	asking := func(name string) side {
+		return side{name, c, newLoad(b, "http1", clients, http.StatusNoContent, func() *http.Request {
+			r := newRequest("GET", c.http[name]+"/check", "Authorization", "Bearer "+seed.any(), nil)
+			r.Header["X-Forwarded-Method"] = []string{"GET"}
+			r.Header["X-Forwarded-Host"] = []string{"api.example.com"}
+			r.Header["X-Forwarded-Uri"] = []string{"/items/1"}
+			return r
+		})}
+	}
+	compare(b, asking("respond"), asking("check"), asking("forward"))
+}

@@ -26,6 +26,10 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 		}
 		return nil
 	}
+	if t.asked {
+		h.answerCheck(w, r, &session)
+		return nil
+	}
 	return h.pass(w, r, session, next)
 }
 

@@ -139,6 +139,16 @@ type Handler struct {
 	// Default: none.
 	Health string `json:"health,omitempty"`
 
+	// The path at which another proxy asks whether it may pass a request on, such as
+	// `/check`: nginx with auth_request, Traefik and Caddy with forward_auth, Envoy with
+	// ext_authz, or HAProxy. The proxy sends the request's headers, and describes its
+	// method, host, and path with query in `X-Forwarded-Method`, `X-Forwarded-Host` and
+	// `X-Forwarded-Uri`, each exactly once. The answer to a request that may pass is 204
+	// with the identity headers. Any other answer is the refusal, which the proxy sends
+	// to the client. For a path that mnemogate answers itself, such as an auth route,
+	// it is 404. Only a proxy in `trusted_proxies` may ask. Default: none.
+	Check string `json:"check,omitempty"`
+
 	// The name of the session cookie, such as `__Host-mnemogate`.
 	// `POST /{company_code}/v2/session` sets the cookie and `DELETE` revokes its session.
 	// Protected paths accept the cookie from requests without Authorization. The
@@ -170,14 +180,6 @@ type Handler struct {
 	// its company on this site with the API key that the page contains. The key then
 	// keeps nobody out. Default: none.
 	LoginPage *LoginPage `json:"login_page,omitempty"`
-
-	// Lets users look after their own login, with the routes below
-	// `/{company_code}/v2/me/`: they see and revoke their sessions, change their
-	// password, and set up an authenticator app and backup codes. Changes need a login
-	// that is not older than this, from 1s to 24h. If it is older, the answer is
-	// `auth.session.invalid` with the reason `too_old`. In the Caddyfile, the default
-	// is 10m. Default: none, and these paths belong to the application.
-	SelfService caddy.Duration `json:"self_service,omitempty"`
 
 	// The positions of the options in the Caddyfile, for errors and warnings. The
 	// Caddyfile adapter sets it. Leave it out of JSON that you write yourself.
@@ -221,6 +223,7 @@ func (h *Handler) provision(ctx caddy.Context) error {
 	h.setDefaults()
 	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
 		h.app.StandIn(server)
+		h.noteUnasked(server)
 	}
 	if h.LoginPage != nil {
 		var err error
@@ -306,7 +309,7 @@ func (h *Handler) check() error {
 			return fmt.Errorf("cors: %q is not an origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com", o)
 		}
 	}
-	return cmp.Or(h.checkSelfService(), h.checkForward(), h.checkHealth(), h.checkCookie(), h.checkReadings())
+	return cmp.Or(h.checkForward(), h.checkHealth(), h.checkCookie(), h.checkReadings(), h.checkCheck())
 }
 
 func checkHeader(directive, name string) error {
@@ -321,29 +324,42 @@ func checkHeader(directive, name string) error {
 
 // ServeHTTP answers an auth route, or passes a request with a valid token on.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if h.WebSocketToken && r.Header[socketProtocols] != nil {
-		return h.serveSocket(w, r, next)
+	asked := h.isCheck(r)
+	if asked {
+		var err error
+		if r, err = h.described(r); err != nil {
+			h.deny(w, r, err)
+			return nil
+		}
 	}
-	return h.serve(w, r, next)
-}
-
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	t := targetOf(h.BasePath, r.URL)
+	t.asked = asked
 	if h.isHealth(r) {
 		t.kind = health
 	}
+	if h.WebSocketToken && r.Header[socketProtocols] != nil {
+		return h.serveSocket(w, r, t, next)
+	}
+	return h.serve(w, r, t, next)
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler) error {
 	if h.crossOrigin(w, r) {
 		w = &corsWriter{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, origin: r.Header.Get("Origin"), credentials: h.Cookie != ""}
 		if isPreflight(r) {
 			t.kind = preflight
 		}
 	}
-	if t.kind.isPage() && !h.hasPage(t.company) || t.kind == selfRoute && h.SelfService == 0 {
+	if t.kind.isPage() && !h.hasPage(t.company) {
 		t.kind = protectedPath
 	}
 	answer := answers[t.kind]
 	if answer == nil {
 		return h.guard(w, r, t, next)
+	}
+	if t.asked {
+		h.deny(w, r, errOwnPath)
+		return nil
 	}
 	if t.kind != noAuthRoute && !h.serves(t.company) {
 		t.company = "" // answered like an unknown company
@@ -362,7 +378,6 @@ var answers = [...]func(*Handler, http.ResponseWriter, *http.Request, target){
 	apiDocument:   (*Handler).serveDocument,
 	challenge:     (*Handler).serveChallenge,
 	sessionRoute:  (*Handler).serveSession,
-	selfRoute:     (*Handler).serveSelf,
 	clientConfig:  (*Handler).serveClientConfig,
 	clientModule:  (*Handler).serveModule,
 	loginPage:     (*Handler).servePage,
@@ -471,6 +486,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		fresh <duration> <path>...
 //		forward role|email|phone...
 //		health <path>
+//		check <path>
 //		cookie [<name>]
 //		websocket_token
 //		login_page [<company>...] {
@@ -485,7 +501,6 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //			signup [<language>] <text> <url>
 //			remember
 //		}
-//		self_service [<duration>]
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	h.Source = guest.SourceOf(d)
@@ -503,6 +518,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"company_header":        guest.Text(d, &h.CompanyHeader),
 		"forward":               guest.List(d, &h.Forward),
 		"health":                guest.Text(d, &h.Health),
+		"check":                 guest.Text(d, &h.Check),
 		"base_path":             guest.Text(d, &h.BasePath),
 		"forward_authorization": guest.Flag(d, &h.ForwardAuthorization),
 		"require_api_key":       guest.Flag(d, &h.RequireAPIKey),
@@ -514,7 +530,6 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"cookie":                h.parseCookie(d),
 		"websocket_token":       guest.Flag(d, &h.WebSocketToken),
 		"login_page":            h.parseLoginPage(d),
-		"self_service":          h.parseSelfService(d),
 	}
 	guest.Misplaced(d, options, inGlobal, app.GlobalOptions()...)
 	return guest.CheckedOptions(d, check, guest.Naming(options), "fresh")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 )
@@ -41,10 +42,16 @@ func (h *Handler) checkHealth() error {
 	switch {
 	case h.Health == "":
 		return nil
-	case h.Health[0] != '/' || u.EscapedPath() != h.Health || clean(h.Health) != h.Health:
+	case !isLiteral(h.Health):
 		return fmt.Errorf("health: %q is not a path; begin with a slash, and write it without escapes, .. or // in it", h.Health)
 	case targetOf(h.BasePath, &u).kind != protectedPath:
 		return fmt.Errorf("health: %s is a path of the auth API; choose another", h.Health)
 	}
 	return nil
+}
+
+// isLiteral reports whether every server reads a path of the configuration as it is
+// written.
+func isLiteral(p string) bool {
+	return strings.HasPrefix(p, "/") && (&url.URL{Path: p}).EscapedPath() == p && clean(p) == p
 }

@@ -145,8 +145,8 @@ func (f *trailerFilter) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// identify tells the application, and Caddy's own directives, who the user is. For a
-// request without a session it only removes the credentials.
+// identify tells the application who the user is. For a request without a session it
+// only removes the credentials.
 func (h *Handler) identify(r *http.Request, s *stream) {
 	nobodys := s.session.State == record.None
 	if !h.ForwardAuthorization || nobodys {
@@ -156,17 +156,23 @@ func (h *Handler) identify(r *http.Request, s *stream) {
 	if h.Cookie != "" {
 		h.dropCookies(r)
 	}
-	if nobodys {
-		return
+	if !nobodys {
+		h.setIdentity(r.Header, r, &s.session, &s.identity)
 	}
-	s.identity = [2]string{s.session.Mnemocode, s.session.Company}
-	r.Header[h.Header] = s.identity[:1:1]
-	r.Header[h.CompanyHeader] = s.identity[1:2:2]
+}
+
+// setIdentity sets the identity headers, of the request for the application or of the
+// answer to another proxy. It also tells Caddy's own directives who the user is. The
+// room saves an allocation.
+func (h *Handler) setIdentity(header http.Header, r *http.Request, session *record.Session, room *[2]string) {
+	*room = [2]string{session.Mnemocode, session.Company}
+	header[h.Header] = room[:1:1]
+	header[h.CompanyHeader] = room[1:2:2]
 	if len(h.profile) > 0 {
-		h.tellProfile(r, s.session.Profile)
+		h.tellProfile(header, session.Profile)
 	}
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
-		repl.Set("http.auth.user.id", s.session.Mnemocode)
-		repl.Set("http.auth.user.company", h.app.Companies[s.session.Company].Placeholder())
+		repl.Set("http.auth.user.id", session.Mnemocode)
+		repl.Set("http.auth.user.company", h.app.Companies[session.Company].Placeholder())
 	}
 }

@@ -18,6 +18,8 @@ type target struct {
 	// instead.
 	company string
 	others  []string
+	// asked is set if another proxy asks about the request instead of sending it.
+	asked bool
 }
 
 type targetKind int
@@ -33,7 +35,6 @@ const (
 	apiDocument // the OpenAPI document of the routes
 	challenge   // of captcha pow
 	sessionRoute
-	selfRoute    // below selfPrefix; protectedPath without self_service
 	clientConfig // the configuration for a company's clients
 	clientModule // client.js and its types
 	loginPage
@@ -81,9 +82,6 @@ func classify(base, escaped string) target {
 	if plain(escaped) { // the common case: there is only one way to read it
 		if kind, ok := pageKind(rest); ok && isCode(company) {
 			return target{kind: kind, company: company}
-		}
-		if isCode(company) && strings.HasPrefix(rest, selfPrefix) {
-			return target{kind: selfRoute, company: company}
 		}
 		return target{kind: kindOf(company, rest), company: company}
 	}

@@ -46,12 +46,12 @@ func (h *Handler) checkForward() error {
 }
 
 // tellProfile sets a header for each configured field that has a value.
-func (h *Handler) tellProfile(r *http.Request, profile record.Profile) {
+func (h *Handler) tellProfile(header http.Header, profile record.Profile) {
 	values := make([]string, 0, len(h.profile))
 	for _, p := range h.profile {
 		if value := profile.Value(p.field); value != "" {
 			values = append(values, value)
-			r.Header[p.name] = values[len(values)-1 : len(values) : len(values)]
+			header[p.name] = values[len(values)-1 : len(values) : len(values)]
 		}
 	}
 }

@@ -33,7 +33,7 @@ func (h *Handler) toLogin(w http.ResponseWriter, r *http.Request, t target, err 
 	header := w.Header()
 	header.Add("Vary", h.vary())
 	header.Set("Cache-Control", "no-store")
-	header.Set("Location", h.loginURL(r, company, err))
+	header.Set("Location", siteOf(r, t)+h.loginURL(r, company, err))
 	w.WriteHeader(http.StatusSeeOther)
 	return true
 }
@@ -110,6 +110,15 @@ func (h *Handler) loginURL(r *http.Request, company string, err error) string {
 	return page
 }
 
+// siteOf returns the site of a request that another proxy asks about, if it says so.
+// Traefik would take a path alone for one of mnemogate's own address.
+func siteOf(r *http.Request, t target) string {
+	if schemes := r.Header["X-Forwarded-Proto"]; t.asked && len(schemes) == 1 && (schemes[0] == "http" || schemes[0] == "https") {
+		return schemes[0] + "://" + r.Host
+	}
+	return ""
+}
+
 // base returns the prefix of /{company_code} in the URLs that the browser uses: the
 // prefix that other directives removed, followed by base_path.
 func (h *Handler) base(r *http.Request) string {
@@ -122,6 +131,9 @@ func (h *Handler) base(r *http.Request) string {
 
 // asked returns the URL that the browser requested, before any rewrite.
 func asked(r *http.Request) *url.URL {
+	if described, ok := r.Context().Value(describedKey{}).(*url.URL); ok {
+		return described
+	}
 	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
 		return original.URL
 	}

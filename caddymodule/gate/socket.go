@@ -21,24 +21,24 @@ const (
 )
 
 // serveSocket is serve for a request with a list of protocols.
-func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler) error {
 	tokens := takeSocketTokens(r.Header)
 	if tokens == nil {
-		return h.serve(w, r, next)
+		return h.serve(w, r, t, next)
 	}
 	log := h.logWithoutTokens(r)
 	recorder := caddyhttp.NewResponseRecorder(w, nil, nil)
 	var err error
 	defer func() { log.write(recorder, err) }() // also if the request was cut
-	if err = h.serveSocketTokens(recorder, r, next, tokens); err != nil {
+	if err = h.serveSocketTokens(recorder, r, t, next, tokens); err != nil {
 		recorder.WriteHeader(statusOf(err)) // written here, since Caddy would log the error with the tokens
 	}
 	return nil
 }
 
-func (h *Handler) serveSocketTokens(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, tokens []string) error {
+func (h *Handler) serveSocketTokens(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler, tokens []string) error {
 	if r.Header["Authorization"] != nil || !isHandshake(r) {
-		return h.serve(w, r, next) // ignores the tokens
+		return h.serve(w, r, t, next) // ignores the tokens
 	}
 	if r.Header[socketProtocols] == nil && !h.isPublic(r.URL) {
 		app.CountProtected(errSocketTokenAlone, false)
@@ -48,7 +48,7 @@ func (h *Handler) serveSocketTokens(w http.ResponseWriter, r *http.Request, next
 	for _, token := range tokens { // two tokens are refused, as two Authorization headers are
 		r.Header["Authorization"] = append(r.Header["Authorization"], "Bearer "+token)
 	}
-	return h.serve(w, r, next)
+	return h.serve(w, r, t, next)
 }
 
 // takeSocketTokens removes the tokens from the list of protocols and returns them.

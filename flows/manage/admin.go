@@ -307,8 +307,7 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 		codes[i] = code[:backupCodeLength/2] + "-" + code[backupCodeLength/2:]
 		normalized[i] = record.NormalizeBackupCode(codes[i])
 	}
-	at := limits.Attempt{Company: ad.Company, Address: ad.Address}
-	hashes, err := ad.Hasher.HashSet(ctx, at.Turn(), ad.Company.Password.Argon2id, normalized)
+	hashes, err := ad.Hasher.HashSet(ctx, password.Turn{Company: ad.Company.Code}, ad.Company.Password.Argon2id, normalized)
 	if err != nil {
 		return nil, wire.Unavailable("hashing the backup codes", err)
 	}

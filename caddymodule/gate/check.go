@@ -1,0 +1,161 @@
+package gate
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// Another proxy can ask whether it may pass a request on (nginx calls this
+// auth_request, Traefik and Caddy forward_auth, Envoy ext_authz). It sends the
+// request's headers to the path of the option check, and describes its method, host
+// and URI in three more headers. The described request then takes the same way as any
+// other, but if it may pass, its answer is for the proxy.
+
+// description lists the headers that describe the request.
+var description = [...]string{"X-Forwarded-Method", "X-Forwarded-Host", "X-Forwarded-Uri"}
+
+// describedKey is the key of the described URL in the context of a described request.
+type describedKey struct{}
+
+// isCheck reports whether another proxy asks about a request.
+func (h *Handler) isCheck(r *http.Request) bool {
+	return h.Check != "" && r.URL.Path == h.Check && r.URL.RawPath == ""
+}
+
+// described returns the request that another proxy describes. It refuses a
+// description that an application might read as another request. Then it returns the
+// proxy's own request.
+func (h *Handler) described(r *http.Request) (*http.Request, error) {
+	if trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool); !trusted {
+		return r, errNotTrusted
+	}
+	var values [len(description)]string
+	for i, name := range description {
+		if len(r.Header[name]) != 1 {
+			return r, wire.Invalid("Describe the request: send exactly one %s header.", name)
+		}
+		values[i] = r.Header[name][0]
+	}
+	method, host, uri := values[0], values[1], values[2]
+	switch {
+	case !httpguts.ValidHeaderFieldName(method): // both are tokens
+		return r, errMethod
+	case !isHost(host):
+		return r, errHost
+	}
+	u, err := parseTarget(uri)
+	if err != nil {
+		return r, err
+	}
+	if u.Path == h.Check {
+		return r, errOwnPath
+	}
+	socket := false
+	for name := range r.Header {
+		// The other proxy removes only the usual spelling.
+		if h.isGuarded(name) && !headerName.MatchString(name) {
+			return r, errSpelling
+		}
+		socket = socket || strings.HasPrefix(name, "Sec-Websocket-")
+	}
+	if socket { // a proxy sends on these headers of a handshake, but not the next two
+		r.Header["Upgrade"], r.Header["Connection"] = []string{"websocket"}, append(r.Header["Connection"], "Upgrade")
+	}
+	r = r.WithContext(context.WithValue(r.Context(), describedKey{}, u))
+	r.Method, r.URL, r.RequestURI, r.Host = method, u, uri, host
+	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
+	r.Body, r.ContentLength, r.TransferEncoding, r.Trailer = http.NoBody, 0, nil, nil
+	return r, nil
+}
+
+// parseTarget parses the path and query of a request. It refuses what a proxy and an
+// application could split in different ways.
+func parseTarget(uri string) (*url.URL, error) {
+	if !strings.HasPrefix(uri, "/") || strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '#' || c == '\\' }) {
+		return nil, errTarget
+	}
+	u, err := url.ParseRequestURI(uri)
+	if err != nil {
+		return nil, errTarget
+	}
+	return u, nil
+}
+
+// isHost reports whether s is a host with an optional port.
+func isHost(s string) bool {
+	return s != "" && httpguts.ValidHostHeader(s) && !strings.ContainsAny(s, `,/\?#@ `)
+}
+
+// answerCheck tells another proxy that a request may pass, and who the user is.
+func (h *Handler) answerCheck(w http.ResponseWriter, r *http.Request, session *record.Session) {
+	header := w.Header()
+	if session.State != record.None {
+		h.setIdentity(header, r, session, new([2]string))
+	}
+	header["Cache-Control"] = noStore
+	w.WriteHeader(http.StatusNoContent)
+}
+
+var noStore = []string{"no-store"}
+
+var (
+	errNotTrusted = &wire.Error{
+		Code:    wire.ErrValidation.Code,
+		Status:  http.StatusForbidden,
+		Message: "Only a proxy that trusted_proxies lists may ask here.",
+	}
+	errOwnPath = &wire.Error{
+		Code:    wire.ErrNoRoute.Code,
+		Status:  http.StatusNotFound,
+		Message: "mnemogate answers this path itself: the proxy must send such requests here instead of asking about them.",
+	}
+	errMethod   = wire.Invalid("X-Forwarded-Method is not a method.")
+	errHost     = wire.Invalid("X-Forwarded-Host is not a host.")
+	errTarget   = wire.Invalid("X-Forwarded-Uri is not the path and query of a request: it begins with a slash, and is escaped as in a URL.")
+	errSpelling = wire.Invalid("A header has a name that some applications take for an identity header. Leave it out.")
+)
+
+// checkCheck refuses a path at which not every request would be a question.
+func (h *Handler) checkCheck() error {
+	u := url.URL{Path: h.Check}
+	switch {
+	case h.Check == "":
+		return nil
+	case !isLiteral(h.Check):
+		return fmt.Errorf("check: %q is not a path; begin with a slash, and write it without escapes, .. or // in it", h.Check)
+	case targetOf(h.BasePath, &u).kind != protectedPath:
+		return fmt.Errorf("check: mnemogate answers %s already; choose another path", h.Check)
+	case h.Check == h.Health:
+		return fmt.Errorf("check: %s is the path of health; choose another", h.Check)
+	case slices.ContainsFunc(h.Public, func(pattern string) bool { return matches(pattern, h.Check) }):
+		return fmt.Errorf("check: public covers %s; choose a path that is not public", h.Check)
+	}
+	return nil
+}
+
+// noteUnasked records that no proxy may ask, since the server trusts none.
+func (h *Handler) noteUnasked(server *caddyhttp.Server) {
+	// Caddy does not say which proxies it trusts, and has already taken the module out
+	// of the configuration.
+	trusted := reflect.ValueOf(server).Elem().FieldByName("trustedProxies")
+	if h.Check == "" || server.TrustedProxiesUnix || !trusted.IsValid() || !trusted.IsNil() {
+		return
+	}
+	h.app.Note([]app.Weakness{{Directive: "check", At: h.Source.Line("check"), Weakness: guest.Weakness{
+		Message: "the server trusts no proxy, so every question is answered with 403",
+		Advice:  "list the other proxy's addresses in trusted_proxies, in the global option servers",
+	}}})
+}
