@@ -105,6 +105,7 @@ var leaves = []leaf{
 	{in("recovery", "methods QUESTION"), in("recovery", "methods off"), func(c *tenant.Company) any { return fmt.Sprint(c.Recovery.Methods) }},
 	{in("recovery", "link https://one.example/#{token}"), in("recovery", "link https://two.example/#{token}"), func(c *tenant.Company) any { return c.Recovery.Link }},
 	{in("recovery", "link_ttl 1m"), in("recovery", "link_ttl 2m"), func(c *tenant.Company) any { return c.Recovery.LinkTTL }},
+	{in("recovery", "welcome_ttl 1d"), in("recovery", "welcome_ttl 30d"), func(c *tenant.Company) any { return c.Recovery.WelcomeTTL }},
 	{in("limits", "captcha_after 1"), in("limits", "captcha_after 0"), func(c *tenant.Company) any { return *c.Limits.CaptchaAfter }},
 	{in("limits", "lock_after 1"), in("limits", "lock_after 2"), func(c *tenant.Company) any { return c.Limits.LockAfter }},
 	{in("limits", "lock_for 1m"), in("limits", "lock_for 2m"), func(c *tenant.Company) any { return c.Limits.LockFor }},

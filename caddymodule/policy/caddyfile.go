@@ -45,6 +45,7 @@ import (
 //		methods PHONE|MAIL|QUESTION...|off
 //		link <url with {token}>
 //		link_ttl <duration>
+//		welcome_ttl <duration>
 //	}
 //	limits {
 //		captcha_after <n>
@@ -174,9 +175,10 @@ func (p *Policy) parseArgon2id(d *caddyfile.Dispenser) error {
 func (p *Policy) recoveryOptions(d *caddyfile.Dispenser) map[string]func() error {
 	r := &p.Recovery
 	return map[string]func() error{
-		"methods":  func() error { return parseMethods(d, r) },
-		"link":     guest.Text(d, &r.Link),
-		"link_ttl": p.insecure(d, "recovery.link_ttl", guest.Duration(&r.LinkTTL)),
+		"methods":     func() error { return parseMethods(d, r) },
+		"link":        guest.Text(d, &r.Link),
+		"link_ttl":    p.insecure(d, "recovery.link_ttl", guest.Duration(&r.LinkTTL)),
+		"welcome_ttl": guest.OneValue(d, guest.Duration(&r.WelcomeTTL)),
 	}
 }
 

@@ -154,7 +154,10 @@ func (p *Policy) checkRecovery() error {
 			return fmt.Errorf("recovery link: %w", err)
 		}
 	}
-	return bounded(p, "recovery.link_ttl", r.LinkTTL, anyLife, upTo(day), "NIST SP 800-63B-4, section 4.2.1.2")
+	return cmp.Or(
+		bounded(p, "recovery.link_ttl", r.LinkTTL, anyLife, upTo(day), "NIST SP 800-63B-4, section 4.2.1.2"),
+		within("recovery.welcome_ttl", r.WelcomeTTL, upTo(30*day)),
+	)
 }
 
 // linkToken replaces {token} while a link is parsed.

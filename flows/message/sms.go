@@ -1,6 +1,8 @@
 package message
 
 import (
+	"maps"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf16"
@@ -22,8 +24,8 @@ func withOrigin(text, host, code string) string {
 func (t *Texts) CodeParts(company, origin string, digits int) (most int) {
 	now := time.Now()
 	locales := []string{""}
-	for locale := range t.locales {
-		locales = append(locales, locale)
+	for _, d := range t.directories {
+		locales = slices.AppendSeq(locales, maps.Keys(d.locales))
 	}
 	for _, locale := range locales {
 		for _, kind := range []string{OTPLogin, OTPRecovery} {

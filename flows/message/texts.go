@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -17,7 +17,7 @@ import (
 	"unicode"
 )
 
-//go:embed texts/*.txt
+//go:embed texts
 var builtinTexts embed.FS
 
 // textNames are the file names that LoadTexts knows: the type of a message, and sms or
@@ -42,9 +42,18 @@ func textName(typ string, mail bool) string {
 
 // Texts holds a template for each type of SMS and mail.
 type Texts struct {
-	templates map[string]*template.Template            // by file name
+	directories []directory // the first that has a text decides
+}
+
+// A directory of templates.
+type directory struct {
+	templates map[string]*template.Template            // by file name: for all languages
 	locales   map[string]map[string]*template.Template // by language tag, then by file name
 }
+
+// timeFormat is how texts write a time, in any language. The time zone of the reader is
+// unknown.
+const timeFormat = "2006-01-02 15:04 UTC"
 
 // textData is the data of a template.
 type textData struct {
@@ -52,7 +61,16 @@ type textData struct {
 	Code    string // of the otp templates
 	Link    string // of the link templates
 	Minutes int    // how long the code or link is valid, rounded up
+	Until   string // when the code or link expires
 }
+
+// textFields are the fields of textData, as templates write them.
+var textFields = func() (names []string) {
+	for field := range reflect.TypeFor[textData]().Fields() {
+		names = append(names, "."+field.Name)
+	}
+	return names
+}()
 
 // sampleText is the data with which every template is tested when it is loaded.
 var sampleText = textData{
@@ -60,21 +78,24 @@ var sampleText = textData{
 	Code:    "123456",
 	Link:    "https://app.example.com/recover#{token}",
 	Minutes: 5,
+	Until:   "2026-01-02 15:04 UTC",
 }
 
-// DefaultTexts returns the built-in texts, in English.
+// DefaultTexts returns the built-in texts. They are in English, French, German,
+// Lithuanian and Spanish; readers of other languages get English.
 func DefaultTexts() *Texts { return defaultTexts() }
 
 var defaultTexts = sync.OnceValue(func() *Texts {
-	t := &Texts{templates: map[string]*template.Template{}}
-	for _, name := range textNames {
-		tmpl, err := loadText(builtinTexts, "texts/"+name, name)
-		if err != nil {
-			panic(err)
-		}
-		t.templates[name] = tmpl
+	inside, err := fs.Sub(builtinTexts, "texts")
+	if err != nil {
+		panic(err)
 	}
-	return t
+	builtin, err := loadDirectory(inside, "texts")
+	if err != nil {
+		panic(err)
+	}
+	builtin.templates = builtin.locales["en"]
+	return &Texts{[]directory{builtin}}
 })
 
 // LoadTexts returns the built-in texts, with those replaced for which dir has a file:
@@ -83,26 +104,38 @@ var defaultTexts = sync.OnceValue(func() *Texts {
 // notice.password_changed.mail.txt, notice.identity_bound.sms.txt and
 // notice.identity_bound.mail.txt.
 //
-// Each file is a text/template that may use .Company (its name), .Code, .Link and
-// .Minutes (how long the code or link is valid). The first line of a mail is
-// "Subject: …", the second is empty, and the rest is the text. Any other .txt file, and a
-// template that fails, is an error. Files with other extensions are ignored.
+// Each file is a text/template that may use .Company (its name), .Code, .Link, .Minutes
+// (how long the code or link is valid) and .Until (when it expires, as 2006-01-02 15:04
+// UTC). The first line of a mail is "Subject: …", the second is empty, and the rest is
+// the text. Any other .txt file, and a template that fails, is an error. Files with other
+// extensions are ignored.
 //
 // Subdirectories named by language tags, such as lt or pt-BR, contain the same files for
 // readers of these languages.
 func LoadTexts(dir string) (*Texts, error) {
-	t := &Texts{locales: map[string]map[string]*template.Template{}}
-	own, dirs, err := loadTexts(dir)
+	own, err := loadDirectory(os.DirFS(dir), dir)
 	if err != nil {
 		return nil, err
 	}
-	t.templates = maps.Clone(DefaultTexts().templates)
-	maps.Copy(t.templates, own)
+	return &Texts{append([]directory{own}, DefaultTexts().directories...)}, nil
+}
+
+// loadDirectory loads the texts of a directory. Errors name it as dir.
+func loadDirectory(files fs.FS, dir string) (directory, error) {
+	templates, dirs, err := loadTexts(files, dir)
+	if err != nil {
+		return directory{}, err
+	}
+	d := directory{templates, map[string]map[string]*template.Template{}}
 	for _, name := range dirs {
-		inside := filepath.Join(dir, name)
-		texts, _, err := loadTexts(inside)
+		path := filepath.Join(dir, name)
+		inside, err := fs.Sub(files, name)
 		if err != nil {
-			return nil, err
+			return directory{}, err
+		}
+		texts, _, err := loadTexts(inside, path)
+		if err != nil {
+			return directory{}, err
 		}
 		tag, err := ParseLocale(name)
 		locale := tag.String()
@@ -110,21 +143,21 @@ func LoadTexts(dir string) (*Texts, error) {
 		case len(texts) == 0:
 			continue // the directory is for something else
 		case err != nil:
-			return nil, fmt.Errorf("texts in %s: the directory's name is no language tag like lt or pt-BR; give it one", inside)
-		case t.locales[locale] != nil:
-			return nil, fmt.Errorf("texts in %s: another directory is of the same language; leave one of them", inside)
+			return directory{}, fmt.Errorf("texts in %s: the directory's name is no language tag like lt or pt-BR; give it one", path)
+		case d.locales[locale] != nil:
+			return directory{}, fmt.Errorf("texts in %s: another directory is of the same language; leave one of them", path)
 		}
-		t.locales[locale] = texts
+		d.locales[locale] = texts
 	}
-	return t, nil
+	return d, nil
 }
 
 // loadTexts returns the texts in a directory by file name, and the names of its
 // subdirectories.
-func loadTexts(dir string) (texts map[string]*template.Template, dirs []string, err error) {
-	entries, err := os.ReadDir(dir)
+func loadTexts(files fs.FS, dir string) (texts map[string]*template.Template, dirs []string, err error) {
+	entries, err := fs.ReadDir(files, ".")
 	if err != nil {
-		return nil, nil, fmt.Errorf("reading the directory of texts: %w", err)
+		return nil, nil, fmt.Errorf("reading the directory of texts %s: %w", dir, err)
 	}
 	texts = map[string]*template.Template{}
 	for _, entry := range entries {
@@ -133,7 +166,7 @@ func loadTexts(dir string) (texts map[string]*template.Template, dirs []string, 
 		if filepath.Ext(name) != ".txt" {
 			// entry.IsDir would miss Kubernetes mounts, which are symbolic links. The
 			// files that Kubernetes keeps next to them begin with a dot.
-			if info, err := os.Stat(path); err == nil && info.IsDir() && name[0] != '.' {
+			if info, err := fs.Stat(files, name); err == nil && info.IsDir() && name[0] != '.' {
 				dirs = append(dirs, name)
 			}
 			continue
@@ -142,7 +175,7 @@ func loadTexts(dir string) (texts map[string]*template.Template, dirs []string, 
 			return nil, nil, fmt.Errorf("text %s: no message has this name; use one of %s, or another extension for what is no text",
 				path, strings.Join(textNames, ", "))
 		}
-		if texts[name], err = loadText(os.DirFS(dir), name, name); err != nil {
+		if texts[name], err = loadText(files, name); err != nil {
 			return nil, nil, fmt.Errorf("text %s: %w", path, err)
 		}
 	}
@@ -150,8 +183,8 @@ func loadTexts(dir string) (texts map[string]*template.Template, dirs []string, 
 }
 
 // loadText parses a file and tests the template.
-func loadText(dir fs.FS, path, name string) (*template.Template, error) {
-	source, err := fs.ReadFile(dir, path)
+func loadText(files fs.FS, name string) (*template.Template, error) {
+	source, err := fs.ReadFile(files, name)
 	if err != nil {
 		return nil, fmt.Errorf("reading it: %w", err)
 	}
@@ -172,26 +205,36 @@ func loadText(dir fs.FS, path, name string) (*template.Template, error) {
 	return tmpl, nil
 }
 
+// find returns the text with this name, or nil.
+func (t *Texts) find(name string, locales []string) *template.Template {
+	for _, d := range t.directories {
+		if tmpl := d.find(name, locales); tmpl != nil {
+			return tmpl
+		}
+	}
+	return nil
+}
+
 // find returns the text with this name in the first locale that has it. A locale also
 // stands for the wider ones: lt-LT for lt. If none has it, find returns the text for all
-// languages.
-func (t *Texts) find(name string, locales []string) *template.Template {
+// languages, or nil.
+func (d directory) find(name string, locales []string) *template.Template {
 	for _, locale := range locales {
 		for locale != "" {
-			if tmpl := t.locales[locale][name]; tmpl != nil {
+			if tmpl := d.locales[locale][name]; tmpl != nil {
 				return tmpl
 			}
 			locale = locale[:max(0, strings.LastIndexByte(locale, '-'))]
 		}
 	}
-	return t.templates[name]
+	return d.templates[name]
 }
 
 // execute returns a message's text and, for a mail, its subject.
 func execute(tmpl *template.Template, data textData) (subject, text string, err error) {
 	var out strings.Builder
 	if err := tmpl.Execute(&out, data); err != nil {
-		return "", "", fmt.Errorf("use only .Company, .Code, .Link and .Minutes: %w", err)
+		return "", "", fmt.Errorf("use only %s: %w", strings.Join(textFields, ", "), err)
 	}
 	text = out.String()
 	if strings.HasSuffix(tmpl.Name(), ".mail.txt") {
@@ -221,6 +264,9 @@ func cutSubject(mail string) (subject, text string, err error) {
 // are those of the reader, the best first; any may be empty.
 func (t *Texts) Render(m *Message, now time.Time, locales ...string) error {
 	data := textData{Company: cmp.Or(m.Name, m.Company), Code: m.Code, Link: m.Link, Minutes: minutesUntil(m.Expires, now)}
+	if !m.Expires.IsZero() {
+		data.Until = m.Expires.UTC().Format(timeFormat)
+	}
 	name := textName(m.Type, strings.Contains(m.To, "@"))
 	tmpl := t.find(name, locales)
 	if tmpl == nil {

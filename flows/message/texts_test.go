@@ -1,8 +1,10 @@
 package message
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -23,49 +25,65 @@ func textMessages() []Message {
 		{Type: NoticeIdentityBound, Company: company, To: "+37060000034"},
 		{Type: NoticeIdentityBound, Company: company, To: "a@example.com"},
 		{Type: RecoveryLink, Company: company, To: "a@example.com", Link: "https://a.example/#mgl_x", Expires: expires},
+		{Type: WelcomeLink, Company: company, To: "a@example.com", Link: "https://a.example/#mgw_x", Expires: expires},
 	}
 }
 
 func TestBuiltinTextsFitAndSayWhatTheyMust(t *testing.T) {
-	for _, m := range textMessages() {
-		t.Run(m.Type+" "+m.To, func(t *testing.T) {
-			if err := DefaultTexts().Render(&m, textTime); err != nil {
-				t.Fatal(err)
-			}
-			mail := strings.Contains(m.To, "@")
-			if mail == (m.Subject == "") {
-				t.Errorf("subject is %q", m.Subject)
-			}
-			if !mail && len(m.Text) >= 160 {
-				t.Errorf("%d characters are more than one SMS: %s", len(m.Text), m.Text)
-			}
-			if strings.Trim(m.Text, gsm7) != "" && !mail {
-				t.Errorf("not GSM-7: %s", m.Text)
-			}
-			if m.Code != "" && strings.Fields(m.Text)[0] != m.Code {
-				t.Errorf("the code does not stand on its own: %s", m.Text)
-			}
-			if !strings.Contains(m.Text, m.Link) {
-				t.Errorf("no link: %s", m.Text)
-			}
-			secret := m.Code != "" || m.Link != ""
-			if secret && (!strings.Contains(m.Text, "Don't share it") || !strings.Contains(m.Text, "10 min")) {
-				t.Errorf("no warning or validity: %s", m.Text)
-			}
-		})
+	for locale := range DefaultTexts().directories[0].locales {
+		for _, m := range textMessages() {
+			t.Run(locale+" "+m.Type+" "+m.To, func(t *testing.T) {
+				if err := DefaultTexts().Render(&m, textTime, locale); err != nil {
+					t.Fatal(err)
+				}
+				mail := strings.Contains(m.To, "@")
+				if mail == (m.Subject == "") {
+					t.Errorf("subject is %q", m.Subject)
+				}
+				if n := parts(m.Text); !mail && n != 1 {
+					t.Errorf("it takes %d SMS: %s", n, m.Text)
+				}
+				if m.Code != "" && strings.Fields(m.Text)[0] != m.Code {
+					t.Errorf("the code does not stand on its own: %s", m.Text)
+				}
+				if !strings.Contains(m.Text, m.Company) || !strings.Contains(m.Text, m.Link) {
+					t.Errorf("no company or no link: %s", m.Text)
+				}
+				secret := m.Code != "" || m.Link != ""
+				if valid := strings.Contains(m.Text, "10 ") || strings.Contains(m.Text, "2026-01-02 03:14 UTC"); secret && !valid {
+					t.Errorf("it does not say how long it is valid: %s", m.Text)
+				}
+			})
+		}
 	}
 }
 
-// gsm7 is the part of the GSM 03.38 alphabet that the built-in texts use.
-const gsm7 = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789 .,:'_-"
-
+// In every language there is a text for every message.
 func TestEveryTextIsBuiltIn(t *testing.T) {
-	files, err := builtinTexts.ReadDir("texts")
+	builtin := DefaultTexts().directories[0]
+	if got := slices.Sorted(maps.Keys(builtin.locales)); !slices.Equal(got, []string{"de", "en", "es", "fr", "lt"}) {
+		t.Errorf("the languages are %v", got)
+	}
+	for locale, texts := range builtin.locales {
+		for _, name := range textNames {
+			if texts[name] == nil && !IsNotice(name) {
+				t.Errorf("%s has no %s", locale, name)
+			}
+		}
+	}
+}
+
+// A company's text for all languages goes before a built-in one of the reader's.
+func TestOwnTextsGoFirst(t *testing.T) {
+	own, err := LoadTexts(writeTexts(t, map[string]string{"otp.login.sms.txt": "own {{.Code}}"}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != len(textNames) || len(DefaultTexts().templates) != len(textNames) {
-		t.Errorf("%d files, %d templates, want %d", len(files), len(DefaultTexts().templates), len(textNames))
+	for kind, want := range map[string]string{OTPLogin: "own 424242", OTPRecovery: "424242 ist Ihr Wiederherstellungscode für Acme. Er gilt 5 Min. Geben Sie ihn nicht weiter."} {
+		m := Message{Type: kind, To: "+1", Code: "424242", Company: "acme", Name: "Acme", Expires: textTime.Add(5 * time.Minute)}
+		if err := own.Render(&m, textTime, "", "de-AT"); err != nil || m.Text != want {
+			t.Errorf("got %q, %v", m.Text, err)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
@@ -35,9 +36,13 @@ func (c *Call) find(ctx context.Context, token string, want Requirement, get get
 // FindLink finds the call's session by the token of a mailed link. The next step
 // replaces the session, so the link works once.
 func (c *Call) FindLink(ctx context.Context, token string) error {
-	link, err := c.s.lookup(ctx, tokens.LinkPrefix, token, Requirement{Company: c.Company.Code}, c.Now, c.s.Sessions.Get)
+	prefix := tokens.LinkPrefix
+	if strings.HasPrefix(token, tokens.WelcomePrefix) {
+		prefix = tokens.WelcomePrefix
+	}
+	link, err := c.s.lookup(ctx, prefix, token, Requirement{Company: c.Company.Code}, c.Now, c.s.Sessions.Get)
 	if errors.Is(err, wire.ErrTokenInvalid) {
-		return c.whyRevoked(ctx, tokens.LinkPrefix, token)
+		return c.whyRevoked(ctx, prefix, token)
 	}
 	if err == nil {
 		c.session = &link

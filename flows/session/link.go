@@ -65,11 +65,16 @@ func (c *Call) mailBudget(account string) []record.Counter {
 }
 
 // newLink returns a session that only FindLink finds, and the mail with its link. The
-// token has a prefix of its own, which is not valid in an Authorization header.
+// token has a prefix of its own, which is not valid in an Authorization header. By the
+// prefix of a welcome link, clients know that they greet a new user.
 func (c *Call) newLink(a record.Account, mail string) (record.Session, message.Message) {
-	token, hash := tokens.New(tokens.LinkPrefix, record.AccountBucket(c.Company.Code, a.ID))
+	prefix, ttl := tokens.LinkPrefix, c.Company.Recovery.LinkTTL
+	if mail == message.WelcomeLink {
+		prefix, ttl = tokens.WelcomePrefix, c.Company.Recovery.WelcomeTTL
+	}
+	token, hash := tokens.New(prefix, record.AccountBucket(c.Company.Code, a.ID))
 	link := c.newSession(Step{Account: a, State: record.MailedLink}, hash)
-	link.Expires = c.Now.Add(time.Duration(c.Company.Recovery.LinkTTL))
+	link.Expires = c.Now.Add(time.Duration(ttl))
 	link.Ends = link.Expires
 	return link, message.Message{
 		Type:    mail,

@@ -134,6 +134,10 @@ type Recovery struct {
 
 	// How long a mailed link is valid. At most 24h. Default: 30m.
 	LinkTTL Duration `json:"link_ttl,omitempty"`
+
+	// How long the link is valid that welcomes a new user, who may not read the mail
+	// at once. At most 30d. Default: 7d.
+	WelcomeTTL Duration `json:"welcome_ttl,omitempty"`
 }
 
 // A Method is a method of recovery, as the protocol spells it.
@@ -227,7 +231,7 @@ func DefaultPolicy() Policy {
 		OTP:          OTP{Length: 6, TTL: Duration(5 * time.Minute), Renewals: new(5)},
 		Password:     Passwords{MinLength: 8, Argon2id: password.DefaultArgon2id, Required: new(false)},
 		SecondFactor: SecondFactorPerAccount,
-		Recovery:     Recovery{LinkTTL: Duration(30 * time.Minute)},
+		Recovery:     Recovery{LinkTTL: Duration(30 * time.Minute), WelcomeTTL: Duration(7 * 24 * time.Hour)},
 		Limits: Limits{
 			CaptchaAfter:       new(3),
 			LockAfter:          10,

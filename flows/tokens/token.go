@@ -11,9 +11,10 @@ import (
 
 // The prefixes that identify tokens.
 const (
-	Prefix     = "mgs_" // of a session
-	LinkPrefix = "mgl_" // of a mailed link; not accepted in an Authorization header
-	tokenBytes = 32
+	Prefix        = "mgs_" // of a session
+	LinkPrefix    = "mgl_" // of a mailed link; not accepted in an Authorization header
+	WelcomePrefix = "mgw_" // of a mailed link that welcomes a user; otherwise like LinkPrefix
+	tokenBytes    = 32
 )
 
 // New returns a token and its hash. The token is a prefix and 32 random bytes. New draws

@@ -1,0 +1,62 @@
+package flows_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// welcome mails a welcome link and returns its token.
+func (b *bench) welcome() string {
+	b.t.Helper()
+	if err := b.admin().Welcome(b.t.Context(), mnemocode); err != nil {
+		b.t.Fatal(err)
+	}
+	m := b.mail.last(b.t)
+	if m.Type != message.WelcomeLink {
+		b.t.Fatalf("the mail is %s", m.Type)
+	}
+	return strings.TrimPrefix(m.Link, linkURL)
+}
+
+// A welcome link is valid for welcome_ttl, works once, and ends with a newer link. Its
+// mail greets the user in the language of the account and says until when it is valid.
+func TestAWelcomeLinkIsValidForWelcomeTTL(t *testing.T) {
+	b := newBench(t)
+	b.update(true, func(a *record.Account) { a.Locale = "lt-LT" })
+	token := b.welcome()
+	until := b.clock.Now().Add(7 * 24 * time.Hour)
+	if m := b.mail.last(t); !m.Expires.Equal(until) || m.Subject != "Jūsų "+code+" paskyra paruošta" || !strings.Contains(m.Text, until.Format("iki 2006-01-02 15:04 UTC")) {
+		t.Errorf("valid until %v: %s\n%s", m.Expires, m.Subject, m.Text)
+	}
+	if !tokens.Shaped(tokens.WelcomePrefix, token) {
+		t.Errorf("a client can't tell that %q welcomes a user", token)
+	}
+	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": strings.Replace(token, "mgw_", "mgl_", 1)})
+	b.wrong(wire.ErrTokenInvalid, "auth/setpassword", token, object{"new_password": "another password"})
+	b.clock.advance(7*24*time.Hour - time.Second)
+	b.sweep()
+	step := b.must("auth/recovery/checklink", "", object{"token": token})
+	if step.SessionState != record.RecoveryPassword {
+		t.Errorf("it leads to %s", step.SessionState)
+	}
+	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": token})
+
+	b.company.Recovery.WelcomeTTL = tenant.Duration(time.Hour)
+	token = b.welcome()
+	b.clock.advance(time.Hour)
+	b.wrong(wire.ErrTokenExpired, "auth/recovery/checklink", "", object{"token": token})
+	token = b.welcome()
+	b.must("auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
+	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": token})
+	b.clock.advance(time.Hour) // the budget of mails
+	token = b.welcome()
+	b.status(record.StatusClosed)
+	b.wrong(wire.ErrUserClosed, "auth/recovery/checklink", "", object{"token": token})
+}
