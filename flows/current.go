@@ -52,6 +52,7 @@ func tellCurrent(ctx context.Context, c *session.Call) (Reply, error) {
 		reply.DisclaimersRequired = c.PendingNow(a)
 	case record.CheckOTP:
 		reply.DisclaimersRequired = c.PendingNow(a)
+		reply.SecondFactors = c.SecondFactors(a)
 		if !found.ByApp {
 			reply.UserPhone = record.MaskPhone(a.Phone)
 		}

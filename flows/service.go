@@ -51,16 +51,17 @@ func (r *Request) client() session.Client {
 
 // A Reply is the answer of a route that succeeded, ready to be marshalled.
 type Reply struct {
-	SessionToken        string            `json:"session_token,omitempty"`
-	SessionState        record.State      `json:"session_state,omitempty"`
-	ExpiresIn           *int              `json:"expires_in,omitempty"` // whole seconds until the token expires if it is not used
-	ProfileMnemocode    string            `json:"profile_mnemocode,omitempty"`
-	DisclaimersRequired []wire.Disclaimer `json:"disclaimers_required,omitzero"` // nil: omitted
-	CaptchaRequired     bool              `json:"captcha_required,omitempty"`
-	UserPhone           string            `json:"user_phone,omitempty"`
-	UserEmail           string            `json:"user_email,omitempty"`
-	ControlQuestion     string            `json:"control_question,omitempty"`
-	Verification        tenant.Method     `json:"verification,omitempty"`
+	SessionToken        string               `json:"session_token,omitempty"`
+	SessionState        record.State         `json:"session_state,omitempty"`
+	ExpiresIn           *int                 `json:"expires_in,omitempty"` // whole seconds until the token expires if it is not used
+	ProfileMnemocode    string               `json:"profile_mnemocode,omitempty"`
+	DisclaimersRequired []wire.Disclaimer    `json:"disclaimers_required,omitzero"` // nil: omitted
+	CaptchaRequired     bool                 `json:"captcha_required,omitempty"`
+	UserPhone           string               `json:"user_phone,omitempty"`
+	UserEmail           string               `json:"user_email,omitempty"`
+	SecondFactors       []record.AuthMethods `json:"second_factors,omitempty"` // those that the account has, after a right password
+	ControlQuestion     string               `json:"control_question,omitempty"`
+	Verification        tenant.Method        `json:"verification,omitempty"`
 	*tenant.PasswordQuality
 }
 
@@ -71,7 +72,7 @@ func issued(t session.Issued, err error) (Reply, error) {
 	}
 	return Reply{
 		SessionToken: t.Token, SessionState: t.State, ExpiresIn: &t.ExpiresIn,
-		ProfileMnemocode: t.Mnemocode, UserPhone: t.Phone, PasswordQuality: t.Quality,
+		ProfileMnemocode: t.Mnemocode, UserPhone: t.Phone, SecondFactors: t.Factors, PasswordQuality: t.Quality,
 	}, nil
 }
 

@@ -180,7 +180,7 @@ func (p *Page) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
 
 // preloaded lists the modules that the page loads, so that a browser can load them
 // at once.
-var preloaded = []string{"client.js", "ui.js", "texts.js", "returnto.js", "screens.js", "captcha.js"}
+var preloaded = []string{"client.js", "ui.js", "texts.js", "returnto.js", "journey.js", "screens.js", "captcha.js"}
 
 func (f *file) serve(w http.ResponseWriter, r *http.Request, keep string) {
 	header := w.Header()

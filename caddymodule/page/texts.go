@@ -37,10 +37,20 @@ func (p *Page) readTexts(dir string) error {
 	tags = append([]string{fallback}, slices.DeleteFunc(tags, func(t string) bool { return t == fallback })...)
 	for _, tag := range tags {
 		p.languages = append(p.languages, language.MustParse(tag))
-		// Missing texts come from the fallback language.
+		// Missing texts come from the fallback language. The page marks them as such.
 		texts := maps.Clone(p.texts[fallback])
 		maps.Copy(texts, p.texts[tag])
-		p.texts[tag] = texts
+		var foreign []string
+		for key := range texts {
+			if p.texts[tag][key] == "" {
+				foreign = append(foreign, key)
+			}
+		}
+		p.texts[tag] = maps.Clone(texts)
+		if foreign != nil {
+			slices.Sort(foreign)
+			texts["foreign"] = strings.Join(foreign, " ")
+		}
 		content, err := json.Marshal(texts)
 		if err != nil {
 			return err

@@ -22,6 +22,7 @@ type Issued struct {
 	ExpiresIn int                     // whole seconds until the token expires if it is not used
 	Mnemocode string                  // of an authorized session
 	Phone     string                  // masked phone that gets the session's code; empty for none
+	Factors   []record.AuthMethods    // see SecondFactors
 	Quality   *tenant.PasswordQuality // rules for the password to set; nil for none
 }
 
@@ -60,6 +61,9 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 		if next.Code = code.stored; next.Code != nil {
 			issued.Phone = record.MaskPhone(st.Account.Phone)
 		}
+		if st.State == record.CheckOTP {
+			issued.Factors = c.SecondFactors(st.Account)
+		}
 	case record.SetPassword, record.RecoveryPassword:
 		issued.Quality = c.Company.Quality(st.Account)
 	case record.Authorized:
@@ -95,6 +99,24 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 	}
 	c.issued = next.ID
 	return issued, nil
+}
+
+// SecondFactors returns the second factors that the account's owner can use. It returns none for an account without a password, because
+// strangers can begin its logins.
+func (c *Call) SecondFactors(a record.Account) (factors []record.AuthMethods) {
+	if a.PasswordHash == "" {
+		return nil
+	}
+	if a.HasApp() {
+		factors = append(factors, record.ByApp)
+	}
+	if a.Phone != "" && c.Company.SMS != nil {
+		factors = append(factors, record.BySMS)
+	}
+	if a.BackupCodes > 0 {
+		factors = append(factors, record.ByBackupCode)
+	}
+	return factors
 }
 
 // enterStateless takes a step to checkpassword. Its token holds the session; the store

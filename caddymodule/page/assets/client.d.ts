@@ -54,6 +54,8 @@ export interface Client {
      * This saves the request for the session. Default: the option `cookie`.
      */
     byCookie?: boolean;
+    /** The user must log in again, although there is a session: the step is then the start, with the notice `login.fresh`. Default: false. */
+    fresh?: boolean;
   }): Promise<Step>;
   /** Drops an unfinished login and returns the start. A user with a session cookie stays logged in until the next login. */
   start(): Start;
@@ -88,7 +90,30 @@ export type Step =
   | RecoverySetPassword
   | Authorized;
 
-interface AtStart {
+/** What happened on the way to a step. Choose your text for users by it. */
+export type Notice =
+  /** Another code was sent. */
+  | 'code.resent'
+  /** The code was wrong, and another one was sent. */
+  | 'code.wrong.resent'
+  /** No code was sent, because the account may get no more SMS at the moment. Ask for a backup code. */
+  | 'sms.exhausted'
+  /** The new password is set. The user logs in with it now. */
+  | 'password.set'
+  /** The user has logged out. */
+  | 'logout.done'
+  /** The user is logged in, but for too long for what they want to do. */
+  | 'login.fresh';
+
+/** What a user can enter as a second factor: a code by SMS, a code of an authenticator app, or a backup code. */
+export type SecondFactor = 'sms' | 'otp' | 'backup';
+
+interface Noticing {
+  /** What happened on the way to this step, if there is something to tell. */
+  notice: Notice | null;
+}
+
+interface AtStart extends Noticing {
   /** Whether `loginWithPassword` needs a captcha. */
   captchaRequired: boolean;
   login(loginId: string): Promise<CheckPassword | CheckOTP>;
@@ -121,7 +146,7 @@ export interface LinkMailed extends AtStart {
 /** A recovery is done: the user logs in with the new password. */
 export interface PasswordSet extends AtStart { state: 'passwordset' }
 
-interface WithToken {
+interface WithToken extends Noticing {
   /** The login id as the user entered it, or null if this client does not know it. Show it to password managers. */
   loginId: string | null;
   /** When the token expires unless it is used, in milliseconds like Date.now(). */
@@ -146,6 +171,11 @@ export interface CheckOTP extends Halfway {
   state: 'checkotp';
   /** The masked phone that the code was sent to. If null, no code was sent: ask for a code of the authenticator app or a backup code. */
   phone: string | null;
+  /**
+   * The second factors that the account has. Offer no others. Null if the login began
+   * without a password: strangers can begin it, so the server does not say.
+   */
+  secondFactors: SecondFactor[] | null;
   /** The code was used up by a failed attempt. Call `renewOTP` before the next `checkOTP`. */
   codeSpent: boolean;
   disclaimers: Disclaimer[];

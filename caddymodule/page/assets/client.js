@@ -93,11 +93,16 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
     return locks ? locks.request(name, f) : turn = turn.then(f, f);
   }
 
-  // look finds out the current step of the browser.
-  async function look({ byCookie = cookie } = {}) {
+  // look finds out the current step of the browser. With fresh, a session is not
+  // enough.
+  async function look({ byCookie = cookie, fresh = false } = {}) {
     const { token, loginId } = read();
     try {
-      if (!token) return byCookie ? step({ state: 'authorized', ...await ask('GET', 'session', { byCookie: true }) }) : step({ state: 'start' });
+      if (!token && !byCookie) return step({ state: 'start' });
+      if (!token) {
+        const answer = await ask('GET', 'session', { byCookie: true });
+        return step(fresh ? { state: 'start', notice: 'login.fresh' } : { state: 'authorized', ...answer });
+      }
       const answer = await ask('GET', 'session', { token });
       if (answer.sessionState === 'authorized' && cookie) return await toCookie(token, loginId);
       return step({ state: answer.sessionState, ...answer, token, loginId });
@@ -105,7 +110,7 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
       if (!isOver(error)) throw error;
       if (!token) return step({ state: 'start' });
       forget(token);
-      return look({ byCookie });
+      return look({ byCookie, fresh });
     }
   }
 
@@ -124,8 +129,8 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
   // take makes a step and returns the next one. body may be a function that computes
   // it. With bare, the request has no token. stay has the fields of the next step if
   // the token stays the same. end is the next state if the answer has no token.
-  // spent has the fields that change when an attempt has used the code up.
-  async function take(from, route, body, { loginId = from.loginId, bare = false, stay, end, spent } = {}) {
+  // spends says that an attempt uses the code up, right or wrong.
+  async function take(from, route, body, { loginId = from.loginId, bare = false, stay, end, spends = false } = {}) {
     if (busy) throw goingOn(new MnemogateError('busy', 'another step is under way'), from);
     busy = true;
     try {
@@ -141,10 +146,10 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
       });
     } catch (error) {
       if (isOver(error) && from.token && !bare) throw await lost(error, from);
-      const known = { ...from };
+      const known = { ...from, notice: undefined };
       if (error.captchaRequired) known.captchaRequired = true;
       if (error.code === 'auth.disclaimer.invalid') known.disclaimersRequired = error.disclaimersRequired;
-      if (error.code === 'auth.disclaimer.invalid' || error.code === 'auth.otp.invalid') Object.assign(known, spent);
+      if (spends && ['auth.disclaimer.invalid', 'auth.otp.invalid'].includes(error.code)) Object.assign(known, { codeSpent: true, codeWrong: error.code === 'auth.otp.invalid' });
       throw goingOn(error, known);
     } finally {
       busy = false;
@@ -171,10 +176,11 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
 
   // step creates the object that an app sees.
   function step(from) {
-    const { state, token, loginId = null, expiresAt, captchaRequired = false, disclaimersRequired: disclaimers = [], userPhone: phone = null, codeSpent = false } = from;
-    const halfway = { state, loginId, expiresAt, cancel: () => cancel(token) };
+    const { state, token, loginId = null, expiresAt, captchaRequired = false, disclaimersRequired: disclaimers = [], userPhone: phone = null, secondFactors = null, codeSpent = false, notice = null } = from;
+    const halfway = { state, notice, loginId, expiresAt, cancel: () => cancel(token) };
+    const renewed = { ...from, codeSpent: false, codeWrong: false, notice: from.codeWrong ? 'code.wrong.resent' : 'code.resent' };
     const start = {
-      state, captchaRequired,
+      state, captchaRequired, notice: state === 'passwordset' ? 'password.set' : notice,
       login: (loginId) => take(from, 'auth/login', { login_id: loginId }, { loginId }),
       loginWithPassword: (loginId, password, { captcha, acceptDisclaimers } = {}) => take(from, 'auth/checkcredentials', async () => (
         { login_id: loginId, password, captcha_response: await solved(captcha, captchaRequired), accept_disclaimers: acceptDisclaimers }
@@ -199,20 +205,22 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
         };
       case 'checkotp':
         return {
-          ...halfway, phone, codeSpent, disclaimers,
+          ...halfway, phone, secondFactors, codeSpent, disclaimers,
+          // Without a phone the code is that of an app, unless no SMS could be sent.
+          notice: phone === null && !secondFactors?.includes('otp') ? 'sms.exhausted' : notice,
           checkOTP: (code, { acceptDisclaimers } = {}) => take(from, 'auth/checkotp',
-            { otp: code, accept_disclaimers: acceptDisclaimers }, { spent: { codeSpent: phone !== null } }),
+            { otp: code, accept_disclaimers: acceptDisclaimers }, { spends: phone !== null }),
           useBackupCode: (code, { acceptDisclaimers } = {}) => take(from, 'auth/checkotp',
             { backup_code: code, accept_disclaimers: acceptDisclaimers }),
-          renewOTP: () => take(from, 'auth/renewotp', {}, { stay: { ...from, codeSpent: false } }),
+          renewOTP: () => take(from, 'auth/renewotp', {}, { stay: renewed }),
         };
       case 'acceptdisclaimers':
         return { ...halfway, disclaimers, acceptDisclaimers: (codes) => take(from, 'auth/acceptdisclaimers', { accept_disclaimers: codes }) };
       case 'recovery-checkotp':
         return {
           ...halfway, phone, codeSpent,
-          checkOTP: (code) => take(from, 'auth/recovery/checkotp', { otp: code }, { spent: { codeSpent: true } }),
-          renewOTP: () => take(from, 'auth/recovery/renewotp', {}, { stay: { ...from, codeSpent: false } }),
+          checkOTP: (code) => take(from, 'auth/recovery/checkotp', { otp: code }, { spends: true }),
+          renewOTP: () => take(from, 'auth/recovery/renewotp', {}, { stay: renewed }),
         };
       case 'recovery-checkquestion':
         return {
@@ -228,7 +236,7 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
         };
       case 'authorized':
         return {
-          state, loginId, expiresAt, profileMnemocode: from.profileMnemocode,
+          state, notice, loginId, expiresAt, profileMnemocode: from.profileMnemocode,
           headers: () => token ? { Authorization: `Bearer ${token}` } : {},
           fetch: (input, init) => fetchAs(token, input, init),
           logout: () => logout(from),
@@ -259,7 +267,7 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
       if (!isOver(error)) throw goingOn(error, from);
     }
     forget(from.token);
-    return step({ state: 'start' });
+    return step({ state: 'start', notice: 'logout.done' });
   }
 
   // fetchAs never sends the token to another origin.

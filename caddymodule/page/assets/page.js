@@ -2,10 +2,11 @@
 // itself is in client.js, which other apps can use too. The screens are in
 // screens.js.
 import { connect, MnemogateError } from './client.js';
-import { $, el, alert, complain, footer, forgive, say } from './ui.js';
+import { $, el, alert, anchor, button, complain, focus, footer, forgive, note, say } from './ui.js';
 import { t, has, time, speak, language } from './texts.js';
 import { isReturnTo } from './returnto.js';
-import { screens, openLink, logout, loggedOut, going } from './screens.js';
+import { Journey } from './journey.js';
+import { screens, deadLink, going, login, logout, loggedOut, openLink, recover, takes, useBackupCode } from './screens.js';
 
 // A browser that accepts no cookies of this site also refuses storage.
 function stored() {
@@ -30,6 +31,8 @@ else if (link) history.replaceState(null, '', address.pathname + address.search)
 
 const main = $('main');
 const screen = $('#screen');
+
+const journey = new Journey((to) => page.back(to));
 
 const client = connect({ company: new URL('.', address).href, apiKey: key, cookie: true, remember: () => page.remembers(), language: () => language });
 const hasCookie = $('meta[name="mnemogate-cookie"]') !== null;
@@ -59,6 +62,7 @@ const page = {
   link,
   loginId: null, // as it was entered last
   accepted: new Set(), // disclaimers that are checked
+  turn: 0, // how many steps were made
   leaving: [],
 
   // remember keeps the user's choice to stay logged in, also for a provider's answer.
@@ -70,7 +74,7 @@ const page = {
 
   // show shows a step, or another screen of the same step. Input is kept if the
   // screen or the step is the same.
-  show(step, { screen: make = screens[step.state], error, note } = {}) {
+  show(step, { screen: make = screenOf(step), error } = {}) {
     for (const f of this.leaving.splice(0)) f();
     clearInterval(countdown);
     until = 0;
@@ -85,14 +89,31 @@ const page = {
       const input = screen.querySelector(`input#${name}`);
       if (input) input.value = value;
     }
-    say(note ?? '');
-    if (error) this.complain(error);
-    else ($('input:not([hidden]), .main', screen) ?? $('h1', screen)).focus();
+    say('');
+    const notice = error ? null : this.made.notice ?? (step.notice && t(`notice.${step.notice}`));
+    if (notice) note(notice);
+    if (!error || !this.complain(error)) focus(screen);
+    if (make !== going) journey.arrive({ make, state: step.state, loginId: step.loginId, turn: this.turn }, ends.has(make));
+  },
+
+  // back shows the screen of an earlier entry of the history. If that is over, it shows
+  // the nearest one before it that is not. Forward leads nowhere: what was undone must
+  // be done again.
+  async back(to) {
+    if (this.busy || to > journey.at) return journey.travel(journey.at - to);
+    const { step } = this;
+    const can = ({ make, turn, loginId }) => turn === this.turn || make === recover || make === screens.checkpassword && loginId;
+    const { make, turn, loginId } = await journey.settle(to, can) ?? {};
+    if (make && turn === this.turn) return this.show(step, { screen: make });
+    this.act(async () => {
+      const start = await step.cancel?.() ?? client.start();
+      return make === screens.checkpassword ? start.login(loginId) : { ...start, loginId: step.loginId ?? this.loginId };
+    }, make === recover ? recover : undefined);
   },
 
   // submit sends a form if nothing is missing.
   submit(form, send) {
-    if (Date.now() < until) return $('.alert')?.focus();
+    if (Date.now() < until) return say($('.alert')?.textContent);
     forgive(form);
     const entered = { ...values(form), disclaimers: ticked(form, 'disclaimers'), method: ticked(form, 'method')[0] };
     this.accepted = new Set(entered.disclaimers);
@@ -104,8 +125,9 @@ const page = {
     this.act(() => send(entered));
   },
 
-  // act makes a step and shows the next one. Only one step runs at a time.
-  async act(work, note) {
+  // act makes a step and shows the next one, or another screen of it. Only one step
+  // runs at a time.
+  async act(work, then) {
     if (this.busy) return;
     this.busy = true;
     const main = $('.main', screen);
@@ -114,7 +136,7 @@ const page = {
     const { make, made } = this;
     try {
       const step = await work();
-      if (step) this.arrive(step, note, make);
+      if (step) this.arrive(step, then, make);
     } catch (error) {
       if (!(error instanceof MnemogateError)) throw error;
       await this.fail(error, make, made);
@@ -127,10 +149,11 @@ const page = {
     }
   },
 
-  arrive(step, note, from) {
-    if (step.state === 'authorized' && from !== logout) return this.go();
+  arrive(step, then, from) {
+    this.turn++;
     if (from === logout) return this.show(step, { screen: loggedOut });
-    this.show(step, { note: note ?? (step.state === 'passwordset' ? t('newpassword.done') : '') });
+    if (step.state === 'authorized') return this.go();
+    this.show(step, { screen: then });
   },
 
   // fail shows the step to continue with after an error. If a code was used up, it
@@ -139,29 +162,52 @@ const page = {
     const step = error.step ?? this.step;
     if (made.renews?.(error)) {
       try {
-        return this.show(await step.renewOTP(), { error, note: t('code.resent') });
+        const renewed = await step.renewOTP();
+        return this.show(renewed, { screen: make, error: error.code === 'auth.otp.invalid' ? undefined : error });
       } catch (second) {
         if (!(second instanceof MnemogateError)) throw second;
+        second.before = textOf(error);
         error = second;
       }
     }
     if (step.state === 'authorized' && error.code === 'superseded') return this.go();
-    this.show(error.step ?? step, { error, screen: step.state === this.step.state ? make : undefined });
+    if (step.state !== this.step.state) this.turn++;
+    const dead = make === openLink && ['auth.token.invalid', 'auth.token.expired'].includes(error.code);
+    if (dead) return this.show(step, { screen: deadLink });
+    const next = error.step ?? step;
+    this.show(next, { error, screen: next.state === this.step.state ? make : undefined });
   },
 
-  // complain shows an error at the field that it concerns.
+  // complain shows an error. It reports whether it has put the focus on the field that
+  // the error concerns.
   complain(error) {
-    const { code, reason, retryAfter, status } = error;
+    const { code, reason, retryAfter, status, before } = error;
     const name = status === 422 || reason?.startsWith('password.') ? 'newpassword' : fields[code];
-    const text = textOf(error);
-    if (name && complain(name, text)) {
+    if (name && complain(name, textOf(error))) {
       const input = document.getElementById(name);
       if (name !== 'login' && input?.matches('input')) input.value = '';
-      return;
+      return true;
     }
-    if (code === 'auth.restricted' && retryAfter) return lock(text, retryAfter);
-    alert(el('span', {}, text));
+    const text = [before, textOf(error)].filter(Boolean).join(' ');
+    const ways = this.ways(error);
+    if (code === 'auth.restricted' && retryAfter) lock(text, retryAfter, ways);
+    else alert(text, ...ways);
+    return false;
   },
+
+  // ways returns links and buttons for what the user can do after an error, besides
+  // trying again.
+  ways({ code, reason }) {
+    const { step, config } = this;
+    const ways = [];
+    if (/^lock\.(password|disabled)$/.test(reason) && config.recovery.length > 0) ways.push(button(t('lock.recover'), () => this.show(step, { screen: recover })));
+    if (/^limit\.(sms|renewals)/.test(reason) && this.make !== useBackupCode && takes(step, 'backup')) ways.push(button(t('backup.offer'), () => this.show(step, { screen: useBackupCode })));
+    const stuck = /^(auth\.user|auth\.oauth\.notfound|recovery|service\.error|lock\.codes|lock\.answers)/;
+    if (stuck.test(code) || stuck.test(reason)) ways.push(...this.support());
+    return ways;
+  },
+
+  support() { return this.config?.links.filter(({ support }) => support).map(anchor) ?? []; },
 
   // visit goes to a provider, which sends the browser back here.
   async visit(step, provider) {
@@ -170,12 +216,19 @@ const page = {
     location.assign(await step.authorize(provider));
   },
 
-  // go leaves the page after a login.
-  go() {
+  // go leaves the page after a login. Its entries are left behind, so Back leads to the
+  // page before the login.
+  async go() {
     this.show({ state: 'going' }, { screen: going });
+    await journey.home();
     location.replace(goal());
   },
 };
+
+// ends are the screens without a login in progress. Back leaves the page from there.
+const ends = new Set([login, openLink, deadLink, logout, loggedOut, screens.authorized]);
+
+const screenOf = (step) => step.notice === 'sms.exhausted' ? useBackupCode : screens[step.state];
 
 const fields = {
   'auth.loginid.notfound': 'login',
@@ -195,16 +248,16 @@ const fields = {
 // textOf returns the text for an error: by its reason, by its code, or a general
 // one.
 function textOf({ code, reason, status }) {
-  const key = [`reason.${reason}`, status === 422 && `error.${code}.same`, `error.${code}`].find((key) => key && has(key));
+  const key = [`reason.${reason}`, /^limit\.sms/.test(reason) && 'reason.limit.sms', status === 422 && `error.${code}.same`, `error.${code}`].find((key) => key && has(key));
   return key ? t(key) : t('error.other', { code });
 }
 
 // A lock shows a countdown. Screen readers announce only its beginning and its end.
 let until = 0, countdown;
-function lock(text, seconds) {
+function lock(text, seconds, ways) {
   until = Date.now() + 1000 * seconds;
   const left = el('span', { 'aria-hidden': 'true' });
-  alert(el('span', {}, text), ' ', el('span', { class: 'unseen' }, t('lock.wait', { time: time(seconds) })), left);
+  alert([el('span', {}, text), ' ', el('span', { class: 'unseen' }, t('lock.wait', { time: time(seconds) })), left], ...ways);
   const submit = $('form .main', screen);
   submit?.setAttribute('aria-disabled', 'true');
   const tick = () => {
@@ -212,8 +265,8 @@ function lock(text, seconds) {
     left.textContent = t('lock.wait', { time: time(Math.max(rest, 0)) });
     if (rest > 0) return;
     clearInterval(countdown);
-    $('.alert')?.remove();
     submit?.removeAttribute('aria-disabled');
+    note(t('lock.over'));
     say(t('lock.over'));
   };
   tick();
@@ -256,16 +309,15 @@ async function begin() {
     if (link && !leaving) return page.show(client.start(), { screen: openLink });
     const step = returned && await client.finishOAuth(address);
     if (step) return page.arrive(step);
-    const found = await client.resume({ byCookie: hasCookie });
-    if (leaving) return page.show(found, { screen: found.state === 'authorized' ? logout : loggedOut });
-    if (found.state !== 'authorized' || !address.searchParams.has('fresh')) return page.show(found);
-    page.show(client.start(), { note: t('login.fresh') });
+    const found = await client.resume({ byCookie: hasCookie, fresh: !leaving && address.searchParams.has('fresh') });
+    page.show(found, { screen: !leaving ? undefined : found.state === 'authorized' ? logout : loggedOut });
   } catch (error) {
     if (!(error instanceof MnemogateError)) throw error;
     if (error.step) return page.show(error.step, { error });
     screen.removeAttribute('aria-busy');
     screen.replaceChildren(el('h1', { tabindex: '-1' }, t('login.heading')), el('p', { class: 'stack' }, el('button', { type: 'button', class: 'main', onclick: begin }, t('error.again'))));
-    alert(el('span', {}, textOf(error)));
+    alert(textOf(error), ...page.support());
+    focus(screen);
   }
 }
 

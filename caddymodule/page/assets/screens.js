@@ -1,6 +1,6 @@
 // The screens. screens[step.state] creates the screen of a step. It acts through
 // page (see page.js).
-import { $, el, button, field, choices, complain, link } from './ui.js';
+import { el, anchor, button, field, choices, link, marked } from './ui.js';
 import { t } from './texts.js';
 import { captcha } from './captcha.js';
 
@@ -45,7 +45,11 @@ function proof(page, due) {
   return { element: made?.element ?? null, response, missing: () => made !== null && response() === undefined };
 }
 
-function login(page, step) {
+// takes reports whether the user can enter this second factor. If the server does not
+// say, it may be so.
+export const takes = (step, factor) => step.state === 'checkotp' && (step.secondFactors?.includes(factor) ?? true);
+
+export function login(page, step) {
   const providers = page.config.oauth.filter(({ authorizeUrl }) => authorizeUrl);
   return {
     heading: t('login.heading'),
@@ -57,7 +61,7 @@ function login(page, step) {
         submit(t('login.submit'))),
       (page.config.recovery.length > 0 || page.config.signup) && links(
         page.config.recovery.length > 0 && button(t('recover.offer'), () => page.show(step, { screen: recover })),
-        page.config.signup && el('a', { href: page.config.signup.url, dir: 'auto' }, page.config.signup.text)),
+        page.config.signup && anchor(page.config.signup)),
       providers.length > 0 && el('p', { class: 'or' }, t('login.or')),
       providers.length > 0 && el('div', { class: 'stack' }, providers.map((provider) =>
         button([provider.icon && el('img', { src: provider.icon, alt: '' }), t('login.with', { name: provider.name || new URL(provider.authorizeUrl).hostname })], () => page.act(() => page.visit(step, provider)), 'other'))),
@@ -93,8 +97,8 @@ function checkOTP(page, step) {
       form(page, ({ code, disclaimers }) => step.checkOTP(onlyDigits(code), { acceptDisclaimers: disclaimers }),
         codeField(), consent(page, step.disclaimers), submit(t('code.submit'))),
       links(
-        button(t(step.phone ? 'code.resend' : 'code.sms'), () => page.act(() => step.renewOTP(), t('code.resent'))),
-        button(t('backup.offer'), () => page.show(step, { screen: useBackupCode })),
+        takes(step, 'sms') && button(t(step.phone ? 'code.resend' : 'code.sms'), () => page.act(() => step.renewOTP(), checkOTP)),
+        takes(step, 'backup') && button(t('backup.offer'), () => page.show(step, { screen: useBackupCode })),
         button(t('login.other'), () => page.act(() => step.cancel()))),
     ],
     // A code by SMS allows one attempt. After that the page requests another one.
@@ -102,7 +106,7 @@ function checkOTP(page, step) {
   };
 }
 
-function useBackupCode(page, step) {
+export function useBackupCode(page, step) {
   return {
     heading: t('backup.heading'),
     body: [
@@ -111,7 +115,9 @@ function useBackupCode(page, step) {
         field({ name: 'backup', label: t('backup.label'), autocomplete: 'off', autocapitalize: 'none', spellcheck: 'false', class: 'code', maxlength: '64', dir: 'ltr' }),
         consent(page, step.disclaimers), submit(t('code.submit'))),
       links(
-        button(t('backup.back'), () => page.show(step)),
+        step.notice === 'sms.exhausted'
+          ? takes(step, 'sms') && button(t('code.resend'), () => page.act(() => step.renewOTP(), checkOTP))
+          : button(t('backup.back'), () => page.show(step, { screen: checkOTP })),
         button(t('login.other'), () => page.act(() => step.cancel()))),
     ],
   };
@@ -124,7 +130,7 @@ function recoveryCheckOTP(page, step) {
       el('p', { class: 'lead' }, step.phone ? sentTo('code.sent', 'phone', step.phone) : t('code.sentsomewhere')),
       form(page, ({ code }) => step.checkOTP(onlyDigits(code)), codeField(), submit(t('code.submit'))),
       links(
-        button(t('code.resend'), () => page.act(() => step.renewOTP(), t('code.resent'))),
+        button(t('code.resend'), () => page.act(() => step.renewOTP())),
         button(t('recover.stop'), () => page.act(() => step.cancel()))),
     ],
     renews: ({ step: left }) => left.codeSpent,
@@ -133,13 +139,18 @@ function recoveryCheckOTP(page, step) {
 
 // sentTo returns a text with a value that is always written from left to right.
 function sentTo(key, name, value) {
-  const [before, after] = t(key, { [name]: '\0' }).split('\0');
-  return [before, el('bdi', { dir: 'ltr' }, value), after ?? ''];
+  const text = t(key, { [name]: '\0' });
+  const [before, after = ''] = text.split('\0');
+  const sentence = marked(text);
+  const parts = [before, el('bdi', { dir: 'ltr' }, value), after];
+  if (sentence === text) return parts;
+  sentence.replaceChildren(...parts);
+  return sentence;
 }
 
 function setPassword(page, step) {
   return {
-    heading: t('newpassword.heading'),
+    heading: t(isWelcome(page) ? 'welcome.password' : 'newpassword.heading'),
     body: [
       form(page, ({ newpassword, disclaimers }) => step.setPassword(newpassword, { acceptDisclaimers: disclaimers }),
         step.loginId && el('input', { type: 'text', name: 'username', autocomplete: 'username', value: step.loginId, readonly: true, hidden: true, tabindex: '-1' }),
@@ -190,6 +201,7 @@ function acceptDisclaimers(page, step) {
 export function recover(page, step) {
   const { element, response, missing } = proof(page, true);
   const methods = page.config.recovery;
+  const first = page.link && methods.includes('MAIL') ? 'MAIL' : methods[0];
   const back = () => page.show(step);
   return {
     heading: t('recover.heading'),
@@ -197,12 +209,12 @@ export function recover(page, step) {
     body: [
       el('p', { class: 'lead' }, t('recover.text')),
       form(page, ({ login, method }) => {
-        const options = { method: method ?? methods[0], captcha: response() };
+        const options = { method: method ?? first, captcha: response() };
         page.loginId = login.trim();
         return step.state === 'checkpassword' ? step.recover({ ...options, loginId: page.loginId }) : step.recover(page.loginId, options);
       },
       field({ name: 'login', label: t('login.id'), autocomplete: 'username', autocapitalize: 'none', spellcheck: 'false', maxlength: '254', value: step.loginId ?? page.loginId ?? '' }),
-      methods.length > 1 && choices('method', t('recover.how'), 'radio', methods.map((method, i) => ({ value: method, label: t(`recover.${method}`), checked: i === 0 }))),
+      methods.length > 1 && choices('method', t('recover.how'), 'radio', methods.map((method) => ({ value: method, label: t(`recover.${method}`), checked: method === first }))),
       element,
       submit(t('code.submit'))),
       links(button(t('recover.stop'), back)),
@@ -235,14 +247,33 @@ function linkMailed(page, step) {
   };
 }
 
+// isWelcome reports whether the link that was opened is for a new user.
+const isWelcome = (page) => page.link?.startsWith('mgw_');
+
 // openLink waits for a click, because mail scanners open links too.
 export function openLink(page, step) {
+  const kind = isWelcome(page) ? 'welcome' : 'link';
   return {
-    heading: t('recover.heading'),
+    heading: t(isWelcome(page) ? 'welcome.heading' : 'recover.heading'),
     body: [
-      el('p', { class: 'lead' }, t('link.text')),
-      form(page, () => step.checkLink(page.link), submit(t('code.submit'))),
+      el('p', { class: 'lead' }, t(`${kind}.text`)),
+      form(page, () => step.checkLink(page.link), submit(t(isWelcome(page) ? 'welcome.submit' : 'code.submit'))),
       links(button(t('login.back'), () => page.show(step, { screen: login }))),
+    ],
+  };
+}
+
+// deadLink offers a new link after one that no longer works.
+export function deadLink(page, step) {
+  const renewable = page.config.recovery.includes('MAIL');
+  return {
+    heading: t('deadlink.heading'),
+    body: [
+      el('p', { class: 'lead' }, t('deadlink.text')),
+      el('p', { class: 'stack' },
+        renewable && el('button', { type: 'button', class: 'main', onclick: () => page.show(step, { screen: recover }) }, t('deadlink.again')),
+        el('button', { type: 'button', class: renewable ? 'other' : 'main', onclick: () => page.show(step, { screen: login }) }, t('login.back'))),
+      page.support().length > 0 && links(page.support()),
     ],
   };
 }
@@ -252,7 +283,7 @@ function already(page, step) {
     heading: t('already.heading'),
     body: [el('div', { class: 'stack' },
       el('button', { type: 'button', class: 'main', onclick: () => page.go() }, t('already.continue')),
-      button(t('logout.submit'), () => page.act(() => step.logout(), t('logout.done')), 'other'))],
+      button(t('logout.submit'), () => page.act(() => step.logout()), 'other'))],
   };
 }
 
@@ -268,7 +299,8 @@ export function logout(page, step) {
 
 export function loggedOut(page) {
   return {
-    heading: t('logout.done'),
+    heading: t('notice.logout.done'),
+    notice: '',
     body: [el('a', { class: 'main', href: new URL('login', location.href).pathname }, t('login.heading'))],
   };
 }

@@ -1,5 +1,7 @@
 // The page's texts in the chosen language.
 let texts = {};
+let foreign; // the keys of texts that the language lacks, which are in English
+const lent = new Set(); // such texts as they were used
 export let language = document.documentElement.lang;
 
 // speak loads the texts of a language.
@@ -7,13 +9,21 @@ export async function speak(tag) {
   const answer = await fetch(new URL(`texts/${tag}.json`, import.meta.url));
   if (!answer.ok) throw new Error(`no texts in ${tag}`);
   texts = await answer.json();
+  foreign = new Set(texts.foreign?.split(' '));
   language = tag;
 }
 
 export const has = (key) => Object.hasOwn(texts, key);
 
 // t returns a text and replaces {name} by values.
-export const t = (key, values = {}) => (texts[key] ?? key).replace(/\{([a-z]+)\}/g, (held, name) => values[name] ?? held);
+export function t(key, values = {}) {
+  const text = (texts[key] ?? key).replace(/\{([a-z]+)\}/g, (held, name) => values[name] ?? held);
+  if (foreign.has(key)) lent.add(text);
+  return text;
+}
+
+// isLent reports whether a text is in English because the language lacks it.
+export const isLent = (text) => lent.has(text);
 
 // time formats a number of seconds for people.
 export function time(seconds) {

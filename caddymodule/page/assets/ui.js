@@ -1,5 +1,5 @@
 // Elements of the page. All text is inserted as text, never as markup.
-import { t } from './texts.js';
+import { t, isLent } from './texts.js';
 
 export const $ = (selector, within = document) => within.querySelector(selector);
 
@@ -8,9 +8,13 @@ export const $ = (selector, within = document) => within.querySelector(selector)
 export function el(name, attributes = {}, ...children) {
   const element = document.createElement(name);
   set(element, attributes);
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(...children.flat().filter((child) => child !== null && child !== undefined && child !== false).map(marked));
   return element;
 }
+
+// marked marks a text that is in English on a page in another language, which may
+// have another direction.
+export const marked = (child) => isLent(child) ? el('span', { lang: 'en', dir: 'ltr' }, new Text(child)) : child;
 
 function set(element, attributes) {
   for (const [name, value] of Object.entries(attributes)) {
@@ -83,7 +87,7 @@ export function choices(name, legend, type, options) {
 export function complain(name, text) {
   const error = document.getElementById(`${name}-error`);
   if (!error) return false;
-  error.textContent = text;
+  error.replaceChildren(marked(text));
   error.hidden = false;
   const of = document.getElementById(name);
   const input = of.matches('input') ? of : $('input:not(:checked)', of) ?? $('input', of);
@@ -98,24 +102,45 @@ export function forgive(form) {
   for (const input of form.querySelectorAll('[aria-invalid]')) input.removeAttribute('aria-invalid');
 }
 
-// alert shows an error at the top of the screen and focuses it.
-export function alert(...content) {
-  $('.alert')?.remove();
-  const box = el('div', { class: 'alert', role: 'alert', tabindex: '-1' }, content);
+// told is the notice or alert under the heading. The element that gets the focus is
+// described by it.
+const told = 'told';
+
+// tell shows a message under the heading, and removes the one before.
+function tell(box) {
+  document.getElementById(told)?.remove();
   $('h1').after(box);
-  box.focus();
+}
+
+// alert shows an error, with links and buttons for what the user can do about it.
+export function alert(text, ...ways) {
+  const box = el('div', { id: told, class: 'alert', role: 'alert' }, el('p', {}, text), ways.length > 0 && el('p', { class: 'links' }, ways));
+  tell(box);
   return box;
 }
 
-// say announces a message to screen readers and shows it without taking the focus.
+// note shows what happened.
+export const note = (text) => tell(el('p', { id: told, class: 'notice' }, text));
+
+// focus focuses the first input of a screen, or what else the user needs next.
+export function focus(screen) {
+  const target = $('input:not([hidden]), .main', screen) ?? $('h1', screen);
+  if (document.getElementById(told)) target.setAttribute('aria-describedby', [target.getAttribute('aria-describedby'), told].filter(Boolean).join(' '));
+  target.focus();
+}
+
+// say announces a message to screen readers.
 export function say(text) {
   $('#said').textContent = text;
 }
 
+// anchor returns a link of the operator, whose address the server has checked.
+export const anchor = ({ url, text }) => el('a', { href: url, dir: 'auto' }, text);
+
 // footer shows the operator's links.
 export function footer(links) {
   $('#links').hidden = links.length === 0;
-  $('#links').replaceChildren(...links.map(({ url, text }) => el('li', {}, el('a', { href: url, dir: 'auto' }, text))));
+  $('#links').replaceChildren(...links.map((link) => el('li', {}, anchor(link))));
 }
 
 // link returns a link to another site, or null if the address is not http or https.
