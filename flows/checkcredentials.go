@@ -24,7 +24,7 @@ func (s *Service) checkCredentials(ctx context.Context, c *session.Call, req *ch
 		return Reply{}, err
 	}
 	attempt := session.PasswordAttempt{Account: a, LoginIDHash: loginIDHash, Password: req.Password, Wrong: wire.ErrCredentialsInvalid}
-	if err := s.tryPassword(ctx, c, attempt, req.CaptchaResponse, nil); err != nil {
+	if err := s.tryPassword(ctx, c, &attempt, req.CaptchaResponse, nil); err != nil {
 		return Reply{}, err
 	}
 	if err := tenant.Admitted(a); err != nil {
@@ -34,5 +34,8 @@ func (s *Service) checkCredentials(ctx context.Context, c *session.Call, req *ch
 	if err != nil {
 		return Reply{}, err
 	}
-	return afterPassword(ctx, c, session.Step{Account: a, By: record.ByPassword, Accepted: accepted})
+	if err := c.CheckBreached(ctx, &attempt.Account, req.Password); err != nil {
+		return Reply{}, err
+	}
+	return afterPassword(ctx, c, session.Step{Account: attempt.Account, By: record.ByPassword, Accepted: accepted})
 }

@@ -26,7 +26,7 @@ func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *check
 	if a.ID != 0 && !c.Company.Hardened {
 		before = tenant.Admitted(a)
 	}
-	if err := s.tryPassword(ctx, c, attempt, req.CaptchaResponse, before); err != nil {
+	if err := s.tryPassword(ctx, c, &attempt, req.CaptchaResponse, before); err != nil {
 		return Reply{}, err
 	}
 	if err := tenant.Admitted(a); err != nil {
@@ -36,13 +36,16 @@ func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *check
 	if err != nil {
 		return Reply{}, err
 	}
-	return afterPassword(ctx, c, session.Step{Account: a, By: record.ByPassword, Accepted: accepted})
+	if err := c.CheckBreached(ctx, &attempt.Account, req.Password); err != nil {
+		return Reply{}, err
+	}
+	return afterPassword(ctx, c, session.Step{Account: attempt.Account, By: record.ByPassword, Accepted: accepted})
 }
 
 // tryPassword checks limits and locks, then the captcha, then the password, for
 // checkpassword and checkcredentials. If before is not nil, tryPassword returns it instead
 // of checking the password.
-func (s *Service) tryPassword(ctx context.Context, c *session.Call, t session.PasswordAttempt, captcha string, before error) error {
+func (s *Service) tryPassword(ctx context.Context, c *session.Call, t *session.PasswordAttempt, captcha string, before error) error {
 	subject, failures, err := c.PublicFailures(ctx, t.Account, t.LoginIDHash)
 	if err != nil {
 		return err

@@ -97,6 +97,22 @@ func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (rep
 	return issued(c.Exchange(ctx))
 }
 
+// User returns the company of a request's API key and the authorized session of its
+// user. The login must not be older than fresh, unless fresh is 0. The Request needs no
+// Route, and credentials takes the place of its Authorization.
+func (s *Service) User(ctx context.Context, r *Request, fresh time.Duration, credentials func() ([]string, error)) (*tenant.Company, record.Session, error) {
+	company, _, err := s.clientOf(ctx, r)
+	if err != nil {
+		return nil, record.Session{}, err
+	}
+	authorization, err := credentials()
+	if err != nil {
+		return nil, record.Session{}, err
+	}
+	found, err := s.Authorize(ctx, session.Requirement{Company: company.Code, Fresh: fresh, Whole: true}, authorization)
+	return company, found, err
+}
+
 // End revokes the authorized session of a request's token. It needs no API key and
 // accepts sessions of any company, because browsers send a site's cookie to each of its
 // companies.

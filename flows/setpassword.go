@@ -36,6 +36,11 @@ func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPass
 	if err := s.CheckNotSame(ctx, &c.Attempt, a, req.NewPassword); err != nil {
 		return Reply{}, err
 	}
+	if breached, err := s.Breached(ctx, c.Company, req.NewPassword); err != nil {
+		return Reply{}, err
+	} else if breached {
+		return Reply{}, tenant.ErrBreached
+	}
 	st := session.Step{Account: a, State: record.Authorized}
 	if c.Session().State == record.SetPassword {
 		if st.Accepted, err = c.Accept(a, req.AcceptDisclaimers); err != nil {

@@ -15,11 +15,11 @@ func (s postgresAccounts) NewCompanyGeneration(ctx context.Context, company stri
 		e, err = scanRevocation(q.row(ctx, postgresNewCompanyGeneration, company))
 		return err
 	})
-	return e, translatePostgres("beginning an era", err)
+	return e, translatePostgres("beginning a session generation", err)
 }
 
 // A company's revocation is pending while ended, the generation of its last
-// completed revocation, is lower than era.
+// completed revocation, is lower than the one in column era.
 const postgresSelectPending = `
 	(SELECT company, account, epoch, keep FROM endings WHERE (company, account) > ($1, $2) ORDER BY company, account LIMIT $3)
 	UNION ALL

@@ -15,11 +15,11 @@ func (s sqliteAccounts) NewCompanyGeneration(ctx context.Context, company string
 		e, err = scanRevocation(tx.row(ctx, sqliteNewCompanyGeneration, company))
 		return err
 	})
-	return e, translateSQLite("beginning an era", err)
+	return e, translateSQLite("beginning a session generation", err)
 }
 
 // A company's revocation is pending while ended, the generation of its last completed
-// revocation, is lower than era.
+// revocation, is lower than the one in column era.
 const sqliteSelectPending = `
 	SELECT * FROM (SELECT company, account, epoch, keep FROM endings WHERE (company, account) > (?1, ?2)
 		ORDER BY company, account LIMIT +?3)

@@ -225,6 +225,8 @@ func asError(err error) *Error {
 		return &Error{Status: http.StatusNotFound, Message: "the company has no such account"}
 	case errors.Is(err, manage.ErrNoSession):
 		return &Error{Status: http.StatusNotFound, Field: "session", Message: err.Error()}
+	case errors.Is(err, manage.ErrNoSuchSession):
+		return &Error{Status: http.StatusBadRequest, Field: "keep_session", Message: "keep_session: " + err.Error()}
 	case errors.Is(err, session.ErrRevocationPending):
 		return &Error{Status: http.StatusServiceUnavailable, Message: err.Error()}
 	case errors.Is(err, password.ErrBusy):

@@ -16,16 +16,7 @@ func (c *Call) sessions() error {
 	}
 	views := make([]api.Session, len(sessions))
 	for i, s := range sessions {
-		views[i] = api.Session{
-			ID:        s.ID,
-			State:     s.State,
-			Created:   s.Created.UTC(),
-			LastUsed:  s.LastUsed.UTC(),
-			Expires:   s.Expires.UTC(),
-			Ends:      s.Ends.UTC(),
-			Address:   s.Address,
-			UserAgent: s.UserAgent,
-		}
+		views[i] = api.SessionOf(s)
 	}
 	c.WriteJSON(http.StatusOK, api.Sessions{Sessions: views})
 	return nil

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/manage"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // This file has the routes of authenticator apps, and of passwords that users change
@@ -27,11 +29,11 @@ func (c *Call) newTOTP() error {
 func (c *Call) confirmTOTP() error {
 	ctx, cancel := c.within()
 	defer cancel()
-	body, err := c.Texts("code")
+	body, err := c.Texts("code", "keep_session?")
 	if err != nil {
 		return err
 	}
-	a, err := c.admin.ConfirmTOTP(ctx, c.mnemocode(), body["code"], "")
+	a, err := c.admin.ConfirmTOTP(ctx, c.mnemocode(), body["code"], body["keep_session"])
 	switch {
 	case errors.Is(err, manage.ErrAppCode):
 		return &Error{Status: http.StatusUnprocessableEntity, Field: "code", Message: err.Error()}
@@ -46,7 +48,11 @@ func (c *Call) confirmTOTP() error {
 func (c *Call) removeTOTP() error {
 	ctx, cancel := c.within()
 	defer cancel()
-	if _, err := c.admin.RemoveTOTP(ctx, c.mnemocode(), ""); err != nil {
+	query, err := c.query("keep_session")
+	if err != nil {
+		return err
+	}
+	if _, err := c.admin.RemoveTOTP(ctx, c.mnemocode(), query.Get("keep_session")); err != nil {
 		return err
 	}
 	c.noContent()
@@ -102,8 +108,8 @@ func ownError(err error) error {
 		return &Error{Status: http.StatusUnauthorized, Field: "current_password", Reason: "password.wrong", Message: "current_password: it is wrong"}
 	case errors.Is(err, manage.ErrNotActive):
 		return &Error{Status: http.StatusConflict, Field: "status", Message: "status: the account is not active, so its user can't log in"}
-	case errors.Is(err, manage.ErrNoSuchSession):
-		return &Error{Status: http.StatusBadRequest, Field: "keep_session", Message: "keep_session: " + err.Error()}
+	case errors.Is(err, wire.ErrPasswordSame):
+		return &tenant.RuleError{Field: "new_password", Text: "Not the present password."}
 	case errors.Is(err, manage.ErrChanged):
 		return &Error{Status: http.StatusConflict, Message: err.Error()}
 	default:

@@ -65,6 +65,9 @@ var (
 	captchas = counters("mnemogate_captchas_total",
 		"Captcha responses that a provider had to verify, by result (right, wrong, or failed: it did not answer).",
 		"company", "result")
+	breachedLookups = counters("mnemogate_breached_lookups_total",
+		"Passwords that were looked up in the list of breached passwords, by outcome (listed, unlisted, or failed: it did not answer, and without require the password passed).",
+		"company", "outcome")
 	providerLogins = counters("mnemogate_provider_logins_total",
 		"Codes that OAuth providers had to exchange, by provider_id and result (accepted, refused, or failed: it did not answer).",
 		"company", "provider", "result")
@@ -279,6 +282,9 @@ func counted(c tenant.Company) *tenant.Company {
 	if c.Events.Receiver != nil {
 		c.Events.Receiver = countedReceiver{c.Events.Receiver, c.Code}
 	}
+	if c.Breached.List != nil {
+		c.Breached.List = countedBreachedList{c.Breached.List, c.Code}
+	}
 	switch c.Captcha.(type) {
 	case nil, tenant.ReusableCaptcha, tenant.ProofOfWork: // these ask no provider
 	default:
@@ -344,6 +350,24 @@ func (c countedCaptcha) Verify(ctx context.Context, response, address string) (b
 	}
 	captchas.WithLabelValues(c.company, result).Inc()
 	return ok, err
+}
+
+type countedBreachedList struct {
+	tenant.BreachedList
+	company string
+}
+
+// Has implements tenant.BreachedList.
+func (l countedBreachedList) Has(ctx context.Context, password string) (bool, error) {
+	listed, err := l.BreachedList.Has(ctx, password)
+	outcome := "unlisted"
+	if err != nil {
+		outcome = "failed"
+	} else if listed {
+		outcome = "listed"
+	}
+	breachedLookups.WithLabelValues(l.company, outcome).Inc()
+	return listed, err
 }
 
 type countedProvider struct {

@@ -137,7 +137,7 @@ type Guest struct {
 // Guests lists the company's plugins.
 func (c *Company) Guests() []Guest {
 	e := &c.effective
-	guests := []Guest{{"captcha", e.Captcha}, {"sms", e.SMS}, {"mail", e.Mail}, {"events", e.Events.Receiver}, {"password migrate", e.Migrate}}
+	guests := []Guest{{"captcha", e.Captcha}, {"sms", e.SMS}, {"mail", e.Mail}, {"events", e.Events.Receiver}, {"password migrate", e.Migrate}, {"password breached", e.Breached.List}}
 	for _, id := range slices.Sorted(maps.Keys(e.OAuth)) {
 		guests = append(guests, Guest{fmt.Sprintf("oauth %d", id), e.OAuth[id].Provider})
 	}

@@ -23,6 +23,7 @@ func FuzzStrip(f *testing.F) {
 	f.Add("X-Profile-Mnemocode ", "x", ",,\x00")
 	f.Add("x_profile_Role", "admin", "X-Profile-Email")
 	f.Add("X.PROFILE~PHONE", "x", "")
+	f.Add("x_profile_auth_methods", "mfa", "X-Profile-Session")
 	f.Fuzz(func(t *testing.T, name, value, connection string) {
 		h := &Handler{Header: defaultHeader, CompanyHeader: defaultCompanyHeader}
 		r := &http.Request{Header: http.Header{}, Trailer: http.Header{}, Body: http.NoBody}
@@ -37,7 +38,8 @@ func FuzzStrip(f *testing.F) {
 		for _, header := range []http.Header{r.Header, r.Trailer} {
 			for name := range header {
 				switch notAlphanumeric.ReplaceAllString(asciiLower(name), "-") {
-				case "x-profile-mnemocode", "x-company-code", "x-profile-role", "x-profile-email", "x-profile-phone":
+				case "x-profile-mnemocode", "x-company-code", "x-profile-role", "x-profile-email", "x-profile-phone",
+					"x-profile-session", "x-profile-auth-time", "x-profile-auth-methods":
 					t.Errorf("%q is left", name)
 				}
 			}

@@ -77,7 +77,7 @@ func (h *Handler) authorize(r *http.Request, t target) (found record.Session, er
 			return found, wire.ErrAPIKeyInvalid
 		}
 	}
-	want := session.Requirement{Company: company, Among: h.Companies, Fresh: h.freshness(r.URL)}
+	want := session.Requirement{Company: company, Among: h.Companies, Fresh: h.freshness(r.URL), Whole: h.whole}
 	var room [1]string
 	credentials, err := h.credentials(r, room[:0])
 	if err != nil {

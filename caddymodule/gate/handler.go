@@ -120,14 +120,16 @@ type Handler struct {
 	// the shortest time applies. Default: none.
 	Fresh []Fresh `json:"fresh,omitempty"`
 
-	// The fields of the user's account to pass to the application: any of `role`,
-	// `email` and `phone`. They are sent in the headers `X-Profile-Role`,
-	// `X-Profile-Email` and `X-Profile-Phone`, with their values at the time of the
-	// login. A change of one of them revokes the account's sessions. Bytes other
-	// than visible ASCII, and `%`, are percent-encoded. A field that the account
-	// lacks is not sent. Sessions that began before this option was set send none.
-	// The handler always removes these headers from a client's request, even if this
-	// option is not set. Default: none.
+	// What else to tell the application about the user and the session, in headers
+	// whose names begin with `X-Profile-`. The handler always removes these headers
+	// from a client's request, even if this option is not set. Default: none.
+	//
+	// Word | Header | Value
+	// -----|--------|------
+	// `role`, `email`, `phone` | `X-Profile-Role`, `X-Profile-Email`, `X-Profile-Phone` | The fields of the account, with their values at the time of the login. A change of one of them revokes the account's sessions. Bytes other than visible ASCII, and `%`, are percent-encoded. A field that the account lacks is not sent. Sessions that began before `email` or `phone` was set do not send it.
+	// `session` | `X-Profile-Session` | The id of the session, as in the accounts API.
+	// `auth_time` | `X-Profile-Auth-Time` | The time of the login, in Unix seconds.
+	// `auth_methods` | `X-Profile-Auth-Methods` | How the user logged in: words separated by spaces, of `pwd`, `sms`, `otp` (an authenticator app), `backup`, `oauth` and `passkey`, and `mfa` if two factors were given.
 	Forward []string `json:"forward,omitempty"`
 
 	// The path at which load balancers and monitors check this node, such as
@@ -181,6 +183,14 @@ type Handler struct {
 	// keeps nobody out. Default: none.
 	LoginPage *LoginPage `json:"login_page,omitempty"`
 
+	// Lets users look after their own login, with the routes below
+	// `/{company_code}/v2/me/`: they see and revoke their sessions, change their
+	// password, and set up an authenticator app and backup codes. Changes need a login
+	// that is not older than this, from 1s to 24h. If it is older, the answer is
+	// `auth.session.invalid` with the reason `too_old`. In the Caddyfile, the default
+	// is 10m. Default: none, and these paths belong to the application.
+	SelfService caddy.Duration `json:"self_service,omitempty"`
+
 	// The positions of the options in the Caddyfile, for errors and warnings. The
 	// Caddyfile adapter sets it. Leave it out of JSON that you write yourself.
 	Source guest.Source `json:"source,omitempty"`
@@ -190,6 +200,7 @@ type Handler struct {
 	accessLog *zap.Logger // Caddy's
 	document  []byte      // the OpenAPI document
 	profile   []profileHeader
+	whole     bool       // one of profile needs Requirement.Whole
 	page      *page.Page // nil if the site has no login page
 }
 
@@ -236,6 +247,7 @@ func (h *Handler) provision(ctx caddy.Context) error {
 	h.profile = profileOf(h.Forward)
 	for _, p := range h.profile {
 		h.app.Forward(p.field)
+		h.whole = h.whole || p.whole
 	}
 	return nil
 }
@@ -309,7 +321,7 @@ func (h *Handler) check() error {
 			return fmt.Errorf("cors: %q is not an origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com", o)
 		}
 	}
-	return cmp.Or(h.checkForward(), h.checkHealth(), h.checkCookie(), h.checkReadings(), h.checkCheck())
+	return cmp.Or(h.checkSelfService(), h.checkForward(), h.checkHealth(), h.checkCookie(), h.checkReadings(), h.checkCheck())
 }
 
 func checkHeader(directive, name string) error {
@@ -350,7 +362,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 			t.kind = preflight
 		}
 	}
-	if t.kind.isPage() && !h.hasPage(t.company) {
+	if t.kind.isPage() && !h.hasPage(t.company) || t.kind == selfRoute && h.SelfService == 0 {
 		t.kind = protectedPath
 	}
 	answer := answers[t.kind]
@@ -378,6 +390,7 @@ var answers = [...]func(*Handler, http.ResponseWriter, *http.Request, target){
 	apiDocument:   (*Handler).serveDocument,
 	challenge:     (*Handler).serveChallenge,
 	sessionRoute:  (*Handler).serveSession,
+	selfRoute:     (*Handler).serveSelf,
 	clientConfig:  (*Handler).serveClientConfig,
 	clientModule:  (*Handler).serveModule,
 	loginPage:     (*Handler).servePage,
@@ -484,7 +497,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		public <path>...
 //		company <code>...
 //		fresh <duration> <path>...
-//		forward role|email|phone...
+//		forward role|email|phone|session|auth_time|auth_methods...
 //		health <path>
 //		check <path>
 //		cookie [<name>]
@@ -501,6 +514,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //			signup [<language>] <text> <url>
 //			remember
 //		}
+//		self_service [<duration>]
 //	}
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	h.Source = guest.SourceOf(d)
@@ -530,6 +544,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"cookie":                h.parseCookie(d),
 		"websocket_token":       guest.Flag(d, &h.WebSocketToken),
 		"login_page":            h.parseLoginPage(d),
+		"self_service":          h.parseSelfService(d),
 	}
 	guest.Misplaced(d, options, inGlobal, app.GlobalOptions()...)
 	return guest.CheckedOptions(d, check, guest.Naming(options), "fresh")

@@ -169,7 +169,7 @@ func (h *Handler) setIdentity(header http.Header, r *http.Request, session *reco
 	header[h.Header] = room[:1:1]
 	header[h.CompanyHeader] = room[1:2:2]
 	if len(h.profile) > 0 {
-		h.tellProfile(header, session.Profile)
+		h.tellProfile(header, session)
 	}
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Set("http.auth.user.id", session.Mnemocode)

@@ -35,6 +35,7 @@ const (
 	apiDocument // the OpenAPI document of the routes
 	challenge   // of captcha pow
 	sessionRoute
+	selfRoute    // below selfPrefix; protectedPath without self_service
 	clientConfig // the configuration for a company's clients
 	clientModule // client.js and its types
 	loginPage
@@ -82,6 +83,9 @@ func classify(base, escaped string) target {
 	if plain(escaped) { // the common case: there is only one way to read it
 		if kind, ok := pageKind(rest); ok && isCode(company) {
 			return target{kind: kind, company: company}
+		}
+		if isCode(company) && strings.HasPrefix(rest, selfPrefix) {
+			return target{kind: selfRoute, company: company}
 		}
 		return target{kind: kindOf(company, rest), company: company}
 	}

@@ -2,24 +2,35 @@ package gate
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// A profileHeader passes one field of the user's account to the application.
+// A profileHeader tells the application something about the user or the session.
 type profileHeader struct {
-	field record.ProfileField
 	name  string
+	value func(*record.Session) string
+	field record.ProfileField // what sessions must store for it; all store the role
+	whole bool                // it needs Requirement.Whole
 }
 
 // profileHeaders maps the words of the configuration to the headers.
 var profileHeaders = map[string]profileHeader{
-	"role":  {record.ProfileRole, "X-Profile-Role"},
-	"email": {record.ProfileEmail, "X-Profile-Email"},
-	"phone": {record.ProfilePhone, "X-Profile-Phone"},
+	"role":         {name: "X-Profile-Role", value: valueOf(record.ProfileRole)},
+	"email":        {name: "X-Profile-Email", value: valueOf(record.ProfileEmail), field: record.ProfileEmail},
+	"phone":        {name: "X-Profile-Phone", value: valueOf(record.ProfilePhone), field: record.ProfilePhone},
+	"session":      {name: "X-Profile-Session", value: func(s *record.Session) string { return s.ID }, whole: true},
+	"auth_time":    {name: "X-Profile-Auth-Time", value: func(s *record.Session) string { return strconv.FormatInt(s.Created.Unix(), 10) }, whole: true},
+	"auth_methods": {name: "X-Profile-Auth-Methods", value: func(s *record.Session) string { return string(s.Profile.Methods()) }},
+}
+
+func valueOf(f record.ProfileField) func(*record.Session) string {
+	return func(s *record.Session) string { return s.Profile.Value(f) }
 }
 
 func profileOf(forward []string) (headers []profileHeader) {
@@ -35,9 +46,9 @@ func (h *Handler) checkForward() error {
 		p, ok := profileHeaders[word]
 		switch {
 		case !ok:
-			return fmt.Errorf("forward: %q is not role, email or phone", word)
+			return fmt.Errorf("forward: %q is unknown; choose any of %s", word, strings.Join(slices.Sorted(maps.Keys(profileHeaders)), ", "))
 		case slices.Contains(h.Forward[:i], word):
-			return fmt.Errorf("forward: it has %s twice", word)
+			return fmt.Errorf("forward: it has %s twice; remove one", word)
 		case strings.EqualFold(p.name, h.Header), strings.EqualFold(p.name, h.CompanyHeader):
 			return fmt.Errorf("forward: %s is header or company_header already; give that another name", p.name)
 		}
@@ -45,11 +56,11 @@ func (h *Handler) checkForward() error {
 	return nil
 }
 
-// tellProfile sets a header for each configured field that has a value.
-func (h *Handler) tellProfile(header http.Header, profile record.Profile) {
+// tellProfile sets a header for each configured word that has a value.
+func (h *Handler) tellProfile(header http.Header, session *record.Session) {
 	values := make([]string, 0, len(h.profile))
 	for _, p := range h.profile {
-		if value := profile.Value(p.field); value != "" {
+		if value := p.value(session); value != "" {
 			values = append(values, value)
 			header[p.name] = values[len(values)-1 : len(values) : len(values)]
 		}

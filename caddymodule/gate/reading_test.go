@@ -108,7 +108,7 @@ func TestPublicPathsHaveOneReading(t *testing.T) {
 		"/admin%00.css":                  false,
 		"/admin%0d.css":                  false,
 		"/admin%252Ecss":                 false,
-		"/admin%2Ecss":                   false, // to who does not decode it
+		"/admin%2Ecss":                   false, // for servers that do not decode it
 		"/open/vault/x":                  false, // fresh
 		"/open/Vault/x":                  false,
 		"/open//vault/x":                 false,

@@ -75,10 +75,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	}
 	err := h.withService(r.Context(), do)
 	if r.Method == http.MethodDelete && (err == nil || errors.Is(err, wire.ErrTokenInvalid) || errors.Is(err, wire.ErrTokenExpired)) {
-		h.setCookie(w, "", 0) // it is no longer valid
-		// The next user of the browser must not see cached pages of the application,
-		// not even with the back button (W3C Clear Site Data, section 3.1).
-		w.Header().Set("Clear-Site-Data", `"cache"`)
+		h.clearCookie(w) // it is no longer valid
 	}
 	if err != nil {
 		h.refuse(w, err)
@@ -89,6 +86,14 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 		reply.SessionToken = "" // hidden from scripts
 	}
 	writeJSON(w, http.StatusOK, success{Status: "success", Reply: reply})
+}
+
+// clearCookie deletes the cookie after a logout. The next user of the browser must not
+// see cached pages of the application, not even with the back button (W3C Clear Site
+// Data, section 3.1).
+func (h *Handler) clearCookie(w http.ResponseWriter) {
+	h.setCookie(w, "", 0)
+	w.Header().Set("Clear-Site-Data", `"cache"`)
 }
 
 // errSessionMethod is ErrMethod for the session's path.

@@ -277,7 +277,7 @@ func TestRequestsEndWithTheirClient(t *testing.T) {
 	}
 }
 
-// Whoever breaks off an upload has ended the request before, so that it is not the
+// A client that breaks off an upload has ended the request before, so that it is not the
 // application that is blamed.
 func TestAnUploadEndsWithItsClientAtOnce(t *testing.T) {
 	h, _ := newHandler(t, time.Hour, liveSessions{get: new(switchable).get})

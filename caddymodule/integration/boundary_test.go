@@ -75,7 +75,7 @@ type identity struct {
 	profile                []string // its header lines
 }
 
-var profileHeaders = []string{"X-Profile-Email", "X-Profile-Phone", "X-Profile-Role"}
+var profileHeaders = []string{"X-Profile-Auth-Methods", "X-Profile-Auth-Time", "X-Profile-Email", "X-Profile-Phone", "X-Profile-Role", "X-Profile-Session"}
 
 // guardedHeaders never reach the backend from a client, whatever the names of the
 // identity headers.

@@ -32,7 +32,8 @@ func startFrom(t *testing.T, example string, env ...string) *site {
 	s.URL = "http://" + s.addr
 	s.env = append(env, "SITE="+s.URL, "BACKEND="+s.backend.addr)
 	s.config = strings.Replace(string(raw), "{\n", "{\n\tadmin off\n", 1)
-	s.config = strings.Replace(s.config, "} {\n", "} {\n\tbind fd/3\n", 1) // the site's block
+	s.config = strings.Replace(s.config, "shutdown_delay 5s", "shutdown_delay 10ms", 1) // no balancer waits for it
+	s.config = strings.Replace(s.config, "} {\n", "} {\n\tbind fd/3\n", 1)              // the site's block
 	s.writeCaddyfile()
 	s.start()
 	t.Cleanup(func() { s.stop(syscall.SIGTERM) })

@@ -54,7 +54,10 @@ func document(t *testing.T) *apiDocument {
 	return doc
 }
 
-var routePath = regexp.MustCompile(`^/[A-Za-z0-9_-]{1,64}/v2/(auth/.+|captcha|session|client.json)$`)
+var (
+	routePath   = regexp.MustCompile(`^/[A-Za-z0-9_-]{1,64}/v2/(auth/.+|me/.+|captcha|session|client.json)$`)
+	sessionPath = regexp.MustCompile(`^me/sessions/.+`)
+)
 
 // checkDocumented checks that the OpenAPI document describes the answer of a route
 // and, if it was a success, the request.
@@ -65,7 +68,7 @@ func (s *site) checkDocumented(r *http.Request, a answer) {
 		return
 	}
 	doc := document(s.t)
-	path := "/{company_code}/v2/" + found[1]
+	path := "/{company_code}/v2/" + sessionPath.ReplaceAllString(found[1], "me/sessions/{session_id}")
 	call := doc.call(path, r)
 	if call == nil {
 		if flows.RouteByPath(found[1]) != nil && doc.Paths.Value(path) == nil {
@@ -162,6 +165,23 @@ var extensions = map[string][]*wire.Error{
 	},
 	"POST session":   append(append([]*wire.Error{wire.ErrMethod}, flows.Common...), flows.TokenErrors...),
 	"DELETE session": append([]*wire.Error{wire.ErrMethod, wire.ErrUnavailable, wire.ErrService}, flows.TokenErrors...),
+
+	"GET me/factors":                  ownErrors(),
+	"GET me/sessions":                 ownErrors(),
+	"DELETE me/sessions":              ownErrors(),
+	"DELETE me/sessions/{session_id}": ownErrors(wire.ErrNoRoute),
+	"POST me/password":                ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrPasswordInvalid, wire.ErrPasswordSame, wire.ErrQuality, wire.ErrRestricted})...),
+	"POST me/totp":                    ownErrors(bodyErrors...),
+	"DELETE me/totp":                  ownErrors(wire.ErrValidation),
+	"POST me/totp/confirm":            ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrOTPInvalid, wire.ErrRestricted})...),
+	"POST me/backup-codes":            ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrRestricted})...),
+}
+
+var bodyErrors = []*wire.Error{wire.ErrValidation, wire.ErrTooLarge, wire.ErrMediaType}
+
+// ownErrors returns the errors of a route of self_service.
+func ownErrors(more ...*wire.Error) []*wire.Error {
+	return slices.Concat([]*wire.Error{wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrUnavailable, wire.ErrService}, flows.TokenErrors, more)
 }
 
 // The document has the operations of the table and the extensions, with their

@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/mnemogate/mnemogate/caddymodule/breached"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -29,6 +30,7 @@ import (
 //		min_length <characters>
 //		regex <re2> [<description>]
 //		blocklist <file>
+//		breached <url>|<dir>|off [at_login] [require] [insecure]
 //		argon2id <memory_KiB> <iterations> <parallelism>
 //		required [off]
 //		migrate <module> ...
@@ -135,6 +137,7 @@ func (p *Policy) passwordOptions(d *caddyfile.Dispenser) map[string]func() error
 		"min_length": p.insecure(d, "password.min_length", guest.Int(&p.Password.MinLength)),
 		"regex":      func() error { return parseRegex(d, &p.Password) },
 		"blocklist":  guest.Text(d, &p.Password.Blocklist),
+		"breached":   func() error { return parseBreached(d, &p.Password) },
 		"argon2id":   func() error { return p.parseArgon2id(d) },
 		"required":   unlessOff(d, &p.Password.Required),
 		"migrate":    guest.Module(d, "mnemogate.migrate", &p.Password.MigrateRaw),
@@ -149,6 +152,27 @@ func parseRegex(d *caddyfile.Dispenser, p *Passwords) error {
 	p.Regex = args[0]
 	if len(args) == 2 {
 		p.RegexDescription = args[1]
+	}
+	return nil
+}
+
+func parseBreached(d *caddyfile.Dispenser, p *Passwords) error {
+	args := d.RemainingArgs()
+	if len(args) == 0 || args[0] == "" {
+		return d.ArgErr()
+	}
+	p.Breached = &breached.List{From: args[0]}
+	for _, word := range args[1:] {
+		switch word {
+		case "at_login":
+			p.Breached.AtLogin = true
+		case "require":
+			p.Breached.Require = true
+		case guest.Insecure:
+			p.Breached.Insecure = true
+		default:
+			return d.Errf("'%s' is not one of the words at_login, require and insecure", word)
+		}
 	}
 	return nil
 }

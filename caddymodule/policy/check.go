@@ -96,6 +96,11 @@ func (p *Policy) checkPasswords() error {
 	if _, err := compile(p.Password.Regex); err != nil {
 		return err
 	}
+	if list := p.Password.Breached; list != nil {
+		if err := list.Check(); err != nil {
+			return fmt.Errorf("password breached: %w", err)
+		}
+	}
 	if a := p.Password.Argon2id; a != (password.Argon2id{}) {
 		if err := p.checkArgon2id(a); err != nil {
 			return fmt.Errorf("password argon2id: %w", err)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/mnemogate/mnemogate/caddymodule/breached"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
@@ -99,6 +100,7 @@ type Policy struct {
 	sms, mail  message.Sender
 	events     *tenant.Events
 	migrate    tenant.PasswordVerifier
+	breached   *tenant.Breached // nil if it is not set
 	texts      *message.Texts
 	regex      *regexp.Regexp
 	blocklist  *password.Blocklist
@@ -107,6 +109,10 @@ type Policy struct {
 // Passwords holds the settings of passwords.
 type Passwords struct {
 	tenant.Passwords
+
+	// A list of passwords that were found in data breaches. Nobody can set one of
+	// them. Default: none.
+	Breached *breached.List `json:"breached,omitempty"`
 
 	// The module that verifies passwords of accounts that were imported with the
 	// password_hash `$webhook$`, by asking the system that they came from. A correct
@@ -129,6 +135,13 @@ func (p *Policy) Load(ctx caddy.Context) error {
 		if p.blocklist, err = readBlocklist(p.Password.Blocklist); err != nil {
 			return fmt.Errorf("password blocklist: %w", err)
 		}
+	}
+	if p.Password.Breached != nil {
+		opened, err := p.Password.Breached.Open()
+		if err != nil {
+			return fmt.Errorf("password breached: %w", err)
+		}
+		p.breached = &opened
 	}
 	if p.Texts != "" {
 		if p.texts, err = message.LoadTexts(p.Texts); err != nil {
@@ -214,6 +227,9 @@ func (p *Policy) Apply(c *tenant.Company) {
 	override(&c.Texts, p.texts)
 	override(&c.Blocklist, p.blocklist)
 	override(&c.Migrate, p.migrate)
+	if p.breached != nil {
+		c.Breached = *p.breached
+	}
 	if p.events != nil {
 		c.Events = *p.events
 	}

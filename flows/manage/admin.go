@@ -139,6 +139,15 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 	if err != nil {
 		return record.Account{}, false, err
 	}
+	if ch.UserRules { // a password that breaks another rule is not looked up
+		wanted := a
+		if err := ch.apply(&wanted); err != nil {
+			return record.Account{}, false, err
+		}
+		if err := ad.check(ch, wanted, a); err != nil {
+			return record.Account{}, false, err
+		}
+	}
 	hashed, err := ad.hash(ctx, ch)
 	if err != nil {
 		return record.Account{}, false, err
@@ -307,7 +316,8 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 		codes[i] = code[:backupCodeLength/2] + "-" + code[backupCodeLength/2:]
 		normalized[i] = record.NormalizeBackupCode(codes[i])
 	}
-	hashes, err := ad.Hasher.HashSet(ctx, password.Turn{Company: ad.Company.Code}, ad.Company.Password.Argon2id, normalized)
+	at := limits.Attempt{Company: ad.Company, Address: ad.Address}
+	hashes, err := ad.Hasher.HashSet(ctx, at.Turn(), ad.Company.Password.Argon2id, normalized)
 	if err != nil {
 		return nil, wire.Unavailable("hashing the backup codes", err)
 	}
@@ -484,7 +494,14 @@ func (h hashedChange) set(a *record.Account) {
 	a.AnswerHash = cmp.Or(h.answer, a.AnswerHash)
 }
 
+// hash returns the hashes. If the rules for users apply, it first asks whether the
+// password was breached.
 func (ad *Admin) hash(ctx context.Context, ch Change) (h hashedChange, err error) {
+	if ch.UserRules && ch.Password != "" {
+		if err := ad.checkBreached(ctx, "password", ch.Password); err != nil {
+			return h, err
+		}
+	}
 	if h.password, err = ad.hashOne(ctx, password.Normalize(ch.Password)); err != nil {
 		return h, err
 	}

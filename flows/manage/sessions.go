@@ -44,7 +44,7 @@ func (ad *Admin) EndSession(ctx context.Context, mnemocode, id string) error {
 	if err != nil {
 		return adminError("ending the session", err)
 	}
-	ad.Emit(ctx, session.Ended(ad.by(record.EndedByAdmin)))
+	ad.Emit(ctx, session.Ended(ad.by(ad.revoked())))
 	return nil
 }
 
@@ -67,7 +67,7 @@ func (ad *Admin) EndSessions(ctx context.Context, mnemocode, keep string) error 
 	if err != nil {
 		return adminError("ending the sessions", err)
 	}
-	return ad.EndNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation, Keep: kept}, ad.by(record.EndedByAdmin))
+	return ad.EndNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation, Keep: kept}, ad.by(ad.revoked()))
 }
 
 // EndAllSessions revokes all sessions of the company, including pending steps and
@@ -78,6 +78,14 @@ func (ad *Admin) EndAllSessions(ctx context.Context) error {
 		return adminError("ending the company's sessions", err)
 	}
 	return ad.EndNow(ctx, e, ad.by(record.EndedByAdmin))
+}
+
+// revoked returns the reason of sessions that the operator or the user revokes.
+func (ad *Admin) revoked() string {
+	if ad.isUser() {
+		return record.EndedByUser
+	}
+	return record.EndedByAdmin
 }
 
 // by returns an event with the operator and this reason.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -17,6 +18,9 @@ import (
 
 // ErrAppCode means that the code for ConfirmTOTP is wrong or was used.
 var ErrAppCode = errors.New("the code is wrong or was used: send the next one that the app shows")
+
+// errOnlyFactor means that a user can't remove the app, because a login needs its codes.
+var errOnlyFactor = wire.Invalid("A login of this account needs a code, and only the app has one. Set up another app instead, or ask an administrator.")
 
 // ErrNoTOTP means that no secret is waiting to be confirmed.
 var ErrNoTOTP = errors.New("there is no secret to confirm: make one first")
@@ -106,6 +110,9 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code, keep string) 
 			return ErrAppCode // another request has made a new secret
 		}
 		a.TOTP, a.TOTPPending = pending, ""
+		if ad.isUser() && ad.Company.SecondFactor == tenant.SecondFactorPerAccount {
+			a.SecondFactor = true // users who set up an app expect to be asked for its codes
+		}
 		return nil
 	})
 }
@@ -125,6 +132,9 @@ func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode, keep string) (record
 	return ad.changeTOTP(ctx, a, kept, func(a *record.Account) error {
 		if a.TOTP == "" && a.TOTPPending == "" {
 			return errUnchanged
+		}
+		if ad.isUser() && a.TOTP != "" && a.Phone == "" && ad.Company.NeedsSecondFactor(*a) {
+			return errOnlyFactor
 		}
 		a.TOTP, a.TOTPPending = "", ""
 		return nil
@@ -150,7 +160,7 @@ func (ad *Admin) changeTOTP(ctx context.Context, a record.Account, keep record.T
 	if errors.Is(err, errUnchanged) {
 		return before, ad.revokePending(ctx, before)
 	}
-	if errors.Is(err, ErrAppCode) {
+	if errors.Is(err, ErrAppCode) || errors.Is(err, errOnlyFactor) {
 		return record.Account{}, err
 	}
 	if err != nil {

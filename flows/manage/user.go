@@ -16,8 +16,9 @@ import (
 // check the user's session. The limits and locks of a login prevent guessing of the
 // password; they count attempts here and attempts to log in together.
 
-// Errors of CheckPassword and ChangePassword, in addition to those of an Admin. If a lock
-// or limit refuses the request, the error is a *wire.Refusal of wire.ErrRestricted.
+// Errors of CheckPassword and ChangePassword, in addition to those of an Admin and
+// wire.ErrPasswordSame. If a lock or limit refuses the request, the error is a
+// *wire.Refusal of wire.ErrRestricted.
 var (
 	ErrPasswordWrong = errors.New("the current password is wrong")
 	// ErrNotActive means that the account's status does not allow logins.
@@ -57,14 +58,19 @@ func (ad *Admin) tryOwn(ctx context.Context, at *limits.Attempt, a record.Accoun
 		return ErrNotActive
 	}
 	err := ad.TryPassword(ctx, at, a, current)
-	for _, lock := range at.Events {
-		ad.emit(ctx, ad.event(lock.Name, a))
-	}
+	ad.emitLocks(ctx, at, a)
 	if errors.Is(err, wire.ErrPasswordInvalid) {
 		ad.emit(ctx, ad.event(record.AccountPasswordWrong, a))
 		return ErrPasswordWrong
 	}
 	return err
+}
+
+// emitLocks reports the locks that an attempt has reached.
+func (ad *Admin) emitLocks(ctx context.Context, at *limits.Attempt, a record.Account) {
+	for _, lock := range at.Events {
+		ad.emit(ctx, ad.event(lock.Name, a))
+	}
 }
 
 // An OwnChange is a password change by the user.
@@ -76,7 +82,8 @@ type OwnChange struct {
 
 // ChangePassword changes a user's password. It first checks the current password like
 // CheckPassword, then applies the rules for users to the new one. It revokes all of the
-// account's sessions except the one to keep, which stays valid throughout.
+// account's sessions except the one to keep, which stays valid throughout. Users without
+// a password may set their first one themselves: their login was another proof.
 func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnChange) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
@@ -90,16 +97,19 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	if err != nil {
 		return err
 	}
-	if err := ad.tryOwn(ctx, at, a, ch.Current); err != nil {
-		return err
+	if first := ad.isUser() && a.PasswordHash == "" && ch.Current == ""; !first {
+		if err := ad.tryOwn(ctx, at, a, ch.Current); err != nil {
+			return err
+		}
 	}
 	wanted := password.Normalize(ch.New)
 	if err := ad.Company.CheckPassword("new_password", ch.New, a); err != nil {
 		return err
 	}
-	if err := ad.CheckNotSame(ctx, at, a, ch.New); errors.Is(err, wire.ErrPasswordSame) {
-		return &tenant.RuleError{Field: "new_password", Text: "Not the present password."}
-	} else if err != nil {
+	if err := ad.CheckNotSame(ctx, at, a, ch.New); err != nil {
+		return err
+	}
+	if err := ad.checkBreached(ctx, "new_password", ch.New); err != nil {
 		return err
 	}
 	hash, err := ad.Hasher.Hash(ctx, at.Turn(), ad.Company.Password.Argon2id, wanted)
@@ -120,6 +130,15 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	ad.PasswordSet(ctx, ad.Company, a)
 	ad.emit(ctx, changed)
 	return owed
+}
+
+// checkBreached refuses a breached password that was typed into field.
+func (ad *Admin) checkBreached(ctx context.Context, field, typed string) error {
+	breached, err := ad.Breached(ctx, ad.Company, typed)
+	if err == nil && breached {
+		err = tenant.BreachedRule(field)
+	}
+	return err
 }
 
 // sessionToKeep finds one of the account's sessions by its ID.

@@ -22,7 +22,7 @@ type Event struct {
 	Address   string    `json:"address,omitempty"`    // the client's
 	UserAgent string    `json:"user_agent,omitempty"` // the client's, cut at 200 bytes
 	Key       string    `json:"-"`                    // the client's API key: see flows.Service.Company, and flows.KeyOfPage
-	Actor     string    `json:"actor,omitempty"`      // what changed the account: the name of a key for the accounts API, or ActorAdmin
+	Actor     string    `json:"actor,omitempty"`      // what changed the account: the name of a key for the accounts API, ActorAdmin or ActorUser
 	Country   string    `json:"-"`                    // calling code, such as +370, of the phone that the SMS or its code was for
 	Route     string    `json:"route,omitempty"`      // Route.Path
 	Result    string    `json:"result,omitempty"`     // Success or the error_code
@@ -70,6 +70,10 @@ const Success = "success"
 // this name.
 const ActorAdmin = "admin endpoint"
 
+// ActorUser is the Actor of changes by the account's own user. No key can have this name
+// either.
+const ActorUser = "the user"
+
 // Names of events. The name for a route is its path without auth/ and with dots
 // (Route.Event): mnemogate.recovery.checkotp.success, ….failure.
 const (
@@ -113,6 +117,8 @@ const (
 	AccountPasswordWrong = adminPrefix + "password_wrong"
 	AccountWelcomed      = adminPrefix + "welcomed"
 
+	AccountPasswordBreached = adminPrefix + "password_breached"
+
 	// Problems with a key for the accounts API.
 	KeyWrong   = keyPrefix + "wrong"
 	KeyRefused = keyPrefix + "refused"
@@ -122,8 +128,9 @@ const (
 const (
 	EndedByLogout   = "logout"   // its user logged out
 	EndedByPassword = "password" // auth/setpassword set a password
-	EndedByChange   = "account"  // an administrator changed or deleted the account
+	EndedByChange   = "account"  // the account was changed or deleted
 	EndedByAdmin    = "admin"    // an administrator revoked it
+	EndedByUser     = "user"     // its user revoked it, in the list of the account's sessions
 	EndedLate       = "owed"     // a crash delayed the revocation that a change had stored
 )
 
@@ -160,7 +167,7 @@ func eventKinds() []EventKind {
 		{LockSMSCountries, "the first SMS to a country that is not in `sms_countries`; once per day and node", attempt},
 		{LockMails, "the first mail to an account that `mails_per_account` refuses; once per window and node", attempt},
 		{SessionEnded, "a session or recovery link was revoked: `" + EndedByLogout + "`, `" + EndedByPassword + "` (one was set), `" +
-			EndedByChange + "` (changed or deleted by an administrator), `" + EndedByAdmin + "` (ended by one), `" + EndedLate + "` (what a crash left over)", ended},
+			EndedByChange + "` (it was changed or deleted), `" + EndedByAdmin + "` (an administrator ended it), `" + EndedByUser + "` (its user ended it in the list of sessions), `" + EndedLate + "` (what a crash left over)", ended},
 		{AllSessionsEnded, "all sessions of the company were revoked: `" + EndedByAdmin + "`, `" + EndedLate + "`", []string{"company", "address", "actor", "reason"}},
 		{SessionMoved, "an authorized token was exchanged for a cookie, in which the session continues", client},
 		{IdentityBound, "a provider's user was linked to the account by `link_verified_email`; reason names the provider", append(client[:len(client):len(client)], "route", "reason")},
@@ -170,8 +177,9 @@ func eventKinds() []EventKind {
 		{AccountUnlocked, "counts and locks of an account were cleared", admin},
 		{AccountBackupCodes, "an account got new backup codes", admin},
 		{AccountTOTP, "a secret for an authenticator app was shown; once it is confirmed, the account is changed", admin},
-		{AccountPasswordWrong, "a backend sent a wrong `current_password` of a user", admin},
+		{AccountPasswordWrong, "the `current_password` was wrong that a user sent, or a backend for a user", admin},
 		{AccountWelcomed, "a welcome link was mailed to the owner of an account", admin},
+		{AccountPasswordBreached, "the right password of a login is in the list of `breached` passwords; the account must set a new one", attempt},
 		{OutboxDropped, "an event for the `events` receiver could not be delivered for three days and was dropped; reason is its type", []string{"company", "mnemocode", "reason"}},
 		{KeyWrong, "a request to the accounts API had a wrong key; the reason `limit` marks the first one of an address that had too many, once per window and node", []string{"address", "reason"}},
 		{KeyRefused, "a key for the accounts API does not cover the company, or lacks the right that reason names", []string{"company", "address", "actor", "reason"}},

@@ -16,6 +16,7 @@ type Requirement struct {
 	Company string        // the company it must belong to; empty: any company
 	Among   []string      // the companies it may belong to; empty: any company
 	Fresh   time.Duration // the maximum age of its login; 0: any age
+	Whole   bool          // Authorize must return a session with ID and Created
 }
 
 // meets reports whether a token of the company meets the requirement.
@@ -35,7 +36,7 @@ func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization
 		return record.Session{}, s.refuseStateless(ctx, want, token, now)
 	}
 	session, err := s.lookup(ctx, tokens.Prefix, token, want, now, func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-		return s.recall(ctx, want.Company, hash, want.Fresh > 0)
+		return s.recall(ctx, want.Company, hash, want.Whole || want.Fresh > 0)
 	})
 	if err != nil {
 		return record.Session{}, err

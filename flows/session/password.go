@@ -28,14 +28,15 @@ func (s *Manager) TryPassword(ctx context.Context, at *limits.Attempt, a record.
 	if err := at.CheckPasswords(a.FailureCounts[record.WrongPasswords]); err != nil {
 		return err
 	}
-	return s.ComparePassword(ctx, at, PasswordAttempt{
+	return s.ComparePassword(ctx, at, &PasswordAttempt{
 		Account: a, Password: typed, Subject: at.FailureKey(a, ""), Solved: true, Wrong: wire.ErrPasswordInvalid,
 	})
 }
 
 // ComparePassword counts an attempt and compares its password. If there is no account or
-// it has no password, the comparison takes as long as for a wrong password.
-func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t PasswordAttempt) error {
+// it has no password, the comparison takes as long as for a wrong password. If it replaces
+// the stored hash with a stronger one, t.Account has the new one.
+func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *PasswordAttempt) error {
 	if err := at.BeginLogin(ctx); err != nil {
 		return err
 	}
@@ -56,7 +57,7 @@ func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t Pas
 		return &wire.Refusal{Err: t.Wrong, Captcha: captcha}
 	}
 	if stale {
-		s.rehash(ctx, at, t.Account, password.Normalize(t.Password))
+		s.rehash(ctx, at, &t.Account, password.Normalize(t.Password))
 	}
 	return nil
 }
@@ -71,9 +72,9 @@ func (s *Manager) verifyPassword(ctx context.Context, at *limits.Attempt, a reco
 	return s.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(typed)...)
 }
 
-// rehash replaces a weaker hash after a right password. It does not set Updated, because
-// nobody changed the account. If it fails, the next login tries again.
-func (s *Manager) rehash(ctx context.Context, at *limits.Attempt, a record.Account, password string) {
+// rehash replaces a weaker hash after a right password, also in a. It does not set
+// Updated, because nobody changed the account. If it fails, the next login tries again.
+func (s *Manager) rehash(ctx context.Context, at *limits.Attempt, a *record.Account, password string) {
 	hash, err := s.Hasher.Hash(ctx, at.Turn(), at.Company.Password.Argon2id, password)
 	if err == nil {
 		_, err = s.Accounts.Update(ctx, at.Company.Code, a.ID, func(now *record.Account) (ends bool, err error) {
@@ -86,7 +87,9 @@ func (s *Manager) rehash(ctx context.Context, at *limits.Attempt, a record.Accou
 	}
 	if err != nil {
 		s.Log.Warn("a weak password hash was not replaced", "company", at.Company.Code, "account", a.Mnemocode, "error", err)
+		return
 	}
+	a.PasswordHash = hash
 }
 
 // CheckNotSame returns wire.ErrPasswordSame if a new password equals the current one.

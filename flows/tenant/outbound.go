@@ -24,6 +24,20 @@ type PasswordQuestion struct {
 	Password  string   // as the user typed it
 }
 
+// A BreachedList knows the passwords that were found in data breaches. An error means that
+// the list did not answer; it must not contain the password or its hash. Has enforces its
+// own timeout and may be called concurrently. The password is normalised.
+type BreachedList interface {
+	Has(ctx context.Context, password string) (bool, error)
+}
+
+// Breached says what happens to passwords in a BreachedList.
+type Breached struct {
+	List    BreachedList // nil for none
+	AtLogin bool         // a user whose password is in it must set a new one
+	Require bool         // if the list does not answer, the request fails; otherwise the password passes
+}
+
 // A Captcha verifies the response of a captcha with its provider. Verify returns an
 // error only if the provider did not answer. It enforces its own timeout and may be
 // called concurrently. The address is the client's and may be empty.

@@ -62,12 +62,27 @@ func (c *Company) rules(a record.Account) []rule {
 }
 
 // CheckQuality returns an error that names the first rule that a normalised new password
-// breaks, or nil.
+// breaks, or nil. Breached must be asked in addition.
 func (c *Company) CheckQuality(password string, a record.Account) error {
 	if r := c.broken(password, a); r != nil {
-		return &wire.Refusal{Err: wire.ErrQuality, Message: "new_password does not meet a rule: " + r.text, Reason: r.reason}
+		return tooWeak(r.reason, r.text)
 	}
 	return nil
+}
+
+func tooWeak(reason wire.Reason, text string) error {
+	return &wire.Refusal{Err: wire.ErrQuality, Message: "new_password does not meet a rule: " + text, Reason: reason}
+}
+
+// breachedText is the rule that a new password must not be in the list of Breached.
+const breachedText = "Not a password that is known from a data breach."
+
+// ErrBreached is the error of CheckQuality for a password in the list of Breached.
+var ErrBreached = tooWeak(wire.PasswordBreached, breachedText)
+
+// BreachedRule is ErrBreached for a backend that sets the password of a user.
+func BreachedRule(field string) error {
+	return &RuleError{field, wire.PasswordBreached, breachedText}
 }
 
 // broken returns the first rule that a normalised new password breaks, or nil.
@@ -90,7 +105,7 @@ type RuleError struct {
 func (e *RuleError) Error() string { return e.Field + ": it does not meet a rule: " + e.Text }
 
 // CheckPassword applies the rules for users to a new password of the account, as it was
-// typed into field. The error is a *RuleError.
+// typed into field. The error is a *RuleError. Breached must be asked in addition.
 func (c *Company) CheckPassword(field, typed string, a record.Account) error {
 	if utf8.RuneCountInString(typed) > MaxPassword {
 		return &RuleError{field, wire.PasswordTooLong, fmt.Sprintf("At most %d characters.", MaxPassword)}
@@ -110,6 +125,9 @@ func (c *Company) Quality(a record.Account) *PasswordQuality {
 	var texts []string
 	for _, r := range c.rules(a) {
 		texts = append(texts, r.text)
+	}
+	if c.Breached.List != nil {
+		texts = append(texts, breachedText)
 	}
 	quality.Description = strings.Join(texts, " ")
 	return quality

@@ -84,6 +84,7 @@ const (
 	PasswordCommon   Reason = "password.common"
 	PasswordPersonal Reason = "password.personal"
 	PasswordPattern  Reason = "password.pattern"
+	PasswordBreached Reason = "password.breached"
 	NoSecondFactor   Reason = "user.no_second_factor"
 	TooOld           Reason = "too_old"
 	CrossSite        Reason = "cross_site"
@@ -109,7 +110,7 @@ var lockReasons = map[string]Reason{
 
 // Reasons lists the possible reasons of each error. An error that is not listed has none.
 var Reasons = map[*Error][]Reason{
-	ErrQuality:        {PasswordTooShort, PasswordCommon, PasswordPersonal, PasswordPattern},
+	ErrQuality:        {PasswordTooShort, PasswordCommon, PasswordPersonal, PasswordPattern, PasswordBreached},
 	ErrValidation:     {PasswordTooLong},
 	ErrUserRestricted: {NoSecondFactor},
 	ErrSessionInvalid: {TooOld},

@@ -39,6 +39,20 @@ type Session struct {
 	UserAgent string `json:"user_agent"` // the first 200 bytes
 }
 
+// SessionOf returns a session as it is shown.
+func SessionOf(s record.Session) Session {
+	return Session{
+		ID:        s.ID,
+		State:     s.State,
+		Created:   s.Created.UTC(),
+		LastUsed:  s.LastUsed.UTC(),
+		Expires:   s.Expires.UTC(),
+		Ends:      s.Ends.UTC(),
+		Address:   s.Address,
+		UserAgent: s.UserAgent,
+	}
+}
+
 // Sessions lists the sessions of an account, oldest first.
 type Sessions struct {
 	Sessions []Session `json:"sessions"`

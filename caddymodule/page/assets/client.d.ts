@@ -354,7 +354,7 @@ export type Reason =
   | 'limit.address' | 'limit.logins' | 'limit.mails' | 'limit.renewals'
   | 'limit.sms_account' | 'limit.sms_address' | 'limit.sms_company' | 'limit.sms_country' | 'limit.sms_phone'
   | 'lock.answers' | 'lock.codes' | 'lock.disabled' | 'lock.password'
-  | 'password.common' | 'password.pattern' | 'password.personal' | 'password.too_long' | 'password.too_short'
+  | 'password.breached' | 'password.common' | 'password.pattern' | 'password.personal' | 'password.too_long' | 'password.too_short'
   | 'too_old'
   | 'user.no_second_factor'
   | (string & {}); // newer servers may have more

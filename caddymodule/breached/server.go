@@ -1,0 +1,94 @@
+package breached
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+)
+
+const (
+	timeout   = caddy.Duration(time.Second)
+	maxAnswer = 1 << 20
+)
+
+// server is a server with the range API of Have I Been Pwned.
+type server struct {
+	url      *url.URL // of the ranges, without a slash at the end
+	insecure bool
+	client   *http.Client
+}
+
+func newServer(address string, insecure bool) (*server, error) {
+	u, err := guest.RemoteURL(address, insecure)
+	if err != nil {
+		return nil, err
+	}
+	if u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("the range follows the URL, so it can have neither ? nor #")
+	}
+	return &server{u, insecure, guest.Client(guest.Transport{MaxAnswer: maxAnswer}, timeout)}, nil
+}
+
+// Has implements tenant.BreachedList.
+func (s *server) Has(ctx context.Context, password string) (bool, error) {
+	prefix, suffix := split(password)
+	listed, err := s.ask(ctx, prefix, suffix)
+	if err != nil {
+		return false, fmt.Errorf("asking %s about a password: %w", s.url.Host, err)
+	}
+	return listed, nil
+}
+
+func (s *server) ask(ctx context.Context, prefix, suffix string) (bool, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.url.JoinPath(prefix).String(), nil)
+	if err != nil {
+		return false, errors.New("its URL is not valid")
+	}
+	r.Header.Set("Add-Padding", "true")
+	r.Header.Set("User-Agent", "mnemogate") // Have I Been Pwned asks clients to say what they are
+	resp, err := s.client.Do(r)
+	if err != nil {
+		return false, guest.Cause(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return false, fmt.Errorf("it answered %d", resp.StatusCode)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return false, guest.Cause(err)
+	}
+	return search(string(body), suffix)
+}
+
+// search reports whether a range has a hash. It believes no range that has any other
+// content, such as the page of a proxy.
+func search(lines, wanted string) (listed bool, err error) {
+	for line := range strings.Lines(lines) {
+		suffix, count, err := parse(line)
+		if err != nil {
+			return false, err
+		}
+		if suffix == wanted && count > 0 {
+			listed = true
+		}
+	}
+	return listed, nil
+}
+
+// Endpoint implements guest.Remote.
+func (s *server) Endpoint() string { return guest.HostPort(s.url) }
+
+// Weaknesses implements guest.Weak.
+func (s *server) Weaknesses() []guest.Weakness {
+	return guest.HTTPWeakness(s.insecure, s.url.String())
+}

@@ -1,0 +1,282 @@
+package gate
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// With self_service, logged-in users look after their own login. The routes are in
+// selfRoutes. Their operations are those of the accounts API (package manage).
+
+// selfPrefix begins the paths of these routes below /{company_code}/.
+const selfPrefix = "v2/me/"
+
+// A selfServiceRoute is one of these routes. Its answer is "status":"success" with the fields
+// that serve returns.
+type selfServiceRoute struct {
+	method  string
+	pattern string // after selfPrefix; {id} matches any one segment
+	fresh   bool   // needs a recent login
+	serve   func(*selfCall) (any, error)
+}
+
+var selfServiceRoutes = []selfServiceRoute{
+	{http.MethodGet, "factors", false, (*selfCall).factors},
+	{http.MethodGet, "sessions", false, (*selfCall).sessions},
+	{http.MethodDelete, "sessions", false, (*selfCall).endOthers},
+	{http.MethodDelete, "sessions/{id}", false, (*selfCall).endSession},
+	{http.MethodPost, "password", true, (*selfCall).changePassword},
+	{http.MethodPost, "totp", true, (*selfCall).newTOTP},
+	{http.MethodPost, "totp/confirm", true, (*selfCall).confirmTOTP},
+	{http.MethodDelete, "totp", true, (*selfCall).removeTOTP},
+	{http.MethodPost, "backup-codes", true, (*selfCall).newBackupCodes},
+}
+
+// A selfCall is a request to one of these routes, once its user is known.
+type selfCall struct {
+	*http.Request
+	*manage.Self
+	w       http.ResponseWriter
+	handler *Handler
+	id      string // of the session or other thing in the path
+}
+
+// done is the answer of a route without fields.
+type done struct {
+	Status string `json:"status"`
+}
+
+var succeeded = done{"success"}
+
+// serveSelf answers a request to one of these routes.
+func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) {
+	_, rest := split(h.BasePath, r.URL.EscapedPath())
+	route, id, err := findSelfRoute(w, r.Method, strings.TrimPrefix(rest, selfPrefix))
+	if err != nil {
+		h.refuse(w, err)
+		return
+	}
+	w.Header().Add("Vary", h.vary())
+	r = r.WithContext(record.WithStoreTime(r.Context()))
+	var answer any
+	err = h.withService(r.Context(), func(service *flows.Service) error {
+		user, err := h.userOf(service, r, t, route.fresh)
+		if err != nil {
+			return err
+		}
+		answer, err = route.serve(&selfCall{r, user, w, h, id})
+		return err
+	})
+	if err != nil {
+		h.app.WarnUnanswered(h.log, err)
+		h.refuse(w, err)
+		return
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+// findSelfRoute returns the route of a method and path, and the id in the path.
+func findSelfRoute(w http.ResponseWriter, method, path string) (*selfServiceRoute, string, error) {
+	var methods []string
+	for i := range selfServiceRoutes {
+		route, id := &selfServiceRoutes[i], ""
+		if before, ok := strings.CutSuffix(route.pattern, "{id}"); ok {
+			if id, ok = strings.CutPrefix(path, before); !ok || id == "" || strings.Contains(id, "/") {
+				continue
+			}
+		} else if path != route.pattern {
+			continue
+		}
+		if route.method == method {
+			return route, id, nil
+		}
+		methods = append(methods, route.method)
+	}
+	if methods == nil {
+		return nil, "", wire.ErrNoRoute
+	}
+	slices.Sort(methods)
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	return nil, "", errSelfMethod
+}
+
+// errSelfMethod is ErrMethod for these routes.
+var errSelfMethod = &wire.Error{
+	Code:    wire.ErrMethod.Code,
+	Status:  http.StatusMethodNotAllowed,
+	Message: "Use a method that the header Allow lists.",
+}
+
+// userOf returns the logged-in user of a request.
+func (h *Handler) userOf(service *flows.Service, r *http.Request, t target, fresh bool) (*manage.Self, error) {
+	var within time.Duration
+	if fresh {
+		within = time.Duration(h.SelfService)
+	}
+	request := &flows.Request{Company: t.company, APIKeys: r.Header[apiKeyHeader], PageKey: h.hasPage(t.company)}
+	company, found, err := service.User(r.Context(), request, within, func() ([]string, error) { return h.credentials(r, nil) })
+	if err != nil {
+		return nil, err
+	}
+	return manage.NewSelf(r.Context(), service.Manager, company, found, clientAddress(r))
+}
+
+// read decodes the body into request, as for an auth route.
+func (c *selfCall) read(request any) error {
+	body, err := readBody(c.w, c.Request, c.handler.MaxBody)
+	if err != nil {
+		return err
+	}
+	return wire.Decode(body, request)
+}
+
+type factors struct {
+	done
+	PasswordSet        bool                `json:"password_set"`
+	TOTP               bool                `json:"totp"`
+	BackupCodesLeft    int                 `json:"backup_codes_left"`
+	UserPhone          string              `json:"user_phone,omitempty"`
+	Providers          []int               `json:"provider_ids"`
+	SecondFactor       bool                `json:"second_factor"` // whether a login with the password needs a code
+	SecondFactorPolicy tenant.SecondFactor `json:"second_factor_policy"`
+}
+
+func (c *selfCall) factors() (any, error) {
+	a, company := c.Account(), c.Company()
+	f := factors{
+		done:               succeeded,
+		PasswordSet:        a.PasswordHash != "",
+		TOTP:               a.TOTP != "",
+		BackupCodesLeft:    a.BackupCodes,
+		UserPhone:          record.MaskPhone(a.Phone),
+		Providers:          []int{},
+		SecondFactor:       company.NeedsSecondFactor(a),
+		SecondFactorPolicy: company.SecondFactor,
+	}
+	for _, identity := range a.Identities {
+		f.Providers = append(f.Providers, identity.Provider)
+	}
+	return f, nil
+}
+
+// A selfSession is a session in the user's list.
+type selfSession struct {
+	api.Session
+	Current bool `json:"current"`
+}
+
+func (c *selfCall) sessions() (any, error) {
+	sessions, err := c.Sessions(c.Context())
+	if err != nil {
+		return nil, err
+	}
+	list := make([]selfSession, len(sessions))
+	for i, s := range sessions {
+		list[i] = selfSession{api.SessionOf(s), c.IsCurrent(s)}
+	}
+	return struct {
+		done
+		Sessions []selfSession `json:"sessions"`
+	}{succeeded, list}, nil
+}
+
+func (c *selfCall) endOthers() (any, error) { return succeeded, c.EndOthers(c.Context()) }
+
+func (c *selfCall) endSession() (any, error) {
+	current, err := c.EndSession(c.Context(), c.id)
+	if err == nil && current && c.handler.Cookie != "" {
+		c.handler.clearCookie(c.w)
+	}
+	return succeeded, err
+}
+
+func (c *selfCall) changePassword() (any, error) {
+	var body struct {
+		Current string `json:"current_password" max:"128"`
+		New     string `json:"new_password" max:"128" long:"password.too_long" need:"y"`
+	}
+	if err := c.read(&body); err != nil {
+		return nil, err
+	}
+	return succeeded, c.ChangePassword(c.Context(), body.Current, body.New)
+}
+
+func (c *selfCall) newTOTP() (any, error) {
+	if err := c.read(&struct{}{}); err != nil {
+		return nil, err
+	}
+	secret, err := c.NewTOTP(c.Context())
+	return struct {
+		done
+		manage.TOTPSecret
+	}{succeeded, secret}, err
+}
+
+func (c *selfCall) confirmTOTP() (any, error) {
+	var body struct {
+		Code string `json:"code" max:"16" need:"y"`
+	}
+	if err := c.read(&body); err != nil {
+		return nil, err
+	}
+	return succeeded, c.ConfirmTOTP(c.Context(), body.Code)
+}
+
+func (c *selfCall) removeTOTP() (any, error) { return succeeded, c.RemoveTOTP(c.Context()) }
+
+func (c *selfCall) newBackupCodes() (any, error) {
+	if err := c.read(&struct{}{}); err != nil {
+		return nil, err
+	}
+	codes, err := c.NewBackupCodes(c.Context())
+	return struct {
+		done
+		api.BackupCodes
+	}{succeeded, api.BackupCodes{Codes: codes}}, err
+}
+
+// Configuration
+
+const (
+	defaultSelfService = caddy.Duration(10 * time.Minute)
+	minSelfService     = caddy.Duration(time.Second)
+	maxSelfService     = caddy.Duration(24 * time.Hour)
+)
+
+func (h *Handler) checkSelfService() error {
+	if s := h.SelfService; s != 0 && (s < minSelfService || s > maxSelfService) {
+		return errors.New("self_service: how old a login may be for a change must be from 1s to 24h")
+	}
+	return nil
+}
+
+// parseSelfService parses an optional duration.
+func (h *Handler) parseSelfService(d *caddyfile.Dispenser) func() error {
+	return func() error {
+		h.SelfService = defaultSelfService
+		args := d.RemainingArgs()
+		if len(args) > 1 {
+			return d.ArgErr()
+		}
+		if len(args) == 1 {
+			if complaint := guest.Duration(&h.SelfService)(args[0]); complaint != "" {
+				return d.Errf("'%s' is %s", args[0], complaint)
+			}
+		}
+		return nil
+	}
+}

@@ -1,0 +1,344 @@
+package integration
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// me sends a request to a route of self_service in acme.
+func (s *site) me(method, path, token string, body fields) answer {
+	s.t.Helper()
+	return s.do(s.meRequest(method, path, token, body))
+}
+
+func (s *site) meRequest(method, path, token string, body fields) *http.Request {
+	s.t.Helper()
+	raw := ""
+	if body != nil {
+		b, err := json.Marshal(body)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		raw = string(b)
+	}
+	r := s.request(method, "/acme/v2/me/"+path, raw)
+	r.Header.Set("X-Api-Key", testKey)
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return r
+}
+
+// ownSessions returns the ids of the user's sessions. The current one comes first.
+func (s *site) ownSessions(token string) (ids []string) {
+	s.t.Helper()
+	for _, one := range s.me("GET", "sessions", token, nil).is(200).JSON["sessions"].([]any) {
+		if o := one.(fields); o["current"] == true {
+			ids = slices.Insert(ids, 0, o["session_id"].(string))
+		} else {
+			ids = append(ids, o["session_id"].(string))
+		}
+	}
+	return ids
+}
+
+const selfService = `
+	cookie
+	self_service`
+
+// Contract, section 17: users see and revoke their sessions, and change what they log in
+// with. The session that they do it with stays.
+func TestUsersLookAfterTheirLogin(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		t.Parallel()
+		s := start(t, siteConfig{company: people, handler: selfService})
+		gone := func(tokens ...string) {
+			s.t.Helper()
+			for _, node := range append(s.nodes, s) {
+				for _, token := range tokens {
+					s.hears(node, token)
+				}
+			}
+		}
+		s.run("sessions", func(t *testing.T) {
+			token, second, third := s.login("alice@example.com"), s.login("alice@example.com"), s.login("alice@example.com")
+			stranger := s.ownSessions(s.login("frank"))[0]
+			s.remember(token, second, third)
+			r := s.meRequest("GET", "sessions", token, nil)
+			r.Header.Set("User-Agent", "not that of the login")
+			list := s.do(r).is(200).JSON["sessions"].([]any)
+			if len(list) != 3 {
+				t.Fatalf("%d sessions, want 3", len(list))
+			}
+			for i, one := range list {
+				if o := one.(fields); o["current"] != (i == 0) || o["address"] != "127.0.0.1" || o["user_agent"] != "Go-http-client/1.1" {
+					t.Errorf("session %d is %v", i, o)
+				}
+			}
+			for _, id := range []string{stranger, strings.ToUpper(stranger), "x", token} {
+				a := s.me("DELETE", "sessions/"+id, token, nil)
+				a.want(wire.ErrNoRoute)
+			}
+			s.me("DELETE", "sessions/"+list[1].(fields)["session_id"].(string), token, nil).is(200)
+			gone(second)
+			step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
+			s.me("DELETE", "sessions", token, nil).is(200)
+			gone(third)
+			s.post("auth/checkpassword", step, fields{"password": testPassword}).want(wire.ErrTokenInvalid)
+			for _, node := range append(s.nodes, s) {
+				node.get("/", token).is(200)
+			}
+			if left := s.ownSessions(token); len(left) != 1 {
+				t.Errorf("left: %q", left)
+			}
+			s.audits(2, `"actor":"the user","reason":"user"`)
+			s.me("DELETE", "sessions/"+s.ownSessions(token)[0], token, nil).is(200)
+			gone(token)
+		})
+		s.run("the session of a cookie", func(t *testing.T) {
+			cookie := s.moved("frank")
+			headers := sessionKey + cookie
+			list := s.ask("GET", "/acme/v2/me/sessions", headers).is(200).JSON["sessions"].([]any)
+			for _, one := range list {
+				if o := one.(fields); o["current"] == true {
+					a := s.ask("DELETE", "/acme/v2/me/sessions/"+o["session_id"].(string), headers+"Sec-Fetch-Site: same-origin\r\n").is(200)
+					if got := a.Header.Get("Set-Cookie"); !strings.HasPrefix(got, cookieName+"=; ") || a.Header.Get("Clear-Site-Data") != `"cache"` {
+						t.Errorf("got %v", a.Header)
+					}
+					s.ask("GET", "/x", cookie).want(wire.ErrTokenInvalid)
+					return
+				}
+			}
+			t.Error("no session is the current one")
+		})
+		s.run("password", func(t *testing.T) {
+			token, other := s.login("alice@example.com"), s.login("alice@example.com")
+			const better = "a fine secret"
+			change := func(body fields) answer { return s.me("POST", "password", token, body) }
+			for _, bad := range []struct {
+				body   fields
+				want   *wire.Error
+				reason string
+			}{
+				{fields{"new_password": better}, wire.ErrValidation, ""},
+				{fields{"current_password": testPassword}, wire.ErrValidation, ""},
+				{fields{"current_password": 1, "new_password": better}, wire.ErrValidation, ""},
+				{fields{"current_password": testPassword, "new_password": strings.Repeat("x", 129)}, wire.ErrValidation, "password.too_long"},
+				{fields{"current_password": "wrong", "new_password": better}, wire.ErrPasswordInvalid, ""},
+				{fields{"current_password": testPassword, "new_password": "short"}, wire.ErrQuality, "password.too_short"},
+				{fields{"current_password": testPassword, "new_password": "password1"}, wire.ErrQuality, "password.common"},
+				{fields{"current_password": testPassword, "new_password": "alice@example.com"}, wire.ErrQuality, "password.personal"},
+				{fields{"current_password": testPassword, "new_password": testPassword}, wire.ErrPasswordSame, ""},
+			} {
+				if a := change(bad.body).want(bad.want); a.str("reason") != bad.reason {
+					t.Errorf("%v: got %s", bad.body, a.Body)
+				}
+			}
+			s.get("/", other).is(200)
+			change(fields{"current_password": testPassword, "new_password": better}).is(200)
+			gone(other)
+			s.get("/", token).is(200)
+			s.credentials("alice@example.com", testPassword).want(wire.ErrCredentialsInvalid)
+			storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.password_changed")) == 1 })
+			s.audits(1, `"msg":"mnemogate.account.changed","company":"acme","mnemocode":"alice","address":"127.0.0.1","actor":"the user","reason":"password"`)
+			change(fields{"current_password": better, "new_password": testPassword}).is(200)
+		})
+		s.run("the first password", func(*testing.T) {
+			step := s.post("auth/login", "", fields{"login_id": "+37060000002"}).token()
+			token := s.post("auth/checkotp", step, fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized).token()
+			s.me("POST", "password", token, fields{"current_password": "x", "new_password": "a fine secret"}).want(wire.ErrPasswordInvalid)
+			s.me("POST", "password", token, fields{"new_password": "a fine secret"}).is(200)
+			s.me("POST", "password", token, fields{"new_password": "another fine secret"}).want(wire.ErrValidation)
+			s.signedIn("+37060000002", "a fine secret")
+		})
+		s.run("authenticator app", func(t *testing.T) {
+			token, other := s.login("alice@example.com"), s.login("alice@example.com")
+			s.me("POST", "totp/confirm", token, fields{"code": "123456"}).want(wire.ErrValidation)
+			made := s.me("POST", "totp", token, nil).is(200)
+			secret := made.str("secret")
+			if uri := made.str("uri"); !strings.HasPrefix(uri, "otpauth://totp/acme:alice@example.com?secret="+secret+"&") {
+				t.Errorf("the uri is %s", uri)
+			}
+			s.me("POST", "totp/confirm", token, fields{"code": neverShown(t, secret)}).want(wire.ErrOTPInvalid)
+			s.get("/", other).is(200)
+			s.me("POST", "totp/confirm", token, fields{"code": appShows(t, secret, 0)}).is(200)
+			gone(other)
+			s.get("/", token).is(200)
+			step := s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP)
+			other = s.post("auth/checkotp", step.token(), fields{"otp": appShows(t, secret, 30*time.Second)}).wantState(record.Authorized).token()
+
+			codes := s.me("POST", "backup-codes", token, nil).is(200).JSON["backup_codes"].([]any)
+			if len(codes) != 10 {
+				t.Errorf("%d backup codes", len(codes))
+			}
+			step = s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP)
+			s.post("auth/checkotp", step.token(), fields{"backup_code": codes[0]}).wantState(record.Authorized)
+			got := s.me("GET", "factors", token, nil).is(200).JSON
+			delete(got, "status")
+			want := fmt.Sprint(fields{
+				"password_set": true, "totp": true, "backup_codes_left": 9., "user_phone": "+37*******01", "provider_ids": []any{1.},
+				"second_factor": true, "second_factor_policy": "per_account",
+			})
+			if fmt.Sprint(got) != want {
+				t.Errorf("factors are %v, want %v", got, want)
+			}
+			s.update("alice", false, func(a *record.Account) { a.Phone = "" })
+			s.me("DELETE", "totp", token, nil).want(wire.ErrValidation) // nobody could log in then
+			s.update("alice", false, func(a *record.Account) { a.Phone = "+37060000001" })
+			s.me("DELETE", "totp", token, nil).is(200)
+			gone(other)
+			s.get("/", token).is(200)
+			if a := s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP); a.str("user_phone") == "" {
+				t.Errorf("got %s, want a code by SMS", a.Body)
+			}
+			s.update("alice", false, func(a *record.Account) { a.SecondFactor = false })
+		})
+		s.run("wrong passwords count as in a login", func(*testing.T) {
+			token := s.login("frank")
+			for range 10 {
+				s.me("POST", "password", token, fields{"current_password": "wrong", "new_password": "a fine secret"}).want(wire.ErrPasswordInvalid)
+			}
+			for _, locked := range []answer{
+				s.me("POST", "password", token, fields{"current_password": testPassword, "new_password": "a fine secret"}),
+				s.credentials("frank", testPassword),
+			} {
+				if locked.want(wire.ErrRestricted); locked.str("reason") != "lock.password" {
+					t.Errorf("got %s", locked.Body)
+				}
+			}
+			s.get("/", token).is(200)
+		})
+		s.run("wrong codes count as in a login", func(t *testing.T) {
+			token := s.login("alice@example.com")
+			secret := s.me("POST", "totp", token, nil).is(200).str("secret")
+			wrong := neverShown(t, secret)
+			for range 9 { // one was wrong above
+				s.me("POST", "totp/confirm", token, fields{"code": wrong}).want(wire.ErrOTPInvalid)
+			}
+			if a := s.me("POST", "totp/confirm", token, fields{"code": appShows(t, secret, 0)}).want(wire.ErrRestricted); a.str("reason") != "lock.codes" {
+				t.Errorf("got %s", a.Body)
+			}
+		})
+	})
+}
+
+// Contract, section 17: who may ask, and from where.
+func TestWhoMayUseSelfService(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, more: umbra, handler: selfService + " 5m\npublic /acme/*"})
+	routes := []struct {
+		method, path string
+		body         fields
+		changes      bool // and so needs a recent login
+	}{
+		{"GET", "factors", nil, false},
+		{"GET", "sessions", nil, false},
+		{"DELETE", "sessions", nil, false},
+		{"DELETE", "sessions/x", nil, false},
+		{"POST", "password", fields{"current_password": testPassword, "new_password": "a fine secret"}, true},
+		{"POST", "totp", nil, true},
+		{"POST", "totp/confirm", fields{"code": "123456"}, true},
+		{"DELETE", "totp", nil, true},
+		{"POST", "backup-codes", nil, true},
+	}
+	s.run("keys and tokens", func(*testing.T) {
+		token := s.login("alice@example.com")
+		step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
+		foreign := s.postTo("umbra", "other-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": testPassword}).wantState(record.Authorized).token()
+		for _, route := range routes {
+			for _, bad := range []struct {
+				company, key, token string
+				want                *wire.Error
+			}{
+				{"acme", "", token, wire.ErrAPIKeyMissing},
+				{"acme", "other-key", token, wire.ErrAPIKeyInvalid},
+				{"nobody", testKey, token, wire.ErrAPIKeyInvalid},
+				{"umbra", "other-key", token, wire.ErrTokenInvalid},
+				{"acme", testKey, foreign, wire.ErrTokenInvalid},
+				{"acme", testKey, "", wire.ErrHeaderMissing},
+				{"acme", testKey, "mgs_x", wire.ErrTokenInvalid},
+				{"acme", testKey, step, wire.ErrSessionInvalid},
+				{"acme", testKey, s.expired("mgs_", record.Authorized), wire.ErrTokenExpired},
+			} {
+				r := s.meRequest(route.method, route.path, bad.token, route.body)
+				r.URL.Path = "/" + bad.company + "/v2/me/" + route.path
+				if r.Header.Set("X-Api-Key", bad.key); bad.key == "" {
+					r.Header.Del("X-Api-Key")
+				}
+				s.do(r).want(bad.want)
+			}
+		}
+		s.signedIn("alice@example.com", testPassword) // nothing has changed
+	})
+	s.run("a stolen token is too old for changes", func(t *testing.T) {
+		old := s.begun("mgs_", record.Authorized, time.Now().Add(-6*time.Minute), time.Now().Add(time.Hour))
+		for _, route := range routes {
+			a := s.me(route.method, route.path, old, route.body)
+			switch {
+			case !route.changes:
+				if a.Status != 200 && route.path != "sessions/x" {
+					t.Errorf("%s %s: got %d %s", route.method, route.path, a.Status, a.Body)
+				}
+			case a.want(wire.ErrSessionInvalid).str("reason") != "too_old",
+				a.Header.Get("WWW-Authenticate") != `Bearer realm="mnemogate", error="insufficient_user_authentication", max_age="300"`:
+				t.Errorf("%s %s: got %v %s", route.method, route.path, a.Header, a.Body)
+			}
+		}
+	})
+	s.run("pages of other sites", func(*testing.T) {
+		cookie := s.moved("alice@example.com")
+		for _, route := range routes {
+			for _, from := range []string{
+				"", "Origin: https://evil.example.com\r\n", "Origin: null\r\n", "Sec-Fetch-Site: cross-site\r\n", "Sec-Fetch-Site: same-site\r\nOrigin: http://example.com\r\n",
+			} {
+				a := s.ask(route.method, "/acme/v2/me/"+route.path, sessionKey+cookie+from)
+				if route.method == "GET" {
+					a.is(200)
+				} else if a.want(wire.ErrHeaderInvalid); a.str("reason") != "cross_site" {
+					a.t.Errorf("%s %s: got %s", route.method, route.path, a.Body)
+				}
+			}
+			if a := s.ask(route.method, "/acme/v2/me/"+route.path, sessionKey+cookie+"Origin: http://example.com\r\n"); a.str("reason") != "" {
+				a.t.Errorf("%s %s: got %s", route.method, route.path, a.Body)
+			}
+		}
+	})
+	s.run("methods and paths", func(t *testing.T) {
+		token := s.login("alice@example.com")
+		for path, allow := range map[string]string{"sessions": "DELETE, GET", "sessions/x": "DELETE", "totp": "DELETE, POST", "factors": "GET"} {
+			if a := s.me("PUT", path, token, nil).want(wire.ErrMethod); a.Header.Get("Allow") != allow {
+				t.Errorf("%s: Allow is %q, want %q", path, a.Header.Get("Allow"), allow)
+			}
+		}
+		for _, path := range []string{"x", "sessions/", "sessions/x/y", "Sessions", "totp/confirm/"} {
+			s.me("GET", path, token, nil).want(wire.ErrNoRoute)
+		}
+		if got := s.backend.requests(); len(got) != 0 {
+			t.Errorf("the application got %q", got)
+		}
+	})
+}
+
+// Without the option, these paths are the application's.
+func TestWithoutSelfServiceThePathsAreTheApplications(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people})
+	token := s.login("alice@example.com")
+	s.me("GET", "sessions", "", nil).want(wire.ErrHeaderMissing)
+	if a := s.get("/acme/v2/me/x", token).is(200); !strings.HasPrefix(string(a.Body), "GET /acme/v2/me/x ") {
+		t.Errorf("the application got %s", a.Body)
+	}
+}

@@ -1,0 +1,149 @@
+package manage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// A Self acts for a logged-in user on the user's own account, by the operations of an
+// Admin. Changes revoke the account's other sessions and spare the user's. Its errors
+// are *wire.Error or *wire.Refusal.
+type Self struct {
+	admin   Admin
+	account record.Account
+	session record.Session
+}
+
+// NewSelf returns the Self of an authorized session. The address is the user's.
+func NewSelf(ctx context.Context, m *session.Manager, company *tenant.Company, s record.Session, address string) (*Self, error) {
+	a, err := m.Accounts.ByID(ctx, company.Code, s.Account)
+	if errors.Is(err, record.ErrNotFound) {
+		return nil, wire.ErrTokenInvalid // it was deleted, and its session is about to be revoked
+	}
+	if err != nil {
+		return nil, wire.Unavailable("loading the account", err)
+	}
+	return &Self{Admin{Manager: m, Company: company, Address: address, Actor: record.ActorUser}, a, s}, nil
+}
+
+// isUser reports whether the Admin is that of a Self.
+func (ad *Admin) isUser() bool { return ad.Actor == record.ActorUser }
+
+// Account returns the account as it was when the request began.
+func (s *Self) Account() record.Account { return s.account }
+
+// Company returns the company of the account.
+func (s *Self) Company() *tenant.Company { return s.admin.Company }
+
+// IsCurrent reports whether a session is the one that the user uses now.
+func (s *Self) IsCurrent(other record.Session) bool { return other.ID == s.session.ID }
+
+// Sessions returns the account's authorized sessions, oldest first.
+func (s *Self) Sessions(ctx context.Context) ([]record.Session, error) {
+	sessions, err := s.admin.LiveSessions(ctx, s.account.Mnemocode)
+	return slices.DeleteFunc(sessions, func(s record.Session) bool { return s.State != record.Authorized }), selfError(err)
+}
+
+// EndSession revokes one of the account's sessions by its ID. It reports whether that is
+// the user's own.
+func (s *Self) EndSession(ctx context.Context, id string) (current bool, err error) {
+	return id == s.session.ID, selfError(s.admin.EndSession(ctx, s.account.Mnemocode, id))
+}
+
+// EndOthers revokes all other sessions of the account.
+func (s *Self) EndOthers(ctx context.Context) error {
+	return selfError(s.admin.EndSessions(ctx, s.account.Mnemocode, s.session.ID))
+}
+
+// ChangePassword changes the password. An account without one needs no current one.
+func (s *Self) ChangePassword(ctx context.Context, current, wanted string) error {
+	if current == "" && s.account.PasswordHash != "" {
+		return wire.Invalid("The field current_password is missing.")
+	}
+	return selfError(s.admin.ChangePassword(ctx, s.account.Mnemocode, OwnChange{
+		Current: current, New: wanted, Address: s.admin.Address, Keep: s.session.ID,
+	}))
+}
+
+// NewTOTP is Admin.NewTOTP.
+func (s *Self) NewTOTP(ctx context.Context) (TOTPSecret, error) {
+	secret, err := s.admin.NewTOTP(ctx, s.account.Mnemocode)
+	return secret, selfError(err)
+}
+
+// ConfirmTOTP is Admin.ConfirmTOTP. Wrong codes count like those of a login.
+func (s *Self) ConfirmTOTP(ctx context.Context, code string) error {
+	at, err := s.admin.attemptOf(ctx, s.account, s.admin.Address)
+	if err != nil {
+		return err
+	}
+	if err := cmp.Or(at.CheckAddress(ctx), at.CheckCodes(s.account)); err != nil {
+		return err
+	}
+	_, err = s.admin.ConfirmTOTP(ctx, s.account.Mnemocode, code, s.session.ID)
+	if errors.Is(err, ErrAppCode) {
+		err = cmp.Or(at.RecordWindow(ctx, at.FailureKey(s.account, ""), record.WrongCodes, s.admin.Company.Limits.WrongCodes, false), err)
+		s.admin.emitLocks(ctx, at, s.account)
+	}
+	return selfError(err)
+}
+
+// RemoveTOTP is Admin.RemoveTOTP. It refuses to remove an app that the next login needs.
+func (s *Self) RemoveTOTP(ctx context.Context) error {
+	_, err := s.admin.RemoveTOTP(ctx, s.account.Mnemocode, s.session.ID)
+	return selfError(err)
+}
+
+// NewBackupCodes is Admin.NewBackupCodes. It takes as much time for hashing as many
+// logins, so it counts as one of the address.
+func (s *Self) NewBackupCodes(ctx context.Context) ([]string, error) {
+	at, err := s.admin.attemptOf(ctx, s.account, s.admin.Address)
+	if err != nil {
+		return nil, err
+	}
+	if err := at.BeginLogin(ctx); err != nil {
+		s.admin.emitLocks(ctx, at, s.account)
+		return nil, err
+	}
+	codes, err := s.admin.NewBackupCodes(ctx, s.account.Mnemocode)
+	return codes, selfError(err)
+}
+
+// pendingRetry is the Retry-After while other sessions could not be revoked yet.
+const pendingRetry = 2 * time.Second
+
+// selfError returns an error of an Admin as the user's client gets it.
+func selfError(err error) error {
+	if rule, ok := errors.AsType[*tenant.RuleError](err); ok {
+		return &wire.Refusal{Err: wire.ErrQuality, Message: rule.Error(), Reason: rule.Reason}
+	}
+	switch {
+	case errors.Is(err, ErrPasswordWrong):
+		return &wire.Refusal{Err: wire.ErrPasswordInvalid, Message: "current_password is wrong."}
+	case errors.Is(err, ErrAppCode):
+		return &wire.Refusal{Err: wire.ErrOTPInvalid, Message: "The code is wrong or was used; send the next one that the authenticator app shows."}
+	case errors.Is(err, ErrNoTOTP):
+		return wire.Invalid("There is no secret to confirm. Create one with POST totp first.")
+	case errors.Is(err, ErrNoSession):
+		return &wire.Refusal{Err: wire.ErrNoRoute, Message: "You have no session with this id. GET sessions lists them."}
+	case errors.Is(err, ErrNotActive), errors.Is(err, record.ErrNotFound):
+		return wire.ErrTokenInvalid // a change by an administrator has just revoked the session
+	case errors.Is(err, ErrNoSuchSession), errors.Is(err, ErrChanged):
+		return wire.Unavailable("changing the account", err) // another change came first; the next try shows whether it spared the session
+	case errors.Is(err, session.ErrRevocationPending):
+		return &wire.Refusal{
+			Err: wire.ErrUnavailable, Cause: err, RetryAfter: pendingRetry,
+			Message: "The change is stored. The other sessions could not be revoked yet; the server tries again until they are.",
+		}
+	default:
+		return err
+	}
+}

@@ -1,0 +1,97 @@
+package session
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/limits"
+	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// breachedMemory is how long the answer about a password counts (contract, section 18).
+const breachedMemory = 30 * 24 * time.Hour
+
+// Breached reports whether a password is in the company's list of breached passwords. If
+// the list does not answer, the password passes, unless the company requires an answer.
+func (s *Manager) Breached(ctx context.Context, company *tenant.Company, typed string) (bool, error) {
+	if company.Breached.List == nil {
+		return false, nil
+	}
+	listed, err := company.Breached.List.Has(ctx, password.Normalize(typed))
+	if err == nil {
+		return listed, nil
+	}
+	if company.Breached.Require {
+		return false, wire.Unavailable("asking whether a password was breached", err)
+	}
+	s.Warn("the list of breached passwords did not answer, so a password passed", "company", company.Code, "error", err)
+	return false, nil
+}
+
+// CheckBreached asks whether the right password of a login was breached. If so, the
+// account must set a new one, also in a. CheckBreached asks at most once in 30 days about
+// each password. The caller has already told the client that the password is right, or
+// does so next, so the time that this takes reveals nothing.
+func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed string) error {
+	breached := &c.Company.Breached
+	if !breached.AtLogin || breached.List == nil || a.MustSetPassword {
+		return nil
+	}
+	ctx = context.WithoutCancel(ctx) // clients that hang up must not get around it
+	of := sha256.Sum256([]byte(a.PasswordHash))
+	asked := record.Counter{Key: limits.Key(c.Company.Code, "breached", hex.EncodeToString(of[:16])), Limit: 1, Window: breachedMemory}
+	claim := asked
+	claim.Look = breached.Require // only an answer counts then
+	if first, err := c.claims(ctx, claim); err != nil || !first {
+		return err
+	}
+	listed, err := c.s.Breached(ctx, c.Company, typed)
+	if err == nil && listed {
+		err = c.mustSetPassword(ctx, a)
+	}
+	if err == nil && breached.Require {
+		_, err = c.claims(ctx, asked)
+	}
+	return err
+}
+
+// claims charges a counter and reports whether it was not full.
+func (c *Call) claims(ctx context.Context, counter record.Counter) (bool, error) {
+	err := c.Counters.Charge(ctx, c.Now, counter)
+	if _, full := errors.AsType[*record.Full](err); full {
+		return false, nil
+	}
+	if err != nil {
+		return false, wire.Unavailable("marking a password as looked up", err)
+	}
+	return true, nil
+}
+
+// mustSetPassword makes the account set a new password in place of a breached one.
+func (c *Call) mustSetPassword(ctx context.Context, a *record.Account) error {
+	changed := record.Event{Name: record.AccountChanged, Time: c.Now, Mnemocode: a.Mnemocode, Fields: []string{"must_set_password"}}
+	_, err := c.s.Accounts.Update(ctx, c.Company.Code, a.ID, func(now *record.Account) (ends bool, err error) {
+		if now.PasswordHash != a.PasswordHash {
+			return false, record.ErrConflict // the password was changed
+		}
+		now.MustSetPassword, now.Updated = true, c.Now
+		now.Outbox = background.OutboxEvents(c.Company, changed)
+		return false, nil
+	})
+	if record.IsAnswer(err) {
+		return nil // the next step finds out that the account was changed or deleted
+	}
+	if err != nil {
+		return wire.Unavailable("demanding a new password", err)
+	}
+	a.MustSetPassword = true
+	c.Events = append(c.Events, record.Event{Name: record.AccountPasswordBreached})
+	return nil
+}
