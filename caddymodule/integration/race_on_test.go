@@ -7,3 +7,7 @@ const (
 	raceFactor = 10
 	raceSlows  = 4
 )
+
+// fewer returns n/5: tests that send many requests of one kind send fewer of them with
+// the race detector, and all without it.
+func fewer(n int) int { return n / 5 }
