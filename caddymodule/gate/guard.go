@@ -9,7 +9,6 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -77,12 +76,13 @@ func (h *Handler) authorize(r *http.Request, t target) (found record.Session, er
 			return found, wire.ErrAPIKeyInvalid
 		}
 	}
-	want := session.Requirement{Company: company, Among: h.Companies, Fresh: h.freshness(r.URL), Whole: h.whole}
 	var room [1]string
 	credentials, err := h.credentials(r, room[:0])
 	if err != nil {
 		return found, err
 	}
+	want := h.requirement(r.URL)
+	want.Company = company
 	found, err = service.Authorize(r.Context(), want, credentials)
 	if err == nil && ambiguous {
 		err = wire.ErrTokenInvalid // a token belongs to one company only

@@ -120,6 +120,16 @@ type Handler struct {
 	// the shortest time applies. Default: none.
 	Fresh []Fresh `json:"fresh,omitempty"`
 
+	// Paths that only accounts with a role may open, even if the paths are public. If
+	// several entries match a path, any of their roles is enough. Without a session
+	// the answer is the same as on any protected path. With another role it is
+	// `auth.session.invalid` with the reason `role`, also for a browser. If an
+	// application could read a path in several ways that different entries match, the
+	// role must be enough for each of them. If nobody can list all ways to read a
+	// path, the role must be enough for the paths of all entries. A change of an
+	// account's role revokes its sessions. Default: none.
+	Role []Role `json:"role,omitempty"`
+
 	// What else to tell the application about the user and the session, in headers
 	// whose names begin with `X-Profile-`. The handler always removes these headers
 	// from a client's request, even if this option is not set. Default: none.
@@ -497,6 +507,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		public <path>...
 //		company <code>...
 //		fresh <duration> <path>...
+//		role <role> <path>...
 //		forward role|email|phone|session|auth_time|auth_methods...
 //		health <path>
 //		check <path>
@@ -541,13 +552,14 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"public":                guest.List(d, &h.Public),
 		"company":               h.parseCompanies(d),
 		"fresh":                 h.parseFresh(d),
+		"role":                  h.parseRole(d),
 		"cookie":                h.parseCookie(d),
 		"websocket_token":       guest.Flag(d, &h.WebSocketToken),
 		"login_page":            h.parseLoginPage(d),
 		"self_service":          h.parseSelfService(d),
 	}
 	guest.Misplaced(d, options, inGlobal, app.GlobalOptions()...)
-	return guest.CheckedOptions(d, check, guest.Naming(options), "fresh")
+	return guest.CheckedOptions(d, check, guest.Naming(options), "fresh", "role")
 }
 
 const inGlobal = "into the global option mnemogate, in the block at the top of the Caddyfile"
@@ -561,22 +573,6 @@ func (h *Handler) parseCompanies(d *caddyfile.Dispenser) func() error {
 		if d.NextBlock(d.Nesting()) {
 			return d.Err("here it only names companies: write their blocks " + inGlobal)
 		}
-		return nil
-	}
-}
-
-// parseFresh parses a duration and the paths that it applies to.
-func (h *Handler) parseFresh(d *caddyfile.Dispenser) func() error {
-	return func() error {
-		args := d.RemainingArgs()
-		if len(args) < 2 {
-			return d.ArgErr()
-		}
-		f := Fresh{Paths: args[1:]}
-		if complaint := guest.Duration(&f.Within)(args[0]); complaint != "" {
-			return d.Errf("'%s' is %s", args[0], complaint)
-		}
-		h.Fresh = append(h.Fresh, f)
 		return nil
 	}
 }

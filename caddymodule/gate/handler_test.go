@@ -191,6 +191,8 @@ func TestHandlerRefusesABadConfiguration(t *testing.T) {
 		"max_body: ":        func(h *Handler) { h.MaxBody = 1 },
 		"cors: ":            func(h *Handler) { h.CORS = []string{"https://app.example.com/"} },
 		"cors: \"*\"":       func(h *Handler) { h.CORS = []string{"*"} },
+		"role: name at":     func(h *Handler) { h.Role = []Role{{Role: "admin"}} },
+		"role: \"\" is no":  func(h *Handler) { h.Role = []Role{{Paths: []string{"/x"}}} },
 		"lower case":        func(h *Handler) { h.CORS = []string{"https://App.example.com"} },
 	} {
 		h, _ := newHandler(t, time.Minute, nil)

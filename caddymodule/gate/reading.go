@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -12,14 +13,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
-// The options public and fresh name paths, and clients can write a path in several
-// ways. So a path is public only if every way to read it is public, and fresh if any
-// way is.
+// The options public, fresh and role name paths, and clients can write a path in
+// several ways. So a path is public only if every way to read it is public, fresh if
+// any way is, and needs a role that may open it in whichever way it is read.
 
 // Fresh configures paths that need a recent login.
 type Fresh struct {
@@ -29,6 +31,22 @@ type Fresh struct {
 	// The paths, in the syntax of `public`. They are not case-sensitive, and match
 	// with or without a slash at the end.
 	Paths []string `json:"paths"`
+}
+
+// parseFresh parses a duration and the paths that it applies to.
+func (h *Handler) parseFresh(d *caddyfile.Dispenser) func() error {
+	return func() error {
+		args := d.RemainingArgs()
+		if len(args) < 2 {
+			return d.ArgErr()
+		}
+		f := Fresh{Paths: args[1:]}
+		if complaint := guest.Duration(&f.Within)(args[0]); complaint != "" {
+			return d.Errf("'%s' is %s", args[0], complaint)
+		}
+		h.Fresh = append(h.Fresh, f)
+		return nil
+	}
 }
 
 // isPublic reports whether a path needs no token.
@@ -45,18 +63,12 @@ func (h *Handler) isPublic(u *url.URL) bool {
 			return false
 		}
 	}
-	return true
+	needsRole, _ := h.rolesOf(u)
+	return !needsRole
 }
 
-// freshness returns the maximum age of the login for a path, or 0 for any age.
-func (h *Handler) freshness(u *url.URL) time.Duration {
-	if len(h.Fresh) == 0 {
-		return 0
-	}
-	return h.freshOf(waysToRead(u.EscapedPath()))
-}
-
-// freshOf returns the shortest time that any way to read the path requires.
+// freshOf returns the maximum age of the login that any way to read a path requires,
+// or 0 for any age. It takes the result of waysToRead.
 func (h *Handler) freshOf(ways []string, all bool) time.Duration {
 	var shortest caddy.Duration
 	for _, f := range h.Fresh {
@@ -68,16 +80,17 @@ func (h *Handler) freshOf(ways []string, all bool) time.Duration {
 }
 
 func (f *Fresh) has(ways []string) bool {
-	for _, pattern := range f.Paths {
-		pattern = strings.ToLower(pattern)
-		for _, way := range ways {
-			bare := strings.TrimRight(strings.ToLower(way), "/")
-			if matches(pattern, bare) || matches(pattern, bare+"/") {
-				return true
-			}
-		}
-	}
-	return false
+	return slices.ContainsFunc(f.Paths, func(pattern string) bool {
+		return slices.ContainsFunc(ways, func(way string) bool { return covers(pattern, way) })
+	})
+}
+
+// covers reports whether a pattern matches a path in any case, and with or without a
+// slash at the end.
+func covers(pattern, p string) bool {
+	pattern = strings.ToLower(pattern)
+	bare := strings.TrimRight(strings.ToLower(p), "/")
+	return matches(pattern, bare) || matches(pattern, bare+"/")
 }
 
 // matches reports whether a pattern matches a path, as Caddy's path matcher does
@@ -121,20 +134,77 @@ func waysToRead(escaped string) (ways []string, all bool) {
 	return ways, all
 }
 
-// leadsAnywhere reports whether applications read a decoded path in ways that cannot
-// be predicted.
+// leadsAnywhere reports whether applications read a decoded path in ways that
+// waysToRead does not list.
 func leadsAnywhere(p string) bool {
-	if !strings.HasPrefix(p, "/") || !utf8.ValidString(p) || !norm.NFKC.IsNormalString(p) ||
-		strings.ContainsAny(p, "%?#") || strings.ContainsFunc(p, unicode.IsControl) {
+	return !norm.NFKC.IsNormalString(p) || strings.ContainsAny(p, "%?#") || isUnpredictable(p)
+}
+
+// isUnpredictable reports whether applications read a path in ways that nobody can
+// list. The segments in dots may end in a dot.
+func isUnpredictable(p string, dots ...string) bool {
+	if !strings.HasPrefix(p, "/") || !utf8.ValidString(p) || strings.ContainsFunc(p, unicode.IsControl) {
 		return true
 	}
 	for segment := range strings.SplitSeq(p, "/") {
 		// Windows removes dots and spaces there.
-		if strings.HasSuffix(segment, ".") || strings.HasSuffix(segment, " ") {
+		if (strings.HasSuffix(segment, ".") || strings.HasSuffix(segment, " ")) && !slices.Contains(dots, segment) {
 			return true
 		}
 	}
 	return false
+}
+
+// These bound the work of everyWayToRead for a path that is not plain.
+const (
+	maxWays    = 64
+	maxOddPath = 1024
+)
+
+// everyWayToRead is waysToRead for the option role, which must not refuse users a file
+// because of the characters in its name. It lists what any sequence of the steps that
+// applications take makes of a path. If all is false, there are other ways as well.
+func everyWayToRead(escaped string) (ways []string, all bool) {
+	if plain(escaped) && !leadsAnywhere(escaped) {
+		return []string{escaped}, true
+	}
+	if len(escaped) > maxOddPath {
+		return nil, false
+	}
+	ways = []string{escaped}
+	for i := 0; i < len(ways); i++ {
+		if len(ways) > maxWays || isUnpredictable(ways[i], ".", "..") || strings.Contains(strings.ToLower(ways[i]), "%u") {
+			return ways, false
+		}
+		for _, step := range readingSteps {
+			if next := step(ways[i]); !slices.Contains(ways, next) {
+				ways = append(ways, next)
+			}
+		}
+	}
+	return ways, true
+}
+
+var (
+	escape     = regexp.MustCompile("%[0-9A-Fa-f]{2}")
+	parameters = regexp.MustCompile(";[^/]*")
+	ending     = regexp.MustCompile("[?#].*")
+)
+
+// readingSteps are what applications do to a path before they look at it.
+var readingSteps = []func(string) string{
+	func(p string) string { // decode it, even if something in it is no escape
+		return escape.ReplaceAllStringFunc(p, func(e string) string { c, _ := url.PathUnescape(e); return c })
+	},
+	func(p string) string { return strings.ReplaceAll(p, `\`, "/") },
+	func(p string) string { return parameters.ReplaceAllString(p, "") },
+	func(p string) string { return ending.ReplaceAllString(p, "") },
+	func(p string) string { return strings.ReplaceAll(p, "//", "/") },
+	func(p string) string { return path.Clean("/" + p) },
+	// Unlike Clean, RFC 3986, section 5.2.4 lets /.. remove an empty segment.
+	func(p string) string { return new(url.URL).ResolveReference(&url.URL{Path: p}).Path },
+	norm.NFC.String,
+	norm.NFKC.String,
 }
 
 // checkPaths refuses patterns that match nothing or not what they seem to match.
@@ -160,7 +230,7 @@ func checkPaths(patterns []string) error {
 	return nil
 }
 
-// checkReadings refuses values of public and fresh that cannot be meant.
+// checkReadings refuses values of public, fresh and role that cannot be meant.
 func (h *Handler) checkReadings() error {
 	if h.Public != nil {
 		if err := checkPaths(h.Public); err != nil {
@@ -175,5 +245,5 @@ func (h *Handler) checkReadings() error {
 			return guest.Inside("fresh", err)
 		}
 	}
-	return nil
+	return h.checkRoles()
 }

@@ -14,15 +14,24 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 )
 
-// reader has public paths, and fresh ones that lie within them and beside.
+// reader has public paths, and fresh ones and some for roles that lie within them and
+// beside.
 func reader() *Handler {
 	return &Handler{
 		Public: []string{"/health", "/open/*", "*.css", "/docs/*/index.html", "*/logo*", "/über"},
 		Fresh: []Fresh{
 			{caddy.Duration(time.Hour), []string{"/account/*"}},
 			{caddy.Duration(time.Minute), []string{"/account/delete", "/open/vault/*"}},
+		},
+		Role: []Role{
+			{"editor", []string{"/edit/*", "/docs/drafts/*"}},
+			{"admin", []string{"/edit/*", "/adm", "/open/admins/*"}},
+			{"Büro", []string{"/Team/*/settings"}},
 		},
 	}
 }
@@ -164,12 +173,141 @@ func TestFreshPathsAreSoInAnyReading(t *testing.T) {
 		"/x;y/z":                 0,
 		"/x//y":                  0,
 	} {
-		if got := h.freshness(parsed(t, uri)); got != want {
+		if got := h.requirement(parsed(t, uri)).Fresh; got != want {
 			t.Errorf("%s: got %v, want %v", uri, got, want)
 		}
 	}
-	if got := new(Handler).freshness(parsed(t, "/x/../y")); got != 0 {
+	if got := new(Handler).requirement(parsed(t, "/x/../y")); got.Fresh != 0 || got.NeedsRole {
 		t.Errorf("without the option: got %v", got)
+	}
+}
+
+// mayOpen returns the roles that may open a path, or "all".
+func (h *Handler) mayOpen(u *url.URL) string {
+	want := h.requirement(u)
+	if !want.NeedsRole {
+		return "all"
+	}
+	return strings.Join(want.Roles, " ")
+}
+
+// A path that can be read in several ways needs a role that may open it in each.
+func TestRolesAreNeededInAnyReading(t *testing.T) {
+	h := reader()
+	for uri, want := range map[string]string{
+		"/edit/x":                                "editor admin",
+		"/edit/":                                 "editor admin",
+		"/edit":                                  "editor admin",
+		"/EDIT/x":                                "editor admin",
+		"/adm":                                   "admin",
+		"/adm/":                                  "admin",
+		"/adm//":                                 "admin",
+		"/Adm":                                   "admin",
+		"/adm?x=/edit/":                          "admin",
+		"/team/1/settings":                       "B%C3%BCro",
+		"/team/1/Settings/":                      "B%C3%BCro",
+		"/open/admins/x":                         "admin",
+		"/docs/drafts/index.html":                "editor",
+		"/adm;a":                                 "admin",
+		"/adm%3Ba":                               "admin",
+		"/adm/%2e":                               "admin",
+		"/%61dm":                                 "admin",
+		"/%2561dm":                               "admin",
+		"/%252561dm":                             "admin",
+		"//adm":                                  "admin",
+		"/./adm":                                 "admin",
+		"/x/../adm":                              "admin",
+		"/x//../adm":                             "admin",
+		"/x/..;/adm":                             "admin",
+		"/x/..;a=b/adm":                          "admin",
+		"/x/%2e%2e/adm":                          "admin",
+		"/x/..%2fadm":                            "admin",
+		"/x%2f..%2fadm":                          "admin",
+		`/x/..\adm`:                              "admin",
+		"/x/..%5cadm":                            "admin",
+		"/x/%252e%252e%252fadm":                  "admin",
+		"/adm%3fx":                               "admin",
+		"/adm%23x":                               "admin",
+		"/%EF%BD%81dm":                           "admin", // a fullwidth a
+		"/x/%EF%BC%8E./../adm":                   "",
+		"/open/../adm":                           "admin",
+		"/edit/x/../y":                           "editor admin",
+		"/edit/..%2fadm":                         "admin",
+		"/edit/../adm":                           "admin",
+		"/edit//../adm":                          "admin",
+		`/edit\..\adm`:                           "admin",
+		"/edit/..;/adm":                          "admin",
+		"/edit/../docs/drafts/x":                 "editor",
+		"/adm/../docs/drafts/x":                  "editor", // nobody takes /adm/../x for /adm
+		"/edit/%2e%2e/team/1/settings":           "",       // editors and admins for one, Büro for the other
+		"/adm;/../docs/drafts/x":                 "editor",
+		"/adm%2f../edit/x":                       "",
+		"/open/admins/../../edit/":               "admin",
+		"/docs/drafts/..%2f../adm":               "",
+		"/x%00/adm":                              "", // nobody knows how these are read
+		"/adm%00":                                "",
+		"/x%0a":                                  "",
+		"/adm.":                                  "",
+		"/x./y":                                  "",
+		"/x/.../adm":                             "",
+		"/x/..%20/adm":                           "",
+		"/%ff":                                   "",
+		"/%25u0061dm":                            "",
+		"/x" + strings.Repeat("%25", 400):        "",
+		"/" + strings.Repeat("%25", 80) + "61dm": "",
+		"*":                                      "",
+		"http:x":                                 "",
+		"/":                                      "all",
+		"/x":                                     "all",
+		"/admin":                                 "all",
+		"/adm/x":                                 "all",
+		"/editor":                                "all",
+		"/x/edit/y":                              "all",
+		"/team/settings":                         "all",
+		"/team/1/2/settings":                     "all",
+		"/x//y":                                  "all",
+		"/x/../y":                                "all",
+		"/x;y/z":                                 "all",
+		"/files/100%25.pdf":                      "all",
+		"/files/What%3F.pdf":                     "all",
+		"/files/My%20File%231":                   "all",
+		"/files/e%CC%81t%C3%A9":                  "all", // the first é in two characters
+		"/files/m%C2%B2":                         "all",
+		"/projects/a%2Fadm":                      "all",
+		"/" + strings.Repeat("x/", 2000):         "all",
+	} {
+		u, err := url.ParseRequestURI(uri)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := h.mayOpen(u); got != want {
+			t.Errorf("%.60s: got %q, want %q", uri, got, want)
+		}
+		if want != "all" && h.isPublic(u) {
+			t.Errorf("%.60s is public", uri)
+		}
+	}
+	const odd = "/x%00"
+	for _, test := range []struct {
+		uri   string
+		rules []Role
+		want  string
+	}{
+		{"/admin/x", []Role{{"user", []string{"/*"}}, {"admin", []string{"/admin/*"}}}, "user admin"},
+		{"/articles/..%2fadmin/x", []Role{{"editor", []string{"/articles/*"}}, {"admin", []string{"/articles/*", "/admin/*"}}}, "admin"},
+		{odd, []Role{{"admin", []string{"/admin/*", "/x"}}}, "admin"},
+		{odd, []Role{{"admin", []string{"/admin/*"}}, {"admin", []string{"/x"}}}, "admin"},
+		{odd, []Role{{"admin", []string{"/admin/*"}}, {"editor", []string{"/edit/*"}}}, ""},
+		{odd, []Role{{"admin", []string{"/*"}}, {"editor", []string{"/edit/*", "/x/[ab]"}}}, "admin"},
+		{odd, []Role{{"admin", []string{"*"}}, {"editor", []string{"*.pdf", "/x?"}}}, "admin"},
+		{odd, []Role{{"admin", []string{"/EDIT*"}}, {"editor", []string{"/edit/*"}}}, "admin"},
+		{odd, []Role{{"admin", []string{"/x/?"}}, {"editor", []string{"/x/*"}}}, "editor"},
+		{odd, []Role{{"admin", []string{"/x/*/y"}}, {"editor", []string{"/x/*/z"}}}, ""},
+		{odd, []Role{{"admin", []string{"*x*"}}, {"editor", []string{"/[xy]"}}}, ""},
+	} {
+		if got := (&Handler{Role: test.rules}).mayOpen(parsed(t, test.uri)); got != test.want {
+			t.Errorf("%s with %v: got %q, want %q", test.uri, test.rules, got, test.want)
+		}
 	}
 }
 
@@ -216,6 +354,8 @@ func readingsOf(sent string) []string {
 			path.Clean("/" + p),
 			path.Clean("/"+p) + "/",
 			norm.NFKC.String(p),
+			norm.NFC.String(p),
+			new(url.URL).ResolveReference(&url.URL{Path: p}).Path,
 			strings.ToLower(p),
 		}
 		if decoded, err := url.PathUnescape(p); err == nil {
@@ -257,7 +397,7 @@ func (h *Handler) judge(t *testing.T, uri string) {
 	if err != nil || u.Opaque != "" || u.Path == "" {
 		return
 	}
-	public, fresh := h.isPublic(u), h.freshness(u)
+	public, want := h.isPublic(u), h.requirement(u)
 	if public && !caddyMatches(t, u, h.Public...) {
 		t.Errorf("%q is public, but not by Caddy's matcher", uri)
 	}
@@ -271,8 +411,31 @@ func (h *Handler) judge(t *testing.T, uri string) {
 		needs := slices.ContainsFunc(h.Fresh, func(f Fresh) bool {
 			return slices.ContainsFunc(f.Paths, func(pattern string) bool { return matches(pattern, lower) })
 		})
-		if needs && (public || fresh == 0) {
+		if needs && (public || want.Fresh == 0) {
 			t.Errorf("%q needs no fresh login, and can be read as %q", uri, reading)
+		}
+		h.judgeRoles(t, uri, lower, public, want)
+	}
+}
+
+// judgeRoles checks that nobody may open a path with a role that is not enough for one
+// of its readings.
+func (h *Handler) judgeRoles(t *testing.T, uri, reading string, public bool, want session.Requirement) {
+	t.Helper()
+	enough := func(r Role) bool {
+		return slices.ContainsFunc(r.Paths, func(pattern string) bool { return covers(pattern, reading) })
+	}
+	if !slices.ContainsFunc(h.Role, func(r Role) bool {
+		return slices.ContainsFunc(r.Paths, func(pattern string) bool { return matches(strings.ToLower(pattern), reading) })
+	}) {
+		return
+	}
+	if public || !want.NeedsRole {
+		t.Errorf("%q needs no role, and can be read as %q", uri, reading)
+	}
+	for _, role := range want.Roles {
+		if !slices.ContainsFunc(h.Role, func(r Role) bool { return record.EscapeProfile(r.Role) == role && enough(r) }) {
+			t.Errorf("%q may open %q, and it can be read as %q", role, uri, reading)
 		}
 	}
 }
@@ -281,6 +444,7 @@ func FuzzReadings(f *testing.F) {
 	for _, seed := range []string{
 		"/open/x", "/open/../account/x", "/open/%2e%2e/account/x", "/open/..;/account/x", "/open/%252e%252e%252faccount/x", `/open\..\account\x`,
 		"/open//vault/x", "/health%00/../account/", "/account/%3f.css", "/account/x;.css", "/OPEN/VAULT/%EF%BC%8E.", "/open/vault./x", "/%C5%BFx/logo",
+		"/admin;a/x", "/x/..;/adm", `/edit\x`, "/edit/..%2fadm", "/edit//../adm", "/docs/drafts%2f..%2fteam/x/settings", "/team///settings", "/%2561dm;%3f",
 		"/docs/%2f/index.html", "/;%2f.css", "/%3b%5c.css", "/;%5cindex.html/account", "/account;",
 	} {
 		f.Add(seed)
@@ -296,7 +460,7 @@ func FuzzReadings(f *testing.F) {
 // What an attacker would try, put together in any order.
 func TestOddPathsAreReadCarefully(t *testing.T) {
 	parts := []string{
-		"/open", "/OPEN", "/account", "/vault", "/delete", "/health", "/docs/", "index.html", "logo", ".css", "open", "account", "/x",
+		"/edit", "/adm", "/team", "/settings", "/drafts/", "/admins", "/open", "/OPEN", "/account", "/vault", "/delete", "/health", "/docs/", "index.html", "logo", ".css", "open", "account", "/x",
 		"/", "//", "\\", ".", "..", "/..", "/.", ";", "%2e", "%2f", "%5c", "%3b", "%00", "%0a", "%20", "%25", "%252e", "%252f", "%3f", "%23",
 		"A", "%6f", "%C3%A9", "%EF%BC%8E", "%EF%BC%8F", "%c0%ae", "%C5%BF",
 	}

@@ -68,6 +68,9 @@ func isWanted(params map[string]string) bool {
 
 // needsLogin reports whether a login would fix the error.
 func needsLogin(err error) bool {
+	if refusal, ok := errors.AsType[*wire.Refusal](err); ok && refusal.Reason == wire.WrongRole {
+		return false
+	}
 	for _, mended := range []*wire.Error{wire.ErrHeaderMissing, wire.ErrHeaderInvalid, wire.ErrTokenInvalid, wire.ErrTokenExpired, wire.ErrSessionInvalid} {
 		if errors.Is(err, mended) {
 			return true

@@ -13,10 +13,12 @@ import (
 
 // A Requirement is what a path requires of a valid token.
 type Requirement struct {
-	Company string        // the company it must belong to; empty: any company
-	Among   []string      // the companies it may belong to; empty: any company
-	Fresh   time.Duration // the maximum age of its login; 0: any age
-	Whole   bool          // Authorize must return a session with ID and Created
+	Company   string        // the company it must belong to; empty: any company
+	Among     []string      // the companies it may belong to; empty: any company
+	NeedsRole bool          // whether its account must have one of the Roles
+	Roles     []string      // escaped as in a Profile
+	Fresh     time.Duration // the maximum age of its login; 0: any age
+	Whole     bool          // Authorize must return a session with ID and Created
 }
 
 // meets reports whether a token of the company meets the requirement.
@@ -48,11 +50,16 @@ func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization
 	if session.State != record.Authorized {
 		return record.Session{}, wire.ErrSessionInvalid
 	}
+	if want.NeedsRole && !slices.Contains(want.Roles, session.Profile.Value(record.ProfileRole)) {
+		return record.Session{}, errRole // before Fresh: a new login would not help
+	}
 	if want.Fresh > 0 && now.Sub(session.Created) > want.Fresh {
 		return record.Session{}, &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.TooOld, Message: "The login is too long ago for this; log in again.", MaxAge: want.Fresh}
 	}
 	return session, s.touch(ctx, now, session, time.Duration(owner.Session.Idle))
 }
+
+var errRole = &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.WrongRole, Message: "The user's role does not allow this path."}
 
 // Live checks whether a session that Authorize has accepted is still valid. It is for
 // streams that stay open after their request was authorized. It does not prolong the

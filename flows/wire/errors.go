@@ -87,6 +87,7 @@ const (
 	PasswordBreached Reason = "password.breached"
 	NoSecondFactor   Reason = "user.no_second_factor"
 	TooOld           Reason = "too_old"
+	WrongRole        Reason = "role"
 	CrossSite        Reason = "cross_site"
 )
 
@@ -113,7 +114,7 @@ var Reasons = map[*Error][]Reason{
 	ErrQuality:        {PasswordTooShort, PasswordCommon, PasswordPersonal, PasswordPattern, PasswordBreached},
 	ErrValidation:     {PasswordTooLong},
 	ErrUserRestricted: {NoSecondFactor},
-	ErrSessionInvalid: {TooOld},
+	ErrSessionInvalid: {TooOld, WrongRole},
 	ErrHeaderInvalid:  {CrossSite},
 	ErrRestricted:     slices.Compact(slices.Sorted(maps.Values(lockReasons))),
 }

@@ -355,6 +355,7 @@ export type Reason =
   | 'limit.sms_account' | 'limit.sms_address' | 'limit.sms_company' | 'limit.sms_country' | 'limit.sms_phone'
   | 'lock.answers' | 'lock.codes' | 'lock.disabled' | 'lock.password'
   | 'password.breached' | 'password.common' | 'password.pattern' | 'password.personal' | 'password.too_long' | 'password.too_short'
+  | 'role'
   | 'too_old'
   | 'user.no_second_factor'
   | (string & {}); // newer servers may have more
