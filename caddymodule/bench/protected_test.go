@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"cmp"
 	"encoding/base64"
 	"fmt"
 	"net/http"
@@ -71,13 +72,14 @@ func (c *caddy) bearer(b testing.TB, name, version string, clients int, seed *se
 }
 
 // guarded starts a Caddy with mnemogate that remembers all sessions of a seed in an
-// embedded store. It has an additional site, warm, that answers by itself.
+// embedded store. It has an additional site, warm, that answers by itself. Its guard may
+// be in sites.
 func guarded(b testing.TB, backend string, accounts, sessions int, global string, sites map[string]string) (*caddy, *seed) {
 	b.Helper()
 	s := embedded(b)
 	seed := s.fill(b, accounts, sessions)
 	s.close()
-	sites["warm"] = "mnemogate\nrespond 204"
+	sites["warm"] = cmp.Or(sites["warm"], "mnemogate") + "\nrespond 204"
 	c := startCaddy(b, backend, s.mnemogate(sessions, "")+global, sites)
 	c.warm(seed)
 	return c, seed
@@ -134,14 +136,14 @@ func BenchmarkWays(b *testing.B) {
 	for _, way := range []struct{ name, header, before, guard, site, global string }{
 		{name: "bearer", header: "Authorization", before: "Bearer ", guard: "mnemogate"},
 		{name: "cookie", header: "Cookie", before: "session=", guard: "mnemogate {\ncookie session\n}"},
-		{name: "forward", header: "Authorization", before: "Bearer ", guard: "mnemogate {\nforward role email phone\n}"},
+		{name: "forward", header: "Authorization", before: "Bearer ", guard: "mnemogate {\nforward role email phone session auth_time auth_methods\nrole admin /items/*\n}"},
 		{name: "audit", header: "Authorization", before: "Bearer ", guard: "mnemogate", global: "\nlog audit {\ninclude mnemogate.audit\noutput file " + b.TempDir() + "/audit.log\n}"},
 		{name: "access", header: "Authorization", before: "Bearer ", guard: "mnemogate", site: "\nlog {\noutput discard\n}"},
 	} {
 		b.Run(way.name, func(b *testing.B) {
 			n := numbers(b, *sessionsFlag)[0]
 			bare := startCaddy(b, backend, "", map[string]string{"bare": way.site})
-			ours, seed := guarded(b, backend, min(n, 10_000), n, way.global, map[string]string{"mnemogate": way.guard + way.site})
+			ours, seed := guarded(b, backend, min(n, 10_000), n, way.global, map[string]string{"mnemogate": way.guard + way.site, "warm": way.guard})
 			for _, version := range []string{"http1", "http2", "http3"} {
 				b.Run(version, func(b *testing.B) {
 					compare(b, bare.protected(b, "bare", "bare", version, 32, way.header, way.before, seed),

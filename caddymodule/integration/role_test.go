@@ -24,8 +24,9 @@ func TestPathsNeedARole(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
 		t.Parallel()
-		s := start(t, siteConfig{company: people, handler: `
+		s := start(t, siteConfig{company: people, servers: "trusted_proxies static 127.0.0.1/32", handler: `
 			login_page acme
+			check /check
 			public /open/*
 			fresh 1h /adm
 			role Büro /edit/*
@@ -100,6 +101,11 @@ func TestPathsNeedARole(t *testing.T) {
 			s.ask("GET", "/adm", navigates+cookie).wantRoleRefused()
 			s.ask("GET", "/edit/x", navigates+cookie).is(200)
 			s.ask("GET", "/admin/socket", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-Fetch-Site: same-origin\r\n"+cookie).wantRoleRefused()
+		})
+		s.run("another proxy asks", func(*testing.T) {
+			editor := bearer(as("Büro")) + "X-Forwarded-Method: GET\r\nX-Forwarded-Host: example.com\r\nX-Forwarded-Uri: "
+			s.ask("GET", "/check", editor+"/edit/x\r\n").is(204)
+			s.ask("GET", "/check", editor+"/x/..;/admin/x\r\n").wantRoleRefused()
 		})
 		s.run("the role comes before the age of the login", func(*testing.T) {
 			// As an older version stored it, without a role.
