@@ -64,7 +64,7 @@ server or one of its stores did not answer.`,
 			c := new(cli)
 			c.flags(cmd)
 			group(cmd, c.accountCommand(), c.backupCodesCommand(), c.totpCommand(), c.sessionsCommand(), c.importCommand(),
-				c.exportCommand(), c.backupCommand(), c.restoreCommand(), c.doctorCommand())
+				c.exportCommand(), c.backupCommand(), c.restoreCommand(), c.doctorCommand(), c.pageCommand())
 		},
 	})
 }

@@ -248,7 +248,7 @@ func (h *Handler) provision(ctx caddy.Context) error {
 	}
 	if h.LoginPage != nil {
 		var err error
-		if h.page, err = page.New(h.LoginPage.options(h.app.Sorted())); err != nil {
+		if h.page, err = page.New(h.LoginPage.Options(h.icons())); err != nil {
 			return fmt.Errorf("login_page: %w", err)
 		}
 	}

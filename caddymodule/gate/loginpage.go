@@ -2,14 +2,12 @@ package gate
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 )
@@ -67,18 +65,24 @@ type LoginPage struct {
 	Remember bool `json:"remember,omitempty"`
 }
 
-// options returns the options of the page, with the icons of all companies.
-func (p *LoginPage) options(companies iter.Seq2[string, *app.Company]) page.Options {
-	o := page.Options{
+// Options returns the options of the page. icons has the file of each provider's icon
+// by page.IconName.
+func (p *LoginPage) Options(icons map[string]string) page.Options {
+	return page.Options{
 		Title: p.Title, Logo: p.Logo, LogoDark: p.LogoDark, Favicon: p.Favicon, Color: p.Color, Style: p.Style, Texts: p.Texts,
-		Links: p.Links, SignUp: p.SignUp, Remember: p.Remember, Icons: map[string]string{},
+		Links: p.Links, SignUp: p.SignUp, Remember: p.Remember, Icons: icons,
 	}
-	for code, company := range companies {
+}
+
+// icons returns the files of the icons of all companies' providers.
+func (h *Handler) icons() map[string]string {
+	icons := map[string]string{}
+	for code, company := range h.app.Sorted() {
 		for id, icon := range company.Icons() {
-			o.Icons[page.IconName(code, id)] = icon
+			icons[page.IconName(code, id)] = icon
 		}
 	}
-	return o
+	return icons
 }
 
 // checkLoginPage sets the default company, the site's only one, and refuses a page

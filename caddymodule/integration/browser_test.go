@@ -204,6 +204,12 @@ func quote(s string) string {
 	return string(quoted)
 }
 
+// quoteAll returns strings as a JavaScript array.
+func quoteAll(s []string) string {
+	quoted, _ := json.Marshal(s)
+	return string(quoted)
+}
+
 // sawNowhere checks that no address contained the secret.
 func (b *tab) sawNowhere(secret string) {
 	b.t.Helper()

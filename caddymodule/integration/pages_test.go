@@ -173,6 +173,7 @@ func TestCaddyfilesOfPagesAreValid(t *testing.T) {
 				block = company + block // it shows only a site
 			}
 			block = strings.ReplaceAll(block, "/var/log/mnemogate/", t.TempDir()+"/")
+			block = strings.ReplaceAll(block, " brands/", " ../../docs/brands/")
 			block = strings.ReplaceAll(block, "file_server", "respond 404") // see harness_test.go
 			if _, err := adaptAndValidate(block); err != nil {
 				t.Errorf("%s: %v\n%s", page, err, block)

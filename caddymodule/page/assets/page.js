@@ -160,6 +160,8 @@ const page = {
   // requests a new one.
   async fail(error, make, made) {
     const step = error.step ?? this.step;
+    const code = $('#code', screen);
+    if (code && [401, 403, 429].includes(error.status)) code.value = ''; // it does not work again
     if (made.renews?.(error)) {
       try {
         const renewed = await step.renewOTP();
@@ -258,14 +260,21 @@ function lock(text, seconds, ways) {
   until = Date.now() + 1000 * seconds;
   const left = el('span', { 'aria-hidden': 'true' });
   alert([el('span', {}, text), ' ', el('span', { class: 'unseen' }, t('lock.wait', { time: time(seconds) })), left], ...ways);
-  const submit = $('form .main', screen);
+  const form = $('form', screen);
+  const submit = form && $('.main', form);
   submit?.setAttribute('aria-disabled', 'true');
+  const release = () => {
+    until = 0;
+    submit?.removeAttribute('aria-disabled');
+  };
+  // The lock may be only that of this account or way.
+  form?.addEventListener('input', ({ target }) => ['login', 'method'].includes(target.name) && release());
   const tick = () => {
     const rest = Math.ceil((until - Date.now()) / 1000);
     left.textContent = t('lock.wait', { time: time(Math.max(rest, 0)) });
     if (rest > 0) return;
     clearInterval(countdown);
-    submit?.removeAttribute('aria-disabled');
+    release();
     note(t('lock.over'));
     say(t('lock.over'));
   };

@@ -273,7 +273,7 @@ export function deadLink(page, step) {
       el('p', { class: 'stack' },
         renewable && el('button', { type: 'button', class: 'main', onclick: () => page.show(step, { screen: recover }) }, t('deadlink.again')),
         el('button', { type: 'button', class: renewable ? 'other' : 'main', onclick: () => page.show(step, { screen: login }) }, t('login.back'))),
-      page.support().length > 0 && links(page.support()),
+      page.support().length > 0 && links(...page.support()),
     ],
   };
 }

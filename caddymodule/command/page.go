@@ -1,0 +1,137 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
+	"github.com/spf13/cobra"
+
+	"github.com/mnemogate/mnemogate/caddymodule/gate"
+	"github.com/mnemogate/mnemogate/caddymodule/page"
+)
+
+func (c *cli) pageCommand() *cobra.Command {
+	var preview bool
+	var listen string
+	cmd := c.command("page --preview [<company>] [--config <file>] [--listen <host:port>]", "Shows the login page without accounts",
+		`Serves every screen of the login page, in each state, language and color scheme,
+with the looks of login_page in the configuration: that of the company or, if
+you name none, the first one. It reads the files again at each start. It needs
+no running server, accounts or stores, and sends nothing. Stop it with Ctrl-C.`,
+		cobra.MaximumNArgs(1), func(args []string) error {
+			if !preview {
+				return errors.New("say --preview: there is nothing else to do with the page yet")
+			}
+			return c.previewPage(listen, args...)
+		})
+	cmd.Flags().BoolVar(&preview, "preview", false, "Serve the preview")
+	cmd.Flags().StringVar(&listen, "listen", "localhost:8088", "The address of the preview")
+	return cmd
+}
+
+func (c *cli) previewPage(listen string, company ...string) error {
+	config, file, _, err := caddycmd.LoadConfig(c.config, c.adapter)
+	if err != nil {
+		return err
+	}
+	looks, name, err := looksOf(config, strings.Join(company, ""))
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	handler, err := page.Preview(looks, name)
+	if err != nil {
+		return fmt.Errorf("%s: login_page: %w", file, err)
+	}
+	listener, err := net.Listen("tcp", listen)
+	if err != nil {
+		return fmt.Errorf("--listen: %w", err)
+	}
+	defer c.interruptible(os.Interrupt, syscall.SIGTERM)()
+	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(c.cmd.Context(), func() { _ = server.Close() })
+	defer stop()
+	fmt.Fprintf(c.cmd.OutOrStdout(), "The preview is at http://%s/\n", listener.Addr())
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// looksOf returns the options of the login page of a company in a configuration, and
+// what people call the company. An empty code means the first page's first company.
+func looksOf(config []byte, code string) (page.Options, string, error) {
+	var c struct {
+		Apps struct {
+			Mnemogate struct {
+				Companies map[string]struct {
+					Name  string
+					OAuth map[int]struct{ Icon string }
+				}
+			}
+			HTTP any
+		}
+	}
+	if err := json.Unmarshal(config, &c); err != nil {
+		return page.Options{}, "", err
+	}
+	companies := c.Apps.Mnemogate.Companies
+	icons := map[string]string{}
+	for code, company := range companies {
+		for id, provider := range company.OAuth {
+			icons[page.IconName(code, id)] = provider.Icon
+		}
+	}
+	var found *gate.LoginPage
+	handlers(c.Apps.HTTP, func(handler map[string]any) {
+		raw, _ := json.Marshal(handler["login_page"]) // it was JSON
+		var p *gate.LoginPage
+		if found != nil || json.Unmarshal(raw, &p) != nil || p == nil {
+			return
+		}
+		if p.Companies == nil {
+			p.Companies = slices.Sorted(maps.Keys(companies))
+		}
+		if code == "" && len(p.Companies) > 0 || slices.Contains(p.Companies, code) {
+			found = p
+		}
+	})
+	if found == nil {
+		return page.Options{}, "", errors.New("no site has a login_page for it; write login_page in the directive mnemogate")
+	}
+	if code == "" {
+		code = found.Companies[0]
+	}
+	name := companies[code].Name
+	if name == "" {
+		name = code
+	}
+	return found.Options(icons), name, nil
+}
+
+// handlers calls f for each handler mnemogate in a configuration.
+func handlers(config any, f func(map[string]any)) {
+	switch config := config.(type) {
+	case []any:
+		for _, element := range config {
+			handlers(element, f)
+		}
+	case map[string]any:
+		if config["handler"] == "mnemogate" {
+			f(config)
+		}
+		for _, key := range slices.Sorted(maps.Keys(config)) {
+			handlers(config[key], f)
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package integration
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/caddymodule/gate"
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+	"github.com/mnemogate/mnemogate/caddymodule/page"
+)
+
+// previews starts the preview of a page with these options, and returns the names of
+// its scenes and their addresses. Each scene has one of the languages or, for
+// screenshots, English.
+func (b *tab) previews(o page.Options, company string, languages ...string) (names, addresses []string) {
+	b.t.Helper()
+	handler, err := page.Preview(o, company)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	server := httptest.NewServer(handler)
+	b.t.Cleanup(server.Close)
+	if screenshots != "" {
+		languages = []string{"en"}
+	}
+	b.open(server.URL + "/preview/")
+	list := b.eval(`import('/preview/scenes.js').then(({ scenes, addressOf }) => Object.keys(scenes).map((name, i) => [name, addressOf(name, 'auto', ` + quoteAll(languages) + `[i % ` + quoteAll(languages) + `.length])]))`)
+	for _, scene := range list.([]any) {
+		names = append(names, scene.([]any)[0].(string))
+		addresses = append(addresses, server.URL+scene.([]any)[1].(string))
+	}
+	return names, addresses
+}
+
+// opens opens a scene of the preview and waits until it has played.
+func (b *tab) opens(address string) {
+	b.t.Helper()
+	b.open(address)
+	b.waits(`document.documentElement.dataset.preview === 'done'`)
+}
+
+// brands returns the login pages of the companies of the Caddyfile in
+// docs/login-page.md that shows two brands.
+func brands(t *testing.T) map[string]gate.LoginPage {
+	t.Helper()
+	guesttest.Environment(t)
+	t.Setenv("ACME_API_KEY", "key-of-pomelo")
+	t.Setenv("UMBRA_API_KEY", "key-of-nocturne")
+	_, shown, _ := strings.Cut(pages(t)["docs/login-page.md"], "\n### Two examples\n")
+	adapted, err := adaptAndValidate(strings.ReplaceAll(blocks(shown, "caddyfile")[0], " brands/", " ../../docs/brands/"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]gate.LoginPage{}
+	for _, handler := range strings.Split(string(adapted), `{"companies":["`)[1:] {
+		var p struct {
+			LoginPage gate.LoginPage `json:"login_page"`
+		}
+		if err := json.NewDecoder(strings.NewReader(`{"companies":["` + handler)).Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		company, _, _ := strings.Cut(handler, `"`)
+		found[company] = p.LoginPage
+	}
+	return found
+}
+
+// A company's own style sheet can look as it likes and stay readable: axe finds nothing
+// in the two brands that docs/login-page.md shows.
+func TestBrowserSeesBrands(t *testing.T) {
+	all := brands(t)
+	for company, name := range map[string]string{"pomelo": "Pomelo", "nocturne": "NOCTURNE & VALE"} {
+		login, ok := all[company]
+		if !ok {
+			t.Fatalf("the page shows only %v", all)
+		}
+		b := newBrowser(t)
+		names, addresses := b.previews(login.Options(nil), name, "en")
+		for _, scene := range []string{"login", "login-locked", "code-wrong", "newpassword-typed", "disclaimers-missing"} {
+			b.opens(addresses[slices.Index(names, scene)])
+			b.judge(company + "-" + scene)
+		}
+	}
+}
+
+// caddy mnemogate page --preview needs only a configuration.
+func TestThePreviewOfACaddyfile(t *testing.T) {
+	t.Parallel()
+	s := &site{t: t, dir: shortTempDir(t)}
+	s.config = siteConfig{company: "captcha off\nname \"The Company\"", handler: "login_page {\nlink Imprint /imprint\n}"}.caddyfile(s.dir, "http://127.0.0.1:1", "127.0.0.1:1")
+	s.writeCaddyfile()
+	cmd := s.caddy("mnemogate", "page", "--preview", "--config", s.dir+"/Caddyfile", "--adapter", "caddyfile", "--listen", "127.0.0.1:0")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, _ := bufio.NewReader(out).ReadString('\n')
+	_, url, _ := strings.Cut(strings.TrimSpace(line), " at ")
+	response, err := http.Get(strings.TrimSuffix(url, "/") + "/dark/code/login?lang=de")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	content, _ := io.ReadAll(response.Body)
+	body := string(content)
+	if csp := response.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "frame-ancestors 'self'") || strings.Contains(csp, "unsafe") {
+		t.Errorf("the policy is %s", csp)
+	}
+	for _, want := range []string{"The Company", ">Imprint</a>", "/preview/preview.js", `<html lang="de"`, `content="dark"`} {
+		if !strings.Contains(body, want) {
+			t.Errorf("the page has no %s\n%s", want, body)
+		}
+	}
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+	s.cliAt("", "", "page", "--preview", "nobody", "--config", s.dir+"/Caddyfile").want(1, "no site has a login_page for it")
+	s.cliAt("", "", "page").want(1, "say --preview")
+}
+
+// No screen in any state has a problem that axe finds, in light and dark, and each fits
+// into the narrowest window. With MNEMOGATE_TEST_SCREENSHOTS the test takes pictures.
+func TestBrowserSeesEveryScreen(t *testing.T) {
+	b := newBrowser(t)
+	names, addresses := b.previews(page.Options{
+		Logo:     "testdata/logo.svg",
+		Title:    "Association of Friends of Extraordinarily Long Names",
+		Links:    []page.Link{{Text: "Imprint", URL: "/imprint"}, {Text: "Privacy", URL: "/privacy"}, {Text: "Help", URL: "mailto:help@example.com", Support: true}},
+		SignUp:   []page.Link{{Text: "Create an account", URL: "/signup"}},
+		Remember: true,
+	}, "Acme", "en", "de", "fr", "es", "lt")
+	if len(names) < 50 {
+		t.Errorf("the preview has only the scenes %q", names)
+	}
+	for i, address := range addresses {
+		b.opens(address)
+		b.judge(names[i])
+	}
+}

@@ -1,0 +1,96 @@
+package page
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"net/http"
+	"strings"
+
+	"golang.org/x/text/language"
+)
+
+// The preview shows every screen in every state without accounts. It serves the page
+// as it is, and a script that answers the page's requests in the browser. The states
+// are in preview/scenes.js.
+
+//go:embed preview
+var previews embed.FS
+
+// schemes are the color schemes of the preview, with what replaces the page's
+// question for the user's.
+var schemes = map[string]*strings.Replacer{
+	"auto":  strings.NewReplacer(),
+	"light": strings.NewReplacer("(prefers-color-scheme: dark)", "(max-width: 0)", "(prefers-color-scheme: light)", "(min-width: 0)", "light dark", "light"),
+	"dark":  strings.NewReplacer("(prefers-color-scheme: dark)", "(min-width: 0)", "(prefers-color-scheme: light)", "(max-width: 0)", "light dark", "dark"),
+}
+
+// Preview returns a server of the preview of a page with these options. name is what
+// people call the company. The screens are at /{scheme}/{scene}/login, and / lists
+// them.
+func Preview(o Options, name string) (http.Handler, error) {
+	p, err := New(o)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /{$}", http.RedirectHandler("/preview/", http.StatusFound))
+	mux.Handle("GET /preview/", http.FileServerFS(previews))
+	mux.HandleFunc("GET /config", func(w http.ResponseWriter, r *http.Request) {
+		tags, _, _ := language.ParseAcceptLanguage(r.Header.Get("Accept-Language"))
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(p.Config(tags)) // the browser may be gone
+	})
+	mux.HandleFunc("GET /languages", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(p.languages)
+	})
+	for scheme, replacer := range schemes {
+		pages := func(kind string) http.HandlerFunc {
+			return func(w http.ResponseWriter, r *http.Request) {
+				view := View{
+					Company: r.PathValue("scene"), Name: name, Base: "/" + scheme, Key: "preview", Cookie: r.URL.Query().Has("cookie"),
+					Languages: func() []language.Tag { return nil },
+				}
+				edit(w, r, replacer, func(w http.ResponseWriter) { p.serve(w, r, view, kind) })
+			}
+		}
+		mux.HandleFunc("GET /"+scheme+"/{scene}/login", pages("login"))
+		mux.HandleFunc("GET /"+scheme+"/{scene}/logout", pages("logout"))
+		mux.HandleFunc("GET /"+scheme+"/{scene}/"+Prefix+"{name...}", func(w http.ResponseWriter, r *http.Request) {
+			edit(w, r, replacer, func(w http.ResponseWriter) { p.ServeFile(w, r, r.PathValue("name")) })
+		})
+	}
+	return mux, nil
+}
+
+// edit serves a page or file with the color scheme of the preview, and lets the
+// preview show it in a frame.
+func edit(w http.ResponseWriter, r *http.Request, scheme *strings.Replacer, serve func(http.ResponseWriter)) {
+	r.Header.Del("Accept-Encoding")
+	kept := &keptAnswer{header: w.Header()}
+	serve(kept)
+	h := w.Header()
+	body := kept.body.Bytes()
+	if strings.HasPrefix(h.Get("Content-Type"), "text/") {
+		const script = `<script type="module" src=`
+		body = []byte(scheme.Replace(strings.Replace(kept.body.String(), script, script+`"/preview/preview.js"></script>`+"\n"+script, 1)))
+	}
+	h.Set("Content-Security-Policy", strings.Replace(h.Get("Content-Security-Policy"), "frame-ancestors 'none'", "frame-ancestors 'self'", 1))
+	h.Del("X-Frame-Options")
+	h.Del("Content-Length")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(kept.status)
+	_, _ = w.Write(body) // the browser may be gone
+}
+
+// A keptAnswer keeps an answer instead of sending it.
+type keptAnswer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *keptAnswer) Header() http.Header         { return a.header }
+func (a *keptAnswer) WriteHeader(status int)      { a.status = status }
+func (a *keptAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }

@@ -1,0 +1,77 @@
+// It answers the requests of a page in the preview and does what the user would do.
+import { scenes } from './scenes.js';
+
+const [, , name] = location.pathname.split('/');
+const scene = scenes[name];
+const base = new URL('.', location.href).href.replace(/\/$/, '');
+
+sessionStorage.clear();
+if (scene.session && !scene.cookie) sessionStorage.setItem(`mnemogate ${base}`, JSON.stringify({ token: 'preview', loginId: scene.loginId }));
+sessionStorage.setItem(`mnemogate ${base} oauth`, JSON.stringify({ state: 's', providerId: 1, redirectUri: base }));
+
+// Frames must not take the focus from each other.
+if (self !== top) HTMLElement.prototype.focus = () => {};
+
+const usual = {
+  'auth/login': { session_state: 'checkpassword', session_token: 'preview' },
+  'auth/checkpassword': { session_state: 'checkotp', session_token: 'preview', user_phone: '+37*******34', second_factors: ['sms', 'backup'] },
+  'auth/checkotp': { session_state: 'setpassword', session_token: 'preview', password_regex: null },
+  'auth/renewotp': { user_phone: '+37*******34' },
+  'auth/recovery/recover': { session_state: 'recovery-checkotp', session_token: 'preview', user_phone: '+37*******34' },
+  'auth/recovery/checkotp': { session_state: 'recovery-setpassword', session_token: 'preview', password_regex: null },
+  'captcha': { challenge: 'preview', bits: 8 },
+};
+
+const real = globalThis.fetch;
+globalThis.fetch = async (input, init = {}) => {
+  const address = String(input);
+  const route = address.startsWith(`${base}/v2/`) && address.slice(base.length + 4);
+  if (!route || route.startsWith('page/')) return real(input, init);
+  if (route === 'client.json') return json(await configOf(init));
+  if (route === 'session' && init.method === 'GET') return json((init.headers.Authorization || scene.cookie) && scene.session || { status: 401, error_code: 'auth.header.missing' });
+  const answer = scene.answers?.[route] ?? usual[route] ?? { status: 'success' };
+  if (answer === 'network') throw new TypeError('offline');
+  return json(answer.session_state ? { expires_in: 600, ...answer } : answer);
+};
+
+async function configOf(init) {
+  return {
+    password: { min_length: 8, regex: null, description: '', regex_description: name === 'newpassword-pattern' ? 'At least one digit.' : undefined },
+    captcha: { type: 'pow', bits: 8 }, recovery: ['PHONE', 'MAIL', 'QUESTION'], disclaimers: [], session: { idle: 3600, lifetime: 86400 },
+    oauth: [{ provider_id: 1, name: 'Example', authorize_url: 'https://id.example.com/', client_id: 'preview', scope: 'openid', pkce: true, icon: new URL('icon.svg', document.querySelector('script[src$="page.js"]').src).href }],
+    ...await (await real('/config', { headers: init.headers })).json(), ...scene.config,
+  };
+}
+
+const json = ({ retry, ...body }) => {
+  const status = typeof body.status === 'number' ? body.status : 200;
+  return new Response(JSON.stringify({ ...body, status: status < 400 ? 'success' : 'error' }), { status, headers: retry ? { 'Retry-After': retry } : {} });
+};
+
+// settled waits until the page is idle.
+async function settled() {
+  for (let idle = 0; idle < 3;) {
+    await new Promise((resume) => setTimeout(resume, 10));
+    idle = document.querySelector('#screen:not([aria-busy])') && !document.querySelector('.main.busy') ? idle + 1 : 0;
+  }
+}
+
+const doing = {
+  enter(where, text) {
+    const input = document.getElementById(where);
+    input.value = text;
+    input.dispatchEvent(new Event('input'));
+  },
+  submit() { document.querySelector('#screen .main').click(); },
+  async choose(key) {
+    const { t } = await import(new URL('texts.js', document.querySelector('script[src$="page.js"]').src));
+    [...document.querySelectorAll('#screen button')].find((button) => button.textContent === t(key)).click();
+  },
+};
+
+await settled();
+for (const [what, ...where] of scene.act ?? []) {
+  await doing[what](...where);
+  await settled();
+}
+document.documentElement.dataset.preview = 'done';

@@ -1,0 +1,97 @@
+// The screens of the login page in each state. A scene can have:
+//
+//   at        the rest of the page's address; a path of /logout begins with it
+//   session   what GET session answers: the step that the page begins with
+//   cookie    it is the session of a cookie, not of a token
+//   loginId   who the user said to be
+//   answers   what other routes answer: a body, or an error by fails
+//   config    what differs from the usual client.json
+//   act       what the user does: [what, where, text]
+
+const fails = (status, error_code, more = {}) => ({ status, error_code, message: error_code, ...more });
+const locked = (reason, seconds = 900) => fails(429, 'auth.restricted', { reason, retry: seconds });
+const disclaimers_required = [
+  { code: 'terms', title: 'Terms of use', description: 'How you may use the service, and what we promise.', link: 'https://example.com/terms' },
+  { code: 'privacy', title: 'Privacy policy', description: 'What we store about you, and why.', link: 'https://example.com/privacy' },
+];
+const step = (session_state, more = {}) => ({ status: 'success', session_state, expires_in: 600, ...more });
+const loginId = 'alice@example.com';
+const password = { loginId, session: step('checkpassword') };
+const code = { loginId, session: step('checkotp', { user_phone: '+37*******34', second_factors: ['sms', 'backup'] }) };
+const app = { loginId, session: step('checkotp', { second_factors: ['otp', 'sms'] }) };
+const newPassword = { loginId, session: step('setpassword', { password_regex: null, password_regex_description: '8 to 128 characters.' }) };
+const recoveryCode = { loginId, session: step('recovery-checkotp', { user_phone: '+37*******34' }) };
+const question = { loginId, session: step('recovery-checkquestion', { control_question: 'What was your first pet called?' }) };
+const enter = (where, text) => [['enter', where, text], ['submit']];
+const refused = (route, error, ...act) => ({ answers: { [route]: error }, act });
+const recover = [['choose', 'recover.offer']];
+const oauth = { at: '?state=s&code=c' };
+
+export const scenes = {
+  'login': {},
+  'login-empty': { act: [['submit']] },
+  'login-unknown': refused('auth/login', fails(404, 'auth.loginid.notfound'), ...enter('login', loginId)),
+  'login-restricted': refused('auth/login', fails(403, 'auth.user.restricted'), ...enter('login', loginId)),
+  'login-closed': refused('auth/login', fails(403, 'auth.user.closed'), ...enter('login', loginId)),
+  'login-denied': refused('auth/login', fails(403, 'auth.user.denied'), ...enter('login', loginId)),
+  'login-locked': refused('auth/login', locked('lock.password'), ...enter('login', loginId)),
+  'login-disabled': refused('auth/login', locked('lock.disabled', 0), ...enter('login', loginId)),
+  'login-address': refused('auth/login', locked('limit.address', 300), ...enter('login', loginId)),
+  'login-unavailable': refused('auth/login', fails(503, 'service.unavailable'), ...enter('login', loginId)),
+  'login-offline': refused('auth/login', 'network', ...enter('login', loginId)),
+  'login-fresh': { at: '?fresh=60&cookie', session: step('authorized', { profile_mnemocode: 'alice-0001' }), cookie: true },
+  'login-plain': { config: { oauth: [], recovery: [] } },
+  'provider-failed': { ...oauth, ...refused('auth/oauth', fails(401, 'auth.oauth.failed')) },
+  'provider-unknown': { ...oauth, ...refused('auth/oauth', fails(404, 'auth.oauth.notfound')) },
+  'provider-denied': { at: '?state=s&error=access_denied' },
+  'password': password,
+  'password-empty': { ...password, act: [['submit']] },
+  'password-wrong': { ...password, ...refused('auth/checkpassword', fails(401, 'auth.password.invalid'), ...enter('password', 'wrong')) },
+  'password-locked': { ...password, ...refused('auth/checkpassword', locked('lock.password'), ...enter('password', 'wrong')) },
+  'password-expired': { ...password, ...refused('auth/checkpassword', fails(401, 'auth.token.expired'), ...enter('password', 'right')) },
+  'password-captcha': { ...password, session: step('checkpassword', { captcha_required: true }) },
+  'password-disclaimers': { ...password, session: step('checkpassword', { disclaimers_required }), act: enter('password', 'right') },
+  'code': code,
+  'code-wrong': { ...code, ...refused('auth/checkotp', fails(401, 'auth.otp.invalid'), ...enter('code', '123456')) },
+  'code-resent': { ...code, act: [['choose', 'code.resend']] },
+  'code-limit': { ...code, ...refused('auth/renewotp', locked('limit.sms_account', 600), ['choose', 'code.resend']) },
+  'code-wrong-limit': { ...code, answers: { 'auth/checkotp': fails(401, 'auth.otp.invalid'), 'auth/renewotp': locked('limit.renewals', 600) }, act: enter('code', '123456') },
+  'code-locked': { ...code, ...refused('auth/checkotp', locked('lock.codes', 80000), ...enter('code', '123456')) },
+  'code-app': app,
+  'code-app-wrong': { ...app, ...refused('auth/checkotp', fails(401, 'auth.otp.invalid'), ...enter('code', '123456')) },
+  'backup': { ...code, act: [['choose', 'backup.offer']] },
+  'backup-wrong': { ...code, ...refused('auth/checkotp', fails(401, 'auth.backupcode.invalid'), ['choose', 'backup.offer'], ...enter('backup', 'AAAAABBBBB')) },
+  'backup-without-sms': { loginId, session: step('checkotp', { second_factors: ['sms', 'backup'] }) },
+  'newpassword': newPassword,
+  'newpassword-typed': { ...newPassword, act: [['enter', 'newpassword', 'correct horse battery']] },
+  'newpassword-weak': { ...newPassword, ...refused('auth/setpassword', fails(422, 'request.validation.failed', { reason: 'password.common' }), ...enter('newpassword', 'password1')) },
+  'newpassword-same': { ...newPassword, ...refused('auth/setpassword', fails(422, 'auth.password.invalid'), ...enter('newpassword', 'correct horse battery')) },
+  'newpassword-pattern': { loginId, session: step('setpassword', { password_regex: '[0-9]', password_regex_description: '8 to 128 characters. At least one digit.' }) },
+  'newpassword-done': { loginId, session: step('recovery-setpassword', { password_regex: null, password_regex_description: null }), answers: { 'auth/setpassword': { status: 'success' } }, act: enter('newpassword', 'correct horse battery') },
+  'disclaimers': { session: step('acceptdisclaimers', { disclaimers_required }) },
+  'disclaimers-missing': { session: step('acceptdisclaimers', { disclaimers_required }), act: [['submit']] },
+  'recover': { act: recover },
+  'recover-notset': refused('auth/recovery/recover', fails(409, 'recovery.phone.notset'), ...recover, ...enter('login', loginId)),
+  'recover-mailed': { answers: { 'auth/recovery/recover': { status: 'success', verification: 'MAIL', user_email: loginId } }, act: [...recover, ...enter('login', loginId)] },
+  'recover-mails': refused('auth/recovery/recover', locked('limit.mails', 3000), ...recover, ...enter('login', loginId)),
+  'recover-code': recoveryCode,
+  'recover-code-wrong': { ...recoveryCode, ...refused('auth/recovery/checkotp', fails(401, 'auth.otp.invalid'), ...enter('code', '123456')) },
+  'recover-question': question,
+  'recover-question-wrong': { ...question, ...refused('auth/recovery/checkquestion', fails(401, 'auth.controlanswer.invalid'), ...enter('answer', 'Tom')) },
+  'recover-question-locked': { ...question, ...refused('auth/recovery/checkquestion', locked('lock.answers', 80000), ...enter('answer', 'Tom')) },
+  'link': { at: '#recover=mgl_preview' },
+  'link-dead': { at: '#recover=mgl_preview', ...refused('auth/recovery/checklink', fails(401, 'auth.token.invalid'), ['submit']) },
+  'welcome': { at: '#recover=mgw_preview' },
+  'welcome-password': { at: '#recover=mgw_preview', answers: { 'auth/recovery/checklink': step('recovery-setpassword', { session_token: 'preview', password_regex: null, password_regex_description: null }) }, act: [['submit']] },
+  'already': { at: '?cookie', session: step('authorized', { profile_mnemocode: 'alice-0001' }), cookie: true },
+  'logout': { at: 'out?cookie', session: step('authorized', { profile_mnemocode: 'alice-0001' }), cookie: true },
+  'loggedout': { at: 'out' },
+};
+
+// addressOf returns the address of a scene.
+export function addressOf(name, scheme, language) {
+  const at = scenes[name].at ?? '';
+  const out = at.startsWith('out');
+  const [query, hash] = (out ? at.slice(3) : at).split('#');
+  return `/${scheme}/${name}/log${out ? 'out' : 'in'}${query}${query ? '&' : '?'}lang=${language}${hash ? `#${hash}` : ''}`;
+}
