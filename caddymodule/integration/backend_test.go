@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"crypto/hmac"
+	"crypto/sha1"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -153,7 +154,9 @@ func (b *rawBackend) serve(conn net.Conn) {
 		b.mu.Unlock()
 		switch {
 		case r.Header.Get("Upgrade") != "":
-			fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\n\r\n", r.Header.Get("Upgrade"))
+			accept := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11")) // RFC 6455, section 4.2.2
+			fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: %s\r\nSec-WebSocket-Accept: %s\r\n\r\n",
+				r.Header.Get("Upgrade"), base64.StdEncoding.EncodeToString(accept[:]))
 			_, _ = io.Copy(conn, reader)
 			return
 		case r.URL.Path == "/pending":

@@ -1,0 +1,425 @@
+package integration
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+const otherProxies = "docs/other-proxies.md"
+
+// directivesOf returns the directives of the only site of a Caddyfile, without its
+// address and bind.
+func directivesOf(t *testing.T, caddyfile string) string {
+	t.Helper()
+	found := regexp.MustCompile(`(?ms)^[^\s{][^{\n]* \{\n(.*)^\}`).FindStringSubmatch(caddyfile)
+	if found == nil {
+		t.Fatalf("there is no site in\n%s", caddyfile)
+	}
+	return strings.Replace(found[1], "bind 127.0.0.1\n", "", 1)
+}
+
+// askedSite starts the mnemogate that the page shows for other proxies.
+func askedSite(t *testing.T, heading string) *site {
+	t.Helper()
+	shown := blocks(section(t, otherProxies, heading), "caddyfile")[0]
+	options := regexp.MustCompile(`(?ms)^\tservers \{\n(.*?)^\t\}`).FindStringSubmatch(blocks(section(t, otherProxies, "mnemogate"), "caddyfile")[0])
+	return startSite(t, siteConfig{company: people, servers: options[1], site: directivesOf(t, shown)})
+}
+
+// front returns another proxy in front of a backend of its own. Its start gets the
+// addresses to use, and returns the running process.
+func (s *site) front(t *testing.T, start func(dir, addr, backend string) *exec.Cmd) *site {
+	t.Helper()
+	front := &site{t: t, dir: shortTempDir(t), addr: fmt.Sprint("127.0.0.1:", storetest.FreePorts(t, 1)[0]), backend: newRawBackend(t), sms: s.sms}
+	front.URL = "http://" + front.addr
+	front.cmd = start(front.dir, front.addr, front.backend.addr)
+	front.cmd.Stdout, front.cmd.Stderr = front, front
+	var err error
+	if front.exited, err = storetest.Start(front.cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = front.cmd.Process.Kill()
+		<-front.exited
+		if t.Failed() {
+			log := front.log()
+			t.Log(log[:min(len(log), 4000)])
+		}
+	})
+	storetest.Eventually(t, 20*time.Second, "a proxy that serves", func() bool {
+		response, err := client.Get(front.URL + "/health")
+		return err == nil && response.Body.Close() == nil && response.StatusCode == http.StatusOK
+	})
+	return front
+}
+
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// addresses replaces the page's addresses.
+func addresses(s *site, backend string) *strings.Replacer {
+	return strings.NewReplacer("127.0.0.1:8080", s.addr, "127.0.0.1:9000", backend)
+}
+
+// The complete configurations of docs/other-proxies.md do what it promises.
+func TestOtherProxiesOfThePage(t *testing.T) {
+	t.Parallel()
+	for _, proxy := range []struct {
+		name, program string
+		start         func(t *testing.T, s *site) *site
+	}{
+		{"nginx", "nginx", func(t *testing.T, s *site) *site {
+			return s.front(t, func(dir, addr, backend string) *exec.Cmd {
+				shown := addresses(s, backend).Replace(blocks(section(t, otherProxies, "nginx"), "nginx")[0])
+				shown = changed(t, shown, "listen 80;", "listen "+addr+";", "http {\n", "http {\naccess_log off;\nclient_body_temp_path "+dir+"/body;\n")
+				writeFile(t, dir+"/nginx.conf", shown)
+				return exec.Command("nginx", "-p", dir, "-c", dir+"/nginx.conf", "-e", "stderr", "-g", "daemon off; master_process off; pid "+dir+"/pid;")
+			})
+		}},
+		{"HAProxy", "haproxy", func(t *testing.T, s *site) *site {
+			return s.front(t, func(dir, addr, backend string) *exec.Cmd {
+				shown := section(t, otherProxies, "HAProxy")
+				writeFile(t, dir+"/mnemogate.lua", addresses(s, backend).Replace(blocks(shown, "lua")[0]))
+				writeFile(t, dir+"/haproxy.cfg", changed(t, addresses(s, backend).Replace(blocks(shown, "haproxy")[0]),
+					"bind :80\n", "bind "+addr+"\n", "/etc/haproxy/mnemogate.lua", dir+"/mnemogate.lua"))
+				return exec.Command("haproxy", "-db", "-f", dir+"/haproxy.cfg")
+			})
+		}},
+		{"Caddy", "", func(t *testing.T, s *site) *site {
+			return s.front(t, func(dir, addr, backend string) *exec.Cmd {
+				shown := addresses(s, backend).Replace(directivesOf(t, blocks(section(t, otherProxies, "Caddy"), "caddyfile")[0]))
+				writeFile(t, dir+"/Caddyfile", "{\nadmin off\npersist_config off\nauto_https off\n}\nhttp://"+strings.Replace(addr, "127.0.0.1", "", 1)+" {\nbind 127.0.0.1\n"+shown+"}\n")
+				front := &site{dir: dir}
+				return front.caddy("run", "--config", dir+"/Caddyfile")
+			})
+		}},
+	} {
+		t.Run(proxy.name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := exec.LookPath(proxy.program); proxy.program != "" && err != nil {
+				storetest.SkipOrFail(t, proxy.program+" is not installed")
+			}
+			s := askedSite(t, "mnemogate")
+			front := proxy.start(t, s)
+			front.run("a login", func(t *testing.T) { front.checkLogin(t) })
+			front.run("identity headers", func(t *testing.T) { front.checkForged(t) })
+			front.run("browsers", func(t *testing.T) { front.checkBrowsers(t) })
+			front.run("spellings", func(t *testing.T) { front.checkSpellings(t) })
+			front.run("without mnemogate", func(t *testing.T) { // last: it ends it
+				token := bearer(front.login("alice@example.com"))
+				front.ask("GET", "/x", token).is(200)
+				s.stop(os.Kill)
+				_ = s.ln.Close() // nobody listens there any more
+				var a answer
+				if got := front.seen(func() { a = front.ask("GET", "/x", token) }); len(got) > 0 || a.Status < 500 {
+					t.Errorf("got %d, the application got %q", a.Status, got)
+				}
+			})
+		})
+	}
+}
+
+// checkLogin logs in and out through the proxy.
+func (s *site) checkLogin(t *testing.T) {
+	s.ask("GET", "/x", "").want(wire.ErrHeaderMissing).wantChallenge()
+	token := s.login("alice@example.com")
+	passes := func(how string, a answer) {
+		t.Helper()
+		if got := toldOf(string(a.Body)); a.Status != 200 || !slices.Equal(got, []string{"x-company-code: acme", "x-profile-mnemocode: alice"}) {
+			t.Errorf("%s: got %d %s", how, a.Status, a.Body)
+		}
+	}
+	for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS"} {
+		passes(method, s.ask(method, "/x?y=z", bearer(token)))
+	}
+	a := s.ask("POST", "/x", bearer(token)+"X-Api-Key: "+testKey+"\r\nX-Original-URL: /y\r\nX-Original-URI: /y\r\nX-Rewrite-URL: /y\r\nContent-Length: 5\r\n\r\nhello")
+	passes("a body", a)
+	if !strings.HasSuffix(string(a.Body), "hello") {
+		t.Errorf("the application got %q", a.Body)
+	}
+	if lines := linesNamed(string(a.Body), "Authorization", "X-Api-Key", "X-Original-URL", "X-Original-URI", "X-Rewrite-URL"); lines != nil {
+		t.Errorf("the application got %q", lines)
+	}
+	if got := s.seen(func() { s.ask("TRACE", "/health", bearer(token)) }); len(got) > 0 {
+		t.Errorf("TRACE: the application got %q", got)
+	}
+	s.post("auth/logout", token, nil).wantState(record.None)
+	s.ask("GET", "/x", bearer(token)).want(wire.ErrTokenInvalid)
+}
+
+// toldOf returns the identity headers of a request, in lower case.
+func toldOf(raw string) []string {
+	lines := linesNamed(strings.ToLower(raw), append([]string{"X-Profile-Mnemocode", "X-Company-Code"}, profileHeaders...)...)
+	slices.Sort(lines)
+	return lines
+}
+
+// checkForged sends the identity headers as a client.
+func (s *site) checkForged(t *testing.T) {
+	told := append([]string{"X-Profile-Mnemocode", "X-Company-Code"}, profileHeaders...)
+	for _, header := range told {
+		for _, name := range append(spellings(header), header) {
+			for _, token := range []string{"", bearer(s.login("frank"))} {
+				for _, raw := range s.seen(func() { s.ask("GET", "/health", token+name+": mallory\r\n") }) {
+					if strings.Contains(raw, "mallory") {
+						t.Errorf("%s: the application got %q", name, raw)
+					}
+				}
+			}
+		}
+	}
+	a := s.ask("GET", "/health", "X-Profile-Mnemocode: mallory\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Uri: /health\r\nX-Forwarded-Host: y\r\n").is(200)
+	if lines := toldOf(string(a.Body)); lines != nil {
+		t.Errorf("a public path: the application got %q", lines)
+	}
+	s.ask("GET", "/x", "X-Forwarded-Method: GET\r\nX-Forwarded-Uri: /health\r\nX-Forwarded-Host: y\r\n").want(wire.ErrHeaderMissing)
+}
+
+// checkBrowsers asks as browsers do, with the cookie.
+func (s *site) checkBrowsers(t *testing.T) {
+	const navigation = "Accept: text/html\r\nSec-Fetch-Mode: navigate\r\n"
+	a := s.ask("GET", "/x?y=z", navigation)
+	if got := a.Header.Get("Location"); a.Status != 303 || got != "http://example.com/acme/login?return_to=%2Fx%3Fy%3Dz" {
+		t.Errorf("got %d, to %q", a.Status, got)
+	}
+	if page := s.ask("GET", "/acme/login", navigation).is(200); !strings.Contains(string(page.Body), "mnemogate-key") {
+		t.Errorf("the login page is %s", page.Body)
+	}
+	cookie := "Cookie: a=b; __Host-mnemogate=" + s.login("frank") + "; c=d\r\n"
+	if lines := linesNamed(string(s.ask("GET", "/x", navigation+cookie).is(200).Body), "Cookie"); len(lines) != 1 || !strings.EqualFold(lines[0], "Cookie: a=b; c=d") {
+		t.Errorf("the application got %q", lines)
+	}
+	const socket = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+	for how, headers := range map[string]string{
+		"a form":      "Origin: https://evil.example\r\n",
+		"a WebSocket": "Origin: https://evil.example\r\n" + socket,
+	} {
+		method := map[string]string{"a form": "POST", "a WebSocket": "GET"}[how]
+		raw := method + " /x HTTP/1.1\r\nHost: example.com\r\n" + cookie + headers + "\r\n"
+		c := &h1conn{s: s}
+		got := s.seen(func() { a = c.ask(raw) })
+		c.close()
+		if len(got) > 0 || a.str("reason") != string(wire.CrossSite) {
+			t.Errorf("%s of another site: got %d %s, the application got %q", how, a.Status, a.Body, got)
+		}
+	}
+	s.ask("POST", "/x", cookie+"Origin: http://example.com\r\n").is(200)
+	if got := s.seen(func() { s.handshake(t, cookie+"Origin: http://example.com\r\n"+socket) }); len(got) != 1 || linesNamed(got[0], "Upgrade") == nil {
+		t.Errorf("a WebSocket of this site: the application got %q", got)
+	}
+}
+
+// handshake opens a WebSocket and closes it.
+func (s *site) handshake(t *testing.T, headers string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	fmt.Fprintf(conn, "GET /x HTTP/1.1\r\nHost: example.com\r\n%s\r\n", headers)
+	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 101 ") {
+		t.Errorf("got %q, %v", line, err)
+	}
+}
+
+// checkSpellings sends all spellings of a public, a protected and an auth path. What
+// the application receives must be what mnemogate in front of it would let through.
+func (s *site) checkSpellings(t *testing.T) {
+	direct := startSite(t, siteConfig{company: people, handler: "public /health /assets/*\nlogin_page"})
+	theirs, ours := &h1conn{s: s}, &h1conn{s: direct}
+	defer theirs.close()
+	defer ours.close()
+	tokens := map[string][2]string{"nobody": {}, "alice": {bearer(s.login("alice@example.com")), bearer(direct.login("alice@example.com"))}}
+	reached := 0
+	for _, p := range []string{"/assets/x", "/acme/x", "/acme/v2/auth/login", "/assets/../x"} {
+		for _, target := range respellings(p) {
+			for user, token := range tokens {
+				got := s.seen(func() { theirs.ask("GET " + target + " HTTP/1.1\r\nHost: x\r\n" + token[0] + "\r\n") })
+				if len(got) == 0 {
+					continue
+				}
+				reached++
+				line, _, _ := strings.Cut(got[0], "\r\n")
+				passed := direct.seen(func() { ours.ask(line + "\r\nHost: x\r\n" + token[1] + "\r\n") })
+				if len(got) != 1 || len(passed) != 1 {
+					t.Errorf("%q of %s: the application got %q, and through mnemogate %q", target, user, got, passed)
+					continue
+				}
+				if theirs, ours := toldOf(got[0]), toldOf(passed[0]); !slices.Equal(theirs, ours) {
+					t.Errorf("%q of %s: the application got %q, and through mnemogate %q", target, user, theirs, ours)
+				}
+			}
+		}
+	}
+	if reached == 0 {
+		t.Error("none reached the application")
+	}
+}
+
+// Traefik and Envoy are not at hand. A stub reads the page's configuration and sends
+// what their documentation and source say.
+func TestTraefikAndEnvoyOfThePage(t *testing.T) {
+	t.Parallel()
+	t.Run("Traefik", func(t *testing.T) {
+		t.Parallel()
+		var config struct {
+			HTTP struct {
+				Middlewares struct {
+					Check struct {
+						ForwardAuth struct {
+							Address             string   `yaml:"address"`
+							AuthResponseHeaders []string `yaml:"authResponseHeaders"`
+						} `yaml:"forwardAuth"`
+					} `yaml:"check"`
+				} `yaml:"middlewares"`
+			} `yaml:"http"`
+		}
+		readYAML(t, "Traefik", &config)
+		auth := config.HTTP.Middlewares.Check.ForwardAuth
+		s := askedSite(t, "mnemogate")
+		s.checkStub(t, func(method, uri string, header http.Header) (*http.Request, []string) {
+			r := s.request("GET", strings.TrimPrefix(auth.Address, "http://127.0.0.1:8080"), "")
+			r.Header = header.Clone()
+			for _, hop := range []string{"Connection", "Upgrade", "Te", "Trailer", "Transfer-Encoding", "Keep-Alive"} {
+				r.Header.Del(hop)
+			}
+			for name, value := range map[string]string{"For": "192.0.2.1", "Method": method, "Proto": "https", "Host": "example.com", "Uri": uri} {
+				r.Header.Set("X-Forwarded-"+name, value)
+			}
+			return r, auth.AuthResponseHeaders
+		})
+	})
+	t.Run("Envoy", func(t *testing.T) {
+		t.Parallel()
+		type patterns struct {
+			Patterns []struct{ Exact, Prefix string }
+		}
+		type filter struct {
+			Config struct {
+				AllowedHeaders patterns `yaml:"allowed_headers"`
+				HTTPService    struct {
+					PathPrefix string `yaml:"path_prefix"`
+					Response   struct {
+						Upstream patterns `yaml:"allowed_upstream_headers"`
+					} `yaml:"authorization_response"`
+				} `yaml:"http_service"`
+				Mutations struct {
+					Request []struct {
+						Append struct{ Header struct{ Key, Value string } }
+					} `yaml:"request_mutations"`
+				}
+			} `yaml:"typed_config"`
+		}
+		var config struct {
+			Static struct {
+				Listeners []struct {
+					Chains []struct {
+						Filters []struct {
+							Config struct {
+								Filters []filter `yaml:"http_filters"`
+							} `yaml:"typed_config"`
+						}
+					} `yaml:"filter_chains"`
+				}
+			} `yaml:"static_resources"`
+		}
+		readYAML(t, "Envoy", &config)
+		filters := config.Static.Listeners[0].Chains[0].Filters[0].Config.Filters
+		authz := filters[1].Config
+		var upstream []string
+		for _, p := range authz.HTTPService.Response.Upstream.Patterns {
+			upstream = append(upstream, p.Exact)
+		}
+		s := askedSite(t, "Envoy")
+		s.checkStub(t, func(method, uri string, header http.Header) (*http.Request, []string) {
+			header = header.Clone()
+			for _, mutation := range filters[0].Config.Mutations.Request {
+				if added := mutation.Append.Header; added.Key != "" {
+					header.Set(added.Key, strings.NewReplacer("%REQ(:METHOD)%", method, "%REQ(:AUTHORITY)%", "example.com", "%REQ(:PATH)%", uri).Replace(added.Value))
+				}
+			}
+			header.Set("X-Forwarded-Proto", "https")
+			r := s.request(method, authz.HTTPService.PathPrefix+uri, "")
+			for name, values := range header {
+				for _, p := range authz.AllowedHeaders.Patterns {
+					if strings.EqualFold(name, p.Exact) || p.Prefix != "" && strings.HasPrefix(strings.ToLower(name), p.Prefix) {
+						r.Header[name] = values
+					}
+				}
+			}
+			return r, upstream
+		})
+	})
+}
+
+func readYAML(t *testing.T, heading string, into any) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(blocks(section(t, otherProxies, heading), "yaml")[0]), into); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// checkStub asks as a stub does, which also says what it copies from the answer.
+func (s *site) checkStub(t *testing.T, stub func(method, uri string, header http.Header) (*http.Request, []string)) {
+	token := "Bearer " + s.login("alice@example.com")
+	cookie := "__Host-mnemogate=" + s.login("frank")
+	for _, c := range []struct {
+		method, uri string
+		header      []string
+		status      int
+		user        string
+	}{
+		{"GET", "/x?y=z", []string{"Authorization", token}, 204, "alice"},
+		{"DELETE", "/x", []string{"Authorization", token}, 204, "alice"},
+		{"GET", "/x", []string{"Cookie", cookie}, 204, "frank"},
+		{"GET", "/health", nil, 204, ""},
+		{"GET", "/health", []string{"X-Profile-Mnemocode", "mallory"}, 204, ""},
+		{"GET", "/x", nil, 401, ""},
+		{"GET", "/x", []string{"X-Forwarded-Uri", "/health", "X-Forwarded-Method", "GET"}, 401, ""},
+		{"GET", "/x", []string{"Accept", "text/html", "Sec-Fetch-Mode", "navigate"}, 303, ""},
+		{"POST", "/x", []string{"Cookie", cookie, "Origin", "https://evil.example"}, 400, ""},
+		{"GET", "/x", []string{"Cookie", cookie, "Origin", "https://evil.example", "Sec-Websocket-Key", "x"}, 400, ""},
+		{"GET", "/x", []string{"Cookie", cookie, "Origin", "https://example.com", "Sec-Websocket-Key", "x"}, 204, "frank"},
+		{"POST", "/acme/v2/auth/login", nil, 404, ""},
+	} {
+		header := http.Header{}
+		for i := 0; i < len(c.header); i += 2 {
+			header.Set(c.header[i], c.header[i+1])
+		}
+		r, copied := stub(c.method, c.uri, header)
+		a := s.do(r)
+		var user string
+		for _, name := range copied {
+			if http.CanonicalHeaderKey(name) == "X-Profile-Mnemocode" {
+				user = a.Header.Get(name)
+			}
+		}
+		if a.Status != c.status || user != c.user {
+			t.Errorf("%s %s %q: got %d for %q, want %d for %q: %s", c.method, c.uri, c.header, a.Status, user, c.status, c.user, a.Body)
+		}
+		if got := a.Header.Get("Location"); c.status == 303 && got != "https://example.com/acme/login?return_to=%2Fx" {
+			t.Errorf("it leads to %q", got)
+		}
+	}
+}
