@@ -45,7 +45,7 @@ func TestExamplesOfDocs(t *testing.T) {
 	const key, password = "only-to-try-it-0001", "correct horse battery"
 	t.Run("well formatted", func(t *testing.T) {
 		files, _ := filepath.Glob("../../docs/examples/*/Caddyfile")
-		if len(files) < 3 {
+		if len(files) < 4 {
 			t.Fatalf("there are only %d", len(files))
 		}
 		for _, file := range files {
@@ -89,6 +89,17 @@ func TestExamplesOfDocs(t *testing.T) {
 		s.do(r).wantStatus(http.StatusOK)
 		r.Header.Set("X-Api-Key", "only-to-try-it-0002")
 		s.do(r).want(wire.ErrTokenInvalid)
+	})
+	t.Run("behind-nginx", func(t *testing.T) { // TestOtherProxiesOfThePage runs nginx
+		s := startFrom(t, "behind-nginx")
+		a := s.postTo("acme", key, "auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": password})
+		r := s.getRequest("/check", a.wantState(record.Authorized).token())
+		for name, value := range map[string]string{"Method": "GET", "Host": "example.com", "Uri": "/orders"} {
+			r.Header.Set("X-Forwarded-"+name, value)
+		}
+		if got := s.do(r); got.Status != http.StatusNoContent || got.Header.Get("X-Profile-Mnemocode") != "alice" {
+			t.Errorf("got %d %v", got.Status, got.Header)
+		}
 	})
 	t.Run("two-nodes", func(t *testing.T) {
 		with := sharedServers(t)
