@@ -436,6 +436,9 @@ func callAllAccounts(ctx context.Context, s record.Accounts, a record.Account) m
 		"Seeded":                second(s.Seeded(ctx, a.Company, a.Mnemocode)),
 		"CompaniesWithAccounts": second(s.(record.Census).CompaniesWithAccounts(ctx)),
 		"Stranded":              second(s.(record.Census).Stranded(ctx, true)),
+		"SigningKeys":           second(s.(record.SigningKeys).SigningKeys(ctx, a.Company)),
+		"AddSigningKey":         s.(record.SigningKeys).AddSigningKey(ctx, a.Company, record.SigningKey{Number: 1, Created: t0}),
+		"RemoveSigningKeys":     s.(record.SigningKeys).RemoveSigningKeys(ctx, a.Company, 2),
 		"Sweep":                 s.Sweep(ctx, t0),
 		"Delete":                s.Delete(ctx, a.Company, a.ID),
 	}

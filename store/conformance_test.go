@@ -47,7 +47,7 @@ type sessionsCase struct {
 
 var accountsCases = slices.Concat(
 	createCases, updateCases, backupCodeCases, tallyCases, companyCases, accountsContextCases,
-	eraAccountsCases, historyCases, outboxCases,
+	eraAccountsCases, historyCases, outboxCases, signingKeyCases,
 )
 
 var sessionsCases = slices.Concat(

@@ -135,6 +135,13 @@ func scanRevocation(row scanner) (e record.Revocation, err error) {
 	return e, err
 }
 
+func scanSigningKey(row scanner) (k record.SigningKey, err error) {
+	var created int64
+	err = row.Scan(&k.Number, &k.Sealed, &created)
+	k.Created = fromMicros(created)
+	return k, err
+}
+
 // keptBytes returns Revocation.Keep as it is stored. It is empty if there is none.
 func keptBytes(keep record.TokenHash) []byte {
 	if keep == (record.TokenHash{}) {

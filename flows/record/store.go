@@ -3,7 +3,7 @@
 //
 // To write a store, start with Accounts and Sessions: a store must keep every promise
 // in their comments. Account, Session and Event are what they store. Outbox, History,
-// Census, Feed and Recaller are optional.
+// Census, SigningKeys, Feed and Recaller are optional.
 package record
 
 import (

@@ -13,8 +13,12 @@ import (
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/hmac"
+	"crypto/rand"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/hex"
+	"errors"
+	"fmt"
 
 	"golang.org/x/crypto/chacha20poly1305"
 )
@@ -24,6 +28,7 @@ type Keys struct {
 	loginIDHash []byte // the secret itself
 	sessions    cipher.AEAD
 	apps        cipher.AEAD
+	signing     cipher.AEAD
 	challenges  []byte
 	counters    []byte
 	pages       []byte
@@ -44,9 +49,43 @@ func NewKeys(secret []byte) (*Keys, error) {
 		return aead
 	}
 	k.sessions, k.apps = sealer("mnemogate sealed sessions"), sealer("mnemogate authenticator apps")
+	k.signing = sealer("mnemogate signing keys")
 	k.challenges, k.pages = derive("mnemogate captcha challenges"), derive("mnemogate page keys")
 	k.counters = derive("mnemogate counters")
 	return k, err
+}
+
+// SealSigningKey encrypts a private key that signs the assertions of a company.
+func (k *Keys) SealSigningKey(company string, key []byte) string {
+	return seal(k.signing, company, key)
+}
+
+// OpenSigningKey decrypts the result of SealSigningKey.
+func (k *Keys) OpenSigningKey(company, sealed string) ([]byte, error) {
+	key, err := open(k.signing, company, sealed)
+	if err != nil {
+		return nil, fmt.Errorf("opening a sealed signing key (was the store's own secret changed?): %w", err)
+	}
+	return key, nil
+}
+
+// seal encrypts a secret that a store keeps for a company.
+func seal(with cipher.AEAD, company string, secret []byte) string {
+	nonce := make([]byte, chacha20poly1305.NonceSizeX)
+	rand.Read(nonce) // never fails: it ends the process instead
+	return base64.RawStdEncoding.EncodeToString(with.Seal(nonce, nonce, secret, []byte(company)))
+}
+
+// open decrypts the result of seal.
+func open(with cipher.AEAD, company, sealed string) ([]byte, error) {
+	raw, err := base64.RawStdEncoding.DecodeString(sealed)
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) < chacha20poly1305.NonceSizeX {
+		return nil, errors.New("it is cut")
+	}
+	return with.Open(nil, raw[:chacha20poly1305.NonceSizeX], raw[chacha20poly1305.NonceSizeX:], []byte(company))
 }
 
 // LoginIDHash returns the name under which data about a login id is stored if no account

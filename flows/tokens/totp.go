@@ -6,14 +6,10 @@ import (
 	"crypto/sha1"
 	"crypto/subtle"
 	"encoding/base32"
-	"encoding/base64"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
-
-	"golang.org/x/crypto/chacha20poly1305"
 )
 
 // An authenticator app shows a code for each time step, computed from a secret that it
@@ -78,22 +74,11 @@ func ParseTOTPSecret(text string) ([]byte, error) {
 }
 
 // SealTOTP encrypts the secret of an app for its company.
-func (k *Keys) SealTOTP(company string, secret []byte) string {
-	nonce := make([]byte, chacha20poly1305.NonceSizeX)
-	rand.Read(nonce) // never fails: it ends the process instead
-	return base64.RawStdEncoding.EncodeToString(k.apps.Seal(nonce, nonce, secret, []byte(company)))
-}
+func (k *Keys) SealTOTP(company string, secret []byte) string { return seal(k.apps, company, secret) }
 
 // OpenTOTP decrypts the result of SealTOTP.
 func (k *Keys) OpenTOTP(company, sealed string) ([]byte, error) {
-	raw, err := base64.RawStdEncoding.DecodeString(sealed)
-	if err == nil && len(raw) < chacha20poly1305.NonceSizeX {
-		err = errors.New("it is cut")
-	}
-	var secret []byte
-	if err == nil {
-		secret, err = k.apps.Open(nil, raw[:chacha20poly1305.NonceSizeX], raw[chacha20poly1305.NonceSizeX:], []byte(company))
-	}
+	secret, err := open(k.apps, company, sealed)
 	if err != nil {
 		return nil, fmt.Errorf("opening the sealed secret of an app (was the store's own secret changed?): %w", err)
 	}
