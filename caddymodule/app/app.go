@@ -28,6 +28,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/hashing"
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/assertion"
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/panics"
@@ -107,9 +108,10 @@ type App struct {
 	stores    []*pooledStore
 	guests    []Guest // the store modules
 	accounts  record.Accounts
-	census    record.Census  // nil if the accounts store has none
-	outbox    record.Outbox  // likewise
-	history   record.History // likewise
+	census    record.Census      // nil if the accounts store has none
+	outbox    record.Outbox      // likewise
+	history   record.History     // likewise
+	keys      *assertion.Keyring // likewise
 	sessions  record.Sessions
 	watcher   *watcher
 	servers   map[*caddyhttp.Server]bool   // the servers that have a handler of ours
@@ -482,6 +484,10 @@ func (a *App) createAccountsLater(ctx context.Context, service *flows.Service) {
 		}
 	}
 }
+
+// SigningKeys returns the companies' keys that sign assertions, or nil if the store
+// keeps none. All configs that use the store share them.
+func (a *App) SigningKeys() *assertion.Keyring { return a.keys }
 
 // Log returns the app's logger.
 func (a *App) Log() *slog.Logger { return a.log }

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/exp/zapslog"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows/assertion"
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -32,7 +33,8 @@ type pooledStore struct {
 	naming sync.Mutex    // guards named
 	named  bool          // the deployment is set, if the store is a guest.SharedStore
 	feed   sync.Once
-	ctx    context.Context // ends when the store closes
+	keys   *assertion.Keyring // nil unless the store keeps accounts and record.SigningKeys
+	ctx    context.Context    // ends when the store closes
 	cancel context.CancelFunc
 	done   sync.WaitGroup
 
@@ -45,6 +47,11 @@ func newPooledStore(module string, s guest.Store) *pooledStore {
 	if feeding, ok := s.(guest.FeedingStore); ok {
 		p.memory = store.NewMemory(timedSessions{feeding.Sessions()}, defaultCache)
 		p.memory.Untouched = p.untouched
+	}
+	if keeps, ok := s.(guest.AccountsStore); ok {
+		if keys, ok := keeps.Accounts().(record.SigningKeys); ok {
+			p.keys = &assertion.Keyring{Accounts: keeps.Accounts(), Store: keys, Now: time.Now, Failed: p.keysFailed}
+		}
 	}
 	return p
 }
@@ -102,11 +109,18 @@ func (p *pooledStore) hear() {
 	}
 }
 
-// untouched logs that a session could not be prolonged. It looks up the logger for
-// each call, because the store outlives configurations.
 func (p *pooledStore) untouched(err error) {
+	p.warn("a session could not be prolonged, and goes on until it expires", err)
+}
+
+func (p *pooledStore) keysFailed(err error) {
+	p.warn("the keys that sign assertions can't be read or rotated, and the known ones go on", err)
+}
+
+// warn looks up the logger for each call, because the store outlives configurations.
+func (p *pooledStore) warn(message string, err error) {
 	log := slog.New(zapslog.NewHandler(caddy.Log().Named("mnemogate").Core()))
-	p.warnings.Warn(log, "a session could not be prolonged, and goes on until it expires", "error", err)
+	p.warnings.Warn(log, message, "error", err)
 }
 
 // Destruct implements caddy.Destructor.
@@ -151,6 +165,7 @@ func (a *App) loadStores(ctx caddy.Context) error {
 	a.census, _ = accounts.Accounts().(record.Census)
 	a.outbox, _ = accounts.Accounts().(record.Outbox)
 	a.history, _ = accounts.Accounts().(record.History)
+	a.keys = main.keys
 	for code, c := range a.Sorted() {
 		if a.outbox == nil && c.effective.Events.Receiver != nil {
 			return fmt.Errorf("company %s: events: the store %s can't keep them until they are delivered; use another module, or take events out", code, main.module)

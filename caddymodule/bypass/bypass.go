@@ -35,6 +35,9 @@ type Gate interface {
 	Base() string
 	// IdentityHeaders returns the names of the headers that it removes and sets.
 	IdentityHeaders() []string
+	// Asserts reports whether it sends assertions, and whether their issuer depends on
+	// the host of the request.
+	Asserts() (sends, byHost bool)
 }
 
 // Look reports the weaknesses of all servers' routes to the app, once. The context
@@ -298,6 +301,9 @@ func (w *walk) guard(g Gate, in reach) reach {
 	if prefix := in.way.stripped(); prefix != "" && strings.HasPrefix(g.Base()+"/", prefix+"/") {
 		w.refuse(doubled, g, g.Base(), prefix)
 	}
+	if _, byHost := g.Asserts(); byHost && (w.site == "" || strings.Contains(w.site, "*")) {
+		w.add(anyIssuer, g)
+	}
 	if in.way.reaches(g.Base(), w.companies) {
 		w.reached = true
 	} else {
@@ -398,6 +404,9 @@ func (w *walk) proxy(h *reverseproxy.Handler, in reach) reach {
 		w.identity("header_up", h.Headers.Request, in)
 	}
 	for _, u := range h.Upstreams {
+		if in.gate != nil && isElsewhere(u.Dial) && !provesItself(h, in.gate) {
+			w.add(unproven, in.gate, u.Dial)
+		}
 		a := w.application(u.Dial)
 		a.reach = join(a.reach, in)
 		a.scripts = a.scripts || speaksFastCGI(h)

@@ -63,6 +63,12 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 	elsewhere := func(site, from string) string {
 		return site + ": requests also reach localhost:9000 from " + from + ", where it is missing, with whatever identity headers the client sent"
 	}
+	unproven := func(site, address string) string {
+		return site + ": " + address + " is on another machine, and can't tell requests that passed mnemogate from others: they bring no assertion, secret header or client certificate"
+	}
+	anyIssuer := func(site string) string {
+		return site + ": assertion has no issuer, and the site takes requests for any host, so clients choose the issuer of their own assertions"
+	}
 	const maybeTwice = "mnemogate: some requests may pass it twice, and the second one finds no token"
 	for _, test := range []struct {
 		name, sites string
@@ -284,6 +290,64 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 			mnemogate
 			reverse_proxy localhost:9000
 		}`, []string{maybeTwice}},
+		{"applications on other machines that can't tell", `example.com {
+			mnemogate
+			handle /a/* {
+				reverse_proxy app:9000 10.0.0.5:9000 localhost:9000
+			}
+			handle /b/* {
+				reverse_proxy https://app.internal {
+					header_up Host {upstream_hostport}
+					header_up X-Env production
+					header_up X-Forwarded-Proto "https and more"
+				}
+			}
+			php_fastcgi php:9000
+		}`, []string{unproven("mnemogate in example.com", "app:9000"), unproven("mnemogate in example.com", "10.0.0.5:9000"),
+			unproven("mnemogate in example.com", "app.internal:443"), unproven("mnemogate in example.com", "php:9000")}},
+		{"applications on other machines that can tell", `example.com {
+			mnemogate
+			handle /a/* {
+				reverse_proxy app:9000 {
+					header_up X-Gateway-Key {env.MNEMOGATE_TEST_KEY}
+				}
+			}
+			handle /b/* {
+				reverse_proxy app:9001 {
+					header_up X-Gateway-Key 0123456789abcdef
+				}
+			}
+			handle {
+				reverse_proxy https://app.internal {
+					transport http {
+						tls_client_auth client.example.com
+					}
+				}
+			}
+		}
+		b.example.com {
+			mnemogate {
+				assertion app
+			}
+			reverse_proxy app:9002
+		}
+		http:// {
+			reverse_proxy app:9003
+		}`, nil},
+		{"an issuer that clients choose", `http://, *.example.com {
+			mnemogate {
+				assertion app
+			}
+			reverse_proxy app:9000
+		}
+		http://:8081 {
+			mnemogate {
+				assertion app {
+					issuer https://id.example.com
+				}
+			}
+			reverse_proxy app:9000
+		}`, []string{anyIssuer("mnemogate in *.example.com"), anyIssuer("mnemogate")}},
 		{"once for each of two servers", `http://example.com, https://example.com {
 			handle /public/* {
 				reverse_proxy localhost:9000

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"net"
+	"net/http"
 	"net/netip"
 	"slices"
 	"strings"
@@ -128,6 +130,46 @@ func speaksFastCGI(h *reverseproxy.Handler) bool {
 		return transport.CaddyModule().ID.Name() == "fastcgi"
 	}
 	return nameIn(h.TransportRaw, "protocol") == "fastcgi"
+}
+
+// isElsewhere reports whether an upstream is on another machine, as far as its address
+// shows.
+func isElsewhere(dial string) bool {
+	host, _, err := net.SplitHostPort(dial)
+	return err == nil && host != "" && !strings.ContainsAny(host, "{/") && !guest.Loopback(host)
+}
+
+// provesItself reports whether an upstream can tell the requests of a proxy from others.
+func provesItself(h *reverseproxy.Handler, g Gate) bool {
+	if sends, _ := g.Asserts(); sends {
+		return true
+	}
+	transport, ok := h.Transport.(*reverseproxy.HTTPTransport)
+	if !ok && nameIn(h.TransportRaw, "protocol") == "http" {
+		transport, ok = loaded("http.reverse_proxy.transport.http", h.TransportRaw).(*reverseproxy.HTTPTransport)
+	}
+	if ok && transport.TLS != nil && cmp.Or(transport.TLS.ClientCertificateFile, transport.TLS.ClientCertificateAutomate) != "" {
+		return true
+	}
+	if h.Headers == nil || h.Headers.Request == nil {
+		return false
+	}
+	for name, values := range h.Headers.Request.Set {
+		known := http.CanonicalHeaderKey(name) == "Host" || strings.HasPrefix(http.CanonicalHeaderKey(name), "X-Forwarded-")
+		if !known && slices.ContainsFunc(values, maybeSecret) {
+			return true
+		}
+	}
+	return false
+}
+
+// maybeSecret reports whether the value of a header can be a secret: one from outside the
+// configuration, or a text that is too long to be guessed.
+func maybeSecret(value string) bool {
+	if strings.Contains(value, "{") {
+		return strings.Contains(value, "{env.") || strings.Contains(value, "{file.")
+	}
+	return !guest.IsShortKey(value)
 }
 
 // listensBeyond reports whether the configuration makes the server listen at an

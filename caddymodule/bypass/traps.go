@@ -38,6 +38,10 @@ var (
 		"if the login belongs below that path, write base_path; otherwise let /{company}/* reach it, too"}
 	shields = trap{"%s with a matcher comes after it, so it does not protect the auth routes",
 		"write both into a route block, in this order: route { %[1]s ...; mnemogate; ... }"}
+	unproven = trap{"%s is on another machine, and can't tell requests that passed mnemogate from others: they bring no assertion, secret header or client certificate",
+		"add assertion <audience> and verify it there, or header_up X-Gateway-Key {env.GATEWAY_KEY} to reverse_proxy: see Trusting the headers in docs/backends.md"}
+	anyIssuer = trap{"assertion has no issuer, and the site takes requests for any host, so clients choose the issuer of their own assertions",
+		"add issuer <url>, or give the site a name"}
 	plainAccounts = trap{"a site of it is plain http: everyone on the way there can read the keys and the accounts",
 		"give the site a name, so that it is https, or bind it to 127.0.0.1 or a Unix socket"}
 	openAccounts = trap{"everyone who can reach its site can try keys",

@@ -11,7 +11,8 @@ import (
 
 // The GET routes next to the auth routes: captcha challenges, and the client's
 // configuration, which need the API key and no token, and the module client.js. The
-// OpenAPI document is in openapi.go, sessions are in session.go.
+// OpenAPI document is in openapi.go, sessions are in session.go, the keys of assertions
+// in assertion.go.
 
 // challengePath is the path of captcha pow's challenges below /{company_code}/.
 const challengePath = "v2/captcha"

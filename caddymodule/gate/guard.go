@@ -16,7 +16,7 @@ import (
 // guard passes a request to the application if its token is valid.
 func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler) error {
 	h.strip(r)
-	session, err := h.admit(r, t)
+	session, assertion, err := h.admit(r, t)
 	app.CountProtected(err, session.State == record.None)
 	if err != nil {
 		h.app.WarnUnanswered(h.log, err)
@@ -26,10 +26,10 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 		return nil
 	}
 	if t.asked {
-		h.answerCheck(w, r, &session)
+		h.answerCheck(w, r, &session, assertion)
 		return nil
 	}
-	return h.pass(w, r, session, next)
+	return h.pass(w, r, session, assertion, next)
 }
 
 // deny answers a request that may not pass, or may not pass any longer.
@@ -39,47 +39,48 @@ func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) {
 	h.refuse(w, err)
 }
 
-// admit returns the session of a request that may pass. A request without a session
-// may pass on public paths, and then the session is the zero value.
-func (h *Handler) admit(r *http.Request, t target) (record.Session, error) {
+// admit returns the session of a request that may pass, and the assertion about its user
+// if the site sends one. A request without a session may pass on public paths, and then
+// the session is the zero value.
+func (h *Handler) admit(r *http.Request, t target) (session record.Session, assertion string, err error) {
 	if r.Method == http.MethodTrace || r.Method == http.MethodConnect && !isExtendedWebSocket(r) {
-		return record.Session{}, errMethodNotAllowed
+		return record.Session{}, "", errMethodNotAllowed
 	}
 	if !h.isPublic(r.URL) {
 		return h.authorize(r, t)
 	}
 	if lines, _ := h.brought(r, nil); lines != nil { // without a token it asks no store: health checks must not wait for one
-		session, err := h.authorize(r, t)
+		session, assertion, err := h.authorize(r, t)
 		if err == nil {
-			return session, nil
+			return session, assertion, nil
 		}
 		h.app.WarnUnanswered(h.log, err)
 	}
-	return record.Session{}, nil
+	return record.Session{}, "", nil
 }
 
-// authorize returns the session of a request's token.
-func (h *Handler) authorize(r *http.Request, t target) (found record.Session, err error) {
+// authorize returns the session of a request's token, and the assertion about its user.
+func (h *Handler) authorize(r *http.Request, t target) (found record.Session, assertion string, err error) {
 	defer h.contain(&err)
 	h.app.Enter()
 	defer h.app.Leave()
 	service, err := h.service(r.Context())
 	if err != nil {
-		return found, err
+		return found, "", err
 	}
 	company, ambiguous := named(service, t)
 	if h.RequireAPIKey { // the token must belong to the key's company
 		if company, err = keyOwner(service, company, r.Header[apiKeyHeader]); err != nil {
-			return found, err
+			return found, "", err
 		}
 		if !h.serves(company) {
-			return found, wire.ErrAPIKeyInvalid
+			return found, "", wire.ErrAPIKeyInvalid
 		}
 	}
 	var room [1]string
 	credentials, err := h.credentials(r, room[:0])
 	if err != nil {
-		return found, err
+		return found, "", err
 	}
 	want := h.requirement(r.URL)
 	want.Company = company
@@ -87,7 +88,10 @@ func (h *Handler) authorize(r *http.Request, t target) (found record.Session, er
 	if err == nil && ambiguous {
 		err = wire.ErrTokenInvalid // a token belongs to one company only
 	}
-	return found, err
+	if err == nil && h.signer != nil {
+		assertion, err = h.assert(r, found)
+	}
+	return found, assertion, err
 }
 
 // named returns the configured company that a path names, and whether the path can

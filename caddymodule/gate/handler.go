@@ -30,6 +30,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/assertion"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -142,6 +143,11 @@ type Handler struct {
 	// `auth_methods` | `X-Profile-Auth-Methods` | How the user logged in: words separated by spaces, of `pwd`, `sms`, `otp` (an authenticator app), `backup`, `oauth` and `passkey`, and `mfa` if two factors were given.
 	Forward []string `json:"forward,omitempty"`
 
+	// A signed statement about the user, sent to the application with each request
+	// that has a user. It proves that the request came through mnemogate, for
+	// applications that others can reach, too. Default: none.
+	Assertion *Assertion `json:"assertion,omitempty"`
+
 	// The path at which load balancers and monitors check this node, such as
 	// `/health`. The answer is 200 if the node's stores answer, else 503, and has no
 	// body. It is also 503 while Caddy's `shutdown_delay` keeps a stopping server
@@ -210,8 +216,9 @@ type Handler struct {
 	accessLog *zap.Logger // Caddy's
 	document  []byte      // the OpenAPI document
 	profile   []profileHeader
-	whole     bool       // one of profile needs Requirement.Whole
-	page      *page.Page // nil if the site has no login page
+	whole     bool              // profile or signer needs Requirement.Whole
+	signer    *assertion.Signer // nil if the site sends no assertions
+	page      *page.Page        // nil if the site has no login page
 }
 
 // CaddyModule returns the Caddy module information.
@@ -259,7 +266,7 @@ func (h *Handler) provision(ctx caddy.Context) error {
 		h.app.Forward(p.field)
 		h.whole = h.whole || p.whole
 	}
-	return nil
+	return h.provisionAssertion()
 }
 
 // noteWeak records settings that are valid but probably not meant.
@@ -280,6 +287,9 @@ func (h *Handler) setDefaults() {
 	h.MaxBody = cmp.Or(h.MaxBody, defaultMaxBody)
 	if h.LoginPage != nil {
 		h.Cookie = cmp.Or(h.Cookie, defaultCookie)
+	}
+	if h.Assertion != nil {
+		h.Assertion = h.Assertion.withDefaults()
 	}
 }
 
@@ -309,7 +319,7 @@ func (h *Handler) validate() error {
 			return fmt.Errorf("company: there is no company %q; name one that the global option mnemogate has", code)
 		}
 	}
-	return cmp.Or(h.checkLoginPage(), h.check())
+	return cmp.Or(h.checkLoginPage(), h.checkAssertion(), h.check())
 }
 
 // check validates the handler's own options. Its errors begin with the directive.
@@ -372,7 +382,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 			t.kind = preflight
 		}
 	}
-	if t.kind.isPage() && !h.hasPage(t.company) || t.kind == selfRoute && h.SelfService == 0 {
+	if t.kind.isPage() && !h.hasPage(t.company) || t.kind == selfRoute && h.SelfService == 0 || t.kind == keySet && h.signer == nil {
 		t.kind = protectedPath
 	}
 	answer := answers[t.kind]
@@ -403,6 +413,7 @@ var answers = [...]func(*Handler, http.ResponseWriter, *http.Request, target){
 	selfRoute:     (*Handler).serveSelf,
 	clientConfig:  (*Handler).serveClientConfig,
 	clientModule:  (*Handler).serveModule,
+	keySet:        (*Handler).serveKeySet,
 	loginPage:     (*Handler).servePage,
 	logoutPage:    (*Handler).servePage,
 	pageFile:      (*Handler).servePage,
@@ -509,6 +520,12 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 //		fresh <duration> <path>...
 //		role <role> <path>...
 //		forward role|email|phone|session|auth_time|auth_methods...
+//		assertion <audience> {
+//			issuer <url>
+//			ttl <duration>
+//			header <name>
+//			key <PEM>...
+//		}
 //		health <path>
 //		check <path>
 //		cookie [<name>]
@@ -542,6 +559,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"header":                guest.Text(d, &h.Header),
 		"company_header":        guest.Text(d, &h.CompanyHeader),
 		"forward":               guest.List(d, &h.Forward),
+		"assertion":             h.parseAssertion(d),
 		"health":                guest.Text(d, &h.Health),
 		"check":                 guest.Text(d, &h.Check),
 		"base_path":             guest.Text(d, &h.BasePath),
@@ -616,7 +634,15 @@ func (h *Handler) IdentityHeaders() []string {
 	for _, p := range profileHeaders {
 		names = append(names, p.name)
 	}
-	return names
+	if so.Assertion != nil {
+		names = append(names, so.Assertion.Header)
+	}
+	return append(names, defaultAssertionHeader)
+}
+
+// Asserts implements bypass.Gate.
+func (h *Handler) Asserts() (sends, byHost bool) {
+	return h.Assertion != nil, h.Assertion != nil && h.Assertion.Issuer == ""
 }
 
 // Interface guards

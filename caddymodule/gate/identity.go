@@ -26,7 +26,7 @@ var rewriteHeaders = []string{"X-Original-Url", "X-Original-Uri", "X-Rewrite-Url
 // to the configured names of the identity headers. The default names are always
 // guarded, since an application may still read one that is no longer configured.
 var guardedHeaders = func() []string {
-	guarded := append([]string{defaultHeader, defaultCompanyHeader}, rewriteHeaders...)
+	guarded := append([]string{defaultHeader, defaultCompanyHeader, defaultAssertionHeader}, rewriteHeaders...)
 	for _, profile := range profileHeaders {
 		guarded = append(guarded, profile.name)
 	}
@@ -34,7 +34,8 @@ var guardedHeaders = func() []string {
 }()
 
 func (h *Handler) isGuarded(name string) bool {
-	return sameName(name, h.Header) || sameName(name, h.CompanyHeader) || isAmong(guardedHeaders, name)
+	return sameName(name, h.Header) || sameName(name, h.CompanyHeader) || isAmong(guardedHeaders, name) ||
+		h.Assertion != nil && sameName(name, h.Assertion.Header)
 }
 
 // strip removes every spelling of the guarded headers that some application accepts,
@@ -162,12 +163,14 @@ func (h *Handler) identify(r *http.Request, s *stream) {
 }
 
 // setIdentity sets the identity headers, of the request for the application or of the
-// answer to another proxy. It also tells Caddy's own directives who the user is. The
-// room saves an allocation.
-func (h *Handler) setIdentity(header http.Header, r *http.Request, session *record.Session, room *[2]string) {
-	*room = [2]string{session.Mnemocode, session.Company}
-	header[h.Header] = room[:1:1]
-	header[h.CompanyHeader] = room[1:2:2]
+// answer to another proxy. told are their mnemocode, company and assertion. It also tells
+// Caddy's own directives who the user is.
+func (h *Handler) setIdentity(header http.Header, r *http.Request, session *record.Session, told *[3]string) {
+	header[h.Header] = told[:1:1]
+	header[h.CompanyHeader] = told[1:2:2]
+	if h.signer != nil {
+		header[h.Assertion.Header] = told[2:3:3]
+	}
 	if len(h.profile) > 0 {
 		h.tellProfile(header, session)
 	}

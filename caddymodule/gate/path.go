@@ -38,6 +38,7 @@ const (
 	selfRoute    // below selfPrefix; protectedPath without self_service
 	clientConfig // the configuration for a company's clients
 	clientModule // client.js and its types
+	keySet       // the keys that verify assertions
 	loginPage
 	logoutPage
 	pageFile
@@ -78,6 +79,8 @@ func classify(base, escaped string) target {
 			return target{kind: clientConfig, company: company}
 		case modulePath, typesPath:
 			return target{kind: clientModule, company: company}
+		case keySetPath:
+			return target{kind: keySet, company: company}
 		}
 	}
 	if plain(escaped) { // the common case: there is only one way to read it

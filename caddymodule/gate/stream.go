@@ -17,12 +17,13 @@ import (
 
 // pass passes a request on with its identity headers. While the answer takes long (a
 // WebSocket, SSE, a large download), it checks that the session is still valid. A
-// request without a session has state None.
-func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Session, next caddyhttp.Handler) error {
+// request without a session has state None. assertion is empty if the site sends none.
+func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Session, assertion string, next caddyhttp.Handler) error {
 	s := &stream{
 		ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
 		handler:               h,
 		session:               session,
+		identity:              [3]string{session.Mnemocode, session.Company, assertion},
 	}
 	h.identify(r, s)
 	if session.State == record.None { // no session that could be revoked
@@ -71,8 +72,8 @@ type stream struct {
 	confirmed time.Time // when the session was last known to be valid
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	client    apart // the context of the original request
-	identity  [2]string
+	client    apart     // the context of the original request
+	identity  [3]string // mnemocode, company, assertion
 	varies    [1]string
 	body      chunkedBody
 	why       error // the reason for the cut; set before cut

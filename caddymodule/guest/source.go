@@ -14,7 +14,8 @@ import (
 type Source map[string]string
 
 // named lists the repeatable options whose first argument distinguishes them. Keys
-// contain no other arguments, since these may be secrets.
+// contain no other arguments, since these may be secrets. A key has a name only at the
+// outermost level.
 var named = map[string]bool{"company": true, "disclaimer": true, "oauth": true, "account": true, "key": true}
 
 // SourceOf reads the positions of a directive. d must begin with its first token.
@@ -34,7 +35,7 @@ func (s Source) read(d *caddyfile.Dispenser, outer string) {
 		name, at := d.Val(), line(d)
 		key := strings.TrimSpace(outer + " " + name)
 		s.add(key, at)
-		if args := d.RemainingArgs(); named[name] && len(args) > 0 {
+		if args := d.RemainingArgs(); named[name] && len(args) > 0 && !(name == "key" && outer != "") {
 			key += " " + args[0]
 			s.add(key, at)
 		}

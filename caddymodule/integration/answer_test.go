@@ -154,7 +154,11 @@ func (s *site) try(c *http.Client, r *http.Request) (answer, error) {
 		if err := json.Unmarshal(body, &a.JSON); err != nil {
 			s.t.Fatalf("%s is not JSON: %v", body, err)
 		}
-		for name, want := range map[string]string{"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"} {
+		caching := "no-store"
+		if a.JSON["keys"] != nil && a.Status == http.StatusOK {
+			caching = "public, max-age=300" // public keys
+		}
+		for name, want := range map[string]string{"Cache-Control": caching, "X-Content-Type-Options": "nosniff"} {
 			if got := response.Header.Get(name); got != want {
 				s.t.Errorf("%s %s: %s is %q, want %q", r.Method, r.URL.Path, name, got, want)
 			}

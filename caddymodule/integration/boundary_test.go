@@ -79,7 +79,7 @@ var profileHeaders = []string{"X-Profile-Auth-Methods", "X-Profile-Auth-Time", "
 
 // guardedHeaders never reach the backend from a client, whatever the names of the
 // identity headers.
-var guardedHeaders = append([]string{"X-Company-Code", "X-Original-Uri", "X-Original-Url", "X-Profile-Mnemocode", "X-Rewrite-Url"}, profileHeaders...)
+var guardedHeaders = append([]string{"X-Company-Code", "X-Mnemogate-Assertion", "X-Original-Uri", "X-Original-Url", "X-Profile-Mnemocode", "X-Rewrite-Url"}, profileHeaders...)
 
 // all returns the names that a client can't use.
 func (id identity) all() []string {

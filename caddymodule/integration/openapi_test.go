@@ -55,7 +55,7 @@ func document(t *testing.T) *apiDocument {
 }
 
 var (
-	routePath   = regexp.MustCompile(`^/[A-Za-z0-9_-]{1,64}/v2/(auth/.+|me/.+|captcha|session|client.json)$`)
+	routePath   = regexp.MustCompile(`^/[A-Za-z0-9_-]{1,64}/v2/(auth/.+|me/.+|captcha|session|client.json|jwks.json)$`)
 	sessionPath = regexp.MustCompile(`^me/sessions/.+`)
 )
 
@@ -159,6 +159,7 @@ func TestOpenAPIFileIsWhatIsServed(t *testing.T) {
 var extensions = map[string][]*wire.Error{
 	"GET captcha":     {wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrNoRoute, wire.ErrUnavailable, wire.ErrService},
 	"GET client.json": {wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrUnavailable, wire.ErrService},
+	"GET jwks.json":   {wire.ErrNoRoute, wire.ErrUnavailable, wire.ErrService},
 	"GET session": {
 		wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrHeaderMissing, wire.ErrHeaderInvalid, wire.ErrTokenInvalid, wire.ErrTokenExpired,
 		wire.ErrUnavailable, wire.ErrService,

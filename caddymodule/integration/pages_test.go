@@ -223,7 +223,9 @@ func pageListing(t *testing.T) string {
 // captchas; each alternative is part of one of the tested configurations.
 func TestEveryOptionOfThePageIsOne(t *testing.T) {
 	guesttest.Environment(t)
+	key, _ := testP256Keys(t)
 	fill := strings.NewReplacer(
+		"<PEM>...", "{file."+key+"}",
 		"# and client_id … as above", "client_id a\nclient_secret b\nredirect_uri https://a.example.com",
 		"redis <url>...", "redis rediss://10.0.0.9", "<dsn>", "postgres://10.0.0.9/a?sslmode=require", "[<file>]", "a.db", "<n>", "1",
 		"types <type>...", "types account.changed", "<code> <phone>...", "123456 +37060012345", `["<description>"]`, `"a"`, "blocklist <file>", "blocklist testdata/blocklist",

@@ -60,9 +60,16 @@ func startPeer(t *testing.T, script string, config, said any) *peer {
 // is nil if the script exits before or prints nothing for 30 s.
 func runPeer(t *testing.T, script, argument string) (*peer, []byte) {
 	t.Helper()
-	p := &peer{t: t, cmd: exec.Command("node", script, argument), exited: make(chan struct{})}
-	p.cmd.Dir = peersDir
-	p.cmd.Env = append(os.Environ(), "DEBUG=", "NODE_ENV=production")
+	cmd := exec.Command("node", script, argument)
+	cmd.Dir = peersDir
+	cmd.Env = append(os.Environ(), "DEBUG=", "NODE_ENV=production")
+	return runPeerCommand(t, cmd)
+}
+
+// runPeerCommand is runPeer for any command that ends with its standard input.
+func runPeerCommand(t *testing.T, cmd *exec.Cmd) (*peer, []byte) {
+	t.Helper()
+	p := &peer{t: t, cmd: cmd, exited: make(chan struct{})}
 	p.cmd.Stderr = &p.stderr
 	var err error
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {

@@ -1,0 +1,336 @@
+package integration
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+const (
+	shownIssuer = "https://api.example.com/acme"
+	shownKeys   = shownIssuer + "/v2/jwks.json"
+
+	goBackend = `package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+)
+
+%s
+func main() {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Printf("{\"port\": %%d}\n", listener.Addr().(*net.TCPAddr).Port)
+	go http.Serve(listener, Verified(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, r.Header.Get("X-Profile-Mnemocode"))
+	})))
+	io.Copy(io.Discard, os.Stdin)
+}
+`
+	// On /later, the library's own cache of keys grows older by half an hour. Date.now
+	// has no other use in it.
+	nodeBackend = `
+import { createServer } from 'node:http';
+import { verified } from './verified.mjs';
+
+const now = Date.now;
+let later = 0;
+Date.now = () => now() + later;
+const server = createServer((req, res) => {
+  if (req.url === '/later') { later += 30 * 60_000; res.end(); return; }
+  verified(req, res, () => res.end(req.user.sub));
+}).listen(0, '127.0.0.1', () => console.log(JSON.stringify({ port: server.address().port })));
+process.stdin.on('end', () => process.exit()).resume();
+`
+	pythonBackend = `
+import json, sys, threading
+from wsgiref.simple_server import WSGIRequestHandler, make_server
+%s
+class Quiet(WSGIRequestHandler):
+    def log_message(self, *args): pass
+
+def app(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [environ["REMOTE_USER"].encode()]
+
+server = make_server("127.0.0.1", 0, verified(app), handler_class=Quiet)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+print(json.dumps({"port": server.server_port}), flush=True)
+sys.stdin.read()
+`
+)
+
+// verifyingBackends starts the verifying backends that docs/backends.md shows, and
+// returns their addresses. They load the keys from an address of the test.
+func verifyingBackends(t *testing.T, keys string) map[string]string {
+	t.Helper()
+	page := section(t, "docs/backends.md", "Assertions")
+	shown := func(language string) string {
+		return changed(t, blocks(page, language)[0], shownKeys, keys)
+	}
+	w := newWorkshop(t, map[string]string{
+		"main.go": fmt.Sprintf(goBackend, shown("go")), "verified.mjs": shown("js"), "backend.mjs": nodeBackend, "backend.py": fmt.Sprintf(pythonBackend, shown("python")),
+	})
+	if out, err := exec.Command("go", "build", "-o", w.dir+"/backend", w.dir+"/main.go").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	commands := map[string]*exec.Cmd{
+		"go":   exec.Command(w.dir + "/backend"),
+		"node": exec.Command("node", w.dir+"/backend.mjs"),
+	}
+	if exec.Command("/usr/bin/python3", "-c", "import jwt, cryptography").Run() == nil {
+		commands["python"] = exec.Command("/usr/bin/python3", w.dir+"/backend.py")
+	} else if os.Getenv("MNEMOGATE_TEST_REQUIRE") != "" {
+		t.Error("PyJWT is missing (python3-jwt)")
+	}
+	addresses := map[string]string{}
+	for language, cmd := range commands {
+		p, line := runPeerCommand(t, cmd)
+		var said struct{ Port int }
+		if line == nil || json.Unmarshal(line, &said) != nil {
+			p.kill()
+			t.Fatalf("the backend in %s does not come up: %s\n%s", language, line, &p.stderr)
+		}
+		t.Cleanup(p.stop)
+		addresses[language] = fmt.Sprint("127.0.0.1:", said.Port)
+	}
+	return addresses
+}
+
+// The verifying backends that docs/backends.md shows refuse forged assertions. They
+// accept those of two nodes through a rotation of the keys under load, although the
+// nodes restart, and know nothing but the address of the keys.
+func TestVerifyingBackendsOfThePage(t *testing.T) {
+	t.Parallel()
+	var nodes atomic.Pointer[[]*site]
+	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The keys are the test's until there are nodes. Then they are those of any node
+	// that is up.
+	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if nodes.Load() == nil {
+			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &own.PublicKey, KeyID: "own", Algorithm: "ES256", Use: "sig"}}})
+			return
+		}
+		for range 200 {
+			for _, node := range *nodes.Load() {
+				if response, err := http.Get(node.URL + r.URL.Path); err == nil {
+					body, _ := io.ReadAll(response.Body)
+					response.Body.Close()
+					w.WriteHeader(response.StatusCode)
+					_, _ = w.Write(body)
+					return
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}))
+	t.Cleanup(keys.Close)
+	backends := verifyingBackends(t, keys.URL+"/acme/v2/jwks.json")
+
+	t.Run("forged", func(t *testing.T) { refusesForged(t, backends, own) })
+
+	servers := sharedServers(t)
+	directives := "mnemogate {\nassertion profile-api {\nissuer " + shownIssuer + "\n}\n}\n"
+	for language, address := range backends {
+		directives += "handle_path /" + language + "/* {\nreverse_proxy " + address + "\n}\n"
+	}
+	s := servers.start(siteConfig{company: people, more: umbra, site: directives}, servers.direct(), servers.direct())
+	nodes.Store(&s.nodes)
+	token := s.login("alice@example.com")
+	published := func() (ids []string) {
+		t.Helper()
+		for i, node := range s.nodes {
+			set := node.keySet("/acme/v2/jwks.json")
+			if i == 0 {
+				ids = nil
+				for _, k := range set.Keys {
+					ids = append(ids, k.KeyID)
+				}
+			} else if len(set.Keys) != len(ids) {
+				t.Errorf("the nodes publish %d and %d keys", len(ids), len(set.Keys))
+			}
+		}
+		return ids
+	}
+	first := published()
+	later := func(interval string) {
+		t.Helper()
+		servers.postgres.Exec(t, fmt.Sprintf("UPDATE %q.signing_keys SET created = created - extract(epoch FROM interval '%s') * 1000000", servers.schema, interval))
+		if response, err := http.Get("http://" + backends["node"] + "/later"); err != nil || response.StatusCode != 200 {
+			t.Fatal(response, err)
+		}
+	}
+	later("0")
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var load sync.WaitGroup
+	var answered atomic.Int64
+	ask := func(language, path, token string, node *site) (*http.Response, string, error) {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", node.URL+"/"+language+path, nil)
+		if err != nil {
+			return nil, "", err
+		}
+		r.Header.Set("Authorization", "Bearer "+token)
+		response, err := client.Do(r)
+		if err != nil {
+			return nil, "", err
+		}
+		defer response.Body.Close()
+		body, err := io.ReadAll(response.Body)
+		return response, string(body), err
+	}
+	for language := range backends {
+		for i := range s.nodes {
+			load.Go(func() {
+				for n := i; ctx.Err() == nil; n++ {
+					response, body, err := ask(language, "/", token, s.nodes[n%len(s.nodes)])
+					if err != nil {
+						time.Sleep(10 * time.Millisecond) // the node restarts
+						continue
+					}
+					if response.StatusCode != 200 || body != "alice" {
+						t.Errorf("%s: %d %s", language, response.StatusCode, body)
+						return
+					}
+					answered.Add(1)
+				}
+			})
+		}
+	}
+	some := func() {
+		t.Helper()
+		before := answered.Load()
+		storetest.Eventually(t, time.Minute, "answers of backends", func() bool { return answered.Load() > before+100 || t.Failed() })
+	}
+	some()
+	later("30 days") // a new key is announced
+	for _, node := range s.nodes {
+		node.restart()
+	}
+	if got := published(); len(got) != 2 || got[0] != first[0] {
+		t.Errorf("published are %v, before it was %v", got, first)
+	}
+	some()
+	later("25 minutes") // one node signs with the new key, the other still with the old one
+	s.nodes[0].restart()
+	some()
+	later("2 hours") // the old key is gone
+	s.nodes[1].restart()
+	some()
+	stop()
+	load.Wait()
+	if got := s.nodes[1].keySet("/acme/v2/jwks.json"); len(got.Keys) != 1 || got.Keys[0].KeyID == first[0] {
+		t.Errorf("published is %v, before it was %v", got, first)
+	}
+	zoes := s.loginAt("umbra", "other-key", "zoe")
+	for language := range backends {
+		if response, body, err := ask(language, "/", zoes, s.nodes[0]); err != nil || response.StatusCode != 403 {
+			t.Errorf("%s: another company's assertion: %v %s %v", language, response, body, err)
+		}
+	}
+	t.Logf("%d requests were answered", answered.Load())
+}
+
+// refusesForged sends assertions to backends directly, as somebody does who reaches
+// their port.
+func refusesForged(t *testing.T, backends map[string]string, key *ecdsa.PrivateKey) {
+	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	public = pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})
+	stranger, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().Unix()
+	claims := func(changes ...any) fields {
+		claims := fields{"iss": shownIssuer, "aud": "profile-api", "sub": "alice", "company": "acme", "sid": "1", "iat": now, "exp": now + 60, "auth_time": now}
+		for i := 0; i < len(changes); i += 2 {
+			claims[changes[i].(string)] = changes[i+1]
+		}
+		return claims
+	}
+	signed := func(algorithm jose.SignatureAlgorithm, key any, claims fields) string {
+		t.Helper()
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, new(jose.SignerOptions).WithType("mnemogate+jwt").WithHeader("kid", "own"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		payload, err := json.Marshal(claims)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signed, err := signer.Sign(payload)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, err := signed.CompactSerialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return token
+	}
+	right := signed(jose.ES256, key, claims())
+	parts := strings.Split(right, ".")
+	for name, token := range map[string]string{
+		"right": right, "missing": "", "not a token": "x",
+		"unsigned":            "eyJhbGciOiJub25lIiwia2lkIjoib3duIiwidHlwIjoibW5lbW9nYXRlK2p3dCJ9." + parts[1] + ".",
+		"without a signature": parts[0] + "." + parts[1] + ".",
+		"by HMAC":             signed(jose.HS256, public, claims()),
+		"by another key":      signed(jose.ES256, stranger, claims()),
+		"expired":             signed(jose.ES256, key, claims("iat", now-120, "exp", now-60)),
+		"for another":         signed(jose.ES256, key, claims("aud", "other-api")),
+		"of another":          signed(jose.ES256, key, claims("iss", "https://api.example.com/umbra", "company", "umbra")),
+	} {
+		for language, address := range backends {
+			r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+address+"/", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if token != "" {
+				r.Header.Set("X-Mnemogate-Assertion", token)
+			}
+			response, err := client.Do(r)
+			if err != nil {
+				t.Fatalf("%s: %s: %v", language, name, err)
+			}
+			response.Body.Close()
+			if accepted := response.StatusCode == 200; accepted != (name == "right") || !accepted && response.StatusCode != 403 {
+				t.Errorf("%s: an assertion that is %s: %d", language, name, response.StatusCode)
+			}
+		}
+	}
+}

@@ -1,0 +1,232 @@
+package assertion
+
+import (
+	"cmp"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/panics"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// MaxTTL is the longest life of an assertion.
+const MaxTTL = 10 * time.Minute
+
+// A company's keys rotate by this schedule. Every node derives it from the times at which
+// the keys were created, so the nodes agree without talking to each other.
+const (
+	rotateAfter = 30 * 24 * time.Hour // a key this old gets a successor
+	// A key begins to sign announce after it was created. By then every node publishes
+	// it, and no backend still has the answer from before (max-age=300), even if their
+	// clocks differ by some minutes. A company's first key signs at once: no answer from
+	// before exists.
+	announce = 20 * time.Minute
+	// A key stays published for retire after its successor has begun to sign. This
+	// covers MaxTTL, and nodes that have not heard of the successor for trust.
+	retire = trust + MaxTTL + 10*time.Minute
+	// trust is how long a node signs with the keys that it knows after others may have
+	// been created.
+	trust = time.Hour
+
+	reload = time.Minute     // how often a node looks for other keys
+	again  = 2 * time.Second // how long it waits after the store did not answer
+)
+
+// A Keyring keeps the companies' signing keys in the store, which all nodes share. Its
+// methods may be called concurrently.
+type Keyring struct {
+	Accounts record.Accounts
+	Store    record.SigningKeys
+	Now      func() time.Time
+	// Failed, if not nil, is called if the store did not answer while known keys
+	// remain in use.
+	Failed func(error)
+
+	secret    atomic.Pointer[tokens.Keys]
+	companies sync.Map // *known by company
+}
+
+// known is what a node knows of a company's keys.
+type known struct {
+	keys    atomic.Pointer[Keys]
+	due     atomic.Int64 // when to load them again, in Unix nanoseconds
+	loading sync.Mutex   // held while they are loaded; guards failed
+	failed  error
+}
+
+// ForSigning returns the company's keys. It waits for the store only if the node knows no
+// keys that it may still use.
+func (r *Keyring) ForSigning(ctx context.Context, company string) (*Keys, error) {
+	return r.get(ctx, company, false)
+}
+
+// Published returns the company's keys as they are now, or were lately if the store does
+// not answer.
+func (r *Keyring) Published(ctx context.Context, company string) (*Keys, error) {
+	return r.get(ctx, company, true)
+}
+
+func (r *Keyring) get(ctx context.Context, company string, newest bool) (*Keys, error) {
+	found, ok := r.companies.Load(company)
+	if !ok {
+		found, _ = r.companies.LoadOrStore(company, new(known))
+	}
+	k := found.(*known)
+	usable := func() (*Keys, bool) {
+		keys, now := k.keys.Load(), r.Now()
+		return keys, keys != nil && now.Before(keys.until) && (!newest || now.UnixNano() < k.due.Load())
+	}
+	if keys, ok := usable(); ok {
+		if r.Now().UnixNano() >= k.due.Load() && k.loading.TryLock() {
+			go func() {
+				defer k.loading.Unlock()
+				_ = r.load(context.WithoutCancel(ctx), company, k)
+			}()
+		}
+		return keys, nil
+	}
+	k.loading.Lock()
+	defer k.loading.Unlock()
+	if keys, ok := usable(); ok {
+		return keys, nil // another caller has loaded them meanwhile
+	}
+	err := k.failed
+	if r.Now().UnixNano() >= k.due.Load() {
+		err = r.load(context.WithoutCancel(ctx), company, k)
+	}
+	if keys := k.keys.Load(); keys != nil && r.Now().Before(keys.until) {
+		return keys, nil
+	}
+	return nil, wire.Unavailable("loading the keys that sign assertions", err)
+}
+
+// load loads the company's keys, after it has created and removed what is due. The caller
+// holds k.loading.
+func (r *Keyring) load(ctx context.Context, company string, k *known) error {
+	var keys *Keys
+	err := panics.Contain(func() (err error) {
+		keys, err = r.rotate(ctx, company)
+		return err
+	})
+	wait := again
+	if keys != nil {
+		k.keys.Store(keys)
+	}
+	if err == nil {
+		wait = reload
+	} else if r.Failed != nil && k.keys.Load() != nil {
+		r.Failed(fmt.Errorf("the signing keys of company %s: %w", company, err))
+	}
+	k.failed = err
+	k.due.Store(r.Now().Add(wait).UnixNano())
+	return err
+}
+
+// rotate returns the company's keys. It first stores a new key if the newest one is too
+// old, and afterwards removes those that are no longer published. If the store only takes
+// no writes, it returns both keys and an error.
+func (r *Keyring) rotate(ctx context.Context, company string) (*Keys, error) {
+	sealer, err := r.sealer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := r.Store.SigningKeys(ctx, company)
+	if err != nil {
+		return nil, err
+	}
+	now := r.Now()
+	var failed error
+	if last := len(stored) - 1; last < 0 || now.Sub(stored[last].Created) >= rotateAfter {
+		next := record.SigningKey{Number: 1, Created: now}
+		if last >= 0 {
+			next.Number = stored[last].Number + 1
+		}
+		if next.Sealed, err = generate(sealer, company); err != nil {
+			return nil, err
+		}
+		failed = r.Store.AddSigningKey(ctx, company, next)
+		if errors.Is(failed, record.ErrConflict) {
+			failed = nil // another node was faster; its key is the one
+		}
+		if failed == nil {
+			if stored, err = r.Store.SigningKeys(ctx, company); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if len(stored) == 0 {
+		return nil, cmp.Or(failed, errors.New("the store keeps no keys"))
+	}
+	retired := 0
+	for i, next := range stored[1:] {
+		if !now.Before(next.Created.Add(announce + retire)) {
+			retired = i + 1
+		}
+	}
+	if stored = stored[retired:]; retired > 0 {
+		failed = cmp.Or(failed, r.Store.RemoveSigningKeys(ctx, company, stored[0].Number))
+	}
+	keys, err := open(sealer, company, stored, now)
+	return keys, cmp.Or(err, failed)
+}
+
+// sealer returns the keys that seal the signing keys. It loads the store's secret once.
+func (r *Keyring) sealer(ctx context.Context) (*tokens.Keys, error) {
+	if sealer := r.secret.Load(); sealer != nil {
+		return sealer, nil
+	}
+	secret, err := r.Accounts.Secret(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sealer, err := tokens.NewKeys(secret)
+	if err == nil {
+		r.secret.Store(sealer)
+	}
+	return sealer, err
+}
+
+func generate(sealer *tokens.Keys, company string) (sealed string, err error) {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return "", err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	return sealer.SealSigningKey(company, der), err
+}
+
+func open(sealer *tokens.Keys, company string, stored []record.SigningKey, now time.Time) (*Keys, error) {
+	var list []*Key
+	for _, s := range stored {
+		der, err := sealer.OpenSigningKey(company, s.Sealed)
+		if err != nil {
+			return nil, err
+		}
+		parsed, err := x509.ParsePKCS8PrivateKey(der)
+		if err != nil {
+			return nil, err
+		}
+		key, err := onP256(parsed)
+		if err != nil {
+			return nil, err
+		}
+		key.begins = s.Created.Add(announce)
+		list = append(list, key)
+	}
+	// Another node may create the next key from then on.
+	next := stored[len(stored)-1].Created.Add(rotateAfter)
+	if next.Before(now) {
+		next = now
+	}
+	return newKeys(list, next.Add(trust))
+}

@@ -1,0 +1,180 @@
+package assertion
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/panics"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// A Signer signs the assertions of a site. It signs at most once for each session in each
+// half of their TTL. Set its fields before the first call. Its methods may be called
+// concurrently.
+type Signer struct {
+	Audience string
+	TTL      time.Duration
+	Fields   []record.ProfileField // the fields of the account to state
+	Keys     func(ctx context.Context, company string) (*Keys, error)
+	Now      func() time.Time
+	// Limit is how many sessions it remembers signatures for. It may remember twice as
+	// many for a moment.
+	Limit int
+
+	shards     [64]shard
+	background atomic.Int64 // how many signatures are made in the background
+}
+
+// maxBackground bounds Signer.background.
+const maxBackground = 256
+
+// claims are the claims of an assertion.
+type claims struct {
+	Issuer   string   `json:"iss"`
+	Audience string   `json:"aud"`
+	Subject  string   `json:"sub"`
+	Company  string   `json:"company"`
+	Session  string   `json:"sid"`
+	IssuedAt int64    `json:"iat"`
+	Expires  int64    `json:"exp"`
+	AuthTime int64    `json:"auth_time"`
+	Methods  []string `json:"amr,omitempty"`
+	Role     string   `json:"role,omitempty"`
+	Email    string   `json:"email,omitempty"`
+	Phone    string   `json:"phone,omitempty"`
+}
+
+// Assertion returns an assertion about an authorized session, which must have its ID and
+// Created. In the first half of an assertion's life it returns the same one again. Then
+// it signs a new one in the background, and waits for it only if less than a quarter of
+// the life is left.
+func (s *Signer) Assertion(ctx context.Context, issuer string, session record.Session) (string, error) {
+	now := s.Now()
+	of := s.shards[int(session.Hash[len(session.Hash)-1])%len(s.shards)].find(subject{session.Hash, issuer}, now, s.TTL, s.Limit/len(s.shards))
+	made := of.made.Load()
+	switch {
+	case made == nil || now.Sub(made.at) >= s.TTL*3/4:
+		of.signing.Lock()
+		defer of.signing.Unlock()
+		if made = of.made.Load(); made != nil && s.isFresh(made, now) {
+			return made.token, nil // another request has signed it meanwhile
+		}
+		return s.sign(ctx, issuer, session, of)
+	case !s.isFresh(made, now):
+		s.signLater(ctx, issuer, session, of)
+	}
+	return made.token, nil
+}
+
+func (s *Signer) isFresh(made *made, now time.Time) bool { return now.Sub(made.at) < s.TTL/2 }
+
+// signLater signs in the background, unless another request does or too many
+// signatures are being made. An error is left to the request that has to wait.
+func (s *Signer) signLater(ctx context.Context, issuer string, session record.Session, of *signature) {
+	if !of.signing.TryLock() {
+		return
+	}
+	if s.background.Add(1) > maxBackground || s.isFresh(of.made.Load(), s.Now()) {
+		s.background.Add(-1)
+		of.signing.Unlock()
+		return
+	}
+	go func() {
+		defer of.signing.Unlock()
+		defer s.background.Add(-1)
+		_ = panics.Contain(func() error {
+			_, err := s.sign(context.WithoutCancel(ctx), issuer, session, of)
+			return err
+		})
+	}()
+}
+
+// sign signs an assertion. The caller holds of.signing.
+func (s *Signer) sign(ctx context.Context, issuer string, session record.Session, of *signature) (string, error) {
+	keys, err := s.Keys(ctx, session.Company)
+	if err != nil {
+		return "", err
+	}
+	now := s.Now()
+	stated := claims{
+		Issuer: issuer, Audience: s.Audience, Subject: session.Mnemocode, Company: session.Company, Session: session.ID,
+		IssuedAt: now.Unix(), Expires: now.Add(s.TTL).Unix(), AuthTime: session.Created.Unix(),
+		Methods: session.Profile.Methods().Words(),
+	}
+	for _, f := range s.Fields {
+		value, err := url.PathUnescape(session.Profile.Value(f))
+		if err != nil {
+			return "", err
+		}
+		*map[record.ProfileField]*string{
+			record.ProfileRole: &stated.Role, record.ProfileEmail: &stated.Email, record.ProfilePhone: &stated.Phone,
+		}[f] = value
+	}
+	payload, err := json.Marshal(stated)
+	if err != nil {
+		return "", err
+	}
+	signed, err := keys.signing(now).signer.Sign(payload)
+	if err != nil {
+		return "", wire.Unavailable("signing an assertion", err)
+	}
+	token, err := signed.CompactSerialize()
+	if err == nil {
+		of.made.Store(&made{token, now})
+	}
+	return token, err
+}
+
+// A subject is what an assertion is about. A site with several hosts has an issuer for
+// each.
+type subject struct {
+	session record.TokenHash
+	issuer  string
+}
+
+// A signature is the newest assertion about a subject.
+type signature struct {
+	made    atomic.Pointer[made]
+	signing sync.Mutex // held while a new one is signed
+}
+
+type made struct {
+	token string
+	at    time.Time
+}
+
+// A shard remembers signatures. It forgets those that were not used for a whole TTL, or
+// earlier if there are too many.
+type shard struct {
+	mu            sync.RWMutex
+	recent, older map[subject]*signature
+	turned        time.Time // when recent became older
+}
+
+// find returns the signature of a subject, which is empty if it is new.
+func (s *shard) find(of subject, now time.Time, ttl time.Duration, limit int) *signature {
+	s.mu.RLock()
+	found := s.recent[of]
+	s.mu.RUnlock()
+	if found != nil {
+		return found
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found = s.recent[of]; found != nil {
+		return found
+	}
+	if found = s.older[of]; found == nil {
+		found = new(signature)
+	}
+	if s.recent == nil || len(s.recent) >= max(1, limit) || now.Sub(s.turned) >= ttl {
+		s.recent, s.older, s.turned = map[subject]*signature{}, s.recent, now
+	}
+	s.recent[of] = found
+	return found
+}
