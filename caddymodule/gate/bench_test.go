@@ -16,7 +16,7 @@ import (
 // What a request costs that passes, beside one that nothing guards. The application's
 // handler does to the context what the reverse proxy does.
 func BenchmarkPass(b *testing.B) {
-	session := record.Session{Company: "acme", Mnemocode: "alice", State: record.Authorized, Expires: time.Now().Add(time.Hour), Ends: time.Now().Add(time.Hour)}
+	session := record.Session{ID: "0123456789abcdef0123456789abcdef", Company: "acme", Mnemocode: "alice", Profile: "admin a@example.com +37060012345 pwd sms mfa", State: record.Authorized, Created: time.Now(), Expires: time.Now().Add(time.Hour), Ends: time.Now().Add(time.Hour)}
 	next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 		ctx, cancel := context.WithCancelCause(context.WithValue(r.Context(), http.LocalAddrContextKey, w))
 		defer cancel(nil)
@@ -35,6 +35,10 @@ func BenchmarkPass(b *testing.B) {
 		{"Bearer", bearer, func(*Handler) {}},
 		{"Bearer where cookie is", bearer, func(h *Handler) { h.Cookie = defaultCookie }},
 		{"cookie", http.Header{"Cookie": {"theme=dark; " + defaultCookie + "=" + someToken}}, func(h *Handler) { h.Cookie = defaultCookie }},
+		{"forward", bearer, func(h *Handler) {
+			h.profile = profileOf([]string{"role", "email", "phone", "session", "auth_time", "auth_methods"})
+		}},
+		{"role", bearer, func(h *Handler) { h.Role = []Role{{"admin", []string{"/acme/*"}}, {"editor", []string{"/edit/*"}}} }},
 		{"public", nil, func(h *Handler) { h.Public = []string{"/*"} }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
