@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
@@ -61,10 +62,10 @@ func newWatcher(ctx caddy.Context) *watcher {
 }
 
 // observe implements flows.Service.Observe.
-func (w *watcher) observe(_ context.Context, e record.Event) {
+func (w *watcher) observe(ctx context.Context, e record.Event) {
 	countEvent(e)
 	if line := w.audit.Check(zapcore.InfoLevel, e.Name); line != nil {
-		line.Write(zap.Inline(auditLine(e)))
+		line.Write(zap.Inline(auditLine(e)), traceID(ctx))
 	}
 	if w.settled.Load() && !w.wanted(e.Name) {
 		return
@@ -74,6 +75,15 @@ func (w *watcher) observe(_ context.Context, e record.Event) {
 	default:
 		eventsDropped.Inc()
 	}
+}
+
+// traceID returns the field of an audit line that names the request's trace, if it has
+// one.
+func traceID(ctx context.Context) zap.Field {
+	if span := trace.SpanContextFromContext(ctx); span.HasTraceID() {
+		return zap.Stringer("trace_id", span.TraceID())
+	}
+	return zap.Skip()
 }
 
 // An auditLine is an event in the form of an audit log entry.

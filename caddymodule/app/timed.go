@@ -5,25 +5,27 @@ import (
 	"errors"
 	"time"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // observeCall records the duration and result of a call to a store.
-func observeCall(store, method string, began time.Time, err *error) {
-	result := "ok"
-	if unanswered(*err) {
+func observeCall(ctx context.Context, store, method string, began time.Time, err *error) {
+	result, failed := "ok", unanswered(*err)
+	if failed {
 		result = "error"
 	}
 	storeSeconds.WithLabelValues(store, method, result).Observe(time.Since(began).Seconds())
+	guest.TraceCall(ctx, store, method, began, failed)
 }
 
 // observeChange is observeCall for a method that takes a change function. If the
 // function returned an error (refused), the store itself has answered.
-func observeChange(refused error, store, method string, began time.Time, err error) {
+func observeChange(ctx context.Context, refused error, store, method string, began time.Time, err error) {
 	if refused != nil {
 		err = nil
 	}
-	observeCall(store, method, began, &err)
+	observeCall(ctx, store, method, began, &err)
 }
 
 // unanswered reports whether err means that the store did not answer. Other errors
@@ -36,43 +38,43 @@ func unanswered(err error) bool {
 type timedAccounts struct{ record.Accounts }
 
 func (t timedAccounts) Create(ctx context.Context, now time.Time, a record.Account) (found int64, err error) {
-	defer observeCall("accounts", "create", time.Now(), &err)
+	defer observeCall(ctx, "accounts", "create", time.Now(), &err)
 	return t.Accounts.Create(ctx, now, a)
 }
 
 func (t timedAccounts) ByLoginID(ctx context.Context, company, loginID, loginIDHash string) (found record.Account, err error) {
-	defer observeCall("accounts", "by_login_id", time.Now(), &err)
+	defer observeCall(ctx, "accounts", "by_login_id", time.Now(), &err)
 	return t.Accounts.ByLoginID(ctx, company, loginID, loginIDHash)
 }
 
 func (t timedAccounts) ByID(ctx context.Context, company string, id int64) (found record.Account, err error) {
-	defer observeCall("accounts", "by_id", time.Now(), &err)
+	defer observeCall(ctx, "accounts", "by_id", time.Now(), &err)
 	return t.Accounts.ByID(ctx, company, id)
 }
 
 func (t timedAccounts) ByMnemocode(ctx context.Context, company, mnemocode string) (found record.Account, err error) {
-	defer observeCall("accounts", "by_mnemocode", time.Now(), &err)
+	defer observeCall(ctx, "accounts", "by_mnemocode", time.Now(), &err)
 	return t.Accounts.ByMnemocode(ctx, company, mnemocode)
 }
 
 func (t timedAccounts) List(ctx context.Context, company, after string, limit int) (found []record.Account, err error) {
-	defer observeCall("accounts", "list", time.Now(), &err)
+	defer observeCall(ctx, "accounts", "list", time.Now(), &err)
 	return t.Accounts.List(ctx, company, after, limit)
 }
 
 func (t timedAccounts) Search(ctx context.Context, company string, match record.Match, after string, limit int) (found []record.Account, last string, err error) {
-	defer observeCall("accounts", "search", time.Now(), &err)
+	defer observeCall(ctx, "accounts", "search", time.Now(), &err)
 	return t.Accounts.Search(ctx, company, match, after, limit)
 }
 
 func (t timedAccounts) ByIdentity(ctx context.Context, company string, identity record.Identity) (found record.Account, err error) {
-	defer observeCall("accounts", "by_identity", time.Now(), &err)
+	defer observeCall(ctx, "accounts", "by_identity", time.Now(), &err)
 	return t.Accounts.ByIdentity(ctx, company, identity)
 }
 
 func (t timedAccounts) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error)) (found record.Account, err error) {
 	var refused error // the change's error: the store answered
-	defer func(began time.Time) { observeChange(refused, "accounts", "update", began, err) }(time.Now())
+	defer func(began time.Time) { observeChange(ctx, refused, "accounts", "update", began, err) }(time.Now())
 	return t.Accounts.Update(ctx, company, id, func(a *record.Account) (ends bool, err error) {
 		ends, refused = change(a)
 		return ends, refused
@@ -80,38 +82,38 @@ func (t timedAccounts) Update(ctx context.Context, company string, id int64, cha
 }
 
 func (t timedAccounts) Delete(ctx context.Context, company string, id int64, events ...record.OutboxEvent) (err error) {
-	defer observeCall("accounts", "delete", time.Now(), &err)
+	defer observeCall(ctx, "accounts", "delete", time.Now(), &err)
 	return t.Accounts.Delete(ctx, company, id, events...)
 }
 
 func (t timedAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep record.TokenHash, events ...record.OutboxEvent) (err error) {
-	defer observeCall("accounts", "set_password", time.Now(), &err)
+	defer observeCall(ctx, "accounts", "set_password", time.Now(), &err)
 	return t.Accounts.SetPassword(ctx, now, company, id, generation, hash, keep, events...)
 }
 
 func (t timedAccounts) Accept(ctx context.Context, company string, id int64, accepted []record.Acceptance, events ...record.OutboxEvent) (err error) {
-	defer observeCall("accounts", "accept", time.Now(), &err)
+	defer observeCall(ctx, "accounts", "accept", time.Now(), &err)
 	return t.Accounts.Accept(ctx, company, id, accepted, events...)
 }
 
 func (t timedAccounts) SetBackupCodes(ctx context.Context, company string, id int64, hashes []string, events ...record.OutboxEvent) (err error) {
-	defer observeCall("accounts", "set_backup_codes", time.Now(), &err)
+	defer observeCall(ctx, "accounts", "set_backup_codes", time.Now(), &err)
 	return t.Accounts.SetBackupCodes(ctx, company, id, hashes, events...)
 }
 
 func (t timedAccounts) BackupCodes(ctx context.Context, company string, id int64) (found []string, err error) {
-	defer observeCall("accounts", "backup_codes", time.Now(), &err)
+	defer observeCall(ctx, "accounts", "backup_codes", time.Now(), &err)
 	return t.Accounts.BackupCodes(ctx, company, id)
 }
 
 func (t timedAccounts) UseBackupCode(ctx context.Context, company string, id int64, hash string) (err error) {
-	defer observeCall("accounts", "use_backup_code", time.Now(), &err)
+	defer observeCall(ctx, "accounts", "use_backup_code", time.Now(), &err)
 	return t.Accounts.UseBackupCode(ctx, company, id, hash)
 }
 
 func (t timedAccounts) UpdateFailures(ctx context.Context, now time.Time, subject record.FailureKey, kind record.Kind, change func(*record.FailureCount) error) (err error) {
 	var refused error
-	defer func(began time.Time) { observeChange(refused, "accounts", "tally", began, err) }(time.Now())
+	defer func(began time.Time) { observeChange(ctx, refused, "accounts", "tally", began, err) }(time.Now())
 	return t.Accounts.UpdateFailures(ctx, now, subject, kind, func(t *record.FailureCount) error {
 		refused = change(t)
 		return refused
@@ -119,22 +121,22 @@ func (t timedAccounts) UpdateFailures(ctx context.Context, now time.Time, subjec
 }
 
 func (t timedAccounts) FailureCounts(ctx context.Context, subject record.FailureKey) (found map[record.Kind]record.FailureCount, err error) {
-	defer observeCall("accounts", "tallies", time.Now(), &err)
+	defer observeCall(ctx, "accounts", "tallies", time.Now(), &err)
 	return t.Accounts.FailureCounts(ctx, subject)
 }
 
 func (t timedAccounts) NewCompanyGeneration(ctx context.Context, company string) (ending record.Revocation, err error) {
-	defer observeCall("accounts", "new_era", time.Now(), &err)
+	defer observeCall(ctx, "accounts", "new_era", time.Now(), &err)
 	return t.Accounts.NewCompanyGeneration(ctx, company)
 }
 
 func (t timedAccounts) PendingRevocations(ctx context.Context, after record.Revocation, limit int) (found []record.Revocation, err error) {
-	defer observeCall("accounts", "endings", time.Now(), &err)
+	defer observeCall(ctx, "accounts", "endings", time.Now(), &err)
 	return t.Accounts.PendingRevocations(ctx, after, limit)
 }
 
 func (t timedAccounts) RevocationDone(ctx context.Context, ending record.Revocation) (err error) {
-	defer observeCall("accounts", "ended", time.Now(), &err)
+	defer observeCall(ctx, "accounts", "ended", time.Now(), &err)
 	return t.Accounts.RevocationDone(ctx, ending)
 }
 
@@ -142,71 +144,71 @@ func (t timedAccounts) RevocationDone(ctx context.Context, ending record.Revocat
 type timedSessions struct{ record.Sessions }
 
 func (t timedSessions) Create(ctx context.Context, now time.Time, s record.Session, counters ...record.Counter) (err error) {
-	defer observeCall("sessions", "create", time.Now(), &err)
+	defer observeCall(ctx, "sessions", "create", time.Now(), &err)
 	return t.Sessions.Create(ctx, now, s, counters...)
 }
 
 func (t timedSessions) Get(ctx context.Context, hash record.TokenHash) (found record.Session, err error) {
-	defer observeCall("sessions", "get", time.Now(), &err)
+	defer observeCall(ctx, "sessions", "get", time.Now(), &err)
 	return t.Sessions.Get(ctx, hash)
 }
 
 func (t timedSessions) Revoked(ctx context.Context, hash record.TokenHash) (found record.Session, err error) {
-	defer observeCall("sessions", "revoked", time.Now(), &err)
+	defer observeCall(ctx, "sessions", "revoked", time.Now(), &err)
 	return t.Sessions.Revoked(ctx, hash)
 }
 
 func (t timedSessions) Replace(ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter) (err error) {
-	defer observeCall("sessions", "replace", time.Now(), &err)
+	defer observeCall(ctx, "sessions", "replace", time.Now(), &err)
 	return t.Sessions.Replace(ctx, now, old, from, next, counters...)
 }
 
 func (t timedSessions) Delete(ctx context.Context, hash record.TokenHash) (err error) {
-	defer observeCall("sessions", "delete", time.Now(), &err)
+	defer observeCall(ctx, "sessions", "delete", time.Now(), &err)
 	return t.Sessions.Delete(ctx, hash)
 }
 
 func (t timedSessions) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (ended record.Session, err error) {
-	defer observeCall("sessions", "delete_id", time.Now(), &err)
+	defer observeCall(ctx, "sessions", "delete_id", time.Now(), &err)
 	return t.Sessions.DeleteID(ctx, now, company, account, id)
 }
 
 func (t timedSessions) End(ctx context.Context, now time.Time, e record.Revocation) (err error) {
-	defer observeCall("sessions", "end", time.Now(), &err)
+	defer observeCall(ctx, "sessions", "end", time.Now(), &err)
 	return t.Sessions.End(ctx, now, e)
 }
 
 func (t timedSessions) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) (err error) {
-	defer observeCall("sessions", "touch", time.Now(), &err)
+	defer observeCall(ctx, "sessions", "touch", time.Now(), &err)
 	return t.Sessions.Touch(ctx, now, hash, expires)
 }
 
 func (t timedSessions) Expire(ctx context.Context, now time.Time, hash record.TokenHash) (err error) {
-	defer observeCall("sessions", "expire", time.Now(), &err)
+	defer observeCall(ctx, "sessions", "expire", time.Now(), &err)
 	return t.Sessions.Expire(ctx, now, hash)
 }
 
 func (t timedSessions) List(ctx context.Context, now time.Time, company string, account int64) (found []record.Session, err error) {
-	defer observeCall("sessions", "list", time.Now(), &err)
+	defer observeCall(ctx, "sessions", "list", time.Now(), &err)
 	return t.Sessions.List(ctx, now, company, account)
 }
 
 func (t timedSessions) OpenCode(ctx context.Context, now time.Time, hash record.TokenHash, state record.State) (found int64, err error) {
-	defer observeCall("sessions", "open_code", time.Now(), &err)
+	defer observeCall(ctx, "sessions", "open_code", time.Now(), &err)
 	return t.Sessions.OpenCode(ctx, now, hash, state)
 }
 
 func (t timedSessions) SetCode(ctx context.Context, hash record.TokenHash, number int64, code record.Code) (err error) {
-	defer observeCall("sessions", "set_code", time.Now(), &err)
+	defer observeCall(ctx, "sessions", "set_code", time.Now(), &err)
 	return t.Sessions.SetCode(ctx, hash, number, code)
 }
 
 func (t timedSessions) SpendCode(ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, counters ...record.Counter) (found record.Session, err error) {
-	defer observeCall("sessions", "spend_code", time.Now(), &err)
+	defer observeCall(ctx, "sessions", "spend_code", time.Now(), &err)
 	return t.Sessions.SpendCode(ctx, now, company, hash, state, counters...)
 }
 
 func (t timedSessions) Charge(ctx context.Context, now time.Time, counters ...record.Counter) (err error) {
-	defer observeCall("sessions", "charge", time.Now(), &err)
+	defer observeCall(ctx, "sessions", "charge", time.Now(), &err)
 	return t.Sessions.Charge(ctx, now, counters...)
 }

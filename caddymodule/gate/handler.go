@@ -22,6 +22,9 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/dustin/go-humanize"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/trace"
 	"go.uber.org/zap"
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
@@ -423,13 +426,39 @@ var answers = [...]func(*Handler, http.ResponseWriter, *http.Request, target){
 
 // serveRoute answers an auth route, or a path that could be mistaken for one.
 func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, t target) {
-	reply, err := h.answer(w, r, t)
+	var reply flows.Reply
+	var err error
+	if t.route != nil && trace.SpanFromContext(r.Context()).IsRecording() {
+		reply, err = h.traced(w, r, t)
+	} else {
+		reply, err = h.answer(w, r, t)
+	}
 	h.app.CountRequest(t.company, t.route, reply.SessionState, err)
 	if err != nil {
 		h.refuse(w, err)
 		return
 	}
 	writeJSON(w, http.StatusOK, success{Status: "success", Reply: reply})
+}
+
+// traced is answer with a span for the step.
+func (h *Handler) traced(w http.ResponseWriter, r *http.Request, t target) (flows.Reply, error) {
+	ctx, span := guest.BeginSpan(r.Context(), t.route.Path, trace.SpanKindInternal)
+	defer span.End()
+	reply, err := h.answer(w, r.WithContext(ctx), t)
+	outcome := string(reply.SessionState)
+	if err != nil {
+		code := wire.ErrService
+		_ = errors.As(err, &code)
+		if outcome = code.Code; code.Status >= http.StatusInternalServerError {
+			span.SetStatus(codes.Error, outcome)
+		}
+	}
+	span.SetAttributes(attribute.String("mnemogate.route", t.route.Path), attribute.String("mnemogate.outcome", outcome))
+	if h.app.Companies[t.company] != nil { // other names are a stranger's words
+		span.SetAttributes(attribute.String("mnemogate.company", t.company))
+	}
+	return reply, err
 }
 
 // serves reports whether this site serves a company.

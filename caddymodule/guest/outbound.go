@@ -19,7 +19,7 @@ import (
 
 // Outbound carries the requests of all plugins. It outlives config reloads, so that
 // its connections stay open.
-var Outbound = newTransport()
+var Outbound = tracedTransport{newTransport()}
 
 func newTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()

@@ -156,9 +156,11 @@ func (s *SMTP) Validate() error {
 }
 
 // Send implements message.Sender.
-func (s *SMTP) Send(ctx context.Context, m message.Message) error {
+func (s *SMTP) Send(ctx context.Context, m message.Message) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.Timeout))
 	defer cancel()
+	began := time.Now()
+	defer func() { guest.TraceCall(ctx, "smtp", "send", began, err != nil) }()
 	message, err := s.message(m)
 	if err != nil {
 		return err

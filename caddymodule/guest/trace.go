@@ -1,0 +1,68 @@
+package guest
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Where Caddy's directive tracing is on, the context of a request has a span. Spans
+// must name no user and hold no secret, and no path of a URL, which may contain one.
+
+// BeginSpan begins a span below that of ctx. If that is not recorded, the new one
+// does nothing.
+func BeginSpan(ctx context.Context, name string, kind trace.SpanKind) (context.Context, trace.Span) {
+	parent := trace.SpanFromContext(ctx)
+	if !parent.IsRecording() {
+		return ctx, trace.SpanFromContext(context.Background())
+	}
+	return tracer(parent).Start(ctx, name, trace.WithSpanKind(kind))
+}
+
+// TraceCall records a call that has ended as a span below that of ctx.
+func TraceCall(ctx context.Context, system, method string, began time.Time, failed bool) {
+	parent := trace.SpanFromContext(ctx)
+	if !parent.IsRecording() {
+		return
+	}
+	_, span := tracer(parent).Start(ctx, system+" "+method, trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began))
+	if failed {
+		span.SetStatus(codes.Error, "")
+	}
+	span.End()
+}
+
+func tracer(parent trace.Span) trace.Tracer {
+	return parent.TracerProvider().Tracer("github.com/mnemogate/mnemogate")
+}
+
+// A tracedTransport has a span for each request, and sends it on in traceparent (W3C
+// Trace Context).
+type tracedTransport struct{ *http.Transport }
+
+// RoundTrip implements http.RoundTripper.
+func (t tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !trace.SpanContextFromContext(r.Context()).IsValid() {
+		return t.Transport.RoundTrip(r)
+	}
+	ctx, span := BeginSpan(r.Context(), r.Method, trace.SpanKindClient)
+	defer span.End()
+	span.SetAttributes(attribute.String("http.request.method", r.Method), attribute.String("server.address", r.URL.Hostname()))
+	r = r.Clone(ctx)
+	propagation.TraceContext{}.Inject(ctx, propagation.HeaderCarrier(r.Header))
+	resp, err := t.Transport.RoundTrip(r)
+	if err != nil {
+		span.SetStatus(codes.Error, Cause(err).Error())
+		return nil, err
+	}
+	span.SetAttributes(attribute.Int("http.response.status_code", resp.StatusCode))
+	if resp.StatusCode >= http.StatusBadRequest {
+		span.SetStatus(codes.Error, "")
+	}
+	return resp, nil
+}
