@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
@@ -533,7 +534,7 @@ func TestBrowserForgetsWhoLoggedOut(t *testing.T) {
 // Back leads to the screen before, and never out of a login in progress. After the
 // login it leads to the page before it.
 func TestBrowserGoesBack(t *testing.T) {
-	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
+	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page {\nremember\n}"})
 	b := newBrowser(t)
 	back := func(screen, selector string) {
 		t.Helper()
@@ -563,12 +564,20 @@ func TestBrowserGoesBack(t *testing.T) {
 	b.sees("code", codeField)
 	b.reloads("code", codeField)
 	back("login", idField)
+	b.eval(`document.querySelector('#remember').click()`)
 	b.enters("login", "carol@example.com")
 	b.sees("password", passwordField)
 	b.enters("password", testPassword)
 	b.sees("code", codeField)
 	b.enters("code", s.sms.last("otp.login", "code"))
 	b.isUser("carol")
+	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		kept, err := cdp.Call(ctx, target, network.GetCookies, network.GetCookiesParams{})
+		if err == nil && (len(kept.Cookies) != 1 || kept.Cookies[0].Session) {
+			t.Errorf("the cookie ends with the browser: %+v", kept.Cookies)
+		}
+		return err
+	}))
 	b.eval(`void history.back()`)
 	b.waits(`location.pathname === '/acme/logout' && document.querySelector('#screen:not([aria-busy])')`)
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"syscall"
@@ -149,4 +150,44 @@ func TestBrowserSeesEveryScreen(t *testing.T) {
 		b.opens(address)
 		b.judge(names[i])
 	}
+}
+
+// After an error, the keyboard is where the user goes on. A lock of one account does not
+// lock the form for others. English fallbacks on a page from right to left have their
+// own direction. The language menu speaks the chosen language.
+func TestBrowserGoesOnAfterAnError(t *testing.T) {
+	texts := t.TempDir()
+	if err := os.WriteFile(texts+"/ar.json", []byte(`{"language": "العربية", "language.choose": "اللغة", "login.heading": "تسجيل الدخول"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	b := newBrowser(t)
+	names, addresses := b.previews(page.Options{Texts: texts}, "Acme", "en")
+	scene := func(name string) { b.opens(addresses[slices.Index(names, name)]) }
+	is := func(what string) {
+		t.Helper()
+		if b.eval(what) != true {
+			t.Errorf("%s is not so:\n%s", what, b.shown())
+		}
+	}
+	scene("login-unavailable")
+	is(`document.activeElement.id === 'login' && document.activeElement.getAttribute('aria-describedby').endsWith(' told')`)
+	scene("code-wrong")
+	is(`document.activeElement.id === 'code' && document.activeElement.value === ''`)
+	scene("code-limit")
+	b.chooses("backup.offer")
+	b.sees("backup", "#backup")
+	scene("login-locked")
+	is(`document.querySelector('#screen .main').getAttribute('aria-disabled') === 'true'`)
+	b.types("login", "bob@example.com")
+	is(`!document.querySelector('#screen .main').hasAttribute('aria-disabled')`)
+	b.chooses("lock.recover")
+	b.sees("recover", "#method")
+	b.eval(`(() => {
+		const menu = document.querySelector('#language');
+		menu.value = 'ar';
+		menu.dispatchEvent(new Event('change'));
+	})()`)
+	b.waits(`document.documentElement.dir === 'rtl' && document.querySelector('footer label span').textContent === 'اللغة'`)
+	b.sees("recover", `h1 > span[lang=en][dir=ltr]`)
+	b.judge("recover-rtl")
 }

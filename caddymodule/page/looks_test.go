@@ -1,8 +1,10 @@
 package page
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -84,6 +86,17 @@ func TestOperatorsTexts(t *testing.T) {
 	} {
 		if got := p.texts[c.tag][c.key]; got != c.want {
 			t.Errorf("%s: %s is %q, want %q", c.tag, c.key, got, c.want)
+		}
+	}
+	// The page marks texts that a language lacks.
+	for tag, want := range map[string]bool{"ar": true, "de": false} {
+		var texts map[string]string
+		if err := json.Unmarshal(p.files["texts/"+tag+".json"].plain, &texts); err != nil {
+			t.Fatal(err)
+		}
+		foreign := strings.Fields(texts["foreign"])
+		if slices.Contains(foreign, "login.submit") != want || slices.Contains(foreign, "login.heading") {
+			t.Errorf("%s: in English are %q", tag, foreign)
 		}
 	}
 	if mustNew(t, Options{}).version == p.version {
