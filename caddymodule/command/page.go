@@ -94,10 +94,14 @@ func looksOf(config []byte, code string) (page.Options, string, error) {
 	}
 	var found *gate.LoginPage
 	handlers(c.Apps.HTTP, func(handler map[string]any) {
-		raw, _ := json.Marshal(handler["login_page"]) // it was JSON
-		var p *gate.LoginPage
-		if found != nil || json.Unmarshal(raw, &p) != nil || p == nil {
+		raw, _ := json.Marshal(handler) // it was JSON
+		var h gate.Handler
+		if found != nil || json.Unmarshal(raw, &h) != nil || h.LoginPage == nil {
 			return
+		}
+		p := h.LoginPage
+		if p.Companies == nil {
+			p.Companies = h.Companies
 		}
 		if p.Companies == nil {
 			p.Companies = slices.Sorted(maps.Keys(companies))

@@ -95,9 +95,25 @@ func TestBrowserSeesBrands(t *testing.T) {
 func TestThePreviewOfACaddyfile(t *testing.T) {
 	t.Parallel()
 	s := &site{t: t, dir: shortTempDir(t)}
-	s.config = siteConfig{company: "captcha off\nname \"The Company\"", handler: "login_page {\nlink Imprint /imprint\n}"}.caddyfile(s.dir, "http://127.0.0.1:1", "127.0.0.1:1")
+	s.config = siteConfig{company: "captcha off\nname \"The Company\"", more: umbra, site: `
+		handle /other/* {
+			mnemogate {
+				company umbra
+				login_page {
+					link Other /other
+				}
+			}
+		}
+		handle {
+			mnemogate {
+				company acme
+				login_page {
+					link Imprint /imprint
+				}
+			}
+		}`}.caddyfile(s.dir, "http://127.0.0.1:1", "127.0.0.1:1")
 	s.writeCaddyfile()
-	cmd := s.caddy("mnemogate", "page", "--preview", "--config", s.dir+"/Caddyfile", "--adapter", "caddyfile", "--listen", "127.0.0.1:0")
+	cmd := s.caddy("mnemogate", "page", "--preview", "acme", "--config", s.dir+"/Caddyfile", "--adapter", "caddyfile", "--listen", "127.0.0.1:0")
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
