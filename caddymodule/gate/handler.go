@@ -204,10 +204,11 @@ type Handler struct {
 
 	// Lets users look after their own login, with the routes below
 	// `/{company_code}/v2/me/`: they see and revoke their sessions, change their
-	// password, and set up an authenticator app and backup codes. Changes need a login
-	// that is not older than this, from 1s to 24h. If it is older, the answer is
-	// `auth.session.invalid` with the reason `too_old`. In the Caddyfile, the default
-	// is 10m. Default: none, and these paths belong to the application.
+	// password, and set up an authenticator app and backup codes. Together with
+	// `login_page`, `GET /{company_code}/security` is a page for this. Changes need a
+	// login that is not older than this, from 1s to 24h. If it is older, the answer
+	// is `auth.session.invalid` with the reason `too_old`. In the Caddyfile, the
+	// default is 10m. Default: none, and these paths belong to the application.
 	SelfService caddy.Duration `json:"self_service,omitempty"`
 
 	// The positions of the options in the Caddyfile, for errors and warnings. The
@@ -385,7 +386,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 			t.kind = preflight
 		}
 	}
-	if t.kind.isPage() && !h.hasPage(t.company) || t.kind == selfRoute && h.SelfService == 0 || t.kind == keySet && h.signer == nil {
+	if !h.has(t) {
 		t.kind = protectedPath
 	}
 	answer := answers[t.kind]
@@ -404,6 +405,22 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 	return nil
 }
 
+// has reports whether the site answers this target itself. Some exist only with an
+// option.
+func (h *Handler) has(t target) bool {
+	switch t.kind {
+	case loginPage, logoutPage, pageFile:
+		return h.hasPage(t.company)
+	case securityPage:
+		return h.hasPage(t.company) && h.SelfService > 0
+	case selfRoute:
+		return h.SelfService > 0
+	case keySet:
+		return h.signer != nil
+	}
+	return true
+}
+
 // answers maps each kind of target to the method that answers it. A kind without one
 // is guarded.
 var answers = [...]func(*Handler, http.ResponseWriter, *http.Request, target){
@@ -419,6 +436,7 @@ var answers = [...]func(*Handler, http.ResponseWriter, *http.Request, target){
 	keySet:        (*Handler).serveKeySet,
 	loginPage:     (*Handler).servePage,
 	logoutPage:    (*Handler).servePage,
+	securityPage:  (*Handler).servePage,
 	pageFile:      (*Handler).servePage,
 	preflight:     (*Handler).servePreflight,
 	health:        (*Handler).serveHealth,

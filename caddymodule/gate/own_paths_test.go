@@ -40,7 +40,7 @@ func TestThePageListsOurOwnPaths(t *testing.T) {
 			kinds[kind] = true
 		}
 	}
-	want := []string{"v2/auth/", sessionPath, challengePath, clientPath, modulePath, typesPath, documentPath, selfPrefix, keySetPath, loginPath, logoutPath, page.Prefix}
+	want := []string{"v2/auth/", sessionPath, challengePath, clientPath, modulePath, typesPath, documentPath, selfPrefix, keySetPath, loginPath, logoutPath, securityPath, page.Prefix}
 	slices.Sort(shown)
 	slices.Sort(want)
 	if !slices.Equal(shown, want) {

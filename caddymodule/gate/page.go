@@ -7,6 +7,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -15,6 +16,8 @@ import (
 const (
 	loginPath  = "login"
 	logoutPath = "logout"
+	// securityPath is the page for self_service.
+	securityPath = "security"
 )
 
 // pageKind returns the kind of a path of the login page. Every server reads such a
@@ -25,6 +28,8 @@ func pageKind(rest string) (targetKind, bool) {
 		return loginPage, true
 	case rest == logoutPath:
 		return logoutPage, true
+	case rest == securityPath:
+		return securityPage, true
 	case strings.HasPrefix(rest, page.Prefix):
 		return pageFile, true
 	}
@@ -65,17 +70,30 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) {
 	}
 	view := page.View{Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: h.cookies(r, nil) != nil, Languages: languagesOf(r)}
 	err := h.withService(r.Context(), func(service *flows.Service) (err error) {
-		view.Captcha = service.Companies[t.company].CaptchaType
+		if t.kind == securityPage {
+			if _, err := service.Authorize(r.Context(), session.Requirement{Company: t.company}, h.cookies(r, nil)); err != nil {
+				return err
+			}
+		} else {
+			view.Captcha = service.Companies[t.company].CaptchaType
+		}
 		view.Key, err = service.PageKey(r.Context(), t.company)
 		return err
 	})
+	if t.kind == securityPage && needsLogin(err) {
+		h.redirect(w, h.loginURL(r, t.company, err))
+		return
+	}
 	if err != nil {
 		h.refuse(w, err)
 		return
 	}
 	serve := h.page.ServeLogin
-	if t.kind == logoutPage {
+	switch t.kind {
+	case logoutPage:
 		serve = h.page.ServeLogout
+	case securityPage:
+		serve = h.page.ServeSecurity
 	}
 	serve(w, r, view)
 }

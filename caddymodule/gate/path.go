@@ -24,10 +24,6 @@ type target struct {
 
 type targetKind int
 
-// isPage reports whether a site answers this kind only if it has the company's login
-// page.
-func (k targetKind) isPage() bool { return k == loginPage || k == logoutPage || k == pageFile }
-
 const (
 	protectedPath targetKind = iota
 	authRoute
@@ -41,6 +37,7 @@ const (
 	keySet       // the keys that verify assertions
 	loginPage
 	logoutPage
+	securityPage // protectedPath without self_service, too
 	pageFile
 	preflight // preflight and health depend on more than the path
 	health

@@ -30,12 +30,16 @@ func (h *Handler) toLogin(w http.ResponseWriter, r *http.Request, t target, err 
 		return false
 	}
 	defer bodies.Limit(w, r)()
+	h.redirect(w, siteOf(r, t)+h.loginURL(r, company, err))
+	return true
+}
+
+func (h *Handler) redirect(w http.ResponseWriter, to string) {
 	header := w.Header()
 	header.Add("Vary", h.vary())
 	header.Set("Cache-Control", "no-store")
-	header.Set("Location", siteOf(r, t)+h.loginURL(r, company, err))
+	header.Set("Location", to)
 	w.WriteHeader(http.StatusSeeOther)
-	return true
 }
 
 // isNavigation reports whether a browser will show the answer as a page. A request

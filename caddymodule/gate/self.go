@@ -2,6 +2,7 @@ package gate
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"rsc.io/qr"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
@@ -153,6 +155,7 @@ type factors struct {
 	Providers          []int               `json:"provider_ids"`
 	SecondFactor       bool                `json:"second_factor"` // whether a login with the password needs a code
 	SecondFactorPolicy tenant.SecondFactor `json:"second_factor_policy"`
+	FreshFor           int                 `json:"fresh_for"` // seconds in which changes need no new login
 }
 
 func (c *selfCall) factors() (any, error) {
@@ -166,6 +169,7 @@ func (c *selfCall) factors() (any, error) {
 		Providers:          []int{},
 		SecondFactor:       company.NeedsSecondFactor(a),
 		SecondFactorPolicy: company.SecondFactor,
+		FreshFor:           max(0, int((time.Duration(c.handler.SelfService)-time.Since(c.LoginTime()))/time.Second)),
 	}
 	for _, identity := range a.Identities {
 		f.Providers = append(f.Providers, identity.Provider)
@@ -220,10 +224,40 @@ func (c *selfCall) newTOTP() (any, error) {
 		return nil, err
 	}
 	secret, err := c.NewTOTP(c.Context())
+	if err != nil {
+		return nil, err
+	}
+	picture, err := drawQR(secret.URI)
 	return struct {
 		done
 		manage.TOTPSecret
-	}{succeeded, secret}, err
+		QR string `json:"qr"`
+	}{succeeded, secret, picture}, err
+}
+
+// quietZone is the number of light modules that must surround a QR code (ISO/IEC 18004).
+const quietZone = 4
+
+// drawQR returns the QR code of a text as SVG.
+func drawQR(text string) (string, error) {
+	code, err := qr.Encode(text, qr.M)
+	if err != nil {
+		return "", fmt.Errorf("drawing a QR code: %w", err)
+	}
+	var dark strings.Builder
+	for y := range code.Size {
+		for x := 0; x < code.Size; x++ {
+			from := x
+			for code.Black(x, y) { // nothing is black beyond the edge
+				x++
+			}
+			if x > from {
+				fmt.Fprintf(&dark, "M%d %dh%dv1H%dz", from+quietZone, y+quietZone, x-from, from+quietZone)
+			}
+		}
+	}
+	size := code.Size + 2*quietZone
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %[1]d" shape-rendering="crispEdges"><path fill="#fff" d="M0 0h%[1]dv%[1]dH0z"/><path d="%s"/></svg>`, size, dark.String()), nil
 }
 
 func (c *selfCall) confirmTOTP() (any, error) {

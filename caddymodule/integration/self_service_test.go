@@ -187,7 +187,11 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 			step = s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP)
 			s.post("auth/checkotp", step.token(), fields{"backup_code": codes[0]}).wantState(record.Authorized)
 			got := s.me("GET", "factors", token, nil).is(200).JSON
+			if left, _ := got["fresh_for"].(float64); left < 500 || left > 600 {
+				t.Errorf("fresh_for is %v", left)
+			}
 			delete(got, "status")
+			delete(got, "fresh_for")
 			want := fmt.Sprint(fields{
 				"password_set": true, "totp": true, "backup_codes_left": 9., "user_phone": "+37*******01", "provider_ids": []any{1.},
 				"second_factor": true, "second_factor_policy": "per_account",

@@ -79,6 +79,11 @@ func (p *Page) ServeLogout(w http.ResponseWriter, r *http.Request, v View) {
 	p.serve(w, r, v, "logout")
 }
 
+// ServeSecurity answers with the page at /{company_code}/security.
+func (p *Page) ServeSecurity(w http.ResponseWriter, r *http.Request, v View) {
+	p.serve(w, r, v, "security")
+}
+
 // A variant is everything that the page depends on except its key.
 type variant struct {
 	kind, company, name, base, lang string
@@ -107,7 +112,7 @@ func (p *Page) markup(of variant, key string) (markup, error) {
 	var body bytes.Buffer
 	err := html.Execute(&body, map[string]any{
 		"Lang": of.lang, "Dir": direction(of.lang), "Title": cmp.Or(p.title, of.name), "Kind": of.kind, "Company": of.company,
-		"Files": p.filesAt(of.base, of.company), "Modules": preloaded, "Images": p.images, "Styled": p.styled,
+		"Files": p.filesAt(of.base, of.company), "Modules": scripts(of.kind), "Images": p.images, "Styled": p.styled,
 		"Key": key, "Cookie": of.cookie, "Links": p.configs[of.lang].Links,
 		"Heading": texts[of.kind+".heading"], "NoScript": texts["noscript"], "Language": texts["language.choose"], "Languages": p.named(of.lang),
 	})
@@ -178,9 +183,17 @@ func (p *Page) ServeFile(w http.ResponseWriter, r *http.Request, name string) {
 	f.serve(w, r, keep)
 }
 
+// scripts lists the modules of a kind of page. The first one starts it.
+func scripts(kind string) []string {
+	if kind == "security" {
+		return append([]string{"security.js", "device.js"}, preloaded...)
+	}
+	return append([]string{"page.js"}, preloaded...)
+}
+
 // preloaded lists the modules that the page loads, so that a browser can load them
 // at once.
-var preloaded = []string{"client.js", "ui.js", "texts.js", "returnto.js", "journey.js", "screens.js", "captcha.js"}
+var preloaded = []string{"client.js", "ui.js", "texts.js", "frame.js", "returnto.js", "journey.js", "screens.js", "captcha.js"}
 
 func (f *file) serve(w http.ResponseWriter, r *http.Request, keep string) {
 	header := w.Header()

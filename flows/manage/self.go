@@ -46,6 +46,9 @@ func (s *Self) Company() *tenant.Company { return s.admin.Company }
 // IsCurrent reports whether a session is the one that the user uses now.
 func (s *Self) IsCurrent(other record.Session) bool { return other.ID == s.session.ID }
 
+// LoginTime returns the time of the user's login.
+func (s *Self) LoginTime() time.Time { return s.session.Created }
+
 // Sessions returns the account's authorized sessions, oldest first.
 func (s *Self) Sessions(ctx context.Context) ([]record.Session, error) {
 	sessions, err := s.admin.LiveSessions(ctx, s.account.Mnemocode)

@@ -229,6 +229,58 @@ export interface Authorized extends WithToken {
   fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;
   /** Revokes the session. It also succeeds if the session is already over. */
   logout(): Promise<Start>;
+  /** What users can do for their own login, on sites with `self_service`. */
+  readonly me: Me;
+}
+
+/**
+ * Users look after their own login. Methods marked with * fail with `auth.session.invalid`
+ * and the reason `too_old` if the login is not recent: let the user log in again.
+ */
+export interface Me {
+  factors(): Promise<Factors>;
+  /** Oldest first. */
+  sessions(): Promise<OwnSession[]>;
+  endSession(sessionId: string): Promise<unknown>;
+  endOtherSessions(): Promise<unknown>;
+  /** * Ends all other sessions. An account without a password needs no current one. */
+  changePassword(password: string, options?: { current?: string }): Promise<unknown>;
+  /** * A secret for an authenticator app, shown only once. It takes effect with `confirmTOTP`. `qr` is a picture of `uri`, in SVG. */
+  newTOTP(): Promise<{ secret: string; uri: string; qr: string }>;
+  /** * Ends all other sessions. */
+  confirmTOTP(code: string): Promise<unknown>;
+  /** * Ends all other sessions. */
+  removeTOTP(): Promise<unknown>;
+  /** * Ten codes, shown only once. The old ones are void. */
+  newBackupCodes(): Promise<string[]>;
+}
+
+export interface OwnSession {
+  sessionId: string;
+  /** It is the session of this client. */
+  current: boolean;
+  /** Times are in ISO 8601. */
+  createdAt: string;
+  lastUsed: string;
+  expiresAt: string;
+  endsAt: string;
+  address: string;
+  /** Text of a client. Show it as text, not as markup. */
+  userAgent: string;
+}
+
+export interface Factors {
+  passwordSet: boolean;
+  totp: boolean;
+  backupCodesLeft: number;
+  /** Masked. */
+  userPhone?: string;
+  providerIds: number[];
+  /** A login with the password needs a code, too. */
+  secondFactor: boolean;
+  secondFactorPolicy: 'per_account' | 'required' | 'off';
+  /** For how many seconds the login is recent enough for changes. */
+  freshFor: number;
 }
 
 interface Proof {

@@ -240,6 +240,7 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
           headers: () => token ? { Authorization: `Bearer ${token}` } : {},
           fetch: (input, init) => fetchAs(token, input, init),
           logout: () => logout(from),
+          me: meOf(token),
         };
       default:
         throw new TypeError(`the server is newer than this client: there is a state ${state}`);
@@ -268,6 +269,22 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
     }
     forget(from.token);
     return step({ state: 'start', notice: 'logout.done' });
+  }
+
+  // meOf returns what users can do for their own login.
+  function meOf(token) {
+    const me = (method, path, body) => ask(method, `me/${path}`, { token, body, byCookie: !token });
+    return {
+      factors: () => me('GET', 'factors'),
+      sessions: async () => (await me('GET', 'sessions')).sessions,
+      endSession: (id) => me('DELETE', `sessions/${encodeURIComponent(id)}`),
+      endOtherSessions: () => me('DELETE', 'sessions'),
+      changePassword: (password, { current } = {}) => me('POST', 'password', { current_password: current, new_password: password }),
+      newTOTP: () => me('POST', 'totp'),
+      confirmTOTP: (code) => me('POST', 'totp/confirm', { code }),
+      removeTOTP: () => me('DELETE', 'totp'),
+      newBackupCodes: async () => (await me('POST', 'backup-codes')).backupCodes,
+    };
   }
 
   // fetchAs never sends the token to another origin.

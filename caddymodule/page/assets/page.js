@@ -3,21 +3,11 @@
 // screens.js.
 import { connect, MnemogateError } from './client.js';
 import { $, el, alert, anchor, button, complain, focus, footer, forgive, note, say } from './ui.js';
-import { t, has, time, speak, language } from './texts.js';
+import { t, has, time, language } from './texts.js';
+import { keep, key, languages, remembered, stored } from './frame.js';
 import { isReturnTo } from './returnto.js';
 import { Journey } from './journey.js';
 import { screens, deadLink, going, login, logout, loggedOut, openLink, recover, takes, useBackupCode } from './screens.js';
-
-// A browser that accepts no cookies of this site also refuses storage.
-function stored() {
-  try {
-    return sessionStorage;
-  } catch {
-    return null;
-  }
-}
-const remembered = (name) => stored()?.getItem(`mnemogate-page ${name}`) ?? null;
-const keep = (name, value) => stored()?.setItem(`mnemogate-page ${name}`, value);
 
 // The token of a link and the parameters from a provider are removed from the
 // address before anything else. The address to go to after the login stays in it, so
@@ -36,17 +26,6 @@ const journey = new Journey((to) => page.back(to));
 
 const client = connect({ company: new URL('.', address).href, apiKey: key, cookie: true, remember: () => page.remembers(), language: () => language });
 const hasCookie = $('meta[name="mnemogate-cookie"]') !== null;
-
-// key returns the key in the page. If that has expired, it loads the page again for
-// a new one.
-async function key(refused) {
-  const present = $('meta[name="mnemogate-key"]').content;
-  if (!refused || refused !== present) return present;
-  const answer = await fetch(address.pathname, { cache: 'no-store' });
-  const meta = new DOMParser().parseFromString(await answer.text(), 'text/html').querySelector('meta[name="mnemogate-key"]');
-  if (meta) $('meta[name="mnemogate-key"]').content = meta.content;
-  return meta?.content ?? present;
-}
 
 // goal returns the address to go to after the login. It always has this origin. It
 // escapes what searchParams has unescaped, so that links need not escape it twice.
@@ -285,30 +264,6 @@ function lock(text, seconds, ways) {
 const values = (within) => Object.fromEntries([...within.querySelectorAll('input:not([type=checkbox], [type=radio], [readonly])')].map((input) => [input.name, input.value]));
 const ticked = (within, name) => [...within.querySelectorAll(`input[name="${name}"]:checked`)].map((input) => input.value);
 
-// choose changes the language of this page.
-async function choose(tag) {
-  await speak(tag);
-  $('#language').previousElementSibling.textContent = t('language.choose');
-  const option = $(`#language option[value="${CSS.escape(tag)}"]`);
-  Object.assign(document.documentElement, { lang: tag, dir: option?.dir || 'ltr' });
-  $('#language').value = tag;
-}
-
-async function start() {
-  const wanted = address.searchParams.has('lang') ? null : remembered('language');
-  await choose(wanted && $(`#language option[value="${CSS.escape(wanted)}"]`) ? wanted : language);
-  const chooser = $('#language');
-  chooser.parentElement.hidden = chooser.options.length < 2;
-  chooser.addEventListener('change', async () => {
-    await choose(chooser.value);
-    keep('language', chooser.value);
-    await client.config().then((config) => footer((page.config = config).links), () => {}); // in the language
-    if (page.step) page.show(page.step.disclaimers?.length ? await client.resume().catch(() => page.step) : page.step, { screen: page.make }); // disclaimers may have texts in it too
-    chooser.focus();
-  });
-  await begin();
-}
-
 // begin finds out the current step. Without an answer, the user can try again.
 async function begin() {
   try {
@@ -337,4 +292,8 @@ addEventListener('hashchange', () => location.hash.startsWith('#recover=') && lo
 // A page from the browser's back/forward cache may show another user's data.
 addEventListener('pageshow', ({ persisted }) => persisted && location.reload());
 
-start();
+await languages(async () => {
+  await client.config().then((config) => footer((page.config = config).links), () => {}); // in the language
+  if (page.step) page.show(page.step.disclaimers?.length ? await client.resume().catch(() => page.step) : page.step, { screen: page.make }); // disclaimers may have texts in it too
+});
+begin();

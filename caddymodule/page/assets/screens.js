@@ -167,7 +167,7 @@ const longest = 128;
 // newPassword shows the rules before the user types, and marks those that the
 // password meets. The server decides, and checks more: common passwords and the
 // account's names.
-function newPassword(page, { rules }) {
+export function newPassword(page, { rules }) {
   const { minLength } = page.config.password;
   const least = Number(/\d+/.exec(rules.description ?? '')?.[0] ?? minLength); // some accounts need more than the company's minimum
   let pattern = null;

@@ -1,0 +1,130 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// tells waits for a message in a section of the security page.
+func (b *tab) tells(section, text string) {
+	b.t.Helper()
+	b.waits(`document.querySelector('#` + section + ` .done')?.textContent === ` + quote(pageTexts()[text]) + ` && !document.querySelector('.main.busy')`)
+}
+
+// holds makes the browser's session one of this token.
+func (b *tab) holds(s *site, token string) {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, network.SetCookie, network.SetCookieParams{Name: cookieName, Value: token, URL: s.URL, Path: "/", Secure: new(true), HTTPOnly: new(true)})
+		return err
+	}))
+}
+
+// A user sees the devices and ends one, changes the password, sets up an app and backup
+// codes, and is asked for a new login where the last one is too old.
+func TestBrowserShowsTheSecurityPage(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page\nself_service"})
+	other := s.login("alice@example.com")
+	b := newBrowser(t)
+	b.logsIn(s.URL+"/acme/security?return_to=/orders", "alice@example.com", testPassword)
+	b.waits(`location.pathname === '/acme/security'`)
+	b.sees("security", "#sessions")
+	b.waits(`document.querySelector('#screen > a')?.getAttribute('href') === '/orders'`)
+
+	// Devices
+	if list := fmt.Sprint(b.eval(`[...document.querySelectorAll('#sessions b')].map((b) => b.textContent)`)); list != "[Chrome · Linux Go-http-client]" {
+		t.Errorf("the devices are %s", list)
+	}
+	b.eval(`document.querySelector('#sessions li:last-child button').click()`)
+	b.tells("sessions", "security.sessions.ended")
+	s.get("/", other).want(wire.ErrTokenInvalid)
+
+	// Password
+	const better = "a fine secret"
+	b.chooses("security.password.change")
+	b.waits(`document.activeElement.id === 'current'`)
+	b.sees("security-password", "#current")
+	b.submits()
+	b.complainsOf("current", "error.empty")
+	b.types("current", "wrong")
+	b.enters("newpassword", better)
+	b.complainsOf("current", "error.auth.password.invalid")
+	b.types("current", testPassword)
+	b.enters("newpassword", "short")
+	b.complainsOf("newpassword", "reason.password.too_short")
+	b.enters("newpassword", better)
+	b.tells("password", "security.password.done")
+	s.credentials("alice@example.com", testPassword).want(wire.ErrCredentialsInvalid)
+
+	// Authenticator app and backup codes
+	b.chooses("security.app.setup")
+	b.sees("security-app", "svg.qr")
+	secret := strings.ReplaceAll(fmt.Sprint(b.eval(`document.querySelector('.secret').textContent`)), " ", "")
+	b.enters("code", neverShown(t, secret))
+	b.complainsOf("code", "error.auth.otp.invalid")
+	b.enters("code", appShows(t, secret, -30*time.Second))
+	b.tells("app", "security.app.done")
+	s.credentials("alice@example.com", better).wantState(record.CheckOTP)
+	b.chooses("security.codes.create")
+	b.sees("security-codes-replace", "#codes .main")
+	b.submits()
+	b.tells("codes", "security.codes.done")
+	b.sees("security-codes", ".codes")
+	if n := b.eval(`document.querySelectorAll('.codes li').length`); n != 10. {
+		t.Errorf("%v codes are shown", n)
+	}
+	b.chooses("security.codes.kept")
+
+	// A change needs a new login, which leads back to its dialog.
+	old := s.begun("mgs_", record.Authorized, time.Now().Add(-20*time.Minute), time.Now().Add(time.Hour))
+	b.holds(s, old)
+	b.reload()
+	b.sees("security", "#sessions")
+	b.chooses("security.password.change")
+	b.sees("login", idField)
+	b.isTold("notice.login.fresh")
+	b.enters("login", "alice@example.com")
+	b.sees("password", passwordField)
+	b.enters("password", better)
+	b.sees("code", codeField)
+	b.enters("code", appShows(t, secret, 0))
+	b.waits(`location.pathname + location.search === '/acme/security?return_to=/orders' && document.activeElement.id === 'current'`)
+	b.chooses("security.cancel")
+
+	b.eval(`(() => { const l = document.getElementById('language'); l.value = 'de'; l.dispatchEvent(new Event('change')); })()`)
+	b.waits(`document.querySelector('h1')?.textContent === 'Anmeldung und Sicherheit'`)
+	b.picture("security-de")
+}
+
+// The page exists only together with both options. Strangers are sent to the login.
+func TestTheSecurityPageNeedsALogin(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, handler: "login_page\nself_service"})
+	for _, headers := range []string{"", "Cookie: " + cookieName + "=mgs_x\r\n"} {
+		a := s.ask("GET", "/acme/security?lang=de", headers).is(http.StatusSeeOther)
+		if got := a.Header.Get("Location"); got != "/acme/login?return_to=%2Facme%2Fsecurity%3Flang%3Dde" {
+			t.Errorf("%q leads to %q", headers, got)
+		}
+	}
+	a := s.ask("GET", "/acme/security", s.moved("alice@example.com")).is(200)
+	if policy := a.Header.Get("Content-Security-Policy"); strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") || a.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("the headers are %v", a.Header)
+	}
+	for _, handler := range []string{"login_page", "self_service"} {
+		s := startSite(t, siteConfig{company: people, handler: handler})
+		if a := s.get("/acme/security", s.login("frank")).is(200); !strings.HasPrefix(string(a.Body), "GET /acme/security ") {
+			t.Errorf("with %s, the application gets %s", handler, a.Body)
+		}
+	}
+}

@@ -1,0 +1,39 @@
+// Words for the sessions in a list.
+import { language } from './texts.js';
+
+// The first that matches counts: browsers also name those that they are compatible with.
+const browsers = [
+  ['Edge', /\bEdg(e|A|iOS)?\//],
+  ['Opera', /\bOP(R|T|iOS)\//],
+  ['Samsung Internet', /\bSamsungBrowser\//],
+  ['Firefox', /\b(Firefox|FxiOS)\//],
+  ['Chrome', /\b(Chrome|Chromium|HeadlessChrome|CriOS)\//],
+  ['Safari', /\bSafari\//],
+];
+const systems = [
+  ['iPhone', /\biPhone\b/],
+  ['iPad', /\biPad\b/],
+  ['Android', /\bAndroid\b/],
+  ['Windows', /\bWindows\b/],
+  ['ChromeOS', /\bCrOS\b/],
+  ['Mac', /\bMacintosh\b/],
+  ['Linux', /\bLinux\b/],
+];
+
+// device names the browser and the system of a User-Agent, or what an app says of
+// itself. It returns null if there is nothing to say.
+export function device(userAgent) {
+  const named = [browsers, systems].map((list) => list.find(([, is]) => is.test(userAgent))?.[0]);
+  if (named.some(Boolean)) return named.filter(Boolean).join(' · ');
+  return /^[^\s/(]{1,40}/.exec(userAgent)?.[0] ?? null;
+}
+
+// ago says how long ago a time is.
+export function ago(then) {
+  const seconds = Math.max(0, Date.now() - new Date(then)) / 1000;
+  const [n, unit] = seconds >= 172800 ? [seconds / 86400, 'day'] : seconds >= 7200 ? [seconds / 3600, 'hour'] : seconds >= 60 ? [seconds / 60, 'minute'] : [0, 'second'];
+  return new Intl.RelativeTimeFormat(language, { numeric: 'auto' }).format(-Math.floor(n), unit);
+}
+
+// moment formats a time.
+export const moment = (then) => new Intl.DateTimeFormat(language, { dateStyle: 'medium', timeStyle: 'short' }).format(new Date(then));

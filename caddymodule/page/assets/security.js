@@ -1,0 +1,313 @@
+// The security page: users look after their own login. The requests are those of
+// client.js (Me in client.d.ts).
+import { connect, MnemogateError } from './client.js';
+import { $, el, button, field, complain, footer, forgive } from './ui.js';
+import { t, has, time, language } from './texts.js';
+import { isReturnTo } from './returnto.js';
+import { newPassword } from './screens.js';
+import { key, languages } from './frame.js';
+import { device, ago, moment } from './device.js';
+
+const screen = $('#screen');
+const client = connect({ company: new URL('.', location).href, apiKey: key, cookie: true, language: () => language });
+
+let me, config, factors, sessions;
+let freshUntil = 0; // until then, changes need no new login
+let opened = null; // the dialog that is open, as 'password'
+let busy = false;
+
+// Going to the login page and back
+
+// toLogin goes to the login page. After the login it leads back to the dialog.
+function toLogin(dialog, fresh = false) {
+  const back = location.pathname + location.search + (dialog ? `#${dialog}` : '');
+  location.assign(`login?${fresh ? 'fresh=1&' : ''}${new URLSearchParams({ return_to: back })}`);
+}
+
+// Someone who has just logged in for a change should have the time to make it.
+const soon = 30_000;
+
+// Actions
+
+// act runs a request. An error is shown in the section of the dialog.
+async function act(section, dialog, work) {
+  if (busy) return;
+  busy = true;
+  const main = $(`#${section} .main`);
+  main?.classList.add('busy');
+  main?.setAttribute('aria-disabled', 'true');
+  try {
+    await work();
+  } catch (error) {
+    if (!(error instanceof MnemogateError)) throw error;
+    fail(section, dialog, error);
+  } finally {
+    busy = false;
+    main?.classList.remove('busy');
+    main?.removeAttribute('aria-disabled');
+  }
+}
+
+const fields = {
+  'auth.password.invalid': 'current',
+  'auth.otp.invalid': 'code',
+};
+
+function fail(section, dialog, error) {
+  const { code, reason, status, retryAfter } = error;
+  if (reason === 'too_old') return toLogin(dialog, true);
+  if (/^auth\.(token|header|session)\./.test(code)) return toLogin(dialog);
+  const known = [`reason.${reason}`, status === 422 && `error.${code}.same`, `error.${code}`].find((key) => key && has(key));
+  const text = [known ? t(known) : t('error.other', { code }), retryAfter && t('lock.wait', { time: time(retryAfter) })].filter(Boolean).join(' ');
+  const name = status === 422 || reason?.startsWith('password.') ? 'newpassword' : fields[code];
+  if (!name || !complain(name, text)) tell(section, text, true);
+}
+
+// tell shows what happened in a section, and announces it.
+function tell(section, text, bad = false) {
+  const told = $(`#${section} .done`);
+  told.classList.toggle('bad', bad);
+  told.textContent = text;
+}
+
+// open shows a dialog in its section. If the login is too old for the change, the user
+// logs in first.
+function open(section, dialog) {
+  if (Date.now() + soon > freshUntil) return toLogin(dialog, true);
+  opened = dialog;
+  for (const told of document.querySelectorAll('.done')) told.textContent = '';
+  show(section);
+  ($(`#${section} input`) ?? $(`#${section} .main`))?.focus();
+}
+
+function close(section, text = '') {
+  opened = null;
+  show(section);
+  tell(section, text);
+  $(`#${section} h2`).focus();
+}
+
+async function load() {
+  [factors, sessions] = await Promise.all([me.factors(), me.sessions()]);
+  freshUntil = Date.now() + 1000 * factors.freshFor;
+}
+
+// change makes a change, loads what there is now, and closes the dialog.
+const change = (section, dialog, work, text) => act(section, dialog, async () => {
+  await work();
+  await load();
+  close(section, text);
+  showOthers(section);
+});
+
+// Elements
+
+const actions = (...content) => el('div', { class: 'actions' }, content);
+const cancel = (section) => button(t('security.cancel'), () => close(section), 'other');
+const opens = (section, dialog, text) => button(text, () => open(section, dialog), 'other');
+
+function form(section, send, submit, ...content) {
+  return el('form', {
+    method: 'post', novalidate: true,
+    onsubmit(event) {
+      event.preventDefault();
+      forgive(event.target);
+      const values = Object.fromEntries(new FormData(event.target));
+      for (const input of event.target.querySelectorAll('input[required]')) {
+        if (input.value === '') return void complain(input.name, t('error.empty'));
+      }
+      send(values);
+    },
+  }, content, actions(el('button', { type: 'submit', class: 'main' }, submit), cancel(section)));
+}
+
+// confirmation asks before something that cannot be undone.
+const confirmation = (section, text, submit, send) => [
+  el('p', {}, text),
+  actions(button(submit, send, 'main'), cancel(section)),
+];
+
+// Sections: what each shows, which depends on the dialog that is open.
+
+const sections = {
+  password: () => opened === 'password' ? [
+    form('password', ({ current, newpassword }) => change('password', 'password', () => me.changePassword(newpassword, { current }), t('security.password.done')),
+      t('newpassword.submit'),
+      factors.passwordSet && field({ name: 'current', label: t('security.password.current'), type: 'password', autocomplete: 'current-password', reveal: true }),
+      newPassword({ config }, { rules: config.password })),
+  ] : [
+    el('p', {}, t(factors.passwordSet ? 'security.password.text' : 'security.password.none')),
+    actions(opens('password', 'password', t(factors.passwordSet ? 'security.password.change' : 'security.password.set'))),
+  ],
+
+  app() {
+    if (opened === 'app') return [enrolment];
+    if (opened === 'app-remove') {
+      return confirmation('app', t('security.app.remove.text'), t('security.remove'), () =>
+        change('app', 'app-remove', () => me.removeTOTP(), t('security.app.removed')));
+    }
+    const needed = factors.secondFactor && !factors.userPhone; // the server refuses to remove it
+    return [
+      el('p', {}, t(factors.totp ? 'security.app.on' : 'security.app.off')),
+      actions(
+        button(t(factors.totp ? 'security.app.replace' : 'security.app.setup'), enrol, 'other'),
+        factors.totp && !needed && opens('app', 'app-remove', t('security.remove'))),
+    ];
+  },
+
+  codes() {
+    if (codes) {
+      return [
+        el('p', {}, t('security.codes.once')),
+        el('ul', { class: 'codes secret', dir: 'ltr' }, codes.map((code) => el('li', {}, code))),
+        actions(
+          button(t('security.codes.kept'), () => { codes = null; close('codes'); }, 'main'),
+          navigator.clipboard && button(t('security.copy'), copy, 'other')),
+      ];
+    }
+    if (opened === 'codes') return confirmation('codes', t('security.codes.replace'), t('security.codes.create'), create);
+    return [
+      el('p', {}, factors.backupCodesLeft ? t('security.codes.left', { n: factors.backupCodesLeft }) : t('security.codes.none')),
+      actions(opens('codes', 'codes', t('security.codes.create'))),
+    ];
+  },
+
+  sessions: () => [
+    el('p', {}, t('security.sessions.text')),
+    el('ul', { class: 'items' }, [...sessions].sort((a, b) => b.current - a.current || b.lastUsed.localeCompare(a.lastUsed)).map(row)),
+    sessions.length > 1 && actions(button(t('security.sessions.all'), () =>
+      change('sessions', null, () => me.endOtherSessions(), t('security.sessions.ended.all')), 'other')),
+  ],
+};
+
+// visible lists the sections to show. Without a second factor, an app and backup codes
+// would be of no use.
+function visible() {
+  const second = factors.secondFactorPolicy !== 'off' && factors.passwordSet;
+  return ['password', ...second ? ['app', ...factors.secondFactor ? ['codes'] : []] : [], 'sessions'];
+}
+
+function row(session) {
+  const name = device(session.userAgent) ?? t('security.sessions.unknown');
+  const id = `session-${session.sessionId}`;
+  return el('li', { class: 'item' },
+    el('div', {},
+      el('b', { id, dir: 'auto' }, name),
+      session.current && el('span', { class: 'badge' }, t('security.sessions.current')),
+      el('p', {}, session.current ? t('security.sessions.now') : t('security.sessions.used', { time: ago(session.lastUsed) }), ' · ', el('bdi', { dir: 'ltr' }, session.address)),
+      el('p', {}, t('security.sessions.since', { time: moment(session.createdAt) }))),
+    session.current
+      ? el('a', { href: 'logout' }, t('logout.submit'))
+      : el('button', {
+        type: 'button', class: 'other', 'aria-describedby': id,
+        onclick: () => change('sessions', null, () => me.endSession(session.sessionId), t('security.sessions.ended')),
+      }, t('logout.submit')));
+}
+
+// The authenticator app
+
+let enrolment = null;
+
+function enrol() {
+  if (Date.now() + soon > freshUntil) return toLogin('app', true);
+  return act('app', 'app', async () => {
+    const { secret, qr } = await me.newTOTP();
+    const picture = document.importNode(new DOMParser().parseFromString(qr, 'image/svg+xml').documentElement, true);
+    for (const [name, value] of Object.entries({ class: 'qr', role: 'img', 'aria-label': t('security.app.qr') })) picture.setAttribute(name, value);
+    enrolment = form('app', ({ code }) => change('app', 'app', () => me.confirmTOTP(code.replace(/\s/g, '')), t('security.app.done')),
+      t('security.app.confirm'),
+      el('div', {},
+        el('p', {}, t('security.app.scan')),
+        picture,
+        el('p', {}, t('security.app.type')),
+        el('p', { class: 'secret', dir: 'ltr' }, secret.replace(/.{4}\B/g, '$& '))),
+      field({ name: 'code', label: t('security.app.code'), autocomplete: 'one-time-code', inputmode: 'numeric', class: 'code', maxlength: '16', dir: 'ltr' }));
+    open('app', 'app');
+  });
+}
+
+// Backup codes
+
+let codes = null; // those to show, this once
+
+const create = () => act('codes', 'codes', async () => {
+  codes = await me.newBackupCodes();
+  await load();
+  close('codes', t('security.codes.done'));
+});
+
+async function copy() {
+  await navigator.clipboard.writeText(codes.join('\n')).catch(() => {});
+  tell('codes', t('security.copied'));
+}
+
+// The page
+
+const headings = { password: 'password.label', app: 'security.app', codes: 'security.codes', sessions: 'security.sessions' };
+
+function show(name) {
+  $(`#${name} .body`).replaceChildren(...sections[name]().filter(Boolean));
+}
+
+// showOthers shows what a change in one section changes in the others.
+function showOthers(changed) {
+  const wanted = visible();
+  if (wanted.join() !== [...screen.querySelectorAll('section')].map(({ id }) => id).join()) return showAll(changed, $(`#${changed} .done`).textContent);
+  for (const name of wanted) if (name !== changed) show(name);
+}
+
+function showAll(focus, text) {
+  const back = new URLSearchParams(location.search).get('return_to')?.replace(/[^!-~]+/g, encodeURIComponent);
+  const heading = t('security.heading');
+  document.title = [heading, $('main').dataset.title].filter(Boolean).join(' – ');
+  screen.replaceChildren(
+    el('h1', { tabindex: '-1' }, heading),
+    back && isReturnTo(back) ? el('a', { href: back }, t('security.back')) : '',
+    ...visible().map((name) => el('section', { id: name, 'aria-labelledby': `${name}-heading` },
+      el('h2', { id: `${name}-heading`, tabindex: '-1' }, t(headings[name])),
+      el('p', { class: 'done', role: 'status' }),
+      el('div', { class: 'body' }))));
+  screen.removeAttribute('aria-busy');
+  visible().forEach(show);
+  if (text) tell(focus, text);
+  $(focus ? `#${focus} h2` : 'h1', screen).focus();
+}
+
+// begin shows the page and, after a login that a change has asked for, its dialog.
+async function begin() {
+  try {
+    client.start(); // a login that has begun in this tab is over
+    const step = await client.resume({ byCookie: true });
+    if (step.state !== 'authorized') return toLogin();
+    me = step.me;
+    config = await client.config();
+    await load();
+  } catch (error) {
+    if (!(error instanceof MnemogateError)) throw error;
+    if (/^auth\.token\./.test(error.code)) return toLogin();
+    screen.removeAttribute('aria-busy');
+    screen.replaceChildren(
+      el('h1', { tabindex: '-1' }, t('security.heading')),
+      el('p', { role: 'alert' }, has(`error.${error.code}`) ? t(`error.${error.code}`) : t('error.other', error)),
+      actions(button(t('error.again'), begin, 'main')));
+    return;
+  }
+  footer(config.links);
+  showAll();
+  const wanted = location.hash.slice(1);
+  history.replaceState(null, '', location.pathname + location.search);
+  const section = wanted.split('-')[0];
+  if (!visible().includes(section) || Date.now() + soon > freshUntil) return;
+  if (wanted === 'app') return enrol();
+  if (section !== 'sessions') open(section, wanted);
+}
+
+// A page from the browser's back/forward cache may show another user's data.
+addEventListener('pageshow', ({ persisted }) => persisted && location.reload());
+
+await languages(async () => {
+  config = await client.config().catch(() => config);
+  if (config) footer(config.links);
+  if (me) showAll();
+});
+begin();
