@@ -138,6 +138,7 @@ func BenchmarkWays(b *testing.B) {
 		{name: "cookie", header: "Cookie", before: "session=", guard: "mnemogate {\ncookie session\n}"},
 		{name: "forward", header: "Authorization", before: "Bearer ", guard: "mnemogate {\nforward role email phone\n}"},
 		{name: "everything", header: "Authorization", before: "Bearer ", guard: "mnemogate {\nforward role email phone session auth_time auth_methods\nrole admin /items/*\n}"},
+		{name: "assertion", header: "Authorization", before: "Bearer ", guard: "mnemogate {\nforward role email phone session auth_time auth_methods\nrole admin /items/*\nassertion profile-api\n}"},
 		{name: "audit", header: "Authorization", before: "Bearer ", guard: "mnemogate", global: "\nlog audit {\ninclude mnemogate.audit\noutput file " + b.TempDir() + "/audit.log\n}"},
 		{name: "access", header: "Authorization", before: "Bearer ", guard: "mnemogate", site: "\nlog {\noutput discard\n}"},
 	} {

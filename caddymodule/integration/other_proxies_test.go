@@ -168,14 +168,14 @@ func (s *site) checkLogin(t *testing.T) {
 
 // toldOf returns the identity headers of a request, in lower case.
 func toldOf(raw string) []string {
-	lines := linesNamed(strings.ToLower(raw), append([]string{"X-Profile-Mnemocode", "X-Company-Code"}, profileHeaders...)...)
+	lines := linesNamed(strings.ToLower(raw), append([]string{"X-Profile-Mnemocode", "X-Company-Code", "X-Mnemogate-Assertion"}, profileHeaders...)...)
 	slices.Sort(lines)
 	return lines
 }
 
 // checkForged sends the identity headers as a client.
 func (s *site) checkForged(t *testing.T) {
-	told := append([]string{"X-Profile-Mnemocode", "X-Company-Code"}, profileHeaders...)
+	told := append([]string{"X-Profile-Mnemocode", "X-Company-Code", "X-Mnemogate-Assertion"}, profileHeaders...)
 	for _, header := range told {
 		for _, name := range append(spellings(header), header) {
 			for _, token := range []string{"", bearer(s.login("frank"))} {

@@ -326,6 +326,56 @@ func TestItSignsOnceInHalfATTL(t *testing.T) {
 	}
 }
 
+// Whatever requests do at once, assertions of a session are signed at least half a TTL
+// apart, and each has a quarter of its life left when it is sent.
+func TestRequestsAtOnceShareSignatures(t *testing.T) {
+	c := newClock()
+	s, _, _ := newSigner(t, c)
+	const sessions = 20
+	signedAt := make([]sync.Map, sessions)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := range 2000 {
+				session := someone
+				session.Hash = record.HashToken(fmt.Sprint(i % sessions))
+				now := c.now()
+				token, err := s.Assertion(bg, "https://example.com/acme", session)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var got claims
+				parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.ES256})
+				if err == nil {
+					err = parsed.UnsafeClaimsWithoutVerification(&got)
+				}
+				if left := got.Expires - now.Unix(); err != nil || left < 14 {
+					t.Errorf("%d s are left of an assertion, %v", left, err)
+				}
+				signedAt[i%sessions].Store(got.IssuedAt, true)
+				if i%4 == 0 {
+					c.advance(50 * time.Millisecond)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for i := range signedAt {
+		var times []int64
+		signedAt[i].Range(func(at, _ any) bool { times = append(times, at.(int64)); return true })
+		slices.Sort(times)
+		for j := range times[1:] {
+			if gap := times[j+1] - times[j]; gap < 29 {
+				t.Errorf("session %d was signed twice within %d s", i, gap)
+			}
+		}
+		if len(times) < 3 {
+			t.Errorf("session %d was signed %d times in %v", i, len(times), c.now())
+		}
+	}
+}
+
 func TestItForgetsWhatIsNotUsed(t *testing.T) {
 	c := newClock()
 	s, _, _ := newSigner(t, c)

@@ -106,14 +106,11 @@ func (s *Signer) sign(ctx context.Context, issuer string, session record.Session
 		IssuedAt: now.Unix(), Expires: now.Add(s.TTL).Unix(), AuthTime: session.Created.Unix(),
 		Methods: session.Profile.Methods().Words(),
 	}
+	values := [...]*string{record.ProfileRole: &stated.Role, record.ProfileEmail: &stated.Email, record.ProfilePhone: &stated.Phone}
 	for _, f := range s.Fields {
-		value, err := url.PathUnescape(session.Profile.Value(f))
-		if err != nil {
+		if *values[f], err = url.PathUnescape(session.Profile.Value(f)); err != nil {
 			return "", err
 		}
-		*map[record.ProfileField]*string{
-			record.ProfileRole: &stated.Role, record.ProfileEmail: &stated.Email, record.ProfilePhone: &stated.Phone,
-		}[f] = value
 	}
 	payload, err := json.Marshal(stated)
 	if err != nil {
