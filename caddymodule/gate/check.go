@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -27,59 +26,52 @@ import (
 // description lists the headers that describe the request.
 var description = [...]string{"X-Forwarded-Method", "X-Forwarded-Host", "X-Forwarded-Uri"}
 
-// describedKey is the key of the described URL in the context of a described request.
-type describedKey struct{}
-
 // isCheck reports whether another proxy asks about a request.
 func (h *Handler) isCheck(r *http.Request) bool {
 	return h.Check != "" && r.URL.Path == h.Check && r.URL.RawPath == ""
 }
 
-// described returns the request that another proxy describes. It refuses a
-// description that an application might read as another request. Then it returns the
-// proxy's own request.
-func (h *Handler) described(r *http.Request) (*http.Request, error) {
+// describe turns another proxy's question into the request that it describes. It
+// refuses a description that an application might read as another request.
+func (h *Handler) describe(r *http.Request) error {
 	if trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool); !trusted {
-		return r, errNotTrusted
+		return errNotTrusted
 	}
 	var values [len(description)]string
 	for i, name := range description {
 		if len(r.Header[name]) != 1 {
-			return r, wire.Invalid("Describe the request: send exactly one %s header.", name)
+			return wire.Invalid("Describe the request: send exactly one %s header.", name)
 		}
 		values[i] = r.Header[name][0]
 	}
 	method, host, uri := values[0], values[1], values[2]
 	switch {
 	case !httpguts.ValidHeaderFieldName(method): // both are tokens
-		return r, errMethod
+		return errMethod
 	case !isHost(host):
-		return r, errHost
+		return errHost
 	}
 	u, err := parseTarget(uri)
 	if err != nil {
-		return r, err
+		return err
 	}
 	if u.Path == h.Check {
-		return r, errOwnPath
+		return errOwnPath
 	}
-	socket := false
-	for name := range r.Header {
-		// The other proxy removes only the usual spelling.
-		if h.isGuarded(name) && !headerName.MatchString(name) {
-			return r, errSpelling
-		}
-		socket = socket || strings.HasPrefix(name, "Sec-Websocket-")
-	}
-	if socket { // a proxy sends on these headers of a handshake, but not the next two
-		r.Header["Upgrade"], r.Header["Connection"] = []string{"websocket"}, append(r.Header["Connection"], "Upgrade")
-	}
-	r = r.WithContext(context.WithValue(r.Context(), describedKey{}, u))
 	r.Method, r.URL, r.RequestURI, r.Host = method, u, uri, host
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
 	r.Body, r.ContentLength, r.TransferEncoding, r.Trailer = http.NoBody, 0, nil, nil
-	return r, nil
+	for _, name := range ofHandshakes { // a proxy sends these on, but not the next two
+		if r.Header[name] != nil {
+			r.Header["Upgrade"], r.Header["Connection"] = []string{"websocket"}, append(r.Header["Connection"], "Upgrade")
+			break
+		}
+	}
+	return nil
 }
+
+// ofHandshakes lists headers that only a WebSocket handshake has.
+var ofHandshakes = [...]string{"Sec-Websocket-Key", "Sec-Websocket-Version", socketProtocols}
 
 // parseTarget parses the path and query of a request. It refuses what a proxy and an
 // application could split in different ways.

@@ -15,7 +15,10 @@ import (
 
 // guard passes a request to the application if its token is valid.
 func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler) error {
-	h.strip(r)
+	if unusual := h.strip(r); unusual && t.asked {
+		h.deny(w, r, errSpelling) // the other proxy removes only the usual ones
+		return nil
+	}
 	session, assertion, err := h.admit(r, t)
 	app.CountProtected(err, session.State == record.None)
 	if err != nil {

@@ -362,8 +362,7 @@ func checkHeader(directive, name string) error {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	asked := h.isCheck(r)
 	if asked {
-		var err error
-		if r, err = h.described(r); err != nil {
+		if err := h.describe(r); err != nil {
 			h.deny(w, r, err)
 			return nil
 		}

@@ -40,10 +40,11 @@ func (h *Handler) isGuarded(name string) bool {
 
 // strip removes every spelling of the guarded headers that some application accepts,
 // also from trailers. It also removes what would make a proxy after this one drop or
-// reinterpret the identity headers.
-func (h *Handler) strip(r *http.Request) {
+// reinterpret the identity headers. It reports whether a spelling was unusual.
+func (h *Handler) strip(r *http.Request) (unusual bool) {
 	for name := range r.Header {
 		if h.isGuarded(name) {
+			unusual = unusual || !headerName.MatchString(name)
 			delete(r.Header, name)
 		}
 	}
@@ -57,6 +58,7 @@ func (h *Handler) strip(r *http.Request) {
 	if values, ok := r.Header["Connection"]; ok {
 		keepConnection(r.Header, values)
 	}
+	return unusual
 }
 
 // keepConnection keeps close, keep-alive and upgrade in the Connection header. Any

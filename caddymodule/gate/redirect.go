@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"mime"
@@ -28,6 +29,9 @@ func (h *Handler) toLogin(w http.ResponseWriter, r *http.Request, t target, err 
 	company := h.loginCompany(r, t)
 	if company == "" {
 		return false
+	}
+	if t.asked { // the browser did not request the path of the question
+		r = r.WithContext(context.WithValue(r.Context(), caddyhttp.OriginalRequestCtxKey, *r))
 	}
 	defer bodies.Limit(w, r)()
 	h.redirect(w, siteOf(r, t)+h.loginURL(r, company, err))
@@ -138,9 +142,6 @@ func (h *Handler) base(r *http.Request) string {
 
 // asked returns the URL that the browser requested, before any rewrite.
 func asked(r *http.Request) *url.URL {
-	if described, ok := r.Context().Value(describedKey{}).(*url.URL); ok {
-		return described
-	}
 	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
 		return original.URL
 	}
