@@ -26,8 +26,8 @@ var schemes = map[string]*strings.Replacer{
 }
 
 // Preview returns a server of the preview of a page with these options. name is what
-// people call the company. The screens are at /{scheme}/{scene}/login, and / lists
-// them.
+// people call the company. The screens are at /{scheme}/{scene}/login, logout or
+// security, and / lists them.
 func Preview(o Options, name string) (http.Handler, error) {
 	p, err := New(o)
 	if err != nil {
@@ -55,8 +55,9 @@ func Preview(o Options, name string) (http.Handler, error) {
 				edit(w, r, replacer, func(w http.ResponseWriter) { p.serve(w, r, view, kind) })
 			}
 		}
-		mux.HandleFunc("GET /"+scheme+"/{scene}/login", pages("login"))
-		mux.HandleFunc("GET /"+scheme+"/{scene}/logout", pages("logout"))
+		for _, kind := range []string{"login", "logout", "security"} {
+			mux.HandleFunc("GET /"+scheme+"/{scene}/"+kind, pages(kind))
+		}
 		mux.HandleFunc("GET /"+scheme+"/{scene}/"+Prefix+"{name...}", func(w http.ResponseWriter, r *http.Request) {
 			edit(w, r, replacer, func(w http.ResponseWriter) { p.ServeFile(w, r, r.PathValue("name")) })
 		})

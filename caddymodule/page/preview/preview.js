@@ -22,6 +22,8 @@ const usual = {
   'captcha': { challenge: 'preview', bits: 8 },
 };
 
+const file = document.querySelector('script[src*="/v2/page/"]').src; // the other files are next to it
+
 const real = globalThis.fetch;
 globalThis.fetch = async (input, init = {}) => {
   const address = String(input);
@@ -38,7 +40,7 @@ async function configOf(init) {
   return {
     password: { min_length: 8, regex: null, description: '', regex_description: name === 'newpassword-pattern' ? 'At least one digit.' : undefined },
     captcha: { type: 'pow', bits: 8 }, recovery: ['PHONE', 'MAIL', 'QUESTION'], disclaimers: [], session: { idle: 3600, lifetime: 86400 },
-    oauth: [{ provider_id: 1, name: 'Example', authorize_url: 'https://id.example.com/', client_id: 'preview', scope: 'openid', pkce: true, icon: new URL('icon.svg', document.querySelector('script[src$="page.js"]').src).href }],
+    oauth: [{ provider_id: 1, name: 'Example', authorize_url: 'https://id.example.com/', client_id: 'preview', scope: 'openid', pkce: true, icon: new URL('icon.svg', file).href }],
     ...await (await real('/config', { headers: init.headers })).json(), ...scene.config,
   };
 }
@@ -64,7 +66,7 @@ const doing = {
   },
   submit() { document.querySelector('#screen .main').click(); },
   async choose(key) {
-    const { t } = await import(new URL('texts.js', document.querySelector('script[src$="page.js"]').src));
+    const { t } = await import(new URL('texts.js', file));
     [...document.querySelectorAll('#screen button')].find((button) => button.textContent === t(key)).click();
   },
 };

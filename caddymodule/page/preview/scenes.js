@@ -1,6 +1,8 @@
-// The screens of the login page in each state. A scene can have:
+// The screens of the login page in each state, and of the pages beside it. A scene can
+// have:
 //
-//   at        the rest of the page's address; a path of /logout begins with it
+//   page      logout or security; otherwise it is the login page
+//   at        the query and fragment of the page's address
 //   session   what GET session answers: the step that the page begins with
 //   cookie    it is the session of a cookie, not of a token
 //   loginId   who the user said to be
@@ -25,6 +27,21 @@ const question = { loginId, session: step('recovery-checkquestion', { control_qu
 const enter = (where, text) => [['enter', where, text], ['submit']];
 const refused = (route, error, ...act) => ({ answers: { [route]: error }, act });
 const recover = [['choose', 'recover.offer']];
+const session = step('authorized', { profile_mnemocode: 'alice-0001' });
+const authorized = { at: '?cookie', session, cookie: true };
+const days = (n) => new Date(Date.now() - n * 86_400_000).toISOString();
+const answers = {
+  'me/factors': { password_set: true, totp: true, backup_codes_left: 7, user_phone: '+37*******34', provider_ids: [], second_factor: true, second_factor_policy: 'per_account', fresh_for: 600 },
+  'me/sessions': {
+    sessions: [
+      { session_id: 'a', current: true, created_at: days(2), last_used: days(0), address: '203.0.113.7', user_agent: 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0' },
+      { session_id: 'b', current: false, created_at: days(9), last_used: days(3), address: '2001:db8::7', user_agent: 'Mozilla/5.0 (iPhone; CPU iPhone OS 18_0 like Mac OS X) Version/18.0 Mobile/15E148 Safari/604.1' },
+    ],
+  },
+  'me/totp': { secret: 'JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP', uri: 'otpauth://totp/x', qr: '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 29 29"><path fill="#000" d="M4 4h7v7H4zM18 4h7v7h-7zM4 18h7v7H4z"/></svg>' },
+  'me/backup-codes': { backup_codes: ['AAAAA-BBBBB', 'CCCCC-DDDDD', 'EEEEE-FFFFF', 'GGGGG-HHHHH', 'JJJJJ-KKKKK'] },
+};
+const security = { ...authorized, page: 'security', answers };
 const oauth = { at: '?state=s&code=c' };
 
 export const scenes = {
@@ -39,7 +56,7 @@ export const scenes = {
   'login-address': refused('auth/login', locked('limit.address', 300), ...enter('login', loginId)),
   'login-unavailable': refused('auth/login', fails(503, 'service.unavailable'), ...enter('login', loginId)),
   'login-offline': refused('auth/login', 'network', ...enter('login', loginId)),
-  'login-fresh': { at: '?fresh=60&cookie', session: step('authorized', { profile_mnemocode: 'alice-0001' }), cookie: true },
+  'login-fresh': { ...authorized, at: '?fresh=60&cookie' },
   'login-plain': { config: { oauth: [], recovery: [] } },
   'provider-failed': { ...oauth, ...refused('auth/oauth', fails(401, 'auth.oauth.failed')) },
   'provider-unknown': { ...oauth, ...refused('auth/oauth', fails(404, 'auth.oauth.notfound')) },
@@ -83,15 +100,24 @@ export const scenes = {
   'link-dead': { at: '#recover=mgl_preview', ...refused('auth/recovery/checklink', fails(401, 'auth.token.invalid'), ['submit']) },
   'welcome': { at: '#recover=mgw_preview' },
   'welcome-password': { at: '#recover=mgw_preview', answers: { 'auth/recovery/checklink': step('recovery-setpassword', { session_token: 'preview', password_regex: null, password_regex_description: null }) }, act: [['submit']] },
-  'already': { at: '?cookie', session: step('authorized', { profile_mnemocode: 'alice-0001' }), cookie: true },
-  'logout': { at: 'out?cookie', session: step('authorized', { profile_mnemocode: 'alice-0001' }), cookie: true },
-  'loggedout': { at: 'out' },
+  'already': authorized,
+  'logout': { ...authorized, page: 'logout' },
+  'loggedout': { page: 'logout' },
+  'security': security,
+  'security-first': { ...security, answers: { ...answers, 'me/factors': { ...answers['me/factors'], totp: false, backup_codes_left: 0 } } },
+  'security-password': { ...security, act: [['choose', 'security.password.change']] },
+  'security-password-wrong': {
+    ...security, answers: { ...answers, 'me/password': fails(401, 'auth.password.invalid') },
+    act: [['choose', 'security.password.change'], ['enter', 'current', 'wrong'], ...enter('newpassword', 'correct horse battery')],
+  },
+  'security-app': { ...security, act: [['choose', 'security.app.replace']] },
+  'security-app-remove': { ...security, act: [['choose', 'security.remove']] },
+  'security-codes': { ...security, act: [['choose', 'security.codes.create'], ['submit']] },
 };
 
 // addressOf returns the address of a scene.
 export function addressOf(name, scheme, language) {
-  const at = scenes[name].at ?? '';
-  const out = at.startsWith('out');
-  const [query, hash] = (out ? at.slice(3) : at).split('#');
-  return `/${scheme}/${name}/log${out ? 'out' : 'in'}${query}${query ? '&' : '?'}lang=${language}${hash ? `#${hash}` : ''}`;
+  const { page = 'login', at = '' } = scenes[name];
+  const [query, hash] = at.split('#');
+  return `/${scheme}/${name}/${page}${query}${query ? '&' : '?'}lang=${language}${hash ? `#${hash}` : ''}`;
 }
