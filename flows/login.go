@@ -20,7 +20,9 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 		return Reply{}, c.AddressFirst(ctx, err)
 	}
 	if c.Company.Hardened {
-		return s.loginHardened(ctx, c, a, loginIDHash)
+		reply, err := s.loginHardened(ctx, c, a, loginIDHash)
+		reply.LoginID = readPhone(req.LoginID)
+		return reply, err
 	}
 	state, err := loginState(c, a)
 	if err != nil {
@@ -33,9 +35,19 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 		return Reply{}, wire.ErrLoginIDNotFound
 	}
 	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: state, Counters: c.AddressLook()}))
+	reply.LoginID = readPhone(req.LoginID)
 	reply.DisclaimersRequired = c.Pending(a, nil)
 	reply.CaptchaRequired = state == record.CheckPassword && c.CaptchaDue(a.FailureCounts[record.WrongPasswords])
 	return reply, err
+}
+
+// readPhone returns a phone as it was read, if the client wrote it in another way. It
+// says nothing about accounts.
+func readPhone(typed string) string {
+	if phone := record.NormalizePhone(typed); phone != typed {
+		return phone
+	}
+	return ""
 }
 
 // loginState returns the state in which a login begins. An unknown login id is locked

@@ -28,7 +28,13 @@ func TestLoginIDsInEverySpellingAreOne(t *testing.T) {
 			b.company.Limits.LockAfter = len(variants)
 			b.update(true, func(a *record.Account) { a.LoginName = "Straße-7" })
 			for _, spelling := range variants {
-				b.must("auth/login", "", object{"login_id": spelling})
+				read := "" // a phone in another spelling is told as it was read
+				if id == phone && spelling != phone {
+					read = phone
+				}
+				if reply := b.must("auth/login", "", object{"login_id": spelling}); reply.LoginID != read {
+					t.Errorf("%q was read as %q", spelling, reply.LoginID)
+				}
 			}
 			for _, spelling := range variants {
 				b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": spelling, "password": "wrong"})

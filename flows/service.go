@@ -54,6 +54,7 @@ type Reply struct {
 	SessionToken        string               `json:"session_token,omitempty"`
 	SessionState        record.State         `json:"session_state,omitempty"`
 	ExpiresIn           *int                 `json:"expires_in,omitempty"` // whole seconds until the token expires if it is not used
+	LoginID             string               `json:"login_id,omitempty"`   // a phone as it was read, if it was written in another way
 	ProfileMnemocode    string               `json:"profile_mnemocode,omitempty"`
 	DisclaimersRequired []wire.Disclaimer    `json:"disclaimers_required,omitzero"` // nil: omitted
 	CaptchaRequired     bool                 `json:"captcha_required,omitempty"`

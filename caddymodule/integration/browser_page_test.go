@@ -195,8 +195,9 @@ func TestBrowserWalksThePage(t *testing.T) {
 	run("a password", func() {
 		begin("nobody@example.com")
 		b.complainsOf("login", "error.auth.loginid.notfound")
-		b.enters("login", "alice@example.com")
+		b.enters("login", "00370 (600) 00-001")
 		b.sees("password", passwordField)
+		b.waits(`document.querySelector('.who b').textContent === '+37060000001'`)
 		b.submits()
 		b.complainsOf("password", "error.empty")
 		b.enters("password", "wrong")

@@ -147,7 +147,10 @@ export interface LinkMailed extends AtStart {
 export interface PasswordSet extends AtStart { state: 'passwordset' }
 
 interface WithToken extends Noticing {
-  /** The login id as the user entered it, or null if this client does not know it. Show it to password managers. */
+  /**
+   * The login id as the user entered it, a phone as the server has read it, or null if this
+   * client does not know it. Show it to users and password managers.
+   */
   loginId: string | null;
   /** When the token expires unless it is used, in milliseconds like Date.now(). */
   expiresAt: number;

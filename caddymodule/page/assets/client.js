@@ -138,11 +138,11 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
       return await inTurn(async () => {
         if (read().token !== from.token) throw new MnemogateError('superseded', 'another tab was first', { step: await look() });
         const answer = await ask('POST', route, { token: bare ? undefined : from.token, body });
-        const next = { state: end, ...stay, ...answer, loginId };
+        const next = { state: end, loginId, ...stay, ...answer }; // the answer to a login may have the phone as it was read
         if (answer.sessionToken) Object.assign(next, { state: answer.sessionState, token: answer.sessionToken });
-        if (next.token) keep(next.token, loginId);
+        if (next.token) keep(next.token, next.loginId);
         else forget(from.token);
-        return next.state === 'authorized' && cookie ? await toCookie(next.token, loginId) : step(next);
+        return next.state === 'authorized' && cookie ? await toCookie(next.token, next.loginId) : step(next);
       });
     } catch (error) {
       if (isOver(error) && from.token && !bare) throw await lost(error, from);
