@@ -28,6 +28,7 @@ func (s *Service) checkOTP(ctx context.Context, c *session.Call, req *checkOTPRe
 	} else {
 		st, err = c.TryBackupCode(ctx, req.BackupCode)
 	}
+	c.RecordSecondFactor(ctx, st.Account, err)
 	if err != nil {
 		return Reply{}, err
 	}

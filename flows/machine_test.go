@@ -239,6 +239,7 @@ func (m *machine) drawCompany(t *rapid.T) *modelCompany {
 		}},
 	}
 	c.Password.Argon2id = cheap
+	c.Notices = []string{"password_changed", "identity_bound"} // notices_test.go tests the others
 	c.Password.Required = new(rapid.Bool().Draw(t, "password required"))
 	c.SecondFactor = rapid.SampledFrom([]tenant.SecondFactor{
 		tenant.SecondFactorPerAccount, tenant.SecondFactorRequired, tenant.SecondFactorOff}).Draw(t, "second_factor")

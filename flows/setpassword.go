@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
@@ -79,6 +80,6 @@ func (s *Service) changePassword(ctx context.Context, c *session.Call, a record.
 	if err != nil {
 		return wire.Unavailable("storing the password", err)
 	}
-	s.PasswordSet(ctx, c.Company, a)
+	s.PasswordSet(ctx, c.Company, a, c.Notice(message.NoticePasswordChanged))
 	return s.RevokeAll(ctx, record.Revocation{Company: c.Company.Code, Account: a.ID, Generation: a.Generation + 1}, c.By(record.EndedByPassword))
 }

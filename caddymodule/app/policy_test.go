@@ -125,6 +125,7 @@ var leaves = []leaf{
 	{"hardened", "hardened off", func(c *tenant.Company) any { return c.Hardened }},
 	{in("password", "blocklist ../integration/testdata/blocklist"), in("password", "blocklist ../integration/testdata/texts/otp.login.sms.txt"), func(c *tenant.Company) any { return c.Blocklist.Contains("our-company-2026") }},
 	{"locale lt", "locale de-at", func(c *tenant.Company) any { return c.Locale }},
+	{"notices off", "notices email_changed", func(c *tenant.Company) any { return c.Notices }},
 	{"sms_origin one.example", "sms_origin two.example", func(c *tenant.Company) any { return c.SMSOrigin }},
 	{"texts ../integration/testdata/texts", "texts .", func(c *tenant.Company) any { return fmt.Sprintf("%p", c.Texts) }},
 }

@@ -43,6 +43,7 @@ import (
 //	texts <dir>
 //	locale <language tag>
 //	sms_origin <host>
+//	notices <type>...|off
 //	recovery {
 //		methods PHONE|MAIL|QUESTION...|off
 //		link <url with {token}>
@@ -87,6 +88,7 @@ func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 		"texts":         guest.Text(d, &p.Texts),
 		"locale":        guest.Text(d, &p.Locale),
 		"sms_origin":    guest.Text(d, &p.SMSOrigin),
+		"notices":       func() error { return p.parseNotices(d) },
 		"recovery":      p.block(d, p.recoveryOptions),
 		"limits":        p.block(d, p.limitOptions),
 		"hardened":      unlessOff(d, &p.Hardened),
@@ -221,6 +223,22 @@ func parseMethods(d *caddyfile.Dispenser, r *tenant.Recovery) error {
 	}
 	for _, arg := range args {
 		r.Methods = append(r.Methods, tenant.Method(arg))
+	}
+	return nil
+}
+
+// parseNotices parses one of
+//
+//	notices <type>...
+//	notices off
+func (p *Policy) parseNotices(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) == 0 {
+		return d.ArgErr()
+	}
+	p.Notices = []string{}
+	if len(args) > 1 || args[0] != "off" {
+		p.Notices = args
 	}
 	return nil
 }

@@ -32,6 +32,7 @@ func (p *Policy) Check() error {
 		p.checkPasswords(),
 		p.checkSecondFactor(),
 		p.checkLocale(),
+		p.checkNotices(),
 		p.checkSMSOrigin(),
 		p.checkRecovery(),
 		p.checkLimits(),
@@ -132,6 +133,22 @@ func (p *Policy) checkLocale() error {
 	}
 	_, err := message.ParseLocale(p.Locale)
 	return guest.Inside("locale", err)
+}
+
+func (p *Policy) checkNotices() error {
+	var known []string
+	for _, notice := range message.Notices {
+		known = append(known, message.NoticeName(notice))
+	}
+	for i, name := range p.Notices {
+		switch {
+		case !slices.Contains(known, name):
+			return fmt.Errorf("notices: %q is unknown; choose from %s, or write notices off alone", name, strings.Join(known, ", "))
+		case slices.Contains(p.Notices[:i], name):
+			return fmt.Errorf("notices: %s already specified", name)
+		}
+	}
+	return nil
 }
 
 // hostName matches the name of a host with at least two labels, in lower case.

@@ -70,6 +70,13 @@ type Policy struct {
 	// `texts` itself.
 	Locale string `json:"locale,omitempty"`
 
+	// The notices that owners of accounts get, or none if it is empty:
+	// `password_changed`, `email_changed` and `phone_changed` (also to the old one),
+	// `totp_changed`, `backup_codes_made`, `passkey_added`, `identity_bound`,
+	// `new_device`, `second_factor_failed` (three wrong codes in a row after a correct
+	// password). They go by mail or else by SMS. Default: all.
+	Notices []string `json:"notices,omitzero"`
+
 	// The host of the page where users enter codes, such as `app.example.com`. An SMS
 	// with a code then ends in the line `@<host> #<code>`, also with a company's own
 	// texts. Phones fill such a code in on pages of that host only, and not on a
@@ -245,6 +252,9 @@ func (p *Policy) Apply(c *tenant.Company) {
 	override(&c.SecondFactor, p.SecondFactor)
 	override(&c.Locale, message.Locale(p.Locale))
 	override(&c.SMSOrigin, p.SMSOrigin)
+	if p.Notices != nil {
+		c.Notices = p.Notices
+	}
 	overrideFields(&c.Recovery, p.Recovery)
 	overrideFields(&c.Limits, p.Limits)
 	if p.Hardened != nil {

@@ -82,10 +82,10 @@ type webhook struct {
 
 // SMSWebhook posts each SMS to an HTTP gateway as a Standard Webhooks request with
 // the headers webhook-id, webhook-timestamp and webhook-signature. The body is a
-// JSON object with type (otp.login, otp.recovery, notice.password_changed,
-// notice.identity_bound or test), company_code, profile_mnemocode, to, locale (the
-// account's, else the company's), code, text and expires_at (RFC 3339; a notice has
-// none). Any 2xx answer means that the gateway accepted the SMS.
+// JSON object with type (otp.login, otp.recovery, test, or a notice such as
+// notice.password_changed), company_code, profile_mnemocode, to, locale (the account's,
+// else the company's), code, text and expires_at (RFC 3339; a notice has none). Any 2xx
+// answer means that the gateway accepted the SMS.
 type SMSWebhook struct{ webhook }
 
 // CaddyModule returns the Caddy module information.
@@ -98,10 +98,10 @@ func (w *SMSWebhook) Provision(caddy.Context) error { return w.provision("sms we
 
 // MailWebhook posts each mail to an HTTP gateway as a Standard Webhooks request with
 // the headers webhook-id, webhook-timestamp and webhook-signature. The body is a
-// JSON object with type (recovery.link, welcome.link, notice.password_changed,
-// notice.identity_bound or test), company_code, profile_mnemocode, to, locale (the
-// account's, else the company's), link, subject, text and expires_at (RFC 3339; a
-// notice has none). Any 2xx answer means that the gateway accepted the mail.
+// JSON object with type (recovery.link, welcome.link, test, or a notice such as
+// notice.password_changed), company_code, profile_mnemocode, to, locale (the account's,
+// else the company's), link, subject, text and expires_at (RFC 3339; a notice has
+// none). Any 2xx answer means that the gateway accepted the mail.
 type MailWebhook struct{ webhook }
 
 // CaddyModule returns the Caddy module information.

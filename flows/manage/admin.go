@@ -41,6 +41,8 @@ type Admin struct {
 	Company *tenant.Company
 	Address string // the operator's, for the events
 	Actor   string // the name of the operator, for the events
+	// UserAgent is that of the user of a Self, for notices.
+	UserAgent string
 	// Bulk is for imports. Plain secrets then wait for hashing without a time limit, and
 	// users get no notice of a changed password.
 	Bulk bool
@@ -225,10 +227,8 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 		e := record.Revocation{Company: stored.Company, Account: stored.ID, Generation: stored.Generation, Keep: keep}
 		owed = ad.EndNow(ctx, e, ad.by(record.EndedByChange))
 	}
+	ad.notify(before, stored, changes.Fields)
 	if slices.Contains(changes.Fields, "password") && stored.PasswordHash != "" {
-		if !ad.Bulk {
-			ad.Notify(ad.Company, before, message.NoticePasswordChanged) // to the address from before the change
-		}
 		if err := ad.clear(ctx, stored, []record.Kind{record.WrongPasswords}); err != nil {
 			return err
 		}
@@ -251,9 +251,49 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 				return err
 			}
 			changes.Fields = append(changes.Fields, "backup_codes")
+			ad.notify(before, stored, []string{"backup_codes"})
 		}
 	}
 	return owed
+}
+
+// notify tells the owner of changes to how one logs in.
+func (ad *Admin) notify(before, after record.Account, fields []string) {
+	if ad.Bulk {
+		return
+	}
+	tell := func(a record.Account, kind string, also ...string) {
+		ad.Notify(ad.Company, a, ad.notice(kind), also...)
+	}
+	for _, field := range fields {
+		switch field {
+		case "password":
+			if after.PasswordHash != "" {
+				tell(before, message.NoticePasswordChanged) // to the address from before the change
+			}
+		case "primary_email":
+			tell(after, message.NoticeEmailChanged, before.Email)
+		case "primary_phone":
+			tell(after, message.NoticePhoneChanged, before.Phone)
+		case "totp":
+			tell(after, message.NoticeTOTPChanged)
+		case "backup_codes":
+			tell(after, message.NoticeBackupCodesMade)
+		case "oauth_identities":
+			if slices.ContainsFunc(after.Identities, func(i record.Identity) bool { return !slices.Contains(before.Identities, i) }) {
+				tell(after, message.NoticeIdentityBound)
+			}
+		}
+	}
+}
+
+// notice returns a notice of what the Admin does. Only what a user does has an address
+// and a device.
+func (ad *Admin) notice(kind string) message.Notice {
+	if ad.isUser() {
+		return message.Notice{Type: kind, Address: ad.Address, UserAgent: ad.UserAgent}
+	}
+	return message.Notice{Type: kind}
 }
 
 // Delete removes an account with all its data and revokes its sessions.
@@ -326,6 +366,7 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 		return nil, err
 	}
 	ad.emit(ctx, replaced)
+	ad.notify(a, a, []string{"backup_codes"})
 	return codes, nil
 }
 

@@ -31,7 +31,7 @@ func NewSelf(ctx context.Context, m *session.Manager, company *tenant.Company, s
 	if err != nil {
 		return nil, wire.Unavailable("loading the account", err)
 	}
-	return &Self{Admin{Manager: m, Company: company, Address: address, Actor: record.ActorUser}, a, s}, nil
+	return &Self{Admin{Manager: m, Company: company, Address: address, UserAgent: s.UserAgent, Actor: record.ActorUser}, a, s}, nil
 }
 
 // isUser reports whether the Admin is that of a Self.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/limits"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -127,7 +128,9 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 	}
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
 	owed := ad.EndNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation + 1, Keep: keep}, ad.by(record.EndedByPassword))
-	ad.PasswordSet(ctx, ad.Company, a)
+	notice := ad.notice(message.NoticePasswordChanged)
+	notice.Address = ch.Address
+	ad.PasswordSet(ctx, ad.Company, a, notice)
 	ad.emit(ctx, changed)
 	return owed
 }

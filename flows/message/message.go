@@ -20,17 +20,44 @@ type Sender interface {
 
 // The types of a Message.
 const (
-	OTPLogin              = "otp.login"
-	OTPRecovery           = "otp.recovery"
-	RecoveryLink          = "recovery.link"
-	WelcomeLink           = "welcome.link"
-	NoticePasswordChanged = "notice.password_changed"
-	NoticeIdentityBound   = "notice.identity_bound"
+	OTPLogin     = "otp.login"
+	OTPRecovery  = "otp.recovery"
+	RecoveryLink = "recovery.link"
+	WelcomeLink  = "welcome.link"
+
+	NoticePasswordChanged    = noticePrefix + "password_changed"
+	NoticeEmailChanged       = noticePrefix + "email_changed"
+	NoticePhoneChanged       = noticePrefix + "phone_changed"
+	NoticeTOTPChanged        = noticePrefix + "totp_changed"
+	NoticeBackupCodesMade    = noticePrefix + "backup_codes_made"
+	NoticePasskeyAdded       = noticePrefix + "passkey_added"
+	NoticeIdentityBound      = noticePrefix + "identity_bound"
+	NoticeNewDevice          = noticePrefix + "new_device"
+	NoticeSecondFactorFailed = noticePrefix + "second_factor_failed"
 )
+
+const noticePrefix = "notice."
+
+// Notices lists the types of notices.
+var Notices = []string{
+	NoticePasswordChanged, NoticeEmailChanged, NoticePhoneChanged, NoticeTOTPChanged, NoticeBackupCodesMade,
+	NoticePasskeyAdded, NoticeIdentityBound, NoticeNewDevice, NoticeSecondFactorFailed,
+}
 
 // IsNotice reports whether a type is a notice: a message that tells the owner of an
 // account what happened to it, without a code or link.
-func IsNotice(kind string) bool { return strings.HasPrefix(kind, "notice.") }
+func IsNotice(kind string) bool { return strings.HasPrefix(kind, noticePrefix) }
+
+// NoticeName returns the name of a notice in the configuration, such as email_changed.
+func NoticeName(kind string) string { return strings.TrimPrefix(kind, noticePrefix) }
+
+// A Notice is what happened to an account, and from where.
+type Notice struct {
+	Type string
+	// The client of the account's owner, or of someone who knows the owner's secrets.
+	// They are empty for a change by an operator or backend.
+	Address, UserAgent string
+}
 
 // A Message is an SMS or a mail, ready to be sent.
 type Message struct {
@@ -47,6 +74,8 @@ type Message struct {
 	Subject   string // of a mail
 	Text      string
 	Expires   time.Time // of the code or link; zero for a notice
+	Time      time.Time // with notices: when it happened
+	Notice    Notice    // with notices
 }
 
 // Trial is the type of a message or event with which an operator tests a gateway or

@@ -22,16 +22,13 @@ var builtinTexts embed.FS
 
 // textNames are the file names that LoadTexts knows: the type of a message, and sms or
 // mail.
-var textNames = []string{
-	textName(OTPLogin, false),
-	textName(OTPRecovery, false),
-	textName(RecoveryLink, true),
-	textName(WelcomeLink, true),
-	textName(NoticePasswordChanged, false),
-	textName(NoticePasswordChanged, true),
-	textName(NoticeIdentityBound, false),
-	textName(NoticeIdentityBound, true),
-}
+var textNames = func() []string {
+	names := []string{textName(OTPLogin, false), textName(OTPRecovery, false), textName(RecoveryLink, true), textName(WelcomeLink, true)}
+	for _, notice := range Notices {
+		names = append(names, textName(notice, false), textName(notice, true))
+	}
+	return names
+}()
 
 func textName(typ string, mail bool) string {
 	if mail {
@@ -62,6 +59,11 @@ type textData struct {
 	Link    string // of the link templates
 	Minutes int    // how long the code or link is valid, rounded up
 	Until   string // when the code or link expires
+	// Of the notices:
+	Time    string // when it happened
+	Device  string // such as "Firefox (Windows)"; empty if it is unknown
+	Address string // of the client; empty for a change by an operator or backend
+	Details string // these three, as far as they are known
 }
 
 // textFields are the fields of textData, as templates write them.
@@ -79,6 +81,10 @@ var sampleText = textData{
 	Link:    "https://app.example.com/recover#{token}",
 	Minutes: 5,
 	Until:   "2026-01-02 15:04 UTC",
+	Time:    "2026-01-02 15:04 UTC",
+	Device:  "Firefox (Windows)",
+	Address: "192.0.2.1",
+	Details: "2026-01-02 15:04 UTC, Firefox (Windows), 192.0.2.1",
 }
 
 // DefaultTexts returns the built-in texts. They are in English, French, German,
@@ -99,14 +105,12 @@ var defaultTexts = sync.OnceValue(func() *Texts {
 })
 
 // LoadTexts returns the built-in texts, with those replaced for which dir has a file:
-// otp.login.sms.txt, otp.recovery.sms.txt, recovery.link.mail.txt,
-// welcome.link.mail.txt, notice.password_changed.sms.txt,
-// notice.password_changed.mail.txt, notice.identity_bound.sms.txt and
-// notice.identity_bound.mail.txt.
+// otp.login.sms.txt, otp.recovery.sms.txt, recovery.link.mail.txt, welcome.link.mail.txt
+// and, for each of Notices, such as notice.password_changed, an .sms.txt and a .mail.txt.
 //
 // Each file is a text/template that may use .Company (its name), .Code, .Link, .Minutes
 // (how long the code or link is valid) and .Until (when it expires, as 2006-01-02 15:04
-// UTC). The first line of a mail is "Subject: …", the second is empty, and the rest is
+// UTC). Notices have .Time, .Device and .Address, and .Details with all three. The first line of a mail is "Subject: …", the second is empty, and the rest is
 // the text. Any other .txt file, and a template that fails, is an error. Files with other
 // extensions are ignored.
 //
@@ -266,6 +270,11 @@ func (t *Texts) Render(m *Message, now time.Time, locales ...string) error {
 	data := textData{Company: cmp.Or(m.Name, m.Company), Code: m.Code, Link: m.Link, Minutes: minutesUntil(m.Expires, now)}
 	if !m.Expires.IsZero() {
 		data.Until = m.Expires.UTC().Format(timeFormat)
+	}
+	if !m.Time.IsZero() {
+		data.Time, data.Device, data.Address = m.Time.UTC().Format(timeFormat), Device(m.Notice.UserAgent), m.Notice.Address
+		known := []string{data.Time, data.Device, data.Address}
+		data.Details = strings.Join(slices.DeleteFunc(known, func(s string) bool { return s == "" }), ", ")
 	}
 	name := textName(m.Type, strings.Contains(m.To, "@"))
 	tmpl := t.find(name, locales)

@@ -17,16 +17,19 @@ var textTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 func textMessages() []Message {
 	company := strings.Repeat("W", 64)
 	expires := textTime.Add(10 * time.Minute)
-	return []Message{
+	messages := []Message{
 		{Type: OTPLogin, Company: company, To: "+37060000034", Code: "1234567890", Expires: expires},
 		{Type: OTPRecovery, Company: company, To: "+37060000034", Code: "1234567890", Expires: expires},
-		{Type: NoticePasswordChanged, Company: company, To: "+37060000034"},
-		{Type: NoticePasswordChanged, Company: company, To: "a@example.com"},
-		{Type: NoticeIdentityBound, Company: company, To: "+37060000034"},
-		{Type: NoticeIdentityBound, Company: company, To: "a@example.com"},
 		{Type: RecoveryLink, Company: company, To: "a@example.com", Link: "https://a.example/#mgl_x", Expires: expires},
 		{Type: WelcomeLink, Company: company, To: "a@example.com", Link: "https://a.example/#mgw_x", Expires: expires},
 	}
+	for _, kind := range Notices {
+		from := Notice{Type: kind, Address: "2001:db8:1111:2222:3333:4444:5555:6666", UserAgent: "SamsungBrowser/1 Android"}
+		for _, to := range []string{"+37060000034", "a@example.com"} {
+			messages = append(messages, Message{Type: kind, Company: company, To: to, Time: textTime, Notice: from})
+		}
+	}
+	return messages
 }
 
 func TestBuiltinTextsFitAndSayWhatTheyMust(t *testing.T) {
@@ -40,7 +43,11 @@ func TestBuiltinTextsFitAndSayWhatTheyMust(t *testing.T) {
 				if mail == (m.Subject == "") {
 					t.Errorf("subject is %q", m.Subject)
 				}
-				if n := parts(m.Text); !mail && n != 1 {
+				most := 1
+				if IsNotice(m.Type) {
+					most = 2
+				}
+				if n := parts(m.Text); !mail && n > most {
 					t.Errorf("it takes %d SMS: %s", n, m.Text)
 				}
 				if m.Code != "" && strings.Fields(m.Text)[0] != m.Code {
@@ -48,6 +55,9 @@ func TestBuiltinTextsFitAndSayWhatTheyMust(t *testing.T) {
 				}
 				if !strings.Contains(m.Text, m.Company) || !strings.Contains(m.Text, m.Link) {
 					t.Errorf("no company or no link: %s", m.Text)
+				}
+				if details := "2026-01-02 03:04 UTC, Samsung Internet (Android), 2001:db8:1111:2222:3333:4444:5555:6666"; IsNotice(m.Type) && !strings.Contains(m.Text, details) {
+					t.Errorf("it does not say when and from where: %s", m.Text)
 				}
 				secret := m.Code != "" || m.Link != ""
 				if valid := strings.Contains(m.Text, "10 ") || strings.Contains(m.Text, "2026-01-02 03:14 UTC"); secret && !valid {
@@ -66,7 +76,7 @@ func TestEveryTextIsBuiltIn(t *testing.T) {
 	}
 	for locale, texts := range builtin.locales {
 		for _, name := range textNames {
-			if texts[name] == nil && !IsNotice(name) {
+			if texts[name] == nil {
 				t.Errorf("%s has no %s", locale, name)
 			}
 		}
@@ -171,4 +181,30 @@ func writeTexts(t *testing.T, files map[string]string) string {
 		}
 	}
 	return dir
+}
+
+func TestDevicesAreNamedAsUsersKnowThem(t *testing.T) {
+	for userAgent, want := range map[string]string{
+		"Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/120.0.0.0 Safari/537.36 Edg/120.0.0.0":        "Edge (Windows)",
+		"Mozilla/5.0 (Macintosh; Intel Mac OS X 10_15_7) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.1 Safari/605.1.15":                "Safari (Mac)",
+		"Mozilla/5.0 (iPhone; CPU iPhone OS 17_1 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) CriOS/119.0 Mobile/15E148 Safari/604": "Chrome (iPhone)",
+		"Mozilla/5.0 (Linux; Android 13; SM-S901B) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/112.0.0.0 Mobile Safari/537.36":               "Chrome (Android)",
+		"Mozilla/5.0 (X11; Linux x86_64; rv:120.0) Gecko/20100101 Firefox/120.0":                                                               "Firefox (Linux)",
+		"Dalvik/2.1.0 (Linux; U; Android 13; Pixel 6)":                                                                                         "Android",
+		"curl/8.5.0": "",
+		"call +37060000000 to keep your account Firefox/1": "Firefox",
+		"": "",
+	} {
+		if got := Device(userAgent); got != want {
+			t.Errorf("%s: got %q, want %q", userAgent, got, want)
+		}
+	}
+}
+
+// A notice of a change by an operator has a time only.
+func TestANoticeSaysWhatIsKnown(t *testing.T) {
+	m := Message{Type: NoticeEmailChanged, Company: "acme", To: "a@example.com", Time: textTime, Notice: Notice{Type: NoticeEmailChanged}}
+	if err := DefaultTexts().Render(&m, textTime); err != nil || !strings.Contains(m.Text, "\n\n2026-01-02 03:04 UTC\n\n") {
+		t.Errorf("got %s, %v", m.Text, err)
+	}
 }

@@ -76,6 +76,9 @@ const (
 	WrongPasswords Kind = "password"
 	WrongCodes     Kind = "code" // one-time codes, of logins and recoveries, and backup codes
 	WrongAnswers   Kind = "answer"
+	// WrongSecondFactors are codes that were wrong after a correct password. They lock
+	// nothing; the owner is notified of them.
+	WrongSecondFactors Kind = "second_factor"
 )
 
 // A FailureCount counts wrong attempts of a Kind for a FailureKey.

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/background"
@@ -69,40 +72,71 @@ func (s *Manager) send(ctx context.Context, company *tenant.Company, sender mess
 }
 
 // Notify tells the owner of an account what happened to it, by mail or, if that is not
-// possible, by SMS. It sends in the background.
-func (s *Manager) Notify(company *tenant.Company, a record.Account, what string) {
-	sender, to := company.Mail, a.Email
-	bySMS := sender == nil || to == ""
-	if bySMS {
-		sender, to = company.SMS, a.Phone
-		if !company.Limits.SendsTo(a.Phone) {
-			return
-		}
-	}
-	if sender == nil || to == "" {
+// possible, by SMS. The addresses and phones in also get the notice, too: those that the
+// account had before. Notify sends in the background.
+func (s *Manager) Notify(company *tenant.Company, a record.Account, n message.Notice, also ...string) {
+	if !company.Sends(n.Type) {
 		return
 	}
-	s.later(company, a, what, func(ctx context.Context) error {
-		if bySMS {
-			if err := s.chargeNotice(ctx, company, a); err != nil {
-				return err
-			}
+	to := a.Email
+	if company.Mail == nil || to == "" {
+		to = a.Phone
+	}
+	now := s.Now()
+	var told []string
+	for _, to := range append([]string{to}, also...) {
+		if to != "" && !slices.Contains(told, to) {
+			told = append(told, to)
+			s.notify(company, a, message.Message{Type: n.Type, To: to, Time: now, Notice: n})
 		}
-		return s.send(ctx, company, sender, a, message.Message{Type: what, To: to})
+	}
+}
+
+// notify sends a notice to one address or phone.
+func (s *Manager) notify(company *tenant.Company, a record.Account, m message.Message) {
+	sender, bySMS := company.Mail, !strings.Contains(m.To, "@")
+	if bySMS {
+		sender = company.SMS
+	}
+	if sender == nil || bySMS && !company.Limits.SendsTo(m.To) {
+		return
+	}
+	s.later(company, a, m.Type, func(ctx context.Context) error {
+		if err := s.chargeNotice(ctx, company, a, m); err != nil {
+			return err
+		}
+		return s.send(ctx, company, sender, a, m)
 	})
 }
 
-// chargeNotice charges the budgets of an SMS with a notice. Notices have a budget of
-// their own for each phone. Otherwise a thief could first use up the budget for codes,
-// and the owner would get no notice.
-func (s *Manager) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account) error {
+// chargeNotice charges the budgets of a notice. SMS with notices have a budget of their
+// own for each phone. Otherwise a thief could first use up the budget for codes, and the
+// owner would get no notice. Mails have none, except those that a login causes, which
+// changes nothing.
+func (s *Manager) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account, m message.Message) error {
 	at, err := s.Attempt(ctx, company, "")
 	if err != nil {
 		return err
 	}
 	c := &Call{Attempt: at, s: s}
-	c.aboutSMS(a.Phone)
-	counters := append(c.PhoneSMS(a.Phone+"/notices"), c.CompanySMS()...)
-	country, _ := c.CountrySMS(a.Phone) // no error: Notify has checked that the country is allowed
+	if strings.Contains(m.To, "@") {
+		if m.Type != message.NoticeNewDevice {
+			return nil
+		}
+		return c.chargePrivate(ctx, a, c.mailBudget(strconv.FormatInt(a.ID, 10)+"/notices")...)
+	}
+	c.aboutSMS(m.To)
+	counters := append(c.PhoneSMS(m.To+"/notices"), c.CompanySMS()...)
+	country, _ := c.CountrySMS(m.To) // no error: notify has checked that the country is allowed
 	return c.chargePrivate(ctx, a, append(counters, country...)...)
+}
+
+// Notify tells the owner of an account what the call's client did.
+func (c *Call) Notify(a record.Account, kind string) {
+	c.s.Notify(c.Company, a, c.Notice(kind))
+}
+
+// Notice returns a notice of what the call's client did.
+func (c *Call) Notice(kind string) message.Notice {
+	return message.Notice{Type: kind, Address: c.Address, UserAgent: c.userAgent}
 }

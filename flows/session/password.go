@@ -109,9 +109,9 @@ func (s *Manager) CheckNotSame(ctx context.Context, at *limits.Attempt, a record
 
 // PasswordSet clears the public count of wrong passwords and notifies the owner after a
 // new password was set. It does not revoke sessions. Failures are only logged.
-func (s *Manager) PasswordSet(ctx context.Context, company *tenant.Company, a record.Account) {
+func (s *Manager) PasswordSet(ctx context.Context, company *tenant.Company, a record.Account, n message.Notice) {
 	if err := s.clearPublic(ctx, company, a, record.WrongPasswords); err != nil {
 		s.Log.Warn("a lock stays visible to strangers after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)
 	}
-	s.Notify(company, a, message.NoticePasswordChanged)
+	s.Notify(company, a, n)
 }

@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"regexp"
+	"slices"
 
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
@@ -58,6 +59,11 @@ type OAuth struct {
 
 // DisplayName returns what people call the company.
 func (c *Company) DisplayName() string { return cmp.Or(c.Name, c.Code) }
+
+// Sends reports whether the company sends a type of notice.
+func (c *Company) Sends(notice string) bool {
+	return c.Notices == nil || slices.Contains(c.Notices, message.NoticeName(notice))
+}
 
 // NeedsSecondFactor reports whether a login of the account needs a code after the
 // password.

@@ -17,8 +17,9 @@ type Policy struct {
 	OTP          OTP
 	Password     Passwords
 	SecondFactor SecondFactor
-	Locale       string // of messages to accounts without one, as message.Locale spells it; empty for none
-	SMSOrigin    string // the host on whose pages phones fill in a code; empty for any
+	Locale       string   // of messages to accounts without one, as message.Locale spells it; empty for none
+	Notices      []string // those that are sent, as message.NoticeName writes them; nil: all
+	SMSOrigin    string   // the host on whose pages phones fill in a code; empty for any
 	Recovery     Recovery
 	Limits       Limits
 	Hardened     bool

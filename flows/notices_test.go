@@ -1,0 +1,289 @@
+package flows_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// noticesAfter returns the notices that do causes, as "type recipient", sorted.
+func (b *bench) noticesAfter(do func()) []string {
+	b.t.Helper()
+	settle(b.Service)
+	mails, sms := b.mail.count(), b.sms.count()
+	do()
+	settle(b.Service)
+	var all []string
+	for _, m := range append(slices.Clone(b.mail.sent[mails:]), b.sms.sent[sms:]...) {
+		if message.IsNotice(m.Type) {
+			all = append(all, message.NoticeName(m.Type)+" "+m.To)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func (b *bench) wantNotices(want []string, do func()) {
+	b.t.Helper()
+	if got := b.noticesAfter(do); !slices.Equal(got, want) {
+		b.t.Errorf("got the notices %q, want %q", got, want)
+	}
+}
+
+// change changes the account as an operator.
+func (b *bench) change(apply func(*record.Account)) {
+	b.t.Helper()
+	_, _, err := b.admin().Change(b.t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
+		apply(a)
+		return nil
+	}})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// The owner gets a notice of each change to how one logs in: by mail or else by SMS, and
+// at the old address or phone, too.
+func TestOwnersAreToldOfChangesToTheirLogin(t *testing.T) {
+	const newEmail, newPhone = "new@example.com", "+37061111111"
+	setEmail := func(to string) func(*bench) {
+		return func(b *bench) { b.change(func(a *record.Account) { a.Email = to }) }
+	}
+	setPhone := func(to string) func(*bench) {
+		return func(b *bench) { b.change(func(a *record.Account) { a.Phone = to }) }
+	}
+	for name, c := range map[string]struct {
+		do            func(*bench)
+		byMail, bySMS []string
+	}{
+		"email":         {setEmail(newEmail), []string{"email_changed " + email, "email_changed " + newEmail}, []string{"email_changed " + phone}},
+		"email removed": {setEmail(""), []string{"email_changed " + phone, "email_changed " + email}, []string{"email_changed " + phone}},
+		"phone":         {setPhone(newPhone), []string{"phone_changed " + phone, "phone_changed " + email}, []string{"phone_changed " + phone, "phone_changed " + newPhone}},
+		"app":           {func(b *bench) { b.newAppNow() }, []string{"totp_changed " + email}, []string{"totp_changed " + phone}},
+		"backup codes": {func(b *bench) {
+			if _, err := b.admin().NewBackupCodes(b.t.Context(), mnemocode); err != nil {
+				b.t.Fatal(err)
+			}
+		}, []string{"backup_codes_made " + email}, []string{"backup_codes_made " + phone}},
+		"identity": {func(b *bench) {
+			b.change(func(a *record.Account) {
+				a.Identities = append(a.Identities, record.Identity{Provider: 2, Subject: "x"})
+			})
+		}, []string{"identity_bound " + email}, []string{"identity_bound " + phone}},
+		"identity removed":     {func(b *bench) { b.change(func(a *record.Account) { a.Identities = nil }) }, nil, nil},
+		"nothing of the login": {func(b *bench) { b.change(func(a *record.Account) { a.Role, a.Locale = "boss", "de" }) }, nil, nil},
+		"passkey": {func(b *bench) {
+			b.Notify(b.company, b.load(), message.Notice{Type: message.NoticePasskeyAdded})
+		}, []string{"passkey_added " + email}, []string{"passkey_added " + phone}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			b.wantNotices(c.byMail, func() { c.do(b) })
+			b = newBench(t)
+			b.company.Mail = nil
+			b.wantNotices(c.bySMS, func() { c.do(b) })
+			b = newBench(t)
+			b.company.Notices = []string{}
+			b.wantNotices(nil, func() { c.do(b) })
+		})
+	}
+}
+
+// newAppNow gives the account an authenticator app.
+func (b *bench) newAppNow() {
+	b.t.Helper()
+	if _, err := b.admin().ConfirmTOTP(b.t.Context(), mnemocode, b.newApp()(0), ""); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// A list of notices sends these only.
+func TestNoticesThatAreWanted(t *testing.T) {
+	b := newBench(t)
+	b.company.Notices = []string{"phone_changed"}
+	b.wantNotices([]string{"phone_changed " + phone, "phone_changed new@example.com"}, func() {
+		b.change(func(a *record.Account) { a.Email, a.Phone = "new@example.com", "+37061111111" })
+	})
+}
+
+// A notice says when, from which device and from where. A change by an operator only
+// says when.
+func TestANoticeNamesTimeDeviceAndAddress(t *testing.T) {
+	b := newBench(t)
+	route := func(path string, body string, token string) flows.Reply {
+		t.Helper()
+		reply, err := b.Serve(t.Context(), &flows.Request{
+			Company: code, Route: flows.RouteByPath(path), Address: "203.0.113.9", UserAgent: "Mozilla/5.0 (X11; Linux) <b>evil</b> Firefox/1",
+			Authorization: []string{"Bearer " + token}, Body: func() ([]byte, error) { return []byte(body), nil },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply
+	}
+	b.update(true, func(a *record.Account) { a.MustSetPassword = true })
+	step := route("auth/checkcredentials", `{"login_id":"`+email+`","password":"`+password+`"}`, "")
+	route("auth/setpassword", `{"new_password":"another fine secret"}`, step.SessionToken)
+	settle(b.Service)
+	if m := b.mail.last(t); !strings.Contains(m.Text, "\n\n2026-11-21 12:00 UTC, Firefox (Linux), 203.0.113.9\n\n") || strings.Contains(m.Text, "evil") {
+		t.Errorf("the user's own change: %s", m.Text)
+	}
+	b.change(func(a *record.Account) { a.Phone = "+37061111111" })
+	settle(b.Service)
+	if m := b.mail.last(t); !strings.Contains(m.Text, "\n\n2026-11-21 12:00 UTC\n\n") || strings.Contains(m.Text, "192.0.2.7") {
+		t.Errorf("an operator's change: %s", m.Text)
+	}
+}
+
+// Three wrong codes in a row after a correct password tell the owner that someone knows
+// it, whichever kind of code it is and however many logins it takes.
+func TestOwnersAreToldOfThreeWrongCodesAfterTheirPassword(t *testing.T) {
+	for _, kind := range []string{"sms", "app", "backup"} {
+		t.Run(kind, func(t *testing.T) {
+			b := newBench(t)
+			right := func() object { return object{"otp": b.sms.last(t).Code} }
+			wrong, refusal := object{"otp": "000000"}, wire.ErrOTPInvalid
+			b.update(true, func(a *record.Account) { a.SecondFactor = true })
+			b.company.OTP.Fixed = nil
+			switch kind {
+			case "app":
+				shows := b.newApp()
+				if _, err := b.admin().ConfirmTOTP(t.Context(), mnemocode, shows(-30*time.Second), ""); err != nil {
+					t.Fatal(err)
+				}
+				right = func() object { b.clock.advance(30 * time.Second); return object{"otp": shows(0)} }
+			case "backup":
+				b.backupCodes("AAAAABBBBB", "CCCCCDDDDD")
+				wrong, refusal = object{"backup_code": "WRONGWRONG"}, wire.ErrBackupCodeInvalid
+			}
+			login := func() string {
+				b.clock.advance(10 * time.Minute) // the budget of SMS
+				return b.must("auth/checkcredentials", "", object{"login_id": email, "password": password}).SessionToken
+			}
+			fail := func() { b.wrong(refusal, "auth/checkotp", login(), wrong) }
+			told := []string{"second_factor_failed " + email}
+			b.wantNotices(nil, func() { fail(); fail() })
+			b.wantNotices(nil, func() { b.must("auth/checkotp", login(), right()) }) // no more in a row
+			b.wantNotices(nil, func() { fail(); fail() })
+			b.wantNotices(told, fail)
+			b.wantNotices(nil, func() { fail(); fail() })
+			b.clock.advance(24 * time.Hour)
+			b.wantNotices(nil, fail) // the others are too long ago
+			b.wantNotices(told, func() { fail(); fail() })
+		})
+	}
+}
+
+// Nobody is told of wrong codes without a correct password, nor of codes that were not
+// compared.
+func TestOtherWrongCodesAreNoNews(t *testing.T) {
+	b := newBench(t)
+	b.wantNotices(nil, func() {
+		for range 4 {
+			b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", b.sessionIn(record.RecoveryOTP), object{"otp": "000000"})
+		}
+	})
+	b = newBench(t)
+	b.withoutPassword()
+	b.wantNotices(nil, func() {
+		for range 4 {
+			b.wrong(wire.ErrOTPInvalid, "auth/checkotp", b.must("auth/login", "", object{"login_id": email}).SessionToken, object{"otp": "000000"})
+		}
+	})
+	b = newBench(t)
+	b.update(true, func(a *record.Account) { a.SecondFactor = true })
+	b.wantNotices(nil, func() {
+		token := b.sessionIn(record.CheckOTP)
+		for range 4 {
+			b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "000000"}) // the first spends the code
+		}
+	})
+}
+
+// Of racing wrong codes, the third causes the one notice.
+func TestRacingWrongCodesCauseOneNotice(t *testing.T) {
+	b := newBench(t)
+	b.withApp()
+	token := b.awaitingApp()
+	b.wantNotices([]string{"second_factor_failed " + email}, func() {
+		race(5, func(int) error {
+			_, err := b.serve("auth/checkotp", token, object{"otp": "000000"})
+			return err
+		})
+	})
+}
+
+// Notices of new devices, which change nothing, are as many as recovery mails. Those of
+// changes all go out.
+func TestNoticesOfLoginsHaveABudget(t *testing.T) {
+	b := newBench(t)
+	newDevices := func() {
+		for range 5 {
+			b.Notify(b.company, b.load(), message.Notice{Type: message.NoticeNewDevice})
+		}
+		settle(b.Service)
+	}
+	if n := len(b.noticesAfter(newDevices)); n != 3 {
+		t.Errorf("%d notices of new devices", n)
+	}
+	b.must("auth/recovery/recover", "", recovery(object{"method": "MAIL"})) // a budget of its own
+	if n := len(b.noticesAfter(func() {
+		for i := range 5 {
+			b.change(func(a *record.Account) { a.Phone = "+3706111111" + string(rune('0'+i)) })
+		}
+	})); n != 10 {
+		t.Errorf("%d notices of 5 changes, want one to the email and one to the old phone for each", n)
+	}
+}
+
+// A gateway that hangs holds up no change, and what no longer fits is dropped and
+// counted.
+func TestNoticesHoldUpNoChange(t *testing.T) {
+	b := newBench(t)
+	hangs := make(chan struct{})
+	b.company.Mail = hangingSender(hangs)
+	var dropped atomic.Int64
+	b.Dropped = func(string) { dropped.Add(1) }
+	for range 257 {
+		b.Notify(b.company, b.load(), message.Notice{Type: message.NoticePasskeyAdded})
+	}
+	b.change(func(a *record.Account) { a.Phone = "" })
+	if n := dropped.Load(); n != 3 { // the last passkey, and the change of the phone to two recipients
+		t.Errorf("%d were dropped", n)
+	}
+	close(hangs)
+}
+
+type hangingSender chan struct{}
+
+func (h hangingSender) Send(context.Context, message.Message) error {
+	<-h
+	return errors.New("too late")
+}
+
+// A user's own changes on the security page name the user's device and address.
+func TestOwnChangesNameTheUsersDevice(t *testing.T) {
+	b := newBench(t)
+	s := record.Session{Company: code, Account: b.account, UserAgent: "Chrome/1 Windows"}
+	self, err := manage.NewSelf(t.Context(), b.Manager, b.company, s, "203.0.113.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := self.NewBackupCodes(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	settle(b.Service)
+	if m := b.mail.last(t); m.Type != message.NoticeBackupCodesMade || !strings.Contains(m.Text, "UTC, Chrome (Windows), 203.0.113.9\n") {
+		t.Errorf("got %s %s", m.Type, m.Text)
+	}
+}

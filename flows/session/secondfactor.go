@@ -1,0 +1,45 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// After this many wrong codes in a row, someone else may know the password.
+const (
+	secondFactors      = 3
+	secondFactorWindow = 24 * time.Hour
+)
+
+// RecordSecondFactor records the outcome of a code after a correct password. After three
+// wrong ones in a row it notifies the account's owner. The account is empty if no code
+// was compared. A failure is only logged.
+func (c *Call) RecordSecondFactor(ctx context.Context, a record.Account, outcome error) {
+	wrong := errors.Is(outcome, wire.ErrOTPInvalid) || errors.Is(outcome, wire.ErrBackupCodeInvalid)
+	counted := a.FailureCounts[record.WrongSecondFactors].Count > 0
+	if a.ID == 0 || a.PasswordHash == "" || !wrong && (outcome != nil || !counted) || !c.Company.Sends(message.NoticeSecondFactorFailed) {
+		return
+	}
+	var notify bool
+	err := c.s.Accounts.UpdateFailures(ctx, c.Now, c.FailureKey(a, ""), record.WrongSecondFactors, func(t *record.FailureCount) error {
+		if !c.Now.Before(t.Until) {
+			*t = record.FailureCount{Until: c.Now.Add(secondFactorWindow)}
+		}
+		t.Count++
+		notify = wrong && t.Count == secondFactors
+		if notify || !wrong {
+			*t = record.FailureCount{}
+		}
+		return nil
+	})
+	if err != nil {
+		c.s.Warn("wrong codes after a correct password were not counted", "company", c.Company.Code, "account", a.Mnemocode, "error", err)
+	} else if notify {
+		c.Notify(a, message.NoticeSecondFactorFailed)
+	}
+}
