@@ -491,6 +491,7 @@ func TestBrowserTakesNamesAsText(t *testing.T) {
 	b.sees("login", idField)
 	b.enters("login", hostile)
 	b.sees("password-hostile", "#disclaimers")
+	b.judge("password-hostile")
 	b.waits(`document.querySelector('main').innerText.includes(` + quote(hostile) + `) && !document.querySelector('main img, main script') && document.title !== 'owned'`)
 	b.chooses("recover.offer")
 	b.sees("recover", "#method")
