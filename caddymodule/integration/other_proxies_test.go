@@ -168,18 +168,20 @@ func (s *site) checkLogin(t *testing.T) {
 
 // toldOf returns the identity headers of a request, in lower case.
 func toldOf(raw string) []string {
-	lines := linesNamed(strings.ToLower(raw), append([]string{"X-Profile-Mnemocode", "X-Company-Code", "X-Mnemogate-Assertion"}, profileHeaders...)...)
+	lines := linesNamed(strings.ToLower(raw), guardedHeaders...)
 	slices.Sort(lines)
 	return lines
 }
 
 // checkForged sends the identity headers as a client.
 func (s *site) checkForged(t *testing.T) {
-	told := append([]string{"X-Profile-Mnemocode", "X-Company-Code", "X-Mnemogate-Assertion"}, profileHeaders...)
-	for _, header := range told {
+	c := &h1conn{s: s}
+	defer c.close()
+	tokens := []string{"", bearer(s.login("frank"))}
+	for _, header := range guardedHeaders {
 		for _, name := range append(spellings(header), header) {
-			for _, token := range []string{"", bearer(s.login("frank"))} {
-				for _, raw := range s.seen(func() { s.ask("GET", "/health", token+name+": mallory\r\n") }) {
+			for _, token := range tokens {
+				for _, raw := range s.seen(func() { c.ask("GET /health HTTP/1.1\r\nHost: example.com\r\n" + token + name + ": mallory\r\n\r\n") }) {
 					if strings.Contains(raw, "mallory") {
 						t.Errorf("%s: the application got %q", name, raw)
 					}
@@ -288,8 +290,8 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 				Middlewares struct {
 					Check struct {
 						ForwardAuth struct {
-							Address             string   `yaml:"address"`
-							AuthResponseHeaders []string `yaml:"authResponseHeaders"`
+							Address string `yaml:"address"`
+							Regex   string `yaml:"authResponseHeadersRegex"`
 						} `yaml:"forwardAuth"`
 					} `yaml:"check"`
 				} `yaml:"middlewares"`
@@ -298,7 +300,7 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 		readYAML(t, "Traefik", &config)
 		auth := config.HTTP.Middlewares.Check.ForwardAuth
 		s := askedSite(t, "mnemogate")
-		s.checkStub(t, func(method, uri string, header http.Header) (*http.Request, []string) {
+		s.checkStub(t, func(method, uri string, header http.Header) (*http.Request, func(string) bool) {
 			r := s.request("GET", strings.TrimPrefix(auth.Address, "http://127.0.0.1:8080"), "")
 			r.Header = header.Clone()
 			for _, hop := range []string{"Connection", "Upgrade", "Te", "Trailer", "Transfer-Encoding", "Keep-Alive"} {
@@ -307,14 +309,11 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 			for name, value := range map[string]string{"For": "192.0.2.1", "Method": method, "Proto": "https", "Host": "example.com", "Uri": uri} {
 				r.Header.Set("X-Forwarded-"+name, value)
 			}
-			return r, auth.AuthResponseHeaders
+			return r, regexp.MustCompile(auth.Regex).MatchString
 		})
 	})
 	t.Run("Envoy", func(t *testing.T) {
 		t.Parallel()
-		type patterns struct {
-			Patterns []struct{ Exact, Prefix string }
-		}
 		type filter struct {
 			Config struct {
 				AllowedHeaders patterns `yaml:"allowed_headers"`
@@ -326,6 +325,7 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 				} `yaml:"http_service"`
 				Mutations struct {
 					Request []struct {
+						Remove string
 						Append struct{ Header struct{ Key, Value string } }
 					} `yaml:"request_mutations"`
 				}
@@ -347,12 +347,17 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 		readYAML(t, "Envoy", &config)
 		filters := config.Static.Listeners[0].Chains[0].Filters[0].Config.Filters
 		authz := filters[1].Config
-		var upstream []string
-		for _, p := range authz.HTTPService.Response.Upstream.Patterns {
-			upstream = append(upstream, p.Exact)
+		removed := map[string]bool{}
+		for _, mutation := range filters[0].Config.Mutations.Request {
+			removed[http.CanonicalHeaderKey(mutation.Remove)] = true
+		}
+		for _, name := range guardedHeaders {
+			if !removed[name] {
+				t.Errorf("a client's %s stays", name)
+			}
 		}
 		s := askedSite(t, "Envoy")
-		s.checkStub(t, func(method, uri string, header http.Header) (*http.Request, []string) {
+		s.checkStub(t, func(method, uri string, header http.Header) (*http.Request, func(string) bool) {
 			header = header.Clone()
 			for _, mutation := range filters[0].Config.Mutations.Request {
 				if added := mutation.Append.Header; added.Key != "" {
@@ -362,15 +367,27 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 			header.Set("X-Forwarded-Proto", "https")
 			r := s.request(method, authz.HTTPService.PathPrefix+uri, "")
 			for name, values := range header {
-				for _, p := range authz.AllowedHeaders.Patterns {
-					if strings.EqualFold(name, p.Exact) || p.Prefix != "" && strings.HasPrefix(strings.ToLower(name), p.Prefix) {
-						r.Header[name] = values
-					}
+				if authz.AllowedHeaders.has(name) {
+					r.Header[name] = values
 				}
 			}
-			return r, upstream
+			return r, authz.HTTPService.Response.Upstream.has
 		})
 	})
+}
+
+// patterns is Envoy's ListStringMatcher.
+type patterns struct {
+	Patterns []struct{ Exact, Prefix string }
+}
+
+func (p patterns) has(name string) bool {
+	for _, pattern := range p.Patterns {
+		if strings.EqualFold(name, pattern.Exact) || pattern.Prefix != "" && strings.HasPrefix(strings.ToLower(name), pattern.Prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 func readYAML(t *testing.T, heading string, into any) {
@@ -381,7 +398,7 @@ func readYAML(t *testing.T, heading string, into any) {
 }
 
 // checkStub asks as a stub does, which also says what it copies from the answer.
-func (s *site) checkStub(t *testing.T, stub func(method, uri string, header http.Header) (*http.Request, []string)) {
+func (s *site) checkStub(t *testing.T, stub func(method, uri string, header http.Header) (*http.Request, func(string) bool)) {
 	token := "Bearer " + s.login("alice@example.com")
 	cookie := "__Host-mnemogate=" + s.login("frank")
 	for _, c := range []struct {
@@ -409,12 +426,12 @@ func (s *site) checkStub(t *testing.T, stub func(method, uri string, header http
 		}
 		r, copied := stub(c.method, c.uri, header)
 		a := s.do(r)
-		var user string
-		for _, name := range copied {
-			if http.CanonicalHeaderKey(name) == "X-Profile-Mnemocode" {
-				user = a.Header.Get(name)
+		for _, name := range guardedHeaders {
+			if !copied(name) && !strings.HasPrefix(name, "X-Original-") && name != "X-Rewrite-Url" {
+				t.Fatalf("%s is not copied", name)
 			}
 		}
+		user := a.Header.Get("X-Profile-Mnemocode")
 		if a.Status != c.status || user != c.user {
 			t.Errorf("%s %s %q: got %d for %q, want %d for %q: %s", c.method, c.uri, c.header, a.Status, user, c.status, c.user, a.Body)
 		}
