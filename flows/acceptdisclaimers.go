@@ -10,6 +10,7 @@ import (
 
 type acceptDisclaimersRequest struct {
 	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
+	RememberDevice    bool     `json:"remember_device"`
 }
 
 // acceptDisclaimers completes a login by OAuth (interface, Endpoints 8).
@@ -25,5 +26,6 @@ func (s *Service) acceptDisclaimers(ctx context.Context, c *session.Call, req *a
 	if err != nil {
 		return Reply{}, err
 	}
+	c.Remember(req.RememberDevice)
 	return issued(c.Enter(ctx, session.Step{Account: a, State: record.Authorized, Accepted: accepted}))
 }

@@ -14,6 +14,8 @@ type checkCredentialsRequest struct {
 	Password          string   `json:"password" max:"128" need:"y"`
 	CaptchaResponse   string   `json:"captcha_response" max:"4096"`
 	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
+	DeviceToken       string   `json:"device_token" max:"128"`
+	RememberDevice    bool     `json:"remember_device"`
 }
 
 // checkCredentials checks login id and password in one call (interface, Endpoints 6). An
@@ -23,6 +25,10 @@ func (s *Service) checkCredentials(ctx context.Context, c *session.Call, req *ch
 	if err != nil {
 		return Reply{}, err
 	}
+	if err := c.KnowDevice(ctx, a, req.DeviceToken); err != nil {
+		return Reply{}, err
+	}
+	c.Remember(req.RememberDevice)
 	attempt := session.PasswordAttempt{Account: a, LoginIDHash: loginIDHash, Password: req.Password, Wrong: wire.ErrCredentialsInvalid}
 	if err := s.tryPassword(ctx, c, &attempt, req.CaptchaResponse, nil); err != nil {
 		return Reply{}, err

@@ -12,6 +12,7 @@ type checkOTPRequest struct {
 	OTP               string   `json:"otp" max:"16"`
 	BackupCode        string   `json:"backup_code" max:"64"`
 	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
+	RememberDevice    bool     `json:"remember_device"`
 }
 
 func (r *checkOTPRequest) bringsCode() bool { return r.OTP != "" && r.BackupCode == "" }
@@ -35,6 +36,7 @@ func (s *Service) checkOTP(ctx context.Context, c *session.Call, req *checkOTPRe
 	if st.Accepted, err = c.Accept(st.Account, req.AcceptDisclaimers); err != nil {
 		return Reply{}, c.AddressFirst(ctx, err)
 	}
+	c.Remember(req.RememberDevice)
 	return afterSecondFactor(ctx, c, st)
 }
 

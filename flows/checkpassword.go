@@ -13,6 +13,8 @@ type checkPasswordRequest struct {
 	Password          string   `json:"password" max:"128" need:"y"`
 	CaptchaResponse   string   `json:"captcha_response" max:"4096"`
 	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
+	DeviceToken       string   `json:"device_token" max:"128"`
+	RememberDevice    bool     `json:"remember_device"`
 }
 
 // checkPassword checks the password of a login (interface, Endpoints 2).
@@ -22,6 +24,10 @@ func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *check
 		return Reply{}, err
 	}
 	attempt := session.PasswordAttempt{Account: a, LoginIDHash: c.Session().LoginID, Password: req.Password, Wrong: wire.ErrPasswordInvalid}
+	if err := c.KnowDevice(ctx, a, req.DeviceToken); err != nil {
+		return Reply{}, err
+	}
+	c.Remember(req.RememberDevice)
 	var before error
 	if a.ID != 0 && !c.Company.Hardened {
 		before = tenant.Admitted(a)

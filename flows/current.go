@@ -44,6 +44,9 @@ func tellCurrent(ctx context.Context, c *session.Call) (Reply, error) {
 	}
 	switch found.State {
 	case record.CheckPassword:
+		if err := c.KnowDevice(ctx, a, ""); err != nil {
+			return Reply{}, err
+		}
 		_, failures, err := c.PublicFailures(ctx, a, found.LoginID)
 		if err != nil {
 			return Reply{}, err

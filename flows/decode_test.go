@@ -97,20 +97,20 @@ func TestBodiesThatAreTaken(t *testing.T) {
 		want checkCredentialsRequest
 	}{
 		"all fields": {
-			`{"login_id":"a","password":"b","captcha_response":"c","accept_disclaimers":["d","e"]}`,
-			checkCredentialsRequest{"a", "b", "c", []string{"d", "e"}},
+			`{"login_id":"a","password":"b","captcha_response":"c","accept_disclaimers":["d","e"],"device_token":"f","remember_device":true}`,
+			checkCredentialsRequest{"a", "b", "c", []string{"d", "e"}, "f", true},
 		},
-		"space around":          {"\r\n\t {\"login_id\" : \"a\",\n\"password\":\"b\"} \n", checkCredentialsRequest{"a", "b", "", nil}},
-		"null is absent":        {`{"login_id":"a","password":"b","captcha_response":null,"accept_disclaimers":null}`, checkCredentialsRequest{"a", "b", "", nil}},
-		"an empty optional":     {`{"login_id":"a","password":"b","captcha_response":""}`, checkCredentialsRequest{"a", "b", "", nil}},
-		"unknown fields":        {`{"login_id":"a","x":{"Login_id":[1,{"a":null}]},"password":"b","logіn_id":1}`, checkCredentialsRequest{"a", "b", "", nil}},
-		"an unknown empty key":  {`{"login_id":"a","password":"b","":1}`, checkCredentialsRequest{"a", "b", "", nil}},
-		"escapes":               {`{"\u006cogin_id":"\u0061\n","password":"\ud83d\ude00"}`, checkCredentialsRequest{"a\n", "😀", "", nil}},
-		"the replacement sign":  {`{"login_id":"\ufffd","password":"` + "\ufffd" + `"}`, checkCredentialsRequest{"\ufffd", "\ufffd", "", nil}},
-		"surrounding space":     {`{"login_id":" a ","password":" b "}`, checkCredentialsRequest{" a ", " b ", "", nil}},
-		"as long as can be":     {`{"login_id":"` + strings.Repeat("😀", 254) + `","password":"` + strings.Repeat("\u0301", 128) + `"}`, checkCredentialsRequest{strings.Repeat("😀", 254), strings.Repeat("\u0301", 128), "", nil}},
-		"a value for a key":     {`{"login_id":"Password","password":"LOGIN_ID"}`, checkCredentialsRequest{"Password", "LOGIN_ID", "", nil}},
-		"a repeated disclaimer": {`{"login_id":"a","password":"b","accept_disclaimers":["c","c"]}`, checkCredentialsRequest{"a", "b", "", []string{"c", "c"}}},
+		"space around":          {"\r\n\t {\"login_id\" : \"a\",\n\"password\":\"b\"} \n", checkCredentialsRequest{LoginID: "a", Password: "b"}},
+		"null is absent":        {`{"login_id":"a","password":"b","captcha_response":null,"accept_disclaimers":null}`, checkCredentialsRequest{LoginID: "a", Password: "b"}},
+		"an empty optional":     {`{"login_id":"a","password":"b","captcha_response":""}`, checkCredentialsRequest{LoginID: "a", Password: "b"}},
+		"unknown fields":        {`{"login_id":"a","x":{"Login_id":[1,{"a":null}]},"password":"b","logіn_id":1}`, checkCredentialsRequest{LoginID: "a", Password: "b"}},
+		"an unknown empty key":  {`{"login_id":"a","password":"b","":1}`, checkCredentialsRequest{LoginID: "a", Password: "b"}},
+		"escapes":               {`{"\u006cogin_id":"\u0061\n","password":"\ud83d\ude00"}`, checkCredentialsRequest{LoginID: "a\n", Password: "😀"}},
+		"the replacement sign":  {`{"login_id":"\ufffd","password":"` + "\ufffd" + `"}`, checkCredentialsRequest{LoginID: "\ufffd", Password: "\ufffd"}},
+		"surrounding space":     {`{"login_id":" a ","password":" b "}`, checkCredentialsRequest{LoginID: " a ", Password: " b "}},
+		"as long as can be":     {`{"login_id":"` + strings.Repeat("😀", 254) + `","password":"` + strings.Repeat("\u0301", 128) + `"}`, checkCredentialsRequest{LoginID: strings.Repeat("😀", 254), Password: strings.Repeat("\u0301", 128)}},
+		"a value for a key":     {`{"login_id":"Password","password":"LOGIN_ID"}`, checkCredentialsRequest{LoginID: "Password", Password: "LOGIN_ID"}},
+		"a repeated disclaimer": {`{"login_id":"a","password":"b","accept_disclaimers":["c","c"]}`, checkCredentialsRequest{LoginID: "a", Password: "b", AcceptDisclaimers: []string{"c", "c"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got checkCredentialsRequest
@@ -155,11 +155,11 @@ var requests = []struct {
 	request any
 	longest map[string]int
 }{
-	{loginRequest{}, map[string]int{"login_id": 254}},
-	{checkPasswordRequest{}, map[string]int{"password": 128, "captcha_response": 4096}},
+	{loginRequest{}, map[string]int{"login_id": 254, "device_token": 128}},
+	{checkPasswordRequest{}, map[string]int{"password": 128, "captcha_response": 4096, "device_token": 128}},
 	{checkOTPRequest{}, map[string]int{"otp": 16, "backup_code": 64}},
 	{setPasswordRequest{}, map[string]int{"new_password": 128}},
-	{checkCredentialsRequest{}, map[string]int{"login_id": 254, "password": 128, "captcha_response": 4096}},
+	{checkCredentialsRequest{}, map[string]int{"login_id": 254, "password": 128, "captcha_response": 4096, "device_token": 128}},
 	{oauthRequest{}, map[string]int{"code": 4096, "redirect_uri": 2048, "code_verifier": 128, "nonce": 256}},
 	{recoverRequest{}, map[string]int{"login_id": 254, "captcha_response": 4096}},
 	{recoveryCheckOTPRequest{}, map[string]int{"otp": 16}},

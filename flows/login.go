@@ -10,7 +10,8 @@ import (
 )
 
 type loginRequest struct {
-	LoginID string `json:"login_id" max:"254" need:"y"`
+	LoginID     string `json:"login_id" max:"254" need:"y"`
+	DeviceToken string `json:"device_token" max:"128"`
 }
 
 // login issues the first token of a login (interface, Endpoints 1).
@@ -24,7 +25,15 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 		reply.LoginID = readPhone(req.LoginID)
 		return reply, err
 	}
-	state, err := loginState(c, a)
+	if err := c.KnowDevice(ctx, a, req.DeviceToken); err != nil {
+		return Reply{}, err
+	}
+	_, failures, err := c.PublicFailures(ctx, a, "")
+	if err != nil {
+		return Reply{}, err
+	}
+	passwords := failures[record.WrongPasswords]
+	state, err := loginState(c, a, passwords)
 	if err != nil {
 		return Reply{}, c.AddressFirst(ctx, err)
 	}
@@ -37,7 +46,7 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: state, Counters: c.AddressLook()}))
 	reply.LoginID = readPhone(req.LoginID)
 	reply.DisclaimersRequired = c.Pending(a, nil)
-	reply.CaptchaRequired = state == record.CheckPassword && c.CaptchaDue(a.FailureCounts[record.WrongPasswords])
+	reply.CaptchaRequired = state == record.CheckPassword && c.CaptchaDue(passwords)
 	return reply, err
 }
 
@@ -50,10 +59,9 @@ func readPhone(typed string) string {
 	return ""
 }
 
-// loginState returns the state in which a login begins. An unknown login id is locked
-// like one of an account with a password.
-func loginState(c *session.Call, a record.Account) (record.State, error) {
-	passwords := a.FailureCounts[record.WrongPasswords]
+// loginState returns the state in which a login begins, after so many wrong passwords.
+// An unknown login id is locked like one of an account with a password.
+func loginState(c *session.Call, a record.Account, passwords record.FailureCount) (record.State, error) {
 	byCode := a.ID != 0 && a.PasswordHash == ""
 	if byCode {
 		passwords.Count = 0 // wrong passwords lock the account for a time, but there is no password to disable

@@ -24,6 +24,8 @@ type oauthRequest struct {
 	RedirectURI  string `json:"redirect_uri" max:"2048" need:"y"`
 	CodeVerifier string `json:"code_verifier" max:"128"`
 	Nonce        string `json:"nonce" max:"256"`
+
+	RememberDevice bool `json:"remember_device"`
 }
 
 // codeVerifier matches the code_verifier of RFC 7636, section 4.1.
@@ -49,6 +51,7 @@ func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest)
 	if err != nil {
 		return Reply{}, err
 	}
+	c.Remember(req.RememberDevice)
 	if len(c.Pending(a, nil)) == 0 {
 		return issued(c.Enter(ctx, session.Step{Account: a, State: record.Authorized, By: record.ByOAuth}))
 	}

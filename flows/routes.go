@@ -54,7 +54,7 @@ var Routes = []Route{
 		Path:  "auth/login",
 		From:  in(record.None),
 		To:    to(record.CheckPassword, record.CheckOTP),
-		Fails: fails(userErrors, wire.ErrLoginIDNotFound, wire.ErrRestricted),
+		Fails: fails(userErrors, wire.ErrHeaderInvalid, wire.ErrLoginIDNotFound, wire.ErrRestricted), // ErrHeaderInvalid: for the cookie of a device
 		run:   run((*Service).login),
 	},
 	{ // checkpassword.go
@@ -89,7 +89,7 @@ var Routes = []Route{
 		Path:  "auth/checkcredentials",
 		From:  in(record.None),
 		To:    to(record.CheckOTP, record.SetPassword, record.Authorized),
-		Fails: fails(userErrors, wire.ErrCaptchaMissing, wire.ErrCaptchaInvalid, wire.ErrCredentialsInvalid, wire.ErrDisclaimerInvalid, wire.ErrRestricted),
+		Fails: fails(userErrors, wire.ErrHeaderInvalid, wire.ErrCaptchaMissing, wire.ErrCaptchaInvalid, wire.ErrCredentialsInvalid, wire.ErrDisclaimerInvalid, wire.ErrRestricted),
 		run:   run((*Service).checkCredentials),
 	},
 	{ // oauth.go; the interface lists the token errors, but the route takes no token

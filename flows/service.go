@@ -36,6 +36,9 @@ type Request struct {
 	// Languages returns the languages that the user reads, best first. It is called
 	// only if a text has translations. Languages may be nil.
 	Languages func() []language.Tag
+	// Device returns the token of the client's device from a cookie: see
+	// session.Client. Device may be nil.
+	Device func() (string, error)
 	// Body reads the body. It may fail with wire.ErrTooLarge or wire.ErrMediaType. It
 	// is called only after the headers were checked.
 	Body func() ([]byte, error)
@@ -44,7 +47,7 @@ type Request struct {
 // client describes the sender of the request.
 func (r *Request) client() session.Client {
 	return session.Client{
-		Address: r.Address, UserAgent: r.UserAgent, Languages: r.Languages,
+		Address: r.Address, UserAgent: r.UserAgent, Languages: r.Languages, Device: r.Device,
 		SeesStatus: r.Route != nil && r.Route.MayFail(wire.ErrUserRestricted),
 	}
 }
@@ -63,6 +66,7 @@ type Reply struct {
 	SecondFactors       []record.AuthMethods `json:"second_factors,omitempty"` // those that the account has, after a right password
 	ControlQuestion     string               `json:"control_question,omitempty"`
 	Verification        tenant.Method        `json:"verification,omitempty"`
+	DeviceToken         string               `json:"device_token,omitempty"`
 	*tenant.PasswordQuality
 }
 
@@ -73,7 +77,7 @@ func issued(t session.Issued, err error) (Reply, error) {
 	}
 	return Reply{
 		SessionToken: t.Token, SessionState: t.State, ExpiresIn: &t.ExpiresIn,
-		ProfileMnemocode: t.Mnemocode, UserPhone: t.Phone, SecondFactors: t.Factors, PasswordQuality: t.Quality,
+		ProfileMnemocode: t.Mnemocode, UserPhone: t.Phone, SecondFactors: t.Factors, PasswordQuality: t.Quality, DeviceToken: t.Device,
 	}, nil
 }
 

@@ -16,6 +16,7 @@ import (
 type setPasswordRequest struct {
 	NewPassword       string   `json:"new_password" max:"128" long:"password.too_long" need:"y"`
 	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
+	RememberDevice    bool     `json:"remember_device"`
 }
 
 // setPassword sets a new password (interface, Endpoints 5). It revokes all other
@@ -42,6 +43,7 @@ func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPass
 	} else if breached {
 		return Reply{}, tenant.ErrBreached
 	}
+	c.Remember(req.RememberDevice)
 	st := session.Step{Account: a, State: record.Authorized}
 	if c.Session().State == record.SetPassword {
 		if st.Accepted, err = c.Accept(a, req.AcceptDisclaimers); err != nil {

@@ -61,6 +61,7 @@ func session(name string, account, generation int64, state record.State) record.
 		LastUsed:   t0,
 		Address:    "2001:db8::1",
 		UserAgent:  strings.Repeat("Mozilla/5.0 ", 16),
+		Device:     "0123456789abcdef0123456789abcdef",
 		Profile:    record.Profile("admin " + strings.Repeat("x", 64) + "@example.com +37060012345"),
 	}
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -26,7 +27,7 @@ const (
 func (s postgresAccounts) UpdateFailures(
 	ctx context.Context, now time.Time, subject record.FailureKey, kind record.Kind, change func(*record.FailureCount) error,
 ) error {
-	key := []any{subject.Company, subject.Account, subject.LoginID, string(kind)}
+	key := []any{subject.Company, subject.Account, cmp.Or(subject.Device, subject.LoginID), string(kind)}
 	return translatePostgres("updating tally", s.transact(ctx, func(ctx context.Context, q postgresQueries) error {
 		before, err := scanFailureCount(q.row(ctx, postgresLockFailures, key...))
 		missing := errors.Is(err, pgx.ErrNoRows)
@@ -68,7 +69,7 @@ func (s postgresAccounts) FailureCounts(ctx context.Context, subject record.Fail
 		return kind, err
 	}
 	err := s.read(ctx, func(ctx context.Context, q postgresQueries) error {
-		_, err := collectPostgres(ctx, q, scan, postgresFailuresOf, subject.Company, subject.Account, subject.LoginID)
+		_, err := collectPostgres(ctx, q, scan, postgresFailuresOf, subject.Company, subject.Account, cmp.Or(subject.Device, subject.LoginID))
 		return err
 	})
 	return failures, translatePostgres("loading tallies", err)
@@ -82,5 +83,8 @@ const postgresSweepFailures = `
 		ORDER BY changed LIMIT $2 FOR UPDATE SKIP LOCKED))`
 
 func (s postgresAccounts) Sweep(ctx context.Context, now time.Time) error {
-	return translatePostgres("sweeping tallies", s.sweep(ctx, postgresSweepFailures, micros(now.Add(-24*time.Hour))))
+	if err := s.sweep(ctx, postgresSweepFailures, micros(now.Add(-24*time.Hour))); err != nil {
+		return translatePostgres("sweeping tallies", err)
+	}
+	return translatePostgres("sweeping devices", s.sweep(ctx, postgresSweepDevices, micros(now)))
 }

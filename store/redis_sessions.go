@@ -433,7 +433,7 @@ func (s redisSessions) Sweep(ctx context.Context, _ time.Time) error { return ct
 //	s state       d disclaimers accepted   b created     x expires    n ends
 //	k code hash   p phone     t code expires             r how often OpenCode was called
 //	o 1: the code is the app's             y company generation       v last used
-//	w address     u user agent             f profile
+//	w address     u user agent             f profile     g device
 func encodeRedisSession(s record.Session) ([]any, error) {
 	fields := []any{"c", s.Company, "a", s.Account, "e", s.Generation, "s", string(s.State),
 		"b", micros(s.Created), "x", micros(s.Expires), "n", micros(s.Ends)}
@@ -443,7 +443,7 @@ func encodeRedisSession(s record.Session) ([]any, error) {
 	if !s.LastUsed.IsZero() {
 		fields = append(fields, "v", micros(s.LastUsed))
 	}
-	for name, value := range map[string]string{"i": s.ID, "m": s.Mnemocode, "l": s.LoginID, "w": s.Address} {
+	for name, value := range map[string]string{"i": s.ID, "m": s.Mnemocode, "l": s.LoginID, "w": s.Address, "g": s.Device} {
 		if value != "" {
 			fields = append(fields, name, value)
 		}
@@ -505,7 +505,7 @@ func decodeRedisSession(hash record.TokenHash, fields map[string]string) (record
 		Hash: hash, ID: fields["i"], Company: fields["c"], Account: d.number("a"), Mnemocode: fields["m"],
 		LoginID: fields["l"], Generation: d.number("e"), State: record.State(fields["s"]),
 		Created: d.time("b"), Expires: d.time("x"), Ends: d.time("n"),
-		CompanyGeneration: d.optional("y"), LastUsed: fromMicros(d.optional("v")), Address: fields["w"],
+		CompanyGeneration: d.optional("y"), LastUsed: fromMicros(d.optional("v")), Address: fields["w"], Device: fields["g"],
 		ByApp: fields["o"] == "1", UserAgent: longField(fields, "u"), Profile: record.Profile(longField(fields, "f")),
 	}
 	if accepted, ok := fields["d"]; ok && d.err == nil {

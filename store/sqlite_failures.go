@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -22,7 +23,7 @@ const (
 func (s sqliteAccounts) UpdateFailures(
 	ctx context.Context, now time.Time, subject record.FailureKey, kind record.Kind, change func(*record.FailureCount) error,
 ) error {
-	key := []any{subject.Company, subject.Account, subject.LoginID, string(kind)}
+	key := []any{subject.Company, subject.Account, cmp.Or(subject.Device, subject.LoginID), string(kind)}
 	return translateSQLite("updating tally", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		before, err := scanFailureCount(tx.row(ctx, sqliteSelectFailures, key...))
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
@@ -60,7 +61,7 @@ func (s sqliteAccounts) FailureCounts(ctx context.Context, subject record.Failur
 		return kind, err
 	}
 	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
-		_, err := collectSQLite(ctx, q, scan, sqliteFailuresOf, subject.Company, subject.Account, subject.LoginID)
+		_, err := collectSQLite(ctx, q, scan, sqliteFailuresOf, subject.Company, subject.Account, cmp.Or(subject.Device, subject.LoginID))
 		return err
 	})
 	return failures, translateSQLite("loading tallies", err)
@@ -73,6 +74,9 @@ const sqliteSweepFailures = `
 func (s sqliteAccounts) Sweep(ctx context.Context, now time.Time) error {
 	if err := s.sweep(ctx, sqliteSweepFailures, micros(now.Add(-24*time.Hour))); err != nil {
 		return translateSQLite("sweeping tallies", err)
+	}
+	if err := s.sweepDevices(ctx, now); err != nil {
+		return err
 	}
 	if s.backups.Load() > 0 {
 		return nil // backups need the log; the next sweep empties it

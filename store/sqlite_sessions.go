@@ -28,8 +28,8 @@ const (
 	sqliteInsertSession = `
 		INSERT INTO sessions (hash, id, company, account, mnemocode, login_id, epoch, state, accepted,
 			created, expires, ends, code_hash, code_phone, code_expires, by_app,
-			era, last_used, address, user_agent, profile)
-		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21
+			era, last_used, address, user_agent, profile, device)
+		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22
 		WHERE NOT EXISTS (SELECT 1 FROM fences WHERE company = ?3 AND account = ?4 AND account <> 0 AND epoch > ?7)
 			AND NOT EXISTS (SELECT 1 FROM fences WHERE company = ?3 AND account = 0 AND epoch > ?17)`
 )
@@ -87,7 +87,7 @@ func (tx *sqliteQueries) storeSession(ctx context.Context, s record.Session) err
 	return tx.execOr(ctx, record.ErrConflict, sqliteInsertSession,
 		s.Hash[:], s.ID, s.Company, s.Account, s.Mnemocode, s.LoginID, s.Generation, string(s.State), accepted,
 		micros(s.Created), micros(s.Expires), micros(s.Ends), hash, code.Phone, micros(code.Expires), s.ByApp,
-		s.CompanyGeneration, micros(s.LastUsed), s.Address, s.UserAgent, string(s.Profile))
+		s.CompanyGeneration, micros(s.LastUsed), s.Address, s.UserAgent, string(s.Profile), s.Device)
 }
 
 const (
@@ -126,7 +126,7 @@ func scanSQLiteHash(row scanner) (hash record.TokenHash, err error) {
 const (
 	sqliteSessionColumns = `hash, id, company, account, mnemocode, login_id, epoch, state, accepted,
 			created, expires, ends, code_hash, code_phone, code_expires, by_app,
-			era, last_used, address, user_agent, profile`
+			era, last_used, address, user_agent, profile, device`
 	sqliteSelectSession = `SELECT ` + sqliteSessionColumns + ` FROM sessions`
 	sqliteSessionByHash = sqliteSelectSession + ` WHERE hash = ? AND` + sqliteNotEnded
 )
@@ -147,7 +147,7 @@ func scanSQLiteSession(row scanner) (record.Session, error) {
 	var phone string
 	err := row.Scan(&hash, &s.ID, &s.Company, &s.Account, &s.Mnemocode, &s.LoginID, &s.Generation, &s.State, &accepted,
 		&created, &expires, &ends, &codeHash, &phone, &codeExpires, &s.ByApp,
-		&s.CompanyGeneration, &lastUsed, &s.Address, &s.UserAgent, &s.Profile)
+		&s.CompanyGeneration, &lastUsed, &s.Address, &s.UserAgent, &s.Profile, &s.Device)
 	if err != nil {
 		return record.Session{}, err
 	}

@@ -56,6 +56,7 @@ var Routes = []Route{
 	{http.MethodGet, "{company}/accounts/{mnemocode}/sessions", Sessions, (*Call).sessions, "Lists an account's sessions."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/sessions", Sessions, (*Call).endSessions, "Revokes all sessions of an account."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/sessions/{session}", Sessions, (*Call).endSession, "Revokes one session of an account."},
+	{http.MethodDelete, "{company}/accounts/{mnemocode}/devices", Sessions, (*Call).forgetDevices, "Removes all known devices of an account."},
 	{http.MethodDelete, "{company}/sessions", Sessions, (*Call).endAllSessions, "Revokes all sessions of the company."},
 	{http.MethodPost, "{company}/introspect", Introspect, (*Call).introspect, "Says whether a token is valid (RFC 7662), and extends nothing."},
 	{http.MethodPost, "{company}/import", Import, (*Call).importLines, "Imports accounts, one per line."},

@@ -30,6 +30,10 @@ func (c *Call) endSessions() error {
 	return c.ends(func(ctx context.Context) error { return c.admin.EndSessions(ctx, c.mnemocode(), "") })
 }
 
+func (c *Call) forgetDevices() error {
+	return c.ends(func(ctx context.Context) error { return c.admin.ForgetDevices(ctx, c.mnemocode(), "") })
+}
+
 func (c *Call) endAllSessions() error { return c.ends(c.admin.EndAllSessions) }
 
 func (c *Call) ends(end func(context.Context) error) error {

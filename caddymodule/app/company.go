@@ -357,6 +357,8 @@ func (c *Company) checkSenders() error {
 		return errors.New("recovery methods: MAIL needs a link; add recovery link, or take MAIL out")
 	case e.Migrate != nil && e.Hardened:
 		return errors.New("password migrate: with hardened, the time of an answer would tell whose password is asked elsewhere; take one of them out")
+	case e.Devices.For != 0 && e.Hardened:
+		return errors.New("devices: with hardened, a device would show that an account exists; take one of them out, or write devices off")
 	case named(tenant.ByQuestion) && e.Hardened:
 		return errors.New("recovery methods: QUESTION is never allowed with hardened; take one of them out")
 	}

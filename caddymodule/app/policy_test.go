@@ -124,6 +124,7 @@ var leaves = []leaf{
 	{in("limits", "sessions_per_account 1"), in("limits", "sessions_per_account 2"), func(c *tenant.Company) any { return c.Limits.SessionsPerAccount }},
 	{"hardened", "hardened off", func(c *tenant.Company) any { return c.Hardened }},
 	{in("password", "blocklist ../integration/testdata/blocklist"), in("password", "blocklist ../integration/testdata/texts/otp.login.sms.txt"), func(c *tenant.Company) any { return c.Blocklist.Contains("our-company-2026") }},
+	{"devices 90d skip_second_factor", "devices 90d", func(c *tenant.Company) any { return c.Devices }},
 	{"locale lt", "locale de-at", func(c *tenant.Company) any { return c.Locale }},
 	{"notices off", "notices email_changed", func(c *tenant.Company) any { return c.Notices }},
 	{"sms_origin one.example", "sms_origin two.example", func(c *tenant.Company) any { return c.SMSOrigin }},
@@ -183,7 +184,7 @@ func TestPolicyIsInheritedLeafByLeaf(t *testing.T) {
 func TestLeavesAreComplete(t *testing.T) {
 	const (
 		apart  = 5 // the leaves migrate, captcha, sms, mail and texts, whose modules and files a company has beside its Policy
-		joined = 1 // RegexDescription, which goes with Regex
+		joined = 2 // RegexDescription, which goes with Regex, and SkipSecondFactor, with the duration of devices
 	)
 	want := apart - joined
 	for field := range reflect.TypeFor[tenant.Policy]().Fields() {

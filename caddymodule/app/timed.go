@@ -106,6 +106,26 @@ func (t timedAccounts) BackupCodes(ctx context.Context, company string, id int64
 	return t.Accounts.BackupCodes(ctx, company, id)
 }
 
+func (t timedAccounts) AddDevice(ctx context.Context, company string, account int64, d record.Device, former string) (err error) {
+	defer observeCall(ctx, "accounts", "add_device", time.Now(), &err)
+	return t.Accounts.AddDevice(ctx, company, account, d, former)
+}
+
+func (t timedAccounts) Device(ctx context.Context, company string, account int64, hash record.TokenHash) (found record.Device, err error) {
+	defer observeCall(ctx, "accounts", "device", time.Now(), &err)
+	return t.Accounts.Device(ctx, company, account, hash)
+}
+
+func (t timedAccounts) Devices(ctx context.Context, company string, account int64) (found []record.Device, err error) {
+	defer observeCall(ctx, "accounts", "devices", time.Now(), &err)
+	return t.Accounts.Devices(ctx, company, account)
+}
+
+func (t timedAccounts) RemoveDevices(ctx context.Context, company string, account int64, id string) (err error) {
+	defer observeCall(ctx, "accounts", "remove_devices", time.Now(), &err)
+	return t.Accounts.RemoveDevices(ctx, company, account, id)
+}
+
 func (t timedAccounts) UseBackupCode(ctx context.Context, company string, id int64, hash string) (err error) {
 	defer observeCall(ctx, "accounts", "use_backup_code", time.Now(), &err)
 	return t.Accounts.UseBackupCode(ctx, company, id, hash)

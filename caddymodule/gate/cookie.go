@@ -19,8 +19,37 @@ import (
 // 4.1.3.2). Otherwise a sibling host could log its victim in as another user.
 const defaultCookie = "__Host-mnemogate"
 
+// deviceCookie is the cookie with the token of a known device. It outlives sessions.
+const deviceCookie = "__Host-mnemogate-device"
+
+// setDeviceCookie makes the browser store the token of a device.
+func setDeviceCookie(w http.ResponseWriter, token string, keep time.Duration) {
+	http.SetCookie(w, &http.Cookie{
+		Name: deviceCookie, Value: token, Path: "/", HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode,
+		MaxAge: int(keep / time.Second),
+	})
+}
+
+// device returns the token in a request's device cookie, or "". It refuses a cookie if
+// another site made the browser send it, and two of them.
+func (h *Handler) device(r *http.Request) (string, error) {
+	lines := cookies(r, deviceCookie, nil)
+	switch {
+	case h.Cookie == "" || len(lines) == 0:
+		return "", nil
+	case changes(r) && crossSite(r, h.CORS):
+		return "", errCrossSite
+	case len(lines) > 1:
+		return "", &wire.Refusal{Err: wire.ErrHeaderInvalid, Message: "There are two cookies " + deviceCookie + "; send one."}
+	}
+	return strings.TrimPrefix(lines[0], bearerScheme), nil
+}
+
 // checkCookie refuses names that browsers would not accept as they are meant.
 func (h *Handler) checkCookie() error {
+	if h.Cookie == deviceCookie {
+		return fmt.Errorf("cookie: %s is the cookie of known devices; use another name", deviceCookie)
+	}
 	isToken := func(c rune) bool {
 		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c)
 	}
@@ -70,10 +99,17 @@ func (h *Handler) brought(r *http.Request, room []string) (lines []string, byCoo
 }
 
 func (h *Handler) cookies(r *http.Request, lines []string) []string {
+	return cookies(r, h.Cookie, lines)
+}
+
+const bearerScheme = "Bearer "
+
+// cookies appends the values of the cookies with a name, each after bearerScheme.
+func cookies(r *http.Request, name string, lines []string) []string {
 	for _, line := range r.Header["Cookie"] {
 		for pair := range strings.SplitSeq(line, ";") {
-			if name, value, _ := strings.Cut(pair, "="); h.isCookie(name) {
-				lines = append(lines, "Bearer "+strings.Trim(value, " \t"))
+			if of, value, _ := strings.Cut(pair, "="); isCookie(of, name) {
+				lines = append(lines, bearerScheme+strings.Trim(value, " \t"))
 			}
 		}
 	}
@@ -81,9 +117,9 @@ func (h *Handler) cookies(r *http.Request, lines []string) []string {
 }
 
 // isCookie compares names as net/http does.
-func (h *Handler) isCookie(name string) bool { return textproto.TrimString(name) == h.Cookie }
+func isCookie(of, name string) bool { return textproto.TrimString(of) == name }
 
-// dropCookies removes our cookie from a request, however often it occurs. The other
+// dropCookies removes our cookies from a request, however often they occur. The other
 // cookies stay, byte for byte.
 func (h *Handler) dropCookies(r *http.Request) {
 	var kept []string
@@ -91,7 +127,7 @@ func (h *Handler) dropCookies(r *http.Request) {
 		var pairs []string
 		dropped := false
 		for pair := range strings.SplitSeq(line, ";") {
-			if name, _, _ := strings.Cut(pair, "="); h.isCookie(name) {
+			if name, _, _ := strings.Cut(pair, "="); isCookie(name, h.Cookie) || isCookie(name, deviceCookie) {
 				dropped = true
 			} else {
 				pairs = append(pairs, pair)

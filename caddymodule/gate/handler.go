@@ -501,6 +501,7 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (repl
 			Address:       clientAddress(r),
 			UserAgent:     r.UserAgent(),
 			Languages:     languagesOf(r),
+			Device:        func() (string, error) { return h.device(r) },
 			Body:          func() ([]byte, error) { return readBody(w, r, h.MaxBody) },
 		})
 		return err

@@ -41,6 +41,9 @@ var selfServiceRoutes = []selfServiceRoute{
 	{http.MethodGet, "sessions", false, (*selfCall).sessions},
 	{http.MethodDelete, "sessions", false, (*selfCall).endOthers},
 	{http.MethodDelete, "sessions/{id}", false, (*selfCall).endSession},
+	{http.MethodGet, "devices", false, (*selfCall).devices},
+	{http.MethodDelete, "devices", true, (*selfCall).forgetDevices},
+	{http.MethodDelete, "devices/{id}", true, (*selfCall).forgetDevices},
 	{http.MethodPost, "password", true, (*selfCall).changePassword},
 	{http.MethodPost, "totp", true, (*selfCall).newTOTP},
 	{http.MethodPost, "totp/confirm", true, (*selfCall).confirmTOTP},
@@ -206,6 +209,39 @@ func (c *selfCall) endSession() (any, error) {
 		c.handler.clearCookie(c.w)
 	}
 	return succeeded, err
+}
+
+// A selfDevice is a known device in the user's list.
+type selfDevice struct {
+	ID               string    `json:"device_id"`
+	Created          time.Time `json:"created_at"`
+	Expires          time.Time `json:"expires_at"`
+	Address          string    `json:"address,omitempty"`
+	UserAgent        string    `json:"user_agent,omitempty"`
+	SkipSecondFactor bool      `json:"skip_second_factor"`
+	Current          bool      `json:"current"`
+}
+
+func (c *selfCall) devices() (any, error) {
+	devices, current, err := c.Devices(c.Context())
+	if err != nil {
+		return nil, err
+	}
+	list := make([]selfDevice, len(devices))
+	for i, d := range devices {
+		list[i] = selfDevice{
+			d.ID, d.Created.UTC(), d.Expires.UTC(), d.Address, d.UserAgent,
+			c.Company().Devices.SkipSecondFactor && time.Now().Before(d.FactorUntil), d.ID == current,
+		}
+	}
+	return struct {
+		done
+		Devices []selfDevice `json:"devices"`
+	}{succeeded, list}, nil
+}
+
+func (c *selfCall) forgetDevices() (any, error) {
+	return succeeded, c.ForgetDevices(c.Context(), c.id)
 }
 
 func (c *selfCall) changePassword() (any, error) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -19,6 +20,8 @@ type sessionRequest struct {
 	// Remember asks for a cookie that outlives the browser. Sites whose login page
 	// does not offer that ignore it.
 	Remember bool `json:"remember"`
+	// DeviceToken is the token of a known device to move into a cookie of its own.
+	DeviceToken string `json:"device_token" max:"128"`
 }
 
 // serveSession reports the session, moves it into a cookie, or revokes the cookie's.
@@ -31,10 +34,13 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 		Address:       clientAddress(r),
 		UserAgent:     r.UserAgent(),
 		Languages:     languagesOf(r),
+		Device:        func() (string, error) { return h.device(r) },
 	}
 	w.Header().Add("Vary", h.vary())
 	var reply flows.Reply
 	var keep time.Duration // how long the browser keeps the cookie
+	var device string
+	var keepDevice time.Duration
 	var do func(*flows.Service) error
 	switch {
 	case r.Method == http.MethodGet:
@@ -50,6 +56,9 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 		do = func(service *flows.Service) (err error) {
 			var wants sessionRequest
 			reply, err = service.ExchangeToken(r.Context(), &request, &wants)
+			if err == nil && tokens.Shaped(tokens.DevicePrefix, wants.DeviceToken) {
+				device, keepDevice = wants.DeviceToken, time.Duration(service.Companies[t.company].Devices.For)
+			}
 			if wants.Remember && h.remembers(t.company) {
 				keep = time.Duration(service.Companies[t.company].Session.Lifetime)
 			}
@@ -84,6 +93,9 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	if r.Method == http.MethodPost {
 		h.setCookie(w, reply.SessionToken, keep)
 		reply.SessionToken = "" // hidden from scripts
+		if keepDevice > 0 {
+			setDeviceCookie(w, device, keepDevice)
+		}
 	}
 	writeJSON(w, http.StatusOK, success{Status: "success", Reply: reply})
 }

@@ -57,6 +57,7 @@ func document(t *testing.T) *apiDocument {
 var (
 	routePath   = regexp.MustCompile(`^/[A-Za-z0-9_-]{1,64}/v2/(auth/.+|me/.+|captcha|session|client.json|jwks.json)$`)
 	sessionPath = regexp.MustCompile(`^me/sessions/.+`)
+	devicePath  = regexp.MustCompile(`^me/devices/.+`)
 )
 
 // checkDocumented checks that the OpenAPI document describes the answer of a route
@@ -68,7 +69,7 @@ func (s *site) checkDocumented(r *http.Request, a answer) {
 		return
 	}
 	doc := document(s.t)
-	path := "/{company_code}/v2/" + sessionPath.ReplaceAllString(found[1], "me/sessions/{session_id}")
+	path := "/{company_code}/v2/" + devicePath.ReplaceAllString(sessionPath.ReplaceAllString(found[1], "me/sessions/{session_id}"), "me/devices/{device_id}")
 	call := doc.call(path, r)
 	if call == nil {
 		if flows.RouteByPath(found[1]) != nil && doc.Paths.Value(path) == nil {
@@ -171,6 +172,9 @@ var extensions = map[string][]*wire.Error{
 	"GET me/sessions":                 ownErrors(),
 	"DELETE me/sessions":              ownErrors(),
 	"DELETE me/sessions/{session_id}": ownErrors(wire.ErrNoRoute),
+	"GET me/devices":                  ownErrors(),
+	"DELETE me/devices":               ownErrors(),
+	"DELETE me/devices/{device_id}":   ownErrors(wire.ErrNoRoute),
 	"POST me/password":                ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrPasswordInvalid, wire.ErrPasswordSame, wire.ErrQuality, wire.ErrRestricted})...),
 	"POST me/totp":                    ownErrors(bodyErrors...),
 	"DELETE me/totp":                  ownErrors(wire.ErrValidation),
@@ -334,7 +338,7 @@ func checkFields(t *testing.T, route *flows.Route, operation *openapi3.Operation
 	if got, want := len(body.Properties), len(fields); got != want {
 		t.Errorf("%s: it has %d fields, want %d", route.Path, got, want)
 	}
-	kinds := map[reflect.Kind]string{reflect.String: "string", reflect.Int: "integer", reflect.Slice: "array"}
+	kinds := map[reflect.Kind]string{reflect.String: "string", reflect.Int: "integer", reflect.Slice: "array", reflect.Bool: "boolean"}
 	for _, field := range fields {
 		property := body.Properties[field.Name]
 		if property == nil {

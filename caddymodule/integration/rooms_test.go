@@ -20,7 +20,7 @@ var rooms = map[string][]string{
 	"caddymodule/admin":           {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "flows", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/record", "flows/tenant"},
 	"caddymodule/accounts":        {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/guest", "flows", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/wire"},
 	"caddymodule/accounts/api":    {"flows/record", "flows/wire"},
-	"caddymodule/gate":            {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/guest", "caddymodule/page", "flows", "flows/assertion", "flows/manage", "flows/panics", "flows/record", "flows/session", "flows/tenant", "flows/wire"},
+	"caddymodule/gate":            {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/guest", "caddymodule/page", "flows", "flows/assertion", "flows/manage", "flows/panics", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/wire"},
 	"caddymodule/bypass":          {"caddymodule/app", "caddymodule/guest"},
 	"caddymodule/page":            {"caddymodule/guest"},
 	"caddymodule/bodies":          {"flows/panics"},

@@ -68,6 +68,7 @@ import (
 //		mails_per_account <n>/<duration>|unlimited
 //		sessions_per_account <n>
 //	}
+//	devices <duration> [skip_second_factor]|off
 //	hardened [off]
 //
 // Only fixed may be repeated. The word insecure, as the last argument, allows
@@ -91,6 +92,7 @@ func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 		"notices":       func() error { return p.parseNotices(d) },
 		"recovery":      p.block(d, p.recoveryOptions),
 		"limits":        p.block(d, p.limitOptions),
+		"devices":       func() error { return p.parseDevices(d) },
 		"hardened":      unlessOff(d, &p.Hardened),
 	}
 }
@@ -263,6 +265,24 @@ func (p *Policy) limitOptions(d *caddyfile.Dispenser) map[string]func() error {
 		"mails_per_account":    guest.OneValue(d, rateValue(&l.MailsPerAccount)),
 		"sessions_per_account": guest.OneValue(d, guest.Int(&l.SessionsPerAccount)),
 	}
+}
+
+func (p *Policy) parseDevices(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	p.Devices = &tenant.Devices{}
+	if len(args) == 1 && args[0] == "off" {
+		return nil
+	}
+	if len(args) == 2 && args[1] == "skip_second_factor" {
+		p.Devices.SkipSecondFactor, args = true, args[:1]
+	}
+	if len(args) != 1 {
+		return d.ArgErr()
+	}
+	if complaint := guest.Duration(&p.Devices.For)(args[0]); complaint != "" {
+		return d.Errf("'%s' is %s", args[0], complaint)
+	}
+	return nil
 }
 
 // insecure parses an option that has one value, optionally followed by the word

@@ -36,6 +36,7 @@ func (p *Policy) Check() error {
 		p.checkSMSOrigin(),
 		p.checkRecovery(),
 		p.checkLimits(),
+		p.checkDevices(),
 	)
 }
 
@@ -223,6 +224,16 @@ func (p *Policy) checkLimits() error {
 		checkCountries(l.SMSCountries),
 		within("limits.sessions_per_account", l.SessionsPerAccount, span[int]{1, record.MaxSessions}),
 	)
+}
+
+func (p *Policy) checkDevices() error {
+	if p.Devices == nil {
+		return nil
+	}
+	if p.Devices.For == 0 && p.Devices.SkipSecondFactor {
+		return errors.New("devices: skip_second_factor needs a duration; write it as in devices 90d skip_second_factor")
+	}
+	return within("devices", p.Devices.For, upTo(year))
 }
 
 // value returns the number that an option is set to, or 0 if it is not set.

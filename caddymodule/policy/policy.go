@@ -90,6 +90,11 @@ type Policy struct {
 	// The limits on attempts and messages.
 	Limits tenant.Limits `json:"limits,omitzero"`
 
+	// For how long clients can be known devices of an account. What strangers do
+	// does not lock out a known device. An empty object turns this off for a company.
+	// Default: none are remembered.
+	Devices *tenant.Devices `json:"devices,omitempty"`
+
 	// Tell strangers less than the interface document allows. An unknown login id
 	// gets the same answer as a known one, and emails are masked. QUESTION and
 	// recovery by the phone of the second factor are refused. Passwords without a
@@ -257,6 +262,9 @@ func (p *Policy) Apply(c *tenant.Company) {
 	}
 	overrideFields(&c.Recovery, p.Recovery)
 	overrideFields(&c.Limits, p.Limits)
+	if p.Devices != nil {
+		c.Devices = *p.Devices
+	}
 	if p.Hardened != nil {
 		c.Hardened = *p.Hardened
 	}

@@ -31,8 +31,12 @@ type Attempt struct {
 	Company *tenant.Company
 	Address string // the client's
 	Nowhere bool   // the address is unknown: a backend acts for a user and does not pass it on
-	Now     time.Time
-	Keys    *tokens.Keys // for the names of the counters of addresses and phones
+	// Device is what the account remembers of the client; nil if it is unknown. It
+	// replaces the address: what would count for the address counts for the device, so
+	// that others at the address can't lock it out.
+	Device *record.Device
+	Now    time.Time
+	Keys   *tokens.Keys // for the names of the counters of addresses and phones
 
 	Counters      record.Counters
 	FailureCounts record.FailureCounts
@@ -101,7 +105,13 @@ const wideTimes = 10
 
 // perAddress returns the counters of the attempt's address.
 func (at *Attempt) perAddress(name string, rate tenant.Rate) []record.Counter {
-	if at.Nowhere || rate == tenant.Unlimited {
+	if rate == tenant.Unlimited {
+		return nil
+	}
+	if at.Device != nil {
+		return []record.Counter{at.Counter(name, "device/"+at.Device.ID, rate)}
+	}
+	if at.Nowhere {
 		return nil
 	}
 	return PerAddress(at.Keys, at.Company.Code, name, at.Address, rate)
@@ -232,13 +242,21 @@ func (at *Attempt) CaptchaDue(passwords record.FailureCount) bool {
 	return at.Company.Captcha != nil && passwords.Count >= *at.Company.Limits.CaptchaAfter
 }
 
+// ErrDeviceUnknown means that a device has failed too often while its password was
+// compared. The attempt then counts like that of an unknown device.
+var ErrDeviceUnknown = errors.New("the device is no longer known")
+
 // RecordPassword records the outcome of an attempt with a password, and returns whether
-// the next one needs a captcha. solved means that this attempt solved a captcha.
+// the next one needs a captcha. solved means that this attempt solved a captcha. If key
+// is that of a device, it may fail with ErrDeviceUnknown.
 func (at *Attempt) RecordPassword(ctx context.Context, key record.FailureKey, ok, solved bool) (captcha bool, err error) {
 	if err := at.RecordAddress(ctx, ok); err != nil {
 		return false, err
 	}
 	err = at.failureCount(ctx, key, record.WrongPasswords, func(t *record.FailureCount) error {
+		if key.Device != "" && at.Company.Limits.ForgetsDevice(t.Count) {
+			return ErrDeviceUnknown
+		}
 		if err := at.CheckPasswords(*t); err != nil {
 			return err
 		}
@@ -258,7 +276,7 @@ func (at *Attempt) RecordPassword(ctx context.Context, key record.FailureKey, ok
 
 func (at *Attempt) countWrongPassword(t *record.FailureCount) {
 	t.Count++
-	if t.Count >= at.Company.Limits.LockAfter {
+	if t.Count >= at.Company.Limits.LockAfter { // of a device, the count alone matters
 		t.Until = at.Now.Add(time.Duration(at.Company.Limits.LockFor))
 	}
 }
@@ -313,13 +331,17 @@ func (at *Attempt) failureCount(ctx context.Context, key record.FailureKey, kind
 			return err
 		}
 		lock = record.Event{Name: at.Company.Limits.LockAt(kind, *t), Time: at.Now, Mnemocode: at.Mnemocode, Until: t.Until}
-		if key.Account != 0 {
+		if key.Device != "" {
+			if lock.Name = ""; at.Company.Limits.ForgetsDevice(t.Count) {
+				lock.Name = record.AccountDeviceDistrusted
+			}
+		} else if key.Account != 0 {
 			t.Outbox = background.OutboxEvents(at.Company, lock)
 		}
 		return nil
 	})
 	var code *wire.Error
-	if err != nil && !errors.As(err, &code) {
+	if err != nil && !errors.As(err, &code) && !errors.Is(err, ErrDeviceUnknown) {
 		return wire.Unavailable("counting wrong attempts", err)
 	}
 	if err == nil && lock.Name != "" {
@@ -329,8 +351,13 @@ func (at *Attempt) failureCount(ctx context.Context, key record.FailureKey, kind
 }
 
 // PublicFailures returns the failure key and counts that clients may learn about: those
-// of the account or, in a hardened company, those of the login id hash.
+// of the account or, in a hardened company, those of the login id hash. Those of a known
+// device are its own.
 func (at *Attempt) PublicFailures(ctx context.Context, a record.Account, loginIDHash string) (record.FailureKey, map[record.Kind]record.FailureCount, error) {
+	if at.Device != nil {
+		key := record.FailureKey{Company: at.Company.Code, Account: a.ID, Device: at.Device.ID}
+		return key, map[record.Kind]record.FailureCount{record.WrongPasswords: {Count: at.Device.Failures}}, nil
+	}
 	if !at.Company.Hardened {
 		return at.FailureKey(a, loginIDHash), a.FailureCounts, nil
 	}

@@ -84,7 +84,7 @@ const (
 // Ended adds an attempt to Traffic: which account it concerned, 0 for none, and whether
 // it completed a login. Do not call it for an attempt that a limit or lock refused.
 func (at *Attempt) Ended(account int64, login bool) {
-	if at.Traffic == nil || at.Company == nil || at.Nowhere {
+	if at.Traffic == nil || at.Company == nil || at.Nowhere || at.Device != nil {
 		return
 	}
 	at.Traffic.mu.Lock()

@@ -137,6 +137,8 @@ func selfError(err error) error {
 		return wire.Invalid("There is no secret to confirm. Create one with POST totp first.")
 	case errors.Is(err, ErrNoSession):
 		return &wire.Refusal{Err: wire.ErrNoRoute, Message: "You have no session with this id. GET sessions lists them."}
+	case errors.Is(err, ErrNoDevice):
+		return &wire.Refusal{Err: wire.ErrNoRoute, Message: "You have no device with this id. GET devices lists them."}
 	case errors.Is(err, ErrNotActive), errors.Is(err, record.ErrNotFound):
 		return wire.ErrTokenInvalid // a change by an administrator has just revoked the session
 	case errors.Is(err, ErrNoSuchSession), errors.Is(err, ErrChanged):

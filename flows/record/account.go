@@ -60,12 +60,13 @@ type Acceptance struct {
 	At      time.Time `json:"at"`
 }
 
-// A FailureKey says what wrong attempts are counted for: an account or, if no account
-// has the login id that the client sent, that login id.
+// A FailureKey says what wrong attempts are counted for: an account, one of its devices
+// or, if no account has the login id that the client sent, that login id.
 type FailureKey struct {
 	Company string
 	Account int64  // 0 with LoginID
 	LoginID string // a login id hash; empty with Account
+	Device  string // the ID of a Device of the Account; empty for the account itself
 }
 
 // A Kind is the kind of a failure count. A FailureKey has one count of each. Stores

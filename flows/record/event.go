@@ -118,6 +118,9 @@ const (
 	AccountWelcomed      = adminPrefix + "welcomed"
 
 	AccountPasswordBreached = adminPrefix + "password_breached"
+	AccountDeviceRemembered = adminPrefix + "device_remembered"
+	AccountDeviceDistrusted = adminPrefix + "device_distrusted"
+	AccountDevicesForgotten = adminPrefix + "devices_forgotten"
 
 	// Problems with a key for the accounts API.
 	KeyWrong   = keyPrefix + "wrong"
@@ -180,6 +183,9 @@ func eventKinds() []EventKind {
 		{AccountPasswordWrong, "the `current_password` was wrong that a user sent, or a backend for a user", admin},
 		{AccountWelcomed, "a welcome link was mailed to the owner of an account", admin},
 		{AccountPasswordBreached, "the right password of a login is in the list of `breached` passwords; the account must set a new one", attempt},
+		{AccountDeviceRemembered, "a client became a known device of the account", attempt},
+		{AccountDeviceDistrusted, "a known device has sent `lock_after` wrong passwords, and counts as unknown from now on", attempt},
+		{AccountDevicesForgotten, "the known devices of an account were removed, or one of them, whose id is the reason", admin},
 		{OutboxDropped, "an event for the `events` receiver could not be delivered for three days and was dropped; reason is its type", []string{"company", "mnemocode", "reason"}},
 		{KeyWrong, "a request to the accounts API had a wrong key; the reason `limit` marks the first one of an address that had too many, once per window and node", []string{"address", "reason"}},
 		{KeyRefused, "a key for the accounts API does not cover the company, or lacks the right that reason names", []string{"company", "address", "actor", "reason"}},

@@ -24,6 +24,7 @@ type Session struct {
 	Address           string    // the client's when the session reached its state: for an authorized session, at login
 	UserAgent         string    // of the same request
 	Profile           Profile   // what else the session knows of its user
+	Device            string    // the ID of the Device that it began on, or that was remembered then; empty for none
 	Code              *Code     // the one-time code that the user must enter; nil if there is none or it was used
 	ByApp             bool      // in CheckOTP: the code comes from the authenticator app, until SetCode sets another
 	AtMost            int       // for Create and Replace, not stored: the account's maximum of sessions in State; 0 for any number

@@ -45,6 +45,7 @@ type Accounts interface {
 	AccountReader
 	AccountWriter
 	BackupCodes
+	Devices
 	FailureCounts
 	PendingRevocations
 	Seeds
@@ -53,7 +54,7 @@ type Accounts interface {
 	// return the same bytes on every node.
 	Secret(ctx context.Context) ([]byte, error)
 	// Sweep deletes failure counts of unknown login ids that have not changed for
-	// a day. It must not block other calls for long.
+	// a day, and devices that have expired. It must not block other calls for long.
 	Sweep(ctx context.Context, now time.Time) error
 }
 
@@ -366,7 +367,7 @@ type Feed interface {
 type Recaller interface {
 	// Recall is Get, at now. The token must be of the company; an empty company
 	// accepts any. A session from memory lacks ID, CompanyGeneration, Accepted,
-	// Created, LastUsed, Address and UserAgent, which are seldom needed there.
+	// Created, LastUsed, Address, UserAgent and Device, which are seldom needed there.
 	Recall(ctx context.Context, now time.Time, company string, hash TokenHash) (Session, error)
 	// RecallWhole is Recall with ID and Created.
 	RecallWhole(ctx context.Context, now time.Time, company string, hash TokenHash) (Session, error)

@@ -21,6 +21,10 @@ type Client struct {
 	// SeesStatus allows an answer that tells the client the status of the account, if a
 	// change of that status revoked the token.
 	SeesStatus bool
+	// Device returns the token of the client's device that came beside the request, ""
+	// for none. It fails if another site may have made the browser send it. Device may
+	// be nil.
+	Device func() (string, error)
 }
 
 // A Call is the state of one request: its company, its client, the session of its
@@ -35,6 +39,7 @@ type Call struct {
 	client    Client
 	userAgent string // as sessions keep it
 	key       string // the name of the API key
+	remember  bool   // the client wants to be a known device
 
 	// Results of finding the session.
 	limited *record.Full    // the limit that the address has reached; nil if none

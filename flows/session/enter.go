@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
@@ -24,6 +25,7 @@ type Issued struct {
 	Phone     string                  // masked phone that gets the session's code; empty for none
 	Factors   []record.AuthMethods    // see SecondFactors
 	Quality   *tenant.PasswordQuality // rules for the password to set; nil for none
+	Device    string                  // the token of the device that is remembered now; empty for none
 }
 
 // Enter takes a step. It creates the session or replaces the call's session, and
@@ -49,6 +51,10 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 	}
 	token, hash := tokens.New(tokens.Prefix, bucket)
 	next := c.newSession(st, hash)
+	remember := c.remember && st.State == record.Authorized
+	if remember {
+		next.Device = tokens.NewID() // of the device that rememberDevice adds
+	}
 	issued := Issued{Token: token, State: st.State, ExpiresIn: c.secondsUntil(next.Expires)}
 	var code newCode
 	switch st.State {
@@ -98,6 +104,12 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 		c.s.sendLater(c.Company, st.Account, hash, code)
 	}
 	c.issued = next.ID
+	if st.State == record.Authorized && c.Company.Devices.For != 0 && c.Device == nil {
+		c.Notify(st.Account, message.NoticeNewDevice)
+	}
+	if remember {
+		issued.Device = c.rememberDevice(ctx, next)
+	}
 	return issued, nil
 }
 

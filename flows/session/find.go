@@ -28,9 +28,17 @@ func (c *Call) find(ctx context.Context, token string, want Requirement, get get
 	}
 	session, err := c.s.lookup(ctx, tokens.Prefix, token, want, c.Now, get)
 	if err == nil {
-		c.session = &session
+		c.found(&session)
 	}
 	return err
+}
+
+// found sets the session of the call, and the device that it began on.
+func (c *Call) found(session *record.Session) {
+	c.session = session
+	if session.Device != "" {
+		c.Device = &record.Device{ID: session.Device}
+	}
 }
 
 // FindLink finds the call's session by the token of a mailed link. The next step

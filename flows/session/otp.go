@@ -40,6 +40,10 @@ func (c *Call) mayTryCode(ctx context.Context, a record.Account) error {
 func (c *Call) spendCode(state record.State) getter {
 	return func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
 		session, err := c.s.Sessions.SpendCode(ctx, c.Now, c.Company.Code, hash, state, c.AddressLook()...)
+		if _, full := errors.AsType[*record.Full](err); full && session.Device != "" { // the address does not count
+			c.found(&session)
+			session, err = c.s.Sessions.SpendCode(ctx, c.Now, c.Company.Code, hash, state, c.AddressLook()...)
+		}
 		if errors.As(err, &c.limited) {
 			err = nil
 		}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/message"
@@ -50,6 +51,13 @@ func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *Pa
 		}
 	}
 	captcha, err := at.RecordPassword(ctx, t.Subject, ok, t.Solved)
+	if errors.Is(err, limits.ErrDeviceUnknown) { // its other attempts were faster
+		at.Device = nil
+		if err := at.BeginLogin(ctx); err != nil {
+			return err
+		}
+		captcha, err = at.RecordPassword(ctx, at.FailureKey(t.Account, t.LoginIDHash), ok, t.Solved)
+	}
 	if err != nil {
 		return err
 	}

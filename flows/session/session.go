@@ -69,6 +69,9 @@ func (c *Call) newSession(st Step, hash record.TokenHash) record.Session {
 		AtMost:            maxPending,
 		ByApp:             st.byApp,
 	}
+	if c.Device != nil {
+		next.Device = c.Device.ID
+	}
 	if st.State == record.Authorized {
 		next.AtMost = c.Company.Limits.SessionsPerAccount
 		next.Ends = c.Now.Add(time.Duration(c.Company.Session.Lifetime))

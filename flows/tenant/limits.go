@@ -19,6 +19,9 @@ func (l *Limits) PasswordsLocked(t record.FailureCount, now time.Time) time.Time
 	return time.Time{}
 }
 
+// ForgetsDevice reports whether a device with so many wrong passwords counts as unknown.
+func (l *Limits) ForgetsDevice(wrong int) bool { return wrong >= min(l.LockAfter, l.DisableAfter) }
+
 // WindowLock returns the lock of a failure count with a window.
 func WindowLock(kind record.Kind) string {
 	if kind == record.WrongAnswers {

@@ -22,6 +22,7 @@ type Policy struct {
 	SMSOrigin    string   // the host on whose pages phones fill in a code; empty for any
 	Recovery     Recovery
 	Limits       Limits
+	Devices      Devices
 	Hardened     bool
 }
 
@@ -215,6 +216,17 @@ type Limits struct {
 	// Authorized sessions that an account can have at once. One more revokes the
 	// oldest. 1 to 10000. Default: 100.
 	SessionsPerAccount int `json:"sessions_per_account,omitempty"`
+}
+
+// Devices sets how long devices are remembered.
+type Devices struct {
+	// How long a device is remembered, at most 366 days. Without it, no devices are
+	// remembered. Not allowed with `hardened`.
+	For Duration `json:"for,omitempty"`
+
+	// Don't ask for a second factor on a device until this time has passed since one
+	// was given there. Default: false.
+	SkipSecondFactor bool `json:"skip_second_factor,omitempty"`
 }
 
 // DefaultPolicy returns the defaults. They follow NIST SP 800-63B-4 (2.2.3, 3.1.2,

@@ -14,6 +14,7 @@ const (
 	Prefix        = "mgs_" // of a session
 	LinkPrefix    = "mgl_" // of a mailed link; not accepted in an Authorization header
 	WelcomePrefix = "mgw_" // of a mailed link that welcomes a user; otherwise like LinkPrefix
+	DevicePrefix  = "mgd_" // of a device; it is no session
 	tokenBytes    = 32
 )
 
@@ -38,6 +39,14 @@ func New(prefix string, bucket int) (string, record.TokenHash) {
 			return string(all), hash
 		}
 	}
+}
+
+// NewDevice returns the token of a device, with 256 random bits, and its hash.
+func NewDevice() (string, record.TokenHash) {
+	var random [tokenBytes]byte
+	rand.Read(random[:]) // never fails: it ends the process instead
+	token := DevicePrefix + base64.RawURLEncoding.EncodeToString(random[:])
+	return token, record.HashToken(token)
 }
 
 // Shaped reports whether New could have created s. Otherwise callers need not ask a

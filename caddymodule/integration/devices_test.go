@@ -1,0 +1,156 @@
+package integration
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+const deviceCookieName = "__Host-mnemogate-device"
+
+func devicesSite(t *testing.T, start starter) *site {
+	return start(t, siteConfig{
+		global:  "devices 90d skip_second_factor\nlimits {\nfailures_per_address 10000/5m\nlogins_per_address 10000/1m\n}\n",
+		company: "captcha off\n" + account("alice", "") + account("bob", "") + account("carol", "second_factor\nphone +37060000003\n"),
+		handler: "cookie\nself_service\n",
+	})
+}
+
+// loginWith is credentials with more fields.
+func (s *site) loginWith(login, password string, more fields) answer {
+	body := fields{"login_id": login, "password": password}
+	for name, value := range more {
+		body[name] = value
+	}
+	return s.post("auth/checkcredentials", "", body)
+}
+
+func (s *site) remembered(login string) string {
+	s.t.Helper()
+	device := s.loginWith(login, testPassword, fields{"remember_device": true}).wantState(record.Authorized).str("device_token")
+	if !strings.HasPrefix(device, "mgd_") || len(device) != len("mgd_")+43 {
+		s.t.Fatalf("the device's token is %q", device)
+	}
+	return device
+}
+
+// lockedByStrangers locks an account.
+func (s *site) lockedByStrangers(login string) {
+	s.t.Helper()
+	for range 10 {
+		s.credentials(login, "wrong").want(wire.ErrCredentialsInvalid)
+	}
+	s.credentials(login, testPassword).want(wire.ErrRestricted)
+}
+
+// Contract, section 18, at the door of clients, on one node and on several.
+func TestKnownDevices(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		t.Parallel()
+		s := devicesSite(t, start)
+		device := s.remembered("alice")
+		s.lockedByStrangers("alice")
+		s.run("it gets in while strangers have locked the account", func(*testing.T) {
+			s.post("auth/login", "", fields{"login_id": "alice"}).want(wire.ErrRestricted)
+			step := s.post("auth/login", "", fields{"login_id": "alice", "device_token": device}).wantState(record.CheckPassword)
+			s.post("auth/checkpassword", step.token(), fields{"password": testPassword, "device_token": device}).wantState(record.Authorized)
+			s.loginWith("alice", testPassword, fields{"device_token": device}).wantState(record.Authorized)
+		})
+		s.run("the cookie", func(t *testing.T) {
+			token := s.loginWith("alice", testPassword, fields{"device_token": device}).token()
+			r := s.request("POST", "/acme/v2/session", `{"device_token":"`+device+`"}`)
+			r.Header = http.Header{"X-Api-Key": {testKey}, "Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}}
+			a := s.do(r).is(200)
+			lines := a.Header["Set-Cookie"]
+			i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, deviceCookieName+"=") })
+			if i < 0 || lines[i] != deviceCookieName+"="+device+"; Path=/; Max-Age=7776000; HttpOnly; Secure; SameSite=Lax" {
+				t.Fatalf("got %q", lines)
+			}
+			login := func(body fields, headers ...string) answer {
+				r := s.postRequest("acme", testKey, "auth/login", "", body)
+				r.Header.Set("Cookie", "other=1; "+deviceCookieName+"="+device)
+				for i := 0; i < len(headers); i += 2 {
+					r.Header.Set(headers[i], headers[i+1])
+				}
+				return s.do(r)
+			}
+			alice := fields{"login_id": "alice"}
+			login(alice, "Sec-Fetch-Site", "same-origin").wantState(record.CheckPassword)
+			for _, site := range []string{"cross-site", "same-site"} {
+				if a := login(alice, "Sec-Fetch-Site", site).want(wire.ErrHeaderInvalid); a.str("reason") != string(wire.CrossSite) {
+					t.Errorf("%s: got %s", site, a.Body)
+				}
+			}
+			login(alice).want(wire.ErrHeaderInvalid) // no browser sends it without an origin
+			login(alice, "Sec-Fetch-Site", "same-origin", "Cookie", deviceCookieName+"="+device+"; "+deviceCookieName+"="+device).want(wire.ErrHeaderInvalid)
+			login(fields{"login_id": "alice", "device_token": device}, "Sec-Fetch-Site", "cross-site").wantState(record.CheckPassword) // the cookie is not read
+			moved := strings.SplitN(lines[1-i], ";", 2)[0]
+			got := s.ask("GET", "/app", "Cookie: a=1; "+moved+"; "+deviceCookieName+"="+device+"; b=2\r\n").is(200)
+			if body := string(got.Body); !strings.Contains(body, "Cookie: a=1; b=2") || strings.Contains(body, device) {
+				t.Errorf("the application got %s", got.Body)
+			}
+		})
+		s.run("a second factor that was given is not asked for again", func(t *testing.T) {
+			code := s.loginWith("carol", testPassword, fields{"remember_device": true}).wantState(record.CheckOTP)
+			given := s.post("auth/checkotp", code.token(), fields{"otp": s.sms.last("otp.login", "code"), "remember_device": true}).wantState(record.Authorized)
+			s.loginWith("carol", testPassword, fields{"device_token": given.str("device_token")}).wantState(record.Authorized)
+			s.loginWith("carol", testPassword, fields{"device_token": device}).wantState(record.CheckOTP)
+		})
+		s.run("of guesses that race with its token, as many count for it as lock an account", func(t *testing.T) {
+			guessed := s.remembered("bob")
+			codes := make(chan string, 60)
+			for range cap(codes) {
+				r := s.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": "bob", "password": "wrong", "device_token": guessed})
+				go func() {
+					a, err := s.try(client, r)
+					codes <- cmp.Or(a.str("error_code"), fmt.Sprint(err))
+				}()
+			}
+			got := map[string]int{}
+			for range cap(codes) {
+				got[<-codes]++
+			}
+			if got["auth.credentials.invalid"] != 20 || got["auth.restricted"] != 40 { // ten of the device, ten of strangers
+				t.Errorf("got %v", got)
+			}
+			s.loginWith("bob", testPassword, fields{"device_token": guessed}).want(wire.ErrRestricted)
+		})
+		s.run("the user's list", func(t *testing.T) {
+			a := s.loginWith("alice", testPassword, fields{"device_token": device, "remember_device": true}).wantState(record.Authorized)
+			list := s.me("GET", "devices", a.token(), nil).is(200).JSON["devices"].([]any)
+			if len(list) != 1 || list[0].(fields)["current"] != true { // it replaces the one that it was
+				t.Fatalf("got %v", list)
+			}
+			device = a.str("device_token")
+			other := s.loginWith("alice", testPassword, fields{"device_token": device}).token()
+			s.me("DELETE", "devices/none", other, nil).want(wire.ErrNoRoute)
+			s.me("DELETE", "devices/"+list[0].(fields)["device_id"].(string), other, nil).is(200)
+			s.loginWith("alice", testPassword, fields{"device_token": device}).want(wire.ErrRestricted)
+			if list := s.me("GET", "devices", other, nil).is(200).JSON["devices"].([]any); len(list) != 0 {
+				t.Errorf("got %v", list)
+			}
+			s.me("DELETE", "devices", other, nil).is(200)
+		})
+		s.run("an operator forgets all", func(*testing.T) {
+			node := s
+			if s.nodes != nil {
+				node = s.nodes[0]
+			}
+			node.admin("POST", "accounts/alice/unlock", nil)
+			device := s.remembered("alice")
+			s.lockedByStrangers("alice")
+			s.loginWith("alice", testPassword, fields{"device_token": device}).wantState(record.Authorized)
+			node.admin("DELETE", "accounts/alice/devices", nil).wantStatus(204)
+			s.loginWith("alice", testPassword, fields{"device_token": device}).want(wire.ErrRestricted)
+			node.admin("DELETE", "accounts/nobody/devices", nil).wantStatus(404)
+		})
+		s.wantNoneLogged(device[4:])
+	})
+}

@@ -1,0 +1,95 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// An account remembers devices from which its user logged in, so that strangers who guess
+// its password or share the device's address don't lock out its user (OWASP, Device
+// Cookies). The token of a device proves nothing else: the password is always needed.
+
+// KnowDevice finds out whether the client is a known device of the account. The token
+// comes from the body and may be empty; a cookie takes its place. A token that is not the
+// account's changes nothing. A device counts as unknown once it is revoked or expired, or
+// has sent too many wrong passwords.
+func (c *Call) KnowDevice(ctx context.Context, a record.Account, token string) error {
+	if c.Company.Devices.For == 0 {
+		return nil
+	}
+	if token == "" && c.client.Device != nil {
+		var err error
+		if token, err = c.client.Device(); err != nil {
+			return err
+		}
+	}
+	if !tokens.Shaped(tokens.DevicePrefix, token) {
+		return nil
+	}
+	d, err := c.s.Accounts.Device(ctx, c.Company.Code, a.ID, record.HashToken(token))
+	if errors.Is(err, record.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return wire.Unavailable("looking up the device", err)
+	}
+	if !c.Company.Limits.ForgetsDevice(d.Failures) && liveDevice(d, a, c.Now) {
+		c.Device = &d
+	}
+	return nil
+}
+
+// liveDevice reports whether a device is neither revoked nor expired. Whatever revokes
+// the sessions of the account begins a new generation, and so revokes its devices.
+func liveDevice(d record.Device, a record.Account, now time.Time) bool {
+	return d.Generation == a.Generation && d.CompanyGeneration == a.CompanyGeneration && now.Before(d.Expires)
+}
+
+// SkipsSecondFactor reports whether the client is a device on which a second factor was
+// given, and need not be given again.
+func (c *Call) SkipsSecondFactor() bool {
+	return c.Company.Devices.SkipSecondFactor && c.Device != nil && c.Now.Before(c.Device.FactorUntil)
+}
+
+// Remember makes the account remember the client as a device, if the call's step makes
+// the session authorized.
+func (c *Call) Remember(wanted bool) { c.remember = wanted && c.Company.Devices.For != 0 }
+
+// rememberDevice stores the client of an authorized session as a device of the account,
+// in place of the one that it was, and returns its token. If the store fails, the client
+// is not remembered, and logs in all the same.
+func (c *Call) rememberDevice(ctx context.Context, next record.Session) string {
+	until := c.Now.Add(time.Duration(c.Company.Devices.For))
+	token, hash := tokens.NewDevice()
+	d := record.Device{
+		Hash: hash, ID: next.Device, Generation: next.Generation, CompanyGeneration: next.CompanyGeneration,
+		Created: c.Now, Expires: until, Address: next.Address, UserAgent: next.UserAgent,
+	}
+	var former string
+	if c.Device != nil {
+		former, d.FactorUntil = c.Device.ID, c.Device.FactorUntil
+	}
+	if slices.Contains(next.Profile.Methods().Words(), string(record.MultiFactor)) {
+		d.FactorUntil = until
+	}
+	if err := c.s.Accounts.AddDevice(ctx, c.Company.Code, next.Account, d, former); err != nil {
+		c.s.Warn("a device could not be remembered", "company", c.Company.Code, "error", err)
+		return ""
+	}
+	c.Events = append(c.Events, record.Event{Name: record.AccountDeviceRemembered})
+	return token
+}
+
+// LiveDevices returns the devices of the account that are neither revoked nor expired,
+// oldest first.
+func (s *Manager) LiveDevices(ctx context.Context, a record.Account) ([]record.Device, error) {
+	devices, err := s.Accounts.Devices(ctx, a.Company, a.ID)
+	now := s.Now()
+	return slices.DeleteFunc(devices, func(d record.Device) bool { return !liveDevice(d, a, now) }), err
+}

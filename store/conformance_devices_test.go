@@ -1,0 +1,132 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+// device returns a device whose every field is set.
+func device(name string) record.Device {
+	return record.Device{
+		Hash: record.HashToken(name), ID: "id of " + name, Generation: 3, CompanyGeneration: 2,
+		FactorUntil: t0.Add(2 * time.Hour), Created: t0, Expires: t0.Add(time.Hour), Address: "192.0.2.1", UserAgent: odd[:40],
+	}
+}
+
+// failOn counts a wrong password for a device of the account, or for the account.
+func failOn(t *testing.T, s record.Accounts, a record.Account, device string) {
+	t.Helper()
+	key := record.FailureKey{Company: a.Company, Account: a.ID, Device: device}
+	must(t, s.UpdateFailures(bg, t0, key, record.WrongPasswords, func(f *record.FailureCount) error { f.Count++; return nil }))
+}
+
+func namesOf(devices []record.Device) (ids []string) {
+	for _, d := range devices {
+		ids = append(ids, d.ID)
+	}
+	return ids
+}
+
+var deviceCases = []accountsCase{
+	{
+		name:    "devices",
+		promise: "AddDevice stores a device, Device finds it by its hash, only for its account, Devices lists all, RemoveDevices removes one or all.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a, b := create(t, one, plain("acme", "m1")), create(t, one, plain("acme", "m2"))
+			must(t, one.AddDevice(bg, "acme", a.ID, device("x"), ""))
+			must(t, one.AddDevice(bg, "acme", a.ID, device("y"), "none"))
+			must(t, one.AddDevice(bg, "acme", b.ID, device("z"), ""))
+			wantEqual(t, "x", get[record.Device](t)(two.Device(bg, "acme", a.ID, device("x").Hash)), device("x"))
+			for what, of := range map[string]record.Account{
+				"another account": b, "another company": {Company: "other", ID: a.ID}, "no account": {Company: "acme"},
+			} {
+				_, err := two.Device(bg, of.Company, of.ID, device("x").Hash)
+				wantErr(t, what, err, record.ErrNotFound)
+			}
+			wantEqual(t, "all", get[[]record.Device](t)(two.Devices(bg, "acme", a.ID)), []record.Device{device("x"), device("y")})
+			wantEqual(t, "of another company", len(get[[]record.Device](t)(two.Devices(bg, "other", a.ID))), 0)
+			wantErr(t, "of no account", one.AddDevice(bg, "acme", b.ID+7, device("n"), ""), record.ErrNotFound)
+			wantErr(t, "in another company", one.AddDevice(bg, "other", a.ID, device("n"), ""), record.ErrNotFound)
+			wantErr(t, "another's", one.RemoveDevices(bg, "acme", a.ID, "id of z"), record.ErrNotFound)
+			must(t, one.RemoveDevices(bg, "other", a.ID, ""))
+			must(t, one.RemoveDevices(bg, "acme", a.ID, "id of x"))
+			wantEqual(t, "left", namesOf(get[[]record.Device](t)(two.Devices(bg, "acme", a.ID))), []string{"id of y"})
+			must(t, one.RemoveDevices(bg, "acme", a.ID, ""))
+			must(t, one.RemoveDevices(bg, "acme", a.ID, ""))
+			wantEqual(t, "left", namesOf(get[[]record.Device](t)(two.Devices(bg, "acme", a.ID))), nil)
+			wantEqual(t, "b's", namesOf(get[[]record.Device](t)(two.Devices(bg, "acme", b.ID))), []string{"id of z"})
+		},
+	},
+	{
+		name:    "the failure counts of a device",
+		promise: "A device has failure counts of its own. They go with it, and with its account.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a := create(t, one, plain("acme", "m1"))
+			for _, name := range []string{"x", "y", "z"} {
+				must(t, one.AddDevice(bg, "acme", a.ID, device(name), ""))
+				failOn(t, one, a, "id of "+name)
+			}
+			failOn(t, one, a, "id of x")
+			failOn(t, one, a, "")
+			counts := func(device string) int {
+				t.Helper()
+				key := record.FailureKey{Company: "acme", Account: a.ID, Device: device}
+				return get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, key))[record.WrongPasswords].Count
+			}
+			wantEqual(t, "x", get[record.Device](t)(two.Device(bg, "acme", a.ID, device("x").Hash)).Failures, 2)
+			wantEqual(t, "y", get[[]record.Device](t)(two.Devices(bg, "acme", a.ID))[1].Failures, 1)
+			wantEqual(t, "the account's", get[record.Account](t)(two.ByID(bg, "acme", a.ID)).FailureCounts[record.WrongPasswords].Count, 1)
+			must(t, one.RemoveDevices(bg, "acme", a.ID, "id of x"))
+			must(t, one.AddDevice(bg, "acme", a.ID, device("w"), "id of y"))
+			wantEqual(t, "left", namesOf(get[[]record.Device](t)(two.Devices(bg, "acme", a.ID))), []string{"id of z", "id of w"})
+			for name, want := range map[string]int{"id of x": 0, "id of y": 0, "id of z": 1, "": 1} {
+				wantEqual(t, "counts of "+name, counts(name), want)
+			}
+			must(t, one.Delete(bg, "acme", a.ID))
+			wantEqual(t, "counts of a deleted account", counts("id of z"), 0)
+			wantEqual(t, "its devices", len(get[[]record.Device](t)(two.Devices(bg, "acme", a.ID))), 0)
+		},
+	},
+	{
+		name:    "racing AddDevice",
+		promise: "An account has at most MaxDevices, the newest.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a := create(t, one, plain("acme", "m1"))
+			must(t, one.AddDevice(bg, "acme", a.ID, device("first"), ""))
+			failOn(t, one, a, "id of first")
+			for i, err := range race(60, one, two, func(i int, s record.Accounts) error {
+				return s.AddDevice(bg, "acme", a.ID, device(fmt.Sprint(i)), "")
+			}) {
+				if err != nil {
+					t.Errorf("%d: %v", i, err)
+				}
+			}
+			wantEqual(t, "devices", len(get[[]record.Device](t)(two.Devices(bg, "acme", a.ID))), record.MaxDevices)
+			_, err := two.Device(bg, "acme", a.ID, device("first").Hash)
+			wantErr(t, "the oldest", err, record.ErrNotFound)
+			key := record.FailureKey{Company: "acme", Account: a.ID, Device: "id of first"}
+			wantEqual(t, "its counts", len(get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, key))), 0)
+		},
+	},
+	{
+		name:    "sweeping devices",
+		promise: "Sweep removes devices that have expired, with their failure counts.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a := create(t, one, plain("acme", "m1"))
+			later := device("later")
+			later.Expires = t0.Add(time.Hour + time.Microsecond)
+			must(t, one.AddDevice(bg, "acme", a.ID, device("x"), ""))
+			must(t, one.AddDevice(bg, "acme", a.ID, later, ""))
+			failOn(t, one, a, "id of x")
+			failOn(t, one, a, later.ID)
+			must(t, one.Sweep(bg, t0.Add(time.Hour+time.Microsecond)))
+			wantEqual(t, "left", namesOf(get[[]record.Device](t)(two.Devices(bg, "acme", a.ID))), []string{later.ID})
+			key := record.FailureKey{Company: "acme", Account: a.ID, Device: "id of x"}
+			wantEqual(t, "its counts", len(get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, key))), 0)
+			wantEqual(t, "the other's", get[record.Device](t)(two.Device(bg, "acme", a.ID, later.Hash)).Failures, 1)
+		},
+	},
+}
