@@ -21,7 +21,7 @@ type checkCredentialsRequest struct {
 // checkCredentials checks login id and password in one call (interface, Endpoints 6). An
 // unknown login id looks like a wrong password to the client.
 func (s *Service) checkCredentials(ctx context.Context, c *session.Call, req *checkCredentialsRequest) (Reply, error) {
-	a, loginIDHash, err := c.FindAccount(ctx, record.NormalizeLoginID(req.LoginID))
+	a, loginIDHash, err := c.FindAccount(ctx, req.LoginID)
 	if err != nil {
 		return Reply{}, err
 	}

@@ -75,7 +75,7 @@ func (s *Service) recoverHardened(ctx context.Context, c *session.Call, req *rec
 	if err != nil {
 		return Reply{}, err
 	}
-	reply.Verification, reply.UserPhone = tenant.ByPhone, shownPhone(req.LoginID)
+	reply.Verification, reply.UserPhone = tenant.ByPhone, shownPhone(c.Company, req.LoginID)
 	return reply, nil
 }
 
@@ -91,4 +91,6 @@ func shownEmail(loginID string) string {
 // shownPhone returns the login id that was sent, masked, if it is a phone, otherwise "".
 // It invents no phone, because an invented one could be told from those of the company's
 // users, for example by its country.
-func shownPhone(loginID string) string { return record.MaskPhone(record.NormalizePhone(loginID)) }
+func shownPhone(company *tenant.Company, loginID string) string {
+	return record.MaskPhone(company.ReadPhone(loginID))
+}

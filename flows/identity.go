@@ -29,7 +29,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *session.Call, config ten
 	if !config.LinkVerifiedEmail || !user.EmailVerified || user.Email == "" {
 		return record.Account{}, wire.ErrOAuthNotFound
 	}
-	a, _, err = c.FindAccount(ctx, record.NormalizeLoginID(user.Email))
+	a, _, err = c.FindAccount(ctx, user.Email)
 	if err != nil {
 		return record.Account{}, err
 	}

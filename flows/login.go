@@ -16,7 +16,7 @@ type loginRequest struct {
 
 // login issues the first token of a login (interface, Endpoints 1).
 func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest) (Reply, error) {
-	a, loginIDHash, err := c.FindAccount(ctx, record.NormalizeLoginID(req.LoginID))
+	a, loginIDHash, err := c.FindAccount(ctx, req.LoginID)
 	if err != nil {
 		return Reply{}, c.AddressFirst(ctx, err)
 	}

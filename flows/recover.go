@@ -25,7 +25,7 @@ func (s *Service) recover(ctx context.Context, c *session.Call, req *recoverRequ
 	if err := c.CheckAddress(ctx); err != nil {
 		return Reply{}, err
 	}
-	a, loginIDHash, err := c.FindAccount(ctx, record.NormalizeLoginID(req.LoginID))
+	a, loginIDHash, err := c.FindAccount(ctx, req.LoginID)
 	if err != nil {
 		return Reply{}, err
 	}

@@ -144,6 +144,7 @@ func (i *importer) take(ctx context.Context, n int, line []byte) {
 		i.fail(n, err)
 		return
 	}
+	a.Phone = cmp.Or(i.admin.Company.ReadPhone(a.Phone), a.Phone)
 	claims := claimsOf(a)
 	if !i.claim(claims) {
 		i.running.Wait()

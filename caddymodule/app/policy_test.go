@@ -127,6 +127,7 @@ var leaves = []leaf{
 	{"devices 90d skip_second_factor", "devices 90d", func(c *tenant.Company) any { return c.Devices }},
 	{"locale lt", "locale de-at", func(c *tenant.Company) any { return c.Locale }},
 	{"notices off", "notices email_changed", func(c *tenant.Company) any { return c.Notices }},
+	{"phone_region LT", "phone_region DE", func(c *tenant.Company) any { return c.PhoneRegion }},
 	{"sms_origin one.example", "sms_origin two.example", func(c *tenant.Company) any { return c.SMSOrigin }},
 	{"texts ../integration/testdata/texts", "texts .", func(c *tenant.Company) any { return fmt.Sprintf("%p", c.Texts) }},
 }

@@ -93,7 +93,7 @@ func TestImportsRunDownwards(t *testing.T) {
 // of the standard library without sockets, and packages that only compute.
 func protocolMayImport(path string) bool {
 	if domain, _, _ := strings.Cut(path, "/"); strings.Contains(domain, ".") {
-		for _, computing := range []string{"golang.org/x/crypto/", "golang.org/x/text/", "golang.org/x/sync/", "github.com/go-crypt/x/", "github.com/go-jose/go-jose/", "github.com/go-json-experiment/json"} {
+		for _, computing := range []string{"golang.org/x/crypto/", "golang.org/x/text/", "golang.org/x/sync/", "github.com/go-crypt/x/", "github.com/go-jose/go-jose/", "github.com/nyaruka/phonenumbers", "github.com/go-json-experiment/json"} {
 			if strings.HasPrefix(path, computing) {
 				return true
 			}

@@ -42,6 +42,7 @@ import (
 //	events <module> ...
 //	texts <dir>
 //	locale <language tag>
+//	phone_region <region>
 //	sms_origin <host>
 //	notices <type>...|off
 //	recovery {
@@ -88,6 +89,7 @@ func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 		"events":        guest.Module(d, "mnemogate.events", &p.EventsRaw),
 		"texts":         guest.Text(d, &p.Texts),
 		"locale":        guest.Text(d, &p.Locale),
+		"phone_region":  guest.Text(d, &p.PhoneRegion),
 		"sms_origin":    guest.Text(d, &p.SMSOrigin),
 		"notices":       func() error { return p.parseNotices(d) },
 		"recovery":      p.block(d, p.recoveryOptions),

@@ -33,6 +33,7 @@ func (p *Policy) Check() error {
 		p.checkSecondFactor(),
 		p.checkLocale(),
 		p.checkNotices(),
+		p.checkPhoneRegion(),
 		p.checkSMSOrigin(),
 		p.checkRecovery(),
 		p.checkLimits(),
@@ -150,6 +151,13 @@ func (p *Policy) checkNotices() error {
 		}
 	}
 	return nil
+}
+
+func (p *Policy) checkPhoneRegion() error {
+	if p.PhoneRegion == "" || record.IsRegion(p.PhoneRegion) {
+		return nil
+	}
+	return fmt.Errorf("phone_region: %q is not a region that has phone numbers; write the two letters of ISO 3166-1 in upper case, as in LT", p.PhoneRegion)
 }
 
 // hostName matches the name of a host with at least two labels, in lower case.

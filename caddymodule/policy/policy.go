@@ -77,6 +77,12 @@ type Policy struct {
 	// password). They go by mail or else by SMS. Default: all.
 	Notices []string `json:"notices,omitzero"`
 
+	// The region (ISO 3166-1 alpha-2, such as `LT`) of phones without `+` and `00`, in
+	// login ids and in the accounts API: `8 600 12345` is then +37060012345, by the
+	// rules of google/libphonenumber. If an account has such digits as its login name,
+	// they find that account. Default: none; phones need the country's code.
+	PhoneRegion string `json:"phone_region,omitempty"`
+
 	// The host of the page where users enter codes, such as `app.example.com`. An SMS
 	// with a code then ends in the line `@<host> #<code>`, also with a company's own
 	// texts. Phones fill such a code in on pages of that host only, and not on a
@@ -256,6 +262,7 @@ func (p *Policy) Apply(c *tenant.Company) {
 	overrideFields(&c.Password, p.Password.Passwords)
 	override(&c.SecondFactor, p.SecondFactor)
 	override(&c.Locale, message.Locale(p.Locale))
+	override(&c.PhoneRegion, p.PhoneRegion)
 	override(&c.SMSOrigin, p.SMSOrigin)
 	if p.Notices != nil {
 		c.Notices = p.Notices

@@ -98,7 +98,7 @@ func sendable(s string, longest int) bool {
 // Create stores a new account. If Apply sets a Created time, it is kept.
 func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) {
 	a := record.Account{Status: record.StatusActive}
-	if err := ch.apply(&a); err != nil {
+	if err := ad.apply(ch, &a); err != nil {
 		return record.Account{}, err
 	}
 	a.Company = ad.Company.Code
@@ -143,7 +143,7 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 	}
 	if ch.UserRules { // a password that breaks another rule is not looked up
 		wanted := a
-		if err := ch.apply(&wanted); err != nil {
+		if err := ad.apply(ch, &wanted); err != nil {
 			return record.Account{}, false, err
 		}
 		if err := ad.check(ch, wanted, a); err != nil {
@@ -162,7 +162,7 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 	var changes record.Event
 	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
 		before = *a
-		if err := ch.apply(a); err != nil {
+		if err := ad.apply(ch, a); err != nil {
 			return false, err
 		}
 		if err := ad.check(ch, *a, before); err != nil {
@@ -392,6 +392,9 @@ func (ad *Admin) ByMnemocode(ctx context.Context, mnemocode string) (record.Acco
 // ByLoginID finds an account by any of its login ids, in any spelling.
 func (ad *Admin) ByLoginID(ctx context.Context, loginID string) (record.Account, error) {
 	a, err := ad.Accounts.ByLoginID(ctx, ad.Company.Code, record.NormalizeLoginID(loginID), "")
+	if errors.Is(err, record.ErrNotFound) {
+		a, err = ad.Accounts.ByLoginID(ctx, ad.Company.Code, ad.Company.ReadLoginID(loginID), "")
+	}
 	return a, adminError("looking up the login id", err)
 }
 
@@ -485,11 +488,13 @@ func adminError(doing string, err error) error {
 
 // Changes
 
-func (ch Change) apply(a *record.Account) error {
+func (ad *Admin) apply(ch Change, a *record.Account) error {
 	if ch.Apply == nil {
 		return nil
 	}
-	return ch.Apply(a)
+	err := ch.Apply(a)
+	a.Phone = cmp.Or(ad.Company.ReadPhone(a.Phone), a.Phone) // check refuses what is no phone
+	return err
 }
 
 // check refuses a change whose result would be an invalid account.

@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/mnemogate/mnemogate/flows/message"
-	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 )
@@ -12,7 +11,7 @@ import (
 // NewTrial returns a test SMS or a test mail, or a *FieldError if the recipient is not
 // valid. The message has no code and no link. Callers do not count it against a budget.
 func NewTrial(company *tenant.Company, to string, mail bool) (message.Message, error) {
-	m := message.Message{ID: tokens.NewID(), Type: message.Trial, Company: company.Code, To: record.NormalizePhone(to), Locale: company.Locale}
+	m := message.Message{ID: tokens.NewID(), Type: message.Trial, Company: company.Code, To: company.ReadPhone(to), Locale: company.Locale}
 	what := "SMS"
 	if mail {
 		what = "mails"

@@ -58,6 +58,42 @@ func FuzzPhone(f *testing.F) {
 	})
 }
 
+func FuzzNationalPhone(f *testing.F) {
+	for _, s := range []string{
+		"8 600 12345", "(8-600) 12345", "60012345", "061234567", "0170/5551234", "0600 12345", "2125551234", "1 (212) 555-1234", "011447911123456",
+		"37060012345", "112", "0", "0011", "８６００１２３４５", "8600x2345", "+860012345", "015-12345678", "0 11 15 2345-6789", "tel:860012345", "860012345;ext=1",
+	} {
+		for _, region := range []string{"LT", "DE", "US", "AR", "IT", "BR", "RU", "SM", "GB", "", "XX"} {
+			f.Add(s, region)
+		}
+	}
+	f.Fuzz(func(t *testing.T, s, region string) {
+		phone := NationalPhone(s, region)
+		if phone == "" {
+			return
+		}
+		if !IsRegion(region) {
+			t.Errorf("%+q is %q in the region %q, which does not exist", s, phone, region)
+		}
+		if !e164.MatchString(phone) || NormalizePhone(phone) != phone {
+			t.Fatalf("%+q becomes %q", s, phone)
+		}
+		if other := NormalizePhone(s); other != "" {
+			t.Errorf("%+q is the international number %q and, in %s, %q", s, other, region, phone)
+		}
+		if again := NationalPhone(phone, region); again != "" {
+			t.Errorf("%q, from %+q, is read again as %q", phone, s, again)
+		}
+		given := noDigit.ReplaceAllString(password.Normalize(s), "")
+		if !strings.HasSuffix(phone, given[len(given)-4:]) {
+			t.Errorf("%+q, with the digits %s, becomes %q", s, given, phone)
+		}
+		if spread := NationalPhone(" ("+given[:2]+") "+given[2:3]+"-"+given[3:]+"\u00a0", region); spread != phone {
+			t.Errorf("%+q becomes %q, and spread %q", s, phone, spread)
+		}
+	})
+}
+
 func FuzzControlAnswer(f *testing.F) {
 	for _, s := range []string{"Whiskers", "  the\tBLACK\u00a0 cat ", "Straße", "ΌΣΟΣ", "ﬁn", "İ", "Ꭰꭰ", "\u1e9e", "\u0345α", "㎏", "\u2028", "\ufdfa", ""} {
 		f.Add(s)

@@ -4,8 +4,10 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/nyaruka/phonenumbers"
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/mnemogate/mnemogate/flows/password"
 )
 
 // NormalizeLoginID returns the form in which a login id of any kind is stored and
@@ -22,6 +24,24 @@ func NormalizeLoginID(s string) string {
 
 // NormalizePhone returns a phone number as E.164, or "" if s is not one.
 func NormalizePhone(s string) string { return phoneDigits(norm.NFKC.String(strings.TrimSpace(s))) }
+
+// NationalPhone returns a phone number that is written as people dial it in a region
+// (ISO 3166-1 alpha-2), without + and 00, as E.164. It returns "" if s is not a possible
+// number there, by the rules of google/libphonenumber, or if region is empty.
+func NationalPhone(s, region string) string {
+	digits := strings.ReplaceAll(dialled(norm.NFKC.String(s)), "/", "")
+	if region == "" || len(digits) < 4 || len(digits) > 20 || strings.HasPrefix(digits, "00") || strings.Trim(digits, "0123456789") != "" {
+		return ""
+	}
+	number, err := phonenumbers.Parse(digits, region)
+	if err != nil || phonenumbers.IsPossibleNumberWithReason(number) != phonenumbers.IS_POSSIBLE {
+		return ""
+	}
+	return phoneDigits(phonenumbers.Format(number, phonenumbers.E164))
+}
+
+// IsRegion reports whether NationalPhone knows the numbers of a region.
+func IsRegion(region string) bool { return phonenumbers.GetSupportedRegions()[region] }
 
 // NormalizeLoginIDPart normalises a part of a login id, so that it can be found in
 // normalised login ids. If the part looks like a piece of a phone number, with a plus,
@@ -61,16 +81,22 @@ func fold(s string) string { return password.Fold(s) }
 // FoldAnswer is fold, and replaces each run of spaces with one space.
 func FoldAnswer(s string) string { return strings.Join(strings.Fields(fold(s)), " ") }
 
-// phoneDigits returns + and the digits of an international number of 7 to 15 digits
-// (ITU-T E.164), or "". It also removes invisible formatting characters: numbers that
-// are copied from a contact list often contain marks for left-to-right text.
-func phoneDigits(s string) string {
-	s = strings.Map(func(r rune) rune {
+// dialled returns a phone number without what people write between the digits. It also
+// removes invisible formatting characters: numbers that are copied from a contact list
+// often contain marks for left-to-right text.
+func dialled(s string) string {
+	return strings.Map(func(r rune) rune {
 		if r == '.' || unicode.In(r, unicode.White_Space, unicode.Dash, unicode.Ps, unicode.Pe, unicode.Cf) {
 			return -1
 		}
 		return r
 	}, s)
+}
+
+// phoneDigits returns + and the digits of an international number of 7 to 15 digits
+// (ITU-T E.164), or "".
+func phoneDigits(s string) string {
+	s = dialled(s)
 	digits, ok := strings.CutPrefix(s, "+")
 	if !ok {
 		digits, ok = strings.CutPrefix(s, "00")

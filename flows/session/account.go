@@ -112,16 +112,27 @@ func (c *Call) nobody(ctx context.Context) (record.Account, error) {
 	return a, err
 }
 
-// FindAccount finds the account with a normalized login id. It also returns the login
-// id hash. An unknown login id is not an error: the account then has only
+// FindAccount finds the account with a login id, as a user typed it. It also returns the
+// login id hash. An unknown login id is not an error: the account then has only
 // CompanyGeneration and FailureCounts, which are those of the login id hash.
-func (c *Call) FindAccount(ctx context.Context, loginID string) (a record.Account, loginIDHash string, err error) {
+//
+// A text that can be a phone of the company's region may also be a login name. An
+// account with that login name comes first, so a new region changes nothing for it.
+func (c *Call) FindAccount(ctx context.Context, typed string) (a record.Account, loginIDHash string, err error) {
 	keys, err := c.s.Keys(ctx)
 	if err != nil {
 		return record.Account{}, "", err
 	}
-	loginIDHash = keys.LoginIDHash(c.Company.Code, loginID)
-	a, err = c.s.Accounts.ByLoginID(ctx, c.Company.Code, loginID, loginIDHash)
+	exact, read := record.NormalizeLoginID(typed), c.Company.ReadLoginID(typed)
+	loginIDHash = keys.LoginIDHash(c.Company.Code, read)
+	a, err = c.s.Accounts.ByLoginID(ctx, c.Company.Code, read, loginIDHash)
+	if read != exact && (err == nil || errors.Is(err, record.ErrNotFound)) {
+		// In any case, so that the time does not tell what there is.
+		named, errNamed := c.s.Accounts.ByLoginID(ctx, c.Company.Code, exact, loginIDHash)
+		if !errors.Is(errNamed, record.ErrNotFound) {
+			a, err = named, errNamed
+		}
+	}
 	if errors.Is(err, record.ErrNotFound) {
 		return record.Account{CompanyGeneration: a.CompanyGeneration, FailureCounts: a.FailureCounts}, loginIDHash, nil
 	}

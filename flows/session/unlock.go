@@ -45,7 +45,7 @@ func (s *Manager) clearPublic(ctx context.Context, company *tenant.Company, a re
 		return err
 	}
 	for _, id := range record.LoginIDs(a) {
-		loginIDHash := keys.LoginIDHash(company.Code, id)
+		loginIDHash := keys.LoginIDHash(company.Code, company.ReadLoginID(id)) // as FindAccount
 		if err := s.clear(ctx, record.FailureKey{Company: company.Code, LoginID: loginIDHash}, kinds); err != nil {
 			return err
 		}

@@ -65,6 +65,18 @@ func (c *Company) Sends(notice string) bool {
 	return c.Notices == nil || slices.Contains(c.Notices, message.NoticeName(notice))
 }
 
+// ReadPhone returns a phone as E.164. Without + and 00, it is a number of PhoneRegion.
+// ReadPhone returns "" if s is not a phone.
+func (c *Company) ReadPhone(s string) string {
+	return cmp.Or(record.NormalizePhone(s), record.NationalPhone(s, c.PhoneRegion))
+}
+
+// ReadLoginID returns the normalised form of a login id. Without + and 00, a number of
+// PhoneRegion is read as that phone, although it may be a login name, too.
+func (c *Company) ReadLoginID(s string) string {
+	return cmp.Or(c.ReadPhone(s), record.NormalizeLoginID(s))
+}
+
 // NeedsSecondFactor reports whether a login of the account needs a code after the
 // password.
 func (c *Company) NeedsSecondFactor(a record.Account) bool {

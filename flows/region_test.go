@@ -1,0 +1,105 @@
+package flows_test
+
+import (
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/manage"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// The account's phone is +37060012345.
+var nationally = []string{"8 600 12345", "(0-600) 12345", "60012345", "370 600 12345"}
+
+// In a company with a region, a national phone finds the account and counts like the
+// international one.
+func TestNationalPhonesFindTheirAccount(t *testing.T) {
+	for _, hardened := range []bool{false, true} {
+		b := newBench(t)
+		b.company.PhoneRegion, b.company.Hardened = "LT", hardened
+		b.company.Limits.LockAfter = len(nationally) + 1
+		for _, typed := range nationally {
+			b.must("auth/checkcredentials", "", object{"login_id": typed, "password": password})
+			if reply := b.must("auth/recovery/recover", "", object{"login_id": typed, "captcha_response": "x", "method": "PHONE"}); hardened && reply.UserPhone != "+37*******45" {
+				t.Errorf("%s: the phone is shown as %q", typed, reply.UserPhone)
+			}
+			if a, err := b.admin().ByLoginID(t.Context(), typed); err != nil || a.ID != b.account {
+				t.Errorf("operators don't find %s: %v", typed, err)
+			}
+			b.company.Limits.SMSPerAccount.N++
+		}
+		for _, typed := range append(nationally, phone) {
+			b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": typed, "password": "wrong"})
+		}
+		for _, typed := range append(nationally, phone) {
+			b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": typed, "password": password})
+			b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": typed})
+		}
+		if _, err := b.admin().Unlock(t.Context(), mnemocode); err != nil {
+			t.Fatal(err)
+		}
+		b.must("auth/checkcredentials", "", object{"login_id": nationally[0], "password": password})
+		b.company.PhoneRegion = ""
+		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": nationally[0], "password": password})
+	}
+}
+
+// Unknown phones are counted as one however they are typed.
+func TestUnknownNationalPhonesAreCountedOnce(t *testing.T) {
+	b := newBench(t)
+	b.company.PhoneRegion = "LT"
+	b.company.Limits.LockAfter = 3
+	for _, typed := range []string{"8 600 99999", "60099999", "+37060099999"} {
+		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": typed, "password": "wrong"})
+	}
+	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": "0 600 99999"})
+}
+
+// A region does not change which account a login name of digits finds, and neither does
+// an account whose phone is written like it.
+func TestALoginNameOfDigitsComesFirst(t *testing.T) {
+	for _, hardened := range []bool{false, true} {
+		b := newBench(t)
+		b.company.PhoneRegion, b.company.Hardened = "LT", hardened
+		b.company.Limits.LockAfter = 2
+		const name = "860012345" // reads as the phone of the bench's account
+		b.seed(manage.Seed{Account: record.Account{Mnemocode: "digits", LoginName: name}, Password: "the password of digits"})
+		for _, typed := range []string{name, " 860012345 "} {
+			if reply := b.must("auth/checkcredentials", "", object{"login_id": typed, "password": "the password of digits"}); reply.ProfileMnemocode != "digits" {
+				t.Errorf("%q finds %q", typed, reply.ProfileMnemocode)
+			}
+		}
+		b.must("auth/checkcredentials", "", object{"login_id": "8 600 12345", "password": password}) // spaces: no login name
+		b.must("auth/checkcredentials", "", object{"login_id": phone, "password": password})
+		for range 2 {
+			b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": name, "password": "wrong"})
+		}
+		b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": name, "password": "the password of digits"})
+		if _, err := b.admin().Unlock(t.Context(), "digits"); err != nil {
+			t.Fatal(err)
+		}
+		b.must("auth/checkcredentials", "", object{"login_id": name, "password": "the password of digits"})
+	}
+}
+
+// Backends may write phones as they are dialled; they are stored as E.164.
+func TestNationalPhonesAreStoredAsE164(t *testing.T) {
+	b := newBench(t)
+	b.company.PhoneRegion = "LT"
+	set := func(phone string) (record.Account, error) {
+		a, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
+			a.Phone = phone
+			return nil
+		}})
+		return a, err
+	}
+	if a, err := set("8 (611) 11111"); err != nil || a.Phone != "+37061111111" {
+		t.Errorf("got %q, %v", a.Phone, err)
+	}
+	if a, err := set("112"); err == nil {
+		t.Errorf("112 is stored as %q", a.Phone)
+	}
+	if m, err := manage.NewTrial(b.company, "8 611 11111", false); err != nil || m.To != "+37061111111" {
+		t.Errorf("the test SMS goes to %q, %v", m.To, err)
+	}
+}
