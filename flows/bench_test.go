@@ -181,6 +181,7 @@ func newBench(t *testing.T) *bench {
 		Code:     code,
 		NoAPIKey: true,
 		OAuth:    map[int]tenant.OAuth{1: {Provider: provider{}, RedirectURIs: []string{"https://app.example.com/cb"}}},
+		Passkeys: keychain{},
 		SMS:      b.sms,
 		Mail:     b.mail,
 		Texts:    message.DefaultTexts(),
@@ -455,6 +456,8 @@ func (b *bench) goodBody(path string) object {
 		return object{"login_id": email, "password": password}
 	case "auth/oauth":
 		return object{"provider_id": 1, "code": newGrant("alice"), "redirect_uri": "https://app.example.com/cb"}
+	case "passkey/login":
+		return b.device(newGrant("good"), 0).answer(code)
 	case "auth/recovery/recover":
 		return object{"login_id": email, "captcha_response": "x"}
 	case "auth/recovery/checkquestion":

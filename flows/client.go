@@ -30,6 +30,7 @@ func (s *Service) ClientConfig(ctx context.Context, r *Request) (config tenant.C
 		Recovery:    append([]tenant.Method{}, c.Recovery.Methods...),
 		OAuth:       s.clientOAuth(ctx, c),
 		Disclaimers: session.Pending(c, r.Languages, record.Account{}, nil),
+		Passkeys:    c.Passkeys != nil,
 		Session:     tenant.ClientSessionLife{Idle: seconds(c.Session.Idle), Lifetime: seconds(c.Session.Lifetime)},
 	}, nil
 }

@@ -53,8 +53,8 @@ func TestPagesShowTheTables(t *testing.T) {
 }
 
 // listed has the error codes that the interface document lists for each route,
-// without API-KEY and request.validation.failed. The document does not show
-// checklink, so its codes are those of the contract.
+// without API-KEY and request.validation.failed. The document does not show checklink
+// and passkeys, so their codes are those of the contract.
 var listed = map[string]string{
 	"auth/login":                  "USER auth.loginid.notfound auth.restricted",
 	"auth/checkpassword":          "TOKEN USER auth.captcha.missing auth.captcha.invalid auth.password.invalid auth.disclaimer.invalid auth.restricted",
@@ -70,6 +70,7 @@ var listed = map[string]string{
 	"auth/recovery/renewotp":      "TOKEN USER",
 	"auth/recovery/checkquestion": "TOKEN auth.controlanswer.invalid USER",
 	"auth/recovery/checklink":     "auth.token.invalid auth.token.expired USER auth.restricted",
+	"passkey/login":               "USER auth.credentials.invalid auth.disclaimer.invalid auth.restricted",
 }
 
 // The table of departures in docs/api.md lists exactly the error codes that a route

@@ -78,7 +78,7 @@ func isHistory(e record.Event) bool {
 	case "": // a lock or a revocation
 		return true
 	case record.Success:
-		return e.Route != "auth/login" || e.State == record.CheckOTP // an SMS code was sent
+		return e.Route != "passkey/options" && (e.Route != "auth/login" || e.State == record.CheckOTP) // an SMS code was sent
 	default:
 		return failed(e)
 	}

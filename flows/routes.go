@@ -149,6 +149,20 @@ var Routes = []Route{
 		Fails: fails(userErrors, wire.ErrTokenInvalid, wire.ErrTokenExpired, wire.ErrRestricted),
 		run:   run((*Service).checkLink),
 	},
+	{ // passkey.go; only with passkeys
+		Path:  "passkey/options",
+		From:  in(record.None),
+		To:    to(record.None), // no session begins
+		Fails: fails(nil, wire.ErrNoRoute),
+		run:   run((*Service).passkeyOptions),
+	},
+	{ // passkey.go; only with passkeys
+		Path:  "passkey/login",
+		From:  in(record.None),
+		To:    to(record.SetPassword, record.Authorized, record.AcceptDisclaimers),
+		Fails: fails(userErrors, wire.ErrCredentialsInvalid, wire.ErrDisclaimerInvalid, wire.ErrRestricted, wire.ErrNoRoute),
+		run:   run((*Service).passkeyLogin),
+	},
 }
 
 func in(states ...record.State) []record.State { return states }

@@ -49,6 +49,8 @@ func Example_routes() {
 	// recovery-checkotp | auth/recovery/renewotp | (none)
 	// recovery-checkquestion | auth/recovery/checkquestion | recovery-setpassword
 	// (none) | auth/recovery/checklink | recovery-setpassword
+	// (none) | passkey/options | (none)
+	// (none) | passkey/login | setpassword, authorized, acceptdisclaimers
 }
 
 // Tests every route in every state. A route accepts a token exactly in the states of

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/text/language"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -67,6 +68,8 @@ type Reply struct {
 	ControlQuestion     string               `json:"control_question,omitempty"`
 	Verification        tenant.Method        `json:"verification,omitempty"`
 	DeviceToken         string               `json:"device_token,omitempty"`
+	ChallengeToken      string               `json:"challenge_token,omitempty"`
+	PublicKey           jsontext.Value       `json:"public_key,omitempty"` // WebAuthn's options
 	*tenant.PasswordQuality
 }
 

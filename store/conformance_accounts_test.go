@@ -344,7 +344,8 @@ var accountsContextCases = []accountsCase{
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
 			must(t, one.SetBackupCodes(bg, "acme", a.ID, []string{"c"}))
-			a.BackupCodes = 1
+			must(t, one.AddPasskey(bg, "acme", passkey(a.ID, "c")))
+			a.BackupCodes, a.Passkeys = 1, 1
 			ctx, cancel := context.WithCancel(bg)
 			cancel()
 			for method, err := range callAllAccounts(ctx, one, a) {
@@ -404,6 +405,9 @@ func wantStranger(t *testing.T, s record.Accounts, company string, id int64) {
 	wantErr(t, "UseBackupCode", s.UseBackupCode(bg, company, id, "z"), record.ErrConflict)
 	codes := get[[]string](t)(s.BackupCodes(bg, company, id))
 	wantEqual(t, "BackupCodes", len(codes), 0)
+	wantErr(t, "AddPasskey", s.AddPasskey(bg, company, passkey(id, "z")), record.ErrNotFound)
+	wantEqual(t, "Passkeys", len(get[[]record.Passkey](t)(s.Passkeys(bg, company, id))), 0)
+	wantErr(t, "DeletePasskey", second(s.DeletePasskey(bg, t0, company, id, []byte("c"), record.TokenHash{})), record.ErrNotFound)
 }
 
 // callAllAccounts calls each method with arguments that would have an effect.
@@ -425,6 +429,11 @@ func callAllAccounts(ctx context.Context, s record.Accounts, a record.Account) m
 		"BackupCodes":           second(s.BackupCodes(ctx, a.Company, a.ID)),
 		"UseBackupCode":         s.UseBackupCode(ctx, a.Company, a.ID, "c"),
 		"SetBackupCodes":        s.SetBackupCodes(ctx, a.Company, a.ID, []string{"z"}),
+		"AddPasskey":            s.AddPasskey(ctx, a.Company, passkey(a.ID, "z")),
+		"Passkeys":              second(s.Passkeys(ctx, a.Company, a.ID)),
+		"Passkey":               second(s.Passkey(ctx, a.Company, []byte("c"))),
+		"UsePasskey":            s.UsePasskey(ctx, t0, a.Company, []byte("c"), 9, true),
+		"DeletePasskey":         second(s.DeletePasskey(ctx, t0, a.Company, a.ID, []byte("c"), record.TokenHash{})),
 		"Tally":                 s.UpdateFailures(ctx, t0, subject, record.WrongCodes, add(1)),
 		"Tallies":               second(s.FailureCounts(ctx, subject)),
 		"SetPassword":           s.SetPassword(ctx, t0, a.Company, a.ID, a.Generation, "new", record.TokenHash{}),

@@ -43,6 +43,9 @@ var companyCases = []accountsCase{
 			coded := plain("b", "coded")
 			coded.SecondFactor = true
 			must(t, one.SetBackupCodes(bg, "b", create(t, one, coded).ID, []string{"c"}))
+			keyed := plain("b", "keyed")
+			keyed.SecondFactor = true
+			must(t, one.AddPasskey(bg, "b", passkey(create(t, one, keyed).ID, "k")))
 			app := plain("b", "app") // useless without a password
 			app.SecondFactor, app.TOTP = true, "sealed"
 			id := create(t, one, app).ID
@@ -50,7 +53,7 @@ var companyCases = []accountsCase{
 			_, err := one.Update(bg, "b", id, func(a *record.Account) (bool, error) { a.PasswordHash = "h"; return false, nil })
 			must(t, err)
 			stranded("b", true, 2)
-			for _, mnemocode := range []string{"0", "1", "2", "3", "4", "app", "coded"} {
+			for _, mnemocode := range []string{"0", "1", "2", "3", "4", "app", "coded", "keyed"} {
 				must(t, one.Delete(bg, "b", get[record.Account](t)(one.ByMnemocode(bg, "b", mnemocode)).ID))
 			}
 			wantEqual(t, "companies after deletes", companies(), []string{"Acme", "acme", odd})

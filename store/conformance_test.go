@@ -46,7 +46,7 @@ type sessionsCase struct {
 }
 
 var accountsCases = slices.Concat(
-	createCases, updateCases, backupCodeCases, deviceCases, tallyCases, companyCases, accountsContextCases,
+	createCases, updateCases, backupCodeCases, deviceCases, passkeyCases, tallyCases, companyCases, accountsContextCases,
 	eraAccountsCases, historyCases, outboxCases, signingKeyCases,
 )
 

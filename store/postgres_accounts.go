@@ -357,6 +357,7 @@ const (
 			AND (totp = '' OR password_hash = '')
 			AND NOT EXISTS (SELECT 1 FROM backup_codes WHERE account = accounts.id)
 			AND NOT EXISTS (SELECT 1 FROM identities WHERE account = accounts.id)
+			AND NOT EXISTS (SELECT 1 FROM passkeys WHERE account = accounts.id)
 		GROUP BY company`
 )
 

@@ -18,6 +18,7 @@ const (
 			array_to_json(ARRAY(SELECT json_build_object('code', code, 'version', version, 'at', at)
 				FROM acceptances WHERE account = accounts.id)),
 			(SELECT count(*) FROM backup_codes WHERE account = accounts.id),
+			(SELECT count(*) FROM passkeys WHERE account = accounts.id),
 			array_to_json(ARRAY(SELECT json_build_object('kind', kind, 'count', count, 'until', until) FROM tallies
 				WHERE company = accounts.company AND account = accounts.id AND login_id = '')),
 			coalesce((SELECT era FROM eras WHERE company = accounts.company), 0)
@@ -30,7 +31,7 @@ const (
 	postgresAccountByLoginID = postgresSelectAccount + `
 		WHERE id = (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2)
 		UNION ALL
-		SELECT 0, '', '', '', '', '', '', '', false, false, '', '', '', '', '', '', 0, 0, 0, 0, '[]', '[]', 0,
+		SELECT 0, '', '', '', '', '', '', '', false, false, '', '', '', '', '', '', 0, 0, 0, 0, '[]', '[]', 0, 0,
 			array_to_json(ARRAY(SELECT json_build_object('kind', kind, 'count', count, 'until', until) FROM tallies
 				WHERE company = $1 AND account = $4 AND login_id = $3)),
 			coalesce((SELECT era FROM eras WHERE company = $1), 0)
@@ -134,7 +135,7 @@ func postgresAccountScan() func(scanner) (record.Account, error) {
 	var identities, accepted, failures []byte
 	columns := []any{&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
 		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Generation, &a.Barred,
-		&created, &updated, &identities, &accepted, &a.BackupCodes, &failures, &a.CompanyGeneration}
+		&created, &updated, &identities, &accepted, &a.BackupCodes, &a.Passkeys, &failures, &a.CompanyGeneration}
 	return func(row scanner) (_ record.Account, err error) {
 		if err = row.Scan(columns...); err != nil {
 			return record.Account{}, err

@@ -111,7 +111,7 @@ func readsAll(plan []string) string {
 }
 
 var (
-	pgTableRead    = regexp.MustCompile(`Scan .*\bon (accounts|login_ids|identities|acceptances|backup_codes|tallies|endings|seeds|history)\b`)
+	pgTableRead    = regexp.MustCompile(`Scan .*\bon (accounts|login_ids|identities|acceptances|backup_codes|passkeys|tallies|endings|seeds|history)\b`)
 	pgCompanyAlone = regexp.MustCompile(`Cond: \((\w+\.)?company = [^()]*\)$`)
 )
 

@@ -132,6 +132,7 @@ const (
 			(SELECT json_group_array(json_object('code', code, 'version', version, 'at', at))
 				FROM acceptances WHERE account = accounts.id),
 			(SELECT count(*) FROM backup_codes WHERE account = accounts.id),
+			(SELECT count(*) FROM passkeys WHERE account = accounts.id),
 			(SELECT json_group_array(json_object('kind', kind, 'count', count, 'until', until)) FROM tallies
 				WHERE company = accounts.company AND account = accounts.id AND login_id = ''),
 			coalesce((SELECT era FROM eras WHERE company = accounts.company), 0)
@@ -143,7 +144,7 @@ const (
 	sqliteAccountByLoginID = sqliteSelectAccount + `
 		WHERE id = (SELECT account FROM login_ids WHERE company = ?1 AND login_id = ?2)
 		UNION ALL
-		SELECT 0, '', '', '', '', '', '', '', 0, 0, '', '', '', '', '', '', 0, 0, 0, 0, '[]', '[]', 0,
+		SELECT 0, '', '', '', '', '', '', '', 0, 0, '', '', '', '', '', '', 0, 0, 0, 0, '[]', '[]', 0, 0,
 			(SELECT json_group_array(json_object('kind', kind, 'count', count, 'until', until)) FROM tallies
 				WHERE company = ?1 AND account = 0 AND login_id = ?3),
 			coalesce((SELECT era FROM eras WHERE company = ?1), 0)
@@ -224,7 +225,7 @@ func scanSQLiteAccount(row scanner) (record.Account, error) {
 	var identities, accepted, failures []byte
 	err := row.Scan(&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &a.Status,
 		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Generation, &a.Barred,
-		&created, &updated, &identities, &accepted, &a.BackupCodes, &failures, &a.CompanyGeneration)
+		&created, &updated, &identities, &accepted, &a.BackupCodes, &a.Passkeys, &failures, &a.CompanyGeneration)
 	if err != nil {
 		return record.Account{}, err
 	}
@@ -429,6 +430,7 @@ const (
 			AND (totp = '' OR password_hash = '')
 			AND NOT EXISTS (SELECT 1 FROM backup_codes WHERE account = accounts.id)
 			AND NOT EXISTS (SELECT 1 FROM identities WHERE account = accounts.id)
+			AND NOT EXISTS (SELECT 1 FROM passkeys WHERE account = accounts.id)
 		GROUP BY company`
 )
 

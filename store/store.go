@@ -142,6 +142,14 @@ func scanSigningKey(row scanner) (k record.SigningKey, err error) {
 	return k, err
 }
 
+func scanPasskey(row scanner) (p record.Passkey, err error) {
+	var signCount, created, used int64
+	err = row.Scan(&p.Account, &p.Credential, &p.UserHandle, &p.PublicKey, &signCount, &p.BackupEligible, &p.BackedUp,
+		&p.Transports, &p.Name, &created, &used)
+	p.SignCount, p.Created, p.LastUsed = uint32(signCount), fromMicros(created), fromMicros(used)
+	return p, err
+}
+
 // keptBytes returns Revocation.Keep as it is stored. It is empty if there is none.
 func keptBytes(keep record.TokenHash) []byte {
 	if keep == (record.TokenHash{}) {

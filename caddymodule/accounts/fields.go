@@ -45,6 +45,7 @@ func (c *Call) view(a record.Account) api.Account {
 		Question:        text(a.Question),
 		BackupCodes:     a.BackupCodes,
 		TOTP:            a.TOTP != "",
+		Passkeys:        a.Passkeys,
 		CaptchaDue:      c.admin.CaptchaDue(a),
 		Identities:      identityViews(a.Identities),
 		Accepted:        acceptanceViews(a.Accepted),
@@ -168,7 +169,7 @@ var accountFields = []accountField{
 }
 
 // shownOnly lists the fields of api.Account that can't be written.
-var shownOnly = []string{"password_set", "backup_codes_left", "totp", "locked_until", "captcha_due", "created_at", "updated_at"}
+var shownOnly = []string{"password_set", "backup_codes_left", "totp", "passkeys", "locked_until", "captcha_due", "created_at", "updated_at"}
 
 // parseChange reads a JSON object. It refuses unknown fields. It returns an Error or
 // a *manage.FieldError that names the field at fault. Whether the account as a whole

@@ -49,6 +49,8 @@ var Routes = []Route{
 	{http.MethodPost, "{company}/accounts/{mnemocode}/totp", Write, (*Call).newTOTP, "Creates a secret for an authenticator app, shown only this once; it takes effect once confirmed."},
 	{http.MethodPost, "{company}/accounts/{mnemocode}/totp/confirm", Write, (*Call).confirmTOTP, "Confirms the newest secret with one of its codes, and revokes the account's sessions."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/totp", Write, (*Call).removeTOTP, "Removes the authenticator app and revokes the account's sessions."},
+	{http.MethodGet, "{company}/accounts/{mnemocode}/passkeys", Read, (*Call).passkeys, "Lists an account's passkeys."},
+	{http.MethodDelete, "{company}/accounts/{mnemocode}/passkeys/{passkey}", Write, (*Call).removePasskey, "Removes a passkey and revokes the account's sessions."},
 	{http.MethodPost, "{company}/accounts/{mnemocode}/password", Write, (*Call).changePassword, "Changes a user's password, given the current one."},
 	{http.MethodPost, "{company}/accounts/{mnemocode}/check-password", Write, (*Call).checkPassword, "Checks a user's current password."},
 	{http.MethodPost, "{company}/accounts/{mnemocode}/unlock", Write, (*Call).unlock, "Clears the counts of wrong attempts, and so all locks."},

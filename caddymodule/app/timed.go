@@ -131,6 +131,31 @@ func (t timedAccounts) UseBackupCode(ctx context.Context, company string, id int
 	return t.Accounts.UseBackupCode(ctx, company, id, hash)
 }
 
+func (t timedAccounts) AddPasskey(ctx context.Context, company string, p record.Passkey, events ...record.OutboxEvent) (err error) {
+	defer observeCall(ctx, "accounts", "add_passkey", time.Now(), &err)
+	return t.Accounts.AddPasskey(ctx, company, p, events...)
+}
+
+func (t timedAccounts) Passkeys(ctx context.Context, company string, account int64) (found []record.Passkey, err error) {
+	defer observeCall(ctx, "accounts", "passkeys", time.Now(), &err)
+	return t.Accounts.Passkeys(ctx, company, account)
+}
+
+func (t timedAccounts) Passkey(ctx context.Context, company string, credential []byte) (found record.Passkey, err error) {
+	defer observeCall(ctx, "accounts", "passkey", time.Now(), &err)
+	return t.Accounts.Passkey(ctx, company, credential)
+}
+
+func (t timedAccounts) UsePasskey(ctx context.Context, now time.Time, company string, credential []byte, signCount uint32, backedUp bool) (err error) {
+	defer observeCall(ctx, "accounts", "use_passkey", time.Now(), &err)
+	return t.Accounts.UsePasskey(ctx, now, company, credential, signCount, backedUp)
+}
+
+func (t timedAccounts) DeletePasskey(ctx context.Context, now time.Time, company string, account int64, credential []byte, keep record.TokenHash, events ...record.OutboxEvent) (generation int64, err error) {
+	defer observeCall(ctx, "accounts", "delete_passkey", time.Now(), &err)
+	return t.Accounts.DeletePasskey(ctx, now, company, account, credential, keep, events...)
+}
+
 func (t timedAccounts) UpdateFailures(ctx context.Context, now time.Time, subject record.FailureKey, kind record.Kind, change func(*record.FailureCount) error) (err error) {
 	var refused error
 	defer func(began time.Time) { observeChange(ctx, refused, "accounts", "tally", began, err) }(time.Now())

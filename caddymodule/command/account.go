@@ -259,6 +259,7 @@ func (c *cli) showAccount(a api.Account) error {
 		[]string{"must_set_password", yesNo(a.MustSetPassword)},
 		[]string{"second_factor", yesNo(a.SecondFactor)},
 		[]string{"totp", yesNo(a.TOTP)},
+		[]string{"passkeys", strconv.Itoa(a.Passkeys)},
 		[]string{"backup_codes_left", strconv.Itoa(a.BackupCodes)},
 		[]string{"control_question", orDash(a.Question)},
 		[]string{"oauth_identities", cmp.Or(strings.Join(identities, ", "), "-")},

@@ -152,7 +152,7 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 	want := fields{
 		"profile_mnemocode": "alice", "role": "tester", "primary_phone": "+37060012345", "primary_email": "Alice@Example.com",
 		"login_name": "alice", "locale": "pt-BR", "status": "active", "second_factor": false, "must_set_password": false, "password_set": true,
-		"control_question": "Cat?", "backup_codes_left": 0.0, "totp": false, "locked_until": nil,
+		"control_question": "Cat?", "backup_codes_left": 0.0, "totp": false, "passkeys": 0.0, "locked_until": nil,
 		"captcha_due": false,
 	}
 	for name, value := range want {

@@ -338,7 +338,7 @@ func checkFields(t *testing.T, route *flows.Route, operation *openapi3.Operation
 	if got, want := len(body.Properties), len(fields); got != want {
 		t.Errorf("%s: it has %d fields, want %d", route.Path, got, want)
 	}
-	kinds := map[reflect.Kind]string{reflect.String: "string", reflect.Int: "integer", reflect.Slice: "array", reflect.Bool: "boolean"}
+	kinds := map[reflect.Kind]string{reflect.String: "string", reflect.Int: "integer", reflect.Slice: "array", reflect.Bool: "boolean", reflect.Map: "object"}
 	for _, field := range fields {
 		property := body.Properties[field.Name]
 		if property == nil {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/breached"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/passkey"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
@@ -51,6 +52,11 @@ import (
 //		link_ttl <duration>
 //		welcome_ttl <duration>
 //	}
+//	passkeys {
+//		rp_id <domain>
+//		origins <origin>...
+//		name <text>
+//	}
 //	limits {
 //		captcha_after <n>
 //		lock_after <n>
@@ -93,6 +99,7 @@ func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 		"sms_origin":    guest.Text(d, &p.SMSOrigin),
 		"notices":       func() error { return p.parseNotices(d) },
 		"recovery":      p.block(d, p.recoveryOptions),
+		"passkeys":      func() error { return p.parsePasskeys(d) },
 		"limits":        p.block(d, p.limitOptions),
 		"devices":       func() error { return p.parseDevices(d) },
 		"hardened":      unlessOff(d, &p.Hardened),
@@ -245,6 +252,20 @@ func (p *Policy) parseNotices(d *caddyfile.Dispenser) error {
 		p.Notices = args
 	}
 	return nil
+}
+
+// parsePasskeys checks the whole block at its end, because origins depend on rp_id.
+func (p *Policy) parsePasskeys(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	p.Passkeys = &passkey.Settings{}
+	err := guest.Options(d, map[string]func() error{
+		"rp_id":   guest.Text(d, &p.Passkeys.RPID),
+		"origins": guest.List(d, &p.Passkeys.Origins),
+		"name":    guest.Text(d, &p.Passkeys.Name),
+	})
+	return guest.Complete(d, err, p.Passkeys.Check)
 }
 
 func (p *Policy) limitOptions(d *caddyfile.Dispenser) map[string]func() error {

@@ -36,6 +36,7 @@ func (p *Policy) Check() error {
 		p.checkPhoneRegion(),
 		p.checkSMSOrigin(),
 		p.checkRecovery(),
+		p.checkPasskeys(),
 		p.checkLimits(),
 		p.checkDevices(),
 	)
@@ -213,6 +214,16 @@ func parseLink(link string) (*url.URL, error) {
 func TokenIsLogged(link string) bool {
 	u, err := parseLink(link)
 	return err == nil && !strings.Contains(u.Fragment, linkToken)
+}
+
+func (p *Policy) checkPasskeys() error {
+	if p.Passkeys == nil {
+		return nil
+	}
+	if err := p.Passkeys.Check(); err != nil {
+		return fmt.Errorf("passkeys %w", err)
+	}
+	return nil
 }
 
 func (p *Policy) checkLimits() error {

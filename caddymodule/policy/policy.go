@@ -18,6 +18,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/breached"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/passkey"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -93,6 +94,9 @@ type Policy struct {
 	// How users who lost access recover it.
 	Recovery tenant.Recovery `json:"recovery,omitzero"`
 
+	// Lets users log in with passkeys. Default: none.
+	Passkeys *passkey.Settings `json:"passkeys,omitempty"`
+
 	// The limits on attempts and messages.
 	Limits tenant.Limits `json:"limits,omitzero"`
 
@@ -117,6 +121,7 @@ type Policy struct {
 	siteKey    string
 	sms, mail  message.Sender
 	events     *tenant.Events
+	passkeys   *passkey.Verifier
 	migrate    tenant.PasswordVerifier
 	breached   *tenant.Breached // nil if it is not set
 	texts      *message.Texts
@@ -148,6 +153,11 @@ func (p *Policy) Load(ctx caddy.Context) error {
 	var err error
 	if p.regex, err = compile(p.Password.Regex); err != nil {
 		return err
+	}
+	if p.Passkeys != nil {
+		if p.passkeys, err = passkey.New(*p.Passkeys); err != nil {
+			return fmt.Errorf("passkeys: %w", err)
+		}
 	}
 	if p.Password.Blocklist != "" {
 		if p.blocklist, err = readBlocklist(p.Password.Blocklist); err != nil {
@@ -250,6 +260,9 @@ func (p *Policy) Apply(c *tenant.Company) {
 	}
 	if p.events != nil {
 		c.Events = *p.events
+	}
+	if p.passkeys != nil {
+		c.Passkeys = p.passkeys.For(c.DisplayName())
 	}
 	if p.captchaSet {
 		c.Captcha, c.CaptchaType, c.SiteKey = p.captcha, p.captchaIs, p.siteKey

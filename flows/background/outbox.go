@@ -56,6 +56,8 @@ func OutboxEvents(company *tenant.Company, e record.Event) (all []record.OutboxE
 		}
 	case record.AccountBackupCodes:
 		add(record.TypeAccountChanged, outboxData{Fields: []string{"backup_codes"}})
+	case record.AccountPasskeyAdded, record.AccountPasskeyRemoved:
+		add(record.TypeAccountChanged, outboxData{Fields: []string{"passkeys"}})
 	case record.LockPassword, record.LockDisabled, record.LockCodes, record.LockAnswers:
 		data := outboxData{Lock: strings.TrimPrefix(e.Name, record.LockPrefix)}
 		if e.Name != record.LockDisabled {

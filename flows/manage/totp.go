@@ -1,6 +1,7 @@
 package manage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/url"
@@ -58,16 +59,15 @@ func (ad *Admin) NewTOTP(ctx context.Context, mnemocode string) (TOTPSecret, err
 // totpURI returns the URI that apps read from a QR code. Its label, which apps show, has
 // the company's name and a login id that the user knows.
 func totpURI(issuer string, a record.Account, secret []byte) string {
-	name := a.Mnemocode
-	for _, id := range []string{a.Phone, a.LoginName, a.Email} {
-		if id != "" {
-			name = id
-		}
-	}
-	label := url.PathEscape(issuer + ":" + name)
+	label := url.PathEscape(issuer + ":" + knownAs(a))
 	issuer = strings.ReplaceAll(url.QueryEscape(issuer), "+", "%20") // apps would show a plus
 	return "otpauth://totp/" + label + "?secret=" + tokens.FormatTOTPSecret(secret) +
 		"&issuer=" + issuer + "&algorithm=SHA1&digits=6&period=30"
+}
+
+// knownAs returns a login id that the user knows, or else the mnemocode.
+func knownAs(a record.Account) string {
+	return cmp.Or(a.Email, a.LoginName, a.Phone, a.Mnemocode)
 }
 
 // ConfirmTOTP makes the newest secret take effect if code is one of its codes. Like any

@@ -36,6 +36,7 @@ type Account struct {
 	Identities        []Identity            // ordered by provider and subject
 	Accepted          []Acceptance          // ordered by code
 	BackupCodes       int                   // how many are left
+	Passkeys          int                   // how many it has
 	NewBackupCodes    []string              // hashes that Create stores with the account; never loaded
 	Generation        int64                 // the session generation: grows with each change that revokes the account's sessions
 	Barred            int64                 // the Generation that began when Status last changed from active; 0 if it never did

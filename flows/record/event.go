@@ -114,6 +114,11 @@ const (
 	AccountBackupCodes = adminPrefix + "backup_codes"
 	AccountTOTP        = adminPrefix + "totp"
 
+	AccountPasskeyAdded   = adminPrefix + "passkey_added"
+	AccountPasskeyRemoved = adminPrefix + "passkey_removed"
+	// A login with a passkey whose sign count went back.
+	AccountPasskeyCopied = adminPrefix + "passkey_copied"
+
 	AccountPasswordWrong = adminPrefix + "password_wrong"
 	AccountWelcomed      = adminPrefix + "welcomed"
 
@@ -180,6 +185,9 @@ func eventKinds() []EventKind {
 		{AccountUnlocked, "counts and locks of an account were cleared", admin},
 		{AccountBackupCodes, "an account got new backup codes", admin},
 		{AccountTOTP, "a secret for an authenticator app was shown; once it is confirmed, the account is changed", admin},
+		{AccountPasskeyAdded, "a passkey was added to an account", admin},
+		{AccountPasskeyRemoved, "a passkey of an account was removed", admin},
+		{AccountPasskeyCopied, "a login with a passkey was refused because its sign count went back: somebody may have a copy of the passkey", append(client[:len(client):len(client)], "route")},
 		{AccountPasswordWrong, "the `current_password` was wrong that a user sent, or a backend for a user", admin},
 		{AccountWelcomed, "a welcome link was mailed to the owner of an account", admin},
 		{AccountPasswordBreached, "the right password of a login is in the list of `breached` passwords; the account must set a new one", attempt},

@@ -32,7 +32,7 @@ func IsAnswer(err error) bool {
 }
 
 // Accounts keeps what outlives a session: accounts with their login ids, identities,
-// acceptances and backup codes. It also keeps the failure counts, which must survive
+// acceptances, backup codes and passkeys. It also keeps the failure counts, which must survive
 // the loss of the sessions.
 //
 // All methods may be called concurrently, from many processes. A method either
@@ -46,6 +46,7 @@ type Accounts interface {
 	AccountWriter
 	BackupCodes
 	Devices
+	Passkeys
 	FailureCounts
 	PendingRevocations
 	Seeds
@@ -101,8 +102,8 @@ type AccountWriter interface {
 	// Update loads the account, calls change, stores what change made of the
 	// account and returns the account as stored. No other write to the account can
 	// happen in between. Update ignores changes of ID, Company, Generation, Barred,
-	// CompanyGeneration, Accepted, BackupCodes, FailureCounts and Created. It does
-	// not set Updated: change does. If change fails, Update stores nothing and
+	// CompanyGeneration, Accepted, BackupCodes, Passkeys, FailureCounts and Created.
+	// It does not set Updated: change does. If change fails, Update stores nothing and
 	// returns that error. Other errors are ErrNotFound and a TakenError.
 	//
 	// If change reports that the account's sessions end, Update increments
@@ -131,6 +132,30 @@ type BackupCodes interface {
 	BackupCodes(ctx context.Context, company string, id int64) ([]string, error)
 	// UseBackupCode removes a code. ErrConflict if it was already used.
 	UseBackupCode(ctx context.Context, company string, id int64, hash string) error
+}
+
+// Passkeys keeps the passkeys of accounts.
+type Passkeys interface {
+	// AddPasskey stores a passkey of the account p.Account. It returns ErrNotFound if
+	// there is no such account, ErrConflict if it has MaxPasskeys already, and a
+	// TakenError with the field credential if the company has a passkey with this
+	// Credential.
+	AddPasskey(ctx context.Context, company string, p Passkey, events ...OutboxEvent) error
+	// Passkeys returns the account's passkeys, oldest first.
+	Passkeys(ctx context.Context, company string, account int64) ([]Passkey, error)
+	// Passkey finds a passkey by its Credential. ErrNotFound.
+	Passkey(ctx context.Context, company string, credential []byte) (Passkey, error)
+	// UsePasskey stores what a login with a passkey changes: its SignCount, BackedUp
+	// and LastUsed. It returns ErrConflict, and stores nothing, unless signCount is
+	// higher than the stored one or both are zero. So of several callers with the
+	// same count one succeeds. ErrNotFound.
+	UsePasskey(ctx context.Context, now time.Time, company string, credential []byte, signCount uint32, backedUp bool) error
+	// DeletePasskey removes a passkey of an account, increments the Generation of the
+	// account and stores a pending revocation that spares the session keep (none if
+	// keep is zero). It returns the new Generation. It returns ErrConflict if this is
+	// the last passkey of an account that has neither a password nor a phone. Of
+	// several callers, none can leave such an account without a passkey. ErrNotFound.
+	DeletePasskey(ctx context.Context, now time.Time, company string, account int64, credential []byte, keep TokenHash, events ...OutboxEvent) (generation int64, err error)
 }
 
 // FailureCounts counts wrong attempts.
@@ -178,8 +203,8 @@ type Census interface {
 	CompaniesWithAccounts(ctx context.Context) ([]string, error)
 	// Stranded counts, by company, the active accounts that could never give a
 	// second factor. They have no phone, no backup codes, no password with an
-	// authenticator app, and no identity to log in with instead. If all is false,
-	// it counts only accounts whose SecondFactor is on.
+	// authenticator app, and no passkey or identity to log in with instead. If all
+	// is false, it counts only accounts whose SecondFactor is on.
 	Stranded(ctx context.Context, all bool) (map[string]int, error)
 }
 

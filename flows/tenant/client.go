@@ -16,6 +16,7 @@ type ClientConfig struct {
 	Recovery    []Method          `json:"recovery"` // the default first
 	OAuth       []ClientOAuth     `json:"oauth"`    // by provider_id
 	Disclaimers []wire.Disclaimer `json:"disclaimers"`
+	Passkeys    bool              `json:"passkeys"` // whether users can log in with passkeys
 	Session     ClientSessionLife `json:"session"`
 }
 

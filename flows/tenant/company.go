@@ -27,12 +27,13 @@ type Company struct {
 	APIKeys     [][sha256.Size]byte // SHA-256 of each active key
 	NoAPIKey    bool                // api_key off: clients need no key
 	Disclaimers []wire.Disclaimer
-	OAuth       map[int]OAuth  // by provider_id
-	SMS, Mail   message.Sender // nil for none
-	Captcha     Captcha        // nil for captcha off
-	CaptchaType string         // as clients see it; empty for captcha off
-	SiteKey     string         // of the Captcha's widget; empty if unknown
-	Events      Events         // the receiver of account events
+	OAuth       map[int]OAuth   // by provider_id
+	SMS, Mail   message.Sender  // nil for none
+	Passkeys    PasskeyVerifier // nil for none
+	Captcha     Captcha         // nil for captcha off
+	CaptchaType string          // as clients see it; empty for captcha off
+	SiteKey     string          // of the Captcha's widget; empty if unknown
+	Events      Events          // the receiver of account events
 	Texts       *message.Texts
 	Regex       *regexp.Regexp      // Password.Regex, compiled; nil for none
 	Blocklist   *password.Blocklist // the built-in list and Password.Blocklist; nil for the built-in list only

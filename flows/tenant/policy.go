@@ -175,8 +175,8 @@ type Limits struct {
 	// ten times the limit. Default: `30/5m`.
 	FailuresPerAddress Rate `json:"failures_per_address,omitzero"`
 
-	// Passwords from one address (of IPv6 as above) that are compared, and its
-	// codes that go to OAuth providers, right or wrong. An attempt over the limit
+	// Passwords from one address (of IPv6 as above) that are compared, its passkeys,
+	// and its codes that go to OAuth providers, right or wrong. An attempt over the limit
 	// costs no hash and no call to a provider. Raise it if many users share an
 	// address. Can be `unlimited`. Default: `60/1m`.
 	LoginsPerAddress Rate `json:"logins_per_address,omitzero"`

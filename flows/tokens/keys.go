@@ -1,6 +1,6 @@
 // Package tokens creates and checks what clients hold during a login: session tokens,
 // stateless tokens that hold their session themselves, the keys of login pages, the
-// challenges of captcha pow, and the codes of authenticator apps.
+// challenges of captcha pow and passkeys, and the codes of authenticator apps.
 //
 // Start with New, which creates a token of random bytes; a store keeps its hash.
 // Everything else is signed or encrypted with Keys, so nothing is stored until it is
@@ -32,6 +32,8 @@ type Keys struct {
 	challenges  []byte
 	counters    []byte
 	pages       []byte
+	passkeys    []byte // of challenges
+	handles     []byte // user handles
 }
 
 // NewKeys derives the keys (RFC 5869), one for each purpose.
@@ -52,6 +54,7 @@ func NewKeys(secret []byte) (*Keys, error) {
 	k.signing = sealer("mnemogate signing keys")
 	k.challenges, k.pages = derive("mnemogate captcha challenges"), derive("mnemogate page keys")
 	k.counters = derive("mnemogate counters")
+	k.passkeys, k.handles = derive("mnemogate passkey challenges"), derive("mnemogate passkey user handles")
 	return k, err
 }
 

@@ -15,8 +15,8 @@ import (
 
 // Decode parses a body into req, a pointer to a struct whose fields have these tags: json
 // (the name), max (the maximum characters of a string, or of each element), long (the
-// reason if a string is longer) and need (the field is required and not empty). A struct
-// without fields also accepts an empty body. Every error is request.validation.failed and
+// reason if a string is longer) and need (the field is required and not empty). A field
+// of type jsontext.Value is any JSON object, which the route reads itself. A struct without fields also accepts an empty body. Every error is request.validation.failed and
 // never repeats a value from the body.
 func Decode(body []byte, req any) error {
 	fields := reflect.TypeOf(req).Elem()
@@ -81,7 +81,7 @@ func knownKey(fields reflect.Type, s string) string {
 // A Field describes a field of a route's body and what Decode checks.
 type Field struct {
 	Name     string
-	Kind     reflect.Kind // String, Int, or Slice of strings
+	Kind     reflect.Kind // String, Int, Slice of strings, or Map for an object
 	Max      int          // maximum characters of the string, or of each element; 0 if the route checks the value itself
 	MaxItems int          // maximum elements of the slice
 	Required bool
@@ -93,6 +93,9 @@ func Fields(of reflect.Type) []Field {
 	for f := range of.Fields() {
 		field := Field{Name: fieldName(f), Kind: f.Type.Kind(), Required: f.Tag.Get("need") != ""}
 		field.Max, _ = strconv.Atoi(f.Tag.Get("max"))
+		if f.Type == reflect.TypeFor[jsontext.Value]() {
+			field.Kind = reflect.Map
+		}
 		if field.Kind == reflect.Slice {
 			field.MaxItems = maxDisclaimers
 		}
@@ -104,11 +107,18 @@ func Fields(of reflect.Type) []Field {
 func fieldName(f reflect.StructField) string { return f.Tag.Get("json") }
 
 func checkField(f reflect.StructField, v reflect.Value) error {
+	if raw, ok := v.Interface().(jsontext.Value); ok && raw.Kind() == 'n' {
+		v.SetZero() // null means absent
+	}
 	if f.Tag.Get("need") != "" && v.IsZero() {
 		return Invalid("The field %s is missing or empty.", fieldName(f))
 	}
 	longest, _ := strconv.Atoi(f.Tag.Get("max"))
 	switch v := v.Interface().(type) {
+	case jsontext.Value:
+		if v != nil && v.Kind() != '{' {
+			return Invalid("The field %s has the wrong type.", fieldName(f))
+		}
 	case string:
 		if utf8.RuneCountInString(v) > longest {
 			message := fmt.Sprintf("The field %s is longer than %d characters.", fieldName(f), longest)

@@ -117,12 +117,45 @@ type Account struct {
 	Question        *string       `json:"control_question"`
 	BackupCodes     int           `json:"backup_codes_left"`
 	TOTP            bool          `json:"totp"` // an authenticator app was confirmed
+	Passkeys        int           `json:"passkeys"`
 	Identities      []Identity    `json:"oauth_identities"`
 	Accepted        []Acceptance  `json:"disclaimers_accepted"`
 	LockedUntil     *time.Time    `json:"locked_until"`
 	CaptchaDue      bool          `json:"captcha_due"` // the next password requires a captcha
 	Created         time.Time     `json:"created_at"`
 	Updated         time.Time     `json:"updated_at"`
+}
+
+// Passkeys is a list of passkeys.
+type Passkeys struct {
+	Passkeys []Passkey `json:"passkeys"`
+}
+
+// A Passkey is a passkey of an account.
+type Passkey struct {
+	ID       string     `json:"id"` // WebAuthn's credential ID
+	Name     string     `json:"name"`
+	BackedUp bool       `json:"backed_up"` // it exists on other devices, too
+	Created  time.Time  `json:"created_at"`
+	LastUsed *time.Time `json:"last_used"` // null until the first login
+}
+
+// PasskeysOf returns passkeys as the API shows them.
+func PasskeysOf(passkeys []record.Passkey) Passkeys {
+	views := make([]Passkey, len(passkeys))
+	for i, p := range passkeys {
+		views[i] = PasskeyOf(p)
+	}
+	return Passkeys{views}
+}
+
+// PasskeyOf returns a passkey as the API shows it.
+func PasskeyOf(p record.Passkey) Passkey {
+	v := Passkey{ID: p.ID(), Name: p.Name, BackedUp: p.BackedUp, Created: p.Created.UTC()}
+	if !p.LastUsed.IsZero() {
+		v.LastUsed = new(p.LastUsed.UTC())
+	}
+	return v
 }
 
 // Changed names the account that was changed, for a key without the right to read

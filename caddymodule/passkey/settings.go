@@ -1,0 +1,105 @@
+// Package passkey reads and writes WebAuthn's formats with the library go-webauthn. Start
+// with Settings, which configure it, and then read Verifier.
+package passkey
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/net/idna"
+	"golang.org/x/net/publicsuffix"
+)
+
+// Settings let users log in with passkeys.
+type Settings struct {
+	// The domain that the passkeys belong to (WebAuthn's RP ID): that of the site, or
+	// a parent domain that all its sites share. Browsers offer a passkey on this
+	// domain and those below it. It can't be changed later: all passkeys would be
+	// lost.
+	RPID string `json:"rp_id,omitempty"`
+
+	// The origins whose pages and apps may use the passkeys: `https://` with the
+	// domain or one below it, or an Android app as
+	// `android:apk-key-hash:<SHA-256 of its certificate, in base64url>`. Plain http
+	// works for localhost only. Default: `https://<rp_id>`.
+	Origins []string `json:"origins,omitempty"`
+
+	// What authenticators call the site. Default: the name of the company.
+	Name string `json:"name,omitempty"`
+}
+
+// Check refuses settings with which no browser would use a passkey. Its errors begin with
+// the name of the option.
+func (s *Settings) Check() error {
+	if err := checkRPID(s.RPID); err != nil {
+		return fmt.Errorf("rp_id: %w", err)
+	}
+	for i, origin := range s.Origins {
+		if err := s.checkOrigin(origin); err != nil {
+			return fmt.Errorf("origins: %q: %w", origin, err)
+		}
+		if slices.Contains(s.Origins[:i], origin) {
+			return fmt.Errorf("origins: %q is named twice; leave it once", origin)
+		}
+	}
+	if utf8.RuneCountInString(s.Name) > 64 || strings.ContainsFunc(s.Name, unicode.IsControl) {
+		return errors.New("name: it must have at most 64 characters and no control characters; shorten it")
+	}
+	return nil
+}
+
+func checkRPID(id string) error {
+	if id == "" {
+		return errors.New("it is missing; write the domain of the site, as example.com")
+	}
+	if strings.ContainsAny(id, ":/?#@*") {
+		return fmt.Errorf("%q is not a domain; write it without scheme, port and path, as example.com", id)
+	}
+	if _, err := netip.ParseAddr(id); err == nil {
+		return fmt.Errorf("%s is an IP address, for which browsers have no passkeys; write a domain", id)
+	}
+	ascii, err := idna.Lookup.ToASCII(id)
+	if err != nil || strings.HasSuffix(id, ".") || strings.HasPrefix(id, ".") {
+		return fmt.Errorf("%q is not a domain; write one like example.com", id)
+	}
+	if ascii != id {
+		return fmt.Errorf("%q is not how browsers write the domain; write %s", id, ascii)
+	}
+	suffix, _ := publicsuffix.PublicSuffix(id)
+	if suffix == id && id != "localhost" { // every name without a dot is one
+		return fmt.Errorf("%s is a public suffix, below which anyone can have a domain, so browsers refuse it; write the site's own domain, as example.%s", id, id)
+	}
+	return nil
+}
+
+// androidApp matches the origin of an Android app. The hash has 32 bytes.
+var androidApp = regexp.MustCompile(`^android:apk-key-hash:[A-Za-z0-9_-]{43}$`)
+
+func isAndroidApp(origin string) bool { return strings.HasPrefix(origin, "android:") }
+
+func (s *Settings) checkOrigin(origin string) error {
+	if isAndroidApp(origin) {
+		if !androidApp.MatchString(origin) {
+			return errors.New("write android:apk-key-hash: and the SHA-256 of the app's certificate, 43 characters of base64url")
+		}
+		return nil
+	}
+	u, err := url.Parse(origin)
+	if err != nil || u.Host == "" || origin != u.Scheme+"://"+u.Host || strings.ToLower(origin) != origin || strings.Contains(origin, "*") {
+		return fmt.Errorf("it is not an origin; write scheme, domain and, if needed, port, in lower case, as https://%s", s.RPID)
+	}
+	if u.Scheme != "https" && (u.Scheme != "http" || u.Hostname() != "localhost") {
+		return errors.New("browsers have passkeys on https only, and on http://localhost; write https")
+	}
+	if host := u.Hostname(); host != s.RPID && !strings.HasSuffix(host, "."+s.RPID) {
+		return fmt.Errorf("its domain is neither rp_id (%s) nor below it, so browsers would refuse it; correct one of them", s.RPID)
+	}
+	return nil
+}

@@ -1,0 +1,189 @@
+package manage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
+)
+
+// This file manages the passkeys of accounts. The caller of NewPasskey and AddPasskey must
+// check that the user has just logged in.
+
+// Errors of passkeys, in addition to those of an Admin.
+var (
+	// ErrNoPasskeys means that the company is not configured for passkeys.
+	ErrNoPasskeys = errors.New("the company has no passkeys: configure passkeys")
+	// ErrPasskeyRefused means that the challenge has expired or was used, or that the
+	// authenticator's answer to it does not verify.
+	ErrPasskeyRefused = errors.New("the passkey was not accepted: start again with new options")
+	// ErrPasskeyTaken means that the authenticator's passkey is stored already.
+	ErrPasskeyTaken = errors.New("this passkey exists already: use it, or remove it first")
+	// ErrTooManyPasskeys means that the account has record.MaxPasskeys.
+	ErrTooManyPasskeys = errors.New("the account has 50 passkeys: remove one first")
+	// ErrNoPasskey means that the account has no passkey with this ID.
+	ErrNoPasskey = errors.New("the account has no such passkey")
+	// ErrLastPasskey means that the user could not log in without this passkey.
+	ErrLastPasskey = errors.New("it is the last passkey of an account without a password and a phone: add another way to log in first")
+)
+
+// NewPasskey is what a client needs to create a passkey, ready to be marshalled.
+type NewPasskey struct {
+	ChallengeToken string         `json:"challenge_token"` // for AddPasskey, within tenant.PasskeyLife
+	PublicKey      jsontext.Value `json:"public_key"`      // PublicKeyCredentialCreationOptionsJSON
+}
+
+// NewPasskey begins the creation of a passkey. It stores nothing.
+func (ad *Admin) NewPasskey(ctx context.Context, mnemocode string) (NewPasskey, error) {
+	a, owner, has, err := ad.passkeyOwner(ctx, mnemocode)
+	if err != nil {
+		return NewPasskey{}, err
+	}
+	keys, err := ad.Keys(ctx)
+	if err != nil {
+		return NewPasskey{}, err
+	}
+	challenge := keys.NewPasskeyChallenge(a.Company, a.ID, owner.Handle, ad.Now().Add(tenant.PasskeyLife))
+	options, err := ad.Company.Passkeys.CreationOptions(challenge, owner, has)
+	return NewPasskey{tokens.FormatPasskeyChallenge(challenge), options}, err
+}
+
+// AddPasskey verifies and stores a passkey that a client has created with NewPasskey's
+// options. credential is the RegistrationResponseJSON. An empty name gets a default. The
+// owner gets a notice. No session is revoked.
+func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken string, credential []byte, name string) (record.Passkey, error) {
+	a, owner, _, err := ad.passkeyOwner(ctx, mnemocode)
+	if err != nil {
+		return record.Passkey{}, err
+	}
+	name = strings.TrimSpace(name)
+	if !utf8.ValidString(name) || utf8.RuneCountInString(name) > maxPasskeyName || strings.ContainsFunc(name, unicode.IsControl) {
+		return record.Passkey{}, &FieldError{"name", "it must have at most 64 characters, in UTF-8 and without control characters"}
+	}
+	at, err := ad.attemptOf(ctx, a, "")
+	if err != nil {
+		return record.Passkey{}, err
+	}
+	challenge, ok := at.Keys.OpenPasskeyChallenge(a.Company, a.ID, owner.Handle, challengeToken, at.Now)
+	if !ok {
+		return record.Passkey{}, ErrPasskeyRefused
+	}
+	p, err := ad.Company.Passkeys.Register(challenge, owner, credential)
+	if errors.Is(err, tenant.ErrPasskeyJSON) {
+		return record.Passkey{}, &FieldError{"credential", "it must be a RegistrationResponseJSON, as PublicKeyCredential.toJSON() returns"}
+	}
+	if err != nil {
+		ad.Log.Info("a new passkey does not verify", "company", a.Company, "account", a.Mnemocode, "error", err)
+		return record.Passkey{}, ErrPasskeyRefused
+	}
+	fresh, err := ad.SpendPasskeyChallenge(ctx, at, challenge)
+	if err != nil {
+		return record.Passkey{}, err
+	}
+	if !fresh {
+		return record.Passkey{}, ErrPasskeyRefused
+	}
+	p.Account, p.UserHandle, p.Created = a.ID, owner.Handle, at.Now.UTC()
+	p.Name = cmp.Or(name, "Passkey")
+	added := ad.event(record.AccountPasskeyAdded, a)
+	err = ad.Accounts.AddPasskey(ctx, a.Company, p, background.OutboxEvents(ad.Company, added)...)
+	if _, taken := errors.AsType[*record.TakenError](err); taken {
+		return record.Passkey{}, ErrPasskeyTaken
+	}
+	if errors.Is(err, record.ErrConflict) {
+		return record.Passkey{}, ErrTooManyPasskeys
+	}
+	if err != nil {
+		return record.Passkey{}, adminError("storing the passkey", err)
+	}
+	ad.Notify(ad.Company, a, ad.notice(message.NoticePasskeyAdded))
+	ad.emit(ctx, added)
+	return p, nil
+}
+
+// maxPasskeyName is the maximum length of a passkey's name in characters.
+const maxPasskeyName = 64
+
+// passkeyOwner returns an account, how authenticators keep its user, and its passkeys.
+func (ad *Admin) passkeyOwner(ctx context.Context, mnemocode string) (a record.Account, owner tenant.PasskeyOwner, has []record.Passkey, err error) {
+	if ad.Company.Passkeys == nil {
+		return a, owner, nil, ErrNoPasskeys
+	}
+	if a, err = ad.ByMnemocode(ctx, mnemocode); err != nil {
+		return a, owner, nil, err
+	}
+	if a.Status != record.StatusActive {
+		return a, owner, nil, ErrNotActive
+	}
+	if has, err = ad.passkeysOf(ctx, a); err != nil {
+		return a, owner, nil, err
+	}
+	keys, err := ad.Keys(ctx)
+	if err != nil {
+		return a, owner, nil, err
+	}
+	owner = tenant.PasskeyOwner{Handle: keys.PasskeyHandle(a.Company, a.ID), Name: knownAs(a)}
+	if len(has) > 0 {
+		owner.Handle = has[0].UserHandle
+	}
+	return a, owner, has, nil
+}
+
+// Passkeys returns an account's passkeys, oldest first.
+func (ad *Admin) Passkeys(ctx context.Context, mnemocode string) ([]record.Passkey, error) {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return nil, err
+	}
+	return ad.passkeysOf(ctx, a)
+}
+
+func (ad *Admin) passkeysOf(ctx context.Context, a record.Account) ([]record.Passkey, error) {
+	if a.Passkeys == 0 {
+		return nil, nil
+	}
+	passkeys, err := ad.Accounts.Passkeys(ctx, a.Company, a.ID)
+	return passkeys, adminError("loading the passkeys", err)
+}
+
+// RemovePasskey removes the passkey with this Passkey.ID. It may be on a lost device, so
+// this revokes the account's sessions, but spares the one with the ID keep, if that is not
+// empty. The errors are ErrNoPasskey, ErrLastPasskey and ErrNoSuchSession.
+func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) error {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return err
+	}
+	kept, err := ad.sessionToKeep(ctx, a, keep)
+	if err != nil {
+		return err
+	}
+	credential, ok := record.CredentialOf(id)
+	if !ok {
+		return ErrNoPasskey
+	}
+	removed := ad.event(record.AccountPasskeyRemoved, a)
+	generation, err := ad.Accounts.DeletePasskey(ctx, ad.Now(), a.Company, a.ID, credential, kept, background.OutboxEvents(ad.Company, removed)...)
+	switch {
+	case errors.Is(err, record.ErrNotFound):
+		return ErrNoPasskey
+	case errors.Is(err, record.ErrConflict):
+		return ErrLastPasskey
+	case err != nil:
+		return adminError("removing the passkey", err)
+	}
+	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
+	owed := ad.EndNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: generation, Keep: kept}, ad.by(record.EndedByChange))
+	ad.emit(ctx, removed)
+	return owed
+}

@@ -1,0 +1,146 @@
+package flows
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+type passkeyOptionsRequest struct{}
+
+// passkeyOptions returns what a client needs to ask for a passkey (contract, section 17).
+// It stores nothing. The options name no account: the user chooses one of the passkeys
+// that the authenticator has for this site.
+func (s *Service) passkeyOptions(ctx context.Context, c *session.Call, _ *passkeyOptionsRequest) (Reply, error) {
+	if c.Company.Passkeys == nil {
+		return Reply{}, wire.ErrNoRoute
+	}
+	challenge := c.Keys.NewPasskeyChallenge(c.Company.Code, 0, nil, c.Now.Add(tenant.PasskeyLife))
+	options, err := c.Company.Passkeys.RequestOptions(challenge)
+	if err != nil {
+		return Reply{}, err
+	}
+	return Reply{ChallengeToken: tokens.FormatPasskeyChallenge(challenge), PublicKey: options}, nil
+}
+
+type passkeyLoginRequest struct {
+	ChallengeToken    string         `json:"challenge_token" max:"256" need:"y"`
+	Credential        jsontext.Value `json:"credential" need:"y"`
+	AcceptDisclaimers []string       `json:"accept_disclaimers" max:"64"`
+}
+
+// passkeyLogin logs in with a passkey (contract, section 17). A passkey is both factors,
+// so no code follows. Like OAuth, it leads to disclaimers that are pending. If the client
+// names some, it must name all of them.
+func (s *Service) passkeyLogin(ctx context.Context, c *session.Call, req *passkeyLoginRequest) (Reply, error) {
+	if c.Company.Passkeys == nil {
+		return Reply{}, wire.ErrNoRoute
+	}
+	assertion, err := c.Company.Passkeys.ReadAssertion(req.Credential)
+	if err != nil {
+		return Reply{}, wire.Invalid("The field credential must be an AuthenticationResponseJSON, as PublicKeyCredential.toJSON() returns.")
+	}
+	a, err := s.accountOfPasskey(ctx, c, req.ChallengeToken, assertion)
+	if err != nil {
+		return Reply{}, err
+	}
+	if err := tenant.Admitted(a); err != nil {
+		return Reply{}, err
+	}
+	accepted, err := c.Accept(a, req.AcceptDisclaimers)
+	if err != nil && len(req.AcceptDisclaimers) > 0 {
+		return Reply{}, err
+	}
+	st := session.Step{Account: a, Accepted: accepted, By: record.ByPasskey, State: record.Authorized}
+	pending := c.Pending(a, accepted)
+	switch {
+	case passwordDue(c, a):
+		st.State = record.SetPassword
+	case len(pending) > 0:
+		st.State = record.AcceptDisclaimers
+	}
+	reply, err := issued(c.Enter(ctx, st))
+	if len(pending) > 0 {
+		reply.DisclaimersRequired = pending
+	}
+	return reply, err
+}
+
+// errPasskeyInvalid is the same for every cause, so that it does not reveal which
+// passkeys exist.
+var errPasskeyInvalid = &wire.Refusal{
+	Err:     wire.ErrCredentialsInvalid,
+	Message: "The passkey was not accepted. Get new options and try again, or log in another way.",
+}
+
+// accountOfPasskey verifies the answer of an authenticator and returns the account of its
+// passkey. It spends the challenge, even if the login then fails. Each challenge counts as
+// a login of the address, so strangers can't fill the store with used challenges.
+func (s *Service) accountOfPasskey(ctx context.Context, c *session.Call, token string, assertion tenant.PasskeyAssertion) (record.Account, error) {
+	challenge, ok := c.Keys.OpenPasskeyChallenge(c.Company.Code, 0, nil, token, c.Now)
+	if !ok { // usually because the page was open for too long, so this is not a failure of the address
+		return record.Account{}, c.AddressFirst(ctx, errPasskeyInvalid)
+	}
+	fresh, err := s.SpendPasskeyChallenge(ctx, &c.Attempt, challenge, append(c.AddressLook(), c.AddressLogins()...)...)
+	if err != nil {
+		return record.Account{}, err
+	}
+	if !fresh {
+		return record.Account{}, errPasskeyInvalid
+	}
+	a, err := s.verifyPasskey(ctx, c, challenge, assertion)
+	if err != nil && !errors.Is(err, wire.ErrCredentialsInvalid) {
+		return record.Account{}, err
+	}
+	if err := c.RecordAddress(ctx, err == nil); err != nil {
+		return record.Account{}, err
+	}
+	return a, err
+}
+
+// verifyPasskey returns the account of the passkey that has answered the challenge, and
+// stores the use of the passkey.
+func (s *Service) verifyPasskey(ctx context.Context, c *session.Call, challenge []byte, assertion tenant.PasskeyAssertion) (record.Account, error) {
+	p, err := s.Accounts.Passkey(ctx, c.Company.Code, assertion.Credential)
+	if errors.Is(err, record.ErrNotFound) {
+		return record.Account{}, errPasskeyInvalid
+	}
+	if err != nil {
+		return record.Account{}, wire.Unavailable("looking up the passkey", err)
+	}
+	a, err := s.Accounts.ByID(ctx, c.Company.Code, p.Account)
+	if errors.Is(err, record.ErrNotFound) { // it was deleted just now
+		return record.Account{}, errPasskeyInvalid
+	}
+	if err != nil {
+		return record.Account{}, wire.Unavailable("loading the account of the passkey", err)
+	}
+	use, err := assertion.Verify(challenge, p)
+	if err == nil && subtle.ConstantTimeCompare(assertion.UserHandle, p.UserHandle) != 1 {
+		err = errors.New("the user handle is not that of the passkey")
+	}
+	if err != nil {
+		s.Log.Info("a passkey does not verify", "company", c.Company.Code, "account", a.Mnemocode, "error", err)
+		return record.Account{}, errPasskeyInvalid
+	}
+	c.Found(a)
+	err = s.Accounts.UsePasskey(ctx, c.Now, c.Company.Code, p.Credential, use.SignCount, use.BackedUp)
+	switch {
+	case errors.Is(err, record.ErrConflict):
+		c.Events = append(c.Events, record.Event{Name: record.AccountPasskeyCopied, Time: c.Now, Mnemocode: a.Mnemocode})
+		return record.Account{}, errPasskeyInvalid
+	case errors.Is(err, record.ErrNotFound):
+		return record.Account{}, errPasskeyInvalid
+	case err != nil:
+		return record.Account{}, wire.Unavailable("storing the use of the passkey", err)
+	}
+	return a, nil
+}

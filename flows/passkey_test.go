@@ -1,0 +1,410 @@
+package flows_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// keychain stands for WebAuthn. Its formats are an answer in JSON, and its signature is
+// the challenge itself. Package caddymodule/passkey tests the real one.
+type keychain struct{}
+
+type keychainAnswer struct {
+	ID, Handle, Challenge []byte
+	Count                 uint32
+}
+
+func (keychain) RequestOptions(challenge []byte) ([]byte, error) {
+	return json.Marshal(keychainAnswer{Challenge: challenge})
+}
+
+func (keychain) CreationOptions(challenge []byte, owner tenant.PasskeyOwner, _ []record.Passkey) ([]byte, error) {
+	return json.Marshal(keychainAnswer{Challenge: challenge, Handle: owner.Handle})
+}
+
+func (keychain) ReadAssertion(credential []byte) (tenant.PasskeyAssertion, error) {
+	var a keychainAnswer
+	if err := json.Unmarshal(credential, &a); err != nil || len(a.ID) == 0 {
+		return tenant.PasskeyAssertion{}, tenant.ErrPasskeyJSON
+	}
+	return tenant.PasskeyAssertion{Credential: a.ID, UserHandle: a.Handle, Verify: func(challenge []byte, _ record.Passkey) (tenant.PasskeyUse, error) {
+		if string(challenge) != string(a.Challenge) {
+			return tenant.PasskeyUse{}, errors.New("wrong challenge")
+		}
+		return tenant.PasskeyUse{SignCount: a.Count, BackedUp: true}, nil
+	}}, nil
+}
+
+func (keychain) Register(challenge []byte, _ tenant.PasskeyOwner, credential []byte) (record.Passkey, error) {
+	var a keychainAnswer
+	if err := json.Unmarshal(credential, &a); err != nil || len(a.ID) == 0 {
+		return record.Passkey{}, tenant.ErrPasskeyJSON
+	}
+	if string(challenge) != string(a.Challenge) {
+		return record.Passkey{}, errors.New("wrong challenge")
+	}
+	return record.Passkey{Credential: a.ID, PublicKey: []byte{1}, SignCount: a.Count}, nil
+}
+
+// A device is an authenticator with one passkey of the bench's account.
+type device struct {
+	b      *bench
+	id     []byte
+	handle []byte
+	count  uint32 // 0 for an authenticator that does not count
+}
+
+// create begins a passkey and returns the answer of the authenticator.
+func (d *device) create(mnemocode string) (token string, credential []byte) {
+	d.b.t.Helper()
+	options, err := d.b.admin().NewPasskey(d.b.t.Context(), mnemocode)
+	if err != nil {
+		d.b.t.Fatal(err)
+	}
+	var a keychainAnswer
+	if err := json.Unmarshal(options.PublicKey, &a); err != nil {
+		d.b.t.Fatal(err)
+	}
+	d.handle, a.ID, a.Count = a.Handle, d.id, d.count
+	credential, _ = json.Marshal(a)
+	return options.ChallengeToken, credential
+}
+
+// device adds a passkey with this ID to the account.
+func (b *bench) device(id string, count uint32) *device {
+	b.t.Helper()
+	d := &device{b: b, id: []byte(id), count: count}
+	token, credential := d.create(mnemocode)
+	if _, err := b.admin().AddPasskey(b.t.Context(), mnemocode, token, credential, ""); err != nil {
+		b.t.Fatal(err)
+	}
+	return d
+}
+
+// answer returns the body of a login with new options of the company.
+func (d *device) answer(company string) object {
+	d.b.t.Helper()
+	reply, err := d.b.serveAs(company, "192.0.2.1", "passkey/options", "", nil)
+	if err != nil {
+		d.b.t.Fatal(err)
+	}
+	var a keychainAnswer
+	if err := json.Unmarshal(reply.PublicKey, &a); err != nil {
+		d.b.t.Fatal(err)
+	}
+	if d.count > 0 {
+		d.count++
+	}
+	a.ID, a.Handle, a.Count = d.id, d.handle, d.count
+	return object{"challenge_token": reply.ChallengeToken, "credential": a}
+}
+
+func with(body object, more object) object {
+	body = maps.Clone(body)
+	maps.Copy(body, more)
+	return body
+}
+
+func TestAPasskeyIsBothFactors(t *testing.T) {
+	b := newBench(t)
+	b.company.SecondFactor = tenant.SecondFactorRequired
+	d := b.device("k", 0)
+	wantStep(t, b.must("passkey/login", "", d.answer(code)), record.Authorized)
+	if b.sms.count() != 0 {
+		t.Error("a code was sent")
+	}
+	if live, err := b.admin().LiveSessions(t.Context(), mnemocode); err != nil || len(live) != 1 || live[0].Profile.Methods() != "passkey mfa" {
+		t.Errorf("the session is %+v, %v", live, err)
+	}
+	b.update(true, func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
+	wantStep(t, b.must("passkey/login", "", d.answer(code)), record.Authorized)
+	if p, _ := b.Accounts.Passkey(t.Context(), code, d.id); !p.BackedUp || !p.LastUsed.Equal(b.clock.Now()) {
+		t.Errorf("the use was stored as %+v", p)
+	}
+}
+
+func TestAfterAPasskeyComesWhatIsDue(t *testing.T) {
+	b := newBench(t)
+	d := b.device("k", 0)
+	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}, {Code: "privacy", Version: "1"}}
+
+	reply := b.must("passkey/login", "", d.answer(code))
+	wantStep(t, reply, record.AcceptDisclaimers)
+	if len(reply.DisclaimersRequired) != 2 {
+		t.Errorf("required: %+v", reply.DisclaimersRequired)
+	}
+	_, err := b.serve("passkey/login", "", with(d.answer(code), object{"accept_disclaimers": []string{"terms"}}))
+	if wantError(t, err, wire.ErrDisclaimerInvalid); len(refusal(err).Disclaimers) != 2 {
+		t.Errorf("required: %+v", refusal(err).Disclaimers)
+	}
+	both := object{"accept_disclaimers": []string{"terms", "privacy"}}
+	b.update(true, func(a *record.Account) { a.MustSetPassword = true })
+	reply = b.must("passkey/login", "", d.answer(code))
+	wantStep(t, reply, record.SetPassword)
+	if len(reply.DisclaimersRequired) != 2 || reply.PasswordQuality == nil {
+		t.Errorf("got %+v", reply)
+	}
+	b.wrong(wire.ErrDisclaimerInvalid, "auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"})
+	wantStep(t, b.must("auth/setpassword", reply.SessionToken, with(both, object{"new_password": "another fine secret"})), record.Authorized)
+
+	b.company.Disclaimers[0].Version = "2"
+	wantStep(t, b.must("passkey/login", "", with(d.answer(code), both)), record.Authorized)
+	if a := b.load(); len(a.Accepted) != 2 || a.Accepted[1].Version != "2" {
+		t.Errorf("accepted: %+v", a.Accepted)
+	}
+}
+
+func TestAPasskeyChallengeWorksOnceInItsCompany(t *testing.T) {
+	b := newBench(t)
+	d := b.device("k", 0)
+	b.addCompany("other")
+	invalid := wire.ErrCredentialsInvalid
+
+	body := d.answer(code)
+	second := &flows.Service{Manager: &session.Manager{ // another node
+		Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies, Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe,
+	}}
+	t.Cleanup(second.Close)
+	counts := race(20, func(i int) error {
+		node := *b
+		node.Service = []*flows.Service{b.Service, second}[i%2]
+		_, err := node.serveAs(code, addressOf(i), "passkey/login", "", body)
+		return err
+	})
+	if counts[""] != 1 || counts[invalid.Code] != 19 {
+		t.Errorf("raced: %v", counts)
+	}
+	creation, _ := d.create(mnemocode)
+	b.wrong(invalid, "passkey/login", "", with(d.answer(code), object{"challenge_token": creation}))
+	b.wrong(invalid, "passkey/login", "", d.answer("other"))
+	b.wrong(invalid, "passkey/login", "", with(d.answer(code), object{"challenge_token": strings.Repeat("A", 75)}))
+	late := d.answer(code)
+	b.clock.advance(5 * time.Minute)
+	b.wrong(invalid, "passkey/login", "", late)
+	if _, err := b.serveAs("other", "192.0.2.1", "passkey/login", "", d.answer("other")); !errors.Is(err, invalid) {
+		t.Errorf("in another company: %v", err)
+	}
+	b.wrong(wire.ErrValidation, "passkey/login", "", with(d.answer(code), object{"credential": object{"type": "public-key"}}))
+	b.wrong(wire.ErrValidation, "passkey/login", "", with(d.answer(code), object{"credential": "k"}))
+	b.wrong(wire.ErrValidation, "passkey/login", "", with(d.answer(code), object{"credential": nil}))
+
+	again := d.answer(code)
+	b.wrong(wire.ErrUserClosed, "passkey/login", "", func() object { b.status(record.StatusClosed); return again }())
+	b.status(record.StatusActive)
+	b.wrong(invalid, "passkey/login", "", again) // the failed login has spent it
+	b.must("passkey/login", "", d.answer(code))
+}
+
+func TestPasskeysThatAreRefused(t *testing.T) {
+	b := newBench(t)
+	invalid := wire.ErrCredentialsInvalid
+	d := b.device("k", 5)
+	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob-0001"}})
+	bobs := &device{b: b, id: []byte("bobs"), count: 5}
+	token, credential := bobs.create("bob-0001")
+	if _, err := b.admin().AddPasskey(t.Context(), "bob-0001", token, credential, "Bob's"); err != nil {
+		t.Fatal(err)
+	}
+	if string(bobs.handle) == string(d.handle) {
+		t.Error("two accounts have the same user handle")
+	}
+	swapped := *d
+	swapped.handle = bobs.handle
+	b.wrong(invalid, "passkey/login", "", swapped.answer(code))
+	unknown := device{b: b, id: []byte("unknown"), handle: d.handle}
+	b.wrong(invalid, "passkey/login", "", unknown.answer(code))
+
+	copied := *d
+	b.must("passkey/login", "", d.answer(code))
+	events := observed(b)
+	b.wrong(invalid, "passkey/login", "", copied.answer(code))
+	if got := events(); !slices.Contains(got, record.AccountPasskeyCopied) {
+		t.Errorf("the events are %v", got)
+	}
+	b.must("passkey/login", "", d.answer(code))
+
+	b.must("auth/setpassword", b.sessionIn(record.SetPassword), object{"new_password": "another fine secret"})
+	b.must("passkey/login", "", d.answer(code)) // a new password keeps passkeys
+	if err := b.admin().RemovePasskey(t.Context(), mnemocode, record.Passkey{Credential: d.id}.ID(), ""); err != nil {
+		t.Fatal(err)
+	}
+	b.wrong(invalid, "passkey/login", "", d.answer(code))
+	b.company.Passkeys = nil
+	b.wrong(wire.ErrNoRoute, "passkey/options", "", nil)
+	b.wrong(wire.ErrNoRoute, "passkey/login", "", object{"challenge_token": "x", "credential": object{}})
+}
+
+func TestPasskeyLoginsCountForTheAddress(t *testing.T) {
+	b := newBench(t)
+	d := b.device("k", 0)
+	b.company.Limits.FailuresPerAddress = tenant.Rate{N: 2, Per: time.Minute}
+	unknown := device{b: b, id: []byte("unknown"), handle: d.handle}
+	for range 2 {
+		b.wrong(wire.ErrCredentialsInvalid, "passkey/login", "", unknown.answer(code))
+	}
+	b.wrong(wire.ErrRestricted, "passkey/login", "", d.answer(code))
+	b.clock.advance(time.Minute)
+	b.company.Limits.LoginsPerAddress = tenant.Rate{N: 2, Per: time.Minute}
+	for range 2 {
+		b.must("passkey/login", "", d.answer(code))
+	}
+	b.wrong(wire.ErrRestricted, "passkey/login", "", d.answer(code))
+}
+
+// A counting store counts what could grow.
+type counting struct {
+	record.Sessions
+	writes int
+}
+
+func (c *counting) Create(ctx context.Context, now time.Time, s record.Session, counters ...record.Counter) error {
+	c.writes++
+	return c.Sessions.Create(ctx, now, s, counters...)
+}
+
+func (c *counting) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
+	c.writes++
+	return c.Sessions.Charge(ctx, now, counters...)
+}
+
+func TestPasskeyOptionsStoreNothing(t *testing.T) {
+	b := newBench(t)
+	sessions := &counting{Sessions: b.Sessions}
+	b.Sessions = sessions
+	seen := map[string]bool{}
+	for range 100 {
+		seen[b.must("passkey/options", "", nil).ChallengeToken] = true
+	}
+	if sessions.writes != 0 || len(seen) != 100 {
+		t.Errorf("%d writes, %d challenges", sessions.writes, len(seen))
+	}
+}
+
+// observed returns a function that returns the names of the events since then.
+func observed(b *bench) func() []string {
+	var mu sync.Mutex
+	var names []string
+	b.Observe = func(ctx context.Context, e record.Event) {
+		witness(ctx, e)
+		mu.Lock()
+		defer mu.Unlock()
+		names = append(names, e.Name)
+	}
+	return func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(names)
+	}
+}
+
+func TestAddingPasskeys(t *testing.T) {
+	b := newBench(t)
+	events := observed(b)
+	ad := b.admin()
+	kept := b.sessionIn(record.Authorized)
+	d := &device{b: b, id: []byte("k")}
+	token, credential := d.create(mnemocode)
+	for name, c := range map[string]struct {
+		token      string
+		credential string
+		name       string
+		want       string
+	}{
+		"a wrong challenge":   {token[1:], string(credential), "", manage.ErrPasskeyRefused.Error()},
+		"a login's challenge": {b.must("passkey/options", "", nil).ChallengeToken, string(credential), "", manage.ErrPasskeyRefused.Error()},
+		"no JSON":             {token, "k", "", "credential: "},
+		"another answer":      {token, `{"id":"a2s="}`, "", manage.ErrPasskeyRefused.Error()},
+		"a long name":         {token, string(credential), strings.Repeat("x", 65), "name: "},
+		"a name of two lines": {token, string(credential), "a\nb", "name: "},
+	} {
+		if _, err := ad.AddPasskey(t.Context(), mnemocode, c.token, []byte(c.credential), c.name); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	p, err := ad.AddPasskey(t.Context(), mnemocode, token, credential, " My phone ")
+	if err != nil || p.Name != "My phone" || p.ID() != "aw" {
+		t.Fatalf("got %+v, %v", p, err)
+	}
+	settle(b.Service)
+	if m := b.mail.last(t); m.Type != message.NoticePasskeyAdded || m.To != email {
+		t.Errorf("the owner got %+v", m)
+	}
+	if got := events(); !slices.Contains(got, record.AccountPasskeyAdded) {
+		t.Errorf("the events are %v", got)
+	}
+	if _, err := ad.AddPasskey(t.Context(), mnemocode, token, credential, ""); !errors.Is(err, manage.ErrPasskeyRefused) {
+		t.Errorf("the same challenge: %v", err)
+	}
+	token, credential = d.create(mnemocode)
+	if _, err := ad.AddPasskey(t.Context(), mnemocode, token, credential, ""); !errors.Is(err, manage.ErrPasskeyTaken) {
+		t.Errorf("the same passkey: %v", err)
+	}
+	second := b.device("k2", 0)
+	if string(second.handle) != string(d.handle) || len(d.handle) != 32 {
+		t.Errorf("the handles are %x and %x", d.handle, second.handle)
+	}
+	if got, err := ad.Passkeys(t.Context(), mnemocode); err != nil || len(got) != 2 || got[0].ID() != "aw" || got[1].Name != "Passkey" || b.load().Passkeys != 2 {
+		t.Errorf("passkeys: %+v, %v", got, err)
+	}
+	b.must("auth/logout", kept, nil) // no session was revoked
+	b.status(record.StatusClosed)
+	if _, err := ad.NewPasskey(t.Context(), mnemocode); !errors.Is(err, manage.ErrNotActive) {
+		t.Errorf("a closed account: %v", err)
+	}
+	b.company.Passkeys = nil
+	if _, err := ad.NewPasskey(t.Context(), mnemocode); !errors.Is(err, manage.ErrNoPasskeys) {
+		t.Errorf("without passkeys: %v", err)
+	}
+}
+
+func TestRemovingPasskeys(t *testing.T) {
+	b := newBench(t)
+	ad := b.admin()
+	one, two := b.device("one", 0), b.device("two", 0)
+	id := func(d *device) string { return record.Passkey{Credential: d.id}.ID() }
+	keep := b.must("passkey/login", "", one.answer(code)).SessionToken
+	other := b.must("passkey/login", "", two.answer(code)).SessionToken
+	live, err := ad.LiveSessions(t.Context(), mnemocode)
+	if err != nil || len(live) != 2 {
+		t.Fatal(live, err)
+	}
+	for _, wrong := range []string{"x", "!", id(two) + "=", ""} {
+		if err := ad.RemovePasskey(t.Context(), mnemocode, wrong, ""); !errors.Is(err, manage.ErrNoPasskey) {
+			t.Errorf("%q: %v", wrong, err)
+		}
+	}
+	if err := ad.RemovePasskey(t.Context(), mnemocode, id(two), "x"); !errors.Is(err, manage.ErrNoSuchSession) {
+		t.Errorf("an unknown session: %v", err)
+	}
+	kept := live[slices.IndexFunc(live, func(s record.Session) bool { return s.Hash == record.HashToken(keep) })].ID
+	if err := ad.RemovePasskey(t.Context(), mnemocode, id(two), kept); err != nil {
+		t.Fatal(err)
+	}
+	b.wrong(wire.ErrTokenInvalid, "auth/logout", other, nil)
+	b.must("auth/logout", keep, nil)
+
+	b.update(true, func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
+	if err := ad.RemovePasskey(t.Context(), mnemocode, id(one), ""); !errors.Is(err, manage.ErrLastPasskey) {
+		t.Errorf("the last way to log in: %v", err)
+	}
+	b.must("passkey/login", "", one.answer(code))
+	b.update(true, func(a *record.Account) { a.Phone = phone })
+	if err := ad.RemovePasskey(t.Context(), mnemocode, id(one), ""); err != nil {
+		t.Error(err)
+	}
+}

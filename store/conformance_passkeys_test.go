@@ -1,0 +1,126 @@
+package store
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+// passkey returns a passkey of an account.
+func passkey(account int64, credential string) record.Passkey {
+	return record.Passkey{
+		Account: account, Credential: []byte(credential), UserHandle: []byte{0, 1, 255}, PublicKey: []byte{255, 0, '\''},
+		SignCount: 5, BackupEligible: true, Transports: "internal hybrid", Name: "phone " + odd, Created: t0,
+	}
+}
+
+var passkeyCases = []accountsCase{
+	{
+		name:    "passkeys",
+		promise: "AddPasskey stores a passkey, Passkeys returns them by age, Passkey finds one by its Credential within the company; accounts say how many they have.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a, b := create(t, one, plain("acme", "m1")), create(t, one, plain("acme", "m2"))
+			other := create(t, one, plain("other", "m1"))
+			young, old, theirs := passkey(a.ID, "a\x00 \xff"), passkey(a.ID, "z"), passkey(other.ID, "z")
+			old.SignCount, old.BackedUp, old.Created, old.LastUsed = 1<<32-1, true, t0.Add(-time.Hour), t0
+			must(t, one.AddPasskey(bg, "acme", young))
+			must(t, one.AddPasskey(bg, "acme", old))
+			must(t, two.AddPasskey(bg, "other", theirs))
+			wantEqual(t, "passkeys", get[[]record.Passkey](t)(two.Passkeys(bg, "acme", a.ID)), []record.Passkey{old, young})
+			wantEqual(t, "found", get[record.Passkey](t)(two.Passkey(bg, "acme", young.Credential)), young)
+			wantEqual(t, "other's", get[record.Passkey](t)(one.Passkey(bg, "other", []byte("z"))), theirs)
+			wantErr(t, "not the other's", second(one.Passkey(bg, "other", young.Credential)), record.ErrNotFound)
+			wantEqual(t, "none", len(get[[]record.Passkey](t)(one.Passkeys(bg, "acme", b.ID))), 0)
+			wantEqual(t, "count", get[record.Account](t)(two.ByID(bg, "acme", a.ID)).Passkeys, 2)
+			wantTaken(t, "again", two.AddPasskey(bg, "acme", young), "credential")
+			wantTaken(t, "of another account", one.AddPasskey(bg, "acme", passkey(b.ID, "z")), "credential")
+			updated, err := one.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) { a.Passkeys, a.Role = 7, "r"; return false, nil })
+			must(t, err)
+			wantEqual(t, "count after Update", updated.Passkeys, 2)
+		},
+	},
+	{
+		name:    "too many passkeys",
+		promise: "An account has at most MaxPasskeys, however many callers add one; a Credential is stored once.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a, b := create(t, one, plain("acme", "m1")), create(t, one, plain("acme", "m2"))
+			wantWinners(t, race(10, one, two, func(i int, s record.Accounts) error {
+				return s.AddPasskey(bg, "acme", passkey([]int64{a.ID, b.ID}[i%2], "same"))
+			}), 1, isA[*record.TakenError])
+			has := get[record.Account](t)(one.ByID(bg, "acme", a.ID)).Passkeys
+			wantWinners(t, race(record.MaxPasskeys+10, one, two, func(i int, s record.Accounts) error {
+				return s.AddPasskey(bg, "acme", passkey(a.ID, fmt.Sprint(i)))
+			}), record.MaxPasskeys-has, is(record.ErrConflict))
+		},
+	},
+	{
+		name:    "using passkeys",
+		promise: "UsePasskey stores count, BackedUp and LastUsed, unless the count is not higher; of several callers with one count, one succeeds. Zero counts always pass.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a := create(t, one, plain("acme", "m1"))
+			p := passkey(a.ID, "c")
+			must(t, one.AddPasskey(bg, "acme", p))
+			use := func(s record.Accounts, count uint32) error {
+				return s.UsePasskey(bg, t0.Add(time.Minute), "acme", p.Credential, count, true)
+			}
+			for _, count := range []uint32{0, 4, 5} {
+				wantErr(t, fmt.Sprint("count ", count), use(two, count), record.ErrConflict)
+			}
+			wantEqual(t, "unused", get[record.Passkey](t)(one.Passkey(bg, "acme", p.Credential)), p)
+			wantWinners(t, race(20, one, two, func(_ int, s record.Accounts) error { return use(s, 6) }), 1, is(record.ErrConflict))
+			must(t, use(one, 1<<32-1))
+			p.SignCount, p.BackedUp, p.LastUsed = 1<<32-1, true, t0.Add(time.Minute)
+			wantEqual(t, "used", get[record.Passkey](t)(two.Passkey(bg, "acme", p.Credential)), p)
+			wantErr(t, "another company", one.UsePasskey(bg, t0, "other", p.Credential, 7, true), record.ErrNotFound)
+
+			p.Credential, p.SignCount = []byte("uncounted"), 0
+			must(t, one.AddPasskey(bg, "acme", p))
+			must(t, use(one, 0))
+			must(t, use(two, 0))
+			must(t, use(two, 1))
+			wantErr(t, "count back to zero", use(one, 0), record.ErrConflict)
+			get[int64](t)(one.DeletePasskey(bg, t0, "acme", a.ID, p.Credential, record.TokenHash{}))
+			wantErr(t, "a deleted one", use(two, 9), record.ErrNotFound)
+		},
+	},
+	{
+		name:    "deleting passkeys",
+		promise: "DeletePasskey removes a passkey of the account and stores a pending revocation that spares keep. It leaves no account without a passkey, password and phone.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			keep := record.HashToken("keep")
+			a, b := create(t, one, plain("acme", "m1")), create(t, one, plain("acme", "m2"))
+			for _, c := range []string{"1", "2"} {
+				must(t, one.AddPasskey(bg, "acme", passkey(a.ID, c)))
+			}
+			wantErr(t, "another account's", second(one.DeletePasskey(bg, t0, "acme", b.ID, []byte("1"), keep)), record.ErrNotFound)
+			wantErr(t, "another company's", second(one.DeletePasskey(bg, t0, "other", a.ID, []byte("1"), keep)), record.ErrNotFound)
+			wantWinners(t, race(20, one, two, func(i int, s record.Accounts) error {
+				return second(s.DeletePasskey(bg, t0.Add(time.Second), "acme", a.ID, []byte(fmt.Sprint(i%4/2+1)), keep))
+			}), 1, func(err error) bool { return is(record.ErrConflict)(err) || is(record.ErrNotFound)(err) })
+			left := get[record.Account](t)(two.ByID(bg, "acme", a.ID))
+			wantEqual(t, "left", left.Passkeys, 1)
+			wantEqual(t, "generation", left.Generation, a.Generation+1)
+			wantEqual(t, "updated", left.Updated, t0.Add(time.Second))
+			pending := record.Revocation{Company: "acme", Account: a.ID, Generation: a.Generation + 1, Keep: keep}
+			wantEqual(t, "pending", endings(t, two), map[record.Revocation]bool{pending: true})
+
+			last := get[[]record.Passkey](t)(two.Passkeys(bg, "acme", a.ID))[0]
+			for _, change := range []func(*record.Account){
+				func(a *record.Account) { a.PasswordHash = "h" },
+				func(a *record.Account) { a.Phone = "+37060012345" },
+			} {
+				way := plain("acme", fmt.Sprint("way ", last.ID()))
+				change(&way)
+				last.Account, last.Credential = create(t, one, way).ID, append(last.Credential, 'x')
+				must(t, one.AddPasskey(bg, "acme", last))
+				wantEqual(t, "generation", get[int64](t)(two.DeletePasskey(bg, t0, "acme", last.Account, last.Credential, record.TokenHash{})), 2)
+			}
+			must(t, one.Delete(bg, "acme", a.ID))
+			for _, c := range []string{"1", "2"} {
+				wantErr(t, "of a deleted account", second(two.Passkey(bg, "acme", []byte(c))), record.ErrNotFound)
+			}
+		},
+	},
+}
