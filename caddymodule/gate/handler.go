@@ -204,7 +204,7 @@ type Handler struct {
 
 	// Lets users look after their own login, with the routes below
 	// `/{company_code}/v2/me/`: they see and revoke their sessions, change their
-	// password, and set up an authenticator app and backup codes. Together with
+	// password, and set up passkeys, an authenticator app and backup codes. Together with
 	// `login_page`, `GET /{company_code}/security` is a page for this. Changes need a
 	// login that is not older than this, from 1s to 24h. If it is older, the answer
 	// is `auth.session.invalid` with the reason `too_old`. In the Caddyfile, the

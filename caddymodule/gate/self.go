@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/go-json-experiment/json/jsontext"
 	"rsc.io/qr"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
@@ -49,6 +50,10 @@ var selfServiceRoutes = []selfServiceRoute{
 	{http.MethodPost, "totp/confirm", true, (*selfCall).confirmTOTP},
 	{http.MethodDelete, "totp", true, (*selfCall).removeTOTP},
 	{http.MethodPost, "backup-codes", true, (*selfCall).newBackupCodes},
+	{http.MethodGet, "passkeys", false, (*selfCall).passkeys},
+	{http.MethodPost, "passkeys", true, (*selfCall).addPasskey},
+	{http.MethodPost, "passkeys/options", true, (*selfCall).newPasskey},
+	{http.MethodDelete, "passkeys/{id}", true, (*selfCall).removePasskey},
 }
 
 // A selfCall is a request to one of these routes, once its user is known.
@@ -154,6 +159,7 @@ type factors struct {
 	PasswordSet        bool                `json:"password_set"`
 	TOTP               bool                `json:"totp"`
 	BackupCodesLeft    int                 `json:"backup_codes_left"`
+	Passkeys           int                 `json:"passkeys"`
 	UserPhone          string              `json:"user_phone,omitempty"`
 	Providers          []int               `json:"provider_ids"`
 	SecondFactor       bool                `json:"second_factor"` // whether a login with the password needs a code
@@ -168,6 +174,7 @@ func (c *selfCall) factors() (any, error) {
 		PasswordSet:        a.PasswordHash != "",
 		TOTP:               a.TOTP != "",
 		BackupCodesLeft:    a.BackupCodes,
+		Passkeys:           a.Passkeys,
 		UserPhone:          record.MaskPhone(a.Phone),
 		Providers:          []int{},
 		SecondFactor:       company.NeedsSecondFactor(a),
@@ -318,6 +325,43 @@ func (c *selfCall) newBackupCodes() (any, error) {
 		api.BackupCodes
 	}{succeeded, api.BackupCodes{Codes: codes}}, err
 }
+
+func (c *selfCall) passkeys() (any, error) {
+	passkeys, err := c.Passkeys(c.Context())
+	return struct {
+		done
+		api.Passkeys
+	}{succeeded, api.PasskeysOf(passkeys)}, err
+}
+
+func (c *selfCall) newPasskey() (any, error) {
+	if err := c.read(&struct{}{}); err != nil {
+		return nil, err
+	}
+	options, err := c.NewPasskey(c.Context())
+	return struct {
+		done
+		manage.NewPasskey
+	}{succeeded, options}, err
+}
+
+func (c *selfCall) addPasskey() (any, error) {
+	var body struct {
+		ChallengeToken string         `json:"challenge_token" max:"256" need:"y"`
+		Credential     jsontext.Value `json:"credential" need:"y"`
+		Name           string         `json:"name" max:"64"`
+	}
+	if err := c.read(&body); err != nil {
+		return nil, err
+	}
+	added, err := c.AddPasskey(c.Context(), body.ChallengeToken, body.Credential, body.Name)
+	return struct {
+		done
+		api.Passkey
+	}{succeeded, api.PasskeyOf(added)}, err
+}
+
+func (c *selfCall) removePasskey() (any, error) { return succeeded, c.RemovePasskey(c.Context(), c.id) }
 
 // Configuration
 

@@ -40,6 +40,7 @@ func TestBrowserShowsTheSecurityPage(t *testing.T) {
 	b.logsIn(s.URL+"/acme/security?return_to=/orders", "alice@example.com", testPassword)
 	b.waits(`location.pathname === '/acme/security'`)
 	b.sees("security", "#sessions")
+	b.judge("security")
 	b.waits(`document.querySelector('#screen > a')?.getAttribute('href') === '/orders'`)
 
 	// Devices
@@ -55,6 +56,7 @@ func TestBrowserShowsTheSecurityPage(t *testing.T) {
 	b.chooses("security.password.change")
 	b.waits(`document.activeElement.id === 'current'`)
 	b.sees("security-password", "#current")
+	b.judge("security-password")
 	b.submits()
 	b.complainsOf("current", "error.empty")
 	b.types("current", "wrong")
@@ -70,6 +72,7 @@ func TestBrowserShowsTheSecurityPage(t *testing.T) {
 	// Authenticator app and backup codes
 	b.chooses("security.app.setup")
 	b.sees("security-app", "svg.qr")
+	b.judge("security-app")
 	secret := strings.ReplaceAll(fmt.Sprint(b.eval(`document.querySelector('.secret').textContent`)), " ", "")
 	b.enters("code", neverShown(t, secret))
 	b.complainsOf("code", "error.auth.otp.invalid")
@@ -81,6 +84,7 @@ func TestBrowserShowsTheSecurityPage(t *testing.T) {
 	b.submits()
 	b.tells("codes", "security.codes.done")
 	b.sees("security-codes", ".codes")
+	b.judge("security-codes")
 	if n := b.eval(`document.querySelectorAll('.codes li').length`); n != 10. {
 		t.Errorf("%v codes are shown", n)
 	}

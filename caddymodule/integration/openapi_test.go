@@ -58,6 +58,7 @@ var (
 	routePath   = regexp.MustCompile(`^/[A-Za-z0-9_-]{1,64}/v2/(auth/.+|me/.+|captcha|session|client.json|jwks.json)$`)
 	sessionPath = regexp.MustCompile(`^me/sessions/.+`)
 	devicePath  = regexp.MustCompile(`^me/devices/.+`)
+	passkeyPath = regexp.MustCompile(`^me/passkeys/[^o].+`) // not me/passkeys/options
 )
 
 // checkDocumented checks that the OpenAPI document describes the answer of a route
@@ -69,7 +70,9 @@ func (s *site) checkDocumented(r *http.Request, a answer) {
 		return
 	}
 	doc := document(s.t)
-	path := "/{company_code}/v2/" + devicePath.ReplaceAllString(sessionPath.ReplaceAllString(found[1], "me/sessions/{session_id}"), "me/devices/{device_id}")
+	path := sessionPath.ReplaceAllString(found[1], "me/sessions/{session_id}")
+	path = devicePath.ReplaceAllString(path, "me/devices/{device_id}")
+	path = "/{company_code}/v2/" + passkeyPath.ReplaceAllString(path, "me/passkeys/{passkey_id}")
 	call := doc.call(path, r)
 	if call == nil {
 		if flows.RouteByPath(found[1]) != nil && doc.Paths.Value(path) == nil {
@@ -180,6 +183,10 @@ var extensions = map[string][]*wire.Error{
 	"DELETE me/totp":                  ownErrors(wire.ErrValidation),
 	"POST me/totp/confirm":            ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrOTPInvalid, wire.ErrRestricted})...),
 	"POST me/backup-codes":            ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrRestricted})...),
+	"GET me/passkeys":                 ownErrors(),
+	"POST me/passkeys":                ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrCredentialsInvalid, wire.ErrNoRoute})...),
+	"POST me/passkeys/options":        ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrNoRoute})...),
+	"DELETE me/passkeys/{passkey_id}": ownErrors(wire.ErrValidation, wire.ErrNoRoute),
 }
 
 var bodyErrors = []*wire.Error{wire.ErrValidation, wire.ErrTooLarge, wire.ErrMediaType}

@@ -193,7 +193,7 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 			delete(got, "status")
 			delete(got, "fresh_for")
 			want := fmt.Sprint(fields{
-				"password_set": true, "totp": true, "backup_codes_left": 9., "user_phone": "+37*******01", "provider_ids": []any{1.},
+				"password_set": true, "totp": true, "backup_codes_left": 9., "passkeys": 0., "user_phone": "+37*******01", "provider_ids": []any{1.},
 				"second_factor": true, "second_factor_policy": "per_account",
 			})
 			if fmt.Sprint(got) != want {

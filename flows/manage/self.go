@@ -120,6 +120,29 @@ func (s *Self) NewBackupCodes(ctx context.Context) ([]string, error) {
 	return codes, selfError(err)
 }
 
+// Passkeys returns the account's passkeys, oldest first.
+func (s *Self) Passkeys(ctx context.Context) ([]record.Passkey, error) {
+	passkeys, err := s.admin.Passkeys(ctx, s.account.Mnemocode)
+	return passkeys, selfError(err)
+}
+
+// NewPasskey is Admin.NewPasskey.
+func (s *Self) NewPasskey(ctx context.Context) (NewPasskey, error) {
+	options, err := s.admin.NewPasskey(ctx, s.account.Mnemocode)
+	return options, selfError(err)
+}
+
+// AddPasskey is Admin.AddPasskey.
+func (s *Self) AddPasskey(ctx context.Context, challengeToken string, credential []byte, name string) (record.Passkey, error) {
+	added, err := s.admin.AddPasskey(ctx, s.account.Mnemocode, challengeToken, credential, name)
+	return added, selfError(err)
+}
+
+// RemovePasskey is Admin.RemovePasskey.
+func (s *Self) RemovePasskey(ctx context.Context, id string) error {
+	return selfError(s.admin.RemovePasskey(ctx, s.account.Mnemocode, id, s.session.ID))
+}
+
 // pendingRetry is the Retry-After while other sessions could not be revoked yet.
 const pendingRetry = 2 * time.Second
 
@@ -128,7 +151,16 @@ func selfError(err error) error {
 	if rule, ok := errors.AsType[*tenant.RuleError](err); ok {
 		return &wire.Refusal{Err: wire.ErrQuality, Message: rule.Error(), Reason: rule.Reason}
 	}
+	if field, ok := errors.AsType[*FieldError](err); ok {
+		return wire.Invalid("The field %s: %s.", field.Field, field.Message)
+	}
 	switch {
+	case errors.Is(err, ErrNoPasskeys), errors.Is(err, ErrNoPasskey):
+		return &wire.Refusal{Err: wire.ErrNoRoute, Message: "You have no passkey with this id. GET passkeys lists them."}
+	case errors.Is(err, ErrPasskeyRefused):
+		return &wire.Refusal{Err: wire.ErrCredentialsInvalid, Message: "The passkey was not accepted. Start again with new options."}
+	case errors.Is(err, ErrPasskeyTaken), errors.Is(err, ErrTooManyPasskeys), errors.Is(err, ErrLastPasskey):
+		return wire.Invalid("Not done: %v.", err)
 	case errors.Is(err, ErrPasswordWrong):
 		return &wire.Refusal{Err: wire.ErrPasswordInvalid, Message: "current_password is wrong."}
 	case errors.Is(err, ErrAppCode):

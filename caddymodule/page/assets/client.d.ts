@@ -254,6 +254,16 @@ export interface Me {
   confirmTOTP(code: string): Promise<unknown>;
   /** * Ends all other sessions. */
   removeTOTP(): Promise<unknown>;
+  /** Oldest first. */
+  passkeys(): Promise<Passkey[]>;
+  /**
+   * * Lets the browser create a passkey. It fails with the browser's `DOMException` if the user
+   * cancels (`NotAllowedError`) or the authenticator has a passkey of the account already
+   * (`InvalidStateError`).
+   */
+  addPasskey(name?: string): Promise<Passkey>;
+  /** * Ends all other sessions. */
+  removePasskey(id: string): Promise<unknown>;
   /** * Ten codes, shown only once. The old ones are void. */
   newBackupCodes(): Promise<string[]>;
 }
@@ -272,8 +282,21 @@ export interface OwnSession {
   userAgent: string;
 }
 
+export interface Passkey {
+  id: string;
+  /** Text of the user. Show it as text, not as markup. */
+  name: string;
+  /** It exists on other devices, too. */
+  backedUp: boolean;
+  createdAt: string;
+  /** Null until the first login with it. */
+  lastUsed: string | null;
+}
+
 export interface Factors {
   passwordSet: boolean;
+  /** How many. */
+  passkeys: number;
   totp: boolean;
   backupCodesLeft: number;
   /** Masked. */

@@ -283,6 +283,13 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
       newTOTP: () => me('POST', 'totp'),
       confirmTOTP: (code) => me('POST', 'totp/confirm', { code }),
       removeTOTP: () => me('DELETE', 'totp'),
+      passkeys: async () => (await me('GET', 'passkeys')).passkeys,
+      async addPasskey(name) {
+        const { challengeToken, publicKey } = await me('POST', 'passkeys/options');
+        const credential = await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(publicKey) });
+        return me('POST', 'passkeys', { challenge_token: challengeToken, credential: credential.toJSON(), name });
+      },
+      removePasskey: (id) => me('DELETE', `passkeys/${encodeURIComponent(id)}`),
       newBackupCodes: async () => (await me('POST', 'backup-codes')).backupCodes,
     };
   }

@@ -11,7 +11,7 @@ import { device, ago, moment } from './device.js';
 const screen = $('#screen');
 const client = connect({ company: new URL('.', location).href, apiKey: key, cookie: true, language: () => language });
 
-let me, config, factors, sessions;
+let me, config, factors, sessions, passkeys;
 let freshUntil = 0; // until then, changes need no new login
 let opened = null; // the dialog that is open, as 'password'
 let busy = false;
@@ -88,7 +88,7 @@ function close(section, text = '') {
 }
 
 async function load() {
-  [factors, sessions] = await Promise.all([me.factors(), me.sessions()]);
+  [factors, sessions, passkeys] = await Promise.all([me.factors(), me.sessions(), config.passkeys ? me.passkeys() : []]);
   freshUntil = Date.now() + 1000 * factors.freshFor;
 }
 
@@ -140,6 +140,34 @@ const sections = {
     actions(opens('password', 'password', t(factors.passwordSet ? 'security.password.change' : 'security.password.set'))),
   ],
 
+  passkeys() {
+    if (opened === 'passkeys') {
+      return [
+        el('p', {}, t('security.passkeys.create.text')),
+        form('passkeys', ({ name }) => create(name), t('security.passkeys.create'),
+          field({ name: 'name', label: t('security.passkeys.name'), autocomplete: 'off', maxlength: '64', value: device(navigator.userAgent) ?? '' })),
+      ];
+    }
+    const leaving = passkeys.find(({ id }) => opened === `passkeys-remove-${id}`);
+    if (leaving) {
+      return confirmation('passkeys', t('security.passkeys.remove.text', { name: leaving.name }), t('security.remove'), () =>
+        change('passkeys', opened, () => me.removePasskey(leaving.id), t('security.passkeys.removed')));
+    }
+    const last = passkeys.length === 1 && !factors.passwordSet && !factors.userPhone; // the server refuses to remove it
+    return [
+      el('p', {}, t('security.passkeys.text')),
+      passkeys.length > 0 && el('ul', { class: 'items' }, passkeys.map((passkey, i) => el('li', { class: 'item' },
+        el('div', {},
+          el('b', { id: `passkey-${i}`, dir: 'auto' }, passkey.name),
+          el('p', {}, passkey.lastUsed ? t('security.passkeys.used', { time: ago(passkey.lastUsed) }) : t('security.passkeys.since', { time: moment(passkey.createdAt) }))),
+        !last && el('button', {
+          type: 'button', class: 'other', 'aria-describedby': `passkey-${i}`,
+          onclick: () => open('passkeys', `passkeys-remove-${passkey.id}`),
+        }, t('security.remove'))))),
+      creates && actions(opens('passkeys', 'passkeys', t('security.passkeys.add'))),
+    ];
+  },
+
   app() {
     if (opened === 'app') return [enrolment];
     if (opened === 'app-remove') {
@@ -165,7 +193,7 @@ const sections = {
           navigator.clipboard && button(t('security.copy'), copy, 'other')),
       ];
     }
-    if (opened === 'codes') return confirmation('codes', t('security.codes.replace'), t('security.codes.create'), create);
+    if (opened === 'codes') return confirmation('codes', t('security.codes.replace'), t('security.codes.create'), createCodes);
     return [
       el('p', {}, factors.backupCodesLeft ? t('security.codes.left', { n: factors.backupCodesLeft }) : t('security.codes.none')),
       actions(opens('codes', 'codes', t('security.codes.create'))),
@@ -184,7 +212,7 @@ const sections = {
 // would be of no use.
 function visible() {
   const second = factors.secondFactorPolicy !== 'off' && factors.passwordSet;
-  return ['password', ...second ? ['app', ...factors.secondFactor ? ['codes'] : []] : [], 'sessions'];
+  return ['password', ...config.passkeys ? ['passkeys'] : [], ...second ? ['app', ...factors.secondFactor ? ['codes'] : []] : [], 'sessions'];
 }
 
 function row(session) {
@@ -203,6 +231,22 @@ function row(session) {
         onclick: () => change('sessions', null, () => me.endSession(session.sessionId), t('security.sessions.ended')),
       }, t('logout.submit')));
 }
+
+// Passkeys
+
+const creates = Boolean(globalThis.PublicKeyCredential?.parseCreationOptionsFromJSON);
+
+// create lets the browser create a passkey. Users may cancel its dialog.
+const create = (name) => act('passkeys', 'passkeys', async () => {
+  try {
+    await me.addPasskey(name);
+  } catch (error) {
+    if (!(error instanceof DOMException)) throw error;
+    return tell('passkeys', t(error.name === 'InvalidStateError' ? 'security.passkeys.exists' : 'security.passkeys.cancelled'), true);
+  }
+  await load();
+  close('passkeys', t('security.passkeys.done'));
+});
 
 // The authenticator app
 
@@ -230,7 +274,7 @@ function enrol() {
 
 let codes = null; // those to show, this once
 
-const create = () => act('codes', 'codes', async () => {
+const createCodes = () => act('codes', 'codes', async () => {
   codes = await me.newBackupCodes();
   await load();
   close('codes', t('security.codes.done'));
@@ -243,7 +287,7 @@ async function copy() {
 
 // The page
 
-const headings = { password: 'password.label', app: 'security.app', codes: 'security.codes', sessions: 'security.sessions' };
+const headings = { password: 'password.label', passkeys: 'security.passkeys', app: 'security.app', codes: 'security.codes', sessions: 'security.sessions' };
 
 function show(name) {
   $(`#${name} .body`).replaceChildren(...sections[name]().filter(Boolean));

@@ -42,6 +42,13 @@ const answers = {
   'me/backup-codes': { backup_codes: ['AAAAA-BBBBB', 'CCCCC-DDDDD', 'EEEEE-FFFFF', 'GGGGG-HHHHH', 'JJJJJ-KKKKK'] },
 };
 const security = { ...authorized, page: 'security', answers };
+const withPasskeys = {
+  ...security, config: { passkeys: true },
+  answers: { ...answers, 'me/passkeys': { passkeys: [
+    { id: 'AQ', name: 'iPhone', backed_up: true, created_at: days(30), last_used: days(1) },
+    { id: 'Ag', name: 'Firefox · Linux', backed_up: false, created_at: days(2), last_used: null },
+  ] } },
+};
 const oauth = { at: '?state=s&code=c' };
 
 export const scenes = {
@@ -110,6 +117,9 @@ export const scenes = {
     ...security, answers: { ...answers, 'me/password': fails(401, 'auth.password.invalid') },
     act: [['choose', 'security.password.change'], ['enter', 'current', 'wrong'], ...enter('newpassword', 'correct horse battery')],
   },
+  'security-passkeys': withPasskeys,
+  'security-passkey': { ...withPasskeys, act: [['choose', 'security.passkeys.add']] },
+  'security-passkey-remove': { ...withPasskeys, act: [['choose', 'security.remove']] },
   'security-app': { ...security, act: [['choose', 'security.app.replace']] },
   'security-app-remove': { ...security, act: [['choose', 'security.remove']] },
   'security-codes': { ...security, act: [['choose', 'security.codes.create'], ['submit']] },

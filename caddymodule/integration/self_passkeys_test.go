@@ -1,0 +1,157 @@
+package integration
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/webauthn"
+	"github.com/chromedp/chromedp"
+
+	"github.com/mnemogate/mnemogate/caddymodule/passkey/keytest"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// created returns the body of a request that adds a new passkey of an authenticator.
+func (s *site) created(a *keytest.Authenticator, token, name string) fields {
+	s.t.Helper()
+	options := s.me("POST", "passkeys/options", token, nil).is(http.StatusOK)
+	public, err := json.Marshal(options.JSON["public_key"])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	credential, err := a.Create(passkeyOrigin, public)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return fields{"challenge_token": options.str("challenge_token"), "credential": json.RawMessage(credential), "name": name}
+}
+
+// Contract, section 17: users create a passkey, log in with it, see it and remove it.
+func TestUsersManageTheirPasskeys(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		t.Parallel()
+		s := start(t, siteConfig{company: people + passkeys, handler: selfService})
+		token, phone := s.login("alice@example.com"), new(keytest.Authenticator)
+		body := s.created(phone, token, "Phone")
+		id := s.me("POST", "passkeys", token, body).is(200).str("id")
+		s.me("POST", "passkeys", token, body).want(wire.ErrCredentialsInvalid) // its challenge is spent
+		storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.passkey_added")) == 1 })
+
+		other := s.post("passkey/login", "", s.passkeyAnswer(phone, "acme", passkeyOrigin)).wantState(record.Authorized).token()
+		list := s.me("GET", "passkeys", other, nil).is(200).JSON["passkeys"].([]any)
+		if p := list[0].(fields); len(list) != 1 || p["id"] != id || p["name"] != "Phone" || p["last_used"] == nil {
+			t.Errorf("the list is %v", list)
+		}
+		if n := s.me("GET", "factors", token, nil).is(200).JSON["passkeys"]; n != 1. {
+			t.Errorf("factors has %v passkeys", n)
+		}
+
+		frank := s.login("frank")
+		s.me("DELETE", "passkeys/"+id, frank, nil).want(wire.ErrNoRoute)
+		s.me("POST", "passkeys", frank, s.created(new(keytest.Authenticator), token, "")).want(wire.ErrCredentialsInvalid) // alice's challenge
+		for _, bad := range []fields{
+			{"challenge_token": "x", "credential": fields{}},
+			{"challenge_token": "x", "credential": "x"},
+			{"challenge_token": "x"},
+			{"credential": fields{}},
+			{"challenge_token": body["challenge_token"], "credential": body["credential"], "name": strings.Repeat("x", 65)},
+		} {
+			if a := s.me("POST", "passkeys", token, bad); a.Status != 400 && a.Status != 401 {
+				t.Errorf("%v: got %d %s", bad, a.Status, a.Body)
+			}
+		}
+
+		s.remember(token, other)
+		s.me("DELETE", "passkeys/"+id, token, nil).is(200)
+		for _, node := range append(s.nodes, s) {
+			s.hears(node, other)
+			node.get("/", token).is(200)
+		}
+		s.me("DELETE", "passkeys/"+id, token, nil).want(wire.ErrNoRoute)
+		s.post("passkey/login", "", s.passkeyAnswer(phone, "acme", passkeyOrigin)).want(wire.ErrCredentialsInvalid)
+
+		s.update("alice", false, func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
+		last := s.me("POST", "passkeys", token, s.created(phone, token, "")).is(200).str("id")
+		s.me("DELETE", "passkeys/"+last, token, nil).want(wire.ErrValidation)
+
+		old := s.begun("mgs_", record.Authorized, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+		for _, route := range [][2]string{{"POST", "passkeys/options"}, {"POST", "passkeys"}, {"DELETE", "passkeys/" + last}} {
+			if a := s.me(route[0], route[1], old, nil).want(wire.ErrSessionInvalid); a.str("reason") != "too_old" {
+				t.Errorf("%v: got %s", route, a.Body)
+			}
+		}
+		s.me("GET", "passkeys", old, nil).is(200)
+	})
+}
+
+// Without passkeys, there is nothing to create.
+func TestNoPasskeysWithoutTheirOption(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, handler: selfService})
+	token := s.login("alice@example.com")
+	s.me("POST", "passkeys/options", token, nil).want(wire.ErrNoRoute)
+	if list := s.me("GET", "passkeys", token, nil).is(200).JSON["passkeys"].([]any); len(list) != 0 {
+		t.Errorf("the list is %v", list)
+	}
+}
+
+// authenticator gives the tab an authenticator. Unless it is ready, its user cancels.
+func (b *tab) authenticator(ready bool) {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		if _, err := cdp.Call(ctx, t, webauthn.Disable, cdp.Empty{}); err != nil {
+			return err
+		}
+		if _, err := cdp.Call(ctx, t, webauthn.Enable, webauthn.EnableParams{}); err != nil {
+			return err
+		}
+		_, err := cdp.Call(ctx, t, webauthn.AddVirtualAuthenticator, webauthn.AddVirtualAuthenticatorParams{Options: &webauthn.VirtualAuthenticatorOptions{
+			Protocol: webauthn.AuthenticatorProtocolCtap2, Transport: webauthn.AuthenticatorTransportInternal,
+			HasResidentKey: true, HasUserVerification: true, IsUserVerified: ready, AutomaticPresenceSimulation: true,
+		}})
+		return err
+	}))
+}
+
+// A user creates a passkey in two clicks, and removes it again.
+func TestBrowserCreatesAPasskey(t *testing.T) {
+	config := siteConfig{company: people, handler: "login_page\nself_service"}
+	s, _ := startBrowserSite(t, config)
+	local := strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
+	config.company += "\npasskeys {\nrp_id localhost\norigins " + local + "\n}"
+	if err := s.reload(config); err != nil {
+		t.Fatal(err)
+	}
+	b := newBrowser(t)
+	b.logsIn(local+"/acme/security", "alice@example.com", testPassword)
+	b.sees("security", "#passkeys")
+	b.authenticator(false)
+	b.chooses("security.passkeys.add")
+	b.sees("security-passkey", "#name")
+	b.judge("security-passkey")
+	b.submits()
+	b.tells("passkeys", "security.passkeys.cancelled")
+	b.authenticator(true)
+	b.types("name", "My laptop")
+	b.submits()
+	b.tells("passkeys", "security.passkeys.done")
+	b.waits(`document.querySelector('#passkeys b')?.textContent === 'My laptop'`)
+	b.sees("security-passkeys", "#passkeys .item")
+	b.judge("security-passkeys")
+	b.chooses("security.passkeys.add")
+	b.submits()
+	b.tells("passkeys", "security.passkeys.exists")
+	b.chooses("security.cancel")
+	b.chooses("security.remove")
+	b.submits()
+	b.tells("passkeys", "security.passkeys.removed")
+	b.waits(`document.querySelector('#passkeys .item') === null`)
+}
