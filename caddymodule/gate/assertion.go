@@ -47,7 +47,7 @@ type Assertion struct {
 	Issuer string `json:"issuer,omitempty"`
 
 	// How long an assertion is valid, from `10s` to `10m`. The application may get the
-	// same one for three quarters of this time. It accepts an assertion for this long
+	// same one for five sixths of this time. It accepts an assertion for this long
 	// after the session was revoked, if it is reached in another way. Default: `60s`.
 	TTL caddy.Duration `json:"ttl,omitempty"`
 

@@ -13,8 +13,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A Signer signs the assertions of a site. It signs at most once for each session in each
-// half of their TTL. Set its fields before the first call. Its methods may be called
+// A Signer signs the assertions of a site. For each session it signs at most once in two
+// thirds of their TTL. Set its fields before the first call. Its methods may be called
 // concurrently.
 type Signer struct {
 	Audience string
@@ -50,15 +50,15 @@ type claims struct {
 }
 
 // Assertion returns an assertion about an authorized session, which must have its ID and
-// Created. In the first half of an assertion's life it returns the same one again. Then
-// it signs a new one in the background, and waits for it only if less than a quarter of
-// the life is left.
+// Created. For two thirds of an assertion's life it returns the same one again. Then it
+// signs a new one in the background. It waits for that only if less than a sixth of the
+// life is left.
 func (s *Signer) Assertion(ctx context.Context, issuer string, session record.Session) (string, error) {
 	now := s.Now()
 	of := s.shards[int(session.Hash[len(session.Hash)-1])%len(s.shards)].find(subject{session.Hash, issuer}, now, s.TTL, s.Limit/len(s.shards))
 	made := of.made.Load()
 	switch {
-	case made == nil || now.Sub(made.at) >= s.TTL*3/4:
+	case made == nil || now.Sub(made.at) >= s.TTL*5/6:
 		of.signing.Lock()
 		defer of.signing.Unlock()
 		if made = of.made.Load(); made != nil && s.isFresh(made, now) {
@@ -71,7 +71,7 @@ func (s *Signer) Assertion(ctx context.Context, issuer string, session record.Se
 	return made.token, nil
 }
 
-func (s *Signer) isFresh(made *made, now time.Time) bool { return now.Sub(made.at) < s.TTL/2 }
+func (s *Signer) isFresh(made *made, now time.Time) bool { return now.Sub(made.at) < s.TTL*2/3 }
 
 // signLater signs in the background, unless another request does or too many
 // signatures are being made. An error is left to the request that has to wait.
