@@ -193,7 +193,7 @@ func scripts(kind string) []string {
 
 // preloaded lists the modules that the page loads, so that a browser can load them
 // at once.
-var preloaded = []string{"client.js", "ui.js", "texts.js", "frame.js", "returnto.js", "journey.js", "screens.js", "captcha.js"}
+var preloaded = []string{"client.js", "ui.js", "texts.js", "frame.js", "returnto.js", "journey.js", "screens.js", "captcha.js", "passkey.js"}
 
 func (f *file) serve(w http.ResponseWriter, r *http.Request, keep string) {
 	header := w.Header()

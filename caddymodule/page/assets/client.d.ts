@@ -66,6 +66,22 @@ export interface Client {
    * is sent only once.
    */
   finishOAuth(location: string | URL | { href: string }): Promise<AcceptDisclaimers | Authorized | null>;
+  /**
+   * Asks the browser for a passkey, for companies whose `config().passkeys` is true, and
+   * returns what `loginWithPasskey` takes. It is valid once, and for 5 minutes from the
+   * call. It fails with the browser's `DOMException`: `NotAllowedError` if the user cancels
+   * or has no passkey here, `AbortError` if `signal` says so. Call it only if the browser has
+   * `PublicKeyCredential.parseRequestOptionsFromJSON`.
+   */
+  askPasskey(options?: {
+    /**
+     * `conditional` waits until the user chooses a passkey in the autofill of a field with
+     * `autocomplete="username webauthn"`. Ask again before 5 minutes are over. Default: the
+     * browser shows a dialog.
+     */
+    mediation?: 'conditional';
+    signal?: AbortSignal;
+  }): Promise<PasskeyAnswer>;
   /** Returns what a login page needs to know before the login. */
   config(): Promise<Config>;
   /**
@@ -119,6 +135,8 @@ interface AtStart extends Noticing {
   login(loginId: string): Promise<CheckPassword | CheckOTP>;
   /** Logs in with login id and password at once. The error does not reveal which of them is wrong. */
   loginWithPassword(loginId: string, password: string, options?: Proof & Consent): Promise<CheckOTP | SetPassword | Authorized>;
+  /** Logs in with a passkey, which is both factors. `auth.credentials.invalid` says that it is unknown or was removed, or that its challenge has expired. */
+  loginWithPasskey(answer: PasskeyAnswer, options?: Consent): Promise<SetPassword | AcceptDisclaimers | Authorized>;
   /** Begins a recovery. Default method: the first of the company's methods that the account can use. */
   recover(loginId: string, options?: Proof & { method?: RecoveryMethod }): Promise<RecoveryCheckOTP | RecoveryCheckQuestion | LinkMailed>;
   /** Uses up the token of a mailed link. Call it only after a click of the user, because mail scanners open links too. */
@@ -196,7 +214,7 @@ export interface SetPassword extends Halfway {
   setPassword(password: string, options?: Consent): Promise<Authorized>;
 }
 
-/** Follows only a login with OAuth. */
+/** Follows only a login with OAuth or a passkey. */
 export interface AcceptDisclaimers extends Halfway {
   state: 'acceptdisclaimers';
   disclaimers: Disclaimer[];
@@ -332,6 +350,9 @@ export interface PasswordRules {
   regex: string | null;
 }
 
+/** The browser's answer to a challenge of the server. */
+export interface PasskeyAnswer { challengeToken: string; credential: unknown }
+
 export type RecoveryMethod = 'PHONE' | 'MAIL' | 'QUESTION';
 
 export interface Config {
@@ -355,6 +376,8 @@ export interface Config {
   signup: Link | null;
   /** Whether users can choose to stay logged in. See the option `remember`. */
   remember: boolean;
+  /** Whether users can log in with passkeys. */
+  passkeys: boolean;
 }
 
 /** A link of the operator, in the client's language. The address has https, http, mailto or tel, or is a path of this site. */

@@ -28,6 +28,7 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
       return step({ state: 'start' });
     },
     finishOAuth,
+    askPasskey,
     config: () => ask('GET', 'client.json'),
     solveCaptcha,
   };
@@ -185,6 +186,9 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
       loginWithPassword: (loginId, password, { captcha, acceptDisclaimers } = {}) => take(from, 'auth/checkcredentials', async () => (
         { login_id: loginId, password, captcha_response: await solved(captcha, captchaRequired), accept_disclaimers: acceptDisclaimers }
       ), { loginId }),
+      loginWithPasskey: ({ challengeToken, credential }, { acceptDisclaimers } = {}) => take(from, 'passkey/login', {
+        challenge_token: challengeToken, credential, accept_disclaimers: acceptDisclaimers,
+      }, { bare: true, loginId: null }),
       recover: (loginId, options) => recover(from, loginId, options),
       checkLink: (link) => take(from, 'auth/recovery/checklink', { token: link }),
       authorize,
@@ -339,6 +343,14 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
     return take(from, 'auth/oauth', {
       provider_id: begun.providerId, code, redirect_uri: begun.redirectUri, code_verifier: begun.verifier, nonce: begun.nonce,
     }, { bare: true, loginId: undefined });
+  }
+
+  // Passkeys, in the JSON of WebAuthn (section 5.1).
+
+  async function askPasskey({ mediation, signal } = {}) {
+    const { challengeToken, publicKey } = await ask('POST', 'passkey/options', { body: {} });
+    const credential = await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(publicKey), mediation, signal });
+    return { challengeToken, credential: credential.toJSON() };
   }
 
   // Captcha pow.

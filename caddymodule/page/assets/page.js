@@ -113,6 +113,7 @@ const page = {
     main?.classList.add('busy');
     main?.setAttribute('aria-disabled', 'true'); // the next screen has its own button
     const { make, made } = this;
+    made?.stop?.();
     try {
       const step = await work();
       if (step) this.arrive(step, then, make);

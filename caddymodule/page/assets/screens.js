@@ -3,6 +3,7 @@
 import { el, anchor, button, field, choices, link, marked } from './ui.js';
 import { t } from './texts.js';
 import { captcha } from './captcha.js';
+import { autofill } from './passkey.js';
 
 const submit = (text) => el('button', { type: 'submit', class: 'main' }, text);
 
@@ -52,10 +53,11 @@ export const takes = (step, factor) => step.state === 'checkotp' && (step.second
 export function login(page, step) {
   const providers = page.config.oauth.filter(({ authorizeUrl }) => authorizeUrl);
   return {
+    stop: autofill(page, step),
     heading: t('login.heading'),
     body: [
       form(page, ({ login }) => step.login(login.trim()),
-        field({ name: 'login', label: t('login.id'), autocomplete: 'username', autocapitalize: 'none', spellcheck: 'false', maxlength: '254', value: page.loginId ?? '' }),
+        field({ name: 'login', label: t('login.id'), autocomplete: page.config.passkeys ? 'username webauthn' : 'username', autocapitalize: 'none', spellcheck: 'false', maxlength: '254', value: page.loginId ?? '' }),
         page.config.remember && el('label', { class: 'check' },
           el('input', { id: 'remember', type: 'checkbox', checked: page.remembers(), onchange: ({ target }) => page.remember(target.checked) }), el('span', {}, t('login.remember'))),
         submit(t('login.submit'))),

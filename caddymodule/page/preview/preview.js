@@ -12,6 +12,11 @@ sessionStorage.setItem(`mnemogate ${base} oauth`, JSON.stringify({ state: 's', p
 // Frames must not take the focus from each other.
 if (self !== top) HTMLElement.prototype.focus = () => {};
 
+// The browser asks the scene for a passkey.
+let asked;
+globalThis.PublicKeyCredential = { parseRequestOptionsFromJSON: (options) => options, parseCreationOptionsFromJSON: (options) => options, isConditionalMediationAvailable: async () => true };
+Object.defineProperty(navigator, 'credentials', { value: { get: () => new Promise((resolve, reject) => { asked = { resolve, reject }; }) } });
+
 const usual = {
   'auth/login': { session_state: 'checkpassword', session_token: 'preview' },
   'auth/checkpassword': { session_state: 'checkotp', session_token: 'preview', user_phone: '+37*******34', second_factors: ['sms', 'backup'] },
@@ -19,6 +24,7 @@ const usual = {
   'auth/renewotp': { user_phone: '+37*******34' },
   'auth/recovery/recover': { session_state: 'recovery-checkotp', session_token: 'preview', user_phone: '+37*******34' },
   'auth/recovery/checkotp': { session_state: 'recovery-setpassword', session_token: 'preview', password_regex: null },
+  'passkey/options': { challenge_token: 'preview', public_key: {} },
   'captcha': { challenge: 'preview', bits: 8 },
 };
 
@@ -63,6 +69,12 @@ const doing = {
     const input = document.getElementById(where);
     input.value = text;
     input.dispatchEvent(new Event('input'));
+  },
+  async passkey(answer) {
+    while (!asked) await new Promise((resume) => setTimeout(resume, 10));
+    if (answer === 'given') return asked.resolve({ toJSON: () => ({}) });
+    await new Promise((resume) => setTimeout(resume, 1000)); // nobody cancels a dialog faster
+    asked.reject(new DOMException('', 'NotAllowedError'));
   },
   submit() { document.querySelector('#screen .main').click(); },
   async choose(key) {

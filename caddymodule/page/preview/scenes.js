@@ -64,6 +64,8 @@ export const scenes = {
   'login-unavailable': refused('auth/login', fails(503, 'service.unavailable'), ...enter('login', loginId)),
   'login-offline': refused('auth/login', 'network', ...enter('login', loginId)),
   'login-fresh': { ...authorized, at: '?fresh=60&cookie' },
+  'login-passkey-unknown': { config: { passkeys: true }, ...refused('passkey/login', fails(401, 'auth.credentials.invalid'), ['passkey', 'given']) },
+  'login-passkey-cancelled': { config: { passkeys: true }, act: [['passkey', 'cancelled']] },
   'login-plain': { config: { oauth: [], recovery: [] } },
   'provider-failed': { ...oauth, ...refused('auth/oauth', fails(401, 'auth.oauth.failed')) },
   'provider-unknown': { ...oauth, ...refused('auth/oauth', fails(404, 'auth.oauth.notfound')) },
