@@ -51,6 +51,9 @@ func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest)
 	if err != nil {
 		return Reply{}, err
 	}
+	if err := c.KnowDevice(ctx, a, ""); err != nil {
+		return Reply{}, err
+	}
 	c.Remember(req.RememberDevice)
 	if len(c.Pending(a, nil)) == 0 {
 		return issued(c.Enter(ctx, session.Step{Account: a, State: record.Authorized, By: record.ByOAuth}))

@@ -35,6 +35,7 @@ type passkeyLoginRequest struct {
 	ChallengeToken    string         `json:"challenge_token" max:"256" need:"y"`
 	Credential        jsontext.Value `json:"credential" need:"y"`
 	AcceptDisclaimers []string       `json:"accept_disclaimers" max:"64"`
+	RememberDevice    bool           `json:"remember_device"`
 }
 
 // passkeyLogin logs in with a passkey (contract, section 17). A passkey is both factors,
@@ -55,6 +56,10 @@ func (s *Service) passkeyLogin(ctx context.Context, c *session.Call, req *passke
 	if err := tenant.Admitted(a); err != nil {
 		return Reply{}, err
 	}
+	if err := c.KnowDevice(ctx, a, ""); err != nil {
+		return Reply{}, err
+	}
+	c.Remember(req.RememberDevice)
 	accepted, err := c.Accept(a, req.AcceptDisclaimers)
 	if err != nil && len(req.AcceptDisclaimers) > 0 {
 		return Reply{}, err

@@ -96,7 +96,7 @@ var Routes = []Route{
 		Path:  "auth/oauth",
 		From:  in(record.None),
 		To:    to(record.Authorized, record.AcceptDisclaimers),
-		Fails: fails(userErrors, wire.ErrOAuthNotFound, wire.ErrOAuthFailed, wire.ErrRestricted),
+		Fails: fails(userErrors, wire.ErrHeaderInvalid, wire.ErrOAuthNotFound, wire.ErrOAuthFailed, wire.ErrRestricted),
 		run:   run((*Service).oauth),
 	},
 	{ // acceptdisclaimers.go
@@ -160,7 +160,7 @@ var Routes = []Route{
 		Path:  "passkey/login",
 		From:  in(record.None),
 		To:    to(record.SetPassword, record.Authorized, record.AcceptDisclaimers),
-		Fails: fails(userErrors, wire.ErrCredentialsInvalid, wire.ErrDisclaimerInvalid, wire.ErrRestricted, wire.ErrNoRoute),
+		Fails: fails(userErrors, wire.ErrHeaderInvalid, wire.ErrCredentialsInvalid, wire.ErrDisclaimerInvalid, wire.ErrRestricted, wire.ErrNoRoute),
 		run:   run((*Service).passkeyLogin),
 	},
 }
