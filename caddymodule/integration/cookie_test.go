@@ -450,13 +450,13 @@ func TestACookieAsThePageShowsIt(t *testing.T) {
 	if _, err := exec.LookPath("node"); err != nil {
 		storetest.SkipOrFail(t, "no node")
 	}
-	shown := blocks(pages(t)["docs/clients.md"], "js")
-	if len(shown) != 3 {
+	shown := blocks(section(t, "docs/clients.md", "A session in a cookie"), "js")
+	if len(shown) != 1 {
 		t.Fatalf("the page shows %q", shown)
 	}
 	s := startSite(t, siteConfig{company: people, handler: "cookie"})
 	script := filepath.Join(t.TempDir(), "cookie.mjs")
-	if err := os.WriteFile(script, []byte(shown[1]+`
+	if err := os.WriteFile(script, []byte(shown[0]+`
 const [url, key, token] = process.argv.slice(2), company = url + '/acme', kept = {};
 const real = fetch;
 globalThis.fetch = async (at, options) => {

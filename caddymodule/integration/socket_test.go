@@ -346,8 +346,8 @@ func TestStreamsAsThePageShowsThem(t *testing.T) {
 	if _, err := exec.LookPath("node"); err != nil {
 		storetest.SkipOrFail(t, "no node")
 	}
-	shown := blocks(pages(t)["docs/clients.md"], "js")
-	if len(shown) != 3 {
+	shown := blocks(section(t, "docs/clients.md", "Streams and WebSockets"), "js")
+	if len(shown) != 1 {
 		t.Fatalf("the page shows %q", shown)
 	}
 	application := chat(make(chan []string, 10))
@@ -359,7 +359,7 @@ func TestStreamsAsThePageShowsThem(t *testing.T) {
 		reverse_proxy /live ` + application.Listener.Addr().String() + `
 		reverse_proxy BACKEND`})
 	script := filepath.Join(t.TempDir(), "streams.mjs")
-	if err := os.WriteFile(script, []byte(shown[2]+`
+	if err := os.WriteFile(script, []byte(shown[0]+`
 const [url, token] = process.argv.slice(2);
 const socket = live(url.replace('http', 'ws') + '/live', token);
 const echo = await new Promise((resolve, reject) => {
