@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -426,6 +427,35 @@ func TestALoginOnANewDeviceIsTold(t *testing.T) {
 	settle(b.Service)
 	if m := b.mail.last(t); m.Type != message.NoticeNewDevice || m.To != email || b.mail.count() != 1 {
 		t.Errorf("%d mails, the last is %+v", b.mail.count(), m)
+	}
+}
+
+// A login with a provider brings no device_token, but the browser's cookie.
+func TestALoginWithAProviderKnowsTheDeviceByItsCookie(t *testing.T) {
+	b, _ := benchWithProvider(t, tenant.OAuth{})
+	b.company.Devices.For = tenant.Duration(time.Hour)
+	device := b.must("auth/oauth", "", grant(object{"remember_device": true})).DeviceToken
+	settle(b.Service)
+	told := b.mail.count()
+	for _, c := range []struct {
+		device string
+		err    error
+	}{{device, nil}, {"", wire.ErrHeaderInvalid}} {
+		raw, err := json.Marshal(grant(object{"code": newGrant("next" + c.device)}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := b.Serve(t.Context(), &flows.Request{
+			Company: code, Route: flows.RouteByPath("auth/oauth"), Address: home,
+			Body:   func() ([]byte, error) { return raw, nil },
+			Device: func() (string, error) { return c.device, c.err },
+		}); !errors.Is(err, c.err) {
+			t.Errorf("got %v, want %v", err, c.err)
+		}
+	}
+	settle(b.Service)
+	if b.mail.count() != told {
+		t.Errorf("the owner was told of %d logins more", b.mail.count()-told)
 	}
 }
 
