@@ -25,10 +25,11 @@ import (
 const separators = "-_.!#$%&'*+^`|~"
 
 // everySpelling returns the name of a header with every combination of separators in
-// place of its dashes. The letter case varies.
+// place of its first two dashes. A third one becomes the same as the first. The letter
+// case varies.
 func everySpelling(name string) []string {
 	all := []string{""}
-	for part := range strings.SplitSeq(name, "-") {
+	for i, part := range strings.Split(name, "-") {
 		var longer []string
 		for _, begun := range all {
 			if begun == "" {
@@ -36,6 +37,11 @@ func everySpelling(name string) []string {
 				continue
 			}
 			for _, c := range separators {
+				if i > 2 {
+					c = rune(begun[strings.IndexAny(begun, separators)])
+					longer = append(longer, begun+string(c)+part)
+					break
+				}
 				longer = append(longer, begun+string(c)+part)
 			}
 		}
