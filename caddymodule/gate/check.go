@@ -92,10 +92,10 @@ func isHost(s string) bool {
 }
 
 // answerCheck tells another proxy that a request may pass, and who the user is.
-func (h *Handler) answerCheck(w http.ResponseWriter, r *http.Request, session *record.Session, assertion string) {
+func (h *Handler) answerCheck(w http.ResponseWriter, r *http.Request, session record.Session, assertion string) {
 	header := w.Header()
 	if session.State != record.None {
-		h.setIdentity(header, r, session, &[3]string{session.Mnemocode, session.Company, assertion})
+		h.setIdentity(header, r, &session, &[3]string{session.Mnemocode, session.Company, assertion})
 	}
 	header["Cache-Control"] = noStore
 	w.WriteHeader(http.StatusNoContent)

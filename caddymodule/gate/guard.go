@@ -29,7 +29,7 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 		return nil
 	}
 	if t.asked {
-		h.answerCheck(w, r, &session, assertion)
+		h.answerCheck(w, r, session, assertion)
 		return nil
 	}
 	return h.pass(w, r, session, assertion, next)
