@@ -22,14 +22,6 @@ const defaultCookie = "__Host-mnemogate"
 // deviceCookie is the cookie with the token of a known device. It outlives sessions.
 const deviceCookie = "__Host-mnemogate-device"
 
-// setDeviceCookie makes the browser store the token of a device.
-func setDeviceCookie(w http.ResponseWriter, token string, keep time.Duration) {
-	http.SetCookie(w, &http.Cookie{
-		Name: deviceCookie, Value: token, Path: "/", HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode,
-		MaxAge: int(keep / time.Second),
-	})
-}
-
 // device returns the token in a request's device cookie, or "". It refuses a cookie if
 // another site made the browser send it, and two of them.
 func (h *Handler) device(r *http.Request) (string, error) {
@@ -68,8 +60,8 @@ func (h *Handler) checkCookie() error {
 // setCookie makes the browser store a token, or delete the cookie if the token is
 // empty. Without a duration, the browser deletes it when it is closed. The cookie is
 // Secure even on plain http: browsers treat localhost as secure.
-func (h *Handler) setCookie(w http.ResponseWriter, token string, keep time.Duration) {
-	cookie := &http.Cookie{Name: h.Cookie, Value: token, Path: "/", HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode}
+func setCookie(w http.ResponseWriter, name, token string, keep time.Duration) {
+	cookie := &http.Cookie{Name: name, Value: token, Path: "/", HttpOnly: true, Secure: true, SameSite: http.SameSiteLaxMode}
 	cookie.MaxAge = int(keep / time.Second)
 	if token == "" {
 		cookie.MaxAge = -1

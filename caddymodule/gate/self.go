@@ -23,7 +23,7 @@ import (
 )
 
 // With self_service, logged-in users look after their own login. The routes are in
-// selfRoutes. Their operations are those of the accounts API (package manage).
+// selfServiceRoutes. Their operations are those of the accounts API (package manage).
 
 // selfPrefix begins the paths of these routes below /{company_code}/.
 const selfPrefix = "v2/me/"

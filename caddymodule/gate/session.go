@@ -91,10 +91,10 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 		return
 	}
 	if r.Method == http.MethodPost {
-		h.setCookie(w, reply.SessionToken, keep)
+		setCookie(w, h.Cookie, reply.SessionToken, keep)
 		reply.SessionToken = "" // hidden from scripts
 		if keepDevice > 0 {
-			setDeviceCookie(w, device, keepDevice)
+			setCookie(w, deviceCookie, device, keepDevice)
 		}
 	}
 	writeJSON(w, http.StatusOK, success{Status: "success", Reply: reply})
@@ -104,7 +104,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 // see cached pages of the application, not even with the back button (W3C Clear Site
 // Data, section 3.1).
 func (h *Handler) clearCookie(w http.ResponseWriter) {
-	h.setCookie(w, "", 0)
+	setCookie(w, h.Cookie, "", 0)
 	w.Header().Set("Clear-Site-Data", `"cache"`)
 }
 
