@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -98,15 +97,7 @@ func TestOpenAPIOfTheAccountsAPIIsServed(t *testing.T) {
 
 func (s *site) apiRequest(key, method, path string, body any) *http.Request {
 	s.t.Helper()
-	raw := ""
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		raw = string(b)
-	}
-	r := s.request(method, "/api/"+path, raw)
+	r := s.request(method, "/api/"+path, s.encoded(body))
 	if key != "" {
 		r.Header.Set("Authorization", "Bearer "+key)
 	}

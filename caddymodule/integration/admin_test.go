@@ -60,15 +60,7 @@ func (s *site) adminRaw(method, path, body string) answer {
 // admin sends a request for acme, with a JSON body.
 func (s *site) admin(method, path string, body any) answer {
 	s.t.Helper()
-	raw := ""
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		raw = string(b)
-	}
-	return s.adminRaw(method, "acme/"+path, raw)
+	return s.adminRaw(method, "acme/"+path, s.encoded(body))
 }
 
 func (a answer) wantStatus(status int) answer {

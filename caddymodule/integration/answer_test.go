@@ -68,17 +68,22 @@ func (s *site) postTo(company, key, route, token string, body fields) answer {
 	return s.do(s.postRequest(company, key, route, token, body))
 }
 
+// encoded returns a request's body as JSON, or "" if there is none.
+func (s *site) encoded(body any) string {
+	s.t.Helper()
+	if f, ok := body.(fields); body == nil || ok && f == nil {
+		return ""
+	}
+	raw, err := json.Marshal(body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return string(raw)
+}
+
 func (s *site) postRequest(company, key, route, token string, body fields) *http.Request {
 	s.t.Helper()
-	raw := ""
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		raw = string(b)
-	}
-	r := s.request(http.MethodPost, "/"+company+"/v2/"+route, raw)
+	r := s.request(http.MethodPost, "/"+company+"/v2/"+route, s.encoded(body))
 	r.Header.Set("Content-Type", "application/json")
 	if key != "" {
 		r.Header.Set("X-Api-Key", key)

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
@@ -22,15 +21,7 @@ func (s *site) me(method, path, token string, body fields) answer {
 
 func (s *site) meRequest(method, path, token string, body fields) *http.Request {
 	s.t.Helper()
-	raw := ""
-	if body != nil {
-		b, err := json.Marshal(body)
-		if err != nil {
-			s.t.Fatal(err)
-		}
-		raw = string(b)
-	}
-	r := s.request(method, "/acme/v2/me/"+path, raw)
+	r := s.request(method, "/acme/v2/me/"+path, s.encoded(body))
 	r.Header.Set("X-Api-Key", testKey)
 	if body != nil {
 		r.Header.Set("Content-Type", "application/json")

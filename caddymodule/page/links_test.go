@@ -60,16 +60,7 @@ func TestAddressesOfLinks(t *testing.T) {
 // uses. Nothing comes from another server.
 func TestTheStyleOfTheOperator(t *testing.T) {
 	dir := t.TempDir()
-	write := func(name, content string) string {
-		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return file
-	}
+	write := writer(t, dir)
 	write("fonts/brand.woff2", "wOF2")
 	write("wave.svg", "<svg></svg>")
 	write("page.html", "<html></html>")

@@ -28,9 +28,9 @@ func TestColorsOfCSS(t *testing.T) {
 	}
 }
 
-func TestWhatNoPageCanBeMadeOf(t *testing.T) {
-	dir := t.TempDir()
-	write := func(name, content string) string {
+// writer returns a function that writes a file below dir and returns its path.
+func writer(t *testing.T, dir string) func(name, content string) string {
+	return func(name, content string) string {
 		file := filepath.Join(dir, name)
 		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 			t.Fatal(err)
@@ -40,6 +40,11 @@ func TestWhatNoPageCanBeMadeOf(t *testing.T) {
 		}
 		return file
 	}
+}
+
+func TestWhatNoPageCanBeMadeOf(t *testing.T) {
+	dir := t.TempDir()
+	write := writer(t, dir)
 	texts := func(name, content string) Options {
 		return Options{Texts: filepath.Dir(write(t.Name()+name+"/"+name, content))}
 	}
