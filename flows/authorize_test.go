@@ -378,6 +378,7 @@ func TestAStoreThatDoesNotAnswer(t *testing.T) {
 			bodies[route.Path] = b.goodBody(route.Path)
 		}
 	}
+	settle(b.Service) // notices use the sessions' counters
 	b.Sessions = brokenSessions{b.Sessions}
 	b.wantLive(token, wire.ErrUnavailable)
 	for i := range flows.Routes {
