@@ -21,6 +21,7 @@ type Authenticator struct {
 	Unverified  bool   // it does not verify the user
 	CrossOrigin bool   // the page is a frame of another site
 	Handle      []byte // sent as the user handle, if not nil
+	Key         []byte // sent as the public key of a new passkey, in COSE, if not nil
 	Counts      bool   // it counts signatures
 
 	passkeys []*passkey
@@ -85,6 +86,9 @@ func (a *Authenticator) Create(origin string, options []byte) ([]byte, error) {
 	key, err := cbor.Marshal(map[int]any{1: 2, 3: -7, -1: 1, -2: public[1:33], -3: public[33:]})
 	if err != nil {
 		return nil, err
+	}
+	if a.Key != nil {
+		key = a.Key
 	}
 	data := a.authenticatorData(p, attested)
 	data = append(data, make([]byte, 16)...) // AAGUID
