@@ -2,6 +2,7 @@ package flows
 
 import (
 	"context"
+	"strings"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
@@ -22,7 +23,7 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 	}
 	if c.Company.Hardened {
 		reply, err := s.loginHardened(ctx, c, a, loginIDHash)
-		reply.LoginID = readPhone(req.LoginID)
+		reply.LoginID = hardenedPhone(c.Company, req.LoginID)
 		return reply, err
 	}
 	if err := c.KnowDevice(ctx, a, req.DeviceToken); err != nil {
@@ -44,19 +45,23 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 		return Reply{}, wire.ErrLoginIDNotFound
 	}
 	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: state, Counters: c.AddressLook()}))
-	reply.LoginID = readPhone(req.LoginID)
+	if phone := c.Company.ReadPhone(req.LoginID); phone == a.Phone && phone != req.LoginID {
+		reply.LoginID = phone
+	}
 	reply.DisclaimersRequired = c.Pending(a, nil)
 	reply.CaptchaRequired = state == record.CheckPassword && c.CaptchaDue(passwords)
 	return reply, err
 }
 
-// readPhone returns a phone as it was read, if the client wrote it in another way. It
-// says nothing about accounts.
-func readPhone(typed string) string {
-	if phone := record.NormalizePhone(typed); phone != typed {
-		return phone
+// hardenedPhone returns a phone as it was read, if the user wrote it in another way. Digits
+// without spaces and the like may also be a login name. They are not told, since the answer
+// would tell whether there is that login name.
+func hardenedPhone(company *tenant.Company, typed string) string {
+	phone := company.ReadPhone(typed)
+	if phone == typed || record.NormalizePhone(typed) == "" && !strings.ContainsAny(strings.TrimSpace(typed), " ()/") {
+		return ""
 	}
-	return ""
+	return phone
 }
 
 // loginState returns the state in which a login begins, after so many wrong passwords.

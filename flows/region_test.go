@@ -44,6 +44,25 @@ func TestNationalPhonesFindTheirAccount(t *testing.T) {
 	}
 }
 
+// The answer says how a phone was read. In a hardened company, it says nothing of digits
+// that may be a login name, whether or not there is one.
+func TestNationalPhonesAreToldAsTheyWereRead(t *testing.T) {
+	for _, hardened := range []bool{false, true} {
+		b := newBench(t)
+		b.company.PhoneRegion, b.company.Hardened = "LT", hardened
+		b.seed(manage.Seed{Account: record.Account{Mnemocode: "digits", LoginName: "860054321"}, Password: password})
+		b.seed(manage.Seed{Account: record.Account{Mnemocode: "other", Phone: "+37060054321"}, Password: password})
+		for typed, want := range map[string]string{
+			"8 600 12345": phone, "(8-600)12345": phone, "8/60012345": phone, "00370 60012345": phone, phone: "", email: "",
+			"860012345": map[bool]string{false: phone}[hardened], "8 600 54321": "+37060054321", "860054321": "",
+		} {
+			if reply := b.must("auth/login", "", object{"login_id": typed}); reply.LoginID != want {
+				t.Errorf("hardened %v: %q was read as %q, want %q", hardened, typed, reply.LoginID, want)
+			}
+		}
+	}
+}
+
 // Unknown phones are counted as one however they are typed.
 func TestUnknownNationalPhonesAreCountedOnce(t *testing.T) {
 	b := newBench(t)
