@@ -54,7 +54,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *session.Call, config ten
 	if err != nil {
 		return record.Account{}, wire.Unavailable("binding the provider's user", err)
 	}
-	c.Notify(a, message.NoticeIdentityBound)
+	c.Notify(ctx, a, message.NoticeIdentityBound)
 	return a, nil
 }
 

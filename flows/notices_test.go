@@ -83,7 +83,7 @@ func TestOwnersAreToldOfChangesToTheirLogin(t *testing.T) {
 		"identity removed":     {func(b *bench) { b.change(func(a *record.Account) { a.Identities = nil }) }, nil, nil},
 		"nothing of the login": {func(b *bench) { b.change(func(a *record.Account) { a.Role, a.Locale = "boss", "de" }) }, nil, nil},
 		"passkey": {func(b *bench) {
-			b.Notify(b.company, b.load(), message.Notice{Type: message.NoticePasskeyAdded})
+			b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticePasskeyAdded})
 		}, []string{"passkey_added " + email}, []string{"passkey_added " + phone}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -229,7 +229,7 @@ func TestNoticesOfLoginsHaveABudget(t *testing.T) {
 	b := newBench(t)
 	newDevices := func() {
 		for range 5 {
-			b.Notify(b.company, b.load(), message.Notice{Type: message.NoticeNewDevice})
+			b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticeNewDevice})
 		}
 		settle(b.Service)
 	}
@@ -255,7 +255,7 @@ func TestNoticesHoldUpNoChange(t *testing.T) {
 	var dropped atomic.Int64
 	b.Dropped = func(string) { dropped.Add(1) }
 	for range 257 {
-		b.Notify(b.company, b.load(), message.Notice{Type: message.NoticePasskeyAdded})
+		b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticePasskeyAdded})
 	}
 	b.change(func(a *record.Account) { a.Phone = "" })
 	if n := dropped.Load(); n != 3 { // the last passkey, and the change of the phone to two recipients

@@ -15,7 +15,7 @@ import (
 
 // note returns an outbox event of a change to an account.
 func note(queue, id string) record.OutboxEvent {
-	return record.OutboxEvent{ID: id, Type: "test." + id, At: t0, Body: []byte(`{"id":"` + id + `"}`), Queue: queue}
+	return record.OutboxEvent{ID: id, Type: "test." + id, At: t0, Body: []byte(`{"id":"` + id + `"}`), Queue: queue, Traceparent: "00-" + id}
 }
 
 // noted returns an account whose creation stores events.

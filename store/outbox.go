@@ -18,7 +18,7 @@ func scanOutboxEvent(row scanner) (record.OutboxEvent, error) {
 	var e record.OutboxEvent
 	var body string
 	var at int64
-	err := row.Scan(&e.Number, &e.ID, &e.Type, &body, &at)
+	err := row.Scan(&e.Number, &e.ID, &e.Type, &body, &at, &e.Traceparent)
 	e.Body, e.At = []byte(body), fromMicros(at)
 	return e, err
 }

@@ -18,14 +18,14 @@ const postgresInsertEvent = `
 		ON CONFLICT (company, queue) DO UPDATE SET tries = outbox_queues.tries -- as it is: Settle waits, or we for it
 		RETURNING queue
 	)
-	INSERT INTO outbox (company, queue, account, id, type, body, at)
-	SELECT $1, queue, $2, $5, $6, $7, $4 FROM opened`
+	INSERT INTO outbox (company, queue, account, id, type, body, at, traceparent)
+	SELECT $1, queue, $2, $5, $6, $7, $4, $8 FROM opened`
 
 // insertEvents stores the outbox events of a change to an account, in the change's
 // transaction.
 func (q postgresQueries) insertEvents(ctx context.Context, company string, account int64, events []record.OutboxEvent) error {
 	for _, e := range events {
-		_, err := q.exec(ctx, postgresInsertEvent, company, account, e.Queue, micros(e.At), e.ID, e.Type, string(e.Body))
+		_, err := q.exec(ctx, postgresInsertEvent, company, account, e.Queue, micros(e.At), e.ID, e.Type, string(e.Body), e.Traceparent)
 		if err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ const (
 		WHERE company = $1 AND queue = ANY (ARRAY(SELECT queue FROM due)) -- a join would read all queues
 		RETURNING queue, tries`
 	postgresEventsOf = `
-		SELECT number, id, type, body, at FROM outbox WHERE company = $1 AND queue = $2 ORDER BY number LIMIT $3`
+		SELECT number, id, type, body, at, traceparent FROM outbox WHERE company = $1 AND queue = $2 ORDER BY number LIMIT $3`
 )
 
 // Claim implements record.Outbox. It commits the claim before it reads the events,

@@ -14,7 +14,7 @@ const (
 	sqliteQueueOf = `
 		SELECT coalesce((SELECT queue FROM outbox WHERE company = ?1 AND account = ?2 ORDER BY number DESC LIMIT 1), ?3)`
 	sqliteOpenQueue   = `INSERT INTO outbox_queues (company, queue, due) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
-	sqliteInsertEvent = `INSERT INTO outbox (company, queue, account, id, type, body, at) VALUES (?, ?, ?, ?, ?, ?, ?)`
+	sqliteInsertEvent = `INSERT INTO outbox (company, queue, account, id, type, body, at, traceparent) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
 // insertEvents stores the outbox events of a change to an account.
@@ -27,7 +27,7 @@ func (tx *sqliteQueries) insertEvents(ctx context.Context, company string, accou
 		if _, err := tx.exec(ctx, sqliteOpenQueue, company, queue, micros(e.At)); err != nil {
 			return err
 		}
-		_, err := tx.exec(ctx, sqliteInsertEvent, company, queue, account, e.ID, e.Type, string(e.Body), micros(e.At))
+		_, err := tx.exec(ctx, sqliteInsertEvent, company, queue, account, e.ID, e.Type, string(e.Body), micros(e.At), e.Traceparent)
 		if err != nil {
 			return err
 		}
@@ -63,7 +63,7 @@ const (
 		WHERE company = ?1 AND queue IN (SELECT queue FROM outbox_queues WHERE company = ?1 AND due <= ?2 ORDER BY due LIMIT +?5)
 		RETURNING queue, tries`
 	sqliteEventsOf = `
-		SELECT number, id, type, body, at FROM outbox WHERE company = ? AND queue = ? ORDER BY number LIMIT +?`
+		SELECT number, id, type, body, at, traceparent FROM outbox WHERE company = ? AND queue = ? ORDER BY number LIMIT +?`
 )
 
 // Claim implements record.Outbox.

@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -325,7 +326,7 @@ type countedReceiver struct {
 
 // Deliver implements tenant.EventReceiver.
 func (r countedReceiver) Deliver(ctx context.Context, e record.OutboxEvent) error {
-	err := r.EventReceiver.Deliver(ctx, e)
+	err := r.EventReceiver.Deliver(guest.WithTraceparent(ctx, e.Traceparent), e)
 	result := "delivered"
 	if err != nil {
 		result = "failed"

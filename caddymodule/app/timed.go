@@ -34,11 +34,20 @@ func unanswered(err error) bool {
 	return err != nil && !errors.Is(err, context.Canceled) && !record.IsAnswer(err)
 }
 
+// traced names the trace of a request in the outbox events that it causes.
+func traced(ctx context.Context, events []record.OutboxEvent) []record.OutboxEvent {
+	for i := range events {
+		events[i].Traceparent = guest.Traceparent(ctx)
+	}
+	return events
+}
+
 // timedAccounts measures the calls of requests to an accounts store.
 type timedAccounts struct{ record.Accounts }
 
 func (t timedAccounts) Create(ctx context.Context, now time.Time, a record.Account) (found int64, err error) {
 	defer observeCall(ctx, "accounts", "create", time.Now(), &err)
+	traced(ctx, a.Outbox)
 	return t.Accounts.Create(ctx, now, a)
 }
 
@@ -77,28 +86,29 @@ func (t timedAccounts) Update(ctx context.Context, company string, id int64, cha
 	defer func(began time.Time) { observeChange(ctx, refused, "accounts", "update", began, err) }(time.Now())
 	return t.Accounts.Update(ctx, company, id, func(a *record.Account) (ends bool, err error) {
 		ends, refused = change(a)
+		traced(ctx, a.Outbox)
 		return ends, refused
 	})
 }
 
 func (t timedAccounts) Delete(ctx context.Context, company string, id int64, events ...record.OutboxEvent) (err error) {
 	defer observeCall(ctx, "accounts", "delete", time.Now(), &err)
-	return t.Accounts.Delete(ctx, company, id, events...)
+	return t.Accounts.Delete(ctx, company, id, traced(ctx, events)...)
 }
 
 func (t timedAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep record.TokenHash, events ...record.OutboxEvent) (err error) {
 	defer observeCall(ctx, "accounts", "set_password", time.Now(), &err)
-	return t.Accounts.SetPassword(ctx, now, company, id, generation, hash, keep, events...)
+	return t.Accounts.SetPassword(ctx, now, company, id, generation, hash, keep, traced(ctx, events)...)
 }
 
 func (t timedAccounts) Accept(ctx context.Context, company string, id int64, accepted []record.Acceptance, events ...record.OutboxEvent) (err error) {
 	defer observeCall(ctx, "accounts", "accept", time.Now(), &err)
-	return t.Accounts.Accept(ctx, company, id, accepted, events...)
+	return t.Accounts.Accept(ctx, company, id, accepted, traced(ctx, events)...)
 }
 
 func (t timedAccounts) SetBackupCodes(ctx context.Context, company string, id int64, hashes []string, events ...record.OutboxEvent) (err error) {
 	defer observeCall(ctx, "accounts", "set_backup_codes", time.Now(), &err)
-	return t.Accounts.SetBackupCodes(ctx, company, id, hashes, events...)
+	return t.Accounts.SetBackupCodes(ctx, company, id, hashes, traced(ctx, events)...)
 }
 
 func (t timedAccounts) BackupCodes(ctx context.Context, company string, id int64) (found []string, err error) {
@@ -133,7 +143,7 @@ func (t timedAccounts) UseBackupCode(ctx context.Context, company string, id int
 
 func (t timedAccounts) AddPasskey(ctx context.Context, company string, p record.Passkey, events ...record.OutboxEvent) (err error) {
 	defer observeCall(ctx, "accounts", "add_passkey", time.Now(), &err)
-	return t.Accounts.AddPasskey(ctx, company, p, events...)
+	return t.Accounts.AddPasskey(ctx, company, p, traced(ctx, events)...)
 }
 
 func (t timedAccounts) Passkeys(ctx context.Context, company string, account int64) (found []record.Passkey, err error) {
@@ -153,7 +163,7 @@ func (t timedAccounts) UsePasskey(ctx context.Context, now time.Time, company st
 
 func (t timedAccounts) DeletePasskey(ctx context.Context, now time.Time, company string, account int64, credential []byte, keep record.TokenHash, events ...record.OutboxEvent) (generation int64, err error) {
 	defer observeCall(ctx, "accounts", "delete_passkey", time.Now(), &err)
-	return t.Accounts.DeletePasskey(ctx, now, company, account, credential, keep, events...)
+	return t.Accounts.DeletePasskey(ctx, now, company, account, credential, keep, traced(ctx, events)...)
 }
 
 func (t timedAccounts) UpdateFailures(ctx context.Context, now time.Time, subject record.FailureKey, kind record.Kind, change func(*record.FailureCount) error) (err error) {
@@ -161,6 +171,7 @@ func (t timedAccounts) UpdateFailures(ctx context.Context, now time.Time, subjec
 	defer func(began time.Time) { observeChange(ctx, refused, "accounts", "tally", began, err) }(time.Now())
 	return t.Accounts.UpdateFailures(ctx, now, subject, kind, func(t *record.FailureCount) error {
 		refused = change(t)
+		traced(ctx, t.Outbox)
 		return refused
 	})
 }

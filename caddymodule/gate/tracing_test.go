@@ -2,6 +2,7 @@ package gate_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -66,9 +68,12 @@ func attributes(s *spans.Span) map[string]string {
 	return all
 }
 
+// A traced request is what a gateway or receiver got.
+type tracedRequest struct{ Type, To, Code, Traceparent string }
+
 // Contract, section 15: each step has a span, calls to stores and gateways have child
-// spans, gateways get traceparent, and audit lines have trace_id. No span has a user
-// or a secret.
+// spans, gateways and receivers get traceparent, also after the answer, and audit lines
+// have trace_id. No span has a user or a secret.
 func TestStepsAreTraced(t *testing.T) {
 	guesttest.Environment(t)
 	dir, err := os.MkdirTemp("", "mg") // short, for the socket
@@ -79,12 +84,27 @@ func TestStepsAreTraced(t *testing.T) {
 	received := new(otlpCollector)
 	otlp := httptest.NewServer(received)
 	defer otlp.Close()
-	var sent struct{ To, Code, Traceparent string }
+	arrived := make(chan tracedRequest, 10)
 	gateway := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var sent tracedRequest
 		_ = json.NewDecoder(r.Body).Decode(&sent)
 		sent.Traceparent = r.Header.Get("Traceparent")
+		arrived <- sent
 	}))
 	defer gateway.Close()
+	sent := map[string]tracedRequest{} // by type
+	await := func(kind string) tracedRequest {
+		t.Helper()
+		for sent[kind].Type == "" {
+			select {
+			case r := <-arrived:
+				sent[r.Type] = r
+			case <-time.After(20 * time.Second):
+				t.Fatalf("no %s arrives", kind)
+			}
+		}
+		return sent[kind]
+	}
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", otlp.URL)
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
 	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(`{
@@ -100,6 +120,14 @@ func TestStepsAreTraced(t *testing.T) {
 			sms webhook `+gateway.URL+`/secret-path {
 				secret whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw==
 			}
+			events webhook `+gateway.URL+`/secret-path {
+				secret whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw==
+				types password.changed
+			}
+			recovery {
+				methods PHONE
+			}
+			hardened
 			company acme {
 				api_key {env.MNEMOGATE_TEST_KEY}
 				captcha off
@@ -108,6 +136,11 @@ func TestStepsAreTraced(t *testing.T) {
 					phone +37060012345
 					password "correct horse battery"
 					second_factor
+					must_set_password
+				}
+				account bob-0001 {
+					login bob@example.com
+					phone +37060012346
 				}
 			}
 		}
@@ -153,18 +186,28 @@ func TestStepsAreTraced(t *testing.T) {
 		defer answer.Body.Close()
 		var reply struct {
 			Token string `json:"session_token"`
+			Error string `json:"error_code"`
 		}
 		_ = json.NewDecoder(answer.Body).Decode(&reply)
+		if i > 1 && reply.Error != "" {
+			t.Errorf("%s: %s", path, reply.Error)
+		}
 		return reply.Token
 	}
-	const password = "correct horse battery"
+	const password, newPassword = "correct horse battery", "incorrect horse battery"
 	ask(1, "POST", "/acme/v2/auth/checkcredentials", "", `{"login_id": "alice@example.com", "password": "wrong horse battery"}`)
 	step := ask(2, "POST", "/acme/v2/auth/checkcredentials", "", `{"login_id": "alice@example.com", "password": "`+password+`"}`)
-	token := ask(3, "POST", "/acme/v2/auth/checkotp", step, `{"otp": "`+sent.Code+`"}`)
+	code := await("otp.login")
+	step2 := ask(3, "POST", "/acme/v2/auth/checkotp", step, `{"otp": "`+code.Code+`"}`)
+	token := ask(4, "POST", "/acme/v2/auth/setpassword", step2, `{"new_password": "`+newPassword+`"}`)
 	if token == "" {
 		t.Fatal("the login failed")
 	}
-	ask(4, "GET", "/x", token, "")
+	ask(5, "POST", "/acme/v2/auth/recovery/recover", "", `{"login_id": "bob@example.com", "captcha_response": "x", "method": "PHONE"}`)
+	ask(6, "GET", "/x", token, "")
+	await("notice.password_changed")
+	await("otp.recovery")
+	await("password.changed")
 	client.CloseIdleConnections()
 	stop() // sends what is left
 	received.mu.Lock()
@@ -173,7 +216,9 @@ func TestStepsAreTraced(t *testing.T) {
 	for i, want := range []struct{ route, outcome string }{
 		1: {"auth/checkcredentials", "auth.credentials.invalid"},
 		2: {"auth/checkcredentials", "checkotp"},
-		3: {"auth/checkotp", "authorized"},
+		3: {"auth/checkotp", "setpassword"},
+		4: {"auth/setpassword", "authorized"},
+		5: {"auth/recovery/recover", "recovery-checkotp"},
 	} {
 		if i == 0 {
 			continue
@@ -186,22 +231,32 @@ func TestStepsAreTraced(t *testing.T) {
 		if caddys := received.named(t, trace(i), "handler"); !bytes.Equal(span.ParentSpanId, caddys.SpanId) {
 			t.Errorf("%s: its parent is not Caddy's span", want.route)
 		}
-		store := "accounts by_login_id"
-		if i == 3 {
-			store = "sessions spend_code"
-		}
-		if child := received.named(t, trace(i), store); !bytes.Equal(child.ParentSpanId, span.SpanId) {
-			t.Errorf("%s: %s is not its child", want.route, store)
+		store := map[string]string{"auth/checkotp": "sessions spend_code", "auth/setpassword": "accounts set_password"}[want.route]
+		if child := received.named(t, trace(i), cmp.Or(store, "accounts by_login_id")); !bytes.Equal(child.ParentSpanId, span.SpanId) {
+			t.Errorf("%s: %s is not its child", want.route, child.Name)
 		}
 	}
-	post := received.named(t, trace(2), "POST")
-	if got, want := sent.Traceparent, fmt.Sprintf("00-%s-%x-01", trace(2), post.SpanId); got != want {
-		t.Errorf("the gateway got the traceparent %q, want %q", got, want)
+	for kind, of := range map[string]struct {
+		trace int
+		step  string
+	}{
+		"otp.login":               {2, "auth/checkcredentials"},
+		"notice.password_changed": {4, "auth/setpassword"},
+		"otp.recovery":            {5, "auth/recovery/recover"}, // hardened: after the answer
+	} {
+		post := received.named(t, trace(of.trace), "POST")
+		if !bytes.Equal(post.ParentSpanId, received.named(t, trace(of.trace), of.step).SpanId) || attributes(post)["server.address"] != "127.0.0.1" {
+			t.Errorf("%s: the gateway's span is %v", kind, post)
+		}
+		if got, want := sent[kind].Traceparent, fmt.Sprintf("00-%s-%x-01", trace(of.trace), post.SpanId); got != want {
+			t.Errorf("%s: the gateway got the traceparent %q, want %q", kind, got, want)
+		}
 	}
-	if got := attributes(post); got["server.address"] != "127.0.0.1" {
-		t.Errorf("the gateway's span has %v", got)
+	// Another node may deliver an event, so it names the step.
+	if got, want := sent["password.changed"].Traceparent, fmt.Sprintf("00-%s-%x-01", trace(4), received.named(t, trace(4), "auth/setpassword").SpanId); got != want {
+		t.Errorf("the receiver got the traceparent %q, want %q", got, want)
 	}
-	for _, secret := range []string{password, "wrong horse", sent.Code, sent.To, "alice", step, token, "key-of-acme", "secret-path", "c2VjcmV0"} {
+	for _, secret := range []string{password, newPassword, "wrong horse", code.Code, code.To, sent["otp.recovery"].To, "alice", "bob", step, step2, token, "key-of-acme", "secret-path", "c2VjcmV0"} {
 		if secret == "" || bytes.Contains(received.raw.Bytes(), []byte(secret)) {
 			t.Errorf("the collector got %q", secret)
 		}
@@ -223,7 +278,7 @@ func TestStepsAreTraced(t *testing.T) {
 			}
 		}
 	}
-	if lines != 3 {
+	if lines != 5 {
 		t.Errorf("the audit log has %d lines of steps", lines)
 	}
 }

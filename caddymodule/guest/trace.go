@@ -14,11 +14,11 @@ import (
 // Where Caddy's directive tracing is on, the context of a request has a span. Spans
 // must name no user and hold no secret, and no path of a URL, which may contain one.
 
-// BeginSpan begins a span below that of ctx. If that is not recorded, the new one
-// does nothing.
+// BeginSpan begins a span below that of ctx, which may have ended: messages are also sent
+// after the answer. If that span is not sampled, the new one does nothing.
 func BeginSpan(ctx context.Context, name string, kind trace.SpanKind) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
-	if !parent.IsRecording() {
+	if !parent.SpanContext().IsSampled() {
 		return ctx, trace.SpanFromContext(context.Background())
 	}
 	return tracer(parent).Start(ctx, name, trace.WithSpanKind(kind))
@@ -27,7 +27,7 @@ func BeginSpan(ctx context.Context, name string, kind trace.SpanKind) (context.C
 // TraceCall records a call that has ended as a span below that of ctx.
 func TraceCall(ctx context.Context, system, method string, began time.Time, failed bool) {
 	parent := trace.SpanFromContext(ctx)
-	if !parent.IsRecording() {
+	if !parent.SpanContext().IsSampled() {
 		return
 	}
 	_, span := tracer(parent).Start(ctx, system+" "+method, trace.WithSpanKind(trace.SpanKindClient), trace.WithTimestamp(began))
@@ -40,6 +40,21 @@ func TraceCall(ctx context.Context, system, method string, began time.Time, fail
 func tracer(parent trace.Span) trace.Tracer {
 	return parent.TracerProvider().Tracer("github.com/mnemogate/mnemogate")
 }
+
+// Traceparent returns the span of ctx as W3C Trace Context writes it, or "" if ctx has none.
+func Traceparent(ctx context.Context) string {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier[traceparent]
+}
+
+// WithTraceparent returns a context in which requests carry traceparent, as
+// Traceparent returned it.
+func WithTraceparent(ctx context.Context, of string) context.Context {
+	return propagation.TraceContext{}.Extract(ctx, propagation.MapCarrier{traceparent: of})
+}
+
+const traceparent = "traceparent"
 
 // A tracedTransport has a span for each request, and sends it on in traceparent (W3C
 // Trace Context).

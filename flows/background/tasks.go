@@ -48,8 +48,10 @@ type Tasks struct {
 	closed  bool
 }
 
-// Do starts a task and logs its error. If the task is dropped, Do returns the reason.
-func (t *Tasks) Do(log *slog.Logger, task Task) error {
+// Do starts a task and logs its error. If the task is dropped, Do returns the reason. The
+// task gets the values of ctx, such as the trace of the request that caused it, and goes on
+// when ctx ends.
+func (t *Tasks) Do(ctx context.Context, log *slog.Logger, task Task) error {
 	q := queue{task.Company, message.IsNotice(task.Type)}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -69,7 +71,7 @@ func (t *Tasks) Do(log *slog.Logger, task Task) error {
 			t.waiting[q]--
 			t.mu.Unlock()
 		}()
-		ctx, cancel := context.WithTimeout(context.Background(), taskLimit)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), taskLimit)
 		defer cancel()
 		err := panics.Contain(func() error { return task.Send(ctx) })
 		if p, ok := errors.AsType[*panics.Error](err); ok {

@@ -227,7 +227,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 		e := record.Revocation{Company: stored.Company, Account: stored.ID, Generation: stored.Generation, Keep: keep}
 		owed = ad.EndNow(ctx, e, ad.by(record.EndedByChange))
 	}
-	ad.notify(before, stored, changes.Fields)
+	ad.notify(ctx, before, stored, changes.Fields)
 	if slices.Contains(changes.Fields, "password") && stored.PasswordHash != "" {
 		if err := ad.clear(ctx, stored, []record.Kind{record.WrongPasswords}); err != nil {
 			return err
@@ -251,19 +251,19 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 				return err
 			}
 			changes.Fields = append(changes.Fields, "backup_codes")
-			ad.notify(before, stored, []string{"backup_codes"})
+			ad.notify(ctx, before, stored, []string{"backup_codes"})
 		}
 	}
 	return owed
 }
 
 // notify tells the owner of changes to how one logs in.
-func (ad *Admin) notify(before, after record.Account, fields []string) {
+func (ad *Admin) notify(ctx context.Context, before, after record.Account, fields []string) {
 	if ad.Bulk {
 		return
 	}
 	tell := func(a record.Account, kind string, also ...string) {
-		ad.Notify(ad.Company, a, ad.notice(kind), also...)
+		ad.Notify(ctx, ad.Company, a, ad.notice(kind), also...)
 	}
 	for _, field := range fields {
 		switch field {
@@ -366,7 +366,7 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 		return nil, err
 	}
 	ad.emit(ctx, replaced)
-	ad.notify(a, a, []string{"backup_codes"})
+	ad.notify(ctx, a, a, []string{"backup_codes"})
 	return codes, nil
 }
 

@@ -106,7 +106,7 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 	if err != nil {
 		return record.Passkey{}, adminError("storing the passkey", err)
 	}
-	ad.Notify(ad.Company, a, ad.notice(message.NoticePasskeyAdded))
+	ad.Notify(ctx, ad.Company, a, ad.notice(message.NoticePasskeyAdded))
 	ad.emit(ctx, added)
 	return p, nil
 }

@@ -18,6 +18,9 @@ type OutboxEvent struct {
 	// event. A store keeps the events of one mnemocode in order, and those of one
 	// account.
 	Queue string
+	// Traceparent names the trace of the request that caused the event, as in W3C
+	// Trace Context. It is empty if the request was not traced.
+	Traceparent string
 }
 
 // An Outbox is an Accounts that stores events in the same step as the change that

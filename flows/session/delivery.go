@@ -28,9 +28,9 @@ const (
 // dropped, later counts and logs that, and the request still succeeds. Notices never
 // fail a request, and a recovery in a hardened company must not reveal that there is
 // an account.
-func (s *Manager) later(company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
+func (s *Manager) later(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
 	task := background.Task{Company: company.Code, Mnemocode: a.Mnemocode, Type: kind, Send: send}
-	err := s.tasks.Do(s.Log, task)
+	err := s.tasks.Do(ctx, s.Log, task)
 	if err == nil || a.ID == 0 { // a decoy's task sends nothing
 		return
 	}
@@ -43,12 +43,12 @@ func (s *Manager) later(company *tenant.Company, a record.Account, kind string, 
 // unseen is later for messages that an answer must not reveal. It begins after a random
 // delay. If it began at once, it would compete with the answer for the machine, and the
 // response time would reveal the message.
-func (s *Manager) unseen(company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
+func (s *Manager) unseen(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
 	after := s.After
 	if after == nil {
 		after = time.After
 	}
-	s.later(company, a, kind, func(ctx context.Context) error {
+	s.later(ctx, company, a, kind, func(ctx context.Context) error {
 		select {
 		case <-after(minPause + rand.N(maxPause-minPause)):
 			return send(ctx)
@@ -74,7 +74,7 @@ func (s *Manager) send(ctx context.Context, company *tenant.Company, sender mess
 // Notify tells the owner of an account what happened to it, by mail or, if that is not
 // possible, by SMS. The addresses and phones in also get the notice, too: those that the
 // account had before. Notify sends in the background.
-func (s *Manager) Notify(company *tenant.Company, a record.Account, n message.Notice, also ...string) {
+func (s *Manager) Notify(ctx context.Context, company *tenant.Company, a record.Account, n message.Notice, also ...string) {
 	if !company.Sends(n.Type) {
 		return
 	}
@@ -87,13 +87,13 @@ func (s *Manager) Notify(company *tenant.Company, a record.Account, n message.No
 	for _, to := range append([]string{to}, also...) {
 		if to != "" && !slices.Contains(told, to) {
 			told = append(told, to)
-			s.notify(company, a, message.Message{Type: n.Type, To: to, Time: now, Notice: n})
+			s.notify(ctx, company, a, message.Message{Type: n.Type, To: to, Time: now, Notice: n})
 		}
 	}
 }
 
 // notify sends a notice to one address or phone.
-func (s *Manager) notify(company *tenant.Company, a record.Account, m message.Message) {
+func (s *Manager) notify(ctx context.Context, company *tenant.Company, a record.Account, m message.Message) {
 	sender, bySMS := company.Mail, !strings.Contains(m.To, "@")
 	if bySMS {
 		sender = company.SMS
@@ -101,7 +101,7 @@ func (s *Manager) notify(company *tenant.Company, a record.Account, m message.Me
 	if sender == nil || bySMS && !company.Limits.SendsTo(m.To) {
 		return
 	}
-	s.later(company, a, m.Type, func(ctx context.Context) error {
+	s.later(ctx, company, a, m.Type, func(ctx context.Context) error {
 		if err := s.chargeNotice(ctx, company, a, m); err != nil {
 			return err
 		}
@@ -132,8 +132,8 @@ func (s *Manager) chargeNotice(ctx context.Context, company *tenant.Company, a r
 }
 
 // Notify tells the owner of an account what the call's client did.
-func (c *Call) Notify(a record.Account, kind string) {
-	c.s.Notify(c.Company, a, c.Notice(kind))
+func (c *Call) Notify(ctx context.Context, a record.Account, kind string) {
+	c.s.Notify(ctx, c.Company, a, c.Notice(kind))
 }
 
 // Notice returns a notice of what the call's client did.

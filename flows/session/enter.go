@@ -101,11 +101,11 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 		}
 	}
 	if when == behindAnswer && code.send != nil {
-		c.s.sendLater(c.Company, st.Account, hash, code)
+		c.s.sendLater(ctx, c.Company, st.Account, hash, code)
 	}
 	c.issued = next.ID
 	if st.State == record.Authorized && c.Company.Devices.For != 0 && c.Device == nil {
-		c.Notify(st.Account, message.NoticeNewDevice)
+		c.Notify(ctx, st.Account, message.NoticeNewDevice)
 	}
 	if remember {
 		issued.Device = c.rememberDevice(ctx, next)

@@ -160,7 +160,7 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 		if err := c.setCode(ctx, number, code.stored); err != nil {
 			return record.Account{}, err
 		}
-		c.s.sendLater(c.Company, a, c.session.Hash, code)
+		c.s.sendLater(ctx, c.Company, a, c.session.Hash, code)
 		return a, nil
 	}
 	if err := code.deliver(ctx); err != nil {

@@ -121,5 +121,5 @@ func (s *Manager) PasswordSet(ctx context.Context, company *tenant.Company, a re
 	if err := s.clearPublic(ctx, company, a, record.WrongPasswords); err != nil {
 		s.Log.Warn("a lock stays visible to strangers after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)
 	}
-	s.Notify(company, a, n)
+	s.Notify(ctx, company, a, n)
 }

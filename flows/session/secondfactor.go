@@ -40,6 +40,6 @@ func (c *Call) RecordSecondFactor(ctx context.Context, a record.Account, outcome
 	if err != nil {
 		c.s.Warn("wrong codes after a correct password were not counted", "company", c.Company.Code, "account", a.Mnemocode, "error", err)
 	} else if notify {
-		c.Notify(a, message.NoticeSecondFactorFailed)
+		c.Notify(ctx, a, message.NoticeSecondFactorFailed)
 	}
 }
