@@ -473,13 +473,22 @@ func (b *bench) signIn() string {
 	return reply.SessionToken
 }
 
-// eventTable returns the list of events in docs/operators.md. The events of routes
-// differ only in their names, so two rows describe them all.
+// eventTable returns the list of events in docs/monitoring.md. The events of routes
+// differ only in their names, so two rows describe them all. The page explains the
+// names of the two groups of fields.
 func eventTable() string {
 	var b strings.Builder
-	b.WriteString("| Event | When | Fields beside name and time |\n| --- | --- | --- |\n")
+	b.WriteString("| Event | When | Fields |\n| --- | --- | --- |\n")
+	const client = "company, mnemocode, session, state, address, user_agent, key"
+	const attempt = client + ", actor, country, route"
+	groups := strings.NewReplacer( // a later one is tried only where no earlier one matches
+		attempt+", reason, attempts, accounts, failures, logins", "*limit*",
+		attempt, "*attempt*",
+		client, "*client*",
+		"company, mnemocode, address, actor, reason", "*change*",
+	)
 	row := func(name, when string, fields []string) {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, when, strings.Join(fields, ", "))
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, when, groups.Replace(strings.Join(fields, ", ")))
 	}
 	routes, others := flows.EventKinds[:2*len(flows.Routes)], flows.EventKinds[2*len(flows.Routes):]
 	row("mnemogate.<route>.success", "the route succeeded; in its name, without auth/, dots stand for slashes", routes[0].Fields)

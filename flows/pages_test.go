@@ -23,8 +23,8 @@ var update = flag.Bool("update", false, "write the generated parts of the pages"
 // agree. After a change: go test ./flows -run Pages -update
 func TestPagesShowTheTables(t *testing.T) {
 	for page, parts := range map[string]map[string]string{
-		"../docs/api.md":       {"states": stateDiagram(), "routes": routeTable(), "fields": fieldTable(), "errors": errorTable()},
-		"../docs/operators.md": {"events": eventTable()},
+		"../docs/api.md":        {"states": stateDiagram(), "routes": routeTable(), "fields": fieldTable(), "errors": errorTable()},
+		"../docs/monitoring.md": {"events": eventTable()},
 	} {
 		raw, err := os.ReadFile(page)
 		if err != nil {

@@ -347,7 +347,7 @@ func TestCountingAPassCostsNoMemory(t *testing.T) {
 
 // After a change, run: go test ./caddymodule/integration -run Pages -update
 func TestPagesShowTheMetrics(t *testing.T) {
-	const file, begin, end = "../../docs/operators.md", "<!-- metrics -->\n", "<!-- end of metrics -->"
+	const file, begin, end = "../../docs/monitoring.md", "<!-- metrics -->\n", "<!-- end of metrics -->"
 	var table strings.Builder
 	table.WriteString("| Metric | Type | Labels | |\n| --- | --- | --- | --- |\n")
 	for _, k := range app.MetricKinds {
