@@ -31,6 +31,7 @@ func (s *Service) ClientConfig(ctx context.Context, r *Request) (config tenant.C
 		OAuth:       s.clientOAuth(ctx, c),
 		Disclaimers: session.Pending(c, r.Languages, record.Account{}, nil),
 		Passkeys:    c.Passkeys != nil,
+		Devices:     c.Devices.For != 0,
 		Session:     tenant.ClientSessionLife{Idle: seconds(c.Session.Idle), Lifetime: seconds(c.Session.Lifetime)},
 	}, nil
 }

@@ -131,9 +131,9 @@ func TestAnAppUsesTheModule(t *testing.T) {
 	onEachDeployment(t, func(t *testing.T, start starter) {
 		t.Parallel()
 		s := start(t, siteConfig{
-			company: people + disclaimers + "account sam {\nlogin sam\nidentity 1 sam-at-provider\n}" + provider.provider(1, ""),
+			company: people + disclaimers + "account sam {\nlogin sam\nidentity 1 sam-at-provider\n}\n" + account("kim", "second_factor\nphone +37060000009\n") + provider.provider(1, ""),
 			more:    "company workers {\napi_key " + testKey + "\ncaptcha pow 12\naccount wendy {\nlogin wendy\npassword \"" + testPassword + "\"\nquestion Cat? Whiskers\n}\n}\n",
-			global:  "\nlimits {\ncaptcha_after 1\n}\n",
+			global:  "devices 90d skip_second_factor\nlimits {\ncaptcha_after 1\n}\n",
 			handler: "cookie",
 			env:     []string{"MNEMOGATE_PEER_SECRET=" + peerSecret},
 		})

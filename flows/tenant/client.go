@@ -17,6 +17,7 @@ type ClientConfig struct {
 	OAuth       []ClientOAuth     `json:"oauth"`    // by provider_id
 	Disclaimers []wire.Disclaimer `json:"disclaimers"`
 	Passkeys    bool              `json:"passkeys"` // whether users can log in with passkeys
+	Devices     bool              `json:"devices"`  // whether the company remembers devices
 	Session     ClientSessionLife `json:"session"`
 }
 

@@ -32,6 +32,16 @@ export interface Options {
    */
   remember?: boolean | (() => boolean);
   /**
+   * Whether the company remembers this device, or a function that returns it during the login.
+   * Only for companies whose `config().devices` is true; others ignore it. Default: false.
+   */
+  rememberDevice?: boolean | (() => boolean);
+  /**
+   * The `deviceToken` of an earlier login of the user on this device, or a function that
+   * returns it. With `cookie` the browser keeps it for you. Default: none.
+   */
+  deviceToken?: string | (() => string | undefined);
+  /**
    * Where the client keeps the newest token, so that a login survives a reload. Warning:
    * every script of the origin can read it. Default: sessionStorage with `cookie`, where
    * it holds only the tokens of login steps; otherwise the memory of this client.
@@ -244,6 +254,12 @@ export interface RecoverySetPassword extends Halfway {
 export interface Authorized extends WithToken {
   state: 'authorized';
   profileMnemocode: string;
+  /**
+   * The token of this device, if this login made the company remember it; otherwise null. Keep it
+   * for the user's next login, where no other app can read it. With `cookie` it is null, because
+   * it is in a cookie.
+   */
+  deviceToken: string | null;
   /** The headers for a request to the application: Authorization, or none with the cookie. */
   headers(): Record<string, string>;
   /** Like fetch, as this user. Only for addresses of the company's origin. A 401 means that the session is over: call `resume`. */
@@ -264,6 +280,12 @@ export interface Me {
   sessions(): Promise<OwnSession[]>;
   endSession(sessionId: string): Promise<unknown>;
   endOtherSessions(): Promise<unknown>;
+  /** The devices that the company remembers, oldest first. */
+  devices(): Promise<KnownDevice[]>;
+  /** * Revokes no session. */
+  forgetDevice(deviceId: string): Promise<unknown>;
+  /** * Forgets all devices. Revokes no session. */
+  forgetDevices(): Promise<unknown>;
   /** * Ends all other sessions. An account without a password needs no current one. */
   changePassword(password: string, options?: { current?: string }): Promise<unknown>;
   /** * A secret for an authenticator app, shown only once. It takes effect with `confirmTOTP`. `qr` is a picture of `uri`, in SVG. */
@@ -295,6 +317,19 @@ export interface OwnSession {
   lastUsed: string;
   expiresAt: string;
   endsAt: string;
+  address: string;
+  /** Text of a client. Show it as text, not as markup. */
+  userAgent: string;
+}
+
+export interface KnownDevice {
+  deviceId: string;
+  /** It is the device of this client. */
+  current: boolean;
+  /** It may skip the second factor. */
+  skipSecondFactor: boolean;
+  createdAt: string;
+  expiresAt: string;
   address: string;
   /** Text of a client. Show it as text, not as markup. */
   userAgent: string;
@@ -376,6 +411,8 @@ export interface Config {
   signup: Link | null;
   /** Whether users can choose to stay logged in. See the option `remember`. */
   remember: boolean;
+  /** Whether the company can remember devices. See the option `rememberDevice`. */
+  devices: boolean;
   /** Whether users can log in with passkeys. */
   passkeys: boolean;
 }

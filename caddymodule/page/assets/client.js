@@ -12,7 +12,7 @@ export class MnemogateError extends Error {
   }
 }
 
-export function connect({ company, apiKey, cookie = false, remember = false, storage, language, timeout = 30_000 }) {
+export function connect({ company, apiKey, cookie = false, remember, rememberDevice, deviceToken, storage, language, timeout = 30_000 }) {
   const base = new URL(company, globalThis.location?.href).href.replace(/\/+$/, '');
   const name = `mnemogate ${base}`; // the key in the storage
   const tab = storageOfTab() ?? new Memory();
@@ -37,18 +37,18 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
 
   // ask sends a request. It does not retry: a request without an answer may have had
   // its effect.
-  async function ask(method, path, { token, body, byCookie = false, again = false } = {}) {
+  async function ask(method, path, { token, body, again = false } = {}) {
     key ??= typeof apiKey === 'function' ? await apiKey() : apiKey;
     const headers = { 'X-Api-Key': key };
     if (token) headers.Authorization = `Bearer ${token}`;
     if (body) headers['Content-Type'] = 'application/json';
-    const spoken = typeof language === 'function' ? language() : language;
+    const spoken = valueOf(language);
     if (spoken) headers['Accept-Language'] = spoken;
     let response, answer;
     try {
       response = await fetch(`${base}/v2/${path}`, {
         method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout(timeout),
-        credentials: byCookie ? 'include' : 'omit', cache: 'no-store', redirect: 'error', referrerPolicy: 'no-referrer',
+        credentials: cookie ? 'include' : 'omit', cache: 'no-store', redirect: 'error', referrerPolicy: 'no-referrer',
       });
       answer = camel(await response.json());
     } catch (cause) {
@@ -59,7 +59,7 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
     const { errorCode: code = 'network', message = `status ${response.status}`, reason = null, disclaimersRequired = [] } = answer ?? {};
     if (code === 'auth.apikey.invalid' && typeof apiKey === 'function' && !again) { // safe to repeat: the server checks the key first
       key = await apiKey(key);
-      return ask(method, path, { token, body, byCookie, again: true });
+      return ask(method, path, { token, body, again: true });
     }
     const retryAfter = response.headers.get('Retry-After');
     throw new MnemogateError(code, message, {
@@ -101,11 +101,11 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
     try {
       if (!token && !byCookie) return step({ state: 'start' });
       if (!token) {
-        const answer = await ask('GET', 'session', { byCookie: true });
+        const answer = await ask('GET', 'session');
         return step(fresh ? { state: 'start', notice: 'login.fresh' } : { state: 'authorized', ...answer });
       }
       const answer = await ask('GET', 'session', { token });
-      if (answer.sessionState === 'authorized' && cookie) return await toCookie(token, loginId);
+      if (answer.sessionState === 'authorized' && cookie) return await toCookie({ token, loginId });
       return step({ state: answer.sessionState, ...answer, token, loginId });
     } catch (error) {
       if (!isOver(error)) throw error;
@@ -116,10 +116,10 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
   }
 
   // toCookie moves an authorized session to the cookie, which makes its token
-  // invalid. The token stays in the storage until then, so that a reload finds it.
-  async function toCookie(token, loginId) {
-    const stays = typeof remember === 'function' ? remember() : remember;
-    const answer = await ask('POST', 'session', { token, byCookie: true, body: stays ? { remember: true } : undefined });
+  // invalid. The token stays in the storage until then, so that a reload finds it. A
+  // device's token moves, too; a reload loses it, and the device is not remembered.
+  async function toCookie({ token, loginId, deviceToken }) {
+    const answer = await ask('POST', 'session', { token, body: { remember: valueOf(remember), device_token: deviceToken } });
     forget(token);
     return step({ state: 'authorized', ...answer, loginId });
   }
@@ -138,12 +138,13 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
       body = typeof body === 'function' ? await body() : body;
       return await inTurn(async () => {
         if (read().token !== from.token) throw new MnemogateError('superseded', 'another tab was first', { step: await look() });
-        const answer = await ask('POST', route, { token: bare ? undefined : from.token, body });
+        const device = { device_token: valueOf(deviceToken), remember_device: valueOf(rememberDevice) }; // routes ignore them where they mean nothing
+        const answer = await ask('POST', route, { token: bare ? undefined : from.token, body: { ...device, ...body } });
         const next = { state: end, loginId, ...stay, ...answer }; // the answer to a login may have the phone as it was read
         if (answer.sessionToken) Object.assign(next, { state: answer.sessionState, token: answer.sessionToken });
         if (next.token) keep(next.token, next.loginId);
         else forget(from.token);
-        return next.state === 'authorized' && cookie ? await toCookie(next.token, next.loginId) : step(next);
+        return next.state === 'authorized' && cookie ? await toCookie(next) : step(next);
       });
     } catch (error) {
       if (isOver(error) && from.token && !bare) throw await lost(error, from);
@@ -240,7 +241,7 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
         };
       case 'authorized':
         return {
-          state, notice, loginId, expiresAt, profileMnemocode: from.profileMnemocode,
+          state, notice, loginId, expiresAt, profileMnemocode: from.profileMnemocode, deviceToken: from.deviceToken ?? null,
           headers: () => token ? { Authorization: `Bearer ${token}` } : {},
           fetch: (input, init) => fetchAs(token, input, init),
           logout: () => logout(from),
@@ -267,7 +268,7 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
 
   async function logout(from) {
     try {
-      await inTurn(() => from.token ? ask('POST', 'auth/logout', { token: from.token, body: {} }) : ask('DELETE', 'session', { byCookie: true }));
+      await inTurn(() => from.token ? ask('POST', 'auth/logout', { token: from.token, body: {} }) : ask('DELETE', 'session'));
     } catch (error) {
       if (!isOver(error)) throw goingOn(error, from);
     }
@@ -277,12 +278,15 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
 
   // meOf returns what users can do for their own login.
   function meOf(token) {
-    const me = (method, path, body) => ask(method, `me/${path}`, { token, body, byCookie: !token });
+    const me = (method, path, body) => ask(method, `me/${path}`, { token, body });
     return {
       factors: () => me('GET', 'factors'),
       sessions: async () => (await me('GET', 'sessions')).sessions,
       endSession: (id) => me('DELETE', `sessions/${encodeURIComponent(id)}`),
       endOtherSessions: () => me('DELETE', 'sessions'),
+      devices: async () => (await me('GET', 'devices')).devices,
+      forgetDevice: (id) => me('DELETE', `devices/${encodeURIComponent(id)}`),
+      forgetDevices: () => me('DELETE', 'devices'),
       changePassword: (password, { current } = {}) => me('POST', 'password', { current_password: current, new_password: password }),
       newTOTP: () => me('POST', 'totp'),
       confirmTOTP: (code) => me('POST', 'totp/confirm', { code }),
@@ -369,6 +373,9 @@ export function connect({ company, apiKey, cookie = false, remember = false, sto
     });
   }
 }
+
+// valueOf returns the value of an option that may be a function.
+const valueOf = (option) => typeof option === 'function' ? option() : option;
 
 const isOver = ({ code }) => ['auth.token.invalid', 'auth.token.expired', 'auth.header.missing'].includes(code);
 

@@ -24,7 +24,7 @@ const screen = $('#screen');
 
 const journey = new Journey((to) => page.back(to));
 
-const client = connect({ company: new URL('.', address).href, apiKey: key, cookie: true, remember: () => page.remembers(), language: () => language });
+const client = connect({ company: new URL('.', address).href, apiKey: key, cookie: true, remember: () => page.chose('remember'), rememberDevice: () => page.chose('device'), language: () => language });
 const hasCookie = $('meta[name="mnemogate-cookie"]') !== null;
 
 // goal returns the address to go to after the login. It always has this origin. It
@@ -44,9 +44,10 @@ const page = {
   turn: 0, // how many steps were made
   leaving: [],
 
-  // remember keeps the user's choice to stay logged in, also for a provider's answer.
-  remember(stays) { keep('stays', stays ? 'yes' : ''); },
-  remembers: () => remembered('stays') === 'yes',
+  // choose keeps the user's choice to stay logged in or to be remembered, also for a
+  // provider's answer.
+  choose(what, yes) { keep(what, yes ? 'yes' : ''); },
+  chose: (what) => remembered(what) === 'yes',
 
   // leave registers a function to call when the user leaves the screen.
   leave(f) { this.leaving.push(f); },

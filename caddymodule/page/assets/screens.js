@@ -50,6 +50,10 @@ function proof(page, due) {
 // say, it may be so.
 export const takes = (step, factor) => step.state === 'checkotp' && (step.secondFactors?.includes(factor) ?? true);
 
+// choice is a checkbox whose state the page keeps.
+const choice = (page, name, text) => el('label', { class: 'check' },
+  el('input', { id: name, type: 'checkbox', checked: page.chose(name), onchange: ({ target }) => page.choose(name, target.checked) }), el('span', {}, text));
+
 export function login(page, step) {
   const providers = page.config.oauth.filter(({ authorizeUrl }) => authorizeUrl);
   return {
@@ -58,8 +62,8 @@ export function login(page, step) {
     body: [
       form(page, ({ login }) => step.login(login.trim()),
         field({ name: 'login', label: t('login.id'), autocomplete: page.config.passkeys ? 'username webauthn' : 'username', autocapitalize: 'none', spellcheck: 'false', maxlength: '254', value: page.loginId ?? '' }),
-        page.config.remember && el('label', { class: 'check' },
-          el('input', { id: 'remember', type: 'checkbox', checked: page.remembers(), onchange: ({ target }) => page.remember(target.checked) }), el('span', {}, t('login.remember'))),
+        page.config.remember && choice(page, 'remember', t('login.remember')),
+        page.config.devices && choice(page, 'device', t('login.device')),
         submit(t('login.submit'))),
       (page.config.recovery.length > 0 || page.config.signup) && links(
         page.config.recovery.length > 0 && button(t('recover.offer'), () => page.show(step, { screen: recover })),

@@ -67,6 +67,7 @@ export const scenes = {
   'login-passkey-unknown': { config: { passkeys: true }, ...refused('passkey/login', fails(401, 'auth.credentials.invalid'), ['passkey', 'given']) },
   'login-passkey-cancelled': { config: { passkeys: true }, act: [['passkey', 'cancelled']] },
   'login-plain': { config: { oauth: [], recovery: [] } },
+  'login-choices': { config: { remember: true, devices: true } },
   'provider-failed': { ...oauth, ...refused('auth/oauth', fails(401, 'auth.oauth.failed')) },
   'provider-unknown': { ...oauth, ...refused('auth/oauth', fails(404, 'auth.oauth.notfound')) },
   'provider-denied': { at: '?state=s&error=access_denied' },

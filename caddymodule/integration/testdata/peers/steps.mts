@@ -121,6 +121,18 @@ const tests: Record<string, () => Promise<void>> = {
     is(await last.checkOTP(await code(), { acceptDisclaimers: ['terms', 'privacy'] }), 'authorized');
   },
 
+  async 'a known device'() {
+    const accepted = { acceptDisclaimers: ['terms', 'privacy'] };
+    const logIn = async (options: Partial<Options>) => is(await (await begin(options)).login('kim'), 'checkpassword').checkPassword(password, accepted);
+    const { deviceToken } = is(await is(await logIn({ rememberDevice: () => true }), 'checkotp').checkOTP(await code(), accepted), 'authorized');
+    assert.match(deviceToken!, /^mgd_/);
+    const known = is(await logIn({ deviceToken: deviceToken! }), 'authorized');
+    assert.equal(known.deviceToken, null); // nobody has asked for another one
+    is(await known.logout(), 'start');
+    is(await logIn({ deviceToken: () => deviceToken! }), 'authorized');
+    is(await logIn({}), 'checkotp');
+  },
+
   async 'a second factor, a backup code and a new password'() {
     const accepted = { acceptDisclaimers: ['terms', 'privacy'] };
     const asked = is(await (await begin()).login('erin@example.com'), 'checkpassword');

@@ -1,0 +1,63 @@
+package integration
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// A browser that its user has let the company remember gets in while strangers have
+// locked the account, without a code, also after a logout. No script sees its token.
+func TestBrowserIsRememberedAsADevice(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{
+		company: people, handler: "login_page {\nremember\n}",
+		global: "devices 90d skip_second_factor\nlimits {\nfailures_per_address 1000/5m\nlogins_per_address 1000/1m\n}\n",
+	})
+	logsIn := func(b *tab) {
+		t.Helper()
+		b.logsIn(s.URL+"/home", "carol@example.com", testPassword)
+	}
+	b := newBrowser(t)
+	b.open(s.URL + "/home")
+	b.sees("login", "#device")
+	b.eval(`document.querySelector('#device').click()`)
+	b.enters("login", "carol@example.com")
+	b.sees("password", passwordField)
+	b.reloads("password", passwordField)
+	b.enters("password", testPassword)
+	b.sees("code", codeField)
+	b.enters("code", s.sms.last("otp.login", "code"))
+	b.isUser("carol")
+	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		kept, err := cdp.Call(ctx, target, network.GetCookies, network.GetCookiesParams{})
+		i := slices.IndexFunc(kept.Cookies, func(c *network.Cookie) bool { return c.Name == deviceCookieName })
+		if err == nil && (len(kept.Cookies) != 2 || i < 0 || kept.Cookies[i].Session || !kept.Cookies[i].HTTPOnly || !strings.HasPrefix(kept.Cookies[i].Value, "mgd_")) {
+			t.Errorf("got %+v", kept.Cookies)
+		}
+		return err
+	}))
+	if kept := fmt.Sprint(b.eval(`JSON.stringify({ ...sessionStorage, ...localStorage })`)); strings.Contains(kept, "mgd_") {
+		t.Errorf("a script sees %s", kept)
+	}
+	b.sawNowhere("mgd_")
+	b.logsOut(s)
+
+	for range 10 {
+		s.credentials("carol@example.com", "wrong").want(wire.ErrCredentialsInvalid)
+	}
+	other := newBrowser(t)
+	other.open(s.URL + "/home")
+	other.sees("login", idField)
+	other.enters("login", "carol@example.com")
+	other.waits(`document.querySelector('.alert')?.textContent.includes(` + quote(pageTexts()["reason.lock.password"]) + `)`)
+	logsIn(b)
+	b.isUser("carol")
+}
