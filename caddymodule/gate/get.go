@@ -73,7 +73,8 @@ func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t ta
 		Status string `json:"status"`
 		tenant.ClientConfig
 		page.Config
-	}{"success", config, h.pageConfig(r, t.company, config.OAuth)})
+		SelfService bool `json:"self_service"` // whether the site has the routes of selfServiceRoutes
+	}{"success", config, h.pageConfig(r, t.company, config.OAuth), h.SelfService > 0})
 }
 
 // get calls f with the service if the method is GET.

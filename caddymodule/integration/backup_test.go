@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mnemogate/mnemogate/caddymodule/passkey/keytest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -41,8 +42,8 @@ func TestBackupAndRestore(t *testing.T) {
 	for i := range 20 {
 		people.WriteString(account(fmt.Sprintf("user%d", i), ""))
 	}
-	s := startSite(t, siteConfig{company: roomy + account("alice", "email alice@example.com") + account("carol", "phone +37060000003\nsecond_factor") +
-		account("dave", "must_set_password") + people.String()})
+	s := startSite(t, siteConfig{company: roomy + passkeys + "\n" + account("alice", "email alice@example.com") + account("carol", "phone +37060000003\nsecond_factor") +
+		account("dave", "must_set_password") + people.String(), handler: selfService})
 	recovery := func() fields {
 		s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": "MAIL"}).wantState(record.None)
 		return fields{"token": s.sms.linkToken()}
@@ -53,6 +54,13 @@ func TestBackupAndRestore(t *testing.T) {
 	code := fields{"otp": s.sms.last("otp.login", "code")}
 	setting := s.credentials("dave", testPassword).wantState(record.SetPassword).token()
 	link := recovery()
+	phone := new(keytest.Authenticator)
+	create := func() string {
+		token := s.login("alice")
+		return s.me("POST", "passkeys", token, s.created(phone, token, "")).is(200).str("id")
+	}
+	old := create()
+	withPasskey := func() answer { return s.post("passkey/login", "", s.passkeyAnswer(phone, "acme", passkeyOrigin)) }
 
 	ctx, stop := context.WithCancel(t.Context())
 	var load sync.WaitGroup
@@ -86,6 +94,9 @@ func TestBackupAndRestore(t *testing.T) {
 	s.post("auth/checkotp", coded, code).wantState(record.Authorized)
 	s.post("auth/recovery/checklink", "", link).wantState(record.RecoveryPassword)
 	s.cli("", "account", "add", "late").want(0)
+	lost := phone.Copy()
+	s.admin("DELETE", "accounts/alice/passkeys/"+old, nil).wantStatus(204)
+	create()
 	s.cli("", "restore", file, "--config", s.dir+"/Caddyfile", "--force").want(1, "--address out")
 	restore := func(args ...string) outcome {
 		return s.cliAt("", "", append([]string{"restore", file, "--config", s.dir + "/Caddyfile"}, args...)...)
@@ -102,6 +113,9 @@ func TestBackupAndRestore(t *testing.T) {
 	s.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).want(wire.ErrTokenInvalid)
 	s.post("auth/recovery/checklink", "", link).want(wire.ErrTokenInvalid)
 	s.cli("", "account", "show", "late").want(2)
+	withPasskey().want(wire.ErrCredentialsInvalid)
+	phone = lost
+	withPasskey().wantState(record.Authorized)
 	for i := range 20 {
 		s.get("/", s.login(fmt.Sprintf("user%d", i))).wantStatus(200)
 	}

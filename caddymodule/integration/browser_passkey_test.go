@@ -16,11 +16,35 @@ func (b *tab) isAlerted(text string) {
 	b.waits(`document.querySelector('.alert')?.textContent === ` + quote(pageTexts()[text]) + ` && !document.querySelector('.main.busy')`)
 }
 
+// startPasskeySite starts a site of two companies with passkeys.
+func startPasskeySite(t *testing.T, handler string) (*site, siteConfig) {
+	t.Helper()
+	config := siteConfig{company: people, more: umbra, handler: handler}
+	s, _ := startBrowserSite(t, config)
+	s.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
+	of := "\npasskeys {\nrp_id localhost\norigins " + s.URL + "\n}"
+	config.company += of
+	config.more = strings.Replace(umbra, "captcha off", "captcha off"+of, 1)
+	if err := s.reload(config); err != nil {
+		t.Fatal(err)
+	}
+	return s, config
+}
+
+// startsWith runs a script before those of each page.
+func (b *tab) startsWith(script string) {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+		return err
+	}))
+}
+
 // choosesPasskeys makes each page keep in calls how it asks for a passkey, in place of the
 // list that a user chooses from: chooses lets the authenticator answer. minutes.abort() makes four minutes pass.
 func (b *tab) choosesPasskeys() {
 	b.t.Helper()
-	const script = `
+	b.startsWith(`
 		const real = navigator.credentials.get.bind(navigator.credentials);
 		const timeout = AbortSignal.timeout.bind(AbortSignal);
 		globalThis.calls = [];
@@ -29,23 +53,14 @@ func (b *tab) choosesPasskeys() {
 			const call = { began: Date.now(), aborted: false, chooses: () => real(options).then(resolve, reject), cancels: () => reject(new DOMException('', 'NotAllowedError')) };
 			if (options.mediation === 'conditional') calls.push(call);
 			options.signal.addEventListener('abort', () => { call.aborted = true; reject(options.signal.reason); });
-		});`
-	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
-		return err
-	}))
+		});`)
 }
 
-// A user creates a passkey, logs out and logs in with it by autofill. A cancelled dialog
-// and a removed passkey leave the form usable, and the field offers passkeys again.
+// A user creates a passkey, logs out and logs in with it by autofill, also after a reload,
+// but not to another company of the site. A cancelled dialog and a removed passkey leave
+// the form usable, and the field offers passkeys again.
 func TestBrowserLogsInWithAPasskey(t *testing.T) {
-	config := siteConfig{company: people, handler: "login_page\nself_service"}
-	s, _ := startBrowserSite(t, config)
-	s.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
-	config.company += "\npasskeys {\nrp_id localhost\norigins " + s.URL + "\n}"
-	if err := s.reload(config); err != nil {
-		t.Fatal(err)
-	}
+	s, _ := startPasskeySite(t, "login_page acme umbra\nself_service")
 	b := newBrowser(t)
 	b.choosesPasskeys()
 	b.logsIn(s.URL+"/acme/security", "alice@example.com", testPassword)
@@ -57,8 +72,16 @@ func TestBrowserLogsInWithAPasskey(t *testing.T) {
 	b.tells("passkeys", "security.passkeys.done")
 	b.logsOut(s)
 
+	b.open(s.URL + "/umbra/login")
+	b.sees("login", idField)
+	b.waits(`calls.length === 1`)
+	b.eval(`void calls[0].chooses()`)
+	b.isAlerted("error.auth.credentials.invalid")
+
 	b.open(s.URL + "/home")
 	b.sees("login", `#login[autocomplete="username webauthn"]`)
+	b.waits(`calls.length === 1`)
+	b.reloads("login", idField)
 	b.waits(`calls.length === 1`)
 	b.eval(`void calls[0].chooses()`)
 	b.isUser("alice")
@@ -99,4 +122,104 @@ func TestBrowserLogsInWithAPasskey(t *testing.T) {
 	b.waits(`calls[5].aborted`)
 	b.enters("password", testPassword)
 	b.isUser("alice")
+}
+
+// A browser without autofill of passkeys has the page as it is without them.
+func TestBrowserWithoutAutofillOfPasskeys(t *testing.T) {
+	s, _ := startPasskeySite(t, "login_page acme")
+	b := newBrowser(t)
+	b.choosesPasskeys()
+	b.startsWith(`delete PublicKeyCredential.isConditionalMediationAvailable`)
+	b.open(s.URL + "/home")
+	b.sees("login", idField)
+	if buttons := b.eval(`[...document.querySelectorAll('#screen button')].map((button) => button.textContent)`); len(buttons.([]any)) != 2 {
+		t.Errorf("the page has the buttons %v, want only continue and recover", buttons)
+	}
+	b.enters("login", "alice@example.com")
+	b.sees("password", passwordField)
+	b.enters("password", testPassword)
+	b.isUser("alice")
+	if asked := b.eval(`calls.length`); asked != 0. {
+		t.Error("the page asks for a passkey")
+	}
+}
+
+// After a login with a password, the page offers to create a passkey: once per browser, if
+// it can have one, and without a click more for users who can't have one or don't want it.
+func TestBrowserOffersAPasskey(t *testing.T) {
+	s, config := startPasskeySite(t, "login_page acme\nself_service")
+	b := newBrowser(t)
+	b.choosesPasskeys() // the authenticator would answer before the user types
+	offered := func(loginID string) {
+		t.Helper()
+		b.logsIn(s.URL+"/home", loginID, testPassword)
+		b.waits(`document.querySelector('h1')?.textContent === ` + quote(pageTexts()["offer.heading"]) + ` && document.activeElement.matches('.main')`)
+	}
+	isHome := func() {
+		t.Helper()
+		b.isUser("alice")
+		b.waits(`location.pathname === '/home'`)
+		b.logsOut(s)
+	}
+	forgets := func() { b.eval(`localStorage.clear()`) } // what this browser was offered
+	created := func(want int) {
+		t.Helper()
+		list := s.admin("GET", "accounts/alice/passkeys", nil).wantStatus(200).JSON["passkeys"].([]any)
+		if len(list) != want || want > 0 && list[0].(fields)["name"] != "Chrome · Linux" {
+			t.Errorf("the passkeys are %v, want %d", list, want)
+		}
+	}
+
+	b.open(s.URL + "/acme/login")
+	b.authenticator(false)
+	offered("alice@example.com")
+	b.submits()
+	b.isAlerted("security.passkeys.cancelled")
+	b.chooses("offer.skip")
+	isHome()
+	b.logsIn(s.URL+"/home", "alice@example.com", testPassword) // it was offered
+	isHome()
+
+	forgets()
+	b.open(s.URL + "/home")
+	b.sees("login", idField)
+	b.enters("login", "+37060000002")
+	b.sees("code", codeField)
+	b.enters("code", s.sms.last("otp.login", "code"))
+	b.isUser("bob") // without a password
+	b.logsOut(s)
+	created(0)
+
+	offered("alice@example.com")
+	b.reload()
+	b.sees("already", ".main")
+	b.chooses("already.continue")
+	isHome()
+
+	b.authenticator(true)
+	forgets()
+	offered("alice@example.com")
+	b.do(chromedp.SendKeys(chromedp.CSS("#screen .main"), "\r"))
+	isHome()
+	created(1)
+	forgets()
+	offered("alice@example.com")
+	b.submits() // the authenticator has one
+	isHome()
+	created(1)
+
+	forgets()
+	b.open(s.URL + "/acme/login?fresh=1&return_to=/home")
+	b.sees("login", idField)
+	b.enters("login", "alice@example.com")
+	b.sees("password", passwordField)
+	b.enters("password", testPassword)
+	isHome() // the user had something else in mind
+
+	config.handler = "login_page acme"
+	if err := s.reload(config); err != nil {
+		t.Fatal(err)
+	}
+	b.logsIn(s.URL+"/home", "alice@example.com", testPassword)
+	isHome() // there are no routes to create one
 }

@@ -123,15 +123,9 @@ func (b *tab) authenticator(ready bool) {
 
 // A user creates a passkey in two clicks, and removes it again.
 func TestBrowserCreatesAPasskey(t *testing.T) {
-	config := siteConfig{company: people, handler: "login_page\nself_service"}
-	s, _ := startBrowserSite(t, config)
-	local := strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
-	config.company += "\npasskeys {\nrp_id localhost\norigins " + local + "\n}"
-	if err := s.reload(config); err != nil {
-		t.Fatal(err)
-	}
+	s, _ := startPasskeySite(t, "login_page acme\nself_service")
 	b := newBrowser(t)
-	b.logsIn(local+"/acme/security", "alice@example.com", testPassword)
+	b.logsIn(s.URL+"/acme/security", "alice@example.com", testPassword)
 	b.sees("security", "#passkeys")
 	b.authenticator(false)
 	b.chooses("security.passkeys.add")

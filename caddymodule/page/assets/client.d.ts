@@ -415,6 +415,8 @@ export interface Config {
   devices: boolean;
   /** Whether users can log in with passkeys. */
   passkeys: boolean;
+  /** Whether users can look after their own login: `Authorized.me`. */
+  selfService: boolean;
 }
 
 /** A link of the operator, in the client's language. The address has https, http, mailto or tel, or is a path of this site. */

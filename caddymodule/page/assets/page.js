@@ -7,6 +7,7 @@ import { t, has, time, language } from './texts.js';
 import { keep, key, languages, remembered, stored } from './frame.js';
 import { isReturnTo } from './returnto.js';
 import { Journey } from './journey.js';
+import { canOffer, offer } from './passkey.js';
 import { screens, deadLink, going, login, logout, loggedOut, openLink, recover, takes, useBackupCode } from './screens.js';
 
 // The token of a link and the parameters from a provider are removed from the
@@ -42,6 +43,8 @@ const page = {
   loginId: null, // as it was entered last
   accepted: new Set(), // disclaimers that are checked
   turn: 0, // how many steps were made
+  typed: false, // whether the user has entered a password in this login
+  offers: false, // whether the user may be offered a passkey
   leaving: [],
 
   // choose keeps the user's choice to stay logged in or to be remembered, also for a
@@ -132,9 +135,11 @@ const page = {
 
   arrive(step, then, from) {
     this.turn++;
+    this.typed = from === screens.checkpassword || this.typed && from !== login;
     if (from === logout) return this.show(step, { screen: loggedOut });
-    if (step.state === 'authorized') return this.go();
-    this.show(step, { screen: then });
+    if (step.state !== 'authorized') return this.show(step, { screen: then });
+    if (this.typed && this.offers && from !== offer) return this.show(step, { screen: offer });
+    this.go();
   },
 
   // fail shows the step to continue with after an error. If a code was used up, it
@@ -209,7 +214,7 @@ const page = {
 };
 
 // ends are the screens without a login in progress. Back leaves the page from there.
-const ends = new Set([login, openLink, deadLink, logout, loggedOut, screens.authorized]);
+const ends = new Set([login, openLink, deadLink, logout, loggedOut, offer, screens.authorized]);
 
 const screenOf = (step) => step.notice === 'sms.exhausted' ? useBackupCode : screens[step.state];
 
@@ -271,6 +276,7 @@ async function begin() {
   try {
     if (!navigator.cookieEnabled || !stored()) throw new MnemogateError('cookies', 'the session could not be kept');
     page.config = await client.config();
+    if (!address.searchParams.has('fresh')) canOffer(page.config).then((can) => { page.offers = can; }); // otherwise the user wants to do something else
     const leaving = main.dataset.kind === 'logout';
     if (link && !leaving) return page.show(client.start(), { screen: openLink });
     const step = returned && await client.finishOAuth(address);

@@ -1,5 +1,8 @@
-// Passkeys in the browser's autofill: the login field offers them beside user names.
+// Passkeys on the login page: the browser's autofill offers them beside user names, and
+// after a login with a password the user can create one.
 import { MnemogateError } from './client.js';
+import { el, alert, button } from './ui.js';
+import { t } from './texts.js';
 
 // A challenge is valid for 5 minutes. The user may take a while to confirm.
 const life = 4 * 60_000;
@@ -22,7 +25,7 @@ async function wait(page, step, stopped) {
     const late = AbortSignal.timeout(life);
     try {
       const answer = await page.client.askPasskey({ mediation: 'conditional', signal: AbortSignal.any([stopped, late]) });
-      if (!stopped.aborted) page.act(() => step.loginWithPasskey(answer));
+      if (!stopped.aborted) page.act(() => login(step, answer));
       return;
     } catch (error) {
       if (stopped.aborted) return;
@@ -38,7 +41,64 @@ async function wait(page, step, stopped) {
   }
 }
 
+async function login(step, answer) {
+  const next = await step.loginWithPasskey(answer);
+  settle();
+  return next;
+}
+
 // seen waits until the user sees the page, so that forgotten tabs request nothing.
 async function seen() {
   while (document.hidden) await new Promise((resume) => document.addEventListener('visibilitychange', resume, { once: true }));
+}
+
+// The offer comes once per browser and company, and never where a passkey was used or
+// created. A browser that can't store that gets no offer, since it would get all of them.
+const settled = `mnemogate-page passkey ${new URL('.', location.href).pathname}`;
+
+export function settle() {
+  try {
+    localStorage.setItem(settled, 'yes');
+  } catch {}
+}
+
+function isSettled() {
+  try {
+    return localStorage.getItem(settled) !== null;
+  } catch {
+    return true;
+  }
+}
+
+// creates says whether the browser can create passkeys.
+export const creates = Boolean(globalThis.PublicKeyCredential?.parseCreationOptionsFromJSON);
+
+// canOffer reports whether the user can create a passkey with this device itself.
+export const canOffer = async ({ passkeys, selfService }) =>
+  Boolean(passkeys && selfService && creates && !isSettled() && await PublicKeyCredential.isUserVerifyingPlatformAuthenticatorAvailable?.());
+
+export function offer(page, step) {
+  settle();
+  return {
+    heading: t('offer.heading'),
+    body: [
+      el('p', { class: 'lead' }, t('offer.text')),
+      el('div', { class: 'stack' },
+        el('button', { type: 'button', class: 'main', onclick: () => page.act(() => create(step)) }, t('security.passkeys.create')),
+        button(t('offer.skip'), () => page.go(), 'other')),
+    ],
+  };
+}
+
+// create returns the step to go on with, or nothing if the user has cancelled.
+async function create(step) {
+  const { device } = await import('./device.js');
+  try {
+    await step.me.addPasskey(device(navigator.userAgent) ?? undefined);
+  } catch (error) {
+    if (error.reason === 'too_old') return step; // the offer was open for too long
+    if (!(error instanceof DOMException)) throw error;
+    if (error.name !== 'InvalidStateError') return void alert(t('security.passkeys.cancelled')); // otherwise there is one already
+  }
+  return step;
 }

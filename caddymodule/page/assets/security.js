@@ -7,6 +7,7 @@ import { isReturnTo } from './returnto.js';
 import { newPassword } from './screens.js';
 import { key, languages } from './frame.js';
 import { device, ago, moment } from './device.js';
+import { creates, settle } from './passkey.js';
 
 const screen = $('#screen');
 const client = connect({ company: new URL('.', location).href, apiKey: key, cookie: true, language: () => language });
@@ -234,8 +235,6 @@ function row(session) {
 
 // Passkeys
 
-const creates = Boolean(globalThis.PublicKeyCredential?.parseCreationOptionsFromJSON);
-
 // create lets the browser create a passkey. Users may cancel its dialog.
 const create = (name) => act('passkeys', 'passkeys', async () => {
   try {
@@ -244,6 +243,7 @@ const create = (name) => act('passkeys', 'passkeys', async () => {
     if (!(error instanceof DOMException)) throw error;
     return tell('passkeys', t(error.name === 'InvalidStateError' ? 'security.passkeys.exists' : 'security.passkeys.cancelled'), true);
   }
+  settle();
   await load();
   close('passkeys', t('security.passkeys.done'));
 });

@@ -6,6 +6,7 @@ const scene = scenes[name];
 const base = new URL('.', location.href).href.replace(/\/$/, '');
 
 sessionStorage.clear();
+localStorage.clear();
 if (scene.session && !scene.cookie) sessionStorage.setItem(`mnemogate ${base}`, JSON.stringify({ token: 'preview', loginId: scene.loginId }));
 sessionStorage.setItem(`mnemogate ${base} oauth`, JSON.stringify({ state: 's', providerId: 1, redirectUri: base }));
 
@@ -14,8 +15,11 @@ if (self !== top) HTMLElement.prototype.focus = () => {};
 
 // The browser asks the scene for a passkey.
 let asked;
-globalThis.PublicKeyCredential = { parseRequestOptionsFromJSON: (options) => options, parseCreationOptionsFromJSON: (options) => options, isConditionalMediationAvailable: async () => true };
-Object.defineProperty(navigator, 'credentials', { value: { get: () => new Promise((resolve, reject) => { asked = { resolve, reject }; }) } });
+globalThis.PublicKeyCredential = { parseRequestOptionsFromJSON: (options) => options, parseCreationOptionsFromJSON: (options) => options, isConditionalMediationAvailable: async () => true, isUserVerifyingPlatformAuthenticatorAvailable: async () => true };
+Object.defineProperty(navigator, 'credentials', { value: {
+  get: () => new Promise((resolve, reject) => { asked = { resolve, reject }; }),
+  create: async () => { throw new DOMException('', 'NotAllowedError'); }, // the user cancels
+} });
 
 const usual = {
   'auth/login': { session_state: 'checkpassword', session_token: 'preview' },
@@ -25,6 +29,7 @@ const usual = {
   'auth/recovery/recover': { session_state: 'recovery-checkotp', session_token: 'preview', user_phone: '+37*******34' },
   'auth/recovery/checkotp': { session_state: 'recovery-setpassword', session_token: 'preview', password_regex: null },
   'passkey/options': { challenge_token: 'preview', public_key: {} },
+  'me/passkeys/options': { challenge_token: 'preview', public_key: {} },
   'captcha': { challenge: 'preview', bits: 8 },
 };
 

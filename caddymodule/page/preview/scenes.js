@@ -49,6 +49,7 @@ const withPasskeys = {
     { id: 'Ag', name: 'Firefox · Linux', backed_up: false, created_at: days(2), last_used: null },
   ] } },
 };
+const offer = { ...password, config: { passkeys: true, self_service: true }, answers: { 'auth/checkpassword': step('authorized', { session_token: 'preview' }) } };
 const oauth = { at: '?state=s&code=c' };
 
 export const scenes = {
@@ -110,6 +111,8 @@ export const scenes = {
   'link-dead': { at: '#recover=mgl_preview', ...refused('auth/recovery/checklink', fails(401, 'auth.token.invalid'), ['submit']) },
   'welcome': { at: '#recover=mgw_preview' },
   'welcome-password': { at: '#recover=mgw_preview', answers: { 'auth/recovery/checklink': step('recovery-setpassword', { session_token: 'preview', password_regex: null, password_regex_description: null }) }, act: [['submit']] },
+  'offer': { ...offer, act: enter('password', 'right') },
+  'offer-cancelled': { ...offer, act: [...enter('password', 'right'), ['submit']] },
   'already': authorized,
   'logout': { ...authorized, page: 'logout' },
   'loggedout': { page: 'logout' },
