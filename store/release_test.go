@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -41,6 +42,51 @@ func wantOnlyAdded(t *testing.T, before, after map[string]column) {
 			t.Errorf("%s was added, and rows of the version before don't have it: give it a default", name)
 		}
 	}
+}
+
+// releaseWrites creates dave, changes alice and deletes carol, with the columns that
+// v0.1.0 knows. Both databases accept it.
+const releaseWrites = `
+	INSERT INTO accounts (company, mnemocode, role, phone, email, login_name, status, second_factor, must_set_password,
+		password_hash, question, answer_hash, totp, totp_pending, created, updated)
+	VALUES ('acme', 'dave', 'r', '', '', 'dave', 'active', true, false, 'h', '', '', '', '', 1, 1);
+	INSERT INTO login_ids (company, login_id, account) SELECT company, 'dave', id FROM accounts WHERE mnemocode = 'dave';
+	UPDATE accounts SET mnemocode = 'alice', role = 'of the release', phone = '', email = 'alice@example.com', login_name = 'alice',
+		status = 'active', second_factor = true, must_set_password = false, password_hash = 'h', question = '', answer_hash = '',
+		totp = '', totp_pending = '', epoch = epoch, updated = 2 WHERE mnemocode = 'alice';
+	DELETE FROM accounts WHERE mnemocode = 'carol'`
+
+// wantBothKept uses what is new in the upgraded stores of v0.1.0, lets that release
+// write, and checks that the next upgrade finds what either version has stored.
+func wantBothKept(t *testing.T, upgraded func() record.Accounts, write func(sql string)) {
+	t.Helper()
+	s := upgraded()
+	alice, carol := get[record.Account](t)(s.ByMnemocode(bg, "acme", "alice")), get[record.Account](t)(s.ByMnemocode(bg, "acme", "carol"))
+	for _, a := range []record.Account{alice, carol} {
+		must(t, s.AddPasskey(bg, "acme", passkey(a.ID, a.Mnemocode)))
+		must(t, s.AddDevice(bg, "acme", a.ID, device(a.Mnemocode), ""))
+		failOn(t, s, a, device(a.Mnemocode).ID)
+	}
+	must(t, s.(record.SigningKeys).AddSigningKey(bg, "acme", signingKey(1)))
+	must(t, s.(record.History).Record(bg, []record.Event{happened(alice, 1, quiet), happened(carol, 1, quiet)}))
+	_, err := s.Update(bg, "acme", alice.ID, func(a *record.Account) (bool, error) { a.Locale = "lt"; return false, nil })
+	must(t, err)
+	write(releaseWrites)
+
+	s = upgraded()
+	a := get[record.Account](t)(s.ByMnemocode(bg, "acme", "alice"))
+	wantEqual(t, "alice's role, locale and number of passkeys", []any{a.Role, a.Locale, a.Passkeys}, []any{"of the release", "lt", 1})
+	wantEqual(t, "her passkey", get[record.Passkey](t)(s.Passkey(bg, "acme", []byte("alice"))), passkey(alice.ID, "alice"))
+	hers := device("alice")
+	hers.Failures = 1
+	wantEqual(t, "her device", get[record.Device](t)(s.Device(bg, "acme", alice.ID, hers.Hash)), hers)
+	wantEqual(t, "her history", recorded(t, s, alice, 10), []record.Event{happened(alice, 1, quiet)})
+	wantEqual(t, "signing keys", signingKeys(t, s, "acme"), []record.SigningKey{signingKey(1)})
+	dave := get[record.Account](t)(s.ByLoginID(bg, "acme", "dave", ""))
+	wantEqual(t, "dave's role and locale", []string{dave.Role, dave.Locale}, []string{"r", ""})
+	wantErr(t, "carol", second(s.ByMnemocode(bg, "acme", "carol")), record.ErrNotFound)
+	wantErr(t, "carol's passkey", second(s.Passkey(bg, "acme", []byte("carol"))), record.ErrNotFound)
+	wantErr(t, "carol's device", second(s.Device(bg, "acme", carol.ID, device("carol").Hash)), record.ErrNotFound)
 }
 
 func release(t *testing.T, name string) []byte {
@@ -81,6 +127,10 @@ func TestSQLiteGoesBackToTheRelease(t *testing.T) {
 	var last string
 	must(t, db.QueryRow(`SELECT max(name) FROM migrations`).Scan(&last))
 	wantEqual(t, "last migration that v0.1.0 looks for", last, sqliteLastMigration)
+	wantBothKept(t, func() record.Accounts { return startSQLite(t, file).Accounts() }, func(sql string) {
+		_, err := db.Exec(`PRAGMA foreign_keys = ON;` + sql) // as in that release
+		must(t, err)
+	})
 }
 
 func TestPostgresGoesBackToTheRelease(t *testing.T) {
@@ -103,8 +153,15 @@ func TestPostgresGoesBackToTheRelease(t *testing.T) {
 	}
 	postgres.Restore(t, schema, bytes.ReplaceAll(release(t, "postgres.sql"), []byte("test1"), []byte(schema)))
 	before := columns()
-	startPostgres(t, postgres.DSN(schema), PostgresOptions{})
+	start := func() record.Accounts { return startPostgres(t, postgres.DSN(schema), PostgresOptions{}).Accounts() }
+	start()
 	wantOnlyAdded(t, before, columns())
+	wantBothKept(t, start, func(sql string) {
+		conn := get[*pgx.Conn](t)(pgx.Connect(bg, postgres.DSN(schema)))
+		defer conn.Close(bg)
+		_, err := conn.Exec(bg, sql)
+		must(t, err)
+	})
 }
 
 // An older version accepts a file to whose tables a newer version has only added.

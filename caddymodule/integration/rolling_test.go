@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	oldProgram = flag.String("old", "", "an older version's program, made by its xcaddy.sh, which TestRollingUpgrade begins with and goes back to; without it only this version's nodes are replaced")
+	oldProgram = flag.String("old", "", "an older version's program, made by its xcaddy.sh, with which TestRollingUpgrade and TestUpgradeAndBack begin and to which they go back; without it only this version's nodes are replaced")
 	rollFor    = flag.Duration("roll", 300*time.Millisecond, "how long TestRollingUpgrade leaves nodes alone before it replaces the next")
 )
 
