@@ -98,11 +98,10 @@ const postgresTaken = `
 
 // Creating
 
-const postgresCreateAccount = `
+var postgresCreateAccount = `
 	WITH` + postgresTaken + `, created AS (
-		INSERT INTO accounts (company, mnemocode, role, phone, email, login_name, status, second_factor,
-			must_set_password, password_hash, question, answer_hash, totp, totp_pending, locale, created, updated)
-		SELECT $1, $2, $8, $9, $10, $11, $12, $13::boolean, $14::boolean, $15, $16, $17, $22, $23, $24, $18::bigint, $18
+		INSERT INTO accounts (company, created, updated, ` + accountColumns + `)
+		SELECT $1, $8::bigint, $8, ` + postgresFields("$%[2]d::%[3]s", 13) + `
 		WHERE NOT EXISTS (SELECT 1 FROM taken)
 		RETURNING id
 	), l AS (
@@ -115,20 +114,19 @@ const postgresCreateAccount = `
 	), accepted AS (
 		INSERT INTO acceptances (account, code, version, at)
 		SELECT DISTINCT ON (new.code) id, new.code, new.version, new.at
-		FROM created, unnest($19::text[], $20::text[], $21::bigint[]) WITH ORDINALITY AS new (code, version, at, rank)
+		FROM created, unnest($9::text[], $10::text[], $11::bigint[]) WITH ORDINALITY AS new (code, version, at, rank)
 		ORDER BY new.code, new.rank DESC
 	), codes AS (
 		INSERT INTO backup_codes (account, hash)
-		SELECT DISTINCT id, new.hash FROM created, unnest($25::text[]) AS new (hash)
+		SELECT DISTINCT id, new.hash FROM created, unnest($12::text[]) AS new (hash)
 	)
 	SELECT coalesce((SELECT id FROM created), 0), coalesce((SELECT field FROM taken ORDER BY rank LIMIT 1), '')`
 
 func (s postgresAccounts) Create(ctx context.Context, now time.Time, a record.Account) (int64, error) {
 	a.ID = 0
 	codes, versions, ats := columns(a.Accepted)
-	args := append(postgresKeyArgs(a), a.Role, a.Phone, a.Email, a.LoginName, string(a.Status), a.SecondFactor,
-		a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, micros(now), codes, versions, ats, a.TOTP, a.TOTPPending, a.Locale,
-		append([]string{}, a.NewBackupCodes...)) // nil would be NULL
+	hashes := append([]string{}, a.NewBackupCodes...) // nil would be NULL
+	args := slices.Concat(postgresKeyArgs(a), []any{micros(now), codes, versions, ats, hashes}, accountValues(a))
 	var id int64
 	err := s.writeWithEvents(ctx, a.Company, &id, a.Outbox, func(ctx context.Context, q postgresQueries) error {
 		var taken string
@@ -164,39 +162,36 @@ func columns(accepted []record.Acceptance) (codes, versions []string, ats []int6
 
 // Changing
 
-const (
-	postgresUpdateAccount = `
-		WITH` + postgresTaken + `, changed AS (
-			UPDATE accounts SET mnemocode = $2, role = $8, phone = $9, email = $10, login_name = $11, status = $12,
-				second_factor = $13, must_set_password = $14, password_hash = $15, question = $16, answer_hash = $17,
-				epoch = $18, updated = $19, totp = $21, totp_pending = $22, locale = $23, barred = $24
-			WHERE id = $3 AND NOT EXISTS (SELECT 1 FROM taken)
-			RETURNING id, company, epoch
-		), left_l AS (
-			DELETE FROM login_ids USING changed WHERE account = changed.id AND login_id <> ALL ($5::text[])
-		), new_l AS (
-			INSERT INTO login_ids (company, login_id, account)
-			SELECT DISTINCT $1, new.login_id, id FROM changed, unnest($5::text[]) AS new (login_id)
-			WHERE (SELECT account FROM login_ids WHERE company = $1 AND login_id = new.login_id) IS NULL
-		), left_i AS (
-			DELETE FROM identities old USING changed WHERE account = changed.id AND NOT EXISTS
-				(SELECT 1 FROM unnest($6::integer[], $7::text[]) AS new (provider, subject)
-				WHERE new.provider = old.provider AND new.subject = old.subject)
-		), new_i AS (
-			INSERT INTO identities (company, provider, subject, account)
-			SELECT DISTINCT $1, new.provider, new.subject, id
-			FROM changed, unnest($6::integer[], $7::text[]) AS new (provider, subject)
-			WHERE (SELECT account FROM identities WHERE company = $1 AND provider = new.provider AND subject = new.subject) IS NULL
-		), owed AS (
-			INSERT INTO endings (company, account, epoch, keep) SELECT company, id, epoch, $25 FROM changed WHERE $20::boolean` +
-		postgresOweLater + `
-		)
-		SELECT coalesce((SELECT field FROM taken ORDER BY rank LIMIT 1), '')`
-	// postgresOweLater is the end of an INSERT INTO endings.
-	postgresOweLater = `
-		ON CONFLICT (company, account) DO UPDATE SET epoch = excluded.epoch, keep = excluded.keep
-		WHERE excluded.epoch > endings.epoch`
-)
+var postgresUpdateAccount = `
+	WITH` + postgresTaken + `, changed AS (
+		UPDATE accounts SET epoch = $8, barred = $9, updated = $10, ` + postgresFields("%[1]s = $%[2]d::%[3]s", 13) + `
+		WHERE id = $3 AND NOT EXISTS (SELECT 1 FROM taken)
+		RETURNING id, company, epoch
+	), left_l AS (
+		DELETE FROM login_ids USING changed WHERE account = changed.id AND login_id <> ALL ($5::text[])
+	), new_l AS (
+		INSERT INTO login_ids (company, login_id, account)
+		SELECT DISTINCT $1, new.login_id, id FROM changed, unnest($5::text[]) AS new (login_id)
+		WHERE (SELECT account FROM login_ids WHERE company = $1 AND login_id = new.login_id) IS NULL
+	), left_i AS (
+		DELETE FROM identities old USING changed WHERE account = changed.id AND NOT EXISTS
+			(SELECT 1 FROM unnest($6::integer[], $7::text[]) AS new (provider, subject)
+			WHERE new.provider = old.provider AND new.subject = old.subject)
+	), new_i AS (
+		INSERT INTO identities (company, provider, subject, account)
+		SELECT DISTINCT $1, new.provider, new.subject, id
+		FROM changed, unnest($6::integer[], $7::text[]) AS new (provider, subject)
+		WHERE (SELECT account FROM identities WHERE company = $1 AND provider = new.provider AND subject = new.subject) IS NULL
+	), owed AS (
+		INSERT INTO endings (company, account, epoch, keep) SELECT company, id, epoch, $12 FROM changed WHERE $11::boolean` +
+	postgresOweLater + `
+	)
+	SELECT coalesce((SELECT field FROM taken ORDER BY rank LIMIT 1), '')`
+
+// postgresOweLater is the end of an INSERT INTO endings.
+const postgresOweLater = `
+	ON CONFLICT (company, account) DO UPDATE SET epoch = excluded.epoch, keep = excluded.keep
+	WHERE excluded.epoch > endings.epoch`
 
 func (s postgresAccounts) Update(
 	ctx context.Context, company string, id int64, change func(*record.Account) (ends bool, err error),
@@ -243,9 +238,8 @@ func lockPostgresAccount(ctx context.Context, q postgresQueries, company string,
 func storePostgresUpdate(
 	ctx context.Context, q postgresQueries, before, after record.Account, ends bool,
 ) (stored record.Account, err error) {
-	args := append(postgresKeyArgs(after), after.Role, after.Phone, after.Email, after.LoginName, string(after.Status),
-		after.SecondFactor, after.MustSetPassword, after.PasswordHash, after.Question, after.AnswerHash, after.Generation,
-		micros(after.Updated), ends, after.TOTP, after.TOTPPending, after.Locale, after.Barred, keptBytes(after.Keep))
+	args := slices.Concat(postgresKeyArgs(after),
+		[]any{after.Generation, after.Barred, micros(after.Updated), ends, keptBytes(after.Keep)}, accountValues(after))
 	var taken string
 	var b postgresBatch
 	b.add(postgresLockKeys, newPostgresKeys(before, after))

@@ -9,10 +9,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-const (
+var (
 	postgresSelectAccount = `
-		SELECT id, company, mnemocode, role, phone, email, login_name, status, second_factor, must_set_password,
-			password_hash, question, answer_hash, totp, totp_pending, locale, epoch, barred, created, updated,
+		SELECT id, company, ` + accountColumns + `, epoch, barred, created, updated,
 			array_to_json(ARRAY(SELECT json_build_object('provider', provider, 'subject', subject)
 				FROM identities WHERE account = accounts.id)),
 			array_to_json(ARRAY(SELECT json_build_object('code', code, 'version', version, 'at', at)
@@ -31,7 +30,7 @@ const (
 	postgresAccountByLoginID = postgresSelectAccount + `
 		WHERE id = (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2)
 		UNION ALL
-		SELECT 0, '', '', '', '', '', '', '', false, false, '', '', '', '', '', '', 0, 0, 0, 0, '[]', '[]', 0, 0,
+		SELECT 0, '', ` + noAccount + `, 0, 0, 0, 0, '[]', '[]', 0, 0,
 			array_to_json(ARRAY(SELECT json_build_object('kind', kind, 'count', count, 'until', until) FROM tallies
 				WHERE company = $1 AND account = $4 AND login_id = $3)),
 			coalesce((SELECT era FROM eras WHERE company = $1), 0)
@@ -60,19 +59,19 @@ func (s postgresAccounts) ByIdentity(ctx context.Context, company string, identi
 	return s.load(ctx, postgresAccountByIdentity, company, identity.Provider, identity.Subject)
 }
 
-const postgresAccountsOf = postgresSelectAccount + ` WHERE company = $1 AND mnemocode > $2 ORDER BY mnemocode LIMIT $3`
+var postgresAccountsOf = postgresSelectAccount + ` WHERE company = $1 AND mnemocode > $2 ORDER BY mnemocode LIMIT $3`
 
 func (s postgresAccounts) List(ctx context.Context, company, after string, limit int) ([]record.Account, error) {
 	var all []record.Account
 	err := s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
 		after = strings.ToValidUTF8(after, "\uFFFD")
-		all, err = collectPostgres(ctx, q, postgresAccountScan(), postgresAccountsOf, company, after, limit)
+		all, err = collectPostgres(ctx, q, accountScan(fromText), postgresAccountsOf, company, after, limit)
 		return err
 	})
 	return all, translatePostgres("listing accounts", err)
 }
 
-const (
+var (
 	// The last mnemocode that a search looks at, and how many it looks at.
 	postgresSearched = `
 		SELECT coalesce(max(mnemocode), ''), count(*)
@@ -93,7 +92,7 @@ func (s postgresAccounts) Search(ctx context.Context, company string, match reco
 		if err := q.row(ctx, postgresSearched, company, after, match.Reach).Scan(&last, &searched); err != nil {
 			return err
 		}
-		found, err = collectPostgres(ctx, q, postgresAccountScan(), postgresFound, company, after, last, string(match.Status), match.Part, limit)
+		found, err = collectPostgres(ctx, q, accountScan(fromText), postgresFound, company, after, last, string(match.Status), match.Part, limit)
 		if searched < match.Reach {
 			last = ""
 		}
@@ -124,38 +123,4 @@ func (s postgresAccounts) load(ctx context.Context, query string, args ...any) (
 	return a, translatePostgres("loading account", err)
 }
 
-func scanPostgresAccount(row scanner) (record.Account, error) { return postgresAccountScan()(row) }
-
-// postgresAccountScan returns a function that scans the accounts of a result, row by
-// row. A row overwrites everything of the row before.
-func postgresAccountScan() func(scanner) (record.Account, error) {
-	var a record.Account
-	var status string
-	var created, updated int64
-	var identities, accepted, failures []byte
-	columns := []any{&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &status,
-		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Generation, &a.Barred,
-		&created, &updated, &identities, &accepted, &a.BackupCodes, &a.Passkeys, &failures, &a.CompanyGeneration}
-	return func(row scanner) (_ record.Account, err error) {
-		if err = row.Scan(columns...); err != nil {
-			return record.Account{}, err
-		}
-		if a.FailureCounts, err = decodeFailureCounts(failures, fromText); err != nil {
-			return record.Account{}, err
-		}
-		a.Status, a.Created, a.Updated = record.Status(status), fromMicros(created), fromMicros(updated)
-		if a.Identities, err = decodeIdentities(identities); err != nil {
-			return record.Account{}, err
-		}
-		for i := range a.Identities {
-			a.Identities[i].Subject = fromText(a.Identities[i].Subject)
-		}
-		if a.Accepted, err = decodeAcceptances(accepted); err != nil {
-			return record.Account{}, err
-		}
-		for i := range a.Accepted {
-			a.Accepted[i].Code, a.Accepted[i].Version = fromText(a.Accepted[i].Code), fromText(a.Accepted[i].Version)
-		}
-		return a, nil
-	}
-}
+func scanPostgresAccount(row scanner) (record.Account, error) { return accountScan(fromText)(row) }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -15,10 +16,9 @@ import (
 // in record say ErrConflict.
 type sqliteAccounts struct{ *SQLite }
 
-const sqliteInsertAccount = `
-	INSERT INTO accounts (company, mnemocode, role, phone, email, login_name, status, second_factor,
-		must_set_password, password_hash, question, answer_hash, totp, totp_pending, locale, created, updated)
-	VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?16)
+var sqliteInsertAccount = `
+	INSERT INTO accounts (company, created, updated, ` + accountColumns + `)
+	VALUES (?1, ?2, ?2` + strings.Repeat(", ?", len(record.Fields)) + `)
 	RETURNING id`
 
 func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a record.Account) (int64, error) {
@@ -27,9 +27,8 @@ func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a record.Acco
 		if err := tx.refuseTaken(ctx, a); err != nil {
 			return err
 		}
-		err := tx.row(ctx, sqliteInsertAccount, a.Company, a.Mnemocode, a.Role, a.Phone, a.Email, a.LoginName,
-			string(a.Status), a.SecondFactor, a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash,
-			a.TOTP, a.TOTPPending, a.Locale, micros(now)).Scan(&a.ID)
+		args := append([]any{a.Company, micros(now)}, accountValues(a)...)
+		err := tx.row(ctx, sqliteInsertAccount, args...).Scan(&a.ID)
 		if err != nil {
 			return err
 		}
@@ -123,10 +122,9 @@ func (tx *sqliteQueries) storeKeys(ctx context.Context, a record.Account) error 
 	return nil
 }
 
-const (
+var (
 	sqliteSelectAccount = `
-		SELECT id, company, mnemocode, role, phone, email, login_name, status, second_factor, must_set_password,
-			password_hash, question, answer_hash, totp, totp_pending, locale, epoch, barred, created, updated,
+		SELECT id, company, ` + accountColumns + `, epoch, barred, created, updated,
 			(SELECT json_group_array(json_object('provider', provider, 'subject', subject))
 				FROM identities WHERE account = accounts.id),
 			(SELECT json_group_array(json_object('code', code, 'version', version, 'at', at))
@@ -144,7 +142,7 @@ const (
 	sqliteAccountByLoginID = sqliteSelectAccount + `
 		WHERE id = (SELECT account FROM login_ids WHERE company = ?1 AND login_id = ?2)
 		UNION ALL
-		SELECT 0, '', '', '', '', '', '', '', 0, 0, '', '', '', '', '', '', 0, 0, 0, 0, '[]', '[]', 0, 0,
+		SELECT 0, '', ` + noAccount + `, 0, 0, 0, 0, '[]', '[]', 0, 0,
 			(SELECT json_group_array(json_object('kind', kind, 'count', count, 'until', until)) FROM tallies
 				WHERE company = ?1 AND account = 0 AND login_id = ?3),
 			coalesce((SELECT era FROM eras WHERE company = ?1), 0)
@@ -173,18 +171,18 @@ func (s sqliteAccounts) ByIdentity(ctx context.Context, company string, identity
 	return s.load(ctx, sqliteAccountByIdentity, company, identity.Provider, identity.Subject)
 }
 
-const sqliteAccountsOf = sqliteSelectAccount + ` WHERE company = ? AND mnemocode > ? ORDER BY mnemocode LIMIT +?`
+var sqliteAccountsOf = sqliteSelectAccount + ` WHERE company = ? AND mnemocode > ? ORDER BY mnemocode LIMIT +?`
 
 func (s sqliteAccounts) List(ctx context.Context, company, after string, limit int) ([]record.Account, error) {
 	var all []record.Account
 	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
-		all, err = collectSQLite(ctx, q, scanSQLiteAccount, sqliteAccountsOf, company, after, limit)
+		all, err = collectSQLite(ctx, q, accountScan(asItIs), sqliteAccountsOf, company, after, limit)
 		return err
 	})
 	return all, translateSQLite("listing accounts", err)
 }
 
-const (
+var (
 	// The last mnemocode that a search looks at, and how many it looks at.
 	sqliteSearched = `
 		SELECT coalesce(max(mnemocode), ''), count(*)
@@ -201,7 +199,7 @@ func (s sqliteAccounts) Search(ctx context.Context, company string, match record
 		if err := q.row(ctx, sqliteSearched, company, after, match.Reach).Scan(&last, &searched); err != nil {
 			return err
 		}
-		found, err = collectSQLite(ctx, q, scanSQLiteAccount, sqliteFound, company, after, last, string(match.Status), match.Part, limit)
+		found, err = collectSQLite(ctx, q, accountScan(asItIs), sqliteFound, company, after, last, string(match.Status), match.Part, limit)
 		if searched < match.Reach {
 			last = ""
 		}
@@ -219,40 +217,17 @@ func (s sqliteAccounts) load(ctx context.Context, query string, args ...any) (re
 	return a, translateSQLite("loading account", err)
 }
 
-func scanSQLiteAccount(row scanner) (record.Account, error) {
-	var a record.Account
-	var created, updated int64
-	var identities, accepted, failures []byte
-	err := row.Scan(&a.ID, &a.Company, &a.Mnemocode, &a.Role, &a.Phone, &a.Email, &a.LoginName, &a.Status,
-		&a.SecondFactor, &a.MustSetPassword, &a.PasswordHash, &a.Question, &a.AnswerHash, &a.TOTP, &a.TOTPPending, &a.Locale, &a.Generation, &a.Barred,
-		&created, &updated, &identities, &accepted, &a.BackupCodes, &a.Passkeys, &failures, &a.CompanyGeneration)
-	if err != nil {
-		return record.Account{}, err
-	}
-	a.Created, a.Updated = fromMicros(created), fromMicros(updated)
-	if a.FailureCounts, err = decodeFailureCounts(failures, asItIs); err != nil {
-		return record.Account{}, err
-	}
-	if a.Identities, err = decodeIdentities(identities); err != nil {
-		return record.Account{}, err
-	}
-	if a.Accepted, err = decodeAcceptances(accepted); err != nil {
-		return record.Account{}, err
-	}
-	return a, nil
-}
+func scanSQLiteAccount(row scanner) (record.Account, error) { return accountScan(asItIs)(row) }
 
-const (
-	sqliteUpdateAccount = `
-		UPDATE accounts SET mnemocode = ?, role = ?, phone = ?, email = ?, login_name = ?, status = ?,
-			second_factor = ?, must_set_password = ?, password_hash = ?, question = ?, answer_hash = ?,
-			totp = ?, totp_pending = ?, locale = ?, epoch = ?, barred = ?, updated = ?
-		WHERE id = ?`
-	sqliteAddPending = `
-		INSERT INTO endings (company, account, epoch, keep) VALUES (?, ?, ?, ?)
-		ON CONFLICT (company, account) DO UPDATE SET epoch = excluded.epoch, keep = excluded.keep
-		WHERE excluded.epoch > epoch`
-)
+var sqliteUpdateAccount = `
+	UPDATE accounts SET ` + eachField(func(_ int, f record.Field) string { return f.Column + " = ?" }) + `,
+		epoch = ?, barred = ?, updated = ?
+	WHERE id = ?`
+
+const sqliteAddPending = `
+	INSERT INTO endings (company, account, epoch, keep) VALUES (?, ?, ?, ?)
+	ON CONFLICT (company, account) DO UPDATE SET epoch = excluded.epoch, keep = excluded.keep
+	WHERE excluded.epoch > epoch`
 
 func (s sqliteAccounts) Update(
 	ctx context.Context, company string, id int64, change func(*record.Account) (ends bool, err error),
@@ -289,9 +264,7 @@ func (tx *sqliteQueries) storeUpdate(ctx context.Context, a record.Account, ends
 	if err := tx.refuseTaken(ctx, a); err != nil {
 		return err
 	}
-	_, err := tx.exec(ctx, sqliteUpdateAccount, a.Mnemocode, a.Role, a.Phone, a.Email, a.LoginName, string(a.Status),
-		a.SecondFactor, a.MustSetPassword, a.PasswordHash, a.Question, a.AnswerHash, a.TOTP, a.TOTPPending, a.Locale,
-		a.Generation, a.Barred, micros(a.Updated), a.ID)
+	_, err := tx.exec(ctx, sqliteUpdateAccount, append(accountValues(a), a.Generation, a.Barred, micros(a.Updated), a.ID)...)
 	if err != nil {
 		return err
 	}
@@ -451,5 +424,5 @@ func (s sqliteAccounts) Stranded(ctx context.Context, all bool) (map[string]int,
 	return counts, translateSQLite("counting accounts without a second factor", err)
 }
 
-// asItIs is the text argument of decodeFailureCounts for SQLite. It changes nothing.
+// asItIs is the text argument of accountScan for SQLite. It changes nothing.
 func asItIs(s string) string { return s }

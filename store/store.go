@@ -4,8 +4,8 @@
 // sqlite.go.
 //
 // All backends pass the same tests, in conformance*_test.go. To fix a backend, first
-// add a test there. The backends share no SQL and no migrations, even where these
-// look alike.
+// add a test there. The backends share no migrations, and of their SQL only the
+// columns of record.Fields (account.go), even where these look alike.
 package store
 
 import (

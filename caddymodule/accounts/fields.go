@@ -25,96 +25,12 @@ import (
 
 // view returns the account as the API shows it.
 func (c *Call) view(a record.Account) api.Account {
-	text := func(s string) *string {
-		if s == "" {
-			return nil
-		}
-		return &s
-	}
-	v := api.Account{
-		Mnemocode:       a.Mnemocode,
-		Role:            text(a.Role),
-		Phone:           text(a.Phone),
-		Email:           text(a.Email),
-		LoginName:       text(a.LoginName),
-		Locale:          text(a.Locale),
-		Status:          a.Status,
-		SecondFactor:    a.SecondFactor,
-		MustSetPassword: a.MustSetPassword,
-		PasswordSet:     a.PasswordHash != "",
-		Question:        text(a.Question),
-		BackupCodes:     a.BackupCodes,
-		TOTP:            a.TOTP != "",
-		Passkeys:        a.Passkeys,
-		CaptchaDue:      c.admin.CaptchaDue(a),
-		Identities:      identityViews(a.Identities),
-		Accepted:        acceptanceViews(a.Accepted),
-		Created:         a.Created.UTC(),
-		Updated:         a.Updated.UTC(),
-	}
-	if lockedUntil := c.admin.LockedUntil(a); !lockedUntil.IsZero() {
-		until := lockedUntil.UTC().Truncate(time.Second)
-		v.LockedUntil = &until
+	v := api.AccountOf(a)
+	v.CaptchaDue = c.admin.CaptchaDue(a)
+	if until := c.admin.LockedUntil(a); !until.IsZero() {
+		v.LockedUntil = new(until.UTC().Truncate(time.Second))
 	}
 	return v
-}
-
-func identityViews(identities []record.Identity) []api.Identity {
-	views := make([]api.Identity, len(identities))
-	for i, identity := range identities {
-		views[i] = api.Identity(identity)
-	}
-	return views
-}
-
-func acceptanceViews(accepted []record.Acceptance) []api.Acceptance {
-	views := make([]api.Acceptance, len(accepted))
-	for i, a := range accepted {
-		views[i] = api.Acceptance{Code: a.Code, Version: a.Version, At: a.At.UTC()}
-	}
-	return views
-}
-
-// An exportedAccount is a line of an export, in the format that import reads.
-type exportedAccount struct {
-	Mnemocode       string           `json:"profile_mnemocode"`
-	Role            string           `json:"role,omitempty"`
-	Phone           string           `json:"primary_phone,omitempty"`
-	Email           string           `json:"primary_email,omitempty"`
-	LoginName       string           `json:"login_name,omitempty"`
-	Locale          string           `json:"locale,omitempty"`
-	Status          record.Status    `json:"status"`
-	SecondFactor    bool             `json:"second_factor,omitempty"`
-	MustSetPassword bool             `json:"must_set_password,omitempty"`
-	PasswordHash    string           `json:"password_hash,omitempty"`
-	Question        string           `json:"control_question,omitempty"`
-	AnswerHash      string           `json:"control_answer_hash,omitempty"`
-	BackupCodes     []string         `json:"backup_code_hashes,omitempty"`
-	TOTPSecret      string           `json:"totp_secret,omitempty"`
-	Identities      []api.Identity   `json:"oauth_identities,omitempty"`
-	Accepted        []api.Acceptance `json:"disclaimers_accepted,omitempty"`
-	Created         time.Time        `json:"created_at"`
-}
-
-func newExportedAccount(a record.Account, backupCodes []string) exportedAccount {
-	return exportedAccount{
-		Mnemocode:       a.Mnemocode,
-		Role:            a.Role,
-		Phone:           a.Phone,
-		Email:           a.Email,
-		LoginName:       a.LoginName,
-		Locale:          a.Locale,
-		Status:          a.Status,
-		SecondFactor:    a.SecondFactor,
-		MustSetPassword: a.MustSetPassword,
-		PasswordHash:    a.PasswordHash,
-		Question:        a.Question,
-		AnswerHash:      a.AnswerHash,
-		BackupCodes:     backupCodes,
-		Identities:      identityViews(a.Identities),
-		Accepted:        acceptanceViews(a.Accepted),
-		Created:         a.Created.UTC(),
-	}
 }
 
 // A changeKind tells how to read a JSON object.
@@ -130,42 +46,42 @@ const (
 type changeParser struct {
 	kind   changeKind
 	change manage.Change
-	sets   []func(*record.Account) error // in the order of accountFields
-	given  map[string]bool               // the fields that are not null
+	sets   []func(*record.Account) error // in the order of api.Fields
+	given  map[string]bool               // the fields of the JSON object; false is null
 }
 
-// An accountField is a field that can be written.
-type accountField struct {
-	name  string
-	parse func(p *changeParser, v jsontext.Value) error
-	// imported is true if only import accepts the field.
-	imported bool
+// parsers has the fields that are more than a text or a flag.
+var parsers = map[string]func(p *changeParser, f record.Field, v jsontext.Value) error{
+	"profile_mnemocode":    (*changeParser).mnemocode,
+	"primary_phone":        (*changeParser).phone,
+	"primary_email":        (*changeParser).loginID,
+	"login_name":           (*changeParser).loginID,
+	"locale":               (*changeParser).locale,
+	"status":               (*changeParser).status,
+	"password":             (*changeParser).password,
+	"password_hash":        (*changeParser).passwordHash,
+	"control_question":     (*changeParser).question,
+	"control_answer":       (*changeParser).answer,
+	"control_answer_hash":  (*changeParser).answerHash,
+	"oauth_identities":     (*changeParser).identities,
+	"disclaimers_accepted": (*changeParser).accepted,
+	"backup_code_hashes":   (*changeParser).backupCodes,
+	"totp_secret":          (*changeParser).totpSecret,
+	"created_at":           (*changeParser).created,
 }
 
-// accountFields lists the writable fields in the order in which they are applied. A
-// password comes before must_set_password, because a new password clears that flag
-// unless the change sets it, too. A question comes before its answer, because
-// removing the question also removes the answer.
-var accountFields = []accountField{
-	{name: "profile_mnemocode", parse: requiredField(func(a *record.Account) *string { return &a.Mnemocode })},
-	{name: "role", parse: textField(128, func(a *record.Account) *string { return &a.Role })},
-	{name: "primary_phone", parse: (*changeParser).phone},
-	{name: "primary_email", parse: loginIDField(func(a *record.Account) *string { return &a.Email })},
-	{name: "login_name", parse: loginIDField(func(a *record.Account) *string { return &a.LoginName })},
-	{name: "locale", parse: (*changeParser).locale},
-	{name: "status", parse: (*changeParser).status},
-	{name: "second_factor", parse: flagField(func(a *record.Account) *bool { return &a.SecondFactor })},
-	{name: "password", parse: (*changeParser).password},
-	{name: "password_hash", parse: (*changeParser).passwordHash},
-	{name: "must_set_password", parse: flagField(func(a *record.Account) *bool { return &a.MustSetPassword })},
-	{name: "control_question", parse: (*changeParser).question},
-	{name: "control_answer", parse: (*changeParser).answer},
-	{name: "control_answer_hash", parse: textField(1024, func(a *record.Account) *string { return &a.AnswerHash }), imported: true},
-	{name: "oauth_identities", parse: (*changeParser).identities},
-	{name: "disclaimers_accepted", parse: (*changeParser).accepted},
-	{name: "backup_code_hashes", parse: (*changeParser).backupCodes, imported: true},
-	{name: "totp_secret", parse: (*changeParser).totpSecret, imported: true},
-	{name: "created_at", parse: (*changeParser).created, imported: true},
+// parse reads one of api.Fields.
+func (p *changeParser) parse(name string, v jsontext.Value) error {
+	f := record.FieldNamed(name)
+	parse := parsers[name]
+	switch {
+	case parse != nil:
+	case f.Flag != nil:
+		parse = (*changeParser).flag
+	default:
+		parse = (*changeParser).text
+	}
+	return parse(p, f, v)
 }
 
 // shownOnly lists the fields of api.Account that can't be written.
@@ -180,15 +96,15 @@ func parseChange(data []byte, kind changeKind) (manage.Change, error) {
 		return manage.Change{}, err
 	}
 	p := &changeParser{kind: kind, given: map[string]bool{}}
-	for _, field := range accountFields {
-		value, ok := values[field.name]
-		if !ok || field.imported && kind != changeImport {
+	for _, name := range api.Fields {
+		value, ok := values[name]
+		if !ok || kind != changeImport && slices.Contains(api.OnlyImported, name) {
 			continue
 		}
-		delete(values, field.name)
-		p.given[field.name] = value.Kind() != 'n'
-		if err := field.parse(p, value); err != nil {
-			return manage.Change{}, &manage.FieldError{Field: field.name, Message: err.Error()}
+		delete(values, name)
+		p.given[name] = value.Kind() != 'n'
+		if err := p.parse(name, value); err != nil {
+			return manage.Change{}, &manage.FieldError{Field: name, Message: err.Error()}
 		}
 	}
 	for name := range values {
@@ -263,32 +179,34 @@ func (p *changeParser) set(set func(*record.Account)) {
 
 // Kinds of fields
 
-func textField(limit int, of func(*record.Account) *string) func(*changeParser, jsontext.Value) error {
-	return func(p *changeParser, v jsontext.Value) error {
-		s, err := textValue(v, limit)
-		p.set(func(a *record.Account) { *of(a) = s })
-		return err
-	}
+func (p *changeParser) text(f record.Field, v jsontext.Value) error {
+	s, err := textValue(v, f.Limit)
+	p.set(func(a *record.Account) { *f.Text(a) = s })
+	return err
 }
 
-// loginIDField is a textField that drops surrounding spaces, which don't count in a
-// login id.
-func loginIDField(of func(*record.Account) *string) func(*changeParser, jsontext.Value) error {
-	return func(p *changeParser, v jsontext.Value) error {
-		s, err := stringValue(v)
-		s = app.Trimmed(s)
-		p.set(func(a *record.Account) { *of(a) = s })
-		return cmp.Or(err, checkText(s, 254))
+func (p *changeParser) flag(f record.Field, v jsontext.Value) error {
+	on := v.Kind() == 't'
+	if !on && v.Kind() != 'f' && v.Kind() != 'n' {
+		return errors.New("it must be true or false")
 	}
+	p.set(func(a *record.Account) { *f.Flag(a) = on })
+	return nil
 }
 
-func requiredField(of func(*record.Account) *string) func(*changeParser, jsontext.Value) error {
-	return func(p *changeParser, v jsontext.Value) error {
-		if v.Kind() == 'n' {
-			return errors.New("it can't be null")
-		}
-		return textField(1024, of)(p, v)
+// loginID is text, but drops surrounding spaces, which don't count in a login id.
+func (p *changeParser) loginID(f record.Field, v jsontext.Value) error {
+	s, err := stringValue(v)
+	s = app.Trimmed(s)
+	p.set(func(a *record.Account) { *f.Text(a) = s })
+	return cmp.Or(err, checkText(s, f.Limit))
+}
+
+func (p *changeParser) mnemocode(f record.Field, v jsontext.Value) error {
+	if v.Kind() == 'n' {
+		return errors.New("it can't be null")
 	}
+	return p.text(f, v)
 }
 
 // textValue reads a string. It reads null as an empty one.
@@ -317,25 +235,14 @@ func checkText(s string, limit int) error {
 	return nil
 }
 
-func flagField(of func(*record.Account) *bool) func(*changeParser, jsontext.Value) error {
-	return func(p *changeParser, v jsontext.Value) error {
-		on := v.Kind() == 't'
-		if !on && v.Kind() != 'f' && v.Kind() != 'n' {
-			return errors.New("it must be true or false")
-		}
-		p.set(func(a *record.Account) { *of(a) = on })
-		return nil
-	}
-}
-
-func (p *changeParser) phone(v jsontext.Value) error {
-	phone, err := textValue(v, 254)
+func (p *changeParser) phone(f record.Field, v jsontext.Value) error {
+	phone, err := textValue(v, f.Limit)
 	phone = cmp.Or(record.NormalizePhone(phone), phone) // an invalid phone is refused later
 	p.set(func(a *record.Account) { a.Phone = phone })
 	return err
 }
 
-func (p *changeParser) locale(v jsontext.Value) error {
+func (p *changeParser) locale(_ record.Field, v jsontext.Value) error {
 	locale, err := stringValue(v)
 	locale = message.Locale(locale)
 	p.set(func(a *record.Account) { a.Locale = locale })
@@ -343,8 +250,8 @@ func (p *changeParser) locale(v jsontext.Value) error {
 }
 
 // status refuses null, which would let in users who were locked out.
-func (p *changeParser) status(v jsontext.Value) error {
-	status, err := textValue(v, 64)
+func (p *changeParser) status(f record.Field, v jsontext.Value) error {
+	status, err := textValue(v, f.Limit)
 	if err == nil && status == "" {
 		err = errors.New("it must be active, restricted, closed or denied")
 	}
@@ -354,7 +261,7 @@ func (p *changeParser) status(v jsontext.Value) error {
 
 // Secrets
 
-func (p *changeParser) password(v jsontext.Value) error {
+func (p *changeParser) password(_ record.Field, v jsontext.Value) error {
 	if v.Kind() == 'n' {
 		p.set(func(a *record.Account) { a.PasswordHash = "" })
 		return nil
@@ -367,13 +274,20 @@ func (p *changeParser) password(v jsontext.Value) error {
 		return errors.New("it must have 1 to 128 characters; null takes the password away")
 	}
 	p.change.Password = s
-	p.set(func(a *record.Account) { a.MustSetPassword = false })
+	p.set(p.passwordSet)
 	return nil
+}
+
+// passwordSet clears the flag, unless the change sets that, too.
+func (p *changeParser) passwordSet(a *record.Account) {
+	if _, ok := p.given["must_set_password"]; !ok {
+		a.MustSetPassword = false
+	}
 }
 
 // passwordHash also accepts a credential object as Keycloak exports it, or the text
 // of one.
-func (p *changeParser) passwordHash(v jsontext.Value) error {
+func (p *changeParser) passwordHash(_ record.Field, v jsontext.Value) error {
 	var hash string
 	var err error
 	switch v.Kind() {
@@ -389,7 +303,7 @@ func (p *changeParser) passwordHash(v jsontext.Value) error {
 	}
 	p.set(func(a *record.Account) {
 		if hash != "" && hash != a.PasswordHash {
-			a.MustSetPassword = false
+			p.passwordSet(a)
 		}
 		if hash != "" || p.change.Password == "" {
 			a.PasswordHash = hash
@@ -398,8 +312,8 @@ func (p *changeParser) passwordHash(v jsontext.Value) error {
 	return err
 }
 
-func (p *changeParser) question(v jsontext.Value) error {
-	question, err := textValue(v, 256)
+func (p *changeParser) question(f record.Field, v jsontext.Value) error {
+	question, err := textValue(v, f.Limit)
 	p.set(func(a *record.Account) {
 		a.Question = question
 		if question == "" {
@@ -409,7 +323,7 @@ func (p *changeParser) question(v jsontext.Value) error {
 	return err
 }
 
-func (p *changeParser) answer(v jsontext.Value) error {
+func (p *changeParser) answer(_ record.Field, v jsontext.Value) error {
 	answer, err := textValue(v, 256)
 	p.change.Answer = answer
 	if answer == "" {
@@ -418,7 +332,13 @@ func (p *changeParser) answer(v jsontext.Value) error {
 	return err
 }
 
-func (p *changeParser) backupCodes(v jsontext.Value) error {
+func (p *changeParser) answerHash(_ record.Field, v jsontext.Value) error {
+	hash, err := textValue(v, 1024)
+	p.set(func(a *record.Account) { a.AnswerHash = hash })
+	return err
+}
+
+func (p *changeParser) backupCodes(_ record.Field, v jsontext.Value) error {
 	hashes := []string{}
 	if v.Kind() != 'n' && json.Unmarshal(v, &hashes) != nil {
 		return errors.New("it must be an array of hashes")
@@ -430,7 +350,7 @@ func (p *changeParser) backupCodes(v jsontext.Value) error {
 	return nil
 }
 
-func (p *changeParser) totpSecret(v jsontext.Value) error {
+func (p *changeParser) totpSecret(_ record.Field, v jsontext.Value) error {
 	text, err := textValue(v, 128)
 	if err == nil && text != "" {
 		p.change.TOTP, err = tokens.ParseTOTPSecret(text)
@@ -440,7 +360,7 @@ func (p *changeParser) totpSecret(v jsontext.Value) error {
 
 // Lists
 
-func (p *changeParser) identities(v jsontext.Value) error {
+func (p *changeParser) identities(_ record.Field, v jsontext.Value) error {
 	var views []api.Identity
 	if json.Unmarshal(v, &views, json.RejectUnknownMembers(true)) != nil {
 		return errors.New(`it must be an array of {"provider_id": 1, "subject": "…"}`)
@@ -461,7 +381,7 @@ func (p *changeParser) identities(v jsontext.Value) error {
 
 // accepted reads the disclaimers that the account has accepted. A change can't
 // remove one that the account has, because it did accept it.
-func (p *changeParser) accepted(v jsontext.Value) error {
+func (p *changeParser) accepted(_ record.Field, v jsontext.Value) error {
 	var views []api.Acceptance
 	if json.Unmarshal(v, &views, json.RejectUnknownMembers(true)) != nil {
 		return errors.New(`it must be an array of {"code": "…", "version": "…"}`)
@@ -493,7 +413,7 @@ func (p *changeParser) accepted(v jsontext.Value) error {
 	return nil
 }
 
-func (p *changeParser) created(v jsontext.Value) error {
+func (p *changeParser) created(_ record.Field, v jsontext.Value) error {
 	var at time.Time
 	if v.Kind() == 'n' {
 		return nil

@@ -49,7 +49,7 @@ func FuzzImportLine(f *testing.F) {
 			a.Question, a.AnswerHash = "", ""
 		}
 		var exported bytes.Buffer
-		if err := api.WriteLine(&exported, newExportedAccount(a, change.BackupCodes)); err != nil {
+		if err := api.WriteLine(&exported, api.ExportedAccountOf(a, change.BackupCodes)); err != nil {
 			t.Fatalf("%q can't be exported: %v", line, err)
 		}
 		again, changeAgain, err := imported(exported.Bytes())

@@ -337,7 +337,7 @@ func (c *Call) exportPage(ctx context.Context, after string, secrets bool) (line
 		if err != nil {
 			return nil, "", err
 		}
-		exported := newExportedAccount(a, codes)
+		exported := api.ExportedAccountOf(a, codes)
 		if secrets {
 			if exported.TOTPSecret, err = c.admin.ExportTOTP(ctx, a); err != nil {
 				return nil, "", err

@@ -1,30 +1,49 @@
 package accounts
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/store"
 )
 
-func TestFieldNamesAreThoseThatAreTaken(t *testing.T) {
-	var names []string
-	for _, f := range accountFields {
-		names = append(names, f.name)
-	}
-	if diff := cmp.Diff(names, api.Fields); diff != "" {
-		t.Error(diff)
+// An account shows and exports each field that operators can write.
+func TestWrittenFieldsAreShownAndExported(t *testing.T) {
+	for _, f := range record.Fields {
+		if f.Secret {
+			continue
+		}
+		var a record.Account
+		var want any = "given"
+		if f.Flag != nil {
+			want, *f.Flag(&a) = true, true
+		} else {
+			*f.Text(&a) = "given"
+		}
+		for _, view := range []any{api.AccountOf(a), api.ExportedAccountOf(a, nil)} {
+			data, err := json.Marshal(view)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var fields map[string]any
+			if err := json.Unmarshal(data, &fields); err != nil {
+				t.Fatal(err)
+			}
+			if fields[f.Name] != want {
+				t.Errorf("%T shows %s as %v, want %v", view, f.Name, fields[f.Name], want)
+			}
+		}
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A recordReader returns accounts as JSON, each with its line number in the file. An
@@ -118,8 +119,7 @@ func (c *csvRecords) next() (int, []byte, error) {
 
 // csvValue converts a cell to the field's JSON value.
 func csvValue(column, cell string) (any, error) {
-	switch column {
-	case "second_factor", "must_set_password":
+	if record.FieldNamed(column).Flag != nil {
 		switch strings.ToLower(strings.TrimSpace(cell)) {
 		case "true", "yes", "1":
 			return true, nil
@@ -127,6 +127,8 @@ func csvValue(column, cell string) (any, error) {
 			return false, nil
 		}
 		return nil, errors.New("it must be true or false")
+	}
+	switch column {
 	case "oauth_identities":
 		if !strings.HasPrefix(strings.TrimSpace(cell), "[") {
 			return parseIdentities(strings.Fields(cell))

@@ -1,6 +1,9 @@
 package record
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A Status says whether an account may log in.
 type Status string
@@ -46,6 +49,59 @@ type Account struct {
 	Keep              TokenHash             // the session that Update spares if it ends the others; never loaded
 	Created           time.Time
 	Updated           time.Time
+}
+
+// A Field is a text or a flag of an Account. What stores such fields, compares them or
+// reads them from operators goes through Fields.
+type Field struct {
+	// Name is the field's in the accounts API, in imports and exports, and in events of
+	// changes. Empty is a field that no operator changes.
+	Name   string
+	Column string                 // of the SQL stores
+	Text   func(*Account) *string // nil for a flag
+	Flag   func(*Account) *bool   // nil for a text
+	Limit  int                    // the longest text that an operator may give, in characters
+	// Secret means that the API does not show the field, and that it has other names for
+	// what sets it.
+	Secret bool
+	// EndsSessions means that a change revokes all sessions of the account. The mnemocode
+	// and the role do so because sessions contain them.
+	EndsSessions bool
+}
+
+// Fields lists the fields of an account that are texts or flags.
+var Fields = []Field{
+	{Name: "profile_mnemocode", Column: "mnemocode", Text: func(a *Account) *string { return &a.Mnemocode }, Limit: 1024, EndsSessions: true},
+	{Name: "role", Column: "role", Text: func(a *Account) *string { return &a.Role }, Limit: 128, EndsSessions: true},
+	{Name: "primary_phone", Column: "phone", Text: func(a *Account) *string { return &a.Phone }, Limit: 254, EndsSessions: true},
+	{Name: "primary_email", Column: "email", Text: func(a *Account) *string { return &a.Email }, Limit: 254, EndsSessions: true},
+	{Name: "login_name", Column: "login_name", Text: func(a *Account) *string { return &a.LoginName }, Limit: 254},
+	{Name: "locale", Column: "locale", Text: func(a *Account) *string { return &a.Locale }},
+	{Name: "status", Column: "status", Text: func(a *Account) *string { return (*string)(&a.Status) }, Limit: 64, EndsSessions: true},
+	{Name: "second_factor", Column: "second_factor", Flag: func(a *Account) *bool { return &a.SecondFactor }, EndsSessions: true},
+	{Name: "must_set_password", Column: "must_set_password", Flag: func(a *Account) *bool { return &a.MustSetPassword }},
+	{Name: "password", Column: "password_hash", Text: func(a *Account) *string { return &a.PasswordHash }, Secret: true, EndsSessions: true},
+	{Name: "totp", Column: "totp", Text: func(a *Account) *string { return &a.TOTP }, Secret: true, EndsSessions: true},
+	{Column: "totp_pending", Text: func(a *Account) *string { return &a.TOTPPending }, Secret: true},
+	{Name: "control_question", Column: "question", Text: func(a *Account) *string { return &a.Question }, Limit: 256},
+	{Name: "control_answer", Column: "answer_hash", Text: func(a *Account) *string { return &a.AnswerHash }, Secret: true},
+}
+
+// FieldNamed returns the field with a name, or the zero Field.
+func FieldNamed(name string) Field {
+	i := slices.IndexFunc(Fields, func(f Field) bool { return f.Name == name })
+	if i < 0 {
+		return Field{}
+	}
+	return Fields[i]
+}
+
+// Same reports whether two accounts have the same value in the field.
+func (f Field) Same(a, b *Account) bool {
+	if f.Flag != nil {
+		return *f.Flag(a) == *f.Flag(b)
+	}
+	return *f.Text(a) == *f.Text(b)
 }
 
 // An Identity is a user of an OAuth provider.

@@ -102,30 +102,6 @@ const (
 	MaxPage     = 1000
 )
 
-// An Account is an account as the admin API shows it. Every field is always present.
-type Account struct {
-	Mnemocode       string        `json:"profile_mnemocode"`
-	Role            *string       `json:"role"`
-	Phone           *string       `json:"primary_phone"`
-	Email           *string       `json:"primary_email"`
-	LoginName       *string       `json:"login_name"`
-	Locale          *string       `json:"locale"`
-	Status          record.Status `json:"status"`
-	SecondFactor    bool          `json:"second_factor"`
-	MustSetPassword bool          `json:"must_set_password"`
-	PasswordSet     bool          `json:"password_set"`
-	Question        *string       `json:"control_question"`
-	BackupCodes     int           `json:"backup_codes_left"`
-	TOTP            bool          `json:"totp"` // an authenticator app was confirmed
-	Passkeys        int           `json:"passkeys"`
-	Identities      []Identity    `json:"oauth_identities"`
-	Accepted        []Acceptance  `json:"disclaimers_accepted"`
-	LockedUntil     *time.Time    `json:"locked_until"`
-	CaptchaDue      bool          `json:"captcha_due"` // the next password requires a captcha
-	Created         time.Time     `json:"created_at"`
-	Updated         time.Time     `json:"updated_at"`
-}
-
 // Passkeys is a list of passkeys.
 type Passkeys struct {
 	Passkeys []Passkey `json:"passkeys"`
@@ -162,27 +138,6 @@ func PasskeyOf(p record.Passkey) Passkey {
 // it.
 type Changed struct {
 	Mnemocode string `json:"profile_mnemocode"`
-}
-
-// An Identity is a user of an OAuth provider who logs in as the account.
-type Identity struct {
-	Provider int    `json:"provider_id"`
-	Subject  string `json:"subject"`
-}
-
-// An Acceptance records that a disclaimer was accepted.
-type Acceptance struct {
-	Code    string `json:"code"`
-	Version string `json:"version"`
-	// At is the time of acceptance. Default: now.
-	At time.Time `json:"accepted_at,omitzero"`
-}
-
-// Fields lists the writable fields in the order in which they are applied.
-var Fields = []string{
-	"profile_mnemocode", "role", "primary_phone", "primary_email", "login_name", "locale", "status", "second_factor",
-	"password", "password_hash", "must_set_password", "control_question", "control_answer", "control_answer_hash",
-	"oauth_identities", "disclaimers_accepted", "backup_code_hashes", "totp_secret", "created_at",
 }
 
 // A Failure describes a line that was not imported. Error is set if the line failed,

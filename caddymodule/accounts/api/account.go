@@ -1,0 +1,155 @@
+package api
+
+import (
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+// Fields lists the writable fields of an account in the order in which they are applied.
+// A question comes before its answer, because removing the question also removes the
+// answer.
+var Fields = append(plain(), "password", "password_hash", "control_answer", "control_answer_hash",
+	"oauth_identities", "disclaimers_accepted", "backup_code_hashes", "totp_secret", "created_at")
+
+func plain() (names []string) {
+	for _, f := range record.Fields {
+		if !f.Secret {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// OnlyImported lists the Fields that only an import accepts.
+var OnlyImported = []string{"control_answer_hash", "backup_code_hashes", "totp_secret", "created_at"}
+
+// An Account is an account as the admin API shows it. Every field is always present.
+type Account struct {
+	Mnemocode       string        `json:"profile_mnemocode"`
+	Role            *string       `json:"role"`
+	Phone           *string       `json:"primary_phone"`
+	Email           *string       `json:"primary_email"`
+	LoginName       *string       `json:"login_name"`
+	Locale          *string       `json:"locale"`
+	Status          record.Status `json:"status"`
+	SecondFactor    bool          `json:"second_factor"`
+	MustSetPassword bool          `json:"must_set_password"`
+	PasswordSet     bool          `json:"password_set"`
+	Question        *string       `json:"control_question"`
+	BackupCodes     int           `json:"backup_codes_left"`
+	TOTP            bool          `json:"totp"` // an authenticator app was confirmed
+	Passkeys        int           `json:"passkeys"`
+	Identities      []Identity    `json:"oauth_identities"`
+	Accepted        []Acceptance  `json:"disclaimers_accepted"`
+	LockedUntil     *time.Time    `json:"locked_until"`
+	CaptchaDue      bool          `json:"captcha_due"` // the next password requires a captcha
+	Created         time.Time     `json:"created_at"`
+	Updated         time.Time     `json:"updated_at"`
+}
+
+// AccountOf returns an account as the API shows it, but without its locks.
+func AccountOf(a record.Account) Account {
+	return Account{
+		Mnemocode:       a.Mnemocode,
+		Role:            text(a.Role),
+		Phone:           text(a.Phone),
+		Email:           text(a.Email),
+		LoginName:       text(a.LoginName),
+		Locale:          text(a.Locale),
+		Status:          a.Status,
+		SecondFactor:    a.SecondFactor,
+		MustSetPassword: a.MustSetPassword,
+		PasswordSet:     a.PasswordHash != "",
+		Question:        text(a.Question),
+		BackupCodes:     a.BackupCodes,
+		TOTP:            a.TOTP != "",
+		Passkeys:        a.Passkeys,
+		Identities:      identities(a.Identities),
+		Accepted:        acceptances(a.Accepted),
+		Created:         a.Created.UTC(),
+		Updated:         a.Updated.UTC(),
+	}
+}
+
+// text returns nil for an empty text.
+func text(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// An ExportedAccount is a line of an export, in the format that import reads.
+type ExportedAccount struct {
+	Mnemocode       string        `json:"profile_mnemocode"`
+	Role            string        `json:"role,omitempty"`
+	Phone           string        `json:"primary_phone,omitempty"`
+	Email           string        `json:"primary_email,omitempty"`
+	LoginName       string        `json:"login_name,omitempty"`
+	Locale          string        `json:"locale,omitempty"`
+	Status          record.Status `json:"status"`
+	SecondFactor    bool          `json:"second_factor,omitempty"`
+	MustSetPassword bool          `json:"must_set_password,omitempty"`
+	PasswordHash    string        `json:"password_hash,omitempty"`
+	Question        string        `json:"control_question,omitempty"`
+	AnswerHash      string        `json:"control_answer_hash,omitempty"`
+	BackupCodes     []string      `json:"backup_code_hashes,omitempty"`
+	TOTPSecret      string        `json:"totp_secret,omitempty"`
+	Identities      []Identity    `json:"oauth_identities,omitempty"`
+	Accepted        []Acceptance  `json:"disclaimers_accepted,omitempty"`
+	Created         time.Time     `json:"created_at"`
+}
+
+// ExportedAccountOf returns an account as it is exported, but without the secret of its
+// authenticator app.
+func ExportedAccountOf(a record.Account, backupCodes []string) ExportedAccount {
+	return ExportedAccount{
+		Mnemocode:       a.Mnemocode,
+		Role:            a.Role,
+		Phone:           a.Phone,
+		Email:           a.Email,
+		LoginName:       a.LoginName,
+		Locale:          a.Locale,
+		Status:          a.Status,
+		SecondFactor:    a.SecondFactor,
+		MustSetPassword: a.MustSetPassword,
+		PasswordHash:    a.PasswordHash,
+		Question:        a.Question,
+		AnswerHash:      a.AnswerHash,
+		BackupCodes:     backupCodes,
+		Identities:      identities(a.Identities),
+		Accepted:        acceptances(a.Accepted),
+		Created:         a.Created.UTC(),
+	}
+}
+
+// An Identity is a user of an OAuth provider who logs in as the account.
+type Identity struct {
+	Provider int    `json:"provider_id"`
+	Subject  string `json:"subject"`
+}
+
+// An Acceptance records that a disclaimer was accepted.
+type Acceptance struct {
+	Code    string `json:"code"`
+	Version string `json:"version"`
+	// At is the time of acceptance. Default: now.
+	At time.Time `json:"accepted_at,omitzero"`
+}
+
+func identities(stored []record.Identity) []Identity {
+	views := make([]Identity, len(stored))
+	for i, identity := range stored {
+		views[i] = Identity(identity)
+	}
+	return views
+}
+
+func acceptances(accepted []record.Acceptance) []Acceptance {
+	views := make([]Acceptance, len(accepted))
+	for i, a := range accepted {
+		views[i] = Acceptance{Code: a.Code, Version: a.Version, At: a.At.UTC()}
+	}
+	return views
+}

@@ -1,0 +1,72 @@
+package manage
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/base32"
+	"slices"
+
+	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/limits"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// Backup codes are 50 random bits in base32 (contract, section 5). Base32 has no 0 and 1,
+// which users could mistake for O and l.
+const (
+	backupCodes      = 10
+	backupCodeLength = 10
+)
+
+// NewBackupCodes replaces the account's backup codes. It returns the new ones in the form
+// ABCDE-FGHIJ. They can't be read again later, because only hashes are stored.
+func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string, error) {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return nil, err
+	}
+	codes := make([]string, backupCodes)
+	normalized := make([]string, backupCodes)
+	for i := range codes {
+		var b [8]byte
+		rand.Read(b[:]) // never returns an error; it crashes the process instead
+		code := base32.StdEncoding.EncodeToString(b[:])[:backupCodeLength]
+		codes[i] = code[:backupCodeLength/2] + "-" + code[backupCodeLength/2:]
+		normalized[i] = record.NormalizeBackupCode(codes[i])
+	}
+	at := limits.Attempt{Company: ad.Company, Address: ad.Address}
+	hashes, err := ad.Hasher.HashSet(ctx, at.Turn(), ad.Company.Password.Argon2id, normalized)
+	if err != nil {
+		return nil, wire.Unavailable("hashing the backup codes", err)
+	}
+	replaced := ad.event(record.AccountBackupCodes, a)
+	if err := ad.storeCodes(ctx, a, hashes, replaced); err != nil {
+		return nil, err
+	}
+	ad.emit(ctx, replaced)
+	ad.notify(ctx, a, a, []string{"backup_codes"})
+	return codes, nil
+}
+
+func (ad *Admin) storeCodes(ctx context.Context, a record.Account, hashes []string, replaced record.Event) error {
+	events := background.OutboxEvents(ad.Company, replaced)
+	return adminError("storing the backup codes", ad.Accounts.SetBackupCodes(ctx, a.Company, a.ID, hashes, events...))
+}
+
+func (ad *Admin) sameCodes(ctx context.Context, a record.Account, hashes []string) (bool, error) {
+	left, err := ad.Accounts.BackupCodes(ctx, a.Company, a.ID)
+	if err != nil {
+		return false, adminError("loading the backup codes", err)
+	}
+	return slices.Equal(slices.Sorted(slices.Values(left)), slices.Compact(slices.Sorted(slices.Values(hashes)))), nil
+}
+
+// BackupCodeHashes returns the hashes of an account's remaining backup codes.
+func (ad *Admin) BackupCodeHashes(ctx context.Context, a record.Account) ([]string, error) {
+	if a.BackupCodes == 0 {
+		return nil, nil
+	}
+	hashes, err := ad.Accounts.BackupCodes(ctx, a.Company, a.ID)
+	return hashes, adminError("loading the backup codes", err)
+}

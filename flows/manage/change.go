@@ -1,0 +1,354 @@
+package manage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// A Change is an operator's change of an account, or the content of a new one.
+type Change struct {
+	// Apply changes the account; nil changes nothing. It must be quick, and may be
+	// called more than once. A new account has status active before Apply is called.
+	Apply func(*record.Account) error
+	// Password and Answer are plain text. They are hashed and set; empty sets none.
+	// Operators may set any password, for example one for the first login, with
+	// MustSetPassword. UserRules applies the rules for passwords that users choose.
+	Password, Answer string
+	UserRules        bool
+	// Accepted is added to the disclaimers that were accepted before.
+	Accepted []record.Acceptance
+	// BackupCodes are hashes that replace the remaining backup codes; nil keeps them.
+	BackupCodes []string
+	// TOTP is the secret of an authenticator app. It takes effect at once; nil keeps the
+	// present one.
+	TOTP []byte
+}
+
+// maxAnswer is the maximum length of a control answer in characters, as in its route.
+const maxAnswer = 256
+
+// CheckSecrets refuses a plain password or control answer that no client could send. The
+// error is a *FieldError. An empty string means none and is accepted.
+func CheckSecrets(password, answer string) error {
+	switch {
+	case !sendable(password, tenant.MaxPassword):
+		return &FieldError{"password", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL", tenant.MaxPassword)}
+	case !sendable(answer, maxAnswer) || answer != "" && record.FoldAnswer(answer) == "":
+		return &FieldError{"control_answer", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL, and not only spaces", maxAnswer)}
+	default:
+		return nil
+	}
+}
+
+// sendable reports whether a request may contain s.
+func sendable(s string, longest int) bool {
+	return utf8.ValidString(s) && !strings.ContainsRune(s, 0) && utf8.RuneCountInString(s) <= longest
+}
+
+// Change changes an account. A change of status, password, role, phone, email, second
+// factor or mnemocode revokes all its sessions, pending steps and recovery links before
+// Change returns. If nothing changes, Change writes nothing and changed is false.
+func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ record.Account, changed bool, err error) {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return record.Account{}, false, err
+	}
+	if ch.UserRules { // a password that breaks another rule is not looked up
+		wanted := a
+		if err := ad.apply(ch, &wanted); err != nil {
+			return record.Account{}, false, err
+		}
+		if err := ad.check(ch, wanted, a); err != nil {
+			return record.Account{}, false, err
+		}
+	}
+	hashed, err := ad.hash(ctx, ch)
+	if err != nil {
+		return record.Account{}, false, err
+	}
+	setTOTP, err := ad.importTOTP(ctx, ch.TOTP)
+	if err != nil {
+		return record.Account{}, false, err
+	}
+	var before record.Account
+	var changes record.Event
+	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
+		before = *a
+		if err := ad.apply(ch, a); err != nil {
+			return false, err
+		}
+		if err := ad.check(ch, *a, before); err != nil {
+			return false, err
+		}
+		hashed.set(a)
+		setTOTP(a)
+		changes = ad.changes(before, *a)
+		if len(changes.Fields) == 0 {
+			return false, errUnchanged
+		}
+		a.Updated = ad.Now()
+		a.Outbox = background.OutboxEvents(ad.Company, changes)
+		return slices.ContainsFunc(changes.Fields, endsSessions), nil
+	})
+	var owed error
+	if errors.Is(err, errUnchanged) {
+		stored, err = before, nil
+		owed = ad.revokePending(ctx, stored)
+	}
+	if err != nil {
+		return record.Account{}, false, adminError("changing the account", err)
+	}
+	err = ad.finish(ctx, before, stored, &changes, ch, record.TokenHash{})
+	if err = cmp.Or(err, owed); err != nil || len(changes.Fields) == 0 {
+		return stored, false, err
+	}
+	a, err = ad.Accounts.ByID(ctx, stored.Company, stored.ID)
+	return a, true, adminError("loading the account", err)
+}
+
+// errUnchanged means that a change stores nothing.
+var errUnchanged = errors.New("nothing changes")
+
+// revokePending does the pending revocation of an earlier change of the account. An
+// operator who repeats a change therefore gets no success before its sessions are
+// revoked.
+func (ad *Admin) revokePending(ctx context.Context, a record.Account) error {
+	owed, err := ad.Accounts.PendingRevocations(ctx, record.Revocation{Company: a.Company, Account: a.ID - 1}, 1)
+	if err != nil {
+		return adminError("asking whose sessions are to end", err)
+	}
+	if len(owed) == 0 || owed[0].Company != a.Company || owed[0].Account != a.ID {
+		return nil
+	}
+	return ad.EndNow(ctx, owed[0], ad.by(record.EndedByChange))
+}
+
+// finish does the work after a change was stored, and adds further changed fields to
+// changes. Revocations come first: they must not wait for anything. They spare the
+// session keep. finish emits the event of the change even if a later part fails.
+func (ad *Admin) finish(ctx context.Context, before, stored record.Account, changes *record.Event, ch Change, keep record.TokenHash) error {
+	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
+	defer func() {
+		if len(changes.Fields) > 0 {
+			changes.Reason = strings.Join(changes.Fields, ", ")
+			ad.emit(ctx, *changes)
+		}
+	}()
+	var owed error
+	if stored.Generation != before.Generation {
+		e := record.Revocation{Company: stored.Company, Account: stored.ID, Generation: stored.Generation, Keep: keep}
+		owed = ad.EndNow(ctx, e, ad.by(record.EndedByChange))
+	}
+	ad.notify(ctx, before, stored, changes.Fields)
+	if slices.Contains(changes.Fields, "password") && stored.PasswordHash != "" {
+		if err := ad.clear(ctx, stored, []record.Kind{record.WrongPasswords}); err != nil {
+			return err
+		}
+	}
+	if accepted := news(before.Accepted, ch.Accepted); len(accepted) > 0 {
+		e := ad.event(record.TypeDisclaimersAccepted, stored)
+		e.Accepted = accepted
+		if err := ad.Accounts.Accept(ctx, stored.Company, stored.ID, accepted, background.OutboxEvents(ad.Company, e)...); err != nil {
+			return adminError("recording the accepted disclaimers", err)
+		}
+		changes.Fields = append(changes.Fields, "disclaimers_accepted")
+	}
+	if ch.BackupCodes != nil {
+		same, err := ad.sameCodes(ctx, stored, ch.BackupCodes)
+		if err != nil {
+			return err
+		}
+		if !same {
+			if err := ad.storeCodes(ctx, stored, ch.BackupCodes, ad.event(record.AccountBackupCodes, stored)); err != nil {
+				return err
+			}
+			changes.Fields = append(changes.Fields, "backup_codes")
+			ad.notify(ctx, before, stored, []string{"backup_codes"})
+		}
+	}
+	return owed
+}
+
+// notify tells the owner of changes to how one logs in.
+func (ad *Admin) notify(ctx context.Context, before, after record.Account, fields []string) {
+	if ad.Bulk {
+		return
+	}
+	tell := func(a record.Account, kind string, also ...string) {
+		ad.Notify(ctx, ad.Company, a, ad.notice(kind), also...)
+	}
+	for _, field := range fields {
+		switch field {
+		case "password":
+			if after.PasswordHash != "" {
+				tell(before, message.NoticePasswordChanged) // to the address from before the change
+			}
+		case "primary_email":
+			tell(after, message.NoticeEmailChanged, before.Email)
+		case "primary_phone":
+			tell(after, message.NoticePhoneChanged, before.Phone)
+		case "totp":
+			tell(after, message.NoticeTOTPChanged)
+		case "backup_codes":
+			tell(after, message.NoticeBackupCodesMade)
+		case "oauth_identities":
+			if slices.ContainsFunc(after.Identities, func(i record.Identity) bool { return !slices.Contains(before.Identities, i) }) {
+				tell(after, message.NoticeIdentityBound)
+			}
+		}
+	}
+}
+
+// notice returns a notice of what the Admin does. Only what a user does has an address
+// and a device.
+func (ad *Admin) notice(kind string) message.Notice {
+	if ad.isUser() {
+		return message.Notice{Type: kind, Address: ad.Address, UserAgent: ad.UserAgent}
+	}
+	return message.Notice{Type: kind}
+}
+
+// changes returns the event for a change of an account.
+func (ad *Admin) changes(before, after record.Account) record.Event {
+	e := ad.event(record.AccountChanged, after)
+	e.Fields = changedFields(before, after)
+	if before.Mnemocode != after.Mnemocode {
+		e.Previous = before.Mnemocode
+	}
+	return e
+}
+
+func (ad *Admin) apply(ch Change, a *record.Account) error {
+	if ch.Apply == nil {
+		return nil
+	}
+	err := ch.Apply(a)
+	a.Phone = cmp.Or(ad.Company.ReadPhone(a.Phone), a.Phone) // check refuses what is no phone
+	return err
+}
+
+// check refuses a change whose result would be an invalid account.
+func (ad *Admin) check(ch Change, a, before record.Account) error {
+	if a.PasswordHash == record.AskedElsewhere && before.PasswordHash != record.AskedElsewhere && ad.Company.Migrate == nil {
+		return &FieldError{"password_hash", "there is nobody to ask about it; configure password migrate, or leave the password out, and the user sets one by recovery"}
+	}
+	if ch.UserRules && ch.Password != "" {
+		if err := ad.Company.CheckPassword("password", ch.Password, a); err != nil {
+			return err
+		}
+	}
+	return ch.check(a, before)
+}
+
+// check validates the account and the hashes that are part of the change. It does not
+// check the hashes that the account had before or that are still to be computed.
+func (ch Change) check(a, before record.Account) error {
+	if err := CheckSecrets(ch.Password, ch.Answer); err != nil {
+		return err
+	}
+	if ch.Password != "" || a.PasswordHash == before.PasswordHash {
+		a.PasswordHash = ""
+	}
+	if ch.Answer != "" {
+		a.AnswerHash = ch.Answer // a placeholder; the hash is computed later
+	} else if a.AnswerHash != "" && a.AnswerHash != before.AnswerHash {
+		if err := password.CheckHash(a.AnswerHash); err != nil {
+			return &FieldError{"control_answer_hash", err.Error()}
+		}
+	}
+	if err := password.CheckHashes(ch.BackupCodes); err != nil {
+		return &FieldError{"backup_code_hashes", err.Error()}
+	}
+	return CheckAccount(a)
+}
+
+// A hashedChange holds the hashes of a Change's plain secrets.
+type hashedChange struct{ password, answer string }
+
+func (h hashedChange) set(a *record.Account) {
+	a.PasswordHash = cmp.Or(h.password, a.PasswordHash)
+	a.AnswerHash = cmp.Or(h.answer, a.AnswerHash)
+}
+
+// hash returns the hashes. If the rules for users apply, it first asks whether the
+// password was breached.
+func (ad *Admin) hash(ctx context.Context, ch Change) (h hashedChange, err error) {
+	if ch.UserRules && ch.Password != "" {
+		if err := ad.checkBreached(ctx, "password", ch.Password); err != nil {
+			return h, err
+		}
+	}
+	if h.password, err = ad.hashOne(ctx, password.Normalize(ch.Password)); err != nil {
+		return h, err
+	}
+	h.answer, err = ad.hashOne(ctx, record.FoldAnswer(ch.Answer))
+	return h, err
+}
+
+func (ad *Admin) hashOne(ctx context.Context, secret string) (string, error) {
+	if secret == "" {
+		return "", nil
+	}
+	for {
+		hash, err := ad.Hasher.Hash(ctx, password.Turn{Company: ad.Company.Code}, ad.Company.Password.Argon2id, secret)
+		if ad.Bulk && errors.Is(err, password.ErrBusy) {
+			select {
+			case <-time.After(100 * time.Millisecond):
+				continue
+			case <-ctx.Done():
+				err = ctx.Err()
+			}
+		}
+		if err != nil {
+			return "", wire.Unavailable("hashing a secret", err)
+		}
+		return hash, nil
+	}
+}
+
+// changedFields returns the names of the changed fields, as in the admin API.
+func changedFields(before, after record.Account) []string {
+	var fields []string
+	for _, f := range record.Fields {
+		if f.Name != "" && !f.Same(&before, &after) {
+			fields = append(fields, f.Name)
+		}
+	}
+	if !maps.Equal(identitySet(before), identitySet(after)) {
+		fields = append(fields, "oauth_identities")
+	}
+	return fields
+}
+
+func identitySet(a record.Account) map[record.Identity]bool {
+	set := map[record.Identity]bool{}
+	for _, i := range a.Identities {
+		set[i] = true
+	}
+	return set
+}
+
+// endsSessions reports whether a change of the field revokes all sessions (contract,
+// section 3).
+func endsSessions(field string) bool { return record.FieldNamed(field).EndsSessions }
+
+// news returns the acceptances that are not in before.
+func news(before, accepted []record.Acceptance) []record.Acceptance {
+	return slices.DeleteFunc(slices.Clone(accepted), func(a record.Acceptance) bool {
+		return slices.ContainsFunc(before, func(b record.Acceptance) bool { return b.Code == a.Code && b.Version == a.Version })
+	})
+}

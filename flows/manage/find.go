@@ -1,0 +1,71 @@
+package manage
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/limits"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+)
+
+// UntilUnlocked is the end of a lock that stays until an operator unlocks the account
+// or a new password is set.
+var UntilUnlocked = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+
+// ByMnemocode finds an account by its mnemocode.
+func (ad *Admin) ByMnemocode(ctx context.Context, mnemocode string) (record.Account, error) {
+	a, err := ad.Accounts.ByMnemocode(ctx, ad.Company.Code, mnemocode)
+	return a, adminError("loading the account", err)
+}
+
+// ByLoginID finds an account by any of its login ids, in any spelling.
+func (ad *Admin) ByLoginID(ctx context.Context, loginID string) (record.Account, error) {
+	a, err := ad.Accounts.ByLoginID(ctx, ad.Company.Code, record.NormalizeLoginID(loginID), "")
+	if errors.Is(err, record.ErrNotFound) {
+		a, err = ad.Accounts.ByLoginID(ctx, ad.Company.Code, ad.Company.ReadLoginID(loginID), "")
+	}
+	return a, adminError("looking up the login id", err)
+}
+
+// List returns up to limit accounts that follow the mnemocode after, ordered by mnemocode.
+func (ad *Admin) List(ctx context.Context, after string, limit int) ([]record.Account, error) {
+	accounts, err := ad.Accounts.List(ctx, ad.Company.Code, after, limit)
+	return accounts, adminError("listing the accounts", err)
+}
+
+// searchReach is the maximum number of accounts that one search looks at.
+const searchReach = 10_000
+
+// Search returns up to limit accounts that follow the mnemocode after, have this status
+// and have a login id that contains part. An empty status or part matches all accounts.
+// If there are more accounts to search, last is the mnemocode of the last one searched.
+func (ad *Admin) Search(ctx context.Context, status record.Status, part, after string, limit int) (found []record.Account, last string, err error) {
+	match := record.Match{Status: status, Part: record.NormalizeLoginIDPart(part), Reach: searchReach}
+	found, last, err = ad.Accounts.Search(ctx, ad.Company.Code, match, after, limit)
+	return found, last, adminError("searching the accounts", err)
+}
+
+// LockedUntil returns when the last of the account's locks ends. Locks result from wrong
+// passwords, codes or control answers. The zero time means no lock. A disabled password
+// is locked until UntilUnlocked.
+func (ad *Admin) LockedUntil(a record.Account) time.Time {
+	failures, limits, now := a.FailureCounts, &ad.Company.Limits, ad.Now()
+	until := limits.PasswordsLocked(failures[record.WrongPasswords], now)
+	if failures[record.WrongPasswords].Count >= limits.DisableAfter {
+		return UntilUnlocked
+	}
+	for kind, rate := range map[record.Kind]tenant.Rate{record.WrongCodes: limits.WrongCodes, record.WrongAnswers: limits.WrongAnswers} {
+		if t := failures[kind]; t.Count >= rate.N && now.Before(t.Until) && t.Until.After(until) {
+			until = t.Until
+		}
+	}
+	return until
+}
+
+// CaptchaDue reports whether the account's next password needs a captcha.
+func (ad *Admin) CaptchaDue(a record.Account) bool {
+	at := limits.Attempt{Company: ad.Company}
+	return at.CaptchaDue(a.FailureCounts[record.WrongPasswords])
+}
