@@ -19,6 +19,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 const acme = "company acme {\napi_key key-of-acme\ncaptcha off\n"
@@ -128,16 +129,11 @@ func TestReloadKeepsTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A reload waits neither for the old config's messages nor for the store.
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	storetest.Eventually(t, 10*time.Second, "end of the store", func() bool {
 		_, kept := stores.References(newer.storeKeys[0])
 		_, err := second.Accounts.ByMnemocode(t.Context(), "acme", "alice")
-		if !kept && err != nil && !errors.Is(err, record.ErrNotFound) {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the store is still in use (%v) or open (%v)", kept, err)
-		}
-	}
+		return !kept && err != nil && !errors.Is(err, record.ErrNotFound)
+	})
 }
 
 func TestNothingStartsAfterCleanup(t *testing.T) {

@@ -56,10 +56,7 @@ func TestAdminSetsPasswordsAndUnlocks(t *testing.T) {
 			t.Errorf("got %s", got.Body)
 		}
 		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "new"}).wantState(record.Authorized)
-		deadline := time.Now().Add(5 * time.Second)
-		for len(s.sms.of("notice.password_changed")) == sent && time.Now().Before(deadline) {
-			time.Sleep(10 * time.Millisecond)
-		}
+		s.eventually("notice", func() bool { return len(s.sms.of("notice.password_changed")) > sent })
 		if to := s.sms.last("notice.password_changed", "to"); to != "Alice@Example.com" {
 			t.Errorf("the notice went to %q", to)
 		}

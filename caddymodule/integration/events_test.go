@@ -19,6 +19,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 func init() {
@@ -76,11 +77,11 @@ func startCaddyfile(t *testing.T, text string, env []string) *site {
 	return s
 }
 
-// readLines reads a file of JSON lines after it has n of them.
+// readLines reads a file of JSON lines once it has n of them.
 func readLines(t *testing.T, file string, n int) []map[string]any {
 	t.Helper()
 	var lines []map[string]any
-	for range 100 {
+	storetest.Eventually(t, 10*time.Second, fmt.Sprintf("%d lines of %s", n, file), func() bool {
 		content, err := os.ReadFile(file)
 		if err != nil && !os.IsNotExist(err) {
 			t.Fatal(err)
@@ -94,11 +95,8 @@ func readLines(t *testing.T, file string, n int) []map[string]any {
 			}
 			lines = append(lines, line)
 		}
-		if len(lines) >= n {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return len(lines) >= n
+	})
 	return lines
 }
 

@@ -309,10 +309,10 @@ func aStrangerLocksForNoLongerThanLockFor(t *testing.T, start starter) {
 	s.run("it is not prolonged", func(t *testing.T) {
 		lock("acme", "alice")
 		locked := time.Now()
-		under(func() { time.Sleep(2500 * time.Millisecond) })
+		under(func() { time.Sleep(1500 * time.Millisecond) })
 		a := s.credentials("alice", testPassword).want(wire.ErrRestricted)
 		left, err := strconv.Atoi(a.Header.Get("Retry-After"))
-		if passed := int(time.Since(locked).Seconds()); err != nil || left > 3600-2 || left < 3600-passed-2 {
+		if passed := int(time.Since(locked).Seconds()); err != nil || left > 3600-1 || left < 3600-passed-2 {
 			t.Errorf("after %d s Retry-After is %q", passed, a.Header.Get("Retry-After"))
 		}
 		if n := s.failureCount("alice", record.WrongPasswords); n != 10 {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 )
 
 // Protected paths answer as docs/api.md says.
@@ -13,7 +12,7 @@ func TestThePageTellsWhatProtectedPathsAnswer(t *testing.T) {
 	shown := section(t, "docs/api.md", "Protected paths")
 	s := startSite(t, siteConfig{company: people, handler: "cookie\nfresh 1s /account"})
 	old := s.login("frank")
-	time.Sleep(1100 * time.Millisecond)
+	s.eventually("login that is too old", func() bool { return s.ask("GET", "/account", bearer(old)).Status != 200 })
 	step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
 	asked := func(headers string) answer { return s.ask("GET", "/account", headers) }
 	for _, got := range []answer{

@@ -89,15 +89,16 @@ func (m *mailServer) oneMail(t *testing.T, f func()) receivedMail {
 // wait waits for a mail with the subject and returns it.
 func (m *mailServer) wait(t *testing.T, subject string) receivedMail {
 	t.Helper()
-	for begun := time.Now(); time.Since(begun) < 10*time.Second; time.Sleep(10 * time.Millisecond) {
-		for _, mail := range m.mails(t) {
-			if mail.Subject == subject {
-				return mail
-			}
+	var found receivedMail
+	storetest.Eventually(t, 10*time.Second, fmt.Sprintf("mail %q", subject), func() bool {
+		mails := m.mails(t)
+		i := slices.IndexFunc(mails, func(mail receivedMail) bool { return mail.Subject == subject })
+		if i >= 0 {
+			found = mails[i]
 		}
-	}
-	t.Fatalf("no mail %q came", subject)
-	return receivedMail{}
+		return i >= 0
+	})
+	return found
 }
 
 func TestPeersMailRecovery(t *testing.T) {

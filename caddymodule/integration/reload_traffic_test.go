@@ -101,9 +101,8 @@ func (l *traffic) end() {
 
 // whileAsking waits until n more requests were answered.
 func (l *traffic) whileAsking(n int64) {
-	for until := l.asked.Load() + n; l.asked.Load() < until && !l.t.Failed(); {
-		time.Sleep(time.Millisecond)
-	}
+	until := l.asked.Load() + n
+	storetest.Eventually(l.t, time.Minute, "further answers", func() bool { return l.asked.Load() >= until || l.t.Failed() })
 }
 
 // isDropped reports whether the connection ended before an answer.

@@ -1,0 +1,313 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// If a body does not arrive, mnemogate gives up: it answers the client and closes
+// the connection. After a body has arrived, the request may take longer.
+func TestSlowBodiesAreGivenUp(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	s := startSite(t, siteConfig{
+		company: roomy + "sms webhook " + g.URL + "/sms {\nsecret " + smsSecret + "\ntimeout 20s\n}\n" +
+			account("alice", "") + "account bob {\nphone +37060000002\n}\n",
+	})
+	token := s.login("alice")
+	const (
+		login  = "POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+		key    = "X-Api-Key: " + testKey + "\r\n"
+		length = "Content-Length: 20\r\n\r\n"
+		atOnce = bodyWithin / 2
+	)
+	var all sync.WaitGroup
+	for name, test := range map[string]struct {
+		raw  string
+		more string // sent byte by byte
+		want *wire.Error
+		soon bool // the answer does not wait for the body
+	}{
+		"no body":                    {login + key + length, "", wire.ErrValidation, false},
+		"half a body":                {login + key + length + `{"login_id`, "", wire.ErrValidation, false},
+		"chunked":                    {login + key + "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"log", "", wire.ErrValidation, false},
+		"byte by byte":               {login + key + "Content-Length: 1000\r\n\r\n{", strings.Repeat(" ", 999), wire.ErrValidation, false},
+		"a wrong key":                {login + "X-Api-Key: x\r\n" + length, "", wire.ErrAPIKeyInvalid, true},
+		"no such route":              {strings.Replace(login, "login", "x", 1) + key + length, "", wire.ErrNoRoute, true},
+		"too large":                  {login + key + "Content-Length: 20000\r\n\r\n{", "", wire.ErrTooLarge, true},
+		"no token":                   {"POST /orders HTTP/1.1\r\nHost: x\r\n" + length, "", wire.ErrHeaderMissing, true},
+		"a bad token":                {"PUT /orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + someToken + "\r\n" + length, "", wire.ErrTokenInvalid, true},
+		"a bad token, byte by byte":  {"PUT /orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\nContent-Length: 1000\r\n\r\n{", strings.Repeat("x", 999), wire.ErrTokenInvalid, true},
+		"for the OpenAPI document":   {"GET /acme/v2/openapi.json HTTP/1.1\r\nHost: x\r\n" + length, "", wire.ErrAPIKeyMissing, true},
+		"a bad token, chunked, long": {"PUT /orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n", "", wire.ErrTokenInvalid, true},
+	} {
+		all.Go(func() {
+			conn, err := net.Dial("tcp", s.addr)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer conn.Close()
+			began := time.Now()
+			_ = conn.SetDeadline(began.Add(6 * bodyWithin))
+			if _, err := io.WriteString(conn, test.raw); err != nil {
+				t.Errorf("%s: %v", name, err)
+				return
+			}
+			go func() {
+				for _, b := range []byte(test.more) {
+					if _, err := conn.Write([]byte{b}); err != nil {
+						return
+					}
+					time.Sleep(bodyWithin / 100)
+				}
+			}()
+			reader := bufio.NewReader(conn)
+			response, err := http.ReadResponse(reader, nil)
+			if err != nil {
+				t.Errorf("%s: no answer: %v", name, err)
+				return
+			}
+			answered := time.Since(began)
+			body, err := io.ReadAll(response.Body)
+			a := newAnswer(t, response, body)
+			if err != nil || a.Status != test.want.Status || a.str("error_code") != test.want.Code || !a.Closes {
+				t.Errorf("%s: %d %s (connection closes: %t), %v; want %d %s", name, a.Status, a.Body, a.Closes, err, test.want.Status, test.want.Code)
+			}
+			if test.soon != (answered < atOnce) {
+				t.Errorf("%s: answered after %v", name, answered)
+			}
+			// If the client is still sending, the connection ends with a reset.
+			if _, err := reader.ReadByte(); err == nil || strings.Contains(err.Error(), "timeout") {
+				t.Errorf("%s: the connection stays open: %v", name, err)
+			}
+		})
+	}
+	all.Go(func() {
+		body, rest := io.Pipe()
+		defer rest.Close()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/acme/v2/auth/login", body)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		r.Header.Set("X-Api-Key", testKey)
+		r.Header.Set("Content-Type", "application/json")
+		a, err := exchanged(t, h2client, r)
+		if err != nil || a.Status != http.StatusBadRequest || a.str("error_code") != wire.ErrValidation.Code {
+			t.Errorf("over HTTP/2: %d %s, %v", a.Status, a.Body, err)
+		}
+	})
+	all.Go(func() { // the backend reads bodies as slowly as they arrive
+		conn, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(6 * bodyWithin))
+		fmt.Fprintf(conn, "POST /orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 26\r\n\r\n", token)
+		for b := byte('a'); b <= 'z'; b++ {
+			if _, err := conn.Write([]byte{b}); err != nil {
+				t.Errorf("a slow body for the application: %v", err)
+				return
+			}
+			time.Sleep(bodyWithin / 20)
+		}
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Errorf("a slow body for the application: %v", err)
+			return
+		}
+		defer response.Body.Close()
+		if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != 200 || !bytes.HasSuffix(body, []byte("xyz")) {
+			t.Errorf("a slow body for the application: %s, %v", response.Status, err)
+		}
+	})
+	all.Go(func() { // complete requests that wait for a slow gateway
+		g.behave(g.hang)
+		time.AfterFunc(bodyWithin+time.Second, func() { g.behave(nil) })
+		for _, c := range []*http.Client{client, h2client} {
+			r := s.postRequest("acme", testKey, "auth/login", "", fields{"login_id": "+37060000002"})
+			if a, err := exchanged(t, c, r); err != nil || a.Status != http.StatusOK {
+				t.Errorf("with a slow gateway: %d %s, %v", a.Status, a.Body, err)
+			}
+		}
+	})
+	all.Wait()
+}
+
+// The body of any request that mnemogate answers itself has a time limit, even if
+// nothing reads the body. Then the connection ends, and Caddy can shut down.
+func TestBodiesThatNeverEnd(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, site: `
+		handle_path /manage/* {
+			mnemogate_accounts {
+				key backend a-key-of-a-backend {
+					may read
+				}
+				key writer a-key-of-a-writer {
+					may write introspect
+				}
+			}
+		}
+		handle {
+			mnemogate {
+				login_page
+				cors https://app.example.com
+				health /health
+			}
+			reverse_proxy BACKEND
+		}`})
+	const (
+		reader    = "Authorization: Bearer a-key-of-a-backend\r\n"
+		writer    = "Authorization: Bearer a-key-of-a-writer\r\nContent-Type: application/json\r\n"
+		preflight = "Origin: https://app.example.com\r\nAccess-Control-Request-Method: POST\r\n"
+		json      = sessionKey + "Content-Type: application/json\r\n"
+	)
+	token := bearer(s.login("alice@example.com"))
+	tests := []struct {
+		request, headers string
+		status           int
+	}{
+		{"GET /acme/v2/client.js", "", 200},
+		{"HEAD /acme/v2/client.js", "", 200},
+		{"POST /acme/v2/client.js", "", 405},
+		{"GET /nobody/v2/client.d.ts", "", 200},
+		{"GET /acme/v2/page/1/page.css", "", 200},
+		{"GET /acme/v2/page/1/none", "", 404},
+		{"POST /acme/v2/page/1/page.css", "", 405},
+		{"GET /acme/login", "", 200},
+		{"POST /acme/login", "", 405},
+		{"GET /acme/logout", "", 200},
+		{"PUT /acme/logout", "", 405},
+		{"GET /acme/v2/openapi.json", sessionKey, 200},
+		{"POST /acme/v2/openapi.json", sessionKey, 405},
+		{"GET /acme/v2/client.json", sessionKey, 200},
+		{"GET /acme/v2/captcha", sessionKey, 404},
+		{"GET /acme/v2/session", sessionKey + token, 200},
+		{"POST /acme/v2/session", sessionKey, 401},
+		{"DELETE /acme/v2/session", "", 401},
+		{"PUT /acme/v2/session", sessionKey, 405},
+		{"POST /acme/v2/auth/login", json, 400},
+		{"POST /acme/v2/auth/login", "", 401},
+		{"GET /acme/v2/auth/login", sessionKey, 405},
+		{"POST /acme/v2/auth/none", sessionKey, 404},
+		{"POST /acme/v2/auth/logout", json + token, 400},
+		{"GET /health", "", 200},
+		{"POST /health", "", 405},
+		{"OPTIONS /acme/v2/auth/login", preflight, 204},
+		{"OPTIONS /orders", preflight, 204},
+		{"GET /orders", "", 401},
+		{"GET /orders", navigates, 303},
+		{"GET /manage/", "", 401},
+		{"POST /manage/acme/accounts", "", 401},
+		{"GET /manage/", reader + "Origin: https://app.example.com\r\n", 403},
+		{"POST /manage/acme/accounts", reader, 403},
+		{"GET /manage/none", reader, 404},
+		{"PUT /manage/", reader, 405},
+		{"GET /manage/openapi.json", reader, 200},
+		{"GET /manage/acme/accounts", reader, 200},
+		{"POST /manage/acme/accounts", writer, 400},
+		{"PATCH /manage/acme/accounts/alice", writer, 400},
+		{"POST /manage/acme/introspect", writer, 400},
+	}
+	quit := make(chan struct{})
+	var drips sync.WaitGroup
+	defer drips.Wait()
+	defer close(quit)
+	drip := func(to io.Writer) {
+		drips.Go(func() {
+			ticks := time.NewTicker(bodyWithin / 100)
+			defer ticks.Stop()
+			for {
+				select {
+				case <-quit:
+					return
+				case <-ticks.C:
+					if _, err := to.Write([]byte{' '}); err != nil {
+						return
+					}
+				}
+			}
+		})
+	}
+	begin := func(request, headers string) net.Conn {
+		conn, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.Close() })
+		_ = conn.SetDeadline(time.Now().Add(4 * bodyWithin))
+		if _, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 10000\r\n\r\n{", request, headers); err != nil {
+			t.Fatal(err)
+		}
+		drip(conn)
+		return conn
+	}
+	var all sync.WaitGroup
+	for _, test := range tests {
+		method, path, _ := strings.Cut(test.request, " ")
+		conn := begin(test.request, test.headers)
+		began := time.Now()
+		all.Go(func() {
+			reader := bufio.NewReader(conn)
+			response, err := http.ReadResponse(reader, &http.Request{Method: method})
+			if err != nil {
+				t.Errorf("%s: no answer: %v", test.request, err)
+				return
+			}
+			if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != test.status {
+				t.Errorf("%s: %s, %v; want %d", test.request, response.Status, err, test.status)
+			}
+			for err == nil {
+				_, err = reader.ReadByte()
+			}
+			if took := time.Since(began); took > bodyWithin*3/2 {
+				t.Errorf("%s: the connection ends after %v: %v", test.request, took, err)
+			}
+		})
+		all.Go(func() {
+			body, rest := io.Pipe()
+			defer rest.Close()
+			drip(rest)
+			r, err := http.NewRequestWithContext(t.Context(), method, s.URL+path, body)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for line := range strings.SplitSeq(test.headers, "\r\n") {
+				if name, value, ok := strings.Cut(line, ": "); ok {
+					r.Header.Set(name, value)
+				}
+			}
+			h2 := http.Client{Transport: h2client.Transport, CheckRedirect: client.CheckRedirect, Timeout: 4 * bodyWithin}
+			if a, err := exchanged(t, &h2, r); err != nil || a.Status != test.status || time.Since(began) > bodyWithin*3/2 {
+				t.Errorf("%s over HTTP/2: %d, %v after %v; want %d", test.request, a.Status, err, time.Since(began), test.status)
+			}
+		})
+	}
+	all.Wait()
+
+	for _, test := range tests {
+		begin(test.request, test.headers)
+	}
+	s.ask("GET", "/health", "").is(200)
+	began := time.Now()
+	s.stop(syscall.SIGTERM)
+	if took := time.Since(began); took > bodyWithin*3/2 {
+		t.Errorf("caddy ends after %v", took)
+	}
+}
