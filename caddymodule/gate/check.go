@@ -12,6 +12,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -132,7 +133,7 @@ func (h *Handler) checkCheck() error {
 		return fmt.Errorf("check: mnemogate answers %s already; choose another path", h.Check)
 	case h.Check == h.Health:
 		return fmt.Errorf("check: %s is the path of health; choose another", h.Check)
-	case slices.ContainsFunc(h.Public, func(pattern string) bool { return matches(pattern, h.Check) }):
+	case slices.ContainsFunc(h.Public, func(pattern string) bool { return paths.Matches(pattern, h.Check) }):
 		return fmt.Errorf("check: public covers %s; choose a path that is not public", h.Check)
 	}
 	return nil

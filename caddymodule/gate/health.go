@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 )
 
 // isHealth reports whether a request asks for this node's health.
@@ -53,5 +55,5 @@ func (h *Handler) checkHealth() error {
 // isLiteral reports whether every server reads a path of the configuration as it is
 // written.
 func isLiteral(p string) bool {
-	return strings.HasPrefix(p, "/") && (&url.URL{Path: p}).EscapedPath() == p && clean(p) == p
+	return strings.HasPrefix(p, "/") && (&url.URL{Path: p}).EscapedPath() == p && paths.Clean(p) == p
 }

@@ -2,10 +2,10 @@ package gate
 
 import (
 	"net/url"
-	"path"
 	"slices"
 	"strings"
 
+	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/flows"
 )
 
@@ -80,7 +80,7 @@ func classify(base, escaped string) target {
 			return target{kind: keySet, company: company}
 		}
 	}
-	if plain(escaped) { // the common case: there is only one way to read it
+	if paths.Plain(escaped) { // the common case: there is only one way to read it
 		if kind, ok := pageKind(rest); ok && isCode(company) {
 			return target{kind: kind, company: company}
 		}
@@ -89,10 +89,10 @@ func classify(base, escaped string) target {
 		}
 		return target{kind: kindOf(company, rest), company: company}
 	}
-	t, all := target{company: company}, readings(escaped)
+	t, all := target{company: company}, paths.Readings(escaped)
 	unsure := len(all) > 1 || strings.Count(all[0], "/") != strings.Count(escaped, "/")
 	for _, reading := range all {
-		cleaned := clean(reading)
+		cleaned := paths.Clean(reading)
 		first, _ := split(base, reading)
 		firstCleaned, rest := split(base, cleaned)
 		segments := strings.Split(reading, "/")
@@ -142,53 +142,4 @@ func isCode(s string) bool {
 		}
 	}
 	return s != "" && len(s) <= 64
-}
-
-// plain reports whether every server reads a path exactly as it is written.
-func plain(p string) bool {
-	for i := range len(p) {
-		switch p[i] {
-		case '%', '\\', ';':
-			return false
-		case '/':
-			if i+1 < len(p) && (p[i+1] == '/' || p[i+1] == '.') {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// readings returns the ways in which an upstream may read a path: decoded and with \
-// as a slash, and then also without the part of a segment that some servers cut off,
-// its parameters (;x) or everything after a NUL.
-func readings(escaped string) []string {
-	decoded, err := url.PathUnescape(escaped)
-	if err != nil {
-		decoded = escaped
-	}
-	decoded = strings.ReplaceAll(decoded, `\`, "/")
-	if !strings.ContainsAny(decoded, ";\x00") {
-		return []string{decoded}
-	}
-	segments := strings.Split(decoded, "/")
-	for i, s := range segments {
-		if cut := strings.IndexAny(s, ";\x00"); cut >= 0 {
-			segments[i] = s[:cut]
-		}
-	}
-	return []string{decoded, strings.Join(segments, "/")}
-}
-
-// clean removes empty and dot segments. A path that ends in a slash or in dots ends
-// in a slash afterwards (RFC 3986, section 5.2.4).
-func clean(p string) string {
-	cleaned := path.Clean("/" + p)
-	switch p[strings.LastIndexByte(p, '/')+1:] {
-	case "", ".", "..":
-		if cleaned != "/" {
-			cleaned += "/"
-		}
-	}
-	return cleaned
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -257,12 +258,12 @@ func FuzzClassify(f *testing.F) {
 			}
 			return decoded
 		}
-		readings := []string{sent, unescaped(sent), unescaped(clean(sent))} // some resolve dots before they decode
+		readings := []string{sent, unescaped(sent), unescaped(paths.Clean(sent))} // some resolve dots before they decode
 		for _, r := range readings[1:] {
-			readings = append(readings, slashed(r), slashed(clean(r)))
+			readings = append(readings, slashed(r), slashed(paths.Clean(r)))
 		}
 		for _, reading := range readings {
-			cleaned := clean(reading)
+			cleaned := paths.Clean(reading)
 			below, ok := strings.CutPrefix(cleaned, base)
 			if ok && prefix.MatchString(below) && got.kind == protectedPath && u.Opaque == "" && reading != sent {
 				t.Errorf("%q can be read as %q and is let through", uri, cleaned)

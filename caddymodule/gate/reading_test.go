@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"golang.org/x/text/unicode/norm"
 
+	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 )
@@ -328,13 +329,13 @@ func caddyMatches(t testing.TB, u *url.URL, patterns ...string) bool {
 
 func TestPatternsAreThoseOfCaddysPathMatcher(t *testing.T) {
 	patterns := []string{"*", "/*", "/a", "/a*", "/a/*", "*a", "*/a", "*a*", "**", "/a/*/b", "/a*b*", "*a*b*", "/?", "/[ab]", "/[^a]/b", "/a/*.b"}
-	paths := []string{"/", "/a", "/b", "/a/", "/ab", "/a/b", "/b/a", "/c/b", "/a/x/b", "/a/x/y/b", "/a/x.b", "/a/x/y.b", "/xax", "/a/c/b/d"}
+	sent := []string{"/", "/a", "/b", "/a/", "/ab", "/a/b", "/b/a", "/c/b", "/a/x/b", "/a/x/y/b", "/a/x.b", "/a/x/y.b", "/xax", "/a/c/b/d"}
 	for _, pattern := range patterns {
-		if err := checkPaths([]string{pattern}); err != nil {
+		if err := paths.Check([]string{pattern}); err != nil {
 			t.Error(err)
 		}
-		for _, p := range paths {
-			if got, want := matches(pattern, p), caddyMatches(t, &url.URL{Path: p}, pattern); got != want {
+		for _, p := range sent {
+			if got, want := paths.Matches(pattern, p), caddyMatches(t, &url.URL{Path: p}, pattern); got != want {
 				t.Errorf("%s matches %s: %v, want %v", pattern, p, got, want)
 			}
 		}
@@ -403,13 +404,13 @@ func (h *Handler) judge(t *testing.T, uri string) {
 	}
 	for _, reading := range readingsOf(u.EscapedPath()) {
 		bare := strings.TrimSuffix(reading, "/")
-		isPublic := func(pattern string) bool { return matches(pattern, bare) || matches(pattern, bare+"/") }
+		isPublic := func(pattern string) bool { return paths.Matches(pattern, bare) || paths.Matches(pattern, bare+"/") }
 		if public && !slices.ContainsFunc(h.Public, isPublic) {
 			t.Errorf("%q is public, and can be read as %q", uri, reading)
 		}
 		lower := strings.ToLower(reading)
 		needs := slices.ContainsFunc(h.Fresh, func(f Fresh) bool {
-			return slices.ContainsFunc(f.Paths, func(pattern string) bool { return matches(pattern, lower) })
+			return slices.ContainsFunc(f.Paths, func(pattern string) bool { return paths.Matches(pattern, lower) })
 		})
 		if needs && (public || want.Fresh == 0) {
 			t.Errorf("%q needs no fresh login, and can be read as %q", uri, reading)
@@ -423,10 +424,10 @@ func (h *Handler) judge(t *testing.T, uri string) {
 func (h *Handler) judgeRoles(t *testing.T, uri, reading string, public bool, want session.Requirement) {
 	t.Helper()
 	enough := func(r Role) bool {
-		return slices.ContainsFunc(r.Paths, func(pattern string) bool { return covers(pattern, reading) })
+		return slices.ContainsFunc(r.Paths, func(pattern string) bool { return paths.Covers(pattern, reading) })
 	}
 	if !slices.ContainsFunc(h.Role, func(r Role) bool {
-		return slices.ContainsFunc(r.Paths, func(pattern string) bool { return matches(strings.ToLower(pattern), reading) })
+		return slices.ContainsFunc(r.Paths, func(pattern string) bool { return paths.Matches(strings.ToLower(pattern), reading) })
 	}) {
 		return
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
@@ -40,7 +41,7 @@ func (h *Handler) parseRole(d *caddyfile.Dispenser) func() error {
 func (h *Handler) requirement(u *url.URL) session.Requirement {
 	want := session.Requirement{Among: h.Companies, Whole: h.whole}
 	if len(h.Fresh) > 0 {
-		want.Fresh = h.freshOf(waysToRead(u.EscapedPath()))
+		want.Fresh = h.freshOf(paths.Ways(u.EscapedPath()))
 	}
 	want.NeedsRole, want.Roles = h.rolesOf(u)
 	return want
@@ -68,26 +69,18 @@ func (h *Handler) rolesOf(u *url.URL) (needed bool, roles []string) {
 			roles = slices.DeleteFunc(roles, func(role string) bool { return !slices.Contains(allowed, role) })
 		}
 	}
-	ways, all := everyWayToRead(u.EscapedPath())
+	ways, all := paths.EveryWay(u.EscapedPath())
 	for _, way := range ways {
-		narrow(func(pattern string) bool { return covers(pattern, way) })
+		narrow(func(pattern string) bool { return paths.Covers(pattern, way) })
 	}
 	if !all { // it may be any path of any rule
 		for _, r := range h.Role {
 			for _, p := range r.Paths {
-				narrow(func(pattern string) bool { return includes(pattern, p) })
+				narrow(func(pattern string) bool { return paths.Includes(pattern, p) })
 			}
 		}
 	}
 	return needed, roles
-}
-
-// includes reports whether a pattern matches all paths that another one matches. It may
-// be wrong only in saying no.
-func includes(pattern, other string) bool {
-	pattern, other = strings.ToLower(pattern), strings.ToLower(other)
-	prefix, open := strings.CutSuffix(pattern, "*")
-	return pattern == other || open && !strings.ContainsAny(prefix, "*?[") && strings.HasPrefix(other, prefix)
 }
 
 // checkRoles refuses rules that cannot be meant.
@@ -99,7 +92,7 @@ func (h *Handler) checkRoles() error {
 		if strings.ContainsAny(r.Role, "{}") {
 			return errors.New("role: placeholders are not replaced here; write the role as the accounts have it")
 		}
-		if err := checkPaths(r.Paths); err != nil {
+		if err := paths.Check(r.Paths); err != nil {
 			return guest.Inside("role", err)
 		}
 		for j, p := range r.Paths {

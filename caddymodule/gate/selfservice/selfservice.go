@@ -1,0 +1,319 @@
+// Package selfservice has the routes with which logged-in users look after their own
+// login. Their operations are those of the accounts API (package manage). Package gate
+// finds out whose request it is.
+package selfservice
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"rsc.io/qr"
+
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/flows/manage"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// A Route is one of the routes.
+type Route struct {
+	method  string
+	pattern string // {id} matches any one segment
+	Fresh   bool   // needs a recent login
+	serve   func(*Call) (any, error)
+}
+
+var routes = []Route{
+	{http.MethodGet, "factors", false, (*Call).factors},
+	{http.MethodGet, "sessions", false, (*Call).sessions},
+	{http.MethodDelete, "sessions", false, (*Call).endOthers},
+	{http.MethodDelete, "sessions/{id}", false, (*Call).endSession},
+	{http.MethodGet, "devices", false, (*Call).devices},
+	{http.MethodDelete, "devices", true, (*Call).forgetDevices},
+	{http.MethodDelete, "devices/{id}", true, (*Call).forgetDevices},
+	{http.MethodPost, "password", true, (*Call).changePassword},
+	{http.MethodPost, "totp", true, (*Call).newTOTP},
+	{http.MethodPost, "totp/confirm", true, (*Call).confirmTOTP},
+	{http.MethodDelete, "totp", true, (*Call).removeTOTP},
+	{http.MethodPost, "backup-codes", true, (*Call).newBackupCodes},
+	{http.MethodGet, "passkeys", false, (*Call).passkeys},
+	{http.MethodPost, "passkeys", true, (*Call).addPasskey},
+	{http.MethodPost, "passkeys/options", true, (*Call).newPasskey},
+	{http.MethodDelete, "passkeys/{id}", true, (*Call).removePasskey},
+}
+
+// A Call is a request to a Route, once its user is known.
+type Call struct {
+	*http.Request
+	*manage.Self
+	FreshFor  time.Duration          // the age up to which a login allows changes
+	ReadBody  func() ([]byte, error) // reads the body of the request
+	LoggedOut func()                 // is called after the session of the request was revoked
+	ID        string                 // of the session or other thing in the path
+}
+
+// Serve returns the answer of a route: "status":"success" and the route's fields.
+func (r *Route) Serve(c Call) (any, error) { return r.serve(&c) }
+
+// done is the answer of a route without fields.
+type done struct {
+	Status string `json:"status"`
+}
+
+var succeeded = done{"success"}
+
+// Find returns the route of a method and path, and the id in the path. If the path has
+// only other methods, it sets the header Allow.
+func Find(header http.Header, method, path string) (*Route, string, error) {
+	var methods []string
+	for i := range routes {
+		route, id := &routes[i], ""
+		if before, ok := strings.CutSuffix(route.pattern, "{id}"); ok {
+			if id, ok = strings.CutPrefix(path, before); !ok || id == "" || strings.Contains(id, "/") {
+				continue
+			}
+		} else if path != route.pattern {
+			continue
+		}
+		if route.method == method {
+			return route, id, nil
+		}
+		methods = append(methods, route.method)
+	}
+	if methods == nil {
+		return nil, "", wire.ErrNoRoute
+	}
+	slices.Sort(methods)
+	header.Set("Allow", strings.Join(methods, ", "))
+	return nil, "", errMethod
+}
+
+// errMethod is ErrMethod for these routes.
+var errMethod = &wire.Error{
+	Code:    wire.ErrMethod.Code,
+	Status:  http.StatusMethodNotAllowed,
+	Message: "Use a method that the header Allow lists.",
+}
+
+// read decodes the body into request, as for an auth route.
+func (c *Call) read(request any) error {
+	body, err := c.ReadBody()
+	if err != nil {
+		return err
+	}
+	return wire.Decode(body, request)
+}
+
+type factors struct {
+	done
+	PasswordSet        bool                `json:"password_set"`
+	TOTP               bool                `json:"totp"`
+	BackupCodesLeft    int                 `json:"backup_codes_left"`
+	Passkeys           int                 `json:"passkeys"`
+	UserPhone          string              `json:"user_phone,omitempty"`
+	Providers          []int               `json:"provider_ids"`
+	SecondFactor       bool                `json:"second_factor"` // whether a login with the password needs a code
+	SecondFactorPolicy tenant.SecondFactor `json:"second_factor_policy"`
+	FreshFor           int                 `json:"fresh_for"` // seconds in which changes need no new login
+}
+
+func (c *Call) factors() (any, error) {
+	a, company := c.Account(), c.Company()
+	f := factors{
+		done:               succeeded,
+		PasswordSet:        a.PasswordHash != "",
+		TOTP:               a.TOTP != "",
+		BackupCodesLeft:    a.BackupCodes,
+		Passkeys:           a.Passkeys,
+		UserPhone:          record.MaskPhone(a.Phone),
+		Providers:          []int{},
+		SecondFactor:       company.NeedsSecondFactor(a),
+		SecondFactorPolicy: company.SecondFactor,
+		FreshFor:           max(0, int((c.FreshFor-time.Since(c.LoginTime()))/time.Second)),
+	}
+	for _, identity := range a.Identities {
+		f.Providers = append(f.Providers, identity.Provider)
+	}
+	return f, nil
+}
+
+// A session is one in the user's list.
+type session struct {
+	api.Session
+	Current bool `json:"current"`
+}
+
+func (c *Call) sessions() (any, error) {
+	sessions, err := c.Sessions(c.Context())
+	if err != nil {
+		return nil, err
+	}
+	list := make([]session, len(sessions))
+	for i, s := range sessions {
+		list[i] = session{api.SessionOf(s), c.IsCurrent(s)}
+	}
+	return struct {
+		done
+		Sessions []session `json:"sessions"`
+	}{succeeded, list}, nil
+}
+
+func (c *Call) endOthers() (any, error) { return succeeded, c.EndOthers(c.Context()) }
+
+func (c *Call) endSession() (any, error) {
+	current, err := c.EndSession(c.Context(), c.ID)
+	if err == nil && current {
+		c.LoggedOut()
+	}
+	return succeeded, err
+}
+
+// A device is a known device in the user's list.
+type device struct {
+	ID               string    `json:"device_id"`
+	Created          time.Time `json:"created_at"`
+	Expires          time.Time `json:"expires_at"`
+	Address          string    `json:"address,omitempty"`
+	UserAgent        string    `json:"user_agent,omitempty"`
+	SkipSecondFactor bool      `json:"skip_second_factor"`
+	Current          bool      `json:"current"`
+}
+
+func (c *Call) devices() (any, error) {
+	devices, current, err := c.Devices(c.Context())
+	if err != nil {
+		return nil, err
+	}
+	list := make([]device, len(devices))
+	for i, d := range devices {
+		list[i] = device{
+			d.ID, d.Created.UTC(), d.Expires.UTC(), d.Address, d.UserAgent,
+			c.Company().Devices.SkipSecondFactor && time.Now().Before(d.FactorUntil), d.ID == current,
+		}
+	}
+	return struct {
+		done
+		Devices []device `json:"devices"`
+	}{succeeded, list}, nil
+}
+
+func (c *Call) forgetDevices() (any, error) {
+	return succeeded, c.ForgetDevices(c.Context(), c.ID)
+}
+
+func (c *Call) changePassword() (any, error) {
+	var body struct {
+		Current string `json:"current_password" max:"128"`
+		New     string `json:"new_password" max:"128" long:"password.too_long" need:"y"`
+	}
+	if err := c.read(&body); err != nil {
+		return nil, err
+	}
+	return succeeded, c.ChangePassword(c.Context(), body.Current, body.New)
+}
+
+func (c *Call) newTOTP() (any, error) {
+	if err := c.read(&struct{}{}); err != nil {
+		return nil, err
+	}
+	secret, err := c.NewTOTP(c.Context())
+	if err != nil {
+		return nil, err
+	}
+	picture, err := drawQR(secret.URI)
+	return struct {
+		done
+		manage.TOTPSecret
+		QR string `json:"qr"`
+	}{succeeded, secret, picture}, err
+}
+
+// quietZone is the number of light modules that must surround a QR code (ISO/IEC 18004).
+const quietZone = 4
+
+// drawQR returns the QR code of a text as SVG.
+func drawQR(text string) (string, error) {
+	code, err := qr.Encode(text, qr.M)
+	if err != nil {
+		return "", fmt.Errorf("drawing a QR code: %w", err)
+	}
+	var dark strings.Builder
+	for y := range code.Size {
+		for x := 0; x < code.Size; x++ {
+			from := x
+			for code.Black(x, y) { // nothing is black beyond the edge
+				x++
+			}
+			if x > from {
+				fmt.Fprintf(&dark, "M%d %dh%dv1H%dz", from+quietZone, y+quietZone, x-from, from+quietZone)
+			}
+		}
+	}
+	size := code.Size + 2*quietZone
+	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %[1]d" shape-rendering="crispEdges"><path fill="#fff" d="M0 0h%[1]dv%[1]dH0z"/><path d="%s"/></svg>`, size, dark.String()), nil
+}
+
+func (c *Call) confirmTOTP() (any, error) {
+	var body struct {
+		Code string `json:"code" max:"16" need:"y"`
+	}
+	if err := c.read(&body); err != nil {
+		return nil, err
+	}
+	return succeeded, c.ConfirmTOTP(c.Context(), body.Code)
+}
+
+func (c *Call) removeTOTP() (any, error) { return succeeded, c.RemoveTOTP(c.Context()) }
+
+func (c *Call) newBackupCodes() (any, error) {
+	if err := c.read(&struct{}{}); err != nil {
+		return nil, err
+	}
+	codes, err := c.NewBackupCodes(c.Context())
+	return struct {
+		done
+		api.BackupCodes
+	}{succeeded, api.BackupCodes{Codes: codes}}, err
+}
+
+func (c *Call) passkeys() (any, error) {
+	passkeys, err := c.Passkeys(c.Context())
+	return struct {
+		done
+		api.Passkeys
+	}{succeeded, api.PasskeysOf(passkeys)}, err
+}
+
+func (c *Call) newPasskey() (any, error) {
+	if err := c.read(&struct{}{}); err != nil {
+		return nil, err
+	}
+	options, err := c.NewPasskey(c.Context())
+	return struct {
+		done
+		manage.NewPasskey
+	}{succeeded, options}, err
+}
+
+func (c *Call) addPasskey() (any, error) {
+	var body struct {
+		ChallengeToken string         `json:"challenge_token" max:"256" need:"y"`
+		Credential     jsontext.Value `json:"credential" need:"y"`
+		Name           string         `json:"name" max:"64"`
+	}
+	if err := c.read(&body); err != nil {
+		return nil, err
+	}
+	added, err := c.AddPasskey(c.Context(), body.ChallengeToken, body.Credential, body.Name)
+	return struct {
+		done
+		api.Passkey
+	}{succeeded, api.PasskeyOf(added)}, err
+}
+
+func (c *Call) removePasskey() (any, error) { return succeeded, c.RemovePasskey(c.Context(), c.ID) }
