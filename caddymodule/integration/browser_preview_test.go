@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bufio"
-	"encoding/json"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -12,8 +11,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/caddymodule/gate"
-	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 )
 
@@ -45,50 +42,6 @@ func (b *tab) opens(address string) {
 	b.t.Helper()
 	b.open(address)
 	b.waits(`document.documentElement.dataset.preview === 'done'`)
-}
-
-// brands returns the login pages of the companies of the Caddyfile in
-// docs/login-page.md that shows two brands.
-func brands(t *testing.T) map[string]gate.LoginPage {
-	t.Helper()
-	guesttest.Environment(t)
-	t.Setenv("ACME_API_KEY", "key-of-pomelo")
-	t.Setenv("UMBRA_API_KEY", "key-of-nocturne")
-	_, shown, _ := strings.Cut(pages(t)["docs/login-page.md"], "\n### Two examples\n")
-	adapted, err := adaptAndValidate(strings.ReplaceAll(blocks(shown, "caddyfile")[0], " brands/", " ../../docs/brands/"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	found := map[string]gate.LoginPage{}
-	for _, handler := range strings.Split(string(adapted), `{"companies":["`)[1:] {
-		var p struct {
-			LoginPage gate.LoginPage `json:"login_page"`
-		}
-		if err := json.NewDecoder(strings.NewReader(`{"companies":["` + handler)).Decode(&p); err != nil {
-			t.Fatal(err)
-		}
-		company, _, _ := strings.Cut(handler, `"`)
-		found[company] = p.LoginPage
-	}
-	return found
-}
-
-// A company's own style sheet can look as it likes and stay readable: axe finds nothing
-// in the two brands that docs/login-page.md shows.
-func TestBrowserSeesBrands(t *testing.T) {
-	all := brands(t)
-	for company, name := range map[string]string{"pomelo": "Pomelo", "nocturne": "NOCTURNE & VALE"} {
-		login, ok := all[company]
-		if !ok {
-			t.Fatalf("the page shows only %v", all)
-		}
-		b := newBrowser(t)
-		names, addresses := b.previews(login.Options(nil), name, "en")
-		for _, scene := range []string{"login", "login-locked", "code-wrong", "newpassword-typed", "disclaimers-missing"} {
-			b.opens(addresses[slices.Index(names, scene)])
-			b.judge(company + "-" + scene)
-		}
-	}
 }
 
 // caddy mnemogate page --preview needs only a configuration.

@@ -1,0 +1,175 @@
+package integration
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/caddymodule/gate"
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+var fontOfBrand = regexp.MustCompile(`url\((fonts/(.+-wght-normal\.woff2))\)`)
+
+// brandFiles returns a directory like docs/brands, with the fonts that its style sheets
+// use. Without node_modules the fonts are empty, and browsers use others.
+func brandFiles(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../../docs/brands")); err != nil {
+		t.Fatal(err)
+	}
+	sheets, err := fs.Glob(os.DirFS(dir), "*/style.css")
+	if err != nil || len(sheets) != 2 {
+		t.Fatalf("the style sheets are %q, %v", sheets, err)
+	}
+	for _, sheet := range sheets {
+		of := filepath.Join(dir, filepath.Dir(sheet))
+		content, err := os.ReadFile(filepath.Join(of, "style.css"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = os.Mkdir(of+"/fonts", 0o755)
+		for _, font := range fontOfBrand.FindAllSubmatch(content, -1) {
+			var woff2 []byte
+			if found, _ := filepath.Glob(peersDir + "/node_modules/@fontsource-variable/*/files/" + string(font[2])); found != nil {
+				woff2, err = os.ReadFile(found[0])
+			}
+			if err == nil {
+				err = os.WriteFile(filepath.Join(of, string(font[1])), woff2, 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return dir
+}
+
+// brandsCaddyfile is the Caddyfile of docs/login-page.md that shows two brands.
+func brandsCaddyfile(t *testing.T) string {
+	t.Helper()
+	storetest.NeedPeers(t, peersDir) // it has the fonts
+	_, shown, _ := strings.Cut(pages(t)["docs/login-page.md"], "\n### Two examples\n")
+	return strings.ReplaceAll(blocks(shown, "caddyfile")[0], " brands/", " "+brandFiles(t)+"/")
+}
+
+// brands returns the login pages of the companies of brandsCaddyfile.
+func brands(t *testing.T) map[string]gate.LoginPage {
+	t.Helper()
+	guesttest.Environment(t)
+	t.Setenv("ACME_API_KEY", "key-of-pomelo")
+	t.Setenv("UMBRA_API_KEY", "key-of-nocturne")
+	adapted, err := adaptAndValidate(brandsCaddyfile(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]gate.LoginPage{}
+	for _, handler := range bytes.Split(adapted, []byte(`{"companies":["`))[1:] {
+		var p struct {
+			LoginPage gate.LoginPage `json:"login_page"`
+		}
+		if err := json.NewDecoder(strings.NewReader(`{"companies":["` + string(handler))).Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		company, _, _ := strings.Cut(string(handler), `"`)
+		found[company] = p.LoginPage
+	}
+	return found
+}
+
+// A company's own style sheet can look as it likes and stay readable: axe finds nothing
+// in the two brands that docs/login-page.md shows.
+func TestBrowserSeesBrands(t *testing.T) {
+	all := brands(t)
+	for company, name := range map[string]string{"pomelo": "Pomelo", "nocturne": "NOCTURNE & VALE"} {
+		login, ok := all[company]
+		if !ok {
+			t.Fatalf("the page shows only %v", all)
+		}
+		b := newBrowser(t)
+		names, addresses := b.previews(login.Options(nil), name, "en")
+		for _, scene := range []string{"login", "login-locked", "code-wrong", "newpassword-typed", "disclaimers-missing"} {
+			b.opens(addresses[slices.Index(names, scene)])
+			b.judge(company + "-" + scene)
+		}
+	}
+}
+
+// A visitor is a browser that shows a site.
+type visitor interface {
+	open(address string)
+	eval(script string) any
+	waits(script string)
+	picture(name string)
+}
+
+// Users of the two brands log in, on each deployment and in two browsers. The page has
+// the brand's own fonts and links.
+func TestBrowserLogsInToBrands(t *testing.T) {
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		shown, app := brandsCaddyfile(t), newBrowserApp(t)
+		c := siteConfig{global: "captcha pow", env: []string{"ACME_API_KEY=key-of-pomelo", "UMBRA_API_KEY=key-of-nocturne"}}
+		for _, company := range regexp.MustCompile(`(?s)\t\tcompany (\w+) \{.*?\n\t\t\}`).FindAllStringSubmatch(shown, -1) {
+			c.more += strings.TrimSuffix(company[0], "}") + "account alice {\nemail alice@example.com\npassword \"" + testPassword + "\"\n}\n}\n"
+			_, site, _ := strings.Cut(shown, company[1]+".example {\n")
+			site, _, _ = strings.Cut(site, "\n}\n")
+			c.site += "handle /" + company[1] + "/* {\n" + strings.ReplaceAll(site, "localhost:9000", app.Listener.Addr().String()) + "\n}\n"
+		}
+		at := start(t, c).balanced()
+		visit := func(v visitor, browser string) {
+			for company, fonts := range map[string]string{"pomelo": "Nunito", "nocturne": "Cormorant Garamond,Jost"} {
+				screen := func(name, selector string) {
+					t.Helper()
+					v.waits(`document.querySelector('#screen:not([aria-busy]) ` + selector + `') && !document.querySelector('.main.busy')`)
+					v.picture(strings.Join([]string{company, name, browser}, "-"))
+				}
+				enter := func(field, text string) {
+					t.Helper()
+					v.eval(`void (document.querySelector('#` + field + `').value = ` + quote(text) + `, document.querySelector('#screen .main').click())`)
+				}
+				v.open(at + "/" + company + "/boxes")
+				screen("login", idField)
+				if got := v.eval(`document.fonts.ready.then(() => [...new Set([...document.fonts].filter(({ status }) => status === 'loaded').map(({ family }) => family.replaceAll('"', '')))].sort().join())`); got != fonts {
+					t.Errorf("%s, %s: the fonts are %v, want %s", browser, company, got, fonts)
+				}
+				if got := v.eval(`[...document.querySelectorAll('#links a')].map(({ textContent }) => textContent).join()`); !strings.Contains(got.(string), "Privacy") {
+					t.Errorf("%s, %s: the links are %v", browser, company, got)
+				}
+				enter("login", "alice@example.com")
+				screen("password", passwordField)
+				enter("password", "wrong")
+				v.waits(`document.activeElement.id === 'password' && document.querySelector('#password-error').textContent === ` + quote(pageTexts()["error.auth.password.invalid"]))
+				screen("wrong", passwordField)
+				enter("password", testPassword)
+				v.waits(`document.querySelector('#user')?.textContent === 'alice' && location.pathname === '/` + company + `/boxes'`)
+			}
+		}
+		t.Run("Chromium", func(t *testing.T) { visit(newBrowser(t), "chromium") })
+		t.Run("Firefox", func(t *testing.T) { visit(newFirefox(t), "firefox") })
+	})
+}
+
+// balanced returns the address of the site for browsers. Requests go to its nodes in
+// turn.
+func (s *site) balanced() string {
+	if s.nodes == nil {
+		return s.URL
+	}
+	balancer := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(&url.URL{Scheme: "http", Host: s.nodes[s.turns.Add(1)%int64(len(s.nodes))].addr})
+		r.Out.Host = r.In.Host
+	}})
+	s.t.Cleanup(balancer.Close)
+	return balancer.URL
+}
