@@ -86,6 +86,22 @@ var passkeyCases = []accountsCase{
 		},
 	},
 	{
+		name:    "renaming passkeys",
+		promise: "RenamePasskey changes the Name of a passkey of the account, and nothing else.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a, b := create(t, one, plain("acme", "m1")), create(t, one, plain("acme", "m2"))
+			p, other := passkey(a.ID, "a\x00 \xff"), passkey(a.ID, "z")
+			must(t, one.AddPasskey(bg, "acme", p))
+			must(t, one.AddPasskey(bg, "acme", other))
+			must(t, one.RenamePasskey(bg, "acme", a.ID, p.Credential, "laptop "+odd))
+			wantErr(t, "another account's", two.RenamePasskey(bg, "acme", b.ID, p.Credential, "x"), record.ErrNotFound)
+			wantErr(t, "another company's", two.RenamePasskey(bg, "other", a.ID, p.Credential, "x"), record.ErrNotFound)
+			wantErr(t, "none", two.RenamePasskey(bg, "acme", a.ID, []byte("none"), "x"), record.ErrNotFound)
+			p.Name = "laptop " + odd
+			wantEqual(t, "passkeys", get[[]record.Passkey](t)(two.Passkeys(bg, "acme", a.ID)), []record.Passkey{p, other})
+		},
+	},
+	{
 		name:    "deleting passkeys",
 		promise: "DeletePasskey removes a passkey of the account and stores a pending revocation that spares keep. It leaves no account without a passkey, password and phone.",
 		run: func(t *testing.T, one, two record.Accounts) {

@@ -85,6 +85,16 @@ func (s postgresAccounts) UsePasskey(ctx context.Context, now time.Time, company
 	}))
 }
 
+const postgresRenamePasskey = `UPDATE passkeys SET name = $4 WHERE company = $1 AND account = $2 AND credential = $3`
+
+func (s postgresAccounts) RenamePasskey(ctx context.Context, company string, account int64, credential []byte, name string) error {
+	return translatePostgres("renaming passkey", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+		var b postgresBatch
+		b.addOr(record.ErrNotFound, postgresRenamePasskey, company, account, credential, name)
+		return q.run(ctx, &b)
+	}))
+}
+
 // postgresNextGeneration finds no account if a deleted passkey was its last way to log in.
 const (
 	postgresDeletePasskey  = `DELETE FROM passkeys WHERE company = $1 AND credential = $3 AND account = $2`

@@ -80,6 +80,14 @@ func (s sqliteAccounts) UsePasskey(ctx context.Context, now time.Time, company s
 	}))
 }
 
+const sqliteRenamePasskey = `UPDATE passkeys SET name = ? WHERE company = ? AND account = ? AND credential = ?`
+
+func (s sqliteAccounts) RenamePasskey(ctx context.Context, company string, account int64, credential []byte, name string) error {
+	return translateSQLite("renaming passkey", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		return tx.execOr(ctx, record.ErrNotFound, sqliteRenamePasskey, name, company, account, credential)
+	}))
+}
+
 const (
 	sqliteDeletePasskey = `DELETE FROM passkeys WHERE company = ? AND account = ? AND credential = ?`
 	// The account keeps a way to log in, or nothing is returned.

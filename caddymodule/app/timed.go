@@ -161,6 +161,11 @@ func (t timedAccounts) UsePasskey(ctx context.Context, now time.Time, company st
 	return t.Accounts.UsePasskey(ctx, now, company, credential, signCount, backedUp)
 }
 
+func (t timedAccounts) RenamePasskey(ctx context.Context, company string, account int64, credential []byte, name string) (err error) {
+	defer observeCall(ctx, "accounts", "rename_passkey", time.Now(), &err)
+	return t.Accounts.RenamePasskey(ctx, company, account, credential, name)
+}
+
 func (t timedAccounts) DeletePasskey(ctx context.Context, now time.Time, company string, account int64, credential []byte, keep record.TokenHash, events ...record.OutboxEvent) (generation int64, err error) {
 	defer observeCall(ctx, "accounts", "delete_passkey", time.Now(), &err)
 	return t.Accounts.DeletePasskey(ctx, now, company, account, credential, keep, traced(ctx, events)...)

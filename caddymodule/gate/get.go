@@ -73,7 +73,7 @@ func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t ta
 		Status string `json:"status"`
 		tenant.ClientConfig
 		page.Config
-		SelfService bool `json:"self_service"` // whether the site has the routes of selfServiceRoutes
+		SelfService bool `json:"self_service"` // whether the site has the routes of package selfservice
 	}{"success", config, h.pageConfig(r, t.company, config.OAuth), h.SelfService > 0})
 }
 

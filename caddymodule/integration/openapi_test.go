@@ -186,6 +186,7 @@ var extensions = map[string][]*wire.Error{
 	"GET me/passkeys":                 ownErrors(),
 	"POST me/passkeys":                ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrCredentialsInvalid, wire.ErrNoRoute})...),
 	"POST me/passkeys/options":        ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrNoRoute})...),
+	"PATCH me/passkeys/{passkey_id}":  ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrNoRoute})...),
 	"DELETE me/passkeys/{passkey_id}": ownErrors(wire.ErrValidation, wire.ErrNoRoute),
 }
 

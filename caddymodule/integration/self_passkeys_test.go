@@ -56,6 +56,7 @@ func TestUsersManageTheirPasskeys(t *testing.T) {
 
 		frank := s.login("frank")
 		s.me("DELETE", "passkeys/"+id, frank, nil).want(wire.ErrNoRoute)
+		s.me("PATCH", "passkeys/"+id, frank, fields{"name": "Mine"}).want(wire.ErrNoRoute)
 		s.me("POST", "passkeys", frank, s.created(new(keytest.Authenticator), token, "")).want(wire.ErrCredentialsInvalid) // alice's challenge
 		for _, bad := range []fields{
 			{"challenge_token": "x", "credential": fields{}},
@@ -67,6 +68,15 @@ func TestUsersManageTheirPasskeys(t *testing.T) {
 			if a := s.me("POST", "passkeys", token, bad); a.Status != 400 && a.Status != 401 {
 				t.Errorf("%v: got %d %s", bad, a.Status, a.Body)
 			}
+		}
+
+		s.me("PATCH", "passkeys/"+id, token, fields{"name": " Old phone "}).is(200)
+		s.me("PATCH", "passkeys/AAAA", token, fields{"name": "x"}).want(wire.ErrNoRoute)
+		for _, bad := range []fields{{}, {"name": ""}, {"name": strings.Repeat("x", 65)}, {"name": "a\nb"}} {
+			s.me("PATCH", "passkeys/"+id, token, bad).want(wire.ErrValidation)
+		}
+		if p := s.me("GET", "passkeys", other, nil).is(200).JSON["passkeys"].([]any)[0].(fields); p["name"] != "Old phone" {
+			t.Errorf("the passkey is %v", p)
 		}
 
 		s.remember(token, other)
@@ -83,7 +93,7 @@ func TestUsersManageTheirPasskeys(t *testing.T) {
 		s.me("DELETE", "passkeys/"+last, token, nil).want(wire.ErrValidation)
 
 		old := s.begun("mgs_", record.Authorized, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
-		for _, route := range [][2]string{{"POST", "passkeys/options"}, {"POST", "passkeys"}, {"DELETE", "passkeys/" + last}} {
+		for _, route := range [][2]string{{"POST", "passkeys/options"}, {"POST", "passkeys"}, {"PATCH", "passkeys/" + last}, {"DELETE", "passkeys/" + last}} {
 			if a := s.me(route[0], route[1], old, nil).want(wire.ErrSessionInvalid); a.str("reason") != "too_old" {
 				t.Errorf("%v: got %s", route, a.Body)
 			}
@@ -140,6 +150,11 @@ func TestBrowserCreatesAPasskey(t *testing.T) {
 	b.waits(`document.querySelector('#passkeys b')?.textContent === 'My laptop'`)
 	b.sees("security-passkeys", "#passkeys .item")
 	b.judge("security-passkeys")
+	b.chooses("security.passkeys.rename")
+	b.waits(`document.activeElement.value === 'My laptop'`)
+	b.enters("name", "Work laptop")
+	b.tells("passkeys", "security.passkeys.renamed")
+	b.waits(`document.querySelector('#passkeys b')?.textContent === 'Work laptop'`)
 	b.chooses("security.passkeys.add")
 	b.submits()
 	b.tells("passkeys", "security.passkeys.exists")

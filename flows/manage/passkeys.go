@@ -66,9 +66,8 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 	if err != nil {
 		return record.Passkey{}, err
 	}
-	name = strings.TrimSpace(name)
-	if !utf8.ValidString(name) || utf8.RuneCountInString(name) > maxPasskeyName || strings.ContainsFunc(name, unicode.IsControl) {
-		return record.Passkey{}, &FieldError{"name", "it must have at most 64 characters, in UTF-8 and without control characters"}
+	if name, err = passkeyName(name); err != nil {
+		return record.Passkey{}, err
 	}
 	at, err := ad.attemptOf(ctx, a, "")
 	if err != nil {
@@ -94,7 +93,7 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 		return record.Passkey{}, ErrPasskeyRefused
 	}
 	p.Account, p.UserHandle, p.Created = a.ID, owner.Handle, at.Now.UTC()
-	p.Name = cmp.Or(name, "Passkey")
+	p.Name = name
 	added := ad.event(record.AccountPasskeyAdded, a)
 	err = ad.Accounts.AddPasskey(ctx, a.Company, p, background.OutboxEvents(ad.Company, added)...)
 	if _, taken := errors.AsType[*record.TakenError](err); taken {
@@ -113,6 +112,15 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 
 // maxPasskeyName is the maximum length of a passkey's name in characters.
 const maxPasskeyName = 64
+
+// passkeyName returns the name to store for what the user has written.
+func passkeyName(name string) (string, error) {
+	name = strings.TrimSpace(name)
+	if !utf8.ValidString(name) || utf8.RuneCountInString(name) > maxPasskeyName || strings.ContainsFunc(name, unicode.IsControl) {
+		return "", &FieldError{"name", "it must have at most 64 characters, in UTF-8 and without control characters"}
+	}
+	return cmp.Or(name, "Passkey"), nil
+}
 
 // passkeyOwner returns an account, how authenticators keep its user, and its passkeys.
 func (ad *Admin) passkeyOwner(ctx context.Context, mnemocode string) (a record.Account, owner tenant.PasskeyOwner, has []record.Passkey, err error) {
@@ -154,6 +162,27 @@ func (ad *Admin) passkeysOf(ctx context.Context, a record.Account) ([]record.Pas
 	}
 	passkeys, err := ad.Accounts.Passkeys(ctx, a.Company, a.ID)
 	return passkeys, adminError("loading the passkeys", err)
+}
+
+// RenamePasskey gives another name to the passkey with this Passkey.ID. An empty name
+// becomes the default. ErrNoPasskey.
+func (ad *Admin) RenamePasskey(ctx context.Context, mnemocode, id, name string) error {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return err
+	}
+	if name, err = passkeyName(name); err != nil {
+		return err
+	}
+	credential, ok := record.CredentialOf(id)
+	if !ok {
+		return ErrNoPasskey
+	}
+	err = ad.Accounts.RenamePasskey(ctx, a.Company, a.ID, credential, name)
+	if errors.Is(err, record.ErrNotFound) {
+		return ErrNoPasskey
+	}
+	return adminError("renaming the passkey", err)
 }
 
 // RemovePasskey removes the passkey with this Passkey.ID. It may be on a lost device, so

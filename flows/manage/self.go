@@ -138,6 +138,11 @@ func (s *Self) AddPasskey(ctx context.Context, challengeToken string, credential
 	return added, selfError(err)
 }
 
+// RenamePasskey is Admin.RenamePasskey.
+func (s *Self) RenamePasskey(ctx context.Context, id, name string) error {
+	return selfError(s.admin.RenamePasskey(ctx, s.account.Mnemocode, id, name))
+}
+
 // RemovePasskey is Admin.RemovePasskey.
 func (s *Self) RemovePasskey(ctx context.Context, id string) error {
 	return selfError(s.admin.RemovePasskey(ctx, s.account.Mnemocode, id, s.session.ID))

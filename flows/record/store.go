@@ -150,6 +150,8 @@ type Passkeys interface {
 	// higher than the stored one or both are zero. So of several callers with the
 	// same count one succeeds. ErrNotFound.
 	UsePasskey(ctx context.Context, now time.Time, company string, credential []byte, signCount uint32, backedUp bool) error
+	// RenamePasskey changes the Name of a passkey of the account. ErrNotFound.
+	RenamePasskey(ctx context.Context, company string, account int64, credential []byte, name string) error
 	// DeletePasskey removes a passkey of an account, increments the Generation of the
 	// account and stores a pending revocation that spares the session keep (none if
 	// keep is zero). It returns the new Generation. It returns ErrConflict if this is

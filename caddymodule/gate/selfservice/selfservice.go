@@ -44,6 +44,7 @@ var routes = []Route{
 	{http.MethodGet, "passkeys", false, (*Call).passkeys},
 	{http.MethodPost, "passkeys", true, (*Call).addPasskey},
 	{http.MethodPost, "passkeys/options", true, (*Call).newPasskey},
+	{http.MethodPatch, "passkeys/{id}", true, (*Call).renamePasskey},
 	{http.MethodDelete, "passkeys/{id}", true, (*Call).removePasskey},
 }
 
@@ -314,6 +315,16 @@ func (c *Call) addPasskey() (any, error) {
 		done
 		api.Passkey
 	}{succeeded, api.PasskeyOf(added)}, err
+}
+
+func (c *Call) renamePasskey() (any, error) {
+	var body struct {
+		Name string `json:"name" max:"64" need:"y"`
+	}
+	if err := c.read(&body); err != nil {
+		return nil, err
+	}
+	return succeeded, c.RenamePasskey(c.Context(), c.ID, body.Name)
 }
 
 func (c *Call) removePasskey() (any, error) { return succeeded, c.RemovePasskey(c.Context(), c.ID) }

@@ -302,6 +302,8 @@ export interface Me {
    * (`InvalidStateError`).
    */
   addPasskey(name?: string): Promise<Passkey>;
+  /** * Changes the name. No session ends. */
+  renamePasskey(id: string, name: string): Promise<unknown>;
   /** * Ends all other sessions. */
   removePasskey(id: string): Promise<unknown>;
   /** * Ten codes, shown only once. The old ones are void. */

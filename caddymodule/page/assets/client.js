@@ -297,6 +297,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
         const credential = await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(publicKey) });
         return me('POST', 'passkeys', { challenge_token: challengeToken, credential: credential.toJSON(), name });
       },
+      renamePasskey: (id, name) => me('PATCH', `passkeys/${encodeURIComponent(id)}`, { name }),
       removePasskey: (id) => me('DELETE', `passkeys/${encodeURIComponent(id)}`),
       newBackupCodes: async () => (await me('POST', 'backup-codes')).backupCodes,
     };

@@ -149,6 +149,13 @@ const sections = {
           field({ name: 'name', label: t('security.passkeys.name'), autocomplete: 'off', maxlength: '64', value: device(navigator.userAgent) ?? '' })),
       ];
     }
+    const named = passkeys.find(({ id }) => opened === `passkeys-rename-${id}`);
+    if (named) {
+      return [
+        form('passkeys', ({ name }) => change('passkeys', opened, () => me.renamePasskey(named.id, name), t('security.passkeys.renamed')), t('security.passkeys.rename.submit'),
+          field({ name: 'name', label: t('security.passkeys.name'), autocomplete: 'off', maxlength: '64', value: named.name })),
+      ];
+    }
     const leaving = passkeys.find(({ id }) => opened === `passkeys-remove-${id}`);
     if (leaving) {
       return confirmation('passkeys', t('security.passkeys.remove.text', { name: leaving.name }), t('security.remove'), () =>
@@ -161,10 +168,8 @@ const sections = {
         el('div', {},
           el('b', { id: `passkey-${i}`, dir: 'auto' }, passkey.name),
           el('p', {}, passkey.lastUsed ? t('security.passkeys.used', { time: ago(passkey.lastUsed) }) : t('security.passkeys.since', { time: moment(passkey.createdAt) }))),
-        !last && el('button', {
-          type: 'button', class: 'other', 'aria-describedby': `passkey-${i}`,
-          onclick: () => open('passkeys', `passkeys-remove-${passkey.id}`),
-        }, t('security.remove'))))),
+        opensFor(i, `passkeys-rename-${passkey.id}`, t('security.passkeys.rename')),
+        !last && opensFor(i, `passkeys-remove-${passkey.id}`, t('security.remove'))))),
       creates && actions(opens('passkeys', 'passkeys', t('security.passkeys.add'))),
     ];
   },
@@ -234,6 +239,11 @@ function row(session) {
 }
 
 // Passkeys
+
+// opensFor returns a button that opens a dialog for one passkey of the list.
+const opensFor = (i, dialog, text) => el('button', {
+  type: 'button', class: 'other', 'aria-describedby': `passkey-${i}`, onclick: () => open('passkeys', dialog),
+}, text);
 
 // create lets the browser create a passkey. Users may cancel its dialog.
 const create = (name) => act('passkeys', 'passkeys', async () => {

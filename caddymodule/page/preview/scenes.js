@@ -125,6 +125,7 @@ export const scenes = {
   },
   'security-passkeys': withPasskeys,
   'security-passkey': { ...withPasskeys, act: [['choose', 'security.passkeys.add']] },
+  'security-passkey-rename': { ...withPasskeys, act: [['choose', 'security.passkeys.rename']] },
   'security-passkey-remove': { ...withPasskeys, act: [['choose', 'security.remove']] },
   'security-app': { ...security, act: [['choose', 'security.app.replace']] },
   'security-app-remove': { ...security, act: [['choose', 'security.remove']] },
