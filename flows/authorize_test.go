@@ -51,6 +51,22 @@ func TestOnlyAuthorizedSessionsPass(t *testing.T) {
 	}
 }
 
+// Reading a path for its roles may take long, so strangers can't make Authorize ask.
+func TestOnlyAuthorizedSessionsAreAskedForARole(t *testing.T) {
+	b := newBench(t)
+	unfinished, token := b.sessionIn(record.RecoveryOTP), b.sessionIn(record.Authorized)
+	asked := 0
+	want := session.Requirement{Admits: func(role string) bool { asked++; return role == "boss" }}
+	for _, authorization := range []string{"", "Bearer", "Bearer mgs_" + strings.Repeat("A", 43), "Bearer " + unfinished, "Bearer " + token} {
+		if _, err := b.Authorize(t.Context(), want, []string{authorization}); err == nil {
+			t.Errorf("%q passed", authorization)
+		}
+	}
+	if asked != 1 {
+		t.Errorf("asked for a role %d times, want once", asked)
+	}
+}
+
 // codeOf0 is codeOf for a *wire.Error that may be nil.
 func codeOf0(e *wire.Error) string {
 	if e == nil {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/session"
 )
 
 // reader has public paths, and fresh ones and some for roles that lie within them and
@@ -178,18 +177,18 @@ func TestFreshPathsAreSoInAnyReading(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", uri, got, want)
 		}
 	}
-	if got := new(Handler).requirement(parsed(t, "/x/../y")); got.Fresh != 0 || got.NeedsRole {
+	if got := new(Handler).requirement(parsed(t, "/x/../y")); got.Fresh != 0 || got.Admits != nil {
 		t.Errorf("without the option: got %v", got)
 	}
 }
 
 // mayOpen returns the roles that may open a path, or "all".
 func (h *Handler) mayOpen(u *url.URL) string {
-	want := h.requirement(u)
-	if !want.NeedsRole {
+	needed, roles := h.rolesOf(u)
+	if !needed {
 		return "all"
 	}
-	return strings.Join(want.Roles, " ")
+	return strings.Join(roles, " ")
 }
 
 // A path that can be read in several ways needs a role that may open it in each.
@@ -399,6 +398,7 @@ func (h *Handler) judge(t *testing.T, uri string) {
 		return
 	}
 	public, want := h.isPublic(u), h.requirement(u)
+	needsRole, roles := h.rolesOf(u)
 	if public && !caddyMatches(t, u, h.Public...) {
 		t.Errorf("%q is public, but not by Caddy's matcher", uri)
 	}
@@ -415,13 +415,13 @@ func (h *Handler) judge(t *testing.T, uri string) {
 		if needs && (public || want.Fresh == 0) {
 			t.Errorf("%q needs no fresh login, and can be read as %q", uri, reading)
 		}
-		h.judgeRoles(t, uri, lower, public, want)
+		h.judgeRoles(t, uri, lower, public, needsRole, roles)
 	}
 }
 
 // judgeRoles checks that nobody may open a path with a role that is not enough for one
 // of its readings.
-func (h *Handler) judgeRoles(t *testing.T, uri, reading string, public bool, want session.Requirement) {
+func (h *Handler) judgeRoles(t *testing.T, uri, reading string, public, needed bool, roles []string) {
 	t.Helper()
 	enough := func(r Role) bool {
 		return slices.ContainsFunc(r.Paths, func(pattern string) bool { return paths.Covers(pattern, reading) })
@@ -431,10 +431,10 @@ func (h *Handler) judgeRoles(t *testing.T, uri, reading string, public bool, wan
 	}) {
 		return
 	}
-	if public || !want.NeedsRole {
+	if public || !needed {
 		t.Errorf("%q needs no role, and can be read as %q", uri, reading)
 	}
-	for _, role := range want.Roles {
+	for _, role := range roles {
 		if !slices.ContainsFunc(h.Role, func(r Role) bool { return record.EscapeProfile(r.Role) == role && enough(r) }) {
 			t.Errorf("%q may open %q, and it can be read as %q", role, uri, reading)
 		}

@@ -43,7 +43,12 @@ func (h *Handler) requirement(u *url.URL) session.Requirement {
 	if len(h.Fresh) > 0 {
 		want.Fresh = h.freshOf(paths.Ways(u.EscapedPath()))
 	}
-	want.NeedsRole, want.Roles = h.rolesOf(u)
+	if len(h.Role) > 0 {
+		want.Admits = func(role string) bool {
+			needed, roles := h.rolesOf(u)
+			return !needed || slices.Contains(roles, role)
+		}
+	}
 	return want
 }
 

@@ -13,12 +13,14 @@ import (
 
 // A Requirement is what a path requires of a valid token.
 type Requirement struct {
-	Company   string        // the company it must belong to; empty: any company
-	Among     []string      // the companies it may belong to; empty: any company
-	NeedsRole bool          // whether its account must have one of the Roles
-	Roles     []string      // escaped as in a Profile
-	Fresh     time.Duration // the maximum age of its login; 0: any age
-	Whole     bool          // Authorize must return a session with ID and Created
+	Company string        // the company it must belong to; empty: any company
+	Among   []string      // the companies it may belong to; empty: any company
+	Fresh   time.Duration // the maximum age of its login; 0: any age
+	Whole   bool          // Authorize must return a session with ID and Created
+	// Admits reports whether an account may have this role, escaped as in a Profile. It
+	// may be slow, so Authorize calls it only with the role of an authorized session. If
+	// it is nil, any role will do.
+	Admits func(role string) bool
 }
 
 // meets reports whether a token of the company meets the requirement.
@@ -50,7 +52,7 @@ func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization
 	if session.State != record.Authorized {
 		return record.Session{}, wire.ErrSessionInvalid
 	}
-	if want.NeedsRole && !slices.Contains(want.Roles, session.Profile.Value(record.ProfileRole)) {
+	if want.Admits != nil && !want.Admits(session.Profile.Value(record.ProfileRole)) {
 		return record.Session{}, errRole // before Fresh: a new login would not help
 	}
 	if want.Fresh > 0 && now.Sub(session.Created) > want.Fresh {
