@@ -98,14 +98,19 @@ func adaptAndValidate(config string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	return adapted, validate(adapted)
+}
+
+// validate checks a configuration in JSON.
+func validate(config []byte) error {
 	var c caddy.Config
-	if err := caddy.StrictUnmarshalJSON(adapted, &c); err != nil {
-		return adapted, err
+	if err := caddy.StrictUnmarshalJSON(config, &c); err != nil {
+		return err
 	}
 	c.Logging = &caddy.Logging{Logs: map[string]*caddy.CustomLog{
 		"default": {BaseLog: caddy.BaseLog{WriterRaw: json.RawMessage(`{"output":"discard"}`)}},
 	}}
-	return adapted, caddy.Validate(&c)
+	return caddy.Validate(&c)
 }
 
 func indented(t *testing.T, raw []byte) string {

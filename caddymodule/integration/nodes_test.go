@@ -97,6 +97,14 @@ func (s *servers) start(c siteConfig, nodes ...string) *site {
 	return all
 }
 
+// each returns the nodes of a site.
+func (s *site) each() []*site {
+	if s.nodes == nil {
+		return []*site{s}
+	}
+	return s.nodes
+}
+
 // open opens the stores that the nodes use.
 func (s *servers) open() openStores {
 	s.t.Helper()

@@ -24,18 +24,15 @@ func TestPathsNeedARole(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
 		t.Parallel()
-		s := start(t, siteConfig{company: people, servers: "trusted_proxies static 127.0.0.1/32", handler: `
+		s := start(t, siteConfig{global: "session {\nstream_recheck 200ms\n}", company: people, servers: "trusted_proxies static 127.0.0.1/32", handler: `
 			login_page acme
 			check /check
 			public /open/*
 			fresh 1h /adm
 			role Büro /edit/*
-			role admin /edit/* /adm /admin/* /acme/*
+			role admin /edit/* /adm /admin/* /acme/* /sse
 			role Büro /open/drafts/*`})
-		one := s
-		if s.nodes != nil {
-			one = s.nodes[0]
-		}
+		one := s.each()[0]
 		as := func(role any) string {
 			one.admin("PATCH", "accounts/alice", fields{"role": role}).wantStatus(200)
 			return s.login("alice@example.com")
@@ -102,6 +99,21 @@ func TestPathsNeedARole(t *testing.T) {
 			s.ask("GET", "/edit/x", navigates+cookie).is(200)
 			s.ask("GET", "/admin/socket", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-Fetch-Site: same-origin\r\n"+cookie).wantRoleRefused()
 		})
+		s.run("an open stream", func(t *testing.T) { // contract, section 3: cut within stream_recheck
+			admin := as("admin")
+			var open []*flowing
+			for _, node := range s.each() {
+				open = append(open, node.stream("SSE", admin), node.stream("WebSocket", admin))
+			}
+			for _, f := range open {
+				f.lives(t)
+			}
+			as("Büro")
+			for _, f := range open {
+				f.isCut(t)
+			}
+			s.get("/sse", s.login("alice@example.com")).wantRoleRefused()
+		})
 		s.run("another proxy asks", func(*testing.T) {
 			editor := bearer(as("Büro")) + "X-Forwarded-Method: GET\r\nX-Forwarded-Host: example.com\r\nX-Forwarded-Uri: "
 			s.ask("GET", "/check", editor+"/edit/x\r\n").is(204)
@@ -132,7 +144,7 @@ func TestRolesThatCannotBeMeantAreRefused(t *testing.T) {
 		"role admin /y /x\nrole admin /x": "role: admin has /x twice; remove one, at Caddyfile:12",
 		"role admin /x\nrole editor /y\nrole admin y": `role: "y" is not a path to match`,
 	} {
-		_, err := adaptAndValidate("{\nmnemogate {\ncompany acme {\napi_key off\ncaptcha off\n}\n}\n}\nhttp:// {\nmnemogate {\n" + option + "\n}\n}")
+		_, err := adaptAndValidate(handled(option))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n\tgot  %v\n\twant %s", option, err, want)
 		}
