@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // An otlpCollector keeps the spans that an OTLP collector receives, and the bytes.
@@ -75,6 +76,13 @@ type tracedRequest struct{ Type, To, Code, Traceparent string }
 // spans, gateways and receivers get traceparent, also after the answer, and audit lines
 // have trace_id. No span has a user or a secret.
 func TestStepsAreTraced(t *testing.T) {
+	t.Run("embedded", func(t *testing.T) { tracesSteps(t, "store sqlite DIR/mnemogate.db") })
+	t.Run("shared", func(t *testing.T) {
+		tracesSteps(t, fmt.Sprintf("store postgres %q\nsessions redis %s", storetest.OwnPostgres(t).DSN("public"), storetest.StartRedis(t).URL()))
+	})
+}
+
+func tracesSteps(t *testing.T, stores string) {
 	guesttest.Environment(t)
 	dir, err := os.MkdirTemp("", "mg") // short, for the socket
 	if err != nil {
@@ -116,7 +124,7 @@ func TestStepsAreTraced(t *testing.T) {
 			format json
 		}
 		mnemogate {
-			store sqlite `+dir+`/mnemogate.db
+			`+strings.Replace(stores, "DIR", dir, 1)+`
 			sms webhook `+gateway.URL+`/secret-path {
 				secret whsec_c2VjcmV0IG9mIHRoZSB0ZXN0cw==
 			}
