@@ -120,7 +120,8 @@ func looksOf(config []byte, code string) (page.Options, string, error) {
 	if name == "" {
 		name = code
 	}
-	return found.Options(icons), name, nil
+	found.Icons = icons
+	return found.Options, name, nil
 }
 
 // handlers calls f for each handler mnemogate in a configuration.

@@ -257,7 +257,7 @@ func (h *Handler) provision(ctx caddy.Context) error {
 	}
 	if h.LoginPage != nil {
 		var err error
-		if h.page, err = page.New(h.LoginPage.Options(h.icons())); err != nil {
+		if h.page, err = page.New(h.pageOptions()); err != nil {
 			return fmt.Errorf("login_page: %w", err)
 		}
 	}

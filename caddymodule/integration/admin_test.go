@@ -157,9 +157,6 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 			t.Errorf("the answer holds %s", secret)
 		}
 	}
-	if names := len(shown.JSON); names != 20 {
-		t.Errorf("the answer has %d fields: %s", names, shown.Body)
-	}
 	s.login("ALICE@example.com")
 
 	s.run("a merge patch changes what it names", func(t *testing.T) {

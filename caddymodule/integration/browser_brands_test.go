@@ -98,7 +98,7 @@ func TestBrowserSeesBrands(t *testing.T) {
 			t.Fatalf("the page shows only %v", all)
 		}
 		b := newBrowser(t)
-		names, addresses := b.previews(login.Options(nil), name, "en")
+		names, addresses := b.previews(login.Options, name, "en")
 		for _, scene := range []string{"login", "login-locked", "code-wrong", "newpassword-typed", "disclaimers-missing"} {
 			b.opens(addresses[slices.Index(names, scene)])
 			b.judge(company + "-" + scene)

@@ -31,17 +31,52 @@ var assets embed.FS
 
 // Options configures the page. An empty string means none or the built-in one.
 type Options struct {
-	Title    string            // of the page and the browser's window; empty for the company's name
-	Logo     string            // file: SVG, PNG, JPEG, WebP or GIF
-	LogoDark string            // file that replaces Logo in dark mode
-	Favicon  string            // file, also ICO
-	Color    string            // CSS color of buttons and links
-	Style    string            // file: a style sheet that is loaded last
-	Texts    string            // directory with <language>.json
-	Links    []Link            // in the footer
-	SignUp   []Link            // where users without an account go; one is shown
-	Remember bool              // whether users can choose to stay logged in
-	Icons    map[string]string // file of each provider's icon, by IconName
+	// The title of the page and of the browser's window. Default: the company's
+	// `name`.
+	Title string `json:"title,omitempty"`
+
+	// The file of the image above the title: SVG, PNG, JPEG, WebP or GIF. It is read
+	// when the configuration is loaded. Default: none.
+	Logo string `json:"logo,omitempty"`
+
+	// The file of the image that replaces the logo in dark mode. Default: the logo.
+	LogoDark string `json:"logo_dark,omitempty"`
+
+	// The file of the icon in the browser's tab: SVG, PNG or ICO. Default: the logo
+	// or, without one, a lock.
+	Favicon string `json:"favicon,omitempty"`
+
+	// The color of buttons and links, as in CSS: `#336699`, `rgb(51, 102, 153)`,
+	// `teal`. The page keeps text on it and next to it readable. Default: a blue.
+	Color string `json:"color,omitempty"`
+
+	// The file of a style sheet of your own, which the page loads after its own. It
+	// may use fonts and images in files next to it, as `url(fonts/name.woff2)`.
+	// docs/login-page.md lists the properties and classes that it can rely on.
+	// Default: none.
+	Style string `json:"style,omitempty"`
+
+	// A directory of texts with one file per language: `lt.json`, `pt-BR.json`. They
+	// replace the built-in texts or add a language. Default: the built-in texts, in
+	// English, French, German, Lithuanian and Spanish.
+	Texts string `json:"texts,omitempty"`
+
+	// Links below the form, such as imprint, privacy policy and support. They stay
+	// visible on each screen. Default: none.
+	Links []Link `json:"links,omitempty"`
+
+	// Where users without an account create one. With several languages, the page
+	// shows the link of the user's language. Default: none; the page then does not
+	// offer it.
+	SignUp []Link `json:"signup,omitempty"`
+
+	// Whether the page has a checkbox "Stay logged in". With it the cookie lasts for
+	// the session's `lifetime`, and otherwise until the browser is closed. The
+	// session ends after `idle` without a request in both cases. Default: false.
+	Remember bool `json:"remember,omitempty"`
+
+	// The file of each provider's icon, by IconName.
+	Icons map[string]string `json:"-"`
 }
 
 // A Page is a login page that is ready to serve. It is safe for concurrent use.
