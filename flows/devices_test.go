@@ -276,6 +276,23 @@ func TestADevicesOwnLimitsBoundItsLogins(t *testing.T) {
 	b.must("auth/checkcredentials", "", credentials(nil)) // they do not count for its address
 }
 
+// A device that has failed too often can't enter a code, and the refusal spends none.
+func TestADevicesOwnLimitsBoundItsCodes(t *testing.T) {
+	b := newDevices(t, false)
+	b.company.Captcha = nil
+	b.update(true, func(a *record.Account) { a.SecondFactor = true })
+	device := b.remembered(nil)
+	b.company.Limits.FailuresPerAddress = tenant.Rate{N: 2, Per: time.Minute}
+	step := b.must("auth/checkcredentials", "", credentials(object{"device_token": device})).SessionToken
+	sent := object{"otp": b.sms.last(t).Code}
+	for range 2 {
+		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", credentials(object{"password": "wrong", "device_token": device}))
+	}
+	b.wrong(wire.ErrRestricted, "auth/checkotp", step, sent)
+	b.clock.advance(time.Minute)
+	wantStep(t, b.must("auth/checkotp", step, sent), record.Authorized)
+}
+
 func TestADeviceSkipsTheSecondFactorItWasRememberedWith(t *testing.T) {
 	b := newDevices(t, true)
 	first := b.remembered(nil) // without a second factor

@@ -81,7 +81,7 @@ func (m *machine) wantTakenIf(t *rapid.T, err error, taken bool) {
 // administer performs one action of an administrator.
 func (m *machine) administer(t *rapid.T) {
 	c := pick(t, "company", m.companies...)
-	action := pick(t, "action", "change", "change", "change", "app", "no app", "backup codes", "create", "unlock", "end sessions", "end the company's", "delete")
+	action := pick(t, "action", "change", "change", "change", "app", "no app", "backup codes", "create", "unlock", "end sessions", "end the company's", "forget devices", "forget a device", "delete")
 	if action == "create" || len(c.accounts) == 0 {
 		m.create(t, c)
 		return
@@ -103,6 +103,9 @@ func (m *machine) administer(t *rapid.T) {
 	case "end the company's":
 		err = ad.EndAllSessions(t.Context())
 		m.endThose(func(s *modelSession) bool { return s.company == c })
+		for _, a := range c.accounts {
+			m.endDevices(a)
+		}
 		m.forgetBarred(func(s *modelSession) bool { return s.company == c })
 	case "backup codes":
 		a.backup, err = ad.NewBackupCodes(t.Context(), a.mnemocode)
@@ -114,6 +117,11 @@ func (m *machine) administer(t *rapid.T) {
 			m.endAll(a)
 		}
 		a.app = nil
+	case "forget devices":
+		err = ad.ForgetDevices(t.Context(), a.mnemocode, "")
+		m.endDevices(a)
+	case "forget a device":
+		err = m.forget(t, ad, a)
 	case "delete":
 		err = ad.Delete(t.Context(), a.mnemocode)
 		m.endAll(a)
@@ -121,6 +129,23 @@ func (m *machine) administer(t *rapid.T) {
 		c.accounts = slices.DeleteFunc(c.accounts, func(b *modelAccount) bool { return a == b })
 	}
 	m.noError(t, err)
+}
+
+// forget removes one of the account's devices.
+func (m *machine) forget(t *rapid.T, ad *manage.Admin, a *modelAccount) error {
+	stored, err := ad.ByMnemocode(t.Context(), a.mnemocode)
+	if err != nil {
+		return err
+	}
+	devices, err := ad.LiveDevices(t.Context(), stored)
+	if err != nil || len(devices) == 0 {
+		return err
+	}
+	gone := pick(t, "device", devices...)
+	for _, d := range m.devices {
+		d.ended = d.ended || record.HashToken(d.token) == gone.Hash
+	}
+	return ad.ForgetDevices(t.Context(), a.mnemocode, gone.ID)
 }
 
 // app gives the account an authenticator app. The code that confirms the app can't
@@ -241,6 +266,17 @@ func (m *machine) look(t *rapid.T) {
 	m.noError(t, err)
 	live, err := ad.LiveSessions(t.Context(), a.mnemocode)
 	m.noError(t, err)
+	known, err := ad.LiveDevices(t.Context(), stored)
+	m.noError(t, err)
+	devices, wantedDevices := map[record.TokenHash]int{}, map[record.TokenHash]int{}
+	for _, d := range known {
+		devices[d.Hash] = d.Failures
+	}
+	for _, d := range m.devices {
+		if d.account == a && d.lives(m.now) {
+			wantedDevices[record.HashToken(d.token)] = d.passwords.n
+		}
+	}
 	sessions := map[record.TokenHash]bool{}
 	for _, s := range live {
 		sessions[s.Hash] = true
@@ -265,10 +301,11 @@ func (m *machine) look(t *rapid.T) {
 		MustSet                   bool
 		Passwords, Codes, Answers int
 		Sessions                  map[record.TokenHash]bool
+		Devices                   map[record.TokenHash]int // with their wrong passwords
 	}
-	want := facts{a.accepted, len(a.backup), a.mustSet, a.passwords.n, a.codes.n, a.answers.n, wanted}
+	want := facts{a.accepted, len(a.backup), a.mustSet, a.passwords.n, a.codes.n, a.answers.n, wanted, wantedDevices}
 	got := facts{accepted, stored.BackupCodes, stored.MustSetPassword, failures[record.WrongPasswords].Count,
-		failures[record.WrongCodes].Count, failures[record.WrongAnswers].Count, sessions}
+		failures[record.WrongCodes].Count, failures[record.WrongAnswers].Count, sessions, devices}
 	if diff := gocmp.Diff(want, got); diff != "" {
 		t.Fatalf("%s (-model +store):\n%s", a.mnemocode, diff)
 	}

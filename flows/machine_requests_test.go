@@ -80,7 +80,7 @@ func (m *machine) anyToken(t *rapid.T, c *modelCall) {
 	}
 }
 
-// request draws the body, sends the request and compares the answer.
+// request draws the body and sends the request.
 func (m *machine) request(t *rapid.T, c *modelCall) {
 	t.Helper()
 	c.address = pick(t, "address", machineAddresses...)
@@ -92,6 +92,12 @@ func (m *machine) request(t *rapid.T, c *modelCall) {
 	if modelRoutes[c.path].from == nil {
 		c.header = ""
 	}
+	m.send(t, c)
+}
+
+// send sends the request and compares the answer.
+func (m *machine) send(t *rapid.T, c *modelCall) {
+	t.Helper()
 	m.serve(t, c)
 	want := m.answer(c)
 	m.compare(t, c, want)
@@ -152,6 +158,7 @@ func (m *machine) drawBody(t *rapid.T, c *modelCall) {
 		}
 		return what(a)
 	}
+	defer func() { m.drawDevice(t, c, a) }()
 	switch c.path {
 	case "auth/login":
 		loginID()
@@ -209,6 +216,54 @@ func (m *machine) drawBody(t *rapid.T, c *modelCall) {
 	}
 }
 
+// drawDevice draws what a client says about its device: mostly the token of the last one
+// of the account, or any other.
+func (m *machine) drawDevice(t *rapid.T, c *modelCall, a *modelAccount) {
+	if rapid.Bool().Draw(t, "remember_device") {
+		c.body["remember_device"] = true
+	}
+	tokens := []string{"", "mgd_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", "mgd_short"}
+	for _, d := range m.devices {
+		tokens = append(tokens, d.token)
+		if d.account == a {
+			tokens = append(tokens, d.token, d.token)
+		}
+	}
+	token := ""
+	if rapid.Bool().Draw(t, "a device's token") {
+		token = tokens[len(tokens)-1-rapid.IntRange(0, len(tokens)-1).Draw(t, "device, from the newest")]
+	}
+	switch {
+	case token == "":
+	case c.path == "auth/oauth" || oneIn(t, 3, "in the cookie"):
+		c.cookie = token
+	default:
+		c.body["device_token"] = token
+	}
+}
+
+// rememberOften logs an account's owner in on new devices, until the oldest is dropped.
+func (m *machine) rememberOften(t *rapid.T) {
+	c := pick(t, "company", m.companies...)
+	if c.Devices.For == 0 || len(c.accounts) == 0 || !oneIn(t, 10, "often") {
+		t.Skip("no devices")
+	}
+	a := pick(t, "account", c.accounts...)
+	id := cmp.Or(a.loginName, a.email, a.phone)
+	if id == "" || a.password == "" {
+		t.Skip("no password")
+	}
+	for range rapid.IntRange(9, record.MaxDevices+1).Draw(t, "times") {
+		if m.cut {
+			return
+		}
+		m.send(t, &modelCall{
+			company: c, path: "auth/checkcredentials", address: pick(t, "address", machineAddresses...), loginID: id,
+			body: object{"login_id": id, "password": a.password, "accept_disclaimers": []string{"terms", "privacy"}, "remember_device": true},
+		})
+	}
+}
+
 // drawLoginID draws a login id and a way to spell it.
 func drawLoginID(t *rapid.T, c *modelCompany) (normalised, sent string) {
 	ids := slices.Concat(machineEmails, machinePhones, machineNames, []string{"nobody"})
@@ -238,6 +293,7 @@ func (m *machine) serve(t *rapid.T, c *modelCall) {
 	request := &flows.Request{
 		Company: c.company.Code, Route: flows.RouteByPath(c.path), Address: c.address,
 		Authorization: authorization(c), Body: func() ([]byte, error) { return body, nil },
+		Device: func() (string, error) { return c.cookie, nil },
 	}
 	node := pick(t, "node", m.nodes...)
 	var reply flows.Reply
@@ -251,6 +307,7 @@ func (m *machine) serve(t *rapid.T, c *modelCall) {
 		c.got.Phone, c.got.Email, c.got.Question, c.got.Method = reply.UserPhone, reply.UserEmail, reply.ControlQuestion, reply.Verification
 		c.got.Quality = reply.PasswordQuality != nil
 		c.got.ExpiresIn = reply.ExpiresIn
+		c.got.device, c.got.Device = reply.DeviceToken, reply.DeviceToken != ""
 		if reply.DisclaimersRequired != nil {
 			c.got.Disclaimers = codesOf(reply.DisclaimersRequired)
 		}
@@ -310,7 +367,7 @@ func (c *modelCall) String() string {
 	if c.header == "" && len(c.token) > 10 {
 		token = c.token[:10]
 	}
-	s := fmt.Sprint("> ", company, " ", c.path, " ", token, " ", c.body, " from ", c.address)
+	s := fmt.Sprint("> ", company, " ", c.path, " ", token, " ", c.body, " from ", c.address, " ", c.cookie)
 	if c.broken {
 		s += ", gateways down"
 	}
@@ -328,7 +385,11 @@ func (m *machine) compare(t *rapid.T, c *modelCall, want modelAnswer) {
 		m.cut = true
 		return
 	}
-	m.outcomes[fmt.Sprint(c.path, ": ", cmp.Or(c.got.Code, "success"), " ", c.got.State)]++
+	outcome := fmt.Sprint(c.path, ": ", cmp.Or(c.got.Code, "success"), " ", c.got.State)
+	if c.device != nil {
+		outcome += ", known device"
+	}
+	m.outcomes[outcome]++
 	if diff := gocmp.Diff(want, c.got, cmpopts.IgnoreUnexported(modelAnswer{})); diff != "" {
 		t.Fatalf("%s %v (-model +service):\n%s", c.path, c.body, diff)
 	}

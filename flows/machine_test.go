@@ -138,6 +138,7 @@ func checkMachine(t *testing.T, stores [2]machineStore, servers bool, checks int
 			"protected path": m.protected,
 			"log out":        m.logOut,
 			"look":           m.look,
+			"devices":        m.rememberOften,
 			"clock":          m.jump,
 			"rarer": func(t *rapid.T) {
 				pick(t, "what", m.administer, m.administer, m.sweep, m.newVersion)(t)
@@ -244,6 +245,10 @@ func (m *machine) drawCompany(t *rapid.T) *modelCompany {
 	c.SecondFactor = rapid.SampledFrom([]tenant.SecondFactor{
 		tenant.SecondFactorPerAccount, tenant.SecondFactorRequired, tenant.SecondFactorOff}).Draw(t, "second_factor")
 	c.Hardened = oneIn(t, 4, "hardened")
+	if !c.Hardened && rapid.Bool().Draw(t, "devices") {
+		c.Devices.For = tenant.Duration(pick(t, "devices for", 2*time.Hour, 90*24*time.Hour))
+		c.Devices.SkipSecondFactor = rapid.Bool().Draw(t, "skip_second_factor")
+	}
 	if rapid.Bool().Draw(t, "captcha") {
 		c.Captcha = machineCaptcha{m}
 	}
@@ -262,7 +267,7 @@ func (m *machine) drawCompany(t *rapid.T) *modelCompany {
 		l := &c.Limits
 		l.CaptchaAfter, l.LockAfter, l.DisableAfter = new(1), 2, 4
 		l.WrongCodes.N, l.WrongAnswers.N = 2, 2
-		l.FailuresPerAddress.N, l.LoginsPerAddress.N = 8, 4
+		l.FailuresPerAddress.N, l.LoginsPerAddress.N = pick(t, "failures_per_address", 3, 8), 4
 		l.SMSPerAccount.N, l.SMSPerPhone.N, l.SMSPerAddress.N, l.MailsPerAccount.N = 3, 5, 6, 2
 		l.SMSPerCompany = tenant.Rate{N: 12, Per: time.Hour}
 		l.SMSPerCountry = tenant.Rate{N: 7, Per: 30 * time.Minute}
@@ -387,6 +392,9 @@ func (m *machine) sweep(t *rapid.T) {
 	m.noError(t, node.Accounts.Sweep(t.Context(), m.now))
 	m.noError(t, node.Sessions.Sweep(t.Context(), m.now))
 	m.sweptAt(m.now)
+	for _, d := range m.devices {
+		d.ended = d.ended || d.expires.Before(m.now)
+	}
 	for _, c := range m.companies { // unknown login ids are forgotten after a day
 		for _, t := range c.unknown {
 			for _, n := range []*modelCount{&t.passwords, &t.codes} {

@@ -12,7 +12,8 @@ import (
 
 func (m *model) login(c *modelCall) modelAnswer {
 	a := c.company.byLoginID(c.loginID)
-	t := m.shown(c.company, a, c.loginID)
+	m.know(c, a)
+	t := m.tried(c, a, c.loginID)
 	byCode := a != nil && a.password == ""
 	if c.company.Hardened && byCode && (a.phone == "" || a.status != record.StatusActive) {
 		a, byCode = nil, false // it can't log in, so the login id counts as unknown
@@ -55,14 +56,16 @@ func (m *model) checkPassword(c *modelCall) modelAnswer {
 	if c.company.Hardened {
 		before = func() {}
 	}
-	m.password(c, a, m.shown(c.company, a, c.session.of), before, "auth.password.invalid")
+	m.know(c, a)
+	m.password(c, a, m.tried(c, a, c.session.of), before, "auth.password.invalid")
 	admit(a)
 	return m.proven(c, a, false)
 }
 
 func (m *model) checkCredentials(c *modelCall) modelAnswer {
 	a := c.company.byLoginID(c.loginID)
-	m.password(c, a, m.shown(c.company, a, c.loginID), func() {}, "auth.credentials.invalid")
+	m.know(c, a)
+	m.password(c, a, m.tried(c, a, c.loginID), func() {}, "auth.credentials.invalid")
 	admit(a)
 	return m.proven(c, a, false)
 }
@@ -75,7 +78,7 @@ func (m *model) password(c *modelCall, a *modelAccount, t *modelAttempts, before
 		m.captcha(c)
 	}
 	before()
-	c.company.budget("logins "+c.address).add(m.now, c.company.Limits.LoginsPerAddress)
+	c.company.budget("logins "+c.origin()).add(m.now, c.company.Limits.LoginsPerAddress)
 	right := a != nil && a.password != "" && a.password == c.body["password"]
 	if c.company.Hardened && a != nil { // only clients that know the password may see the account's own lock
 		own := &a.passwords
@@ -111,9 +114,9 @@ func (n *modelCount) wrong(now time.Time, c *modelCompany) {
 // proven starts the next session once a password or code was right: the second
 // factor, a new password, or authorized. Pending disclaimers must be accepted first.
 func (m *model) proven(c *modelCall, a *modelAccount, secondDone bool) modelAnswer {
-	next := &modelSession{account: a, accepted: m.accept(c, a)}
+	next := &modelSession{account: a, accepted: m.accept(c, a), proofs: 1}
 	switch {
-	case !secondDone && c.company.needsSecond(a):
+	case !secondDone && c.company.needsSecond(a) && !m.skipsSecond(c):
 		m.windowOpen("lock.codes", &a.codes, c.company.Limits.WrongCodes)
 		next.state = record.CheckOTP
 	case a.mustSet || a.password == "" && *c.company.Password.Required:
@@ -168,6 +171,12 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 		}
 	}
 	reply := modelAnswer{State: s.state}
+	if s.state != record.CheckPassword { // its token does not hold the device
+		s.device = c.device
+	}
+	if c.session != nil {
+		s.proofs += c.session.proofs
+	}
 	switch s.state {
 	case record.CheckOTP, record.RecoveryOTP:
 		if s.byApp = s.state == record.CheckOTP && s.account.app != nil && s.account.password != ""; s.byApp {
@@ -205,6 +214,10 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 		m.makeRoom(s)
 	}
 	reply.ExpiresIn = new(int(s.expires.Sub(m.now) / time.Second))
+	if s.state == record.Authorized && c.company.Devices.For != 0 && c.body["remember_device"] == true {
+		reply.Device = true
+		m.remember(c, s)
+	}
 	return reply
 }
 

@@ -53,12 +53,13 @@ func (m *model) oauth(c *modelCall) modelAnswer {
 		refuse("auth.oauth.notfound")
 	}
 	admit(a)
+	m.know(c, a)
 	pending := c.company.pending(a, nil)
 	var reply modelAnswer
 	if len(pending) == 0 {
-		reply = m.enter(c, &modelSession{account: a, state: record.Authorized})
+		reply = m.enter(c, &modelSession{account: a, state: record.Authorized, proofs: 1})
 	} else {
-		reply = m.enter(c, &modelSession{account: a, state: record.AcceptDisclaimers})
+		reply = m.enter(c, &modelSession{account: a, state: record.AcceptDisclaimers, proofs: 1})
 		reply.Disclaimers = pending
 	}
 	reply.Sent = told

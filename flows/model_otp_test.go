@@ -52,7 +52,7 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 	perCountry := budget{"limit.sms_country", c.company.budget("sms to country " + country), l.SMSPerCountry}
 	if fixed == "" || hidden {
 		budgets = append(append(budgets, own(account, phone)...),
-			budget{"limit.sms_address", c.company.budget("sms for " + c.address), l.SMSPerAddress})
+			budget{"limit.sms_address", c.company.budget("sms for " + c.origin()), l.SMSPerAddress})
 		if l.SMSPerCompany.N > 0 && a != nil && !hidden {
 			budgets = append(budgets, company)
 		}

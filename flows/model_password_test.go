@@ -106,6 +106,7 @@ func (m *model) endAll(a *modelAccount) {
 		}
 	}
 	m.endThose(func(s *modelSession) bool { return s.account == a })
+	m.endDevices(a)
 }
 
 // statusChanged revokes the account's sessions after a change of status. If the
@@ -156,7 +157,7 @@ func (m *model) acceptDisclaimers(c *modelCall) modelAnswer {
 
 func (m *model) logout(c *modelCall) modelAnswer {
 	if c.session.state == record.CheckPassword { // anyone can begin such a session, so a logout counts like a password
-		logins := c.company.budget("logins " + c.address)
+		logins := c.company.budget("logins " + c.origin())
 		m.windowOpen("limit.logins", logins, c.company.Limits.LoginsPerAddress)
 		logins.add(m.now, c.company.Limits.LoginsPerAddress)
 	}

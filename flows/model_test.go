@@ -21,6 +21,9 @@ type model struct {
 	companies []*modelCompany
 	captchas  map[string]time.Time // the responses that were used
 	sessions  []*modelSession      // every session there ever was, mailed links included, in the order of issue of their tokens
+
+	devices      []*modelDevice // every one there ever was, in the order in which they were remembered
+	drawnDevices int
 }
 
 type modelCompany struct {
@@ -78,6 +81,8 @@ type modelSession struct {
 	byApp     bool              // it expects a code of the authenticator app
 	accepted  map[string]string // disclaimers accepted during the login
 	renewals  modelCount
+	proofs    int          // how many different ones the user has given in this login
+	device    *modelDevice // the known device that it began on, or the one that it made known; nil if unknown
 }
 
 type modelCode struct {
@@ -95,9 +100,11 @@ type modelCall struct {
 	token   string
 	loginID string // of the body, normalized
 	body    object
-	broken  bool // gateways and providers don't answer
+	cookie  string // the token of a device
+	broken  bool   // gateways and providers don't answer
 	got     modelAnswer
 	session *modelSession // the token's session, once it is found valid
+	device  *modelDevice  // the known device that the client is, once that is clear
 }
 
 // A modelAnswer holds the parts of an answer that are compared.
@@ -114,8 +121,10 @@ type modelAnswer struct {
 	Quality     bool
 	Sent        []string // messages: type and recipient
 	ExpiresIn   *int     // nil: not in the answer
+	Device      bool     // the client is remembered as a device
 
 	token  string      // issued, or mailed in a link
+	device string      // the token of the device
 	digits string      // of the code that was sent
 	lock   modelLock   // got with auth.restricted
 	locks  []modelLock // the locks that are allowed
@@ -268,7 +277,7 @@ func (m *model) find(c *modelCall, token string, link bool) (code string) {
 		s.expired = kept
 		return "auth.token.expired"
 	}
-	c.session = s
+	c.session, c.device = s, s.device
 	return ""
 }
 
@@ -276,7 +285,7 @@ func (m *model) find(c *modelCall, token string, link bool) (code string) {
 
 // allowed refuses an address with too many failures.
 func (m *model) allowed(c *modelCall) {
-	if b := c.company.budget("address " + c.address); b.full(m.now, c.company.Limits.FailuresPerAddress) {
+	if b := c.company.budget("address " + c.origin()); b.full(m.now, c.company.Limits.FailuresPerAddress) {
 		m.restricted(m.lock("limit.address", b.until))
 	}
 }
@@ -284,12 +293,12 @@ func (m *model) allowed(c *modelCall) {
 // mayLogIn refuses an address with too many failures or too many passwords.
 func (m *model) mayLogIn(c *modelCall) {
 	m.allowed(c)
-	m.windowOpen("limit.logins", c.company.budget("logins "+c.address), c.company.Limits.LoginsPerAddress)
+	m.windowOpen("limit.logins", c.company.budget("logins "+c.origin()), c.company.Limits.LoginsPerAddress)
 }
 
 // failed counts a failure of the address.
 func (m *model) failed(c *modelCall) {
-	c.company.budget("address "+c.address).add(m.now, c.company.Limits.FailuresPerAddress)
+	c.company.budget("address "+c.origin()).add(m.now, c.company.Limits.FailuresPerAddress)
 }
 
 // budget returns the company's count with this name.
@@ -333,6 +342,15 @@ func (m *model) shown(c *modelCompany, a *modelAccount, loginID string) *modelAt
 		a = nil
 	}
 	return m.attempts(c, a, loginID)
+}
+
+// tried returns the counts of wrong passwords that the call's count for: those of the
+// known device, or those that a stranger may learn from.
+func (m *model) tried(c *modelCall, a *modelAccount, loginID string) *modelAttempts {
+	if c.device != nil {
+		return &c.device.modelAttempts
+	}
+	return m.shown(c.company, a, loginID)
 }
 
 // forgive clears the public count of an account's wrong passwords and, with all, its

@@ -36,8 +36,13 @@ func (c *Call) find(ctx context.Context, token string, want Requirement, get get
 // found sets the session of the call, and the device that it began on.
 func (c *Call) found(session *record.Session) {
 	c.session = session
-	if session.Device != "" {
-		c.Device = &record.Device{ID: session.Device}
+	c.startedOn(session.Device)
+}
+
+// startedOn sets the call's device by its ID, which may be empty.
+func (c *Call) startedOn(device string) {
+	if device != "" {
+		c.Device = &record.Device{ID: device}
 	}
 }
 

@@ -39,11 +39,14 @@ func (c *Call) mayTryCode(ctx context.Context, a record.Account) error {
 // when the account is known.
 func (c *Call) spendCode(state record.State) getter {
 	return func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-		session, err := c.s.Sessions.SpendCode(ctx, c.Now, c.Company.Code, hash, state, c.AddressLook()...)
-		if _, full := errors.AsType[*record.Full](err); full && session.Device != "" { // the address does not count
-			c.found(&session)
-			session, err = c.s.Sessions.SpendCode(ctx, c.Now, c.Company.Code, hash, state, c.AddressLook()...)
+		if c.Company.Devices.For != 0 { // the limits of a known device take the place of the address's
+			session, err := c.s.Sessions.Get(ctx, hash)
+			if err != nil {
+				return session, err
+			}
+			c.startedOn(session.Device)
 		}
+		session, err := c.s.Sessions.SpendCode(ctx, c.Now, c.Company.Code, hash, state, c.AddressLook()...)
 		if errors.As(err, &c.limited) {
 			err = nil
 		}
