@@ -110,6 +110,7 @@ func (s *stores) mnemogate(sessions int, more string) string {
 // and so on with the password testPassword.
 type seed struct {
 	accounts int
+	ids      []int64  // of the accounts
 	tokens   []string // of the sessions
 }
 
@@ -144,7 +145,7 @@ func (s *stores) fill(b testing.TB, accounts, sessions int) *seed {
 		ids[i], err = s.accounts.Create(b.Context(), began, accountOf("user"+strconv.Itoa(i+1), i+1))
 		return err
 	})
-	seed := &seed{accounts, make([]string, sessions)}
+	seed := &seed{accounts, ids, make([]string, sessions)}
 	fillWith(b, sessions, func(i int) error {
 		token, session := newSession(ids[i%accounts], i%accounts+1)
 		seed.tokens[i] = token
@@ -152,6 +153,21 @@ func (s *stores) fill(b testing.TB, accounts, sessions int) *seed {
 	})
 	b.Logf("%d accounts and %d sessions stored in %v", accounts, sessions, time.Since(began).Round(time.Millisecond))
 	return seed
+}
+
+// remember gives each account a known device, and returns their tokens.
+func (s *stores) remember(b testing.TB, seed *seed) []string {
+	b.Helper()
+	now := time.Now()
+	devices := make([]string, seed.accounts)
+	fillWith(b, seed.accounts, func(i int) error {
+		token, hash := tokens.NewDevice()
+		devices[i] = token
+		return s.accounts.AddDevice(b.Context(), "acme", seed.ids[i], record.Device{
+			Hash: hash, ID: tokens.NewID(), Generation: 1, Created: now, Expires: now.Add(24 * time.Hour),
+		}, "")
+	})
+	return devices
 }
 
 // newSession returns a session that no request prolongs.

@@ -16,7 +16,7 @@ const deviceCookieName = "__Host-mnemogate-device"
 
 func devicesSite(t *testing.T, start starter) *site {
 	return start(t, siteConfig{
-		global:  "devices 90d skip_second_factor\nlimits {\nfailures_per_address 10000/5m\nlogins_per_address 10000/1m\n}\n",
+		global:  "devices 90d skip_second_factor\npassword {\nargon2id 64 1 1 insecure\n}\nlimits {\nfailures_per_address 10000/5m\nlogins_per_address 10000/1m\n}\n",
 		company: "captcha off\n" + account("alice", "") + account("bob", "") + account("carol", "second_factor\nphone +37060000003\n"),
 		handler: "cookie\nself_service\n",
 	})
@@ -152,5 +152,107 @@ func TestKnownDevices(t *testing.T) {
 			node.admin("DELETE", "accounts/nobody/devices", nil).wantStatus(404)
 		})
 		s.wantNoneLogged(device[4:])
+	})
+}
+
+// A stolen token, tried with the right password on either node after each thing that ends
+// it: the second factor is asked for again. A logout ends no device.
+func TestAStolenDeviceTokenEnds(t *testing.T) {
+	t.Parallel()
+	const phone = "+37060000003"
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		t.Parallel()
+		s := start(t, siteConfig{
+			global:  "devices 90d skip_second_factor",
+			company: roomy + account("carol", "second_factor\nphone "+phone+"\nemail carol@example.com\nquestion Cat? Whiskers\n"),
+			handler: "self_service\n",
+		})
+		operator := s
+		if s.nodes != nil {
+			operator = s.nodes[1]
+		}
+		secret := testPassword
+		login := func(device string) answer {
+			t.Helper()
+			return s.loginWith("carol", secret, fields{"device_token": device})
+		}
+		change := func(change fields) { operator.admin("PATCH", "accounts/carol", change).wantStatus(200) }
+		for _, c := range []struct {
+			what string
+			end  func(token string)
+			ends bool
+		}{
+			{"a logout", func(token string) { s.post("auth/logout", token, nil).is(200) }, false},
+			{"the user's own password", func(token string) {
+				s.me("POST", "password", token, fields{"current_password": secret, "new_password": "another fine secret"}).is(200)
+				secret = "another fine secret"
+			}, true},
+			{"the end of other sessions", func(token string) { s.me("DELETE", "sessions", token, nil).is(200) }, true},
+			{"the user's list", func(token string) { s.me("DELETE", "devices", token, nil).is(200) }, true},
+			{"a recovery", func(string) {
+				asked := s.post("auth/recovery/recover", "", fields{"login_id": "carol", "captcha_response": "x", "method": "QUESTION"}).token()
+				setting := s.post("auth/recovery/checkquestion", asked, fields{"control_answer": "whiskers"}).token()
+				s.post("auth/setpassword", setting, fields{"new_password": testPassword}).is(200)
+				secret = testPassword
+			}, true},
+			{"an operator's password", func(string) { change(fields{"password": testPassword}) }, true},
+			{"another phone", func(string) { change(fields{"primary_phone": "+37060000004"}); change(fields{"primary_phone": phone}) }, true},
+			{"another email", func(string) { change(fields{"primary_email": "other@example.com"}) }, true},
+			{"another second factor", func(string) { change(fields{"second_factor": false}); change(fields{"second_factor": true}) }, true},
+			{"another role", func(string) { change(fields{"role": "other"}) }, true},
+			{"a restriction, lifted", func(string) { change(fields{"status": "restricted"}); change(fields{"status": "active"}) }, true},
+			{"an operator's end of the sessions", func(string) { operator.admin("DELETE", "accounts/carol/sessions", nil).wantStatus(204) }, true},
+			{"an operator's end of the company's", func(string) { operator.admin("DELETE", "sessions", nil).wantStatus(204) }, true},
+			{"an operator's end of the devices", func(string) { operator.admin("DELETE", "accounts/carol/devices", nil).wantStatus(204) }, true},
+		} {
+			s.run(c.what, func(*testing.T) {
+				asked := s.loginWith("carol", secret, nil).wantState(record.CheckOTP)
+				given := s.post("auth/checkotp", asked.token(), fields{"otp": s.sms.last("otp.login", "code"), "remember_device": true}).wantState(record.Authorized)
+				stolen := given.str("device_token")
+				login(stolen).wantState(record.Authorized)
+				c.end(given.token())
+				for range 2 { // on each node
+					if c.ends {
+						login(stolen).wantState(record.CheckOTP)
+					} else {
+						login(stolen).wantState(record.Authorized)
+					}
+				}
+			})
+		}
+	})
+}
+
+// A flood of remember_device, on all nodes at once, leaves an account ten devices, the
+// newest.
+func TestAFloodOfDevicesOnAllNodes(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		t.Parallel()
+		s := start(t, siteConfig{global: "devices 90d", company: roomy + account("alice", ""), handler: "self_service\n"})
+		oldest := s.remembered("alice")
+		done := make(chan error, 60)
+		for range cap(done) {
+			r := s.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword, "remember_device": true})
+			go func() {
+				a, err := s.try(client, r)
+				if err == nil && !strings.HasPrefix(a.str("device_token"), "mgd_") {
+					err = fmt.Errorf("got %d %s", a.Status, a.Body)
+				}
+				done <- err
+			}()
+		}
+		for range cap(done) {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		newest := s.remembered("alice")
+		if list := s.me("GET", "devices", s.login("alice"), nil).is(200).JSON["devices"].([]any); len(list) != record.MaxDevices {
+			t.Errorf("there are %d devices", len(list))
+		}
+		s.lockedByStrangers("alice")
+		s.loginWith("alice", testPassword, fields{"device_token": newest}).wantState(record.Authorized)
+		s.loginWith("alice", testPassword, fields{"device_token": oldest}).want(wire.ErrRestricted)
 	})
 }
