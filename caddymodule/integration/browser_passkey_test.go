@@ -2,12 +2,17 @@ package integration
 
 import (
 	"context"
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // isAlerted waits for an error under the heading.
@@ -117,6 +122,8 @@ func TestBrowserLogsInWithAPasskey(t *testing.T) {
 	b.isAlerted("error.auth.credentials.invalid")
 	b.waits(`calls.length === 6 && !calls[5].aborted`)
 
+	b.authenticator(true) // another one, without a passkey
+	b.eval(`void calls[5].chooses()`)
 	b.enters("login", "alice@example.com")
 	b.sees("password", passwordField)
 	b.waits(`calls[5].aborted`)
@@ -222,4 +229,41 @@ func TestBrowserOffersAPasskey(t *testing.T) {
 	}
 	b.logsIn(s.URL+"/home", "alice@example.com", testPassword)
 	isHome() // there are no routes to create one
+}
+
+// A user of the README's example creates a passkey, logs out, logs in with it, sees both
+// devices and ends the other one, which is gone at once.
+func TestBrowserInTheExample(t *testing.T) {
+	s := startExample(t)
+	s.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
+	const loginID, password = "alice@example.com", "correct horse battery"
+	other := s.postTo("acme", "try-this-key", "auth/checkcredentials", "", fields{"login_id": loginID, "password": password, "accept_disclaimers": []string{"terms"}}).
+		wantState(record.Authorized).token()
+	b := newBrowser(t)
+	b.choosesPasskeys()
+	b.open(s.URL + "/acme/login")
+	b.authenticator(true)
+	isAlice := func() {
+		t.Helper()
+		b.waits(`document.body.textContent.includes('X-Profile-Mnemocode: alice-0001')`)
+	}
+	b.logsIn(s.URL, loginID, password)
+	b.waits(`document.querySelector('h1')?.textContent === ` + quote(pageTexts()["offer.heading"]))
+	b.submits()
+	isAlice()
+	b.logsOut(s)
+
+	b.open(s.URL)
+	b.waits(`calls.length === 1`)
+	b.eval(`void calls[0].chooses()`)
+	isAlice()
+	s.get("/profile", other).is(http.StatusOK)
+	b.open(s.URL + "/acme/security")
+	b.sees("security", "#passkeys .item")
+	if list := fmt.Sprint(b.eval(`[...document.querySelectorAll('#sessions b')].map((b) => b.textContent)`)); list != "[Chrome · Linux Go-http-client]" {
+		t.Errorf("the devices are %s", list)
+	}
+	b.eval(`document.querySelector('#sessions li:last-child button').click()`)
+	b.tells("sessions", "security.sessions.ended")
+	s.get("/profile", other).want(wire.ErrTokenInvalid)
 }

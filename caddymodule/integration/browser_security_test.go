@@ -111,6 +111,25 @@ func TestBrowserShowsTheSecurityPage(t *testing.T) {
 	b.picture("security-de")
 }
 
+// A user sees the known devices, and has one and then the others forgotten.
+func TestBrowserForgetsDevices(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{company: people, global: "devices 90d\n", handler: "login_page\nself_service"})
+	for range 3 {
+		s.post("auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": testPassword, "remember_device": true}).wantState(record.Authorized)
+	}
+	b := newBrowser(t)
+	b.logsIn(s.URL+"/acme/security", "alice@example.com", testPassword)
+	b.sees("security", "#devices .item")
+	b.chooses("security.devices.forget")
+	b.submits()
+	b.tells("devices", "security.devices.forgotten")
+	b.waits(`document.querySelectorAll('#devices .item').length === 2`)
+	b.chooses("security.devices.all")
+	b.submits()
+	b.tells("devices", "security.devices.forgotten.all")
+	b.waits(`document.querySelector('#devices .item') === null`)
+}
+
 // The page exists only together with both options. Strangers are sent to the login.
 func TestTheSecurityPageNeedsALogin(t *testing.T) {
 	t.Parallel()

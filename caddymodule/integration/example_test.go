@@ -53,6 +53,7 @@ func startExample(t *testing.T) *site {
 		{"http://:9000 {\n\tbind 127.0.0.1\n", "http:// {\n\tbind fd/4\n", 1},
 		{"http://127.0.0.1:8080, http://localhost:8080 {\n\tbind 127.0.0.1\n",
 			"http://" + s.addr + ", http://" + strings.Replace(s.addr, "127.0.0.1", "localhost", 1) + " {\n\tbind fd/3\n", 1},
+		{"origins http://localhost:8080", "origins http://" + strings.Replace(s.addr, "127.0.0.1", "localhost", 1), 1},
 		{"reverse_proxy 127.0.0.1:9000", "reverse_proxy " + profile, 1},
 		{"captcha pow\n", "captcha pow 8\n", 1}, // makes the work faster
 	} {

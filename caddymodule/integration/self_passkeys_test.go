@@ -41,8 +41,22 @@ func TestUsersManageTheirPasskeys(t *testing.T) {
 		s := start(t, siteConfig{company: people + passkeys, handler: selfService})
 		token, phone := s.login("alice@example.com"), new(keytest.Authenticator)
 		body := s.created(phone, token, "Phone")
-		id := s.me("POST", "passkeys", token, body).is(200).str("id")
-		s.me("POST", "passkeys", token, body).want(wire.ErrCredentialsInvalid) // its challenge is spent
+		answers := make(chan answer, 10)
+		for range cap(answers) {
+			go func() { answers <- s.me("POST", "passkeys", token, body) }()
+		}
+		var ids []string
+		for range cap(answers) {
+			if a := <-answers; a.Status == http.StatusOK {
+				ids = append(ids, a.str("id"))
+			} else {
+				a.want(wire.ErrCredentialsInvalid) // its challenge is spent
+			}
+		}
+		if len(ids) != 1 {
+			t.Fatalf("one challenge made the passkeys %q", ids)
+		}
+		id := ids[0]
 		storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.passkey_added")) == 1 })
 
 		other := s.post("passkey/login", "", s.passkeyAnswer(phone, "acme", passkeyOrigin)).wantState(record.Authorized).token()

@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -55,7 +56,7 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
 		t.Parallel()
-		s := start(t, siteConfig{company: people, handler: selfService})
+		s := start(t, siteConfig{company: people, handler: selfService + "\nforward session"})
 		gone := func(tokens ...string) {
 			s.t.Helper()
 			for _, node := range append(s.nodes, s) {
@@ -92,8 +93,8 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 			for _, node := range append(s.nodes, s) {
 				node.get("/", token).is(200)
 			}
-			if left := s.ownSessions(token); len(left) != 1 {
-				t.Errorf("left: %q", left)
+			if left, want := s.ownSessions(token), s.get("/", token).header("X-Profile-Session"); len(left) != 1 || left[0] != want {
+				t.Errorf("left: %q, want %s", left, want)
 			}
 			s.audits(2, `"actor":"the user","reason":"user"`)
 			s.me("DELETE", "sessions/"+s.ownSessions(token)[0], token, nil).is(200)
@@ -234,11 +235,12 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 func TestWhoMayUseSelfService(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, more: umbra, handler: selfService + " 5m\npublic /acme/*"})
-	routes := []struct {
+	type route struct {
 		method, path string
 		body         fields
 		changes      bool // and so needs a recent login
-	}{
+	}
+	routes := []route{
 		{"GET", "factors", nil, false},
 		{"GET", "sessions", nil, false},
 		{"DELETE", "sessions", nil, false},
@@ -248,6 +250,23 @@ func TestWhoMayUseSelfService(t *testing.T) {
 		{"POST", "totp/confirm", fields{"code": "123456"}, true},
 		{"DELETE", "totp", nil, true},
 		{"POST", "backup-codes", nil, true},
+		{"GET", "devices", nil, false},
+		{"DELETE", "devices", nil, true},
+		{"DELETE", "devices/x", nil, true},
+		{"GET", "passkeys", nil, false},
+		{"POST", "passkeys/options", nil, true},
+		{"POST", "passkeys", fields{"challenge_token": "x", "credential": fields{}}, true},
+		{"PATCH", "passkeys/x", fields{"name": "x"}, true},
+		{"DELETE", "passkeys/x", nil, true},
+	}
+	for path, item := range document(t).Paths.Map() {
+		rest, mine := strings.CutPrefix(path, "/{company_code}/v2/me/")
+		rest = regexp.MustCompile(`\{.+\}`).ReplaceAllString(rest, "x")
+		for method := range item.Operations() {
+			if mine && !slices.ContainsFunc(routes, func(r route) bool { return r.method == method && r.path == rest }) {
+				t.Errorf("%s %s is not tested", method, path)
+			}
+		}
 	}
 	s.run("keys and tokens", func(*testing.T) {
 		token := s.login("alice@example.com")

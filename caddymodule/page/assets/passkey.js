@@ -98,7 +98,8 @@ async function create(step) {
   } catch (error) {
     if (error.reason === 'too_old') return step; // the offer was open for too long
     if (!(error instanceof DOMException)) throw error;
-    if (error.name !== 'InvalidStateError') return void alert(t('security.passkeys.cancelled')); // otherwise there is one already
+    if (error.name === 'NotAllowedError') return void alert(t('security.passkeys.cancelled'));
+    // Otherwise there is one already, or this address of the site has none.
   }
   return step;
 }

@@ -12,7 +12,7 @@ import { creates, settle } from './passkey.js';
 const screen = $('#screen');
 const client = connect({ company: new URL('.', location).href, apiKey: key, cookie: true, language: () => language });
 
-let me, config, factors, sessions, passkeys;
+let me, config, factors, sessions, passkeys, devices;
 let freshUntil = 0; // until then, changes need no new login
 let opened = null; // the dialog that is open, as 'password'
 let busy = false;
@@ -89,7 +89,7 @@ function close(section, text = '') {
 }
 
 async function load() {
-  [factors, sessions, passkeys] = await Promise.all([me.factors(), me.sessions(), config.passkeys ? me.passkeys() : []]);
+  [factors, sessions, passkeys, devices] = await Promise.all([me.factors(), me.sessions(), config.passkeys ? me.passkeys() : [], config.devices ? me.devices() : []]);
   freshUntil = Date.now() + 1000 * factors.freshFor;
 }
 
@@ -106,6 +106,11 @@ const change = (section, dialog, work, text) => act(section, dialog, async () =>
 const actions = (...content) => el('div', { class: 'actions' }, content);
 const cancel = (section) => button(t('security.cancel'), () => close(section), 'other');
 const opens = (section, dialog, text) => button(text, () => open(section, dialog), 'other');
+
+// opensFor returns a button that opens a dialog for one element of the section's list.
+const opensFor = (section, i, dialog, text) => el('button', {
+  type: 'button', class: 'other', 'aria-describedby': `${section}-${i}`, onclick: () => open(section, dialog),
+}, text);
 
 function form(section, send, submit, ...content) {
   return el('form', {
@@ -166,10 +171,10 @@ const sections = {
       el('p', {}, t('security.passkeys.text')),
       passkeys.length > 0 && el('ul', { class: 'items' }, passkeys.map((passkey, i) => el('li', { class: 'item' },
         el('div', {},
-          el('b', { id: `passkey-${i}`, dir: 'auto' }, passkey.name),
+          el('b', { id: `passkeys-${i}`, dir: 'auto' }, passkey.name),
           el('p', {}, passkey.lastUsed ? t('security.passkeys.used', { time: ago(passkey.lastUsed) }) : t('security.passkeys.since', { time: moment(passkey.createdAt) }))),
-        opensFor(i, `passkeys-rename-${passkey.id}`, t('security.passkeys.rename')),
-        !last && opensFor(i, `passkeys-remove-${passkey.id}`, t('security.remove'))))),
+        opensFor('passkeys', i, `passkeys-rename-${passkey.id}`, t('security.passkeys.rename')),
+        !last && opensFor('passkeys', i, `passkeys-remove-${passkey.id}`, t('security.remove'))))),
       creates && actions(opens('passkeys', 'passkeys', t('security.passkeys.add'))),
     ];
   },
@@ -206,6 +211,30 @@ const sections = {
     ];
   },
 
+  devices() {
+    const leaving = devices.find(({ deviceId }) => opened === `devices-${deviceId}`);
+    if (leaving) {
+      return confirmation('devices', t('security.devices.forget.text', { name: nameOf(leaving) }), t('security.devices.forget'), () =>
+        change('devices', opened, () => me.forgetDevice(leaving.deviceId), t('security.devices.forgotten')));
+    }
+    if (opened === 'devices-all') {
+      return confirmation('devices', t('security.devices.all.text'), t('security.devices.all'), () =>
+        change('devices', opened, () => me.forgetDevices(), t('security.devices.forgotten.all')));
+    }
+    return [
+      el('p', {}, t(devices.length > 0 ? 'security.devices.text' : 'security.devices.none', { choice: t('login.device') })),
+      devices.length > 0 && el('ul', { class: 'items' }, devices.map((known, i) => el('li', { class: 'item' },
+        el('div', {},
+          el('b', { id: `devices-${i}`, dir: 'auto' }, nameOf(known)),
+          known.current && el('span', { class: 'badge' }, t('security.sessions.current')),
+          el('p', {}, t('security.devices.since', { time: moment(known.createdAt) }), ' · ', el('bdi', { dir: 'ltr' }, known.address)),
+          el('p', {}, t('security.devices.until', { time: moment(known.expiresAt) })),
+          known.skipSecondFactor && el('p', {}, t('security.devices.skip'))),
+        opensFor('devices', i, `devices-${known.deviceId}`, t('security.devices.forget'))))),
+      devices.length > 1 && actions(opens('devices', 'devices-all', t('security.devices.all'))),
+    ];
+  },
+
   sessions: () => [
     el('p', {}, t('security.sessions.text')),
     el('ul', { class: 'items' }, [...sessions].sort((a, b) => b.current - a.current || b.lastUsed.localeCompare(a.lastUsed)).map(row)),
@@ -218,15 +247,16 @@ const sections = {
 // would be of no use.
 function visible() {
   const second = factors.secondFactorPolicy !== 'off' && factors.passwordSet;
-  return ['password', ...config.passkeys ? ['passkeys'] : [], ...second ? ['app', ...factors.secondFactor ? ['codes'] : []] : [], 'sessions'];
+  return ['password', ...config.passkeys ? ['passkeys'] : [], ...second ? ['app', ...factors.secondFactor ? ['codes'] : []] : [], 'sessions', ...config.devices ? ['devices'] : []];
 }
 
+const nameOf = ({ userAgent }) => device(userAgent ?? '') ?? t('security.sessions.unknown');
+
 function row(session) {
-  const name = device(session.userAgent) ?? t('security.sessions.unknown');
   const id = `session-${session.sessionId}`;
   return el('li', { class: 'item' },
     el('div', {},
-      el('b', { id, dir: 'auto' }, name),
+      el('b', { id, dir: 'auto' }, nameOf(session)),
       session.current && el('span', { class: 'badge' }, t('security.sessions.current')),
       el('p', {}, session.current ? t('security.sessions.now') : t('security.sessions.used', { time: ago(session.lastUsed) }), ' · ', el('bdi', { dir: 'ltr' }, session.address)),
       el('p', {}, t('security.sessions.since', { time: moment(session.createdAt) }))),
@@ -239,11 +269,6 @@ function row(session) {
 }
 
 // Passkeys
-
-// opensFor returns a button that opens a dialog for one passkey of the list.
-const opensFor = (i, dialog, text) => el('button', {
-  type: 'button', class: 'other', 'aria-describedby': `passkey-${i}`, onclick: () => open('passkeys', dialog),
-}, text);
 
 // create lets the browser create a passkey. Users may cancel its dialog.
 const create = (name) => act('passkeys', 'passkeys', async () => {
@@ -297,7 +322,7 @@ async function copy() {
 
 // The page
 
-const headings = { password: 'password.label', passkeys: 'security.passkeys', app: 'security.app', codes: 'security.codes', sessions: 'security.sessions' };
+const headings = { password: 'password.label', passkeys: 'security.passkeys', app: 'security.app', codes: 'security.codes', sessions: 'security.sessions', devices: 'security.devices' };
 
 function show(name) {
   $(`#${name} .body`).replaceChildren(...sections[name]().filter(Boolean));

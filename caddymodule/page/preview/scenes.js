@@ -49,6 +49,13 @@ const withPasskeys = {
     { id: 'Ag', name: 'Firefox · Linux', backed_up: false, created_at: days(2), last_used: null },
   ] } },
 };
+const withDevices = {
+  ...security, config: { devices: true },
+  answers: { ...answers, 'me/devices': { devices: [
+    { device_id: 'a', current: true, skip_second_factor: true, created_at: days(40), expires_at: days(-50), address: '203.0.113.7', user_agent: 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0' },
+    { device_id: 'b', current: false, skip_second_factor: false, created_at: days(2), expires_at: days(-88), address: '2001:db8::7', user_agent: '' },
+  ] } },
+};
 const offer = { ...password, config: { passkeys: true, self_service: true }, answers: { 'auth/checkpassword': step('authorized', { session_token: 'preview' }) } };
 const oauth = { at: '?state=s&code=c' };
 
@@ -127,6 +134,9 @@ export const scenes = {
   'security-passkey': { ...withPasskeys, act: [['choose', 'security.passkeys.add']] },
   'security-passkey-rename': { ...withPasskeys, act: [['choose', 'security.passkeys.rename']] },
   'security-passkey-remove': { ...withPasskeys, act: [['choose', 'security.remove']] },
+  'security-devices': withDevices,
+  'security-devices-none': { ...withDevices, answers: { ...answers, 'me/devices': { devices: [] } } },
+  'security-device-forget': { ...withDevices, act: [['choose', 'security.devices.forget']] },
   'security-app': { ...security, act: [['choose', 'security.app.replace']] },
   'security-app-remove': { ...security, act: [['choose', 'security.remove']] },
   'security-codes': { ...security, act: [['choose', 'security.codes.create'], ['submit']] },
