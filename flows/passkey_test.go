@@ -264,6 +264,15 @@ func TestPasskeyLoginsCountForTheAddress(t *testing.T) {
 		b.must("passkey/login", "", d.answer(code))
 	}
 	b.wrong(wire.ErrRestricted, "passkey/login", "", d.answer(code))
+
+	user := b.admin() // as of a Self
+	user.Address = "203.0.113.9"
+	for i, want := range []error{nil, nil, wire.ErrRestricted} {
+		token, credential := (&device{b: b, id: []byte{byte(i)}}).create(mnemocode)
+		if _, err := user.AddPasskey(t.Context(), mnemocode, token, credential, ""); !errors.Is(err, want) {
+			t.Errorf("new passkey %d: %v", i, err)
+		}
+	}
 }
 
 // A counting store counts what could grow.

@@ -184,7 +184,7 @@ var extensions = map[string][]*wire.Error{
 	"POST me/totp/confirm":            ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrOTPInvalid, wire.ErrRestricted})...),
 	"POST me/backup-codes":            ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrRestricted})...),
 	"GET me/passkeys":                 ownErrors(),
-	"POST me/passkeys":                ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrCredentialsInvalid, wire.ErrNoRoute})...),
+	"POST me/passkeys":                ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrCredentialsInvalid, wire.ErrNoRoute, wire.ErrRestricted})...),
 	"POST me/passkeys/options":        ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrNoRoute})...),
 	"PATCH me/passkeys/{passkey_id}":  ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrNoRoute})...),
 	"DELETE me/passkeys/{passkey_id}": ownErrors(wire.ErrValidation, wire.ErrNoRoute),

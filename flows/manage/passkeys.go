@@ -60,7 +60,8 @@ func (ad *Admin) NewPasskey(ctx context.Context, mnemocode string) (NewPasskey, 
 
 // AddPasskey verifies and stores a passkey that a client has created with NewPasskey's
 // options. credential is the RegistrationResponseJSON. An empty name gets a default. The
-// owner gets a notice. No session is revoked.
+// owner gets a notice. No session is revoked. It counts as a login of the Admin's Address,
+// because a spent challenge is stored.
 func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken string, credential []byte, name string) (record.Passkey, error) {
 	a, owner, _, err := ad.passkeyOwner(ctx, mnemocode)
 	if err != nil {
@@ -69,7 +70,7 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 	if name, err = passkeyName(name); err != nil {
 		return record.Passkey{}, err
 	}
-	at, err := ad.attemptOf(ctx, a, "")
+	at, err := ad.attemptOf(ctx, a, ad.Address)
 	if err != nil {
 		return record.Passkey{}, err
 	}
@@ -85,8 +86,9 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 		ad.Log.Info("a new passkey does not verify", "company", a.Company, "account", a.Mnemocode, "error", err)
 		return record.Passkey{}, ErrPasskeyRefused
 	}
-	fresh, err := ad.SpendPasskeyChallenge(ctx, at, challenge)
+	fresh, err := ad.SpendPasskeyChallenge(ctx, at, challenge, append(at.AddressLook(), at.AddressLogins()...)...)
 	if err != nil {
+		ad.emitLocks(ctx, at, a)
 		return record.Passkey{}, err
 	}
 	if !fresh {
