@@ -45,7 +45,7 @@ func timing(t *testing.T, start starter) {
 		}
 	`
 	const otherKey = "another-key"
-	s := start(t, siteConfig{global: policy, more: `
+	s := start(t, siteConfig{global: policy, company: "devices 90d", more: `
 		company hard {
 			api_key ` + testKey + `
 			hardened
@@ -68,6 +68,14 @@ func timing(t *testing.T, start starter) {
 	credentials := func(company, who string) func(int) *http.Request {
 		return post(company, testKey, "auth/checkcredentials", func(i int) fields {
 			return fields{"login_id": fmt.Sprintf("%s-%d@example.com", who, i), "password": "a wrong password"}
+		})
+	}
+	device := func(who string) func(int) *http.Request {
+		return post("acme", testKey, "auth/checkcredentials", func(i int) fields {
+			return fields{
+				"login_id": fmt.Sprintf("%s-%d@example.com", who, i), "password": "a wrong password",
+				"device_token": "mgd_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+			}
 		})
 	}
 	recovery := func(who, method string) func(int) *http.Request {
@@ -97,6 +105,7 @@ func timing(t *testing.T, start starter) {
 
 	pairs := []*timingPair{
 		{name: "checkcredentials: known, unknown", ask: kinds{credentials("acme", "open"), credentials("acme", "nobody")}},
+		{name: "checkcredentials, with a device's token: known, unknown", ask: kinds{device("open4"), device("nobody4")}},
 		{name: "checkcredentials: open, closed", ask: kinds{credentials("acme", "open2"), credentials("acme", "closed")}},
 		{name: "checkcredentials: with, without password", ask: kinds{credentials("acme", "open3"), credentials("acme", "bare")}},
 		{name: "checkcredentials, hardened: known, unknown", ask: kinds{credentials("hard", "open"), credentials("hard", "nobody")}},
