@@ -121,8 +121,8 @@ func TestBrowserSeesEveryScreen(t *testing.T) {
 	}
 }
 
-// After an error, the keyboard is where the user goes on. A lock of one account does not
-// lock the form for others. English fallbacks on a page from right to left have their
+// After an error, the keyboard is where the user goes on, and a link or button offers what
+// helps. A lock of one account does not lock the form for others. English fallbacks on a page from right to left have their
 // own direction. The language menu speaks the chosen language.
 func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	texts := t.TempDir()
@@ -130,7 +130,7 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := newBrowser(t)
-	names, addresses := b.previews(page.Options{Texts: texts}, "Acme", "en")
+	names, addresses := b.previews(page.Options{Texts: texts, Links: []page.Link{{Text: "Privacy", URL: "/privacy"}, {Text: "Help", URL: "/help", Support: true}}}, "Acme", "en")
 	scene := func(name string) { b.opens(addresses[slices.Index(names, name)]) }
 	is := func(what string) {
 		t.Helper()
@@ -145,6 +145,23 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	scene("code-limit")
 	b.chooses("backup.offer")
 	b.sees("backup", "#backup")
+	scene("code-wrong-limit")
+	is(`!document.querySelector('#screen .main').hasAttribute('aria-disabled')`)
+	b.chooses("login.back")
+	b.sees("login", idField)
+	for scenes, ways := range map[string]string{
+		"login-restricted login-closed login-denied provider-unknown code-locked recover-question-locked": "Help",
+		"login-address login-unavailable": "",
+		"login-disabled":                  pageTexts()["lock.recover"],
+		"code-limit":                      pageTexts()["backup.offer"],
+	} {
+		for _, name := range strings.Fields(scenes) {
+			scene(name)
+			if got := b.eval(`[...document.querySelectorAll('.alert .links > *')].map(({ textContent }) => textContent).join()`); got != ways {
+				t.Errorf("%s offers %q, want %q", name, got, ways)
+			}
+		}
+	}
 	scene("login-locked")
 	is(`document.querySelector('#screen .main').getAttribute('aria-disabled') === 'true'`)
 	b.types("login", "bob@example.com")

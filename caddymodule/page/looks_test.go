@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -123,6 +124,34 @@ func TestTextsOfThePageForOperators(t *testing.T) {
 	}
 	if got := mustNew(t, Options{Texts: dir}).texts["lv"]["login.heading"]; got != "Pieslēgties" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// Style sheets of operators can rely on what docs/login-page.md lists.
+func TestStylesCanRelyOnWhatThePageLists(t *testing.T) {
+	manual, err := os.ReadFile("../../docs/login-page.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, listed, _ := strings.Cut(string(manual), "You can rely on these properties")
+	listed, _, _ = strings.Cut(listed, "### Two examples")
+	var code strings.Builder
+	for _, name := range []string{"page.css", "page.html", "screens.js", "page.js", "ui.js"} {
+		content, err := assets.ReadFile("assets/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code.Write(content)
+	}
+	names := regexp.MustCompile("`(--|\\.|#)([a-z-]+)`").FindAllStringSubmatch(listed, -1)
+	if len(names) < 33 {
+		t.Errorf("the page lists only %q", names)
+	}
+	for _, name := range names {
+		uses := map[string]string{"--": `\s--%s(: | \{)`, ".": `class(: |=)['"]([a-z-]+ )*%s\b|'%s'`, "#": `id="%s"`}[name[1]]
+		if !regexp.MustCompile(strings.ReplaceAll(uses, "%s", name[2])).MatchString(code.String()) {
+			t.Errorf("there is no %s%s", name[1], name[2])
+		}
 	}
 }
 

@@ -53,6 +53,36 @@ func securityOnly(name string) bool {
 	return name == "security.js" || name == "security.css" || name == "device.js"
 }
 
+// First paint needs one round trip after the page: a browser learns of all modules from
+// the page, not from other modules.
+func TestThePageNamesAllItsModules(t *testing.T) {
+	imported := regexp.MustCompile(`(?m)^import .* from '\./([a-z]+\.js)';$`)
+	for _, kind := range []string{"login", "logout", "security"} {
+		var needed []string
+		var visit func(name string)
+		visit = func(name string) {
+			if slices.Contains(needed, name) {
+				return
+			}
+			needed = append(needed, name)
+			content, err := assets.ReadFile("assets/" + name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, found := range imported.FindAllSubmatch(content, -1) {
+				visit(string(found[1]))
+			}
+		}
+		named := slices.Clone(scripts(kind))
+		visit(named[0])
+		slices.Sort(named)
+		slices.Sort(needed)
+		if !slices.Equal(named, needed) {
+			t.Errorf("%s names %q and needs %q", kind, named, needed)
+		}
+	}
+}
+
 // The company's name is the title of a page without one.
 func TestTheTitleIsTheCompanysName(t *testing.T) {
 	for title, want := range map[string]string{"": "<title>Söhne &amp; Co</title>", "Acme": "<title>Acme</title>"} {
@@ -156,7 +186,7 @@ func TestEachTextIsUsed(t *testing.T) {
 		used[key] = true
 	}
 	quoted := regexp.MustCompile(`'([a-z]+\.[a-z.]+)'`)
-	for _, name := range append([]string{"page.js", "security.js", "device.js"}, preloaded...) {
+	for _, name := range slices.Concat(scripts("login"), scripts("security")) {
 		if name == "client.js" { // says nothing to users
 			continue
 		}

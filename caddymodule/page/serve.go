@@ -188,12 +188,12 @@ func scripts(kind string) []string {
 	if kind == "security" {
 		return append([]string{"security.js", "device.js"}, preloaded...)
 	}
-	return append([]string{"page.js"}, preloaded...)
+	return append([]string{"page.js", "journey.js"}, preloaded...)
 }
 
 // preloaded lists the modules that the page loads, so that a browser can load them
 // at once.
-var preloaded = []string{"client.js", "ui.js", "texts.js", "frame.js", "returnto.js", "journey.js", "screens.js", "captcha.js", "passkey.js"}
+var preloaded = []string{"client.js", "ui.js", "texts.js", "frame.js", "returnto.js", "screens.js", "captcha.js", "passkey.js"}
 
 func (f *file) serve(w http.ResponseWriter, r *http.Request, keep string) {
 	header := w.Header()

@@ -178,7 +178,7 @@ const page = {
     }
     const text = [before, textOf(error)].filter(Boolean).join(' ');
     const ways = this.ways(error);
-    if (code === 'auth.restricted' && retryAfter) lock(text, retryAfter, ways);
+    if (code === 'auth.restricted' && retryAfter && !isRenewals(reason)) lock(text, retryAfter, ways);
     else alert(text, ...ways);
     return false;
   },
@@ -190,6 +190,7 @@ const page = {
     const ways = [];
     if (/^lock\.(password|disabled)$/.test(reason) && config.recovery.length > 0) ways.push(button(t('lock.recover'), () => this.show(step, { screen: recover })));
     if (/^limit\.(sms|renewals)/.test(reason) && this.make !== useBackupCode && takes(step, 'backup')) ways.push(button(t('backup.offer'), () => this.show(step, { screen: useBackupCode })));
+    if (isRenewals(reason)) ways.push(button(t('login.back'), () => this.act(() => step.cancel())));
     const stuck = /^(auth\.user|auth\.oauth\.notfound|recovery|service\.error|lock\.codes|lock\.answers)/;
     if (stuck.test(code) || stuck.test(reason)) ways.push(...this.support());
     return ways;
@@ -232,6 +233,9 @@ const fields = {
   'recovery.email.notset': 'method',
   'recovery.question.notset': 'method',
 };
+
+// No more codes are sent in this login, so waiting is slower than a new one.
+const isRenewals = (reason) => /^limit\.renewals/.test(reason);
 
 // textOf returns the text for an error: by its reason, by its code, or a general
 // one.
