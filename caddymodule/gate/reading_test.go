@@ -25,7 +25,7 @@ func reader() *Handler {
 	return &Handler{
 		Public: []string{"/health", "/open/*", "*.css", "/docs/*/index.html", "*/logo*", "/über"},
 		Fresh: []Fresh{
-			{caddy.Duration(time.Hour), []string{"/account/*"}},
+			{caddy.Duration(time.Hour), []string{"/account/*", "/bill/*"}},
 			{caddy.Duration(time.Minute), []string{"/account/delete", "/open/vault/*"}},
 		},
 		Role: []Role{
@@ -161,6 +161,7 @@ func TestFreshPathsAreSoInAnyReading(t *testing.T) {
 		"/account./x":            time.Minute,
 		"/account%00/x":          time.Minute,
 		"/%EF%BD%81ccount/x":     time.Minute, // a fullwidth a
+		"/b%C4%B1ll/x":           time.Hour,   // a dotless i
 		"/acco%C5%ADnt/x":        0,
 		"/":                      0,
 		"/account":               time.Hour,
@@ -228,7 +229,9 @@ func TestRolesAreNeededInAnyReading(t *testing.T) {
 		"/x/%252e%252e%252fadm":                  "admin",
 		"/adm%3fx":                               "admin",
 		"/adm%23x":                               "admin",
-		"/%EF%BD%81dm":                           "admin", // a fullwidth a
+		"/%EF%BD%81dm":                           "admin",        // a fullwidth a
+		"/ed%C4%B1t/x":                           "editor admin", // a dotless i
+		"/team/1/sett%C4%B0ngs":                  "B%C3%BCro",    // a capital one with a dot
 		"/x/%EF%BC%8E./../adm":                   "",
 		"/open/../adm":                           "admin",
 		"/edit/x/../y":                           "editor admin",

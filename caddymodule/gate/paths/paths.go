@@ -69,10 +69,14 @@ func Clean(p string) string {
 // Covers reports whether a pattern matches a path in any case, and with or without a
 // slash at the end.
 func Covers(pattern, p string) bool {
-	pattern = strings.ToLower(pattern)
-	bare := strings.TrimRight(strings.ToLower(p), "/")
+	pattern = fold(pattern)
+	bare := strings.TrimRight(fold(p), "/")
 	return Matches(pattern, bare) || Matches(pattern, bare+"/")
 }
+
+// fold returns a path in lower case, and with a dot on each i: applications that compare
+// upper case, as Java's equalsIgnoreCase does, take the dotless one for the same letter.
+func fold(p string) string { return strings.ReplaceAll(strings.ToLower(p), "ı", "i") }
 
 // Matches reports whether a pattern matches a path, as Caddy's path matcher does
 // (caddyhttp.MatchPath). Unlike Caddy's it is case-sensitive, since some
