@@ -43,6 +43,20 @@ func TestWhichPhonesAreOfOneCountry(t *testing.T) {
 	}
 }
 
+// An address that has failed too often is told so, not which country a phone is of.
+func TestTheAddressIsCheckedBeforeTheCountry(t *testing.T) {
+	b := newBench(t)
+	b.withoutPassword()
+	b.company.Limits.SMSCountries = []string{"+371"}
+	b.company.Limits.FailuresPerAddress.N = 1
+	for _, want := range []wire.Reason{"limit.sms_country", "limit.address"} {
+		if _, err := b.serve("auth/login", "", object{"login_id": phone}); refusal(err).Reason != want {
+			t.Errorf("got %v, want %s", err, want)
+		}
+		_, _ = b.serve("auth/login", "", object{"login_id": "nobody"})
+	}
+}
+
 // A phone of another country gets no SMS of any type, and users who wait for a code
 // get an error. Backup codes and fixed codes still work.
 func TestOtherCountriesGetNoSMS(t *testing.T) {

@@ -61,7 +61,7 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 	case record.CheckOTP, record.RecoveryOTP:
 		var err error
 		if code, err = c.newCode(st, token); err != nil {
-			return Issued{}, err
+			return Issued{}, c.AddressFirst(ctx, err)
 		}
 		st.Counters = append(st.Counters, code.counters...)
 		if next.Code = code.stored; next.Code != nil {
