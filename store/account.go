@@ -62,7 +62,7 @@ func accountScan(text func(string) string) func(scanner) (record.Account, error)
 	var a record.Account
 	var created, updated int64
 	var identities, accepted, failures []byte
-	columns := []any{&a.ID, &a.Company}
+	columns := append(make([]any, 0, len(record.Fields)+12), &a.ID, &a.Company)
 	for _, f := range record.Fields {
 		if f.Flag != nil {
 			columns = append(columns, f.Flag(&a))
