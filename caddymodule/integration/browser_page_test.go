@@ -316,6 +316,26 @@ func TestBrowserWalksThePage(t *testing.T) {
 		b.sees("already", ".main")
 		b.logsOut(s)
 	})
+	run("a welcome", func() {
+		s.admin("POST", "accounts", fields{"profile_mnemocode": "new", "primary_email": "new@example.com"}).wantStatus(http.StatusCreated)
+		s.admin("POST", "accounts/new/welcome", nil).wantStatus(http.StatusAccepted)
+		_, token, _ := strings.Cut(s.sms.last("welcome.link", "link"), "#")
+		b.open(s.URL + "/acme/login#recover=" + token)
+		b.sees("welcome", "form")
+		greeting := func(text string) { b.waits(`document.querySelector('h1').textContent === ` + quote(pageTexts()[text])) }
+		greeting("welcome.heading")
+		b.submits()
+		b.sees("welcome-password", "#newpassword")
+		greeting("welcome.password")
+		b.enters("newpassword", "the first one of a new user")
+		b.sees("login", idField)
+		b.isTold("notice.password.set")
+		b.enters("login", "new@example.com")
+		b.sees("password", passwordField)
+		b.enters("password", "the first one of a new user")
+		b.isUser("new")
+		b.logsOut(s)
+	})
 }
 
 // After an operator ends a session, the browser's next navigation leads to the login

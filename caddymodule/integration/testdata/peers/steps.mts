@@ -95,9 +95,14 @@ const tests: Record<string, () => Promise<void>> = {
     const answer = await alice.fetch(`${nodes[0]}/profile`, { method: 'POST', body: 'hello' });
     assert.match(await answer.text(), /X-Profile-Mnemocode: alice[^]*hello/);
     await assert.rejects(alice.fetch('https://elsewhere.example.com/'), TypeError);
-    is(await alice.logout(), 'start');
+    assert.equal(is(await alice.logout(), 'start').notice, 'logout.done');
     assert.equal((await alice.fetch(`${nodes[0]}/profile`)).status, 401);
     is(await alice.logout(), 'start'); // it has ended already
+  },
+
+  async 'the options of a login page'() {
+    const { links, signup, remember } = await client().config();
+    assert.deepEqual([links.map(({ text, url }) => text + url), signup?.url, remember], [[], undefined, false]); // there is none
   },
 
   async 'a password at once'() {
@@ -114,10 +119,14 @@ const tests: Record<string, () => Promise<void>> = {
     const spent = is(missing.step, 'checkotp');
     assert(spent.codeSpent && spent.disclaimers.length === 2);
     const renewed = await spent.renewOTP();
+    assert.equal(renewed.notice, 'code.resent');
     assert(!renewed.codeSpent && renewed.disclaimers.length === 2 && renewed.phone === asked.phone);
     const wrong = is((await fails(renewed.checkOTP('000000'), 'auth.otp.invalid')).step, 'checkotp');
     assert(wrong.codeSpent);
     const last = await wrong.renewOTP();
+    // @ts-expect-error: there is no such notice
+    assert(last.notice !== 'code.lost');
+    assert.equal(last.notice, 'code.wrong.resent');
     is(await last.checkOTP(await code(), { acceptDisclaimers: ['terms', 'privacy'] }), 'authorized');
   },
 
@@ -158,7 +167,7 @@ const tests: Record<string, () => Promise<void>> = {
     assert(renewed.phone === asked.phone && !renewed.codeSpent);
     const setting = await renewed.checkOTP(await code('otp.recovery'));
     const done = await setting.setPassword('a new one for carol');
-    is(done, 'passwordset');
+    assert.equal(is(done, 'passwordset').notice, 'password.set');
     is(await done.login('carol@example.com'), 'checkpassword');
   },
 
