@@ -27,7 +27,7 @@ func pages(t *testing.T) map[string]string {
 		t.Fatalf("no pages: %v", err)
 	}
 	pages := map[string]string{}
-	for _, file := range append(docs, "../../docs/deploy/README.md", "../../README.md", "../../SECURITY.md", "../../CHANGELOG.md") {
+	for _, file := range append(docs, "../../docs/deploy/README.md", "../../docs/examples/README.md", "../../README.md", "../../CONTRIBUTING.md", "../../SECURITY.md", "../../CHANGELOG.md") {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -123,6 +123,11 @@ func TestPagesNameWhatIsThere(t *testing.T) {
 				if !regexp.MustCompile(declared).MatchString(tests.String()) {
 					t.Errorf("%s: there is no test %s", page, name)
 				}
+			}
+		}
+		for _, found := range regexp.MustCompile(`go test .* -run (?:Test)?(\w+)`).FindAllStringSubmatch(text, -1) {
+			if !regexp.MustCompile(`\nfunc Test\w*` + found[1]).MatchString(tests.String()) {
+				t.Errorf("%s: %s runs no test", page, found[0])
 			}
 		}
 	}
