@@ -11,16 +11,26 @@ import (
 // anAssertion matches a JWT.
 var anAssertion = regexp.MustCompile(`eyJ[\w-]+\.[\w-]+\.[\w-]{86}`)
 
-var noAlphanumeric = regexp.MustCompile(`[^a-z0-9]`)
+// mistakable returns what a lenient backend may make of a header's name.
+func mistakable(name string) string {
+	return strings.Map(func(r rune) rune {
+		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(name))
+}
 
 // linesNamed returns the header and trailer lines of a raw request whose name a
 // backend might mistake for one of names.
 func linesNamed(raw string, names ...string) []string {
-	normal := func(name string) string { return noAlphanumeric.ReplaceAllString(strings.ToLower(name), "-") }
+	guarded := map[string]bool{}
+	for _, name := range names {
+		guarded[mistakable(name)] = true
+	}
 	var found []string
 	for line := range strings.SplitSeq(raw, "\r\n") {
-		name, _, ok := strings.Cut(line, ":")
-		if ok && slices.ContainsFunc(names, func(n string) bool { return normal(n) == normal(name) }) {
+		if name, _, ok := strings.Cut(line, ":"); ok && guarded[mistakable(name)] {
 			found = append(found, line)
 		}
 	}

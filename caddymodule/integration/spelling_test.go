@@ -139,15 +139,20 @@ func respellings(p string) []string {
 		all = append(all, c+p)
 	}
 	slices.Sort(all)
-	all = slices.Compact(all)
-	some := all[:0]
+	all = some(slices.Compact(all))
+	if !slices.Contains(all, p) {
+		all = append(all, p)
+	}
+	return all
+}
+
+// some returns every fifth element with the race detector, otherwise all (see fewer).
+func some[E any](all []E) []E {
+	var found []E
 	for i, step := 0, len(all)/fewer(len(all)); i < len(all); i += step {
-		some = append(some, all[i])
+		found = append(found, all[i])
 	}
-	if !slices.Contains(some, p) {
-		some = append(some, p)
-	}
-	return some
+	return found
 }
 
 // lenient returns the ways in which a backend may interpret a target.
