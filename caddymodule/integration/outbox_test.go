@@ -377,7 +377,7 @@ func TestManyEventsWait(t *testing.T) {
 		for i := range accounts {
 			taken := r.taken(fmt.Sprint("user", i))
 			if len(taken) != each {
-				t.Fatalf("user%d: %d events came, want %d", i, len(taken), each)
+				t.Fatalf("user%d: %d events came, want %d; %d came in all, and %d wait", i, len(taken), each, len(r.all()), s.backlog())
 			}
 			for n, e := range taken {
 				if want := fmt.Sprint("user", i, "/", n); e.ID != want {
