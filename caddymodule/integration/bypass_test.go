@@ -38,6 +38,7 @@ func TestTrapsAreToldByValidateAtStartAndByDoctor(t *testing.T) {
 		{"no directive", "reverse_proxy BACKEND", "mnemogate {", "mnemogate: no site has the directive mnemogate", "write it into the site"},
 		{"a check without trusted_proxies", "mnemogate {\ncheck /check\n}\nreverse_proxy BACKEND", "check /check", "check: the server trusts no proxy", "trusted_proxies"},
 		{"everything public", "mnemogate {\npublic /health /*\n}\nreverse_proxy BACKEND", "public /health", "public: /* is every path", "name the public paths"},
+		{"a backend that others may reach", "mnemogate\nreverse_proxy 192.0.2.1:9000", "mnemogate\n", "mnemogate: 192.0.2.1:9000 is on another machine", "add assertion <audience>"},
 		{"a shield behind", "@bad remote_ip 192.0.2.1\nabort @bad\nmnemogate\nreverse_proxy BACKEND", "mnemogate\n", "mnemogate: abort with a matcher comes after it", "route { abort"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
