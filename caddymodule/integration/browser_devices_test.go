@@ -18,13 +18,9 @@ import (
 // locked the account, without a code, also after a logout. No script sees its token.
 func TestBrowserIsRememberedAsADevice(t *testing.T) {
 	s, _ := startBrowserSite(t, siteConfig{
-		company: people, handler: "login_page {\nremember\n}",
+		company: people, handler: "login_page {\nremember\n}\nself_service",
 		global: "devices 90d skip_second_factor\nlimits {\nfailures_per_address 1000/5m\nlogins_per_address 1000/1m\n}\n",
 	})
-	logsIn := func(b *tab) {
-		t.Helper()
-		b.logsIn(s.URL+"/home", "carol@example.com", testPassword)
-	}
 	b := newBrowser(t)
 	b.open(s.URL + "/home")
 	b.sees("login", "#device")
@@ -58,6 +54,17 @@ func TestBrowserIsRememberedAsADevice(t *testing.T) {
 	other.sees("login", idField)
 	other.enters("login", "carol@example.com")
 	other.waits(`document.querySelector('.alert')?.textContent.includes(` + quote(pageTexts()["reason.lock.password"]) + `)`)
-	logsIn(b)
+	b.logsIn(s.URL+"/home", "carol@example.com", testPassword)
 	b.isUser("carol")
+
+	listed := b.eval(`import('/acme/v2/client.js')
+		.then(({ connect }) => connect({ company: '/acme', apiKey: ` + quote(testKey) + `, cookie: true }).resume())
+		.then(async ({ me }) => {
+			const [own] = await me.devices();
+			await me.forgetDevice(own.deviceId);
+			return [own.current, own.skipSecondFactor, (await me.devices()).length];
+		})`)
+	if got := fmt.Sprint(listed); got != "[true true 0]" {
+		t.Errorf("its own device, and how many are left: %s", got)
+	}
 }
