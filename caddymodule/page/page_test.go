@@ -145,6 +145,15 @@ func TestEachLanguageHasAllTexts(t *testing.T) {
 	}
 }
 
+// French puts a space before some marks. They must not begin a line.
+func TestFrenchMarksStayOnTheirLine(t *testing.T) {
+	for key, text := range builtIn(t)["fr"] {
+		if regexp.MustCompile(` [?!;:»]|« `).MatchString(text) {
+			t.Errorf("%s: %q needs a no-break space", key, text)
+		}
+	}
+}
+
 // madeKeys are those of texts that the page puts together, and that the markup has.
 func madeKeys() []string {
 	keys := []string{"language", "language.choose", "noscript", "login.heading", "logout.heading", "security.heading", "error.auth.password.invalid.same", "error.cookies", "error.passkey", "link.text", "welcome.text"}

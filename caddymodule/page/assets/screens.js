@@ -86,7 +86,7 @@ function checkPassword(page, step) {
         field({ name: 'password', label: t('password.label'), type: 'password', autocomplete: 'current-password', reveal: true }),
         element,
         consent(page, step.disclaimers),
-        submit(t('login.heading'))),
+        submit(t('password.submit'))),
       page.config.recovery.length > 0 && links(button(t('recover.offer'), () => page.show(step, { screen: recover }))),
     ],
   };
@@ -307,7 +307,7 @@ export function loggedOut(page) {
   return {
     heading: t('notice.logout.done'),
     notice: '',
-    body: [el('a', { class: 'main', href: new URL('login', location.href).pathname }, t('login.heading'))],
+    body: [el('a', { class: 'main', href: new URL('login', location.href).pathname }, t('password.submit'))],
   };
 }
 
