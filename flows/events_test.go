@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -19,19 +20,41 @@ import (
 
 type witnessKey struct{}
 
+// A witnessed holds the events of a call of Serve. Those of its messages come from other
+// goroutines.
+type witnessed struct {
+	mu     sync.Mutex
+	events []record.Event
+}
+
 // witness is the observer of the bench. It keeps the events of a call of Serve.
 func witness(ctx context.Context, e record.Event) {
-	if seen, ok := ctx.Value(witnessKey{}).(*[]record.Event); ok {
-		*seen = append(*seen, e)
+	if w, ok := ctx.Value(witnessKey{}).(*witnessed); ok {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.events = append(w.events, e)
 	}
+}
+
+// seen returns the events up to the outcome of the route. Those of messages that are sent
+// behind the answer may come later.
+func (w *witnessed) seen() []record.Event {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := slices.Clone(w.events)
+	for len(seen) > 0 && seen[len(seen)-1].Route == "" {
+		seen = seen[:len(seen)-1]
+	}
+	return seen
 }
 
 // Serve checks the events of every request that a test makes. A request has exactly
 // one event with its outcome, which is the last, and no event has fields that its
 // kind does not list.
 func (b *bench) Serve(ctx context.Context, r *flows.Request) (flows.Reply, error) {
-	var seen []record.Event
-	reply, err := b.Service.Serve(context.WithValue(ctx, witnessKey{}, &seen), r)
+	var w witnessed
+	reply, err := b.Service.Serve(context.WithValue(ctx, witnessKey{}, &w), r)
+	seen := w.seen()
 	for _, e := range seen {
 		checkEvent(b.t, e)
 	}
