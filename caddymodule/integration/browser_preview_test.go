@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/chromedp/chromedp"
+
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 )
 
@@ -118,6 +120,10 @@ func TestBrowserSeesEveryScreen(t *testing.T) {
 	for i, address := range addresses {
 		b.opens(address)
 		b.judge(names[i])
+	}
+	b.do(chromedp.EmulateViewport(320, 640))
+	if lines := b.eval(`((title) => Math.round(title.offsetHeight / parseFloat(getComputedStyle(title).lineHeight)))(document.querySelector('.brand p'))`); lines != 3. {
+		t.Errorf("beside the logo, the long title has %v lines", lines)
 	}
 }
 
