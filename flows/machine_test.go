@@ -1,10 +1,10 @@
 package flows_test
 
 import (
+	"bytes"
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"path/filepath"
@@ -181,6 +181,7 @@ type machine struct {
 
 	servers  bool           // the stores are servers
 	cut      bool           // a server did not answer in time
+	unsent   atomic.Bool    // a message was not sent behind the answer
 	outcomes map[string]int // how often each outcome occurred, in all sequences
 }
 
@@ -203,7 +204,7 @@ func newMachine(t *rapid.T, stores [2]machineStore) *machine {
 	for _, s := range stores {
 		node := &flows.Service{Manager: &session.Manager{
 			Accounts: s.accounts, Sessions: s.sessions, Companies: companies, Hasher: pw.NewHasher(2),
-			Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Now: m.clock.Now, After: m.clock.After,
+			Log: slog.New(slog.NewTextHandler(m, nil)), Now: m.clock.Now, After: m.clock.After,
 		}}
 		m.nodes = append(m.nodes, node)
 		if remembers {
@@ -220,6 +221,15 @@ func newMachine(t *rapid.T, stores [2]machineStore) *machine {
 		}
 	}
 	return m
+}
+
+// Write reads the log of the nodes, which alone says that a message was not sent behind
+// the answer.
+func (m *machine) Write(line []byte) (int, error) {
+	if bytes.Contains(line, []byte("a message was not sent")) && !bytes.Contains(line, []byte("a budget is used up")) {
+		m.unsent.Store(true)
+	}
+	return len(line), nil
 }
 
 func (m *machine) close() {
