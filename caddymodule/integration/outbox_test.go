@@ -325,7 +325,7 @@ func (r *receiver) wantSameIDs(t *testing.T) (tries map[string]int) {
 	return tries
 }
 
-var waitingEvents = flag.Int("events", 10_000, "how many events wait in TestManyEventsWait")
+var waitingEvents = flag.Int("events", fewer(10_000), "how many events wait in TestManyEventsWait")
 
 // However many events wait, all arrive, and those of an account in order.
 //
