@@ -20,6 +20,19 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 )
 
+// load runs Caddy with a Caddyfile until the test ends.
+func load(t testing.TB, caddyfile string) {
+	t.Helper()
+	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := caddy.Load(config, true); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = caddy.Stop() })
+}
+
 // Files are downloads that no proxy cuts; and what a browser keeps of them is its
 // user's.
 func TestFilesAreProtected(t *testing.T) {
@@ -36,7 +49,7 @@ func TestFilesAreProtected(t *testing.T) {
 	if err := os.WriteFile(dir+"/site/plan.txt", []byte(plan), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(`{
+	load(t, `{
 		admin off
 		persist_config off
 		auto_https off
@@ -57,14 +70,7 @@ func TestFilesAreProtected(t *testing.T) {
 		root * `+dir+`/site
 		mnemogate
 		file_server
-	}`), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := caddy.Load(config, true); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = caddy.Stop() })
+	}`)
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", dir+"/web.sock")
 	}}}

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
@@ -17,7 +16,7 @@ import (
 func BenchmarkLoginPage(b *testing.B) {
 	b.Setenv("MNEMOGATE_TEST_KEY", "key-of-acme")
 	dir := b.TempDir()
-	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(`{
+	load(b, `{
 		admin off
 		persist_config off
 		auto_https off
@@ -42,14 +41,7 @@ func BenchmarkLoginPage(b *testing.B) {
 			}
 			respond 404
 		}
-	}`), nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := caddy.Load(config, true); err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(func() { _ = caddy.Stop() })
+	}`)
 	app, err := caddy.ActiveContext().App("http")
 	if err != nil {
 		b.Fatal(err)

@@ -18,7 +18,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	spans "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
@@ -115,7 +114,7 @@ func tracesSteps(t *testing.T, stores string) {
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", otlp.URL)
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
-	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(`{
+	load(t, `{
 		admin off
 		persist_config off
 		auto_https off
@@ -158,21 +157,7 @@ func tracesSteps(t *testing.T, stores string) {
 		tracing
 		mnemogate
 		respond 204
-	}`), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := caddy.Load(config, true); err != nil {
-		t.Fatal(err)
-	}
-	stopped := false
-	stop := func() {
-		if !stopped {
-			stopped = true
-			_ = caddy.Stop()
-		}
-	}
-	t.Cleanup(stop)
+	}`)
 	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", dir+"/web.sock")
 	}}}
@@ -217,7 +202,7 @@ func tracesSteps(t *testing.T, stores string) {
 	await("otp.recovery")
 	await("password.changed")
 	client.CloseIdleConnections()
-	stop() // sends what is left
+	_ = caddy.Stop() // sends what is left
 	received.mu.Lock()
 	defer received.mu.Unlock()
 
