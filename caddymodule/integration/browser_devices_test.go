@@ -1,15 +1,12 @@
 package integration
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/network"
-	"github.com/chromedp/chromedp"
 
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -32,14 +29,11 @@ func TestBrowserIsRememberedAsADevice(t *testing.T) {
 	b.sees("code", codeField)
 	b.enters("code", s.sms.last("otp.login", "code"))
 	b.isUser("carol")
-	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		kept, err := cdp.Call(ctx, target, network.GetCookies, network.GetCookiesParams{})
-		i := slices.IndexFunc(kept.Cookies, func(c *network.Cookie) bool { return c.Name == deviceCookieName })
-		if err == nil && (len(kept.Cookies) != 2 || i < 0 || kept.Cookies[i].Session || !kept.Cookies[i].HTTPOnly || !strings.HasPrefix(kept.Cookies[i].Value, "mgd_")) {
-			t.Errorf("got %+v", kept.Cookies)
-		}
-		return err
-	}))
+	cookies := b.cookies()
+	i := slices.IndexFunc(cookies, func(c *network.Cookie) bool { return c.Name == deviceCookieName })
+	if len(cookies) != 2 || i < 0 || cookies[i].Session || !cookies[i].HTTPOnly || !strings.HasPrefix(cookies[i].Value, "mgd_") {
+		t.Errorf("got %+v", cookies)
+	}
 	if kept := fmt.Sprint(b.eval(`JSON.stringify({ ...sessionStorage, ...localStorage })`)); strings.Contains(kept, "mgd_") {
 		t.Errorf("a script sees %s", kept)
 	}

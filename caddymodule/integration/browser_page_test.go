@@ -14,7 +14,6 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
@@ -593,13 +592,9 @@ func TestBrowserGoesBack(t *testing.T) {
 	b.sees("code", codeField)
 	b.enters("code", s.sms.last("otp.login", "code"))
 	b.isUser("carol")
-	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		kept, err := cdp.Call(ctx, target, network.GetCookies, network.GetCookiesParams{})
-		if err == nil && (len(kept.Cookies) != 1 || kept.Cookies[0].Session) {
-			t.Errorf("the cookie ends with the browser: %+v", kept.Cookies)
-		}
-		return err
-	}))
+	if cookies := b.cookies(); len(cookies) != 1 || cookies[0].Session {
+		t.Errorf("the cookie ends with the browser: %+v", cookies)
+	}
 	b.eval(`void history.back()`)
 	b.waits(`location.pathname === '/acme/logout' && document.querySelector('#screen:not([aria-busy])')`)
 }

@@ -162,6 +162,17 @@ func (b *tab) reload() {
 	b.do(chromedp.Reload())
 }
 
+// cookies returns the cookies that the browser sends to the page.
+func (b *tab) cookies() (kept []*network.Cookie) {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		got, err := cdp.Call(ctx, target, network.GetCookies, network.GetCookiesParams{})
+		kept = got.Cookies
+		return err
+	}))
+	return kept
+}
+
 // eval runs a script in the page, awaits its promise and returns the result.
 func (b *tab) eval(script string) (result any) {
 	b.t.Helper()
