@@ -29,19 +29,34 @@ func openRedis(t testing.TB, o RedisOptions) *Redis {
 	return r
 }
 
+// patientRedis opens a store that waits for an answer as long as a call may take,
+// because a busy machine can stop a test for longer than redisTimeout.
+func patientRedis(t testing.TB, o RedisOptions) *Redis {
+	r := openRedis(t, o)
+	if r.cluster != nil {
+		r.cluster.Options().ReadTimeout = redisCallTimeout
+	} else {
+		r.single.Options().ReadTimeout = redisCallTimeout
+	}
+	return r
+}
+
 func openServer(t testing.TB, s *storetest.Redis) *Redis {
 	return openRedis(t, RedisOptions{URLs: []string{s.URL()}})
 }
 
 func redisNodes(t *testing.T) (one, two record.Sessions) {
 	s := storetest.StartRedis(t)
-	return inTime{openServer(t, s).Sessions(), s.Client(t)}, inTime{openServer(t, s).Sessions(), s.Client(t)}
+	node := func() record.Sessions {
+		return inTime{patientRedis(t, RedisOptions{URLs: []string{s.URL()}}).Sessions(), s.Client(t)}
+	}
+	return node(), node()
 }
 
 func redisClusterNodes(t *testing.T) (one, two record.Sessions) {
 	c := storetest.SharedCluster(t)
 	node := func() record.Sessions {
-		r := openRedis(t, RedisOptions{URLs: c.URLs()})
+		r := patientRedis(t, RedisOptions{URLs: c.URLs()})
 		return inTime{r.Sessions(), r.cluster}
 	}
 	return node(), node()
@@ -50,7 +65,7 @@ func redisClusterNodes(t *testing.T) (one, two record.Sessions) {
 func redisSentinelNodes(t *testing.T) (one, two record.Sessions) {
 	f := storetest.SharedFailover(t)
 	node := func() record.Sessions {
-		r := openRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName, WaitReplicas: 1})
+		r := patientRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName, WaitReplicas: 1})
 		return inTime{r.Sessions(), r.single}
 	}
 	return node(), node()
