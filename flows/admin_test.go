@@ -125,8 +125,8 @@ func TestAPasswordThatWasSetIsToldWhateverFailsThen(t *testing.T) {
 	if _, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Password: "some other secret"}); !errors.Is(err, wire.ErrUnavailable) {
 		t.Fatalf("got %v", err)
 	}
-	if !slices.ContainsFunc(*events, func(e record.Event) bool { return e.Name == record.AccountChanged && e.Reason == "password" }) {
-		t.Errorf("got %+v", *events)
+	if !slices.ContainsFunc(events(), func(e record.Event) bool { return e.Name == record.AccountChanged && e.Reason == "password" }) {
+		t.Errorf("got %+v", events())
 	}
 	storetest.Eventually(t, 10*time.Second, "notice", func() bool { return b.mail.count() == 1 })
 }

@@ -95,7 +95,7 @@ func TestASessionKeepsItsID(t *testing.T) {
 	tokens := map[string]bool{}
 	all := b.record()
 	step := func(reply flows.Reply) string {
-		ids[(*all)[len(*all)-1].Session], tokens[reply.SessionToken] = true, true
+		ids[all()[len(all())-1].Session], tokens[reply.SessionToken] = true, true
 		return reply.SessionToken
 	}
 	token := step(b.must("auth/login", "", object{"login_id": email}))

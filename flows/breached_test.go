@@ -129,8 +129,8 @@ func TestABreachedPasswordIsReplacedAtLogin(t *testing.T) {
 				}
 				wantStep(t, reply, record.SetPassword)
 			}
-			if l.times() != 1 || !b.load().MustSetPassword || len(named(*events, record.AccountPasswordBreached)) != 1 {
-				t.Errorf("asked %d times, %d events", l.times(), len(named(*events, record.AccountPasswordBreached)))
+			if l.times() != 1 || !b.load().MustSetPassword || len(named(events(), record.AccountPasswordBreached)) != 1 {
+				t.Errorf("asked %d times, %d events", l.times(), len(named(events(), record.AccountPasswordBreached)))
 			}
 			reply := b.must(r.path, b.sessionIn(record.CheckPassword), object{"login_id": email, "password": password})
 			if factor {

@@ -41,7 +41,7 @@ func TestASuccessorIsTheSameSession(t *testing.T) {
 		}
 		b.clock.advance(time.Duration(b.company.Session.Idle) - time.Minute)
 	}
-	if last := (*events)[len(*events)-1]; last.Name != record.SessionMoved || last.Session != before.ID || last.Mnemocode != mnemocode {
+	if last := events()[len(events())-1]; last.Name != record.SessionMoved || last.Session != before.ID || last.Mnemocode != mnemocode {
 		t.Errorf("got %+v", last)
 	}
 	b.clock.advance(time.Duration(b.company.Session.Lifetime))
@@ -59,7 +59,7 @@ func TestAnEndIsTheTokensWhicheverCompanyHearsOfIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.wantLive(token, wire.ErrTokenInvalid)
-	if last := (*events)[len(*events)-1]; last.Name != record.SessionEnded || last.Company != code || last.Mnemocode != mnemocode {
+	if last := events()[len(events())-1]; last.Name != record.SessionEnded || last.Company != code || last.Mnemocode != mnemocode {
 		t.Errorf("got %+v", last)
 	}
 }

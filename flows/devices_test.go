@@ -208,8 +208,8 @@ func TestADeviceCountsItsOwnFailures(t *testing.T) {
 	if got := b.must("auth/login", "", object{"login_id": email, "device_token": bad}); got.CaptchaRequired {
 		t.Error("an unknown device needs a captcha for what it did as a known one")
 	}
-	if len(named(*events, record.AccountDeviceDistrusted)) != 1 || len(named(*events, record.LockPassword)) != 0 {
-		t.Errorf("%d locks of the device, %d of the account", len(named(*events, record.AccountDeviceDistrusted)), len(named(*events, record.LockPassword)))
+	if len(named(events(), record.AccountDeviceDistrusted)) != 1 || len(named(events(), record.LockPassword)) != 0 {
+		t.Errorf("%d locks of the device, %d of the account", len(named(events(), record.AccountDeviceDistrusted)), len(named(events(), record.LockPassword)))
 	}
 	if b.isKnown(bad) {
 		t.Error("the device is still known")

@@ -20,8 +20,7 @@ import (
 
 type witnessKey struct{}
 
-// A witnessed holds the events of a call of Serve. Those of its messages come from other
-// goroutines.
+// A witnessed holds events. Those of messages come from other goroutines.
 type witnessed struct {
 	mu     sync.Mutex
 	events []record.Event
@@ -30,10 +29,14 @@ type witnessed struct {
 // witness is the observer of the bench. It keeps the events of a call of Serve.
 func witness(ctx context.Context, e record.Event) {
 	if w, ok := ctx.Value(witnessKey{}).(*witnessed); ok {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		w.events = append(w.events, e)
+		w.add(e)
 	}
+}
+
+func (w *witnessed) add(e record.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.events = append(w.events, e)
 }
 
 // seen returns the events up to the outcome of the route. Those of messages that are sent
@@ -141,15 +144,22 @@ func checkEvent(t *testing.T, e record.Event) {
 	}
 }
 
-// record collects all events from now on.
-func (b *bench) record() *[]record.Event {
-	var all []record.Event
+// record collects all events from now on, including those of work that goes on after
+// answers.
+func (b *bench) record() (all func() []record.Event) {
+	settle(b.Service)
+	var w witnessed
 	inner := b.Observe
 	b.Observe = func(ctx context.Context, e record.Event) {
-		all = append(all, e)
+		w.add(e)
 		inner(ctx, e)
 	}
-	return &all
+	return func() []record.Event {
+		settle(b.Service)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return slices.Clone(w.events)
+	}
 }
 
 func named(events []record.Event, name string) []record.Event {
@@ -187,7 +197,7 @@ func TestEventTellsWhoseAttemptItWas(t *testing.T) {
 	b.must("auth/checkpassword", token, object{"password": password})
 	b.wrong(wire.ErrLoginIDNotFound, "auth/login", "", object{"login_id": "hunter2"})
 	var got []string
-	for _, e := range *all {
+	for _, e := range all() {
 		got = append(got, strings.Join([]string{e.Name, e.Mnemocode, string(e.State), e.Result}, " "))
 	}
 	want := []string{
@@ -199,7 +209,7 @@ func TestEventTellsWhoseAttemptItWas(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if e := *all; e[0].Session == "" || e[0].Session != e[1].Session || e[0].Session != e[2].Session {
+	if e := all(); e[0].Session == "" || e[0].Session != e[1].Session || e[0].Session != e[2].Session {
 		t.Errorf("the session has the ids %q, %q and %q on its way", e[0].Session, e[1].Session, e[2].Session)
 	}
 }
@@ -217,9 +227,9 @@ func TestRefusedRequestsAreEvents(t *testing.T) {
 	if _, err := b.serveAs("nobody", "192.0.2.1", "auth/login", "", object{}); !errors.Is(err, wire.ErrAPIKeyMissing) {
 		t.Errorf("an unknown company: %v", err)
 	}
-	invalid := named(*all, "mnemogate.checkotp.failure")
-	if len(*all) != 7 || len(invalid) != 1 || invalid[0].Mnemocode != mnemocode || invalid[0].State != record.CheckPassword {
-		t.Errorf("got %+v", *all)
+	invalid := named(all(), "mnemogate.checkotp.failure")
+	if len(all()) != 7 || len(invalid) != 1 || invalid[0].Mnemocode != mnemocode || invalid[0].State != record.CheckPassword {
+		t.Errorf("got %+v", all())
 	}
 }
 
@@ -234,8 +244,8 @@ func TestPanicIsAnEvent(t *testing.T) {
 			Body:    func() ([]byte, error) { panic("hunter2") },
 		})
 	}()
-	if len(*all) != 1 || (*all)[0].Result != wire.ErrService.Code || (*all)[0].Reason != "" {
-		t.Errorf("got %+v", *all)
+	if len(all()) != 1 || all()[0].Result != wire.ErrService.Code || all()[0].Reason != "" {
+		t.Errorf("got %+v", all())
 	}
 }
 
@@ -308,10 +318,10 @@ func TestEachLockIsOneEvent(t *testing.T) {
 				}
 			}
 			if refused < 3 {
-				t.Fatalf("only %d of 5 tries were refused: %+v", refused, *all)
+				t.Fatalf("only %d of 5 tries were refused: %+v", refused, all())
 			}
 			var locks []string
-			for _, e := range *all {
+			for _, e := range all() {
 				if strings.HasPrefix(e.Name, "mnemogate.lock.") {
 					locks = append(locks, e.Name)
 				}
@@ -322,7 +332,7 @@ func TestEachLockIsOneEvent(t *testing.T) {
 			if !slices.Equal(locks, []string{lock}) {
 				t.Errorf("got the locks %q, want %q alone", locks, lock)
 			}
-			if e := named(*all, lock); len(e) == 1 && (e[0].Company != code || e[0].Mnemocode != mnemocode || e[0].Address != "192.0.2.1") {
+			if e := named(all(), lock); len(e) == 1 && (e[0].Company != code || e[0].Mnemocode != mnemocode || e[0].Address != "192.0.2.1") {
 				t.Errorf("got %+v", e[0])
 			}
 		})
@@ -352,7 +362,7 @@ func TestLockIsToldOfAgainInTheNextWindow(t *testing.T) {
 		}
 		b.clock.advance(2 * time.Minute)
 	}
-	if n := len(named(*all, record.LockAddress)); n != 2 {
+	if n := len(named(all(), record.LockAddress)); n != 2 {
 		t.Errorf("got %d events in two windows", n)
 	}
 }
@@ -391,7 +401,7 @@ func TestEachEndedSessionIsAnEvent(t *testing.T) {
 	ids := sessions()
 	all := b.record()
 	b.must("auth/logout", token, nil)
-	check("logout", *all, record.EndedByLogout, ids)
+	check("logout", all(), record.EndedByLogout, ids)
 
 	b.sessionIn(record.Authorized)
 	b.sessionIn(record.RecoveryQuestion)
@@ -400,13 +410,13 @@ func TestEachEndedSessionIsAnEvent(t *testing.T) {
 	token = b.sessionIn(record.RecoveryPassword)
 	all = b.record()
 	b.must("auth/setpassword", token, object{"new_password": "another fine secret"})
-	check("setpassword", *all, record.EndedByPassword, ids)
+	check("setpassword", all(), record.EndedByPassword, ids)
 
 	b.sessionIn(record.RecoveryQuestion)
 	ids = sessions()
 	all = b.record()
 	b.update(true, func(a *record.Account) { a.Phone = "" })
-	check("a change by someone else", *all, record.EndedLate, ids)
+	check("a change by someone else", all(), record.EndedLate, ids)
 }
 
 func TestBoundIdentityIsAnEvent(t *testing.T) {
@@ -417,8 +427,8 @@ func TestBoundIdentityIsAnEvent(t *testing.T) {
 	b.update(false, func(a *record.Account) { a.Identities = nil })
 	all := b.record()
 	b.must("auth/oauth", "", b.goodBody("auth/oauth"))
-	if e := named(*all, record.IdentityBound); len(e) != 1 || e[0].Mnemocode != mnemocode || e[0].Reason != "provider 1" {
-		t.Errorf("got %+v", *all)
+	if e := named(all(), record.IdentityBound); len(e) != 1 || e[0].Mnemocode != mnemocode || e[0].Reason != "provider 1" {
+		t.Errorf("got %+v", all())
 	}
 }
 
@@ -451,7 +461,7 @@ func TestEventsHoldNothingThatWasTyped(t *testing.T) {
 			_, _ = b.serveAs(typed, "192.0.2.1", route.Path, token, nil)
 			b.clock.advance(time.Hour) // so that no lock refuses the rest
 		}
-		all = append(all, *seen...)
+		all = append(all, seen()...)
 	}
 	if len(all) < 100 {
 		t.Errorf("there are only %d events", len(all))

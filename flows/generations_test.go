@@ -182,8 +182,8 @@ func TestOneSessionIsEnded(t *testing.T) {
 	}
 	b.wantLive(token, wire.ErrTokenInvalid)
 	b.wantLive(other, nil)
-	if len(*events) != 1 || (*events)[0].Name != record.SessionEnded || (*events)[0].Reason != record.EndedByAdmin || (*events)[0].Session == "" {
-		t.Errorf("got %+v", *events)
+	if len(events()) != 1 || events()[0].Name != record.SessionEnded || events()[0].Reason != record.EndedByAdmin || events()[0].Session == "" {
+		t.Errorf("got %+v", events())
 	}
 	for _, id := range []string{"", "nobody's"} {
 		if err := b.admin().EndSession(t.Context(), mnemocode, id); !errors.Is(err, manage.ErrNoSession) {

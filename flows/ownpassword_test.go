@@ -78,10 +78,10 @@ func TestAUsersOwnCheckIsLockedAsALogin(t *testing.T) {
 		if err := check(password, ""); refusal(err).Reason != "lock.password" || refusal(err).RetryAfter != 15*time.Minute {
 			t.Errorf("got %v, %+v", err, refusal(err))
 		}
-		if n := len(named(*events, record.LockPassword)); n != 1 {
+		if n := len(named(events(), record.LockPassword)); n != 1 {
 			t.Errorf("the lock was told %d times", n)
 		}
-		if n := len(named(*events, record.AccountPasswordWrong)); n != 10 {
+		if n := len(named(events(), record.AccountPasswordWrong)); n != 10 {
 			t.Errorf("%d wrong passwords were told of", n)
 		}
 		b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password, "captcha_response": "good"})

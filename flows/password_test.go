@@ -75,8 +75,8 @@ func TestASecondFactorWithoutPhoneOrBackupCodesLetsNobodyIn(t *testing.T) {
 	all := b.record()
 	_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
 	wantError(t, err, wire.ErrUserRestricted)
-	if refusal(err).Reason != wire.NoSecondFactor || !strings.Contains((*all)[0].Reason, "no phone") {
-		t.Errorf("the client is told %q, the operator %q", refusal(err).Reason, (*all)[0].Reason)
+	if refusal(err).Reason != wire.NoSecondFactor || !strings.Contains(all()[0].Reason, "no phone") {
+		t.Errorf("the client is told %q, the operator %q", refusal(err).Reason, all()[0].Reason)
 	}
 	b.backupCodes("ABCDE23456")
 	reply := b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})

@@ -83,7 +83,7 @@ func TestALimitOfAnAddressTellsWhoseTrafficItWas(t *testing.T) {
 				for i := range 100 {
 					test.try(b, test.address(i), i)
 				}
-				found := named(*all, test.lock)
+				found := named(all(), test.lock)
 				if len(found) != window+1 {
 					t.Fatalf("got %d events after window %d", len(found), window+1)
 				}

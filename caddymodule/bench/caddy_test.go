@@ -2,6 +2,7 @@ package bench
 
 import (
 	"bytes"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -128,10 +129,15 @@ func (c *caddy) metric(name string) float64 {
 	return 0
 }
 
-// startBackend starts the application that Caddy protects, in this process.
+// startBackend starts the application that Caddy protects, in this process. It answers
+// /headers with the headers of the request.
 func startBackend(b testing.TB) (url string) {
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
+		if r.URL.Path == "/headers" {
+			_ = json.NewEncoder(w).Encode(r.Header)
+			return
+		}
 		_, _ = io.WriteString(w, `{"items": []}`)
 	}))
 	b.Cleanup(s.Close)

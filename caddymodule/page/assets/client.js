@@ -19,6 +19,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   const store = storage ?? (cookie ? tab : new Memory());
   let key; // the API key, once it is known
   let busy = false;
+  let refused = null; // a token
   let turn = Promise.resolve();
 
   return {
@@ -72,7 +73,8 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
 
   function read() {
     try {
-      return JSON.parse(store.getItem(name)) ?? {};
+      const kept = JSON.parse(store.getItem(name)) ?? {};
+      return kept.token === refused ? {} : kept;
     } catch {
       return {};
     }
@@ -85,6 +87,13 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   // forget removes a token from the storage, but no newer one.
   function forget(token) {
     if (token && read().token === token) store.removeItem(name);
+  }
+
+  // refuse ignores a token that the server has refused. It stays in a storage that
+  // tabs share: a newer one of another tab may be there that this tab can't see yet.
+  function refuse(token) {
+    if (!storage) forget(token);
+    refused = token;
   }
 
   // inTurn runs one function at a time. If the browser has locks, this includes
@@ -110,7 +119,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     } catch (error) {
       if (!isOver(error)) throw error;
       if (!token) return step({ state: 'start' });
-      forget(token);
+      refuse(token);
       return look({ byCookie, fresh });
     }
   }
@@ -161,7 +170,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   // lost returns the error for a token that is no longer valid. Another tab may have
   // used it and hold the next token, or be logged in. That must not be changed.
   async function lost(error, from) {
-    forget(from.token);
+    refuse(from.token);
     try {
       const now = await inTurn(look);
       return now.state === 'start' ? goingOn(error, now) : new MnemogateError('superseded', 'another tab was first', { step: now, cause: error });
