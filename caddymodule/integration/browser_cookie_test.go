@@ -145,7 +145,7 @@ func TestBrowserModuleInTabs(t *testing.T) {
 	// A tab that still sees an old token does not remove the new one.
 	if got := other.eval(`await (async () => {
 		const { connect } = await import('/acme/v2/client.js');
-		const old = { getItem: () => '{"token": "old"}', setItem() {}, removeItem() { this.removed = true; } };
+		const old = { __proto__: Storage.prototype, getItem: () => '{"token": "old"}', removeItem() { this.removed = true; } };
 		const { state } = await connect({ company: '/acme', apiKey: '` + testKey + `', storage: old }).resume();
 		return state + ' ' + old.removed;
 	})()`); got != "start undefined" {

@@ -201,7 +201,7 @@ func setImmutable(on bool) func(*site, string) error {
 }
 
 func immutableDir(t *testing.T) string {
-	dir := shortTempDir(t)
+	dir := tempDirIn(t, "/var/tmp") // tmpfs has no such files
 	probe := filepath.Join(dir, "probe")
 	if err := os.WriteFile(probe, nil, 0o600); err != nil {
 		t.Fatal(err)

@@ -403,8 +403,10 @@ func (s *site) update(mnemocode string, ending bool, change func(*record.Account
 }
 
 // shortTempDir is like t.TempDir, but the path is short enough for a Unix socket.
-func shortTempDir(t *testing.T) string {
-	dir, err := os.MkdirTemp("", "mg")
+func shortTempDir(t *testing.T) string { return tempDirIn(t, "") }
+
+func tempDirIn(t *testing.T, parent string) string {
+	dir, err := os.MkdirTemp(parent, "mg")
 	if err != nil {
 		t.Fatal(err)
 	}

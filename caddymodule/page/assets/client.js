@@ -89,10 +89,11 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     if (token && read().token === token) store.removeItem(name);
   }
 
-  // refuse ignores a token that the server has refused. It stays in a storage that
-  // tabs share: a newer one of another tab may be there that this tab can't see yet.
+  // refuse ignores a token that the server has refused, and forgets it. It stays in
+  // localStorage: another tab may have stored a newer one that this tab can't see yet.
   function refuse(token) {
-    if (!storage) forget(token);
+    const shared = store !== tab && globalThis.Storage && store instanceof Storage;
+    if (!shared) forget(token);
     refused = token;
   }
 
