@@ -26,13 +26,14 @@ import (
 // company. The name of the deployment, if it has one, follows mg: (see
 // SetDeployment).
 type Redis struct {
-	single  *redis.Client        // nil if cluster is set
-	cluster *redis.ClusterClient // nil if single is set
-	master  string               // RedisOptions.SentinelMaster
-	wait    int
-	db      int
-	log     *slog.Logger
-	feed    atomic.Pointer[record.Feed] // set by Run; nil before
+	single   *redis.Client        // nil if cluster is set
+	cluster  *redis.ClusterClient // nil if single is set
+	master   string               // RedisOptions.SentinelMaster
+	wait     int
+	db       int
+	slowdown time.Duration // RedisOptions.slowdown
+	log      *slog.Logger
+	feed     atomic.Pointer[record.Feed] // set by Run; nil before
 
 	deployment string   // prefix in each hash tag; see SetDeployment
 	tags       []string // by bucket
@@ -71,6 +72,8 @@ type RedisOptions struct {
 	WaitReplicas int
 	// Log receives what an operator should know. Default: nothing is logged.
 	Log *slog.Logger
+
+	slowdown time.Duration // multiplies the timeouts, for tests on a busy machine; 0 is 1
 }
 
 const (
@@ -110,7 +113,11 @@ func OpenRedis(o RedisOptions) (*Redis, error) {
 	}
 	log := cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	redisLogging.Do(func() { redis.SetLogger(redisLog{log}) })
-	r := &Redis{master: o.SentinelMaster, wait: o.WaitReplicas, db: target.options.DB, log: log, tags: bucketTags("")}
+	slowdown := cmp.Or(o.slowdown, 1)
+	for _, timeout := range []*time.Duration{&target.options.DialTimeout, &target.options.ReadTimeout, &target.options.WriteTimeout, &target.options.PoolTimeout} {
+		*timeout *= slowdown
+	}
+	r := &Redis{slowdown: slowdown, master: o.SentinelMaster, wait: o.WaitReplicas, db: target.options.DB, log: log, tags: bucketTags("")}
 	switch {
 	case o.SentinelMaster != "":
 		r.single, err = target.sentinel(o.SentinelMaster, addrs)
@@ -332,7 +339,7 @@ func (r *Redis) limited(ctx context.Context, f func(context.Context) error) erro
 		return errRedisClosed
 	}
 	// Complete a change even if its caller no longer waits for it.
-	call, done := record.StoreContext(context.WithoutCancel(ctx), redisCallTimeout)
+	call, done := record.StoreContext(context.WithoutCancel(ctx), redisCallTimeout*r.slowdown)
 	defer done()
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -101,6 +102,9 @@ func adaptAndValidate(config string) ([]byte, error) {
 	return adapted, validate(adapted)
 }
 
+// Caddy's cleanup of certificates panics if two validations end at the same moment.
+var validating sync.Mutex
+
 // validate checks a configuration in JSON.
 func validate(config []byte) error {
 	var c caddy.Config
@@ -110,6 +114,8 @@ func validate(config []byte) error {
 	c.Logging = &caddy.Logging{Logs: map[string]*caddy.CustomLog{
 		"default": {BaseLog: caddy.BaseLog{WriterRaw: json.RawMessage(`{"output":"discard"}`)}},
 	}}
+	validating.Lock()
+	defer validating.Unlock()
 	return caddy.Validate(&c)
 }
 
