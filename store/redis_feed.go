@@ -223,7 +223,7 @@ func (l *listener) end(e *subscription) {
 	l.lease()
 }
 
-var beatScript = newScript("beat")
+var beatScript = newScript("heartbeat")
 
 // heartbeat sends a heartbeat, without waiting for other calls. If the server no
 // longer has the key, it does not try another server.

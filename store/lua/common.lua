@@ -1,48 +1,48 @@
--- What several scripts use; it stands before each of them.
+-- Functions of several scripts. They are prepended to each script.
 --
 -- Times are microseconds, TTLs milliseconds. A script returns {1, …} if it
--- changed something, {0, …} if not.
+-- changed something, and {0, …} if not.
 --
--- One that fails half-way is not undone. So it looks at everything before it
--- changes anything, and writes before it deletes: a server out of memory refuses
--- the first write, and any that follow, but would delete.
+-- Redis does not undo a script that fails half-way. So each script reads everything
+-- before it changes anything, and writes before it deletes: a server that is out of
+-- memory refuses writes, but not deletions.
 
--- fenced tells whether sessions of an epoch, or of an era, have been ended.
-local function fenced(fence, epoch)
-	local ended = fence and redis.call('GET', fence)
-	return ended and tonumber(ended) > tonumber(epoch)
+-- revoked reports whether a revocation marker ends the sessions of a generation.
+local function revoked(marker, generation)
+	local ended = marker and redis.call('GET', marker)
+	return ended and tonumber(ended) > tonumber(generation)
 end
 
--- tag is what the keys of one bucket begin with.
+-- tag returns the prefix of all keys of the key's bucket.
 local function tag(key)
 	return string.match(key, '^{[^}]*}')
 end
 
--- find returns fields of a session, after true: false if there is none, or if its
--- company's sessions of its era have been ended.
+-- find returns true and the fields of a session. It returns false if there is no such
+-- session, or if the company's generation of the session has been revoked.
 local function find(key, ...)
 	local s = redis.call('HMGET', key, 'c', 'y', ...)
-	if not s[1] or fenced(tag(key) .. 'f' .. s[1] .. '/0', s[2] or 0) then
+	if not s[1] or revoked(tag(key) .. 'f' .. s[1] .. '/0', s[2] or 0) then
 		return false
 	end
 	return true, unpack(s, 3)
 end
 
--- keep lets a key live for ttl from now, if it would end earlier.
+-- keep makes a key live for at least ttl from now.
 local function keep(key, ttl)
 	if redis.call('PTTL', key) < tonumber(ttl) then
 		redis.call('PEXPIRE', key, ttl)
 	end
 end
 
--- counters takes counters off the ends of KEYS and ARGV, so that before them a
--- script finds what is its own:
+-- counters removes counters from the ends of KEYS and ARGV, so that the script's own
+-- keys and arguments remain:
 --
 --   KEYS  …, counter, …
---   ARGV  …, limit, window, 1 to add or 0 to look, …, now, how long to keep them beyond, how many
+--   ARGV  …, limit, window, 1 to add or 0 to only look, …, now, how long to keep them after their window, how many
 --
--- It returns a function that adds to them or, if one is at its limit, nil and
--- the answer of a script that does nothing then: which, and until when.
+-- It returns a function that adds to the counters. If one is at its limit, it returns
+-- nil and the script's answer: {0, the counter's number, when its window ends}.
 local function counters()
 	local n = tonumber(table.remove(ARGV))
 	local beyond = tonumber(table.remove(ARGV))
@@ -55,7 +55,7 @@ local function counters()
 		c.limit = tonumber(table.remove(ARGV))
 		list[i] = c
 	end
-	local counts, ends, added = {}, {}, {} -- by key, since one counter may be there twice
+	local counts, ends, added = {}, {}, {} -- by key, because a counter can occur twice
 	for i, c in ipairs(list) do
 		if not counts[c.key] then
 			local stored = redis.call('HMGET', c.key, 'n', 'u')
@@ -79,7 +79,7 @@ local function counters()
 	end
 end
 
--- index_of is the key of the index that a session is in, nil for a decoy's.
+-- index_of returns the key of a session's index, and nil for a decoy.
 local function index_of(key)
 	local s = redis.call('HMGET', key, 's', 'c', 'a')
 	if s[3] and s[3] ~= '0' then
@@ -87,7 +87,7 @@ local function index_of(key)
 	end
 end
 
--- drop ends the session under hash and tells every node.
+-- drop ends the session with a hash and tells every node.
 local function drop(key, index, hash, channel)
 	redis.call('DEL', key)
 	if index then
@@ -96,19 +96,20 @@ local function drop(key, index, hash, channel)
 	redis.call('PUBLISH', channel, 'd' .. hash)
 end
 
--- make_room ends the oldest sessions of an index beside the one under new, so
--- that no more than most are left that live (0: any number). One that has expired
--- leaves the index, and stays expired, since an ending would not find it. The
--- hashes of both, of which every node is told, are returned behind a 1. Those
--- behind the company's fence go, too; of them all have been told.
-local function make_room(index, fence, new, most, now, channel)
+-- make_room ends the oldest sessions of an index, except the one with the hash new, so
+-- that at most `most` of them are left that have not expired (0: any number). Expired
+-- sessions leave the index. They are marked as expired, because a revocation would no
+-- longer find them. Every node is told of both kinds, and their hashes are returned
+-- after a 1. Sessions that the company's marker revokes are deleted, too; every node
+-- has been told of these already.
+local function make_room(index, marker, new, most, now, channel)
 	local prefix, gone, others = tag(index) .. 's', {1}, {}
 	local crowded = most > 0 and redis.call('ZCARD', index) > most
-	-- Where there is room, it is enough to let go of two for each that comes.
+	-- If there is room, it is enough to check the two oldest for each new session.
 	for _, hash in ipairs(redis.call('ZRANGE', index, 0, crowded and -1 or 1)) do
 		local s = redis.call('HMGET', prefix .. hash, 'x', 'y')
 		local expires = s[1]
-		if not expires or fenced(fence, s[2] or 0) then
+		if not expires or revoked(marker, s[2] or 0) then
 			redis.call('DEL', prefix .. hash)
 			redis.call('ZREM', index, hash)
 		elseif tonumber(expires) <= now then
@@ -127,9 +128,9 @@ local function make_room(index, fence, new, most, now, channel)
 	return gone
 end
 
--- put stores the session s, whose fields are the arguments from first on, and
--- notes it in the index of its state and account; a decoy has none. It returns
--- what a script answers then: which sessions are gone.
+-- put stores the session s, whose fields are the arguments from number first on, and
+-- adds it to the index of its state and account. A decoy has no index. It returns the
+-- script's answer: the sessions that make_room ended.
 local function put(key, index, s, first)
 	redis.call('HSET', key, unpack(ARGV, first))
 	redis.call('PEXPIRE', key, s.ttl)
@@ -138,5 +139,5 @@ local function put(key, index, s, first)
 	end
 	redis.call('ZADD', index, s.created, s.hash)
 	keep(index, s.ttl)
-	return make_room(index, s.fence, s.hash, tonumber(s.most), tonumber(s.now), s.channel)
+	return make_room(index, s.marker, s.hash, tonumber(s.most), tonumber(s.now), s.channel)
 end

@@ -1,5 +1,5 @@
--- Ends the session of an account that has an ID and lives, and returns its hash
--- and fields.
+-- Ends the session of an account with an ID, if it has not expired, and returns its
+-- hash and fields.
 --
 -- KEYS  index of each state
 -- ARGV  ID, now, channel

@@ -1,8 +1,8 @@
--- Raises a company's fence.
+-- Raises a company's revocation marker.
 --
--- KEYS  fence
--- ARGV  era, ttl of the fence, channel, what to tell; empty for nothing
-if not fenced(KEYS[1], ARGV[1]) then
+-- KEYS  marker
+-- ARGV  company generation, TTL of the marker, channel, message ('' for none)
+if not revoked(KEYS[1], ARGV[1]) then
 	redis.call('SET', KEYS[1], ARGV[1])
 end
 keep(KEYS[1], ARGV[2])

@@ -1,4 +1,4 @@
--- How long the session is kept is not changed.
+-- Marks a session as expired if it has expired. It is kept as long as before.
 --
 -- KEYS  session
 -- ARGV  now, hash, channel

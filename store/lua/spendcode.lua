@@ -1,8 +1,8 @@
--- Returns the fields of a session, all of them, and takes its code away if the
--- session is as it must be and no counter is full.
+-- Returns all fields of a session. It deletes the session's code if company and state
+-- are right, the session has not expired, and no counter is full.
 --
--- KEYS  session; then counters (see there), to look at
--- ARGV  now, company, state, 1 if the code may be taken; then counters
+-- KEYS  session; then counters (see there), only to look at
+-- ARGV  now, company, state, 1 if the code may be deleted; then counters
 local add, full = counters()
 local found, company, state, expires, code = find(KEYS[1], 'c', 's', 'x', 'k')
 local fields = found and redis.call('HGETALL', KEYS[1]) or {}

@@ -1,5 +1,5 @@
 -- KEYS  session
--- ARGV  now, expires, how long to keep it beyond
+-- ARGV  now, expires, how long to keep it after it expires
 local found, before, ends, used = find(KEYS[1], 'x', 'n', 'v')
 local now = tonumber(ARGV[1])
 if not found or tonumber(before) <= now then
