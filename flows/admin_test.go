@@ -199,7 +199,7 @@ func TestOfChangesThatRaceNoneIsLost(t *testing.T) {
 	all.Wait()
 	a, err := b.admin().ByMnemocode(t.Context(), mnemocode)
 	if err != nil || len(a.LoginName) != 20 || a.SecondFactor || a.Generation != 21 {
-		t.Errorf("got login name %q, second factor %v, epoch %d, %v", a.LoginName, a.SecondFactor, a.Generation, err)
+		t.Errorf("got login name %q, second factor %v, generation %d, %v", a.LoginName, a.SecondFactor, a.Generation, err)
 	}
 }
 

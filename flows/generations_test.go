@@ -147,7 +147,7 @@ func TestLoginsThatRaceWithTheEndOfAllSessions(t *testing.T) {
 		b.wantLive(token, nil)
 	}
 	if a := b.load(); a.CompanyGeneration != 1 || len(sure) == 0 || len(after) == 0 {
-		t.Errorf("era %d, %d tokens before, %d after", a.CompanyGeneration, len(sure), len(after))
+		t.Errorf("company generation %d, %d tokens before, %d after", a.CompanyGeneration, len(sure), len(after))
 	}
 }
 

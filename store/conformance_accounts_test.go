@@ -47,14 +47,14 @@ func create(t *testing.T, s record.Accounts, a record.Account) record.Account {
 var createCases = []accountsCase{
 	{
 		name:    "create and find",
-		promise: "Create stores a new account and returns its id; every finder returns all of it.",
+		promise: "Create stores a new account and returns its ID. Every finder returns all fields.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			want := someone("acme", "m1")
 			want.ID, want.Generation, want.Created, want.Updated = 77, 88, t0.Add(-time.Hour), t0.Add(-time.Hour)
 			id := get[int64](t)(one.Create(bg, t0, want))
 			got := get[record.Account](t)(two.ByID(bg, "acme", id))
 			if got.ID != id || got.ID == 77 || got.Generation == 88 {
-				t.Errorf("ID %d (returned: %d) and Epoch %d are not the store's own", got.ID, id, got.Generation)
+				t.Errorf("ID %d (returned: %d) and Generation %d are not the store's own", got.ID, id, got.Generation)
 			}
 			want.ID, want.Generation, want.Created, want.Updated = id, got.Generation, t0, t0
 			wantEqual(t, "ByID", got, want)
@@ -85,7 +85,7 @@ var createCases = []accountsCase{
 	},
 	{
 		name:    "an account with nothing",
-		promise: "Empty fields are for none: accounts without login ids do not collide.",
+		promise: "An empty field is no login id, so accounts without login ids do not collide.",
 		run: func(t *testing.T, one, _ record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			create(t, one, plain("acme", "m2"))
@@ -98,7 +98,7 @@ var createCases = []accountsCase{
 	},
 	{
 		name:    "odd bytes in accounts",
-		promise: "A store keeps every string as it is.",
+		promise: "A store changes no string.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			want := record.Account{
 				Company: odd, Mnemocode: odd, Role: odd, Phone: odd + "p", Email: odd + "e", LoginName: odd,
@@ -136,7 +136,7 @@ var createCases = []accountsCase{
 	},
 	{
 		name:    "strings that are no text",
-		promise: "ErrNotFound; List begins behind any string.",
+		promise: "Finders return ErrNotFound. List may start after any string.",
 		run: func(t *testing.T, one, _ record.Accounts) {
 			create(t, one, plain("acme", "m1"))
 			for _, odd := range []string{"\xff", "m\xff1", "\xc3", "\xff\x00"} {
@@ -174,7 +174,7 @@ var createCases = []accountsCase{
 	},
 	{
 		name:    "list of accounts",
-		promise: "List returns up to limit of the company's accounts, ordered by mnemocode, beginning behind after.",
+		promise: "List returns up to limit accounts of the company after `after`, ordered by mnemocode.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			for _, m := range []string{"m2", "B", "m10", "a"} {
 				create(t, one, record.Account{Company: "acme", Mnemocode: m, Status: record.StatusActive})
@@ -196,7 +196,7 @@ var createCases = []accountsCase{
 	},
 	{
 		name:    "search for accounts",
-		promise: "Search is List of the accounts that match; it looks at up to Reach of them, and tells the last if it looked at so many.",
+		promise: "Search lists the accounts that match. It reads at most Reach accounts, and returns the last one that it read if it stopped there.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			add := func(company, name string, status record.Status, loginName string) {
 				create(t, one, record.Account{Company: company, Mnemocode: name, Status: status, LoginName: loginName, Phone: "+3706001234" + name[1:]})
@@ -248,7 +248,7 @@ var createCases = []accountsCase{
 	},
 	{
 		name:    "companies never meet",
-		promise: "Nothing of one company can be seen or used from another.",
+		promise: "No company sees or uses the data of another.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
 			must(t, one.SetBackupCodes(bg, "acme", a.ID, []string{"c"}))
@@ -257,7 +257,7 @@ var createCases = []accountsCase{
 			before := get[record.Account](t)(one.ByID(bg, "acme", a.ID))
 			wantStranger(t, two, "other", a.ID)
 			wantErr(t, "another's backup code", two.UseBackupCode(bg, "other", a.ID, "c"), record.ErrConflict)
-			wantErr(t, "another's epoch", two.SetPassword(bg, t0, "other", a.ID, a.Generation, "h", record.TokenHash{}), record.ErrConflict)
+			wantErr(t, "another's generation", two.SetPassword(bg, t0, "other", a.ID, a.Generation, "h", record.TokenHash{}), record.ErrConflict)
 			wantEqual(t, "account", get[record.Account](t)(one.ByID(bg, "acme", a.ID)), before)
 			for field, id := range record.LoginIDs(b) {
 				got := get[record.Account](t)(one.ByLoginID(bg, "other", id, "alias"))
@@ -271,7 +271,7 @@ var createCases = []accountsCase{
 	},
 	{
 		name:    "taken",
-		promise: "A TakenError tells what another account of the company holds already.",
+		promise: "A TakenError names the field that another account of the company has already.",
 		run: func(t *testing.T, one, _ record.Accounts) {
 			create(t, one, someone("acme", "m1"))
 			other := create(t, one, plain("acme", "m2"))
@@ -340,7 +340,7 @@ var createCases = []accountsCase{
 var accountsContextCases = []accountsCase{
 	{
 		name:    "cancelled context",
-		promise: "A method either does all it says or nothing; a caller who has gone away is told so.",
+		promise: "A method does everything or nothing. If the context ended before, it returns the context's error.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
 			must(t, one.SetBackupCodes(bg, "acme", a.ID, []string{"c"}))
@@ -359,7 +359,7 @@ var accountsContextCases = []accountsCase{
 	},
 	{
 		name:    "contexts cancelled in flight",
-		promise: "What was acknowledged is stored; what was not leaves other callers unharmed.",
+		promise: "What a method acknowledged is stored. A call that was given up harms no other caller.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			errs := race(200, one, two, func(i int, s record.Accounts) error {

@@ -11,7 +11,7 @@ import (
 var backupCodeCases = []accountsCase{
 	{
 		name:    "backup codes",
-		promise: "SetBackupCodes replaces the codes, BackupCodes returns what is left, UseBackupCode removes one; ErrConflict if it is gone already.",
+		promise: "SetBackupCodes replaces the codes, BackupCodes returns the unused ones, and UseBackupCode removes one or returns ErrConflict if it is not there.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			b := create(t, one, plain("acme", "m2"))
@@ -45,7 +45,7 @@ var backupCodeCases = []accountsCase{
 var codeCases = []sessionsCase{
 	{
 		name:    "codes",
-		promise: "OpenCode removes the code and returns the number under which SetCode may give a new one; SpendCode takes it away and returns the session with it.",
+		promise: "OpenCode removes the code and returns the number with which SetCode may store a new one. SpendCode removes the code and returns the session with it.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.CheckOTP)
 			sent := newCode("first")
@@ -95,7 +95,7 @@ var codeCases = []sessionsCase{
 	},
 	{
 		name:    "renewed codes",
-		promise: "SetCode gives a session its code unless OpenCode was called again since it returned number; OpenCode: ErrConflict unless the session is there, in that state, not expired.",
+		promise: "SetCode stores a code unless OpenCode has been called again. OpenCode returns ErrConflict unless the session exists, is in that state and has not expired.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.CheckOTP)
 			must(t, one.Create(bg, t0, s))
@@ -128,7 +128,7 @@ var codeCases = []sessionsCase{
 	},
 	{
 		name:    "racing OpenCode",
-		promise: "Each call's number is higher, so of those who renew at once one sets the code.",
+		promise: "Each call returns a higher number, so only one of several concurrent renewals sets the code.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.CheckOTP)
 			must(t, one.Create(bg, t0, s))
@@ -146,7 +146,7 @@ var codeCases = []sessionsCase{
 	},
 	{
 		name:    "racing SpendCode",
-		promise: "Of many callers, one gets the code.",
+		promise: "Of several callers, one gets the code.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.CheckOTP)
 			sent := newCode("code")
@@ -171,7 +171,7 @@ var codeCases = []sessionsCase{
 	},
 	{
 		name:    "codes that are not spent",
-		promise: "SpendCode takes nothing unless the session is the company's, in state and not expired at now; nor if a counter is at its limit, which it only looks at.",
+		promise: "SpendCode removes no code unless the session is the company's, is in that state, has not expired, and no counter is at its limit. It does not add to the counters.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.CheckOTP)
 			code := newCode("c")

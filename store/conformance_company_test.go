@@ -12,7 +12,7 @@ import (
 var companyCases = []accountsCase{
 	{
 		name:    "census",
-		promise: "CompaniesWithAccounts finds each company that has accounts; Stranded counts those whose second factor can't be asked for.",
+		promise: "CompaniesWithAccounts returns each company that has accounts. Stranded counts the accounts that need a second factor and have none.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			companies := func() []string {
 				return append([]string(nil), get[[]string](t)(two.(record.Census).CompaniesWithAccounts(bg))...)
@@ -62,7 +62,7 @@ var companyCases = []accountsCase{
 	},
 	{
 		name:    "seeds",
-		promise: "SetSeeded records that the configuration's account was there, which outlives the account.",
+		promise: "SetSeeded records that a configured account was created. The record stays when the account is deleted.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			want := func(s record.Accounts, company, mnemocode string, want bool) {
 				t.Helper()
@@ -82,7 +82,7 @@ var companyCases = []accountsCase{
 	},
 	{
 		name:    "secret",
-		promise: "Secret returns 32 random bytes, made at the first call and the same ever after, on every node.",
+		promise: "Secret returns the same 32 random bytes on every node and after every restart.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			secrets := make([]string, 20)
 			errs := race(20, one, two, func(i int, s record.Accounts) error {

@@ -11,7 +11,7 @@ import (
 var counterCases = []sessionsCase{
 	{
 		name:    "sessions with counters",
-		promise: "Create and Replace charge the counters and store the session in one step; if a counter is at its limit, the error is Charge's and nothing is stored or charged.",
+		promise: "Create and Replace charge the counters and store the session in one step. If a counter is at its limit, they return the error of Charge and change nothing.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			a := record.Counter{Key: "acme/a", Limit: 2, Window: time.Minute}
 			b := record.Counter{Key: "acme/b", Limit: 1, Window: time.Hour}
@@ -49,7 +49,7 @@ var counterCases = []sessionsCase{
 	},
 	{
 		name:    "racing sessions with counters",
-		promise: "Budgets are kept exactly under concurrency, and there are as many sessions as were charged for.",
+		promise: "Limits are exact under concurrency, and each charge has a session.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			tight := record.Counter{Key: "acme/tight", Limit: 30, Window: time.Minute}
 			wide := record.Counter{Key: "acme/wide", Limit: 1000, Window: time.Minute}
@@ -93,7 +93,7 @@ var counterCases = []sessionsCase{
 	},
 	{
 		name:    "counters",
-		promise: "Charge adds one to each counter, or to none if one of them is at its limit: then the Full error tells until when. A look adds nothing.",
+		promise: "Charge adds one to each counter, or to none if one of them is at its limit. Then the Full error says until when. Counters that are only looked at stay the same.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			a := record.Counter{Key: "a", Limit: 3, Window: time.Minute}
 			b := record.Counter{Key: "b", Limit: 2, Window: time.Hour}
@@ -112,7 +112,7 @@ var counterCases = []sessionsCase{
 	},
 	{
 		name:    "windows",
-		promise: "A window begins with the first event and ends after Window; then it starts again from nothing.",
+		promise: "A window begins with the first event and ends after Window. Then the count starts at zero again.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			c := record.Counter{Key: "a", Limit: 2, Window: time.Minute}
 			must(t, one.Charge(bg, t0, c))
@@ -127,7 +127,7 @@ var counterCases = []sessionsCase{
 	},
 	{
 		name:    "limits of nothing and limits that change",
-		promise: "Limit 0: nothing is let through.",
+		promise: "Limit 0 allows nothing.",
 		run: func(t *testing.T, one, _ record.Sessions) {
 			none := record.Counter{Key: "a", Limit: 0, Window: time.Minute}
 			wantFull(t, "Charge", one.Charge(bg, t0, none), "a", t0.Add(time.Minute))
@@ -154,7 +154,7 @@ var counterCases = []sessionsCase{
 	},
 	{
 		name:    "racing Charge",
-		promise: "Budgets are kept exactly under concurrency.",
+		promise: "Limits are exact under concurrency.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			tight := record.Counter{Key: "tight", Limit: 30, Window: time.Minute}
 			wide := record.Counter{Key: "wide", Limit: 1000, Window: time.Minute}

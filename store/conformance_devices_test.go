@@ -62,7 +62,7 @@ var deviceCases = []accountsCase{
 	},
 	{
 		name:    "the failure counts of a device",
-		promise: "A device has failure counts of its own. They go with it, and with its account.",
+		promise: "A device has its own failure counts. They are deleted with the device or its account.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			for _, name := range []string{"x", "y", "z"} {

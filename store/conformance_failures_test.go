@@ -9,10 +9,10 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-var tallyCases = []accountsCase{
+var failureCases = []accountsCase{
 	{
 		name:    "tally",
-		promise: "Tally loads a tally (a zero one where there is none), lets change alter it and stores what it became; if change fails nothing is stored and its error returned.",
+		promise: "UpdateFailures loads a count (or a zero one), lets change alter it, and stores it. If change fails, nothing is stored, and its error is returned.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			subjects := []record.FailureKey{
@@ -59,7 +59,7 @@ var tallyCases = []accountsCase{
 	},
 	{
 		name:    "accounts with their tallies",
-		promise: "Whoever finds an account has its Tallies; where ByLoginID finds none, those of the alias.",
+		promise: "Every finder returns an account's failure counts. If ByLoginID finds no account, it returns the counts of the login id's hash.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
 			create(t, one, someone("other", "m1"))
@@ -92,7 +92,7 @@ var tallyCases = []accountsCase{
 	},
 	{
 		name:    "racing Tally",
-		promise: "No other change of the tally can come between.",
+		promise: "UpdateFailures is atomic.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			subject := record.FailureKey{Company: "acme", LoginID: "x"}
 			errs := race(100, one, two, func(_ int, s record.Accounts) error {
@@ -105,7 +105,7 @@ var tallyCases = []accountsCase{
 	},
 	{
 		name:    "sweep of tallies",
-		promise: "Sweep forgets tallies of unknown login ids that did not change for a day.",
+		promise: "Sweep deletes failure counts of unknown login ids that have not changed for a day.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			account := record.FailureKey{Company: "acme", Account: a.ID}
@@ -124,7 +124,7 @@ var tallyCases = []accountsCase{
 	},
 	{
 		name:    "sweep of many tallies",
-		promise: "Sweep clears all that is to be cleared, however much it is.",
+		promise: "Sweep deletes everything that is due, however much it is.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			subject := func(i int) record.FailureKey { return record.FailureKey{Company: "acme", LoginID: fmt.Sprint(i)} }
 			for i := range 1200 {

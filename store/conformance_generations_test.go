@@ -14,10 +14,10 @@ import (
 
 // Revocations of a whole company, and of one session by its ID.
 
-var eraAccountsCases = []accountsCase{
+var generationAccountsCases = []accountsCase{
 	{
 		name:    "eras",
-		promise: "NewEra begins an era one higher than the last, which all accounts of the company are of that are loaded from now on.",
+		promise: "NewCompanyGeneration begins a company generation that is one higher. All accounts that are loaded from now on have it.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
 			other := create(t, one, someone("other", "m1"))
@@ -38,14 +38,14 @@ var eraAccountsCases = []accountsCase{
 					wantEqual(t, by, got, companyGeneration)
 				}
 			}
-			wantEqual(t, "epoch", get[record.Account](t)(two.ByID(bg, "acme", a.ID)).Generation, a.Generation)
-			wantEqual(t, "another company's era", get[record.Account](t)(two.ByID(bg, "other", other.ID)).CompanyGeneration, 0)
+			wantEqual(t, "generation", get[record.Account](t)(two.ByID(bg, "acme", a.ID)).Generation, a.Generation)
+			wantEqual(t, "another company's generation", get[record.Account](t)(two.ByID(bg, "other", other.ID)).CompanyGeneration, 0)
 			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Generation, "h", record.TokenHash{}))
 		},
 	},
 	{
 		name:    "racing eras",
-		promise: "Of many callers of NewEra each begins another.",
+		promise: "Each call of NewCompanyGeneration begins another generation, also under concurrency.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			var mu sync.Mutex
 			var eras []int64
@@ -58,14 +58,14 @@ var eraAccountsCases = []accountsCase{
 			})
 			slices.Sort(eras)
 			for i, companyGeneration := range eras {
-				wantEqual(t, "era", companyGeneration, int64(i+1))
+				wantEqual(t, "company generation", companyGeneration, int64(i+1))
 			}
 			wantEqual(t, "owed", endings(t, one), map[record.Revocation]bool{{Company: "acme", Generation: 40}: true})
 		},
 	},
 	{
 		name:    "endings of companies",
-		promise: "Endings has those of companies among those of accounts; Ended takes one off if the era has not grown since.",
+		promise: "PendingRevocations also returns those of companies. RevocationDone removes one unless the company generation is higher by now.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			var all []record.Revocation
 			for _, company := range []string{"Acme", "acme", odd} {
@@ -102,10 +102,10 @@ func ofCompanyGeneration(companyGeneration int64, s record.Session) record.Sessi
 	return s
 }
 
-var eraSessionsCases = []sessionsCase{
+var generationSessionsCases = []sessionsCase{
 	{
 		name:    "end of a company",
-		promise: "End with Account 0 ends all of a company's sessions of an earlier era, links and decoys among them, and Create and Replace refuse such from now on.",
+		promise: "End with Account 0 ends all sessions of a company with an earlier company generation, including links and decoys. Create and Replace refuse such sessions from then on.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			code := newCode("c")
 			coded := session("coded", 1, 7, record.CheckOTP)
@@ -158,7 +158,7 @@ var eraSessionsCases = []sessionsCase{
 				wantSession(t, one, s)
 			}
 			next := ofCompanyGeneration(3, session("next", 1, 1, record.Authorized))
-			wantErr(t, "Replace by an ended era", one.Replace(bg, t0, hash("new"), record.Authorized, next), record.ErrConflict)
+			wantErr(t, "Replace by an ended company generation", one.Replace(bg, t0, hash("new"), record.Authorized, next), record.ErrConflict)
 			must(t, one.Replace(bg, t0, hash("new"), record.Authorized, ofCompanyGeneration(4, next)))
 			wantEqual(t, "sessions", names(get[[]record.Session](t)(two.List(bg, t0, "acme", 1))), []string{"id of next"})
 
@@ -173,7 +173,7 @@ var eraSessionsCases = []sessionsCase{
 	},
 	{
 		name:    "racing end of a company",
-		promise: "No session of an ended era survives, whichever came first.",
+		promise: "No session of a revoked company generation survives, in whichever order the calls come.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			name := func(kind string, i int) string { return fmt.Sprintf("%s%d@%d", kind, i, i%5+1) }
 			for i := range 40 {
@@ -199,7 +199,7 @@ var eraSessionsCases = []sessionsCase{
 			left := 0
 			for account := range int64(5) {
 				for _, s := range get[[]record.Session](t)(one.List(bg, t0, "acme", account+1)) {
-					wantEqual(t, "era", s.CompanyGeneration, 1)
+					wantEqual(t, "company generation", s.CompanyGeneration, 1)
 					left++
 				}
 			}
@@ -208,7 +208,7 @@ var eraSessionsCases = []sessionsCase{
 	},
 	{
 		name:    "room after the end of a company",
-		promise: "The oldest of those that live are ended: what was ended with the company takes no one's room, also with a later time.",
+		promise: "The oldest sessions that have not expired are ended. Sessions that ended with the company do not count, at any later time.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			at := func(name string, companyGeneration int64, minute int) record.Session {
 				s := ofCompanyGeneration(companyGeneration, session(name, 1, 1, record.Authorized))
@@ -224,7 +224,7 @@ var eraSessionsCases = []sessionsCase{
 	},
 	{
 		name:    "delete by ID",
-		promise: "DeleteID ends the account's session that has this ID, in whichever state it is, and returns it; links are none. Of many callers, one wins.",
+		promise: "DeleteID ends the account's session with this ID, in any state, and returns it. Links have no ID. Of several callers, one succeeds.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			code := newCode("c")
 			step := session("step", 1, 1, record.CheckOTP)
@@ -249,7 +249,7 @@ var eraSessionsCases = []sessionsCase{
 	},
 	{
 		name:    "racing delete by ID",
-		promise: "A session that is replaced meanwhile ends in the state it then has: none is left.",
+		promise: "If the session is being replaced, either the old or the new one is ended, and none is left.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			for round := range 20 {
 				name := func(i int) string { return fmt.Sprintf("r%d step %d", round, i) }

@@ -31,7 +31,7 @@ func recorded(t *testing.T, s record.Accounts, a record.Account, limit int) []re
 var historyCases = []accountsCase{
 	{
 		name:    "a history has its account's events",
-		promise: "Recorded returns up to limit of an account's events, the newest first.",
+		promise: "Recorded returns up to limit events of an account, newest first.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a, b := create(t, one, plain("acme", "a")), create(t, one, plain("acme", "b"))
 			mangled := happened(a, 3, quiet)
@@ -47,7 +47,7 @@ var historyCases = []accountsCase{
 	},
 	{
 		name:    "strangers push nothing out of a history",
-		promise: "Of each account it keeps no more than the newest HistoryKept that are Noise, and as many others.",
+		promise: "It keeps the newest HistoryKept events of each account that are Noise, and as many others.",
 		run: func(t *testing.T, one, _ record.Accounts) {
 			a := create(t, one, plain("acme", "a"))
 			for n := range 3 * record.HistoryKept {
@@ -74,7 +74,7 @@ var historyCases = []accountsCase{
 	},
 	{
 		name:    "a history goes with its account",
-		promise: "One of an account that is not there is forgotten. They go with their account.",
+		promise: "An event of an unknown account is dropped. Events are deleted with their account.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "a"))
 			must(t, one.(record.History).Record(bg, []record.Event{happened(a, 1, quiet)}))
@@ -89,7 +89,7 @@ var historyCases = []accountsCase{
 	},
 	{
 		name:    "what is old is forgotten",
-		promise: "Forget forgets the events from before a time.",
+		promise: "Forget deletes the events before a time.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "a"))
 			must(t, one.(record.History).Record(bg, []record.Event{happened(a, 1, quiet), happened(a, 2, noisy), happened(a, 3, quiet)}))

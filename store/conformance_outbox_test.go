@@ -144,7 +144,7 @@ var outboxCases = []accountsCase{
 	},
 	{
 		name:    "a queue is delivered in order, part by part",
-		promise: "Claim returns the first events of a queue; Settle takes out what was delivered.",
+		promise: "Claim returns the first events of a queue. Acknowledge removes those that were delivered.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			id := create(t, one, plain("acme", "m")).ID
 			for i := range record.ClaimedEvents + 2 {
@@ -176,7 +176,7 @@ var outboxCases = []accountsCase{
 	},
 	{
 		name:    "a claim",
-		promise: "Of many callers one gets a queue, until it is settled or the claim has run out.",
+		promise: "Of several callers, one gets a queue, until it is acknowledged or the claim expires.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			create := func(company, name string) {
 				_, err := one.Create(bg, t0, noted(plain(company, name), note(name, name)))
@@ -232,7 +232,7 @@ var outboxCases = []accountsCase{
 	},
 	{
 		name:    "whose turn it is",
-		promise: "Those queues are claimed first that were due earliest.",
+		promise: "The queues that were due first are claimed first.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			for i, name := range []string{"c", "a", "b"} {
 				e := note(name, name)
@@ -246,7 +246,7 @@ var outboxCases = []accountsCase{
 	},
 	{
 		name:    "one name, two accounts",
-		promise: "Events of one mnemocode, and those of one account, are in one queue while one of them waits.",
+		promise: "As long as one of them waits, the events of a mnemocode or an account are in one queue.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			rename := func(id int64, old, name, event string) {
 				_, err := one.Update(bg, "acme", id, noting(func(a *record.Account) (bool, error) { a.Mnemocode = name; return false, nil }, note(old, event)))
@@ -268,7 +268,7 @@ var outboxCases = []accountsCase{
 	},
 	{
 		name:    "odd bytes in events",
-		promise: "A store keeps every string as it is.",
+		promise: "A store changes no string.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			e := record.OutboxEvent{ID: odd, Type: odd, At: t0, Body: []byte(odd), Queue: odd}
 			_, err := one.Create(bg, t0, noted(plain(odd, odd), e))
@@ -281,7 +281,7 @@ var outboxCases = []accountsCase{
 	},
 	{
 		name:    "writers and deliverers at once",
-		promise: "No event is lost, stuck, twice or out of order while claims hold.",
+		promise: "While claims hold, no event is lost, stuck, delivered twice or out of order.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			const accounts, each = 4, 25
 			var ids [accounts]int64

@@ -12,7 +12,7 @@ import (
 var endCases = []sessionsCase{
 	{
 		name:    "end",
-		promise: "End ends all of an account's sessions and links with an Epoch below epoch, and Create and Replace refuse such from now on.",
+		promise: "End ends all sessions and links of an account with an earlier Generation. Create and Replace refuse such sessions from then on.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			must(t, one.Create(bg, t0, session("e1", 1, 1, record.Authorized)))
 			must(t, one.Create(bg, t0, session("e2", 1, 2, record.CheckOTP)))
@@ -27,14 +27,14 @@ var endCases = []sessionsCase{
 			wantSession(t, one, session("e3", 1, 3, record.Authorized))
 			wantSession(t, one, session("neighbour@2", 2, 1, record.CheckPassword))
 			wantSession(t, one, elsewhere)
-			wantErr(t, "an old epoch", one.Create(bg, t0, session("new", 1, 2, record.CheckOTP)), record.ErrConflict)
+			wantErr(t, "an old generation", one.Create(bg, t0, session("new", 1, 2, record.CheckOTP)), record.ErrConflict)
 			must(t, one.Create(bg, t0, session("new", 1, 3, record.CheckOTP)))
 			must(t, one.Create(bg, t0, session("new2@2", 2, 1, record.CheckOTP)))
 		},
 	},
 	{
 		name:    "revoked",
-		promise: "Revoked tells of what an account's Ending has ended, for as long as it would have lived.",
+		promise: "Revoked returns a session that a revocation of its account has ended, until the session would have expired.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			known := map[string]record.State{"step": record.CheckOTP, "login": record.Authorized, "link": record.MailedLink}
 			for name, state := range known {
@@ -70,7 +70,7 @@ var endCases = []sessionsCase{
 	},
 	{
 		name:    "recoveries that become decoys",
-		promise: "A session in RecoveryOTP that has a LoginID becomes a decoy of that instead of being ended.",
+		promise: "A session in RecoveryOTP that has a LoginID is not ended. It becomes a decoy of that LoginID.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 2, record.RecoveryOTP)
 			code := newCode("c")
@@ -93,8 +93,8 @@ var endCases = []sessionsCase{
 	},
 	{
 		name: "room",
-		promise: "If the account then has more than AtMost sessions in the state of s, the oldest of them that live " +
-			"are ended, and a Feed is told of each before Create returns.",
+		promise: "If the account then has more than AtMost sessions in the state of s, the oldest that have not expired " +
+			"are ended, and a Feed hears of each before Create returns.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			at := func(name string, account int64, state record.State, minute int) record.Session {
 				s := session(name, account, 1, state)
@@ -146,7 +146,7 @@ var endCases = []sessionsCase{
 	},
 	{
 		name:    "racing for room",
-		promise: "If the account then has more than AtMost sessions in the state of s, the oldest of them that live are ended.",
+		promise: "If the account then has more than AtMost sessions in the state of s, the oldest that have not expired are ended.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			errs := race(60, one, two, func(i int, n record.Sessions) error {
 				s := session(fmt.Sprint(i), 1, 1, record.Authorized)
@@ -159,7 +159,7 @@ var endCases = []sessionsCase{
 	},
 	{
 		name:    "end but for one",
-		promise: "In the same step the session e.Keep of the account is raised to e.Epoch if it is Authorized and of the epoch just before.",
+		promise: "In the same step, the account's session e.Keep gets e.Generation, if it is Authorized and has the generation just before.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			kept := session("kept", 1, 4, record.Authorized)
 			for _, s := range []record.Session{
@@ -196,7 +196,7 @@ var endCases = []sessionsCase{
 	},
 	{
 		name:    "racing End that keeps one",
-		promise: "Whoever asks meanwhile finds the session that is kept: it is never between two epochs.",
+		promise: "The session that is kept can be found at any moment.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			kept := session("kept", 1, 1, record.Authorized)
 			must(t, one.Create(bg, t0, kept))
@@ -216,20 +216,20 @@ var endCases = []sessionsCase{
 			wantWinners(t, errs, 100, is(nil))
 			left := get[[]record.Session](t)(one.List(bg, t0, "acme", 1))
 			wantEqual(t, "left", names(left), []string{"id of kept"})
-			wantEqual(t, "epoch", left[0].Generation, 2)
+			wantEqual(t, "generation", left[0].Generation, 2)
 		},
 	},
 	{
 		name:    "end for ever",
-		promise: "What was ended stays ended: a later, lower End changes nothing, and AllEpochs ends everything.",
+		promise: "Revoked sessions stay revoked: a later End with a lower generation changes nothing. AllGenerations revokes everything.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			must(t, one.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 5}))
 			must(t, two.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 3}))
-			wantErr(t, "epoch 4", one.Create(bg, t0, session("a", 1, 4, record.Authorized)), record.ErrConflict)
+			wantErr(t, "generation 4", one.Create(bg, t0, session("a", 1, 4, record.Authorized)), record.ErrConflict)
 			must(t, one.Create(bg, t0, session("b", 1, 5, record.Authorized)))
 			must(t, one.Sweep(bg, t0.Add(30*24*time.Hour)))
 			late := t0.Add(30 * 24 * time.Hour)
-			wantErr(t, "epoch 4 in 30 days", one.Create(bg, late, session("a", 1, 4, record.Authorized)), record.ErrConflict)
+			wantErr(t, "generation 4 in 30 days", one.Create(bg, late, session("a", 1, 4, record.Authorized)), record.ErrConflict)
 			must(t, two.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: record.AllGenerations}))
 			wantGone(t, one, "b")
 			wantErr(t, "a deleted account", one.Create(bg, t0, session("c", 1, 1<<40, record.Authorized)), record.ErrConflict)
@@ -237,7 +237,7 @@ var endCases = []sessionsCase{
 	},
 	{
 		name:    "decoys",
-		promise: "Account 0 is nobody's: its sessions don't end one another, and have no epoch.",
+		promise: "Account 0 is for decoys. They don't end one another and have no generation.",
 		run: func(t *testing.T, one, _ record.Sessions) {
 			must(t, one.Create(bg, t0, session("a", 0, 0, record.CheckPassword)))
 			must(t, one.Create(bg, t0, session("link", 0, 0, record.MailedLink)))
@@ -250,7 +250,7 @@ var endCases = []sessionsCase{
 	},
 	{
 		name:    "racing End",
-		promise: "No session of an ended epoch survives, whichever came first.",
+		promise: "No session of a revoked generation survives, in whichever order the calls come.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			for i := range 50 {
 				must(t, one.Create(bg, t0, session(fmt.Sprint("old", i), 1, 1, record.CheckPassword)))
@@ -274,7 +274,7 @@ var endCases = []sessionsCase{
 			left := get[[]record.Session](t)(one.List(bg, t0, "acme", 1))
 			wantEqual(t, "left", len(left), 50)
 			for _, s := range left {
-				wantEqual(t, "epoch", s.Generation, 2)
+				wantEqual(t, "generation", s.Generation, 2)
 			}
 		},
 	},

@@ -90,7 +90,7 @@ func names(sessions []record.Session) []string {
 var sessionCases = []sessionsCase{
 	{
 		name:    "create and get",
-		promise: "Create stores a session; Get returns all of it, also an expired one.",
+		promise: "Create stores a session. Get returns all fields, also of an expired session.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			a := session("a", 1, 1, record.CheckOTP)
 			code := newCode("c")
@@ -106,7 +106,7 @@ var sessionCases = []sessionsCase{
 	},
 	{
 		name:    "odd bytes in sessions",
-		promise: "A store keeps every string, and every byte of a hash, as it is.",
+		promise: "A store changes no string and no byte of a hash.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.State(odd))
 			s.ID, s.Company, s.Mnemocode, s.LoginID = odd, odd, odd, odd
@@ -147,7 +147,7 @@ var sessionCases = []sessionsCase{
 	},
 	{
 		name:    "replace",
-		promise: "Replace ends the session under old and stores next, in one step.",
+		promise: "Replace ends the session with the hash old and stores next, in one step.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			must(t, one.Create(bg, t0, session("a", 1, 1, record.CheckPassword)))
 			next := session("b", 1, 1, record.Authorized)
@@ -160,7 +160,7 @@ var sessionCases = []sessionsCase{
 	},
 	{
 		name:    "replace refused",
-		promise: "ErrConflict unless old is there, in state from, not expired at now, and next's Epoch has not been ended; then nothing is changed.",
+		promise: "Replace returns ErrConflict and changes nothing unless old exists, is in state from and has not expired, and next's Generation has not been revoked.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			must(t, one.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 5}))
 			old := session("a", 1, 5, record.CheckPassword)
@@ -172,7 +172,7 @@ var sessionCases = []sessionsCase{
 			next.Hash = hash("held")
 			wantErr(t, "a hash that is there", two.Replace(bg, t0, old.Hash, old.State, next), record.ErrConflict)
 			next = session("b", 1, 4, record.Authorized)
-			wantErr(t, "an ended epoch", two.Replace(bg, t0, old.Hash, old.State, next), record.ErrConflict)
+			wantErr(t, "an ended generation", two.Replace(bg, t0, old.Hash, old.State, next), record.ErrConflict)
 			wantSession(t, one, old)
 			wantGone(t, one, "b")
 			next.Generation = 5
@@ -181,7 +181,7 @@ var sessionCases = []sessionsCase{
 	},
 	{
 		name:    "racing Replace",
-		promise: "Of many callers with one token, one wins.",
+		promise: "Of several callers with one token, one succeeds.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			must(t, one.Create(bg, t0, session("a", 1, 1, record.CheckPassword)))
 			errs := race(100, one, two, func(i int, s record.Sessions) error {
@@ -193,7 +193,7 @@ var sessionCases = []sessionsCase{
 	},
 	{
 		name:    "delete session",
-		promise: "Delete ends a session, and of many callers one.",
+		promise: "Delete ends a session. Of several callers, one succeeds.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			must(t, one.Create(bg, t0, session("a", 1, 1, record.Authorized)))
 			must(t, one.Create(bg, t0, session("b", 1, 1, record.Authorized)))
@@ -205,7 +205,7 @@ var sessionCases = []sessionsCase{
 	},
 	{
 		name:    "links",
-		promise: "A session in the state of a mailed link ends the account's other links.",
+		promise: "A new mailed link ends the account's other links.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			must(t, one.Create(bg, t0, session("login", 1, 1, record.CheckOTP)))
 			must(t, one.Create(bg, t0, session("others@2", 2, 1, record.MailedLink)))
@@ -221,7 +221,7 @@ var sessionCases = []sessionsCase{
 			must(t, one.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 2}))
 			wantGone(t, one, "second")
 			must(t, one.Create(bg, t0, session("third", 1, 2, record.MailedLink)))
-			wantErr(t, "a link of an ended epoch", one.Create(bg, t0, session("fourth", 1, 1, record.MailedLink)), record.ErrConflict)
+			wantErr(t, "a link of an ended generation", one.Create(bg, t0, session("fourth", 1, 1, record.MailedLink)), record.ErrConflict)
 			_, err := one.Get(bg, hash("third"))
 			must(t, err)
 		},
@@ -231,7 +231,7 @@ var sessionCases = []sessionsCase{
 var expireCases = []sessionsCase{
 	{
 		name:    "touch",
-		promise: "Touch moves Expires forward, never back and never behind Ends, and LastUsed to now, never back. ErrNotFound if the session was expired at now.",
+		promise: "Touch moves Expires forward, at most to Ends, and LastUsed to now. Neither moves back. It returns ErrNotFound if the session has expired.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.Authorized)
 			must(t, one.Create(bg, t0, s))
@@ -254,7 +254,7 @@ var expireCases = []sessionsCase{
 	},
 	{
 		name:    "racing Touch",
-		promise: "Touch never moves Expires back and does not bring back what was ended.",
+		promise: "Touch never moves Expires back and brings no ended session back.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.Authorized)
 			must(t, one.Create(bg, t0, s))
@@ -274,7 +274,7 @@ var expireCases = []sessionsCase{
 	},
 	{
 		name:    "ending what is long expired",
-		promise: "End ends also what is expired for so long that it may be cleared away: the clock can go back.",
+		promise: "End also ends sessions that expired so long ago that Sweep may delete them, because the clock can go back.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.Authorized)
 			must(t, one.Create(bg, t0, s))
@@ -289,7 +289,7 @@ var expireCases = []sessionsCase{
 	},
 	{
 		name:    "expire",
-		promise: "What Expire has expired is so at any time, and kept for as long as before. ErrNotFound if the session is not expired at now.",
+		promise: "A session that Expire has marked is expired at any time, and kept as long as before. Expire returns ErrNotFound if the session has not expired.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			code := newCode("c")
 			s := session("a", 1, 1, record.CheckOTP)
@@ -320,7 +320,7 @@ var expireCases = []sessionsCase{
 	},
 	{
 		name:    "list",
-		promise: "List returns an account's sessions that are not expired, oldest first.",
+		promise: "List returns an account's sessions that have not expired, oldest first.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			for i, name := range []string{"c", "a", "b"} {
 				s := session(name, 1, int64(3-i), record.Authorized)
@@ -340,7 +340,7 @@ var expireCases = []sessionsCase{
 	},
 	{
 		name:    "sweep of sessions",
-		promise: "Sweep clears away what has expired more than Keep ago, and nothing else.",
+		promise: "Sweep deletes what expired more than Keep ago, and nothing else.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.Authorized)
 			must(t, one.Create(bg, t0, s))
@@ -362,7 +362,7 @@ var expireCases = []sessionsCase{
 	},
 	{
 		name:    "sweep of many sessions",
-		promise: "Sweep clears all that is to be cleared, however much it is.",
+		promise: "Sweep deletes everything that is due, however much it is.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			for i := range 1200 {
 				must(t, one.Create(bg, t0, session(fmt.Sprint(i), 1, 1, record.Authorized)))
@@ -378,7 +378,7 @@ var expireCases = []sessionsCase{
 var sessionsContextCases = []sessionsCase{
 	{
 		name:    "cancelled context",
-		promise: "A method either does all it says or nothing; a caller who has gone away is told so.",
+		promise: "A method does everything or nothing. If the context ended before, it returns the context's error.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.CheckOTP)
 			code := newCode("c")

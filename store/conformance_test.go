@@ -46,13 +46,13 @@ type sessionsCase struct {
 }
 
 var accountsCases = slices.Concat(
-	createCases, updateCases, backupCodeCases, deviceCases, passkeyCases, tallyCases, companyCases, accountsContextCases,
-	eraAccountsCases, historyCases, outboxCases, signingKeyCases,
+	createCases, updateCases, backupCodeCases, deviceCases, passkeyCases, failureCases, companyCases, accountsContextCases,
+	generationAccountsCases, historyCases, outboxCases, signingKeyCases,
 )
 
 var sessionsCases = slices.Concat(
 	sessionCases, endCases, expireCases, codeCases, counterCases, sessionsContextCases,
-	eraSessionsCases,
+	generationSessionsCases,
 )
 
 func TestAccounts(t *testing.T) {

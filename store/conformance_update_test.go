@@ -39,7 +39,7 @@ func endings(t *testing.T, s record.Accounts) map[record.Revocation]bool {
 var updateCases = []accountsCase{
 	{
 		name:    "update",
-		promise: "Update stores what change altered and returns the account as stored; it ignores changes of ID, Company, Epoch, Accepted, BackupCodes, Tallies and Created.",
+		promise: "Update stores what change altered and returns the account as stored. It ignores changes of ID, Company, Generation, Accepted, BackupCodes, failure counts and Created.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			before := create(t, one, someone("acme", "m1"))
 			want := someone("acme", "m9")
@@ -72,11 +72,11 @@ var updateCases = []accountsCase{
 	},
 	{
 		name:    "update that ends",
-		promise: "If change says that it ends the account's sessions, the Epoch grows by one and the ending is owed.",
+		promise: "If change reports that it ends the account's sessions, the Generation grows by one and a pending revocation is stored.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			got := get[record.Account](t)(one.Update(bg, "acme", a.ID, ending))
-			wantEqual(t, "epoch", got.Generation, a.Generation+1)
+			wantEqual(t, "generation", got.Generation, a.Generation+1)
 			wantEqual(t, "endings", endings(t, two), map[record.Revocation]bool{{Company: "acme", Account: a.ID, Generation: a.Generation + 1}: true})
 			must(t, two.SetPassword(bg, t0, "acme", a.ID, a.Generation+1, "h", record.TokenHash{}))
 			wantEqual(t, "endings", endings(t, one), map[record.Revocation]bool{{Company: "acme", Account: a.ID, Generation: a.Generation + 2}: true})
@@ -84,7 +84,7 @@ var updateCases = []accountsCase{
 	},
 	{
 		name:    "update that bars",
-		promise: "If it also changes Status from active, Barred becomes that Epoch.",
+		promise: "If it also changes Status from active, Barred becomes the new Generation.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			set := func(status record.Status, ends bool, barred int64) {
@@ -109,7 +109,7 @@ var updateCases = []accountsCase{
 	},
 	{
 		name:    "update that fails",
-		promise: "If change fails, nothing is stored and its error returned.",
+		promise: "If change fails, nothing is stored, and its error is returned.",
 		run: func(t *testing.T, one, _ record.Accounts) {
 			before := create(t, one, someone("acme", "m1"))
 			refused := errors.New("refused")
@@ -126,7 +126,7 @@ var updateCases = []accountsCase{
 	},
 	{
 		name:    "racing Update",
-		promise: "Update loads, alters and stores in one step that no other write to the account can come between.",
+		promise: "Update is atomic: no other write to the account comes between loading and storing.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			errs := race(100, one, two, func(_ int, s record.Accounts) error {
@@ -143,7 +143,7 @@ var updateCases = []accountsCase{
 	},
 	{
 		name:    "delete",
-		promise: "Delete removes the account with all that belongs to it; its ending is owed, for every epoch. A new account inherits nothing.",
+		promise: "Delete removes the account with all its data and stores a pending revocation of every generation. A new account inherits nothing.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			old := create(t, one, someone("acme", "m1"))
 			must(t, one.SetBackupCodes(bg, "acme", old.ID, []string{"c"}))
@@ -169,7 +169,7 @@ var updateCases = []accountsCase{
 	},
 	{
 		name:    "set password",
-		promise: "SetPassword stores a hash, clears MustSetPassword and the tally of wrong passwords, raises the Epoch and owes the ending.",
+		promise: "SetPassword stores a hash, clears MustSetPassword and the count of wrong passwords, raises the Generation and stores a pending revocation.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
 			b := create(t, one, plain("acme", "m2"))
@@ -190,14 +190,14 @@ var updateCases = []accountsCase{
 			wantEqual(t, "tallies", get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, record.FailureKey{Company: "acme", Account: a.ID})),
 				map[record.Kind]record.FailureCount{record.WrongCodes: {Count: 1}})
 			wantEqual(t, "other tallies", len(get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, record.FailureKey{Company: "acme", Account: b.ID}))), 2)
-			wantErr(t, "an old epoch", two.SetPassword(bg, t0, "acme", a.ID, a.Generation, "newer", record.TokenHash{}), record.ErrConflict)
-			wantErr(t, "an epoch to come", two.SetPassword(bg, t0, "acme", a.ID, a.Generation+2, "newer", record.TokenHash{}), record.ErrConflict)
+			wantErr(t, "an old generation", two.SetPassword(bg, t0, "acme", a.ID, a.Generation, "newer", record.TokenHash{}), record.ErrConflict)
+			wantErr(t, "a later generation", two.SetPassword(bg, t0, "acme", a.ID, a.Generation+2, "newer", record.TokenHash{}), record.ErrConflict)
 			wantEqual(t, "account", get[record.Account](t)(two.ByID(bg, "acme", a.ID)), want)
 		},
 	},
 	{
 		name:    "changes that keep a session",
-		promise: "SetPassword and Update owe an ending which is to keep a session; of endings that are owed at once, the later one says which.",
+		promise: "SetPassword and Update store a pending revocation that keeps a session. Of several pending revocations, the last one names the session.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			owed := func(generation int64, keep record.TokenHash) {
@@ -225,7 +225,7 @@ var updateCases = []accountsCase{
 	},
 	{
 		name:    "racing SetPassword",
-		promise: "Of many callers with one epoch, one wins.",
+		promise: "Of several callers with one generation, one succeeds.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			errs := race(100, one, two, func(i int, s record.Accounts) error {
@@ -233,7 +233,7 @@ var updateCases = []accountsCase{
 			})
 			wantWinners(t, errs, 1, is(record.ErrConflict))
 			got := get[record.Account](t)(two.ByID(bg, "acme", a.ID))
-			wantEqual(t, "epoch", got.Generation, a.Generation+1)
+			wantEqual(t, "generation", got.Generation, a.Generation+1)
 			for i, err := range errs {
 				if err == nil && got.PasswordHash != fmt.Sprint(i) {
 					t.Errorf("hash is %s, but %d won", got.PasswordHash, i)
@@ -243,7 +243,7 @@ var updateCases = []accountsCase{
 	},
 	{
 		name:    "update that nobody made",
-		promise: "Updated is what change makes of it; without a word of change nothing ends.",
+		promise: "Update stores what change set. Unless change reports it, no session ends.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
 			a.PasswordHash = "better"
@@ -258,7 +258,7 @@ var updateCases = []accountsCase{
 	},
 	{
 		name:    "accept",
-		promise: "Accept records acceptances, each replacing an older version's.",
+		promise: "Accept records acceptances. Each replaces that of an older version.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
 			later := t0.Add(time.Hour)
@@ -275,7 +275,7 @@ var updateCases = []accountsCase{
 	},
 	{
 		name:    "racing Update for an identity",
-		promise: "An identity is at most one account's, and a change sees what the one before it has stored.",
+		promise: "An identity belongs to at most one account, and each change sees the one before.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			var ids []int64
 			for i := range 20 {
@@ -295,7 +295,7 @@ var updateCases = []accountsCase{
 	},
 	{
 		name:    "endings",
-		promise: "Endings returns up to limit accounts; Ended takes one off, if its epoch has not grown since.",
+		promise: "PendingRevocations returns up to limit accounts. RevocationDone removes one unless its generation is higher by now.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			b := create(t, one, plain("acme", "m2"))

@@ -73,7 +73,7 @@ func TestSQLiteBackupIsOfOneMoment(t *testing.T) {
 	restored := startSQLite(t, to)
 	then := get[record.Account](t)(restored.Accounts().ByID(bg, "acme", alice.ID))
 	if n := len(then.Question); n > 0 && then.Role != fmt.Sprint(n-1) || int64(n) != then.Generation-alice.Generation {
-		t.Errorf("half a change: %d steps, %s, epoch %d", n, then.Role, then.Generation)
+		t.Errorf("half a change: %d steps, %s, generation %d", n, then.Role, then.Generation)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestSQLiteRestoreEndsSessions(t *testing.T) {
 	}
 	again := get[record.Account](t)(restored.Accounts().ByID(bg, "acme", a.ID))
 	if again.CompanyGeneration <= lost.Generation {
-		t.Errorf("the era %d was there before: a login that was pending goes on", again.CompanyGeneration)
+		t.Errorf("the company generation %d was there before: a login that was pending goes on", again.CompanyGeneration)
 	}
 	owed := get[[]record.Revocation](t)(restored.Accounts().PendingRevocations(bg, record.Revocation{}, 10))
 	wantEqual(t, "what is owed to sessions elsewhere", owed, []record.Revocation{{Company: "acme", Generation: again.CompanyGeneration}})
