@@ -59,13 +59,16 @@ func compare(b *testing.B, sides ...side) {
 // protected returns a side that sends protected requests to a site. Each request has
 // one of the sessions in a header, with before in front of the token.
 func (c *caddy) protected(b testing.TB, name, site, version string, clients int, header, before string, seed *seed) side {
-	url := c.http[site]
-	if version == "http3" {
-		url = c.https[site]
-	}
 	return side{name, c, newLoad(b, version, clients, http.StatusOK, func() *http.Request {
-		return newRequest("GET", url+"/items/1", header, before+seed.any(), nil)
+		return newRequest("GET", c.url(site, version)+"/items/1", header, before+seed.any(), nil)
 	})}
+}
+
+func (c *caddy) url(site, version string) string {
+	if version == "http3" {
+		return c.https[site]
+	}
+	return c.http[site]
 }
 
 // bearer is protected with Authorization: Bearer.
@@ -92,7 +95,7 @@ func guarded(b testing.TB, backend string, accounts, sessions int, global string
 func (c *caddy) warm(seed *seed) {
 	c.Helper()
 	for range 5 {
-		c.visit("warm", http.StatusNoContent, seed)
+		c.visit("warm", "http1", http.StatusNoContent, seed)
 		if int(c.metric("mnemogate_memory_sessions")) == len(seed.tokens) {
 			return
 		}
@@ -101,15 +104,15 @@ func (c *caddy) warm(seed *seed) {
 }
 
 // visit sends a request of each session to a site.
-func (c *caddy) visit(site string, status int, seed *seed) {
+func (c *caddy) visit(site, version string, status int, seed *seed) {
 	c.Helper()
 	var taken atomic.Int64
-	newLoad(c, "http1", 64, status, func() *http.Request {
+	newLoad(c, version, 64, status, func() *http.Request {
 		i := int(taken.Add(1)) - 1
 		if i >= len(seed.tokens) {
 			return nil
 		}
-		return newRequest("GET", c.http[site], "Authorization", "Bearer "+seed.tokens[i], nil)
+		return newRequest("GET", c.url(site, version), "Authorization", "Bearer "+seed.tokens[i], nil)
 	}).run(time.Hour)
 }
 
@@ -175,8 +178,8 @@ func BenchmarkWays(b *testing.B) {
 			bare := startCaddy(b, backend, "", map[string]string{"bare": way.site, "headers": ours.added(way.header, way.before+seed.any()) + way.site})
 			for _, version := range []string{"http1", "http2", "http3"} {
 				b.Run(version, func(b *testing.B) {
-					if way.name == "signed" {
-						ours.visit("mnemogate", http.StatusOK, seed)
+					if way.name == "signed" { // the assertion has the site's address
+						ours.visit("mnemogate", version, http.StatusOK, seed)
 					}
 					compare(b, bare.protected(b, "bare", "bare", version, 32, way.header, way.before, seed),
 						bare.protected(b, "headers", "headers", version, 32, way.header, way.before, seed),
