@@ -223,7 +223,7 @@ func (l *listener) end(e *subscription) {
 	l.lease()
 }
 
-var beatScript = newScript("heartbeat")
+var heartbeatScript = newScript("heartbeat")
 
 // heartbeat sends a heartbeat, without waiting for other calls. If the server no
 // longer has the key, it does not try another server.
@@ -231,7 +231,7 @@ func (l *listener) heartbeat(ctx context.Context, e *subscription, subscription 
 	sent := time.Since(l.start)
 	text := fmt.Sprintf("%d %d ", subscription, sent)
 	send := func(ctx context.Context) error {
-		_, _, err := l.redis.runAt(ctx, redisPlace{Client: e.server, alone: true}, beatScript, []string{key},
+		_, _, err := l.redis.runAt(ctx, redisPlace{Client: e.server, alone: true}, heartbeatScript, []string{key},
 			[]any{randomName(), redisNameTTL.Milliseconds(), e.channel, text})
 		return err
 	}

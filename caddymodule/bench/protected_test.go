@@ -59,8 +59,9 @@ func compare(b *testing.B, sides ...side) {
 // protected returns a side that sends protected requests to a site. Each request has
 // one of the sessions in a header, with before in front of the token.
 func (c *caddy) protected(b testing.TB, name, site, version string, clients int, header, before string, seed *seed) side {
+	url := c.url(site, version) + "/items/1"
 	return side{name, c, newLoad(b, version, clients, http.StatusOK, func() *http.Request {
-		return newRequest("GET", c.url(site, version)+"/items/1", header, before+seed.any(), nil)
+		return newRequest("GET", url, header, before+seed.any(), nil)
 	})}
 }
 
@@ -106,13 +107,14 @@ func (c *caddy) warm(seed *seed) {
 // visit sends a request of each session to a site.
 func (c *caddy) visit(site, version string, status int, seed *seed) {
 	c.Helper()
+	url := c.url(site, version)
 	var taken atomic.Int64
 	newLoad(c, version, 64, status, func() *http.Request {
 		i := int(taken.Add(1)) - 1
 		if i >= len(seed.tokens) {
 			return nil
 		}
-		return newRequest("GET", c.url(site, version), "Authorization", "Bearer "+seed.tokens[i], nil)
+		return newRequest("GET", url, "Authorization", "Bearer "+seed.tokens[i], nil)
 	}).run(time.Hour)
 }
 
