@@ -262,7 +262,7 @@ func TestWhatEndsOnOneNodeEndsOnAll(t *testing.T) {
 	}
 }
 
-var logouts = flag.Int("logouts", 50, "how many logouts TestLogoutIsHeard measures; the figures in docs/many-nodes.md are of 1000")
+var logouts = flag.Int("logouts", 50, "how many logouts TestLogoutIsHeard measures; for figures, at least 1000")
 
 // This measures how long after the answer to a logout another node, which remembers
 // the session, still lets it pass, while both are busy. For the figures:
