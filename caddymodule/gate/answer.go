@@ -96,14 +96,14 @@ func writeJSON(w http.ResponseWriter, status int, body any) {
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false) // the body is not HTML, and people read it
 	_ = encoder.Encode(body)     // plain structs; a buffer accepts every write
-	writeBody(w, status, b.Bytes())
+	writeBody(w, status, "no-store", b.Bytes())
 }
 
-// writeBody answers with JSON.
-func writeBody(w http.ResponseWriter, status int, body []byte) {
+// writeBody answers with JSON. caching is the Cache-Control.
+func writeBody(w http.ResponseWriter, status int, caching string, body []byte) {
 	header := w.Header()
 	header.Set("Content-Type", "application/json")
-	header.Set("Cache-Control", "no-store")
+	header.Set("Cache-Control", caching)
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)

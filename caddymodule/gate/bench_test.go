@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/http/httptest"
@@ -10,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -36,16 +38,18 @@ func BenchmarkPass(b *testing.B) {
 		{"Bearer where cookie is", bearer, func(h *Handler) { h.Cookie = defaultCookie }},
 		{"cookie", http.Header{"Cookie": {"theme=dark; " + defaultCookie + "=" + someToken}}, func(h *Handler) { h.Cookie = defaultCookie }},
 		{"forward", bearer, func(h *Handler) {
-			h.profile = profileOf([]string{"role", "email", "phone", "session", "auth_time", "auth_methods"})
+			h.Forward = []string{"role", "email", "phone", "session", "auth_time", "auth_methods"}
 		}},
-		{"role", bearer, func(h *Handler) { h.Role = []Role{{"admin", []string{"/acme/*"}}, {"editor", []string{"/edit/*"}}} }},
+		{"role", bearer, func(h *Handler) {
+			h.Role = []paths.Role{{Role: "admin", Paths: []string{"/acme/*"}}, {Role: "editor", Paths: []string{"/edit/*"}}}
+		}},
 		{"public", nil, func(h *Handler) { h.Public = []string{"/*"} }},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			h, _ := newHandler(b, time.Minute, liveSessions{get: func(context.Context) (record.Session, error) { return session, nil }})
 			if c.config != nil {
 				c.config(h)
-				if err := h.Validate(); err != nil {
+				if err := cmp.Or(h.Headers.Provision(h.app, nil), h.Validate()); err != nil {
 					b.Fatal(err)
 				}
 			}

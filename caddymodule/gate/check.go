@@ -27,11 +27,6 @@ import (
 // description lists the headers that describe the request.
 var description = [...]string{"X-Forwarded-Method", "X-Forwarded-Host", "X-Forwarded-Uri"}
 
-// isCheck reports whether another proxy asks about a request.
-func (h *Handler) isCheck(r *http.Request) bool {
-	return h.Check != "" && r.URL.Path == h.Check && r.URL.RawPath == ""
-}
-
 // describe turns another proxy's question into the request that it describes. It
 // refuses a description that an application might read as another request.
 func (h *Handler) describe(r *http.Request) error {

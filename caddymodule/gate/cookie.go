@@ -86,12 +86,8 @@ func (h *Handler) brought(r *http.Request, room []string) (lines []string, byCoo
 	if lines = r.Header["Authorization"]; lines != nil || h.Cookie == "" {
 		return lines, false
 	}
-	lines = h.cookies(r, room)
+	lines = cookies(r, h.Cookie, room)
 	return lines, len(lines) > 0
-}
-
-func (h *Handler) cookies(r *http.Request, lines []string) []string {
-	return cookies(r, h.Cookie, lines)
 }
 
 const bearerScheme = "Bearer "
@@ -111,32 +107,41 @@ func cookies(r *http.Request, name string, lines []string) []string {
 // isCookie compares names as net/http does.
 func isCookie(of, name string) bool { return textproto.TrimString(of) == name }
 
-// dropCookies removes our cookies from a request, however often they occur. The other
-// cookies stay, byte for byte.
+// dropCookies removes our cookies from a request, however often they occur.
 func (h *Handler) dropCookies(r *http.Request) {
-	var kept []string
-	for _, line := range r.Header["Cookie"] {
-		var pairs []string
-		dropped := false
-		for pair := range strings.SplitSeq(line, ";") {
-			if name, _, _ := strings.Cut(pair, "="); isCookie(name, h.Cookie) || isCookie(name, deviceCookie) {
-				dropped = true
-			} else {
-				pairs = append(pairs, pair)
-			}
-		}
-		if dropped {
-			line = strings.TrimLeft(strings.Join(pairs, ";"), " \t")
-		}
-		if !dropped || line != "" {
-			kept = append(kept, line)
-		}
-	}
-	if kept == nil {
+	left, _ := without(r.Header["Cookie"], ";", func(pair string) bool {
+		name, _, _ := strings.Cut(pair, "=")
+		return isCookie(name, h.Cookie) || isCookie(name, deviceCookie)
+	})
+	if left == nil {
 		delete(r.Header, "Cookie")
 		return
 	}
-	r.Header["Cookie"] = kept
+	r.Header["Cookie"] = left
+}
+
+// without returns the lines of a header, which are lists of items, without our items, and
+// whether there are others. The others stay, byte for byte.
+func without(lines []string, separator string, isOurs func(item string) bool) (left []string, others bool) {
+	for _, line := range lines {
+		var kept []string
+		dropped := false
+		for item := range strings.SplitSeq(line, separator) {
+			if isOurs(item) {
+				dropped = true
+				continue
+			}
+			kept = append(kept, item)
+			others = others || strings.Trim(item, " \t") != ""
+		}
+		if dropped {
+			line = strings.Trim(strings.Join(kept, separator), " \t")
+		}
+		if !dropped || line != "" {
+			left = append(left, line)
+		}
+	}
+	return left, others
 }
 
 // changes reports whether a request may change something: its method writes, or it

@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"io"
 	"net/http"
 	"slices"
 
@@ -32,7 +31,7 @@ func isPreflight(r *http.Request) bool {
 
 // servePreflight allows everything that the browser asks for. The token decides
 // later, when the actual request arrives.
-func (h *Handler) servePreflight(w http.ResponseWriter, r *http.Request, _ target) {
+func (h *Handler) servePreflight(w http.ResponseWriter, r *http.Request, _ target) (body any, err error) {
 	header := w.Header()
 	header.Add("Vary", "Access-Control-Request-Method, Access-Control-Request-Headers")
 	header.Set("Access-Control-Allow-Methods", r.Header.Get("Access-Control-Request-Method"))
@@ -42,6 +41,7 @@ func (h *Handler) servePreflight(w http.ResponseWriter, r *http.Request, _ targe
 	header.Set("Access-Control-Max-Age", "600")
 	header.Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusNoContent)
+	return nil, nil
 }
 
 const (
@@ -49,51 +49,20 @@ const (
 	allowCredentials = "Access-Control-Allow-Credentials"
 )
 
-// A corsWriter sets the headers that let a page read the answer. It sets them at the
-// last moment, so that they replace the application's own.
-type corsWriter struct {
-	*caddyhttp.ResponseWriterWrapper
-	origin      string
-	credentials bool // whether a page may read answers to requests with the cookie
-	done        bool
-}
-
-func (w *corsWriter) begin() {
-	if w.done {
-		return
-	}
-	w.done = true
-	header := w.Header()
-	header.Set(allowOrigin, w.origin)
-	header.Add("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate")
-	header.Del(allowCredentials) // the application may have set it for another origin
-	if w.credentials {
-		header.Set(allowCredentials, "true")
-	}
-}
-
-// WriteHeader implements http.ResponseWriter.
-func (w *corsWriter) WriteHeader(status int) {
-	if status >= 200 {
-		w.begin()
-	}
-	w.ResponseWriterWrapper.WriteHeader(status)
-}
-
-// Write implements http.ResponseWriter.
-func (w *corsWriter) Write(b []byte) (int, error) {
-	w.begin()
-	return w.ResponseWriterWrapper.Write(b)
-}
-
-// ReadFrom implements io.ReaderFrom.
-func (w *corsWriter) ReadFrom(r io.Reader) (int64, error) {
-	w.begin()
-	return w.ResponseWriterWrapper.ReadFrom(r)
-}
-
-// FlushError implements the method that http.ResponseController uses to flush.
-func (w *corsWriter) FlushError() error {
-	w.begin()
-	return http.NewResponseController(w.ResponseWriter).Flush()
+// allowing returns a writer that lets a page of the request's origin read the answer. It
+// sets the headers at the last moment, so that they replace the application's own.
+func (h *Handler) allowing(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+	from := r.Header.Get("Origin")
+	return caddyhttp.NewResponseRecorder(w, nil, func(status int, header http.Header) bool {
+		if status < http.StatusOK {
+			return false
+		}
+		header.Set(allowOrigin, from)
+		header.Add("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate")
+		header.Del(allowCredentials) // the application may have set it for another origin
+		if h.Cookie != "" {
+			header.Set(allowCredentials, "true")
+		}
+		return false // don't buffer
+	})
 }

@@ -9,10 +9,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// The GET routes next to the auth routes: captcha challenges, and the client's
-// configuration, which need the API key and no token, and the module client.js. The
-// OpenAPI document is in openapi.go, sessions are in session.go, the keys of assertions
-// in assertion.go.
+// The GET routes next to the auth routes: captcha challenges and the client's
+// configuration, which need the API key and no token, the module client.js, and the keys
+// of assertions. The OpenAPI document is in openapi.go, sessions are in session.go.
 
 // challengePath is the path of captcha pow's challenges below /{company_code}/.
 const challengePath = "v2/captcha"
@@ -23,20 +22,16 @@ const clientPath = "v2/client.json"
 
 // serveChallenge answers with a challenge. The route exists only if the company uses
 // captcha pow.
-func (h *Handler) serveChallenge(w http.ResponseWriter, r *http.Request, t target) {
+func (h *Handler) serveChallenge(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
 	var made flows.Challenge
-	err := h.get(r, func(service *flows.Service) (err error) {
-		made, err = service.Challenge(r.Context(), &flows.Request{Company: t.company, APIKeys: r.Header[apiKeyHeader], PageKey: h.hasPage(t.company)})
+	err = h.get(r, func(service *flows.Service) (err error) {
+		made, err = service.Challenge(r.Context(), h.request(w, r, t))
 		return err
 	})
-	if err != nil {
-		h.refuse(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, struct {
+	return struct {
 		Status string `json:"status"`
 		flows.Challenge
-	}{"success", made})
+	}{"success", made}, err
 }
 
 // modulePath and typesPath are the paths of client.js and its types below
@@ -47,34 +42,53 @@ const (
 	typesPath  = "v2/client.d.ts"
 )
 
-func (h *Handler) serveModule(w http.ResponseWriter, r *http.Request, _ target) {
+func (h *Handler) serveModule(w http.ResponseWriter, r *http.Request, _ target) (body any, err error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		h.refuse(w, errGetOnly)
-		return
+		return nil, errGetOnly
 	}
 	page.ServeModule(w, r, r.URL.Path)
+	return nil, nil
 }
 
 // serveClientConfig answers with the company's configuration for clients.
-func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t target) {
+func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
 	w.Header().Add("Vary", "Accept-Language")
 	var config tenant.ClientConfig
-	err := h.get(r, func(service *flows.Service) (err error) {
-		config, err = service.ClientConfig(r.Context(), &flows.Request{
-			Company: t.company, APIKeys: r.Header[apiKeyHeader], PageKey: h.hasPage(t.company), Languages: languagesOf(r),
-		})
+	err = h.get(r, func(service *flows.Service) (err error) {
+		config, err = service.ClientConfig(r.Context(), h.request(w, r, t))
 		return err
 	})
-	if err != nil {
-		h.refuse(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, struct {
+	return struct {
 		Status string `json:"status"`
 		tenant.ClientConfig
 		page.Config
 		SelfService bool `json:"self_service"` // whether the site has the routes of package selfservice
-	}{"success", config, h.pageConfig(r, t.company, config.OAuth), h.SelfService > 0})
+	}{"success", config, h.pageConfig(r, t.company, config.OAuth), h.SelfService > 0}, err
+}
+
+// keySetPath is the path of the keys that verify assertions, below /{company_code}/.
+const keySetPath = "v2/jwks.json"
+
+// serveKeySet answers with a company's public keys. They are no secret, so no API key is
+// needed.
+func (h *Handler) serveKeySet(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
+	var keys []byte
+	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
+		switch {
+		case r.Method != http.MethodGet && r.Method != http.MethodHead:
+			return errGetOnly
+		case service.Companies[t.company] == nil:
+			return wire.ErrNoRoute
+		}
+		keys, err = h.PublishedKeys(r.Context(), t.company)
+		return err
+	})
+	if err != nil {
+		h.app.WarnUnanswered(h.log, err)
+		return nil, err
+	}
+	writeBody(w, http.StatusOK, "public, max-age=300", keys)
+	return nil, nil
 }
 
 // get calls f with the service if the method is GET.

@@ -3,19 +3,21 @@ package gate
 import (
 	"net/http"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // guard passes a request to the application if its token is valid.
 func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler) error {
-	if unusual := h.strip(r); unusual && t.asked {
+	if unusual := h.Strip(r); unusual && t.asked {
 		h.deny(w, r, errSpelling) // the other proxy removes only the usual ones
 		return nil
 	}
@@ -49,7 +51,7 @@ func (h *Handler) admit(r *http.Request, t target) (session record.Session, asse
 	if r.Method == http.MethodTrace || r.Method == http.MethodConnect && !isExtendedWebSocket(r) {
 		return record.Session{}, "", errMethodNotAllowed
 	}
-	if !h.isPublic(r.URL) {
+	if !h.IsPublic(r.URL) {
 		return h.authorize(r, t)
 	}
 	if lines, _ := h.brought(r, nil); lines != nil { // without a token it asks no store: health checks must not wait for one
@@ -64,47 +66,69 @@ func (h *Handler) admit(r *http.Request, t target) (session record.Session, asse
 
 // authorize returns the session of a request's token, and the assertion about its user.
 func (h *Handler) authorize(r *http.Request, t target) (found record.Session, assertion string, err error) {
-	defer h.contain(&err)
-	h.app.Enter()
-	defer h.app.Leave()
-	service, err := h.service(r.Context())
-	if err != nil {
-		return found, "", err
-	}
-	company, ambiguous := named(service, t)
-	if h.RequireAPIKey { // the token must belong to the key's company
-		if company, err = keyOwner(service, company, r.Header[apiKeyHeader]); err != nil {
-			return found, "", err
+	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
+		company, ambiguous := h.named(t)
+		if h.RequireAPIKey { // the token must belong to the key's company
+			if company, err = keyOwner(service, company, r.Header[apiKeyHeader]); err != nil {
+				return err
+			}
+			if !h.serves(company) {
+				return wire.ErrAPIKeyInvalid
+			}
 		}
-		if !h.serves(company) {
-			return found, "", wire.ErrAPIKeyInvalid
+		var room [1]string
+		credentials, err := h.credentials(r, room[:0])
+		if err != nil {
+			return err
 		}
-	}
-	var room [1]string
-	credentials, err := h.credentials(r, room[:0])
-	if err != nil {
-		return found, "", err
-	}
-	want := h.requirement(r.URL)
-	want.Company = company
-	found, err = service.Authorize(r.Context(), want, credentials)
-	if err == nil && ambiguous {
-		err = wire.ErrTokenInvalid // a token belongs to one company only
-	}
-	if err == nil && h.signer != nil {
-		assertion, err = h.assert(r, found)
-	}
+		want := session.Requirement{Company: company, Among: h.Companies, Whole: h.Whole()}
+		want.Fresh, want.Admits = h.Needs(r.URL)
+		if found, err = service.Authorize(r.Context(), want, credentials); err != nil {
+			return err
+		}
+		if ambiguous {
+			return wire.ErrTokenInvalid // a token belongs to one company only
+		}
+		assertion, err = h.Assert(r, &found)
+		return err
+	})
 	return found, assertion, err
+}
+
+// identify tells the application who the user is. For a request without a session it
+// only removes the credentials.
+func (h *Handler) identify(r *http.Request, s *stream) {
+	nobodys := s.session.State == record.None
+	if !h.ForwardAuthorization || nobodys {
+		delete(r.Header, "Authorization")
+	}
+	delete(r.Header, apiKeyHeader)
+	if h.Cookie != "" {
+		h.dropCookies(r)
+	}
+	if !nobodys {
+		h.setIdentity(r.Header, r, &s.session, &s.identity)
+	}
+}
+
+// setIdentity sets the identity headers, and tells Caddy's own directives who the user
+// is. told is that of identity.Headers.Set.
+func (h *Handler) setIdentity(header http.Header, r *http.Request, session *record.Session, told *[3]string) {
+	h.Headers.Set(header, session, told)
+	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		repl.Set("http.auth.user.id", session.Mnemocode)
+		repl.Set("http.auth.user.company", h.app.Companies[session.Company].Placeholder())
+	}
 }
 
 // named returns the configured company that a path names, and whether the path can
 // also be read as naming another one.
-func named(service *flows.Service, t target) (company string, ambiguous bool) {
-	if service.Companies[t.company] != nil {
+func (h *Handler) named(t target) (company string, ambiguous bool) {
+	if h.app.Companies[t.company] != nil {
 		company = t.company
 	}
 	for _, other := range t.others {
-		if other == company || service.Companies[other] == nil {
+		if other == company || h.app.Companies[other] == nil {
 			continue
 		}
 		if company != "" {

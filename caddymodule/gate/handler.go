@@ -1,8 +1,9 @@
 // Package gate decides what happens to a request: an auth route or the OpenAPI
 // document answers it, the gate refuses it, or it passes to the application. Start
 // at Handler.ServeHTTP. File path.go finds out what a path asks for, guard.go
-// decides which requests pass, identity.go sets the identity headers, and stream.go
-// cuts long answers when their session ends.
+// decides which requests pass, and stream.go passes them on and cuts long answers when
+// their session ends. Package identity has the identity headers, and package paths the
+// rules for paths.
 package gate
 
 import (
@@ -28,10 +29,11 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/caddymodule/bypass"
+	"github.com/mnemogate/mnemogate/caddymodule/gate/identity"
+	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
-	"github.com/mnemogate/mnemogate/flows/assertion"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -44,10 +46,8 @@ func init() {
 }
 
 const (
-	defaultHeader        = "X-Profile-Mnemocode"
-	defaultCompanyHeader = "X-Company-Code"
-	defaultMaxBody       = 16 << 10
-	apiKeyHeader         = "X-Api-Key"
+	defaultMaxBody = 16 << 10
+	apiKeyHeader   = "X-Api-Key"
 )
 
 // Handler is the gate in front of an application. It answers the routes of the auth
@@ -73,13 +73,8 @@ const (
 //
 // The companies, and all that they share, are configured in the app `mnemogate`.
 type Handler struct {
-	// The header that tells the application the user's profile_mnemocode. Default:
-	// `X-Profile-Mnemocode`.
-	Header string `json:"header,omitempty"`
-
-	// The header that tells the application the user's company. Default:
-	// `X-Company-Code`.
-	CompanyHeader string `json:"company_header,omitempty"`
+	identity.Headers
+	paths.Rules
 
 	// The path prefix of `/{company_code}` on this site, such as `/api`. Default: no
 	// prefix.
@@ -103,51 +98,10 @@ type Handler struct {
 	// other answers. Default: none.
 	CORS []string `json:"cors,omitempty"`
 
-	// The paths that need no token and no API key, in the syntax of Caddy's path
-	// matcher: `/health`, `/docs/*`, `*.css`. The handler still removes identity
-	// headers from these requests. It sets them if the token is valid, and ignores a
-	// token that is not. Paths are case-sensitive. If an application could read a
-	// path in several ways, the path is public only if every reading is. Auth routes
-	// are never public. Default: none.
-	Public []string `json:"public,omitempty"`
-
 	// The codes of the companies that this site serves: it answers their auth routes
 	// and accepts their tokens. It treats all other companies as unknown. Default:
 	// all.
 	Companies []string `json:"companies,omitempty"`
-
-	// Paths that need a recent login, even if they are public. If the login is too
-	// old, the answer is `auth.session.invalid` with the reason `too_old`, and
-	// `WWW-Authenticate` contains `max_age` (RFC 9470). If several entries match,
-	// the shortest time applies. Default: none.
-	Fresh []Fresh `json:"fresh,omitempty"`
-
-	// Paths that only accounts with a role may open, even if the paths are public. If
-	// several entries match a path, any of their roles is enough. Without a session
-	// the answer is the same as on any protected path. With another role it is
-	// `auth.session.invalid` with the reason `role`, also for a browser. If an
-	// application could read a path in several ways that different entries match, the
-	// role must be enough for each of them. If nobody can list all ways to read a
-	// path, the role must be enough for the paths of all entries. A change of an
-	// account's role revokes its sessions. Default: none.
-	Role []Role `json:"role,omitempty"`
-
-	// What else to tell the application about the user and the session, in headers
-	// whose names begin with `X-Profile-`. The handler always removes these headers
-	// from a client's request, even if this option is not set. Default: none.
-	//
-	// Word | Header | Value
-	// -----|--------|------
-	// `role`, `email`, `phone` | `X-Profile-Role`, `X-Profile-Email`, `X-Profile-Phone` | The fields of the account, with their values at the time of the login. A change of one of them revokes the account's sessions. Bytes other than visible ASCII, and `%`, are percent-encoded. A field that the account lacks is not sent. Sessions that began before `email` or `phone` was set do not send it.
-	// `session` | `X-Profile-Session` | The id of the session, as in the accounts API.
-	// `auth_time` | `X-Profile-Auth-Time` | The time of the login, in Unix seconds.
-	// `auth_methods` | `X-Profile-Auth-Methods` | How the user logged in: words separated by spaces, of `pwd`, `sms`, `otp` (an authenticator app), `backup`, `oauth` and `passkey`, and `mfa` if two factors were given.
-	Forward []string `json:"forward,omitempty"`
-
-	// A signed statement about the user, sent to the application with each request
-	// that has a user. It proves that the request came through mnemogate, for
-	// applications that others can reach, too. Default: none.
-	Assertion *Assertion `json:"assertion,omitempty"`
 
 	// The path at which load balancers and monitors check this node, such as
 	// `/health`. The answer is 200 if the node's stores answer, else 503, and has no
@@ -217,10 +171,7 @@ type Handler struct {
 	log       *slog.Logger
 	accessLog *zap.Logger // Caddy's
 	document  []byte      // the OpenAPI document
-	profile   []profileHeader
-	whole     bool              // profile or signer needs Requirement.Whole
-	signer    *assertion.Signer // nil if the site sends no assertions
-	page      *page.Page        // nil if the site has no login page
+	page      *page.Page  // nil if the site has no login page
 }
 
 // CaddyModule returns the Caddy module information.
@@ -263,12 +214,7 @@ func (h *Handler) provision(ctx caddy.Context) error {
 	}
 	h.document = openAPI(h.BasePath)
 	h.noteWeak()
-	h.profile = profileOf(h.Forward)
-	for _, p := range h.profile {
-		h.app.Forward(p.field)
-		h.whole = h.whole || p.whole
-	}
-	return h.provisionAssertion()
+	return h.Headers.Provision(h.app, h.Source)
 }
 
 // noteWeak records settings that are valid but probably not meant.
@@ -284,30 +230,17 @@ func (h *Handler) noteWeak() {
 }
 
 func (h *Handler) setDefaults() {
-	h.Header = http.CanonicalHeaderKey(cmp.Or(h.Header, defaultHeader))
-	h.CompanyHeader = http.CanonicalHeaderKey(cmp.Or(h.CompanyHeader, defaultCompanyHeader))
+	h.Headers.SetDefaults()
 	h.MaxBody = cmp.Or(h.MaxBody, defaultMaxBody)
 	if h.LoginPage != nil {
 		h.Cookie = cmp.Or(h.Cookie, defaultCookie)
 	}
-	if h.Assertion != nil {
-		h.Assertion = h.Assertion.withDefaults()
-	}
 }
 
 var (
-	headerName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
-	basePath   = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)
-	origin     = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^/?#]+$`)
+	basePath = regexp.MustCompile(`^(/[A-Za-z0-9._~-]+)*$`)
+	origin   = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^/?#]+$`)
 )
-
-// otherHeaders have another meaning, or the proxy sets or removes them.
-var otherHeaders = []string{
-	"Authorization", apiKeyHeader, "Host", "Content-Length", "Content-Type", "Content-Encoding", "Cookie", "Origin", "Expect",
-	"Connection", "Close", "Upgrade", "Te", "Trailer", "Transfer-Encoding", "Keep-Alive",
-	"Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Alt-Svc", "Early-Data",
-	"Via", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
-}
 
 // Validate refuses a configuration that cannot work.
 func (h *Handler) Validate() error { return h.Source.At(h.validate()) }
@@ -321,17 +254,11 @@ func (h *Handler) validate() error {
 			return fmt.Errorf("company: there is no company %q; name one that the global option mnemogate has", code)
 		}
 	}
-	return cmp.Or(h.checkLoginPage(), h.checkAssertion(), h.check())
+	return cmp.Or(h.checkLoginPage(), h.Headers.ValidateAssertion(), h.check())
 }
 
 // check validates the handler's own options. Its errors begin with the directive.
 func (h *Handler) check() error {
-	if err := cmp.Or(checkHeader("header", h.Header), checkHeader("company_header", h.CompanyHeader)); err != nil {
-		return err
-	}
-	if strings.EqualFold(h.Header, h.CompanyHeader) {
-		return errors.New("company_header: it must differ from header")
-	}
 	if !basePath.MatchString(h.BasePath) || strings.Contains(h.BasePath+"/", "/./") || strings.Contains(h.BasePath+"/", "/../") {
 		return fmt.Errorf("base_path: %q must begin with a slash, not end with one, and need no escapes", h.BasePath)
 	}
@@ -343,22 +270,12 @@ func (h *Handler) check() error {
 			return fmt.Errorf("cors: %q is not an origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com", o)
 		}
 	}
-	return cmp.Or(h.checkSelfService(), h.checkForward(), h.checkHealth(), h.checkCookie(), h.checkReadings(), h.checkCheck())
-}
-
-func checkHeader(directive, name string) error {
-	if !headerName.MatchString(name) {
-		return fmt.Errorf("%s: %q cannot be the name of a header here; use letters, digits and dashes", directive, name)
-	}
-	if isAmong(otherHeaders, name) || isAmong(rewriteHeaders, name) {
-		return fmt.Errorf("%s: %s has another meaning; choose another name", directive, name)
-	}
-	return nil
+	return cmp.Or(h.Headers.Validate(), h.checkSelfService(), h.checkHealth(), h.checkCookie(), h.Rules.Validate(), h.checkCheck())
 }
 
 // ServeHTTP answers an auth route, or passes a request with a valid token on.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	asked := h.isCheck(r)
+	asked := isAt(r, h.Check)
 	if asked {
 		if err := h.describe(r); err != nil {
 			h.deny(w, r, err)
@@ -367,7 +284,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	}
 	t := targetOf(h.BasePath, r.URL)
 	t.asked = asked
-	if h.isHealth(r) {
+	if isAt(r, h.Health) {
 		t.kind = health
 	}
 	if h.WebSocketToken && r.Header[socketProtocols] != nil {
@@ -378,7 +295,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler) error {
 	if h.crossOrigin(w, r) {
-		w = &corsWriter{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, origin: r.Header.Get("Origin"), credentials: h.Cookie != ""}
+		w = h.allowing(w, r)
 		if isPreflight(r) {
 			t.kind = preflight
 		}
@@ -398,7 +315,12 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 		t.company = "" // answered like an unknown company
 	}
 	defer bodies.Limit(w, r)()
-	answer(h, w, r, t)
+	switch body, err := answer(h, w, r, t); {
+	case err != nil:
+		h.refuse(w, err)
+	case body != nil:
+		writeJSON(w, http.StatusOK, body)
+	}
 	return nil
 }
 
@@ -413,14 +335,14 @@ func (h *Handler) has(t target) bool {
 	case selfRoute:
 		return h.SelfService > 0
 	case keySet:
-		return h.signer != nil
+		return h.Assertion != nil
 	}
 	return true
 }
 
-// answers maps each kind of target to the method that answers it. A kind without one
-// is guarded.
-var answers = [...]func(*Handler, http.ResponseWriter, *http.Request, target){
+// answers maps each kind of target to the method that answers it. A method returns the
+// body of its answer, or nil if it has written one. A kind without a method is guarded.
+var answers = [...]func(*Handler, http.ResponseWriter, *http.Request, target) (body any, err error){
 	protectedPath: nil,
 	authRoute:     (*Handler).serveRoute,
 	noAuthRoute:   (*Handler).serveRoute,
@@ -440,20 +362,15 @@ var answers = [...]func(*Handler, http.ResponseWriter, *http.Request, target){
 }
 
 // serveRoute answers an auth route, or a path that could be mistaken for one.
-func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, t target) {
+func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
 	var reply flows.Reply
-	var err error
 	if t.route != nil && trace.SpanFromContext(r.Context()).IsRecording() {
 		reply, err = h.traced(w, r, t)
 	} else {
 		reply, err = h.answer(w, r, t)
 	}
 	h.app.CountRequest(t.company, t.route, reply.SessionState, err)
-	if err != nil {
-		h.refuse(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, success{Status: "success", Reply: reply})
+	return success{Status: "success", Reply: reply}, err
 }
 
 // traced is answer with a span for the step.
@@ -490,44 +407,40 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (repl
 		return flows.Reply{}, wire.ErrMethod
 	}
 	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
-		reply, err = service.Serve(r.Context(), &flows.Request{
-			Company:       t.company,
-			Route:         t.route,
-			APIKeys:       r.Header[apiKeyHeader],
-			PageKey:       h.hasPage(t.company),
-			Authorization: r.Header["Authorization"],
-			Address:       clientAddress(r),
-			UserAgent:     r.UserAgent(),
-			Languages:     languagesOf(r),
-			Device:        func() (string, error) { return h.device(r) },
-			Body:          func() ([]byte, error) { return readBody(w, r, h.MaxBody) },
-		})
+		reply, err = service.Serve(r.Context(), h.request(w, r, t))
 		return err
 	})
 	return reply, err
 }
 
+// request returns what the service must know of a request.
+func (h *Handler) request(w http.ResponseWriter, r *http.Request, t target) *flows.Request {
+	return &flows.Request{
+		Company:       t.company,
+		Route:         t.route,
+		APIKeys:       r.Header[apiKeyHeader],
+		PageKey:       h.hasPage(t.company),
+		Authorization: r.Header["Authorization"],
+		Address:       clientAddress(r),
+		UserAgent:     r.UserAgent(),
+		Languages:     languagesOf(r),
+		Device:        func() (string, error) { return h.device(r) },
+		Body:          func() ([]byte, error) { return readBody(w, r, h.MaxBody) },
+	}
+}
+
 // withService calls f with the service, which stays open until f returns. A panic of
-// f becomes an error.
+// f becomes an error. If the service has not started, the error is the same as if a store
+// did not answer.
 func (h *Handler) withService(ctx context.Context, f func(*flows.Service) error) (err error) {
 	h.app.Enter()
 	defer h.app.Leave()
 	defer h.contain(&err)
-	service, err := h.service(ctx)
-	if err != nil {
-		return err
-	}
-	return f(service)
-}
-
-// service returns the service. If it has not started, the error is the same as if a
-// store did not answer.
-func (h *Handler) service(ctx context.Context) (*flows.Service, error) {
 	service, err := h.app.Service(ctx)
 	if err != nil {
-		return nil, &wire.Refusal{Err: wire.ErrUnavailable, RetryAfter: app.StartAgainAfter, Cause: err}
+		return &wire.Refusal{Err: wire.ErrUnavailable, RetryAfter: app.StartAgainAfter, Cause: err}
 	}
-	return service, nil
+	return f(service)
 }
 
 // contain turns a panic into service.error.
@@ -545,32 +458,14 @@ func clientAddress(r *http.Request) string {
 	return address
 }
 
-// Methods that package bypass calls. The handler may not be provisioned yet.
+// Methods that package bypass calls, beside those of identity.Headers. The handler may not
+// be provisioned yet.
 
 // Line implements bypass.Handler.
 func (h *Handler) Line() string { return h.Source.Line("") }
 
 // Base implements bypass.Gate.
 func (h *Handler) Base() string { return h.BasePath }
-
-// IdentityHeaders implements bypass.Gate.
-func (h *Handler) IdentityHeaders() []string {
-	so := *h
-	so.setDefaults()
-	names := []string{so.Header, so.CompanyHeader, defaultHeader, defaultCompanyHeader}
-	for _, p := range profileHeaders {
-		names = append(names, p.name)
-	}
-	if so.Assertion != nil {
-		names = append(names, so.Assertion.Header)
-	}
-	return append(names, defaultAssertionHeader)
-}
-
-// Asserts implements bypass.Gate.
-func (h *Handler) Asserts() (sends, byHost bool) {
-	return h.Assertion != nil, h.Assertion != nil && h.Assertion.Issuer == ""
-}
 
 // Interface guards
 var (

@@ -11,21 +11,23 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 )
 
-// isHealth reports whether a request asks for this node's health.
-func (h *Handler) isHealth(r *http.Request) bool {
-	return h.Health != "" && r.URL.Path == h.Health && r.URL.RawPath == ""
+// isAt reports whether a request is for a path of the configuration, which may be empty.
+func isAt(r *http.Request, path string) bool {
+	return path != "" && r.URL.Path == path && r.URL.RawPath == ""
 }
 
 // serveHealth reports only whether this node can serve, since anyone may ask.
-func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request, _ target) {
+func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request, _ target) (body any, err error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		h.refuse(w, errGetOnly)
-		return
+		return nil, errGetOnly
 	}
 	w.Header().Set("Cache-Control", "no-store")
+	status := http.StatusOK
 	if leaves(r) || !h.app.Healthy(r) {
-		w.WriteHeader(http.StatusServiceUnavailable)
+		status = http.StatusServiceUnavailable
 	}
+	w.WriteHeader(status)
+	return nil, nil
 }
 
 // leaves reports whether the server is stopping and waits for shutdown_delay, so

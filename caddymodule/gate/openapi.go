@@ -13,16 +13,15 @@ const documentPath = "v2/openapi.json"
 
 // serveDocument answers with the OpenAPI document of the auth routes. It requires
 // the same API key as they do.
-func (h *Handler) serveDocument(w http.ResponseWriter, r *http.Request, t target) {
-	err := h.get(r, func(service *flows.Service) error {
+func (h *Handler) serveDocument(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
+	err = h.get(r, func(service *flows.Service) error {
 		_, _, err := service.Company(t.company, r.Header[apiKeyHeader])
 		return err
 	})
-	if err != nil {
-		h.refuse(w, err)
-		return
+	if err == nil {
+		writeBody(w, http.StatusOK, "no-store", h.document)
 	}
-	writeBody(w, http.StatusOK, h.document)
+	return nil, err
 }
 
 //go:embed openapi.json

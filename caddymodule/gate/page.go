@@ -20,22 +20,6 @@ const (
 	securityPath = "security"
 )
 
-// pageKind returns the kind of a path of the login page. Every server reads such a
-// path in the same way.
-func pageKind(rest string) (targetKind, bool) {
-	switch {
-	case rest == loginPath:
-		return loginPage, true
-	case rest == logoutPath:
-		return logoutPage, true
-	case rest == securityPath:
-		return securityPage, true
-	case strings.HasPrefix(rest, page.Prefix):
-		return pageFile, true
-	}
-	return 0, false
-}
-
 // hasPage reports whether the site has a login page for the company.
 func (h *Handler) hasPage(company string) bool {
 	return h.LoginPage != nil && slices.Contains(h.LoginPage.Companies, company)
@@ -58,20 +42,19 @@ func (h *Handler) pageConfig(r *http.Request, company string, providers []tenant
 	return h.page.Config(languagesOf(r)())
 }
 
-func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) {
+func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		h.refuse(w, errGetOnly)
-		return
+		return nil, errGetOnly
 	}
 	if t.kind == pageFile {
 		_, rest := split(h.BasePath, r.URL.EscapedPath())
 		h.page.ServeFile(w, r, strings.TrimPrefix(rest, page.Prefix))
-		return
+		return nil, nil
 	}
-	view := page.View{Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: h.cookies(r, nil) != nil, Languages: languagesOf(r)}
-	err := h.withService(r.Context(), func(service *flows.Service) (err error) {
+	view := page.View{Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie, nil) != nil, Languages: languagesOf(r)}
+	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
 		if t.kind == securityPage {
-			if _, err := service.Authorize(r.Context(), session.Requirement{Company: t.company}, h.cookies(r, nil)); err != nil {
+			if _, err := service.Authorize(r.Context(), session.Requirement{Company: t.company}, cookies(r, h.Cookie, nil)); err != nil {
 				return err
 			}
 		} else {
@@ -82,11 +65,10 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) {
 	})
 	if t.kind == securityPage && needsLogin(err) {
 		h.redirect(w, h.loginURL(r, t.company, err))
-		return
+		return nil, nil
 	}
 	if err != nil {
-		h.refuse(w, err)
-		return
+		return nil, err
 	}
 	serve := h.page.ServeLogin
 	switch t.kind {
@@ -96,4 +78,5 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) {
 		serve = h.page.ServeSecurity
 	}
 	serve(w, r, view)
+	return nil, nil
 }

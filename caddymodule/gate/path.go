@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
+	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
 )
 
@@ -65,28 +66,11 @@ func classify(base, escaped string) target {
 				return target{kind: authRoute, company: company, route: route}
 			}
 		}
-		switch rest {
-		case documentPath:
-			return target{kind: apiDocument, company: company}
-		case challengePath:
-			return target{kind: challenge, company: company}
-		case sessionPath:
-			return target{kind: sessionRoute, company: company}
-		case clientPath:
-			return target{kind: clientConfig, company: company}
-		case modulePath, typesPath:
-			return target{kind: clientModule, company: company}
-		case keySetPath:
-			return target{kind: keySet, company: company}
+		if kind := ownPath(rest); kind != protectedPath {
+			return target{kind: kind, company: company}
 		}
 	}
 	if paths.Plain(escaped) { // the common case: there is only one way to read it
-		if kind, ok := pageKind(rest); ok && isCode(company) {
-			return target{kind: kind, company: company}
-		}
-		if isCode(company) && strings.HasPrefix(rest, selfPrefix) {
-			return target{kind: selfRoute, company: company}
-		}
 		return target{kind: kindOf(company, rest), company: company}
 	}
 	t, all := target{company: company}, paths.Readings(escaped)
@@ -106,6 +90,38 @@ func classify(base, escaped string) target {
 		}
 	}
 	return t
+}
+
+// ownPath returns the kind of one of our own paths below /{company_code}/ that is not an
+// auth route.
+func ownPath(rest string) targetKind {
+	switch rest {
+	case documentPath:
+		return apiDocument
+	case challengePath:
+		return challenge
+	case sessionPath:
+		return sessionRoute
+	case clientPath:
+		return clientConfig
+	case modulePath, typesPath:
+		return clientModule
+	case keySetPath:
+		return keySet
+	case loginPath:
+		return loginPage
+	case logoutPath:
+		return logoutPage
+	case securityPath:
+		return securityPage
+	}
+	switch {
+	case strings.HasPrefix(rest, page.Prefix) && paths.Plain(rest):
+		return pageFile
+	case strings.HasPrefix(rest, selfPrefix) && paths.Plain(rest):
+		return selfRoute
+	}
+	return protectedPath
 }
 
 // mayLeaveAuth reports whether an auth path can result from segments when it is
@@ -137,7 +153,9 @@ func kindOf(company, rest string) targetKind {
 // isCode reports whether s can be a company_code: [A-Za-z0-9_-]{1,64}.
 func isCode(s string) bool {
 	for i := range len(s) {
-		if s[i] != '-' && s[i] != '_' && dashed(s[i]) == '-' {
+		switch c := s[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_':
+		default:
 			return false
 		}
 	}

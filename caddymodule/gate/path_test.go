@@ -7,10 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
-	"github.com/mnemogate/mnemogate/flows"
-	"github.com/mnemogate/mnemogate/flows/session"
-	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // Contract, 2: a route has one spelling; any other is a 404 where it would fall
@@ -183,7 +181,7 @@ func TestBasePathBoundsTheRoutes(t *testing.T) {
 // Where an upstream could read another company's path than it is written, the
 // token must be that company's, too.
 func TestPathsNameTheCompaniesThatAnUpstreamMayRead(t *testing.T) {
-	service := &flows.Service{Manager: &session.Manager{Companies: map[string]*tenant.Company{"acme": {}, "umbra": {}}}}
+	h := &Handler{app: &app.App{Companies: map[string]*app.Company{"acme": {}, "umbra": {}}}}
 	tests := []struct {
 		path      string
 		company   string
@@ -218,7 +216,7 @@ func TestPathsNameTheCompaniesThatAnUpstreamMayRead(t *testing.T) {
 		{"/x/..//umbra/../acme", "umbra", true},
 	}
 	for _, test := range tests {
-		company, ambiguous := named(service, classify("", test.path))
+		company, ambiguous := h.named(classify("", test.path))
 		if ambiguous != test.ambiguous || company != test.company && !ambiguous {
 			t.Errorf("%q: got %q, ambiguous %v; want %q, %v", test.path, company, ambiguous, test.company, test.ambiguous)
 		}

@@ -26,7 +26,7 @@ func (h *Handler) toLogin(w http.ResponseWriter, r *http.Request, t target, err 
 	if h.LoginPage == nil || !isNavigation(r) || !needsLogin(err) {
 		return false
 	}
-	company := h.loginCompany(r, t)
+	company := h.loginCompany(t)
 	if company == "" {
 		return false
 	}
@@ -89,12 +89,8 @@ func needsLogin(err error) bool {
 
 // loginCompany returns the company whose users may open a path, or "" if there is
 // none.
-func (h *Handler) loginCompany(r *http.Request, t target) string {
-	service, err := h.service(r.Context())
-	if err != nil {
-		return ""
-	}
-	switch company, ambiguous := named(service, t); {
+func (h *Handler) loginCompany(t target) string {
+	switch company, ambiguous := h.named(t); {
 	case ambiguous || company != "" && !h.hasPage(company):
 		return ""
 	case company != "":

@@ -20,58 +20,44 @@ import (
 const selfPrefix = "v2/me/"
 
 // serveSelf answers a request to a route of self_service.
-func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) {
+func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
 	_, rest := split(h.BasePath, r.URL.EscapedPath())
 	route, id, err := selfservice.Find(w.Header(), r.Method, strings.TrimPrefix(rest, selfPrefix))
 	if err != nil {
-		h.refuse(w, err)
-		return
+		return nil, err
 	}
 	w.Header().Add("Vary", h.vary())
 	r = r.WithContext(record.WithStoreTime(r.Context()))
-	var answer any
 	err = h.withService(r.Context(), func(service *flows.Service) error {
-		user, err := h.userOf(service, r, t, route.Fresh)
+		user, err := h.userOf(service, w, r, t, route.Fresh)
 		if err != nil {
 			return err
 		}
-		answer, err = route.Serve(selfservice.Call{
+		body, err = route.Serve(selfservice.Call{
 			Request:   r,
 			Self:      user,
 			ID:        id,
 			FreshFor:  time.Duration(h.SelfService),
 			ReadBody:  func() ([]byte, error) { return readBody(w, r, h.MaxBody) },
-			LoggedOut: func() { h.loggedOut(w) },
+			LoggedOut: func() { h.clearCookie(w) },
 		})
 		return err
 	})
-	if err != nil {
-		h.app.WarnUnanswered(h.log, err)
-		h.refuse(w, err)
-		return
-	}
-	writeJSON(w, http.StatusOK, answer)
+	h.app.WarnUnanswered(h.log, err)
+	return body, err
 }
 
 // userOf returns the logged-in user of a request.
-func (h *Handler) userOf(service *flows.Service, r *http.Request, t target, fresh bool) (*manage.Self, error) {
+func (h *Handler) userOf(service *flows.Service, w http.ResponseWriter, r *http.Request, t target, fresh bool) (*manage.Self, error) {
 	var within time.Duration
 	if fresh {
 		within = time.Duration(h.SelfService)
 	}
-	request := &flows.Request{Company: t.company, APIKeys: r.Header[apiKeyHeader], PageKey: h.hasPage(t.company)}
-	company, found, err := service.User(r.Context(), request, within, func() ([]string, error) { return h.credentials(r, nil) })
+	company, found, err := service.User(r.Context(), h.request(w, r, t), within, func() ([]string, error) { return h.credentials(r, nil) })
 	if err != nil {
 		return nil, err
 	}
 	return manage.NewSelf(r.Context(), service.Manager, company, found, clientAddress(r))
-}
-
-// loggedOut deletes the cookie, if the site has one.
-func (h *Handler) loggedOut(w http.ResponseWriter) {
-	if h.Cookie != "" {
-		h.clearCookie(w)
-	}
 }
 
 // Configuration

@@ -25,87 +25,81 @@ type sessionRequest struct {
 }
 
 // serveSession reports the session, moves it into a cookie, or revokes the cookie's.
-func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target) {
-	request := flows.Request{
-		Company:       t.company,
-		APIKeys:       r.Header[apiKeyHeader],
-		PageKey:       h.hasPage(t.company),
-		Authorization: r.Header["Authorization"],
-		Address:       clientAddress(r),
-		UserAgent:     r.UserAgent(),
-		Languages:     languagesOf(r),
-		Device:        func() (string, error) { return h.device(r) },
-	}
+func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
+	request := h.request(w, r, t)
 	w.Header().Add("Vary", h.vary())
 	var reply flows.Reply
-	var keep time.Duration // how long the browser keeps the cookie
-	var device string
-	var keepDevice time.Duration
 	var do func(*flows.Service) error
 	switch {
 	case r.Method == http.MethodGet:
 		request.Authorization, _ = h.brought(r, nil)
 		do = func(service *flows.Service) (err error) {
-			reply, err = service.Current(r.Context(), &request)
+			reply, err = service.Current(r.Context(), request)
 			return err
-		}
-	case r.Method == http.MethodPost && h.Cookie != "":
-		former := request // the session that the browser is about to forget
-		former.Authorization = h.cookies(r, nil)
-		request.Body = func() ([]byte, error) { return readBody(w, r, h.MaxBody) }
-		do = func(service *flows.Service) (err error) {
-			var wants sessionRequest
-			reply, err = service.ExchangeToken(r.Context(), &request, &wants)
-			if err == nil && tokens.Shaped(tokens.DevicePrefix, wants.DeviceToken) {
-				device, keepDevice = wants.DeviceToken, time.Duration(service.Companies[t.company].Devices.For)
-			}
-			if wants.Remember && h.remembers(t.company) {
-				keep = time.Duration(service.Companies[t.company].Session.Lifetime)
-			}
-			if err == nil && len(former.Authorization) > 0 && !crossSite(r, h.CORS) {
-				_ = service.End(r.Context(), &former) // the login continues; the log shows that a store is unavailable
-			}
-			return err
-		}
-	case r.Method == http.MethodDelete && h.Cookie != "":
-		request.Authorization = h.cookies(r, nil)
-		do = func(service *flows.Service) error {
-			if request.Authorization != nil && crossSite(r, nil) {
-				return errCrossSite
-			}
-			return service.End(r.Context(), &request)
 		}
 	case h.Cookie == "":
-		h.refuse(w, errGetOnly)
-		return
-	default:
-		h.refuse(w, errSessionMethod)
-		return
-	}
-	err := h.withService(r.Context(), do)
-	if r.Method == http.MethodDelete && (err == nil || errors.Is(err, wire.ErrTokenInvalid) || errors.Is(err, wire.ErrTokenExpired)) {
-		h.clearCookie(w) // it is no longer valid
-	}
-	if err != nil {
-		h.refuse(w, err)
-		return
-	}
-	if r.Method == http.MethodPost {
-		setCookie(w, h.Cookie, reply.SessionToken, keep)
-		reply.SessionToken = "" // hidden from scripts
-		if keepDevice > 0 {
-			setCookie(w, deviceCookie, device, keepDevice)
+		return nil, errGetOnly
+	case r.Method == http.MethodPost:
+		do = func(service *flows.Service) (err error) {
+			reply, err = h.intoCookie(w, r, service, request)
+			return err
 		}
+	case r.Method == http.MethodDelete:
+		request.Authorization = cookies(r, h.Cookie, nil)
+		do = func(service *flows.Service) error { return h.endCookie(w, r, service, request) }
+	default:
+		return nil, errSessionMethod
 	}
-	writeJSON(w, http.StatusOK, success{Status: "success", Reply: reply})
+	err = h.withService(r.Context(), do)
+	return success{Status: "success", Reply: reply}, err
 }
 
-// clearCookie deletes the cookie after a logout. The next user of the browser must not
-// see cached pages of the application, not even with the back button (W3C Clear Site
-// Data, section 3.1).
+// intoCookie moves a session into a cookie. It revokes the session of the cookie that the
+// browser had before.
+func (h *Handler) intoCookie(w http.ResponseWriter, r *http.Request, service *flows.Service, request *flows.Request) (flows.Reply, error) {
+	var wants sessionRequest
+	reply, err := service.ExchangeToken(r.Context(), request, &wants)
+	if err != nil {
+		return flows.Reply{}, err
+	}
+	if former := cookies(r, h.Cookie, nil); former != nil && !crossSite(r, h.CORS) {
+		request.Authorization = former
+		_ = service.End(r.Context(), request) // the login continues; the log shows that a store is unavailable
+	}
+	company := service.Companies[request.Company]
+	var keep time.Duration // until the browser is closed
+	if wants.Remember && h.remembers(request.Company) {
+		keep = time.Duration(company.Session.Lifetime)
+	}
+	setCookie(w, h.Cookie, reply.SessionToken, keep)
+	reply.SessionToken = "" // hidden from scripts
+	if keep := time.Duration(company.Devices.For); keep > 0 && tokens.Shaped(tokens.DevicePrefix, wants.DeviceToken) {
+		setCookie(w, deviceCookie, wants.DeviceToken, keep)
+	}
+	return reply, nil
+}
+
+// endCookie revokes the session of a cookie, and deletes the cookie unless the session
+// may still be valid.
+func (h *Handler) endCookie(w http.ResponseWriter, r *http.Request, service *flows.Service, request *flows.Request) error {
+	if request.Authorization != nil && crossSite(r, nil) {
+		return errCrossSite
+	}
+	err := service.End(r.Context(), request)
+	if err == nil || errors.Is(err, wire.ErrTokenInvalid) || errors.Is(err, wire.ErrTokenExpired) {
+		h.clearCookie(w)
+	}
+	return err
+}
+
+// clearCookie deletes the cookie after a logout, if the site has one. The next user of
+// the browser must not see cached pages of the application, not even with the back button
+// (W3C Clear Site Data, section 3.1).
 func (h *Handler) clearCookie(w http.ResponseWriter) {
-	setCookie(w, h.Cookie, "", 0)
-	w.Header().Set("Clear-Site-Data", `"cache"`)
+	if h.Cookie != "" {
+		setCookie(w, h.Cookie, "", 0)
+		w.Header().Set("Clear-Site-Data", `"cache"`)
+	}
 }
 
 // errSessionMethod is ErrMethod for the session's path.

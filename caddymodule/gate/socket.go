@@ -40,7 +40,7 @@ func (h *Handler) serveSocketTokens(w http.ResponseWriter, r *http.Request, t ta
 	if r.Header["Authorization"] != nil || !isHandshake(r) {
 		return h.serve(w, r, t, next) // ignores the tokens
 	}
-	if r.Header[socketProtocols] == nil && !h.isPublic(r.URL) {
+	if r.Header[socketProtocols] == nil && !h.IsPublic(r.URL) {
 		app.CountProtected(errSocketTokenAlone, false)
 		h.deny(w, r, errSocketTokenAlone)
 		return nil
@@ -51,38 +51,31 @@ func (h *Handler) serveSocketTokens(w http.ResponseWriter, r *http.Request, t ta
 	return h.serve(w, r, t, next)
 }
 
-// takeSocketTokens removes the tokens from the list of protocols and returns them.
-// The other protocols stay, byte for byte. If there are none, it deletes the header.
+// takeSocketTokens removes the tokens from the list of protocols and returns them. If
+// there are no other protocols, it deletes the header.
 func takeSocketTokens(header http.Header) (tokens []string) {
-	var lines []string
-	others := false
-	for _, line := range header[socketProtocols] {
-		var kept []string
-		taken := false
-		for protocol := range strings.SplitSeq(line, ",") {
-			if token, ours := strings.CutPrefix(strings.Trim(protocol, " \t"), socketToken); ours {
-				tokens = append(tokens, token)
-				taken = true
-				continue
-			}
-			kept = append(kept, protocol)
-			others = others || strings.Trim(protocol, " \t") != ""
+	left, others := without(header[socketProtocols], ",", func(protocol string) bool {
+		token, ours := strings.CutPrefix(strings.Trim(protocol, " \t"), socketToken)
+		if ours {
+			tokens = append(tokens, token)
 		}
-		if taken {
-			line = strings.Trim(strings.Join(kept, ","), " \t")
-		}
-		if !taken || line != "" {
-			lines = append(lines, line)
-		}
-	}
+		return ours
+	})
 	switch {
 	case tokens == nil:
 	case others:
-		header[socketProtocols] = lines
+		header[socketProtocols] = left
 	default:
 		delete(header, socketProtocols)
 	}
 	return tokens
+}
+
+// isExtendedWebSocket reports whether r opens a WebSocket over HTTP/2 or HTTP/3 (RFC
+// 8441, RFC 9220). The reverse proxy turns such a request into a GET. An HTTP/1
+// request cannot look like one, since a header name cannot contain a colon.
+func isExtendedWebSocket(r *http.Request) bool {
+	return r.ProtoMajor == 2 && r.Header.Get(":protocol") == "websocket" || r.ProtoMajor == 3 && r.Proto == "websocket"
 }
 
 // isHandshake reports whether a request is a WebSocket handshake (RFC 6455, section

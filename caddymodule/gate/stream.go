@@ -133,7 +133,7 @@ func (s *stream) check() {
 	}
 	ctx, cancel := context.WithDeadline(s.ctx, until)
 	defer cancel()
-	err := s.handler.live(ctx, s.session)
+	err := s.handler.withService(ctx, func(service *flows.Service) error { return service.Live(ctx, s.session) })
 	switch {
 	case s.ctx.Err() != nil: // the request has ended
 	case err == nil:
@@ -146,10 +146,6 @@ func (s *stream) check() {
 		s.cut.Store(true)
 		s.cancel(nil)
 	}
-}
-
-func (h *Handler) live(ctx context.Context, session record.Session) error {
-	return h.withService(ctx, func(service *flows.Service) error { return service.Live(ctx, session) })
 }
 
 // begin records that the answer begins, and sets its Vary header.
@@ -208,7 +204,9 @@ func (s *stream) FlushError() error {
 	if s.cut.Load() {
 		return s.why
 	}
-	s.begin()
+	if !s.begun {
+		s.WriteHeader(http.StatusOK) // Caddy's recorders flush nothing before it
+	}
 	return http.NewResponseController(s.ResponseWriter).Flush()
 }
 

@@ -1,6 +1,7 @@
-// Package paths knows how servers read the path of a request. Clients can write a path in
-// several ways, and applications read it in several ways, so an option that names paths
-// must hold in each of them.
+// Package paths knows how servers read the path of a request, and which paths are public,
+// need a fresh login or need a role. Clients can write a path in several ways, and
+// applications read it in several ways, so an option that names paths must hold in each
+// of them. Start at Rules.
 package paths
 
 import (
@@ -66,9 +67,9 @@ func Clean(p string) string {
 	return cleaned
 }
 
-// Covers reports whether a pattern matches a path in any case, and with or without a
+// covers reports whether a pattern matches a path in any case, and with or without a
 // slash at the end.
-func Covers(pattern, p string) bool {
+func covers(pattern, p string) bool {
 	pattern = fold(pattern)
 	bare := strings.TrimRight(fold(p), "/")
 	return Matches(pattern, bare) || Matches(pattern, bare+"/")
@@ -93,14 +94,14 @@ func Matches(pattern, p string) bool {
 	case stars == 1 && last:
 		return strings.HasPrefix(p, pattern[:len(pattern)-1])
 	}
-	matched, _ := path.Match(pattern, p) // Check has validated the pattern
+	matched, _ := path.Match(pattern, p) // checkPatterns has validated the pattern
 	return matched
 }
 
-// Ways returns the ways in which an application may read a path, and whether
+// readAs returns the ways in which an application may read a path, and whether
 // these are all of them. They are not if the path contains dot-dot segments or if an
 // application might decode or normalize it once more.
-func Ways(escaped string) (ways []string, all bool) {
+func readAs(escaped string) (ways []string, all bool) {
 	if Plain(escaped) {
 		return []string{escaped}, !leadsAnywhere(escaped)
 	}
@@ -120,7 +121,7 @@ func Ways(escaped string) (ways []string, all bool) {
 }
 
 // leadsAnywhere reports whether applications read a decoded path in ways that
-// Ways does not list.
+// readAs does not list.
 func leadsAnywhere(p string) bool {
 	return !norm.NFKC.IsNormalString(p) || strings.ContainsAny(p, "%?#") || isUnpredictable(p)
 }
@@ -140,16 +141,16 @@ func isUnpredictable(p string, dots ...string) bool {
 	return false
 }
 
-// These bound the work of EveryWay for a path that is not plain.
+// These bound the work of everyWay for a path that is not plain.
 const (
 	maxWays    = 64
 	maxOddPath = 1024
 )
 
-// EveryWay is Ways for the option role, which must not refuse users a file
+// everyWay is readAs for the option role, which must not refuse users a file
 // because of the characters in its name. It lists what any sequence of the steps that
 // applications take makes of a path. If all is false, there are other ways as well.
-func EveryWay(escaped string) (ways []string, all bool) {
+func everyWay(escaped string) (ways []string, all bool) {
 	if Plain(escaped) && !leadsAnywhere(escaped) {
 		return []string{escaped}, true
 	}
@@ -192,8 +193,8 @@ var readingSteps = []func(string) string{
 	norm.NFKC.String,
 }
 
-// Check refuses patterns that match nothing or not what they seem to match.
-func Check(patterns []string) error {
+// checkPatterns refuses patterns that match nothing or not what they seem to match.
+func checkPatterns(patterns []string) error {
 	if len(patterns) == 0 {
 		return errors.New("name at least one path")
 	}
@@ -215,9 +216,9 @@ func Check(patterns []string) error {
 	return nil
 }
 
-// Includes reports whether a pattern matches all paths that another one matches. It may
+// includes reports whether a pattern matches all paths that another one matches. It may
 // be wrong only in saying no.
-func Includes(pattern, other string) bool {
+func includes(pattern, other string) bool {
 	pattern, other = strings.ToLower(pattern), strings.ToLower(other)
 	prefix, open := strings.CutSuffix(pattern, "*")
 	return pattern == other || open && !strings.ContainsAny(prefix, "*?[") && strings.HasPrefix(other, prefix)

@@ -1,4 +1,4 @@
-package gate
+package paths
 
 import (
 	"context"
@@ -15,14 +15,13 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"golang.org/x/text/unicode/norm"
 
-	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // reader has public paths, and fresh ones and some for roles that lie within them and
 // beside.
-func reader() *Handler {
-	return &Handler{
+func reader() *Rules {
+	return &Rules{
 		Public: []string{"/health", "/open/*", "*.css", "/docs/*/index.html", "*/logo*", "/über"},
 		Fresh: []Fresh{
 			{caddy.Duration(time.Hour), []string{"/account/*", "/bill/*"}},
@@ -47,7 +46,7 @@ func parsed(t *testing.T, uri string) *url.URL {
 
 // A path that can be read in two ways is public only by both.
 func TestPublicPathsHaveOneReading(t *testing.T) {
-	h := reader()
+	rules := reader()
 	for uri, want := range map[string]bool{
 		"/health":                        true,
 		"/health?x=/account/":            true,
@@ -127,13 +126,13 @@ func TestPublicPathsHaveOneReading(t *testing.T) {
 		"*":                              false,
 		"http://other":                   false,
 	} {
-		if got := h.isPublic(parsed(t, uri)); got != want {
+		if got := rules.IsPublic(parsed(t, uri)); got != want {
 			t.Errorf("%s is public: %v, want %v", uri, got, want)
 		}
 	}
 	for _, pattern := range []string{"*", "/*"} {
-		h := &Handler{Public: []string{pattern}}
-		if !h.isPublic(parsed(t, "/any/thing")) {
+		rules := &Rules{Public: []string{pattern}}
+		if !rules.IsPublic(parsed(t, "/any/thing")) {
 			t.Errorf("%s does not match all", pattern)
 		}
 	}
@@ -141,7 +140,7 @@ func TestPublicPathsHaveOneReading(t *testing.T) {
 
 // A path that can be read in two ways needs what either needs.
 func TestFreshPathsAreSoInAnyReading(t *testing.T) {
-	h := reader()
+	rules := reader()
 	for uri, want := range map[string]time.Duration{
 		"/account/x":             time.Hour,
 		"/account/":              time.Hour,
@@ -174,18 +173,18 @@ func TestFreshPathsAreSoInAnyReading(t *testing.T) {
 		"/x;y/z":                 0,
 		"/x//y":                  0,
 	} {
-		if got := h.requirement(parsed(t, uri)).Fresh; got != want {
+		if got, _ := rules.Needs(parsed(t, uri)); got != want {
 			t.Errorf("%s: got %v, want %v", uri, got, want)
 		}
 	}
-	if got := new(Handler).requirement(parsed(t, "/x/../y")); got.Fresh != 0 || got.Admits != nil {
-		t.Errorf("without the option: got %v", got)
+	if fresh, admits := new(Rules).Needs(parsed(t, "/x/../y")); fresh != 0 || admits != nil {
+		t.Errorf("without the option: got %v", fresh)
 	}
 }
 
 // mayOpen returns the roles that may open a path, or "all".
-func (h *Handler) mayOpen(u *url.URL) string {
-	needed, roles := h.rolesOf(u)
+func (rules *Rules) mayOpen(u *url.URL) string {
+	needed, roles := rules.rolesOf(u)
 	if !needed {
 		return "all"
 	}
@@ -194,7 +193,7 @@ func (h *Handler) mayOpen(u *url.URL) string {
 
 // A path that can be read in several ways needs a role that may open it in each.
 func TestRolesAreNeededInAnyReading(t *testing.T) {
-	h := reader()
+	rules := reader()
 	for uri, want := range map[string]string{
 		"/edit/x":                                "editor admin",
 		"/edit/":                                 "editor admin",
@@ -283,10 +282,10 @@ func TestRolesAreNeededInAnyReading(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := h.mayOpen(u); got != want {
+		if got := rules.mayOpen(u); got != want {
 			t.Errorf("%.60s: got %q, want %q", uri, got, want)
 		}
-		if want != "all" && h.isPublic(u) {
+		if want != "all" && rules.IsPublic(u) {
 			t.Errorf("%.60s is public", uri)
 		}
 	}
@@ -308,7 +307,7 @@ func TestRolesAreNeededInAnyReading(t *testing.T) {
 		{odd, []Role{{"admin", []string{"/x/*/y"}}, {"editor", []string{"/x/*/z"}}}, ""},
 		{odd, []Role{{"admin", []string{"*x*"}}, {"editor", []string{"/[xy]"}}}, ""},
 	} {
-		if got := (&Handler{Role: test.rules}).mayOpen(parsed(t, test.uri)); got != test.want {
+		if got := (&Rules{Role: test.rules}).mayOpen(parsed(t, test.uri)); got != test.want {
 			t.Errorf("%s with %v: got %q, want %q", test.uri, test.rules, got, test.want)
 		}
 	}
@@ -333,11 +332,11 @@ func TestPatternsAreThoseOfCaddysPathMatcher(t *testing.T) {
 	patterns := []string{"*", "/*", "/a", "/a*", "/a/*", "*a", "*/a", "*a*", "**", "/a/*/b", "/a*b*", "*a*b*", "/?", "/[ab]", "/[^a]/b", "/a/*.b"}
 	sent := []string{"/", "/a", "/b", "/a/", "/ab", "/a/b", "/b/a", "/c/b", "/a/x/b", "/a/x/y/b", "/a/x.b", "/a/x/y.b", "/xax", "/a/c/b/d"}
 	for _, pattern := range patterns {
-		if err := paths.Check([]string{pattern}); err != nil {
+		if err := checkPatterns([]string{pattern}); err != nil {
 			t.Error(err)
 		}
 		for _, p := range sent {
-			if got, want := paths.Matches(pattern, p), caddyMatches(t, &url.URL{Path: p}, pattern); got != want {
+			if got, want := Matches(pattern, p), caddyMatches(t, &url.URL{Path: p}, pattern); got != want {
 				t.Errorf("%s matches %s: %v, want %v", pattern, p, got, want)
 			}
 		}
@@ -394,43 +393,44 @@ func readingsOf(sent string) []string {
 }
 
 // judge compares what is decided of a path with all that it can be read as.
-func (h *Handler) judge(t *testing.T, uri string) {
+func (rules *Rules) judge(t *testing.T, uri string) {
 	t.Helper()
 	u, err := url.ParseRequestURI(uri)
 	if err != nil || u.Opaque != "" || u.Path == "" {
 		return
 	}
-	public, want := h.isPublic(u), h.requirement(u)
-	needsRole, roles := h.rolesOf(u)
-	if public && !caddyMatches(t, u, h.Public...) {
+	public := rules.IsPublic(u)
+	fresh, _ := rules.Needs(u)
+	needsRole, roles := rules.rolesOf(u)
+	if public && !caddyMatches(t, u, rules.Public...) {
 		t.Errorf("%q is public, but not by Caddy's matcher", uri)
 	}
 	for _, reading := range readingsOf(u.EscapedPath()) {
 		bare := strings.TrimSuffix(reading, "/")
-		isPublic := func(pattern string) bool { return paths.Matches(pattern, bare) || paths.Matches(pattern, bare+"/") }
-		if public && !slices.ContainsFunc(h.Public, isPublic) {
+		isPublic := func(pattern string) bool { return Matches(pattern, bare) || Matches(pattern, bare+"/") }
+		if public && !slices.ContainsFunc(rules.Public, isPublic) {
 			t.Errorf("%q is public, and can be read as %q", uri, reading)
 		}
 		lower := strings.ToLower(reading)
-		needs := slices.ContainsFunc(h.Fresh, func(f Fresh) bool {
-			return slices.ContainsFunc(f.Paths, func(pattern string) bool { return paths.Matches(pattern, lower) })
+		needs := slices.ContainsFunc(rules.Fresh, func(f Fresh) bool {
+			return slices.ContainsFunc(f.Paths, func(pattern string) bool { return Matches(pattern, lower) })
 		})
-		if needs && (public || want.Fresh == 0) {
+		if needs && (public || fresh == 0) {
 			t.Errorf("%q needs no fresh login, and can be read as %q", uri, reading)
 		}
-		h.judgeRoles(t, uri, lower, public, needsRole, roles)
+		rules.judgeRoles(t, uri, lower, public, needsRole, roles)
 	}
 }
 
 // judgeRoles checks that nobody may open a path with a role that is not enough for one
 // of its readings.
-func (h *Handler) judgeRoles(t *testing.T, uri, reading string, public, needed bool, roles []string) {
+func (rules *Rules) judgeRoles(t *testing.T, uri, reading string, public, needed bool, roles []string) {
 	t.Helper()
 	enough := func(r Role) bool {
-		return slices.ContainsFunc(r.Paths, func(pattern string) bool { return paths.Covers(pattern, reading) })
+		return slices.ContainsFunc(r.Paths, func(pattern string) bool { return covers(pattern, reading) })
 	}
-	if !slices.ContainsFunc(h.Role, func(r Role) bool {
-		return slices.ContainsFunc(r.Paths, func(pattern string) bool { return paths.Matches(strings.ToLower(pattern), reading) })
+	if !slices.ContainsFunc(rules.Role, func(r Role) bool {
+		return slices.ContainsFunc(r.Paths, func(pattern string) bool { return Matches(strings.ToLower(pattern), reading) })
 	}) {
 		return
 	}
@@ -438,7 +438,7 @@ func (h *Handler) judgeRoles(t *testing.T, uri, reading string, public, needed b
 		t.Errorf("%q needs no role, and can be read as %q", uri, reading)
 	}
 	for _, role := range roles {
-		if !slices.ContainsFunc(h.Role, func(r Role) bool { return record.EscapeProfile(r.Role) == role && enough(r) }) {
+		if !slices.ContainsFunc(rules.Role, func(r Role) bool { return record.EscapeProfile(r.Role) == role && enough(r) }) {
 			t.Errorf("%q may open %q, and it can be read as %q", role, uri, reading)
 		}
 	}
@@ -453,10 +453,10 @@ func FuzzReadings(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	h := reader()
+	rules := reader()
 	f.Fuzz(func(t *testing.T, uri string) {
 		if len(uri) <= 60 {
-			h.judge(t, uri)
+			rules.judge(t, uri)
 		}
 	})
 }
@@ -468,12 +468,12 @@ func TestOddPathsAreReadCarefully(t *testing.T) {
 		"/", "//", "\\", ".", "..", "/..", "/.", ";", "%2e", "%2f", "%5c", "%3b", "%00", "%0a", "%20", "%25", "%252e", "%252f", "%3f", "%23",
 		"A", "%6f", "%C3%A9", "%EF%BC%8E", "%EF%BC%8F", "%c0%ae", "%C5%BF",
 	}
-	h, draw := reader(), rand.New(rand.NewPCG(1, 2))
+	rules, draw := reader(), rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		uri := "/"
 		for range 1 + draw.IntN(6) {
 			uri += parts[draw.IntN(len(parts))]
 		}
-		h.judge(t, strings.Replace(uri, "//", "/", draw.IntN(2)))
+		rules.judge(t, strings.Replace(uri, "//", "/", draw.IntN(2)))
 	}
 }

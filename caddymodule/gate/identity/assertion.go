@@ -1,4 +1,4 @@
-package gate
+package identity
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,10 +16,8 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/assertion"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 const (
@@ -61,8 +58,6 @@ type Assertion struct {
 	// all companies of the site. Default: each company has keys of its own in the
 	// store, which rotate every 30 days.
 	Keys []string `json:"keys,omitempty"`
-
-	fixed *assertion.Keys // nil: the keys are in the store
 }
 
 // withDefaults returns a copy with the defaults.
@@ -73,8 +68,8 @@ func (a *Assertion) withDefaults() *Assertion {
 	return &so
 }
 
-// parseAssertion parses the audience and the block.
-func (h *Handler) parseAssertion(d *caddyfile.Dispenser) func() error {
+// ParseAssertion parses the audience and the block.
+func (h *Headers) ParseAssertion(d *caddyfile.Dispenser) func() error {
 	return func() error {
 		a := new(Assertion)
 		if !d.Args(&a.Audience) || d.NextArg() {
@@ -90,8 +85,8 @@ func (h *Handler) parseAssertion(d *caddyfile.Dispenser) func() error {
 	}
 }
 
-// checkAssertion refuses values of assertion that can't work.
-func (h *Handler) checkAssertion() error {
+// ValidateAssertion refuses values of assertion that can't work.
+func (h *Headers) ValidateAssertion() error {
 	a := h.Assertion
 	if a == nil {
 		return nil
@@ -114,11 +109,11 @@ func (h *Handler) checkAssertion() error {
 			return fmt.Errorf("assertion: issuer: %q is not a URL; write one like https://api.example.com", a.Issuer)
 		}
 	}
-	return guest.Inside("assertion", checkHeader("header", a.Header))
+	return guest.Inside("assertion", checkName("header", a.Header))
 }
 
 // provisionAssertion reads the keys and makes the signer.
-func (h *Handler) provisionAssertion() error {
+func (h *Headers) provisionAssertion(in *app.App, source guest.Source) error {
 	a := h.Assertion
 	if a == nil {
 		return nil
@@ -139,83 +134,58 @@ func (h *Handler) provisionAssertion() error {
 		}
 		keys = append(keys, key)
 		if text == given {
-			h.app.Note([]app.Weakness{{Directive: "assertion key", At: h.Source.Line("assertion key"), Weakness: guest.Weakness{
+			in.Note([]app.Weakness{{Directive: "assertion key", At: source.Line("assertion key"), Weakness: guest.Weakness{
 				Message: "the private key stands in the configuration, which the admin endpoint shows and Caddy saves",
 				Advice:  "write {file.PATH} or {env.NAME}",
 			}}})
 		}
 	}
 	a.Keys = nil
-	if len(keys) > 0 {
-		var err error
-		if a.fixed, err = assertion.Fixed(keys); err != nil {
+	h.signer = &assertion.Signer{Audience: a.Audience, TTL: time.Duration(a.TTL), Limit: in.Cache, Now: time.Now}
+	switch ring := in.SigningKeys(); {
+	case len(keys) > 0:
+		fixed, err := assertion.Fixed(keys)
+		if err != nil {
 			return err
 		}
-	} else if h.app.SigningKeys() == nil {
+		h.published = func(context.Context, string) (*assertion.Keys, error) { return fixed, nil }
+		h.signer.Keys = h.published
+	case ring == nil:
 		return errors.New("assertion: the store can't keep the keys; set key, or use another store")
+	default:
+		h.published, h.signer.Keys = ring.Published, ring.ForSigning
 	}
-	h.signer = &assertion.Signer{
-		Audience: a.Audience, TTL: time.Duration(a.TTL), Limit: h.app.Cache, Now: time.Now,
-		Keys: func(ctx context.Context, company string) (*assertion.Keys, error) { return h.keys(ctx, company, false) },
-	}
-	for _, word := range h.Forward {
-		if field, ok := assertedFields[word]; ok {
-			h.signer.Fields = append(h.signer.Fields, field)
+	for _, p := range h.profile {
+		if p.claimed {
+			h.signer.Fields = append(h.signer.Fields, p.field)
 		}
 	}
 	h.whole = true
 	return nil
 }
 
-// assertedFields are the words of forward that add a claim.
-var assertedFields = map[string]record.ProfileField{"role": record.ProfileRole, "email": record.ProfileEmail, "phone": record.ProfilePhone}
-
-// keys returns a company's keys: those that may sign, or the ones to publish.
-func (h *Handler) keys(ctx context.Context, company string, publish bool) (*assertion.Keys, error) {
-	switch {
-	case h.Assertion.fixed != nil:
-		return h.Assertion.fixed, nil
-	case publish:
-		return h.app.SigningKeys().Published(ctx, company)
+// Assert returns the assertion about the user of a request, or "" if the site sends none.
+func (h *Headers) Assert(r *http.Request, session *record.Session) (string, error) {
+	if h.signer == nil {
+		return "", nil
 	}
-	return h.app.SigningKeys().ForSigning(ctx, company)
-}
-
-// assert returns the assertion about the user of a request.
-func (h *Handler) assert(r *http.Request, session record.Session) (string, error) {
 	issuer := h.Assertion.Issuer
 	if issuer == "" {
 		issuer = "https://" + strings.TrimSuffix(strings.ToLower(r.Host), ":443") + "/" + session.Company
 	}
-	return h.signer.Assertion(r.Context(), issuer, session)
+	return h.signer.Assertion(r.Context(), issuer, *session)
 }
 
-// keySetPath is the path of the keys that verify assertions, below /{company_code}/.
-const keySetPath = "v2/jwks.json"
-
-// serveKeySet answers with a company's public keys. They are no secret, so no API key is
-// needed.
-func (h *Handler) serveKeySet(w http.ResponseWriter, r *http.Request, t target) {
-	var keys *assertion.Keys
-	err := h.withService(r.Context(), func(service *flows.Service) (err error) {
-		switch {
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			return errGetOnly
-		case service.Companies[t.company] == nil:
-			return wire.ErrNoRoute
-		}
-		keys, err = h.keys(r.Context(), t.company, true)
-		return err
-	})
+// PublishedKeys returns the public keys of a company as a JSON Web Key Set.
+func (h *Headers) PublishedKeys(ctx context.Context, company string) ([]byte, error) {
+	keys, err := h.published(ctx, company)
 	if err != nil {
-		h.app.WarnUnanswered(h.log, err)
-		h.refuse(w, err)
-		return
+		return nil, err
 	}
-	header := w.Header()
-	header.Set("Content-Type", "application/json")
-	header.Set("Cache-Control", "public, max-age=300")
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Length", strconv.Itoa(len(keys.JWKS())))
-	_, _ = w.Write(keys.JWKS()) // the client may be gone
+	return keys.JWKS(), nil
+}
+
+// Asserts implements bypass.Gate.
+func (h *Headers) Asserts() (sends, byHost bool) {
+	return h.Assertion != nil, h.Assertion != nil && h.Assertion.Issuer == ""
 }

@@ -1,4 +1,4 @@
-package gate
+package identity
 
 import (
 	"fmt"
@@ -13,17 +13,18 @@ import (
 
 // A profileHeader tells the application something about the user or the session.
 type profileHeader struct {
-	name  string
-	value func(*record.Session) string
-	field record.ProfileField // what sessions must store for it; all store the role
-	whole bool                // it needs Requirement.Whole
+	name    string
+	value   func(*record.Session) string
+	field   record.ProfileField // what sessions must store for it; all store the role
+	whole   bool                // it needs Requirement.Whole
+	claimed bool                // assertions have a claim for it, too
 }
 
 // profileHeaders maps the words of the configuration to the headers.
 var profileHeaders = map[string]profileHeader{
-	"role":         {name: "X-Profile-Role", value: valueOf(record.ProfileRole)},
-	"email":        {name: "X-Profile-Email", value: valueOf(record.ProfileEmail), field: record.ProfileEmail},
-	"phone":        {name: "X-Profile-Phone", value: valueOf(record.ProfilePhone), field: record.ProfilePhone},
+	"role":         {name: "X-Profile-Role", value: valueOf(record.ProfileRole), field: record.ProfileRole, claimed: true},
+	"email":        {name: "X-Profile-Email", value: valueOf(record.ProfileEmail), field: record.ProfileEmail, claimed: true},
+	"phone":        {name: "X-Profile-Phone", value: valueOf(record.ProfilePhone), field: record.ProfilePhone, claimed: true},
 	"session":      {name: "X-Profile-Session", value: func(s *record.Session) string { return s.ID }, whole: true},
 	"auth_time":    {name: "X-Profile-Auth-Time", value: func(s *record.Session) string { return strconv.FormatInt(s.Created.Unix(), 10) }, whole: true},
 	"auth_methods": {name: "X-Profile-Auth-Methods", value: func(s *record.Session) string { return string(s.Profile.Methods()) }},
@@ -33,15 +34,8 @@ func valueOf(f record.ProfileField) func(*record.Session) string {
 	return func(s *record.Session) string { return s.Profile.Value(f) }
 }
 
-func profileOf(forward []string) (headers []profileHeader) {
-	for _, word := range forward {
-		headers = append(headers, profileHeaders[word])
-	}
-	return headers
-}
-
 // checkForward refuses invalid values of the option forward.
-func (h *Handler) checkForward() error {
+func (h *Headers) checkForward() error {
 	for i, word := range h.Forward {
 		p, ok := profileHeaders[word]
 		switch {
@@ -57,7 +51,7 @@ func (h *Handler) checkForward() error {
 }
 
 // tellProfile sets a header for each configured word that has a value.
-func (h *Handler) tellProfile(header http.Header, session *record.Session) {
+func (h *Headers) tellProfile(header http.Header, session *record.Session) {
 	values := make([]string, 0, len(h.profile))
 	for _, p := range h.profile {
 		if value := p.value(session); value != "" {

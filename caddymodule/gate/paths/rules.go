@@ -1,0 +1,137 @@
+package paths
+
+import (
+	"errors"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+)
+
+// Rules are the options that name paths. Clients can write a path in several ways. So a
+// path is public only if every way to read it is public, fresh if any way is, and needs a
+// role that may open it in whichever way it is read.
+type Rules struct {
+	// The paths that need no token and no API key, in the syntax of Caddy's path
+	// matcher: `/health`, `/docs/*`, `*.css`. The handler still removes identity
+	// headers from these requests. It sets them if the token is valid, and ignores a
+	// token that is not. Paths are case-sensitive. If an application could read a
+	// path in several ways, the path is public only if every reading is. Auth routes
+	// are never public. Default: none.
+	Public []string `json:"public,omitempty"`
+
+	// Paths that need a recent login, even if they are public. If the login is too
+	// old, the answer is `auth.session.invalid` with the reason `too_old`, and
+	// `WWW-Authenticate` contains `max_age` (RFC 9470). If several entries match,
+	// the shortest time applies. Default: none.
+	Fresh []Fresh `json:"fresh,omitempty"`
+
+	// Paths that only accounts with a role may open, even if the paths are public. If
+	// several entries match a path, any of their roles is enough. Without a session
+	// the answer is the same as on any protected path. With another role it is
+	// `auth.session.invalid` with the reason `role`, also for a browser. If an
+	// application could read a path in several ways that different entries match, the
+	// role must be enough for each of them. If nobody can list all ways to read a
+	// path, the role must be enough for the paths of all entries. A change of an
+	// account's role revokes its sessions. Default: none.
+	Role []Role `json:"role,omitempty"`
+}
+
+// Fresh configures paths that need a recent login.
+type Fresh struct {
+	// The maximum age of the login, at least 1s.
+	Within caddy.Duration `json:"within"`
+
+	// The paths, in the syntax of `public`. They are not case-sensitive, and match
+	// with or without a slash at the end.
+	Paths []string `json:"paths"`
+}
+
+// ParseFresh parses a duration and the paths that it applies to.
+func (r *Rules) ParseFresh(d *caddyfile.Dispenser) func() error {
+	return func() error {
+		args := d.RemainingArgs()
+		if len(args) < 2 {
+			return d.ArgErr()
+		}
+		f := Fresh{Paths: args[1:]}
+		if complaint := guest.Duration(&f.Within)(args[0]); complaint != "" {
+			return d.Errf("'%s' is %s", args[0], complaint)
+		}
+		r.Fresh = append(r.Fresh, f)
+		return nil
+	}
+}
+
+// IsPublic reports whether a path needs no token.
+func (r *Rules) IsPublic(u *url.URL) bool {
+	if len(r.Public) == 0 {
+		return false
+	}
+	ways, all := readAs(u.EscapedPath())
+	if !all || r.freshOf(ways, all) > 0 {
+		return false
+	}
+	for _, way := range ways {
+		if !slices.ContainsFunc(r.Public, func(pattern string) bool { return Matches(pattern, way) }) {
+			return false
+		}
+	}
+	needsRole, _ := r.rolesOf(u)
+	return !needsRole
+}
+
+// Needs returns what a path needs of a session: the maximum age of its login, or 0 for any
+// age, and whether a role may open it. admits is nil if every role may.
+func (r *Rules) Needs(u *url.URL) (fresh time.Duration, admits func(role string) bool) {
+	if len(r.Fresh) > 0 {
+		fresh = r.freshOf(readAs(u.EscapedPath()))
+	}
+	if len(r.Role) > 0 {
+		admits = func(role string) bool {
+			needed, roles := r.rolesOf(u)
+			return !needed || slices.Contains(roles, role)
+		}
+	}
+	return fresh, admits
+}
+
+// freshOf returns the maximum age of the login that any way to read a path requires,
+// or 0 for any age. It takes the result of readAs.
+func (r *Rules) freshOf(ways []string, all bool) time.Duration {
+	var shortest caddy.Duration
+	for _, f := range r.Fresh {
+		if (shortest == 0 || f.Within < shortest) && (!all || f.has(ways)) {
+			shortest = f.Within
+		}
+	}
+	return time.Duration(shortest)
+}
+
+func (f *Fresh) has(ways []string) bool {
+	return slices.ContainsFunc(f.Paths, func(pattern string) bool {
+		return slices.ContainsFunc(ways, func(way string) bool { return covers(pattern, way) })
+	})
+}
+
+// Validate refuses values of public, fresh and role that cannot be meant.
+func (r *Rules) Validate() error {
+	if r.Public != nil {
+		if err := checkPatterns(r.Public); err != nil {
+			return guest.Inside("public", err)
+		}
+	}
+	for _, f := range r.Fresh {
+		if f.Within < caddy.Duration(time.Second) {
+			return errors.New("fresh: give a duration of at least 1s, as in fresh 5m /account/*")
+		}
+		if err := checkPatterns(f.Paths); err != nil {
+			return guest.Inside("fresh", err)
+		}
+	}
+	return r.checkRoles()
+}
