@@ -40,24 +40,21 @@ type Gate interface {
 	Asserts() (sends, byHost bool)
 }
 
-// Look reports the weaknesses of all servers' routes to the app, once. The context
-// is that of one of our handlers.
+// Look follows the requests of all servers through their routes, once. It refuses routes
+// that certainly let requests past mnemogate to an application, since the application
+// would trust identity headers from anyone. It reports as weaknesses what may be
+// intended. It runs while the first of our handlers is provisioned, so some routes may
+// already be modules and others still JSON. The context is that of the handler.
 func Look(ctx caddy.Context, a *app.App) error {
 	for _, module := range ctx.Modules() {
 		if http, ok := module.(*caddyhttp.App); ok {
-			return a.LookOnce(func() ([]app.Weakness, error) { return Find(http.Servers, slices.Sorted(maps.Keys(a.Companies))) })
+			return a.LookOnce(func() ([]app.Weakness, error) { return find(http.Servers, slices.Sorted(maps.Keys(a.Companies))) })
 		}
 	}
 	return nil
 }
 
-// Find follows the requests of all servers through their routes. It refuses routes
-// that certainly let requests past mnemogate to an application, since the
-// application would trust identity headers from anyone. It returns as weaknesses
-// what may be intended. It runs once, while the first of our handlers is
-// provisioned, so some routes may already be modules and others still JSON. The
-// companies are those of the configuration.
-func Find(servers map[string]*caddyhttp.Server, companies []string) (found []app.Weakness, err error) {
+func find(servers map[string]*caddyhttp.Server, companies []string) ([]app.Weakness, error) {
 	f := &finder{companies: companies}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		server := servers[name]
@@ -136,13 +133,13 @@ func bySite(routes caddyhttp.RouteList) map[string]caddyhttp.RouteList {
 
 // A reach describes the requests that come to one point of the routes.
 type reach struct {
-	open    bool    // some have not passed mnemogate
-	guarded bool    // some have passed it
-	matched [][]any // the matchers that separated the guarded ones from the others
-	sure    bool    // the others certainly exist: no matchers came since
-	gate    Gate    // the gate of the guarded ones; nil for failed requests, which may have passed any
-	way     way     // the way to this point
-	end     string  // if none come: the handler that answered the open ones, if one did
+	open    bool                  // some have not passed mnemogate
+	guarded bool                  // some have passed it
+	matched caddyhttp.MatcherSets // the matchers that separated the guarded ones from the others
+	sure    bool                  // the others certainly exist: no matchers came since
+	gate    Gate                  // the gate of the guarded ones; nil for failed requests, which may have passed any
+	way     way                   // the way to this point
+	end     string                // if none come: the handler that answered the open ones, if one did
 }
 
 func (a reach) none() bool { return !a.open && !a.guarded }

@@ -39,12 +39,12 @@ func hostsOf(r caddyhttp.Route) (hosts string, only bool) {
 
 // matchersOf returns a route's matcher sets, or nil if it has none. They are sorted,
 // so that two routes can be compared: Caddy keeps each set in random order.
-func matchersOf(r caddyhttp.Route) (sets [][]any) {
+func matchersOf(r caddyhttp.Route) (sets caddyhttp.MatcherSets) {
 	for _, set := range r.MatcherSets {
 		sets = append(sets, slices.Clone(set))
 	}
 	for _, matchers := range r.MatcherSetsRaw {
-		var set []any
+		var set caddyhttp.MatcherSet
 		for name, raw := range matchers {
 			set = append(set, loaded("http.matchers."+name, raw))
 		}
@@ -53,7 +53,7 @@ func matchersOf(r caddyhttp.Route) (sets [][]any) {
 	for _, set := range sets {
 		for i, m := range set {
 			if m, ok := m.(*caddyhttp.MatchNot); ok {
-				set[i] = not(matchersOf(caddyhttp.Route{MatcherSets: m.MatcherSets, MatcherSetsRaw: m.MatcherSetsRaw}))
+				set[i] = &caddyhttp.MatchNot{MatcherSets: matchersOf(caddyhttp.Route{MatcherSets: m.MatcherSets, MatcherSetsRaw: m.MatcherSetsRaw})}
 			}
 		}
 		slices.SortFunc(set, func(a, b any) int { return cmp.Compare(fmt.Sprintf("%T", a), fmt.Sprintf("%T", b)) })
@@ -61,17 +61,14 @@ func matchersOf(r caddyhttp.Route) (sets [][]any) {
 	return sets
 }
 
-// A not is caddyhttp.MatchNot, provisioned or not.
-type not [][]any
-
 // tellsAddresses reports whether matchers depend on the client's address.
-func tellsAddresses(sets [][]any) bool {
+func tellsAddresses(sets caddyhttp.MatcherSets) bool {
 	return slices.ContainsFunc(slices.Concat(sets...), func(m any) bool {
 		switch m := m.(type) {
 		case *caddyhttp.MatchRemoteIP, *caddyhttp.MatchClientIP:
 			return true
-		case not:
-			return tellsAddresses(m)
+		case *caddyhttp.MatchNot:
+			return tellsAddresses(m.MatcherSets)
 		}
 		return false
 	})

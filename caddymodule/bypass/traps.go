@@ -61,17 +61,13 @@ func (w *walk) add(t trap, h Handler, values ...any) {
 	w.found = append(w.found, w.weakness(t, h, values...))
 }
 
-// weakness describes a trap at a handler, or at the mnemogate of another site if h
-// is nil.
+// weakness describes a trap at a handler.
 func (w *walk) weakness(t trap, h Handler, values ...any) app.Weakness {
-	weak := app.Weakness{Directive: "mnemogate", Weakness: guest.Weakness{Message: fill(t.message, values), Advice: fill(t.advice, values)}}
-	if h != nil {
-		weak.Directive, weak.At = h.CaddyModule().ID.Name(), h.Line()
-		if w.site != "" {
-			weak.Directive += " in " + w.site
-		}
+	directive := h.CaddyModule().ID.Name()
+	if w.site != "" {
+		directive += " in " + w.site
 	}
-	return weak
+	return app.Weakness{Directive: directive, At: h.Line(), Weakness: guest.Weakness{Message: fill(t.message, values), Advice: fill(t.advice, values)}}
 }
 
 // fill formats a text that may have no verbs.

@@ -25,7 +25,7 @@ type step struct {
 }
 
 // through returns the way after matchers.
-func (y way) through(sets [][]any) way {
+func (y way) through(sets caddyhttp.MatcherSets) way {
 	var all caddyhttp.MatchPath
 	for _, set := range sets {
 		i := slices.IndexFunc(set, func(m any) bool { _, ok := m.(*caddyhttp.MatchPath); return ok })
