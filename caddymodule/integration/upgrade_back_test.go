@@ -23,7 +23,7 @@ var newer = strings.NewReplacer(
 // the older version changed counts. Package store compares the tables without a program.
 func TestUpgradeAndBack(t *testing.T) {
 	if *oldProgram == "" {
-		t.Skip("needs -old <program>")
+		t.Skip("needs -old <program>, as in .ci/run install upgrade")
 	}
 	config := siteConfig{global: "# all", handler: "# site", company: roomy + account("alice", "") +
 		account("bob", "") + account("carol", "second_factor\nphone +37060000003") + "# acme"}

@@ -37,8 +37,8 @@ import (
 var atExit []func()
 
 // Run runs the tests, stops the servers that they share and returns the exit code.
-// Two parallel tests run at a time, unless -parallel sets another number: more of
-// them slow the answers too much.
+// Eight parallel tests run at a time, unless -parallel sets another number: they wait
+// for servers more than they compute.
 func Run(m *testing.M) int {
 	sweepDirs()
 	_ = flag.Set("test.parallel", strconv.Itoa(sideBySide))
@@ -49,7 +49,7 @@ func Run(m *testing.M) int {
 	return code
 }
 
-const sideBySide = 2
+const sideBySide = 8
 
 // SkipOrFail skips a test that needs something this machine lacks. If
 // MNEMOGATE_TEST_REQUIRE is 1, it fails the test instead.
