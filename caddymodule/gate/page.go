@@ -46,12 +46,12 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, errGetOnly
 	}
+	_, rest := split(h.BasePath, r.URL.EscapedPath())
 	if t.kind == pageFile {
-		_, rest := split(h.BasePath, r.URL.EscapedPath())
 		h.page.ServeFile(w, r, strings.TrimPrefix(rest, page.Prefix))
 		return nil, nil
 	}
-	view := page.View{Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie, nil) != nil, Languages: languagesOf(r)}
+	view := page.View{Kind: rest, Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie, nil) != nil, Languages: languagesOf(r)}
 	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
 		if t.kind == securityPage {
 			if _, err := service.Authorize(r.Context(), session.Requirement{Company: t.company}, cookies(r, h.Cookie, nil)); err != nil {
@@ -70,13 +70,6 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 	if err != nil {
 		return nil, err
 	}
-	serve := h.page.ServeLogin
-	switch t.kind {
-	case logoutPage:
-		serve = h.page.ServeLogout
-	case securityPage:
-		serve = h.page.ServeSecurity
-	}
-	serve(w, r, view)
+	h.page.Serve(w, r, view)
 	return nil, nil
 }

@@ -20,7 +20,7 @@ func BenchmarkServeLogin(b *testing.B) {
 	r.Header.Set("Accept-Encoding", "gzip, br")
 	german := func() []language.Tag { return []language.Tag{language.German} }
 	visit := func(key string) {
-		p.ServeLogin(httptest.NewRecorder(), r, View{Company: "acme", Key: key, Languages: german})
+		p.Serve(httptest.NewRecorder(), r, View{Kind: "login", Company: "acme", Key: key, Languages: german})
 	}
 	b.Run("same key", func(b *testing.B) {
 		for b.Loop() {

@@ -55,22 +55,16 @@ func (l Link) Check() error {
 	return fmt.Errorf("%q is no address for a link; write https://…, mailto:…, tel:… or a path of this site, such as /imprint", l.URL)
 }
 
-// A Config is what the page's options tell clients, as JSON.
+// A Config is what the page's options tell clients, as JSON. Its links are those of one
+// language, which they don't name.
 type Config struct {
-	Links    []Shown `json:"links"`
-	SignUp   *Shown  `json:"signup"` // null for none
-	Remember bool    `json:"remember"`
-}
-
-// A Shown is a link in one language.
-type Shown struct {
-	Text    string `json:"text"`
-	URL     string `json:"url"`
-	Support bool   `json:"support,omitempty"`
+	Links    []Link `json:"links"`
+	SignUp   *Link  `json:"signup"` // null for none
+	Remember bool   `json:"remember"`
 }
 
 // NoConfig is the Config of a site without a page.
-var NoConfig = Config{Links: []Shown{}}
+var NoConfig = Config{Links: []Link{}}
 
 // Config returns the options in the best of the user's languages.
 func (p *Page) Config(understood []language.Tag) Config { return p.configs[p.language("", understood)] }
@@ -111,7 +105,7 @@ func (p *Page) checkLinks(option string, links []Link) error {
 
 // shown returns the links of a language. If it has none, these are the links without
 // a language or else those of the first link's language.
-func shown(links []Link, tag language.Tag) []Shown {
+func shown(links []Link, tag language.Tag) []Link {
 	chosen := ""
 	if len(links) > 0 && !slices.ContainsFunc(links, func(l Link) bool { return l.Language == "" }) {
 		chosen = links[0].Language
@@ -127,10 +121,11 @@ func shown(links []Link, tag language.Tag) []Shown {
 			chosen = tags[i].String()
 		}
 	}
-	all := []Shown{}
+	all := []Link{}
 	for _, l := range links {
 		if l.Language == chosen {
-			all = append(all, Shown{l.Text, l.URL, l.Support})
+			l.Language = ""
+			all = append(all, l)
 		}
 	}
 	return all

@@ -88,8 +88,6 @@ type Page struct {
 	matcher   language.Matcher
 	texts     map[string]map[string]string // by language
 	configs   map[string]Config            // by language
-	images    map[string]bool              // which of logo, logo_dark and favicon there are
-	styled    bool                         // whether there is a style sheet of the operator
 
 	mu      sync.Mutex
 	written map[variant]markup // the latest of each, at most maxWritten
@@ -97,7 +95,7 @@ type Page struct {
 
 // New returns a page with these options. Its errors begin with the directive.
 func New(o Options) (*Page, error) {
-	p := &Page{title: o.Title, files: map[string]*file{}, images: map[string]bool{}, written: map[variant]markup{}}
+	p := &Page{title: o.Title, files: map[string]*file{}, written: map[variant]markup{}}
 	err := fs.WalkDir(assets, "assets", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || path.Ext(name) == ".html" || path.Ext(name) == ".ts" || path.Dir(name) == "assets/texts" {
 			return err
@@ -141,7 +139,6 @@ func (p *Page) readImage(option, name string) error {
 		return fmt.Errorf("%s: %w", option, err)
 	}
 	p.files[option] = newFile(kind, content)
-	p.images[option] = true
 	return nil
 }
 

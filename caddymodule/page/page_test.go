@@ -87,8 +87,8 @@ func TestThePageNamesAllItsModules(t *testing.T) {
 func TestTheTitleIsTheCompanysName(t *testing.T) {
 	for title, want := range map[string]string{"": "<title>Söhne &amp; Co</title>", "Acme": "<title>Acme</title>"} {
 		w := httptest.NewRecorder()
-		v := View{Company: "acme", Name: "Söhne & Co", Languages: func() []language.Tag { return nil }}
-		mustNew(t, Options{Title: title}).ServeLogin(w, httptest.NewRequest("GET", "/acme/login", nil), v)
+		v := View{Kind: "login", Company: "acme", Name: "Söhne & Co", Languages: func() []language.Tag { return nil }}
+		mustNew(t, Options{Title: title}).Serve(w, httptest.NewRequest("GET", "/acme/login", nil), v)
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("title %q: no %s in\n%s", title, want, w.Body)
 		}

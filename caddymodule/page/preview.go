@@ -49,10 +49,10 @@ func Preview(o Options, name string) (http.Handler, error) {
 		pages := func(kind string) http.HandlerFunc {
 			return func(w http.ResponseWriter, r *http.Request) {
 				view := View{
-					Company: r.PathValue("scene"), Name: name, Base: "/" + scheme, Key: "preview", Cookie: r.URL.Query().Has("cookie"),
+					Kind: kind, Company: r.PathValue("scene"), Name: name, Base: "/" + scheme, Key: "preview", Cookie: r.URL.Query().Has("cookie"),
 					Languages: func() []language.Tag { return nil },
 				}
-				edit(w, r, replacer, func(w http.ResponseWriter) { p.serve(w, r, view, kind) })
+				edit(w, r, replacer, func(w http.ResponseWriter) { p.Serve(w, r, view) })
 			}
 		}
 		for _, kind := range []string{"login", "logout", "security"} {

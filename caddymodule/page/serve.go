@@ -4,14 +4,17 @@ import (
 	"bytes"
 	"cmp"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/encode"
 	"golang.org/x/text/language"
 )
 
 // A View is the data for the page of one request.
 type View struct {
+	Kind    string // login, logout or security: the last segment of its path
 	Company string // its code
 	Name    string // what people call the company
 	Base    string // the path prefix of /{company_code} on this site
@@ -71,19 +74,6 @@ func policy(captcha string, styled bool) string {
 	return strings.Join(directives, "; ")
 }
 
-// ServeLogin answers with the page at /{company_code}/login.
-func (p *Page) ServeLogin(w http.ResponseWriter, r *http.Request, v View) { p.serve(w, r, v, "login") }
-
-// ServeLogout answers with the page at /{company_code}/logout.
-func (p *Page) ServeLogout(w http.ResponseWriter, r *http.Request, v View) {
-	p.serve(w, r, v, "logout")
-}
-
-// ServeSecurity answers with the page at /{company_code}/security.
-func (p *Page) ServeSecurity(w http.ResponseWriter, r *http.Request, v View) {
-	p.serve(w, r, v, "security")
-}
-
 // A variant is everything that the page depends on except its key.
 type variant struct {
 	kind, company, name, base, lang string
@@ -112,7 +102,7 @@ func (p *Page) markup(of variant, key string) (markup, error) {
 	var body bytes.Buffer
 	err := html.Execute(&body, map[string]any{
 		"Lang": of.lang, "Dir": direction(of.lang), "Title": cmp.Or(p.title, of.name), "Kind": of.kind, "Company": of.company,
-		"Files": p.filesAt(of.base, of.company), "Modules": scripts(of.kind), "Images": p.images, "Styled": p.styled,
+		"Files": p.filesAt(of.base, of.company), "Modules": scripts(of.kind), "Images": p.files, "Styled": p.styled(),
 		"Key": key, "Cookie": of.cookie, "Links": p.configs[of.lang].Links,
 		"Heading": texts[of.kind+".heading"], "NoScript": texts["noscript"], "Language": texts["language.choose"], "Languages": p.named(of.lang),
 	})
@@ -129,9 +119,10 @@ func (p *Page) markup(of variant, key string) (markup, error) {
 	return m, nil
 }
 
-func (p *Page) serve(w http.ResponseWriter, r *http.Request, v View, kind string) {
+// Serve answers with the page at /{company_code}/{kind}.
+func (p *Page) Serve(w http.ResponseWriter, r *http.Request, v View) {
 	lang := p.language(r.URL.Query().Get("lang"), v.Languages())
-	m, err := p.markup(variant{kind, v.Company, v.Name, v.Base, lang, v.Cookie}, v.Key)
+	m, err := p.markup(variant{v.Kind, v.Company, v.Name, v.Base, lang, v.Cookie}, v.Key)
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
@@ -140,7 +131,7 @@ func (p *Page) serve(w http.ResponseWriter, r *http.Request, v View, kind string
 	header.Set("Content-Type", "text/html; charset=utf-8")
 	header.Set("Content-Language", lang)
 	header.Set("Cache-Control", "no-store")
-	header.Set("Content-Security-Policy", policy(v.Captcha, p.styled))
+	header.Set("Content-Security-Policy", policy(v.Captcha, p.styled()))
 	header.Set("X-Frame-Options", "DENY")
 	header.Set("Referrer-Policy", "no-referrer")
 	if HasWidget(v.Captcha) {
@@ -157,7 +148,7 @@ func (p *Page) serve(w http.ResponseWriter, r *http.Request, v View, kind string
 // none. base is as in View.
 func (p *Page) IconURL(base, company string, provider int) string {
 	name := IconName(company, provider)
-	if !p.images[name] {
+	if p.files[name] == nil {
 		return ""
 	}
 	return p.filesAt(base, company) + name
@@ -217,7 +208,7 @@ func send(w http.ResponseWriter, r *http.Request, content, gzipped []byte) {
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Add("Vary", "Accept-Encoding")
-	if gzipped != nil && takesGzip(r) {
+	if gzipped != nil && slices.Contains(encode.AcceptedEncodings(r, nil), "gzip") {
 		header.Set("Content-Encoding", "gzip")
 		content = gzipped
 	}
@@ -226,15 +217,4 @@ func send(w http.ResponseWriter, r *http.Request, content, gzipped []byte) {
 	if r.Method != http.MethodHead {
 		_, _ = w.Write(content) // the client may be gone
 	}
-}
-
-func takesGzip(r *http.Request) bool {
-	for part := range strings.SplitSeq(strings.Join(r.Header["Accept-Encoding"], ","), ",") {
-		name, quality, _ := strings.Cut(part, ";")
-		if strings.EqualFold(strings.TrimSpace(name), "gzip") {
-			q := strings.TrimLeft(strings.ReplaceAll(quality, " ", ""), "q=0.")
-			return quality == "" || q != ""
-		}
-	}
-	return false
 }

@@ -78,9 +78,11 @@ func (p *Page) readStyle(name string) error {
 		}
 	}
 	p.files[styleName] = newFile(contentTypes[".css"], sheet)
-	p.styled = true
 	return nil
 }
+
+// styled reports whether the page has a style sheet of the operator.
+func (p *Page) styled() bool { return p.files[styleName] != nil }
 
 func (p *Page) readOfStyle(dir, file string) error {
 	kind := styleTypes[strings.ToLower(path.Ext(file))]

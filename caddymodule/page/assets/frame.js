@@ -26,6 +26,9 @@ export async function key(refused) {
   return meta?.content ?? present;
 }
 
+// A page from the browser's back/forward cache may show another user's data.
+addEventListener('pageshow', ({ persisted }) => persisted && location.reload());
+
 // choose changes the language of this page.
 async function choose(tag) {
   await speak(tag);

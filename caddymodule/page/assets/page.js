@@ -2,10 +2,10 @@
 // itself is in client.js, which other apps can use too. The screens are in
 // screens.js.
 import { connect, MnemogateError } from './client.js';
-import { $, el, alert, anchor, button, complain, focus, footer, forgive, note, say } from './ui.js';
-import { t, has, time, language } from './texts.js';
+import { $, el, alert, anchor, busy, button, complain, entitle, failed, fieldOf, focus, footer, isFilled, note, say, textOf } from './ui.js';
+import { t, time, language } from './texts.js';
 import { keep, key, languages, remembered, stored } from './frame.js';
-import { isReturnTo } from './returnto.js';
+import { returnTo } from './returnto.js';
 import { Journey } from './journey.js';
 import { canOffer, offer } from './passkey.js';
 import { screens, deadLink, going, login, logout, loggedOut, openLink, recover, takes, useBackupCode } from './screens.js';
@@ -28,12 +28,8 @@ const journey = new Journey((to) => page.back(to));
 const client = connect({ company: new URL('.', address).href, apiKey: key, cookie: true, remember: () => page.chose('remember'), rememberDevice: () => page.chose('device'), language: () => language });
 const hasCookie = $('meta[name="mnemogate-cookie"]') !== null;
 
-// goal returns the address to go to after the login. It always has this origin. It
-// escapes what searchParams has unescaped, so that links need not escape it twice.
-function goal() {
-  const path = wanted.replace(/[^!-~]+/g, encodeURIComponent);
-  return location.origin + (isReturnTo(path) ? path : '/');
-}
+// goal returns the address to go to after the login. It always has this origin.
+const goal = () => location.origin + (returnTo(wanted) ?? '/');
 
 // page is the interface that the screens use.
 const page = {
@@ -67,7 +63,7 @@ const page = {
     this.made = make(this, step);
     screen.replaceChildren(el('h1', { tabindex: '-1' }, this.made.heading), ...this.made.body.filter(Boolean));
     screen.removeAttribute('aria-busy');
-    document.title = [this.made.heading, main.dataset.title].filter(Boolean).join(' – ');
+    entitle(this.made.heading);
     for (const [name, value] of Object.entries(entered)) {
       const input = screen.querySelector(`input#${name}`);
       if (input) input.value = value;
@@ -97,12 +93,9 @@ const page = {
   // submit sends a form if nothing is missing.
   submit(form, send) {
     if (Date.now() < until) return say($('.alert')?.textContent);
-    forgive(form);
     const entered = { ...values(form), disclaimers: ticked(form, 'disclaimers'), method: ticked(form, 'method')[0] };
     this.accepted = new Set(entered.disclaimers);
-    for (const input of form.querySelectorAll('input[required]')) {
-      if (input.value === '') return void complain(input.name, t('error.empty'));
-    }
+    if (!isFilled(form)) return;
     if (this.made.unproven?.()) return void complain('captcha', t('error.auth.captcha.missing'));
     if ($('#disclaimers input:not(:checked)', form)) return void complain('disclaimers', t('error.auth.disclaimer.invalid'));
     this.act(() => send(entered));
@@ -114,8 +107,7 @@ const page = {
     if (this.busy) return;
     this.busy = true;
     const main = $('.main', screen);
-    main?.classList.add('busy');
-    main?.setAttribute('aria-disabled', 'true'); // the next screen has its own button
+    busy(main, true); // the next screen has its own button
     const { make, made } = this;
     made?.stop?.();
     try {
@@ -126,10 +118,7 @@ const page = {
       await this.fail(error, make, made);
     } finally {
       this.busy = false;
-      if (this.made === made) { // the screen is still the same, so its button must work again
-        main?.classList.remove('busy');
-        main?.removeAttribute('aria-disabled');
-      }
+      if (this.made === made) busy(main, false); // the screen is still the same, so its button must work again
     }
   },
 
@@ -169,8 +158,8 @@ const page = {
   // complain shows an error. It reports whether it has put the focus on the field that
   // the error concerns.
   complain(error) {
-    const { code, reason, retryAfter, status, before } = error;
-    const name = status === 422 || reason?.startsWith('password.') ? 'newpassword' : fields[code];
+    const { code, reason, retryAfter, before } = error;
+    const name = fieldOf(error, fields);
     if (name && complain(name, textOf(error))) {
       const input = document.getElementById(name);
       if (name !== 'login' && input?.matches('input')) input.value = '';
@@ -237,13 +226,6 @@ const fields = {
 // No more codes are sent in this login, so waiting is slower than a new one.
 const isRenewals = (reason) => /^limit\.renewals/.test(reason);
 
-// textOf returns the text for an error: by its reason, by its code, or a general
-// one.
-function textOf({ code, reason, status }) {
-  const key = [`reason.${reason}`, /^limit\.sms/.test(reason) && 'reason.limit.sms', status === 422 && `error.${code}.same`, `error.${code}`].find((key) => key && has(key));
-  return key ? t(key) : t('error.other', { code });
-}
-
 // A lock shows a countdown. Screen readers announce only its beginning and its end.
 let until = 0, countdown;
 function lock(text, seconds, ways) {
@@ -290,19 +272,13 @@ async function begin() {
   } catch (error) {
     if (!(error instanceof MnemogateError)) throw error;
     if (error.step) return page.show(error.step, { error });
-    screen.removeAttribute('aria-busy');
-    screen.replaceChildren(el('h1', { tabindex: '-1' }, t('login.heading')), el('p', { class: 'stack' }, el('button', { type: 'button', class: 'main', onclick: begin }, t('error.again'))));
-    alert(textOf(error), ...page.support());
-    focus(screen);
+    failed(t('login.heading'), error, begin, ...page.support());
   }
 }
 
 // Pasting a mailed link while this page is open changes only the fragment, so the
 // page does not reload by itself.
 addEventListener('hashchange', () => location.hash.startsWith('#recover=') && location.reload());
-
-// A page from the browser's back/forward cache may show another user's data.
-addEventListener('pageshow', ({ persisted }) => persisted && location.reload());
 
 await languages(async () => {
   await client.config().then((config) => footer((page.config = config).links), () => {}); // in the language

@@ -84,7 +84,7 @@ export function offer(page, step) {
     body: [
       el('p', { class: 'lead' }, t('offer.text')),
       el('div', { class: 'stack' },
-        el('button', { type: 'button', class: 'main', onclick: () => page.act(() => create(step)) }, t('security.passkeys.create')),
+        button(t('security.passkeys.create'), () => page.act(() => create(step)), 'main'),
         button(t('offer.skip'), () => page.go(), 'other')),
     ],
   };

@@ -8,3 +8,10 @@ export function isReturnTo(s) {
   const decoded = path.replace(/%(..)/g, (_, hex) => String.fromCharCode(parseInt(hex, 16)));
   return !/\/\/|[\0-\x1f\\\x7f]/.test(decoded);
 }
+
+// returnTo returns the path in an address's return_to, or null if no login may lead to
+// it. It escapes what searchParams has unescaped, so that links need not escape it twice.
+export function returnTo(s) {
+  const path = s.replace(/[^!-~]+/g, encodeURIComponent);
+  return isReturnTo(path) ? path : null;
+}

@@ -1,11 +1,9 @@
 // The screens. screens[step.state] creates the screen of a step. It acts through
 // page (see page.js).
-import { el, anchor, button, field, choices, link, marked } from './ui.js';
+import { el, anchor, button, field, choices, link, marked, submit } from './ui.js';
 import { t } from './texts.js';
 import { captcha } from './captcha.js';
 import { autofill } from './passkey.js';
-
-const submit = (text) => el('button', { type: 'submit', class: 'main' }, text);
 
 // form returns a form whose fields the user must fill in before it is sent.
 function form(page, send, ...content) {
@@ -18,10 +16,13 @@ function form(page, send, ...content) {
   }, content);
 }
 
-// who shows whose login it is, also to password managers.
+// username tells password managers whose login it is.
+const username = ({ loginId }) => loginId && el('input', { type: 'text', name: 'username', autocomplete: 'username', value: loginId, readonly: true, hidden: true, tabindex: '-1' });
+
+// who shows whose login it is.
 const who = (page, step) => el('p', { class: 'who' },
   step.loginId && el('b', { dir: 'auto' }, step.loginId),
-  step.loginId && el('input', { type: 'text', name: 'username', autocomplete: 'username', value: step.loginId, readonly: true, hidden: true, tabindex: '-1' }),
+  username(step),
   button(t('login.other'), () => page.act(() => step.cancel())));
 
 const links = (...content) => el('p', { class: 'links' }, content);
@@ -159,7 +160,7 @@ function setPassword(page, step) {
     heading: t(isWelcome(page) ? 'welcome.password' : 'newpassword.heading'),
     body: [
       form(page, ({ newpassword, disclaimers }) => step.setPassword(newpassword, { acceptDisclaimers: disclaimers }),
-        step.loginId && el('input', { type: 'text', name: 'username', autocomplete: 'username', value: step.loginId, readonly: true, hidden: true, tabindex: '-1' }),
+        username(step),
         newPassword(page, step),
         consent(page, step.disclaimers ?? []),
         submit(t('newpassword.submit'))),
@@ -208,7 +209,6 @@ export function recover(page, step) {
   const { element, response, missing } = proof(page, true);
   const methods = page.config.recovery;
   const first = page.link && methods.includes('MAIL') ? 'MAIL' : methods[0];
-  const back = () => page.show(step);
   return {
     heading: t('recover.heading'),
     unproven: missing,
@@ -223,7 +223,7 @@ export function recover(page, step) {
       methods.length > 1 && choices('method', t('recover.how'), 'radio', methods.map((method) => ({ value: method, label: t(`recover.${method}`), checked: method === first }))),
       element,
       submit(t('code.submit'))),
-      links(button(t('recover.stop'), back)),
+      links(button(t('recover.stop'), () => page.show(step))),
     ],
   };
 }
@@ -277,8 +277,8 @@ export function deadLink(page, step) {
     body: [
       el('p', { class: 'lead' }, t('deadlink.text')),
       el('p', { class: 'stack' },
-        renewable && el('button', { type: 'button', class: 'main', onclick: () => page.show(step, { screen: recover }) }, t('deadlink.again')),
-        el('button', { type: 'button', class: renewable ? 'other' : 'main', onclick: () => page.show(step, { screen: login }) }, t('login.back'))),
+        renewable && button(t('deadlink.again'), () => page.show(step, { screen: recover }), 'main'),
+        button(t('login.back'), () => page.show(step, { screen: login }), renewable ? 'other' : 'main')),
       page.support().length > 0 && links(...page.support()),
     ],
   };
@@ -288,7 +288,7 @@ function already(page, step) {
   return {
     heading: t('already.heading'),
     body: [el('div', { class: 'stack' },
-      el('button', { type: 'button', class: 'main', onclick: () => page.go() }, t('already.continue')),
+      button(t('already.continue'), () => page.go(), 'main'),
       button(t('logout.submit'), () => page.act(() => step.logout()), 'other'))],
   };
 }

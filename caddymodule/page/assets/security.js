@@ -1,9 +1,9 @@
 // The security page: users look after their own login. The requests are those of
 // client.js (Me in client.d.ts).
 import { connect, MnemogateError } from './client.js';
-import { $, el, button, field, complain, footer, forgive } from './ui.js';
-import { t, has, time, language } from './texts.js';
-import { isReturnTo } from './returnto.js';
+import { $, el, busy, button, complain, entitle, failed, field, fieldOf, footer, isFilled, submit, textOf } from './ui.js';
+import { t, time, language } from './texts.js';
+import { returnTo } from './returnto.js';
 import { newPassword } from './screens.js';
 import { key, languages } from './frame.js';
 import { device, ago, moment } from './device.js';
@@ -15,7 +15,7 @@ const client = connect({ company: new URL('.', location).href, apiKey: key, cook
 let me, config, factors, sessions, passkeys, devices;
 let freshUntil = 0; // until then, changes need no new login
 let opened = null; // the dialog that is open, as 'password'
-let busy = false;
+let acting = false;
 
 // Going to the login page and back
 
@@ -32,20 +32,18 @@ const soon = 30_000;
 
 // act runs a request. An error is shown in the section of the dialog.
 async function act(section, dialog, work) {
-  if (busy) return;
-  busy = true;
+  if (acting) return;
+  acting = true;
   const main = $(`#${section} .main`);
-  main?.classList.add('busy');
-  main?.setAttribute('aria-disabled', 'true');
+  busy(main, true);
   try {
     await work();
   } catch (error) {
     if (!(error instanceof MnemogateError)) throw error;
     fail(section, dialog, error);
   } finally {
-    busy = false;
-    main?.classList.remove('busy');
-    main?.removeAttribute('aria-disabled');
+    acting = false;
+    busy(main, false);
   }
 }
 
@@ -55,12 +53,11 @@ const fields = {
 };
 
 function fail(section, dialog, error) {
-  const { code, reason, status, retryAfter } = error;
+  const { code, reason, retryAfter } = error;
   if (reason === 'too_old') return toLogin(dialog, true);
   if (/^auth\.(token|header|session)\./.test(code)) return toLogin(dialog);
-  const known = [`reason.${reason}`, status === 422 && `error.${code}.same`, `error.${code}`].find((key) => key && has(key));
-  const text = [known ? t(known) : t('error.other', { code }), retryAfter && t('lock.wait', { time: time(retryAfter) })].filter(Boolean).join(' ');
-  const name = status === 422 || reason?.startsWith('password.') ? 'newpassword' : fields[code];
+  const text = [textOf(error), retryAfter && t('lock.wait', { time: time(retryAfter) })].filter(Boolean).join(' ');
+  const name = fieldOf(error, fields);
   if (!name || !complain(name, text)) tell(section, text, true);
 }
 
@@ -112,25 +109,20 @@ const opensFor = (section, i, dialog, text) => el('button', {
   type: 'button', class: 'other', 'aria-describedby': `${section}-${i}`, onclick: () => open(section, dialog),
 }, text);
 
-function form(section, send, submit, ...content) {
+function form(section, send, text, ...content) {
   return el('form', {
     method: 'post', novalidate: true,
     onsubmit(event) {
       event.preventDefault();
-      forgive(event.target);
-      const values = Object.fromEntries(new FormData(event.target));
-      for (const input of event.target.querySelectorAll('input[required]')) {
-        if (input.value === '') return void complain(input.name, t('error.empty'));
-      }
-      send(values);
+      if (isFilled(event.target)) send(Object.fromEntries(new FormData(event.target)));
     },
-  }, content, actions(el('button', { type: 'submit', class: 'main' }, submit), cancel(section)));
+  }, content, actions(submit(text), cancel(section)));
 }
 
 // confirmation asks before something that cannot be undone.
-const confirmation = (section, text, submit, send) => [
+const confirmation = (section, text, yes, send) => [
   el('p', {}, text),
-  actions(button(submit, send, 'main'), cancel(section)),
+  actions(button(yes, send, 'main'), cancel(section)),
 ];
 
 // Sections: what each shows, which depends on the dialog that is open.
@@ -336,12 +328,11 @@ function showOthers(changed) {
 }
 
 function showAll(focus, text) {
-  const back = new URLSearchParams(location.search).get('return_to')?.replace(/[^!-~]+/g, encodeURIComponent);
-  const heading = t('security.heading');
-  document.title = [heading, $('main').dataset.title].filter(Boolean).join(' – ');
+  const back = returnTo(new URLSearchParams(location.search).get('return_to') ?? '');
+  entitle(t('security.heading'));
   screen.replaceChildren(
-    el('h1', { tabindex: '-1' }, heading),
-    back && isReturnTo(back) ? el('a', { href: back }, t('security.back')) : '',
+    el('h1', { tabindex: '-1' }, t('security.heading')),
+    back ? el('a', { href: back }, t('security.back')) : '',
     ...visible().map((name) => el('section', { id: name, 'aria-labelledby': `${name}-heading` },
       el('h2', { id: `${name}-heading`, tabindex: '-1' }, t(headings[name])),
       el('p', { class: 'done', role: 'status' }),
@@ -364,12 +355,7 @@ async function begin() {
   } catch (error) {
     if (!(error instanceof MnemogateError)) throw error;
     if (/^auth\.token\./.test(error.code)) return toLogin();
-    screen.removeAttribute('aria-busy');
-    screen.replaceChildren(
-      el('h1', { tabindex: '-1' }, t('security.heading')),
-      el('p', { role: 'alert' }, has(`error.${error.code}`) ? t(`error.${error.code}`) : t('error.other', error)),
-      actions(button(t('error.again'), begin, 'main')));
-    return;
+    return failed(t('security.heading'), error, begin);
   }
   footer(config.links);
   showAll();
@@ -380,9 +366,6 @@ async function begin() {
   if (wanted === 'app') return enrol();
   if (section !== 'sessions') open(section, wanted);
 }
-
-// A page from the browser's back/forward cache may show another user's data.
-addEventListener('pageshow', ({ persisted }) => persisted && location.reload());
 
 await languages(async () => {
   config = await client.config().catch(() => config);

@@ -1,5 +1,5 @@
 // Elements of the page. All text is inserted as text, never as markup.
-import { t, isLent } from './texts.js';
+import { t, has, isLent } from './texts.js';
 
 export const $ = (selector, within = document) => within.querySelector(selector);
 
@@ -26,6 +26,14 @@ function set(element, attributes) {
 }
 
 export const button = (text, onclick, kind = 'link') => el('button', { type: 'button', class: kind, onclick }, text);
+export const submit = (text) => el('button', { type: 'submit', class: 'main' }, text);
+
+// busy marks a main button while what it began is under way.
+export function busy(main, on) {
+  main?.classList.toggle('busy', on);
+  if (on) main?.setAttribute('aria-disabled', 'true');
+  else main?.removeAttribute('aria-disabled');
+}
 
 // field returns an input with a label and room for a hint and an error.
 export function field({ name, label, hint, reveal, ...attributes }) {
@@ -96,11 +104,24 @@ export function complain(name, text) {
   return true;
 }
 
-// forgive hides the errors.
-export function forgive(form) {
+// isFilled hides the errors of a form, and reports whether nothing required is missing.
+export function isFilled(form) {
   for (const error of form.querySelectorAll('.error')) error.hidden = true;
   for (const input of form.querySelectorAll('[aria-invalid]')) input.removeAttribute('aria-invalid');
+  const empty = [...form.querySelectorAll('input[required]')].find(({ value }) => value === '');
+  if (empty) complain(empty.name, t('error.empty'));
+  return !empty;
 }
+
+// textOf returns the text for an error: by its reason, by its code, or a general one.
+export function textOf({ code, reason, status }) {
+  const key = [`reason.${reason}`, /^limit\.sms/.test(reason) && 'reason.limit.sms', status === 422 && `error.${code}.same`, `error.${code}`].find((key) => key && has(key));
+  return key ? t(key) : t('error.other', { code });
+}
+
+// fieldOf returns the name of the field that an error concerns: the new password, or the
+// one that fields has for its code.
+export const fieldOf = ({ code, reason, status }, fields) => status === 422 || reason?.startsWith('password.') ? 'newpassword' : fields[code];
 
 // told is the notice or alert under the heading. The element that gets the focus is
 // described by it.
@@ -118,6 +139,18 @@ export function alert(text, ...ways) {
   tell(box);
   return box;
 }
+
+// failed shows a page that could not begin, with a button to try again.
+export function failed(heading, error, again, ...ways) {
+  const screen = $('#screen');
+  screen.removeAttribute('aria-busy');
+  screen.replaceChildren(el('h1', { tabindex: '-1' }, heading), el('p', { class: 'stack' }, button(t('error.again'), again, 'main')));
+  alert(textOf(error), ...ways);
+  focus(screen);
+}
+
+// entitle sets the title of the window.
+export const entitle = (heading) => { document.title = [heading, $('main').dataset.title].filter(Boolean).join(' – '); };
 
 // note shows what happened.
 export const note = (text) => tell(el('p', { id: told, class: 'notice' }, text));
