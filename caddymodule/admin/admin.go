@@ -83,15 +83,14 @@ func health(w http.ResponseWriter, r *http.Request) error {
 // running returns the app of the running configuration. The context that Caddy
 // passes to admin modules may belong to a config that failed to load.
 func running() (*app.App, error) {
-	active := caddy.ActiveContext()
-	if active.Context == nil {
+	if caddy.ActiveContext().Context == nil {
 		return nil, errStarting
 	}
-	configured, err := active.AppIfConfigured("mnemogate")
-	if err != nil {
+	a := app.Running()
+	if a == nil {
 		return nil, &accounts.Error{Status: http.StatusServiceUnavailable, Message: "the running configuration has no mnemogate: add the global option mnemogate"}
 	}
-	return configured.(*app.App), nil
+	return a, nil
 }
 
 // startWithin is how long a request waits for Caddy to start.

@@ -23,6 +23,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/hashing"
@@ -122,7 +123,7 @@ type App struct {
 	begun     bool                         // Start was called
 
 	service  atomic.Pointer[flows.Service] // nil until it has started
-	starting chan struct{}                 // semaphore of one start; guards failed and failedAt
+	starting singleflight.Group            // has one start; guards failed and failedAt
 	failed   error
 	failedAt time.Time
 	workers  sync.WaitGroup
@@ -152,7 +153,6 @@ func (a *App) Provision(ctx caddy.Context) error { return a.Source.At(a.provisio
 func (a *App) provision(ctx caddy.Context) error {
 	a.log = ctx.Slogger()
 	a.ctx, a.cancel = context.WithCancel(ctx)
-	a.starting = make(chan struct{}, 1)
 	a.Cache = cmp.Or(a.Cache, defaultCache)
 	a.AuditKeep = cmp.Or(a.AuditKeep, defaultAuditKeep)
 	if err := a.Policy.Load(ctx); err != nil {
@@ -240,23 +240,15 @@ func (a *App) Start() error {
 	_, err := a.started(a.ctx)
 	if errors.Is(err, guest.ErrUnreachable) {
 		a.log.Error("a store can't be reached; until it can, requests are answered service.unavailable", "error", err)
-		a.workers.Go(a.startLater)
+		a.workers.Go(func() {
+			retry(a.ctx, StartAgainAfter, func() bool {
+				_, err := a.started(a.ctx)
+				return err == nil
+			})
+		})
 		return nil
 	}
 	return err
-}
-
-func (a *App) startLater() {
-	for {
-		select {
-		case <-a.ctx.Done():
-			return
-		case <-time.After(StartAgainAfter):
-		}
-		if _, err := a.started(a.ctx); err == nil {
-			return
-		}
-	}
 }
 
 // StandIn registers a server that has a handler of ours.
@@ -317,15 +309,11 @@ func (a *App) Stop() error { return nil }
 // Cleanup stops the background work and then releases the stores. A store closes
 // when the last config that uses it has released it.
 func (a *App) Cleanup() error {
-	if a.cancel == nil {
-		return nil // Provision was not called, or Cleanup was already
-	}
 	if cause := context.Cause(a.ctx); cause != nil && cause.Error() == validated {
 		a.warn(a.unused())
 	}
 	a.cancel()
-	a.cancel = nil
-	a.starting <- struct{}{} // waits for a start in progress and prevents another
+	_, _ = a.started(context.Background()) // waits for a start in progress; later ones fail
 	a.workers.Wait()
 	service := a.service.Load()
 	if service == nil {
@@ -376,51 +364,34 @@ func (a *App) Service(ctx context.Context) (*flows.Service, error) {
 
 var errStarting = fmt.Errorf("%w: the start takes long and goes on", guest.ErrUnreachable)
 
-// started waits for the service to start. All callers share one start.
+// started waits for the service to start. All callers share one start. After a
+// failure it does not try again at once.
 func (a *App) started(ctx context.Context) (*flows.Service, error) {
-	select {
-	case a.starting <- struct{}{}:
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	case <-a.ctx.Done():
-		return nil, a.ctx.Err()
-	}
-	service, err := a.service.Load(), a.failed
-	if service != nil || err != nil && time.Since(a.failedAt) < StartAgainAfter {
-		<-a.starting
-		return service, err
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer func() { <-a.starting }()
-		// Don't use the caller's context: other callers wait for this start, too.
-		err = panics.ContainLogged(a.log, "starting", func() (err error) {
-			service, err = a.start(a.ctx)
-			return err
-		})
-		if err != nil {
-			a.failed, a.failedAt = err, time.Now()
-			return
+	start := a.starting.DoChan("", func() (any, error) {
+		if service := a.service.Load(); service != nil || a.failed != nil && time.Since(a.failedAt) < StartAgainAfter {
+			return service, a.failed
 		}
-		a.failed = nil
-		a.service.Store(service)
-	}()
+		// Don't use the caller's context: other callers wait for this start, too.
+		a.failed = panics.ContainLogged(a.log, "starting", func() error { return a.start(a.ctx) })
+		a.failedAt = time.Now()
+		return a.service.Load(), a.failed
+	})
 	select {
-	case <-done:
-		return service, err
+	case result := <-start:
+		return result.Val.(*flows.Service), result.Err
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-func (a *App) start(ctx context.Context) (*flows.Service, error) {
+// start starts the stores and then the service.
+func (a *App) start(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return err
 	}
 	for _, s := range a.stores {
 		if err := s.Start(ctx, a.accounts); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	service := &flows.Service{KeyUsed: countKey, Manager: &session.Manager{
@@ -441,12 +412,17 @@ func (a *App) start(ctx context.Context) (*flows.Service, error) {
 		service.Companies[code] = counted(c.effective)
 	}
 	if !a.createAccounts(ctx, service) {
-		a.workers.Go(func() { a.createAccountsLater(ctx, service) })
+		a.workers.Go(func() {
+			if retry(ctx, seedAgainAfter, func() bool { return a.createAccounts(ctx, service) }) {
+				a.log.Info("the configured accounts exist")
+			}
+		})
 	}
 	a.workers.Go(func() { a.warnOfOrphans(ctx) })
 	a.workers.Go(func() { service.Run(ctx) })
 	a.workers.Go(func() { a.watcher.run(ctx, a) })
-	return service, nil
+	a.service.Store(service)
+	return nil
 }
 
 // createAccounts creates the configured accounts that don't exist, and forgets their
@@ -471,16 +447,17 @@ func (a *App) createAccounts(ctx context.Context, service *flows.Service) bool {
 	return true
 }
 
-func (a *App) createAccountsLater(ctx context.Context, service *flows.Service) {
+// retry calls try after each pause until it returns true. It returns false if ctx ends
+// first.
+func retry(ctx context.Context, pause time.Duration, try func() (done bool)) bool {
 	for {
 		select {
 		case <-ctx.Done():
-			return
-		case <-time.After(seedAgainAfter):
+			return false
+		case <-time.After(pause):
 		}
-		if a.createAccounts(ctx, service) {
-			a.log.Info("the configured accounts exist")
-			return
+		if try() {
+			return true
 		}
 	}
 }

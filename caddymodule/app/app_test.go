@@ -10,16 +10,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
-
-	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 const acme = "company acme {\napi_key key-of-acme\ncaptcha off\n"
@@ -90,71 +85,11 @@ func TestFailedStartIsTriedAgain(t *testing.T) {
 	}
 }
 
-func TestUnreachableStoreRefusesNoConfig(t *testing.T) {
-	app, err := provisioned(t, "store sqlite "+t.TempDir()+"/a.db\n"+acme+"}")
-	if err != nil {
-		t.Fatal(err)
-	}
-	app.stores = []*pooledStore{newPooledStore("accounts_only", new(accountsOnly))}
-	if err := app.Start(); err != nil {
-		t.Errorf("Start: %v", err)
-	}
-	if _, err := app.Service(t.Context()); !errors.Is(err, guest.ErrUnreachable) {
-		t.Errorf("Service: %v", err)
-	}
-}
-
-func TestReloadKeepsTheStore(t *testing.T) {
-	file := t.TempDir() + "/a.db"
-	older := newApp(t, file, in("account alice", "email alice@example.com"))
-	newer := newApp(t, file, in("account bob", "email bob@example.com"))
-	if older.stores[0] != newer.stores[0] {
-		t.Fatal("each config has a store of its own")
-	}
-	first, err := older.Service(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, err := newer.Service(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := older.Cleanup(); err != nil {
-		t.Fatal(err)
-	}
-	older.cancel = nil           // it has been cleaned up
-	byMnemocode(t, first, "bob") // a request of the old config, still under way
-	byMnemocode(t, second, "alice")
-	if err := newer.Cleanup(); err != nil {
-		t.Fatal(err)
-	}
-	// A reload waits neither for the old config's messages nor for the store.
-	storetest.Eventually(t, 10*time.Second, "end of the store", func() bool {
-		_, kept := stores.References(newer.storeKeys[0])
-		_, err := second.Accounts.ByMnemocode(t.Context(), "acme", "alice")
-		return !kept && err != nil && !errors.Is(err, record.ErrNotFound)
-	})
-}
-
-func TestNothingStartsAfterCleanup(t *testing.T) {
+func TestNothingStartsWhenTheConfigHasEnded(t *testing.T) {
 	app := newApp(t, t.TempDir()+"/a.db", "")
-	if err := app.Cleanup(); err != nil {
-		t.Fatal(err)
-	}
+	app.cancel()
 	if _, err := app.Service(t.Context()); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
-	}
-}
-
-func TestCleanupOfWhatWasNotProvisioned(t *testing.T) {
-	if err := new(App).Cleanup(); err != nil {
-		t.Error(err)
-	}
-	// Both stop at a company, before and after a store is taken.
-	for _, config := range []string{`{"companies":{"acme":null}}`, `{"companies":{"acme":{}}}`} {
-		if _, err := fromJSON(t, config); err == nil {
-			t.Errorf("%s is valid", config)
-		}
 	}
 }
 
@@ -218,84 +153,6 @@ func TestConfiguredAccounts(t *testing.T) {
 	}
 	if !strings.Contains(log.String(), "account=bob") || strings.Contains(log.String(), "account=alice") {
 		t.Errorf("the log says\n%s", log)
-	}
-}
-
-// Each company is told what is weak about it, and no secret with it.
-func TestWeaknessesAreOfEachCompany(t *testing.T) {
-	guesttest.Environment(t)
-	app, err := provisioned(t, "store sqlite "+t.TempDir()+`/a.db
-		otp {
-			ttl 1h insecure
-		}
-		password {
-			regex "[[:digit:]]"
-		}
-		limits {
-			sms_per_address unlimited
-			mails_per_account unlimited
-		}
-		company acme {
-			api_key off
-			captcha off
-			limits {
-				logins_per_address unlimited
-				sms_per_country unlimited
-				mails_per_account 3/1h
-			}
-			otp {
-				fixed 123456 +37060000001
-			}
-			recovery {
-				link https://app.example.com/recover?t={token}
-			}
-			session {
-				temporary 1h insecure
-			}
-		}
-		company beta {
-			api_key k
-			captcha static tea-time
-			limits {
-				sms_per_address 30/1h
-				mails_per_account 3/1h
-			}
-			password {
-				regex "(?i)[a-z]"
-			}
-			recovery {
-				link https://app.example.com/recover#{token}
-			}
-		}`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log := logged(app)
-	if err := app.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	found := map[string][]string{}
-	for _, w := range app.Weaknesses() {
-		found[w.Company] = append(found[w.Company], w.Directive)
-		if !strings.Contains(log.String(), w.Directive+": "+w.Message) {
-			t.Errorf("the log does not say %s: %s", w.Directive, w.Message)
-		}
-	}
-	want := map[string][]string{
-		"acme": {"api_key", "captcha", "otp fixed", "recovery", "recovery link", "limits", "insecure"},
-		"beta": {"captcha", "password regex", "api_key", "recovery", "insecure"},
-		"":     {"password regex"},
-	}
-	if diff := cmp.Diff(want, found); diff != "" {
-		t.Error(diff)
-	}
-	for _, part := range []string{"+37060000001", "otp.ttl, session.temporary", "limits: unlimited: logins_per_address, sms_per_address, sms_per_country\""} {
-		if !strings.Contains(log.String(), part) {
-			t.Errorf("no word on %q in\n%s", part, log)
-		}
-	}
-	if strings.Contains(log.String(), "123456") || strings.Contains(log.String(), "tea-time") {
-		t.Errorf("the log says too much:\n%s", log)
 	}
 }
 

@@ -59,7 +59,8 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //		}
 //	}
 //
-// The options company, disclaimer, oauth, account and identity may be repeated.
+// The options company, disclaimer, oauth, account and identity may be repeated, and
+// each text of a disclaimer may be given again with a language tag.
 // The policies are written at policy.Policy.Options.
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	a.Source = guest.SourceOf(d)
@@ -82,14 +83,17 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return a.checkWhole(d)
 }
 
-// companyOptions are the options that only a company has.
-var companyOptions = []string{"name", "api_key", "disclaimer", "oauth", "account"}
+var (
+	// appOptions are the options that no company has.
+	appOptions = []string{"store", "sessions", "cache", "audit_keep"}
+	// companyOptions are the options that only a company has.
+	companyOptions = []string{"name", "api_key", "disclaimer", "oauth", "account"}
+)
 
 // GlobalOptions lists the options of the global option mnemogate and of a company's
 // block in it.
 func GlobalOptions() []string {
-	return slices.AppendSeq(append([]string{"store", "sessions", "cache", "audit_keep", "company"}, companyOptions...),
-		maps.Keys(new(App).Policy.Options(nil)))
+	return slices.Concat([]string{"company"}, appOptions, companyOptions, slices.Collect(maps.Keys(new(App).Policy.Options(nil))))
 }
 
 // checkWhole checks for missing options after the whole block was read.
@@ -132,7 +136,7 @@ func (c *Company) parse(d *caddyfile.Dispenser) error {
 	options := c.Policy.Options(d)
 	options["name"] = guest.CheckedText(d, &c.Name, checkName)
 	options["api_key"] = func() error { return c.parseAPIKeys(d) }
-	guest.Misplaced(d, options, "next to the companies, one level up", "store", "sessions", "cache", "audit_keep")
+	guest.Misplaced(d, options, "next to the companies, one level up", appOptions...)
 	guest.Naming(options)
 	options["disclaimer"] = func() error { return c.parseDisclaimer(d) }
 	options["oauth"] = func() error { return c.parseOAuth(d) }
@@ -140,10 +144,6 @@ func (c *Company) parse(d *caddyfile.Dispenser) error {
 	return guest.CheckedOptions(d, c.Policy.Check, options, "disclaimer", "oauth", "account")
 }
 
-// parseAPIKeys parses one of
-//
-//	api_key <key>...
-//	api_key off
 func (c *Company) parseAPIKeys(d *caddyfile.Dispenser) error {
 	keys := d.RemainingArgs()
 	switch {
@@ -167,21 +167,12 @@ func (c *Company) parseAPIKeys(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// parseDisclaimer parses
-//
-//	disclaimer <code> [<version>] {
-//		title [<language>] <text>
-//		description [<language>] <text>
-//		link [<language>] <url>
-//	}
-//
-// Each option may be given again with a language tag.
 func (c *Company) parseDisclaimer(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) < 1 || len(args) > 2 {
 		return guest.Inside("disclaimer", d.ArgErr())
 	}
-	disclaimer := Disclaimer{Code: args[0]}
+	disclaimer := Disclaimer{Code: args[0], Languages: map[string]*DisclaimerTexts{}}
 	if len(args) == 2 {
 		disclaimer.Version = args[1]
 	}
@@ -195,15 +186,12 @@ func (c *Company) parseDisclaimer(d *caddyfile.Dispenser) error {
 	return guest.Inside("disclaimer "+disclaimer.Code, err)
 }
 
-// parseOAuth parses
-//
-//	oauth <1-5> <module> ...
 func (c *Company) parseOAuth(d *caddyfile.Dispenser) error {
 	if !d.NextArg() {
 		return guest.Inside("oauth", d.ArgErr())
 	}
 	id := d.Val()
-	if n, err := strconv.Atoi(id); err != nil || n < 1 || n > 5 || id != strconv.Itoa(n) {
+	if _, ok := providerID(id); !ok {
 		return d.Errf("oauth: '%s' is not a provider id; choose 1 to 5", id)
 	}
 	if c.OAuthRaw[id] != nil {
@@ -215,19 +203,6 @@ func (c *Company) parseOAuth(d *caddyfile.Dispenser) error {
 	return guest.Inside("oauth "+id, err)
 }
 
-// parse parses the block of
-//
-//	account <profile_mnemocode> {
-//		phone <e164>
-//		email <address>
-//		login <name>
-//		locale <language tag>
-//		password <plain or hash>
-//		question <text> <answer>
-//		second_factor
-//		must_set_password
-//		identity <1-5> <subject>
-//	}
 func (a *Account) parse(d *caddyfile.Dispenser) error {
 	mnemocode := d.Val()
 	check := func() error { return a.check(mnemocode) }

@@ -67,12 +67,11 @@ type Company struct {
 	// The policies of this company, which override those of the app.
 	policy.Policy
 
-	code        string
-	placeholder any
-	at          caddyfile.Token // the start of its block, while a Caddyfile is read
-	effective   tenant.Company  // includes inherited settings
-	shortKey    bool            // an API key is easy to guess
-	seeds       []manage.Seed   // by mnemocode
+	code      string
+	at        caddyfile.Token // the start of its block, while a Caddyfile is read
+	effective tenant.Company  // includes inherited settings
+	shortKey  bool            // an API key is easy to guess
+	seeds     []manage.Seed   // by mnemocode
 }
 
 // Account is an account that is created at start. It is not created if it exists or
@@ -127,7 +126,7 @@ type Identity struct {
 // provision loads the modules that the company names and works out its settings. Its
 // errors begin with the name of the directive.
 func (c *Company) provision(ctx caddy.Context, code string, app *policy.Policy) error {
-	c.code, c.placeholder = code, code
+	c.code = code
 	c.effective = tenant.Company{
 		Code:     code,
 		Name:     c.Name,
@@ -152,10 +151,6 @@ func (c *Company) provision(ctx caddy.Context, code string, app *policy.Policy) 
 func (c *Company) StreamRecheck() time.Duration {
 	return time.Duration(c.effective.Session.StreamRecheck)
 }
-
-// Placeholder returns the company's code as an any, so that a request need not
-// allocate one.
-func (c *Company) Placeholder() any { return c.placeholder }
 
 // methods returns the recovery methods. The default excludes QUESTION, because OWASP
 // ASVS 5.0, 6.4.2 forbids it. If the company itself sets hardened and inherits its
@@ -204,8 +199,8 @@ func (c *Company) hashAPIKeys() error {
 func (c *Company) loadOAuth(ctx caddy.Context) error {
 	c.effective.OAuth = map[int]tenant.OAuth{}
 	for _, id := range slices.Sorted(maps.Keys(c.OAuthRaw)) {
-		n, err := strconv.Atoi(id)
-		if err != nil || n < 1 || n > 5 || id != strconv.Itoa(n) {
+		n, ok := providerID(id)
+		if !ok {
 			return fmt.Errorf("oauth %s: a provider's id is 1 to 5", id)
 		}
 		// Load the modules one at a time: an error of LoadModule for all of them
@@ -224,6 +219,12 @@ func (c *Company) loadOAuth(ctx caddy.Context) error {
 	}
 	c.OAuthRaw = nil
 	return nil
+}
+
+// providerID reads the id of an OAuth provider.
+func providerID(id string) (n int, ok bool) {
+	n, err := strconv.Atoi(id)
+	return n, err == nil && n >= 1 && n <= 5 && len(id) == 1
 }
 
 // resolveAccounts turns the accounts into seeds and forgets their secrets.

@@ -24,14 +24,8 @@ type Disclaimer struct {
 	// Default: empty, which counts as a version, too.
 	Version string `json:"version,omitempty"`
 
-	// The title, for display. It is required.
-	Title string `json:"title,omitempty"`
-
-	// A short description, for display.
-	Description string `json:"description,omitempty"`
-
-	// The URL of the full text.
-	Link string `json:"link,omitempty"`
+	// The texts. A title is required.
+	DisclaimerTexts
 
 	// Translations by language tag: `lt`, `pt-BR`. The user's languages are those of
 	// Accept-Language, or else the account's `locale`. A text that a translation
@@ -39,31 +33,31 @@ type Disclaimer struct {
 	// mnemogate. For example, if they are English and there is a French translation,
 	// users who prefer English and then French get French; add `en` to avoid this.
 	// Default: none.
-	Languages map[string]*Translation `json:"languages,omitempty"`
+	Languages map[string]*DisclaimerTexts `json:"languages,omitempty"`
 }
 
-// Translation is a disclaimer in another language.
-type Translation struct {
-	// The title. Default: that of the disclaimer.
+// DisclaimerTexts are the texts of a disclaimer in one language. A translation may
+// lack some, which then are those of the disclaimer.
+type DisclaimerTexts struct {
+	// The title, for display.
 	Title string `json:"title,omitempty"`
 
-	// The short description. Default: that of the disclaimer.
+	// A short description, for display.
 	Description string `json:"description,omitempty"`
 
-	// The URL of the full text in this language. Default: that of the disclaimer.
+	// The URL of the full text.
 	Link string `json:"link,omitempty"`
 }
 
-// disclaimerTexts are the texts that can be translated, with their Caddyfile names.
+// disclaimerTexts lists the texts with their Caddyfile names.
 var disclaimerTexts = []struct {
 	name  string
-	of    func(*Disclaimer) *string
-	in    func(*Translation) *string
+	in    func(*DisclaimerTexts) *string
 	check func(string) error
 }{
-	{"title", func(d *Disclaimer) *string { return &d.Title }, func(t *Translation) *string { return &t.Title }, nil},
-	{"description", func(d *Disclaimer) *string { return &d.Description }, func(t *Translation) *string { return &t.Description }, nil},
-	{"link", func(d *Disclaimer) *string { return &d.Link }, func(t *Translation) *string { return &t.Link }, guest.CheckURL},
+	{"title", func(t *DisclaimerTexts) *string { return &t.Title }, nil},
+	{"description", func(t *DisclaimerTexts) *string { return &t.Description }, nil},
+	{"link", func(t *DisclaimerTexts) *string { return &t.Link }, guest.CheckURL},
 }
 
 // parse parses the block of a disclaimer.
@@ -77,20 +71,18 @@ func (dis *Disclaimer) parse(d *caddyfile.Dispenser) error {
 			if len(args) < 1 || len(args) > 2 || args[len(args)-1] == "" {
 				return d.ArgErr()
 			}
-			to := text.of(dis)
+			texts := &dis.DisclaimerTexts
 			if len(args) == 2 {
 				tag, err := message.ParseLocale(args[0])
 				if err != nil {
 					return d.Errf("'%s' is not a language: %v; put quotes around a text of several words", args[0], err)
 				}
-				if dis.Languages == nil {
-					dis.Languages = map[string]*Translation{}
+				if texts = dis.Languages[tag.String()]; texts == nil {
+					texts = new(DisclaimerTexts)
+					dis.Languages[tag.String()] = texts
 				}
-				if dis.Languages[tag.String()] == nil {
-					dis.Languages[tag.String()] = new(Translation)
-				}
-				to = text.in(dis.Languages[tag.String()])
 			}
+			to := text.in(texts)
 			if *to != "" {
 				return d.Err("already specified")
 			}
@@ -108,7 +100,7 @@ func (dis *Disclaimer) parse(d *caddyfile.Dispenser) error {
 // the option.
 func (dis *Disclaimer) check() error {
 	for _, text := range disclaimerTexts {
-		original := *text.of(dis)
+		original := *text.in(&dis.DisclaimerTexts)
 		if err := checkText(original, text.check); err != nil {
 			return fmt.Errorf("%s: %w", text.name, err)
 		}

@@ -129,12 +129,8 @@ func (w *watcher) wanted(name string) bool { return w.events != nil && w.events.
 // run emits observed events until ctx ends. It waits until the config is running,
 // because other modules may still subscribe before that.
 func (w *watcher) run(ctx context.Context, app *App) {
-	for !w.settle(app) {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(10 * time.Millisecond):
-		}
+	if !retry(ctx, 10*time.Millisecond, func() bool { return w.settle(app) }) {
+		return
 	}
 	for {
 		select {
@@ -150,11 +146,10 @@ func (w *watcher) run(ctx context.Context, app *App) {
 // settle finds the events app. It returns false if the config of app is not running
 // yet.
 func (w *watcher) settle(app *App) bool {
-	active := caddy.ActiveContext()
-	if appOf(active) != app {
+	if Running() != app {
 		return false
 	}
-	if events, err := active.AppIfConfigured("events"); err == nil {
+	if events, err := w.ctx.AppIfConfigured("events"); err == nil {
 		w.events = events.(*caddyevents.App)
 	}
 	w.settled.Store(true)
@@ -186,12 +181,10 @@ func (w *watcher) emit(e record.Event) {
 	_ = panics.ContainLogged(w.log, "handling the event "+e.Name, func() error { w.events.Emit(ctx, e.Name, data); return nil })
 }
 
-// running returns the app of the running config, or nil. A config that failed to
+// Running returns the app of the running config, or nil. A config that failed to
 // load does not run.
-func running() *App { return appOf(caddy.ActiveContext()) }
-
-func appOf(ctx caddy.Context) *App {
-	app, err := ctx.AppIfConfigured("mnemogate")
+func Running() *App {
+	app, err := caddy.ActiveContext().AppIfConfigured("mnemogate")
 	if err != nil {
 		return nil
 	}

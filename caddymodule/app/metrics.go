@@ -80,10 +80,10 @@ var (
 		"Time that logins waited for their turn to hash a secret, by result (turn, or busy: refused).",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2},
 		"result")
-	defects = withoutLabels(counters("mnemogate_defects_total",
-		"Requests that got service.error. The log says why."))
-	eventsDropped = withoutLabels(counters("mnemogate_events_dropped_total",
-		"Events that were dropped because the handlers of the events app were too slow."))
+	defects = counters("mnemogate_defects_total",
+		"Requests that got service.error. The log says why.").WithLabelValues()
+	eventsDropped = counters("mnemogate_events_dropped_total",
+		"Events that were dropped because the handlers of the events app were too slow.").WithLabelValues()
 
 	buildInfo = desc("mnemogate_build_info", "gauge",
 		"Always 1. The label has the version of mnemogate.",
@@ -135,6 +135,7 @@ var (
 	// MetricKinds lists all metrics.
 	MetricKinds []MetricKind
 	collectors  = []prometheus.Collector{live{}}
+	descs       []*prometheus.Desc // of live
 )
 
 func counters(name, help string, labels ...string) *prometheus.CounterVec {
@@ -151,12 +152,11 @@ func histogram(name, help string, buckets []float64, labels ...string) *promethe
 	return h
 }
 
-// withoutLabels returns the counter of a family without labels.
-func withoutLabels(c *prometheus.CounterVec) prometheus.Counter { return c.WithLabelValues() }
-
 func desc(name, kind, help string, labels ...string) *prometheus.Desc {
 	MetricKinds = append(MetricKinds, MetricKind{name, kind, help, labels})
-	return prometheus.NewDesc(name, help, labels, nil)
+	d := prometheus.NewDesc(name, help, labels, nil)
+	descs = append(descs, d)
+	return d
 }
 
 // RegisterMetrics adds the metrics to the registry of a config, unless they are
@@ -299,6 +299,14 @@ func counted(c tenant.Company) *tenant.Company {
 	return &c
 }
 
+// orFailed returns the label of the result of a call.
+func orFailed(result string, err error) string {
+	if err != nil {
+		return "failed"
+	}
+	return result
+}
+
 type countedSender struct {
 	message.Sender
 	channel string
@@ -307,15 +315,11 @@ type countedSender struct {
 // Send implements message.Sender.
 func (s countedSender) Send(ctx context.Context, m message.Message) error {
 	err := s.Sender.Send(ctx, m)
-	result := "accepted"
-	if err != nil {
-		result = "failed"
-	}
 	country := ""
 	if s.channel == "sms" {
 		country = tenant.CallingCode(m.To)
 	}
-	messages.WithLabelValues(m.Company, s.channel, m.Type, result, country).Inc()
+	messages.WithLabelValues(m.Company, s.channel, m.Type, orFailed("accepted", err), country).Inc()
 	return err
 }
 
@@ -327,11 +331,7 @@ type countedReceiver struct {
 // Deliver implements tenant.EventReceiver.
 func (r countedReceiver) Deliver(ctx context.Context, e record.OutboxEvent) error {
 	err := r.EventReceiver.Deliver(guest.WithTraceparent(ctx, e.Traceparent), e)
-	result := "delivered"
-	if err != nil {
-		result = "failed"
-	}
-	deliveries.WithLabelValues(r.company, result).Inc()
+	deliveries.WithLabelValues(r.company, orFailed("delivered", err)).Inc()
 	return err
 }
 
@@ -344,12 +344,10 @@ type countedCaptcha struct {
 func (c countedCaptcha) Verify(ctx context.Context, response, address string) (bool, error) {
 	ok, err := c.Captcha.Verify(ctx, response, address)
 	result := "wrong"
-	if err != nil {
-		result = "failed"
-	} else if ok {
+	if ok {
 		result = "right"
 	}
-	captchas.WithLabelValues(c.company, result).Inc()
+	captchas.WithLabelValues(c.company, orFailed(result, err)).Inc()
 	return ok, err
 }
 
@@ -362,12 +360,10 @@ type countedBreachedList struct {
 func (l countedBreachedList) Has(ctx context.Context, password string) (bool, error) {
 	listed, err := l.BreachedList.Has(ctx, password)
 	outcome := "unlisted"
-	if err != nil {
-		outcome = "failed"
-	} else if listed {
+	if listed {
 		outcome = "listed"
 	}
-	breachedLookups.WithLabelValues(l.company, outcome).Inc()
+	breachedLookups.WithLabelValues(l.company, orFailed(outcome, err)).Inc()
 	return listed, err
 }
 
@@ -379,11 +375,9 @@ type countedProvider struct {
 // Exchange implements tenant.OAuthProvider.
 func (p countedProvider) Exchange(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {
 	user, err := p.OAuthProvider.Exchange(ctx, grant)
-	result := "accepted"
+	result := orFailed("accepted", err)
 	if errors.Is(err, wire.ErrOAuthFailed) {
 		result = "refused"
-	} else if err != nil {
-		result = "failed"
 	}
 	providerLogins.WithLabelValues(p.company, p.id, result).Inc()
 	return user, err
@@ -404,16 +398,14 @@ type live struct{}
 
 // Describe implements prometheus.Collector.
 func (live) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		buildInfo, up, memorySessions, memoryHits, memoryMisses, memoryTrusted, hashQueue, hashQueueLimit, outboxEvents, outboxOldest, lastBackup, backgroundMessages,
-	} {
+	for _, d := range descs {
 		to <- d
 	}
 }
 
 // Collect implements prometheus.Collector.
 func (live) Collect(to chan<- prometheus.Metric) {
-	app := running()
+	app := Running()
 	if app == nil {
 		return
 	}

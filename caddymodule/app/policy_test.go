@@ -155,7 +155,8 @@ func TestPolicyIsInheritedLeafByLeaf(t *testing.T) {
 				// There is no default, so one that shows nothing stands for it.
 				unset = policyOf(t, "", "captcha off")
 			}
-			inherited := l.read(policyOf(t, l.app, ""))
+			withIt := policyOf(t, l.app, "")
+			inherited := l.read(withIt)
 			if def := l.read(unset); reflect.DeepEqual(inherited, def) {
 				t.Errorf("the app's option changes nothing: %v", def)
 			}
@@ -173,7 +174,7 @@ func TestPolicyIsInheritedLeafByLeaf(t *testing.T) {
 				if same || depends {
 					continue
 				}
-				if got, want := other.read(policyOf(t, l.app, "")), other.read(unset); !reflect.DeepEqual(got, want) {
+				if got, want := other.read(withIt), other.read(unset); !reflect.DeepEqual(got, want) {
 					t.Errorf("%s makes %v of %v for %s", l, got, want, other)
 				}
 			}
@@ -244,6 +245,7 @@ func TestJSONIsRefused(t *testing.T) {
 	for config, want := range map[string]string{
 		`{}`:                                     "company is missing",
 		`{"companies":{"acme":null}}`:            "company acme: it is null",
+		`{"companies":{"acme":{}}}`:              "company acme: api_key is missing",
 		`{` + acme + `,"api_keys":["k"]}}}`:      "company acme: api_key: there are keys and it is off",
 		`{` + acme + `,"accounts":{"a":null}}}}`: "company acme: account a: it is null",
 		`{` + acme + `,"accounts":{"a":{"question":"Who?"}}}}}`: "company acme: account a: question: a question and its answer go together",

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"go.uber.org/zap"
 	"go.uber.org/zap/exp/zapslog"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
@@ -92,20 +91,19 @@ func (p *pooledStore) nameDeployment(ctx context.Context, accounts record.Accoun
 // hear feeds the memory until the store closes. After a panic it drops the lease and
 // empties the memory, and then subscribes again.
 func (p *pooledStore) hear() {
-	for p.ctx.Err() == nil {
-		err := panics.Contain(func() error { p.Store.(guest.FeedingStore).Run(p.ctx, p.memory); return nil })
-		defect, ok := errors.AsType[*panics.Error](err)
-		if !ok {
-			return
+	subscribe := func() bool {
+		err := panics.ContainLogged(storeLog(), "hearing what ends on other nodes", func() error {
+			p.Store.(guest.FeedingStore).Run(p.ctx, p.memory)
+			return nil
+		})
+		if err != nil {
+			p.memory.SetLease(time.Time{})
+			p.memory.Flush()
 		}
-		p.memory.SetLease(time.Time{})
-		p.memory.Flush()
-		caddy.Log().Named("mnemogate").Error("internal error; please report it",
-			zap.String("doing", "hearing what ends on other nodes"), zap.String("panic", defect.What), zap.String("stack", defect.Stack))
-		select {
-		case <-p.ctx.Done():
-		case <-time.After(StartAgainAfter):
-		}
+		return err == nil
+	}
+	if !subscribe() {
+		retry(p.ctx, StartAgainAfter, subscribe)
 	}
 }
 
@@ -117,10 +115,13 @@ func (p *pooledStore) keysFailed(err error) {
 	p.warn("the keys that sign assertions can't be read or rotated, and the known ones go on", err)
 }
 
-// warn looks up the logger for each call, because the store outlives configurations.
 func (p *pooledStore) warn(message string, err error) {
-	log := slog.New(zapslog.NewHandler(caddy.Log().Named("mnemogate").Core()))
-	p.warnings.Warn(log, message, "error", err)
+	p.warnings.Warn(storeLog(), message, "error", err)
+}
+
+// storeLog returns the logger of the running config. The stores outlive configs.
+func storeLog() *slog.Logger {
+	return slog.New(zapslog.NewHandler(caddy.Log().Named("mnemogate").Core()))
 }
 
 // Destruct implements caddy.Destructor.

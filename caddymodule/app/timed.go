@@ -19,15 +19,6 @@ func observeCall(ctx context.Context, store, method string, began time.Time, err
 	guest.TraceCall(ctx, store, method, began, failed)
 }
 
-// observeChange is observeCall for a method that takes a change function. If the
-// function returned an error (refused), the store itself has answered.
-func observeChange(ctx context.Context, refused error, store, method string, began time.Time, err error) {
-	if refused != nil {
-		err = nil
-	}
-	observeCall(ctx, store, method, began, &err)
-}
-
 // unanswered reports whether err means that the store did not answer. Other errors
 // are answers of the store, or mean that the caller has gone away.
 func unanswered(err error) bool {
@@ -82,13 +73,17 @@ func (t timedAccounts) ByIdentity(ctx context.Context, company string, identity 
 }
 
 func (t timedAccounts) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error)) (found record.Account, err error) {
-	var refused error // the change's error: the store answered
-	defer func(began time.Time) { observeChange(ctx, refused, "accounts", "update", began, err) }(time.Now())
-	return t.Accounts.Update(ctx, company, id, func(a *record.Account) (ends bool, err error) {
+	var refused, failed error
+	defer observeCall(ctx, "accounts", "update", time.Now(), &failed)
+	found, err = t.Accounts.Update(ctx, company, id, func(a *record.Account) (ends bool, err error) {
 		ends, refused = change(a)
 		traced(ctx, a.Outbox)
 		return ends, refused
 	})
+	if refused == nil { // otherwise the store has answered
+		failed = err
+	}
+	return found, err
 }
 
 func (t timedAccounts) Delete(ctx context.Context, company string, id int64, events ...record.OutboxEvent) (err error) {
@@ -172,13 +167,17 @@ func (t timedAccounts) DeletePasskey(ctx context.Context, now time.Time, company
 }
 
 func (t timedAccounts) UpdateFailures(ctx context.Context, now time.Time, subject record.FailureKey, kind record.Kind, change func(*record.FailureCount) error) (err error) {
-	var refused error
-	defer func(began time.Time) { observeChange(ctx, refused, "accounts", "tally", began, err) }(time.Now())
-	return t.Accounts.UpdateFailures(ctx, now, subject, kind, func(t *record.FailureCount) error {
+	var refused, failed error
+	defer observeCall(ctx, "accounts", "tally", time.Now(), &failed)
+	err = t.Accounts.UpdateFailures(ctx, now, subject, kind, func(t *record.FailureCount) error {
 		refused = change(t)
 		traced(ctx, t.Outbox)
 		return refused
 	})
+	if refused == nil { // as in Update
+		failed = err
+	}
+	return err
 }
 
 func (t timedAccounts) FailureCounts(ctx context.Context, subject record.FailureKey) (found map[record.Kind]record.FailureCount, err error) {

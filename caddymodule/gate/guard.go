@@ -117,7 +117,7 @@ func (h *Handler) setIdentity(header http.Header, r *http.Request, session *reco
 	h.Headers.Set(header, session, told)
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Set("http.auth.user.id", session.Mnemocode)
-		repl.Set("http.auth.user.company", h.app.Companies[session.Company].Placeholder())
+		repl.Set("http.auth.user.company", session.Company)
 	}
 }
 

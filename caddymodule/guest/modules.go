@@ -3,8 +3,6 @@ package guest
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -24,7 +22,11 @@ func ParseModule(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage)
 	}
 	name := d.Val()
 	if _, err := caddy.GetModule(namespace + "." + name); err != nil {
-		return d.Errf("there is no module '%s'; this Caddy has: %s", name, strings.Join(guestNames(namespace), ", "))
+		var names []string
+		for _, module := range caddy.GetModules(namespace) {
+			names = append(names, module.ID.Name())
+		}
+		return d.Errf("there is no module '%s'; this Caddy has: %s", name, strings.Join(names, ", "))
 	}
 	guest, err := caddyfile.UnmarshalModule(d, namespace+"."+name)
 	if err != nil {
@@ -32,14 +34,6 @@ func ParseModule(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage)
 	}
 	*raw = caddyconfig.JSONModuleObject(guest, "module", name, nil)
 	return nil
-}
-
-func guestNames(namespace string) []string {
-	names := map[string]bool{}
-	for _, module := range caddy.GetModules(namespace) {
-		names[module.ID.Name()] = true
-	}
-	return slices.Sorted(maps.Keys(names))
 }
 
 // Load loads the plugin in a field of host, which must be a pointer.

@@ -132,6 +132,9 @@ func Address(d *caddyfile.Dispenser, address *string, insecure *bool) func() err
 	}
 }
 
+// Insecure is the word that allows what a standard forbids.
+const Insecure = "insecure"
+
 // CutInsecure removes the word insecure from the end of an option's arguments.
 func CutInsecure(args []string) (others []string, insecure bool) {
 	if last := len(args) - 1; last > 0 && args[last] == Insecure {
@@ -241,8 +244,3 @@ func Int(to *int) Value {
 		return ""
 	}
 }
-
-// Values
-
-// Insecure is the word that allows what a standard forbids.
-const Insecure = "insecure"

@@ -97,7 +97,7 @@ func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 		"locale":        guest.Text(d, &p.Locale),
 		"phone_region":  guest.Text(d, &p.PhoneRegion),
 		"sms_origin":    guest.Text(d, &p.SMSOrigin),
-		"notices":       func() error { return p.parseNotices(d) },
+		"notices":       listOrOff(d, &p.Notices),
 		"recovery":      p.block(d, p.recoveryOptions),
 		"passkeys":      func() error { return p.parsePasskeys(d) },
 		"limits":        p.block(d, p.limitOptions),
@@ -212,46 +212,29 @@ func (p *Policy) parseArgon2id(d *caddyfile.Dispenser) error {
 func (p *Policy) recoveryOptions(d *caddyfile.Dispenser) map[string]func() error {
 	r := &p.Recovery
 	return map[string]func() error{
-		"methods":     func() error { return parseMethods(d, r) },
+		"methods":     listOrOff(d, &r.Methods),
 		"link":        guest.Text(d, &r.Link),
 		"link_ttl":    p.insecure(d, "recovery.link_ttl", guest.Duration(&r.LinkTTL)),
 		"welcome_ttl": guest.OneValue(d, guest.Duration(&r.WelcomeTTL)),
 	}
 }
 
-// parseMethods parses one of
-//
-//	methods PHONE|MAIL|QUESTION...
-//	methods off
-func parseMethods(d *caddyfile.Dispenser, r *tenant.Recovery) error {
-	args := d.RemainingArgs()
-	if len(args) == 0 {
-		return d.ArgErr()
-	}
-	r.Methods = []tenant.Method{}
-	if len(args) == 1 && args[0] == "off" {
+// listOrOff parses one or more values, or the word off for none.
+func listOrOff[T ~string](d *caddyfile.Dispenser, list *[]T) func() error {
+	return func() error {
+		args := d.RemainingArgs()
+		if len(args) == 0 {
+			return d.ArgErr()
+		}
+		*list = []T{}
+		if len(args) == 1 && args[0] == "off" {
+			return nil
+		}
+		for _, arg := range args {
+			*list = append(*list, T(arg))
+		}
 		return nil
 	}
-	for _, arg := range args {
-		r.Methods = append(r.Methods, tenant.Method(arg))
-	}
-	return nil
-}
-
-// parseNotices parses one of
-//
-//	notices <type>...
-//	notices off
-func (p *Policy) parseNotices(d *caddyfile.Dispenser) error {
-	args := d.RemainingArgs()
-	if len(args) == 0 {
-		return d.ArgErr()
-	}
-	p.Notices = []string{}
-	if len(args) > 1 || args[0] != "off" {
-		p.Notices = args
-	}
-	return nil
 }
 
 // parsePasskeys checks the whole block at its end, because origins depend on rp_id.

@@ -115,18 +115,15 @@ type Policy struct {
 	// `otp.length` or `limits.wrong_codes`. Each start warns of them. Default: none.
 	Insecure []string `json:"insecure,omitempty"`
 
-	captchaSet bool // needed because captcha off leaves captcha nil
-	captcha    tenant.Captcha
-	captchaIs  string // the name of its module; empty for off
-	siteKey    string
-	sms, mail  message.Sender
-	events     *tenant.Events
-	passkeys   *passkey.Verifier
-	migrate    tenant.PasswordVerifier
-	breached   *tenant.Breached // nil if it is not set
-	texts      *message.Texts
-	regex      *regexp.Regexp
-	blocklist  *password.Blocklist
+	captcha   tenant.Captcha // a guest.Absent for captcha off
+	sms, mail message.Sender
+	events    *tenant.Events
+	passkeys  *passkey.Verifier
+	migrate   tenant.PasswordVerifier
+	breached  *tenant.Breached // nil if it is not set
+	texts     *message.Texts
+	regex     *regexp.Regexp
+	blocklist *password.Blocklist
 }
 
 // Passwords holds the settings of passwords.
@@ -146,37 +143,34 @@ type Passwords struct {
 }
 
 // Load loads what the policy names. Its errors begin with the name of the directive.
-func (p *Policy) Load(ctx caddy.Context) error {
-	if err := p.loadGuests(ctx); err != nil {
+func (p *Policy) Load(ctx caddy.Context) (err error) {
+	if err = p.loadGuests(ctx); err != nil {
 		return err
 	}
-	var err error
 	if p.regex, err = compile(p.Password.Regex); err != nil {
 		return err
 	}
 	if p.Passkeys != nil {
 		if p.passkeys, err = passkey.New(*p.Passkeys); err != nil {
-			return fmt.Errorf("passkeys: %w", err)
+			return guest.Inside("passkeys", err)
 		}
 	}
 	if p.Password.Blocklist != "" {
 		if p.blocklist, err = readBlocklist(p.Password.Blocklist); err != nil {
-			return fmt.Errorf("password blocklist: %w", err)
+			return guest.Inside("password blocklist", err)
 		}
 	}
 	if p.Password.Breached != nil {
 		opened, err := p.Password.Breached.Open()
 		if err != nil {
-			return fmt.Errorf("password breached: %w", err)
+			return guest.Inside("password breached", err)
 		}
 		p.breached = &opened
 	}
 	if p.Texts != "" {
-		if p.texts, err = message.LoadTexts(p.Texts); err != nil {
-			return fmt.Errorf("texts: %w", err)
-		}
+		p.texts, err = message.LoadTexts(p.Texts)
 	}
-	return nil
+	return guest.Inside("texts", err)
 }
 
 // compile compiles a regular expression for passwords. It returns nil for an empty
@@ -193,50 +187,33 @@ func compile(expression string) (*regexp.Regexp, error) {
 }
 
 // NamesCaptcha reports whether the policy sets captcha, be it to off.
-func (p *Policy) NamesCaptcha() bool { return p.captchaSet || p.CaptchaRaw != nil }
+func (p *Policy) NamesCaptcha() bool { return p.captcha != nil || p.CaptchaRaw != nil }
 
-func (p *Policy) loadGuests(ctx caddy.Context) (err error) {
-	if p.SMSRaw != nil {
-		if p.sms, err = guest.Load[message.Sender](ctx, p, "SMSRaw"); err != nil {
-			return fmt.Errorf("sms: %w", err)
-		}
+func (p *Policy) loadGuests(ctx caddy.Context) error {
+	var events guest.EventsModule
+	err := cmp.Or(
+		load(ctx, &p.sms, p, "sms", "SMSRaw", p.SMSRaw),
+		load(ctx, &p.mail, p, "mail", "MailRaw", p.MailRaw),
+		load(ctx, &p.migrate, &p.Password, "password migrate", "MigrateRaw", p.Password.MigrateRaw),
+		load(ctx, &events, p, "events", "EventsRaw", p.EventsRaw),
+		load(ctx, &p.captcha, p, "captcha", "CaptchaRaw", p.CaptchaRaw),
+	)
+	if err != nil || events == nil {
+		return err
 	}
-	if p.MailRaw != nil {
-		if p.mail, err = guest.Load[message.Sender](ctx, p, "MailRaw"); err != nil {
-			return fmt.Errorf("mail: %w", err)
-		}
-	}
-	if p.Password.MigrateRaw != nil {
-		if p.migrate, err = guest.Load[tenant.PasswordVerifier](ctx, &p.Password, "MigrateRaw"); err != nil {
-			return fmt.Errorf("password migrate: %w", err)
-		}
-	}
-	if p.EventsRaw != nil {
-		receiver, err := guest.Load[guest.EventsModule](ctx, p, "EventsRaw")
-		if err != nil {
-			return fmt.Errorf("events: %w", err)
-		}
-		p.events = new(receiver.Settings())
-		if _, off := receiver.(guest.Absent); !off {
-			p.events.Receiver = receiver
-		}
-	}
-	if p.CaptchaRaw != nil {
-		p.captchaSet = true
-		if p.captcha, err = guest.Load[tenant.Captcha](ctx, p, "CaptchaRaw"); err != nil {
-			return fmt.Errorf("captcha: %w", err)
-		}
-		if module, ok := p.captcha.(caddy.Module); ok {
-			p.captchaIs = module.CaddyModule().ID.Name()
-		}
-		if widget, ok := p.captcha.(guest.Widget); ok {
-			p.siteKey = widget.WidgetKey()
-		}
-		if _, off := p.captcha.(guest.Absent); off {
-			p.captcha, p.captchaIs = nil, ""
-		}
+	p.events = new(events.Settings())
+	if _, off := events.(guest.Absent); !off {
+		p.events.Receiver = events
 	}
 	return nil
+}
+
+// load loads the plugin in a field of host, unless the field is empty.
+func load[T any](ctx caddy.Context, to *T, host any, directive, field string, raw json.RawMessage) (err error) {
+	if raw != nil {
+		*to, err = guest.Load[T](ctx, host, field)
+	}
+	return guest.Inside(directive, err)
 }
 
 func readBlocklist(name string) (*password.Blocklist, error) {
@@ -264,8 +241,8 @@ func (p *Policy) Apply(c *tenant.Company) {
 	if p.passkeys != nil {
 		c.Passkeys = p.passkeys.For(c.DisplayName())
 	}
-	if p.captchaSet {
-		c.Captcha, c.CaptchaType, c.SiteKey = p.captcha, p.captchaIs, p.siteKey
+	if p.captcha != nil {
+		p.applyCaptcha(c)
 	}
 	if p.regex != nil {
 		c.Regex, c.Password.RegexDescription = p.regex, ""
@@ -287,6 +264,20 @@ func (p *Policy) Apply(c *tenant.Company) {
 	}
 	if p.Hardened != nil {
 		c.Hardened = *p.Hardened
+	}
+}
+
+func (p *Policy) applyCaptcha(c *tenant.Company) {
+	c.Captcha, c.CaptchaType, c.SiteKey = nil, "", ""
+	if _, off := p.captcha.(guest.Absent); off {
+		return
+	}
+	c.Captcha = p.captcha
+	if module, ok := p.captcha.(caddy.Module); ok {
+		c.CaptchaType = module.CaddyModule().ID.Name()
+	}
+	if widget, ok := p.captcha.(guest.Widget); ok {
+		c.SiteKey = widget.WidgetKey()
 	}
 }
 
