@@ -3,19 +3,14 @@ package store
 import (
 	"context"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 const postgresClock = `SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint`
 
 // Clock returns the server's time.
 func (p *Postgres) Clock(ctx context.Context) (time.Time, error) {
-	var now int64
-	err := p.read(ctx, func(ctx context.Context, q postgresQueries) error {
-		return q.row(ctx, postgresClock).Scan(&now)
-	})
-	return fromMicros(now), translatePostgres("asking for the time", err)
+	now, err := queryOne(ctx, p, "asking for the time", scanValue[int64], postgresClock)
+	return fromMicros(now), err
 }
 
 // Clock returns the server's time. If there are several servers, it returns the time
@@ -23,12 +18,9 @@ func (p *Postgres) Clock(ctx context.Context) (time.Time, error) {
 func (r *Redis) Clock(ctx context.Context) (time.Time, error) {
 	var worst time.Time
 	err := r.call(ctx, "asking for the time", func(ctx context.Context) error {
-		servers := map[string]*redis.Client{"": r.single}
-		if r.cluster != nil {
-			var err error
-			if servers, err = r.servers(ctx); err != nil {
-				return err
-			}
+		servers, err := r.servers(ctx)
+		if err != nil {
+			return err
 		}
 		var most time.Duration
 		for _, server := range servers {

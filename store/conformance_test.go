@@ -85,6 +85,34 @@ func TestSessions(t *testing.T) {
 	}
 }
 
+// wantRefusedUnlessOpen starts and closes a store. It checks that every method returns
+// notOpen before and after that.
+func wantRefusedUnlessOpen(t *testing.T, s interface {
+	Start(context.Context) error
+	Close() error
+}, notOpen error, accounts record.Accounts, sessions record.Sessions) {
+	t.Helper()
+	check := func(when string) {
+		t.Helper()
+		for method, err := range callAllAccounts(bg, accounts, someone("acme", "m1")) {
+			wantErr(t, method+" "+when, err, notOpen)
+		}
+		if sessions == nil {
+			return
+		}
+		for method, err := range callAllSessions(bg, sessions, session("a", 1, 1, record.CheckOTP)) {
+			wantErr(t, method+" "+when, err, notOpen)
+		}
+	}
+	check("before Start")
+	must(t, s.Start(bg))
+	must(t, s.Start(bg))
+	must(t, s.Close())
+	check("after Close")
+	must(t, s.Close())
+	wantErr(t, "Start after Close", s.Start(bg), notOpen)
+}
+
 func sayOnFailure(t *testing.T, promise string) {
 	t.Cleanup(func() {
 		if t.Failed() {

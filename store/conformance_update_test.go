@@ -274,19 +274,34 @@ var updateCases = []accountsCase{
 		},
 	},
 	{
-		name:    "racing Update for an identity",
-		promise: "An identity belongs to at most one account, and each change sees the one before.",
+		name:    "racing Update for one value",
+		promise: "A login id and an identity belong to at most one account, and each change sees the one before.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			var ids []int64
-			for i := range 20 {
+			for i := range 40 {
 				ids = append(ids, create(t, one, plain("acme", fmt.Sprint(i))).ID)
 			}
+			for round := range 5 {
+				value := fmt.Sprint("wanted ", round)
+				errs := race(40, one, two, func(i int, s record.Accounts) error {
+					_, err := s.Update(bg, "acme", ids[i], func(a *record.Account) (bool, error) {
+						a.Email = value
+						return false, nil
+					})
+					return err
+				})
+				wantWinners(t, errs, 1, isA[*record.TakenError])
+				identity := record.Identity{Provider: 1, Subject: value}
+				errs = race(40, one, two, func(i int, s record.Accounts) error {
+					_, err := s.Update(bg, "acme", ids[i], func(a *record.Account) (bool, error) {
+						a.Identities = []record.Identity{identity}
+						return false, nil
+					})
+					return err
+				})
+				wantWinners(t, errs, 1, isA[*record.TakenError])
+			}
 			errs := race(20, one, two, func(i int, s record.Accounts) error {
-				_, err := s.Update(bg, "acme", ids[i], bind(record.Identity{Provider: 1, Subject: "x"}))
-				return err
-			})
-			wantWinners(t, errs, 1, isA[*record.TakenError])
-			errs = race(20, one, two, func(i int, s record.Accounts) error {
 				_, err := s.Update(bg, "acme", ids[0], bind(record.Identity{Provider: 2, Subject: fmt.Sprint(i)}))
 				return err
 			})

@@ -477,64 +477,44 @@ func TestRequestsForOneUnknownSessionAskTheStoreOnce(t *testing.T) {
 	})
 }
 
-var recalled = flag.String("recalled", "1000,100000,1000000", "the numbers of sessions that the benchmarks of the memory remember")
+var recalled = flag.String("recalled", "1000,100000,1000000", "the numbers of sessions that BenchmarkRecall remembers")
 
 // BenchmarkRecall looks up random sessions among few and many remembered ones.
 func BenchmarkRecall(b *testing.B) {
-	benchMany(b, func(b *testing.B, n int, token func(int) record.TokenHash) {
-		before := heap()
-		memory := remembering(b, n, token)
-		perSession := float64(heap()-before) / float64(n)
-		asked := make([]record.TokenHash, 1<<16)
-		for i := range asked {
-			asked[i] = token(rand.IntN(n))
-		}
-		now, began, stopped := time.Now(), time.Now(), gcTime()
-		for i := 0; b.Loop(); i++ {
-			if _, err := memory.Recall(b.Context(), now, "", asked[i%len(asked)]); err != nil {
-				b.Fatal(err)
-			}
-		}
-		b.ReportMetric(perSession, "B/session")
-		b.ReportMetric((gcTime()-stopped)/time.Since(began).Seconds(), "gc-CPUs")
-		if _, misses := memory.Asked(); misses != uint64(n) {
-			b.Errorf("%d were not remembered", misses-uint64(n))
-		}
-	})
-}
-
-// BenchmarkEndedAll revokes all sessions of an account, with few and many sessions
-// of others in memory.
-func BenchmarkEndedAll(b *testing.B) {
-	benchMany(b, func(b *testing.B, n int, token func(int) record.TokenHash) {
-		memory := remembering(b, n, token)
-		for i := 0; b.Loop(); i++ {
-			memory.EndedAll(record.Revocation{Company: "acme", Account: int64(2 + i), Generation: 2})
-		}
-	})
-}
-
-func benchMany(b *testing.B, bench func(b *testing.B, n int, token func(int) record.TokenHash)) {
 	for field := range strings.SplitSeq(*recalled, ",") {
 		n, err := strconv.Atoi(field)
 		if err != nil || n < 1 {
 			b.Fatalf("-recalled %s: %q is not a number of sessions", *recalled, field)
 		}
-		b.Run(field, func(b *testing.B) {
-			bench(b, n, func(i int) record.TokenHash { return sha256.Sum256(binary.LittleEndian.AppendUint64(nil, uint64(i))) })
-		})
+		b.Run(field, func(b *testing.B) { benchmarkRecall(b, n) })
 	}
 }
 
-func remembering(b *testing.B, n int, token func(int) record.TokenHash) *Memory {
-	b.Helper()
+func benchmarkRecall(b *testing.B, n int) {
+	token := func(i int) record.TokenHash { return sha256.Sum256(binary.LittleEndian.AppendUint64(nil, uint64(i))) }
+	before := heap()
 	memory := newLeasedMemory(newMadeSessions(), n*5/4+10_000)
 	for i := range n {
 		if _, err := memory.Recall(b.Context(), time.Now(), "", token(i)); err != nil {
 			b.Fatal(err)
 		}
 	}
-	return memory
+	perSession := float64(heap()-before) / float64(n)
+	asked := make([]record.TokenHash, 1<<16)
+	for i := range asked {
+		asked[i] = token(rand.IntN(n))
+	}
+	now, began, stopped := time.Now(), time.Now(), gcTime()
+	for i := 0; b.Loop(); i++ {
+		if _, err := memory.Recall(b.Context(), now, "", asked[i%len(asked)]); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportMetric(perSession, "B/session")
+	b.ReportMetric((gcTime()-stopped)/time.Since(began).Seconds(), "gc-CPUs")
+	if _, misses := memory.Asked(); misses != uint64(n) {
+		b.Errorf("%d were not remembered", misses-uint64(n))
+	}
 }
 
 func heap() uint64 {

@@ -85,7 +85,9 @@ func OpenPostgres(dsn string, options PostgresOptions) (*Postgres, error) {
 }
 
 // Accounts returns the accounts in the database.
-func (p *Postgres) Accounts() record.Accounts { return postgresAccounts{p} }
+func (p *Postgres) Accounts() record.Accounts {
+	return postgresAccounts{p, sqlAccounts{p, postgresDialect}}
+}
 
 // Start connects and updates the tables. Many nodes may call it at once. Its error
 // wraps ErrUnreachable if the server did not answer. After an error you may call it
@@ -300,6 +302,18 @@ func (p *Postgres) write(ctx context.Context, f func(context.Context, postgresQu
 	return p.call(ctx, f, false)
 }
 
+func (p *Postgres) reading(ctx context.Context, f func(context.Context, queries) error) error {
+	return p.read(ctx, with[postgresQueries](f))
+}
+
+func (p *Postgres) writing(ctx context.Context, f func(context.Context, queries) error) error {
+	return p.write(ctx, with[postgresQueries](f))
+}
+
+func (p *Postgres) transaction(ctx context.Context, f func(context.Context, queries) error) error {
+	return p.transact(ctx, with[postgresQueries](f))
+}
+
 // transact is write, with f in a transaction that is committed unless f fails.
 func (p *Postgres) transact(ctx context.Context, f func(context.Context, postgresQueries) error) error {
 	return p.write(ctx, func(ctx context.Context, q postgresQueries) error {
@@ -371,26 +385,6 @@ func rolledBack(err error) bool {
 		return true
 	}
 	return errors.Is(err, errAgain)
-}
-
-// Errors
-
-// translatePostgres turns the driver's errors into those that the interfaces
-// promise. It adds doing to any other error.
-func translatePostgres(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if r, ok := errors.AsType[refusal](err); ok {
-		return r.error
-	}
-	if errors.Is(err, pgx.ErrNoRows) || postgresCode(err) == "23503" { // foreign key violation: the account was deleted
-		return record.ErrNotFound
-	}
-	if record.IsAnswer(err) {
-		return err
-	}
-	return fmt.Errorf("%s: %w", doing, err)
 }
 
 // postgresCode returns the SQLSTATE, or "" if err is not the server's.

@@ -2,15 +2,13 @@ package store
 
 import (
 	"context"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
-
-	"github.com/jackc/pgx/v5"
+	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -19,7 +17,10 @@ import (
 //
 // To avoid deadlocks, all writes to an account lock in the same order: first the
 // account's row, then the keys of postgresKeys, sorted, then everything else.
-type postgresAccounts struct{ *Postgres }
+type postgresAccounts struct {
+	*Postgres
+	sqlAccounts
+}
 
 // PostgreSQL plans a statement once per connection. The tables may then be empty, so
 // that any index looks as good as another, and an import may fill them later. So no
@@ -29,15 +30,57 @@ type postgresAccounts struct{ *Postgres }
 //   - A condition that must not choose an index is not a plain comparison with a
 //     column, and does not contain a constant that a partial index is made for.
 
-// postgresOne is the condition for the account $2 of the company $1.
-const postgresOne = `id = $2 AND (company = $1) IS TRUE`
+var postgresDialect = dialect{
+	json: func(object, from string) string {
+		return `array_to_json(ARRAY(SELECT json_build_object(` + object + `) FROM ` + from + `))`
+	},
+	position: "strpos",
+	lock:     " FOR UPDATE",
+	text:     fromText,
+	// Strings that are not valid UTF-8 can't be in the database, and PostgreSQL refuses
+	// to search for them.
+	findable: func(args ...any) bool {
+		return !slices.ContainsFunc(args, func(arg any) bool {
+			text, ok := arg.(string)
+			return ok && !utf8.ValidString(text)
+		})
+	},
+	// Skips a queue that is being claimed, written to or acknowledged instead of waiting
+	// for it.
+	claim: `
+		WITH due AS (
+			SELECT queue FROM outbox_queues WHERE company = $1 AND due <= $2
+			ORDER BY due LIMIT $5 FOR UPDATE SKIP LOCKED
+		)
+		UPDATE outbox_queues SET due = $3, claim = $4
+		WHERE company = $1 AND queue = ANY (ARRAY(SELECT queue FROM due)) -- a join would read all queues
+		RETURNING queue, tries`,
+	forget: postgresSweep("history", "at < $1", "at"),
+	chunk:  postgresSweepChunk,
+}.complete()
+
+// postgresSweep returns a statement that deletes up to $2 rows. It skips rows that
+// another transaction is changing. ORDER BY makes PostgreSQL use the index, which it
+// would otherwise consider too slow.
+func postgresSweep(table, condition, order string) string {
+	return `DELETE FROM ` + table + ` WHERE ctid = ANY (ARRAY(
+		SELECT ctid FROM ` + table + ` WHERE ` + condition + ` ORDER BY ` + order + ` LIMIT $2 FOR UPDATE SKIP LOCKED))`
+}
+
+// A text that is not valid UTF-8 can't be the mnemocode of an account; the next one
+// after it is the same as after its valid form.
+
+func (s postgresAccounts) List(ctx context.Context, company, after string, limit int) ([]record.Account, error) {
+	return s.sqlAccounts.List(ctx, company, strings.ToValidUTF8(after, "\uFFFD"), limit)
+}
+
+func (s postgresAccounts) Search(ctx context.Context, company string, match record.Match, after string, limit int) (found []record.Account, last string, err error) {
+	return s.sqlAccounts.Search(ctx, company, match, strings.ToValidUTF8(after, "\uFFFD"), limit)
+}
 
 // Keys: mnemocodes, login ids and identities, which are unique within a company
 
-const (
-	postgresLockAccount = `SELECT id FROM accounts WHERE ` + postgresOne + ` FOR UPDATE`
-	postgresLockKeys    = `SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS keys (key)`
-)
+const postgresLockKeys = `SELECT pg_advisory_xact_lock(key) FROM unnest($1::bigint[]) AS keys (key)`
 
 // postgresKeys returns a lock key for each value that must be unique within the
 // company. A call that stores such a value takes its lock and then checks that it is
@@ -127,8 +170,12 @@ func (s postgresAccounts) Create(ctx context.Context, now time.Time, a record.Ac
 	codes, versions, ats := columns(a.Accepted)
 	hashes := append([]string{}, a.NewBackupCodes...) // nil would be NULL
 	args := slices.Concat(postgresKeyArgs(a), []any{micros(now), codes, versions, ats, hashes}, accountValues(a))
+	write := s.write
+	if len(a.Outbox) > 0 {
+		write = s.transact
+	}
 	var id int64
-	err := s.writeWithEvents(ctx, a.Company, &id, a.Outbox, func(ctx context.Context, q postgresQueries) error {
+	err := write(ctx, func(ctx context.Context, q postgresQueries) error {
 		var taken string
 		var b postgresBatch
 		b.add(postgresLockKeys, postgresKeys(a))
@@ -136,10 +183,13 @@ func (s postgresAccounts) Create(ctx context.Context, now time.Time, a record.Ac
 		if err := q.run(ctx, &b); err != nil {
 			return err
 		}
-		return refuseField(taken)
+		if err := refuseField(taken); err != nil {
+			return err
+		}
+		return q.insertEvents(ctx, a.Company, id, a.Outbox)
 	})
 	if err != nil {
-		return 0, translatePostgres("creating account", err)
+		return 0, translate("creating account", err)
 	}
 	return id, nil
 }
@@ -184,21 +234,16 @@ var postgresUpdateAccount = `
 		WHERE (SELECT account FROM identities WHERE company = $1 AND provider = new.provider AND subject = new.subject) IS NULL
 	), owed AS (
 		INSERT INTO endings (company, account, epoch, keep) SELECT company, id, epoch, $12 FROM changed WHERE $11::boolean` +
-	postgresOweLater + `
+	sqlNewerPending + `
 	)
 	SELECT coalesce((SELECT field FROM taken ORDER BY rank LIMIT 1), '')`
-
-// postgresOweLater is the end of an INSERT INTO endings.
-const postgresOweLater = `
-	ON CONFLICT (company, account) DO UPDATE SET epoch = excluded.epoch, keep = excluded.keep
-	WHERE excluded.epoch > endings.epoch`
 
 func (s postgresAccounts) Update(
 	ctx context.Context, company string, id int64, change func(*record.Account) (ends bool, err error),
 ) (record.Account, error) {
 	var stored record.Account
 	err := s.transact(ctx, func(ctx context.Context, q postgresQueries) error {
-		before, err := lockPostgresAccount(ctx, q, company, id)
+		before, err := s.lockAndLoad(ctx, q, company, id)
 		if err != nil {
 			return err
 		}
@@ -210,32 +255,31 @@ func (s postgresAccounts) Update(
 		}
 		after.ID, after.Company = id, company
 		setGeneration(&after, before, ends)
-		if stored, err = storePostgresUpdate(ctx, q, before, after, ends); err != nil {
+		if stored, err = s.storeUpdate(ctx, q, before, after, ends); err != nil {
 			return err
 		}
 		return q.insertEvents(ctx, company, id, after.Outbox)
 	})
 	if err != nil {
-		return record.Account{}, translatePostgres("updating account", err)
+		return record.Account{}, translate("updating account", err)
 	}
 	return stored, nil
 }
 
-// lockPostgresAccount loads an account and locks it against changes and deletion
-// until the transaction ends.
-func lockPostgresAccount(ctx context.Context, q postgresQueries, company string, id int64) (record.Account, error) {
-	var a record.Account
+// lockAndLoad loads an account and locks it against changes and deletion until the
+// transaction ends.
+func (s postgresAccounts) lockAndLoad(ctx context.Context, q postgresQueries, company string, id int64) (a record.Account, err error) {
 	var b postgresBatch
-	b.add(postgresLockAccount, company, id)
+	b.add(s.accountLock, company, id)
 	b.addRow(func(row scanner) (err error) {
-		a, err = scanPostgresAccount(row)
+		a, err = accountScan(s.text)(row)
 		return err
-	}, postgresAccountByID, company, id)
+	}, s.accountByID, company, id)
 	return a, q.run(ctx, &b)
 }
 
-// storePostgresUpdate replaces before with after and returns the account as stored.
-func storePostgresUpdate(
+// storeUpdate replaces before with after and returns the account as stored.
+func (s postgresAccounts) storeUpdate(
 	ctx context.Context, q postgresQueries, before, after record.Account, ends bool,
 ) (stored record.Account, err error) {
 	args := slices.Concat(postgresKeyArgs(after),
@@ -245,158 +289,21 @@ func storePostgresUpdate(
 	b.add(postgresLockKeys, newPostgresKeys(before, after))
 	b.addRow(func(row scanner) error { return row.Scan(&taken) }, postgresUpdateAccount, args...)
 	b.addRow(func(row scanner) error {
-		stored, err = scanPostgresAccount(row)
+		stored, err = accountScan(s.text)(row)
 		return err
-	}, postgresAccountByID, after.Company, after.ID)
+	}, s.accountByID, after.Company, after.ID)
 	if err := q.run(ctx, &b); err != nil {
 		return record.Account{}, err
 	}
 	return stored, refuseField(taken)
 }
 
-const postgresDeleteAccount = `
-	WITH gone AS (
-		DELETE FROM accounts WHERE ` + postgresOne + ` -- and, by foreign keys, what belongs to it
-		RETURNING company, id
-	), forgotten AS (
-		DELETE FROM tallies t USING gone WHERE t.company = gone.company AND t.account = gone.id
-	)
-	INSERT INTO endings (company, account, epoch) SELECT company, id, $3 FROM gone` + postgresOweLater
+var postgresSweepFailures = postgresSweep("tallies", "account = 0 AND changed < $1", "changed")
 
-func (s postgresAccounts) Delete(ctx context.Context, company string, id int64, events ...record.OutboxEvent) error {
-	return translatePostgres("deleting account", s.writeWithEvents(ctx, company, &id, events, func(ctx context.Context, q postgresQueries) error {
-		return q.execOr(ctx, record.ErrNotFound, postgresDeleteAccount, company, id, record.AllGenerations)
-	}))
-}
-
-const postgresSetPassword = `
-	WITH changed AS (
-		UPDATE accounts SET password_hash = $4, must_set_password = false, epoch = epoch + 1, updated = $5
-		WHERE ` + postgresOne + ` AND epoch = $3
-		RETURNING company, id, epoch
-	), forgotten AS (
-		DELETE FROM tallies t USING changed
-		WHERE t.company = changed.company AND t.account = changed.id AND t.login_id = '' AND t.kind = $6
-	)
-	INSERT INTO endings (company, account, epoch, keep) SELECT company, id, epoch, $7 FROM changed` + postgresOweLater
-
-func (s postgresAccounts) SetPassword(
-	ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep record.TokenHash, events ...record.OutboxEvent,
-) error {
-	return translatePostgres("setting password", s.writeWithEvents(ctx, company, &id, events, func(ctx context.Context, q postgresQueries) error {
-		return q.execOr(ctx, record.ErrConflict, postgresSetPassword,
-			company, id, generation, hash, micros(now), string(record.WrongPasswords), keptBytes(keep))
-	}))
-}
-
-// DISTINCT ON, because one statement can't change a row twice.
-const postgresAccept = `
-	INSERT INTO acceptances (account, code, version, at)
-	SELECT DISTINCT ON (new.code) a.id, new.code, new.version, new.at
-	FROM accounts a, unnest($3::text[], $4::text[], $5::bigint[]) WITH ORDINALITY AS new (code, version, at, rank)
-	WHERE ` + postgresOne + `
-	ORDER BY new.code, new.rank DESC
-	ON CONFLICT (account, code) DO UPDATE SET version = excluded.version, at = excluded.at`
-
-func (s postgresAccounts) Accept(
-	ctx context.Context, company string, id int64, accepted []record.Acceptance, events ...record.OutboxEvent,
-) error {
-	if len(accepted) == 0 {
-		return ctx.Err()
-	}
-	codes, versions, ats := columns(accepted)
-	return translatePostgres("storing acceptances", s.writeWithEvents(ctx, company, &id, events, func(ctx context.Context, q postgresQueries) error {
-		var b postgresBatch
-		b.addOr(record.ErrNotFound, postgresLockAccount, company, id)
-		b.add(postgresAccept, company, id, codes, versions, ats)
-		return q.run(ctx, &b)
-	}))
-}
-
-// Configured accounts
-
-const (
-	postgresInsertSeed = `INSERT INTO seeds (company, mnemocode) VALUES ($1, $2) ON CONFLICT DO NOTHING`
-	postgresSelectSeed = `SELECT EXISTS (SELECT 1 FROM seeds WHERE company = $1 AND mnemocode = $2)`
-)
-
-func (s postgresAccounts) SetSeeded(ctx context.Context, company, mnemocode string) error {
-	return translatePostgres("recording a configured account", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
-		_, err := q.exec(ctx, postgresInsertSeed, company, mnemocode)
-		return err
-	}))
-}
-
-func (s postgresAccounts) Seeded(ctx context.Context, company, mnemocode string) (seeded bool, err error) {
-	err = s.read(ctx, func(ctx context.Context, q postgresQueries) error {
-		return q.row(ctx, postgresSelectSeed, company, mnemocode).Scan(&seeded)
-	})
-	return seeded, translatePostgres("looking up a configured account", err)
-}
-
-// Census
-
-const (
-	// Looks up one company after the other, because the index has many entries for
-	// each.
-	postgresCompanies = `
-		WITH RECURSIVE found (company) AS (
-			SELECT min(company) FROM accounts
-			UNION ALL
-			SELECT (SELECT min(company) FROM accounts WHERE company > found.company) FROM found WHERE company IS NOT NULL
-		)
-		SELECT company FROM found WHERE company IS NOT NULL`
-	postgresStranded = `
-		SELECT company, count(*) FROM accounts WHERE phone = '' AND status = $1 AND (second_factor OR $2)
-			AND (totp = '' OR password_hash = '')
-			AND NOT EXISTS (SELECT 1 FROM backup_codes WHERE account = accounts.id)
-			AND NOT EXISTS (SELECT 1 FROM identities WHERE account = accounts.id)
-			AND NOT EXISTS (SELECT 1 FROM passkeys WHERE account = accounts.id)
-		GROUP BY company`
-)
-
-func (s postgresAccounts) CompaniesWithAccounts(ctx context.Context) (companies []string, err error) {
-	err = s.read(ctx, func(ctx context.Context, q postgresQueries) (err error) {
-		companies, err = collectPostgres(ctx, q, scanString, postgresCompanies)
-		return err
-	})
-	return companies, translatePostgres("looking for companies", err)
-}
-
-func (s postgresAccounts) Stranded(ctx context.Context, all bool) (map[string]int, error) {
-	counts := map[string]int{}
-	err := s.read(ctx, func(ctx context.Context, q postgresQueries) error {
-		_, err := collectPostgres(ctx, q, scanCount(counts), postgresStranded, string(record.StatusActive), all)
-		return err
-	})
-	return counts, translatePostgres("counting accounts without a second factor", err)
-}
-
-// The secret
-
-const (
-	postgresInsertSecret = `INSERT INTO secret (id, value) VALUES (1, $1) ON CONFLICT DO NOTHING`
-	postgresSelectSecret = `SELECT value FROM secret WHERE id = 1`
-)
-
-func (s postgresAccounts) Secret(ctx context.Context) ([]byte, error) {
-	var secret []byte
-	load := func(ctx context.Context, q postgresQueries) error {
-		return q.row(ctx, postgresSelectSecret).Scan(&secret)
-	}
-	err := s.read(ctx, load)
-	if errors.Is(err, pgx.ErrNoRows) {
-		err = s.write(ctx, func(ctx context.Context, q postgresQueries) error {
-			candidate := make([]byte, 32)
-			rand.Read(candidate) // never fails: it crashes the process instead
-			if _, err := q.exec(ctx, postgresInsertSecret, candidate); err != nil {
-				return err
-			}
-			return load(ctx, q)
-		})
-	}
+func (s postgresAccounts) Sweep(ctx context.Context, now time.Time) error {
+	err := sweep(ctx, s, "sweeping tallies", postgresSweepFailures, micros(now.Add(-24*time.Hour)), postgresSweepChunk)
 	if err != nil {
-		return nil, translatePostgres("loading secret", err)
+		return err
 	}
-	return secret, nil
+	return sweep(ctx, s, "sweeping devices", postgresSweepDevices, micros(now), postgresSweepChunk)
 }

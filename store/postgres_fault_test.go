@@ -195,7 +195,7 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 			_, err := s.ByMnemocode(bg, "acme", "new")
 			return err == nil
 		}},
-		{"SetPassword", "", func(s record.Accounts, a record.Account) error {
+		{"SetPassword", "commit\x00", func(s record.Accounts, a record.Account) error {
 			return s.SetPassword(bg, t0, "acme", a.ID, a.Generation, "new", record.TokenHash{})
 		}, func(s record.Accounts, a record.Account) bool {
 			got, err := s.ByID(bg, "acme", a.ID)
@@ -207,7 +207,7 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 			left, err := s.BackupCodes(bg, "acme", a.ID)
 			return err == nil && len(left) == 0
 		}},
-		{"Delete", "", func(s record.Accounts, a record.Account) error {
+		{"Delete", "commit\x00", func(s record.Accounts, a record.Account) error {
 			return s.Delete(bg, "acme", a.ID)
 		}, func(s record.Accounts, a record.Account) bool {
 			_, err := s.ByID(bg, "acme", a.ID)

@@ -84,7 +84,7 @@ func wantIndexes(t testing.TB, dsn string) {
 // table, or all rows of a company.
 func wantIndexed(t testing.TB, conn *pgx.Conn, statement string) {
 	t.Helper()
-	if statement == postgresStranded { // it counts all accounts
+	if statement == sqlStranded { // it counts all accounts
 		return
 	}
 	if step := readsAll(pgPlan(t, conn, statement)); step != "" {
@@ -235,7 +235,7 @@ func TestPostgresDueReadsNoBacklog(t *testing.T) {
 	companies, err := p.Accounts().(record.Outbox).Due(bg, fromMicros(20000))
 	must(t, err)
 	wantEqual(t, "due", companies, []string{"acme", "third"})
-	_, err = conn.Conn().Prepare(bg, "due", postgresDue)
+	_, err = conn.Conn().Prepare(bg, "due", sqlDue)
 	must(t, err)
 	rows, err := conn.Query(bg, "EXPLAIN (ANALYZE, TIMING off) EXECUTE due(20000)", pgx.QueryExecModeSimpleProtocol)
 	must(t, err)

@@ -21,34 +21,27 @@ type postgresRunner interface {
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
-// exec returns the number of rows that a statement changed.
 func (q postgresQueries) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	tag, err := q.on.Exec(ctx, query, texts(args)...)
 	return tag.RowsAffected(), err
-}
-
-// execOr is exec, but returns otherwise if no row was changed.
-func (q postgresQueries) execOr(ctx context.Context, otherwise error, query string, args ...any) error {
-	n, err := q.exec(ctx, query, args...)
-	if err == nil && n == 0 {
-		return otherwise
-	}
-	return err
 }
 
 func (q postgresQueries) row(ctx context.Context, query string, args ...any) scanner {
 	return textRow{q.on.QueryRow(ctx, query, texts(args)...)}
 }
 
-// collectPostgres returns all rows of a query.
-func collectPostgres[T any](
-	ctx context.Context, q postgresQueries, scan func(scanner) (T, error), query string, args ...any,
-) ([]T, error) {
+func (q postgresQueries) each(ctx context.Context, scan func(scanner) error, query string, args ...any) error {
 	rows, err := q.on.Query(ctx, query, texts(args)...)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (T, error) { return scan(textRow{row}) })
+	defer rows.Close()
+	for rows.Next() {
+		if err := scan(textRow{rows}); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 // A postgresBatch is a list of statements that are sent at once. Outside of a
@@ -76,35 +69,8 @@ func (b *postgresBatch) addRow(scan func(scanner) error, query string, args ...a
 	b.Queue(query, texts(args)...).QueryRow(func(row pgx.Row) error { return scan(textRow{row}) })
 }
 
-// addRows adds a statement that returns any number of rows.
-func (b *postgresBatch) addRows(scan func(scanner) error, query string, args ...any) {
-	b.Queue(query, texts(args)...).Query(func(rows pgx.Rows) error {
-		for rows.Next() {
-			if err := scan(textRow{rows}); err != nil {
-				return err
-			}
-		}
-		return rows.Err()
-	})
-}
-
 func (q postgresQueries) run(ctx context.Context, b *postgresBatch) error {
 	return q.on.SendBatch(ctx, &b.Batch).Close()
-}
-
-// sweep repeats a statement that deletes up to postgresSweepChunk rows until no row
-// is left. Each chunk is a call of its own.
-func (p *Postgres) sweep(ctx context.Context, query string, before int64) error {
-	for {
-		var n int64
-		err := p.write(ctx, func(ctx context.Context, q postgresQueries) (err error) {
-			n, err = q.exec(ctx, query, before, postgresSweepChunk)
-			return err
-		})
-		if err != nil || n < postgresSweepChunk {
-			return err
-		}
-	}
 }
 
 // Texts

@@ -59,19 +59,7 @@ func TestPostgresStoresNoTextForAnother(t *testing.T) {
 func TestPostgresRefusesCallsUnlessOpen(t *testing.T) {
 	s := storetest.SharedPostgres(t)
 	p := openPostgres(t, s.DSN(s.NewSchema(t)), PostgresOptions{})
-	check := func(when string) {
-		t.Helper()
-		for method, err := range callAllAccounts(bg, p.Accounts(), someone("acme", "m1")) {
-			wantErr(t, method+" "+when, err, errPostgresNotOpen)
-		}
-	}
-	check("before Start")
-	must(t, p.Start(bg))
-	must(t, p.Start(bg))
-	must(t, p.Close())
-	check("after Close")
-	must(t, p.Close())
-	wantErr(t, "Start after Close", p.Start(bg), errPostgresNotOpen)
+	wantRefusedUnlessOpen(t, p, errPostgresNotOpen, p.Accounts(), nil)
 }
 
 func TestPostgresCloseWaitsForCallsInFlight(t *testing.T) {
@@ -298,40 +286,5 @@ func TestPostgresWritersNeverDeadlock(t *testing.T) {
 	}
 	if n := strings.Count(s.Log(t), "deadlock detected") - before; n > 0 {
 		t.Errorf("%d deadlocks", n)
-	}
-}
-
-func TestPostgresUpdatesThatRaceForALoginIDOrIdentity(t *testing.T) {
-	s := storetest.SharedPostgres(t)
-	dsn := s.DSN(s.NewSchema(t))
-	one, two := startPostgres(t, dsn, PostgresOptions{}).Accounts(), startPostgres(t, dsn, PostgresOptions{}).Accounts()
-	var ids []int64
-	for i := range 40 {
-		ids = append(ids, create(t, one, plain("acme", fmt.Sprint(i))).ID)
-	}
-	lost := func(err error) bool { return isA[*record.TakenError](err) || errors.Is(err, record.ErrConflict) }
-	for round := range 10 {
-		value := fmt.Sprint("wanted ", round)
-		errs := race(40, one, two, func(i int, s record.Accounts) error {
-			_, err := s.Update(bg, "acme", ids[i], func(a *record.Account) (bool, error) {
-				a.Email = value
-				return false, nil
-			})
-			return err
-		})
-		wantWinners(t, errs, 1, lost)
-		identity := record.Identity{Provider: 1, Subject: value}
-		errs = race(40, one, two, func(i int, s record.Accounts) error {
-			if i%4 < 2 {
-				_, err := s.Update(bg, "acme", ids[i], bind(identity))
-				return err
-			}
-			_, err := s.Update(bg, "acme", ids[i], func(a *record.Account) (bool, error) {
-				a.Identities = []record.Identity{identity}
-				return false, nil
-			})
-			return err
-		})
-		wantWinners(t, errs, 1, lost)
 	}
 }

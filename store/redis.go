@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,14 +25,14 @@ import (
 // company. The name of the deployment, if it has one, follows mg: (see
 // SetDeployment).
 type Redis struct {
-	single   *redis.Client        // nil if cluster is set
-	cluster  *redis.ClusterClient // nil if single is set
-	master   string               // RedisOptions.SentinelMaster
-	wait     int
-	db       int
-	slowdown time.Duration // RedisOptions.slowdown
-	log      *slog.Logger
-	feed     atomic.Pointer[record.Feed] // set by Run; nil before
+	single  *redis.Client        // nil if cluster is set
+	cluster *redis.ClusterClient // nil if single is set
+	master  string               // RedisOptions.SentinelMaster
+	wait    int
+	db      int
+	limits  redisLimits
+	log     *slog.Logger
+	feed    atomic.Pointer[record.Feed] // set by Run; nil before
 
 	deployment string   // prefix in each hash tag; see SetDeployment
 	tags       []string // by bucket
@@ -72,19 +71,16 @@ type RedisOptions struct {
 	WaitReplicas int
 	// Log receives what an operator should know. Default: nothing is logged.
 	Log *slog.Logger
+}
 
-	slowdown time.Duration // multiplies the timeouts, for tests on a busy machine; 0 is 1
+// redisLimits are the longest times that calls take (contract, section 5).
+type redisLimits struct {
+	attempt  time.Duration // to get a connection from the pool, to open one, or to get an answer
+	call     time.Duration // with all its attempts
+	replicas time.Duration // that a server waits for replicas; less than attempt, because it answers after it
 }
 
 const (
-	// redisTimeout limits one attempt to get a connection from the pool, to open
-	// one, or to get an answer (contract, section 5).
-	redisTimeout = 250 * time.Millisecond
-	// redisCallTimeout limits a call with all its attempts.
-	redisCallTimeout = 900 * time.Millisecond
-	// redisWait is how long a server waits for replicas. It is less than
-	// redisTimeout, because the server answers after it.
-	redisWait = 200 * time.Millisecond
 	// redisReload is the maximum age of the list of a Cluster's nodes.
 	redisReload = time.Second
 	// redisHops is how often a call follows keys that move within a Cluster.
@@ -101,6 +97,12 @@ var (
 // OpenRedis returns the store. It reads the CA file but does not connect. Its errors
 // say which URL is wrong and why, without quoting any part that could be a password.
 func OpenRedis(o RedisOptions) (*Redis, error) {
+	return openRedisWithin(redisLimits{
+		attempt: 250 * time.Millisecond, call: 900 * time.Millisecond, replicas: 200 * time.Millisecond,
+	}, o)
+}
+
+func openRedisWithin(limits redisLimits, o RedisOptions) (*Redis, error) {
 	if len(o.URLs) == 0 {
 		return nil, errors.New("a Redis URL is missing")
 	}
@@ -111,13 +113,11 @@ func OpenRedis(o RedisOptions) (*Redis, error) {
 	if err != nil {
 		return nil, err
 	}
+	options := target.options
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout, options.PoolTimeout = limits.attempt, limits.attempt, limits.attempt, limits.attempt
 	log := cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	redisLogging.Do(func() { redis.SetLogger(redisLog{log}) })
-	slowdown := cmp.Or(o.slowdown, 1)
-	for _, timeout := range []*time.Duration{&target.options.DialTimeout, &target.options.ReadTimeout, &target.options.WriteTimeout, &target.options.PoolTimeout} {
-		*timeout *= slowdown
-	}
-	r := &Redis{slowdown: slowdown, master: o.SentinelMaster, wait: o.WaitReplicas, db: target.options.DB, log: log, tags: bucketTags("")}
+	r := &Redis{limits: limits, master: o.SentinelMaster, wait: o.WaitReplicas, db: options.DB, log: log, tags: bucketTags("")}
 	switch {
 	case o.SentinelMaster != "":
 		r.single, err = target.sentinel(o.SentinelMaster, addrs)
@@ -126,7 +126,7 @@ func OpenRedis(o RedisOptions) (*Redis, error) {
 	case target.sentinelUser != "" || target.sentinelPassword != "":
 		err = errors.New("the Redis URL has options for sentinels, but the name of their master is missing; set it with sentinel")
 	default:
-		r.single = redis.NewClient(target.options)
+		r.single = redis.NewClient(options)
 	}
 	if err != nil {
 		return nil, err
@@ -213,32 +213,27 @@ type Fault struct {
 
 // Faults asks each server for its settings.
 func (r *Redis) Faults(ctx context.Context) (faults []Fault, err error) {
-	var mu sync.Mutex
-	inspect := func(ctx context.Context, server *redis.Client) error {
-		info, err := server.Info(ctx).Result()
+	err = r.call(ctx, "connecting to Redis", func(ctx context.Context) error {
+		servers, err := r.servers(ctx)
 		if err != nil {
 			return err
 		}
-		if r.cluster == nil && infoField(info, "cluster_enabled") == "1" {
-			return errRedisIsCluster
+		for _, server := range servers {
+			info, err := server.Info(ctx).Result()
+			if err != nil {
+				return err
+			}
+			if r.cluster == nil && infoField(info, "cluster_enabled") == "1" {
+				return errRedisIsCluster
+			}
+			// The client library does not give the address of a sentinel's master.
+			name := cmp.Or(r.master, server.Options().Addr)
+			faults = append(faults, faultsOf(name, info)...)
+			if infoField(info, "aof_enabled") == "1" {
+				faults = append(faults, faultsOfDefaultUser(name, server.Do(ctx, "acl", "getuser", "default"))...)
+			}
 		}
-		// The client library does not give the address of a sentinel's master.
-		name := cmp.Or(r.master, server.Options().Addr)
-		found := faultsOf(name, info)
-		if infoField(info, "aof_enabled") == "1" {
-			found = append(found, faultsOfDefaultUser(name, server.Do(ctx, "acl", "getuser", "default"))...)
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		faults = append(faults, found...)
 		return nil
-	}
-	err = r.call(ctx, "connecting to Redis", func(ctx context.Context) error {
-		faults = nil // f may be called again
-		if r.single != nil {
-			return inspect(ctx, r.single)
-		}
-		return r.cluster.ForEachMaster(ctx, inspect)
 	})
 	return faults, err
 }
@@ -339,7 +334,7 @@ func (r *Redis) limited(ctx context.Context, f func(context.Context) error) erro
 		return errRedisClosed
 	}
 	// Complete a change even if its caller no longer waits for it.
-	call, done := record.StoreContext(context.WithoutCancel(ctx), redisCallTimeout*r.slowdown)
+	call, done := record.StoreContext(context.WithoutCancel(ctx), r.limits.call)
 	defer done()
 	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
@@ -394,8 +389,11 @@ func (r *Redis) at(ctx context.Context, key string, f func(redisPlace) error) er
 	}
 }
 
-// servers reloads the list of the Cluster's servers and returns them by address.
+// servers returns the masters by address. It reloads the list of a Cluster's nodes.
 func (r *Redis) servers(ctx context.Context) (map[string]*redis.Client, error) {
+	if r.single != nil {
+		return map[string]*redis.Client{r.single.Options().Addr: r.single}, nil
+	}
 	var mu sync.Mutex
 	servers := map[string]*redis.Client{}
 	err := r.cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
@@ -421,17 +419,6 @@ func (p redisPlace) do(ctx context.Context, command redis.Cmder) error {
 	return pipeline.Submit(ctx, command).WaitContext(ctx) // a command that was sent can't be canceled
 }
 
-// execRedis sends the commands of a pipeline. It returns an error only if no command
-// has one: when a server refuses a connection, the client library does not set the
-// commands' errors.
-func execRedis(ctx context.Context, pipe redis.Pipeliner) error {
-	commands, err := pipe.Exec(ctx)
-	if slices.ContainsFunc(commands, func(c redis.Cmder) bool { return c.Err() != nil }) {
-		return nil
-	}
-	return err
-}
-
 // A redisSender is a *redis.Client or *redis.Conn.
 type redisSender interface {
 	Pipeline() redis.Pipeliner
@@ -446,5 +433,6 @@ func (p redisPlace) doOn(ctx context.Context, on redisSender, command redis.Cmde
 	pipe := on.Pipeline()
 	pipe.Do(ctx, "asking")
 	_ = pipe.Process(ctx, command) // never fails: it only queues the command
-	return cmp.Or(execRedis(ctx, pipe), command.Err())
+	_, err := pipe.Exec(ctx)
+	return cmp.Or(command.Err(), err) // if the server refuses the connection, the command has no error
 }

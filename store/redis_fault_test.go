@@ -171,8 +171,8 @@ func TestRedisIsEmptied(t *testing.T) {
 	s := storetest.StartRedis(t)
 	f := listenTo(t, openServer(t, s))
 	for range 3 {
-		flushes := f.count()
-		time.Sleep(2 * redisHeartbeat)
+		flushes, now := f.count(), time.Now()
+		eventually(t, "another heartbeat", func() bool { return f.lookedAt(now) })
 		wantEqual(t, "flushes", f.count(), flushes)
 		s.Ask(t, "flushall")
 		watch := storetest.StartWatch()

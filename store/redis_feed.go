@@ -174,7 +174,7 @@ func (l *listener) hear(ctx context.Context, e *subscription) error {
 	defer subscription.Close()
 	defer context.AfterFunc(ctx, func() { subscription.Close() })()
 	for range channels {
-		m, err := subscription.ReceiveTimeout(ctx, redisTimeout)
+		m, err := subscription.ReceiveTimeout(ctx, l.redis.limits.attempt)
 		if err != nil {
 			return fmt.Errorf("subscribing: %w", err)
 		}

@@ -64,6 +64,13 @@ func (f *tape) trusted() bool {
 	return time.Now().Before(f.until)
 }
 
+// lookedAt reports whether the lease is that of a look at the store after a time.
+func (f *tape) lookedAt(after time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.until.After(after.Add(feedLease))
+}
+
 func (f *tape) count() int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -90,7 +97,9 @@ func (f *tape) hearsAccount(e record.Revocation) bool {
 }
 
 // listenTo runs a feed until the test ends. It returns when the feed has a lease.
-func listenTo(t *testing.T, r *Redis) *tape {
+func listenTo(t *testing.T, r interface {
+	Run(context.Context, record.Feed)
+}) *tape {
 	t.Helper()
 	f := &tape{}
 	ctx, cancel := context.WithCancel(bg)

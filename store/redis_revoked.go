@@ -22,7 +22,7 @@ var deleteIDScript = newScript("deleteid")
 
 func (s redisSessions) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (sess record.Session, err error) {
 	err = s.call(ctx, "ending session", func(ctx context.Context) error {
-		changed, answer, err := s.run(ctx, deleteIDScript, s.indexesOf(company, account, loginStates), id, micros(now), s.channel())
+		changed, answer, err := s.run(ctx, deleteIDScript, s.indexes(company, account, loginStates), id, micros(now), s.channel())
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (s redisSessions) End(ctx context.Context, now time.Time, e record.Revocati
 		if e.Account == 0 {
 			return s.endCompany(ctx, e)
 		}
-		keys := append([]string{s.accountKey("f", e.Company, e.Account)}, s.indexes(e.Company, e.Account)...)
+		keys := append([]string{s.accountKey("f", e.Company, e.Account)}, s.indexes(e.Company, e.Account, storedStates)...)
 		_, _, err := s.run(ctx, endScript, keys, e.Generation, fenceLife(e).Milliseconds(), s.channel(), encodeRevocation(e),
 			keptBytes(e.Keep), string(record.Authorized), micros(now), string(record.RecoveryOTP))
 		return err

@@ -86,7 +86,7 @@ func (r *Redis) eval(ctx context.Context, p redisPlace, s *script, command []any
 		return false, answer, err
 	}
 	// conn.Wait would wait ten seconds longer than asked.
-	wait := redis.NewIntCmd(ctx, "wait", r.wait, (redisWait * r.slowdown).Milliseconds())
+	wait := redis.NewIntCmd(ctx, "wait", r.wait, r.limits.replicas.Milliseconds())
 	if err := conn.Process(ctx, wait); err != nil {
 		return false, nil, fmt.Errorf("waiting for replicas: %w", err)
 	}

@@ -37,10 +37,8 @@ type redisSessions struct{ *Redis }
 // bucketTags returns the tag of each bucket, by its number.
 func bucketTags(deployment string) []string {
 	var tags []string
-	for i := range 256 {
-		if bucket := (record.TokenHash{byte(i)}).Bucket(); bucket == len(tags) {
-			tags = append(tags, "{mg:"+deployment+strconv.Itoa(bucket)+"}")
-		}
+	for bucket := range record.Buckets {
+		tags = append(tags, "{mg:"+deployment+strconv.Itoa(bucket)+"}")
 	}
 	return tags
 }
@@ -83,10 +81,7 @@ func ttl(now, expires time.Time) int64 {
 	return (max(expires.Sub(now), 0) + record.Keep + time.Millisecond).Milliseconds()
 }
 
-var (
-	createScript = newScript("create")
-	linkScript   = newScript("link")
-)
+var createScript = newScript("create")
 
 func (s redisSessions) Create(ctx context.Context, now time.Time, sess record.Session, counters ...record.Counter) error {
 	return s.call(ctx, "creating session", func(ctx context.Context) error {
@@ -97,14 +92,14 @@ func (s redisSessions) Create(ctx context.Context, now time.Time, sess record.Se
 		if counters, err = s.chargeElsewhere(ctx, now, counters); err != nil {
 			return err
 		}
-		script, kinds := createScript, []string{"f", indexKind(sess.State)}
-		if sess.State == record.MailedLink && sess.Account != 0 {
-			script, kinds = linkScript, append(kinds, "l")
+		kinds := []string{"f", indexKind(sess.State)}
+		if sess.State == record.MailedLink {
+			kinds = append(kinds, "l")
 		}
 		keys := append([]string{s.sessionKey(sess.Hash), s.companyMarker(sess.Hash.Bucket(), sess.Company)}, s.owner(sess, kinds...)...)
 		args := append([]any{sess.Generation, sess.CompanyGeneration, sess.Hash[:], micros(sess.Created), ttl(now, sess.Expires), sess.AtMost,
 			micros(now), s.channel()}, fields...)
-		return s.store(ctx, now, counters, script, keys, args)
+		return s.store(ctx, now, counters, createScript, keys, args)
 	})
 }
 
@@ -233,12 +228,8 @@ func (s redisSessions) Replace(
 	})
 }
 
-// indexes returns the keys of an account's sessions in each state.
-func (s redisSessions) indexes(company string, account int64) []string {
-	return s.indexesOf(company, account, storedStates)
-}
-
-func (s redisSessions) indexesOf(company string, account int64, states []record.State) []string {
+// indexes returns the keys of an account's sessions in these states.
+func (s redisSessions) indexes(company string, account int64, states []record.State) []string {
 	var keys []string
 	for _, state := range states {
 		keys = append(keys, s.accountKey(indexKind(state), company, account))
@@ -261,7 +252,7 @@ var listScript = newLooseScript("list")
 func (s redisSessions) List(ctx context.Context, now time.Time, company string, account int64) ([]record.Session, error) {
 	var all []record.Session
 	err := s.call(ctx, "listing sessions", func(ctx context.Context) error {
-		_, answer, err := s.run(ctx, listScript, s.indexes(company, account), micros(now))
+		_, answer, err := s.run(ctx, listScript, s.indexes(company, account, storedStates), micros(now))
 		for i := 0; err == nil && i+1 < len(answer); i += 2 {
 			var sess record.Session
 			hash := record.TokenHash([]byte(answer[i].(string)))
@@ -511,22 +502,16 @@ func decodeRedisSession(hash record.TokenHash, fields map[string]string) (record
 	if accepted, ok := fields["d"]; ok && d.err == nil {
 		s.Accepted, d.err = decodeAcceptances([]byte(accepted))
 	}
-	if code, ok := fields["k"]; ok && d.err == nil {
-		s.Code, d.err = decodeRedisCode(code, fields["p"], fields["t"])
+	if code, ok := fields["k"]; ok {
+		s.Code = &record.Code{Phone: fields["p"], Expires: d.time("t")}
+		if copy(s.Code.Hash[:], code) != len(s.Code.Hash) {
+			d.err = cmp.Or(d.err, errors.New("a code's hash is cut"))
+		}
 	}
 	if d.err != nil {
 		return record.Session{}, fmt.Errorf("decoding session: %w", d.err)
 	}
 	return s, nil
-}
-
-func decodeRedisCode(hash, phone, expires string) (*record.Code, error) {
-	d := redisDecoder{fields: map[string]string{"t": expires}}
-	code := &record.Code{Phone: phone, Expires: d.time("t")}
-	if copy(code.Hash[:], hash) != len(code.Hash) {
-		return nil, errors.New("a code's hash is cut")
-	}
-	return code, d.err
 }
 
 // A redisDecoder decodes fields and keeps the first error.

@@ -111,16 +111,15 @@ func newRedisTarget(u *url.URL, query url.Values) (redisTarget, error) {
 			return redisTarget{}, fmt.Errorf("has a ca that can't be used: %w", err)
 		}
 	}
-	t.options = limitRedis(o)
+	t.options = withoutRetries(o)
 	return t, nil
 }
 
-// limitRedis sets the timeouts and turns the client's own retries off, because a
-// command that may have had an effect must not be repeated.
-func limitRedis(o *redis.Options) *redis.Options {
+// withoutRetries turns the client's own retries off, because a command that may have
+// had an effect must not be repeated. The timeouts are set by openRedisWithin.
+func withoutRetries(o *redis.Options) *redis.Options {
 	o.MaxRetries = -1
-	o.DialTimeout, o.DialerRetries = redisTimeout, 1
-	o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = redisTimeout, redisTimeout, redisTimeout
+	o.DialerRetries = 1
 	o.ContextTimeoutEnabled = true
 	o.PipelinePoolSize = -1 // use one pool for everything
 	o.PoolSize = cmp.Or(o.PoolSize, 10*runtime.GOMAXPROCS(0))

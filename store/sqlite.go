@@ -42,9 +42,8 @@ type SQLite struct {
 
 	file string
 
-	mu    sync.RWMutex // guards phase, and prevents an Add to calls after Close
+	calls sync.RWMutex // each call holds a read lock, so that Close waits for it; guards phase
 	phase sqlitePhase
-	calls sync.WaitGroup
 
 	readers *sql.DB
 	reads   *sqliteQueries
@@ -68,7 +67,6 @@ const (
 const (
 	sqliteReadConns    = 4
 	sqliteMaxBatch     = 256
-	sqliteDrainTimeout = 5 * time.Second
 	sqliteStartTimeout = 10 * time.Second
 	sqliteSweepChunk   = 100
 	sqliteBusyTimeout  = "5000" // milliseconds
@@ -81,7 +79,7 @@ var errSQLiteNotOpen = errors.New("the SQLite store is not open")
 func OpenSQLite(file string) *SQLite { return &SQLite{file: file} }
 
 // Accounts returns the accounts in the file.
-func (s *SQLite) Accounts() record.Accounts { return sqliteAccounts{s} }
+func (s *SQLite) Accounts() record.Accounts { return sqliteAccounts{s, sqlAccounts{s, sqliteDialect}} }
 
 // Sessions returns the sessions in the file.
 func (s *SQLite) Sessions() record.Sessions { return sqliteSessions{s} }
@@ -91,8 +89,8 @@ func (s *SQLite) Sessions() record.Sessions { return sqliteSessions{s} }
 // it again. On a started store it does nothing. Its error wraps ErrUnreachable if
 // the file exists but the disk is full or read-only.
 func (s *SQLite) Start(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	switch s.phase {
 	case sqliteOpen:
 		return nil
@@ -114,24 +112,15 @@ func (s *SQLite) Start(ctx context.Context) error {
 	return nil
 }
 
-// Close waits for the calls in flight, for a few seconds at most, and closes the
-// file. Later calls of any method fail.
+// Close waits for the calls in flight, ends backups and closes the file. Later calls
+// of any method fail.
 func (s *SQLite) Close() error {
-	s.mu.Lock()
+	s.calls.Lock()
+	defer s.calls.Unlock()
 	before := s.phase
 	s.phase = sqliteClosed
-	s.mu.Unlock()
 	if before != sqliteOpen {
 		return nil
-	}
-	drained := make(chan struct{})
-	go func() {
-		s.calls.Wait()
-		close(drained)
-	}()
-	select {
-	case <-drained:
-	case <-time.After(sqliteDrainTimeout):
 	}
 	close(s.quit)
 	<-s.stopped
@@ -141,16 +130,15 @@ func (s *SQLite) Close() error {
 // beginCall begins a call and fails if the store is not open. After it, call
 // endCall.
 func (s *SQLite) beginCall() error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
+	s.calls.RLock()
 	if s.phase != sqliteOpen {
+		s.calls.RUnlock()
 		return errSQLiteNotOpen
 	}
-	s.calls.Add(1)
 	return nil
 }
 
-func (s *SQLite) endCall() { s.calls.Done() }
+func (s *SQLite) endCall() { s.calls.RUnlock() }
 
 // read runs f on the reading connections. It checks the caller's context only before
 // f: interrupting a statement takes longer than running it, and costs the
@@ -164,6 +152,18 @@ func (s *SQLite) read(ctx context.Context, f func(context.Context, *sqliteQuerie
 	}
 	defer s.endCall()
 	return f(context.WithoutCancel(ctx), s.reads)
+}
+
+func (s *SQLite) reading(ctx context.Context, f func(context.Context, queries) error) error {
+	return s.read(ctx, with[*sqliteQueries](f))
+}
+
+func (s *SQLite) writing(ctx context.Context, f func(context.Context, queries) error) error {
+	return s.write(ctx, with[*sqliteQueries](f))
+}
+
+func (s *SQLite) transaction(ctx context.Context, f func(context.Context, queries) error) error {
+	return s.write(ctx, with[*sqliteQueries](f))
 }
 
 // Opening
@@ -255,32 +255,6 @@ func sqliteDSN(file string, pragmas ...string) string {
 		"_txlock": {"immediate"},
 	}
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: file, RawQuery: query.Encode()}).String()
-}
-
-// Errors
-
-// translateSQLite turns the driver's errors into those that the interfaces promise.
-// It adds doing to any other error.
-func translateSQLite(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if r, ok := errors.AsType[refusal](err); ok {
-		return r.error
-	}
-	switch sqliteCode(err) {
-	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE:
-		return record.ErrConflict
-	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
-		return record.ErrNotFound
-	}
-	if errors.Is(err, sql.ErrNoRows) {
-		return record.ErrNotFound
-	}
-	if record.IsAnswer(err) {
-		return err
-	}
-	return fmt.Errorf("%s: %w", doing, err)
 }
 
 // sqliteCode returns SQLite's extended result code, or 0 if err is not SQLite's.

@@ -34,10 +34,10 @@ func (s *SQLite) Backup(ctx context.Context, begin func(size int64) io.Writer) e
 	if err := s.beginCall(); err != nil {
 		return err
 	}
-	defer s.endCall()
+	s.endCall() // Close does not wait for a backup, whose writer may be slow
 	s.backups.Add(1)
 	defer s.backups.Add(-1)
-	return translateSQLite("reading the file for a backup", s.copyPages(ctx, begin))
+	return translate("reading the file for a backup", s.copyPages(ctx, begin))
 }
 
 func (s *SQLite) copyPages(ctx context.Context, begin func(size int64) io.Writer) error {

@@ -21,8 +21,8 @@ const (
 )
 
 func (s sqliteAccounts) AddDevice(ctx context.Context, company string, account int64, d record.Device, former string) error {
-	return translateSQLite("storing a device", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		err := tx.execOr(ctx, record.ErrNotFound, sqliteInsertDevice, company, account, d.Hash[:], d.ID, d.Generation,
+	return translate("storing a device", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		err := execOr(ctx, tx, record.ErrNotFound, sqliteInsertDevice, company, account, d.Hash[:], d.ID, d.Generation,
 			d.CompanyGeneration, micros(d.FactorUntil), micros(d.Created), micros(d.Expires), d.Address, d.UserAgent)
 		if err == nil {
 			_, err = tx.removeDevices(ctx, sqliteDropDevices, account, former, record.MaxDevices)
@@ -37,7 +37,7 @@ func (tx *sqliteQueries) removeDevices(ctx context.Context, query string, args .
 		err = row.Scan(&key.Company, &key.Account, &key.Device)
 		return key, err
 	}
-	gone, err := collectSQLite(ctx, tx, scan, query+` RETURNING company, account, id`, args...)
+	gone, err := collect(ctx, tx, scan, query+` RETURNING company, account, id`, args...)
 	for _, key := range gone {
 		if err == nil {
 			_, err = tx.exec(ctx, sqliteDeleteDeviceFailures, key.Company, key.Account, key.Device)
@@ -46,44 +46,8 @@ func (tx *sqliteQueries) removeDevices(ctx context.Context, query string, args .
 	return len(gone), err
 }
 
-const (
-	sqliteSelectDevice = `
-		SELECT hash, id, epoch, era, factor, created, expires, address, user_agent,
-			coalesce((SELECT count FROM tallies WHERE company = devices.company AND account = devices.account
-				AND login_id = devices.id AND kind = ?1), 0)
-		FROM devices WHERE company = ?2`
-	sqliteDevice  = sqliteSelectDevice + ` AND hash = ?4 AND +account = ?3`
-	sqliteDevices = sqliteSelectDevice + ` AND account = ?3 ORDER BY number`
-)
-
-func (s sqliteAccounts) Device(ctx context.Context, company string, account int64, hash record.TokenHash) (d record.Device, err error) {
-	err = s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
-		d, err = scanDevice(q.row(ctx, sqliteDevice, string(record.WrongPasswords), company, account, hash[:]))
-		return err
-	})
-	return d, translateSQLite("loading a device", err)
-}
-
-func (s sqliteAccounts) Devices(ctx context.Context, company string, account int64) (all []record.Device, err error) {
-	err = s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
-		all, err = collectSQLite(ctx, q, scanDevice, sqliteDevices, string(record.WrongPasswords), company, account)
-		return err
-	})
-	return all, translateSQLite("listing devices", err)
-}
-
-// scanDevice scans the columns of sqliteSelectDevice and postgresSelectDevice.
-func scanDevice(row scanner) (d record.Device, err error) {
-	var hash []byte
-	var factor, created, expires int64
-	err = row.Scan(&hash, &d.ID, &d.Generation, &d.CompanyGeneration, &factor, &created, &expires, &d.Address, &d.UserAgent, &d.Failures)
-	copy(d.Hash[:], hash)
-	d.FactorUntil, d.Created, d.Expires = fromMicros(factor), fromMicros(created), fromMicros(expires)
-	return d, err
-}
-
 func (s sqliteAccounts) RemoveDevices(ctx context.Context, company string, account int64, id string) error {
-	return translateSQLite("removing devices", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+	return translate("removing devices", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		n, err := tx.removeDevices(ctx, sqliteRemoveDevices, company, account, id)
 		if err == nil && n == 0 && id != "" {
 			return record.ErrNotFound
@@ -100,7 +64,7 @@ func (s sqliteAccounts) sweepDevices(ctx context.Context, now time.Time) error {
 			return err
 		})
 		if err != nil || n < sqliteSweepChunk {
-			return translateSQLite("sweeping devices", err)
+			return translate("sweeping devices", err)
 		}
 	}
 }

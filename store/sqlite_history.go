@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -18,7 +17,7 @@ const (
 
 // Record implements record.History.
 func (s sqliteAccounts) Record(ctx context.Context, events []record.Event) error {
-	return translateSQLite("recording events", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+	return translate("recording events", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		for _, e := range events {
 			data, err := json.Marshal(e)
 			if err != nil {
@@ -34,30 +33,6 @@ func (s sqliteAccounts) Record(ctx context.Context, events []record.Event) error
 		}
 		return nil
 	}))
-}
-
-const sqliteRecorded = `
-	SELECT at, event FROM (
-		SELECT * FROM (SELECT number, at, event FROM history WHERE account = ?2 AND noise = 0 ORDER BY number DESC LIMIT +?3)
-		UNION ALL
-		SELECT * FROM (SELECT number, at, event FROM history WHERE account = ?2 AND noise = 1 ORDER BY number DESC LIMIT +?3))
-	WHERE EXISTS (SELECT 1 FROM accounts WHERE company = ?1 AND id = ?2) ORDER BY number DESC LIMIT +?3`
-
-// Recorded implements record.History.
-func (s sqliteAccounts) Recorded(ctx context.Context, company string, account int64, limit int) ([]record.Event, error) {
-	var events []record.Event
-	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
-		events, err = collectSQLite(ctx, q, scanEvent(company, account), sqliteRecorded, company, account, limit)
-		return err
-	})
-	return events, translateSQLite("reading a history", err)
-}
-
-const sqliteForget = `DELETE FROM history WHERE number IN (SELECT number FROM history WHERE at < ? LIMIT +?)`
-
-// Forget implements record.History.
-func (s sqliteAccounts) Forget(ctx context.Context, before time.Time) error {
-	return translateSQLite("forgetting events", s.sweep(ctx, sqliteForget, micros(before)))
 }
 
 // Interface guard

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"time"
 
@@ -12,9 +11,7 @@ import (
 const sqliteDeleteSession = `DELETE FROM sessions WHERE hash = ? AND` + sqliteNotEnded
 
 func (s sqliteSessions) Delete(ctx context.Context, hash record.TokenHash) error {
-	return translateSQLite("ending session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		return tx.execOr(ctx, record.ErrNotFound, sqliteDeleteSession, hash[:])
-	}))
+	return change(ctx, s, "ending session", record.ErrNotFound, sqliteDeleteSession, hash[:])
 }
 
 const sqliteDeleteID = `
@@ -22,12 +19,8 @@ const sqliteDeleteID = `
 	WHERE company = ? AND account = ? AND id = ? AND state <> ? AND expires > ? AND` + sqliteNotEnded + `
 	RETURNING ` + sqliteSessionColumns
 
-func (s sqliteSessions) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (sess record.Session, err error) {
-	err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
-		sess, err = scanSQLiteSession(tx.row(ctx, sqliteDeleteID, company, account, id, string(record.MailedLink), micros(now)))
-		return err
-	})
-	return sess, translateSQLite("ending session", err)
+func (s sqliteSessions) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (record.Session, error) {
+	return changeOne(ctx, s, "ending session", scanSQLiteSession, sqliteDeleteID, company, account, id, string(record.MailedLink), micros(now))
 }
 
 const (
@@ -53,7 +46,7 @@ const (
 // End deletes the rows of an account at once, up to as many as an account usually
 // has. The sweep deletes the rest, and all rows of a company.
 func (s sqliteSessions) End(ctx context.Context, now time.Time, e record.Revocation) error {
-	return translateSQLite("ending sessions", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+	return translate("ending sessions", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		_, err := tx.exec(ctx, sqliteKeepSession, e.Keep[:], e.Company, e.Account, e.Generation-1, string(record.Authorized))
 		if err != nil {
 			return err
@@ -73,7 +66,7 @@ func (s sqliteSessions) End(ctx context.Context, now time.Time, e record.Revocat
 // records if none is left. For those that have not expired it keeps what Revoked
 // returns.
 func (tx *sqliteQueries) clearEnded(ctx context.Context, now time.Time, e record.Revocation) error {
-	ended, err := collectSQLite(ctx, tx, scanSQLiteSession, sqliteClearEnded, e.Company, e.Account, e.Generation, sqliteClearChunk)
+	ended, err := collect(ctx, tx, scanSQLiteSession, sqliteClearEnded, e.Company, e.Account, e.Generation, sqliteClearChunk)
 	if err != nil {
 		return err
 	}
@@ -115,24 +108,20 @@ const sqliteUncleared = `SELECT company, account, epoch, x'' FROM fences WHERE u
 func (s sqliteSessions) Sweep(ctx context.Context, now time.Time) error {
 	before := micros(now.Add(-record.Keep))
 	for _, query := range []string{sqliteSweepSessions, sqliteSweepExpired, sqliteSweepRevoked, sqliteSweepCounters, sqliteSweepMarkers} {
-		if err := s.sweep(ctx, query, before); err != nil {
-			return translateSQLite("sweeping sessions", err)
+		if err := sweep(ctx, s, "sweeping sessions", query, before, sqliteSweepChunk); err != nil {
+			return err
 		}
 	}
-	return translateSQLite("sweeping ended sessions", s.sweepEnded(ctx, now))
+	return translate("sweeping ended sessions", s.sweepEnded(ctx, now))
 }
 
 // sweepEnded deletes the rows of revoked sessions that End left. It deletes each
 // chunk in a write of its own.
 func (s sqliteSessions) sweepEnded(ctx context.Context, now time.Time) error {
 	for {
-		var e record.Revocation
-		err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
-			e, err = scanRevocation(q.row(ctx, sqliteUncleared))
-			return err
-		})
+		e, err := queryOne(ctx, s, "looking for revoked sessions", scanRevocation, sqliteUncleared)
 		switch {
-		case errors.Is(err, sql.ErrNoRows):
+		case errors.Is(err, record.ErrNotFound):
 			return nil
 		case err != nil:
 		case e.Account == 0:
@@ -159,11 +148,7 @@ const (
 func (s sqliteSessions) sweepCompany(ctx context.Context, e record.Revocation) error {
 	after := []byte{}
 	for {
-		var hashes []record.TokenHash
-		err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
-			hashes, err = collectSQLite(ctx, q, scanSQLiteHash, sqliteOlderGeneration, after, e.Company, e.Generation, sqliteClearChunk)
-			return err
-		})
+		hashes, err := queryAll(ctx, s, "looking for revoked sessions", scanSQLiteHash, sqliteOlderGeneration, after, e.Company, e.Generation, sqliteClearChunk)
 		if err != nil {
 			return err
 		}

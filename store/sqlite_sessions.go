@@ -70,7 +70,7 @@ func (s sqliteSessions) store(
 			(*feed).Ended(hash)
 		}
 	}
-	return translateSQLite(doing, err)
+	return translate(doing, err)
 }
 
 func (tx *sqliteQueries) storeSession(ctx context.Context, s record.Session) error {
@@ -84,7 +84,7 @@ func (tx *sqliteQueries) storeSession(ctx context.Context, s record.Session) err
 		code = *s.Code
 		hash = code.Hash[:]
 	}
-	return tx.execOr(ctx, record.ErrConflict, sqliteInsertSession,
+	return execOr(ctx, tx, record.ErrConflict, sqliteInsertSession,
 		s.Hash[:], s.ID, s.Company, s.Account, s.Mnemocode, s.LoginID, s.Generation, string(s.State), accepted,
 		micros(s.Created), micros(s.Expires), micros(s.Ends), hash, code.Phone, micros(code.Expires), s.ByApp,
 		s.CompanyGeneration, micros(s.LastUsed), s.Address, s.UserAgent, string(s.Profile), s.Device)
@@ -112,7 +112,7 @@ func (tx *sqliteQueries) makeRoom(ctx context.Context, now time.Time, s record.S
 	if err != nil {
 		return nil, err
 	}
-	return collectSQLite(ctx, tx, scanSQLiteHash, sqliteEndOldest,
+	return collect(ctx, tx, scanSQLiteHash, sqliteEndOldest,
 		s.Company, s.Account, string(s.State), micros(now), s.Hash[:], s.AtMost-1)
 }
 
@@ -132,12 +132,7 @@ const (
 )
 
 func (s sqliteSessions) Get(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-	var sess record.Session
-	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) (err error) {
-		sess, err = scanSQLiteSession(q.row(ctx, sqliteSessionByHash, hash[:]))
-		return err
-	})
-	return sess, translateSQLite("loading session", err)
+	return queryOne(ctx, s, "loading session", scanSQLiteSession, sqliteSessionByHash, hash[:])
 }
 
 func scanSQLiteSession(row scanner) (record.Session, error) {
@@ -178,14 +173,14 @@ const sqliteRevoked = `
 		WHERE company = sessions.company AND account = sessions.account AND account <> 0 AND epoch > sessions.epoch)`
 
 func (s sqliteSessions) Revoked(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-	sess := record.Session{Hash: hash}
-	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
+	scan := func(row scanner) (record.Session, error) {
+		sess := record.Session{Hash: hash}
 		var expires int64
-		err := q.row(ctx, sqliteRevoked, hash[:]).Scan(&sess.Company, &sess.Account, &sess.Generation, &sess.CompanyGeneration, &sess.State, &expires)
+		err := row.Scan(&sess.Company, &sess.Account, &sess.Generation, &sess.CompanyGeneration, &sess.State, &expires)
 		sess.Expires = fromMicros(expires)
-		return err
-	})
-	return sess, translateSQLite("loading revoked session", err)
+		return sess, err
+	}
+	return queryOne(ctx, s, "loading revoked session", scan, sqliteRevoked, hash[:])
 }
 
 const sqliteTakeSession = `DELETE FROM sessions WHERE hash = ? AND state = ? AND expires > ? AND` + sqliteNotEnded
@@ -194,7 +189,7 @@ func (s sqliteSessions) Replace(
 	ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter,
 ) error {
 	return s.store(ctx, "replacing session", now, next, counters, func(ctx context.Context, tx *sqliteQueries) error {
-		return tx.execOr(ctx, record.ErrConflict, sqliteTakeSession, old[:], string(from), micros(now))
+		return execOr(ctx, tx, record.ErrConflict, sqliteTakeSession, old[:], string(from), micros(now))
 	})
 }
 
@@ -203,9 +198,7 @@ const sqliteTouchSession = `
 	WHERE hash = ?2 AND expires > ?3 AND` + sqliteNotEnded
 
 func (s sqliteSessions) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
-	return translateSQLite("touching session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		return tx.execOr(ctx, record.ErrNotFound, sqliteTouchSession, micros(expires), hash[:], micros(now))
-	}))
+	return change(ctx, s, "touching session", record.ErrNotFound, sqliteTouchSession, micros(expires), hash[:], micros(now))
 }
 
 // ends takes the value of expires, so that the sweep knows when to delete the
@@ -215,9 +208,7 @@ const sqliteExpireSession = `
 	WHERE hash = ? AND expires > 0 AND expires <= ? AND` + sqliteNotEnded
 
 func (s sqliteSessions) Expire(ctx context.Context, now time.Time, hash record.TokenHash) error {
-	return translateSQLite("expiring session", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		return tx.execOr(ctx, record.ErrNotFound, sqliteExpireSession, hash[:], micros(now))
-	}))
+	return change(ctx, s, "expiring session", record.ErrNotFound, sqliteExpireSession, hash[:], micros(now))
 }
 
 const sqliteSessionsByState = sqliteSelectSession + `
@@ -228,7 +219,7 @@ func (s sqliteSessions) List(ctx context.Context, now time.Time, company string,
 	var all []record.Session
 	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
 		for _, state := range storedStates {
-			found, err := collectSQLite(ctx, q, scanSQLiteSession, sqliteSessionsByState,
+			found, err := collect(ctx, q, scanSQLiteSession, sqliteSessionsByState,
 				company, account, string(state), micros(now), record.MaxSessions)
 			if err != nil {
 				return err
@@ -238,7 +229,7 @@ func (s sqliteSessions) List(ctx context.Context, now time.Time, company string,
 		return nil
 	})
 	sortByAge(all)
-	return all, translateSQLite("listing sessions", err)
+	return all, translate("listing sessions", err)
 }
 
 const sqliteOpenCode = `
@@ -246,23 +237,17 @@ const sqliteOpenCode = `
 	WHERE hash = ? AND state = ? AND expires > ? AND` + sqliteNotEnded + ` RETURNING code_number`
 
 func (s sqliteSessions) OpenCode(ctx context.Context, now time.Time, hash record.TokenHash, state record.State) (int64, error) {
-	var number int64
-	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		err := tx.row(ctx, sqliteOpenCode, hash[:], string(state), micros(now)).Scan(&number)
-		if errors.Is(err, sql.ErrNoRows) {
-			return record.ErrConflict
-		}
-		return err
-	})
-	return number, translateSQLite("opening code", err)
+	number, err := changeOne(ctx, s, "opening code", scanValue[int64], sqliteOpenCode, hash[:], string(state), micros(now))
+	if errors.Is(err, record.ErrNotFound) {
+		err = record.ErrConflict
+	}
+	return number, err
 }
 
 const sqliteSetCode = `UPDATE sessions SET code_hash = ?, code_phone = ?, code_expires = ?, by_app = 0 WHERE hash = ? AND code_number = ? AND` + sqliteNotEnded
 
 func (s sqliteSessions) SetCode(ctx context.Context, hash record.TokenHash, number int64, code record.Code) error {
-	return translateSQLite("setting code", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		return tx.execOr(ctx, record.ErrConflict, sqliteSetCode, code.Hash[:], code.Phone, micros(code.Expires), hash[:], number)
-	}))
+	return change(ctx, s, "setting code", record.ErrConflict, sqliteSetCode, code.Hash[:], code.Phone, micros(code.Expires), hash[:], number)
 }
 
 const sqliteTakeCode = `UPDATE sessions SET code_hash = NULL, code_phone = '' WHERE hash = ? AND code_hash = ? AND` + sqliteNotEnded
@@ -296,7 +281,7 @@ func (s sqliteSessions) SpendCode(
 	if err == nil && taken == 1 {
 		sess.Code = code
 	}
-	return sess, translateSQLite("spending code", err)
+	return sess, translate("spending code", err)
 }
 
 const (
@@ -315,7 +300,7 @@ func (s sqliteSessions) Charge(ctx context.Context, now time.Time, counters ...r
 	if err := s.look(ctx, now, counters); err != nil || !slices.ContainsFunc(counters, isCharged) {
 		return err
 	}
-	return translateSQLite("charging counters", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+	return translate("charging counters", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		return tx.charge(ctx, now, counters)
 	}))
 }
@@ -357,7 +342,7 @@ func (q *sqliteQueries) full(ctx context.Context, now time.Time, c record.Counte
 }
 
 func (s sqliteSessions) look(ctx context.Context, now time.Time, counters []record.Counter) error {
-	return translateSQLite("reading counters", s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
+	return translate("reading counters", s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
 		return q.look(ctx, now, counters)
 	}))
 }

@@ -11,7 +11,7 @@ import (
 //
 // SQLite compiles a statement again each time a parameter is bound if the parameter
 // is a LIMIT, or is next to a column that the WHERE of a partial index compares.
-// Written as +?, the parameter does not cause this.
+// Written as +? or with a CAST, the parameter does not cause this.
 type sqliteQueries struct {
 	on       preparer
 	mu       sync.Mutex
@@ -40,7 +40,6 @@ func (q *sqliteQueries) prepare(ctx context.Context, query string) (*sql.Stmt, e
 	return stmt, err
 }
 
-// exec returns the number of rows that a statement changed.
 func (q *sqliteQueries) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	stmt, err := q.prepare(ctx, query)
 	if err != nil {
@@ -51,15 +50,6 @@ func (q *sqliteQueries) exec(ctx context.Context, query string, args ...any) (in
 		return 0, err
 	}
 	return result.RowsAffected()
-}
-
-// execOr is exec, but returns otherwise if no row was changed.
-func (q *sqliteQueries) execOr(ctx context.Context, otherwise error, query string, args ...any) error {
-	n, err := q.exec(ctx, query, args...)
-	if err == nil && n == 0 {
-		return otherwise
-	}
-	return err
 }
 
 func (q *sqliteQueries) row(ctx context.Context, query string, args ...any) scanner {
@@ -74,42 +64,20 @@ type noRow struct{ err error }
 
 func (r noRow) Scan(...any) error { return r.err }
 
-// collectSQLite returns all rows of a query.
-func collectSQLite[T any](
-	ctx context.Context, q *sqliteQueries, scan func(scanner) (T, error), query string, args ...any,
-) ([]T, error) {
+func (q *sqliteQueries) each(ctx context.Context, scan func(scanner) error, query string, args ...any) error {
 	stmt, err := q.prepare(ctx, query)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	rows, err := stmt.QueryContext(ctx, args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer rows.Close()
-	var all []T
 	for rows.Next() {
-		t, err := scan(rows)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, t)
-	}
-	return all, rows.Err()
-}
-
-// sweep repeats a statement that deletes up to sqliteSweepChunk rows until no row is
-// left. Each chunk is a write of its own, so that other writes can happen in
-// between.
-func (s *SQLite) sweep(ctx context.Context, query string, before int64) error {
-	for {
-		var n int64
-		err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
-			n, err = tx.exec(ctx, query, before, sqliteSweepChunk)
-			return err
-		})
-		if err != nil || n < sqliteSweepChunk {
+		if err := scan(rows); err != nil {
 			return err
 		}
 	}
+	return rows.Err()
 }

@@ -36,8 +36,6 @@ func (s *SQLite) write(ctx context.Context, f func(context.Context, *sqliteQueri
 	o := &sqliteOp{run: f, done: make(chan error, 1)}
 	select {
 	case s.ops <- o:
-	case <-s.quit:
-		return errSQLiteNotOpen
 	case <-ctx.Done():
 		return ctx.Err()
 	}
@@ -62,8 +60,6 @@ func (s *SQLite) emptyLog(ctx context.Context) error {
 	select {
 	case s.empties <- done:
 		return <-done
-	case <-s.quit:
-		return errSQLiteNotOpen
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -69,7 +69,7 @@ func TestSQLiteSurvivesALostTransaction(t *testing.T) {
 		_, err := tx.exec(ctx, `ROLLBACK`)
 		return errors.Join(err, record.ErrConflict)
 	})
-	if err = translateSQLite("testing", err); record.IsAnswer(err) {
+	if err = translate("testing", err); record.IsAnswer(err) {
 		t.Errorf("got error %v, an answer that comes from a lost transaction", err)
 	}
 }

@@ -4,8 +4,8 @@
 // sqlite.go.
 //
 // All backends pass the same tests, in conformance*_test.go. To fix a backend, first
-// add a test there. The backends share no migrations, and of their SQL only the
-// columns of record.Fields (account.go), even where these look alike.
+// add a test there. What SQLite and PostgreSQL do with the same statements is in
+// sql*.go. They share no migrations.
 package store
 
 import (
@@ -42,15 +42,10 @@ func Deployment(ctx context.Context, accounts record.Accounts) (string, error) {
 // call Start again.
 var ErrUnreachable = errors.New("the store can't be reached")
 
-// A refusal is the error of a function that the caller passed in.
-type refusal struct{ error }
-
 // Sessions and counters
 
-const (
-	// feedLease is how long a feed is trusted after its last heartbeat.
-	feedLease = time.Second
-)
+// feedLease is how long a feed is trusted after its last heartbeat.
+const feedLease = time.Second
 
 // fenceLife is how long a revocation marker is kept. The sessions of an account are
 // deleted, so its marker only has to stop calls that are still in flight. The
@@ -98,66 +93,6 @@ func setGeneration(a *record.Account, before record.Account, ends bool) {
 	}
 }
 
-// Rows
-
-// A scanner is a row of a result.
-type scanner interface{ Scan(dest ...any) error }
-
-func scanString(row scanner) (s string, err error) {
-	err = row.Scan(&s)
-	return s, err
-}
-
-// scanCount adds a company's count to counts.
-func scanCount(counts map[string]int) func(scanner) (string, error) {
-	return func(row scanner) (company string, err error) {
-		var n int
-		err = row.Scan(&company, &n)
-		counts[company] = n
-		return company, err
-	}
-}
-
-func scanFailureCount(row scanner) (record.FailureCount, error) {
-	var t record.FailureCount
-	var until int64
-	if err := row.Scan(&t.Count, &until); err != nil {
-		return record.FailureCount{}, err
-	}
-	t.Until = fromMicros(until)
-	return t, nil
-}
-
-func scanRevocation(row scanner) (e record.Revocation, err error) {
-	var keep []byte
-	err = row.Scan(&e.Company, &e.Account, &e.Generation, &keep)
-	copy(e.Keep[:], keep)
-	return e, err
-}
-
-func scanSigningKey(row scanner) (k record.SigningKey, err error) {
-	var created int64
-	err = row.Scan(&k.Number, &k.Sealed, &created)
-	k.Created = fromMicros(created)
-	return k, err
-}
-
-func scanPasskey(row scanner) (p record.Passkey, err error) {
-	var signCount, created, used int64
-	err = row.Scan(&p.Account, &p.Credential, &p.UserHandle, &p.PublicKey, &signCount, &p.BackupEligible, &p.BackedUp,
-		&p.Transports, &p.Name, &created, &used)
-	p.SignCount, p.Created, p.LastUsed = uint32(signCount), fromMicros(created), fromMicros(used)
-	return p, err
-}
-
-// keptBytes returns Revocation.Keep as it is stored. It is empty if there is none.
-func keptBytes(keep record.TokenHash) []byte {
-	if keep == (record.TokenHash{}) {
-		return []byte{}
-	}
-	return keep[:]
-}
-
 // Times
 
 // micros returns a time as it is stored. The zero time is stored as 0.
@@ -182,16 +117,9 @@ func decodeIdentities(data []byte) ([]record.Identity, error) {
 	if string(data) == "[]" {
 		return nil, nil
 	}
-	var stored []struct {
-		Provider int    `json:"provider"`
-		Subject  string `json:"subject"`
-	}
-	if err := json.Unmarshal(data, &stored); err != nil {
-		return nil, err
-	}
 	var identities []record.Identity
-	for _, i := range stored {
-		identities = append(identities, record.Identity{Provider: i.Provider, Subject: i.Subject})
+	if err := json.Unmarshal(data, &identities); err != nil {
+		return nil, err
 	}
 	slices.SortFunc(identities, func(a, b record.Identity) int {
 		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Subject, b.Subject))

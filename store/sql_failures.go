@@ -1,0 +1,78 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+const (
+	sqlOneFailureCount = ` WHERE company = $1 AND account = CAST($2 AS bigint) AND login_id = $3 AND kind = $4`
+	sqlDeleteFailures  = `DELETE FROM tallies` + sqlOneFailureCount
+	sqlUpdateFailures  = `UPDATE tallies SET count = $5, until = $6, changed = $7` + sqlOneFailureCount
+	sqlInsertFailures  = `
+		INSERT INTO tallies (company, account, login_id, kind, count, until, changed) VALUES ($1, $2, $3, $4, $5, $6, $7)
+		ON CONFLICT DO NOTHING`
+)
+
+func (s sqlAccounts) UpdateFailures(
+	ctx context.Context, now time.Time, subject record.FailureKey, kind record.Kind, change func(*record.FailureCount) error,
+) error {
+	key := []any{subject.Company, subject.Account, cmp.Or(subject.Device, subject.LoginID), string(kind)}
+	return translate("updating tally", s.transaction(ctx, func(ctx context.Context, tx queries) error {
+		before, err := scanFailureCount(tx.row(ctx, s.failuresLock, key...))
+		missing := errors.Is(err, sql.ErrNoRows)
+		if err != nil && !missing {
+			return err
+		}
+		after := before
+		if err := change(&after); err != nil {
+			return refusal{err}
+		}
+		values := append(key[:len(key):len(key)], after.Count, micros(after.Until), micros(now))
+		err = nil
+		switch {
+		case after.Count == before.Count && after.Until.Equal(before.Until):
+		case missing: // there was no row to lock, so another node may insert it first
+			err = execOr(ctx, tx, errAgain, sqlInsertFailures, values...)
+		case after.Count == 0 && after.Until.IsZero(): // same as no row
+			_, err = tx.exec(ctx, sqlDeleteFailures, key...)
+		default:
+			_, err = tx.exec(ctx, sqlUpdateFailures, values...)
+		}
+		if err != nil {
+			return err
+		}
+		return tx.insertEvents(ctx, subject.Company, subject.Account, after.Outbox)
+	}))
+}
+
+func scanFailureCount(row scanner) (record.FailureCount, error) {
+	var t record.FailureCount
+	var until int64
+	if err := row.Scan(&t.Count, &until); err != nil {
+		return record.FailureCount{}, err
+	}
+	t.Until = fromMicros(until)
+	return t, nil
+}
+
+const sqlFailuresOf = `SELECT kind, count, until FROM tallies WHERE company = $1 AND account = CAST($2 AS bigint) AND login_id = $3`
+
+func (s sqlAccounts) FailureCounts(ctx context.Context, subject record.FailureKey) (map[record.Kind]record.FailureCount, error) {
+	failures := map[record.Kind]record.FailureCount{}
+	scan := func(row scanner) (kind string, err error) {
+		var t record.FailureCount
+		var until int64
+		err = row.Scan(&kind, &t.Count, &until)
+		t.Until = fromMicros(until)
+		failures[record.Kind(kind)] = t
+		return kind, err
+	}
+	_, err := queryAll(ctx, s, "loading tallies", scan, sqlFailuresOf, subject.Company, subject.Account, cmp.Or(subject.Device, subject.LoginID))
+	return failures, err
+}
