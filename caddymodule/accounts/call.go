@@ -29,7 +29,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// timeout is the time limit of a request, except for imports and exports.
+// timeout is the time limit of a request, except for imports, exports and backups.
 const timeout = 30 * time.Second
 
 // An API serves the accounts API at one place: Caddy's admin endpoint, or a site for
@@ -55,8 +55,9 @@ type Call struct {
 	// Address is the address of the client.
 	Address string
 
-	root   string // as the client sent it
-	key    *Key   // the key of the request; nil on the admin endpoint
+	ctx    context.Context // ends after timeout; the context of the request does not
+	root   string          // as the client sent it
+	key    *Key            // the key of the request; nil on the admin endpoint
 	params map[string]string
 	admin  *manage.Admin // of the company in the path
 }
@@ -94,6 +95,9 @@ func (d *API) Serve(w http.ResponseWriter, r *http.Request, address, before stri
 }
 
 func (c *Call) serve(d *API) (err error) {
+	ctx, cancel := context.WithTimeout(c.Context(), timeout)
+	defer cancel()
+	c.ctx = ctx
 	if c.App, err = d.App(c.Context()); err != nil {
 		return err
 	}
@@ -105,7 +109,7 @@ func (c *Call) serve(d *API) (err error) {
 		}
 	}
 	path, ok := strings.CutPrefix(c.URL.EscapedPath(), d.Root)
-	routes, params := match(path, Routes, d.More)
+	routes, params := match(path, slices.Concat(Routes, d.More))
 	if !ok || len(routes) == 0 {
 		return &Error{Status: http.StatusNotFound, Message: "there is no such path"}
 	}
@@ -227,6 +231,18 @@ func asError(err error) *Error {
 		return &Error{Status: http.StatusNotFound, Field: "session", Message: err.Error()}
 	case errors.Is(err, manage.ErrNoSuchSession):
 		return &Error{Status: http.StatusBadRequest, Field: "keep_session", Message: "keep_session: " + err.Error()}
+	case errors.Is(err, manage.ErrNoPasskey):
+		return &Error{Status: http.StatusNotFound, Message: err.Error()}
+	case errors.Is(err, manage.ErrLastPasskey), errors.Is(err, manage.ErrNoTOTP), errors.Is(err, manage.ErrChanged):
+		return &Error{Status: http.StatusConflict, Message: err.Error()}
+	case errors.Is(err, manage.ErrAppCode):
+		return &Error{Status: http.StatusUnprocessableEntity, Field: "code", Message: err.Error()}
+	case errors.Is(err, manage.ErrPasswordWrong):
+		return &Error{Status: http.StatusUnauthorized, Field: "current_password", Reason: "password.wrong", Message: "current_password: it is wrong"}
+	case errors.Is(err, manage.ErrNotActive):
+		return &Error{Status: http.StatusConflict, Field: "status", Message: "status: the account is not active, so its user can't log in"}
+	case errors.Is(err, wire.ErrPasswordSame):
+		return asError(&tenant.RuleError{Field: "new_password", Text: "Not the present password."})
 	case errors.Is(err, session.ErrRevocationPending):
 		return &Error{Status: http.StatusServiceUnavailable, Message: err.Error()}
 	case errors.Is(err, password.ErrBusy):
@@ -236,23 +252,10 @@ func asError(err error) *Error {
 	}
 }
 
-// within returns a context that limits the time of a request to timeout. A change
-// that has begun is completed even if the operator's connection breaks.
-func (c *Call) within() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(c.Context(), timeout)
-}
-
 // body reads the request's body. It does not check whether it is JSON; the parser
 // does.
 func (c *Call) body() ([]byte, error) {
-	var data []byte
-	var err error
-	if n := c.ContentLength; 0 <= n && n <= api.MaxAccount {
-		data = make([]byte, n)
-		_, err = io.ReadFull(c.Body, data)
-	} else {
-		data, err = io.ReadAll(io.LimitReader(c.Body, api.MaxAccount+1))
-	}
+	data, err := io.ReadAll(io.LimitReader(c.Body, api.MaxAccount+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, &Error{Status: http.StatusBadRequest, Message: "the body did not come in time; send it at once"}
@@ -290,13 +293,24 @@ func boolean(query url.Values, name string) (bool, error) {
 	case "", "false":
 		return false, nil
 	}
-	return false, &Error{Status: http.StatusBadRequest, Field: name, Message: name + ": it must be true or false"}
+	return false, &manage.FieldError{Field: name, Message: "it must be true or false"}
 }
 
-// noContent answers with 204 No Content.
-func (c *Call) noContent() {
-	c.W.Header().Set("Cache-Control", "no-store")
-	c.W.WriteHeader(http.StatusNoContent)
+// done answers with 204 No Content, unless err is an error.
+func (c *Call) done(err error) error {
+	if err == nil {
+		c.W.Header().Set("Cache-Control", "no-store")
+		c.W.WriteHeader(http.StatusNoContent)
+	}
+	return err
+}
+
+// reply answers with JSON, unless err is an error.
+func (c *Call) reply(status int, body any, err error) error {
+	if err == nil {
+		c.WriteJSON(status, body)
+	}
+	return err
 }
 
 // WriteJSON answers with JSON.

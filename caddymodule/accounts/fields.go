@@ -1,7 +1,6 @@
 package accounts
 
 import (
-	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -136,30 +135,8 @@ func parseChange(data []byte, kind changeKind) (manage.Change, error) {
 var errNoObject = &Error{Status: 400, Message: "it must be one JSON object in UTF-8, without a key twice"}
 
 func parseObject(data []byte) (map[string]jsontext.Value, error) {
-	d := jsontext.NewDecoder(bytes.NewReader(data))
-	if d.PeekKind() != '{' {
-		return nil, errNoObject
-	}
-	if _, err := d.ReadToken(); err != nil {
-		return nil, errNoObject
-	}
-	values := map[string]jsontext.Value{}
-	for d.PeekKind() != '}' {
-		name, err := d.ReadToken()
-		if err != nil {
-			return nil, errNoObject
-		}
-		key := name.String()
-		value, err := d.ReadValue()
-		if err != nil {
-			return nil, errNoObject
-		}
-		values[key] = value.Clone()
-	}
-	if _, err := d.ReadToken(); err != nil {
-		return nil, errNoObject
-	}
-	if len(bytes.TrimLeft(data[d.InputOffset():], " \t\r\n")) > 0 {
+	var values map[string]jsontext.Value
+	if err := json.Unmarshal(data, &values); err != nil || values == nil { // null makes no map
 		return nil, errNoObject
 	}
 	return values, nil
@@ -266,9 +243,9 @@ func (p *changeParser) password(_ record.Field, v jsontext.Value) error {
 		p.set(func(a *record.Account) { a.PasswordHash = "" })
 		return nil
 	}
-	var s string
-	if v.Kind() != '"' || json.Unmarshal(v, &s) != nil {
-		return errors.New("it must be a string or null")
+	s, err := stringValue(v)
+	if err != nil {
+		return err
 	}
 	if s == "" {
 		return errors.New("it must have 1 to 128 characters; null takes the password away")

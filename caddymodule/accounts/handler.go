@@ -91,16 +91,13 @@ func (h *Handler) provision(ctx caddy.Context) error {
 			names[hash] = name
 			k.weak = append(k.weak, h.app.SharedWith(name, hash)...)
 		}
-		h.note("mnemogate_accounts key "+name, k.weak...)
+		directive := "mnemogate_accounts key " + name
+		for _, w := range k.weak {
+			h.app.Note([]app.Weakness{{Directive: directive, At: h.Source.Line(directive), Weakness: w}})
+		}
 	}
 	h.door = API{Root: "/", App: func(context.Context) (*app.App, error) { return h.app, nil }, Admit: h.admit}
 	return nil
-}
-
-func (h *Handler) note(directive string, weak ...guest.Weakness) {
-	for _, w := range weak {
-		h.app.Note([]app.Weakness{{Directive: directive, At: h.Source.Line(directive), Weakness: w}})
-	}
 }
 
 // Line implements bypass.Handler.

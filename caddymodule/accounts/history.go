@@ -9,8 +9,6 @@ import (
 // history lists the events of an account. Only requests with the right to list
 // sessions see session ids in it.
 func (c *Call) history() error {
-	ctx, cancel := c.within()
-	defer cancel()
 	query, err := c.query("limit")
 	if err != nil {
 		return err
@@ -19,7 +17,7 @@ func (c *Call) history() error {
 	if err != nil {
 		return err
 	}
-	events, err := c.admin.History(ctx, c.mnemocode(), limit)
+	events, err := c.admin.History(c.ctx, c.mnemocode(), limit)
 	if err != nil {
 		return err
 	}
@@ -34,6 +32,5 @@ func (c *Call) history() error {
 			Actor: e.Actor, Result: e.Result, Reason: e.Reason,
 		}
 	}
-	c.WriteJSON(http.StatusOK, api.History{Events: views})
-	return nil
+	return c.reply(http.StatusOK, api.History{Events: views}, nil)
 }

@@ -1,7 +1,6 @@
 package accounts
 
 import (
-	"bufio"
 	"bytes"
 	"cmp"
 	"context"
@@ -53,7 +52,14 @@ func (c *Call) importLines() error {
 	c.W.Header().Set("Content-Type", "application/x-ndjson")
 	c.W.Header().Set("Cache-Control", "no-store")
 	c.admin.Bulk = true
-	i := newImporter(c.admin, update, skipped, c.W)
+	i := &importer{
+		admin:   c.admin,
+		update:  update,
+		skipped: skipped,
+		workers: make(chan struct{}, importWorkers),
+		out:     c.W,
+		busy:    map[string]bool{},
+	}
 	// The server's read deadline is meant for short requests.
 	body := readerFunc(func(p []byte) (int, error) {
 		_ = control.SetReadDeadline(time.Now().Add(importStall))
@@ -78,7 +84,7 @@ type importer struct {
 	update  bool
 	skipped bool // report skipped lines
 	workers chan struct{}
-	hashing chan struct{} // held while plain secrets are hashed, so that an import does not delay logins
+	hashing sync.Mutex // held while plain secrets are hashed, so that an import does not delay logins
 	running sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
@@ -88,38 +94,20 @@ type importer struct {
 	broken error // why the import was aborted
 }
 
-func newImporter(admin *manage.Admin, update, skipped bool, out io.Writer) *importer {
-	return &importer{
-		admin:   admin,
-		update:  update,
-		skipped: skipped,
-		out:     out,
-		busy:    map[string]bool{},
-		workers: make(chan struct{}, importWorkers),
-		hashing: make(chan struct{}, 1),
-	}
-}
-
 func (i *importer) run(ctx context.Context, body io.Reader) api.Counts {
-	lines := bufio.NewReaderSize(body, api.MaxAccount+1)
-	n := 0
+	lines := api.NewLines(body)
 	for i.alive() {
-		line, err := api.ReadLine(lines)
-		if err != nil && err != io.EOF && err != api.ErrLongLine {
-			i.giveUp(n+1, fmt.Errorf("the rest could not be read: %w", err))
-			break
-		}
-		n++
-		if n == 1 {
-			line = bytes.TrimPrefix(line, []byte("\ufeff"))
-		}
-		if err == api.ErrLongLine {
-			i.fail(n, &Error{Message: fmt.Sprintf("the line has more than %d bytes", api.MaxAccount)})
-		} else if line = bytes.TrimSpace(line); len(line) > 0 {
-			i.take(ctx, n, line)
-		}
+		line, err := lines.Next()
 		if err == io.EOF {
 			break
+		}
+		switch err {
+		case nil:
+			i.take(ctx, lines.N, line)
+		case api.ErrLongLine:
+			i.fail(lines.N, &Error{Message: err.Error()})
+		default:
+			i.giveUp(lines.N+1, fmt.Errorf("the rest could not be read: %w", err))
 		}
 	}
 	i.running.Wait()
@@ -203,8 +191,8 @@ func (i *importer) store(ctx context.Context, n int, mnemocode string, change ma
 			i.skip(n, isThere)
 			return
 		}
-		i.hashing <- struct{}{}
-		defer func() { <-i.hashing }()
+		i.hashing.Lock()
+		defer i.hashing.Unlock()
 	}
 	_, err := i.admin.Create(ctx, change)
 	taken, ok := errors.AsType[*record.TakenError](err)
@@ -297,22 +285,21 @@ func (c *Call) export() error {
 	if err != nil {
 		return err
 	}
-	after, began := "", false
+	after := ""
 	for {
-		ctx, cancel := c.within()
+		ctx, cancel := context.WithTimeout(c.Context(), timeout)
 		lines, last, err := c.exportPage(ctx, after, secrets)
 		cancel()
-		if err != nil && !began {
+		if err != nil && after == "" {
 			return err
 		}
 		if err != nil {
 			c.App.Log().Warn("an export broke off", "company", c.admin.Company.Code, "error", err)
-			panic(http.ErrAbortHandler) // the client must not take the response for complete
+			return ErrBroken
 		}
-		if !began {
+		if after == "" {
 			c.W.Header().Set("Content-Type", "application/x-ndjson")
 			c.W.Header().Set("Cache-Control", "no-store")
-			began = true
 		}
 		if _, err := c.W.Write(lines); err != nil {
 			return nil // the client is gone

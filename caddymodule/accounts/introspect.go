@@ -22,12 +22,8 @@ func (c *Call) introspect() error {
 	if err != nil {
 		return err
 	}
-	answer, err := c.admin.Introspect(c.Context(), token)
-	if err != nil {
-		return err
-	}
-	c.WriteJSON(http.StatusOK, answer)
-	return nil
+	answer, err := c.admin.Introspect(c.ctx, token)
+	return c.reply(http.StatusOK, answer, err)
 }
 
 // tokenIn returns the token in a body. It ignores other members.

@@ -38,23 +38,20 @@ func (c *Call) companies() error {
 			companies = append(companies, code)
 		}
 	}
-	c.WriteJSON(http.StatusOK, api.Companies{Companies: companies})
-	return nil
+	return c.reply(http.StatusOK, api.Companies{Companies: companies}, nil)
 }
 
 func (c *Call) create() error {
-	ctx, cancel := c.within()
-	defer cancel()
 	change, err := c.wanted(changeNew)
 	if err != nil {
 		return err
 	}
-	a, err := c.admin.Create(ctx, change)
+	a, err := c.admin.Create(c.ctx, change)
 	if err != nil {
 		return err
 	}
 	c.W.Header().Set("Location", c.root+c.admin.Company.Code+"/accounts/"+url.PathEscape(a.Mnemocode))
-	return c.answer(http.StatusCreated, a)
+	return c.answer(http.StatusCreated, a, nil)
 }
 
 // wanted reads the change in the request. With rules=user its password must follow
@@ -66,7 +63,7 @@ func (c *Call) wanted(kind changeKind) (manage.Change, error) {
 	}
 	rules := query.Get("rules")
 	if query.Has("rules") && rules != "user" {
-		return manage.Change{}, &Error{Status: http.StatusBadRequest, Field: "rules", Message: "rules: it must be user, or left out"}
+		return manage.Change{}, &manage.FieldError{Field: "rules", Message: "it must be user, or left out"}
 	}
 	data, err := c.body()
 	if err != nil {
@@ -84,85 +81,48 @@ func (c *Call) wanted(kind changeKind) (manage.Change, error) {
 	return change, nil
 }
 
-// answer writes the account. A key without the right to read gets only the
-// mnemocode, unless it has just created the account.
-func (c *Call) answer(status int, a record.Account) error {
-	if status != http.StatusCreated && !c.May(Read) {
-		c.WriteJSON(status, api.Changed{Mnemocode: a.Mnemocode})
-		return nil
+// answer writes the account, unless err is an error. A key without the right to read
+// gets only the mnemocode, unless it has just created the account.
+func (c *Call) answer(status int, a record.Account, err error) error {
+	if err == nil && (status == http.StatusCreated || c.May(Read)) {
+		return c.reply(status, c.view(a), nil)
 	}
-	c.WriteJSON(status, c.view(a))
-	return nil
+	return c.reply(status, api.Changed{Mnemocode: a.Mnemocode}, err)
 }
 
 func (c *Call) show() error {
-	ctx, cancel := c.within()
-	defer cancel()
-	a, err := c.admin.ByMnemocode(ctx, c.mnemocode())
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, a)
+	a, err := c.admin.ByMnemocode(c.ctx, c.mnemocode())
+	return c.answer(http.StatusOK, a, err)
 }
 
 func (c *Call) change() error {
-	ctx, cancel := c.within()
-	defer cancel()
 	change, err := c.wanted(changeOld)
 	if err != nil {
 		return err
 	}
-	a, _, err := c.admin.Change(ctx, c.mnemocode(), change)
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, a)
+	a, _, err := c.admin.Change(c.ctx, c.mnemocode(), change)
+	return c.answer(http.StatusOK, a, err)
 }
 
 func (c *Call) delete() error {
-	ctx, cancel := c.within()
-	defer cancel()
-	if err := c.admin.Delete(ctx, c.mnemocode()); err != nil {
-		return err
-	}
-	c.noContent()
-	return nil
+	return c.done(c.admin.Delete(c.ctx, c.mnemocode()))
 }
 
 func (c *Call) backupCodes() error {
-	ctx, cancel := c.within()
-	defer cancel()
-	codes, err := c.admin.NewBackupCodes(ctx, c.mnemocode())
-	if err != nil {
-		return err
-	}
-	c.WriteJSON(http.StatusOK, api.BackupCodes{Codes: codes})
-	return nil
+	codes, err := c.admin.NewBackupCodes(c.ctx, c.mnemocode())
+	return c.reply(http.StatusOK, api.BackupCodes{Codes: codes}, err)
 }
 
 func (c *Call) welcome() error {
-	ctx, cancel := c.within()
-	defer cancel()
-	if err := c.admin.Welcome(ctx, c.mnemocode()); err != nil {
-		return err
-	}
-	c.WriteJSON(http.StatusAccepted, struct{}{})
-	return nil
+	return c.reply(http.StatusAccepted, struct{}{}, c.admin.Welcome(c.ctx, c.mnemocode()))
 }
 
 func (c *Call) unlock() error {
-	ctx, cancel := c.within()
-	defer cancel()
-	a, err := c.admin.Unlock(ctx, c.mnemocode())
-	if err != nil {
-		return err
-	}
-	return c.answer(http.StatusOK, a)
+	a, err := c.admin.Unlock(c.ctx, c.mnemocode())
+	return c.answer(http.StatusOK, a, err)
 }
 
 func (c *Call) list() error {
-	ctx, cancel := c.within()
-	defer cancel()
 	query, err := c.query("login_id", "status", "contains", "limit", "after")
 	if err != nil {
 		return err
@@ -180,15 +140,15 @@ func (c *Call) list() error {
 	switch after := query.Get("after"); {
 	case query.Has("login_id"):
 		var a record.Account
-		if a, err = c.admin.ByLoginID(ctx, c.loginID()); err == nil {
+		if a, err = c.admin.ByLoginID(c.ctx, c.loginID()); err == nil {
 			accounts = []record.Account{a}
 		} else if errors.Is(err, record.ErrNotFound) {
 			err = nil
 		}
 	case status != "" || part != "":
-		accounts, p.Next, err = c.admin.Search(ctx, status, part, after, limit+1)
+		accounts, p.Next, err = c.admin.Search(c.ctx, status, part, after, limit+1)
 	default:
-		accounts, err = c.admin.List(ctx, after, limit+1)
+		accounts, err = c.admin.List(c.ctx, after, limit+1)
 	}
 	if err != nil {
 		return err
@@ -200,26 +160,22 @@ func (c *Call) list() error {
 	for _, a := range accounts {
 		p.Accounts = append(p.Accounts, c.view(a))
 	}
-	c.WriteJSON(http.StatusOK, p)
-	return nil
+	return c.reply(http.StatusOK, p, nil)
 }
 
 // searchOf returns the query parameters status and contains, or empty values if they
 // are missing.
 func searchOf(query url.Values) (status record.Status, part string, err error) {
 	status, part = record.Status(query.Get("status")), query.Get("contains")
-	refuse := func(field, message string) (record.Status, string, error) {
-		return "", "", &Error{Status: http.StatusBadRequest, Field: field, Message: field + ": " + message}
-	}
 	switch {
 	case query.Has("login_id") && (query.Has("status") || query.Has("contains")):
-		return refuse("login_id", "it finds one account; leave out status and contains")
+		err = &manage.FieldError{Field: "login_id", Message: "it finds one account; leave out status and contains"}
 	case query.Has("status") && !slices.Contains(record.Statuses, status):
-		return refuse("status", "it must be active, restricted, closed or denied")
+		err = &manage.FieldError{Field: "status", Message: "it must be active, restricted, closed or denied"}
 	case query.Has("contains") && (record.NormalizeLoginIDPart(part) == "" || !utf8.ValidString(part) || utf8.RuneCountInString(part) > 254):
-		return refuse("contains", "it must be a part of a login id, of 1 to 254 characters in UTF-8")
+		err = &manage.FieldError{Field: "contains", Message: "it must be a part of a login id, of 1 to 254 characters in UTF-8"}
 	}
-	return status, part, nil
+	return status, part, err
 }
 
 // limitOf returns the query parameter limit.
@@ -229,7 +185,7 @@ func limitOf(query url.Values) (int, error) {
 	}
 	limit, err := strconv.Atoi(query.Get("limit"))
 	if err != nil || limit < 1 || limit > api.MaxPage {
-		return 0, &Error{Status: http.StatusBadRequest, Field: "limit", Message: fmt.Sprintf("limit: it must be 1 to %d", api.MaxPage)}
+		return 0, &manage.FieldError{Field: "limit", Message: fmt.Sprintf("it must be 1 to %d", api.MaxPage)}
 	}
 	return limit, nil
 }

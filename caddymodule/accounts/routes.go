@@ -68,7 +68,7 @@ var Routes = []Route{
 // match returns the routes of a path, which differ only in their methods. The path
 // is relative to the root and still escaped, so that a parameter can contain a
 // slash.
-func match(path string, routes ...[]Route) (found []Route, params map[string]string) {
+func match(path string, routes []Route) (found []Route, params map[string]string) {
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
 		var err error
@@ -76,11 +76,9 @@ func match(path string, routes ...[]Route) (found []Route, params map[string]str
 			return nil, nil
 		}
 	}
-	for _, some := range routes {
-		for i := range some {
-			if some[i].fits(segments) {
-				found = append(found, some[i])
-			}
+	for _, r := range routes {
+		if r.fits(segments) {
+			found = append(found, r)
 		}
 	}
 	if found == nil {
@@ -97,14 +95,9 @@ func match(path string, routes ...[]Route) (found []Route, params map[string]str
 
 // fits reports whether the segments of a path match the route's pattern.
 func (r *Route) fits(segments []string) bool {
-	i := 0
-	for p := range strings.SplitSeq(r.Pattern, "/") {
-		if i == len(segments) || p != segments[i] && (segments[i] == "" || !strings.HasPrefix(p, "{")) {
-			return false
-		}
-		i++
-	}
-	return i == len(segments)
+	return slices.EqualFunc(strings.Split(r.Pattern, "/"), segments, func(p, segment string) bool {
+		return p == segment || segment != "" && strings.HasPrefix(p, "{")
+	})
 }
 
 // allowed returns the value of the header Allow for the routes of a path.

@@ -8,60 +8,35 @@ import (
 	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/manage"
-	"github.com/mnemogate/mnemogate/flows/tenant"
-	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // This file has the routes of authenticator apps, and of passwords that users change
 // themselves.
 
 func (c *Call) newTOTP() error {
-	ctx, cancel := c.within()
-	defer cancel()
-	secret, err := c.admin.NewTOTP(ctx, c.mnemocode())
-	if err != nil {
-		return err
-	}
-	c.WriteJSON(http.StatusOK, secret)
-	return nil
+	secret, err := c.admin.NewTOTP(c.ctx, c.mnemocode())
+	return c.reply(http.StatusOK, secret, err)
 }
 
 func (c *Call) confirmTOTP() error {
-	ctx, cancel := c.within()
-	defer cancel()
 	body, err := c.Texts("code", "keep_session?")
 	if err != nil {
 		return err
 	}
-	a, err := c.admin.ConfirmTOTP(ctx, c.mnemocode(), body["code"], body["keep_session"])
-	switch {
-	case errors.Is(err, manage.ErrAppCode):
-		return &Error{Status: http.StatusUnprocessableEntity, Field: "code", Message: err.Error()}
-	case errors.Is(err, manage.ErrNoTOTP):
-		return &Error{Status: http.StatusConflict, Message: err.Error()}
-	case err != nil:
-		return err
-	}
-	return c.answer(http.StatusOK, a)
+	a, err := c.admin.ConfirmTOTP(c.ctx, c.mnemocode(), body["code"], body["keep_session"])
+	return c.answer(http.StatusOK, a, err)
 }
 
 func (c *Call) removeTOTP() error {
-	ctx, cancel := c.within()
-	defer cancel()
 	query, err := c.query("keep_session")
 	if err != nil {
 		return err
 	}
-	if _, err := c.admin.RemoveTOTP(ctx, c.mnemocode(), query.Get("keep_session")); err != nil {
-		return err
-	}
-	c.noContent()
-	return nil
+	_, err = c.admin.RemoveTOTP(c.ctx, c.mnemocode(), query.Get("keep_session"))
+	return c.done(err)
 }
 
 func (c *Call) checkPassword() error {
-	ctx, cancel := c.within()
-	defer cancel()
 	body, err := c.Texts("current_password", "address?")
 	if err != nil {
 		return err
@@ -70,16 +45,10 @@ func (c *Call) checkPassword() error {
 	if err != nil {
 		return err
 	}
-	if err := c.admin.CheckPassword(ctx, c.mnemocode(), body["current_password"], address); err != nil {
-		return ownError(err)
-	}
-	c.noContent()
-	return nil
+	return c.done(c.admin.CheckPassword(c.ctx, c.mnemocode(), body["current_password"], address))
 }
 
 func (c *Call) changePassword() error {
-	ctx, cancel := c.within()
-	defer cancel()
 	body, err := c.Texts("current_password", "new_password", "keep_session?", "address?")
 	if err != nil {
 		return err
@@ -88,33 +57,12 @@ func (c *Call) changePassword() error {
 	if err != nil {
 		return err
 	}
-	err = c.admin.ChangePassword(ctx, c.mnemocode(), manage.OwnChange{
+	return c.done(c.admin.ChangePassword(c.ctx, c.mnemocode(), manage.OwnChange{
 		Current: body["current_password"],
 		New:     body["new_password"],
 		Keep:    body["keep_session"],
 		Address: address,
-	})
-	if err != nil {
-		return ownError(err)
-	}
-	c.noContent()
-	return nil
-}
-
-// ownError turns an error of the flows for a user's own password into a response.
-func ownError(err error) error {
-	switch {
-	case errors.Is(err, manage.ErrPasswordWrong):
-		return &Error{Status: http.StatusUnauthorized, Field: "current_password", Reason: "password.wrong", Message: "current_password: it is wrong"}
-	case errors.Is(err, manage.ErrNotActive):
-		return &Error{Status: http.StatusConflict, Field: "status", Message: "status: the account is not active, so its user can't log in"}
-	case errors.Is(err, wire.ErrPasswordSame):
-		return &tenant.RuleError{Field: "new_password", Text: "Not the present password."}
-	case errors.Is(err, manage.ErrChanged):
-		return &Error{Status: http.StatusConflict, Message: err.Error()}
-	default:
-		return err
-	}
+	}))
 }
 
 // userAddress returns the address of a user, which a backend may send, or an empty

@@ -38,11 +38,7 @@ Accounts in PostgreSQL are backed up by its own means.`,
 			if err != nil {
 				return err
 			}
-			if c.json {
-				return api.WriteLine(c.cmd.OutOrStdout(), map[string]any{"file": output, "bytes": size})
-			}
-			fmt.Fprintf(c.cmd.OutOrStdout(), "%s: %s bytes\n", output, humanize.Comma(size))
-			return nil
+			return c.report(map[string]any{"file": output, "bytes": size}, fmt.Sprintf("%s: %s bytes", output, humanize.Comma(size)))
 		})
 	cmd.Flags().StringVarP(&output, "output", "o", "", "The file to write")
 	cmd.Flags().BoolVar(&force, "force", false, "Replace a file that is there")
@@ -104,15 +100,12 @@ any more, as before a move to another machine.`,
 			if err != nil {
 				return c.orInterrupted(err)
 			}
-			if c.json {
-				return api.WriteLine(c.cmd.OutOrStdout(), map[string]any{"file": r.To, "accounts": done.Accounts, "sessions_ended": done.SessionsEnded})
-			}
 			ended := fmt.Sprintf("%s sessions and links ended", humanize.Comma(done.SessionsEnded))
 			if r.KeepSessions {
 				ended = "sessions kept"
 			}
-			fmt.Fprintf(c.cmd.OutOrStdout(), "%s: %s accounts restored, %s\n", r.To, humanize.Comma(done.Accounts), ended)
-			return nil
+			return c.report(map[string]any{"file": r.To, "accounts": done.Accounts, "sessions_ended": done.SessionsEnded},
+				fmt.Sprintf("%s: %s accounts restored, %s", r.To, humanize.Comma(done.Accounts), ended))
 		})
 	cmd.ValidArgsFunction = nil // complete files
 	cmd.Flags().StringVar(&r.To, "to", "", "The file of the store")

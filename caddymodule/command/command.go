@@ -213,13 +213,18 @@ func (c *cli) tell(e *cliError) {
 	}
 }
 
+// report prints a result: v with --json, otherwise text.
+func (c *cli) report(v any, text string) error {
+	if c.json {
+		return api.WriteLine(c.cmd.OutOrStdout(), v)
+	}
+	_, err := fmt.Fprintln(c.cmd.OutOrStdout(), text)
+	return err
+}
+
 // done reports a success that has no other output.
 func (c *cli) done(kind, who, what string) error {
-	if c.json {
-		return api.WriteLine(c.cmd.OutOrStdout(), map[string]string{kind: who, "result": what})
-	}
-	_, err := fmt.Fprintf(c.cmd.OutOrStdout(), "%s: %s\n", who, what)
-	return err
+	return c.report(map[string]string{kind: who, "result": what}, who+": "+what)
 }
 
 // change sends a change of an account and reports its success.

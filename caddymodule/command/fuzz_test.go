@@ -48,12 +48,12 @@ func FuzzImportJSONL(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		records := allRecords(t, newJSONLines(bytes.NewReader(data)), data)
+		records := allRecords(t, jsonLines{api.NewLines(bytes.NewReader(data))}, data)
 		if len(records) > 0 && bytes.HasPrefix(records[0], []byte("\ufeff")) {
 			return // a second mark is none, and will be refused
 		}
 		sent := bytes.Join(records, []byte("\n"))
-		if again := allRecords(t, newJSONLines(bytes.NewReader(sent)), sent); !reflect.DeepEqual(again, records) {
+		if again := allRecords(t, jsonLines{api.NewLines(bytes.NewReader(sent))}, sent); !reflect.DeepEqual(again, records) {
 			t.Errorf("%q is sent as %q and read as %q", data, records, again)
 		}
 	})

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -105,7 +106,7 @@ func (c *cli) runImport(name, format string, update bool) error {
 	var records recordReader
 	switch format {
 	case "", "jsonl":
-		records = newJSONLines(in)
+		records = jsonLines{api.NewLines(in)}
 	case "csv":
 		var err error
 		if records, err = newCSVRecords(in); err != nil {
@@ -131,7 +132,6 @@ type importRun struct {
 	began   time.Time
 	status  io.Writer // the terminal
 	total   api.Counts
-	reasons []string         // why lines were skipped
 	skipped map[string][]int // the skipped lines, by reason
 }
 
@@ -248,9 +248,6 @@ func (r *importRun) tellLine(f api.Failure) {
 	case r.json:
 		_ = api.WriteLine(r.cmd.OutOrStdout(), f)
 	case f.Skipped != "":
-		if r.skipped[f.Skipped] == nil {
-			r.reasons = append(r.reasons, f.Skipped)
-		}
 		r.skipped[f.Skipped] = append(r.skipped[f.Skipped], f.Line)
 	case r.total.Failed > maxShown:
 	default:
@@ -273,7 +270,7 @@ func (r *importRun) report() {
 	if more := r.total.Failed - maxShown; more > 0 {
 		fmt.Fprintf(errs, "… and %s more\n", comma(more))
 	}
-	for _, reason := range r.reasons {
+	for _, reason := range slices.Sorted(maps.Keys(r.skipped)) {
 		fmt.Fprintf(errs, "skipped lines %s: %s\n", ranges(r.skipped[reason]), reason)
 	}
 	fmt.Fprintf(r.cmd.OutOrStdout(), "%s created, %s updated, %s skipped, %s failed in %s\n",

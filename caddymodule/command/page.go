@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,19 +34,19 @@ no running server, accounts or stores, and sends nothing. Stop it with Ctrl-C.`,
 			if !preview {
 				return errors.New("say --preview: there is nothing else to do with the page yet")
 			}
-			return c.previewPage(listen, args...)
+			return c.previewPage(listen, strings.Join(args, ""))
 		})
 	cmd.Flags().BoolVar(&preview, "preview", false, "Serve the preview")
 	cmd.Flags().StringVar(&listen, "listen", "localhost:8088", "The address of the preview")
 	return cmd
 }
 
-func (c *cli) previewPage(listen string, company ...string) error {
+func (c *cli) previewPage(listen, company string) error {
 	config, file, _, err := caddycmd.LoadConfig(c.config, c.adapter)
 	if err != nil {
 		return err
 	}
-	looks, name, err := looksOf(config, strings.Join(company, ""))
+	looks, name, err := looksOf(config, company)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
@@ -113,15 +114,9 @@ func looksOf(config []byte, code string) (page.Options, string, error) {
 	if found == nil {
 		return page.Options{}, "", errors.New("no site has a login_page for it; write login_page in the directive mnemogate")
 	}
-	if code == "" {
-		code = found.Companies[0]
-	}
-	name := companies[code].Name
-	if name == "" {
-		name = code
-	}
 	found.Icons = icons
-	return found.Options, name, nil
+	code = cmp.Or(code, found.Companies[0])
+	return found.Options, cmp.Or(companies[code].Name, code), nil
 }
 
 // handlers calls f for each handler mnemogate in a configuration.

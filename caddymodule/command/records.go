@@ -2,7 +2,6 @@ package command
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
@@ -21,36 +20,15 @@ type recordReader interface {
 	next() (line int, record []byte, err error)
 }
 
-// jsonLines returns the lines of a file that are not empty.
-type jsonLines struct {
-	r    *bufio.Reader
-	line int
-}
+// jsonLines returns the lines of a file that has one JSON object a line.
+type jsonLines struct{ *api.Lines }
 
-func newJSONLines(r io.Reader) *jsonLines {
-	return &jsonLines{r: bufio.NewReaderSize(r, api.MaxAccount+1)}
-}
-
-func (j *jsonLines) next() (int, []byte, error) {
-	for {
-		record, err := api.ReadLine(j.r)
-		if err != nil && err != io.EOF && err != api.ErrLongLine {
-			return 0, nil, err
-		}
-		j.line++
-		if err == api.ErrLongLine {
-			return j.line, nil, fmt.Errorf("the line has more than %d bytes", api.MaxAccount)
-		}
-		if j.line == 1 {
-			record = bytes.TrimPrefix(record, []byte("\ufeff"))
-		}
-		if record = bytes.TrimSpace(record); len(record) > 0 {
-			return j.line, record, nil
-		}
-		if err == io.EOF {
-			return 0, nil, io.EOF
-		}
+func (j jsonLines) next() (int, []byte, error) {
+	record, err := j.Next()
+	if err != nil && err != api.ErrLongLine {
+		return 0, nil, err
 	}
+	return j.N, record, err
 }
 
 // csvRecords returns the records of a CSV file. The first record names the columns.

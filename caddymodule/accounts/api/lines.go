@@ -2,8 +2,9 @@ package api
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"io"
 )
 
@@ -14,21 +15,46 @@ func WriteLine(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// ErrLongLine is returned by ReadLine for a line that does not fit in the buffer.
-var ErrLongLine = errors.New("long line")
+// ErrLongLine is returned by Lines.Next for a line that has more than MaxAccount bytes.
+var ErrLongLine = fmt.Errorf("the line has more than %d bytes", MaxAccount)
 
-// ReadLine returns a line that is valid until the next call. If the line does not
-// fit in the buffer, ReadLine skips the rest of it and returns ErrLongLine.
-func ReadLine(r *bufio.Reader) ([]byte, error) {
-	line, err := r.ReadSlice('\n')
-	if err != bufio.ErrBufferFull {
-		return line, err
+// Lines reads the lines of an import.
+type Lines struct {
+	N int // the number of the line that Next returned
+
+	r *bufio.Reader
+}
+
+// NewLines returns the lines of r.
+func NewLines(r io.Reader) *Lines {
+	return &Lines{r: bufio.NewReaderSize(r, MaxAccount+1)}
+}
+
+// Next returns the next line that is not empty, without the space around it. The line
+// is valid until the next call. After ErrLongLine the lines go on, after any other
+// error they have ended.
+func (l *Lines) Next() ([]byte, error) {
+	for {
+		line, err := l.r.ReadSlice('\n')
+		long := err == bufio.ErrBufferFull
+		for err == bufio.ErrBufferFull {
+			_, err = l.r.ReadSlice('\n')
+		}
+		if err != nil && err != io.EOF {
+			return nil, err
+		}
+		l.N++
+		if long {
+			return nil, ErrLongLine
+		}
+		if l.N == 1 {
+			line = bytes.TrimPrefix(line, []byte("\ufeff"))
+		}
+		if line = bytes.TrimSpace(line); len(line) > 0 {
+			return line, nil
+		}
+		if err != nil {
+			return nil, err
+		}
 	}
-	for err == bufio.ErrBufferFull {
-		_, err = r.ReadSlice('\n')
-	}
-	if err == nil || err == io.EOF {
-		err = ErrLongLine
-	}
-	return nil, err
 }

@@ -1,0 +1,37 @@
+package api
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+// An account shows and exports each field that operators can write.
+func TestWrittenFieldsAreShownAndExported(t *testing.T) {
+	for _, f := range record.Fields {
+		if f.Secret {
+			continue
+		}
+		var a record.Account
+		var want any = "given"
+		if f.Flag != nil {
+			want, *f.Flag(&a) = true, true
+		} else {
+			*f.Text(&a) = "given"
+		}
+		for _, view := range []any{AccountOf(a), ExportedAccountOf(a, nil)} {
+			data, err := json.Marshal(view)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var fields map[string]any
+			if err := json.Unmarshal(data, &fields); err != nil {
+				t.Fatal(err)
+			}
+			if fields[f.Name] != want {
+				t.Errorf("%T shows %s as %v, want %v", view, f.Name, fields[f.Name], want)
+			}
+		}
+	}
+}
