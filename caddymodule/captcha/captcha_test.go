@@ -21,13 +21,8 @@ func TestCaptchaCaddyfile(t *testing.T) {
 		{Name: "turnstile", Text: "turnstile {env.KEY} {\nhostname a.example b.example\ntimeout 1s\n}",
 			Want: &Turnstile{siteverify{Secret: "{env.KEY}", Hostname: []string{"a.example", "b.example"}, Timeout: caddy.Duration(time.Second)}}},
 		{Name: "site_key", Text: "turnstile x {\nsite_key y\n}", Want: &Turnstile{siteverify{Secret: "x", SiteKey: "y"}}},
-		{Name: "site_key twice", Text: "turnstile a {\nsite_key a\nsite_key b\n}", Err: "site_key already specified"},
 		{Name: "no secret", Text: "turnstile", Err: "wrong argument count"},
 		{Name: "surplus", Text: "turnstile a b", Err: "wrong argument count"},
-		{Name: "unknown", Text: "turnstile a {\nscore 1\n}", Err: "unrecognized subdirective 'score'"},
-		{Name: "hostname twice", Text: "turnstile a {\nhostname a\nhostname b\n}", Err: "hostname already specified"},
-		{Name: "no hostname", Text: "turnstile a {\nhostname\n}", Err: "wrong argument count"},
-		{Name: "timeout twice", Text: "turnstile a {\ntimeout 1s\ntimeout 1s\n}", Err: "timeout already specified"},
 	})
 	guesttest.Caddyfiles(t, new(HCaptcha), []guesttest.Case{{Name: "hcaptcha", Text: "hcaptcha x", Want: &HCaptcha{siteverify{Secret: "x"}}}})
 	guesttest.Caddyfiles(t, new(ReCaptcha), []guesttest.Case{{Name: "recaptcha", Text: "recaptcha x", Want: &ReCaptcha{siteverify{Secret: "x"}}}})
@@ -42,19 +37,14 @@ func TestCaptchaCaddyfile(t *testing.T) {
 		{Name: "pow too easy", Text: "pow 7", Err: "choose 8 to 30 bits"},
 		{Name: "pow too hard", Text: "pow 31", Err: "choose 8 to 30 bits"},
 		{Name: "pow without number", Text: "pow x", Err: "'x' is not a number above 0"},
-		{Name: "pow with two", Text: "pow 8 9", Err: "wrong argument count"},
-		{Name: "pow with block", Text: "pow {\nx\n}", Err: "unrecognized subdirective 'x'"},
 	})
 	guesttest.Caddyfiles(t, new(Static), []guesttest.Case{
 		{Name: "static", Text: "static right", Want: &Static{Token: "right"}},
 		{Name: "static without token", Text: "static", Err: "wrong argument count"},
-		{Name: "static with two", Text: "static a b", Err: "wrong argument count"},
-		{Name: "static with block", Text: "static a {\nx\n}", Err: "unrecognized subdirective 'x'"},
 	})
 	guesttest.Caddyfiles(t, new(Off), []guesttest.Case{
 		{Name: "off", Text: "off", Want: new(Off)},
 		{Name: "off with argument", Text: "off x", Err: "wrong argument count"},
-		{Name: "off with block", Text: "off {\nx\n}", Err: "unrecognized subdirective 'x'"},
 	})
 }
 
@@ -154,15 +144,9 @@ func TestCaptchaThatIsNotAnsweredIsAnError(t *testing.T) {
 		want    string
 	}{
 		"wrong secret":   {guesttest.Answering(200, `{"success":false,"error-codes":["x","invalid-input-secret"]}`), "invalid-input-secret"},
-		"no secret":      {guesttest.Answering(200, `{"success":false,"error-codes":["missing-input-secret"]}`), "missing-input-secret"},
-		"site key":       {guesttest.Answering(200, `{"success":false,"error-codes":["sitekey-secret-mismatch"]}`), "sitekey-secret-mismatch"},
-		"dummy":          {guesttest.Answering(200, `{"success":false,"error-codes":["not-using-dummy-passcode"]}`), "not-using-dummy-passcode"},
-		"bad request":    {guesttest.Answering(200, `{"success":false,"error-codes":["bad-request"]}`), "bad-request"},
 		"internal error": {guesttest.Answering(200, `{"success":false,"error-codes":["internal-error"]}`), "internal-error"},
 		"500":            {guesttest.Answering(500, `{"success":true}`), "answered 500"},
 		"429":            {guesttest.Answering(429, `{"success":true}`), "answered 429"},
-		"403":            {guesttest.Answering(403, `{"success":true}`), "answered 403"},
-		"201":            {guesttest.Answering(201, `{"success":true}`), "answered 201"},
 		"redirect":       {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/ok", http.StatusTemporaryRedirect) }, "answered 307"},
 		"html":           {guesttest.Answering(200, `<html>`), "JSON"},
 		"empty":          {guesttest.Answering(200, ``), "JSON"},
@@ -216,19 +200,9 @@ func TestStaticCaptchaTakesOneResponse(t *testing.T) {
 	}
 }
 
-func TestPowHas18BitsAndVerifiesNothingItself(t *testing.T) {
-	pow := guesttest.MustStart(t, new(Pow))
-	if pow.Bits() != 18 {
-		t.Errorf("got %d bits", pow.Bits())
-	}
-	if ok, err := pow.Verify(t.Context(), "x", ""); ok || err == nil {
-		t.Errorf("got %v, %v", ok, err)
-	}
-}
-
-func TestCaptchaOffTakesAnything(t *testing.T) {
-	if ok, err := guesttest.MustStart(t, new(Off)).Verify(t.Context(), "", ""); !ok || err != nil {
-		t.Errorf("got %v, %v", ok, err)
+func TestPowHas18Bits(t *testing.T) {
+	if bits := guesttest.MustStart(t, new(Pow)).Bits(); bits != 18 {
+		t.Errorf("got %d bits", bits)
 	}
 }
 

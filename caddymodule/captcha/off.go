@@ -23,15 +23,9 @@ func (Off) CaddyModule() caddy.ModuleInfo {
 // UnmarshalCaddyfile takes no arguments. Syntax:
 //
 //	off
-func (*Off) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next()
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return guest.Options(d, nil)
-}
+func (*Off) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return guest.NoOptions(d) }
 
-// Verify implements tenant.Captcha. It accepts every response.
+// Verify implements tenant.Captcha. It is never called.
 func (*Off) Verify(context.Context, string, string) (bool, error) { return true, nil }
 
 // Absent implements guest.Absent.

@@ -231,39 +231,34 @@ func (s *siteverify) Verify(ctx context.Context, response, address string) (bool
 	if response == "" {
 		return false, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(s.Timeout))
-	defer cancel()
-	body, err := s.ask(ctx, response, address)
-	if err != nil {
-		return false, fmt.Errorf("%s: %w", s.what, err)
-	}
-	v, err := parseVerdict(body)
+	v, err := s.ask(ctx, response, address)
 	if err != nil {
 		return false, fmt.Errorf("%s: %w", s.what, err)
 	}
 	return s.accepts(v), nil
 }
 
-func (s *siteverify) ask(ctx context.Context, response, address string) ([]byte, error) {
+func (s *siteverify) ask(ctx context.Context, response, address string) (verdict, error) {
 	form := url.Values{"secret": {s.Secret}, "response": {response}}
 	if address != "" {
 		form.Set("remoteip", address)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.URL, strings.NewReader(form.Encode()))
 	if err != nil {
-		return nil, errors.New("making the request failed")
+		return verdict{}, errors.New("making the request failed")
 	}
 	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	req.Header.Set("Accept", "application/json")
 	resp, err := s.client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("asking the provider: %w", guest.Cause(err))
+		return verdict{}, fmt.Errorf("asking the provider: %w", guest.Cause(err))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("the provider answered %d", resp.StatusCode)
+		return verdict{}, fmt.Errorf("the provider answered %d", resp.StatusCode)
 	}
-	return io.ReadAll(resp.Body)
+	body, _ := io.ReadAll(resp.Body) // guest.Transport has read it
+	return parseVerdict(body)
 }
 
 // parseVerdict returns an error if the answer says nothing about the response.
@@ -303,26 +298,15 @@ func (s *siteverify) accepts(v verdict) bool {
 
 // Interface guards
 var (
-	_ tenant.Captcha        = (*Turnstile)(nil)
-	_ guest.Remote          = (*Turnstile)(nil)
-	_ guest.Widget          = (*Turnstile)(nil)
-	_ guest.Weak            = (*Turnstile)(nil)
-	_ caddy.Provisioner     = (*Turnstile)(nil)
-	_ caddy.Validator       = (*Turnstile)(nil)
-	_ caddyfile.Unmarshaler = (*Turnstile)(nil)
-
-	_ tenant.Captcha        = (*HCaptcha)(nil)
-	_ caddy.Provisioner     = (*HCaptcha)(nil)
-	_ caddy.Validator       = (*HCaptcha)(nil)
-	_ caddyfile.Unmarshaler = (*HCaptcha)(nil)
-
-	_ tenant.Captcha        = (*ReCaptcha)(nil)
-	_ caddy.Provisioner     = (*ReCaptcha)(nil)
-	_ caddy.Validator       = (*ReCaptcha)(nil)
-	_ caddyfile.Unmarshaler = (*ReCaptcha)(nil)
-
-	_ tenant.Captcha        = (*Siteverify)(nil)
-	_ caddy.Provisioner     = (*Siteverify)(nil)
-	_ caddy.Validator       = (*Siteverify)(nil)
+	_ tenant.Captcha        = (*siteverify)(nil)
+	_ guest.Remote          = (*siteverify)(nil)
+	_ guest.Widget          = (*siteverify)(nil)
+	_ guest.Weak            = (*siteverify)(nil)
+	_ caddy.Validator       = (*siteverify)(nil)
+	_ caddyfile.Unmarshaler = (*siteverify)(nil)
 	_ caddyfile.Unmarshaler = (*Siteverify)(nil)
+	_ caddy.Provisioner     = (*Turnstile)(nil)
+	_ caddy.Provisioner     = (*HCaptcha)(nil)
+	_ caddy.Provisioner     = (*ReCaptcha)(nil)
+	_ caddy.Provisioner     = (*Siteverify)(nil)
 )

@@ -30,6 +30,15 @@ func Options(d *caddyfile.Dispenser, options map[string]func() error, repeatable
 	return CheckedOptions(d, func() error { return nil }, Naming(options), repeatable...)
 }
 
+// NoOptions parses a plugin that has neither arguments nor options.
+func NoOptions(d *caddyfile.Dispenser) error {
+	d.Next()
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return Options(d, nil)
+}
+
 // CheckedOptions is Options for options that name themselves in errors. It calls
 // check after each option, so that an error has the option's line. The same check
 // runs again when the placeholders are resolved. Its errors begin with the whole

@@ -135,13 +135,7 @@ func (EventsOff) CaddyModule() caddy.ModuleInfo {
 // UnmarshalCaddyfile sets up the module from Caddyfile tokens. Syntax:
 //
 //	off
-func (EventsOff) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next()
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return guest.Options(d, nil)
-}
+func (EventsOff) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return guest.NoOptions(d) }
 
 // Deliver implements tenant.EventReceiver. It is never called.
 func (EventsOff) Deliver(context.Context, record.OutboxEvent) error { return nil }
@@ -155,8 +149,6 @@ func (EventsOff) Absent() {}
 // Interface guards
 var (
 	_ guest.EventsModule    = (*EventsWebhook)(nil)
-	_ guest.Remote          = (*EventsWebhook)(nil)
-	_ guest.Weak            = (*EventsWebhook)(nil)
 	_ caddy.Provisioner     = (*EventsWebhook)(nil)
 	_ caddy.Validator       = (*EventsWebhook)(nil)
 	_ caddyfile.Unmarshaler = (*EventsWebhook)(nil)

@@ -39,11 +39,12 @@ func FuzzGatewayAnswer(f *testing.F) {
 		"HTTP/1.1 400 Bad\r\nContent-Type: application/json\r\n\r\n{\"error\":\"no such number\",\"code\":918273}",
 		"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n\x1f\x8b",
-		"HTTP/1.1 -200 OK\r\n\r\n", "HTTP/2.0 200 OK\r\n\r\n", "200", "",
+		"HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 1<<17) + "\r\n\r\n",
+		"POST /x?key=hidden HTTP/1.1\r\n\r\n", "HTTP/1.1 -200 OK\r\n\r\n", "HTTP/2.0 200 OK\r\n\r\n", "200", "",
 	} {
 		f.Add([]byte(s))
 	}
-	w := &SMSWebhook{webhook{URL: "http://gateway.example/", Insecure: true, Secret: "x"}}
+	w := &SMSWebhook{webhook{URL: "http://hidden-user:hidden-password@gateway.example/x?key=hidden", Insecure: true, Secret: "x"}}
 	if err := errors.Join(w.Provision(caddy.Context{}), w.Validate()); err != nil {
 		f.Fatal(err)
 	}

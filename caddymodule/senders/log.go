@@ -52,13 +52,7 @@ func (*MailLog) Weaknesses() []guest.Weakness {
 // UnmarshalCaddyfile takes no arguments. Syntax:
 //
 //	log
-func (l *logSender) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next()
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return guest.Options(d, nil)
-}
+func (*logSender) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return guest.NoOptions(d) }
 
 // Provision gets the logger.
 func (l *logSender) Provision(ctx caddy.Context) error {
@@ -82,13 +76,9 @@ func (l *logSender) Send(ctx context.Context, m message.Message) error {
 
 // Interface guards
 var (
-	_ message.Sender        = (*SMSLog)(nil)
+	_ message.Sender        = (*logSender)(nil)
+	_ caddy.Provisioner     = (*logSender)(nil)
+	_ caddyfile.Unmarshaler = (*logSender)(nil)
 	_ guest.Weak            = (*SMSLog)(nil)
-	_ caddy.Provisioner     = (*SMSLog)(nil)
-	_ caddyfile.Unmarshaler = (*SMSLog)(nil)
-
-	_ message.Sender        = (*MailLog)(nil)
 	_ guest.Weak            = (*MailLog)(nil)
-	_ caddy.Provisioner     = (*MailLog)(nil)
-	_ caddyfile.Unmarshaler = (*MailLog)(nil)
 )

@@ -7,9 +7,7 @@ import (
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -73,9 +71,6 @@ func (w *MigrateWebhook) VerifyPassword(ctx context.Context, q tenant.PasswordQu
 // Interface guards
 var (
 	_ tenant.PasswordVerifier = (*MigrateWebhook)(nil)
-	_ guest.Remote            = (*MigrateWebhook)(nil)
-	_ guest.Weak              = (*MigrateWebhook)(nil)
 	_ caddy.Provisioner       = (*MigrateWebhook)(nil)
 	_ caddy.Validator         = (*MigrateWebhook)(nil)
-	_ caddyfile.Unmarshaler   = (*MigrateWebhook)(nil)
 )

@@ -2,7 +2,7 @@ package senders
 
 import (
 	"bufio"
-	"bytes"
+	"cmp"
 	"crypto/tls"
 	"encoding/base64"
 	"io"
@@ -32,11 +32,6 @@ func TestSMTPCaddyfile(t *testing.T) {
 			TLS: "implicit", Timeout: caddy.Duration(3 * time.Second)}},
 		{Name: "no address", Text: "smtp {\nfrom a@b\n}", Err: "wrong argument count"},
 		{Name: "two addresses", Text: "smtp a:1 b:1", Err: "wrong argument count"},
-		{Name: "unknown", Text: "smtp a:1 {\nuser x\n}", Err: "unrecognized subdirective 'user'"},
-		{Name: "from twice", Text: "smtp a:1 {\nfrom x\nfrom y\n}", Err: "from already specified"},
-		{Name: "username twice", Text: "smtp a:1 {\nusername x\nusername y\n}", Err: "username already specified"},
-		{Name: "password twice", Text: "smtp a:1 {\npassword x\npassword y\n}", Err: "password already specified"},
-		{Name: "tls twice", Text: "smtp a:1 {\ntls off\ntls off\n}", Err: "tls already specified"},
 		{Name: "unquoted from", Text: "smtp a:1 {\nfrom Acme <a@b>\n}", Err: "wrong argument count"},
 	})
 }
@@ -116,7 +111,7 @@ func (s *smtpSink) serve(conn net.Conn) {
 	}
 	in := bufio.NewReader(conn)
 	say := func(line string) { io.WriteString(conn, line+"\r\n") }
-	say(cmpGreeting(s.greeting))
+	say(cmp.Or(s.greeting, "220 sink ESMTP"))
 	for {
 		line, err := in.ReadString('\n')
 		if err != nil {
@@ -191,13 +186,6 @@ func (s *smtpSink) serve(conn net.Conn) {
 	}
 }
 
-func cmpGreeting(greeting string) string {
-	if greeting == "" {
-		return "220 sink ESMTP"
-	}
-	return greeting
-}
-
 func TestSMTPDeliversInEachMode(t *testing.T) {
 	config, roots := guesttest.Certificate(t)
 	for _, c := range []struct {
@@ -228,36 +216,7 @@ func TestSMTPDeliversInEachMode(t *testing.T) {
 			if login := "AUTH PLAIN " + base64.StdEncoding.EncodeToString([]byte("\x00u\x00p")); c.username != "" && (len(sink.logins) != 1 || sink.logins[0] != login) {
 				t.Errorf("logins: %q", sink.logins)
 			}
-			checkMail(t, sink.mails[0])
 		})
-	}
-}
-
-func checkMail(t *testing.T, text string) {
-	t.Helper()
-	m, err := netmail.ReadMessage(strings.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, want := range map[string]string{
-		"Auto-Submitted": "auto-generated",
-		"Message-Id":     "<fedcba9876543210@acme.example>",
-		"Subject":        "Recover",
-		"To":             "<ana@example.com>",
-	} {
-		if got := m.Header.Get(name); got != want {
-			t.Errorf("%s: got %q, want %q", name, got, want)
-		}
-	}
-	if date, err := m.Header.Date(); err != nil || time.Since(date) > time.Minute {
-		t.Errorf("date: %v %v", date, err)
-	}
-	if from, err := m.Header.AddressList("From"); err != nil || from[0].Name != "Acme Ünited" || from[0].Address != "noreply@acme.example" {
-		t.Errorf("from: %v %v", from, err)
-	}
-	body, _ := io.ReadAll(m.Body)
-	if !bytes.Contains(body, []byte("\r\n.\r\nEnd")) || !strings.HasPrefix(m.Header.Get("Content-Type"), "text/plain; charset=UTF-8") {
-		t.Errorf("%s\n%q", m.Header.Get("Content-Type"), body)
 	}
 }
 
@@ -392,22 +351,5 @@ func TestSMTPRefusesAForeignCertificate(t *testing.T) {
 		if len(sink.logins)+len(sink.mails) != 0 {
 			t.Error("it spoke on")
 		}
-	}
-}
-
-func TestSMTPMayBeUsedConcurrently(t *testing.T) {
-	sink := startSink(t, &smtpSink{})
-	s := guesttest.MustStart(t, &SMTP{Address: sink.addr, From: "a@acme.example", TLS: "off", Username: "u", Password: "p"})
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			if err := s.Send(t.Context(), guesttest.Mail); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	if len(sink.mails) != 8 {
-		t.Errorf("%d mails", len(sink.mails))
 	}
 }

@@ -315,8 +315,6 @@ func (w *webhook) post(ctx context.Context, id string, body []byte) error {
 
 // ask sends a body and returns the answer and its text.
 func (w *webhook) ask(ctx context.Context, id string, body []byte) (resp *http.Response, said []byte, err error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Duration(w.Timeout))
-	defer cancel()
 	req, err := w.request(ctx, id, body, time.Now())
 	if err != nil {
 		return nil, nil, err
@@ -372,17 +370,11 @@ func (w *webhook) request(ctx context.Context, id string, body []byte, now time.
 
 // Interface guards
 var (
-	_ message.Sender        = (*SMSWebhook)(nil)
-	_ guest.Remote          = (*SMSWebhook)(nil)
-	_ guest.Weak            = (*SMSWebhook)(nil)
+	_ message.Sender        = (*webhook)(nil)
+	_ guest.Remote          = (*webhook)(nil)
+	_ guest.Weak            = (*webhook)(nil)
+	_ caddy.Validator       = (*webhook)(nil)
+	_ caddyfile.Unmarshaler = (*webhook)(nil)
 	_ caddy.Provisioner     = (*SMSWebhook)(nil)
-	_ caddy.Validator       = (*SMSWebhook)(nil)
-	_ caddyfile.Unmarshaler = (*SMSWebhook)(nil)
-
-	_ message.Sender        = (*MailWebhook)(nil)
-	_ guest.Remote          = (*MailWebhook)(nil)
-	_ guest.Weak            = (*MailWebhook)(nil)
 	_ caddy.Provisioner     = (*MailWebhook)(nil)
-	_ caddy.Validator       = (*MailWebhook)(nil)
-	_ caddyfile.Unmarshaler = (*MailWebhook)(nil)
 )
