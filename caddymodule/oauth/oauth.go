@@ -4,17 +4,14 @@
 package oauth
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -23,7 +20,6 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
-	"golang.org/x/time/rate"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -271,46 +267,3 @@ func newOAuthUser(subject, email string, verified bool) (tenant.OAuthUser, error
 	}
 	return tenant.OAuthUser{Subject: subject, Email: email, EmailVerified: verified}, nil
 }
-
-// fresh is a transport that limits how often it fetches a document. Beyond the limit
-// it returns the last answer. go-oidc fetches the keys again for each ID token with
-// an unknown key, since providers rotate keys (OpenID Connect Core, section 10.1.1).
-// Tokens that each name a new key id would otherwise cause a request each.
-type fresh struct {
-	http.RoundTripper
-	now func() time.Time
-
-	mu    sync.Mutex // held during the request, so that others wait for its answer
-	body  []byte     // nil before the first answer
-	asked *rate.Limiter
-}
-
-// Two fetches may be needed at once: the current keys, and then the new ones.
-const (
-	keysFresh  = 10 * time.Second
-	keysAtOnce = 2
-)
-
-func newFresh(t http.RoundTripper, now func() time.Time) *fresh {
-	return &fresh{RoundTripper: t, now: now, asked: rate.NewLimiter(rate.Every(keysFresh), keysAtOnce)}
-}
-
-// RoundTrip implements http.RoundTripper.
-func (f *fresh) RoundTrip(r *http.Request) (*http.Response, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.asked.AllowN(f.now(), 1) && f.body != nil {
-		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(f.body)), Request: r}, nil
-	}
-	resp, err := f.RoundTripper.RoundTrip(r)
-	if err != nil || resp.StatusCode != http.StatusOK {
-		return resp, err
-	}
-	if f.body, err = io.ReadAll(resp.Body); err != nil {
-		return nil, err
-	}
-	resp.Body = io.NopCloser(bytes.NewReader(f.body))
-	return resp, nil
-}
-
-const authPost = "post"

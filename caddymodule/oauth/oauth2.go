@@ -57,7 +57,11 @@ type OAuth2 struct {
 	oauthClient
 }
 
-const authBasic = "basic"
+// Values of OAuth2.AuthStyle.
+const (
+	authBasic = "basic"
+	authPost  = "post"
+)
 
 // CaddyModule returns the Caddy module information.
 func (OAuth2) CaddyModule() caddy.ModuleInfo {

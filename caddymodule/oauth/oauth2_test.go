@@ -95,31 +95,6 @@ func TestOAuth2SendsACodeOnceWhateverBecomesOfTheConnection(t *testing.T) {
 	}
 }
 
-func TestOAuth2WithoutVerifierSendsNone(t *testing.T) {
-	p := newOAuth2(t, func(w http.ResponseWriter, r *http.Request) {
-		if r.ParseForm(); r.PostForm.Has("code_verifier") {
-			t.Error("a code_verifier was sent")
-		}
-		goodToken(w, r)
-	}, guesttest.Answering(200, `{"id":"x"}`))
-	g := grant
-	g.CodeVerifier = ""
-	if _, err := p.Exchange(t.Context(), g); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestOAuth2FailsOnARefusedCodeOnce(t *testing.T) {
-	calls := 0
-	p := newOAuth2(t, func(w http.ResponseWriter, r *http.Request) {
-		calls++
-		guesttest.Answering(400, `{"error":"invalid_grant"}`)(w, r)
-	}, guesttest.Answering(200, `{"id":"x"}`))
-	if _, err := p.Exchange(t.Context(), grant); !errors.Is(err, wire.ErrOAuthFailed) || calls != 1 {
-		t.Errorf("%v after %d calls", err, calls)
-	}
-}
-
 func TestOAuth2PicksTheUser(t *testing.T) {
 	for name, c := range map[string]struct {
 		subject, body string

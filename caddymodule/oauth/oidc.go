@@ -212,9 +212,7 @@ func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
 		}
 	}
 	at.Algorithms = slices.DeleteFunc(at.Algorithms, func(alg string) bool { return !slices.Contains(idTokenAlgorithms, alg) })
-	keys := *p.client
-	keys.Transport = newFresh(keys.Transport, p.now)
-	at.keys = oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), &keys), at.KeysURL)
+	at.keys = oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), p.client), at.KeysURL)
 	at.style, err = at.authStyle()
 	return at, err
 }
@@ -279,7 +277,8 @@ func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tena
 		return tenant.OAuthUser{}, fmt.Errorf("asking for the provider's keys: %w", guest.Cause(keys.err))
 	}
 	if err != nil {
-		return tenant.OAuthUser{}, oauthFailed("its ID token: %s", guest.Scrub(err.Error(), p.secrets(raw, grant)...))
+		cause := guest.Scrub(err.Error(), raw, p.ClientSecret, grant.Code, grant.CodeVerifier, grant.Nonce) // the token may repeat them
+		return tenant.OAuthUser{}, oauthFailed("its ID token: %s", cause)
 	}
 	var claims idClaims
 	if token.Claims(&claims) != nil {
@@ -289,11 +288,6 @@ func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tena
 		return tenant.OAuthUser{}, err
 	}
 	return newOAuthUser(token.Subject, claims.Email, bool(claims.EmailVerified))
-}
-
-// secrets lists the secrets that a provider might repeat in a token that is refused.
-func (p *OIDC) secrets(raw string, grant tenant.OAuthGrant) []string {
-	return []string{raw, p.ClientSecret, grant.Code, grant.CodeVerifier, grant.Nonce}
 }
 
 func (p *OIDC) checkClaims(token *oidc.IDToken, claims idClaims, nonce string, now time.Time) error {
