@@ -99,6 +99,21 @@ func parse(line string) (suffix string, count uint64, err error) {
 	return strings.ToUpper(suffix), count, nil
 }
 
+// search reports whether a range has a hash. It believes no range that has any other
+// content, such as the page of a proxy.
+func search(lines, wanted string) (listed bool, err error) {
+	for line := range strings.Lines(lines) {
+		suffix, count, err := parse(line)
+		if err != nil {
+			return false, err
+		}
+		if suffix == wanted && count > 0 {
+			listed = true
+		}
+	}
+	return listed, nil
+}
+
 // Interface guards
 var (
 	_ tenant.BreachedList = (*server)(nil)

@@ -1,7 +1,6 @@
 package breached
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strings"
 )
 
 // directory is a directory of range files. It opens a file for each password, so that
@@ -45,84 +43,20 @@ func newDirectory(path string) (*directory, error) {
 // Has implements tenant.BreachedList.
 func (d *directory) Has(_ context.Context, password string) (bool, error) {
 	prefix, suffix := split(password)
-	file, err := d.open(prefix)
-	if err != nil {
-		return false, fmt.Errorf("opening a range: %w", plain(err))
+	name := filepath.Join(d.path, prefix)
+	lines, err := os.ReadFile(name + extension)
+	if errors.Is(err, fs.ErrNotExist) {
+		lines, err = os.ReadFile(name)
 	}
-	defer file.Close()
-	info, err := file.Stat()
-	if err != nil {
-		return false, fmt.Errorf("reading a range: %w", plain(err))
+	if of, ok := errors.AsType[*fs.PathError](err); ok {
+		err = of.Err // the name of the file says something about the password
 	}
-	listed, err := seek(file, info.Size(), suffix)
 	if err != nil {
-		return false, fmt.Errorf("reading a range: %w", plain(err))
+		return false, fmt.Errorf("reading a range: %w", err)
+	}
+	listed, err := search(string(lines), suffix)
+	if err != nil {
+		return false, fmt.Errorf("reading a range: %w", err)
 	}
 	return listed, nil
-}
-
-func (d *directory) open(prefix string) (*os.File, error) {
-	name := filepath.Join(d.path, prefix)
-	file, err := os.Open(name + extension)
-	if errors.Is(err, fs.ErrNotExist) {
-		file, err = os.Open(name)
-	}
-	return file, err
-}
-
-// plain returns an error without the name of the file, which says something about the
-// password.
-func plain(err error) error {
-	if of, ok := errors.AsType[*fs.PathError](err); ok {
-		return of.Err
-	}
-	return err
-}
-
-// seek reports whether a range, whose lines are sorted, has a hash. It reads only the
-// lines that a binary search visits.
-func seek(file io.ReaderAt, size int64, wanted string) (bool, error) {
-	for low, high := int64(0), size; low < high; {
-		line, start, err := lineAt(file, low+(high-low)/2)
-		if err != nil {
-			return false, err
-		}
-		suffix, count, err := parse(line)
-		if err != nil {
-			return false, err
-		}
-		switch strings.Compare(suffix, wanted) {
-		case 0:
-			return count > 0, nil
-		case -1:
-			low = start + int64(len(line))
-		case 1:
-			high = start
-		}
-	}
-	return false, nil
-}
-
-// maxLine is longer than any line of a range, with its end.
-const maxLine = 64
-
-// lineAt returns the line that the byte at an offset belongs to, with its end, and where
-// it starts.
-func lineAt(file io.ReaderAt, offset int64) (line string, start int64, err error) {
-	var window [2 * maxLine]byte
-	from := max(0, offset-maxLine)
-	n, err := file.ReadAt(window[:], from)
-	if err != nil && !errors.Is(err, io.EOF) {
-		return "", 0, err
-	}
-	at := int(offset - from)
-	if at >= n {
-		return "", 0, io.ErrUnexpectedEOF
-	}
-	begin := bytes.LastIndexByte(window[:at], '\n') + 1
-	end := bytes.IndexByte(window[at:n], '\n') + at + 1
-	if end == at {
-		end = n // the last line, without an end; a longer one is malformed
-	}
-	return string(window[begin:end]), from + int64(begin), nil
 }
