@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 )
 
 // handled returns a Caddyfile with options of the directive. The first one is on line 11.
@@ -12,10 +14,9 @@ func handled(options string) string {
 	return "{\nmnemogate {\ncompany acme {\napi_key off\ncaptcha off\n}\n}\n}\nhttp:// {\nmnemogate {\n" + options + "\n}\n}"
 }
 
-// Wrong uses of forward, assertion and check, besides those in testdata, are refused with
-// their line. For role see TestRolesThatCannotBeMeantAreRefused.
+// Wrong uses of the directive's options are refused with their line.
 func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
-	t.Parallel()
+	guesttest.Environment(t)
 	const count = "wrong argument count or unexpected line ending after "
 	for options, want := range map[string]string{
 		"forward":                              "forward: " + count + "'forward', at Caddyfile:11",
@@ -29,7 +30,6 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		"check /check?x":                       `check: "/check?x" is not a path`,
 		"check /{env.CHECK}":                   `check: "/{env.CHECK}" is not a path`,
 		"check /acme/login":                    "check: mnemogate answers /acme/login already; choose another path, at Caddyfile:11",
-		"check /acme/v2/jwks.json":             "check: mnemogate answers /acme/v2/jwks.json already; choose another path, at Caddyfile:11",
 		"check /up\nhealth /up":                "check: /up is the path of health; choose another, at Caddyfile:12",
 		"check /up\npublic /up":                "check: public covers /up; choose a path that is not public, at Caddyfile:12",
 		`assertion ""`:                         "assertion: name the application that it is for, as in assertion profile-api, at Caddyfile:11",
@@ -38,11 +38,132 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		"assertion app {\nheader X Proof\n}":   "assertion: header: " + count + "'X', at Caddyfile:12",
 		"assertion app {\nheader X_Proof\n}":   `assertion: header: "X_proof" cannot be the name of a header here; use letters, digits and dashes, at Caddyfile:`,
 		"header X-Proof\nassertion app {\nheader x-proof\n}": "assertion: header: X-Proof is header or company_header already; choose another name, at Caddyfile:",
+		"header X_Profile":                            `header: "X_profile" cannot be the name of a header here; use letters, digits and dashes, at Caddyfile:11`,
+		"header authorization":                        "header: Authorization has another meaning; choose another name, at Caddyfile:11",
+		"header X-Forwarded-For":                      "header: X-Forwarded-For has another meaning; choose another name, at Caddyfile:11",
+		"company_header te":                           "company_header: Te has another meaning; choose another name, at Caddyfile:11",
+		"company_header X-Profile-Mnemocode":          "company_header: it must differ from header, at Caddyfile:11",
+		"base_path api":                               `base_path: "api" must begin with a slash, not end with one, and need no escapes, at Caddyfile:11`,
+		"base_path /api/":                             `base_path: "/api/" must begin with a slash, not end with one, and need no escapes, at Caddyfile:11`,
+		"base_path /a/../b":                           `base_path: "/a/../b" must begin with a slash, not end with one, and need no escapes, at Caddyfile:11`,
+		"base_path /%61":                              `base_path: "/%61" must begin with a slash, not end with one, and need no escapes, at Caddyfile:11`,
+		"max_body 1GB":                                "max_body: it must be from 1KiB to 1MiB, at Caddyfile:11",
+		"cors app.example.com":                        `cors: "app.example.com" is not an origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com, at Caddyfile:11`,
+		"cors https://App.example.com":                `cors: "https://App.example.com" is not an origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com, at Caddyfile:11`,
+		"cors https://app.example.com/":               `cors: "https://app.example.com/" is not an origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com, at Caddyfile:11`,
+		"role admin":                                  count + "'admin', at Caddyfile:11",
+		"role":                                        count + "'role', at Caddyfile:11",
+		`role "" /adm`:                                `role: "" is not a role; write the role before its paths, as in role admin /admin/*, at Caddyfile:11`,
+		"role /admin/* /adm":                          `role: "/admin/*" is not a role; write the role before its paths, as in role admin /admin/*, at Caddyfile:11`,
+		"role {env.ADMIN} /adm":                       "role: placeholders are not replaced here; write the role as the accounts have it, at Caddyfile:11",
+		"role admin adm":                              `role: "adm" is not a path to match; begin with / or *, and write letters as they are read, without escapes, placeholders, .. or // in them, at Caddyfile:11`,
+		"role admin /x /a/../b":                       `role: "/a/../b" is not a path to match; begin with / or *, and write letters as they are read, without escapes, placeholders, .. or // in them, at Caddyfile:11`,
+		"role admin /[a":                              `role: "/[a": syntax error in pattern; close the bracket, at Caddyfile:11`,
+		"role admin /x /x":                            "role: admin has /x twice; remove one, at Caddyfile:11",
+		"role admin /x\nrole editor /x":               "",
+		"role admin /a /a.* /a/*":                     "",
+		"role admin /y /x\nrole admin /x":             "role: admin has /x twice; remove one, at Caddyfile:12",
+		"role admin /x\nrole editor /y\nrole admin y": `role: "y" is not a path to match`,
+		"public":                                      "public: " + count + "'public', at Caddyfile:11",
+		"public /a\npublic /b":                        "public already specified, at Caddyfile:12",
+		"public health":                               `public: "health" is not a path to match; begin with / or *, and write letters as they are read, without escapes, placeholders, .. or // in them, at Caddyfile:11`,
+		"public /docs/%20":                            `public: "/docs/%20" is not a path to match`,
+		"public /docs/../x":                           `public: "/docs/../x" is not a path to match`,
+		"public /docs//x":                             `public: "/docs//x" is not a path to match`,
+		"public /docs;x":                              `public: "/docs;x" is not a path to match`,
+		"public {path}":                               `public: "{http.request.uri.path}" is not a path to match`,
+		"public /[a":                                  `public: "/[a": syntax error in pattern; close the bracket`,
+		"company":                                     "company: " + count + "'company', at Caddyfile:11",
+		"company acme umbra":                          `company: there is no company "umbra"; name one that the global option mnemogate has`,
+		"fresh 5m":                                    "fresh: " + count + "'5m', at Caddyfile:11",
+		"fresh soon /account/*":                       "fresh: 'soon' is not a duration like 5m, at Caddyfile:11",
+		"fresh 5ms /account/*":                        "fresh: give a duration of at least 1s, as in fresh 5m /account/*, at Caddyfile:11",
+		"fresh 5m account":                            `fresh: "account" is not a path to match`,
+		"cors *":                                      `cors: "*" is not an origin`,
+		`header "X User"`:                             `header: "X User" cannot be the name of a header here`,
+		"health ready":                                `health: "ready" is not a path; begin with a slash, and write it without escapes, .. or // in it`,
+		"health /acme/v2/auth/login":                  "health: /acme/v2/auth/login is a path of the auth API; choose another",
+		"check /acme/v2/session":                      "check: mnemogate answers /acme/v2/session already; choose another path, at Caddyfile:11",
+		"check /a\ncheck /b":                          "check already specified, at Caddyfile:12",
+		`cookie "my cookie"`:                          `cookie: "my cookie" is not a name for a cookie; use letters, digits, dashes and underscores, at Caddyfile:11`,
+		"cookie __host-session":                       `cookie: "__host-session": write the prefix as __Host-, followed by a name, at Caddyfile:11`,
+		"cookie a b":                                  "cookie: " + count + "'b', at Caddyfile:11",
+		"login_page umbra":                            `login_page: this site serves no company "umbra"; name one that it does`,
+		"login_page acme umbra":                       `login_page: this site serves no company "umbra"; name one that it does`,
+		"login_page acme acme":                        `login_page: it names the company "acme" twice; remove one`,
+		"login_page\nlogin_page":                      "login_page already specified, at Caddyfile:12",
+		"login_page {\ncolour blue\n}":                "login_page: unrecognized subdirective 'colour', at Caddyfile:12",
+		"login_page {\ntitle A\ntitle B\n}":           "login_page: title already specified, at Caddyfile:13",
+		"login_page {\ntitle\n}":                      "login_page: title: " + count + "'title', at Caddyfile:12",
+		"login_page {\ntitle \"\"\n}":                 "login_page: title: " + count + "'', at Caddyfile:12",
+		"self_service soon":                           "self_service: 'soon' is not a duration like 5m, at Caddyfile:11",
+		"self_service 25h":                            "self_service: how old a login may be for a change must be from 1s to 24h, at Caddyfile:11",
+		"self_service 5m 10m":                         "self_service: " + count + "'10m', at Caddyfile:11",
+		"websocket_token on":                          "websocket_token: " + count + "'on', at Caddyfile:11",
+		"websocket_token\nwebsocket_token":            "websocket_token already specified, at Caddyfile:12",
+		"login_page {\ncolor \"url(//elsewhere)\"\n}": `login_page: color: "url(//elsewhere)" is not a color that the page can use; write it as "#336699" (in quotes), rgb(51, 102, 153), hsl(210, 50%, 40%) or by its name in CSS`,
+		"login_page {\nlogo testdata/minimal.caddyfiletest\n}":        "login_page: logo: testdata/minimal.caddyfiletest is not an image that browsers can show; use SVG, PNG, JPEG, WebP, GIF or ICO",
+		"login_page {\ntexts testdata/blocklist\n}":                   "login_page: texts: testdata/blocklist is not a directory",
+		"company umbrella {\napi_key k\n}":                            "company: here it only names companies: write their blocks into the global option mnemogate, in the block at the top of the Caddyfile, at Caddyfile:12",
+		"captcha off":                                                 "captcha: it does not belong here: write it into the global option mnemogate, in the block at the top of the Caddyfile, at Caddyfile:11",
+		"api_key k":                                                   "api_key: it does not belong here: write it into the global option mnemogate, in the block at the top of the Caddyfile, at Caddyfile:11",
+		"header X-User\ncompany umbrella":                             `company: there is no company "umbrella"; name one that the global option mnemogate has, at Caddyfile:12`,
+		"login_page {\nlink \"Imprint\" javascript:alert(1)\n}":       `login_page: link: "javascript:alert(1)" is no address for a link; write https://…, mailto:…, tel:… or a path of this site, such as /imprint, at Caddyfile:12`,
+		"login_page {\nlink \"Imprint\"\n}":                           "login_page: link: " + count + "'Imprint', at Caddyfile:12",
+		"login_page {\nlink klingon \"qepHom\" /q\n}":                 `login_page: link: "klingon" is no language tag; write one like de or pt-BR, at Caddyfile:12`,
+		"login_page {\nlink pl \"Prywatność\" /p\n}":                  `login_page: link: the page has no texts in "pl", so nobody would see "Prywatność"; add pl.json to texts, or leave the language out`,
+		"login_page {\nsignup \"Join\" /a\nsignup \"Register\" /b\n}": "login_page: signup: there are two for the same language; remove one, or name its language before the text",
+		"login_page {\nlogo_dark testdata/logo.svg\n}":                "login_page: logo_dark: there is no logo that it could replace; set logo, too",
+		"login_page {\nfavicon testdata/style.css\n}":                 "login_page: favicon: testdata/style.css is not an image that browsers can show; use SVG, PNG, JPEG, WebP, GIF or ICO",
+		"login_page {\nstyle testdata/none.css\n}":                    "login_page: style: open testdata/none.css: no such file or directory",
+		"login_page {\nremember yes\n}":                               "login_page: remember: " + count + "'yes', at Caddyfile:12",
+		"assertion":                                                   "assertion: " + count + "'assertion', at Caddyfile:11",
+		"assertion a b":                                               "assertion: " + count + "'b', at Caddyfile:11",
+		"assertion app {\nissuer https://a.example\nttl 5s\n}":        "assertion: ttl: choose 10s to 10m, at Caddyfile:13",
+		"assertion app {\nttl 11m\n}":                                 "assertion: ttl: choose 10s to 10m, at Caddyfile:12",
+		"assertion app {\nttl soon\n}":                                "assertion: ttl: 'soon' is not a duration like 5m, at Caddyfile:12",
+		"assertion app {\nheader X-Profile-Mnemocode\n}":              "assertion: header: X-Profile-Mnemocode is header or company_header already; choose another name, at Caddyfile:12",
+		"assertion app {\nheader x-profile-role\n}":                   "assertion: header: X-Profile-Role is the header of forward role; choose another name, at Caddyfile:12",
+		"assertion app {\nheader Authorization\n}":                    "assertion: header: Authorization has another meaning; choose another name, at Caddyfile:12",
+		"assertion app {\nissuer api.example.com\n}":                  `assertion: issuer: "api.example.com" is not a URL; write one like https://api.example.com, at Caddyfile:12`,
+		"assertion app {\naudience other\n}":                          "assertion: unrecognized subdirective 'audience', at Caddyfile:12",
+		"assertion app {\nkey\n}":                                     "assertion: key: " + count + "'key', at Caddyfile:12",
+		"assertion app {\nkey {env.MNEMOGATE_TEST_KEY}\n}":            "assertion: key: key 1 of 1: it is no private key in PEM; make one with openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256, at Caddyfile:12",
+		"assertion app {\nkey {env.NOT_SET}\n}":                       "assertion: key: {env.NOT_SET} is empty; set the variable or fill the file, at Caddyfile:12",
+		`assertion app {
+key "-----BEGIN PRIVATE KEY-----
+MIG2AgEAMBAGByqGSM49AgEGBSuBBAAiBIGeMIGbAgEBBDC5Zv/Q8aPyH8CDrrH0
+/6hLJxiihI/Aux+H8rUjf9Qzom7hKD/95RI4OpkQBD1ZY3OhZANiAAQlk6H+QNbk
+Z8Jdj1DbddnVXWFOa3qAuzwR0OnRYSH9RX/2+g5CeEBHGmey5O263jfGVvg836u2
+UqW7GYZ8e2wh/gdd9QC6fvwX9vg4ZA5yQIesCrwFFTsKTA39E76+zgU=
+-----END PRIVATE KEY-----"
+}`: "assertion: key: key 1 of 1: the private key is not on the curve P-256, which ES256 needs; make one with openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256, at Caddyfile:12",
+		`assertion app {
+key "-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgGEL2G/j4uV96wQr1
+beSFtHZscr8WKq4Iytgs4Cpg/qehRANCAAS2YuLMzNaE3TKO78WNkjXAM6Rc432g
+nnuqsS8Ba2qBmq7Z4IVsewAIUMYBcG3JYoboGwlPB113MUCVZE37H5b5
+-----END PRIVATE KEY-----" "-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgGEL2G/j4uV96wQr1
+beSFtHZscr8WKq4Iytgs4Cpg/qehRANCAAS2YuLMzNaE3TKO78WNkjXAM6Rc432g
+nnuqsS8Ba2qBmq7Z4IVsewAIUMYBcG3JYoboGwlPB113MUCVZE37H5b5
+-----END PRIVATE KEY-----"
+}`: "assertion: key: key 2 of 2 is there twice; remove one, at Caddyfile:12",
+		`assertion app {
+key "-----BEGIN EC PRIVATE KEY-----
+MHcCAQEE
+-----END EC PRIVATE KEY-----"
+}`: "assertion: key: key 1 of 1: the private key can't be read: its PEM is damaged or holds another kind of key; use a key on the curve P-256, at Caddyfile:12",
+		"assertion app\nassertion app": "assertion already specified, at Caddyfile:12",
 	} {
-		_, err := adaptAndValidate(handled(options))
-		if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), ", at Caddyfile:") {
-			t.Errorf("%s\n\tgot  %v\n\twant %s", options, err, want)
-		}
+		t.Run(options, func(t *testing.T) {
+			_, err := adaptAndValidate(handled(options))
+			if want != "" {
+				checkRefused(t, want, err)
+			} else if err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -127,27 +126,4 @@ func TestPathsNeedARole(t *testing.T) {
 			s.get("/x", old).is(200)
 		})
 	})
-}
-
-func TestRolesThatCannotBeMeantAreRefused(t *testing.T) {
-	for option, want := range map[string]string{
-		"role admin":                                  "wrong argument count or unexpected line ending after 'admin', at Caddyfile:11",
-		"role":                                        "wrong argument count or unexpected line ending after 'role', at Caddyfile:11",
-		`role "" /adm`:                                `role: "" is not a role; write the role before its paths, as in role admin /admin/*, at Caddyfile:11`,
-		"role /admin/* /adm":                          `role: "/admin/*" is not a role; write the role before its paths, as in role admin /admin/*, at Caddyfile:11`,
-		"role {env.ADMIN} /adm":                       "role: placeholders are not replaced here; write the role as the accounts have it, at Caddyfile:11",
-		"role admin adm":                              `role: "adm" is not a path to match; begin with / or *, and write letters as they are read, without escapes, placeholders, .. or // in them, at Caddyfile:11`,
-		"role admin /x /a/../b":                       `role: "/a/../b" is not a path to match; begin with / or *, and write letters as they are read, without escapes, placeholders, .. or // in them, at Caddyfile:11`,
-		"role admin /[a":                              `role: "/[a": syntax error in pattern; close the bracket, at Caddyfile:11`,
-		"role admin /x /x":                            "role: admin has /x twice; remove one, at Caddyfile:11",
-		"role admin /x\nrole editor /x":               "",
-		"role admin /a /a.* /a/*":                     "",
-		"role admin /y /x\nrole admin /x":             "role: admin has /x twice; remove one, at Caddyfile:12",
-		"role admin /x\nrole editor /y\nrole admin y": `role: "y" is not a path to match`,
-	} {
-		_, err := adaptAndValidate(handled(option))
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s\n\tgot  %v\n\twant %s", option, err, want)
-		}
-	}
 }
