@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,81 +23,67 @@ func (b *bench) admin() *manage.Admin {
 	return &manage.Admin{Manager: b.Manager, Company: b.company, Address: "192.0.2.7:1"}
 }
 
-// unwilling is a session store that can't revoke sessions while broken is set.
-type unwilling struct {
-	record.Sessions
-	broken bool
-}
-
-func (u *unwilling) End(ctx context.Context, now time.Time, e record.Revocation) error {
-	if u.broken {
-		return errors.New("connection refused")
-	}
-	return u.Sessions.End(ctx, now, e)
-}
-
-func TestAChangeWhoseEndingFailsIsToldAndEndedLater(t *testing.T) {
-	b := newBench(t)
-	sessions := &unwilling{Sessions: b.Sessions, broken: true}
-	b.Sessions = sessions
-	doomed := record.Session{Company: code, Account: b.account, Mnemocode: mnemocode, Generation: 1, State: record.Authorized,
-		Expires: b.clock.Now().Add(time.Hour), Ends: b.clock.Now().Add(time.Hour)}
-	for i := range 256 { // find a hash in the account's bucket
-		if doomed.Hash[0] = byte(i); doomed.Hash.Bucket() == record.AccountBucket(code, b.account) {
-			break
-		}
-	}
-	if err := b.Sessions.Create(t.Context(), b.clock.Now(), doomed); err != nil {
-		t.Fatal(err)
-	}
-	_, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
-		a.Status = record.StatusClosed
-		return nil
-	}})
-	if !errors.Is(err, session.ErrRevocationPending) {
-		t.Fatalf("got %v, want ErrOwed", err)
-	}
-	if a, err := b.admin().ByMnemocode(t.Context(), mnemocode); err != nil || a.Status != record.StatusClosed {
-		t.Errorf("the change is not stored: %v, %v", a.Status, err)
-	}
-	if live, err := b.admin().LiveSessions(t.Context(), mnemocode); err != nil || len(live) != 0 {
-		t.Errorf("a session that is to end is shown: %v, %v", live, err)
-	}
-	sessions.broken = false
-	if err := b.RevokePending(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.Sessions.Get(t.Context(), doomed.Hash); !errors.Is(err, record.ErrNotFound) {
-		t.Errorf("the session lives: %v", err)
-	}
-}
-
-// An administrator who repeats a stored change gets a success only once its sessions
-// are revoked.
-func TestAChangeThatIsRepeatedIsNotDoneBeforeItsEnding(t *testing.T) {
-	b := newBench(t)
-	token := b.sessionIn(record.Authorized)
-	sessions := &unwilling{Sessions: b.Sessions, broken: true}
-	b.Sessions = sessions
-	closeIt := func() error {
-		_, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
+// A change is stored even if its sessions can't be revoked then. They are revoked later, and
+// whoever repeats the change gets a success only once they are.
+func TestWhatCannotBeRevokedAtOnceIsRevokedLater(t *testing.T) {
+	closing := func(b *bench, _ string) error {
+		_, _, err := b.admin().Change(b.t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
 			a.Status = record.StatusClosed
 			return nil
 		}})
 		return err
 	}
-	for range 2 {
-		if err := closeIt(); !errors.Is(err, session.ErrRevocationPending) {
-			t.Errorf("got %v, want ErrOwed", err)
-		}
-	}
-	sessions.broken = false
-	if err := closeIt(); err != nil {
-		t.Error(err)
-	}
-	b.wantLive(token, wire.ErrTokenInvalid)
-	if owed, err := b.Accounts.PendingRevocations(t.Context(), record.Revocation{}, 10); err != nil || len(owed) != 0 {
-		t.Errorf("still owed: %v, %v", owed, err)
+	for name, c := range map[string]struct {
+		change          func(b *bench, kept string) error
+		repeated, keeps bool
+	}{
+		"a change":           {change: closing},
+		"a change, repeated": {change: closing, repeated: true},
+		"the company's end":  {change: func(b *bench, _ string) error { return b.admin().EndAllSessions(b.t.Context()) }},
+		"a user's own password": {change: func(b *bench, kept string) error {
+			return b.changeOwn(manage.OwnChange{Current: password, New: newSecret, Keep: kept})
+		}, keeps: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			kept, other := b.sessionIn(record.Authorized), b.sessionIn(record.Authorized)
+			id, down := b.idOf(kept), true
+			b.watch(func(c seen) error {
+				if down && c.method == "End" {
+					return errDown
+				}
+				return nil
+			})
+			times := 1
+			if c.repeated {
+				times = 2
+			}
+			for range times {
+				if err := c.change(b, id); !errors.Is(err, session.ErrRevocationPending) {
+					t.Fatalf("got %v, want ErrRevocationPending", err)
+				}
+			}
+			if live, err := b.admin().LiveSessions(t.Context(), mnemocode); err != nil || len(live) != 0 {
+				t.Errorf("a session that is to end is shown: %v, %v", live, err)
+			}
+			down = false
+			later := func() error { return b.RevokePending(t.Context()) }
+			if c.repeated {
+				later = func() error { return c.change(b, id) }
+			}
+			if err := later(); err != nil {
+				t.Fatal(err)
+			}
+			b.wantLive(other, wire.ErrTokenInvalid)
+			if c.keeps {
+				b.wantLive(kept, nil)
+			} else {
+				b.wantLive(kept, wire.ErrTokenInvalid)
+			}
+			if owed, err := b.Accounts.PendingRevocations(t.Context(), record.Revocation{}, 10); err != nil || len(owed) != 0 {
+				t.Errorf("still owed: %v, %v", owed, err)
+			}
+		})
 	}
 }
 
@@ -107,15 +92,15 @@ func TestAChangeThatIsRepeatedIsNotDoneBeforeItsEnding(t *testing.T) {
 type failing struct{ record.Accounts }
 
 func (failing) UpdateFailures(context.Context, time.Time, record.FailureKey, record.Kind, func(*record.FailureCount) error) error {
-	return errors.New("connection refused")
+	return errDown
 }
 
 func (failing) SetBackupCodes(context.Context, string, int64, []string, ...record.OutboxEvent) error {
-	return errors.New("connection refused")
+	return errDown
 }
 
 func (failing) Delete(context.Context, string, int64, ...record.OutboxEvent) error {
-	return errors.New("connection refused")
+	return errDown
 }
 
 func TestAPasswordThatWasSetIsToldWhateverFailsThen(t *testing.T) {
@@ -151,22 +136,20 @@ func TestAnAccountIsCreatedWithItsBackupCodes(t *testing.T) {
 	}
 }
 
-// silent is a session store that can neither list nor revoke sessions.
-type silent struct{ unwilling }
-
-func (*silent) List(context.Context, time.Time, string, int64) ([]record.Session, error) {
-	return nil, errors.New("connection refused")
-}
-
 // There may be very many pending revocations, and each is tried again every few
 // seconds.
 func TestPendingRevocationsDoNotFloodTheLog(t *testing.T) {
 	b := newBench(t)
 	var lines bytes.Buffer
 	b.Log = slog.New(slog.NewTextHandler(&lines, nil))
-	b.Sessions = &silent{unwilling{b.Sessions, true}}
+	b.watch(func(c seen) error {
+		if c.method == "End" || c.method == "List" {
+			return errDown
+		}
+		return nil
+	})
 	if err := b.admin().EndSessions(t.Context(), mnemocode, ""); !errors.Is(err, session.ErrRevocationPending) {
-		t.Fatalf("got %v, want ErrOwed", err)
+		t.Fatalf("got %v, want ErrRevocationPending", err)
 	}
 	for range 20 {
 		if err := b.RevokePending(t.Context()); err == nil {
@@ -180,23 +163,20 @@ func TestPendingRevocationsDoNotFloodTheLog(t *testing.T) {
 
 func TestOfChangesThatRaceNoneIsLost(t *testing.T) {
 	b := newBench(t)
-	var all sync.WaitGroup
-	for i := range 40 {
-		all.Go(func() {
-			_, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
-				if i%2 == 0 {
-					a.LoginName += "x"
-				} else {
-					a.SecondFactor = !a.SecondFactor // revokes sessions
-				}
-				return nil
-			}})
-			if err != nil {
-				t.Error(err)
+	got := race(40, func(i int) error {
+		_, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
+			if i%2 == 0 {
+				a.LoginName += "x"
+			} else {
+				a.SecondFactor = !a.SecondFactor // revokes sessions
 			}
-		})
+			return nil
+		}})
+		return err
+	})
+	if got[""] != 40 {
+		t.Errorf("got %v", got)
 	}
-	all.Wait()
 	a, err := b.admin().ByMnemocode(t.Context(), mnemocode)
 	if err != nil || len(a.LoginName) != 20 || a.SecondFactor || a.Generation != 21 {
 		t.Errorf("got login name %q, second factor %v, generation %d, %v", a.LoginName, a.SecondFactor, a.Generation, err)
@@ -205,13 +185,7 @@ func TestOfChangesThatRaceNoneIsLost(t *testing.T) {
 
 func TestAnAdminsChangesAreEvents(t *testing.T) {
 	b := newBench(t)
-	var mu sync.Mutex
-	var got []string
-	b.Observe = func(_ context.Context, e record.Event) {
-		mu.Lock()
-		defer mu.Unlock()
-		got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s %s %s", e.Name, e.Company, e.Mnemocode, e.Address, e.Reason)))
-	}
+	events := b.record()
 	ad := b.admin()
 	named := func(mnemocode, role string) manage.Change {
 		return manage.Change{Apply: func(a *record.Account) error {
@@ -247,6 +221,10 @@ func TestAnAdminsChangesAreEvents(t *testing.T) {
 		"mnemogate.account.backup_codes " + code + " zed 192.0.2.7:1",
 		"mnemogate.account.deleted " + code + " zed 192.0.2.7:1",
 		"mnemogate.account.created " + code + " zed 192.0.2.7:1 import",
+	}
+	var got []string
+	for _, e := range events() {
+		got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s %s %s", e.Name, e.Company, e.Mnemocode, e.Address, e.Reason)))
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

@@ -1,13 +1,12 @@
 package flows_test
 
 import (
-	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,26 +30,6 @@ func (b *bench) wantLive(token string, want *wire.Error) {
 	wantError(b.t, err, want)
 }
 
-func TestOnlyAuthorizedSessionsPass(t *testing.T) {
-	for _, state := range record.States[1:] {
-		t.Run(string(state), func(t *testing.T) {
-			b := newBench(t)
-			token := b.sessionIn(state)
-			want := wire.ErrSessionInvalid
-			if state == record.Authorized {
-				want = nil
-			}
-			b.wantLive(token, want)
-			if _, err := b.Authorize(t.Context(), session.Requirement{}, []string{"Bearer " + token}); codeOf(err) != codeOf0(want) {
-				t.Errorf("any company: got %v", err)
-			}
-			if _, err := b.Authorize(t.Context(), session.Requirement{Company: "globex"}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
-				t.Errorf("another company: got %v", err)
-			}
-		})
-	}
-}
-
 // Reading a path for its roles may take long, so strangers can't make Authorize ask.
 func TestOnlyAuthorizedSessionsAreAskedForARole(t *testing.T) {
 	b := newBench(t)
@@ -64,26 +43,6 @@ func TestOnlyAuthorizedSessionsAreAskedForARole(t *testing.T) {
 	}
 	if asked != 1 {
 		t.Errorf("asked for a role %d times, want once", asked)
-	}
-}
-
-// codeOf0 is codeOf for a *wire.Error that may be nil.
-func codeOf0(e *wire.Error) string {
-	if e == nil {
-		return ""
-	}
-	return e.Code
-}
-
-func TestTokensAreHeldAsHashes(t *testing.T) {
-	b := newBench(t)
-	token := b.sessionIn(record.Authorized)
-	all, err := b.Sessions.List(t.Context(), b.clock.Now(), code, b.account)
-	if err != nil || len(all) != 1 {
-		t.Fatalf("%d sessions, %v", len(all), err)
-	}
-	if all[0].Hash != record.TokenHash(sha256.Sum256([]byte(token))) || strings.Contains(token, all[0].ID) {
-		t.Error("the store holds something else than the token's hash")
 	}
 }
 
@@ -164,9 +123,7 @@ func TestAnExpiredTokenNeverRevives(t *testing.T) {
 		t.Run(string(state), func(t *testing.T) {
 			b := newBench(t)
 			token := b.sessionIn(state)
-			other := *b
-			other.Service = &flows.Service{Manager: &session.Manager{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies,
-				Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe}}
+			other := b.node()
 			if state == record.Authorized {
 				memory, _ := b.remembering(1000)
 				b.wantLive(token, nil)
@@ -182,6 +139,9 @@ func TestAnExpiredTokenNeverRevives(t *testing.T) {
 				b.wantLive(token, wire.ErrTokenExpired)
 				b.wrong(wire.ErrTokenExpired, "auth/logout", token, nil)
 				other.wantLive(token, wire.ErrTokenExpired)
+				if told, err := b.admin().Introspect(t.Context(), token); err != nil || told.Active {
+					t.Errorf("introspected as %+v, %v", told, err)
+				}
 			}
 		})
 	}
@@ -218,14 +178,24 @@ func (b *bench) sweep() {
 	}
 }
 
+// A step that fails does not prolong its token, whether the token is stored or not.
 func TestATokenOfAStepIsNotProlonged(t *testing.T) {
-	b := newBench(t)
-	token := b.sessionIn(record.CheckPassword)
-	b.clock.advance(time.Duration(b.company.Session.Temporary) - time.Microsecond)
-	b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
-	b.wantLive(token, wire.ErrSessionInvalid)
-	b.clock.advance(time.Microsecond)
-	b.wrong(wire.ErrTokenExpired, "auth/checkpassword", token, object{"password": password})
+	for state, c := range map[record.State]struct {
+		path string
+		body object
+		want *wire.Error
+	}{
+		record.CheckPassword:    {"auth/checkpassword", object{"password": "wrong"}, wire.ErrPasswordInvalid},
+		record.RecoveryPassword: {"auth/setpassword", object{"new_password": "x"}, wire.ErrQuality},
+	} {
+		b := newBench(t)
+		token := b.sessionIn(state)
+		b.clock.advance(time.Duration(b.company.Session.Temporary) - time.Microsecond)
+		b.wrong(c.want, c.path, token, c.body)
+		b.wantLive(token, wire.ErrSessionInvalid)
+		b.clock.advance(time.Microsecond)
+		b.wrong(wire.ErrTokenExpired, c.path, token, b.goodBody(c.path))
+	}
 }
 
 func TestIdleAndLifetime(t *testing.T) {
@@ -284,38 +254,41 @@ func TestIdleAndLifetime(t *testing.T) {
 	})
 }
 
-// A counted is a session store that counts how often activity is written.
-type counted struct {
-	record.Sessions
-	touches atomic.Int64
-}
-
-func (c *counted) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
-	c.touches.Add(1)
-	return c.Sessions.Touch(ctx, now, hash, expires)
-}
-
+// Activity is written once a minute, or ten times within a short idle time. So is the time
+// of the last use.
 func TestActivityIsWrittenOnceAMinute(t *testing.T) {
 	for idle, every := range map[time.Duration]time.Duration{time.Hour: time.Minute, time.Minute: 6 * time.Second} {
 		b := newBench(t)
-		store := &counted{Sessions: b.Sessions}
-		b.Sessions = store
+		touches := int64(0)
+		b.watch(func(c seen) error {
+			if c.method == "Touch" {
+				touches++
+			}
+			return nil
+		})
 		b.company.Session.Idle = tenant.Duration(idle)
 		token := b.sessionIn(record.Authorized)
 		b.wantLive(token, nil)
 		for range 600 {
 			b.clock.advance(time.Second)
 			b.wantLive(token, nil)
+			live, err := b.admin().LiveSessions(t.Context(), mnemocode)
+			if err != nil || len(live) != 1 {
+				t.Fatalf("got %v, %v", live, err)
+			}
+			if behind := b.clock.Now().Sub(live[0].LastUsed); behind < 0 || behind >= every {
+				t.Fatalf("idle %v: last used %v ago", idle, behind)
+			}
 		}
-		if got, want := store.touches.Load(), int64(600*time.Second/every); got != want {
-			t.Errorf("idle %v: written %d times in ten minutes, want %d", idle, got, want)
+		if want := int64(600 * time.Second / every); touches != want {
+			t.Errorf("idle %v: written %d times in ten minutes, want %d", idle, touches, want)
 		}
 	}
 }
 
 func TestLiveCountsAsNoRequest(t *testing.T) {
 	b := newBench(t)
-	live, err := b.Authorize(t.Context(), session.Requirement{Company: code}, []string{"Bearer " + b.sessionIn(record.Authorized)})
+	live, err := b.authorize(b.sessionIn(record.Authorized))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -328,7 +301,7 @@ func TestLiveCountsAsNoRequest(t *testing.T) {
 	b.clock.advance(time.Minute)
 	wantError(t, b.Live(t.Context(), live), wire.ErrTokenExpired)
 	token := b.sessionIn(record.Authorized)
-	live, err = b.Authorize(t.Context(), session.Requirement{Company: code}, []string{"Bearer " + token})
+	live, err = b.authorize(token)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -340,51 +313,50 @@ func TestASessionOfARemovedCompanyIsInvalid(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.Authorized)
 	delete(b.Companies, code)
-	if _, err := b.Authorize(t.Context(), session.Requirement{}, []string{"Bearer " + token}); !errors.Is(err, wire.ErrTokenInvalid) {
-		t.Errorf("got %v", err)
-	}
+	_, err := b.authorize(token)
+	wantError(t, err, wire.ErrTokenInvalid)
 }
 
-// If requests race with one token, exactly one succeeds.
+// If requests race with one token, on two nodes, exactly one succeeds: among requests to
+// the same route, and among logouts. Afterwards the token is invalid everywhere, whatever
+// the clock says. A logout ends no other session.
 func TestOneTokenOneSuccess(t *testing.T) {
 	for i := range flows.Routes {
 		route := &flows.Routes[i]
-		if !route.TakesToken() || route.To[0] == record.None {
+		if !route.TakesToken() || strings.HasSuffix(route.Path, "renewotp") { // a renewal keeps the token
 			continue
 		}
 		for _, state := range route.From {
-			t.Run(route.Path+"/"+string(state), func(t *testing.T) {
-				b := newBench(t)
-				token := b.sessionIn(state)
-				body := b.goodBody(route.Path)
-				got := race(100, func(i int) error {
-					_, err := b.serveAs(code, addressOf(i), route.Path, token, body)
-					return err
+			for _, rival := range slices.Compact([]string{route.Path, "auth/logout"}) {
+				t.Run(fmt.Sprint(route.Path, " ", state, " ", rival), func(t *testing.T) {
+					b := newBench(t)
+					nodes := []*bench{b, b.node()}
+					token, other := b.sessionIn(state), b.sessionIn(record.CheckPassword)
+					bodies := map[string]object{"auth/logout": nil}
+					bodies[route.Path] = b.goodBody(route.Path)
+					got := race(40, func(i int) error {
+						path := []string{route.Path, rival}[i/2%2]
+						_, err := nodes[i%2].serveAs(code, addressOf(i), path, token, bodies[path])
+						return err
+					})
+					if got[""] != 1 || got["service.error"]+got["service.unavailable"] != 0 {
+						t.Errorf("got %v, want one success", got)
+					}
+					b.clock.advance(-time.Minute)
+					for _, again := range []string{route.Path, "auth/checkotp", "auth/logout"} {
+						b.wrong(wire.ErrTokenInvalid, again, token, b.goodBody(again))
+					}
+					b.wantLive(token, wire.ErrTokenInvalid)
+					if route.Path == "auth/logout" {
+						b.must("auth/logout", other, nil)
+					}
 				})
-				if got[""] != 1 || got["service.error"]+got["service.unavailable"] != 0 {
-					t.Errorf("got %v, want one success", got)
-				}
-			})
+			}
 		}
 	}
 }
 
-// brokenSessions is a store that does not answer. It must never let a request pass.
-type brokenSessions struct{ record.Sessions }
-
-var errBroken = errors.New("broken pipe")
-
-func (brokenSessions) Get(context.Context, record.TokenHash) (record.Session, error) {
-	return record.Session{}, errBroken
-}
-func (brokenSessions) SpendCode(context.Context, time.Time, string, record.TokenHash, record.State, ...record.Counter) (record.Session, error) {
-	return record.Session{}, errBroken
-}
-func (brokenSessions) Create(context.Context, time.Time, record.Session, ...record.Counter) error {
-	return errBroken
-}
-func (brokenSessions) Charge(context.Context, time.Time, ...record.Counter) error { return errBroken }
-
+// A store that does not answer must never let a request pass.
 func TestAStoreThatDoesNotAnswer(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.Authorized)
@@ -395,7 +367,7 @@ func TestAStoreThatDoesNotAnswer(t *testing.T) {
 		}
 	}
 	settle(b.Service) // notices use the sessions' counters
-	b.Sessions = brokenSessions{b.Sessions}
+	b.watch(func(seen) error { return errDown })
 	b.wantLive(token, wire.ErrUnavailable)
 	for i := range flows.Routes {
 		route := &flows.Routes[i]

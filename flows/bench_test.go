@@ -1,12 +1,14 @@
 package flows_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -48,6 +50,7 @@ const (
 	password  = "correct horse battery"
 	answer    = "Whiskers"
 	linkURL   = "https://app.example.com/recover#"
+	home      = "192.0.2.1" // the address of requests, unless a test gives another
 )
 
 // cheap makes hashing almost free. Its real cost is measured elsewhere.
@@ -148,7 +151,7 @@ func (provider) Exchange(_ context.Context, g tenant.OAuthGrant) (tenant.OAuthUs
 	user, _, _ := strings.Cut(g.Code, " ")
 	switch user {
 	case "down":
-		return tenant.OAuthUser{}, errors.New("connection refused")
+		return tenant.OAuthUser{}, errDown
 	case "bad":
 		return tenant.OAuthUser{}, wire.ErrOAuthFailed
 	}
@@ -215,6 +218,16 @@ func newBench(t *testing.T) *bench {
 	}
 	b.account = a.ID
 	return b
+}
+
+// node returns another node, on the same stores and with the same companies.
+func (b *bench) node() *bench {
+	other := *b
+	other.Service = &flows.Service{Manager: &session.Manager{
+		Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies, Hasher: b.Hasher, Log: b.Log, Now: b.Now, After: b.After, Observe: b.Observe,
+	}}
+	b.t.Cleanup(other.Close)
+	return &other
 }
 
 func (b *bench) seed(seed manage.Seed) {
@@ -315,7 +328,7 @@ func (c *captcha) Verify(_ context.Context, response, address string) (bool, err
 	c.asked.Add(1)
 	c.address.Store(address)
 	if response == "down" {
-		return false, errors.New("connection refused")
+		return false, errDown
 	}
 	return strings.HasPrefix(response, "good"), nil
 }
@@ -362,11 +375,23 @@ func addressOf(i int) string { return fmt.Sprintf("198.51.%d.%d", i/250, i%250+1
 
 type object map[string]any
 
+// with returns the body with more fields, or others.
+func with(body, more object) object {
+	body = maps.Clone(body)
+	maps.Copy(body, more)
+	return body
+}
+
 func (b *bench) serve(path, token string, body object) (flows.Reply, error) {
-	return b.serveAs(code, "192.0.2.1", path, token, body)
+	return b.ask(flows.Request{}, path, token, body)
 }
 
 func (b *bench) serveAs(company, address, path, token string, body object) (flows.Reply, error) {
+	return b.ask(flows.Request{Company: company, Address: address}, path, token, body)
+}
+
+// ask sends a request that may have more than serveAs gives it.
+func (b *bench) ask(r flows.Request, path, token string, body object) (flows.Reply, error) {
 	var raw []byte // empty without a body
 	if body != nil {
 		var err error
@@ -374,16 +399,12 @@ func (b *bench) serveAs(company, address, path, token string, body object) (flow
 			return flows.Reply{}, err
 		}
 	}
-	request := &flows.Request{
-		Company: company,
-		Route:   flows.RouteByPath(path),
-		Address: address,
-		Body:    func() ([]byte, error) { return raw, nil },
-	}
+	r.Company, r.Address, r.Route = cmp.Or(r.Company, code), cmp.Or(r.Address, home), flows.RouteByPath(path)
+	r.Body = func() ([]byte, error) { return raw, nil }
 	if token != "" {
-		request.Authorization = []string{"Bearer " + token}
+		r.Authorization = []string{"Bearer " + token}
 	}
-	return b.Serve(b.t.Context(), request)
+	return b.Serve(b.t.Context(), &r)
 }
 
 // wrong is serve for a request that must fail.
@@ -404,32 +425,40 @@ func (b *bench) must(path, token string, body object) flows.Reply {
 	return reply
 }
 
+// walk makes requests to routes with good bodies, each with the token of the one before. It
+// returns the last reply.
+func (b *bench) walk(paths ...string) (reply flows.Reply) {
+	b.t.Helper()
+	for _, path := range paths {
+		reply = b.must(path, reply.SessionToken, b.goodBody(path))
+	}
+	return reply
+}
+
 // sessionIn brings the account into a state through the routes that lead there, and
 // returns the token.
 func (b *bench) sessionIn(state record.State) string {
 	b.t.Helper()
-	login := object{"login_id": email}
 	switch state {
 	case record.CheckPassword:
-		return b.must("auth/login", "", login).SessionToken
+		return b.walk("auth/login").SessionToken
 	case record.CheckOTP:
 		b.update(true, func(a *record.Account) { a.SecondFactor = true })
-		token := b.must("auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": password}).SessionToken
-		return token
+		return b.walk("auth/login", "auth/checkpassword").SessionToken
 	case record.SetPassword:
 		b.update(true, func(a *record.Account) { a.MustSetPassword = true })
-		return b.must("auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": password}).SessionToken
+		return b.walk("auth/login", "auth/checkpassword").SessionToken
 	case record.Authorized:
-		return b.must("auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": password}).SessionToken
+		return b.walk("auth/login", "auth/checkpassword").SessionToken
 	case record.AcceptDisclaimers:
 		b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
-		token := b.must("auth/oauth", "", b.goodBody("auth/oauth")).SessionToken
+		token := b.walk("auth/oauth").SessionToken
 		b.company.Disclaimers = nil
 		return token
 	case record.RecoveryOTP:
-		return b.must("auth/recovery/recover", "", b.goodBody("auth/recovery/recover")).SessionToken
+		return b.walk("auth/recovery/recover").SessionToken
 	case record.RecoveryQuestion:
-		return b.must("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": "QUESTION"}).SessionToken
+		return b.must("auth/recovery/recover", "", recovery(object{"method": "QUESTION"})).SessionToken
 	case record.RecoveryPassword:
 		return b.must("auth/recovery/checkquestion", b.sessionIn(record.RecoveryQuestion), object{"control_answer": answer}).SessionToken
 	}
@@ -475,4 +504,123 @@ func refusal(err error) wire.Refusal {
 		return *r
 	}
 	return wire.Refusal{}
+}
+
+// A watched is a session store that calls see before the methods below. If see fails, the
+// method fails with its error and does nothing.
+type watched struct {
+	record.Sessions
+	see func(seen) error
+}
+
+// A seen is a call of a watched store.
+type seen struct {
+	method   string
+	counters []record.Counter
+	ending   record.Revocation // of End
+}
+
+// errDown is the error of stores and gateways that do not answer.
+var errDown = errors.New("connection refused")
+
+// watch makes the bench's sessions a watched store.
+func (b *bench) watch(see func(seen) error) { b.Sessions = watched{b.Sessions, see} }
+
+// countWrites counts the calls that may write something from now on.
+func (b *bench) countWrites() *atomic.Int64 {
+	var n atomic.Int64
+	b.watch(func(c seen) error {
+		if c.writes() {
+			n.Add(1)
+		}
+		return nil
+	})
+	return &n
+}
+
+// writes reports whether the call may write something.
+func (c seen) writes() bool {
+	reads := c.method == "Get" || c.method == "List" || c.method == "Charge" && len(c.charged()) == 0
+	return !reads
+}
+
+// charged returns the counters that the call does not only look at.
+func (c seen) charged() []record.Counter {
+	return slices.DeleteFunc(slices.Clone(c.counters), func(c record.Counter) bool { return c.Look })
+}
+
+func (w watched) Get(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+	if err := w.see(seen{method: "Get"}); err != nil {
+		return record.Session{}, err
+	}
+	return w.Sessions.Get(ctx, hash)
+}
+
+func (w watched) List(ctx context.Context, now time.Time, company string, account int64) ([]record.Session, error) {
+	if err := w.see(seen{method: "List"}); err != nil {
+		return nil, err
+	}
+	return w.Sessions.List(ctx, now, company, account)
+}
+
+func (w watched) Create(ctx context.Context, now time.Time, s record.Session, counters ...record.Counter) error {
+	if err := w.see(seen{method: "Create", counters: counters}); err != nil {
+		return err
+	}
+	return w.Sessions.Create(ctx, now, s, counters...)
+}
+
+func (w watched) Replace(ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter) error {
+	if err := w.see(seen{method: "Replace", counters: counters}); err != nil {
+		return err
+	}
+	return w.Sessions.Replace(ctx, now, old, from, next, counters...)
+}
+
+func (w watched) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
+	if err := w.see(seen{method: "Touch"}); err != nil {
+		return err
+	}
+	return w.Sessions.Touch(ctx, now, hash, expires)
+}
+
+func (w watched) SpendCode(ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, counters ...record.Counter) (record.Session, error) {
+	if err := w.see(seen{method: "SpendCode"}); err != nil {
+		return record.Session{}, err
+	}
+	return w.Sessions.SpendCode(ctx, now, company, hash, state, counters...)
+}
+
+func (w watched) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
+	if err := w.see(seen{method: "Charge", counters: counters}); err != nil {
+		return err
+	}
+	return w.Sessions.Charge(ctx, now, counters...)
+}
+
+func (w watched) End(ctx context.Context, now time.Time, e record.Revocation) error {
+	if err := w.see(seen{method: "End", ending: e}); err != nil {
+		return err
+	}
+	return w.Sessions.End(ctx, now, e)
+}
+
+// remembering gives the bench a memory with a lease of one hour. It counts the reads of the
+// store behind it.
+func (b *bench) remembering(limit int) (*store.Memory, *atomic.Int64) {
+	var gets atomic.Int64
+	b.watch(func(c seen) error {
+		if c.method == "Get" {
+			gets.Add(1)
+		}
+		return nil
+	})
+	memory := store.NewMemory(b.Sessions, limit)
+	memory.SetLease(time.Now().Add(time.Hour))
+	b.Sessions = memory
+	return memory, &gets
+}
+
+func (b *bench) authorize(token string) (record.Session, error) {
+	return b.Authorize(b.t.Context(), session.Requirement{}, []string{"Bearer " + token})
 }

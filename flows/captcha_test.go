@@ -63,15 +63,6 @@ func TestBadCaptchasAreFailuresOfTheAddress(t *testing.T) {
 	}
 }
 
-func TestBadCaptchasAreCountedExactlyUnderRaces(t *testing.T) {
-	b, _ := newCaptchaBench(t)
-	limit := b.company.Limits.FailuresPerAddress.N
-	got := race(150, func(int) error { return b.solve(code, "203.0.113.7", "auth/checkcredentials", "", "bad") })
-	if got["auth.captcha.invalid"] != limit || got["auth.restricted"] != 150-limit {
-		t.Errorf("got %v, want %d bad ones", got, limit)
-	}
-}
-
 // Providers trim spaces around a response. mnemogate rejects such a response without
 // asking the provider, and the trimmed one stays unused.
 func TestACaptchaResponseHasNoSpacesAround(t *testing.T) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
-	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // An unknown login id, an account without a password and a wrong password get the
@@ -50,19 +49,4 @@ func TestCheckCredentialsTreatsAllFailuresAlike(t *testing.T) {
 			}
 		}
 	}
-}
-
-func TestCheckCredentialsLooksAtTheStatusBehindThePassword(t *testing.T) {
-	for status, want := range statuses {
-		b := newBench(t)
-		b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
-		b.status(status)
-		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
-		b.wrong(want, "auth/checkcredentials", "", object{"login_id": email, "password": password})
-	}
-}
-
-func TestCheckCredentialsNeedsNoToken(t *testing.T) {
-	b := newBench(t)
-	wantStep(t, b.must("auth/checkcredentials", "not-a-token", object{"login_id": phone, "password": password}), record.Authorized)
 }

@@ -2,7 +2,6 @@ package flows_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,23 +11,19 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
-	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-const (
-	home     = "192.0.2.1" // the address of the known device
-	stranger = "203.0.113.9"
-)
+const stranger = "203.0.113.9"
 
 // newDevices returns a bench whose company remembers devices, without limits of the
 // address on strangers, so that the account's locks are reached.
-func newDevices(t *testing.T, skip bool) *bench {
+func newDevices(t *testing.T) *bench {
 	b := newBench(t)
-	b.company.Devices = tenant.Devices{For: tenant.Duration(90 * 24 * time.Hour), SkipSecondFactor: skip}
+	b.company.Devices.For = tenant.Duration(90 * 24 * time.Hour)
 	b.company.Limits.FailuresPerAddress.N = 1000
 	b.company.Limits.LoginsPerAddress = tenant.Unlimited
 	return b
@@ -36,15 +31,11 @@ func newDevices(t *testing.T, skip bool) *bench {
 
 // credentials returns the body of a login.
 func credentials(more object) object {
-	body := object{"login_id": email, "password": password}
-	for name, value := range more {
-		body[name] = value
-	}
-	return body
+	return with(object{"login_id": email, "password": password}, more)
 }
 
 // remembered logs in and returns the token of the device, after a code if one is due.
-func (b *bench) remembered(more object) string {
+func (b *bench) remembered() string {
 	b.t.Helper()
 	reply := b.must("auth/checkcredentials", "", credentials(object{"remember_device": true}))
 	if reply.SessionState == record.CheckOTP {
@@ -108,7 +99,7 @@ func TestADeviceIsRememberedByTheStepThatAuthorizes(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newDevices(t, false)
+			b := newDevices(t)
 			reply := last(b)
 			wantStep(t, reply, record.Authorized)
 			if !tokens.Shaped(tokens.DevicePrefix, reply.DeviceToken) {
@@ -126,7 +117,7 @@ func TestADeviceIsRememberedByTheStepThatAuthorizes(t *testing.T) {
 	if reply := b.must("auth/checkcredentials", "", credentials(remember)); reply.DeviceToken != "" {
 		t.Error("a company without devices remembers one")
 	}
-	b = newDevices(t, false)
+	b = newDevices(t)
 	if reply := b.must("auth/checkcredentials", "", credentials(nil)); reply.DeviceToken != "" {
 		t.Error("a client that did not ask is remembered")
 	}
@@ -155,10 +146,10 @@ func TestStrangersDoNotLockOutAKnownDevice(t *testing.T) {
 	} {
 		for _, factor := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/%v", name, factor), func(t *testing.T) {
-				b := newDevices(t, false)
+				b := newDevices(t)
 				b.company.Captcha = nil
 				b.update(true, func(a *record.Account) { a.SecondFactor = factor })
-				device := b.remembered(nil)
+				device := b.remembered()
 				before := b.must("auth/login", "", object{"login_id": email}).SessionToken
 				attack(b)
 				if strings.HasPrefix(name, "logins") {
@@ -191,10 +182,10 @@ func TestStrangersDoNotLockOutAKnownDevice(t *testing.T) {
 // A device's failures count for that device alone, and after lock_after of them it counts
 // as unknown, for good.
 func TestADeviceCountsItsOwnFailures(t *testing.T) {
-	b := newDevices(t, false)
+	b := newDevices(t)
 	b.company.Captcha = &captcha{}
 	*b.company.Limits.CaptchaAfter = 4
-	bad, other := b.remembered(nil), b.remembered(nil)
+	bad, other := b.remembered(), b.remembered()
 	events := b.record()
 	wrong := credentials(object{"password": "wrong", "device_token": bad, "captcha_response": "good"})
 	for i := range b.company.Limits.LockAfter {
@@ -225,9 +216,9 @@ func TestADeviceCountsItsOwnFailures(t *testing.T) {
 
 // A right password clears the device's count and leaves that of the account.
 func TestASuccessOfADeviceClearsItsOwnCount(t *testing.T) {
-	b := newDevices(t, false)
+	b := newDevices(t)
 	b.company.Captcha = nil
-	device := b.remembered(nil)
+	device := b.remembered()
 	b.lockOut(5)
 	for range 3 {
 		for range b.company.Limits.LockAfter - 1 {
@@ -240,48 +231,12 @@ func TestASuccessOfADeviceClearsItsOwnCount(t *testing.T) {
 	}
 }
 
-// Of many guesses with the token of a device, lock_after count for it. The others are
-// those of an unknown device.
-func TestGuessesOfADeviceAreCountedExactlyUnderARace(t *testing.T) {
-	b := newDevices(t, false)
-	b.company.Captcha = nil
-	device := b.remembered(nil)
-	limit := b.company.Limits.LockAfter
-	got := race(100, func(int) error {
-		_, err := b.serve("auth/checkcredentials", "", credentials(object{"password": "wrong", "device_token": device}))
-		return err
-	})
-	if got["auth.credentials.invalid"] != 2*limit || got["auth.restricted"] != 100-2*limit {
-		t.Errorf("got %v, want %d guesses of the device and %d of strangers", got, limit, limit)
-	}
-	if n := b.failureCount(record.WrongPasswords); n != limit {
-		t.Errorf("the account has %d failures", n)
-	}
-	if b.isKnown(device) {
-		t.Error("the device is still known")
-	}
-}
-
-func TestADevicesOwnLimitsBoundItsLogins(t *testing.T) {
-	b := newDevices(t, false)
-	b.company.Limits.LoginsPerAddress = tenant.Rate{N: 5, Per: time.Minute}
-	device := b.remembered(nil)
-	got := race(20, func(int) error {
-		_, err := b.serve("auth/checkcredentials", "", credentials(object{"device_token": device}))
-		return err
-	})
-	if got[""] != 5 || got["auth.restricted"] != 15 {
-		t.Errorf("got %v", got)
-	}
-	b.must("auth/checkcredentials", "", credentials(nil)) // they do not count for its address
-}
-
 // A device that has failed too often can't enter a code, and the refusal spends none.
 func TestADevicesOwnLimitsBoundItsCodes(t *testing.T) {
-	b := newDevices(t, false)
+	b := newDevices(t)
 	b.company.Captcha = nil
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })
-	device := b.remembered(nil)
+	device := b.remembered()
 	b.company.Limits.FailuresPerAddress = tenant.Rate{N: 2, Per: time.Minute}
 	step := b.must("auth/checkcredentials", "", credentials(object{"device_token": device})).SessionToken
 	sent := object{"otp": b.sms.last(t).Code}
@@ -294,8 +249,9 @@ func TestADevicesOwnLimitsBoundItsCodes(t *testing.T) {
 }
 
 func TestADeviceSkipsTheSecondFactorItWasRememberedWith(t *testing.T) {
-	b := newDevices(t, true)
-	first := b.remembered(nil) // without a second factor
+	b := newDevices(t)
+	b.company.Devices.SkipSecondFactor = true
+	first := b.remembered() // without a second factor
 	b.company.SecondFactor = tenant.SecondFactorRequired
 	login := func(device string) flows.Reply {
 		t.Helper()
@@ -304,7 +260,7 @@ func TestADeviceSkipsTheSecondFactorItWasRememberedWith(t *testing.T) {
 	if reply := login(first); reply.SessionState != record.CheckOTP {
 		t.Errorf("without a second factor before: got %s", reply.SessionState)
 	}
-	device := b.remembered(nil)
+	device := b.remembered()
 	b.clock.advance(89 * 24 * time.Hour)
 	reply := login(device)
 	wantStep(t, reply, record.Authorized)
@@ -317,80 +273,35 @@ func TestADeviceSkipsTheSecondFactorItWasRememberedWith(t *testing.T) {
 		t.Errorf("90 days after the code: got %s", reply.SessionState)
 	}
 	b.company.Devices.SkipSecondFactor = false
-	device = b.remembered(nil)
+	device = b.remembered()
 	if reply := login(device); reply.SessionState != record.CheckOTP {
 		t.Errorf("without skip_second_factor: got %s", reply.SessionState)
 	}
 }
 
-// A stolen token is worth nothing without the password, and nothing once something has
-// ended it.
-func TestWhatEndsADevice(t *testing.T) {
-	change := func(apply func(*record.Account)) func(*bench) error {
-		return func(b *bench) error {
-			_, _, err := b.admin().Change(b.t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error { apply(a); return nil }})
-			return err
-		}
-	}
-	for name, end := range map[string]func(b *bench) error{
-		"another role":          change(func(a *record.Account) { a.Role = "other" }),
-		"another phone":         change(func(a *record.Account) { a.Phone = "+37060099999" }),
-		"a second factor":       change(func(a *record.Account) { a.SecondFactor = true }),
-		"the account's end":     func(b *bench) error { return b.admin().EndSessions(b.t.Context(), mnemocode, "") },
-		"the company's end":     func(b *bench) error { return b.admin().EndAllSessions(b.t.Context()) },
-		"its time":              func(b *bench) error { b.clock.advance(90 * 24 * time.Hour); return nil },
-		"being forgotten":       func(b *bench) error { return b.admin().ForgetDevices(b.t.Context(), mnemocode, "") },
-		"a user's own password": func(b *bench) error { return b.changeOwn(manage.OwnChange{Current: password, New: newSecret}) },
-		"a restriction, lifted": func(b *bench) error {
-			return errors.Join(change(func(a *record.Account) { a.Status = record.StatusRestricted })(b),
-				change(func(a *record.Account) { a.Status = record.StatusActive })(b))
-		},
-		"a recovery": func(b *bench) error {
-			b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": newSecret})
-			return nil
-		},
-		"the end of the option": func(b *bench) error { b.company.Devices = tenant.Devices{}; return nil },
+// Integration's TestAStolenDeviceTokenEnds has all that users and operators do.
+func TestADeviceEndsWithItsTimeAndWithTheOption(t *testing.T) {
+	for name, end := range map[string]func(b *bench){
+		"its time":   func(b *bench) { b.clock.advance(90 * 24 * time.Hour) },
+		"the option": func(b *bench) { b.company.Devices = tenant.Devices{} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newDevices(t, false)
-			device := b.remembered(nil)
-			if err := end(b); err != nil {
-				t.Fatal(err)
-			}
-			if strings.Contains(name, "password") || name == "a recovery" { // the same password again
-				b.update(false, func(a *record.Account) { a.PasswordHash = b.hash(password) })
-			}
-			if b.isKnown(device) {
+			b := newDevices(t)
+			device := b.remembered()
+			if end(b); b.isKnown(device) {
 				t.Error("the device is still known")
 			}
 		})
 	}
-	t.Run("not a logout", func(t *testing.T) {
-		b := newDevices(t, false)
-		reply := b.must("auth/checkcredentials", "", credentials(object{"remember_device": true}))
-		b.must("auth/logout", reply.SessionToken, nil)
-		if !b.isKnown(reply.DeviceToken) {
-			t.Error("it is not known any more")
-		}
-	})
-}
-
-// hash returns the hash of a password.
-func (b *bench) hash(password string) string {
-	hash, err := b.Hasher.Hash(b.t.Context(), pw.Turn{Company: code}, cheap, password)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return hash
 }
 
 // A token works for its account and company only, and tells nobody whether an account
 // exists: with any other login id, the answer is that of a request without it.
 func TestADeviceTokenTellsNothing(t *testing.T) {
-	b := newDevices(t, false)
+	b := newDevices(t)
 	b.addCompany("umbrella")
 	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "bob"}, Password: password})
-	device := b.remembered(nil)
+	device := b.remembered()
 	unknown, _ := tokens.NewDevice()
 	for _, loginID := range []string{"bob", "nobody"} {
 		for _, wrong := range []string{password, "wrong"} {
@@ -416,28 +327,11 @@ func TestADeviceTokenTellsNothing(t *testing.T) {
 	b.wrong(wire.ErrTokenInvalid, "auth/logout", device, nil)
 }
 
-// However often a client is remembered, an account has ten devices, the newest.
-func TestAFloodOfDevices(t *testing.T) {
-	b := newDevices(t, false)
-	oldest := b.remembered(nil)
-	race(40, func(int) error {
-		_, err := b.serve("auth/checkcredentials", "", credentials(object{"remember_device": true}))
-		return err
-	})
-	devices, err := b.Accounts.Devices(t.Context(), code, b.account)
-	if err != nil || len(devices) != record.MaxDevices {
-		t.Errorf("%d devices, %v", len(devices), err)
-	}
-	if b.isKnown(oldest) {
-		t.Error("the oldest is still known")
-	}
-}
-
 // The owner is told of a login from a device that was not known, and of no other.
 func TestALoginOnANewDeviceIsTold(t *testing.T) {
-	b := newDevices(t, false)
+	b := newDevices(t)
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })
-	device := b.remembered(nil)
+	device := b.remembered()
 	reply := b.must("auth/checkcredentials", "", credentials(object{"device_token": device}))
 	wantStep(t, b.must("auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code}), record.Authorized)
 	b.must("auth/checkcredentials", "", credentials(nil)) // no login yet
@@ -458,15 +352,8 @@ func TestALoginWithAProviderKnowsTheDeviceByItsCookie(t *testing.T) {
 		device string
 		err    error
 	}{{device, nil}, {"", wire.ErrHeaderInvalid}} {
-		raw, err := json.Marshal(grant(object{"code": newGrant("next" + c.device)}))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := b.Serve(t.Context(), &flows.Request{
-			Company: code, Route: flows.RouteByPath("auth/oauth"), Address: home,
-			Body:   func() ([]byte, error) { return raw, nil },
-			Device: func() (string, error) { return c.device, c.err },
-		}); !errors.Is(err, c.err) {
+		cookie := flows.Request{Device: func() (string, error) { return c.device, c.err }}
+		if _, err := b.ask(cookie, "auth/oauth", "", grant(nil)); !errors.Is(err, c.err) {
 			t.Errorf("got %v, want %v", err, c.err)
 		}
 	}
@@ -478,7 +365,7 @@ func TestALoginWithAProviderKnowsTheDeviceByItsCookie(t *testing.T) {
 
 // If the store can't remember a device, the login succeeds without it.
 func TestALoginOutlivesAStoreThatKeepsNoDevices(t *testing.T) {
-	b := newDevices(t, false)
+	b := newDevices(t)
 	b.Accounts = noDevices{b.Accounts}
 	reply := b.must("auth/checkcredentials", "", credentials(object{"remember_device": true}))
 	if wantStep(t, reply, record.Authorized); reply.DeviceToken != "" {
@@ -489,8 +376,6 @@ func TestALoginOutlivesAStoreThatKeepsNoDevices(t *testing.T) {
 
 // noDevices is a store whose devices can't be reached.
 type noDevices struct{ record.Accounts }
-
-var errDown = errors.New("connection refused")
 
 func (noDevices) AddDevice(context.Context, string, int64, record.Device, string) error {
 	return errDown

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -196,6 +196,7 @@ func TestEventTellsWhoseAttemptItWas(t *testing.T) {
 	b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
 	b.must("auth/checkpassword", token, object{"password": password})
 	b.wrong(wire.ErrLoginIDNotFound, "auth/login", "", object{"login_id": "hunter2"})
+	b.wrong(wire.ErrSessionInvalid, "auth/checkotp", b.sessionIn(record.CheckPassword), object{"otp": "1"})
 	var got []string
 	for _, e := range all() {
 		got = append(got, strings.Join([]string{e.Name, e.Mnemocode, string(e.State), e.Result}, " "))
@@ -205,31 +206,14 @@ func TestEventTellsWhoseAttemptItWas(t *testing.T) {
 		"mnemogate.checkpassword.failure alice-0001 checkpassword auth.password.invalid",
 		"mnemogate.checkpassword.success alice-0001 authorized success",
 		"mnemogate.login.failure   auth.loginid.notfound",
+		"mnemogate.login.success alice-0001 checkpassword success",
+		"mnemogate.checkotp.failure alice-0001 checkpassword auth.session.invalid",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if e := all(); e[0].Session == "" || e[0].Session != e[1].Session || e[0].Session != e[2].Session {
 		t.Errorf("the session has the ids %q, %q and %q on its way", e[0].Session, e[1].Session, e[2].Session)
-	}
-}
-
-func TestRefusedRequestsAreEvents(t *testing.T) {
-	b := newBench(t)
-	b.company.NoAPIKey = false
-	all := b.record()
-	b.wrong(wire.ErrAPIKeyMissing, "auth/login", "", object{"login_id": email})
-	b.company.NoAPIKey = true
-	b.wrong(wire.ErrHeaderMissing, "auth/logout", "", nil)
-	b.wrong(wire.ErrTokenInvalid, "auth/logout", "no-token", nil)
-	b.wrong(wire.ErrSessionInvalid, "auth/checkotp", b.sessionIn(record.CheckPassword), object{"otp": "1"})
-	b.wrong(wire.ErrValidation, "auth/login", "", object{})
-	if _, err := b.serveAs("nobody", "192.0.2.1", "auth/login", "", object{}); !errors.Is(err, wire.ErrAPIKeyMissing) {
-		t.Errorf("an unknown company: %v", err)
-	}
-	invalid := named(all(), "mnemogate.checkotp.failure")
-	if len(all()) != 7 || len(invalid) != 1 || invalid[0].Mnemocode != mnemocode || invalid[0].State != record.CheckPassword {
-		t.Errorf("got %+v", all())
 	}
 }
 
@@ -249,6 +233,24 @@ func TestPanicIsAnEvent(t *testing.T) {
 	}
 }
 
+// An observer that panics fails only the call that it observes.
+func TestPanicOfTheObserverEndsOneCall(t *testing.T) {
+	b := newBench(t)
+	observe := b.Observe
+	b.Observe = func(context.Context, record.Event) { panic("hunter2") }
+	for range 100 {
+		err := panics.Contain(func() error {
+			_, err := b.serve("auth/login", "", object{"login_id": email})
+			return err
+		})
+		if _, ok := errors.AsType[*panics.Error](err); !ok {
+			t.Fatalf("got %v, want the observer's panic, which the HTTP layer answers", err)
+		}
+	}
+	b.Observe = observe
+	b.must("auth/login", "", object{"login_id": email})
+}
+
 // A lock emits one event when it is reached, no matter how many requests it refuses
 // afterwards. The refusals name the lock.
 func TestEachLockIsOneEvent(t *testing.T) {
@@ -265,7 +267,7 @@ func TestEachLockIsOneEvent(t *testing.T) {
 		}
 	}
 	one := tenant.Rate{N: 1, Per: time.Hour}
-	for lock, test := range map[string]struct {
+	tests := map[string]struct {
 		reason wire.Reason // in the answer
 		limits func(*tenant.Company)
 		state  record.State // of the session that the attempts need
@@ -295,7 +297,13 @@ func TestEachLockIsOneEvent(t *testing.T) {
 		record.LockSMSCountry:   {reason: "limit.sms_country", limits: func(c *tenant.Company) { c.Limits.SMSPerCountry = one }, try: start},
 		record.LockSMSCountries: {reason: "limit.sms_country", limits: func(c *tenant.Company) { c.Limits.SMSCountries = []string{"+1"} }, try: start},
 		record.LockMails:        {reason: "limit.mails", limits: func(c *tenant.Company) { c.Limits.MailsPerAccount = one }, try: recover("MAIL")},
-	} {
+	}
+	for _, kind := range flows.EventKinds {
+		if strings.HasPrefix(kind.Name, record.LockPrefix) && tests[kind.Name].limits == nil {
+			t.Errorf("no test reaches %s", kind.Name)
+		}
+	}
+	for lock, test := range tests {
 		t.Run(lock, func(t *testing.T) {
 			b := newBench(t)
 			test.limits(b.company)
@@ -336,34 +344,6 @@ func TestEachLockIsOneEvent(t *testing.T) {
 				t.Errorf("got %+v", e[0])
 			}
 		})
-	}
-}
-
-func TestEachLockHasAReason(t *testing.T) {
-	locks := 0
-	for _, kind := range flows.EventKinds {
-		if strings.HasPrefix(kind.Name, "mnemogate.lock.") && kind.Name != record.LockSMSCountries { // its reason is that of LockSMSCountry
-			locks++
-		}
-	}
-	if got := len(wire.Reasons[wire.ErrRestricted]); got != locks {
-		t.Errorf("%d reasons for %d locks", got, locks)
-	}
-}
-
-// A counter that refuses emits one event per window.
-func TestLockIsToldOfAgainInTheNextWindow(t *testing.T) {
-	b := newBench(t)
-	b.company.Limits.FailuresPerAddress = tenant.Rate{N: 1, Per: time.Minute}
-	all := b.record()
-	for range 2 {
-		for range 3 {
-			_, _ = b.serve("auth/login", "", object{"login_id": "nobody"})
-		}
-		b.clock.advance(2 * time.Minute)
-	}
-	if n := len(named(all(), record.LockAddress)); n != 2 {
-		t.Errorf("got %d events in two windows", n)
 	}
 }
 
@@ -419,19 +399,6 @@ func TestEachEndedSessionIsAnEvent(t *testing.T) {
 	check("a change by someone else", all(), record.EndedLate, ids)
 }
 
-func TestBoundIdentityIsAnEvent(t *testing.T) {
-	b := newBench(t)
-	config := b.company.OAuth[1]
-	config.LinkVerifiedEmail = true
-	b.company.OAuth[1] = config
-	b.update(false, func(a *record.Account) { a.Identities = nil })
-	all := b.record()
-	b.must("auth/oauth", "", b.goodBody("auth/oauth"))
-	if e := named(all(), record.IdentityBound); len(e) != 1 || e[0].Mnemocode != mnemocode || e[0].Reason != "provider 1" {
-		t.Errorf("got %+v", all())
-	}
-}
-
 // Users sometimes type a password as login id, so no event contains what was typed.
 func TestEventsHoldNothingThatWasTyped(t *testing.T) {
 	const typed = "hunter2-typed"
@@ -473,37 +440,6 @@ func TestEventsHoldNothingThatWasTyped(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Without an observer, no events are built.
-func TestNobodyNeedsToObserve(t *testing.T) {
-	b := newBench(t)
-	b.Observe = nil
-	token := b.signIn()
-	if _, err := b.Service.Serve(t.Context(), &flows.Request{
-		Company:       code,
-		Route:         flows.RouteByPath("auth/logout"),
-		Authorization: []string{"Bearer " + token},
-		Body:          func() ([]byte, error) { return nil, nil },
-	}); err != nil {
-		t.Error(err)
-	}
-}
-
-// signIn is sessionIn(Authorized) without an observer.
-func (b *bench) signIn() string {
-	b.t.Helper()
-	reply, err := b.Service.Serve(b.t.Context(), &flows.Request{
-		Company: code,
-		Route:   flows.RouteByPath("auth/checkcredentials"),
-		Body: func() ([]byte, error) {
-			return fmt.Appendf(nil, `{"login_id":%s,"password":%s}`, strconv.Quote(email), strconv.Quote(password)), nil
-		},
-	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return reply.SessionToken
 }
 
 // eventTable returns the list of events in docs/monitoring.md. The events of routes

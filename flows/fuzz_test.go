@@ -1,9 +1,12 @@
 package flows
 
 import (
+	"bytes"
+	stdjson "encoding/json"
 	"errors"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -30,6 +33,14 @@ func FuzzEveryBody(f *testing.F) {
 	} {
 		f.Add([]byte(body), uint8(i))
 	}
+	credentials := uint8(slices.IndexFunc(Routes, func(r Route) bool { return r.Path == "auth/checkcredentials" }))
+	for _, body := range []string{
+		`{}`, `{"login_id":"a","password":"b","accept_disclaimers":["c"],"captcha_response":null}`, `{"login_id":"a","login_id":"b"}`, `{"Login_ID":"a"}`,
+		`{"login_id":"\ud800","password":"b"}`, `{"login_id":"\u0000","password":"b"}`, `{"login_id":"a","password":"b","x":{"y":[1,{"z":"\ud83d\ude00"}]}} `,
+		`{"login_id":"a","password":"b"}x`, "{\"login_id\":\"\xff\"}",
+	} {
+		f.Add([]byte(body), credentials)
+	}
 	f.Fuzz(func(t *testing.T, body []byte, n uint8) {
 		route := &Routes[int(n)%len(Routes)]
 		req := reflect.New(route.run.request)
@@ -40,6 +51,12 @@ func FuzzEveryBody(f *testing.F) {
 			}
 			return
 		}
+		if len(body) > 0 {
+			if err := walk(stdjson.NewDecoder(bytes.NewReader(body)), route.Fields(), 0); !stdjson.Valid(body) || !utf8.Valid(body) || err != nil {
+				t.Errorf("%s: %q: taken, though it is no JSON in UTF-8, or %v", route.Path, body, err)
+			}
+		}
+		replaced := bytes.Contains(body, []byte("\ufffd")) || bytes.Contains(bytes.ToLower(body), []byte(`\ufffd`))
 		values := map[string]any{}
 		for i, field := range route.Fields() {
 			v := req.Elem().Field(i)
@@ -56,6 +73,9 @@ func FuzzEveryBody(f *testing.F) {
 			for _, s := range texts {
 				if field.Max > 0 && utf8.RuneCountInString(s) > field.Max || !utf8.ValidString(s) || strings.ContainsRune(s, 0) {
 					t.Errorf("%s: %q: taken, though %s is %+q", route.Path, body, field.Name, s)
+				}
+				if strings.ContainsRune(s, utf8.RuneError) && !replaced {
+					t.Errorf("%s: %q: taken, though it has half a surrogate", route.Path, body)
 				}
 			}
 			if v.Kind() == reflect.Slice && v.Len() > field.MaxItems {

@@ -3,7 +3,9 @@ package flows_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"log/slog"
+	"maps"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -365,56 +367,39 @@ func wrongCode(code string) string {
 	return code[:len(code)-1] + string(last)
 }
 
-// Wrong codes of both kinds count per account for a day. A renewal, a new login, a
-// success or another purpose does not reset the count.
+// Wrong codes of both kinds count per account for a day. caddymodule/integration shows that
+// nothing resets the count.
 func TestWrongCodesLockTheAccountForADay(t *testing.T) {
 	b := newBench(t)
 	l := &b.company.Limits
 	l.SMSPerAccount, l.SMSPerPhone = tenant.Rate{N: 100, Per: time.Hour}, tenant.Rate{N: 100, Per: time.Hour}
 	b.backupCodes("ABCDE23456")
-	login := func() string {
-		return b.must("auth/checkcredentials", "", object{"login_id": email, "password": password}).SessionToken
-	}
-	recoveries := func() string { return b.sessionIn(record.RecoveryOTP) }
+	login := func() string { return b.must("auth/checkcredentials", "", credentials(nil)).SessionToken }
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })
 	bad := func() object { return object{"otp": wrongCode(b.sms.last(t).Code)} }
 
+	recovery := b.sessionIn(record.RecoveryOTP)
+	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", recovery, bad()) // 1
 	token := login()
-	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, bad()) // 1
-	b.must("auth/renewotp", token, nil)
 	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, bad()) // 2
 	for range 20 {                                             // a used code is not compared, so it does not count
 		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, bad())
 	}
-	b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ZZZZZ23456"}) // 3
-	token = login()
-	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, bad()) // 4
-	token = recoveries()
-	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", token, bad()) // 5
-	b.must("auth/recovery/renewotp", token, nil)
-	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", token, bad()) // 6
-	token = login()
-	b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code}) // a success does not reset the count
-	token = login()
-	for range 4 {
+	for range 8 {
 		b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ZZZZZ23456"}) // 10
 	}
 	b.clock.advance(time.Minute)
-	locked := func() {
-		t.Helper()
-		b.wrong(wire.ErrRestricted, "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
-		b.wrong(wire.ErrRestricted, "auth/checkotp", token, object{"otp": b.sms.last(t).Code})
-		b.wrong(wire.ErrRestricted, "auth/renewotp", token, nil)
-		b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password})
-		b.wrong(wire.ErrRestricted, "auth/recovery/recover", "", object{"login_id": phone, "captcha_response": "x", "method": "PHONE"})
-	}
-	locked()
+	b.wrong(wire.ErrRestricted, "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
+	b.wrong(wire.ErrRestricted, "auth/checkotp", token, object{"otp": b.sms.last(t).Code})
+	b.wrong(wire.ErrRestricted, "auth/renewotp", token, nil)
+	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", credentials(nil))
 	_, err := b.serve("auth/recovery/recover", "", object{"login_id": phone, "captcha_response": "x", "method": "PHONE"})
+	wantError(t, err, wire.ErrRestricted)
 	if got, want := refusal(err).RetryAfter, 24*time.Hour-time.Minute; got != want {
 		t.Errorf("got Retry-After %v, want %v", got, want)
 	}
 	b.clock.advance(24*time.Hour - 2*time.Minute)
-	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", credentials(nil))
 	b.clock.advance(time.Minute)
 	b.must("auth/checkotp", login(), object{"backup_code": "ABCDE23456"})
 }
@@ -430,6 +415,85 @@ func TestWrongCodesLockALoginWithoutPassword(t *testing.T) {
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
 	if b.sms.count() != 1 {
 		t.Error("a code was sent that could not be used")
+	}
+}
+
+// Of a hundred requests at once, exactly as many are let through as a limit allows.
+func TestLimitsAreExactUnderRaces(t *testing.T) {
+	wrong := credentials(object{"password": "wrong"})
+	// sends returns the request of body to a route, each from another address.
+	sends := func(b *bench, path, token string, body object) func(int) error {
+		return func(i int) error {
+			_, err := b.serveAs(code, addressOf(i), path, token, body)
+			return err
+		}
+	}
+	for name, c := range map[string]struct {
+		bench func(*testing.T) *bench
+		try   func(b *bench) func(i int) error // prepares the bench
+		want  map[string]int
+		after func(b *bench) // may be nil
+	}{
+		"passwords before the captcha": {newBench, func(b *bench) func(int) error {
+			b.company.Captcha = &captcha{}
+			return sends(b, "auth/checkcredentials", "", wrong)
+		}, map[string]int{"auth.credentials.invalid": 3, "auth.captcha.missing": 97}, nil},
+		"bad captchas of an address": {newBench, func(b *bench) func(int) error {
+			b.company.Captcha, b.company.Limits.CaptchaAfter = &captcha{}, new(0)
+			return func(int) error { return b.solve(code, home, "auth/checkcredentials", "", "bad") }
+		}, map[string]int{"auth.captcha.invalid": 30, "auth.restricted": 70}, nil},
+		"a captcha response": {newBench, func(b *bench) func(int) error {
+			b.company.Captcha, b.company.Limits.CaptchaAfter = &captcha{}, new(0)
+			return sends(b, "auth/checkcredentials", "", with(wrong, object{"captcha_response": "good"}))
+		}, map[string]int{"auth.credentials.invalid": 1, "auth.captcha.invalid": 99}, func(b *bench) {
+			b.clock.advance(-30 * time.Minute) // setting the clock back does not make it valid again
+			b.wrong(wire.ErrCaptchaInvalid, "auth/recovery/recover", "", recovery(nil))
+		}},
+		"control answers": {newBench, func(b *bench) func(int) error {
+			return sends(b, "auth/recovery/checkquestion", b.sessionIn(record.RecoveryQuestion), object{"control_answer": "Rex"})
+		}, map[string]int{"auth.controlanswer.invalid": 3, "auth.restricted": 97}, nil},
+		"a user's own check": {newBench, func(b *bench) func(int) error {
+			return func(int) error {
+				err := b.admin().CheckPassword(b.t.Context(), mnemocode, "wrong", "")
+				if errors.Is(err, manage.ErrPasswordWrong) {
+					err = wire.ErrPasswordInvalid
+				}
+				return err
+			}
+		}, map[string]int{"auth.password.invalid": 10, "auth.restricted": 90}, nil},
+		// Without a password anyone can begin such sessions.
+		"logins without a password after the last SMS": {benchWithCodes, func(b *bench) func(int) error {
+			b.company.Limits.SMSPerAccount = tenant.Rate{N: 1, Per: time.Hour}
+			return sends(b, "auth/login", "", object{"login_id": email})
+		}, map[string]int{"": 31, "auth.restricted": 69}, func(b *bench) {
+			if _, err := b.serve("auth/login", "", object{"login_id": email}); refusal(err).Reason != "limit.sms_account" {
+				b.t.Errorf("got %v, %q", err, refusal(err).Reason)
+			}
+		}},
+		// Ten are the device's; the others are those of an unknown device.
+		"guesses of a known device": {newDevices, func(b *bench) func(int) error {
+			return sends(b, "auth/checkcredentials", "", with(wrong, object{"device_token": b.remembered()}))
+		}, map[string]int{"auth.credentials.invalid": 20, "auth.restricted": 80}, func(b *bench) {
+			if n := b.failureCount(record.WrongPasswords); n != 10 {
+				b.t.Errorf("the account has %d failures", n)
+			}
+		}},
+		"logins of a known device": {newDevices, func(b *bench) func(int) error {
+			b.company.Limits.LoginsPerAddress = tenant.Rate{N: 5, Per: time.Minute}
+			return sends(b, "auth/checkcredentials", "", credentials(object{"device_token": b.remembered()}))
+		}, map[string]int{"": 5, "auth.restricted": 95}, func(b *bench) {
+			b.must("auth/checkcredentials", "", credentials(nil)) // they do not count for its address
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := c.bench(t)
+			if got := race(100, c.try(b)); !maps.Equal(got, c.want) {
+				t.Errorf("got %v, want %v", got, c.want)
+			}
+			if c.after != nil {
+				c.after(b)
+			}
+		})
 	}
 }
 

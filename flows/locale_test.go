@@ -75,19 +75,6 @@ func TestAMessageIsInTheLanguageOfItsAccount(t *testing.T) {
 	}
 }
 
-func TestTextsOfALanguageAreRefused(t *testing.T) {
-	for want, files := range map[string]map[string]string{
-		"lt_LT: the directory's name is no language tag": {"lt_LT/otp.login.sms.txt": "{{.Code}}"},
-		"it does not show the code":                      {"lt/otp.login.sms.txt": "x"},
-		"no message has this name":                       {"lt/otp.txt": "x"},
-		"another directory is of the same language":      {"pt-BR/otp.login.sms.txt": "{{.Code}}", "pt-br/otp.login.sms.txt": "{{.Code}}"},
-	} {
-		if _, err := message.LoadTexts(textsIn(t, files)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
-	}
-}
-
 // A disclaimer is in the account's language if the request names no language that
 // the disclaimer has. A hardened company must not reveal the account's language
 // before the secret.
@@ -96,12 +83,7 @@ func TestADisclaimerIsInTheLanguageOfItsAccount(t *testing.T) {
 	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Title: "Terms", Titles: inLanguages(map[string]string{"lt": "Sąlygos", "de": "Bedingungen"})}}
 	b.update(true, func(a *record.Account) { a.Locale = "lt-LT" })
 	login := func(accept ...language.Tag) string {
-		reply, err := b.Serve(t.Context(), &flows.Request{
-			Company:   code,
-			Route:     flows.RouteByPath("auth/login"),
-			Languages: func() []language.Tag { return accept },
-			Body:      func() ([]byte, error) { return []byte(`{"login_id":"` + email + `"}`), nil },
-		})
+		reply, err := b.ask(flows.Request{Languages: func() []language.Tag { return accept }}, "auth/login", "", object{"login_id": email})
 		if err != nil {
 			t.Fatal(err)
 		}

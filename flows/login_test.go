@@ -59,16 +59,11 @@ func TestStatusIsAnsweredInEveryFlow(t *testing.T) {
 					if _, ok := body[field]; !ok {
 						continue
 					}
-					bad := object{}
-					for k, v := range body {
-						bad[k] = v
-					}
-					bad[field] = wrong
 					answer := want
 					if route.Path == "auth/checkcredentials" {
 						answer = wire.ErrCredentialsInvalid // a wrong password does not reveal the status
 					}
-					b.wrong(answer, route.Path, token, bad)
+					b.wrong(answer, route.Path, token, with(body, object{field: wrong}))
 				}
 				b.status(record.StatusActive)
 				if _, ok := body["otp"]; ok {
@@ -82,27 +77,6 @@ func TestStatusIsAnsweredInEveryFlow(t *testing.T) {
 			})
 		}
 	}
-}
-
-func TestAnEndedStatusEndsEverySession(t *testing.T) {
-	b := newBench(t)
-	b.withoutPassword()
-	var tokens []string
-	for _, state := range []record.State{record.Authorized, record.RecoveryOTP, record.RecoveryQuestion, record.RecoveryPassword} {
-		if state == record.Authorized {
-			tokens = append(tokens, b.must("auth/oauth", "", b.goodBody("auth/oauth")).SessionToken)
-			continue
-		}
-		tokens = append(tokens, b.sessionIn(state))
-	}
-	tokens = append(tokens, b.must("auth/login", "", object{"login_id": email}).SessionToken)
-	link := b.goodBody("auth/recovery/checklink")
-	b.update(true, func(a *record.Account) { a.Status = record.StatusClosed })
-	b.update(true, func(a *record.Account) { a.Status = record.StatusActive })
-	for _, token := range tokens {
-		b.wrong(wire.ErrTokenInvalid, "auth/logout", token, nil)
-	}
-	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", link)
 }
 
 // A new account with an old one's login id inherits no session, code, link, count,

@@ -44,17 +44,6 @@ func TestLoginIDsInEverySpellingAreOne(t *testing.T) {
 				b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": other, "password": password})
 			}
 		})
-		t.Run("unknown "+id, func(t *testing.T) {
-			b := newBench(t)
-			b.company.Limits.LockAfter = len(variants)
-			b.update(true, func(a *record.Account) { a.Phone, a.Email = "", "" })
-			for _, spelling := range variants {
-				b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": spelling, "password": "wrong"})
-			}
-			for _, spelling := range variants {
-				b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": spelling})
-			}
-		})
 	}
 }
 

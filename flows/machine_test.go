@@ -336,7 +336,7 @@ func (p machineProvider) Exchange(ctx context.Context, g tenant.OAuthGrant) (ten
 
 func (m *machine) fault() error {
 	if m.broken.Load() {
-		return errBroken
+		return errDown
 	}
 	return nil
 }

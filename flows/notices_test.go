@@ -53,7 +53,7 @@ func (b *bench) change(apply func(*record.Account)) {
 }
 
 // The owner gets a notice of each change to how one logs in: by mail or else by SMS, and
-// at the old address or phone, too.
+// at the old address or phone, too. A gateway that fails lets no change fail.
 func TestOwnersAreToldOfChangesToTheirLogin(t *testing.T) {
 	const newEmail, newPhone = "new@example.com", "+37061111111"
 	setEmail := func(to string) func(*bench) {
@@ -80,6 +80,16 @@ func TestOwnersAreToldOfChangesToTheirLogin(t *testing.T) {
 				a.Identities = append(a.Identities, record.Identity{Provider: 2, Subject: "x"})
 			})
 		}, []string{"identity_bound " + email}, []string{"identity_bound " + phone}},
+		"identity, at a login": {func(b *bench) {
+			config := b.company.OAuth[1]
+			config.LinkVerifiedEmail = true
+			b.company.OAuth[1] = config
+			b.update(false, func(a *record.Account) { a.Identities = nil })
+			b.must("auth/oauth", "", b.goodBody("auth/oauth"))
+		}, []string{"identity_bound " + email}, []string{"identity_bound " + phone}},
+		"password": {func(b *bench) {
+			b.must("auth/setpassword", b.sessionIn(record.SetPassword), object{"new_password": newSecret})
+		}, []string{"password_changed " + email}, []string{"password_changed " + phone}},
 		"identity removed":     {func(b *bench) { b.change(func(a *record.Account) { a.Identities = nil }) }, nil, nil},
 		"nothing of the login": {func(b *bench) { b.change(func(a *record.Account) { a.Role, a.Locale = "boss", "de" }) }, nil, nil},
 		"passkey": {func(b *bench) {
@@ -87,14 +97,17 @@ func TestOwnersAreToldOfChangesToTheirLogin(t *testing.T) {
 		}, []string{"passkey_added " + email}, []string{"passkey_added " + phone}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			b.wantNotices(c.byMail, func() { c.do(b) })
-			b = newBench(t)
-			b.company.Mail = nil
-			b.wantNotices(c.bySMS, func() { c.do(b) })
-			b = newBench(t)
-			b.company.Notices = []string{}
-			b.wantNotices(nil, func() { c.do(b) })
+			for i, want := range [][]string{c.byMail, c.bySMS, nil} {
+				b := newBench(t)
+				b.mail.broken, b.sms.broken = errDown, errDown
+				switch i {
+				case 1:
+					b.company.Mail = nil
+				case 2:
+					b.company.Notices = []string{}
+				}
+				b.wantNotices(want, func() { c.do(b) })
+			}
 		})
 	}
 }
@@ -120,20 +133,10 @@ func TestNoticesThatAreWanted(t *testing.T) {
 // says when.
 func TestANoticeNamesTimeDeviceAndAddress(t *testing.T) {
 	b := newBench(t)
-	route := func(path string, body string, token string) flows.Reply {
-		t.Helper()
-		reply, err := b.Serve(t.Context(), &flows.Request{
-			Company: code, Route: flows.RouteByPath(path), Address: "203.0.113.9", UserAgent: "Mozilla/5.0 (X11; Linux) <b>evil</b> Firefox/1",
-			Authorization: []string{"Bearer " + token}, Body: func() ([]byte, error) { return []byte(body), nil },
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return reply
+	firefox := flows.Request{Address: "203.0.113.9", UserAgent: "Mozilla/5.0 (X11; Linux) <b>evil</b> Firefox/1"}
+	if _, err := b.ask(firefox, "auth/setpassword", b.sessionIn(record.SetPassword), object{"new_password": newSecret}); err != nil {
+		t.Fatal(err)
 	}
-	b.update(true, func(a *record.Account) { a.MustSetPassword = true })
-	step := route("auth/checkcredentials", `{"login_id":"`+email+`","password":"`+password+`"}`, "")
-	route("auth/setpassword", `{"new_password":"another fine secret"}`, step.SessionToken)
 	settle(b.Service)
 	if m := b.mail.last(t); !strings.Contains(m.Text, "\n\n2026-11-21 12:00 UTC, Firefox (Linux), 203.0.113.9\n\n") || strings.Contains(m.Text, "evil") {
 		t.Errorf("the user's own change: %s", m.Text)
@@ -142,6 +145,18 @@ func TestANoticeNamesTimeDeviceAndAddress(t *testing.T) {
 	settle(b.Service)
 	if m := b.mail.last(t); !strings.Contains(m.Text, "\n\n2026-11-21 12:00 UTC\n\n") || strings.Contains(m.Text, "192.0.2.7") {
 		t.Errorf("an operator's change: %s", m.Text)
+	}
+	s := record.Session{Company: code, Account: b.account, UserAgent: "Chrome/1 Windows"}
+	self, err := manage.NewSelf(t.Context(), b.Manager, b.company, s, "203.0.113.9")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := self.NewBackupCodes(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	settle(b.Service)
+	if m := b.mail.last(t); m.Type != message.NoticeBackupCodesMade || !strings.Contains(m.Text, "UTC, Chrome (Windows), 203.0.113.9\n") {
+		t.Errorf("a change on the security page: %s %s", m.Type, m.Text)
 	}
 }
 
@@ -269,21 +284,4 @@ type hangingSender chan struct{}
 func (h hangingSender) Send(context.Context, message.Message) error {
 	<-h
 	return errors.New("too late")
-}
-
-// A user's own changes on the security page name the user's device and address.
-func TestOwnChangesNameTheUsersDevice(t *testing.T) {
-	b := newBench(t)
-	s := record.Session{Company: code, Account: b.account, UserAgent: "Chrome/1 Windows"}
-	self, err := manage.NewSelf(t.Context(), b.Manager, b.company, s, "203.0.113.9")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := self.NewBackupCodes(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	settle(b.Service)
-	if m := b.mail.last(t); m.Type != message.NoticeBackupCodesMade || !strings.Contains(m.Text, "UTC, Chrome (Windows), 203.0.113.9\n") {
-		t.Errorf("got %s %s", m.Type, m.Text)
-	}
 }

@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,7 +13,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -53,11 +53,7 @@ func benchWithProvider(t *testing.T, config tenant.OAuth) (*bench, *voucher) {
 }
 
 func grant(more object) object {
-	body := object{"provider_id": 2, "code": newGrant("abc"), "redirect_uri": callback}
-	for k, v := range more {
-		body[k] = v
-	}
-	return body
+	return with(object{"provider_id": 2, "code": newGrant("abc"), "redirect_uri": callback}, more)
 }
 
 func TestOAuthPassesOnWhatTheClientBrought(t *testing.T) {
@@ -83,7 +79,11 @@ func TestOAuthRefusals(t *testing.T) {
 		"provider 6":             {change: object{"provider_id": 6}, want: wire.ErrValidation},
 		"provider -1":            {change: object{"provider_id": -1}, want: wire.ErrValidation},
 		"provider 2.5":           {change: object{"provider_id": 2.5}, want: wire.ErrValidation},
+		"provider 2.0":           {change: object{"provider_id": json.RawMessage("2.0")}, want: wire.ErrValidation},
+		"provider 2e0":           {change: object{"provider_id": json.RawMessage("2e0")}, want: wire.ErrValidation},
+		"a huge provider":        {change: object{"provider_id": json.RawMessage("99999999999999999999")}, want: wire.ErrValidation},
 		"provider as text":       {change: object{"provider_id": "2"}, want: wire.ErrValidation},
+		"no provider":            {change: object{"provider_id": nil}, want: wire.ErrValidation},
 		"no code":                {change: object{"code": ""}, want: wire.ErrValidation},
 		"no redirect_uri":        {change: object{"redirect_uri": nil}, want: wire.ErrValidation},
 		"redirect with a slash":  {change: object{"redirect_uri": callback + "/"}, want: wire.ErrOAuthFailed},
@@ -92,7 +92,7 @@ func TestOAuthRefusals(t *testing.T) {
 		"another's redirect":     {change: object{"redirect_uri": "https://evil.example.com/cb"}, want: wire.ErrOAuthFailed},
 		"refused":                {err: wire.ErrOAuthFailed, want: wire.ErrOAuthFailed, asked: true},
 		"refused, with a reason": {err: fmt.Errorf("invalid_grant: %w", wire.ErrOAuthFailed), want: wire.ErrOAuthFailed, asked: true},
-		"down":                   {err: errors.New("connection refused"), want: wire.ErrUnavailable, asked: true},
+		"down":                   {err: errDown, want: wire.ErrUnavailable, asked: true},
 		"nobody":                 {user: tenant.OAuthUser{Email: email, EmailVerified: true}, want: wire.ErrOAuthFailed, asked: true},
 		"unknown":                {user: tenant.OAuthUser{Subject: "bob", Email: email, EmailVerified: true}, want: wire.ErrOAuthNotFound, asked: true},
 		"another spelling":       {user: tenant.OAuthUser{Subject: "Alice"}, want: wire.ErrOAuthNotFound, asked: true},
@@ -189,7 +189,7 @@ func TestAProviderCanNotUseAnothersCode(t *testing.T) {
 // even while the provider does not answer.
 func TestCodesOfAnAddressAreLogins(t *testing.T) {
 	b, v := benchWithProvider(t, tenant.OAuth{})
-	v.err = errors.New("connection refused")
+	v.err = errDown
 	got := race(200, func(int) error {
 		_, err := b.serve("auth/oauth", "", grant(nil))
 		return err
@@ -208,7 +208,7 @@ func TestCodesOfAnAddressAreLogins(t *testing.T) {
 func TestACodeIsSpentWhateverComesOfIt(t *testing.T) {
 	b, v := benchWithProvider(t, tenant.OAuth{})
 	body := grant(nil)
-	v.err = errors.New("connection refused")
+	v.err = errDown
 	b.wrong(wire.ErrUnavailable, "auth/oauth", "", body)
 	v.err = nil
 	b.wrong(wire.ErrOAuthFailed, "auth/oauth", "", body)
@@ -288,8 +288,11 @@ func TestLinkVerifiedEmail(t *testing.T) {
 				}
 				return
 			}
+			events := b.record()
 			wantStep(t, b.must("auth/oauth", "", grant(nil)), record.Authorized)
-			b.mail.await(1)
+			if e := named(events(), record.IdentityBound); len(e) != 1 || e[0].Mnemocode != mnemocode || e[0].Reason != "provider 2" {
+				t.Errorf("got the events %+v", events())
+			}
 			if m := b.mail.last(t); m.Type != message.NoticeIdentityBound || m.To != before.Email {
 				t.Errorf("the owner was told %+v", m)
 			}
@@ -301,21 +304,6 @@ func TestLinkVerifiedEmail(t *testing.T) {
 				t.Errorf("the owner was told %d times", n)
 			}
 		})
-	}
-}
-
-// The notice goes to the phone if no mail can be sent, and the login does not wait
-// for it.
-func TestTheNoticeOfABoundIdentityIsNotWaitedFor(t *testing.T) {
-	b, v := benchWithProvider(t, tenant.OAuth{LinkVerifiedEmail: true})
-	b.update(true, func(a *record.Account) { a.Identities = nil })
-	b.company.Mail = nil
-	b.sms.broken = errors.New("gateway timeout")
-	v.user = tenant.OAuthUser{Subject: "new", Email: email, EmailVerified: true}
-	wantStep(t, b.must("auth/oauth", "", grant(nil)), record.Authorized)
-	b.sms.await(1)
-	if m := b.sms.last(t); m.Type != message.NoticeIdentityBound || m.To != phone {
-		t.Errorf("the owner was told %+v", m)
 	}
 }
 
@@ -357,8 +345,7 @@ func TestAnIdentityThatWasJustBoundIsItsAccounts(t *testing.T) {
 	b.Accounts = overtaken{b.Accounts, func() {
 		b.seed(manage.Seed{Account: record.Account{Mnemocode: "faster", Identities: []record.Identity{{Provider: 2, Subject: "new"}}}})
 	}}
-	token := b.must("auth/oauth", "", grant(nil)).SessionToken
-	session, err := b.Authorize(t.Context(), session.Requirement{Company: code}, []string{"Bearer " + token})
+	session, err := b.authorize(b.must("auth/oauth", "", grant(nil)).SessionToken)
 	if err != nil || session.Mnemocode != "faster" || len(b.load().Identities) != 0 {
 		t.Errorf("logged in as %q, %v", session.Mnemocode, err)
 	}

@@ -113,23 +113,6 @@ func TestACodeIsBound(t *testing.T) {
 	})
 }
 
-// Without a password anyone can begin such sessions, so their number is limited.
-func TestStrangersBeginFewSessionsWithoutSMS(t *testing.T) {
-	b := benchWithCodes(t)
-	b.backupCodes("ABCDE23456")
-	b.company.Limits.SMSPerAccount = tenant.Rate{N: 1, Per: time.Hour}
-	got := race(200, func(i int) error {
-		_, err := b.serveAs(code, addressOf(i), "auth/login", "", object{"login_id": email})
-		return err
-	})
-	if got[""] != 31 || got["auth.restricted"] != 169 {
-		t.Errorf("got %v, want 31 sessions", got)
-	}
-	if _, err := b.serve("auth/login", "", object{"login_id": email}); refusal(err).Reason != "limit.sms_account" {
-		t.Errorf("got %v, %q", err, refusal(err).Reason)
-	}
-}
-
 // If a password is required, an account without one must set it after the code.
 func TestAnAccountWithoutAPasswordMustSetItWhereThatIsRequired(t *testing.T) {
 	b := benchWithCodes(t)
@@ -144,18 +127,6 @@ func TestAnAccountWithoutAPasswordMustSetItWhereThatIsRequired(t *testing.T) {
 	}
 	wantStep(t, b.must("auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"}), record.Authorized)
 	wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": "another fine secret"}), record.Authorized)
-}
-
-func TestMaskedPhones(t *testing.T) {
-	for number, want := range map[string]string{
-		"+37061234534": "+37*******34", "+1234567": "+12***67", "+123456789012345": "+12***********45",
-	} {
-		b := newBench(t)
-		b.update(true, func(a *record.Account) { a.Phone, a.PasswordHash = number, "" })
-		if got := b.must("auth/login", "", object{"login_id": number}).UserPhone; got != want {
-			t.Errorf("%s: got %s, want %s", number, got, want)
-		}
-	}
 }
 
 // unaccepting is an account store that can't record acceptances.

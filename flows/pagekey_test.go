@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
-	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -90,9 +89,7 @@ func TestAPageKeyIsGoodForOneCompanyForAnHour(t *testing.T) {
 	b.clock.advance(time.Microsecond)
 	b.wantKey(wire.ErrAPIKeyInvalid, code, key)
 
-	node := &flows.Service{Manager: &session.Manager{Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies, Log: b.Log, Now: b.clock.Now, Observe: b.Observe}}
-	b.Service, key = node, b.pageKey(code) // made by one node
-	b.wantKey(nil, code, key)              // accepted by the other
+	b.node().wantKey(nil, code, b.pageKey(code)) // a node accepts the key of another
 
 	b.company.NoAPIKey = true
 	b.wantKey(nil, code, key)
@@ -102,7 +99,8 @@ func TestAPageKeyIsGoodForOneCompanyForAnHour(t *testing.T) {
 func TestAPageKeyNeedsTheStoresSecret(t *testing.T) {
 	b := newKeyedBench(t)
 	key := b.pageKey(code)
-	b.Service = &flows.Service{Manager: &session.Manager{Accounts: secretless{b.Accounts}, Sessions: b.Sessions, Companies: b.Companies, Log: b.Log, Now: b.clock.Now, Observe: b.Observe}}
+	b.Accounts = secretless{b.Accounts}
+	b = b.node()
 	b.wantKey(wire.ErrUnavailable, code, key)
 	b.wantKey(wire.ErrUnavailable, "nobody", key)
 	b.wantKey(wire.ErrAPIKeyInvalid, code, "wrong")

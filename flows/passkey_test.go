@@ -1,21 +1,16 @@
 package flows_test
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
-	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -114,12 +109,6 @@ func (d *device) answer(company string) object {
 	return object{"challenge_token": reply.ChallengeToken, "credential": a}
 }
 
-func with(body object, more object) object {
-	body = maps.Clone(body)
-	maps.Copy(body, more)
-	return body
-}
-
 func TestAPasskeyIsBothFactors(t *testing.T) {
 	b := newBench(t)
 	b.company.SecondFactor = tenant.SecondFactorRequired
@@ -176,14 +165,9 @@ func TestAPasskeyChallengeWorksOnceInItsCompany(t *testing.T) {
 	invalid := wire.ErrCredentialsInvalid
 
 	body := d.answer(code)
-	second := &flows.Service{Manager: &session.Manager{ // another node
-		Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies, Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe,
-	}}
-	t.Cleanup(second.Close)
+	nodes := []*bench{b, b.node()}
 	counts := race(20, func(i int) error {
-		node := *b
-		node.Service = []*flows.Service{b.Service, second}[i%2]
-		_, err := node.serveAs(code, addressOf(i), "passkey/login", "", body)
+		_, err := nodes[i%2].serveAs(code, addressOf(i), "passkey/login", "", body)
 		return err
 	})
 	if counts[""] != 1 || counts[invalid.Code] != 19 {
@@ -231,9 +215,9 @@ func TestPasskeysThatAreRefused(t *testing.T) {
 
 	copied := *d
 	b.must("passkey/login", "", d.answer(code))
-	events := observed(b)
+	events := b.record()
 	b.wrong(invalid, "passkey/login", "", copied.answer(code))
-	if got := events(); !slices.Contains(got, record.AccountPasskeyCopied) {
+	if got := events(); len(named(got, record.AccountPasskeyCopied)) != 1 {
 		t.Errorf("the events are %v", got)
 	}
 	b.must("passkey/login", "", d.answer(code))
@@ -275,55 +259,21 @@ func TestPasskeyLoginsCountForTheAddress(t *testing.T) {
 	}
 }
 
-// A counting store counts what could grow.
-type counting struct {
-	record.Sessions
-	writes int
-}
-
-func (c *counting) Create(ctx context.Context, now time.Time, s record.Session, counters ...record.Counter) error {
-	c.writes++
-	return c.Sessions.Create(ctx, now, s, counters...)
-}
-
-func (c *counting) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
-	c.writes++
-	return c.Sessions.Charge(ctx, now, counters...)
-}
-
 func TestPasskeyOptionsStoreNothing(t *testing.T) {
 	b := newBench(t)
-	sessions := &counting{Sessions: b.Sessions}
-	b.Sessions = sessions
+	writes := b.countWrites()
 	seen := map[string]bool{}
 	for range 100 {
 		seen[b.must("passkey/options", "", nil).ChallengeToken] = true
 	}
-	if sessions.writes != 0 || len(seen) != 100 {
-		t.Errorf("%d writes, %d challenges", sessions.writes, len(seen))
-	}
-}
-
-// observed returns a function that returns the names of the events since then.
-func observed(b *bench) func() []string {
-	var mu sync.Mutex
-	var names []string
-	b.Observe = func(ctx context.Context, e record.Event) {
-		witness(ctx, e)
-		mu.Lock()
-		defer mu.Unlock()
-		names = append(names, e.Name)
-	}
-	return func() []string {
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.Clone(names)
+	if writes.Load() != 0 || len(seen) != 100 {
+		t.Errorf("%d writes, %d challenges", writes.Load(), len(seen))
 	}
 }
 
 func TestAddingPasskeys(t *testing.T) {
 	b := newBench(t)
-	events := observed(b)
+	events := b.record()
 	ad := b.admin()
 	kept := b.sessionIn(record.Authorized)
 	d := &device{b: b, id: []byte("k")}
@@ -353,7 +303,7 @@ func TestAddingPasskeys(t *testing.T) {
 	if m := b.mail.last(t); m.Type != message.NoticePasskeyAdded || m.To != email {
 		t.Errorf("the owner got %+v", m)
 	}
-	if got := events(); !slices.Contains(got, record.AccountPasskeyAdded) {
+	if got := events(); len(named(got, record.AccountPasskeyAdded)) != 1 {
 		t.Errorf("the events are %v", got)
 	}
 	if _, err := ad.AddPasskey(t.Context(), mnemocode, token, credential, ""); !errors.Is(err, manage.ErrPasskeyRefused) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -65,19 +64,17 @@ func TestAChallengeEnds(t *testing.T) {
 type secretless struct{ record.Accounts }
 
 func (secretless) Secret(context.Context) ([]byte, error) {
-	return nil, errors.New("connection refused")
+	return nil, errDown
 }
 
 func TestWithoutTheSecretNoWorkIsGood(t *testing.T) {
 	b := newWorkBench(t)
 	right := solution(b.challenge(code))
-	down := &flows.Service{Manager: &session.Manager{
-		Accounts: secretless{b.Accounts}, Sessions: b.Sessions, Companies: b.Companies, Hasher: b.Hasher, Log: b.Log, Now: b.Now, Observe: b.Observe,
-	}}
-	if _, err := down.Challenge(t.Context(), &flows.Request{Company: code}); !errors.Is(err, wire.ErrUnavailable) {
+	b.Accounts = secretless{b.Accounts}
+	b = b.node()
+	if _, err := b.Challenge(t.Context(), &flows.Request{Company: code}); !errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
-	b.Service = down
 	if err := b.solve(code, "203.0.113.7", "auth/checkcredentials", "", right); !errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}

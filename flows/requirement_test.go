@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
+// Only authorized sessions pass, and only those of the companies that a requirement names.
 func TestARequirementMayNameCompanies(t *testing.T) {
 	for _, state := range record.States[1:] {
 		b := newBench(t)
@@ -18,6 +20,9 @@ func TestARequirementMayNameCompanies(t *testing.T) {
 			demand session.Requirement
 			want   bool
 		}{
+			{session.Requirement{}, true},
+			{session.Requirement{Company: code}, true},
+			{session.Requirement{Company: "globex"}, false},
 			{session.Requirement{Among: []string{code}}, true},
 			{session.Requirement{Among: []string{"globex", code}}, true},
 			{session.Requirement{Company: code, Among: []string{"globex", code}}, true},
@@ -25,13 +30,13 @@ func TestARequirementMayNameCompanies(t *testing.T) {
 			{session.Requirement{Company: code, Among: []string{"globex"}}, false},
 			{session.Requirement{Company: "globex", Among: []string{code}}, false},
 		} {
-			want := wire.ErrTokenInvalid
+			var want error = wire.ErrTokenInvalid
 			if test.want {
 				if want = wire.ErrSessionInvalid; state == record.Authorized {
 					want = nil
 				}
 			}
-			if _, err := b.Authorize(t.Context(), test.demand, []string{"Bearer " + token}); codeOf(err) != codeOf0(want) {
+			if _, err := b.Authorize(t.Context(), test.demand, []string{"Bearer " + token}); codeOf(err) != codeOf(want) {
 				t.Errorf("%s, %+v: got %v", state, test.demand, err)
 			}
 		}
@@ -44,9 +49,9 @@ func TestARequirementMayBeForAFreshLogin(t *testing.T) {
 	for name, remembering := range map[string]bool{"from the store": false, "from memory": true} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			var counting *countingSessions
+			var gets *atomic.Int64
 			if remembering {
-				_, counting = b.remembering(1000)
+				_, gets = b.remembering(1000)
 			}
 			token := b.sessionIn(record.Authorized)
 			ask := func(fresh time.Duration) (record.Session, error) {
@@ -68,8 +73,8 @@ func TestARequirementMayBeForAFreshLogin(t *testing.T) {
 					t.Errorf("got %+v", refusal)
 				}
 			}
-			if remembering && counting.gets.Load() != 2 {
-				t.Errorf("the store was asked %d times, want twice", counting.gets.Load())
+			if remembering && gets.Load() != 2 {
+				t.Errorf("the store was asked %d times, want twice", gets.Load())
 			}
 			b.must("auth/logout", token, nil)
 			_, err := ask(time.Hour)

@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,10 +10,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
-
-var statusErrors = map[record.Status]*wire.Error{
-	record.StatusRestricted: wire.ErrUserRestricted, record.StatusClosed: wire.ErrUserClosed, record.StatusDenied: wire.ErrUserDenied,
-}
 
 // changeStatus revokes the account's sessions, as an operator's change does.
 func (b *bench) changeStatus(status record.Status) {
@@ -42,7 +39,7 @@ func (b *bench) wantRevoked(token string, status *wire.Error) {
 
 func TestATokenTellsOfTheStatusThatRevokedIt(t *testing.T) {
 	for _, state := range record.States[1:] {
-		for status, want := range statusErrors {
+		for status, want := range statuses {
 			t.Run(string(state)+"/"+string(status), func(t *testing.T) {
 				t.Parallel()
 				b := newBench(t)
@@ -150,14 +147,19 @@ func TestRevokedTokensOfAHardenedCompanyAnswerAlike(t *testing.T) {
 					say(b.serve("auth/recovery/renewotp", recover, nil))
 					settle(b.Service)
 				}
-				say(flows.Reply{}, authorize(b, login))
-				say(flows.Reply{}, authorize(b, recover))
+				for _, token := range []string{login, recover} {
+					_, err := b.authorize(token)
+					say(flows.Reply{}, err)
+				}
 				b.clock.advance(time.Duration(b.company.Session.Temporary))
 				say(b.serve("auth/checkpassword", login, object{"password": "wrong"}))
 				say(b.serve("auth/recovery/checkotp", recover, object{"otp": "no code"}))
 				return said
 			}
 			known, unknown := transcript(email), transcript("nobody@example.com")
+			if ended := strings.HasPrefix(known[1], wire.ErrTokenInvalid.Code); ended != (name == "all of the company's") {
+				t.Errorf("the login has ended: %v", ended)
+			}
 			for i := range known {
 				if known[i] != unknown[i] {
 					t.Fatalf("answer %d: of a known login id %q, of an unknown one %q", i, known[i], unknown[i])

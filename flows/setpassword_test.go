@@ -1,16 +1,13 @@
 package flows_test
 
 import (
-	"errors"
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -77,17 +74,6 @@ func TestARefusedPasswordLeavesTheSession(t *testing.T) {
 	}
 }
 
-func TestPasswordRegexIsTold(t *testing.T) {
-	b := newBench(t)
-	b.company.Password.Regex = `[0-9]`
-	b.company.Regex = regexp.MustCompile(`[0-9]`)
-	token := b.must("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": "QUESTION"}).SessionToken
-	reply := b.must("auth/recovery/checkquestion", token, object{"control_answer": answer})
-	if reply.Regex == nil || *reply.Regex != `[0-9]` || !strings.HasSuffix(reply.Description, " Matches the pattern [0-9].") {
-		t.Errorf("got %v and %q", reply.Regex, reply.Description)
-	}
-}
-
 // A new password revokes all other sessions, including those of unfinished logins,
 // codes and links.
 func TestANewPasswordEndsAllElse(t *testing.T) {
@@ -113,45 +99,12 @@ func TestANewPasswordEndsAllElse(t *testing.T) {
 			b.wrong(wire.ErrTokenInvalid, "auth/recovery/checkquestion", question, object{"control_answer": answer})
 			b.wrong(wire.ErrTokenInvalid, "auth/setpassword", reset, object{"new_password": "yet another secret"})
 			b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", link)
-			for _, ended := range []string{token, authorized} {
-				if _, err := b.Authorize(t.Context(), session.Requirement{Company: code}, []string{"Bearer " + ended}); !errors.Is(err, wire.ErrTokenInvalid) {
-					t.Errorf("got %v, want an ended session", err)
-				}
-			}
+			b.wantLive(token, wire.ErrTokenInvalid)
+			b.wantLive(authorized, wire.ErrTokenInvalid)
 			b.must("auth/checkpassword", stranger, object{"password": password})
 			if state == record.SetPassword {
-				if _, err := b.Authorize(t.Context(), session.Requirement{Company: code}, []string{"Bearer " + reply.SessionToken}); err != nil {
-					t.Errorf("the new session: %v", err)
-				}
+				b.wantLive(reply.SessionToken, nil)
 			}
 		})
 	}
-}
-
-// A notice that can't be delivered neither delays the request nor makes it fail. It
-// goes to the phone if the account has no email.
-func TestTheOwnerIsToldOfANewPassword(t *testing.T) {
-	b := newBench(t)
-	b.mail.broken = errors.New("gateway timeout")
-	b.must("auth/setpassword", b.sessionIn(record.SetPassword), object{"new_password": "another fine secret"})
-	b.mail.await(1)
-	b.update(true, func(a *record.Account) { a.Email, a.LoginName, a.MustSetPassword = "", "alice", true })
-	token := b.must("auth/checkcredentials", "", object{"login_id": "alice", "password": "another fine secret"}).SessionToken
-	b.must("auth/setpassword", token, object{"new_password": "yet another secret"})
-	b.sms.await(1)
-	if m := b.sms.last(t); m.Type != message.NoticePasswordChanged || m.To != phone {
-		t.Errorf("got %+v", m)
-	}
-	if m := b.mail.last(t); b.mail.count() != 1 || m.To != email {
-		t.Errorf("%d mails, the last %+v", b.mail.count(), m)
-	}
-}
-
-func TestANewPasswordNeedsItsTokenInTime(t *testing.T) {
-	b := newBench(t)
-	token := b.sessionIn(record.RecoveryPassword)
-	b.clock.advance(time.Duration(b.company.Session.Temporary) - time.Microsecond)
-	b.wrong(wire.ErrQuality, "auth/setpassword", token, object{"new_password": "x"})
-	b.clock.advance(time.Microsecond)
-	b.wrong(wire.ErrTokenExpired, "auth/setpassword", token, object{"new_password": "another fine secret"})
 }

@@ -2,7 +2,6 @@ package flows_test
 
 import (
 	"errors"
-	"strings"
 	"testing"
 	"time"
 
@@ -100,22 +99,4 @@ func TestAnAppsCodeIsGoodOnce(t *testing.T) {
 		t.Errorf("%d wrong codes were counted", n)
 	}
 	wantStep(t, b.must("auth/checkotp", second, object{"otp": shows(0)}), record.Authorized)
-}
-
-// Strangers can't find out which accounts have an app.
-func TestHardenedTellsNothingOfAnApp(t *testing.T) {
-	asked := func(b *bench) string {
-		steps := []string{shape(b.serve("auth/login", "", object{"login_id": email}))}
-		steps = append(steps, shape(b.serve("auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})))
-		for _, method := range []string{"PHONE", "MAIL", "QUESTION"} {
-			steps = append(steps, shape(b.serve("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": method})))
-		}
-		return strings.Join(steps, "\n")
-	}
-	with, without := hardenedBench(t), hardenedBench(t)
-	with.withApp()
-	without.update(true, func(a *record.Account) { a.SecondFactor = true })
-	if a, b := asked(with), asked(without); a != b {
-		t.Errorf("with an app:\n%s\nwithout:\n%s", a, b)
-	}
 }

@@ -2,7 +2,6 @@ package flows_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -14,19 +13,6 @@ import (
 	"github.com/mnemogate/mnemogate/store"
 )
 
-// A readOnly is a session store that can't write activity.
-type readOnly struct {
-	record.Sessions
-	full bool
-}
-
-func (r *readOnly) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
-	if r.full {
-		return errors.New("no space left on device")
-	}
-	return r.Sessions.Touch(ctx, now, hash, expires)
-}
-
 // Users who are logged in stay so while the store takes no writes, but no longer
 // than the session lives. The log says why.
 func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
@@ -35,11 +21,16 @@ func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
 			b := newBench(t)
 			var log bytes.Buffer
 			b.Log = slog.New(slog.NewTextHandler(&log, nil))
-			held := &readOnly{Sessions: b.Sessions}
-			b.Sessions = held
+			full := false
+			b.watch(func(c seen) error {
+				if full && c.method == "Touch" {
+					return errors.New("no space left on device")
+				}
+				return nil
+			})
 			settled := func() {}
 			if remembered {
-				memory := store.NewMemory(held, 1000)
+				memory := store.NewMemory(b.Sessions, 1000)
 				memory.SetLease(time.Now().Add(time.Hour))
 				memory.Untouched = func(err error) { b.Log.Warn("a session could not be prolonged", "error", err) }
 				b.Sessions, settled = memory, memory.Wait
@@ -48,7 +39,7 @@ func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
 			for _, token := range []string{token, ended, healed} {
 				b.wantLive(token, nil)
 			}
-			held.full = true
+			full = true
 			for range 59 {
 				b.clock.advance(time.Minute)
 				b.wantLive(token, nil)
@@ -56,7 +47,7 @@ func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
 			}
 			b.must("auth/logout", ended, nil)
 			b.wantLive(ended, wire.ErrTokenInvalid)
-			held.full = false
+			full = false
 			b.wantLive(healed, nil)
 			b.clock.advance(time.Minute)
 			b.wantLive(token, wire.ErrTokenExpired)

@@ -22,7 +22,7 @@ import (
 
 var bg = context.Background()
 
-func must(t testing.TB, err error) {
+func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
@@ -67,7 +67,7 @@ func (f faultyKeys) AddSigningKey(ctx context.Context, company string, key recor
 	return f.faulty.SigningKeys.AddSigningKey(ctx, company, key)
 }
 
-func newStore(t testing.TB) record.Accounts {
+func newStore(t *testing.T) record.Accounts {
 	s := store.OpenSQLite(filepath.Join(t.TempDir(), "keys.db"))
 	must(t, s.Start(bg))
 	t.Cleanup(func() { must(t, s.Close()) })
@@ -80,7 +80,7 @@ func node(c *clock, accounts record.Accounts) (*Keyring, *faulty) {
 }
 
 // signs returns the key that a node signs with.
-func signs(t testing.TB, r *Keyring, company string) string {
+func signs(t *testing.T, r *Keyring, company string) string {
 	t.Helper()
 	keys, err := r.ForSigning(bg, company)
 	must(t, err)
@@ -88,7 +88,7 @@ func signs(t testing.TB, r *Keyring, company string) string {
 }
 
 // published returns the keys that a node publishes, oldest first.
-func published(t testing.TB, r *Keyring, company string) (ids []string) {
+func published(t *testing.T, r *Keyring, company string) (ids []string) {
 	t.Helper()
 	keys, err := r.Published(bg, company)
 	must(t, err)
@@ -220,7 +220,7 @@ func TestKeysOutliveTheStoresOutage(t *testing.T) {
 	}
 }
 
-func parse(t testing.TB, token string, keys *Keys) (claims, jose.Header) {
+func parse(t *testing.T, token string, keys *Keys) (claims, jose.Header) {
 	t.Helper()
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.ES256})
 	must(t, err)
@@ -238,7 +238,7 @@ var someone = record.Session{
 }
 
 // newSigner returns a signer with one key. made counts its signatures.
-func newSigner(t testing.TB, c *clock) (s *Signer, keys *Keys, made *atomic.Int64) {
+func newSigner(t *testing.T, c *clock) (s *Signer, keys *Keys, made *atomic.Int64) {
 	r, _ := node(c, newStore(t))
 	keys, err := r.ForSigning(bg, "acme")
 	must(t, err)
@@ -424,26 +424,6 @@ func TestOnlyKeysOnP256AreParsed(t *testing.T) {
 	} {
 		if _, err := ParseKey(text); err == nil {
 			t.Errorf("%s was accepted", name)
-		}
-	}
-}
-
-func BenchmarkSign(b *testing.B) {
-	c := newClock()
-	s, _, _ := newSigner(b, c)
-	s.Fields = []record.ProfileField{record.ProfileRole, record.ProfileEmail, record.ProfilePhone}
-	for b.Loop() {
-		if _, err := s.sign(bg, "https://example.com/acme", someone, new(signature)); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkReuse(b *testing.B) {
-	s, _, _ := newSigner(b, newClock())
-	for b.Loop() {
-		if _, err := s.Assertion(bg, "https://example.com/acme", someone); err != nil {
-			b.Fatal(err)
 		}
 	}
 }

@@ -159,6 +159,8 @@ func TestLoadTextsNamesTheFileAndWhatToDo(t *testing.T) {
 		{"no empty line", link, "Subject: x\n{{.Link}}", "Subject"},
 		{"line break from an expression", link, "Subject: x{{print \"\\nBcc: e@x\"}}\n\n{{.Link}}", "Subject"},
 		{"carriage return", link, "Subject: x{{print \"\\rBcc: e@x\"}}\n\n{{.Link}}", "Subject"},
+		{"unknown name in a language", "lt/otp.txt", "x", otp},
+		{"no code in a language", "lt/" + otp, "x", "{{.Code}}"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := LoadTexts(writeTexts(t, map[string]string{c.file: c.text}))
@@ -166,6 +168,14 @@ func TestLoadTextsNamesTheFileAndWhatToDo(t *testing.T) {
 				t.Errorf("got %v, want one with %s and %q", err, c.file, c.want)
 			}
 		})
+	}
+	for want, files := range map[string]map[string]string{
+		"lt_LT: the directory's name is no language tag": {"lt_LT/" + otp: "{{.Code}}"},
+		"another directory is of the same language":      {"pt-BR/" + otp: "{{.Code}}", "pt-br/" + otp: "{{.Code}}"},
+	} {
+		if _, err := LoadTexts(writeTexts(t, files)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
 	}
 	if _, err := LoadTexts(filepath.Join(t.TempDir(), "absent")); err == nil {
 		t.Error("a directory that does not exist was read")
@@ -176,7 +186,11 @@ func writeTexts(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for name, text := range files {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		path := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -198,13 +212,5 @@ func TestDevicesAreNamedAsUsersKnowThem(t *testing.T) {
 		if got := Device(userAgent); got != want {
 			t.Errorf("%s: got %q, want %q", userAgent, got, want)
 		}
-	}
-}
-
-// A notice of a change by an operator has a time only.
-func TestANoticeSaysWhatIsKnown(t *testing.T) {
-	m := Message{Type: NoticeEmailChanged, Company: "acme", To: "a@example.com", Time: textTime, Notice: Notice{Type: NoticeEmailChanged}}
-	if err := DefaultTexts().Render(&m, textTime); err != nil || !strings.Contains(m.Text, "\n\n2026-01-02 03:04 UTC\n\n") {
-		t.Errorf("got %s, %v", m.Text, err)
 	}
 }

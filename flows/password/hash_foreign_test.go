@@ -1,6 +1,7 @@
 package password
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -81,17 +82,18 @@ func checkForeign(t *testing.T, hash, secret string) {
 	}
 	h := NewHasher(0)
 	ok, stale, err := h.Verify(t.Context(), acme, DefaultArgon2id, hash, secret)
-	if !ok || !stale || err != nil {
-		t.Errorf("right secret: %v, %v, %v, want true, true, nil", ok, stale, err)
+	cut := strings.HasPrefix(hash, "$2") && len(secret) >= bcryptSees
+	if !ok || stale == cut || err != nil {
+		t.Errorf("right secret: %v, %v, %v, want true, %v, nil", ok, stale, err, !cut)
 	}
-	ok, stale, err = h.Verify(t.Context(), acme, DefaultArgon2id, hash, secret+"x")
+	ok, stale, err = h.Verify(t.Context(), acme, DefaultArgon2id, hash, secret[1:])
 	if ok || stale || err != nil {
 		t.Errorf("wrong secret: %v, %v, %v, want false, false, nil", ok, stale, err)
 	}
 }
 
-func TestVerifyTakesHashesAsOtherProgramsExportThem(t *testing.T) {
-	for _, test := range exportedHashes {
+func TestVerifyTakesTheHashesOfOtherPrograms(t *testing.T) {
+	for _, test := range slices.Concat(foreignHashes, exportedHashes) {
 		t.Run(test.name, func(t *testing.T) { checkForeign(t, test.hash, test.secret) })
 	}
 }
@@ -108,13 +110,6 @@ func TestWordPressSetPasswordsWithAndWithoutBackslashes(t *testing.T) {
 				t.Errorf("%.12s of %q: got %v, %v", hash, typed, ok, err)
 			}
 		}
-	}
-}
-
-func TestCheckHashTakesAsManyRoundsAsPasslibAndAnsible(t *testing.T) {
-	// By crypt(3) of libxcrypt for "pässwörd ✓".
-	if err := CheckHash("$6$rounds=656000$TzBxq3.LwR/dE1oc$EjcAGGGRF86jCdFlkM7VaicieoVuEbyCTXofp6Lkca98FetM0yaVraI4RmKKnfrJxjpaDWzNT9.kOO6yGIQcc."); err != nil {
-		t.Error(err)
 	}
 }
 
@@ -189,13 +184,5 @@ func TestCheckHashRefusesWhatOtherProgramsShouldNotAskFor(t *testing.T) {
 	}
 	if CheckHash(absurd) == nil {
 		t.Error("a Keycloak credential with 100,000,000 iterations was taken")
-	}
-}
-
-func TestLooksLikeHashTakesNoPlainPasswordForOne(t *testing.T) {
-	for _, plain := range []string{"pbkdf2", "pa$$word", "scrypt", "bcrypt_sha256", "md5$x$y", "$", "", "django_scrypt"} {
-		if LooksLikeHash(plain) {
-			t.Errorf("%q looks like a hash", plain)
-		}
 	}
 }

@@ -68,29 +68,6 @@ var foreignHashes = []struct{ name, secret, hash string }{
 	{"hashlib, sha512 with dots", "pässwörd", "$pbkdf2-sha512$1000$.//7//v/.//7//v/.//7/w$SasqYl2QIJqCFmHssMNuy9CpQc5wEH0rWpOixp0OeUrQdB7QORKHt8UiUeAdwQyDCWI4BFeMz.pThIO.zr5e4w"},
 }
 
-func TestVerifyTakesTheHashesOfOtherPrograms(t *testing.T) {
-	h := NewHasher(0)
-	for _, test := range foreignHashes {
-		t.Run(test.name, func(t *testing.T) {
-			if err := CheckHash(test.hash); err != nil {
-				t.Fatal(err)
-			}
-			if !LooksLikeHash(test.hash) {
-				t.Error("does not look like a hash")
-			}
-			ok, stale, err := h.Verify(t.Context(), acme, DefaultArgon2id, test.hash, test.secret)
-			cut := strings.HasPrefix(test.hash, "$2") && len(test.secret) >= bcryptSees
-			if !ok || stale == cut || err != nil {
-				t.Errorf("right secret: %v, %v, %v, want true, %v, nil", ok, stale, err, !cut)
-			}
-			ok, stale, err = h.Verify(t.Context(), acme, DefaultArgon2id, test.hash, test.secret[1:])
-			if ok || stale || err != nil {
-				t.Errorf("wrong secret: %v, %v, %v, want false, false, nil", ok, stale, err)
-			}
-		})
-	}
-}
-
 func TestVerifyTellsWhatShouldBeReplaced(t *testing.T) {
 	h := NewHasher(1)
 	p := Argon2id{128, 2, 1}
@@ -144,22 +121,6 @@ func TestVerifyTakesAnyFormAndReplacesAllButTheFirst(t *testing.T) {
 		if ok, stale, err := h.Verify(t.Context(), acme, quick, hash, test.forms...); ok != test.ok || stale != test.stale || err != nil {
 			t.Errorf("%q: %v, %v, %v", test.forms, ok, stale, err)
 		}
-	}
-}
-
-func TestVerifyStillTakesWhatTheOperatorOnceSet(t *testing.T) {
-	// More expensive than CheckHash accepts, but no more than Check allows.
-	if _, err := parseHash("$argon2id$v=19$m=1048576,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$dPtrHTEawLtMiR9+/XloAkXZ+EtyrY+bvmHIbiufhk0"); err != nil {
-		t.Error(err)
-	}
-}
-
-func TestEverySecretHasItsOwnSalt(t *testing.T) {
-	h := NewHasher(1)
-	a, err := h.Hash(t.Context(), acme, quick, "same")
-	b, err2 := h.Hash(t.Context(), acme, quick, "same")
-	if a == b || err != nil || err2 != nil {
-		t.Error("two hashes are equal", err, err2)
 	}
 }
 
@@ -456,7 +417,10 @@ func TestLooksLikeHashKnowsAlsoWhatIsRefused(t *testing.T) {
 			t.Errorf("%q does not look like a hash", s)
 		}
 	}
-	for _, s := range []string{"", "$", "$$", "$$money$$", "argon2id$", "$argon2id", "$2a", "$cash$in$hand", " $2a$10$x", "$5.99", "{x}y", "{bcrypt", "{env.PASSWORD}"} {
+	for _, s := range []string{
+		"", "$", "$$", "$$money$$", "argon2id$", "$argon2id", "$2a", "$cash$in$hand", " $2a$10$x", "$5.99", "{x}y", "{bcrypt", "{env.PASSWORD}",
+		"pbkdf2", "pa$$word", "scrypt", "bcrypt_sha256", "md5$x$y", "django_scrypt",
+	} {
 		if LooksLikeHash(s) {
 			t.Errorf("%q looks like a hash", s)
 		}

@@ -130,14 +130,16 @@ func TestHasherEndsWaitingWithTheContext(t *testing.T) {
 	})
 }
 
+// A panic during a turn, of the work or of Waited, releases the slot.
 func TestHasherSurvivesAPanic(t *testing.T) {
 	h := NewHasher(1)
-	func() {
-		defer func() { recover() }()
-		h.caller(acme).do(t.Context(), 0, func() error { panic("a defect") })
-	}()
-	if _, err := h.Hash(t.Context(), acme, quick, "secret"); err != nil {
-		t.Error(err)
+	for _, waited := range []func(time.Duration, bool){nil, func(time.Duration, bool) { panic("a defect") }} {
+		h.Waited = waited
+		func() {
+			defer func() { recover() }()
+			h.caller(acme).do(t.Context(), 0, func() error { panic("a defect") })
+		}()
+		wantEmpty(t, h)
 	}
 }
 

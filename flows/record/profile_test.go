@@ -1,7 +1,6 @@
 package record
 
 import (
-	"slices"
 	"testing"
 )
 
@@ -49,31 +48,5 @@ func TestAProfileOfAnOlderVersionHasNoMethods(t *testing.T) {
 	}
 	if got := Profile("  +37060012345").Value(ProfilePhone); got != "+37060012345" {
 		t.Errorf("got the phone %q", got)
-	}
-}
-
-func TestTwoMethodsAreTwoFactors(t *testing.T) {
-	for _, test := range []struct {
-		given []AuthMethods
-		want  []string
-	}{
-		{nil, []string{}},
-		{[]AuthMethods{ByPassword}, []string{"pwd"}},
-		{[]AuthMethods{ByOAuth, ""}, []string{"oauth"}},
-		{[]AuthMethods{BySMS}, []string{"sms"}},
-		{[]AuthMethods{ByPassword, ByPassword}, []string{"pwd"}},
-		{[]AuthMethods{ByPassword, BySMS, ""}, []string{"pwd", "sms", "mfa"}},
-		{[]AuthMethods{ByPassword, "", ByApp}, []string{"pwd", "otp", "mfa"}},
-		{[]AuthMethods{ByPassword, ByBackupCode}, []string{"pwd", "backup", "mfa"}},
-		{[]AuthMethods{ByPasskey}, []string{"passkey", "mfa"}},
-		{[]AuthMethods{ByPasskey, ByPassword}, []string{"passkey", "pwd", "mfa"}},
-	} {
-		var got AuthMethods
-		for _, m := range test.given {
-			got = got.With(m)
-		}
-		if !slices.Equal(got.Words(), test.want) {
-			t.Errorf("%q: got %q, want %q", test.given, got, test.want)
-		}
 	}
 }
