@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"strings"
 	"time"
 	"unicode"
@@ -27,7 +26,7 @@ func (s *Service) solveCaptcha(ctx context.Context, c *session.Call, response st
 	if response == "" {
 		return &wire.Refusal{Err: wire.ErrCaptchaMissing, Captcha: true}
 	}
-	ok, err := s.goodCaptcha(ctx, c, response)
+	ok, err := goodCaptcha(ctx, c, response)
 	if err != nil || ok {
 		return err
 	}
@@ -40,11 +39,11 @@ func (s *Service) solveCaptcha(ctx context.Context, c *session.Call, response st
 // goodCaptcha reports whether a response is right, and marks it as used. It refuses
 // surrounding white space: providers trim it, so a used response with a space added would
 // be valid again.
-func (s *Service) goodCaptcha(ctx context.Context, c *session.Call, response string) (bool, error) {
+func goodCaptcha(ctx context.Context, c *session.Call, response string) (bool, error) {
 	if strings.TrimFunc(response, trimmed) != response {
 		return false, nil
 	}
-	once, ok, err := s.verifyCaptcha(ctx, c, response)
+	once, ok, err := verifyCaptcha(ctx, c, response)
 	if err != nil {
 		return false, err
 	}
@@ -52,26 +51,14 @@ func (s *Service) goodCaptcha(ctx context.Context, c *session.Call, response str
 		return ok, nil
 	}
 	hash := sha256.Sum256([]byte(once))
-	used := record.Counter{Key: limits.Key("", "captcha", hex.EncodeToString(hash[:])), Limit: 1, Window: captchaMemory}
-	err = s.Sessions.Charge(ctx, c.Now, used)
-	if _, full := errors.AsType[*record.Full](err); full {
-		return false, nil
-	}
-	if err != nil {
-		return false, wire.Unavailable("marking the captcha response as used", err)
-	}
-	return true, nil
+	return c.Once(ctx, record.Counter{Key: limits.Key("", "captcha", hex.EncodeToString(hash[:])), Limit: 1, Window: captchaMemory})
 }
 
 // verifyCaptcha reports whether a response is right. It also returns the string to mark
 // as used: for proof of work the challenge, since it has many right responses.
-func (s *Service) verifyCaptcha(ctx context.Context, c *session.Call, response string) (once string, ok bool, err error) {
+func verifyCaptcha(ctx context.Context, c *session.Call, response string) (once string, ok bool, err error) {
 	if work, ours := c.Company.Captcha.(tenant.ProofOfWork); ours {
-		keys, err := s.Keys(ctx)
-		if err != nil {
-			return "", false, err
-		}
-		once, ok = keys.Worked(c.Company.Code, work.Bits(), response, c.Now)
+		once, ok = c.Keys.Worked(c.Company.Code, work.Bits(), response, c.Now)
 		return once, ok, nil
 	}
 	ok, err = c.Company.Captcha.Verify(ctx, response, c.Address)

@@ -3,9 +3,7 @@ package flows
 import (
 	"context"
 
-	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
-	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -25,23 +23,9 @@ func (s *Service) checkCredentials(ctx context.Context, c *session.Call, req *ch
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := c.KnowDevice(ctx, a, req.DeviceToken); err != nil {
-		return Reply{}, err
-	}
-	c.Remember(req.RememberDevice)
 	attempt := session.PasswordAttempt{Account: a, LoginIDHash: loginIDHash, Password: req.Password, Wrong: wire.ErrCredentialsInvalid}
-	if err := s.tryPassword(ctx, c, &attempt, req.CaptchaResponse, nil); err != nil {
-		return Reply{}, err
-	}
-	if err := tenant.Admitted(a); err != nil {
-		return Reply{}, err
-	}
-	accepted, err := c.Accept(a, req.AcceptDisclaimers)
-	if err != nil {
-		return Reply{}, err
-	}
-	if err := c.CheckBreached(ctx, &attempt.Account, req.Password); err != nil {
-		return Reply{}, err
-	}
-	return afterPassword(ctx, c, session.Step{Account: attempt.Account, By: record.ByPassword, Accepted: accepted})
+	return s.enterByPassword(ctx, c, attempt, &checkPasswordRequest{
+		Password: req.Password, CaptchaResponse: req.CaptchaResponse, AcceptDisclaimers: req.AcceptDisclaimers,
+		DeviceToken: req.DeviceToken, RememberDevice: req.RememberDevice,
+	}, nil)
 }

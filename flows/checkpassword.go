@@ -23,22 +23,28 @@ func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *check
 	if err != nil {
 		return Reply{}, err
 	}
-	attempt := session.PasswordAttempt{Account: a, LoginIDHash: c.Session().LoginID, Password: req.Password, Wrong: wire.ErrPasswordInvalid}
-	if err := c.KnowDevice(ctx, a, req.DeviceToken); err != nil {
-		return Reply{}, err
-	}
-	c.Remember(req.RememberDevice)
 	var before error
 	if a.ID != 0 && !c.Company.Hardened {
 		before = tenant.Admitted(a)
 	}
+	attempt := session.PasswordAttempt{Account: a, LoginIDHash: c.Session().LoginID, Password: req.Password, Wrong: wire.ErrPasswordInvalid}
+	return s.enterByPassword(ctx, c, attempt, req, before)
+}
+
+// enterByPassword takes the step after an attempt with a password, for checkpassword and
+// checkcredentials. before is as in tryPassword.
+func (s *Service) enterByPassword(ctx context.Context, c *session.Call, attempt session.PasswordAttempt, req *checkPasswordRequest, before error) (Reply, error) {
+	if err := c.KnowDevice(ctx, attempt.Account, req.DeviceToken); err != nil {
+		return Reply{}, err
+	}
+	c.Remember(req.RememberDevice)
 	if err := s.tryPassword(ctx, c, &attempt, req.CaptchaResponse, before); err != nil {
 		return Reply{}, err
 	}
-	if err := tenant.Admitted(a); err != nil {
+	if err := tenant.Admitted(attempt.Account); err != nil {
 		return Reply{}, err
 	}
-	accepted, err := c.Accept(a, req.AcceptDisclaimers)
+	accepted, err := c.Accept(attempt.Account, req.AcceptDisclaimers)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -48,9 +54,8 @@ func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *check
 	return afterPassword(ctx, c, session.Step{Account: attempt.Account, By: record.ByPassword, Accepted: accepted})
 }
 
-// tryPassword checks limits and locks, then the captcha, then the password, for
-// checkpassword and checkcredentials. If before is not nil, tryPassword returns it instead
-// of checking the password.
+// tryPassword checks limits and locks, then the captcha, then the password. If before is
+// not nil, tryPassword returns it instead of checking the password.
 func (s *Service) tryPassword(ctx context.Context, c *session.Call, t *session.PasswordAttempt, captcha string, before error) error {
 	subject, failures, err := c.PublicFailures(ctx, t.Account, t.LoginIDHash)
 	if err != nil {

@@ -86,7 +86,7 @@ func (s *Service) askProvider(ctx context.Context, c *session.Call, config tenan
 	if !slices.Contains(config.RedirectURIs, req.RedirectURI) {
 		return tenant.OAuthUser{}, fmt.Errorf("%w: the redirect_uri is not one of those configured", wire.ErrOAuthFailed)
 	}
-	if err := s.spendGrant(ctx, c, req); err != nil {
+	if err := spendGrant(ctx, c, req); err != nil {
 		return tenant.OAuthUser{}, err
 	}
 	user, err := config.Provider.Exchange(ctx, tenant.OAuthGrant{
@@ -116,12 +116,12 @@ const grantMemory = time.Hour
 // a limited number of codes. A code is spent for all providers. This defeats the mix-up
 // attack, in which one provider gets hold of a code of another and logs in with it
 // (RFC 9700, section 4.4).
-func (s *Service) spendGrant(ctx context.Context, c *session.Call, req *oauthRequest) error {
+func spendGrant(ctx context.Context, c *session.Call, req *oauthRequest) error {
 	hash := sha256.Sum256([]byte(strings.TrimFunc(req.Code, trimmed)))
 	sent := c.Counter("grant", hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: grantMemory})
-	err := s.Sessions.Charge(ctx, c.Now, append(slices.Concat(c.AddressLook(), c.AddressLogins()), sent)...)
-	if full, ok := errors.AsType[*record.Full](err); ok && full.Key == sent.Key {
-		return fmt.Errorf("%w: the code was sent before", wire.ErrOAuthFailed)
+	first, err := c.Once(ctx, sent, append(c.AddressLook(), c.AddressLogins()...)...)
+	if err == nil && !first {
+		err = fmt.Errorf("%w: the code was sent before", wire.ErrOAuthFailed)
 	}
-	return c.Refused(err)
+	return err
 }

@@ -14,12 +14,10 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-type passkeyOptionsRequest struct{}
-
 // passkeyOptions returns what a client needs to ask for a passkey (contract, section 17).
 // It stores nothing. The options name no account: the user chooses one of the passkeys
 // that the authenticator has for this site.
-func (s *Service) passkeyOptions(ctx context.Context, c *session.Call, _ *passkeyOptionsRequest) (Reply, error) {
+func (s *Service) passkeyOptions(ctx context.Context, c *session.Call, _ *emptyRequest) (Reply, error) {
 	if c.Company.Passkeys == nil {
 		return Reply{}, wire.ErrNoRoute
 	}
@@ -87,14 +85,13 @@ var errPasskeyInvalid = &wire.Refusal{
 }
 
 // accountOfPasskey verifies the answer of an authenticator and returns the account of its
-// passkey. It spends the challenge, even if the login then fails. Each challenge counts as
-// a login of the address, so strangers can't fill the store with used challenges.
+// passkey. It spends the challenge, even if the login then fails.
 func (s *Service) accountOfPasskey(ctx context.Context, c *session.Call, token string, assertion tenant.PasskeyAssertion) (record.Account, error) {
 	challenge, ok := c.Keys.OpenPasskeyChallenge(c.Company.Code, 0, nil, token, c.Now)
 	if !ok { // usually because the page was open for too long, so this is not a failure of the address
 		return record.Account{}, c.AddressFirst(ctx, errPasskeyInvalid)
 	}
-	fresh, err := s.SpendPasskeyChallenge(ctx, &c.Attempt, challenge, append(c.AddressLook(), c.AddressLogins()...)...)
+	fresh, err := session.SpendPasskeyChallenge(ctx, &c.Attempt, challenge)
 	if err != nil {
 		return record.Account{}, err
 	}

@@ -183,6 +183,16 @@ func (at *Attempt) Charge(ctx context.Context, counters ...record.Counter) error
 	return at.Refused(at.Counters.Charge(ctx, at.Now, counters...))
 }
 
+// Once marks something as used, with a counter whose limit is 1, and charges the others in
+// the same step. It returns false if the mark was set before.
+func (at *Attempt) Once(ctx context.Context, mark record.Counter, others ...record.Counter) (first bool, err error) {
+	err = at.Counters.Charge(ctx, at.Now, append(others, mark)...)
+	if full, ok := errors.AsType[*record.Full](err); ok && full.Key == mark.Key {
+		return false, nil
+	}
+	return err == nil, at.Refused(err)
+}
+
 // RecordAddress records the outcome of an attempt for its address. It counts a wrong
 // attempt, and refuses any attempt after too many wrong ones.
 func (at *Attempt) RecordAddress(ctx context.Context, ok bool) error {

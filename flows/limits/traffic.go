@@ -59,19 +59,10 @@ func (t *Traffic) keep(key windowKey, w *window) {
 	t.recent[key] = w
 }
 
-// addressLimits returns the limits per address.
-func (at *Attempt) addressLimits() []addressLimit {
+// addressRates returns the limits per address, by the name of the counter.
+func (at *Attempt) addressRates() map[string]tenant.Rate {
 	l := &at.Company.Limits
-	return []addressLimit{
-		{addressFailures, record.LockAddress, l.FailuresPerAddress},
-		{addressLogins, record.LockLogins, l.LoginsPerAddress},
-		{addressSMS, record.LockSMSAddress, l.SMSPerAddress},
-	}
-}
-
-type addressLimit struct {
-	name, lock string
-	rate       tenant.Rate
+	return map[string]tenant.Rate{addressFailures: l.FailuresPerAddress, addressLogins: l.LoginsPerAddress, addressSMS: l.SMSPerAddress}
 }
 
 // Names of the counters of an address.
@@ -89,18 +80,18 @@ func (at *Attempt) Ended(account int64, login bool) {
 	}
 	at.Traffic.mu.Lock()
 	defer at.Traffic.mu.Unlock()
-	for _, limit := range at.addressLimits() {
-		if limit.rate == tenant.Unlimited {
+	for name, rate := range at.addressRates() {
+		if rate == tenant.Unlimited {
 			continue
 		}
 		for _, address := range addressRanges(at.Address) {
-			key := windowKey{at.Company.Code, limit.name, address}
+			key := windowKey{at.Company.Code, name, address}
 			w := at.Traffic.find(key, at.Now)
 			if w == nil {
-				if !slices.Contains(at.counted, limit.name) {
+				if !slices.Contains(at.counted, name) {
 					continue
 				}
-				w = &window{ends: at.Now.Add(limit.rate.Per)}
+				w = &window{ends: at.Now.Add(rate.Per)}
 				at.Traffic.keep(key, w)
 			}
 			if account != 0 && len(w.accounts) < maxAccounts && !slices.Contains(w.accounts, account) {
@@ -120,11 +111,11 @@ func (at *Attempt) Ended(account int64, login bool) {
 // address's traffic.
 func (at *Attempt) full(lock, key string) record.Event {
 	e := record.Event{Name: lock}
-	for _, limit := range at.addressLimits() {
-		for i, c := range at.perAddress(limit.name, limit.rate) {
+	for name, rate := range at.addressRates() {
+		for i, c := range at.perAddress(name, rate) {
 			if c.Key == key {
 				e.Traffic = &record.Traffic{Attempts: c.Limit}
-				at.Traffic.tell(e.Traffic, windowKey{at.Company.Code, limit.name, addressRanges(at.Address)[i]}, at.Now)
+				at.Traffic.tell(e.Traffic, windowKey{at.Company.Code, name, addressRanges(at.Address)[i]}, at.Now)
 				e.Reason = e.Traffic.Kind()
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 )
@@ -86,7 +87,7 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 		ad.Log.Info("a new passkey does not verify", "company", a.Company, "account", a.Mnemocode, "error", err)
 		return record.Passkey{}, ErrPasskeyRefused
 	}
-	fresh, err := ad.SpendPasskeyChallenge(ctx, at, challenge, append(at.AddressLook(), at.AddressLogins()...)...)
+	fresh, err := session.SpendPasskeyChallenge(ctx, at, challenge)
 	if err != nil {
 		ad.emitLocks(ctx, at, a)
 		return record.Passkey{}, err

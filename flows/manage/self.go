@@ -169,7 +169,7 @@ func selfError(err error) error {
 	case errors.Is(err, ErrPasswordWrong):
 		return &wire.Refusal{Err: wire.ErrPasswordInvalid, Message: "current_password is wrong."}
 	case errors.Is(err, ErrAppCode):
-		return &wire.Refusal{Err: wire.ErrOTPInvalid, Message: "The code is wrong or was used; send the next one that the authenticator app shows."}
+		return session.ErrAppCode
 	case errors.Is(err, ErrNoTOTP):
 		return wire.Invalid("There is no secret to confirm. Create one with POST totp first.")
 	case errors.Is(err, ErrNoSession):

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -87,22 +88,22 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code, keep string) 
 	if pending == "" {
 		return record.Account{}, ErrNoTOTP
 	}
-	keys, err := ad.Keys(ctx)
+	at, err := ad.attemptOf(ctx, a, "")
 	if err != nil {
 		return record.Account{}, err
 	}
-	secret, err := keys.OpenTOTP(a.Company, pending)
+	secret, err := at.Keys.OpenTOTP(a.Company, pending)
 	if err != nil {
 		return record.Account{}, err
 	}
-	step, ok := tokens.MatchTOTP(secret, code, ad.Now())
-	if !ok {
+	step, ok := tokens.MatchTOTP(secret, code, at.Now)
+	if ok {
+		err = session.SpendTOTP(ctx, at, pending, step)
+	}
+	if !ok || errors.Is(err, wire.ErrOTPInvalid) {
 		return record.Account{}, ErrAppCode
 	}
-	if err := ad.SpendTOTP(ctx, ad.Now(), a.Company, pending, step); err != nil {
-		if errors.Is(err, wire.ErrOTPInvalid) {
-			return record.Account{}, ErrAppCode
-		}
+	if err != nil {
 		return record.Account{}, err
 	}
 	return ad.changeTOTP(ctx, a, kept, func(a *record.Account) error {

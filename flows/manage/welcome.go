@@ -41,9 +41,7 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 		return err
 	}
 	err = c.MailLink(ctx, a, message.WelcomeLink)
-	for _, lock := range c.Events {
-		ad.emit(ctx, ad.event(lock.Name, a))
-	}
+	ad.emitLocks(ctx, &c.Attempt, a)
 	if err != nil {
 		return err
 	}

@@ -110,9 +110,10 @@ var defaultTexts = sync.OnceValue(func() *Texts {
 //
 // Each file is a text/template that may use .Company (its name), .Code, .Link, .Minutes
 // (how long the code or link is valid) and .Until (when it expires, as 2006-01-02 15:04
-// UTC). Notices have .Time, .Device and .Address, and .Details with all three. The first line of a mail is "Subject: …", the second is empty, and the rest is
-// the text. Any other .txt file, and a template that fails, is an error. Files with other
-// extensions are ignored.
+// UTC). Notices have .Time, .Device and .Address, and .Details with all three. The first
+// line of a mail is "Subject: …", the second is empty, and the rest is the text. Any other
+// .txt file, and a template that fails, is an error. Files with other extensions are
+// ignored.
 //
 // Subdirectories named by language tags, such as lt or pt-BR, contain the same files for
 // readers of these languages.

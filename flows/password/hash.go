@@ -333,6 +333,9 @@ const bcryptSees = 72
 
 // parseBcrypt parses 12$ and 53 characters: 22 of salt and 31 of key.
 func parseBcrypt(kind string, fields []string) (d digest, err error) {
+	if !slices.Contains([]string{"2a", "2b", "2y"}, kind) { // inside another program's hash
+		return d, errHashKind
+	}
 	if len(fields) != 2 || len(fields[0]) != 2 || len(fields[1]) != 53 || strings.Trim(fields[1], crypt64) != "" {
 		return d, hashForm("$2b$<cost>$<53 characters>")
 	}

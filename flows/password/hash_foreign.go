@@ -109,11 +109,6 @@ func parseDjangoBcrypt(kind string, fields []string) (digest, error) {
 	if len(fields) != 4 || fields[0] != "" {
 		return digest{}, hashForm(strings.TrimPrefix(kind, "django_") + "$$2b$<cost>$<53 characters>")
 	}
-	switch fields[1] {
-	case "2a", "2b", "2y":
-	default:
-		return digest{}, errHashKind
-	}
 	d, err := parseBcrypt(fields[1], fields[2:])
 	if err != nil || kind == "django_bcrypt" {
 		return d, err

@@ -15,11 +15,7 @@ func parseSpringBcrypt(_ string, fields []string) (digest, error) {
 	if len(fields) != 4 || fields[0] != "" {
 		return digest{}, hashForm("{bcrypt}$2a$<cost>$<53 characters>")
 	}
-	switch fields[1] {
-	case "2a", "2b", "2y":
-		return parseBcrypt(fields[1], fields[2:])
-	}
-	return digest{}, errHashKind
+	return parseBcrypt(fields[1], fields[2:])
 }
 
 // parseSpringArgon2 parses a hash in PHC form.

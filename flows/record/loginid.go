@@ -15,7 +15,7 @@ import (
 // international phone number it also removes spaces, dots, dashes and brackets, and
 // replaces a leading 00 with +.
 func NormalizeLoginID(s string) string {
-	s = fold(s)
+	s = password.Fold(s)
 	if phone := phoneDigits(s); phone != "" {
 		return phone
 	}
@@ -47,7 +47,7 @@ func IsRegion(region string) bool { return phonenumbers.GetSupportedRegions()[re
 // normalised login ids. If the part looks like a piece of a phone number, with a plus,
 // spaces or brackets, it removes spaces, brackets, dashes and dots.
 func NormalizeLoginIDPart(s string) string {
-	s = fold(s)
+	s = password.Fold(s)
 	const digits, marks = "0123456789", "+() "
 	if strings.ContainsAny(s, marks) && strings.ContainsAny(s, digits) && strings.Trim(s, digits+marks+"-.") == "" {
 		return strings.Map(func(r rune) rune {
@@ -75,11 +75,8 @@ func LoginIDs(a Account) map[string]string {
 	return ids
 }
 
-// fold maps texts that a person takes for the same to one text.
-func fold(s string) string { return password.Fold(s) }
-
 // FoldAnswer is fold, and replaces each run of spaces with one space.
-func FoldAnswer(s string) string { return strings.Join(strings.Fields(fold(s)), " ") }
+func FoldAnswer(s string) string { return strings.Join(strings.Fields(password.Fold(s)), " ") }
 
 // dialled returns a phone number without what people write between the digits. It also
 // removes invisible formatting characters: numbers that are copied from a contact list

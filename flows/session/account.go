@@ -119,12 +119,8 @@ func (c *Call) nobody(ctx context.Context) (record.Account, error) {
 // A text that can be a phone of the company's region may also be a login name. An
 // account with that login name comes first, so a new region changes nothing for it.
 func (c *Call) FindAccount(ctx context.Context, typed string) (a record.Account, loginIDHash string, err error) {
-	keys, err := c.s.Keys(ctx)
-	if err != nil {
-		return record.Account{}, "", err
-	}
 	exact, read := record.NormalizeLoginID(typed), c.Company.ReadLoginID(typed)
-	loginIDHash = keys.LoginIDHash(c.Company.Code, read)
+	loginIDHash = c.Keys.LoginIDHash(c.Company.Code, read)
 	a, err = c.s.Accounts.ByLoginID(ctx, c.Company.Code, read, loginIDHash)
 	if read != exact && (err == nil || errors.Is(err, record.ErrNotFound)) {
 		// In any case, so that the time does not tell what there is.

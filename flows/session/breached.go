@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/background"
@@ -49,7 +48,7 @@ func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed strin
 	asked := record.Counter{Key: limits.Key(c.Company.Code, "breached", hex.EncodeToString(of[:16])), Limit: 1, Window: breachedMemory}
 	claim := asked
 	claim.Look = breached.Require // only an answer counts then
-	if first, err := c.claims(ctx, claim); err != nil || !first {
+	if first, err := c.Once(ctx, claim); err != nil || !first {
 		return err
 	}
 	listed, err := c.s.Breached(ctx, c.Company, typed)
@@ -57,21 +56,9 @@ func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed strin
 		err = c.mustSetPassword(ctx, a)
 	}
 	if err == nil && breached.Require {
-		_, err = c.claims(ctx, asked)
+		_, err = c.Once(ctx, asked)
 	}
 	return err
-}
-
-// claims charges a counter and reports whether it was not full.
-func (c *Call) claims(ctx context.Context, counter record.Counter) (bool, error) {
-	err := c.Counters.Charge(ctx, c.Now, counter)
-	if _, full := errors.AsType[*record.Full](err); full {
-		return false, nil
-	}
-	if err != nil {
-		return false, wire.Unavailable("marking a password as looked up", err)
-	}
-	return true, nil
 }
 
 // mustSetPassword makes the account set a new password in place of a breached one.

@@ -113,8 +113,8 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 	return issued, nil
 }
 
-// SecondFactors returns the second factors that the account's owner can use. It returns none for an account without a password, because
-// strangers can begin its logins.
+// SecondFactors returns the second factors that the account's owner can use. It returns
+// none for an account without a password, because strangers can begin its logins.
 func (c *Call) SecondFactors(a record.Account) (factors []record.AuthMethods) {
 	if a.PasswordHash == "" {
 		return nil
@@ -134,15 +134,11 @@ func (c *Call) SecondFactors(a record.Account) (factors []record.AuthMethods) {
 // enterStateless takes a step to checkpassword. Its token holds the session; the store
 // holds nothing.
 func (c *Call) enterStateless(ctx context.Context, st Step) (Issued, error) {
-	keys, err := c.s.Keys(ctx)
-	if err != nil {
-		return Issued{}, err
-	}
 	if err := c.Charge(ctx, st.Counters...); err != nil {
 		return Issued{}, err
 	}
 	session := c.newSession(st, record.TokenHash{})
-	token := keys.NewStateless(session)
+	token := c.Keys.NewStateless(session)
 	c.issued = tokens.StatelessID(token)
 	return Issued{Token: token, State: st.State, ExpiresIn: c.secondsUntil(session.Expires)}, nil
 }
@@ -189,7 +185,6 @@ func (c *Call) authorize(ctx context.Context, st Step) (Issued, error) {
 // The replacement is atomic: of concurrent callers, one succeeds. The session keeps its
 // ID, the time of its login and the end of its lifetime.
 func (c *Call) Exchange(ctx context.Context) (Issued, error) {
-	s := c.s
 	token, hash := tokens.New(tokens.Prefix, record.AccountBucket(c.Company.Code, c.session.Account))
 	next := *c.session
 	next.Hash, next.LastUsed = hash, c.Now
@@ -198,10 +193,9 @@ func (c *Call) Exchange(ctx context.Context) (Issued, error) {
 	if err := c.store(ctx, next); err != nil {
 		return Issued{}, err
 	}
-	moved := c.By("")
-	moved.Name, moved.Time, moved.Company = record.SessionMoved, c.Now, c.Company.Code
-	moved.Account, moved.Mnemocode, moved.Session, moved.State = next.Account, next.Mnemocode, next.ID, next.State
-	s.Emit(ctx, moved)
+	moved := c.Event()
+	moved.Name, moved.Company = record.SessionMoved, c.Company.Code
+	c.s.Emit(ctx, moved)
 	return Issued{Token: token, State: next.State, ExpiresIn: c.secondsUntil(next.Expires), Mnemocode: next.Mnemocode}, nil
 }
 

@@ -4,21 +4,16 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
-	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// SpendPasskeyChallenge marks a valid challenge as used, on all nodes, and charges the
-// counters in the same step. It returns false if the challenge was used before.
-func (s *Manager) SpendPasskeyChallenge(ctx context.Context, at *limits.Attempt, challenge []byte, counters ...record.Counter) (bool, error) {
+// SpendPasskeyChallenge marks a valid challenge as used, on all nodes. It returns false if
+// the challenge was used before. Each challenge counts as a login of the address, so
+// strangers can't fill the store with used challenges.
+func SpendPasskeyChallenge(ctx context.Context, at *limits.Attempt, challenge []byte) (first bool, err error) {
 	hash := sha256.Sum256(challenge)
 	used := at.Counter("passkey", hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: tenant.PasskeyLife})
-	err := s.Sessions.Charge(ctx, at.Now, append(counters, used)...)
-	if full, ok := errors.AsType[*record.Full](err); ok && full.Key == used.Key {
-		return false, nil
-	}
-	return err == nil, at.Refused(err)
+	return at.Once(ctx, used, append(at.AddressLook(), at.AddressLogins()...)...)
 }

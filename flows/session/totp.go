@@ -4,12 +4,11 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"strconv"
-	"time"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -17,42 +16,33 @@ import (
 // tryApp compares a code with that of the authenticator app. A wrong code counts and
 // spends nothing. A right code is spent, even if the step then fails at the disclaimers.
 func (c *Call) tryApp(ctx context.Context, a record.Account, code string) (Step, error) {
-	keys, err := c.s.Keys(ctx)
+	secret, err := c.Keys.OpenTOTP(a.Company, a.TOTP)
 	if err != nil {
 		return Step{}, err
 	}
-	secret, err := keys.OpenTOTP(a.Company, a.TOTP)
-	if err != nil {
-		return Step{}, err
-	}
-	at, right := tokens.MatchTOTP(secret, code, c.Now)
+	step, right := tokens.MatchTOTP(secret, code, c.Now)
 	err = c.RecordWindow(ctx, c.FailureKey(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, right)
 	if err == nil && !right {
-		err = errAppCode
+		err = ErrAppCode
 	}
 	if err == nil {
-		err = c.s.SpendTOTP(ctx, c.Now, a.Company, a.TOTP, at)
+		err = SpendTOTP(ctx, &c.Attempt, a.TOTP, step)
 	}
 	return Step{Account: a, By: record.ByApp}, err
 }
 
-var errAppCode = &wire.Refusal{Err: wire.ErrOTPInvalid, Message: "The code is wrong or was used; send the next one that the authenticator app shows."}
+// ErrAppCode is the error for a code of an app that is wrong or was used.
+var ErrAppCode = &wire.Refusal{Err: wire.ErrOTPInvalid, Message: "The code is wrong or was used; send the next one that the authenticator app shows."}
 
 // SpendTOTP marks the code of a time step as used, in all sessions and on all nodes, for
 // as long as the code could be valid. For a code that was used already it returns
-// errAppCode. Such a code is not a guess, so it does not count as a wrong attempt.
-func (s *Manager) SpendTOTP(ctx context.Context, now time.Time, company, sealed string, step int64) error {
+// ErrAppCode. Such a code is not a guess, so it does not count as a wrong attempt.
+func SpendTOTP(ctx context.Context, at *limits.Attempt, sealed string, step int64) error {
 	of := sha256.Sum256([]byte(sealed))
-	err := s.Sessions.Charge(ctx, now, record.Counter{
-		Key:    limits.Key(company, "totp", hex.EncodeToString(of[:16])+"/"+strconv.FormatInt(step, 10)),
-		Limit:  1,
-		Window: tokens.TOTPEnds(step).Sub(now),
-	})
-	if _, used := errors.AsType[*record.Full](err); used {
-		return errAppCode
+	rate := tenant.Rate{N: 1, Per: tokens.TOTPEnds(step).Sub(at.Now)}
+	first, err := at.Once(ctx, at.Counter("totp", hex.EncodeToString(of[:16])+"/"+strconv.FormatInt(step, 10), rate))
+	if err == nil && !first {
+		err = ErrAppCode
 	}
-	if err != nil {
-		return wire.Unavailable("spending the code of an app", err)
-	}
-	return nil
+	return err
 }

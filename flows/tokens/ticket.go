@@ -1,0 +1,50 @@
+package tokens
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/binary"
+	"time"
+)
+
+// A ticket is signed with a key that only the nodes of a deployment have. So every node
+// can check it, and nothing is stored until it is used. It consists of random bytes, the
+// time that it expires and a signature, with as many bytes as the fields say.
+type ticket struct{ random, signature int }
+
+const ticketTime = 8 // bytes
+
+func (t ticket) size() int { return t.random + ticketTime + t.signature }
+
+// issue returns a ticket of its owner that is valid until expires.
+func (t ticket) issue(key []byte, owner string, expires time.Time) []byte {
+	text := make([]byte, t.random, t.size())
+	rand.Read(text) // never fails: it ends the process instead
+	text = binary.BigEndian.AppendUint64(text, uint64(expires.UnixMicro()))
+	return append(text, t.sign(key, owner, text)...)
+}
+
+// sign returns the signature. text has a fixed length.
+func (t ticket) sign(key []byte, owner string, text []byte) []byte {
+	mac := hmac.New(sha256.New, key)
+	mac.Write(text)
+	mac.Write([]byte(owner))
+	return mac.Sum(nil)[:t.signature]
+}
+
+// open decodes a ticket. It reports whether the ticket is one of this owner and has not
+// expired.
+func (t ticket) open(key []byte, owner, encoded string, now time.Time) (raw []byte, ok bool) {
+	if len(encoded) != base64.RawURLEncoding.EncodedLen(t.size()) {
+		return nil, false
+	}
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(encoded)
+	if err != nil || len(raw) != t.size() { // the decoder skips line breaks
+		return nil, false
+	}
+	text, signature := raw[:t.random+ticketTime], raw[t.random+ticketTime:]
+	expires := time.UnixMicro(int64(binary.BigEndian.Uint64(text[t.random:])))
+	return raw, hmac.Equal(t.sign(key, owner, text), signature) && now.Before(expires)
+}
