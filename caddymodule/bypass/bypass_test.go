@@ -448,7 +448,7 @@ func TestRoutesInJSONAreFollowed(t *testing.T) {
 	}
 }
 
-// Caddy takes each of these, and none does what it seems to. A Caddyfile's line and
+// Caddy takes each of these, and many don't do what they seem to. A Caddyfile's line and
 // what to write instead are told with each.
 func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 	guesttest.Environment(t)
@@ -513,9 +513,53 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 			sites:   "http:// {\nmnemogate\nforward_auth localhost:9091 {\nuri /check\ncopy_headers X-Profile-Mnemocode\n}\n" + upstream + "}",
 			refused: "changes X-Profile-Mnemocode",
 		},
-		"other headers":            {sites: "http:// {\nrequest_header X-Request-Start now\nmnemogate\nreverse_proxy localhost:9000 {\nheader_up X-User {http.auth.user.id}\n}\n}"},
-		"a header before it":       {sites: "http:// {\nroute {\nrequest_header -X-Profile-Mnemocode\nmnemogate\n" + upstream + "}\n}"},
-		"a header without it":      {sites: "http:// {\nmnemogate\n" + upstream + "}\nhttp://mock.example {\nreverse_proxy localhost:9001 {\nheader_up X-Profile-Mnemocode alice\n}\n}"},
+		"other headers":       {sites: "http:// {\nrequest_header X-Request-Start now\nmnemogate\nreverse_proxy localhost:9000 {\nheader_up X-User {http.auth.user.id}\n}\n}"},
+		"a header before it":  {sites: "http:// {\nroute {\nrequest_header -X-Profile-Mnemocode\nmnemogate\n" + upstream + "}\n}"},
+		"a header without it": {sites: "http:// {\nmnemogate\n" + upstream + "}\nhttp://mock.example {\nreverse_proxy localhost:9001 {\nheader_up X-Profile-Mnemocode alice\n}\n}"},
+		"a matcher on one of two": {
+			sites:   "example.com {\nmnemogate /api/*\n" + upstream + "}",
+			refused: "mnemogate in example.com: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent; write mnemogate without a matcher or, for a part of the site, into one block with reverse_proxy: handle /api/* { ... }",
+		},
+		"a matcher on one of two, in a block of two sites": {
+			sites:   "a.example.com, b.example.com {\nhandle /x/* {\nmnemogate /x/api/*\n" + upstream + "}\n}",
+			refused: "mnemogate in a.example.com, b.example.com: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
+		},
+		"a block on one of two": {
+			sites:   "http:// {\nhandle /api/* {\nmnemogate\n}\n" + upstream + "}",
+			refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
+		},
+		"a matcher before an invoked route": {
+			sites:   "&(app) {\n" + upstream + "}\nhttp:// {\nmnemogate /api/*\ninvoke app\n}",
+			refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
+		},
+		"twice, the second in a block": {
+			sites:   "example.com {\nmnemogate\nhandle /api/* {\nmnemogate\n" + upstream + "}\nhandle {\nrespond 404\n}\n}",
+			refused: "mnemogate in example.com: the same requests pass it twice, and the second one finds no token; remove one of the two",
+		},
+		"twice, with a prefix": {
+			sites:   "http:// {\nmnemogate\nmnemogate {\nbase_path /api\n}\n" + upstream + "}",
+			refused: "mnemogate: the same requests pass it twice, and the second one finds no token",
+		},
+		"twice, with a matcher": {
+			sites:   "http:// {\n@api path /api/*\nmnemogate @api\nmnemogate @api\nhandle @api {\n" + upstream + "}\n}",
+			refused: "mnemogate: the same requests pass it twice, and the second one finds no token",
+		},
+		"twice, the second for errors": {
+			sites:   "http:// {\nmnemogate\n" + upstream + "handle_errors {\nmnemogate\n" + upstream + "}\n}",
+			refused: "mnemogate: the same requests pass it twice, and the second one finds no token",
+		},
+		"behind the proxy": {
+			sites:   "http:// {\nroute {\n" + upstream + "mnemogate\n}\n}",
+			refused: "mnemogate: it comes after reverse_proxy, which passes no request on to it; write it before that",
+		},
+		"behind blocks": {
+			sites:   "http:// {\nroute {\nhandle /x/* {\n" + upstream + "}\nhandle {\nrespond 404\n}\nmnemogate\n}\n}",
+			refused: "mnemogate: it comes after reverse_proxy, which passes no request on to it",
+		},
+		"behind an answer": {
+			sites:   "http:// {\nroute {\nrespond 404\nhandle /api/* {\nmnemogate\n" + upstream + "}\n}\n}",
+			refused: "mnemogate: it comes after respond or redir, which passes no request on to it; write it before that",
+		},
 		"PHP past it":              {sites: "http:// {\nmnemogate /acme/*\nphp_fastcgi localhost:9000\n}", refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy"},
 		"PHP behind it":            {sites: "http:// {\nmnemogate\nphp_fastcgi localhost:9000\n}"},
 		"PHP with its own matcher": {sites: "http:// {\n@a path /acme/*\nmnemogate @a\nphp_fastcgi @a localhost:9000\n}"},
