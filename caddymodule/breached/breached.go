@@ -86,28 +86,17 @@ func split(password string) (prefix, suffix string) {
 	return digits[:prefixDigits], digits[prefixDigits:]
 }
 
-var errMalformed = errors.New("a line is not the rest of a SHA-1, a colon and a count")
-
-// parse parses a line of a range. A count of zero is padding, which hides the size of
-// the range.
-func parse(line string) (suffix string, count uint64, err error) {
-	suffix, digits, ok := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
-	count, err = strconv.ParseUint(digits, 10, 64)
-	if !ok || err != nil || len(suffix) != suffixDigits || strings.Trim(suffix, "0123456789ABCDEFabcdef") != "" {
-		return "", 0, errMalformed
-	}
-	return strings.ToUpper(suffix), count, nil
-}
-
-// search reports whether a range has a hash. It believes no range that has any other
-// content, such as the page of a proxy.
+// search reports whether a range has a hash. A count of zero is padding, which hides the
+// size of the range. It believes no range that has any other content, such as the page of
+// a proxy.
 func search(lines, wanted string) (listed bool, err error) {
 	for line := range strings.Lines(lines) {
-		suffix, count, err := parse(line)
-		if err != nil {
-			return false, err
+		suffix, digits, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
+		count, err := strconv.ParseUint(digits, 10, 64)
+		if err != nil || len(suffix) != suffixDigits || strings.Trim(suffix, "0123456789ABCDEFabcdef") != "" {
+			return false, errors.New("a line is not the rest of a SHA-1, a colon and a count")
 		}
-		if suffix == wanted && count > 0 {
+		if strings.EqualFold(suffix, wanted) && count > 0 {
 			listed = true
 		}
 	}

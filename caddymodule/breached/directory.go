@@ -51,10 +51,10 @@ func (d *directory) Has(_ context.Context, password string) (bool, error) {
 	if of, ok := errors.AsType[*fs.PathError](err); ok {
 		err = of.Err // the name of the file says something about the password
 	}
-	if err != nil {
-		return false, fmt.Errorf("reading a range: %w", err)
+	listed := false
+	if err == nil {
+		listed, err = search(string(lines), suffix)
 	}
-	listed, err := search(string(lines), suffix)
 	if err != nil {
 		return false, fmt.Errorf("reading a range: %w", err)
 	}
