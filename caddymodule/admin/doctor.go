@@ -64,7 +64,7 @@ func (d *doctor) run(ctx context.Context) {
 		})
 	}
 	sessions := func() { check("sessions store", func() { d.sessions(ctx) }) }
-	alone := len(slices.Collect(d.app.Stores())) == 1
+	alone := len(d.app.Stores()) == 1
 	if d.service != nil {
 		check("accounts store", func() {
 			if !d.accounts(ctx) {
@@ -159,7 +159,7 @@ func (d *doctor) sessions(ctx context.Context) {
 
 // clocks compares this machine's clock with those of the stores' servers.
 func (d *doctor) clocks(ctx context.Context) {
-	for s := range d.app.Stores() {
+	for _, s := range d.app.Stores() {
 		server, ok := s.(guest.ClockStore)
 		if !ok {
 			continue // it is on this machine, or does not tell its time
@@ -182,7 +182,7 @@ func (d *doctor) clocks(ctx context.Context) {
 
 // prefixes reports the prefix of this deployment's keys.
 func (d *doctor) prefixes() {
-	for s := range d.app.Stores() {
+	for _, s := range d.app.Stores() {
 		if keeps, ok := s.(guest.PrefixStore); ok {
 			d.found(api.Finding{Check: "sessions store", Result: api.OK, Message: "the keys of this deployment begin with " + keeps.KeyPrefix()})
 		}
@@ -191,7 +191,7 @@ func (d *doctor) prefixes() {
 
 // faults reports servers whose settings can lose data.
 func (d *doctor) faults(ctx context.Context) {
-	for s := range d.app.Stores() {
+	for _, s := range d.app.Stores() {
 		server, ok := s.(guest.FaultyStore)
 		if !ok {
 			continue

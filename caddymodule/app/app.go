@@ -105,14 +105,12 @@ type App struct {
 	warnings  background.Warnings
 	ctx       context.Context // ends when the config is unloaded
 	cancel    context.CancelFunc
-	storeKeys []string // keys of the stores in use
-	stores    []*pooledStore
-	guests    []Guest // the store modules
+	stores    []*pooledStore // in use; the first keeps the accounts
+	guests    []Guest        // the store modules
 	accounts  record.Accounts
-	census    record.Census      // nil if the accounts store has none
-	outbox    record.Outbox      // likewise
-	history   record.History     // likewise
-	keys      *assertion.Keyring // likewise
+	census    record.Census  // nil if the accounts store has none
+	outbox    record.Outbox  // likewise
+	history   record.History // likewise
 	sessions  record.Sessions
 	watcher   *watcher
 	servers   map[*caddyhttp.Server]bool   // the servers that have a handler of ours
@@ -464,7 +462,7 @@ func retry(ctx context.Context, pause time.Duration, try func() (done bool)) boo
 
 // SigningKeys returns the companies' keys that sign assertions, or nil if the store
 // keeps none. All configs that use the store share them.
-func (a *App) SigningKeys() *assertion.Keyring { return a.keys }
+func (a *App) SigningKeys() *assertion.Keyring { return a.stores[0].keys }
 
 // Log returns the app's logger.
 func (a *App) Log() *slog.Logger { return a.log }

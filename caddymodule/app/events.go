@@ -21,24 +21,7 @@ import (
 //
 // The audit log is the logger mnemogate.audit. Each event is one line, with the
 // event's name as the message; flows.EventKinds lists the names and their fields.
-// The lines are part of Caddy's log unless you give them a file of their own:
-//
-//	{
-//		log audit {
-//			include mnemogate.audit
-//			output file /var/log/mnemogate/audit.log
-//			format json
-//		}
-//	}
-//
-// With the events app, modules of the namespace events.handlers can receive all
-// events, or those with a given name:
-//
-//	{
-//		events {
-//			on mnemogate.lock.disabled <handler>
-//		}
-//	}
+// docs/monitoring.md shows how to give the lines a file of their own.
 //
 // Handlers run one after another and outside of requests, so that a handler can't
 // slow down a login. A handler that is too slow misses events

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"log/slog"
 	"sync"
 	"time"
@@ -27,6 +26,7 @@ var stores = caddy.NewUsagePool()
 // store share it. It closes when the last of them has released it.
 type pooledStore struct {
 	guest.Store
+	key    string        // in stores
 	module string        // for errors
 	memory *store.Memory // nil unless the store is a guest.FeedingStore
 	naming sync.Mutex    // guards named
@@ -40,16 +40,19 @@ type pooledStore struct {
 	warnings background.Warnings
 }
 
-func newPooledStore(module string, s guest.Store) *pooledStore {
-	p := &pooledStore{Store: s, module: module}
+func newPooledStore(key, module string, s guest.Store) *pooledStore {
+	p := &pooledStore{Store: s, key: key, module: module}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if feeding, ok := s.(guest.FeedingStore); ok {
 		p.memory = store.NewMemory(timedSessions{feeding.Sessions()}, defaultCache)
-		p.memory.Untouched = p.untouched
+		p.memory.Untouched = p.warns("a session could not be prolonged, and goes on until it expires")
 	}
 	if keeps, ok := s.(guest.AccountsStore); ok {
 		if keys, ok := keeps.Accounts().(record.SigningKeys); ok {
-			p.keys = &assertion.Keyring{Accounts: keeps.Accounts(), Store: keys, Now: time.Now, Failed: p.keysFailed}
+			p.keys = &assertion.Keyring{
+				Accounts: keeps.Accounts(), Store: keys, Now: time.Now,
+				Failed: p.warns("the keys that sign assertions can't be read or rotated, and the known ones go on"),
+			}
 		}
 	}
 	return p
@@ -107,16 +110,9 @@ func (p *pooledStore) hear() {
 	}
 }
 
-func (p *pooledStore) untouched(err error) {
-	p.warn("a session could not be prolonged, and goes on until it expires", err)
-}
-
-func (p *pooledStore) keysFailed(err error) {
-	p.warn("the keys that sign assertions can't be read or rotated, and the known ones go on", err)
-}
-
-func (p *pooledStore) warn(message string, err error) {
-	p.warnings.Warn(storeLog(), message, "error", err)
+// warns returns a function that logs an error with this message.
+func (p *pooledStore) warns(message string) func(error) {
+	return func(err error) { p.warnings.Warn(storeLog(), message, "error", err) }
 }
 
 // storeLog returns the logger of the running config. The stores outlive configs.
@@ -166,7 +162,6 @@ func (a *App) loadStores(ctx caddy.Context) error {
 	a.census, _ = accounts.Accounts().(record.Census)
 	a.outbox, _ = accounts.Accounts().(record.Outbox)
 	a.history, _ = accounts.Accounts().(record.History)
-	a.keys = main.keys
 	for code, c := range a.Sorted() {
 		if a.outbox == nil && c.effective.Events.Receiver != nil {
 			return fmt.Errorf("company %s: events: the store %s can't keep them until they are delivered; use another module, or take events out", code, main.module)
@@ -176,7 +171,7 @@ func (a *App) loadStores(ctx caddy.Context) error {
 		if module, err = ctx.LoadModule(a, "SessionsRaw"); err != nil {
 			return fmt.Errorf("sessions: %w", err)
 		}
-		if main, err = a.use("sessions", module, " of "+a.storeKeys[0]); err != nil {
+		if main, err = a.use("sessions", module, " of "+main.key); err != nil {
 			return fmt.Errorf("sessions: %w", err)
 		}
 	}
@@ -204,34 +199,30 @@ func (a *App) use(directive string, module any, more string) (*pooledStore, erro
 	key := g.Key() + more
 	value, _, err := stores.LoadOrNew(key, func() (caddy.Destructor, error) {
 		made, err := g.Store()
-		return newPooledStore(name, made), err
+		return newPooledStore(key, name, made), err
 	})
 	if err != nil {
 		return nil, err
 	}
-	a.storeKeys = append(a.storeKeys, key)
 	a.guests = append(a.guests, Guest{directive, module})
 	used := value.(*pooledStore)
 	a.stores = append(a.stores, used)
 	return used, nil
 }
 
-// Stores yields the stores in use.
-func (a *App) Stores() iter.Seq[guest.Store] {
-	return func(yield func(guest.Store) bool) {
-		for _, s := range a.stores {
-			if !yield(s.Store) {
-				return
-			}
-		}
+// Stores returns the stores in use.
+func (a *App) Stores() (all []guest.Store) {
+	for _, s := range a.stores {
+		all = append(all, s.Store)
 	}
+	return all
 }
 
 // giveBack releases the stores. The last config to do so closes them.
 func (a *App) giveBack() error {
 	var errs []error
-	for _, key := range a.storeKeys {
-		_, err := stores.Delete(key)
+	for _, s := range a.stores {
+		_, err := stores.Delete(s.key)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

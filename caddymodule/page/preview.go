@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"golang.org/x/text/language"
 )
 
@@ -69,29 +70,19 @@ func Preview(o Options, name string) (http.Handler, error) {
 // preview show it in a frame.
 func edit(w http.ResponseWriter, r *http.Request, scheme *strings.Replacer, serve func(http.ResponseWriter)) {
 	r.Header.Del("Accept-Encoding")
-	kept := &keptAnswer{header: w.Header()}
-	serve(kept)
+	var content bytes.Buffer
+	recorder := caddyhttp.NewResponseRecorder(w, &content, func(int, http.Header) bool { return true })
+	serve(recorder)
 	h := w.Header()
-	body := kept.body.Bytes()
+	body := content.Bytes()
 	if strings.HasPrefix(h.Get("Content-Type"), "text/") {
 		const script = `<script type="module" src=`
-		body = []byte(scheme.Replace(strings.Replace(kept.body.String(), script, script+`"/preview/preview.js"></script>`+"\n"+script, 1)))
+		body = []byte(scheme.Replace(strings.Replace(content.String(), script, script+`"/preview/preview.js"></script>`+"\n"+script, 1)))
 	}
 	h.Set("Content-Security-Policy", strings.Replace(h.Get("Content-Security-Policy"), "frame-ancestors 'none'", "frame-ancestors 'self'", 1))
 	h.Del("X-Frame-Options")
 	h.Del("Content-Length")
 	h.Set("Cache-Control", "no-store")
-	w.WriteHeader(kept.status)
+	w.WriteHeader(recorder.Status())
 	_, _ = w.Write(body) // the browser may be gone
 }
-
-// A keptAnswer keeps an answer instead of sending it.
-type keptAnswer struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (a *keptAnswer) Header() http.Header         { return a.header }
-func (a *keptAnswer) WriteHeader(status int)      { a.status = status }
-func (a *keptAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
