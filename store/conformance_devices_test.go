@@ -20,7 +20,7 @@ func device(name string) record.Device {
 func failOn(t *testing.T, s record.Accounts, a record.Account, device string) {
 	t.Helper()
 	key := record.FailureKey{Company: a.Company, Account: a.ID, Device: device}
-	must(t, s.UpdateFailures(bg, t0, key, record.WrongPasswords, func(f *record.FailureCount) error { f.Count++; return nil }))
+	must(t, s.UpdateFailures(bg, t0, key, record.WrongPasswords, add(1)))
 }
 
 func namesOf(devices []record.Device) (ids []string) {

@@ -112,12 +112,6 @@ var endCases = []sessionsCase{
 			wantGone(t, one, "a")
 			must(t, one.Replace(bg, t0, hash("step"), record.CheckOTP, at("e", 1, record.Authorized, 5)))
 			wantGone(t, two, "a", "b", "step")
-			names := func(all []record.Session) (ids []string) {
-				for _, s := range all {
-					ids = append(ids, s.ID)
-				}
-				return ids
-			}
 			wantEqual(t, "left", names(get[[]record.Session](t)(one.List(bg, t0, "acme", 1))),
 				names([]record.Session{session("c", 1, 1, ""), session("d", 1, 1, ""), session("e", 1, 1, "")}))
 			wantSession(t, one, withoutAtMost(at("other@2", 2, record.Authorized, 0)))

@@ -242,21 +242,6 @@ var updateCases = []accountsCase{
 		},
 	},
 	{
-		name:    "update that nobody made",
-		promise: "Update stores what change set. Unless change reports it, no session ends.",
-		run: func(t *testing.T, one, two record.Accounts) {
-			a := create(t, one, someone("acme", "m1"))
-			a.PasswordHash = "better"
-			got := get[record.Account](t)(one.Update(bg, "acme", a.ID, func(now *record.Account) (bool, error) {
-				now.PasswordHash = "better"
-				return false, nil
-			}))
-			wantEqual(t, "returned", got, a)
-			wantEqual(t, "stored", get[record.Account](t)(two.ByID(bg, "acme", a.ID)), a)
-			wantEqual(t, "endings", len(endings(t, two)), 0)
-		},
-	},
-	{
 		name:    "accept",
 		promise: "Accept records acceptances. Each replaces that of an older version.",
 		run: func(t *testing.T, one, two record.Accounts) {

@@ -133,6 +133,22 @@ func (s sqlAccounts) Search(ctx context.Context, company string, match record.Ma
 
 // Changing
 
+// loginIDFields are the names of record.LoginIDs, in order. If several login ids are
+// taken, the order decides which one is reported.
+var loginIDFields = []string{"primary_phone", "primary_email", "login_name"}
+
+// setGeneration sets Generation and Barred of an account that Update changes.
+func setGeneration(a *record.Account, before record.Account, ends bool) {
+	a.Generation, a.Barred = before.Generation, before.Barred
+	if !ends {
+		return
+	}
+	a.Generation++
+	if before.Status == record.StatusActive && a.Status != record.StatusActive {
+		a.Barred = a.Generation
+	}
+}
+
 // lockAccount returns ErrNotFound if there is no such account. Otherwise no other call
 // changes the account until the transaction ends.
 func (s sqlAccounts) lockAccount(ctx context.Context, tx queries, company string, id int64) error {

@@ -1,7 +1,10 @@
 package store
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -94,4 +97,40 @@ func accountScan(text func(string) string) func(scanner) (record.Account, error)
 		}
 		return a, nil
 	}
+}
+
+// Child rows of an account, as JSON. The decoders return nil for an empty list
+// without parsing it, which is the usual case.
+
+func decodeIdentities(data []byte) ([]record.Identity, error) {
+	if string(data) == "[]" {
+		return nil, nil
+	}
+	var identities []record.Identity
+	if err := json.Unmarshal(data, &identities); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(identities, func(a, b record.Identity) int {
+		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Subject, b.Subject))
+	})
+	return identities, nil
+}
+
+func decodeFailureCounts(data []byte, text func(string) string) (map[record.Kind]record.FailureCount, error) {
+	if string(data) == "[]" {
+		return nil, nil
+	}
+	var stored []struct {
+		Kind  string `json:"kind"`
+		Count int    `json:"count"`
+		Until int64  `json:"until"`
+	}
+	if err := json.Unmarshal(data, &stored); err != nil {
+		return nil, err
+	}
+	failures := make(map[record.Kind]record.FailureCount, len(stored))
+	for _, t := range stored {
+		failures[record.Kind(text(t.Kind))] = record.FailureCount{Count: t.Count, Until: fromMicros(t.Until)}
+	}
+	return failures, nil
 }

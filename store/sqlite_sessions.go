@@ -26,9 +26,7 @@ const (
 	sqliteDeleteLinks = `DELETE FROM sessions WHERE company = ? AND account = ? AND state = ?`
 
 	sqliteInsertSession = `
-		INSERT INTO sessions (hash, id, company, account, mnemocode, login_id, epoch, state, accepted,
-			created, expires, ends, code_hash, code_phone, code_expires, by_app,
-			era, last_used, address, user_agent, profile, device)
+		INSERT INTO sessions (` + sqliteSessionColumns + `)
 		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22
 		WHERE NOT EXISTS (SELECT 1 FROM fences WHERE company = ?3 AND account = ?4 AND account <> 0 AND epoch > ?7)
 			AND NOT EXISTS (SELECT 1 FROM fences WHERE company = ?3 AND account = 0 AND epoch > ?17)`
@@ -307,22 +305,20 @@ func (s sqliteSessions) Charge(ctx context.Context, now time.Time, counters ...r
 
 func (tx *sqliteQueries) charge(ctx context.Context, now time.Time, counters []record.Counter) error {
 	for _, c := range counters {
-		if err := tx.chargeOne(ctx, now, c); err != nil {
+		if !c.Look && c.Limit > 0 {
+			n, err := tx.exec(ctx, sqliteCharge, c.Key, micros(now), micros(now.Add(c.Window)), c.Limit)
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				continue
+			}
+		}
+		if err := tx.full(ctx, now, c); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func (tx *sqliteQueries) chargeOne(ctx context.Context, now time.Time, c record.Counter) error {
-	if c.Look || c.Limit <= 0 {
-		return tx.full(ctx, now, c)
-	}
-	n, err := tx.exec(ctx, sqliteCharge, c.Key, micros(now), micros(now.Add(c.Window)), c.Limit)
-	if err == nil && n == 0 {
-		return tx.full(ctx, now, c)
-	}
-	return err
 }
 
 // full returns a Full error if a counter is at its limit. A counter whose limit is 0

@@ -75,24 +75,6 @@ func sortByAge(sessions []record.Session) {
 // isCharged reports whether c is charged, and not only looked at.
 func isCharged(c record.Counter) bool { return !c.Look }
 
-// Accounts
-
-// loginIDFields are the names of record.LoginIDs, in order. If several login ids are
-// taken, the order decides which one is reported.
-var loginIDFields = []string{"primary_phone", "primary_email", "login_name"}
-
-// setGeneration sets Generation and Barred of an account that Update changes.
-func setGeneration(a *record.Account, before record.Account, ends bool) {
-	a.Generation, a.Barred = before.Generation, before.Barred
-	if !ends {
-		return
-	}
-	a.Generation++
-	if before.Status == record.StatusActive && a.Status != record.StatusActive {
-		a.Barred = a.Generation
-	}
-}
-
 // Times
 
 // micros returns a time as it is stored. The zero time is stored as 0.
@@ -108,23 +90,6 @@ func fromMicros(n int64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMicro(n).UTC()
-}
-
-// Child rows of an account, as JSON. The decoders return nil for an empty list
-// without parsing it, which is the usual case.
-
-func decodeIdentities(data []byte) ([]record.Identity, error) {
-	if string(data) == "[]" {
-		return nil, nil
-	}
-	var identities []record.Identity
-	if err := json.Unmarshal(data, &identities); err != nil {
-		return nil, err
-	}
-	slices.SortFunc(identities, func(a, b record.Identity) int {
-		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Subject, b.Subject))
-	})
-	return identities, nil
 }
 
 // A storedAcceptance is an acceptance whose time is in microseconds.
@@ -143,6 +108,8 @@ func encodeAcceptances(accepted []record.Acceptance) (string, error) {
 	return string(data), err
 }
 
+// decodeAcceptances returns nil for an empty list without parsing it, which is the
+// usual case.
 func decodeAcceptances(data []byte) ([]record.Acceptance, error) {
 	if string(data) == "[]" {
 		return nil, nil
@@ -157,23 +124,4 @@ func decodeAcceptances(data []byte) ([]record.Acceptance, error) {
 	}
 	slices.SortFunc(accepted, func(a, b record.Acceptance) int { return cmp.Compare(a.Code, b.Code) })
 	return accepted, nil
-}
-
-func decodeFailureCounts(data []byte, text func(string) string) (map[record.Kind]record.FailureCount, error) {
-	if string(data) == "[]" {
-		return nil, nil
-	}
-	var stored []struct {
-		Kind  string `json:"kind"`
-		Count int    `json:"count"`
-		Until int64  `json:"until"`
-	}
-	if err := json.Unmarshal(data, &stored); err != nil {
-		return nil, err
-	}
-	failures := make(map[record.Kind]record.FailureCount, len(stored))
-	for _, t := range stored {
-		failures[record.Kind(text(t.Kind))] = record.FailureCount{Count: t.Count, Until: fromMicros(t.Until)}
-	}
-	return failures, nil
 }
