@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -122,6 +124,37 @@ var updateCases = []accountsCase{
 			}
 			wantEqual(t, "account", get[record.Account](t)(one.ByID(bg, "acme", before.ID)), before)
 			wantEqual(t, "endings", len(endings(t, one)), 0)
+		},
+	},
+	{
+		name:    "changes that panic",
+		promise: "If change panics, nothing is stored, and no connection or lock is held.",
+		run: func(t *testing.T, one, _ record.Accounts) {
+			a := create(t, one, someone("acme", "m1"))
+			subject := record.FailureKey{Company: "acme", Account: a.ID}
+			ctx, cancel := context.WithTimeout(bg, 30*time.Second)
+			defer cancel()
+			update := func() error {
+				_, err := one.Update(ctx, "acme", a.ID, func(a *record.Account) (bool, error) {
+					a.Role = "changed"
+					panic("hunter2")
+				})
+				return err
+			}
+			count := func() error {
+				return one.UpdateFailures(ctx, t0, subject, record.WrongCodes, func(*record.FailureCount) error { panic("hunter2") })
+			}
+			for range 10 { // more calls than there are connections
+				for _, call := range []func() error{update, count} {
+					if err := panics.Contain(call); err == nil || record.IsAnswer(err) {
+						t.Fatalf("got %v, want an error that is no answer", err)
+					}
+				}
+			}
+			wantEqual(t, "account", get[record.Account](t)(one.ByID(ctx, "acme", a.ID)), a)
+			wantEqual(t, "endings", len(endings(t, one)), 0)
+			must(t, one.UpdateFailures(ctx, t0, subject, record.WrongCodes, add(1)))
+			must(t, second(one.Update(ctx, "acme", a.ID, ending)))
 		},
 	},
 	{

@@ -314,14 +314,9 @@ func (r *Redis) Sessions() record.Sessions { return redisSessions{r} }
 
 // Calls
 
-// call runs f with the timeout of a call. It adds doing to an error unless the error
-// is an answer of the interface.
+// call runs f with the timeout of a call. The text doing is for the error.
 func (r *Redis) call(ctx context.Context, doing string, f func(context.Context) error) error {
-	err := r.limited(ctx, f)
-	if err == nil || record.IsAnswer(err) {
-		return err
-	}
-	return fmt.Errorf("%s: %w", doing, err)
+	return translate(doing, r.limited(ctx, f))
 }
 
 func (r *Redis) limited(ctx context.Context, f func(context.Context) error) error {

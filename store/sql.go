@@ -2,11 +2,6 @@ package store
 
 import (
 	"context"
-	"database/sql"
-	"errors"
-	"fmt"
-
-	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -131,31 +126,4 @@ func collect[T any](
 func scanValue[T any](row scanner) (value T, err error) {
 	err = row.Scan(&value)
 	return value, err
-}
-
-// A refusal is the error of a function that the caller passed in.
-type refusal struct{ error }
-
-// translate turns the drivers' errors into those that the interfaces promise. It adds
-// doing to any other error.
-func translate(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	if r, ok := errors.AsType[refusal](err); ok {
-		return r.error
-	}
-	switch sqliteCode(err) {
-	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE:
-		return record.ErrConflict
-	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
-		return record.ErrNotFound
-	}
-	if errors.Is(err, sql.ErrNoRows) || postgresCode(err) == "23503" { // foreign key violation: the account was deleted
-		return record.ErrNotFound
-	}
-	if record.IsAnswer(err) {
-		return err
-	}
-	return fmt.Errorf("%s: %w", doing, err)
 }

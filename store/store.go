@@ -13,12 +13,16 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"database/sql"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -41,6 +45,33 @@ func Deployment(ctx context.Context, accounts record.Accounts) (string, error) {
 // answered that it can't serve now, or if the disk takes no writes. The caller may
 // call Start again.
 var ErrUnreachable = errors.New("the store can't be reached")
+
+// A refusal is the error of a function that the caller passed in.
+type refusal struct{ error }
+
+// translate turns the drivers' errors into those that the interfaces promise. It adds
+// doing to any other error.
+func translate(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	if r, ok := errors.AsType[refusal](err); ok {
+		return r.error
+	}
+	switch sqliteCode(err) {
+	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE:
+		return record.ErrConflict
+	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
+		return record.ErrNotFound
+	}
+	if errors.Is(err, sql.ErrNoRows) || postgresCode(err) == "23503" { // foreign key violation: the account was deleted
+		return record.ErrNotFound
+	}
+	if record.IsAnswer(err) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", doing, err)
+}
 
 // Sessions and counters
 
