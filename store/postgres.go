@@ -289,12 +289,6 @@ func unreachable(doing string, err error) error {
 // the same change first.
 var errAgain = errors.New("too many calls change the same")
 
-// read is write for an f that changes nothing. If the connection breaks, it runs f
-// once more.
-func (p *Postgres) read(ctx context.Context, f func(context.Context, postgresQueries) error) error {
-	return p.call(ctx, f, true)
-}
-
 // write runs f on a connection. It may call f again if nothing of it was stored. The
 // caller's context counts only until there is a connection: interrupting a statement
 // takes longer than running it, and costs the connection.
@@ -302,8 +296,10 @@ func (p *Postgres) write(ctx context.Context, f func(context.Context, postgresQu
 	return p.call(ctx, f, false)
 }
 
+// reading is writing for an f that changes nothing. If the connection breaks, it runs f
+// once more.
 func (p *Postgres) reading(ctx context.Context, f func(context.Context, queries) error) error {
-	return p.read(ctx, with[postgresQueries](f))
+	return p.call(ctx, with[postgresQueries](f), true)
 }
 
 func (p *Postgres) writing(ctx context.Context, f func(context.Context, queries) error) error {

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -22,12 +21,9 @@ func TestPostgresIsReachedByTLS(t *testing.T) {
 	}
 	for _, good := range []string{dsn("127.0.0.1", "verify-full", certificate), dsn("localhost", "verify-ca", certificate)} {
 		p := startPostgres(t, good, PostgresOptions{})
-		must(t, p.read(bg, func(ctx context.Context, q postgresQueries) error {
-			var encrypted bool
-			err := q.row(ctx, "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()").Scan(&encrypted)
-			wantEqual(t, "encrypted", encrypted, true)
-			return err
-		}))
+		encrypted, err := queryOne(bg, p, "asking", scanValue[bool], "SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
+		must(t, err)
+		wantEqual(t, "encrypted", encrypted, true)
 	}
 	for _, bad := range []string{dsn("127.0.0.1", "verify-full", other), dsn("localhost", "verify-full", certificate)} {
 		if err := openPostgres(t, bad, PostgresOptions{}).Start(bg); err == nil || !strings.Contains(err.Error(), "certificate") {

@@ -140,10 +140,10 @@ func (s *SQLite) beginCall() error {
 
 func (s *SQLite) endCall() { s.calls.RUnlock() }
 
-// read runs f on the reading connections. It checks the caller's context only before
+// reading runs f on the reading connections. It checks the caller's context only before
 // f: interrupting a statement takes longer than running it, and costs the
 // connection.
-func (s *SQLite) read(ctx context.Context, f func(context.Context, *sqliteQueries) error) error {
+func (s *SQLite) reading(ctx context.Context, f func(context.Context, queries) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -152,10 +152,6 @@ func (s *SQLite) read(ctx context.Context, f func(context.Context, *sqliteQuerie
 	}
 	defer s.endCall()
 	return f(context.WithoutCancel(ctx), s.reads)
-}
-
-func (s *SQLite) reading(ctx context.Context, f func(context.Context, queries) error) error {
-	return s.read(ctx, with[*sqliteQueries](f))
 }
 
 func (s *SQLite) writing(ctx context.Context, f func(context.Context, queries) error) error {

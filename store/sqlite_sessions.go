@@ -51,7 +51,7 @@ func (s sqliteSessions) store(
 ) error {
 	var ended []record.TokenHash
 	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		if err := tx.charge(ctx, now, counters); err != nil {
+		if err := chargeSQLite(ctx, tx, now, counters); err != nil {
 			return err
 		}
 		if err := before(ctx, tx); err != nil {
@@ -215,7 +215,7 @@ const sqliteSessionsByState = sqliteSelectSession + `
 
 func (s sqliteSessions) List(ctx context.Context, now time.Time, company string, account int64) ([]record.Session, error) {
 	var all []record.Session
-	err := s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
+	err := s.reading(ctx, func(ctx context.Context, q queries) error {
 		for _, state := range storedStates {
 			found, err := collect(ctx, q, scanSQLiteSession, sqliteSessionsByState,
 				company, account, string(state), micros(now), record.MaxSessions)
@@ -270,7 +270,7 @@ func (s sqliteSessions) SpendCode(
 	}
 	var taken int64
 	err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
-		if err := tx.look(ctx, now, counters); err != nil {
+		if err := chargeSQLite(ctx, tx, now, record.Look(counters...)); err != nil {
 			return err
 		}
 		taken, err = tx.exec(ctx, sqliteTakeCode, hash[:], code.Hash[:])
@@ -299,14 +299,14 @@ func (s sqliteSessions) Charge(ctx context.Context, now time.Time, counters ...r
 		return err
 	}
 	return translate("charging counters", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		return tx.charge(ctx, now, counters)
+		return chargeSQLite(ctx, tx, now, counters)
 	}))
 }
 
-func (tx *sqliteQueries) charge(ctx context.Context, now time.Time, counters []record.Counter) error {
+func chargeSQLite(ctx context.Context, q queries, now time.Time, counters []record.Counter) error {
 	for _, c := range counters {
 		if !c.Look && c.Limit > 0 {
-			n, err := tx.exec(ctx, sqliteCharge, c.Key, micros(now), micros(now.Add(c.Window)), c.Limit)
+			n, err := q.exec(ctx, sqliteCharge, c.Key, micros(now), micros(now.Add(c.Window)), c.Limit)
 			if err != nil {
 				return err
 			}
@@ -314,16 +314,16 @@ func (tx *sqliteQueries) charge(ctx context.Context, now time.Time, counters []r
 				continue
 			}
 		}
-		if err := tx.full(ctx, now, c); err != nil {
+		if err := sqliteFull(ctx, q, now, c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// full returns a Full error if a counter is at its limit. A counter whose limit is 0
-// has no window, so the error says that it ends one Window from now.
-func (q *sqliteQueries) full(ctx context.Context, now time.Time, c record.Counter) error {
+// sqliteFull returns a Full error if a counter is at its limit. A counter whose limit
+// is 0 has no window, so the error says that it ends one Window from now.
+func sqliteFull(ctx context.Context, q queries, now time.Time, c record.Counter) error {
 	var until int64
 	err := q.row(ctx, sqliteFullCounter, c.Key, micros(now), c.Limit).Scan(&until)
 	switch {
@@ -338,16 +338,7 @@ func (q *sqliteQueries) full(ctx context.Context, now time.Time, c record.Counte
 }
 
 func (s sqliteSessions) look(ctx context.Context, now time.Time, counters []record.Counter) error {
-	return translate("reading counters", s.read(ctx, func(ctx context.Context, q *sqliteQueries) error {
-		return q.look(ctx, now, counters)
+	return translate("reading counters", s.reading(ctx, func(ctx context.Context, q queries) error {
+		return chargeSQLite(ctx, q, now, record.Look(counters...))
 	}))
-}
-
-func (q *sqliteQueries) look(ctx context.Context, now time.Time, counters []record.Counter) error {
-	for _, c := range counters {
-		if err := q.full(ctx, now, c); err != nil {
-			return err
-		}
-	}
-	return nil
 }

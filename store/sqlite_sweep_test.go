@@ -111,7 +111,7 @@ func TestSQLiteEndsAnyNumberOfSessionsAtOnce(t *testing.T) {
 		t.Errorf("%d sessions are listed", n)
 	}
 	left := func() (n int) {
-		must(t, s.read(bg, func(ctx context.Context, q *sqliteQueries) error {
+		must(t, s.reading(bg, func(ctx context.Context, q queries) error {
 			return q.row(ctx, `SELECT count(*) FROM sessions INDEXED BY sessions_account WHERE company = 'acme'`).Scan(&n)
 		}))
 		return n

@@ -196,7 +196,7 @@ func TestSQLiteCommitsDurably(t *testing.T) {
 		}
 		return nil
 	}))
-	err := s.read(bg, func(ctx context.Context, q *sqliteQueries) error {
+	err := s.reading(bg, func(ctx context.Context, q queries) error {
 		_, err := q.exec(ctx, sqliteDeleteSession, "a")
 		return err
 	})
