@@ -14,7 +14,7 @@ const postgresInsertEvent = `
 	WITH opened AS (
 		INSERT INTO outbox_queues (company, queue, due)
 		SELECT $1, coalesce((SELECT queue FROM outbox WHERE company = $1 AND account = $2 ORDER BY number DESC LIMIT 1), $3), $4::bigint
-		ON CONFLICT (company, queue) DO UPDATE SET tries = outbox_queues.tries -- as it is: Settle waits, or we for it
+		ON CONFLICT (company, queue) DO UPDATE SET tries = outbox_queues.tries -- as it is: Acknowledge waits for this, or this for it
 		RETURNING queue
 	)
 	INSERT INTO outbox (company, queue, account, id, type, body, at, traceparent)
