@@ -334,7 +334,7 @@ func TestOneTokenOneSuccess(t *testing.T) {
 					token, other := b.sessionIn(state), b.sessionIn(record.CheckPassword)
 					bodies := map[string]object{"auth/logout": nil}
 					bodies[route.Path] = b.goodBody(route.Path)
-					got := race(40, func(i int) error {
+					got := race(100, func(i int) error {
 						path := []string{route.Path, rival}[i/2%2]
 						_, err := nodes[i%2].serveAs(code, addressOf(i), path, token, bodies[path])
 						return err
