@@ -315,18 +315,18 @@ func (a *App) Cleanup() error {
 	a.workers.Wait()
 	service := a.service.Load()
 	if service == nil {
-		return a.giveBack()
+		return a.releaseStores()
 	}
 	if caddy.Exiting() {
 		service.Close()
-		return a.giveBack()
+		return a.releaseStores()
 	}
 	// Caddy does not wait for requests in progress, and a reload must not wait for
 	// gateways.
 	go func() {
 		a.drain()
 		service.Close()
-		if err := a.giveBack(); err != nil {
+		if err := a.releaseStores(); err != nil {
 			a.log.Error("a store was not closed", "error", err)
 		}
 	}()

@@ -27,12 +27,12 @@ import (
 // slow down a login. A handler that is too slow misses events
 // (mnemogate_events_dropped_total); the audit log contains all events.
 type watcher struct {
-	ctx     caddy.Context
-	log     *slog.Logger
-	audit   *zap.Logger
-	queue   chan record.Event
-	settled atomic.Bool      // events is set and may be read
-	events  *caddyevents.App // nil if the config has no events app
+	ctx    caddy.Context
+	log    *slog.Logger
+	audit  *zap.Logger
+	queue  chan record.Event
+	ready  atomic.Bool      // events is set and may be read
+	events *caddyevents.App // nil if the config has no events app
 }
 
 const (
@@ -50,7 +50,7 @@ func (w *watcher) observe(ctx context.Context, e record.Event) {
 	if line := w.audit.Check(zapcore.InfoLevel, e.Name); line != nil {
 		line.Write(zap.Inline(auditLine(e)), traceID(ctx))
 	}
-	if w.settled.Load() && !w.wanted(e.Name) {
+	if w.ready.Load() && !w.wanted(e.Name) {
 		return
 	}
 	select {
@@ -112,7 +112,7 @@ func (w *watcher) wanted(name string) bool { return w.events != nil && w.events.
 // run emits observed events until ctx ends. It waits until the config is running,
 // because other modules may still subscribe before that.
 func (w *watcher) run(ctx context.Context, app *App) {
-	if !retry(ctx, 10*time.Millisecond, func() bool { return w.settle(app) }) {
+	if !retry(ctx, 10*time.Millisecond, func() bool { return w.findHandlers(app) }) {
 		return
 	}
 	for {
@@ -126,16 +126,15 @@ func (w *watcher) run(ctx context.Context, app *App) {
 	}
 }
 
-// settle finds the events app. It returns false if the config of app is not running
-// yet.
-func (w *watcher) settle(app *App) bool {
+// findHandlers finds the events app. It returns false until the config of app runs.
+func (w *watcher) findHandlers(app *App) bool {
 	if Running() != app {
 		return false
 	}
 	if events, err := w.ctx.AppIfConfigured("events"); err == nil {
 		w.events = events.(*caddyevents.App)
 	}
-	w.settled.Store(true)
+	w.ready.Store(true)
 	return true
 }
 

@@ -38,7 +38,7 @@ func TestSlowEventHandlersHoldUpNobody(t *testing.T) {
 // Where nobody listens an event costs no more than its counting.
 func TestNothingIsBuiltWhereNobodyListens(t *testing.T) {
 	w := &watcher{audit: zap.NewNop(), queue: make(chan record.Event)}
-	w.settled.Store(true)
+	w.ready.Store(true)
 	e := record.Event{Name: "mnemogate.login.failure", Company: "acme", Result: "auth.loginid.notfound"}
 	if n := testing.AllocsPerRun(1000, func() { w.observe(t.Context(), e) }); n != 0 {
 		t.Errorf("an event that nobody wants costs %v allocations", n)

@@ -67,7 +67,7 @@ func (p *pooledStore) Start(ctx context.Context, accounts record.Accounts) error
 	err := p.Store.Start(ctx)
 	if p.memory != nil && (err == nil || errors.Is(err, guest.ErrUnreachable)) {
 		p.feed.Do(func() {
-			p.done.Go(p.hear)
+			p.done.Go(p.receive)
 		})
 	}
 	return err
@@ -91,9 +91,9 @@ func (p *pooledStore) nameDeployment(ctx context.Context, accounts record.Accoun
 	return nil
 }
 
-// hear feeds the memory until the store closes. After a panic it drops the lease and
+// receive feeds the memory until the store closes. After a panic it drops the lease and
 // empties the memory, and then subscribes again.
-func (p *pooledStore) hear() {
+func (p *pooledStore) receive() {
 	subscribe := func() bool {
 		err := panics.ContainLogged(storeLog(), "hearing what ends on other nodes", func() error {
 			p.Store.(guest.FeedingStore).Run(p.ctx, p.memory)
@@ -218,8 +218,8 @@ func (a *App) Stores() (all []guest.Store) {
 	return all
 }
 
-// giveBack releases the stores. The last config to do so closes them.
-func (a *App) giveBack() error {
+// releaseStores releases the stores. The last config to do so closes them.
+func (a *App) releaseStores() error {
 	var errs []error
 	for _, s := range a.stores {
 		_, err := stores.Delete(s.key)

@@ -222,7 +222,7 @@ func (w *walk) route(r caddyhttp.Route, in reach) (came, passedBy reach) {
 	}
 	taken.sure = in.sure && runsScripts(r)
 	taken.way = in.way.through(matchers)
-	w.addresses = w.addresses || tellsAddresses(matchers)
+	w.addresses = w.addresses || dependsOnAddress(matchers)
 	came = w.handlers(r, taken)
 	if came.guarded && !in.guarded {
 		passedBy.sure, came.matched = true, nil
@@ -401,7 +401,7 @@ func (w *walk) proxy(h *reverseproxy.Handler, in reach) reach {
 		w.identity("header_up", h.Headers.Request, in)
 	}
 	for _, u := range h.Upstreams {
-		if in.gate != nil && isElsewhere(u.Dial) && !provesItself(h, in.gate) {
+		if in.gate != nil && isElsewhere(u.Dial) && !authenticates(h, in.gate) {
 			w.add(unproven, in.gate, u.Dial)
 		}
 		a := w.application(u.Dial)

@@ -61,14 +61,14 @@ func matchersOf(r caddyhttp.Route) (sets caddyhttp.MatcherSets) {
 	return sets
 }
 
-// tellsAddresses reports whether matchers depend on the client's address.
-func tellsAddresses(sets caddyhttp.MatcherSets) bool {
+// dependsOnAddress reports whether matchers depend on the client's address.
+func dependsOnAddress(sets caddyhttp.MatcherSets) bool {
 	return slices.ContainsFunc(slices.Concat(sets...), func(m any) bool {
 		switch m := m.(type) {
 		case *caddyhttp.MatchRemoteIP, *caddyhttp.MatchClientIP:
 			return true
 		case *caddyhttp.MatchNot:
-			return tellsAddresses(m.MatcherSets)
+			return dependsOnAddress(m.MatcherSets)
 		}
 		return false
 	})
@@ -136,8 +136,8 @@ func isElsewhere(dial string) bool {
 	return err == nil && host != "" && !strings.ContainsAny(host, "{/") && !guest.Loopback(host)
 }
 
-// provesItself reports whether an upstream can tell the requests of a proxy from others.
-func provesItself(h *reverseproxy.Handler, g Gate) bool {
+// authenticates reports whether an upstream can tell the requests of a proxy from others.
+func authenticates(h *reverseproxy.Handler, g Gate) bool {
 	if sends, _ := g.Asserts(); sends {
 		return true
 	}

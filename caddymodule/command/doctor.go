@@ -48,7 +48,7 @@ if the gateway did not take it.`,
 				return err
 			}
 			here := api.Finding{Check: "admin endpoint", Result: api.OK, Message: c.server.address + " answers, and mnemogate is configured"}
-			return c.tellFindings(append([]api.Finding{here, clockFinding(asked, answer.Time)}, answer.Findings...)...)
+			return c.printFindings(append([]api.Finding{here, clockFinding(asked, answer.Time)}, answer.Findings...)...)
 		})
 	cmd.Flags().StringVar(&test, "send-test", "", "Send a test: sms:<phone>, mail:<address> or events")
 	return cmd
@@ -72,7 +72,7 @@ func (c *cli) sendTest(test string) error {
 	if err := json.Unmarshal(data, &f); err != nil {
 		return err
 	}
-	return c.tellFindings(f)
+	return c.printFindings(f)
 }
 
 // clockFinding compares this machine's clock with the server's. The server read its
@@ -87,7 +87,7 @@ func clockFinding(asked, there time.Time) api.Finding {
 	return f
 }
 
-func (c *cli) tellFindings(findings ...api.Finding) error {
+func (c *cli) printFindings(findings ...api.Finding) error {
 	err := list(c, nil, findings, func(f api.Finding) []string {
 		if f.Company != "" {
 			f.Check = f.Company + ": " + f.Check

@@ -175,7 +175,7 @@ func (r *importRun) fill(next *chunk, records recordReader) error {
 		case err != nil && line == 0:
 			return err
 		case err != nil:
-			r.tellLine(api.Failure{Line: line, Error: err.Error()})
+			r.reportLine(api.Failure{Line: line, Error: err.Error()})
 		default:
 			next.lines = append(next.lines, line)
 			next.body.Write(record)
@@ -194,7 +194,7 @@ func (r *importRun) send(next *chunk) error {
 			slices.SortFunc(lines, func(a, b api.Failure) int { return a.Line - b.Line })
 			for _, f := range lines {
 				f.Line = next.lines[f.Line-1]
-				r.tellLine(f)
+				r.reportLine(f)
 			}
 			r.total.Created += counts.Created
 			r.total.Updated += counts.Updated
@@ -238,9 +238,9 @@ func (r *importRun) sendOnce(body []byte) (counts api.Counts, lines []api.Failur
 	return counts, lines, nil
 }
 
-// tellLine reports a line that was not imported. Skipped lines are printed at the
+// reportLine reports a line that was not imported. Skipped lines are printed at the
 // end.
-func (r *importRun) tellLine(f api.Failure) {
+func (r *importRun) reportLine(f api.Failure) {
 	if f.Skipped == "" {
 		r.total.Failed++
 	}

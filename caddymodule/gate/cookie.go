@@ -72,17 +72,17 @@ func setCookie(w http.ResponseWriter, name, token string, keep time.Duration) {
 // credentials returns the credentials that the request brought. It refuses a cookie
 // if another site made the browser send it with a request that may change something.
 func (h *Handler) credentials(r *http.Request, room []string) ([]string, error) {
-	lines, byCookie := h.brought(r, room)
+	lines, byCookie := h.sentCredentials(r, room)
 	if byCookie && changes(r) && crossSite(r, h.CORS) {
 		return nil, errCrossSite
 	}
 	return lines, nil
 }
 
-// brought returns a request's Authorization headers or, if it has none, its cookies
+// sentCredentials returns a request's Authorization headers or, if it has none, its cookies
 // in the same form. Two cookies are then refused as two headers are. The slice room,
 // which may be nil, saves an allocation.
-func (h *Handler) brought(r *http.Request, room []string) (lines []string, byCookie bool) {
+func (h *Handler) sentCredentials(r *http.Request, room []string) (lines []string, byCookie bool) {
 	if lines = r.Header["Authorization"]; lines != nil || h.Cookie == "" {
 		return lines, false
 	}

@@ -54,7 +54,7 @@ func (h *Handler) admit(r *http.Request, t target) (session record.Session, asse
 	if !h.IsPublic(r.URL) {
 		return h.authorize(r, t)
 	}
-	if lines, _ := h.brought(r, nil); lines != nil { // without a token it asks no store: health checks must not wait for one
+	if lines, _ := h.sentCredentials(r, nil); lines != nil { // without a token it asks no store: health checks must not wait for one
 		session, assertion, err := h.authorize(r, t)
 		if err == nil {
 			return session, assertion, nil

@@ -23,16 +23,16 @@ func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request, _ target) 
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	status := http.StatusOK
-	if leaves(r) || !h.app.Healthy(r) {
+	if isStopping(r) || !h.app.Healthy(r) {
 		status = http.StatusServiceUnavailable
 	}
 	w.WriteHeader(status)
 	return nil, nil
 }
 
-// leaves reports whether the server is stopping and waits for shutdown_delay, so
+// isStopping reports whether the server is stopping and waits for shutdown_delay, so
 // that load balancers can stop sending requests.
-func leaves(r *http.Request) bool {
+func isStopping(r *http.Request) bool {
 	repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {
 		return false

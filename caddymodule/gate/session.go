@@ -32,7 +32,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	var do func(*flows.Service) error
 	switch {
 	case r.Method == http.MethodGet:
-		request.Authorization, _ = h.brought(r, nil)
+		request.Authorization, _ = h.sentCredentials(r, nil)
 		do = func(service *flows.Service) (err error) {
 			reply, err = service.Current(r.Context(), request)
 			return err

@@ -236,15 +236,15 @@ func tokenError(err error) error {
 		return oauthFailed("the token endpoint answered %d", refused.Response.StatusCode)
 	case ok:
 		return fmt.Errorf("the token endpoint answered %d", refused.Response.StatusCode)
-	case unreached(err):
+	case requestFailed(err):
 		return fmt.Errorf("asking the token endpoint: %w", guest.Cause(err))
 	default:
 		return errors.New("the token endpoint's answer is too large, or not JSON with an access_token")
 	}
 }
 
-// unreached reports whether the request failed, and not just its answer.
-func unreached(err error) bool {
+// requestFailed reports whether the request failed, and not just its answer.
+func requestFailed(err error) bool {
 	if errors.Is(err, guest.ErrTooLarge) {
 		return false
 	}

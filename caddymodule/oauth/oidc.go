@@ -196,7 +196,7 @@ func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
 	if other, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
 		return nil, fmt.Errorf("the document is the issuer's %q, which must be written exactly so", guest.Scrub(other.Discovered))
 	}
-	if unreached(err) {
+	if requestFailed(err) {
 		return nil, guest.Cause(err)
 	}
 	if err != nil {
@@ -273,7 +273,7 @@ func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tena
 	keys := &keyErrors{KeySet: at.keys}
 	config := &oidc.Config{ClientID: p.ClientID, SupportedSigningAlgs: at.Algorithms}
 	token, err := oidc.NewVerifier(p.Issuer, keys, config).Verify(ctx, raw)
-	if unreached(keys.err) {
+	if requestFailed(keys.err) {
 		return tenant.OAuthUser{}, fmt.Errorf("asking for the provider's keys: %w", guest.Cause(keys.err))
 	}
 	if err != nil {

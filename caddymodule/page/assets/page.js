@@ -231,7 +231,7 @@ let until = 0, countdown;
 function lock(text, seconds, ways) {
   until = Date.now() + 1000 * seconds;
   const left = el('span', { 'aria-hidden': 'true' });
-  alert([el('span', {}, text), ' ', el('span', { class: 'unseen' }, t('lock.wait', { time: time(seconds) })), left], ...ways);
+  alert([el('span', {}, text), ' ', el('span', { class: 'visually-hidden' }, t('lock.wait', { time: time(seconds) })), left], ...ways);
   const form = $('form', screen);
   const submit = form && $('.main', form);
   submit?.setAttribute('aria-disabled', 'true');
