@@ -28,10 +28,10 @@ func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err err
 	if err != nil {
 		return Reply{}, err
 	}
-	return tellCurrent(ctx, c)
+	return describeSession(ctx, c)
 }
 
-func tellCurrent(ctx context.Context, c *session.Call) (Reply, error) {
+func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 	found := c.Session()
 	reply := Reply{SessionState: found.State, ExpiresIn: new(int(found.Expires.Sub(c.Now) / time.Second))}
 	if found.State == record.Authorized {

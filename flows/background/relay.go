@@ -93,7 +93,7 @@ func (r *Relay) wakeWhenDue(ctx context.Context, wake map[string]chan struct{}) 
 }
 
 func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan struct{}) {
-	settled := make(chan outcome)
+	finished := make(chan outcome)
 	active, atOnce, more := 0, outboxAtOnce, false // more: there may be more due queues
 	var pause <-chan time.Time                     // set while waiting after the store did not answer
 	failed := func() {
@@ -109,13 +109,13 @@ func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan
 				failed()
 			}
 			for _, q := range queues {
-				go func() { settled <- r.deliverQueue(ctx, c, q) }()
+				go func() { finished <- r.deliverQueue(ctx, c, q) }()
 			}
 			active += len(queues)
 			more = len(queues) == limit
 		}
 		select {
-		case o := <-settled:
+		case o := <-finished:
 			active--
 			// If the receiver refuses an event, claim no more queues until an event
 			// is delivered or the next look for due queues. So it gets at most atOnce
@@ -132,7 +132,7 @@ func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan
 			pause = nil
 		case <-ctx.Done():
 			for ; active > 0; active-- {
-				<-settled
+				<-finished
 			}
 			return
 		}

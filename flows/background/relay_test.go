@@ -120,10 +120,10 @@ func TestSendEventsIsCutOff(t *testing.T) {
 // A fullOutbox has any number of queues that are due. While full is set, its store
 // accepts claims but no other writes.
 type fullOutbox struct {
-	full    atomic.Bool
-	claimed atomic.Int64
-	settled atomic.Int64
-	enough  func() // called after very many claims
+	full     atomic.Bool
+	claimed  atomic.Int64
+	finished atomic.Int64
+	enough   func() // called after very many claims
 }
 
 func (o *fullOutbox) Due(context.Context, time.Time) ([]string, error) {
@@ -142,7 +142,7 @@ func (o *fullOutbox) Acknowledge(context.Context, record.OutboxQueue, []int64, t
 	if o.full.Load() {
 		return errors.New("the disk is full")
 	}
-	o.settled.Add(1)
+	o.finished.Add(1)
 	time.Sleep(time.Millisecond)
 	return nil
 }
@@ -165,7 +165,7 @@ func TestWhatCantBeSettledIsNotDeliveredAllTheTime(t *testing.T) {
 		}
 		outbox.full.Store(false)
 		time.Sleep(3 * time.Second)
-		if got := outbox.settled.Load(); got < 1000 {
+		if got := outbox.finished.Load(); got < 1000 {
 			t.Errorf("in three seconds with writes %d queues were settled, want thousands", got)
 		}
 		stop()

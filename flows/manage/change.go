@@ -104,16 +104,16 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 		a.Outbox = background.OutboxEvents(ad.Company, changes)
 		return slices.ContainsFunc(changes.Fields, endsSessions), nil
 	})
-	var owed error
+	var revokeErr error
 	if errors.Is(err, errUnchanged) {
 		stored, err = before, nil
-		owed = ad.revokePending(ctx, stored)
+		revokeErr = ad.revokePending(ctx, stored)
 	}
 	if err != nil {
 		return record.Account{}, false, adminError("changing the account", err)
 	}
 	err = ad.finish(ctx, before, stored, &changes, ch, record.TokenHash{})
-	if err = cmp.Or(err, owed); err != nil || len(changes.Fields) == 0 {
+	if err = cmp.Or(err, revokeErr); err != nil || len(changes.Fields) == 0 {
 		return stored, false, err
 	}
 	a, err = ad.Accounts.ByID(ctx, stored.Company, stored.ID)
@@ -127,14 +127,14 @@ var errUnchanged = errors.New("nothing changes")
 // operator who repeats a change therefore gets no success before its sessions are
 // revoked.
 func (ad *Admin) revokePending(ctx context.Context, a record.Account) error {
-	owed, err := ad.Accounts.PendingRevocations(ctx, record.Revocation{Company: a.Company, Account: a.ID - 1}, 1)
+	pending, err := ad.Accounts.PendingRevocations(ctx, record.Revocation{Company: a.Company, Account: a.ID - 1}, 1)
 	if err != nil {
 		return adminError("asking whose sessions are to end", err)
 	}
-	if len(owed) == 0 || owed[0].Company != a.Company || owed[0].Account != a.ID {
+	if len(pending) == 0 || pending[0].Company != a.Company || pending[0].Account != a.ID {
 		return nil
 	}
-	return ad.EndNow(ctx, owed[0], ad.by(record.EndedByChange))
+	return ad.EndNow(ctx, pending[0], ad.by(record.EndedByChange))
 }
 
 // finish does the work after a change was stored, and adds further changed fields to
@@ -148,10 +148,10 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 			ad.emit(ctx, *changes)
 		}
 	}()
-	var owed error
+	var revokeErr error
 	if stored.Generation != before.Generation {
 		e := record.Revocation{Company: stored.Company, Account: stored.ID, Generation: stored.Generation, Keep: keep}
-		owed = ad.EndNow(ctx, e, ad.by(record.EndedByChange))
+		revokeErr = ad.EndNow(ctx, e, ad.by(record.EndedByChange))
 	}
 	ad.notify(ctx, before, stored, changes.Fields)
 	if slices.Contains(changes.Fields, "password") && stored.PasswordHash != "" {
@@ -180,7 +180,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 			ad.notify(ctx, before, stored, []string{"backup_codes"})
 		}
 	}
-	return owed
+	return revokeErr
 }
 
 // notify tells the owner of changes to how one logs in.

@@ -127,12 +127,12 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 		return wire.Unavailable("storing the password", err)
 	}
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
-	owed := ad.EndNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation + 1, Keep: keep}, ad.by(record.EndedByPassword))
+	revokeErr := ad.EndNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation + 1, Keep: keep}, ad.by(record.EndedByPassword))
 	notice := ad.notice(message.NoticePasswordChanged)
 	notice.Address = ch.Address
 	ad.PasswordSet(ctx, ad.Company, a, notice)
 	ad.emit(ctx, changed)
-	return owed
+	return revokeErr
 }
 
 // checkBreached refuses a breached password that was typed into field.

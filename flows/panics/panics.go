@@ -36,7 +36,7 @@ func Recovered(cause any) *Error {
 	if e, ok := cause.(runtime.Error); ok {
 		what = e.Error()
 	}
-	return &Error{What: what, Where: whence(), Stack: string(debug.Stack())}
+	return &Error{What: what, Where: origin(), Stack: string(debug.Stack())}
 }
 
 // Contain calls f and turns a panic into an error. Use it where no request waits for f:
@@ -59,9 +59,9 @@ func ContainLogged(log *slog.Logger, doing string, f func() error) error {
 	return err
 }
 
-// whence returns the place of the panic: the first frame below it that is not the
+// origin returns the place of the panic: the first frame below it that is not the
 // runtime's.
-func whence() string {
+func origin() string {
 	var callers [64]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(1, callers[:])])
 	panicked := false

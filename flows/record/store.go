@@ -184,7 +184,7 @@ type PendingRevocations interface {
 	PendingRevocations(ctx context.Context, after Revocation, limit int) ([]Revocation, error)
 	// RevocationDone removes a pending revocation, unless its generation has
 	// increased since.
-	RevocationDone(ctx context.Context, ending Revocation) error
+	RevocationDone(ctx context.Context, done Revocation) error
 }
 
 // Seeds remembers which accounts of the configuration have ever existed.

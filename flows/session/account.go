@@ -19,7 +19,7 @@ func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
 	}
 	a, err := c.ofSession(ctx)
 	if errors.Is(err, record.ErrNotFound) { // it was deleted
-		a, err = c.nobody(ctx)
+		a, err = c.decoyAccount(ctx)
 	}
 	if err != nil {
 		return record.Account{}, wire.Unavailable("loading the account", err)
@@ -100,11 +100,11 @@ func (c *Call) ofSession(ctx context.Context) (record.Account, error) {
 	if c.session.Account != 0 {
 		return c.s.Accounts.ByID(ctx, c.Company.Code, c.session.Account)
 	}
-	return c.nobody(ctx)
+	return c.decoyAccount(ctx)
 }
 
-// nobody returns the account of a decoy.
-func (c *Call) nobody(ctx context.Context) (record.Account, error) {
+// decoyAccount returns the account of a decoy.
+func (c *Call) decoyAccount(ctx context.Context) (record.Account, error) {
 	a, err := c.s.Accounts.ByLoginID(ctx, c.Company.Code, "", c.session.LoginID) // no account has the login id ""
 	if errors.Is(err, record.ErrNotFound) {
 		err = nil

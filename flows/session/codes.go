@@ -114,7 +114,7 @@ func (n newCode) deliver(ctx context.Context) error {
 // sendLater sends the code of a recovery after the answer. If that fails, the code
 // becomes void.
 func (s *Manager) sendLater(ctx context.Context, company *tenant.Company, a record.Account, session record.TokenHash, code newCode) {
-	s.unseen(ctx, company, a, message.OTPRecovery, func(ctx context.Context) error {
+	s.sendDelayed(ctx, company, a, message.OTPRecovery, func(ctx context.Context) error {
 		err := panics.Contain(func() error { return code.send(ctx) })
 		if err == nil {
 			return nil

@@ -24,11 +24,11 @@ const (
 	maxPause = 250 * time.Millisecond
 )
 
-// later sends a message to an account's owner in the background. If the message is
+// inBackground sends a message to an account's owner in the background. If the message is
 // dropped, later counts and logs that, and the request still succeeds. Notices never
 // fail a request, and a recovery in a hardened company must not reveal that there is
 // an account.
-func (s *Manager) later(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
+func (s *Manager) inBackground(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
 	task := background.Task{Company: company.Code, Mnemocode: a.Mnemocode, Type: kind, Send: send}
 	err := s.tasks.Do(ctx, s.Log, task)
 	if err == nil || a.ID == 0 { // a decoy's task sends nothing
@@ -40,15 +40,15 @@ func (s *Manager) later(ctx context.Context, company *tenant.Company, a record.A
 	}
 }
 
-// unseen is later for messages that an answer must not reveal. It begins after a random
+// sendDelayed is later for messages that an answer must not reveal. It begins after a random
 // delay. If it began at once, it would compete with the answer for the machine, and the
 // response time would reveal the message.
-func (s *Manager) unseen(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
+func (s *Manager) sendDelayed(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
 	after := s.After
 	if after == nil {
 		after = time.After
 	}
-	s.later(ctx, company, a, kind, func(ctx context.Context) error {
+	s.inBackground(ctx, company, a, kind, func(ctx context.Context) error {
 		select {
 		case <-after(minPause + rand.N(maxPause-minPause)):
 			return send(ctx)
@@ -101,7 +101,7 @@ func (s *Manager) notify(ctx context.Context, company *tenant.Company, a record.
 	if sender == nil || bySMS && !company.Limits.SendsTo(m.To) {
 		return
 	}
-	s.later(ctx, company, a, m.Type, func(ctx context.Context) error {
+	s.inBackground(ctx, company, a, m.Type, func(ctx context.Context) error {
 		if err := s.chargeNotice(ctx, company, a, m); err != nil {
 			return err
 		}

@@ -39,7 +39,7 @@ func (c *Call) MailLinkLater(ctx context.Context, a record.Account, loginIDHash 
 	if a.ID == 0 {
 		return nil
 	}
-	c.s.unseen(ctx, c.Company, a, message.RecoveryLink, func(ctx context.Context) error {
+	c.s.sendDelayed(ctx, c.Company, a, message.RecoveryLink, func(ctx context.Context) error {
 		err := c.chargePrivate(ctx, a, c.mailBudget(strconv.FormatInt(a.ID, 10))...)
 		if errors.Is(err, errBudgetSpent) {
 			return nil

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	endingsEvery  = 2 * time.Second
-	endingsAtOnce = 16
-	endingsPage   = 1000
+	revocationsEvery = 2 * time.Second
+	endingsAtOnce    = 16
+	revocationsPage  = 1000
 )
 
 // Run does the background work until ctx is done. It does the pending revocations that a
@@ -38,13 +38,13 @@ func (s *Manager) Run(ctx context.Context) {
 		Accounts: s.Accounts, Sessions: s.Sessions, History: s.History, HistoryKeep: s.AuditKeep, Now: s.Now, Log: s.Log,
 	}
 	beside.Go(func() { sweeper.Run(ctx) })
-	endings := time.NewTicker(endingsEvery)
-	defer endings.Stop()
+	revocations := time.NewTicker(revocationsEvery)
+	defer revocations.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-endings.C:
+		case <-revocations.C:
 			background.Maintain(s.Log, "carrying out pending revocations", func() error { return s.RevokePending(ctx) })
 		}
 	}
@@ -57,15 +57,15 @@ func (s *Manager) RevokePending(ctx context.Context) error {
 	group.SetLimit(endingsAtOnce)
 	var failed error
 	for {
-		endings, err := s.Accounts.PendingRevocations(ctx, after, endingsPage)
-		for _, e := range endings {
+		pending, err := s.Accounts.PendingRevocations(ctx, after, revocationsPage)
+		for _, e := range pending {
 			after = e
 			group.Go(func() error {
 				return panics.Contain(func() error { return s.RevokeAll(ctx, e, record.Event{Reason: record.EndedLate}) })
 			})
 		}
 		failed = cmp.Or(failed, group.Wait(), err)
-		if err != nil || len(endings) < endingsPage {
+		if err != nil || len(pending) < revocationsPage {
 			return failed
 		}
 	}

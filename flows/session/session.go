@@ -150,18 +150,18 @@ func (s *Manager) abandon(ctx context.Context, hash record.TokenHash) {
 // fails, Run retries until it succeeds.
 func (s *Manager) RevokeAll(ctx context.Context, e record.Revocation, by record.Event) error {
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish its revocation
-	events, unlisted := s.endings(ctx, e, by)
+	events, unlisted := s.revocationEvents(ctx, e, by)
 	if err := s.Sessions.End(ctx, s.Now(), e); err != nil {
 		return wire.Unavailable("ending the sessions", err)
 	}
 	if unlisted != nil {
-		s.Warn("sessions were ended that could not be listed, so their endings are not in the audit log", "company", e.Company, "error", unlisted)
+		s.Warn("sessions were ended that could not be listed, so they are not in the audit log", "company", e.Company, "error", unlisted)
 	}
 	for _, event := range events {
 		s.Emit(ctx, event)
 	}
 	if err := s.Accounts.RevocationDone(ctx, e); err != nil {
-		s.Warn("an ending that was done will be done again", "company", e.Company, "error", err)
+		s.Warn("a revocation that was done will be done again", "company", e.Company, "error", err)
 	}
 	return nil
 }
@@ -180,9 +180,9 @@ func (s *Manager) EndNow(ctx context.Context, e record.Revocation, by record.Eve
 	return nil
 }
 
-// endings returns the events of the sessions that RevokeAll is about to revoke. For a
+// revocationEvents returns the events of the sessions that RevokeAll is about to revoke. For a
 // company it returns one event. It fails if the sessions can't be listed.
-func (s *Manager) endings(ctx context.Context, e record.Revocation, by record.Event) ([]record.Event, error) {
+func (s *Manager) revocationEvents(ctx context.Context, e record.Revocation, by record.Event) ([]record.Event, error) {
 	if s.Observe == nil {
 		return nil, nil
 	}
