@@ -63,7 +63,7 @@ var createCases = []accountsCase{
 				wantEqual(t, "ByIdentity", get[record.Account](t)(two.ByIdentity(bg, "acme", i)), want)
 			}
 			for field, id := range record.LoginIDs(want) {
-				wantEqual(t, field, get[record.Account](t)(two.ByLoginID(bg, "acme", id, "alias")), want)
+				wantEqual(t, field, get[record.Account](t)(two.ByLoginID(bg, "acme", id, "login id hash")), want)
 			}
 		},
 	},
@@ -92,7 +92,7 @@ var createCases = []accountsCase{
 			want := plain("acme", "m1")
 			want.ID, want.Generation, want.Created, want.Updated = a.ID, a.Generation, t0, t0
 			wantEqual(t, "account", a, want)
-			_, err := one.ByLoginID(bg, "acme", "", "alias")
+			_, err := one.ByLoginID(bg, "acme", "", "login id hash")
 			wantErr(t, "ByLoginID of nothing", err, record.ErrNotFound)
 		},
 	},
@@ -111,7 +111,7 @@ var createCases = []accountsCase{
 			wantEqual(t, "account", a, want)
 			wantEqual(t, "ByMnemocode", get[record.Account](t)(two.ByMnemocode(bg, odd, odd)), want)
 			wantEqual(t, "ByIdentity", get[record.Account](t)(two.ByIdentity(bg, odd, want.Identities[0])), want)
-			wantEqual(t, "ByLoginID", get[record.Account](t)(two.ByLoginID(bg, odd, record.NormalizeLoginID(odd), "alias")), want)
+			wantEqual(t, "ByLoginID", get[record.Account](t)(two.ByLoginID(bg, odd, record.NormalizeLoginID(odd), "login id hash")), want)
 			must(t, one.SetBackupCodes(bg, odd, a.ID, []string{odd}))
 			wantEqual(t, "codes", get[[]string](t)(two.BackupCodes(bg, odd, a.ID)), []string{odd})
 			must(t, two.UseBackupCode(bg, odd, a.ID, odd))
@@ -140,7 +140,7 @@ var createCases = []accountsCase{
 		run: func(t *testing.T, one, _ record.Accounts) {
 			create(t, one, plain("acme", "m1"))
 			for _, odd := range []string{"\xff", "m\xff1", "\xc3", "\xff\x00"} {
-				_, err := one.ByLoginID(bg, "acme", odd, "alias")
+				_, err := one.ByLoginID(bg, "acme", odd, "login id hash")
 				wantErr(t, "ByLoginID", err, record.ErrNotFound)
 				_, err = one.ByMnemocode(bg, "acme", odd)
 				wantErr(t, "ByMnemocode", err, record.ErrNotFound)
@@ -162,7 +162,7 @@ var createCases = []accountsCase{
 		run: func(t *testing.T, one, _ record.Accounts) {
 			create(t, one, someone("acme", "m1"))
 			wantStranger(t, one, "acme", 4711)
-			_, err := one.ByLoginID(bg, "acme", "nobody", "alias")
+			_, err := one.ByLoginID(bg, "acme", "nobody", "login id hash")
 			wantErr(t, "ByLoginID", err, record.ErrNotFound)
 			_, err = one.ByMnemocode(bg, "acme", "m2")
 			wantErr(t, "ByMnemocode", err, record.ErrNotFound)
@@ -260,7 +260,7 @@ var createCases = []accountsCase{
 			wantErr(t, "another's generation", two.SetPassword(bg, t0, "other", a.ID, a.Generation, "h", record.TokenHash{}), record.ErrConflict)
 			wantEqual(t, "account", get[record.Account](t)(one.ByID(bg, "acme", a.ID)), before)
 			for field, id := range record.LoginIDs(b) {
-				got := get[record.Account](t)(one.ByLoginID(bg, "other", id, "alias"))
+				got := get[record.Account](t)(one.ByLoginID(bg, "other", id, "login id hash"))
 				wantEqual(t, field, got.ID, b.ID)
 			}
 			got := get[record.Account](t)(one.ByIdentity(bg, "other", b.Identities[0]))
@@ -301,7 +301,7 @@ var createCases = []accountsCase{
 			_, err := one.ByMnemocode(bg, "acme", "new")
 			wantErr(t, "ByMnemocode of what was refused", err, record.ErrNotFound)
 			wantEqual(t, "account", get[record.Account](t)(one.ByID(bg, "acme", other.ID)), other)
-			wantEqual(t, "endings", len(endings(t, one)), 0)
+			wantEqual(t, "pending revocations", len(pendingRevocations(t, one)), 0)
 		},
 	},
 	{
@@ -311,14 +311,14 @@ var createCases = []accountsCase{
 			a := plain("acme", "m1")
 			a.Email, a.LoginName = "me@example.com", "ME@example.com"
 			a = create(t, one, a)
-			got := get[record.Account](t)(one.ByLoginID(bg, "acme", "me@example.com", "alias"))
+			got := get[record.Account](t)(one.ByLoginID(bg, "acme", "me@example.com", "login id hash"))
 			wantEqual(t, "account", got, a)
 			_, err := one.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
 				a.LoginName = ""
 				return false, nil
 			})
 			must(t, err)
-			_, err = one.ByLoginID(bg, "acme", "me@example.com", "alias")
+			_, err = one.ByLoginID(bg, "acme", "me@example.com", "login id hash")
 			must(t, err)
 		},
 	},
@@ -352,7 +352,7 @@ var accountsContextCases = []accountsCase{
 				wantErr(t, method, err, context.Canceled)
 			}
 			wantEqual(t, "account", get[record.Account](t)(two.ByID(bg, "acme", a.ID)), a)
-			wantEqual(t, "endings", len(endings(t, two)), 0)
+			wantEqual(t, "pending revocations", len(pendingRevocations(t, two)), 0)
 			_, err := two.ByMnemocode(bg, "acme", "new")
 			wantErr(t, "ByMnemocode", err, record.ErrNotFound)
 		},
@@ -415,7 +415,7 @@ func callAllAccounts(ctx context.Context, s record.Accounts, a record.Account) m
 	subject := record.FailureKey{Company: a.Company, Account: a.ID}
 	return map[string]error{
 		"Create":      second(s.Create(ctx, t0, plain(a.Company, "new"))),
-		"ByLoginID":   second(s.ByLoginID(ctx, a.Company, record.NormalizeLoginID(a.Email), "alias")),
+		"ByLoginID":   second(s.ByLoginID(ctx, a.Company, record.NormalizeLoginID(a.Email), "login id hash")),
 		"ByID":        second(s.ByID(ctx, a.Company, a.ID)),
 		"ByMnemocode": second(s.ByMnemocode(ctx, a.Company, a.Mnemocode)),
 		"List":        second(s.List(ctx, a.Company, "", 100)),
@@ -434,11 +434,11 @@ func callAllAccounts(ctx context.Context, s record.Accounts, a record.Account) m
 		"Passkey":               second(s.Passkey(ctx, a.Company, []byte("c"))),
 		"UsePasskey":            s.UsePasskey(ctx, t0, a.Company, []byte("c"), 9, true),
 		"DeletePasskey":         second(s.DeletePasskey(ctx, t0, a.Company, a.ID, []byte("c"), record.TokenHash{})),
-		"Tally":                 s.UpdateFailures(ctx, t0, subject, record.WrongCodes, add(1)),
+		"UpdateFailures":        s.UpdateFailures(ctx, t0, subject, record.WrongCodes, add(1)),
 		"Tallies":               second(s.FailureCounts(ctx, subject)),
 		"SetPassword":           s.SetPassword(ctx, t0, a.Company, a.ID, a.Generation, "new", record.TokenHash{}),
 		"NewEra":                second(s.NewCompanyGeneration(ctx, a.Company)),
-		"Endings":               second(s.PendingRevocations(ctx, record.Revocation{}, 1)),
+		"PendingRevocations":    second(s.PendingRevocations(ctx, record.Revocation{}, 1)),
 		"Ended":                 s.RevocationDone(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: record.AllGenerations}),
 		"Secret":                second(s.Secret(ctx)),
 		"SetSeeded":             s.SetSeeded(ctx, a.Company, a.Mnemocode),

@@ -11,7 +11,7 @@ import (
 
 var failureCases = []accountsCase{
 	{
-		name:    "tally",
+		name:    "failure counts",
 		promise: "UpdateFailures loads a count (or a zero one), lets change alter it, and stores it. If change fails, nothing is stored, and its error is returned.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
@@ -64,7 +64,7 @@ var failureCases = []accountsCase{
 			a := create(t, one, someone("acme", "m1"))
 			create(t, one, someone("other", "m1"))
 			until := t0.Add(time.Minute)
-			for n, s := range []record.FailureKey{{Company: "acme", Account: a.ID}, {Company: "acme", LoginID: "alias"}} {
+			for n, s := range []record.FailureKey{{Company: "acme", Account: a.ID}, {Company: "acme", LoginID: "login id hash"}} {
 				for m, kind := range []record.Kind{record.WrongPasswords, record.Kind(odd)} {
 					must(t, one.UpdateFailures(bg, t0, s, kind, func(failureCount *record.FailureCount) error {
 						*failureCount = record.FailureCount{Count: 10*n + m + 1, Until: until}
@@ -77,13 +77,13 @@ var failureCases = []accountsCase{
 			wantEqual(t, "ByMnemocode", get[record.Account](t)(two.ByMnemocode(bg, "acme", "m1")), a)
 			wantEqual(t, "ByIdentity", get[record.Account](t)(two.ByIdentity(bg, "acme", a.Identities[0])), a)
 			for _, id := range record.LoginIDs(a) {
-				wantEqual(t, "ByLoginID", get[record.Account](t)(two.ByLoginID(bg, "acme", id, "alias")), a)
+				wantEqual(t, "ByLoginID", get[record.Account](t)(two.ByLoginID(bg, "acme", id, "login id hash")), a)
 			}
-			nobody, err := two.ByLoginID(bg, "acme", "nobody", "alias")
+			nobody, err := two.ByLoginID(bg, "acme", "nobody", "login id hash")
 			wantErr(t, "ByLoginID", err, record.ErrNotFound)
 			wantEqual(t, "nobody", nobody, record.Account{FailureCounts: map[record.Kind]record.FailureCount{
 				record.WrongPasswords: {Count: 11, Until: until}, record.Kind(odd): {Count: 12, Until: until}}})
-			for _, c := range [][2]string{{"acme", "another alias"}, {"other", "alias"}} {
+			for _, c := range [][2]string{{"acme", "another alias"}, {"other", "login id hash"}} {
 				nobody, err := two.ByLoginID(bg, c[0], "nobody", c[1])
 				wantErr(t, "ByLoginID", err, record.ErrNotFound)
 				wantEqual(t, c[1], nobody, record.Account{})
@@ -91,7 +91,7 @@ var failureCases = []accountsCase{
 		},
 	},
 	{
-		name:    "racing Tally",
+		name:    "racing UpdateFailures",
 		promise: "UpdateFailures is atomic.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			subject := record.FailureKey{Company: "acme", LoginID: "x"}

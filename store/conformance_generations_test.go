@@ -22,8 +22,8 @@ var generationAccountsCases = []accountsCase{
 			a := create(t, one, someone("acme", "m1"))
 			other := create(t, one, someone("other", "m1"))
 			for companyGeneration := int64(1); companyGeneration <= 2; companyGeneration++ {
-				wantEqual(t, "ending", get[record.Revocation](t)(one.NewCompanyGeneration(bg, "acme")), record.Revocation{Company: "acme", Generation: companyGeneration})
-				unknown, err := two.ByLoginID(bg, "acme", "unknown", "alias")
+				wantEqual(t, "revocation", get[record.Revocation](t)(one.NewCompanyGeneration(bg, "acme")), record.Revocation{Company: "acme", Generation: companyGeneration})
+				unknown, err := two.ByLoginID(bg, "acme", "unknown", "login id hash")
 				wantErr(t, "an unknown login id", err, record.ErrNotFound)
 				eras := map[string]int64{
 					"ByID":             get[record.Account](t)(two.ByID(bg, "acme", a.ID)).CompanyGeneration,
@@ -60,11 +60,11 @@ var generationAccountsCases = []accountsCase{
 			for i, companyGeneration := range eras {
 				wantEqual(t, "company generation", companyGeneration, int64(i+1))
 			}
-			wantEqual(t, "owed", endings(t, one), map[record.Revocation]bool{{Company: "acme", Generation: 40}: true})
+			wantEqual(t, "pending revocations", pendingRevocations(t, one), map[record.Revocation]bool{{Company: "acme", Generation: 40}: true})
 		},
 	},
 	{
-		name:    "endings of companies",
+		name:    "revocations of companies",
 		promise: "PendingRevocations also returns those of companies. RevocationDone removes one unless the company generation is higher by now.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			var all []record.Revocation
@@ -89,9 +89,9 @@ var generationAccountsCases = []accountsCase{
 			}
 			later := get[record.Revocation](t)(one.NewCompanyGeneration(bg, "acme"))
 			must(t, two.RevocationDone(bg, all[2])) // the generation before
-			wantEqual(t, "owed", endings(t, one), map[record.Revocation]bool{later: true})
+			wantEqual(t, "pending revocations", pendingRevocations(t, one), map[record.Revocation]bool{later: true})
 			must(t, two.RevocationDone(bg, later))
-			wantEqual(t, "owed", len(endings(t, one)), 0)
+			wantEqual(t, "pending revocations", len(pendingRevocations(t, one)), 0)
 		},
 	},
 }

@@ -54,9 +54,9 @@ func written(e record.OutboxEvent, queue string) record.OutboxEvent {
 	return e
 }
 
-// settle acknowledges the first n events of a claimed queue, which is then due at
+// acknowledge acknowledges the first n events of a claimed queue, which is then due at
 // once.
-func settle(t *testing.T, s record.Accounts, q record.OutboxQueue, n int) {
+func acknowledge(t *testing.T, s record.Accounts, q record.OutboxQueue, n int) {
 	t.Helper()
 	var delivered []int64
 	for _, e := range q.Events[:n] {
@@ -97,7 +97,7 @@ func backlog(t *testing.T, s record.Accounts) []record.Backlog {
 
 var outboxCases = []accountsCase{
 	{
-		name:    "each change is told of",
+		name:    "each change has an event",
 		promise: "The events of a change are stored in the same step.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			id := get[int64](t)(one.Create(bg, t0, noted(plain("acme", "m"), note("m", "1"))))
@@ -117,7 +117,7 @@ var outboxCases = []accountsCase{
 		},
 	},
 	{
-		name:    "what is not done is not told of",
+		name:    "what is not done has no event",
 		promise: "Both the change and its events are stored, or neither.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			id := create(t, one, plain("acme", "m")).ID
@@ -137,7 +137,7 @@ var outboxCases = []accountsCase{
 				failureCount.Outbox = []record.OutboxEvent{note("m", "8")}
 				return refused
 			})
-			wantErr(t, "Tally", err, refused)
+			wantErr(t, "UpdateFailures", err, refused)
 			wantEqual(t, "backlog", backlog(t, two), nil)
 			wantEqual(t, "queues", claim(t, two, t0.Add(time.Hour)), nil)
 		},
@@ -160,7 +160,7 @@ var outboxCases = []accountsCase{
 				for _, e := range queues[0].Events[:min(15, len(queues[0].Events))] {
 					got = append(got, e.ID)
 				}
-				settle(t, two, queues[0], min(15, len(queues[0].Events)))
+				acknowledge(t, two, queues[0], min(15, len(queues[0].Events)))
 				if len(got) == record.ClaimedEvents+2 {
 					break
 				}
@@ -222,12 +222,12 @@ var outboxCases = []accountsCase{
 			b := got[slices.IndexFunc(got, func(q record.OutboxQueue) bool { return q.Name == "b" })]
 			must(t, one.(record.Outbox).Acknowledge(bg, b, nil, t0, 9))
 			wantEqual(t, "by whose claim has run out", claim(t, one, later.Add(4*time.Second)), nil)
-			settle(t, one, b, 1)
+			acknowledge(t, one, b, 1)
 			wantEqual(t, "backlog", backlog(t, one), []record.Backlog{
 				{Company: "acme", Events: 1, Oldest: t0}, {Company: "other", Events: 1, Oldest: t0},
 			})
 			must(t, two.(record.Outbox).Acknowledge(bg, others[0], nil, t0, 0))
-			wantEqual(t, "a queue that was settled twice", inQueues(claim(t, one, later.Add(time.Hour))), map[string]string{"a": "a"})
+			wantEqual(t, "a queue that was acknowledged twice", inQueues(claim(t, one, later.Add(time.Hour))), map[string]string{"a": "a"})
 		},
 	},
 	{
@@ -260,7 +260,7 @@ var outboxCases = []accountsCase{
 			must(t, one.Delete(bg, "acme", second, note("m", "deleted")))
 			queues := claim(t, two, t0)
 			wantEqual(t, "events", inQueues(queues), map[string]string{"m": "created renamed changed again deleted"})
-			settle(t, two, queues[0], 5)
+			acknowledge(t, two, queues[0], 5)
 			_, err = one.Update(bg, "acme", first, noting(nothing, note("n", "once more")))
 			must(t, err)
 			wantEqual(t, "events", inQueues(claim(t, two, t0)), map[string]string{"n": "once more"})
@@ -275,7 +275,7 @@ var outboxCases = []accountsCase{
 			must(t, err)
 			queues := get[[]record.OutboxQueue](t)(two.(record.Outbox).Claim(bg, t0, t0.Add(time.Minute), odd, 1))
 			wantEqual(t, "event", written(queues[0].Events[0], queues[0].Name), e)
-			settle(t, one, queues[0], 1)
+			acknowledge(t, one, queues[0], 1)
 			wantEqual(t, "backlog", backlog(t, one), nil)
 		},
 	},

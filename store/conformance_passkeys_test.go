@@ -120,7 +120,7 @@ var passkeyCases = []accountsCase{
 			wantEqual(t, "generation", left.Generation, a.Generation+1)
 			wantEqual(t, "updated", left.Updated, t0.Add(time.Second))
 			pending := record.Revocation{Company: "acme", Account: a.ID, Generation: a.Generation + 1, Keep: keep}
-			wantEqual(t, "pending", endings(t, two), map[record.Revocation]bool{pending: true})
+			wantEqual(t, "pending", pendingRevocations(t, two), map[record.Revocation]bool{pending: true})
 
 			last := get[[]record.Passkey](t)(two.Passkeys(bg, "acme", a.ID))[0]
 			for _, change := range []func(*record.Account){

@@ -74,7 +74,7 @@ var endCases = []sessionsCase{
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 2, record.RecoveryOTP)
 			code := newCode("c")
-			s.LoginID, s.Code, s.Profile = "alias", &code, ""
+			s.LoginID, s.Code, s.Profile = "login id hash", &code, ""
 			must(t, one.Create(bg, t0, s))
 			s.State, s.Hash = record.CheckOTP, hash("b")
 			must(t, one.Create(bg, t0, s))

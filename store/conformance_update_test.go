@@ -15,7 +15,7 @@ import (
 
 func nothing(*record.Account) (ends bool, err error) { return false, nil }
 
-func ending(*record.Account) (ends bool, err error) { return true, nil }
+func revoking(*record.Account) (ends bool, err error) { return true, nil }
 
 // bind returns a change that adds an identity, if the account has none of its
 // provider.
@@ -29,7 +29,7 @@ func bind(identity record.Identity) func(*record.Account) (ends bool, err error)
 	}
 }
 
-func endings(t *testing.T, s record.Accounts) map[record.Revocation]bool {
+func pendingRevocations(t *testing.T, s record.Accounts) map[record.Revocation]bool {
 	t.Helper()
 	all := map[record.Revocation]bool{}
 	for _, e := range get[[]record.Revocation](t)(s.PendingRevocations(bg, record.Revocation{}, 1000)) {
@@ -60,16 +60,16 @@ var updateCases = []accountsCase{
 			wantEqual(t, "returned", got, want)
 			wantEqual(t, "stored", get[record.Account](t)(two.ByID(bg, "acme", before.ID)), want)
 			for field, id := range record.LoginIDs(want) {
-				wantEqual(t, field, get[record.Account](t)(two.ByLoginID(bg, "acme", id, "alias")).ID, want.ID)
+				wantEqual(t, field, get[record.Account](t)(two.ByLoginID(bg, "acme", id, "login id hash")).ID, want.ID)
 			}
 			for field, id := range record.LoginIDs(before) {
-				_, err := two.ByLoginID(bg, "acme", id, "alias")
+				_, err := two.ByLoginID(bg, "acme", id, "login id hash")
 				wantErr(t, "the old "+field, err, record.ErrNotFound)
 			}
 			_, err := two.ByIdentity(bg, "acme", before.Identities[0])
 			wantErr(t, "the old identity", err, record.ErrNotFound)
 			create(t, two, someone("acme", "m1")) // all values are free again
-			wantEqual(t, "endings", len(endings(t, two)), 0)
+			wantEqual(t, "pending revocations", len(pendingRevocations(t, two)), 0)
 		},
 	},
 	{
@@ -77,11 +77,11 @@ var updateCases = []accountsCase{
 		promise: "If change reports that it ends the account's sessions, the Generation grows by one and a pending revocation is stored.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
-			got := get[record.Account](t)(one.Update(bg, "acme", a.ID, ending))
+			got := get[record.Account](t)(one.Update(bg, "acme", a.ID, revoking))
 			wantEqual(t, "generation", got.Generation, a.Generation+1)
-			wantEqual(t, "endings", endings(t, two), map[record.Revocation]bool{{Company: "acme", Account: a.ID, Generation: a.Generation + 1}: true})
+			wantEqual(t, "pending revocations", pendingRevocations(t, two), map[record.Revocation]bool{{Company: "acme", Account: a.ID, Generation: a.Generation + 1}: true})
 			must(t, two.SetPassword(bg, t0, "acme", a.ID, a.Generation+1, "h", record.TokenHash{}))
-			wantEqual(t, "endings", endings(t, one), map[record.Revocation]bool{{Company: "acme", Account: a.ID, Generation: a.Generation + 2}: true})
+			wantEqual(t, "pending revocations", pendingRevocations(t, one), map[record.Revocation]bool{{Company: "acme", Account: a.ID, Generation: a.Generation + 2}: true})
 		},
 	},
 	{
@@ -123,7 +123,7 @@ var updateCases = []accountsCase{
 				t.Errorf("got error %v, want change's own", err)
 			}
 			wantEqual(t, "account", get[record.Account](t)(one.ByID(bg, "acme", before.ID)), before)
-			wantEqual(t, "endings", len(endings(t, one)), 0)
+			wantEqual(t, "pending revocations", len(pendingRevocations(t, one)), 0)
 		},
 	},
 	{
@@ -152,9 +152,9 @@ var updateCases = []accountsCase{
 				}
 			}
 			wantEqual(t, "account", get[record.Account](t)(one.ByID(ctx, "acme", a.ID)), a)
-			wantEqual(t, "endings", len(endings(t, one)), 0)
+			wantEqual(t, "pending revocations", len(pendingRevocations(t, one)), 0)
 			must(t, one.UpdateFailures(ctx, t0, subject, record.WrongCodes, add(1)))
-			must(t, second(one.Update(ctx, "acme", a.ID, ending)))
+			must(t, second(one.Update(ctx, "acme", a.ID, revoking)))
 		},
 	},
 	{
@@ -182,13 +182,13 @@ var updateCases = []accountsCase{
 			must(t, one.SetBackupCodes(bg, "acme", old.ID, []string{"c"}))
 			subject := record.FailureKey{Company: "acme", Account: old.ID}
 			must(t, one.UpdateFailures(bg, t0, subject, record.WrongCodes, add(3)))
-			_, err := one.Update(bg, "acme", old.ID, ending)
+			_, err := one.Update(bg, "acme", old.ID, revoking)
 			must(t, err)
 
 			must(t, two.Delete(bg, "acme", old.ID))
 			wantStranger(t, one, "acme", old.ID)
 			wantEqual(t, "tallies", len(get[map[record.Kind]record.FailureCount](t)(one.FailureCounts(bg, subject))), 0)
-			wantEqual(t, "endings", endings(t, one), map[record.Revocation]bool{{Company: "acme", Account: old.ID, Generation: record.AllGenerations}: true})
+			wantEqual(t, "pending revocations", pendingRevocations(t, one), map[record.Revocation]bool{{Company: "acme", Account: old.ID, Generation: record.AllGenerations}: true})
 
 			heir := someone("acme", "m1")
 			heir.Accepted = nil
@@ -219,7 +219,7 @@ var updateCases = []accountsCase{
 			b.FailureCounts = map[record.Kind]record.FailureCount{record.WrongPasswords: {Count: 1}, record.WrongCodes: {Count: 1}}
 			wantEqual(t, "account", get[record.Account](t)(two.ByID(bg, "acme", a.ID)), want)
 			wantEqual(t, "other account", get[record.Account](t)(two.ByID(bg, "acme", b.ID)), b)
-			wantEqual(t, "endings", endings(t, two), map[record.Revocation]bool{{Company: "acme", Account: a.ID, Generation: a.Generation + 1}: true})
+			wantEqual(t, "pending revocations", pendingRevocations(t, two), map[record.Revocation]bool{{Company: "acme", Account: a.ID, Generation: a.Generation + 1}: true})
 			wantEqual(t, "tallies", get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, record.FailureKey{Company: "acme", Account: a.ID})),
 				map[record.Kind]record.FailureCount{record.WrongCodes: {Count: 1}})
 			wantEqual(t, "other tallies", len(get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, record.FailureKey{Company: "acme", Account: b.ID}))), 2)
@@ -233,27 +233,27 @@ var updateCases = []accountsCase{
 		promise: "SetPassword and Update store a pending revocation that keeps a session. Of several pending revocations, the last one names the session.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
-			owed := func(generation int64, keep record.TokenHash) {
+			wantPending := func(generation int64, keep record.TokenHash) {
 				t.Helper()
 				e := record.Revocation{Company: "acme", Account: a.ID, Generation: generation, Keep: keep}
-				wantEqual(t, "endings", endings(t, two), map[record.Revocation]bool{e: true})
+				wantEqual(t, "pending revocations", pendingRevocations(t, two), map[record.Revocation]bool{e: true})
 			}
 			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Generation, "h", hash("s")))
-			owed(a.Generation+1, hash("s"))
+			wantPending(a.Generation+1, hash("s"))
 			must(t, two.SetPassword(bg, t0, "acme", a.ID, a.Generation+1, "h", hash("r")))
-			owed(a.Generation+2, hash("r"))
-			_, err := one.Update(bg, "acme", a.ID, ending)
+			wantPending(a.Generation+2, hash("r"))
+			_, err := one.Update(bg, "acme", a.ID, revoking)
 			must(t, err)
-			owed(a.Generation+3, record.TokenHash{})
+			wantPending(a.Generation+3, record.TokenHash{})
 			_, err = two.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
 				a.Keep = hash("s")
 				return true, nil
 			})
 			must(t, err)
-			owed(a.Generation+4, hash("s"))
+			wantPending(a.Generation+4, hash("s"))
 			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Generation+4, "h", hash("s")))
 			must(t, two.Delete(bg, "acme", a.ID))
-			owed(record.AllGenerations, record.TokenHash{})
+			wantPending(record.AllGenerations, record.TokenHash{})
 		},
 	},
 	{
@@ -327,13 +327,13 @@ var updateCases = []accountsCase{
 		},
 	},
 	{
-		name:    "endings",
+		name:    "pending revocations",
 		promise: "PendingRevocations returns up to limit accounts. RevocationDone removes one unless its generation is higher by now.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			b := create(t, one, plain("acme", "m2"))
 			for range 2 {
-				_, err := one.Update(bg, "acme", a.ID, ending)
+				_, err := one.Update(bg, "acme", a.ID, revoking)
 				must(t, err)
 			}
 			must(t, one.Delete(bg, "acme", b.ID))
@@ -345,11 +345,11 @@ var updateCases = []accountsCase{
 			all := record.Revocation{Company: "acme", Account: b.ID, Generation: record.AllGenerations}
 			must(t, two.RevocationDone(bg, first)) // an earlier revocation was done; the later one is still pending
 			must(t, two.RevocationDone(bg, record.Revocation{Company: "other", Account: a.ID, Generation: record.AllGenerations}))
-			wantEqual(t, "owed", endings(t, one), map[record.Revocation]bool{second: true, all: true})
+			wantEqual(t, "pending revocations", pendingRevocations(t, one), map[record.Revocation]bool{second: true, all: true})
 			must(t, two.RevocationDone(bg, second))
 			must(t, two.RevocationDone(bg, second))
 			must(t, two.RevocationDone(bg, all))
-			wantEqual(t, "owed", len(endings(t, one)), 0)
+			wantEqual(t, "pending revocations", len(pendingRevocations(t, one)), 0)
 		},
 	},
 }

@@ -88,10 +88,10 @@ func (m *Memory) recall(ctx context.Context, now time.Time, company string, hash
 	if !trusted {
 		return m.Get(ctx, hash)
 	}
-	endings := shard.endings.Load()
-	s, err := m.ask(ctx, company, hash, endings)
+	revocations := shard.revocations.Load()
+	s, err := m.ask(ctx, company, hash, revocations)
 	if err == nil && s.State == record.Authorized {
-		shard.remember(s, &m.kinds, int(m.limit.Load()), endings, whole)
+		shard.remember(s, &m.kinds, int(m.limit.Load()), revocations, whole)
 	}
 	return s, err
 }
@@ -99,9 +99,9 @@ func (m *Memory) recall(ctx context.Context, now time.Time, company string, hash
 // ask calls the store once for concurrent callers that want the same session.
 // Callers share an answer only if no revocation arrived between their calls, as the
 // answer may be older than that revocation.
-func (m *Memory) ask(ctx context.Context, company string, hash record.TokenHash, endings uint64) (record.Session, error) {
+func (m *Memory) ask(ctx context.Context, company string, hash record.TokenHash, revocations uint64) (record.Session, error) {
 	var room [128]byte // avoids an allocation
-	key := append(binary.LittleEndian.AppendUint64(append(room[:0], hash[:]...), endings), company...)
+	key := append(binary.LittleEndian.AppendUint64(append(room[:0], hash[:]...), revocations), company...)
 	answer, err, _ := m.asking.Do(string(key), func() (any, error) {
 		return m.Get(context.WithoutCancel(ctx), hash) // other callers wait for it too
 	})
@@ -241,9 +241,9 @@ var started = time.Now()
 
 // A shard holds the remembered sessions of one bucket.
 type shard struct {
-	endings atomic.Uint64 // counts revocations; incremented before the shard forgets
-	hits    atomic.Uint64
-	misses  atomic.Uint64
+	revocations atomic.Uint64 // counts revocations; incremented before the shard forgets
+	hits        atomic.Uint64
+	misses      atomic.Uint64
 
 	mu      sync.RWMutex
 	index   map[uint64]int32 // position in entries, by key
@@ -322,12 +322,12 @@ func (s *shard) recall(hash record.TokenHash, kinds *kinds, whole bool) (record.
 	}, true
 }
 
-// remember stores a session unless a session of the shard was revoked since endings
+// remember stores a session unless a session of the shard was revoked since revocations
 // was read.
-func (s *shard) remember(session record.Session, kinds *kinds, limit int, endings uint64, whole bool) {
+func (s *shard) remember(session record.Session, kinds *kinds, limit int, revocations uint64, whole bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.endings.Load() != endings {
+	if s.revocations.Load() != revocations {
 		return
 	}
 	i, ok := s.index[key(session.Hash)]
@@ -400,7 +400,7 @@ func (s *shard) prolong(hash record.TokenHash, expires time.Time) bool {
 }
 
 func (s *shard) forget(hash record.TokenHash) {
-	s.endings.Add(1)
+	s.revocations.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if i, ok := s.find(hash); ok {
@@ -409,7 +409,7 @@ func (s *shard) forget(hash record.TokenHash) {
 }
 
 func (s *shard) forgetAll(which func(*entry) bool) {
-	s.endings.Add(1)
+	s.revocations.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := len(s.entries) - 1; i >= 0; i-- {
@@ -424,7 +424,7 @@ func (s *shard) forgetAll(which func(*entry) bool) {
 const reserved = 2048
 
 func (s *shard) flush() {
-	s.endings.Add(1)
+	s.revocations.Add(1)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.empty()

@@ -117,7 +117,7 @@ func TestPostgresTakesTablesOfANewerVersion(t *testing.T) {
 		"INSERT INTO mnemogate_migrations VALUES ('999_future.sql')")
 	p := startPostgres(t, s.DSN(schema), PostgresOptions{})
 	a := create(t, p.Accounts(), someone("acme", "m1"))
-	_, err := p.Accounts().Update(bg, "acme", a.ID, ending)
+	_, err := p.Accounts().Update(bg, "acme", a.ID, revoking)
 	must(t, err)
 }
 

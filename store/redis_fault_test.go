@@ -402,7 +402,7 @@ func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
 	f := storetest.NewFailover(t)
 	r := openRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName, WaitReplicas: 1})
 	sessions := r.Sessions()
-	heard := listenTo(t, r)
+	heartbeatReturned := listenTo(t, r)
 	counter := record.Counter{Key: "acme/k", Limit: 1, Window: time.Hour}
 	spent := session("spent", 1, 2, record.CheckOTP)
 	code := newCode("c")
@@ -437,20 +437,20 @@ func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {
 	wantSession(t, sessions, spent)
 	wantGone(t, sessions, "deleted", "replaced", "ended")
 	wantFull(t, "a look", sessions.Charge(bg, t0, record.Look(counter)...), counter.Key, t0.Add(time.Hour))
-	if heard.trusted() {
+	if heartbeatReturned.trusted() {
 		t.Error("a master without replicas is trusted where one is waited for")
 	}
 
 	// The old master returns as a replica, and everything works as before.
 	must(t, f.Master.Start())
 	back := time.Now()
-	storetest.Eventually(t, 20*time.Second, "trust", heard.trusted)
+	storetest.Eventually(t, 20*time.Second, "trust", heartbeatReturned.trusted)
 	t.Logf("trusted again %v after the replica's return", time.Since(back))
 	eventually(t, "an ending", func() bool {
 		// Repeat, because the replica has only begun to follow.
 		_ = sessions.Create(bg, t0, session("again", 1, 2, record.Authorized))
 		_ = sessions.Delete(bg, hash("again"))
-		return heard.hears(hash("again"))
+		return heartbeatReturned.hears(hash("again"))
 	})
 }
 
@@ -459,17 +459,17 @@ func TestRedisPlannedFailover(t *testing.T) {
 	t.Parallel()
 	f := storetest.NewFailover(t)
 	r := openRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName})
-	heard := listenTo(t, r)
-	flushes := heard.count()
+	heartbeatReturned := listenTo(t, r)
+	flushes := heartbeatReturned.count()
 	f.Sentinel.Ask(t, "sentinel", "failover", storetest.MasterName)
 	began := time.Now()
-	storetest.Eventually(t, 20*time.Second, "flush", func() bool { return heard.count() > flushes })
-	storetest.Eventually(t, 20*time.Second, "trust", heard.trusted)
+	storetest.Eventually(t, 20*time.Second, "flush", func() bool { return heartbeatReturned.count() > flushes })
+	storetest.Eventually(t, 20*time.Second, "trust", heartbeatReturned.trusted)
 	t.Logf("heard again after %v", time.Since(began))
 	s := session("a", 1, 1, record.Authorized)
 	eventually(t, "an answer", func() bool { return r.Sessions().Create(bg, t0, s) == nil })
 	must(t, r.Sessions().Delete(bg, s.Hash))
-	eventually(t, "an ending", func() bool { return heard.hears(s.Hash) })
+	eventually(t, "an ending", func() bool { return heartbeatReturned.hears(s.Hash) })
 }
 
 // A managed Redis has one address for whichever server is the master. When the old
@@ -485,7 +485,7 @@ func TestRedisLeavesAMasterThatWasMadeAReplica(t *testing.T) {
 	must(t, now.Start())
 	master := storetest.NewProxy(t, "tcp", before.Addr())
 	one := openRedis(t, RedisOptions{URLs: []string{"redis://" + master.Addr()}})
-	heard := listenTo(t, one)
+	heartbeatReturned := listenTo(t, one)
 	s := session("a", 1, 1, record.Authorized)
 	must(t, one.Sessions().Create(bg, t0, s))
 	before.Ask(t, "client", "pause", 150) // a short pause makes the store open many connections
@@ -519,5 +519,5 @@ func TestRedisLeavesAMasterThatWasMadeAReplica(t *testing.T) {
 	if lived > 2*time.Second {
 		t.Errorf("a session is found %v after it was ended", lived)
 	}
-	storetest.Eventually(t, 5*time.Second, "trust", heard.trusted)
+	storetest.Eventually(t, 5*time.Second, "trust", heartbeatReturned.trusted)
 }

@@ -81,11 +81,11 @@ type subscription struct {
 
 	// The fields below are guarded by the listener's mu. A heartbeat is the time
 	// when it was sent; zero if the current subscription has had none.
-	subscription int64         // its number; 0 if there is none now
-	began        time.Duration // when it began
-	heard        time.Duration // the last heartbeat that came back
-	written      time.Duration // the last heartbeat that the server acknowledged
-	name         string        // name of the server's data
+	subscription      int64         // its number; 0 if there is none now
+	began             time.Duration // when it began
+	heartbeatReturned time.Duration // the last heartbeat that came back
+	written           time.Duration // the last heartbeat that the server acknowledged
+	name              string        // name of the server's data
 }
 
 // attend updates the list of servers and sends a heartbeat to each.
@@ -145,7 +145,7 @@ func (l *listener) listen(ctx context.Context, server *redis.Client) *subscripti
 	l.running.Go(func() {
 		defer cancel()
 		for ctx.Err() == nil {
-			err := l.hear(ctx, e)
+			err := l.receive(ctx, e)
 			l.end(e)
 			if ctx.Err() == nil {
 				l.report(err)
@@ -167,8 +167,8 @@ func randomName() string {
 
 var errStale = errors.New("a beat has not come back")
 
-// hear subscribes and listens until the subscription is lost or stale.
-func (l *listener) hear(ctx context.Context, e *subscription) error {
+// receive subscribes and listens until the subscription is lost or stale.
+func (l *listener) receive(ctx context.Context, e *subscription) error {
 	channels := []string{l.redis.channel(), e.channel}
 	subscription := e.server.Subscribe(ctx, channels...)
 	defer subscription.Close()
@@ -197,10 +197,10 @@ func (l *listener) hear(ctx context.Context, e *subscription) error {
 		case !ok:
 			return fmt.Errorf("a %T came", m) // the client has subscribed again
 		case message.Channel == e.channel:
-			l.heard(e, message.Payload)
+			l.heartbeatReturned(e, message.Payload)
 			last = time.Now()
 		default:
-			tell(l.feed, message.Payload)
+			deliverMessage(l.feed, message.Payload)
 		}
 	}
 }
@@ -210,7 +210,7 @@ func (l *listener) begin(e *subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.numbered++
-	e.subscription, e.heard, e.written, e.name = l.numbered, 0, 0, ""
+	e.subscription, e.heartbeatReturned, e.written, e.name = l.numbered, 0, 0, ""
 	e.began = time.Since(l.start)
 	l.feed.Flush()
 }
@@ -219,7 +219,7 @@ func (l *listener) begin(e *subscription) {
 func (l *listener) end(e *subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.subscription, e.heard, e.written = 0, 0, 0
+	e.subscription, e.heartbeatReturned, e.written = 0, 0, 0
 	l.lease()
 }
 
@@ -254,8 +254,8 @@ func (l *listener) heartbeat(ctx context.Context, e *subscription, subscription 
 	}
 }
 
-// heard records a heartbeat that came back.
-func (l *listener) heard(e *subscription, text string) {
+// heartbeatReturned records a heartbeat that came back.
+func (l *listener) heartbeatReturned(e *subscription, text string) {
 	subscription, rest, _ := strings.Cut(text, " ")
 	offset, name, _ := strings.Cut(rest, " ")
 	sent, err := strconv.ParseInt(offset, 10, 64)
@@ -268,7 +268,7 @@ func (l *listener) heard(e *subscription, text string) {
 		l.feed.Flush()
 	}
 	e.name = name
-	e.heard = max(e.heard, time.Duration(sent))
+	e.heartbeatReturned = max(e.heartbeatReturned, time.Duration(sent))
 	l.lease()
 }
 
@@ -277,7 +277,7 @@ func (l *listener) heard(e *subscription, text string) {
 func (l *listener) lease() {
 	until := time.Time{}
 	for _, e := range l.subscriptions {
-		sure := min(e.heard, e.written)
+		sure := min(e.heartbeatReturned, e.written)
 		if sure == 0 {
 			l.feed.SetLease(time.Time{})
 			return
@@ -319,9 +319,9 @@ func encodeRevocation(e record.Revocation) string {
 	return fmt.Sprintf("%c%d %d %s", kind, e.Generation, e.Account, e.Company)
 }
 
-// tell passes a message on to feed. A message of a later version may not be
+// deliverMessage passes a message on to feed. A message of a later version may not be
 // understood and could mean anything, so tell flushes.
-func tell(feed record.Feed, message string) {
+func deliverMessage(feed record.Feed, message string) {
 	var e record.Revocation
 	kind, rest := message[:min(1, len(message))], message[min(1, len(message)):]
 	switch {

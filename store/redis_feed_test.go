@@ -88,8 +88,8 @@ func (f *tape) heardAt(h record.TokenHash) time.Time {
 func (f *tape) hearsAccount(e record.Revocation) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	for _, heard := range f.accounts {
-		if heard == e {
+	for _, heartbeatReturned := range f.accounts {
+		if heartbeatReturned == e {
 			return true
 		}
 	}
@@ -203,14 +203,14 @@ func tellsWhatEnds(t *testing.T, f *tape, other record.Sessions, first int64) bo
 func TestRedisMessages(t *testing.T) {
 	for _, e := range []record.Revocation{{Company: "acme", Account: 7, Generation: 3}, {Company: odd, Account: -1, Generation: record.AllGenerations}, {Company: odd, Generation: 2}} {
 		f := &tape{}
-		tell(f, encodeRevocation(e))
+		deliverMessage(f, encodeRevocation(e))
 		if !f.hearsAccount(e) || f.flushes != 0 {
 			t.Errorf("%v was not heard", e)
 		}
 	}
 	for _, message := range []string{"", "x", "d", "dshort", "a", "a1", "a1 2", "ax 2 acme", "c", "c1 0", "z later versions' own"} {
 		f := &tape{}
-		tell(f, message)
+		deliverMessage(f, message)
 		if f.flushes != 1 || len(f.ended)+len(f.accounts) != 0 {
 			t.Errorf("%q did not flush", message)
 		}

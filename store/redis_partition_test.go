@@ -37,7 +37,7 @@ func TestRedisPartition(t *testing.T) {
 	defer master.Close()
 	alone := openRedis(t, RedisOptions{URLs: []string{"redis://alone:secret@" + f.Master.Addr()}, WaitReplicas: 1})
 	others := openRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName, WaitReplicas: 1})
-	heard := listenTo(t, alone)
+	heartbeatReturned := listenTo(t, alone)
 
 	const workers = 8
 	changes := 25 + int(*partition/time.Second)*10 // of each worker
@@ -112,7 +112,7 @@ func TestRedisPartition(t *testing.T) {
 		return others.Sessions().Create(bg, t0, session("probe", 1, 1, record.Authorized)) == nil
 	})
 	close(replaced)
-	eventually(t, "distrust on the side of the old master", func() bool { return !heard.trusted() })
+	eventually(t, "distrust on the side of the old master", func() bool { return !heartbeatReturned.trusted() })
 	time.Sleep(*partition)
 	storetest.Eventually(t, 30*time.Second, "more of them", func() bool {
 		mu.Lock()

@@ -51,7 +51,7 @@ func (s redisSessions) End(ctx context.Context, now time.Time, e record.Revocati
 			return s.endCompany(ctx, e)
 		}
 		keys := append([]string{s.accountKey("f", e.Company, e.Account)}, s.indexes(e.Company, e.Account, storedStates)...)
-		_, _, err := s.run(ctx, endScript, keys, e.Generation, fenceLife(e).Milliseconds(), s.channel(), encodeRevocation(e),
+		_, _, err := s.run(ctx, endScript, keys, e.Generation, markerLife(e).Milliseconds(), s.channel(), encodeRevocation(e),
 			keptBytes(e.Keep), string(record.Authorized), micros(now), string(record.RecoveryOTP))
 		return err
 	})
@@ -66,7 +66,7 @@ func (s redisSessions) endCompany(ctx context.Context, e record.Revocation) erro
 	const last = record.Buckets - 1
 	raise := func(ctx context.Context, bucket int, message string) error {
 		_, _, err := s.run(ctx, endCompanyScript, []string{s.companyMarker(bucket, e.Company)},
-			e.Generation, fenceLife(e).Milliseconds(), s.channel(), message)
+			e.Generation, markerLife(e).Milliseconds(), s.channel(), message)
 		return err
 	}
 	group, of := errgroup.WithContext(ctx)

@@ -89,7 +89,7 @@ func (s redisSessions) Create(ctx context.Context, now time.Time, sess record.Se
 		if err != nil {
 			return err
 		}
-		if counters, err = s.chargeElsewhere(ctx, now, counters); err != nil {
+		if counters, err = s.chargeOnOtherServers(ctx, now, counters); err != nil {
 			return err
 		}
 		kinds := []string{"f", indexKind(sess.State)}
@@ -103,10 +103,10 @@ func (s redisSessions) Create(ctx context.Context, now time.Time, sess record.Se
 	})
 }
 
-// chargeElsewhere charges the counters if the store is a Cluster, where they may be
+// chargeOnOtherServers charges the counters if the store is a Cluster, where they may be
 // on another server than the session. It returns the counters that are left for the
 // session's script.
-func (s redisSessions) chargeElsewhere(ctx context.Context, now time.Time, counters []record.Counter) ([]record.Counter, error) {
+func (s redisSessions) chargeOnOtherServers(ctx context.Context, now time.Time, counters []record.Counter) ([]record.Counter, error) {
 	if s.cluster == nil {
 		return counters, nil
 	}
@@ -165,7 +165,7 @@ func (s redisSessions) Revoked(ctx context.Context, hash record.TokenHash) (reco
 func (s redisSessions) get(ctx context.Context, doing string, hash record.TokenHash, key string) (record.Session, error) {
 	var sess record.Session
 	err := s.call(ctx, doing, func(ctx context.Context) error {
-		fields, err := s.readTwice(ctx, key)
+		fields, err := s.readWithRetry(ctx, key)
 		if err != nil {
 			return err
 		}
@@ -178,9 +178,9 @@ func (s redisSessions) get(ctx context.Context, doing string, hash record.TokenH
 // Reading does not wait for replicas.
 var getScript = newLooseScript("get")
 
-// readTwice reads a session and tries again if the server did not answer. That is
+// readWithRetry reads a session and tries again if the server did not answer. That is
 // safe, because reading changes nothing.
-func (s redisSessions) readTwice(ctx context.Context, key string) (map[string]string, error) {
+func (s redisSessions) readWithRetry(ctx context.Context, key string) (map[string]string, error) {
 	read := func() (map[string]string, error) {
 		var get *redis.MapStringStringCmd
 		err := s.at(ctx, key, func(p redisPlace) error {
@@ -217,7 +217,7 @@ func (s redisSessions) Replace(
 		if err != nil {
 			return err
 		}
-		if counters, err = s.chargeElsewhere(ctx, now, counters); err != nil {
+		if counters, err = s.chargeOnOtherServers(ctx, now, counters); err != nil {
 			return err
 		}
 		keys := append([]string{s.sessionKey(old), s.sessionKey(next.Hash), s.companyMarker(next.Hash.Bucket(), next.Company)},

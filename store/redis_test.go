@@ -299,7 +299,7 @@ func TestRedisKeepsDeploymentsApart(t *testing.T) {
 	a, b := openServer(t, s), openServer(t, s)
 	a.SetDeployment("a")
 	b.SetDeployment("b")
-	heard := listenTo(t, b)
+	heartbeatReturned := listenTo(t, b)
 	sess := session("a", 1, 1, record.Authorized)
 	counter := record.Counter{Key: "acme/k", Limit: 1, Window: time.Minute}
 	must(t, a.Sessions().Create(bg, t0, sess, counter))
@@ -310,8 +310,8 @@ func TestRedisKeepsDeploymentsApart(t *testing.T) {
 	wantSession(t, b.Sessions(), sess)
 	must(t, b.Sessions().Create(bg, t0, session("b", 1, 1, record.Authorized)))
 	must(t, b.Sessions().Delete(bg, hash("b")))
-	eventually(t, "the deployment's own ending", func() bool { return heard.hears(hash("b")) })
-	if heard.hearsAccount(record.Revocation{Company: "acme", Account: 1, Generation: 2}) {
+	eventually(t, "the deployment's own ending", func() bool { return heartbeatReturned.hears(hash("b")) })
+	if heartbeatReturned.hearsAccount(record.Revocation{Company: "acme", Account: 1, Generation: 2}) {
 		t.Error("another deployment's ending was heard")
 	}
 }
@@ -452,7 +452,7 @@ func TestRedisClusterFailsOver(t *testing.T) {
 		return infoField(replica.Ask(t, "info", "replication"), "master_link_status") == "up"
 	})
 	r := openRedis(t, RedisOptions{URLs: c.URLs()})
-	heard := listenTo(t, r)
+	heartbeatReturned := listenTo(t, r)
 	lost.Kill()
 	storetest.Eventually(t, 15*time.Second, "new master", func() bool {
 		return infoField(c[0].Ask(t, "cluster", "info"), "cluster_state") == "ok" &&
@@ -463,12 +463,12 @@ func TestRedisClusterFailsOver(t *testing.T) {
 		s := session(fmt.Sprintf("a@%d", account), account, 1, record.Authorized)
 		eventually(t, "an answer", func() bool { return r.Sessions().Create(bg, t0, s) == nil })
 	}
-	eventually(t, "trust", heard.trusted)
+	eventually(t, "trust", heartbeatReturned.trusted)
 	t.Logf("as before %v after the replica was made master", time.Since(began))
 	for account := int64(1); account <= 30; account++ {
 		h := hash(fmt.Sprintf("a@%d", account))
 		must(t, r.Sessions().Delete(bg, h))
-		eventually(t, "an ending", func() bool { return heard.hears(h) })
+		eventually(t, "an ending", func() bool { return heartbeatReturned.hears(h) })
 	}
 }
 

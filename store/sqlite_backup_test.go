@@ -101,9 +101,9 @@ func TestSQLiteRestoreEndsSessions(t *testing.T) {
 	if again.CompanyGeneration <= lost.Generation {
 		t.Errorf("the company generation %d was there before: a login that was pending goes on", again.CompanyGeneration)
 	}
-	owed := get[[]record.Revocation](t)(restored.Accounts().PendingRevocations(bg, record.Revocation{}, 10))
-	wantEqual(t, "what is owed to sessions elsewhere", owed, []record.Revocation{{Company: "acme", Generation: again.CompanyGeneration}})
-	must(t, restored.Sessions().End(bg, t0, owed[0]))
+	wantPending := get[[]record.Revocation](t)(restored.Accounts().PendingRevocations(bg, record.Revocation{}, 10))
+	wantEqual(t, "what is owed to sessions elsewhere", wantPending, []record.Revocation{{Company: "acme", Generation: again.CompanyGeneration}})
+	must(t, restored.Sessions().End(bg, t0, wantPending[0]))
 	begun := session("new", a.ID, again.Generation, record.Authorized)
 	begun.CompanyGeneration = again.CompanyGeneration
 	must(t, restored.Sessions().Create(bg, t0, begun))

@@ -77,7 +77,7 @@ func (r SQLiteRestore) mayReplace(to string) error {
 	if same, err := sameFile(r.From, to); err != nil || same {
 		return errors.Join(err, errors.New("the backup is the file to restore: name another with --to"))
 	}
-	for _, file := range append([]string{to}, sqliteBeside(to)...) {
+	for _, file := range append([]string{to}, sqliteSideFiles(to)...) {
 		if _, err := os.Lstat(file); err == nil && !r.Replace {
 			return fmt.Errorf("%s is there: look whether it is still of use, and replace it with --force", file)
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -248,7 +248,7 @@ func (r SQLiteRestore) putInPlace(ctx context.Context, made, to string) error {
 		return err
 	}
 	defer unlock()
-	for _, file := range sqliteBeside(to) {
+	for _, file := range sqliteSideFiles(to) {
 		if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -289,13 +289,13 @@ func lockSQLite(ctx context.Context, file string) (unlock func(), err error) {
 	return func() { db.Close() }, nil
 }
 
-// sqliteBeside returns the files that SQLite keeps next to its main file.
-func sqliteBeside(file string) []string {
+// sqliteSideFiles returns the files that SQLite keeps next to its main file.
+func sqliteSideFiles(file string) []string {
 	return []string{file + "-wal", file + "-shm", file + "-journal"}
 }
 
 func removeSQLite(file string) {
-	for _, name := range append(sqliteBeside(file), file) {
+	for _, name := range append(sqliteSideFiles(file), file) {
 		os.Remove(name)
 	}
 }

@@ -51,7 +51,7 @@ func (s sqliteSessions) End(ctx context.Context, now time.Time, e record.Revocat
 		if err != nil {
 			return err
 		}
-		_, err = tx.exec(ctx, sqliteStoreMarker, e.Company, e.Account, e.Generation, micros(now.Add(fenceLife(e))))
+		_, err = tx.exec(ctx, sqliteStoreMarker, e.Company, e.Account, e.Generation, micros(now.Add(markerLife(e))))
 		if err != nil || e.Account == 0 {
 			return err
 		}

@@ -59,7 +59,7 @@ func (s sqliteSessions) store(
 		}
 		err := tx.storeSession(ctx, sess)
 		if err == nil && sess.AtMost > 0 && sess.Account != 0 {
-			ended, err = tx.makeRoom(ctx, now, sess)
+			ended, err = tx.revokeOldest(ctx, now, sess)
 		}
 		return err
 	})
@@ -99,9 +99,9 @@ const (
 		RETURNING hash`
 )
 
-// makeRoom revokes the oldest sessions of the account in the state of s, but never s
+// revokeOldest revokes the oldest sessions of the account in the state of s, but never s
 // itself, so that at most s.AtMost are left.
-func (tx *sqliteQueries) makeRoom(ctx context.Context, now time.Time, s record.Session) ([]record.TokenHash, error) {
+func (tx *sqliteQueries) revokeOldest(ctx context.Context, now time.Time, s record.Session) ([]record.TokenHash, error) {
 	var crowded int
 	err := tx.row(ctx, sqliteCrowded, s.Company, s.Account, string(s.State), s.AtMost).Scan(&crowded)
 	if errors.Is(err, sql.ErrNoRows) {

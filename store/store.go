@@ -78,11 +78,11 @@ func translate(doing string, err error) error {
 // feedLease is how long a feed is trusted after its last heartbeat.
 const feedLease = time.Second
 
-// fenceLife is how long a revocation marker is kept. The sessions of an account are
+// markerLife is how long a revocation marker is kept. The sessions of an account are
 // deleted, so its marker only has to stop calls that are still in flight. The
 // sessions of a company stay in the store until they expire, so its marker must
 // outlive them.
-func fenceLife(e record.Revocation) time.Duration {
+func markerLife(e record.Revocation) time.Duration {
 	if e.Account == 0 {
 		return record.LongestSession + record.Keep
 	}
