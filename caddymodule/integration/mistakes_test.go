@@ -18,7 +18,15 @@ func handled(options string) string {
 func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 	guesttest.Environment(t)
 	const count = "wrong argument count or unexpected line ending after "
+	texts := func(german string) string {
+		dir := t.TempDir()
+		writeFile(t, dir+"/de.json", german)
+		return "login_page {\nlink de Impressum https://example.com/\ntexts " + dir + "\n}"
+	}
 	for options, want := range map[string]string{
+		texts("no JSON"):                       "login_page: texts: de.json: ",
+		texts("[]"):                            "login_page: texts: de.json: ",
+		texts(`{"login.headline": "Los"}`):     `login_page: texts: de.json: there is no text "login.headline"`,
 		"forward":                              "forward: " + count + "'forward', at Caddyfile:11",
 		"forward role role":                    "forward: it has role twice; remove one, at Caddyfile:11",
 		"forward role\nforward email":          "forward already specified, at Caddyfile:12",

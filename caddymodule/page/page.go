@@ -110,7 +110,11 @@ func New(o Options) (*Page, error) {
 	if o.LogoDark != "" && o.Logo == "" {
 		return nil, errors.New("logo_dark: there is no logo that it could replace; set logo, too")
 	}
-	err = cmp.Or(p.readTexts(o.Texts), p.readLinks(o), p.paint(o.Color), p.readStyle(o.Style),
+	if err := p.readTexts(o.Texts); err != nil {
+		return nil, err
+	}
+	// The links need the texts' languages.
+	err = cmp.Or(p.readLinks(o), p.paint(o.Color), p.readStyle(o.Style),
 		p.readImage("logo", o.Logo), p.readImage("logo_dark", o.LogoDark), p.readImage("favicon", o.Favicon))
 	if err != nil {
 		return nil, err
