@@ -224,10 +224,21 @@ func (s *site) checkBrowsers(t *testing.T) {
 	if page := s.ask("GET", "/acme/login", navigation).is(200); !strings.Contains(string(page.Body), "mnemogate-key") {
 		t.Errorf("the login page is %s", page.Body)
 	}
-	cookie := "Cookie: a=b; __Host-mnemogate=" + s.login("frank") + "; c=d\r\n"
-	if lines := linesNamed(string(s.ask("GET", "/x", navigation+cookie).is(200).Body), "Cookie"); len(lines) != 1 || !strings.EqualFold(lines[0], "Cookie: a=b; c=d") {
-		t.Errorf("the application got %q", lines)
+	session := "__Host-mnemogate=" + s.login("frank")
+	const device = "__Host-mnemogate-device=mgd_x"
+	for _, own := range []string{session, session + "; " + device, device + "; " + session, device + "; e=f; " + session} {
+		lines := linesNamed(string(s.ask("GET", "/x", navigation+"Cookie: a=b; "+own+"; c=d\r\n").is(200).Body), "Cookie")
+		want := "Cookie: a=b; " + strings.Repeat("e=f; ", strings.Count(own, "e=f")) + "c=d"
+		if len(lines) != 1 || !strings.EqualFold(lines[0], want) {
+			t.Errorf("%q: the application got %q, want %q", own, lines, want)
+		}
 	}
+	for _, own := range []string{session + "; " + device, device + "; " + session} {
+		if body := string(s.ask("GET", "/x", "Cookie: "+own+"\r\n").is(200).Body); strings.Contains(body, "__Host-") {
+			t.Errorf("%q alone: the application got %q", own, linesNamed(body, "Cookie"))
+		}
+	}
+	cookie := "Cookie: a=b; " + session + "; c=d\r\n"
 	const socket = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 	for how, headers := range map[string]string{
 		"a form":      "Origin: https://evil.example\r\n",
@@ -419,7 +430,7 @@ func readYAML(t *testing.T, heading string, into any) {
 // proxy takes yes for a yes.
 func (s *site) checkStub(t *testing.T, yes int, stub func(method, uri string, header http.Header) (*http.Request, func(string) bool)) {
 	token := "Bearer " + s.login("alice@example.com")
-	cookie := "__Host-mnemogate=" + s.login("frank")
+	cookie := "__Host-mnemogate=" + s.login("frank") + "; __Host-mnemogate-device=mgd_x"
 	for _, c := range []struct {
 		method, uri string
 		header      []string
