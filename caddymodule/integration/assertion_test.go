@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
+	"net/url"
 	"os"
 	"strings"
 	"testing"
@@ -77,7 +78,7 @@ func TestTheApplicationGetsAnAssertion(t *testing.T) {
 		session := s.sessions("alice")[0]
 		keys := s.keySet("/acme/v2/jwks.json")
 		r := s.getRequest("/profile", token)
-		r.Host = "API.example.com:8443"
+		r.Host = "API.example.com:8443" // another server's port
 		s.do(r).is(200)
 		assertion := s.asserted("X-Mnemogate-Assertion")
 		got, err := verified(assertion, keys)
@@ -89,7 +90,7 @@ func TestTheApplicationGetsAnAssertion(t *testing.T) {
 			t.Errorf("issued %d s before", age)
 		}
 		want := fields{
-			"iss": "https://api.example.com:8443/acme", "aud": "profile-api", "sub": "alice", "company": "acme", "sid": session.ID,
+			"iss": "https://api.example.com/acme", "aud": "profile-api", "sub": "alice", "company": "acme", "sid": session.ID,
 			"iat": issued, "exp": issued + 60, "auth_time": float64(session.Created.Unix()), "amr": []any{"pwd"},
 			"role": "Büro 100%", "phone": "+37060000001",
 		}
@@ -100,7 +101,7 @@ func TestTheApplicationGetsAnAssertion(t *testing.T) {
 		used := map[string]bool{assertion: true}
 		for range 6 {
 			r := s.getRequest("/profile", token)
-			r.Host = "api.example.com:8443"
+			r.Host = "api.example.com"
 			s.do(r).is(200)
 			used[s.asserted("X-Mnemogate-Assertion")] = true
 		}
@@ -144,6 +145,53 @@ func TestTheApplicationGetsAnAssertion(t *testing.T) {
 			}
 		})
 	})
+}
+
+// Contract, section 15: a signature for a session, not for each request. Clients cannot
+// get more by other spellings of the host, and only the port of the server is one.
+func TestClientsChooseNoIssuer(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, handler: "assertion profile-api"})
+	token, keys := s.login("alice@example.com"), s.keySet("/acme/v2/jwks.json")
+	at, err := url.Parse(s.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	host, port := at.Hostname(), at.Port()
+	want := "https://" + host + ":" + port + "/acme"
+	without := "https://" + host + "/acme"
+	used := map[string]bool{}
+	asks := func(host, issuer string) {
+		t.Helper()
+		r := s.getRequest("/", token)
+		r.Host = host
+		s.do(r).is(200)
+		assertion := s.asserted("X-Mnemogate-Assertion")
+		used[assertion] = true
+		if got, err := verified(assertion, keys); err != nil || got["iss"] != issuer {
+			t.Errorf("%.99s: %v, %v", host, got["iss"], err)
+		}
+	}
+	asks(host+":"+port, want)
+	asks(host+":0"+port, want)
+	for _, port := range []string{"", ":", ":443", ":1", ":65536", ":-1", ":x", ":" + strings.Repeat("1", 20_000)} {
+		asks(host+port, without)
+	}
+	asks("["+host+"]", without)
+	for port := range 30 {
+		asks(fmt.Sprint(host, ":", 5000+port), without)
+	}
+	if len(used) != 2 {
+		t.Errorf("%d assertions were signed", len(used))
+	}
+	asks("EXAMPLE.com", "https://example.com/acme")
+	asks("[::1]", "https://[::1]/acme")
+	asks("[::1]:"+port, "https://[::1]:"+port+"/acme")
+	for _, host := range []string{strings.Repeat("a", 254), "a~b"} {
+		r := s.getRequest("/", token)
+		r.Host = host
+		s.do(r).want(wire.ErrValidation)
+	}
 }
 
 // Keys of the configuration replace those of the store. The first one signs.

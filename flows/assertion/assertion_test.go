@@ -407,6 +407,46 @@ func TestItForgetsWhatIsNotUsed(t *testing.T) {
 	}
 }
 
+// Where clients choose the host, they choose the issuer. The memory is bounded all the
+// same.
+func TestItRemembersFewIssuersOfASession(t *testing.T) {
+	c := newClock()
+	s, _, made := newSigner(t, c)
+	ask := func(issuer int) {
+		t.Helper()
+		_, err := s.Assertion(bg, fmt.Sprintf("https://%d.example.com/acme", issuer), someone)
+		must(t, err)
+	}
+	for range 3 {
+		for i := range maxIssuers {
+			ask(i)
+		}
+	}
+	if made.Load() != maxIssuers {
+		t.Errorf("%d signatures for %d issuers", made.Load(), maxIssuers)
+	}
+	for i := range 1000 {
+		ask(i)
+	}
+	for i := range s.shards {
+		for _, of := range s.shards[i].recent {
+			if len(of) != maxIssuers || cap(of) > 2*maxIssuers || of.by("https://999.example.com/acme") == nil || of.by("https://996.example.com/acme") == nil {
+				t.Errorf("%d issuers are remembered", len(of))
+			}
+		}
+	}
+	made.Store(0)
+	c.advance(s.TTL) // they move to the next generation
+	for range 2 {
+		for i := range maxIssuers {
+			ask(999 - i)
+		}
+	}
+	if made.Load() != maxIssuers {
+		t.Errorf("%d signatures later", made.Load())
+	}
+}
+
 func TestWithoutAKeyNothingIsAsserted(t *testing.T) {
 	c := newClock()
 	s, _, _ := newSigner(t, c)

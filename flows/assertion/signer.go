@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,7 +56,7 @@ type claims struct {
 // life is left.
 func (s *Signer) Assertion(ctx context.Context, issuer string, session record.Session) (string, error) {
 	now := s.Now()
-	of := s.shards[int(session.Hash[len(session.Hash)-1])%len(s.shards)].find(subject{session.Hash, issuer}, now, s.TTL, s.Limit/len(s.shards))
+	of := s.shards[int(session.Hash[len(session.Hash)-1])%len(s.shards)].find(session.Hash, issuer, now, s.TTL, s.Limit/len(s.shards))
 	made := of.made.Load()
 	switch {
 	case made == nil || now.Sub(made.at) >= s.TTL*5/6:
@@ -127,17 +128,28 @@ func (s *Signer) sign(ctx context.Context, issuer string, session record.Session
 	return token, err
 }
 
-// A subject is what an assertion is about. A site with several hosts has an issuer for
-// each.
-type subject struct {
-	session record.TokenHash
-	issuer  string
-}
-
-// A signature is the newest assertion about a subject.
+// A signature is the newest assertion about a session by an issuer.
 type signature struct {
+	issuer  string
 	made    atomic.Pointer[made]
 	signing sync.Mutex // held while a new one is signed
+}
+
+// signatures are those of one session, oldest first. A site with several hosts has an
+// issuer for each.
+type signatures []*signature
+
+// maxIssuers is how many signatures are remembered for a session: where clients choose
+// the host, they choose the issuer.
+const maxIssuers = 4
+
+func (s signatures) by(issuer string) *signature {
+	for _, of := range s {
+		if of.issuer == issuer {
+			return of
+		}
+	}
+	return nil
 }
 
 type made struct {
@@ -145,33 +157,38 @@ type made struct {
 	at    time.Time
 }
 
-// A shard remembers signatures. It forgets those that were not used for a whole TTL, or
-// earlier if there are too many.
+// A shard remembers signatures. It forgets those of sessions that were not used for a
+// whole TTL, or earlier if there are too many.
 type shard struct {
 	mu            sync.RWMutex
-	recent, older map[subject]*signature
+	recent, older map[record.TokenHash]signatures
 	turned        time.Time // when recent became older
 }
 
-// find returns the signature of a subject, which is empty if it is new.
-func (s *shard) find(of subject, now time.Time, ttl time.Duration, limit int) *signature {
+// find returns the signature of a session by an issuer, which is empty if it is new.
+func (s *shard) find(session record.TokenHash, issuer string, now time.Time, ttl time.Duration, limit int) *signature {
 	s.mu.RLock()
-	found := s.recent[of]
+	found := s.recent[session].by(issuer)
 	s.mu.RUnlock()
 	if found != nil {
 		return found
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if found = s.recent[of]; found != nil {
-		return found
+	known, recent := s.recent[session]
+	if !recent {
+		known = s.older[session]
+		if s.recent == nil || len(s.recent) >= max(1, limit) || now.Sub(s.turned) >= ttl {
+			s.recent, s.older, s.turned = map[record.TokenHash]signatures{}, s.recent, now
+		}
 	}
-	if found = s.older[of]; found == nil {
-		found = new(signature)
+	if found = known.by(issuer); found == nil {
+		found = &signature{issuer: issuer}
+		if len(known) == maxIssuers {
+			known = slices.Delete(known, 0, 1)
+		}
+		known = append(known, found)
 	}
-	if s.recent == nil || len(s.recent) >= max(1, limit) || now.Sub(s.turned) >= ttl {
-		s.recent, s.older, s.turned = map[subject]*signature{}, s.recent, now
-	}
-	s.recent[of] = found
+	s.recent[session] = known
 	return found
 }

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/assertion"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 const (
@@ -39,8 +42,9 @@ type Assertion struct {
 	Audience string `json:"audience"`
 
 	// The issuer, `iss`, for all companies. Default: `https://<host>/<company>` with
-	// the host and, unless it is 443, the port of the request. If the site takes
-	// requests for any host, clients can choose this host, so set the issuer.
+	// the host of the request, and its port if the server listens there and it is not
+	// 443. If the site takes requests for any host, or its name has a wildcard, clients
+	// can choose this host, so set the issuer.
 	Issuer string `json:"issuer,omitempty"`
 
 	// How long an assertion is valid, from `10s` to `10m`. The application may get the
@@ -171,9 +175,55 @@ func (h *Headers) Assert(r *http.Request, session *record.Session) (string, erro
 	}
 	issuer := h.Assertion.Issuer
 	if issuer == "" {
-		issuer = "https://" + strings.TrimSuffix(strings.ToLower(r.Host), ":443") + "/" + session.Company
+		host, err := issuerHost(r)
+		if err != nil {
+			return "", err
+		}
+		issuer = "https://" + host + "/" + session.Company
 	}
 	return h.signer.Assertion(r.Context(), issuer, *session)
+}
+
+// maxHost is the maximum length of a host's name (RFC 1035).
+const maxHost = 253
+
+// errHost is the answer to a host that only a site for any host accepts.
+var errHost = wire.Invalid("The host of the request is not a name or an address.")
+
+// issuerHost returns the host of a request for the issuer. Clients can spell the host of
+// a site in several ways, all of which Caddy accepts, with any port. The result is the
+// same for all of them, except that it has the port if the server listens there and it is
+// not 443.
+func issuerHost(r *http.Request) (string, error) {
+	host, port := strings.ToLower(r.Host), ""
+	if colon := strings.LastIndexByte(host, ':'); colon > strings.LastIndexByte(host, ']') && (host[0] == '[' || strings.IndexByte(host, ':') == colon) {
+		host, port = host[:colon], host[colon+1:]
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	if len(host) > maxHost {
+		return "", errHost
+	}
+	address := false
+	for i := range len(host) {
+		switch c := host[i]; {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '.', c == '-', c == '_':
+		case c == ':':
+			address = true
+		default:
+			return "", errHost
+		}
+	}
+	if address {
+		host = "[" + host + "]"
+	}
+	if port == "" {
+		return host, nil
+	}
+	local, _ := r.Context().Value(http.LocalAddrContextKey).(interface{ AddrPort() netip.AddrPort })
+	if n, err := strconv.ParseUint(port, 10, 16); err == nil && local != nil && uint16(n) == local.AddrPort().Port() && n != 443 {
+		host += ":" + strconv.FormatUint(n, 10)
+	}
+	return host, nil
 }
 
 // PublishedKeys returns the public keys of a company as a JSON Web Key Set.
