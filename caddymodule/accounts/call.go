@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,6 +60,7 @@ type Call struct {
 	root   string          // as the client sent it
 	key    *Key            // the key of the request; nil on the admin endpoint
 	params map[string]string
+	query  url.Values    // checked against the route's
 	admin  *manage.Admin // of the company in the path
 }
 
@@ -120,13 +122,16 @@ func (c *Call) serve(d *API) (err error) {
 		return &Error{Status: http.StatusMethodNotAllowed, Message: "this path does not have the method " + c.Method}
 	}
 	service, err := c.Service()
-	if err != nil && slices.Contains(d.Storeless, route.Pattern) {
-		return route.Serve(c)
+	switch {
+	case err == nil:
+		err = c.permit(service, route)
+	case slices.Contains(d.Storeless, route.Pattern):
+		err = nil
 	}
 	if err != nil {
 		return err
 	}
-	if err := c.permit(service, route); err != nil {
+	if c.query, err = parseQuery(c.URL.RawQuery, route.Query); err != nil {
 		return err
 	}
 	return route.Serve(c)
@@ -268,26 +273,28 @@ func (c *Call) body() ([]byte, error) {
 	return data, nil
 }
 
-// query returns the query parameters. It refuses unknown ones.
-func (c *Call) query(known ...string) (url.Values, error) {
-	values, err := url.ParseQuery(c.URL.RawQuery)
+// parseQuery returns the parameters of a query. It refuses unknown ones: otherwise a
+// client that names one session in the query would revoke all.
+func parseQuery(raw string, known []string) (url.Values, error) {
+	values, err := url.ParseQuery(raw)
 	if err != nil {
 		return nil, &Error{Status: http.StatusBadRequest, Message: "the query is malformed"}
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		if !slices.Contains(known, name) {
-			return nil, &Error{Status: http.StatusBadRequest, Field: name, Message: "there is no such parameter"}
-		}
-		if len(values[name]) > 1 {
-			return nil, &Error{Status: http.StatusBadRequest, Field: name, Message: "it is given twice"}
+		switch {
+		case !slices.Contains(known, name):
+			takes := cmp.Or(strings.Join(known, ", "), "none")
+			return nil, &manage.FieldError{Field: printable(name), Message: "there is no such parameter; leave it out: this route takes " + takes}
+		case len(values[name]) > 1:
+			return nil, &manage.FieldError{Field: name, Message: "it is given more than once; send it once"}
 		}
 	}
 	return values, nil
 }
 
 // boolean returns a parameter that must be true or false. The default is false.
-func boolean(query url.Values, name string) (bool, error) {
-	switch query.Get(name) {
+func (c *Call) boolean(name string) (bool, error) {
+	switch c.query.Get(name) {
 	case "true":
 		return true, nil
 	case "", "false":

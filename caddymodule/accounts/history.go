@@ -9,11 +9,7 @@ import (
 // history lists the events of an account. Only requests with the right to list
 // sessions see session ids in it.
 func (c *Call) history() error {
-	query, err := c.query("limit")
-	if err != nil {
-		return err
-	}
-	limit, err := limitOf(query)
+	limit, err := limitOf(c.query)
 	if err != nil {
 		return err
 	}

@@ -34,15 +34,11 @@ const (
 // interrupted import again from the start. With skipped=true the response also has a
 // line for each skipped line.
 func (c *Call) importLines() error {
-	query, err := c.query("update", "skipped")
+	update, err := c.boolean("update")
 	if err != nil {
 		return err
 	}
-	update, err := boolean(query, "update")
-	if err != nil {
-		return err
-	}
-	skipped, err := boolean(query, "skipped")
+	skipped, err := c.boolean("skipped")
 	if err != nil {
 		return err
 	}
@@ -277,11 +273,7 @@ func (i *importer) giveUp(n int, err error) {
 // of authenticator apps, which can't be hashed. Accounts that are created or deleted
 // during the export may be missing or included.
 func (c *Call) export() error {
-	query, err := c.query("secrets")
-	if err != nil {
-		return err
-	}
-	secrets, err := boolean(query, "secrets")
+	secrets, err := c.boolean("secrets")
 	if err != nil {
 		return err
 	}

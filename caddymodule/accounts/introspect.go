@@ -11,9 +11,6 @@ import (
 // introspect reports the state of a token (RFC 7662). The token is sent in a form,
 // as in the RFC, or as JSON.
 func (c *Call) introspect() error {
-	if _, err := c.query(); err != nil { // logs would record a token in the query
-		return err
-	}
 	body, err := c.body()
 	if err != nil {
 		return err

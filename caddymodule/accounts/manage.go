@@ -20,7 +20,7 @@ import (
 // space, so loginID reads a space in them as a +.
 func (c *Call) loginID() string {
 	const plus = "\x00"
-	query, _ := url.ParseQuery(strings.ReplaceAll(c.URL.RawQuery, "+", "%00")) // c.query has checked that it is well-formed
+	query, _ := url.ParseQuery(strings.ReplaceAll(c.URL.RawQuery, "+", "%00")) // parseQuery has checked that it is well-formed
 	id := query.Get("login_id")
 	if digits, ok := strings.CutPrefix(id, plus); ok && strings.IndexAny(digits, "0123456789") == 0 {
 		id = "+" + digits
@@ -57,12 +57,8 @@ func (c *Call) create() error {
 // wanted reads the change in the request. With rules=user its password must follow
 // the rules for users, so it can't be a hash.
 func (c *Call) wanted(kind changeKind) (manage.Change, error) {
-	query, err := c.query("rules")
-	if err != nil {
-		return manage.Change{}, err
-	}
-	rules := query.Get("rules")
-	if query.Has("rules") && rules != "user" {
+	rules := c.query.Get("rules")
+	if c.query.Has("rules") && rules != "user" {
 		return manage.Change{}, &manage.FieldError{Field: "rules", Message: "it must be user, or left out"}
 	}
 	data, err := c.body()
@@ -123,22 +119,18 @@ func (c *Call) unlock() error {
 }
 
 func (c *Call) list() error {
-	query, err := c.query("login_id", "status", "contains", "limit", "after")
+	limit, err := limitOf(c.query)
 	if err != nil {
 		return err
 	}
-	limit, err := limitOf(query)
-	if err != nil {
-		return err
-	}
-	status, part, err := searchOf(query)
+	status, part, err := searchOf(c.query)
 	if err != nil {
 		return err
 	}
 	p := api.Page{Accounts: []api.Account{}}
 	var accounts []record.Account
-	switch after := query.Get("after"); {
-	case query.Has("login_id"):
+	switch after := c.query.Get("after"); {
+	case c.query.Has("login_id"):
 		var a record.Account
 		if a, err = c.admin.ByLoginID(c.ctx, c.loginID()); err == nil {
 			accounts = []record.Account{a}

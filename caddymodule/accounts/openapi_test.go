@@ -25,7 +25,7 @@ func openAPIDocument(t *testing.T) *openapi3.T {
 	return doc
 }
 
-// The document has the operations of Routes and no others.
+// The document has the operations of Routes and no others, with the same parameters.
 func TestOpenAPIHasTheRoutes(t *testing.T) {
 	operations := 0
 	doc := openAPIDocument(t)
@@ -46,7 +46,16 @@ func TestOpenAPIHasTheRoutes(t *testing.T) {
 		if o.Summary+"." != r.Summary || strings.HasPrefix(o.Description, right) != (r.Right != "") {
 			t.Errorf("%s /%s: %s: %s", r.Method, r.Pattern, o.Summary, o.Description)
 		}
-		statuses := []int{401, 403, 429, 500, 503}
+		var query []string
+		for _, p := range o.Parameters {
+			if p.Value.In == "query" {
+				query = append(query, p.Value.Name)
+			}
+		}
+		if !slices.Equal(query, r.Query) {
+			t.Errorf("%s /%s: the query parameters are %q, want %q", r.Method, r.Pattern, query, r.Query)
+		}
+		statuses := []int{400, 401, 403, 429, 500, 503}
 		for segment := range strings.SplitSeq(r.Pattern, "/") {
 			if name, ok := strings.CutPrefix(segment, "{"); ok {
 				statuses = append(statuses, 404)

@@ -12,9 +12,5 @@ func (c *Call) passkeys() error {
 }
 
 func (c *Call) removePasskey() error {
-	query, err := c.query("keep_session")
-	if err != nil {
-		return err
-	}
-	return c.done(c.admin.RemovePasskey(c.ctx, c.mnemocode(), c.Param("passkey"), query.Get("keep_session")))
+	return c.done(c.admin.RemovePasskey(c.ctx, c.mnemocode(), c.Param("passkey"), c.query.Get("keep_session")))
 }

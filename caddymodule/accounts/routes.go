@@ -31,38 +31,39 @@ type Route struct {
 	// configured and that the key can access.
 	Pattern string
 	Right   Right
+	Query   []string // the query parameters that it takes
 	Serve   func(*Call) error
 	Summary string
 }
 
 // Routes lists the routes that every API has.
 var Routes = []Route{
-	{http.MethodGet, "", "", (*Call).companies, "Lists the companies that the key covers."},
-	{http.MethodGet, "openapi.json", "", (*Call).openAPI, "This document."},
-	{http.MethodGet, "{company}/accounts", Read, (*Call).list, "Finds an account by a login id, or lists all accounts by pages."},
-	{http.MethodPost, "{company}/accounts", Write, (*Call).create, "Creates an account."},
-	{http.MethodGet, "{company}/accounts/{mnemocode}", Read, (*Call).show, "Shows an account."},
-	{http.MethodPatch, "{company}/accounts/{mnemocode}", Write, (*Call).change, "Changes an account by a JSON merge patch (RFC 7396)."},
-	{http.MethodDelete, "{company}/accounts/{mnemocode}", Write, (*Call).delete, "Deletes an account and revokes its sessions."},
-	{http.MethodGet, "{company}/accounts/{mnemocode}/history", Read, (*Call).history, "Lists the events of an account."},
-	{http.MethodPost, "{company}/accounts/{mnemocode}/backup-codes", Write, (*Call).backupCodes, "Creates ten backup codes, shown only this once, and revokes the old ones."},
-	{http.MethodPost, "{company}/accounts/{mnemocode}/totp", Write, (*Call).newTOTP, "Creates a secret for an authenticator app, shown only this once; it takes effect once confirmed."},
-	{http.MethodPost, "{company}/accounts/{mnemocode}/totp/confirm", Write, (*Call).confirmTOTP, "Confirms the newest secret with one of its codes, and revokes the account's sessions."},
-	{http.MethodDelete, "{company}/accounts/{mnemocode}/totp", Write, (*Call).removeTOTP, "Removes the authenticator app and revokes the account's sessions."},
-	{http.MethodGet, "{company}/accounts/{mnemocode}/passkeys", Read, (*Call).passkeys, "Lists an account's passkeys."},
-	{http.MethodDelete, "{company}/accounts/{mnemocode}/passkeys/{passkey}", Write, (*Call).removePasskey, "Removes a passkey and revokes the account's sessions."},
-	{http.MethodPost, "{company}/accounts/{mnemocode}/password", Write, (*Call).changePassword, "Changes a user's password, given the current one."},
-	{http.MethodPost, "{company}/accounts/{mnemocode}/check-password", Write, (*Call).checkPassword, "Checks a user's current password."},
-	{http.MethodPost, "{company}/accounts/{mnemocode}/unlock", Write, (*Call).unlock, "Clears the counts of wrong attempts, and so all locks."},
-	{http.MethodPost, "{company}/accounts/{mnemocode}/welcome", Write, (*Call).welcome, "Mails a link for setting the first password."},
-	{http.MethodGet, "{company}/accounts/{mnemocode}/sessions", Sessions, (*Call).sessions, "Lists an account's sessions."},
-	{http.MethodDelete, "{company}/accounts/{mnemocode}/sessions", Sessions, (*Call).endSessions, "Revokes all sessions of an account."},
-	{http.MethodDelete, "{company}/accounts/{mnemocode}/sessions/{session}", Sessions, (*Call).endSession, "Revokes one session of an account."},
-	{http.MethodDelete, "{company}/accounts/{mnemocode}/devices", Sessions, (*Call).forgetDevices, "Removes all known devices of an account."},
-	{http.MethodDelete, "{company}/sessions", Sessions, (*Call).endAllSessions, "Revokes all sessions of the company."},
-	{http.MethodPost, "{company}/introspect", Introspect, (*Call).introspect, "Says whether a token is valid (RFC 7662), and extends nothing."},
-	{http.MethodPost, "{company}/import", Import, (*Call).importLines, "Imports accounts, one per line."},
-	{http.MethodGet, "{company}/export", Export, (*Call).export, "Exports all accounts, one per line, with their password hashes; with secrets=true also the secrets of authenticator apps, in plain text."},
+	{http.MethodGet, "", "", nil, (*Call).companies, "Lists the companies that the key covers."},
+	{http.MethodGet, "openapi.json", "", nil, (*Call).openAPI, "This document."},
+	{http.MethodGet, "{company}/accounts", Read, []string{"login_id", "status", "contains", "limit", "after"}, (*Call).list, "Finds an account by a login id, or lists all accounts by pages."},
+	{http.MethodPost, "{company}/accounts", Write, []string{"rules"}, (*Call).create, "Creates an account."},
+	{http.MethodGet, "{company}/accounts/{mnemocode}", Read, nil, (*Call).show, "Shows an account."},
+	{http.MethodPatch, "{company}/accounts/{mnemocode}", Write, []string{"rules"}, (*Call).change, "Changes an account by a JSON merge patch (RFC 7396)."},
+	{http.MethodDelete, "{company}/accounts/{mnemocode}", Write, nil, (*Call).delete, "Deletes an account and revokes its sessions."},
+	{http.MethodGet, "{company}/accounts/{mnemocode}/history", Read, []string{"limit"}, (*Call).history, "Lists the events of an account."},
+	{http.MethodPost, "{company}/accounts/{mnemocode}/backup-codes", Write, nil, (*Call).backupCodes, "Creates ten backup codes, shown only this once, and revokes the old ones."},
+	{http.MethodPost, "{company}/accounts/{mnemocode}/totp", Write, nil, (*Call).newTOTP, "Creates a secret for an authenticator app, shown only this once; it takes effect once confirmed."},
+	{http.MethodPost, "{company}/accounts/{mnemocode}/totp/confirm", Write, nil, (*Call).confirmTOTP, "Confirms the newest secret with one of its codes, and revokes the account's sessions."},
+	{http.MethodDelete, "{company}/accounts/{mnemocode}/totp", Write, []string{"keep_session"}, (*Call).removeTOTP, "Removes the authenticator app and revokes the account's sessions."},
+	{http.MethodGet, "{company}/accounts/{mnemocode}/passkeys", Read, nil, (*Call).passkeys, "Lists an account's passkeys."},
+	{http.MethodDelete, "{company}/accounts/{mnemocode}/passkeys/{passkey}", Write, []string{"keep_session"}, (*Call).removePasskey, "Removes a passkey and revokes the account's sessions."},
+	{http.MethodPost, "{company}/accounts/{mnemocode}/password", Write, nil, (*Call).changePassword, "Changes a user's password, given the current one."},
+	{http.MethodPost, "{company}/accounts/{mnemocode}/check-password", Write, nil, (*Call).checkPassword, "Checks a user's current password."},
+	{http.MethodPost, "{company}/accounts/{mnemocode}/unlock", Write, nil, (*Call).unlock, "Clears the counts of wrong attempts, and so all locks."},
+	{http.MethodPost, "{company}/accounts/{mnemocode}/welcome", Write, nil, (*Call).welcome, "Mails a link for setting the first password."},
+	{http.MethodGet, "{company}/accounts/{mnemocode}/sessions", Sessions, nil, (*Call).sessions, "Lists an account's sessions."},
+	{http.MethodDelete, "{company}/accounts/{mnemocode}/sessions", Sessions, nil, (*Call).endSessions, "Revokes all sessions of an account."},
+	{http.MethodDelete, "{company}/accounts/{mnemocode}/sessions/{session}", Sessions, nil, (*Call).endSession, "Revokes one session of an account."},
+	{http.MethodDelete, "{company}/accounts/{mnemocode}/devices", Sessions, nil, (*Call).forgetDevices, "Removes all known devices of an account."},
+	{http.MethodDelete, "{company}/sessions", Sessions, nil, (*Call).endAllSessions, "Revokes all sessions of the company."},
+	{http.MethodPost, "{company}/introspect", Introspect, nil, (*Call).introspect, "Says whether a token is valid (RFC 7662), and extends nothing."},
+	{http.MethodPost, "{company}/import", Import, []string{"update", "skipped"}, (*Call).importLines, "Imports accounts, one per line."},
+	{http.MethodGet, "{company}/export", Export, []string{"secrets"}, (*Call).export, "Exports all accounts, one per line, with their password hashes; with secrets=true also the secrets of authenticator apps, in plain text."},
 }
 
 // match returns the routes of a path, which differ only in their methods. The path

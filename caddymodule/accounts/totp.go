@@ -28,11 +28,7 @@ func (c *Call) confirmTOTP() error {
 }
 
 func (c *Call) removeTOTP() error {
-	query, err := c.query("keep_session")
-	if err != nil {
-		return err
-	}
-	_, err = c.admin.RemoveTOTP(c.ctx, c.mnemocode(), query.Get("keep_session"))
+	_, err := c.admin.RemoveTOTP(c.ctx, c.mnemocode(), c.query.Get("keep_session"))
 	return c.done(err)
 }
 

@@ -18,9 +18,6 @@ const backupStall = 10 * time.Second
 // backup answers with a copy of the store. The Content-Length lets clients notice a
 // response that was cut off.
 func backup(c *accounts.Call) error {
-	if c.URL.RawQuery != "" {
-		return &accounts.Error{Status: http.StatusBadRequest, Message: "there are no parameters"}
-	}
 	control := http.NewResponseController(c.W)
 	began, size := time.Now(), int64(0)
 	err := c.App.Backup(c.Context(), func(n int64) io.Writer {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/mnemogate/mnemogate/caddymodule/accounts"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -194,6 +195,53 @@ func TestKeyOpensWhatItMay(t *testing.T) {
 			t.Error("the log holds a key")
 		}
 	})
+}
+
+// A parameter that a route ignored could widen what the request does: a client that
+// names one account or session would revoke all.
+func TestParametersThatARouteDoesNotHaveAreRefused(t *testing.T) {
+	t.Parallel()
+	s := accountsSite(t, startSite, allKeys, siteConfig{})
+	s.api(keyOfAll, "POST", "acme/accounts", alice).wantStatus(http.StatusCreated)
+	token := s.login("alice")
+	refused := func(method, path string, query []string) {
+		ask := func(parameters string) answer { return s.adminRaw(method, path+"?"+parameters, "") }
+		takes := "this route takes none"
+		if query != nil {
+			takes = "this route takes " + strings.Join(query, ", ")
+		}
+		want := "account: there is no such parameter; leave it out: " + takes
+		if got := ask("account=u1").wantRefused(http.StatusBadRequest, "account").str("error"); got != want {
+			t.Errorf("%s %s: got %q, want %q", method, path, got, want)
+		}
+		ask("session").wantRefused(http.StatusBadRequest, "session")
+		ask("%").wantRefused(http.StatusBadRequest, "")
+		ask("a;b").wantRefused(http.StatusBadRequest, "")
+		ask("%0a").wantRefused(http.StatusBadRequest, "")
+		for _, name := range query {
+			a := ask(name+"=x&"+name+"=x").wantRefused(http.StatusBadRequest, name)
+			if want := name + ": it is given more than once; send it once"; a.str("error") != want {
+				t.Errorf("%s %s: got %q, want %q", method, path, a.str("error"), want)
+			}
+		}
+	}
+	at := strings.NewReplacer("{company}", "acme", "{mnemocode}", "alice", "{session}", s.sessionID("alice"), "{passkey}", "x")
+	for _, r := range accounts.Routes {
+		path := at.Replace(r.Pattern)
+		refused(r.Method, path, r.Query)
+		s.api(keyOfAll, r.Method, path+"?account=u1", nil).wantRefused(http.StatusBadRequest, "account")
+	}
+	for _, route := range []string{"GET doctor", "GET backup", "POST acme/send-test"} {
+		method, path, _ := strings.Cut(route, " ")
+		refused(method, path, nil)
+	}
+	// Keys and companies are checked first.
+	s.api("", "DELETE", "acme/sessions?account=u1", nil).wantRefused(http.StatusUnauthorized, "")
+	s.api("reads-and-nothing-else", "DELETE", "acme/sessions?account=u1", nil).wantRefused(http.StatusForbidden, "")
+	s.api(keyOfAll, "DELETE", "nowhere/sessions?account=u1", nil).wantRefused(http.StatusNotFound, "company")
+
+	s.get("/", token).wantStatus(http.StatusOK)
+	s.api(keyOfAll, "DELETE", "acme/sessions?", nil).wantStatus(http.StatusNoContent)
 }
 
 func TestWrongKeysAreCountedOnAllNodes(t *testing.T) {

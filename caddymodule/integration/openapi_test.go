@@ -180,21 +180,21 @@ var extensions = map[string][]*wire.Error{
 	"DELETE me/devices/{device_id}":   ownErrors(wire.ErrNoRoute),
 	"POST me/password":                ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrPasswordInvalid, wire.ErrPasswordSame, wire.ErrQuality, wire.ErrRestricted})...),
 	"POST me/totp":                    ownErrors(bodyErrors...),
-	"DELETE me/totp":                  ownErrors(wire.ErrValidation),
+	"DELETE me/totp":                  ownErrors(),
 	"POST me/totp/confirm":            ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrOTPInvalid, wire.ErrRestricted})...),
 	"POST me/backup-codes":            ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrRestricted})...),
 	"GET me/passkeys":                 ownErrors(),
 	"POST me/passkeys":                ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrCredentialsInvalid, wire.ErrNoRoute, wire.ErrRestricted})...),
 	"POST me/passkeys/options":        ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrNoRoute})...),
 	"PATCH me/passkeys/{passkey_id}":  ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrNoRoute})...),
-	"DELETE me/passkeys/{passkey_id}": ownErrors(wire.ErrValidation, wire.ErrNoRoute),
+	"DELETE me/passkeys/{passkey_id}": ownErrors(wire.ErrNoRoute),
 }
 
-var bodyErrors = []*wire.Error{wire.ErrValidation, wire.ErrTooLarge, wire.ErrMediaType}
+var bodyErrors = []*wire.Error{wire.ErrTooLarge, wire.ErrMediaType}
 
 // ownErrors returns the errors of a route of self_service.
 func ownErrors(more ...*wire.Error) []*wire.Error {
-	return slices.Concat([]*wire.Error{wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrUnavailable, wire.ErrService}, flows.TokenErrors, more)
+	return slices.Concat([]*wire.Error{wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrValidation, wire.ErrUnavailable, wire.ErrService}, flows.TokenErrors, more)
 }
 
 // The document has the operations of the table and the extensions, with their

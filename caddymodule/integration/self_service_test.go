@@ -312,6 +312,17 @@ func TestWhoMayUseSelfService(t *testing.T) {
 			}
 		}
 	})
+	s.run("a query changes nothing", func(*testing.T) {
+		token, other := s.login("alice@example.com"), s.login("alice@example.com")
+		for _, route := range routes {
+			for _, query := range []string{"?session_id=x", "?device_id=x", "?%", "?x"} {
+				s.me(route.method, route.path+query, token, route.body).want(wire.ErrValidation)
+			}
+		}
+		if left := s.ownSessions(other); !slices.Contains(left, s.ownSessions(token)[0]) {
+			s.t.Errorf("left: %q", left)
+		}
+	})
 	s.run("pages of other sites", func(*testing.T) {
 		cookie := s.moved("alice@example.com")
 		for _, route := range routes {

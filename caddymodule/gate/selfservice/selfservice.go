@@ -58,8 +58,14 @@ type Call struct {
 	ID        string                 // of the session or other thing in the path
 }
 
-// Serve returns the answer of a route: "status":"success" and the route's fields.
-func (r *Route) Serve(c Call) (any, error) { return r.serve(&c) }
+// Serve returns the answer of a route: "status":"success" and the route's fields. It
+// refuses a query: otherwise a client that names one session in it would end all.
+func (r *Route) Serve(c Call) (any, error) {
+	if c.URL.RawQuery != "" {
+		return nil, wire.Invalid("This route has no query parameters. Leave them out.")
+	}
+	return r.serve(&c)
+}
 
 // done is the answer of a route without fields.
 type done struct {
