@@ -321,7 +321,7 @@ func checkName(name string) error {
 	case strings.Contains(name, ":"):
 		return errors.New("it has a colon, where authenticator apps end a name; write it without")
 	}
-	return nil
+	return guest.CheckNoPlaceholder(name, "write the name as users read it")
 }
 
 // DisplayName returns what people call the company.

@@ -172,6 +172,15 @@ func Literally(d *caddyfile.Dispenser, s string, check func(string) error) error
 	return nil
 }
 
+// CheckNoPlaceholder refuses placeholders in a value that is taken as it is. The advice
+// says how to write it.
+func CheckNoPlaceholder(s, advice string) error {
+	if strings.ContainsAny(s, "{}") {
+		return errors.New("placeholders are not replaced here; " + advice)
+	}
+	return nil
+}
+
 // CheckedText is Text with a check of the value.
 func CheckedText(d *caddyfile.Dispenser, s *string, check func(string) error) func() error {
 	return func() error {

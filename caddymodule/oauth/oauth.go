@@ -120,7 +120,8 @@ func (c *oauthClient) provision(what string) error {
 		guest.ResolveInto(what+": client_secret", &c.ClientSecret))
 }
 
-// checkGiven refuses a client without a required option.
+// checkGiven refuses a client without a required option, and a name that users can't
+// read.
 func (c *oauthClient) checkGiven() error {
 	switch {
 	case c.ClientID == "":
@@ -130,7 +131,7 @@ func (c *oauthClient) checkGiven() error {
 	case len(c.RedirectURI) == 0:
 		return errors.New("redirect_uri is missing; name each that clients use")
 	}
-	return nil
+	return guest.Inside("name", guest.CheckNoPlaceholder(c.Name, "write the name as users read it"))
 }
 
 func (c *oauthClient) validate(what string) error {

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/net/idna"
 	"golang.org/x/net/publicsuffix"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
 // Settings let users log in with passkeys.
@@ -52,7 +54,7 @@ func (s *Settings) Check() error {
 	if utf8.RuneCountInString(s.Name) > 64 || strings.ContainsFunc(s.Name, unicode.IsControl) {
 		return errors.New("name: it must have at most 64 characters and no control characters; shorten it")
 	}
-	return nil
+	return guest.Inside("name", guest.CheckNoPlaceholder(s.Name, "write the name as users read it"))
 }
 
 func checkRPID(id string) error {

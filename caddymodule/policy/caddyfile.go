@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -175,7 +176,10 @@ func parseBreached(d *caddyfile.Dispenser, p *Passwords) error {
 		return d.ArgErr()
 	}
 	p.Breached = &breached.List{From: args[0]}
-	for _, word := range args[1:] {
+	for i, word := range args[1:] {
+		if slices.Contains(args[1:i+1], word) {
+			return d.Errf("it has %s twice; remove one", word)
+		}
 		switch word {
 		case "at_login":
 			p.Breached.AtLogin = true

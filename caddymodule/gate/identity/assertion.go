@@ -95,6 +95,12 @@ func (h *Headers) ValidateAssertion() error {
 	if a == nil {
 		return nil
 	}
+	if err := guest.CheckNoPlaceholder(a.Audience, "write the audience as the application checks it"); err != nil {
+		return guest.Inside("assertion", err)
+	}
+	if err := guest.CheckNoPlaceholder(a.Issuer, "write the URL as the application checks it"); err != nil {
+		return guest.Inside("assertion: issuer", err)
+	}
 	switch {
 	case a.Audience == "":
 		return errors.New("assertion: name the application that it is for, as in assertion profile-api")

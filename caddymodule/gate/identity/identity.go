@@ -101,10 +101,11 @@ var headerName = regexp.MustCompile(`^[A-Za-z0-9-]+$`)
 
 // otherHeaders have another meaning, or the proxy sets or removes them.
 var otherHeaders = []string{
-	"Authorization", "X-Api-Key", "Host", "Content-Length", "Content-Type", "Content-Encoding", "Cookie", "Origin", "Expect",
+	"Accept", "Authorization", "X-Api-Key", "Host", "Location", "Range", "Set-Cookie", "User-Agent", "Www-Authenticate",
+	"Sec-Websocket-Protocol", "Content-Length", "Content-Type", "Content-Encoding", "Cookie", "Origin", "Expect",
 	"Connection", "Close", "Upgrade", "Te", "Trailer", "Transfer-Encoding", "Keep-Alive",
 	"Proxy-Connection", "Proxy-Authenticate", "Proxy-Authorization", "Alt-Svc", "Early-Data",
-	"Via", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto",
+	"Via", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Method", "X-Forwarded-Proto", "X-Forwarded-Uri",
 }
 
 // rewriteHeaders make some applications use another path than the one that the gate

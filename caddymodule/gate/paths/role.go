@@ -1,7 +1,6 @@
 package paths
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -77,8 +76,8 @@ func (r *Rules) checkRoles() error {
 		if rule.Role == "" || strings.HasPrefix(rule.Role, "/") || strings.HasPrefix(rule.Role, "*") {
 			return fmt.Errorf("role: %q is not a role; write the role before its paths, as in role admin /admin/*", rule.Role)
 		}
-		if strings.ContainsAny(rule.Role, "{}") {
-			return errors.New("role: placeholders are not replaced here; write the role as the accounts have it")
+		if err := guest.CheckNoPlaceholder(rule.Role, "write the role as the accounts have it"); err != nil {
+			return guest.Inside("role", err)
 		}
 		if err := checkPatterns(rule.Paths); err != nil {
 			return guest.Inside("role", err)
