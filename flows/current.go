@@ -2,6 +2,7 @@ package flows
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -102,7 +103,8 @@ func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (rep
 
 // User returns the company of a request's API key and the authorized session of its
 // user. The login must not be older than fresh, unless fresh is 0. The Request needs no
-// Route, and credentials takes the place of its Authorization.
+// Route, and credentials takes the place of its Authorization. If the login is too old, it
+// returns the session with the error.
 func (s *Service) User(ctx context.Context, r *Request, fresh time.Duration, credentials func() ([]string, error)) (*tenant.Company, record.Session, error) {
 	company, _, err := s.clientOf(ctx, r)
 	if err != nil {
@@ -114,6 +116,25 @@ func (s *Service) User(ctx context.Context, r *Request, fresh time.Duration, cre
 	}
 	found, err := s.Authorize(ctx, session.Requirement{Company: company.Code, Fresh: fresh, Whole: true}, authorization)
 	return company, found, err
+}
+
+// ChangeFailed reports that a change by the user of a session failed. A wrong password has
+// an event of its own.
+func (s *Service) ChangeFailed(ctx context.Context, route, address string, of record.Session, err error) {
+	if of.Account == 0 || errors.Is(err, wire.ErrPasswordInvalid) {
+		return
+	}
+	e := record.Event{
+		Name: record.AccountChangeFailed, Time: s.Now(), Company: of.Company, Account: of.Account, Mnemocode: of.Mnemocode,
+		Session: of.ID, Address: address, Actor: record.ActorUser, Route: route,
+	}
+	e.Result, e.Reason = outcome(err)
+	if !failed(e) {
+		s.EmitUnrecorded(ctx, e)
+		return
+	}
+	s.Emit(ctx, e)
+	s.Recorded()
 }
 
 // End revokes the authorized session of a request's token. It needs no API key and

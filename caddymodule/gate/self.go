@@ -28,9 +28,15 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 	}
 	w.Header().Add("Vary", h.vary())
 	r = r.WithContext(record.WithStoreTime(r.Context()))
-	err = h.withService(r.Context(), func(service *flows.Service) error {
-		user, err := h.userOf(service, w, r, t, route.Fresh)
-		if err != nil {
+	var session record.Session
+	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
+		defer func() {
+			if err != nil && r.Method != http.MethodGet {
+				service.ChangeFailed(r.Context(), route.Name(), clientAddress(r), session, err)
+			}
+		}()
+		var user *manage.Self
+		if user, session, err = h.userOf(service, w, r, t, route.Fresh); err != nil {
 			return err
 		}
 		body, err = route.Serve(selfservice.Call{
@@ -47,17 +53,19 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 	return body, err
 }
 
-// userOf returns the logged-in user of a request.
-func (h *Handler) userOf(service *flows.Service, w http.ResponseWriter, r *http.Request, t target, fresh bool) (*manage.Self, error) {
+// userOf returns the logged-in user of a request, and the session. It returns the session
+// with the error if its login is too old.
+func (h *Handler) userOf(service *flows.Service, w http.ResponseWriter, r *http.Request, t target, fresh bool) (*manage.Self, record.Session, error) {
 	var within time.Duration
 	if fresh {
 		within = time.Duration(h.SelfService)
 	}
 	company, found, err := service.User(r.Context(), h.request(w, r, t), within, func() ([]string, error) { return h.credentials(r, nil) })
 	if err != nil {
-		return nil, err
+		return nil, found, err
 	}
-	return manage.NewSelf(r.Context(), service.Manager, company, found, clientAddress(r))
+	self, err := manage.NewSelf(r.Context(), service.Manager, company, found, clientAddress(r))
+	return self, found, err
 }
 
 // Configuration

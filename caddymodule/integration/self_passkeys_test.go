@@ -72,6 +72,7 @@ func TestUsersManageTheirPasskeys(t *testing.T) {
 		s.me("DELETE", "passkeys/"+id, frank, nil).want(wire.ErrNoRoute)
 		s.me("PATCH", "passkeys/"+id, frank, fields{"name": "Mine"}).want(wire.ErrNoRoute)
 		s.me("POST", "passkeys", frank, s.created(new(keytest.Authenticator), token, "")).want(wire.ErrCredentialsInvalid) // alice's challenge
+		s.audits(cap(answers), `"actor":"the user","route":"me/passkeys","result":"auth.credentials.invalid"`)             // nine of them alice's
 		for _, bad := range []fields{
 			{"challenge_token": "x", "credential": fields{}},
 			{"challenge_token": "x", "credential": "x"},

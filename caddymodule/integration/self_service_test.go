@@ -139,6 +139,9 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 					t.Errorf("%v: got %s", bad.body, a.Body)
 				}
 			}
+			s.audits(7, `"actor":"the user","route":"me/password","result":"request.validation.failed"`)
+			s.audits(1, `"actor":"the user","route":"me/password","result":"auth.password.invalid"`)
+			s.audits(1, `"msg":"mnemogate.account.password_wrong"`)
 			s.get("/", other).is(200)
 			change(fields{"current_password": testPassword, "new_password": better}).is(200)
 			gone(other)
@@ -165,6 +168,7 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 				t.Errorf("the uri is %s", uri)
 			}
 			s.me("POST", "totp/confirm", token, fields{"code": neverShown(t, secret)}).want(wire.ErrOTPInvalid)
+			s.audits(1, `"actor":"the user","route":"me/totp/confirm","result":"auth.otp.invalid"`)
 			s.get("/", other).is(200)
 			s.me("POST", "totp/confirm", token, fields{"code": appShows(t, secret, 0)}).is(200)
 			gone(other)
@@ -311,6 +315,7 @@ func TestWhoMayUseSelfService(t *testing.T) {
 				t.Errorf("%s %s: got %v %s", route.method, route.path, a.Header, a.Body)
 			}
 		}
+		s.audits(1, `"actor":"the user","route":"me/password","result":"auth.session.invalid","reason":"The login is too long ago for this; log in again."`)
 	})
 	s.run("a query changes nothing", func(*testing.T) {
 		token, other := s.login("alice@example.com"), s.login("alice@example.com")

@@ -120,6 +120,7 @@ const (
 	AccountPasskeyCopied = adminPrefix + "passkey_copied"
 
 	AccountPasswordWrong = adminPrefix + "password_wrong"
+	AccountChangeFailed  = adminPrefix + "change_failed"
 	AccountWelcomed      = adminPrefix + "welcomed"
 
 	AccountPasswordBreached = adminPrefix + "password_breached"
@@ -189,6 +190,8 @@ func eventKinds() []EventKind {
 		{AccountPasskeyRemoved, "a passkey of an account was removed", admin},
 		{AccountPasskeyCopied, "a passkey was refused because its sign count went back: it may have been copied", append(client[:len(client):len(client)], "route")},
 		{AccountPasswordWrong, "a user, or a backend for a user, sent a wrong `current_password`", admin},
+		{AccountChangeFailed, "a request of self_service for a change failed, for another cause than a wrong `current_password`; result is the error_code",
+			[]string{"company", "mnemocode", "session", "address", "actor", "route", "result", "reason"}},
 		{AccountWelcomed, "a welcome link was mailed", admin},
 		{AccountPasswordBreached, "a correct password is in the list of `breached` passwords; the account must set a new one", attempt},
 		{AccountDeviceRemembered, "a client became a known device of the account", attempt},

@@ -29,7 +29,8 @@ func (d *Requirement) meets(company string) bool {
 }
 
 // Authorize checks a request for the protected path. It returns the authorized session
-// of the token that was sent, or a *wire.Error or *wire.Refusal.
+// of the token that was sent, or a *wire.Error or *wire.Refusal. With wire.TooOld it returns
+// both.
 func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization []string) (record.Session, error) {
 	token, err := wire.ParseBearer(authorization)
 	if err != nil {
@@ -56,7 +57,7 @@ func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization
 		return record.Session{}, errRole // before Fresh: a new login would not help
 	}
 	if want.Fresh > 0 && now.Sub(session.Created) > want.Fresh {
-		return record.Session{}, &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.TooOld, Message: "The login is too long ago for this; log in again.", MaxAge: want.Fresh}
+		return session, &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.TooOld, Message: "The login is too long ago for this; log in again.", MaxAge: want.Fresh}
 	}
 	return session, s.touch(ctx, now, session, time.Duration(owner.Session.Idle))
 }

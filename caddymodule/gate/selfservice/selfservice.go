@@ -74,6 +74,9 @@ type done struct {
 
 var succeeded = done{"success"}
 
+// Name returns the name of the route in events: its path below the company's v2/.
+func (r *Route) Name() string { return "me/" + r.pattern }
+
 // Find returns the route of a method and path, and the id in the path. If the path has
 // only other methods, it sets the header Allow.
 func Find(header http.Header, method, path string) (*Route, string, error) {
