@@ -9,6 +9,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
@@ -117,6 +118,14 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 	}
 	if policy.TokenIsLogged(e.Recovery.Link) {
 		add("recovery link", "the token is not in the fragment, so the logs of servers hold it", "put {token} behind #")
+	}
+	if notices := c.Notices; e.Devices.For == 0 {
+		if notices == nil {
+			notices = app.Notices
+		}
+		if slices.Contains(notices, message.NoticeName(message.NoticeNewDevice)) {
+			add("notices", "new_device is never sent, since no device is remembered", "add devices 90d, or leave new_device out")
+		}
 	}
 	if free := policy.Unlimited(&app.Limits, &c.Limits); len(free) > 0 {
 		add("limits", "unlimited: "+strings.Join(free, ", "), "give each a number, as high as your users need: see Shared addresses in docs/operators.md")

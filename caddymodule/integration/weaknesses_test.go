@@ -46,7 +46,7 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 	s := startSite(t, siteConfig{global: strings.Replace(realHashing, "argon2id", "regex [[:digit:]]\nargon2id", 1) + "\nlimits {\nsms_per_address unlimited\n}",
 		company: "captcha static tea-time\nsms weak\nlimits {\nsms_per_company 2000/24h\nlogins_per_address unlimited\n}\npassword {\nregex `(?i)[a-z]`\n}\nsession {\nidle 366d insecure\n}",
 		more: "company umbrella {\nname \"Ümbrėlla and Company\"\nsms_origin app.umbrella.example\napi_key off\ncaptcha off\nmail log\nsms webhook http://gateway.invalid insecure {\nsecret whsec_c2VjcmV0\n}\notp {\nfixed 123456 +37060012345\n}\nrecovery {\nlink https://a.example/?{token}\n}\n}\n" +
-			"company zeta {\napi_key {env.MNEMOGATE_TEST_SHORT_KEY} " + testKey + "\ncaptcha off\nlimits {\nsms_per_address 30/1h\nsms_per_company 2000/24h\n}\nrecovery {\nmethods off\n}\nmail webhook http://127.0.0.1:1 {\nsecret c2VjcmV0\n}\n}"})
+			"company zeta {\nnotices new_device\napi_key {env.MNEMOGATE_TEST_SHORT_KEY} " + testKey + "\ncaptcha off\nlimits {\nsms_per_address 30/1h\nsms_per_company 2000/24h\n}\nrecovery {\nmethods off\n}\nmail webhook http://127.0.0.1:1 {\nsecret c2VjcmV0\n}\n}"})
 	doctor := s.cli("", "doctor").out
 	for _, weak := range []struct{ directive, company, message, advice string }{
 		{"sms", "acme", "pigeons carry the codes", "use a gateway without feathers"},
@@ -57,6 +57,7 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 		{"limits", "acme", "unlimited: logins_per_address, sms_per_address", "as high as your users need"},
 		{"limits", "umbrella", "unlimited: sms_per_address", "as high as your users need"},
 		{"recovery", "zeta", "no method is possible", "configure sms"},
+		{"notices", "zeta", "new_device is never sent", "add devices 90d"},
 		{"api_key", "umbrella", "anyone may call the auth routes", "set one"},
 		{"captcha", "umbrella", "only rate limits and locks slow down programs that guess", "choose turnstile"},
 		{"api_key", "zeta", "it has fewer than 12 characters", "generate a random one"},
