@@ -239,6 +239,16 @@ func TestMethodsOfRecovery(t *testing.T) {
 	}
 }
 
+func TestOffUndoesTheDefaultForACompany(t *testing.T) {
+	defaults := in("passkeys", "rp_id example.com") + "phone_region LT\nsms_origin app.example.com\n"
+	if got := policyOf(t, defaults, ""); got.Passkeys == nil || got.PhoneRegion != "LT" || got.SMSOrigin != "app.example.com" {
+		t.Errorf("got the defaults %v, %q, %q", got.Passkeys, got.PhoneRegion, got.SMSOrigin)
+	}
+	if got := policyOf(t, defaults, "passkeys off\nphone_region off\nsms_origin off"); got.Passkeys != nil || got.PhoneRegion != "" || got.SMSOrigin != "" {
+		t.Errorf("got %v, %q, %q", got.Passkeys, got.PhoneRegion, got.SMSOrigin)
+	}
+}
+
 // TestJSONIsRefused has the mistakes that a Caddyfile can't even make.
 func TestJSONIsRefused(t *testing.T) {
 	const acme = `"companies":{"acme":{"api_key_off":true,"captcha":{"module":"off"}`

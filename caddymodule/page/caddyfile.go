@@ -4,6 +4,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows/message"
 )
 
 // Parse parses a block of options.
@@ -35,7 +36,7 @@ func parseLink(d *caddyfile.Dispenser, links *[]Link, support string) func() err
 			args, l.Support = args[:last], true
 		}
 		if len(args) == 3 {
-			l.Language, args = args[0], args[1:]
+			l.Language, args = message.Locale(args[0]), args[1:]
 		}
 		if len(args) != 2 {
 			return d.ArgErr()

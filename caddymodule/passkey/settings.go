@@ -37,6 +37,9 @@ type Settings struct {
 	Name string `json:"name,omitempty"`
 }
 
+// Off reports whether the settings are empty: a company turns off passkeys so.
+func (s *Settings) Off() bool { return s.RPID == "" && s.Origins == nil && s.Name == "" }
+
 // Check refuses settings with which no browser would use a passkey. Its errors begin with
 // the name of the option.
 func (s *Settings) Check() error {

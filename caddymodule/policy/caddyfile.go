@@ -44,8 +44,8 @@ import (
 //	events <module> ...
 //	texts <dir>
 //	locale <language tag>
-//	phone_region <region>
-//	sms_origin <host>
+//	phone_region <region>|off
+//	sms_origin <host>|off
 //	notices <type>...|off
 //	recovery {
 //		methods PHONE|MAIL|QUESTION...|off
@@ -53,7 +53,7 @@ import (
 //		link_ttl <duration>
 //		welcome_ttl <duration>
 //	}
-//	passkeys {
+//	passkeys [off] {
 //		rp_id <domain>
 //		origins <origin>...
 //		name <text>
@@ -231,7 +231,7 @@ func listOrOff[T ~string](d *caddyfile.Dispenser, list *[]T) func() error {
 			return d.ArgErr()
 		}
 		*list = []T{}
-		if len(args) == 1 && args[0] == "off" {
+		if len(args) == 1 && args[0] == off {
 			return nil
 		}
 		for _, arg := range args {
@@ -243,10 +243,13 @@ func listOrOff[T ~string](d *caddyfile.Dispenser, list *[]T) func() error {
 
 // parsePasskeys checks the whole block at its end, because origins depend on rp_id.
 func (p *Policy) parsePasskeys(d *caddyfile.Dispenser) error {
-	if d.NextArg() {
-		return d.ArgErr()
-	}
 	p.Passkeys = &passkey.Settings{}
+	if d.NextArg() {
+		if d.Val() != off || d.NextArg() || d.NextBlock(d.Nesting()) {
+			return d.ArgErr()
+		}
+		return nil
+	}
 	err := guest.Options(d, map[string]func() error{
 		"rp_id":   guest.Text(d, &p.Passkeys.RPID),
 		"origins": guest.List(d, &p.Passkeys.Origins),
@@ -280,7 +283,7 @@ func (p *Policy) limitOptions(d *caddyfile.Dispenser) map[string]func() error {
 func (p *Policy) parseDevices(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	p.Devices = &tenant.Devices{}
-	if len(args) == 1 && args[0] == "off" {
+	if len(args) == 1 && args[0] == off {
 		return nil
 	}
 	if len(args) == 2 && args[1] == "skip_second_factor" {
@@ -350,7 +353,7 @@ func unlessOff(d *caddyfile.Dispenser, to **bool) func() error {
 	return func() error {
 		on := true
 		if d.NextArg() {
-			if on = false; d.Val() != "off" {
+			if on = false; d.Val() != off {
 				return d.ArgErr()
 			}
 		}

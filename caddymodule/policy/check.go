@@ -155,7 +155,7 @@ func (p *Policy) checkNotices() error {
 }
 
 func (p *Policy) checkPhoneRegion() error {
-	if p.PhoneRegion == "" || record.IsRegion(p.PhoneRegion) {
+	if p.PhoneRegion == "" || p.PhoneRegion == off || record.IsRegion(p.PhoneRegion) {
 		return nil
 	}
 	return fmt.Errorf("phone_region: %q is not a region that has phone numbers; write the two letters of ISO 3166-1 in upper case, as in LT", p.PhoneRegion)
@@ -165,7 +165,7 @@ func (p *Policy) checkPhoneRegion() error {
 var hostName = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func (p *Policy) checkSMSOrigin() error {
-	if p.SMSOrigin == "" || len(p.SMSOrigin) <= 253 && hostName.MatchString(p.SMSOrigin) {
+	if p.SMSOrigin == "" || p.SMSOrigin == off || len(p.SMSOrigin) <= 253 && hostName.MatchString(p.SMSOrigin) {
 		return nil
 	}
 	return fmt.Errorf("sms_origin: %q is not the name of a host; write it without https://, port and path, in lower case and ASCII (xn--…), as in app.example.com", p.SMSOrigin)
@@ -217,7 +217,7 @@ func TokenIsLogged(link string) bool {
 }
 
 func (p *Policy) checkPasskeys() error {
-	if p.Passkeys == nil {
+	if p.Passkeys == nil || p.Passkeys.Off() {
 		return nil
 	}
 	if err := p.Passkeys.Check(); err != nil {

@@ -81,20 +81,23 @@ type Policy struct {
 	// The region (ISO 3166-1 alpha-2, such as `LT`) of phones without `+` and `00`, in
 	// login ids and in the accounts API: `8 600 12345` is then +37060012345, by the
 	// rules of google/libphonenumber. If an account has such digits as its login name,
-	// they find that account. Default: none; phones need the country's code.
+	// they find that account. `off` undoes this for a company. Default: none; phones
+	// need the country's code.
 	PhoneRegion string `json:"phone_region,omitempty"`
 
 	// The host of the page where users enter codes, such as `app.example.com`. An SMS
 	// with a code then ends in the line `@<host> #<code>`, also with a company's own
 	// texts. Phones fill such a code in on pages of that host only, and not on a
 	// fraudulent one. The line can make an SMS longer than one part, for which
-	// gateways charge more; each start warns of that. Default: none.
+	// gateways charge more; each start warns of that. `off` undoes this for a company.
+	// Default: none.
 	SMSOrigin string `json:"sms_origin,omitempty"`
 
 	// How users who lost access recover it.
 	Recovery tenant.Recovery `json:"recovery,omitzero"`
 
-	// Lets users log in with passkeys. Default: none.
+	// Lets users log in with passkeys. An empty object turns this off for a company.
+	// Default: none.
 	Passkeys *passkey.Settings `json:"passkeys,omitempty"`
 
 	// The limits on attempts and messages.
@@ -150,7 +153,7 @@ func (p *Policy) Load(ctx caddy.Context) (err error) {
 	if p.regex, err = compile(p.Password.Regex); err != nil {
 		return err
 	}
-	if p.Passkeys != nil {
+	if p.Passkeys != nil && !p.Passkeys.Off() {
 		if p.passkeys, err = passkey.New(*p.Passkeys); err != nil {
 			return guest.Inside("passkeys", err)
 		}
@@ -238,6 +241,9 @@ func (p *Policy) Apply(c *tenant.Company) {
 	if p.events != nil {
 		c.Events = *p.events
 	}
+	if p.Passkeys != nil {
+		c.Passkeys = nil
+	}
 	if p.passkeys != nil {
 		c.Passkeys = p.passkeys.For(c.DisplayName())
 	}
@@ -252,8 +258,8 @@ func (p *Policy) Apply(c *tenant.Company) {
 	overrideFields(&c.Password, p.Password.Passwords)
 	override(&c.SecondFactor, p.SecondFactor)
 	override(&c.Locale, message.Locale(p.Locale))
-	override(&c.PhoneRegion, p.PhoneRegion)
-	override(&c.SMSOrigin, p.SMSOrigin)
+	overrideOrOff(&c.PhoneRegion, p.PhoneRegion)
+	overrideOrOff(&c.SMSOrigin, p.SMSOrigin)
 	if p.Notices != nil {
 		c.Notices = p.Notices
 	}
@@ -286,6 +292,16 @@ func override[T comparable](inherited *T, value T) {
 	var unset T
 	if value != unset {
 		*inherited = value
+	}
+}
+
+// off, as a text, undoes a default.
+const off = "off"
+
+// overrideOrOff is override for a text that may be off.
+func overrideOrOff(inherited *string, value string) {
+	if override(inherited, value); *inherited == off {
+		*inherited = ""
 	}
 }
 
