@@ -262,6 +262,8 @@ func (p *changeParser) passwordSet(a *record.Account) {
 	}
 }
 
+const maxPasswordHash = 4096 // characters
+
 // passwordHash also accepts a credential object as Keycloak exports it, or the text
 // of one.
 func (p *changeParser) passwordHash(_ record.Field, v jsontext.Value) error {
@@ -272,7 +274,10 @@ func (p *changeParser) passwordHash(_ record.Field, v jsontext.Value) error {
 	case '{':
 		hash, err = password.KeycloakHash(v)
 	default:
-		hash, err = textValue(v, 4096)
+		hash, err = textValue(v, maxPasswordHash)
+		if err == nil && hash == "" {
+			err = fmt.Errorf("it must have 1 to %d characters; null takes the password away", maxPasswordHash)
+		}
 		// A brace is not enough: Spring's hashes begin with one, too.
 		if object := jsontext.Value(hash); err == nil && object.Kind() == '{' && object.IsValid() {
 			hash, err = password.KeycloakHash(object)

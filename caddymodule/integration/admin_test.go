@@ -267,6 +267,7 @@ func TestAdminRefusesWithTheFieldAtFault(t *testing.T) {
 		{bob(fields{"login_name": " \u00a0\u3000"}), 400, "login_name"},
 		{bob(fields{"login_name": "a\tb"}), 400, "login_name"},
 		{bob(fields{"password_hash": "plain"}), 400, "password_hash"},
+		{bob(fields{"password_hash": ""}), 400, "password_hash"},
 		{bob(fields{"password_hash": "$argon2id$v=19$m=4194304,t=99,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"}), 400, "password_hash"},
 		{bob(fields{"password_hash": fields{"type": "otp"}}), 400, "password_hash"},
 		{bob(fields{"password": "a", "password_hash": "b"}), 400, "password_hash"},
