@@ -18,6 +18,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/passkey"
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
@@ -326,6 +327,14 @@ func checkName(name string) error {
 
 // DisplayName returns what people call the company.
 func (c *Company) DisplayName() string { return c.effective.DisplayName() }
+
+// PasskeySettings returns the company's settings, or the app's, or nil for no passkeys.
+func (c *Company) PasskeySettings(app *policy.Policy) *passkey.Settings {
+	if s := cmp.Or(c.Passkeys, app.Passkeys); s != nil && !s.Off() {
+		return s
+	}
+	return nil
+}
 
 // checkGiven refuses a company that lacks a setting it must choose. It runs before
 // and after provisioning, which moves the API keys into effective.

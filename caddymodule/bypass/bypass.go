@@ -38,6 +38,9 @@ type Gate interface {
 	// Asserts reports whether it sends assertions, and whether their issuer depends on
 	// the host of the request.
 	Asserts() (sends, byHost bool)
+	// WithoutPasskeys returns an option whose users can't use the passkeys of a company
+	// on a site of these hosts, or nothing.
+	WithoutPasskeys(a *app.App, hosts []string) (option, company, rpID string)
 }
 
 // Look follows the requests of all servers through their routes, once. It refuses routes
@@ -48,14 +51,14 @@ type Gate interface {
 func Look(ctx caddy.Context, a *app.App) error {
 	for _, module := range ctx.Modules() {
 		if http, ok := module.(*caddyhttp.App); ok {
-			return a.LookOnce(func() ([]app.Weakness, error) { return find(http.Servers, slices.Sorted(maps.Keys(a.Companies))) })
+			return a.LookOnce(func() ([]app.Weakness, error) { return find(http.Servers, a) })
 		}
 	}
 	return nil
 }
 
-func find(servers map[string]*caddyhttp.Server, companies []string) ([]app.Weakness, error) {
-	f := &finder{companies: companies}
+func find(servers map[string]*caddyhttp.Server, a *app.App) ([]app.Weakness, error) {
+	f := &finder{app: a, companies: slices.Sorted(maps.Keys(a.Companies))}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		server := servers[name]
 		routes, failed := bySite(server.Routes), map[string]caddyhttp.RouteList{}
@@ -80,6 +83,7 @@ func find(servers map[string]*caddyhttp.Server, companies []string) ([]app.Weakn
 
 // A finder collects the findings of all sites.
 type finder struct {
+	app          *app.App
 	companies    []string // the configured companies
 	applications []*application
 	reached      bool           // whether a request for an auth route can reach mnemogate
@@ -300,6 +304,11 @@ func (w *walk) guard(g Gate, in reach) reach {
 	}
 	if _, byHost := g.Asserts(); byHost && (w.site == "" || strings.Contains(w.site, "*")) {
 		w.add(anyIssuer, g)
+	}
+	if w.site != "" {
+		if option, company, rpID := g.WithoutPasskeys(w.app, strings.Split(w.site, ", ")); option != "" {
+			w.add(strange, g, option, company, rpID)
+		}
 	}
 	if in.way.reaches(g.Base(), w.companies) {
 		w.reached = true

@@ -592,3 +592,35 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 		})
 	}
 }
+
+// A page on which the passkeys of its company can't work is told of, with its line.
+func TestSitesOutsideThePasskeysAreToldOf(t *testing.T) {
+	guesttest.Environment(t)
+	for _, c := range []struct{ hosts, options, passkeys, want string }{
+		{"login.example.org", "login_page", "", "login_page"},
+		{"login.example.com", "login_page", "", "login_page"}, // not among the origins
+		{"login.example.com", "login_page", "origins https://login.example.com:8443", ""},
+		{"example.org, example.com", "login_page\nself_service", "", ""},
+		{"*.com", "login_page", "", ""},
+		{"*.example.org", "login_page", "", "login_page"},
+		{"http://", "login_page", "", ""},
+		{"example.org", "", "", ""},
+		{"example.org", "self_service", "", "self_service"},
+		{"api.example.com", "self_service", "", ""},
+		{"example.org", "self_service\ncors https://example.com", "", ""},
+	} {
+		config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nmnemogate {\npasskeys {\nrp_id example.com\n"+c.passkeys+"\n}\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n}\n}\n}\n"+
+			c.hosts+" {\nmnemogate {\n"+c.options+"\n}\nreverse_proxy localhost:9000\n}\n"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := logged(t, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := c.want + ": passkeys of company acme do not work on this site: its rp_id is example.com"
+		if (len(got) > 0) != (c.want != "") || len(got) > 0 && (!strings.Contains(got[0].Msg, want) || got[0].At != "Caddyfile:14" || !strings.Contains(got[0].Advice, "correct rp_id or origins")) {
+			t.Errorf("%+v: got %q", c, got)
+		}
+	}
+}

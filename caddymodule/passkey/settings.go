@@ -40,6 +40,33 @@ type Settings struct {
 // Off reports whether the settings are empty: a company turns off passkeys so.
 func (s *Settings) Off() bool { return s.RPID == "" && s.Origins == nil && s.Name == "" }
 
+// WorksOn reports whether pages of a host may use the passkeys. A host may have a
+// wildcard; one with a placeholder is unknown, and may.
+func (s *Settings) WorksOn(host string) bool {
+	origins := s.Origins
+	if !slices.ContainsFunc(origins, func(o string) bool { return !isAndroidApp(o) }) {
+		origins = []string{"https://" + s.RPID}
+	}
+	return unknown(host) || slices.ContainsFunc(origins, func(origin string) bool {
+		u, err := url.Parse(origin)
+		if parent, any := strings.CutPrefix(host, "*"); any {
+			return err == nil && strings.HasSuffix(u.Hostname(), parent)
+		}
+		return err == nil && strings.EqualFold(u.Hostname(), host)
+	})
+}
+
+// Owns reports whether a host is rp_id or below it, so that apps may use the passkeys.
+func (s *Settings) Owns(host string) bool {
+	own := "." + s.RPID
+	parent := "." + strings.ToLower(strings.TrimPrefix(host, "*."))
+	return unknown(host) || strings.HasSuffix(parent, own) || strings.HasPrefix(host, "*") && strings.HasSuffix(own, parent)
+}
+
+func unknown(host string) bool {
+	return strings.ContainsFunc(host, func(r rune) bool { return r == '{' || r > unicode.MaxASCII })
+}
+
 // Check refuses settings with which no browser would use a passkey. Its errors begin with
 // the name of the option.
 func (s *Settings) Check() error {
