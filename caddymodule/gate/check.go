@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"golang.org/x/net/http/httpguts"
@@ -72,14 +73,33 @@ var ofHandshakes = [...]string{"Sec-Websocket-Key", "Sec-Websocket-Version", soc
 // parseTarget parses the path and query of a request. It refuses what a proxy and an
 // application could split in different ways.
 func parseTarget(uri string) (*url.URL, error) {
-	if !strings.HasPrefix(uri, "/") || strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c >= 0x7f || c == '#' || c == '\\' }) {
+	path, _, _ := strings.Cut(uri, "?")
+	if !strings.HasPrefix(uri, "/") || strings.Contains(path, `\`) || strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c == 0x7f || c == '#' }) {
 		return nil, errTarget
 	}
-	u, err := url.ParseRequestURI(uri)
+	// The other proxy sends the path as it is. With a byte beyond ASCII in it, url.URL
+	// would not keep its escapes, which an application may read in other ways.
+	u, err := url.ParseRequestURI(escapeBytes(path) + uri[len(path):])
 	if err != nil {
 		return nil, errTarget
 	}
 	return u, nil
+}
+
+// escapeBytes escapes the bytes beyond ASCII.
+func escapeBytes(s string) string {
+	if !strings.ContainsFunc(s, func(c rune) bool { return c >= utf8.RuneSelf }) {
+		return s
+	}
+	var b strings.Builder
+	for i := range len(s) {
+		if s[i] < utf8.RuneSelf {
+			b.WriteByte(s[i])
+		} else {
+			fmt.Fprintf(&b, "%%%02X", s[i])
+		}
+	}
+	return b.String()
 }
 
 // isHost reports whether s is a host with an optional port.
