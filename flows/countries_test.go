@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,8 +69,8 @@ func TestOtherCountriesGetNoSMS(t *testing.T) {
 		t.Helper()
 		_, err := b.serve(path, token, body)
 		wantError(t, err, wire.ErrRestricted)
-		if r := refusal(err); r.Reason != "limit.sms_country" || r.RetryAfter != 24*time.Hour {
-			t.Errorf("%s: got the reason %s, Retry-After %v", path, r.Reason, r.RetryAfter)
+		if r := refusal(err); r.Reason != "limit.sms_country" || r.RetryAfter != 24*time.Hour || !strings.HasPrefix(r.Message, "No SMS are sent to the country") {
+			t.Errorf("%s: got the reason %s, Retry-After %v, %q", path, r.Reason, r.RetryAfter, r.Message)
 		}
 	}
 	refused("auth/checkpassword", token, object{"password": password})

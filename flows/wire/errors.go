@@ -155,7 +155,11 @@ func Invalid(format string, args ...any) error {
 
 // Restricted returns auth.restricted until a time. lock is the name of the lock's event.
 func Restricted(lock string, now, until time.Time) error {
-	return &Refusal{Err: ErrRestricted, Lock: lock, Reason: lockReasons[lock], RetryAfter: max(until.Sub(now), time.Second)}
+	r := &Refusal{Err: ErrRestricted, Lock: lock, Reason: lockReasons[lock], RetryAfter: max(until.Sub(now), time.Second)}
+	if lock == record.LockSMSCountries { // waiting would not help
+		r.Message = "No SMS are sent to the country of this phone. Use another way to log in."
+	}
+	return r
 }
 
 // Unavailable returns service.unavailable, caused by err. doing says what failed, with a
