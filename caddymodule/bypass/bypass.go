@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/intercept"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 
@@ -66,7 +67,7 @@ func find(servers map[string]*caddyhttp.Server, a *app.App) ([]app.Weakness, err
 			failed = bySite(server.Errors.Routes)
 		}
 		for _, site := range slices.Sorted(maps.Keys(routes)) {
-			w := &walk{finder: f, server: server, site: site}
+			w := &walk{finder: f, server: server, site: site, failing: strictSNI(server)}
 			w.routes(routes[site], reach{open: true})
 			w.errors(failed[site])
 		}
@@ -143,7 +144,8 @@ type reach struct {
 	sure    bool                  // the others certainly exist: no matchers came since
 	gate    Gate                  // the gate of the guarded ones; nil for failed requests, which may have passed any
 	way     way                   // the way to this point
-	end     string                // if none come: the handler that answered the open ones, if one did
+	end     string                // if none come: the handler that answered them, if one did
+	ended   bool                  // if none come: whether those that it answered had passed mnemogate
 }
 
 func (a reach) none() bool { return !a.open && !a.guarded }
@@ -152,13 +154,10 @@ func (a reach) mixed() bool { return a.open && a.guarded }
 
 // taken returns the reach after a handler that passes nothing on.
 func (a reach) taken(handler string) reach {
-	switch {
-	case a.open:
-		return reach{end: handler}
-	case a.guarded:
-		return reach{}
+	if a.none() {
+		return a
 	}
-	return a
+	return reach{end: handler, ended: !a.open}
 }
 
 // join merges two reaches.
@@ -210,6 +209,9 @@ func (w *walk) routes(routes caddyhttp.RouteList, in reach) reach {
 		through, left = join(through, came), passedBy
 		in = join(through, left)
 	}
+	if in.ended && !met {
+		return reach{} // a block with mnemogate that answers all is complete
+	}
 	return in
 }
 
@@ -226,7 +228,8 @@ func (w *walk) route(r caddyhttp.Route, in reach) (came, passedBy reach) {
 	}
 	taken.sure = in.sure && runsScripts(r)
 	taken.way = in.way.through(matchers)
-	w.addresses = w.addresses || dependsOnAddress(matchers)
+	w.addresses = w.addresses || has(matchers, "remote_ip", "client_ip")
+	w.failing = w.failing || in.open && has(matchers, "expression", "file", "remote_ip", "client_ip") // those that may answer with an error
 	came = w.handlers(r, taken)
 	if came.guarded && !in.guarded {
 		passedBy.sure, came.matched = true, nil
@@ -268,6 +271,10 @@ func (w *walk) handler(h any, in reach) reach {
 	case *caddyhttp.StaticError:
 		w.failing = w.failing || in.open
 		return in.taken("error")
+	case *intercept.Intercept:
+		for _, response := range h.HandleResponse {
+			w.routes(response.Routes, in)
+		}
 	case *rewrite.Rewrite:
 		in.matched = nil // what matches may differ from here on
 		in.way = in.way.rewritten(h)
@@ -279,7 +286,10 @@ func (w *walk) handler(h any, in reach) reach {
 		w.accounts(h, in)
 		return in.taken("mnemogate_accounts")
 	case caddy.Module:
-		if h.CaddyModule().ID == "http.handlers.file_server" {
+		switch h.CaddyModule().ID {
+		case "http.handlers.request_body", "http.handlers.authentication":
+			w.failing = w.failing || in.open
+		case "http.handlers.file_server":
 			w.failing = w.failing || in.open
 			if !passesThru(h) {
 				return in.taken("file_server")
@@ -296,7 +306,7 @@ func (w *walk) guard(g Gate, in reach) reach {
 		w.refuse(behind, g, in.end)
 	case !in.open:
 		w.refuse(twice, g)
-	case in.guarded:
+	case in.guarded && in.gate != nil: // in handle_errors, a second one is right
 		w.add(perhapsTwice, g)
 	}
 	if prefix := in.way.stripped(); prefix != "" && strings.HasPrefix(g.Base()+"/", prefix+"/") {
@@ -394,6 +404,9 @@ func (w *walk) errors(routes caddyhttp.RouteList) {
 // proxy records the requests that reach an application. A proxy that passes requests
 // on only asks for permission, as forward_auth does.
 func (w *walk) proxy(h *reverseproxy.Handler, in reach) reach {
+	if in.none() {
+		return in
+	}
 	through := in.taken("reverse_proxy")
 	for _, response := range h.HandleResponse {
 		if response.Routes != nil {
@@ -409,11 +422,11 @@ func (w *walk) proxy(h *reverseproxy.Handler, in reach) reach {
 	if h.Headers != nil {
 		w.identity("header_up", h.Headers.Request, in)
 	}
-	for _, u := range h.Upstreams {
-		if in.gate != nil && isElsewhere(u.Dial) && !authenticates(h, in.gate) {
-			w.add(unproven, in.gate, u.Dial)
+	for _, dial := range addressesOf(h) {
+		if in.gate != nil && isElsewhere(dial) && !authenticates(h, in.gate) {
+			w.add(unproven, in.gate, dial)
 		}
-		a := w.application(u.Dial)
+		a := w.application(dial)
 		a.reach = join(a.reach, in)
 		a.scripts = a.scripts || speaksFastCGI(h)
 	}
@@ -435,8 +448,11 @@ func (w *walk) application(dial string) *application {
 // sameAddress returns one spelling for all addresses of this machine.
 func sameAddress(dial string) string {
 	host, port, err := net.SplitHostPort(dial)
-	if err == nil && (host == "" || host == "localhost" || net.ParseIP(host).IsLoopback()) {
-		return "localhost:" + port
+	switch {
+	case err != nil:
+		return dial
+	case host == "" || guest.Loopback(host):
+		host = "localhost"
 	}
-	return dial
+	return net.JoinHostPort(strings.ToLower(host), port)
 }

@@ -83,6 +83,125 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 				reverse_proxy localhost:9000
 			}
 		}`, nil},
+		{"errors of a limit before it", `example.com {
+			request_body {
+				max_size 1MB
+			}
+			mnemogate
+			reverse_proxy localhost:9000
+			handle_errors {
+				reverse_proxy localhost:9000
+			}
+		}`, []string{past("mnemogate in example.com", "localhost:9000")}},
+		{"errors of a limit before it, guarded again", `example.com {
+			request_body {
+				max_size 1MB
+			}
+			mnemogate
+			reverse_proxy localhost:9000
+			handle_errors {
+				mnemogate
+				reverse_proxy localhost:9000
+			}
+		}`, nil},
+		{"errors of a file before it", `example.com {
+			try_files {path} =404
+			mnemogate
+			reverse_proxy localhost:9000
+			handle_errors {
+				reverse_proxy localhost:9000
+			}
+		}`, []string{past("mnemogate in example.com", "localhost:9000")}},
+		{"errors of an expression before it", `example.com {
+			@x not expression int({header.X-N})>5
+			rewrite @x /x
+			mnemogate
+			reverse_proxy localhost:9000
+			handle_errors {
+				reverse_proxy localhost:9000
+			}
+		}`, []string{past("mnemogate in example.com", "localhost:9000")}},
+		{"errors of a login before it", `example.com {
+			route {
+				basic_auth {
+					bob $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG
+				}
+				mnemogate
+				reverse_proxy localhost:9000
+			}
+			handle_errors {
+				reverse_proxy localhost:9000
+			}
+		}`, []string{past("mnemogate in example.com", "localhost:9000")}},
+		{"errors of certificates for another host", `example.com {
+			tls {
+				client_auth {
+					mode require
+				}
+			}
+			mnemogate
+			reverse_proxy localhost:9000
+			handle_errors {
+				reverse_proxy localhost:9000
+			}
+		}`, []string{past("mnemogate in example.com", "localhost:9000")}},
+		{"intercepted before it", `example.com {
+			route {
+				intercept {
+					@e status 401
+					handle_response @e {
+						reverse_proxy localhost:9000
+					}
+				}
+				mnemogate
+				reverse_proxy localhost:9000
+			}
+		}`, []string{past("mnemogate in example.com", "localhost:9000")}},
+		{"intercepted on another site", `a.example.com {
+			mnemogate
+			reverse_proxy localhost:9000
+		}
+		b.example.com {
+			route {
+				intercept {
+					@e status 401
+					handle_response @e {
+						reverse_proxy localhost:9000
+					}
+				}
+				respond 401
+			}
+		}`, []string{elsewhere("mnemogate in a.example.com", "b.example.com")}},
+		{"dynamic addresses, and in capitals", `example.com {
+			handle /a/* {
+				reverse_proxy {
+					dynamic a LOCALHOST
+				}
+			}
+			handle /b/* {
+				reverse_proxy {
+					dynamic srv _app._tcp.internal
+				}
+			}
+			handle {
+				mnemogate
+				reverse_proxy localhost:80
+				reverse_proxy /x/* {
+					dynamic srv _app._tcp.internal
+				}
+			}
+		}`, []string{past("mnemogate in example.com", "LOCALHOST:80"), past("mnemogate in example.com", "_app._tcp.internal")}},
+		{"what nothing comes to", `a.example.com {
+			mnemogate
+			reverse_proxy localhost:9000
+		}
+		b.example.com {
+			mnemogate
+			handle {
+				respond ok
+			}
+			reverse_proxy localhost:9000
+		}`, nil},
 		{"auth routes alone", `example.com {
 			mnemogate
 		}`, nil},
@@ -550,6 +669,10 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 		},
 		"behind the proxy": {
 			sites:   "http:// {\nroute {\n" + upstream + "mnemogate\n}\n}",
+			refused: "mnemogate: it comes after reverse_proxy, which passes no request on to it; write it before that",
+		},
+		"behind it and the proxy": {
+			sites:   "http:// {\nroute {\nmnemogate\nhandle {\n" + upstream + "}\nmnemogate\n}\n}",
 			refused: "mnemogate: it comes after reverse_proxy, which passes no request on to it; write it before that",
 		},
 		"behind blocks": {

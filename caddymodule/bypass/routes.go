@@ -61,16 +61,14 @@ func matchersOf(r caddyhttp.Route) (sets caddyhttp.MatcherSets) {
 	return sets
 }
 
-// dependsOnAddress reports whether matchers depend on the client's address.
-func dependsOnAddress(sets caddyhttp.MatcherSets) bool {
+// has reports whether some of the matchers have one of the names.
+func has(sets caddyhttp.MatcherSets, names ...string) bool {
 	return slices.ContainsFunc(slices.Concat(sets...), func(m any) bool {
-		switch m := m.(type) {
-		case *caddyhttp.MatchRemoteIP, *caddyhttp.MatchClientIP:
-			return true
-		case *caddyhttp.MatchNot:
-			return dependsOnAddress(m.MatcherSets)
+		if not, ok := m.(*caddyhttp.MatchNot); ok {
+			return has(not.MatcherSets, names...)
 		}
-		return false
+		module, ok := m.(caddy.Module)
+		return ok && slices.Contains(names, module.CaddyModule().ID.Name())
 	})
 }
 
@@ -127,6 +125,25 @@ func speaksFastCGI(h *reverseproxy.Handler) bool {
 		return transport.CaddyModule().ID.Name() == "fastcgi"
 	}
 	return nameIn(h.TransportRaw, "protocol") == "fastcgi"
+}
+
+// addressesOf returns the addresses of a proxy's upstreams. A dynamic one is known by its
+// name.
+func addressesOf(h *reverseproxy.Handler) (addresses []string) {
+	for _, u := range h.Upstreams {
+		addresses = append(addresses, u.Dial)
+	}
+	var dynamic any = h.DynamicUpstreams
+	if h.DynamicUpstreams == nil {
+		dynamic = loaded("http.reverse_proxy.upstreams."+nameIn(h.DynamicUpstreamsRaw, "source"), h.DynamicUpstreamsRaw)
+	}
+	switch d := dynamic.(type) {
+	case *reverseproxy.AUpstreams:
+		addresses = append(addresses, net.JoinHostPort(d.Name, cmp.Or(d.Port, "80")))
+	case *reverseproxy.SRVUpstreams:
+		addresses = append(addresses, strings.Trim(d.Service+"."+d.Proto+"."+d.Name, "."))
+	}
+	return addresses
 }
 
 // isElsewhere reports whether an upstream is on another machine, as far as its address
@@ -186,6 +203,15 @@ func private(host string) bool {
 
 func asksForCertificates(server *caddyhttp.Server) bool {
 	return slices.ContainsFunc(server.TLSConnPolicies, func(p *caddytls.ConnectionPolicy) bool { return p.ClientAuthentication != nil })
+}
+
+// strictSNI reports whether Caddy itself answers requests with an error if their host is
+// not that of their connection.
+func strictSNI(server *caddyhttp.Server) bool {
+	if server.StrictSNIHost != nil {
+		return *server.StrictSNIHost
+	}
+	return asksForCertificates(server)
 }
 
 // passesThru reports whether Caddy's file server passes on requests without a file.
