@@ -63,7 +63,7 @@ func TestCompaniesAreIsolated(t *testing.T) {
 		captcha static human-of-` + company + `
 		limits {
 			lock_after 3
-			wrong_codes 3/24h
+			wrong_codes 3/1h
 			sms_per_account 12/10m
 			sms_per_phone 12/24h
 			sms_per_address 40/1h

@@ -29,8 +29,8 @@ type Policy struct {
 
 // Sessions sets how long sessions live.
 type Sessions struct {
-	// How long the token of an intermediate step is valid. Nothing extends it. From
-	// 10s to 15m. Default: 10m.
+	// How long the token of an intermediate step is valid. Nothing extends it. At
+	// most 15m. Default: 10m.
 	Temporary Duration `json:"temporary,omitempty"`
 
 	// An authorized session expires after this long without a request. At most
@@ -52,7 +52,7 @@ type OTP struct {
 	// The number of digits of a code, 6 to 10. Default: 6.
 	Length int `json:"length,omitempty"`
 
-	// How long a code is valid. From 10s to 10m. Default: 5m.
+	// How long a code is valid. At most 10m. Default: 5m.
 	TTL Duration `json:"ttl,omitempty"`
 
 	// How many times a code can be renewed in one session, 0 to 100. Default: 5.
@@ -181,12 +181,11 @@ type Limits struct {
 	// address. Can be `unlimited`. Default: `60/1m`.
 	LoginsPerAddress Rate `json:"logins_per_address,omitzero"`
 
-	// Wrong one-time and backup codes per account, at most 100 and in at least 24 hours.
-	// Default: `10/24h`.
+	// Wrong one-time and backup codes per account, at most 100. Default: `10/24h`.
 	WrongCodes Rate `json:"wrong_codes,omitzero"`
 
-	// Wrong answers to the control question per account, at most 100 and in at least
-	// 24 hours. Default: `3/24h`.
+	// Wrong answers to the control question per account, at most 100. Default:
+	// `3/24h`.
 	WrongAnswers Rate `json:"wrong_answers,omitzero"`
 
 	// SMS per account, or `unlimited`. Default: `5/10m`.
