@@ -156,8 +156,11 @@ func Invalid(format string, args ...any) error {
 // Restricted returns auth.restricted until a time. lock is the name of the lock's event.
 func Restricted(lock string, now, until time.Time) error {
 	r := &Refusal{Err: ErrRestricted, Lock: lock, Reason: lockReasons[lock], RetryAfter: max(until.Sub(now), time.Second)}
-	if lock == record.LockSMSCountries { // waiting would not help
+	switch lock { // those that waiting does not end
+	case record.LockSMSCountries:
 		r.Message = "No SMS are sent to the country of this phone. Use another way to log in."
+	case record.LockDisabled:
+		r.Message = "The password is disabled after too many wrong attempts. Reset it by recovery."
 	}
 	return r
 }
