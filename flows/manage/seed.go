@@ -30,8 +30,6 @@ var mnemocodePattern = regexp.MustCompile(`^[!-z|~]{1,128}$`) // visible ASCII w
 func CheckAccount(a record.Account) error {
 	wrong := func(field, message string) error { return &FieldError{field, message} }
 	switch {
-	case a.Mnemocode == "." || a.Mnemocode == "..":
-		return wrong("profile_mnemocode", "no URL can end in it; choose another")
 	case !mnemocodePattern.MatchString(a.Mnemocode):
 		return wrong("profile_mnemocode", "it must be 1 to 128 visible ASCII characters without braces")
 	case a.Phone != "" && record.NormalizePhone(a.Phone) != a.Phone:
