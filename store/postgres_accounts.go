@@ -301,7 +301,7 @@ func (s postgresAccounts) storeUpdate(
 var postgresSweepFailures = postgresSweep("tallies", "account = 0 AND changed < $1", "changed")
 
 func (s postgresAccounts) Sweep(ctx context.Context, now time.Time) error {
-	err := sweep(ctx, s, "sweeping tallies", postgresSweepFailures, micros(now.Add(-24*time.Hour)), postgresSweepChunk)
+	err := sweep(ctx, s, "sweeping failure counts", postgresSweepFailures, micros(now.Add(-24*time.Hour)), postgresSweepChunk)
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ const (
 // after the lock see the events of transactions that held it before, and later
 // writers wait.
 func (s postgresAccounts) Acknowledge(ctx context.Context, q record.OutboxQueue, delivered []int64, due time.Time, tries int) error {
-	return translate("settling events", s.write(ctx, func(ctx context.Context, on postgresQueries) error {
+	return translate("acknowledging events", s.write(ctx, func(ctx context.Context, on postgresQueries) error {
 		var b postgresBatch
 		b.add(postgresLockQueue, q.Company, q.Name)
 		if len(delivered) > 0 {

@@ -23,7 +23,7 @@ func (s sqlAccounts) UpdateFailures(
 	ctx context.Context, now time.Time, subject record.FailureKey, kind record.Kind, change func(*record.FailureCount) error,
 ) error {
 	key := []any{subject.Company, subject.Account, cmp.Or(subject.Device, subject.LoginID), string(kind)}
-	return translate("updating tally", s.transaction(ctx, func(ctx context.Context, tx queries) error {
+	return translate("updating a failure count", s.transaction(ctx, func(ctx context.Context, tx queries) error {
 		before, err := scanFailureCount(tx.row(ctx, s.failuresLock, key...))
 		missing := errors.Is(err, sql.ErrNoRows)
 		if err != nil && !missing {
@@ -73,6 +73,6 @@ func (s sqlAccounts) FailureCounts(ctx context.Context, subject record.FailureKe
 		failures[record.Kind(kind)] = t
 		return kind, err
 	}
-	_, err := queryAll(ctx, s, "loading tallies", scan, sqlFailuresOf, subject.Company, subject.Account, cmp.Or(subject.Device, subject.LoginID))
+	_, err := queryAll(ctx, s, "loading failure counts", scan, sqlFailuresOf, subject.Company, subject.Account, cmp.Or(subject.Device, subject.LoginID))
 	return failures, err
 }

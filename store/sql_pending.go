@@ -51,7 +51,7 @@ const sqlPendingRevocations = `
 	ORDER BY company, account LIMIT CAST($3 AS bigint)`
 
 func (s sqlAccounts) PendingRevocations(ctx context.Context, after record.Revocation, limit int) ([]record.Revocation, error) {
-	return queryAll(ctx, s, "loading endings", scanRevocation, sqlPendingRevocations, after.Company, after.Account, limit)
+	return queryAll(ctx, s, "loading pending revocations", scanRevocation, sqlPendingRevocations, after.Company, after.Account, limit)
 }
 
 func scanRevocation(row scanner) (e record.Revocation, err error) {
@@ -68,7 +68,7 @@ const (
 
 func (s sqlAccounts) RevocationDone(ctx context.Context, e record.Revocation) error {
 	if e.Account == 0 {
-		return change(ctx, s, "settling ending", nil, sqlCompanyRevoked, e.Company, e.Generation)
+		return change(ctx, s, "completing a revocation", nil, sqlCompanyRevoked, e.Company, e.Generation)
 	}
-	return change(ctx, s, "settling ending", nil, sqlDeletePending, e.Company, e.Account, e.Generation)
+	return change(ctx, s, "completing a revocation", nil, sqlDeletePending, e.Company, e.Account, e.Generation)
 }

@@ -193,7 +193,7 @@ const sqliteSweepFailures = `
 		(SELECT company, login_id, kind FROM tallies WHERE account = 0 AND changed < ? LIMIT +?)`
 
 func (s sqliteAccounts) Sweep(ctx context.Context, now time.Time) error {
-	err := sweep(ctx, s, "sweeping tallies", sqliteSweepFailures, micros(now.Add(-24*time.Hour)), sqliteSweepChunk)
+	err := sweep(ctx, s, "sweeping failure counts", sqliteSweepFailures, micros(now.Add(-24*time.Hour)), sqliteSweepChunk)
 	if err != nil {
 		return err
 	}

@@ -37,7 +37,7 @@ const sqliteDeleteEvent = `DELETE FROM outbox WHERE number = ?`
 
 // Acknowledge implements record.Outbox.
 func (s sqliteAccounts) Acknowledge(ctx context.Context, q record.OutboxQueue, delivered []int64, due time.Time, tries int) error {
-	return translate("settling events", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+	return translate("acknowledging events", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		for _, number := range delivered {
 			if _, err := tx.exec(ctx, sqliteDeleteEvent, number); err != nil {
 				return err

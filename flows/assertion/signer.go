@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -185,7 +184,7 @@ func (s *shard) find(session record.TokenHash, issuer string, now time.Time, ttl
 	if found = known.by(issuer); found == nil {
 		found = &signature{issuer: issuer}
 		if len(known) == maxIssuers {
-			known = slices.Delete(known, 0, 1)
+			known = known[1:]
 		}
 		known = append(known, found)
 	}

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	revocationsEvery = 2 * time.Second
-	endingsAtOnce    = 16
-	revocationsPage  = 1000
+	revocationsEvery  = 2 * time.Second
+	revocationsAtOnce = 16
+	revocationsPage   = 1000
 )
 
 // Run does the background work until ctx is done. It does the pending revocations that a
@@ -54,7 +54,7 @@ func (s *Manager) Run(ctx context.Context) {
 func (s *Manager) RevokePending(ctx context.Context) error {
 	var after record.Revocation
 	var group errgroup.Group
-	group.SetLimit(endingsAtOnce)
+	group.SetLimit(revocationsAtOnce)
 	var failed error
 	for {
 		pending, err := s.Accounts.PendingRevocations(ctx, after, revocationsPage)
