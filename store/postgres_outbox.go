@@ -21,13 +21,14 @@ const postgresInsertEvent = `
 	SELECT $1, queue, $2, $5, $6, $7, $4, $8 FROM opened`
 
 func (q postgresQueries) insertEvents(ctx context.Context, company string, account int64, events []record.OutboxEvent) error {
-	for _, e := range events {
-		_, err := q.exec(ctx, postgresInsertEvent, company, account, e.Queue, micros(e.At), e.ID, e.Type, string(e.Body), e.Traceparent)
-		if err != nil {
-			return err
-		}
+	if len(events) == 0 {
+		return nil
 	}
-	return nil
+	var b postgresBatch
+	for _, e := range events {
+		b.add(postgresInsertEvent, company, account, e.Queue, micros(e.At), e.ID, e.Type, string(e.Body), e.Traceparent)
+	}
+	return q.run(ctx, &b)
 }
 
 const (

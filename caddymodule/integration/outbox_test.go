@@ -341,7 +341,7 @@ func TestManyEventsWait(t *testing.T) {
 		each := *waitingEvents / accounts
 		began := time.Now()
 		db := s.accounts()
-		const writers = 10
+		const writers = 4
 		together(writers, func(first int) (none bool) {
 			for i := first; i < accounts; i += writers {
 				name := fmt.Sprint("user", i)
