@@ -134,7 +134,7 @@ func TestStylesCanRelyOnWhatThePageLists(t *testing.T) {
 	_, listed, _ := strings.Cut(string(manual), "You can rely on these properties")
 	listed, _, _ = strings.Cut(listed, "### Two examples")
 	var code strings.Builder
-	for _, name := range []string{"page.css", "page.html", "screens.js", "page.js", "ui.js"} {
+	for _, name := range []string{"page.css", "page.html", "screens.js", "security.js", "page.js", "ui.js"} {
 		content, err := assets.ReadFile("assets/" + name)
 		if err != nil {
 			t.Fatal(err)
