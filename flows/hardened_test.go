@@ -194,6 +194,7 @@ func TestHardenedAnswersAlike(t *testing.T) {
 	}
 	for name, run := range scripts {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for _, pair := range [][2]string{{email, "nobody@example.com"}, {phone, "+37061234545"}, {"alice", "nobody"}} {
 				want := transcript(t, run, pair[0], nil)
 				subjects := map[string]func(*record.Account){
