@@ -117,8 +117,8 @@ func TestGreedyClientsHurtNobody(t *testing.T) { onEachDeployment(t, greedyClien
 const remembered = 20 // sessions, each of another account
 
 func greedyClientsHurtNobody(t *testing.T, start starter) {
-	const idle = 5000
-	raiseLimit(t, 3*idle)
+	idle := fewer(5000)
+	raiseLimit(t, uint64(3*idle))
 	config := siteConfig{env: []string{"GOGC=100"}, global: "cache 1000", company: roomy + account("alice", "") + account("bob", "")}
 	for i := range remembered {
 		config.company += account(fmt.Sprint("user-", i), "")

@@ -8,6 +8,6 @@ const (
 	raceSlows  = 4
 )
 
-// fewer returns n/5: tests that send many requests of one kind send fewer of them with
+// fewer returns n/20: tests that send many requests of one kind send fewer of them with
 // the race detector, and all without it.
-func fewer(n int) int { return n / 5 }
+func fewer(n int) int { return n / 20 }

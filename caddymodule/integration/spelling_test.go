@@ -146,7 +146,7 @@ func respellings(p string) []string {
 	return all
 }
 
-// some returns every fifth element with the race detector, otherwise all (see fewer).
+// some returns some elements with the race detector, otherwise all (see fewer).
 func some[E any](all []E) []E {
 	var found []E
 	for i, step := 0, len(all)/fewer(len(all)); i < len(all); i += step {
