@@ -141,7 +141,7 @@ func TestRedisIsTrustedOnlyWhileItIsHeard(t *testing.T) {
 			healed := time.Now()
 			eventually(t, "trust", f.trusted)
 			t.Logf("trusted again after %v", time.Since(healed))
-			if f.count() == flushes {
+			if f.count() == flushes && c.name != "slow" { // which may lose no subscription
 				t.Error("not flushed")
 			}
 			must(t, openServer(t, s).Sessions().Create(bg, t0, session("a", 1, 1, record.Authorized)))

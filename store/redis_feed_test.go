@@ -19,6 +19,7 @@ type tape struct {
 	accounts []record.Revocation
 	flushes  int
 	until    time.Time
+	leased   bool // until the lease is ended; it may be over
 	flushed  bool // since the lease was last extended
 	unsound  atomic.Bool
 }
@@ -48,12 +49,13 @@ func (f *tape) Flush() {
 func (f *tape) SetLease(until time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := time.Now()
-	if now.Before(until) {
-		if !now.Before(f.until) && !f.flushed {
+	if until.IsZero() {
+		f.leased = false
+	} else if time.Now().Before(until) {
+		if !f.leased && !f.flushed {
 			f.unsound.Store(true)
 		}
-		f.flushed = false
+		f.leased, f.flushed = true, false
 	}
 	f.until = until
 }
