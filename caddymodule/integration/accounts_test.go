@@ -121,14 +121,10 @@ const allKeys = `
 // text.
 func (s *site) audits(lines int, text string) {
 	s.t.Helper()
-	nodes := s.nodes
-	if nodes == nil {
-		nodes = []*site{s}
-	}
 	count := 0
 	storetest.Eventually(s.t, 10*time.Second, fmt.Sprintf("%d lines with %s in the logs", lines, text), func() bool {
 		count = 0
-		for _, node := range nodes {
+		for _, node := range s.all() {
 			count += strings.Count(node.log(), text)
 		}
 		return count >= lines

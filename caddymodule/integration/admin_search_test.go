@@ -13,10 +13,7 @@ import (
 func TestAccountsAreFoundByStatusAndPartOfALoginID(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
-		s := start(t, siteConfig{company: "captcha off", more: "company other {\napi_key off\ncaptcha off\n}"})
-		if s.nodes != nil {
-			s = s.nodes[0]
-		}
+		s := start(t, siteConfig{company: "captcha off", more: "company other {\napi_key off\ncaptcha off\n}"}).all()[0]
 		var lines strings.Builder
 		for i := range 30 {
 			status := record.Statuses[i%len(record.Statuses)]

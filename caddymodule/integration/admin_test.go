@@ -2,7 +2,6 @@ package integration
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -39,20 +38,9 @@ func (s *site) adminRaw(method, path, body string) answer {
 	}
 	client := s.adminClient()
 	defer client.CloseIdleConnections()
-	response, err := client.Do(r)
+	a, err := exchanged(s.t, client, r)
 	if err != nil {
 		s.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	data, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	a := answer{t: s.t, Status: response.StatusCode, Header: response.Header, Body: data}
-	if response.Header.Get("Content-Type") == "application/json" {
-		if err := json.Unmarshal(data, &a.JSON); err != nil {
-			s.t.Fatalf("%s is not JSON: %v", data, err)
-		}
 	}
 	return a
 }

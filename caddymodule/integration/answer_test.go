@@ -145,26 +145,17 @@ func (s *site) do(r *http.Request) answer {
 // try is like do, but returns an error if Caddy does not answer.
 func (s *site) try(c *http.Client, r *http.Request) (answer, error) {
 	s.t.Helper()
-	response, err := c.Do(r)
+	a, err := exchanged(s.t, c, r)
 	if err != nil {
-		return answer{}, err
+		return a, err
 	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		return answer{}, err
-	}
-	a := answer{t: s.t, Status: response.StatusCode, Header: response.Header, Body: body}
-	if response.Header.Get("Content-Type") == "application/json" {
-		if err := json.Unmarshal(body, &a.JSON); err != nil {
-			s.t.Fatalf("%s is not JSON: %v", body, err)
-		}
+	if a.Header.Get("Content-Type") == "application/json" {
 		caching := "no-store"
 		if a.JSON["keys"] != nil && a.Status == http.StatusOK {
 			caching = "public, max-age=300" // public keys
 		}
 		for name, want := range map[string]string{"Cache-Control": caching, "X-Content-Type-Options": "nosniff"} {
-			if got := response.Header.Get(name); got != want {
+			if got := a.Header.Get(name); got != want {
 				s.t.Errorf("%s %s: %s is %q, want %q", r.Method, r.URL.Path, name, got, want)
 			}
 		}
@@ -177,26 +168,9 @@ func (s *site) try(c *http.Client, r *http.Request) (answer, error) {
 // response.
 func (s *site) exchange(raw string) answer {
 	s.t.Helper()
-	conn, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-	if _, err := io.WriteString(conn, raw); err != nil {
-		s.t.Fatal(err)
-	}
-	method, _, _ := strings.Cut(raw, " ")
-	response, err := http.ReadResponse(bufio.NewReader(conn), &http.Request{Method: method})
-	if err != nil {
-		s.t.Fatalf("no answer to %q: %v", raw, err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatalf("the answer to %q breaks off: %v", raw, err)
-	}
-	a := newAnswer(s.t, response, body)
+	c := &h1conn{s: s}
+	defer c.close()
+	a := c.ask(raw)
 	if r, err := http.ReadRequest(bufio.NewReader(strings.NewReader(raw))); err == nil {
 		s.checkDocumented(r, a)
 	}
@@ -207,20 +181,75 @@ func (s *site) exchange(raw string) answer {
 // unless the body is JSON.
 func newAnswer(t *testing.T, response *http.Response, body []byte) answer {
 	a := answer{t: t, Status: response.StatusCode, Header: response.Header, Body: body, Closes: response.Close}
-	_ = json.Unmarshal(body, &a.JSON)
+	if err := json.Unmarshal(body, &a.JSON); err != nil && len(body) > 0 && response.Header.Get("Content-Type") == "application/json" {
+		t.Errorf("%s is not JSON: %v", body, err)
+	}
 	return a
 }
 
-// open sends a GET over a new connection. When the response has begun, it returns
-// the connection and a reader of the body.
-func (s *site) open(path, headers string, status int) (net.Conn, *bufio.Reader) {
+// An h1conn is a connection that sends one request after another.
+type h1conn struct {
+	s      *site
+	conn   net.Conn
+	reader *bufio.Reader
+}
+
+func (c *h1conn) ask(raw string) answer {
+	c.s.t.Helper()
+	if c.conn == nil {
+		c.conn = c.s.dial()
+		c.reader = bufio.NewReader(c.conn)
+	}
+	_ = c.conn.SetDeadline(time.Now().Add(20 * time.Second))
+	if _, err := io.WriteString(c.conn, raw); err != nil {
+		c.s.t.Fatal(err)
+	}
+	method, _, _ := strings.Cut(raw, " ")
+	response, err := http.ReadResponse(c.reader, &http.Request{Method: method})
+	if err != nil {
+		c.s.t.Fatalf("no answer to %q: %v", raw, err)
+	}
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		c.s.t.Fatalf("the answer to %q breaks off: %v", raw, err)
+	}
+	if response.Close {
+		c.close()
+	}
+	return newAnswer(c.s.t, response, body)
+}
+
+func (c *h1conn) close() {
+	if c.conn != nil {
+		_ = c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// dial opens a connection, which ends with the test at the latest.
+func (s *site) dial() net.Conn {
 	s.t.Helper()
 	conn, err := net.Dial("tcp", s.addr)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
+	return conn
+}
+
+// open sends a GET over a new connection. When the response has begun, it returns
+// the connection and a reader of the body.
+func (s *site) open(path, headers string, status int) (net.Conn, *bufio.Reader) {
+	s.t.Helper()
+	conn, reader, _ := s.begin(path, headers, status)
+	return conn, reader
+}
+
+// begin is like open, but also returns the response.
+func (s *site) begin(path, headers string, status int) (net.Conn, *bufio.Reader, *http.Response) {
+	s.t.Helper()
+	conn := s.dial()
 	if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n"+headers+"\r\n"); err != nil {
 		s.t.Fatal(err)
 	}
@@ -235,7 +264,7 @@ func (s *site) open(path, headers string, status int) (net.Conn, *bufio.Reader) 
 	if status != http.StatusSwitchingProtocols {
 		reader = bufio.NewReader(response.Body)
 	}
-	return conn, reader
+	return conn, reader, response
 }
 
 // login logs in an account that needs only a password, and returns its token.

@@ -69,11 +69,7 @@ func TestTheApplicationGetsAnAssertion(t *testing.T) {
 	onEachDeployment(t, func(t *testing.T, start starter) {
 		t.Parallel()
 		s := start(t, siteConfig{company: people, more: umbra, handler: "assertion profile-api\nforward role phone\npublic /public\ncors https://app.example.com"})
-		one := s
-		if s.nodes != nil {
-			one = s.nodes[0]
-		}
-		one.admin("PATCH", "accounts/alice", fields{"role": "Büro 100%"}).wantStatus(200)
+		s.all()[0].admin("PATCH", "accounts/alice", fields{"role": "Büro 100%"}).wantStatus(200)
 		token, began := s.login("alice@example.com"), time.Now()
 		session := s.sessions("alice")[0]
 		keys := s.keySet("/acme/v2/jwks.json")

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -22,17 +21,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
-
-// whileStopped stops a node, calls f, and starts the node again.
-func (s *site) whileStopped(f func()) {
-	s.t.Helper()
-	s.stop(syscall.SIGTERM)
-	s.logMu.Lock()
-	s.logs.Reset()
-	s.logMu.Unlock()
-	f()
-	s.start()
-}
 
 // A backup of a store under load is complete. After a restore all accounts exist,
 // and nothing becomes valid again that was revoked or used since the backup.
@@ -220,19 +208,6 @@ func TestRestoreOfOneStoreOfTwo(t *testing.T) {
 		servers.direct(), servers.direct())
 	s.nodes[0].cli("", "backup", "--output", filepath.Join(t.TempDir(), "b.db")).want(1, "pg_dump")
 	s.nodes[0].cliAt("", "", "restore", servers.redis.Dir(), "--config", s.nodes[0].dir+"/Caddyfile").want(1, "keeps accounts in postgres")
-	stopped := func(f func()) {
-		t.Helper()
-		for _, node := range s.nodes {
-			node.stop(syscall.SIGTERM)
-			node.logMu.Lock()
-			node.logs.Reset()
-			node.logMu.Unlock()
-		}
-		f()
-		for _, node := range s.nodes {
-			node.start()
-		}
-	}
 	s.setBackupCodes("carol", "AAAAABBBBB", "CCCCCDDDDD")
 	ended := s.login("alice")
 	coded := s.credentials("carol", testPassword).wantState(record.CheckOTP).token()
@@ -254,11 +229,9 @@ func TestRestoreOfOneStoreOfTwo(t *testing.T) {
 	s.login("alice")
 
 	s.run("Redis of before", func(*testing.T) {
-		stopped(func() {
+		s.whileStopped(func() {
 			servers.redis.Kill()
-			if err := servers.redis.Start(); err != nil {
-				t.Fatal(err)
-			}
+			restarted(t, servers.redis.Start())
 		})
 		s.get("/", ended).wantStatus(200) // it is valid again
 		s.post("auth/checkotp", coded, code).wantState(record.Authorized)
@@ -268,7 +241,7 @@ func TestRestoreOfOneStoreOfTwo(t *testing.T) {
 	s.run("PostgreSQL of before, Redis of now", func(t *testing.T) {
 		mallory = s.login("mallory")
 		s.nodes[0].cli("", "account", "set", "alice", "--role", "changed again").want(0)
-		stopped(func() { servers.postgres.Restore(t, servers.schema, dump) })
+		s.whileStopped(func() { servers.postgres.Restore(t, servers.schema, dump) })
 		s.nodes[0].cli("", "account", "show", "mallory").want(2)
 		s.get("/", mallory).wantStatus(200)                            // the session has no account
 		s.credentials("alice", testPassword).want(wire.ErrUnavailable) // two revocations of its sessions are missing in PostgreSQL
@@ -282,7 +255,7 @@ func TestRestoreOfOneStoreOfTwo(t *testing.T) {
 		s.post("auth/checkotp", s.credentials("carol", testPassword).token(), fields{"backup_code": "AAAAABBBBB"}).wantState(record.Authorized)
 	})
 	s.run("PostgreSQL of before, an empty Redis", func(*testing.T) {
-		stopped(func() { servers.postgres.Restore(t, servers.schema, dump); servers.redis.Ask(t, "FLUSHALL") })
+		s.whileStopped(func() { servers.postgres.Restore(t, servers.schema, dump); servers.redis.Ask(t, "FLUSHALL") })
 		s.get("/", mallory).want(wire.ErrTokenInvalid)
 		s.get("/", s.login("alice")).wantStatus(200)
 	})

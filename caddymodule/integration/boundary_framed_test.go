@@ -1,14 +1,10 @@
 package integration
 
 import (
-	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
-
-	"golang.org/x/net/http2"
 )
 
 // A framedAttack is a request over HTTP/2 or HTTP/3. Its fields are names and values
@@ -182,7 +178,7 @@ func TestEachRequestOverHTTP2And3IsRefusedOrHasOneIdentity(t *testing.T) {
 		if a.trailers != nil {
 			c.headers(true, a.trailers...)
 		}
-		status, body, err = c.ending()
+		status, body, err = c.read("")
 		return got, status, body, err
 	}
 	for name, a := range framedAttacks() {
@@ -218,35 +214,6 @@ func TestEachRequestOverHTTP2And3IsRefusedOrHasOneIdentity(t *testing.T) {
 	for _, raw := range s.backend.requests() {
 		if _, _, err := identities[0].check(raw); err != nil || strings.Contains(raw[:strings.Index(raw, "\r\n")], "hidden") || !strings.Contains(raw, "\r\nX-Attack: ") {
 			t.Errorf("the application got %q: %v", raw, err)
-		}
-	}
-}
-
-// ending reads up to the end of the response, the stream or the connection.
-func (c *h2conn) ending() (status, body string, err error) {
-	c.t.Helper()
-	for {
-		frame, err := c.framer.ReadFrame()
-		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
-			c.t.Fatalf("no answer: %v", err)
-		}
-		if err != nil {
-			return status, body, fmt.Errorf("%w: %w", errReset, err)
-		}
-		switch f := frame.(type) {
-		case *http2.MetaHeadersFrame:
-			if f.StreamID == 1 && status == "" {
-				status = f.PseudoValue("status")
-			}
-		case *http2.DataFrame:
-			body += string(f.Data())
-		case *http2.RSTStreamFrame:
-			return status, body, fmt.Errorf("%w: %v", errReset, f.ErrCode)
-		case *http2.GoAwayFrame:
-			return status, body, fmt.Errorf("%w: %v", errReset, f.ErrCode)
-		}
-		if h := frame.Header(); h.StreamID == 1 && h.Flags.Has(http2.FlagDataEndStream) {
-			return status, body, nil
 		}
 	}
 }

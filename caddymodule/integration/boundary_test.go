@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/net/http/httpguts"
 
@@ -189,48 +188,6 @@ func (id identity) passes(t *testing.T, how string, a answer) {
 		t.Errorf("%s: got %d %s", how, a.Status, a.Body)
 	} else if _, _, err := id.check(string(a.Body)); err != nil {
 		t.Errorf("%s: %v; the application got %q", how, err, a.Body)
-	}
-}
-
-// An h1conn is a connection that sends one request after another.
-type h1conn struct {
-	s      *site
-	conn   net.Conn
-	reader *bufio.Reader
-}
-
-func (c *h1conn) ask(raw string) answer {
-	c.s.t.Helper()
-	if c.conn == nil {
-		conn, err := net.Dial("tcp", c.s.addr)
-		if err != nil {
-			c.s.t.Fatal(err)
-		}
-		c.conn, c.reader = conn, bufio.NewReader(conn)
-	}
-	_ = c.conn.SetDeadline(time.Now().Add(20 * time.Second))
-	if _, err := io.WriteString(c.conn, raw); err != nil {
-		c.s.t.Fatal(err)
-	}
-	method, _, _ := strings.Cut(raw, " ")
-	response, err := http.ReadResponse(c.reader, &http.Request{Method: method})
-	if err != nil {
-		c.s.t.Fatalf("no answer to %q: %v", raw, err)
-	}
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		c.s.t.Fatalf("the answer to %q breaks off: %v", raw, err)
-	}
-	if response.Close {
-		c.close()
-	}
-	return newAnswer(c.s.t, response, body)
-}
-
-func (c *h1conn) close() {
-	if c.conn != nil {
-		_ = c.conn.Close()
-		c.conn = nil
 	}
 }
 
@@ -447,12 +404,8 @@ func (s *site) seen(do func()) []string {
 // spill sends bytes over a new connection and reads all responses.
 func (s *site) spill(raw string) string {
 	s.t.Helper()
-	conn, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	conn := s.dial()
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	go func() { _, _ = io.WriteString(conn, raw) }() // ignore errors: the server may stop reading
 	answers, err := io.ReadAll(conn)
 	if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {

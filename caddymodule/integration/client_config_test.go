@@ -53,11 +53,7 @@ func TestAClientIsToldWhatTheCompanyAsksFor(t *testing.T) {
 				t.Errorf("got %s, want %s", a.Body, want)
 			}
 		}
-		asked := s
-		if s.nodes != nil {
-			asked = s.nodes[0]
-		}
-		asked.tells("a provider does not say where logins begin")
+		s.all()[0].tells("a provider does not say where logins begin")
 		s.ask("GET", path, "").want(wire.ErrAPIKeyMissing)
 		s.ask("GET", path, "X-Api-Key: other-key\r\n").want(wire.ErrAPIKeyInvalid)
 		s.ask("GET", "/nobody/v2/client.json", sessionKey).want(wire.ErrAPIKeyInvalid)
@@ -85,12 +81,8 @@ func TestThePagesKey(t *testing.T) {
 			t.Fatal("the page has no key")
 		}
 		key := "X-Api-Key: " + string(found[1]) + "\r\n"
-		nodes := s.nodes
-		if nodes == nil {
-			nodes = []*site{s}
-		}
 		token := s.login("alice@example.com")
-		for _, node := range nodes {
+		for _, node := range s.all() {
 			ask := func(method, uri, headers string) answer { return node.ask(method, uri, headers) }
 			ask("GET", "/acme/v2/client.json", key).is(200)
 			ask("GET", "/acme/v2/session", key+bearer(token)).wantState(record.Authorized)

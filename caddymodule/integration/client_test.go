@@ -154,12 +154,9 @@ func TestAnAppUsesTheModule(t *testing.T) {
 			}
 		}))
 		t.Cleanup(outside.Close)
-		nodes := []string{s.URL}
-		if s.nodes != nil {
-			nodes = nil
-			for _, n := range s.nodes {
-				nodes = append(nodes, n.URL)
-			}
+		var nodes []string
+		for _, n := range s.all() {
+			nodes = append(nodes, n.URL)
 		}
 		config, err := json.Marshal(fields{
 			"nodes": nodes, "key": testKey, "password": testPassword, "outside": outside.URL, "issuer": provider.Issuer,

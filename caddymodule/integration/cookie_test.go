@@ -253,11 +253,7 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 			if got := identity(s.ask("POST", "/open/x", cookie+own).is(200)); got == nil {
 				t.Error("on a public path the user is not told")
 			}
-			one := s
-			if s.nodes != nil {
-				one = s.nodes[0]
-			}
-			conn, _ := one.open("/", "Connection: Upgrade\r\nUpgrade: websocket\r\nOrigin: http://x\r\n"+cookie, 101)
+			conn, _ := s.all()[0].open("/", "Connection: Upgrade\r\nUpgrade: websocket\r\nOrigin: http://x\r\n"+cookie, 101)
 			_ = conn.Close()
 		})
 		s.run("two of them", func(*testing.T) {

@@ -87,10 +87,7 @@ type crash struct {
 const crashWorkers = 8
 
 func newCrash(s *site) *crash {
-	c := &crash{s: s, nodes: s.nodes, acknowledged: map[string]int{}, broken: map[string]int{}, done: map[string]int{}}
-	if c.nodes == nil {
-		c.nodes = []*site{s}
-	}
+	c := &crash{s: s, nodes: s.all(), acknowledged: map[string]int{}, broken: map[string]int{}, done: map[string]int{}}
 	for i := range crashWorkers {
 		c.workers = append(c.workers, &crashWorker{crash: c, number: i})
 	}
@@ -141,8 +138,7 @@ func (c *crash) kill(victim string) (restart func()) {
 		shared.postgres.Kill()
 		return func() {
 			for _, node := range c.nodes { // stop them before their servers
-				node.clearLog()
-				node.start()
+				node.startAgain()
 			}
 			startRedis()
 			startPostgres()
@@ -150,17 +146,8 @@ func (c *crash) kill(victim string) (restart func()) {
 	default:
 		node := c.nodes[rand.IntN(len(c.nodes))]
 		node.stop(syscall.SIGKILL)
-		return func() {
-			node.clearLog()
-			node.start()
-		}
+		return node.startAgain
 	}
-}
-
-func (s *site) clearLog() {
-	s.logMu.Lock()
-	defer s.logMu.Unlock()
-	s.logs.Reset()
 }
 
 // check checks everything that this round changed or, if all is true, everything.
@@ -217,14 +204,12 @@ func TestPendingRevocationsNeedNoRequest(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.shared.postgres.Kill()
-	s.nodes[0].clearLog()
-	s.nodes[0].start()
+	s.nodes[0].startAgain()
 	restarted(t, s.shared.postgres.Start())
 	storetest.Eventually(t, 30*time.Second, "end of the sessions", func() bool {
 		owed, err := accounts.PendingRevocations(ctx, record.Revocation{}, 1)
 		return err == nil && len(owed) == 0
 	})
 	s.wantSessions("alice")
-	s.nodes[1].clearLog()
-	s.nodes[1].start() // the end of the test stops it
+	s.nodes[1].startAgain() // the end of the test stops it
 }

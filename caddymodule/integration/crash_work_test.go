@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -152,16 +151,8 @@ func (c *crash) operate(method, path string, body any) (answer, bool) {
 	}
 	client := node.adminClient()
 	defer client.CloseIdleConnections()
-	response, err := client.Do(r)
-	if err != nil {
-		return answer{}, false
-	}
-	defer response.Body.Close()
-	data, err := io.ReadAll(response.Body)
-	if err != nil {
-		return answer{}, false
-	}
-	return newAnswer(c.s.t, response, data), response.StatusCode != http.StatusServiceUnavailable
+	a, err := exchanged(c.s.t, client, r)
+	return a, err == nil && a.Status != http.StatusServiceUnavailable
 }
 
 // fails reports whether the answer is this error; nil means a success.

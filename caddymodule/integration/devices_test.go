@@ -139,10 +139,7 @@ func TestKnownDevices(t *testing.T) {
 			s.me("DELETE", "devices", other, nil).is(200)
 		})
 		s.run("an operator forgets all", func(*testing.T) {
-			node := s
-			if s.nodes != nil {
-				node = s.nodes[0]
-			}
+			node := s.all()[0]
 			node.admin("POST", "accounts/alice/unlock", nil)
 			device := s.remembered("alice")
 			s.lockedByStrangers("alice")
@@ -167,10 +164,7 @@ func TestAStolenDeviceTokenEnds(t *testing.T) {
 			company: roomy + account("carol", "second_factor\nphone "+phone+"\nemail carol@example.com\nquestion Cat? Whiskers\n"),
 			handler: "self_service\n",
 		})
-		operator := s
-		if s.nodes != nil {
-			operator = s.nodes[1]
-		}
+		operator := s.all()[len(s.nodes)/2]
 		secret := testPassword
 		login := func(device string) answer {
 			t.Helper()

@@ -21,11 +21,7 @@ func TestNothingOfADeletedAccountCanBeRead(t *testing.T) {
 		token := s.post("auth/login", "", fields{"login_id": "+" + phone}).wantState(record.CheckOTP).token()
 		s.post("auth/checkotp", token, fields{"otp": "no code"}).want(wire.ErrOTPInvalid)
 		s.post("auth/recovery/recover", "", fields{"login_id": "bob@example.com", "captcha_response": "x", "method": "MAIL"}).wantState("")
-		node := s
-		if len(s.nodes) > 0 {
-			node = s.nodes[0]
-		}
-		node.admin("DELETE", "accounts/bob", nil).wantStatus(http.StatusNoContent)
+		s.all()[0].admin("DELETE", "accounts/bob", nil).wantStatus(http.StatusNoContent)
 		s.post("auth/login", "", fields{"login_id": "+" + phone}).want(wire.ErrLoginIDNotFound)
 		s.post("auth/login", "", fields{"login_id": "bob@example.com"}).want(wire.ErrLoginIDNotFound)
 	}

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bufio"
 	"io"
 	"net"
 	"net/http"
@@ -39,19 +38,11 @@ func (a answer) is(status int) answer {
 
 func (s *site) doH2(r *http.Request) answer {
 	s.t.Helper()
-	response, err := h2client.Do(r)
+	a, err := exchanged(s.t, h2client, r)
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if response.ProtoMajor != 2 {
-		s.t.Fatalf("got %s", response.Proto)
-	}
-	return newAnswer(s.t, response, body)
+	return a
 }
 
 // Contract, section 7: browser caches never share an answer of the backend between
@@ -154,21 +145,8 @@ func TestAnswersVaryByToken(t *testing.T) {
 			if status == 101 {
 				upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
 			}
-			conn, err := net.Dial("tcp", s.addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-			if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n"+upgrade+authorized+"\r\n"); err != nil {
-				t.Fatal(err)
-			}
-			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if response.StatusCode != status || !slices.Equal(response.Header["Vary"], want) {
-				t.Errorf("%s: got %s, Vary is %q, want %q", path, response.Status, response.Header["Vary"], want)
+			if _, _, response := s.begin(path, upgrade+authorized, status); !slices.Equal(response.Header["Vary"], want) {
+				t.Errorf("%s: Vary is %q, want %q", path, response.Header["Vary"], want)
 			}
 		}
 	})

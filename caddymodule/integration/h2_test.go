@@ -3,6 +3,8 @@ package integration
 import (
 	"bufio"
 	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -33,12 +35,7 @@ type h2conn struct {
 
 func (s *site) h2() *h2conn {
 	s.t.Helper()
-	conn, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	s.t.Cleanup(func() { _ = conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	conn := s.dial()
 	if _, err := io.WriteString(conn, http2.ClientPreface); err != nil {
 		s.t.Fatal(err)
 	}
@@ -74,12 +71,26 @@ func (c *h2conn) data(b string, end bool) {
 
 // answer reads the response to its end or, if part is set, until the body contains
 // part.
-func (c *h2conn) answer(part string) (status string, body string) {
+func (c *h2conn) answer(part string) (status, body string) {
+	c.t.Helper()
+	status, body, err := c.read(part)
+	if _, ended := errors.AsType[http2.StreamError](err); err != nil && !ended {
+		c.t.Fatalf("after %s %q: %v", status, body, err)
+	}
+	return status, body
+}
+
+// read is like answer, but returns errReset if the server ends the stream or the
+// connection before the response.
+func (c *h2conn) read(part string) (status, body string, err error) {
 	c.t.Helper()
 	for {
 		frame, err := c.framer.ReadFrame()
+		if timeout, ok := errors.AsType[net.Error](err); ok && timeout.Timeout() {
+			c.t.Fatalf("no answer: %v", err)
+		}
 		if err != nil {
-			c.t.Fatalf("after %s %q: %v", status, body, err)
+			return status, body, fmt.Errorf("%w: %w", errReset, err)
 		}
 		switch f := frame.(type) {
 		case *http2.MetaHeadersFrame:
@@ -89,14 +100,18 @@ func (c *h2conn) answer(part string) (status string, body string) {
 		case *http2.DataFrame:
 			body += string(f.Data())
 		case *http2.RSTStreamFrame:
-			return status, body
+			return status, body, fmt.Errorf("%w: %w", errReset, http2.StreamError{StreamID: f.StreamID, Code: f.ErrCode})
+		case *http2.GoAwayFrame:
+			if f.ErrCode != http2.ErrCodeNo {
+				return status, body, fmt.Errorf("%w: %v", errReset, f.ErrCode)
+			}
 		case *http2.SettingsFrame:
 			if !f.IsAck() {
 				c.check(c.framer.WriteSettingsAck())
 			}
 		}
 		if h := frame.Header(); h.StreamID == 1 && h.Flags.Has(http2.FlagDataEndStream) || part != "" && strings.Contains(body, part) {
-			return status, body
+			return status, body, nil
 		}
 	}
 }

@@ -312,10 +312,26 @@ func (s *site) restart() {
 // startAgain starts Caddy again with an empty log.
 func (s *site) startAgain() {
 	s.t.Helper()
-	s.logMu.Lock()
-	s.logs.Reset()
-	s.logMu.Unlock()
+	s.clearLog()
 	s.start()
+}
+
+func (s *site) clearLog() {
+	s.logMu.Lock()
+	defer s.logMu.Unlock()
+	s.logs.Reset()
+}
+
+// whileStopped stops all nodes, calls f, and starts the nodes again.
+func (s *site) whileStopped(f func()) {
+	s.t.Helper()
+	for _, node := range s.all() {
+		node.stop(syscall.SIGTERM)
+	}
+	f()
+	for _, node := range s.all() {
+		node.startAgain()
+	}
 }
 
 // reload loads another configuration into the running Caddy.

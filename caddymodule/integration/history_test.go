@@ -16,11 +16,7 @@ import (
 func (s *site) history(mnemocode string) []map[string]string {
 	s.t.Helper()
 	var answer struct{ Events []map[string]string }
-	node := s
-	if s.nodes != nil {
-		node = s.nodes[0]
-	}
-	if err := json.Unmarshal(node.admin("GET", "accounts/"+mnemocode+"/history?limit=1000", nil).wantStatus(200).Body, &answer); err != nil {
+	if err := json.Unmarshal(s.all()[0].admin("GET", "accounts/"+mnemocode+"/history?limit=1000", nil).wantStatus(200).Body, &answer); err != nil {
 		s.t.Fatal(err)
 	}
 	return answer.Events
@@ -43,10 +39,7 @@ func TestHistoryOfAnAccount(t *testing.T) {
 	onEachDeployment(t, func(t *testing.T, start starter) {
 		t.Parallel()
 		s := start(t, siteConfig{company: "captcha off\nlimits {\nlock_after 2\n}\n" + account("alice", "") + account("bob", "")})
-		node := s
-		if s.nodes != nil {
-			node = s.nodes[0]
-		}
+		node := s.all()[0]
 		s.post("auth/login", "", fields{"login_id": "alice"}) // this leaves no event
 		token := s.login("alice")
 		node.cli("", "account", "set", "alice", "--role", "tester").want(0)
@@ -79,11 +72,8 @@ func TestHistoryOfAnAccount(t *testing.T) {
 		node.admin("GET", "accounts/alice/history?limit=0", nil).wantStatus(400)
 
 		s.login("bob")
-		if s.nodes == nil {
-			s.restart()
-		} else {
-			s.nodes[0].restart()
-			s.nodes[1].restart()
+		for _, node := range s.all() {
+			node.restart()
 		}
 		if got := named(s.history("bob")); fmt.Sprint(got) != "[checkcredentials.success account.created]" {
 			t.Errorf("bob's history after a crash: %v", got)

@@ -138,7 +138,10 @@ func exchanged(t *testing.T, c *http.Client, r *http.Request) (answer, error) {
 	}
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
-	return newAnswer(t, response, body), err
+	if err != nil {
+		return answer{}, err
+	}
+	return newAnswer(t, response, body), nil
 }
 
 // round logs in, uses the session and, every second time, logs out.

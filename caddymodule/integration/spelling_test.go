@@ -317,7 +317,7 @@ func routeSpellings(t *testing.T, s *h3site, mounts []mount) {
 			c3.headers(fields...)
 			c3.write(h3data, []byte(content))
 			_ = c3.stream.Close()
-			for version, read := range map[string]func() (string, string, error){"HTTP/2": c2.ending, "HTTP/3": func() (string, string, error) { return c3.answer("") }} {
+			for version, read := range map[string]func() (string, string, error){"HTTP/2": func() (string, string, error) { return c2.read("") }, "HTTP/3": func() (string, string, error) { return c3.answer("") }} {
 				status, got, err := read()
 				if status == "" && err != nil {
 					continue // the server did not accept it as a request
