@@ -38,7 +38,7 @@ func h1attacks() map[string]h1attack {
 	add(1, get+"%s\r\n\r\n", "Authorization_: Bearer x", "X-Authorization: Bearer x", "Proxy-Authorization: Basic x", "Cookie: Authorization=x", "X-Api-Key: x\r\nX-Api-Key: y")
 	// Framings.
 	add(1, post+"%s\r\n\r\n3\r\nabc\r\n0\r\n\r\n", "Transfer-Encoding: chunked", "Transfer-Encoding: Chunked", "Content-Length: 13\r\nTransfer-Encoding: chunked",
-		"Content-Length: 0\r\nTransfer-Encoding: chunked", "Transfer-Encoding: chunked\r\nContent-Length: 1000000", "Transfer-Encoding:\tchunked", "Transfer-Encoding: chunked ", "Content-Length: 13", "Content-Length: 13\r\nContent-Length: 13")
+		"Content-Length: 0\r\nTransfer-Encoding: chunked", "Transfer-Encoding: chunked\r\nContent-Length: 1000000", "Transfer-Encoding:\tchunked", "Transfer-Encoding: chunked ", "Content-Length: 13", "Content-Length: 13\r\nContent-Length: 13", "X-Y: z\r\n Content-Length: 0\r\nContent-Length: 13")
 	add(0, post+"%s\r\n\r\n3\r\nabc\r\n0\r\n\r\n"+hidden, "Transfer-Encoding: chunked, identity", "Transfer-Encoding: identity, chunked", "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
 		"Transfer-Encoding: chunked\r\nTransfer-Encoding: identity", "Transfer-Encoding: chunked;x", "Transfer-Encoding: \x0bchunked", "Transfer-Encoding: xchunked", "Transfer-Encoding: gzip", "Transfer-Encoding: \"chunked\"",
 		"Transfer-Encoding : chunked", "Transfer-Encoding\t: chunked", "Transfer-Encoding: chunk\r\n ed", "Transfer-Encoding: chun\x00ked", "Transfer-Encoding: chunked\rx",

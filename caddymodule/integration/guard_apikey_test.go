@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -17,7 +16,7 @@ func TestAPIKeysOfProtectedPaths(t *testing.T) {
 	sum := sha256.Sum256([]byte("second-key"))
 	s := startSite(t, siteConfig{company: people, handler: "require_api_key", more: strings.Replace(umbra, "other-key", "other-key sha256:"+hex.EncodeToString(sum[:]), 1)})
 	token := s.login("alice@example.com")
-	zoe := s.postTo("umbra", "second-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": testPassword}).wantState(record.Authorized).token()
+	zoe := s.loginAt("umbra", "second-key", "zoe")
 	before := len(s.backend.requests())
 	ask := func(start, keys, token string) answer {
 		s.t.Helper()
@@ -61,13 +60,7 @@ func TestAPIKeysOfProtectedPaths(t *testing.T) {
 	for _, test := range refused {
 		s.run(test.name, func(t *testing.T) {
 			a := ask(test.start, test.keys, token).want(test.want)
-			challenge := `Bearer realm="mnemogate"`
-			if test.want == wire.ErrTokenInvalid {
-				challenge += `, error="invalid_token"`
-			}
-			if got := a.Header.Get("Www-Authenticate"); test.want.Status == 401 && got != challenge {
-				t.Errorf("WWW-Authenticate is %q, want %q", got, challenge)
-			}
+			a.wantChallenge()
 			if body, ok := bodies[test.want]; ok && body != string(a.Body) {
 				t.Errorf("got %s, others got %s", a.Body, body)
 			}

@@ -1,31 +1,18 @@
 package integration
 
 import (
-	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // umbra is a second company.
-const umbra = `
-	company umbra {
-		api_key other-key
-		captcha off
-		account zoe {
-			login zoe
-			password "` + testPassword + `"
-		}
-	}
-`
+var umbra = "company umbra {\napi_key other-key\ncaptcha off\n" + account("zoe", "") + "}\n"
 
 // is checks the status of an answer that is not mnemogate's own.
 func (a answer) is(status int) answer {
@@ -218,95 +205,76 @@ func TestOnlyWebSocketsAreUpgraded(t *testing.T) {
 // Contract, sections 2, 3 and 7: the answers to requests without a valid token.
 func TestProtectedPathRefuses(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, siteConfig{company: people, more: umbra + `
-	company brief {
-		api_key brief-key
-		captcha off
-		session {
-			lifetime 1ms
-		}
-		account bea {
-			login bea
-			password "` + testPassword + `"
-		}
-	}`})
-	token := s.login("alice@example.com")
-	zoe := s.postTo("umbra", "other-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": testPassword}).wantState(record.Authorized).token()
-	expired := s.postTo("brief", "brief-key", "auth/checkcredentials", "", fields{"login_id": "bea", "password": testPassword}).wantState(record.Authorized).token()
+	s := startSite(t, siteConfig{company: people, more: umbra + "company brief {\napi_key brief-key\ncaptcha off\nsession {\nlifetime 1ms\n}\n" + account("bea", "") + "}"})
+	token, zoe, expired := s.login("alice@example.com"), s.loginAt("umbra", "other-key", "zoe"), s.loginAt("brief", "brief-key", "bea")
 	step := s.post("auth/login", "", fields{"login_id": "carol@example.com"}).wantState(record.CheckPassword).token()
 	ended := s.login("frank")
 	s.post("auth/logout", ended, nil).wantState(record.None)
 	flipped := token[:len(token)-1] + string(token[len(token)-1]+1) // another encoding of the same bytes
 
-	bearer := func(token string) string { return "Authorization: Bearer " + token + "\r\n" }
 	tests := []struct {
 		name, headers string
 		want          *wire.Error
-		challenge     string // after the realm, which is always the same and does not reveal which companies exist
 	}{
-		{"nothing", "", wire.ErrHeaderMissing, ""},
-		{"a cookie", "Cookie: Authorization=Bearer " + token + "; session_token=" + token + "\r\n", wire.ErrHeaderMissing, ""},
-		{"other headers", "Proxy-Authorization: Bearer " + token + "\r\nX-Authorization: Bearer " + token + "\r\nX-Auth-Token: " + token + "\r\n", wire.ErrHeaderMissing, ""},
-		{"an identity", "X-Profile-Mnemocode: alice\r\nX-Company-Code: acme\r\n", wire.ErrHeaderMissing, ""},
-		{"an API key", "X-Api-Key: " + testKey + "\r\n", wire.ErrHeaderMissing, ""},
-		{"an empty header", "Authorization:\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"no scheme", "Authorization: " + token + "\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"no token", "Authorization: Bearer\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"another scheme", "Authorization: Basic " + token + "\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"two spaces", "Authorization: Bearer  " + token + "\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"a tab", "Authorization: Bearer\t" + token + "\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"a parameter", "Authorization: Bearer " + token + ", x=y\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"quotes", `Authorization: Bearer "` + token + "\"\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"two headers", bearer(token) + bearer(token), wire.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"two headers, the first good", bearer(token) + "authorization: Basic x\r\n", wire.ErrHeaderInvalid, `, error="invalid_request"`},
-		{"no such token", bearer("mgs_" + strings.Repeat("A", 43)), wire.ErrTokenInvalid, `, error="invalid_token"`},
-		{"nothing like a token", bearer("x"), wire.ErrTokenInvalid, `, error="invalid_token"`},
-		{"the token in another spelling", bearer(flipped), wire.ErrTokenInvalid, `, error="invalid_token"`},
-		{"the token with padding", bearer(token + "="), wire.ErrTokenInvalid, `, error="invalid_token"`},
-		{"the token in another case", bearer(strings.ToUpper(token)), wire.ErrTokenInvalid, `, error="invalid_token"`},
-		{"an ended session", bearer(ended), wire.ErrTokenInvalid, `, error="invalid_token"`},
-		{"another company's token", bearer(zoe), wire.ErrTokenInvalid, `, error="invalid_token"`},
-		{"an expired session of another company", bearer(expired), wire.ErrTokenInvalid, `, error="invalid_token"`},
-		{"a session on its way", bearer(step), wire.ErrSessionInvalid, `, error="insufficient_scope"`},
+		{"nothing", "", wire.ErrHeaderMissing},
+		{"a cookie", "Cookie: Authorization=Bearer " + token + "; session_token=" + token + "\r\n", wire.ErrHeaderMissing},
+		{"other headers", "Proxy-Authorization: Bearer " + token + "\r\nX-Authorization: Bearer " + token + "\r\nX-Auth-Token: " + token + "\r\n", wire.ErrHeaderMissing},
+		{"an identity", "X-Profile-Mnemocode: alice\r\nX-Company-Code: acme\r\n", wire.ErrHeaderMissing},
+		{"an API key", "X-Api-Key: " + testKey + "\r\n", wire.ErrHeaderMissing},
+		{"an empty header", "Authorization:\r\n", wire.ErrHeaderInvalid},
+		{"no scheme", "Authorization: " + token + "\r\n", wire.ErrHeaderInvalid},
+		{"no token", "Authorization: Bearer\r\n", wire.ErrHeaderInvalid},
+		{"another scheme", "Authorization: Basic " + token + "\r\n", wire.ErrHeaderInvalid},
+		{"two spaces", "Authorization: Bearer  " + token + "\r\n", wire.ErrHeaderInvalid},
+		{"a tab", "Authorization: Bearer\t" + token + "\r\n", wire.ErrHeaderInvalid},
+		{"a parameter", "Authorization: Bearer " + token + ", x=y\r\n", wire.ErrHeaderInvalid},
+		{"quotes", `Authorization: Bearer "` + token + "\"\r\n", wire.ErrHeaderInvalid},
+		{"two headers", bearer(token) + bearer(token), wire.ErrHeaderInvalid},
+		{"two headers, the first good", bearer(token) + "authorization: Basic x\r\n", wire.ErrHeaderInvalid},
+		{"no such token", bearer("mgs_" + strings.Repeat("A", 43)), wire.ErrTokenInvalid},
+		{"nothing like a token", bearer("x"), wire.ErrTokenInvalid},
+		{"the token in another spelling", bearer(flipped), wire.ErrTokenInvalid},
+		{"the token with padding", bearer(token + "="), wire.ErrTokenInvalid},
+		{"the token in another case", bearer(strings.ToUpper(token)), wire.ErrTokenInvalid},
+		{"an ended session", bearer(ended), wire.ErrTokenInvalid},
+		{"another company's token", bearer(zoe), wire.ErrTokenInvalid},
+		{"an expired session of another company", bearer(expired), wire.ErrTokenInvalid},
+		{"a session on its way", bearer(step), wire.ErrSessionInvalid},
 	}
-	check := func(t *testing.T, a answer, want *wire.Error, challenge string) {
+	check := func(t *testing.T, a answer, want *wire.Error) answer {
 		t.Helper()
-		a.want(want)
-		if got := a.Header["Www-Authenticate"]; !slices.Equal(got, []string{challenge}) {
-			t.Errorf("WWW-Authenticate is %q, want %q", got, challenge)
-		}
+		a.want(want).wantChallenge()
 		for name, value := range map[string]string{"Content-Type": "application/json", "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"} {
 			if got := a.Header[name]; !slices.Equal(got, []string{value}) {
 				t.Errorf("%s is %q, want %q", name, got, value)
 			}
 		}
+		return a
 	}
 	before := len(s.backend.requests())
 	for _, test := range tests {
 		s.run(test.name, func(t *testing.T) {
-			check(t, s.exchange("GET /acme/x?Authorization=Bearer+"+token+"&access_token="+token+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+test.headers+"\r\n"),
-				test.want, `Bearer realm="mnemogate"`+test.challenge)
+			got := check(t, s.exchange("GET /acme/x?Authorization=Bearer+"+token+"&access_token="+token+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"+test.headers+"\r\n"), test.want)
 			// Other methods and requests that pretend to be another request are
 			// refused, too.
 			for _, method := range []string{"OPTIONS", "POST", "DELETE", "PROPFIND", "get", "LONG-AND-UNKNOWN"} {
 				check(t, s.exchange(method+" http://other.example.com/acme/x HTTP/1.1\r\nHost: y\r\nConnection: close\r\nContent-Length: 0\r\n"+
 					"X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Host: localhost\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Prefix: /public\r\nX-Original-URL: /acme/v2/auth/login\r\n"+
-					"X-Rewrite-URL: /public\r\nX-HTTP-Method-Override: OPTIONS\r\nOrigin: http://x\r\nAccess-Control-Request-Method: GET\r\n"+test.headers+"\r\n"),
-					test.want, `Bearer realm="mnemogate"`+test.challenge)
+					"X-Rewrite-URL: /public\r\nX-HTTP-Method-Override: OPTIONS\r\nOrigin: http://x\r\nAccess-Control-Request-Method: GET\r\n"+test.headers+"\r\n"), test.want)
 			}
 			head := s.exchange("HEAD /acme/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + test.headers + "\r\n")
-			if head.Status != test.want.Status || head.Header.Get("Www-Authenticate") != `Bearer realm="mnemogate"`+test.challenge || len(head.Body) != 0 {
+			if head.Status != test.want.Status || head.Header.Get("Www-Authenticate") != got.Header.Get("Www-Authenticate") || len(head.Body) != 0 {
 				t.Errorf("HEAD: got %d %v %q", head.Status, head.Header, head.Body)
 			}
 			if strings.Contains(test.name, "another company") || strings.Contains(test.name, "other company's") {
 				return // if the path names no company, any company's is accepted
 			}
-			check(t, s.exchange("GET /x HTTP/1.0\r\n"+test.headers+"\r\n"), test.want, `Bearer realm="mnemogate"`+test.challenge)
+			check(t, s.exchange("GET /x HTTP/1.0\r\n"+test.headers+"\r\n"), test.want)
 		})
 	}
 	s.run("an expired session", func(t *testing.T) {
 		for _, path := range []string{"/brief/x", "/x"} {
-			check(t, s.get(path, expired), wire.ErrTokenExpired, `Bearer realm="mnemogate", error="invalid_token"`)
+			check(t, s.get(path, expired), wire.ErrTokenExpired)
 		}
 	})
 	if got := s.backend.requests(); len(got) != before {
@@ -352,59 +320,6 @@ func TestProtectedPathRefuses(t *testing.T) {
 			}
 		}
 	})
-}
-
-// The body of a request is never taken for another request, however its length is
-// specified, and whether or not the body is read.
-func TestNoRequestHidesInAnother(t *testing.T) {
-	t.Parallel()
-	s := startSite(t, siteConfig{company: people})
-	token := s.login("alice@example.com")
-	authorized := "Host: x\r\nAuthorization: Bearer " + token + "\r\n"
-	hidden := "GET /hidden HTTP/1.1\r\nConnection: close\r\n" + authorized + "\r\n"
-	open := strings.Replace(hidden, "Authorization: Bearer "+token+"\r\n", "", 1) // as a request of its own it would be refused
-	length := "Content-Length: " + strconv.Itoa(len(hidden)) + "\r\n"
-	chunk := strconv.FormatInt(int64(len(hidden)), 16) + "\r\n" + hidden + "\r\n0\r\n\r\n"
-	for name, raw := range map[string]string{
-		"refused":                  "POST /x HTTP/1.1\r\nHost: x\r\n" + length + "\r\n" + hidden,
-		"refused, chunked":         "POST /x HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk,
-		"refused, too long":        "POST /x HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n" + hidden,
-		"refused, not asked for":   "POST /x HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n" + length + "\r\n" + hidden,
-		"refused by a route":       "POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\n" + length + "\r\n" + hidden,
-		"read by a route":          "POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\nX-Api-Key: " + testKey + "\r\nContent-Type: application/json\r\n" + length + "\r\n" + hidden + open,
-		"passed":                   "POST /x HTTP/1.1\r\n" + authorized + length + "\r\n" + hidden + open,
-		"two lengths":              "POST /x HTTP/1.1\r\n" + authorized + "Content-Length: 0\r\n" + length + "\r\n" + hidden,
-		"a length and chunks":      "POST /x HTTP/1.1\r\n" + authorized + length + "Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + open,
-		"chunks and a length of 0": "POST /x HTTP/1.1\r\n" + authorized + "Content-Length: 0\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk + open,
-		"chunks in HTTP/1.0":       "POST /x HTTP/1.0\r\n" + authorized + "Transfer-Encoding: chunked\r\n\r\n" + chunk,
-		"unknown coding":           "POST /x HTTP/1.1\r\n" + authorized + "Transfer-Encoding: xchunked\r\n\r\n" + hidden,
-		"a space before the colon": "POST /x HTTP/1.1\r\n" + authorized + "Transfer-Encoding : chunked\r\n" + length + "\r\n" + hidden,
-		"a folded line":            "POST /x HTTP/1.1\r\n" + authorized + "X-Fold: a\r\n Content-Length: 0\r\n" + length + "\r\n" + hidden + open,
-		"a negative length":        "POST /x HTTP/1.1\r\n" + authorized + "Content-Length: -1\r\n\r\n" + hidden,
-		"an upgrade refused":       "GET /x HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" + length + "\r\n" + hidden,
-	} {
-		s.run(name, func(t *testing.T) {
-			conn, err := net.Dial("tcp", s.addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
-			if _, err := io.WriteString(conn, raw); err != nil {
-				t.Fatal(err)
-			}
-			_ = conn.(*net.TCPConn).CloseWrite()
-			answers, err := io.ReadAll(conn)
-			if err != nil && len(answers) == 0 {
-				t.Fatal(err)
-			}
-			for _, got := range s.backend.requests() {
-				if strings.HasPrefix(got, "GET /hidden") {
-					t.Fatalf("it went to the application; the answers are %q", answers)
-				}
-			}
-		})
-	}
 }
 
 // Contract, section 7: CONNECT and TRACE get 405, with or without a token.

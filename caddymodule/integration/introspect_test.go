@@ -14,12 +14,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-const zed = `
-	account zed {
-		login zed
-		email zed@example.com
-		password "` + testPassword + `"
-	}`
+var zed = account("zed", "email zed@example.com")
 
 // introspect asks for the state of a token (RFC 7662).
 func (s *site) introspect(key, contentType, body string) answer {

@@ -44,6 +44,8 @@ func TestPipelinedRequestsAreAnsweredOneByOne(t *testing.T) {
 		"refused, chunks":                     {post + chunk + "5\r\nabcde\r\n0\r\n\r\n" + good, []int{401}, 0},
 		"refused, a body of a GET":            {"GET /a HTTP/1.1\r\nHost: x\r\n" + length(good), []int{401}, 0},
 		"refused, a body that was not wanted": {post + "Expect: 100-continue\r\n" + length(good), []int{401}, 0},
+		"refused, an upgrade and a body":      {"GET /a HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n" + length(good), []int{401}, 0},
+		"refused, a body that does not end":   {post + "Content-Length: 1000000\r\n\r\n" + good, []int{401}, 0},
 		"a bad token and a body":              {post + "Authorization: Bearer x\r\n" + length(good), []int{401}, 0},
 		"TRACE and a body":                    {"TRACE /a HTTP/1.1\r\nHost: x\r\n" + auth + length(good), []int{405}, 0},
 		"no route and a body":                 {strings.Replace(login, "login", "none", 1) + length(good), []int{404}, 0},
