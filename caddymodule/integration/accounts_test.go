@@ -2,13 +2,10 @@ package integration
 
 import (
 	"fmt"
-	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -87,11 +84,9 @@ func TestOpenAPIOfTheAccountsAPIIsServed(t *testing.T) {
 	}
 	s.api("", "GET", "openapi.json", nil).wantRefused(http.StatusUnauthorized, "")
 	t.Run("Redocly finds no fault with it", func(t *testing.T) {
-		storetest.NeedPeers(t, peersDir)
-		cmd := exec.Command("node", peersDir+"/node_modules/@redocly/cli/bin/cli.js", "lint", "../accounts/openapi.json")
-		cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
-		if out, err := cmd.CombinedOutput(); err != nil || strings.Contains(string(out), "warning.") {
-			t.Errorf("%v\n%s", err, out)
+		out := newWorkshop(t, nil, "../accounts/openapi.json").node(t, "node_modules/@redocly/cli/bin/cli.js", "lint", "openapi.json")
+		if strings.Contains(out, "warning.") {
+			t.Error(out)
 		}
 	})
 }
@@ -356,56 +351,6 @@ func TestWelcomeMailsALinkThatSetsThePassword(t *testing.T) {
 	})
 }
 
-// If many requests want one login id, one gets it, and the others change nothing.
-func TestOfRacingSignUpsOneGetsTheLoginID(t *testing.T) {
-	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		s := accountsSite(t, start, allKeys, siteConfig{})
-		const all = 100
-		var created atomic.Int64
-		var group sync.WaitGroup
-		for i := range all {
-			account := fields{"profile_mnemocode": fmt.Sprint("racer-", i), "primary_email": "one@example.com"}
-			group.Go(func() {
-				for status := http.StatusServiceUnavailable; status == http.StatusServiceUnavailable; { // try again while the machine is busy
-					response, err := client.Do(s.apiRequest(keyOfAll, "POST", "acme/accounts", account))
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					_ = response.Body.Close()
-					switch status = response.StatusCode; status {
-					case http.StatusCreated:
-						created.Add(1)
-					case http.StatusConflict, http.StatusServiceUnavailable:
-					default:
-						t.Errorf("got %s", response.Status)
-					}
-				}
-			})
-		}
-		group.Wait()
-		page := s.api(keyOfAll, "GET", "acme/accounts?limit=1000", nil).wantStatus(http.StatusOK)
-		if left := page.JSON["accounts"].([]any); created.Load() > 1 || len(left) != 1 {
-			t.Errorf("%d were created, %d are there", created.Load(), len(left))
-		}
-	})
-}
-
-func TestUnreachableStoreIsToldToBackends(t *testing.T) {
-	t.Parallel()
-	s := accountsSite(t, startSite, allKeys, siteConfig{
-		stores: "store postgres \"host=127.0.0.1 port=1 user=a dbname=a sslmode=disable connect_timeout=1\"\nsessions redis redis://127.0.0.1:1",
-	})
-	for _, key := range []string{keyOfAll, "another-key"} {
-		if a := s.api(key, "GET", "acme/accounts", nil).wantRefused(http.StatusServiceUnavailable, ""); a.Header.Get("Retry-After") == "" {
-			t.Error("no Retry-After")
-		}
-	}
-	s.api(keyOfAll, "POST", "acme/introspect", fields{"token": someToken}).wantRefused(http.StatusServiceUnavailable, "")
-	s.api("", "GET", "acme/accounts", nil).wantRefused(http.StatusUnauthorized, "")
-}
-
 // The commands work with this API as well as with the admin endpoint.
 func TestCommandsTakeTheAccountsAPI(t *testing.T) {
 	t.Parallel()
@@ -443,23 +388,21 @@ func TestCommandsTakeTheAccountsAPI(t *testing.T) {
 	} {
 		s.cliAt("", "", append(args, "account", "list")...).want(1, problem)
 	}
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = closed.Close()
-	s.cliAt("", "", "--api", "http://"+closed.Addr().String(), "--key-file", keyFile(keyOfAll), "account", "list").want(4, "does not answer")
+	s.cliAt("", "", "--api", nobodyListens(t), "--key-file", keyFile(keyOfAll), "account", "list").want(4, "does not answer")
 }
 
-// Only requests with a key learn where a store is.
-func TestStrangersAreNotToldWhereAStoreIs(t *testing.T) {
+// Without its store the API says so. Only requests with a key learn where the store is.
+func TestUnreachableStoreIsToldToBackends(t *testing.T) {
 	t.Parallel()
 	nowhere := strings.TrimPrefix(nobodyListens(t), "http://")
-	s := accountsSite(t, startSite, "key all "+keyOfAll, siteConfig{stores: "store postgres postgres://someone:hidden@" + nowhere + "/x?sslmode=disable\nsessions redis redis://" + nowhere})
+	s := accountsSite(t, startSite, allKeys, siteConfig{stores: "store postgres postgres://someone:hidden@" + nowhere + "/x?sslmode=disable\nsessions redis redis://" + nowhere})
 	for key, told := range map[string]bool{keyOfAll: true, "another-key": false} {
-		a := s.api(key, "GET", "/acme/accounts", nil).is(503)
+		a := s.api(key, "GET", "acme/accounts", nil).wantRefused(http.StatusServiceUnavailable, "")
+		a.wantRetryAfter()
 		if got := string(a.Body); strings.Contains(got, "someone") != told || !strings.Contains(got, "a store can't be reached") {
 			t.Errorf("with %s: %s", key, got)
 		}
 	}
+	s.api(keyOfAll, "POST", "acme/introspect", fields{"token": someToken}).wantRefused(http.StatusServiceUnavailable, "")
+	s.api("", "GET", "acme/accounts", nil).wantRefused(http.StatusUnauthorized, "")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -81,13 +82,8 @@ var alice = fields{
 }
 
 func with(base fields, more fields) fields {
-	merged := fields{}
-	for name, value := range base {
-		merged[name] = value
-	}
-	for name, value := range more {
-		merged[name] = value
-	}
+	merged := maps.Clone(base)
+	maps.Copy(merged, more)
 	return merged
 }
 

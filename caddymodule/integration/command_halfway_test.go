@@ -50,19 +50,19 @@ func TestNothingIsLeftOfWhatIsNotWhole(t *testing.T) {
 				if err := cmd.Start(); err != nil {
 					t.Fatal(err)
 				}
-				want := "broke off"
+				want, exit := "the backup broke off, and there is no file", 4
 				if args != "backup --output " {
-					want = "is not complete"
+					want, exit = "is not complete", 1
 				}
 				if how == "a signal" {
 					<-sent
-					want = "interrupted"
+					want, exit = "interrupted", 1
 					if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 						t.Fatal(err)
 					}
 				}
-				if err := cmd.Wait(); err == nil || !strings.Contains(errs.String(), want) {
-					t.Errorf("%v: %s", err, errs.String())
+				if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exit || !strings.Contains(errs.String(), want) {
+					t.Errorf("%v, want exit status %d: %s", err, exit, errs.String())
 				}
 				if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 					t.Errorf("%v is left: %v", left, err)

@@ -4,14 +4,12 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 var zed = account("zed", "email zed@example.com")
@@ -118,19 +116,13 @@ func must[T any](v T, err error) T {
 
 func TestAnOAuthClientIntrospectsTokens(t *testing.T) {
 	t.Parallel()
-	storetest.NeedPeers(t, peersDir)
 	s := accountsSite(t, startSite, allKeys, siteConfig{company: zed})
 	token, ended := s.login("zed"), s.login("zed")
 	s.post("auth/logout", ended, nil).wantState(record.None)
 	config := must(json.Marshal(fields{"api": s.URL + "/api", "company": "acme", "key": keyOfAll, "tokens": []string{token, ended}}))
-	cmd := exec.Command("node", "introspect.mjs", string(config))
-	cmd.Dir = peersDir
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	out := newWorkshop(t, nil, peersDir+"/introspect.mjs").node(t, "introspect.mjs", string(config))
 	var got []manage.Introspection
-	if err := json.Unmarshal(out, &got); err != nil || len(got) != 2 {
+	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got) != 2 {
 		t.Fatalf("%v: %s", err, out)
 	}
 	if !got[0].Active || got[0].Sub != "zed" || got[1].Active {
