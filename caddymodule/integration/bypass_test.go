@@ -6,8 +6,10 @@ import (
 	"testing"
 )
 
-// Weaknesses of routes are reported at each start and by doctor.
-func TestRoutesAreToldOfAtStartAndByDoctor(t *testing.T) {
+// Weaknesses of routes are reported at each start and by doctor. Settings that are valid
+// but hardly intended are also reported by caddy validate and after a reload, with their
+// line.
+func TestTrapsAreToldByValidateAtStartAndByDoctor(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, site: `
 		handle /public/* {
@@ -21,49 +23,42 @@ func TestRoutesAreToldOfAtStartAndByDoctor(t *testing.T) {
 	if !strings.Contains(s.log(), warning) {
 		t.Error("the log does not tell")
 	}
-	if got := s.cli("", "doctor").out; !strings.Contains(got, warning) || !strings.Contains(got, "put it before every reverse_proxy to that address") {
-		t.Errorf("doctor tells %s", got)
-	}
-}
+	s.cli("", "doctor").want(0, warning, "put it before every reverse_proxy to that address")
 
-// Settings that are valid but hardly intended are reported by caddy validate, at
-// each start, after a reload, and by doctor, with their line.
-func TestTrapsAreToldByValidateAtStartAndByDoctor(t *testing.T) {
-	t.Parallel()
-	lineOf := func(s *site, text string) string {
-		before, _, _ := strings.Cut(s.config, text)
-		return fmt.Sprintf("%s/Caddyfile:%d", s.dir, 1+strings.Count(before, "\n"))
-	}
-	for _, c := range []struct{ name, site, at, message, advice string }{
-		{"no directive", "reverse_proxy BACKEND", "mnemogate {", "mnemogate: no site has the directive mnemogate", "write it into the site"},
-		{"a check without trusted_proxies", "mnemogate {\ncheck /check\n}\nreverse_proxy BACKEND", "check /check", "check: the server trusts no proxy", "trusted_proxies"},
-		{"everything public", "mnemogate {\npublic /health /*\n}\nreverse_proxy BACKEND", "public /health", "public: /* is every path", "name the public paths"},
-		{"a backend that others may reach", "mnemogate\nreverse_proxy 192.0.2.1:9000", "mnemogate\n", "mnemogate: 192.0.2.1:9000 is on another machine", "add assertion <audience>"},
-		{"a shield behind", "@bad remote_ip 192.0.2.1\nabort @bad\nmnemogate\nreverse_proxy BACKEND", "mnemogate\n", "mnemogate: abort with a matcher comes after it", "route { abort"},
+	type trap struct{ at, message, advice string }
+	for site, traps := range map[string][]trap{
+		"reverse_proxy BACKEND": {{"mnemogate {", "mnemogate: no site has the directive mnemogate", "write it into the site"}},
+		"mnemogate {\npublic /health /*\n}\nreverse_proxy BACKEND": {{"public /health", "public: /* is every path", "name the public paths"}},
+		"@bad remote_ip 192.0.2.1\nabort @bad\nmnemogate {\ncheck /check\n}\nreverse_proxy 192.0.2.1:9000": {
+			{"check /check", "check: the server trusts no proxy", "trusted_proxies"},
+			{"mnemogate {\ncheck", "mnemogate: 192.0.2.1:9000 is on another machine", "add assertion <audience>"},
+			{"mnemogate {\ncheck", "mnemogate: abort with a matcher comes after it", "route { abort"},
+		},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			s := startSite(t, siteConfig{company: people})
-			if strings.Contains(s.log(), c.message) {
-				t.Fatal("it is told before")
+		before := s.log()
+		if err := s.reload(siteConfig{company: people, site: site}); err != nil {
+			t.Fatal(err)
+		}
+		valid, err := s.caddy("validate", "--config", s.dir+"/Caddyfile").CombinedOutput()
+		if err != nil {
+			t.Errorf("%v: %s", err, valid)
+		}
+		doctor := s.cli("", "doctor").out
+		for _, trap := range traps {
+			if strings.Contains(before, trap.message) {
+				t.Errorf("%s: it is told before", trap.message)
 			}
-			if err := s.reload(siteConfig{company: people, site: c.site}); err != nil {
-				t.Fatal(err)
-			}
-			at := lineOf(s, c.at)
-			valid, err := s.caddy("validate", "--config", s.dir+"/Caddyfile").CombinedOutput()
-			if err != nil {
-				t.Errorf("%v: %s", err, valid)
-			}
+			begun, _, _ := strings.Cut(s.config, trap.at)
+			at := fmt.Sprintf("%s/Caddyfile:%d", s.dir, 1+strings.Count(begun, "\n"))
 			for by, said := range map[string]string{"caddy validate": string(valid), "the log": s.log()} {
-				if !strings.Contains(said, c.message) || !strings.Contains(said, `"at":"`+at+`"`) || !strings.Contains(said, c.advice) {
+				if !strings.Contains(said, trap.message) || !strings.Contains(said, `"at":"`+at+`"`) || !strings.Contains(said, trap.advice) {
 					t.Errorf("%s does not tell of %s:\n%s", by, at, said)
 				}
 			}
-			_, message, _ := strings.Cut(c.message, ": ")
-			if got := s.cli("", "doctor").out; !strings.Contains(got, message) || !strings.Contains(got, ", at "+at+"\n") || !strings.Contains(got, c.advice) {
-				t.Errorf("doctor tells %s", got)
+			_, message, _ := strings.Cut(trap.message, ": ")
+			if !strings.Contains(doctor, message) || !strings.Contains(doctor, ", at "+at+"\n") || !strings.Contains(doctor, trap.advice) {
+				t.Errorf("doctor tells %s", doctor)
 			}
-		})
+		}
 	}
 }
