@@ -50,10 +50,11 @@ func (s *site) warnings() string {
 }
 
 // checkFile looks for corruption in the file, and for sessions without an account.
-func (c *crash) checkFile() {
-	db, err := sql.Open("sqlite", "file:"+c.s.dir+"/mnemogate.db?_pragma=busy_timeout(5000)")
+func (s *site) checkFile(dir string) {
+	s.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+dir+"/mnemogate.db?_pragma=busy_timeout(5000)")
 	if err != nil {
-		c.s.t.Fatal(err)
+		s.t.Fatal(err)
 	}
 	defer db.Close()
 	for query, want := range map[string]string{
@@ -64,7 +65,7 @@ func (c *crash) checkFile() {
 	} {
 		var got string
 		if err := db.QueryRow(query).Scan(&got); err != nil || got != want {
-			c.s.t.Errorf("%s: %s, %v; want %s", query, got, err, want)
+			s.t.Errorf("%s: %s, %v; want %s", query, got, err, want)
 		}
 	}
 }

@@ -180,7 +180,7 @@ func (c *crash) check(all bool) {
 	}
 	c.nothingPending()
 	if c.s.shared == nil {
-		c.checkFile()
+		c.s.checkFile(c.s.dir)
 	}
 }
 

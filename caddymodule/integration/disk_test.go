@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
@@ -33,8 +32,8 @@ var diskTroubles = []diskTrouble{
 }
 
 // While the disk accepts no writes, every step that must write is refused and
-// changes nothing. Users who are logged in stay logged in. When there is space
-// again, everything works.
+// changes nothing, and doctor tells why. Users who are logged in stay logged in. When
+// there is space again, everything works.
 func TestDiskThatTakesNoWrites(t *testing.T) {
 	t.Parallel()
 	for _, trouble := range diskTroubles {
@@ -78,6 +77,9 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 		return a.Status != http.StatusOK
 	})
 	s.tells("could not be prolonged")
+	if got := failed(s.cli("", "doctor").want(1).out); len(got) != 1 || !strings.HasPrefix(got[0], "failed accounts store") || !strings.Contains(got[0], "free or add space") {
+		t.Errorf("doctor does not tell the disk from a server that is down: %q", got)
+	}
 	for what, a := range map[string]answer{
 		"login by code":    s.post("auth/login", "", fields{"login_id": "+37060000004"}),
 		"checkpassword":    s.post("auth/checkpassword", half, fields{"password": testPassword}),
@@ -131,15 +133,7 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 	if n := s.admin("GET", "accounts/alice/sessions", nil); strings.Contains(string(n.Body), "mailed") {
 		t.Errorf("a link is left of a recovery that was refused: %s", n.Body)
 	}
-	db, err := sql.Open("sqlite", "file:"+dir+"/mnemogate.db")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	var result string
-	if err := db.QueryRow("PRAGMA integrity_check").Scan(&result); err != nil || result != "ok" {
-		t.Errorf("integrity_check: %s, %v", result, err)
-	}
+	s.checkFile(dir)
 }
 
 // Starting while the disk is full does not affect other sites. When there is space,

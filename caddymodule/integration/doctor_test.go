@@ -30,25 +30,6 @@ func failed(out string) (rows []string) {
 	return rows
 }
 
-func TestDoctorTellsADiskThatTakesNoWritesFromAServerThatIsDown(t *testing.T) {
-	t.Parallel()
-	for _, trouble := range diskTroubles {
-		t.Run(trouble.name, func(t *testing.T) {
-			t.Parallel()
-			dir := trouble.dir(t)
-			s := startSite(t, siteConfig{stores: "store sqlite " + dir + "/mnemogate.db", company: "captcha off"})
-			if err := trouble.begin(s, dir); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = trouble.heal(s, dir) })
-			got := failed(s.cli("", "doctor").want(1).out)
-			if len(got) != 1 || !strings.HasPrefix(got[0], "failed accounts store") || !strings.Contains(got[0], "free or add space") {
-				t.Errorf("doctor says %q", got)
-			}
-		})
-	}
-}
-
 func TestDoctorTellsOneCauseOnce(t *testing.T) {
 	t.Parallel()
 	servers := sharedServers(t)
