@@ -29,11 +29,7 @@ func TestThePageOfYourDevices(t *testing.T) {
 	onEachDeployment(t, func(t *testing.T, start starter) {
 		t.Parallel()
 		s := accountsSite(t, start, allKeys, siteConfig{handler: "cookie\nforward session auth_time auth_methods role"})
-		account := fields{"role": "Büro"}
-		for name, value := range alice {
-			account[name] = value
-		}
-		s.api(keyOfAll, "POST", "acme/accounts", account).wantStatus(http.StatusCreated)
+		s.api(keyOfAll, "POST", "acme/accounts", with(alice, fields{"role": "Büro"})).wantStatus(http.StatusCreated)
 		began := time.Now()
 		cookie := s.moved("alice")
 		ended := time.Now()

@@ -1,8 +1,6 @@
 package integration
 
 import (
-	"cmp"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -24,11 +22,7 @@ func devicesSite(t *testing.T, start starter) *site {
 
 // loginWith is credentials with more fields.
 func (s *site) loginWith(login, password string, more fields) answer {
-	body := fields{"login_id": login, "password": password}
-	for name, value := range more {
-		body[name] = value
-	}
-	return s.post("auth/checkcredentials", "", body)
+	return s.post("auth/checkcredentials", "", with(fields{"login_id": login, "password": password}, more))
 }
 
 func (s *site) remembered(login string) string {
@@ -105,18 +99,7 @@ func TestKnownDevices(t *testing.T) {
 		})
 		s.run("of guesses that race with its token, as many count for it as lock an account", func(t *testing.T) {
 			guessed := s.remembered("bob")
-			codes := make(chan string, 60)
-			for range cap(codes) {
-				r := s.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": "bob", "password": "wrong", "device_token": guessed})
-				go func() {
-					a, err := s.try(client, r)
-					codes <- cmp.Or(a.str("error_code"), fmt.Sprint(err))
-				}()
-			}
-			got := map[string]int{}
-			for range cap(codes) {
-				got[<-codes]++
-			}
+			got := outcomes(together(60, func(int) answer { return s.loginWith("bob", "wrong", fields{"device_token": guessed}) }))
 			if got["auth.credentials.invalid"] != 20 || got["auth.restricted"] != 40 { // ten of the device, ten of strangers
 				t.Errorf("got %v", got)
 			}
@@ -214,39 +197,5 @@ func TestAStolenDeviceTokenEnds(t *testing.T) {
 				}
 			})
 		}
-	})
-}
-
-// A flood of remember_device, on all nodes at once, leaves an account ten devices, the
-// newest.
-func TestAFloodOfDevicesOnAllNodes(t *testing.T) {
-	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := start(t, siteConfig{global: "devices 90d", company: roomy + account("alice", ""), handler: "self_service\n"})
-		oldest := s.remembered("alice")
-		done := make(chan error, 60)
-		for range cap(done) {
-			r := s.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword, "remember_device": true})
-			go func() {
-				a, err := s.try(client, r)
-				if err == nil && !strings.HasPrefix(a.str("device_token"), "mgd_") {
-					err = fmt.Errorf("got %d %s", a.Status, a.Body)
-				}
-				done <- err
-			}()
-		}
-		for range cap(done) {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
-		newest := s.remembered("alice")
-		if list := s.me("GET", "devices", s.login("alice"), nil).is(200).JSON["devices"].([]any); len(list) != record.MaxDevices {
-			t.Errorf("there are %d devices", len(list))
-		}
-		s.lockedByStrangers("alice")
-		s.loginWith("alice", testPassword, fields{"device_token": newest}).wantState(record.Authorized)
-		s.loginWith("alice", testPassword, fields{"device_token": oldest}).want(wire.ErrRestricted)
 	})
 }
