@@ -128,18 +128,6 @@ func indented(t *testing.T, raw []byte) string {
 	return out.String()
 }
 
-// TestExampleIsValid checks that the example is still valid.
-func TestExampleIsValid(t *testing.T) {
-	guesttest.Environment(t)
-	example, err := os.ReadFile("../../Caddyfile.example")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := adaptAndValidate(string(example)); err != nil {
-		t.Error(err)
-	}
-}
-
 // TestConfigKeepsPlaceholders checks that the config in the admin API and the
 // autosaved config contain no secrets from the environment.
 func TestConfigKeepsPlaceholders(t *testing.T) {

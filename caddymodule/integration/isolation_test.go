@@ -70,14 +70,7 @@ func TestCompaniesAreIsolated(t *testing.T) {
 			mails_per_account 2/1h
 			failures_per_address 15/5m
 		}
-		oauth 3 oauth2 {
-			token_url ` + g.URL + `/token
-			userinfo_url ` + g.URL + `/user
-			subject id
-			client_id me
-			client_secret hidden-client-secret
-			redirect_uri ` + callback + `
-		}
+		` + g.provider(3, "") + `
 		account bob {
 			phone +37060000002
 		}
@@ -90,18 +83,7 @@ func TestCompaniesAreIsolated(t *testing.T) {
 			account("lou", "") + more
 	}
 	legal := func(company string) string {
-		return "company " + company + " {\napi_key key-of-" + company + roomy + disclaimers +
-			account("alice", "identity 3 alice") + `
-		oauth 3 oauth2 {
-			token_url ` + g.URL + `/token
-			userinfo_url ` + g.URL + `/user
-			subject id
-			client_id me
-			client_secret hidden-client-secret
-			redirect_uri ` + callback + `
-		}
-		}
-		`
+		return "company " + company + " {\napi_key key-of-" + company + roomy + disclaimers + account("alice", "identity 3 alice") + g.provider(3, "") + "}\n"
 	}
 	s := startSite(t, siteConfig{
 		company: twin("acme", account("zoe", "email zoe@example.com\nidentity 3 zoe")),
