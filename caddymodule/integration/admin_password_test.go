@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -72,29 +71,4 @@ func TestAdminSetsPasswordsAndUnlocks(t *testing.T) {
 			t.Error("the hash was not replaced")
 		}
 	})
-}
-
-func TestAdminMakesBackupCodesThatWorkOnce(t *testing.T) {
-	t.Parallel()
-	s := adminSite(t, siteConfig{})
-	s.admin("POST", "accounts", with(alice, fields{"second_factor": true})).wantStatus(201)
-	codes := func() []any {
-		return s.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200).JSON["backup_codes"].([]any)
-	}
-	old := codes()
-	fresh := codes()
-	if len(fresh) != 10 || fmt.Sprint(old) == fmt.Sprint(fresh) {
-		t.Fatalf("got %v, then %v", old, fresh)
-	}
-	try := func(code any) answer {
-		token := s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(record.CheckOTP).token()
-		return s.post("auth/checkotp", token, fields{"backup_code": code})
-	}
-	try(old[0]).want(wire.ErrBackupCodeInvalid)
-	try(fresh[0]).wantState(record.Authorized)
-	try(strings.ToLower(strings.ReplaceAll(fresh[1].(string), "-", " "))).wantState(record.Authorized)
-	try(fresh[0]).want(wire.ErrBackupCodeInvalid)
-	if got := s.admin("GET", "accounts/alice", nil); got.JSON["backup_codes_left"] != 8.0 {
-		t.Errorf("got %s", got.Body)
-	}
 }

@@ -6,9 +6,7 @@ import (
 	"crypto/sha512"
 	"encoding/base64"
 	"fmt"
-	"net/http"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 
@@ -23,56 +21,6 @@ func salted(iterations int) (hashes []string) {
 		hashes = append(hashes, fmt.Sprintf("$pbkdf2-sha256$%d$MDEyMzQ1N%03d$%043d", iterations, i, 0))
 	}
 	return hashes
-}
-
-// A hash that takes more than about a second of a CPU is refused wherever hashes can
-// be set. The error names the line and says what to do.
-func TestExpensiveHashesAreRefused(t *testing.T) {
-	t.Parallel()
-	s := adminSite(t, siteConfig{})
-	const key = "EH3db6XWEF3n9fsrwHbnCqN7+QWH4nsUZqWS3H0zQ4w"
-	pbkdf2 := func(iterations int) string {
-		return fmt.Sprintf("$pbkdf2-sha256$%d$MDEyMzQ1Njc4OTAx$%s", iterations, key)
-	}
-	const advice = "the hash takes too long to check: pbkdf2-sha256 with 3000000 iterations and a key of 32 bytes is the most; leave it out, and let the user set a new one"
-	tooExpensive := salted(600_000)
-	const together = "together the hashes take too long to check, because each salt among them costs a hash; use one salt for all, or leave them out and let the user get new ones"
-
-	s.run("import", func(t *testing.T) {
-		failures, counts := s.importAll("", strings.Join([]string{
-			fmt.Sprintf(`{"profile_mnemocode":"a","password_hash":%q}`, pbkdf2(3_000_000)),
-			fmt.Sprintf(`{"profile_mnemocode":"b","password_hash":%q}`, pbkdf2(3_000_001)),
-			fmt.Sprintf(`{"profile_mnemocode":"c","control_question":"?","control_answer_hash":%q}`, pbkdf2(3_000_001)),
-			fmt.Sprintf(`{"profile_mnemocode":"d","backup_code_hashes":["%s"]}`, strings.Join(tooExpensive, `","`)),
-			fmt.Sprintf(`{"profile_mnemocode":"e","backup_code_hashes":["%s"]}`, strings.Join(tooExpensive[:5], `","`)),
-		}, "\n"))
-		if counts.Created != 2 || counts.Failed != 3 {
-			t.Errorf("got %+v", counts)
-		}
-		for line, want := range map[int][2]string{2: {"password_hash", advice}, 3: {"control_answer_hash", advice}, 4: {"backup_code_hashes", together}} {
-			if got := failures[line]; got.Field != want[0] || got.Error != want[1] {
-				t.Errorf("line %d: got %+v, want %q", line, got, want)
-			}
-		}
-	})
-	s.run("accounts API", func(t *testing.T) {
-		expensive := fields{"password_hash": pbkdf2(3_000_001)}
-		for _, a := range []answer{
-			s.admin("POST", "accounts", with(alice, fields{"password": nil, "password_hash": pbkdf2(3_000_001)})),
-			s.admin("PATCH", "accounts/a", expensive),
-		} {
-			a.wantStatus(http.StatusBadRequest)
-			if a.str("field") != "password_hash" || a.str("error") != "password_hash: "+advice {
-				t.Errorf("got %s", a.Body)
-			}
-		}
-	})
-	s.run("command line", func(t *testing.T) {
-		got := s.cli(pbkdf2(3_000_001)+"\n", "account", "set", "a", "--password-hash")
-		if got.exit == 0 || !strings.Contains(got.errs, advice) {
-			t.Errorf("got %+v", got)
-		}
-	})
 }
 
 // hashSlots is the number of hashes that Caddy computes at once.

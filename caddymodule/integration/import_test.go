@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // readyHash is the bcrypt hash of "test", which the store takes without hashing
@@ -50,7 +52,7 @@ func TestImportTellsEachLineThatFails(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{})
 	bad := map[int]string{ // the field at fault, by line
-		7: "", 100: "primary_phone", 500: "password_hash", 501: "password_hash", 900: "colour", 1200: "", 1500: "login_name", 1501: "primary_email", 1600: "password", 1999: "profile_mnemocode",
+		7: "", 100: "primary_phone", 500: "password_hash", 501: "password_hash", 502: "control_answer_hash", 503: "backup_code_hashes", 900: "colour", 1200: "", 1500: "login_name", 1501: "primary_email", 1600: "password", 1999: "profile_mnemocode",
 	}
 	var lines strings.Builder
 	lines.WriteString("\ufeff")
@@ -65,6 +67,10 @@ func TestImportTellsEachLineThatFails(t *testing.T) {
 			line = strings.Replace(line, "$2y$04$", "$2y$31$", 1)
 		case 501:
 			line = strings.Replace(line, readyHash, "pbkdf2_sha256$999999999$salt$8xBlGd3jVgvJ+92hWPxi5ww0uuAuAnKgC45eudxro7c=", 1)
+		case 502:
+			line = `{"profile_mnemocode":"slow","control_question":"?","control_answer_hash":"$pbkdf2-sha256$3000001$MDEyMzQ1Njc4OTAx$EH3db6XWEF3n9fsrwHbnCqN7+QWH4nsUZqWS3H0zQ4w"}`
+		case 503:
+			line = fmt.Sprintf(`{"profile_mnemocode":"slow","backup_code_hashes":["%s"]}`, strings.Join(salted(600_000), `","`))
 		case 900:
 			line = strings.Replace(line, "{", `{"colour":"red",`, 1)
 		case 1200:
@@ -84,8 +90,17 @@ func TestImportTellsEachLineThatFails(t *testing.T) {
 	}
 	lines.WriteString(importLine(2001)) // without a newline
 	failures, counts := s.importAll("", lines.String())
-	if want := (api.Counts{Created: 1989, Failed: 10}); counts != want {
+	if want := (api.Counts{Created: 1987, Failed: 12}); counts != want {
 		t.Errorf("got %+v, want %+v", counts, want)
+	}
+	for n, want := range map[int]string{
+		501: "the hash takes too long to check: pbkdf2_sha256 with 3000000 iterations and a key of 32 bytes is the most; leave it out, and let the user set a new one",
+		502: "the hash takes too long to check: pbkdf2-sha256 with 3000000 iterations and a key of 32 bytes is the most; leave it out, and let the user set a new one",
+		503: "together the hashes take too long to check, because each salt among them costs a hash; use one salt for all, or leave them out and let the user get new ones",
+	} {
+		if got := failures[n].Error; got != want {
+			t.Errorf("line %d: got %q, want %q", n, got, want)
+		}
 	}
 	for n, field := range bad {
 		if f, ok := failures[n]; !ok || f.Field != field || f.Error == "" {
@@ -98,8 +113,26 @@ func TestImportTellsEachLineThatFails(t *testing.T) {
 	}
 	s.post("auth/checkcredentials", "", fields{"login_id": "user2001", "password": "test"}).wantState(record.Authorized)
 
+	s.run("all are listed in order", func(t *testing.T) {
+		for _, limit := range []int{1000, 662} {
+			var got []string
+			for after, more := "", true; more; more = after != "" {
+				page := s.admin("GET", fmt.Sprintf("accounts?limit=%d&after=%s", limit, after), nil).wantStatus(200)
+				for _, a := range page.JSON["accounts"].([]any) {
+					got = append(got, a.(fields)["profile_mnemocode"].(string))
+				}
+				after = page.str("next")
+			}
+			if len(got) != 1987 || !slices.IsSorted(got) || len(slices.Compact(got)) != 1987 {
+				t.Errorf("limit %d: got %v", limit, got)
+			}
+		}
+		if first := s.admin("GET", "accounts", nil); len(first.JSON["accounts"].([]any)) != 100 || first.str("next") != "user-000104" {
+			t.Errorf("without a limit: got %s", first.Body)
+		}
+	})
 	s.run("what is there is skipped", func(t *testing.T) {
-		if _, counts := s.importAll("?update=false", lines.String()); counts.Created != 0 || counts.Skipped != 1989 || counts.Failed != 10 {
+		if _, counts := s.importAll("?update=false", lines.String()); counts.Created != 0 || counts.Skipped != 1987 || counts.Failed != 12 {
 			t.Errorf("got %+v", counts)
 		}
 	})
@@ -237,7 +270,13 @@ func TestAnExportTakesItsUsersToAnotherStore(t *testing.T) {
 		"oauth_identities":     []fields{{"provider_id": 2, "subject": "sub-2"}},
 		"disclaimers_accepted": []fields{{"code": "terms", "version": "3", "accepted_at": "2026-01-02T03:04:05Z"}},
 	})).wantStatus(201)
-	codes := from.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200).JSON["backup_codes"].([]any)
+	newCodes := func() []any {
+		return from.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200).JSON["backup_codes"].([]any)
+	}
+	old, codes := newCodes(), newCodes()
+	if len(codes) != 10 {
+		t.Errorf("got the codes %v", codes)
+	}
 	from.admin("POST", "accounts", fields{"profile_mnemocode": "bob", "login_name": "bob", "status": "closed", "must_set_password": true}).wantStatus(201)
 	var lines strings.Builder
 	for i := range 1234 {
@@ -266,9 +305,17 @@ func TestAnExportTakesItsUsersToAnotherStore(t *testing.T) {
 	if fmt.Sprint(before.JSON) != fmt.Sprint(after.JSON) {
 		t.Errorf("got %v, want %v", after.JSON, before.JSON)
 	}
-	token := to.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(record.CheckOTP).token()
-	to.post("auth/checkotp", token, fields{"backup_code": codes[3]}).wantState(record.Authorized)
-	token = to.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "x", "method": "QUESTION"}).wantStatus(200).token()
+	try := func(code any) answer {
+		return to.post("auth/checkotp", to.secondStep("alice").token(), fields{"backup_code": code})
+	}
+	try(old[3]).want(wire.ErrBackupCodeInvalid) // new codes have replaced it
+	try(codes[3]).wantState(record.Authorized)
+	try(strings.ToLower(strings.ReplaceAll(codes[4].(string), "-", " "))).wantState(record.Authorized)
+	try(codes[3]).want(wire.ErrBackupCodeInvalid)
+	if got := to.admin("GET", "accounts/alice", nil); got.JSON["backup_codes_left"] != 8.0 {
+		t.Errorf("got %s", got.Body)
+	}
+	token := to.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "x", "method": "QUESTION"}).wantStatus(200).token()
 	to.post("auth/recovery/checkquestion", token, fields{"control_answer": "tom"}).wantState(record.RecoveryPassword)
 	to.post("auth/checkcredentials", "", fields{"login_id": "user1233", "password": "test"}).wantState(record.Authorized)
 	to.run("and again changes nothing", func(t *testing.T) {
