@@ -17,11 +17,18 @@ const moduleAt = `const { connect } = await import('/acme/v2/client.js');
 // inModule returns a script that runs with such a client.
 func inModule(script string) string { return "await (async () => {" + moduleAt + script + "})()" }
 
+// What browsers do with the cookie. One site serves all of them.
+func TestBrowserAndTheCookie(t *testing.T) {
+	s, app := startBrowserSite(t, siteConfig{
+		global: "session {\nstream_recheck 200ms\n}\n", company: people, handler: "cookie\npublic /"})
+	s.run("streams", func(t *testing.T) { browserStreamsWithTheCookie(t, s) })
+	s.run("other origins", func(t *testing.T) { otherOriginsCantUseTheCookie(t, s, app) })
+	s.run("tabs", func(t *testing.T) { browserModuleInTabs(t, s) })
+}
+
 // WebSocket, EventSource and pages use the cookie, and no script can read the token.
 // A logout cuts them.
-func TestBrowserStreamsWithTheCookie(t *testing.T) {
-	s, _ := startBrowserSite(t, siteConfig{
-		global: "session {\nstream_recheck 200ms\n}\n", company: people, handler: "cookie\npublic /"})
+func browserStreamsWithTheCookie(t *testing.T, s *site) {
 	b := newBrowser(t)
 	b.open(s.URL + "/")
 	got := b.eval(inModule(`
@@ -54,8 +61,8 @@ func TestBrowserStreamsWithTheCookie(t *testing.T) {
 
 // Pages of other origins can't use the cookie, whether they are same-site or not:
 // not with a form, a script or a WebSocket. They can't end the session either.
-func TestBrowserOtherOriginsCantUseTheCookie(t *testing.T) {
-	s, app := startBrowserSite(t, siteConfig{company: people, handler: "cookie\npublic /"})
+func otherOriginsCantUseTheCookie(t *testing.T, s *site, app *browserApp) {
+	before := len(app.requests())
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprintf(w, `<!doctype html><html lang="en"><title>Evil</title><link rel="icon" href="data:,"><form method="post" action="%s/pay"><button>Win!</button></form>`, s.URL)
@@ -81,7 +88,7 @@ func TestBrowserOtherOriginsCantUseTheCookie(t *testing.T) {
 	}
 	b.open(s.URL + "/page")
 	b.waits(`document.querySelector('#user').textContent === 'frank'`)
-	for _, request := range app.requests() {
+	for _, request := range app.requests()[before:] {
 		if !slices.Contains([]string{"GET / ", "GET /page frank", "GET /favicon.ico frank"}, request) {
 			t.Errorf("the application got %s", request)
 		}
@@ -90,8 +97,7 @@ func TestBrowserOtherOriginsCantUseTheCookie(t *testing.T) {
 
 // If a reload interrupts a login, the tab that began it can continue. If two tabs
 // use one token, one is logged in. The other one gets an error and ends nothing.
-func TestBrowserModuleInTabs(t *testing.T) {
-	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "cookie\npublic /"})
+func browserModuleInTabs(t *testing.T, s *site) {
 	b := newBrowser(t)
 	b.open(s.URL + "/")
 	b.eval(inModule(`await (await client.resume()).login('frank'); return null;`))

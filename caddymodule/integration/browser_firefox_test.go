@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -144,8 +143,6 @@ func (f *firefox) picture(name string) {
 		f.call("browsingContext.setViewport", map[string]any{"viewport": map[string]any{"width": width, "height": height}}, nil)
 		var shot struct{ Data []byte }
 		f.call("browsingContext.captureScreenshot", map[string]any{"origin": "document"}, &shot)
-		if err := os.WriteFile(filepath.Join(screenshots, fmt.Sprintf("%s-%d.png", name, width)), shot.Data, 0o644); err != nil {
-			f.t.Fatal(err)
-		}
+		keepPicture(f.t, name, width, shot.Data)
 	}
 }

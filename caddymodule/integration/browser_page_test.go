@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -13,8 +14,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -112,7 +111,13 @@ func (b *tab) complainsOf(field, text string) {
 // isTold waits for a notice under the heading.
 func (b *tab) isTold(text string) {
 	b.t.Helper()
-	b.waits(`document.querySelector('.notice')?.textContent === ` + quote(pageTexts()[text]) + ` && !document.querySelector('.main.busy')`)
+	b.shows(".notice", text)
+}
+
+// shows waits until an element has this text of the page.
+func (b *tab) shows(selector, text string) {
+	b.t.Helper()
+	b.waits(`document.querySelector(` + quote(selector) + `)?.textContent === ` + quote(pageTexts()[text]) + ` && !document.querySelector('.main.busy')`)
 }
 
 // isUser waits for the page of the backend, which shows the user, and checks that no
@@ -337,10 +342,23 @@ func TestBrowserWalksThePage(t *testing.T) {
 	})
 }
 
+// What a login page without options does. One site serves all browsers.
+func TestBrowserAtTheLoginPage(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
+	for name, test := range map[string]func(*testing.T, *site){
+		"its session ends":                  browserIsSentToThePage,
+		"a link is pasted":                  browserTakesALinkThatIsPasted,
+		"without cookies":                   browserWithoutCookiesIsToldSo,
+		"other sites":                       browserPageIsNoOneElses,
+		"another user logs in after a user": browserForgetsWhoLoggedOut,
+	} {
+		s.run(name, func(t *testing.T) { test(t, s) })
+	}
+}
+
 // After an operator ends a session, the browser's next navigation leads to the login
 // page.
-func TestBrowserIsSentToThePageWhenItsSessionEnds(t *testing.T) {
-	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
+func browserIsSentToThePage(t *testing.T, s *site) {
 	b := newBrowser(t)
 	b.logsIn(s.URL+"/home", "frank", testPassword)
 	b.isUser("frank")
@@ -352,8 +370,7 @@ func TestBrowserIsSentToThePageWhenItsSessionEnds(t *testing.T) {
 
 // A link from a mail also works if it is pasted into a tab that shows the page,
 // although the tab does not load then. The token does not stay in the address.
-func TestBrowserTakesALinkThatIsPasted(t *testing.T) {
-	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
+func browserTakesALinkThatIsPasted(t *testing.T, s *site) {
 	b := newBrowser(t)
 	b.open(s.URL + "/acme/login")
 	b.waits(`document.querySelector('#screen:not([aria-busy]) #login')`)
@@ -364,18 +381,14 @@ func TestBrowserTakesALinkThatIsPasted(t *testing.T) {
 
 // If a browser blocks all storage, the page says why logging in is impossible, and
 // is not empty.
-func TestBrowserWithoutCookiesIsToldSo(t *testing.T) {
-	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
+func browserWithoutCookiesIsToldSo(t *testing.T, s *site) {
 	for name, script := range map[string]string{
 		"Chromium, by its settings": `Object.defineProperty(globalThis, 'sessionStorage', { get() { throw new DOMException('denied', 'SecurityError'); } })`,
 		"a browser that says so":    `Object.defineProperty(navigator, 'cookieEnabled', { value: false })`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBrowser(t)
-			b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
-				_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
-				return err
-			}))
+			b.startsWith(script)
 			b.open(s.URL + "/acme/login")
 			b.waits(`document.querySelector('#screen:not([aria-busy]) .alert')?.textContent === ` + quote(pageTexts()["error.cookies"]))
 		})
@@ -391,9 +404,6 @@ func (b *tab) picture(name string) {
 	if screenshots == "" {
 		return
 	}
-	if err := os.MkdirAll(screenshots, 0o755); err != nil {
-		b.t.Fatal(err)
-	}
 	for width, height := range map[int64]int64{320: 640, 1280: 800} {
 		b.do(chromedp.EmulateViewport(width, height))
 		ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -402,11 +412,17 @@ func (b *tab) picture(name string) {
 		if err != nil {
 			b.t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(screenshots, fmt.Sprintf("%s-%d.png", name, width)), png, 0o644); err != nil {
-			b.t.Fatal(err)
-		}
+		keepPicture(b.t, name, int(width), png)
 	}
 	b.do(chromedp.ResetViewport())
+}
+
+func keepPicture(t *testing.T, name string, width int, png []byte) {
+	t.Helper()
+	err := os.MkdirAll(screenshots, 0o755)
+	if err = errors.Join(err, os.WriteFile(filepath.Join(screenshots, fmt.Sprintf("%s-%d.png", name, width)), png, 0o644)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Text on the operator's color and links in it have the contrast that WCAG 2.2,
@@ -462,10 +478,8 @@ func TestBrowserReadsTextInEachColor(t *testing.T) {
 
 // Other sites can't show the page in a frame, and can't log its visitor in as
 // another user.
-func TestBrowserPageIsNoOneElses(t *testing.T) {
-	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
+func browserPageIsNoOneElses(t *testing.T, s *site) {
 	token := s.login("frank")
-	key := testKey
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprintf(w, `<!doctype html><html lang="en"><title>Evil</title><link rel="icon" href="data:,"><iframe src="%s/acme/login"></iframe>`, s.URL)
@@ -478,7 +492,7 @@ func TestBrowserPageIsNoOneElses(t *testing.T) {
 		if framed := b.eval(`(() => { try { return document.querySelector('iframe').contentDocument?.querySelector('#screen') !== undefined; } catch { return false; } })()`); framed != false {
 			t.Errorf("%s shows the page in a frame", origin)
 		}
-		b.eval(`fetch('` + s.URL + `/acme/v2/session', { method: 'POST', credentials: 'include', headers: { Authorization: 'Bearer ` + token + `', 'X-Api-Key': '` + key + `' } }).catch(() => null)`)
+		b.eval(`fetch('` + s.URL + `/acme/v2/session', { method: 'POST', credentials: 'include', headers: { Authorization: 'Bearer ` + token + `', 'X-Api-Key': '` + testKey + `' } }).catch(() => null)`)
 	}
 	b.open(s.URL + "/home")
 	b.sees("login", idField)
@@ -522,8 +536,7 @@ func TestBrowserTakesNamesAsText(t *testing.T) {
 
 // After Alice logs out and Dave logs in, neither the back button nor the browser's
 // storage reveals anything of Alice.
-func TestBrowserForgetsWhoLoggedOut(t *testing.T) {
-	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
+func browserForgetsWhoLoggedOut(t *testing.T, s *site) {
 	b := newBrowser(t)
 	b.logsIn(s.URL+"/home", "alice@example.com", testPassword)
 	b.isUser("alice")

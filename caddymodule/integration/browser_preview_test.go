@@ -31,7 +31,7 @@ func (b *tab) previews(o page.Options, company string, languages ...string) (nam
 		languages = []string{"en"}
 	}
 	b.open(server.URL + "/preview/")
-	list := b.eval(`import('/preview/scenes.js').then(({ scenes, addressOf }) => Object.keys(scenes).map((name, i) => [name, addressOf(name, 'auto', ` + quoteAll(languages) + `[i % ` + quoteAll(languages) + `.length])]))`)
+	list := b.eval(`import('/preview/scenes.js').then(({ scenes, addressOf }) => Object.keys(scenes).map((name, i) => [name, addressOf(name, 'auto', ` + quote(languages) + `[i % ` + quote(languages) + `.length])]))`)
 	for _, scene := range list.([]any) {
 		names = append(names, scene.([]any)[0].(string))
 		addresses = append(addresses, server.URL+scene.([]any)[1].(string))

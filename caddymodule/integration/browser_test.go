@@ -2,8 +2,6 @@ package integration
 
 import (
 	"context"
-	"crypto/sha1"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -23,6 +21,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
+	"golang.org/x/net/websocket"
 
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -209,14 +208,8 @@ func (b *tab) waits(script string) {
 	}
 }
 
-// quote returns s as a JavaScript string.
-func quote(s string) string {
-	quoted, _ := json.Marshal(s)
-	return string(quoted)
-}
-
-// quoteAll returns strings as a JavaScript array.
-func quoteAll(s []string) string {
+// quote returns a string or strings in JavaScript.
+func quote[S string | []string](s S) string {
 	quoted, _ := json.Marshal(s)
 	return string(quoted)
 }
@@ -255,18 +248,11 @@ func (a *browserApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Unlock()
 	switch r.URL.Path {
 	case "/ws":
-		conn, _, err := w.(http.Hijacker).Hijack()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		hash := sha1.Sum([]byte(r.Header.Get("Sec-WebSocket-Key") + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"))
-		_, err = fmt.Fprintf(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: %s\r\n\r\n",
-			base64.StdEncoding.EncodeToString(hash[:]))
-		for err == nil {
-			_, err = conn.Write([]byte("\x81\x04tick"))
-			time.Sleep(20 * time.Millisecond)
-		}
+		websocket.Handler(func(conn *websocket.Conn) {
+			for websocket.Message.Send(conn, "tick") == nil {
+				time.Sleep(20 * time.Millisecond)
+			}
+		}).ServeHTTP(w, r)
 	case "/sse":
 		w.Header().Set("Content-Type", "text/event-stream")
 		for r.Context().Err() == nil {
