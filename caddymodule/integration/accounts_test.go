@@ -42,10 +42,7 @@ var accountsDocument = sync.OnceValues(func() (*apiDocument, error) {
 // answer.
 func checkInDocument(t *testing.T, r *http.Request, a answer) {
 	t.Helper()
-	doc, err := accountsDocument()
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := get(accountsDocument())(t)
 	asked := strings.Split(strings.TrimPrefix(r.URL.EscapedPath(), "/api"), "/")
 	for path := range doc.Paths.Map() {
 		parts := strings.Split(path, "/")
@@ -61,17 +58,11 @@ func checkInDocument(t *testing.T, r *http.Request, a answer) {
 
 func TestOpenAPIOfTheAccountsAPIIsServed(t *testing.T) {
 	t.Parallel()
-	doc, err := accountsDocument()
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := get(accountsDocument())(t)
 	if err := doc.Validate(t.Context()); err != nil {
 		t.Error(err)
 	}
-	golden, err := os.ReadFile("../accounts/openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	golden := get(os.ReadFile("../accounts/openapi.json"))(t)
 	s := accountsSite(t, startSite, allKeys, siteConfig{})
 	at := func(server string) string {
 		return strings.Replace(string(golden), `"url": "/"`, `"url": "`+server+`"`, 1)
@@ -357,9 +348,7 @@ func TestCommandsTakeTheAccountsAPI(t *testing.T) {
 	s := accountsSite(t, startSite, allKeys, siteConfig{})
 	keyFile := func(key string) string {
 		file := s.dir + "/" + key[:5] + ".key"
-		if err := os.WriteFile(file, []byte(key+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(key+"\n"), 0o600))
 		return file
 	}
 	at := func(key, stdin string, args ...string) outcome {

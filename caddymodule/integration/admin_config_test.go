@@ -33,9 +33,7 @@ func TestAdminSpeaksToTheConfigThatIsRunning(t *testing.T) {
 	}
 	s.run("a reload brought another company", func(t *testing.T) {
 		s.config = strings.Replace(good, "company acme {", "company umbrella {\napi_key k\ncaptcha off\n}\ncompany acme {", 1)
-		if err := s.load(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.load())
 		s.adminRaw("POST", "umbrella/accounts", `{"profile_mnemocode":"alice","login_name":"alice"}`).wantStatus(201)
 		if got := s.adminRaw("GET", "umbrella/accounts", "").wantStatus(200); strings.Contains(string(got.Body), "Example.com") {
 			t.Errorf("another company's account is seen: %s", got.Body)
@@ -43,9 +41,7 @@ func TestAdminSpeaksToTheConfigThatIsRunning(t *testing.T) {
 	})
 	s.run("there is no mnemogate any more", func(t *testing.T) {
 		s.config = "{\nadmin unix/" + s.dir + "/admin.sock\npersist_config off\n}\n"
-		if err := s.load(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.load())
 		s.admin("GET", "accounts", nil).wantRefused(503, "")
 	})
 }
@@ -64,9 +60,7 @@ func TestDeletedAccountOfTheConfigurationDoesNotComeBack(t *testing.T) {
 		s.admin("GET", "accounts/eve", nil).wantStatus(http.StatusNotFound)
 		s.post("auth/checkcredentials", "", old).want(wire.ErrCredentialsInvalid)
 	}
-	if err := s.reload(c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.reload(c))
 	gone()
 	s.restart()
 	gone()

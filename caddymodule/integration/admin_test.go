@@ -31,16 +31,10 @@ func (s *site) adminRaw(method, path, body string) answer {
 	if body != "" {
 		reader = strings.NewReader(body)
 	}
-	r, err := http.NewRequestWithContext(s.t.Context(), method, "http://127.0.0.1/mnemogate/"+path, reader)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	r := get(http.NewRequestWithContext(s.t.Context(), method, "http://127.0.0.1/mnemogate/"+path, reader))(s.t)
 	client := s.adminClient()
 	defer client.CloseIdleConnections()
-	a, err := exchanged(s.t, client, r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	a := get(exchanged(s.t, client, r))(s.t)
 	return a
 }
 

@@ -74,10 +74,7 @@ func (s *site) encoded(body any) string {
 	if f, ok := body.(fields); body == nil || ok && f == nil {
 		return ""
 	}
-	raw, err := json.Marshal(body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	raw := get(json.Marshal(body))(s.t)
 	return string(raw)
 }
 
@@ -119,10 +116,7 @@ func (s *site) request(method, path, body string) *http.Request {
 	if n := int64(len(s.nodes)); n > 0 {
 		url = s.nodes[s.turns.Add(1)%n].URL
 	}
-	r, err := http.NewRequestWithContext(s.t.Context(), method, url+path, reader)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	r := get(http.NewRequestWithContext(s.t.Context(), method, url+path, reader))(s.t)
 	return r
 }
 
@@ -135,10 +129,7 @@ var client = &http.Client{
 
 func (s *site) do(r *http.Request) answer {
 	s.t.Helper()
-	a, err := s.try(client, r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	a := get(s.try(client, r))(s.t)
 	return a
 }
 
@@ -229,10 +220,7 @@ func (c *h1conn) close() {
 // dial opens a connection, which ends with the test at the latest.
 func (s *site) dial() net.Conn {
 	s.t.Helper()
-	conn, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	conn := get(net.Dial("tcp", s.addr))(s.t)
 	s.t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	return conn
@@ -254,10 +242,7 @@ func (s *site) begin(path, headers string, status int) (net.Conn, *bufio.Reader,
 		s.t.Fatal(err)
 	}
 	reader := bufio.NewReader(conn)
-	response, err := http.ReadResponse(reader, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	response := get(http.ReadResponse(reader, nil))(s.t)
 	if response.StatusCode != status {
 		s.t.Fatalf("got %s, want %d", response.Status, status)
 	}

@@ -149,10 +149,7 @@ func TestClientsChooseNoIssuer(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, handler: "assertion profile-api"})
 	token, keys := s.login("alice@example.com"), s.keySet("/acme/v2/jwks.json")
-	at, err := url.Parse(s.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	at := get(url.Parse(s.URL))(t)
 	host, port := at.Hostname(), at.Port()
 	want := "https://" + host + ":" + port + "/acme"
 	without := "https://" + host + "/acme"
@@ -215,9 +212,7 @@ func TestAssertionsAreSignedWithGivenKeys(t *testing.T) {
 
 	// Without the option, the path is the application's.
 	config.handler = ""
-	if err := s.reload(config); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.reload(config))
 	if response, err := client.Get(s.URL + "/acme/v2/jwks.json"); err != nil || response.StatusCode != 401 {
 		t.Errorf("got %v, %v", response, err)
 	}
@@ -229,10 +224,7 @@ func TestAssertionsAreSignedWithGivenKeys(t *testing.T) {
 
 func keyIDOf(t *testing.T, assertion string) string {
 	t.Helper()
-	parsed, err := jwt.ParseSigned(assertion, []jose.SignatureAlgorithm{jose.ES256})
-	if err != nil {
-		t.Fatal(err)
-	}
+	parsed := get(jwt.ParseSigned(assertion, []jose.SignatureAlgorithm{jose.ES256}))(t)
 	return parsed.Headers[0].KeyID
 }
 
@@ -268,23 +260,12 @@ func TestNoKeyNoRequest(t *testing.T) {
 func testP256Keys(t *testing.T) (pkcs8 string, sec1 string) {
 	t.Helper()
 	made := func() *ecdsa.PrivateKey {
-		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 		return key
 	}
-	one, err := x509.MarshalPKCS8PrivateKey(made())
-	if err != nil {
-		t.Fatal(err)
-	}
-	two, err := x509.MarshalECPrivateKey(made())
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := get(x509.MarshalPKCS8PrivateKey(made()))(t)
+	two := get(x509.MarshalECPrivateKey(made()))(t)
 	pkcs8 = t.TempDir() + "/key.pem"
-	if err := os.WriteFile(pkcs8, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: one}), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(pkcs8, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: one}), 0o600))
 	return pkcs8, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: two}))
 }

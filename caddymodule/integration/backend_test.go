@@ -110,10 +110,7 @@ type rawBackend struct {
 }
 
 func newRawBackend(t *testing.T) *rawBackend {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	b := &rawBackend{t: t, addr: ln.Addr().String()}
 	t.Cleanup(func() { _ = ln.Close() })
 	go func() {

@@ -126,9 +126,7 @@ func TestBackupLeavesNoHalfFile(t *testing.T) {
 	onFullDisk := func(name string, writes func(file string) outcome) {
 		s.run(name, func(t *testing.T) {
 			dir := smallDisk(t)
-			if err := fillDisk(s, dir); err != nil {
-				t.Fatal(err)
-			}
+			must(t, fillDisk(s, dir))
 			writes(filepath.Join(dir, "b.db")).want(1, "no space left on device")
 			if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
 				t.Errorf("beside what fills the disk, there is %v, %v", left, err)
@@ -148,9 +146,7 @@ func TestBackupLeavesNoHalfFile(t *testing.T) {
 	})
 	s.run("a file that is there", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "precious")
-		if err := os.WriteFile(file, []byte("precious"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte("precious"), 0o600))
 		s.cli("", "backup", "--output", file).want(1, "precious is there", "--force")
 		if data, err := os.ReadFile(file); string(data) != "precious" {
 			t.Errorf("it is %q now, %v", data, err)

@@ -37,15 +37,9 @@ type h3site struct {
 // For HTTP/3 it passes a socket to Caddy.
 func startHTTP3(t *testing.T, c siteConfig) *h3site {
 	t.Helper()
-	conn, err := net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := get(net.ListenUDP("udp", &net.UDPAddr{IP: net.IPv4(127, 0, 0, 1)}))(t)
 	defer conn.Close()
-	file, err := conn.File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := get(conn.File())(t)
 	t.Cleanup(func() { _ = file.Close() })
 	cert, key, roots := certificateFiles(t)
 	c.files = []*os.File{file}
@@ -62,16 +56,11 @@ func startHTTP3(t *testing.T, c siteConfig) *h3site {
 func certificateFiles(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
 	t.Helper()
 	config, roots := guesttest.Certificate(t, "localhost")
-	private, err := x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := get(x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey))(t)
 	dir := t.TempDir()
 	write := func(name, kind string, b []byte) string {
 		file := filepath.Join(dir, name)
-		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: b}), 0o600))
 		return file
 	}
 	return write("cert.pem", "CERTIFICATE", config.Certificates[0].Certificate[0]), write("key.pem", "PRIVATE KEY", private), roots
@@ -106,22 +95,13 @@ func (s *h3site) h3() *h3stream {
 	defer cancel()
 	config := s.tls.Clone()
 	config.NextProtos = []string{http3.NextProtoH3}
-	conn, err := quic.DialAddr(ctx, s.udp, config, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	conn := get(quic.DialAddr(ctx, s.udp, config, nil))(s.t)
 	s.t.Cleanup(func() { _ = conn.CloseWithError(0, "") })
-	control, err := conn.OpenUniStream()
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	control := get(conn.OpenUniStream())(s.t)
 	if _, err := control.Write([]byte{0, 4, 0}); err != nil { // a control stream with empty SETTINGS
 		s.t.Fatal(err)
 	}
-	stream, err := conn.OpenStreamSync(ctx)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	stream := get(conn.OpenStreamSync(ctx))(s.t)
 	_ = stream.SetDeadline(time.Now().Add(20 * time.Second))
 	return &h3stream{s.t, stream}
 }
@@ -143,9 +123,7 @@ func (s *h3stream) headers(fields ...string) {
 	var block bytes.Buffer
 	encoder := qpack.NewEncoder(&block)
 	for pair := range slices.Chunk(fields, 2) {
-		if err := encoder.WriteField(qpack.HeaderField{Name: pair[0], Value: pair[1]}); err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, encoder.WriteField(qpack.HeaderField{Name: pair[0], Value: pair[1]}))
 	}
 	s.write(h3headers, block.Bytes())
 }

@@ -227,24 +227,15 @@ func noSpellingReaches(t *testing.T, s *h3site, id identity) {
 		if body != "" {
 			reader = io.MultiReader(strings.NewReader(body)) // of unknown length
 		}
-		r, err := http.NewRequestWithContext(t.Context(), method, url+path, reader)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := get(http.NewRequestWithContext(t.Context(), method, url+path, reader))(t)
 		r.Trailer = trailer
 		for name, values := range header {
 			r.Header[name] = values
 		}
 		r.Header["Authorization"] = []string{"Bearer " + token}
-		response, err := c.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := get(c.Do(r))(t)
 		defer response.Body.Close()
-		got, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := get(io.ReadAll(response.Body))(t)
 		return newAnswer(t, response, got)
 	}
 	names := everySpellingOf(id.userHeader, id.companyHeader)

@@ -26,19 +26,14 @@ var fontOfBrand = regexp.MustCompile(`url\((fonts/(.+-wght-normal\.woff2))\)`)
 func brandFiles(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS("../../docs/brands")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.CopyFS(dir, os.DirFS("../../docs/brands")))
 	sheets, err := fs.Glob(os.DirFS(dir), "*/style.css")
 	if err != nil || len(sheets) != 2 {
 		t.Fatalf("the style sheets are %q, %v", sheets, err)
 	}
 	for _, sheet := range sheets {
 		of := filepath.Join(dir, filepath.Dir(sheet))
-		content, err := os.ReadFile(filepath.Join(of, "style.css"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := get(os.ReadFile(filepath.Join(of, "style.css")))(t)
 		_ = os.Mkdir(of+"/fonts", 0o755)
 		for _, font := range fontOfBrand.FindAllSubmatch(content, -1) {
 			var woff2 []byte
@@ -70,18 +65,13 @@ func brands(t *testing.T) map[string]gate.LoginPage {
 	guesttest.Environment(t)
 	t.Setenv("ACME_API_KEY", "key-of-pomelo")
 	t.Setenv("UMBRA_API_KEY", "key-of-nocturne")
-	adapted, err := adaptAndValidate(brandsCaddyfile(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	adapted := get(adaptAndValidate(brandsCaddyfile(t)))(t)
 	found := map[string]gate.LoginPage{}
 	for _, handler := range bytes.Split(adapted, []byte(`{"companies":["`))[1:] {
 		var p struct {
 			LoginPage gate.LoginPage `json:"login_page"`
 		}
-		if err := json.NewDecoder(strings.NewReader(`{"companies":["` + string(handler))).Decode(&p); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.NewDecoder(strings.NewReader(`{"companies":["`+string(handler))).Decode(&p))
 		company, _, _ := strings.Cut(string(handler), `"`)
 		found[company] = p.LoginPage
 	}

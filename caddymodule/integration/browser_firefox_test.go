@@ -34,13 +34,8 @@ func newFirefox(t *testing.T) *firefox {
 	const origin = "http://127.0.0.1"
 	cmd := exec.Command(path, "--headless", "--no-remote", "--profile", t.TempDir(), "--remote-debugging-port=0", "--remote-allow-origins="+origin, "about:blank")
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "MOZ_DISABLE_AUTO_SAFE_MODE=1")
-	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stderr := get(cmd.StderrPipe())(t)
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -78,9 +73,7 @@ func (f *firefox) call(method string, params map[string]any, result any) {
 		params["context"] = f.context
 	}
 	_ = f.conn.SetDeadline(time.Now().Add(patience))
-	if err := websocket.JSON.Send(f.conn, map[string]any{"id": f.last, "method": method, "params": params}); err != nil {
-		f.t.Fatal(err)
-	}
+	must(f.t, websocket.JSON.Send(f.conn, map[string]any{"id": f.last, "method": method, "params": params}))
 	for {
 		var answer struct {
 			ID             int

@@ -42,10 +42,7 @@ func (b *tab) sees(_, selector string) {
 func (b *tab) judge(screen string) {
 	b.t.Helper()
 	storetest.NeedPeers(b.t, peersDir)
-	axe, err := os.ReadFile(peersDir + "/node_modules/axe-core/axe.min.js")
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	axe := get(os.ReadFile(peersDir + "/node_modules/axe-core/axe.min.js"))(b.t)
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
 	if _, err := chromedp.Run(ctx, chromedp.Evaluate[chromedp.Void](string(axe))); err != nil {
@@ -420,9 +417,7 @@ func (b *tab) picture(name string) {
 func keepPicture(t *testing.T, name string, width int, png []byte) {
 	t.Helper()
 	err := os.MkdirAll(screenshots, 0o755)
-	if err = errors.Join(err, os.WriteFile(filepath.Join(screenshots, fmt.Sprintf("%s-%d.png", name, width)), png, 0o644)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, os.WriteFile(filepath.Join(screenshots, fmt.Sprintf("%s-%d.png", name, width)), png, 0o644)))
 }
 
 // Text on the operator's color and links in it have the contrast that WCAG 2.2,

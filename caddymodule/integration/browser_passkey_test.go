@@ -30,9 +30,7 @@ func startPasskeySite(t *testing.T, handler string) (*site, siteConfig) {
 	of := "\npasskeys {\nrp_id localhost\norigins " + s.URL + "\n}"
 	config.company += of
 	config.more = strings.Replace(umbra, "captcha off", "captcha off"+of, 1)
-	if err := s.reload(config); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.reload(config))
 	return s, config
 }
 
@@ -223,9 +221,7 @@ func TestBrowserOffersAPasskey(t *testing.T) {
 	isHome() // the user had something else in mind
 
 	config.handler = "login_page acme"
-	if err := s.reload(config); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.reload(config))
 	b.logsIn(s.URL+"/home", "alice@example.com", testPassword)
 	isHome() // there are no routes to create one
 	s.run("without autofill", func(t *testing.T) { browserWithoutAutofillOfPasskeys(t, s) })

@@ -21,10 +21,7 @@ import (
 // screenshots, English.
 func (b *tab) previews(o page.Options, company string, languages ...string) (names, addresses []string) {
 	b.t.Helper()
-	handler, err := page.Preview(o, company)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	handler := get(page.Preview(o, company))(b.t)
 	server := httptest.NewServer(handler)
 	b.t.Cleanup(server.Close)
 	if screenshots != "" {
@@ -69,19 +66,11 @@ func TestThePreviewOfACaddyfile(t *testing.T) {
 		}`}.caddyfile(s.dir, "http://127.0.0.1:1", "127.0.0.1:1")
 	s.writeCaddyfile()
 	cmd := s.caddy("mnemogate", "page", "--preview", "acme", "--config", s.dir+"/Caddyfile", "--adapter", "caddyfile", "--listen", "127.0.0.1:0")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := get(cmd.StdoutPipe())(t)
+	must(t, cmd.Start())
 	line, _ := bufio.NewReader(out).ReadString('\n')
 	_, url, _ := strings.Cut(strings.TrimSpace(line), " at ")
-	response, err := http.Get(strings.TrimSuffix(url, "/") + "/dark/code/login?lang=de")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := get(http.Get(strings.TrimSuffix(url, "/") + "/dark/code/login?lang=de"))(t)
 	defer response.Body.Close()
 	content, _ := io.ReadAll(response.Body)
 	body := string(content)
@@ -93,9 +82,7 @@ func TestThePreviewOfACaddyfile(t *testing.T) {
 			t.Errorf("the page has no %s\n%s", want, body)
 		}
 	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Signal(syscall.SIGTERM))
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("it ended with %v", err)
 	}
@@ -132,9 +119,7 @@ func TestBrowserSeesEveryScreen(t *testing.T) {
 // own direction. The language menu speaks the chosen language.
 func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	texts := t.TempDir()
-	if err := os.WriteFile(texts+"/ar.json", []byte(`{"language": "العربية", "language.choose": "اللغة", "login.heading": "تسجيل الدخول"}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(texts+"/ar.json", []byte(`{"language": "العربية", "language.choose": "اللغة", "login.heading": "تسجيل الدخول"}`), 0o600))
 	b := newBrowser(t)
 	names, addresses := b.previews(page.Options{Texts: texts, Links: []page.Link{{Text: "Privacy", URL: "/privacy"}, {Text: "Help", URL: "/help", Support: true}}}, "Acme", "en")
 	scene := func(name string) { b.opens(addresses[slices.Index(names, name)]) }

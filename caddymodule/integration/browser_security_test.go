@@ -145,9 +145,7 @@ func TestTheSecurityPageNeedsALogin(t *testing.T) {
 		t.Errorf("the headers are %v", a.Header)
 	}
 	for _, handler := range []string{"login_page", "self_service"} {
-		if err := s.reload(siteConfig{company: people, handler: handler}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.reload(siteConfig{company: people, handler: handler}))
 		if a := s.get("/acme/security", s.login("frank")).is(200); !strings.HasPrefix(string(a.Body), "GET /acme/security ") {
 			t.Errorf("with %s, the application gets %s", handler, a.Body)
 		}

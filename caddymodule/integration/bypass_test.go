@@ -36,9 +36,7 @@ func TestTrapsAreToldByValidateAtStartAndByDoctor(t *testing.T) {
 		},
 	} {
 		before := s.log()
-		if err := s.reload(siteConfig{company: people, site: site}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.reload(siteConfig{company: people, site: site}))
 		valid, err := s.caddy("validate", "--config", s.dir+"/Caddyfile").CombinedOutput()
 		if err != nil {
 			t.Errorf("%v: %s", err, valid)

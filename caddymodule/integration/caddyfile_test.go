@@ -33,10 +33,7 @@ func TestCaddyfiles(t *testing.T) {
 		t.Fatalf("no files: %v", err)
 	}
 	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := get(os.ReadFile(file))(t)
 		content := strings.ReplaceAll(string(raw), "\r\n", "\n")
 		for i, pair := range strings.Split(content, another) {
 			name := strings.TrimSuffix(filepath.Base(file), ".caddyfiletest")
@@ -68,9 +65,7 @@ func checkAdapted(t *testing.T, file, config, want string, adapted []byte, err e
 		t.Fatal(err)
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(config+expects+indented(t, adapted)+"\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(config+expects+indented(t, adapted)+"\n"), 0o644))
 		return
 	}
 	if diff := cmp.Diff(indented(t, []byte(want)), indented(t, adapted)); diff != "" {
@@ -132,15 +127,9 @@ func indented(t *testing.T, raw []byte) string {
 // autosaved config contain no secrets from the environment.
 func TestConfigKeepsPlaceholders(t *testing.T) {
 	guesttest.Environment(t)
-	raw, err := os.ReadFile("testdata/complete.caddyfiletest")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := get(os.ReadFile("testdata/complete.caddyfiletest"))(t)
 	config, _, _ := strings.Cut(string(raw), expects)
-	adapted, err := adaptAndValidate(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	adapted := get(adaptAndValidate(config))(t)
 	if n := bytes.Count(adapted, []byte("{env.MNEMOGATE_TEST_SECRET}")); n != strings.Count(config, "{env.MNEMOGATE_TEST_SECRET}") {
 		t.Errorf("%d placeholders are left in the JSON", n)
 	}

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
@@ -23,38 +24,11 @@ import (
 func TestTheModuleIsServed(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: "captcha off", handler: "cors https://app.example.com"})
-	ask := func(method, path string, headers ...string) (*http.Response, string) {
-		t.Helper()
-		r := s.request(method, path, "")
-		for _, header := range headers {
-			name, value, _ := strings.Cut(header, ": ")
-			r.Header.Set(name, value)
-		}
-		response, err := (&http.Transport{DisableCompression: true}).RoundTrip(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		body := io.Reader(response.Body)
-		if response.Header.Get("Content-Encoding") == "gzip" {
-			if body, err = gzip.NewReader(body); err != nil {
-				t.Fatal(err)
-			}
-		}
-		content, err := io.ReadAll(body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return response, string(content)
-	}
 	for path, kind := range map[string]string{"/acme/v2/client.js": "text/javascript", "/acme/v2/client.d.ts": "text/plain"} {
-		file, err := os.ReadFile("../page/assets/" + filepath.Base(path))
-		if err != nil {
-			t.Fatal(err)
-		}
-		plain, content := ask("GET", path, "Origin: https://app.example.com")
-		if plain.StatusCode != 200 || content != string(file) || plain.Header.Get("Content-Encoding") != "" {
-			t.Errorf("%s: got %s, %d bytes", path, plain.Status, len(content))
+		file := string(get(os.ReadFile("../page/assets/" + filepath.Base(path)))(t))
+		plain := s.ask("GET", path, "Origin: https://app.example.com\r\n").is(200)
+		if string(plain.Body) != file || plain.Header.Get("Content-Encoding") != "" {
+			t.Errorf("%s: got %d bytes", path, len(plain.Body))
 		}
 		for name, want := range map[string]string{
 			"Content-Type": kind, "Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff", "Access-Control-Allow-Origin": "https://app.example.com",
@@ -63,15 +37,16 @@ func TestTheModuleIsServed(t *testing.T) {
 				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
 			}
 		}
-		packed, content := ask("GET", path, "Accept-Encoding: br, gzip")
-		if content != string(file) || packed.Header.Get("Content-Encoding") != "gzip" || packed.ContentLength > 8<<10 {
-			t.Errorf("%s: got %s, %d bytes gzipped %q", path, packed.Status, packed.ContentLength, packed.Header.Get("Content-Encoding"))
+		packed := s.ask("GET", path, "Accept-Encoding: br, gzip\r\n").is(200)
+		content := get(io.ReadAll(get(gzip.NewReader(bytes.NewReader(packed.Body)))(t)))(t)
+		if string(content) != file || packed.Header.Get("Content-Encoding") != "gzip" || len(packed.Body) > 8<<10 {
+			t.Errorf("%s: got %d bytes gzipped %q", path, len(packed.Body), packed.Header.Get("Content-Encoding"))
 		}
-		if kept, content := ask("GET", path, "If-None-Match: "+packed.Header.Get("ETag")); kept.StatusCode != 304 || content != "" {
-			t.Errorf("%s: got %s for one that is kept", path, kept.Status)
+		if kept := s.ask("GET", path, "If-None-Match: "+packed.Header.Get("ETag")+"\r\n").is(304); len(kept.Body) != 0 {
+			t.Errorf("%s: got %s for one that is kept", path, kept.Body)
 		}
-		if refused, _ := ask("POST", path); refused.StatusCode != 405 || refused.Header.Get("Allow") != "GET" {
-			t.Errorf("%s: POST got %s, Allow %q", path, refused.Status, refused.Header.Get("Allow"))
+		if refused := s.ask("POST", path, "").is(405); refused.Header.Get("Allow") != "GET" {
+			t.Errorf("%s: Allow is %q", path, refused.Header.Get("Allow"))
 		}
 	}
 	if got := s.backend.requests(); len(got) != 0 {
@@ -82,10 +57,7 @@ func TestTheModuleIsServed(t *testing.T) {
 // The types have a name for each code and reason of the table, and no other names.
 func TestTheModuleNamesAllErrors(t *testing.T) {
 	t.Parallel()
-	types, err := os.ReadFile("../page/assets/client.d.ts")
-	if err != nil {
-		t.Fatal(err)
-	}
+	types := get(os.ReadFile("../page/assets/client.d.ts"))(t)
 	named := func(union string) []string {
 		_, rest, _ := strings.Cut(string(types), "export type "+union+" =")
 		rest, _, _ = strings.Cut(rest, ";")

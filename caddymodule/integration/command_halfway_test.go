@@ -47,9 +47,7 @@ func TestNothingIsLeftOfWhatIsNotWhole(t *testing.T) {
 				cmd := s.caddy(append([]string{"mnemogate", "--address", strings.TrimPrefix(server.URL, "http://")}, strings.Fields(args+dir+"/whole")...)...)
 				var errs bytes.Buffer
 				cmd.Stderr = &errs
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, cmd.Start())
 				want, exit := "the backup broke off, and there is no file", 4
 				if args != "backup --output " {
 					want, exit = "is not complete", 1
@@ -57,9 +55,7 @@ func TestNothingIsLeftOfWhatIsNotWhole(t *testing.T) {
 				if how == "a signal" {
 					<-sent
 					want, exit = "interrupted", 1
-					if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-						t.Fatal(err)
-					}
+					must(t, cmd.Process.Signal(syscall.SIGTERM))
 				}
 				if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exit || !strings.Contains(errs.String(), want) {
 					t.Errorf("%v, want exit status %d: %s", err, exit, errs.String())

@@ -44,15 +44,10 @@ type composeBuild struct {
 
 func readCompose(t *testing.T, file string) (c composeFile) {
 	t.Helper()
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := get(os.ReadFile(file))(t)
 	decoder := yaml.NewDecoder(strings.NewReader(string(raw)))
 	decoder.KnownFields(true)
-	if err := decoder.Decode(&c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, decoder.Decode(&c))
 	return c
 }
 
@@ -150,10 +145,7 @@ func TestComposeBalancerTriesTheOtherNode(t *testing.T) {
 // others.
 func checkBuild(t *testing.T, context, dockerfile string) {
 	t.Helper()
-	text, err := os.ReadFile(dockerfile)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := get(os.ReadFile(dockerfile))(t)
 	var copied []string
 	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(line)
@@ -167,10 +159,7 @@ func checkBuild(t *testing.T, context, dockerfile string) {
 			t.Error(err)
 		}
 	}
-	script, err := os.ReadFile(filepath.Join(context, "xcaddy.sh"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := get(os.ReadFile(filepath.Join(context, "xcaddy.sh")))(t)
 	for _, read := range regexp.MustCompile(`"\$here/([\w.]+)"`).FindAllStringSubmatch(string(script), -1) {
 		if !slices.Contains(copied, read[1]) {
 			t.Errorf("./xcaddy.sh reads %s, which is not copied", read[1])

@@ -82,9 +82,7 @@ func TestComingFromElsewhere(t *testing.T) {
 func (s *site) writeAudit() {
 	s.t.Helper()
 	s.config = strings.Replace(s.config, "log {", "log audit {\ninclude mnemogate.audit\noutput file "+s.dir+"/audit.log\n}\nlog {", 1)
-	if err := s.load(); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, s.load())
 }
 
 // runConsoles runs the commands that a page shows, in a directory where caddy is
@@ -94,9 +92,7 @@ func (s *site) runConsoles(page string, anew *regexp.Regexp) {
 	s.t.Helper()
 	for _, step := range consoleSteps(page) {
 		if file, ok := strings.CutPrefix(step.command, "cat "); ok {
-			if err := os.WriteFile(filepath.Join(s.dir, file), []byte(step.shown), 0o600); err != nil {
-				s.t.Fatal(err)
-			}
+			must(s.t, os.WriteFile(filepath.Join(s.dir, file), []byte(step.shown), 0o600))
 			continue
 		}
 		out, _ := s.shell(strings.ReplaceAll(step.command, "/var/log/mnemogate/", s.dir+"/")).CombinedOutput() // the page also shows commands that fail
@@ -109,9 +105,7 @@ func (s *site) runConsoles(page string, anew *regexp.Regexp) {
 func (s *site) shell(command string) *exec.Cmd {
 	s.t.Helper()
 	caddy := "#!/bin/sh\nMNEMOGATE_TEST_CADDY=1 exec " + os.Args[0] + ` "$@"`
-	if err := os.WriteFile(filepath.Join(s.dir, "caddy"), []byte(caddy), 0o700); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, os.WriteFile(filepath.Join(s.dir, "caddy"), []byte(caddy), 0o700))
 	cmd := s.caddy()
 	cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", command}
 	cmd.Dir = s.dir

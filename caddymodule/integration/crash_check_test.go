@@ -52,10 +52,7 @@ func (s *site) warnings() string {
 // checkFile looks for corruption in the file, and for sessions without an account.
 func (s *site) checkFile(dir string) {
 	s.t.Helper()
-	db, err := sql.Open("sqlite", "file:"+dir+"/mnemogate.db?_pragma=busy_timeout(5000)")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	db := get(sql.Open("sqlite", "file:"+dir+"/mnemogate.db?_pragma=busy_timeout(5000)"))(s.t)
 	defer db.Close()
 	for query, want := range map[string]string{
 		"PRAGMA integrity_check":                          "ok",

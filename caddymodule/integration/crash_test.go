@@ -191,10 +191,7 @@ func TestPendingRevocationsNeedNoRequest(t *testing.T) {
 	s := startDurable(t, siteConfig{company: roomy + account("alice", "")})
 	s.login("alice")
 	ctx, accounts := t.Context(), s.accounts()
-	a, err := accounts.ByMnemocode(ctx, "acme", "alice")
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := get(accounts.ByMnemocode(ctx, "acme", "alice"))(t)
 	for _, node := range s.nodes {
 		node.stop(syscall.SIGKILL)
 	}

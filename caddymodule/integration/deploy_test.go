@@ -24,10 +24,7 @@ const deployDir = "../../docs/deploy"
 
 func readDeploy(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(deployDir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := get(os.ReadFile(filepath.Join(deployDir, name)))(t)
 	return string(text)
 }
 
@@ -51,9 +48,7 @@ func checkSecrets(t *testing.T, caddyfile, directory string) []string {
 			secret = guesttest.Secret
 		}
 		file := filepath.Join(dir, parts[2])
-		if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte(secret+"\n"), 0o600))
 		return "{file." + file + "}"
 	})
 	config = strings.ReplaceAll(config, "/var/log/mnemogate", dir)
@@ -73,9 +68,7 @@ func TestDeployedUnits(t *testing.T) {
 	verify := []string{"verify"}
 	for _, name := range []string{"mnemogate.service", "mnemogate-backup.service", "mnemogate-backup.timer"} {
 		unit := strings.ReplaceAll(readDeploy(t, name), "/usr/local/bin/caddy", "/bin/true") // it must exist
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(unit), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(unit), 0o600))
 		verify = append(verify, filepath.Join(dir, name))
 	}
 	analyze := func(args ...string) {
@@ -164,14 +157,9 @@ func TestDeployedManifests(t *testing.T) {
 	checkManifestTypes(t, text)
 	byKind := map[string]manifest{}
 	for _, document := range documents(t, text) {
-		raw, err := json.Marshal(document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := get(json.Marshal(document))(t)
 		var m manifest
-		if err := json.Unmarshal(raw, &m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(raw, &m))
 		byKind[m.Kind] = m
 	}
 	caddyfile := byKind["ConfigMap"].Data["Caddyfile"]
@@ -256,9 +244,7 @@ func TestDeployedScrapeConfigs(t *testing.T) {
 		storetest.SkipOrFail(t, "no promtool")
 	}
 	file := filepath.Join(t.TempDir(), "prometheus.yaml")
-	if err := os.WriteFile(file, []byte(configs[0]), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte(configs[0]), 0o600))
 	if out, err := exec.Command(promtool, "check", "config", file).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
@@ -287,10 +273,7 @@ func TestDeployedCaddyfileChangesThePods(t *testing.T) {
 	}
 	cmd := exec.Command("sh", "-c", line[1])
 	cmd.Dir = deployDir
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := get(cmd.Output())(t)
 	if sum, _, _ := strings.Cut(string(out), " "); line[2] != sum {
 		t.Errorf("the annotation checksum/caddyfile is %s; write %s", line[2], sum)
 	}
@@ -317,10 +300,7 @@ func checkManifestTypes(t *testing.T, text string) {
 	t.Helper()
 	var source bytes.Buffer
 	for i, document := range documents(t, text) {
-		raw, err := json.Marshal(document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := get(json.Marshal(document))(t)
 		group, version, found := strings.Cut(document["apiVersion"].(string), "/")
 		if !found {
 			group, version = "core", group

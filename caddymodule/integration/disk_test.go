@@ -111,9 +111,7 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 		t.Errorf("after a reload: %d %s", a.Status, a.Body)
 	}
 
-	if err := trouble.heal(s, dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, trouble.heal(s, dir))
 	storetest.Eventually(t, 10*time.Second, "login once there is room", func() bool {
 		return s.credentials("alice", testPassword).Status == http.StatusOK
 	})
@@ -144,16 +142,12 @@ func TestStartOnAFullDisk(t *testing.T) {
 	s := startSite(t, siteConfig{stores: "store sqlite " + dir + "/mnemogate.db", company: roomy + account("alice", "")})
 	live := s.login("alice")
 	s.stop(syscall.SIGTERM)
-	if err := fillDisk(s, dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, fillDisk(s, dir))
 	s.start()
 	s.get("/", live).want(wire.ErrUnavailable)
 	s.credentials("alice", testPassword).want(wire.ErrUnavailable)
 	s.tells("a store can't be reached; until it can")
-	if err := freeDisk(s, dir); err != nil {
-		t.Fatal(err)
-	}
+	must(t, freeDisk(s, dir))
 	storetest.Eventually(t, 30*time.Second, "login once there is room", func() bool {
 		return s.credentials("alice", testPassword).Status == http.StatusOK
 	})
@@ -197,14 +191,10 @@ func setImmutable(on bool) func(*site, string) error {
 func immutableDir(t *testing.T) string {
 	dir := tempDirIn(t, "/var/tmp") // tmpfs has no such files
 	probe := filepath.Join(dir, "probe")
-	if err := os.WriteFile(probe, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(probe, nil, 0o600))
 	if err := changeImmutable(probe, true); err != nil {
 		storetest.SkipOrFail(t, fmt.Sprintf("a file can't be made immutable: %v", err))
 	}
-	if err := changeImmutable(probe, false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, changeImmutable(probe, false))
 	return dir
 }

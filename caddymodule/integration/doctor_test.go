@@ -70,9 +70,7 @@ func TestDoctorOfManyCompaniesFarFromPostgreSQL(t *testing.T) {
 	}
 	// Now the companies are in the store but not configured.
 	config := siteConfig{company: "captcha off", stores: servers.through(between)}
-	if err := s.reload(config); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.reload(config))
 	between.postgres.Delay(100 * time.Millisecond) // in each direction
 	out = s.cli("", "doctor").want(0).out
 	if n := strings.Count(out, "it has accounts and is not configured"); n != companies {
@@ -81,9 +79,7 @@ func TestDoctorOfManyCompaniesFarFromPostgreSQL(t *testing.T) {
 	// Now all of them are configured.
 	config.more = more.String()
 	between.postgres.Heal()
-	if err := s.reload(config); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.reload(config))
 	between.postgres.Delay(100 * time.Millisecond) // in each direction
 	if n := strings.Count(s.cli("", "doctor").want(0).out, "accounts that can't log in"); n != companies {
 		t.Errorf("doctor tells of %d companies", n)
@@ -146,9 +142,7 @@ func TestTheAdminAPIWaitsForCaddysStart(t *testing.T) {
 	}
 	answered := make(chan answer, 1)
 	go func() { answered <- s.admin("GET", "accounts", nil) }()
-	if err := os.WriteFile(s.dir+"/go", nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(s.dir+"/go", nil, 0o600))
 	if a := <-answered; a.Status != http.StatusOK {
 		t.Errorf("after the start: %d %s", a.Status, a.Body)
 	}

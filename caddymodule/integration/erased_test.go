@@ -37,10 +37,7 @@ func TestNothingOfADeletedAccountCanBeRead(t *testing.T) {
 		s := startSite(t, config)
 		use(s)
 		s.stop(syscall.SIGTERM) // empties the write-ahead log
-		kept, err := os.ReadFile(s.dir + "/mnemogate.db")
-		if err != nil {
-			t.Fatal(err)
-		}
+		kept := get(os.ReadFile(s.dir + "/mnemogate.db"))(t)
 		readable(t, kept)
 	})
 	t.Run("Redis", func(t *testing.T) {

@@ -327,10 +327,7 @@ func errorKey(e *wire.Error) string { return fmt.Sprint(e.Status, " ", e.Code) }
 // by errorKey.
 func declaredErrors(t *testing.T) map[string]string {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../../flows/wire/errors.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := get(parser.ParseFile(token.NewFileSet(), "../../flows/wire/errors.go", nil, 0))(t)
 	declared := map[string]string{}
 	ast.Inspect(file, func(n ast.Node) bool {
 		spec, ok := n.(*ast.ValueSpec)
@@ -373,10 +370,7 @@ func (s *site) expired(prefix string, state record.State) string {
 func (s *site) begun(prefix string, state record.State, created, expires time.Time) string {
 	s.t.Helper()
 	db, ctx := s.store(), s.t.Context()
-	alice, err := db.Accounts().ByMnemocode(ctx, "acme", "alice")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	alice := get(db.Accounts().ByMnemocode(ctx, "acme", "alice"))(s.t)
 	for {
 		token := prefix + base64.RawURLEncoding.EncodeToString([]byte(rand.Text() + rand.Text())[:32])
 		hash := record.TokenHash(sha256.Sum256([]byte(token)))

@@ -226,9 +226,7 @@ func TestEventHandlersAreThoseOfTheRunningConfig(t *testing.T) {
 	s.post("auth/checkcredentials", "", fields{"login_id": "x", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
 	s.tells(`"mnemogate.audit","msg":"mnemogate.checkcredentials.failure"`)
 	s.config = strings.NewReplacer("DIR", s.dir, "SINK", s.sms.URL, "BACKEND", s.backend.addr).Replace(eventSite)
-	if err := s.load(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.load())
 	s.post("auth/checkcredentials", "", fields{"login_id": "x", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
 	if got := readLines(t, s.dir+"/failures.log", 1); len(got) != 1 {
 		t.Errorf("the handler got %v", got)

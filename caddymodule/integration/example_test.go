@@ -19,10 +19,7 @@ import (
 
 func readExample(t *testing.T) string {
 	t.Helper()
-	example, err := os.ReadFile("../../Caddyfile.example")
-	if err != nil {
-		t.Fatal(err)
-	}
+	example := get(os.ReadFile("../../Caddyfile.example"))(t)
 	return string(example)
 }
 

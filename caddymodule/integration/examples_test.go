@@ -20,10 +20,7 @@ import (
 func startFrom(t *testing.T, example string, env ...string) *site {
 	t.Helper()
 	file := "../../docs/examples/" + example + "/Caddyfile"
-	raw, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := get(os.ReadFile(file))(t)
 	if lines := strings.Count(string(raw), "\n"); lines > 40 {
 		t.Errorf("%s has %d lines, more than 40", file, lines)
 	}
@@ -49,10 +46,7 @@ func TestExamplesOfDocs(t *testing.T) {
 			t.Fatalf("there are only %d", len(files))
 		}
 		for _, file := range files {
-			raw, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := get(os.ReadFile(file))(t)
 			t.Setenv("POSTGRES", "postgres://localhost/db")
 			t.Setenv("REDIS", "redis://localhost")
 			_, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt(raw, map[string]any{"filename": file})

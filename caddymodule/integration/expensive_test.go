@@ -45,13 +45,8 @@ func TestExpensiveHashesHoldUpNoOtherCompany(t *testing.T) {
 	calm() // the first hash starts a process
 
 	s.run("backup codes, each with a salt of its own", func(t *testing.T) {
-		bob, err := s.accounts().ByMnemocode(t.Context(), "acme", "bob")
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := s.accounts().SetBackupCodes(t.Context(), "acme", bob.ID, salted(600_000/raceSlows)); err != nil {
-			t.Fatal(err)
-		}
+		bob := get(s.accounts().ByMnemocode(t.Context(), "acme", "bob"))(t)
+		must(t, s.accounts().SetBackupCodes(t.Context(), "acme", bob.ID, salted(600_000/raceSlows)))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var all sync.WaitGroup
@@ -76,10 +71,7 @@ func TestExpensiveHashesHoldUpNoOtherCompany(t *testing.T) {
 
 	s.run("passwords", func(t *testing.T) {
 		const iterations = 200_000 / raceSlows
-		key, err := pbkdf2.Key(sha512.New, testPassword, []byte("0123456789abcdef"), iterations, sha512.Size)
-		if err != nil {
-			t.Fatal(err)
-		}
+		key := get(pbkdf2.Key(sha512.New, testPassword, []byte("0123456789abcdef"), iterations, sha512.Size))(t)
 		base64 := base64.RawStdEncoding.EncodeToString
 		s.update("alice", false, func(a *record.Account) {
 			a.PasswordHash = fmt.Sprintf("$pbkdf2-sha512$%d$%s$%s", iterations, base64([]byte("0123456789abcdef")), base64(key))

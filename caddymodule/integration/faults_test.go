@@ -340,9 +340,7 @@ func TestReloadWithoutPostgres(t *testing.T) {
 	live := node.login("alice")
 	w.postgres.Blackhole()
 	c.stores, c.company = s.through(w), c.company+account("bob", "")
-	if err := node.reload(c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, node.reload(c))
 	if a := node.timely(func() answer { return node.get("/", live) }); a.Status != http.StatusOK {
 		t.Errorf("the protected path: %d %s", a.Status, a.Body)
 	}

@@ -34,9 +34,7 @@ func TestGoClientsFromTheDocuments(t *testing.T) {
 	}
 	for name, document := range apiDocuments {
 		path, err := filepath.Abs(document)
-		if err = errors.Join(err, os.Mkdir(filepath.Join(dir, name), 0o700)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(err, os.Mkdir(filepath.Join(dir, name), 0o700)))
 		if out, err := inDir("tool", "oapi-codegen", "-generate", "types,client", "-package", name, "-o", name+"/client.go", path); err != nil {
 			t.Errorf("%s: %v\n%s", document, err, out)
 		}
@@ -49,9 +47,7 @@ func TestGoClientsFromTheDocuments(t *testing.T) {
 func copyTo(t *testing.T, to, from string) {
 	t.Helper()
 	content, err := os.ReadFile(from)
-	if err = errors.Join(err, os.WriteFile(to, content, 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, errors.Join(err, os.WriteFile(to, content, 0o600)))
 }
 
 // orval accepts both documents, and the code that it generates compiles. A step
@@ -66,10 +62,7 @@ await logout('acme', { headers: { 'X-Api-Key': 'key' } })
 await logout('acme', {}, { headers: { 'X-Api-Key': 'key' } })
 `}
 	for name, document := range apiDocuments {
-		content, err := os.ReadFile(document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := get(os.ReadFile(document))(t)
 		made[name+".json"] = string(content)
 	}
 	w := newWorkshop(t, made)

@@ -93,10 +93,7 @@ func (s *site) connections(n int) []net.Conn {
 	nodes := s.all()
 	conns := make([]net.Conn, n)
 	for i := range conns {
-		conn, err := net.Dial("tcp", nodes[i%len(nodes)].addr)
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		conn := get(net.Dial("tcp", nodes[i%len(nodes)].addr))(s.t)
 		conns[i] = conn
 	}
 	return conns
@@ -176,9 +173,7 @@ func greedyClientsHurtNobody(t *testing.T, start starter) {
 			conns := s.connections(greed.conns)
 			defer closeAll(conns)
 			for i, conn := range conns {
-				if err := greed.begin(i, conn); err != nil {
-					t.Fatal(err)
-				}
+				must(t, greed.begin(i, conn))
 			}
 			quit := make(chan struct{})
 			var drips sync.WaitGroup

@@ -25,10 +25,7 @@ func (a answer) is(status int) answer {
 
 func (s *site) doH2(r *http.Request) answer {
 	s.t.Helper()
-	a, err := exchanged(s.t, h2client, r)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	a := get(exchanged(s.t, h2client, r))(s.t)
 	return a
 }
 

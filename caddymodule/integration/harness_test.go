@@ -208,23 +208,15 @@ func startSiteWith(t *testing.T, c siteConfig, backend *rawBackend, sms *webhook
 }
 
 func (s *site) writeCaddyfile() {
-	if err := os.WriteFile(s.dir+"/Caddyfile", []byte(s.config), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, os.WriteFile(s.dir+"/Caddyfile", []byte(s.config), 0o600))
 }
 
 // listener opens a port for a Caddy process to inherit.
 func listener(t *testing.T) (addr string, file *os.File) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	ln := get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer ln.Close()
-	file, err = ln.(*net.TCPListener).File()
-	if err != nil {
-		t.Fatal(err)
-	}
+	file = get(ln.(*net.TCPListener).File())(t)
 	t.Cleanup(func() { _ = file.Close() })
 	return ln.Addr().String(), file
 }
@@ -387,9 +379,7 @@ func (s *site) store() openStores {
 		return s.beside()
 	}
 	db := store.OpenSQLite(s.dir + "/mnemogate.db")
-	if err := db.Start(s.t.Context()); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, db.Start(s.t.Context()))
 	s.t.Cleanup(func() { _ = db.Close() })
 	return db
 }
@@ -399,22 +389,31 @@ func (s *site) store() openStores {
 func (s *site) update(mnemocode string, ending bool, change func(*record.Account)) {
 	s.t.Helper()
 	db, ctx := s.store(), s.t.Context()
-	a, err := db.Accounts().ByMnemocode(ctx, "acme", mnemocode)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	a, err = db.Accounts().Update(ctx, "acme", a.ID, func(a *record.Account) (bool, error) {
+	a := get(db.Accounts().ByMnemocode(ctx, "acme", mnemocode))(s.t)
+	a = get(db.Accounts().Update(ctx, "acme", a.ID, func(a *record.Account) (bool, error) {
 		change(a)
 		return ending, nil
-	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	}))(s.t)
 	if ending {
-		if err := db.Sessions().End(ctx, time.Now(), record.Revocation{Company: "acme", Account: a.ID, Generation: a.Generation}); err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, db.Sessions().End(ctx, time.Now(), record.Revocation{Company: "acme", Account: a.ID, Generation: a.Generation}))
 		time.Sleep(100 * time.Millisecond) // Caddy must have received the revocation by then
+	}
+}
+
+// must ends the test if there is an error.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// get returns the value of a call, or ends the test if the call has failed.
+func get[T any](v T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		must(t, err)
+		return v
 	}
 }
 
@@ -422,10 +421,7 @@ func (s *site) update(mnemocode string, ending bool, change func(*record.Account
 func shortTempDir(t *testing.T) string { return tempDirIn(t, "") }
 
 func tempDirIn(t *testing.T, parent string) string {
-	dir, err := os.MkdirTemp(parent, "mg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := get(os.MkdirTemp(parent, "mg"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return filepath.Clean(dir)
 }

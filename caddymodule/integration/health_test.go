@@ -58,9 +58,7 @@ func TestHealthTellsOfTheEnd(t *testing.T) {
 	config := siteConfig{company: people, handler: "health /health"}.caddyfile("DIR", "SINK", "BACKEND")
 	s := startCaddyfile(t, strings.Replace(config, "auto_https off", "auto_https off\nshutdown_delay 1m", 1), nil)
 	token := s.login("alice@example.com")
-	if err := s.load(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.load())
 	s.wantHealth(t, http.StatusOK) // the listener stays open
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	for _, uri := range []string{"/health", "/health?ready"} {
@@ -118,10 +116,7 @@ func (s *site) wantHealth(t *testing.T, status int) {
 // release or, if "Unreleased" is above it, the next minor version with -dev.
 func changelogVersion(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../CHANGELOG.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := get(os.ReadFile("../../CHANGELOG.md"))(t)
 	top := regexp.MustCompile(`^# Changelog\n\n## (Unreleased\n(?s:.*?)\n## )?v(\d+)\.(\d+)\.(\d+) \(\d{4}-\d\d-\d\d\)\n`).FindStringSubmatch(string(text))
 	if top == nil {
 		t.Fatal("CHANGELOG.md begins with neither a release nor Unreleased")
@@ -129,9 +124,6 @@ func changelogVersion(t *testing.T) string {
 	if top[1] == "" {
 		return "v" + strings.Join(top[2:], ".")
 	}
-	minor, err := strconv.Atoi(top[3])
-	if err != nil {
-		t.Fatal(err)
-	}
+	minor := get(strconv.Atoi(top[3]))(t)
 	return fmt.Sprintf("v%s.%d.0-dev", top[2], minor+1)
 }

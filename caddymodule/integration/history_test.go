@@ -16,9 +16,7 @@ import (
 func (s *site) history(mnemocode string) []map[string]string {
 	s.t.Helper()
 	var answer struct{ Events []map[string]string }
-	if err := json.Unmarshal(s.all()[0].admin("GET", "accounts/"+mnemocode+"/history?limit=1000", nil).wantStatus(200).Body, &answer); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, json.Unmarshal(s.all()[0].admin("GET", "accounts/"+mnemocode+"/history?limit=1000", nil).wantStatus(200).Body, &answer))
 	return answer.Events
 }
 
@@ -98,9 +96,7 @@ func TestHistoryNamesSessionsToWhoMayListThem(t *testing.T) {
 	s.login("alice")
 	for key, named := range map[string]bool{keyOfAll: true, "reads-and-lists": true, "reads-and-nothing-else": false} {
 		var answer struct{ Events []map[string]string }
-		if err := json.Unmarshal(s.api(key, "GET", "acme/accounts/alice/history", nil).wantStatus(200).Body, &answer); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(s.api(key, "GET", "acme/accounts/alice/history", nil).wantStatus(200).Body, &answer))
 		if login := answer.Events[0]; (login["session_id"] != "") != named || login["address"] != "127.0.0.1" || login["user_agent"] == "" {
 			t.Errorf("%s is told %v", key, login)
 		}

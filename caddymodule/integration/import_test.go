@@ -192,10 +192,7 @@ func TestImportAnswersWhileItReads(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{})
 	r, w := io.Pipe()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1/mnemogate/acme/import", r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1/mnemogate/acme/import", r))(t)
 	answered := make(chan *http.Response, 1)
 	go func() {
 		response, err := s.adminClient().Do(request)
@@ -251,9 +248,7 @@ func TestAnImportOutlivesReloads(t *testing.T) {
 	}()
 	told := strings.TrimSpace(s.cli(lines.String(), "account", "import", "--json").want(0).out)
 	var counts fields
-	if err := json.Unmarshal([]byte(told[strings.LastIndex(told, "\n")+1:]), &counts); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal([]byte(told[strings.LastIndex(told, "\n")+1:]), &counts))
 	if err := <-done; err != nil {
 		t.Error(err)
 	}

@@ -51,7 +51,7 @@ func TestTokensAreIntrospected(t *testing.T) {
 				"application/json; charset=utf-8": `{"token":"` + token + `"}`,
 			} {
 				a := s.introspect(keyOfAll, contentType, body).wantStatus(http.StatusOK)
-				if got, _ := json.Marshal(a.JSON); string(got) != string(must(json.Marshal(want))) {
+				if got, _ := json.Marshal(a.JSON); string(got) != s.encoded(want) {
 					t.Errorf("got %s, want %v", a.Body, want)
 				}
 			}
@@ -107,20 +107,13 @@ func TestTokensAreIntrospected(t *testing.T) {
 	})
 }
 
-func must[T any](v T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return v
-}
-
 func TestAnOAuthClientIntrospectsTokens(t *testing.T) {
 	t.Parallel()
 	s := accountsSite(t, startSite, allKeys, siteConfig{company: zed})
 	token, ended := s.login("zed"), s.login("zed")
 	s.post("auth/logout", ended, nil).wantState(record.None)
-	config := must(json.Marshal(fields{"api": s.URL + "/api", "company": "acme", "key": keyOfAll, "tokens": []string{token, ended}}))
-	out := newWorkshop(t, nil, peersDir+"/introspect.mjs").node(t, "introspect.mjs", string(config))
+	config := s.encoded(fields{"api": s.URL + "/api", "company": "acme", "key": keyOfAll, "tokens": []string{token, ended}})
+	out := newWorkshop(t, nil, peersDir+"/introspect.mjs").node(t, "introspect.mjs", config)
 	var got []manage.Introspection
 	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got) != 2 {
 		t.Fatalf("%v: %s", err, out)
