@@ -12,46 +12,44 @@ import (
 
 func TestAccountsAreFoundByStatusAndPartOfALoginID(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		s := start(t, siteConfig{company: "captcha off", more: "company other {\napi_key off\ncaptcha off\n}"}).all()[0]
-		var lines strings.Builder
-		for i := range 30 {
-			status := record.Statuses[i%len(record.Statuses)]
-			fmt.Fprintf(&lines, `{"profile_mnemocode":"m%02d","login_name":"Ann_%02d","primary_phone":"+370600123%02d","status":%q}`+"\n", i, i, i, status)
+	s := startNodes(t, siteConfig{company: "captcha off", more: "company other {\napi_key off\ncaptcha off\n}"}).all()[0]
+	var lines strings.Builder
+	for i := range 30 {
+		status := record.Statuses[i%len(record.Statuses)]
+		fmt.Fprintf(&lines, `{"profile_mnemocode":"m%02d","login_name":"Ann_%02d","primary_phone":"+370600123%02d","status":%q}`+"\n", i, i, i, status)
+	}
+	s.importAll("", lines.String())
+	s.adminRaw("POST", "other/accounts", `{"profile_mnemocode":"z","login_name":"Ann_99"}`).wantStatus(201)
+	search := func(query string) (names []string, next string) {
+		got := s.admin("GET", "accounts?"+query, nil).wantStatus(200)
+		for _, a := range got.JSON["accounts"].([]any) {
+			names = append(names, a.(map[string]any)["profile_mnemocode"].(string))
 		}
-		s.importAll("", lines.String())
-		s.adminRaw("POST", "other/accounts", `{"profile_mnemocode":"z","login_name":"Ann_99"}`).wantStatus(201)
-		search := func(query string) (names []string, next string) {
-			got := s.admin("GET", "accounts?"+query, nil).wantStatus(200)
-			for _, a := range got.JSON["accounts"].([]any) {
-				names = append(names, a.(map[string]any)["profile_mnemocode"].(string))
-			}
-			next, _ = got.JSON["next"].(string)
-			return names, next
+		next, _ = got.JSON["next"].(string)
+		return names, next
+	}
+	for _, c := range []struct{ query, want string }{
+		{"status=restricted", "m01 m05 m09 m13 m17 m21 m25 m29 to "},
+		{"contains=ann_1&status=active", "m12 m16 to "},
+		{"contains=ANN_2&limit=3", "m20 m21 m22 to m22"},
+		{"contains=ANN_2&limit=3&after=m22", "m23 m24 m25 to m25"},
+		{"contains=ANN_2&limit=7&after=m22", "m23 m24 m25 m26 m27 m28 m29 to "},
+		{"contains=" + url.QueryEscape("+370 600 123-07"), "m07 to "},
+		{"contains=+370&limit=2", "m00 m01 to m01"}, // the + is not escaped
+		{"contains=%25", " to "},
+		{"contains=zoe", " to "},
+	} {
+		names, next := search(c.query)
+		if got := strings.Join(names, " ") + " to " + next; got != c.want {
+			t.Errorf("%s: got %q, want %q", c.query, got, c.want)
 		}
-		for _, c := range []struct{ query, want string }{
-			{"status=restricted", "m01 m05 m09 m13 m17 m21 m25 m29 to "},
-			{"contains=ann_1&status=active", "m12 m16 to "},
-			{"contains=ANN_2&limit=3", "m20 m21 m22 to m22"},
-			{"contains=ANN_2&limit=3&after=m22", "m23 m24 m25 to m25"},
-			{"contains=ANN_2&limit=7&after=m22", "m23 m24 m25 m26 m27 m28 m29 to "},
-			{"contains=" + url.QueryEscape("+370 600 123-07"), "m07 to "},
-			{"contains=+370&limit=2", "m00 m01 to m01"}, // the + is not escaped
-			{"contains=%25", " to "},
-			{"contains=zoe", " to "},
-		} {
-			names, next := search(c.query)
-			if got := strings.Join(names, " ") + " to " + next; got != c.want {
-				t.Errorf("%s: got %q, want %q", c.query, got, c.want)
-			}
-		}
-		for query, field := range map[string]string{
-			"status=gone": "status", "status=": "status", "contains=": "contains", "contains=%20": "contains", "contains=%ff": "contains",
-			"contains=" + strings.Repeat("a", 255): "contains", "login_id=m1&status=active": "login_id",
-		} {
-			s.admin("GET", "accounts?"+query, nil).wantRefused(400, field)
-		}
-	})
+	}
+	for query, field := range map[string]string{
+		"status=gone": "status", "status=": "status", "contains=": "contains", "contains=%20": "contains", "contains=%ff": "contains",
+		"contains=" + strings.Repeat("a", 255): "contains", "login_id=m1&status=active": "login_id",
+	} {
+		s.admin("GET", "accounts?"+query, nil).wantRefused(400, field)
+	}
 }
 
 func TestAnAccountTellsWhetherACaptchaIsDue(t *testing.T) {

@@ -66,80 +66,77 @@ func verified(token string, keys jose.JSONWebKeySet) (claims fields, err error) 
 // verify it.
 func TestTheApplicationGetsAnAssertion(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := start(t, siteConfig{company: people, more: umbra, handler: "assertion profile-api\nforward role phone\npublic /public\ncors https://app.example.com"})
-		s.all()[0].admin("PATCH", "accounts/alice", fields{"role": "Büro 100%"}).wantStatus(200)
-		token, began := s.login("alice@example.com"), time.Now()
-		session := s.sessions("alice")[0]
-		keys := s.keySet("/acme/v2/jwks.json")
+	s := startNodes(t, siteConfig{company: people, more: umbra, handler: "assertion profile-api\nforward role phone\npublic /public\ncors https://app.example.com"})
+	s.all()[0].admin("PATCH", "accounts/alice", fields{"role": "Büro 100%"}).wantStatus(200)
+	token, began := s.login("alice@example.com"), time.Now()
+	session := s.sessions("alice")[0]
+	keys := s.keySet("/acme/v2/jwks.json")
+	r := s.getRequest("/profile", token)
+	r.Host = "API.example.com:8443" // another server's port
+	s.do(r).is(200)
+	assertion := s.asserted("X-Mnemogate-Assertion")
+	got, err := verified(assertion, keys)
+	if err != nil {
+		t.Fatalf("%q: %v", assertion, err)
+	}
+	issued := got["iat"].(float64)
+	if age := began.Unix() - int64(issued); age < -30 || age > 30 {
+		t.Errorf("issued %d s before", age)
+	}
+	want := fields{
+		"iss": "https://api.example.com/acme", "aud": "profile-api", "sub": "alice", "company": "acme", "sid": session.ID,
+		"iat": issued, "exp": issued + 60, "auth_time": float64(session.Created.Unix()), "amr": []any{"pwd"},
+		"role": "Büro 100%", "phone": "+37060000001",
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("got  %v\nwant %v", got, want)
+	}
+	// Each node signs once. Both use the company's key.
+	used := map[string]bool{assertion: true}
+	for range 6 {
 		r := s.getRequest("/profile", token)
-		r.Host = "API.example.com:8443" // another server's port
+		r.Host = "api.example.com"
 		s.do(r).is(200)
-		assertion := s.asserted("X-Mnemogate-Assertion")
-		got, err := verified(assertion, keys)
-		if err != nil {
-			t.Fatalf("%q: %v", assertion, err)
+		used[s.asserted("X-Mnemogate-Assertion")] = true
+	}
+	for assertion := range used {
+		if _, err := verified(assertion, keys); err != nil {
+			t.Errorf("%q: %v", assertion, err)
 		}
-		issued := got["iat"].(float64)
-		if age := began.Unix() - int64(issued); age < -30 || age > 30 {
-			t.Errorf("issued %d s before", age)
-		}
-		want := fields{
-			"iss": "https://api.example.com/acme", "aud": "profile-api", "sub": "alice", "company": "acme", "sid": session.ID,
-			"iat": issued, "exp": issued + 60, "auth_time": float64(session.Created.Unix()), "amr": []any{"pwd"},
-			"role": "Büro 100%", "phone": "+37060000001",
-		}
-		if fmt.Sprint(got) != fmt.Sprint(want) {
-			t.Errorf("got  %v\nwant %v", got, want)
-		}
-		// Each node signs once. Both use the company's key.
-		used := map[string]bool{assertion: true}
-		for range 6 {
-			r := s.getRequest("/profile", token)
-			r.Host = "api.example.com"
-			s.do(r).is(200)
-			used[s.asserted("X-Mnemogate-Assertion")] = true
-		}
-		for assertion := range used {
-			if _, err := verified(assertion, keys); err != nil {
-				t.Errorf("%q: %v", assertion, err)
-			}
-		}
-		if len(used) > max(1, len(s.nodes)) {
-			t.Errorf("%d assertions were signed", len(used))
-		}
+	}
+	if len(used) > len(s.nodes) {
+		t.Errorf("%d assertions were signed", len(used))
+	}
 
-		umbras := s.keySet("/umbra/v2/jwks.json")
-		if _, err := verified(assertion, umbras); err == nil {
-			t.Error("another company's keys verify it")
-		}
-		s.get("/umbra", s.loginAt("umbra", "other-key", "zoe")).is(200)
-		if got, err := verified(s.asserted("X-Mnemogate-Assertion"), umbras); err != nil || got["company"] != "umbra" || got["sub"] != "zoe" || got["role"] != nil {
-			t.Errorf("of another company: %v, %v", got, err)
-		}
-		s.get("/public", "").is(200)
-		if got := s.asserted("X-Mnemogate-Assertion"); got != "" {
-			t.Errorf("without a user the application got %q", got)
-		}
-		s.get("/public", token).is(200)
-		if _, err := verified(s.asserted("X-Mnemogate-Assertion"), keys); err != nil {
-			t.Errorf("on a public path: %v", err)
-		}
+	umbras := s.keySet("/umbra/v2/jwks.json")
+	if _, err := verified(assertion, umbras); err == nil {
+		t.Error("another company's keys verify it")
+	}
+	s.get("/umbra", s.loginAt("umbra", "other-key", "zoe")).is(200)
+	if got, err := verified(s.asserted("X-Mnemogate-Assertion"), umbras); err != nil || got["company"] != "umbra" || got["sub"] != "zoe" || got["role"] != nil {
+		t.Errorf("of another company: %v, %v", got, err)
+	}
+	s.get("/public", "").is(200)
+	if got := s.asserted("X-Mnemogate-Assertion"); got != "" {
+		t.Errorf("without a user the application got %q", got)
+	}
+	s.get("/public", token).is(200)
+	if _, err := verified(s.asserted("X-Mnemogate-Assertion"), keys); err != nil {
+		t.Errorf("on a public path: %v", err)
+	}
 
-		t.Run("the keys' path", func(t *testing.T) {
-			const path = "/acme/v2/jwks.json"
-			s.do(s.request("POST", path, "")).want(wire.ErrMethod)
-			if a := s.ask("HEAD", path, ""); a.Status != 200 || len(a.Body) != 0 || a.Header.Get("Content-Type") != "application/json" {
-				t.Errorf("HEAD: %d %v %s", a.Status, a.Header, a.Body)
-			}
-			s.do(s.request("GET", "/nobody/v2/jwks.json", "")).want(wire.ErrNoRoute)
-			r := s.request("GET", path, "")
-			r.Header.Set("Origin", "https://app.example.com")
-			if a := s.do(r).is(200); a.Header.Get("Access-Control-Allow-Origin") != "https://app.example.com" {
-				t.Errorf("to a page of a listed origin: %v", a.Header)
-			}
-		})
+	t.Run("the keys' path", func(t *testing.T) {
+		const path = "/acme/v2/jwks.json"
+		s.do(s.request("POST", path, "")).want(wire.ErrMethod)
+		if a := s.ask("HEAD", path, ""); a.Status != 200 || len(a.Body) != 0 || a.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("HEAD: %d %v %s", a.Status, a.Header, a.Body)
+		}
+		s.do(s.request("GET", "/nobody/v2/jwks.json", "")).want(wire.ErrNoRoute)
+		r := s.request("GET", path, "")
+		r.Header.Set("Origin", "https://app.example.com")
+		if a := s.do(r).is(200); a.Header.Get("Access-Control-Allow-Origin") != "https://app.example.com" {
+			t.Errorf("to a page of a listed origin: %v", a.Header)
+		}
 	})
 }
 

@@ -100,42 +100,39 @@ func TestAnAppUsesTheModule(t *testing.T) {
 	w.tsc(t, "--noUncheckedIndexedAccess", "--target", "es2022", "--lib", "es2022,dom,dom.iterable",
 		"--module", "nodenext", "--types", "node", "--skipLibCheck", "steps.mts")
 	provider := startOpenID(t)
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := start(t, siteConfig{
-			company: people + disclaimers + "account sam {\nlogin sam\nidentity 1 sam-at-provider\n}\n" + account("kim", "second_factor\nphone +37060000009\n") + provider.provider(1, ""),
-			more:    "company workers {\napi_key " + testKey + "\ncaptcha pow 12\naccount wendy {\nlogin wendy\npassword \"" + testPassword + "\"\nquestion Cat? Whiskers\n}\n}\n",
-			global:  "devices 90d skip_second_factor\nlimits {\ncaptcha_after 1\n}\n",
-			handler: "cookie",
-			env:     []string{"MNEMOGATE_PEER_SECRET=" + peerSecret},
-		})
-		s.setBackupCodes("erin", "AAAAABBBBB")
-		outside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			query := r.URL.Query()
-			switch r.URL.Path {
-			case "/last":
-				fmt.Fprint(w, s.sms.last(query.Get("type"), "code"))
-			case "/link":
-				fmt.Fprint(w, s.sms.linkToken())
-			case "/backup":
-				fmt.Fprint(w, "AAAAABBBBB")
-			case "/end":
-				s.update(query.Get("account"), true, func(a *record.Account) { a.Role += "x" })
-			case "/provider":
-				fmt.Fprint(w, provider.visit(t, "sam-at-provider", query.Get("at")))
-			}
-		}))
-		t.Cleanup(outside.Close)
-		var nodes []string
-		for _, n := range s.all() {
-			nodes = append(nodes, n.URL)
-		}
-		config, err := json.Marshal(fields{
-			"nodes": nodes, "key": testKey, "password": testPassword, "outside": outside.URL, "issuer": provider.Issuer,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.node(t, "steps.mjs", string(config))
+	s := startNodes(t, siteConfig{
+		company: people + disclaimers + "account sam {\nlogin sam\nidentity 1 sam-at-provider\n}\n" + account("kim", "second_factor\nphone +37060000009\n") + provider.provider(1, ""),
+		more:    "company workers {\napi_key " + testKey + "\ncaptcha pow 12\naccount wendy {\nlogin wendy\npassword \"" + testPassword + "\"\nquestion Cat? Whiskers\n}\n}\n",
+		global:  "devices 90d skip_second_factor\nlimits {\ncaptcha_after 1\n}\n",
+		handler: "cookie",
+		env:     []string{"MNEMOGATE_PEER_SECRET=" + peerSecret},
 	})
+	s.setBackupCodes("erin", "AAAAABBBBB")
+	outside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		query := r.URL.Query()
+		switch r.URL.Path {
+		case "/last":
+			fmt.Fprint(w, s.sms.last(query.Get("type"), "code"))
+		case "/link":
+			fmt.Fprint(w, s.sms.linkToken())
+		case "/backup":
+			fmt.Fprint(w, "AAAAABBBBB")
+		case "/end":
+			s.update(query.Get("account"), true, func(a *record.Account) { a.Role += "x" })
+		case "/provider":
+			fmt.Fprint(w, provider.visit(t, "sam-at-provider", query.Get("at")))
+		}
+	}))
+	t.Cleanup(outside.Close)
+	var nodes []string
+	for _, n := range s.all() {
+		nodes = append(nodes, n.URL)
+	}
+	config, err := json.Marshal(fields{
+		"nodes": nodes, "key": testKey, "password": testPassword, "outside": outside.URL, "issuer": provider.Issuer,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.node(t, "steps.mjs", string(config))
 }

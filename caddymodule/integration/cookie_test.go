@@ -51,316 +51,306 @@ func bearer(token string) string { return "Authorization: Bearer " + token + "\r
 // it is. It does not use the session up or prolong it.
 func TestASessionIsFoundAgain(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := start(t, siteConfig{company: people + disclaimers, more: "company umbra {\napi_key other-key\ncaptcha off\n}\n"})
-		accepting := func(f fields) fields { f["accept_disclaimers"] = []string{"terms", "privacy"}; return f }
-		login := func(loginID string) answer { return s.post("auth/login", "", fields{"login_id": loginID}) }
-		password := func(loginID string) answer {
-			return s.post("auth/checkpassword", login(loginID).token(), accepting(fields{"password": testPassword}))
-		}
-		recovery := func(loginID, method string) answer {
-			return s.post("auth/recovery/recover", "", fields{"login_id": loginID, "method": method, "captcha_response": "any"})
-		}
-		for name, step := range map[string]func() answer{
-			"checkpassword":          func() answer { return login("alice@example.com") },
-			"checkotp, no password":  func() answer { return login("+37060000002") },
-			"checkotp":               func() answer { return password("carol@example.com") },
-			"setpassword":            func() answer { return password("dave@example.com") },
-			"authorized":             func() answer { return password("frank") },
-			"recovery-checkotp":      func() answer { return recovery("alice@example.com", "PHONE") },
-			"recovery-checkquestion": func() answer { return recovery("alice@example.com", "QUESTION") },
-			"recovery-setpassword": func() answer {
-				token := recovery("alice@example.com", "QUESTION").token()
-				return s.post("auth/recovery/checkquestion", token, fields{"control_answer": "Whiskers"})
-			},
-		} {
-			s.run(name, func(t *testing.T) {
-				issued := step()
-				for range 2 {
-					a, set := s.session("GET", "acme", sessionKey+bearer(issued.token()))
-					if set != nil || a.is(200).str("session_token") != "" {
-						t.Errorf("a token was issued: %s", a.Body)
-					}
-					if left := a.JSON["expires_in"].(float64); left > issued.JSON["expires_in"].(float64) || left < 1 {
-						t.Errorf("expires_in is %v", left)
-					}
-					for _, field := range []string{"session_state", "captcha_required", "user_phone", "control_question", "profile_mnemocode", "password_regex_description"} {
-						if a.JSON[field] != issued.JSON[field] {
-							t.Errorf("%s is %v, and was %v", field, a.JSON[field], issued.JSON[field])
-						}
-					}
-					pending, _ := issued.JSON["disclaimers_required"].([]any)
-					if now, _ := a.JSON["disclaimers_required"].([]any); len(now) != len(pending) {
-						t.Errorf("disclaimers_required is %v, and was %v", now, pending)
+	s := startNodes(t, siteConfig{company: people + disclaimers, more: "company umbra {\napi_key other-key\ncaptcha off\n}\n"})
+	accepting := func(f fields) fields { f["accept_disclaimers"] = []string{"terms", "privacy"}; return f }
+	login := func(loginID string) answer { return s.post("auth/login", "", fields{"login_id": loginID}) }
+	password := func(loginID string) answer {
+		return s.post("auth/checkpassword", login(loginID).token(), accepting(fields{"password": testPassword}))
+	}
+	recovery := func(loginID, method string) answer {
+		return s.post("auth/recovery/recover", "", fields{"login_id": loginID, "method": method, "captcha_response": "any"})
+	}
+	for name, step := range map[string]func() answer{
+		"checkpassword":          func() answer { return login("alice@example.com") },
+		"checkotp, no password":  func() answer { return login("+37060000002") },
+		"checkotp":               func() answer { return password("carol@example.com") },
+		"setpassword":            func() answer { return password("dave@example.com") },
+		"authorized":             func() answer { return password("frank") },
+		"recovery-checkotp":      func() answer { return recovery("alice@example.com", "PHONE") },
+		"recovery-checkquestion": func() answer { return recovery("alice@example.com", "QUESTION") },
+		"recovery-setpassword": func() answer {
+			token := recovery("alice@example.com", "QUESTION").token()
+			return s.post("auth/recovery/checkquestion", token, fields{"control_answer": "Whiskers"})
+		},
+	} {
+		s.run(name, func(t *testing.T) {
+			issued := step()
+			for range 2 {
+				a, set := s.session("GET", "acme", sessionKey+bearer(issued.token()))
+				if set != nil || a.is(200).str("session_token") != "" {
+					t.Errorf("a token was issued: %s", a.Body)
+				}
+				if left := a.JSON["expires_in"].(float64); left > issued.JSON["expires_in"].(float64) || left < 1 {
+					t.Errorf("expires_in is %v", left)
+				}
+				for _, field := range []string{"session_state", "captcha_required", "user_phone", "control_question", "profile_mnemocode", "password_regex_description"} {
+					if a.JSON[field] != issued.JSON[field] {
+						t.Errorf("%s is %v, and was %v", field, a.JSON[field], issued.JSON[field])
 					}
 				}
-				s.session("GET", "acme", bearer(issued.token()))
-			})
-		}
-		s.run("what is spent", func(*testing.T) {
-			token := login("+37060000002").token()
-			s.session("GET", "acme", sessionKey+bearer(token))
-			s.post("auth/checkotp", token, accepting(fields{"otp": s.sms.last("otp.login", "code")})).wantState(record.Authorized)
-			a, _ := s.session("GET", "acme", sessionKey+bearer(token))
-			a.want(wire.ErrTokenInvalid)
-		})
-		s.run("errors", func(t *testing.T) {
-			token := password("frank").token()
-			for _, test := range []struct {
-				method, company, headers string
-				want                     *wire.Error
-			}{
-				{"GET", "acme", bearer(token), wire.ErrAPIKeyMissing},
-				{"GET", "acme", "X-Api-Key: wrong\r\n" + bearer(token), wire.ErrAPIKeyInvalid},
-				{"GET", "nobody", sessionKey + bearer(token), wire.ErrAPIKeyInvalid},
-				{"GET", "acme", sessionKey, wire.ErrHeaderMissing},
-				{"GET", "acme", sessionKey + "Cookie: " + cookieName + "=" + token + "\r\n", wire.ErrHeaderMissing},
-				{"GET", "acme", sessionKey + "Authorization: Basic x\r\n", wire.ErrHeaderInvalid},
-				{"GET", "acme", sessionKey + bearer("mgs_x"), wire.ErrTokenInvalid},
-				{"GET", "acme", sessionKey + bearer(s.expired("mgs_", record.Authorized)), wire.ErrTokenExpired},
-				{"GET", "umbra", "X-Api-Key: other-key\r\n" + bearer(token), wire.ErrTokenInvalid},
-				{"POST", "acme", sessionKey + bearer(token), wire.ErrMethod},
-				{"DELETE", "acme", sessionKey + bearer(token), wire.ErrMethod},
-			} {
-				a, _ := s.session(test.method, test.company, test.headers)
-				a.want(test.want)
-				if test.want == wire.ErrMethod && a.Header.Get("Allow") != "GET" {
-					t.Errorf("Allow is %q", a.Header.Get("Allow"))
+				pending, _ := issued.JSON["disclaimers_required"].([]any)
+				if now, _ := a.JSON["disclaimers_required"].([]any); len(now) != len(pending) {
+					t.Errorf("disclaimers_required is %v, and was %v", now, pending)
 				}
 			}
-			s.get("/", token).is(200)
+			s.session("GET", "acme", bearer(issued.token()))
 		})
+	}
+	s.run("what is spent", func(*testing.T) {
+		token := login("+37060000002").token()
+		s.session("GET", "acme", sessionKey+bearer(token))
+		s.post("auth/checkotp", token, accepting(fields{"otp": s.sms.last("otp.login", "code")})).wantState(record.Authorized)
+		a, _ := s.session("GET", "acme", sessionKey+bearer(token))
+		a.want(wire.ErrTokenInvalid)
+	})
+	s.run("errors", func(t *testing.T) {
+		token := password("frank").token()
+		for _, test := range []struct {
+			method, company, headers string
+			want                     *wire.Error
+		}{
+			{"GET", "acme", bearer(token), wire.ErrAPIKeyMissing},
+			{"GET", "acme", "X-Api-Key: wrong\r\n" + bearer(token), wire.ErrAPIKeyInvalid},
+			{"GET", "nobody", sessionKey + bearer(token), wire.ErrAPIKeyInvalid},
+			{"GET", "acme", sessionKey, wire.ErrHeaderMissing},
+			{"GET", "acme", sessionKey + "Cookie: " + cookieName + "=" + token + "\r\n", wire.ErrHeaderMissing},
+			{"GET", "acme", sessionKey + "Authorization: Basic x\r\n", wire.ErrHeaderInvalid},
+			{"GET", "acme", sessionKey + bearer("mgs_x"), wire.ErrTokenInvalid},
+			{"GET", "acme", sessionKey + bearer(s.expired("mgs_", record.Authorized)), wire.ErrTokenExpired},
+			{"GET", "umbra", "X-Api-Key: other-key\r\n" + bearer(token), wire.ErrTokenInvalid},
+			{"POST", "acme", sessionKey + bearer(token), wire.ErrMethod},
+			{"DELETE", "acme", sessionKey + bearer(token), wire.ErrMethod},
+		} {
+			a, _ := s.session(test.method, test.company, test.headers)
+			a.want(test.want)
+			if test.want == wire.ErrMethod && a.Header.Get("Allow") != "GET" {
+				t.Errorf("Allow is %q", a.Header.Get("Allow"))
+			}
+		}
+		s.get("/", token).is(200)
 	})
 }
 
 // With hardened, nothing reveals whether an account exists.
 func TestASessionOfARecoveryTellsNoAccount(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := start(t, siteConfig{company: "hardened\n" + people + disclaimers})
-		var told []string
-		for _, loginID := range []string{"alice@example.com", "nobody@example.com"} {
-			recovery := s.post("auth/recovery/recover", "", fields{"login_id": loginID, "method": "PHONE", "captcha_response": "any"})
-			login := s.post("auth/login", "", fields{"login_id": loginID})
-			for _, token := range []string{recovery.token(), login.token()} {
-				a, _ := s.session("GET", "acme", sessionKey+bearer(token))
-				a.is(200)
-				delete(a.JSON, "expires_in")
-				told = append(told, strings.Join([]string{a.str("session_state"), a.str("user_phone")}, " "))
-				if list, _ := a.JSON["disclaimers_required"].([]any); a.str("session_state") == "checkpassword" && len(list) != 2 {
-					t.Errorf("got %s", a.Body)
-				}
+	s := startNodes(t, siteConfig{company: "hardened\n" + people + disclaimers})
+	var told []string
+	for _, loginID := range []string{"alice@example.com", "nobody@example.com"} {
+		recovery := s.post("auth/recovery/recover", "", fields{"login_id": loginID, "method": "PHONE", "captcha_response": "any"})
+		login := s.post("auth/login", "", fields{"login_id": loginID})
+		for _, token := range []string{recovery.token(), login.token()} {
+			a, _ := s.session("GET", "acme", sessionKey+bearer(token))
+			a.is(200)
+			delete(a.JSON, "expires_in")
+			told = append(told, strings.Join([]string{a.str("session_state"), a.str("user_phone")}, " "))
+			if list, _ := a.JSON["disclaimers_required"].([]any); a.str("session_state") == "checkpassword" && len(list) != 2 {
+				t.Errorf("got %s", a.Body)
 			}
 		}
-		if want := []string{"recovery-checkotp ", "checkpassword ", "recovery-checkotp ", "checkpassword "}; !slices.Equal(told, want) {
-			t.Errorf("got %q", told)
-		}
-	})
+	}
+	if want := []string{"recovery-checkotp ", "checkpassword ", "recovery-checkotp ", "checkpassword "}; !slices.Equal(told, want) {
+		t.Errorf("got %q", told)
+	}
 }
 
 // Contract, section 12, cookie.
 func TestASessionGoesOnInACookie(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		const listed = "https://app.example.com"
-		s := start(t, siteConfig{global: "session {\nstream_recheck 200ms\n}\n", company: people, more: umbra, handler: `
-			cookie
-			cors ` + listed + `
-			public /open/*
-			fresh 1h /fresh`})
-		const own, foreign, site = "Origin: http://example.com\r\n", "Origin: https://evil.example.com\r\n", "Sec-Fetch-Site: "
-		identity := func(a answer) []string { return linesNamed(string(a.Body), "X-Profile-Mnemocode") }
-		s.run("the exchange", func(t *testing.T) {
-			token := s.login("alice@example.com")
-			a, set := s.session("POST", "acme", sessionKey+bearer(token))
-			a.wantState(record.Authorized)
-			if a.str("session_token") != "" || a.str("profile_mnemocode") != "alice" || set == nil {
-				t.Fatalf("got %s %v", a.Body, a.Header)
+	const listed = "https://app.example.com"
+	s := startNodes(t, siteConfig{global: "session {\nstream_recheck 200ms\n}\n", company: people, more: umbra, handler: `
+		cookie
+		cors ` + listed + `
+		public /open/*
+		fresh 1h /fresh`})
+	const own, foreign, site = "Origin: http://example.com\r\n", "Origin: https://evil.example.com\r\n", "Sec-Fetch-Site: "
+	identity := func(a answer) []string { return linesNamed(string(a.Body), "X-Profile-Mnemocode") }
+	s.run("the exchange", func(t *testing.T) {
+		token := s.login("alice@example.com")
+		a, set := s.session("POST", "acme", sessionKey+bearer(token))
+		a.wantState(record.Authorized)
+		if a.str("session_token") != "" || a.str("profile_mnemocode") != "alice" || set == nil {
+			t.Fatalf("got %s %v", a.Body, a.Header)
+		}
+		if got, want := a.Header["Set-Cookie"], []string{cookieName + "=" + set.Value + "; Path=/; HttpOnly; Secure; SameSite=Lax"}; !slices.Equal(got, want) || !strings.HasPrefix(set.Value, "mgs_") {
+			t.Errorf("Set-Cookie is %q", got)
+		}
+		s.get("/", token).want(wire.ErrTokenInvalid)
+		s.post("auth/logout", token, nil).want(wire.ErrTokenInvalid)
+		cookie := "Cookie: " + cookieName + "=" + set.Value + "\r\n"
+		if got := identity(s.ask("GET", "/x", cookie).is(200)); !slices.Equal(got, []string{"X-Profile-Mnemocode: alice"}) {
+			t.Errorf("the application got %q", got)
+		}
+		a, _ = s.session("GET", "acme", sessionKey+cookie)
+		if a.wantState(record.Authorized); a.str("profile_mnemocode") != "alice" {
+			t.Errorf("got %s", a.Body)
+		}
+		s.ask("GET", "/fresh", cookie).is(200)
+		s.ask("GET", "/umbra/x", cookie).want(wire.ErrTokenInvalid)
+	})
+	s.run("who may not", func(*testing.T) {
+		cookie, token := s.moved("frank"), s.login("frank")
+		step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
+		for headers, want := range map[string]*wire.Error{
+			bearer(token):                            wire.ErrAPIKeyMissing,
+			sessionKey:                               wire.ErrHeaderMissing,
+			sessionKey + cookie:                      wire.ErrHeaderMissing,
+			sessionKey + bearer(step):                wire.ErrSessionInvalid,
+			sessionKey + bearer(token) + bearer("x"): wire.ErrHeaderInvalid,
+		} {
+			a, set := s.session("POST", "acme", headers)
+			if a.want(want); set != nil {
+				t.Errorf("%s: a cookie is set", want.Code)
 			}
-			if got, want := a.Header["Set-Cookie"], []string{cookieName + "=" + set.Value + "; Path=/; HttpOnly; Secure; SameSite=Lax"}; !slices.Equal(got, want) || !strings.HasPrefix(set.Value, "mgs_") {
-				t.Errorf("Set-Cookie is %q", got)
+		}
+		a, _ := s.session("PUT", "acme", sessionKey+cookie)
+		if a.want(wire.ErrMethod); a.Header.Get("Allow") != "GET, POST, DELETE" {
+			t.Errorf("Allow is %q", a.Header.Get("Allow"))
+		}
+	})
+	s.run("where it came from", func(t *testing.T) {
+		cookie := s.moved("alice@example.com")
+		crossed := func(a answer) {
+			a.t.Helper()
+			if a.want(wire.ErrHeaderInvalid); a.str("reason") != "cross_site" {
+				a.t.Errorf("got %s", a.Body)
 			}
-			s.get("/", token).want(wire.ErrTokenInvalid)
-			s.post("auth/logout", token, nil).want(wire.ErrTokenInvalid)
-			cookie := "Cookie: " + cookieName + "=" + set.Value + "\r\n"
-			if got := identity(s.ask("GET", "/x", cookie).is(200)); !slices.Equal(got, []string{"X-Profile-Mnemocode: alice"}) {
-				t.Errorf("the application got %q", got)
+		}
+		before := len(s.backend.requests())
+		for _, from := range []string{
+			"", foreign, "Origin: null\r\n", "Origin: http://example.com.evil.example\r\n", "Origin: http://example.com:81\r\n", own + own,
+			site + "cross-site\r\n", site + "same-site\r\n", site + "same-site\r\n" + own, site + "\r\n", site + "same-origin\r\n" + site + "cross-site\r\n",
+			site + "cross-site\r\n" + foreign,
+		} {
+			for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "X"} {
+				crossed(s.ask(method, "/x", cookie+from))
 			}
-			a, _ = s.session("GET", "acme", sessionKey+cookie)
-			if a.wantState(record.Authorized); a.str("profile_mnemocode") != "alice" {
-				t.Errorf("got %s", a.Body)
+			crossed(s.ask("GET", "/x", cookie+from+"Connection: Upgrade\r\nUpgrade: WebSocket\r\n"))
+		}
+		if got := s.backend.requests(); len(got) != before {
+			t.Errorf("the application got %q", got[before:])
+		}
+		for _, from := range []string{own, "Origin: https://example.com\r\n", "Origin: " + listed + "\r\n", site + "same-origin\r\n", site + "none\r\n",
+			site + "same-site\r\nOrigin: " + listed + "\r\n", site + "same-origin\r\n" + own} {
+			for _, method := range []string{"POST", "PUT", "DELETE", "PATCH"} {
+				s.ask(method, "/x", cookie+from).is(200)
 			}
-			s.ask("GET", "/fresh", cookie).is(200)
-			s.ask("GET", "/umbra/x", cookie).want(wire.ErrTokenInvalid)
-		})
-		s.run("who may not", func(*testing.T) {
-			cookie, token := s.moved("frank"), s.login("frank")
-			step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
-			for headers, want := range map[string]*wire.Error{
-				bearer(token):                            wire.ErrAPIKeyMissing,
-				sessionKey:                               wire.ErrHeaderMissing,
-				sessionKey + cookie:                      wire.ErrHeaderMissing,
-				sessionKey + bearer(step):                wire.ErrSessionInvalid,
-				sessionKey + bearer(token) + bearer("x"): wire.ErrHeaderInvalid,
-			} {
-				a, set := s.session("POST", "acme", headers)
-				if a.want(want); set != nil {
-					t.Errorf("%s: a cookie is set", want.Code)
-				}
-			}
-			a, _ := s.session("PUT", "acme", sessionKey+cookie)
-			if a.want(wire.ErrMethod); a.Header.Get("Allow") != "GET, POST, DELETE" {
-				t.Errorf("Allow is %q", a.Header.Get("Allow"))
-			}
-		})
-		s.run("where it came from", func(t *testing.T) {
-			cookie := s.moved("alice@example.com")
-			crossed := func(a answer) {
-				a.t.Helper()
-				if a.want(wire.ErrHeaderInvalid); a.str("reason") != "cross_site" {
-					a.t.Errorf("got %s", a.Body)
-				}
-			}
-			before := len(s.backend.requests())
-			for _, from := range []string{
-				"", foreign, "Origin: null\r\n", "Origin: http://example.com.evil.example\r\n", "Origin: http://example.com:81\r\n", own + own,
-				site + "cross-site\r\n", site + "same-site\r\n", site + "same-site\r\n" + own, site + "\r\n", site + "same-origin\r\n" + site + "cross-site\r\n",
-				site + "cross-site\r\n" + foreign,
-			} {
-				for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "X"} {
-					crossed(s.ask(method, "/x", cookie+from))
-				}
-				crossed(s.ask("GET", "/x", cookie+from+"Connection: Upgrade\r\nUpgrade: WebSocket\r\n"))
-			}
-			if got := s.backend.requests(); len(got) != before {
-				t.Errorf("the application got %q", got[before:])
-			}
-			for _, from := range []string{own, "Origin: https://example.com\r\n", "Origin: " + listed + "\r\n", site + "same-origin\r\n", site + "none\r\n",
-				site + "same-site\r\nOrigin: " + listed + "\r\n", site + "same-origin\r\n" + own} {
-				for _, method := range []string{"POST", "PUT", "DELETE", "PATCH"} {
-					s.ask(method, "/x", cookie+from).is(200)
-				}
-			}
-			for _, method := range []string{"GET", "OPTIONS"} {
-				s.ask(method, "/x", cookie+site+"cross-site\r\n"+foreign).is(200)
-			}
-			s.ask("POST", "/x", bearer(s.login("frank"))+cookie+foreign).is(200)
-			if got := identity(s.ask("POST", "/open/x", cookie+foreign).is(200)); got != nil {
-				t.Errorf("on a public path another site's page is taken for the user: %q", got)
-			}
-			if got := identity(s.ask("POST", "/open/x", cookie+own).is(200)); got == nil {
-				t.Error("on a public path the user is not told")
-			}
-			conn, _ := s.all()[0].open("/", "Connection: Upgrade\r\nUpgrade: websocket\r\nOrigin: http://x\r\n"+cookie, 101)
-			_ = conn.Close()
-		})
-		s.run("two of them", func(*testing.T) {
-			cookie := s.moved("alice@example.com")
-			pair := strings.TrimSuffix(strings.TrimPrefix(cookie, "Cookie: "), "\r\n")
-			for _, headers := range []string{cookie + cookie, "Cookie: " + pair + "; " + pair + "\r\n", "Cookie: " + cookieName + "=; a=b;" + pair + "\r\n", cookie + "Cookie: " + cookieName + "\r\n"} {
-				s.ask("GET", "/x", headers).want(wire.ErrHeaderInvalid)
-				s.ask("GET", "/open/x", headers).is(200)
-				a, _ := s.session("DELETE", "acme", headers+own)
-				a.want(wire.ErrHeaderInvalid)
-			}
-			s.ask("GET", "/x", cookie).is(200)
-			s.ask("GET", "/x", "Authorization: Basic x\r\n"+cookie).want(wire.ErrHeaderInvalid)
-		})
-		s.run("what the application gets", func(t *testing.T) {
-			cookie := s.moved("alice@example.com")
-			ours := strings.TrimSuffix(strings.TrimPrefix(cookie, "Cookie: "), "\r\n")
-			token := s.login("frank")
-			for sent, want := range map[string]string{
-				ours:                           "",
-				"a=1; " + ours + "; b=\"2;3\"": "a=1; b=\"2;3\"",
-				ours + "; a=1":                 "a=1",
-				"a=1;" + ours:                  "a=1",
-				"a=\x80 ,;;" + ours + ";  b":   "a=\x80 ,;;  b",
-				"x" + ours + "; \t" + ours:     "x" + ours,
-			} {
-				for _, path := range []string{"/x", "/open/x"} {
-					for how, headers := range map[string]string{"by cookie": "", "by Bearer": bearer(token)} {
-						got := linesNamed(string(s.ask("GET", path, "Cookie: "+sent+"\r\n"+headers).is(200).Body), "Cookie")
-						if want == "" && got != nil || want != "" && !slices.Equal(got, []string{"Cookie: " + want}) {
-							t.Errorf("%s of %s: %q became %q, want %q", how, path, sent, got, want)
-						}
+		}
+		for _, method := range []string{"GET", "OPTIONS"} {
+			s.ask(method, "/x", cookie+site+"cross-site\r\n"+foreign).is(200)
+		}
+		s.ask("POST", "/x", bearer(s.login("frank"))+cookie+foreign).is(200)
+		if got := identity(s.ask("POST", "/open/x", cookie+foreign).is(200)); got != nil {
+			t.Errorf("on a public path another site's page is taken for the user: %q", got)
+		}
+		if got := identity(s.ask("POST", "/open/x", cookie+own).is(200)); got == nil {
+			t.Error("on a public path the user is not told")
+		}
+		conn, _ := s.nodes[0].open("/", "Connection: Upgrade\r\nUpgrade: websocket\r\nOrigin: http://x\r\n"+cookie, 101)
+		_ = conn.Close()
+	})
+	s.run("two of them", func(*testing.T) {
+		cookie := s.moved("alice@example.com")
+		pair := strings.TrimSuffix(strings.TrimPrefix(cookie, "Cookie: "), "\r\n")
+		for _, headers := range []string{cookie + cookie, "Cookie: " + pair + "; " + pair + "\r\n", "Cookie: " + cookieName + "=; a=b;" + pair + "\r\n", cookie + "Cookie: " + cookieName + "\r\n"} {
+			s.ask("GET", "/x", headers).want(wire.ErrHeaderInvalid)
+			s.ask("GET", "/open/x", headers).is(200)
+			a, _ := s.session("DELETE", "acme", headers+own)
+			a.want(wire.ErrHeaderInvalid)
+		}
+		s.ask("GET", "/x", cookie).is(200)
+		s.ask("GET", "/x", "Authorization: Basic x\r\n"+cookie).want(wire.ErrHeaderInvalid)
+	})
+	s.run("what the application gets", func(t *testing.T) {
+		cookie := s.moved("alice@example.com")
+		ours := strings.TrimSuffix(strings.TrimPrefix(cookie, "Cookie: "), "\r\n")
+		token := s.login("frank")
+		for sent, want := range map[string]string{
+			ours:                           "",
+			"a=1; " + ours + "; b=\"2;3\"": "a=1; b=\"2;3\"",
+			ours + "; a=1":                 "a=1",
+			"a=1;" + ours:                  "a=1",
+			"a=\x80 ,;;" + ours + ";  b":   "a=\x80 ,;;  b",
+			"x" + ours + "; \t" + ours:     "x" + ours,
+		} {
+			for _, path := range []string{"/x", "/open/x"} {
+				for how, headers := range map[string]string{"by cookie": "", "by Bearer": bearer(token)} {
+					got := linesNamed(string(s.ask("GET", path, "Cookie: "+sent+"\r\n"+headers).is(200).Body), "Cookie")
+					if want == "" && got != nil || want != "" && !slices.Equal(got, []string{"Cookie: " + want}) {
+						t.Errorf("%s of %s: %q became %q, want %q", how, path, sent, got, want)
 					}
 				}
 			}
-			quoted := strings.Replace(ours, "=", " = \"", 1) + "\""
-			got := linesNamed(string(s.ask("GET", "/x", "Cookie: c=3\r\nCookie: "+ours+"\r\nCookie: "+quoted+"; d=4\r\n"+bearer(token)).is(200).Body), "Cookie")
-			if !slices.Equal(got, []string{"Cookie: c=3", "Cookie: d=4"}) {
-				t.Errorf("the application got %q", got)
+		}
+		quoted := strings.Replace(ours, "=", " = \"", 1) + "\""
+		got := linesNamed(string(s.ask("GET", "/x", "Cookie: c=3\r\nCookie: "+ours+"\r\nCookie: "+quoted+"; d=4\r\n"+bearer(token)).is(200).Body), "Cookie")
+		if !slices.Equal(got, []string{"Cookie: c=3", "Cookie: d=4"}) {
+			t.Errorf("the application got %q", got)
+		}
+		r := s.request("GET", "/x", "")
+		r.Header["Cookie"] = []string{"a=1; " + ours, "b=2"}
+		if got := linesNamed(string(s.doH2(r).is(200).Body), "Cookie"); !slices.Equal(got, []string{"Cookie: a=1; b=2"}) {
+			t.Errorf("HTTP/2: the application got %q", got)
+		}
+	})
+	s.run("browsers and caches", func(t *testing.T) {
+		cookie := s.moved("alice@example.com")
+		for _, headers := range []string{cookie, "", bearer(s.login("frank"))} {
+			if got := s.ask("GET", "/x", headers).Header["Vary"]; !slices.Equal(got, []string{"Origin", "Authorization, Cookie"}) {
+				t.Errorf("Vary is %q", got)
 			}
-			r := s.request("GET", "/x", "")
-			r.Header["Cookie"] = []string{"a=1; " + ours, "b=2"}
-			if got := linesNamed(string(s.doH2(r).is(200).Body), "Cookie"); !slices.Equal(got, []string{"Cookie: a=1; b=2"}) {
-				t.Errorf("HTTP/2: the application got %q", got)
+		}
+		for _, a := range []answer{
+			s.ask("GET", "/cors", cookie+"Origin: "+listed+"\r\n").is(200),
+			s.ask("OPTIONS", "/x", "Access-Control-Request-Method: POST\r\nOrigin: "+listed+"\r\n").is(204),
+			s.ask("GET", "/x", "Origin: "+listed+"\r\n").want(wire.ErrHeaderMissing),
+		} {
+			if got := a.Header["Access-Control-Allow-Credentials"]; !slices.Equal(got, []string{"true"}) {
+				t.Errorf("Access-Control-Allow-Credentials is %q", got)
 			}
-		})
-		s.run("browsers and caches", func(t *testing.T) {
-			cookie := s.moved("alice@example.com")
-			for _, headers := range []string{cookie, "", bearer(s.login("frank"))} {
-				if got := s.ask("GET", "/x", headers).Header["Vary"]; !slices.Equal(got, []string{"Origin", "Authorization, Cookie"}) {
-					t.Errorf("Vary is %q", got)
-				}
+		}
+		if got := s.ask("GET", "/x", cookie+foreign).is(200).Header["Access-Control-Allow-Credentials"]; got != nil {
+			t.Errorf("credentials are allowed to whoever asks: %q", got)
+		}
+	})
+	s.run("its end", func(t *testing.T) {
+		cookie := s.moved("alice@example.com")
+		for _, node := range s.nodes {
+			node.ask("GET", "/x", cookie).is(200)
+		}
+		for _, from := range []string{"", foreign, "Origin: " + listed + "\r\n", site + "same-site\r\n"} {
+			a, set := s.session("DELETE", "acme", cookie+from)
+			if a.want(wire.ErrHeaderInvalid); a.str("reason") != "cross_site" || set != nil {
+				t.Errorf("%q: got %s", from, a.Body)
 			}
-			for _, a := range []answer{
-				s.ask("GET", "/cors", cookie+"Origin: "+listed+"\r\n").is(200),
-				s.ask("OPTIONS", "/x", "Access-Control-Request-Method: POST\r\nOrigin: "+listed+"\r\n").is(204),
-				s.ask("GET", "/x", "Origin: "+listed+"\r\n").want(wire.ErrHeaderMissing),
-			} {
-				if got := a.Header["Access-Control-Allow-Credentials"]; !slices.Equal(got, []string{"true"}) {
-					t.Errorf("Access-Control-Allow-Credentials is %q", got)
-				}
+		}
+		a, _ := s.session("DELETE", "nobody", cookie+own)
+		a.want(wire.ErrTokenInvalid)
+		another := s.moved("alice@example.com")
+		a, _ = s.session("DELETE", "umbra", another+own) // the site's cookie, whichever company the request names
+		a.is(200)
+		s.ask("GET", "/x", another).want(wire.ErrTokenInvalid)
+		a, _ = s.session("DELETE", "acme", bearer(s.login("frank"))+own)
+		a.want(wire.ErrHeaderMissing)
+		_, stream := s.nodes[0].open("/sse", cookie, 200)
+		if line, err := stream.ReadString('\n'); err != nil || line != "data: tick\n" {
+			t.Fatalf("got %q, %v", line, err)
+		}
+		for _, want := range []int{200, 401} {
+			a, set := s.session("DELETE", "acme", cookie+own)
+			if a.is(want); set == nil || set.Value != "" || set.MaxAge >= 0 || !set.Secure || set.Path != "/" {
+				t.Errorf("got %v", a.Header)
 			}
-			if got := s.ask("GET", "/x", cookie+foreign).is(200).Header["Access-Control-Allow-Credentials"]; got != nil {
-				t.Errorf("credentials are allowed to whoever asks: %q", got)
-			}
-		})
-		s.run("its end", func(t *testing.T) {
-			cookie := s.moved("alice@example.com")
-			if s.nodes != nil {
-				s.ask("GET", "/x", cookie).is(200)
-				s.nodes[1].exchange("GET /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + cookie + "\r\n").is(200)
-			}
-			for _, from := range []string{"", foreign, "Origin: " + listed + "\r\n", site + "same-site\r\n"} {
-				a, set := s.session("DELETE", "acme", cookie+from)
-				if a.want(wire.ErrHeaderInvalid); a.str("reason") != "cross_site" || set != nil {
-					t.Errorf("%q: got %s", from, a.Body)
-				}
-			}
-			a, _ := s.session("DELETE", "nobody", cookie+own)
-			a.want(wire.ErrTokenInvalid)
-			another := s.moved("alice@example.com")
-			a, _ = s.session("DELETE", "umbra", another+own) // the site's cookie, whichever company the request names
-			a.is(200)
-			s.ask("GET", "/x", another).want(wire.ErrTokenInvalid)
-			a, _ = s.session("DELETE", "acme", bearer(s.login("frank"))+own)
-			a.want(wire.ErrHeaderMissing)
-			_, stream := s.all()[0].open("/sse", cookie, 200)
-			if line, err := stream.ReadString('\n'); err != nil || line != "data: tick\n" {
-				t.Fatalf("got %q, %v", line, err)
-			}
-			for _, want := range []int{200, 401} {
-				a, set := s.session("DELETE", "acme", cookie+own)
-				if a.is(want); set == nil || set.Value != "" || set.MaxAge >= 0 || !set.Secure || set.Path != "/" {
-					t.Errorf("got %v", a.Header)
-				}
-			}
-			s.ask("GET", "/x", cookie).want(wire.ErrTokenInvalid)
-			if _, err := io.Copy(io.Discard, stream); errors.Is(err, os.ErrDeadlineExceeded) {
-				t.Error("the stream goes on")
-			}
-			token := strings.TrimSuffix(strings.TrimPrefix(cookie, "Cookie: "+cookieName+"="), "\r\n")
-			for _, node := range s.nodes { // the other nodes receive the revocation
-				s.hears(node, token)
-			}
-			s.all()[0].wantNoneLogged(token)
-		})
+		}
+		s.ask("GET", "/x", cookie).want(wire.ErrTokenInvalid)
+		if _, err := io.Copy(io.Discard, stream); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Error("the stream goes on")
+		}
+		token := strings.TrimSuffix(strings.TrimPrefix(cookie, "Cookie: "+cookieName+"="), "\r\n")
+		for _, node := range s.nodes { // the other nodes receive the revocation
+			s.hears(node, token)
+		}
+		s.wantNoneLogged(token)
 	})
 }
 
@@ -390,39 +380,36 @@ func TestACookiesFormerSessionEnds(t *testing.T) {
 // too.
 func TestACookieTakesThePlaceOfItsToken(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := start(t, siteConfig{company: strings.Replace(people, "limits {", "limits {\nsessions_per_account 2", 1), handler: "cookie"})
-		other, token := s.login("frank"), s.login("frank")
-		var mu sync.Mutex
-		var cookies []string
-		var racing sync.WaitGroup
-		for range 20 {
-			r := s.request("POST", "/acme/v2/session", "")
-			r.Header = http.Header{"X-Api-Key": {testKey}, "Authorization": {"Bearer " + token}}
-			racing.Go(func() {
-				a, err := s.try(client, r)
-				if err != nil {
-					t.Error(err)
-				} else if set := a.Header.Get("Set-Cookie"); set != "" {
-					mu.Lock()
-					defer mu.Unlock()
-					cookies = append(cookies, set)
-				} else if a.str("error_code") != wire.ErrTokenInvalid.Code {
-					t.Errorf("got %d %s", a.Status, a.Body)
-				}
-			})
-		}
-		racing.Wait()
-		if len(cookies) != 1 {
-			t.Fatalf("%d succeeded, want 1", len(cookies))
-		}
-		cookie := "Cookie: " + strings.Split(cookies[0], ";")[0] + "\r\n"
-		s.ask("GET", "/x", cookie).is(200)
-		s.get("/x", other).is(200)
-		s.update("frank", true, func(a *record.Account) { a.Role = "admin" })
-		s.ask("GET", "/x", cookie).want(wire.ErrTokenInvalid)
-	})
+	s := startNodes(t, siteConfig{company: strings.Replace(people, "limits {", "limits {\nsessions_per_account 2", 1), handler: "cookie"})
+	other, token := s.login("frank"), s.login("frank")
+	var mu sync.Mutex
+	var cookies []string
+	var racing sync.WaitGroup
+	for range 20 {
+		r := s.request("POST", "/acme/v2/session", "")
+		r.Header = http.Header{"X-Api-Key": {testKey}, "Authorization": {"Bearer " + token}}
+		racing.Go(func() {
+			a, err := s.try(client, r)
+			if err != nil {
+				t.Error(err)
+			} else if set := a.Header.Get("Set-Cookie"); set != "" {
+				mu.Lock()
+				defer mu.Unlock()
+				cookies = append(cookies, set)
+			} else if a.str("error_code") != wire.ErrTokenInvalid.Code {
+				t.Errorf("got %d %s", a.Status, a.Body)
+			}
+		})
+	}
+	racing.Wait()
+	if len(cookies) != 1 {
+		t.Fatalf("%d succeeded, want 1", len(cookies))
+	}
+	cookie := "Cookie: " + strings.Split(cookies[0], ";")[0] + "\r\n"
+	s.ask("GET", "/x", cookie).is(200)
+	s.get("/x", other).is(200)
+	s.update("frank", true, func(a *record.Account) { a.Role = "admin" })
+	s.ask("GET", "/x", cookie).want(wire.ErrTokenInvalid)
 }
 
 // The code in docs/clients.md logs a browser in and out. The test runs it in Node,

@@ -12,14 +12,6 @@ import (
 
 const deviceCookieName = "__Host-mnemogate-device"
 
-func devicesSite(t *testing.T, start starter) *site {
-	return start(t, siteConfig{
-		global:  "devices 90d skip_second_factor\npassword {\nargon2id 64 1 1 insecure\n}\nlimits {\nfailures_per_address 10000/5m\nlogins_per_address 10000/1m\n}\n",
-		company: "captcha off\n" + account("alice", "") + account("bob", "") + account("carol", "second_factor\nphone +37060000003\n"),
-		handler: "cookie\nself_service\n",
-	})
-}
-
 // loginWith is credentials with more fields.
 func (s *site) loginWith(login, password string, more fields) answer {
 	return s.post("auth/checkcredentials", "", with(fields{"login_id": login, "password": password}, more))
@@ -43,96 +35,97 @@ func (s *site) lockedByStrangers(login string) {
 	s.credentials(login, testPassword).want(wire.ErrRestricted)
 }
 
-// Contract, section 18, at the door of clients, on one node and on several.
+// Contract, section 18, at the door of clients.
 func TestKnownDevices(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := devicesSite(t, start)
+	s := startNodes(t, siteConfig{
+		global:  "devices 90d skip_second_factor",
+		company: roomy + account("alice", "") + account("bob", "") + account("carol", "second_factor\nphone +37060000003\n"),
+		handler: "cookie\nself_service\n",
+	})
+	device := s.remembered("alice")
+	s.lockedByStrangers("alice")
+	s.run("it gets in while strangers have locked the account", func(*testing.T) {
+		s.post("auth/login", "", fields{"login_id": "alice"}).want(wire.ErrRestricted)
+		step := s.post("auth/login", "", fields{"login_id": "alice", "device_token": device}).wantState(record.CheckPassword)
+		s.post("auth/checkpassword", step.token(), fields{"password": testPassword, "device_token": device}).wantState(record.Authorized)
+		s.loginWith("alice", testPassword, fields{"device_token": device}).wantState(record.Authorized)
+	})
+	s.run("the cookie", func(t *testing.T) {
+		token := s.loginWith("alice", testPassword, fields{"device_token": device}).token()
+		r := s.request("POST", "/acme/v2/session", `{"device_token":"`+device+`"}`)
+		r.Header = http.Header{"X-Api-Key": {testKey}, "Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}}
+		a := s.do(r).is(200)
+		lines := a.Header["Set-Cookie"]
+		i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, deviceCookieName+"=") })
+		if i < 0 || lines[i] != deviceCookieName+"="+device+"; Path=/; Max-Age=7776000; HttpOnly; Secure; SameSite=Lax" {
+			t.Fatalf("got %q", lines)
+		}
+		login := func(body fields, headers ...string) answer {
+			r := s.postRequest("acme", testKey, "auth/login", "", body)
+			r.Header.Set("Cookie", "other=1; "+deviceCookieName+"="+device)
+			for i := 0; i < len(headers); i += 2 {
+				r.Header.Set(headers[i], headers[i+1])
+			}
+			return s.do(r)
+		}
+		alice := fields{"login_id": "alice"}
+		login(alice, "Sec-Fetch-Site", "same-origin").wantState(record.CheckPassword)
+		for _, site := range []string{"cross-site", "same-site"} {
+			if a := login(alice, "Sec-Fetch-Site", site).want(wire.ErrHeaderInvalid); a.str("reason") != string(wire.CrossSite) {
+				t.Errorf("%s: got %s", site, a.Body)
+			}
+		}
+		login(alice).want(wire.ErrHeaderInvalid) // no browser sends it without an origin
+		login(alice, "Sec-Fetch-Site", "same-origin", "Cookie", deviceCookieName+"="+device+"; "+deviceCookieName+"="+device).want(wire.ErrHeaderInvalid)
+		login(fields{"login_id": "alice", "device_token": device}, "Sec-Fetch-Site", "cross-site").wantState(record.CheckPassword) // the cookie is not read
+		moved := strings.SplitN(lines[1-i], ";", 2)[0]
+		got := s.ask("GET", "/app", "Cookie: a=1; "+moved+"; "+deviceCookieName+"="+device+"; b=2\r\n").is(200)
+		if body := string(got.Body); !strings.Contains(body, "Cookie: a=1; b=2") || strings.Contains(body, device) {
+			t.Errorf("the application got %s", got.Body)
+		}
+	})
+	s.run("a second factor that was given is not asked for again", func(t *testing.T) {
+		code := s.loginWith("carol", testPassword, fields{"remember_device": true}).wantState(record.CheckOTP)
+		given := s.post("auth/checkotp", code.token(), fields{"otp": s.sms.last("otp.login", "code"), "remember_device": true}).wantState(record.Authorized)
+		s.loginWith("carol", testPassword, fields{"device_token": given.str("device_token")}).wantState(record.Authorized)
+		s.loginWith("carol", testPassword, fields{"device_token": device}).wantState(record.CheckOTP)
+	})
+	s.run("of guesses that race with its token, as many count for it as lock an account", func(t *testing.T) {
+		guessed := s.remembered("bob")
+		got := outcomes(together(60, func(int) answer { return s.loginWith("bob", "wrong", fields{"device_token": guessed}) }))
+		if got["auth.credentials.invalid"] != 20 || got["auth.restricted"] != 40 { // ten of the device, ten of strangers
+			t.Errorf("got %v", got)
+		}
+		s.loginWith("bob", testPassword, fields{"device_token": guessed}).want(wire.ErrRestricted)
+	})
+	s.run("the user's list", func(t *testing.T) {
+		a := s.loginWith("alice", testPassword, fields{"device_token": device, "remember_device": true}).wantState(record.Authorized)
+		list := s.me("GET", "devices", a.token(), nil).is(200).JSON["devices"].([]any)
+		if len(list) != 1 || list[0].(fields)["current"] != true { // it replaces the one that it was
+			t.Fatalf("got %v", list)
+		}
+		device = a.str("device_token")
+		other := s.loginWith("alice", testPassword, fields{"device_token": device}).token()
+		s.me("DELETE", "devices/none", other, nil).want(wire.ErrNoRoute)
+		s.me("DELETE", "devices/"+list[0].(fields)["device_id"].(string), other, nil).is(200)
+		s.loginWith("alice", testPassword, fields{"device_token": device}).want(wire.ErrRestricted)
+		if list := s.me("GET", "devices", other, nil).is(200).JSON["devices"].([]any); len(list) != 0 {
+			t.Errorf("got %v", list)
+		}
+		s.me("DELETE", "devices", other, nil).is(200)
+	})
+	s.run("an operator forgets all", func(*testing.T) {
+		node := s.all()[0]
+		node.admin("POST", "accounts/alice/unlock", nil)
 		device := s.remembered("alice")
 		s.lockedByStrangers("alice")
-		s.run("it gets in while strangers have locked the account", func(*testing.T) {
-			s.post("auth/login", "", fields{"login_id": "alice"}).want(wire.ErrRestricted)
-			step := s.post("auth/login", "", fields{"login_id": "alice", "device_token": device}).wantState(record.CheckPassword)
-			s.post("auth/checkpassword", step.token(), fields{"password": testPassword, "device_token": device}).wantState(record.Authorized)
-			s.loginWith("alice", testPassword, fields{"device_token": device}).wantState(record.Authorized)
-		})
-		s.run("the cookie", func(t *testing.T) {
-			token := s.loginWith("alice", testPassword, fields{"device_token": device}).token()
-			r := s.request("POST", "/acme/v2/session", `{"device_token":"`+device+`"}`)
-			r.Header = http.Header{"X-Api-Key": {testKey}, "Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}}
-			a := s.do(r).is(200)
-			lines := a.Header["Set-Cookie"]
-			i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, deviceCookieName+"=") })
-			if i < 0 || lines[i] != deviceCookieName+"="+device+"; Path=/; Max-Age=7776000; HttpOnly; Secure; SameSite=Lax" {
-				t.Fatalf("got %q", lines)
-			}
-			login := func(body fields, headers ...string) answer {
-				r := s.postRequest("acme", testKey, "auth/login", "", body)
-				r.Header.Set("Cookie", "other=1; "+deviceCookieName+"="+device)
-				for i := 0; i < len(headers); i += 2 {
-					r.Header.Set(headers[i], headers[i+1])
-				}
-				return s.do(r)
-			}
-			alice := fields{"login_id": "alice"}
-			login(alice, "Sec-Fetch-Site", "same-origin").wantState(record.CheckPassword)
-			for _, site := range []string{"cross-site", "same-site"} {
-				if a := login(alice, "Sec-Fetch-Site", site).want(wire.ErrHeaderInvalid); a.str("reason") != string(wire.CrossSite) {
-					t.Errorf("%s: got %s", site, a.Body)
-				}
-			}
-			login(alice).want(wire.ErrHeaderInvalid) // no browser sends it without an origin
-			login(alice, "Sec-Fetch-Site", "same-origin", "Cookie", deviceCookieName+"="+device+"; "+deviceCookieName+"="+device).want(wire.ErrHeaderInvalid)
-			login(fields{"login_id": "alice", "device_token": device}, "Sec-Fetch-Site", "cross-site").wantState(record.CheckPassword) // the cookie is not read
-			moved := strings.SplitN(lines[1-i], ";", 2)[0]
-			got := s.ask("GET", "/app", "Cookie: a=1; "+moved+"; "+deviceCookieName+"="+device+"; b=2\r\n").is(200)
-			if body := string(got.Body); !strings.Contains(body, "Cookie: a=1; b=2") || strings.Contains(body, device) {
-				t.Errorf("the application got %s", got.Body)
-			}
-		})
-		s.run("a second factor that was given is not asked for again", func(t *testing.T) {
-			code := s.loginWith("carol", testPassword, fields{"remember_device": true}).wantState(record.CheckOTP)
-			given := s.post("auth/checkotp", code.token(), fields{"otp": s.sms.last("otp.login", "code"), "remember_device": true}).wantState(record.Authorized)
-			s.loginWith("carol", testPassword, fields{"device_token": given.str("device_token")}).wantState(record.Authorized)
-			s.loginWith("carol", testPassword, fields{"device_token": device}).wantState(record.CheckOTP)
-		})
-		s.run("of guesses that race with its token, as many count for it as lock an account", func(t *testing.T) {
-			guessed := s.remembered("bob")
-			got := outcomes(together(60, func(int) answer { return s.loginWith("bob", "wrong", fields{"device_token": guessed}) }))
-			if got["auth.credentials.invalid"] != 20 || got["auth.restricted"] != 40 { // ten of the device, ten of strangers
-				t.Errorf("got %v", got)
-			}
-			s.loginWith("bob", testPassword, fields{"device_token": guessed}).want(wire.ErrRestricted)
-		})
-		s.run("the user's list", func(t *testing.T) {
-			a := s.loginWith("alice", testPassword, fields{"device_token": device, "remember_device": true}).wantState(record.Authorized)
-			list := s.me("GET", "devices", a.token(), nil).is(200).JSON["devices"].([]any)
-			if len(list) != 1 || list[0].(fields)["current"] != true { // it replaces the one that it was
-				t.Fatalf("got %v", list)
-			}
-			device = a.str("device_token")
-			other := s.loginWith("alice", testPassword, fields{"device_token": device}).token()
-			s.me("DELETE", "devices/none", other, nil).want(wire.ErrNoRoute)
-			s.me("DELETE", "devices/"+list[0].(fields)["device_id"].(string), other, nil).is(200)
-			s.loginWith("alice", testPassword, fields{"device_token": device}).want(wire.ErrRestricted)
-			if list := s.me("GET", "devices", other, nil).is(200).JSON["devices"].([]any); len(list) != 0 {
-				t.Errorf("got %v", list)
-			}
-			s.me("DELETE", "devices", other, nil).is(200)
-		})
-		s.run("an operator forgets all", func(*testing.T) {
-			node := s.all()[0]
-			node.admin("POST", "accounts/alice/unlock", nil)
-			device := s.remembered("alice")
-			s.lockedByStrangers("alice")
-			s.loginWith("alice", testPassword, fields{"device_token": device}).wantState(record.Authorized)
-			node.admin("DELETE", "accounts/alice/devices", nil).wantStatus(204)
-			s.loginWith("alice", testPassword, fields{"device_token": device}).want(wire.ErrRestricted)
-			node.admin("DELETE", "accounts/nobody/devices", nil).wantStatus(404)
-		})
-		s.wantNoneLogged(device[4:])
+		s.loginWith("alice", testPassword, fields{"device_token": device}).wantState(record.Authorized)
+		node.admin("DELETE", "accounts/alice/devices", nil).wantStatus(204)
+		s.loginWith("alice", testPassword, fields{"device_token": device}).want(wire.ErrRestricted)
+		node.admin("DELETE", "accounts/nobody/devices", nil).wantStatus(404)
 	})
+	s.wantNoneLogged(device[4:])
 }
 
 // A stolen token, tried with the right password on either node after each thing that ends
@@ -140,62 +133,59 @@ func TestKnownDevices(t *testing.T) {
 func TestAStolenDeviceTokenEnds(t *testing.T) {
 	t.Parallel()
 	const phone = "+37060000003"
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := start(t, siteConfig{
-			global:  "devices 90d skip_second_factor",
-			company: roomy + account("carol", "second_factor\nphone "+phone+"\nemail carol@example.com\nquestion Cat? Whiskers\n"),
-			handler: "self_service\n",
-		})
-		operator := s.all()[len(s.nodes)/2]
-		secret := testPassword
-		login := func(device string) answer {
-			t.Helper()
-			return s.loginWith("carol", secret, fields{"device_token": device})
-		}
-		change := func(change fields) { operator.admin("PATCH", "accounts/carol", change).wantStatus(200) }
-		for _, c := range []struct {
-			what string
-			end  func(token string)
-			ends bool
-		}{
-			{"a logout", func(token string) { s.post("auth/logout", token, nil).is(200) }, false},
-			{"the user's own password", func(token string) {
-				s.me("POST", "password", token, fields{"current_password": secret, "new_password": "another fine secret"}).is(200)
-				secret = "another fine secret"
-			}, true},
-			{"the end of other sessions", func(token string) { s.me("DELETE", "sessions", token, nil).is(200) }, true},
-			{"the user's list", func(token string) { s.me("DELETE", "devices", token, nil).is(200) }, true},
-			{"a recovery", func(string) {
-				asked := s.post("auth/recovery/recover", "", fields{"login_id": "carol", "captcha_response": "x", "method": "QUESTION"}).token()
-				setting := s.post("auth/recovery/checkquestion", asked, fields{"control_answer": "whiskers"}).token()
-				s.post("auth/setpassword", setting, fields{"new_password": testPassword}).is(200)
-				secret = testPassword
-			}, true},
-			{"an operator's password", func(string) { change(fields{"password": testPassword}) }, true},
-			{"another phone", func(string) { change(fields{"primary_phone": "+37060000004"}); change(fields{"primary_phone": phone}) }, true},
-			{"another email", func(string) { change(fields{"primary_email": "other@example.com"}) }, true},
-			{"another second factor", func(string) { change(fields{"second_factor": false}); change(fields{"second_factor": true}) }, true},
-			{"another role", func(string) { change(fields{"role": "other"}) }, true},
-			{"a restriction, lifted", func(string) { change(fields{"status": "restricted"}); change(fields{"status": "active"}) }, true},
-			{"an operator's end of the sessions", func(string) { operator.admin("DELETE", "accounts/carol/sessions", nil).wantStatus(204) }, true},
-			{"an operator's end of the company's", func(string) { operator.admin("DELETE", "sessions", nil).wantStatus(204) }, true},
-			{"an operator's end of the devices", func(string) { operator.admin("DELETE", "accounts/carol/devices", nil).wantStatus(204) }, true},
-		} {
-			s.run(c.what, func(*testing.T) {
-				asked := s.loginWith("carol", secret, nil).wantState(record.CheckOTP)
-				given := s.post("auth/checkotp", asked.token(), fields{"otp": s.sms.last("otp.login", "code"), "remember_device": true}).wantState(record.Authorized)
-				stolen := given.str("device_token")
-				login(stolen).wantState(record.Authorized)
-				c.end(given.token())
-				for range 2 { // on each node
-					if c.ends {
-						login(stolen).wantState(record.CheckOTP)
-					} else {
-						login(stolen).wantState(record.Authorized)
-					}
-				}
-			})
-		}
+	s := startNodes(t, siteConfig{
+		global:  "devices 90d skip_second_factor",
+		company: roomy + account("carol", "second_factor\nphone "+phone+"\nemail carol@example.com\nquestion Cat? Whiskers\n"),
+		handler: "self_service\n",
 	})
+	operator := s.nodes[1]
+	secret := testPassword
+	login := func(device string) answer {
+		t.Helper()
+		return s.loginWith("carol", secret, fields{"device_token": device})
+	}
+	change := func(change fields) { operator.admin("PATCH", "accounts/carol", change).wantStatus(200) }
+	for _, c := range []struct {
+		what string
+		end  func(token string)
+		ends bool
+	}{
+		{"a logout", func(token string) { s.post("auth/logout", token, nil).is(200) }, false},
+		{"the user's own password", func(token string) {
+			s.me("POST", "password", token, fields{"current_password": secret, "new_password": "another fine secret"}).is(200)
+			secret = "another fine secret"
+		}, true},
+		{"the end of other sessions", func(token string) { s.me("DELETE", "sessions", token, nil).is(200) }, true},
+		{"the user's list", func(token string) { s.me("DELETE", "devices", token, nil).is(200) }, true},
+		{"a recovery", func(string) {
+			asked := s.post("auth/recovery/recover", "", fields{"login_id": "carol", "captcha_response": "x", "method": "QUESTION"}).token()
+			setting := s.post("auth/recovery/checkquestion", asked, fields{"control_answer": "whiskers"}).token()
+			s.post("auth/setpassword", setting, fields{"new_password": testPassword}).is(200)
+			secret = testPassword
+		}, true},
+		{"an operator's password", func(string) { change(fields{"password": testPassword}) }, true},
+		{"another phone", func(string) { change(fields{"primary_phone": "+37060000004"}); change(fields{"primary_phone": phone}) }, true},
+		{"another email", func(string) { change(fields{"primary_email": "other@example.com"}) }, true},
+		{"another second factor", func(string) { change(fields{"second_factor": false}); change(fields{"second_factor": true}) }, true},
+		{"another role", func(string) { change(fields{"role": "other"}) }, true},
+		{"a restriction, lifted", func(string) { change(fields{"status": "restricted"}); change(fields{"status": "active"}) }, true},
+		{"an operator's end of the sessions", func(string) { operator.admin("DELETE", "accounts/carol/sessions", nil).wantStatus(204) }, true},
+		{"an operator's end of the company's", func(string) { operator.admin("DELETE", "sessions", nil).wantStatus(204) }, true},
+		{"an operator's end of the devices", func(string) { operator.admin("DELETE", "accounts/carol/devices", nil).wantStatus(204) }, true},
+	} {
+		s.run(c.what, func(*testing.T) {
+			asked := s.loginWith("carol", secret, nil).wantState(record.CheckOTP)
+			given := s.post("auth/checkotp", asked.token(), fields{"otp": s.sms.last("otp.login", "code"), "remember_device": true}).wantState(record.Authorized)
+			stolen := given.str("device_token")
+			login(stolen).wantState(record.Authorized)
+			c.end(given.token())
+			for range 2 { // on each node
+				if c.ends {
+					login(stolen).wantState(record.CheckOTP)
+				} else {
+					login(stolen).wantState(record.Authorized)
+				}
+			}
+		})
+	}
 }

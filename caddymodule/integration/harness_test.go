@@ -352,10 +352,15 @@ func (s *site) Write(p []byte) (int, error) {
 	return s.logs.Write(p)
 }
 
+// log returns what Caddy has logged, on all nodes.
 func (s *site) log() string {
 	s.logMu.Lock()
 	defer s.logMu.Unlock()
-	return s.logs.String()
+	logs := s.logs.String()
+	for _, node := range s.nodes {
+		logs += node.log()
+	}
+	return logs
 }
 
 // tells waits until a text appears in Caddy's log, which arrives through a pipe.

@@ -18,37 +18,32 @@ import (
 // requiring a token. It has a path of its own and one on the admin endpoint.
 func TestHealthIsToldToAnybody(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := start(t, siteConfig{company: roomy, handler: "health /health\nrequire_api_key"})
-		for _, node := range s.all() {
-			node.wantHealth(t, http.StatusOK)
-			for _, method := range []string{"HEAD", "POST"} {
-				want := map[string]int{"HEAD": http.StatusOK, "POST": http.StatusMethodNotAllowed}[method]
-				if a := node.ask(method, "/health", ""); a.Status != want {
-					t.Errorf("%s: %d, want %d", method, a.Status, want)
-				}
-			}
-			for _, uri := range []string{"/health/", "/he%61lth", "/Health"} {
-				if a := node.ask("GET", uri, ""); a.Status != http.StatusUnauthorized {
-					t.Errorf("%s: %d, want 401", uri, a.Status)
-				}
-			}
-			asked := func() (sum float64) {
-				for name, value := range node.scrape() {
-					if strings.HasPrefix(name, "mnemogate_store_seconds_count") && strings.Contains(name, `"tallies"`) {
-						sum += value
-					}
-				}
-				return sum
-			}
-			before, began := asked(), time.Now()
-			together(100, func(int) answer { return node.ask("GET", "/health", "") })
-			if n := asked() - before; n > 1+time.Since(began).Seconds() {
-				t.Errorf("100 questions asked the store %v times in %v", n, time.Since(began))
+	s := startSite(t, siteConfig{company: roomy, handler: "health /health\nrequire_api_key"})
+	s.wantHealth(t, http.StatusOK)
+	for _, method := range []string{"HEAD", "POST"} {
+		want := map[string]int{"HEAD": http.StatusOK, "POST": http.StatusMethodNotAllowed}[method]
+		if a := s.ask(method, "/health", ""); a.Status != want {
+			t.Errorf("%s: %d, want %d", method, a.Status, want)
+		}
+	}
+	for _, uri := range []string{"/health/", "/he%61lth", "/Health"} {
+		if a := s.ask("GET", uri, ""); a.Status != http.StatusUnauthorized {
+			t.Errorf("%s: %d, want 401", uri, a.Status)
+		}
+	}
+	asked := func() (sum float64) {
+		for name, value := range s.scrape() {
+			if strings.HasPrefix(name, "mnemogate_store_seconds_count") && strings.Contains(name, `"tallies"`) {
+				sum += value
 			}
 		}
-	})
+		return sum
+	}
+	before, began := asked(), time.Now()
+	together(100, func(int) answer { return s.ask("GET", "/health", "") })
+	if n := asked() - before; n > 1+time.Since(began).Seconds() {
+		t.Errorf("100 questions asked the store %v times in %v", n, time.Since(began))
+	}
 }
 
 // A node that is shutting down and has shutdown_delay reports that it is unhealthy

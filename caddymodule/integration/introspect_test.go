@@ -36,75 +36,72 @@ const inactive = `{"active":false}` + "\n"
 
 func TestTokensAreIntrospected(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := accountsSite(t, start, allKeys, siteConfig{company: zed, more: umbra})
-		began := time.Now()
-		token := s.login("zed")
-		session := s.sessions("zed")[0]
-		want := fields{"active": true, "sub": "zed", "company": "acme", "state": "authorized", "sid": session.ID,
-			"iat": float64(session.Created.Unix()), "exp": float64(session.Expires.Unix())}
-		for range 4 { // from the stores and from the memories of both nodes
-			for contentType, body := range map[string]string{
-				form:                              "token_type_hint=refresh_token&token=" + token,
-				"application/json":                `{"x": 1, "token": "` + token + `"}`,
-				"application/json; charset=utf-8": `{"token":"` + token + `"}`,
-			} {
-				a := s.introspect(keyOfAll, contentType, body).wantStatus(http.StatusOK)
-				if got, _ := json.Marshal(a.JSON); string(got) != s.encoded(want) {
-					t.Errorf("got %s, want %v", a.Body, want)
-				}
-			}
-			s.get("/x", token).is(200)
-		}
-		if iat := session.Created.Unix(); iat < began.Unix() || iat > time.Now().Unix() {
-			t.Errorf("it began at %v", session.Created)
-		}
-		if got := s.sessions("zed")[0].Expires; !got.Equal(session.Expires) {
-			t.Errorf("it was prolonged from %v to %v", session.Expires, got)
-		}
-
-		step := s.post("auth/login", "", fields{"login_id": "zed"}).token()
-		for how, token := range map[string]string{
-			"a step's": step, "another company's": s.loginAt("umbra", "other-key", "zoe"), "unknown": "mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
-			"none at all": "x", "with a scheme": "Bearer " + token,
+	s := accountsSite(t, startNodes, allKeys, siteConfig{company: zed, more: umbra})
+	began := time.Now()
+	token := s.login("zed")
+	session := s.sessions("zed")[0]
+	want := fields{"active": true, "sub": "zed", "company": "acme", "state": "authorized", "sid": session.ID,
+		"iat": float64(session.Created.Unix()), "exp": float64(session.Expires.Unix())}
+	for range 4 { // from the stores and from the memories of both nodes
+		for contentType, body := range map[string]string{
+			form:                              "token_type_hint=refresh_token&token=" + token,
+			"application/json":                `{"x": 1, "token": "` + token + `"}`,
+			"application/json; charset=utf-8": `{"token":"` + token + `"}`,
 		} {
-			if got := s.worth(token); got != inactive {
-				t.Errorf("%s: got %s", how, got)
+			a := s.introspect(keyOfAll, contentType, body).wantStatus(http.StatusOK)
+			if got, _ := json.Marshal(a.JSON); string(got) != s.encoded(want) {
+				t.Errorf("got %s, want %v", a.Body, want)
 			}
 		}
-		s.post("auth/checkpassword", step, fields{"password": testPassword}).wantState(record.Authorized) // the token was not used up
+		s.get("/x", token).is(200)
+	}
+	if iat := session.Created.Unix(); iat < began.Unix() || iat > time.Now().Unix() {
+		t.Errorf("it began at %v", session.Created)
+	}
+	if got := s.sessions("zed")[0].Expires; !got.Equal(session.Expires) {
+		t.Errorf("it was prolonged from %v to %v", session.Expires, got)
+	}
 
-		s.post("auth/logout", token, nil).wantState(record.None)
-		s.eventually("the ended token is inactive on all nodes", func() bool {
-			for range s.all() { // the nodes take turns
-				if s.worth(token) != inactive {
-					return false
-				}
+	step := s.post("auth/login", "", fields{"login_id": "zed"}).token()
+	for how, token := range map[string]string{
+		"a step's": step, "another company's": s.loginAt("umbra", "other-key", "zoe"), "unknown": "mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA",
+		"none at all": "x", "with a scheme": "Bearer " + token,
+	} {
+		if got := s.worth(token); got != inactive {
+			t.Errorf("%s: got %s", how, got)
+		}
+	}
+	s.post("auth/checkpassword", step, fields{"password": testPassword}).wantState(record.Authorized) // the token was not used up
+
+	s.post("auth/logout", token, nil).wantState(record.None)
+	s.eventually("the ended token is inactive on all nodes", func() bool {
+		for range s.all() { // the nodes take turns
+			if s.worth(token) != inactive {
+				return false
 			}
-			return true
-		})
-
-		s.introspect("reads-and-nothing-else", form, "token="+token).wantRefused(http.StatusForbidden, "")
-		if a := s.introspect("", form, "token="+token).wantRefused(http.StatusUnauthorized, ""); a.Header.Get("WWW-Authenticate") == "" {
-			t.Error("401 without a challenge")
 		}
-		s.introspect("not-a-key-at-all", form, "token="+token).wantRefused(http.StatusUnauthorized, "")
-		for body, contentType := range map[string]string{
-			"": form, "token=": form, "token=a&token=b": form, "Token=a": form, "{}": "application/json", `{"token":null}`: "application/json",
-			`{"token":"a","token":"b"}`: "application/json", `{"token":1}`: "application/json", `{"token":"a"}x`: "application/json",
-		} {
-			s.introspect(keyOfAll, contentType, body).wantRefused(http.StatusBadRequest, "token")
-		}
-		s.introspect(keyOfAll, form, "token=%zz").wantRefused(http.StatusBadRequest, "")
-		s.introspect(keyOfAll, "text/plain", "token="+token).wantRefused(http.StatusUnsupportedMediaType, "")
-		s.introspect(keyOfAll, form, "token="+strings.Repeat("x", 1<<20)).wantRefused(http.StatusRequestEntityTooLarge, "")
-		if strings.Contains(s.log(), token) {
-			t.Error("the log holds a token")
-		}
-		s.api(keyOfAll, "POST", "acme/introspect?token="+token, nil).wantRefused(http.StatusBadRequest, "token")
-		s.api(keyOfAll, "GET", "acme/introspect", nil).wantRefused(http.StatusMethodNotAllowed, "")
+		return true
 	})
+
+	s.introspect("reads-and-nothing-else", form, "token="+token).wantRefused(http.StatusForbidden, "")
+	if a := s.introspect("", form, "token="+token).wantRefused(http.StatusUnauthorized, ""); a.Header.Get("WWW-Authenticate") == "" {
+		t.Error("401 without a challenge")
+	}
+	s.introspect("not-a-key-at-all", form, "token="+token).wantRefused(http.StatusUnauthorized, "")
+	for body, contentType := range map[string]string{
+		"": form, "token=": form, "token=a&token=b": form, "Token=a": form, "{}": "application/json", `{"token":null}`: "application/json",
+		`{"token":"a","token":"b"}`: "application/json", `{"token":1}`: "application/json", `{"token":"a"}x`: "application/json",
+	} {
+		s.introspect(keyOfAll, contentType, body).wantRefused(http.StatusBadRequest, "token")
+	}
+	s.introspect(keyOfAll, form, "token=%zz").wantRefused(http.StatusBadRequest, "")
+	s.introspect(keyOfAll, "text/plain", "token="+token).wantRefused(http.StatusUnsupportedMediaType, "")
+	s.introspect(keyOfAll, form, "token="+strings.Repeat("x", 1<<20)).wantRefused(http.StatusRequestEntityTooLarge, "")
+	if strings.Contains(s.log(), token) {
+		t.Error("the log holds a token")
+	}
+	s.api(keyOfAll, "POST", "acme/introspect?token="+token, nil).wantRefused(http.StatusBadRequest, "token")
+	s.api(keyOfAll, "GET", "acme/introspect", nil).wantRefused(http.StatusMethodNotAllowed, "")
 }
 
 func TestAnOAuthClientIntrospectsTokens(t *testing.T) {
