@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
@@ -120,20 +119,15 @@ var balancedNodes = regexp.MustCompile(`\b(one|two):80\b`)
 // Stopping a node does not affect users. The balancer sends requests to the other
 // node if it can't send them to this one, logins too.
 func TestComposeBalancerTriesTheOtherNode(t *testing.T) {
+	t.Parallel()
 	config := readCompose(t, "../../store/compose.yaml").Configs["balancer"].Content
 	node := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(node.Close)
 	addresses := map[string]string{"one:80": strings.TrimPrefix(nobodyListens(t), "http://"), "two:80": node.Listener.Addr().String()}
 	config = balancedNodes.ReplaceAllStringFunc(config, func(name string) string { return addresses[name] })
-	config = strings.Replace(config, "auto_https off", "auto_https off\nadmin off", 1)
-	config = strings.Replace(config, "http:// {", "http:// {\nbind fd/3", 1)
-
-	s := &site{t: t, dir: shortTempDir(t), config: config}
-	s.addr, s.ln = listener(t)
-	s.URL = "http://" + s.addr
-	s.writeCaddyfile()
-	s.start()
-	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
+	s := startWith(t, new(site), func(*site) string {
+		return changed(t, config, "auto_https off", "auto_https off\nadmin off", "http:// {", "http:// {\nbind fd/3")
+	})
 	for range 20 {
 		if a := s.do(s.request(http.MethodPost, "/", "{}")); a.Status != http.StatusOK {
 			t.Errorf("got %d %s", a.Status, a.Body)

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -67,14 +66,11 @@ func (e *eventFile) Handle(_ context.Context, event caddy.Event) error {
 // BACKEND in it are replaced with those of the site.
 func startCaddyfile(t *testing.T, text string, env []string) *site {
 	t.Helper()
-	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t), sms: newWebhookSink(t), env: env}
-	s.addr, s.ln = listener(t)
-	s.URL = "http://" + s.addr
-	s.config = strings.NewReplacer("DIR", s.dir, "SINK", s.sms.URL, "BACKEND", s.backend.addr).Replace(text)
-	s.writeCaddyfile()
-	s.start()
-	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
-	return s
+	return startWith(t, &site{backend: newRawBackend(t), sms: newWebhookSink(t), env: env}, func(s *site) string { return s.inserted(text) })
+}
+
+func (s *site) inserted(text string) string {
+	return strings.NewReplacer("DIR", s.dir, "SINK", s.sms.URL, "BACKEND", s.backend.addr).Replace(text)
 }
 
 // readLines reads a file of JSON lines once it has n of them.
@@ -225,7 +221,7 @@ func TestEventHandlersAreThoseOfTheRunningConfig(t *testing.T) {
 	s := startCaddyfile(t, stale, nil)
 	s.post("auth/checkcredentials", "", fields{"login_id": "x", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
 	s.tells(`"mnemogate.audit","msg":"mnemogate.checkcredentials.failure"`)
-	s.config = strings.NewReplacer("DIR", s.dir, "SINK", s.sms.URL, "BACKEND", s.backend.addr).Replace(eventSite)
+	s.config = s.inserted(eventSite)
 	must(t, s.load())
 	s.post("auth/checkcredentials", "", fields{"login_id": "x", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
 	if got := readLines(t, s.dir+"/failures.log", 1); len(got) != 1 {

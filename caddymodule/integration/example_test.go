@@ -10,59 +10,25 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig"
-
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-func readExample(t *testing.T) string {
-	t.Helper()
-	example := get(os.ReadFile("../../Caddyfile.example"))(t)
-	return string(example)
-}
-
-func TestExampleAdaptsWithoutWarnings(t *testing.T) {
-	_, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(readExample(t)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, w := range warnings { // also about its formatting
-		t.Error(w)
-	}
-}
-
 // startExample runs Caddyfile.example. It replaces its two ports with listeners of
 // the test. It removes the admin endpoint, whose port may be in use.
 func startExample(t *testing.T) *site {
-	s := &site{t: t, dir: shortTempDir(t)}
-	s.addr, s.ln = listener(t)
-	s.URL = "http://" + s.addr
 	profile, file := listener(t)
-	s.more = []*os.File{file}
-	s.config = readExample(t)
-	for _, change := range []struct {
-		from, to string
-		n        int
-	}{
-		{"auto_https off", "auto_https off\n\tadmin off", 1},
-		{"http://:9000 {\n\tbind 127.0.0.1\n", "http:// {\n\tbind fd/4\n", 1},
-		{"http://127.0.0.1:8080, http://localhost:8080 {\n\tbind 127.0.0.1\n",
-			"http://" + s.addr + ", http://" + strings.Replace(s.addr, "127.0.0.1", "localhost", 1) + " {\n\tbind fd/3\n", 1},
-		{"origins http://localhost:8080", "origins http://" + strings.Replace(s.addr, "127.0.0.1", "localhost", 1), 1},
-		{"reverse_proxy 127.0.0.1:9000", "reverse_proxy " + profile, 1},
-		{"captcha pow\n", "captcha pow 8\n", 1}, // makes the work faster
-	} {
-		if n := strings.Count(s.config, change.from); n != change.n {
-			t.Fatalf("the example has %q %d times", change.from, n)
-		}
-		s.config = strings.Replace(s.config, change.from, change.to, 1)
-	}
-	s.writeCaddyfile()
-	s.start()
-	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
-	return s
+	return startWith(t, &site{more: []*os.File{file}}, func(s *site) string {
+		byName := strings.Replace(s.addr, "127.0.0.1", "localhost", 1)
+		return changed(t, string(get(os.ReadFile("../../Caddyfile.example"))(t)),
+			"auto_https off", "auto_https off\n\tadmin off",
+			"http://:9000 {\n\tbind 127.0.0.1\n", "http:// {\n\tbind fd/4\n",
+			"http://127.0.0.1:8080, http://localhost:8080 {\n\tbind 127.0.0.1\n", "http://"+s.addr+", http://"+byName+" {\n\tbind fd/3\n",
+			"origins http://localhost:8080", "origins http://"+byName,
+			"reverse_proxy 127.0.0.1:9000", "reverse_proxy "+profile,
+			"captcha pow\n", "captcha pow 8\n") // makes the work faster
+	})
 }
 
 // logged waits until a pattern is in the log, and returns the last match of its
@@ -80,6 +46,7 @@ func (s *site) logged(pattern string) string {
 // The example does what its comments and the README promise, and its log contains no
 // warnings that it need not have.
 func TestExampleWorks(t *testing.T) {
+	t.Parallel()
 	const key = "try-this-key"
 	s := startExample(t)
 	byName := strings.Replace(s.addr, "127.0.0.1", "localhost", 1)

@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -24,41 +23,36 @@ func startFrom(t *testing.T, example string, env ...string) *site {
 	if lines := strings.Count(string(raw), "\n"); lines > 40 {
 		t.Errorf("%s has %d lines, more than 40", file, lines)
 	}
-	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t)}
-	s.addr, s.ln = listener(t)
-	s.URL = "http://" + s.addr
-	s.env = append(env, "SITE="+s.URL, "BACKEND="+s.backend.addr)
-	s.config = strings.Replace(string(raw), "{\n", "{\n\tadmin off\n", 1)
-	s.config = strings.Replace(s.config, "shutdown_delay 5s", "shutdown_delay 10ms", 1) // no balancer waits for it
-	s.config = strings.Replace(s.config, "} {\n", "} {\n\tbind fd/3\n", 1)              // the site's block
-	s.writeCaddyfile()
-	s.start()
-	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
-	return s
+	return startWith(t, &site{backend: newRawBackend(t)}, func(s *site) string {
+		s.env = append(env, "SITE="+s.URL, "BACKEND="+s.backend.addr)
+		config := strings.Replace(string(raw), "{\n", "{\n\tadmin off\n", 1)
+		config = strings.Replace(config, "shutdown_delay 5s", "shutdown_delay 10ms", 1) // no balancer waits for it
+		return strings.Replace(config, "} {\n", "} {\n\tbind fd/3\n", 1)                // the site's block
+	})
+}
+
+// The examples are formatted, and Caddy has no other warnings about them.
+func TestExamplesAreWellFormatted(t *testing.T) {
+	t.Setenv("POSTGRES", "postgres://localhost/db")
+	t.Setenv("REDIS", "redis://localhost")
+	files, _ := filepath.Glob("../../docs/examples/*/Caddyfile")
+	if len(files) < 4 {
+		t.Fatalf("there are only %d", len(files))
+	}
+	for _, file := range append(files, "../../Caddyfile.example") {
+		_, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt(get(os.ReadFile(file))(t), map[string]any{"filename": file})
+		if err != nil || len(warnings) > 0 {
+			t.Errorf("%s: %v, %v", file, err, warnings)
+		}
+	}
 }
 
 // Each example runs as it is, and its user gets in.
 func TestExamplesOfDocs(t *testing.T) {
+	t.Parallel()
 	const key, password = "only-to-try-it-0001", "correct horse battery"
-	t.Run("well formatted", func(t *testing.T) {
-		files, _ := filepath.Glob("../../docs/examples/*/Caddyfile")
-		if len(files) < 4 {
-			t.Fatalf("there are only %d", len(files))
-		}
-		for _, file := range files {
-			raw := get(os.ReadFile(file))(t)
-			t.Setenv("POSTGRES", "postgres://localhost/db")
-			t.Setenv("REDIS", "redis://localhost")
-			_, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt(raw, map[string]any{"filename": file})
-			if err != nil {
-				t.Error(err)
-			}
-			for _, w := range warnings {
-				t.Error(w)
-			}
-		}
-	})
 	t.Run("one-api", func(t *testing.T) {
+		t.Parallel()
 		s := startFrom(t, "one-api")
 		r := s.getRequest("/", "")
 		r.Header.Set("Accept", "text/html")
@@ -72,6 +66,7 @@ func TestExamplesOfDocs(t *testing.T) {
 		s.get("/health", "").wantStatus(http.StatusOK)
 	})
 	t.Run("mobile-app", func(t *testing.T) {
+		t.Parallel()
 		s := startFrom(t, "mobile-app")
 		a := s.postTo("acme", key, "auth/checkcredentials", "", fields{"login_id": "+37060012345", "password": password})
 		code := s.logged(`"type":"otp.login".*"text":"(\d{6}) is your`)
@@ -85,6 +80,7 @@ func TestExamplesOfDocs(t *testing.T) {
 		s.do(r).want(wire.ErrTokenInvalid)
 	})
 	t.Run("behind-nginx", func(t *testing.T) { // TestOtherProxiesOfThePage runs nginx
+		t.Parallel()
 		s := startFrom(t, "behind-nginx")
 		a := s.postTo("acme", key, "auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": password})
 		r := s.getRequest("/check", a.wantState(record.Authorized).token())
@@ -96,6 +92,7 @@ func TestExamplesOfDocs(t *testing.T) {
 		}
 	})
 	t.Run("two-nodes", func(t *testing.T) {
+		t.Parallel()
 		with := sharedServers(t)
 		env := []string{fmt.Sprintf("POSTGRES=%q", with.postgres.DSN(with.schema)), "REDIS=" + with.redis.URL()}
 		one, two := startFrom(t, "two-nodes", env...), startFrom(t, "two-nodes", env...)

@@ -91,7 +91,9 @@ func codeOf(user string) string { return rand.Text() + "-code-of-" + user }
 
 // provider returns the part of a Caddyfile that uses the gateway as an OAuth
 // provider.
-func (g *gateway) provider(id int, more string) string {
+func (g *gateway) provider(id int, more string) string { return providerAt(g.URL, id, more) }
+
+func providerAt(url string, id int, more string) string {
 	return fmt.Sprintf(`
 		oauth %d oauth2 {
 			token_url %s/token
@@ -103,7 +105,7 @@ func (g *gateway) provider(id int, more string) string {
 			redirect_uri %s
 			%s
 		}
-	`, id, g.URL, callback, more)
+	`, id, url, callback, more)
 }
 
 // behave sets how the gateway answers from now on; nil means correctly.
@@ -226,16 +228,7 @@ func TestGatewaysMayFail(t *testing.T) {
 			failures_per_address 1000/5m
 			logins_per_address 1000/1m
 		}
-		oauth 2 oauth2 {
-			token_url ` + url + `/token
-			userinfo_url ` + url + `/user
-			subject id
-			client_id me
-			client_secret hidden-client-secret
-			redirect_uri ` + callback + `
-			timeout 300ms
-		}
-		`
+		` + providerAt(url, 2, "timeout 300ms")
 		for i, name := range names {
 			name = strings.ReplaceAll(name, " ", "-")
 			config += fmt.Sprintf("account %s {\nlogin %[1]s\nemail %[1]s@example.com\nphone +3706000%04d\nquestion Cat? Whiskers\nidentity 2 %[1]s\n}\n", name, i)

@@ -186,10 +186,18 @@ func startSite(t *testing.T, c siteConfig) *site {
 
 func startSiteWith(t *testing.T, c siteConfig, backend *rawBackend, sms *webhookSink) *site {
 	t.Helper()
-	s := &site{t: t, dir: shortTempDir(t), backend: backend, sms: sms, env: c.env, more: c.files}
+	return startWith(t, &site{backend: backend, sms: sms, env: c.env, more: c.files}, func(s *site) string {
+		return c.caddyfile(s.dir, s.sms.URL, s.backend.addr)
+	})
+}
+
+// startWith starts a site with a whole Caddyfile and stops it when the test ends.
+func startWith(t *testing.T, s *site, caddyfile func(*site) string) *site {
+	t.Helper()
+	s.t, s.dir = t, shortTempDir(t)
 	s.addr, s.ln = listener(t)
 	s.URL = "http://" + s.addr
-	s.config = c.caddyfile(s.dir, s.sms.URL, s.backend.addr)
+	s.config = caddyfile(s)
 	if found := basePathOf.FindStringSubmatch(s.config); found != nil {
 		s.base = found[1]
 	}
