@@ -78,6 +78,31 @@ func TestACaptchaResponseHasNoSpacesAround(t *testing.T) {
 	}
 }
 
+// With captcha_after 0 every password requires a captcha, from the first one on. With
+// hardened, so do those of unknown login ids.
+func TestCaptchaAfter0AsksForEveryPassword(t *testing.T) {
+	for _, loginID := range []string{email, "nobody@example.com"} {
+		b, _ := newCaptchaBench(t)
+		b.company.Hardened = loginID != email
+		b.wrong(wire.ErrCaptchaMissing, "auth/checkcredentials", "", object{"login_id": loginID, "password": password})
+		step := b.must("auth/login", "", object{"login_id": loginID})
+		if !step.CaptchaRequired {
+			t.Errorf("%s: captcha_required is false", loginID)
+		}
+		check := func(response string) error {
+			_, err := b.serve("auth/checkpassword", step.SessionToken, object{"password": password, "captcha_response": response})
+			return err
+		}
+		wantError(t, check(""), wire.ErrCaptchaMissing)
+		wantError(t, check("bad"), wire.ErrCaptchaInvalid)
+		if err := check("good"); b.company.Hardened {
+			wantError(t, err, wire.ErrPasswordInvalid)
+		} else if err != nil {
+			t.Errorf("%s: %v", loginID, err)
+		}
+	}
+}
+
 // A provider compares the address with the one that solved the captcha.
 func TestACaptchaProviderIsToldTheWholeAddress(t *testing.T) {
 	b, asked := newCaptchaBench(t)

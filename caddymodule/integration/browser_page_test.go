@@ -138,6 +138,12 @@ const (
 func (b *tab) logsIn(address, loginID, password string) {
 	b.t.Helper()
 	b.open(address)
+	b.fillsIn(loginID, password)
+}
+
+// fillsIn enters a login id and a password.
+func (b *tab) fillsIn(loginID, password string) {
+	b.t.Helper()
 	b.sees("login", idField)
 	b.enters("login", loginID)
 	b.sees("password", passwordField)
@@ -308,10 +314,7 @@ func TestBrowserWalksThePage(t *testing.T) {
 		b.chooses("deadlink.again")
 		b.sees("recover", "input[value=MAIL]:checked")
 		b.chooses("recover.stop")
-		b.sees("login", idField)
-		b.enters("login", "alice@example.com")
-		b.sees("password", passwordField)
-		b.enters("password", "the third new one of alice")
+		b.fillsIn("alice@example.com", "the third new one of alice")
 		b.isUser("alice")
 		b.open(s.URL + "/acme/login")
 		b.sees("already", ".main")
@@ -331,9 +334,7 @@ func TestBrowserWalksThePage(t *testing.T) {
 		b.enters("newpassword", "the first one of a new user")
 		b.sees("login", idField)
 		b.isTold("notice.password.set")
-		b.enters("login", "new@example.com")
-		b.sees("password", passwordField)
-		b.enters("password", "the first one of a new user")
+		b.fillsIn("new@example.com", "the first one of a new user")
 		b.isUser("new")
 		b.logsOut(s)
 	})
@@ -594,9 +595,7 @@ func TestBrowserGoesBack(t *testing.T) {
 	b.reloads("code", codeField)
 	back("login", idField)
 	b.eval(`document.querySelector('#remember').click()`)
-	b.enters("login", "carol@example.com")
-	b.sees("password", passwordField)
-	b.enters("password", testPassword)
+	b.fillsIn("carol@example.com", testPassword)
 	b.sees("code", codeField)
 	b.enters("code", s.sms.last("otp.login", "code"))
 	b.isUser("carol")

@@ -139,9 +139,7 @@ func browserWithoutAutofillOfPasskeys(t *testing.T, s *site) {
 	if buttons := b.eval(`[...document.querySelectorAll('#screen button')].map((button) => button.textContent)`); len(buttons.([]any)) != 2 {
 		t.Errorf("the page has the buttons %v, want only continue and recover", buttons)
 	}
-	b.enters("login", "alice@example.com")
-	b.sees("password", passwordField)
-	b.enters("password", testPassword)
+	b.fillsIn("alice@example.com", testPassword)
 	b.isUser("alice")
 	if asked := b.eval(`calls.length`); asked != 0. {
 		t.Error("the page asks for a passkey")
@@ -213,11 +211,7 @@ func TestBrowserOffersAPasskey(t *testing.T) {
 	created(1)
 
 	forgets()
-	b.open(s.URL + "/acme/login?fresh=1&return_to=/home")
-	b.sees("login", idField)
-	b.enters("login", "alice@example.com")
-	b.sees("password", passwordField)
-	b.enters("password", testPassword)
+	b.logsIn(s.URL+"/acme/login?fresh=1&return_to=/home", "alice@example.com", testPassword)
 	isHome() // the user had something else in mind
 
 	config.handler = "login_page acme"

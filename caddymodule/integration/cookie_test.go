@@ -131,29 +131,6 @@ func TestASessionIsFoundAgain(t *testing.T) {
 	})
 }
 
-// With hardened, nothing reveals whether an account exists.
-func TestASessionOfARecoveryTellsNoAccount(t *testing.T) {
-	t.Parallel()
-	s := startNodes(t, siteConfig{company: "hardened\n" + people + disclaimers})
-	var told []string
-	for _, loginID := range []string{"alice@example.com", "nobody@example.com"} {
-		recovery := s.post("auth/recovery/recover", "", fields{"login_id": loginID, "method": "PHONE", "captcha_response": "any"})
-		login := s.post("auth/login", "", fields{"login_id": loginID})
-		for _, token := range []string{recovery.token(), login.token()} {
-			a, _ := s.session("GET", "acme", sessionKey+bearer(token))
-			a.is(200)
-			delete(a.JSON, "expires_in")
-			told = append(told, strings.Join([]string{a.str("session_state"), a.str("user_phone")}, " "))
-			if list, _ := a.JSON["disclaimers_required"].([]any); a.str("session_state") == "checkpassword" && len(list) != 2 {
-				t.Errorf("got %s", a.Body)
-			}
-		}
-	}
-	if want := []string{"recovery-checkotp ", "checkpassword ", "recovery-checkotp ", "checkpassword "}; !slices.Equal(told, want) {
-		t.Errorf("got %q", told)
-	}
-}
-
 // Contract, section 12, cookie.
 func TestASessionGoesOnInACookie(t *testing.T) {
 	t.Parallel()

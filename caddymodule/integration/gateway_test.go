@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -146,19 +147,9 @@ func (g *gateway) count(path string) int {
 
 // misbehaviours returns the ways in which a gateway can fail, by name.
 func (g *gateway) misbehaviours() map[string]http.HandlerFunc {
-	written := func(text string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			conn, _, err := w.(http.Hijacker).Hijack()
-			if err != nil {
-				return
-			}
-			_, _ = io.WriteString(conn, text)
-			_ = conn.Close()
-		}
-	}
 	return map[string]http.HandlerFunc{
 		"slow":  g.hang,
-		"error": func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"error": guesttest.Answering(http.StatusInternalServerError, ""),
 		"redirect": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 		},
@@ -175,9 +166,9 @@ func (g *gateway) misbehaviours() map[string]http.HandlerFunc {
 			_ = http.NewResponseController(w).Flush()
 			g.hang(w, r)
 		},
-		"garbage":     written("\x00\x01\x02 this is no HTTP\r\n\r\n"),
-		"no answer":   written(""),
-		"half a line": written("HTTP/1.1 200"),
+		"garbage":     guesttest.Raw("\x00\x01\x02 this is no HTTP\r\n\r\n"),
+		"no answer":   guesttest.Raw(""),
+		"half a line": guesttest.Raw("HTTP/1.1 200"),
 	}
 }
 
