@@ -34,8 +34,7 @@ func (s *site) adminRaw(method, path, body string) answer {
 	r := get(http.NewRequestWithContext(s.t.Context(), method, "http://127.0.0.1/mnemogate/"+path, reader))(s.t)
 	client := s.adminClient()
 	defer client.CloseIdleConnections()
-	a := get(exchanged(s.t, client, r))(s.t)
-	return a
+	return get(exchanged(s.t, client, r))(s.t)
 }
 
 // admin sends a request for acme, with a JSON body.

@@ -74,8 +74,7 @@ func (s *site) encoded(body any) string {
 	if f, ok := body.(fields); body == nil || ok && f == nil {
 		return ""
 	}
-	raw := get(json.Marshal(body))(s.t)
-	return string(raw)
+	return string(get(json.Marshal(body))(s.t))
 }
 
 func (s *site) postRequest(company, key, route, token string, body fields) *http.Request {
@@ -116,8 +115,7 @@ func (s *site) request(method, path, body string) *http.Request {
 	if n := int64(len(s.nodes)); n > 0 {
 		url = s.nodes[s.turns.Add(1)%n].URL
 	}
-	r := get(http.NewRequestWithContext(s.t.Context(), method, url+path, reader))(s.t)
-	return r
+	return get(http.NewRequestWithContext(s.t.Context(), method, url+path, reader))(s.t)
 }
 
 // client follows no redirects, because API clients must not need to.
@@ -129,8 +127,7 @@ var client = &http.Client{
 
 func (s *site) do(r *http.Request) answer {
 	s.t.Helper()
-	a := get(s.try(client, r))(s.t)
-	return a
+	return get(s.try(client, r))(s.t)
 }
 
 // try is like do, but returns an error if Caddy does not answer.

@@ -256,12 +256,8 @@ func TestNoKeyNoRequest(t *testing.T) {
 // in SEC 1.
 func testP256Keys(t *testing.T) (pkcs8 string, sec1 string) {
 	t.Helper()
-	made := func() *ecdsa.PrivateKey {
-		key := get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-		return key
-	}
-	one := get(x509.MarshalPKCS8PrivateKey(made()))(t)
-	two := get(x509.MarshalECPrivateKey(made()))(t)
+	one := get(x509.MarshalPKCS8PrivateKey(get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)))(t)
+	two := get(x509.MarshalECPrivateKey(get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)))(t)
 	pkcs8 = t.TempDir() + "/key.pem"
 	must(t, os.WriteFile(pkcs8, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: one}), 0o600))
 	return pkcs8, string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: two}))

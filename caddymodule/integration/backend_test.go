@@ -59,7 +59,6 @@ func (s *webhookSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// answer sets the status of future answers.
 func (s *webhookSink) answer(status int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -130,6 +129,18 @@ func (b *rawBackend) requests() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return append([]string(nil), b.seen...)
+}
+
+// unreached returns a function that checks that the backend received no requests
+// meanwhile.
+func (s *site) unreached() func() {
+	before := len(s.backend.requests())
+	return func() {
+		s.t.Helper()
+		if got := s.backend.requests(); len(got) != before {
+			s.t.Errorf("the application got %q", got[before:])
+		}
+	}
 }
 
 func (b *rawBackend) serve(conn net.Conn) {

@@ -52,7 +52,6 @@ func startHTTP3(t *testing.T, c siteConfig) *h3site {
 	}
 }
 
-// certificateFiles creates a certificate for localhost and its key.
 func certificateFiles(t *testing.T) (certFile, keyFile string, roots *x509.CertPool) {
 	t.Helper()
 	config, roots := guesttest.Certificate(t, "localhost")

@@ -24,7 +24,6 @@ type firefox struct {
 	context string // the tab
 }
 
-// newFirefox starts a Firefox for the test.
 func newFirefox(t *testing.T) *firefox {
 	t.Helper()
 	path, err := exec.LookPath("firefox-esr")

@@ -79,13 +79,11 @@ func (b *tab) types(field, text string) {
 	b.do(chromedp.SendKeys(chromedp.CSS("#"+field), text))
 }
 
-// submits clicks on the screen's main button.
 func (b *tab) submits() {
 	b.t.Helper()
 	b.do(chromedp.Click(chromedp.CSS("#screen .main")))
 }
 
-// enters fills in a field and submits it.
 func (b *tab) enters(field, text string) {
 	b.t.Helper()
 	b.types(field, text)
@@ -141,7 +139,6 @@ func (b *tab) logsIn(address, loginID, password string) {
 	b.fillsIn(loginID, password)
 }
 
-// fillsIn enters a login id and a password.
 func (b *tab) fillsIn(loginID, password string) {
 	b.t.Helper()
 	b.sees("login", idField)

@@ -121,7 +121,6 @@ func (b *tab) hear(event any) {
 	}
 }
 
-// do performs actions in the tab.
 func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
@@ -149,13 +148,11 @@ func (b *tab) shown() string {
 	return text
 }
 
-// open navigates to an address.
 func (b *tab) open(address string) {
 	b.t.Helper()
 	b.do(chromedp.Navigate(address))
 }
 
-// reload reloads the page.
 func (b *tab) reload() {
 	b.t.Helper()
 	b.do(chromedp.Reload())
@@ -269,7 +266,6 @@ func (a *browserApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// requests returns the requests received so far.
 func (a *browserApp) requests() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

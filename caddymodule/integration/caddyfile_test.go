@@ -100,7 +100,6 @@ func adaptAndValidate(config string) ([]byte, error) {
 // Caddy's cleanup of certificates panics if two validations end at the same moment.
 var validating sync.Mutex
 
-// validate checks a configuration in JSON.
 func validate(config []byte) error {
 	var c caddy.Config
 	if err := caddy.StrictUnmarshalJSON(config, &c); err != nil {

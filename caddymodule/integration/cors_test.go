@@ -62,7 +62,7 @@ func TestListedOriginsAreAnswered(t *testing.T) {
 		}
 	}
 	s.run("preflights", func(t *testing.T) {
-		before := len(s.backend.requests())
+		unreached := s.unreached()
 		for _, path := range []string{"/acme/v2/auth/login", "/nobody/v2/auth/login", "/acme/v2/auth/none", "/acme/x", "/", "/added"} {
 			for _, origin := range []string{listed, "http://localhost:5173"} {
 				a := ask("OPTIONS", path, origin, "Access-Control-Request-Method", "PATCH", "Access-Control-Request-Headers", "authorization,x-api-key")
@@ -85,9 +85,7 @@ func TestListedOriginsAreAnswered(t *testing.T) {
 		asked(ask("GET", "/acme/x", listed, preflight...).want(wire.ErrHeaderMissing), listed)
 		a := s.exchange("OPTIONS / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nOrigin: " + listed + "\r\nOrigin: " + listed + "\r\nAccess-Control-Request-Method: GET\r\n\r\n")
 		asked(a.want(wire.ErrHeaderMissing), "")
-		if got := s.backend.requests(); len(got) != before {
-			t.Errorf("the application got %q", got[before:])
-		}
+		unreached()
 	})
 	s.run("our answers", func(*testing.T) {
 		asked(ask("POST", "/acme/v2/auth/login", listed).want(wire.ErrAPIKeyMissing), listed)

@@ -184,7 +184,6 @@ func (s *webhookSink) codeTo(phone string) string {
 	return ""
 }
 
-// ends records that a token was revoked.
 func (w *crashWorker) ends(p *person, token, by string) {
 	p.dead[token] = ended{by, time.Now(), w.round}
 }
@@ -307,7 +306,6 @@ func (w *crashWorker) setNew(p *person, call func(password string) (answer, bool
 	return a, true
 }
 
-// isSet records that the password was changed.
 func (w *crashWorker) isSet(p *person) {
 	p.old = append(p.old, p.password)
 	p.password, p.maybe = p.maybe, ""

@@ -24,8 +24,7 @@ const deployDir = "../../docs/deploy"
 
 func readDeploy(t *testing.T, name string) string {
 	t.Helper()
-	text := get(os.ReadFile(filepath.Join(deployDir, name)))(t)
-	return string(text)
+	return string(get(os.ReadFile(filepath.Join(deployDir, name)))(t))
 }
 
 // secretFile matches the files with secrets that a Caddyfile reads.

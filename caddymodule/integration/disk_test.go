@@ -156,7 +156,6 @@ func TestStartOnAFullDisk(t *testing.T) {
 	}
 }
 
-// fillDisk writes until the disk is full.
 func fillDisk(_ *site, dir string) error {
 	f, err := os.Create(filepath.Join(dir, "other"))
 	if err != nil {

@@ -131,7 +131,6 @@ func (g *gateway) hang(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// last returns a field of the newest request.
 func (g *gateway) last(field string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -348,33 +347,4 @@ func TestGatewaysMayFail(t *testing.T) {
 			t.Errorf("the log holds %q", secret)
 		}
 	}
-}
-
-// A new password never waits for the notice about it.
-func TestNoticeNeverDelaysANewPassword(t *testing.T) {
-	t.Parallel()
-	g := newGateway(t)
-	webhook := func(url string) string {
-		return " webhook " + url + " {\nsecret " + smsSecret + "\ntimeout 10s\n}\n"
-	}
-	s := startSite(t, siteConfig{
-		company: roomy + "sms" + webhook(g.URL+"/sms") + "mail" + webhook(g.URL+"/mail") +
-			account("alice", "email alice@example.com\nmust_set_password") +
-			account("bob", "phone +37060000002\nmust_set_password"),
-		more: "company refused {\napi_key " + testKey + roomy + "mail" + webhook(nobodyListens(t)) +
-			account("alice", "email alice@example.com\nmust_set_password") + "}",
-	})
-	set := func(company, loginID string) answer {
-		token := s.postTo(company, testKey, "auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword}).
-			wantState(record.SetPassword).token()
-		return s.timed(func() answer {
-			return s.postTo(company, testKey, "auth/setpassword", token, fields{"new_password": "a much better secret"})
-		})
-	}
-	g.behave(g.hang)
-	set("acme", "alice").wantState(record.Authorized)
-	set("acme", "bob").wantState(record.Authorized)
-	set("refused", "alice").wantState(record.Authorized)
-	s.eventually("notice of each kind at the gateway", func() bool { return g.count("/mail") > 0 && g.count("/sms") > 0 })
-	g.behave(nil)
 }

@@ -211,7 +211,6 @@ func slowClients(t *testing.T, s *site, token string, others *served) {
 	}
 }
 
-// residentOf returns the memory of all nodes together.
 func residentOf(s *site) (bytes int64) {
 	for _, node := range s.all() {
 		bytes += node.memory("VmRSS")

@@ -20,7 +20,6 @@ func (s *site) history(mnemocode string) []map[string]string {
 	return answer.Events
 }
 
-// named returns the names of events, without mnemogate.
 func named(events []map[string]string) []string {
 	var names []string
 	for _, e := range events {
