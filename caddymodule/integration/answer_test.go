@@ -189,9 +189,7 @@ func (c *h1conn) ask(raw string) answer {
 		c.reader = bufio.NewReader(c.conn)
 	}
 	_ = c.conn.SetDeadline(time.Now().Add(20 * time.Second))
-	if _, err := io.WriteString(c.conn, raw); err != nil {
-		c.s.t.Fatal(err)
-	}
+	get(io.WriteString(c.conn, raw))(c.s.t)
 	method, _, _ := strings.Cut(raw, " ")
 	response, err := http.ReadResponse(c.reader, &http.Request{Method: method})
 	if err != nil {
@@ -235,9 +233,7 @@ func (s *site) open(path, headers string, status int) (net.Conn, *bufio.Reader) 
 func (s *site) begin(path, headers string, status int) (net.Conn, *bufio.Reader, *http.Response) {
 	s.t.Helper()
 	conn := s.dial()
-	if _, err := io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n"+headers+"\r\n"); err != nil {
-		s.t.Fatal(err)
-	}
+	get(io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n"+headers+"\r\n"))(s.t)
 	reader := bufio.NewReader(conn)
 	response := get(http.ReadResponse(reader, nil))(s.t)
 	if response.StatusCode != status {

@@ -97,9 +97,7 @@ func (s *h3site) h3() *h3stream {
 	conn := get(quic.DialAddr(ctx, s.udp, config, nil))(s.t)
 	s.t.Cleanup(func() { _ = conn.CloseWithError(0, "") })
 	control := get(conn.OpenUniStream())(s.t)
-	if _, err := control.Write([]byte{0, 4, 0}); err != nil { // a control stream with empty SETTINGS
-		s.t.Fatal(err)
-	}
+	get(control.Write([]byte{0, 4, 0}))(s.t) // a control stream with empty SETTINGS
 	stream := get(conn.OpenStreamSync(ctx))(s.t)
 	_ = stream.SetDeadline(time.Now().Add(20 * time.Second))
 	return &h3stream{s.t, stream}
@@ -188,8 +186,6 @@ func (s *h3site) sendTrailers(fields, trailers []string, answered func(version, 
 	c3.headers(trailers...)
 	_ = c3.stream.Close()
 	status, body, err := c3.answer("")
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	answered("HTTP/3", status, body)
 }

@@ -49,10 +49,7 @@ func newFirefox(t *testing.T) *firefox {
 			for lines.Scan() {
 			}
 		}()
-		f := &firefox{t: t}
-		if f.conn, err = websocket.Dial(address+"/session", "", origin); err != nil {
-			t.Fatal(err)
-		}
+		f := &firefox{t: t, conn: get(websocket.Dial(address+"/session", "", origin))(t)}
 		t.Cleanup(func() { _ = f.conn.Close() })
 		f.call("session.new", map[string]any{"capabilities": map[string]any{}}, nil)
 		var tree struct{ Contexts []struct{ Context string } }

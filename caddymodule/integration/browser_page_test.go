@@ -45,9 +45,7 @@ func (b *tab) judge(screen string) {
 	axe := get(os.ReadFile(peersDir + "/node_modules/axe-core/axe.min.js"))(b.t)
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	if _, err := chromedp.Run(ctx, chromedp.Evaluate[chromedp.Void](string(axe))); err != nil {
-		b.t.Fatal(err)
-	}
+	get(chromedp.Run(ctx, chromedp.Evaluate[chromedp.Void](string(axe))))(b.t)
 	for scheme, rules := range map[string]string{"dark": `{ runOnly: ['color-contrast'] }`, "light": `{}`} { // only the colors differ
 		b.do(looking(scheme))
 		found := b.eval(`axe.run(` + rules + `).then(({ violations }) => violations.map(({ id, nodes }) => id + ': ' + nodes.map(({ html, failureSummary }) => html + ' ' + failureSummary).join('\n')))`)

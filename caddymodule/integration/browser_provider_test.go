@@ -19,12 +19,10 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 	page := s.URL + "/acme/login"
 	provider := startOpenID(t, page)
 	config := provider.provider(1, "name \"<img src=x onerror=alert(1)> & Co\"")
-	if err := s.reload(siteConfig{
+	must(t, s.reload(siteConfig{
 		company: people + disclaimers + "account sam {\nlogin sam\nidentity 1 sam-at-provider\n}" + strings.Replace(config, "redirect_uri ", "redirect_uri "+page+" ", 1),
 		handler: "login_page", env: env,
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	b := newBrowser(t)
 	b.loud = true // the provider's pages may have errors
 	for _, accepting := range []bool{true, false} {

@@ -3,7 +3,6 @@ package integration
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -128,11 +127,7 @@ func TestAnAppUsesTheModule(t *testing.T) {
 	for _, n := range s.all() {
 		nodes = append(nodes, n.URL)
 	}
-	config, err := json.Marshal(fields{
+	w.node(t, "steps.mjs", s.encoded(fields{
 		"nodes": nodes, "key": testKey, "password": testPassword, "outside": outside.URL, "issuer": provider.Issuer,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.node(t, "steps.mjs", string(config))
+	}))
 }

@@ -24,10 +24,7 @@ func (s *site) session(method, company, headers string) (a answer, set *http.Coo
 	s.t.Helper()
 	a = s.ask(method, "/"+company+"/v2/session", headers)
 	if line := a.Header.Get("Set-Cookie"); line != "" {
-		var err error
-		if set, err = http.ParseSetCookie(line); err != nil {
-			s.t.Fatal(err)
-		}
+		set = get(http.ParseSetCookie(line))(s.t)
 	}
 	return a, set
 }
@@ -401,7 +398,7 @@ func TestACookieAsThePageShowsIt(t *testing.T) {
 	}
 	s := startSite(t, siteConfig{company: people, handler: "cookie"})
 	script := filepath.Join(t.TempDir(), "cookie.mjs")
-	if err := os.WriteFile(script, []byte(shown[0]+`
+	must(t, os.WriteFile(script, []byte(shown[0]+`
 const [url, key, token] = process.argv.slice(2), company = url + '/acme', kept = {};
 const real = fetch;
 globalThis.fetch = async (at, options) => {
@@ -420,9 +417,7 @@ await tell(keep(company, key, token));
 await tell(leave(company));
 await tell(leave(company));
 console.log(told.join(' '));
-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+`), 0o600))
 	out, err := exec.Command("node", script, s.URL, testKey, s.login("frank")).CombinedOutput()
 	if got, want := string(out), "auth.header.missing authorized authorized auth.token.invalid success auth.header.missing\n"; err != nil || got != want {
 		t.Errorf("got %s, %v, want %s", got, err, want)

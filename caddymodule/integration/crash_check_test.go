@@ -102,8 +102,7 @@ func (w *crashWorker) checkPerson(p *person) {
 		if a.Status != http.StatusNotFound {
 			w.s.t.Errorf("%s was deleted: %d %s", p.name, a.Status, a.Body)
 		}
-		a = w.steady(func() (answer, bool) { return w.ask(nil, "auth/login", "", fields{"login_id": p.name}) })
-		w.expect(p, "the login of a deleted account", a, wire.ErrLoginIDNotFound)
+		w.expect(p, "the login of a deleted account", w.steady(func() (answer, bool) { return w.ask(nil, "auth/login", "", fields{"login_id": p.name}) }), wire.ErrLoginIDNotFound)
 		return
 	}
 	if !w.expect(p, "its account", a, nil) {
@@ -121,8 +120,7 @@ func (w *crashWorker) checkPerson(p *person) {
 	w.checkCodes(p, a)
 	p.doubt = ""
 	w.logsIn(p)
-	a = w.steady(func() (answer, bool) { return w.operate("POST", "acme/accounts/"+p.name+"/unlock", nil) })
-	w.expect(p, "unlock", a, nil)
+	w.expect(p, "unlock", w.steady(func() (answer, bool) { return w.operate("POST", "acme/accounts/"+p.name+"/unlock", nil) }), nil)
 	p.doubt = "the check"
 	for len(p.live) > 3 {
 		a := w.steady(func() (answer, bool) { return w.operate("DELETE", "acme/accounts/"+p.name+"/sessions", nil) })
@@ -150,8 +148,7 @@ func (w *crashWorker) settleStatus(p *person, account answer) {
 			w.s.t.Errorf("%s: after %q: %s", p.name, p.doubt, account.Body)
 		}
 		if restricted {
-			a := w.steady(func() (answer, bool) { return w.begin(p, p.password) })
-			w.expect(p, "the login of a restricted account", a, wire.ErrUserRestricted)
+			w.expect(p, "the login of a restricted account", w.steady(func() (answer, bool) { return w.begin(p, p.password) }), wire.ErrUserRestricted)
 		}
 		a := w.steady(func() (answer, bool) {
 			return w.operate("PATCH", "acme/accounts/"+p.name, fields{"status": "active", "must_set_password": false})

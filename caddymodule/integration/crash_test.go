@@ -197,9 +197,7 @@ func TestPendingRevocationsNeedNoRequest(t *testing.T) {
 	}
 	// This is the state that remains if a change is interrupted before it revokes
 	// the sessions.
-	if _, err := accounts.Update(ctx, "acme", a.ID, func(*record.Account) (bool, error) { return true, nil }); err != nil {
-		t.Fatal(err)
-	}
+	get(accounts.Update(ctx, "acme", a.ID, func(*record.Account) (bool, error) { return true, nil }))(t)
 	s.shared.postgres.Kill()
 	s.nodes[0].startAgain()
 	restarted(t, s.shared.postgres.Start())

@@ -377,13 +377,10 @@ func (s *site) begun(prefix string, state record.State, created, expires time.Ti
 		if hash.Bucket() != record.AccountBucket("acme", alice.ID) {
 			continue
 		}
-		err := db.Sessions().Create(ctx, time.Now(), record.Session{
+		must(s.t, db.Sessions().Create(ctx, time.Now(), record.Session{
 			Hash: hash, ID: rand.Text(), Company: "acme", Account: alice.ID, Mnemocode: "alice", Generation: alice.Generation,
 			State: state, Created: created, Expires: expires, Ends: expires,
-		})
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		}))
 		return token
 	}
 }

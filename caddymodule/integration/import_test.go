@@ -201,9 +201,7 @@ func TestImportAnswersWhileItReads(t *testing.T) {
 		}
 		answered <- response
 	}()
-	if _, err := io.WriteString(w, "nonsense\n"); err != nil {
-		t.Fatal(err)
-	}
+	get(io.WriteString(w, "nonsense\n"))(t)
 	// The failures of all lines exceed the server's buffer for a response.
 	go func() {
 		defer w.Close()
