@@ -155,25 +155,10 @@ func TestEachRequestOverHTTP2And3IsRefusedOrHasOneIdentity(t *testing.T) {
 		}
 		content := strings.ReplaceAll(a.body, "AUTH", token)
 		open := slices.Contains(fields, "CONNECT") // and waits for the server's response
-		if version == 3 {
-			c := s.h3()
-			c.headers(fields...)
-			if content != "" {
-				c.write(h3data, []byte(content))
-			}
-			if a.trailers != nil {
-				c.headers(a.trailers...)
-			}
-			if !open {
-				_ = c.stream.Close()
-			}
-			status, body, err = c.answer("")
-			return got, status, body, err
-		}
-		c := s.h2()
+		c := s.framed(version)
 		c.headers(content == "" && a.trailers == nil && !open, fields...)
 		if content != "" {
-			c.data(content, a.trailers == nil)
+			c.data(content, a.trailers == nil && !open)
 		}
 		if a.trailers != nil {
 			c.headers(true, a.trailers...)

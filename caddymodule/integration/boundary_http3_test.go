@@ -109,25 +109,31 @@ const (
 )
 
 // write sends a frame. It ignores errors, since the server may have stopped reading.
-func (s *h3stream) write(kind uint64, payload []byte) {
+func (s *h3stream) write(kind uint64, payload []byte, end bool) {
 	frame := quicvarint.Append(quicvarint.Append(nil, kind), uint64(len(payload)))
 	_, _ = s.stream.Write(append(frame, payload...))
+	if end {
+		_ = s.stream.Close()
+	}
 }
 
-// headers sends fields. They are names and values in turn.
-func (s *h3stream) headers(fields ...string) {
+// headers sends the stream's headers or, the second time, its trailers. The fields are
+// names and values in turn.
+func (s *h3stream) headers(end bool, fields ...string) {
 	s.t.Helper()
 	var block bytes.Buffer
 	encoder := qpack.NewEncoder(&block)
 	for pair := range slices.Chunk(fields, 2) {
 		must(s.t, encoder.WriteField(qpack.HeaderField{Name: pair[0], Value: pair[1]}))
 	}
-	s.write(h3headers, block.Bytes())
+	s.write(h3headers, block.Bytes(), end)
 }
 
-// answer reads the response to its end or, if part is set, until the body contains
+func (s *h3stream) data(b string, end bool) { s.write(h3data, []byte(b), end) }
+
+// read reads the response to its end or, if part is set, until the body contains
 // part.
-func (s *h3stream) answer(part string) (status, body string, err error) {
+func (s *h3stream) read(part string) (status, body string, err error) {
 	s.t.Helper()
 	reader := quicvarint.NewReader(s.stream)
 	for part == "" || !strings.Contains(body, part) {
@@ -175,17 +181,28 @@ func (s *h3stream) reset(err error) error {
 // and calls answered with each response.
 func (s *h3site) sendTrailers(fields, trailers []string, answered func(version, status, body string)) {
 	s.t.Helper()
-	c2, c3 := s.h2(), s.h3()
-	c2.headers(false, fields...)
-	c2.data("abc", false)
-	c2.headers(true, trailers...)
-	status, body := c2.answer("")
-	answered("HTTP/2", status, body)
-	c3.headers(fields...)
-	c3.write(h3data, []byte("abc"))
-	c3.headers(trailers...)
-	_ = c3.stream.Close()
-	status, body, err := c3.answer("")
-	must(s.t, err)
-	answered("HTTP/3", status, body)
+	for version := 2; version <= 3; version++ {
+		c := s.framed(version)
+		c.headers(false, fields...)
+		c.data("abc", false)
+		c.headers(true, trailers...)
+		status, body, err := c.read("")
+		must(s.t, err)
+		answered(fmt.Sprint("HTTP/", version), status, body)
+	}
+}
+
+// A framed is an h2conn or an h3stream.
+type framed interface {
+	headers(end bool, fields ...string)
+	data(b string, end bool)
+	read(part string) (status, body string, err error)
+}
+
+func (s *h3site) framed(version int) framed {
+	s.t.Helper()
+	if version == 2 {
+		return s.h2()
+	}
+	return s.h3()
 }

@@ -189,18 +189,18 @@ func TestWebSocketOverHTTP3(t *testing.T) {
 	fields := []string{":method", "CONNECT", ":scheme", "https", ":authority", "localhost", ":path", "/acme/x", ":protocol", "websocket",
 		"sec-websocket-version", "13", "x-profile-mnemocode", "mallory", "x-company-code", "umbra"}
 	c := s.h3()
-	c.headers(fields...)
-	if status, body, err := c.answer(""); status != "401" || !strings.Contains(body, wire.ErrHeaderMissing.Code) {
+	c.headers(false, fields...)
+	if status, body, err := c.read(""); status != "401" || !strings.Contains(body, wire.ErrHeaderMissing.Code) {
 		t.Errorf("without a token: got %s %q %v", status, body, err)
 	}
 	if got := s.backend.requests(); len(got) != 0 {
 		t.Errorf("the application got %q", got)
 	}
 	c = s.h3()
-	c.headers(append(fields, "authorization", "Bearer "+s.login("alice@example.com"))...)
+	c.headers(false, append(fields, "authorization", "Bearer "+s.login("alice@example.com"))...)
 	const told = "GET /hidden HTTP/1.1\r\nX-Profile-Mnemocode: mallory\r\n\r\n" // only the two ends may interpret it
-	c.write(h3data, []byte(told))
-	if status, body, err := c.answer(told); status != "200" || body != told || err != nil {
+	c.data(told, false)
+	if status, body, err := c.read(told); status != "200" || body != told || err != nil {
 		t.Errorf("got %s %q %v", status, body, err)
 	}
 	got := s.backend.requests()

@@ -311,20 +311,17 @@ func routeSpellings(t *testing.T, s *h3site, mounts []mount) {
 		content := body("frank", testPassword)
 		for _, target := range respellings("/acme/v2/auth/checkcredentials") {
 			fields := []string{":method", "POST", ":scheme", "https", ":authority", "localhost", ":path", target, "x-api-key", testKey, "content-type", "application/json"}
-			c2, c3 := s.h2(), s.h3()
-			c2.headers(false, fields...)
-			c2.data(content, true)
-			c3.headers(fields...)
-			c3.write(h3data, []byte(content))
-			_ = c3.stream.Close()
-			for version, read := range map[string]func() (string, string, error){"HTTP/2": func() (string, string, error) { return c2.read("") }, "HTTP/3": func() (string, string, error) { return c3.answer("") }} {
-				status, got, err := read()
+			for version := 2; version <= 3; version++ {
+				c := s.framed(version)
+				c.headers(false, fields...)
+				c.data(content, true)
+				status, got, err := c.read("")
 				if status == "" && err != nil {
 					continue // the server did not accept it as a request
 				}
 				a := rawAnswer(t, status, got)
-				if reaches(t, version+" "+target, a) != (target == "/acme/v2/auth/checkcredentials" || strings.HasPrefix(target, "/acme/v2/auth/checkcredentials?")) {
-					t.Errorf("%s %q: got %d %s", version, target, a.Status, a.Body)
+				if reaches(t, fmt.Sprint("HTTP/", version, " ", target), a) != (target == "/acme/v2/auth/checkcredentials" || strings.HasPrefix(target, "/acme/v2/auth/checkcredentials?")) {
+					t.Errorf("HTTP/%d %q: got %d %s", version, target, a.Status, a.Body)
 				}
 			}
 		}
