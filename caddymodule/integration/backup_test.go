@@ -196,7 +196,7 @@ func TestRestoreOfOneStoreOfTwo(t *testing.T) {
 	s.run("Redis of before", func(*testing.T) {
 		s.whileStopped(func() {
 			servers.redis.Kill()
-			restarted(t, servers.redis.Start())
+			must(t, servers.redis.Start())
 		})
 		s.get("/", ended).wantStatus(200) // it is valid again
 		s.post("auth/checkotp", coded, code).wantState(record.Authorized)

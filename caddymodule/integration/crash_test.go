@@ -121,8 +121,8 @@ func (c *crash) loadUntilKilled(victim string) {
 // kill kills processes and returns a function that starts them again.
 func (c *crash) kill(victim string) (restart func()) {
 	shared := c.s.shared
-	startRedis := func() { restarted(c.s.t, shared.redis.Start()) }
-	startPostgres := func() { restarted(c.s.t, shared.postgres.Start()) }
+	startRedis := func() { must(c.s.t, shared.redis.Start()) }
+	startPostgres := func() { must(c.s.t, shared.postgres.Start()) }
 	switch victim {
 	case "redis":
 		shared.redis.Kill()
@@ -200,7 +200,7 @@ func TestPendingRevocationsNeedNoRequest(t *testing.T) {
 	get(accounts.Update(ctx, "acme", a.ID, func(*record.Account) (bool, error) { return true, nil }))(t)
 	s.shared.postgres.Kill()
 	s.nodes[0].startAgain()
-	restarted(t, s.shared.postgres.Start())
+	must(t, s.shared.postgres.Start())
 	storetest.Eventually(t, 30*time.Second, "end of the sessions", func() bool {
 		owed, err := accounts.PendingRevocations(ctx, record.Revocation{}, 1)
 		return err == nil && len(owed) == 0

@@ -27,13 +27,6 @@ func onEach(do func(*way)) func(*servers, []*way) {
 	}
 }
 
-func restarted(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 var healRedis = onEach(func(w *way) { w.redis.Heal() })
 
 var redisFaults = []storeFault{
@@ -44,7 +37,7 @@ var redisFaults = []storeFault{
 	{
 		name: "killed and restarted", kills: true,
 		begin: func(s *servers, _ []*way) { s.redis.Kill() },
-		heal:  func(s *servers, _ []*way) { restarted(s.t, s.redis.Start()) },
+		heal:  func(s *servers, _ []*way) { must(s.t, s.redis.Start()) },
 	},
 }
 
@@ -58,7 +51,7 @@ var postgresFaults = []storeFault{
 	{
 		name: "killed and restarted", kills: true,
 		begin: func(s *servers, _ []*way) { s.postgres.Stop() },
-		heal:  func(s *servers, _ []*way) { restarted(s.t, s.postgres.Start()) },
+		heal:  func(s *servers, _ []*way) { must(s.t, s.postgres.Start()) },
 	},
 }
 
@@ -316,9 +309,9 @@ func TestNodesStartBeforeTheirServers(t *testing.T) {
 		all.timely(func() answer { return node.credentials("alice", testPassword) }).want(wire.ErrUnavailable)
 		all.timely(func() answer { return node.get("/", "mgs_"+strings.Repeat("A", 43)) }).want(wire.ErrUnavailable)
 	}
-	restarted(t, s.redis.Start())
+	must(t, s.redis.Start())
 	all.timely(func() answer { return all.credentials("alice", testPassword) }).want(wire.ErrUnavailable)
-	restarted(t, s.postgres.Start())
+	must(t, s.postgres.Start())
 	all.normally(func(node *site) bool { return node.credentials("alice", testPassword).Status == http.StatusOK })
 	for _, node := range all.nodes {
 		if log := node.log(); strings.Contains(log, "a configured account was not created") || strings.Contains(log, "hunter2") {

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -171,21 +170,6 @@ func (g *gateway) misbehaviours() map[string]http.HandlerFunc {
 	}
 }
 
-// soon is the time limit for a request that waits 300 ms for a gateway, on a busy
-// machine. The default timeouts are 3 s and 5 s.
-const soon = 2500 * time.Millisecond
-
-// timed calls f and checks that it takes less than soon.
-func (s *site) timed(f func() answer) answer {
-	s.t.Helper()
-	begin, stalled := time.Now(), storetest.WatchStalls()
-	a := f()
-	if took, stall := time.Since(begin), stalled(); took > soon+stall {
-		s.t.Errorf("it took %v, of which the machine is to blame for %v", took, stall)
-	}
-	return a
-}
-
 // unavailable checks that the answer reports a failed gateway.
 func (a answer) unavailable() {
 	a.t.Helper()
@@ -261,7 +245,7 @@ func TestGatewaysMayFail(t *testing.T) {
 		post := func(route, token string, body fields) answer { return s.postTo(company, testKey, route, token, body) }
 		login := func() answer { return post("auth/login", "", fields{"login_id": account}) }
 		fail()
-		s.timed(login).unavailable()
+		s.timely(login).unavailable()
 		open(company, account, 0)
 		heal()
 		if company == "refused" {
@@ -273,7 +257,7 @@ func TestGatewaysMayFail(t *testing.T) {
 		a := login().wantState(record.CheckOTP)
 		first := g.last("code")
 		fail()
-		s.timed(func() answer { return post("auth/renewotp", a.token(), nil) }).unavailable()
+		s.timely(func() answer { return post("auth/renewotp", a.token(), nil) }).unavailable()
 		void := g.last("code")
 		heal()
 		for _, code := range []string{first, void} {
@@ -293,7 +277,7 @@ func TestGatewaysMayFail(t *testing.T) {
 		}
 		sessions := len(s.sessionsOf(company, account))
 		fail()
-		s.timed(recovery).unavailable()
+		s.timely(recovery).unavailable()
 		heal()
 		open(company, account, sessions)
 		if company == "refused" {
@@ -312,7 +296,7 @@ func TestGatewaysMayFail(t *testing.T) {
 				fields{"login_id": account, "captcha_response": "response-of-" + account, "method": "QUESTION"})
 		}
 		fail()
-		s.timed(recovery).unavailable()
+		s.timely(recovery).unavailable()
 		heal()
 		open(company, account, 0)
 		if company == "refused-human" {
@@ -327,7 +311,7 @@ func TestGatewaysMayFail(t *testing.T) {
 		}
 		sessions := len(s.sessionsOf(company, account))
 		fail()
-		a := s.timed(login)
+		a := s.timely(login)
 		if a.str("error_code") != wire.ErrOAuthFailed.Code {
 			a.unavailable()
 		} else if account != "redirect" && account != "huge" { // a working provider never gives these answers

@@ -40,15 +40,8 @@ func (s *site) h2() *h2conn {
 	c := &h2conn{t: s.t, framer: http2.NewFramer(conn, bufio.NewReader(conn))}
 	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
 	c.hpack = hpack.NewEncoder(&c.names)
-	c.check(c.framer.WriteSettings())
+	must(c.t, c.framer.WriteSettings())
 	return c
-}
-
-func (c *h2conn) check(err error) {
-	c.t.Helper()
-	if err != nil {
-		c.t.Fatal(err)
-	}
 }
 
 // headers sends the stream's headers or, the second time, its trailers. The fields
@@ -57,14 +50,14 @@ func (c *h2conn) headers(end bool, fields ...string) {
 	c.t.Helper()
 	c.names.Reset()
 	for pair := range slices.Chunk(fields, 2) {
-		c.check(c.hpack.WriteField(hpack.HeaderField{Name: pair[0], Value: pair[1]}))
+		must(c.t, c.hpack.WriteField(hpack.HeaderField{Name: pair[0], Value: pair[1]}))
 	}
-	c.check(c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.names.Bytes(), EndHeaders: true, EndStream: end}))
+	must(c.t, c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: 1, BlockFragment: c.names.Bytes(), EndHeaders: true, EndStream: end}))
 }
 
 func (c *h2conn) data(b string, end bool) {
 	c.t.Helper()
-	c.check(c.framer.WriteData(1, end, []byte(b)))
+	must(c.t, c.framer.WriteData(1, end, []byte(b)))
 }
 
 // answer reads the response to its end or, if part is set, until the body contains
@@ -105,7 +98,7 @@ func (c *h2conn) read(part string) (status, body string, err error) {
 			}
 		case *http2.SettingsFrame:
 			if !f.IsAck() {
-				c.check(c.framer.WriteSettingsAck())
+				must(c.t, c.framer.WriteSettingsAck())
 			}
 		}
 		if h := frame.Header(); h.StreamID == 1 && h.Flags.Has(http2.FlagDataEndStream) || part != "" && strings.Contains(body, part) {

@@ -86,14 +86,14 @@ func TestHealthTellsOfAStoreThatDoesNotAnswer(t *testing.T) {
 	}
 	becomes(http.StatusServiceUnavailable)
 	ready(http.StatusServiceUnavailable)
-	restarted(t, s.redis.Start())
+	must(t, s.redis.Start())
 	becomes(http.StatusOK)
 	token := node.login("alice")
 	s.postgres.Stop()
 	becomes(http.StatusServiceUnavailable)
 	ready(http.StatusOK)
 	node.get("/", token).wantStatus(http.StatusOK)
-	restarted(t, s.postgres.Start())
+	must(t, s.postgres.Start())
 	becomes(http.StatusOK)
 }
 
