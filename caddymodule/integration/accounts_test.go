@@ -345,10 +345,8 @@ func TestCommandsTakeTheAccountsAPI(t *testing.T) {
 		return s.cliAt("", stdin, append([]string{"--api", s.URL + "/api/", "--key-file", keyFile(key)}, args...)...)
 	}
 	at(keyOfAll, testPassword+"\n", "account", "add", "a/b", "--login", "alice", "--password").want(0, "password_set", "yes")
-	at(keyOfAll, "", "account", "set", "alice", "--role", "x").want(0, "x")
 	s.login("alice")
 	at(keyOfAll, "", "sessions", "list", "alice").want(0, "authorized")
-	at(keyOfAll, "", "sessions", "end", "alice").want(0)
 	at(keyOfAll, `{"profile_mnemocode":"bob"}`+"\n", "account", "import").want(0, "1 created")
 	at(keyOfAll, "", "export").want(0, `"password_hash":"$argon2id$`)
 	at(keyOfAll, "", "account", "show", "nobody").want(2)
