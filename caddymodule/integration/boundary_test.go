@@ -13,8 +13,6 @@ import (
 	"testing"
 
 	"golang.org/x/net/http/httpguts"
-
-	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // Contract, section 7: only this module sets or removes the identity headers. These
@@ -191,7 +189,7 @@ func startBoundary(t *testing.T, servers string) *h3site {
 			reverse_proxy BACKEND
 		}`,
 	})
-	s.update("alice", true, func(a *record.Account) { a.Role = "Büro 100%" })
+	s.admin("PATCH", "accounts/alice", fields{"role": "Büro 100%"}).wantStatus(200)
 	return s
 }
 

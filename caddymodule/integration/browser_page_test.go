@@ -16,7 +16,6 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -355,7 +354,7 @@ func browserIsSentToThePage(t *testing.T, s *site) {
 	b := newBrowser(t)
 	b.logsIn(s.URL+"/home", "frank", testPassword)
 	b.isUser("frank")
-	s.update("frank", true, func(a *record.Account) { a.Role = "other" })
+	s.admin("PATCH", "accounts/frank", fields{"role": "other"}).wantStatus(200)
 	b.logsIn(s.URL+"/orders?page=2", "frank", testPassword)
 	b.isUser("frank")
 	b.waits(`location.pathname + location.search === '/orders?page=2'`)

@@ -28,7 +28,10 @@ func TestACommandThatThereIsNotFails(t *testing.T) {
 // one.
 func TestNothingIsLeftOfWhatIsNotWhole(t *testing.T) {
 	t.Parallel()
-	for _, args := range []string{"backup --output ", "export --company acme --output "} {
+	for args, brokenOff := range map[string]string{
+		"backup --output ":                "the backup broke off, and there is no file",
+		"export --company acme --output ": "is not complete",
+	} {
 		for _, how := range []string{"a signal", "a broken answer"} {
 			t.Run(strings.Fields(args)[0]+", "+how, func(t *testing.T) {
 				sent := make(chan bool)
@@ -48,10 +51,7 @@ func TestNothingIsLeftOfWhatIsNotWhole(t *testing.T) {
 				var errs bytes.Buffer
 				cmd.Stderr = &errs
 				must(t, cmd.Start())
-				want, exit := "the backup broke off, and there is no file", 4
-				if args != "backup --output " {
-					want = "is not complete"
-				}
+				want, exit := brokenOff, 4
 				if how == "a signal" {
 					<-sent
 					want, exit = "interrupted", 1

@@ -380,7 +380,7 @@ func TestACookieTakesThePlaceOfItsToken(t *testing.T) {
 	cookie := "Cookie: " + strings.Split(cookies[0], ";")[0] + "\r\n"
 	s.ask("GET", "/x", cookie).is(200)
 	s.get("/x", other).is(200)
-	s.update("frank", true, func(a *record.Account) { a.Role = "admin" })
+	s.nodes[0].admin("PATCH", "accounts/frank", fields{"role": "admin"}).wantStatus(200)
 	s.ask("GET", "/x", cookie).want(wire.ErrTokenInvalid)
 }
 

@@ -128,7 +128,7 @@ func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
 		return call("auth/checkotp", token, body)
 	}
 	status := func(status record.Status) {
-		s.update("frank", true, func(a *record.Account) { a.Status = status })
+		s.admin("PATCH", "accounts/frank", fields{"status": status}).wantStatus(200)
 	}
 	newPassword := func(password string) answer {
 		token := credentials("dave", testPassword, "").wantState(record.SetPassword).token()

@@ -204,7 +204,7 @@ func TestCompaniesAreIsolated(t *testing.T) {
 		other.post("auth/checkotp", theirs, fields{"otp": other.lastCode()}).wantState(record.Authorized)
 		other.credentials("carol", "a much better secret").want(wire.ErrCredentialsInvalid)
 		other.credentials("carol", testPassword).wantState(record.CheckOTP)
-		s.update("carol", true, func(a *record.Account) { a.Status = record.StatusClosed })
+		s.admin("PATCH", "accounts/carol", fields{"status": "closed"}).wantStatus(200)
 		acme.login("carol").want(wire.ErrUserClosed)
 		other.login("carol").wantState(record.CheckPassword)
 	})
