@@ -3,7 +3,6 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -20,22 +19,14 @@ func TestAnAPIKeyThatIsUsedIsSeen(t *testing.T) {
 		company: people, handler: "login_page acme globex\nrequire_api_key",
 		more: "company globex {\napi_key " + first + " " + second + "\ncaptcha off\n" + account("gloria", "") + "}",
 	})
-	ask := func(method, path, key, token string) answer {
-		r := s.request(method, path, "")
-		r.Header.Set("X-Api-Key", key)
-		if token != "" {
-			r.Header.Set("Authorization", "Bearer "+token)
-		}
-		return s.do(r)
-	}
-	token := s.loginAt("globex", first, "gloria")
+	credentials := "X-Api-Key: " + second + "\r\n" + bearer(s.loginAt("globex", first, "gloria"))
 	s.postTo("globex", second, "auth/login", "", fields{"login_id": "nobody"}).want(wire.ErrLoginIDNotFound)
 	for _, path := range []string{"client.json", "openapi.json", "session"} {
-		ask(http.MethodGet, "/globex/v2/"+path, second, token).wantStatus(200)
+		s.ask("GET", "/globex/v2/"+path, credentials).wantStatus(200)
 	}
-	ask(http.MethodGet, "/", second, token).wantStatus(200)
-	ask(http.MethodGet, "/globex/orders", second, token).wantStatus(200)
-	ask(http.MethodPost, "/globex/v2/session", second, token).wantStatus(200)
+	s.ask("GET", "/", credentials).wantStatus(200)
+	s.ask("GET", "/globex/orders", credentials).wantStatus(200)
+	s.ask("POST", "/globex/v2/session", credentials).wantStatus(200)
 	s.postTo("globex", "a-wrong-key", "auth/login", "", fields{"login_id": "gloria"}).want(wire.ErrAPIKeyInvalid)
 	s.postTo("nobody", first, "auth/login", "", fields{"login_id": "gloria"}).want(wire.ErrAPIKeyInvalid)
 	page := keyOfPage.FindSubmatch(s.get("/globex/login", "").wantStatus(200).Body)
