@@ -212,11 +212,10 @@ func (c *h1conn) close() {
 	}
 }
 
-// dial opens a connection, which ends with the test at the latest.
+// dial opens a connection.
 func (s *site) dial() net.Conn {
 	s.t.Helper()
 	conn := get(net.Dial("tcp", s.addr))(s.t)
-	s.t.Cleanup(func() { _ = conn.Close() })
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	return conn
 }
@@ -233,6 +232,7 @@ func (s *site) open(path, headers string, status int) (net.Conn, *bufio.Reader) 
 func (s *site) begin(path, headers string, status int) (net.Conn, *bufio.Reader, *http.Response) {
 	s.t.Helper()
 	conn := s.dial()
+	s.t.Cleanup(func() { _ = conn.Close() })
 	get(io.WriteString(conn, "GET "+path+" HTTP/1.1\r\nHost: x\r\n"+headers+"\r\n"))(s.t)
 	reader := bufio.NewReader(conn)
 	response := get(http.ReadResponse(reader, nil))(s.t)

@@ -36,6 +36,7 @@ type h2conn struct {
 func (s *site) h2() *h2conn {
 	s.t.Helper()
 	conn := s.dial()
+	s.t.Cleanup(func() { _ = conn.Close() })
 	get(io.WriteString(conn, http2.ClientPreface))(s.t)
 	c := &h2conn{t: s.t, framer: http2.NewFramer(conn, bufio.NewReader(conn))}
 	c.framer.ReadMetaHeaders = hpack.NewDecoder(4096, nil)
