@@ -310,10 +310,29 @@ func (p *Postgres) transaction(ctx context.Context, f func(context.Context, quer
 	return p.transact(ctx, with[postgresQueries](f))
 }
 
-// transact is write, with f in a transaction that is committed unless f fails.
+// transact is write, with f in a transaction that is committed unless f fails. BEGIN is
+// sent with the first statement whose result f needs, and COMMIT with those after the
+// last one, because each round trip takes as long as several statements.
 func (p *Postgres) transact(ctx context.Context, f func(context.Context, postgresQueries) error) error {
 	return p.write(ctx, func(ctx context.Context, q postgresQueries) error {
-		return pgx.BeginFunc(ctx, q.on, func(tx pgx.Tx) error { return f(ctx, postgresQueries{tx}) })
+		defer func() {
+			if q.on.Conn().PgConn().TxStatus() != 'I' {
+				_, _ = q.on.Exec(ctx, "ROLLBACK") // if it fails, Release closes the connection
+			}
+		}()
+		q.waiting = new(postgresBatch)
+		q.waiting.add("BEGIN")
+		if err := f(ctx, q); err != nil {
+			return err
+		}
+		var commit postgresBatch
+		commit.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
+			if tag.String() == "ROLLBACK" { // a statement had failed
+				return pgx.ErrTxCommitRollback
+			}
+			return nil
+		})
+		return q.run(ctx, &commit)
 	})
 }
 
@@ -352,7 +371,7 @@ func (p *Postgres) attempt(
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
-	err = f(ctx, postgresQueries{conn})
+	err = f(ctx, postgresQueries{on: conn})
 	if broken = conn.Conn().IsClosed(); broken {
 		p.learn(pool, began, err)
 	} else {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -180,6 +181,9 @@ func TestPostgresLocksDoNotOutliveTheirNode(t *testing.T) {
 	t.Errorf("still locked: %v", err)
 }
 
+// commitSent is in each request that commits: the name under which pgx prepares COMMIT.
+var commitSent = fmt.Sprintf("stmtcache_%x", sha256.Sum256([]byte("COMMIT")))[:len("stmtcache_")+48]
+
 func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 	subject := record.FailureKey{Company: "acme", LoginID: "x"}
 	for _, c := range []struct {
@@ -195,7 +199,7 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 			_, err := s.ByMnemocode(bg, "acme", "new")
 			return err == nil
 		}},
-		{"SetPassword", "commit\x00", func(s record.Accounts, a record.Account) error {
+		{"SetPassword", commitSent, func(s record.Accounts, a record.Account) error {
 			return s.SetPassword(bg, t0, "acme", a.ID, a.Generation, "new", record.TokenHash{})
 		}, func(s record.Accounts, a record.Account) bool {
 			got, err := s.ByID(bg, "acme", a.ID)
@@ -207,13 +211,13 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 			left, err := s.BackupCodes(bg, "acme", a.ID)
 			return err == nil && len(left) == 0
 		}},
-		{"Delete", "commit\x00", func(s record.Accounts, a record.Account) error {
+		{"Delete", commitSent, func(s record.Accounts, a record.Account) error {
 			return s.Delete(bg, "acme", a.ID)
 		}, func(s record.Accounts, a record.Account) bool {
 			_, err := s.ByID(bg, "acme", a.ID)
 			return errors.Is(err, record.ErrNotFound)
 		}},
-		{"Update", "commit\x00", func(s record.Accounts, a record.Account) error {
+		{"Update", commitSent, func(s record.Accounts, a record.Account) error {
 			_, err := s.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
 				a.Role += "x"
 				return true, nil
@@ -223,7 +227,7 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 			got, err := s.ByID(bg, "acme", a.ID)
 			return err == nil && got.Role == "x" && got.Generation == a.Generation+1
 		}},
-		{"Tally", "commit\x00", func(s record.Accounts, _ record.Account) error {
+		{"Tally", commitSent, func(s record.Accounts, _ record.Account) error {
 			return s.UpdateFailures(bg, t0, subject, record.WrongCodes, add(1))
 		}, func(s record.Accounts, _ record.Account) bool {
 			failures, err := s.FailureCounts(bg, subject)

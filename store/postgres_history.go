@@ -21,15 +21,17 @@ const postgresRecord = `
 // Record implements record.History. It fails if an account is being deleted at the
 // same time. On the next attempt the account is gone.
 func (s postgresAccounts) Record(ctx context.Context, events []record.Event) error {
-	var b postgresBatch
-	for _, e := range byAccount(events) {
-		data, err := json.Marshal(e)
-		if err != nil {
-			return err
+	return translate("recording events", s.write(ctx, func(ctx context.Context, q postgresQueries) error {
+		var b postgresBatch // write may call this again, and pgx sends a batch only once
+		for _, e := range byAccount(events) {
+			data, err := json.Marshal(e)
+			if err != nil {
+				return err
+			}
+			b.add(postgresRecord, e.Company, e.Account, e.Noise, micros(e.Time), string(data), record.HistoryKept-1)
 		}
-		b.add(postgresRecord, e.Company, e.Account, e.Noise, micros(e.Time), string(data), record.HistoryKept-1)
-	}
-	return translate("recording events", s.write(ctx, func(ctx context.Context, q postgresQueries) error { return q.run(ctx, &b) }))
+		return q.run(ctx, &b)
+	}))
 }
 
 // byAccount sorts events by account, so that two concurrent calls that store some

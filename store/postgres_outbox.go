@@ -21,14 +21,13 @@ const postgresInsertEvent = `
 	SELECT $1, queue, $2, $5, $6, $7, $4, $8 FROM opened`
 
 func (q postgresQueries) insertEvents(ctx context.Context, company string, account int64, events []record.OutboxEvent) error {
-	if len(events) == 0 {
-		return nil
-	}
-	var b postgresBatch
 	for _, e := range events {
-		b.add(postgresInsertEvent, company, account, e.Queue, micros(e.At), e.ID, e.Type, string(e.Body), e.Traceparent)
+		err := q.later(ctx, postgresInsertEvent, company, account, e.Queue, micros(e.At), e.ID, e.Type, string(e.Body), e.Traceparent)
+		if err != nil {
+			return err
+		}
 	}
-	return q.run(ctx, &b)
+	return nil
 }
 
 const (

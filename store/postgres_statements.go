@@ -2,35 +2,72 @@ package store
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// postgresQueries runs statements on a connection or in a transaction. It converts
-// strings with toText and fromText.
-type postgresQueries struct{ on postgresRunner }
-
-// A postgresRunner is a *pgxpool.Conn or pgx.Tx.
-type postgresRunner interface {
-	Begin(ctx context.Context) (pgx.Tx, error)
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+// postgresQueries runs statements on a connection. It converts strings with toText and
+// fromText.
+type postgresQueries struct {
+	on *pgxpool.Conn
+	// The statements of a transaction that are sent with the next one; nil outside of a
+	// transaction.
+	waiting *postgresBatch
 }
 
-func (q postgresQueries) exec(ctx context.Context, query string, args ...any) (int64, error) {
-	tag, err := q.on.Exec(ctx, query, texts(args)...)
-	return tag.RowsAffected(), err
+func (q postgresQueries) exec(ctx context.Context, query string, args ...any) (n int64, err error) {
+	var b postgresBatch
+	b.Queue(query, texts(args)...).Exec(func(tag pgconn.CommandTag) error {
+		n = tag.RowsAffected()
+		return nil
+	})
+	err = q.run(ctx, &b)
+	return n, err
+}
+
+func (q postgresQueries) later(ctx context.Context, query string, args ...any) error {
+	if q.waiting == nil {
+		_, err := q.exec(ctx, query, args...)
+		return err
+	}
+	q.waiting.add(query, args...)
+	return nil
 }
 
 func (q postgresQueries) row(ctx context.Context, query string, args ...any) scanner {
-	return textRow{q.on.QueryRow(ctx, query, texts(args)...)}
+	if q.waiting == nil {
+		return textRow{q.on.QueryRow(ctx, query, texts(args)...)}
+	}
+	return waitingRow(func(dest ...any) (err error) {
+		var b postgresBatch
+		b.Queue(query, texts(args)...).QueryRow(func(row pgx.Row) error {
+			if err = (textRow{row}).Scan(dest...); errors.Is(err, pgx.ErrNoRows) {
+				return nil // after an error, pgx would prepare the statements again
+			}
+			return err
+		})
+		if err := q.run(ctx, &b); err != nil {
+			return err
+		}
+		return err
+	})
 }
 
+// A waitingRow runs its query when it is scanned.
+type waitingRow func(dest ...any) error
+
+func (r waitingRow) Scan(dest ...any) error { return r(dest...) }
+
 func (q postgresQueries) each(ctx context.Context, scan func(scanner) error, query string, args ...any) error {
+	if q.waiting != nil {
+		if err := q.run(ctx, new(postgresBatch)); err != nil {
+			return err
+		}
+	}
 	rows, err := q.on.Query(ctx, query, texts(args)...)
 	if err != nil {
 		return err
@@ -69,7 +106,12 @@ func (b *postgresBatch) addRow(scan func(scanner) error, query string, args ...a
 	b.Queue(query, texts(args)...).QueryRow(func(row pgx.Row) error { return scan(textRow{row}) })
 }
 
+// run sends the statements that wait, and those of b.
 func (q postgresQueries) run(ctx context.Context, b *postgresBatch) error {
+	if q.waiting != nil {
+		b.QueuedQueries = append(q.waiting.QueuedQueries, b.QueuedQueries...)
+		q.waiting.QueuedQueries = nil
+	}
 	return q.on.SendBatch(ctx, &b.Batch).Close()
 }
 

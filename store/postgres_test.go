@@ -288,3 +288,37 @@ func TestPostgresWritersNeverDeadlock(t *testing.T) {
 		t.Errorf("%d deadlocks", n)
 	}
 }
+
+// A call that the server rolled back, as after a deadlock, is made again.
+func TestPostgresRepeatsWhatWasRolledBack(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	schema := s.NewSchema(t)
+	accounts := startPostgres(t, s.DSN(schema), PostgresOptions{MaxConns: 1}).Accounts()
+	subject, device := record.FailureKey{Company: "acme"}, record.Device{}
+	for table, call := range map[string]func(a record.Account) error{
+		"accounts": func(a record.Account) error { return second(accounts.Update(bg, "acme", a.ID, revoking)) },
+		"endings": func(a record.Account) error { // the last statement before the commit
+			return accounts.SetPassword(bg, t0, "acme", a.ID, a.Generation, "hash", record.TokenHash{})
+		},
+		"tallies": func(record.Account) error { return accounts.UpdateFailures(bg, t0, subject, record.WrongCodes, add(1)) },
+		"devices": func(a record.Account) error {
+			device.Hash[0]++
+			return accounts.AddDevice(bg, "acme", a.ID, device, "")
+		},
+		"history": func(a record.Account) error {
+			return accounts.(record.History).Record(bg, []record.Event{{Name: "e", Time: t0, Company: "acme", Account: a.ID}})
+		},
+	} {
+		t.Run(table, func(t *testing.T) {
+			a := create(t, accounts, plain("acme", table))
+			must(t, call(a)) // prepares the statements
+			a = get[record.Account](t)(accounts.ByID(bg, "acme", a.ID))
+			s.Exec(t, "SET search_path = "+schema,
+				"CREATE SEQUENCE tries_"+table, // not rolled back
+				"CREATE FUNCTION fail_"+table+"() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF nextval('"+schema+".tries_"+table+
+					"') = 1 THEN RAISE serialization_failure; END IF; RETURN NEW; END $$",
+				"CREATE TRIGGER fail BEFORE INSERT OR UPDATE ON "+table+" FOR EACH ROW EXECUTE FUNCTION fail_"+table+"()")
+			must(t, call(a))
+		})
+	}
+}

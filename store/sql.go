@@ -19,6 +19,9 @@ import (
 type queries interface {
 	// exec returns the number of rows that a statement changed.
 	exec(ctx context.Context, query string, args ...any) (int64, error)
+	// later is exec for a statement in a transaction whose result does not matter. If it
+	// fails, a later call or the transaction may return the error.
+	later(ctx context.Context, query string, args ...any) error
 	// row returns the first row of a query.
 	row(ctx context.Context, query string, args ...any) scanner
 	// each passes the rows of a query to scan, one by one.
@@ -110,13 +113,15 @@ func execOr(ctx context.Context, q queries, otherwise error, query string, args 
 	return err
 }
 
-// collect returns all rows of a query.
+// collect returns all rows of a query, or those before an error.
 func collect[T any](
 	ctx context.Context, q queries, scan func(scanner) (T, error), query string, args ...any,
 ) (all []T, err error) {
 	err = q.each(ctx, func(row scanner) error {
 		t, err := scan(row)
-		all = append(all, t)
+		if err == nil {
+			all = append(all, t)
+		}
 		return err
 	}, query, args...)
 	return all, err

@@ -165,7 +165,7 @@ func (s sqlAccounts) Delete(ctx context.Context, company string, id int64, event
 		if err := execOr(ctx, tx, record.ErrNotFound, sqlDeleteAccount, company, id); err != nil {
 			return err
 		}
-		if _, err := tx.exec(ctx, sqlDeleteAllFailures, company, id); err != nil {
+		if err := tx.later(ctx, sqlDeleteAllFailures, company, id); err != nil {
 			return err
 		}
 		return s.revokeLater(ctx, tx, record.Revocation{Company: company, Account: id, Generation: record.AllGenerations}, events)
@@ -184,7 +184,7 @@ func (s sqlAccounts) SetPassword(
 		if err != nil {
 			return err
 		}
-		if _, err := tx.exec(ctx, sqlDeleteFailures, company, id, "", string(record.WrongPasswords)); err != nil {
+		if err := tx.later(ctx, sqlDeleteFailures, company, id, "", string(record.WrongPasswords)); err != nil {
 			return err
 		}
 		return s.revokeLater(ctx, tx, record.Revocation{Company: company, Account: id, Generation: generation + 1, Keep: keep}, events)
@@ -211,7 +211,7 @@ func (s sqlAccounts) Accept(
 
 func insertAcceptances(ctx context.Context, tx queries, id int64, accepted []record.Acceptance) error {
 	for _, a := range accepted {
-		if _, err := tx.exec(ctx, sqlAccept, id, a.Code, a.Version, micros(a.At)); err != nil {
+		if err := tx.later(ctx, sqlAccept, id, a.Code, a.Version, micros(a.At)); err != nil {
 			return err
 		}
 	}
@@ -234,7 +234,7 @@ func (s sqlAccounts) SetBackupCodes(
 		if err := s.lockAccount(ctx, tx, company, id); err != nil {
 			return err
 		}
-		if _, err := tx.exec(ctx, sqlDeleteBackupCodes, id); err != nil {
+		if err := tx.later(ctx, sqlDeleteBackupCodes, id); err != nil {
 			return err
 		}
 		if err := insertBackupCodes(ctx, tx, id, hashes); err != nil {
@@ -246,7 +246,7 @@ func (s sqlAccounts) SetBackupCodes(
 
 func insertBackupCodes(ctx context.Context, tx queries, id int64, hashes []string) error {
 	for _, hash := range hashes {
-		if _, err := tx.exec(ctx, sqlInsertBackupCode, id, hash); err != nil {
+		if err := tx.later(ctx, sqlInsertBackupCode, id, hash); err != nil {
 			return err
 		}
 	}

@@ -40,9 +40,9 @@ func (s sqlAccounts) UpdateFailures(
 		case missing: // there was no row to lock, so another node may insert it first
 			err = execOr(ctx, tx, errAgain, sqlInsertFailures, values...)
 		case after.Count == 0 && after.Until.IsZero(): // same as no row
-			_, err = tx.exec(ctx, sqlDeleteFailures, key...)
+			err = tx.later(ctx, sqlDeleteFailures, key...)
 		default:
-			_, err = tx.exec(ctx, sqlUpdateFailures, values...)
+			err = tx.later(ctx, sqlUpdateFailures, values...)
 		}
 		if err != nil {
 			return err

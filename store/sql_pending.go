@@ -17,7 +17,7 @@ const (
 // revokeLater stores a pending revocation and the outbox events of the change that
 // causes it.
 func (s sqlAccounts) revokeLater(ctx context.Context, tx queries, e record.Revocation, events []record.OutboxEvent) error {
-	if _, err := tx.exec(ctx, sqlAddPending, e.Company, e.Account, e.Generation, keptBytes(e.Keep)); err != nil {
+	if err := tx.later(ctx, sqlAddPending, e.Company, e.Account, e.Generation, keptBytes(e.Keep)); err != nil {
 		return err
 	}
 	return tx.insertEvents(ctx, e.Company, e.Account, events)

@@ -52,6 +52,11 @@ func (q *sqliteQueries) exec(ctx context.Context, query string, args ...any) (in
 	return result.RowsAffected()
 }
 
+func (q *sqliteQueries) later(ctx context.Context, query string, args ...any) error {
+	_, err := q.exec(ctx, query, args...)
+	return err
+}
+
 func (q *sqliteQueries) row(ctx context.Context, query string, args ...any) scanner {
 	stmt, err := q.prepare(ctx, query)
 	if err != nil {

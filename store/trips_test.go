@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"math"
 	"testing"
@@ -132,7 +133,7 @@ func TestASMSLoginTakesFiveRoundTrips(t *testing.T) {
 	wantEqual(t, "the whole login", whole, 5)
 }
 
-func TestAPasswordLoginTakesSevenRoundTrips(t *testing.T) {
+func TestAPasswordLoginTakesSixRoundTrips(t *testing.T) {
 	s := newTripService(t)
 	s.seed(manage.Seed{Account: record.Account{Mnemocode: "m1", LoginName: "alice"}, Password: "correct horse battery"})
 	for _, address := range []string{"192.0.2.1", "2001:db8::1"} {
@@ -140,7 +141,7 @@ func TestAPasswordLoginTakesSevenRoundTrips(t *testing.T) {
 		trips := s.trips(func() {
 			s.must("auth/checkcredentials", "", map[string]string{"login_id": "alice", "password": "correct horse battery"})
 		})
-		wantEqual(t, "auth/checkcredentials from "+address, trips, 7)
+		wantEqual(t, "auth/checkcredentials from "+address, trips, 6)
 	}
 }
 
@@ -183,4 +184,40 @@ func TestWhatIsUnknownTakesAsManyRoundTrips(t *testing.T) {
 	same("auth/recovery/renewotp", []string{known, phoneless, unknown}, func(id string) {
 		s.must("auth/recovery/renewotp", recovered(id), map[string]string{})
 	})
+}
+
+// A change reads what it depends on in one round trip, and writes and commits in another,
+// with whatever it has to write.
+func TestAChangeOfAnAccountTakesTwoRoundTrips(t *testing.T) {
+	s := newTripService(t)
+	accounts, kind := s.Accounts, record.WrongCodes
+	events := []record.OutboxEvent{note("m1", "1"), note("m1", "2")}
+	var a record.Account
+	changes := map[string]func() error{
+		"SetPassword": func() error {
+			return accounts.SetPassword(bg, t0, "acme", a.ID, a.Generation, "hash", record.TokenHash{}, events...)
+		},
+		"Accept": func() error {
+			return accounts.Accept(bg, "acme", a.ID, []record.Acceptance{{Code: "a"}, {Code: "b"}}, events...)
+		},
+		"SetBackupCodes": func() error { return accounts.SetBackupCodes(bg, "acme", a.ID, []string{"1", "2", "3"}, events...) },
+		"Delete":         func() error { return accounts.Delete(bg, "acme", a.ID, events...) },
+		"UpdateFailures": func() error {
+			return accounts.UpdateFailures(bg, t0, record.FailureKey{Company: "acme", Account: a.ID}, kind, func(c *record.FailureCount) error {
+				c.Count, c.Outbox = c.Count+1, events
+				return nil
+			})
+		},
+	}
+	for name, change := range changes {
+		least := math.MaxInt
+		for i := range 5 {
+			a = create(t, accounts, plain("acme", fmt.Sprint(name, i)))
+			must(t, accounts.UpdateFailures(bg, t0, record.FailureKey{Company: "acme", Account: a.ID}, kind, add(1)))
+			before := s.postgres.Trips()
+			must(t, change())
+			least = min(least, s.postgres.Trips()-before)
+		}
+		wantEqual(t, name, least, 2)
+	}
 }
