@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -93,16 +92,9 @@ func (s *servers) start(c siteConfig, nodes ...string) *site {
 		c.stores = stores
 		all.nodes = append(all.nodes, startSiteWith(s.t, c, all.backend, all.sms))
 	}
+	all.dir = all.nodes[0].dir // commands and the admin API use the first node
 	all.beside = sync.OnceValue(s.open)
 	return all
-}
-
-// each returns the nodes of a site.
-func (s *site) each() []*site {
-	if s.nodes == nil {
-		return []*site{s}
-	}
-	return s.nodes
 }
 
 // open opens the stores that the nodes use.
@@ -172,6 +164,16 @@ func (s *site) remember(tokens ...string) {
 					s.t.Fatalf("got %d %s, want 200", a.Status, a.Body)
 				}
 			}
+		}
+	}
+}
+
+// gone waits until each node refuses the tokens.
+func (s *site) gone(tokens ...string) {
+	s.t.Helper()
+	for _, node := range s.all() {
+		for _, token := range tokens {
+			s.hears(node, token)
 		}
 	}
 }
@@ -253,10 +255,15 @@ func TestWhatEndsOnOneNodeEndsOnAll(t *testing.T) {
 	} {
 		all.run(name, func(*testing.T) {
 			one.admin("PATCH", "accounts/alice", fields{"status": "active"}).wantStatus(200)
-			tokens := both("alice")
+			tokens, step := both("alice"), two.post("auth/login", "", fields{"login_id": "alice"}).token()
 			change()
 			for _, token := range tokens {
 				refused(token)
+			}
+			if name == "restricted account" {
+				for _, node := range all.nodes {
+					node.post("auth/checkpassword", step, fields{"password": testPassword}).want(wire.ErrUserRestricted)
+				}
 			}
 		})
 	}
@@ -318,27 +325,4 @@ func TestLogoutIsHeard(t *testing.T) {
 	t.Logf("%d logouts under %.0f requests/s: refused elsewhere after p50 %v, p99 %v, at most %v, the request that was refused included; "+
 		"the last request that passed was sent after p99 %v, at most %v",
 		len(after), rate, at(after, 0.5), at(after, 0.99), at(after, 1), at(until, 0.99), at(until, 1))
-}
-
-// If a node is killed, what it has answered is valid on the others.
-func TestNodeIsKilled(t *testing.T) {
-	t.Parallel()
-	all := startNodes(t, siteConfig{company: roomy + account("alice", "")})
-	one, two := all.nodes[0], all.nodes[1]
-	live, ended := one.login("alice"), one.login("alice")
-	all.remember(live, ended)
-	half := one.post("auth/login", "", fields{"login_id": "alice"}).token()
-	one.post("auth/logout", ended, nil).wantState(record.None)
-	one.stop(syscall.SIGKILL)
-	all.hears(two, ended)
-	if a := two.get("/", live); a.Status != http.StatusOK {
-		t.Errorf("got %d %s, want 200", a.Status, a.Body)
-	}
-	two.post("auth/checkpassword", half, fields{"password": testPassword}).wantState(record.Authorized)
-	two.post("auth/logout", live, nil).wantState(record.None)
-	one.start()
-	for _, token := range []string{live, ended, half} {
-		one.get("/", token).want(wire.ErrTokenInvalid)
-	}
-	all.remember(two.login("alice"))
 }

@@ -79,7 +79,7 @@ func writeFile(t *testing.T, name, text string) {
 // nodes are listed.
 func addresses(s *site, backend string) *strings.Replacer {
 	var nodes []string
-	for _, node := range s.each() {
+	for _, node := range s.all() {
 		nodes = append(nodes, node.addr)
 	}
 	return strings.NewReplacer("127.0.0.1:8080", strings.Join(nodes, " "), "127.0.0.1:9000", backend)
@@ -138,7 +138,7 @@ func TestOtherProxiesOfThePage(t *testing.T) {
 			front.run("without mnemogate", func(t *testing.T) { // last: it ends it
 				token := bearer(front.login("alice@example.com"))
 				front.ask("GET", "/x", token).is(200)
-				for _, node := range s.each() {
+				for _, node := range s.all() {
 					node.stop(os.Kill)
 					_ = node.ln.Close() // nobody listens there any more
 				}

@@ -31,7 +31,7 @@ func TestPathsNeedARole(t *testing.T) {
 			role Büro /edit/*
 			role admin /edit/* /adm /admin/* /acme/* /sse
 			role Büro /open/drafts/*`})
-		one := s.each()[0]
+		one := s.all()[0]
 		as := func(role any) string {
 			one.admin("PATCH", "accounts/alice", fields{"role": role}).wantStatus(200)
 			return s.login("alice@example.com")
@@ -101,7 +101,7 @@ func TestPathsNeedARole(t *testing.T) {
 		s.run("an open stream", func(t *testing.T) { // contract, section 3: cut within stream_recheck
 			admin := as("admin")
 			var open []*flowing
-			for _, node := range s.each() {
+			for _, node := range s.all() {
 				open = append(open, node.stream("SSE", admin), node.stream("WebSocket", admin))
 			}
 			for _, f := range open {

@@ -29,11 +29,11 @@ var mounts = []mount{
 	{name: "alone", site: "mnemogate\nreverse_proxy BACKEND"},
 	{name: "handle", prefix: "/handle", forwarded: "/handle", site: `
 		handle /handle/* {
+			reverse_proxy BACKEND
 			mnemogate {
 				base_path /handle
 			}
-			reverse_proxy BACKEND
-		}`},
+		}`}, // Caddy sorts the directives
 	{name: "route", prefix: "/route", forwarded: "/route", site: `
 		route /route/* {
 			mnemogate {
@@ -330,6 +330,27 @@ func routeSpellings(t *testing.T, s *h3site, mounts []mount) {
 		t.Errorf("the application got %q", got)
 	}
 	s.login("alice@example.com") // the address was not locked either
+}
+
+// Only POST is answered, whatever headers name another method.
+func TestRoutesTakeOnlyPOST(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people})
+	authorized := bearer(s.login("alice@example.com")) + "X-HTTP-Method-Override: POST\r\nX-Method-Override: POST\r\nX-Api-Key: wrong\r\n"
+	for _, uri := range []string{"/acme/v2/auth/login", "/nobody/v2/auth/login", "http://example.com/acme/v2/auth/login"} {
+		for _, method := range []string{"GET", "HEAD", "PUT", "OPTIONS", "TRACE", "CONNECT", "post", "PATCH"} {
+			if method == "CONNECT" && !strings.HasPrefix(uri, "/") {
+				continue // then it is an absolute URL
+			}
+			if a := s.ask(method, uri, authorized).is(405); a.Header.Get("Allow") != "POST" || method != "HEAD" && a.str("error_code") != wire.ErrMethod.Code {
+				t.Errorf("%s %s: Allow is %q, %s", method, uri, a.Header.Get("Allow"), a.Body)
+			}
+		}
+		s.ask("POST", uri, "Content-Length: 0\r\n").want(wire.ErrAPIKeyMissing)
+	}
+	if got := s.backend.requests(); len(got) != 0 {
+		t.Errorf("the application got %q", got)
+	}
 }
 
 // The remains of a rewrite could be interpreted as another target.

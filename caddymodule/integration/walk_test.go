@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -73,22 +75,12 @@ func TestEveryTransition(t *testing.T) {
 
 func everyTransition(t *testing.T, start starter) {
 	s := start(t, siteConfig{company: people})
-	captcha := "a response"
+	const captcha = "a response"
 	login := func(loginID string) answer {
 		return s.post("auth/login", "", fields{"login_id": loginID})
 	}
 	passed := func(loginID string) answer { // login and password
 		return s.post("auth/checkpassword", login(loginID).token(), fields{"password": testPassword})
-	}
-	profile := func(t *testing.T, a answer, mnemocode string) {
-		t.Helper()
-		if a.str("profile_mnemocode") != mnemocode {
-			t.Errorf("profile_mnemocode is %q, want %q", a.str("profile_mnemocode"), mnemocode)
-		}
-		got := s.get("/profile", a.token())
-		if got.Status != 200 || !strings.Contains(string(got.Body), "\r\nX-Profile-Mnemocode: "+mnemocode+"\r\n") {
-			t.Errorf("the application got %d %q", got.Status, got.Body)
-		}
 	}
 	quality := func(t *testing.T, a answer) {
 		t.Helper()
@@ -114,20 +106,18 @@ func everyTransition(t *testing.T, start starter) {
 		if a.str("user_phone") != "+37*******02" {
 			t.Errorf("user_phone is %q", a.str("user_phone"))
 		}
-		b := s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")})
-		profile(t, b.wantState(record.Authorized), "bob")
+		s.wantProfile(s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")}), "bob")
 		s.get("/", a.token()).want(wire.ErrTokenInvalid) // another token replaced it
 	})
 	s.run("password, nothing further", func(t *testing.T) {
-		profile(t, passed("frank").wantState(record.Authorized), "frank")
+		s.wantProfile(passed("frank"), "frank")
 	})
 	s.run("password, second factor", func(t *testing.T) {
 		a := passed("carol@example.com").wantState(record.CheckOTP)
 		if a.str("user_phone") != "+37*******03" {
 			t.Errorf("user_phone is %q", a.str("user_phone"))
 		}
-		b := s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")})
-		profile(t, b.wantState(record.Authorized), "carol")
+		s.wantProfile(s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")}), "carol")
 	})
 	s.run("renewed code", func(t *testing.T) {
 		a := passed("carol@example.com").wantState(record.CheckOTP)
@@ -140,24 +130,21 @@ func everyTransition(t *testing.T, start starter) {
 	s.run("password, new password required", func(t *testing.T) {
 		a := passed("dave@example.com").wantState(record.SetPassword)
 		quality(t, a)
-		b := s.post("auth/setpassword", a.token(), fields{"new_password": "a much better secret"})
-		profile(t, b.wantState(record.Authorized), "dave")
-		c := s.post("auth/checkcredentials", "", fields{"login_id": "dave@example.com", "password": "a much better secret"})
-		profile(t, c.wantState(record.Authorized), "dave")
+		s.wantProfile(s.post("auth/setpassword", a.token(), fields{"new_password": "a much better secret"}), "dave")
+		s.wantProfile(s.credentials("dave@example.com", "a much better secret"), "dave")
 	})
 	s.run("password, code, new password required", func(t *testing.T) {
-		a := s.post("auth/checkcredentials", "", fields{"login_id": "erin@example.com", "password": testPassword}).wantState(record.CheckOTP)
+		a := s.credentials("erin@example.com", testPassword).wantState(record.CheckOTP)
 		b := s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.SetPassword)
 		quality(t, b)
-		c := s.post("auth/setpassword", b.token(), fields{"new_password": "a much better secret"})
-		profile(t, c.wantState(record.Authorized), "erin")
+		s.wantProfile(s.post("auth/setpassword", b.token(), fields{"new_password": "a much better secret"}), "erin")
 	})
 	s.run("credentials", func(t *testing.T) {
-		a := s.post("auth/checkcredentials", "", fields{"login_id": "ALICE@example.com ", "password": testPassword})
-		profile(t, a.wantState(record.Authorized), "alice")
-		s.post("auth/checkcredentials", "", fields{"login_id": "carol@example.com", "password": testPassword}).wantState(record.CheckOTP)
+		a := s.credentials("ALICE@example.com ", testPassword)
+		s.wantProfile(a, "alice")
+		s.credentials("carol@example.com", testPassword).wantState(record.CheckOTP)
 		s.update("frank", true, func(a *record.Account) { a.MustSetPassword = true })
-		b := s.post("auth/checkcredentials", "", fields{"login_id": "frank", "password": testPassword})
+		b := s.credentials("frank", testPassword)
 		quality(t, b.wantState(record.SetPassword))
 	})
 	s.run("recovery by phone", func(t *testing.T) {
@@ -173,7 +160,7 @@ func everyTransition(t *testing.T, start starter) {
 		if _, ok := c.JSON["session_token"]; ok {
 			t.Error("a recovery must end without a token")
 		}
-		s.post("auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": testPassword + " 2"}).wantState(record.Authorized)
+		s.credentials("alice@example.com", testPassword+" 2").wantState(record.Authorized)
 	})
 	s.run("recovery by question", func(t *testing.T) {
 		a := s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha, "method": "QUESTION"})
@@ -206,10 +193,14 @@ func everyTransition(t *testing.T, start starter) {
 }
 
 // Rule 2 of the interface: pending disclaimers are accepted within the verification
-// call.
+// call. Every answer has them in the language of Accept-Language.
 func TestDisclaimersAreAcceptedOnTheWay(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, siteConfig{company: people + disclaimers})
+	translated := strings.Replace(disclaimers, `title "Terms"`, `title "Terms"
+		title lt "Sąlygos"
+		title de "Bedingungen"`, 1)
+	s := startSite(t, siteConfig{company: people + translated})
+	carol := fields{"login_id": "carol@example.com", "password": testPassword}
 	a := s.post("auth/login", "", fields{"login_id": "carol@example.com"}).wantState(record.CheckPassword)
 	list, _ := a.JSON["disclaimers_required"].([]any)
 	if len(list) != 2 {
@@ -219,27 +210,40 @@ func TestDisclaimersAreAcceptedOnTheWay(t *testing.T) {
 	if terms["code"] != "terms" || terms["title"] != "Terms" || terms["description"] != "The terms of use" || terms["link"] != "https://example.com/terms" {
 		t.Errorf("the first disclaimer is %v", terms)
 	}
+	for accept, want := range map[string]string{"fr": "Terms", "lt-LT,lt;q=0.9,en;q=0.8": "Sąlygos", "fr, de;q=0.1": "Bedingungen", "not a header\t": "Terms"} {
+		for what, r := range map[string]*http.Request{
+			"login":            s.postRequest("acme", testKey, "auth/login", "", fields{"login_id": "carol@example.com"}),
+			"checkcredentials": s.postRequest("acme", testKey, "auth/checkcredentials", "", carol),
+			"checkpassword":    s.postRequest("acme", testKey, "auth/checkpassword", a.token(), fields{"password": testPassword}),
+			"session":          s.getRequest("/acme/v2/session", a.token()),
+			"client.json":      s.getRequest("/acme/v2/client.json", ""),
+		} {
+			r.Header.Set("X-Api-Key", testKey)
+			r.Header.Set("Accept-Language", accept)
+			got := s.do(r)
+			if title := fmt.Sprintf(`"title":%q`, want); !strings.Contains(string(got.Body), title) {
+				t.Errorf("%s with %q: got %d %s, want %s", what, accept, got.Status, got.Body, title)
+			}
+		}
+	}
 	refused := s.post("auth/checkpassword", a.token(), fields{"password": testPassword, "accept_disclaimers": []string{"terms"}})
 	refused.want(wire.ErrDisclaimerInvalid)
 	if list, _ := refused.JSON["disclaimers_required"].([]any); len(list) != 2 {
 		t.Errorf("disclaimers_required is %v, want both", list)
 	}
 	b := s.post("auth/checkpassword", a.token(), fields{"password": testPassword, "accept_disclaimers": []string{"privacy", "terms", "other"}})
-	b.wantState(record.CheckOTP)
-	c := s.post("auth/checkotp", b.token(), fields{"otp": s.sms.last("otp.login", "code")})
-	c.wantState(record.Authorized)
-
-	again := s.post("auth/login", "", fields{"login_id": "carol@example.com"})
-	if list, _ := again.JSON["disclaimers_required"].([]any); len(list) != 0 {
-		t.Errorf("accepted disclaimers are pending again: %v", list)
+	s.post("auth/checkotp", b.wantState(record.CheckOTP).token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
+	pending := func(want int) {
+		t.Helper()
+		a := s.post("auth/login", "", fields{"login_id": "carol@example.com"})
+		if list, _ := a.JSON["disclaimers_required"].([]any); len(list) != want {
+			t.Errorf("disclaimers_required is %v, want %d", list, want)
+		}
 	}
+	pending(0)
 	// A new version is pending for users who accepted an older one.
-	config := siteConfig{company: people + strings.Replace(disclaimers, "terms 1", "terms 2", 1)}
-	if err := s.reload(config); err != nil {
+	if err := s.reload(siteConfig{company: people + strings.Replace(disclaimers, "terms 1", "terms 2", 1)}); err != nil {
 		t.Fatal(err)
 	}
-	again = s.post("auth/login", "", fields{"login_id": "carol@example.com"})
-	if list, _ := again.JSON["disclaimers_required"].([]any); len(list) != 1 {
-		t.Errorf("disclaimers_required is %v, want the new version of terms", list)
-	}
+	pending(1)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -135,6 +136,17 @@ func TestWebhookIsAStandardWebhook(t *testing.T) {
 	}
 	if err := verifyWebhook(got, body, []byte("plain key")); err != nil {
 		t.Errorf("without whsec_: %v", err)
+	}
+
+	m := guesttest.MustStart(t, &MailWebhook{webhook{URL: gateway.URL, Secret: "plain key"}})
+	notice := message.Message{ID: "1", Type: message.NoticePasswordChanged, Company: "acme", Mnemocode: "u-1", To: "a@example.com", Subject: "Changed", Text: "It was changed"}
+	if err := m.Send(t.Context(), notice); err != nil {
+		t.Fatal(err)
+	}
+	want = map[string]any{"type": notice.Type, "company_code": "acme", "profile_mnemocode": "u-1", "to": notice.To, "subject": notice.Subject, "text": notice.Text}
+	clear(sent)
+	if err := json.Unmarshal(body, &sent); err != nil || !reflect.DeepEqual(sent, want) {
+		t.Errorf("a notice: got %v %v, want %v", sent, err, want)
 	}
 }
 
