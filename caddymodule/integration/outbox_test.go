@@ -143,55 +143,48 @@ func (r *receiver) hears(account, types string) {
 // A backend receives an event for each change, and no others.
 func TestABackendHearsOfItsAccounts(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		r, provider := newReceiver(t), newGateway(t)
-		s := start(t, siteConfig{
-			company: roomy + disclaimers + r.events("") + provider.provider(1, "link_verified_email") +
-				account("alice", "phone +37060000001\nemail alice@example.com"),
-			more: "company quiet {\napi_key off\ncaptcha off\n}\n",
-		})
-		one := s
-		if s.nodes != nil {
-			one = s.nodes[0]
-		}
-		r.hears("alice", "account.created")
-		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword, "accept_disclaimers": []string{"terms", "privacy"}}).wantState(record.Authorized)
-		s.login("alice") // sends no event
-		r.hears("alice", "account.created disclaimers.accepted")
-		one.admin("PATCH", "accounts/alice", fields{"role": "editor", "primary_phone": "+37060000002"}).wantStatus(200)
-		one.admin("PATCH", "accounts/alice", fields{"role": "editor"}).wantStatus(200) // changes nothing
-		one.admin("PATCH", "accounts/alice", fields{"password": testPassword + "!"}).wantStatus(200)
-		one.admin("PATCH", "accounts/alice", fields{"password": testPassword, "must_set_password": false, "role": ""}).wantStatus(200)
-		for range 10 {
-			s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
-		}
-		one.admin("POST", "accounts/alice/unlock", nil).wantStatus(200)
-		s.post("auth/oauth", "", fields{"provider_id": 1, "code": codeOf("alice"), "redirect_uri": callback}).wantState(record.Authorized)
-		recovery := s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": "PHONE"}).token()
-		setting := s.post("auth/recovery/checkotp", recovery, fields{"otp": s.sms.last("otp.recovery", "code")}).token()
-		s.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).wantState(record.None)
-		one.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200)
-		one.admin("DELETE", "accounts/alice", nil)
-		one.admin("POST", "accounts", fields{"profile_mnemocode": "alice", "login_name": "alice"}).wantStatus(201)
-		one.admin("PATCH", "accounts/alice", fields{"profile_mnemocode": "bob"}).wantStatus(200)
-		one.admin("POST", "accounts", fields{"profile_mnemocode": "alice", "login_name": "again"}).wantStatus(201)
-		one.admin("POST", "accounts", fields{"profile_mnemocode": "alice"}).wantStatus(409)
-		one.adminRaw("POST", "quiet/accounts", `{"profile_mnemocode":"nobody"}`).wantStatus(201)
-		r.hears("alice", "account.created disclaimers.accepted account.changed password.changed "+
-			"account.changed password.changed account.locked account.unlocked identity.bound "+
-			"password.changed recovery.completed account.changed account.deleted account.created account.created")
-		r.hears("bob", "account.changed")
-		r.hears("nobody", "")
-		r.wantSamples(t)
-		for _, e := range r.all() {
-			for _, secret := range []string{testPassword, "better secret", "argon2id", "example.com", "+370"} {
-				if strings.Contains(string(e.Body), secret) {
-					t.Errorf("an event holds %s: %s", secret, e.Body)
-				}
+	r, provider := newReceiver(t), newGateway(t)
+	s := startNodes(t, siteConfig{
+		company: roomy + disclaimers + r.events("") + provider.provider(1, "link_verified_email") +
+			account("alice", "phone +37060000001\nemail alice@example.com"),
+		more: "company quiet {\napi_key off\ncaptcha off\n}\n",
+	})
+	r.hears("alice", "account.created")
+	s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword, "accept_disclaimers": []string{"terms", "privacy"}}).wantState(record.Authorized)
+	s.login("alice") // sends no event
+	r.hears("alice", "account.created disclaimers.accepted")
+	s.admin("PATCH", "accounts/alice", fields{"role": "editor", "primary_phone": "+37060000002"}).wantStatus(200)
+	s.admin("PATCH", "accounts/alice", fields{"role": "editor"}).wantStatus(200) // changes nothing
+	s.admin("PATCH", "accounts/alice", fields{"password": testPassword + "!"}).wantStatus(200)
+	s.admin("PATCH", "accounts/alice", fields{"password": testPassword, "must_set_password": false, "role": ""}).wantStatus(200)
+	for range 10 {
+		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
+	}
+	s.admin("POST", "accounts/alice/unlock", nil).wantStatus(200)
+	s.post("auth/oauth", "", fields{"provider_id": 1, "code": codeOf("alice"), "redirect_uri": callback}).wantState(record.Authorized)
+	recovery := s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": "PHONE"}).token()
+	setting := s.post("auth/recovery/checkotp", recovery, fields{"otp": s.sms.last("otp.recovery", "code")}).token()
+	s.post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).wantState(record.None)
+	s.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200)
+	s.admin("DELETE", "accounts/alice", nil)
+	s.admin("POST", "accounts", fields{"profile_mnemocode": "alice", "login_name": "alice"}).wantStatus(201)
+	s.admin("PATCH", "accounts/alice", fields{"profile_mnemocode": "bob"}).wantStatus(200)
+	s.admin("POST", "accounts", fields{"profile_mnemocode": "alice", "login_name": "again"}).wantStatus(201)
+	s.admin("POST", "accounts", fields{"profile_mnemocode": "alice"}).wantStatus(409)
+	s.adminRaw("POST", "quiet/accounts", `{"profile_mnemocode":"nobody"}`).wantStatus(201)
+	r.hears("alice", "account.created disclaimers.accepted account.changed password.changed "+
+		"account.changed password.changed account.locked account.unlocked identity.bound "+
+		"password.changed recovery.completed account.changed account.deleted account.created account.created")
+	r.hears("bob", "account.changed")
+	r.hears("nobody", "")
+	r.wantSamples(t)
+	for _, e := range r.all() {
+		for _, secret := range []string{testPassword, "better secret", "argon2id", "example.com", "+370"} {
+			if strings.Contains(string(e.Body), secret) {
+				t.Errorf("an event holds %s: %s", secret, e.Body)
 			}
 		}
-	})
+	}
 }
 
 // wantSamples checks that the receiver got what docs/backends.md shows.
@@ -238,71 +231,65 @@ func (r *receiver) wantSamples(t *testing.T) {
 // else. It gets all events once it accepts them.
 func TestAReceiverThatIsDownHoldsUpNothing(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		bad, good := newReceiver(t), newReceiver(t)
-		hanging := make(chan bool)
-		bad.behave(func(e told) int {
-			switch e.Account {
-			case "poison":
-				return http.StatusBadRequest
-			case "slow":
-				<-hanging
-			}
-			return http.StatusNoContent
+	bad, good := newReceiver(t), newReceiver(t)
+	hanging := make(chan bool)
+	bad.behave(func(e told) int {
+		switch e.Account {
+		case "poison":
+			return http.StatusBadRequest
+		case "slow":
+			<-hanging
+		}
+		return http.StatusNoContent
+	})
+	s := startNodes(t, siteConfig{
+		global: roomy + good.events(""), company: bad.events("") + account("alice", ""),
+		more: "company other {\napi_key off\n}\ncompany third {\napi_key off\nevents off\n}\n",
+	})
+	one := s.nodes[0]
+	for _, name := range []string{"poison", "slow", "fine"} {
+		s.admin("POST", "accounts", fields{"profile_mnemocode": name}).wantStatus(201)
+		s.admin("PATCH", "accounts/"+name, fields{"role": "editor"}).wantStatus(200)
+		s.adminRaw("POST", "other/accounts", `{"profile_mnemocode":"`+name+`"}`).wantStatus(201)
+		s.adminRaw("POST", "third/accounts", `{"profile_mnemocode":"`+name+`"}`).wantStatus(201)
+	}
+	bad.hears("fine", "account.created account.changed")
+	good.hears("poison", "account.created")
+	good.hears("slow", "account.created")
+	s.timely(func() answer { return s.credentials("alice", testPassword) }).wantState(record.Authorized)
+	for _, node := range s.nodes {
+		storetest.Eventually(t, 15*time.Second, "backlog in the metrics", func() bool {
+			return node.scrape()[`mnemogate_outbox_events{company="acme"}`] == 4
 		})
-		s := start(t, siteConfig{
-			global: roomy + good.events(""), company: bad.events("") + account("alice", ""),
-			more: "company other {\napi_key off\n}\ncompany third {\napi_key off\nevents off\n}\n",
-		})
-		one := s
-		if s.nodes != nil {
-			one = s.nodes[0]
-		}
-		for _, name := range []string{"poison", "slow", "fine"} {
-			one.admin("POST", "accounts", fields{"profile_mnemocode": name}).wantStatus(201)
-			one.admin("PATCH", "accounts/"+name, fields{"role": "editor"}).wantStatus(200)
-			one.adminRaw("POST", "other/accounts", `{"profile_mnemocode":"`+name+`"}`).wantStatus(201)
-			one.adminRaw("POST", "third/accounts", `{"profile_mnemocode":"`+name+`"}`).wantStatus(201)
-		}
-		bad.hears("fine", "account.created account.changed")
-		good.hears("poison", "account.created")
-		good.hears("slow", "account.created")
-		s.timely(func() answer { return s.credentials("alice", testPassword) }).wantState(record.Authorized)
-		for _, node := range s.all() {
-			storetest.Eventually(t, 15*time.Second, "backlog in the metrics", func() bool {
-				return node.scrape()[`mnemogate_outbox_events{company="acme"}`] == 4
-			})
-			if age := node.scrape()[`mnemogate_outbox_oldest_seconds{company="acme"}`]; age <= 0 {
-				t.Errorf("the oldest event is %v s old", age)
-			}
-			watch := storetest.StartWatch()
-			if err := node.load(); err != nil {
-				t.Error(err)
-			}
-			if took := watch.Took(); took > 3*time.Second {
-				t.Errorf("a reload took %v", took)
-			}
-		}
-		if out := one.cli("", "doctor").out; !strings.Contains(out, "acme: events") || !strings.Contains(out, "4 events wait") {
-			t.Errorf("doctor does not tell of the events that wait:\n%s", out)
+		if age := node.scrape()[`mnemogate_outbox_oldest_seconds{company="acme"}`]; age <= 0 {
+			t.Errorf("the oldest event is %v s old", age)
 		}
 		watch := storetest.StartWatch()
-		one.stop(syscall.SIGTERM)
+		if err := node.load(); err != nil {
+			t.Error(err)
+		}
 		if took := watch.Took(); took > 3*time.Second {
-			t.Errorf("to stop took %v", took)
+			t.Errorf("a reload took %v", took)
 		}
-		one.start()
-		bad.hears("poison", "")
-		bad.behave(nil)
-		close(hanging)
-		bad.hears("poison", "account.created account.changed")
-		bad.hears("slow", "account.created account.changed")
-		bad.wantSameIDs(t)
-		if strings.Contains(good.types("alice"), "a") {
-			t.Error("a company's events went to the app's receiver, too")
-		}
-	})
+	}
+	if out := s.cli("", "doctor").out; !strings.Contains(out, "acme: events") || !strings.Contains(out, "4 events wait") {
+		t.Errorf("doctor does not tell of the events that wait:\n%s", out)
+	}
+	watch := storetest.StartWatch()
+	one.stop(syscall.SIGTERM)
+	if took := watch.Took(); took > 3*time.Second {
+		t.Errorf("to stop took %v", took)
+	}
+	one.start()
+	bad.hears("poison", "")
+	bad.behave(nil)
+	close(hanging)
+	bad.hears("poison", "account.created account.changed")
+	bad.hears("slow", "account.created account.changed")
+	bad.wantSameIDs(t)
+	if strings.Contains(good.types("alice"), "a") {
+		t.Error("a company's events went to the app's receiver, too")
+	}
 }
 
 // wantSameIDs checks that all attempts of an event have the same id and body, and

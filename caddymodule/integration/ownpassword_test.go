@@ -26,113 +26,105 @@ func (s *site) sessionID(account string) string {
 
 func TestUserChangesTheirPassword(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		s := accountsSite(t, start, allKeys, siteConfig{})
-		s.api(keyOfAll, "POST", "acme/accounts", alice).wantStatus(http.StatusCreated)
-		const path = "acme/accounts/alice/"
-		kept := s.login("alice")
-		id := s.sessionID("alice")
-		other := s.login("alice")
-		s.remember(kept, other)
+	s := accountsSite(t, startNodes, allKeys, siteConfig{})
+	s.api(keyOfAll, "POST", "acme/accounts", alice).wantStatus(http.StatusCreated)
+	const path = "acme/accounts/alice/"
+	kept := s.login("alice")
+	id := s.sessionID("alice")
+	other := s.login("alice")
+	s.remember(kept, other)
 
-		for _, bad := range []struct {
-			body   fields
-			status int
-			field  string
-			reason string
-		}{
-			{fields{"current_password": testPassword}, 400, "new_password", ""},
-			{fields{"new_password": "x"}, 400, "current_password", ""},
-			{fields{"current_password": 1, "new_password": "x"}, 400, "current_password", ""},
-			{fields{"current_password": testPassword, "new_password": "a fine secret", "x": "y"}, 400, "x", ""},
-			{fields{"current_password": testPassword, "new_password": "a fine secret", "address": "x"}, 400, "address", ""},
-			{fields{"current_password": testPassword, "new_password": "a fine secret", "keep_session": "none"}, 400, "keep_session", ""},
-			{fields{"current_password": testPassword, "new_password": "a fine secret", "keep_session": kept}, 400, "keep_session", ""}, // this is the token, not the id
-			{fields{"current_password": "wrong", "new_password": "a fine secret"}, 401, "current_password", "password.wrong"},
-			{fields{"current_password": testPassword, "new_password": "short"}, 422, "new_password", "password.too_short"},
-			{fields{"current_password": testPassword, "new_password": "password1"}, 422, "new_password", "password.common"},
-			{fields{"current_password": testPassword, "new_password": "alice@example.com"}, 422, "new_password", "password.personal"},
-			{fields{"current_password": testPassword, "new_password": strings.Repeat("x", 129)}, 422, "new_password", "password.too_long"},
-			{fields{"current_password": testPassword, "new_password": testPassword}, 422, "new_password", ""},
-		} {
-			a := s.api(keyOfAll, "POST", path+"password", bad.body).wantRefused(bad.status, bad.field)
-			if a.str("reason") != bad.reason {
-				t.Errorf("%v: got %s, want the reason %q", bad.body, a.Body, bad.reason)
-			}
+	for _, bad := range []struct {
+		body   fields
+		status int
+		field  string
+		reason string
+	}{
+		{fields{"current_password": testPassword}, 400, "new_password", ""},
+		{fields{"new_password": "x"}, 400, "current_password", ""},
+		{fields{"current_password": 1, "new_password": "x"}, 400, "current_password", ""},
+		{fields{"current_password": testPassword, "new_password": "a fine secret", "x": "y"}, 400, "x", ""},
+		{fields{"current_password": testPassword, "new_password": "a fine secret", "address": "x"}, 400, "address", ""},
+		{fields{"current_password": testPassword, "new_password": "a fine secret", "keep_session": "none"}, 400, "keep_session", ""},
+		{fields{"current_password": testPassword, "new_password": "a fine secret", "keep_session": kept}, 400, "keep_session", ""}, // this is the token, not the id
+		{fields{"current_password": "wrong", "new_password": "a fine secret"}, 401, "current_password", "password.wrong"},
+		{fields{"current_password": testPassword, "new_password": "short"}, 422, "new_password", "password.too_short"},
+		{fields{"current_password": testPassword, "new_password": "password1"}, 422, "new_password", "password.common"},
+		{fields{"current_password": testPassword, "new_password": "alice@example.com"}, 422, "new_password", "password.personal"},
+		{fields{"current_password": testPassword, "new_password": strings.Repeat("x", 129)}, 422, "new_password", "password.too_long"},
+		{fields{"current_password": testPassword, "new_password": testPassword}, 422, "new_password", ""},
+	} {
+		a := s.api(keyOfAll, "POST", path+"password", bad.body).wantRefused(bad.status, bad.field)
+		if a.str("reason") != bad.reason {
+			t.Errorf("%v: got %s, want the reason %q", bad.body, a.Body, bad.reason)
 		}
-		s.get("/", other).wantStatus(http.StatusOK)
-		s.api("reads-and-nothing-else", "POST", path+"password", fields{"current_password": testPassword, "new_password": "a fine secret"}).wantRefused(403, "")
+	}
+	s.get("/", other).wantStatus(http.StatusOK)
+	s.api("reads-and-nothing-else", "POST", path+"password", fields{"current_password": testPassword, "new_password": "a fine secret"}).wantRefused(403, "")
 
-		s.api(keyOfAll, "POST", path+"password", fields{"current_password": testPassword, "new_password": "a fine secret", "keep_session": id}).wantStatus(http.StatusNoContent)
-		for _, node := range append(s.nodes, s) {
-			s.hears(node, other)
-			node.get("/", kept).wantStatus(http.StatusOK)
-		}
-		s.credentials("alice", testPassword).want(wire.ErrCredentialsInvalid)
-		s.credentials("alice", "a fine secret").wantState(record.Authorized)
-		storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.password_changed")) == 1 })
-		s.audits(1, `"msg":"mnemogate.account.changed","company":"acme","mnemocode":"alice","address":"127.0.0.1","actor":"all","reason":"password"`)
-
-		s.api(keyOfAll, "POST", path+"check-password", fields{"current_password": "a fine secret"}).wantStatus(http.StatusNoContent)
-		s.api("reads-and-nothing-else", "POST", path+"check-password", fields{"current_password": "a fine secret"}).wantRefused(403, "")
-		s.api(keyOfAll, "POST", path+"password", fields{"current_password": "a fine secret", "new_password": "a finer secret"}).wantStatus(http.StatusNoContent)
-		for _, node := range append(s.nodes, s) {
-			s.hears(node, kept)
-		}
-		s.api(keyOfAll, "POST", path+"password", fields{"current_password": "a finer secret", "new_password": "a fine secret"}).wantStatus(http.StatusNoContent)
-		kept = s.signedIn("alice", "a fine secret")
-		for range 10 {
-			s.api(keyOfAll, "POST", path+"check-password", fields{"current_password": "wrong"}).wantRefused(401, "current_password")
-		}
-		for _, locked := range []answer{
-			s.api(keyOfAll, "POST", path+"check-password", fields{"current_password": "a fine secret"}),
-			s.api(keyOfAll, "POST", path+"password", fields{"current_password": "a fine secret", "new_password": testPassword}),
-		} {
-			if locked.wantRefused(http.StatusTooManyRequests, ""); locked.str("reason") != "lock.password" || locked.Header.Get("Retry-After") == "" {
-				t.Errorf("got %v %s", locked.Header, locked.Body)
-			}
-		}
-		s.credentials("alice", "a fine secret").want(wire.ErrRestricted) // they share one count
+	s.api(keyOfAll, "POST", path+"password", fields{"current_password": testPassword, "new_password": "a fine secret", "keep_session": id}).wantStatus(http.StatusNoContent)
+	s.gone(other)
+	for range s.nodes {
 		s.get("/", kept).wantStatus(http.StatusOK)
-		s.api(keyOfAll, "PATCH", "acme/accounts/alice", fields{"status": "closed"}).wantStatus(http.StatusOK)
-		s.api(keyOfAll, "POST", path+"check-password", fields{"current_password": "a fine secret"}).wantRefused(http.StatusConflict, "status")
-	})
+	}
+	s.credentials("alice", testPassword).want(wire.ErrCredentialsInvalid)
+	s.credentials("alice", "a fine secret").wantState(record.Authorized)
+	storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.password_changed")) == 1 })
+	s.audits(1, `"msg":"mnemogate.account.changed","company":"acme","mnemocode":"alice","address":"127.0.0.1","actor":"all","reason":"password"`)
+
+	s.api(keyOfAll, "POST", path+"check-password", fields{"current_password": "a fine secret"}).wantStatus(http.StatusNoContent)
+	s.api("reads-and-nothing-else", "POST", path+"check-password", fields{"current_password": "a fine secret"}).wantRefused(403, "")
+	s.api(keyOfAll, "POST", path+"password", fields{"current_password": "a fine secret", "new_password": "a finer secret"}).wantStatus(http.StatusNoContent)
+	s.gone(kept)
+	s.api(keyOfAll, "POST", path+"password", fields{"current_password": "a finer secret", "new_password": "a fine secret"}).wantStatus(http.StatusNoContent)
+	kept = s.signedIn("alice", "a fine secret")
+	for range 10 {
+		s.api(keyOfAll, "POST", path+"check-password", fields{"current_password": "wrong"}).wantRefused(401, "current_password")
+	}
+	for _, locked := range []answer{
+		s.api(keyOfAll, "POST", path+"check-password", fields{"current_password": "a fine secret"}),
+		s.api(keyOfAll, "POST", path+"password", fields{"current_password": "a fine secret", "new_password": testPassword}),
+	} {
+		if locked.wantRefused(http.StatusTooManyRequests, ""); locked.str("reason") != "lock.password" || locked.Header.Get("Retry-After") == "" {
+			t.Errorf("got %v %s", locked.Header, locked.Body)
+		}
+	}
+	s.credentials("alice", "a fine secret").want(wire.ErrRestricted) // they share one count
+	s.get("/", kept).wantStatus(http.StatusOK)
+	s.api(keyOfAll, "PATCH", "acme/accounts/alice", fields{"status": "closed"}).wantStatus(http.StatusOK)
+	s.api(keyOfAll, "POST", path+"check-password", fields{"current_password": "a fine secret"}).wantRefused(http.StatusConflict, "status")
 }
 
 // The session to keep is valid at every moment, on every node, whether the node
 // remembers it or reads it from the store. No other earlier session is.
 func TestTheSessionThatIsKeptIsNeverInterrupted(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		s := accountsSite(t, start, allKeys, siteConfig{})
-		s.api(keyOfAll, "POST", "acme/accounts", alice).wantStatus(http.StatusCreated)
-		kept := s.login("alice")
-		id := s.sessionID("alice")
-		var done atomic.Bool
-		var users sync.WaitGroup
-		for range 4 {
-			users.Go(func() {
-				for !done.Load() {
-					if a := s.get("/", kept); a.Status != http.StatusOK {
-						t.Errorf("got %d %s", a.Status, a.Body)
-						return
-					}
+	s := accountsSite(t, startNodes, allKeys, siteConfig{})
+	s.api(keyOfAll, "POST", "acme/accounts", alice).wantStatus(http.StatusCreated)
+	kept := s.login("alice")
+	id := s.sessionID("alice")
+	var done atomic.Bool
+	var users sync.WaitGroup
+	for range 4 {
+		users.Go(func() {
+			for !done.Load() {
+				if a := s.get("/", kept); a.Status != http.StatusOK {
+					t.Errorf("got %d %s", a.Status, a.Body)
+					return
 				}
-			})
-		}
-		password := testPassword
-		for i := range 6 {
-			other := s.signedIn("alice", password)
-			next := fmt.Sprint("another fine secret ", i)
-			s.api(keyOfAll, "POST", "acme/accounts/alice/password", fields{"current_password": password, "new_password": next, "keep_session": id}).wantStatus(http.StatusNoContent)
-			password = next
-			for _, node := range append(s.nodes, s) {
-				s.hears(node, other)
 			}
-		}
-		done.Store(true)
-		users.Wait()
-	})
+		})
+	}
+	password := testPassword
+	for i := range 6 {
+		other := s.signedIn("alice", password)
+		next := fmt.Sprint("another fine secret ", i)
+		s.api(keyOfAll, "POST", "acme/accounts/alice/password", fields{"current_password": password, "new_password": next, "keep_session": id}).wantStatus(http.StatusNoContent)
+		password = next
+		s.gone(other)
+	}
+	done.Store(true)
+	users.Wait()
 }
 
 func (s *site) signedIn(login, password string) string {

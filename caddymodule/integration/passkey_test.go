@@ -76,95 +76,88 @@ func (s *site) passkeyAnswer(a *keytest.Authenticator, company, origin string) f
 
 func TestPasskeysOverHTTP(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := start(t, siteConfig{
-			company: people + passkeys,
-			more:    "company umbra {\n api_key " + testKey + "\n captcha off" + passkeys + "\n}\ncompany bare {\n api_key " + testKey + "\n captcha off\n}",
-			handler: "forward auth_methods",
-		})
-		phone := &keytest.Authenticator{Counts: true}
-		stored := s.newPasskey(phone, "carol") // her password needs a code after it
-		login := func(body fields) answer { return s.post("passkey/login", "", body) }
-		answered := func() fields { return s.passkeyAnswer(phone, "acme", passkeyOrigin) }
-		invalid := wire.ErrCredentialsInvalid
+	s := startNodes(t, siteConfig{
+		company: people + passkeys,
+		more:    "company umbra {\n api_key " + testKey + "\n captcha off" + passkeys + "\n}\ncompany bare {\n api_key " + testKey + "\n captcha off\n}",
+		handler: "forward auth_methods",
+	})
+	phone := &keytest.Authenticator{Counts: true}
+	stored := s.newPasskey(phone, "carol") // her password needs a code after it
+	login := func(body fields) answer { return s.post("passkey/login", "", body) }
+	answered := func() fields { return s.passkeyAnswer(phone, "acme", passkeyOrigin) }
+	invalid := wire.ErrCredentialsInvalid
 
-		s.run("login", func(t *testing.T) {
-			a := login(answered()).wantState(record.Authorized)
-			if got := s.get("/", a.token()).is(200); !strings.Contains(string(got.Body), "X-Profile-Auth-Methods: passkey mfa\r\n") {
-				t.Errorf("the backend gets %s", got.Body)
-			}
-		})
-		s.run("one challenge on two nodes", func(t *testing.T) {
-			body := answered()
-			var wg sync.WaitGroup
-			var mu sync.Mutex
-			won := 0
-			for range 10 {
-				wg.Go(func() {
-					a := login(body)
-					mu.Lock()
-					defer mu.Unlock()
-					if a.Status == http.StatusOK {
-						won++
-					} else {
-						a.want(invalid)
-					}
-				})
-			}
-			wg.Wait()
-			if won != 1 {
-				t.Errorf("%d logins with one challenge", won)
-			}
-			login(body).want(invalid)
-		})
-		s.run("refused", func(t *testing.T) {
-			login(s.passkeyAnswer(phone, "acme", "https://evil.example.com")).want(invalid)
-			login(s.passkeyAnswer(phone, "umbra", passkeyOrigin)).want(invalid)
-			s.postTo("umbra", testKey, "passkey/login", "", s.passkeyAnswer(phone, "umbra", passkeyOrigin)).want(invalid)
-			swapped := phone.Copy()
-			swapped.Handle = []byte("handle of alice")
-			login(s.passkeyAnswer(swapped, "acme", passkeyOrigin)).want(invalid)
-			login(fields{"challenge_token": "x", "credential": fields{"id": "x"}}).want(wire.ErrValidation)
-			login(fields{"credential": answered()["credential"]}).want(wire.ErrValidation)
-			s.postTo("bare", testKey, "passkey/options", "", nil).want(wire.ErrNoRoute)
-			s.postTo("bare", testKey, "passkey/login", "", answered()).want(wire.ErrNoRoute)
-			s.postTo("acme", "wrong-key", "passkey/options", "", nil).want(wire.ErrAPIKeyInvalid)
-			s.ask("GET", "/acme/v2/passkey/options", "").want(wire.ErrMethod)
-			s.ask("POST", "/acme/v2/passkey/options/", "").want(wire.ErrHeaderMissing) // a protected path
-		})
-		s.run("a copy", func(t *testing.T) {
-			copied := phone.Copy()
-			login(answered()).wantState(record.Authorized)
-			login(s.passkeyAnswer(copied, "acme", passkeyOrigin)).want(invalid)
-			storetest.Eventually(t, 10*time.Second, "the event of a copied passkey", func() bool {
-				return slices.ContainsFunc(append(s.nodes, s), func(node *site) bool { return strings.Contains(node.log(), record.AccountPasskeyCopied) })
+	s.run("login", func(t *testing.T) {
+		a := login(answered()).wantState(record.Authorized)
+		if got := s.get("/", a.token()).is(200); !strings.Contains(string(got.Body), "X-Profile-Auth-Methods: passkey mfa\r\n") {
+			t.Errorf("the backend gets %s", got.Body)
+		}
+	})
+	s.run("one challenge on two nodes", func(t *testing.T) {
+		body := answered()
+		var wg sync.WaitGroup
+		var mu sync.Mutex
+		won := 0
+		for range 10 {
+			wg.Go(func() {
+				a := login(body)
+				mu.Lock()
+				defer mu.Unlock()
+				if a.Status == http.StatusOK {
+					won++
+				} else {
+					a.want(invalid)
+				}
 			})
+		}
+		wg.Wait()
+		if won != 1 {
+			t.Errorf("%d logins with one challenge", won)
+		}
+		login(body).want(invalid)
+	})
+	s.run("refused", func(t *testing.T) {
+		login(s.passkeyAnswer(phone, "acme", "https://evil.example.com")).want(invalid)
+		login(s.passkeyAnswer(phone, "umbra", passkeyOrigin)).want(invalid)
+		s.postTo("umbra", testKey, "passkey/login", "", s.passkeyAnswer(phone, "umbra", passkeyOrigin)).want(invalid)
+		swapped := phone.Copy()
+		swapped.Handle = []byte("handle of alice")
+		login(s.passkeyAnswer(swapped, "acme", passkeyOrigin)).want(invalid)
+		login(fields{"challenge_token": "x", "credential": fields{"id": "x"}}).want(wire.ErrValidation)
+		login(fields{"credential": answered()["credential"]}).want(wire.ErrValidation)
+		s.postTo("bare", testKey, "passkey/options", "", nil).want(wire.ErrNoRoute)
+		s.postTo("bare", testKey, "passkey/login", "", answered()).want(wire.ErrNoRoute)
+		s.postTo("acme", "wrong-key", "passkey/options", "", nil).want(wire.ErrAPIKeyInvalid)
+		s.ask("GET", "/acme/v2/passkey/options", "").want(wire.ErrMethod)
+		s.ask("POST", "/acme/v2/passkey/options/", "").want(wire.ErrHeaderMissing) // a protected path
+	})
+	s.run("a copy", func(t *testing.T) {
+		copied := phone.Copy()
+		login(answered()).wantState(record.Authorized)
+		login(s.passkeyAnswer(copied, "acme", passkeyOrigin)).want(invalid)
+		storetest.Eventually(t, 10*time.Second, "the event of a copied passkey", func() bool {
+			return slices.ContainsFunc(s.nodes, func(node *site) bool { return strings.Contains(node.log(), record.AccountPasskeyCopied) })
 		})
-		s.run("operators", func(t *testing.T) {
-			operator := s
-			if s.nodes != nil {
-				operator = s.nodes[0]
-			}
-			token := login(answered()).wantState(record.Authorized).token()
-			list := operator.admin("GET", "accounts/carol/passkeys", nil).wantStatus(200).JSON["passkeys"].([]any)
-			if one := list[0].(fields); len(list) != 1 || one["id"] != stored.ID() || one["name"] != "Phone" || one["last_used"] == nil {
-				t.Errorf("listed: %v", list)
-			}
-			if got := operator.admin("GET", "accounts/carol", nil).wantStatus(200).JSON["passkeys"]; got != 1.0 {
-				t.Errorf("carol has %v passkeys", got)
-			}
-			operator.admin("DELETE", "accounts/carol/passkeys/AAAA", nil).wantStatus(404)
-			operator.admin("DELETE", "accounts/alice/passkeys/"+stored.ID(), nil).wantStatus(404)
-			operator.admin("DELETE", "accounts/carol/passkeys/"+stored.ID()+"?keep_session=x", nil).wantStatus(400)
-			body := answered()
-			operator.admin("DELETE", "accounts/carol/passkeys/"+stored.ID(), nil).wantStatus(204)
-			login(body).want(invalid)
-			storetest.Eventually(t, time.Second, "the end of the session", func() bool { return s.get("/", token).fails(wire.ErrTokenInvalid) })
+	})
+	s.run("operators", func(t *testing.T) {
+		token := login(answered()).wantState(record.Authorized).token()
+		list := s.admin("GET", "accounts/carol/passkeys", nil).wantStatus(200).JSON["passkeys"].([]any)
+		if one := list[0].(fields); len(list) != 1 || one["id"] != stored.ID() || one["name"] != "Phone" || one["last_used"] == nil {
+			t.Errorf("listed: %v", list)
+		}
+		if got := s.admin("GET", "accounts/carol", nil).wantStatus(200).JSON["passkeys"]; got != 1.0 {
+			t.Errorf("carol has %v passkeys", got)
+		}
+		s.admin("DELETE", "accounts/carol/passkeys/AAAA", nil).wantStatus(404)
+		s.admin("DELETE", "accounts/alice/passkeys/"+stored.ID(), nil).wantStatus(404)
+		s.admin("DELETE", "accounts/carol/passkeys/"+stored.ID()+"?keep_session=x", nil).wantStatus(400)
+		body := answered()
+		s.admin("DELETE", "accounts/carol/passkeys/"+stored.ID(), nil).wantStatus(204)
+		login(body).want(invalid)
+		storetest.Eventually(t, time.Second, "the end of the session", func() bool { return s.get("/", token).fails(wire.ErrTokenInvalid) })
 
-			operator.admin("POST", "accounts", fields{"profile_mnemocode": "nobody", "login_name": "nobody"}).wantStatus(201)
-			only := s.newPasskey(&keytest.Authenticator{}, "nobody")
-			operator.admin("DELETE", "accounts/nobody/passkeys/"+only.ID(), nil).wantStatus(409)
-		})
+		s.admin("POST", "accounts", fields{"profile_mnemocode": "nobody", "login_name": "nobody"}).wantStatus(201)
+		only := s.newPasskey(&keytest.Authenticator{}, "nobody")
+		s.admin("DELETE", "accounts/nobody/passkeys/"+only.ID(), nil).wantStatus(409)
 	})
 }

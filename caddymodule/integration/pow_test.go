@@ -50,65 +50,63 @@ func powSite(t *testing.T, start starter) *site {
 
 func TestWorkInsteadOfACaptcha(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		s := powSite(t, start)
-		challenge := func() string {
-			return s.challenge("GET", "/acme/v2/captcha", testKey).str("challenge")
+	s := powSite(t, startNodes)
+	challenge := func() string {
+		return s.challenge("GET", "/acme/v2/captcha", testKey).str("challenge")
+	}
+	recovery := func(response string) answer {
+		return s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "method": "QUESTION", "captcha_response": response})
+	}
+	s.run("a challenge", func(t *testing.T) {
+		a := s.challenge("GET", "/acme/v2/captcha", testKey)
+		if a.Status != 200 || a.str("status") != "success" || a.JSON["bits"] != 8. || a.JSON["expires_in"] != 300. {
+			t.Errorf("got %d %s", a.Status, a.Body)
 		}
-		recovery := func(response string) answer {
-			return s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "method": "QUESTION", "captcha_response": response})
+		if got := a.Header.Get("Access-Control-Allow-Origin"); got != "https://app.example.com" {
+			t.Errorf("Access-Control-Allow-Origin is %q", got)
 		}
-		s.run("a challenge", func(t *testing.T) {
-			a := s.challenge("GET", "/acme/v2/captcha", testKey)
-			if a.Status != 200 || a.str("status") != "success" || a.JSON["bits"] != 8. || a.JSON["expires_in"] != 300. {
-				t.Errorf("got %d %s", a.Status, a.Body)
-			}
-			if got := a.Header.Get("Access-Control-Allow-Origin"); got != "https://app.example.com" {
-				t.Errorf("Access-Control-Allow-Origin is %q", got)
-			}
-			client := s.challenge("GET", "/acme/v2/client.json", testKey)
-			if want := `"captcha":{"type":"pow","bits":8}`; !strings.Contains(string(client.Body), want) {
-				t.Errorf("got %s, want %s", client.Body, want)
-			}
-			if first := a.str("challenge"); len(first) != 44 || first == challenge() {
-				t.Errorf("got %q", first)
-			}
-		})
-		s.run("who gets none", func(t *testing.T) {
-			s.challenge("GET", "/acme/v2/captcha").want(wire.ErrAPIKeyMissing)
-			s.challenge("GET", "/acme/v2/captcha", "another-test-key").want(wire.ErrAPIKeyInvalid)
-			s.challenge("GET", "/nobody/v2/captcha", testKey).want(wire.ErrAPIKeyInvalid)
-			s.challenge("GET", "/plain/v2/captcha").want(wire.ErrAPIKeyMissing)
-			s.challenge("GET", "/plain/v2/captcha", "a-third-test-key").want(wire.ErrNoRoute)
-			if a := s.challenge("POST", "/acme/v2/captcha", testKey).want(wire.ErrMethod); a.Header.Get("Allow") != "GET" {
-				t.Errorf("Allow is %q", a.Header.Get("Allow"))
-			}
-			s.challenge("GET", "/acme/v2/captcha/", testKey).want(wire.ErrHeaderMissing)
-		})
-		s.run("a login", func(t *testing.T) {
-			attempt := fields{"login_id": "alice@example.com", "password": "wrong"}
-			if a := s.post("auth/checkcredentials", "", attempt); a.JSON["captcha_required"] != true {
-				t.Fatalf("got %d %s", a.Status, a.Body)
-			}
-			attempt["password"] = testPassword
-			s.post("auth/checkcredentials", "", attempt).want(wire.ErrCaptchaMissing)
-			attempt["captcha_response"] = worked(challenge(), 1)[0]
-			s.post("auth/checkcredentials", "", attempt).wantState(record.Authorized)
-		})
-		s.run("once, and in its company", func(t *testing.T) {
-			responses := worked(challenge(), 40)
-			s.wantOne(together(len(responses), func(i int) answer { return recovery(responses[i]) }), wire.ErrCaptchaInvalid)
-			theirs := s.challenge("GET", "/umbrella/v2/captcha", "another-test-key").str("challenge")
-			recovery(worked(theirs, 1)[0]).want(wire.ErrCaptchaInvalid)
-			recovery(worked(strings.Repeat("A", 44), 1)[0]).want(wire.ErrCaptchaInvalid)
-			recovery(challenge()).want(wire.ErrCaptchaInvalid)
-			recovery(hashed(challenge(), 1, 1)[0]).want(wire.ErrCaptchaInvalid) // 7 bits
-			recovery(worked(challenge(), 1)[0]).wantState(record.RecoveryQuestion)
-		})
-		if got := s.backend.requests(); len(got) != 0 {
-			t.Errorf("the application got %q", got)
+		client := s.challenge("GET", "/acme/v2/client.json", testKey)
+		if want := `"captcha":{"type":"pow","bits":8}`; !strings.Contains(string(client.Body), want) {
+			t.Errorf("got %s, want %s", client.Body, want)
+		}
+		if first := a.str("challenge"); len(first) != 44 || first == challenge() {
+			t.Errorf("got %q", first)
 		}
 	})
+	s.run("who gets none", func(t *testing.T) {
+		s.challenge("GET", "/acme/v2/captcha").want(wire.ErrAPIKeyMissing)
+		s.challenge("GET", "/acme/v2/captcha", "another-test-key").want(wire.ErrAPIKeyInvalid)
+		s.challenge("GET", "/nobody/v2/captcha", testKey).want(wire.ErrAPIKeyInvalid)
+		s.challenge("GET", "/plain/v2/captcha").want(wire.ErrAPIKeyMissing)
+		s.challenge("GET", "/plain/v2/captcha", "a-third-test-key").want(wire.ErrNoRoute)
+		if a := s.challenge("POST", "/acme/v2/captcha", testKey).want(wire.ErrMethod); a.Header.Get("Allow") != "GET" {
+			t.Errorf("Allow is %q", a.Header.Get("Allow"))
+		}
+		s.challenge("GET", "/acme/v2/captcha/", testKey).want(wire.ErrHeaderMissing)
+	})
+	s.run("a login", func(t *testing.T) {
+		attempt := fields{"login_id": "alice@example.com", "password": "wrong"}
+		if a := s.post("auth/checkcredentials", "", attempt); a.JSON["captcha_required"] != true {
+			t.Fatalf("got %d %s", a.Status, a.Body)
+		}
+		attempt["password"] = testPassword
+		s.post("auth/checkcredentials", "", attempt).want(wire.ErrCaptchaMissing)
+		attempt["captcha_response"] = worked(challenge(), 1)[0]
+		s.post("auth/checkcredentials", "", attempt).wantState(record.Authorized)
+	})
+	s.run("once, and in its company", func(t *testing.T) {
+		responses := worked(challenge(), 40)
+		s.wantOne(together(len(responses), func(i int) answer { return recovery(responses[i]) }), wire.ErrCaptchaInvalid)
+		theirs := s.challenge("GET", "/umbrella/v2/captcha", "another-test-key").str("challenge")
+		recovery(worked(theirs, 1)[0]).want(wire.ErrCaptchaInvalid)
+		recovery(worked(strings.Repeat("A", 44), 1)[0]).want(wire.ErrCaptchaInvalid)
+		recovery(challenge()).want(wire.ErrCaptchaInvalid)
+		recovery(hashed(challenge(), 1, 1)[0]).want(wire.ErrCaptchaInvalid) // 7 bits
+		recovery(worked(challenge(), 1)[0]).wantState(record.RecoveryQuestion)
+	})
+	if got := s.backend.requests(); len(got) != 0 {
+		t.Errorf("the application got %q", got)
+	}
 }
 
 // The code in docs/clients.md computes a correct response.

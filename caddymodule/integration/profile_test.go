@@ -12,36 +12,29 @@ func (a answer) told() []string { return linesNamed(string(a.Body), profileHeade
 
 func TestTheApplicationIsToldOfTheAccount(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := start(t, siteConfig{company: people, more: umbra, handler: "forward role email phone"})
-		one := s
-		if s.nodes != nil {
-			one = s.nodes[0]
-		}
-		token := s.login("alice@example.com")
-		for _, change := range []struct {
-			fields fields
-			want   []string
-		}{
-			{fields{"role": "Büro 100%", "login_name": "alice"}, []string{"X-Profile-Email: alice@example.com", "X-Profile-Phone: +37060000001", "X-Profile-Role: B%C3%BCro%20100%25"}},
-			{fields{"role": "admin", "primary_phone": nil}, []string{"X-Profile-Email: alice@example.com", "X-Profile-Role: admin"}},
-			{fields{"role": nil, "primary_email": "al@example.com"}, []string{"X-Profile-Email: al@example.com"}},
-		} {
-			one.admin("PATCH", "accounts/alice", change.fields).wantStatus(200)
-			one.get("/", token).want(wire.ErrTokenInvalid)
-			token = s.login("alice")
-			for range 6 { // from the store and from memory, on each node
-				if got := s.get("/", token).is(200).told(); !slices.Equal(got, change.want) {
-					t.Errorf("the application got %q, want %q", got, change.want)
-				}
+	s := startNodes(t, siteConfig{company: people, more: umbra, handler: "forward role email phone"})
+	token := s.login("alice@example.com")
+	for _, change := range []struct {
+		fields fields
+		want   []string
+	}{
+		{fields{"role": "Büro 100%", "login_name": "alice"}, []string{"X-Profile-Email: alice@example.com", "X-Profile-Phone: +37060000001", "X-Profile-Role: B%C3%BCro%20100%25"}},
+		{fields{"role": "admin", "primary_phone": nil}, []string{"X-Profile-Email: alice@example.com", "X-Profile-Role: admin"}},
+		{fields{"role": nil, "primary_email": "al@example.com"}, []string{"X-Profile-Email: al@example.com"}},
+	} {
+		s.admin("PATCH", "accounts/alice", change.fields).wantStatus(200)
+		s.nodes[0].get("/", token).want(wire.ErrTokenInvalid)
+		token = s.login("alice")
+		for range 6 { // from the store and from memory, on each node
+			if got := s.get("/", token).is(200).told(); !slices.Equal(got, change.want) {
+				t.Errorf("the application got %q, want %q", got, change.want)
 			}
 		}
-		zoes := s.loginAt("umbra", "other-key", "zoe")
-		if got := s.get("/", zoes).is(200).told(); got != nil {
-			t.Errorf("of one who has none the application got %q", got)
-		}
-	})
+	}
+	zoes := s.loginAt("umbra", "other-key", "zoe")
+	if got := s.get("/", zoes).is(200).told(); got != nil {
+		t.Errorf("of one who has none the application got %q", got)
+	}
 }
 
 func TestForwardIsSwitchedOnAndOff(t *testing.T) {

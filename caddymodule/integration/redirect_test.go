@@ -30,76 +30,73 @@ func (a answer) wantRedirect(to string) {
 // before.
 func TestABrowserWithoutASessionIsSentToTheLoginPage(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := start(t, siteConfig{company: people, more: umbra, handler: `
-			login_page umbra acme
-			public /open/*
-			fresh 1h /fresh /acme/fresh`})
-		s.run("where to", func(t *testing.T) {
-			for uri, to := range map[string]string{
-				"/":                             "/umbra/login?return_to=%2F",
-				"/orders?page=2&sort=a%20b":     "/umbra/login?return_to=%2Forders%3Fpage%3D2%26sort%3Da%2520b",
-				"/acme/orders":                  "/acme/login?return_to=%2Facme%2Forders",
-				"/acme":                         "/acme/login?return_to=%2Facme",
-				"/nobody/x":                     "/umbra/login?return_to=%2Fnobody%2Fx",
-				"//evil.example/x":              "/umbra/login",
-				"/.//evil.example":              "/umbra/login",
-				"/%5Cevil.example":              "/umbra/login",
-				"/" + strings.Repeat("x", 3000): "/umbra/login",
-				"/x?" + strings.Repeat("x", 99): "/umbra/login?return_to=%2Fx%3F" + strings.Repeat("x", 99),
-			} {
-				s.ask("GET", uri, navigates).wantRedirect(to)
-				s.ask("HEAD", uri, navigates).wantRedirect(to)
+	s := startSite(t, siteConfig{company: people, more: umbra, handler: `
+		login_page umbra acme
+		public /open/*
+		fresh 1h /fresh /acme/fresh`})
+	s.run("where to", func(t *testing.T) {
+		for uri, to := range map[string]string{
+			"/":                             "/umbra/login?return_to=%2F",
+			"/orders?page=2&sort=a%20b":     "/umbra/login?return_to=%2Forders%3Fpage%3D2%26sort%3Da%2520b",
+			"/acme/orders":                  "/acme/login?return_to=%2Facme%2Forders",
+			"/acme":                         "/acme/login?return_to=%2Facme",
+			"/nobody/x":                     "/umbra/login?return_to=%2Fnobody%2Fx",
+			"//evil.example/x":              "/umbra/login",
+			"/.//evil.example":              "/umbra/login",
+			"/%5Cevil.example":              "/umbra/login",
+			"/" + strings.Repeat("x", 3000): "/umbra/login",
+			"/x?" + strings.Repeat("x", 99): "/umbra/login?return_to=%2Fx%3F" + strings.Repeat("x", 99),
+		} {
+			s.ask("GET", uri, navigates).wantRedirect(to)
+			s.ask("HEAD", uri, navigates).wantRedirect(to)
+		}
+		s.ask("GET", "http://evil.example/x", navigates).wantRedirect("/umbra/login?return_to=%2Fx")
+		s.ask("GET", "/acme;x/../umbra/y", navigates).want(wire.ErrHeaderMissing) // its company depends on who reads the path
+	})
+	s.run("with a session that is not good", func(*testing.T) {
+		ended := s.moved("frank")
+		a, _ := s.session("DELETE", "acme", ended+"Sec-Fetch-Site: same-origin\r\n")
+		a.is(200)
+		step := "Cookie: " + cookieName + "=" + s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token() + "\r\n"
+		for how, cookie := range map[string]string{
+			"ended": ended, "of a step": step, "none": "Cookie: " + cookieName + "=\r\n", "two": step + step,
+			"another company's": s.moved("alice@example.com"),
+		} {
+			s.run(how, func(*testing.T) {
+				s.ask("GET", "/umbra/x", navigates+cookie).wantRedirect("/umbra/login?return_to=%2Fumbra%2Fx")
+			})
+		}
+	})
+	s.run("with a session that is too old", func(*testing.T) {
+		old := s.begun("mgs_", record.Authorized, time.Now().Add(-2*time.Hour), time.Now().Add(time.Hour))
+		cookie := "Cookie: " + cookieName + "=" + old + "\r\n"
+		s.ask("GET", "/x", navigates+cookie).is(200)
+		s.ask("GET", "/acme/fresh", navigates+cookie).wantRedirect("/acme/login?return_to=%2Facme%2Ffresh&fresh=3600")
+		s.ask("GET", "/fresh", cookie).want(wire.ErrSessionInvalid)
+		s.ask("GET", "/fresh", navigates).wantRedirect("/umbra/login?return_to=%2Ffresh")
+	})
+	s.run("who is answered as ever", func(t *testing.T) {
+		for how, headers := range map[string]string{
+			"a program":     "Accept: */*\r\n",
+			"a script":      "Accept: text/html\r\nSec-Fetch-Mode: cors\r\n",
+			"an image":      "Accept: image/avif,*/*\r\nSec-Fetch-Mode: no-cors\r\n",
+			"EventSource":   "Accept: text/event-stream\r\n",
+			"a WebSocket":   navigates + "Connection: Upgrade\r\nUpgrade: websocket\r\n",
+			"nothing asked": "",
+		} {
+			if a := s.ask("GET", "/x", headers).want(wire.ErrHeaderMissing); a.Header["Location"] != nil {
+				t.Errorf("%s: %v", how, a.Header)
 			}
-			s.ask("GET", "http://evil.example/x", navigates).wantRedirect("/umbra/login?return_to=%2Fx")
-			s.ask("GET", "/acme;x/../umbra/y", navigates).want(wire.ErrHeaderMissing) // its company depends on who reads the path
-		})
-		s.run("with a session that is not good", func(*testing.T) {
-			ended := s.moved("frank")
-			a, _ := s.session("DELETE", "acme", ended+"Sec-Fetch-Site: same-origin\r\n")
-			a.is(200)
-			step := "Cookie: " + cookieName + "=" + s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token() + "\r\n"
-			for how, cookie := range map[string]string{
-				"ended": ended, "of a step": step, "none": "Cookie: " + cookieName + "=\r\n", "two": step + step,
-				"another company's": s.moved("alice@example.com"),
-			} {
-				s.run(how, func(*testing.T) {
-					s.ask("GET", "/umbra/x", navigates+cookie).wantRedirect("/umbra/login?return_to=%2Fumbra%2Fx")
-				})
-			}
-		})
-		s.run("with a session that is too old", func(*testing.T) {
-			old := s.begun("mgs_", record.Authorized, time.Now().Add(-2*time.Hour), time.Now().Add(time.Hour))
-			cookie := "Cookie: " + cookieName + "=" + old + "\r\n"
-			s.ask("GET", "/x", navigates+cookie).is(200)
-			s.ask("GET", "/acme/fresh", navigates+cookie).wantRedirect("/acme/login?return_to=%2Facme%2Ffresh&fresh=3600")
-			s.ask("GET", "/fresh", cookie).want(wire.ErrSessionInvalid)
-			s.ask("GET", "/fresh", navigates).wantRedirect("/umbra/login?return_to=%2Ffresh")
-		})
-		s.run("who is answered as ever", func(t *testing.T) {
-			for how, headers := range map[string]string{
-				"a program":     "Accept: */*\r\n",
-				"a script":      "Accept: text/html\r\nSec-Fetch-Mode: cors\r\n",
-				"an image":      "Accept: image/avif,*/*\r\nSec-Fetch-Mode: no-cors\r\n",
-				"EventSource":   "Accept: text/event-stream\r\n",
-				"a WebSocket":   navigates + "Connection: Upgrade\r\nUpgrade: websocket\r\n",
-				"nothing asked": "",
-			} {
-				if a := s.ask("GET", "/x", headers).want(wire.ErrHeaderMissing); a.Header["Location"] != nil {
-					t.Errorf("%s: %v", how, a.Header)
-				}
-			}
-			for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
-				s.ask(method, "/x", navigates).want(wire.ErrHeaderMissing)
-			}
-			s.ask("GET", "/x", navigates+bearer(strings.Replace(s.login("frank"), "mgs_", "mgs_A", 1))).want(wire.ErrTokenInvalid)
-			s.ask("GET", "/x", navigates+"Authorization: Basic eDp5\r\n").want(wire.ErrHeaderInvalid)
-			s.ask("TRACE", "/x", navigates).is(405)
-			s.ask("GET", "/acme/v2/auth/x", navigates).want(wire.ErrNoRoute)
-			s.ask("GET", "/open/x", navigates).is(200)
-			s.ask("GET", "/x", navigates+s.moved("frank")).is(200)
-		})
+		}
+		for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS"} {
+			s.ask(method, "/x", navigates).want(wire.ErrHeaderMissing)
+		}
+		s.ask("GET", "/x", navigates+bearer(strings.Replace(s.login("frank"), "mgs_", "mgs_A", 1))).want(wire.ErrTokenInvalid)
+		s.ask("GET", "/x", navigates+"Authorization: Basic eDp5\r\n").want(wire.ErrHeaderInvalid)
+		s.ask("TRACE", "/x", navigates).is(405)
+		s.ask("GET", "/acme/v2/auth/x", navigates).want(wire.ErrNoRoute)
+		s.ask("GET", "/open/x", navigates).is(200)
+		s.ask("GET", "/x", navigates+s.moved("frank")).is(200)
 	})
 }
 

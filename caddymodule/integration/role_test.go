@@ -21,109 +21,105 @@ func (a answer) wantRoleRefused() {
 // Contract, section 15: these paths need a session whose account has the role.
 func TestPathsNeedARole(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := start(t, siteConfig{global: "session {\nstream_recheck 200ms\n}", company: people, servers: "trusted_proxies static 127.0.0.1/32", handler: `
-			login_page acme
-			check /check
-			public /open/*
-			fresh 1h /adm
-			role Büro /edit/*
-			role admin /edit/* /adm /admin/* /acme/* /sse
-			role Büro /open/drafts/*`})
-		one := s.all()[0]
-		as := func(role any) string {
-			one.admin("PATCH", "accounts/alice", fields{"role": role}).wantStatus(200)
-			return s.login("alice@example.com")
+	s := startNodes(t, siteConfig{global: "session {\nstream_recheck 200ms\n}", company: people, servers: "trusted_proxies static 127.0.0.1/32", handler: `
+		login_page acme
+		check /check
+		public /open/*
+		fresh 1h /adm
+		role Büro /edit/*
+		role admin /edit/* /adm /admin/* /acme/* /sse
+		role Büro /open/drafts/*`})
+	as := func(role any) string {
+		s.admin("PATCH", "accounts/alice", fields{"role": role}).wantStatus(200)
+		return s.login("alice@example.com")
+	}
+	s.run("without a session", func(*testing.T) {
+		for _, uri := range []string{"/edit/x", "/adm", "/open/drafts/x", "/open/../adm", "/x%00"} {
+			s.ask("GET", uri, "").want(wire.ErrHeaderMissing)
+			s.ask("GET", uri, bearer("mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")).want(wire.ErrTokenInvalid)
 		}
-		s.run("without a session", func(*testing.T) {
-			for _, uri := range []string{"/edit/x", "/adm", "/open/drafts/x", "/open/../adm", "/x%00"} {
-				s.ask("GET", uri, "").want(wire.ErrHeaderMissing)
-				s.ask("GET", uri, bearer("mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")).want(wire.ErrTokenInvalid)
+		s.ask("GET", "/edit/x", navigates).wantRedirect("/acme/login?return_to=%2Fedit%2Fx")
+		s.ask("GET", "/open/x", "").is(200)
+		s.ask("GET", "/acme/x", "").want(wire.ErrHeaderMissing)
+		s.ask("GET", "/acme/login", "").is(200)
+	})
+	s.run("with a role", func(*testing.T) {
+		var before string
+		for _, role := range []struct {
+			name any
+			may  string // /edit/x, /adm, /admin/x, /open/drafts/x
+		}{
+			{nil, "----"}, {"Büro", "y--y"}, {"admin", "yyy-"}, {"Admin", "----"}, {"admin ", "----"}, {"B%C3%BCro", "----"}, {"büro", "----"}, {"/adm", "----"},
+		} {
+			token := as(role.name)
+			if before != "" {
+				s.nodes[0].get("/x", before).want(wire.ErrTokenInvalid)
 			}
-			s.ask("GET", "/edit/x", navigates).wantRedirect("/acme/login?return_to=%2Fedit%2Fx")
-			s.ask("GET", "/open/x", "").is(200)
-			s.ask("GET", "/acme/x", "").want(wire.ErrHeaderMissing)
-			s.ask("GET", "/acme/login", "").is(200)
-		})
-		s.run("with a role", func(*testing.T) {
-			var before string
-			for _, role := range []struct {
-				name any
-				may  string // /edit/x, /adm, /admin/x, /open/drafts/x
-			}{
-				{nil, "----"}, {"Büro", "y--y"}, {"admin", "yyy-"}, {"Admin", "----"}, {"admin ", "----"}, {"B%C3%BCro", "----"}, {"büro", "----"}, {"/adm", "----"},
-			} {
-				token := as(role.name)
-				if before != "" {
-					one.get("/x", before).want(wire.ErrTokenInvalid)
-				}
-				before = token
-				if role.name != "admin" {
-					s.get("/acme/x", token).wantRoleRefused()
-				}
-				for range 4 { // from the store and from memory, on each node
-					s.get("/x", token).is(200)
-					s.get("/open/x", token).is(200)
-					for i, uri := range []string{"/edit/x", "/adm", "/admin/x", "/open/drafts/x"} {
-						if a := s.get(uri, token); role.may[i] == 'y' {
-							a.is(200)
-						} else {
-							a.wantRoleRefused()
-						}
+			before = token
+			if role.name != "admin" {
+				s.get("/acme/x", token).wantRoleRefused()
+			}
+			for range 4 { // from the store and from memory, on each node
+				s.get("/x", token).is(200)
+				s.get("/open/x", token).is(200)
+				for i, uri := range []string{"/edit/x", "/adm", "/admin/x", "/open/drafts/x"} {
+					if a := s.get(uri, token); role.may[i] == 'y' {
+						a.is(200)
+					} else {
+						a.wantRoleRefused()
 					}
 				}
 			}
-		})
-		s.run("in every spelling", func(*testing.T) {
-			admins := []string{"/admin;a/x", "/x/..;/admin/x", `/admin\x`, "/ADMIN/x", "/admin", "//admin/x", "/x/../admin/x", "/%61dmin/x", "/x/%2e%2e/admin/x", "/x/..%2fadmin/x", "/admin%3f/x", "/%2561dmin/x"}
-			editor := bearer(as("Büro"))
-			for _, uri := range append(admins, "/edit/..%2fadm", "/edit/../adm", "/x%00") {
-				s.ask("GET", uri, editor).wantRoleRefused()
-				s.ask("POST", uri, editor+"Content-Length: 0\r\n").wantRoleRefused()
-			}
-			s.ask("GET", "/edit/x/../y", editor).is(200)
-			s.ask("GET", "/files/100%25.pdf", editor).is(200)
-			admin := bearer(as("admin"))
-			for _, uri := range append(admins, "/edit/..%2fadm", "/edit/../adm") {
-				s.ask("GET", uri, admin).is(200)
-			}
-			s.ask("GET", "/x%00", admin).wantRoleRefused() // it may be a path of the editors alone
-			s.ask("GET", "/edit/..%2fopen/drafts/x", admin).wantRoleRefused()
-		})
-		s.run("a browser is not sent to the login page", func(*testing.T) {
-			as("Büro")
-			cookie := s.moved("alice@example.com")
-			s.ask("GET", "/adm", navigates+cookie).wantRoleRefused()
-			s.ask("GET", "/edit/x", navigates+cookie).is(200)
-			s.ask("GET", "/admin/socket", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-Fetch-Site: same-origin\r\n"+cookie).wantRoleRefused()
-		})
-		s.run("an open stream", func(t *testing.T) { // contract, section 3: cut within stream_recheck
-			admin := as("admin")
-			var open []*flowing
-			for _, node := range s.all() {
-				open = append(open, node.stream("SSE", admin), node.stream("WebSocket", admin))
-			}
-			for _, f := range open {
-				f.lives(t)
-			}
-			as("Büro")
-			for _, f := range open {
-				f.isCut(t)
-			}
-			s.get("/sse", s.login("alice@example.com")).wantRoleRefused()
-		})
-		s.run("another proxy asks", func(*testing.T) {
-			editor := bearer(as("Büro")) + "X-Forwarded-Method: GET\r\nX-Forwarded-Host: example.com\r\nX-Forwarded-Uri: "
-			s.ask("GET", "/check", editor+"/edit/x\r\n").is(204)
-			s.ask("GET", "/check", editor+"/x/..;/admin/x\r\n").wantRoleRefused()
-		})
-		s.run("the role comes before the age of the login", func(*testing.T) {
-			// As an older version stored it, without a role.
-			old := s.begun("mgs_", record.Authorized, time.Now().Add(-2*time.Hour), time.Now().Add(time.Hour))
-			s.get("/adm", old).wantRoleRefused()
-			s.get("/edit/x", old).wantRoleRefused()
-			s.get("/x", old).is(200)
-		})
+		}
+	})
+	s.run("in every spelling", func(*testing.T) {
+		admins := []string{"/admin;a/x", "/x/..;/admin/x", `/admin\x`, "/ADMIN/x", "/admin", "//admin/x", "/x/../admin/x", "/%61dmin/x", "/x/%2e%2e/admin/x", "/x/..%2fadmin/x", "/admin%3f/x", "/%2561dmin/x"}
+		editor := bearer(as("Büro"))
+		for _, uri := range append(admins, "/edit/..%2fadm", "/edit/../adm", "/x%00") {
+			s.ask("GET", uri, editor).wantRoleRefused()
+			s.ask("POST", uri, editor+"Content-Length: 0\r\n").wantRoleRefused()
+		}
+		s.ask("GET", "/edit/x/../y", editor).is(200)
+		s.ask("GET", "/files/100%25.pdf", editor).is(200)
+		admin := bearer(as("admin"))
+		for _, uri := range append(admins, "/edit/..%2fadm", "/edit/../adm") {
+			s.ask("GET", uri, admin).is(200)
+		}
+		s.ask("GET", "/x%00", admin).wantRoleRefused() // it may be a path of the editors alone
+		s.ask("GET", "/edit/..%2fopen/drafts/x", admin).wantRoleRefused()
+	})
+	s.run("a browser is not sent to the login page", func(*testing.T) {
+		as("Büro")
+		cookie := s.moved("alice@example.com")
+		s.ask("GET", "/adm", navigates+cookie).wantRoleRefused()
+		s.ask("GET", "/edit/x", navigates+cookie).is(200)
+		s.ask("GET", "/admin/socket", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-Fetch-Site: same-origin\r\n"+cookie).wantRoleRefused()
+	})
+	s.run("an open stream", func(t *testing.T) { // contract, section 3: cut within stream_recheck
+		admin := as("admin")
+		var open []*flowing
+		for _, node := range s.nodes {
+			open = append(open, node.stream("SSE", admin), node.stream("WebSocket", admin))
+		}
+		for _, f := range open {
+			f.lives(t)
+		}
+		as("Büro")
+		for _, f := range open {
+			f.isCut(t)
+		}
+		s.get("/sse", s.login("alice@example.com")).wantRoleRefused()
+	})
+	s.run("another proxy asks", func(*testing.T) {
+		editor := bearer(as("Büro")) + "X-Forwarded-Method: GET\r\nX-Forwarded-Host: example.com\r\nX-Forwarded-Uri: "
+		s.ask("GET", "/check", editor+"/edit/x\r\n").is(204)
+		s.ask("GET", "/check", editor+"/x/..;/admin/x\r\n").wantRoleRefused()
+	})
+	s.run("the role comes before the age of the login", func(*testing.T) {
+		// As an older version stored it, without a role.
+		old := s.begun("mgs_", record.Authorized, time.Now().Add(-2*time.Hour), time.Now().Add(time.Hour))
+		s.get("/adm", old).wantRoleRefused()
+		s.get("/edit/x", old).wantRoleRefused()
+		s.get("/x", old).is(200)
 	})
 }

@@ -36,85 +36,82 @@ func (s *site) created(a *keytest.Authenticator, token, name string) fields {
 // Contract, section 17: users create a passkey, log in with it, see it and remove it.
 func TestUsersManageTheirPasskeys(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := start(t, siteConfig{company: people + passkeys, handler: selfService})
-		token, phone := s.login("alice@example.com"), new(keytest.Authenticator)
-		body := s.created(phone, token, "Phone")
-		answers := make(chan answer, 10)
-		for range cap(answers) {
-			go func() { answers <- s.me("POST", "passkeys", token, body) }()
+	s := startNodes(t, siteConfig{company: people + passkeys, handler: selfService})
+	token, phone := s.login("alice@example.com"), new(keytest.Authenticator)
+	body := s.created(phone, token, "Phone")
+	answers := make(chan answer, 10)
+	for range cap(answers) {
+		go func() { answers <- s.me("POST", "passkeys", token, body) }()
+	}
+	var ids []string
+	for range cap(answers) {
+		if a := <-answers; a.Status == http.StatusOK {
+			ids = append(ids, a.str("id"))
+		} else {
+			a.want(wire.ErrCredentialsInvalid) // its challenge is spent
 		}
-		var ids []string
-		for range cap(answers) {
-			if a := <-answers; a.Status == http.StatusOK {
-				ids = append(ids, a.str("id"))
-			} else {
-				a.want(wire.ErrCredentialsInvalid) // its challenge is spent
-			}
-		}
-		if len(ids) != 1 {
-			t.Fatalf("one challenge made the passkeys %q", ids)
-		}
-		id := ids[0]
-		storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.passkey_added")) == 1 })
+	}
+	if len(ids) != 1 {
+		t.Fatalf("one challenge made the passkeys %q", ids)
+	}
+	id := ids[0]
+	storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.passkey_added")) == 1 })
 
-		other := s.post("passkey/login", "", s.passkeyAnswer(phone, "acme", passkeyOrigin)).wantState(record.Authorized).token()
-		list := s.me("GET", "passkeys", other, nil).is(200).JSON["passkeys"].([]any)
-		if p := list[0].(fields); len(list) != 1 || p["id"] != id || p["name"] != "Phone" || p["last_used"] == nil {
-			t.Errorf("the list is %v", list)
-		}
-		if n := s.me("GET", "factors", token, nil).is(200).JSON["passkeys"]; n != 1. {
-			t.Errorf("factors has %v passkeys", n)
-		}
+	other := s.post("passkey/login", "", s.passkeyAnswer(phone, "acme", passkeyOrigin)).wantState(record.Authorized).token()
+	list := s.me("GET", "passkeys", other, nil).is(200).JSON["passkeys"].([]any)
+	if p := list[0].(fields); len(list) != 1 || p["id"] != id || p["name"] != "Phone" || p["last_used"] == nil {
+		t.Errorf("the list is %v", list)
+	}
+	if n := s.me("GET", "factors", token, nil).is(200).JSON["passkeys"]; n != 1. {
+		t.Errorf("factors has %v passkeys", n)
+	}
 
-		frank := s.login("frank")
-		s.me("DELETE", "passkeys/"+id, frank, nil).want(wire.ErrNoRoute)
-		s.me("PATCH", "passkeys/"+id, frank, fields{"name": "Mine"}).want(wire.ErrNoRoute)
-		s.me("POST", "passkeys", frank, s.created(new(keytest.Authenticator), token, "")).want(wire.ErrCredentialsInvalid) // alice's challenge
-		s.audits(cap(answers), `"actor":"the user","route":"me/passkeys","result":"auth.credentials.invalid"`)             // nine of them alice's
-		for _, bad := range []fields{
-			{"challenge_token": "x", "credential": fields{}},
-			{"challenge_token": "x", "credential": "x"},
-			{"challenge_token": "x"},
-			{"credential": fields{}},
-			{"challenge_token": body["challenge_token"], "credential": body["credential"], "name": strings.Repeat("x", 65)},
-		} {
-			if a := s.me("POST", "passkeys", token, bad); a.Status != 400 && a.Status != 401 {
-				t.Errorf("%v: got %d %s", bad, a.Status, a.Body)
-			}
+	frank := s.login("frank")
+	s.me("DELETE", "passkeys/"+id, frank, nil).want(wire.ErrNoRoute)
+	s.me("PATCH", "passkeys/"+id, frank, fields{"name": "Mine"}).want(wire.ErrNoRoute)
+	s.me("POST", "passkeys", frank, s.created(new(keytest.Authenticator), token, "")).want(wire.ErrCredentialsInvalid) // alice's challenge
+	s.audits(cap(answers), `"actor":"the user","route":"me/passkeys","result":"auth.credentials.invalid"`)             // nine of them alice's
+	for _, bad := range []fields{
+		{"challenge_token": "x", "credential": fields{}},
+		{"challenge_token": "x", "credential": "x"},
+		{"challenge_token": "x"},
+		{"credential": fields{}},
+		{"challenge_token": body["challenge_token"], "credential": body["credential"], "name": strings.Repeat("x", 65)},
+	} {
+		if a := s.me("POST", "passkeys", token, bad); a.Status != 400 && a.Status != 401 {
+			t.Errorf("%v: got %d %s", bad, a.Status, a.Body)
 		}
+	}
 
-		s.me("PATCH", "passkeys/"+id, token, fields{"name": " Old phone "}).is(200)
-		s.me("PATCH", "passkeys/AAAA", token, fields{"name": "x"}).want(wire.ErrNoRoute)
-		for _, bad := range []fields{{}, {"name": ""}, {"name": strings.Repeat("x", 65)}, {"name": "a\nb"}} {
-			s.me("PATCH", "passkeys/"+id, token, bad).want(wire.ErrValidation)
-		}
-		if p := s.me("GET", "passkeys", other, nil).is(200).JSON["passkeys"].([]any)[0].(fields); p["name"] != "Old phone" {
-			t.Errorf("the passkey is %v", p)
-		}
+	s.me("PATCH", "passkeys/"+id, token, fields{"name": " Old phone "}).is(200)
+	s.me("PATCH", "passkeys/AAAA", token, fields{"name": "x"}).want(wire.ErrNoRoute)
+	for _, bad := range []fields{{}, {"name": ""}, {"name": strings.Repeat("x", 65)}, {"name": "a\nb"}} {
+		s.me("PATCH", "passkeys/"+id, token, bad).want(wire.ErrValidation)
+	}
+	if p := s.me("GET", "passkeys", other, nil).is(200).JSON["passkeys"].([]any)[0].(fields); p["name"] != "Old phone" {
+		t.Errorf("the passkey is %v", p)
+	}
 
-		s.remember(token, other)
-		s.me("DELETE", "passkeys/"+id, token, nil).is(200)
-		for _, node := range append(s.nodes, s) {
-			s.hears(node, other)
-			node.get("/", token).is(200)
-		}
-		s.me("DELETE", "passkeys/"+id, token, nil).want(wire.ErrNoRoute)
-		s.post("passkey/login", "", s.passkeyAnswer(phone, "acme", passkeyOrigin)).want(wire.ErrCredentialsInvalid)
+	s.remember(token, other)
+	s.me("DELETE", "passkeys/"+id, token, nil).is(200)
+	s.gone(other)
+	for range s.nodes {
+		s.get("/", token).is(200)
+	}
+	s.me("DELETE", "passkeys/"+id, token, nil).want(wire.ErrNoRoute)
+	s.post("passkey/login", "", s.passkeyAnswer(phone, "acme", passkeyOrigin)).want(wire.ErrCredentialsInvalid)
 
-		s.update("alice", false, func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
-		last := s.me("POST", "passkeys", token, s.created(phone, token, "")).is(200).str("id")
-		s.me("DELETE", "passkeys/"+last, token, nil).want(wire.ErrValidation)
+	s.update("alice", false, func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
+	last := s.me("POST", "passkeys", token, s.created(phone, token, "")).is(200).str("id")
+	s.me("DELETE", "passkeys/"+last, token, nil).want(wire.ErrValidation)
 
-		old := s.begun("mgs_", record.Authorized, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
-		for _, route := range [][2]string{{"POST", "passkeys/options"}, {"POST", "passkeys"}, {"PATCH", "passkeys/" + last}, {"DELETE", "passkeys/" + last}} {
-			if a := s.me(route[0], route[1], old, nil).want(wire.ErrSessionInvalid); a.str("reason") != "too_old" {
-				t.Errorf("%v: got %s", route, a.Body)
-			}
+	old := s.begun("mgs_", record.Authorized, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	for _, route := range [][2]string{{"POST", "passkeys/options"}, {"POST", "passkeys"}, {"PATCH", "passkeys/" + last}, {"DELETE", "passkeys/" + last}} {
+		if a := s.me(route[0], route[1], old, nil).want(wire.ErrSessionInvalid); a.str("reason") != "too_old" {
+			t.Errorf("%v: got %s", route, a.Body)
 		}
-		s.me("GET", "passkeys", old, nil).is(200)
-	})
+	}
+	s.me("GET", "passkeys", old, nil).is(200)
 }
 
 // Without passkeys, there is nothing to create.

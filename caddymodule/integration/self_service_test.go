@@ -54,184 +54,173 @@ const selfService = `
 // with. The session that they do it with stays.
 func TestUsersLookAfterTheirLogin(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := start(t, siteConfig{company: people, handler: selfService + "\nforward session"})
-		gone := func(tokens ...string) {
-			s.t.Helper()
-			for _, node := range append(s.nodes, s) {
-				for _, token := range tokens {
-					s.hears(node, token)
-				}
+	s := startNodes(t, siteConfig{company: people, handler: selfService + "\nforward session"})
+	s.run("sessions", func(t *testing.T) {
+		token, second, third := s.login("alice@example.com"), s.login("alice@example.com"), s.login("alice@example.com")
+		stranger := s.ownSessions(s.login("frank"))[0]
+		s.remember(token, second, third)
+		r := s.meRequest("GET", "sessions", token, nil)
+		r.Header.Set("User-Agent", "not that of the login")
+		list := s.do(r).is(200).JSON["sessions"].([]any)
+		if len(list) != 3 {
+			t.Fatalf("%d sessions, want 3", len(list))
+		}
+		for i, one := range list {
+			if o := one.(fields); o["current"] != (i == 0) || o["address"] != "127.0.0.1" || o["user_agent"] != "Go-http-client/1.1" {
+				t.Errorf("session %d is %v", i, o)
 			}
 		}
-		s.run("sessions", func(t *testing.T) {
-			token, second, third := s.login("alice@example.com"), s.login("alice@example.com"), s.login("alice@example.com")
-			stranger := s.ownSessions(s.login("frank"))[0]
-			s.remember(token, second, third)
-			r := s.meRequest("GET", "sessions", token, nil)
-			r.Header.Set("User-Agent", "not that of the login")
-			list := s.do(r).is(200).JSON["sessions"].([]any)
-			if len(list) != 3 {
-				t.Fatalf("%d sessions, want 3", len(list))
-			}
-			for i, one := range list {
-				if o := one.(fields); o["current"] != (i == 0) || o["address"] != "127.0.0.1" || o["user_agent"] != "Go-http-client/1.1" {
-					t.Errorf("session %d is %v", i, o)
-				}
-			}
-			for _, id := range []string{stranger, strings.ToUpper(stranger), "x", token} {
-				a := s.me("DELETE", "sessions/"+id, token, nil)
-				a.want(wire.ErrNoRoute)
-			}
-			s.me("DELETE", "sessions/"+list[1].(fields)["session_id"].(string), token, nil).is(200)
-			gone(second)
-			step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
-			s.me("DELETE", "sessions", token, nil).is(200)
-			gone(third)
-			s.post("auth/checkpassword", step, fields{"password": testPassword}).want(wire.ErrTokenInvalid)
-			for _, node := range append(s.nodes, s) {
-				node.get("/", token).is(200)
-			}
-			if left, want := s.ownSessions(token), s.get("/", token).header("X-Profile-Session"); len(left) != 1 || left[0] != want {
-				t.Errorf("left: %q, want %s", left, want)
-			}
-			s.audits(2, `"actor":"the user","reason":"user"`)
-			s.me("DELETE", "sessions/"+s.ownSessions(token)[0], token, nil).is(200)
-			gone(token)
-		})
-		s.run("the session of a cookie", func(t *testing.T) {
-			cookie := s.moved("frank")
-			headers := sessionKey + cookie
-			list := s.ask("GET", "/acme/v2/me/sessions", headers).is(200).JSON["sessions"].([]any)
-			for _, one := range list {
-				if o := one.(fields); o["current"] == true {
-					a := s.ask("DELETE", "/acme/v2/me/sessions/"+o["session_id"].(string), headers+"Sec-Fetch-Site: same-origin\r\n").is(200)
-					if got := a.Header.Get("Set-Cookie"); !strings.HasPrefix(got, cookieName+"=; ") || a.Header.Get("Clear-Site-Data") != `"cache"` {
-						t.Errorf("got %v", a.Header)
-					}
-					s.ask("GET", "/x", cookie).want(wire.ErrTokenInvalid)
-					return
-				}
-			}
-			t.Error("no session is the current one")
-		})
-		s.run("password", func(t *testing.T) {
-			token, other := s.login("alice@example.com"), s.login("alice@example.com")
-			const better = "a fine secret"
-			change := func(body fields) answer { return s.me("POST", "password", token, body) }
-			for _, bad := range []struct {
-				body   fields
-				want   *wire.Error
-				reason string
-			}{
-				{fields{"new_password": better}, wire.ErrValidation, ""},
-				{fields{"current_password": testPassword}, wire.ErrValidation, ""},
-				{fields{"current_password": 1, "new_password": better}, wire.ErrValidation, ""},
-				{fields{"current_password": testPassword, "new_password": strings.Repeat("x", 129)}, wire.ErrValidation, "password.too_long"},
-				{fields{"current_password": "wrong", "new_password": better}, wire.ErrPasswordInvalid, ""},
-				{fields{"current_password": testPassword, "new_password": "short"}, wire.ErrQuality, "password.too_short"},
-				{fields{"current_password": testPassword, "new_password": "password1"}, wire.ErrQuality, "password.common"},
-				{fields{"current_password": testPassword, "new_password": "alice@example.com"}, wire.ErrQuality, "password.personal"},
-				{fields{"current_password": testPassword, "new_password": testPassword}, wire.ErrPasswordSame, ""},
-			} {
-				if a := change(bad.body).want(bad.want); a.str("reason") != bad.reason {
-					t.Errorf("%v: got %s", bad.body, a.Body)
-				}
-			}
-			s.audits(7, `"actor":"the user","route":"me/password","result":"request.validation.failed"`)
-			s.audits(1, `"actor":"the user","route":"me/password","result":"auth.password.invalid"`)
-			s.audits(1, `"msg":"mnemogate.account.password_wrong"`)
-			s.get("/", other).is(200)
-			change(fields{"current_password": testPassword, "new_password": better}).is(200)
-			gone(other)
+		for _, id := range []string{stranger, strings.ToUpper(stranger), "x", token} {
+			a := s.me("DELETE", "sessions/"+id, token, nil)
+			a.want(wire.ErrNoRoute)
+		}
+		s.me("DELETE", "sessions/"+list[1].(fields)["session_id"].(string), token, nil).is(200)
+		s.gone(second)
+		step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
+		s.me("DELETE", "sessions", token, nil).is(200)
+		s.gone(third)
+		s.post("auth/checkpassword", step, fields{"password": testPassword}).want(wire.ErrTokenInvalid)
+		for range s.nodes {
 			s.get("/", token).is(200)
-			s.credentials("alice@example.com", testPassword).want(wire.ErrCredentialsInvalid)
-			storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.password_changed")) == 1 })
-			s.audits(1, `"msg":"mnemogate.account.changed","company":"acme","mnemocode":"alice","address":"127.0.0.1","actor":"the user","reason":"password"`)
-			change(fields{"current_password": better, "new_password": testPassword}).is(200)
-		})
-		s.run("the first password", func(*testing.T) {
-			step := s.post("auth/login", "", fields{"login_id": "+37060000002"}).token()
-			token := s.post("auth/checkotp", step, fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized).token()
-			s.me("POST", "password", token, fields{"current_password": "x", "new_password": "a fine secret"}).want(wire.ErrPasswordInvalid)
-			s.me("POST", "password", token, fields{"new_password": "a fine secret"}).is(200)
-			s.me("POST", "password", token, fields{"new_password": "another fine secret"}).want(wire.ErrValidation)
-			s.signedIn("+37060000002", "a fine secret")
-		})
-		s.run("authenticator app", func(t *testing.T) {
-			token, other := s.login("alice@example.com"), s.login("alice@example.com")
-			s.me("POST", "totp/confirm", token, fields{"code": "123456"}).want(wire.ErrValidation)
-			made := s.me("POST", "totp", token, nil).is(200)
-			secret := made.str("secret")
-			if uri := made.str("uri"); !strings.HasPrefix(uri, "otpauth://totp/acme:alice@example.com?secret="+secret+"&") {
-				t.Errorf("the uri is %s", uri)
+		}
+		if left, want := s.ownSessions(token), s.get("/", token).header("X-Profile-Session"); len(left) != 1 || left[0] != want {
+			t.Errorf("left: %q, want %s", left, want)
+		}
+		s.audits(2, `"actor":"the user","reason":"user"`)
+		s.me("DELETE", "sessions/"+s.ownSessions(token)[0], token, nil).is(200)
+		s.gone(token)
+	})
+	s.run("the session of a cookie", func(t *testing.T) {
+		cookie := s.moved("frank")
+		headers := sessionKey + cookie
+		list := s.ask("GET", "/acme/v2/me/sessions", headers).is(200).JSON["sessions"].([]any)
+		for _, one := range list {
+			if o := one.(fields); o["current"] == true {
+				a := s.ask("DELETE", "/acme/v2/me/sessions/"+o["session_id"].(string), headers+"Sec-Fetch-Site: same-origin\r\n").is(200)
+				if got := a.Header.Get("Set-Cookie"); !strings.HasPrefix(got, cookieName+"=; ") || a.Header.Get("Clear-Site-Data") != `"cache"` {
+					t.Errorf("got %v", a.Header)
+				}
+				s.ask("GET", "/x", cookie).want(wire.ErrTokenInvalid)
+				return
 			}
-			s.me("POST", "totp/confirm", token, fields{"code": neverShown(t, secret)}).want(wire.ErrOTPInvalid)
-			s.audits(1, `"actor":"the user","route":"me/totp/confirm","result":"auth.otp.invalid"`)
-			s.get("/", other).is(200)
-			s.me("POST", "totp/confirm", token, fields{"code": appShows(t, secret, 0)}).is(200)
-			gone(other)
-			s.get("/", token).is(200)
-			step := s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP)
-			other = s.post("auth/checkotp", step.token(), fields{"otp": appShows(t, secret, 30*time.Second)}).wantState(record.Authorized).token()
+		}
+		t.Error("no session is the current one")
+	})
+	s.run("password", func(t *testing.T) {
+		token, other := s.login("alice@example.com"), s.login("alice@example.com")
+		const better = "a fine secret"
+		change := func(body fields) answer { return s.me("POST", "password", token, body) }
+		for _, bad := range []struct {
+			body   fields
+			want   *wire.Error
+			reason string
+		}{
+			{fields{"new_password": better}, wire.ErrValidation, ""},
+			{fields{"current_password": testPassword}, wire.ErrValidation, ""},
+			{fields{"current_password": 1, "new_password": better}, wire.ErrValidation, ""},
+			{fields{"current_password": testPassword, "new_password": strings.Repeat("x", 129)}, wire.ErrValidation, "password.too_long"},
+			{fields{"current_password": "wrong", "new_password": better}, wire.ErrPasswordInvalid, ""},
+			{fields{"current_password": testPassword, "new_password": "short"}, wire.ErrQuality, "password.too_short"},
+			{fields{"current_password": testPassword, "new_password": "password1"}, wire.ErrQuality, "password.common"},
+			{fields{"current_password": testPassword, "new_password": "alice@example.com"}, wire.ErrQuality, "password.personal"},
+			{fields{"current_password": testPassword, "new_password": testPassword}, wire.ErrPasswordSame, ""},
+		} {
+			if a := change(bad.body).want(bad.want); a.str("reason") != bad.reason {
+				t.Errorf("%v: got %s", bad.body, a.Body)
+			}
+		}
+		s.audits(7, `"actor":"the user","route":"me/password","result":"request.validation.failed"`)
+		s.audits(1, `"actor":"the user","route":"me/password","result":"auth.password.invalid"`)
+		s.audits(1, `"msg":"mnemogate.account.password_wrong"`)
+		s.get("/", other).is(200)
+		change(fields{"current_password": testPassword, "new_password": better}).is(200)
+		s.gone(other)
+		s.get("/", token).is(200)
+		s.credentials("alice@example.com", testPassword).want(wire.ErrCredentialsInvalid)
+		storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.password_changed")) == 1 })
+		s.audits(1, `"msg":"mnemogate.account.changed","company":"acme","mnemocode":"alice","address":"127.0.0.1","actor":"the user","reason":"password"`)
+		change(fields{"current_password": better, "new_password": testPassword}).is(200)
+	})
+	s.run("the first password", func(*testing.T) {
+		step := s.post("auth/login", "", fields{"login_id": "+37060000002"}).token()
+		token := s.post("auth/checkotp", step, fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized).token()
+		s.me("POST", "password", token, fields{"current_password": "x", "new_password": "a fine secret"}).want(wire.ErrPasswordInvalid)
+		s.me("POST", "password", token, fields{"new_password": "a fine secret"}).is(200)
+		s.me("POST", "password", token, fields{"new_password": "another fine secret"}).want(wire.ErrValidation)
+		s.signedIn("+37060000002", "a fine secret")
+	})
+	s.run("authenticator app", func(t *testing.T) {
+		token, other := s.login("alice@example.com"), s.login("alice@example.com")
+		s.me("POST", "totp/confirm", token, fields{"code": "123456"}).want(wire.ErrValidation)
+		made := s.me("POST", "totp", token, nil).is(200)
+		secret := made.str("secret")
+		if uri := made.str("uri"); !strings.HasPrefix(uri, "otpauth://totp/acme:alice@example.com?secret="+secret+"&") {
+			t.Errorf("the uri is %s", uri)
+		}
+		s.me("POST", "totp/confirm", token, fields{"code": neverShown(t, secret)}).want(wire.ErrOTPInvalid)
+		s.audits(1, `"actor":"the user","route":"me/totp/confirm","result":"auth.otp.invalid"`)
+		s.get("/", other).is(200)
+		s.me("POST", "totp/confirm", token, fields{"code": appShows(t, secret, 0)}).is(200)
+		s.gone(other)
+		s.get("/", token).is(200)
+		step := s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP)
+		other = s.post("auth/checkotp", step.token(), fields{"otp": appShows(t, secret, 30*time.Second)}).wantState(record.Authorized).token()
 
-			codes := s.me("POST", "backup-codes", token, nil).is(200).JSON["backup_codes"].([]any)
-			if len(codes) != 10 {
-				t.Errorf("%d backup codes", len(codes))
-			}
-			step = s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP)
-			s.post("auth/checkotp", step.token(), fields{"backup_code": codes[0]}).wantState(record.Authorized)
-			got := s.me("GET", "factors", token, nil).is(200).JSON
-			if left, _ := got["fresh_for"].(float64); left < 500 || left > 600 {
-				t.Errorf("fresh_for is %v", left)
-			}
-			delete(got, "status")
-			delete(got, "fresh_for")
-			want := fmt.Sprint(fields{
-				"password_set": true, "totp": true, "backup_codes_left": 9., "passkeys": 0., "user_phone": "+37*******01", "provider_ids": []any{1.},
-				"second_factor": true, "second_factor_policy": "per_account",
-			})
-			if fmt.Sprint(got) != want {
-				t.Errorf("factors are %v, want %v", got, want)
-			}
-			s.update("alice", false, func(a *record.Account) { a.Phone = "" })
-			s.me("DELETE", "totp", token, nil).want(wire.ErrValidation) // nobody could log in then
-			s.update("alice", false, func(a *record.Account) { a.Phone = "+37060000001" })
-			s.me("DELETE", "totp", token, nil).is(200)
-			gone(other)
-			s.get("/", token).is(200)
-			if a := s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP); a.str("user_phone") == "" {
-				t.Errorf("got %s, want a code by SMS", a.Body)
-			}
-			s.update("alice", false, func(a *record.Account) { a.SecondFactor = false })
+		codes := s.me("POST", "backup-codes", token, nil).is(200).JSON["backup_codes"].([]any)
+		if len(codes) != 10 {
+			t.Errorf("%d backup codes", len(codes))
+		}
+		step = s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP)
+		s.post("auth/checkotp", step.token(), fields{"backup_code": codes[0]}).wantState(record.Authorized)
+		got := s.me("GET", "factors", token, nil).is(200).JSON
+		if left, _ := got["fresh_for"].(float64); left < 500 || left > 600 {
+			t.Errorf("fresh_for is %v", left)
+		}
+		delete(got, "status")
+		delete(got, "fresh_for")
+		want := fmt.Sprint(fields{
+			"password_set": true, "totp": true, "backup_codes_left": 9., "passkeys": 0., "user_phone": "+37*******01", "provider_ids": []any{1.},
+			"second_factor": true, "second_factor_policy": "per_account",
 		})
-		s.run("wrong passwords count as in a login", func(*testing.T) {
-			token := s.login("frank")
-			for range 10 {
-				s.me("POST", "password", token, fields{"current_password": "wrong", "new_password": "a fine secret"}).want(wire.ErrPasswordInvalid)
+		if fmt.Sprint(got) != want {
+			t.Errorf("factors are %v, want %v", got, want)
+		}
+		s.update("alice", false, func(a *record.Account) { a.Phone = "" })
+		s.me("DELETE", "totp", token, nil).want(wire.ErrValidation) // nobody could log in then
+		s.update("alice", false, func(a *record.Account) { a.Phone = "+37060000001" })
+		s.me("DELETE", "totp", token, nil).is(200)
+		s.gone(other)
+		s.get("/", token).is(200)
+		if a := s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP); a.str("user_phone") == "" {
+			t.Errorf("got %s, want a code by SMS", a.Body)
+		}
+		s.update("alice", false, func(a *record.Account) { a.SecondFactor = false })
+	})
+	s.run("wrong passwords count as in a login", func(*testing.T) {
+		token := s.login("frank")
+		for range 10 {
+			s.me("POST", "password", token, fields{"current_password": "wrong", "new_password": "a fine secret"}).want(wire.ErrPasswordInvalid)
+		}
+		for _, locked := range []answer{
+			s.me("POST", "password", token, fields{"current_password": testPassword, "new_password": "a fine secret"}),
+			s.credentials("frank", testPassword),
+		} {
+			if locked.want(wire.ErrRestricted); locked.str("reason") != "lock.password" {
+				t.Errorf("got %s", locked.Body)
 			}
-			for _, locked := range []answer{
-				s.me("POST", "password", token, fields{"current_password": testPassword, "new_password": "a fine secret"}),
-				s.credentials("frank", testPassword),
-			} {
-				if locked.want(wire.ErrRestricted); locked.str("reason") != "lock.password" {
-					t.Errorf("got %s", locked.Body)
-				}
-			}
-			s.get("/", token).is(200)
-		})
-		s.run("wrong codes count as in a login", func(t *testing.T) {
-			token := s.login("alice@example.com")
-			secret := s.me("POST", "totp", token, nil).is(200).str("secret")
-			wrong := neverShown(t, secret)
-			for range 9 { // one was wrong above
-				s.me("POST", "totp/confirm", token, fields{"code": wrong}).want(wire.ErrOTPInvalid)
-			}
-			if a := s.me("POST", "totp/confirm", token, fields{"code": appShows(t, secret, 0)}).want(wire.ErrRestricted); a.str("reason") != "lock.codes" {
-				t.Errorf("got %s", a.Body)
-			}
-		})
+		}
+		s.get("/", token).is(200)
+	})
+	s.run("wrong codes count as in a login", func(t *testing.T) {
+		token := s.login("alice@example.com")
+		secret := s.me("POST", "totp", token, nil).is(200).str("secret")
+		wrong := neverShown(t, secret)
+		for range 9 { // one was wrong above
+			s.me("POST", "totp/confirm", token, fields{"code": wrong}).want(wire.ErrOTPInvalid)
+		}
+		if a := s.me("POST", "totp/confirm", token, fields{"code": appShows(t, secret, 0)}).want(wire.ErrRestricted); a.str("reason") != "lock.codes" {
+			t.Errorf("got %s", a.Body)
+		}
 	})
 }
 

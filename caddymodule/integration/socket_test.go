@@ -34,102 +34,95 @@ func handshake(protocols ...string) string {
 // and which requests are refused.
 func TestAWebSocketMayBringItsTokenAsAProtocol(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		s := start(t, siteConfig{company: people, more: umbra, site: `
-			log
-			mnemogate {
-				websocket_token
-				cookie
-				public /open
-				cors https://app.example.com
-			}
-			reverse_proxy BACKEND`})
-		one := s
-		if s.nodes != nil {
-			one = s.nodes[0]
+	s := startSite(t, siteConfig{company: people, more: umbra, site: `
+		log
+		mnemogate {
+			websocket_token
+			cookie
+			public /open
+			cors https://app.example.com
 		}
-		token, cookie := s.login("alice@example.com"), s.moved("frank")
-		ours := "mnemogate.bearer." + token
-		last := func() string { return one.backend.requests()[len(one.backend.requests())-1] }
-		told := func() []string {
-			return linesNamed(last(), "X-Profile-Mnemocode", "Sec-WebSocket-Protocol", "Authorization", "Cookie")
+		reverse_proxy BACKEND`})
+	token, cookie := s.login("alice@example.com"), s.moved("frank")
+	ours := "mnemogate.bearer." + token
+	last := func() string { return s.backend.requests()[len(s.backend.requests())-1] }
+	told := func() []string {
+		return linesNamed(last(), "X-Profile-Mnemocode", "Sec-WebSocket-Protocol", "Authorization", "Cookie")
+	}
+	const alice, frank = "X-Profile-Mnemocode: alice", "X-Profile-Mnemocode: frank"
+	protocol := func(lines ...string) (wanted []string) {
+		for _, line := range lines {
+			wanted = append(wanted, "Sec-WebSocket-Protocol: "+line)
 		}
-		const alice, frank = "X-Profile-Mnemocode: alice", "X-Profile-Mnemocode: frank"
-		protocol := func(lines ...string) (wanted []string) {
-			for _, line := range lines {
-				wanted = append(wanted, "Sec-WebSocket-Protocol: "+line)
+		return wanted
+	}
+	s.run("who passes", func(t *testing.T) {
+		for name, c := range map[string]struct {
+			headers string
+			want    []string
+		}{
+			"before":                  {handshake("chat, " + ours), append(protocol("chat"), alice)},
+			"between":                 {handshake("chat," + ours + ", v2"), append(protocol("chat, v2"), alice)},
+			"lines":                   {handshake("chat", ours, "v2 ,v3"), append(protocol("chat", "v2 ,v3"), alice)},
+			"a cookie beside":         {cookie + handshake("chat, "+ours) + "Origin: https://evil.example\r\n", append(protocol("chat"), alice)},
+			"Authorization":           {bearer(token) + handshake("chat, mnemogate.bearer.x"), append(protocol("chat"), alice)},
+			"Authorization, alone":    {bearer(token) + handshake("mnemogate.bearer.x"), []string{alice}},
+			"Authorization, two":      {bearer(token) + handshake("mnemogate.bearer.x, "+ours+",chat"), append(protocol("chat"), alice)},
+			"another's protocols":     {bearer(token) + handshake("mnemogate.bearerx,chat "), append(protocol("mnemogate.bearerx,chat"), alice)},
+			"the cookie, as ever":     {cookie + handshake("chat") + "Sec-Fetch-Site: same-origin\r\n", append(protocol("chat"), frank)},
+			"Upgrade in another case": {strings.ReplaceAll(handshake("chat,"+ours), "websocket", "WebSocket"), append(protocol("chat"), alice)},
+		} {
+			s.open("/", c.headers, 101)
+			slices.Sort(c.want)
+			if got := told(); !slices.Equal(got, c.want) {
+				t.Errorf("%s: the application got %q, want %q", name, got, c.want)
 			}
-			return wanted
 		}
-		s.run("who passes", func(t *testing.T) {
-			for name, c := range map[string]struct {
-				headers string
-				want    []string
-			}{
-				"before":                  {handshake("chat, " + ours), append(protocol("chat"), alice)},
-				"between":                 {handshake("chat," + ours + ", v2"), append(protocol("chat, v2"), alice)},
-				"lines":                   {handshake("chat", ours, "v2 ,v3"), append(protocol("chat", "v2 ,v3"), alice)},
-				"a cookie beside":         {cookie + handshake("chat, "+ours) + "Origin: https://evil.example\r\n", append(protocol("chat"), alice)},
-				"Authorization":           {bearer(token) + handshake("chat, mnemogate.bearer.x"), append(protocol("chat"), alice)},
-				"Authorization, alone":    {bearer(token) + handshake("mnemogate.bearer.x"), []string{alice}},
-				"Authorization, two":      {bearer(token) + handshake("mnemogate.bearer.x, "+ours+",chat"), append(protocol("chat"), alice)},
-				"another's protocols":     {bearer(token) + handshake("mnemogate.bearerx,chat "), append(protocol("mnemogate.bearerx,chat"), alice)},
-				"the cookie, as ever":     {cookie + handshake("chat") + "Sec-Fetch-Site: same-origin\r\n", append(protocol("chat"), frank)},
-				"Upgrade in another case": {strings.ReplaceAll(handshake("chat,"+ours), "websocket", "WebSocket"), append(protocol("chat"), alice)},
-			} {
-				one.open("/", c.headers, 101)
-				slices.Sort(c.want)
-				if got := told(); !slices.Equal(got, c.want) {
-					t.Errorf("%s: the application got %q, want %q", name, got, c.want)
-				}
+	})
+	s.run("who does not", func(*testing.T) {
+		ended := s.login("frank")
+		s.post("auth/logout", ended, nil).wantState(record.None)
+		step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
+		before := len(s.backend.requests())
+		for headers, want := range map[string]*wire.Error{
+			handshake(ours):                                   wire.ErrHeaderInvalid,
+			handshake(ours + ", ,"):                           wire.ErrHeaderInvalid,
+			handshake(ours, ours, "chat"):                     wire.ErrHeaderInvalid,
+			handshake("chat," + ours + "," + ours):            wire.ErrHeaderInvalid,
+			handshake("chat, mnemogate.bearer."):              wire.ErrHeaderInvalid,
+			handshake("chat, mnemogate.bearer.a b"):           wire.ErrHeaderInvalid,
+			handshake("chat, mnemogate.bearer." + ended):      wire.ErrTokenInvalid,
+			handshake("chat, mnemogate.bearer." + step):       wire.ErrSessionInvalid,
+			handshake("chat, Mnemogate.Bearer." + token[:9]):  wire.ErrHeaderMissing,
+			"Sec-WebSocket-Protocol: chat, " + ours + "\r\n":  wire.ErrHeaderMissing,
+			"Authorization: x\r\n" + handshake("chat, "+ours): wire.ErrHeaderInvalid,
+		} {
+			s.ask("GET", "/", headers).want(want)
+		}
+		s.ask("POST", "/", handshake("chat, "+ours)).want(wire.ErrHeaderMissing)
+		s.ask("GET", "/umbra/x", handshake("chat, "+ours)).want(wire.ErrTokenInvalid)
+		if got := len(s.backend.requests()); got != before {
+			s.t.Errorf("the application got %d requests", got-before)
+		}
+	})
+	s.run("where nobody must", func(t *testing.T) {
+		for headers, want := range map[string][]string{
+			handshake("chat, " + ours):                  append(protocol("chat"), alice),
+			handshake("chat, mnemogate.bearer.unknown"): protocol("chat"),
+			handshake(ours):                             {alice},
+		} {
+			s.open("/open", headers, 101)
+			slices.Sort(want)
+			if got := told(); !slices.Equal(got, want) {
+				t.Errorf("%q: the application got %q, want %q", headers, got, want)
 			}
-		})
-		s.run("who does not", func(*testing.T) {
-			ended := s.login("frank")
-			s.post("auth/logout", ended, nil).wantState(record.None)
-			step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
-			before := len(one.backend.requests())
-			for headers, want := range map[string]*wire.Error{
-				handshake(ours):                                   wire.ErrHeaderInvalid,
-				handshake(ours + ", ,"):                           wire.ErrHeaderInvalid,
-				handshake(ours, ours, "chat"):                     wire.ErrHeaderInvalid,
-				handshake("chat," + ours + "," + ours):            wire.ErrHeaderInvalid,
-				handshake("chat, mnemogate.bearer."):              wire.ErrHeaderInvalid,
-				handshake("chat, mnemogate.bearer.a b"):           wire.ErrHeaderInvalid,
-				handshake("chat, mnemogate.bearer." + ended):      wire.ErrTokenInvalid,
-				handshake("chat, mnemogate.bearer." + step):       wire.ErrSessionInvalid,
-				handshake("chat, Mnemogate.Bearer." + token[:9]):  wire.ErrHeaderMissing,
-				"Sec-WebSocket-Protocol: chat, " + ours + "\r\n":  wire.ErrHeaderMissing,
-				"Authorization: x\r\n" + handshake("chat, "+ours): wire.ErrHeaderInvalid,
-			} {
-				one.ask("GET", "/", headers).want(want)
-			}
-			one.ask("POST", "/", handshake("chat, "+ours)).want(wire.ErrHeaderMissing)
-			one.ask("GET", "/umbra/x", handshake("chat, "+ours)).want(wire.ErrTokenInvalid)
-			if got := len(one.backend.requests()); got != before {
-				s.t.Errorf("the application got %d requests", got-before)
-			}
-		})
-		s.run("where nobody must", func(t *testing.T) {
-			for headers, want := range map[string][]string{
-				handshake("chat, " + ours):                  append(protocol("chat"), alice),
-				handshake("chat, mnemogate.bearer.unknown"): protocol("chat"),
-				handshake(ours):                             {alice},
-			} {
-				one.open("/open", headers, 101)
-				slices.Sort(want)
-				if got := told(); !slices.Equal(got, want) {
-					t.Errorf("%q: the application got %q, want %q", headers, got, want)
-				}
-			}
-		})
-		s.run("the log", func(t *testing.T) {
-			one.tells("a WebSocket handshake with a token among its protocols")
-			if log := one.log(); strings.Contains(log, token) || strings.Contains(log, "mnemogate.bearer.") {
-				t.Error("it has the token")
-			}
-		})
+		}
+	})
+	s.run("the log", func(t *testing.T) {
+		s.tells("a WebSocket handshake with a token among its protocols")
+		if log := s.log(); strings.Contains(log, token) || strings.Contains(log, "mnemogate.bearer.") {
+			t.Error("it has the token")
+		}
 	})
 }
 

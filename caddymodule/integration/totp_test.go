@@ -80,135 +80,127 @@ func TestAuthenticatorApp(t *testing.T) {
 	if _, err := exec.LookPath("oathtool"); err != nil {
 		storetest.SkipOrFail(t, "install oathtool (Debian's package has its name)")
 	}
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		s := accountsSite(t, start, allKeys, siteConfig{})
-		s.api(keyOfAll, "POST", "acme/accounts", carol).wantStatus(http.StatusCreated)
-		const path = "acme/accounts/carol/totp"
-		session := s.post("auth/checkotp", s.secondStep("carol").token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized).token()
-		sent := len(s.sms.of("otp.login"))
+	s := accountsSite(t, startNodes, allKeys, siteConfig{})
+	s.api(keyOfAll, "POST", "acme/accounts", carol).wantStatus(http.StatusCreated)
+	const path = "acme/accounts/carol/totp"
+	session := s.post("auth/checkotp", s.secondStep("carol").token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized).token()
+	sent := len(s.sms.of("otp.login"))
 
-		s.api(keyOfAll, "POST", path+"/confirm", fields{"code": "123456"}).wantRefused(http.StatusConflict, "")
-		made := s.api(keyOfAll, "POST", path, nil).wantStatus(http.StatusOK)
-		secret := made.str("secret")
-		// The Key URI Format of Google, which apps read from the QR code.
-		if uri := made.str("uri"); uri != "otpauth://totp/acme:carol?secret="+secret+"&issuer=acme&algorithm=SHA1&digits=6&period=30" {
-			t.Errorf("uri is %s", uri)
-		}
-		if s.secondStep("carol").str("user_phone") == "" {
-			t.Error("an app that is not confirmed is asked for")
-		}
-		sent++
-		s.api(keyOfAll, "POST", path+"/confirm", fields{}).wantRefused(http.StatusBadRequest, "code")
-		s.api(keyOfAll, "POST", path+"/confirm", fields{"code": neverShown(t, secret)}).wantRefused(http.StatusUnprocessableEntity, "code")
-		s.api(keyOfAll, "POST", path+"/confirm", fields{"code": 123456}).wantRefused(http.StatusBadRequest, "code")
-		s.get("/", session).wantStatus(http.StatusOK)
-		if a := s.api(keyOfAll, "POST", path+"/confirm", fields{"code": oathtool(t, secret, 0)}).wantStatus(http.StatusOK); a.JSON["totp"] != true {
-			t.Errorf("it is confirmed as %s", a.Body)
-		}
-		for _, node := range append(s.nodes, s) {
-			s.hears(node, session)
-		}
+	s.api(keyOfAll, "POST", path+"/confirm", fields{"code": "123456"}).wantRefused(http.StatusConflict, "")
+	made := s.api(keyOfAll, "POST", path, nil).wantStatus(http.StatusOK)
+	secret := made.str("secret")
+	// The Key URI Format of Google, which apps read from the QR code.
+	if uri := made.str("uri"); uri != "otpauth://totp/acme:carol?secret="+secret+"&issuer=acme&algorithm=SHA1&digits=6&period=30" {
+		t.Errorf("uri is %s", uri)
+	}
+	if s.secondStep("carol").str("user_phone") == "" {
+		t.Error("an app that is not confirmed is asked for")
+	}
+	sent++
+	s.api(keyOfAll, "POST", path+"/confirm", fields{}).wantRefused(http.StatusBadRequest, "code")
+	s.api(keyOfAll, "POST", path+"/confirm", fields{"code": neverShown(t, secret)}).wantRefused(http.StatusUnprocessableEntity, "code")
+	s.api(keyOfAll, "POST", path+"/confirm", fields{"code": 123456}).wantRefused(http.StatusBadRequest, "code")
+	s.get("/", session).wantStatus(http.StatusOK)
+	if a := s.api(keyOfAll, "POST", path+"/confirm", fields{"code": oathtool(t, secret, 0)}).wantStatus(http.StatusOK); a.JSON["totp"] != true {
+		t.Errorf("it is confirmed as %s", a.Body)
+	}
+	s.gone(session)
 
-		first, second := s.secondStep("carol"), s.secondStep("carol")
-		if first.JSON["user_phone"] != nil || len(s.sms.of("otp.login")) != sent {
-			t.Errorf("got %s, and %d SMS", first.Body, len(s.sms.of("otp.login"))-sent)
-		}
-		for _, out := range []time.Duration{-2 * time.Minute, 2 * time.Minute} {
-			s.post("auth/checkotp", first.token(), fields{"otp": oathtool(t, secret, out)}).want(wire.ErrOTPInvalid)
-		}
-		code := oathtool(t, secret, 29*time.Second) // of the next time step, or of this one if it is about to end
-		if code == oathtool(t, secret, 0) {
-			code = oathtool(t, secret, 30*time.Second)
-		}
-		s.post("auth/checkotp", first.token(), fields{"otp": code}).wantState(record.Authorized)
-		for range 2 { // on each node
-			s.post("auth/checkotp", second.token(), fields{"otp": code}).want(wire.ErrOTPInvalid)
-		}
-		if a := s.post("auth/renewotp", second.token(), nil).wantState(record.None); a.str("user_phone") != "+37*******03" {
-			t.Errorf("got %s", a.Body)
-		}
-		s.post("auth/checkotp", second.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
+	first, second := s.secondStep("carol"), s.secondStep("carol")
+	if first.JSON["user_phone"] != nil || len(s.sms.of("otp.login")) != sent {
+		t.Errorf("got %s, and %d SMS", first.Body, len(s.sms.of("otp.login"))-sent)
+	}
+	for _, out := range []time.Duration{-2 * time.Minute, 2 * time.Minute} {
+		s.post("auth/checkotp", first.token(), fields{"otp": oathtool(t, secret, out)}).want(wire.ErrOTPInvalid)
+	}
+	code := oathtool(t, secret, 29*time.Second) // of the next time step, or of this one if it is about to end
+	if code == oathtool(t, secret, 0) {
+		code = oathtool(t, secret, 30*time.Second)
+	}
+	s.post("auth/checkotp", first.token(), fields{"otp": code}).wantState(record.Authorized)
+	for range 2 { // on each node
+		s.post("auth/checkotp", second.token(), fields{"otp": code}).want(wire.ErrOTPInvalid)
+	}
+	if a := s.post("auth/renewotp", second.token(), nil).wantState(record.None); a.str("user_phone") != "+37*******03" {
+		t.Errorf("got %s", a.Body)
+	}
+	s.post("auth/checkotp", second.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
 
-		codes := s.api(keyOfAll, "POST", "acme/accounts/carol/backup-codes", nil).JSON["backup_codes"].([]any)
-		s.post("auth/checkotp", s.secondStep("carol").token(), fields{"backup_code": codes[0]}).wantState(record.Authorized)
-		s.api(keyOfAll, "PATCH", "acme/accounts/carol", fields{"primary_phone": nil}).wantStatus(http.StatusOK)
-		s.post("auth/renewotp", s.secondStep("carol").token(), nil).want(wire.ErrValidation)
+	codes := s.api(keyOfAll, "POST", "acme/accounts/carol/backup-codes", nil).JSON["backup_codes"].([]any)
+	s.post("auth/checkotp", s.secondStep("carol").token(), fields{"backup_code": codes[0]}).wantState(record.Authorized)
+	s.api(keyOfAll, "PATCH", "acme/accounts/carol", fields{"primary_phone": nil}).wantStatus(http.StatusOK)
+	s.post("auth/renewotp", s.secondStep("carol").token(), nil).want(wire.ErrValidation)
 
-		// Until a new secret is confirmed, the previous one is valid.
-		s.api(keyOfAll, "POST", path, nil).wantStatus(http.StatusOK)
-		if a := s.api(keyOfAll, "GET", "acme/accounts/carol", nil); a.JSON["totp"] != true {
-			t.Errorf("got %s", a.Body)
-		}
-		export := string(s.api(keyOfAll, "GET", "acme/export", nil).wantStatus(http.StatusOK).Body)
-		if strings.Contains(export, secret) || strings.Contains(export, "totp") {
-			t.Errorf("the export holds %s", export)
-		}
-		s.api(keyOfAll, "GET", "acme/export?secrets=yes", nil).wantRefused(http.StatusBadRequest, "secrets")
-		line := string(s.api(keyOfAll, "GET", "acme/export?secrets=true", nil).wantStatus(http.StatusOK).Body)
-		if !strings.Contains(line, `"totp_secret":"`+secret+`"`) {
-			t.Errorf("the export with secrets holds %s", line)
-		}
-		session = s.post("auth/checkotp", s.secondStep("carol").token(), fields{"backup_code": codes[1]}).wantState(record.Authorized).token()
-		s.api(keyOfAll, "DELETE", path, nil).wantStatus(http.StatusNoContent)
-		for _, node := range append(s.nodes, s) {
-			s.hears(node, session)
-		}
-		s.audits(2, `"msg":"mnemogate.account.totp","company":"acme","mnemocode":"carol"`)
-		s.credentials("carol", testPassword).wantState(record.CheckOTP) // a backup code is still possible
+	// Until a new secret is confirmed, the previous one is valid.
+	s.api(keyOfAll, "POST", path, nil).wantStatus(http.StatusOK)
+	if a := s.api(keyOfAll, "GET", "acme/accounts/carol", nil); a.JSON["totp"] != true {
+		t.Errorf("got %s", a.Body)
+	}
+	export := string(s.api(keyOfAll, "GET", "acme/export", nil).wantStatus(http.StatusOK).Body)
+	if strings.Contains(export, secret) || strings.Contains(export, "totp") {
+		t.Errorf("the export holds %s", export)
+	}
+	s.api(keyOfAll, "GET", "acme/export?secrets=yes", nil).wantRefused(http.StatusBadRequest, "secrets")
+	line := string(s.api(keyOfAll, "GET", "acme/export?secrets=true", nil).wantStatus(http.StatusOK).Body)
+	if !strings.Contains(line, `"totp_secret":"`+secret+`"`) {
+		t.Errorf("the export with secrets holds %s", line)
+	}
+	session = s.post("auth/checkotp", s.secondStep("carol").token(), fields{"backup_code": codes[1]}).wantState(record.Authorized).token()
+	s.api(keyOfAll, "DELETE", path, nil).wantStatus(http.StatusNoContent)
+	s.gone(session)
+	s.audits(2, `"msg":"mnemogate.account.totp","company":"acme","mnemocode":"carol"`)
+	s.credentials("carol", testPassword).wantState(record.CheckOTP) // a backup code is still possible
 
-		imported := func(want string) {
-			t.Helper()
-			r := s.request("POST", "/api/acme/import?update=true", line)
-			r.Header.Set("Authorization", "Bearer "+keyOfAll)
-			if a := s.do(r); !strings.Contains(string(a.Body), want) {
-				t.Errorf("got %s, want %s", a.Body, want)
-			}
+	imported := func(want string) {
+		t.Helper()
+		r := s.request("POST", "/api/acme/import?update=true", line)
+		r.Header.Set("Authorization", "Bearer "+keyOfAll)
+		if a := s.do(r); !strings.Contains(string(a.Body), want) {
+			t.Errorf("got %s, want %s", a.Body, want)
 		}
-		imported(`"updated":1`)
-		imported(`"skipped":1`) // the secret is the same
-		s.post("auth/checkotp", s.secondStep("carol").token(), fields{"otp": oathtool(t, secret, 0)}).wantState(record.Authorized)
-		if strings.Contains(s.log(), secret) {
-			t.Error("the log has the secret")
-		}
-		s.api("reads-and-nothing-else", "POST", path, nil).wantRefused(http.StatusForbidden, "")
-		s.api("reads-and-nothing-else", "DELETE", path, nil).wantRefused(http.StatusForbidden, "")
-		s.api(keyOfAll, "PATCH", "acme/accounts/carol", fields{"totp": false}).wantRefused(http.StatusBadRequest, "totp")
-		s.api(keyOfAll, "PATCH", "acme/accounts/carol", fields{"totp_secret": secret}).wantRefused(http.StatusBadRequest, "totp_secret")
-		s.api(keyOfAll, "POST", "acme/accounts/nobody/totp", nil).wantRefused(http.StatusNotFound, "")
-	})
+	}
+	imported(`"updated":1`)
+	imported(`"skipped":1`) // the secret is the same
+	s.post("auth/checkotp", s.secondStep("carol").token(), fields{"otp": oathtool(t, secret, 0)}).wantState(record.Authorized)
+	if strings.Contains(s.log(), secret) {
+		t.Error("the log has the secret")
+	}
+	s.api("reads-and-nothing-else", "POST", path, nil).wantRefused(http.StatusForbidden, "")
+	s.api("reads-and-nothing-else", "DELETE", path, nil).wantRefused(http.StatusForbidden, "")
+	s.api(keyOfAll, "PATCH", "acme/accounts/carol", fields{"totp": false}).wantRefused(http.StatusBadRequest, "totp")
+	s.api(keyOfAll, "PATCH", "acme/accounts/carol", fields{"totp_secret": secret}).wantRefused(http.StatusBadRequest, "totp_secret")
+	s.api(keyOfAll, "POST", "acme/accounts/nobody/totp", nil).wantRefused(http.StatusNotFound, "")
 }
 
 // If a hundred requests race with one code, on two nodes and with ten tokens, one
 // succeeds. Of wrong codes, as many are compared as the limit allows.
 func TestRacesWithAnAppsCode(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		s := accountsSite(t, start, allKeys, siteConfig{global: "limits {\nfailures_per_address 10000/5m\n}"})
-		s.api(keyOfAll, "POST", "acme/accounts", carol).wantStatus(http.StatusCreated)
-		secret := s.enrol("carol")
-		var tokens [10]string
-		for i := range tokens {
-			tokens[i] = s.secondStep("carol").token()
-		}
-		code := appShows(t, secret, 30*time.Second)
-		answers := together(100, func(i int) answer { return s.post("auth/checkotp", tokens[i%10], fields{"otp": code}) })
-		s.wantOne(answers, wire.ErrOTPInvalid, wire.ErrTokenInvalid)
+	s := accountsSite(t, startNodes, allKeys, siteConfig{global: "limits {\nfailures_per_address 10000/5m\n}"})
+	s.api(keyOfAll, "POST", "acme/accounts", carol).wantStatus(http.StatusCreated)
+	secret := s.enrol("carol")
+	var tokens [10]string
+	for i := range tokens {
+		tokens[i] = s.secondStep("carol").token()
+	}
+	code := appShows(t, secret, 30*time.Second)
+	answers := together(100, func(i int) answer { return s.post("auth/checkotp", tokens[i%10], fields{"otp": code}) })
+	s.wantOne(answers, wire.ErrOTPInvalid, wire.ErrTokenInvalid)
 
-		token, wrong := s.secondStep("carol").token(), neverShown(t, secret)
-		compared := 0
-		for _, a := range together(100, func(int) answer { return s.post("auth/checkotp", token, fields{"otp": wrong}) }) {
-			switch {
-			case a.str("error_code") == wire.ErrOTPInvalid.Code:
-				compared++
-			case a.str("reason") != "lock.codes" && a.Status != http.StatusServiceUnavailable:
-				t.Errorf("got %d %s", a.Status, a.Body)
-			}
+	token, wrong := s.secondStep("carol").token(), neverShown(t, secret)
+	compared := 0
+	for _, a := range together(100, func(int) answer { return s.post("auth/checkotp", token, fields{"otp": wrong}) }) {
+		switch {
+		case a.str("error_code") == wire.ErrOTPInvalid.Code:
+			compared++
+		case a.str("reason") != "lock.codes" && a.Status != http.StatusServiceUnavailable:
+			t.Errorf("got %d %s", a.Status, a.Body)
 		}
-		if compared > 10 || compared == 0 {
-			t.Errorf("%d guesses were compared, want 10", compared)
-		}
-		s.post("auth/checkotp", token, fields{"otp": appShows(t, secret, 0)}).want(wire.ErrRestricted)
-	})
+	}
+	if compared > 10 || compared == 0 {
+		t.Errorf("%d guesses were compared, want 10", compared)
+	}
+	s.post("auth/checkotp", token, fields{"otp": appShows(t, secret, 0)}).want(wire.ErrRestricted)
 }
 
 // A user sets up an app at a terminal.

@@ -18,67 +18,60 @@ import (
 // The message says that it is a test and counts towards no limit.
 func TestDoctorSendsATest(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		t.Parallel()
-		r := newReceiver(t)
-		all := start(t, siteConfig{
-			company: "captcha off\n" + account("alice", "phone +37060000001\nsecond_factor") + r.events("types account.deleted") +
-				"limits {\nsms_per_company 1/1h\nsms_per_phone 1/1h\nsms_per_account 1/1h\nmails_per_account 1/1h\nsms_countries +370\n}\n",
-			more: "company bare {\napi_key off\ncaptcha off\nsms weak\nevents off\n}\ncompany logs {\napi_key off\ncaptcha off\nsms log\n}\n",
-		})
-		s := all
-		if all.nodes != nil {
-			s = all.nodes[0]
+	r := newReceiver(t)
+	s := startSite(t, siteConfig{
+		company: "captcha off\n" + account("alice", "phone +37060000001\nsecond_factor") + r.events("types account.deleted") +
+			"limits {\nsms_per_company 1/1h\nsms_per_phone 1/1h\nsms_per_account 1/1h\nmails_per_account 1/1h\nsms_countries +370\n}\n",
+		more: "company bare {\napi_key off\ncaptcha off\nsms weak\nevents off\n}\ncompany logs {\napi_key off\ncaptcha off\nsms log\n}\n",
+	})
+	test := func(what, company string) outcome {
+		return s.cli("", "doctor", "--send-test", what, "--company", company)
+	}
+	for range 2 {
+		test("sms:+370 600 00001", "acme").want(0, "ok  acme: sms  a test to +37060000001 was taken: "+s.sms.Listener.Addr().String()+" answered 200: ")
+		test("mail:alice@example.com", "acme").want(0, "ok  acme: mail  a test to alice@example.com was taken: ")
+		test("events", "acme").want(0, "ok  acme: events  a test event was taken: ", " answered 204: ")
+	}
+	sent := s.sms.of(message.Trial)
+	if len(sent) != 4 {
+		t.Fatalf("got %v", sent)
+	}
+	for _, m := range sent {
+		text, _ := m["text"].(string)
+		if m["company_code"] != "acme" || m["profile_mnemocode"] != "" || m["code"] != nil || m["link"] != nil || !strings.Contains(text, "test") ||
+			strings.ContainsAny(text, "0123456789") || m["subject"] == nil && m["to"] != "+37060000001" || m["subject"] != nil && m["to"] != "alice@example.com" {
+			t.Errorf("got %v", m)
 		}
-		test := func(what, company string) outcome {
-			return s.cli("", "doctor", "--send-test", what, "--company", company)
+	}
+	tested := 0
+	for _, e := range r.all() {
+		if e.Type == message.Trial && e.Company == "acme" && e.Account == "" && e.ID != "" {
+			tested++
 		}
-		for range 2 {
-			test("sms:+370 600 00001", "acme").want(0, "ok  acme: sms  a test to +37060000001 was taken: "+s.sms.Listener.Addr().String()+" answered 200: ")
-			test("mail:alice@example.com", "acme").want(0, "ok  acme: mail  a test to alice@example.com was taken: ")
-			test("events", "acme").want(0, "ok  acme: events  a test event was taken: ", " answered 204: ")
-		}
-		sent := s.sms.of(message.Trial)
-		if len(sent) != 4 {
-			t.Fatalf("got %v", sent)
-		}
-		for _, m := range sent {
-			text, _ := m["text"].(string)
-			if m["company_code"] != "acme" || m["profile_mnemocode"] != "" || m["code"] != nil || m["link"] != nil || !strings.Contains(text, "test") ||
-				strings.ContainsAny(text, "0123456789") || m["subject"] == nil && m["to"] != "+37060000001" || m["subject"] != nil && m["to"] != "alice@example.com" {
-				t.Errorf("got %v", m)
+	}
+	if tested != 2 {
+		t.Errorf("the receiver got %v", r.all())
+	}
+	s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(record.CheckOTP) // the only SMS that its budget allows
+	if metrics := s.fromAdmin("/metrics"); strings.Contains(metrics, `type="test"`) || strings.Contains(metrics, "mnemogate_outbox_deliveries_total{company=\"acme\",result=\"delivered\"}") {
+		t.Error("a test is counted")
+	}
+	s.run("what else there is to say", func(t *testing.T) {
+		test("sms:+12025550123", "acme").want(0, "warning  acme: sms  a test to +12025550123 was taken", "sms_countries")
+		test("sms:+37060000001", "bare").want(0, "ok  bare: sms", "its gateway does not tell more")
+		test("sms:+37060000001", "logs").want(0, "it is in Caddy's log, and nowhere else")
+		s.tells("This is a test: SMS of logs arrive here.")
+		test("events", "bare").want(1, "company bare has no events in its configuration")
+		test("mail:a@example.com", "nobody").want(2, "no such company")
+		s.cli("", "doctor", "--send-test", "events").want(1, "choose one with --company: acme, bare, logs")
+		for _, wrong := range []string{"", "sms", "sms:", "sms:112", "mail:alice", "mail:", "events:", "events:x", "fax:+37060000001"} {
+			if got := test(wrong, "acme"); got.exit != 1 || got.errs == "" || len(s.sms.of(message.Trial)) != 5 {
+				t.Errorf("%s: %d %s%s", wrong, got.exit, got.out, got.errs)
 			}
 		}
-		tested := 0
-		for _, e := range r.all() {
-			if e.Type == message.Trial && e.Company == "acme" && e.Account == "" && e.ID != "" {
-				tested++
-			}
+		for _, body := range []string{``, `{}`, `{"channel":"captcha"}`, `{"channel":"oauth 1"}`, `{"channel":"events","to":"x"}`, `{"channel":"sms"}`, `{"channel":"sms","to":"+37060000001","x":"y"}`} {
+			s.adminRaw("POST", "acme/send-test", body).wantStatus(400)
 		}
-		if tested != 2 {
-			t.Errorf("the receiver got %v", r.all())
-		}
-		all.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).wantState(record.CheckOTP) // the only SMS that its budget allows
-		if metrics := s.fromAdmin("/metrics"); strings.Contains(metrics, `type="test"`) || strings.Contains(metrics, "mnemogate_outbox_deliveries_total{company=\"acme\",result=\"delivered\"}") {
-			t.Error("a test is counted")
-		}
-		s.run("what else there is to say", func(t *testing.T) {
-			test("sms:+12025550123", "acme").want(0, "warning  acme: sms  a test to +12025550123 was taken", "sms_countries")
-			test("sms:+37060000001", "bare").want(0, "ok  bare: sms", "its gateway does not tell more")
-			test("sms:+37060000001", "logs").want(0, "it is in Caddy's log, and nowhere else")
-			s.tells("This is a test: SMS of logs arrive here.")
-			test("events", "bare").want(1, "company bare has no events in its configuration")
-			test("mail:a@example.com", "nobody").want(2, "no such company")
-			s.cli("", "doctor", "--send-test", "events").want(1, "choose one with --company: acme, bare, logs")
-			for _, wrong := range []string{"", "sms", "sms:", "sms:112", "mail:alice", "mail:", "events:", "events:x", "fax:+37060000001"} {
-				if got := test(wrong, "acme"); got.exit != 1 || got.errs == "" || len(s.sms.of(message.Trial)) != 5 {
-					t.Errorf("%s: %d %s%s", wrong, got.exit, got.out, got.errs)
-				}
-			}
-			for _, body := range []string{``, `{}`, `{"channel":"captcha"}`, `{"channel":"oauth 1"}`, `{"channel":"events","to":"x"}`, `{"channel":"sms"}`, `{"channel":"sms","to":"+37060000001","x":"y"}`} {
-				s.adminRaw("POST", "acme/send-test", body).wantStatus(400)
-			}
-		})
 	})
 }
 
