@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"strings"
@@ -54,6 +55,24 @@ func TestPasswordsAreLockedAndUnlocked(t *testing.T) {
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
 	b.fail(limits.LockAfter-1, email) // the success has cleared it
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
+}
+
+// Recovery by phone and by mail works during a lock, and ends it.
+func TestARecoveryEndsTheLock(t *testing.T) {
+	for _, method := range []string{"PHONE", "MAIL"} {
+		b := newBench(t)
+		b.fail(b.company.Limits.LockAfter, phone)
+		b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
+		var token string
+		if method == "PHONE" {
+			token = b.must("auth/recovery/recover", "", recovery(object{"method": method})).SessionToken
+			token = b.must("auth/recovery/checkotp", token, object{"otp": b.sms.last(t).Code}).SessionToken
+		} else {
+			token = b.must("auth/recovery/checklink", "", object{"token": b.mailed()}).SessionToken
+		}
+		b.must("auth/setpassword", token, object{"new_password": "another fine secret"})
+		wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": "another fine secret"}), record.Authorized)
+	}
 }
 
 // disable sends wrong passwords until the password is disabled.
@@ -448,6 +467,19 @@ func TestLimitsAreExactUnderRaces(t *testing.T) {
 		}, map[string]int{"auth.credentials.invalid": 1, "auth.captcha.invalid": 99}, func(b *bench) {
 			b.clock.advance(-30 * time.Minute) // setting the clock back does not make it valid again
 			b.wrong(wire.ErrCaptchaInvalid, "auth/recovery/recover", "", recovery(nil))
+		}},
+		"failures of an address": {newBench, func(b *bench) func(int) error {
+			return func(i int) error {
+				_, err := b.serve("auth/login", "", object{"login_id": fmt.Sprint("nobody", i)})
+				return err
+			}
+		}, map[string]int{"auth.loginid.notfound": 30, "auth.restricted": 70}, nil},
+		"mails of an account": {newBench, func(b *bench) func(int) error {
+			return sends(b, "auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
+		}, map[string]int{"": 3, "auth.restricted": 97}, func(b *bench) {
+			if n := b.mail.count(); n != 3 {
+				b.t.Errorf("%d mails were sent", n)
+			}
 		}},
 		"control answers": {newBench, func(b *bench) func(int) error {
 			return sends(b, "auth/recovery/checkquestion", b.sessionIn(record.RecoveryQuestion), object{"control_answer": "Rex"})
