@@ -3,10 +3,8 @@ package integration
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -52,14 +50,9 @@ func (s *site) scrape() map[string]float64 {
 // fromAdmin sends a GET to Caddy's admin endpoint and returns the body.
 func (s *site) fromAdmin(path string) string {
 	s.t.Helper()
-	r, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://localhost"+path, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", s.dir+"/admin.sock")
-	}
-	response, err := (&http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}).Do(r)
+	c := s.adminClient()
+	defer c.CloseIdleConnections()
+	response, err := c.Get("http://127.0.0.1" + path)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"context"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -11,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -220,37 +218,6 @@ func (l *leakTest) latest(kind string) string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.last[kind]
-}
-
-// administer sends a request to the admin API.
-func (l *leakTest) administer(method, path string, body any) (int, string) {
-	l.t.Helper()
-	raw, ok := body.(string)
-	if !ok {
-		b, err := json.Marshal(body)
-		if err != nil {
-			l.t.Fatal(err)
-		}
-		raw = string(b)
-	}
-	r, err := http.NewRequestWithContext(l.t.Context(), method, "http://localhost/mnemogate/acme/"+path, strings.NewReader(raw))
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	r.Header.Set("Content-Type", "application/json")
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", l.dir+"/admin.sock")
-	}
-	response, err := (&http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}).Do(r)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	answered, err := io.ReadAll(response.Body)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	return response.StatusCode, string(answered)
 }
 
 // Every kind of secret passes through a Caddy with verbose logs, on paths that

@@ -2,12 +2,10 @@ package integration
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"net/http"
 	"strings"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -162,88 +160,53 @@ func (l *leakTest) exerciseCommands() {
 
 func (l *leakTest) exerciseAdmin(key string) {
 	wrong, right := l.secret("a password set by an administrator"), l.secret("a password set by an administrator")
-	check := func(what string, want, got int, body string) {
-		l.t.Helper()
-		if got != want {
-			l.t.Errorf("%s: got %d %s, want %d", what, got, body, want)
-		}
-	}
-	status, body := l.administer("POST", "accounts", fields{"profile_mnemocode": "dave", "login_name": "dave", "password": wrong,
-		"control_question": "Cat?", "control_answer": l.secret("an answer set by an administrator")})
-	check("create", http.StatusCreated, status, body)
-	status, body = l.administer("PATCH", "accounts/dave", fields{"password": right, "primary_phone": "+37060000009"})
-	check("change", http.StatusOK, status, body)
+	l.admin("POST", "accounts", fields{"profile_mnemocode": "dave", "login_name": "dave", "password": wrong,
+		"control_question": "Cat?", "control_answer": l.secret("an answer set by an administrator")}).wantStatus(http.StatusCreated)
+	l.admin("PATCH", "accounts/dave", fields{"password": right, "primary_phone": "+37060000009"}).wantStatus(http.StatusOK)
 	for _, bad := range []fields{
 		{"password": []string{l.secret("a misplaced secret")}},
 		{l.secret("a misplaced secret"): 1},
 		{"password_hash": l.secret("a bad hash")},
 		{"status": l.secret("a misplaced secret")},
 	} {
-		if status, body = l.administer("PATCH", "accounts/dave", bad); status != http.StatusBadRequest {
-			l.t.Errorf("a bad change: got %d %s", status, body)
-		}
+		l.admin("PATCH", "accounts/dave", bad).wantStatus(http.StatusBadRequest)
 	}
 	l.call("acme", key, "auth/checkcredentials", "", fields{"login_id": "dave", "password": right}).wantState(record.Authorized)
-	status, body = l.administer("POST", "accounts/dave/backup-codes", "")
-	check("backup codes", http.StatusOK, status, body)
-	var codes struct {
-		BackupCodes []string `json:"backup_codes"`
+	codes := l.admin("POST", "accounts/dave/backup-codes", nil).wantStatus(http.StatusOK).JSON["backup_codes"].([]any)
+	for _, code := range codes {
+		l.note("a backup code", code.(string))
+		l.note("a backup code", strings.NewReplacer("-", "", " ", "").Replace(code.(string)))
 	}
-	if err := json.Unmarshal([]byte(body), &codes); err != nil || len(codes.BackupCodes) != 10 {
-		l.t.Fatalf("backup codes: %v: %s", err, body)
-	}
-	for _, code := range codes.BackupCodes {
-		l.note("a backup code", code)
-		l.note("a backup code", strings.NewReplacer("-", "", " ", "").Replace(code))
-	}
-	status, body = l.administer("PATCH", "accounts/dave", fields{"second_factor": true})
-	check("second factor", http.StatusOK, status, body)
+	l.admin("PATCH", "accounts/dave", fields{"second_factor": true}).wantStatus(http.StatusOK)
 	token := l.call("acme", key, "auth/checkcredentials", "", fields{"login_id": "dave", "password": right}).wantState(record.CheckOTP).token()
-	l.call("acme", key, "auth/checkotp", token, fields{"backup_code": codes.BackupCodes[0]}).wantState(record.Authorized)
+	l.call("acme", key, "auth/checkotp", token, fields{"backup_code": codes[0]}).wantState(record.Authorized)
 	l.exerciseApp(key, right)
-	status, body = l.administer("POST", "import", `{"profile_mnemocode":"erin","login_name":"erin","password":"`+l.secret("an imported password")+`"}
+	l.adminRaw("POST", "acme/import", `{"profile_mnemocode":"erin","login_name":"erin","password":"`+l.secret("an imported password")+`"}
 {"profile_mnemocode":"frank","login_name":"frank","password_hash":"`+l.secret("a bad hash")+`"}
 {"profile_mnemocode":"`+l.secret("a misplaced secret")+`{}","password":"`+l.secret("an imported password")+`"}
-`+l.secret("a misplaced secret")+"\n")
-	check("import", http.StatusOK, status, body)
-	for _, path := range []string{"accounts/dave/unlock", "accounts/dave/sessions"} {
-		method := "POST"
-		if strings.HasSuffix(path, "sessions") {
-			method = "DELETE"
-		}
-		if status, body = l.administer(method, path, ""); status >= 300 {
-			l.t.Errorf("%s: %d %s", path, status, body)
-		}
-	}
-	if status, body = l.administer("DELETE", "accounts/dave", ""); status >= 300 {
-		l.t.Errorf("delete: %d %s", status, body)
-	}
+`+l.secret("a misplaced secret")+"\n").wantStatus(http.StatusOK)
+	l.admin("POST", "accounts/dave/unlock", nil).wantStatus(http.StatusOK)
+	l.admin("DELETE", "accounts/dave/sessions", nil).wantStatus(http.StatusNoContent)
+	l.admin("DELETE", "accounts/dave", nil).wantStatus(http.StatusNoContent)
 }
 
 // exerciseApp logs in with an authenticator app.
 func (l *leakTest) exerciseApp(key, password string) {
-	status, body := l.administer("POST", "accounts/dave/totp", "")
-	var made manage.TOTPSecret
-	if err := json.Unmarshal([]byte(body), &made); err != nil || status != http.StatusOK {
-		l.t.Fatalf("an app: %d %s", status, body)
-	}
-	raw, err := tokens.ParseTOTPSecret(l.note("the secret of an app", made.Secret))
+	secret := l.note("the secret of an app", l.admin("POST", "accounts/dave/totp", nil).wantStatus(http.StatusOK).str("secret"))
+	raw, err := tokens.ParseTOTPSecret(secret)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	l.note("the secret of an app", string(raw))
-	status, body = l.administer("POST", "accounts/dave/totp/confirm", fields{"code": appShows(l.t, made.Secret, 0)})
-	if status != http.StatusOK {
-		l.t.Fatalf("an app: %d %s", status, body)
-	}
+	l.admin("POST", "accounts/dave/totp/confirm", fields{"code": appShows(l.t, secret, 0)}).wantStatus(http.StatusOK)
 	token := l.call("acme", key, "auth/checkcredentials", "", fields{"login_id": "dave", "password": password}).wantState(record.CheckOTP).token()
-	l.call("acme", key, "auth/checkotp", token, fields{"otp": appShows(l.t, made.Secret, 30*time.Second)}).wantState(record.Authorized)
+	l.call("acme", key, "auth/checkotp", token, fields{"otp": appShows(l.t, secret, 30*time.Second)}).wantState(record.Authorized)
 	for path, body := range map[string]fields{
 		"password":       {"current_password": l.secret("a wrong current password"), "new_password": l.secret("a new password")},
 		"check-password": {"current_password": password, l.secret("a misplaced secret"): "x"},
 	} {
-		if status, _ := l.administer("POST", "accounts/dave/"+path, body); status < 400 {
-			l.t.Errorf("%s: %d", path, status)
+		if a := l.admin("POST", "accounts/dave/"+path, body); a.Status < 400 {
+			l.t.Errorf("%s: %d", path, a.Status)
 		}
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -32,10 +31,7 @@ func TestConsolesOfTheBackendsPage(t *testing.T) {
 	t.Parallel()
 	needCurl(t)
 	shown := section(t, "docs/backends.md", "The accounts API")
-	s := &site{t: t, dir: shortTempDir(t), env: []string{"SHOP_KEY=key-of-the-shop"}}
-	s.addr, s.ln = listener(t)
-	_, port, _ := net.SplitHostPort(s.addr)
-	s.config = fmt.Sprintf(`{
+	s := startCaddyfile(t, fmt.Sprintf(`{
 	admin off
 	skip_install_trust
 	auto_https disable_redirects
@@ -49,20 +45,15 @@ func TestConsolesOfTheBackendsPage(t *testing.T) {
 		}
 	}
 }
-`, testKey, cheapHashing) + changed(t, blocks(shown, "caddyfile")[0], "bind 10.0.0.5\n", "bind fd/3\n", "10.0.0.0/24", "127.0.0.1/32")
-	s.writeCaddyfile()
-	s.start()
-	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
+`, testKey, cheapHashing)+changed(t, blocks(shown, "caddyfile")[0], "bind 10.0.0.5\n", "bind fd/3\n", "10.0.0.0/24", "127.0.0.1/32"), []string{"SHOP_KEY=key-of-the-shop"})
+	_, port, _ := net.SplitHostPort(s.addr)
 	s.tells("certificate obtained successfully")
 	root, err := os.ReadFile(s.dir + "/data/caddy/pki/authorities/local/root.crt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for file, content := range map[string]string{"root.crt": string(root), ".curlrc": "connect-to = accounts.internal:8443:127.0.0.1:" + port + "\n"} {
-		if err := os.WriteFile(s.dir+"/"+file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
+	writeFile(t, s.dir+"/root.crt", string(root))
+	writeFile(t, s.dir+"/.curlrc", "connect-to = accounts.internal:8443:127.0.0.1:"+port+"\n")
 	shell := func(command string) (string, error) {
 		cmd := exec.Command("sh", "-c", command)
 		cmd.Dir = s.dir

@@ -2,7 +2,6 @@ package integration
 
 import (
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -17,23 +16,8 @@ func TestTheCaddyfileForTestsOfAClient(t *testing.T) {
 	if len(shown) != 1 {
 		t.Fatalf("the page shows %d Caddyfiles", len(shown))
 	}
-	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t)}
-	s.addr, s.ln = listener(t)
-	s.URL = "http://" + s.addr
-	s.config = shown[0]
-	for _, change := range [][2]string{
-		{"{\n\tmnemogate {", "{\n\tadmin off\n\tmnemogate {"},
-		{"http://localhost:8080 {\n", "http://" + s.addr + " {\n\tbind fd/3\n"},
-		{"localhost:9000", s.backend.addr},
-	} {
-		if strings.Count(s.config, change[0]) != 1 {
-			t.Fatalf("the page does not show %q once", change[0])
-		}
-		s.config = strings.Replace(s.config, change[0], change[1], 1)
-	}
-	s.writeCaddyfile()
-	s.start()
-	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
+	s := startCaddyfile(t, changed(t, shown[0], "{\n\tmnemogate {", "{\n\tadmin off\n\tmnemogate {",
+		"http://localhost:8080 {\n", "http:// {\n\tbind fd/3\n", "localhost:9000", "BACKEND"), nil)
 	const key, captcha = "ci-api-key", "ci-captcha"
 	post := func(route, token string, body fields) answer { return s.postTo("acme", key, route, token, body) }
 	credentials := func(login, password string) answer {

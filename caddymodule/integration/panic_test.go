@@ -3,13 +3,11 @@ package integration
 import (
 	"crypto/rand"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -101,28 +99,9 @@ func (s bombSite) toldOf(doing string) {
 	})
 }
 
-func (s bombSite) metric(name string) float64 {
+func (s bombSite) metric(name string) int64 {
 	s.t.Helper()
-	client := s.adminClient()
-	defer client.CloseIdleConnections()
-	response, err := client.Get("http://127.0.0.1/metrics")
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	found := regexp.MustCompile(`(?m)^` + name + ` (\S+)$`).FindSubmatch(body)
-	if found == nil {
-		s.t.Fatalf("there is no metric %s", name)
-	}
-	value, err := strconv.ParseFloat(string(found[1]), 64)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	return value
+	return s.number(regexp.MustCompile(`(?m)^`+name+` (\d+)$`), s.fromAdmin("/metrics"))
 }
 
 // A panic ends only its request, wherever it occurs. The answer is an error of the

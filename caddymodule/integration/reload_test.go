@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -32,11 +31,8 @@ var (
 // startPlain starts a Caddy without mnemogate: a bare reverse proxy.
 func startPlain(t *testing.T, proxy string) *site {
 	t.Helper()
-	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t)}
-	s.addr, s.ln = listener(t)
-	s.URL = "http://" + s.addr
-	s.config = fmt.Sprintf(`{
-	admin unix/%s/admin.sock
+	return startCaddyfile(t, `{
+	admin unix/DIR/admin.sock
 	persist_config off
 	auto_https off
 	servers {
@@ -50,13 +46,9 @@ func startPlain(t *testing.T, proxy string) *site {
 http:// {
 	bind fd/3
 	respond /generation 0
-	%s
+	`+proxy+`
 }
-`, s.dir, strings.ReplaceAll(proxy, "BACKEND", s.backend.addr))
-	s.writeCaddyfile()
-	s.start()
-	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
-	return s
+`, nil)
 }
 
 var generation = regexp.MustCompile(`(respond /generation|api_key generation-)( ?)\d+`)
