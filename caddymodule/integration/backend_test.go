@@ -3,9 +3,7 @@ package integration
 import (
 	"bufio"
 	"bytes"
-	"crypto/hmac"
 	"crypto/sha1"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -41,10 +39,7 @@ func (s *webhookSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		return
 	}
-	secret, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(smsSecret, "whsec_"))
-	mac := hmac.New(sha256.New, secret)
-	fmt.Fprintf(mac, "%s.%s.%s", r.Header.Get("webhook-id"), r.Header.Get("webhook-timestamp"), body)
-	if want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)); r.Header.Get("webhook-signature") != want {
+	if want := signature(smsSecret, r.Header, string(body)); r.Header.Get("webhook-signature") != want {
 		s.t.Errorf("webhook-signature is %q, want %q", r.Header.Get("webhook-signature"), want)
 	}
 	message := map[string]any{}

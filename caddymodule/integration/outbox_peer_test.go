@@ -25,21 +25,9 @@ func TestThePagesReceiverTakesEvents(t *testing.T) {
 	const newer = "whsec_YSBuZXdlciBzZWNyZXQgb2YgdGhlIGV2ZW50cw=="
 	for name, known := range map[string]string{"the older secret": eventsSecret, "the newer secret": newer} {
 		t.Run(name, func(t *testing.T) {
-			port := storetest.FreePorts(t, 1)[0]
-			cmd := exec.Command("node", "--input-type=module", "--eval", receivers[0])
-			cmd.Dir = peersDir
-			cmd.Env = append(os.Environ(), "EVENTS_SECRET="+known, fmt.Sprint("PORT=", port))
-			cmd.Stderr = os.Stderr
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, err := storetest.Start(cmd); err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(func() { _ = cmd.Process.Kill() })
+			url, out := runReceiver(t, receivers[0], "EVENTS_SECRET="+known)
 			s := startSite(t, siteConfig{company: roomy + account("alice", "") + fmt.Sprintf(
-				"events webhook http://127.0.0.1:%d/ {\nsecret %s %s\nretry 100ms\n}\n", port, newer, eventsSecret)})
+				"events webhook %s {\nsecret %s %s\nretry 100ms\n}\n", url, newer, eventsSecret)})
 			s.admin("PATCH", "accounts/alice", fields{"role": "editor"}).wantStatus(200)
 			s.admin("DELETE", "accounts/alice", nil)
 			lines := bufio.NewReader(out)
@@ -48,7 +36,7 @@ func TestThePagesReceiverTakesEvents(t *testing.T) {
 					t.Fatalf("the receiver got %q, want %q: %v", got, want, err)
 				}
 			}
-			response, err := client.Post(fmt.Sprintf("http://127.0.0.1:%d/", port), "application/json", strings.NewReader(`{"type":"account.deleted","data":{}}`))
+			response, err := client.Post(url, "application/json", strings.NewReader(`{"type":"account.deleted","data":{}}`))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,4 +47,23 @@ func TestThePagesReceiverTakesEvents(t *testing.T) {
 			}
 		})
 	}
+}
+
+// runReceiver runs a page's receiver in Node and returns its URL and output.
+func runReceiver(t *testing.T, script string, env ...string) (url string, out io.Reader) {
+	t.Helper()
+	port := storetest.FreePorts(t, 1)[0]
+	cmd := exec.Command("node", "--input-type=module", "--eval", script)
+	cmd.Dir = peersDir
+	cmd.Env = append(append(os.Environ(), fmt.Sprint("PORT=", port)), env...)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := storetest.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return fmt.Sprintf("http://127.0.0.1:%d/", port), out
 }

@@ -1,10 +1,8 @@
 package integration
 
 import (
-	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
@@ -112,16 +110,7 @@ func TestThePagesSMSReceiverHandsOn(t *testing.T) {
 		}
 		w.WriteHeader(<-answer)
 	}))
-	port := storetest.FreePorts(t, 1)[0]
-	cmd := exec.Command("node", "--input-type=module", "--eval", receivers[0])
-	cmd.Dir = peersDir
-	cmd.Env = append(os.Environ(), "SMS_SECRET="+smsSecret, "PROVIDER_URL="+provider.URL, "PROVIDER_KEY=key", fmt.Sprint("PORT=", port))
-	cmd.Stderr = os.Stderr
-	if _, err := storetest.Start(cmd); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	url := fmt.Sprintf("http://127.0.0.1:%d/", port)
+	url, _ := runReceiver(t, receivers[0], "SMS_SECRET="+smsSecret, "PROVIDER_URL="+provider.URL, "PROVIDER_KEY=key")
 	storetest.Eventually(t, 20*time.Second, "the receiver", func() bool {
 		response, err := client.Post(url, "application/json", strings.NewReader(`{"to":"+37060012345","text":"unsigned"}`))
 		if err != nil {

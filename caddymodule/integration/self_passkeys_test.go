@@ -114,17 +114,6 @@ func TestUsersManageTheirPasskeys(t *testing.T) {
 	s.me("GET", "passkeys", old, nil).is(200)
 }
 
-// Without passkeys, there is nothing to create.
-func TestNoPasskeysWithoutTheirOption(t *testing.T) {
-	t.Parallel()
-	s := startSite(t, siteConfig{company: people, handler: selfService})
-	token := s.login("alice@example.com")
-	s.me("POST", "passkeys/options", token, nil).want(wire.ErrNoRoute)
-	if list := s.me("GET", "passkeys", token, nil).is(200).JSON["passkeys"].([]any); len(list) != 0 {
-		t.Errorf("the list is %v", list)
-	}
-}
-
 // authenticator gives the tab an authenticator. Unless it is ready, its user cancels.
 func (b *tab) authenticator(ready bool) {
 	b.t.Helper()

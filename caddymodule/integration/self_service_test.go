@@ -345,19 +345,33 @@ func TestWhoMayUseSelfService(t *testing.T) {
 		for _, path := range []string{"x", "sessions/", "sessions/x/y", "Sessions", "totp/confirm/"} {
 			s.me("GET", path, token, nil).want(wire.ErrNoRoute)
 		}
+		s.me("POST", "passkeys/options", token, nil).want(wire.ErrNoRoute) // the company has none
+		if list := s.me("GET", "passkeys", token, nil).is(200).JSON["passkeys"].([]any); len(list) != 0 {
+			t.Errorf("the list of passkeys is %v", list)
+		}
 		if got := s.backend.requests(); len(got) != 0 {
 			t.Errorf("the application got %q", got)
 		}
 	})
 }
 
-// Without the option, these paths are the application's.
-func TestWithoutSelfServiceThePathsAreTheApplications(t *testing.T) {
+// Without their options, these paths are the application's, and protocols of WebSockets
+// are neither checked nor removed.
+func TestWithoutOptionsPathsAndProtocolsAreTheApplications(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people})
 	token := s.login("alice@example.com")
+	for _, path := range []string{"/acme/v2/me/x", "/acme/login", "/acme/logout", "/acme/v2/page/1/page.css"} {
+		s.get(path, "").want(wire.ErrHeaderMissing)
+		if a := s.get(path, token).is(200); !strings.HasPrefix(string(a.Body), "GET "+path+" ") {
+			t.Errorf("the application got %s", a.Body)
+		}
+	}
 	s.me("GET", "sessions", "", nil).want(wire.ErrHeaderMissing)
-	if a := s.get("/acme/v2/me/x", token).is(200); !strings.HasPrefix(string(a.Body), "GET /acme/v2/me/x ") {
-		t.Errorf("the application got %s", a.Body)
+	s.ask("GET", "/", handshake("chat, mnemogate.bearer."+token)).want(wire.ErrHeaderMissing)
+	s.open("/", bearer(token)+handshake("chat, mnemogate.bearer.x"), 101)
+	requests := s.backend.requests()
+	if got := linesNamed(requests[len(requests)-1], "Sec-WebSocket-Protocol"); !slices.Equal(got, []string{"Sec-WebSocket-Protocol: chat, mnemogate.bearer.x"}) {
+		t.Errorf("the application got %q", got)
 	}
 }

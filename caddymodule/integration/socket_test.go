@@ -375,15 +375,3 @@ for await (const data of events(url + '/sse', 'none')) console.log(data);
 		t.Errorf("got %s, %v", got, err)
 	}
 }
-
-// Without the option, protocols are neither checked nor removed.
-func TestWithoutTheOptionAProtocolIsAProtocol(t *testing.T) {
-	t.Parallel()
-	s := startSite(t, siteConfig{company: people})
-	token := s.login("frank")
-	s.ask("GET", "/", handshake("chat, mnemogate.bearer."+token)).want(wire.ErrHeaderMissing)
-	s.open("/", bearer(token)+handshake("chat, mnemogate.bearer.x"), 101)
-	if got := linesNamed(s.backend.requests()[0], "Sec-WebSocket-Protocol"); !slices.Equal(got, []string{"Sec-WebSocket-Protocol: chat, mnemogate.bearer.x"}) {
-		t.Errorf("the application got %q", got)
-	}
-}

@@ -33,10 +33,13 @@ func readHook(r *http.Request) sentHook {
 	return sentHook{r.Method, r.Host, r.URL.Path, r.Header, string(body)}
 }
 
-func (h sentHook) sign(secret string) string {
+func (h sentHook) sign(secret string) string { return signature(secret, h.header, h.body) }
+
+// signature returns the signature that Standard Webhooks requires.
+func signature(secret string, header http.Header, body string) string {
 	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	mac := hmac.New(sha256.New, key)
-	fmt.Fprintf(mac, "%s.%s.%s", h.header.Get("Webhook-Id"), h.header.Get("Webhook-Timestamp"), h.body)
+	fmt.Fprintf(mac, "%s.%s.%s", header.Get("Webhook-Id"), header.Get("Webhook-Timestamp"), body)
 	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
 }
 
