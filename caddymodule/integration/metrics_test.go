@@ -356,9 +356,7 @@ func TestPagesShowTheMetrics(t *testing.T) {
 	case !ok1 || !ok2:
 		t.Error(file + " has no place for the metrics")
 	case *update:
-		if err := os.WriteFile(file, []byte(head+begin+table.String()+end+tail), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeFile(t, file, head+begin+table.String()+end+tail)
 	case got != table.String():
 		t.Error(file + ": the metrics are not those of the table; run go test ./caddymodule/integration -run Pages -update")
 	}

@@ -391,9 +391,7 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	socket := s.dir + "/admin.sock"
-	if err := os.WriteFile(filepath.Join(s.dir, ".curlrc"), []byte("unix-socket = "+socket), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, filepath.Join(s.dir, ".curlrc"), "unix-socket = "+socket)
 	here := strings.NewReplacer("unix/"+socket, "unix//run/caddy/admin.sock", address, "127.0.0.1:2525", gateway.Listener.Addr().String(), "127.0.0.1:8025", s.dir+"/Caddyfile:", "/etc/caddy/Caddyfile:")
 	anew := regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b[0-9a-f]{32}\b|\b[A-Z2-7]{5}-[A-Z2-7]{5}\b|\([\d.]+(m|µ)?s\)|[\d,]+ bytes|in [\d.]+m?s|curl/[\d.]+|Go-http-client/[\d.]+`)
 	session := regexp.MustCompile(`\b[0-9a-f]{32}\b`)
@@ -402,9 +400,7 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 	for _, step := range consoleSteps(pages(t)["docs/operators.md"]) {
 		switch step.command {
 		case "cat three.jsonl":
-			if err := os.WriteFile(filepath.Join(s.dir, "three.jsonl"), []byte(step.shown), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, filepath.Join(s.dir, "three.jsonl"), step.shown)
 		case "caddy mnemogate sessions list alice":
 			s.login("alice@example.com")
 		case "caddy mnemogate account history carol":

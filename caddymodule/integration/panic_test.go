@@ -71,9 +71,7 @@ http:// {
 func (s bombSite) arm(points ...string) {
 	s.t.Helper()
 	_, file, _ := strings.Cut(s.env[0], "=")
-	if err := os.WriteFile(file+".new", []byte(strings.Join(points, "\n")), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	writeFile(s.t, file+".new", strings.Join(points, "\n"))
 	if err := os.Rename(file+".new", file); err != nil { // so that no reader sees an empty file
 		s.t.Fatal(err)
 	}

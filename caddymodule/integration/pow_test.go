@@ -3,7 +3,6 @@ package integration
 import (
 	"crypto/sha256"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -121,9 +120,7 @@ func TestWorkAsThePageShowsIt(t *testing.T) {
 	}
 	s := powSite(t, startSite)
 	script := filepath.Join(t.TempDir(), "captcha.mjs")
-	if err := os.WriteFile(script, []byte(shown[0]+"console.log(await captchaResponse(process.argv[2], process.argv[3]));\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	writeFile(t, script, shown[0]+"console.log(await captchaResponse(process.argv[2], process.argv[3]));\n")
 	for range 2 {
 		out, err := exec.Command("node", script, s.URL+"/acme", testKey).Output()
 		if err != nil {

@@ -110,31 +110,16 @@ func TestReloadsLoseNothing(t *testing.T) {
 
 func reloadsLoseNothing(t *testing.T, start starter) {
 	t.Parallel()
-	s := start(t, siteConfig{
-		env: []string{"GOGC=100"}, // so that garbage does not look like a leak
-		global: `captcha off
-		session {
-			temporary 15m
-			stream_recheck 6s
-		}
-		otp {
-			ttl 10m
-		}
-		limits {
-			lock_after 3
-			failures_per_address 1000/5m
-			logins_per_address 1000/1m
-			sms_per_account 2/10m
-			mails_per_account 2/1h
-		}`,
-		company: survivors("reloads", 1) + trafficAccounts() + account("streamer", ""),
-		more: "company legal {\napi_key " + testKey + "\n" + disclaimers + account("reader-reloads", "") + "}\n" +
-			"company other {\napi_key generation-0\n}\n",
-		site: "mnemogate\n" + streamsStay,
-	})
+	c := survivorConfig()
+	c.env = []string{"GOGC=100"} // so that garbage does not look like a leak
+	c.global += "session {\ntemporary 15m\nstream_recheck 6s\n}\notp {\nttl 10m\n}"
+	c.company += trafficAccounts() + account("streamer", "")
+	c.more += "company other {\napi_key generation-0\n}\n"
+	c.site = "mnemogate\n" + streamsStay
+	s := start(t, c)
 	plain := startPlain(t, streamsStay)
 	nodes := s.all()
-	checks := prepare(s, "reloads", "+37060001")
+	checks := prepare(s)
 
 	token := s.login("streamer")
 	var streams, plainStreams []*flowing
@@ -211,9 +196,12 @@ func reloadsLoseNothing(t *testing.T, start starter) {
 	for _, f := range streams {
 		f.lives(t)
 	}
-	for _, c := range checks {
-		s.run(c.promise, func(*testing.T) { c.check() })
+	for _, node := range nodes { // the new configuration starts everything else before it fails
+		if a := node.postConfig("text/caddyfile", node.config+"\nhttp://192.0.2.1:1 {\nbind 192.0.2.1\n}\n"); a.Status == http.StatusOK {
+			t.Error("a site got an address that this machine does not have")
+		}
 	}
+	s.check(checks)
 	s.post("auth/logout", token, nil).wantState(record.None)
 	for _, f := range streams {
 		select {
@@ -347,90 +335,87 @@ func brokenConfigLeavesTheOldOneRunning(t *testing.T, start starter) {
 	load := newTraffic(s, false)
 	load.begin()
 	defer load.end()
-	for _, node := range s.all() {
-		token := node.login("alice")
-		works := func(after string) {
-			t.Helper()
-			// A reload may end connections, even if it fails. A node that shares
-			// Redis remembers no session until its subscription works.
-			s.eventually("answer, and remembered session, after "+after, func() bool {
-				a, err := exchanged(t, client, node.getRequest("/", token))
-				return err == nil && a.Status == http.StatusOK && node.scrape()["mnemogate_memory_sessions"] >= 1
-			})
-			if a := node.admin("GET", "accounts/alice", nil).wantStatus(http.StatusOK); a.str("profile_mnemocode") != "alice" {
-				t.Errorf("after %s the admin API answers %s", after, a.Body)
-			}
-			const logins = `mnemogate_requests_total{company="acme",result="success",route="checkcredentials"}`
-			before := node.scrape()
-			node.login("alice")
-			now := node.scrape()
-			if now["mnemogate_up"] != 1 || before[logins] < 1 || now[logins] <= before[logins] {
-				t.Errorf("after %s the metrics are not those of what runs: up %v, logins %v and then %v", after,
-					now["mnemogate_up"], before[logins], now[logins])
-			}
+	node := s.all()[0]
+	token := node.login("alice")
+	works := func(after string) {
+		t.Helper()
+		// A reload may end connections, even if it fails. A node that shares
+		// Redis remembers no session until its subscription works.
+		s.eventually("answer, and remembered session, after "+after, func() bool {
+			a, err := exchanged(t, client, node.getRequest("/", token))
+			return err == nil && a.Status == http.StatusOK && node.scrape()["mnemogate_memory_sessions"] >= 1
+		})
+		if a := node.admin("GET", "accounts/alice", nil).wantStatus(http.StatusOK); a.str("profile_mnemocode") != "alice" {
+			t.Errorf("after %s the admin API answers %s", after, a.Body)
 		}
-		works("the start")
-		good := node.config
-		broken := func(old, new string) string {
-			config := strings.Replace(good, old, new, 1)
-			if config == good {
-				t.Fatalf("the configuration has no %q", old)
-			}
-			return config
+		const logins = `mnemogate_requests_total{company="acme",result="success",route="checkcredentials"}`
+		before := node.scrape()
+		node.login("alice")
+		now := node.scrape()
+		if now["mnemogate_up"] != 1 || before[logins] < 1 || now[logins] <= before[logins] {
+			t.Errorf("after %s the metrics are not those of what runs: up %v, logins %v and then %v", after,
+				now["mnemogate_up"], before[logins], now[logins])
 		}
-		notDirectory := node.dir + "/no-directory"
-		if err := os.WriteFile(notDirectory, nil, 0o600); err != nil {
+	}
+	works("the start")
+	good := node.config
+	broken := func(old, new string) string {
+		config := strings.Replace(good, old, new, 1)
+		if config == good {
+			t.Fatalf("the configuration has no %q", old)
+		}
+		return config
+	}
+	notDirectory := node.dir + "/no-directory"
+	writeFile(t, notDirectory, "")
+	// with returns the valid configuration as JSON, with a value inserted into
+	// its apps.
+	with := func(path ...any) string {
+		var config map[string]any
+		if err := json.Unmarshal([]byte(node.fromAdmin("/config/")), &config); err != nil {
 			t.Fatal(err)
 		}
-		// with returns the valid configuration as JSON, with a value inserted into
-		// its apps.
-		with := func(path ...any) string {
-			var config map[string]any
-			if err := json.Unmarshal([]byte(node.fromAdmin("/config/")), &config); err != nil {
-				t.Fatal(err)
-			}
-			at, last := config["apps"].(map[string]any), len(path)-2
-			for _, name := range path[:last] {
-				at = at[name.(string)].(map[string]any)
-			}
-			at[path[last].(string)] = path[last+1]
-			b, err := json.Marshal(config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return string(b)
+		at, last := config["apps"].(map[string]any), len(path)-2
+		for _, name := range path[:last] {
+			at = at[name.(string)].(map[string]any)
 		}
-		server := func(server fields) string { return with("http", "servers", "other", server) }
-		for _, b := range []struct{ name, contentType, config string }{
-			{"no Caddyfile", "text/caddyfile", "{"},
-			{"an unknown option", "text/caddyfile", broken("company acme", "smoke signals\ncompany acme")},
-			{"a secret that is not there", "text/caddyfile", broken("secret "+smsSecret, "secret {env.MNEMOGATE_TEST_NOT_SET}")},
-			{"another app that fails", "application/json", with("tls", fields{"certificates": fields{
-				"load_files": []fields{{"certificate": notDirectory, "key": notDirectory}},
-			}})},
-			{"another handler that fails", "application/json", server(fields{
-				"listen": []string{"127.0.0.1:0"}, "routes": []fields{{"handle": []fields{{"handler": "smoke"}}}},
-			})},
-			{"an address that can't be had", "application/json", server(fields{"listen": []string{"192.0.2.1:1"}})},
-			{"a store that can't be opened", "application/json", with("mnemogate", "store", fields{
-				"module": "sqlite", "file": notDirectory + "/x.db",
-			})},
-			{"no JSON", "application/json", "{"},
-			{"an unknown field", "application/json", with("mnemogate", "smoke", "signals")},
-			{"no companies", "application/json", with("mnemogate", "companies", fields{})},
-			{"an unknown store", "application/json", with("mnemogate", "store", fields{"module": "tape"})},
-			{"an unknown app", "application/json", with("smoke", fields{})},
-		} {
-			if a := node.postConfig(b.contentType, b.config); a.Status == http.StatusOK {
-				t.Errorf("%s: the configuration was loaded", b.name)
-			}
-			works(b.name)
+		at[path[last].(string)] = path[last+1]
+		b, err := json.Marshal(config)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if a := node.postConfig("text/caddyfile", good); a.Status != http.StatusOK {
-			t.Errorf("the good one is refused: %d %s", a.Status, a.Body)
-		}
-		works("a good one")
+		return string(b)
 	}
+	server := func(server fields) string { return with("http", "servers", "other", server) }
+	for _, b := range []struct{ name, contentType, config string }{
+		{"no Caddyfile", "text/caddyfile", "{"},
+		{"an unknown option", "text/caddyfile", broken("company acme", "smoke signals\ncompany acme")},
+		{"a secret that is not there", "text/caddyfile", broken("secret "+smsSecret, "secret {env.MNEMOGATE_TEST_NOT_SET}")},
+		{"another app that fails", "application/json", with("tls", fields{"certificates": fields{
+			"load_files": []fields{{"certificate": notDirectory, "key": notDirectory}},
+		}})},
+		{"another handler that fails", "application/json", server(fields{
+			"listen": []string{"127.0.0.1:0"}, "routes": []fields{{"handle": []fields{{"handler": "smoke"}}}},
+		})},
+		{"an address that can't be had", "application/json", server(fields{"listen": []string{"192.0.2.1:1"}})},
+		{"a store that can't be opened", "application/json", with("mnemogate", "store", fields{
+			"module": "sqlite", "file": notDirectory + "/x.db",
+		})},
+		{"no JSON", "application/json", "{"},
+		{"an unknown field", "application/json", with("mnemogate", "smoke", "signals")},
+		{"no companies", "application/json", with("mnemogate", "companies", fields{})},
+		{"an unknown store", "application/json", with("mnemogate", "store", fields{"module": "tape"})},
+		{"an unknown app", "application/json", with("smoke", fields{})},
+	} {
+		if a := node.postConfig(b.contentType, b.config); a.Status == http.StatusOK {
+			t.Errorf("%s: the configuration was loaded", b.name)
+		}
+		works(b.name)
+	}
+	if a := node.postConfig("text/caddyfile", good); a.Status != http.StatusOK {
+		t.Errorf("the good one is refused: %d %s", a.Status, a.Body)
+	}
+	works("a good one")
 }
 
 // A lateListener closes late, as listeners sometimes do on a busy machine.

@@ -21,18 +21,60 @@ import (
 // admin calls, over new and over kept connections. Plain Caddy gets the same
 // requests, and its backend answers them.
 type traffic struct {
-	*site
-	plain   bool
-	kept    *http.Client
-	fresh   *http.Client
-	stopped chan struct{}
-	workers sync.WaitGroup
-	hashing sync.Mutex // one hash at a time, since waiting for others may take too long
+	loading
+	plain bool
+	kept  *http.Client
+	fresh *http.Client
 
 	asked, dropped           atomic.Int64 // requests, and those whose connection ended without an answer
 	adminAsked, adminDropped atomic.Int64
-	unavailable              atomic.Int64 // answers of service.unavailable; see end
-	stalls                   func() time.Duration
+}
+
+// A loading runs workers that send requests to a site all the time.
+type loading struct {
+	*site
+	stopped     chan struct{}
+	workers     sync.WaitGroup
+	hashing     sync.Mutex   // one hash at a time, since waiting for others may take too long
+	unavailable atomic.Int64 // answers of service.unavailable; see stopWorkers
+	stalls      func() time.Duration
+}
+
+func (l *loading) startWorkers() {
+	l.stopped, l.stalls = make(chan struct{}), storetest.WatchStalls()
+}
+
+func (l *loading) over() bool {
+	select {
+	case <-l.stopped:
+		return true
+	default:
+		return l.t.Failed()
+	}
+}
+
+// stopWorkers allows for answers of service.unavailable if the machine has stalled this
+// process, and so perhaps a store or a hash.
+func (l *loading) stopWorkers() {
+	l.t.Helper()
+	close(l.stopped)
+	l.workers.Wait()
+	stall := l.stalls()
+	if n := l.unavailable.Swap(0); n > 0 && stall < 100*time.Millisecond {
+		l.t.Errorf("%d requests were told service.unavailable: %s", n, l.refusals())
+	} else if n > 0 {
+		l.t.Logf("%d requests were told service.unavailable, on a machine that stalls for %v", n, stall)
+	}
+}
+
+// good reports whether an answer is a success. It must be one, or service.unavailable.
+func (l *loading) good(a answer, what string) bool {
+	if a.Status == http.StatusServiceUnavailable {
+		l.unavailable.Add(1)
+	} else if a.Status != http.StatusOK {
+		l.t.Errorf("%s: %d %s", what, a.Status, a.Body)
+	}
+	return a.Status == http.StatusOK
 }
 
 const trafficWorkers = 4 // and one for the admin API
@@ -40,7 +82,7 @@ const trafficWorkers = 4 // and one for the admin API
 // newTraffic puts load on a site until it is stopped. The site has accounts load-0
 // and so on.
 func newTraffic(s *site, plain bool) *traffic {
-	load := &traffic{site: s, plain: plain, stopped: make(chan struct{})}
+	load := &traffic{loading: loading{site: s}, plain: plain}
 	load.kept = &http.Client{Timeout: client.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 2 * trafficWorkers}}
 	load.fresh = &http.Client{Timeout: client.Timeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	return load
@@ -55,8 +97,7 @@ func trafficAccounts() string {
 }
 
 func (l *traffic) begin() {
-	l.stopped = make(chan struct{})
-	l.stalls = storetest.WatchStalls()
+	l.startWorkers()
 	for i := range trafficWorkers {
 		c := l.kept
 		if i%2 == 0 {
@@ -75,28 +116,10 @@ func (l *traffic) begin() {
 	})
 }
 
-func (l *traffic) over() bool {
-	select {
-	case <-l.stopped:
-		return true
-	default:
-		return l.t.Failed()
-	}
-}
-
-// end stops the load and closes the connections. It allows for answers of
-// service.unavailable if the machine has stalled this process, and so perhaps a
-// store or a hash.
+// end stops the load and closes the connections.
 func (l *traffic) end() {
-	close(l.stopped)
-	l.workers.Wait()
+	l.stopWorkers()
 	l.kept.CloseIdleConnections()
-	stall := l.stalls()
-	if n := l.unavailable.Swap(0); n > 0 && stall < 100*time.Millisecond {
-		l.t.Errorf("%d requests were told service.unavailable: %s", n, l.refusals())
-	} else if n > 0 {
-		l.t.Logf("%d requests were told service.unavailable, on a machine that stalls for %v", n, stall)
-	}
 }
 
 // whileAsking waits until n more requests were answered.
@@ -146,18 +169,10 @@ func exchanged(t *testing.T, c *http.Client, r *http.Request) (answer, error) {
 
 // round logs in, uses the session and, every second time, logs out.
 func (l *traffic) round(c *http.Client, loginID string, n int) {
-	good := func(a answer, what string) bool {
-		if a.Status == http.StatusServiceUnavailable {
-			l.unavailable.Add(1)
-		} else if a.Status != http.StatusOK {
-			l.t.Errorf("%s: %d %s", what, a.Status, a.Body)
-		}
-		return a.Status == http.StatusOK
-	}
 	l.hashing.Lock()
 	a, ok := l.ask(c, l.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": loginID, "password": testPassword}))
 	l.hashing.Unlock()
-	if !ok || !good(a, "login") {
+	if !ok || !l.good(a, "login") {
 		return
 	}
 	token := a.str("session_token")
@@ -167,7 +182,7 @@ func (l *traffic) round(c *http.Client, loginID string, n int) {
 			r = l.request(http.MethodPost, "/acme/orders", `{"order":1}`)
 			r.Header.Set("Authorization", "Bearer "+token)
 		}
-		if a, ok := l.ask(c, r); ok && !good(a, "request") {
+		if a, ok := l.ask(c, r); ok && !l.good(a, "request") {
 			return
 		}
 	}
@@ -175,7 +190,7 @@ func (l *traffic) round(c *http.Client, loginID string, n int) {
 		return
 	}
 	a, ok = l.ask(c, l.postRequest("acme", testKey, "auth/logout", token, nil))
-	if !ok || !good(a, "logout") || l.plain {
+	if !ok || !l.good(a, "logout") || l.plain {
 		return
 	}
 	for watch := storetest.StartWatch(); ; {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,19 +12,27 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// After a restart, and after a reload that was refused, everything that was
-// acknowledged is still there, and nothing that was used or revoked is valid again.
-// For other reloads see TestReloadsLoseNothing.
+// After a restart, everything that was acknowledged is still there, and nothing that was
+// used or revoked is valid again. For reloads see TestReloadsLoseNothing.
 func TestNothingIsLostAndNothingComesBack(t *testing.T) {
 	t.Parallel()
-	events := []struct {
-		name  string
-		event func(s *site, c siteConfig)
-	}{
-		{"kill", func(s *site, _ siteConfig) { s.restart() }},
-		{"broken", func(s *site, c siteConfig) { breakConfig(s, c) }},
+	s := startSite(t, survivorConfig())
+	checks := prepare(s)
+	s.restart()
+	s.check(checks)
+}
+
+// survivorConfig returns a configuration in which prepare can create each state.
+func survivorConfig() siteConfig {
+	phone := func(n int) string { return fmt.Sprintf("phone +37060000%03d\n", n) }
+	accounts := account("dave", "must_set_password")
+	for n, name := range []string{"alice", "lou", "mia", "olga", "ann"} {
+		accounts += account(name, phone(n)+"email "+name+"@example.com\nquestion Cat? Whiskers")
 	}
-	config := siteConfig{
+	for n, name := range []string{"carol", "cora", "pat", "ned"} {
+		accounts += account(name, phone(10+n)+"second_factor")
+	}
+	return siteConfig{
 		global: `captcha off
 		limits {
 			lock_after 3
@@ -33,38 +40,11 @@ func TestNothingIsLostAndNothingComesBack(t *testing.T) {
 			logins_per_address 1000/1m
 			sms_per_account 2/10m
 			mails_per_account 2/1h
-		}`,
-		more: "company legal {\napi_key " + testKey + "\n" + disclaimers,
+		}
+		`,
+		company: accounts,
+		more:    "company legal {\napi_key " + testKey + "\n" + disclaimers + account("reader", "") + "}\n",
 	}
-	for i, e := range events {
-		config.company += survivors(e.name, i)
-		config.more += account("reader-"+e.name, "")
-	}
-	config.more += "}\n"
-	s := startSite(t, config)
-	for i, e := range events {
-		s.run(e.name, func(*testing.T) {
-			checks := prepare(s, e.name, fmt.Sprintf("+3706000%d", i))
-			e.event(s, config)
-			for _, c := range checks {
-				s.run(c.promise, func(*testing.T) { c.check() })
-			}
-		})
-	}
-}
-
-// survivors returns the accounts of one round.
-func survivors(round string, i int) string {
-	phone := func(n int) string { return fmt.Sprintf("phone +3706000%d%03d\n", i, n) }
-	var all strings.Builder
-	for n, name := range []string{"alice", "lou", "mia", "olga", "ann"} {
-		all.WriteString(account(name+"-"+round, phone(n)+fmt.Sprintf("email %s@%s.example\nquestion Cat? Whiskers", name, round)))
-	}
-	for n, name := range []string{"carol", "cora", "pat", "ned"} {
-		all.WriteString(account(name+"-"+round, phone(10+n)+"second_factor"))
-	}
-	all.WriteString(account("dave-"+round, "must_set_password"))
-	return all.String()
 }
 
 // A survivor is a state that must not change.
@@ -73,20 +53,23 @@ type survivor struct {
 	check   func()
 }
 
+func (s *site) check(survivors []survivor) {
+	for _, c := range survivors {
+		s.run(c.promise, func(*testing.T) { c.check() })
+	}
+}
+
 // prepare creates one of each state, and returns checks that must hold afterwards.
-func prepare(s *site, round, phones string) (after []survivor) {
+func prepare(s *site) (after []survivor) {
 	post := func(route, token string, body fields) answer { s.t.Helper(); return s.post(route, token, body) }
 	login := func(name string) answer {
 		s.t.Helper()
-		return post("auth/login", "", fields{"login_id": name + "-" + round})
+		return post("auth/login", "", fields{"login_id": name})
 	}
-	credentials := func(name, password string) answer {
-		s.t.Helper()
-		return post("auth/checkcredentials", "", fields{"login_id": name + "-" + round, "password": password})
-	}
+	credentials := func(name, password string) answer { s.t.Helper(); return s.credentials(name, password) }
 	recovery := func(name, method string) answer {
 		s.t.Helper()
-		return post("auth/recovery/recover", "", fields{"login_id": name + "-" + round, "captcha_response": "any", "method": method})
+		return post("auth/recovery/recover", "", fields{"login_id": name, "captcha_response": "any", "method": method})
 	}
 	right := fields{"password": testPassword}
 	promise := func(promise string, check func()) { after = append(after, survivor{promise, check}) }
@@ -118,7 +101,7 @@ func prepare(s *site, round, phones string) (after []survivor) {
 		post("auth/checkotp", spent, fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
 	})
 	promise("the count of wrong codes", func() {
-		if n := s.failureCount("cora-"+round, record.WrongCodes); n != 1 {
+		if n := s.failureCount("cora", record.WrongCodes); n != 1 {
 			s.t.Errorf("%d were counted, want 1", n)
 		}
 	})
@@ -131,7 +114,7 @@ func prepare(s *site, round, phones string) (after []survivor) {
 	promise("a question that was asked", func() {
 		post("auth/recovery/checkquestion", asked, fields{"control_answer": "whiskers"}).wantState(record.RecoveryPassword)
 	})
-	s.setBackupCodes("pat-"+round, "AAAAABBBBB", "CCCCCDDDDD")
+	s.setBackupCodes("pat", "AAAAABBBBB", "CCCCCDDDDD")
 	post("auth/checkotp", credentials("pat", testPassword).token(), fields{"backup_code": "AAAAABBBBB"}).wantState(record.Authorized)
 	patPending := credentials("pat", testPassword).wantState(record.CheckOTP).token()
 	promise("a used backup code, and one that was not", func() {
@@ -189,41 +172,13 @@ func prepare(s *site, round, phones string) (after []survivor) {
 	}
 	promise("the budget of SMS", func() { credentials("ned", testPassword).want(wire.ErrRestricted) })
 
-	reader := fields{"login_id": "reader-" + round, "password": testPassword, "accept_disclaimers": []string{"terms", "privacy"}}
+	reader := fields{"login_id": "reader", "password": testPassword, "accept_disclaimers": []string{"terms", "privacy"}}
 	s.postTo("legal", testKey, "auth/checkcredentials", "", reader).wantState(record.Authorized)
 	promise("accepted disclaimers", func() {
 		delete(reader, "accept_disclaimers")
 		s.postTo("legal", testKey, "auth/checkcredentials", "", reader).wantState(record.Authorized)
 	})
 	return after
-}
-
-// breakConfig tries configurations that can't be loaded, for various reasons.
-func breakConfig(s *site, c siteConfig) {
-	s.t.Helper()
-	for name, change := range map[string]func(*siteConfig){
-		"unknown option":        func(c *siteConfig) { c.global += "\nsmoke signals" },
-		"sms without a sender":  func(c *siteConfig) { c.more += "\ncompany x {\napi_key k\nsms\n}" },
-		"company without a key": func(c *siteConfig) { c.more += "\ncompany x {\n}" },
-		"site that can't be": func(c *siteConfig) {
-			c.site = "mnemogate\nreverse_proxy {\nhealth_uri :\nto\n}\nroot\n"
-		},
-	} {
-		broken := c
-		change(&broken)
-		if err := s.reload(broken); err == nil {
-			s.t.Errorf("%s: the config was loaded", name)
-		}
-	}
-	// This one fails when it starts, because its file can't be a database.
-	file := filepath.Join(s.dir, "no-directory")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		s.t.Fatal(err)
-	}
-	s.config = strings.Replace(c.caddyfile(s.dir, s.sms.URL, s.backend.addr), "/mnemogate.db", "/no-directory/mnemogate.db", 1)
-	if err := s.load(); err == nil {
-		s.t.Error("the config was loaded without a database")
-	}
 }
 
 // caddy validate works while the server runs, and changes nothing.
@@ -239,9 +194,7 @@ func TestValidateTouchesNothing(t *testing.T) {
 		s.run(name, func(t *testing.T) {
 			dir := shortTempDir(t)
 			file := filepath.Join(shortTempDir(t), "Caddyfile")
-			if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, file, config)
 			cmd := s.caddy("validate", "--config", file)
 			cmd.Env = append(cmd.Env, "XDG_DATA_HOME="+dir, "XDG_CONFIG_HOME="+dir, "HOME="+dir)
 			out, err := cmd.CombinedOutput()

@@ -20,9 +20,7 @@ func TestRestoreGuessesNoFile(t *testing.T) {
 	for name, line := range map[string]string{"no file": "store sqlite", "no store": ""} {
 		s.run(name, func(t *testing.T) {
 			config := filepath.Join(t.TempDir(), "Caddyfile")
-			if err := os.WriteFile(config, []byte(strings.Replace(s.config, store, line, 1)), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			writeFile(t, config, strings.Replace(s.config, store, line, 1))
 			restore := func(args ...string) outcome {
 				return s.cliAt("", "", append([]string{"restore", backup, "--config", config, "--force"}, args...)...)
 			}

@@ -4,7 +4,6 @@ import (
 	"flag"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -42,7 +41,7 @@ func TestRollingUpgrade(t *testing.T) {
 	}
 	s := startCaddyfile(t, fmt.Sprintf(balancer, nodes[0].addr, nodes[1].addr, *rollFor/3), nil)
 	s.sms = sms
-	load := &rollingLoad{site: s, stopped: make(chan struct{}), client: &http.Client{Timeout: client.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 4 * rollers}}}
+	load := &rollingLoad{loading: loading{site: s}, client: &http.Client{Timeout: client.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 4 * rollers}}}
 	defer load.client.CloseIdleConnections()
 	load.kept = append(load.kept, releasedToShared.live)
 	for i := range 20 {
@@ -110,17 +109,11 @@ func newNode(t *testing.T, c siteConfig, backend *rawBackend, sms *webhookSink) 
 // A rollingLoad sends requests to a balancer all the time: with kept sessions, and
 // logins.
 type rollingLoad struct {
-	*site   // the balancer
+	loading // the site is the balancer
 	client  *http.Client
 	kept    []string
-	stopped chan struct{}
-	workers sync.WaitGroup
-
-	hashing sync.Mutex // one hash at a time, since waiting for others may take too long
-	stalls  func() time.Duration
 
 	asked, logins atomic.Int64
-	unavailable   atomic.Int64 // answers of service.unavailable; see end
 	mu            sync.Mutex
 	dropped       []string // requests that no node has answered
 	slowest       time.Duration
@@ -129,11 +122,12 @@ type rollingLoad struct {
 }
 
 func (l *rollingLoad) begin() {
-	l.last, l.stalls = time.Now(), storetest.WatchStalls()
+	l.startWorkers()
+	l.last = time.Now()
 	for i := range rollers {
 		l.workers.Go(func() {
 			for n := i; !l.over(); n++ {
-				l.good("a session that is kept", l.getRequest("/orders", l.kept[n%len(l.kept)]))
+				l.succeeds("a session that is kept", l.getRequest("/orders", l.kept[n%len(l.kept)]))
 				time.Sleep(time.Millisecond) // leave the machine to the nodes
 			}
 		})
@@ -145,20 +139,11 @@ func (l *rollingLoad) begin() {
 	}
 }
 
-func (l *rollingLoad) over() bool {
-	select {
-	case <-l.stopped:
-		return true
-	default:
-		return l.t.Failed()
-	}
-}
-
 // round logs in with password and SMS, uses the session and logs out.
 func (l *rollingLoad) round(loginID, phone string) {
 	token := ""
 	step := func(route string, body fields, state record.State) bool {
-		a, ok := l.good(route, l.postRequest("acme", testKey, route, token, body))
+		a, ok := l.succeeds(route, l.postRequest("acme", testKey, route, token, body))
 		if ok && a.str("session_state") != string(state) {
 			l.t.Errorf("%s: %s", route, a.Body)
 		}
@@ -168,11 +153,11 @@ func (l *rollingLoad) round(loginID, phone string) {
 	l.hashing.Lock()
 	coded := step("auth/login", fields{"login_id": loginID}, record.CheckPassword) && step("auth/checkpassword", fields{"password": testPassword}, record.CheckOTP)
 	l.hashing.Unlock()
-	if !coded || !step("auth/checkotp", fields{"otp": l.codeTo(phone)}, record.Authorized) {
+	if !coded || !step("auth/checkotp", fields{"otp": l.sms.codeTo(phone)}, record.Authorized) {
 		return
 	}
 	authorized := token
-	l.good("after a login", l.getRequest("/orders", authorized))
+	l.succeeds("after a login", l.getRequest("/orders", authorized))
 	if !step("auth/logout", nil, record.None) {
 		return
 	}
@@ -183,26 +168,10 @@ func (l *rollingLoad) round(loginID, phone string) {
 	l.logins.Add(1)
 }
 
-// codeTo returns the newest code that was sent to a phone.
-func (l *rollingLoad) codeTo(phone string) string {
-	for _, m := range slices.Backward(l.sms.of("otp.login")) {
-		if m["to"] == phone {
-			return m["code"].(string)
-		}
-	}
-	return "none"
-}
-
-// good is like ask, but the answer must be a success.
-func (l *rollingLoad) good(what string, r *http.Request) (answer, bool) {
+// succeeds is like ask, but the answer must be a success.
+func (l *rollingLoad) succeeds(what string, r *http.Request) (answer, bool) {
 	a, ok := l.ask(r)
-	switch {
-	case ok && a.Status == http.StatusServiceUnavailable:
-		l.unavailable.Add(1)
-	case ok && a.Status != http.StatusOK:
-		l.t.Errorf("%s: %d %s", what, a.Status, a.Body)
-	}
-	return a, ok && a.Status == http.StatusOK
+	return a, ok && l.good(a, what)
 }
 
 // ask sends a request to the balancer. It counts as dropped if no node has answered.
@@ -234,18 +203,12 @@ func (l *rollingLoad) leave(when string) {
 
 func (l *rollingLoad) end() {
 	l.t.Helper()
-	close(l.stopped)
-	l.workers.Wait()
+	l.stopWorkers()
 	for _, dropped := range l.dropped {
 		l.t.Error("dropped: ", dropped)
 	}
 	if len(l.dropped) > 0 {
 		l.t.Logf("the balancer's log:\n%s", l.log())
-	}
-	if n, stall := l.unavailable.Load(), l.stalls(); n > 0 && stall < 100*time.Millisecond {
-		l.t.Errorf("%d requests were told service.unavailable", n)
-	} else if n > 0 {
-		l.t.Logf("%d requests were told service.unavailable, on a machine that stalls for %v", n, stall)
 	}
 	for _, token := range l.kept {
 		l.get("/", token).wantStatus(http.StatusOK)

@@ -352,7 +352,7 @@ func TestStreamsAsThePageShowsThem(t *testing.T) {
 		reverse_proxy /live ` + application.Listener.Addr().String() + `
 		reverse_proxy BACKEND`})
 	script := filepath.Join(t.TempDir(), "streams.mjs")
-	if err := os.WriteFile(script, []byte(shown[0]+`
+	writeFile(t, script, shown[0]+`
 const [url, token] = process.argv.slice(2);
 const socket = live(url.replace('http', 'ws') + '/live', token);
 const echo = await new Promise((resolve, reject) => {
@@ -367,9 +367,7 @@ for await (const data of events(url + '/sse', token)) {
   break;
 }
 for await (const data of events(url + '/sse', 'none')) console.log(data);
-`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+`)
 	out, err := exec.Command("node", "--experimental-websocket", "--no-warnings", script, s.URL, s.login("frank")).CombinedOutput()
 	if got := string(out); err == nil || !strings.HasPrefix(got, "chat hello\ntick\n") || !strings.Contains(got, "Error: auth.token.invalid") {
 		t.Errorf("got %s, %v", got, err)
