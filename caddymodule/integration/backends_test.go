@@ -12,7 +12,7 @@ import (
 // one of the same user.
 func TestThePageShowsHowToDevelopWithoutIt(t *testing.T) {
 	t.Parallel()
-	needCurl(t)
+	need(t, "curl")
 	shown := section(t, "docs/backends.md", "Developing without it")
 	_, site, _ := strings.Cut(blocks(shown, "caddyfile")[0], "{\n")
 	site = strings.TrimSuffix(strings.TrimSpace(site), "}")
@@ -39,7 +39,7 @@ func TestThePageShowsHowToDevelopWithoutIt(t *testing.T) {
 
 func TestThePageShowsIntrospection(t *testing.T) {
 	t.Parallel()
-	needCurl(t)
+	need(t, "curl")
 	s := accountsSite(t, startSite, "key stats key-of-statistics {\nmay introspect\n}", siteConfig{company: strings.ReplaceAll(zed, "zed", "alice")})
 	token := s.login("alice")
 	anew := regexp.MustCompile(`\b[0-9a-f]{32}\b|\b\d{10}\b`)

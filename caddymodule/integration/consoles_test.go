@@ -10,20 +10,12 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
-
-func needJQ(t *testing.T) {
-	t.Helper()
-	if _, err := exec.LookPath("jq"); err != nil {
-		storetest.SkipOrFail(t, "no jq")
-	}
-}
 
 // The commands in the runbook do what it says.
 func TestConsolesOfTheRunbook(t *testing.T) {
 	t.Parallel()
-	needJQ(t)
+	need(t, "jq")
 	s := adminSite(t, siteConfig{})
 	s.writeAudit()
 	for _, name := range []string{"alice", "bob"} {
@@ -49,7 +41,7 @@ func TestConsolesOfTheRunbook(t *testing.T) {
 // program and imported, and its users log in with their old passwords.
 func TestComingFromElsewhere(t *testing.T) {
 	t.Parallel()
-	needJQ(t)
+	need(t, "jq")
 	s := adminSite(t, siteConfig{})
 	s.runConsoles(pages(t)["docs/coming-from.md"], regexp.MustCompile(`in [\d.]+m?s`))
 	for login, password := range map[string]string{

@@ -14,7 +14,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 const cookieName = "__Host-mnemogate"
@@ -389,9 +388,7 @@ func TestACookieTakesThePlaceOfItsToken(t *testing.T) {
 // from the site's own page.
 func TestACookieAsThePageShowsIt(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("node"); err != nil {
-		storetest.SkipOrFail(t, "no node")
-	}
+	need(t, "node")
 	shown := blocks(section(t, "docs/clients.md", "A session in a cookie"), "js")
 	if len(shown) != 1 {
 		t.Fatalf("the page shows %q", shown)

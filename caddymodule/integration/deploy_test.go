@@ -17,7 +17,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 const deployDir = "../../docs/deploy"
@@ -60,9 +59,7 @@ func checkSecrets(t *testing.T, caddyfile, directory string) []string {
 // systemd accepts the units and rates them as well sandboxed. They pass to
 // the Caddyfile all the secrets that it reads.
 func TestDeployedUnits(t *testing.T) {
-	if _, err := exec.LookPath("systemd-analyze"); err != nil {
-		storetest.SkipOrFail(t, "no systemd-analyze")
-	}
+	need(t, "systemd-analyze")
 	dir := t.TempDir()
 	verify := []string{"verify"}
 	for _, name := range []string{"mnemogate.service", "mnemogate-backup.service", "mnemogate-backup.timer"} {
@@ -203,7 +200,7 @@ func TestDeployedManifests(t *testing.T) {
 // that docs/deploy/README.md names.
 func TestDeployedMetrics(t *testing.T) {
 	t.Parallel()
-	needCurl(t)
+	need(t, "curl")
 	metrics := regexp.MustCompile(`(?m)^ *http://:9180 \{\n(?:\s*bind 127.0.0.1\n)?(\s*metrics\n\s*\})$`)
 	s := adminSite(t, siteConfig{})
 	config := s.config
@@ -238,13 +235,10 @@ func TestDeployedScrapeConfigs(t *testing.T) {
 			t.Errorf("the alerts expect another job than\n%s", config)
 		}
 	}
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		storetest.SkipOrFail(t, "no promtool")
-	}
+	need(t, "promtool")
 	file := filepath.Join(t.TempDir(), "prometheus.yaml")
 	must(t, os.WriteFile(file, []byte(configs[0]), 0o600))
-	if out, err := exec.Command(promtool, "check", "config", file).CombinedOutput(); err != nil {
+	if out, err := exec.Command("promtool", "check", "config", file).CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, out)
 	}
 }

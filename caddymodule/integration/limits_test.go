@@ -23,12 +23,8 @@ func storm(n int, f func(i int) answer) []answer {
 // compared. With renewals among them, one is compared for each code that was sent.
 func TestGuessesAtOnceCompareOneCode(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, guessesAtOnceCompareOneCode)
-}
-
-func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 	const guesses = 100
-	s := start(t, siteConfig{company: roomy + "otp {\nrenewals 100\n}\n" +
+	s := startNodes(t, siteConfig{company: roomy + "otp {\nrenewals 100\n}\n" +
 		"account bob {\nphone +37060000002\n}\n" +
 		account("carol", "phone +37060000003\nsecond_factor")})
 	login := func() string {
@@ -86,10 +82,6 @@ func guessesAtOnceCompareOneCode(t *testing.T, start starter) {
 // whichever budget it is. The next request sends none.
 func TestSMSBudgetsAreSpentExactly(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, smsBudgetsAreSpentExactly)
-}
-
-func smsBudgetsAreSpentExactly(t *testing.T, start starter) {
 	const budget = 7
 	asked := fewer(1000)
 	of := []string{"sms_per_account", "sms_per_phone", "sms_per_address", "sms_per_company", "sms_per_country", "renewals"}
@@ -112,7 +104,7 @@ func smsBudgetsAreSpentExactly(t *testing.T, start starter) {
 		}
 		companies += "}\n"
 	}
-	s := start(t, siteConfig{global: "captcha off\n", more: companies})
+	s := startNodes(t, siteConfig{global: "captcha off\n", more: companies})
 	for _, narrow := range of {
 		shared := narrow == "sms_per_address" || narrow == "sms_per_company" || narrow == "sms_per_country" // by accounts
 		s.run(narrow, func(t *testing.T) {

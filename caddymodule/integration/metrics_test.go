@@ -20,7 +20,6 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // scrape returns mnemogate's metrics from the admin endpoint, without those of the
@@ -266,11 +265,8 @@ func TestMetricsAreThoseOfTheTable(t *testing.T) {
 // busy day.
 func TestAlertsAreRaised(t *testing.T) {
 	t.Parallel()
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		storetest.SkipOrFail(t, "no promtool")
-	}
-	if out, err := exec.Command(promtool, "test", "rules", "../app/alerts_test.yaml").CombinedOutput(); err != nil {
+	need(t, "promtool")
+	if out, err := exec.Command("promtool", "test", "rules", "../app/alerts_test.yaml").CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	raised, err := os.ReadFile("../app/alerts_test.yaml")

@@ -29,7 +29,7 @@ func changed(t *testing.T, text string, pairs ...string) string {
 // networks.
 func TestConsolesOfTheBackendsPage(t *testing.T) {
 	t.Parallel()
-	needCurl(t)
+	need(t, "curl")
 	shown := section(t, "docs/backends.md", "The accounts API")
 	s := startCaddyfile(t, fmt.Sprintf(`{
 	admin off

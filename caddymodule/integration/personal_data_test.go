@@ -41,7 +41,7 @@ func TestPersonalDataNamesEveryTable(t *testing.T) {
 // show who was erased.
 func TestTheCommandsOfPersonalData(t *testing.T) {
 	t.Parallel()
-	needJQ(t)
+	need(t, "jq")
 	s := adminSite(t, siteConfig{company: account("other", "")})
 	s.config = strings.Replace(s.config, "log {", "log audit {\ninclude mnemogate.audit\noutput file "+s.dir+"/audit.log\n}\nlog {", 1)
 	if err := s.load(); err != nil {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // challenge requests a challenge of captcha pow.
@@ -111,9 +110,7 @@ func TestWorkInsteadOfACaptcha(t *testing.T) {
 // The code in docs/clients.md computes a correct response.
 func TestWorkAsThePageShowsIt(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("node"); err != nil {
-		storetest.SkipOrFail(t, "no node")
-	}
+	need(t, "node")
 	shown := blocks(section(t, "docs/clients.md", "Work for a captcha"), "js")
 	if len(shown) != 1 || strings.Count(shown[0], "\n") > 20 {
 		t.Fatalf("the page shows %q", shown)

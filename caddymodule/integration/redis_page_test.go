@@ -58,9 +58,7 @@ func TestThePagesRedisKeepsWhatWasEnded(t *testing.T) {
 // shows, and no others.
 func TestThePagesStepsEmptyRedis(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("redis-cli"); err != nil {
-		storetest.SkipOrFail(t, "no redis-cli")
-	}
+	need(t, "redis-cli")
 	page := section(t, "docs/many-nodes.md", "Backup and restore")
 	page = regexp.MustCompile(`(?m)^   `).ReplaceAllString(page, "") // remove the indentation of list items
 	steps, lines := consoleSteps(page), blocks(page, "sh")

@@ -7,8 +7,6 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // The programs for sign-ups in docs/examples/signup work: by phone and by email, up to an
@@ -24,9 +22,7 @@ func TestSignUpsOfThePage(t *testing.T) {
 		t.Run(p.name, func(t *testing.T) {
 			t.Parallel()
 			command := strings.Fields(p.run)
-			if _, err := exec.LookPath(command[0]); err != nil {
-				storetest.SkipOrFail(t, "no "+command[0])
-			}
+			need(t, command[0])
 			s := accountsSite(t, startSite, allKeys, siteConfig{company: p.company})
 			cmd := exec.Command(command[0], command[1:]...)
 			cmd.Dir = "../../docs/examples/signup"

@@ -18,7 +18,7 @@ const smsPumping = "Someone pumps SMS" // a section of the runbook
 // without a password from many addresses. Other users can still log in.
 func TestTheRunbookStopsSMSPumping(t *testing.T) {
 	t.Parallel()
-	needJQ(t)
+	need(t, "jq")
 	const flood = 120
 	config := "captcha static tea\naccount carol {\nphone +37060000003\n}\n" + account("dave", "phone +8816000000001\nsecond_factor")
 	for _, country := range []string{"+881", "+370", "+371"} {

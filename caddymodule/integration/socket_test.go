@@ -18,7 +18,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // handshake returns the headers of a WebSocket handshake with these protocols.
@@ -336,9 +335,7 @@ func TestAWebSocketOverHTTP2WithATokenAmongItsProtocols(t *testing.T) {
 // The code in docs/clients.md opens a WebSocket and a stream.
 func TestStreamsAsThePageShowsThem(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("node"); err != nil {
-		storetest.SkipOrFail(t, "no node")
-	}
+	need(t, "node")
 	shown := blocks(section(t, "docs/clients.md", "Streams and WebSockets"), "js")
 	if len(shown) != 1 {
 		t.Fatalf("the page shows %q", shown)

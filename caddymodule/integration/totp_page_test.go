@@ -12,7 +12,7 @@ import (
 // secret and the codes of an app that the test sets up.
 func TestConsolesOfAppsAndOwnPasswords(t *testing.T) {
 	t.Parallel()
-	needCurl(t)
+	need(t, "curl")
 	s := accountsSite(t, startSite, allKeys, siteConfig{})
 	s.api(keyOfAll, "POST", "acme/accounts", fields{
 		"profile_mnemocode": "alice-0001", "primary_email": "alice@example.com", "password": testPassword,

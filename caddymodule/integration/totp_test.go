@@ -14,7 +14,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // appShows returns the code that an authenticator app shows at now plus from (RFC
@@ -77,9 +76,7 @@ var carol = fields{"profile_mnemocode": "carol", "login_name": "carol", "primary
 // The whole life of an app, with the codes of oathtool, on two nodes.
 func TestAuthenticatorApp(t *testing.T) {
 	t.Parallel()
-	if _, err := exec.LookPath("oathtool"); err != nil {
-		storetest.SkipOrFail(t, "install oathtool (Debian's package has its name)")
-	}
+	need(t, "oathtool")
 	s := accountsSite(t, startNodes, allKeys, siteConfig{})
 	s.api(keyOfAll, "POST", "acme/accounts", carol).wantStatus(http.StatusCreated)
 	const path = "acme/accounts/carol/totp"
