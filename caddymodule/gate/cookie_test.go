@@ -77,6 +77,7 @@ func TestCrossSiteRequests(t *testing.T) {
 		{"", "null", false, false},
 		{"", listed, false, true},
 		{"same-origin", "", true, true},
+		{"same-origin", "http://localhost:5173", true, true}, // a dev server that keeps the Host, as in docs/clients.md
 		{"none", "", true, true},
 		{"same-site", "", false, false},
 		{"cross-site", "https://example.com", false, false},

@@ -104,8 +104,14 @@ type rawBackend struct {
 }
 
 func newRawBackend(t *testing.T) *rawBackend {
+	b := &rawBackend{t: t}
+	b.addr = serveTCP(t, b.serve)
+	return b
+}
+
+// serveTCP listens until the test ends, and calls serve for each connection.
+func serveTCP(t *testing.T, serve func(net.Conn)) (addr string) {
 	ln := get(net.Listen("tcp", "127.0.0.1:0"))(t)
-	b := &rawBackend{t: t, addr: ln.Addr().String()}
 	t.Cleanup(func() { _ = ln.Close() })
 	go func() {
 		for {
@@ -113,10 +119,10 @@ func newRawBackend(t *testing.T) *rawBackend {
 			if err != nil {
 				return
 			}
-			go b.serve(conn)
+			go serve(conn)
 		}
 	}()
-	return b
+	return ln.Addr().String()
 }
 
 // requests returns the requests received so far, byte for byte.

@@ -34,11 +34,11 @@ func directivesOf(t *testing.T, caddyfile string) string {
 }
 
 // askedSite starts the mnemogate that the page shows for other proxies.
-func askedSite(t *testing.T, heading string, start starter) *site {
+func askedSite(t *testing.T, heading string) *site {
 	t.Helper()
 	shown := blocks(section(t, otherProxies, heading), "caddyfile")[0]
 	options := regexp.MustCompile(`(?ms)^\tservers \{\n(.*?)^\t\}`).FindStringSubmatch(blocks(section(t, otherProxies, "mnemogate"), "caddyfile")[0])
-	return start(t, siteConfig{company: people, servers: options[1], site: directivesOf(t, shown)})
+	return startSite(t, siteConfig{company: people, servers: options[1], site: directivesOf(t, shown)})
 }
 
 // front returns another proxy in front of a backend of its own. Its start gets the
@@ -75,34 +75,20 @@ func writeFile(t *testing.T, name, text string) {
 	}
 }
 
-// addresses replaces the page's addresses. Where the page has one mnemogate, several
-// nodes are listed.
+// addresses replaces the page's addresses.
 func addresses(s *site, backend string) *strings.Replacer {
-	var nodes []string
-	for _, node := range s.all() {
-		nodes = append(nodes, node.addr)
-	}
-	return strings.NewReplacer("127.0.0.1:8080", strings.Join(nodes, " "), "127.0.0.1:9000", backend)
+	return strings.NewReplacer("127.0.0.1:8080", s.addr, "127.0.0.1:9000", backend)
 }
 
-// The complete configurations of docs/other-proxies.md do what it promises. A Caddy also
-// asks two nodes.
+// The complete configurations of docs/other-proxies.md do what it promises.
 func TestOtherProxiesOfThePage(t *testing.T) {
 	t.Parallel()
-	asCaddy := func(t *testing.T, s *site) *site {
-		return s.front(t, func(dir, addr, backend string) *exec.Cmd {
-			shown := addresses(s, backend).Replace(directivesOf(t, blocks(section(t, otherProxies, "Caddy"), "caddyfile")[0]))
-			writeFile(t, dir+"/Caddyfile", "{\nadmin off\npersist_config off\nauto_https off\n}\nhttp://"+strings.Replace(addr, "127.0.0.1", "", 1)+" {\nbind 127.0.0.1\n"+shown+"}\n")
-			front := &site{dir: dir}
-			return front.caddy("run", "--config", dir+"/Caddyfile")
-		})
-	}
 	for _, proxy := range []struct {
-		name, program string
-		asked         starter
-		start         func(t *testing.T, s *site) *site
+		name     string
+		programs []string
+		start    func(t *testing.T, s *site) *site
 	}{
-		{"nginx", "nginx", startSite, func(t *testing.T, s *site) *site {
+		{"nginx", []string{"nginx"}, func(t *testing.T, s *site) *site {
 			return s.front(t, func(dir, addr, backend string) *exec.Cmd {
 				shown := addresses(s, backend).Replace(blocks(section(t, otherProxies, "nginx"), "nginx")[0])
 				shown = changed(t, shown, "listen 80;", "listen "+addr+";", "http {\n", "http {\naccess_log off;\nclient_body_temp_path "+dir+"/body;\n")
@@ -110,7 +96,7 @@ func TestOtherProxiesOfThePage(t *testing.T) {
 				return exec.Command("nginx", "-p", dir, "-c", dir+"/nginx.conf", "-e", "stderr", "-g", "daemon off; master_process off; pid "+dir+"/pid;")
 			})
 		}},
-		{"HAProxy", "haproxy", startSite, func(t *testing.T, s *site) *site {
+		{"HAProxy", []string{"haproxy"}, func(t *testing.T, s *site) *site {
 			return s.front(t, func(dir, addr, backend string) *exec.Cmd {
 				shown := section(t, otherProxies, "HAProxy")
 				writeFile(t, dir+"/mnemogate.lua", addresses(s, backend).Replace(blocks(shown, "lua")[0]))
@@ -119,29 +105,29 @@ func TestOtherProxiesOfThePage(t *testing.T) {
 				return exec.Command("haproxy", "-db", "-f", dir+"/haproxy.cfg")
 			})
 		}},
-		{"Caddy", "", startSite, asCaddy},
-		{"Caddy and two nodes", "", startNodes, asCaddy},
+		{"Caddy", nil, func(t *testing.T, s *site) *site {
+			return s.front(t, func(dir, addr, backend string) *exec.Cmd {
+				shown := addresses(s, backend).Replace(directivesOf(t, blocks(section(t, otherProxies, "Caddy"), "caddyfile")[0]))
+				writeFile(t, dir+"/Caddyfile", "{\nadmin off\npersist_config off\nauto_https off\n}\nhttp://"+strings.Replace(addr, "127.0.0.1", "", 1)+" {\nbind 127.0.0.1\n"+shown+"}\n")
+				front := &site{dir: dir}
+				return front.caddy("run", "--config", dir+"/Caddyfile")
+			})
+		}},
 	} {
 		t.Run(proxy.name, func(t *testing.T) {
 			t.Parallel()
-			if _, err := exec.LookPath(proxy.program); proxy.program != "" && err != nil {
-				storetest.SkipOrFail(t, proxy.program+" is not installed")
-			}
-			s := askedSite(t, "mnemogate", proxy.asked)
+			need(t, proxy.programs...)
+			s := askedSite(t, "mnemogate")
 			front := proxy.start(t, s)
 			front.run("a login", func(t *testing.T) { front.checkLogin(t) })
 			front.run("identity headers", func(t *testing.T) { front.checkForged(t) })
 			front.run("browsers", func(t *testing.T) { front.checkBrowsers(t) })
-			if s.nodes == nil { // paths are read without the stores
-				front.run("spellings", func(t *testing.T) { front.checkSpellings(t) })
-			}
+			front.run("spellings", func(t *testing.T) { front.checkSpellings(t) })
 			front.run("without mnemogate", func(t *testing.T) { // last: it ends it
 				token := bearer(front.login("alice@example.com"))
 				front.ask("GET", "/x", token).is(200)
-				for _, node := range s.all() {
-					node.stop(os.Kill)
-					_ = node.ln.Close() // nobody listens there any more
-				}
+				s.stop(os.Kill)
+				_ = s.ln.Close() // nobody listens there any more
 				var a answer
 				if got := front.seen(func() { a = front.ask("GET", "/x", token) }); len(got) > 0 || a.Status < 500 {
 					t.Errorf("got %d, the application got %q", a.Status, got)
@@ -328,7 +314,7 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 		}
 		readYAML(t, "Traefik", &config)
 		auth := config.HTTP.Middlewares.Check.ForwardAuth
-		s := askedSite(t, "mnemogate", startSite)
+		s := askedSite(t, "mnemogate")
 		s.checkStub(t, 204, func(method, uri string, header http.Header) (*http.Request, func(string) bool) {
 			r := s.request("GET", strings.TrimPrefix(auth.Address, "http://127.0.0.1:8080"), "")
 			r.Header = header.Clone()
@@ -385,7 +371,7 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 				t.Errorf("a client's %s stays", name)
 			}
 		}
-		s := askedSite(t, "Envoy", startSite)
+		s := askedSite(t, "Envoy")
 		s.checkStub(t, 200, func(method, uri string, header http.Header) (*http.Request, func(string) bool) { // it takes 204 for a no
 			header = header.Clone()
 			for _, mutation := range filters[0].Config.Mutations.Request {

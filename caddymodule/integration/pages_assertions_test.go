@@ -173,7 +173,6 @@ func TestVerifyingBackendsOfThePage(t *testing.T) {
 		for i, node := range s.nodes {
 			set := node.keySet("/acme/v2/jwks.json")
 			if i == 0 {
-				ids = nil
 				for _, k := range set.Keys {
 					ids = append(ids, k.KeyID)
 				}
@@ -197,31 +196,20 @@ func TestVerifyingBackendsOfThePage(t *testing.T) {
 	defer stop()
 	var load sync.WaitGroup
 	var answered atomic.Int64
-	ask := func(language, path, token string, node *site) (*http.Response, string, error) {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", node.URL+"/"+language+path, nil)
-		if err != nil {
-			return nil, "", err
-		}
-		r.Header.Set("Authorization", "Bearer "+token)
-		response, err := client.Do(r)
-		if err != nil {
-			return nil, "", err
-		}
-		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		return response, string(body), err
+	ask := func(language, token string, node *site) (answer, error) {
+		return exchanged(t, client, node.getRequest("/"+language+"/", token))
 	}
 	for language := range backends {
 		for i := range s.nodes {
 			load.Go(func() {
 				for n := i; ctx.Err() == nil; n++ {
-					response, body, err := ask(language, "/", token, s.nodes[n%len(s.nodes)])
+					a, err := ask(language, token, s.nodes[n%len(s.nodes)])
 					if err != nil {
 						time.Sleep(10 * time.Millisecond) // the node restarts
 						continue
 					}
-					if response.StatusCode != 200 || body != "alice" {
-						t.Errorf("%s: %d %s", language, response.StatusCode, body)
+					if a.Status != 200 || string(a.Body) != "alice" {
+						t.Errorf("%s: %d %s", language, a.Status, a.Body)
 						return
 					}
 					answered.Add(1)
@@ -256,8 +244,8 @@ func TestVerifyingBackendsOfThePage(t *testing.T) {
 	}
 	zoes := s.loginAt("umbra", "other-key", "zoe")
 	for language := range backends {
-		if response, body, err := ask(language, "/", zoes, s.nodes[0]); err != nil || response.StatusCode != 403 {
-			t.Errorf("%s: another company's assertion: %v %s %v", language, response, body, err)
+		if a, err := ask(language, zoes, s.nodes[0]); err != nil || a.Status != 403 {
+			t.Errorf("%s: another company's assertion: %d %s %v", language, a.Status, a.Body, err)
 		}
 	}
 	t.Logf("%d requests were answered", answered.Load())
@@ -323,13 +311,9 @@ func refusesForged(t *testing.T, backends map[string]string, key *ecdsa.PrivateK
 			if token != "" {
 				r.Header.Set("X-Mnemogate-Assertion", token)
 			}
-			response, err := client.Do(r)
-			if err != nil {
-				t.Fatalf("%s: %s: %v", language, name, err)
-			}
-			response.Body.Close()
-			if accepted := response.StatusCode == 200; accepted != (name == "right") || !accepted && response.StatusCode != 403 {
-				t.Errorf("%s: an assertion that is %s: %d", language, name, response.StatusCode)
+			a, err := exchanged(t, client, r)
+			if accepted := a.Status == 200; err != nil || accepted != (name == "right") || !accepted && a.Status != 403 {
+				t.Errorf("%s: an assertion that is %s: %d, %v", language, name, a.Status, err)
 			}
 		}
 	}

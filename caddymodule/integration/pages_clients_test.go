@@ -53,17 +53,3 @@ func TestAnAppsOwnSchemeIsARedirectURI(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// A dev server that proxies requests with the site's Host can use the cookie, as
-// docs/clients.md says, because browsers treat its page and its requests as
-// same-origin.
-func TestTheCookieByADevServer(t *testing.T) {
-	t.Parallel()
-	s := startSite(t, siteConfig{company: people, handler: "cookie"})
-	cookie := s.moved("frank")
-	const page = "Origin: http://localhost:5173\r\nSec-Fetch-Site: "
-	s.ask("POST", "/", cookie+page+"same-origin\r\n").is(200)
-	if a := s.ask("POST", "/", cookie+page+"cross-site\r\n").want(wire.ErrHeaderInvalid); a.str("reason") != "cross_site" {
-		t.Errorf("got %s", a.Body)
-	}
-}

@@ -384,13 +384,8 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 	_ = closed.Close()
 	gateway := guesttest.Serve(t, guesttest.Answering(http.StatusAccepted, "queued"))
 	s := adminSite(t, siteConfig{global: realHashing, company: "sms webhook " + gateway.URL + " {\nsecret " + smsSecret + "\n}\nmail smtp " + address + " {\nfrom noreply@example.com\ntls off\n}"})
-	s.config = strings.NewReplacer(
-		"api_key "+testKey, "api_key "+testKey+" the-new-api-key",
-		"log {", "log audit {\ninclude mnemogate.audit\noutput file "+s.dir+"/audit.log\n}\nlog {",
-	).Replace(s.config)
-	if err := s.load(); err != nil {
-		t.Fatal(err)
-	}
+	s.config = strings.Replace(s.config, "api_key "+testKey, "api_key "+testKey+" the-new-api-key", 1)
+	s.writeAudit()
 	socket := s.dir + "/admin.sock"
 	writeFile(t, filepath.Join(s.dir, ".curlrc"), "unix-socket = "+socket)
 	here := strings.NewReplacer("unix/"+socket, "unix//run/caddy/admin.sock", address, "127.0.0.1:2525", gateway.Listener.Addr().String(), "127.0.0.1:8025", s.dir+"/Caddyfile:", "/etc/caddy/Caddyfile:")

@@ -17,6 +17,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
+const seedAgainAfter = 5 * time.Second // promised by package app
+
 // A bombSite is a site that uses these modules.
 type bombSite struct{ *site }
 

@@ -43,10 +43,7 @@ func TestTheCommandsOfPersonalData(t *testing.T) {
 	t.Parallel()
 	need(t, "jq")
 	s := adminSite(t, siteConfig{company: account("other", "")})
-	s.config = strings.Replace(s.config, "log {", "log audit {\ninclude mnemogate.audit\noutput file "+s.dir+"/audit.log\n}\nlog {", 1)
-	if err := s.load(); err != nil {
-		t.Fatal(err)
-	}
+	s.writeAudit()
 	s.cli(testPassword+"\n", "account", "add", "alice", "--email", "alice@example.com", "--password").want(0)
 	s.login("alice@example.com")
 	var commands []string

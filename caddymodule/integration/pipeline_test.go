@@ -99,25 +99,6 @@ type cannedBackend struct {
 	got    bytes.Buffer
 }
 
-func newCannedBackend(t *testing.T, answer string) *cannedBackend {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = ln.Close() })
-	b := &cannedBackend{addr: ln.Addr().String(), answer: answer}
-	go func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go b.serve(conn)
-		}
-	}()
-	return b
-}
-
 func (b *cannedBackend) serve(conn net.Conn) {
 	defer conn.Close()
 	for answered, buffer := false, make([]byte, 4096); ; {
@@ -153,7 +134,8 @@ func TestAnUpgradeThatIsNotMadeIsNoTunnel(t *testing.T) {
 	var backends []*cannedBackend
 	var site strings.Builder
 	for answer := range answers {
-		b := newCannedBackend(t, answer)
+		b := &cannedBackend{answer: answer}
+		b.addr = serveTCP(t, b.serve)
 		fmt.Fprintf(&site, "handle /%d {\nmnemogate\nreverse_proxy %s\n}\n", len(backends), b.addr)
 		backends = append(backends, b)
 	}

@@ -264,7 +264,7 @@ func TestWhoMayUseSelfService(t *testing.T) {
 	s.run("keys and tokens", func(*testing.T) {
 		token := s.login("alice@example.com")
 		step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
-		foreign := s.postTo("umbra", "other-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": testPassword}).wantState(record.Authorized).token()
+		foreign := s.loginAt("umbra", "other-key", "zoe")
 		for _, route := range routes {
 			for _, bad := range []struct {
 				company, key, token string

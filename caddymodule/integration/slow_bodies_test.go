@@ -16,6 +16,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
+const bodyWithin = 10 * time.Second // promised by package bodies
+
 // If a body does not arrive, mnemogate gives up: it answers the client and closes
 // the connection. After a body has arrived, the request may take longer.
 func TestSlowBodiesAreGivenUp(t *testing.T) {

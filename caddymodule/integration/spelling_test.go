@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -92,21 +91,17 @@ var mounts = []mount{
 // sites returns the directives of two sites: one with the first mount, and one with
 // the others.
 func sites() map[string][]mount {
-	return map[string][]mount{mounts[0].site: mounts[:1], mountedSite(): mounts[1:]}
-}
-
-func mountedSite() string {
-	site := ""
+	mounted := ""
 	for _, m := range mounts[1:] {
-		site += m.site
+		mounted += m.site
 	}
-	return site + `
+	return map[string][]mount{mounts[0].site: mounts[:1], mounted + `
 		@login path /acme/v2/auth/* /umbra/v2/auth/*
 		handle @login {
 			mnemogate
 			reverse_proxy BACKEND
 		}
-		respond 404`
+		respond 404`: mounts[1:]}
 }
 
 // respellings returns targets that a server on the way might take for the path p, and
@@ -189,8 +184,8 @@ func TestNoSpellingOfAProtectedPathPassesWithoutItsToken(t *testing.T) {
 }
 
 func protectedSpellings(t *testing.T, s *site, mounts []mount) {
-	alice := "Authorization: Bearer " + s.login("alice@example.com") + "\r\n"
-	zoe := "Authorization: Bearer " + s.postTo("umbra", "other-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": testPassword}).wantState(record.Authorized).token() + "\r\n"
+	alice := bearer(s.login("alice@example.com"))
+	zoe := bearer(s.loginAt("umbra", "other-key", "zoe"))
 	for _, m := range mounts {
 		s.run(m.name, func(t *testing.T) {
 			c := &h1conn{s: s}
