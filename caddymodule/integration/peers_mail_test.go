@@ -206,12 +206,6 @@ func TestPeersMailRecovery(t *testing.T) {
 			t.Errorf("the notice holds more than a notice:\n%s", notice.Text)
 		}
 	})
-	s.run("a newer link ends the older", func(t *testing.T) {
-		older := m.oneMail(t, func() { mailTo("alice@example.com").wantState(record.None) })
-		newer := m.oneMail(t, func() { mailTo("alice@example.com").wantState(record.None) })
-		checkLink(older.linkToken(t)).want(wire.ErrTokenInvalid)
-		checkLink(newer.linkToken(t)).wantState(record.RecoveryPassword)
-	})
 	s.run("implicit TLS", func(t *testing.T) {
 		mail := m.oneMail(t, func() { in("implicit", "alice@example.com").wantState(record.None) })
 		checkReceived(t, mail, "alice@example.com", "Recover your implicit account")

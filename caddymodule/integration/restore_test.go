@@ -13,7 +13,7 @@ import (
 // environment. So restore refuses unless it is told where to put the file.
 func TestRestoreGuessesNoFile(t *testing.T) {
 	t.Parallel()
-	s := adminSite(t, siteConfig{company: account("alice", "")})
+	s := adminSite(t, siteConfig{company: account("alice", "email customer@example.com")})
 	backup := filepath.Join(s.dir, "backup.db")
 	s.cli("", "backup", "--output", backup).want(0)
 	store := "store sqlite " + s.dir + "/mnemogate.db"
@@ -37,31 +37,26 @@ func TestRestoreGuessesNoFile(t *testing.T) {
 			t.Error("it restored into the data directory")
 		}
 	})
-}
-
-// A backup ends with a checksum. Without it, SQLite would not notice a change within
-// a row.
-func TestRestoreRefusesAChangedBackup(t *testing.T) {
-	t.Parallel()
-	s := adminSite(t, siteConfig{company: account("alice", "email customer@example.com")})
-	file := filepath.Join(t.TempDir(), "backup.db")
-	s.cli("", "backup", "--output", file).want(0)
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	restore := func(data []byte, args ...string) outcome {
-		t.Helper()
-		if err := os.WriteFile(file, data, 0o600); err != nil {
+	// A backup ends with a checksum. Without it, SQLite would not notice a change within
+	// a row.
+	s.run("a backup that was changed", func(t *testing.T) {
+		data, err := os.ReadFile(backup)
+		if err != nil {
 			t.Fatal(err)
 		}
-		return s.cliAt("", "", append([]string{"restore", file, "--to", filepath.Join(t.TempDir(), "restored.db")}, args...)...)
-	}
-	changed := bytes.Replace(data, []byte("customer"), []byte("operator"), 1)
-	restore(changed).want(1, "does not match its checksum")
-	restore(changed, "--unverified").want(1, "does not match its checksum")
-	restore(data).want(0, "1 accounts restored")
-	older := data[:len(data)/4096*4096]
-	restore(older).want(1, "has no checksum", "--unverified")
-	restore(older, "--unverified").want(0, "1 accounts restored")
+		restore := func(data []byte, args ...string) outcome {
+			t.Helper()
+			if err := os.WriteFile(backup, data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			return s.cliAt("", "", append([]string{"restore", backup, "--to", filepath.Join(t.TempDir(), "restored.db")}, args...)...)
+		}
+		changed := bytes.Replace(data, []byte("customer"), []byte("operator"), 1)
+		restore(changed).want(1, "does not match its checksum")
+		restore(changed, "--unverified").want(1, "does not match its checksum")
+		restore(data).want(0, "1 accounts restored")
+		older := data[:len(data)/4096*4096]
+		restore(older).want(1, "has no checksum", "--unverified")
+		restore(older, "--unverified").want(0, "1 accounts restored")
+	})
 }

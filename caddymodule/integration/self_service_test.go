@@ -196,21 +196,6 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 		}
 		s.update("alice", false, func(a *record.Account) { a.SecondFactor = false })
 	})
-	s.run("wrong passwords count as in a login", func(*testing.T) {
-		token := s.login("frank")
-		for range 10 {
-			s.me("POST", "password", token, fields{"current_password": "wrong", "new_password": "a fine secret"}).want(wire.ErrPasswordInvalid)
-		}
-		for _, locked := range []answer{
-			s.me("POST", "password", token, fields{"current_password": testPassword, "new_password": "a fine secret"}),
-			s.credentials("frank", testPassword),
-		} {
-			if locked.want(wire.ErrRestricted); locked.str("reason") != "lock.password" {
-				t.Errorf("got %s", locked.Body)
-			}
-		}
-		s.get("/", token).is(200)
-	})
 	s.run("wrong codes count as in a login", func(t *testing.T) {
 		token := s.login("alice@example.com")
 		secret := s.me("POST", "totp", token, nil).is(200).str("secret")
