@@ -23,7 +23,7 @@ func TestTheCaddyfileForTestsOfAClient(t *testing.T) {
 	credentials := func(login, password string) answer {
 		return post("auth/checkcredentials", "", fields{"login_id": login, "password": password})
 	}
-	for range 70 { // more than the default limit of an address
+	for range 31 { // more than the default limits of an address: 30 failures and 60 logins
 		credentials("bob", "wrong").want(wire.ErrCredentialsInvalid)
 		credentials("nobody", "wrong")
 		s.wantProfile(credentials("bob", testPassword).wantState(record.Authorized), "bob-0002")

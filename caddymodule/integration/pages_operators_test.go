@@ -22,11 +22,10 @@ func TestMovingKeepsPasswordsAndApps(t *testing.T) {
 	_, moving, _ := strings.Cut(pages(t)["docs/many-nodes.md"], "\n## Moving there\n")
 	configured := account("alice", "phone +37060000001") + account("gone", "") + account("renamed", "")
 	before := adminSite(t, siteConfig{company: configured})
-	before.cli("a much better secret\n", "account", "set", "alice", "--password").want(0)
-	before.cli("", "account", "set", "alice", "--phone", "").want(0)
-	before.cli("", "account", "delete", "gone", "--yes").want(0)
-	before.cli("", "account", "set", "renamed", "--mnemocode", "other").want(0)
-	before.cli("", "account", "add", "bob", "--login", "bob").want(0)
+	before.admin("PATCH", "accounts/alice", fields{"password": "a much better secret", "primary_phone": nil}).wantStatus(200)
+	before.admin("DELETE", "accounts/gone", nil).wantStatus(204)
+	before.admin("PATCH", "accounts/renamed", fields{"profile_mnemocode": "other"}).wantStatus(200)
+	before.admin("POST", "accounts", fields{"profile_mnemocode": "bob", "login_name": "bob"}).wantStatus(201)
 	const secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
 	app := `{"profile_mnemocode": "bob", "totp_secret": "` + secret + `", "second_factor": true}`
 	before.cli(app, "account", "import", "--update").want(0, "1 updated")
@@ -46,8 +45,9 @@ func TestMovingKeepsPasswordsAndApps(t *testing.T) {
 	}
 	there.credentials("alice", testPassword).want(wire.ErrCredentialsInvalid)
 	there.credentials("alice", "a much better secret").wantState(record.Authorized)
-	there.cli("", "account", "show", "alice").want(0, "primary_phone         -")
-	there.cli("", "account", "show", "bob").want(0, "totp                  yes")
+	if alice, bob := there.admin("GET", "accounts/alice", nil), there.admin("GET", "accounts/bob", nil); alice.JSON["primary_phone"] != nil || bob.JSON["totp"] != true {
+		t.Errorf("got %s and %s", alice.Body, bob.Body)
+	}
 	there.credentials("gone", testPassword).want(wire.ErrCredentialsInvalid)
 	there.wantProfile(there.credentials("renamed", testPassword), "other")
 }
@@ -84,7 +84,7 @@ func TestBackupCodesWhileTheGatewayIsDown(t *testing.T) {
 	gateway := guesttest.Serve(t, guesttest.Answering(http.StatusBadGateway, ""))
 	s := adminSite(t, siteConfig{company: "sms webhook " + gateway.URL + " {\nsecret " + smsSecret + "\n}\n" +
 		account("carol", "phone +37060000003\nsecond_factor")})
-	code, _, _ := strings.Cut(s.cli("", "backup-codes", "carol").want(0).out, "\n")
+	code := s.admin("POST", "accounts/carol/backup-codes", nil).wantStatus(200).JSON["backup_codes"].([]any)[0]
 	for range 5 {
 		s.credentials("carol", testPassword).want(wire.ErrUnavailable)
 	}

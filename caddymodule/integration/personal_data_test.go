@@ -44,7 +44,7 @@ func TestTheCommandsOfPersonalData(t *testing.T) {
 	need(t, "jq")
 	s := adminSite(t, siteConfig{company: account("other", "")})
 	s.writeAudit()
-	s.cli(testPassword+"\n", "account", "add", "alice", "--email", "alice@example.com", "--password").want(0)
+	s.admin("POST", "accounts", fields{"profile_mnemocode": "alice", "primary_email": "alice@example.com", "password": testPassword}).wantStatus(201)
 	s.login("alice@example.com")
 	var commands []string
 	for _, block := range blocks(section(t, "docs/personal-data.md", "When users ask"), "sh") {
@@ -61,5 +61,5 @@ func TestTheCommandsOfPersonalData(t *testing.T) {
 		}
 		storetest.Eventually(t, 20*time.Second, want+" from "+commands[i], run) // events are written a moment later
 	}
-	s.cli("", "account", "show", "alice").want(2)
+	s.admin("GET", "accounts/alice", nil).wantStatus(404)
 }

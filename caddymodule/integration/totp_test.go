@@ -204,7 +204,7 @@ func TestRacesWithAnAppsCode(t *testing.T) {
 func TestCommandSetsUpAnApp(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{})
-	s.cli(testPassword+"\n", "account", "add", "carol", "--login", "carol", "--phone", "+37060000003", "--password").want(0)
+	s.admin("POST", "accounts", carol).wantStatus(201)
 	s.cli("", "totp", "carol").want(1, "no code was given")
 	s.cli("abcdef\n", "totp", "carol").want(1, "the code is wrong")
 	s.cli("", "totp", "nobody").want(2)
@@ -240,8 +240,6 @@ func TestCommandSetsUpAnApp(t *testing.T) {
 	if err := cmd.Wait(); err != nil || !strings.Contains(string(piece[:n]), "carol: the app is confirmed") {
 		t.Errorf("got %v and %s", err, piece[:n])
 	}
-	s.cli("", "account", "show", "carol").want(0, "totp                  yes\n")
-	s.cli("", "account", "set", "carol", "--second-factor").want(0)
 	s.post("auth/checkotp", s.secondStep("carol").token(), fields{"otp": appShows(t, secret, 30*time.Second)}).wantState(record.Authorized)
 	if got := s.cli("", "account", "export").want(0); strings.Contains(got.out, secret) {
 		t.Error("an export has the secret")

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -89,30 +88,26 @@ func latin1(text string) []byte {
 
 func (s *site) goesOn(r released) {
 	s.t.Helper()
-	node := s
-	if s.nodes != nil {
-		node = s.nodes[0]
-	}
 	s.get("/", r.live).wantStatus(200)
 	s.get("/", r.ended).want(wire.ErrTokenInvalid)
-	if got := node.cli("", "sessions", "list", "alice").want(0).out; strings.Count(got, "\n") != 2 {
-		s.t.Errorf("alice's sessions:\n%s", got)
+	if got := s.admin("GET", "accounts/alice/sessions", nil).wantStatus(200); len(got.JSON["sessions"].([]any)) != 1 {
+		s.t.Errorf("alice's sessions: %s", got.Body)
 	}
 	s.credentials("lou", testPassword).want(wire.ErrRestricted)
 	s.post("auth/checkotp", r.pending, fields{"otp": r.code}).wantState(record.Authorized)
 	pending := s.credentials("carol", testPassword).wantState(record.CheckOTP).token()
 	s.post("auth/checkotp", pending, fields{"backup_code": "AAAAABBBBB"}).wantState(record.Authorized)
-	account := node.cli("", "account", "show", "alice", "--json").want(0).object()
+	account := s.admin("GET", "accounts/alice", nil).wantStatus(200).JSON
 	if account["role"] != "tester" || account["primary_email"] != "alice@example.com" || account["control_question"] != "Cat?" {
 		s.t.Errorf("alice is %v", account)
 	}
-	if got := node.cli("", "account", "show", "carol", "--json").want(0).object(); got["backup_codes_left"] != 1.0 {
+	if got := s.admin("GET", "accounts/carol", nil).wantStatus(200).JSON; got["backup_codes_left"] != 1.0 {
 		s.t.Errorf("carol is %v", got)
 	}
 	linked := s.post("auth/recovery/checklink", "", fields{"token": r.link}).wantState(record.RecoveryPassword).token()
 	s.post("auth/setpassword", linked, fields{"new_password": "a much better secret"}).wantState(record.None)
 	s.get("/", r.live).want(wire.ErrTokenInvalid)
 	s.get("/", s.credentials("alice", "a much better secret").wantState(record.Authorized).token()).wantStatus(200)
-	node.cli("", "account", "add", "dave", "--email", "dave@example.com").want(0)
-	node.cli("", "account", "delete", "carol", "--yes").want(0)
+	s.admin("POST", "accounts", fields{"profile_mnemocode": "dave", "primary_email": "dave@example.com"}).wantStatus(201)
+	s.admin("DELETE", "accounts/carol", nil).wantStatus(204)
 }
