@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
@@ -168,50 +167,24 @@ func TestMetricsCountAndGoOnOverReloads(t *testing.T) {
 // If the admin endpoint can't be reached, a site can serve the metrics.
 func TestMetricsOfProvidersOnASite(t *testing.T) {
 	t.Parallel()
-	answers := map[string]string{
-		"/captcha right": `{"success":true}`, "/captcha wrong": `{"success":false}`,
-		"/token good": `{"access_token":"x","token_type":"bearer"}`, "/user": `{"id":"alice"}`,
-	}
-	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ask := strings.TrimSpace(r.URL.Path + " " + r.FormValue("response") + r.FormValue("code"))
-		if ask == "/token bad" {
-			w.WriteHeader(http.StatusBadRequest)
-		} else if answers[ask] == "" {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, answers[ask])
-	}))
-	t.Cleanup(provider.Close)
+	g := newGateway(t)
 	s := startSite(t, siteConfig{
-		company: `captcha siteverify ` + provider.URL + `/captcha secret
-			oauth 2 oauth2 {
-				token_url ` + provider.URL + `/token
-				userinfo_url ` + provider.URL + `/user
-				subject id
-				client_id me
-				client_secret secret
-				redirect_uri https://app.example.com/
-			}
-			account alice {
-				login alice
-				question Cat? Whiskers
-				identity 2 alice
-			}`,
-		site: "handle /metrics {\nmetrics\n}\nhandle {\nmnemogate\nreverse_proxy BACKEND\n}",
+		company: "captcha siteverify " + g.URL + "/captcha secret\n" + g.provider(2, "") + account("alice", "question Cat? Whiskers\nidentity 2 alice"),
+		site:    "handle /metrics {\nmetrics\n}\nhandle {\nmnemogate\nreverse_proxy BACKEND\n}",
 	})
 	recover := func(response string) answer {
 		return s.post("auth/recovery/recover", "", fields{"login_id": "alice", "method": "QUESTION", "captcha_response": response})
 	}
 	oauth := func(code string) answer {
-		return s.post("auth/oauth", "", fields{"provider_id": 2, "code": code, "redirect_uri": "https://app.example.com/"})
+		return s.post("auth/oauth", "", fields{"provider_id": 2, "code": code, "redirect_uri": callback})
 	}
-	recover("right").wantState(record.RecoveryQuestion)
-	recover("wrong").want(wire.ErrCaptchaInvalid)
-	recover("down").want(wire.ErrUnavailable)
-	oauth("good").wantState(record.Authorized)
-	oauth("bad").want(wire.ErrOAuthFailed)
-	oauth("down").want(wire.ErrUnavailable)
+	recover("good").wantState(record.RecoveryQuestion)
+	recover("bad").want(wire.ErrCaptchaInvalid)
+	oauth(codeOf("alice")).wantState(record.Authorized)
+	oauth("made-up").want(wire.ErrOAuthFailed)
+	g.behave(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	recover("any").want(wire.ErrUnavailable)
+	oauth(codeOf("alice")).want(wire.ErrUnavailable)
 	metrics := string(s.get("/metrics", "").Body)
 	for metric, results := range map[string][]string{
 		`captchas_total{company="acme"`: {"right", "wrong", "failed"}, `provider_logins_total{company="acme",provider="2"`: {"accepted", "refused", "failed"},
