@@ -64,9 +64,7 @@ func TestTheLoginPageIsTheCompanysOwn(t *testing.T) {
 		OAuth    []struct{ Icon string }
 	}) {
 		t.Helper()
-		if err := json.Unmarshal(s.ask("GET", path+"/acme/v2/client.json", sessionKey).is(200).Body, &c); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(s.ask("GET", path+"/acme/v2/client.json", sessionKey).is(200).Body, &c))
 		return c
 	}
 	own := config("/own")

@@ -49,10 +49,7 @@ func (s *site) fromAdmin(path string) string {
 	s.t.Helper()
 	c := s.adminClient()
 	defer c.CloseIdleConnections()
-	response, err := c.Get("http://127.0.0.1" + path)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	response := get(c.Get("http://127.0.0.1" + path))(s.t)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusOK {
@@ -142,9 +139,7 @@ func TestMetricsCountAndGoOnOverReloads(t *testing.T) {
 		}
 	}
 	check("at first")
-	if err := s.reload(c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.reload(c))
 	check("after a reload")
 	s.config = strings.Replace(s.config, "captcha off", "captcha off\nsms_nonsense", 1)
 	if s.load() == nil {
@@ -237,14 +232,8 @@ func TestAlertsAreRaised(t *testing.T) {
 	if out, err := exec.Command("promtool", "test", "rules", "../app/alerts_test.yaml").CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	raised, err := os.ReadFile("../app/alerts_test.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	rules, err := os.ReadFile("../app/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raised := get(os.ReadFile("../app/alerts_test.yaml"))(t)
+	rules := get(os.ReadFile("../app/alerts.yaml"))(t)
 	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(string(rules), -1) {
 		if !strings.Contains(string(raised), `alertname="`+alert[1]+`"`) {
 			t.Errorf("alerts_test.yaml does not raise %s", alert[1])
@@ -255,10 +244,7 @@ func TestAlertsAreRaised(t *testing.T) {
 // Each alert is a complete rule, and there is an alert for each failure that is
 // counted.
 func TestAlertsCoverWhatFails(t *testing.T) {
-	raw, err := os.ReadFile("../app/alerts.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := get(os.ReadFile("../app/alerts.yaml"))(t)
 	var file struct {
 		Groups []struct {
 			Rules []struct {
@@ -267,9 +253,7 @@ func TestAlertsCoverWhatFails(t *testing.T) {
 			}
 		}
 	}
-	if err := yaml.Unmarshal(raw, &file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal(raw, &file))
 	var asked strings.Builder
 	for _, rule := range file.Groups[0].Rules {
 		if rule.Alert == "" || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
@@ -307,10 +291,7 @@ func TestPagesShowTheMetrics(t *testing.T) {
 	for _, k := range app.MetricKinds {
 		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", k.Name, k.Kind, strings.Join(k.Labels, ", "), k.Help)
 	}
-	page, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := get(os.ReadFile(file))(t)
 	head, rest, ok1 := strings.Cut(string(page), begin)
 	got, tail, ok2 := strings.Cut(rest, end)
 	switch {

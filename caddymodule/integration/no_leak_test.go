@@ -296,10 +296,7 @@ func TestNoSecretIsEverWritten(t *testing.T) {
 // fileText reads a file in the site's directory.
 func (l *leakTest) fileText(name string) string {
 	l.t.Helper()
-	content, err := os.ReadFile(filepath.Join(l.dir, name))
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	content := get(os.ReadFile(filepath.Join(l.dir, name)))(l.t)
 	return string(content)
 }
 

@@ -100,15 +100,9 @@ func (s *servers) start(c siteConfig, nodes ...string) *site {
 // open opens the stores that the nodes use.
 func (s *servers) open() openStores {
 	s.t.Helper()
-	accounts, err := store.OpenPostgres(s.postgres.DSN(s.schema), store.PostgresOptions{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	accounts := get(store.OpenPostgres(s.postgres.DSN(s.schema), store.PostgresOptions{}))(s.t)
 	s.t.Cleanup(func() { _ = accounts.Close() })
-	sessions, err := store.OpenRedis(store.RedisOptions{URLs: []string{s.redis.URL()}})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	sessions := get(store.OpenRedis(store.RedisOptions{URLs: []string{s.redis.URL()}}))(s.t)
 	s.t.Cleanup(func() { _ = sessions.Close() })
 	startShared(s.t, accounts, sessions)
 	return struct {
@@ -121,10 +115,7 @@ func (s *servers) open() openStores {
 func startShared(t testing.TB, accounts *store.Postgres, sessions *store.Redis) {
 	t.Helper()
 	storetest.Started(t, accounts.Start)
-	name, err := store.Deployment(t.Context(), accounts.Accounts())
-	if err != nil {
-		t.Fatal(err)
-	}
+	name := get(store.Deployment(t.Context(), accounts.Accounts()))(t)
 	sessions.SetDeployment(name)
 	storetest.Started(t, sessions.Start)
 }

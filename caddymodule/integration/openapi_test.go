@@ -47,10 +47,7 @@ var documented = sync.OnceValues(func() (*apiDocument, error) {
 
 func document(t *testing.T) *apiDocument {
 	t.Helper()
-	doc, err := documented()
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := get(documented())(t)
 	return doc
 }
 
@@ -92,10 +89,7 @@ const openAPIName = "../gate/openapi.json"
 
 func TestOpenAPIFileIsWhatIsServed(t *testing.T) {
 	t.Parallel()
-	golden, err := os.ReadFile(openAPIName)
-	if err != nil {
-		t.Fatal(err)
-	}
+	golden := get(os.ReadFile(openAPIName))(t)
 	s := startSite(t, siteConfig{more: `
 		company open {
 			api_key off

@@ -70,9 +70,7 @@ func (s *site) front(t *testing.T, start func(dir, addr, backend string) *exec.C
 
 func writeFile(t *testing.T, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(name, []byte(text), 0o644))
 }
 
 // addresses replaces the page's addresses.
@@ -248,10 +246,7 @@ func (s *site) checkBrowsers(t *testing.T) {
 // handshake opens a WebSocket and closes it.
 func (s *site) handshake(t *testing.T, headers string) {
 	t.Helper()
-	conn, err := net.Dial("tcp", s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := get(net.Dial("tcp", s.addr))(t)
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	fmt.Fprintf(conn, "GET /x HTTP/1.1\r\nHost: example.com\r\n%s\r\n", headers)
@@ -407,9 +402,7 @@ func (p patterns) has(name string) bool {
 
 func readYAML(t *testing.T, heading string, into any) {
 	t.Helper()
-	if err := yaml.Unmarshal([]byte(blocks(section(t, otherProxies, heading), "yaml")[0]), into); err != nil {
-		t.Fatal(err)
-	}
+	must(t, yaml.Unmarshal([]byte(blocks(section(t, otherProxies, heading), "yaml")[0]), into))
 }
 
 // checkStub asks as a stub does, which also says what it copies from the answer. The

@@ -36,10 +36,7 @@ func TestThePagesReceiverTakesEvents(t *testing.T) {
 					t.Fatalf("the receiver got %q, want %q: %v", got, want, err)
 				}
 			}
-			response, err := client.Post(url, "application/json", strings.NewReader(`{"type":"account.deleted","data":{}}`))
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := get(client.Post(url, "application/json", strings.NewReader(`{"type":"account.deleted","data":{}}`)))(t)
 			_, _ = io.Copy(io.Discard, response.Body)
 			_ = response.Body.Close()
 			if response.StatusCode != 401 {
@@ -57,10 +54,7 @@ func runReceiver(t *testing.T, script string, env ...string) (url string, out io
 	cmd.Dir = peersDir
 	cmd.Env = append(append(os.Environ(), fmt.Sprint("PORT=", port)), env...)
 	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out = get(cmd.StdoutPipe())(t)
 	if _, err := storetest.Start(cmd); err != nil {
 		t.Fatal(err)
 	}

@@ -131,10 +131,7 @@ func verifyingBackends(t *testing.T, keys string) map[string]string {
 func TestVerifyingBackendsOfThePage(t *testing.T) {
 	t.Parallel()
 	var nodes atomic.Pointer[[]*site]
-	own, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	own := get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	// The keys are the test's until there are nodes. Then they are those of any node
 	// that is up.
 	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -254,15 +251,9 @@ func TestVerifyingBackendsOfThePage(t *testing.T) {
 // refusesForged sends assertions to backends directly, as somebody does who reaches
 // their port.
 func refusesForged(t *testing.T, backends map[string]string, key *ecdsa.PrivateKey) {
-	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	public := get(x509.MarshalPKIXPublicKey(&key.PublicKey))(t)
 	public = pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})
-	stranger, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stranger := get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	now := time.Now().Unix()
 	claims := func(changes ...any) fields {
 		claims := fields{"iss": shownIssuer, "aud": "profile-api", "sub": "alice", "company": "acme", "sid": "1", "iat": now, "exp": now + 60, "auth_time": now}
@@ -273,22 +264,10 @@ func refusesForged(t *testing.T, backends map[string]string, key *ecdsa.PrivateK
 	}
 	signed := func(algorithm jose.SignatureAlgorithm, key any, claims fields) string {
 		t.Helper()
-		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, new(jose.SignerOptions).WithType("mnemogate+jwt").WithHeader("kid", "own"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		payload, err := json.Marshal(claims)
-		if err != nil {
-			t.Fatal(err)
-		}
-		signed, err := signer.Sign(payload)
-		if err != nil {
-			t.Fatal(err)
-		}
-		token, err := signed.CompactSerialize()
-		if err != nil {
-			t.Fatal(err)
-		}
+		signer := get(jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, new(jose.SignerOptions).WithType("mnemogate+jwt").WithHeader("kid", "own")))(t)
+		payload := get(json.Marshal(claims))(t)
+		signed := get(signer.Sign(payload))(t)
+		token := get(signed.CompactSerialize())(t)
 		return token
 	}
 	right := signed(jose.ES256, key, claims())
@@ -304,10 +283,7 @@ func refusesForged(t *testing.T, backends map[string]string, key *ecdsa.PrivateK
 		"of another":          signed(jose.ES256, key, claims("iss", "https://api.example.com/umbra", "company", "umbra")),
 	} {
 		for language, address := range backends {
-			r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+address+"/", nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := get(http.NewRequestWithContext(t.Context(), "GET", "http://"+address+"/", nil))(t)
 			if token != "" {
 				r.Header.Set("X-Mnemogate-Assertion", token)
 			}

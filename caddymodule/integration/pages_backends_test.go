@@ -48,10 +48,7 @@ func TestConsolesOfTheBackendsPage(t *testing.T) {
 `, testKey, cheapHashing)+changed(t, blocks(shown, "caddyfile")[0], "bind 10.0.0.5\n", "bind fd/3\n", "10.0.0.0/24", "127.0.0.1/32"), []string{"SHOP_KEY=key-of-the-shop"})
 	_, port, _ := net.SplitHostPort(s.addr)
 	s.tells("certificate obtained successfully")
-	root, err := os.ReadFile(s.dir + "/data/caddy/pki/authorities/local/root.crt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := get(os.ReadFile(s.dir + "/data/caddy/pki/authorities/local/root.crt"))(t)
 	writeFile(t, s.dir+"/root.crt", string(root))
 	writeFile(t, s.dir+"/.curlrc", "connect-to = accounts.internal:8443:127.0.0.1:"+port+"\n")
 	shell := func(command string) (string, error) {

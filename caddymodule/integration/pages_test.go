@@ -27,10 +27,7 @@ func pages(t *testing.T) map[string]string {
 	}
 	pages := map[string]string{}
 	for _, file := range append(docs, "../../docs/deploy/README.md", "../../docs/examples/README.md", "../../README.md", "../../CONTRIBUTING.md", "../../SECURITY.md", "../../CHANGELOG.md") {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := get(os.ReadFile(file))(t)
 		pages[strings.TrimPrefix(file, "../../")] = string(text)
 	}
 	return pages
@@ -96,15 +93,9 @@ func anchors(page string) []string {
 func TestPagesNameWhatIsThere(t *testing.T) {
 	var tests strings.Builder
 	for _, pattern := range []string{"../../*/*_test.go", "../../*/*/*_test.go"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		files := get(filepath.Glob(pattern))(t)
 		for _, file := range files {
-			source, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			source := get(os.ReadFile(file))(t)
 			tests.Write(source)
 		}
 	}
@@ -277,10 +268,7 @@ func oneOfEach(listing string, number int) string {
 
 // testdata/complete contains every option of the parser.
 func TestThePageShowsEveryOption(t *testing.T) {
-	complete, err := os.ReadFile("testdata/complete.caddyfiletest")
-	if err != nil {
-		t.Fatal(err)
-	}
+	complete := get(os.ReadFile("testdata/complete.caddyfiletest"))(t)
 	config, _, _ := strings.Cut(string(complete), expects)
 	names := func(lines []optionLine) map[string]bool {
 		names := map[string]bool{}

@@ -304,9 +304,7 @@ func TestPanicsInTheBackgroundEndNothing(t *testing.T) {
 	s.run("an account that a config adds", func(t *testing.T) {
 		s.config = strings.Replace(s.config, "#more", account("frank", "")+"#more", 1)
 		s.arm("accounts.Create")
-		if err := s.load(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.load())
 		s.arm()
 		storetest.Eventually(t, seedAgainAfter+20*time.Second, "account", func() bool {
 			return s.credentials("frank", testPassword).Status == http.StatusOK

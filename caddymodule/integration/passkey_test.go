@@ -29,31 +29,14 @@ const (
 func (s *site) newPasskey(a *keytest.Authenticator, mnemocode string) record.Passkey {
 	s.t.Helper()
 	accounts := s.accounts()
-	account, err := accounts.ByMnemocode(s.t.Context(), "acme", mnemocode)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	verifier, err := passkey.New(passkey.Settings{RPID: passkeySite, Origins: []string{passkeyOrigin}, Name: "Acme"})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	account := get(accounts.ByMnemocode(s.t.Context(), "acme", mnemocode))(s.t)
+	verifier := get(passkey.New(passkey.Settings{RPID: passkeySite, Origins: []string{passkeyOrigin}, Name: "Acme"}))(s.t)
 	challenge, owner := []byte("a challenge of this test"), tenant.PasskeyOwner{Handle: []byte("handle of " + mnemocode), Name: mnemocode}
-	options, err := verifier.CreationOptions(challenge, owner, nil)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	credential, err := a.Create(passkeyOrigin, options)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	p, err := verifier.Register(challenge, owner, credential)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	options := get(verifier.CreationOptions(challenge, owner, nil))(s.t)
+	credential := get(a.Create(passkeyOrigin, options))(s.t)
+	p := get(verifier.Register(challenge, owner, credential))(s.t)
 	p.Account, p.Name, p.Created = account.ID, "Phone", account.Created
-	if err := accounts.AddPasskey(s.t.Context(), "acme", p); err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, accounts.AddPasskey(s.t.Context(), "acme", p))
 	return p
 }
 
@@ -61,14 +44,8 @@ func (s *site) newPasskey(a *keytest.Authenticator, mnemocode string) record.Pas
 func (s *site) passkeyAnswer(a *keytest.Authenticator, company, origin string) fields {
 	s.t.Helper()
 	options := s.postTo(company, testKey, "passkey/options", "", nil).is(http.StatusOK)
-	public, err := json.Marshal(options.JSON["public_key"])
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	credential, err := a.Get(origin, public)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	public := get(json.Marshal(options.JSON["public_key"]))(s.t)
+	credential := get(a.Get(origin, public))(s.t)
 	return fields{"challenge_token": options.str("challenge_token"), "credential": json.RawMessage(credential)}
 }
 

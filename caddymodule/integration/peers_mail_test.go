@@ -105,10 +105,7 @@ func TestPeersMailRecovery(t *testing.T) {
 	t.Parallel()
 	const password = "mail pass:word"
 	config, _ := guesttest.Certificate(t)
-	der, err := x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	der := get(x509.MarshalPKCS8PrivateKey(config.Certificates[0].PrivateKey))(t)
 	certificate := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: config.Certificates[0].Certificate[0]})
 	var m mailServer
 	m.peer = startPeer(t, "smtp.mjs", fields{
@@ -118,9 +115,7 @@ func TestPeersMailRecovery(t *testing.T) {
 		"password": password,
 	}, &m)
 	roots := t.TempDir() + "/roots.pem"
-	if err := os.WriteFile(roots, certificate, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(roots, certificate, 0o600))
 
 	company := func(host string, port int, password, mode string) string {
 		return fmt.Sprintf(`

@@ -127,37 +127,22 @@ func (p *openID) authorize(t *testing.T, user string, params url.Values) string 
 // redirect to the client's redirect URI.
 func (p *openID) visit(t *testing.T, user, address string) *url.URL {
 	t.Helper()
-	jar, err := cookiejar.New(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	jar := get(cookiejar.New(nil))(t)
 	browser := &http.Client{Jar: jar, Timeout: 20 * time.Second, CheckRedirect: func(r *http.Request, _ []*http.Request) error {
 		if strings.HasPrefix(r.URL.String(), peerCallback) {
 			return http.ErrUseLastResponse
 		}
 		return nil
 	}}
-	form, err := browser.Get(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	form := get(browser.Get(address))(t)
 	defer form.Body.Close()
-	page, err := io.ReadAll(form.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := get(io.ReadAll(form.Body))(t)
 	action := formAction.FindSubmatch(page)
 	if action == nil {
 		t.Fatalf("%d, and no login form:\n%s", form.StatusCode, page)
 	}
-	to, err := form.Request.URL.Parse(string(action[1]))
-	if err != nil {
-		t.Fatal(err)
-	}
-	back, err := browser.PostForm(to.String(), url.Values{"prompt": {"login"}, "login": {user}, "password": {"any"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := get(form.Request.URL.Parse(string(action[1])))(t)
+	back := get(browser.PostForm(to.String(), url.Values{"prompt": {"login"}, "login": {user}, "password": {"any"}}))(t)
 	defer back.Body.Close()
 	at, err := back.Location()
 	if err != nil {
@@ -296,9 +281,7 @@ func TestPeersOpenIDProvider(t *testing.T) {
 	s.run("a provider that is down when it is first asked", func(t *testing.T) {
 		g := p.login(t, "alice-at-provider")
 		p.kill()
-		if err := s.reload(config); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.reload(config))
 		wantUnavailable(t, func() answer { return oauth(1, g) })
 		p.restart()
 		s.wantProfile(oauth(1, p.login(t, "alice-at-provider")), "alice")

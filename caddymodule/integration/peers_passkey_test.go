@@ -15,10 +15,7 @@ import (
 // logs in with it.
 func TestBrowserUsesSimpleWebAuthn(t *testing.T) {
 	storetest.NeedPeers(t, peersDir)
-	library, err := os.ReadFile(peersDir + "/node_modules/@simplewebauthn/browser/dist/bundle/index.umd.min.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	library := get(os.ReadFile(peersDir + "/node_modules/@simplewebauthn/browser/dist/bundle/index.umd.min.js"))(t)
 	s, _ := startPasskeySite(t, "self_service\npublic /app")
 	b := newBrowser(t)
 	b.open(s.URL + "/app")

@@ -34,10 +34,7 @@ type peer struct {
 func startPeer(t *testing.T, script string, config, said any) *peer {
 	t.Helper()
 	storetest.NeedPeers(t, peersDir)
-	argument, err := json.Marshal(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	argument := get(json.Marshal(config))(t)
 	// On a busy machine, Node sometimes hangs before it runs the script.
 	for range 2 {
 		p, line := runPeer(t, script, string(argument))
@@ -75,13 +72,8 @@ func runPeerCommand(t *testing.T, cmd *exec.Cmd) (*peer, []byte) {
 	if p.stdin, err = p.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
-	stdout, err := p.cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	stdout := get(p.cmd.StdoutPipe())(t)
+	must(t, p.cmd.Start())
 	ready := make(chan []byte, 1)
 	go func() {
 		defer close(p.exited)
@@ -130,14 +122,9 @@ func (p *peer) frozen(f func()) {
 // getJSON requests JSON from a peer, such as what it has received.
 func getJSON(t *testing.T, address string, v any) {
 	t.Helper()
-	response, err := client.Get(address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := get(client.Get(address))(t)
 	defer response.Body.Close()
-	if err := json.NewDecoder(response.Body).Decode(v); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.NewDecoder(response.Body).Decode(v))
 }
 
 // wantUnavailable checks that an outage of a gateway is reported in time.

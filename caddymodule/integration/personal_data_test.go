@@ -15,16 +15,10 @@ import (
 func TestPersonalDataNamesEveryTable(t *testing.T) {
 	t.Parallel()
 	page := pages(t)["docs/personal-data.md"]
-	files, err := filepath.Glob("../../store/migrations/*/*.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := get(filepath.Glob("../../store/migrations/*/*.sql"))(t)
 	tables := 0
 	for _, file := range files {
-		script, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		script := get(os.ReadFile(file))(t)
 		for _, found := range regexp.MustCompile(`(?i)CREATE TABLE (\w+)`).FindAllSubmatch(script, -1) {
 			tables++
 			if !strings.Contains(page, "`"+string(found[1])+"`") {

@@ -119,10 +119,7 @@ func TestWorkAsThePageShowsIt(t *testing.T) {
 	script := filepath.Join(t.TempDir(), "captcha.mjs")
 	writeFile(t, script, shown[0]+"console.log(await captchaResponse(process.argv[2], process.argv[3]));\n")
 	for range 2 {
-		out, err := exec.Command("node", script, s.URL+"/acme", testKey).Output()
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := get(exec.Command("node", script, s.URL+"/acme", testKey).Output())(t)
 		s.post("auth/recovery/recover", "", fields{
 			"login_id": "alice@example.com", "method": "QUESTION", "captcha_response": strings.TrimSpace(string(out)),
 		}).wantState(record.RecoveryQuestion)

@@ -55,14 +55,10 @@ func TestForwardIsSwitchedOnAndOff(t *testing.T) {
 	tells(early)
 	on := config
 	on.handler = "forward email"
-	if err := s.reload(on); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.reload(on))
 	tells(early) // its login stored no profile
 	token := s.login("alice@example.com")
 	tells(token, "X-Profile-Email: alice@example.com")
-	if err := s.reload(config); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.reload(config))
 	tells(token)
 }

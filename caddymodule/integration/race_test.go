@@ -76,14 +76,8 @@ func (s *site) sessions(mnemocode string) []record.Session {
 func (s *site) sessionsOf(company, mnemocode string) []record.Session {
 	s.t.Helper()
 	db, ctx := s.store(), s.t.Context()
-	a, err := db.Accounts().ByMnemocode(ctx, company, mnemocode)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	sessions, err := db.Sessions().List(ctx, time.Now(), company, a.ID)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	a := get(db.Accounts().ByMnemocode(ctx, company, mnemocode))(s.t)
+	sessions := get(db.Sessions().List(ctx, time.Now(), company, a.ID))(s.t)
 	return sessions
 }
 
@@ -103,31 +97,17 @@ func (s *site) wantSessions(mnemocode string, want ...record.State) {
 // acme's.
 func (s *site) failureCount(mnemocode string, kind record.Kind) int {
 	s.t.Helper()
-	a, err := s.accounts().ByMnemocode(s.t.Context(), "acme", mnemocode)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	failures, err := s.accounts().FailureCounts(s.t.Context(), record.FailureKey{Company: "acme", Account: a.ID})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	a := get(s.accounts().ByMnemocode(s.t.Context(), "acme", mnemocode))(s.t)
+	failures := get(s.accounts().FailureCounts(s.t.Context(), record.FailureKey{Company: "acme", Account: a.ID}))(s.t)
 	return failures[kind].Count
 }
 
 // setBackupCodes sets the backup codes of an account of acme.
 func (s *site) setBackupCodes(mnemocode string, codes ...string) {
 	s.t.Helper()
-	hashes, err := password.NewHasher(1).HashSet(s.t.Context(), password.Turn{Company: "acme"}, password.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}, codes)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	a, err := s.accounts().ByMnemocode(s.t.Context(), "acme", mnemocode)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	if err := s.accounts().SetBackupCodes(s.t.Context(), "acme", a.ID, hashes); err != nil {
-		s.t.Fatal(err)
-	}
+	hashes := get(password.NewHasher(1).HashSet(s.t.Context(), password.Turn{Company: "acme"}, password.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}, codes))(s.t)
+	a := get(s.accounts().ByMnemocode(s.t.Context(), "acme", mnemocode))(s.t)
+	must(s.t, s.accounts().SetBackupCodes(s.t.Context(), "acme", a.ID, hashes))
 }
 
 // account returns an account for a Caddyfile. Its login name is its mnemocode, and

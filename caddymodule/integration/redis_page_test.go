@@ -38,18 +38,14 @@ func TestThePagesRedisKeepsWhatWasEnded(t *testing.T) {
 	node.cli("", "doctor").want(0, "does not let this user ask for the rights of the default user")
 
 	token, kept := s.login("alice"), s.login("alice")
-	if err := admin.BgRewriteAOF(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, admin.BgRewriteAOF(t.Context()).Err())
 	storetest.Eventually(t, 20*time.Second, "a rewrite", func() bool {
 		info := admin.Info(t.Context(), "persistence").Val()
 		return strings.Contains(info, "aof_rewrites:1\r\n") && strings.Contains(info, "aof_rewrite_in_progress:0\r\n")
 	})
 	s.post("auth/logout", token, nil).wantStatus(200)
 	servers.redis.Kill()
-	if err := servers.redis.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, servers.redis.Start())
 	storetest.Eventually(t, 20*time.Second, "an answer of Redis", func() bool { return s.get("/", kept).Status == 200 })
 	s.get("/", token).want(wire.ErrTokenInvalid)
 }

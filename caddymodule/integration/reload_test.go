@@ -71,10 +71,7 @@ func (s *site) reloadNext(n int) {
 func (s *site) postConfig(contentType, config string) answer {
 	s.t.Helper()
 	for tries := 1; ; tries++ {
-		r, err := http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://127.0.0.1/load", strings.NewReader(config))
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		r := get(http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://127.0.0.1/load", strings.NewReader(config)))(s.t)
 		r.Header.Set("Content-Type", contentType)
 		r.Header.Set("Cache-Control", "must-revalidate")
 		c := s.adminClient()
@@ -372,18 +369,13 @@ func brokenConfigLeavesTheOldOneRunning(t *testing.T, start starter) {
 	// its apps.
 	with := func(path ...any) string {
 		var config map[string]any
-		if err := json.Unmarshal([]byte(node.fromAdmin("/config/")), &config); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(node.fromAdmin("/config/")), &config))
 		at, last := config["apps"].(map[string]any), len(path)-2
 		for _, name := range path[:last] {
 			at = at[name.(string)].(map[string]any)
 		}
 		at[path[last].(string)] = path[last+1]
-		b, err := json.Marshal(config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		b := get(json.Marshal(config))(t)
 		return string(b)
 	}
 	server := func(server fields) string { return with("http", "servers", "other", server) }
@@ -459,10 +451,7 @@ func TestWhoWaitedForAReloadIsAnswered(t *testing.T) {
 			}
 			conns := map[string]net.Conn{}
 			for what := range requests {
-				conn, err := net.Dial("tcp", s.addr)
-				if err != nil {
-					t.Fatal(err)
-				}
+				conn := get(net.Dial("tcp", s.addr))(t)
 				_ = conn.SetDeadline(time.Now().Add(30 * time.Second))
 				conns[what] = conn
 			}

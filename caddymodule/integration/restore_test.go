@@ -40,15 +40,10 @@ func TestRestoreGuessesNoFile(t *testing.T) {
 	// A backup ends with a checksum. Without it, SQLite would not notice a change within
 	// a row.
 	s.run("a backup that was changed", func(t *testing.T) {
-		data, err := os.ReadFile(backup)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := get(os.ReadFile(backup))(t)
 		restore := func(data []byte, args ...string) outcome {
 			t.Helper()
-			if err := os.WriteFile(backup, data, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must(t, os.WriteFile(backup, data, 0o600))
 			return s.cliAt("", "", append([]string{"restore", backup, "--to", filepath.Join(t.TempDir(), "restored.db")}, args...)...)
 		}
 		changed := bytes.Replace(data, []byte("customer"), []byte("operator"), 1)

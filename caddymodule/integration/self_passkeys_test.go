@@ -22,14 +22,8 @@ import (
 func (s *site) created(a *keytest.Authenticator, token, name string) fields {
 	s.t.Helper()
 	options := s.me("POST", "passkeys/options", token, nil).is(http.StatusOK)
-	public, err := json.Marshal(options.JSON["public_key"])
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	credential, err := a.Create(passkeyOrigin, public)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	public := get(json.Marshal(options.JSON["public_key"]))(s.t)
+	credential := get(a.Create(passkeyOrigin, public))(s.t)
 	return fields{"challenge_token": options.str("challenge_token"), "credential": json.RawMessage(credential), "name": name}
 }
 

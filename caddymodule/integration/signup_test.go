@@ -28,17 +28,9 @@ func TestSignUpsOfThePage(t *testing.T) {
 			cmd.Dir = "../../docs/examples/signup"
 			cmd.Env = append(os.Environ(), "ACCOUNTS_API="+s.URL+"/api", "ACCOUNTS_KEY="+keyOfAll, "AUTH_API="+s.URL, "API_KEY="+testKey)
 			cmd.Stderr = os.Stderr
-			stdin, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			stdout, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			stdin := get(cmd.StdinPipe())(t)
+			stdout := get(cmd.StdoutPipe())(t)
+			must(t, cmd.Start())
 			var said []string
 			for lines := bufio.NewScanner(stdout); lines.Scan(); {
 				switch said = append(said, lines.Text()); lines.Text() { // the user has to read the message

@@ -208,10 +208,7 @@ func TestBodiesThatNeverEnd(t *testing.T) {
 		})
 	}
 	begin := func(request, headers string) net.Conn {
-		conn, err := net.Dial("tcp", s.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := get(net.Dial("tcp", s.addr))(t)
 		t.Cleanup(func() { _ = conn.Close() })
 		_ = conn.SetDeadline(time.Now().Add(4 * bodyWithin))
 		if _, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 10000\r\n\r\n{", request, headers); err != nil {

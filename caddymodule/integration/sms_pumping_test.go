@@ -65,16 +65,11 @@ func TestTheRunbookStopsSMSPumping(t *testing.T) {
 	shown := blocks(page, "caddyfile")[0]
 	limits := regexp.MustCompile(`(?s)limits \{.*?\n\t+\}`).FindString(shown)
 	budget := func(option string) int {
-		n, err := strconv.Atoi(regexp.MustCompile(option + ` (\d+)/1h`).FindStringSubmatch(limits)[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := get(strconv.Atoi(regexp.MustCompile(option + ` (\d+)/1h`).FindStringSubmatch(limits)[1]))(t)
 		return n
 	}
 	s.config = strings.Replace(s.config, "captcha static tea", "captcha static tea\n"+limits, 1)
-	if err := s.load(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.load())
 
 	if n := pump("+881", wire.ErrRestricted, "limit.sms_country"); n != flood {
 		t.Errorf("after the reload %d more SMS are sent to +881", n-flood)

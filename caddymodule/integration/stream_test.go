@@ -45,10 +45,7 @@ func (s *site) stream(kind, token string) *flowing {
 	case overHTTP2:
 		r := s.request("GET", "/"+strings.ToLower(path), "")
 		r.Header.Set("Authorization", "Bearer "+token)
-		response, err := (&http.Client{Transport: h2client.Transport}).Do(r) // without a timeout
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		response := get((&http.Client{Transport: h2client.Transport}).Do(r))(s.t) // without a timeout
 		s.t.Cleanup(func() { _ = response.Body.Close() })
 		if response.StatusCode != 200 || response.ProtoMajor != 2 {
 			s.t.Fatalf("got %s %s", response.Proto, response.Status)

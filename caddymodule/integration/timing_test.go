@@ -166,10 +166,7 @@ func (p *timingPair) measure(s *site, kind, i int) {
 // crowd creates n accounts of each of several kinds in a company.
 func (s *site) crowd(company string, n int) {
 	s.t.Helper()
-	hash, err := password.NewHasher(1).Hash(s.t.Context(), password.Turn{Company: company}, password.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}, testPassword)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	hash := get(password.NewHasher(1).Hash(s.t.Context(), password.Turn{Company: company}, password.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}, testPassword))(s.t)
 	accounts := s.accounts()
 	var all sync.WaitGroup
 	several := make(chan struct{}, 8) // as many concurrent requests as a node has connections

@@ -20,10 +20,7 @@ import (
 // 6238).
 func appShows(t *testing.T, secret string, from time.Duration) string {
 	t.Helper()
-	key, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := get(base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(secret))(t)
 	mac := hmac.New(sha1.New, key)
 	_ = binary.Write(mac, binary.BigEndian, time.Now().Add(from).Unix()/30)
 	sum := mac.Sum(nil)
@@ -210,17 +207,9 @@ func TestCommandSetsUpAnApp(t *testing.T) {
 	s.cli("", "totp", "nobody").want(2)
 
 	cmd := s.caddy("mnemogate", "--address", "unix/"+s.dir+"/admin.sock", "totp", "carol")
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	in := get(cmd.StdinPipe())(t)
+	out := get(cmd.StdoutPipe())(t)
+	must(t, cmd.Start())
 	var shown strings.Builder
 	piece := make([]byte, 4096)
 	for !strings.Contains(shown.String(), "or type ") || !strings.HasSuffix(shown.String(), "\n") {

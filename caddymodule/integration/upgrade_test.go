@@ -18,10 +18,7 @@ import (
 // wrote the file; then all expiry times were changed to 2100.
 func releasedFile(t *testing.T, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile("../../store/testdata/v0.1.0/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := get(os.ReadFile("../../store/testdata/v0.1.0/" + name))(t)
 	return data
 }
 
@@ -66,9 +63,7 @@ func (s *servers) restoreRelease() {
 	s.postgres.Restore(s.t, s.schema, bytes.ReplaceAll(releasedFile(s.t, "postgres.sql"), []byte("test1"), []byte(s.schema)))
 	for lines := bufio.NewScanner(bytes.NewReader(releasedFile(s.t, "redis.jsonl"))); lines.Scan(); {
 		var words []string
-		if err := json.Unmarshal(lines.Bytes(), &words); err != nil {
-			s.t.Fatal(err)
-		}
+		must(s.t, json.Unmarshal(lines.Bytes(), &words))
 		command := make([]any, len(words))
 		for i, word := range words {
 			command[i] = latin1(word)

@@ -242,8 +242,6 @@ func TestDisclaimersAreAcceptedOnTheWay(t *testing.T) {
 	}
 	pending(0)
 	// A new version is pending for users who accepted an older one.
-	if err := s.reload(siteConfig{company: people + strings.Replace(disclaimers, "terms 1", "terms 2", 1)}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.reload(siteConfig{company: people + strings.Replace(disclaimers, "terms 1", "terms 2", 1)}))
 	pending(1)
 }

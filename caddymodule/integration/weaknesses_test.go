@@ -121,9 +121,7 @@ func TestAccountsThatNobodyCanLogInToAreTold(t *testing.T) {
 	if strings.Contains(s.log()+doctor, "nobody can log in to them") {
 		t.Error("a company is said to have left that has not")
 	}
-	if err := s.reload(siteConfig{company: acme}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.reload(siteConfig{company: acme}))
 	if doctor := ask(); !strings.Contains(doctor, "umbrella: company it has accounts and is not configured: nobody can log in to them") {
 		t.Errorf("doctor does not say that umbrella is gone:\n%s", doctor)
 	}
@@ -149,10 +147,7 @@ func TestDoctorTellsOfARedisThatLosesThings(t *testing.T) {
 func TestWeakKeysOfTheAccountsAPIAreTold(t *testing.T) {
 	t.Setenv("MNEMOGATE_TEST_SHORT_KEY", "elevenchars")
 	const shared = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-	closed, err := net.Listen("tcp", ":0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	closed := get(net.Listen("tcp", ":0"))(t)
 	_, port, _ := net.SplitHostPort(closed.Addr().String())
 	_ = closed.Close()
 	s := startSite(t, siteConfig{

@@ -175,10 +175,7 @@ func verifySamples(t *testing.T, secret string, samples map[string]sentHook) {
 		}
 		all = append(all, fields{"headers": headers, "body": h.body})
 	}
-	argument, err := json.Marshal(fields{"secret": secret, "samples": all})
-	if err != nil {
-		t.Fatal(err)
-	}
+	argument := get(json.Marshal(fields{"secret": secret, "samples": all}))(t)
 	cmd := exec.Command("node", "--input-type=module", "--eval", `
 		import { Webhook } from 'standardwebhooks'
 		const { secret, samples } = JSON.parse(process.argv[1])
