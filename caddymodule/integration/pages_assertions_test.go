@@ -89,7 +89,8 @@ sys.stdin.read()
 )
 
 // verifyingBackends starts the verifying backends that docs/backends.md shows, and
-// returns their addresses. They load the keys from an address of the test.
+// returns their addresses. They load the keys from an address of the test. Those in Java
+// and PHP are not among them, because Debian lacks their libraries.
 func verifyingBackends(t *testing.T, keys string) map[string]string {
 	t.Helper()
 	page := section(t, "docs/backends.md", "Assertions")
