@@ -38,7 +38,7 @@ func (s *site) asserted(header string) string {
 // keySet returns the keys that verify assertions, as anybody gets them.
 func (s *site) keySet(path string) jose.JSONWebKeySet {
 	s.t.Helper()
-	a := s.do(s.request("GET", path, "")).is(200)
+	a := s.do(s.request("GET", path, "")).wantStatus(200)
 	var set jose.JSONWebKeySet
 	if err := json.Unmarshal(a.Body, &set); err != nil || len(set.Keys) == 0 {
 		s.t.Fatalf("%s: %v", a.Body, err)
@@ -73,7 +73,7 @@ func TestTheApplicationGetsAnAssertion(t *testing.T) {
 	keys := s.keySet("/acme/v2/jwks.json")
 	r := s.getRequest("/profile", token)
 	r.Host = "API.example.com:8443" // another server's port
-	s.do(r).is(200)
+	s.do(r).wantStatus(200)
 	assertion := s.asserted("X-Mnemogate-Assertion")
 	got, err := verified(assertion, keys)
 	if err != nil {
@@ -96,7 +96,7 @@ func TestTheApplicationGetsAnAssertion(t *testing.T) {
 	for range 6 {
 		r := s.getRequest("/profile", token)
 		r.Host = "api.example.com"
-		s.do(r).is(200)
+		s.do(r).wantStatus(200)
 		used[s.asserted("X-Mnemogate-Assertion")] = true
 	}
 	for assertion := range used {
@@ -112,15 +112,15 @@ func TestTheApplicationGetsAnAssertion(t *testing.T) {
 	if _, err := verified(assertion, umbras); err == nil {
 		t.Error("another company's keys verify it")
 	}
-	s.get("/umbra", s.loginAt("umbra", "other-key", "zoe")).is(200)
+	s.get("/umbra", s.loginAt("umbra", "other-key", "zoe")).wantStatus(200)
 	if got, err := verified(s.asserted("X-Mnemogate-Assertion"), umbras); err != nil || got["company"] != "umbra" || got["sub"] != "zoe" || got["role"] != nil {
 		t.Errorf("of another company: %v, %v", got, err)
 	}
-	s.get("/public", "").is(200)
+	s.get("/public", "").wantStatus(200)
 	if got := s.asserted("X-Mnemogate-Assertion"); got != "" {
 		t.Errorf("without a user the application got %q", got)
 	}
-	s.get("/public", token).is(200)
+	s.get("/public", token).wantStatus(200)
 	if _, err := verified(s.asserted("X-Mnemogate-Assertion"), keys); err != nil {
 		t.Errorf("on a public path: %v", err)
 	}
@@ -134,7 +134,7 @@ func TestTheApplicationGetsAnAssertion(t *testing.T) {
 		s.do(s.request("GET", "/nobody/v2/jwks.json", "")).want(wire.ErrNoRoute)
 		r := s.request("GET", path, "")
 		r.Header.Set("Origin", "https://app.example.com")
-		if a := s.do(r).is(200); a.Header.Get("Access-Control-Allow-Origin") != "https://app.example.com" {
+		if a := s.do(r).wantStatus(200); a.Header.Get("Access-Control-Allow-Origin") != "https://app.example.com" {
 			t.Errorf("to a page of a listed origin: %v", a.Header)
 		}
 	})
@@ -155,7 +155,7 @@ func TestClientsChooseNoIssuer(t *testing.T) {
 		t.Helper()
 		r := s.getRequest("/", token)
 		r.Host = host
-		s.do(r).is(200)
+		s.do(r).wantStatus(200)
 		assertion := s.asserted("X-Mnemogate-Assertion")
 		used[assertion] = true
 		if got, err := verified(assertion, keys); err != nil || got["iss"] != issuer {
@@ -195,7 +195,7 @@ func TestAssertionsAreSignedWithGivenKeys(t *testing.T) {
 	}
 	s := startSite(t, config)
 	keys := s.keySet("/acme/v2/jwks.json")
-	s.get("/", s.login("alice@example.com")).is(200)
+	s.get("/", s.login("alice@example.com")).wantStatus(200)
 	assertion := s.asserted("X-Proof")
 	got, err := verified(assertion, keys)
 	if err != nil || got["iss"] != "https://id.example.com/" || got["exp"] != got["iat"].(float64)+10 {
@@ -213,7 +213,7 @@ func TestAssertionsAreSignedWithGivenKeys(t *testing.T) {
 	if response, err := client.Get(s.URL + "/acme/v2/jwks.json"); err != nil || response.StatusCode != 401 {
 		t.Errorf("got %v, %v", response, err)
 	}
-	s.get("/", s.login("alice@example.com")).is(200)
+	s.get("/", s.login("alice@example.com")).wantStatus(200)
 	if got := s.asserted("X-Proof") + s.asserted("X-Mnemogate-Assertion"); got != "" {
 		t.Errorf("the application got %q", got)
 	}
@@ -238,7 +238,7 @@ func TestNoKeyNoRequest(t *testing.T) {
 	if got := s.backend.requests(); len(got) != 0 {
 		t.Errorf("the application got %q", got)
 	}
-	s.get("/public", token).is(200) // as without a token
+	s.get("/public", token).wantStatus(200) // as without a token
 	if got := linesNamed(s.backend.requests()[0], guardedHeaders...); len(got) != 0 {
 		t.Errorf("the application got %q", got)
 	}
@@ -248,7 +248,7 @@ func TestNoKeyNoRequest(t *testing.T) {
 		t.Error("the application got no assertion")
 	}
 	way.postgres.Refuse() // the keys are known by now
-	s.get("/", token).is(200)
+	s.get("/", token).wantStatus(200)
 	s.keySet("/acme/v2/jwks.json")
 }
 

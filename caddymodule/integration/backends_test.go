@@ -25,7 +25,7 @@ func TestThePageShowsHowToDevelopWithoutIt(t *testing.T) {
 			t.Errorf("%s: the application got %q, want %q", how, got, want)
 		}
 	}
-	s.ask("GET", "/profile", "X-Profile-Mnemocode: bob\r\nAuthorization: Bearer x\r\n").is(200)
+	s.ask("GET", "/profile", "X-Profile-Mnemocode: bob\r\nAuthorization: Bearer x\r\n").wantStatus(200)
 	check("a browser")
 	steps := consoleSteps(shown)
 	if len(steps) != 1 {

@@ -43,7 +43,7 @@ func TestBackupAndRestore(t *testing.T) {
 	phone := new(keytest.Authenticator)
 	create := func() string {
 		token := s.login("alice")
-		return s.me("POST", "passkeys", token, s.created(phone, token, "")).is(200).str("id")
+		return s.me("POST", "passkeys", token, s.created(phone, token, "")).wantStatus(200).str("id")
 	}
 	old := create()
 	if exported := s.cli("", "export", "--with-secrets"); strings.Contains(exported.out, "passkey") || !strings.Contains(exported.out, "alice@example.com") {

@@ -486,7 +486,7 @@ func browserPageIsNoOneElses(t *testing.T, s *site) {
 	}
 	b.open(s.URL + "/home")
 	b.sees("login", idField)
-	s.get("/home", token).is(200) // the token was not exchanged
+	s.get("/home", token).wantStatus(200) // the token was not exchanged
 }
 
 // Names, titles and texts of operators and providers are shown as text, and their

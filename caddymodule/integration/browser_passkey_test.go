@@ -247,7 +247,7 @@ func TestBrowserInTheExample(t *testing.T) {
 	b.waits(`calls.length === 1`)
 	b.eval(`void calls[0].chooses()`)
 	isAlice()
-	s.get("/profile", other).is(http.StatusOK)
+	s.get("/profile", other).wantStatus(http.StatusOK)
 	b.open(s.URL + "/acme/security")
 	b.sees("security", "#passkeys .item")
 	if list := fmt.Sprint(b.eval(`[...document.querySelectorAll('#sessions b')].map((b) => b.textContent)`)); list != "[Chrome · Linux Go-http-client]" {

@@ -133,18 +133,18 @@ func TestTheSecurityPageNeedsALogin(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, handler: "login_page\nself_service"})
 	for _, headers := range []string{"", "Cookie: " + cookieName + "=mgs_x\r\n"} {
-		a := s.ask("GET", "/acme/security?lang=de", headers).is(http.StatusSeeOther)
+		a := s.ask("GET", "/acme/security?lang=de", headers).wantStatus(http.StatusSeeOther)
 		if got := a.Header.Get("Location"); got != "/acme/login?return_to=%2Facme%2Fsecurity%3Flang%3Dde" {
 			t.Errorf("%q leads to %q", headers, got)
 		}
 	}
-	a := s.ask("GET", "/acme/security", s.moved("alice@example.com")).is(200)
+	a := s.ask("GET", "/acme/security", s.moved("alice@example.com")).wantStatus(200)
 	if policy := a.Header.Get("Content-Security-Policy"); strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") || a.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("the headers are %v", a.Header)
 	}
 	for _, handler := range []string{"login_page", "self_service"} {
 		must(t, s.reload(siteConfig{company: people, handler: handler}))
-		if a := s.get("/acme/security", s.login("frank")).is(200); !strings.HasPrefix(string(a.Body), "GET /acme/security ") {
+		if a := s.get("/acme/security", s.login("frank")).wantStatus(200); !strings.HasPrefix(string(a.Body), "GET /acme/security ") {
 			t.Errorf("with %s, the application gets %s", handler, a.Body)
 		}
 	}

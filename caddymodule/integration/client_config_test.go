@@ -37,7 +37,7 @@ func TestAClientIsToldWhatTheCompanyAsksFor(t *testing.T) {
 			redirect_uri https://app.example.com/callback
 		}`})
 	const path = "/acme/v2/client.json"
-	a := s.ask("GET", path, sessionKey+"Origin: "+listed+"\r\n").is(200)
+	a := s.ask("GET", path, sessionKey+"Origin: "+listed+"\r\n").wantStatus(200)
 	if a.Header.Get("Cache-Control") != "no-store" || a.Header.Get("Access-Control-Allow-Origin") != listed || strings.Contains(string(a.Body), "hidden") {
 		t.Errorf("got %v %s", a.Header, a.Body)
 	}
@@ -56,12 +56,12 @@ func TestAClientIsToldWhatTheCompanyAsksFor(t *testing.T) {
 	s.ask("GET", path, "X-Api-Key: other-key\r\n").want(wire.ErrAPIKeyInvalid)
 	s.ask("GET", "/nobody/v2/client.json", sessionKey).want(wire.ErrAPIKeyInvalid)
 	for _, method := range []string{"POST", "HEAD", "DELETE"} {
-		if a := s.ask(method, path, sessionKey).is(405); a.Header.Get("Allow") != "GET" {
+		if a := s.ask(method, path, sessionKey).wantStatus(405); a.Header.Get("Allow") != "GET" {
 			t.Errorf("%s: %v", method, a.Header)
 		}
 	}
 	s.ask("GET", path+"/", sessionKey).want(wire.ErrHeaderMissing)
-	if a := s.ask("GET", "/umbra/v2/client.json", "X-Api-Key: other-key\r\n").is(200); !strings.Contains(string(a.Body), `"password":{"min_length":8,"regex":null,`) || !strings.Contains(string(a.Body), `"captcha":{"type":"off"},"recovery":["PHONE","MAIL","QUESTION"],"oauth":[],"disclaimers":[],`) {
+	if a := s.ask("GET", "/umbra/v2/client.json", "X-Api-Key: other-key\r\n").wantStatus(200); !strings.Contains(string(a.Body), `"password":{"min_length":8,"regex":null,`) || !strings.Contains(string(a.Body), `"captcha":{"type":"off"},"recovery":["PHONE","MAIL","QUESTION"],"oauth":[],"disclaimers":[],`) {
 		t.Errorf("got %s", a.Body)
 	}
 }
@@ -71,7 +71,7 @@ func TestAClientIsToldWhatTheCompanyAsksFor(t *testing.T) {
 func TestThePagesKey(t *testing.T) {
 	t.Parallel()
 	s := startNodes(t, siteConfig{company: people, more: umbra, handler: "login_page acme\nrequire_api_key"})
-	found := regexp.MustCompile(`<meta name="mnemogate-key" content="(mgp_[A-Za-z0-9_-]{54})">`).FindSubmatch(s.ask("GET", "/acme/login", navigates).is(200).Body)
+	found := regexp.MustCompile(`<meta name="mnemogate-key" content="(mgp_[A-Za-z0-9_-]{54})">`).FindSubmatch(s.ask("GET", "/acme/login", navigates).wantStatus(200).Body)
 	if found == nil {
 		t.Fatal("the page has no key")
 	}
@@ -79,7 +79,7 @@ func TestThePagesKey(t *testing.T) {
 	token := s.login("alice@example.com")
 	for _, node := range s.all() {
 		ask := func(method, uri, headers string) answer { return node.ask(method, uri, headers) }
-		ask("GET", "/acme/v2/client.json", key).is(200)
+		ask("GET", "/acme/v2/client.json", key).wantStatus(200)
 		ask("GET", "/acme/v2/session", key+bearer(token)).wantState(record.Authorized)
 		ask("GET", "/acme/v2/captcha", key).want(wire.ErrNoRoute)
 		node.postTo("acme", string(found[1]), "auth/login", "", fields{"login_id": "alice@example.com"}).wantState(record.CheckPassword)
@@ -88,6 +88,6 @@ func TestThePagesKey(t *testing.T) {
 		ask("GET", "/acme/v2/openapi.json", key).want(wire.ErrAPIKeyInvalid)
 		ask("GET", "/acme/x", key+bearer(token)).want(wire.ErrAPIKeyInvalid)
 		ask("GET", "/x", key+bearer(token)).want(wire.ErrAPIKeyInvalid)
-		ask("GET", "/x", sessionKey+bearer(token)).is(200)
+		ask("GET", "/x", sessionKey+bearer(token)).wantStatus(200)
 	}
 }

@@ -25,7 +25,7 @@ func TestTheModuleIsServed(t *testing.T) {
 	s := startSite(t, siteConfig{company: "captcha off", handler: "cors https://app.example.com"})
 	for path, kind := range map[string]string{"/acme/v2/client.js": "text/javascript", "/acme/v2/client.d.ts": "text/plain"} {
 		file := string(get(os.ReadFile("../page/assets/" + filepath.Base(path)))(t))
-		plain := s.ask("GET", path, "Origin: https://app.example.com\r\n").is(200)
+		plain := s.ask("GET", path, "Origin: https://app.example.com\r\n").wantStatus(200)
 		if string(plain.Body) != file || plain.Header.Get("Content-Encoding") != "" {
 			t.Errorf("%s: got %d bytes", path, len(plain.Body))
 		}
@@ -36,15 +36,15 @@ func TestTheModuleIsServed(t *testing.T) {
 				t.Errorf("%s: %s is %q, want %q", path, name, got, want)
 			}
 		}
-		packed := s.ask("GET", path, "Accept-Encoding: br, gzip\r\n").is(200)
+		packed := s.ask("GET", path, "Accept-Encoding: br, gzip\r\n").wantStatus(200)
 		content := get(io.ReadAll(get(gzip.NewReader(bytes.NewReader(packed.Body)))(t)))(t)
 		if string(content) != file || packed.Header.Get("Content-Encoding") != "gzip" || len(packed.Body) > 8<<10 {
 			t.Errorf("%s: got %d bytes gzipped %q", path, len(packed.Body), packed.Header.Get("Content-Encoding"))
 		}
-		if kept := s.ask("GET", path, "If-None-Match: "+packed.Header.Get("ETag")+"\r\n").is(304); len(kept.Body) != 0 {
+		if kept := s.ask("GET", path, "If-None-Match: "+packed.Header.Get("ETag")+"\r\n").wantStatus(304); len(kept.Body) != 0 {
 			t.Errorf("%s: got %s for one that is kept", path, kept.Body)
 		}
-		if refused := s.ask("POST", path, "").is(405); refused.Header.Get("Allow") != "GET" {
+		if refused := s.ask("POST", path, "").wantStatus(405); refused.Header.Get("Allow") != "GET" {
 			t.Errorf("%s: Allow is %q", path, refused.Header.Get("Allow"))
 		}
 	}

@@ -73,7 +73,7 @@ func TestASessionIsFoundAgain(t *testing.T) {
 			issued := step()
 			for range 2 {
 				a, set := s.session("GET", "acme", sessionKey+bearer(issued.token()))
-				if set != nil || a.is(200).str("session_token") != "" {
+				if set != nil || a.wantStatus(200).str("session_token") != "" {
 					t.Errorf("a token was issued: %s", a.Body)
 				}
 				if left := a.JSON["expires_in"].(float64); left > issued.JSON["expires_in"].(float64) || left < 1 {
@@ -123,7 +123,7 @@ func TestASessionIsFoundAgain(t *testing.T) {
 				t.Errorf("Allow is %q", a.Header.Get("Allow"))
 			}
 		}
-		s.get("/", token).is(200)
+		s.get("/", token).wantStatus(200)
 	})
 }
 
@@ -151,14 +151,14 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 		s.get("/", token).want(wire.ErrTokenInvalid)
 		s.post("auth/logout", token, nil).want(wire.ErrTokenInvalid)
 		cookie := "Cookie: " + cookieName + "=" + set.Value + "\r\n"
-		if got := identity(s.ask("GET", "/x", cookie).is(200)); !slices.Equal(got, []string{"X-Profile-Mnemocode: alice"}) {
+		if got := identity(s.ask("GET", "/x", cookie).wantStatus(200)); !slices.Equal(got, []string{"X-Profile-Mnemocode: alice"}) {
 			t.Errorf("the application got %q", got)
 		}
 		a, _ = s.session("GET", "acme", sessionKey+cookie)
 		if a.wantState(record.Authorized); a.str("profile_mnemocode") != "alice" {
 			t.Errorf("got %s", a.Body)
 		}
-		s.ask("GET", "/fresh", cookie).is(200)
+		s.ask("GET", "/fresh", cookie).wantStatus(200)
 		s.ask("GET", "/umbra/x", cookie).want(wire.ErrTokenInvalid)
 	})
 	s.run("who may not", func(*testing.T) {
@@ -204,17 +204,17 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 		for _, from := range []string{own, "Origin: https://example.com\r\n", "Origin: " + listed + "\r\n", site + "same-origin\r\n", site + "none\r\n",
 			site + "same-site\r\nOrigin: " + listed + "\r\n", site + "same-origin\r\n" + own} {
 			for _, method := range []string{"POST", "PUT", "DELETE", "PATCH"} {
-				s.ask(method, "/x", cookie+from).is(200)
+				s.ask(method, "/x", cookie+from).wantStatus(200)
 			}
 		}
 		for _, method := range []string{"GET", "OPTIONS"} {
-			s.ask(method, "/x", cookie+site+"cross-site\r\n"+foreign).is(200)
+			s.ask(method, "/x", cookie+site+"cross-site\r\n"+foreign).wantStatus(200)
 		}
-		s.ask("POST", "/x", bearer(s.login("frank"))+cookie+foreign).is(200)
-		if got := identity(s.ask("POST", "/open/x", cookie+foreign).is(200)); got != nil {
+		s.ask("POST", "/x", bearer(s.login("frank"))+cookie+foreign).wantStatus(200)
+		if got := identity(s.ask("POST", "/open/x", cookie+foreign).wantStatus(200)); got != nil {
 			t.Errorf("on a public path another site's page is taken for the user: %q", got)
 		}
-		if got := identity(s.ask("POST", "/open/x", cookie+own).is(200)); got == nil {
+		if got := identity(s.ask("POST", "/open/x", cookie+own).wantStatus(200)); got == nil {
 			t.Error("on a public path the user is not told")
 		}
 		conn, _ := s.nodes[0].open("/", "Connection: Upgrade\r\nUpgrade: websocket\r\nOrigin: http://x\r\n"+cookie, 101)
@@ -225,11 +225,11 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 		pair := strings.TrimSuffix(strings.TrimPrefix(cookie, "Cookie: "), "\r\n")
 		for _, headers := range []string{cookie + cookie, "Cookie: " + pair + "; " + pair + "\r\n", "Cookie: " + cookieName + "=; a=b;" + pair + "\r\n", cookie + "Cookie: " + cookieName + "\r\n"} {
 			s.ask("GET", "/x", headers).want(wire.ErrHeaderInvalid)
-			s.ask("GET", "/open/x", headers).is(200)
+			s.ask("GET", "/open/x", headers).wantStatus(200)
 			a, _ := s.session("DELETE", "acme", headers+own)
 			a.want(wire.ErrHeaderInvalid)
 		}
-		s.ask("GET", "/x", cookie).is(200)
+		s.ask("GET", "/x", cookie).wantStatus(200)
 		s.ask("GET", "/x", "Authorization: Basic x\r\n"+cookie).want(wire.ErrHeaderInvalid)
 	})
 	s.run("what the application gets", func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 		} {
 			for _, path := range []string{"/x", "/open/x"} {
 				for how, headers := range map[string]string{"by cookie": "", "by Bearer": bearer(token)} {
-					got := linesNamed(string(s.ask("GET", path, "Cookie: "+sent+"\r\n"+headers).is(200).Body), "Cookie")
+					got := linesNamed(string(s.ask("GET", path, "Cookie: "+sent+"\r\n"+headers).wantStatus(200).Body), "Cookie")
 					if want == "" && got != nil || want != "" && !slices.Equal(got, []string{"Cookie: " + want}) {
 						t.Errorf("%s of %s: %q became %q, want %q", how, path, sent, got, want)
 					}
@@ -254,13 +254,13 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 			}
 		}
 		quoted := strings.Replace(ours, "=", " = \"", 1) + "\""
-		got := linesNamed(string(s.ask("GET", "/x", "Cookie: c=3\r\nCookie: "+ours+"\r\nCookie: "+quoted+"; d=4\r\n"+bearer(token)).is(200).Body), "Cookie")
+		got := linesNamed(string(s.ask("GET", "/x", "Cookie: c=3\r\nCookie: "+ours+"\r\nCookie: "+quoted+"; d=4\r\n"+bearer(token)).wantStatus(200).Body), "Cookie")
 		if !slices.Equal(got, []string{"Cookie: c=3", "Cookie: d=4"}) {
 			t.Errorf("the application got %q", got)
 		}
 		r := s.request("GET", "/x", "")
 		r.Header["Cookie"] = []string{"a=1; " + ours, "b=2"}
-		if got := linesNamed(string(s.doH2(r).is(200).Body), "Cookie"); !slices.Equal(got, []string{"Cookie: a=1; b=2"}) {
+		if got := linesNamed(string(s.doH2(r).wantStatus(200).Body), "Cookie"); !slices.Equal(got, []string{"Cookie: a=1; b=2"}) {
 			t.Errorf("HTTP/2: the application got %q", got)
 		}
 	})
@@ -272,22 +272,22 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 			}
 		}
 		for _, a := range []answer{
-			s.ask("GET", "/cors", cookie+"Origin: "+listed+"\r\n").is(200),
-			s.ask("OPTIONS", "/x", "Access-Control-Request-Method: POST\r\nOrigin: "+listed+"\r\n").is(204),
+			s.ask("GET", "/cors", cookie+"Origin: "+listed+"\r\n").wantStatus(200),
+			s.ask("OPTIONS", "/x", "Access-Control-Request-Method: POST\r\nOrigin: "+listed+"\r\n").wantStatus(204),
 			s.ask("GET", "/x", "Origin: "+listed+"\r\n").want(wire.ErrHeaderMissing),
 		} {
 			if got := a.Header["Access-Control-Allow-Credentials"]; !slices.Equal(got, []string{"true"}) {
 				t.Errorf("Access-Control-Allow-Credentials is %q", got)
 			}
 		}
-		if got := s.ask("GET", "/x", cookie+foreign).is(200).Header["Access-Control-Allow-Credentials"]; got != nil {
+		if got := s.ask("GET", "/x", cookie+foreign).wantStatus(200).Header["Access-Control-Allow-Credentials"]; got != nil {
 			t.Errorf("credentials are allowed to whoever asks: %q", got)
 		}
 	})
 	s.run("its end", func(t *testing.T) {
 		cookie := s.moved("alice@example.com")
 		for _, node := range s.nodes {
-			node.ask("GET", "/x", cookie).is(200)
+			node.ask("GET", "/x", cookie).wantStatus(200)
 		}
 		for _, from := range []string{"", foreign, "Origin: " + listed + "\r\n", site + "same-site\r\n"} {
 			a, set := s.session("DELETE", "acme", cookie+from)
@@ -299,7 +299,7 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 		a.want(wire.ErrTokenInvalid)
 		another := s.moved("alice@example.com")
 		a, _ = s.session("DELETE", "umbra", another+own) // the site's cookie, whichever company the request names
-		a.is(200)
+		a.wantStatus(200)
 		s.ask("GET", "/x", another).want(wire.ErrTokenInvalid)
 		a, _ = s.session("DELETE", "acme", bearer(s.login("frank"))+own)
 		a.want(wire.ErrHeaderMissing)
@@ -309,7 +309,7 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 		}
 		for _, want := range []int{200, 401} {
 			a, set := s.session("DELETE", "acme", cookie+own)
-			if a.is(want); set == nil || set.Value != "" || set.MaxAge >= 0 || !set.Secure || set.Path != "/" {
+			if a.wantStatus(want); set == nil || set.Value != "" || set.MaxAge >= 0 || !set.Secure || set.Path != "/" {
 				t.Errorf("got %v", a.Header)
 			}
 		}
@@ -377,8 +377,8 @@ func TestACookieTakesThePlaceOfItsToken(t *testing.T) {
 		t.Fatalf("%d succeeded, want 1", len(cookies))
 	}
 	cookie := "Cookie: " + strings.Split(cookies[0], ";")[0] + "\r\n"
-	s.ask("GET", "/x", cookie).is(200)
-	s.get("/x", other).is(200)
+	s.ask("GET", "/x", cookie).wantStatus(200)
+	s.get("/x", other).wantStatus(200)
 	s.nodes[0].admin("PATCH", "accounts/frank", fields{"role": "admin"}).wantStatus(200)
 	s.ask("GET", "/x", cookie).want(wire.ErrTokenInvalid)
 }

@@ -66,7 +66,7 @@ func TestListedOriginsAreAnswered(t *testing.T) {
 		for _, path := range []string{"/acme/v2/auth/login", "/nobody/v2/auth/login", "/acme/v2/auth/none", "/acme/x", "/", "/added"} {
 			for _, origin := range []string{listed, "http://localhost:5173"} {
 				a := ask("OPTIONS", path, origin, "Access-Control-Request-Method", "PATCH", "Access-Control-Request-Headers", "authorization,x-api-key")
-				asked(a.is(http.StatusNoContent), origin)
+				asked(a.wantStatus(http.StatusNoContent), origin)
 				for name, want := range map[string]string{"Allow-Methods": "PATCH", "Allow-Headers": "authorization,x-api-key", "Max-Age": "600", "Allow-Credentials": ""} {
 					if got := a.Header.Get("Access-Control-" + name); got != want {
 						t.Errorf("%s: %s is %q, want %q", path, name, got, want)
@@ -99,7 +99,7 @@ func TestListedOriginsAreAnswered(t *testing.T) {
 		authorized := []string{"Authorization", "Bearer " + token}
 		for path, status := range map[string]int{"/": 200, "/cors": 200, "/greeting": 200, "/added": 200, "/missing": 404, "/broken": 502} {
 			for _, method := range []string{"GET", "HEAD", "OPTIONS"} {
-				a := ask(method, path, listed, authorized...).is(status)
+				a := ask(method, path, listed, authorized...).wantStatus(status)
 				asked(a, listed)
 				if path == "/cors" {
 					if got := a.Header.Values("Access-Control-Allow-Credentials"); got != nil {
@@ -114,7 +114,7 @@ func TestListedOriginsAreAnswered(t *testing.T) {
 				}
 			}
 		}
-		asked(ask("GET", "/", unlisted, authorized...).is(200), "")
+		asked(ask("GET", "/", unlisted, authorized...).wantStatus(200), "")
 		// The backend may allow other origins itself.
 		if a := ask("GET", "/cors", unlisted, authorized...); len(a.Header["Access-Control-Allow-Origin"]) != 2 {
 			t.Errorf("got %q", a.Header["Access-Control-Allow-Origin"])

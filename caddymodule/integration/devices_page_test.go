@@ -34,7 +34,7 @@ func TestThePageOfYourDevices(t *testing.T) {
 	here, id := cookie, s.sessionID("alice")
 	var since string
 	for range 6 { // from the store and from memory, on each node
-		a := s.ask("GET", "/devices", here).is(200)
+		a := s.ask("GET", "/devices", here).wantStatus(200)
 		if a.header("X-Profile-Session") != id || a.header("X-Profile-Auth-Methods") != "pwd" || a.header("X-Profile-Role") != "B%C3%BCro" {
 			t.Errorf("the application got %q, want the session %s", a.told(), id)
 		}
@@ -54,12 +54,12 @@ func TestThePageOfYourDevices(t *testing.T) {
 		s.api(keyOfAll, "DELETE", path+"?keep_session="+bad, nil).wantRefused(http.StatusBadRequest, "keep_session")
 	}
 	s.api(keyOfAll, "DELETE", path+"?session="+id, nil).wantRefused(http.StatusBadRequest, "session")
-	s.get("/", other).is(200)
+	s.get("/", other).wantStatus(200)
 	keeps := func(other string) {
 		t.Helper()
 		for _, node := range append(s.nodes, s) {
 			s.hears(node, other)
-			a := node.ask("GET", "/devices", here).is(200)
+			a := node.ask("GET", "/devices", here).wantStatus(200)
 			if want := []string{"X-Profile-Auth-Methods: pwd", "X-Profile-Auth-Time: " + since, "X-Profile-Role: B%C3%BCro", "X-Profile-Session: " + id}; !slices.Equal(a.told(), want) {
 				t.Errorf("the application got %q, want %q", a.told(), want)
 			}
@@ -71,20 +71,20 @@ func TestThePageOfYourDevices(t *testing.T) {
 
 	next := appShows(t, secret, 30*time.Second)
 	other = s.post("auth/checkotp", s.secondStep("alice").token(), fields{"otp": next}).wantState(record.Authorized).token()
-	if got := s.get("/", other).is(200).header("X-Profile-Auth-Methods"); got != "pwd otp mfa" {
+	if got := s.get("/", other).wantStatus(200).header("X-Profile-Auth-Methods"); got != "pwd otp mfa" {
 		t.Errorf("after a code of the app: %q", got)
 	}
 	s.api(keyOfAll, "PATCH", "acme/accounts/alice", fields{"second_factor": false}).wantStatus(http.StatusOK)
 	here = s.moved("alice")
 	id = s.sessionID("alice")
-	since = s.ask("GET", "/", here).is(200).header("X-Profile-Auth-Time")
+	since = s.ask("GET", "/", here).wantStatus(200).header("X-Profile-Auth-Time")
 	lost := s.login("alice")
-	s.api(keyOfAll, "DELETE", "acme/accounts/alice/sessions/"+s.get("/", lost).is(200).header("X-Profile-Session"), nil).wantStatus(http.StatusNoContent)
+	s.api(keyOfAll, "DELETE", "acme/accounts/alice/sessions/"+s.get("/", lost).wantStatus(200).header("X-Profile-Session"), nil).wantStatus(http.StatusNoContent)
 	keeps(lost)
 	other = s.login("alice")
 	s.remember(other)
 	s.api(keyOfAll, "DELETE", path+"?keep_session="+id, nil).wantStatus(http.StatusNoContent)
 	keeps(other)
 	s.api(keyOfAll, "DELETE", path, nil).wantStatus(http.StatusNoContent) // there is none any more, so no session ends
-	s.ask("GET", "/", here).is(200)
+	s.ask("GET", "/", here).wantStatus(200)
 }

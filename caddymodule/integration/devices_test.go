@@ -55,7 +55,7 @@ func TestKnownDevices(t *testing.T) {
 		token := s.loginWith("alice", testPassword, fields{"device_token": device}).token()
 		r := s.request("POST", "/acme/v2/session", `{"device_token":"`+device+`"}`)
 		r.Header = http.Header{"X-Api-Key": {testKey}, "Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}}
-		a := s.do(r).is(200)
+		a := s.do(r).wantStatus(200)
 		lines := a.Header["Set-Cookie"]
 		i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, deviceCookieName+"=") })
 		if i < 0 || lines[i] != deviceCookieName+"="+device+"; Path=/; Max-Age=7776000; HttpOnly; Secure; SameSite=Lax" {
@@ -80,7 +80,7 @@ func TestKnownDevices(t *testing.T) {
 		login(alice, "Sec-Fetch-Site", "same-origin", "Cookie", deviceCookieName+"="+device+"; "+deviceCookieName+"="+device).want(wire.ErrHeaderInvalid)
 		login(fields{"login_id": "alice", "device_token": device}, "Sec-Fetch-Site", "cross-site").wantState(record.CheckPassword) // the cookie is not read
 		moved := strings.SplitN(lines[1-i], ";", 2)[0]
-		got := s.ask("GET", "/app", "Cookie: a=1; "+moved+"; "+deviceCookieName+"="+device+"; b=2\r\n").is(200)
+		got := s.ask("GET", "/app", "Cookie: a=1; "+moved+"; "+deviceCookieName+"="+device+"; b=2\r\n").wantStatus(200)
 		if body := string(got.Body); !strings.Contains(body, "Cookie: a=1; b=2") || strings.Contains(body, device) {
 			t.Errorf("the application got %s", got.Body)
 		}
@@ -101,19 +101,19 @@ func TestKnownDevices(t *testing.T) {
 	})
 	s.run("the user's list", func(t *testing.T) {
 		a := s.loginWith("alice", testPassword, fields{"device_token": device, "remember_device": true}).wantState(record.Authorized)
-		list := s.me("GET", "devices", a.token(), nil).is(200).JSON["devices"].([]any)
+		list := s.me("GET", "devices", a.token(), nil).wantStatus(200).JSON["devices"].([]any)
 		if len(list) != 1 || list[0].(fields)["current"] != true { // it replaces the one that it was
 			t.Fatalf("got %v", list)
 		}
 		device = a.str("device_token")
 		other := s.loginWith("alice", testPassword, fields{"device_token": device}).token()
 		s.me("DELETE", "devices/none", other, nil).want(wire.ErrNoRoute)
-		s.me("DELETE", "devices/"+list[0].(fields)["device_id"].(string), other, nil).is(200)
+		s.me("DELETE", "devices/"+list[0].(fields)["device_id"].(string), other, nil).wantStatus(200)
 		s.loginWith("alice", testPassword, fields{"device_token": device}).want(wire.ErrRestricted)
-		if list := s.me("GET", "devices", other, nil).is(200).JSON["devices"].([]any); len(list) != 0 {
+		if list := s.me("GET", "devices", other, nil).wantStatus(200).JSON["devices"].([]any); len(list) != 0 {
 			t.Errorf("got %v", list)
 		}
-		s.me("DELETE", "devices", other, nil).is(200)
+		s.me("DELETE", "devices", other, nil).wantStatus(200)
 	})
 	s.run("an operator forgets all", func(*testing.T) {
 		node := s.all()[0]
@@ -150,17 +150,17 @@ func TestAStolenDeviceTokenEnds(t *testing.T) {
 		end  func(token string)
 		ends bool
 	}{
-		{"a logout", func(token string) { s.post("auth/logout", token, nil).is(200) }, false},
+		{"a logout", func(token string) { s.post("auth/logout", token, nil).wantStatus(200) }, false},
 		{"the user's own password", func(token string) {
-			s.me("POST", "password", token, fields{"current_password": secret, "new_password": "another fine secret"}).is(200)
+			s.me("POST", "password", token, fields{"current_password": secret, "new_password": "another fine secret"}).wantStatus(200)
 			secret = "another fine secret"
 		}, true},
-		{"the end of other sessions", func(token string) { s.me("DELETE", "sessions", token, nil).is(200) }, true},
-		{"the user's list", func(token string) { s.me("DELETE", "devices", token, nil).is(200) }, true},
+		{"the end of other sessions", func(token string) { s.me("DELETE", "sessions", token, nil).wantStatus(200) }, true},
+		{"the user's list", func(token string) { s.me("DELETE", "devices", token, nil).wantStatus(200) }, true},
 		{"a recovery", func(string) {
 			asked := s.post("auth/recovery/recover", "", fields{"login_id": "carol", "captcha_response": "x", "method": "QUESTION"}).token()
 			setting := s.post("auth/recovery/checkquestion", asked, fields{"control_answer": "whiskers"}).token()
-			s.post("auth/setpassword", setting, fields{"new_password": testPassword}).is(200)
+			s.post("auth/setpassword", setting, fields{"new_password": testPassword}).wantStatus(200)
 			secret = testPassword
 		}, true},
 		{"an operator's password", func(string) { change(fields{"password": testPassword}) }, true},

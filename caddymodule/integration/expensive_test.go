@@ -73,7 +73,7 @@ func TestExpensiveHashesHoldUpNoOtherCompany(t *testing.T) {
 		const iterations = 200_000 / raceSlows
 		key := get(pbkdf2.Key(sha512.New, testPassword, []byte("0123456789abcdef"), iterations, sha512.Size))(t)
 		base64 := base64.RawStdEncoding.EncodeToString
-		s.update("alice", false, func(a *record.Account) {
+		s.update("alice", func(a *record.Account) {
 			a.PasswordHash = fmt.Sprintf("$pbkdf2-sha512$%d$%s$%s", iterations, base64([]byte("0123456789abcdef")), base64(key))
 		})
 		logins := 24 * hashSlots // if each had to wait for all of these, most would time out

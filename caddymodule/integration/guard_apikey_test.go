@@ -74,7 +74,7 @@ func TestAPIKeysOfProtectedPaths(t *testing.T) {
 	for _, test := range []struct{ start, key, token string }{
 		{"GET /acme/x", testKey, token}, {"GET /x", testKey, token}, {"GET /", "other-key", zoe}, {"GET /umbra", "second-key", zoe},
 	} {
-		ask(test.start, key(test.key), test.token).is(200)
+		ask(test.start, key(test.key), test.token).wantStatus(200)
 	}
 	if log := s.log(); strings.Contains(log, testKey) || strings.Contains(log, token) || strings.Contains(log, "second-key") {
 		t.Error("the log holds a key or a token")

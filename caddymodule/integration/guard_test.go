@@ -14,15 +14,6 @@ import (
 // umbra is a second company.
 var umbra = "company umbra {\napi_key other-key\ncaptcha off\n" + account("zoe", "") + "}\n"
 
-// is checks the status of an answer that is not mnemogate's own.
-func (a answer) is(status int) answer {
-	a.t.Helper()
-	if a.Status != status {
-		a.t.Fatalf("got %d %s, want %d", a.Status, a.Body, status)
-	}
-	return a
-}
-
 func (s *site) doH2(r *http.Request) answer {
 	s.t.Helper()
 	return get(exchanged(s.t, h2client, r))(s.t)
@@ -99,25 +90,25 @@ func TestAnswersVaryByToken(t *testing.T) {
 			want := slices.Concat([]string{"Origin"}, test.want, []string{"Authorization"})
 			r := s.getRequest(test.path, token)
 			r.Header.Set("Accept-Encoding", "gzip")
-			if a := s.do(r).is(test.status); !slices.Equal(a.Header["Vary"], want) {
+			if a := s.do(r).wantStatus(test.status); !slices.Equal(a.Header["Vary"], want) {
 				t.Errorf("Vary is %q, want %q", a.Header["Vary"], want)
 			}
 			r = s.getRequest(test.path, token)
 			r.Header.Set("Accept-Encoding", "gzip")
-			if a := s.doH2(r).is(test.status); !slices.Equal(a.Header["Vary"], want) {
+			if a := s.doH2(r).wantStatus(test.status); !slices.Equal(a.Header["Vary"], want) {
 				t.Errorf("HTTP/2: Vary is %q, want %q", a.Header["Vary"], want)
 			}
 		})
 	}
 	s.run("a header directive replaces only what it knows of", func(t *testing.T) {
-		if got, want := s.get("/header"+private, token).is(200).Header["Vary"], []string{"X-Before", "Authorization"}; !slices.Equal(got, want) {
+		if got, want := s.get("/header"+private, token).wantStatus(200).Header["Vary"], []string{"X-Before", "Authorization"}; !slices.Equal(got, want) {
 			t.Errorf("Vary is %q, want %q", got, want)
 		}
 	})
 	want := []string{"Origin", "Authorization"}
 	authorized := "Authorization: Bearer " + token + "\r\n"
 	s.run("HEAD", func(t *testing.T) {
-		a := s.exchange("HEAD /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + authorized + "\r\n").is(200)
+		a := s.exchange("HEAD /x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + authorized + "\r\n").wantStatus(200)
 		if !slices.Equal(a.Header["Vary"], want) {
 			t.Errorf("Vary is %q, want %q", a.Header["Vary"], want)
 		}
@@ -173,7 +164,7 @@ func TestOnlyWebSocketsAreUpgraded(t *testing.T) {
 				conn, _ := s.open("/", headers+"Authorization: Bearer "+token+"\r\n", 101)
 				_ = conn.Close()
 			} else {
-				s.exchange(start + headers + "\r\n").is(200)
+				s.exchange(start + headers + "\r\n").wantStatus(200)
 			}
 			requests := s.backend.requests()
 			got := requests[len(requests)-1]
@@ -277,7 +268,7 @@ func TestProtectedPathRefuses(t *testing.T) {
 			{"/acme/x", token, "alice", "acme"}, {"/x", token, "alice", "acme"}, {"/", zoe, "zoe", "umbra"}, {"/umbra", zoe, "zoe", "umbra"}, {"/Acme/x", zoe, "zoe", "umbra"},
 		} {
 			for _, method := range []string{"GET", "OPTIONS", "PROPFIND", "get", "M-SEARCH"} {
-				a := s.exchange(method + " " + test.path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nauthorization: bEARER " + test.token + "\r\n\r\n").is(200)
+				a := s.exchange(method + " " + test.path + " HTTP/1.1\r\nHost: x\r\nConnection: close\r\nauthorization: bEARER " + test.token + "\r\n\r\n").wantStatus(200)
 				for _, line := range []string{method + " " + test.path + " HTTP/1.1", "X-Profile-Mnemocode: " + test.user, "X-Company-Code: " + test.company} {
 					if !slices.Contains(strings.Split(string(a.Body), "\r\n"), line) {
 						t.Errorf("the application got %q, want a line %q", a.Body, line)
@@ -327,7 +318,7 @@ func TestConnectAndTraceAreRefused(t *testing.T) {
 				t.Errorf("%s: Allow is %q", start, a.Header.Get("Allow"))
 			}
 		}
-		s.exchange(start + ":protocol: websocket\r\n\r\n").is(400)
+		s.exchange(start + ":protocol: websocket\r\n\r\n").wantStatus(400)
 	}
 	open := func(fields ...string) *h2conn {
 		c := s.h2()

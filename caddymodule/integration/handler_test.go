@@ -101,7 +101,7 @@ func TestBodiesOfAuthRoutes(t *testing.T) {
 				a.want(test.want)
 				return
 			}
-			if a.is(200); test.path == logout {
+			if a.wantStatus(200); test.path == logout {
 				token = ""
 			}
 		})

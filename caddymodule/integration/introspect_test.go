@@ -53,7 +53,7 @@ func TestTokensAreIntrospected(t *testing.T) {
 				t.Errorf("got %s, want %v", a.Body, want)
 			}
 		}
-		s.get("/x", token).is(200)
+		s.get("/x", token).wantStatus(200)
 	}
 	if iat := session.Created.Unix(); iat < began.Unix() || iat > time.Now().Unix() {
 		t.Errorf("it began at %v", session.Created)

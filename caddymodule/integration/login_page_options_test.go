@@ -64,14 +64,14 @@ func TestTheLoginPageIsTheCompanysOwn(t *testing.T) {
 		OAuth    []struct{ Icon string }
 	}) {
 		t.Helper()
-		must(t, json.Unmarshal(s.ask("GET", path+"/acme/v2/client.json", sessionKey).is(200).Body, &c))
+		must(t, json.Unmarshal(s.ask("GET", path+"/acme/v2/client.json", sessionKey).wantStatus(200).Body, &c))
 		return c
 	}
 	own := config("/own")
 	if got := fmt.Sprint(own.Links, own.SignUp, own.Remember); got != "[map[text:Imprint url:https://example.com/imprint] map[support:true text:Help url:tel:+37060000000]] map[text:Create an account url:/join] true" {
 		t.Errorf("client.json has %s", got)
 	}
-	if icon := s.ask("GET", own.OAuth[0].Icon, "").is(200); icon.Header.Get("Content-Type") != "image/svg+xml" {
+	if icon := s.ask("GET", own.OAuth[0].Icon, "").wantStatus(200); icon.Header.Get("Content-Type") != "image/svg+xml" {
 		t.Errorf("the icon %s has %v", own.OAuth[0].Icon, icon.Header)
 	}
 	if plain := config(""); len(plain.Links) != 0 || plain.SignUp != nil || plain.Remember {
@@ -85,11 +85,11 @@ func TestTheLoginPageIsTheCompanysOwn(t *testing.T) {
 		{"", `{"remember":true}`, ""}, // this site does not offer it
 	} {
 		a := s.ask("POST", c.site+"/acme/v2/session", sessionKey+bearer(s.login("alice@example.com"))+fmt.Sprintf(asks, len(c.body))+"\r\n"+c.body)
-		if set := a.is(200).Header.Get("Set-Cookie"); strings.Contains(set, "Max-Age") != (c.want != "") || !strings.Contains(set, c.want) {
+		if set := a.wantStatus(200).Header.Get("Set-Cookie"); strings.Contains(set, "Max-Age") != (c.want != "") || !strings.Contains(set, c.want) {
 			t.Errorf("%s %s: the cookie is %s", c.site, c.body, set)
 		}
 	}
 	token := s.login("alice@example.com")
-	s.ask("POST", "/acme/v2/session", sessionKey+bearer(token)+fmt.Sprintf(asks, 14)+"\r\n"+`{"remember":1}`).is(400)
-	s.get("/", token).is(200) // it was not exchanged
+	s.ask("POST", "/acme/v2/session", sessionKey+bearer(token)+fmt.Sprintf(asks, 14)+"\r\n"+`{"remember":1}`).wantStatus(400)
+	s.get("/", token).wantStatus(200) // it was not exchanged
 }

@@ -165,7 +165,7 @@ func TestALoginPageIsOfTheCompaniesThatItNames(t *testing.T) {
 				case !good:
 					a.want(wire.ErrAPIKeyInvalid)
 				case want == nil:
-					a.is(200)
+					a.wantStatus(200)
 				default:
 					a.want(want)
 				}
@@ -175,7 +175,7 @@ func TestALoginPageIsOfTheCompaniesThatItNames(t *testing.T) {
 					t.Errorf("%s/%s%s: got %d %s", site, company, path, a.Status, a.Body)
 				}
 			}
-			s.ask("GET", site+"/"+company+"/v2/client.js", "").is(200)
+			s.ask("GET", site+"/"+company+"/v2/client.js", "").wantStatus(200)
 		}
 	}
 	s.ask("GET", "/both/x", navigates).wantRedirect("/both/umbra/login?return_to=%2Fboth%2Fx")

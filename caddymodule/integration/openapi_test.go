@@ -47,8 +47,7 @@ var documented = sync.OnceValues(func() (*apiDocument, error) {
 
 func document(t *testing.T) *apiDocument {
 	t.Helper()
-	doc := get(documented())(t)
-	return doc
+	return get(documented())(t)
 }
 
 var (

@@ -123,7 +123,7 @@ func TestOtherProxiesOfThePage(t *testing.T) {
 			front.run("spellings", func(t *testing.T) { front.checkSpellings(t) })
 			front.run("without mnemogate", func(t *testing.T) { // last: it ends it
 				token := bearer(front.login("alice@example.com"))
-				front.ask("GET", "/x", token).is(200)
+				front.ask("GET", "/x", token).wantStatus(200)
 				s.stop(os.Kill)
 				_ = s.ln.Close() // nobody listens there any more
 				var a answer
@@ -191,7 +191,7 @@ func (s *site) checkForged(t *testing.T) {
 			}
 		}
 	}
-	a := s.ask("GET", "/health", "X-Profile-Mnemocode: mallory\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Uri: /health\r\nX-Forwarded-Host: y\r\n").is(200)
+	a := s.ask("GET", "/health", "X-Profile-Mnemocode: mallory\r\nX-Forwarded-Method: GET\r\nX-Forwarded-Uri: /health\r\nX-Forwarded-Host: y\r\n").wantStatus(200)
 	if lines := toldOf(string(a.Body)); lines != nil {
 		t.Errorf("a public path: the application got %q", lines)
 	}
@@ -205,20 +205,20 @@ func (s *site) checkBrowsers(t *testing.T) {
 	if got := a.Header.Get("Location"); a.Status != 303 || got != "http://example.com/acme/login?return_to=%2Fx%3Fy%3Dz" {
 		t.Errorf("got %d, to %q", a.Status, got)
 	}
-	if page := s.ask("GET", "/acme/login", navigation).is(200); !strings.Contains(string(page.Body), "mnemogate-key") {
+	if page := s.ask("GET", "/acme/login", navigation).wantStatus(200); !strings.Contains(string(page.Body), "mnemogate-key") {
 		t.Errorf("the login page is %s", page.Body)
 	}
 	session := "__Host-mnemogate=" + s.login("frank")
 	const device = "__Host-mnemogate-device=mgd_x"
 	for _, own := range []string{session, session + "; " + device, device + "; " + session, device + "; e=f; " + session} {
-		lines := linesNamed(string(s.ask("GET", "/x", navigation+"Cookie: a=b; "+own+"; c=d\r\n").is(200).Body), "Cookie")
+		lines := linesNamed(string(s.ask("GET", "/x", navigation+"Cookie: a=b; "+own+"; c=d\r\n").wantStatus(200).Body), "Cookie")
 		want := "Cookie: a=b; " + strings.Repeat("e=f; ", strings.Count(own, "e=f")) + "c=d"
 		if len(lines) != 1 || !strings.EqualFold(lines[0], want) {
 			t.Errorf("%q: the application got %q, want %q", own, lines, want)
 		}
 	}
 	for _, own := range []string{session + "; " + device, device + "; " + session} {
-		if body := string(s.ask("GET", "/x", "Cookie: "+own+"\r\n").is(200).Body); strings.Contains(body, "__Host-") {
+		if body := string(s.ask("GET", "/x", "Cookie: "+own+"\r\n").wantStatus(200).Body); strings.Contains(body, "__Host-") {
 			t.Errorf("%q alone: the application got %q", own, linesNamed(body, "Cookie"))
 		}
 	}
@@ -237,7 +237,7 @@ func (s *site) checkBrowsers(t *testing.T) {
 			t.Errorf("%s of another site: got %d %s, the application got %q", how, a.Status, a.Body, got)
 		}
 	}
-	s.ask("POST", "/x", cookie+"Origin: http://example.com\r\n").is(200)
+	s.ask("POST", "/x", cookie+"Origin: http://example.com\r\n").wantStatus(200)
 	if got := s.seen(func() { s.handshake(t, cookie+"Origin: http://example.com\r\n"+socket) }); len(got) != 1 || linesNamed(got[0], "Upgrade") == nil {
 		t.Errorf("a WebSocket of this site: the application got %q", got)
 	}

@@ -55,9 +55,7 @@ func runReceiver(t *testing.T, script string, env ...string) (url string, out io
 	cmd.Env = append(append(os.Environ(), fmt.Sprint("PORT=", port)), env...)
 	cmd.Stderr = os.Stderr
 	out = get(cmd.StdoutPipe())(t)
-	if _, err := storetest.Start(cmd); err != nil {
-		t.Fatal(err)
-	}
+	get(storetest.Start(cmd))(t)
 	t.Cleanup(func() { _ = cmd.Process.Kill() })
 	return fmt.Sprintf("http://127.0.0.1:%d/", port), out
 }

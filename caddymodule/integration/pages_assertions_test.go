@@ -268,8 +268,7 @@ func refusesForged(t *testing.T, backends map[string]string, key *ecdsa.PrivateK
 		signer := get(jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, new(jose.SignerOptions).WithType("mnemogate+jwt").WithHeader("kid", "own")))(t)
 		payload := get(json.Marshal(claims))(t)
 		signed := get(signer.Sign(payload))(t)
-		token := get(signed.CompactSerialize())(t)
-		return token
+		return get(signed.CompactSerialize())(t)
 	}
 	right := signed(jose.ES256, key, claims())
 	parts := strings.Split(right, ".")

@@ -90,7 +90,7 @@ func TestTheGatewaysKeyIsCaddysAlone(t *testing.T) {
 		s := startSite(t, siteConfig{company: people, site: changed(t, directives, "profile-api:9000", "BACKEND"), env: []string{"GATEWAY_KEY=of-the-gateway"}})
 		token := bearer(s.login("frank"))
 		for _, sent := range []string{"", key + ": forged\r\n", "x-gateway-key: forged\r\n" + key + ": of-the-gateway\r\n", "Connection: " + key + "\r\n"} {
-			s.ask("GET", "/", token+sent).is(200)
+			s.ask("GET", "/", token+sent).wantStatus(200)
 			requests := s.backend.requests()
 			if got := linesNamed(requests[len(requests)-1], key); !slices.Equal(got, []string{key + ": of-the-gateway"}) {
 				t.Errorf("%q: the application got %q", sent, got)

@@ -43,7 +43,7 @@ func (s *site) newPasskey(a *keytest.Authenticator, mnemocode string) record.Pas
 // passkeyAnswer returns the body of a login with new options of the company.
 func (s *site) passkeyAnswer(a *keytest.Authenticator, company, origin string) fields {
 	s.t.Helper()
-	options := s.postTo(company, testKey, "passkey/options", "", nil).is(http.StatusOK)
+	options := s.postTo(company, testKey, "passkey/options", "", nil).wantStatus(http.StatusOK)
 	public := get(json.Marshal(options.JSON["public_key"]))(s.t)
 	credential := get(a.Get(origin, public))(s.t)
 	return fields{"challenge_token": options.str("challenge_token"), "credential": json.RawMessage(credential)}
@@ -64,7 +64,7 @@ func TestPasskeysOverHTTP(t *testing.T) {
 
 	s.run("login", func(t *testing.T) {
 		a := login(answered()).wantState(record.Authorized)
-		if got := s.get("/", a.token()).is(200); !strings.Contains(string(got.Body), "X-Profile-Auth-Methods: passkey mfa\r\n") {
+		if got := s.get("/", a.token()).wantStatus(200); !strings.Contains(string(got.Body), "X-Profile-Auth-Methods: passkey mfa\r\n") {
 			t.Errorf("the backend gets %s", got.Body)
 		}
 	})

@@ -57,13 +57,7 @@ func startOpenID(t *testing.T, redirectURIs ...string) *openID {
 // restart restarts it at the same address, with new keys and without its memory.
 func (p *openID) restart() {
 	p.t.Helper()
-	u, err := url.Parse(p.Issuer)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	if p.config["port"], err = strconv.Atoi(u.Port()); err != nil {
-		p.t.Fatal(err)
-	}
+	p.config["port"] = get(strconv.Atoi(get(url.Parse(p.Issuer))(p.t).Port()))(p.t)
 	p.peer = startPeer(p.t, "oidc.mjs", p.config, p)
 }
 

@@ -22,9 +22,7 @@ func TestBrowserUsesSimpleWebAuthn(t *testing.T) {
 	b.authenticator(true)
 	ctx, cancel := context.WithTimeout(b.ctx, patience)
 	defer cancel()
-	if _, err := chromedp.Run(ctx, chromedp.Evaluate[chromedp.Void](string(library))); err != nil {
-		t.Fatal(err)
-	}
+	get(chromedp.Run(ctx, chromedp.Evaluate[chromedp.Void](string(library))))(t)
 	got := b.eval(`(async (key, token) => {
 		const { startRegistration, startAuthentication } = SimpleWebAuthnBrowser;
 		const post = async (path, body, headers) => (await fetch('/acme/v2/' + path, {

@@ -26,13 +26,13 @@ func TestTheApplicationIsToldOfTheAccount(t *testing.T) {
 		s.nodes[0].get("/", token).want(wire.ErrTokenInvalid)
 		token = s.login("alice")
 		for range 6 { // from the store and from memory, on each node
-			if got := s.get("/", token).is(200).told(); !slices.Equal(got, change.want) {
+			if got := s.get("/", token).wantStatus(200).told(); !slices.Equal(got, change.want) {
 				t.Errorf("the application got %q, want %q", got, change.want)
 			}
 		}
 	}
 	zoes := s.loginAt("umbra", "other-key", "zoe")
-	if got := s.get("/", zoes).is(200).told(); got != nil {
+	if got := s.get("/", zoes).wantStatus(200).told(); got != nil {
 		t.Errorf("of one who has none the application got %q", got)
 	}
 }
@@ -48,7 +48,7 @@ func TestForwardIsSwitchedOnAndOff(t *testing.T) {
 		for _, name := range profileHeaders {
 			r.Header.Set(name, "mallory")
 		}
-		if got := s.do(r).is(200).told(); !slices.Equal(got, want) {
+		if got := s.do(r).wantStatus(200).told(); !slices.Equal(got, want) {
 			t.Errorf("the application got %q, want %q", got, want)
 		}
 	}

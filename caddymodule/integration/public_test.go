@@ -42,7 +42,7 @@ func TestPublicPathsNeedNoToken(t *testing.T) {
 	nobodys := func(t *testing.T, how, headers string) {
 		t.Helper()
 		for _, uri := range []string{"/open/x", "/health", "/open/a%20b?c"} {
-			a := s.ask("GET", uri, headers+forged.String()).is(200)
+			a := s.ask("GET", uri, headers+forged.String()).wantStatus(200)
 			if lines := linesNamed(string(a.Body), slices.Concat(told, []string{"Authorization", "X-Api-Key"})...); lines != nil {
 				t.Errorf("%s: the application got %q", how, lines)
 			}
@@ -55,18 +55,18 @@ func TestPublicPathsNeedNoToken(t *testing.T) {
 		nobodys(t, "no token", "")
 		nobodys(t, "a key", key)
 		body := "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n" + forged.String()
-		if lines := identity(s.ask("POST", "/open/x", body).is(200)); lines != nil {
+		if lines := identity(s.ask("POST", "/open/x", body).wantStatus(200)); lines != nil {
 			t.Errorf("trailers: the application got %q", lines)
 		}
 		r := s.request("GET", "/open/x", "")
 		r.Header.Set("X-Profile-Mnemocode", "mallory")
-		if lines := identity(s.doH2(r).is(200)); lines != nil {
+		if lines := identity(s.doH2(r).wantStatus(200)); lines != nil {
 			t.Errorf("HTTP/2: the application got %q", lines)
 		}
 		for _, method := range []string{"HEAD", "OPTIONS", "DELETE"} {
-			s.ask(method, "/open/x", "").is(200)
+			s.ask(method, "/open/x", "").wantStatus(200)
 		}
-		s.ask("TRACE", "/open/x", "").is(405)
+		s.ask("TRACE", "/open/x", "").wantStatus(405)
 	})
 	s.run("with a token that is not good", func(t *testing.T) {
 		ended := s.login("frank")
@@ -79,13 +79,13 @@ func TestPublicPathsNeedNoToken(t *testing.T) {
 			nobodys(t, how, authorization+key)
 		}
 		nobodys(t, "without the key that it needs", bearer(token))
-		if lines := identity(s.ask("GET", "/umbra/x", bearer(token)+key).is(200)); lines != nil {
+		if lines := identity(s.ask("GET", "/umbra/x", bearer(token)+key).wantStatus(200)); lines != nil {
 			t.Errorf("on another company's path the application got %q", lines)
 		}
 	})
 	s.run("with a good token", func(t *testing.T) {
 		want := []string{"X-Company-Code: acme", "X-Profile-Email: alice@example.com", "X-Profile-Mnemocode: alice"}
-		if got := identity(s.ask("GET", "/open/x", bearer(token)+key+forged.String()).is(200)); !slices.Equal(got, want) {
+		if got := identity(s.ask("GET", "/open/x", bearer(token)+key+forged.String()).wantStatus(200)); !slices.Equal(got, want) {
 			t.Errorf("the application got %q, want %q", got, want)
 		}
 	})
@@ -110,8 +110,8 @@ func TestPublicPathsNeedNoToken(t *testing.T) {
 			t.Errorf("got %q, %v", echo, err)
 		}
 		origin := "Origin: https://app.example.com\r\n"
-		s.ask("OPTIONS", "/open/x", origin+"Access-Control-Request-Method: PUT\r\n").is(204)
-		if a := s.ask("GET", "/open/x", origin).is(200); a.Header.Get("Access-Control-Allow-Origin") != "https://app.example.com" {
+		s.ask("OPTIONS", "/open/x", origin+"Access-Control-Request-Method: PUT\r\n").wantStatus(204)
+		if a := s.ask("GET", "/open/x", origin).wantStatus(200); a.Header.Get("Access-Control-Allow-Origin") != "https://app.example.com" {
 			t.Errorf("got %v", a.Header)
 		}
 	})
@@ -134,12 +134,12 @@ func TestPublicPathsNeedNoStore(t *testing.T) {
 	s := servers.start(siteConfig{company: people, handler: "public /health"}, servers.direct())
 	began := time.Now()
 	for range 20 {
-		s.get("/health", "").is(200)
+		s.get("/health", "").wantStatus(200)
 	}
 	if took := time.Since(began); took > 10*time.Second {
 		t.Errorf("20 health checks took %v", took)
 	}
-	s.get("/health", "mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA").is(200)
+	s.get("/health", "mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA").wantStatus(200)
 	s.get("/x", "").want(wire.ErrUnavailable)
 }
 
@@ -156,10 +156,10 @@ func TestFreshPathsNeedAFreshLogin(t *testing.T) {
 	fresh, old := login(9*time.Minute), login(11*time.Minute)
 	for range 4 { // from the store and from memory
 		for uri, wait := range map[string]string{"/account/delete": "600", "/account//Delete/": "600", "/payments": "600", "/account/x": "", "/x": ""} {
-			s.get(uri, fresh).is(200)
+			s.get(uri, fresh).wantStatus(200)
 			a := s.get(uri, old)
 			if wait == "" {
-				a.is(200)
+				a.wantStatus(200)
 				continue
 			}
 			a.want(wire.ErrSessionInvalid)
@@ -173,7 +173,7 @@ func TestFreshPathsNeedAFreshLogin(t *testing.T) {
 	s.get("/account/help", "").want(wire.ErrHeaderMissing) // fresh has precedence
 	s.get("/payments", "").want(wire.ErrHeaderMissing)
 	s.get("/account/x", login(61*time.Minute)).want(wire.ErrSessionInvalid)
-	s.get("/account/delete", s.login("frank")).is(200)
+	s.get("/account/delete", s.login("frank")).wantStatus(200)
 }
 
 // Contract, section 11: this site serves only these companies.
@@ -239,7 +239,7 @@ func TestASiteServesItsCompanies(t *testing.T) {
 		r := s.request("GET", "/umbras/acme/v2/openapi.json", "")
 		r.Header.Set("X-Api-Key", testKey)
 		s.do(r).want(wire.ErrAPIKeyInvalid)
-		post("/acme/v2/auth/checkcredentials", testKey).is(200)
+		post("/acme/v2/auth/checkcredentials", testKey).wantStatus(200)
 	})
 	s.run("tokens", func(*testing.T) {
 		step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
@@ -247,13 +247,13 @@ func TestASiteServesItsCompanies(t *testing.T) {
 			s.get("/umbras/x", token).want(wire.ErrTokenInvalid)
 			s.get("/umbras/acme/x", token).want(wire.ErrTokenInvalid)
 		}
-		s.get("/umbras/x", zoes).is(200)
-		s.get("/umbras/umbra/x", zoes).is(200)
+		s.get("/umbras/x", zoes).wantStatus(200)
+		s.get("/umbras/umbra/x", zoes).wantStatus(200)
 		s.get("/umbras/acme/x", zoes).want(wire.ErrTokenInvalid)
 		s.get("/acmes/x", zoes).want(wire.ErrTokenInvalid)
-		s.get("/acmes/x", alices).is(200)
-		s.get("/x", alices).is(200)
-		s.get("/x", zoes).is(200)
+		s.get("/acmes/x", alices).wantStatus(200)
+		s.get("/x", alices).wantStatus(200)
+		s.get("/x", zoes).wantStatus(200)
 	})
 	s.run("keys", func(*testing.T) {
 		get := func(uri, key, token string) answer {
@@ -261,7 +261,7 @@ func TestASiteServesItsCompanies(t *testing.T) {
 			r.Header.Set("X-Api-Key", key)
 			return s.do(r)
 		}
-		get("/keyed/x", "other-key", zoes).is(200)
+		get("/keyed/x", "other-key", zoes).wantStatus(200)
 		get("/keyed/x", testKey, alices).want(wire.ErrAPIKeyInvalid)
 		get("/keyed/acme/x", testKey, alices).want(wire.ErrAPIKeyInvalid)
 		get("/keyed/open/x", "", zoes).want(wire.ErrAPIKeyInvalid)

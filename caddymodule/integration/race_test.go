@@ -77,8 +77,7 @@ func (s *site) sessionsOf(company, mnemocode string) []record.Session {
 	s.t.Helper()
 	db, ctx := s.store(), s.t.Context()
 	a := get(db.Accounts().ByMnemocode(ctx, company, mnemocode))(s.t)
-	sessions := get(db.Sessions().List(ctx, time.Now(), company, a.ID))(s.t)
-	return sessions
+	return get(db.Sessions().List(ctx, time.Now(), company, a.ID))(s.t)
 }
 
 // wantSessions checks the states of the sessions of an account of acme.
@@ -235,7 +234,7 @@ func TestOneOfManyWins(t *testing.T) {
 // endSessions revokes all sessions of an account of acme.
 func (s *site) endSessions(mnemocode string) {
 	s.t.Helper()
-	s.update(mnemocode, true, func(*record.Account) {})
+	s.admin("DELETE", "accounts/"+mnemocode+"/sessions", nil).wantStatus(204)
 }
 
 // The limits are exact, however many requests come at once.

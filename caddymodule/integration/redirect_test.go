@@ -16,7 +16,7 @@ const navigates = "Accept: text/html,application/xhtml+xml,application/xml;q=0.9
 // wantRedirect checks that the answer redirects a browser to this address.
 func (a answer) wantRedirect(to string) {
 	a.t.Helper()
-	a.is(http.StatusSeeOther)
+	a.wantStatus(http.StatusSeeOther)
 	if got := a.Header.Get("Location"); got != to {
 		a.t.Errorf("it is sent to %q, want %q", got, to)
 	}
@@ -56,7 +56,7 @@ func TestABrowserWithoutASessionIsSentToTheLoginPage(t *testing.T) {
 	s.run("with a session that is not good", func(*testing.T) {
 		ended := s.moved("frank")
 		a, _ := s.session("DELETE", "acme", ended+"Sec-Fetch-Site: same-origin\r\n")
-		a.is(200)
+		a.wantStatus(200)
 		step := "Cookie: " + cookieName + "=" + s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token() + "\r\n"
 		for how, cookie := range map[string]string{
 			"ended": ended, "of a step": step, "none": "Cookie: " + cookieName + "=\r\n", "two": step + step,
@@ -70,7 +70,7 @@ func TestABrowserWithoutASessionIsSentToTheLoginPage(t *testing.T) {
 	s.run("with a session that is too old", func(*testing.T) {
 		old := s.begun("mgs_", record.Authorized, time.Now().Add(-2*time.Hour), time.Now().Add(time.Hour))
 		cookie := "Cookie: " + cookieName + "=" + old + "\r\n"
-		s.ask("GET", "/x", navigates+cookie).is(200)
+		s.ask("GET", "/x", navigates+cookie).wantStatus(200)
 		s.ask("GET", "/acme/fresh", navigates+cookie).wantRedirect("/acme/login?return_to=%2Facme%2Ffresh&fresh=3600")
 		s.ask("GET", "/fresh", cookie).want(wire.ErrSessionInvalid)
 		s.ask("GET", "/fresh", navigates).wantRedirect("/umbra/login?return_to=%2Ffresh")
@@ -93,10 +93,10 @@ func TestABrowserWithoutASessionIsSentToTheLoginPage(t *testing.T) {
 		}
 		s.ask("GET", "/x", navigates+bearer(strings.Replace(s.login("frank"), "mgs_", "mgs_A", 1))).want(wire.ErrTokenInvalid)
 		s.ask("GET", "/x", navigates+"Authorization: Basic eDp5\r\n").want(wire.ErrHeaderInvalid)
-		s.ask("TRACE", "/x", navigates).is(405)
+		s.ask("TRACE", "/x", navigates).wantStatus(405)
 		s.ask("GET", "/acme/v2/auth/x", navigates).want(wire.ErrNoRoute)
-		s.ask("GET", "/open/x", navigates).is(200)
-		s.ask("GET", "/x", navigates+s.moved("frank")).is(200)
+		s.ask("GET", "/open/x", navigates).wantStatus(200)
+		s.ask("GET", "/x", navigates+s.moved("frank")).wantStatus(200)
 	})
 }
 

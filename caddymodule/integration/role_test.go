@@ -39,9 +39,9 @@ func TestPathsNeedARole(t *testing.T) {
 			s.ask("GET", uri, bearer("mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")).want(wire.ErrTokenInvalid)
 		}
 		s.ask("GET", "/edit/x", navigates).wantRedirect("/acme/login?return_to=%2Fedit%2Fx")
-		s.ask("GET", "/open/x", "").is(200)
+		s.ask("GET", "/open/x", "").wantStatus(200)
 		s.ask("GET", "/acme/x", "").want(wire.ErrHeaderMissing)
-		s.ask("GET", "/acme/login", "").is(200)
+		s.ask("GET", "/acme/login", "").wantStatus(200)
 	})
 	s.run("with a role", func(*testing.T) {
 		var before string
@@ -60,11 +60,11 @@ func TestPathsNeedARole(t *testing.T) {
 				s.get("/acme/x", token).wantRoleRefused()
 			}
 			for range 4 { // from the store and from memory, on each node
-				s.get("/x", token).is(200)
-				s.get("/open/x", token).is(200)
+				s.get("/x", token).wantStatus(200)
+				s.get("/open/x", token).wantStatus(200)
 				for i, uri := range []string{"/edit/x", "/adm", "/admin/x", "/open/drafts/x"} {
 					if a := s.get(uri, token); role.may[i] == 'y' {
-						a.is(200)
+						a.wantStatus(200)
 					} else {
 						a.wantRoleRefused()
 					}
@@ -79,11 +79,11 @@ func TestPathsNeedARole(t *testing.T) {
 			s.ask("GET", uri, editor).wantRoleRefused()
 			s.ask("POST", uri, editor+"Content-Length: 0\r\n").wantRoleRefused()
 		}
-		s.ask("GET", "/edit/x/../y", editor).is(200)
-		s.ask("GET", "/files/100%25.pdf", editor).is(200)
+		s.ask("GET", "/edit/x/../y", editor).wantStatus(200)
+		s.ask("GET", "/files/100%25.pdf", editor).wantStatus(200)
 		admin := bearer(as("admin"))
 		for _, uri := range append(admins, "/edit/..%2fadm", "/edit/../adm") {
-			s.ask("GET", uri, admin).is(200)
+			s.ask("GET", uri, admin).wantStatus(200)
 		}
 		s.ask("GET", "/x%00", admin).wantRoleRefused() // it may be a path of the editors alone
 		s.ask("GET", "/edit/..%2fopen/drafts/x", admin).wantRoleRefused()
@@ -92,7 +92,7 @@ func TestPathsNeedARole(t *testing.T) {
 		as("Büro")
 		cookie := s.moved("alice@example.com")
 		s.ask("GET", "/adm", navigates+cookie).wantRoleRefused()
-		s.ask("GET", "/edit/x", navigates+cookie).is(200)
+		s.ask("GET", "/edit/x", navigates+cookie).wantStatus(200)
 		s.ask("GET", "/admin/socket", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-Fetch-Site: same-origin\r\n"+cookie).wantRoleRefused()
 	})
 	s.run("an open stream", func(t *testing.T) { // contract, section 3: cut within stream_recheck
@@ -112,7 +112,7 @@ func TestPathsNeedARole(t *testing.T) {
 	})
 	s.run("another proxy asks", func(*testing.T) {
 		editor := bearer(as("Büro")) + "X-Forwarded-Method: GET\r\nX-Forwarded-Host: example.com\r\nX-Forwarded-Uri: "
-		s.ask("GET", "/check", editor+"/edit/x\r\n").is(204)
+		s.ask("GET", "/check", editor+"/edit/x\r\n").wantStatus(204)
 		s.ask("GET", "/check", editor+"/x/..;/admin/x\r\n").wantRoleRefused()
 	})
 	s.run("the role comes before the age of the login", func(*testing.T) {
@@ -120,6 +120,6 @@ func TestPathsNeedARole(t *testing.T) {
 		old := s.begun("mgs_", record.Authorized, time.Now().Add(-2*time.Hour), time.Now().Add(time.Hour))
 		s.get("/adm", old).wantRoleRefused()
 		s.get("/edit/x", old).wantRoleRefused()
-		s.get("/x", old).is(200)
+		s.get("/x", old).wantStatus(200)
 	})
 }

@@ -21,7 +21,7 @@ import (
 // created returns the body of a request that adds a new passkey of an authenticator.
 func (s *site) created(a *keytest.Authenticator, token, name string) fields {
 	s.t.Helper()
-	options := s.me("POST", "passkeys/options", token, nil).is(http.StatusOK)
+	options := s.me("POST", "passkeys/options", token, nil).wantStatus(http.StatusOK)
 	public := get(json.Marshal(options.JSON["public_key"]))(s.t)
 	credential := get(a.Create(passkeyOrigin, public))(s.t)
 	return fields{"challenge_token": options.str("challenge_token"), "credential": json.RawMessage(credential), "name": name}
@@ -52,11 +52,11 @@ func TestUsersManageTheirPasskeys(t *testing.T) {
 	storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.passkey_added")) == 1 })
 
 	other := s.post("passkey/login", "", s.passkeyAnswer(phone, "acme", passkeyOrigin)).wantState(record.Authorized).token()
-	list := s.me("GET", "passkeys", other, nil).is(200).JSON["passkeys"].([]any)
+	list := s.me("GET", "passkeys", other, nil).wantStatus(200).JSON["passkeys"].([]any)
 	if p := list[0].(fields); len(list) != 1 || p["id"] != id || p["name"] != "Phone" || p["last_used"] == nil {
 		t.Errorf("the list is %v", list)
 	}
-	if n := s.me("GET", "factors", token, nil).is(200).JSON["passkeys"]; n != 1. {
+	if n := s.me("GET", "factors", token, nil).wantStatus(200).JSON["passkeys"]; n != 1. {
 		t.Errorf("factors has %v passkeys", n)
 	}
 
@@ -77,26 +77,26 @@ func TestUsersManageTheirPasskeys(t *testing.T) {
 		}
 	}
 
-	s.me("PATCH", "passkeys/"+id, token, fields{"name": " Old phone "}).is(200)
+	s.me("PATCH", "passkeys/"+id, token, fields{"name": " Old phone "}).wantStatus(200)
 	s.me("PATCH", "passkeys/AAAA", token, fields{"name": "x"}).want(wire.ErrNoRoute)
 	for _, bad := range []fields{{}, {"name": ""}, {"name": strings.Repeat("x", 65)}, {"name": "a\nb"}} {
 		s.me("PATCH", "passkeys/"+id, token, bad).want(wire.ErrValidation)
 	}
-	if p := s.me("GET", "passkeys", other, nil).is(200).JSON["passkeys"].([]any)[0].(fields); p["name"] != "Old phone" {
+	if p := s.me("GET", "passkeys", other, nil).wantStatus(200).JSON["passkeys"].([]any)[0].(fields); p["name"] != "Old phone" {
 		t.Errorf("the passkey is %v", p)
 	}
 
 	s.remember(token, other)
-	s.me("DELETE", "passkeys/"+id, token, nil).is(200)
+	s.me("DELETE", "passkeys/"+id, token, nil).wantStatus(200)
 	s.gone(other)
 	for range s.nodes {
-		s.get("/", token).is(200)
+		s.get("/", token).wantStatus(200)
 	}
 	s.me("DELETE", "passkeys/"+id, token, nil).want(wire.ErrNoRoute)
 	s.post("passkey/login", "", s.passkeyAnswer(phone, "acme", passkeyOrigin)).want(wire.ErrCredentialsInvalid)
 
-	s.update("alice", false, func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
-	last := s.me("POST", "passkeys", token, s.created(phone, token, "")).is(200).str("id")
+	s.update("alice", func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
+	last := s.me("POST", "passkeys", token, s.created(phone, token, "")).wantStatus(200).str("id")
 	s.me("DELETE", "passkeys/"+last, token, nil).want(wire.ErrValidation)
 
 	old := s.begun("mgs_", record.Authorized, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
@@ -105,7 +105,7 @@ func TestUsersManageTheirPasskeys(t *testing.T) {
 			t.Errorf("%v: got %s", route, a.Body)
 		}
 	}
-	s.me("GET", "passkeys", old, nil).is(200)
+	s.me("GET", "passkeys", old, nil).wantStatus(200)
 }
 
 // authenticator gives the tab an authenticator. Unless it is ready, its user cancels.

@@ -36,7 +36,7 @@ func (s *site) meRequest(method, path, token string, body fields) *http.Request 
 // ownSessions returns the ids of the user's sessions. The current one comes first.
 func (s *site) ownSessions(token string) (ids []string) {
 	s.t.Helper()
-	for _, one := range s.me("GET", "sessions", token, nil).is(200).JSON["sessions"].([]any) {
+	for _, one := range s.me("GET", "sessions", token, nil).wantStatus(200).JSON["sessions"].([]any) {
 		if o := one.(fields); o["current"] == true {
 			ids = slices.Insert(ids, 0, o["session_id"].(string))
 		} else {
@@ -61,7 +61,7 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 		s.remember(token, second, third)
 		r := s.meRequest("GET", "sessions", token, nil)
 		r.Header.Set("User-Agent", "not that of the login")
-		list := s.do(r).is(200).JSON["sessions"].([]any)
+		list := s.do(r).wantStatus(200).JSON["sessions"].([]any)
 		if len(list) != 3 {
 			t.Fatalf("%d sessions, want 3", len(list))
 		}
@@ -74,29 +74,29 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 			a := s.me("DELETE", "sessions/"+id, token, nil)
 			a.want(wire.ErrNoRoute)
 		}
-		s.me("DELETE", "sessions/"+list[1].(fields)["session_id"].(string), token, nil).is(200)
+		s.me("DELETE", "sessions/"+list[1].(fields)["session_id"].(string), token, nil).wantStatus(200)
 		s.gone(second)
 		step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
-		s.me("DELETE", "sessions", token, nil).is(200)
+		s.me("DELETE", "sessions", token, nil).wantStatus(200)
 		s.gone(third)
 		s.post("auth/checkpassword", step, fields{"password": testPassword}).want(wire.ErrTokenInvalid)
 		for range s.nodes {
-			s.get("/", token).is(200)
+			s.get("/", token).wantStatus(200)
 		}
 		if left, want := s.ownSessions(token), s.get("/", token).header("X-Profile-Session"); len(left) != 1 || left[0] != want {
 			t.Errorf("left: %q, want %s", left, want)
 		}
 		s.audits(2, `"actor":"the user","reason":"user"`)
-		s.me("DELETE", "sessions/"+s.ownSessions(token)[0], token, nil).is(200)
+		s.me("DELETE", "sessions/"+s.ownSessions(token)[0], token, nil).wantStatus(200)
 		s.gone(token)
 	})
 	s.run("the session of a cookie", func(t *testing.T) {
 		cookie := s.moved("frank")
 		headers := sessionKey + cookie
-		list := s.ask("GET", "/acme/v2/me/sessions", headers).is(200).JSON["sessions"].([]any)
+		list := s.ask("GET", "/acme/v2/me/sessions", headers).wantStatus(200).JSON["sessions"].([]any)
 		for _, one := range list {
 			if o := one.(fields); o["current"] == true {
-				a := s.ask("DELETE", "/acme/v2/me/sessions/"+o["session_id"].(string), headers+"Sec-Fetch-Site: same-origin\r\n").is(200)
+				a := s.ask("DELETE", "/acme/v2/me/sessions/"+o["session_id"].(string), headers+"Sec-Fetch-Site: same-origin\r\n").wantStatus(200)
 				if got := a.Header.Get("Set-Cookie"); !strings.HasPrefix(got, cookieName+"=; ") || a.Header.Get("Clear-Site-Data") != `"cache"` {
 					t.Errorf("got %v", a.Header)
 				}
@@ -132,47 +132,47 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 		s.audits(7, `"actor":"the user","route":"me/password","result":"request.validation.failed"`)
 		s.audits(1, `"actor":"the user","route":"me/password","result":"auth.password.invalid"`)
 		s.audits(1, `"msg":"mnemogate.account.password_wrong"`)
-		s.get("/", other).is(200)
-		change(fields{"current_password": testPassword, "new_password": better}).is(200)
+		s.get("/", other).wantStatus(200)
+		change(fields{"current_password": testPassword, "new_password": better}).wantStatus(200)
 		s.gone(other)
-		s.get("/", token).is(200)
+		s.get("/", token).wantStatus(200)
 		s.credentials("alice@example.com", testPassword).want(wire.ErrCredentialsInvalid)
 		storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.password_changed")) == 1 })
 		s.audits(1, `"msg":"mnemogate.account.changed","company":"acme","mnemocode":"alice","address":"127.0.0.1","actor":"the user","reason":"password"`)
-		change(fields{"current_password": better, "new_password": testPassword}).is(200)
+		change(fields{"current_password": better, "new_password": testPassword}).wantStatus(200)
 	})
 	s.run("the first password", func(*testing.T) {
 		step := s.post("auth/login", "", fields{"login_id": "+37060000002"}).token()
 		token := s.post("auth/checkotp", step, fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized).token()
 		s.me("POST", "password", token, fields{"current_password": "x", "new_password": "a fine secret"}).want(wire.ErrPasswordInvalid)
-		s.me("POST", "password", token, fields{"new_password": "a fine secret"}).is(200)
+		s.me("POST", "password", token, fields{"new_password": "a fine secret"}).wantStatus(200)
 		s.me("POST", "password", token, fields{"new_password": "another fine secret"}).want(wire.ErrValidation)
 		s.signedIn("+37060000002", "a fine secret")
 	})
 	s.run("authenticator app", func(t *testing.T) {
 		token, other := s.login("alice@example.com"), s.login("alice@example.com")
 		s.me("POST", "totp/confirm", token, fields{"code": "123456"}).want(wire.ErrValidation)
-		made := s.me("POST", "totp", token, nil).is(200)
+		made := s.me("POST", "totp", token, nil).wantStatus(200)
 		secret := made.str("secret")
 		if uri := made.str("uri"); !strings.HasPrefix(uri, "otpauth://totp/acme:alice@example.com?secret="+secret+"&") {
 			t.Errorf("the uri is %s", uri)
 		}
 		s.me("POST", "totp/confirm", token, fields{"code": neverShown(t, secret)}).want(wire.ErrOTPInvalid)
 		s.audits(1, `"actor":"the user","route":"me/totp/confirm","result":"auth.otp.invalid"`)
-		s.get("/", other).is(200)
-		s.me("POST", "totp/confirm", token, fields{"code": appShows(t, secret, 0)}).is(200)
+		s.get("/", other).wantStatus(200)
+		s.me("POST", "totp/confirm", token, fields{"code": appShows(t, secret, 0)}).wantStatus(200)
 		s.gone(other)
-		s.get("/", token).is(200)
+		s.get("/", token).wantStatus(200)
 		step := s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP)
 		other = s.post("auth/checkotp", step.token(), fields{"otp": appShows(t, secret, 30*time.Second)}).wantState(record.Authorized).token()
 
-		codes := s.me("POST", "backup-codes", token, nil).is(200).JSON["backup_codes"].([]any)
+		codes := s.me("POST", "backup-codes", token, nil).wantStatus(200).JSON["backup_codes"].([]any)
 		if len(codes) != 10 {
 			t.Errorf("%d backup codes", len(codes))
 		}
 		step = s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP)
 		s.post("auth/checkotp", step.token(), fields{"backup_code": codes[0]}).wantState(record.Authorized)
-		got := s.me("GET", "factors", token, nil).is(200).JSON
+		got := s.me("GET", "factors", token, nil).wantStatus(200).JSON
 		if left, _ := got["fresh_for"].(float64); left < 500 || left > 600 {
 			t.Errorf("fresh_for is %v", left)
 		}
@@ -185,20 +185,20 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 		if fmt.Sprint(got) != want {
 			t.Errorf("factors are %v, want %v", got, want)
 		}
-		s.update("alice", false, func(a *record.Account) { a.Phone = "" })
+		s.update("alice", func(a *record.Account) { a.Phone = "" })
 		s.me("DELETE", "totp", token, nil).want(wire.ErrValidation) // nobody could log in then
-		s.update("alice", false, func(a *record.Account) { a.Phone = "+37060000001" })
-		s.me("DELETE", "totp", token, nil).is(200)
+		s.update("alice", func(a *record.Account) { a.Phone = "+37060000001" })
+		s.me("DELETE", "totp", token, nil).wantStatus(200)
 		s.gone(other)
-		s.get("/", token).is(200)
+		s.get("/", token).wantStatus(200)
 		if a := s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP); a.str("user_phone") == "" {
 			t.Errorf("got %s, want a code by SMS", a.Body)
 		}
-		s.update("alice", false, func(a *record.Account) { a.SecondFactor = false })
+		s.update("alice", func(a *record.Account) { a.SecondFactor = false })
 	})
 	s.run("wrong codes count as in a login", func(t *testing.T) {
 		token := s.login("alice@example.com")
-		secret := s.me("POST", "totp", token, nil).is(200).str("secret")
+		secret := s.me("POST", "totp", token, nil).wantStatus(200).str("secret")
 		wrong := neverShown(t, secret)
 		for range 9 { // one was wrong above
 			s.me("POST", "totp/confirm", token, fields{"code": wrong}).want(wire.ErrOTPInvalid)
@@ -310,7 +310,7 @@ func TestWhoMayUseSelfService(t *testing.T) {
 			} {
 				a := s.ask(route.method, "/acme/v2/me/"+route.path, sessionKey+cookie+from)
 				if route.method == "GET" {
-					a.is(200)
+					a.wantStatus(200)
 				} else if a.want(wire.ErrHeaderInvalid); a.str("reason") != "cross_site" {
 					a.t.Errorf("%s %s: got %s", route.method, route.path, a.Body)
 				}
@@ -331,7 +331,7 @@ func TestWhoMayUseSelfService(t *testing.T) {
 			s.me("GET", path, token, nil).want(wire.ErrNoRoute)
 		}
 		s.me("POST", "passkeys/options", token, nil).want(wire.ErrNoRoute) // the company has none
-		if list := s.me("GET", "passkeys", token, nil).is(200).JSON["passkeys"].([]any); len(list) != 0 {
+		if list := s.me("GET", "passkeys", token, nil).wantStatus(200).JSON["passkeys"].([]any); len(list) != 0 {
 			t.Errorf("the list of passkeys is %v", list)
 		}
 		if got := s.backend.requests(); len(got) != 0 {
@@ -348,7 +348,7 @@ func TestWithoutOptionsPathsAndProtocolsAreTheApplications(t *testing.T) {
 	token := s.login("alice@example.com")
 	for _, path := range []string{"/acme/v2/me/x", "/acme/login", "/acme/logout", "/acme/v2/page/1/page.css"} {
 		s.get(path, "").want(wire.ErrHeaderMissing)
-		if a := s.get(path, token).is(200); !strings.HasPrefix(string(a.Body), "GET "+path+" ") {
+		if a := s.get(path, token).wantStatus(200); !strings.HasPrefix(string(a.Body), "GET "+path+" ") {
 			t.Errorf("the application got %s", a.Body)
 		}
 	}

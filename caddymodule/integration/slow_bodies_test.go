@@ -211,9 +211,7 @@ func TestBodiesThatNeverEnd(t *testing.T) {
 		conn := get(net.Dial("tcp", s.addr))(t)
 		t.Cleanup(func() { _ = conn.Close() })
 		_ = conn.SetDeadline(time.Now().Add(4 * bodyWithin))
-		if _, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 10000\r\n\r\n{", request, headers); err != nil {
-			t.Fatal(err)
-		}
+		get(fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 10000\r\n\r\n{", request, headers))(t)
 		drip(conn)
 		return conn
 	}
@@ -267,7 +265,7 @@ func TestBodiesThatNeverEnd(t *testing.T) {
 	for _, test := range tests {
 		begin(test.request, test.headers)
 	}
-	s.ask("GET", "/health", "").is(200)
+	s.ask("GET", "/health", "").wantStatus(200)
 	began := time.Now()
 	s.stop(syscall.SIGTERM)
 	if took := time.Since(began); took > bodyWithin*3/2 {

@@ -65,8 +65,7 @@ func TestTheRunbookStopsSMSPumping(t *testing.T) {
 	shown := blocks(page, "caddyfile")[0]
 	limits := regexp.MustCompile(`(?s)limits \{.*?\n\t+\}`).FindString(shown)
 	budget := func(option string) int {
-		n := get(strconv.Atoi(regexp.MustCompile(option + ` (\d+)/1h`).FindStringSubmatch(limits)[1]))(t)
-		return n
+		return get(strconv.Atoi(regexp.MustCompile(option + ` (\d+)/1h`).FindStringSubmatch(limits)[1]))(t)
 	}
 	s.config = strings.Replace(s.config, "captcha static tea", "captcha static tea\n"+limits, 1)
 	must(t, s.load())

@@ -120,9 +120,7 @@ func TestAWebSocketMayBringItsTokenAsAProtocol(t *testing.T) {
 	s.run("until the session ends", func(t *testing.T) {
 		token := s.login("alice@example.com")
 		conn, reader := s.open("/", handshake("chat, mnemogate.bearer."+token), 101)
-		if _, err := io.WriteString(conn, "hello"); err != nil {
-			t.Fatal(err)
-		}
+		get(io.WriteString(conn, "hello"))(t)
 		if echo, err := reader.Peek(5); err != nil || string(echo) != "hello" {
 			t.Errorf("got %q, %v", echo, err)
 		}
@@ -154,7 +152,7 @@ func TestNoTokenAmongProtocolsIsLogged(t *testing.T) {
 	const upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\n"
 	ask := func(line, headers string, status int) {
 		t.Helper()
-		s.exchange(line + "\r\nHost: example.com\r\nContent-Length: 0\r\n" + headers + "\r\n").is(status)
+		s.exchange(line + "\r\nHost: example.com\r\nContent-Length: 0\r\n" + headers + "\r\n").wantStatus(status)
 	}
 	ask("POST /post?q=1 HTTP/1.1", protocols+upgrade, 401)
 	ask("GET /open?q=1 HTTP/1.1", protocols, 200)
@@ -167,7 +165,7 @@ func TestNoTokenAmongProtocolsIsLogged(t *testing.T) {
 	r := s.request("POST", "/two", "")
 	r.Header.Set("Sec-WebSocket-Protocol", "mnemogate.bearer."+token)
 	r.Header.Set("User-Agent", "curious/1")
-	s.doH2(r).is(401)
+	s.doH2(r).wantStatus(401)
 	for _, path := range []string{"/skipped?handshake", "/handshake?q=1"} {
 		conn, _ := s.open(path, protocols+upgrade, 101)
 		_ = conn.Close()
@@ -178,7 +176,7 @@ func TestNoTokenAmongProtocolsIsLogged(t *testing.T) {
 	if status, _ := c.answer(""); status != "401" {
 		t.Errorf("got %s", status)
 	}
-	s.get("/last", "").is(401)
+	s.get("/last", "").wantStatus(401)
 
 	var log []byte
 	s.eventually("the last entry", func() bool {

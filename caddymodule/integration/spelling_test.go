@@ -337,7 +337,7 @@ func TestRoutesTakeOnlyPOST(t *testing.T) {
 			if method == "CONNECT" && !strings.HasPrefix(uri, "/") {
 				continue // then it is an absolute URL
 			}
-			if a := s.ask(method, uri, authorized).is(405); a.Header.Get("Allow") != "POST" || method != "HEAD" && a.str("error_code") != wire.ErrMethod.Code {
+			if a := s.ask(method, uri, authorized).wantStatus(405); a.Header.Get("Allow") != "POST" || method != "HEAD" && a.str("error_code") != wire.ErrMethod.Code {
 				t.Errorf("%s %s: Allow is %q, %s", method, uri, a.Header.Get("Allow"), a.Body)
 			}
 		}
@@ -371,7 +371,7 @@ func TestTargetsWithoutASlashAreNotSentOn(t *testing.T) {
 	for _, path := range []string{"/re/x", "/re/umbra/x", "/re/acme/v2/auth/login", "/re/http:umbra/x", "/re/http://umbra/x", "/re/x:y", "/replaced/umbra/x", "/replaced/http:umbra/x", "/replaced/acme/v2/auth/login"} {
 		s.get(path, token).want(wire.ErrNoRoute)
 	}
-	s.get("/x", token).is(200)
+	s.get("/x", token).wantStatus(200)
 	if n := len(s.backend.requests()); n != 1 {
 		t.Errorf("the application got %d requests", n)
 	}

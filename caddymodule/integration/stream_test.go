@@ -157,7 +157,7 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 	for _, f := range franks {
 		f.lives(t)
 	}
-	s.update("frank", true, func(a *record.Account) { a.Status = record.StatusClosed })
+	s.admin("PATCH", "accounts/frank", fields{"status": "closed"}).wantStatus(200)
 	for _, f := range franks {
 		f.isCut(t)
 	}

@@ -71,30 +71,30 @@ func (s *site) goesBack(nodes ...*site) {
 
 	become(*oldProgram)
 	first, gone := s.login("alice"), s.login("alice")
-	s.post("auth/logout", gone, nil).is(200)
+	s.post("auth/logout", gone, nil).wantStatus(200)
 	pending := s.credentials("carol", testPassword).wantState(record.CheckOTP).token()
 	code := s.sms.last("otp.login", "code")
 
 	become("")
-	s.get("/", first).is(200)
+	s.get("/", first).wantStatus(200)
 	s.get("/", gone).want(wire.ErrTokenInvalid)
 	s.post("auth/checkotp", pending, fields{"otp": code}).wantState(record.Authorized)
 	second, device := s.login("alice"), s.remembered("alice")
 	phone, carols := new(keytest.Authenticator), new(keytest.Authenticator)
-	s.me("POST", "passkeys", second, s.created(phone, second, "Phone")).is(200)
+	s.me("POST", "passkeys", second, s.created(phone, second, "Phone")).wantStatus(200)
 	carol := s.post("auth/checkotp", s.credentials("carol", testPassword).token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized).token()
-	s.me("POST", "passkeys", carol, s.created(carols, carol, "Phone")).is(200)
+	s.me("POST", "passkeys", carol, s.created(carols, carol, "Phone")).wantStatus(200)
 	third := passkeyLogin(phone)
 	signed := s.keySet("/acme/v2/jwks.json").Keys[0].KeyID
 	s.lockedByStrangers("bob")
 
 	become(*oldProgram)
 	for _, token := range []string{first, second, third} {
-		s.get("/", token).is(200)
+		s.get("/", token).wantStatus(200)
 	}
 	s.get("/", gone).want(wire.ErrTokenInvalid)
 	s.credentials("bob", testPassword).want(wire.ErrRestricted)
-	s.post("auth/logout", third, nil).is(200)
+	s.post("auth/logout", third, nil).wantStatus(200)
 	fourth := s.login("alice")
 	cli("", "account", "delete", "carol", "--yes").want(0)
 	cli("", "account", "unlock", "bob").want(0)
@@ -105,13 +105,13 @@ func (s *site) goesBack(nodes ...*site) {
 
 	become("")
 	for _, token := range []string{first, second, fourth, daves} {
-		s.get("/", token).is(200)
+		s.get("/", token).wantStatus(200)
 	}
 	for _, token := range []string{gone, third, bobs, carol} {
 		s.get("/", token).want(wire.ErrTokenInvalid)
 	}
 	s.credentials("bob", testPassword).want(wire.ErrUserRestricted)
-	s.get("/", passkeyLogin(phone)).is(200)
+	s.get("/", passkeyLogin(phone)).wantStatus(200)
 	s.post("passkey/login", "", s.passkeyAnswer(carols, "acme", passkeyOrigin)).want(wire.ErrCredentialsInvalid)
 	s.lockedByStrangers("alice")
 	s.loginWith("alice", testPassword, fields{"device_token": device}).wantState(record.Authorized)

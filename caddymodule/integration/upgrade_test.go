@@ -18,8 +18,7 @@ import (
 // wrote the file; then all expiry times were changed to 2100.
 func releasedFile(t *testing.T, name string) []byte {
 	t.Helper()
-	data := get(os.ReadFile("../../store/testdata/v0.1.0/" + name))(t)
-	return data
+	return get(os.ReadFile("../../store/testdata/v0.1.0/" + name))(t)
 }
 
 // released holds the tokens, code and link of v0.1.0's users.
@@ -30,14 +29,9 @@ func TestUpgradeFromTheRelease(t *testing.T) {
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
 		file := shortTempDir(t) + "/mnemogate.db"
-		db, err := sql.Open("sqlite", "file:"+file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = db.Exec(string(releasedFile(t, "sqlite.sql")))
-		if err = errors.Join(err, db.Close()); err != nil {
-			t.Fatal(err)
-		}
+		db := get(sql.Open("sqlite", "file:"+file))(t)
+		_, err := db.Exec(string(releasedFile(t, "sqlite.sql")))
+		must(t, errors.Join(err, db.Close()))
 		s := startSite(t, siteConfig{stores: "store sqlite " + file, company: roomy})
 		s.goesOn(released{
 			live: "mgs_kFRWLCLoDn-KqvBL54iOOrDXFbxMOzheoDmYCVNB9-k", ended: "mgs_wvU-B3077MK0CDcgNZVbyQqb1TFWnhLo1wQGC10Pass",

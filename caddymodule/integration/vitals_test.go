@@ -49,8 +49,7 @@ func (s *site) number(pattern *regexp.Regexp, text string) int64 {
 	if found == nil {
 		s.t.Fatalf("there is no %v in %.200s", pattern, text)
 	}
-	n := get(strconv.ParseInt(found[1], 10, 64))(s.t)
-	return n
+	return get(strconv.ParseInt(found[1], 10, 64))(s.t)
 }
 
 // openFiles returns what the descriptors of the process refer to.

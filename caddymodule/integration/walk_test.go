@@ -143,7 +143,7 @@ func everyTransition(t *testing.T, start starter) {
 		a := s.credentials("ALICE@example.com ", testPassword)
 		s.wantProfile(a, "alice")
 		s.credentials("carol@example.com", testPassword).wantState(record.CheckOTP)
-		s.update("frank", true, func(a *record.Account) { a.MustSetPassword = true })
+		s.admin("PATCH", "accounts/frank", fields{"must_set_password": true}).wantStatus(200)
 		b := s.credentials("frank", testPassword)
 		quality(t, b.wantState(record.SetPassword))
 	})
