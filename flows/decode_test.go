@@ -89,6 +89,24 @@ func TestBodiesThatAreRefused(t *testing.T) {
 	}
 }
 
+// A client finds its mistake if the message names the field.
+func TestRefusedBodiesNameTheField(t *testing.T) {
+	for body, want := range map[string]string{
+		`{"login_id":"a","password":"b","login_id":"a"}`:                   "The body has the field login_id twice.",
+		`{"login_id":"a","password":"b","\u006cogin_id":"a"}`:              "The body has the field login_id twice.",
+		`{"login_id":"a","password":{"x":1,"x":1}}`:                        "The field password has the same key twice.",
+		`{"login_id":"a","password":"b","x":1,"x":1}`:                      "The body has the same key twice.",
+		`{"login_id":"a","password":"b\u0000"}`:                            "The field password contains a NUL character.",
+		`{"login_id":"a","password":"b","accept_disclaimers":["a\u0000"]}`: "The field accept_disclaimers contains a NUL character.",
+		`{"login_id":"a","password":"b","x":{"login_id":"\u0000"}}`:        "The body contains a NUL character.",
+		`{"login_id":"a","password":"b","login_id\u0000":1}`:               "The body contains a NUL character.",
+	} {
+		if got := refusalMessage(wire.Decode([]byte(body), new(checkCredentialsRequest))); got != want {
+			t.Errorf("%s: got %q, want %q", body, got, want)
+		}
+	}
+}
+
 func TestBodiesThatAreTaken(t *testing.T) {
 	for name, c := range map[string]struct {
 		body string

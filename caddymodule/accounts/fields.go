@@ -132,11 +132,15 @@ func parseChange(data []byte, kind changeKind) (manage.Change, error) {
 	return p.change, nil
 }
 
-var errNoObject = &Error{Status: 400, Message: "it must be one JSON object in UTF-8, without a key twice"}
+var errNoObject = &Error{Status: 400, Message: "it must be one JSON object in UTF-8"}
 
 func parseObject(data []byte) (map[string]jsontext.Value, error) {
 	var values map[string]jsontext.Value
-	if err := json.Unmarshal(data, &values); err != nil || values == nil { // null makes no map
+	err := json.Unmarshal(data, &values)
+	if twice, ok := errors.AsType[*jsontext.SyntacticError](err); ok && twice.Err == jsontext.ErrDuplicateName {
+		return nil, &manage.FieldError{Field: printable(twice.JSONPointer.LastToken()), Message: "it is there twice; send it once"}
+	}
+	if err != nil || values == nil { // null makes no map
 		return nil, errNoObject
 	}
 	return values, nil

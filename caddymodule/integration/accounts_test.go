@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -170,6 +172,30 @@ func TestKeyOpensWhatItMay(t *testing.T) {
 	s.audits(3, `"msg":"mnemogate.key.refused","company":"acme","address":"127.0.0.1","actor":"reader","reason":"write"`)
 	if strings.Contains(s.log(), keyOfAll) {
 		t.Error("the log holds a key")
+	}
+}
+
+// A client finds its mistake if the error names the field.
+func TestARefusedBodyNamesTheField(t *testing.T) {
+	t.Parallel()
+	s := accountsSite(t, startSite, allKeys, siteConfig{})
+	for body, field := range map[string]string{
+		`{"profile_mnemocode":"bob","role":"a","role":"b"}`:                              "role",
+		`{"profile_mnemocode":"bob","oauth_identities":[{"subject":"a","subject":"b"}]}`: "subject",
+		`{"profile_mnemocode":"bob","role":"a\u0000"}`:                                   "role",
+	} {
+		s.adminRaw("POST", "acme/accounts", body).wantRefused(http.StatusBadRequest, field)
+	}
+	for body, want := range map[string]string{
+		`{"login_id":"alice","login_id":"bob"}`: "The body has the field login_id twice.",
+		`{"login_id":"alice\u0000"}`:            "The field login_id contains a NUL character.",
+	} {
+		r := s.postRequest("acme", testKey, "auth/login", "", nil)
+		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
+		r.Header.Set("Content-Type", "application/json")
+		if got := s.do(r).want(wire.ErrValidation).str("message"); got != want {
+			t.Errorf("%s: got %q, want %q", body, got, want)
+		}
 	}
 }
 

@@ -54,6 +54,9 @@ func checkKeys(body []byte, fields reflect.Type) error {
 		if t.Kind() == '"' {
 			s := t.String()
 			if strings.ContainsRune(s, 0) {
+				if name := topField(d.StackPointer(), fields); name != "" {
+					return Invalid("The field %s contains a NUL character.", name)
+				}
 				return Invalid("The body contains a NUL character.")
 			}
 			// Inside the object, keys and values alternate.
@@ -143,14 +146,28 @@ const maxDisclaimers = 64
 // malformed describes what is wrong with a body. It names a field only if the struct has
 // it, because anything else is the client's own text.
 func malformed(err error, fields reflect.Type) error {
-	if errors.Is(err, jsontext.ErrDuplicateName) {
-		return Invalid("The body has the same key twice.")
+	if twice, ok := errors.AsType[*jsontext.SyntacticError](err); ok && twice.Err == jsontext.ErrDuplicateName {
+		switch name := topField(twice.JSONPointer, fields); name {
+		case "":
+			return Invalid("The body has the same key twice.")
+		case string(twice.JSONPointer[1:]):
+			return Invalid("The body has the field %s twice.", name)
+		default:
+			return Invalid("The field %s has the same key twice.", name)
+		}
 	}
 	if wrong, ok := errors.AsType[*json.SemanticError](err); ok {
-		field, _, _ := strings.Cut(strings.TrimPrefix(string(wrong.JSONPointer), "/"), "/")
-		if name := knownKey(fields, field); name != "" {
+		if name := topField(wrong.JSONPointer, fields); name != "" {
 			return Invalid("The field %s has the wrong type.", name)
 		}
 	}
 	return Invalid("The body must be one JSON object in UTF-8, with nothing after it.")
+}
+
+// topField returns the name of the field that p is in, or "" if the struct has none.
+func topField(p jsontext.Pointer, fields reflect.Type) string {
+	for first := range p.Tokens() {
+		return knownKey(fields, first)
+	}
+	return ""
 }
