@@ -117,7 +117,7 @@ var createCases = []accountsCase{
 			must(t, two.UseBackupCode(bg, odd, a.ID, odd))
 			subject := record.FailureKey{Company: odd, LoginID: odd}
 			must(t, one.UpdateFailures(bg, t0, subject, record.Kind(odd), add(1)))
-			wantEqual(t, "tallies", get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, subject)),
+			wantEqual(t, "failure counts", get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, subject)),
 				map[record.Kind]record.FailureCount{record.Kind(odd): {Count: 1}})
 		},
 	},
@@ -266,7 +266,7 @@ var createCases = []accountsCase{
 			got := get[record.Account](t)(one.ByIdentity(bg, "other", b.Identities[0]))
 			wantEqual(t, "identity", got.ID, b.ID)
 			failures := get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, record.FailureKey{Company: "other", LoginID: "x"}))
-			wantEqual(t, "tallies", len(failures), 0)
+			wantEqual(t, "failure counts", len(failures), 0)
 		},
 	},
 	{
@@ -435,11 +435,11 @@ func callAllAccounts(ctx context.Context, s record.Accounts, a record.Account) m
 		"UsePasskey":            s.UsePasskey(ctx, t0, a.Company, []byte("c"), 9, true),
 		"DeletePasskey":         second(s.DeletePasskey(ctx, t0, a.Company, a.ID, []byte("c"), record.TokenHash{})),
 		"UpdateFailures":        s.UpdateFailures(ctx, t0, subject, record.WrongCodes, add(1)),
-		"Tallies":               second(s.FailureCounts(ctx, subject)),
+		"FailureCounts":         second(s.FailureCounts(ctx, subject)),
 		"SetPassword":           s.SetPassword(ctx, t0, a.Company, a.ID, a.Generation, "new", record.TokenHash{}),
-		"NewEra":                second(s.NewCompanyGeneration(ctx, a.Company)),
+		"NewCompanyGeneration":  second(s.NewCompanyGeneration(ctx, a.Company)),
 		"PendingRevocations":    second(s.PendingRevocations(ctx, record.Revocation{}, 1)),
-		"Ended":                 s.RevocationDone(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: record.AllGenerations}),
+		"RevocationDone":        s.RevocationDone(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: record.AllGenerations}),
 		"Secret":                second(s.Secret(ctx)),
 		"SetSeeded":             s.SetSeeded(ctx, a.Company, a.Mnemocode),
 		"Seeded":                second(s.Seeded(ctx, a.Company, a.Mnemocode)),

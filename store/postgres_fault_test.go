@@ -227,7 +227,7 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 			got, err := s.ByID(bg, "acme", a.ID)
 			return err == nil && got.Role == "x" && got.Generation == a.Generation+1
 		}},
-		{"Tally", commitSent, func(s record.Accounts, _ record.Account) error {
+		{"UpdateFailures", commitSent, func(s record.Accounts, _ record.Account) error {
 			return s.UpdateFailures(bg, t0, subject, record.WrongCodes, add(1))
 		}, func(s record.Accounts, _ record.Account) bool {
 			failures, err := s.FailureCounts(bg, subject)

@@ -131,9 +131,9 @@ func (a explodingAccounts) SetPassword(ctx context.Context, now time.Time, compa
 }
 
 func (a explodingAccounts) UpdateFailures(ctx context.Context, now time.Time, subject record.FailureKey, kind record.Kind, change func(*record.FailureCount) error) error {
-	explode("accounts.Tally")
+	explode("accounts.UpdateFailures")
 	return a.Accounts.UpdateFailures(ctx, now, subject, kind, func(t *record.FailureCount) error {
-		explode("accounts.Tally.change")
+		explode("accounts.UpdateFailures.change")
 		return change(t)
 	})
 }

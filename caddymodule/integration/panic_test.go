@@ -146,8 +146,8 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 		{"body.Read", none, credentials, wire.ErrService},
 		{"accounts.ByLoginID", none, login("alice"), wire.ErrService},
 		{"accounts.ByID", pending, checkpassword, wire.ErrService},
-		{"accounts.Tally", none, credentials, wire.ErrService},
-		{"accounts.Tally.change", none, credentials, wire.ErrUnavailable}, // within a transaction of stores.SQLite
+		{"accounts.UpdateFailures", none, credentials, wire.ErrService},
+		{"accounts.UpdateFailures.change", none, credentials, wire.ErrUnavailable}, // within a transaction of stores.SQLite
 		{"sessions.Create", none, credentials, wire.ErrService},
 		{"sessions.Get", authorized, get, wire.ErrService},
 		{"sessions.Get", authorized, logout, wire.ErrService},
@@ -231,7 +231,7 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 				t.Errorf("after %s: %d %s", point, a.Status, a.Body)
 			}
 		}
-		s.arm("accounts.Tally")
+		s.arm("accounts.UpdateFailures")
 		if a := s.adminRaw("GET", "doctor", ""); a.Status != http.StatusOK || !strings.Contains(string(a.Body), `"failed"`) {
 			t.Errorf("doctor: %d %s", a.Status, a.Body)
 		}

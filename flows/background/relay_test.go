@@ -154,7 +154,7 @@ func (o *fullOutbox) Backlog(context.Context, string) (record.Backlog, error) {
 // An event is delivered again if its delivery can't be acknowledged. So while the
 // store takes no writes, few events are delivered. Afterwards delivery goes on at
 // full speed.
-func TestWhatCantBeSettledIsNotDeliveredAllTheTime(t *testing.T) {
+func TestEventsThatCantBeAcknowledgedAreNotDeliveredAllTheTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		outbox := &fullOutbox{}
 		outbox.full.Store(true)
@@ -166,7 +166,7 @@ func TestWhatCantBeSettledIsNotDeliveredAllTheTime(t *testing.T) {
 		outbox.full.Store(false)
 		time.Sleep(3 * time.Second)
 		if got := outbox.finished.Load(); got < 1000 {
-			t.Errorf("in three seconds with writes %d queues were settled, want thousands", got)
+			t.Errorf("in three seconds with writes %d queues were acknowledged, want thousands", got)
 		}
 		stop()
 	})
