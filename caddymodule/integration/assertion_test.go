@@ -182,6 +182,16 @@ func TestClientsChooseNoIssuer(t *testing.T) {
 		r.Host = host
 		s.do(r).want(wire.ErrValidation)
 	}
+	// Five hosts have been asked for.
+	for i := range 11 {
+		asks(fmt.Sprint(i, ".example.com"), fmt.Sprintf("https://%d.example.com/acme", i))
+	}
+	r := s.getRequest("/", token)
+	r.Host = "one-more.example.com"
+	if a := s.do(r).want(wire.ErrRestricted); a.Header.Get("Retry-After") != "60" {
+		t.Errorf("Retry-After is %q", a.Header.Get("Retry-After"))
+	}
+	asks("0.example.com", "https://0.example.com/acme")
 }
 
 // Keys of the configuration replace those of the store. The first one signs.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/url"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,7 +56,10 @@ type claims struct {
 // life is left.
 func (s *Signer) Assertion(ctx context.Context, issuer string, session record.Session) (string, error) {
 	now := s.Now()
-	of := s.shards[int(session.Hash[len(session.Hash)-1])%len(s.shards)].find(session.Hash, issuer, now, s.TTL, s.Limit/len(s.shards))
+	of, ok := s.shards[int(session.Hash[len(session.Hash)-1])%len(s.shards)].find(session.Hash, issuer, now, s.TTL, s.Limit/len(s.shards))
+	if !ok {
+		return "", &wire.Refusal{Err: wire.ErrRestricted, RetryAfter: s.TTL, Message: "The session is used on too many hosts at once. Wait for the seconds in Retry-After, then try again."}
+	}
 	made := of.made.Load()
 	switch {
 	case made == nil || now.Sub(made.at) >= s.TTL*5/6:
@@ -71,7 +75,7 @@ func (s *Signer) Assertion(ctx context.Context, issuer string, session record.Se
 	return made.token, nil
 }
 
-func (s *Signer) isFresh(made *made, now time.Time) bool { return now.Sub(made.at) < s.TTL*2/3 }
+func (s *Signer) isFresh(made *made, now time.Time) bool { return made.isFresh(now, s.TTL) }
 
 // signLater signs in the background, unless another request does or too many
 // signatures are being made. An error is left to the request that has to wait.
@@ -138,9 +142,9 @@ type signature struct {
 // issuer for each.
 type signatures []*signature
 
-// maxIssuers is how many signatures are remembered for a session: where clients choose
-// the host, they choose the issuer.
-const maxIssuers = 4
+// maxIssuers is how many issuers a session can have at once. Clients that choose the host
+// choose the issuer, and must not get a signature for each request.
+const maxIssuers = 16
 
 func (s signatures) by(issuer string) *signature {
 	for _, of := range s {
@@ -156,6 +160,8 @@ type made struct {
 	at    time.Time
 }
 
+func (m *made) isFresh(now time.Time, ttl time.Duration) bool { return now.Sub(m.at) < ttl*2/3 }
+
 // A shard remembers signatures. It forgets those of sessions that were not used for a
 // whole TTL, or earlier if there are too many.
 type shard struct {
@@ -164,13 +170,14 @@ type shard struct {
 	turned        time.Time // when recent became older
 }
 
-// find returns the signature of a session by an issuer, which is empty if it is new.
-func (s *shard) find(session record.TokenHash, issuer string, now time.Time, ttl time.Duration, limit int) *signature {
+// find returns the signature of a session by an issuer, which is empty if it is new. It
+// returns false if the session has too many others that are fresh.
+func (s *shard) find(session record.TokenHash, issuer string, now time.Time, ttl time.Duration, limit int) (found *signature, ok bool) {
 	s.mu.RLock()
-	found := s.recent[session].by(issuer)
+	found = s.recent[session].by(issuer)
 	s.mu.RUnlock()
 	if found != nil {
-		return found
+		return found, true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,12 +189,19 @@ func (s *shard) find(session record.TokenHash, issuer string, now time.Time, ttl
 		}
 	}
 	if found = known.by(issuer); found == nil {
-		found = &signature{issuer: issuer}
 		if len(known) == maxIssuers {
-			known = known[1:]
+			old := slices.IndexFunc(known, func(of *signature) bool {
+				made := of.made.Load()
+				return made == nil || !made.isFresh(now, ttl)
+			})
+			if old < 0 {
+				return nil, false
+			}
+			known = slices.Concat(known[:old], known[old+1:])
 		}
+		found = &signature{issuer: issuer}
 		known = append(known, found)
 	}
 	s.recent[session] = known
-	return found
+	return found, true
 }
