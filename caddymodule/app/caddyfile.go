@@ -17,7 +17,8 @@ func init() { httpcaddyfile.RegisterGlobalOption("mnemogate", parseGlobalOption)
 
 func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	if existing != nil {
-		return nil, d.Err("mnemogate already specified")
+		d.Next() // so that the error has its line
+		return nil, d.Err("mnemogate already specified; write all its options into one block")
 	}
 	app := new(App)
 	if err := app.UnmarshalCaddyfile(d); err != nil {
