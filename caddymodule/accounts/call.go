@@ -134,7 +134,22 @@ func (c *Call) serve(d *API) (err error) {
 	if c.query, err = parseQuery(c.URL.RawQuery, route.Query); err != nil {
 		return err
 	}
+	if c.Method == http.MethodDelete {
+		if err := c.noBody(); err != nil {
+			return err
+		}
+	}
 	return route.Serve(c)
+}
+
+// noBody refuses a body: otherwise a client that names one session in it would revoke
+// all.
+func (c *Call) noBody() error {
+	data, err := c.body()
+	if err == nil && len(data) > 0 {
+		err = &Error{Status: http.StatusBadRequest, Message: "this route takes no body; leave it out"}
+	}
+	return err
 }
 
 // Service returns the service, or an *Error if a store can't be reached.

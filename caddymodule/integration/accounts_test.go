@@ -201,7 +201,7 @@ func TestARefusedBodyNamesTheField(t *testing.T) {
 
 // A parameter that a route ignored could widen what the request does: a client that
 // names one account or session would revoke all.
-func TestParametersThatARouteDoesNotHaveAreRefused(t *testing.T) {
+func TestParametersAndBodiesThatARouteDoesNotHaveAreRefused(t *testing.T) {
 	t.Parallel()
 	s := accountsSite(t, startSite, allKeys, siteConfig{})
 	s.api(keyOfAll, "POST", "acme/accounts", alice).wantStatus(http.StatusCreated)
@@ -241,6 +241,19 @@ func TestParametersThatARouteDoesNotHaveAreRefused(t *testing.T) {
 	s.api("", "DELETE", "acme/sessions?account=u1", nil).wantRefused(http.StatusUnauthorized, "")
 	s.api("reads-and-nothing-else", "DELETE", "acme/sessions?account=u1", nil).wantRefused(http.StatusForbidden, "")
 	s.api(keyOfAll, "DELETE", "nowhere/sessions?account=u1", nil).wantRefused(http.StatusNotFound, "company")
+
+	// So is a body, which DELETE does not have.
+	for _, r := range accounts.Routes {
+		if r.Method != "DELETE" {
+			continue
+		}
+		path := at.Replace(r.Pattern)
+		for _, a := range []answer{s.api(keyOfAll, r.Method, path, fields{"account": "u1"}), s.adminRaw(r.Method, path, `{"account":"u1"}`)} {
+			if want := "this route takes no body; leave it out"; a.wantRefused(http.StatusBadRequest, "").str("error") != want {
+				t.Errorf("%s: got %q, want %q", path, a.str("error"), want)
+			}
+		}
+	}
 
 	s.get("/", token).wantStatus(http.StatusOK)
 	s.api(keyOfAll, "DELETE", "acme/sessions?", nil).wantStatus(http.StatusNoContent)
