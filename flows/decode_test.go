@@ -105,6 +105,12 @@ func TestRefusedBodiesNameTheField(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", body, got, want)
 		}
 	}
+	for _, id := range []string{"0", "-0", "null"} {
+		err := wire.Decode([]byte(`{"code":"a","redirect_uri":"b","provider_id":`+id+`}`), new(oauthRequest))
+		if got, want := refusalMessage(err), "The field provider_id is missing or 0."; got != want {
+			t.Errorf("%s: got %q, want %q", id, got, want)
+		}
+	}
 }
 
 func TestBodiesThatAreTaken(t *testing.T) {

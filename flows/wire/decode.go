@@ -115,6 +115,9 @@ func checkField(f reflect.StructField, v reflect.Value) error {
 		v.SetZero() // null means absent
 	}
 	if f.Tag.Get("need") != "" && v.IsZero() {
+		if v.Kind() == reflect.Int {
+			return Invalid("The field %s is missing or 0.", fieldName(f))
+		}
 		return Invalid("The field %s is missing or empty.", fieldName(f))
 	}
 	longest, _ := strconv.Atoi(f.Tag.Get("max"))
