@@ -131,10 +131,15 @@ func complete(cmd *cobra.Command, flag string, words ...string) {
 // command returns a command that runs f. The error of f determines the exit status.
 func (c *cli) command(use, short, long string, args cobra.PositionalArgs, f func(args []string) error) *cobra.Command {
 	return &cobra.Command{
-		Use:                   use,
-		Short:                 short,
-		Long:                  short + ".\n\n" + long,
-		Args:                  args,
+		Use:   use,
+		Short: short,
+		Long:  short + ".\n\n" + long,
+		Args: func(cmd *cobra.Command, given []string) error {
+			if args(cmd, given) != nil {
+				return fmt.Errorf("wrong number of arguments; write %s", cmd.UseLine())
+			}
+			return nil
+		},
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
