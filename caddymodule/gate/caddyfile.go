@@ -122,7 +122,7 @@ func (h *Handler) parseCookie(d *caddyfile.Dispenser) func() error {
 func sizeValue(to *int64) guest.Value {
 	return func(arg string) string {
 		n, err := humanize.ParseBytes(arg)
-		if err != nil || n > math.MaxInt32 {
+		if err != nil || n < 1 || n > math.MaxInt32 { // 0 would mean the default
 			return "not a size like 16KiB"
 		}
 		*to = int64(n)

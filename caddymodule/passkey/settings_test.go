@@ -37,6 +37,7 @@ func TestSettings(t *testing.T) {
 		{"app.example.com", "https://example.com", "origins: "},
 		{"example.com", "http://example.com", "origins: "},
 		{"example.com", "http://localhost:8080", "origins: "},
+		{"example.com", "https://example.com:443", `origins: "https://example.com:443": browsers leave out the default port; write https://example.com`},
 		{"example.com", "https://example.com/", "origins: "},
 		{"example.com", "https://example.com/login", "origins: "},
 		{"example.com", "https://user@example.com", "origins: "},
