@@ -41,6 +41,7 @@ func TestCaptchaCaddyfile(t *testing.T) {
 	guesttest.Caddyfiles(t, new(Static), []guesttest.Case{
 		{Name: "static", Text: "static right", Want: &Static{Token: "right"}},
 		{Name: "static without token", Text: "static", Err: "wrong argument count"},
+		{Name: "static with an empty token", Text: `static ""`, Err: "static: the token is empty; write the response to take for right"},
 	})
 	guesttest.Caddyfiles(t, new(Off), []guesttest.Case{
 		{Name: "off", Text: "off", Want: new(Off)},

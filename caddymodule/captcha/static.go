@@ -33,8 +33,11 @@ func (Static) CaddyModule() caddy.ModuleInfo {
 //	static <token>
 func (s *Static) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
-	if err := guest.Text(d, &s.Token)(); err != nil {
-		return err
+	if !d.AllArgs(&s.Token) {
+		return d.ArgErr()
+	}
+	if s.Token == "" {
+		return d.Err("static: the token is empty; write the response to take for right")
 	}
 	return guest.Options(d, nil)
 }

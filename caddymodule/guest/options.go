@@ -120,8 +120,11 @@ func Inside(name string, err error) error {
 // Text parses exactly one argument, which must not be empty.
 func Text(d *caddyfile.Dispenser, s *string) func() error {
 	return func() error {
-		if !d.AllArgs(s) || *s == "" {
+		if !d.AllArgs(s) {
 			return d.ArgErr()
+		}
+		if *s == "" {
+			return d.Err("the value is empty; write one")
 		}
 		return nil
 	}

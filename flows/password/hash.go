@@ -308,7 +308,8 @@ func parseArgon2(kind string, fields []string) (d digest, err error) {
 	}
 	d.argon2 = Argon2id{uint32(n["m"]), uint32(n["t"]), uint8(n["p"])}
 	if err := d.argon2.Bounded(); err != nil { // also if a parameter is missing and thus zero
-		return d, err
+		wrong, _, _ := strings.Cut(err.Error(), ";") // the advice is for the configuration
+		return d, errors.New(wrong + "; leave the hash out, and let the user set a new one")
 	}
 	if d, err = d.costing(n["m"]*n["t"], 1<<20, "argon2 with 1048576 as memory in KiB times iterations"); err != nil {
 		return d, err
