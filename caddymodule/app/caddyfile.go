@@ -153,7 +153,7 @@ func (c *Company) parseAPIKeys(d *caddyfile.Dispenser) error {
 	case len(keys) == 1 && keys[0] == "off":
 		c.APIKeyOff = true
 	case slices.Contains(keys, "off"):
-		return d.Err("off takes no other keys")
+		return d.Err("off takes no other keys; write it alone, or remove it")
 	default:
 		c.APIKeys = keys
 	}

@@ -151,7 +151,7 @@ func (c *cli) secret(name string) (string, error) {
 			return line, nil
 		}
 		if err == nil || err == io.EOF {
-			err = errors.New("the line is empty")
+			err = errors.New("the line is empty; write the secret on it")
 		}
 		return "", fmt.Errorf("%s: reading standard input: %w", name, err)
 	}
@@ -161,7 +161,7 @@ func (c *cli) secret(name string) (string, error) {
 		line, err := term.ReadPassword(int(c.cmd.InOrStdin().(*os.File).Fd()))
 		fmt.Fprintln(c.cmd.ErrOrStderr())
 		if err == nil && len(line) == 0 {
-			err = errors.New("nothing was typed")
+			err = errors.New("nothing was typed; start again")
 		}
 		if err != nil {
 			return "", fmt.Errorf("%s: %w", prompt, err)
@@ -169,7 +169,7 @@ func (c *cli) secret(name string) (string, error) {
 		typed[i] = string(line)
 	}
 	if typed[0] != typed[1] {
-		return "", fmt.Errorf("%s: the two differ", name)
+		return "", fmt.Errorf("%s: the two differ; start again", name)
 	}
 	return typed[0], nil
 }

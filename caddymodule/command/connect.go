@@ -79,7 +79,7 @@ func (c *cli) adminEndpoint() (*server, error) {
 	}
 	parsed, err := caddy.ParseNetworkAddress(address)
 	if err != nil || parsed.PortRangeSize() > 1 {
-		return nil, fmt.Errorf("%q is no address of an admin endpoint", address)
+		return nil, fmt.Errorf("%q is no address of an admin endpoint; write it like localhost:2019 or unix//run/caddy/admin.sock", address)
 	}
 	host := parsed.JoinHostPort(0)
 	if parsed.IsUnixNetwork() {

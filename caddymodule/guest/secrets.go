@@ -18,7 +18,7 @@ func ResolveGiven(what, s string) (string, error) {
 	}
 	resolved, err := resolveSecret(what, s)
 	if err == nil && resolved == "" {
-		err = fmt.Errorf("%s: it resolves to nothing", what)
+		err = fmt.Errorf("%s: it resolves to nothing; set what the placeholder names", what)
 	}
 	return resolved, err
 }

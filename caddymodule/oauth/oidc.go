@@ -108,7 +108,7 @@ func (p *OIDC) Validate() error {
 		return errors.New("oauth oidc: issuer: leave out what follows ? or #")
 	}
 	if !slices.Contains(p.Scope, oidc.ScopeOpenID) {
-		return errors.New("oauth oidc: scope: openid is missing, without which there is no ID token")
+		return errors.New("oauth oidc: scope: openid is missing, without which there is no ID token; add it")
 	}
 	return p.validate("oauth oidc")
 }

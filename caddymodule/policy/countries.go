@@ -15,11 +15,11 @@ func checkCountries(countries []string) error {
 	for i, s := range countries {
 		switch {
 		case s == tenant.AllCountries && len(countries) > 1:
-			return errors.New("limits sms_countries: all takes no other countries")
+			return errors.New("limits sms_countries: all takes no other countries; write it alone, or remove it")
 		case s != tenant.AllCountries && !country.MatchString(s):
 			return fmt.Errorf("limits sms_countries: '%s' is not the beginning of an international number; write it as +370", s)
 		case slices.Contains(countries[:i], s):
-			return fmt.Errorf("limits sms_countries: %s is there twice", s)
+			return fmt.Errorf("limits sms_countries: %s is there twice; remove one", s)
 		}
 	}
 	return nil
