@@ -266,11 +266,11 @@ func (h *Handler) check() error {
 		return errors.New("max_body: it must be from 1KiB to 1MiB")
 	}
 	for _, o := range h.CORS {
-		if !origin.MatchString(o) || o != strings.ToLower(o) {
-			return fmt.Errorf("cors: %q is not an origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com", o)
-		}
 		if strings.ContainsAny(o, "*{}") {
 			return fmt.Errorf("cors: %q: wildcards and placeholders are not replaced here; write each origin, as in https://app.example.com", o)
+		}
+		if !origin.MatchString(o) || o != strings.ToLower(o) {
+			return fmt.Errorf("cors: %q is not an origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com", o)
 		}
 		if without := guest.WithoutDefaultPort(o); without != o {
 			return fmt.Errorf("cors: %q: browsers leave out the default port; write %s", o, without)

@@ -93,7 +93,7 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		"fresh soon /account/*":                       "fresh: 'soon' is not a duration like 5m, at Caddyfile:11",
 		"fresh 5ms /account/*":                        "fresh: give a duration of at least 1s, as in fresh 5m /account/*, at Caddyfile:11",
 		"fresh 5m account":                            `fresh: "account" is not a path to match`,
-		"cors *":                                      `cors: "*" is not an origin`,
+		"cors *":                                      `cors: "*": wildcards and placeholders are not replaced here; write each origin, as in https://app.example.com, at Caddyfile:11`,
 		`header "X User"`:                             `header: "X User" cannot be the name of a header here`,
 		"health ready":                                `health: "ready" is not a path; begin with a slash, and write it without escapes, .. or // in it`,
 		"health /acme/v2/auth/login":                  "health: /acme/v2/auth/login is a path of the auth API; choose another",
