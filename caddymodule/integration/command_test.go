@@ -2,7 +2,6 @@ package integration
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"os/exec"
 	"strings"
@@ -53,14 +52,4 @@ func (o outcome) want(exit int, parts ...string) outcome {
 		}
 	}
 	return o
-}
-
-// object returns the output of a command with --json.
-func (o outcome) object() fields {
-	o.t.Helper()
-	var object fields
-	if err := json.Unmarshal([]byte(o.out), &object); err != nil {
-		o.t.Fatalf("%v: %s: %v", o.args, o.out, err)
-	}
-	return object
 }
