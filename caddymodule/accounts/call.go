@@ -142,11 +142,11 @@ func (c *Call) serve(d *API) (err error) {
 	return route.Serve(c)
 }
 
-// noBody refuses a body: otherwise a client that names one session in it would revoke
-// all.
+// noBody refuses a body that says something: otherwise a client that names one session in
+// it would revoke all.
 func (c *Call) noBody() error {
 	data, err := c.body()
-	if err == nil && len(data) > 0 {
+	if said := bytes.TrimSpace(data); err == nil && len(said) > 0 && string(said) != "{}" {
 		err = &Error{Status: http.StatusBadRequest, Message: "this route takes no body; leave it out"}
 	}
 	return err

@@ -257,6 +257,7 @@ func TestParametersAndBodiesThatARouteDoesNotHaveAreRefused(t *testing.T) {
 
 	s.get("/", token).wantStatus(http.StatusOK)
 	s.api(keyOfAll, "DELETE", "acme/sessions?", nil).wantStatus(http.StatusNoContent)
+	s.api(keyOfAll, "DELETE", "acme/sessions", fields{}).wantStatus(http.StatusNoContent)
 }
 
 func TestWrongKeysAreCountedOnAllNodes(t *testing.T) {
