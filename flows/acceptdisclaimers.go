@@ -19,7 +19,7 @@ func (s *Service) acceptDisclaimers(ctx context.Context, c *session.Call, req *a
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := tenant.Admitted(a); err != nil {
+	if err := tenant.CheckStatus(a); err != nil {
 		return Reply{}, err
 	}
 	accepted, err := c.Accept(a, req.AcceptDisclaimers)

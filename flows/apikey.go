@@ -26,7 +26,7 @@ func (s *Service) Company(code string, keys []string) (company *tenant.Company, 
 	if place == 0 || len(keys) > 1 {
 		return nil, "", wire.ErrAPIKeyInvalid
 	}
-	return company, s.uses(company, strconv.Itoa(place)), nil
+	return company, s.reportKey(company, strconv.Itoa(place)), nil
 }
 
 // CompanyByKey returns the company that the API key belongs to.
@@ -44,12 +44,12 @@ func (s *Service) CompanyByKey(keys []string) (*tenant.Company, error) {
 	if found == nil || len(keys) > 1 {
 		return nil, wire.ErrAPIKeyInvalid
 	}
-	s.uses(found, strconv.Itoa(key))
+	s.reportKey(found, strconv.Itoa(key))
 	return found, nil
 }
 
-// uses reports a valid key of a company to KeyUsed. It returns the name of the key.
-func (s *Service) uses(c *tenant.Company, key string) string {
+// reportKey reports a valid key of a company to KeyUsed. It returns the name of the key.
+func (s *Service) reportKey(c *tenant.Company, key string) string {
 	if s.KeyUsed != nil {
 		s.KeyUsed(c.Code, key)
 	}

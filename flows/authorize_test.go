@@ -35,7 +35,7 @@ func TestOnlyAuthorizedSessionsAreAskedForARole(t *testing.T) {
 	b := newBench(t)
 	unfinished, token := b.sessionIn(record.RecoveryOTP), b.sessionIn(record.Authorized)
 	asked := 0
-	want := session.Requirement{Admits: func(role string) bool { asked++; return role == "boss" }}
+	want := session.Requirement{RoleAllowed: func(role string) bool { asked++; return role == "boss" }}
 	for _, authorization := range []string{"", "Bearer", "Bearer mgs_" + strings.Repeat("A", 43), "Bearer " + unfinished, "Bearer " + token} {
 		if _, err := b.Authorize(t.Context(), want, []string{authorization}); err == nil {
 			t.Errorf("%q passed", authorization)
@@ -147,7 +147,7 @@ func TestAnExpiredTokenNeverRevives(t *testing.T) {
 	}
 }
 
-// The same holds if Live reported the expiry, which cuts off a stream.
+// The same holds if CheckLive reported the expiry, which cuts off a stream.
 func TestASessionThatLiveSawExpireNeverRevives(t *testing.T) {
 	b := newBench(t)
 	token := b.sessionIn(record.Authorized)
@@ -156,9 +156,9 @@ func TestASessionThatLiveSawExpireNeverRevives(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.clock.advance(time.Duration(b.company.Session.Idle))
-	wantError(t, b.Live(t.Context(), session), wire.ErrTokenExpired)
+	wantError(t, b.CheckLive(t.Context(), session), wire.ErrTokenExpired)
 	b.clock.advance(-time.Duration(b.company.Session.Idle))
-	wantError(t, b.Live(t.Context(), session), wire.ErrTokenExpired)
+	wantError(t, b.CheckLive(t.Context(), session), wire.ErrTokenExpired)
 	b.wantLive(token, wire.ErrTokenExpired)
 }
 
@@ -294,19 +294,19 @@ func TestLiveCountsAsNoRequest(t *testing.T) {
 	}
 	for range 5 {
 		b.clock.advance(12*time.Minute - time.Microsecond)
-		if err := b.Live(t.Context(), live); err != nil {
+		if err := b.CheckLive(t.Context(), live); err != nil {
 			t.Fatal(err)
 		}
 	}
 	b.clock.advance(time.Minute)
-	wantError(t, b.Live(t.Context(), live), wire.ErrTokenExpired)
+	wantError(t, b.CheckLive(t.Context(), live), wire.ErrTokenExpired)
 	token := b.sessionIn(record.Authorized)
 	live, err = b.authorize(token)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b.must("auth/logout", token, nil)
-	wantError(t, b.Live(t.Context(), live), wire.ErrTokenInvalid)
+	wantError(t, b.CheckLive(t.Context(), live), wire.ErrTokenInvalid)
 }
 
 func TestASessionOfARemovedCompanyIsInvalid(t *testing.T) {

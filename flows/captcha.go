@@ -26,21 +26,21 @@ func (s *Service) solveCaptcha(ctx context.Context, c *session.Call, response st
 	if response == "" {
 		return &wire.Refusal{Err: wire.ErrCaptchaMissing, Captcha: true}
 	}
-	ok, err := goodCaptcha(ctx, c, response)
+	ok, err := spendCaptcha(ctx, c, response)
 	if err != nil || ok {
 		return err
 	}
-	if err := c.FailAddress(ctx); err != nil {
+	if err := c.CountAddressFailure(ctx); err != nil {
 		return err
 	}
 	return &wire.Refusal{Err: wire.ErrCaptchaInvalid, Captcha: true}
 }
 
-// goodCaptcha reports whether a response is right, and marks it as used. It refuses
+// spendCaptcha reports whether a response is right, and marks it as used. It refuses
 // surrounding white space: providers trim it, so a used response with a space added would
 // be valid again.
-func goodCaptcha(ctx context.Context, c *session.Call, response string) (bool, error) {
-	if strings.TrimFunc(response, trimmed) != response {
+func spendCaptcha(ctx context.Context, c *session.Call, response string) (bool, error) {
+	if strings.TrimFunc(response, isTrimmed) != response {
 		return false, nil
 	}
 	once, ok, err := verifyCaptcha(ctx, c, response)
@@ -51,7 +51,7 @@ func goodCaptcha(ctx context.Context, c *session.Call, response string) (bool, e
 		return ok, nil
 	}
 	hash := sha256.Sum256([]byte(once))
-	return c.Once(ctx, record.Counter{Key: limits.Key("", "captcha", hex.EncodeToString(hash[:])), Limit: 1, Window: captchaMemory})
+	return c.MarkUsed(ctx, record.Counter{Key: limits.Key("", "captcha", hex.EncodeToString(hash[:])), Limit: 1, Window: captchaMemory})
 }
 
 // verifyCaptcha reports whether a response is right. It also returns the string to mark
@@ -68,5 +68,5 @@ func verifyCaptcha(ctx context.Context, c *session.Call, response string) (once 
 	return response, ok, nil
 }
 
-// trimmed reports whether some programming language treats r as white space.
-func trimmed(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }
+// isTrimmed reports whether some programming language treats r as white space.
+func isTrimmed(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }

@@ -22,7 +22,7 @@ func (s *Service) checkLink(ctx context.Context, c *session.Call, req *checkLink
 	}
 	err := c.FindLink(ctx, req.Token)
 	if errors.Is(err, wire.ErrTokenInvalid) {
-		if err := c.FailAddress(ctx); err != nil {
+		if err := c.CountAddressFailure(ctx); err != nil {
 			return Reply{}, err
 		}
 	}
@@ -33,7 +33,7 @@ func (s *Service) checkLink(ctx context.Context, c *session.Call, req *checkLink
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := tenant.Admitted(a); err != nil {
+	if err := tenant.CheckStatus(a); err != nil {
 		return Reply{}, err
 	}
 	return issued(c.Enter(ctx, session.Step{Account: a, State: record.RecoveryPassword}))

@@ -25,7 +25,7 @@ func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *check
 	}
 	var before error
 	if a.ID != 0 && !c.Company.Hardened {
-		before = tenant.Admitted(a)
+		before = tenant.CheckStatus(a)
 	}
 	attempt := session.PasswordAttempt{Account: a, LoginIDHash: c.Session().LoginID, Password: req.Password, Wrong: wire.ErrPasswordInvalid}
 	return s.enterByPassword(ctx, c, attempt, req, before)
@@ -34,14 +34,14 @@ func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *check
 // enterByPassword takes the step after an attempt with a password, for checkpassword and
 // checkcredentials. before is as in tryPassword.
 func (s *Service) enterByPassword(ctx context.Context, c *session.Call, attempt session.PasswordAttempt, req *checkPasswordRequest, before error) (Reply, error) {
-	if err := c.KnowDevice(ctx, attempt.Account, req.DeviceToken); err != nil {
+	if err := c.FindDevice(ctx, attempt.Account, req.DeviceToken); err != nil {
 		return Reply{}, err
 	}
 	c.Remember(req.RememberDevice)
 	if err := s.tryPassword(ctx, c, &attempt, req.CaptchaResponse, before); err != nil {
 		return Reply{}, err
 	}
-	if err := tenant.Admitted(attempt.Account); err != nil {
+	if err := tenant.CheckStatus(attempt.Account); err != nil {
 		return Reply{}, err
 	}
 	accepted, err := c.Accept(attempt.Account, req.AcceptDisclaimers)
@@ -79,6 +79,6 @@ func (s *Service) tryPassword(ctx context.Context, c *session.Call, t *session.P
 	if before != nil {
 		return before
 	}
-	t.Subject, t.Solved = subject, due
+	t.Key, t.Solved = subject, due
 	return s.ComparePassword(ctx, &c.Attempt, t)
 }

@@ -25,7 +25,7 @@ func (s *Service) checkQuestion(ctx context.Context, c *session.Call, req *check
 	if err := c.CheckAnswers(a); err != nil {
 		return Reply{}, err
 	}
-	if err := tenant.Admitted(a); err != nil {
+	if err := tenant.CheckStatus(a); err != nil {
 		return Reply{}, err
 	}
 	ok, _, err := s.Hasher.Verify(ctx, c.Turn(), c.Company.Password.Argon2id, a.AnswerHash, record.FoldAnswer(req.ControlAnswer))

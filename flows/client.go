@@ -20,7 +20,7 @@ import (
 func (s *Service) ClientConfig(ctx context.Context, r *Request) (config tenant.ClientConfig, err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "client.json") }()
-	c, _, err := s.clientOf(ctx, r)
+	c, _, err := s.companyOf(ctx, r)
 	if err != nil {
 		return tenant.ClientConfig{}, err
 	}

@@ -21,7 +21,7 @@ import (
 func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "session") }()
-	company, key, err := s.clientOf(ctx, r)
+	company, key, err := s.companyOf(ctx, r)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -45,7 +45,7 @@ func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 	}
 	switch found.State {
 	case record.CheckPassword:
-		if err := c.KnowDevice(ctx, a, ""); err != nil {
+		if err := c.FindDevice(ctx, a, ""); err != nil {
 			return Reply{}, err
 		}
 		_, failures, err := c.PublicFailures(ctx, a, found.LoginID)
@@ -81,7 +81,7 @@ func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (reply Reply, err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "session") }()
-	company, key, err := s.clientOf(ctx, r)
+	company, key, err := s.companyOf(ctx, r)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -106,7 +106,7 @@ func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (rep
 // Route, and credentials takes the place of its Authorization. If the login is too old, it
 // returns the session with the error.
 func (s *Service) User(ctx context.Context, r *Request, fresh time.Duration, credentials func() ([]string, error)) (*tenant.Company, record.Session, error) {
-	company, _, err := s.clientOf(ctx, r)
+	company, _, err := s.companyOf(ctx, r)
 	if err != nil {
 		return nil, record.Session{}, err
 	}
@@ -157,7 +157,7 @@ func (s *Service) End(ctx context.Context, r *Request) (err error) {
 	if err := c.Revoke(ctx); err != nil {
 		return err
 	}
-	s.Emit(ctx, c.Session().Ended(c.By(record.EndedByLogout)))
+	s.Emit(ctx, c.Session().Ended(c.ClientEvent(record.EndedByLogout)))
 	return nil
 }
 
@@ -169,7 +169,7 @@ func (s *Service) findOf(ctx context.Context, company *tenant.Company, key strin
 		return nil, err
 	}
 	c := s.NewCall(r.client())
-	if err := c.Admit(ctx, company, key); err != nil {
+	if err := c.SetCompany(ctx, company, key); err != nil {
 		return nil, err
 	}
 	return c, c.Find(ctx, token, want)

@@ -44,7 +44,7 @@ func (b *bench) remembered() string {
 		}
 		reply = b.must("auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(b.t).Code, "remember_device": true})
 	}
-	if !tokens.Shaped(tokens.DevicePrefix, reply.DeviceToken) {
+	if !tokens.IsWellFormed(tokens.DevicePrefix, reply.DeviceToken) {
 		b.t.Fatalf("the device's token is %q", reply.DeviceToken)
 	}
 	return reply.DeviceToken
@@ -102,7 +102,7 @@ func TestADeviceIsRememberedByTheStepThatAuthorizes(t *testing.T) {
 			b := newDevices(t)
 			reply := last(b)
 			wantStep(t, reply, record.Authorized)
-			if !tokens.Shaped(tokens.DevicePrefix, reply.DeviceToken) {
+			if !tokens.IsWellFormed(tokens.DevicePrefix, reply.DeviceToken) {
 				t.Fatalf("got %q", reply.DeviceToken)
 			}
 			if name == "setpassword" {

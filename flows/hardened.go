@@ -27,7 +27,7 @@ func (s *Service) loginHardened(ctx context.Context, c *session.Call, a record.A
 	}
 	passwords := failures[record.WrongPasswords]
 	byCode := a.ID != 0 && a.PasswordHash == ""
-	if byCode && (a.Phone == "" || tenant.Admitted(a) != nil) {
+	if byCode && (a.Phone == "" || tenant.CheckStatus(a) != nil) {
 		a, byCode = record.Account{CompanyGeneration: a.CompanyGeneration}, false // the account can't log in at all
 	}
 	st := session.Step{Account: a, DecoyOf: loginIDHash, State: record.CheckPassword, Counters: c.AddressLook()}

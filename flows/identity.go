@@ -20,8 +20,8 @@ import (
 func (s *Service) accountOfUser(ctx context.Context, c *session.Call, config tenant.OAuth, identity record.Identity, user tenant.OAuthUser) (record.Account, error) {
 	a, err := s.Accounts.ByIdentity(ctx, c.Company.Code, identity)
 	if err == nil {
-		c.Found(a)
-		return a, tenant.Admitted(a)
+		c.SetAccount(a)
+		return a, tenant.CheckStatus(a)
 	}
 	if !errors.Is(err, record.ErrNotFound) {
 		return record.Account{}, wire.Unavailable("looking up the provider's user", err)
@@ -36,7 +36,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *session.Call, config ten
 	if a.ID == 0 || !record.SameEmail(a.Email, user.Email) { // the email may match its login name instead
 		return record.Account{}, wire.ErrOAuthNotFound
 	}
-	if err := tenant.Admitted(a); err != nil {
+	if err := tenant.CheckStatus(a); err != nil {
 		return record.Account{}, err
 	}
 	err = s.bind(ctx, c, a, identity)
@@ -48,7 +48,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *session.Call, config ten
 			return record.Account{}, wire.ErrOAuthNotFound
 		}
 		if err == nil {
-			return a, tenant.Admitted(a)
+			return a, tenant.CheckStatus(a)
 		}
 	}
 	if err != nil {

@@ -26,7 +26,7 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 		reply.LoginID = hardenedPhone(c.Company, req.LoginID)
 		return reply, err
 	}
-	if err := c.KnowDevice(ctx, a, req.DeviceToken); err != nil {
+	if err := c.FindDevice(ctx, a, req.DeviceToken); err != nil {
 		return Reply{}, err
 	}
 	_, failures, err := c.PublicFailures(ctx, a, "")
@@ -39,7 +39,7 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 		return Reply{}, c.AddressFirst(ctx, err)
 	}
 	if a.ID == 0 {
-		if err := c.FailAddress(ctx); err != nil {
+		if err := c.CountAddressFailure(ctx); err != nil {
 			return Reply{}, err
 		}
 		return Reply{}, wire.ErrLoginIDNotFound
@@ -82,7 +82,7 @@ func loginState(c *session.Call, a record.Account, passwords record.FailureCount
 	if a.ID == 0 {
 		return record.CheckPassword, nil
 	}
-	if err := tenant.Admitted(a); err != nil {
+	if err := tenant.CheckStatus(a); err != nil {
 		return record.None, err
 	}
 	switch {

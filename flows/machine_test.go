@@ -372,7 +372,7 @@ func (m *machine) jump(t *rapid.T) {
 		to = pick(t, "end", ends...).Add(-pick(t, "before it", 0, time.Microsecond))
 	case "back":
 		to = m.now.Add(-pick(t, "by", time.Second, time.Minute, 10*time.Minute, 2*time.Hour, 25*time.Hour))
-		if kept := m.swept.Add(-record.Keep); to.Before(kept) { // a store may have forgotten what ended before that
+		if kept := m.swept.Add(-record.KeepExpired); to.Before(kept) { // a store may have forgotten what ended before that
 			to = kept
 		}
 	}

@@ -32,7 +32,7 @@ func newMigrating(t *testing.T) (*bench, *elsewhere) {
 	b := newBench(t)
 	e := &elsewhere{right: "flat of 50m²"}
 	b.company.Migrate = e
-	b.withHash(record.AskedElsewhere)
+	b.withHash(record.ExternalPassword)
 	return b, e
 }
 

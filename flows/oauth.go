@@ -51,7 +51,7 @@ func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest)
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := c.KnowDevice(ctx, a, ""); err != nil {
+	if err := c.FindDevice(ctx, a, ""); err != nil {
 		return Reply{}, err
 	}
 	c.Remember(req.RememberDevice)
@@ -117,9 +117,9 @@ const grantMemory = time.Hour
 // attack, in which one provider gets hold of a code of another and logs in with it
 // (RFC 9700, section 4.4).
 func spendGrant(ctx context.Context, c *session.Call, req *oauthRequest) error {
-	hash := sha256.Sum256([]byte(strings.TrimFunc(req.Code, trimmed)))
+	hash := sha256.Sum256([]byte(strings.TrimFunc(req.Code, isTrimmed)))
 	sent := c.Counter("grant", hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: grantMemory})
-	first, err := c.Once(ctx, sent, append(c.AddressLook(), c.AddressLogins()...)...)
+	first, err := c.MarkUsed(ctx, sent, append(c.AddressLook(), c.AddressLogins()...)...)
 	if err == nil && !first {
 		err = fmt.Errorf("%w: the code was sent before", wire.ErrOAuthFailed)
 	}

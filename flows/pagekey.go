@@ -28,9 +28,9 @@ func (s *Service) PageKey(ctx context.Context, company string) (string, error) {
 	return keys.NewPageKey(company, s.Now().Truncate(pageKeyStep).Add(pageKeyLife)), nil
 }
 
-// clientOf is Company for requests that a login page also sends. If the Request allows
+// companyOf is Company for requests that a login page also sends. If the Request allows
 // it, the key of the page is valid too.
-func (s *Service) clientOf(ctx context.Context, r *Request) (company *tenant.Company, key string, err error) {
+func (s *Service) companyOf(ctx context.Context, r *Request) (company *tenant.Company, key string, err error) {
 	code, keys := r.Company, r.APIKeys
 	company, key, err = s.Company(code, keys)
 	if err != wire.ErrAPIKeyInvalid || !r.PageKey || len(keys) != 1 || !tokens.IsPageKey(keys[0]) {
@@ -42,7 +42,7 @@ func (s *Service) clientOf(ctx context.Context, r *Request) (company *tenant.Com
 	}
 	good := secrets.GoodPageKey(code, keys[0], s.Now()) // checked even for an unknown company, so that it takes as long
 	if company = s.Companies[code]; good && company != nil {
-		return company, s.uses(company, KeyOfPage), nil
+		return company, s.reportKey(company, KeyOfPage), nil
 	}
 	return nil, "", err
 }

@@ -51,10 +51,10 @@ func (s *Service) passkeyLogin(ctx context.Context, c *session.Call, req *passke
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := tenant.Admitted(a); err != nil {
+	if err := tenant.CheckStatus(a); err != nil {
 		return Reply{}, err
 	}
-	if err := c.KnowDevice(ctx, a, ""); err != nil {
+	if err := c.FindDevice(ctx, a, ""); err != nil {
 		return Reply{}, err
 	}
 	c.Remember(req.RememberDevice)
@@ -133,7 +133,7 @@ func (s *Service) verifyPasskey(ctx context.Context, c *session.Call, challenge 
 		s.Log.Info("a passkey does not verify", "company", c.Company.Code, "account", a.Mnemocode, "error", err)
 		return record.Account{}, errPasskeyInvalid
 	}
-	c.Found(a)
+	c.SetAccount(a)
 	err = s.Accounts.UsePasskey(ctx, c.Now, c.Company.Code, p.Credential, use.SignCount, use.BackedUp)
 	switch {
 	case errors.Is(err, record.ErrConflict):

@@ -25,7 +25,7 @@ type Challenge struct {
 func (s *Service) Challenge(ctx context.Context, r *Request) (c Challenge, err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "captcha") }()
-	company, _, err := s.clientOf(ctx, r)
+	company, _, err := s.companyOf(ctx, r)
 	if err != nil {
 		return Challenge{}, err
 	}

@@ -40,12 +40,12 @@ func (s *Service) recover(ctx context.Context, c *session.Call, req *recoverRequ
 		return Reply{}, err
 	}
 	if a.ID == 0 {
-		if err := c.FailAddress(ctx); err != nil {
+		if err := c.CountAddressFailure(ctx); err != nil {
 			return Reply{}, err
 		}
 		return Reply{}, wire.ErrLoginIDNotFound
 	}
-	if err := tenant.Admitted(a); err != nil {
+	if err := tenant.CheckStatus(a); err != nil {
 		return Reply{}, err
 	}
 	if methodErr != nil {

@@ -23,12 +23,12 @@ func TestARequirementMayNameCompanies(t *testing.T) {
 			{session.Requirement{}, true},
 			{session.Requirement{Company: code}, true},
 			{session.Requirement{Company: "globex"}, false},
-			{session.Requirement{Among: []string{code}}, true},
-			{session.Requirement{Among: []string{"globex", code}}, true},
-			{session.Requirement{Company: code, Among: []string{"globex", code}}, true},
-			{session.Requirement{Among: []string{"globex"}}, false},
-			{session.Requirement{Company: code, Among: []string{"globex"}}, false},
-			{session.Requirement{Company: "globex", Among: []string{code}}, false},
+			{session.Requirement{Companies: []string{code}}, true},
+			{session.Requirement{Companies: []string{"globex", code}}, true},
+			{session.Requirement{Company: code, Companies: []string{"globex", code}}, true},
+			{session.Requirement{Companies: []string{"globex"}}, false},
+			{session.Requirement{Company: code, Companies: []string{"globex"}}, false},
+			{session.Requirement{Company: "globex", Companies: []string{code}}, false},
 		} {
 			var want error = wire.ErrTokenInvalid
 			if test.want {

@@ -51,7 +51,7 @@ func (s *Service) emit(ctx context.Context, r *Request, c *session.Call, reply R
 	e.Traffic = nil
 	authorized := err == nil && reply.SessionState == record.Authorized
 	if !errors.Is(err, wire.ErrRestricted) {
-		c.Ended(e.Account, authorized)
+		c.RecordTraffic(e.Account, authorized)
 	}
 	e.Result, e.Reason = outcome(err)
 	e.Name = r.Route.Event(e.Result)

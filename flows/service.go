@@ -105,11 +105,11 @@ func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error
 }
 
 func (s *Service) serve(ctx context.Context, r *Request, c *session.Call) (Reply, error) {
-	company, key, err := s.clientOf(ctx, r)
+	company, key, err := s.companyOf(ctx, r)
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := c.Admit(ctx, company, key); err != nil {
+	if err := c.SetCompany(ctx, company, key); err != nil {
 		return Reply{}, err
 	}
 	var token string

@@ -28,7 +28,7 @@ func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPass
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := tenant.Admitted(a); err != nil {
+	if err := tenant.CheckStatus(a); err != nil {
 		return Reply{}, err
 	}
 	password := password.Normalize(req.NewPassword)
@@ -83,5 +83,5 @@ func (s *Service) changePassword(ctx context.Context, c *session.Call, a record.
 		return wire.Unavailable("storing the password", err)
 	}
 	s.PasswordSet(ctx, c.Company, a, c.Notice(message.NoticePasswordChanged))
-	return s.RevokeAll(ctx, record.Revocation{Company: c.Company.Code, Account: a.ID, Generation: a.Generation + 1}, c.By(record.EndedByPassword))
+	return s.RevokeAll(ctx, record.Revocation{Company: c.Company.Code, Account: a.ID, Generation: a.Generation + 1}, c.ClientEvent(record.EndedByPassword))
 }

@@ -35,7 +35,7 @@ func TestAWelcomeLinkIsValidForWelcomeTTL(t *testing.T) {
 	if m := b.mail.last(t); !m.Expires.Equal(until) || m.Subject != "Jūsų "+code+" paskyra paruošta" || !strings.Contains(m.Text, until.Format("iki 2006-01-02 15:04 UTC")) {
 		t.Errorf("valid until %v: %s\n%s", m.Expires, m.Subject, m.Text)
 	}
-	if !tokens.Shaped(tokens.WelcomePrefix, token) {
+	if !tokens.IsWellFormed(tokens.WelcomePrefix, token) {
 		t.Errorf("a client can't tell that %q welcomes a user", token)
 	}
 	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": strings.Replace(token, "mgw_", "mgl_", 1)})

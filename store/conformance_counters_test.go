@@ -66,7 +66,7 @@ var counterCases = []sessionsCase{
 					return s.Create(bg, t0, session(fmt.Sprint("link", i), 1, 1, record.MailedLink), wide, tight)
 				}
 			})
-			wantWinners(t, errs, 30, isA[*record.Full])
+			wantWinners(t, errs, 30, isA[*record.FullError])
 			wide.Limit = 30
 			wantFull(t, "what the refused left", one.Charge(bg, t0, record.Look(wide)...), "acme/wide", t0.Add(time.Minute))
 			wide.Limit = 31
@@ -164,7 +164,7 @@ var counterCases = []sessionsCase{
 				}
 				return s.Charge(bg, t0, wide, tight)
 			})
-			wantWinners(t, errs, 30, isA[*record.Full])
+			wantWinners(t, errs, 30, isA[*record.FullError])
 			wide.Limit = 30
 			wantFull(t, "what the refused left", one.Charge(bg, t0, record.Look(wide)...), "wide", t0.Add(time.Minute))
 			wide.Limit = 31

@@ -64,7 +64,7 @@ var endCases = []sessionsCase{
 				wantEqual(t, name, get[record.Session](t)(two.Revoked(bg, hash(name))), want)
 			}
 			none(t0, "past", "logged out", "replaced", "next", "elsewhere@other/1", "never was")
-			must(t, one.Sweep(bg, t0.Add(10*time.Minute).Add(record.Keep+time.Second)))
+			must(t, one.Sweep(bg, t0.Add(10*time.Minute).Add(record.KeepExpired+time.Second)))
 			none(t0.Add(10*time.Minute), "step", "login", "link")
 		},
 	},

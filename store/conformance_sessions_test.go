@@ -278,7 +278,7 @@ var expireCases = []sessionsCase{
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.Authorized)
 			must(t, one.Create(bg, t0, s))
-			late := s.Expires.Add(record.Keep + time.Hour)
+			late := s.Expires.Add(record.KeepExpired + time.Hour)
 			next := session("b", 1, 1, record.CheckPassword)
 			next.Expires, next.Ends = late.Add(time.Hour), late.Add(time.Hour)
 			must(t, two.Create(bg, late, next))
@@ -314,7 +314,7 @@ var expireCases = []sessionsCase{
 			wantEqual(t, "listed", len(get[[]record.Session](t)(two.List(bg, t0, "acme", 1))), 0)
 			must(t, one.Sweep(bg, s.Expires.Add(time.Hour)))
 			wantEqual(t, "Expires in an hour", get[record.Session](t)(two.Get(bg, s.Hash)).Expires, time.Time{})
-			must(t, one.Sweep(bg, s.Expires.Add(record.Keep+time.Hour)))
+			must(t, one.Sweep(bg, s.Expires.Add(record.KeepExpired+time.Hour)))
 			wantGone(t, two, "a")
 		},
 	},
@@ -340,7 +340,7 @@ var expireCases = []sessionsCase{
 	},
 	{
 		name:    "sweep of sessions",
-		promise: "Sweep deletes what expired more than Keep ago, and nothing else.",
+		promise: "Sweep deletes what expired more than KeepExpired ago, and nothing else.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.Authorized)
 			must(t, one.Create(bg, t0, s))
@@ -350,9 +350,9 @@ var expireCases = []sessionsCase{
 			counter := record.Counter{Key: "a", Limit: 1, Window: 24 * time.Hour}
 			must(t, one.Charge(bg, t0, counter))
 
-			must(t, two.Sweep(bg, s.Expires.Add(record.Keep)))
+			must(t, two.Sweep(bg, s.Expires.Add(record.KeepExpired)))
 			wantSession(t, one, s)
-			must(t, two.Sweep(bg, s.Expires.Add(record.Keep+time.Second)))
+			must(t, two.Sweep(bg, s.Expires.Add(record.KeepExpired+time.Second)))
 			wantGone(t, one, "a")
 			wantSession(t, one, lasting)
 			wantFull(t, "a look", one.Charge(bg, t0, record.Look(counter)...), "a", t0.Add(24*time.Hour))

@@ -162,7 +162,7 @@ func wantTaken(t *testing.T, what string, got error, field string) {
 
 func wantFull(t *testing.T, what string, got error, key string, until time.Time) {
 	t.Helper()
-	full, ok := errors.AsType[*record.Full](got)
+	full, ok := errors.AsType[*record.FullError](got)
 	if !ok || full.Key != key || !full.Until.Equal(until) {
 		t.Errorf("%s: got error %#v, want %s full until %v", what, got, key, until)
 	}

@@ -86,18 +86,18 @@ var updateCases = []accountsCase{
 	},
 	{
 		name:    "update that bars",
-		promise: "If it also changes Status from active, Barred becomes the new Generation.",
+		promise: "If it also changes Status from active, InactiveGeneration becomes the new Generation.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			set := func(status record.Status, ends bool, barred int64) {
 				t.Helper()
 				got := get[record.Account](t)(one.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
-					a.Status, a.Barred = status, 99
+					a.Status, a.InactiveGeneration = status, 99
 					return ends, nil
 				}))
-				wantEqual(t, "barred", got.Barred, barred)
+				wantEqual(t, "barred", got.InactiveGeneration, barred)
 				for _, id := range record.LoginIDs(got) {
-					wantEqual(t, "barred", get[record.Account](t)(two.ByLoginID(bg, "acme", id, "")).Barred, barred)
+					wantEqual(t, "barred", get[record.Account](t)(two.ByLoginID(bg, "acme", id, "")).InactiveGeneration, barred)
 				}
 			}
 			set(record.StatusActive, true, 0)

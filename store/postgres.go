@@ -363,7 +363,7 @@ func (p *Postgres) attempt(
 	conn, err := pool.Acquire(ctx)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
-			p.learn(pool, began, err)
+			p.resetIfDead(pool, began, err)
 		}
 		return false, fmt.Errorf("connecting: %w", err)
 	}
@@ -373,17 +373,17 @@ func (p *Postgres) attempt(
 	defer cancel()
 	err = f(ctx, postgresQueries{on: conn})
 	if broken = conn.Conn().IsClosed(); broken {
-		p.learn(pool, began, err)
+		p.resetIfDead(pool, began, err)
 	} else {
 		p.answered.Store(time.Now().UnixNano())
 	}
 	return broken, err
 }
 
-// learn empties the pool after a connection broke: the others are probably dead too,
+// resetIfDead empties the pool after a connection broke: the others are probably dead too,
 // and each would cost a call. A timeout alone does not empty the pool if the server
 // answers other calls, or if the call had little time.
-func (p *Postgres) learn(pool *pgxpool.Pool, began time.Time, err error) {
+func (p *Postgres) resetIfDead(pool *pgxpool.Pool, began time.Time, err error) {
 	silent := min(began.UnixNano(), time.Now().Add(-postgresTimeout/2).UnixNano())
 	if !errors.Is(err, context.DeadlineExceeded) || p.answered.Load() < silent {
 		pool.Reset()

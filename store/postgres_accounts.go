@@ -283,7 +283,7 @@ func (s postgresAccounts) storeUpdate(
 	ctx context.Context, q postgresQueries, before, after record.Account, ends bool,
 ) (stored record.Account, err error) {
 	args := slices.Concat(postgresKeyArgs(after),
-		[]any{after.Generation, after.Barred, micros(after.Updated), ends, keptBytes(after.Keep)}, accountValues(after))
+		[]any{after.Generation, after.InactiveGeneration, micros(after.Updated), ends, keptBytes(after.Keep)}, accountValues(after))
 	var taken string
 	var b postgresBatch
 	b.add(postgresLockKeys, newPostgresKeys(before, after))

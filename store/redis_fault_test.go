@@ -260,7 +260,7 @@ func TestRedisCallsTravelTogether(t *testing.T) {
 	})
 	full := 0
 	for i, err := range errs {
-		if f, ok := errors.AsType[*record.Full](err); ok && i%2 == 0 {
+		if f, ok := errors.AsType[*record.FullError](err); ok && i%2 == 0 {
 			wantEqual(t, "the full counter", f.Key, fmt.Sprintf("acme/%d", i/4))
 			full++
 		} else if i%2 == 0 {

@@ -320,7 +320,7 @@ func encodeRevocation(e record.Revocation) string {
 }
 
 // deliverMessage passes a message on to feed. A message of a later version may not be
-// understood and could mean anything, so tell flushes.
+// understood and could mean anything, so deliverMessage flushes.
 func deliverMessage(feed record.Feed, message string) {
 	var e record.Revocation
 	kind, rest := message[:min(1, len(message))], message[min(1, len(message)):]

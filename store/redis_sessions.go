@@ -78,7 +78,7 @@ func (r *Redis) channel() string {
 // ttl returns how long Redis keeps a session, in milliseconds. It uses only the
 // caller's clock.
 func ttl(now, expires time.Time) int64 {
-	return (max(expires.Sub(now), 0) + record.Keep + time.Millisecond).Milliseconds()
+	return (max(expires.Sub(now), 0) + record.KeepExpired + time.Millisecond).Milliseconds()
 }
 
 var createScript = newScript("create")
@@ -243,7 +243,7 @@ var touchScript = newLooseScript("touch")
 func (s redisSessions) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
 	return s.call(ctx, "touching session", func(ctx context.Context) error {
 		return s.changes(ctx, record.ErrNotFound, touchScript, []string{s.sessionKey(hash)},
-			micros(now), micros(expires), record.Keep.Milliseconds())
+			micros(now), micros(expires), record.KeepExpired.Milliseconds())
 	})
 }
 
@@ -397,17 +397,17 @@ func (r *Redis) addCounters(keys []string, args []any, now time.Time, counters [
 		keys = append(keys, r.counterTag(c.Key)+"c"+c.Key)
 		args = append(args, c.Limit, c.Window.Microseconds(), add)
 	}
-	return keys, append(args, micros(now), record.Keep.Milliseconds(), len(counters))
+	return keys, append(args, micros(now), record.KeepExpired.Milliseconds(), len(counters))
 }
 
-// asFull returns a Full error if a script's answer says that a counter is full, or
+// asFull returns a FullError if a script's answer says that a counter is full, or
 // nil.
 func asFull(counters []record.Counter, answer []any) error {
 	if len(answer) != 2 {
 		return nil
 	}
 	full := counters[answer[0].(int64)-1]
-	return &record.Full{Key: full.Key, Until: fromMicros(answer[1].(int64))}
+	return &record.FullError{Key: full.Key, Until: fromMicros(answer[1].(int64))}
 }
 
 // Sweep does nothing but check ctx: Redis deletes expired keys itself.

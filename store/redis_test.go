@@ -337,7 +337,7 @@ func TestRedisIndexHasOnlyWhatIsThere(t *testing.T) {
 	next.Expires, next.Ends = late.Add(time.Hour), late.Add(time.Hour)
 	must(t, sessions.Create(bg, late, next))
 	wantEqual(t, "index", s.Ask(t, "zcard", index), "1")
-	if left := s.Client(t).PTTL(bg, index).Val(); left > time.Hour+record.Keep+time.Second {
+	if left := s.Client(t).PTTL(bg, index).Val(); left > time.Hour+record.KeepExpired+time.Second {
 		t.Errorf("the index is kept for %v", left)
 	}
 }

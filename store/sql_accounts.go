@@ -137,15 +137,15 @@ func (s sqlAccounts) Search(ctx context.Context, company string, match record.Ma
 // taken, the order decides which one is reported.
 var loginIDFields = []string{"primary_phone", "primary_email", "login_name"}
 
-// setGeneration sets Generation and Barred of an account that Update changes.
+// setGeneration sets Generation and InactiveGeneration of an account that Update changes.
 func setGeneration(a *record.Account, before record.Account, ends bool) {
-	a.Generation, a.Barred = before.Generation, before.Barred
+	a.Generation, a.InactiveGeneration = before.Generation, before.InactiveGeneration
 	if !ends {
 		return
 	}
 	a.Generation++
 	if before.Status == record.StatusActive && a.Status != record.StatusActive {
-		a.Barred = a.Generation
+		a.InactiveGeneration = a.Generation
 	}
 }
 

@@ -73,7 +73,7 @@ func accountScan(text func(string) string) func(scanner) (record.Account, error)
 			columns = append(columns, f.Text(&a))
 		}
 	}
-	columns = append(columns, &a.Generation, &a.Barred, &created, &updated,
+	columns = append(columns, &a.Generation, &a.InactiveGeneration, &created, &updated,
 		&identities, &accepted, &a.BackupCodes, &a.Passkeys, &failures, &a.CompanyGeneration)
 	return func(row scanner) (_ record.Account, err error) {
 		if err = row.Scan(columns...); err != nil {

@@ -181,7 +181,7 @@ func (tx *sqliteQueries) storeUpdate(ctx context.Context, a record.Account) erro
 	if err := tx.refuseTaken(ctx, a); err != nil {
 		return err
 	}
-	_, err := tx.exec(ctx, sqliteUpdateAccount, append(accountValues(a), a.Generation, a.Barred, micros(a.Updated), a.ID)...)
+	_, err := tx.exec(ctx, sqliteUpdateAccount, append(accountValues(a), a.Generation, a.InactiveGeneration, micros(a.Updated), a.ID)...)
 	if err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ const (
 const sqliteUncleared = `SELECT company, account, epoch, x'' FROM fences WHERE uncleared = 1 LIMIT 1`
 
 func (s sqliteSessions) Sweep(ctx context.Context, now time.Time) error {
-	before := micros(now.Add(-record.Keep))
+	before := micros(now.Add(-record.KeepExpired))
 	for _, query := range []string{sqliteSweepSessions, sqliteSweepExpired, sqliteSweepRevoked, sqliteSweepCounters, sqliteSweepMarkers} {
 		if err := sweep(ctx, s, "sweeping sessions", query, before, sqliteSweepChunk); err != nil {
 			return err

@@ -321,18 +321,18 @@ func chargeSQLite(ctx context.Context, q queries, now time.Time, counters []reco
 	return nil
 }
 
-// sqliteFull returns a Full error if a counter is at its limit. A counter whose limit
+// sqliteFull returns a FullError if a counter is at its limit. A counter whose limit
 // is 0 has no window, so the error says that it ends one Window from now.
 func sqliteFull(ctx context.Context, q queries, now time.Time, c record.Counter) error {
 	var until int64
 	err := q.row(ctx, sqliteFullCounter, c.Key, micros(now), c.Limit).Scan(&until)
 	switch {
 	case err == nil:
-		return &record.Full{Key: c.Key, Until: fromMicros(until)}
+		return &record.FullError{Key: c.Key, Until: fromMicros(until)}
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	case c.Limit <= 0:
-		return &record.Full{Key: c.Key, Until: fromMicros(micros(now.Add(c.Window)))}
+		return &record.FullError{Key: c.Key, Until: fromMicros(micros(now.Add(c.Window)))}
 	}
 	return nil
 }

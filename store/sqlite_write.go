@@ -15,10 +15,10 @@ import (
 
 // A sqliteOp is a write that waits for its commit.
 type sqliteOp struct {
-	run   func(context.Context, *sqliteQueries) error
-	taken atomic.Bool // set by the writing goroutine, or by the caller when it gives up
-	err   error       // result of run
-	done  chan error
+	run     func(context.Context, *sqliteQueries) error
+	claimed atomic.Bool // set by the writing goroutine, or by the caller when it gives up
+	err     error       // result of run
+	done    chan error
 }
 
 // write runs f in a transaction and returns once that is durable. If f fails,
@@ -43,7 +43,7 @@ func (s *SQLite) write(ctx context.Context, f func(context.Context, *sqliteQueri
 	case err := <-o.done:
 		return err
 	case <-ctx.Done():
-		if o.taken.CompareAndSwap(false, true) {
+		if o.claimed.CompareAndSwap(false, true) {
 			return ctx.Err()
 		}
 		return <-o.done
@@ -143,7 +143,7 @@ func (c *sqliteWriter) transact(ctx context.Context, db *sql.DB, batch []*sqlite
 		return fmt.Errorf("beginning: %w", err)
 	}
 	for _, o := range batch {
-		if !o.taken.CompareAndSwap(false, true) {
+		if !o.claimed.CompareAndSwap(false, true) {
 			continue
 		}
 		if err := c.attempt(ctx, o); err != nil {

@@ -84,7 +84,7 @@ const feedLease = time.Second
 // outlive them.
 func markerLife(e record.Revocation) time.Duration {
 	if e.Account == 0 {
-		return record.LongestSession + record.Keep
+		return record.LongestSession + record.KeepExpired
 	}
 	return 31 * 24 * time.Hour
 }

@@ -101,24 +101,24 @@ type App struct {
 	// errors and warnings. Leave it out of JSON that you write yourself.
 	Source guest.Source `json:"source,omitempty"`
 
-	log       *slog.Logger
-	warnings  background.Warnings
-	ctx       context.Context // ends when the config is unloaded
-	cancel    context.CancelFunc
-	stores    []*pooledStore // in use; the first keeps the accounts
-	guests    []Guest        // the store modules
-	accounts  record.Accounts
-	census    record.Census  // nil if the accounts store has none
-	outbox    record.Outbox  // likewise
-	history   record.History // likewise
-	sessions  record.Sessions
-	watcher   *watcher
-	servers   map[*caddyhttp.Server]bool   // the servers that have a handler of ours
-	looked    bool                         // the routes were checked for weaknesses
-	noted     []Weakness                   // what the handlers found
-	forwarded []record.ProfileField        // requested by handlers, which are all provisioned before Start
-	opened    map[[sha256.Size]byte]string // names of the keys for the accounts API, by hash
-	begun     bool                         // Start was called
+	log         *slog.Logger
+	warnings    background.Warnings
+	ctx         context.Context // ends when the config is unloaded
+	cancel      context.CancelFunc
+	stores      []*pooledStore // in use; the first keeps the accounts
+	guests      []Guest        // the store modules
+	accounts    record.Accounts
+	census      record.Census  // nil if the accounts store has none
+	outbox      record.Outbox  // likewise
+	history     record.History // likewise
+	sessions    record.Sessions
+	watcher     *watcher
+	servers     map[*caddyhttp.Server]bool   // the servers that have a handler of ours
+	looked      bool                         // the routes were checked for weaknesses
+	noted       []Weakness                   // what the handlers found
+	forwarded   []record.ProfileField        // requested by handlers, which are all provisioned before Start
+	opened      map[[sha256.Size]byte]string // names of the keys for the accounts API, by hash
+	startCalled bool                         // Start was called
 
 	service  atomic.Pointer[flows.Service] // nil until it has started
 	starting singleflight.Group            // has one start; guards failed and failedAt
@@ -233,7 +233,7 @@ func (a *App) checkCompanies() error {
 // loads, and Start tries again in the background. It does not wait for a request,
 // because a crash may have left sessions to revoke.
 func (a *App) Start() error {
-	a.begun = true
+	a.startCalled = true
 	a.Note(a.unused())
 	_, err := a.started(a.ctx)
 	if errors.Is(err, guest.ErrUnreachable) {
@@ -249,17 +249,17 @@ func (a *App) Start() error {
 	return err
 }
 
-// StandIn registers a server that has a handler of ours.
-func (a *App) StandIn(server *caddyhttp.Server) {
+// RegisterServer registers a server that has a handler of ours.
+func (a *App) RegisterServer(server *caddyhttp.Server) {
 	if !a.servers[server] {
 		a.servers[server] = true
 		a.closeFirst(server)
 	}
 }
 
-// LookOnce notes the weaknesses of the routes. It calls look only the first time,
+// CheckRoutesOnce notes the weaknesses of the routes. It calls look only the first time,
 // however many handlers the routes have.
-func (a *App) LookOnce(look func() ([]Weakness, error)) error {
+func (a *App) CheckRoutesOnce(look func() ([]Weakness, error)) error {
 	if a.looked {
 		return nil
 	}

@@ -44,7 +44,7 @@ func newWatcher(ctx caddy.Context) *watcher {
 	return &watcher{ctx: ctx, log: ctx.Slogger(), audit: ctx.Logger().Named("audit"), queue: make(chan record.Event, eventQueue)}
 }
 
-// observe implements flows.Service.Observe.
+// observe implements session.Manager.Observe.
 func (w *watcher) observe(ctx context.Context, e record.Event) {
 	countEvent(e)
 	if line := w.audit.Check(zapcore.InfoLevel, e.Name); line != nil {

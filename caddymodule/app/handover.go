@@ -21,7 +21,7 @@ func (a *App) closeFirst(server *caddyhttp.Server) {
 	closed := make(chan struct{})
 	server.RegisterOnShutdown(func() { close(closed) }) // net/http calls it after closing the listeners
 	server.RegisterOnStop(func(context.Context) error {
-		if !a.begun { // the server did not start either: the config was only validated
+		if !a.startCalled { // the server did not start either: the config was only validated
 			return nil
 		}
 		select {

@@ -225,7 +225,7 @@ func countEvent(e record.Event) {
 	}
 }
 
-// countDropped implements flows.Service.Dropped.
+// countDropped implements session.Manager.Dropped.
 func countDropped(company string) { messagesDropped.WithLabelValues(company).Inc() }
 
 // CountRequest counts the response of an auth route.

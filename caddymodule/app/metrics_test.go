@@ -72,8 +72,8 @@ func TestDashboardAndAlertsUseOurMetrics(t *testing.T) {
 func TestStoreAnswersAreNoErrors(t *testing.T) {
 	for err, want := range map[error]bool{
 		record.ErrNotFound: false,
-		fmt.Errorf("loading: %w", record.ErrConflict): false,
-		&record.Full{}:                                 false,
+		fmt.Errorf("loading: %w", record.ErrConflict):  false,
+		&record.FullError{}:                            false,
 		&record.TakenError{Field: "login_name"}:        false,
 		context.Canceled:                               false,
 		context.DeadlineExceeded:                       true,

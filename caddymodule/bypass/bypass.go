@@ -52,7 +52,7 @@ type Gate interface {
 func Look(ctx caddy.Context, a *app.App) error {
 	for _, module := range ctx.Modules() {
 		if http, ok := module.(*caddyhttp.App); ok {
-			return a.LookOnce(func() ([]app.Weakness, error) { return find(http.Servers, a) })
+			return a.CheckRoutesOnce(func() ([]app.Weakness, error) { return find(http.Servers, a) })
 		}
 	}
 	return nil

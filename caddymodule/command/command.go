@@ -150,7 +150,7 @@ func (c *cli) command(use, short, long string, args cobra.PositionalArgs, f func
 			}
 			cmd.SilenceErrors = true // tell prints the error
 			ended := asCLIError(err)
-			c.tell(ended)
+			c.printError(ended)
 			if ended.exit == exitFailed {
 				return err
 			}
@@ -207,8 +207,8 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// tell prints an error.
-func (c *cli) tell(e *cliError) {
+// printError prints an error.
+func (c *cli) printError(e *cliError) {
 	switch {
 	case e.message == "":
 	case c.json:

@@ -29,7 +29,7 @@ func (h *Handler) device(r *http.Request) (string, error) {
 	switch {
 	case h.Cookie == "" || len(lines) == 0:
 		return "", nil
-	case changes(r) && crossSite(r, h.CORS):
+	case mayChange(r) && crossSite(r, h.CORS):
 		return "", errCrossSite
 	case len(lines) > 1:
 		return "", &wire.Refusal{Err: wire.ErrHeaderInvalid, Message: "There are two cookies " + deviceCookie + "; send one."}
@@ -73,7 +73,7 @@ func setCookie(w http.ResponseWriter, name, token string, keep time.Duration) {
 // if another site made the browser send it with a request that may change something.
 func (h *Handler) credentials(r *http.Request, room []string) ([]string, error) {
 	lines, byCookie := h.sentCredentials(r, room)
-	if byCookie && changes(r) && crossSite(r, h.CORS) {
+	if byCookie && mayChange(r) && crossSite(r, h.CORS) {
 		return nil, errCrossSite
 	}
 	return lines, nil
@@ -144,9 +144,9 @@ func without(lines []string, separator string, isOurs func(item string) bool) (l
 	return left, others
 }
 
-// changes reports whether a request may change something: its method writes, or it
+// mayChange reports whether a request may change something: its method writes, or it
 // opens a WebSocket, which browsers do not restrict to one origin.
-func changes(r *http.Request) bool {
+func mayChange(r *http.Request) bool {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodOptions:
 		return r.Header["Upgrade"] != nil // strip leaves no upgrade other than websocket

@@ -81,8 +81,8 @@ func (h *Handler) authorize(r *http.Request, t target) (found record.Session, as
 		if err != nil {
 			return err
 		}
-		want := session.Requirement{Company: company, Among: h.Companies, Whole: h.Whole()}
-		want.Fresh, want.Admits = h.Needs(r.URL)
+		want := session.Requirement{Company: company, Companies: h.Companies, Whole: h.Whole()}
+		want.Fresh, want.RoleAllowed = h.Needs(r.URL)
 		if found, err = service.Authorize(r.Context(), want, credentials); err != nil {
 			return err
 		}

@@ -203,7 +203,7 @@ func (h *Handler) provision(ctx caddy.Context) error {
 	h.accessLog = ctx.Logger(new(caddyhttp.App)).Named("log.access")
 	h.setDefaults()
 	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
-		h.app.StandIn(server)
+		h.app.RegisterServer(server)
 		h.noteUnasked(server)
 	}
 	if h.LoginPage != nil {

@@ -103,7 +103,7 @@ func (h *Handler) loginCompany(t target) string {
 // and, if the login is too old, the allowed age in seconds.
 func (h *Handler) loginURL(r *http.Request, company string, err error) string {
 	var query []string
-	asked := asked(r)
+	asked := originalURL(r)
 	if to := asked.RequestURI(); isReturnTo(to) {
 		query = append(query, "return_to="+url.QueryEscape(to))
 	}
@@ -129,15 +129,15 @@ func siteOf(r *http.Request, t target) string {
 // base returns the prefix of /{company_code} in the URLs that the browser uses: the
 // prefix that other directives removed, followed by base_path.
 func (h *Handler) base(r *http.Request) string {
-	off, ok := strings.CutSuffix(asked(r).EscapedPath(), r.URL.EscapedPath())
+	off, ok := strings.CutSuffix(originalURL(r).EscapedPath(), r.URL.EscapedPath())
 	if base := off + h.BasePath; ok && isReturnTo(base+"/") {
 		return base
 	}
 	return h.BasePath
 }
 
-// asked returns the URL that the browser requested, before any rewrite.
-func asked(r *http.Request) *url.URL {
+// originalURL returns the URL that the browser requested, before any rewrite.
+func originalURL(r *http.Request) *url.URL {
 	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
 		return original.URL
 	}

@@ -73,7 +73,7 @@ func (h *Handler) intoCookie(w http.ResponseWriter, r *http.Request, service *fl
 	}
 	setCookie(w, h.Cookie, reply.SessionToken, keep)
 	reply.SessionToken = "" // hidden from scripts
-	if keep := time.Duration(company.Devices.For); keep > 0 && tokens.Shaped(tokens.DevicePrefix, wants.DeviceToken) {
+	if keep := time.Duration(company.Devices.For); keep > 0 && tokens.IsWellFormed(tokens.DevicePrefix, wants.DeviceToken) {
 		setCookie(w, deviceCookie, wants.DeviceToken, keep)
 	}
 	return reply, nil

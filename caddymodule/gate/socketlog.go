@@ -45,7 +45,7 @@ func (l *socketLog) write(w caddyhttp.ResponseRecorder, err error) {
 	r, took := l.request, time.Since(l.began)
 	if err != nil || l.handshake && l.loggers != nil {
 		l.handler.log.Info("a WebSocket handshake with a token among its protocols; this line replaces its entry in the access log",
-			"client_ip", clientAddress(r), "method", r.Method, "host", r.Host, "path", asked(r).EscapedPath(), "user_agent", r.UserAgent(),
+			"client_ip", clientAddress(r), "method", r.Method, "host", r.Host, "path", originalURL(r).EscapedPath(), "user_agent", r.UserAgent(),
 			"status", w.Status(), "duration", took, "error", err)
 	}
 	if l.handshake {

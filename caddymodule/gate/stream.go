@@ -30,7 +30,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Se
 		s.request = *r
 	} else {
 		s.request = *r.WithContext(s.watched(r.Context(), r.ContentLength != 0))
-		defer s.left()
+		defer s.unwatch()
 	}
 	r = &s.request
 	if r.ProtoMajor == 1 && r.ContentLength < 0 {
@@ -54,7 +54,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Se
 		panic(http.ErrAbortHandler) // closes the connection, so that the answer does not look complete
 	default:
 		clear(w.Header())
-		h.deny(w, r, s.why)
+		h.deny(w, r, s.cutErr)
 		return nil
 	}
 }
@@ -76,7 +76,7 @@ type stream struct {
 	identity  [3]string // mnemocode, company, assertion
 	varies    [1]string
 	body      chunkedBody
-	why       error // the reason for the cut; set before cut
+	cutErr    error // the reason for the cut; set before cut
 	cut       atomic.Bool
 	begun     bool // whether the answer has begun
 
@@ -117,8 +117,8 @@ func (s *stream) follow() {
 	s.unfollow = context.AfterFunc(s.client.Context, func() { s.cancel(context.Cause(s.client.Context)) })
 }
 
-// left stops the watch.
-func (s *stream) left() {
+// unwatch stops the watch.
+func (s *stream) unwatch() {
 	streams.remove(s)
 	s.cancel(nil)
 }
@@ -133,7 +133,7 @@ func (s *stream) check() {
 	}
 	ctx, cancel := context.WithDeadline(s.ctx, until)
 	defer cancel()
-	err := s.handler.withService(ctx, func(service *flows.Service) error { return service.Live(ctx, s.session) })
+	err := s.handler.withService(ctx, func(service *flows.Service) error { return service.CheckLive(ctx, s.session) })
 	switch {
 	case s.ctx.Err() != nil: // the request has ended
 	case err == nil:
@@ -142,7 +142,7 @@ func (s *stream) check() {
 	case errors.Is(err, wire.ErrUnavailable) && time.Since(s.confirmed)+again < s.recheck:
 		streams.add(s, time.Now(), again)
 	default:
-		s.why = err
+		s.cutErr = err
 		s.cut.Store(true)
 		s.cancel(nil)
 	}
@@ -184,7 +184,7 @@ func (s *stream) WriteHeader(status int) {
 // Write implements http.ResponseWriter.
 func (s *stream) Write(b []byte) (int, error) {
 	if s.cut.Load() {
-		return 0, s.why
+		return 0, s.cutErr
 	}
 	s.begin()
 	return s.ResponseWriterWrapper.Write(b)
@@ -193,7 +193,7 @@ func (s *stream) Write(b []byte) (int, error) {
 // ReadFrom implements io.ReaderFrom.
 func (s *stream) ReadFrom(r io.Reader) (int64, error) {
 	if s.cut.Load() {
-		return 0, s.why
+		return 0, s.cutErr
 	}
 	s.begin()
 	return s.ResponseWriterWrapper.ReadFrom(&uncutReader{r, s})
@@ -202,7 +202,7 @@ func (s *stream) ReadFrom(r io.Reader) (int64, error) {
 // FlushError implements the method that http.ResponseController uses to flush.
 func (s *stream) FlushError() error {
 	if s.cut.Load() {
-		return s.why
+		return s.cutErr
 	}
 	if !s.begun {
 		s.WriteHeader(http.StatusOK) // Caddy's recorders flush nothing before it
@@ -218,7 +218,7 @@ type uncutReader struct {
 
 func (r *uncutReader) Read(p []byte) (int, error) {
 	if r.stream.cut.Load() {
-		return 0, r.stream.why
+		return 0, r.stream.cutErr
 	}
 	return r.Reader.Read(p)
 }

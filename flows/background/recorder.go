@@ -35,8 +35,8 @@ func (r *Recorder) queue() chan chan struct{} {
 	return r.flushes
 }
 
-// Remember queues an event for the history of its account.
-func (r *Recorder) Remember(e record.Event) {
+// Add queues an event for the history of its account.
+func (r *Recorder) Add(e record.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.events) == maxUnrecorded {
@@ -106,7 +106,7 @@ func (r *Recorder) Flush(ctx context.Context, history record.History, log *slog.
 		Maintain(log, "recording account history", func() error {
 			err := history.Record(ctx, events[:n])
 			if failed = err != nil; failed {
-				r.keep(events)
+				r.requeue(events)
 			}
 			return err
 		})
@@ -114,8 +114,8 @@ func (r *Recorder) Flush(ctx context.Context, history record.History, log *slog.
 	}
 }
 
-// keep puts events that could not be stored back, before those that came since.
-func (r *Recorder) keep(events []record.Event) {
+// requeue puts events that could not be stored back, before those that came since.
+func (r *Recorder) requeue(events []record.Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	kept := min(len(events), maxUnrecorded-len(r.events))

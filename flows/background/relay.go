@@ -23,7 +23,7 @@ const (
 	outboxAgain   = 2 * time.Second        // after the store did not answer
 	backlogEvery  = 2 * time.Second        // between counts of the backlog, or longer if counting is slow
 	backlogShare  = 50                     // counting takes at most one part in this many of the time
-	maxOutPause   = 10 * time.Minute
+	maxRetryPause = 10 * time.Minute
 	keepEvents    = 72 * time.Hour // an event older than this is dropped when it fails
 	claimTimeouts = 4              // a claim lasts for this many of the receiver's timeouts
 )
@@ -31,13 +31,13 @@ const (
 // A Relay delivers the events of an Outbox to the receivers of their companies. Set its
 // fields before Run.
 type Relay struct {
-	Outbox    record.Outbox
-	Companies map[string]*tenant.Company // by code
-	Now       func() time.Time
-	Log       *slog.Logger
-	Warnings  *Warnings
-	Emit      func(context.Context, record.Event) // called for dropped events
-	Waits     func([]record.Backlog)              // called with the backlogs every few seconds
+	Outbox     record.Outbox
+	Companies  map[string]*tenant.Company // by code
+	Now        func() time.Time
+	Log        *slog.Logger
+	Warnings   *Warnings
+	Emit       func(context.Context, record.Event) // called for dropped events
+	OnBacklogs func([]record.Backlog)              // called with the backlogs every few seconds
 }
 
 // Run delivers events until ctx ends. Then it gives up deliveries in progress. The next
@@ -58,7 +58,7 @@ func (r *Relay) Run(ctx context.Context) {
 	}
 	for {
 		began := time.Now()
-		Maintain(r.Log, "counting waiting events", func() error { return r.lookAtOutbox(ctx) })
+		Maintain(r.Log, "counting waiting events", func() error { return r.checkBacklogs(ctx) })
 		select {
 		case <-ctx.Done():
 			return
@@ -184,7 +184,7 @@ func (r *Relay) sendEvents(ctx context.Context, c *tenant.Company, q record.Outb
 		case err != nil && ctx.Err() != nil:
 			return done, 0, tries
 		case err != nil && r.Now().Sub(e.At) < keepEvents:
-			pause = outPause(c.Events.Retry, tries)
+			pause = retryPause(c.Events.Retry, tries)
 			r.Warnings.Warn(r.Log, "an event was not delivered and will be tried again", "company", c.Code,
 				"account", q.Name, "type", e.Type, "id", e.ID, "try", tries+1, "again_in", pause, "error", err)
 			return done, pause, tries + 1
@@ -196,12 +196,12 @@ func (r *Relay) sendEvents(ctx context.Context, c *tenant.Company, q record.Outb
 	return done, 0, tries
 }
 
-// outPause returns the pause after an event failed that had already failed tries times.
-func outPause(first time.Duration, tries int) time.Duration {
+// retryPause returns the pause after an event failed that had already failed tries times.
+func retryPause(first time.Duration, tries int) time.Duration {
 	pause := first
 	for range tries {
-		if pause *= 2; pause >= maxOutPause {
-			return maxOutPause
+		if pause *= 2; pause >= maxRetryPause {
+			return maxRetryPause
 		}
 	}
 	return pause
@@ -215,13 +215,13 @@ func (r *Relay) dropped(ctx context.Context, company, mnemocode string, e record
 	r.Emit(ctx, record.Event{Name: record.OutboxDropped, Company: company, Mnemocode: mnemocode, Reason: e.Type})
 }
 
-// lookAtOutbox reports the backlogs, and drops events that no receiver will ever get.
-func (r *Relay) lookAtOutbox(ctx context.Context) error {
+// checkBacklogs reports the backlogs, and drops events that no receiver will ever get.
+func (r *Relay) checkBacklogs(ctx context.Context) error {
 	all, err := Backlogs(ctx, r.Outbox)
 	if err != nil {
 		return err
 	}
-	r.Waits(all)
+	r.OnBacklogs(all)
 	for _, b := range all {
 		if c := r.Companies[b.Company]; c != nil && c.Events.Receiver != nil {
 			continue

@@ -200,7 +200,7 @@ func (o *fullOutbox) relayTo(receiver tenant.EventReceiver) (stop func()) {
 	company := &tenant.Company{Code: "acme", Events: tenant.Events{Receiver: receiver, Timeout: 5 * time.Second, Retry: 5 * time.Second}}
 	relay := &Relay{
 		Outbox: o, Companies: map[string]*tenant.Company{"acme": company}, Now: time.Now,
-		Log: slog.New(slog.DiscardHandler), Warnings: new(Warnings), Waits: func([]record.Backlog) {},
+		Log: slog.New(slog.DiscardHandler), Warnings: new(Warnings), OnBacklogs: func([]record.Backlog) {},
 	}
 	var running sync.WaitGroup
 	running.Go(func() { relay.Run(ctx) })

@@ -28,9 +28,9 @@ import (
 // An Attempt is one request of a client for the purpose of counting: whom it concerns,
 // and what happened so far.
 type Attempt struct {
-	Company *tenant.Company
-	Address string // the client's
-	Nowhere bool   // the address is unknown: a backend acts for a user and does not pass it on
+	Company   *tenant.Company
+	Address   string // the client's
+	NoAddress bool   // the address is unknown: a backend acts for a user and does not pass it on
 	// Device is what the account remembers of the client; nil if it is unknown. It
 	// replaces the address: what would count for the address counts for the device, so
 	// that others at the address can't lock it out.
@@ -40,8 +40,8 @@ type Attempt struct {
 
 	Counters      record.Counters
 	FailureCounts record.FailureCounts
-	Told          *Told    // nil to emit no events for full counters
-	Traffic       *Traffic // of all attempts; nil only if Told is nil
+	Reported      *ReportedLimits // nil to emit no events for full counters
+	Traffic       *Traffic        // of all attempts; nil only if Reported is nil
 
 	// The account of the attempt, once it is known.
 	Account   int64
@@ -100,8 +100,8 @@ func (at *Attempt) Turn() password.Turn {
 	return password.Turn{Company: at.Company.Code, Address: ranges[len(ranges)-1]}
 }
 
-// wideTimes is how much higher the limit of a /48 is than that of an address.
-const wideTimes = 10
+// wideFactor is how much higher the limit of a /48 is than that of an address.
+const wideFactor = 10
 
 // perAddress returns the counters of the attempt's address.
 func (at *Attempt) perAddress(name string, rate tenant.Rate) []record.Counter {
@@ -111,7 +111,7 @@ func (at *Attempt) perAddress(name string, rate tenant.Rate) []record.Counter {
 	if at.Device != nil {
 		return []record.Counter{at.Counter(name, "device/"+at.Device.ID, rate)}
 	}
-	if at.Nowhere {
+	if at.NoAddress {
 		return nil
 	}
 	return PerAddress(at.Keys, at.Company.Code, name, at.Address, rate)
@@ -123,7 +123,7 @@ func PerAddress(keys *tokens.Keys, company, name, address string, rate tenant.Ra
 	var counters []record.Counter
 	for _, addresses := range addressRanges(address) {
 		counters = append(counters, personalCounter(keys, company, name, addresses, rate))
-		rate.N *= wideTimes
+		rate.N *= wideFactor
 	}
 	return counters
 }
@@ -170,9 +170,9 @@ func (at *Attempt) AddressFirst(ctx context.Context, err error) error {
 	return cmp.Or(at.CheckAddress(ctx), err)
 }
 
-// FailAddress counts a failure of the address. It returns an error if there were already
+// CountAddressFailure counts a failure of the address. It returns an error if there were already
 // too many.
-func (at *Attempt) FailAddress(ctx context.Context) error {
+func (at *Attempt) CountAddressFailure(ctx context.Context) error {
 	at.counted = append(at.counted, addressFailures)
 	return at.Charge(ctx, at.addressFailures()...)
 }
@@ -180,17 +180,17 @@ func (at *Attempt) FailAddress(ctx context.Context) error {
 // Charge adds one to each counter. If one is full, it adds to none and returns the lock
 // of the first full one.
 func (at *Attempt) Charge(ctx context.Context, counters ...record.Counter) error {
-	return at.Refused(at.Counters.Charge(ctx, at.Now, counters...))
+	return at.LimitError(at.Counters.Charge(ctx, at.Now, counters...))
 }
 
-// Once marks something as used, with a counter whose limit is 1, and charges the others in
+// MarkUsed marks something as used, with a counter whose limit is 1, and charges the others in
 // the same step. It returns false if the mark was set before.
-func (at *Attempt) Once(ctx context.Context, mark record.Counter, others ...record.Counter) (first bool, err error) {
+func (at *Attempt) MarkUsed(ctx context.Context, mark record.Counter, others ...record.Counter) (first bool, err error) {
 	err = at.Counters.Charge(ctx, at.Now, append(others, mark)...)
-	if full, ok := errors.AsType[*record.Full](err); ok && full.Key == mark.Key {
+	if full, ok := errors.AsType[*record.FullError](err); ok && full.Key == mark.Key {
 		return false, nil
 	}
-	return err == nil, at.Refused(err)
+	return err == nil, at.LimitError(err)
 }
 
 // RecordAddress records the outcome of an attempt for its address. It counts a wrong
@@ -199,15 +199,15 @@ func (at *Attempt) RecordAddress(ctx context.Context, ok bool) error {
 	if ok {
 		return at.CheckAddress(ctx)
 	}
-	return at.FailAddress(ctx)
+	return at.CountAddressFailure(ctx)
 }
 
-// Refused converts the error of a full counter into auth.restricted.
-func (at *Attempt) Refused(err error) error {
-	if full, ok := errors.AsType[*record.Full](err); ok {
+// LimitError converts the error of a full counter into auth.restricted.
+func (at *Attempt) LimitError(err error) error {
+	if full, ok := errors.AsType[*record.FullError](err); ok {
 		lock := LockOf(full.Key)
-		if at.Told != nil && at.Told.First(at.Now, full) {
-			at.Events = append(at.Events, at.full(lock, full.Key))
+		if at.Reported != nil && at.Reported.FirstTime(at.Now, full) {
+			at.Events = append(at.Events, at.fullEvent(lock, full.Key))
 		}
 		return wire.Restricted(lock, at.Now, full.Until)
 	}

@@ -51,13 +51,13 @@ func (at *Attempt) CompanySMS() []record.Counter {
 // country that is not allowed. Only an operator can allow it.
 const countryAgain = 24 * time.Hour
 
-// CountrySMS returns the budget of a phone's country. It returns a Full error if the
+// CountrySMS returns the budget of a phone's country. It returns a FullError if the
 // country is not allowed.
 func (at *Attempt) CountrySMS(phone string) ([]record.Counter, error) {
 	rate := at.Company.Limits.SMSPerCountry
 	prefix, allowed := at.Company.Limits.Country(phone)
 	if !allowed {
-		return nil, &record.Full{Key: at.Counter("sms-countries", prefix, rate).Key, Until: at.Now.Add(countryAgain)}
+		return nil, &record.FullError{Key: at.Counter("sms-countries", prefix, rate).Key, Until: at.Now.Add(countryAgain)}
 	}
 	return at.Budget("sms-per-country", prefix, rate), nil
 }

@@ -72,10 +72,10 @@ const (
 	addressSMS      = "sms-per-address"
 )
 
-// Ended adds an attempt to Traffic: which account it concerned, 0 for none, and whether
+// RecordTraffic adds an attempt to Traffic: which account it concerned, 0 for none, and whether
 // it completed a login. Do not call it for an attempt that a limit or lock refused.
-func (at *Attempt) Ended(account int64, login bool) {
-	if at.Traffic == nil || at.Company == nil || at.Nowhere || at.Device != nil {
+func (at *Attempt) RecordTraffic(account int64, login bool) {
+	if at.Traffic == nil || at.Company == nil || at.NoAddress || at.Device != nil {
 		return
 	}
 	at.Traffic.mu.Lock()
@@ -107,15 +107,15 @@ func (at *Attempt) Ended(account int64, login bool) {
 	}
 }
 
-// full returns the event of a full counter. For a counter of an address it includes the
+// fullEvent returns the event of a full counter. For a counter of an address it includes the
 // address's traffic.
-func (at *Attempt) full(lock, key string) record.Event {
+func (at *Attempt) fullEvent(lock, key string) record.Event {
 	e := record.Event{Name: lock}
 	for name, rate := range at.addressRates() {
 		for i, c := range at.perAddress(name, rate) {
 			if c.Key == key {
 				e.Traffic = &record.Traffic{Attempts: c.Limit}
-				at.Traffic.tell(e.Traffic, windowKey{at.Company.Code, name, addressRanges(at.Address)[i]}, at.Now)
+				at.Traffic.describe(e.Traffic, windowKey{at.Company.Code, name, addressRanges(at.Address)[i]}, at.Now)
 				e.Reason = e.Traffic.Kind()
 			}
 		}
@@ -123,7 +123,7 @@ func (at *Attempt) full(lock, key string) record.Event {
 	return e
 }
 
-func (t *Traffic) tell(told *record.Traffic, key windowKey, now time.Time) {
+func (t *Traffic) describe(told *record.Traffic, key windowKey, now time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if w := t.find(key, now); w != nil {

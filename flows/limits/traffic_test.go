@@ -17,7 +17,7 @@ func TestTrafficIsBounded(t *testing.T) {
 	traffic, now := new(Traffic), time.Now()
 	fail := func(address string, account int64) {
 		at := &Attempt{Company: company, Address: address, Now: now, Traffic: traffic, counted: []string{addressFailures}}
-		at.Ended(account, false)
+		at.RecordTraffic(account, false)
 	}
 	const busy = "203.0.113.7"
 	for i := range 100_000 {
@@ -30,7 +30,7 @@ func TestTrafficIsBounded(t *testing.T) {
 		t.Errorf("%d windows are kept, want at most %d", kept, 2*maxWindows)
 	}
 	var got record.Traffic
-	traffic.tell(&got, windowKey{"acme", addressFailures, busy}, now)
+	traffic.describe(&got, windowKey{"acme", addressFailures, busy}, now)
 	if want := (record.Traffic{Accounts: maxAccounts, Failures: 100}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}

@@ -90,7 +90,7 @@ func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {
 		return adminError("deleting the account", err)
 	}
 	e := record.Revocation{Company: a.Company, Account: a.ID, Generation: record.AllGenerations}
-	err = ad.EndNow(ctx, e, ad.by(record.EndedByChange))
+	err = ad.RevokeNow(ctx, e, ad.actorEvent(record.EndedByChange))
 	ad.emit(ctx, deleted)
 	return err
 }
@@ -118,7 +118,7 @@ func (ad *Admin) clear(ctx context.Context, a record.Account, kinds []record.Kin
 
 // event returns an event of an account that the operator caused.
 func (ad *Admin) event(name string, a record.Account) record.Event {
-	e := ad.by("")
+	e := ad.actorEvent("")
 	e.Name, e.Time, e.Company, e.Account, e.Mnemocode = name, ad.Now(), ad.Company.Code, a.ID, a.Mnemocode
 	return e
 }

@@ -134,7 +134,7 @@ func (ad *Admin) revokePending(ctx context.Context, a record.Account) error {
 	if len(pending) == 0 || pending[0].Company != a.Company || pending[0].Account != a.ID {
 		return nil
 	}
-	return ad.EndNow(ctx, pending[0], ad.by(record.EndedByChange))
+	return ad.RevokeNow(ctx, pending[0], ad.actorEvent(record.EndedByChange))
 }
 
 // finish does the work after a change was stored, and adds further changed fields to
@@ -151,7 +151,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 	var revokeErr error
 	if stored.Generation != before.Generation {
 		e := record.Revocation{Company: stored.Company, Account: stored.ID, Generation: stored.Generation, Keep: keep}
-		revokeErr = ad.EndNow(ctx, e, ad.by(record.EndedByChange))
+		revokeErr = ad.RevokeNow(ctx, e, ad.actorEvent(record.EndedByChange))
 	}
 	ad.notify(ctx, before, stored, changes.Fields)
 	if slices.Contains(changes.Fields, "password") && stored.PasswordHash != "" {
@@ -159,7 +159,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 			return err
 		}
 	}
-	if accepted := news(before.Accepted, ch.Accepted); len(accepted) > 0 {
+	if accepted := newAcceptances(before.Accepted, ch.Accepted); len(accepted) > 0 {
 		e := ad.event(record.TypeDisclaimersAccepted, stored)
 		e.Accepted = accepted
 		if err := ad.Accounts.Accept(ctx, stored.Company, stored.ID, accepted, background.OutboxEvents(ad.Company, e)...); err != nil {
@@ -243,7 +243,7 @@ func (ad *Admin) apply(ch Change, a *record.Account) error {
 
 // check refuses a change whose result would be an invalid account.
 func (ad *Admin) check(ch Change, a, before record.Account) error {
-	if a.PasswordHash == record.AskedElsewhere && before.PasswordHash != record.AskedElsewhere && ad.Company.Migrate == nil {
+	if a.PasswordHash == record.ExternalPassword && before.PasswordHash != record.ExternalPassword && ad.Company.Migrate == nil {
 		return &FieldError{"password_hash", "there is nobody to ask about it; configure password migrate, or leave the password out, and the user sets one by recovery"}
 	}
 	if ch.UserRules && ch.Password != "" {
@@ -346,8 +346,8 @@ func identitySet(a record.Account) map[record.Identity]bool {
 // section 3).
 func endsSessions(field string) bool { return record.FieldNamed(field).EndsSessions }
 
-// news returns the acceptances that are not in before.
-func news(before, accepted []record.Acceptance) []record.Acceptance {
+// newAcceptances returns the acceptances that are not in before.
+func newAcceptances(before, accepted []record.Acceptance) []record.Acceptance {
 	return slices.DeleteFunc(slices.Clone(accepted), func(a record.Acceptance) bool {
 		return slices.ContainsFunc(before, func(b record.Acceptance) bool { return b.Code == a.Code && b.Version == a.Version })
 	})

@@ -215,7 +215,7 @@ func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) 
 		return adminError("removing the passkey", err)
 	}
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
-	revokeErr := ad.EndNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: generation, Keep: kept}, ad.by(record.EndedByChange))
+	revokeErr := ad.RevokeNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: generation, Keep: kept}, ad.actorEvent(record.EndedByChange))
 	ad.emit(ctx, removed)
 	return revokeErr
 }

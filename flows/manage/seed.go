@@ -44,7 +44,7 @@ func CheckAccount(a record.Account) error {
 		return wrong("status", "it must be active, restricted, closed or denied")
 	case (a.Question == "") != (a.AnswerHash == ""):
 		return wrong("control_question", "a question and its answer go together")
-	case a.PasswordHash != "" && a.PasswordHash != record.AskedElsewhere && password.CheckHash(a.PasswordHash) != nil:
+	case a.PasswordHash != "" && a.PasswordHash != record.ExternalPassword && password.CheckHash(a.PasswordHash) != nil:
 		return wrong("password_hash", password.CheckHash(a.PasswordHash).Error())
 	}
 	for _, i := range a.Identities {

@@ -44,7 +44,7 @@ func (ad *Admin) EndSession(ctx context.Context, mnemocode, id string) error {
 	if err != nil {
 		return adminError("ending the session", err)
 	}
-	ad.Emit(ctx, session.Ended(ad.by(ad.revoked())))
+	ad.Emit(ctx, session.Ended(ad.actorEvent(ad.revokeReason())))
 	return nil
 }
 
@@ -67,7 +67,7 @@ func (ad *Admin) EndSessions(ctx context.Context, mnemocode, keep string) error 
 	if err != nil {
 		return adminError("ending the sessions", err)
 	}
-	return ad.EndNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation, Keep: kept}, ad.by(ad.revoked()))
+	return ad.RevokeNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation, Keep: kept}, ad.actorEvent(ad.revokeReason()))
 }
 
 // EndAllSessions revokes all sessions of the company, including pending steps and
@@ -77,19 +77,19 @@ func (ad *Admin) EndAllSessions(ctx context.Context) error {
 	if err != nil {
 		return adminError("ending the company's sessions", err)
 	}
-	return ad.EndNow(ctx, e, ad.by(record.EndedByAdmin))
+	return ad.RevokeNow(ctx, e, ad.actorEvent(record.EndedByAdmin))
 }
 
-// revoked returns the reason of sessions that the operator or the user revokes.
-func (ad *Admin) revoked() string {
+// revokeReason returns the reason of sessions that the operator or the user revokes.
+func (ad *Admin) revokeReason() string {
 	if ad.isUser() {
 		return record.EndedByUser
 	}
 	return record.EndedByAdmin
 }
 
-// by returns an event with the operator and this reason.
-func (ad *Admin) by(reason string) record.Event {
+// actorEvent returns an event with the operator and this reason.
+func (ad *Admin) actorEvent(reason string) record.Event {
 	return record.Event{Address: ad.Address, Actor: ad.Actor, Reason: reason}
 }
 

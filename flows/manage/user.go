@@ -42,19 +42,19 @@ func (ad *Admin) CheckPassword(ctx context.Context, mnemocode, current, address 
 	if err != nil {
 		return err
 	}
-	return ad.tryOwn(ctx, at, a, current)
+	return ad.checkOwnPassword(ctx, at, a, current)
 }
 
 // attemptOf returns an attempt of the account's user. The address may be empty.
 func (ad *Admin) attemptOf(ctx context.Context, a record.Account, address string) (*limits.Attempt, error) {
 	at, err := ad.Attempt(ctx, ad.Company, address)
-	at.Nowhere = address == ""
+	at.NoAddress = address == ""
 	at.Account, at.Mnemocode = a.ID, a.Mnemocode
 	return &at, err
 }
 
-// tryOwn checks a password like a login, but requires no captcha.
-func (ad *Admin) tryOwn(ctx context.Context, at *limits.Attempt, a record.Account, current string) error {
+// checkOwnPassword checks a password like a login, but requires no captcha.
+func (ad *Admin) checkOwnPassword(ctx context.Context, at *limits.Attempt, a record.Account, current string) error {
 	if a.Status != record.StatusActive {
 		return ErrNotActive
 	}
@@ -99,7 +99,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 		return err
 	}
 	if first := ad.isUser() && a.PasswordHash == "" && ch.Current == ""; !first {
-		if err := ad.tryOwn(ctx, at, a, ch.Current); err != nil {
+		if err := ad.checkOwnPassword(ctx, at, a, ch.Current); err != nil {
 			return err
 		}
 	}
@@ -127,7 +127,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnCha
 		return wire.Unavailable("storing the password", err)
 	}
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
-	revokeErr := ad.EndNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation + 1, Keep: keep}, ad.by(record.EndedByPassword))
+	revokeErr := ad.RevokeNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation + 1, Keep: keep}, ad.actorEvent(record.EndedByPassword))
 	notice := ad.notice(message.NoticePasswordChanged)
 	notice.Address = ch.Address
 	ad.PasswordSet(ctx, ad.Company, a, notice)

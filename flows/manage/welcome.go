@@ -33,11 +33,11 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 		return &NoWelcomeError{"", "the company can mail no links: configure mail and recovery link"}
 	case a.Email == "":
 		return &NoWelcomeError{"primary_email", "primary_email: the account has none to mail the link to"}
-	case tenant.Admitted(a) != nil:
+	case tenant.CheckStatus(a) != nil:
 		return &NoWelcomeError{"status", "status: an account that is not active could not use the link"}
 	}
 	c := ad.NewCall(session.Client{Address: ad.Address})
-	if err := c.Admit(ctx, ad.Company, ""); err != nil {
+	if err := c.SetCompany(ctx, ad.Company, ""); err != nil {
 		return err
 	}
 	err = c.MailLink(ctx, a, message.WelcomeLink)

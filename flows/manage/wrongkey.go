@@ -25,10 +25,10 @@ func WrongKey(ctx context.Context, s *session.Manager, address string) error {
 	}
 	e := record.Event{Name: record.KeyWrong, Address: address}
 	err = s.Sessions.Charge(ctx, at.Now, limits.PerAddress(at.Keys, "", "wrong-keys", address, wrongKeys)...)
-	full, limited := errors.AsType[*record.Full](err)
+	full, limited := errors.AsType[*record.FullError](err)
 	switch {
 	case limited:
-		if e.Reason = "limit"; at.Told != nil && at.Told.First(at.Now, full) {
+		if e.Reason = "limit"; at.Reported != nil && at.Reported.FirstTime(at.Now, full) {
 			s.Emit(ctx, e)
 		}
 		return wire.Restricted(record.LockAddress, at.Now, full.Until)

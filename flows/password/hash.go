@@ -234,7 +234,7 @@ var hashKinds = map[string]func(kind string, fields []string) (digest, error){
 	"spring_pbkdf2":             parseSpringPBKDF2,
 	"spring_pbkdf2" + springV58: parseSpringPBKDF2,
 
-	"webhook": nil, // not a hash: record.AskedElsewhere
+	"webhook": nil, // not a hash: record.ExternalPassword
 	"argon2d": nil, // its time depends on the secret
 	"2":       nil, // 2 and 2x mark early bugs of bcrypt
 	"2x":      nil,
@@ -328,9 +328,9 @@ func parseArgon2(kind string, fields []string) (d digest, err error) {
 	return d, nil
 }
 
-// bcryptSees is how many bytes of a password bcrypt uses. Programs that make bcrypt
+// bcryptBytes is how many bytes of a password bcrypt uses. Programs that make bcrypt
 // hashes cut longer passwords.
-const bcryptSees = 72
+const bcryptBytes = 72
 
 // parseBcrypt parses 12$ and 53 characters: 22 of salt and 31 of key.
 func parseBcrypt(kind string, fields []string) (d digest, err error) {
@@ -352,9 +352,9 @@ func parseBcrypt(kind string, fields []string) (d digest, err error) {
 	hash := "$" + kind + "$" + fields[0] + "$" + fields[1]
 	d.salted = hash
 	d.key = []byte(fields[1])
-	d.sees = bcryptSees
+	d.sees = bcryptBytes
 	d.derive = func(secret string) ([]byte, error) {
-		err := bcrypt.CompareHashAndPassword([]byte(hash), []byte(secret[:min(len(secret), bcryptSees)]))
+		err := bcrypt.CompareHashAndPassword([]byte(hash), []byte(secret[:min(len(secret), bcryptBytes)]))
 		switch {
 		case errors.Is(err, bcrypt.ErrMismatchedHashAndPassword):
 			return nil, nil

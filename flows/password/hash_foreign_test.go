@@ -82,7 +82,7 @@ func checkForeign(t *testing.T, hash, secret string) {
 	}
 	h := NewHasher(0)
 	ok, stale, err := h.Verify(t.Context(), acme, DefaultArgon2id, hash, secret)
-	cut := strings.HasPrefix(hash, "$2") && len(secret) >= bcryptSees
+	cut := strings.HasPrefix(hash, "$2") && len(secret) >= bcryptBytes
 	if !ok || stale == cut || err != nil {
 		t.Errorf("right secret: %v, %v, %v, want true, %v, nil", ok, stale, err, !cut)
 	}

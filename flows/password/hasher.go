@@ -95,7 +95,7 @@ func (c *caller) do(ctx context.Context, estimate time.Duration, work func() err
 	c.left -= waited
 	if err == nil {
 		began := time.Now()
-		defer func() { c.h.turns.pass(w, time.Since(began)) }()
+		defer func() { c.h.turns.release(w, time.Since(began)) }()
 	}
 	if c.h.Waited != nil && (err == nil || err == ErrBusy) {
 		c.h.Waited(waited, err == nil)
@@ -149,7 +149,7 @@ func (h *Hasher) HashSet(ctx context.Context, turn Turn, p Argon2id, secrets []s
 // or for no account: Verify then takes as long as with hashes made with p.
 func (h *Hasher) Verify(ctx context.Context, turn Turn, p Argon2id, hash string, forms ...string) (ok, stale bool, err error) {
 	if hash == "" {
-		return false, false, h.waste(ctx, turn, p, forms...)
+		return false, false, h.hashDummy(ctx, turn, p, forms...)
 	}
 	d, err := parseHash(hash)
 	if err != nil {
@@ -174,7 +174,7 @@ func (h *Hasher) Verify(ctx context.Context, turn Turn, p Argon2id, hash string,
 // different salt. Without hashes it takes as long as with one made with p.
 func (h *Hasher) Match(ctx context.Context, turn Turn, p Argon2id, hashes []string, secret string) (match string, err error) {
 	if len(hashes) == 0 {
-		return "", h.waste(ctx, turn, p, secret)
+		return "", h.hashDummy(ctx, turn, p, secret)
 	}
 	digests := make([]digest, len(hashes))
 	for i, hash := range hashes {
@@ -203,8 +203,8 @@ func (h *Hasher) Match(ctx context.Context, turn Turn, p Argon2id, hashes []stri
 	return match, nil
 }
 
-// waste takes as long as hashing the secrets.
-func (h *Hasher) waste(ctx context.Context, turn Turn, p Argon2id, secrets ...string) error {
+// hashDummy takes as long as hashing the secrets.
+func (h *Hasher) hashDummy(ctx context.Context, turn Turn, p Argon2id, secrets ...string) error {
 	_, err := h.HashSet(ctx, turn, p, secrets)
 	return err
 }
@@ -216,7 +216,7 @@ func (h *Hasher) waste(ctx context.Context, turn Turn, p Argon2id, secrets ...st
 type turns struct {
 	slots int
 	mu    sync.Mutex // guards the fields below
-	taken int
+	inUse int
 	all   line // of companies
 }
 
@@ -243,18 +243,18 @@ type line struct {
 type waiter struct {
 	estimate time.Duration
 	path     []*line // the line of all companies, of its company, of its address
-	told     chan bool
+	granted  chan bool
 }
 
 func (t *turns) count() (length, limit int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.taken + t.all.length, t.slots * (1 + waitersPerSlot)
+	return t.inUse + t.all.length, t.slots * (1 + waitersPerSlot)
 }
 
 // await waits for a slot. The caller returns the slot with pass.
 func (t *turns) await(ctx context.Context, turn Turn, estimate, limit time.Duration) (*waiter, error) {
-	w := &waiter{estimate: estimate, told: make(chan bool, 1)}
+	w := &waiter{estimate: estimate, granted: make(chan bool, 1)}
 	if !t.enqueue(w, turn) {
 		return nil, ErrBusy
 	}
@@ -262,9 +262,9 @@ func (t *turns) await(ctx context.Context, turn Turn, estimate, limit time.Durat
 	defer stop()
 	var got bool
 	select {
-	case got = <-w.told:
+	case got = <-w.granted:
 	case <-waiting.Done():
-		got = !t.leave(w) && <-w.told // the turn may come at the same moment
+		got = !t.leave(w) && <-w.granted // the turn may come at the same moment
 	}
 	if !got {
 		return nil, cmp.Or(ctx.Err(), ErrBusy)
@@ -282,13 +282,13 @@ func (t *turns) enqueue(w *waiter, turn Turn) bool {
 			return false
 		}
 		other.leave()
-		other.told <- false
+		other.granted <- false
 	}
 	company := t.all.enter(turn.Company)
 	address := company.enter(turn.Address)
 	w.path = []*line{&t.all, company, address}
-	if t.taken < t.slots {
-		t.taken++
+	if t.inUse < t.slots {
+		t.inUse++
 		w.begin()
 		return true
 	}
@@ -306,8 +306,8 @@ func (t *turns) leave(w *waiter) bool {
 	return w.leave()
 }
 
-// pass ends the turn of w, which lasted took, and gives its slot to the next waiter.
-func (t *turns) pass(w *waiter, took time.Duration) {
+// release ends the turn of w, which lasted took, and gives its slot to the next waiter.
+func (t *turns) release(w *waiter, took time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, l := range w.path[1:] {
@@ -319,10 +319,10 @@ func (t *turns) pass(w *waiter, took time.Duration) {
 		next.leave()
 		next.begin()
 	} else {
-		t.taken--
+		t.inUse--
 	}
 	for _, l := range w.path[:2] {
-		l.forget(t.taken < t.slots)
+		l.forget(t.inUse < t.slots)
 	}
 }
 
@@ -333,7 +333,7 @@ func (w *waiter) begin() {
 		l.used += w.estimate
 		l.running++
 	}
-	w.told <- true
+	w.granted <- true
 }
 
 // leave removes the waiter, and reports whether it was still waiting.

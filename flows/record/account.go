@@ -20,35 +20,35 @@ var Statuses = []Status{StatusActive, StatusRestricted, StatusClosed, StatusDeni
 
 // An Account is one user of one company.
 type Account struct {
-	ID                int64
-	Company           string
-	Mnemocode         string // profile_mnemocode
-	Role              string
-	Phone             string // primary phone, E.164; empty for none
-	Email             string // primary email as it was given; empty for none
-	LoginName         string // as it was given; empty for none
-	Locale            string // the language of its messages, as message.ParseLocale spells it; empty for unknown
-	Status            Status
-	SecondFactor      bool
-	MustSetPassword   bool
-	PasswordHash      string // empty for none
-	Question          string // the control question; empty for none
-	AnswerHash        string
-	TOTP              string                // the encrypted secret of the authenticator app; empty for none
-	TOTPPending       string                // an encrypted secret that is not confirmed yet; empty for none
-	Identities        []Identity            // ordered by provider and subject
-	Accepted          []Acceptance          // ordered by code
-	BackupCodes       int                   // how many are left
-	Passkeys          int                   // how many it has
-	NewBackupCodes    []string              // hashes that Create stores with the account; never loaded
-	Generation        int64                 // the session generation: grows with each change that revokes the account's sessions
-	Barred            int64                 // the Generation that began when Status last changed from active; 0 if it never did
-	CompanyGeneration int64                 // the company's session generation: grows each time that all its sessions are revoked
-	FailureCounts     map[Kind]FailureCount // wrong attempts when the account was loaded; nil for none
-	Outbox            []OutboxEvent         // events that Create and Update store with the account; never loaded
-	Keep              TokenHash             // the session that Update spares if it ends the others; never loaded
-	Created           time.Time
-	Updated           time.Time
+	ID                 int64
+	Company            string
+	Mnemocode          string // profile_mnemocode
+	Role               string
+	Phone              string // primary phone, E.164; empty for none
+	Email              string // primary email as it was given; empty for none
+	LoginName          string // as it was given; empty for none
+	Locale             string // the language of its messages, as message.ParseLocale spells it; empty for unknown
+	Status             Status
+	SecondFactor       bool
+	MustSetPassword    bool
+	PasswordHash       string // empty for none
+	Question           string // the control question; empty for none
+	AnswerHash         string
+	TOTP               string                // the encrypted secret of the authenticator app; empty for none
+	TOTPPending        string                // an encrypted secret that is not confirmed yet; empty for none
+	Identities         []Identity            // ordered by provider and subject
+	Accepted           []Acceptance          // ordered by code
+	BackupCodes        int                   // how many are left
+	Passkeys           int                   // how many it has
+	NewBackupCodes     []string              // hashes that Create stores with the account; never loaded
+	Generation         int64                 // the session generation: grows with each change that revokes the account's sessions
+	InactiveGeneration int64                 // the Generation that began when Status last changed from active; 0 if it never did
+	CompanyGeneration  int64                 // the company's session generation: grows each time that all its sessions are revoked
+	FailureCounts      map[Kind]FailureCount // wrong attempts when the account was loaded; nil for none
+	Outbox             []OutboxEvent         // events that Create and Update store with the account; never loaded
+	Keep               TokenHash             // the session that Update spares if it ends the others; never loaded
+	Created            time.Time
+	Updated            time.Time
 }
 
 // A Field is a text or a flag of an Account. What stores such fields, compares them or
@@ -148,10 +148,10 @@ type FailureCount struct {
 	Outbox []OutboxEvent // events that UpdateFailures stores with the count; never loaded
 }
 
-// AskedElsewhere replaces the password hash of an account whose password only its
+// ExternalPassword replaces the password hash of an account whose password only its
 // former system knows. Once that system confirms a password, mnemogate stores its own
 // hash of it and does not ask again.
-const AskedElsewhere = "$webhook$"
+const ExternalPassword = "$webhook$"
 
 // HasApp reports whether the account's second factor is an authenticator app. The app
 // needs a password first: an account without one logs in by SMS.

@@ -27,7 +27,7 @@ var (
 // a Full or a TakenError.
 func IsAnswer(err error) bool {
 	_, taken := errors.AsType[*TakenError](err)
-	_, full := errors.AsType[*Full](err)
+	_, full := errors.AsType[*FullError](err)
 	return taken || full || errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict)
 }
 
@@ -95,20 +95,20 @@ type Match struct {
 // that implement Outbox.
 type AccountWriter interface {
 	// Create stores a new account and returns its id. It ignores ID, Generation,
-	// Barred, CompanyGeneration, Created, Updated and BackupCodes of a. The login
+	// InactiveGeneration, CompanyGeneration, Created, Updated and BackupCodes of a. The login
 	// ids are LoginIDs(a), the backup codes NewBackupCodes. A TakenError says which
 	// value another account of the company already has.
 	Create(ctx context.Context, now time.Time, a Account) (int64, error)
 	// Update loads the account, calls change, stores what change made of the
 	// account and returns the account as stored. No other write to the account can
-	// happen in between. Update ignores changes of ID, Company, Generation, Barred,
+	// happen in between. Update ignores changes of ID, Company, Generation, InactiveGeneration,
 	// CompanyGeneration, Accepted, BackupCodes, Passkeys, FailureCounts and Created.
 	// It does not set Updated: change does. If change fails, Update stores nothing and
 	// returns that error. Other errors are ErrNotFound and a TakenError.
 	//
 	// If change reports that the account's sessions end, Update increments
 	// Generation and stores a pending revocation (see PendingRevocations), which
-	// spares the session Keep. If change also moved Status away from active, Barred
+	// spares the session Keep. If change also moved Status away from active, InactiveGeneration
 	// becomes the new Generation.
 	Update(ctx context.Context, company string, id int64, change func(*Account) (ends bool, err error)) (Account, error)
 	// SetPassword stores a password hash, clears MustSetPassword and the failure
@@ -215,14 +215,14 @@ type Census interface {
 //
 // All methods may be called concurrently, from many processes. A method either
 // does everything it says or nothing. Callers pass the time. A store may delete
-// expired sessions by its own clock, but not before Keep has passed.
+// expired sessions by its own clock, but not before KeepExpired has passed.
 type Sessions interface {
 	SessionReader
 	SessionWriter
 	SessionCodes
 	Counters
 
-	// Sweep deletes what expired more than Keep ago. It must not block other calls
+	// Sweep deletes what expired more than KeepExpired ago. It must not block other calls
 	// for long.
 	Sweep(ctx context.Context, now time.Time) error
 }
@@ -310,15 +310,15 @@ type SessionCodes interface {
 // Counters enforces rate limits.
 type Counters interface {
 	// Charge adds one to each counter without Look. If any counter is at its limit,
-	// Charge adds to none and returns a Full error, which names the first full
+	// Charge adds to none and returns a FullError, which names the first full
 	// counter and says until when. The counters are all of one company or all of
 	// none. If all have Look, Charge writes nothing.
 	Charge(ctx context.Context, now time.Time, counters ...Counter) error
 }
 
-// Keep is the minimum time that an expired session is kept, so that a client with its
+// KeepExpired is the minimum time that an expired session is kept, so that a client with its
 // token gets auth.token.expired (contract: an hour).
-const Keep = time.Hour + 5*time.Minute
+const KeepExpired = time.Hour + 5*time.Minute
 
 // LongestSession is the longest life of a session, whatever its company's policy says.
 // The revocation of a company stays in force until all the sessions it covers are gone.
@@ -360,13 +360,13 @@ func Look(counters ...Counter) []Counter {
 	return counters
 }
 
-// Full says that a Counter is at its limit.
-type Full struct {
+// FullError says that a Counter is at its limit.
+type FullError struct {
 	Key   string
 	Until time.Time
 }
 
-func (f *Full) Error() string { return "limit reached" }
+func (f *FullError) Error() string { return "limit reached" }
 
 // TakenError says which value another account of the company already has.
 type TakenError struct {

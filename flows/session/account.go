@@ -30,7 +30,7 @@ func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
 		}
 	}
 	if a.ID != 0 {
-		c.Found(a)
+		c.SetAccount(a)
 	}
 	return a, nil
 }
@@ -43,8 +43,8 @@ func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
 // status is reported only to users who prove a secret of the account.
 func (c *Call) ofRevoked(a record.Account) (record.Account, error) {
 	var status error
-	if c.session.Generation == a.Barred-1 && c.session.CompanyGeneration == a.CompanyGeneration && c.Now.Before(c.session.Expires) {
-		status = tenant.Admitted(a)
+	if c.session.Generation == a.InactiveGeneration-1 && c.session.CompanyGeneration == a.CompanyGeneration && c.Now.Before(c.session.Expires) {
+		status = tenant.CheckStatus(a)
 	}
 	anyones := c.Company.Hardened && (c.session.State == record.CheckPassword || c.session.State == record.RecoveryOTP)
 	switch {
@@ -57,7 +57,7 @@ func (c *Call) ofRevoked(a record.Account) (record.Account, error) {
 		}
 		return record.Account{CompanyGeneration: a.CompanyGeneration}, nil
 	case status != nil && c.client.SeesStatus && (!c.Company.Hardened || c.proven(a)):
-		c.Found(a)
+		c.SetAccount(a)
 		return record.Account{}, status
 	}
 	return record.Account{}, wire.ErrTokenInvalid
@@ -78,7 +78,7 @@ func (c *Call) proven(a record.Account) bool {
 
 // whyRevoked is WhyRevoked for a token with this prefix.
 func (c *Call) whyRevoked(ctx context.Context, prefix, token string) error {
-	if !c.client.SeesStatus || !tokens.Shaped(prefix, token) {
+	if !c.client.SeesStatus || !tokens.IsWellFormed(prefix, token) {
 		return wire.ErrTokenInvalid
 	}
 	session, err := c.s.Sessions.Revoked(ctx, record.HashToken(token))
@@ -135,6 +135,6 @@ func (c *Call) FindAccount(ctx context.Context, typed string) (a record.Account,
 	if err != nil {
 		return record.Account{}, "", wire.Unavailable("looking up the login id", err)
 	}
-	c.Found(a)
+	c.SetAccount(a)
 	return a, loginIDHash, nil
 }

@@ -13,19 +13,19 @@ import (
 
 // A Requirement is what a path requires of a valid token.
 type Requirement struct {
-	Company string        // the company it must belong to; empty: any company
-	Among   []string      // the companies it may belong to; empty: any company
-	Fresh   time.Duration // the maximum age of its login; 0: any age
-	Whole   bool          // Authorize must return a session with ID and Created
-	// Admits reports whether an account may have this role, escaped as in a Profile. It
+	Company   string        // the company it must belong to; empty: any company
+	Companies []string      // the companies it may belong to; empty: any company
+	Fresh     time.Duration // the maximum age of its login; 0: any age
+	Whole     bool          // Authorize must return a session with ID and Created
+	// RoleAllowed reports whether an account may have this role, escaped as in a Profile. It
 	// may be slow, so Authorize calls it only with the role of an authorized session. If
 	// it is nil, any role will do.
-	Admits func(role string) bool
+	RoleAllowed func(role string) bool
 }
 
 // meets reports whether a token of the company meets the requirement.
 func (d *Requirement) meets(company string) bool {
-	return (d.Company == "" || d.Company == company) && (len(d.Among) == 0 || slices.Contains(d.Among, company))
+	return (d.Company == "" || d.Company == company) && (len(d.Companies) == 0 || slices.Contains(d.Companies, company))
 }
 
 // Authorize checks a request for the protected path. It returns the authorized session
@@ -53,7 +53,7 @@ func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization
 	if session.State != record.Authorized {
 		return record.Session{}, wire.ErrSessionInvalid
 	}
-	if want.Admits != nil && !want.Admits(session.Profile.Value(record.ProfileRole)) {
+	if want.RoleAllowed != nil && !want.RoleAllowed(session.Profile.Value(record.ProfileRole)) {
 		return record.Session{}, errRole // before Fresh: a new login would not help
 	}
 	if want.Fresh > 0 && now.Sub(session.Created) > want.Fresh {
@@ -64,10 +64,10 @@ func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization
 
 var errRole = &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.WrongRole, Message: "The user's role does not allow this path."}
 
-// Live checks whether a session that Authorize has accepted is still valid. It is for
+// CheckLive checks whether a session that Authorize has accepted is still valid. It is for
 // streams that stay open after their request was authorized. It does not prolong the
 // session.
-func (s *Manager) Live(ctx context.Context, session record.Session) error {
+func (s *Manager) CheckLive(ctx context.Context, session record.Session) error {
 	recalled, err := s.recall(ctx, session.Company, session.Hash, false)
 	if errors.Is(err, record.ErrNotFound) {
 		return wire.ErrTokenInvalid
@@ -102,7 +102,7 @@ type getter = func(context.Context, record.TokenHash) (record.Session, error)
 
 // lookup returns the live session of a token. Its company must meet want.
 func (s *Manager) lookup(ctx context.Context, prefix, token string, want Requirement, now time.Time, get getter) (record.Session, error) {
-	if !tokens.Shaped(prefix, token) {
+	if !tokens.IsWellFormed(prefix, token) {
 		return record.Session{}, wire.ErrTokenInvalid
 	}
 	session, err := get(ctx, record.HashToken(token))

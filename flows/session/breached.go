@@ -48,7 +48,7 @@ func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed strin
 	asked := record.Counter{Key: limits.Key(c.Company.Code, "breached", hex.EncodeToString(of[:16])), Limit: 1, Window: breachedMemory}
 	claim := asked
 	claim.Look = breached.Require // only an answer counts then
-	if first, err := c.Once(ctx, claim); err != nil || !first {
+	if first, err := c.MarkUsed(ctx, claim); err != nil || !first {
 		return err
 	}
 	listed, err := c.s.Breached(ctx, c.Company, typed)
@@ -56,7 +56,7 @@ func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed strin
 		err = c.mustSetPassword(ctx, a)
 	}
 	if err == nil && breached.Require {
-		_, err = c.Once(ctx, asked)
+		_, err = c.MarkUsed(ctx, asked)
 	}
 	return err
 }

@@ -42,9 +42,9 @@ type Call struct {
 	remember  bool   // the client wants to be a known device
 
 	// Results of finding the session.
-	limited *record.Full    // the limit that the address has reached; nil if none
-	loaded  *record.Account // the session's account, if it was loaded
-	claim   *record.Counter // of a stateless token: full once it was used; nil if the session is stored
+	limited *record.FullError // the limit that the address has reached; nil if none
+	loaded  *record.Account   // the session's account, if it was loaded
+	claim   *record.Counter   // of a stateless token: full once it was used; nil if the session is stored
 
 	// For the call's events.
 	issued  string // the ID of the session that the call issued a token for
@@ -56,8 +56,8 @@ func (s *Manager) NewCall(client Client) *Call {
 	return &Call{Attempt: s.attempt(nil, client.Address), s: s, client: client, userAgent: keptUserAgent(client.UserAgent)}
 }
 
-// Admit sets the company of the call and the name of the API key that the client sent.
-func (c *Call) Admit(ctx context.Context, company *tenant.Company, key string) (err error) {
+// SetCompany sets the company of the call and the name of the API key that the client sent.
+func (c *Call) SetCompany(ctx context.Context, company *tenant.Company, key string) (err error) {
 	c.Company, c.key = company, key
 	c.Keys, err = c.s.Keys(ctx)
 	return err
@@ -75,7 +75,7 @@ func (s *Manager) Attempt(ctx context.Context, company *tenant.Company, address 
 func (s *Manager) attempt(company *tenant.Company, address string) limits.Attempt {
 	at := limits.Attempt{Company: company, Address: address, Now: s.Now(), Counters: s.Sessions, FailureCounts: s.Accounts}
 	if s.Observe != nil {
-		at.Told, at.Traffic = &s.told, &s.traffic
+		at.Reported, at.Traffic = &s.reported, &s.traffic
 	}
 	return at
 }
@@ -92,17 +92,17 @@ func (c *Call) Session() record.Session {
 // Issued returns the ID of the session that the call issued a token for, or "".
 func (c *Call) Issued() string { return c.issued }
 
-// Found records which account the call is about.
-func (c *Call) Found(a record.Account) { c.Account, c.Mnemocode = a.ID, a.Mnemocode }
+// SetAccount records which account the call is about.
+func (c *Call) SetAccount(a record.Account) { c.Account, c.Mnemocode = a.ID, a.Mnemocode }
 
-// By returns an event that the call's client caused.
-func (c *Call) By(reason string) record.Event {
+// ClientEvent returns an event that the call's client caused.
+func (c *Call) ClientEvent(reason string) record.Event {
 	return record.Event{Address: c.Address, UserAgent: c.userAgent, Key: c.key, Reason: reason}
 }
 
 // Event is By with the account, the session and the country of the call.
 func (c *Call) Event() record.Event {
-	e := c.By("")
+	e := c.ClientEvent("")
 	e.Time, e.Country, e.Account, e.Mnemocode = c.Now, c.country, c.Account, c.Mnemocode
 	if c.session != nil {
 		e.Session, e.State = c.session.ID, c.session.State

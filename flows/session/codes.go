@@ -49,7 +49,7 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 	case !fixed:
 		country, err := c.CountrySMS(a.Phone)
 		if err != nil {
-			return newCode{}, c.Refused(err)
+			return newCode{}, c.LimitError(err)
 		}
 		counters = append(c.SMSCounters(st.Account, st.DecoyOf), country...)
 	}

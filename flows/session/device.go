@@ -15,11 +15,11 @@ import (
 // its password or share the device's address don't lock out its user (OWASP, Device
 // Cookies). The token of a device proves nothing else: the password is always needed.
 
-// KnowDevice finds out whether the client is a known device of the account. The token
+// FindDevice finds out whether the client is a known device of the account. The token
 // comes from the body and may be empty; a cookie takes its place. A token that is not the
 // account's changes nothing. A device counts as unknown once it is revoked or expired, or
 // has sent too many wrong passwords.
-func (c *Call) KnowDevice(ctx context.Context, a record.Account, token string) error {
+func (c *Call) FindDevice(ctx context.Context, a record.Account, token string) error {
 	if c.Company.Devices.For == 0 {
 		return nil
 	}
@@ -29,7 +29,7 @@ func (c *Call) KnowDevice(ctx context.Context, a record.Account, token string) e
 			return err
 		}
 	}
-	if !tokens.Shaped(tokens.DevicePrefix, token) {
+	if !tokens.IsWellFormed(tokens.DevicePrefix, token) {
 		return nil
 	}
 	d, err := c.s.Accounts.Device(ctx, c.Company.Code, a.ID, record.HashToken(token))

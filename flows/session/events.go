@@ -17,7 +17,7 @@ func (s *Manager) Emit(ctx context.Context, e record.Event) {
 		if e.Route == "" { // the events of routes have Noise set already
 			e.Noise = strings.HasPrefix(e.Name, record.LockPrefix)
 		}
-		s.recorder.Remember(e)
+		s.recorder.Add(e)
 	}
 	s.EmitUnrecorded(ctx, e)
 }

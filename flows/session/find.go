@@ -28,19 +28,19 @@ func (c *Call) find(ctx context.Context, token string, want Requirement, get get
 	}
 	session, err := c.s.lookup(ctx, tokens.Prefix, token, want, c.Now, get)
 	if err == nil {
-		c.found(&session)
+		c.setSession(&session)
 	}
 	return err
 }
 
-// found sets the session of the call, and the device that it began on.
-func (c *Call) found(session *record.Session) {
+// setSession sets the session of the call, and the device that it began on.
+func (c *Call) setSession(session *record.Session) {
 	c.session = session
-	c.startedOn(session.Device)
+	c.setDevice(session.Device)
 }
 
-// startedOn sets the call's device by its ID, which may be empty.
-func (c *Call) startedOn(device string) {
+// setDevice sets the call's device by its ID, which may be empty.
+func (c *Call) setDevice(device string) {
 	if device != "" {
 		c.Device = &record.Device{ID: device}
 	}

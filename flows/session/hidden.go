@@ -49,9 +49,9 @@ func (c *Call) chargePrivate(ctx context.Context, a record.Account, counters ...
 // spentPrivate returns errBudgetSpent if err says that a counter is full, otherwise err.
 // It emits one event for each window of the counter.
 func (c *Call) spentPrivate(ctx context.Context, a record.Account, err error) error {
-	if full, ok := errors.AsType[*record.Full](err); ok {
-		if s := c.s; s.told.First(s.Now(), full) {
-			e := c.By("")
+	if full, ok := errors.AsType[*record.FullError](err); ok {
+		if s := c.s; s.reported.FirstTime(s.Now(), full) {
+			e := c.ClientEvent("")
 			e.Name, e.Company, e.Account, e.Mnemocode, e.Country = limits.LockOf(full.Key), c.Company.Code, a.ID, a.Mnemocode, c.country
 			s.Emit(ctx, e)
 		}

@@ -49,7 +49,7 @@ type Manager struct {
 	AuditKeep time.Duration
 
 	recorder background.Recorder
-	told     limits.Told // which full counters were reported
+	reported limits.ReportedLimits // which full counters were reported
 	traffic  limits.Traffic
 	warnings background.Warnings
 	backlogs atomic.Pointer[[]record.Backlog] // nil until the relay reports them

@@ -14,10 +14,10 @@ import (
 // verifyTimeout is how long the other system may take.
 const verifyTimeout = 5 * time.Second
 
-// verifyElsewhere asks the other system about a password, after waiting for a turn at
+// verifyExternally asks the other system about a password, after waiting for a turn at
 // hashing. This limits strangers to the rate of local password checks. If no other
 // system is configured, every password is wrong.
-func (s *Manager) verifyElsewhere(ctx context.Context, at *limits.Attempt, a record.Account, typed string) (bool, error) {
+func (s *Manager) verifyExternally(ctx context.Context, at *limits.Attempt, a record.Account, typed string) (bool, error) {
 	if _, _, err := s.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, "", password.Normalize(typed)); err != nil {
 		return false, err
 	}

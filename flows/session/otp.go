@@ -31,7 +31,7 @@ func (c *Call) mayTryCode(ctx context.Context, a record.Account) error {
 		_, failures, err := c.PublicFailures(ctx, a, c.session.LoginID)
 		return cmp.Or(err, c.CheckCodes(record.Account{FailureCounts: failures}))
 	}
-	return cmp.Or(c.CheckCodes(a), tenant.Admitted(a))
+	return cmp.Or(c.CheckCodes(a), tenant.CheckStatus(a))
 }
 
 // spendCode returns a getter that spends the code of a session in this state. If the
@@ -44,7 +44,7 @@ func (c *Call) spendCode(state record.State) getter {
 			if err != nil {
 				return session, err
 			}
-			c.startedOn(session.Device)
+			c.setDevice(session.Device)
 		}
 		session, err := c.s.Sessions.SpendCode(ctx, c.Now, c.Company.Code, hash, state, c.AddressLook()...)
 		if errors.As(err, &c.limited) {
@@ -64,7 +64,7 @@ func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
 		return Step{}, err
 	}
 	if c.limited != nil {
-		return Step{}, c.Refused(c.limited)
+		return Step{}, c.LimitError(c.limited)
 	}
 	if err := c.mayTryCode(ctx, a); err != nil {
 		return Step{}, err
@@ -81,7 +81,7 @@ func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
 	right := subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1
 	switch {
 	case right && c.hides(): // the code proves the owner, so locks and status may show now
-		err = cmp.Or(c.CheckCodes(a), tenant.Admitted(a))
+		err = cmp.Or(c.CheckCodes(a), tenant.CheckStatus(a))
 	case right:
 	case c.hides():
 		err = c.CountWrongCode(ctx, c.PrivateFailureKey(a, c.session.LoginID))

@@ -17,7 +17,7 @@ type PasswordAttempt struct {
 	Account     record.Account // for an unknown login id only the FailureCounts
 	LoginIDHash string         // of the login id that was sent; in a hardened company also of a known one
 	Password    string
-	Subject     record.FailureKey // the failure key that a wrong password counts for
+	Key         record.FailureKey // the failure key that a wrong password counts for
 	Solved      bool              // the client has solved the captcha or needs none
 	Wrong       *wire.Error       // the error for a wrong password
 }
@@ -30,7 +30,7 @@ func (s *Manager) TryPassword(ctx context.Context, at *limits.Attempt, a record.
 		return err
 	}
 	return s.ComparePassword(ctx, at, &PasswordAttempt{
-		Account: a, Password: typed, Subject: at.FailureKey(a, ""), Solved: true, Wrong: wire.ErrPasswordInvalid,
+		Account: a, Password: typed, Key: at.FailureKey(a, ""), Solved: true, Wrong: wire.ErrPasswordInvalid,
 	})
 }
 
@@ -50,7 +50,7 @@ func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *Pa
 			return err
 		}
 	}
-	captcha, err := at.RecordPassword(ctx, t.Subject, ok, t.Solved)
+	captcha, err := at.RecordPassword(ctx, t.Key, ok, t.Solved)
 	if errors.Is(err, limits.ErrDeviceUnknown) { // its other attempts were faster
 		at.Device = nil
 		if err := at.BeginLogin(ctx); err != nil {
@@ -73,8 +73,8 @@ func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *Pa
 // verifyPassword reports whether a password is right and whether its hash should be
 // replaced.
 func (s *Manager) verifyPassword(ctx context.Context, at *limits.Attempt, a record.Account, typed string) (ok, stale bool, err error) {
-	if a.PasswordHash == record.AskedElsewhere {
-		ok, err = s.verifyElsewhere(ctx, at, a, typed)
+	if a.PasswordHash == record.ExternalPassword {
+		ok, err = s.verifyExternally(ctx, at, a, typed)
 		return ok, ok, err
 	}
 	return s.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(typed)...)
@@ -102,7 +102,7 @@ func (s *Manager) rehash(ctx context.Context, at *limits.Attempt, a *record.Acco
 
 // CheckNotSame returns wire.ErrPasswordSame if a new password equals the current one.
 func (s *Manager) CheckNotSame(ctx context.Context, at *limits.Attempt, a record.Account, wanted string) error {
-	if a.PasswordHash == "" || a.PasswordHash == record.AskedElsewhere {
+	if a.PasswordHash == "" || a.PasswordHash == record.ExternalPassword {
 		return nil
 	}
 	same, _, err := s.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)

@@ -27,7 +27,7 @@ func (s *Manager) Run(ctx context.Context) {
 	if s.Outbox != nil {
 		relay := &background.Relay{
 			Outbox: s.Outbox, Companies: s.Companies, Now: s.Now, Log: s.Log, Warnings: &s.warnings, Emit: s.Emit,
-			Waits: func(all []record.Backlog) { s.backlogs.Store(&all) },
+			OnBacklogs: func(all []record.Backlog) { s.backlogs.Store(&all) },
 		}
 		beside.Go(func() { relay.Run(ctx) })
 	}

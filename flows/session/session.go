@@ -104,8 +104,8 @@ func (c *Call) store(ctx context.Context, next record.Session, counters ...recor
 			return wire.ErrTokenInvalid // as above
 		}
 	}
-	if full, ok := errors.AsType[*record.Full](err); ok {
-		return c.Refused(full)
+	if full, ok := errors.AsType[*record.FullError](err); ok {
+		return c.LimitError(full)
 	}
 	if errors.Is(err, record.ErrConflict) { // usually because the account was changed during the login
 		return wire.Unavailable("storing the session: the account's sessions have ended meanwhile; if it comes again, the accounts store has lost a change, as in a failover: end the sessions once more", err)
@@ -127,8 +127,8 @@ func (c *Call) Revoke(ctx context.Context) error {
 	if errors.Is(err, record.ErrNotFound) || c.claimed(err) {
 		return wire.ErrTokenInvalid // another request has revoked it
 	}
-	if full, ok := errors.AsType[*record.Full](err); ok {
-		return c.Refused(full)
+	if full, ok := errors.AsType[*record.FullError](err); ok {
+		return c.LimitError(full)
 	}
 	if err != nil {
 		return wire.Unavailable("ending the session", err)
@@ -170,9 +170,9 @@ func (s *Manager) RevokeAll(ctx context.Context, e record.Revocation, by record.
 // revoked yet. Run retries until they are.
 var ErrRevocationPending = errors.New("the change is stored; its sessions could not be ended yet, which is tried again until it is done")
 
-// EndNow revokes the sessions of an operator's change. It returns
+// RevokeNow revokes the sessions of an operator's change. It returns
 // ErrRevocationPending if that failed.
-func (s *Manager) EndNow(ctx context.Context, e record.Revocation, by record.Event) error {
+func (s *Manager) RevokeNow(ctx context.Context, e record.Revocation, by record.Event) error {
 	if err := s.RevokeAll(ctx, e, by); err != nil {
 		s.Warn("sessions that are to end could not be ended yet", "company", e.Company, "error", err)
 		return ErrRevocationPending

@@ -20,13 +20,13 @@ func (c *Call) openStateless(ctx context.Context, want Requirement) error {
 		return err
 	}
 	session, tag, ok := keys.OpenStateless(c.token)
-	owner := c.s.tagged(tag)
-	if !ok || owner == nil || !want.meets(owner.Code) || !c.Now.Before(session.Expires.Add(record.Keep)) {
+	owner := c.s.companyByTag(tag)
+	if !ok || owner == nil || !want.meets(owner.Code) || !c.Now.Before(session.Expires.Add(record.KeepExpired)) {
 		return wire.ErrTokenInvalid
 	}
 	session.Company = owner.Code
 	c.Company, c.session = owner, &session
-	claim := c.Counter("claim", hex.EncodeToString(session.Hash[:]), tenant.Rate{N: 1, Per: session.Expires.Add(record.Keep).Sub(c.Now)})
+	claim := c.Counter("claim", hex.EncodeToString(session.Hash[:]), tenant.Rate{N: 1, Per: session.Expires.Add(record.KeepExpired).Sub(c.Now)})
 	c.claim = &claim
 	if err = c.s.Sessions.Charge(ctx, c.Now, record.Look(claim)...); err != nil {
 		if c.claimed(err) {
@@ -47,12 +47,12 @@ func (c *Call) openStateless(ctx context.Context, want Requirement) error {
 
 // claimed reports whether err says that the call's stateless token was used already.
 func (c *Call) claimed(err error) bool {
-	full, ok := errors.AsType[*record.Full](err)
+	full, ok := errors.AsType[*record.FullError](err)
 	return ok && c.claim != nil && full.Key == c.claim.Key
 }
 
-// tagged returns the company with this tag, or nil if there is none.
-func (s *Manager) tagged(tag tokens.CompanyTag) *tenant.Company {
+// companyByTag returns the company with this tag, or nil if there is none.
+func (s *Manager) companyByTag(tag tokens.CompanyTag) *tenant.Company {
 	s.tagging.Do(func() {
 		s.byTag = map[tokens.CompanyTag]*tenant.Company{}
 		for code, company := range s.Companies {

@@ -40,7 +40,7 @@ var ErrAppCode = &wire.Refusal{Err: wire.ErrOTPInvalid, Message: "The code is wr
 func SpendTOTP(ctx context.Context, at *limits.Attempt, sealed string, step int64) error {
 	of := sha256.Sum256([]byte(sealed))
 	rate := tenant.Rate{N: 1, Per: tokens.TOTPEnds(step).Sub(at.Now)}
-	first, err := at.Once(ctx, at.Counter("totp", hex.EncodeToString(of[:16])+"/"+strconv.FormatInt(step, 10), rate))
+	first, err := at.MarkUsed(ctx, at.Counter("totp", hex.EncodeToString(of[:16])+"/"+strconv.FormatInt(step, 10), rate))
 	if err == nil && !first {
 		err = ErrAppCode
 	}

@@ -38,7 +38,7 @@ type Company struct {
 	Regex       *regexp.Regexp      // Password.Regex, compiled; nil for none
 	Blocklist   *password.Blocklist // the built-in list and Password.Blocklist; nil for the built-in list only
 	Breached    Breached            // passwords that are not allowed, in addition to the Blocklist
-	// Migrate verifies the passwords of accounts with record.AskedElsewhere; nil for
+	// Migrate verifies the passwords of accounts with record.ExternalPassword; nil for
 	// none. It cannot be combined with Hardened, because its response time and its
 	// outages would reveal these accounts.
 	Migrate PasswordVerifier

@@ -52,14 +52,14 @@ func (c *Company) HardenedMethod(wanted Method, a record.Account) (record.Accoun
 		return record.Account{}, wanted, wire.ErrMethodRestricted
 	}
 	bothFactors := wanted == ByPhone && c.NeedsSecondFactor(a) // one phone must not serve as both
-	if a.ID == 0 || Admitted(a) != nil || notSet(wanted, a) != nil || bothFactors {
+	if a.ID == 0 || CheckStatus(a) != nil || notSet(wanted, a) != nil || bothFactors {
 		return record.Account{CompanyGeneration: a.CompanyGeneration}, wanted, nil
 	}
 	return a, wanted, nil
 }
 
-// Admitted returns nil if the account's status lets it log in, or the error to return.
-func Admitted(a record.Account) error {
+// CheckStatus returns nil if the account's status lets it log in, or the error to return.
+func CheckStatus(a record.Account) error {
 	switch a.Status {
 	case record.StatusActive:
 		return nil

@@ -16,7 +16,7 @@ func FuzzTokenShape(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if !Shaped(Prefix, s) {
+		if !IsWellFormed(Prefix, s) {
 			return
 		}
 		b, err := base64.RawURLEncoding.DecodeString(s[len(Prefix):])

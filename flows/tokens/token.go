@@ -49,11 +49,11 @@ func NewDevice() (string, record.TokenHash) {
 	return token, record.HashToken(token)
 }
 
-// Shaped reports whether New could have created s. Otherwise callers need not ask a
+// IsWellFormed reports whether New could have created s. Otherwise callers need not ask a
 // store. In base64url the last character of 32 bytes has two unused bits, which the
 // strict decoder requires to be zero. The decoder skips line breaks, but then there are
 // fewer bytes.
-func Shaped(prefix, s string) bool {
+func IsWellFormed(prefix, s string) bool {
 	if len(s) != len(prefix)+43 || s[:len(prefix)] != prefix {
 		return false
 	}

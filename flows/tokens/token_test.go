@@ -11,7 +11,7 @@ func TestTokensAreDrawnIntoTheirBucket(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range 64 * record.Buckets {
 		token, hash := New(Prefix, i%record.Buckets)
-		if hash.Bucket() != i%record.Buckets || hash != record.HashToken(token) || !Shaped(Prefix, token) {
+		if hash.Bucket() != i%record.Buckets || hash != record.HashToken(token) || !IsWellFormed(Prefix, token) {
 			t.Fatalf("bucket %d: %q has the hash %x in bucket %d", i%record.Buckets, token, hash, hash.Bucket())
 		}
 		// Neither the part that is drawn once nor the part that is drawn until it

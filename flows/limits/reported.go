@@ -20,17 +20,17 @@ func LockOf(key string) string {
 	}
 }
 
-// A Told remembers the full counters that were already reported, so that a counter that
+// ReportedLimits remembers the full counters that were already reported, so that a counter that
 // refuses a thousand requests causes one event.
-type Told struct {
+type ReportedLimits struct {
 	mu    sync.Mutex
 	until map[string]time.Time // by the counter's key
 }
 
-const maxTold = 10_000
+const maxReported = 10_000
 
-// First reports whether full has not been reported in this window yet.
-func (t *Told) First(now time.Time, full *record.Full) bool {
+// FirstTime reports whether full has not been reported in this window yet.
+func (t *ReportedLimits) FirstTime(now time.Time, full *record.FullError) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if now.Before(t.until[full.Key]) {
@@ -39,14 +39,14 @@ func (t *Told) First(now time.Time, full *record.Full) bool {
 	if t.until == nil {
 		t.until = map[string]time.Time{}
 	}
-	if len(t.until) >= maxTold {
+	if len(t.until) >= maxReported {
 		for key, until := range t.until {
 			if !now.Before(until) {
 				delete(t.until, key)
 			}
 		}
 	}
-	if len(t.until) >= maxTold {
+	if len(t.until) >= maxReported {
 		clear(t.until) // reporting twice is better than never
 	}
 	t.until[full.Key] = full.Until
