@@ -16,6 +16,8 @@ func Module(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage) func
 	return func() error { return ParseModule(d, namespace, raw) }
 }
 
+// ParseModule parses the name and the block of a plugin of this namespace into raw, as
+// JSON. The error for an unknown name lists the plugins of this Caddy.
 func ParseModule(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage) error {
 	if !d.NextArg() {
 		return d.ArgErr()

@@ -148,6 +148,7 @@ func HTTPURL(s string) (*url.URL, error) {
 	return u, nil
 }
 
+// CheckURL returns the error of HTTPURL.
 func CheckURL(s string) error {
 	_, err := HTTPURL(s)
 	return err

@@ -159,7 +159,7 @@ func (at *Attempt) CheckLogins(ctx context.Context) error {
 	return at.Charge(ctx, record.Look(append(at.addressFailures(), at.addressLogins()...)...)...)
 }
 
-// BeginLogin is CheckLogins, and counts a password that is about to be compared.
+// BeginLogin does what CheckLogins does, and counts a password that is about to be compared.
 func (at *Attempt) BeginLogin(ctx context.Context) error {
 	return at.Charge(ctx, append(at.AddressLook(), at.AddressLogins()...)...)
 }

@@ -75,7 +75,7 @@ func LoginIDs(a Account) map[string]string {
 	return ids
 }
 
-// FoldAnswer is fold, and replaces each run of spaces with one space.
+// FoldAnswer folds like password.Fold, and replaces each run of spaces with one space.
 func FoldAnswer(s string) string { return strings.Join(strings.Fields(password.Fold(s)), " ") }
 
 // dialled returns a phone number without what people write between the digits. It also

@@ -67,11 +67,14 @@ type AccountReader interface {
 	// login id hash. An unknown login id takes as long and as many database calls
 	// as a known one, so that timing does not reveal which exist.
 	ByLoginID(ctx context.Context, company, loginID, loginIDHash string) (Account, error)
-	// ByID finds an account by its id. ErrNotFound.
+	// ByID finds an account by its id. It returns
+	// ErrNotFound if there is none.
 	ByID(ctx context.Context, company string, id int64) (Account, error)
-	// ByMnemocode finds an account by its mnemocode. ErrNotFound.
+	// ByMnemocode finds an account by its mnemocode. It returns
+	// ErrNotFound if there is none.
 	ByMnemocode(ctx context.Context, company, mnemocode string) (Account, error)
-	// ByIdentity finds the account bound to a provider's user. ErrNotFound.
+	// ByIdentity finds the account bound to a provider's user. It returns
+	// ErrNotFound if there is none.
 	ByIdentity(ctx context.Context, company string, identity Identity) (Account, error)
 	// List returns up to limit of the company's accounts, ordered by mnemocode
 	// (byte by byte), starting after the mnemocode after.
@@ -117,16 +120,19 @@ type AccountWriter interface {
 	// if the account is missing or its Generation is no longer generation. Of
 	// several callers with the same generation, one succeeds.
 	SetPassword(ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep TokenHash, events ...OutboxEvent) error
-	// Accept stores acceptances. Each replaces that of an older version. ErrNotFound.
+	// Accept stores acceptances. Each replaces that of an older version. It returns
+	// ErrNotFound if there is none.
 	Accept(ctx context.Context, company string, id int64, accepted []Acceptance, events ...OutboxEvent) error
 	// Delete removes the account with everything that belongs to it, and stores a
-	// pending revocation of all its session generations. ErrNotFound.
+	// pending revocation of all its session generations. It returns
+	// ErrNotFound if there is none.
 	Delete(ctx context.Context, company string, id int64, events ...OutboxEvent) error
 }
 
 // BackupCodes keeps the hashes of accounts' backup codes.
 type BackupCodes interface {
-	// SetBackupCodes replaces the account's backup codes with these hashes. ErrNotFound.
+	// SetBackupCodes replaces the account's backup codes with these hashes. It returns
+	// ErrNotFound if there is none.
 	SetBackupCodes(ctx context.Context, company string, id int64, hashes []string, events ...OutboxEvent) error
 	// BackupCodes returns the hashes of the unused codes.
 	BackupCodes(ctx context.Context, company string, id int64) ([]string, error)
@@ -143,20 +149,24 @@ type Passkeys interface {
 	AddPasskey(ctx context.Context, company string, p Passkey, events ...OutboxEvent) error
 	// Passkeys returns the account's passkeys, oldest first.
 	Passkeys(ctx context.Context, company string, account int64) ([]Passkey, error)
-	// Passkey finds a passkey by its Credential. ErrNotFound.
+	// Passkey finds a passkey by its Credential. It returns
+	// ErrNotFound if there is none.
 	Passkey(ctx context.Context, company string, credential []byte) (Passkey, error)
 	// UsePasskey stores what a login with a passkey changes: its SignCount, BackedUp
 	// and LastUsed. It returns ErrConflict, and stores nothing, unless signCount is
 	// higher than the stored one or both are zero. So of several callers with the
-	// same count one succeeds. ErrNotFound.
+	// same count one succeeds. It returns
+	// ErrNotFound if there is none.
 	UsePasskey(ctx context.Context, now time.Time, company string, credential []byte, signCount uint32, backedUp bool) error
-	// RenamePasskey changes the Name of a passkey of the account. ErrNotFound.
+	// RenamePasskey changes the Name of a passkey of the account. It returns
+	// ErrNotFound if there is none.
 	RenamePasskey(ctx context.Context, company string, account int64, credential []byte, name string) error
 	// DeletePasskey removes a passkey of an account, increments the Generation of the
 	// account and stores a pending revocation that spares the session keep (none if
 	// keep is zero). It returns the new Generation. It returns ErrConflict if this is
 	// the last passkey of an account that has neither a password nor a phone. Of
-	// several callers, none can leave such an account without a passkey. ErrNotFound.
+	// several callers, none can leave such an account without a passkey. It returns
+	// ErrNotFound if there is none.
 	DeletePasskey(ctx context.Context, now time.Time, company string, account int64, credential []byte, keep TokenHash, events ...OutboxEvent) (generation int64, err error)
 }
 

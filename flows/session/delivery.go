@@ -25,7 +25,7 @@ const (
 )
 
 // inBackground sends a message to an account's owner in the background. If the message is
-// dropped, later counts and logs that, and the request still succeeds. Notices never
+// dropped, inBackground counts and logs that, and the request still succeeds. Notices never
 // fail a request, and a recovery in a hardened company must not reveal that there is
 // an account.
 func (s *Manager) inBackground(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
@@ -40,7 +40,7 @@ func (s *Manager) inBackground(ctx context.Context, company *tenant.Company, a r
 	}
 }
 
-// sendDelayed is later for messages that an answer must not reveal. It begins after a random
+// sendDelayed is inBackground for messages that an answer must not reveal. It begins after a random
 // delay. If it began at once, it would compete with the answer for the machine, and the
 // response time would reveal the message.
 func (s *Manager) sendDelayed(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {

@@ -43,7 +43,7 @@ var (
 	ErrUserClosed      = &Error{"auth.user.closed", 403, "The account is closed."}                                                 // fixed
 	ErrUserDenied      = &Error{"auth.user.denied", 403, "An administrator has denied access to this account."}                    // fixed
 	ErrRestricted      = &Error{"auth.restricted", 429, "Too many attempts. Wait for the seconds in Retry-After, then try again."} // conditions: rates and locks
-	ErrCaptchaMissing  = &Error{"auth.captcha.missing", 403, "Solve the captcha and send captcha_response."}                       //
+	ErrCaptchaMissing  = &Error{"auth.captcha.missing", 403, "Solve the captcha and send captcha_response."}
 	ErrCaptchaInvalid  = &Error{"auth.captcha.invalid", 403, "The captcha_response is invalid or was used before. Solve a new captcha."}
 	ErrPasswordInvalid = &Error{"auth.password.invalid", 401, "The password is wrong."}
 	// ErrPasswordSame is the auth.password.invalid of auth/setpassword.

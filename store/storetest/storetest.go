@@ -140,6 +140,7 @@ type Watch struct {
 	pressed time.Duration
 }
 
+// StartWatch starts a Watch.
 func StartWatch() Watch { return Watch{time.Now(), cpuPressure()} }
 
 // Took returns the time since the start, without the time in which some process
