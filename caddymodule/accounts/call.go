@@ -146,10 +146,14 @@ func (c *Call) serve(d *API) (err error) {
 // it would revoke all.
 func (c *Call) noBody() error {
 	data, err := c.body()
-	if said := bytes.TrimSpace(data); err == nil && len(said) > 0 && string(said) != "{}" {
-		err = &Error{Status: http.StatusBadRequest, Message: "this route takes no body; leave it out"}
+	if err != nil {
+		return err
 	}
-	return err
+	switch string(bytes.TrimSpace(data)) {
+	case "", "{}", "null":
+		return nil
+	}
+	return &Error{Status: http.StatusBadRequest, Message: "this route takes no body; leave it out"}
 }
 
 // Service returns the service, or an *Error if a store can't be reached.

@@ -225,7 +225,7 @@ func protectedSpellings(t *testing.T, s *site, mounts []mount) {
 				}
 			}
 			t.Log("spellings that reached the application:", reached)
-			if reached["alice"] < 10 || m.alias == "" && reached["zoe"] == 0 {
+			if reached["alice"] < fewer(40) || m.alias == "" && reached["zoe"] == 0 {
 				t.Errorf("hardly any spelling reaches the application: %v", reached)
 			}
 		})
