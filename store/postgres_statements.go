@@ -42,18 +42,19 @@ func (q postgresQueries) row(ctx context.Context, query string, args ...any) sca
 	if q.waiting == nil {
 		return textRow{q.on.QueryRow(ctx, query, texts(args)...)}
 	}
-	return waitingRow(func(dest ...any) (err error) {
+	return waitingRow(func(dest ...any) error {
 		var b postgresBatch
+		var scanned error
 		b.Queue(query, texts(args)...).QueryRow(func(row pgx.Row) error {
-			if err = (textRow{row}).Scan(dest...); errors.Is(err, pgx.ErrNoRows) {
+			if scanned = (textRow{row}).Scan(dest...); errors.Is(scanned, pgx.ErrNoRows) {
 				return nil // after an error, pgx would prepare the statements again
 			}
-			return err
+			return scanned
 		})
 		if err := q.run(ctx, &b); err != nil {
 			return err
 		}
-		return err
+		return scanned
 	})
 }
 

@@ -65,17 +65,15 @@ func (s *Signer) Assertion(ctx context.Context, issuer string, session record.Se
 	case made == nil || now.Sub(made.at) >= s.TTL*5/6:
 		of.signing.Lock()
 		defer of.signing.Unlock()
-		if made = of.made.Load(); made != nil && s.isFresh(made, now) {
+		if made = of.made.Load(); made != nil && made.isFresh(now, s.TTL) {
 			return made.token, nil // another request has signed it meanwhile
 		}
 		return s.sign(ctx, issuer, session, of)
-	case !s.isFresh(made, now):
+	case !made.isFresh(now, s.TTL):
 		s.signLater(ctx, issuer, session, of)
 	}
 	return made.token, nil
 }
-
-func (s *Signer) isFresh(made *made, now time.Time) bool { return made.isFresh(now, s.TTL) }
 
 // signLater signs in the background, unless another request does or too many
 // signatures are being made. An error is left to the request that has to wait.
@@ -83,7 +81,7 @@ func (s *Signer) signLater(ctx context.Context, issuer string, session record.Se
 	if !of.signing.TryLock() {
 		return
 	}
-	if s.background.Add(1) > maxBackground || s.isFresh(of.made.Load(), s.Now()) {
+	if s.background.Add(1) > maxBackground || of.made.Load().isFresh(s.Now(), s.TTL) {
 		s.background.Add(-1)
 		of.signing.Unlock()
 		return
@@ -160,6 +158,7 @@ type made struct {
 	at    time.Time
 }
 
+// isFresh reports whether an assertion need not be signed again yet.
 func (m *made) isFresh(now time.Time, ttl time.Duration) bool { return now.Sub(m.at) < ttl*2/3 }
 
 // A shard remembers signatures. It forgets those of sessions that were not used for a
