@@ -259,6 +259,7 @@ func (s *site) start() {
 func (s *site) launch() {
 	s.t.Helper()
 	s.cmd = s.caddy("run", "--config", s.dir+"/Caddyfile")
+	s.cmd.Path = cmp.Or(s.program, racedCaddy, s.cmd.Path)
 	s.cmd.ExtraFiles = append([]*os.File{s.ln}, s.more...)
 	s.cmd.Stderr = s
 	s.cmd.Stdout = s

@@ -2,9 +2,4 @@
 
 package integration
 
-const (
-	raceFactor = 1
-	raceSlows  = 1
-)
-
-func fewer(n int) int { return n }
+const raceDetector = false

@@ -24,11 +24,11 @@ var stormFor = flag.Duration("storm", 4*time.Second, "how long TestLoginStorm st
 const (
 	stormTimes = 10
 	stormRate  = 500
-	// refusedPause is the pause before a refused client tries again. Without it,
-	// this process would compete with Caddy for the CPU, and hashing would get the
-	// least.
-	refusedPause = 250 * time.Millisecond * raceSlows
 )
+
+// refusedPause is the pause before a refused client tries again. Without it, this
+// process would compete with Caddy for the CPU, and hashing would get the least.
+var refusedPause = 250 * time.Millisecond * time.Duration(raceSlows)
 
 // If a company has far more logins than the machine can hash, no protected request
 // fails. Excess logins get service.unavailable, memory stays bounded, and users of
