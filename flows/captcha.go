@@ -19,10 +19,14 @@ import (
 // providers are valid for two to five minutes.
 const captchaMemory = time.Hour
 
-// solveCaptcha verifies a captcha response. Each response is valid once, on all nodes
-// and for all companies. A bad response counts as a failure of the address. The caller
-// has already checked the limit of the address, so beyond it no provider is asked.
+// solveCaptcha verifies a captcha response, if the company has a captcha. Each response
+// is valid once, on all nodes and for all companies. A bad response counts as a failure
+// of the address. The caller has already checked the limit of the address, so beyond it
+// no provider is asked.
 func (s *Service) solveCaptcha(ctx context.Context, c *session.Call, response string) error {
+	if c.Company.Captcha == nil {
+		return nil
+	}
 	if response == "" {
 		return &wire.Refusal{Err: wire.ErrCaptchaMissing, Captcha: true}
 	}
@@ -58,7 +62,7 @@ func spendCaptcha(ctx context.Context, c *session.Call, response string) (bool, 
 // as used: for proof of work the challenge, since it has many right responses.
 func verifyCaptcha(ctx context.Context, c *session.Call, response string) (once string, ok bool, err error) {
 	if work, ours := c.Company.Captcha.(tenant.ProofOfWork); ours {
-		once, ok = c.Keys.Worked(c.Company.Code, work.Bits(), response, c.Now)
+		once, ok = c.Keys.VerifyWork(c.Company.Code, work.Bits(), response, c.Now)
 		return once, ok, nil
 	}
 	ok, err = c.Company.Captcha.Verify(ctx, response, c.Address)

@@ -59,7 +59,7 @@ func (s *Service) recoverHardened(ctx context.Context, c *session.Call, req *rec
 	if err := checkRecovery(c, failures, method); err != nil {
 		return Reply{}, err
 	}
-	if err := s.checkCaptcha(ctx, c, req.CaptchaResponse); err != nil {
+	if err := s.solveCaptcha(ctx, c, req.CaptchaResponse); err != nil {
 		return Reply{}, err
 	}
 	if methodErr != nil {

@@ -40,7 +40,7 @@ func (s *Service) companyOf(ctx context.Context, r *Request) (company *tenant.Co
 	if unanswered != nil {
 		return nil, "", unanswered
 	}
-	good := secrets.GoodPageKey(code, keys[0], s.Now()) // checked even for an unknown company, so that it takes as long
+	good := secrets.VerifyPageKey(code, keys[0], s.Now()) // checked even for an unknown company, so that it takes as long
 	if company = s.Companies[code]; good && company != nil {
 		return company, s.reportKey(company, KeyOfPage), nil
 	}

@@ -36,7 +36,7 @@ func (s *Service) recover(ctx context.Context, c *session.Call, req *recoverRequ
 	if err := checkRecovery(c, a.FailureCounts, method); err != nil {
 		return Reply{}, err
 	}
-	if err := s.checkCaptcha(ctx, c, req.CaptchaResponse); err != nil {
+	if err := s.solveCaptcha(ctx, c, req.CaptchaResponse); err != nil {
 		return Reply{}, err
 	}
 	if a.ID == 0 {
@@ -79,12 +79,4 @@ func checkRecovery(c *session.Call, failures map[record.Kind]record.FailureCount
 	default:
 		return nil
 	}
-}
-
-// checkCaptcha verifies the captcha response of a recovery, if the company has a captcha.
-func (s *Service) checkCaptcha(ctx context.Context, c *session.Call, response string) error {
-	if c.Company.Captcha == nil {
-		return nil
-	}
-	return s.solveCaptcha(ctx, c, response)
 }

@@ -232,7 +232,7 @@ var postgresUpdateAccount = `
 		SELECT DISTINCT $1, new.provider, new.subject, id
 		FROM changed, unnest($6::integer[], $7::text[]) AS new (provider, subject)
 		WHERE (SELECT account FROM identities WHERE company = $1 AND provider = new.provider AND subject = new.subject) IS NULL
-	), owed AS (
+	), pending AS (
 		INSERT INTO endings (company, account, epoch, keep) SELECT company, id, epoch, $12 FROM changed WHERE $11::boolean` +
 	sqlNewerPending + `
 	)

@@ -165,7 +165,7 @@ func randomName() string {
 	return hex.EncodeToString(b[:])
 }
 
-var errStale = errors.New("a beat has not come back")
+var errStale = errors.New("a heartbeat has not come back")
 
 // receive subscribes and listens until the subscription is lost or stale.
 func (l *listener) receive(ctx context.Context, e *subscription) error {

@@ -25,8 +25,8 @@ const (
 	// slowStore is the duration of a round trip that is worth a warning. A request
 	// to the backend needs a round trip if its session is not in this node's memory.
 	slowStore = 100 * time.Millisecond
-	// knocksAtOnce limits the simultaneous connections to gateways.
-	knocksAtOnce = 100
+	// maxProbes limits the simultaneous connections to gateways.
+	maxProbes = 100
 )
 
 // examine answers with the findings on the running configuration. It asks the stores
@@ -84,12 +84,12 @@ func (d *doctor) run(ctx context.Context) {
 		check("settings of the stores", func() { d.faults(ctx) })
 		check("events", d.backlogs)
 	}
-	turns := make(chan struct{}, knocksAtOnce)
+	turns := make(chan struct{}, maxProbes)
 	for g, companies := range gatewaysOf(d.app) {
 		check("gateways", func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			d.knock(ctx, g, companies)
+			d.probe(ctx, g, companies)
 		})
 	}
 	check("settings", func() { d.weak(d.app.Weaknesses(), nil) })
@@ -224,9 +224,9 @@ func gatewaysOf(a *app.App) map[gateway][]string {
 	return all
 }
 
-// knock reports whether a gateway can be reached, once for all companies that use
+// probe reports whether a gateway can be reached, once for all companies that use
 // it.
-func (d *doctor) knock(ctx context.Context, g gateway, companies []string) {
+func (d *doctor) probe(ctx context.Context, g gateway, companies []string) {
 	began := time.Now()
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", g.endpoint)
 	endpoint := g.endpoint

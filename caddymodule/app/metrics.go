@@ -247,12 +247,12 @@ func (a *App) CountRequest(company string, route *flows.Route, state record.Stat
 func countKey(company, key string) { keyRequests.WithLabelValues(company, key).Inc() }
 
 // CountProtected counts a decision about a request for the backend. On a public
-// path, a request may pass without a user (nobodys).
-func CountProtected(err error, nobodys bool) {
+// path, a request may pass without a user (anonymous).
+func CountProtected(err error, anonymous bool) {
 	switch {
 	case err != nil:
 		protected.WithLabelValues(counts(err)).Inc()
-	case nobodys:
+	case anonymous:
 		passedPublic.Inc()
 	default:
 		passed.Inc()

@@ -152,8 +152,8 @@ func (a reach) none() bool { return !a.open && !a.guarded }
 
 func (a reach) mixed() bool { return a.open && a.guarded }
 
-// taken returns the reach after a handler that passes nothing on.
-func (a reach) taken(handler string) reach {
+// endedBy returns the reach after a handler that passes nothing on.
+func (a reach) endedBy(handler string) reach {
 	if a.none() {
 		return a
 	}
@@ -267,10 +267,10 @@ func (w *walk) handler(h any, in reach) reach {
 		w.failing = w.failing || in.open
 		return w.proxy(h, in)
 	case *caddyhttp.StaticResponse:
-		return in.taken("respond or redir")
+		return in.endedBy("respond or redir")
 	case *caddyhttp.StaticError:
 		w.failing = w.failing || in.open
-		return in.taken("error")
+		return in.endedBy("error")
 	case *intercept.Intercept:
 		for _, response := range h.HandleResponse {
 			w.routes(response.Routes, in)
@@ -284,7 +284,7 @@ func (w *walk) handler(h any, in reach) reach {
 		return w.guard(h, in)
 	case Handler:
 		w.accounts(h, in)
-		return in.taken("mnemogate_accounts")
+		return in.endedBy("mnemogate_accounts")
 	case caddy.Module:
 		switch h.CaddyModule().ID {
 		case "http.handlers.request_body", "http.handlers.authentication":
@@ -292,7 +292,7 @@ func (w *walk) handler(h any, in reach) reach {
 		case "http.handlers.file_server":
 			w.failing = w.failing || in.open
 			if !passesThru(h) {
-				return in.taken("file_server")
+				return in.endedBy("file_server")
 			}
 		}
 	}
@@ -407,7 +407,7 @@ func (w *walk) proxy(h *reverseproxy.Handler, in reach) reach {
 	if in.none() {
 		return in
 	}
-	through := in.taken("reverse_proxy")
+	through := in.endedBy("reverse_proxy")
 	for _, response := range h.HandleResponse {
 		if response.Routes != nil {
 			through = join(through, w.routes(response.Routes, in))

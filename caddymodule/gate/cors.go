@@ -49,9 +49,9 @@ const (
 	allowCredentials = "Access-Control-Allow-Credentials"
 )
 
-// allowing returns a writer that lets a page of the request's origin read the answer. It
+// withCORS returns a writer that lets a page of the request's origin read the answer. It
 // sets the headers at the last moment, so that they replace the application's own.
-func (h *Handler) allowing(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+func (h *Handler) withCORS(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
 	from := r.Header.Get("Origin")
 	return caddyhttp.NewResponseRecorder(w, nil, func(status int, header http.Header) bool {
 		if status < http.StatusOK {

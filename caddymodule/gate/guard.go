@@ -25,7 +25,7 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 	app.CountProtected(err, session.State == record.None)
 	if err != nil {
 		h.app.WarnUnanswered(h.log, err)
-		if !h.toLogin(w, r, t, err) {
+		if !h.redirectToLogin(w, r, t, err) {
 			h.deny(w, r, err)
 		}
 		return nil
@@ -98,15 +98,15 @@ func (h *Handler) authorize(r *http.Request, t target) (found record.Session, as
 // identify tells the application who the user is. For a request without a session it
 // only removes the credentials.
 func (h *Handler) identify(r *http.Request, s *stream) {
-	nobodys := s.session.State == record.None
-	if !h.ForwardAuthorization || nobodys {
+	anonymous := s.session.State == record.None
+	if !h.ForwardAuthorization || anonymous {
 		delete(r.Header, "Authorization")
 	}
 	delete(r.Header, apiKeyHeader)
 	if h.Cookie != "" {
 		h.dropCookies(r)
 	}
-	if !nobodys {
+	if !anonymous {
 		h.setIdentity(r.Header, r, &s.session, &s.identity)
 	}
 }

@@ -301,7 +301,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler) error {
 	if h.crossOrigin(w, r) {
-		w = h.allowing(w, r)
+		w = h.withCORS(w, r)
 		if isPreflight(r) {
 			t.kind = preflight
 		}

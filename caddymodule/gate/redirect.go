@@ -20,9 +20,9 @@ import (
 // A browser that opens a protected path without a valid session is redirected to the
 // login page, which redirects it back. Other clients get an error, as on any site.
 
-// toLogin redirects a browser to the login page if a login would help, and reports
+// redirectToLogin redirects a browser to the login page if a login would help, and reports
 // whether it did.
-func (h *Handler) toLogin(w http.ResponseWriter, r *http.Request, t target, err error) bool {
+func (h *Handler) redirectToLogin(w http.ResponseWriter, r *http.Request, t target, err error) bool {
 	if h.LoginPage == nil || !isNavigation(r) || !needsLogin(err) {
 		return false
 	}

@@ -41,7 +41,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 		return nil, errGetOnly
 	case r.Method == http.MethodPost:
 		do = func(service *flows.Service) (err error) {
-			reply, err = h.intoCookie(w, r, service, request)
+			reply, err = h.moveToCookie(w, r, service, request)
 			return err
 		}
 	case r.Method == http.MethodDelete:
@@ -54,9 +54,9 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	return success{Status: "success", Reply: reply}, err
 }
 
-// intoCookie moves a session into a cookie. It revokes the session of the cookie that the
+// moveToCookie moves a session into a cookie. It revokes the session of the cookie that the
 // browser had before.
-func (h *Handler) intoCookie(w http.ResponseWriter, r *http.Request, service *flows.Service, request *flows.Request) (flows.Reply, error) {
+func (h *Handler) moveToCookie(w http.ResponseWriter, r *http.Request, service *flows.Service, request *flows.Request) (flows.Reply, error) {
 	var wants sessionRequest
 	reply, err := service.ExchangeToken(r.Context(), request, &wants)
 	if err != nil {

@@ -72,7 +72,7 @@ type stream struct {
 	confirmed time.Time // when the session was last known to be valid
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	client    apart     // the context of the original request
+	client    detachedContext     // the context of the original request
 	identity  [3]string // mnemocode, company, assertion
 	varies    [1]string
 	body      chunkedBody
@@ -87,11 +87,11 @@ type stream struct {
 	unfollow     func() bool // nil until the context ends with the client's
 }
 
-// An apart is a context with the values of another one that does not end with it.
-type apart struct{ context.Context }
+// A detachedContext is a context with the values of another one that does not end with it.
+type detachedContext struct{ context.Context }
 
-func (*apart) Done() <-chan struct{} { return nil }
-func (*apart) Err() error            { return nil }
+func (*detachedContext) Done() <-chan struct{} { return nil }
+func (*detachedContext) Err() error            { return nil }
 
 // watched starts the watch and returns the context of the request. It links that
 // context to the client's only after watchTick, since the link costs more than the

@@ -50,10 +50,10 @@ func Client(t http.RoundTripper, timeout caddy.Duration) *http.Client {
 	}
 }
 
-// SendOnce lets Go's transport repeat a request, as it does with a GET, if the idle
+// AllowRetry lets Go's transport repeat a request, as it does with a GET, if the idle
 // connection that it chose turns out to be closed. The header itself is not sent:
 // see http.Transport.
-func SendOnce(h http.Header) { h["Idempotency-Key"] = []string{} }
+func AllowRetry(h http.Header) { h["Idempotency-Key"] = []string{} }
 
 // Transport reads an answer completely before it returns it. A failure on the way is
 // then an error of the request and not of the code that parses the answer. It also
@@ -77,7 +77,7 @@ func (w Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	r = r.Clone(r.Context())
 	if !w.Unrepeated {
-		SendOnce(r.Header)
+		AllowRetry(r.Header)
 	}
 	resp, err := Outbound.RoundTrip(r)
 	if err != nil {

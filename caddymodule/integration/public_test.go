@@ -39,7 +39,7 @@ func TestPublicPathsNeedNoToken(t *testing.T) {
 		forged.WriteString(name + ": mallory\r\n")
 	}
 	identity := func(a answer) []string { return linesNamed(string(a.Body), told...) }
-	nobodys := func(t *testing.T, how, headers string) {
+	wantAnonymous := func(t *testing.T, how, headers string) {
 		t.Helper()
 		for _, uri := range []string{"/open/x", "/health", "/open/a%20b?c"} {
 			a := s.ask("GET", uri, headers+forged.String()).wantStatus(200)
@@ -52,8 +52,8 @@ func TestPublicPathsNeedNoToken(t *testing.T) {
 		}
 	}
 	s.run("without a token", func(t *testing.T) {
-		nobodys(t, "no token", "")
-		nobodys(t, "a key", key)
+		wantAnonymous(t, "no token", "")
+		wantAnonymous(t, "a key", key)
 		body := "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n" + forged.String()
 		if lines := identity(s.ask("POST", "/open/x", body).wantStatus(200)); lines != nil {
 			t.Errorf("trailers: the application got %q", lines)
@@ -76,9 +76,9 @@ func TestPublicPathsNeedNoToken(t *testing.T) {
 			"ended": bearer(ended), "two": bearer(token) + bearer(token), "a step's": bearer(s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()),
 			"another company's": bearer(zoes),
 		} {
-			nobodys(t, how, authorization+key)
+			wantAnonymous(t, how, authorization+key)
 		}
-		nobodys(t, "without the key that it needs", bearer(token))
+		wantAnonymous(t, "without the key that it needs", bearer(token))
 		if lines := identity(s.ask("GET", "/umbra/x", bearer(token)+key).wantStatus(200)); lines != nil {
 			t.Errorf("on another company's path the application got %q", lines)
 		}

@@ -147,16 +147,16 @@ func direction(tag string) string {
 	return "ltr"
 }
 
-// A named is a language that the user can choose.
-type named struct {
+// A languageChoice is a language that the user can choose.
+type languageChoice struct {
 	Tag, Name, Dir string
 	Chosen         bool
 }
 
-// named lists the languages, each with its own name.
-func (p *Page) named(chosen string) (all []named) {
+// languageChoices lists the languages, each with its own name.
+func (p *Page) languageChoices(chosen string) (all []languageChoice) {
 	for _, tag := range p.languages {
-		all = append(all, named{tag.String(), p.texts[tag.String()]["language"], direction(tag.String()), tag.String() == chosen})
+		all = append(all, languageChoice{tag.String(), p.texts[tag.String()]["language"], direction(tag.String()), tag.String() == chosen})
 	}
 	return all
 }

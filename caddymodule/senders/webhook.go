@@ -364,7 +364,7 @@ func (w *webhook) request(ctx context.Context, id string, body []byte, now time.
 	req.Header.Set("Webhook-Id", id)
 	req.Header.Set("Webhook-Timestamp", sent)
 	req.Header.Set("Webhook-Signature", strings.Join(signatures, " "))
-	guest.SendOnce(req.Header) // the gateway recognizes a repeated request by webhook-id
+	guest.AllowRetry(req.Header) // the gateway recognizes a repeated request by webhook-id
 	return req, nil
 }
 

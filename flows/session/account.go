@@ -17,7 +17,7 @@ func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
 	if c.loaded != nil {
 		return *c.loaded, nil
 	}
-	a, err := c.ofSession(ctx)
+	a, err := c.accountOfSession(ctx)
 	if errors.Is(err, record.ErrNotFound) { // it was deleted
 		a, err = c.decoyAccount(ctx)
 	}
@@ -25,7 +25,7 @@ func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
 		return record.Account{}, wire.Unavailable("loading the account", err)
 	}
 	if a.ID != c.session.Account || a.Generation != c.session.Generation || a.CompanyGeneration != c.session.CompanyGeneration {
-		if a, err = c.ofRevoked(a); err != nil {
+		if a, err = c.accountOfRevoked(a); err != nil {
 			return record.Account{}, err
 		}
 	}
@@ -35,13 +35,13 @@ func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
 	return a, nil
 }
 
-// ofRevoked returns the account with which the step of a revoked session continues.
+// accountOfRevoked returns the account with which the step of a revoked session continues.
 // Usually it returns an error instead. The error is the status of the account if a
 // change of the status revoked the session and the route reports it (contract, section
 // 3). In a hardened company, strangers can begin a session for any login id. Such a
 // session continues as a decoy, so that they don't learn that the account exists. The
 // status is reported only to users who prove a secret of the account.
-func (c *Call) ofRevoked(a record.Account) (record.Account, error) {
+func (c *Call) accountOfRevoked(a record.Account) (record.Account, error) {
 	var status error
 	if c.session.Generation == a.InactiveGeneration-1 && c.session.CompanyGeneration == a.CompanyGeneration && c.Now.Before(c.session.Expires) {
 		status = tenant.CheckStatus(a)
@@ -96,7 +96,7 @@ func (c *Call) whyRevoked(ctx context.Context, prefix, token string) error {
 	return wire.ErrTokenInvalid // the accounts store has lost the change that revoked it
 }
 
-func (c *Call) ofSession(ctx context.Context) (record.Account, error) {
+func (c *Call) accountOfSession(ctx context.Context) (record.Account, error) {
 	if c.session.Account != 0 {
 		return c.s.Accounts.ByID(ctx, c.Company.Code, c.session.Account)
 	}

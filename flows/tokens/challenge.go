@@ -21,9 +21,9 @@ func (k *Keys) NewChallenge(company string, expires time.Time) string {
 	return base64.RawURLEncoding.EncodeToString(challengeTicket.issue(k.challenges, company, expires))
 }
 
-// Worked reports whether a response solves a challenge of the company with enough zero
+// VerifyWork reports whether a response solves a challenge of the company with enough zero
 // bits before it expires. It returns the challenge, for the check that it is used once.
-func (k *Keys) Worked(company string, zeros int, response string, now time.Time) (challenge string, ok bool) {
+func (k *Keys) VerifyWork(company string, zeros int, response string, now time.Time) (challenge string, ok bool) {
 	challenge, n, _ := strings.Cut(response, ".")
 	if n == "" || strings.Trim(n, "0123456789") != "" {
 		return "", false

@@ -25,7 +25,7 @@ func solve(challenge string, zeros int) string {
 	}
 }
 
-// leadingZeros counts in another way than Worked does.
+// leadingZeros counts in another way than VerifyWork does.
 func leadingZeros(hash []byte) (n int) {
 	for _, b := range fmt.Sprintf("%08b", hash) {
 		switch b {
@@ -46,7 +46,7 @@ func FuzzWork(f *testing.F) {
 	text := binary.BigEndian.AppendUint64(make([]byte, challengeTicket.random), uint64(now.Add(life).UnixMicro()))
 	challenge := base64.RawURLEncoding.EncodeToString(append(text, challengeTicket.sign(key, "acme", text)...)) // the same in all processes
 	right := solve(challenge, 8)
-	if _, ok := keys.Worked("acme", 8, right, now); !ok {
+	if _, ok := keys.VerifyWork("acme", 8, right, now); !ok {
 		f.Fatalf("%s is wrong", right)
 	}
 	for _, s := range []string{
@@ -57,7 +57,7 @@ func FuzzWork(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, response string) {
-		got, ok := keys.Worked("acme", 8, response, now)
+		got, ok := keys.VerifyWork("acme", 8, response, now)
 		if !ok {
 			return
 		}

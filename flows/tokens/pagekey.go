@@ -26,9 +26,9 @@ func IsPageKey(s string) bool {
 	return len(s) == pageKeyLength && s[:len(pageKeyPrefix)] == pageKeyPrefix
 }
 
-// GoodPageKey reports whether pageKey is a valid, unexpired key of the company. It must
+// VerifyPageKey reports whether pageKey is a valid, unexpired key of the company. It must
 // have the form that IsPageKey checks.
-func (k *Keys) GoodPageKey(company, pageKey string, now time.Time) bool {
+func (k *Keys) VerifyPageKey(company, pageKey string, now time.Time) bool {
 	_, ok := pageTicket.open(k.pages, company, pageKey[len(pageKeyPrefix):], now)
 	return ok
 }

@@ -14,7 +14,7 @@ func FuzzPageKey(f *testing.F) {
 	keys, others := &Keys{pages: key, challenges: key}, &Keys{pages: key[1:]}
 	good := keys.NewPageKey("acme", ends)
 	last := ends.Add(-time.Microsecond)
-	if !IsPageKey(good) || !keys.GoodPageKey("acme", good, last) || keys.GoodPageKey("acme", good, ends) {
+	if !IsPageKey(good) || !keys.VerifyPageKey("acme", good, last) || keys.VerifyPageKey("acme", good, ends) {
 		f.Fatalf("%s is no key, or has no end", good)
 	}
 	raw, _ := base64.RawURLEncoding.DecodeString(good[len(pageKeyPrefix):])
@@ -30,7 +30,7 @@ func FuzzPageKey(f *testing.F) {
 	f.Add(good, "umbrella")
 	f.Add(good, "acme\x00")
 	f.Fuzz(func(t *testing.T, s, company string) {
-		if IsPageKey(s) && keys.GoodPageKey(company, s, last) && (s != good || company != "acme") {
+		if IsPageKey(s) && keys.VerifyPageKey(company, s, last) && (s != good || company != "acme") {
 			t.Errorf("%q is a key of %q", s, company)
 		}
 	})

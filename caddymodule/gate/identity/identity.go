@@ -161,7 +161,7 @@ func (h *Headers) Set(header http.Header, session *record.Session, told *[3]stri
 		header[h.Assertion.Header] = told[2:3:3]
 	}
 	if len(h.profile) > 0 {
-		h.tellProfile(header, session)
+		h.setProfile(header, session)
 	}
 }
 

@@ -50,8 +50,8 @@ func (h *Headers) checkForward() error {
 	return nil
 }
 
-// tellProfile sets a header for each configured word that has a value.
-func (h *Headers) tellProfile(header http.Header, session *record.Session) {
+// setProfile sets a header for each configured word that has a value.
+func (h *Headers) setProfile(header http.Header, session *record.Session) {
 	values := make([]string, 0, len(h.profile))
 	for _, p := range h.profile {
 		if value := p.value(session); value != "" {
