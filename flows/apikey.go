@@ -13,7 +13,7 @@ const KeyOfPage = "page"
 // Company returns the company with this code if the client sent one of its API keys. It
 // also returns the name of the key: its position among the company's keys, from 1, or ""
 // if the company requires no key. An unknown company and a wrong key get the same answer
-// after the same time.
+// after the same time. The error is wire.ErrAPIKeyMissing or wire.ErrAPIKeyInvalid.
 func (s *Service) Company(code string, keys []string) (company *tenant.Company, key string, err error) {
 	company = s.Companies[code]
 	if company != nil && company.NoAPIKey {
@@ -29,7 +29,8 @@ func (s *Service) Company(code string, keys []string) (company *tenant.Company, 
 	return company, s.reportKey(company, strconv.Itoa(place)), nil
 }
 
-// CompanyByKey returns the company that the API key belongs to.
+// CompanyByKey returns the company that the API key belongs to. Its errors are those of
+// Company.
 func (s *Service) CompanyByKey(keys []string) (*tenant.Company, error) {
 	if len(keys) == 0 {
 		return nil, wire.ErrAPIKeyMissing

@@ -15,7 +15,7 @@ type checkOTPRequest struct {
 	RememberDevice    bool     `json:"remember_device"`
 }
 
-func (r *checkOTPRequest) bringsCode() bool { return r.OTP != "" && r.BackupCode == "" }
+func (r *checkOTPRequest) hasOTP() bool { return r.OTP != "" && r.BackupCode == "" }
 
 // checkOTP checks the code of an SMS or app, or a backup code (interface, Endpoints 3).
 func (s *Service) checkOTP(ctx context.Context, c *session.Call, req *checkOTPRequest) (Reply, error) {
@@ -44,7 +44,7 @@ type recoveryCheckOTPRequest struct {
 	OTP string `json:"otp" max:"16" need:"y"`
 }
 
-func (*recoveryCheckOTPRequest) bringsCode() bool { return true }
+func (*recoveryCheckOTPRequest) hasOTP() bool { return true }
 
 // recoveryCheckOTP checks the code of a recovery by phone (interface, Endpoints 11).
 func (s *Service) recoveryCheckOTP(ctx context.Context, c *session.Call, req *recoveryCheckOTPRequest) (Reply, error) {

@@ -57,7 +57,7 @@ func (s *Service) enterByPassword(ctx context.Context, c *session.Call, attempt 
 // tryPassword checks limits and locks, then the captcha, then the password. If before is
 // not nil, tryPassword returns it instead of checking the password.
 func (s *Service) tryPassword(ctx context.Context, c *session.Call, t *session.PasswordAttempt, captcha string, before error) error {
-	subject, failures, err := c.PublicFailures(ctx, t.Account, t.LoginIDHash)
+	key, failures, err := c.PublicFailures(ctx, t.Account, t.LoginIDHash)
 	if err != nil {
 		return err
 	}
@@ -79,6 +79,6 @@ func (s *Service) tryPassword(ctx context.Context, c *session.Call, t *session.P
 	if before != nil {
 		return before
 	}
-	t.Key, t.Solved = subject, due
+	t.Key, t.Solved = key, due
 	return s.ComparePassword(ctx, &c.Attempt, t)
 }

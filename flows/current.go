@@ -14,9 +14,9 @@ import (
 // This file has the requests about a session that are not routes: its current state, a
 // new token for it, and its revocation by a client without an API key.
 
-// Current returns the current state of the session of a request's token, and the seconds
-// until the token expires. It also returns what the answer contained that issued the
-// token, with current values. It works in any state. It spends no code and does not
+// Current returns the state of the session of a request's token, and the seconds until
+// the token expires. It also returns the other fields of the answer that issued the
+// token, with their current values. It works in any state, spends no code and does not
 // prolong the session. The Request needs no Route.
 func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err error) {
 	ctx = record.WithStoreTime(ctx)
@@ -25,7 +25,7 @@ func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err err
 	if err != nil {
 		return Reply{}, err
 	}
-	c, err := s.findOf(ctx, company, key, session.Requirement{Company: company.Code}, r)
+	c, err := s.findCall(ctx, company, key, session.Requirement{Company: company.Code}, r)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -77,7 +77,7 @@ func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 // ExchangeToken replaces the token of a request's authorized session and returns the new
 // one. The replacement is atomic: of concurrent callers, one succeeds. The session keeps
 // its ID, the time of its login and the end of its lifetime. The Request needs no Route.
-// Its body, if it has one, is decoded into wants.
+// ExchangeToken decodes its body, if it has one, into wants (see wire.Decode).
 func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (reply Reply, err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "session") }()
@@ -102,9 +102,9 @@ func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (rep
 }
 
 // User returns the company of a request's API key and the authorized session of its
-// user. The login must not be older than fresh, unless fresh is 0. The Request needs no
-// Route, and credentials takes the place of its Authorization. If the login is too old, it
-// returns the session with the error.
+// user. The login must not be older than fresh; 0 allows any age. If it is older, User
+// returns the session with the error. User calls credentials instead of reading the
+// Request's Authorization. The Request needs no Route.
 func (s *Service) User(ctx context.Context, r *Request, fresh time.Duration, credentials func() ([]string, error)) (*tenant.Company, record.Session, error) {
 	company, _, err := s.companyOf(ctx, r)
 	if err != nil {
@@ -161,9 +161,9 @@ func (s *Service) End(ctx context.Context, r *Request) (err error) {
 	return nil
 }
 
-// findOf returns the call of a request, with the session of its token. The company of
+// findCall returns the call of a request, with the session of its token. The company of
 // the session must meet want.
-func (s *Service) findOf(ctx context.Context, company *tenant.Company, key string, want session.Requirement, r *Request) (*session.Call, error) {
+func (s *Service) findCall(ctx context.Context, company *tenant.Company, key string, want session.Requirement, r *Request) (*session.Call, error) {
 	token, err := wire.ParseBearer(r.Authorization)
 	if err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (s *Service) findOf(ctx context.Context, company *tenant.Company, key strin
 }
 
 func (s *Service) findAuthorized(ctx context.Context, company *tenant.Company, key string, want session.Requirement, r *Request) (*session.Call, error) {
-	c, err := s.findOf(ctx, company, key, want, r)
+	c, err := s.findCall(ctx, company, key, want, r)
 	if err == nil && c.Session().State != record.Authorized {
 		err = wire.ErrSessionInvalid
 	}

@@ -53,9 +53,9 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 	return reply, err
 }
 
-// hardenedPhone returns a phone as it was read, if the user wrote it in another way. Digits
-// without spaces and the like may also be a login name. They are not told, since the answer
-// would tell whether there is that login name.
+// hardenedPhone returns a phone as mnemogate read it, or "" if the user wrote it so. It
+// also returns "" for plain digits, which may be a login name: otherwise the answer would
+// reveal whether that login name exists.
 func hardenedPhone(company *tenant.Company, typed string) string {
 	phone := company.ReadPhone(typed)
 	if phone == typed || record.NormalizePhone(typed) == "" && !strings.ContainsAny(strings.TrimSpace(typed), " ()/") {
@@ -64,7 +64,7 @@ func hardenedPhone(company *tenant.Company, typed string) string {
 	return phone
 }
 
-// loginState returns the state in which a login begins, after so many wrong passwords.
+// loginState returns the state in which a login begins. passwords counts wrong passwords.
 // An unknown login id is locked like one of an account with a password.
 func loginState(c *session.Call, a record.Account, passwords record.FailureCount) (record.State, error) {
 	byCode := a.ID != 0 && a.PasswordHash == ""

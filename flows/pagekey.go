@@ -10,8 +10,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// pageKeyLife is how long a page can be open before it must be reloaded. It is counted
-// from the start of a minute, so that the page stays the same for a minute.
+// A page must be reloaded when its key has expired: pageKeyLife after the start of the
+// pageKeyStep in which it was made. So the page stays the same for a pageKeyStep.
 const (
 	pageKeyLife = time.Hour
 	pageKeyStep = time.Minute

@@ -208,7 +208,7 @@ func (r runner) decode(body func() ([]byte, error)) (request any, err error) {
 
 // A codeRequest is a request that may carry a one-time code. If it does, Serve
 // spends the session's code when it finds the session, even if the request then fails.
-type codeRequest interface{ bringsCode() bool }
+type codeRequest interface{ hasOTP() bool }
 
 // RouteByPath returns the route with this path after /{company_code}/v2/, or nil.
 func RouteByPath(path string) *Route {

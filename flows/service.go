@@ -124,7 +124,7 @@ func (s *Service) serve(ctx context.Context, r *Request, c *session.Call) (Reply
 	}
 	if r.Route.TakesToken() {
 		want := session.Requirement{Company: company.Code}
-		if req, ok := request.(codeRequest); ok && bodyErr == nil && req.bringsCode() {
+		if req, ok := request.(codeRequest); ok && bodyErr == nil && req.hasOTP() {
 			err = c.FindAndSpendCode(ctx, token, want, r.Route.From[0])
 		} else {
 			err = c.Find(ctx, token, want)

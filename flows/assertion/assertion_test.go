@@ -194,7 +194,7 @@ func TestKeysOutliveTheStoresOutage(t *testing.T) {
 		t.Errorf("at once again: %v, and the store was asked %d times", err, f.asked.Load())
 	}
 	f.down = false
-	c.advance(again)
+	c.advance(retryAfter)
 	key := signs(t, r, "acme")
 	f.down = true
 	var failures atomic.Int64
@@ -214,7 +214,7 @@ func TestKeysOutliveTheStoresOutage(t *testing.T) {
 		t.Errorf("after an hour: %v", err)
 	}
 	f.down, f.readOnly = false, true
-	c.advance(again)
+	c.advance(retryAfter)
 	if signs(t, r, "acme") != key { // it is still the only one
 		t.Error("a store that takes no writes changes the key")
 	}

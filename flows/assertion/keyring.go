@@ -38,8 +38,8 @@ const (
 	// been created.
 	trust = time.Hour
 
-	reload = time.Minute     // how often a node looks for other keys
-	again  = 2 * time.Second // how long it waits after the store did not answer
+	reload     = time.Minute     // how often a node looks for other keys
+	retryAfter = 2 * time.Second // how long it waits after the store did not answer
 )
 
 // A Keyring keeps the companies' signing keys in the store, which all nodes share. Its
@@ -53,11 +53,11 @@ type Keyring struct {
 	Failed func(error)
 
 	secret    atomic.Pointer[tokens.Keys]
-	companies sync.Map // *known by company
+	companies sync.Map // *cachedKeys by company
 }
 
-// known is what a node knows of a company's keys.
-type known struct {
+// cachedKeys are a company's keys as a node last loaded them.
+type cachedKeys struct {
 	keys    atomic.Pointer[Keys]
 	due     atomic.Int64 // when to load them again, in Unix nanoseconds
 	loading sync.Mutex   // held while they are loaded; guards failed
@@ -65,13 +65,15 @@ type known struct {
 }
 
 // ForSigning returns the company's keys. It waits for the store only if the node knows no
-// keys that it may still use.
+// keys that it may still use. The error is then wire.ErrUnavailable if the store does not
+// answer.
 func (r *Keyring) ForSigning(ctx context.Context, company string) (*Keys, error) {
 	return r.get(ctx, company, false)
 }
 
-// Published returns the company's keys as they are now, or were lately if the store does
-// not answer.
+// Published returns the company's keys as they are now. If the store does not answer, it
+// returns keys that the node may still use; without those, the error is
+// wire.ErrUnavailable.
 func (r *Keyring) Published(ctx context.Context, company string) (*Keys, error) {
 	return r.get(ctx, company, true)
 }
@@ -79,9 +81,9 @@ func (r *Keyring) Published(ctx context.Context, company string) (*Keys, error) 
 func (r *Keyring) get(ctx context.Context, company string, newest bool) (*Keys, error) {
 	found, ok := r.companies.Load(company)
 	if !ok {
-		found, _ = r.companies.LoadOrStore(company, new(known))
+		found, _ = r.companies.LoadOrStore(company, new(cachedKeys))
 	}
-	k := found.(*known)
+	k := found.(*cachedKeys)
 	usable := func() (*Keys, bool) {
 		keys, now := k.keys.Load(), r.Now()
 		return keys, keys != nil && now.Before(keys.until) && (!newest || now.UnixNano() < k.due.Load())
@@ -112,13 +114,13 @@ func (r *Keyring) get(ctx context.Context, company string, newest bool) (*Keys, 
 
 // load loads the company's keys, after it has created and removed what is due. The caller
 // holds k.loading.
-func (r *Keyring) load(ctx context.Context, company string, k *known) error {
+func (r *Keyring) load(ctx context.Context, company string, k *cachedKeys) error {
 	var keys *Keys
 	err := panics.Contain(func() (err error) {
 		keys, err = r.rotate(ctx, company)
 		return err
 	})
-	wait := again
+	wait := retryAfter
 	if keys != nil {
 		k.keys.Store(keys)
 	}
@@ -133,8 +135,8 @@ func (r *Keyring) load(ctx context.Context, company string, k *known) error {
 }
 
 // rotate returns the company's keys. It first stores a new key if the newest one is too
-// old, and afterwards removes those that are no longer published. If the store only takes
-// no writes, it returns both keys and an error.
+// old, and afterwards removes those that are no longer published. If the store can be read
+// but not written, rotate returns both keys and an error.
 func (r *Keyring) rotate(ctx context.Context, company string) (*Keys, error) {
 	sealer, err := r.sealer(ctx)
 	if err != nil {

@@ -14,21 +14,21 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A Signer signs the assertions of a site. For each session it signs at most once in two
-// thirds of their TTL. Set its fields before the first call. Its methods may be called
-// concurrently.
+// A Signer signs the assertions of a site. For each session and issuer, it signs at most
+// once in two thirds of the TTL. Set its fields before the first call. Its methods may be
+// called concurrently.
 type Signer struct {
 	Audience string
-	TTL      time.Duration
+	TTL      time.Duration         // the life of an assertion
 	Fields   []record.ProfileField // the fields of the account to state
 	Keys     func(ctx context.Context, company string) (*Keys, error)
 	Now      func() time.Time
-	// Limit is how many sessions it remembers signatures for. It may remember twice as
+	// Limit is how many sessions it remembers assertions for. It may remember twice as
 	// many for a moment.
 	Limit int
 
 	shards     [64]shard
-	background atomic.Int64 // how many signatures are made in the background
+	background atomic.Int64 // how many assertions are being signed in the background
 }
 
 // maxBackground bounds Signer.background.
@@ -53,7 +53,8 @@ type claims struct {
 // Assertion returns an assertion about an authorized session, which must have its ID and
 // Created. For two thirds of an assertion's life it returns the same one again. Then it
 // signs a new one in the background. It waits for that only if less than a sixth of the
-// life is left.
+// life is left. The error is wire.ErrRestricted if the session is used with too many
+// issuers at once. Other errors are those of Keys, or mean that signing failed.
 func (s *Signer) Assertion(ctx context.Context, issuer string, session record.Session) (string, error) {
 	now := s.Now()
 	of, ok := s.shards[int(session.Hash[len(session.Hash)-1])%len(s.shards)].find(session.Hash, issuer, now, s.TTL, s.Limit/len(s.shards))
@@ -75,9 +76,9 @@ func (s *Signer) Assertion(ctx context.Context, issuer string, session record.Se
 	return made.token, nil
 }
 
-// signLater signs in the background, unless another request does or too many
-// signatures are being made. An error is left to the request that has to wait.
-func (s *Signer) signLater(ctx context.Context, issuer string, session record.Session, of *signature) {
+// signLater signs in the background, unless another request does or maxBackground are
+// being signed. It ignores an error: the request that has to wait gets its own.
+func (s *Signer) signLater(ctx context.Context, issuer string, session record.Session, of *cacheEntry) {
 	if !of.signing.TryLock() {
 		return
 	}
@@ -97,7 +98,7 @@ func (s *Signer) signLater(ctx context.Context, issuer string, session record.Se
 }
 
 // sign signs an assertion. The caller holds of.signing.
-func (s *Signer) sign(ctx context.Context, issuer string, session record.Session, of *signature) (string, error) {
+func (s *Signer) sign(ctx context.Context, issuer string, session record.Session, of *cacheEntry) (string, error) {
 	keys, err := s.Keys(ctx, session.Company)
 	if err != nil {
 		return "", err
@@ -124,27 +125,27 @@ func (s *Signer) sign(ctx context.Context, issuer string, session record.Session
 	}
 	token, err := signed.CompactSerialize()
 	if err == nil {
-		of.made.Store(&made{token, now})
+		of.made.Store(&signedToken{token, now})
 	}
 	return token, err
 }
 
-// A signature is the newest assertion about a session by an issuer.
-type signature struct {
+// A cacheEntry holds the newest assertion about a session by an issuer.
+type cacheEntry struct {
 	issuer  string
-	made    atomic.Pointer[made]
+	made    atomic.Pointer[signedToken]
 	signing sync.Mutex // held while a new one is signed
 }
 
-// signatures are those of one session, oldest first. A site with several hosts has an
+// cacheEntries are those of one session, oldest first. A site with several hosts has an
 // issuer for each.
-type signatures []*signature
+type cacheEntries []*cacheEntry
 
-// maxIssuers is how many issuers a session can have at once. Clients that choose the host
-// choose the issuer, and must not get a signature for each request.
+// maxIssuers is how many issuers a session can have at once. A client that chooses the host
+// chooses the issuer; with a new one for each request, each would cost a signature.
 const maxIssuers = 16
 
-func (s signatures) by(issuer string) *signature {
+func (s cacheEntries) by(issuer string) *cacheEntry {
 	for _, of := range s {
 		if of.issuer == issuer {
 			return of
@@ -153,25 +154,25 @@ func (s signatures) by(issuer string) *signature {
 	return nil
 }
 
-type made struct {
+type signedToken struct {
 	token string
 	at    time.Time
 }
 
 // isFresh reports whether an assertion need not be signed again yet.
-func (m *made) isFresh(now time.Time, ttl time.Duration) bool { return now.Sub(m.at) < ttl*2/3 }
+func (m *signedToken) isFresh(now time.Time, ttl time.Duration) bool { return now.Sub(m.at) < ttl*2/3 }
 
-// A shard remembers signatures. It forgets those of sessions that were not used for a
+// A shard remembers assertions. It forgets those of sessions that were not used for a
 // whole TTL, or earlier if there are too many.
 type shard struct {
 	mu            sync.RWMutex
-	recent, older map[record.TokenHash]signatures
+	recent, older map[record.TokenHash]cacheEntries
 	turned        time.Time // when recent became older
 }
 
-// find returns the signature of a session by an issuer, which is empty if it is new. It
+// find returns the entry of a session and an issuer, which is empty if it is new. It
 // returns false if the session has too many others that are fresh.
-func (s *shard) find(session record.TokenHash, issuer string, now time.Time, ttl time.Duration, limit int) (found *signature, ok bool) {
+func (s *shard) find(session record.TokenHash, issuer string, now time.Time, ttl time.Duration, limit int) (found *cacheEntry, ok bool) {
 	s.mu.RLock()
 	found = s.recent[session].by(issuer)
 	s.mu.RUnlock()
@@ -184,12 +185,12 @@ func (s *shard) find(session record.TokenHash, issuer string, now time.Time, ttl
 	if !recent {
 		known = s.older[session]
 		if s.recent == nil || len(s.recent) >= max(1, limit) || now.Sub(s.turned) >= ttl {
-			s.recent, s.older, s.turned = map[record.TokenHash]signatures{}, s.recent, now
+			s.recent, s.older, s.turned = map[record.TokenHash]cacheEntries{}, s.recent, now
 		}
 	}
 	if found = known.by(issuer); found == nil {
 		if len(known) == maxIssuers {
-			old := slices.IndexFunc(known, func(of *signature) bool {
+			old := slices.IndexFunc(known, func(of *cacheEntry) bool {
 				made := of.made.Load()
 				return made == nil || !made.isFresh(now, ttl)
 			})
@@ -198,7 +199,7 @@ func (s *shard) find(session record.TokenHash, issuer string, now time.Time, ttl
 			}
 			known = slices.Concat(known[:old], known[old+1:])
 		}
-		found = &signature{issuer: issuer}
+		found = &cacheEntry{issuer: issuer}
 		known = append(known, found)
 	}
 	s.recent[session] = known

@@ -14,7 +14,8 @@ const (
 	// flushEvery is how long an event may wait if no response waits for it.
 	flushEvery = 250 * time.Millisecond
 	// flushWait is how long a response waits for its events to be stored.
-	flushWait      = 100 * time.Millisecond
+	flushWait = 100 * time.Millisecond
+	// recordedAtOnce is how many events one call to the store records.
 	recordedAtOnce = 250
 	// maxUnrecorded is how many events may wait while the store does not answer.
 	maxUnrecorded = 10_000

@@ -170,8 +170,8 @@ func (at *Attempt) AddressFirst(ctx context.Context, err error) error {
 	return cmp.Or(at.CheckAddress(ctx), err)
 }
 
-// CountAddressFailure counts a failure of the address. It returns an error if there were already
-// too many.
+// CountAddressFailure counts a failure of the address. It returns an error if there were
+// already too many.
 func (at *Attempt) CountAddressFailure(ctx context.Context) error {
 	at.counted = append(at.counted, addressFailures)
 	return at.Charge(ctx, at.addressFailures()...)
@@ -183,8 +183,8 @@ func (at *Attempt) Charge(ctx context.Context, counters ...record.Counter) error
 	return at.LimitError(at.Counters.Charge(ctx, at.Now, counters...))
 }
 
-// MarkUsed marks something as used, with a counter whose limit is 1, and charges the others in
-// the same step. It returns false if the mark was set before.
+// MarkUsed marks something as used, with a counter whose limit is 1. It charges the others
+// in the same step. It returns false if the mark was set before.
 func (at *Attempt) MarkUsed(ctx context.Context, mark record.Counter, others ...record.Counter) (first bool, err error) {
 	err = at.Counters.Charge(ctx, at.Now, append(others, mark)...)
 	if full, ok := errors.AsType[*record.FullError](err); ok && full.Key == mark.Key {

@@ -20,8 +20,9 @@ func LockOf(key string) string {
 	}
 }
 
-// ReportedLimits remembers the full counters that were already reported, so that a counter that
-// refuses a thousand requests causes one event.
+// ReportedLimits remembers the full counters that were already reported, so that a counter
+// that refuses a thousand requests causes one event. It may be used concurrently. The zero
+// value is ready to use.
 type ReportedLimits struct {
 	mu    sync.Mutex
 	until map[string]time.Time // by the counter's key

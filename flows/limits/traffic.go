@@ -10,7 +10,8 @@ import (
 )
 
 // A Traffic counts what this node recently saw from each address. It helps an operator
-// to tell an address that many users share from one that guesses passwords.
+// to tell an address that many users share from one that guesses passwords. It may be
+// used concurrently. The zero value is ready to use.
 type Traffic struct {
 	mu sync.Mutex
 	// When recent is full, it replaces older, and the entries of older are dropped.
@@ -72,8 +73,8 @@ const (
 	addressSMS      = "sms-per-address"
 )
 
-// RecordTraffic adds an attempt to Traffic: which account it concerned, 0 for none, and whether
-// it completed a login. Do not call it for an attempt that a limit or lock refused.
+// RecordTraffic adds an attempt to Traffic: which account it concerned, 0 for none, and
+// whether it completed a login. Do not call it for an attempt that a limit or lock refused.
 func (at *Attempt) RecordTraffic(account int64, login bool) {
 	if at.Traffic == nil || at.Company == nil || at.NoAddress || at.Device != nil {
 		return
@@ -107,8 +108,8 @@ func (at *Attempt) RecordTraffic(account int64, login bool) {
 	}
 }
 
-// fullEvent returns the event of a full counter. For a counter of an address it includes the
-// address's traffic.
+// fullEvent returns the event of a full counter. For a counter of an address, it includes
+// the address's traffic.
 func (at *Attempt) fullEvent(lock, key string) record.Event {
 	e := record.Event{Name: lock}
 	for name, rate := range at.addressRates() {

@@ -12,7 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// Backup codes are 50 random bits in base32 (contract, section 5). Base32 has no 0 and 1,
+// A backup code is 50 random bits in base32 (contract, section 5). Base32 has no 0 and 1,
 // which users could mistake for O and l.
 const (
 	backupCodes      = 10

@@ -21,6 +21,7 @@ import (
 // wire.ErrPasswordSame. If a lock or limit refuses the request, the error is a
 // *wire.Refusal of wire.ErrRestricted.
 var (
+	// ErrPasswordWrong means that the current password is wrong. The attempt was counted.
 	ErrPasswordWrong = errors.New("the current password is wrong")
 	// ErrNotActive means that the account's status does not allow logins.
 	ErrNotActive = errors.New("the account is not active")

@@ -228,14 +228,16 @@ const newcomer = 20 * time.Millisecond
 // A line holds waiters, who are served in order, or other lines. The line of companies
 // holds a line for each company, which holds one for each address.
 type line struct {
-	name    string
-	used    time.Duration // by its turns, in addition to what others had used when it was created
-	began   time.Duration // the highest used of a line inside it when that line's turn began
-	behind  time.Duration // how much more than began a new line inside it starts with
-	running int           // turns in progress
-	length  int           // waiters
-	waiters []*waiter     // of an address
-	lines   []*line       // in the order of their last turns
+	name string
+	used time.Duration // by its turns, plus what it is taken to have used when it entered
+	// virtualTime is that of start-time fair queuing: the highest used that a line inside
+	// it had when its turn began. A line that enters starts with virtualTime + handicap.
+	virtualTime time.Duration
+	handicap    time.Duration
+	running     int       // turns in progress
+	length      int       // waiters
+	waiters     []*waiter // of an address
+	lines       []*line   // in the order of their last turns
 }
 
 // A waiter waits for its turn. It receives true when the turn comes, and false if its
@@ -252,7 +254,7 @@ func (t *turns) count() (length, limit int) {
 	return t.inUse + t.all.length, t.slots * (1 + waitersPerSlot)
 }
 
-// await waits for a slot. The caller returns the slot with pass.
+// await waits for a slot. The caller returns the slot with release.
 func (t *turns) await(ctx context.Context, turn Turn, estimate, limit time.Duration) (*waiter, error) {
 	w := &waiter{estimate: estimate, granted: make(chan bool, 1)}
 	if !t.enqueue(w, turn) {
@@ -329,7 +331,7 @@ func (t *turns) release(w *waiter, took time.Duration) {
 // begin tells the waiter that its turn has come.
 func (w *waiter) begin() {
 	for i, l := range w.path[1:] {
-		w.path[i].began = max(w.path[i].began, l.used)
+		w.path[i].virtualTime = max(w.path[i].virtualTime, l.used)
 		l.used += w.estimate
 		l.running++
 	}
@@ -355,7 +357,7 @@ func (w *waiter) leave() bool {
 func (l *line) enter(name string) *line {
 	within := l.find(name)
 	if within == nil {
-		within = &line{name: name, behind: newcomer}
+		within = &line{name: name, handicap: newcomer}
 		l.lines = append(l.lines, within)
 	}
 	if within.empty() {
@@ -365,7 +367,7 @@ func (l *line) enter(name string) *line {
 }
 
 // entry returns what a line inside l is taken to have used when it enters.
-func (l *line) entry() time.Duration { return l.began + l.behind }
+func (l *line) entry() time.Duration { return l.virtualTime + l.handicap }
 
 // forget removes the empty lines that have used no more than a new line would start
 // with. If all is set, because no caller waits, it removes all empty lines.

@@ -8,6 +8,8 @@ import (
 // A Status says whether an account may log in.
 type Status string
 
+// Only an account with StatusActive may log in. Each other status has an error of its own,
+// such as auth.user.closed.
 const (
 	StatusActive     Status = "active"
 	StatusRestricted Status = "restricted"
@@ -15,7 +17,7 @@ const (
 	StatusDenied     Status = "denied"
 )
 
-// Statuses lists all of them.
+// Statuses lists every status.
 var Statuses = []Status{StatusActive, StatusRestricted, StatusClosed, StatusDenied}
 
 // An Account is one user of one company.
@@ -51,18 +53,18 @@ type Account struct {
 	Updated            time.Time
 }
 
-// A Field is a text or a flag of an Account. What stores such fields, compares them or
-// reads them from operators goes through Fields.
+// A Field is a text or a flag of an Account. Code that stores such fields, compares them
+// or reads them from operators uses Fields.
 type Field struct {
-	// Name is the field's in the accounts API, in imports and exports, and in events of
-	// changes. Empty is a field that no operator changes.
+	// Name is the name of the field in the accounts API, in imports and exports, and in
+	// events of changes. It is empty for a field that no operator changes.
 	Name   string
 	Column string                 // of the SQL stores
 	Text   func(*Account) *string // nil for a flag
 	Flag   func(*Account) *bool   // nil for a text
 	Limit  int                    // the longest text that an operator may give, in characters
-	// Secret means that the API does not show the field, and that it has other names for
-	// what sets it.
+	// Secret means that the accounts API does not show the field, and sets it by fields
+	// with other names.
 	Secret bool
 	// EndsSessions means that a change revokes all sessions of the account. The mnemocode
 	// and the role do so because sessions contain them.
@@ -130,6 +132,7 @@ type FailureKey struct {
 // save the values, so they must not change.
 type Kind string
 
+// The kinds. All but WrongSecondFactors lock what they count.
 const (
 	WrongPasswords Kind = "password"
 	WrongCodes     Kind = "code" // one-time codes, of logins and recoveries, and backup codes

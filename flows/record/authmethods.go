@@ -10,19 +10,19 @@ import (
 // given.
 type AuthMethods string
 
+// The words of AuthMethods. Assertions have them as amr, so they must not change.
 const (
 	ByPassword   AuthMethods = "pwd"
 	BySMS        AuthMethods = "sms"
 	ByApp        AuthMethods = "otp" // an authenticator app
 	ByBackupCode AuthMethods = "backup"
 	ByOAuth      AuthMethods = "oauth"
-	ByPasskey    AuthMethods = "passkey" // is two factors
+	ByPasskey    AuthMethods = "passkey" // counts as two factors
 
 	MultiFactor AuthMethods = "mfa"
 )
 
-// Words returns the words. There are none in sessions of versions that did not store
-// them.
+// Words returns the words. A session that an old version stored has none.
 func (m AuthMethods) Words() []string { return strings.Fields(string(m)) }
 
 // With returns the methods after the user has also given the proof next, which may be

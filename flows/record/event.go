@@ -74,8 +74,9 @@ const ActorAdmin = "admin endpoint"
 // either.
 const ActorUser = "the user"
 
-// Names of events. The name for a route is its path without auth/ and with dots
-// (Route.Event): mnemogate.recovery.checkotp.success, ….failure.
+// Names of events. EventKinds says when each occurs. The name for a route is its path
+// without auth/ and with dots (flows.Route.Event): mnemogate.recovery.checkotp.success,
+// ….failure.
 const (
 	EventPrefix   = "mnemogate."
 	LockPrefix    = EventPrefix + "lock."
@@ -106,7 +107,7 @@ const (
 
 	IdentityBound = adminPrefix + "identity_bound"
 
-	// Changes by an administrator: for flows.Service.Emit.
+	// Changes by an administrator, a backend or the account's own user.
 	AccountCreated     = adminPrefix + "created"
 	AccountChanged     = adminPrefix + "changed"
 	AccountDeleted     = adminPrefix + "deleted"
@@ -116,7 +117,7 @@ const (
 
 	AccountPasskeyAdded   = adminPrefix + "passkey_added"
 	AccountPasskeyRemoved = adminPrefix + "passkey_removed"
-	// A login with a passkey whose sign count went back.
+	// A login with a passkey whose sign count did not grow: it may have been copied.
 	AccountPasskeyCopied = adminPrefix + "passkey_copied"
 
 	AccountPasswordWrong = adminPrefix + "password_wrong"

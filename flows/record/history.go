@@ -19,7 +19,7 @@ type History interface {
 	Forget(ctx context.Context, before time.Time) error
 }
 
-// HistoryKept is how many events of an account are kept that anyone who knows a login
-// id can cause, and how many others. The two are counted apart, so guessing passwords
-// cannot push out the other events.
+// HistoryKept is how many events of an account are kept that clients with only a login id
+// can cause, and how many others. The two are counted apart, so guessing passwords cannot
+// push out the other events.
 const HistoryKept = 100

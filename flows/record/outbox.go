@@ -42,8 +42,8 @@ type Outbox interface {
 	// stores the number of tries. If the claim has expired and another caller has
 	// claimed the queue, that claim stays; the events are still removed.
 	Acknowledge(ctx context.Context, q OutboxQueue, delivered []int64, due time.Time, tries int) error
-	// Backlog returns the backlog of the next company after after, in byte order,
-	// that has events. ErrNotFound if there is none.
+	// Backlog returns the backlog of the next company that has events: the first one
+	// after after, in byte order. ErrNotFound if there is none.
 	Backlog(ctx context.Context, after string) (Backlog, error)
 }
 
@@ -80,7 +80,7 @@ const (
 	TypeIdentityBound       = "identity.bound"
 )
 
-// OutboxTypes lists all of them.
+// OutboxTypes lists every type of OutboxEvent.
 var OutboxTypes = []string{
 	TypeAccountCreated, TypeAccountChanged, TypeAccountDeleted, TypeAccountLocked, TypeAccountUnlocked,
 	TypePasswordChanged, TypeDisclaimersAccepted, TypeRecoveryCompleted, TypeIdentityBound,

@@ -11,6 +11,7 @@ type Profile string
 // A ProfileField is one of a Profile's values.
 type ProfileField int
 
+// The fields, in the order in which a Profile holds them.
 const (
 	ProfileRole ProfileField = iota
 	ProfileEmail

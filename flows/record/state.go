@@ -3,6 +3,7 @@ package record
 // A State is the session_state of the protocol. Stores keep it as it is on the wire.
 type State string
 
+// The states. flows.Routes says which route leads from one to the next.
 const (
 	None              State = ""                       // no session
 	CheckPassword     State = "checkpassword"          // the login id is known; the password comes next
@@ -19,6 +20,6 @@ const (
 	MailedLink State = "recovery-link"
 )
 
-// States lists every state, None first.
+// States lists every state of the protocol, None first.
 var States = []State{None, CheckPassword, CheckOTP, SetPassword, Authorized, AcceptDisclaimers,
 	RecoveryOTP, RecoveryQuestion, RecoveryPassword}

@@ -23,8 +23,8 @@ var (
 	ErrConflict = errors.New("conflict")
 )
 
-// IsAnswer reports whether err is an answer of a store: ErrNotFound, ErrConflict,
-// a Full or a TakenError.
+// IsAnswer reports whether err is an answer of a store: ErrNotFound, ErrConflict, a
+// FullError or a TakenError.
 func IsAnswer(err error) bool {
 	_, taken := errors.AsType[*TakenError](err)
 	_, full := errors.AsType[*FullError](err)
@@ -32,8 +32,8 @@ func IsAnswer(err error) bool {
 }
 
 // Accounts keeps what outlives a session: accounts with their login ids, identities,
-// acceptances, backup codes and passkeys. It also keeps the failure counts, which must survive
-// the loss of the sessions.
+// acceptances, backup codes, passkeys and devices. It also keeps the failure counts, which
+// must survive the loss of the sessions.
 //
 // All methods may be called concurrently, from many processes. A method either
 // does everything it says or nothing. An account id is never reused, so a new
@@ -67,11 +67,10 @@ type AccountReader interface {
 	// login id hash. An unknown login id takes as long and as many database calls
 	// as a known one, so that timing does not reveal which exist.
 	ByLoginID(ctx context.Context, company, loginID, loginIDHash string) (Account, error)
-	// ByID finds an account by its id. It returns
-	// ErrNotFound if there is none.
+	// ByID finds an account by its id. It returns ErrNotFound if there is none.
 	ByID(ctx context.Context, company string, id int64) (Account, error)
-	// ByMnemocode finds an account by its mnemocode. It returns
-	// ErrNotFound if there is none.
+	// ByMnemocode finds an account by its mnemocode. It returns ErrNotFound if there is
+	// none.
 	ByMnemocode(ctx context.Context, company, mnemocode string) (Account, error)
 	// ByIdentity finds the account bound to a provider's user. It returns
 	// ErrNotFound if there is none.
@@ -98,20 +97,20 @@ type Match struct {
 // that implement Outbox.
 type AccountWriter interface {
 	// Create stores a new account and returns its id. It ignores ID, Generation,
-	// InactiveGeneration, CompanyGeneration, Created, Updated and BackupCodes of a. The login
-	// ids are LoginIDs(a), the backup codes NewBackupCodes. A TakenError says which
+	// InactiveGeneration, CompanyGeneration, Created, Updated and BackupCodes of a. The
+	// login ids are LoginIDs(a), the backup codes NewBackupCodes. A TakenError says which
 	// value another account of the company already has.
 	Create(ctx context.Context, now time.Time, a Account) (int64, error)
-	// Update loads the account, calls change, stores what change made of the
-	// account and returns the account as stored. No other write to the account can
-	// happen in between. Update ignores changes of ID, Company, Generation, InactiveGeneration,
-	// CompanyGeneration, Accepted, BackupCodes, Passkeys, FailureCounts and Created.
-	// It does not set Updated: change does. If change fails, Update stores nothing and
+	// Update loads the account, calls change, stores what change made of the account
+	// and returns the account as stored. No other write to the account can happen in
+	// between. Update ignores changes of ID, Company, Generation, InactiveGeneration,
+	// CompanyGeneration, Accepted, BackupCodes, Passkeys, FailureCounts and Created. It
+	// does not set Updated: change does. If change fails, Update stores nothing and
 	// returns that error. Other errors are ErrNotFound and a TakenError.
 	//
-	// If change reports that the account's sessions end, Update increments
-	// Generation and stores a pending revocation (see PendingRevocations), which
-	// spares the session Keep. If change also moved Status away from active, InactiveGeneration
+	// If change reports that the account's sessions end, Update increments Generation
+	// and stores a pending revocation (see PendingRevocations), which spares the
+	// session Keep. If change also moved Status away from active, InactiveGeneration
 	// becomes the new Generation.
 	Update(ctx context.Context, company string, id int64, change func(*Account) (ends bool, err error)) (Account, error)
 	// SetPassword stores a password hash, clears MustSetPassword and the failure
@@ -121,18 +120,18 @@ type AccountWriter interface {
 	// several callers with the same generation, one succeeds.
 	SetPassword(ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep TokenHash, events ...OutboxEvent) error
 	// Accept stores acceptances. Each replaces that of an older version. It returns
-	// ErrNotFound if there is none.
+	// ErrNotFound if there is no such account.
 	Accept(ctx context.Context, company string, id int64, accepted []Acceptance, events ...OutboxEvent) error
 	// Delete removes the account with everything that belongs to it, and stores a
-	// pending revocation of all its session generations. It returns
-	// ErrNotFound if there is none.
+	// pending revocation of all its session generations. It returns ErrNotFound if there
+	// is no such account.
 	Delete(ctx context.Context, company string, id int64, events ...OutboxEvent) error
 }
 
 // BackupCodes keeps the hashes of accounts' backup codes.
 type BackupCodes interface {
 	// SetBackupCodes replaces the account's backup codes with these hashes. It returns
-	// ErrNotFound if there is none.
+	// ErrNotFound if there is no such account.
 	SetBackupCodes(ctx context.Context, company string, id int64, hashes []string, events ...OutboxEvent) error
 	// BackupCodes returns the hashes of the unused codes.
 	BackupCodes(ctx context.Context, company string, id int64) ([]string, error)
@@ -149,24 +148,23 @@ type Passkeys interface {
 	AddPasskey(ctx context.Context, company string, p Passkey, events ...OutboxEvent) error
 	// Passkeys returns the account's passkeys, oldest first.
 	Passkeys(ctx context.Context, company string, account int64) ([]Passkey, error)
-	// Passkey finds a passkey by its Credential. It returns
-	// ErrNotFound if there is none.
+	// Passkey finds a passkey by its Credential. It returns ErrNotFound if there is none.
 	Passkey(ctx context.Context, company string, credential []byte) (Passkey, error)
 	// UsePasskey stores what a login with a passkey changes: its SignCount, BackedUp
 	// and LastUsed. It returns ErrConflict, and stores nothing, unless signCount is
-	// higher than the stored one or both are zero. So of several callers with the
-	// same count one succeeds. It returns
-	// ErrNotFound if there is none.
+	// higher than the stored one or both are zero. So of several callers with the same
+	// count one succeeds, unless it is zero. It returns ErrNotFound if there is no such
+	// passkey.
 	UsePasskey(ctx context.Context, now time.Time, company string, credential []byte, signCount uint32, backedUp bool) error
-	// RenamePasskey changes the Name of a passkey of the account. It returns
-	// ErrNotFound if there is none.
+	// RenamePasskey changes the Name of a passkey of the account. It returns ErrNotFound
+	// if there is no such passkey.
 	RenamePasskey(ctx context.Context, company string, account int64, credential []byte, name string) error
 	// DeletePasskey removes a passkey of an account, increments the Generation of the
 	// account and stores a pending revocation that spares the session keep (none if
 	// keep is zero). It returns the new Generation. It returns ErrConflict if this is
-	// the last passkey of an account that has neither a password nor a phone. Of
-	// several callers, none can leave such an account without a passkey. It returns
-	// ErrNotFound if there is none.
+	// the last passkey of an account that has neither a password nor a phone, even if
+	// several callers remove passkeys at once. It returns ErrNotFound if there is no such
+	// passkey.
 	DeletePasskey(ctx context.Context, now time.Time, company string, account int64, credential []byte, keep TokenHash, events ...OutboxEvent) (generation int64, err error)
 }
 
@@ -291,11 +289,11 @@ type SessionWriter interface {
 	DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (Session, error)
 	// End revokes the sessions and links that e covers. From then on Create and
 	// Replace refuse such sessions. End takes no longer for a million sessions than
-	// for MaxSessions. In the same step it moves the session e.Keep to e.Generation,
-	// so that this session goes on, if it belongs to the account, is Authorized and
-	// is of the generation just before. A session in RecoveryOTP that has a LoginID
-	// is not revoked: it becomes a decoy for that login id hash. Revoked returns
-	// what End revoked for an account.
+	// for MaxSessions. It spares the session e.Keep if that belongs to the account, is
+	// Authorized and is of the generation just before e.Generation: in the same step,
+	// its Generation becomes e.Generation. A session in RecoveryOTP that has a LoginID
+	// is not revoked: it becomes a decoy for that login id hash. Revoked returns what
+	// End revoked for an account.
 	End(ctx context.Context, now time.Time, e Revocation) error
 }
 
@@ -312,8 +310,8 @@ type SessionCodes interface {
 	// returned session is the removed one. SpendCode removes nothing, and Code is
 	// nil, unless the session belongs to the company, is in state and has not
 	// expired at now. It looks at the counters without charging them. If one is at
-	// its limit, SpendCode removes nothing and returns the session with the Full
-	// error of Charge. Of several callers, one gets the code.
+	// its limit, SpendCode removes nothing and returns the session with the FullError
+	// of Charge. Of several callers, one gets the code.
 	SpendCode(ctx context.Context, now time.Time, company string, hash TokenHash, state State, counters ...Counter) (Session, error)
 }
 
@@ -326,8 +324,8 @@ type Counters interface {
 	Charge(ctx context.Context, now time.Time, counters ...Counter) error
 }
 
-// KeepExpired is the minimum time that an expired session is kept, so that a client with its
-// token gets auth.token.expired (contract: an hour).
+// KeepExpired is the minimum time that an expired session is kept, so that a client with
+// its token gets auth.token.expired (contract: an hour).
 const KeepExpired = time.Hour + 5*time.Minute
 
 // LongestSession is the longest life of a session, whatever its company's policy says.
@@ -335,8 +333,8 @@ const KeepExpired = time.Hour + 5*time.Minute
 const LongestSession = 366 * 24 * time.Hour
 
 // A Revocation revokes all sessions of an account whose Generation is below this one,
-// except the session Keep. Keep must be of the generation just before. So if two
-// revocations are pending, no session survives that either of them covers.
+// except the session Keep, which must be of the generation just before. So if two
+// revocations are pending, neither spares a session that the other one covers.
 //
 // If Account is 0, it revokes all sessions of the company whose CompanyGeneration is
 // below Generation, including decoys, and Keep is not used.
@@ -395,7 +393,7 @@ type Feed interface {
 	// Flush reports that earlier events may have been missed.
 	Flush()
 	// SetLease says until when the feed can be relied on: after that, events may
-	// have been missed. The zero time ends the lease. A Memory starts without one.
+	// have been missed. The zero time ends the lease. A Feed starts without one.
 	SetLease(until time.Time)
 }
 

@@ -12,7 +12,7 @@ import (
 
 // LoadAccount loads the account of the call's session. The account of a decoy has only
 // CompanyGeneration and FailureCounts, which are those of the login id that the decoy
-// stands for. Loading it takes as many calls to the store.
+// stands for. Loading it takes as many calls to the store as loading any other.
 func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
 	if c.loaded != nil {
 		return *c.loaded, nil

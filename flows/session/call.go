@@ -51,19 +51,20 @@ type Call struct {
 	country string // calling code of the phone that the call's SMS code is for; empty for none
 }
 
-// NewCall returns the call of a client. Call Admit next to set its company.
+// NewCall returns the call of a client. Call SetCompany next.
 func (s *Manager) NewCall(client Client) *Call {
 	return &Call{Attempt: s.attempt(nil, client.Address), s: s, client: client, userAgent: keptUserAgent(client.UserAgent)}
 }
 
-// SetCompany sets the company of the call and the name of the API key that the client sent.
+// SetCompany sets the company of the call and the name of the API key that the client
+// sent. Its error is that of Keys.
 func (c *Call) SetCompany(ctx context.Context, company *tenant.Company, key string) (err error) {
 	c.Company, c.key = company, key
 	c.Keys, err = c.s.Keys(ctx)
 	return err
 }
 
-// Attempt returns a new attempt of a client at the address.
+// Attempt returns a new attempt of a client at the address. Its error is that of Keys.
 func (s *Manager) Attempt(ctx context.Context, company *tenant.Company, address string) (limits.Attempt, error) {
 	keys, err := s.Keys(ctx)
 	at := s.attempt(company, address)
@@ -100,7 +101,7 @@ func (c *Call) ClientEvent(reason string) record.Event {
 	return record.Event{Address: c.Address, UserAgent: c.userAgent, Key: c.key, Reason: reason}
 }
 
-// Event is By with the account, the session and the country of the call.
+// Event is ClientEvent with the account, the session and the country of the call.
 func (c *Call) Event() record.Event {
 	e := c.ClientEvent("")
 	e.Time, e.Country, e.Account, e.Mnemocode = c.Now, c.country, c.Account, c.Mnemocode

@@ -82,22 +82,22 @@ var ErrNoSecondFactor = &wire.Refusal{
 	Reason:  wire.NoSecondFactor,
 }
 
-// A moment is when a step's code is sent.
+// A moment says when the code of a step is sent.
 type moment int
 
 const (
-	onceStored   moment = iota // after the session is stored; if sending fails, the session is revoked
+	afterStored  moment = iota // after the session is stored; if sending fails, the session is revoked
 	beforeStored               // before the session is stored; if sending fails, the old session stays valid
-	behindAnswer               // after the answer, which must not reveal whether a code was sent
+	afterAnswer                // after the answer, which must not reveal whether a code was sent
 )
 
 // whenSent returns when the code of a step to this state is sent.
 func (c *Call) whenSent(state record.State) moment {
 	switch {
 	case c.Company.Hardened && state == record.RecoveryOTP:
-		return behindAnswer
+		return afterAnswer
 	case c.first():
-		return onceStored
+		return afterStored
 	default:
 		return beforeStored
 	}

@@ -40,9 +40,9 @@ func (s *Manager) inBackground(ctx context.Context, company *tenant.Company, a r
 	}
 }
 
-// sendDelayed is inBackground for messages that an answer must not reveal. It begins after a random
-// delay. If it began at once, it would compete with the answer for the machine, and the
-// response time would reveal the message.
+// sendDelayed is inBackground for messages that an answer must not reveal. It begins after
+// a random delay. If it began at once, it would compete with the answer for the CPU, and
+// the response time would reveal the message.
 func (s *Manager) sendDelayed(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
 	after := s.After
 	if after == nil {

@@ -35,9 +35,9 @@ func (c *Call) Enter(ctx context.Context, st Step) (Issued, error) {
 	case record.CheckPassword:
 		return c.enterStateless(ctx, st)
 	case record.CheckOTP:
-		return c.awaitCode(ctx, st)
+		return c.enterCheckOTP(ctx, st)
 	case record.Authorized:
-		return c.authorize(ctx, st)
+		return c.enterAuthorized(ctx, st)
 	default:
 		return c.enter(ctx, st)
 	}
@@ -94,13 +94,13 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 			return Issued{}, err
 		}
 	}
-	if when == onceStored && code.send != nil { // last, because a code can't be taken back
+	if when == afterStored && code.send != nil { // last, because a code can't be taken back
 		if err := code.deliver(ctx); err != nil {
 			c.s.abandon(ctx, hash)
 			return Issued{}, err
 		}
 	}
-	if when == behindAnswer && code.send != nil {
+	if when == afterAnswer && code.send != nil {
 		c.s.sendLater(ctx, c.Company, st.Account, hash, code)
 	}
 	c.issued = next.ID
@@ -147,9 +147,9 @@ func (c *Call) enterStateless(ctx context.Context, st Step) (Issued, error) {
 // a password after its SMS budget is used up.
 var codelessLogins = tenant.Rate{N: 30, Per: 10 * time.Minute}
 
-// awaitCode takes the step to record.CheckOTP. If no more SMS may be sent, an account
-// with backup codes still gets its session (contract, section 4, Second factor).
-func (c *Call) awaitCode(ctx context.Context, st Step) (Issued, error) {
+// enterCheckOTP takes the step to checkotp. If no more SMS may be sent, an account with
+// backup codes still gets its session (contract, section 4, Second factor).
+func (c *Call) enterCheckOTP(ctx context.Context, st Step) (Issued, error) {
 	st.byApp = st.Account.HasApp()
 	issued, err := c.enter(ctx, st)
 	refusal, ok := errors.AsType[*wire.Refusal](err)
@@ -164,9 +164,9 @@ func (c *Call) awaitCode(ctx context.Context, st Step) (Issued, error) {
 	return c.enter(ctx, st)
 }
 
-// authorize takes the step to authorized. It records the disclaimers that the user has
-// accepted in this login.
-func (c *Call) authorize(ctx context.Context, st Step) (Issued, error) {
+// enterAuthorized takes the step to authorized. It records the disclaimers that the user
+// has accepted in this login.
+func (c *Call) enterAuthorized(ctx context.Context, st Step) (Issued, error) {
 	s := c.s
 	if len(st.Accepted) > 0 {
 		accept := func(ctx context.Context) error {

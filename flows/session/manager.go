@@ -42,11 +42,9 @@ type Manager struct {
 	Observe func(context.Context, record.Event)
 	// Dropped, if not nil, is called for each background message that is dropped, with
 	// the code of its company. It must not block.
-	Dropped func(company string)
-	// History is the Accounts, if they implement it. If it is nil, no history is kept.
-	// AuditKeep is how long History keeps events.
-	History   record.History
-	AuditKeep time.Duration
+	Dropped   func(company string)
+	History   record.History // the Accounts, if they implement it; nil keeps no history
+	AuditKeep time.Duration  // how long History keeps events
 
 	recorder background.Recorder
 	reported limits.ReportedLimits // which full counters were reported
@@ -60,7 +58,7 @@ type Manager struct {
 }
 
 // Keys returns the keys that are derived from the store's secret. It loads the secret
-// once.
+// once. The error is wire.ErrUnavailable if the store did not answer.
 func (s *Manager) Keys(ctx context.Context) (*tokens.Keys, error) {
 	if known := s.derived.Load(); known != nil {
 		return known, nil

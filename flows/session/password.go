@@ -35,8 +35,9 @@ func (s *Manager) TryPassword(ctx context.Context, at *limits.Attempt, a record.
 }
 
 // ComparePassword counts an attempt and compares its password. If there is no account or
-// it has no password, the comparison takes as long as for a wrong password. If it replaces
-// the stored hash with a stronger one, t.Account has the new one.
+// it has no password, the comparison takes as long as for a wrong password. If
+// ComparePassword replaces the stored hash with a stronger one, t.Account has the new one.
+// The error for a wrong password is t.Wrong.
 func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *PasswordAttempt) error {
 	if err := at.BeginLogin(ctx); err != nil {
 		return err
@@ -45,7 +46,7 @@ func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *Pa
 	if err != nil {
 		return wire.Unavailable("checking the password", err)
 	}
-	if at.Company.Hardened && t.LoginIDHash != "" { // otherwise t.Subject is the account itself
+	if at.Company.Hardened && t.LoginIDHash != "" { // otherwise t.Key is the account's own
 		if ok, err = at.RecordPrivate(ctx, at.PrivateFailureKey(t.Account, t.LoginIDHash), ok); err != nil {
 			return err
 		}

@@ -13,10 +13,11 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
+// How pending revocations are done.
 const (
 	revocationsEvery  = 2 * time.Second
 	revocationsAtOnce = 16
-	revocationsPage   = 1000
+	revocationsPage   = 1000 // loaded at once
 )
 
 // Run does the background work until ctx is done. It does the pending revocations that a
@@ -50,7 +51,8 @@ func (s *Manager) Run(ctx context.Context) {
 	}
 }
 
-// RevokePending does the pending revocations. If one fails, the others still proceed.
+// RevokePending does the pending revocations. If one fails, RevokePending goes on with the
+// others and returns an error.
 func (s *Manager) RevokePending(ctx context.Context) error {
 	var after record.Revocation
 	var group errgroup.Group

@@ -10,15 +10,16 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// After this many wrong codes in a row, someone else may know the password.
+// After notifyAfter wrong codes in a row within secondFactorWindow, someone else may know
+// the password.
 const (
-	secondFactors      = 3
+	notifyAfter        = 3
 	secondFactorWindow = 24 * time.Hour
 )
 
 // RecordSecondFactor records the outcome of a code after a correct password. After three
-// wrong ones in a row it notifies the account's owner. The account is empty if no code
-// was compared. A failure is only logged.
+// wrong codes in a row it notifies the account's owner. a is empty if no code was
+// compared. RecordSecondFactor only logs its own failures.
 func (c *Call) RecordSecondFactor(ctx context.Context, a record.Account, outcome error) {
 	wrong := errors.Is(outcome, wire.ErrOTPInvalid) || errors.Is(outcome, wire.ErrBackupCodeInvalid)
 	counted := a.FailureCounts[record.WrongSecondFactors].Count > 0
@@ -31,7 +32,7 @@ func (c *Call) RecordSecondFactor(ctx context.Context, a record.Account, outcome
 			*t = record.FailureCount{Until: c.Now.Add(secondFactorWindow)}
 		}
 		t.Count++
-		notify = wrong && t.Count == secondFactors
+		notify = wrong && t.Count == notifyAfter
 		if notify || !wrong {
 			*t = record.FailureCount{}
 		}

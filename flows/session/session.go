@@ -180,8 +180,8 @@ func (s *Manager) RevokeNow(ctx context.Context, e record.Revocation, by record.
 	return nil
 }
 
-// revocationEvents returns the events of the sessions that RevokeAll is about to revoke. For a
-// company it returns one event. It fails if the sessions can't be listed.
+// revocationEvents returns the events of the sessions that RevokeAll is about to revoke,
+// or one event for a company. It fails if the sessions can't be listed.
 func (s *Manager) revocationEvents(ctx context.Context, e record.Revocation, by record.Event) ([]record.Event, error) {
 	if s.Observe == nil {
 		return nil, nil

@@ -8,8 +8,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// ClearAttempts resets an account's failure counts of these kinds, including the public
-// ones of its login ids, which also ends their locks. The outbox events are stored with
+// ClearAttempts resets the failure counts of these kinds, which also ends their locks: the
+// account's own and the public ones of its login ids. The outbox events are stored with
 // the last count of the account itself.
 func (s *Manager) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.Kind, events ...record.OutboxEvent) error {
 	err := s.clear(ctx, record.FailureKey{Company: a.Company, Account: a.ID}, kinds, events...)
@@ -18,9 +18,9 @@ func (s *Manager) ClearAttempts(ctx context.Context, company *tenant.Company, a 
 
 // clear resets the failure counts of a key, which also ends their locks. The outbox
 // events are stored with the last one.
-func (s *Manager) clear(ctx context.Context, subject record.FailureKey, kinds []record.Kind, events ...record.OutboxEvent) error {
+func (s *Manager) clear(ctx context.Context, key record.FailureKey, kinds []record.Kind, events ...record.OutboxEvent) error {
 	for i, kind := range kinds {
-		err := s.Accounts.UpdateFailures(ctx, s.Now(), subject, kind, func(t *record.FailureCount) error {
+		err := s.Accounts.UpdateFailures(ctx, s.Now(), key, kind, func(t *record.FailureCount) error {
 			*t = record.FailureCount{}
 			if i == len(kinds)-1 {
 				t.Outbox = events

@@ -13,7 +13,8 @@ import (
 // <challenge>.<n>, by trying numbers n until the SHA-256 of the response begins with
 // enough zero bits.
 
-// With an n of up to ten digits, the response fits into one block of SHA-256.
+// challengeTicket is so short that a response with an n of up to ten digits fits into one
+// block of SHA-256.
 var challengeTicket = ticket{random: 9, signature: 16}
 
 // NewChallenge returns a challenge of a company that is valid until expires.

@@ -20,17 +20,17 @@ import (
 // Every encrypted field has a fixed length, so that a decoy's token looks like any other.
 // With a random nonce of 24 bytes, the key can encrypt any number of tokens.
 const (
-	companyTagBytes = 16
-	aliasBytes      = sha256.Size
-	sealedBytes     = chacha20poly1305.NonceSizeX + companyTagBytes + 3*8 + aliasBytes + chacha20poly1305.Overhead
+	companyTagBytes  = 16
+	loginIDHashBytes = sha256.Size
+	statelessBytes   = chacha20poly1305.NonceSizeX + companyTagBytes + 3*8 + loginIDHashBytes + chacha20poly1305.Overhead
 )
 
-var sealedLength = len(Prefix) + base64.RawURLEncoding.EncodedLen(sealedBytes)
+var statelessLength = len(Prefix) + base64.RawURLEncoding.EncodedLen(statelessBytes)
 
 // IsStateless reports whether a token has the form of a stateless token, not of one from
 // New.
 func IsStateless(token string) bool {
-	return len(token) == sealedLength && token[:len(Prefix)] == Prefix
+	return len(token) == statelessLength && token[:len(Prefix)] == Prefix
 }
 
 // A CompanyTag identifies a company in a stateless token. Its length is fixed.
@@ -44,27 +44,27 @@ func TagOf(code string) CompanyTag {
 
 // NewStateless returns the token of a session in state checkpassword.
 func (k *Keys) NewStateless(s record.Session) string {
-	nonce := make([]byte, chacha20poly1305.NonceSizeX, sealedBytes)
+	nonce := make([]byte, chacha20poly1305.NonceSizeX, statelessBytes)
 	rand.Read(nonce) // never fails: it ends the process instead
 	tag := TagOf(s.Company)
-	text := append(make([]byte, 0, sealedBytes), tag[:]...)
+	text := append(make([]byte, 0, statelessBytes), tag[:]...)
 	text = binary.BigEndian.AppendUint64(text, uint64(s.Account))
 	text = binary.BigEndian.AppendUint32(text, uint32(s.CompanyGeneration))
 	text = binary.BigEndian.AppendUint32(text, uint32(s.Generation))
 	text = binary.BigEndian.AppendUint64(text, uint64(s.Expires.UnixMicro()))
-	var loginIDHash [aliasBytes]byte
+	var loginIDHash [loginIDHashBytes]byte
 	hex.Decode(loginIDHash[:], []byte(s.LoginID)) // a login id hash is in hex
 	text = append(text, loginIDHash[:]...)
-	token := append(make([]byte, 0, sealedLength), Prefix...)
+	token := append(make([]byte, 0, statelessLength), Prefix...)
 	return string(base64.RawURLEncoding.AppendEncode(token, k.sessions.Seal(nonce, nonce, text, []byte(record.CheckPassword))))
 }
 
 // OpenStateless returns the session in a token and the tag of its company. The session's
 // Company is empty.
 func (k *Keys) OpenStateless(token string) (s record.Session, tag CompanyTag, ok bool) {
-	var raw [sealedBytes]byte
+	var raw [statelessBytes]byte
 	n, err := base64.RawURLEncoding.Strict().Decode(raw[:], []byte(token[len(Prefix):]))
-	if err != nil || n != sealedBytes {
+	if err != nil || n != statelessBytes {
 		return record.Session{}, tag, false
 	}
 	nonce, sealed := raw[:chacha20poly1305.NonceSizeX], raw[chacha20poly1305.NonceSizeX:]
@@ -86,7 +86,7 @@ func (k *Keys) OpenStateless(token string) (s record.Session, tag CompanyTag, ok
 		Expires:           time.UnixMicro(number(2)),
 	}
 	s.Ends = s.Expires
-	if loginIDHash := numbers[3*8:]; [aliasBytes]byte(loginIDHash) != [aliasBytes]byte{} {
+	if loginIDHash := numbers[3*8:]; [loginIDHashBytes]byte(loginIDHash) != [loginIDHashBytes]byte{} {
 		s.LoginID = hex.EncodeToString(loginIDHash)
 	}
 	return s, tag, true

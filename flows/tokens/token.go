@@ -18,13 +18,13 @@ const (
 	tokenBytes    = 32
 )
 
-// New returns a token and its hash. The token is a prefix and 32 random bytes. New draws
-// the last 8 bytes again until the token falls into the bucket. So the token is as likely
-// as any other that begins with the same 24 bytes and falls into the bucket. For each
-// beginning there are 2^58 of those, give or take one in 2^29, so all tokens of the
-// bucket are practically equally likely: 250 random bits.
+// New returns a token and its hash, which falls into the bucket (see record.Buckets). The
+// token is the prefix and 32 bytes in base64url, of which 250 bits are random.
 func New(prefix string, bucket int) (string, record.TokenHash) {
-	const drawn = 8 // the other 24 bytes are a multiple of three, as base64 encodes them
+	// Draw the last 8 bytes until the token falls into the bucket. The other 24 are a
+	// multiple of three, as base64 encodes them. For each of their values, 2^58 tokens
+	// fall into the bucket, give or take one in 2^29: all are practically equally likely.
+	const drawn = 8
 	var random [tokenBytes - drawn + record.Buckets*drawn]byte
 	rand.Read(random[:]) // never fails: it ends the process instead
 	encoding := base64.RawURLEncoding
@@ -49,14 +49,14 @@ func NewDevice() (string, record.TokenHash) {
 	return token, record.HashToken(token)
 }
 
-// IsWellFormed reports whether New could have created s. Otherwise callers need not ask a
-// store. In base64url the last character of 32 bytes has two unused bits, which the
-// strict decoder requires to be zero. The decoder skips line breaks, but then there are
-// fewer bytes.
+// IsWellFormed reports whether s has the form of a token from New. If not, callers need not
+// ask a store.
 func IsWellFormed(prefix, s string) bool {
 	if len(s) != len(prefix)+43 || s[:len(prefix)] != prefix {
 		return false
 	}
+	// The strict decoder refuses a last character with other unused bits. It skips line
+	// breaks, but then n is smaller.
 	var b [tokenBytes]byte
 	n, err := base64.RawURLEncoding.Strict().Decode(b[:], []byte(s[len(prefix):]))
 	return err == nil && n == tokenBytes

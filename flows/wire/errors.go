@@ -27,7 +27,8 @@ type Error struct {
 // Error returns the code.
 func (e *Error) Error() string { return e.Code }
 
-// Statuses marked "fixed" come from the interface document. The others are our choice.
+// The errors of the API. Statuses marked "fixed" come from the interface document. The
+// others are our choice.
 var (
 	ErrAPIKeyMissing = &Error{"auth.apikey.missing", 401, "Send your API key in one X-Api-Key header."}
 	ErrAPIKeyInvalid = &Error{"auth.apikey.invalid", 401, "The X-Api-Key header does not hold a valid API key of this company."}
@@ -42,7 +43,7 @@ var (
 	ErrUserRestricted  = &Error{"auth.user.restricted", 403, "The account is restricted, so it cannot log in."}                    // fixed
 	ErrUserClosed      = &Error{"auth.user.closed", 403, "The account is closed."}                                                 // fixed
 	ErrUserDenied      = &Error{"auth.user.denied", 403, "An administrator has denied access to this account."}                    // fixed
-	ErrRestricted      = &Error{"auth.restricted", 429, "Too many attempts. Wait for the seconds in Retry-After, then try again."} // conditions: rates and locks
+	ErrRestricted      = &Error{"auth.restricted", 429, "Too many attempts. Wait for the seconds in Retry-After, then try again."} // a limit or a lock
 	ErrCaptchaMissing  = &Error{"auth.captcha.missing", 403, "Solve the captcha and send captcha_response."}
 	ErrCaptchaInvalid  = &Error{"auth.captcha.invalid", 403, "The captcha_response is invalid or was used before. Solve a new captcha."}
 	ErrPasswordInvalid = &Error{"auth.password.invalid", 401, "The password is wrong."}
@@ -153,7 +154,8 @@ func Invalid(format string, args ...any) error {
 	return &Refusal{Err: ErrValidation, Message: fmt.Sprintf(format, args...)}
 }
 
-// Restricted returns auth.restricted until a time. lock is the name of the lock's event.
+// Restricted returns auth.restricted until a time, with a Retry-After of at least a second.
+// lock is the name of the lock's event.
 func Restricted(lock string, now, until time.Time) error {
 	r := &Refusal{Err: ErrRestricted, Lock: lock, Reason: lockReasons[lock], RetryAfter: max(until.Sub(now), time.Second)}
 	switch lock { // those that waiting does not end
@@ -165,8 +167,8 @@ func Restricted(lock string, now, until time.Time) error {
 	return r
 }
 
-// Unavailable returns service.unavailable, caused by err. doing says what failed, with a
-// gerund.
+// Unavailable returns service.unavailable, caused by err. doing says what failed, as in
+// "loading the session".
 func Unavailable(doing string, err error) error {
 	return &Refusal{Err: ErrUnavailable, RetryAfter: retrySoon, Cause: fmt.Errorf("%s: %w", doing, err)}
 }
