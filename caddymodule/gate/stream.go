@@ -72,8 +72,8 @@ type stream struct {
 	confirmed time.Time // when the session was last known to be valid
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	client    detachedContext     // the context of the original request
-	identity  [3]string // mnemocode, company, assertion
+	client    detachedContext // the context of the original request
+	identity  [3]string       // mnemocode, company, assertion
 	varies    [1]string
 	body      chunkedBody
 	cutErr    error // the reason for the cut; set before cut
