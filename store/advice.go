@@ -19,7 +19,8 @@ func takesNoWrites(err error) bool {
 	return false
 }
 
-// Advice returns what an operator can do about an error of a store.
+// Advice returns what an operator can do about an error that is no answer of a store
+// (see record.IsAnswer).
 func Advice(err error) string {
 	if takesNoWrites(err) {
 		return "it answers and takes no writes: free or add space on its disk (Redis: or in its maxmemory), and see that neither the disk nor the server is read-only; nobody can log in until then"

@@ -29,7 +29,7 @@ type Memory struct {
 	Untouched func(error)
 
 	limit    atomic.Int64 // entries per shard
-	trusted  atomic.Int64 // end of the feed's lease, in nanoseconds since started
+	leaseEnd atomic.Int64 // end of the feed's lease, in nanoseconds since started
 	kinds    kinds        // companies and profiles, by number
 	asking   singleflight.Group
 	touching chan struct{}  // limits the background calls of Touch
@@ -39,7 +39,8 @@ type Memory struct {
 
 const maxTouching = 256
 
-// NewMemory returns sessions with a memory of up to limit sessions.
+// NewMemory returns a Memory of up to limit sessions in front of a store. Pass it to the
+// store's Run as feed: while it has no lease, it asks the store each time.
 func NewMemory(sessions record.Sessions, limit int) *Memory {
 	m := &Memory{Sessions: sessions, Untouched: func(error) {}, touching: make(chan struct{}, maxTouching)}
 	m.kinds.numbers = map[kind]int32{}
@@ -55,10 +56,8 @@ func NewMemory(sessions record.Sessions, limit int) *Memory {
 // remembered.
 func (m *Memory) SetLimit(limit int) { m.limit.Store(int64(max(1, limit/record.Buckets))) }
 
-// Recall is Get for the protected path. company is the company that the token must
-// belong to, or empty for any; the caller checks it. A session from memory lacks ID,
-// CompanyGeneration, Accepted, Created, LastUsed, Address and UserAgent, which the
-// protected path seldom needs.
+// Recall implements record.Recaller. It does not check that the session is of the
+// company: the caller does.
 //
 // Recall remembers the store's answer only if no session of the same bucket was
 // revoked while the store was asked. Otherwise a late answer could bring back a
@@ -67,7 +66,7 @@ func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash
 	return m.recall(ctx, now, company, hash, false)
 }
 
-// RecallWhole is Recall with ID and Created. The memory keeps these two only for
+// RecallWhole implements record.Recaller. The memory keeps ID and Created only for
 // sessions that RecallWhole was called for.
 func (m *Memory) RecallWhole(ctx context.Context, now time.Time, company string, hash record.TokenHash) (record.Session, error) {
 	return m.recall(ctx, now, company, hash, true)
@@ -109,7 +108,7 @@ func (m *Memory) ask(ctx context.Context, company string, hash record.TokenHash,
 	return s, err
 }
 
-// Len returns the number of remembered sessions.
+// Len returns the number of sessions in memory.
 func (m *Memory) Len() int {
 	n := 0
 	for i := range m.shards {
@@ -120,8 +119,8 @@ func (m *Memory) Len() int {
 	return n
 }
 
-// Asked returns how often Recall found a session in memory (hits) and how often it
-// asked the store (misses).
+// Asked returns how often Recall and RecallWhole found a session in memory (hits), and
+// how often they asked the store (misses).
 func (m *Memory) Asked() (hits, misses uint64) {
 	for i := range m.shards {
 		hits += m.shards[i].hits.Load()
@@ -130,35 +129,33 @@ func (m *Memory) Asked() (hits, misses uint64) {
 	return hits, misses
 }
 
-// Replace, Delete, DeleteID, End and Expire forget even if the store returns an
-// error: the session may have been revoked all the same.
-
-// Replace implements Sessions.
+// Replace implements record.Sessions. Like Delete, DeleteID, End and Expire, it forgets the
+// session even if the store returns an error: it may have been revoked all the same.
 func (m *Memory) Replace(ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter) error {
 	defer m.Ended(old)
 	return m.Sessions.Replace(ctx, now, old, from, next, counters...)
 }
 
-// Delete implements Sessions.
+// Delete implements record.Sessions.
 func (m *Memory) Delete(ctx context.Context, hash record.TokenHash) error {
 	defer m.Ended(hash)
 	return m.Sessions.Delete(ctx, hash)
 }
 
-// DeleteID implements Sessions.
+// DeleteID implements record.Sessions.
 func (m *Memory) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (record.Session, error) {
 	// If the call fails, the store does not say which session it was.
 	defer m.EndedAll(record.Revocation{Company: company, Account: account, Generation: record.AllGenerations})
 	return m.Sessions.DeleteID(ctx, now, company, account, id)
 }
 
-// End implements Sessions.
+// End implements record.Sessions.
 func (m *Memory) End(ctx context.Context, now time.Time, e record.Revocation) error {
 	defer m.EndedAll(e)
 	return m.Sessions.End(ctx, now, e)
 }
 
-// Touch implements Sessions. For a remembered session it calls the store in the
+// Touch implements record.Sessions. For a remembered session it calls the store in the
 // background, so that the request does not wait for a disk. If the process crashes
 // at that moment or the store takes no writes, the session expires as if the request
 // had not been made; Untouched is called with the store's error. If too many calls
@@ -197,16 +194,16 @@ func (m *Memory) touch(ctx context.Context, now time.Time, hash record.TokenHash
 	return err
 }
 
-// Expire implements Sessions.
+// Expire implements record.Sessions.
 func (m *Memory) Expire(ctx context.Context, now time.Time, hash record.TokenHash) error {
 	defer m.Ended(hash)
 	return m.Sessions.Expire(ctx, now, hash)
 }
 
-// Ended implements Feed.
+// Ended implements record.Feed.
 func (m *Memory) Ended(hash record.TokenHash) { m.shards[hash.Bucket()].forget(hash) }
 
-// EndedAll implements Feed. If e is a company's revocation, it also forgets the
+// EndedAll implements record.Feed. If e is a company's revocation, it also forgets the
 // sessions of the new generation, which are then loaded again. With a million
 // sessions it takes some milliseconds.
 func (m *Memory) EndedAll(e record.Revocation) {
@@ -221,25 +218,25 @@ func (m *Memory) EndedAll(e record.Revocation) {
 	})
 }
 
-// Flush implements Feed.
+// Flush implements record.Feed.
 func (m *Memory) Flush() {
 	for i := range m.shards {
 		m.shards[i].flush()
 	}
 }
 
-// SetLease implements Feed.
-func (m *Memory) SetLease(until time.Time) { m.trusted.Store(int64(until.Sub(started))) }
+// SetLease implements record.Feed.
+func (m *Memory) SetLease(until time.Time) { m.leaseEnd.Store(int64(until.Sub(started))) }
 
 // HasLease reports whether the memory may be used, that is, whether the feed is not
 // stale.
-func (m *Memory) HasLease() bool { return int64(time.Since(started)) < m.trusted.Load() }
+func (m *Memory) HasLease() bool { return int64(time.Since(started)) < m.leaseEnd.Load() }
 
 // started is the origin of times on the monotonic clock. If somebody sets the wall
 // clock, the lease must not become longer.
 var started = time.Now()
 
-// A shard holds the remembered sessions of one bucket.
+// A shard holds the sessions of one bucket.
 type shard struct {
 	revocations atomic.Uint64 // counts revocations; incremented before the shard forgets
 	hits        atomic.Uint64
@@ -445,7 +442,7 @@ func (s *shard) empty() {
 	s.index, s.extras = map[uint64]int32{}, map[record.TokenHash]extra{}
 }
 
-// A kind is what many sessions have in common.
+// A kind is what many sessions have in common: their company and their profile.
 type kind struct {
 	company string
 	profile record.Profile

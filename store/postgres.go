@@ -84,7 +84,8 @@ func OpenPostgres(dsn string, options PostgresOptions) (*Postgres, error) {
 	return &Postgres{config: config}, nil
 }
 
-// Accounts returns the accounts in the database.
+// Accounts returns the accounts in the database. Its methods fail until Start has
+// succeeded.
 func (p *Postgres) Accounts() record.Accounts {
 	return postgresAccounts{p, sqlAccounts{p, postgresDialect}}
 }
@@ -285,8 +286,8 @@ func unreachable(doing string, err error) error {
 
 // Calls
 
-// errAgain is the error of a call that must start again because another call made
-// the same change first.
+// errAgain means that a call must start again, because another call made the same
+// change first.
 var errAgain = errors.New("too many calls change the same")
 
 // write runs f on a connection. It may call f again if nothing of it was stored. The
@@ -296,8 +297,7 @@ func (p *Postgres) write(ctx context.Context, f func(context.Context, postgresQu
 	return p.call(ctx, f, false)
 }
 
-// reading is writing for an f that changes nothing. If the connection breaks, it runs f
-// once more.
+// reading implements sqlStore. If the connection breaks, it runs f once more.
 func (p *Postgres) reading(ctx context.Context, f func(context.Context, queries) error) error {
 	return p.call(ctx, with[postgresQueries](f), true)
 }

@@ -309,7 +309,7 @@ func (r *Redis) SetDeployment(name string) {
 // KeyPrefix returns the prefix of all keys of the deployment.
 func (r *Redis) KeyPrefix() string { return "{mg:" + r.deployment }
 
-// Sessions returns the sessions in Redis.
+// Sessions returns the sessions in Redis. Its methods may be called before Start.
 func (r *Redis) Sessions() record.Sessions { return redisSessions{r} }
 
 // Calls

@@ -50,7 +50,7 @@ func (r *Redis) Run(ctx context.Context, feed record.Feed) {
 	tick := time.NewTicker(redisHeartbeat)
 	defer tick.Stop()
 	for {
-		l.attend(ctx)
+		l.sendHeartbeats(ctx)
 		select {
 		case <-ctx.Done():
 			return
@@ -81,15 +81,15 @@ type subscription struct {
 
 	// The fields below are guarded by the listener's mu. A heartbeat is the time
 	// when it was sent; zero if the current subscription has had none.
-	subscription      int64         // its number; 0 if there is none now
+	number            int64         // of the current subscription; 0 if there is none now
 	began             time.Duration // when it began
 	heartbeatReturned time.Duration // the last heartbeat that came back
 	written           time.Duration // the last heartbeat that the server acknowledged
 	name              string        // name of the server's data
 }
 
-// attend updates the list of servers and sends a heartbeat to each.
-func (l *listener) attend(ctx context.Context) {
+// sendHeartbeats updates the list of servers and sends a heartbeat to each.
+func (l *listener) sendHeartbeats(ctx context.Context) {
 	servers, err := l.redis.masters(ctx)
 	if err != nil {
 		l.report(fmt.Errorf("looking for the Redis Cluster's nodes: %w", err))
@@ -108,8 +108,8 @@ func (l *listener) attend(ctx context.Context) {
 		if e == nil {
 			e = l.listen(ctx, server)
 		}
-		if e.subscription != 0 && e.beating.CompareAndSwap(false, true) {
-			number := e.subscription
+		if e.number != 0 && e.beating.CompareAndSwap(false, true) {
+			number := e.number
 			l.running.Go(func() {
 				defer e.beating.Store(false)
 				l.heartbeat(ctx, e, number, tag+"h")
@@ -210,7 +210,7 @@ func (l *listener) begin(e *subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.numbered++
-	e.subscription, e.heartbeatReturned, e.written, e.name = l.numbered, 0, 0, ""
+	e.number, e.heartbeatReturned, e.written, e.name = l.numbered, 0, 0, ""
 	e.began = time.Since(l.start)
 	l.feed.Flush()
 }
@@ -219,7 +219,7 @@ func (l *listener) begin(e *subscription) {
 func (l *listener) end(e *subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.subscription, e.heartbeatReturned, e.written = 0, 0, 0
+	e.number, e.heartbeatReturned, e.written = 0, 0, 0
 	l.lease()
 }
 
@@ -245,7 +245,7 @@ func (l *listener) heartbeat(ctx context.Context, e *subscription, subscription 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case e.subscription != subscription:
+	case e.number != subscription:
 	case err == nil:
 		e.written = max(e.written, sent)
 		l.lease()
@@ -261,7 +261,7 @@ func (l *listener) heartbeatReturned(e *subscription, text string) {
 	sent, err := strconv.ParseInt(offset, 10, 64)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err != nil || subscription != strconv.FormatInt(e.subscription, 10) {
+	if err != nil || subscription != strconv.FormatInt(e.number, 10) {
 		return
 	}
 	if e.name != "" && e.name != name {

@@ -16,8 +16,9 @@ var luaFiles embed.FS
 type script struct {
 	source string
 	sha    string
-	// loose scripts do not wait for replicas, as their changes may be lost.
-	loose bool
+	// noWait scripts do not WAIT for replicas: they change nothing, or a change that may
+	// be lost.
+	noWait bool
 }
 
 func newScript(name string) *script {
@@ -32,9 +33,9 @@ func newScript(name string) *script {
 	return &script{source: source.String(), sha: redis.NewScript(source.String()).Hash()}
 }
 
-func newLooseScript(name string) *script {
+func newNoWaitScript(name string) *script {
 	s := newScript(name)
-	s.loose = true
+	s.noWait = true
 	return s
 }
 
@@ -68,7 +69,7 @@ func scriptArgs(keys []string, args []any) []any {
 // eval sends the command that runs a script, and waits until the replicas have the
 // change.
 func (r *Redis) eval(ctx context.Context, p redisPlace, s *script, command []any) (bool, []any, error) {
-	if r.wait == 0 || s.loose {
+	if r.wait == 0 || s.noWait {
 		eval := redis.NewSliceCmd(ctx, command...)
 		if err := p.do(ctx, eval); err != nil {
 			return false, nil, err

@@ -17,7 +17,7 @@ import (
 
 // redisSessions implements record.Sessions for Redis. A session counts as expired
 // from the time Expires on. Redis deletes it when it has been expired for
-// record.Keep.
+// record.KeepExpired.
 //
 // Each key begins with its tag. The keys are:
 //
@@ -175,8 +175,7 @@ func (s redisSessions) get(ctx context.Context, doing string, hash record.TokenH
 	return sess, err
 }
 
-// Reading does not wait for replicas.
-var getScript = newLooseScript("get")
+var getScript = newNoWaitScript("get")
 
 // readWithRetry reads a session and tries again if the server did not answer. That is
 // safe, because reading changes nothing.
@@ -238,7 +237,7 @@ func (s redisSessions) indexes(company string, account int64, states []record.St
 }
 
 // If a Touch is lost, the session only expires earlier.
-var touchScript = newLooseScript("touch")
+var touchScript = newNoWaitScript("touch")
 
 func (s redisSessions) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
 	return s.call(ctx, "touching session", func(ctx context.Context) error {
@@ -247,7 +246,7 @@ func (s redisSessions) Touch(ctx context.Context, now time.Time, hash record.Tok
 	})
 }
 
-var listScript = newLooseScript("list")
+var listScript = newNoWaitScript("list")
 
 func (s redisSessions) List(ctx context.Context, now time.Time, company string, account int64) ([]record.Session, error) {
 	var all []record.Session
@@ -360,8 +359,7 @@ func (s redisSessions) spendCode(
 
 var (
 	chargeScript = newScript("count")
-	// Looking does not wait for replicas.
-	lookScript = newLooseScript("count")
+	lookScript   = newNoWaitScript("count") // for counters that are only read
 )
 
 func (s redisSessions) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {

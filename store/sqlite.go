@@ -78,10 +78,10 @@ var errSQLiteNotOpen = errors.New("the SQLite store is not open")
 // OpenSQLite returns the store in a file. It does not touch the file before Start.
 func OpenSQLite(file string) *SQLite { return &SQLite{file: file} }
 
-// Accounts returns the accounts in the file.
+// Accounts returns the accounts in the file. Its methods fail until Start has succeeded.
 func (s *SQLite) Accounts() record.Accounts { return sqliteAccounts{s, sqlAccounts{s, sqliteDialect}} }
 
-// Sessions returns the sessions in the file.
+// Sessions returns the sessions in the file. Its methods fail until Start has succeeded.
 func (s *SQLite) Sessions() record.Sessions { return sqliteSessions{s} }
 
 // Start opens the file and updates its tables. If the file or its directory is
@@ -140,9 +140,9 @@ func (s *SQLite) beginCall() error {
 
 func (s *SQLite) endCall() { s.calls.RUnlock() }
 
-// reading runs f on the reading connections. It checks the caller's context only before
-// f: interrupting a statement takes longer than running it, and costs the
-// connection.
+// reading implements sqlStore, on the reading connections. It checks the caller's
+// context only before f: interrupting a statement takes longer than running it, and
+// costs the connection.
 func (s *SQLite) reading(ctx context.Context, f func(context.Context, queries) error) error {
 	if err := ctx.Err(); err != nil {
 		return err

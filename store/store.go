@@ -27,8 +27,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// Deployment returns a name for the deployment that accounts belongs to. Deployments
-// that share a Redis use it to keep their data apart: see Redis.SetDeployment.
+// Deployment returns a name for the deployment that accounts belongs to, derived from its
+// Secret. Deployments that share a Redis use it to keep their data apart: see
+// Redis.SetDeployment. Its errors are those of Secret.
 func Deployment(ctx context.Context, accounts record.Accounts) (string, error) {
 	secret, err := accounts.Secret(ctx)
 	if err != nil {

@@ -21,7 +21,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Postgres is a PostgreSQL server in a directory of its own. It listens on a Unix
+// A Postgres is a PostgreSQL server in a directory of its own. It listens on a Unix
 // socket, so that it can't conflict with other servers.
 type Postgres struct {
 	directory
@@ -49,9 +49,9 @@ func SharedPostgres(t testing.TB) *Postgres {
 	return usable(t)(sharedPostgres())
 }
 
-// durable are the settings, as in PostgreSQL's defaults, with which acknowledged
-// changes survive when the server's processes are killed. They need no fsync,
-// because the kernel goes on running.
+// durable are the settings with which acknowledged changes survive when the server's
+// processes are killed. They are PostgreSQL's defaults. They need no fsync, because the
+// kernel goes on running.
 var durable = []string{"synchronous_commit=on", "full_page_writes=on"}
 
 // OwnPostgres starts a server for one test, which may stop it. Acknowledged changes

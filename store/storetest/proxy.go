@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Proxy is a TCP proxy between a store and its server that simulates network faults.
-// At first it has no fault.
+// A Proxy is a TCP proxy between a store and its server that simulates network faults.
+// At first it has no fault. Its methods may be called concurrently.
 type Proxy struct {
 	listener net.Listener
 	network  string // the server's network

@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Redis is a redis-server in a directory of its own. It stores nothing on disk,
-// unless its arguments say otherwise.
+// A Redis is a redis-server in a directory of its own. It stores nothing on disk, unless
+// its arguments say otherwise.
 type Redis struct {
 	directory
 	Port   int // 0 if it listens only on a socket
