@@ -34,7 +34,8 @@ import (
 const timeout = 30 * time.Second
 
 // An API serves the accounts API at one place: Caddy's admin endpoint, or a site for
-// backends.
+// backends. Set its fields before the first call and do not change them afterwards. Its
+// methods may be called concurrently.
 type API struct {
 	Root string // the prefix of all paths; ends in a slash
 	// App returns the app whose accounts are managed, or an *Error.
@@ -51,10 +52,9 @@ type API struct {
 // A Call is a request with its response.
 type Call struct {
 	*http.Request
-	W   http.ResponseWriter
-	App *app.App
-	// Address is the address of the client.
-	Address string
+	W       http.ResponseWriter
+	App     *app.App
+	Address string // the client's
 
 	ctx    context.Context // ends after timeout; the context of the request does not
 	root   string          // as the client sent it

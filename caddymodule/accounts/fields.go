@@ -37,7 +37,7 @@ type changeKind int
 
 const (
 	changeNew    changeKind = iota // creates an account
-	changeOld                      // a merge patch of an account
+	changePatch                    // a merge patch of an account
 	changeImport                   // a line of an import: creates or changes an account, and may contain hashes
 )
 
@@ -118,7 +118,7 @@ func parseChange(data []byte, kind changeKind) (manage.Change, error) {
 	if p.given["control_answer"] && p.given["control_answer_hash"] {
 		return manage.Change{}, &manage.FieldError{Field: "control_answer_hash", Message: "give either control_answer or control_answer_hash"}
 	}
-	if kind != changeOld && !p.given["profile_mnemocode"] {
+	if kind != changePatch && !p.given["profile_mnemocode"] {
 		return manage.Change{}, &manage.FieldError{Field: "profile_mnemocode", Message: "it is missing"}
 	}
 	p.change.Apply = func(a *record.Account) error {

@@ -46,8 +46,8 @@ type Handler struct {
 	// errors and warnings. Leave it out of JSON that you write yourself.
 	Source guest.Source `json:"source,omitempty"`
 
-	app  *app.App
-	door API
+	app *app.App
+	api API
 }
 
 // CaddyModule returns the Caddy module information.
@@ -96,7 +96,7 @@ func (h *Handler) provision(ctx caddy.Context) error {
 			h.app.Note([]app.Weakness{{Directive: directive, At: h.Source.Line(directive), Weakness: w}})
 		}
 	}
-	h.door = API{Root: "/", App: func(context.Context) (*app.App, error) { return h.app, nil }, Admit: h.admit}
+	h.api = API{Root: "/", App: func(context.Context) (*app.App, error) { return h.app, nil }, Admit: h.admit}
 	return nil
 }
 
@@ -125,7 +125,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.
 	if original.URL != nil {
 		before, _ = strings.CutSuffix(original.URL.EscapedPath(), r.URL.EscapedPath())
 	}
-	h.door.Serve(w, r, address, before)
+	h.api.Serve(w, r, address, before)
 	return nil
 }
 

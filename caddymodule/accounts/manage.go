@@ -92,7 +92,7 @@ func (c *Call) show() error {
 }
 
 func (c *Call) change() error {
-	change, err := c.wanted(changeOld)
+	change, err := c.wanted(changePatch)
 	if err != nil {
 		return err
 	}

@@ -151,7 +151,7 @@ func TestOpenAPISaysWhatFieldsTake(t *testing.T) {
 		compareFields(t, of, schemas[of].Value, fields)
 		for name, property := range schemas[of].Value.Properties {
 			checkTakes(t, of+"."+name, property.Value, func(value string) bool {
-				_, err := parseChange(fmt.Appendf(nil, "{%q:%s}", name, value), changeOld)
+				_, err := parseChange(fmt.Appendf(nil, "{%q:%s}", name, value), changePatch)
 				return err == nil
 			})
 		}

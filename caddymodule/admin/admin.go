@@ -53,11 +53,11 @@ func serve(w http.ResponseWriter, r *http.Request) error {
 	if address == "@" {
 		address = "" // the request came over a socket
 	}
-	door.Serve(w, r, address, "")
+	accountsAPI.Serve(w, r, address, "")
 	return nil
 }
 
-var door = accounts.API{
+var accountsAPI = accounts.API{
 	Root: api.Root,
 	App:  started,
 	More: []accounts.Route{
@@ -68,7 +68,7 @@ var door = accounts.API{
 	Storeless: []string{"doctor"},
 }
 
-// health is not a route of door, because those fail if the stores don't answer.
+// health is not a route of accountsAPI, because those fail if the stores don't answer.
 func health(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")

@@ -131,9 +131,9 @@ func storeFailed(check string, err error) api.Finding {
 // accounts counts a failure for a login id that no account can have, and removes it.
 func (d *doctor) accounts(ctx context.Context) bool {
 	return d.timed("accounts store", func() error {
-		subject := record.FailureKey{Company: "/doctor", LoginID: "doctor"}
+		key := record.FailureKey{Company: "/doctor", LoginID: "doctor"}
 		for _, count := range []int{1, 0} {
-			err := d.service.Accounts.UpdateFailures(ctx, time.Now(), subject, record.WrongPasswords, func(t *record.FailureCount) error {
+			err := d.service.Accounts.UpdateFailures(ctx, time.Now(), key, record.WrongPasswords, func(t *record.FailureCount) error {
 				*t = record.FailureCount{Count: count}
 				return nil
 			})
@@ -141,7 +141,7 @@ func (d *doctor) accounts(ctx context.Context) bool {
 				return err
 			}
 		}
-		_, err := d.service.Accounts.FailureCounts(ctx, subject)
+		_, err := d.service.Accounts.FailureCounts(ctx, key)
 		return err
 	})
 }

@@ -62,7 +62,7 @@ type Company struct {
 
 	// Accounts by profile_mnemocode. Each is created at start if the company has no
 	// account with that mnemocode, and never changed afterwards. An account that was
-	// deleted is not created again; use the admin API for that. Default: none.
+	// deleted is not created again; use the accounts API for that. Default: none.
 	Accounts map[string]*Account `json:"accounts,omitempty"`
 
 	// The policies of this company, which override those of the app.

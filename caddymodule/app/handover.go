@@ -7,7 +7,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// closeWithin is how long the end of a config waits for a server to close its
+// closeWithin is how long the end of a config waits at most for a server to close its
 // listeners. Normally that takes microseconds.
 const closeWithin = time.Second
 

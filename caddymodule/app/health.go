@@ -14,7 +14,7 @@ import (
 
 const (
 	healthWithin = 2 * time.Second // as long as a request may wait for a store
-	healthFor    = time.Second
+	healthFor    = time.Second     // how long the last answer counts
 )
 
 // health is the last known health of this node.
@@ -42,7 +42,7 @@ func (a *App) Healthy(r *http.Request) bool {
 	return h.good
 }
 
-// readStores reads a record from each store that does not exist.
+// readStores reads from each store a record that does not exist.
 func (a *App) readStores() error {
 	ctx, cancel := context.WithTimeout(context.Background(), healthWithin)
 	defer cancel()

@@ -237,7 +237,7 @@ func (a *App) CountRequest(company string, route *flows.Route, state record.Stat
 	if route != nil {
 		name = strings.TrimPrefix(route.Path, "auth/")
 	}
-	requests.WithLabelValues(company, name, counts(err)).Inc()
+	requests.WithLabelValues(company, name, resultLabel(err)).Inc()
 	if err == nil && state != record.None {
 		sessionsBegun.WithLabelValues(company, string(state)).Inc()
 	}
@@ -251,7 +251,7 @@ func countKey(company, key string) { keyRequests.WithLabelValues(company, key).I
 func CountProtected(err error, anonymous bool) {
 	switch {
 	case err != nil:
-		protected.WithLabelValues(counts(err)).Inc()
+		protected.WithLabelValues(resultLabel(err)).Inc()
 	case anonymous:
 		passedPublic.Inc()
 	default:
@@ -259,8 +259,8 @@ func CountProtected(err error, anonymous bool) {
 	}
 }
 
-// counts returns the label of an error, which is its code.
-func counts(err error) string {
+// resultLabel returns the label of an error, which is its code.
+func resultLabel(err error) string {
 	if err == nil {
 		return record.Success
 	}

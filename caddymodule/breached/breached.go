@@ -87,7 +87,7 @@ func split(password string) (prefix, suffix string) {
 }
 
 // search reports whether a range has a hash. A count of zero is padding, which hides the
-// size of the range. It believes no range that has any other content, such as the page of
+// size of the range. search fails if the range has any other content, such as the page of
 // a proxy.
 func search(lines, wanted string) (listed bool, err error) {
 	for line := range strings.Lines(lines) {

@@ -21,8 +21,8 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
-// A Handler is one of our handlers in the routes: mnemogate or mnemogate_accounts.
-// It may not be provisioned yet.
+// A Handler is one of mnemogate's handlers in the routes: mnemogate or
+// mnemogate_accounts. It may not be provisioned yet.
 type Handler interface {
 	caddy.Module
 	// Line returns its position in the Caddyfile, or "" for JSON.
@@ -317,7 +317,7 @@ func (w *walk) guard(g Gate, in reach) reach {
 	}
 	if w.site != "" {
 		if option, company, rpID := g.WithoutPasskeys(w.app, strings.Split(w.site, ", ")); option != "" {
-			w.add(strange, g, option, company, rpID)
+			w.add(unusablePasskeys, g, option, company, rpID)
 		}
 	}
 	if in.way.reaches(g.Base(), w.companies) {

@@ -42,7 +42,7 @@ var (
 		"add assertion <audience> and verify it there, or header_up X-Gateway-Key {env.GATEWAY_KEY} to reverse_proxy: see Trusting the headers in docs/backends.md"}
 	anyIssuer = trap{"assertion has no issuer, and the site takes requests for any host, so clients choose the issuer of their own assertions",
 		"add issuer <url>, or give the site a name"}
-	strange = trap{"%s: passkeys of company %s do not work on this site: its rp_id is %s, and its origins do not name the site",
+	unusablePasskeys = trap{"%s: passkeys of company %s do not work on this site: its rp_id is %s, and its origins do not name the site",
 		"correct rp_id or origins of passkeys, or give the site a name that they have"}
 	plainAccounts = trap{"a site of it is plain http: everyone on the way there can read the keys and the accounts",
 		"give the site a name, so that it is https, or bind it to 127.0.0.1 or a Unix socket"}

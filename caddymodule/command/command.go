@@ -148,7 +148,7 @@ func (c *cli) command(use, short, long string, args cobra.PositionalArgs, f func
 			if err == nil {
 				return nil
 			}
-			cmd.SilenceErrors = true // tell prints the error
+			cmd.SilenceErrors = true // printError prints it
 			ended := asCLIError(err)
 			c.printError(ended)
 			if ended.exit == exitFailed {

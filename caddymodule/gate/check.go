@@ -25,8 +25,8 @@ import (
 // and URI in three more headers. The described request then takes the same way as any
 // other, but if it may pass, its answer is for the proxy.
 
-// description lists the headers that describe the request.
-var description = [...]string{"X-Forwarded-Method", "X-Forwarded-Host", "X-Forwarded-Uri"}
+// descriptionHeaders describe the request.
+var descriptionHeaders = [...]string{"X-Forwarded-Method", "X-Forwarded-Host", "X-Forwarded-Uri"}
 
 // describe turns another proxy's question into the request that it describes. It
 // refuses a description that an application might read as another request.
@@ -34,8 +34,8 @@ func (h *Handler) describe(r *http.Request) error {
 	if trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool); !trusted {
 		return errNotTrusted
 	}
-	var values [len(description)]string
-	for i, name := range description {
+	var values [len(descriptionHeaders)]string
+	for i, name := range descriptionHeaders {
 		if len(r.Header[name]) != 1 {
 			return wire.Invalid("Describe the request: send exactly one %s header.", name)
 		}
@@ -58,7 +58,7 @@ func (h *Handler) describe(r *http.Request) error {
 	r.Method, r.URL, r.RequestURI, r.Host = method, u, uri, host
 	r.Proto, r.ProtoMajor, r.ProtoMinor = "HTTP/1.1", 1, 1
 	r.Body, r.ContentLength, r.TransferEncoding, r.Trailer = http.NoBody, 0, nil, nil
-	for _, name := range ofHandshakes { // a proxy sends these on, but not the next two
+	for _, name := range handshakeHeaders { // a proxy sends these on, but not the next two
 		if r.Header[name] != nil {
 			r.Header["Upgrade"], r.Header["Connection"] = []string{"websocket"}, append(r.Header["Connection"], "Upgrade")
 			break
@@ -67,8 +67,8 @@ func (h *Handler) describe(r *http.Request) error {
 	return nil
 }
 
-// ofHandshakes lists headers that only a WebSocket handshake has.
-var ofHandshakes = [...]string{"Sec-Websocket-Key", "Sec-Websocket-Version", socketProtocols}
+// handshakeHeaders are headers that only a WebSocket handshake has.
+var handshakeHeaders = [...]string{"Sec-Websocket-Key", "Sec-Websocket-Version", socketProtocols}
 
 // parseTarget parses the path and query of a request. It refuses what a proxy and an
 // application could split in different ways.

@@ -112,9 +112,9 @@ func (h *Handler) identify(r *http.Request, s *stream) {
 }
 
 // setIdentity sets the identity headers, and tells Caddy's own directives who the user
-// is. told is that of identity.Headers.Set.
-func (h *Handler) setIdentity(header http.Header, r *http.Request, session *record.Session, told *[3]string) {
-	h.Headers.Set(header, session, told)
+// is. values is that of identity.Headers.Set.
+func (h *Handler) setIdentity(header http.Header, r *http.Request, session *record.Session, values *[3]string) {
+	h.Headers.Set(header, session, values)
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Set("http.auth.user.id", session.Mnemocode)
 		repl.Set("http.auth.user.company", session.Company)

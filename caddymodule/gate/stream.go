@@ -84,7 +84,7 @@ type stream struct {
 	list         *streamList
 	before, next *stream
 	due          time.Time
-	unfollow     func() bool // nil until the context ends with the client's
+	unfollow     func() bool // undoes follow; nil until the context ends with the client's
 }
 
 // A detachedContext is a context with the values of another one that does not end with it.

@@ -17,6 +17,8 @@ type ClockStore interface {
 
 // A FaultyStore is a Store whose server may be configured so that it loses data.
 type FaultyStore interface {
+	// Faults returns the settings with which the server can lose data. An error means
+	// that it did not answer.
 	Faults(context.Context) ([]store.Fault, error)
 }
 
@@ -72,12 +74,15 @@ func StoreAdvice(err error) string { return store.Advice(err) }
 // An AccountsStore keeps accounts.
 type AccountsStore interface {
 	Store
+	// Accounts returns the accounts. It may be called before Start, and more than once.
+	// Until Start has succeeded, the methods of the accounts may fail.
 	Accounts() record.Accounts
 }
 
 // A SessionsStore keeps sessions, one-time codes and counters.
 type SessionsStore interface {
 	Store
+	// Sessions is Accounts for the sessions.
 	Sessions() record.Sessions
 }
 

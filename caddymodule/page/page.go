@@ -79,7 +79,7 @@ type Options struct {
 	Icons map[string]string `json:"-"`
 }
 
-// A Page is a login page that is ready to serve. It is safe for concurrent use.
+// A Page is a login page that is ready to serve. Its methods may be called concurrently.
 type Page struct {
 	title     string
 	files     map[string]*file // by the part of the path after the version

@@ -18,8 +18,8 @@ import (
 //go:embed preview
 var previews embed.FS
 
-// schemes are the color schemes of the preview, with what replaces the page's
-// question for the user's.
+// schemes are the color schemes of the preview. Each replaces the media queries with
+// which the page follows the user's scheme.
 var schemes = map[string]*strings.Replacer{
 	"auto":  strings.NewReplacer(),
 	"light": strings.NewReplacer("(prefers-color-scheme: dark)", "(max-width: 0)", "(prefers-color-scheme: light)", "(min-width: 0)", "light dark", "light"),

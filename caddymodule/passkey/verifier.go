@@ -16,7 +16,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// A Verifier implements tenant.PasskeyVerifier.
+// A Verifier implements tenant.PasskeyVerifier. Its methods may be called concurrently.
 type Verifier struct{ library *webauthn.WebAuthn }
 
 // New returns the verifier for valid settings.
@@ -52,7 +52,8 @@ func New(s Settings) (*Verifier, error) {
 	return &Verifier{library}, err
 }
 
-// For returns the verifier for a company with this name.
+// For returns a copy of the verifier for a company with this name, which authenticators
+// show unless Settings.Name is set.
 func (v *Verifier) For(name string) *Verifier {
 	config := *v.library.Config
 	config.RPDisplayName = cmp.Or(config.RPDisplayName, name)

@@ -189,7 +189,7 @@ func compile(expression string) (*regexp.Regexp, error) {
 	return compiled, nil
 }
 
-// NamesCaptcha reports whether the policy sets captcha, be it to off.
+// NamesCaptcha reports whether the policy sets captcha, even to off.
 func (p *Policy) NamesCaptcha() bool { return p.captcha != nil || p.CaptchaRaw != nil }
 
 func (p *Policy) loadGuests(ctx caddy.Context) error {

@@ -320,7 +320,7 @@ func (ad *Admin) hashOne(ctx context.Context, secret string) (string, error) {
 	}
 }
 
-// changedFields returns the names of the changed fields, as in the admin API.
+// changedFields returns the names of the changed fields, as in the accounts API.
 func changedFields(before, after record.Account) []string {
 	var fields []string
 	for _, f := range record.Fields {

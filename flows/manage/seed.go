@@ -17,7 +17,7 @@ import (
 
 // A FieldError tells an operator what is wrong with a field of an account.
 type FieldError struct {
-	Field   string // as in the admin API
+	Field   string // as in the accounts API
 	Message string
 }
 

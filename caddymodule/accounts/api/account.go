@@ -24,7 +24,7 @@ func plain() (names []string) {
 // OnlyImported lists the Fields that only an import accepts.
 var OnlyImported = []string{"control_answer_hash", "backup_code_hashes", "totp_secret", "created_at"}
 
-// An Account is an account as the admin API shows it. Every field is always present.
+// An Account is an account as the accounts API shows it. Every field is always present.
 type Account struct {
 	Mnemocode       string        `json:"profile_mnemocode"`
 	Role            *string       `json:"role"`

@@ -149,8 +149,8 @@ type Failure struct {
 	Skipped string `json:"skipped,omitempty"`
 }
 
-// Counts is the last line of the response to an import. If Error is set, the import
-// was aborted at Line. Send the lines from there on again.
+// Counts are the last line of the response to an import. If Error is set, the import was
+// aborted at Line: send the lines from there on again.
 type Counts struct {
 	Created int    `json:"created"`
 	Updated int    `json:"updated"`

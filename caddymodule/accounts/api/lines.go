@@ -15,7 +15,7 @@ func WriteLine(w io.Writer, v any) error {
 	return encoder.Encode(v)
 }
 
-// ErrLongLine is returned by Lines.Next for a line that has more than MaxAccount bytes.
+// ErrLongLine means that a line has more than MaxAccount bytes.
 var ErrLongLine = fmt.Errorf("the line has more than %d bytes", MaxAccount)
 
 // Lines reads the lines of an import.
@@ -31,8 +31,8 @@ func NewLines(r io.Reader) *Lines {
 }
 
 // Next returns the next line that is not empty, without the space around it. The line
-// is valid until the next call. After ErrLongLine the lines go on, after any other
-// error they have ended.
+// is valid until the next call. After ErrLongLine, the next call returns the line after
+// it. Any other error is the end of the lines; io.EOF if nothing is wrong.
 func (l *Lines) Next() ([]byte, error) {
 	for {
 		line, err := l.r.ReadSlice('\n')

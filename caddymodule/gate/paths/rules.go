@@ -12,9 +12,9 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
-// Rules are the options that name paths. Clients can write a path in several ways. So a
-// path is public only if every way to read it is public, fresh if any way is, and needs a
-// role that may open it in whichever way it is read.
+// Rules are the options that name paths. An application may read a path in several ways.
+// So a path is public only if it is public in every way. It needs a fresh login if it
+// does in any way, and a role that may open it in every way.
 type Rules struct {
 	// The paths that need no token and no API key, in the syntax of Caddy's path
 	// matcher: `/health`, `/docs/*`, `*.css`. The handler still removes identity
