@@ -17,7 +17,7 @@ import (
 
 type object = map[string]any
 
-// post sends an object and returns the one that is answered.
+// post sends an object and returns the answer.
 func post(url string, header http.Header, body object) object {
 	data, _ := json.Marshal(body)
 	r, err := http.NewRequest("POST", url, bytes.NewReader(data))
@@ -56,7 +56,7 @@ func signUp(mnemocode, phone, email string) {
 	post(accounts+"/"+mnemocode+"/welcome", key, nil)
 }
 
-// step calls a route of the auth API, with the token of the step before.
+// step calls a route of the auth API with the newest token.
 func step(route, token string, body object) object {
 	header := http.Header{"X-Api-Key": {os.Getenv("API_KEY")}}
 	if token != "" {
@@ -67,7 +67,7 @@ func step(route, token string, body object) object {
 
 func token(answer object) string { return answer["session_token"].(string) }
 
-// accepted are the codes of the texts that the app has shown to the user, who accepts them.
+// accepted returns the codes of the disclaimers that the app shows and the user accepts.
 func accepted(login object) []any {
 	codes := []any{}
 	for _, disclaimer := range login["disclaimers_required"].([]any) {

@@ -35,13 +35,13 @@ async function signUp(mnemocode, { phone, email }) {
   await post(`${accounts}/${mnemocode}/welcome`, key)
 }
 
-// Calls a route of the auth API, with the token of the step before.
+// Calls a route of the auth API with the newest token.
 function step(route, token, body) {
   const authorization = token ? { Authorization: `Bearer ${token}` } : {}
   return post(`${AUTH_API}/acme/v2/auth/${route}`, { 'X-Api-Key': API_KEY, ...authorization }, body)
 }
 
-// The codes of the texts that the app has shown to the user, who accepts them.
+// Returns the codes of the disclaimers that the app shows and the user accepts.
 const accepted = (login) => login.disclaimers_required.map(({ code }) => code)
 
 const new_password = 'a fine new secret'
