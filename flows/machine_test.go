@@ -49,7 +49,7 @@ func TestMachine(t *testing.T) {
 			t.Cleanup(func() { _ = db.Close() })
 			stores[i] = machineStore{db.Accounts(), db.Sessions(), relayed(t, db)}
 		}
-		checkMachine(t, stores, false, 100)
+		checkMachine(t, stores, false, 50)
 	})
 	t.Run("postgres and redis", func(t *testing.T) {
 		server := storetest.OwnPostgres(t)
@@ -73,7 +73,7 @@ func TestMachine(t *testing.T) {
 			}
 			stores[i] = machineStore{accounts.Accounts(), sessions.Sessions(), relayed(t, sessions)}
 		}
-		checkMachine(t, stores, true, 100)
+		checkMachine(t, stores, true, 50)
 	})
 }
 

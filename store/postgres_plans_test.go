@@ -2,8 +2,10 @@ package store
 
 import (
 	"context"
+	"flag"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -154,14 +156,16 @@ func TestPostgresPlansAreSeen(t *testing.T) {
 	}
 }
 
-// fillPostgres creates n accounts with all related rows for some of them. It does
-// not check foreign keys.
+var plannedAccounts = flag.Int("accounts", 100_000, "how many accounts there are when TestPostgresReadsNoTableWhole looks at the plans; a million for a thorough run")
+
+// fillPostgres creates accounts with all related rows for some of them. It does not
+// check foreign keys.
 var fillPostgres = []string{
 	`SET session_replication_role = replica`,
 	`INSERT INTO accounts (company, mnemocode, role, phone, email, login_name, status, second_factor,
 		must_set_password, password_hash, question, answer_hash, created, updated)
 	SELECT 'company' || n % 10, 'm' || to_char(n, 'FM0000000'), 'user', '+3706' || n, n || '@example.com', '', 'active',
-		false, false, 'a hash', '', '', n, n FROM generate_series(1, 1000000) n ORDER BY 1, 2`,
+		false, false, 'a hash', '', '', n, n FROM generate_series(1, ACCOUNTS) n ORDER BY 1, 2`,
 	`INSERT INTO login_ids SELECT company, email, id FROM accounts`,
 	`INSERT INTO identities SELECT company, 1, mnemocode, id FROM accounts WHERE id % 5 = 0`,
 	`INSERT INTO acceptances SELECT id, 'terms', '1', 1 FROM accounts WHERE id % 5 = 0`,
@@ -174,10 +178,7 @@ var fillPostgres = []string{
 	`ANALYZE`,
 }
 
-func TestPostgresReadsNoTableOfAMillionAccountsWhole(t *testing.T) {
-	if testing.Short() {
-		t.Skip("makes a million accounts")
-	}
+func TestPostgresReadsNoTableWhole(t *testing.T) {
 	s := storetest.SharedPostgres(t)
 	schema := s.NewSchema(t)
 	must(t, openPostgres(t, s.DSN(schema), PostgresOptions{}).Start(bg))
@@ -185,7 +186,7 @@ func TestPostgresReadsNoTableOfAMillionAccountsWhole(t *testing.T) {
 	must(t, err)
 	defer conn.Close(bg)
 	for _, statement := range fillPostgres {
-		_, err := conn.Exec(bg, statement)
+		_, err := conn.Exec(bg, strings.Replace(statement, "ACCOUNTS", strconv.Itoa(*plannedAccounts), 1))
 		must(t, err)
 	}
 	var log statementLog
