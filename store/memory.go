@@ -33,7 +33,7 @@ type Memory struct {
 	kinds    kinds        // companies and profiles, by number
 	asking   singleflight.Group
 	touching chan struct{}  // limits the background calls of Touch
-	behind   sync.WaitGroup // waits for these calls
+	touches  sync.WaitGroup // waits for these calls
 	shards   [record.Buckets]shard
 }
 
@@ -165,7 +165,7 @@ func (m *Memory) Touch(ctx context.Context, now time.Time, hash record.TokenHash
 		select {
 		case m.touching <- struct{}{}:
 			ctx = context.WithoutCancel(ctx)
-			m.behind.Go(func() {
+			m.touches.Go(func() {
 				defer func() { <-m.touching }()
 				err := panics.Contain(func() error { return m.touch(ctx, now, hash, expires) })
 				if err != nil && !errors.Is(err, record.ErrNotFound) {
@@ -180,7 +180,7 @@ func (m *Memory) Touch(ctx context.Context, now time.Time, hash record.TokenHash
 }
 
 // Wait waits for the background calls of Touch. Touch must not be called meanwhile.
-func (m *Memory) Wait() { m.behind.Wait() }
+func (m *Memory) Wait() { m.touches.Wait() }
 
 func (m *Memory) touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
 	told := false // still false if Touch panics

@@ -1,7 +1,9 @@
 // Package store is where mnemogate keeps its data. It implements record.Accounts and
-// record.Sessions, whose comments say what every method promises. Read those first,
-// then store.go, which all backends share, and then one backend, beginning with
-// sqlite.go.
+// record.Sessions, whose comments say what every method promises. SQLite keeps accounts
+// and sessions, Postgres accounts, and Redis sessions. A Memory remembers sessions.
+//
+// Read record first, then store.go, which all backends share, and then one backend,
+// beginning with sqlite.go.
 //
 // All backends pass the same tests, in conformance*_test.go. To fix a backend, first
 // add a test there. What SQLite and PostgreSQL do with the same statements is in

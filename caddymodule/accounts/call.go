@@ -116,7 +116,7 @@ func (c *Call) serve(d *API) (err error) {
 		return &Error{Status: http.StatusNotFound, Message: "there is no such path"}
 	}
 	c.params = params
-	route, ok := of(routes, c.Method)
+	route, ok := withMethod(routes, c.Method)
 	if !ok {
 		c.W.Header().Set("Allow", allowed(routes))
 		return &Error{Status: http.StatusMethodNotAllowed, Message: "this path does not have the method " + c.Method}

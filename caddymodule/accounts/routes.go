@@ -111,12 +111,12 @@ func allowed(routes []Route) string {
 	return strings.Join(methods, ", ")
 }
 
-// of returns the route with a method. HEAD uses the route of GET; the server omits
+// withMethod returns the route with a method. HEAD uses the route of GET; the server omits
 // the body.
-func of(routes []Route, method string) (Route, bool) {
+func withMethod(routes []Route, method string) (Route, bool) {
 	i := slices.IndexFunc(routes, func(r Route) bool { return r.Method == method })
 	if i < 0 && method == http.MethodHead {
-		return of(routes, http.MethodGet)
+		return withMethod(routes, http.MethodGet)
 	}
 	if i < 0 {
 		return Route{}, false

@@ -45,13 +45,13 @@ func newPooledStore(key, module string, s guest.Store) *pooledStore {
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if feeding, ok := s.(guest.FeedingStore); ok {
 		p.memory = store.NewMemory(timedSessions{feeding.Sessions()}, defaultCache)
-		p.memory.Untouched = p.warns("a session could not be prolonged, and goes on until it expires")
+		p.memory.Untouched = p.warner("a session could not be prolonged, and goes on until it expires")
 	}
 	if keeps, ok := s.(guest.AccountsStore); ok {
 		if keys, ok := keeps.Accounts().(record.SigningKeys); ok {
 			p.keys = &assertion.Keyring{
 				Accounts: keeps.Accounts(), Store: keys, Now: time.Now,
-				Failed: p.warns("the keys that sign assertions can't be read or rotated, and the known ones go on"),
+				Failed: p.warner("the keys that sign assertions can't be read or rotated, and the known ones go on"),
 			}
 		}
 	}
@@ -110,8 +110,8 @@ func (p *pooledStore) receive() {
 	}
 }
 
-// warns returns a function that logs an error with this message.
-func (p *pooledStore) warns(message string) func(error) {
+// warner returns a function that logs an error with this message.
+func (p *pooledStore) warner(message string) func(error) {
 	return func(err error) { p.warnings.Warn(storeLog(), message, "error", err) }
 }
 

@@ -1,11 +1,12 @@
 // Package guest is the package to import if you write a plugin: a gateway, captcha,
 // provider or store of your own. It defines what a plugin must implement, and has
-// helpers. The interfaces of each kind are in flows/message (Sender), in
-// flows/tenant (Captcha and more) or here (EventsModule, OAuthModule, StoreModule).
-// Any plugin may also be Weak, Remote or Absent. File options.go parses a plugin's
-// block in a Caddyfile, secrets.go resolves placeholders, and outbound.go calls
-// other servers. Package guesttest tests a plugin. See senders/webhook.go for an
-// example.
+// helpers.
+//
+// The interfaces of each kind are in flows/message (Sender), in flows/tenant (Captcha
+// and more) or here (EventsModule, OAuthModule, StoreModule). Any plugin may also be
+// Weak, Remote or Absent. Options parses a plugin's block in a Caddyfile, ResolveInto
+// resolves placeholders, and Client calls other servers. Package guesttest tests a
+// plugin. See senders/webhook.go for an example.
 package guest
 
 import (

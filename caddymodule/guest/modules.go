@@ -10,14 +10,14 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// Module parses an option whose value is a plugin. The plugin parses the arguments
-// and the block after its name.
+// Module returns a parser of an option whose value is a plugin: see ParseModule.
 func Module(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage) func() error {
 	return func() error { return ParseModule(d, namespace, raw) }
 }
 
-// ParseModule parses the name and the block of a plugin of this namespace into raw, as
-// JSON. The error for an unknown name lists the plugins of this Caddy.
+// ParseModule parses the name of a plugin of this namespace, and lets the plugin parse the
+// arguments and the block after it. It sets raw to the plugin's JSON. The error for an
+// unknown name lists the plugins of this Caddy.
 func ParseModule(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage) error {
 	if !d.NextArg() {
 		return d.ArgErr()
@@ -38,7 +38,8 @@ func ParseModule(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage)
 	return nil
 }
 
-// Load loads the plugin in a field of host, which must be a pointer.
+// Load loads the plugin whose JSON is in a field of host, which must be a pointer. It fails
+// if the plugin is no T.
 func Load[T any](ctx caddy.Context, host any, field string) (guest T, err error) {
 	module, err := ctx.LoadModule(host, field)
 	if err != nil {

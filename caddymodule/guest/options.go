@@ -15,7 +15,8 @@ import (
 // maxTimeout is the longest timeout for a call to another server.
 const maxTimeout = caddy.Duration(time.Minute)
 
-// CheckTimeout refuses a timeout that is negative or too long.
+// CheckTimeout refuses a timeout that is negative or above 1m. Its error begins with what,
+// the directive.
 func CheckTimeout(what string, timeout caddy.Duration) error {
 	if timeout < 0 || timeout > maxTimeout {
 		return fmt.Errorf("%s: timeout: choose one of at most 1m", what)
@@ -23,9 +24,10 @@ func CheckTimeout(what string, timeout caddy.Duration) error {
 	return nil
 }
 
-// Options parses the optional block after a plugin's name and arguments. Each option
-// may occur once, unless it is listed as repeatable. Errors begin with the option's
-// name.
+// Options parses the optional block after a plugin's name and arguments. The map has a
+// parser for each option by name; Text, List, Flag and others return such parsers. Each
+// option may occur once, unless it is listed as repeatable. Errors begin with the
+// option's name.
 func Options(d *caddyfile.Dispenser, options map[string]func() error, repeatable ...string) error {
 	return CheckedOptions(d, func() error { return nil }, Naming(options), repeatable...)
 }
@@ -39,10 +41,9 @@ func NoOptions(d *caddyfile.Dispenser) error {
 	return Options(d, nil)
 }
 
-// CheckedOptions is Options for options that name themselves in errors. It calls
-// check after each option, so that an error has the option's line. The same check
-// runs again when the placeholders are resolved. Its errors begin with the whole
-// directive.
+// CheckedOptions is Options for parsers whose errors name their option. It calls check
+// after each option, so that the error of a check has the option's line. Errors of check
+// begin with the whole directive.
 func CheckedOptions(
 	d *caddyfile.Dispenser, check func() error, options map[string]func() error, repeatable ...string,
 ) error {
@@ -67,7 +68,8 @@ func CheckedOptions(
 	return nil
 }
 
-// Misplaced adds options that belong elsewhere, so that the error can say where.
+// Misplaced adds options that belong elsewhere to a map for Options, so that the error can
+// say where.
 func Misplaced(d *caddyfile.Dispenser, options map[string]func() error, where string, names ...string) {
 	for _, name := range names {
 		if options[name] == nil {
@@ -93,8 +95,8 @@ func Complete(d *caddyfile.Dispenser, err error, check func() error) error {
 	return nil
 }
 
-// Naming makes the errors of all options begin with the option's name, like the
-// errors of Provision and Validate.
+// Naming makes the errors of all options begin with the option's name, as those of
+// Provision and Validate must. It changes the map and returns it.
 func Naming(options map[string]func() error) map[string]func() error {
 	for name, parse := range options {
 		options[name] = func() error {
@@ -117,7 +119,7 @@ func Inside(name string, err error) error {
 	return fmt.Errorf("%s: %w", name, err)
 }
 
-// Text parses exactly one argument, which must not be empty.
+// Text returns a parser of exactly one argument, which must not be empty.
 func Text(d *caddyfile.Dispenser, s *string) func() error {
 	return func() error {
 		if !d.AllArgs(s) {
@@ -130,8 +132,8 @@ func Text(d *caddyfile.Dispenser, s *string) func() error {
 	}
 }
 
-// Address parses the address of a server that receives codes or secrets. The word
-// insecure may follow it, once for each address.
+// Address returns a parser of the URL of a server that receives codes or secrets (see
+// RemoteURL). The word insecure may follow it, once for each address.
 func Address(d *caddyfile.Dispenser, address *string, insecure *bool) func() error {
 	return func() error {
 		args, word := CutInsecure(d.RemainingArgs())
@@ -155,7 +157,7 @@ func CutInsecure(args []string) (others []string, insecure bool) {
 	return args, false
 }
 
-// CheckAddress returns a function that validates an address.
+// CheckAddress returns a function that returns the error of RemoteURL.
 func CheckAddress(insecure bool) func(string) error {
 	return func(s string) error {
 		_, err := RemoteURL(s, insecure)
@@ -184,7 +186,7 @@ func CheckNoPlaceholder(s, advice string) error {
 	return nil
 }
 
-// CheckedText is Text with a check of the value.
+// CheckedText is Text with a check of the value by Literally.
 func CheckedText(d *caddyfile.Dispenser, s *string, check func(string) error) func() error {
 	return func() error {
 		if err := Text(d, s)(); err != nil {
@@ -194,7 +196,7 @@ func CheckedText(d *caddyfile.Dispenser, s *string, check func(string) error) fu
 	}
 }
 
-// List parses one or more arguments.
+// List returns a parser of one or more arguments.
 func List(d *caddyfile.Dispenser, list *[]string) func() error {
 	return func() error {
 		if *list = d.RemainingArgs(); len(*list) == 0 {
@@ -204,7 +206,7 @@ func List(d *caddyfile.Dispenser, list *[]string) func() error {
 	}
 }
 
-// Flag parses an option that takes no value: if it occurs, it is on.
+// Flag returns a parser of an option without a value: if it occurs, it is on.
 func Flag(d *caddyfile.Dispenser, on *bool) func() error {
 	return func() error {
 		if *on = true; d.NextArg() {
@@ -214,10 +216,11 @@ func Flag(d *caddyfile.Dispenser, on *bool) func() error {
 	}
 }
 
-// A Value parses one argument, or returns why it can't.
+// A Value parses one argument. If it can't, it returns what the argument is instead, as in
+// "not a number above 0".
 type Value func(arg string) (complaint string)
 
-// OneValue parses an option with one value.
+// OneValue returns a parser of an option with one value.
 func OneValue(d *caddyfile.Dispenser, read Value) func() error {
 	return func() error {
 		var arg string
@@ -231,7 +234,7 @@ func OneValue(d *caddyfile.Dispenser, read Value) func() error {
 	}
 }
 
-// Duration parses a duration above zero.
+// Duration returns a Value that parses a duration above zero.
 func Duration[D ~int64](to *D) Value {
 	return func(arg string) string {
 		duration, err := caddy.ParseDuration(arg)
@@ -243,7 +246,7 @@ func Duration[D ~int64](to *D) Value {
 	}
 }
 
-// Timeout is Duration with the upper bound for timeouts.
+// Timeout is Duration for a timeout, which is at most 1m.
 func Timeout(to *caddy.Duration) Value {
 	return func(arg string) string {
 		complaint := Duration(to)(arg)
@@ -254,7 +257,8 @@ func Timeout(to *caddy.Duration) Value {
 	}
 }
 
-// Int parses a number above zero. Zero would mean that the option is not set.
+// Int returns a Value that parses a number above zero. Zero would mean that the option is
+// not set.
 func Int(to *int) Value {
 	return func(arg string) string {
 		n, err := strconv.Atoi(arg)

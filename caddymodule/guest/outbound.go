@@ -31,7 +31,7 @@ func newTransport() *http.Transport {
 
 var (
 	errNoAnswer = errors.New("no answer in time")
-	// ErrTooLarge is returned for an answer over the limit.
+	// ErrTooLarge means that an answer has more bytes than Transport.MaxAnswer.
 	ErrTooLarge = errors.New("its answer is too large")
 	errInsecure = errors.New("its URL is not https")
 )

@@ -10,8 +10,9 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// ResolveGiven is resolveSecret for an optional secret. A secret that is given must
-// not resolve to an empty string.
+// ResolveGiven replaces {env.NAME} and {file.PATH} in s, an optional secret of the
+// directive what. An empty s stays empty; any other must not become empty. The error names
+// the directive and contains nothing secret.
 func ResolveGiven(what, s string) (string, error) {
 	if s == "" {
 		return "", nil
@@ -40,8 +41,8 @@ func CheckReplaced(s string) error {
 }
 
 // resolveSecret replaces {env.NAME} and {file.PATH} in s, the value of the directive
-// what. The error names the directive and never quotes the value: a part that looks
-// like a placeholder may be part of a password.
+// what. The error names the directive. It quotes s only if s is one placeholder: in
+// anything else, a part that looks like a placeholder may be part of a password.
 func resolveSecret(what, s string) (string, error) {
 	if err := CheckReplaced(s); err != nil {
 		return "", fmt.Errorf("%s: %w", what, err)
@@ -57,7 +58,8 @@ func resolveSecret(what, s string) (string, error) {
 	}
 }
 
-// ResolveInto replaces a secret in place with its resolved value.
+// ResolveInto replaces {env.NAME} and {file.PATH} in the secret s of the directive what.
+// The error names the directive and contains nothing secret.
 func ResolveInto(what string, s *string) error {
 	resolved, err := resolveSecret(what, *s)
 	if err == nil {
@@ -69,8 +71,8 @@ func ResolveInto(what string, s *string) error {
 // maxQuoted limits how much of another server's text a log line contains.
 const maxQuoted = 300
 
-// Scrub makes another server's text safe for a log line: it removes the secrets,
-// joins the lines and shortens the text.
+// Scrub makes another server's text safe for a log line: it removes the secrets, joins the
+// lines and cuts the text after 300 bytes.
 func Scrub(text string, secrets ...string) string {
 	for _, secret := range secrets {
 		if secret != "" {

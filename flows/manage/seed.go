@@ -34,9 +34,9 @@ func CheckAccount(a record.Account) error {
 		return wrong("profile_mnemocode", "it must be 1 to 128 visible ASCII characters without braces")
 	case a.Phone != "" && record.NormalizePhone(a.Phone) != a.Phone:
 		return wrong("primary_phone", "write it as an international number, as in +37060012345")
-	case a.Email != "" && !emailShaped(a.Email):
+	case a.Email != "" && !looksLikeEmail(a.Email):
 		return wrong("primary_email", "it must be an address like name@example.com")
-	case a.LoginName != "" && !textShaped(a.LoginName):
+	case a.LoginName != "" && !canBeLoginID(a.LoginName):
 		return wrong("login_name", "it must be 1 to 254 characters, without control characters")
 	case a.Locale != "" && !message.IsLocale(a.Locale):
 		return wrong("locale", message.ErrLocale.Error())
@@ -55,15 +55,15 @@ func CheckAccount(a record.Account) error {
 	return nil
 }
 
-func emailShaped(s string) bool {
+func looksLikeEmail(s string) bool {
 	local, domain, ok := strings.Cut(s, "@")
 	return ok && local != "" && domain != "" && !strings.Contains(domain, "@") &&
-		!strings.ContainsAny(s, " <>,;\"") && textShaped(s)
+		!strings.ContainsAny(s, " <>,;\"") && canBeLoginID(s)
 }
 
-// textShaped reports whether s can be a login id. The limits are those of the field
+// canBeLoginID reports whether s can be a login id. The limits are those of the field
 // login_id. White space alone is not enough, because normalizing removes it.
-func textShaped(s string) bool {
+func canBeLoginID(s string) bool {
 	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= 254 && record.NormalizeLoginID(s) != "" &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }

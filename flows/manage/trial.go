@@ -21,7 +21,7 @@ func NewTrial(company *tenant.Company, to string, mail bool) (message.Message, e
 	switch {
 	case !mail && m.To == "":
 		return m, &FieldError{"to", "write the phone as an international number, as in +37060012345"}
-	case mail && !emailShaped(m.To):
+	case mail && !looksLikeEmail(m.To):
 		return m, &FieldError{"to", "it must be an address like name@example.com"}
 	}
 	m.Text = fmt.Sprintf("This is a test: %s of %s arrive here. There is nothing to do.", what, company.DisplayName())

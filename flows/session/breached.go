@@ -34,10 +34,10 @@ func (s *Manager) Breached(ctx context.Context, company *tenant.Company, typed s
 	return false, nil
 }
 
-// CheckBreached asks whether the right password of a login was breached. If so, the
-// account must set a new one, also in a. CheckBreached asks at most once in 30 days about
-// each password. The caller has already told the client that the password is right, or
-// does so next, so the time that this takes reveals nothing.
+// CheckBreached asks whether the right password of a login was breached. If so, it sets
+// MustSetPassword in the store and in a. It asks at most once in 30 days about each
+// password. The caller has already told the client that the password is right, or does so
+// next, so the time that this takes reveals nothing.
 func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed string) error {
 	breached := &c.Company.Breached
 	if !breached.AtLogin || breached.List == nil || a.MustSetPassword {
@@ -61,7 +61,7 @@ func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed strin
 	return err
 }
 
-// mustSetPassword makes the account set a new password in place of a breached one.
+// mustSetPassword makes the user set a new password in place of a breached one.
 func (c *Call) mustSetPassword(ctx context.Context, a *record.Account) error {
 	changed := record.Event{Name: record.AccountChanged, Time: c.Now, Mnemocode: a.Mnemocode, Fields: []string{"must_set_password"}}
 	_, err := c.s.Accounts.Update(ctx, c.Company.Code, a.ID, func(now *record.Account) (ends bool, err error) {

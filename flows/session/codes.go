@@ -96,7 +96,7 @@ func (c *Call) whenSent(state record.State) moment {
 	switch {
 	case c.Company.Hardened && state == record.RecoveryOTP:
 		return afterAnswer
-	case c.first():
+	case c.replacesNone():
 		return afterStored
 	default:
 		return beforeStored

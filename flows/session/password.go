@@ -81,8 +81,8 @@ func (s *Manager) verifyPassword(ctx context.Context, at *limits.Attempt, a reco
 	return s.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(typed)...)
 }
 
-// rehash replaces a weaker hash after a right password, also in a. It does not set
-// Updated, because nobody changed the account. If it fails, the next login tries again.
+// rehash replaces a weaker hash after a right password, in the store and in a. It does not
+// set Updated, because nobody changed the account. If it fails, the next login tries again.
 func (s *Manager) rehash(ctx context.Context, at *limits.Attempt, a *record.Account, password string) {
 	hash, err := s.Hasher.Hash(ctx, at.Turn(), at.Company.Password.Argon2id, password)
 	if err == nil {

@@ -83,15 +83,15 @@ func (c *Call) newSession(st Step, hash record.TokenHash) record.Session {
 	return next
 }
 
-// first reports whether the call's next session replaces none.
-func (c *Call) first() bool { return c.session == nil || c.revoked }
+// replacesNone reports whether the call's next session replaces none.
+func (c *Call) replacesNone() bool { return c.session == nil || c.revoked }
 
 // store creates the call's first session or replaces the one it has. It fails if one
 // of the counters is full.
 func (c *Call) store(ctx context.Context, next record.Session, counters ...record.Counter) error {
 	var err error
 	switch {
-	case c.first():
+	case c.replacesNone():
 		err = c.s.Sessions.Create(ctx, c.Now, next, counters...)
 	case c.claim != nil:
 		err = c.s.Sessions.Create(ctx, c.Now, next, append([]record.Counter{*c.claim}, counters...)...)

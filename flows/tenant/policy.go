@@ -116,10 +116,11 @@ type Passwords struct {
 // SecondFactor says for which accounts a code follows the password.
 type SecondFactor string
 
+// The values of SecondFactor.
 const (
-	SecondFactorPerAccount SecondFactor = "per_account"
-	SecondFactorRequired   SecondFactor = "required"
-	SecondFactorOff        SecondFactor = "off"
+	SecondFactorPerAccount SecondFactor = "per_account" // for those whose SecondFactor is on
+	SecondFactorRequired   SecondFactor = "required"    // for all
+	SecondFactorOff        SecondFactor = "off"         // for none
 )
 
 // Recovery sets how users recover a lost access.
@@ -146,10 +147,11 @@ type Recovery struct {
 // A Method is a method of recovery, as the protocol spells it.
 type Method string
 
+// The methods of recovery.
 const (
-	ByPhone    Method = "PHONE"
-	ByMail     Method = "MAIL"
-	ByQuestion Method = "QUESTION"
+	ByPhone    Method = "PHONE"    // a code by SMS
+	ByMail     Method = "MAIL"     // a mailed link
+	ByQuestion Method = "QUESTION" // the control question
 )
 
 // Limits bounds attempts to guess secrets, and messages sent. A rate such as `5/10m` is
