@@ -307,7 +307,7 @@ for await (const data of events(url + '/sse', token)) {
 for await (const data of events(url + '/sse', 'none')) console.log(data);
 `)
 	out, err := exec.Command("node", "--experimental-websocket", "--no-warnings", script, s.URL, s.login("frank")).CombinedOutput()
-	if got := string(out); err == nil || !strings.HasPrefix(got, "chat hello\ntick\n") || !strings.Contains(got, "Error: auth.token.invalid") {
+	if got := string(out); err == nil || !strings.HasPrefix(got, "chat hello\ntick\n") || !strings.Contains(got, `"auth.token.invalid"`) {
 		t.Errorf("got %s, %v", got, err)
 	}
 }
