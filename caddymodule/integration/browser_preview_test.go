@@ -5,8 +5,10 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -104,13 +106,34 @@ func TestBrowserSeesEveryScreen(t *testing.T) {
 	if len(names) < 50 {
 		t.Errorf("the preview has only the scenes %q", names)
 	}
+	const fields = `[...document.querySelectorAll('#screen input')].map(({ id }) => id).join(' ')`
+	shown := map[string]any{}
 	for i, address := range addresses {
 		b.opens(address)
+		shown[names[i]] = b.eval(fields)
 		b.judge(names[i])
 	}
 	b.do(chromedp.EmulateViewport(320, 640))
 	if lines := b.eval(`((title) => Math.round(title.offsetHeight / parseFloat(getComputedStyle(title).lineHeight)))(document.querySelector('.brand p'))`); lines != 3. {
 		t.Errorf("beside the logo, the long title has %v lines", lines)
+	}
+	b.listsAtOnce(names[:24], shown, fields)
+}
+
+// listsAtOnce checks that screens that load at once in the list have the same fields as
+// alone.
+func (b *tab) listsAtOnce(names []string, alone map[string]any, fields string) {
+	b.t.Helper()
+	b.do(chromedp.ResetViewport())
+	b.open(get(url.Parse(b.eval(`location.href`).(string)))(b.t).ResolveReference(&url.URL{Path: "/preview/"}).String())
+	b.waits(`document.querySelector('iframe')`)
+	b.eval(`document.querySelectorAll('iframe').forEach((frame, i) => { if (i < ` + strconv.Itoa(len(names)) + `) frame.loading = 'eager'; })`)
+	for _, name := range names {
+		shown := `((document) => document?.documentElement.dataset.preview === 'done' && ` + fields + `)(document.querySelector('iframe[title="` + name + `"]').contentDocument)`
+		b.waits(shown + ` !== false`)
+		if got := b.eval(shown); got != alone[name] {
+			b.t.Errorf("in the list, %s has the fields %q; alone, %q", name, got, alone[name])
+		}
 	}
 }
 

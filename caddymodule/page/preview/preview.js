@@ -5,13 +5,21 @@ const [, , name] = location.pathname.split('/');
 const scene = scenes[name];
 const base = new URL('.', location.href).href.replace(/\/$/, '');
 
-sessionStorage.clear();
-localStorage.clear();
+// All frames share the storage of the browser, so each scene has its own.
+for (const name of ['sessionStorage', 'localStorage']) {
+  const kept = new Map();
+  Object.defineProperty(globalThis, name, { value: {
+    getItem: (key) => kept.get(key) ?? null, setItem: (key, value) => kept.set(key, value), removeItem: (key) => kept.delete(key),
+  } });
+}
 if (scene.session && !scene.cookie) sessionStorage.setItem(`mnemogate ${base}`, JSON.stringify({ token: 'preview', loginId: scene.loginId }));
 sessionStorage.setItem(`mnemogate ${base} oauth`, JSON.stringify({ state: 's', providerId: 1, redirectUri: base }));
 
-// Frames must not take the focus from each other.
-if (self !== top) HTMLElement.prototype.focus = () => {};
+// Frames must not take the focus from each other, and they share one history.
+if (self !== top) {
+  HTMLElement.prototype.focus = () => {};
+  Object.defineProperty(globalThis, 'history', { value: { state: null, pushState() {}, replaceState() {}, go() {} } });
+}
 
 // The browser asks the scene for a passkey.
 let asked;
