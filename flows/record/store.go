@@ -242,7 +242,7 @@ type SessionReader interface {
 	Get(ctx context.Context, hash TokenHash) (Session, error)
 	// Revoked returns what is kept of a session or link that End revoked: Company,
 	// Account, Generation, CompanyGeneration, State and Expires. It is kept for as
-	// long as the session would have lived. ErrNotFound if End did not revoke the
+	// long as the session would have been. ErrNotFound if End did not revoke the
 	// session, or it is no longer kept.
 	Revoked(ctx context.Context, hash TokenHash) (Session, error)
 	// List returns an account's unexpired sessions and links, oldest first. If
