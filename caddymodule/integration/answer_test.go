@@ -120,7 +120,7 @@ func (s *site) request(method, path, body string) *http.Request {
 
 // client follows no redirects, because API clients must not need to.
 var client = &http.Client{
-	Timeout:       2 * time.Minute, // on a busy machine hashes get little of it
+	Timeout:       30 * time.Second,
 	Transport:     &http.Transport{MaxIdleConnsPerHost: 128},
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }

@@ -5,10 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -125,11 +123,11 @@ func TestBrowserSeesEveryScreen(t *testing.T) {
 func (b *tab) listsAtOnce(names []string, alone map[string]any, fields string) {
 	b.t.Helper()
 	b.do(chromedp.ResetViewport())
-	b.open(get(url.Parse(b.eval(`location.href`).(string)))(b.t).ResolveReference(&url.URL{Path: "/preview/"}).String())
+	b.open(b.eval(`location.origin + '/preview/'`).(string))
 	b.waits(`document.querySelector('iframe')`)
-	b.eval(`document.querySelectorAll('iframe').forEach((frame, i) => { if (i < ` + strconv.Itoa(len(names)) + `) frame.loading = 'eager'; })`)
+	b.eval(quote(names) + `.forEach((name) => { document.querySelector('iframe[title=' + name + ']').loading = 'eager'; })`)
 	for _, name := range names {
-		shown := `((document) => document?.documentElement.dataset.preview === 'done' && ` + fields + `)(document.querySelector('iframe[title="` + name + `"]').contentDocument)`
+		shown := `((document) => document?.documentElement.dataset.preview === 'done' && ` + fields + `)(document.querySelector('iframe[title=` + name + `]').contentDocument)`
 		b.waits(shown + ` !== false`)
 		if got := b.eval(shown); got != alone[name] {
 			b.t.Errorf("in the list, %s has the fields %q; alone, %q", name, got, alone[name])

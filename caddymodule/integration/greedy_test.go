@@ -204,7 +204,7 @@ func slowClients(t *testing.T, s *site, token string, others *served) {
 			close(quit)
 			drips.Wait()
 			t.Logf("%d connections, %s: %.0f MiB resident before, %.0f MiB with them", greed.conns, greed.name, mebibytes(before), mebibytes(after))
-			if after > before+(int64(greed.conns)*greed.each+64<<20)*int64(raceFactor) {
+			if after > before+(int64(greed.conns)*greed.each+64<<20)*raceFactor {
 				t.Errorf("%s: that is too much", greed.name)
 			}
 		}()
@@ -263,7 +263,7 @@ func randomTokens(t *testing.T, s *site, others *served) {
 	t.Logf("%.0f requests a second were refused", float64(refused.Load())/time.Since(began).Seconds())
 	after := residentOf(s)
 	t.Logf("%.0f MiB resident before, %.0f MiB after", mebibytes(before), mebibytes(after))
-	if after > before+64<<20*int64(raceFactor) {
+	if after > before+64<<20*raceFactor {
 		t.Error("memory has grown")
 	}
 	for i, node := range s.all() {

@@ -7,18 +7,20 @@ import "os"
 // the detector, which would make them several times as slow.
 var racedCaddy = os.Getenv("MNEMOGATE_TEST_RACED")
 
-var raced = raceDetector || racedCaddy != ""
-
 // Upper bounds for how much more memory and CPU a Caddy with the race detector needs.
-var raceFactor, raceSlows = slower(10), slower(4)
+var (
+	raceFactor = int64(ifRaced(10))
+	raceSlows  = ifRaced(4)
+)
 
-func slower(factor int) int {
-	if raced {
+// fewer returns n/20: tests that send many requests of one kind send fewer of them to a
+// Caddy with the race detector, and all to one without it.
+func fewer(n int) int { return n / ifRaced(20) }
+
+// ifRaced returns factor if Caddy has the race detector, and otherwise 1.
+func ifRaced(factor int) int {
+	if raceDetector || racedCaddy != "" {
 		return factor
 	}
 	return 1
 }
-
-// fewer returns n/20: tests that send many requests of one kind send fewer of them to a
-// Caddy with the race detector, and all to one without it.
-func fewer(n int) int { return n / slower(20) }

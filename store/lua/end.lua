@@ -5,14 +5,14 @@
 --
 -- KEYS  marker, index of each state
 -- ARGV  generation, TTL of the marker, channel, message, hash of the session to keep ('' for none),
---       the state that it must have, now, the state of recoveries, KeepExpired
+--       the state that it must have, now, the state of recoveries
 
--- note keeps those fields of a session that Revoked returns, as long as an expired
--- session with so many microseconds left would have been kept.
-local function note(session, key, left)
+-- note keeps those fields of a session that Revoked returns, for as long as the session
+-- would have been kept.
+local function note(session, key)
 	local s = redis.call('HMGET', session, 'c', 'a', 'e', 's', 'x', 'y')
 	redis.call('HSET', key, 'c', s[1], 'a', s[2], 'e', s[3], 's', s[4], 'x', s[5], 'y', s[6] or 0, 'b', 0, 'n', 0)
-	redis.call('PEXPIRE', key, math.ceil(left / 1000) + ARGV[9])
+	redis.call('PEXPIRE', key, redis.call('PTTL', session))
 end
 
 local prefix = tag(KEYS[1]) .. 's'
@@ -37,7 +37,7 @@ for i = 2, #KEYS do
 				redis.call('HDEL', prefix .. hash, 'm')
 			else
 				if generation and tonumber(expires) > tonumber(ARGV[7]) then
-					note(prefix .. hash, tag(KEYS[1]) .. 'r' .. hash, tonumber(expires) - tonumber(ARGV[7]))
+					note(prefix .. hash, tag(KEYS[1]) .. 'r' .. hash)
 				end
 				redis.call('DEL', prefix .. hash)
 			end

@@ -6,9 +6,9 @@ const scene = scenes[name];
 const base = new URL('.', location.href).href.replace(/\/$/, '');
 
 // All frames share the storage of the browser, so each scene has its own.
-for (const name of ['sessionStorage', 'localStorage']) {
+for (const storage of ['sessionStorage', 'localStorage']) {
   const kept = new Map();
-  Object.defineProperty(globalThis, name, { value: {
+  Object.defineProperty(globalThis, storage, { value: {
     getItem: (key) => kept.get(key) ?? null, setItem: (key, value) => kept.set(key, value), removeItem: (key) => kept.delete(key),
   } });
 }
