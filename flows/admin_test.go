@@ -41,7 +41,7 @@ func TestWhatCannotBeRevokedAtOnceIsRevokedLater(t *testing.T) {
 		"a change, repeated": {change: closing, repeated: true},
 		"the company's end":  {change: func(b *bench, _ string) error { return b.admin().EndAllSessions(b.t.Context()) }},
 		"a user's own password": {change: func(b *bench, kept string) error {
-			return b.changeOwn(manage.OwnChange{Current: password, New: newSecret, Keep: kept})
+			return b.changeOwn(manage.PasswordChange{Current: password, New: newSecret, Keep: kept})
 		}, keeps: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestWhatCannotBeRevokedAtOnceIsRevokedLater(t *testing.T) {
 // can't delete accounts.
 type failing struct{ record.Accounts }
 
-func (failing) UpdateFailures(context.Context, time.Time, record.FailureKey, record.Kind, func(*record.FailureCount) error) error {
+func (failing) UpdateFailures(context.Context, time.Time, record.FailureKey, record.FailureKind, func(*record.FailureCount) error) error {
 	return errDown
 }
 

@@ -332,7 +332,7 @@ func (b *bench) load() record.Account {
 }
 
 // failureCount returns the account's failure count of a kind.
-func (b *bench) failureCount(kind record.Kind) int {
+func (b *bench) failureCount(kind record.FailureKind) int {
 	b.t.Helper()
 	failures, err := b.Accounts.FailureCounts(b.t.Context(), record.FailureKey{Company: code, Account: b.account})
 	if err != nil {
@@ -570,7 +570,7 @@ func (c seen) writes() bool {
 
 // charged returns the counters that the call does not only look at.
 func (c seen) charged() []record.Counter {
-	return slices.DeleteFunc(slices.Clone(c.counters), func(c record.Counter) bool { return c.Look })
+	return slices.DeleteFunc(slices.Clone(c.counters), func(c record.Counter) bool { return c.CheckOnly })
 }
 
 func (w watched) Get(ctx context.Context, hash record.TokenHash) (record.Session, error) {

@@ -57,7 +57,7 @@ func TestABreachedPasswordCannotBeSet(t *testing.T) {
 			return err
 		},
 		"a user's own change": func(b *bench) error {
-			return b.changeOwn(manage.OwnChange{Current: password, New: breachedSecret})
+			return b.changeOwn(manage.PasswordChange{Current: password, New: breachedSecret})
 		},
 		"rules=user, of an account": func(b *bench) error {
 			_, _, err := b.admin().Change(b.t.Context(), mnemocode, manage.Change{Password: breachedSecret, UserRules: true})

@@ -30,7 +30,7 @@ func (s *Service) loginHardened(ctx context.Context, c *session.Call, a record.A
 	if byCode && (a.Phone == "" || tenant.CheckStatus(a) != nil) {
 		a, byCode = record.Account{CompanyGeneration: a.CompanyGeneration}, false // the account can't log in at all
 	}
-	st := session.Step{Account: a, DecoyOf: loginIDHash, State: record.CheckPassword, Counters: c.AddressLook()}
+	st := session.Step{Account: a, DecoyOf: loginIDHash, State: record.CheckPassword, Counters: c.AddressCounters()}
 	if byCode {
 		passwords.Count = 0
 		st.DecoyOf, st.State = "", record.CheckOTP

@@ -313,7 +313,7 @@ func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
 			change := func() {
 				t.Helper()
 				next := current + "!"
-				if err := b.changeOwn(manage.OwnChange{Current: current, New: next}); err != nil {
+				if err := b.changeOwn(manage.PasswordChange{Current: current, New: next}); err != nil {
 					t.Fatal(err)
 				}
 				current = next

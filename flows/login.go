@@ -44,7 +44,7 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 		}
 		return Reply{}, wire.ErrLoginIDNotFound
 	}
-	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: state, Counters: c.AddressLook()}))
+	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: state, Counters: c.AddressCounters()}))
 	if phone := c.Company.ReadPhone(req.LoginID); phone == a.Phone && phone != req.LoginID {
 		reply.LoginID = phone
 	}

@@ -119,7 +119,7 @@ const grantMemory = time.Hour
 func spendGrant(ctx context.Context, c *session.Call, req *oauthRequest) error {
 	hash := sha256.Sum256([]byte(strings.TrimFunc(req.Code, isTrimmed)))
 	sent := c.Counter("grant", hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: grantMemory})
-	first, err := c.MarkUsed(ctx, sent, append(c.AddressLook(), c.AddressLogins()...)...)
+	first, err := c.MarkUsed(ctx, sent, append(c.AddressCounters(), c.AddressLogins()...)...)
 	if err == nil && !first {
 		err = fmt.Errorf("%w: the code was sent before", wire.ErrOAuthFailed)
 	}

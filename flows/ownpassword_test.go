@@ -33,7 +33,7 @@ func (b *bench) idOf(token string) string {
 	return ""
 }
 
-func (b *bench) changeOwn(ch manage.OwnChange) error {
+func (b *bench) changeOwn(ch manage.PasswordChange) error {
 	return b.admin().ChangePassword(b.t.Context(), mnemocode, ch)
 }
 
@@ -46,7 +46,7 @@ func TestWhatAUsersOwnChangeRefuses(t *testing.T) {
 	if err != nil || len(sessions) != 1 {
 		t.Fatalf("%d sessions, %v", len(sessions), err)
 	}
-	if err := b.changeOwn(manage.OwnChange{Current: password, New: newSecret, Keep: sessions[0].ID}); !errors.Is(err, manage.ErrNoSuchSession) {
+	if err := b.changeOwn(manage.PasswordChange{Current: password, New: newSecret, Keep: sessions[0].ID}); !errors.Is(err, manage.ErrNoSuchSession) {
 		t.Errorf("a pending session: got %v", err)
 	}
 	b.must("auth/recovery/checkotp", pending, object{"otp": b.sms.last(t).Code})
@@ -126,7 +126,7 @@ func TestOfOwnChangesThatRaceOneWins(t *testing.T) {
 	}
 	won := make([]bool, len(tokens))
 	race(len(tokens), func(i int) error {
-		err := b.changeOwn(manage.OwnChange{Current: password, New: newSecret + strings.Repeat("!", i), Keep: ids[i]})
+		err := b.changeOwn(manage.PasswordChange{Current: password, New: newSecret + strings.Repeat("!", i), Keep: ids[i]})
 		if won[i] = err == nil; !won[i] && !errors.Is(err, manage.ErrChanged) && !errors.Is(err, manage.ErrPasswordWrong) && !errors.Is(err, manage.ErrNoSuchSession) {
 			t.Errorf("got %v", err)
 		}

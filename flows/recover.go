@@ -70,7 +70,7 @@ func recoverBy(ctx context.Context, c *session.Call, a record.Account, method te
 }
 
 // checkRecovery fails while the codes or answers that the method needs are locked.
-func checkRecovery(c *session.Call, failures map[record.Kind]record.FailureCount, method tenant.Method) error {
+func checkRecovery(c *session.Call, failures map[record.FailureKind]record.FailureCount, method tenant.Method) error {
 	switch method {
 	case tenant.ByPhone:
 		return c.CheckCodes(record.Account{FailureCounts: failures})

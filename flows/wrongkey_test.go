@@ -14,7 +14,7 @@ import (
 func TestWrongKeysOfAnAddressAreCounted(t *testing.T) {
 	b := newBench(t)
 	limited := func(address string) bool {
-		err := manage.WrongKey(t.Context(), b.Manager, address)
+		err := manage.CountWrongKey(t.Context(), b.Manager, address)
 		if err != nil && !errors.Is(err, wire.ErrRestricted) {
 			t.Fatal(err)
 		}

@@ -116,9 +116,9 @@ var createCases = []accountsCase{
 			wantEqual(t, "codes", get[[]string](t)(two.BackupCodes(bg, odd, a.ID)), []string{odd})
 			must(t, two.UseBackupCode(bg, odd, a.ID, odd))
 			subject := record.FailureKey{Company: odd, LoginID: odd}
-			must(t, one.UpdateFailures(bg, t0, subject, record.Kind(odd), add(1)))
-			wantEqual(t, "failure counts", get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, subject)),
-				map[record.Kind]record.FailureCount{record.Kind(odd): {Count: 1}})
+			must(t, one.UpdateFailures(bg, t0, subject, record.FailureKind(odd), add(1)))
+			wantEqual(t, "failure counts", get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, subject)),
+				map[record.FailureKind]record.FailureCount{record.FailureKind(odd): {Count: 1}})
 		},
 	},
 	{
@@ -265,7 +265,7 @@ var createCases = []accountsCase{
 			}
 			got := get[record.Account](t)(one.ByIdentity(bg, "other", b.Identities[0]))
 			wantEqual(t, "identity", got.ID, b.ID)
-			failures := get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, record.FailureKey{Company: "other", LoginID: "x"}))
+			failures := get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, record.FailureKey{Company: "other", LoginID: "x"}))
 			wantEqual(t, "failure counts", len(failures), 0)
 		},
 	},

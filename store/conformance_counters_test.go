@@ -16,11 +16,11 @@ var counterCases = []sessionsCase{
 			a := record.Counter{Key: "acme/a", Limit: 2, Window: time.Minute}
 			b := record.Counter{Key: "acme/b", Limit: 1, Window: time.Hour}
 			look := b
-			look.Look = true
+			look.CheckOnly = true
 			first, second := session("a", 1, 1, record.CheckOTP), session("b", 1, 1, record.Authorized)
 			link, decoy := session("link", 1, 1, record.MailedLink), session("decoy", 0, 0, record.CheckPassword)
 			must(t, one.Create(bg, t0, first, look, a))
-			must(t, one.Charge(bg, t0, record.Look(a, b)...)) // one more fits into each
+			must(t, one.Charge(bg, t0, record.CheckOnly(a, b)...)) // one more fits into each
 			must(t, one.Charge(bg, t0, b))
 			for what, err := range map[string]error{
 				"Create":            two.Create(bg, t0, second, a, b),
@@ -44,7 +44,7 @@ var counterCases = []sessionsCase{
 			must(t, one.Create(bg, later, decoy, a))
 			wantSession(t, two, link)
 			wantSession(t, two, decoy)
-			wantFull(t, "a look", two.Charge(bg, later, record.Look(a)...), "acme/a", later.Add(time.Minute))
+			wantFull(t, "a look", two.Charge(bg, later, record.CheckOnly(a)...), "acme/a", later.Add(time.Minute))
 		},
 	},
 	{
@@ -68,9 +68,9 @@ var counterCases = []sessionsCase{
 			})
 			wantWinners(t, errs, 30, isA[*record.FullError])
 			wide.Limit = 30
-			wantFull(t, "what the refused left", one.Charge(bg, t0, record.Look(wide)...), "acme/wide", t0.Add(time.Minute))
+			wantFull(t, "what the refused left", one.Charge(bg, t0, record.CheckOnly(wide)...), "acme/wide", t0.Add(time.Minute))
 			wide.Limit = 31
-			must(t, one.Charge(bg, t0, record.Look(wide)...))
+			must(t, one.Charge(bg, t0, record.CheckOnly(wide)...))
 			left := map[record.State]int{}
 			for _, s := range get[[]record.Session](t)(two.List(bg, t0, "acme", 1)) {
 				left[s.State]++
@@ -97,13 +97,13 @@ var counterCases = []sessionsCase{
 		run: func(t *testing.T, one, two record.Sessions) {
 			a := record.Counter{Key: "a", Limit: 3, Window: time.Minute}
 			b := record.Counter{Key: "b", Limit: 2, Window: time.Hour}
-			must(t, one.Charge(bg, t0, record.Look(a, b)...))
+			must(t, one.Charge(bg, t0, record.CheckOnly(a, b)...))
 			must(t, one.Charge(bg, t0, a, b))
 			must(t, two.Charge(bg, t0.Add(time.Second), a, b))
 			wantFull(t, "Charge", one.Charge(bg, t0, a, b), "b", t0.Add(time.Hour))
 			wantFull(t, "Charge", one.Charge(bg, t0, b, a), "b", t0.Add(time.Hour))
-			wantFull(t, "a look", two.Charge(bg, t0, record.Look(a, b)...), "b", t0.Add(time.Hour))
-			must(t, two.Charge(bg, t0, record.Look(a)...))
+			wantFull(t, "a look", two.Charge(bg, t0, record.CheckOnly(a, b)...), "b", t0.Add(time.Hour))
+			must(t, two.Charge(bg, t0, record.CheckOnly(a)...))
 			must(t, two.Charge(bg, t0, a)) // the refused calls have not counted
 			wantFull(t, "Charge", two.Charge(bg, t0, a), "a", t0.Add(time.Minute))
 			must(t, one.Charge(bg, t0))
@@ -119,7 +119,7 @@ var counterCases = []sessionsCase{
 			must(t, one.Charge(bg, t0.Add(50*time.Second), c))
 			wantFull(t, "Charge", one.Charge(bg, t0.Add(time.Minute-time.Microsecond), c), "a", t0.Add(time.Minute))
 			again := t0.Add(time.Minute)
-			must(t, two.Charge(bg, again, record.Look(c)...))
+			must(t, two.Charge(bg, again, record.CheckOnly(c)...))
 			must(t, two.Charge(bg, again, c))
 			must(t, two.Charge(bg, again, c))
 			wantFull(t, "Charge", one.Charge(bg, again, c), "a", again.Add(time.Minute))
@@ -131,7 +131,7 @@ var counterCases = []sessionsCase{
 		run: func(t *testing.T, one, _ record.Sessions) {
 			none := record.Counter{Key: "a", Limit: 0, Window: time.Minute}
 			wantFull(t, "Charge", one.Charge(bg, t0, none), "a", t0.Add(time.Minute))
-			wantFull(t, "a look", one.Charge(bg, t0, record.Look(none)...), "a", t0.Add(time.Minute))
+			wantFull(t, "a look", one.Charge(bg, t0, record.CheckOnly(none)...), "a", t0.Add(time.Minute))
 			some := record.Counter{Key: "a", Limit: 2, Window: time.Minute}
 			must(t, one.Charge(bg, t0, some))
 			must(t, one.Charge(bg, t0, some))
@@ -166,9 +166,9 @@ var counterCases = []sessionsCase{
 			})
 			wantWinners(t, errs, 30, isA[*record.FullError])
 			wide.Limit = 30
-			wantFull(t, "what the refused left", one.Charge(bg, t0, record.Look(wide)...), "wide", t0.Add(time.Minute))
+			wantFull(t, "what the refused left", one.Charge(bg, t0, record.CheckOnly(wide)...), "wide", t0.Add(time.Minute))
 			wide.Limit = 31
-			must(t, one.Charge(bg, t0, record.Look(wide)...))
+			must(t, one.Charge(bg, t0, record.CheckOnly(wide)...))
 		},
 	},
 }

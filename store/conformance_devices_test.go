@@ -74,7 +74,7 @@ var deviceCases = []accountsCase{
 			counts := func(device string) int {
 				t.Helper()
 				key := record.FailureKey{Company: "acme", Account: a.ID, Device: device}
-				return get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, key))[record.WrongPasswords].Count
+				return get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, key))[record.WrongPasswords].Count
 			}
 			wantEqual(t, "x", get[record.Device](t)(two.Device(bg, "acme", a.ID, device("x").Hash)).Failures, 2)
 			wantEqual(t, "y", get[[]record.Device](t)(two.Devices(bg, "acme", a.ID))[1].Failures, 1)
@@ -108,7 +108,7 @@ var deviceCases = []accountsCase{
 			_, err := two.Device(bg, "acme", a.ID, device("first").Hash)
 			wantErr(t, "the oldest", err, record.ErrNotFound)
 			key := record.FailureKey{Company: "acme", Account: a.ID, Device: "id of first"}
-			wantEqual(t, "its counts", len(get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, key))), 0)
+			wantEqual(t, "its counts", len(get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, key))), 0)
 		},
 	},
 	{
@@ -125,7 +125,7 @@ var deviceCases = []accountsCase{
 			must(t, one.Sweep(bg, t0.Add(time.Hour+time.Microsecond)))
 			wantEqual(t, "left", namesOf(get[[]record.Device](t)(two.Devices(bg, "acme", a.ID))), []string{later.ID})
 			key := record.FailureKey{Company: "acme", Account: a.ID, Device: "id of x"}
-			wantEqual(t, "its counts", len(get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, key))), 0)
+			wantEqual(t, "its counts", len(get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, key))), 0)
 			wantEqual(t, "the other's", get[record.Device](t)(two.Device(bg, "acme", a.ID, later.Hash)).Failures, 1)
 		},
 	},

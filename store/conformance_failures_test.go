@@ -23,7 +23,7 @@ var failureCases = []accountsCase{
 			}
 			until := t0.Add(time.Minute)
 			for n, subject := range subjects {
-				for m, kind := range []record.Kind{record.WrongPasswords, record.WrongCodes} {
+				for m, kind := range []record.FailureKind{record.WrongPasswords, record.WrongCodes} {
 					must(t, one.UpdateFailures(bg, t0, subject, kind, func(failureCount *record.FailureCount) error {
 						wantEqual(t, "first", *failureCount, record.FailureCount{})
 						*failureCount = record.FailureCount{Count: 10*n + m + 1, Until: until}
@@ -41,7 +41,7 @@ var failureCases = []accountsCase{
 				if err != refused {
 					t.Errorf("got error %v, want change's own", err)
 				}
-				wantEqual(t, "tallies", get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, subject)), map[record.Kind]record.FailureCount{
+				wantEqual(t, "tallies", get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, subject)), map[record.FailureKind]record.FailureCount{
 					record.WrongPasswords: {Count: 10*n + 1, Until: until},
 					record.WrongCodes:     {Count: 10*n + 2, Until: until},
 				})
@@ -50,7 +50,7 @@ var failureCases = []accountsCase{
 				*failureCount = record.FailureCount{}
 				return nil
 			}))
-			cleared := get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, subjects[0]))
+			cleared := get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, subjects[0]))
 			wantEqual(t, "cleared", cleared[record.WrongCodes], record.FailureCount{})
 			for range 2 { // there is no failure count, and the second call finds none either
 				must(t, one.UpdateFailures(bg, t0, subjects[0], record.WrongCodes, add(0)))
@@ -65,14 +65,14 @@ var failureCases = []accountsCase{
 			create(t, one, someone("other", "m1"))
 			until := t0.Add(time.Minute)
 			for n, s := range []record.FailureKey{{Company: "acme", Account: a.ID}, {Company: "acme", LoginID: "login id hash"}} {
-				for m, kind := range []record.Kind{record.WrongPasswords, record.Kind(odd)} {
+				for m, kind := range []record.FailureKind{record.WrongPasswords, record.FailureKind(odd)} {
 					must(t, one.UpdateFailures(bg, t0, s, kind, func(failureCount *record.FailureCount) error {
 						*failureCount = record.FailureCount{Count: 10*n + m + 1, Until: until}
 						return nil
 					}))
 				}
 			}
-			a.FailureCounts = map[record.Kind]record.FailureCount{record.WrongPasswords: {Count: 1, Until: until}, record.Kind(odd): {Count: 2, Until: until}}
+			a.FailureCounts = map[record.FailureKind]record.FailureCount{record.WrongPasswords: {Count: 1, Until: until}, record.FailureKind(odd): {Count: 2, Until: until}}
 			wantEqual(t, "ByID", get[record.Account](t)(two.ByID(bg, "acme", a.ID)), a)
 			wantEqual(t, "ByMnemocode", get[record.Account](t)(two.ByMnemocode(bg, "acme", "m1")), a)
 			wantEqual(t, "ByIdentity", get[record.Account](t)(two.ByIdentity(bg, "acme", a.Identities[0])), a)
@@ -81,8 +81,8 @@ var failureCases = []accountsCase{
 			}
 			nobody, err := two.ByLoginID(bg, "acme", "nobody", "login id hash")
 			wantErr(t, "ByLoginID", err, record.ErrNotFound)
-			wantEqual(t, "nobody", nobody, record.Account{FailureCounts: map[record.Kind]record.FailureCount{
-				record.WrongPasswords: {Count: 11, Until: until}, record.Kind(odd): {Count: 12, Until: until}}})
+			wantEqual(t, "nobody", nobody, record.Account{FailureCounts: map[record.FailureKind]record.FailureCount{
+				record.WrongPasswords: {Count: 11, Until: until}, record.FailureKind(odd): {Count: 12, Until: until}}})
 			for _, c := range [][2]string{{"acme", "another alias"}, {"other", "login id hash"}} {
 				nobody, err := two.ByLoginID(bg, c[0], "nobody", c[1])
 				wantErr(t, "ByLoginID", err, record.ErrNotFound)
@@ -99,8 +99,8 @@ var failureCases = []accountsCase{
 				return s.UpdateFailures(bg, t0, subject, record.WrongPasswords, add(1))
 			})
 			wantWinners(t, errs, 100, is(nil))
-			wantEqual(t, "tallies", get[map[record.Kind]record.FailureCount](t)(one.FailureCounts(bg, subject)),
-				map[record.Kind]record.FailureCount{record.WrongPasswords: {Count: 100}})
+			wantEqual(t, "tallies", get[map[record.FailureKind]record.FailureCount](t)(one.FailureCounts(bg, subject)),
+				map[record.FailureKind]record.FailureCount{record.WrongPasswords: {Count: 100}})
 		},
 	},
 	{
@@ -118,7 +118,7 @@ var failureCases = []accountsCase{
 			must(t, one.UpdateFailures(bg, t0.Add(time.Minute), recent, record.WrongPasswords, add(1)))
 			must(t, two.Sweep(bg, t0.Add(24*time.Hour+time.Second)))
 			for subject, want := range map[record.FailureKey]int{account: 1, old: 0, recent: 1} {
-				wantEqual(t, "tallies", len(get[map[record.Kind]record.FailureCount](t)(one.FailureCounts(bg, subject))), want)
+				wantEqual(t, "tallies", len(get[map[record.FailureKind]record.FailureCount](t)(one.FailureCounts(bg, subject))), want)
 			}
 		},
 	},
@@ -132,7 +132,7 @@ var failureCases = []accountsCase{
 			}
 			must(t, two.Sweep(bg, t0.Add(48*time.Hour)))
 			for i := range 1200 {
-				wantEqual(t, "tallies", len(get[map[record.Kind]record.FailureCount](t)(one.FailureCounts(bg, subject(i)))), 0)
+				wantEqual(t, "tallies", len(get[map[record.FailureKind]record.FailureCount](t)(one.FailureCounts(bg, subject(i)))), 0)
 			}
 		},
 	},

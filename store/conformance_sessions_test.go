@@ -124,7 +124,7 @@ var sessionCases = []sessionsCase{
 			wantEqual(t, "list", all, []record.Session{next})
 			c := record.Counter{Key: odd, Limit: 1, Window: time.Minute}
 			must(t, one.Charge(bg, t0, c))
-			wantFull(t, "a look", two.Charge(bg, t0, record.Look(c)...), odd, t0.Add(time.Minute))
+			wantFull(t, "a look", two.Charge(bg, t0, record.CheckOnly(c)...), odd, t0.Add(time.Minute))
 		},
 	},
 	{
@@ -355,9 +355,9 @@ var expireCases = []sessionsCase{
 			must(t, two.Sweep(bg, s.Expires.Add(record.KeepExpired+time.Second)))
 			wantGone(t, one, "a")
 			wantSession(t, one, lasting)
-			wantFull(t, "a look", one.Charge(bg, t0, record.Look(counter)...), "a", t0.Add(24*time.Hour))
+			wantFull(t, "a look", one.Charge(bg, t0, record.CheckOnly(counter)...), "a", t0.Add(24*time.Hour))
 			must(t, two.Sweep(bg, t0.Add(26*time.Hour)))
-			must(t, one.Charge(bg, t0, record.Look(counter)...))
+			must(t, one.Charge(bg, t0, record.CheckOnly(counter)...))
 		},
 	},
 	{
@@ -408,7 +408,7 @@ func callAllSessions(ctx context.Context, s record.Sessions, on record.Session) 
 		"SetCode":   s.SetCode(ctx, on.Hash, 0, newCode("z")),
 		"SpendCode": second(s.SpendCode(ctx, t0, on.Company, on.Hash, on.State)),
 		"Charge":    s.Charge(ctx, t0, counter),
-		"a look":    s.Charge(ctx, t0, record.Look(counter)...),
+		"a look":    s.Charge(ctx, t0, record.CheckOnly(counter)...),
 		"Sweep":     s.Sweep(ctx, t0.Add(24*time.Hour)),
 		"Replace":   s.Replace(ctx, t0, on.Hash, on.State, session("c", 1, 1, record.Authorized)),
 		"DeleteID":  second(s.DeleteID(ctx, t0, on.Company, on.Account, on.ID)),

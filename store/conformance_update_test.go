@@ -187,7 +187,7 @@ var updateCases = []accountsCase{
 
 			must(t, two.Delete(bg, "acme", old.ID))
 			wantStranger(t, one, "acme", old.ID)
-			wantEqual(t, "failure counts", len(get[map[record.Kind]record.FailureCount](t)(one.FailureCounts(bg, subject))), 0)
+			wantEqual(t, "failure counts", len(get[map[record.FailureKind]record.FailureCount](t)(one.FailureCounts(bg, subject))), 0)
 			wantEqual(t, "pending revocations", pendingRevocations(t, one), map[record.Revocation]bool{{Company: "acme", Account: old.ID, Generation: record.AllGenerations}: true})
 
 			heir := someone("acme", "m1")
@@ -215,14 +215,14 @@ var updateCases = []accountsCase{
 			must(t, one.SetPassword(bg, later, "acme", a.ID, a.Generation, "new", record.TokenHash{}))
 			want := a
 			want.PasswordHash, want.MustSetPassword, want.Generation, want.Updated = "new", false, a.Generation+1, later
-			want.FailureCounts = map[record.Kind]record.FailureCount{record.WrongCodes: {Count: 1}}
-			b.FailureCounts = map[record.Kind]record.FailureCount{record.WrongPasswords: {Count: 1}, record.WrongCodes: {Count: 1}}
+			want.FailureCounts = map[record.FailureKind]record.FailureCount{record.WrongCodes: {Count: 1}}
+			b.FailureCounts = map[record.FailureKind]record.FailureCount{record.WrongPasswords: {Count: 1}, record.WrongCodes: {Count: 1}}
 			wantEqual(t, "account", get[record.Account](t)(two.ByID(bg, "acme", a.ID)), want)
 			wantEqual(t, "other account", get[record.Account](t)(two.ByID(bg, "acme", b.ID)), b)
 			wantEqual(t, "pending revocations", pendingRevocations(t, two), map[record.Revocation]bool{{Company: "acme", Account: a.ID, Generation: a.Generation + 1}: true})
-			wantEqual(t, "failure counts", get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, record.FailureKey{Company: "acme", Account: a.ID})),
-				map[record.Kind]record.FailureCount{record.WrongCodes: {Count: 1}})
-			wantEqual(t, "other failure counts", len(get[map[record.Kind]record.FailureCount](t)(two.FailureCounts(bg, record.FailureKey{Company: "acme", Account: b.ID}))), 2)
+			wantEqual(t, "failure counts", get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, record.FailureKey{Company: "acme", Account: a.ID})),
+				map[record.FailureKind]record.FailureCount{record.WrongCodes: {Count: 1}})
+			wantEqual(t, "other failure counts", len(get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, record.FailureKey{Company: "acme", Account: b.ID}))), 2)
 			wantErr(t, "an old generation", two.SetPassword(bg, t0, "acme", a.ID, a.Generation, "newer", record.TokenHash{}), record.ErrConflict)
 			wantErr(t, "a later generation", two.SetPassword(bg, t0, "acme", a.ID, a.Generation+2, "newer", record.TokenHash{}), record.ErrConflict)
 			wantEqual(t, "account", get[record.Account](t)(two.ByID(bg, "acme", a.ID)), want)

@@ -310,7 +310,7 @@ func (s redisSessions) SpendCode(
 ) (record.Session, error) {
 	var sess record.Session
 	err := s.call(ctx, "spending code", func(ctx context.Context) (err error) {
-		counters = record.Look(counters...)
+		counters = record.CheckOnly(counters...)
 		var full error
 		if s.cluster != nil {
 			full, counters = s.count(ctx, now, counters), nil
@@ -389,7 +389,7 @@ func (s redisSessions) count(ctx context.Context, now time.Time, counters []reco
 func (r *Redis) addCounters(keys []string, args []any, now time.Time, counters []record.Counter) ([]string, []any) {
 	for _, c := range counters {
 		add := 1
-		if c.Look {
+		if c.CheckOnly {
 			add = 0
 		}
 		keys = append(keys, r.counterTag(c.Key)+"c"+c.Key)

@@ -20,11 +20,11 @@ const (
 )
 
 func (s sqlAccounts) UpdateFailures(
-	ctx context.Context, now time.Time, subject record.FailureKey, kind record.Kind, change func(*record.FailureCount) error,
+	ctx context.Context, now time.Time, key record.FailureKey, kind record.FailureKind, change func(*record.FailureCount) error,
 ) error {
-	key := []any{subject.Company, subject.Account, cmp.Or(subject.Device, subject.LoginID), string(kind)}
+	row := []any{key.Company, key.Account, cmp.Or(key.Device, key.LoginID), string(kind)}
 	return translate("updating a failure count", s.transaction(ctx, func(ctx context.Context, tx queries) error {
-		before, err := scanFailureCount(tx.row(ctx, s.failuresLock, key...))
+		before, err := scanFailureCount(tx.row(ctx, s.failuresLock, row...))
 		missing := errors.Is(err, sql.ErrNoRows)
 		if err != nil && !missing {
 			return err
@@ -33,21 +33,21 @@ func (s sqlAccounts) UpdateFailures(
 		if err := change(&after); err != nil {
 			return refusal{err}
 		}
-		values := append(key[:len(key):len(key)], after.Count, micros(after.Until), micros(now))
+		values := append(row[:len(row):len(row)], after.Count, micros(after.Until), micros(now))
 		err = nil
 		switch {
 		case after.Count == before.Count && after.Until.Equal(before.Until):
 		case missing: // there was no row to lock, so another node may insert it first
 			err = execOr(ctx, tx, errAgain, sqlInsertFailures, values...)
 		case after.Count == 0 && after.Until.IsZero(): // same as no row
-			err = tx.later(ctx, sqlDeleteFailures, key...)
+			err = tx.later(ctx, sqlDeleteFailures, row...)
 		default:
 			err = tx.later(ctx, sqlUpdateFailures, values...)
 		}
 		if err != nil {
 			return err
 		}
-		return tx.insertEvents(ctx, subject.Company, subject.Account, after.Outbox)
+		return tx.insertEvents(ctx, key.Company, key.Account, after.Outbox)
 	}))
 }
 
@@ -63,16 +63,16 @@ func scanFailureCount(row scanner) (record.FailureCount, error) {
 
 const sqlFailuresOf = `SELECT kind, count, until FROM tallies WHERE company = $1 AND account = CAST($2 AS bigint) AND login_id = $3`
 
-func (s sqlAccounts) FailureCounts(ctx context.Context, subject record.FailureKey) (map[record.Kind]record.FailureCount, error) {
-	failures := map[record.Kind]record.FailureCount{}
+func (s sqlAccounts) FailureCounts(ctx context.Context, key record.FailureKey) (map[record.FailureKind]record.FailureCount, error) {
+	failures := map[record.FailureKind]record.FailureCount{}
 	scan := func(row scanner) (kind string, err error) {
 		var t record.FailureCount
 		var until int64
 		err = row.Scan(&kind, &t.Count, &until)
 		t.Until = fromMicros(until)
-		failures[record.Kind(kind)] = t
+		failures[record.FailureKind(kind)] = t
 		return kind, err
 	}
-	_, err := queryAll(ctx, s, "loading failure counts", scan, sqlFailuresOf, subject.Company, subject.Account, cmp.Or(subject.Device, subject.LoginID))
+	_, err := queryAll(ctx, s, "loading failure counts", scan, sqlFailuresOf, key.Company, key.Account, cmp.Or(key.Device, key.LoginID))
 	return failures, err
 }

@@ -116,7 +116,7 @@ func decodeIdentities(data []byte) ([]record.Identity, error) {
 	return identities, nil
 }
 
-func decodeFailureCounts(data []byte, text func(string) string) (map[record.Kind]record.FailureCount, error) {
+func decodeFailureCounts(data []byte, text func(string) string) (map[record.FailureKind]record.FailureCount, error) {
 	if string(data) == "[]" {
 		return nil, nil
 	}
@@ -128,9 +128,9 @@ func decodeFailureCounts(data []byte, text func(string) string) (map[record.Kind
 	if err := json.Unmarshal(data, &stored); err != nil {
 		return nil, err
 	}
-	failures := make(map[record.Kind]record.FailureCount, len(stored))
+	failures := make(map[record.FailureKind]record.FailureCount, len(stored))
 	for _, t := range stored {
-		failures[record.Kind(text(t.Kind))] = record.FailureCount{Count: t.Count, Until: fromMicros(t.Until)}
+		failures[record.FailureKind(text(t.Kind))] = record.FailureCount{Count: t.Count, Until: fromMicros(t.Until)}
 	}
 	return failures, nil
 }

@@ -270,7 +270,7 @@ func (s sqliteSessions) SpendCode(
 	}
 	var taken int64
 	err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
-		if err := chargeSQLite(ctx, tx, now, record.Look(counters...)); err != nil {
+		if err := chargeSQLite(ctx, tx, now, record.CheckOnly(counters...)); err != nil {
 			return err
 		}
 		taken, err = tx.exec(ctx, sqliteTakeCode, hash[:], code.Hash[:])
@@ -305,7 +305,7 @@ func (s sqliteSessions) Charge(ctx context.Context, now time.Time, counters ...r
 
 func chargeSQLite(ctx context.Context, q queries, now time.Time, counters []record.Counter) error {
 	for _, c := range counters {
-		if !c.Look && c.Limit > 0 {
+		if !c.CheckOnly && c.Limit > 0 {
 			n, err := q.exec(ctx, sqliteCharge, c.Key, micros(now), micros(now.Add(c.Window)), c.Limit)
 			if err != nil {
 				return err
@@ -339,6 +339,6 @@ func sqliteFull(ctx context.Context, q queries, now time.Time, c record.Counter)
 
 func (s sqliteSessions) look(ctx context.Context, now time.Time, counters []record.Counter) error {
 	return translate("reading counters", s.reading(ctx, func(ctx context.Context, q queries) error {
-		return chargeSQLite(ctx, q, now, record.Look(counters...))
+		return chargeSQLite(ctx, q, now, record.CheckOnly(counters...))
 	}))
 }

@@ -109,7 +109,7 @@ func TestSQLiteLooksAtCountersWhileSomeoneWrites(t *testing.T) {
 	_, err := s.Accounts().Update(bg, "acme", a.ID, func(*record.Account) (bool, error) {
 		ctx, cancel := context.WithTimeout(bg, 5*time.Second)
 		defer cancel()
-		return false, s.Sessions().Charge(ctx, t0, record.Look(counter)...)
+		return false, s.Sessions().Charge(ctx, t0, record.CheckOnly(counter)...)
 	})
 	must(t, err)
 }

@@ -107,7 +107,7 @@ func sortByAge(sessions []record.Session) {
 }
 
 // isCharged reports whether c is charged, and not only looked at.
-func isCharged(c record.Counter) bool { return !c.Look }
+func isCharged(c record.Counter) bool { return !c.CheckOnly }
 
 // Times
 

@@ -71,7 +71,7 @@ func (h *Handler) Provision(ctx caddy.Context) error {
 	if err := h.provision(ctx); err != nil {
 		return h.Source.At(err)
 	}
-	return bypass.Look(ctx, h.app)
+	return bypass.Check(ctx, h.app)
 }
 
 func (h *Handler) provision(ctx caddy.Context) error {

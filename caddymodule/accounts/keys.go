@@ -139,7 +139,7 @@ func (h *Handler) admit(c *Call) (*Key, error) {
 	if err != nil { // the error names the store, which strangers must not learn
 		return nil, &Error{Status: http.StatusServiceUnavailable, Message: "a store can't be reached; try again later", Cause: err}
 	}
-	if err := manage.WrongKey(c.Context(), service.Manager, c.Address); err != nil {
+	if err := manage.CountWrongKey(c.Context(), service.Manager, c.Address); err != nil {
 		return nil, err
 	}
 	c.W.Header().Set("WWW-Authenticate", realm+`, error="invalid_token"`)

@@ -53,7 +53,7 @@ func (c *Call) changePassword() error {
 	if err != nil {
 		return err
 	}
-	return c.done(c.admin.ChangePassword(c.ctx, c.mnemocode(), manage.OwnChange{
+	return c.done(c.admin.ChangePassword(c.ctx, c.mnemocode(), manage.PasswordChange{
 		Current: body["current_password"],
 		New:     body["new_password"],
 		Keep:    body["keep_session"],

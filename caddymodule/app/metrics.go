@@ -212,7 +212,7 @@ func countEvent(e record.Event) {
 	if lock, ok := strings.CutPrefix(e.Name, lockEvents); ok {
 		locks.WithLabelValues(e.Company, lock).Inc()
 		if e.Traffic != nil {
-			addressLimits.WithLabelValues(e.Company, lock, e.Traffic.Kind()).Inc()
+			addressLimits.WithLabelValues(e.Company, lock, e.Traffic.Guess()).Inc()
 		}
 	} else if change, ok := strings.CutPrefix(e.Name, accountEvents); ok {
 		accountChanges.WithLabelValues(e.Company, change).Inc()

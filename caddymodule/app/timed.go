@@ -166,7 +166,7 @@ func (t timedAccounts) DeletePasskey(ctx context.Context, now time.Time, company
 	return t.Accounts.DeletePasskey(ctx, now, company, account, credential, keep, traced(ctx, events)...)
 }
 
-func (t timedAccounts) UpdateFailures(ctx context.Context, now time.Time, key record.FailureKey, kind record.Kind, change func(*record.FailureCount) error) (err error) {
+func (t timedAccounts) UpdateFailures(ctx context.Context, now time.Time, key record.FailureKey, kind record.FailureKind, change func(*record.FailureCount) error) (err error) {
 	var refused, failed error
 	defer observeCall(ctx, "accounts", "tally", time.Now(), &failed)
 	err = t.Accounts.UpdateFailures(ctx, now, key, kind, func(t *record.FailureCount) error {
@@ -180,7 +180,7 @@ func (t timedAccounts) UpdateFailures(ctx context.Context, now time.Time, key re
 	return err
 }
 
-func (t timedAccounts) FailureCounts(ctx context.Context, key record.FailureKey) (found map[record.Kind]record.FailureCount, err error) {
+func (t timedAccounts) FailureCounts(ctx context.Context, key record.FailureKey) (found map[record.FailureKind]record.FailureCount, err error) {
 	defer observeCall(ctx, "accounts", "tallies", time.Now(), &err)
 	return t.Accounts.FailureCounts(ctx, key)
 }

@@ -44,12 +44,12 @@ type Gate interface {
 	WithoutPasskeys(a *app.App, hosts []string) (option, company, rpID string)
 }
 
-// Look follows the requests of all servers through their routes, once. It refuses routes
+// Check follows the requests of all servers through their routes, once. It refuses routes
 // that certainly let requests past mnemogate to an application, since the application
 // would trust identity headers from anyone. It reports as weaknesses what may be
 // intended. It runs while the first of our handlers is provisioned, so some routes may
 // already be modules and others still JSON. The context is that of the handler.
-func Look(ctx caddy.Context, a *app.App) error {
+func Check(ctx caddy.Context, a *app.App) error {
 	for _, module := range ctx.Modules() {
 		if http, ok := module.(*caddyhttp.App); ok {
 			return a.CheckRoutesOnce(func() ([]app.Weakness, error) { return find(http.Servers, a) })
@@ -112,7 +112,7 @@ func (f *finder) compare() {
 			guarded[a.address] = a
 		}
 		if a.gate != nil && a.mixed() {
-			a.add(besides, a.gate, a.written)
+			a.add(unguarded, a.gate, a.written)
 		}
 	}
 	for _, a := range f.applications {
@@ -303,7 +303,7 @@ func (w *walk) handler(h any, in reach) reach {
 func (w *walk) guard(g Gate, in reach) reach {
 	switch {
 	case in.none():
-		w.refuse(behind, g, in.end)
+		w.refuse(unreached, g, in.end)
 	case !in.open:
 		w.refuse(twice, g)
 	case in.guarded && in.gate != nil: // in handle_errors, a second one is right
@@ -417,7 +417,7 @@ func (w *walk) proxy(h *reverseproxy.Handler, in reach) reach {
 		return through
 	}
 	if in.mixed() && in.sure {
-		w.refuse(leftOut, in.gate)
+		w.refuse(unmatched, in.gate)
 	}
 	if h.Headers != nil {
 		w.identity("header_up", h.Headers.Request, in)

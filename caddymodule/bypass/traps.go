@@ -14,9 +14,9 @@ type trap struct{ message, advice string }
 
 // Traps that mnemogate refuses.
 var (
-	leftOut = trap{"requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
+	unmatched = trap{"requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
 		"write mnemogate without a matcher or, for a part of the site, into one block with reverse_proxy: handle /api/* { ... }"}
-	behind = trap{"it comes after %s, which passes no request on to it",
+	unreached = trap{"it comes after %s, which passes no request on to it",
 		"write it before that"}
 	twice = trap{"the same requests pass it twice, and the second one finds no token",
 		"remove one of the two"}
@@ -28,7 +28,7 @@ var (
 
 // Traps that mnemogate warns about.
 var (
-	besides = trap{"requests may also reach %s without it, with whatever identity headers the client sent",
+	unguarded = trap{"requests may also reach %s without it, with whatever identity headers the client sent",
 		"put it before every reverse_proxy to that address, in the same block; for paths that need no login, use its option public, which still removes identity headers"}
 	elsewhere = trap{"requests also reach %s from %s, where it is missing, with whatever identity headers the client sent",
 		"put it before that reverse_proxy, too; for paths that need no login, use its option public, which still removes identity headers"}

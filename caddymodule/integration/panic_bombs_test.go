@@ -130,7 +130,7 @@ func (a explodingAccounts) SetPassword(ctx context.Context, now time.Time, compa
 	return a.Accounts.SetPassword(ctx, now, company, id, generation, hash, keep, events...)
 }
 
-func (a explodingAccounts) UpdateFailures(ctx context.Context, now time.Time, subject record.FailureKey, kind record.Kind, change func(*record.FailureCount) error) error {
+func (a explodingAccounts) UpdateFailures(ctx context.Context, now time.Time, subject record.FailureKey, kind record.FailureKind, change func(*record.FailureCount) error) error {
 	explode("accounts.UpdateFailures")
 	return a.Accounts.UpdateFailures(ctx, now, subject, kind, func(t *record.FailureCount) error {
 		explode("accounts.UpdateFailures.change")

@@ -94,7 +94,7 @@ func (s *site) wantSessions(mnemocode string, want ...record.State) {
 
 // failureCount returns an account's count of failures of a kind. The account is
 // acme's.
-func (s *site) failureCount(mnemocode string, kind record.Kind) int {
+func (s *site) failureCount(mnemocode string, kind record.FailureKind) int {
 	s.t.Helper()
 	a := get(s.accounts().ByMnemocode(s.t.Context(), "acme", mnemocode))(s.t)
 	failures := get(s.accounts().FailureCounts(s.t.Context(), record.FailureKey{Company: "acme", Account: a.ID}))(s.t)

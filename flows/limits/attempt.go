@@ -132,13 +132,15 @@ func (at *Attempt) addressFailures() []record.Counter {
 	return at.perAddress(addressFailures, at.Company.Limits.FailuresPerAddress)
 }
 
-// AddressLook returns the counters that CheckAddress reads, for a step that checks them
+// AddressCounters returns the counters that CheckAddress reads, for a step that checks them
 // itself.
-func (at *Attempt) AddressLook() []record.Counter { return record.Look(at.addressFailures()...) }
+func (at *Attempt) AddressCounters() []record.Counter {
+	return record.CheckOnly(at.addressFailures()...)
+}
 
 // CheckAddress refuses an address that has failed too often.
 func (at *Attempt) CheckAddress(ctx context.Context) error {
-	return at.Charge(ctx, at.AddressLook()...)
+	return at.Charge(ctx, at.AddressCounters()...)
 }
 
 // AddressLogins returns counters to charge for a login. They count the passwords from
@@ -156,12 +158,12 @@ func (at *Attempt) addressLogins() []record.Counter {
 // CheckLogins is CheckAddress before a password. It also refuses an address with too
 // many logins.
 func (at *Attempt) CheckLogins(ctx context.Context) error {
-	return at.Charge(ctx, record.Look(append(at.addressFailures(), at.addressLogins()...)...)...)
+	return at.Charge(ctx, record.CheckOnly(append(at.addressFailures(), at.addressLogins()...)...)...)
 }
 
 // BeginLogin does what CheckLogins does, and counts a password that is about to be compared.
 func (at *Attempt) BeginLogin(ctx context.Context) error {
-	return at.Charge(ctx, append(at.AddressLook(), at.AddressLogins()...)...)
+	return at.Charge(ctx, append(at.AddressCounters(), at.AddressLogins()...)...)
 }
 
 // AddressFirst is for an err that came before the step that checks the address. If the
@@ -226,7 +228,7 @@ func (at *Attempt) FailureKey(a record.Account, loginIDHash string) record.Failu
 	return record.FailureKey{Company: at.Company.Code, LoginID: loginIDHash}
 }
 
-func (at *Attempt) failures(ctx context.Context, key record.FailureKey) (map[record.Kind]record.FailureCount, error) {
+func (at *Attempt) failures(ctx context.Context, key record.FailureKey) (map[record.FailureKind]record.FailureCount, error) {
 	failures, err := at.FailureCounts.FailureCounts(ctx, key)
 	if err != nil {
 		return nil, wire.Unavailable("loading the counts of wrong attempts", err)
@@ -292,7 +294,7 @@ func (at *Attempt) countWrongPassword(t *record.FailureCount) {
 }
 
 // checkWindow returns an error while a failure count with a window is full.
-func (at *Attempt) checkWindow(kind record.Kind, t record.FailureCount, rate tenant.Rate) error {
+func (at *Attempt) checkWindow(kind record.FailureKind, t record.FailureCount, rate tenant.Rate) error {
 	if t.Count >= rate.N && at.Now.Before(t.Until) {
 		return wire.Restricted(tenant.WindowLock(kind), at.Now, t.Until)
 	}
@@ -311,7 +313,7 @@ func (at *Attempt) CheckAnswers(a record.Account) error {
 
 // RecordWindow records the outcome of an attempt whose failure count has a window. A
 // success does not reset the count.
-func (at *Attempt) RecordWindow(ctx context.Context, key record.FailureKey, kind record.Kind, rate tenant.Rate, ok bool) error {
+func (at *Attempt) RecordWindow(ctx context.Context, key record.FailureKey, kind record.FailureKind, rate tenant.Rate, ok bool) error {
 	if err := at.RecordAddress(ctx, ok); err != nil {
 		return err
 	}
@@ -332,7 +334,7 @@ func (at *Attempt) countWithin(t *record.FailureCount, rate tenant.Rate) {
 	t.Count++
 }
 
-func (at *Attempt) failureCount(ctx context.Context, key record.FailureKey, kind record.Kind, change func(*record.FailureCount) error) error {
+func (at *Attempt) failureCount(ctx context.Context, key record.FailureKey, kind record.FailureKind, change func(*record.FailureCount) error) error {
 	var lock record.Event // Name is empty if no lock was reached
 	err := at.FailureCounts.UpdateFailures(ctx, at.Now, key, kind, func(t *record.FailureCount) error {
 		before := *t
@@ -363,10 +365,10 @@ func (at *Attempt) failureCount(ctx context.Context, key record.FailureKey, kind
 // PublicFailures returns the failure key and counts that clients may learn about: those
 // of the account or, in a hardened company, those of the login id hash. Those of a known
 // device are its own.
-func (at *Attempt) PublicFailures(ctx context.Context, a record.Account, loginIDHash string) (record.FailureKey, map[record.Kind]record.FailureCount, error) {
+func (at *Attempt) PublicFailures(ctx context.Context, a record.Account, loginIDHash string) (record.FailureKey, map[record.FailureKind]record.FailureCount, error) {
 	if at.Device != nil {
 		key := record.FailureKey{Company: at.Company.Code, Account: a.ID, Device: at.Device.ID}
-		return key, map[record.Kind]record.FailureCount{record.WrongPasswords: {Count: at.Device.Failures}}, nil
+		return key, map[record.FailureKind]record.FailureCount{record.WrongPasswords: {Count: at.Device.Failures}}, nil
 	}
 	if !at.Company.Hardened {
 		return at.FailureKey(a, loginIDHash), a.FailureCounts, nil

@@ -22,7 +22,7 @@ func (at *Attempt) SMSCounters(a record.Account, decoyOf string) []record.Counte
 	counters = append(counters, at.perAddress(addressSMS, at.Company.Limits.SMSPerAddress)...)
 	company := at.CompanySMS()
 	if a.ID == 0 {
-		company = record.Look(company...)
+		company = record.CheckOnly(company...)
 	}
 	return append(counters, company...)
 }

@@ -117,7 +117,7 @@ func (at *Attempt) fullEvent(lock, key string) record.Event {
 			if c.Key == key {
 				e.Traffic = &record.Traffic{Attempts: c.Limit}
 				at.Traffic.describe(e.Traffic, windowKey{at.Company.Code, name, addressRanges(at.Address)[i]}, at.Now)
-				e.Reason = e.Traffic.Kind()
+				e.Reason = e.Traffic.Guess()
 			}
 		}
 	}

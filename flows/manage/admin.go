@@ -102,7 +102,7 @@ func (ad *Admin) Unlock(ctx context.Context, mnemocode string) (record.Account, 
 	if err != nil {
 		return record.Account{}, err
 	}
-	kinds := []record.Kind{record.WrongPasswords, record.WrongCodes, record.WrongAnswers}
+	kinds := []record.FailureKind{record.WrongPasswords, record.WrongCodes, record.WrongAnswers}
 	unlocked := ad.event(record.AccountUnlocked, a)
 	if err := ad.clear(ctx, a, kinds, background.OutboxEvents(ad.Company, unlocked)...); err != nil {
 		return record.Account{}, err
@@ -112,7 +112,7 @@ func (ad *Admin) Unlock(ctx context.Context, mnemocode string) (record.Account, 
 	return a, nil
 }
 
-func (ad *Admin) clear(ctx context.Context, a record.Account, kinds []record.Kind, events ...record.OutboxEvent) error {
+func (ad *Admin) clear(ctx context.Context, a record.Account, kinds []record.FailureKind, events ...record.OutboxEvent) error {
 	return adminError("clearing the counts of wrong attempts", ad.ClearAttempts(ctx, ad.Company, a, kinds, events...))
 }
 

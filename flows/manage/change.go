@@ -155,7 +155,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 	}
 	ad.notify(ctx, before, stored, changes.Fields)
 	if slices.Contains(changes.Fields, "password") && stored.PasswordHash != "" {
-		if err := ad.clear(ctx, stored, []record.Kind{record.WrongPasswords}); err != nil {
+		if err := ad.clear(ctx, stored, []record.FailureKind{record.WrongPasswords}); err != nil {
 			return err
 		}
 	}

@@ -56,7 +56,7 @@ func (ad *Admin) LockedUntil(a record.Account) time.Time {
 	if failures[record.WrongPasswords].Count >= limits.DisableAfter {
 		return UntilUnlocked
 	}
-	for kind, rate := range map[record.Kind]tenant.Rate{record.WrongCodes: limits.WrongCodes, record.WrongAnswers: limits.WrongAnswers} {
+	for kind, rate := range map[record.FailureKind]tenant.Rate{record.WrongCodes: limits.WrongCodes, record.WrongAnswers: limits.WrongAnswers} {
 		if t := failures[kind]; t.Count >= rate.N && now.Before(t.Until) && t.Until.After(until) {
 			until = t.Until
 		}

@@ -71,7 +71,7 @@ func (s *Self) ChangePassword(ctx context.Context, current, wanted string) error
 	if current == "" && s.account.PasswordHash != "" {
 		return wire.Invalid("The field current_password is missing.")
 	}
-	return selfError(s.admin.ChangePassword(ctx, s.account.Mnemocode, OwnChange{
+	return selfError(s.admin.ChangePassword(ctx, s.account.Mnemocode, PasswordChange{
 		Current: current, New: wanted, Address: s.admin.Address, Keep: s.session.ID,
 	}))
 }

@@ -75,8 +75,8 @@ func (ad *Admin) emitLocks(ctx context.Context, at *limits.Attempt, a record.Acc
 	}
 }
 
-// An OwnChange is a password change by the user.
-type OwnChange struct {
+// A PasswordChange is a password change by the user.
+type PasswordChange struct {
 	Current, New string
 	Address      string // the user's, as for CheckPassword
 	Keep         string // the Session.ID of the session to keep; empty for none
@@ -86,7 +86,7 @@ type OwnChange struct {
 // CheckPassword, then applies the rules for users to the new one. It revokes all of the
 // account's sessions except the one to keep, which stays valid throughout. Users without
 // a password may set their first one themselves: their login was another proof.
-func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch OwnChange) error {
+func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch PasswordChange) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
 		return err

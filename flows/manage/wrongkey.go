@@ -16,9 +16,9 @@ import (
 // is refused. Each wrong key counts, on all nodes.
 var wrongKeys = tenant.Rate{N: 30, Per: 5 * time.Minute}
 
-// WrongKey counts a wrong key for the accounts API. The error is wire.ErrRestricted if the
+// CountWrongKey counts a wrong key for the accounts API. The error is wire.ErrRestricted if the
 // address has sent too many, or wire.ErrUnavailable.
-func WrongKey(ctx context.Context, s *session.Manager, address string) error {
+func CountWrongKey(ctx context.Context, s *session.Manager, address string) error {
 	at, err := s.Attempt(ctx, nil, address)
 	if err != nil {
 		return err

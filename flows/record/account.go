@@ -36,19 +36,19 @@ type Account struct {
 	PasswordHash       string // empty for none
 	Question           string // the control question; empty for none
 	AnswerHash         string
-	TOTP               string                // the encrypted secret of the authenticator app; empty for none
-	TOTPPending        string                // an encrypted secret that is not confirmed yet; empty for none
-	Identities         []Identity            // ordered by provider and subject
-	Accepted           []Acceptance          // ordered by code
-	BackupCodes        int                   // how many are left
-	Passkeys           int                   // how many it has
-	NewBackupCodes     []string              // hashes that Create stores with the account; never loaded
-	Generation         int64                 // the session generation: grows with each change that revokes the account's sessions
-	InactiveGeneration int64                 // the Generation that began when Status last changed from active; 0 if it never did
-	CompanyGeneration  int64                 // the company's session generation: grows each time that all its sessions are revoked
-	FailureCounts      map[Kind]FailureCount // wrong attempts when the account was loaded; nil for none
-	Outbox             []OutboxEvent         // events that Create and Update store with the account; never loaded
-	Keep               TokenHash             // the session that Update spares if it ends the others; never loaded
+	TOTP               string                       // the encrypted secret of the authenticator app; empty for none
+	TOTPPending        string                       // an encrypted secret that is not confirmed yet; empty for none
+	Identities         []Identity                   // ordered by provider and subject
+	Accepted           []Acceptance                 // ordered by code
+	BackupCodes        int                          // how many are left
+	Passkeys           int                          // how many it has
+	NewBackupCodes     []string                     // hashes that Create stores with the account; never loaded
+	Generation         int64                        // the session generation: grows with each change that revokes the account's sessions
+	InactiveGeneration int64                        // the Generation that began when Status last changed from active; 0 if it never did
+	CompanyGeneration  int64                        // the company's session generation: grows each time that all its sessions are revoked
+	FailureCounts      map[FailureKind]FailureCount // wrong attempts when the account was loaded; nil for none
+	Outbox             []OutboxEvent                // events that Create and Update store with the account; never loaded
+	Keep               TokenHash                    // the session that Update spares if it ends the others; never loaded
 	Created            time.Time
 	Updated            time.Time
 }
@@ -128,21 +128,21 @@ type FailureKey struct {
 	Device  string // the ID of a Device of the Account; empty for the account itself
 }
 
-// A Kind is the kind of a failure count. A FailureKey has one count of each. Stores
+// A FailureKind is the kind of a failure count. A FailureKey has one count of each. Stores
 // save the values, so they must not change.
-type Kind string
+type FailureKind string
 
 // The kinds. All but WrongSecondFactors lock what they count.
 const (
-	WrongPasswords Kind = "password"
-	WrongCodes     Kind = "code" // one-time codes, of logins and recoveries, and backup codes
-	WrongAnswers   Kind = "answer"
+	WrongPasswords FailureKind = "password"
+	WrongCodes     FailureKind = "code" // one-time codes, of logins and recoveries, and backup codes
+	WrongAnswers   FailureKind = "answer"
 	// WrongSecondFactors are codes that were wrong after a correct password. They lock
 	// nothing; the owner is notified of them.
-	WrongSecondFactors Kind = "second_factor"
+	WrongSecondFactors FailureKind = "second_factor"
 )
 
-// A FailureCount counts wrong attempts of a Kind for a FailureKey.
+// A FailureCount counts wrong attempts of a FailureKind for a FailureKey.
 type FailureCount struct {
 	Count int
 	// Until is the end of the lock, for passwords. For the other kinds it is the

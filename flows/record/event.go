@@ -48,15 +48,15 @@ type Traffic struct {
 	Logins   int // completed ones
 }
 
-// Kinds of Traffic. They help operators to decide whether to raise a limit.
+// Results of Traffic.Guess. They help operators to decide whether to raise a limit.
 const (
 	TrafficOfUsers     = "users"     // most users who tried logged in
 	TrafficOfStrangers = "strangers" // most did not
 )
 
-// Kind guesses whether users share the address, or a program guesses secrets or
+// Guess guesses whether users share the address, or a program guesses secrets or
 // triggers SMS.
-func (t *Traffic) Kind() string {
+func (t *Traffic) Guess() string {
 	if t.Logins > t.Failures && 2*t.Logins >= t.Accounts {
 		return TrafficOfUsers
 	}

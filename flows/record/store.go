@@ -173,9 +173,9 @@ type FailureCounts interface {
 	// UpdateFailures loads a failure count (a zero one if none is stored), calls
 	// change and stores the result. No other change of the same count can happen in
 	// between. If change fails, UpdateFailures stores nothing and returns that error.
-	UpdateFailures(ctx context.Context, now time.Time, subject FailureKey, kind Kind, change func(*FailureCount) error) error
+	UpdateFailures(ctx context.Context, now time.Time, key FailureKey, kind FailureKind, change func(*FailureCount) error) error
 	// FailureCounts returns all failure counts of the key.
-	FailureCounts(ctx context.Context, subject FailureKey) (map[Kind]FailureCount, error)
+	FailureCounts(ctx context.Context, key FailureKey) (map[FailureKind]FailureCount, error)
 }
 
 // PendingRevocations keeps the revocations that Update, Delete, SetPassword and
@@ -317,10 +317,10 @@ type SessionCodes interface {
 
 // Counters enforces rate limits.
 type Counters interface {
-	// Charge adds one to each counter without Look. If any counter is at its limit,
+	// Charge adds one to each counter without CheckOnly. If any counter is at its limit,
 	// Charge adds to none and returns a FullError, which names the first full
 	// counter and says until when. The counters are all of one company or all of
-	// none. If all have Look, Charge writes nothing.
+	// none. If all have CheckOnly, Charge writes nothing.
 	Charge(ctx context.Context, now time.Time, counters ...Counter) error
 }
 
@@ -354,16 +354,16 @@ type Counter struct {
 	Key    string // from limits.Key: the part before the slash is the company, empty for a counter of all companies
 	Limit  int    // 0 refuses everything
 	Window time.Duration
-	// Look makes Charge read the counter without adding to it. A full one still
+	// CheckOnly makes Charge read the counter without adding to it. A full one still
 	// refuses.
-	Look bool
+	CheckOnly bool
 }
 
-// Look returns copies of the counters with Look set.
-func Look(counters ...Counter) []Counter {
+// CheckOnly returns copies of the counters with CheckOnly set.
+func CheckOnly(counters ...Counter) []Counter {
 	counters = slices.Clone(counters)
 	for i := range counters {
-		counters[i].Look = true
+		counters[i].CheckOnly = true
 	}
 	return counters
 }

@@ -47,7 +47,7 @@ func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed strin
 	of := sha256.Sum256([]byte(a.PasswordHash))
 	asked := record.Counter{Key: limits.Key(c.Company.Code, "breached", hex.EncodeToString(of[:16])), Limit: 1, Window: breachedMemory}
 	claim := asked
-	claim.Look = breached.Require // only an answer counts then
+	claim.CheckOnly = breached.Require // only an answer counts then
 	if first, err := c.MarkUsed(ctx, claim); err != nil || !first {
 		return err
 	}

@@ -46,7 +46,7 @@ func (c *Call) spendCode(state record.State) getter {
 			}
 			c.setDevice(session.Device)
 		}
-		session, err := c.s.Sessions.SpendCode(ctx, c.Now, c.Company.Code, hash, state, c.AddressLook()...)
+		session, err := c.s.Sessions.SpendCode(ctx, c.Now, c.Company.Code, hash, state, c.AddressCounters()...)
 		if errors.As(err, &c.limited) {
 			err = nil
 		}
@@ -92,7 +92,7 @@ func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
 	if err == nil && !right {
 		err = wire.ErrOTPInvalid
 	}
-	return Step{Account: a, By: record.BySMS, Counters: c.AddressLook()}, err
+	return Step{Account: a, By: record.BySMS, Counters: c.AddressCounters()}, err
 }
 
 // TryBackupCode checks a backup code. The code stays valid until the returned step

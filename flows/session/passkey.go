@@ -15,5 +15,5 @@ import (
 func SpendPasskeyChallenge(ctx context.Context, at *limits.Attempt, challenge []byte) (first bool, err error) {
 	hash := sha256.Sum256(challenge)
 	used := at.Counter("passkey", hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: tenant.PasskeyLife})
-	return at.MarkUsed(ctx, used, append(at.AddressLook(), at.AddressLogins()...)...)
+	return at.MarkUsed(ctx, used, append(at.AddressCounters(), at.AddressLogins()...)...)
 }

@@ -28,7 +28,7 @@ func (c *Call) openStateless(ctx context.Context, want Requirement) error {
 	c.Company, c.session = owner, &session
 	claim := c.Counter("claim", hex.EncodeToString(session.Hash[:]), tenant.Rate{N: 1, Per: session.Expires.Add(record.KeepExpired).Sub(c.Now)})
 	c.claim = &claim
-	if err = c.s.Sessions.Charge(ctx, c.Now, record.Look(claim)...); err != nil {
+	if err = c.s.Sessions.Charge(ctx, c.Now, record.CheckOnly(claim)...); err != nil {
 		if c.claimed(err) {
 			return wire.ErrTokenInvalid
 		}

@@ -11,14 +11,14 @@ import (
 // ClearAttempts resets the failure counts of these kinds, which also ends their locks: the
 // account's own and the public ones of its login ids. The outbox events are stored with
 // the last count of the account itself.
-func (s *Manager) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.Kind, events ...record.OutboxEvent) error {
+func (s *Manager) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.FailureKind, events ...record.OutboxEvent) error {
 	err := s.clear(ctx, record.FailureKey{Company: a.Company, Account: a.ID}, kinds, events...)
 	return cmp.Or(err, s.clearPublic(ctx, company, a, kinds...))
 }
 
 // clear resets the failure counts of a key, which also ends their locks. The outbox
 // events are stored with the last one.
-func (s *Manager) clear(ctx context.Context, key record.FailureKey, kinds []record.Kind, events ...record.OutboxEvent) error {
+func (s *Manager) clear(ctx context.Context, key record.FailureKey, kinds []record.FailureKind, events ...record.OutboxEvent) error {
 	for i, kind := range kinds {
 		err := s.Accounts.UpdateFailures(ctx, s.Now(), key, kind, func(t *record.FailureCount) error {
 			*t = record.FailureCount{}
@@ -36,7 +36,7 @@ func (s *Manager) clear(ctx context.Context, key record.FailureKey, kinds []reco
 
 // clearPublic resets the public failure counts of all login ids of the account. Only
 // hardened companies have them.
-func (s *Manager) clearPublic(ctx context.Context, company *tenant.Company, a record.Account, kinds ...record.Kind) error {
+func (s *Manager) clearPublic(ctx context.Context, company *tenant.Company, a record.Account, kinds ...record.FailureKind) error {
 	if !company.Hardened {
 		return nil
 	}

@@ -23,7 +23,7 @@ func (l *Limits) PasswordsLocked(t record.FailureCount, now time.Time) time.Time
 func (l *Limits) ForgetsDevice(wrong int) bool { return wrong >= min(l.LockAfter, l.DisableAfter) }
 
 // WindowLock returns the lock of a failure count with a window.
-func WindowLock(kind record.Kind) string {
+func WindowLock(kind record.FailureKind) string {
 	if kind == record.WrongAnswers {
 		return record.LockAnswers
 	}
@@ -31,7 +31,7 @@ func WindowLock(kind record.Kind) string {
 }
 
 // LockAt returns the lock that a failure count has just reached, or "".
-func (l *Limits) LockAt(kind record.Kind, t record.FailureCount) string {
+func (l *Limits) LockAt(kind record.FailureKind, t record.FailureCount) string {
 	switch {
 	case kind == record.WrongPasswords && t.Count >= l.DisableAfter:
 		return record.LockDisabled
