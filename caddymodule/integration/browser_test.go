@@ -205,7 +205,7 @@ func (b *tab) waits(script string) {
 		if time.Now().After(deadline) {
 			b.t.Fatalf("%s is not so within %v:\n%s", script, patience, b.shown())
 		}
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 

@@ -83,14 +83,15 @@ func NeedPeers(t testing.TB, peers string) {
 }
 
 // Eventually waits until is returns true. It fails the test if that takes longer
-// than limit.
+// than limit. The longer it has waited, the less often it asks, because a question may
+// cost a request or a process: the last pause is at most a twentieth of the whole.
 func Eventually(t testing.TB, limit time.Duration, what string, is func() bool) {
 	t.Helper()
 	for w := StartWatch(); !is(); {
 		if w.Took() > limit {
 			t.Fatalf("no %s within %v", what, limit)
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(min(max(time.Millisecond, w.Took()/20), 50*time.Millisecond))
 	}
 }
 
