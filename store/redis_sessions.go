@@ -182,6 +182,7 @@ var getScript = newNoWaitScript("get")
 func (s redisSessions) readWithRetry(ctx context.Context, key string) (map[string]string, error) {
 	read := func() (map[string]string, error) {
 		var get *redis.MapStringStringCmd
+		moving := false
 		err := s.at(ctx, key, func(p redisPlace) error {
 			get = redis.NewMapStringStringCmd(ctx, "evalsha", getScript.sha, 1, key)
 			err := p.do(ctx, get)
@@ -189,8 +190,12 @@ func (s redisSessions) readWithRetry(ctx context.Context, key string) (map[strin
 				get = redis.NewMapStringStringCmd(ctx, "eval", getScript.source, 1, key)
 				err = p.do(ctx, get)
 			}
+			moving = p.asking || redis.HasErrorPrefix(err, "Script attempted to access a non local key")
 			return err
 		})
+		if moving {
+			return s.readMoving(ctx, key)
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -204,6 +209,35 @@ func (s redisSessions) readWithRetry(ctx context.Context, key string) (map[strin
 		return fields, err
 	}
 	return read()
+}
+
+// readMoving reads a session whose slot is moving between two servers of a Cluster. Each
+// has only some of its keys, so a script may not find the company's marker. A command of
+// its own does.
+func (s redisSessions) readMoving(ctx context.Context, key string) (map[string]string, error) {
+	var session *redis.MapStringStringCmd
+	err := s.at(ctx, key, func(p redisPlace) error {
+		session = redis.NewMapStringStringCmd(ctx, "hgetall", key)
+		return p.do(ctx, session)
+	})
+	d := redisDecoder{fields: session.Val()}
+	if err != nil || len(d.fields) == 0 {
+		return nil, err
+	}
+	marker := key[:strings.IndexByte(key, '}')+1] + "f" + d.fields["c"] + "/0"
+	var ended *redis.StringCmd
+	err = s.at(ctx, marker, func(p redisPlace) error {
+		ended = redis.NewStringCmd(ctx, "get", marker)
+		return p.do(ctx, ended)
+	})
+	if errors.Is(err, redis.Nil) {
+		return d.fields, nil
+	}
+	generation, err := ended.Int64()
+	if err != nil || generation > d.optional("y") {
+		return nil, err
+	}
+	return d.fields, d.err
 }
 
 var replaceScript = newScript("replace")

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -406,14 +407,20 @@ func TestRedisOutOfMemory(t *testing.T) {
 // Clusters
 
 // While the slot of a bucket moves from one node to another, its sessions can be
-// found.
+// found, and those that their company has revoked can't.
 func TestRedisFollowsAMovingSlot(t *testing.T) {
 	t.Parallel()
 	c := storetest.NewCluster(t, 2)
 	r := openRedis(t, RedisOptions{URLs: c.URLs()})
 	sessions := r.Sessions()
-	a := session("a", 1, 1, record.CheckOTP)
+	account := int64(1)
+	for record.AccountBucket("other", account) != record.AccountBucket("acme", 1) {
+		account++
+	}
+	a, revoked := session("a", 1, 1, record.CheckOTP), session(fmt.Sprint("a@other/", account), account, 1, record.Authorized)
 	must(t, sessions.Create(bg, t0, a))
+	must(t, sessions.Create(bg, t0, revoked))
+	must(t, sessions.End(bg, t0, record.Revocation{Company: revoked.Company, Generation: 1}))
 	key := r.sessionKey(a.Hash)
 	var slot int
 	fmt.Sscan(c[0].Ask(t, "cluster", "keyslot", key), &slot)
@@ -424,10 +431,19 @@ func TestRedisFollowsAMovingSlot(t *testing.T) {
 	fromID, toID := from.Ask(t, "cluster", "myid"), to.Ask(t, "cluster", "myid")
 	to.Ask(t, "cluster", "setslot", slot, "importing", fromID)
 	from.Ask(t, "cluster", "setslot", slot, "migrating", toID)
-	for _, k := range from.Client(t).ClusterGetKeysInSlot(bg, slot, 100).Val() {
-		from.Ask(t, "migrate", "127.0.0.1", to.Port, k, 0, 1000)
+	wantFound := func() {
+		t.Helper()
+		wantSession(t, sessions, a)
+		_, err := sessions.Get(bg, revoked.Hash)
+		wantErr(t, "Get of a revoked session", err, record.ErrNotFound)
 	}
-	wantSession(t, sessions, a)
+	wantFound()
+	keys := from.Client(t).ClusterGetKeysInSlot(bg, slot, 100).Val()
+	slices.SortFunc(keys, func(a, b string) int { return strings.Compare(b, a) }) // the marker last
+	for _, k := range keys {
+		from.Ask(t, "migrate", "127.0.0.1", to.Port, k, 0, 1000)
+		wantFound()
+	}
 	number := get[int64](t)(sessions.OpenCode(bg, t0, a.Hash, record.CheckOTP))
 	for _, s := range []*storetest.Redis{to, from} {
 		s.Ask(t, "cluster", "setslot", slot, "node", toID)
