@@ -212,6 +212,24 @@ func TestALoginWithoutAnAnswerOfTheList(t *testing.T) {
 	}
 }
 
+// A password that the list has is not forgotten if the store does not answer just then.
+func TestABreachedPasswordThatCouldNotBeNoted(t *testing.T) {
+	b, _ := newBreached(t, true, false)
+	accounts := b.Accounts
+	b.Accounts = noUpdate{accounts}
+	b.wrong(wire.ErrUnavailable, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+	b.Accounts = accounts
+	b.clock.advance(time.Minute)
+	wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": password}), record.SetPassword)
+}
+
+// noUpdate is a store that changes no account.
+type noUpdate struct{ record.Accounts }
+
+func (noUpdate) Update(context.Context, string, int64, func(*record.Account) (bool, error)) (record.Account, error) {
+	return record.Account{}, errDown
+}
+
 // A client that hangs up does not get around the list.
 func TestAClientThatHangsUpIsLookedUp(t *testing.T) {
 	b, l := newBreached(t, true, false)

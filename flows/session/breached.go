@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/background"
@@ -14,8 +15,12 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// breachedMemory is how long the answer about a password counts (contract, section 18).
-const breachedMemory = 30 * 24 * time.Hour
+const (
+	// breachedMemory is how long the answer about a password counts (contract, section 18).
+	breachedMemory = 30 * 24 * time.Hour
+	// breachedTime is more than it takes to ask and to store the answer.
+	breachedTime = 5 * time.Second
+)
 
 // Breached reports whether a password is in the company's list of breached passwords. If
 // the list does not answer, the password passes, unless the company requires an answer.
@@ -44,18 +49,23 @@ func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed strin
 		return nil
 	}
 	ctx = context.WithoutCancel(ctx) // clients that hang up must not get around it
-	of := sha256.Sum256([]byte(a.PasswordHash))
-	asked := record.Counter{Key: limits.Key(c.Company.Code, "breached", hex.EncodeToString(of[:16])), Limit: 1, Window: breachedMemory}
-	claim := asked
-	claim.CheckOnly = breached.Require // only an answer counts then
-	if first, err := c.MarkUsed(ctx, claim); err != nil || !first {
-		return err
+	sum := sha256.Sum256([]byte(a.PasswordHash))
+	of := hex.EncodeToString(sum[:16])
+	asked := record.Counter{Key: limits.Key(c.Company.Code, "breached", of), Limit: 1, Window: breachedMemory}
+	asking := record.Counter{Key: limits.Key(c.Company.Code, "breached-asking", of), Limit: 1, Window: breachedTime}
+	asking.CheckOnly = breached.Require // then each login waits for an answer of its own
+	err := c.Counters.Charge(ctx, c.Now, append(record.CheckOnly(asked), asking)...)
+	if _, full := errors.AsType[*record.FullError](err); full {
+		return nil
+	}
+	if err != nil {
+		return wire.Unavailable("counting", err)
 	}
 	listed, err := c.s.Breached(ctx, c.Company, typed)
 	if err == nil && listed {
 		err = c.mustSetPassword(ctx, a)
 	}
-	if err == nil && breached.Require {
+	if err == nil { // last, so that no answer is lost
 		_, err = c.MarkUsed(ctx, asked)
 	}
 	return err
