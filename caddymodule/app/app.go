@@ -139,7 +139,10 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 var hasher = sync.OnceValue(func() *password.Hasher {
 	h := password.NewHasher(0)
 	h.Waited = hashWaited
-	h.Derive = hashing.New(h.Slots()).Derive
+	h.Derive = hashing.New(h.Slots(), func(err error) {
+		caddy.Log().Named("mnemogate").Sugar().Warnw("passwords are hashed in this process, where logins slow other requests down,"+
+			" since no other can be started; let it start itself", "error", err)
+	}).Derive
 	return h
 })
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
@@ -18,6 +19,16 @@ import (
 )
 
 const acme = "company acme {\napi_key key-of-acme\ncaptcha off\n"
+
+// Each process that hashes passwords would otherwise take the memory and the time of a
+// Caddy that starts.
+func TestAHashingProcessInitializesLittle(t *testing.T) {
+	child := &exec.Cmd{Path: os.Args[0], Args: []string{"mnemogate-hashing"}, Env: []string{"GODEBUG=inittrace=1"}}
+	trace, err := child.CombinedOutput()
+	if err != nil || !bytes.Contains(trace, []byte("init encoding/gob")) || bytes.Contains(trace, []byte("github.com/nyaruka/phonenumbers")) {
+		t.Errorf("%v: %s", err, trace)
+	}
+}
 
 // newApp is an app whose only company is acme, with more in its block.
 func newApp(t *testing.T, file, more string) *App {

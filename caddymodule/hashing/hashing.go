@@ -3,22 +3,22 @@
 // afterwards should slow down requests that need no hash. A child is the same
 // program under another name, and runs until its standard input is closed. Start at
 // Processes.
+//
+// Go initializes packages in the order of their paths, as soon as what they import is
+// initialized. So this package imports little, neither Caddy nor net/http: a child does
+// not initialize most of the program.
 package hashing
 
 import (
+	"encoding/gob"
 	"errors"
 	"fmt"
-	"io"
-	"net/rpc"
 	"os"
 	"os/exec"
 	"os/signal"
 	"sync"
 	"syscall"
 	"time"
-
-	"github.com/caddyserver/caddy/v2"
-	"go.uber.org/zap"
 
 	"github.com/mnemogate/mnemogate/flows/password"
 )
@@ -29,28 +29,28 @@ const childName = "mnemogate-hashing"
 func init() {
 	if os.Args[0] == childName {
 		signal.Ignore(os.Interrupt, syscall.SIGTERM) // meant for Caddy, which may still finish logins
-		server := rpc.NewServer()
-		server.RegisterName("child", service{})
-		server.ServeConn(conn{os.Stdin, os.Stdout})
-		os.Exit(0)
+		requests, answers := gob.NewDecoder(os.Stdin), gob.NewEncoder(os.Stdout)
+		for {
+			var r request
+			if requests.Decode(&r) != nil {
+				os.Exit(0)
+			}
+			var a answer
+			var err error
+			if a.Key, err = password.DeriveKey(r.Hash, r.Secret); err != nil {
+				a.Error = err.Error()
+			}
+			answers.Encode(a)
+		}
 	}
 }
 
-// A conn is a pair of pipes.
-type conn struct {
-	io.Reader
-	io.WriteCloser
-}
+// A request asks a child to derive a key.
+type request struct{ Hash, Secret string }
 
-// A Task asks a child to derive a key.
-type Task struct{ Hash, Secret string }
-
-// service is the RPC service of a child.
-type service struct{}
-
-func (service) Derive(task Task, key *[]byte) (err error) {
-	*key, err = password.DeriveKey(task.Hash, task.Secret)
-	return err
+type answer struct {
+	Key   []byte
+	Error string
 }
 
 // Processes are the child processes. There is one for each concurrent call, started
@@ -58,27 +58,35 @@ func (service) Derive(task Task, key *[]byte) (err error) {
 // another.
 type Processes struct {
 	idle     chan *child
+	warn     func(error)
 	mu       sync.Mutex
 	failedAt time.Time // when a child last failed to start
 }
 
-// New returns Processes for up to n concurrent calls.
-func New(n int) *Processes { return &Processes{idle: make(chan *child, n)} }
+// New returns Processes for up to n concurrent calls. It calls warn with the reason when
+// no child can be started, at most once a minute.
+func New(n int, warn func(error)) *Processes {
+	return &Processes{idle: make(chan *child, n), warn: warn}
+}
 
 // Derive is password.DeriveKey in a child process. If the child dies, for example
 // because memory ran out, Derive tries once more with a new child, since the idle
 // ones may have died too. If no child can be started, for example in a sandbox, this
 // process derives the key.
-func (p *Processes) Derive(hash, secret string) (key []byte, err error) {
+func (p *Processes) Derive(hash, secret string) ([]byte, error) {
+	var err error
 	for try := range 2 {
 		c := p.take(try > 0)
 		if c == nil {
 			return password.DeriveKey(hash, secret)
 		}
-		err = c.client.Call("child.Derive", Task{hash, secret}, &key)
-		if _, answered := errors.AsType[rpc.ServerError](err); err == nil || answered {
+		var a answer
+		if a, err = c.ask(request{hash, secret}); err == nil {
 			p.idle <- c
-			return key, err
+			if a.Error != "" {
+				return nil, errors.New(a.Error)
+			}
+			return a.Key, nil
 		}
 		c.kill()
 	}
@@ -103,15 +111,15 @@ func (p *Processes) take(anew bool) *child {
 	c, err := start()
 	if err != nil {
 		p.failedAt = time.Now()
-		caddy.Log().Named("mnemogate").Warn("passwords are hashed in this process, where logins slow other requests down,"+
-			" since no other can be started; let it start itself", zap.Error(err))
+		p.warn(err)
 	}
 	return c
 }
 
 type child struct {
-	cmd    *exec.Cmd
-	client *rpc.Client
+	cmd      *exec.Cmd
+	requests *gob.Encoder
+	answers  *gob.Decoder
 }
 
 func start() (*child, error) {
@@ -133,7 +141,14 @@ func start() (*child, error) {
 	if err := startLow(cmd); err != nil {
 		return nil, err
 	}
-	return &child{cmd, rpc.NewClient(conn{stdout, stdin})}, nil
+	return &child{cmd, gob.NewEncoder(stdin), gob.NewDecoder(stdout)}, nil
+}
+
+func (c *child) ask(r request) (a answer, err error) {
+	if err = c.requests.Encode(r); err == nil {
+		err = c.answers.Decode(&a)
+	}
+	return a, err
 }
 
 func (c *child) kill() {

@@ -2,8 +2,10 @@ package hashing
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -21,7 +23,7 @@ const someHash = "$argon2id$v=19$m=7168,t=5,p=1$MDEyMzQ1Njc4OWFiY2RlZg$AAAAAAAAA
 func TestAHashingProcessDerivesWhatThisOneWould(t *testing.T) {
 	t.Setenv("SOME_SECRET", "not for it")
 	before := nices(t, "self")
-	p := New(1)
+	p := New(1, nil)
 	for _, hash := range []string{
 		someHash,
 		"$2b$04$abcdefghijklmnopqrstuuxLHvYRB9R2YcVyZW8kCq0OvFeXbHVsq", // of another secret
@@ -72,7 +74,7 @@ func nices(t *testing.T, pid string) (nices []int) {
 
 // A process may be killed at any time, for want of memory above all.
 func TestAHashingProcessThatDiesIsReplaced(t *testing.T) {
-	p := New(2)
+	p := New(2, nil)
 	want, err := password.DeriveKey(someHash, "secret")
 	if err != nil {
 		t.Fatal(err)
@@ -98,7 +100,7 @@ func TestAHashingProcessThatDiesIsReplaced(t *testing.T) {
 }
 
 func TestPasswordsAreHashedHereIfNoProcessCanBeStarted(t *testing.T) {
-	p := New(1)
+	p := New(1, nil)
 	p.failedAt = time.Now()
 	want, _ := password.DeriveKey(someHash, "secret")
 	if got, err := p.Derive(someHash, "secret"); err != nil || !bytes.Equal(got, want) {
@@ -107,20 +109,11 @@ func TestPasswordsAreHashedHereIfNoProcessCanBeStarted(t *testing.T) {
 }
 
 func TestAHashingProcessEndsWithItsInput(t *testing.T) {
-	c, err := start()
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.client.Close()
-	ended := make(chan error, 1)
-	go func() { ended <- c.cmd.Wait() }()
-	select {
-	case err := <-ended:
-		if err != nil {
-			t.Error(err)
-		}
-	case <-time.After(30 * time.Second):
-		c.cmd.Process.Kill()
-		t.Error("it is still there")
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	child := exec.CommandContext(ctx, os.Args[0])
+	child.Args = []string{childName}
+	if err := child.Run(); err != nil {
+		t.Error(err)
 	}
 }
