@@ -45,7 +45,7 @@ func (c *cli) endSessionsCommand() *cobra.Command {
 	cmd := c.byFlag(c.command("end (<account> [<session>] | --all --company <code>)", "Ends sessions", `Ends all sessions of an account, with pending logins, one-time codes and
 recovery links; with a session, as 'sessions list' shows it, that one. With
 --all it ends those of every user of the company, however many these are. They
-have ended on all nodes before the command returns.`,
+have ended when the command returns, on other nodes within 100 ms.`,
 		cobra.MaximumNArgs(2), func(args []string) error {
 			if all != (len(args) == 0) {
 				return errors.New("name an account, or say --all for all of the company")
