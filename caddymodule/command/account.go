@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -119,6 +120,11 @@ func (c *cli) fields() (map[string]any, error) {
 				return nil, err
 			}
 			fields[f.field] = secret
+		}
+	}
+	for name, value := range fields {
+		if text, ok := value.(string); ok && !utf8.ValidString(text) {
+			return nil, &cliError{exit: exitFailed, field: name, message: name + ": it is not UTF-8; give it in UTF-8"}
 		}
 	}
 	return fields, nil

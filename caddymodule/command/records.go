@@ -9,6 +9,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -86,6 +87,9 @@ func (c *csvRecords) next() (int, []byte, error) {
 	for i, cell := range record {
 		if cell == "" {
 			continue
+		}
+		if !utf8.ValidString(cell) { // JSON would have replacement characters for its letters
+			return line, nil, fmt.Errorf("%s: it is not UTF-8; save the file as UTF-8", c.columns[i])
 		}
 		if fields[c.columns[i]], err = csvValue(c.columns[i], cell); err != nil {
 			return line, nil, fmt.Errorf("%s: %w", c.columns[i], err)

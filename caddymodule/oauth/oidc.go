@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -25,8 +27,8 @@ func init() { caddy.RegisterModule(new(OIDC)) }
 // document at the first login and keeps it until the configuration is reloaded.
 // After a failure the next login tries again. It verifies the ID token's signature,
 // issuer, audience and times, and its nonce if the client sends one. The email comes
-// from the ID token. It uses only https, except on this machine or where an address
-// may be insecure, and follows no redirects.
+// from the ID token. It uses only https unless the issuer is http, on this machine or
+// with insecure, and follows no redirects.
 type OIDC struct {
 	// The issuer, exactly as the provider writes it. The discovery document is below
 	// it, at /.well-known/openid-configuration.
@@ -155,7 +157,7 @@ func (p *OIDC) Start(ctx context.Context) (tenant.OAuthStart, error) {
 	if err != nil {
 		return tenant.OAuthStart{}, fmt.Errorf("oauth oidc %s: discovery: %w", p.Issuer, err)
 	}
-	if _, err := p.url(at.StartURL); err != nil {
+	if _, err := p.endpoint(at.StartURL); err != nil {
 		return tenant.OAuthStart{}, fmt.Errorf("oauth oidc %s: its document's authorization_endpoint is missing or not https", p.Issuer)
 	}
 	return tenant.OAuthStart{URL: at.StartURL, PKCE: slices.Contains(at.Challenges, "S256")}, nil
@@ -191,6 +193,17 @@ func (p *OIDC) discovered(ctx context.Context) (*discovery, error) {
 	}
 }
 
+// endpoint parses an address of the discovery document. For an https issuer it must be
+// https: the document must not lead to servers of this machine, like Caddy's admin
+// endpoint.
+func (p *OIDC) endpoint(s string) (*url.URL, error) {
+	u, err := p.url(s)
+	if err == nil && u.Scheme != "https" && !p.Insecure && strings.HasPrefix(p.Issuer, "https:") {
+		return nil, errors.New("it is not https")
+	}
+	return u, err
+}
+
 func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
 	provider, err := oidc.NewProvider(ctx, p.Issuer)
 	if other, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
@@ -207,7 +220,7 @@ func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
 		return nil, errors.New("the document has a field of an unexpected type")
 	}
 	for _, endpoint := range []string{at.TokenURL, at.KeysURL} {
-		if _, err := p.url(endpoint); err != nil {
+		if _, err := p.endpoint(endpoint); err != nil {
 			return nil, errors.New("the document's token_endpoint or jwks_uri is missing or not https")
 		}
 	}

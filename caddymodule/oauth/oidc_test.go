@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -456,5 +457,30 @@ func TestOIDCRefusesABadDiscoveryDocument(t *testing.T) {
 				t.Errorf("got %v, %v", err, f.requests)
 			}
 		})
+	}
+}
+
+// The document of an issuer on the web leads to no server without TLS, such as the admin
+// endpoint of the Caddy that reads it.
+func TestAnIssuerOnTheWebLeadsNowhereOnThisMachine(t *testing.T) {
+	var asked atomic.Int32
+	here := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { asked.Add(1) }))
+	t.Cleanup(here.Close)
+	for _, field := range []string{"authorization_endpoint", "token_endpoint", "jwks_uri"} {
+		f := newIssuer(t)
+		f.Server = httptest.NewTLSServer(f)
+		t.Cleanup(f.Close)
+		f.discovery = func(doc map[string]any) { doc[field] = here.URL + "/stop" }
+		p := f.client(t)
+		p.client.Transport = f.Client().Transport
+		if start, err := p.Start(t.Context()); err == nil || start.URL != "" {
+			t.Errorf("%s: a login begins at %+v", field, start)
+		}
+		if field == "authorization_endpoint" {
+			continue
+		}
+		if _, err := p.Exchange(t.Context(), grant); err == nil || errors.Is(err, wire.ErrOAuthFailed) || asked.Load() > 0 {
+			t.Errorf("%s: got %v, and %d requests", field, err, asked.Load())
+		}
 	}
 }
