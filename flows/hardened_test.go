@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -225,8 +226,8 @@ func TestHardenedAnswersAlike(t *testing.T) {
 }
 
 // Tokens do not reveal unknown login ids. At a login they are as long as an
-// account's and belong to no bucket. In a recovery, a login id always has the same
-// bucket, like an account, and different login ids have different buckets.
+// account's and belong to no bucket. In a recovery, the bucket depends only on the login
+// id: not on whether there is an account, nor on its status or its other login ids.
 func TestDecoyTokensHaveNoMark(t *testing.T) {
 	b := hardenedBench(t)
 	known := b.must("auth/login", "", object{"login_id": email}).SessionToken
@@ -251,6 +252,18 @@ func TestDecoyTokensHaveNoMark(t *testing.T) {
 	}
 	if len(seen) < 10 {
 		t.Errorf("40 login ids share %d buckets", len(seen))
+	}
+	ids := []string{email, phone, "alice"}
+	buckets := func() (all []int) {
+		for _, id := range ids {
+			all = append(all, bucket(id))
+		}
+		return all
+	}
+	active := buckets()
+	b.changeStatus(record.StatusClosed)
+	if closed := buckets(); !slices.Equal(closed, active) {
+		t.Errorf("buckets %v, and %v of a closed account", active, closed)
 	}
 }
 

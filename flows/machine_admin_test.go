@@ -284,7 +284,8 @@ func (m *machine) look(t *rapid.T) {
 	wanted := map[record.TokenHash]bool{}
 	for _, s := range m.sessions {
 		hash := record.TokenHash(sha256.Sum256([]byte(s.token)))
-		if s.account != a || s.ended || s.expired || s.state == record.MailedLink || s.state == record.CheckPassword || !m.now.Before(s.expires) {
+		if s.account != a || s.ended || s.expired || s.state == record.MailedLink || s.state == record.CheckPassword || !m.now.Before(s.expires) ||
+			c.Hardened && s.state == record.RecoveryOTP {
 			continue
 		}
 		if (s.crowded || s.passed || s.forgotten || !m.now.Before(s.early)) && !sessions[hash] {

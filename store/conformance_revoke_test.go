@@ -74,29 +74,6 @@ var endCases = []sessionsCase{
 		},
 	},
 	{
-		name:    "recoveries that become decoys",
-		promise: "A session in RecoveryOTP that has a LoginID is not ended. It becomes a decoy of that LoginID.",
-		run: func(t *testing.T, one, two record.Sessions) {
-			s := session("a", 1, 2, record.RecoveryOTP)
-			code := newCode("c")
-			s.LoginID, s.Code, s.Profile = "login id hash", &code, ""
-			must(t, one.Create(bg, t0, s))
-			s.State, s.Hash = record.CheckOTP, hash("b")
-			must(t, one.Create(bg, t0, s))
-			must(t, one.End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: record.AllGenerations}))
-			wantGone(t, two, "b")
-			s.State, s.Hash, s.Account, s.Generation, s.Mnemocode, code.Phone = record.RecoveryOTP, hash("a"), 0, 0, "", ""
-			wantSession(t, two, s)
-			_, err := two.Revoked(bg, s.Hash)
-			wantErr(t, "Revoked", err, record.ErrNotFound)
-			wantEqual(t, "sessions of the account", len(get[[]record.Session](t)(two.List(bg, t0, "acme", 1))), 0)
-			number := get[int64](t)(two.OpenCode(bg, t0, s.Hash, record.RecoveryOTP))
-			must(t, one.SetCode(bg, s.Hash, number, newCode("d")))
-			must(t, one.End(bg, t0, record.Revocation{Company: "acme", Generation: s.CompanyGeneration + 1}))
-			wantGone(t, two, "a")
-		},
-	},
-	{
 		name: "room",
 		promise: "If the account then has more than AtMost sessions in the state of s, the oldest that have not expired " +
 			"are ended, and a Feed hears of each before Create returns.",

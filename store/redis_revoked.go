@@ -52,7 +52,7 @@ func (s redisSessions) End(ctx context.Context, now time.Time, e record.Revocati
 		}
 		keys := append([]string{s.accountKey("f", e.Company, e.Account)}, s.indexes(e.Company, e.Account, storedStates)...)
 		_, _, err := s.run(ctx, endScript, keys, e.Generation, markerLife(e).Milliseconds(), s.channel(), encodeRevocation(e),
-			keptBytes(e.Keep), string(record.Authorized), micros(now), string(record.RecoveryOTP))
+			keptBytes(e.Keep), string(record.Authorized), micros(now))
 		return err
 	})
 }

@@ -31,9 +31,6 @@ const (
 		INSERT INTO fences (company, account, epoch, expires, uncleared) VALUES (?, ?, ?, ?, 1)
 		ON CONFLICT (company, account) DO UPDATE
 		SET epoch = max(epoch, excluded.epoch), expires = max(expires, excluded.expires), uncleared = 1`
-	sqliteMakeDecoys = `
-		UPDATE sessions SET account = 0, epoch = 0, mnemocode = '', code_phone = ''
-		WHERE company = ? AND account = ? AND epoch < ? AND state = ? AND login_id <> ''`
 	sqliteClearEnded = `
 		DELETE FROM sessions WHERE hash IN
 			(SELECT hash FROM sessions WHERE company = ? AND account = ? AND epoch < ? LIMIT +?)
@@ -53,9 +50,6 @@ func (s sqliteSessions) End(ctx context.Context, now time.Time, e record.Revocat
 		}
 		_, err = tx.exec(ctx, sqliteStoreMarker, e.Company, e.Account, e.Generation, micros(now.Add(markerLife(e))))
 		if err != nil || e.Account == 0 {
-			return err
-		}
-		if _, err = tx.exec(ctx, sqliteMakeDecoys, e.Company, e.Account, e.Generation, string(record.RecoveryOTP)); err != nil {
 			return err
 		}
 		return tx.clearEnded(ctx, now, e)

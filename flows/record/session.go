@@ -10,9 +10,9 @@ type Session struct {
 	Hash              TokenHash
 	ID                string // identifies the session to operators, through all its steps; it is not a token
 	Company           string
-	Account           int64  // 0 for a decoy, which cannot complete any step
-	Mnemocode         string // the account's; empty for a decoy
-	LoginID           string // for a decoy: the hash of the login id that was sent, for which its attempts are counted
+	Account           int64  // 0 for a decoy, which cannot complete any step, and for a session that is hidden among decoys
+	Mnemocode         string // the account's; empty for a decoy; for a hidden session the ID of the account
+	LoginID           string // for a decoy and a hidden session: the hash of the login id that was sent, for which attempts are counted
 	Generation        int64  // the account's Generation when the login began
 	CompanyGeneration int64  // the company's at that time, see Account
 	State             State
@@ -33,7 +33,7 @@ type Session struct {
 // A Code is a one-time code as a store keeps it.
 type Code struct {
 	Hash    [sha256.Size]byte // keyed with the session's token, so that a stolen hash can't be brute-forced
-	Phone   string            // the phone it was sent to; the code is invalid for any other
+	Phone   string            // the phone it was sent to; the code is invalid for any other; empty for a decoy and a hidden session
 	Expires time.Time
 }
 

@@ -291,9 +291,8 @@ type SessionWriter interface {
 	// Replace refuse such sessions. End takes no longer for a million sessions than
 	// for MaxSessions. It spares the session e.Keep if that belongs to the account, is
 	// Authorized and is of the generation just before e.Generation: in the same step,
-	// its Generation becomes e.Generation. A session in RecoveryOTP that has a LoginID
-	// is not revoked: it becomes a decoy for that login id hash. Revoked returns what
-	// End revoked for an account.
+	// its Generation becomes e.Generation. Revoked returns what End revoked for an
+	// account.
 	End(ctx context.Context, now time.Time, e Revocation) error
 }
 

@@ -49,12 +49,9 @@ func (c *Call) accountOfRevoked(a record.Account) (record.Account, error) {
 	anyones := c.Company.Hardened && (c.session.State == record.CheckPassword || c.session.State == record.RecoveryOTP)
 	switch {
 	case c.session.CompanyGeneration != a.CompanyGeneration: // a new company generation revokes decoys too
-	case anyones && status != nil:
-		return a, nil
+	case anyones && status != nil && c.session.State == record.CheckPassword:
+		return a, nil // the password may show the status; a code that was sent before shows nothing
 	case anyones:
-		if c.session.Code != nil {
-			c.session.Code.Phone = "" // as for a decoy
-		}
 		return record.Account{CompanyGeneration: a.CompanyGeneration}, nil
 	case status != nil && c.client.SeesStatus && (!c.Company.Hardened || c.proven(a)):
 		c.SetAccount(a)

@@ -36,6 +36,7 @@ type Call struct {
 	session   *record.Session // nil until it is found
 	token     string          // the session's
 	revoked   bool            // Revoke has revoked the session, so the next one replaces none
+	hidden    bool            // the store has the session as a decoy's
 	client    Client
 	userAgent string // as sessions keep it
 	key       string // the name of the API key

@@ -41,7 +41,7 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 	if !fixed {
 		digits = tokens.NewDigits(c.Company.OTP.Length)
 	}
-	hidden := c.Company.Hardened && st.State == record.RecoveryOTP
+	hidden := c.hides(st.State)
 	var counters []record.Counter
 	switch {
 	case hidden:
@@ -60,6 +60,9 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 		return newCode{code, counters, nothing}, nil
 	}
 	code := &record.Code{Hash: tokens.HashCode(token, st.State, a.Phone, digits), Phone: a.Phone, Expires: expires}
+	if hidden {
+		code.Phone = "" // as for a decoy; the phone is part of the hash
+	}
 	if fixed {
 		return newCode{code, counters, nothing}, nil
 	}
@@ -94,7 +97,7 @@ const (
 // whenSent returns when the code of a step to this state is sent.
 func (c *Call) whenSent(state record.State) moment {
 	switch {
-	case c.Company.Hardened && state == record.RecoveryOTP:
+	case c.hides(state):
 		return afterAnswer
 	case c.replacesNone():
 		return afterStored

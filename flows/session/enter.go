@@ -46,11 +46,15 @@ func (c *Call) Enter(ctx context.Context, st Step) (Issued, error) {
 // enter takes a step that stores a session, and sends its code, if it has one.
 func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 	bucket := record.AccountBucket(c.Company.Code, st.Account.ID)
-	if st.Account.ID == 0 {
-		bucket = record.HashToken(st.DecoyOf).Bucket() // the bucket of account 0 would reveal a decoy
+	hidden := c.hides(st.State)
+	if st.Account.ID == 0 || hidden {
+		bucket = record.HashToken(st.DecoyOf).Bucket() // the bucket of an account would reveal what is a decoy
 	}
 	token, hash := tokens.New(tokens.Prefix, bucket)
 	next := c.newSession(st, hash)
+	if hidden {
+		hide(&next)
+	}
 	remember := c.remember && st.State == record.Authorized
 	if remember {
 		next.Device = tokens.NewID() // of the device that rememberDevice adds

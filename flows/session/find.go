@@ -28,6 +28,7 @@ func (c *Call) find(ctx context.Context, token string, want Requirement, get get
 	}
 	session, err := c.s.lookup(ctx, tokens.Prefix, token, want, c.Now, get)
 	if err == nil {
+		c.hidden = reveal(&session)
 		c.setSession(&session)
 	}
 	return err

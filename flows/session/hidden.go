@@ -9,11 +9,32 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// This file charges budgets and sends messages for a hardened company, in ways that the
-// answer does not reveal (contract, section 4, hardened).
+// This file stores sessions, charges budgets and sends messages for a hardened company, in
+// ways that the answer does not reveal (contract, section 4, hardened).
 
-// hides reports whether strangers can begin a session like the call's for any login id.
-func (c *Call) hides() bool { return c.Company.Hardened && c.session.State == record.RecoveryOTP }
+// hides reports whether strangers can begin a session in this state for any login id.
+func (c *Call) hides(state record.State) bool {
+	return c.Company.Hardened && state == record.RecoveryOTP
+}
+
+// hide makes a session a decoy for the store, with the ID of its account as Mnemocode.
+// Otherwise it would be in the bucket of its account, which a client can compute from the
+// token: one bucket for all login ids of the account, for as long as it can be recovered.
+func hide(s *record.Session) {
+	if s.Account != 0 {
+		s.Account, s.Mnemocode = 0, strconv.FormatInt(s.Account, 10)
+	}
+}
+
+// reveal undoes hide, except for the Mnemocode. It reports whether the session was hidden.
+func reveal(s *record.Session) bool {
+	if s.Account != 0 || s.Mnemocode == "" {
+		return false
+	}
+	s.Account, _ = strconv.ParseInt(s.Mnemocode, 10, 64) // no error: hide has formatted it
+	s.Mnemocode = ""
+	return true
+}
 
 // withinPrivate returns a function that calls send if the account's own budgets and
 // locks allow it.

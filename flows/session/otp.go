@@ -27,7 +27,7 @@ func (c *Call) codeAccount(ctx context.Context) (record.Account, error) {
 }
 
 func (c *Call) mayTryCode(ctx context.Context, a record.Account) error {
-	if c.hides() {
+	if c.hides(c.session.State) {
 		_, failures, err := c.PublicFailures(ctx, a, c.session.LoginID)
 		return cmp.Or(err, c.CheckCodes(record.Account{FailureCounts: failures}))
 	}
@@ -73,17 +73,17 @@ func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
 		return c.tryApp(ctx, a, otp)
 	}
 	code := c.session.Code
-	if code == nil || !c.Now.Before(code.Expires) || code.Phone != a.Phone {
+	if code == nil || !c.Now.Before(code.Expires) || code.Phone != a.Phone && !c.hides(c.session.State) {
 		return Step{}, wire.ErrOTPInvalid
 	}
 	c.aboutSMS(a.Phone)
 	sent := tokens.HashCode(c.token, c.session.State, a.Phone, otp)
 	right := subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1
 	switch {
-	case right && c.hides(): // the code proves the owner, so locks and status may show now
+	case right && c.hides(c.session.State): // the code proves the owner, so locks and status may show now
 		err = cmp.Or(c.CheckCodes(a), tenant.CheckStatus(a))
 	case right:
-	case c.hides():
+	case c.hides(c.session.State):
 		err = c.CountWrongCode(ctx, c.PrivateFailureKey(a, c.session.LoginID))
 		err = cmp.Or(err, c.RecordWindow(ctx, c.FailureKey(record.Account{}, c.session.LoginID), record.WrongCodes, c.Company.Limits.WrongCodes, false))
 	default:
@@ -159,7 +159,7 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 	if err != nil {
 		return record.Account{}, wire.Unavailable("ending the code before", err)
 	}
-	if c.Company.Hardened && c.session.State == record.RecoveryOTP {
+	if c.hides(c.session.State) {
 		if err := c.setCode(ctx, number, code.stored); err != nil {
 			return record.Account{}, err
 		}

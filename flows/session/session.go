@@ -98,6 +98,16 @@ func (c *Call) store(ctx context.Context, next record.Session, counters ...recor
 		if c.claimed(err) {
 			return wire.ErrTokenInvalid // another request with this token was faster
 		}
+	case c.hidden: // a store can't replace a decoy's session by an account's; only one request had the code
+		if err = c.s.Sessions.Create(ctx, c.Now, next, counters...); err != nil {
+			break
+		}
+		if err = c.s.Sessions.Delete(ctx, c.session.Hash); err != nil {
+			c.s.abandon(ctx, next.Hash)
+		}
+		if errors.Is(err, record.ErrNotFound) {
+			return wire.ErrTokenInvalid // it was revoked meanwhile
+		}
 	default:
 		err = c.s.Sessions.Replace(ctx, c.Now, c.session.Hash, c.session.State, next, counters...)
 		if errors.Is(err, record.ErrConflict) {

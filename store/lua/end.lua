@@ -1,11 +1,11 @@
 -- Raises an account's revocation marker and ends the sessions of earlier generations,
--- except one of the generation just before, which is moved to the new one. A recovery
--- that has a login id becomes a decoy. For every other session that has not expired, a
--- note is kept. An account has few sessions, so this takes milliseconds at most.
+-- except one of the generation just before, which is moved to the new one. For every
+-- other session that has not expired, a note is kept. An account has few sessions, so this
+-- takes milliseconds at most.
 --
 -- KEYS  marker, index of each state
 -- ARGV  generation, TTL of the marker, channel, message, hash of the session to keep ('' for none),
---       the state that it must have, now, the state of recoveries
+--       the state that it must have, now
 
 -- note keeps those fields of a session that Revoked returns, for as long as the session
 -- would have been kept.
@@ -30,17 +30,12 @@ end
 keep(KEYS[1], ARGV[2])
 for i = 2, #KEYS do
 	for _, hash in ipairs(redis.call('ZRANGE', KEYS[i], 0, -1)) do
-		local generation, expires, state, login_id = unpack(redis.call('HMGET', prefix .. hash, 'e', 'x', 's', 'l'))
+		local generation, expires = unpack(redis.call('HMGET', prefix .. hash, 'e', 'x'))
 		if not generation or tonumber(generation) < tonumber(ARGV[1]) then
-			if login_id and state == ARGV[8] then
-				redis.call('HSET', prefix .. hash, 'a', 0, 'e', 0, 'p', '')
-				redis.call('HDEL', prefix .. hash, 'm')
-			else
-				if generation and tonumber(expires) > tonumber(ARGV[7]) then
-					note(prefix .. hash, tag(KEYS[1]) .. 'r' .. hash)
-				end
-				redis.call('DEL', prefix .. hash)
+			if generation and tonumber(expires) > tonumber(ARGV[7]) then
+				note(prefix .. hash, tag(KEYS[1]) .. 'r' .. hash)
 			end
+			redis.call('DEL', prefix .. hash)
 			redis.call('ZREM', KEYS[i], hash)
 		end
 	end
