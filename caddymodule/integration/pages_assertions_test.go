@@ -132,10 +132,18 @@ func verifyingBackends(t *testing.T, keys string) map[string]string {
 func TestVerifyingBackendsOfThePage(t *testing.T) {
 	t.Parallel()
 	var nodes atomic.Pointer[[]*site]
+	var down atomic.Int32 // the status with which the keys are refused; -1: the connection breaks
 	own := get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	// The keys are the test's until there are nodes. Then they are those of any node
 	// that is up.
 	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch status := down.Load(); {
+		case status < 0:
+			panic(http.ErrAbortHandler)
+		case status > 0:
+			w.WriteHeader(int(status))
+			return
+		}
 		if nodes.Load() == nil {
 			_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &own.PublicKey, KeyID: "own", Algorithm: "ES256", Use: "sig"}}})
 			return
@@ -156,6 +164,13 @@ func TestVerifyingBackendsOfThePage(t *testing.T) {
 	t.Cleanup(keys.Close)
 	backends := verifyingBackends(t, keys.URL+"/acme/v2/jwks.json")
 
+	t.Run("without keys", func(t *testing.T) {
+		for _, status := range []int32{503, -1} {
+			down.Store(status)
+			unavailableWithoutKeys(t, backends, own)
+		}
+		down.Store(0)
+	})
 	t.Run("forged", func(t *testing.T) { refusesForged(t, backends, own) })
 
 	servers := sharedServers(t)
@@ -249,8 +264,43 @@ func TestVerifyingBackendsOfThePage(t *testing.T) {
 	t.Logf("%d requests were answered", answered.Load())
 }
 
-// refusesForged sends assertions to backends directly, as somebody does who reaches
-// their port.
+// unavailableWithoutKeys sends a right assertion to backends that can't load the keys.
+// The one in Go can't tell this from a forged assertion: its library hides the cause.
+func unavailableWithoutKeys(t *testing.T, backends map[string]string, key *ecdsa.PrivateKey) {
+	t.Helper()
+	now := time.Now().Unix()
+	right := signedAssertion(t, jose.ES256, key, fields{"iss": shownIssuer, "aud": "profile-api", "sub": "alice", "iat": now, "exp": now + 60})
+	for language, address := range backends {
+		want := 503
+		if language == "go" {
+			want = 403
+		}
+		if a, err := askBackend(t, address, right); err != nil || a.Status != want {
+			t.Errorf("%s: without keys: %d, %v, want %d", language, a.Status, err, want)
+		}
+	}
+}
+
+func signedAssertion(t *testing.T, algorithm jose.SignatureAlgorithm, key any, claims fields) string {
+	t.Helper()
+	signer := get(jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, new(jose.SignerOptions).WithType("mnemogate+jwt").WithHeader("kid", "own")))(t)
+	payload := get(json.Marshal(claims))(t)
+	signed := get(signer.Sign(payload))(t)
+	return get(signed.CompactSerialize())(t)
+}
+
+// askBackend sends an assertion to a backend directly, as somebody does who reaches its
+// port.
+func askBackend(t *testing.T, address, assertion string) (answer, error) {
+	t.Helper()
+	r := get(http.NewRequestWithContext(t.Context(), "GET", "http://"+address+"/", nil))(t)
+	if assertion != "" {
+		r.Header.Set("X-Mnemogate-Assertion", assertion)
+	}
+	return exchanged(t, client, r)
+}
+
+// refusesForged sends a right assertion and forged ones to backends.
 func refusesForged(t *testing.T, backends map[string]string, key *ecdsa.PrivateKey) {
 	public := get(x509.MarshalPKIXPublicKey(&key.PublicKey))(t)
 	public = pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public})
@@ -265,10 +315,7 @@ func refusesForged(t *testing.T, backends map[string]string, key *ecdsa.PrivateK
 	}
 	signed := func(algorithm jose.SignatureAlgorithm, key any, claims fields) string {
 		t.Helper()
-		signer := get(jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, new(jose.SignerOptions).WithType("mnemogate+jwt").WithHeader("kid", "own")))(t)
-		payload := get(json.Marshal(claims))(t)
-		signed := get(signer.Sign(payload))(t)
-		return get(signed.CompactSerialize())(t)
+		return signedAssertion(t, algorithm, key, claims)
 	}
 	right := signed(jose.ES256, key, claims())
 	parts := strings.Split(right, ".")
@@ -283,11 +330,7 @@ func refusesForged(t *testing.T, backends map[string]string, key *ecdsa.PrivateK
 		"of another":          signed(jose.ES256, key, claims("iss", "https://api.example.com/umbra", "company", "umbra")),
 	} {
 		for language, address := range backends {
-			r := get(http.NewRequestWithContext(t.Context(), "GET", "http://"+address+"/", nil))(t)
-			if token != "" {
-				r.Header.Set("X-Mnemogate-Assertion", token)
-			}
-			a, err := exchanged(t, client, r)
+			a, err := askBackend(t, address, token)
 			if accepted := a.Status == 200; err != nil || accepted != (name == "right") || !accepted && a.Status != 403 {
 				t.Errorf("%s: an assertion that is %s: %d, %v", language, name, a.Status, err)
 			}
