@@ -71,6 +71,7 @@ func (s *servers) faulty(c siteConfig) (*site, []*way) {
 // receive revocations, no session passes at all. Every request is answered in time,
 // and everything works again soon after the fault.
 func TestFaultsOfRedis(t *testing.T) {
+	t.Parallel()
 	for _, f := range redisFaults {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel() // most of the time is spent waiting
@@ -220,6 +221,7 @@ func TestLocksSurviveAnEmptyRedis(t *testing.T) {
 // During any fault of PostgreSQL, users who are logged in stay logged in, and logins
 // are answered in time. Everything works again soon after the fault.
 func TestFaultsOfPostgres(t *testing.T) {
+	t.Parallel()
 	for _, f := range postgresFaults {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel() // most of the time is spent waiting
