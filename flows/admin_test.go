@@ -80,8 +80,8 @@ func TestWhatCannotBeRevokedAtOnceIsRevokedLater(t *testing.T) {
 			} else {
 				b.wantLive(kept, wire.ErrTokenInvalid)
 			}
-			if owed, err := b.Accounts.PendingRevocations(t.Context(), record.Revocation{}, 10); err != nil || len(owed) != 0 {
-				t.Errorf("still owed: %v, %v", owed, err)
+			if pending, err := b.Accounts.PendingRevocations(t.Context(), record.Revocation{}, 10); err != nil || len(pending) != 0 {
+				t.Errorf("still pending: %v, %v", pending, err)
 			}
 		})
 	}

@@ -66,9 +66,9 @@ func TestALoginThatTheEndOfAllSessionsOvertakesLeavesNone(t *testing.T) {
 	if _, err := b.serve("auth/checkcredentials", "", credentials); !errors.Is(err, wire.ErrUnavailable) {
 		t.Errorf("got %v, want service.unavailable", err)
 	}
-	sealed := b.must("auth/login", "", object{"login_id": email}).SessionToken
+	stateless := b.must("auth/login", "", object{"login_id": email}).SessionToken
 	b.Accounts = accounts
-	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", sealed, object{"password": password})
+	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", stateless, object{"password": password})
 	if live, err := b.admin().LiveSessions(t.Context(), mnemocode); err != nil || len(live) != 0 {
 		t.Errorf("got %v, %v", live, err)
 	}

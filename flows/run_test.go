@@ -28,10 +28,10 @@ func TestARevocationWaitsForNoSweep(t *testing.T) {
 		if !st.sweeping.Load() {
 			t.Fatal("nothing is swept after two minutes")
 		}
-		st.owed.Store(true)
+		st.pending.Store(true)
 		time.Sleep(5 * time.Second)
-		if st.owed.Load() {
-			t.Error("what is owed is not ended within 5 s")
+		if st.pending.Load() {
+			t.Error("what is pending is not revoked within 5 s")
 		}
 		close(st.swept)
 		cancel()
@@ -41,8 +41,8 @@ func TestARevocationWaitsForNoSweep(t *testing.T) {
 
 // A slowlySwept has stores whose sweep of sessions ends when swept is closed.
 type slowlySwept struct {
-	swept          chan struct{}
-	sweeping, owed atomic.Bool
+	swept             chan struct{}
+	sweeping, pending atomic.Bool
 }
 
 type owingAccounts struct {
@@ -53,14 +53,14 @@ type owingAccounts struct {
 func (owingAccounts) Sweep(context.Context, time.Time) error { return nil }
 
 func (a owingAccounts) PendingRevocations(context.Context, record.Revocation, int) ([]record.Revocation, error) {
-	if a.owed.Load() {
+	if a.pending.Load() {
 		return []record.Revocation{{Company: "acme", Account: 1, Generation: 2}}, nil
 	}
 	return nil, nil
 }
 
 func (a owingAccounts) RevocationDone(context.Context, record.Revocation) error {
-	a.owed.Store(false)
+	a.pending.Store(false)
 	return nil
 }
 

@@ -25,15 +25,15 @@ func (c *crash) steady(ask func() (answer, bool)) answer {
 func (c *crash) nothingPending() {
 	accounts := c.s.accounts()
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		owed, err := accounts.PendingRevocations(c.s.t.Context(), record.Revocation{}, 10)
-		if err == nil && len(owed) == 0 {
+		pending, err := accounts.PendingRevocations(c.s.t.Context(), record.Revocation{}, 10)
+		if err == nil && len(pending) == 0 {
 			return
 		}
 		if time.Now().After(deadline) {
 			for _, node := range c.nodes {
 				c.s.t.Logf("log of a node: %s", node.warnings())
 			}
-			c.s.t.Fatalf("endings are owed after 30 s: %v, %v", owed, err)
+			c.s.t.Fatalf("revocations are pending after 30 s: %v, %v", pending, err)
 		}
 	}
 }

@@ -202,8 +202,8 @@ func TestPendingRevocationsNeedNoRequest(t *testing.T) {
 	s.nodes[0].startAgain()
 	must(t, s.shared.postgres.Start())
 	storetest.Eventually(t, 30*time.Second, "end of the sessions", func() bool {
-		owed, err := accounts.PendingRevocations(ctx, record.Revocation{}, 1)
-		return err == nil && len(owed) == 0
+		pending, err := accounts.PendingRevocations(ctx, record.Revocation{}, 1)
+		return err == nil && len(pending) == 0
 	})
 	s.wantSessions("alice")
 	s.nodes[1].startAgain() // the end of the test stops it

@@ -107,9 +107,9 @@ func (a explodingAccounts) Create(ctx context.Context, now time.Time, account re
 	return a.Accounts.Create(ctx, now, account)
 }
 
-func (a explodingAccounts) ByLoginID(ctx context.Context, company, loginID, alias string) (record.Account, error) {
+func (a explodingAccounts) ByLoginID(ctx context.Context, company, loginID, loginIDHash string) (record.Account, error) {
 	explode("accounts.ByLoginID")
-	return a.Accounts.ByLoginID(ctx, company, loginID, alias)
+	return a.Accounts.ByLoginID(ctx, company, loginID, loginIDHash)
 }
 
 func (a explodingAccounts) ByID(ctx context.Context, company string, id int64) (record.Account, error) {

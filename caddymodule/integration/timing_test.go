@@ -57,7 +57,7 @@ func timing(t *testing.T, start starter) {
 	node := s.all()[0]
 	pool := (*samples + 3) / 4 // each account is used a few times and never locked
 	for _, company := range []string{"acme", "hard"} {
-		s.crowd(company, pool)
+		s.createKinds(company, pool)
 	}
 	post := func(company, key, route string, body func(i int) fields) func(int) *http.Request {
 		return func(i int) *http.Request { return node.postRequest(company, key, route, "", body(i%pool)) }
@@ -163,8 +163,8 @@ func (p *timingPair) measure(s *site, kind, i int) {
 	}
 }
 
-// crowd creates n accounts of each of several kinds in a company.
-func (s *site) crowd(company string, n int) {
+// createKinds creates n accounts of each of several kinds in a company.
+func (s *site) createKinds(company string, n int) {
 	s.t.Helper()
 	hash := get(password.NewHasher(1).Hash(s.t.Context(), password.Turn{Company: company}, password.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}, testPassword))(s.t)
 	accounts := s.accounts()
