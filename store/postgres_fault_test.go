@@ -98,7 +98,7 @@ func TestPostgresUnderFaults(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p, proxy, a := behindProxy(t, PostgresOptions{})
-			must(t, errors.Join(trouble(t, p, a, 24)...)) // fills the pool
+			wantNormal(t, p, a) // fills the pool
 			c.begin(proxy)
 			for range 2 {
 				for _, err := range trouble(t, p, a, 200) {
@@ -130,7 +130,7 @@ func TestPostgresAfterConnectionsWereForgotten(t *testing.T) {
 	if took > pgNormalWithin {
 		t.Error("that is too late")
 	}
-	must(t, errors.Join(trouble(t, p, a, 24)...))
+	wantNormal(t, p, a)
 }
 
 func TestPostgresSlowCallsLeaveOthersAlone(t *testing.T) {
@@ -274,7 +274,7 @@ func TestPostgresReadsAgainWhenAConnectionBroke(t *testing.T) {
 			})
 		},
 	} {
-		must(t, errors.Join(trouble(t, p, a, 24)...))
+		wantNormal(t, p, a)
 		cut()
 		wantEqual(t, "account", get[record.Account](t)(p.Accounts().ByID(bg, "acme", a.ID)).ID, a.ID)
 	}
@@ -285,7 +285,7 @@ func TestPostgresWorksAgainWhenTheServerDoes(t *testing.T) {
 	s := storetest.OwnPostgres(t)
 	p := startPostgres(t, s.DSN("public"), PostgresOptions{})
 	a := create(t, p.Accounts(), plain("acme", "m1"))
-	must(t, errors.Join(trouble(t, p, a, 24)...))
+	wantNormal(t, p, a)
 	s.Exec(t, "CHECKPOINT") // otherwise the server writes at a time of its own
 	for range 2 {
 		s.Stop()
@@ -318,7 +318,7 @@ func TestPostgresFollowsAFailover(t *testing.T) {
 			replica := primary.Replica(t)
 			p := startPostgres(t, fmt.Sprintf("host=%s,%s user=postgres dbname=postgres", primary.Dir(), replica.Dir()), PostgresOptions{})
 			a := create(t, p.Accounts(), plain("acme", "m1"))
-			must(t, errors.Join(trouble(t, p, a, 24)...))
+			wantNormal(t, p, a)
 			replica.WaitFor(t, primary)
 			c.lose(t, primary)
 			for attempt := 0; ; attempt++ { // a reload takes effect after a moment
