@@ -50,6 +50,11 @@ func (w *watcher) observe(ctx context.Context, e record.Event) {
 	if line := w.audit.Check(zapcore.InfoLevel, e.Name); line != nil {
 		line.Write(zap.Inline(auditLine(e)), traceID(ctx))
 	}
+	if w.ctx.Err() != nil { // the request outlives its config
+		if app := Running(); app != nil {
+			w = app.watcher
+		}
+	}
 	if w.ready.Load() && !w.wanted(e.Name) {
 		return
 	}

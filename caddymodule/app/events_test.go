@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
@@ -16,7 +17,7 @@ import (
 // audit log does not.
 func TestSlowEventHandlersHoldUpNobody(t *testing.T) {
 	core, audit := observer.New(zapcore.InfoLevel)
-	w := &watcher{audit: zap.New(core), queue: make(chan record.Event, eventQueue), events: new(caddyevents.App)}
+	w := &watcher{ctx: caddy.Context{Context: t.Context()}, audit: zap.New(core), queue: make(chan record.Event, eventQueue), events: new(caddyevents.App)}
 	const n = eventQueue + 100
 	done := make(chan struct{})
 	go func() {
@@ -37,7 +38,7 @@ func TestSlowEventHandlersHoldUpNobody(t *testing.T) {
 
 // Where nobody listens an event costs no more than its counting.
 func TestNothingIsBuiltWhereNobodyListens(t *testing.T) {
-	w := &watcher{audit: zap.NewNop(), queue: make(chan record.Event)}
+	w := &watcher{ctx: caddy.Context{Context: t.Context()}, audit: zap.NewNop(), queue: make(chan record.Event)}
 	w.ready.Store(true)
 	e := record.Event{Name: "mnemogate.login.failure", Company: "acme", Result: "auth.loginid.notfound"}
 	if n := testing.AllocsPerRun(1000, func() { w.observe(t.Context(), e) }); n != 0 {

@@ -228,3 +228,23 @@ func TestEventHandlersAreThoseOfTheRunningConfig(t *testing.T) {
 		t.Errorf("the handler got %v", got)
 	}
 }
+
+// The handlers of the next config receive the events of a request that is in progress
+// while a config is replaced.
+func TestEventsOfARequestOutliveItsConfig(t *testing.T) {
+	t.Parallel()
+	s := startCaddyfile(t, eventSite, nil)
+	s.sms.mu.Lock() // so the gateway does not answer
+	answered := make(chan answer)
+	go func() { answered <- s.post("auth/login", "", fields{"login_id": "+37060000002"}) }()
+	time.Sleep(200 * time.Millisecond) // if it has not arrived by then, the next config serves it
+	s.config = strings.ReplaceAll(s.config, "all.log", "later.log")
+	err := s.load()
+	s.sms.mu.Unlock()
+	must(t, err)
+	(<-answered).wantState(record.CheckOTP)
+	storetest.Eventually(t, 10*time.Second, "the event", func() bool {
+		events, _ := os.ReadFile(s.dir + "/later.log")
+		return strings.Contains(string(events), "mnemogate.login.success")
+	})
+}
