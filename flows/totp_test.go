@@ -7,6 +7,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -99,4 +100,41 @@ func TestAnAppsCodeIsGoodOnce(t *testing.T) {
 		t.Errorf("%d wrong codes were counted", n)
 	}
 	wantStep(t, b.must("auth/checkotp", second, object{"otp": shows(0)}), record.Authorized)
+}
+
+// Users can't remove an app if no code can be sent to them instead: their next login needs
+// one.
+func TestNobodyRemovesTheAppThatTheNextLoginNeeds(t *testing.T) {
+	remove := func(prepare func(*bench)) error {
+		b := newBench(t)
+		b.withApp()
+		prepare(b)
+		s, err := b.authorize(b.walk("auth/oauth").SessionToken)
+		if err != nil {
+			t.Fatal(err)
+		}
+		self, err := manage.NewSelf(t.Context(), b.Manager, b.company, s, home)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return self.RemoveTOTP(t.Context())
+	}
+	fixed := []tenant.FixedCode{{Code: "123456", Phones: []string{phone}}}
+	for name, prepare := range map[string]func(*bench){
+		"no phone":                          func(b *bench) { b.update(true, func(a *record.Account) { a.Phone = "" }) },
+		"no sender":                         func(b *bench) { b.company.SMS = nil },
+		"a country to which no SMS is sent": func(b *bench) { b.company.Limits.SMSCountries = []string{"+371"} },
+	} {
+		if err := remove(prepare); !errors.Is(err, wire.ErrValidation) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	for name, prepare := range map[string]func(*bench){
+		"a phone":      func(*bench) {},
+		"a fixed code": func(b *bench) { b.company.SMS, b.company.OTP.Fixed = nil, fixed },
+	} {
+		if err := remove(prepare); err != nil {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
 }

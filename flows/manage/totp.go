@@ -134,7 +134,7 @@ func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode, keep string) (record
 		if a.TOTP == "" && a.TOTPPending == "" {
 			return errUnchanged
 		}
-		if ad.isUser() && a.TOTP != "" && a.Phone == "" && ad.Company.NeedsSecondFactor(*a) {
+		if ad.isUser() && a.TOTP != "" && !ad.Company.SendsCodesTo(a.Phone) && ad.Company.NeedsSecondFactor(*a) {
 			return errOnlyFactor
 		}
 		a.TOTP, a.TOTPPending = "", ""

@@ -78,6 +78,13 @@ func (c *Company) ReadLoginID(s string) string {
 	return cmp.Or(c.ReadPhone(s), record.NormalizeLoginID(s))
 }
 
+// SendsCodesTo reports whether an account with this phone can get a code, if no budget is
+// used up. The phone may be empty.
+func (c *Company) SendsCodesTo(phone string) bool {
+	_, fixed := c.OTP.FixedCode(phone)
+	return phone != "" && (fixed || c.SMS != nil && c.Limits.SendsTo(phone))
+}
+
 // NeedsSecondFactor reports whether a login of the account needs a code after the
 // password.
 func (c *Company) NeedsSecondFactor(a record.Account) bool {
