@@ -47,13 +47,13 @@ func newWatcher(ctx caddy.Context) *watcher {
 // observe implements session.Manager.Observe.
 func (w *watcher) observe(ctx context.Context, e record.Event) {
 	countEvent(e)
-	if line := w.audit.Check(zapcore.InfoLevel, e.Name); line != nil {
-		line.Write(zap.Inline(auditLine(e)), traceID(ctx))
-	}
 	if w.ctx.Err() != nil { // the request outlives its config
 		if app := Running(); app != nil {
 			w = app.watcher
 		}
+	}
+	if line := w.audit.Check(zapcore.InfoLevel, e.Name); line != nil {
+		line.Write(zap.Inline(auditLine(e)), traceID(ctx))
 	}
 	if w.ready.Load() && !w.wanted(e.Name) {
 		return

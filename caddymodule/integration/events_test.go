@@ -229,8 +229,8 @@ func TestEventHandlersAreThoseOfTheRunningConfig(t *testing.T) {
 	}
 }
 
-// The handlers of the next config receive the events of a request that is in progress
-// while a config is replaced.
+// The handlers and the audit log of the next config receive the events of a request that
+// is in progress while a config is replaced.
 func TestEventsOfARequestOutliveItsConfig(t *testing.T) {
 	t.Parallel()
 	s := startCaddyfile(t, eventSite, nil)
@@ -238,13 +238,15 @@ func TestEventsOfARequestOutliveItsConfig(t *testing.T) {
 	answered := make(chan answer)
 	go func() { answered <- s.post("auth/login", "", fields{"login_id": "+37060000002"}) }()
 	time.Sleep(200 * time.Millisecond) // if it has not arrived by then, the next config serves it
-	s.config = strings.ReplaceAll(s.config, "all.log", "later.log")
+	s.config = strings.NewReplacer("all.log", "all-later.log", "audit.log", "audit-later.log").Replace(s.config)
 	err := s.load()
 	s.sms.mu.Unlock()
 	must(t, err)
 	(<-answered).wantState(record.CheckOTP)
-	storetest.Eventually(t, 10*time.Second, "the event", func() bool {
-		events, _ := os.ReadFile(s.dir + "/later.log")
-		return strings.Contains(string(events), "mnemogate.login.success")
-	})
+	for _, file := range []string{"/all-later.log", "/audit-later.log"} {
+		storetest.Eventually(t, 10*time.Second, "the event in "+file, func() bool {
+			events, _ := os.ReadFile(s.dir + file)
+			return strings.Contains(string(events), "mnemogate.login.success")
+		})
+	}
 }
