@@ -297,13 +297,18 @@ func TestRedisCallsThatWereGivenUp(t *testing.T) {
 func TestRedisCallsOfAClientThatWent(t *testing.T) {
 	_, p, r := redisBehindProxy(t)
 	sessions := r.Sessions()
-	must(t, sessions.Create(bg, t0, session("a", 1, 1, record.Authorized)))
 	wantErr(t, "Delete", sessions.Delete(bg, hash("nobody")), record.ErrNotFound) // loads the script
-	p.Delay(100 * time.Millisecond)
-	ctx, cancel := context.WithCancel(bg)
-	time.AfterFunc(50*time.Millisecond, cancel)
-	must(t, sessions.Delete(ctx, hash("a")))
-	wantErr(t, "Delete", sessions.Delete(ctx, hash("a")), context.Canceled)
+	tries := 0
+	storetest.Eventually(t, 10*time.Second, "deletion for a client that has gone", func() bool { // on a busy machine a call may time out
+		tries++
+		name := fmt.Sprint(tries)
+		p.Heal()
+		err := sessions.Create(bg, t0, session(name, 1, 1, record.Authorized))
+		p.Delay(100 * time.Millisecond)
+		ctx, cancel := context.WithCancel(bg)
+		time.AfterFunc(50*time.Millisecond, cancel)
+		return errors.Join(err, sessions.Delete(ctx, hash(name))) == nil && errors.Is(sessions.Delete(ctx, hash(name)), context.Canceled)
+	})
 }
 
 // If a server refuses the login, that does not mean that a session does not exist.
