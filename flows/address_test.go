@@ -12,7 +12,7 @@ import (
 )
 
 // limited returns an address that has reached its limit of failures.
-func (b *bench) limited() string {
+func (b *harness) limited() string {
 	b.t.Helper()
 	const address = "203.0.113.7"
 	for range b.company.Limits.FailuresPerAddress.N {
@@ -24,7 +24,7 @@ func (b *bench) limited() string {
 
 // An address at its limit learns nothing else, even if the request has other faults.
 func TestALimitedAddressLearnsNothing(t *testing.T) {
-	b := benchWithCodes(t)
+	b := harnessWithCodes(t)
 	address := b.limited()
 	refused := func(what, path, token string, body object) {
 		t.Helper()
@@ -66,7 +66,7 @@ func TestALimitedAddressLearnsNothing(t *testing.T) {
 }
 
 func TestWhatIsRefusedForItsTokenSpendsNoCode(t *testing.T) {
-	b := benchWithCodes(t)
+	b := harnessWithCodes(t)
 	b.addCompany("other")
 	token, otp := b.awaiting()
 	body := object{"otp": otp}
@@ -92,19 +92,19 @@ func TestAnAddressOfIPv6IsCountedByItsSlash48Too(t *testing.T) {
 	limit := tenant.Rate{N: 3, Per: time.Hour}
 	for _, c := range []struct {
 		name    string
-		prepare func(b *bench)
+		prepare func(b *harness)
 		body    object
 		code    string // of the attempt that counts; empty for a success
 	}{
-		{"failures_per_address", func(b *bench) { b.company.Limits.FailuresPerAddress = limit }, object{"login_id": "nobody"}, "auth.loginid.notfound"},
-		{"sms_per_address", func(b *bench) {
+		{"failures_per_address", func(b *harness) { b.company.Limits.FailuresPerAddress = limit }, object{"login_id": "nobody"}, "auth.loginid.notfound"},
+		{"sms_per_address", func(b *harness) {
 			b.withoutPassword()
 			l := &b.company.Limits
 			l.SMSPerAddress, l.SMSPerAccount, l.SMSPerPhone = limit, tenant.Rate{N: 1000, Per: time.Hour}, tenant.Rate{N: 1000, Per: time.Hour}
 		}, object{"login_id": email}, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			c.prepare(b)
 			try := func(address string) error {
 				_, err := b.serveAs(code, address, "auth/login", "", c.body)

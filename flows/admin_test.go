@@ -19,14 +19,14 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-func (b *bench) admin() *manage.Admin {
+func (b *harness) admin() *manage.Admin {
 	return &manage.Admin{Manager: b.Manager, Company: b.company, Address: "192.0.2.7:1"}
 }
 
 // A change is stored even if its sessions can't be revoked then. They are revoked later, and
 // whoever repeats the change gets a success only once they are.
 func TestWhatCannotBeRevokedAtOnceIsRevokedLater(t *testing.T) {
-	closing := func(b *bench, _ string) error {
+	closing := func(b *harness, _ string) error {
 		_, _, err := b.admin().Change(b.t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
 			a.Status = record.StatusClosed
 			return nil
@@ -34,18 +34,18 @@ func TestWhatCannotBeRevokedAtOnceIsRevokedLater(t *testing.T) {
 		return err
 	}
 	for name, c := range map[string]struct {
-		change          func(b *bench, kept string) error
+		change          func(b *harness, kept string) error
 		repeated, keeps bool
 	}{
 		"a change":           {change: closing},
 		"a change, repeated": {change: closing, repeated: true},
-		"the company's end":  {change: func(b *bench, _ string) error { return b.admin().EndAllSessions(b.t.Context()) }},
-		"a user's own password": {change: func(b *bench, kept string) error {
+		"the company's end":  {change: func(b *harness, _ string) error { return b.admin().EndAllSessions(b.t.Context()) }},
+		"a user's own password": {change: func(b *harness, kept string) error {
 			return b.changeOwn(manage.PasswordChange{Current: password, New: newSecret, Keep: kept})
 		}, keeps: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			kept, other := b.sessionIn(record.Authorized), b.sessionIn(record.Authorized)
 			id, down := b.idOf(kept), true
 			b.watch(func(c seen) error {
@@ -104,7 +104,7 @@ func (failing) Delete(context.Context, string, int64, ...record.OutboxEvent) err
 }
 
 func TestAPasswordThatWasSetIsToldWhateverFailsThen(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	events := b.record()
 	b.Accounts = failing{b.Accounts}
 	if _, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Password: "some other secret"}); !errors.Is(err, wire.ErrUnavailable) {
@@ -119,7 +119,7 @@ func TestAPasswordThatWasSetIsToldWhateverFailsThen(t *testing.T) {
 // An import that is run again skips existing accounts, so each account must be
 // created completely.
 func TestAnAccountIsCreatedWithItsBackupCodes(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	whole := b.Accounts
 	b.Accounts = failing{whole}
 	hashes, err := b.Hasher.HashSet(t.Context(), pw.Turn{Company: code}, cheap, []string{"ABCDE23456"})
@@ -139,7 +139,7 @@ func TestAnAccountIsCreatedWithItsBackupCodes(t *testing.T) {
 // There may be very many pending revocations, and each is tried again every few
 // seconds.
 func TestPendingRevocationsDoNotFloodTheLog(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	var lines bytes.Buffer
 	b.Log = slog.New(slog.NewTextHandler(&lines, nil))
 	b.watch(func(c seen) error {
@@ -162,7 +162,7 @@ func TestPendingRevocationsDoNotFloodTheLog(t *testing.T) {
 }
 
 func TestOfChangesThatRaceNoneIsLost(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	got := race(40, func(i int) error {
 		_, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
 			if i%2 == 0 {
@@ -184,7 +184,7 @@ func TestOfChangesThatRaceNoneIsLost(t *testing.T) {
 }
 
 func TestAnAdminsChangesAreEvents(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	events := b.record()
 	ad := b.admin()
 	named := func(mnemocode, role string) manage.Change {
@@ -232,7 +232,7 @@ func TestAnAdminsChangesAreEvents(t *testing.T) {
 }
 
 func TestBackupCodesOfAnAdminAreFiftyRandomBits(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	seen := map[string]bool{}
 	for range 20 {
 		codes, err := b.admin().NewBackupCodes(t.Context(), mnemocode)
@@ -255,7 +255,7 @@ func TestBackupCodesOfAnAdminAreFiftyRandomBits(t *testing.T) {
 // A client can't send these values, so a secret that contains one could never be
 // entered.
 func TestAnAdminSetsNoSecretThatCanNotBeSent(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	for _, test := range []struct{ password, answer, field string }{
 		{password: "a\x00b", field: "password"},
 		{password: "a\xffb", field: "password"},

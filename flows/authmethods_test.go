@@ -14,12 +14,12 @@ func TestASessionHasTheRoleAndTheMethodsOfItsLogin(t *testing.T) {
 	mustSet := func(a *record.Account) { a.MustSetPassword = true }
 	second := func(a *record.Account) { a.SecondFactor = true }
 	codeless := func(a *record.Account) { a.PasswordHash = "" }
-	walk := func(paths ...string) func(*bench) flows.Reply {
-		return func(b *bench) flows.Reply { return b.walk(paths...) }
+	walk := func(paths ...string) func(*harness) flows.Reply {
+		return func(b *harness) flows.Reply { return b.walk(paths...) }
 	}
 	for name, test := range map[string]struct {
 		changes []func(*record.Account)
-		login   func(b *bench) flows.Reply
+		login   func(b *harness) flows.Reply
 		want    record.AuthMethods
 	}{
 		"checkpassword":                 {nil, walk("auth/login", "auth/checkpassword"), "pwd"},
@@ -30,33 +30,33 @@ func TestASessionHasTheRoleAndTheMethodsOfItsLogin(t *testing.T) {
 		"a first password after an SMS": {[]func(*record.Account){codeless, mustSet}, walk("auth/login", "auth/checkotp", "auth/setpassword"), "sms"},
 		"oauth":                         {nil, walk("auth/oauth"), "oauth"},
 		"a passkey":                     {nil, walk("passkey/login"), "passkey mfa"},
-		"a backup code": {[]func(*record.Account){second}, func(b *bench) flows.Reply {
+		"a backup code": {[]func(*record.Account){second}, func(b *harness) flows.Reply {
 			b.backupCodes("ABCDEFGHJK")
 			reply := b.walk("auth/checkcredentials")
 			return b.must("auth/checkotp", reply.SessionToken, object{"backup_code": "ABCDEFGHJK"})
 		}, "pwd backup mfa"},
-		"an app": {nil, func(b *bench) flows.Reply {
+		"an app": {nil, func(b *harness) flows.Reply {
 			shows := b.withApp()
 			reply := b.walk("auth/checkcredentials")
 			return b.must("auth/checkotp", reply.SessionToken, object{"otp": shows(0)})
 		}, "pwd otp mfa"},
-		"an SMS in place of the app": {nil, func(b *bench) flows.Reply {
+		"an SMS in place of the app": {nil, func(b *harness) flows.Reply {
 			b.withApp()
 			reply := b.walk("auth/checkcredentials")
 			b.must("auth/renewotp", reply.SessionToken, nil)
 			return b.must("auth/checkotp", reply.SessionToken, b.goodBody("auth/checkotp"))
 		}, "pwd sms mfa"},
-		"a wrong code before": {nil, func(b *bench) flows.Reply {
+		"a wrong code before": {nil, func(b *harness) flows.Reply {
 			shows := b.withApp()
 			reply := b.walk("auth/checkcredentials")
 			b.wrong(wire.ErrOTPInvalid, "auth/checkotp", reply.SessionToken, object{"otp": "000000"})
 			return b.must("auth/checkotp", reply.SessionToken, object{"otp": shows(0)})
 		}, "pwd otp mfa"},
-		"oauth and disclaimers": {nil, func(b *bench) flows.Reply {
+		"oauth and disclaimers": {nil, func(b *harness) flows.Reply {
 			token := b.sessionIn(record.AcceptDisclaimers)
 			return b.must("auth/acceptdisclaimers", token, object{"accept_disclaimers": []string{}})
 		}, "oauth"},
-		"a token that was exchanged": {nil, func(b *bench) flows.Reply {
+		"a token that was exchanged": {nil, func(b *harness) flows.Reply {
 			reply := b.walk("auth/checkcredentials")
 			reply, err := b.ExchangeToken(t.Context(), asking(reply.SessionToken), nil)
 			if err != nil {
@@ -64,13 +64,13 @@ func TestASessionHasTheRoleAndTheMethodsOfItsLogin(t *testing.T) {
 			}
 			return reply
 		}, "pwd"},
-		"a login after a recovery": {nil, func(b *bench) flows.Reply {
+		"a login after a recovery": {nil, func(b *harness) flows.Reply {
 			b.walk("auth/recovery/recover", "auth/recovery/checkotp", "auth/setpassword")
 			return b.must("auth/checkcredentials", "", object{"login_id": email, "password": newSecret})
 		}, "pwd"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			b.update(true, func(a *record.Account) { a.Role = "Büro" })
 			for _, change := range test.changes {
 				b.update(true, change)

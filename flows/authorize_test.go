@@ -18,7 +18,7 @@ import (
 )
 
 // wantLive checks whether the protected path accepts a token.
-func (b *bench) wantLive(token string, want *wire.Error) {
+func (b *harness) wantLive(token string, want *wire.Error) {
 	b.t.Helper()
 	session, err := b.Authorize(b.t.Context(), session.Requirement{Company: code}, []string{"Bearer " + token})
 	if want == nil {
@@ -32,7 +32,7 @@ func (b *bench) wantLive(token string, want *wire.Error) {
 
 // Reading a path for its roles may take long, so strangers can't make Authorize ask.
 func TestOnlyAuthorizedSessionsAreAskedForARole(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	unfinished, token := b.sessionIn(record.RecoveryOTP), b.sessionIn(record.Authorized)
 	asked := 0
 	want := session.Requirement{RoleAllowed: func(role string) bool { asked++; return role == "boss" }}
@@ -48,7 +48,7 @@ func TestOnlyAuthorizedSessionsAreAskedForARole(t *testing.T) {
 
 // A session keeps its id through all its steps, while each step changes its token.
 func TestASessionKeepsItsID(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = true, true })
 	ids := map[string]bool{}
 	tokens := map[string]bool{}
@@ -91,7 +91,7 @@ func FuzzParseBearer(f *testing.F) {
 func TestAnExpiredTokenIsToldSoForAnHour(t *testing.T) {
 	for _, state := range record.States[1:] {
 		t.Run(string(state), func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			token := b.sessionIn(state)
 			life := time.Duration(b.company.Session.Temporary)
 			if state == record.Authorized {
@@ -121,7 +121,7 @@ func TestAnExpiredTokenIsToldSoForAnHour(t *testing.T) {
 func TestAnExpiredTokenNeverRevives(t *testing.T) {
 	for _, state := range slices.DeleteFunc(slices.Clone(record.States[1:]), func(s record.State) bool { return s == record.CheckPassword }) {
 		t.Run(string(state), func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			token := b.sessionIn(state)
 			other := b.node()
 			if state == record.Authorized {
@@ -149,7 +149,7 @@ func TestAnExpiredTokenNeverRevives(t *testing.T) {
 
 // The same holds if CheckLive reported the expiry, which cuts off a stream.
 func TestASessionThatLiveSawExpireNeverRevives(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	token := b.sessionIn(record.Authorized)
 	session, err := b.authorize(token)
 	if err != nil {
@@ -163,7 +163,7 @@ func TestASessionThatLiveSawExpireNeverRevives(t *testing.T) {
 }
 
 func TestAnExpiredLinkNeverRevives(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	link := b.goodBody("auth/recovery/checklink")
 	b.clock.advance(time.Duration(b.company.Recovery.LinkTTL))
 	b.wrong(wire.ErrTokenExpired, "auth/recovery/checklink", "", link)
@@ -171,7 +171,7 @@ func TestAnExpiredLinkNeverRevives(t *testing.T) {
 	b.wrong(wire.ErrTokenExpired, "auth/recovery/checklink", "", link)
 }
 
-func (b *bench) sweep() {
+func (b *harness) sweep() {
 	b.t.Helper()
 	if err := b.Sessions.Sweep(b.t.Context(), b.clock.Now()); err != nil {
 		b.t.Fatal(err)
@@ -188,7 +188,7 @@ func TestATokenOfAStepIsNotProlonged(t *testing.T) {
 		record.CheckPassword:    {"auth/checkpassword", object{"password": "wrong"}, wire.ErrPasswordInvalid},
 		record.RecoveryPassword: {"auth/setpassword", object{"new_password": "x"}, wire.ErrQuality},
 	} {
-		b := newBench(t)
+		b := newHarness(t)
 		token := b.sessionIn(state)
 		b.clock.advance(time.Duration(b.company.Session.Temporary) - time.Microsecond)
 		b.wrong(c.want, c.path, token, c.body)
@@ -200,7 +200,7 @@ func TestATokenOfAStepIsNotProlonged(t *testing.T) {
 
 func TestIdleAndLifetime(t *testing.T) {
 	t.Run("without a request", func(t *testing.T) {
-		b := newBench(t)
+		b := newHarness(t)
 		token := b.sessionIn(record.Authorized)
 		b.clock.advance(time.Duration(b.company.Session.Idle) - time.Microsecond)
 		b.wantLive(token, nil)
@@ -210,7 +210,7 @@ func TestIdleAndLifetime(t *testing.T) {
 		b.wantLive(token, wire.ErrTokenExpired)
 	})
 	t.Run("with requests", func(t *testing.T) {
-		b := newBench(t)
+		b := newHarness(t)
 		token := b.sessionIn(record.Authorized)
 		for range 47 {
 			b.clock.advance(30 * time.Minute)
@@ -222,7 +222,7 @@ func TestIdleAndLifetime(t *testing.T) {
 		b.wantLive(token, wire.ErrTokenExpired)
 	})
 	t.Run("a short life", func(t *testing.T) {
-		b := newBench(t)
+		b := newHarness(t)
 		b.company.Session.Lifetime = tenant.Duration(10 * time.Minute)
 		token := b.sessionIn(record.Authorized)
 		b.clock.advance(10*time.Minute - time.Microsecond)
@@ -231,7 +231,7 @@ func TestIdleAndLifetime(t *testing.T) {
 		b.wantLive(token, wire.ErrTokenExpired)
 	})
 	t.Run("shortened while it lives", func(t *testing.T) {
-		b := newBench(t)
+		b := newHarness(t)
 		token := b.sessionIn(record.Authorized)
 		idle := b.company.Session.Idle
 		b.company.Session.Idle, b.company.Session.Lifetime = tenant.Duration(time.Minute), tenant.Duration(10*time.Minute)
@@ -241,7 +241,7 @@ func TestIdleAndLifetime(t *testing.T) {
 		b.wantLive(token, wire.ErrTokenExpired)
 	})
 	t.Run("the clock jumps back", func(t *testing.T) {
-		b := newBench(t)
+		b := newHarness(t)
 		token := b.sessionIn(record.Authorized)
 		b.clock.advance(30 * time.Minute)
 		b.wantLive(token, nil)
@@ -258,7 +258,7 @@ func TestIdleAndLifetime(t *testing.T) {
 // of the last use.
 func TestActivityIsWrittenOnceAMinute(t *testing.T) {
 	for idle, every := range map[time.Duration]time.Duration{time.Hour: time.Minute, time.Minute: 6 * time.Second} {
-		b := newBench(t)
+		b := newHarness(t)
 		touches := int64(0)
 		b.watch(func(c seen) error {
 			if c.method == "Touch" {
@@ -287,7 +287,7 @@ func TestActivityIsWrittenOnceAMinute(t *testing.T) {
 }
 
 func TestLiveCountsAsNoRequest(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	live, err := b.authorize(b.sessionIn(record.Authorized))
 	if err != nil {
 		t.Fatal(err)
@@ -310,7 +310,7 @@ func TestLiveCountsAsNoRequest(t *testing.T) {
 }
 
 func TestASessionOfARemovedCompanyIsInvalid(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	token := b.sessionIn(record.Authorized)
 	delete(b.Companies, code)
 	_, err := b.authorize(token)
@@ -329,8 +329,8 @@ func TestOneTokenOneSuccess(t *testing.T) {
 		for _, state := range route.From {
 			for _, rival := range slices.Compact([]string{route.Path, "auth/logout"}) {
 				t.Run(fmt.Sprint(route.Path, " ", state, " ", rival), func(t *testing.T) {
-					b := newBench(t)
-					nodes := []*bench{b, b.node()}
+					b := newHarness(t)
+					nodes := []*harness{b, b.node()}
 					token, other := b.sessionIn(state), b.sessionIn(record.CheckPassword)
 					bodies := map[string]object{"auth/logout": nil}
 					bodies[route.Path] = b.goodBody(route.Path)
@@ -358,7 +358,7 @@ func TestOneTokenOneSuccess(t *testing.T) {
 
 // A store that does not answer must never let a request pass.
 func TestAStoreThatDoesNotAnswer(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	token := b.sessionIn(record.Authorized)
 	bodies := map[string]object{"auth/recovery/checklink": {"token": "mgl_x"}}
 	for _, route := range flows.Routes {
@@ -385,7 +385,7 @@ func TestAStoreThatDoesNotAnswer(t *testing.T) {
 // Checks are made in a fixed order: a request with two faults gets the error of the
 // first check.
 func TestChecksRunInOrder(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.APIKeys = [][32]byte{sha256.Sum256([]byte("key"))}
 	request := &flows.Request{Company: code, Route: flows.RouteByPath("auth/checkpassword"), Address: "192.0.2.1"}
 	body := `{"password": 1}`

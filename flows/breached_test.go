@@ -36,9 +36,9 @@ func (l *breachedList) times() int {
 	return len(l.asked)
 }
 
-// newBreached returns a bench whose account has a breached password.
-func newBreached(t *testing.T, atLogin, require bool) (*bench, *breachedList) {
-	b := newBench(t)
+// newBreached returns a harness whose account has a breached password.
+func newBreached(t *testing.T, atLogin, require bool) (*harness, *breachedList) {
+	b := newHarness(t)
 	l := &breachedList{has: "horse"}
 	b.company.Breached = tenant.Breached{List: l, AtLogin: atLogin, Require: require}
 	return b, l
@@ -47,23 +47,23 @@ func newBreached(t *testing.T, atLogin, require bool) (*bench, *breachedList) {
 const breachedSecret = "a horse of course" // in the list, and allowed otherwise
 
 func TestABreachedPasswordCannotBeSet(t *testing.T) {
-	ways := map[string]func(b *bench) error{
-		"setpassword": func(b *bench) error {
+	ways := map[string]func(b *harness) error{
+		"setpassword": func(b *harness) error {
 			_, err := b.serve("auth/setpassword", b.sessionIn(record.SetPassword), object{"new_password": breachedSecret})
 			return err
 		},
-		"recovery": func(b *bench) error {
+		"recovery": func(b *harness) error {
 			_, err := b.serve("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": breachedSecret})
 			return err
 		},
-		"a user's own change": func(b *bench) error {
+		"a user's own change": func(b *harness) error {
 			return b.changeOwn(manage.PasswordChange{Current: password, New: breachedSecret})
 		},
-		"rules=user, of an account": func(b *bench) error {
+		"rules=user, of an account": func(b *harness) error {
 			_, _, err := b.admin().Change(b.t.Context(), mnemocode, manage.Change{Password: breachedSecret, UserRules: true})
 			return err
 		},
-		"rules=user, of a new account": func(b *bench) error {
+		"rules=user, of a new account": func(b *harness) error {
 			named := func(a *record.Account) error { a.Mnemocode, a.LoginName = "carol", "carol"; return nil }
 			_, err := b.admin().Create(b.t.Context(), manage.Change{Apply: named, Password: breachedSecret, UserRules: true})
 			return err

@@ -18,16 +18,16 @@ func captchaBodies() map[string]object {
 }
 
 // solve sends a request with a captcha response.
-func (b *bench) solve(company, address, path, token, response string) error {
+func (b *harness) solve(company, address, path, token, response string) error {
 	body := captchaBodies()[path]
 	body["captcha_response"] = response
 	_, err := b.serveAs(company, address, path, token, body)
 	return err
 }
 
-// newCaptchaBench returns a bench that requires a captcha for every password.
-func newCaptchaBench(t *testing.T) (*bench, *captcha) {
-	b := newBench(t)
+// newCaptchaHarness returns a harness that requires a captcha for every password.
+func newCaptchaHarness(t *testing.T) (*harness, *captcha) {
+	b := newHarness(t)
 	asked := &captcha{}
 	b.company.Captcha = asked
 	b.company.Limits.CaptchaAfter = new(0)
@@ -38,7 +38,7 @@ func TestBadCaptchasAreFailuresOfTheAddress(t *testing.T) {
 	for path := range captchaBodies() {
 		for name, response := range map[string]string{"wrong": "bad", "used": "good", "spaced": "good "} {
 			t.Run(path+"/"+name, func(t *testing.T) {
-				b, asked := newCaptchaBench(t)
+				b, asked := newCaptchaHarness(t)
 				limit := b.company.Limits.FailuresPerAddress.N
 				token := b.sessionIn(record.CheckPassword)
 				if err := b.solve(code, "203.0.113.8", "auth/recovery/recover", "", "good"); err != nil {
@@ -66,7 +66,7 @@ func TestBadCaptchasAreFailuresOfTheAddress(t *testing.T) {
 // Providers trim spaces around a response. mnemogate rejects such a response without
 // asking the provider, and the trimmed one stays unused.
 func TestACaptchaResponseHasNoSpacesAround(t *testing.T) {
-	b, asked := newCaptchaBench(t)
+	b, asked := newCaptchaHarness(t)
 	for i, spaced := range []string{"good ", " good", "good\n", "\tgood", "good\u00a0", "\u2003good", "good\ufeff", "good\u001c", "good\u200b"} {
 		wantRefusal(t, b.solve(code, addressOf(i), "auth/checkcredentials", "", spaced), wire.ErrCaptchaInvalid, true)
 	}
@@ -82,7 +82,7 @@ func TestACaptchaResponseHasNoSpacesAround(t *testing.T) {
 // hardened, so do those of unknown login ids.
 func TestCaptchaAfter0AsksForEveryPassword(t *testing.T) {
 	for _, loginID := range []string{email, "nobody@example.com"} {
-		b, _ := newCaptchaBench(t)
+		b, _ := newCaptchaHarness(t)
 		b.company.Hardened = loginID != email
 		b.wrong(wire.ErrCaptchaMissing, "auth/checkcredentials", "", object{"login_id": loginID, "password": password})
 		step := b.must("auth/login", "", object{"login_id": loginID})
@@ -105,7 +105,7 @@ func TestCaptchaAfter0AsksForEveryPassword(t *testing.T) {
 
 // A provider compares the address with the one that solved the captcha.
 func TestACaptchaProviderIsToldTheWholeAddress(t *testing.T) {
-	b, asked := newCaptchaBench(t)
+	b, asked := newCaptchaHarness(t)
 	const address = "2001:db8::1:2"
 	if err := b.solve(code, address, "auth/checkcredentials", "", "good"); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ type starter func(context.Context) (tenant.OAuthStart, error)
 
 func (s starter) Start(ctx context.Context) (tenant.OAuthStart, error) { return s(ctx) }
 
-func (b *bench) clientConfig() (config tenant.ClientConfig, raw string) {
+func (b *harness) clientConfig() (config tenant.ClientConfig, raw string) {
 	b.t.Helper()
 	config, err := b.ClientConfig(b.t.Context(), &flows.Request{Company: code})
 	if err != nil {
@@ -31,7 +31,7 @@ func (b *bench) clientConfig() (config tenant.ClientConfig, raw string) {
 
 // With hardened, the minimum length depends on the account, which is not known yet.
 func TestClientConfigSaysWhatHardenedAsksFor(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.Hardened = true
 	for factor, want := range map[tenant.SecondFactor]struct {
 		min        int
@@ -52,7 +52,7 @@ func TestClientConfigSaysWhatHardenedAsksFor(t *testing.T) {
 // Providers are asked in parallel and with a timeout. If one fails, only its
 // authorize_url is missing.
 func TestClientConfigDoesNotWaitForProviders(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	silent := starter(func(ctx context.Context) (tenant.OAuthStart, error) {
 		if until, ok := ctx.Deadline(); !ok || time.Until(until) > 1500*time.Millisecond {
 			t.Error("it may take as long as it likes")

@@ -31,7 +31,7 @@ func TestWhichPhonesAreOfOneCountry(t *testing.T) {
 		{nil, "+8821600000001", "+8831600000001", false},
 		{[]string{"+3706", "+3705"}, "+37060000001", "+37050000001", false},
 	} {
-		b := newBench(t)
+		b := newHarness(t)
 		b.company.Limits.SMSPerCountry = tenant.Rate{N: 1, Per: time.Hour}
 		b.company.Limits.SMSCountries = c.countries
 		b.seed(manage.Seed{Account: record.Account{Mnemocode: "one", Phone: c.one}})
@@ -46,7 +46,7 @@ func TestWhichPhonesAreOfOneCountry(t *testing.T) {
 
 // An address that has failed too often is told so, not which country a phone is of.
 func TestTheAddressIsCheckedBeforeTheCountry(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.withoutPassword()
 	b.company.Limits.SMSCountries = []string{"+371"}
 	b.company.Limits.FailuresPerAddress.N = 1
@@ -61,7 +61,7 @@ func TestTheAddressIsCheckedBeforeTheCountry(t *testing.T) {
 // A phone of another country gets no SMS of any type, and users who wait for a code
 // get an error. Backup codes and fixed codes still work.
 func TestOtherCountriesGetNoSMS(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.Limits.SMSCountries = []string{"+371", "+3705"}
 	b.update(true, func(a *record.Account) { a.SecondFactor, a.Email = true, "" })
 	token := b.must("auth/login", "", object{"login_id": phone}).SessionToken
@@ -96,7 +96,7 @@ func TestOtherCountriesGetNoSMS(t *testing.T) {
 // Events of an SMS code name the country of its phone, and so do the refusals by its
 // budgets. Events of other codes name none.
 func TestEventsNameTheCountryOfAnSMSCode(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.withoutPassword()
 	b.backupCodes("ABCDE12345")
 	b.company.Limits.SMSPerAccount.N, b.company.Limits.WrongCodes.N = 100, 100
@@ -136,7 +136,7 @@ func TestEventsNameTheCountryOfAnSMSCode(t *testing.T) {
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": phone})
 	wants("the country is not allowed", record.LockSMSCountries, "+370")
 
-	b = hardenedBench(t)
+	b = hardenedHarness(t)
 	b.company.Limits.SMSCountries = []string{"+371"}
 	locked := make(chan record.Event, 1)
 	b.Observe = func(ctx context.Context, e record.Event) {

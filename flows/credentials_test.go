@@ -12,8 +12,8 @@ import (
 // An unknown login id, an account without a password and a wrong password get the
 // same answers: codes, captcha, locks and Retry-After.
 func TestCheckCredentialsTreatsAllFailuresAlike(t *testing.T) {
-	transcript := func(prepare func(*bench) string) []string {
-		b := newBench(t)
+	transcript := func(prepare func(*harness) string) []string {
+		b := newHarness(t)
 		b.company.Captcha = &captcha{}
 		id := prepare(b)
 		var answers []string
@@ -34,14 +34,14 @@ func TestCheckCredentialsTreatsAllFailuresAlike(t *testing.T) {
 		_, err := b.serve("auth/login", "", object{"login_id": id})
 		return append(answers, fmt.Sprint(codeOf(err), refusal(err).RetryAfter))
 	}
-	want := transcript(func(*bench) string { return email })
+	want := transcript(func(*harness) string { return email })
 	if want[15] != fmt.Sprint("auth.restricted", false, time.Duration(tenant.DefaultPolicy().Limits.LockFor), "") {
 		t.Fatalf("the last answer to a wrong password is %s", want[15])
 	}
-	for name, prepare := range map[string]func(*bench) string{
-		"unknown":            func(*bench) string { return "nobody@example.com" },
-		"without a password": func(b *bench) string { b.withoutPassword(); return email },
-		"closed":             func(b *bench) string { b.status(record.StatusClosed); return email },
+	for name, prepare := range map[string]func(*harness) string{
+		"unknown":            func(*harness) string { return "nobody@example.com" },
+		"without a password": func(b *harness) string { b.withoutPassword(); return email },
+		"closed":             func(b *harness) string { b.status(record.StatusClosed); return email },
 	} {
 		for i, got := range transcript(prepare) {
 			if got != want[i] {

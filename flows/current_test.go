@@ -15,7 +15,7 @@ func asking(token string) *flows.Request {
 
 // The new token belongs to the same session, with the same ID, login and lifetime.
 func TestASuccessorIsTheSameSession(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	token := b.sessionIn(record.Authorized)
 	before, err := b.authorize(token)
 	if err != nil {
@@ -51,7 +51,7 @@ func TestASuccessorIsTheSameSession(t *testing.T) {
 // The browser sends a cookie to each company of a site, so any company can log its
 // session out.
 func TestAnEndIsTheTokensWhicheverCompanyHearsOfIt(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.addCompany("other")
 	token := b.sessionIn(record.Authorized)
 	events := b.record()
@@ -69,7 +69,7 @@ func TestAnEndIsTheTokensWhicheverCompanyHearsOfIt(t *testing.T) {
 func TestAskingForASessionChangesNothing(t *testing.T) {
 	for _, state := range record.States[1:] {
 		t.Run(string(state), func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			token := b.sessionIn(state)
 			for range 4 {
 				reply, err := b.Current(t.Context(), asking(token))

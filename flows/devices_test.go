@@ -19,10 +19,10 @@ import (
 
 const stranger = "203.0.113.9"
 
-// newDevices returns a bench whose company remembers devices, without limits of the
+// newDevices returns a harness whose company remembers devices, without limits of the
 // address on strangers, so that the account's locks are reached.
-func newDevices(t *testing.T) *bench {
-	b := newBench(t)
+func newDevices(t *testing.T) *harness {
+	b := newHarness(t)
 	b.company.Devices.For = tenant.Duration(90 * 24 * time.Hour)
 	b.company.Limits.FailuresPerAddress.N = 1000
 	b.company.Limits.LoginsPerAddress = tenant.Unlimited
@@ -35,7 +35,7 @@ func credentials(more object) object {
 }
 
 // remembered logs in and returns the token of the device, after a code if one is due.
-func (b *bench) remembered() string {
+func (b *harness) remembered() string {
 	b.t.Helper()
 	reply := b.must("auth/checkcredentials", "", credentials(object{"remember_device": true}))
 	if reply.SessionState == record.CheckOTP {
@@ -51,7 +51,7 @@ func (b *bench) remembered() string {
 }
 
 // lockOut lets strangers send so many wrong passwords.
-func (b *bench) lockOut(wrong int) {
+func (b *harness) lockOut(wrong int) {
 	b.t.Helper()
 	for range wrong {
 		if _, err := b.serveAs(code, stranger, "auth/checkcredentials", "", credentials(object{"password": "wrong"})); errors.Is(err, wire.ErrRestricted) {
@@ -62,7 +62,7 @@ func (b *bench) lockOut(wrong int) {
 
 // isKnown reports whether the client of a device gets in while strangers have locked the
 // account.
-func (b *bench) isKnown(device string) bool {
+func (b *harness) isKnown(device string) bool {
 	b.t.Helper()
 	b.company.Captcha = nil
 	b.lockOut(2 * b.company.Limits.LockAfter)
@@ -78,23 +78,23 @@ func (b *bench) isKnown(device string) bool {
 // Every step that can make a session authorized.
 func TestADeviceIsRememberedByTheStepThatAuthorizes(t *testing.T) {
 	remember := object{"remember_device": true}
-	for name, last := range map[string]func(b *bench) flows.Reply{
-		"checkpassword": func(b *bench) flows.Reply {
+	for name, last := range map[string]func(b *harness) flows.Reply{
+		"checkpassword": func(b *harness) flows.Reply {
 			return b.must("auth/checkpassword", b.sessionIn(record.CheckPassword), credentials(remember))
 		},
-		"checkcredentials": func(b *bench) flows.Reply { return b.must("auth/checkcredentials", "", credentials(remember)) },
-		"checkotp": func(b *bench) flows.Reply {
+		"checkcredentials": func(b *harness) flows.Reply { return b.must("auth/checkcredentials", "", credentials(remember)) },
+		"checkotp": func(b *harness) flows.Reply {
 			return b.must("auth/checkotp", b.sessionIn(record.CheckOTP), object{"otp": b.sms.last(b.t).Code, "remember_device": true})
 		},
-		"setpassword": func(b *bench) flows.Reply {
+		"setpassword": func(b *harness) flows.Reply {
 			return b.must("auth/setpassword", b.sessionIn(record.SetPassword), object{"new_password": "another fine secret", "remember_device": true})
 		},
-		"oauth": func(b *bench) flows.Reply {
+		"oauth": func(b *harness) flows.Reply {
 			body := b.goodBody("auth/oauth")
 			body["remember_device"] = true
 			return b.must("auth/oauth", "", body)
 		},
-		"acceptdisclaimers": func(b *bench) flows.Reply {
+		"acceptdisclaimers": func(b *harness) flows.Reply {
 			return b.must("auth/acceptdisclaimers", b.sessionIn(record.AcceptDisclaimers), remember)
 		},
 	} {
@@ -113,7 +113,7 @@ func TestADeviceIsRememberedByTheStepThatAuthorizes(t *testing.T) {
 			}
 		})
 	}
-	b := newBench(t)
+	b := newHarness(t)
 	if reply := b.must("auth/checkcredentials", "", credentials(remember)); reply.DeviceToken != "" {
 		t.Error("a company without devices remembers one")
 	}
@@ -128,16 +128,16 @@ func TestADeviceIsRememberedByTheStepThatAuthorizes(t *testing.T) {
 
 // Neither lock_after nor disable_after nor an address's limits, on each route.
 func TestStrangersDoNotLockOutAKnownDevice(t *testing.T) {
-	for name, attack := range map[string]func(b *bench){
-		"lock_after":    func(b *bench) { b.lockOut(b.company.Limits.LockAfter) },
-		"disable_after": func(b *bench) { b.lockOut(2 * b.company.Limits.DisableAfter) },
-		"failures_per_address": func(b *bench) {
+	for name, attack := range map[string]func(b *harness){
+		"lock_after":    func(b *harness) { b.lockOut(b.company.Limits.LockAfter) },
+		"disable_after": func(b *harness) { b.lockOut(2 * b.company.Limits.DisableAfter) },
+		"failures_per_address": func(b *harness) {
 			b.company.Limits.FailuresPerAddress.N = 3
 			for range 4 {
 				_, _ = b.serveAs(code, home, "auth/checkcredentials", "", object{"login_id": "nobody", "password": "wrong"})
 			}
 		},
-		"logins_per_address": func(b *bench) {
+		"logins_per_address": func(b *harness) {
 			b.company.Limits.LoginsPerAddress = tenant.Rate{N: 3, Per: time.Hour}
 			for range 4 {
 				_, _ = b.serveAs(code, home, "auth/checkcredentials", "", object{"login_id": "nobody", "password": "wrong"})
@@ -281,9 +281,9 @@ func TestADeviceSkipsTheSecondFactorItWasRememberedWith(t *testing.T) {
 
 // Integration's TestAStolenDeviceTokenEnds has all that users and operators do.
 func TestADeviceEndsWithItsTimeAndWithTheOption(t *testing.T) {
-	for name, end := range map[string]func(b *bench){
-		"its time":   func(b *bench) { b.clock.advance(90 * 24 * time.Hour) },
-		"the option": func(b *bench) { b.company.Devices = tenant.Devices{} },
+	for name, end := range map[string]func(b *harness){
+		"its time":   func(b *harness) { b.clock.advance(90 * 24 * time.Hour) },
+		"the option": func(b *harness) { b.company.Devices = tenant.Devices{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newDevices(t)
@@ -343,7 +343,7 @@ func TestALoginOnANewDeviceIsTold(t *testing.T) {
 
 // A login with a provider brings no device_token, but the browser's cookie.
 func TestALoginWithAProviderKnowsTheDeviceByItsCookie(t *testing.T) {
-	b, _ := benchWithProvider(t, tenant.OAuth{})
+	b, _ := harnessWithProvider(t, tenant.OAuth{})
 	b.company.Devices.For = tenant.Duration(time.Hour)
 	device := b.must("auth/oauth", "", grant(object{"remember_device": true})).DeviceToken
 	settle(b.Service)

@@ -16,7 +16,7 @@ var (
 )
 
 // accepted returns the acceptances that are stored with the account.
-func (b *bench) accepted() []string {
+func (b *harness) accepted() []string {
 	b.t.Helper()
 	var all []string
 	for _, a := range b.load().Accepted {
@@ -25,7 +25,7 @@ func (b *bench) accepted() []string {
 	return all
 }
 
-func wantAccepted(t *testing.T, b *bench, want ...string) {
+func wantAccepted(t *testing.T, b *harness, want ...string) {
 	t.Helper()
 	if got := b.accepted(); !slices.Equal(got, want) {
 		t.Errorf("accepted are %q, want %q", got, want)
@@ -35,7 +35,7 @@ func wantAccepted(t *testing.T, b *bench, want ...string) {
 func TestAllRequiredDisclaimersMustBeAccepted(t *testing.T) {
 	for _, r := range passwordRoutes {
 		t.Run(r.path, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			b.company.Disclaimers = []wire.Disclaimer{terms, privacy}
 			token := b.sessionIn(record.CheckPassword)
 			call := func(accept any) (flows.Reply, error) {
@@ -62,7 +62,7 @@ func TestAllRequiredDisclaimersMustBeAccepted(t *testing.T) {
 
 // A wrong password is reported before the disclaimers are checked.
 func TestDisclaimersComeBehindTheSecret(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.Disclaimers = []wire.Disclaimer{terms}
 	b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": "wrong"})
 	b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
@@ -78,7 +78,7 @@ func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 	accept := object{"login_id": email, "password": password, "accept_disclaimers": []string{"terms"}}
 
 	t.Run("by a code, a newer disclaimer and a new password", func(t *testing.T) {
-		b := newBench(t)
+		b := newHarness(t)
 		b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = true, true })
 		b.company.Disclaimers = []wire.Disclaimer{terms}
 		token := b.must("auth/checkcredentials", "", accept).SessionToken
@@ -96,7 +96,7 @@ func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 		wantAccepted(t, b, "privacy 1 12:01:00", "terms 1 12:00:00")
 	})
 	t.Run("a login that is given up", func(t *testing.T) {
-		b := newBench(t)
+		b := newHarness(t)
 		b.update(true, func(a *record.Account) { a.SecondFactor = true })
 		b.company.Disclaimers = []wire.Disclaimer{terms}
 		token := b.must("auth/checkcredentials", "", accept).SessionToken
@@ -109,7 +109,7 @@ func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 // A disclaimer may become pending while a user thinks of a new password. The user
 // accepts it together with the new password or, after a recovery, at the next login.
 func TestANewPasswordComesWithWhatBecamePending(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	token := b.sessionIn(record.SetPassword)
 	recovery := b.sessionIn(record.RecoveryPassword)
 	b.company.Disclaimers = []wire.Disclaimer{terms, privacy}
@@ -131,7 +131,7 @@ func TestANewPasswordComesWithWhatBecamePending(t *testing.T) {
 	wantAccepted(t, b, "privacy 1 12:00:00", "terms 1 12:00:00")
 	b.wrong(wire.ErrTokenInvalid, "auth/setpassword", recovery, secret())
 
-	b = newBench(t)
+	b = newHarness(t)
 	recovery = b.sessionIn(record.RecoveryPassword)
 	b.company.Disclaimers = []wire.Disclaimer{terms}
 	b.must("auth/setpassword", recovery, secret("terms"))

@@ -26,7 +26,7 @@ type witnessed struct {
 	events []record.Event
 }
 
-// witness is the observer of the bench. It keeps the events of a call of Serve.
+// witness is the observer of the harness. It keeps the events of a call of Serve.
 func witness(ctx context.Context, e record.Event) {
 	if w, ok := ctx.Value(witnessKey{}).(*witnessed); ok {
 		w.add(e)
@@ -54,7 +54,7 @@ func (w *witnessed) seen() []record.Event {
 // Serve checks the events of every request that a test makes. A request has exactly
 // one event with its outcome, which is the last, and no event has fields that its
 // kind does not list.
-func (b *bench) Serve(ctx context.Context, r *flows.Request) (flows.Reply, error) {
+func (b *harness) Serve(ctx context.Context, r *flows.Request) (flows.Reply, error) {
 	var w witnessed
 	reply, err := b.Service.Serve(context.WithValue(ctx, witnessKey{}, &w), r)
 	seen := w.seen()
@@ -146,7 +146,7 @@ func checkEvent(t *testing.T, e record.Event) {
 
 // record collects all events from now on, including those of work that goes on after
 // answers.
-func (b *bench) record() (all func() []record.Event) {
+func (b *harness) record() (all func() []record.Event) {
 	settle(b.Service)
 	var w witnessed
 	inner := b.Observe
@@ -190,7 +190,7 @@ func TestEventKindsAreWellFormed(t *testing.T) {
 }
 
 func TestEventTellsWhoseAttemptItWas(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	all := b.record()
 	token := b.must("auth/login", "", object{"login_id": email}).SessionToken
 	b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": "wrong"})
@@ -218,7 +218,7 @@ func TestEventTellsWhoseAttemptItWas(t *testing.T) {
 }
 
 func TestPanicIsAnEvent(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	all := b.record()
 	func() {
 		defer func() { _ = recover() }()
@@ -235,7 +235,7 @@ func TestPanicIsAnEvent(t *testing.T) {
 
 // An observer that panics fails only the call that it observes.
 func TestPanicOfTheObserverEndsOneCall(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	observe := b.Observe
 	b.Observe = func(context.Context, record.Event) { panic("hunter2") }
 	for range 100 {
@@ -255,13 +255,13 @@ func TestPanicOfTheObserverEndsOneCall(t *testing.T) {
 // afterwards. The refusals name the lock.
 func TestEachLockIsOneEvent(t *testing.T) {
 	login := object{"login_id": email}
-	wrongPassword := func(b *bench) error {
+	wrongPassword := func(b *harness) error {
 		_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
 		return err
 	}
-	start := func(b *bench) error { _, err := b.serve("auth/login", "", login); return err }
-	recover := func(method string) func(*bench) error {
-		return func(b *bench) error {
+	start := func(b *harness) error { _, err := b.serve("auth/login", "", login); return err }
+	recover := func(method string) func(*harness) error {
+		return func(b *harness) error {
 			_, err := b.serve("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": method})
 			return err
 		}
@@ -271,25 +271,25 @@ func TestEachLockIsOneEvent(t *testing.T) {
 		reason wire.Reason // in the answer
 		limits func(*tenant.Company)
 		state  record.State // of the session that the attempts need
-		try    func(b *bench) error
-		with   func(b *bench, token string) error
+		try    func(b *harness) error
+		with   func(b *harness, token string) error
 	}{
 		record.LockPassword: {reason: "lock.password", limits: func(c *tenant.Company) { c.Limits.LockAfter = 2 }, try: wrongPassword},
 		record.LockDisabled: {reason: "lock.disabled", limits: func(c *tenant.Company) { c.Limits.LockAfter, c.Limits.DisableAfter = 2, 2 }, try: wrongPassword},
 		record.LockAddress:  {reason: "limit.address", limits: func(c *tenant.Company) { c.Limits.FailuresPerAddress = one }, try: wrongPassword},
 		record.LockLogins:   {reason: "limit.logins", limits: func(c *tenant.Company) { c.Limits.LoginsPerAddress = one }, try: wrongPassword},
 		record.LockCodes: {reason: "lock.codes", limits: func(c *tenant.Company) { c.Limits.WrongCodes = one }, state: record.CheckOTP,
-			with: func(b *bench, token string) error {
+			with: func(b *harness, token string) error {
 				_, err := b.serve("auth/checkotp", token, object{"backup_code": "wrong"})
 				return err
 			}},
 		record.LockAnswers: {reason: "lock.answers", limits: func(c *tenant.Company) { c.Limits.WrongAnswers = one }, state: record.RecoveryQuestion,
-			with: func(b *bench, token string) error {
+			with: func(b *harness, token string) error {
 				_, err := b.serve("auth/recovery/checkquestion", token, object{"control_answer": "wrong"})
 				return err
 			}},
 		record.LockRenewals: {reason: "limit.renewals", limits: func(c *tenant.Company) { c.OTP.Renewals = new(1) }, state: record.CheckOTP,
-			with: func(b *bench, token string) error { _, err := b.serve("auth/renewotp", token, nil); return err }},
+			with: func(b *harness, token string) error { _, err := b.serve("auth/renewotp", token, nil); return err }},
 		record.LockSMSAccount:   {reason: "limit.sms_account", limits: func(c *tenant.Company) { c.Limits.SMSPerAccount = one }, try: start},
 		record.LockSMSPhone:     {reason: "limit.sms_phone", limits: func(c *tenant.Company) { c.Limits.SMSPerPhone = one }, try: start},
 		record.LockSMSAddress:   {reason: "limit.sms_address", limits: func(c *tenant.Company) { c.Limits.SMSPerAddress = one }, try: start},
@@ -305,7 +305,7 @@ func TestEachLockIsOneEvent(t *testing.T) {
 	}
 	for lock, test := range tests {
 		t.Run(lock, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			test.limits(b.company)
 			if strings.Contains(lock, "sms_") {
 				b.withoutPassword()
@@ -313,7 +313,7 @@ func TestEachLockIsOneEvent(t *testing.T) {
 			try := test.try
 			if test.with != nil {
 				token := b.sessionIn(test.state)
-				try = func(b *bench) error { return test.with(b, token) }
+				try = func(b *harness) error { return test.with(b, token) }
 			}
 			all := b.record()
 			var refused int
@@ -348,7 +348,7 @@ func TestEachLockIsOneEvent(t *testing.T) {
 }
 
 func TestEachEndedSessionIsAnEvent(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	sessions := func() []string {
 		list, err := b.Sessions.List(t.Context(), b.clock.Now(), code, b.account)
 		if err != nil {
@@ -405,7 +405,7 @@ func TestEventsHoldNothingThatWasTyped(t *testing.T) {
 	var all []record.Event
 	for i := range flows.Routes {
 		route := &flows.Routes[i]
-		b := newBench(t)
+		b := newHarness(t)
 		b.company.Captcha = &captcha{}
 		b.company.Limits.CaptchaAfter = new(1)
 		seen := b.record()

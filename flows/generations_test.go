@@ -29,7 +29,7 @@ func (l laps) ByLoginID(ctx context.Context, company, loginID, loginIDHash strin
 	return a, err
 }
 
-func (b *bench) endAllSessions() {
+func (b *harness) endAllSessions() {
 	b.t.Helper()
 	if err := b.admin().EndAllSessions(b.t.Context()); err != nil {
 		b.t.Error(err)
@@ -40,7 +40,7 @@ func TestTheEndOfACompanysSessionsLeavesNoTokenOfBefore(t *testing.T) {
 	for _, state := range record.States[1:] {
 		t.Run(string(state), func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := newHarness(t)
 			token := b.sessionIn(state)
 			b.endAllSessions()
 			b.wrong(wire.ErrTokenInvalid, "auth/logout", token, nil)
@@ -50,7 +50,7 @@ func TestTheEndOfACompanysSessionsLeavesNoTokenOfBefore(t *testing.T) {
 	}
 	t.Run("a link", func(t *testing.T) {
 		t.Parallel()
-		b := newBench(t)
+		b := newHarness(t)
 		link := b.mailed()
 		b.endAllSessions()
 		b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
@@ -59,7 +59,7 @@ func TestTheEndOfACompanysSessionsLeavesNoTokenOfBefore(t *testing.T) {
 }
 
 func TestALoginThatTheEndOfAllSessionsOvertakesLeavesNone(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	accounts := b.Accounts
 	credentials := object{"login_id": email, "password": password}
 	b.Accounts = laps{accounts, func() { b.endAllSessions() }}
@@ -78,7 +78,7 @@ func TestALoginThatTheEndOfAllSessionsOvertakesLeavesNone(t *testing.T) {
 // A login that was answered before all sessions were revoked is revoked with them,
 // even in races.
 func TestLoginsThatRaceWithTheEndOfAllSessions(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.Limits.LoginsPerAddress = tenant.Rate{N: 10_000, Per: time.Minute}
 	b.remembering(1000)
 	var ended atomic.Bool
@@ -132,7 +132,7 @@ func TestLoginsThatRaceWithTheEndOfAllSessions(t *testing.T) {
 }
 
 func TestOneSessionIsEnded(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	other := b.sessionIn(record.Authorized)
 	token := b.sessionIn(record.Authorized)
 	events := b.record()
@@ -163,7 +163,7 @@ func TestSessionsTellWhenceTheLoginCame(t *testing.T) {
 		"a\xffb\xc3":                          "ab",
 		strings.Repeat("\xff", 300) + "x":     "",
 	} {
-		b := newBench(t)
+		b := newHarness(t)
 		pending := b.sessionIn(record.CheckPassword)
 		b.clock.advance(time.Minute)
 		if _, err := b.ask(flows.Request{Address: "2001:db8::7", UserAgent: agent}, "auth/checkpassword", pending, object{"password": password}); err != nil {

@@ -21,9 +21,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-func hardenedBench(t *testing.T) *bench {
+func hardenedHarness(t *testing.T) *harness {
 	t.Helper()
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.Hardened = true
 	b.company.Captcha = &captcha{}
 	b.update(true, func(a *record.Account) { a.LoginName = "alice" })
@@ -43,10 +43,10 @@ func shape(reply flows.Reply, err error) string {
 
 // A script makes requests for one login id, from several addresses. Each answer is a
 // line of its transcript.
-type script func(b *bench, id string, say func(flows.Reply, error) flows.Reply)
+type script func(b *harness, id string, say func(flows.Reply, error) flows.Reply)
 
 var scripts = map[string]script{
-	"login": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+	"login": func(b *harness, id string, say func(flows.Reply, error) flows.Reply) {
 		token := say(b.serve("auth/login", "", object{"login_id": id})).SessionToken
 		for i := range 14 {
 			body := object{"password": "wrong"}
@@ -59,12 +59,12 @@ var scripts = map[string]script{
 		b.clock.advance(time.Hour)
 		say(b.serve("auth/checkpassword", token, object{"password": "wrong"}))
 	},
-	"many logins from one address": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+	"many logins from one address": func(b *harness, id string, say func(flows.Reply, error) flows.Reply) {
 		for range 40 {
 			say(b.serve("auth/login", "", object{"login_id": id}))
 		}
 	},
-	"other routes": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+	"other routes": func(b *harness, id string, say func(flows.Reply, error) flows.Reply) {
 		token := say(b.serve("auth/login", "", object{"login_id": id})).SessionToken
 		for i := range flows.Routes {
 			if r := &flows.Routes[i]; r.TakesToken() && r.Path != "auth/logout" && r.Path != "auth/checkpassword" {
@@ -76,7 +76,7 @@ var scripts = map[string]script{
 		say(b.serve("auth/logout", token, nil))
 		say(b.serve("auth/logout", token, nil))
 	},
-	"recovery by phone": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+	"recovery by phone": func(b *harness, id string, say func(flows.Reply, error) flows.Reply) {
 		n := 0
 		begin := func(more object) string {
 			n++
@@ -103,19 +103,19 @@ var scripts = map[string]script{
 			b.clock.advance(10 * time.Minute)
 		}
 	},
-	"recovery with codes that expire": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+	"recovery with codes that expire": func(b *harness, id string, say func(flows.Reply, error) flows.Reply) {
 		token := say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE"}))).SessionToken
 		b.clock.advance(6 * time.Minute)
 		for range 12 {
 			say(b.serve("auth/recovery/checkotp", token, object{"otp": "no code"}))
 		}
 	},
-	"many recoveries from one address": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+	"many recoveries from one address": func(b *harness, id string, say func(flows.Reply, error) flows.Reply) {
 		for i := range 40 {
 			say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "captcha_response": fmt.Sprint("good", i)})))
 		}
 	},
-	"recovery where the company has no SMS left": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+	"recovery where the company has no SMS left": func(b *harness, id string, say func(flows.Reply, error) flows.Reply) {
 		before := say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE"}))).SessionToken
 		b.company.Limits.SMSPerCompany = tenant.Rate{N: 1, Per: time.Hour}
 		b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", Email: "bob@example.com", Phone: "+37060099999"}})
@@ -127,33 +127,33 @@ var scripts = map[string]script{
 			b.clock.advance(25 * time.Minute)
 		}
 	},
-	"recovery where the country is sent no SMS": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+	"recovery where the country is sent no SMS": func(b *harness, id string, say func(flows.Reply, error) flows.Reply) {
 		b.company.Limits.SMSCountries = []string{"+371"}
 		token := say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE"}))).SessionToken
 		for range 7 {
 			say(b.serve("auth/recovery/renewotp", token, nil))
 		}
 	},
-	"recovery where the country has no SMS left": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+	"recovery where the country has no SMS left": func(b *harness, id string, say func(flows.Reply, error) flows.Reply) {
 		b.company.Limits.SMSPerCountry = tenant.Rate{N: 1, Per: time.Hour}
 		for i := range 4 {
 			say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE", "captcha_response": fmt.Sprint("good", i)})))
 			settle(b.Service)
 		}
 	},
-	"guesses where the country is sent no SMS": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+	"guesses where the country is sent no SMS": func(b *harness, id string, say func(flows.Reply, error) flows.Reply) {
 		b.company.Limits.SMSCountries = []string{"+371"}
 		guesses(b, id, say)
 	},
-	"guesses where the country has no SMS left": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+	"guesses where the country has no SMS left": func(b *harness, id string, say func(flows.Reply, error) flows.Reply) {
 		b.company.Limits.SMSPerCountry = tenant.Rate{N: 1, Per: 24 * time.Hour}
 		guesses(b, id, say)
 	},
-	"guesses where no SMS is delivered": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+	"guesses where no SMS is delivered": func(b *harness, id string, say func(flows.Reply, error) flows.Reply) {
 		b.sms.broken = errors.New("gateway timeout")
 		guesses(b, id, say)
 	},
-	"recovery by mail": func(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+	"recovery by mail": func(b *harness, id string, say func(flows.Reply, error) flows.Reply) {
 		for i := range 5 {
 			say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "MAIL", "captcha_response": fmt.Sprint("good", i)})))
 		}
@@ -162,7 +162,7 @@ var scripts = map[string]script{
 
 // guesses sends wrong codes in recoveries until the lock: two for each code, of
 // which the first counts.
-func guesses(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
+func guesses(b *harness, id string, say func(flows.Reply, error) flows.Reply) {
 	b.company.Limits.SMSPerPhone.N = 1000 // otherwise it would be used up together with the codes
 	for i := range b.company.Limits.WrongCodes.N + 1 {
 		token := say(b.serve("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE", "captcha_response": fmt.Sprint("good", i)}))).SessionToken
@@ -181,7 +181,7 @@ func guesses(b *bench, id string, say func(flows.Reply, error) flows.Reply) {
 func TestHardenedAnswersAlike(t *testing.T) {
 	t.Parallel()
 	transcript := func(t *testing.T, run script, id string, prepare func(*record.Account)) []string {
-		b := hardenedBench(t)
+		b := hardenedHarness(t)
 		if prepare != nil {
 			b.update(true, prepare)
 		}
@@ -229,7 +229,7 @@ func TestHardenedAnswersAlike(t *testing.T) {
 // account's and belong to no bucket. In a recovery, the bucket depends only on the login
 // id: not on whether there is an account, nor on its status or its other login ids.
 func TestDecoyTokensHaveNoMark(t *testing.T) {
-	b := hardenedBench(t)
+	b := hardenedHarness(t)
 	known := b.must("auth/login", "", object{"login_id": email}).SessionToken
 	if decoy := b.must("auth/login", "", object{"login_id": "nobody"}).SessionToken; len(decoy) != len(known) {
 		t.Errorf("a decoy's token has %d characters, an account's %d", len(decoy), len(known))
@@ -268,7 +268,7 @@ func TestDecoyTokensHaveNoMark(t *testing.T) {
 }
 
 func TestADecoyNeverPasses(t *testing.T) {
-	b := hardenedBench(t)
+	b := hardenedHarness(t)
 	const id = "bob@example.com"
 	token := b.must("auth/login", "", object{"login_id": id}).SessionToken
 	recovered := b.must("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE"}))
@@ -288,7 +288,7 @@ func TestADecoyNeverPasses(t *testing.T) {
 // account's phone would reveal its country, and no mask could be made up for an
 // unknown login id.
 func TestARecoveryShowsNoPhoneButTheOneThatWasSent(t *testing.T) {
-	b := hardenedBench(t)
+	b := hardenedHarness(t)
 	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "+4915112345678", Phone: "+37060099999"}})
 	for id, want := range map[string]string{
 		email: "", "alice": "", "nobody@example.com": "", "nobody": "",
@@ -321,7 +321,7 @@ func (s *slowAtFirst) Send(ctx context.Context, m message.Message) error {
 
 func TestHardenedRecovery(t *testing.T) {
 	t.Run("by phone", func(t *testing.T) {
-		b := hardenedBench(t)
+		b := hardenedHarness(t)
 		reply := b.must("auth/recovery/recover", "", recovery(nil))
 		b.sms.await(1) // it is sent after the answer
 		b.must("auth/recovery/renewotp", reply.SessionToken, nil)
@@ -329,14 +329,14 @@ func TestHardenedRecovery(t *testing.T) {
 		wantStep(t, b.must("auth/recovery/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code}), record.RecoveryPassword)
 	})
 	t.Run("by phone, not delivered", func(t *testing.T) {
-		b := hardenedBench(t)
+		b := hardenedHarness(t)
 		b.sms.broken = errors.New("gateway timeout")
 		reply := b.must("auth/recovery/recover", "", recovery(nil))
 		b.Close()
 		b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code})
 	})
 	t.Run("by phone, not delivered until it was renewed", func(t *testing.T) {
-		b := hardenedBench(t)
+		b := hardenedHarness(t)
 		fail := make(chan error)
 		b.company.SMS = &slowAtFirst{outbox: b.sms, fail: fail}
 		reply := b.must("auth/recovery/recover", "", recovery(nil))
@@ -348,11 +348,11 @@ func TestHardenedRecovery(t *testing.T) {
 		wantStep(t, b.must("auth/recovery/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code}), record.RecoveryPassword)
 	})
 	t.Run("by phone, which is the second factor", func(t *testing.T) {
-		for name, change := range map[string]func(*bench){
-			"of the account": func(b *bench) { b.update(true, func(a *record.Account) { a.SecondFactor = true }) },
-			"of the company": func(b *bench) { b.company.SecondFactor = tenant.SecondFactorRequired },
+		for name, change := range map[string]func(*harness){
+			"of the account": func(b *harness) { b.update(true, func(a *record.Account) { a.SecondFactor = true }) },
+			"of the company": func(b *harness) { b.company.SecondFactor = tenant.SecondFactorRequired },
 		} {
-			b := hardenedBench(t)
+			b := hardenedHarness(t)
 			change(b)
 			b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE"}))
 			b.Close()
@@ -362,7 +362,7 @@ func TestHardenedRecovery(t *testing.T) {
 		}
 	})
 	t.Run("by mail", func(t *testing.T) {
-		b := hardenedBench(t)
+		b := hardenedHarness(t)
 		for id, want := range map[string]string{phone: "***@***", "alice": "***@***", " Alice@Example.com": "Alice@Example.com"} {
 			before := b.mail.count()
 			reply := b.must("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "MAIL", "captcha_response": "good " + id}))
@@ -374,14 +374,14 @@ func TestHardenedRecovery(t *testing.T) {
 		wantStep(t, b.must("auth/recovery/checklink", "", object{"token": strings.TrimPrefix(b.mail.last(t).Link, linkURL)}), record.RecoveryPassword)
 	})
 	t.Run("by mail, not delivered", func(t *testing.T) {
-		b := hardenedBench(t)
+		b := hardenedHarness(t)
 		b.mail.broken = errors.New("greylisted")
 		b.must("auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
 		b.Close()
 		b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": strings.TrimPrefix(b.mail.last(t).Link, linkURL)})
 	})
 	t.Run("never by question", func(t *testing.T) {
-		b := hardenedBench(t)
+		b := hardenedHarness(t)
 		b.wrong(wire.ErrMethodRestricted, "auth/recovery/recover", "", recovery(object{"method": "QUESTION"}))
 		b.company.Recovery.Methods = []tenant.Method{tenant.ByQuestion, tenant.ByPhone}
 		if got := b.must("auth/recovery/recover", "", recovery(object{"captcha_response": "good 2"})).Verification; got != tenant.ByPhone {
@@ -395,7 +395,7 @@ func TestHardenedRecovery(t *testing.T) {
 // A login at a hardened company gets the same answer for everyone: all disclaimers
 // of the company, and no status.
 func TestALoginTellsNothingOfAnAccount(t *testing.T) {
-	b := hardenedBench(t)
+	b := hardenedHarness(t)
 	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}, {Code: "privacy", Version: "1"}}
 	b.company.Captcha = nil
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password, "accept_disclaimers": []string{"terms", "privacy"}})
@@ -425,7 +425,7 @@ func TestALoginTellsNothingOfAnAccount(t *testing.T) {
 // Attempts with one login id of an account do not show with another login id, but
 // they count all the same.
 func TestCountsTellNothingOfAnotherLoginID(t *testing.T) {
-	b := hardenedBench(t)
+	b := hardenedHarness(t)
 	b.company.Captcha = nil
 	b.company.Limits.FailuresPerAddress.N = 1000
 	l := &b.company.Limits
@@ -448,7 +448,7 @@ func TestCountsTellNothingOfAnotherLoginID(t *testing.T) {
 
 // A disabled password is never compared, whichever login id the client sends.
 func TestADisabledPasswordTellsNothing(t *testing.T) {
-	b := hardenedBench(t)
+	b := hardenedHarness(t)
 	b.company.Captcha = nil
 	b.company.Limits.FailuresPerAddress.N = 1000
 	for range b.company.Limits.DisableAfter {
@@ -471,7 +471,7 @@ func TestBudgetsTellNothingOfAnotherLoginID(t *testing.T) {
 		tenant.ByMail:  func(l *tenant.Limits) *tenant.Rate { return &l.MailsPerAccount },
 	} {
 		t.Run(string(method), func(t *testing.T) {
-			b := hardenedBench(t)
+			b := hardenedHarness(t)
 			b.company.Captcha = nil
 			n := limit(&b.company.Limits).N
 			b.company.Limits.SMSPerAddress.N = 1000

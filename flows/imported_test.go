@@ -42,12 +42,12 @@ func bcryptHash(t *testing.T, password string) string {
 }
 
 // withHash gives the account an imported hash.
-func (b *bench) withHash(hash string) {
+func (b *harness) withHash(hash string) {
 	b.t.Helper()
 	b.update(true, func(a *record.Account) { a.PasswordHash = hash })
 }
 
-func (b *bench) login(password string) error {
+func (b *harness) login(password string) error {
 	_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
 	return err
 }
@@ -63,7 +63,7 @@ func TestAnImportedHashIsOfThePasswordAsItWasTyped(t *testing.T) {
 	} {
 		for kind, hash := range importedKinds {
 			t.Run(fmt.Sprintf("%s/%+q", kind, typed), func(t *testing.T) {
-				b := newBench(t)
+				b := newHarness(t)
 				b.withHash(hash(t, typed))
 				imported := b.load().PasswordHash
 				wantError(t, b.login(other), wire.ErrCredentialsInvalid)
@@ -84,7 +84,7 @@ func TestAnImportedHashIsOfThePasswordAsItWasTyped(t *testing.T) {
 }
 
 func TestAnImportedHashMayBeOfTheNormalisedPassword(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.withHash(bcryptHash(t, norm.NFKC.String("flat of 50m²")))
 	if err := b.login("flat of 50m²"); err != nil {
 		t.Error(err)
@@ -95,14 +95,14 @@ func TestAnImportedHashMayBeOfTheNormalisedPassword(t *testing.T) {
 // wrong. This holds for hashes of our own, imported hashes and accounts without one.
 // Both hashes count as one attempt.
 func TestBothFormsOfAPasswordAreOneAttempt(t *testing.T) {
-	for name, prepare := range map[string]func(b *bench){
-		"our own":    func(*bench) {},
-		"imported":   func(b *bench) { b.withHash(bcryptHash(b.t, "flat of 50m²")) },
-		"no hash":    func(b *bench) { b.withoutPassword() },
-		"no account": func(b *bench) { b.update(true, func(a *record.Account) { a.Email = "other@example.com" }) },
+	for name, prepare := range map[string]func(b *harness){
+		"our own":    func(*harness) {},
+		"imported":   func(b *harness) { b.withHash(bcryptHash(b.t, "flat of 50m²")) },
+		"no hash":    func(b *harness) { b.withoutPassword() },
+		"no account": func(b *harness) { b.update(true, func(a *record.Account) { a.Email = "other@example.com" }) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			b.company.Limits.LockAfter = 2
 			prepare(b)
 			hashes := b.countHashes()
@@ -120,7 +120,7 @@ func TestBothFormsOfAPasswordAreOneAttempt(t *testing.T) {
 
 func TestARightPasswordCostsOneHash(t *testing.T) {
 	for _, right := range []string{password, "flat of 50m²"} {
-		b := newBench(t)
+		b := newHarness(t)
 		b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "another fine secret"})
 		b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": right})
 		hashes := b.countHashes()
@@ -145,7 +145,7 @@ func TestAHashThatMayHaveCutThePasswordIsKept(t *testing.T) {
 		{"cut as it was typed, not as it is normalised", "flat of 50m²" + long, "flat of 50m²" + long, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			b.withHash(bcryptHash(t, c.hashed))
 			imported := b.load().PasswordHash
 			if err := b.login(c.typed); err != nil {
@@ -160,7 +160,7 @@ func TestAHashThatMayHaveCutThePasswordIsKept(t *testing.T) {
 		})
 	}
 	t.Run("bcrypt_sha256 sees all", func(t *testing.T) {
-		b := newBench(t)
+		b := newHarness(t)
 		b.withHash(importedKinds["bcrypt_sha256"](t, long))
 		wantError(t, b.login(long[:80]), wire.ErrCredentialsInvalid)
 		if err := b.login(long); err != nil || !strings.HasPrefix(b.load().PasswordHash, "$argon2id$") {
@@ -170,14 +170,14 @@ func TestAHashThatMayHaveCutThePasswordIsKept(t *testing.T) {
 }
 
 func TestThePresentPasswordIsKnownAsItWasTyped(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.withHash(bcryptHash(t, "flat of 50m²"))
 	b.wrong(wire.ErrPasswordSame, "auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "flat of 50m²"})
 }
 
 // The company's own parameters may be more expensive than those that imports accept.
 func TestPlainPasswordsAreHashedWithParametersThatNoImportMayHave(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.Password.Argon2id = pw.Argon2id{MemoryKiB: 262144, Iterations: 5, Parallelism: 1}
 	b.Hasher.Derive = func(string, string) ([]byte, error) { return make([]byte, 32), nil } // at once
 	b.seed(manage.Seed{

@@ -20,7 +20,7 @@ func inLanguages(texts map[string]string) *message.Translations {
 }
 
 func TestADisclaimerIsInALanguageOfItsReader(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.Disclaimers = []wire.Disclaimer{{
 		Code: "terms", Title: "Terms", Description: "About them", Link: "https://example.com/terms",
 		Titles: inLanguages(map[string]string{"lt": "Sąlygos", "pt-BR": "Termos", "zh-Hans": "条款", "ru": "Условия"}),

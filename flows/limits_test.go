@@ -22,7 +22,7 @@ import (
 )
 
 // fail sends n wrong passwords, each from another address.
-func (b *bench) fail(n int, loginID string) {
+func (b *harness) fail(n int, loginID string) {
 	b.t.Helper()
 	for i := range n {
 		_, err := b.serveAs(code, addressOf(i), "auth/checkcredentials", "", object{"login_id": loginID, "password": "wrong"})
@@ -31,7 +31,7 @@ func (b *bench) fail(n int, loginID string) {
 }
 
 func TestPasswordsAreLockedAndUnlocked(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	limits := &b.company.Limits
 	before := b.sessionIn(record.CheckPassword)
 	b.fail(limits.LockAfter, phone)
@@ -60,7 +60,7 @@ func TestPasswordsAreLockedAndUnlocked(t *testing.T) {
 // Recovery by phone and by mail works during a lock, and ends it.
 func TestARecoveryEndsTheLock(t *testing.T) {
 	for _, method := range []string{"PHONE", "MAIL"} {
-		b := newBench(t)
+		b := newHarness(t)
 		b.fail(b.company.Limits.LockAfter, phone)
 		b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
 		var token string
@@ -76,7 +76,7 @@ func TestARecoveryEndsTheLock(t *testing.T) {
 }
 
 // disable sends wrong passwords until the password is disabled.
-func (b *bench) disable(loginID string) {
+func (b *harness) disable(loginID string) {
 	b.t.Helper()
 	limits := &b.company.Limits
 	b.fail(limits.LockAfter, loginID)
@@ -87,7 +87,7 @@ func (b *bench) disable(loginID string) {
 }
 
 func TestAPasswordIsDisabledUntilItIsSetAnew(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.disable(email)
 	b.clock.advance(30 * 24 * time.Hour)
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
@@ -100,7 +100,7 @@ func TestAPasswordIsDisabledUntilItIsSetAnew(t *testing.T) {
 // An account without a password can't have it disabled: otherwise strangers could
 // lock the user out for good. The temporary lock still applies.
 func TestAnAccountWithoutAPasswordIsLockedButNotDisabled(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.withoutPassword()
 	b.disable(email)
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
@@ -111,7 +111,7 @@ func TestAnAccountWithoutAPasswordIsLockedButNotDisabled(t *testing.T) {
 
 // A right password that races with wrong ones clears the count at most once.
 func TestTheLockWithARightPasswordAmongMany(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.Limits.LockFor = tenant.Duration(24 * time.Hour)
 	token := b.sessionIn(record.CheckPassword)
 	got := race(200, func(i int) error {
@@ -138,7 +138,7 @@ func TestFailuresOfAnAddressAreCounted(t *testing.T) {
 		{"IPv6 with a zone", "fe80::1%eth0", "fe80::2%eth1", "fe81::1"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			token := b.sessionIn(record.CheckPassword)
 			failures := []func() error{
 				func() error {
@@ -196,7 +196,7 @@ func TestPasswordsOfAnAddressAreCounted(t *testing.T) {
 		{"unknown", "nobody", "wrong", "auth.credentials.invalid"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			b.company.Limits.LoginsPerAddress = tenant.Rate{N: limit, Per: time.Minute}
 			hashes := b.countHashes()
 			try := func(address string) error {
@@ -225,7 +225,7 @@ func TestPasswordsOfAnAddressAreCounted(t *testing.T) {
 }
 
 // countHashes counts the hashes that are computed from now on.
-func (b *bench) countHashes() *atomic.Int64 {
+func (b *harness) countHashes() *atomic.Int64 {
 	var n atomic.Int64
 	b.Hasher.Derive = func(hash, secret string) ([]byte, error) {
 		n.Add(1)
@@ -239,7 +239,7 @@ func (b *bench) countHashes() *atomic.Int64 {
 func TestOnlyPasswordsThatAreComparedAreCounted(t *testing.T) {
 	for _, r := range passwordRoutes {
 		t.Run(r.path, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			asked := &captcha{}
 			b.company.Captcha = asked
 			l := &b.company.Limits
@@ -266,7 +266,7 @@ func TestOnlyPasswordsThatAreComparedAreCounted(t *testing.T) {
 
 // Two accounts share the budget of their company, but not those of the accounts.
 func TestBudgetsBelongToWhatTheyAreNamedAfter(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.withoutPassword()
 	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", Phone: "+37060099999"}})
 	b.company.Limits.SMSPerCompany = tenant.Rate{N: 8, Per: time.Hour}
@@ -295,7 +295,7 @@ func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
 		record.LockSMSCountry: func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerCountry },
 	} {
 		t.Run(lock, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			b.company.Mail = nil
 			*limit(&b.company.Limits) = three
 			var log bytes.Buffer
@@ -349,7 +349,7 @@ func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
 // An attacker who has used up the SMS budgets of an account and its phone can't
 // suppress the notice of a new password. Notices do not use up the budget of codes.
 func TestCodesAndNoticesLeaveEachOtherTheirBudgets(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.withoutPassword()
 	b.company.Mail = nil
 	l := &b.company.Limits
@@ -389,7 +389,7 @@ func wrongCode(code string) string {
 // Wrong codes of both kinds count per account for a day. caddymodule/integration shows that
 // nothing resets the count.
 func TestWrongCodesLockTheAccountForADay(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	l := &b.company.Limits
 	l.SMSPerAccount, l.SMSPerPhone = tenant.Rate{N: 100, Per: time.Hour}, tenant.Rate{N: 100, Per: time.Hour}
 	b.backupCodes("ABCDE23456")
@@ -424,7 +424,7 @@ func TestWrongCodesLockTheAccountForADay(t *testing.T) {
 }
 
 func TestWrongCodesLockALoginWithoutPassword(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.withoutPassword()
 	b.company.Limits.WrongCodes.N = 1
 	token := b.must("auth/login", "", object{"login_id": email}).SessionToken
@@ -441,50 +441,50 @@ func TestWrongCodesLockALoginWithoutPassword(t *testing.T) {
 func TestLimitsAreExactUnderRaces(t *testing.T) {
 	wrong := credentials(object{"password": "wrong"})
 	// sends returns the request of body to a route, each from another address.
-	sends := func(b *bench, path, token string, body object) func(int) error {
+	sends := func(b *harness, path, token string, body object) func(int) error {
 		return func(i int) error {
 			_, err := b.serveAs(code, addressOf(i), path, token, body)
 			return err
 		}
 	}
 	for name, c := range map[string]struct {
-		bench func(*testing.T) *bench
-		try   func(b *bench) func(i int) error // prepares the bench
-		want  map[string]int
-		after func(b *bench) // may be nil
+		harness func(*testing.T) *harness
+		try     func(b *harness) func(i int) error // prepares the harness
+		want    map[string]int
+		after   func(b *harness) // may be nil
 	}{
-		"passwords before the captcha": {newBench, func(b *bench) func(int) error {
+		"passwords before the captcha": {newHarness, func(b *harness) func(int) error {
 			b.company.Captcha = &captcha{}
 			return sends(b, "auth/checkcredentials", "", wrong)
 		}, map[string]int{"auth.credentials.invalid": 3, "auth.captcha.missing": 97}, nil},
-		"bad captchas of an address": {newBench, func(b *bench) func(int) error {
+		"bad captchas of an address": {newHarness, func(b *harness) func(int) error {
 			b.company.Captcha, b.company.Limits.CaptchaAfter = &captcha{}, new(0)
 			return func(int) error { return b.solve(code, home, "auth/checkcredentials", "", "bad") }
 		}, map[string]int{"auth.captcha.invalid": 30, "auth.restricted": 70}, nil},
-		"a captcha response": {newBench, func(b *bench) func(int) error {
+		"a captcha response": {newHarness, func(b *harness) func(int) error {
 			b.company.Captcha, b.company.Limits.CaptchaAfter = &captcha{}, new(0)
 			return sends(b, "auth/checkcredentials", "", with(wrong, object{"captcha_response": "good"}))
-		}, map[string]int{"auth.credentials.invalid": 1, "auth.captcha.invalid": 99}, func(b *bench) {
+		}, map[string]int{"auth.credentials.invalid": 1, "auth.captcha.invalid": 99}, func(b *harness) {
 			b.clock.advance(-30 * time.Minute) // setting the clock back does not make it valid again
 			b.wrong(wire.ErrCaptchaInvalid, "auth/recovery/recover", "", recovery(nil))
 		}},
-		"failures of an address": {newBench, func(b *bench) func(int) error {
+		"failures of an address": {newHarness, func(b *harness) func(int) error {
 			return func(i int) error {
 				_, err := b.serve("auth/login", "", object{"login_id": fmt.Sprint("nobody", i)})
 				return err
 			}
 		}, map[string]int{"auth.loginid.notfound": 30, "auth.restricted": 70}, nil},
-		"mails of an account": {newBench, func(b *bench) func(int) error {
+		"mails of an account": {newHarness, func(b *harness) func(int) error {
 			return sends(b, "auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
-		}, map[string]int{"": 3, "auth.restricted": 97}, func(b *bench) {
+		}, map[string]int{"": 3, "auth.restricted": 97}, func(b *harness) {
 			if n := b.mail.count(); n != 3 {
 				b.t.Errorf("%d mails were sent", n)
 			}
 		}},
-		"control answers": {newBench, func(b *bench) func(int) error {
+		"control answers": {newHarness, func(b *harness) func(int) error {
 			return sends(b, "auth/recovery/checkquestion", b.sessionIn(record.RecoveryQuestion), object{"control_answer": "Rex"})
 		}, map[string]int{"auth.controlanswer.invalid": 3, "auth.restricted": 97}, nil},
-		"a user's own check": {newBench, func(b *bench) func(int) error {
+		"a user's own check": {newHarness, func(b *harness) func(int) error {
 			return func(int) error {
 				err := b.admin().CheckPassword(b.t.Context(), mnemocode, "wrong", "")
 				if errors.Is(err, manage.ErrPasswordWrong) {
@@ -494,31 +494,31 @@ func TestLimitsAreExactUnderRaces(t *testing.T) {
 			}
 		}, map[string]int{"auth.password.invalid": 10, "auth.restricted": 90}, nil},
 		// Without a password anyone can begin such sessions.
-		"logins without a password after the last SMS": {benchWithCodes, func(b *bench) func(int) error {
+		"logins without a password after the last SMS": {harnessWithCodes, func(b *harness) func(int) error {
 			b.company.Limits.SMSPerAccount = tenant.Rate{N: 1, Per: time.Hour}
 			return sends(b, "auth/login", "", object{"login_id": email})
-		}, map[string]int{"": 31, "auth.restricted": 69}, func(b *bench) {
+		}, map[string]int{"": 31, "auth.restricted": 69}, func(b *harness) {
 			if _, err := b.serve("auth/login", "", object{"login_id": email}); refusal(err).Reason != "limit.sms_account" {
 				b.t.Errorf("got %v, %q", err, refusal(err).Reason)
 			}
 		}},
 		// Ten are the device's; the others are those of an unknown device.
-		"guesses of a known device": {newDevices, func(b *bench) func(int) error {
+		"guesses of a known device": {newDevices, func(b *harness) func(int) error {
 			return sends(b, "auth/checkcredentials", "", with(wrong, object{"device_token": b.remembered()}))
-		}, map[string]int{"auth.credentials.invalid": 20, "auth.restricted": 80}, func(b *bench) {
+		}, map[string]int{"auth.credentials.invalid": 20, "auth.restricted": 80}, func(b *harness) {
 			if n := b.failureCount(record.WrongPasswords); n != 10 {
 				b.t.Errorf("the account has %d failures", n)
 			}
 		}},
-		"logins of a known device": {newDevices, func(b *bench) func(int) error {
+		"logins of a known device": {newDevices, func(b *harness) func(int) error {
 			b.company.Limits.LoginsPerAddress = tenant.Rate{N: 5, Per: time.Minute}
 			return sends(b, "auth/checkcredentials", "", credentials(object{"device_token": b.remembered()}))
-		}, map[string]int{"": 5, "auth.restricted": 95}, func(b *bench) {
+		}, map[string]int{"": 5, "auth.restricted": 95}, func(b *harness) {
 			b.must("auth/checkcredentials", "", credentials(nil)) // they do not count for its address
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := c.bench(t)
+			b := c.harness(t)
 			if got := race(100, c.try(b)); !maps.Equal(got, c.want) {
 				t.Errorf("got %v, want %v", got, c.want)
 			}
@@ -532,7 +532,7 @@ func TestLimitsAreExactUnderRaces(t *testing.T) {
 // Even if many sessions guess at once, only as many codes as the limit allows are
 // compared. After that a right code is refused.
 func TestWrongCodesAreExactUnderRaces(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.withoutPassword()
 	l := &b.company.Limits
 	l.SMSPerAccount, l.SMSPerPhone, l.SMSPerAddress = tenant.Rate{N: 1000, Per: time.Hour}, tenant.Rate{N: 1000, Per: time.Hour}, tenant.Rate{N: 1000, Per: time.Hour}

@@ -60,7 +60,7 @@ func TestAMessageIsInTheLanguageOfItsAccount(t *testing.T) {
 		{"pl", "", "all", "Recover", "pl"},
 		{"fr-CA", "", "lt", "lt", "fr-CA"},
 	} {
-		b := newBench(t)
+		b := newHarness(t)
 		b.company.Texts, b.company.Locale = texts, c.company
 		b.update(true, func(a *record.Account) { a.PasswordHash, a.Locale = "", c.account })
 		b.must("auth/login", "", object{"login_id": email})
@@ -79,7 +79,7 @@ func TestAMessageIsInTheLanguageOfItsAccount(t *testing.T) {
 // the disclaimer has. A hardened company must not reveal the account's language
 // before the secret.
 func TestADisclaimerIsInTheLanguageOfItsAccount(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Title: "Terms", Titles: inLanguages(map[string]string{"lt": "Sąlygos", "de": "Bedingungen"})}}
 	b.update(true, func(a *record.Account) { a.Locale = "lt-LT" })
 	login := func(accept ...language.Tag) string {

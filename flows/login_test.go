@@ -11,7 +11,7 @@ import (
 )
 
 func TestLoginNeedsAPasswordOrAPhone(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.update(true, func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
 	b.backupCodes("ABCDE23456")
 	_, err := b.serve("auth/login", "", object{"login_id": email})
@@ -23,7 +23,7 @@ func TestLoginNeedsAPasswordOrAPhone(t *testing.T) {
 }
 
 func TestLoginUnknown(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	for _, id := range []string{"nobody@example.com", "+37060012346", "alice", "alice@example.co", "   ", mnemocode, "00", "+"} {
 		b.wrong(wire.ErrLoginIDNotFound, "auth/login", "", object{"login_id": id})
 	}
@@ -47,7 +47,7 @@ func TestStatusIsAnsweredInEveryFlow(t *testing.T) {
 				continue
 			}
 			t.Run(string(status)+"/"+route.Path, func(t *testing.T) {
-				b := newBench(t)
+				b := newHarness(t)
 				token := ""
 				if route.TakesToken() {
 					token = b.sessionIn(route.From[0])
@@ -82,7 +82,7 @@ func TestStatusIsAnsweredInEveryFlow(t *testing.T) {
 // A new account with an old one's login id inherits no session, code, link, count,
 // backup code or acceptance.
 func TestANewAccountInheritsNothing(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password, "accept_disclaimers": []string{"terms"}})
 	pending := b.sessionIn(record.CheckPassword)

@@ -24,7 +24,7 @@ var spellings = map[string][]string{
 func TestLoginIDsInEverySpellingAreOne(t *testing.T) {
 	for id, variants := range spellings {
 		t.Run(id, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			b.company.Limits.LockAfter = len(variants)
 			b.update(true, func(a *record.Account) { a.LoginName = "Straße-7" })
 			for _, spelling := range variants {

@@ -28,8 +28,8 @@ func (e *elsewhere) VerifyPassword(_ context.Context, q tenant.PasswordQuestion)
 	return q.Password == e.right, e.down
 }
 
-func newMigrating(t *testing.T) (*bench, *elsewhere) {
-	b := newBench(t)
+func newMigrating(t *testing.T) (*harness, *elsewhere) {
+	b := newHarness(t)
 	e := &elsewhere{right: "flat of 50m²"}
 	b.company.Migrate = e
 	b.withHash(record.ExternalPassword)

@@ -17,7 +17,7 @@ import (
 )
 
 // noticesAfter returns the notices that do causes, as "type recipient", sorted.
-func (b *bench) noticesAfter(do func()) []string {
+func (b *harness) noticesAfter(do func()) []string {
 	b.t.Helper()
 	settle(b.Service)
 	mails, sms := b.mail.count(), b.sms.count()
@@ -33,7 +33,7 @@ func (b *bench) noticesAfter(do func()) []string {
 	return all
 }
 
-func (b *bench) wantNotices(want []string, do func()) {
+func (b *harness) wantNotices(want []string, do func()) {
 	b.t.Helper()
 	if got := b.noticesAfter(do); !slices.Equal(got, want) {
 		b.t.Errorf("got the notices %q, want %q", got, want)
@@ -41,7 +41,7 @@ func (b *bench) wantNotices(want []string, do func()) {
 }
 
 // change changes the account as an operator.
-func (b *bench) change(apply func(*record.Account)) {
+func (b *harness) change(apply func(*record.Account)) {
 	b.t.Helper()
 	_, _, err := b.admin().Change(b.t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
 		apply(a)
@@ -56,49 +56,49 @@ func (b *bench) change(apply func(*record.Account)) {
 // at the old address or phone, too. A gateway that fails lets no change fail.
 func TestOwnersAreToldOfChangesToTheirLogin(t *testing.T) {
 	const newEmail, newPhone = "new@example.com", "+37061111111"
-	setEmail := func(to string) func(*bench) {
-		return func(b *bench) { b.change(func(a *record.Account) { a.Email = to }) }
+	setEmail := func(to string) func(*harness) {
+		return func(b *harness) { b.change(func(a *record.Account) { a.Email = to }) }
 	}
-	setPhone := func(to string) func(*bench) {
-		return func(b *bench) { b.change(func(a *record.Account) { a.Phone = to }) }
+	setPhone := func(to string) func(*harness) {
+		return func(b *harness) { b.change(func(a *record.Account) { a.Phone = to }) }
 	}
 	for name, c := range map[string]struct {
-		do            func(*bench)
+		do            func(*harness)
 		byMail, bySMS []string
 	}{
 		"email":         {setEmail(newEmail), []string{"email_changed " + email, "email_changed " + newEmail}, []string{"email_changed " + phone}},
 		"email removed": {setEmail(""), []string{"email_changed " + phone, "email_changed " + email}, []string{"email_changed " + phone}},
 		"phone":         {setPhone(newPhone), []string{"phone_changed " + phone, "phone_changed " + email}, []string{"phone_changed " + phone, "phone_changed " + newPhone}},
-		"app":           {func(b *bench) { b.newAppNow() }, []string{"totp_changed " + email}, []string{"totp_changed " + phone}},
-		"backup codes": {func(b *bench) {
+		"app":           {func(b *harness) { b.newAppNow() }, []string{"totp_changed " + email}, []string{"totp_changed " + phone}},
+		"backup codes": {func(b *harness) {
 			if _, err := b.admin().NewBackupCodes(b.t.Context(), mnemocode); err != nil {
 				b.t.Fatal(err)
 			}
 		}, []string{"backup_codes_made " + email}, []string{"backup_codes_made " + phone}},
-		"identity": {func(b *bench) {
+		"identity": {func(b *harness) {
 			b.change(func(a *record.Account) {
 				a.Identities = append(a.Identities, record.Identity{Provider: 2, Subject: "x"})
 			})
 		}, []string{"identity_bound " + email}, []string{"identity_bound " + phone}},
-		"identity, at a login": {func(b *bench) {
+		"identity, at a login": {func(b *harness) {
 			config := b.company.OAuth[1]
 			config.LinkVerifiedEmail = true
 			b.company.OAuth[1] = config
 			b.update(false, func(a *record.Account) { a.Identities = nil })
 			b.must("auth/oauth", "", b.goodBody("auth/oauth"))
 		}, []string{"identity_bound " + email}, []string{"identity_bound " + phone}},
-		"password": {func(b *bench) {
+		"password": {func(b *harness) {
 			b.must("auth/setpassword", b.sessionIn(record.SetPassword), object{"new_password": newSecret})
 		}, []string{"password_changed " + email}, []string{"password_changed " + phone}},
-		"identity removed":     {func(b *bench) { b.change(func(a *record.Account) { a.Identities = nil }) }, nil, nil},
-		"nothing of the login": {func(b *bench) { b.change(func(a *record.Account) { a.Role, a.Locale = "boss", "de" }) }, nil, nil},
-		"passkey": {func(b *bench) {
+		"identity removed":     {func(b *harness) { b.change(func(a *record.Account) { a.Identities = nil }) }, nil, nil},
+		"nothing of the login": {func(b *harness) { b.change(func(a *record.Account) { a.Role, a.Locale = "boss", "de" }) }, nil, nil},
+		"passkey": {func(b *harness) {
 			b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticePasskeyAdded})
 		}, []string{"passkey_added " + email}, []string{"passkey_added " + phone}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, want := range [][]string{c.byMail, c.bySMS, nil} {
-				b := newBench(t)
+				b := newHarness(t)
 				b.mail.broken, b.sms.broken = errDown, errDown
 				switch i {
 				case 1:
@@ -113,7 +113,7 @@ func TestOwnersAreToldOfChangesToTheirLogin(t *testing.T) {
 }
 
 // newAppNow gives the account an authenticator app.
-func (b *bench) newAppNow() {
+func (b *harness) newAppNow() {
 	b.t.Helper()
 	if _, err := b.admin().ConfirmTOTP(b.t.Context(), mnemocode, b.newApp()(0), ""); err != nil {
 		b.t.Fatal(err)
@@ -122,7 +122,7 @@ func (b *bench) newAppNow() {
 
 // A list of notices sends these only.
 func TestNoticesThatAreWanted(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.Notices = []string{"phone_changed"}
 	b.wantNotices([]string{"phone_changed " + phone, "phone_changed new@example.com"}, func() {
 		b.change(func(a *record.Account) { a.Email, a.Phone = "new@example.com", "+37061111111" })
@@ -132,7 +132,7 @@ func TestNoticesThatAreWanted(t *testing.T) {
 // A notice says when, from which device and from where. A change by an operator only
 // says when.
 func TestANoticeNamesTimeDeviceAndAddress(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	firefox := flows.Request{Address: "203.0.113.9", UserAgent: "Mozilla/5.0 (X11; Linux) <b>evil</b> Firefox/1"}
 	if _, err := b.ask(firefox, "auth/setpassword", b.sessionIn(record.SetPassword), object{"new_password": newSecret}); err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestANoticeNamesTimeDeviceAndAddress(t *testing.T) {
 func TestOwnersAreToldOfThreeWrongCodesAfterTheirPassword(t *testing.T) {
 	for _, kind := range []string{"sms", "app", "backup"} {
 		t.Run(kind, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			right := func() object { return object{"otp": b.sms.last(t).Code} }
 			wrong, refusal := object{"otp": "000000"}, wire.ErrOTPInvalid
 			b.update(true, func(a *record.Account) { a.SecondFactor = true })
@@ -202,20 +202,20 @@ func TestOwnersAreToldOfThreeWrongCodesAfterTheirPassword(t *testing.T) {
 // Nobody is told of wrong codes without a correct password, nor of codes that were not
 // compared.
 func TestOtherWrongCodesAreNoNews(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.wantNotices(nil, func() {
 		for range 4 {
 			b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", b.sessionIn(record.RecoveryOTP), object{"otp": "000000"})
 		}
 	})
-	b = newBench(t)
+	b = newHarness(t)
 	b.withoutPassword()
 	b.wantNotices(nil, func() {
 		for range 4 {
 			b.wrong(wire.ErrOTPInvalid, "auth/checkotp", b.must("auth/login", "", object{"login_id": email}).SessionToken, object{"otp": "000000"})
 		}
 	})
-	b = newBench(t)
+	b = newHarness(t)
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })
 	b.wantNotices(nil, func() {
 		token := b.sessionIn(record.CheckOTP)
@@ -227,7 +227,7 @@ func TestOtherWrongCodesAreNoNews(t *testing.T) {
 
 // Of racing wrong codes, the third causes the one notice.
 func TestRacingWrongCodesCauseOneNotice(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.withApp()
 	token := b.awaitingApp()
 	b.wantNotices([]string{"second_factor_failed " + email}, func() {
@@ -241,7 +241,7 @@ func TestRacingWrongCodesCauseOneNotice(t *testing.T) {
 // Notices of new devices, which change nothing, are as many as recovery mails. Those of
 // changes all go out.
 func TestNoticesOfLoginsHaveABudget(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	newDevices := func() {
 		for range 5 {
 			b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticeNewDevice})
@@ -264,7 +264,7 @@ func TestNoticesOfLoginsHaveABudget(t *testing.T) {
 // A gateway that hangs holds up no change, and what no longer fits is dropped and
 // counted.
 func TestNoticesHoldUpNoChange(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	hangs := make(chan struct{})
 	b.company.Mail = hangingSender(hangs)
 	var dropped atomic.Int64

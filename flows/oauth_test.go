@@ -38,10 +38,10 @@ const (
 	verifier = "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk" // RFC 7636, appendix B
 )
 
-// benchWithProvider adds provider 2.
-func benchWithProvider(t *testing.T, config tenant.OAuth) (*bench, *voucher) {
+// harnessWithProvider adds provider 2.
+func harnessWithProvider(t *testing.T, config tenant.OAuth) (*harness, *voucher) {
 	t.Helper()
-	b := newBench(t)
+	b := newHarness(t)
 	v := &voucher{user: tenant.OAuthUser{Subject: "alice"}}
 	config.Provider = v
 	config.RedirectURIs = []string{"https://other.example.com/cb", callback}
@@ -57,7 +57,7 @@ func grant(more object) object {
 }
 
 func TestOAuthPassesOnWhatTheClientBrought(t *testing.T) {
-	b, v := benchWithProvider(t, tenant.OAuth{})
+	b, v := harnessWithProvider(t, tenant.OAuth{})
 	brought := grant(object{"code": "abc", "code_verifier": verifier, "nonce": "nonce"})
 	wantStep(t, b.must("auth/oauth", "not looked at", brought), record.Authorized)
 	want := tenant.OAuthGrant{Code: "abc", RedirectURI: callback, CodeVerifier: verifier, Nonce: "nonce"}
@@ -98,7 +98,7 @@ func TestOAuthRefusals(t *testing.T) {
 		"another spelling":       {user: tenant.OAuthUser{Subject: "Alice"}, want: wire.ErrOAuthNotFound, asked: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, v := benchWithProvider(t, tenant.OAuth{})
+			b, v := harnessWithProvider(t, tenant.OAuth{})
 			v.err = c.err
 			if c.user != (tenant.OAuthUser{}) {
 				v.user = c.user
@@ -112,7 +112,7 @@ func TestOAuthRefusals(t *testing.T) {
 }
 
 func TestRequirePKCE(t *testing.T) {
-	b, v := benchWithProvider(t, tenant.OAuth{RequirePKCE: true})
+	b, v := harnessWithProvider(t, tenant.OAuth{RequirePKCE: true})
 	b.wrong(wire.ErrValidation, "auth/oauth", "", grant(nil))
 	b.wrong(wire.ErrValidation, "auth/oauth", "", grant(object{"code_verifier": ""}))
 	if len(v.asked) != 0 {
@@ -123,7 +123,7 @@ func TestRequirePKCE(t *testing.T) {
 
 // The code_verifier is checked first, even before provider_id.
 func TestCodeVerifierIsThatOfRFC7636(t *testing.T) {
-	b, v := benchWithProvider(t, tenant.OAuth{})
+	b, v := harnessWithProvider(t, tenant.OAuth{})
 	for _, bad := range []string{"x", verifier[1:], verifier[1:] + "+", verifier[1:] + " ", verifier[1:] + "é", verifier + "\n", strings.Repeat("x", 129)} {
 		_, err := b.serve("auth/oauth", "", grant(object{"code_verifier": bad, "provider_id": 3}))
 		if !errors.Is(err, wire.ErrValidation) || !strings.Contains(refusal(err).Message, "code_verifier") {
@@ -140,7 +140,7 @@ func TestCodeVerifierIsThatOfRFC7636(t *testing.T) {
 
 // This provider would accept a code any number of times.
 func TestACodeIsExchangedOnce(t *testing.T) {
-	b, v := benchWithProvider(t, tenant.OAuth{})
+	b, v := harnessWithProvider(t, tenant.OAuth{})
 	b.company.Limits.FailuresPerAddress.N = 1000
 	other := b.addCompany("other")
 	body := grant(nil)
@@ -170,7 +170,7 @@ func TestACodeIsExchangedOnce(t *testing.T) {
 // code of another provider, with all values that belong to it. It can't log in with
 // that code, because the code is already used up.
 func TestAProviderCanNotUseAnothersCode(t *testing.T) {
-	b, honest := benchWithProvider(t, tenant.OAuth{})
+	b, honest := harnessWithProvider(t, tenant.OAuth{})
 	evil := &voucher{user: tenant.OAuthUser{Subject: "whoever"}}
 	b.company.OAuth[1] = tenant.OAuth{Provider: evil, RedirectURIs: []string{callback}}
 	body := grant(object{"provider_id": 1, "code_verifier": verifier, "nonce": "n"})
@@ -188,7 +188,7 @@ func TestAProviderCanNotUseAnothersCode(t *testing.T) {
 // Each code counts as a login of its address, so made-up codes can't fill the store,
 // even while the provider does not answer.
 func TestCodesOfAnAddressAreLogins(t *testing.T) {
-	b, v := benchWithProvider(t, tenant.OAuth{})
+	b, v := harnessWithProvider(t, tenant.OAuth{})
 	v.err = errDown
 	got := race(200, func(int) error {
 		_, err := b.serve("auth/oauth", "", grant(nil))
@@ -206,7 +206,7 @@ func TestCodesOfAnAddressAreLogins(t *testing.T) {
 // mnemogate can't know whether the provider received the code, so nobody may send it
 // again.
 func TestACodeIsSpentWhateverComesOfIt(t *testing.T) {
-	b, v := benchWithProvider(t, tenant.OAuth{})
+	b, v := harnessWithProvider(t, tenant.OAuth{})
 	body := grant(nil)
 	v.err = errDown
 	b.wrong(wire.ErrUnavailable, "auth/oauth", "", body)
@@ -221,7 +221,7 @@ func TestACodeIsSpentWhateverComesOfIt(t *testing.T) {
 
 // The same subject at two providers means two different users.
 func TestAnIdentityIsItsProviders(t *testing.T) {
-	b, v := benchWithProvider(t, tenant.OAuth{})
+	b, v := harnessWithProvider(t, tenant.OAuth{})
 	b.update(true, func(a *record.Account) { a.Identities = a.Identities[:1] })
 	b.wrong(wire.ErrOAuthNotFound, "auth/oauth", "", grant(nil))
 	v.user.Subject = "1:alice"
@@ -269,7 +269,7 @@ func TestLinkVerifiedEmail(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, v := benchWithProvider(t, tenant.OAuth{LinkVerifiedEmail: !c.off})
+			b, v := harnessWithProvider(t, tenant.OAuth{LinkVerifiedEmail: !c.off})
 			b.update(true, func(a *record.Account) {
 				a.Identities = nil
 				if c.account != nil {
@@ -308,7 +308,7 @@ func TestLinkVerifiedEmail(t *testing.T) {
 }
 
 func TestRacingUsersAreBoundToOne(t *testing.T) {
-	b, v := benchWithProvider(t, tenant.OAuth{LinkVerifiedEmail: true})
+	b, v := harnessWithProvider(t, tenant.OAuth{LinkVerifiedEmail: true})
 	b.update(true, func(a *record.Account) { a.Identities = nil })
 	v.user = tenant.OAuthUser{Subject: "new", Email: email, EmailVerified: true}
 	got := race(50, func(int) error {
@@ -324,7 +324,7 @@ func TestRacingUsersAreBoundToOne(t *testing.T) {
 // The email is changed because its mailbox now belongs to somebody else, who logs in
 // at that moment.
 func TestAnEmailThatIsJustChangedBindsNobody(t *testing.T) {
-	b, v := benchWithProvider(t, tenant.OAuth{LinkVerifiedEmail: true})
+	b, v := harnessWithProvider(t, tenant.OAuth{LinkVerifiedEmail: true})
 	b.update(true, func(a *record.Account) { a.Identities = nil })
 	v.user = tenant.OAuthUser{Subject: "mallory", Email: email, EmailVerified: true}
 	accounts := b.Accounts
@@ -339,7 +339,7 @@ func TestAnEmailThatIsJustChangedBindsNobody(t *testing.T) {
 }
 
 func TestAnIdentityThatWasJustBoundIsItsAccounts(t *testing.T) {
-	b, v := benchWithProvider(t, tenant.OAuth{LinkVerifiedEmail: true})
+	b, v := harnessWithProvider(t, tenant.OAuth{LinkVerifiedEmail: true})
 	b.update(true, func(a *record.Account) { a.Identities = nil })
 	v.user = tenant.OAuthUser{Subject: "new", Email: email, EmailVerified: true}
 	b.Accounts = overtaken{b.Accounts, func() {

@@ -14,16 +14,16 @@ import (
 )
 
 // awaiting removes the account's password and logs in up to the code.
-func (b *bench) awaiting() (token, otp string) {
+func (b *harness) awaiting() (token, otp string) {
 	b.t.Helper()
 	token = b.must("auth/login", "", object{"login_id": email}).SessionToken
 	return token, b.sms.last(b.t).Code
 }
 
-// benchWithCodes returns a bench whose account has no password and no limit of SMS.
-func benchWithCodes(t *testing.T) *bench {
+// harnessWithCodes returns a harness whose account has no password and no limit of SMS.
+func harnessWithCodes(t *testing.T) *harness {
 	t.Helper()
-	b := newBench(t)
+	b := newHarness(t)
 	b.withoutPassword()
 	b.backupCodes("ABCDE23456", "FGHJK23456")
 	l := &b.company.Limits
@@ -32,7 +32,7 @@ func benchWithCodes(t *testing.T) *bench {
 }
 
 func TestCodesAreOfSixDigits(t *testing.T) {
-	b := benchWithCodes(t)
+	b := harnessWithCodes(t)
 	seen := map[string]bool{}
 	for range 200 { // enough for some to begin with a zero
 		_, otp := b.awaiting()
@@ -51,7 +51,7 @@ func TestCodesAreOfSixDigits(t *testing.T) {
 }
 
 func TestExactlyOneOfOTPAndBackupCode(t *testing.T) {
-	b := benchWithCodes(t)
+	b := harnessWithCodes(t)
 	token, otp := b.awaiting()
 	for _, body := range []object{
 		{}, {"otp": otp, "backup_code": "ABCDE23456"}, {"otp": "", "backup_code": ""}, {"otp": nil}, {"otp": "1", "backup_code": "2"},
@@ -64,7 +64,7 @@ func TestExactlyOneOfOTPAndBackupCode(t *testing.T) {
 }
 
 func TestACodeExpires(t *testing.T) {
-	b := benchWithCodes(t)
+	b := harnessWithCodes(t)
 	token, otp := b.awaiting()
 	if got, want := b.sms.last(t).Expires, b.clock.Now().Add(5*time.Minute); !got.Equal(want) {
 		t.Errorf("the SMS says %v, want %v", got, want)
@@ -82,7 +82,7 @@ func TestACodeExpires(t *testing.T) {
 
 func TestACodeIsBound(t *testing.T) {
 	t.Run("to its session", func(t *testing.T) {
-		b := benchWithCodes(t)
+		b := harnessWithCodes(t)
 		one, oneOTP := b.awaiting()
 		two, twoOTP := b.awaiting()
 		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", two, object{"otp": oneOTP})
@@ -90,7 +90,7 @@ func TestACodeIsBound(t *testing.T) {
 		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", two, object{"otp": twoOTP})
 	})
 	t.Run("to its purpose", func(t *testing.T) {
-		b := benchWithCodes(t)
+		b := harnessWithCodes(t)
 		login, loginOTP := b.awaiting()
 		recovery := b.sessionIn(record.RecoveryOTP)
 		b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", recovery, object{"otp": loginOTP})
@@ -98,7 +98,7 @@ func TestACodeIsBound(t *testing.T) {
 		b.wrong(wire.ErrSessionInvalid, "auth/checkotp", recovery, object{"otp": loginOTP})
 	})
 	t.Run("to its phone", func(t *testing.T) {
-		b := benchWithCodes(t)
+		b := harnessWithCodes(t)
 		token, otp := b.awaiting()
 		b.update(false, func(a *record.Account) { a.Phone = "+37060054321" })
 		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
@@ -115,7 +115,7 @@ func TestACodeIsBound(t *testing.T) {
 
 // If a password is required, an account without one must set it after the code.
 func TestAnAccountWithoutAPasswordMustSetItWhereThatIsRequired(t *testing.T) {
-	b := benchWithCodes(t)
+	b := harnessWithCodes(t)
 	token, otp := b.awaiting()
 	wantStep(t, b.must("auth/checkotp", token, object{"otp": otp}), record.Authorized)
 	b.company.Password.Required = new(true)
@@ -139,7 +139,7 @@ func (unaccepting) Accept(context.Context, string, int64, []record.Acceptance, .
 // A wrong code does not lock out users who can get no more SMS: it asks for a renewal
 // before the next otp, not before a backup code.
 func TestABackupCodeNeedsNoRenewal(t *testing.T) {
-	b := benchWithCodes(t)
+	b := harnessWithCodes(t)
 	token, otp := b.awaiting()
 	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "no code"})
 	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
@@ -147,7 +147,7 @@ func TestABackupCodeNeedsNoRenewal(t *testing.T) {
 }
 
 func TestABackupCodeIsSpentLast(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })
 	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
 	b.backupCodes("ABCDE23456")

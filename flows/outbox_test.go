@@ -16,7 +16,7 @@ import (
 // Events are kept for three days if their company no longer sends any, and are then
 // dropped.
 func TestEventsOfNobodyAreDropped(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.Outbox = b.Accounts.(record.Outbox)
 	var mu sync.Mutex
 	var dropped []string

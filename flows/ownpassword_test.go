@@ -14,7 +14,7 @@ import (
 const newSecret = "another fine secret"
 
 // idOf returns the session_id of an authorized token.
-func (b *bench) idOf(token string) string {
+func (b *harness) idOf(token string) string {
 	b.t.Helper()
 	s, err := b.authorize(token)
 	if err != nil {
@@ -33,14 +33,14 @@ func (b *bench) idOf(token string) string {
 	return ""
 }
 
-func (b *bench) changeOwn(ch manage.PasswordChange) error {
+func (b *harness) changeOwn(ch manage.PasswordChange) error {
 	return b.admin().ChangePassword(b.t.Context(), mnemocode, ch)
 }
 
 // Only an authorized session can be kept. An account without a password has no right
 // password to enter.
 func TestWhatAUsersOwnChangeRefuses(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	pending := b.sessionIn(record.RecoveryOTP)
 	sessions, err := b.admin().LiveSessions(t.Context(), mnemocode)
 	if err != nil || len(sessions) != 1 {
@@ -61,7 +61,7 @@ func TestWhatAUsersOwnChangeRefuses(t *testing.T) {
 // The locks are those of a login, and wrong passwords of both kinds count together.
 func TestAUsersOwnCheckIsLockedAsALogin(t *testing.T) {
 	for _, hardened := range []bool{false, true} {
-		b := newBench(t)
+		b := newHarness(t)
 		b.company.Hardened = hardened
 		b.company.Captcha = &captcha{}
 		ad, check := b.admin(), func(current, address string) error {
@@ -118,7 +118,7 @@ func TestAUsersOwnCheckIsLockedAsALogin(t *testing.T) {
 
 // If changes race, one wins, and its session is the one that is kept.
 func TestOfOwnChangesThatRaceOneWins(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	tokens, ids := make([]string, 8), make([]string, 8)
 	for i := range tokens {
 		tokens[i] = b.sessionIn(record.Authorized)

@@ -10,7 +10,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-func (b *bench) pageKey(company string) string {
+func (b *harness) pageKey(company string) string {
 	b.t.Helper()
 	key, err := b.PageKey(b.t.Context(), company)
 	if err != nil {
@@ -19,9 +19,9 @@ func (b *bench) pageKey(company string) string {
 	return key
 }
 
-// newKeyedBench returns a bench of two companies with API keys and captcha pow.
-func newKeyedBench(t *testing.T) *bench {
-	b := newWorkBench(t)
+// newKeyedHarness returns a harness of two companies with API keys and captcha pow.
+func newKeyedHarness(t *testing.T) *harness {
+	b := newWorkHarness(t)
 	b.pages = true
 	b.company.NoAPIKey, b.company.APIKeys = false, [][sha256.Size]byte{sha256.Sum256([]byte("key"))}
 	b.addCompany("other")
@@ -29,7 +29,7 @@ func newKeyedBench(t *testing.T) *bench {
 }
 
 // asks makes the requests of a login page to a company and returns their errors.
-func (b *bench) asks(company string, keys ...string) map[string]error {
+func (b *harness) asks(company string, keys ...string) map[string]error {
 	r := func() *flows.Request {
 		return &flows.Request{Company: company, APIKeys: keys, PageKey: b.pages, Address: "192.0.2.1"}
 	}
@@ -46,7 +46,7 @@ func (b *bench) asks(company string, keys ...string) map[string]error {
 	return asked
 }
 
-func (b *bench) wantKey(want error, company string, keys ...string) {
+func (b *harness) wantKey(want error, company string, keys ...string) {
 	b.t.Helper()
 	for asked, err := range b.asks(company, keys...) {
 		about := errors.Is(err, wire.ErrAPIKeyInvalid) || errors.Is(err, wire.ErrAPIKeyMissing) || errors.Is(err, wire.ErrUnavailable)
@@ -59,7 +59,7 @@ func (b *bench) wantKey(want error, company string, keys ...string) {
 // Contract, section 13: a page key is valid for its company for an hour, on every
 // node, and is not stored.
 func TestAPageKeyIsGoodForOneCompanyForAnHour(t *testing.T) {
-	b := newKeyedBench(t)
+	b := newKeyedHarness(t)
 	key := b.pageKey(code)
 	b.wantKey(nil, code, key)
 	b.wantKey(wire.ErrAPIKeyInvalid, "other", key)
@@ -97,7 +97,7 @@ func TestAPageKeyIsGoodForOneCompanyForAnHour(t *testing.T) {
 
 // A page key that can't be verified is refused. Other keys need no store.
 func TestAPageKeyNeedsTheStoresSecret(t *testing.T) {
-	b := newKeyedBench(t)
+	b := newKeyedHarness(t)
 	key := b.pageKey(code)
 	b.Accounts = secretless{b.Accounts}
 	b = b.node()

@@ -56,9 +56,9 @@ func (keychain) Register(challenge []byte, _ tenant.PasskeyOwner, credential []b
 	return record.Passkey{Credential: a.ID, PublicKey: []byte{1}, SignCount: a.Count}, nil
 }
 
-// A device is an authenticator with one passkey of the bench's account.
+// A device is an authenticator with one passkey of the harness's account.
 type device struct {
-	b      *bench
+	b      *harness
 	id     []byte
 	handle []byte
 	count  uint32 // 0 for an authenticator that does not count
@@ -81,7 +81,7 @@ func (d *device) create(mnemocode string) (token string, credential []byte) {
 }
 
 // device adds a passkey with this ID to the account.
-func (b *bench) device(id string, count uint32) *device {
+func (b *harness) device(id string, count uint32) *device {
 	b.t.Helper()
 	d := &device{b: b, id: []byte(id), count: count}
 	token, credential := d.create(mnemocode)
@@ -110,7 +110,7 @@ func (d *device) answer(company string) object {
 }
 
 func TestAPasskeyIsBothFactors(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.SecondFactor = tenant.SecondFactorRequired
 	d := b.device("k", 0)
 	wantStep(t, b.must("passkey/login", "", d.answer(code)), record.Authorized)
@@ -128,7 +128,7 @@ func TestAPasskeyIsBothFactors(t *testing.T) {
 }
 
 func TestAfterAPasskeyComesWhatIsDue(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	d := b.device("k", 0)
 	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}, {Code: "privacy", Version: "1"}}
 
@@ -159,13 +159,13 @@ func TestAfterAPasskeyComesWhatIsDue(t *testing.T) {
 }
 
 func TestAPasskeyChallengeWorksOnceInItsCompany(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	d := b.device("k", 0)
 	b.addCompany("other")
 	invalid := wire.ErrCredentialsInvalid
 
 	body := d.answer(code)
-	nodes := []*bench{b, b.node()}
+	nodes := []*harness{b, b.node()}
 	counts := race(20, func(i int) error {
 		_, err := nodes[i%2].serveAs(code, addressOf(i), "passkey/login", "", body)
 		return err
@@ -195,7 +195,7 @@ func TestAPasskeyChallengeWorksOnceInItsCompany(t *testing.T) {
 }
 
 func TestPasskeysThatAreRefused(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	invalid := wire.ErrCredentialsInvalid
 	d := b.device("k", 5)
 	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob-0001"}})
@@ -234,7 +234,7 @@ func TestPasskeysThatAreRefused(t *testing.T) {
 }
 
 func TestPasskeyLoginsCountForTheAddress(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	d := b.device("k", 0)
 	b.company.Limits.FailuresPerAddress = tenant.Rate{N: 2, Per: time.Minute}
 	unknown := device{b: b, id: []byte("unknown"), handle: d.handle}
@@ -260,7 +260,7 @@ func TestPasskeyLoginsCountForTheAddress(t *testing.T) {
 }
 
 func TestPasskeyOptionsStoreNothing(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	writes := b.countWrites()
 	seen := map[string]bool{}
 	for range 100 {
@@ -272,7 +272,7 @@ func TestPasskeyOptionsStoreNothing(t *testing.T) {
 }
 
 func TestAddingPasskeys(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	events := b.record()
 	ad := b.admin()
 	kept := b.sessionIn(record.Authorized)
@@ -332,7 +332,7 @@ func TestAddingPasskeys(t *testing.T) {
 }
 
 func TestRemovingPasskeys(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	ad := b.admin()
 	one, two := b.device("one", 0), b.device("two", 0)
 	id := func(d *device) string { return record.Passkey{Credential: d.id}.ID() }

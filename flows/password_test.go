@@ -33,7 +33,7 @@ func TestWhatFollowsThePassword(t *testing.T) {
 	} {
 		for _, required := range []bool{false, true} { // makes no difference for an account with a password
 			t.Run(fmt.Sprintf("%s/%v/%v/%v", c.mode, c.factor, c.must, required), func(t *testing.T) {
-				b := newBench(t)
+				b := newHarness(t)
 				b.company.SecondFactor = c.mode
 				b.company.Password.Required = new(required)
 				b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = c.factor, c.must })
@@ -67,7 +67,7 @@ func wantStep(t *testing.T, reply flows.Reply, state record.State) {
 }
 
 func TestASecondFactorWithoutPhoneOrBackupCodesLetsNobodyIn(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.SecondFactor = tenant.SecondFactorRequired
 	b.update(true, func(a *record.Account) { a.Phone = "" })
 	all := b.record()
@@ -85,7 +85,7 @@ func TestASecondFactorWithoutPhoneOrBackupCodesLetsNobodyIn(t *testing.T) {
 }
 
 func TestPasswordsAreNeverCut(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	long := strings.Repeat("ą", 127)
 	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "bob"}, Password: long + "1"})
 	b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": "bob", "password": long + "2"})
@@ -94,7 +94,7 @@ func TestPasswordsAreNeverCut(t *testing.T) {
 }
 
 func TestAWeakHashIsReplacedAtTheNextGoodLogin(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.withHash(bcryptHash(t, password))
 	updated := b.load().Updated
 	b.clock.advance(time.Hour)
@@ -115,7 +115,7 @@ func TestAWeakHashIsReplacedAtTheNextGoodLogin(t *testing.T) {
 }
 
 func TestAWeakHashDoesNotBringBackAnOldPassword(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.withHash(bcryptHash(t, password))
 	accounts := b.Accounts
 	b.Accounts = overtaken{accounts, func() {
@@ -151,7 +151,7 @@ var passwordRoutes = []struct {
 }
 
 // try sends a password by a route. Only checkpassword uses the token.
-func (b *bench) try(path, token, password, response string) error {
+func (b *harness) try(path, token, password, response string) error {
 	body := object{"password": password}
 	if path == "auth/checkcredentials" {
 		body["login_id"] = email
@@ -174,7 +174,7 @@ func wantRefusal(t *testing.T, err error, want *wire.Error, captcha bool) {
 func TestCaptchaIsDueAfterThreeFailures(t *testing.T) {
 	for _, r := range passwordRoutes {
 		t.Run(r.path, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			asked := &captcha{}
 			b.company.Captcha = asked
 			b.company.Limits.FailuresPerAddress.N = 100

@@ -22,14 +22,14 @@ func (work) Verify(context.Context, string, string) (bool, error) {
 	return true, nil // must not be called
 }
 
-func newWorkBench(t *testing.T) *bench {
-	b := newBench(t)
+func newWorkHarness(t *testing.T) *harness {
+	b := newHarness(t)
 	b.company.Captcha = work(8)
 	b.company.Limits.CaptchaAfter = new(0)
 	return b
 }
 
-func (b *bench) challenge(company string) flows.Challenge {
+func (b *harness) challenge(company string) flows.Challenge {
 	b.t.Helper()
 	c, err := b.Challenge(b.t.Context(), &flows.Request{Company: company})
 	if err != nil {
@@ -49,7 +49,7 @@ func solution(c flows.Challenge) string {
 }
 
 func TestAChallengeEnds(t *testing.T) {
-	b := newWorkBench(t)
+	b := newWorkHarness(t)
 	first := solution(b.challenge(code))
 	b.clock.advance(time.Millisecond)
 	second := solution(b.challenge(code))
@@ -68,7 +68,7 @@ func (secretless) Secret(context.Context) ([]byte, error) {
 }
 
 func TestWithoutTheSecretNoWorkIsGood(t *testing.T) {
-	b := newWorkBench(t)
+	b := newWorkHarness(t)
 	right := solution(b.challenge(code))
 	b.Accounts = secretless{b.Accounts}
 	b = b.node()

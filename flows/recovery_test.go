@@ -50,7 +50,7 @@ func TestRecoveryMethods(t *testing.T) {
 		"a recovery is no login: the lot": {methods(phone), "PHONE", func(a *record.Account) { a.PasswordHash = "" }, phone, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			b.company.Recovery.Methods = c.allowed
 			b.update(true, func(a *record.Account) {
 				a.LoginName = "alice"
@@ -80,7 +80,7 @@ func TestRecoveryMethods(t *testing.T) {
 
 // wantRecovery checks the fields that belong to a method, and that the others are
 // empty.
-func wantRecovery(t *testing.T, b *bench, reply flows.Reply, method tenant.Method) {
+func wantRecovery(t *testing.T, b *harness, reply flows.Reply, method tenant.Method) {
 	t.Helper()
 	want := flows.Reply{Verification: method, SessionToken: reply.SessionToken, ExpiresIn: reply.ExpiresIn} // events_test.go checks ExpiresIn
 	switch method {
@@ -109,7 +109,7 @@ func wantRecovery(t *testing.T, b *bench, reply flows.Reply, method tenant.Metho
 // The order of checks in recover: limits and locks, captcha, login id, status,
 // method.
 func TestRecoverChecksInOrder(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	asked := &captcha{}
 	b.company.Captcha = asked
 	b.wrong(wire.ErrValidation, "auth/recovery/recover", "", object{"login_id": email})
@@ -130,7 +130,7 @@ func TestRecoverChecksInOrder(t *testing.T) {
 }
 
 func TestAControlAnswerIsFoldedAndSqueezed(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.Limits.WrongAnswers.N = 100
 	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", LoginName: "bob", Question: "Where?"}, Answer: " Große  Straße\tⅣ "})
 	for given, right := range map[string]bool{
@@ -148,7 +148,7 @@ func TestAControlAnswerIsFoldedAndSqueezed(t *testing.T) {
 // Wrong answers are limited to three a day over all sessions. A right one does not
 // reset the count.
 func TestWrongAnswersAreCounted(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	token := b.sessionIn(record.RecoveryQuestion)
 	other := b.sessionIn(record.RecoveryQuestion)
 	b.wrong(wire.ErrAnswerInvalid, "auth/recovery/checkquestion", token, object{"control_answer": "Rex"})
@@ -167,13 +167,13 @@ func TestWrongAnswersAreCounted(t *testing.T) {
 }
 
 // mailed starts a recovery by mail and returns the token of its link.
-func (b *bench) mailed() string {
+func (b *harness) mailed() string {
 	b.t.Helper()
 	return b.goodBody("auth/recovery/checklink")["token"].(string)
 }
 
 func TestNothingElseUsesALinkUp(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	link := b.mailed()
 	for i := range flows.Routes {
 		if route := &flows.Routes[i]; route.TakesToken() {
@@ -195,7 +195,7 @@ func TestNothingElseUsesALinkUp(t *testing.T) {
 
 func TestALinkEnds(t *testing.T) {
 	t.Run("with its time", func(t *testing.T) {
-		b := newBench(t)
+		b := newHarness(t)
 		link := b.mailed()
 		b.clock.advance(30*time.Minute - time.Microsecond)
 		other := b.mailed()
@@ -207,14 +207,14 @@ func TestALinkEnds(t *testing.T) {
 		b.must("auth/recovery/checklink", "", object{"token": link})
 	})
 	t.Run("with a newer one", func(t *testing.T) {
-		b := newBench(t)
+		b := newHarness(t)
 		link := b.mailed()
 		newer := b.mailed()
 		b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
 		b.must("auth/recovery/checklink", "", object{"token": newer})
 	})
 	t.Run("not with another account's", func(t *testing.T) {
-		b := newBench(t)
+		b := newHarness(t)
 		b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", Email: "bob@example.com"}})
 		link := b.mailed()
 		b.must("auth/recovery/recover", "", recovery(object{"login_id": "bob@example.com", "method": "MAIL"}))

@@ -15,7 +15,7 @@ var nationally = []string{"8 600 12345", "(0-600) 12345", "60012345", "370 600 1
 // international one.
 func TestNationalPhonesFindTheirAccount(t *testing.T) {
 	for _, hardened := range []bool{false, true} {
-		b := newBench(t)
+		b := newHarness(t)
 		b.company.PhoneRegion, b.company.Hardened = "LT", hardened
 		b.company.Limits.LockAfter = len(nationally) + 1
 		for _, typed := range nationally {
@@ -48,7 +48,7 @@ func TestNationalPhonesFindTheirAccount(t *testing.T) {
 // that may be a login name, whether or not there is one.
 func TestNationalPhonesAreToldAsTheyWereRead(t *testing.T) {
 	for _, hardened := range []bool{false, true} {
-		b := newBench(t)
+		b := newHarness(t)
 		b.company.PhoneRegion, b.company.Hardened = "LT", hardened
 		b.seed(manage.Seed{Account: record.Account{Mnemocode: "digits", LoginName: "860054321"}, Password: password})
 		b.seed(manage.Seed{Account: record.Account{Mnemocode: "other", Phone: "+37060054321"}, Password: password})
@@ -65,7 +65,7 @@ func TestNationalPhonesAreToldAsTheyWereRead(t *testing.T) {
 
 // Unknown phones are counted as one however they are typed.
 func TestUnknownNationalPhonesAreCountedOnce(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.PhoneRegion = "LT"
 	b.company.Limits.LockAfter = 3
 	for _, typed := range []string{"8 600 99999", "60099999", "+37060099999"} {
@@ -78,10 +78,10 @@ func TestUnknownNationalPhonesAreCountedOnce(t *testing.T) {
 // an account whose phone is written like it.
 func TestALoginNameOfDigitsComesFirst(t *testing.T) {
 	for _, hardened := range []bool{false, true} {
-		b := newBench(t)
+		b := newHarness(t)
 		b.company.PhoneRegion, b.company.Hardened = "LT", hardened
 		b.company.Limits.LockAfter = 2
-		const name = "860012345" // reads as the phone of the bench's account
+		const name = "860012345" // reads as the phone of the harness's account
 		b.seed(manage.Seed{Account: record.Account{Mnemocode: "digits", LoginName: name}, Password: "the password of digits"})
 		for _, typed := range []string{name, " 860012345 "} {
 			if reply := b.must("auth/checkcredentials", "", object{"login_id": typed, "password": "the password of digits"}); reply.ProfileMnemocode != "digits" {
@@ -103,7 +103,7 @@ func TestALoginNameOfDigitsComesFirst(t *testing.T) {
 
 // Backends may write phones as they are dialled; they are stored as E.164.
 func TestNationalPhonesAreStoredAsE164(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.PhoneRegion = "LT"
 	set := func(phone string) (record.Account, error) {
 		a, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {

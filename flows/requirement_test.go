@@ -14,7 +14,7 @@ import (
 // Only authorized sessions pass, and only those of the companies that a requirement names.
 func TestARequirementMayNameCompanies(t *testing.T) {
 	for _, state := range record.States[1:] {
-		b := newBench(t)
+		b := newHarness(t)
 		token := b.sessionIn(state)
 		for _, test := range []struct {
 			demand session.Requirement
@@ -48,7 +48,7 @@ func TestARequirementMayNameCompanies(t *testing.T) {
 func TestARequirementMayBeForAFreshLogin(t *testing.T) {
 	for name, remembering := range map[string]bool{"from the store": false, "from memory": true} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			var gets *atomic.Int64
 			if remembering {
 				_, gets = b.remembering(1000)

@@ -12,14 +12,14 @@ import (
 )
 
 // changeStatus revokes the account's sessions, as an operator's change does.
-func (b *bench) changeStatus(status record.Status) {
+func (b *harness) changeStatus(status record.Status) {
 	b.t.Helper()
 	b.update(true, func(a *record.Account) { a.Status = status })
 }
 
 // wantRevoked checks the answers to a revoked token: status, unless it is nil, on
 // the routes that list it, and auth.token.invalid everywhere else.
-func (b *bench) wantRevoked(token string, status *wire.Error) {
+func (b *harness) wantRevoked(token string, status *wire.Error) {
 	b.t.Helper()
 	for i := range flows.Routes {
 		r := &flows.Routes[i]
@@ -42,7 +42,7 @@ func TestATokenTellsOfTheStatusThatRevokedIt(t *testing.T) {
 		for status, want := range statuses {
 			t.Run(string(state)+"/"+string(status), func(t *testing.T) {
 				t.Parallel()
-				b := newBench(t)
+				b := newHarness(t)
 				token := b.sessionIn(state)
 				b.changeStatus(status)
 				b.wantRevoked(token, want)
@@ -57,7 +57,7 @@ func TestATokenTellsOfTheStatusThatRevokedIt(t *testing.T) {
 		}
 		t.Run(string(state)+"/expired", func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := newHarness(t)
 			token := b.sessionIn(state)
 			b.changeStatus(record.StatusClosed)
 			b.clock.advance(time.Duration(b.company.Session.Temporary))
@@ -69,7 +69,7 @@ func TestATokenTellsOfTheStatusThatRevokedIt(t *testing.T) {
 		})
 		t.Run(string(state)+"/revoked before", func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := newHarness(t)
 			token, second := b.sessionIn(state), b.sessionIn(state)
 			b.must("auth/logout", second, nil)
 			b.update(true, func(*record.Account) {})
@@ -79,7 +79,7 @@ func TestATokenTellsOfTheStatusThatRevokedIt(t *testing.T) {
 		})
 		t.Run(string(state)+"/deleted", func(t *testing.T) {
 			t.Parallel()
-			b := newBench(t)
+			b := newHarness(t)
 			token := b.sessionIn(state)
 			b.changeStatus(record.StatusClosed)
 			if err := b.admin().Delete(t.Context(), mnemocode); err != nil {
@@ -89,7 +89,7 @@ func TestATokenTellsOfTheStatusThatRevokedIt(t *testing.T) {
 		})
 	}
 	t.Run("a link", func(t *testing.T) {
-		b := newBench(t)
+		b := newHarness(t)
 		b.company.Limits.FailuresPerAddress.N = 1
 		link := object{"token": b.mailed()}
 		b.changeStatus(record.StatusClosed)
@@ -103,7 +103,7 @@ func TestATokenTellsOfTheStatusThatRevokedIt(t *testing.T) {
 
 // The status is revealed neither to a token of another company nor to a used one.
 func TestAStatusIsToldToItsOwnTokensOnly(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.addCompany("other")
 	token := b.sessionIn(record.RecoveryQuestion)
 	used := b.sessionIn(record.CheckPassword)
@@ -117,22 +117,22 @@ func TestAStatusIsToldToItsOwnTokensOnly(t *testing.T) {
 // However an account's tokens are revoked, tokens that a stranger could get are
 // still answered like those of an unknown login id.
 func TestRevokedTokensOfAHardenedCompanyAnswerAlike(t *testing.T) {
-	for name, end := range map[string]func(*bench){
-		"nothing":        func(*bench) {},
-		"closed":         func(b *bench) { b.changeStatus(record.StatusClosed) },
-		"closed, active": func(b *bench) { b.changeStatus(record.StatusClosed); b.changeStatus(record.StatusActive) },
-		"another phone":  func(b *bench) { b.update(true, func(a *record.Account) { a.Phone = "+37060000099" }) },
-		"deleted": func(b *bench) {
+	for name, end := range map[string]func(*harness){
+		"nothing":        func(*harness) {},
+		"closed":         func(b *harness) { b.changeStatus(record.StatusClosed) },
+		"closed, active": func(b *harness) { b.changeStatus(record.StatusClosed); b.changeStatus(record.StatusActive) },
+		"another phone":  func(b *harness) { b.update(true, func(a *record.Account) { a.Phone = "+37060000099" }) },
+		"deleted": func(b *harness) {
 			if err := b.admin().Delete(b.t.Context(), mnemocode); err != nil {
 				b.t.Fatal(err)
 			}
 		},
-		"all of the company's": (*bench).endAllSessions,
+		"all of the company's": (*harness).endAllSessions,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			transcript := func(id string) (said []string) {
-				b := hardenedBench(t)
+				b := hardenedHarness(t)
 				b.company.Captcha = nil
 				say := func(reply flows.Reply, err error) { said = append(said, shape(reply, err)) }
 				login := b.must("auth/login", "", object{"login_id": id}).SessionToken
@@ -172,7 +172,7 @@ func TestRevokedTokensOfAHardenedCompanyAnswerAlike(t *testing.T) {
 // A client with the password may learn the status, but a revoked token never gets it
 // further.
 func TestRevokedTokensOfAHardenedCompanyPassNowhere(t *testing.T) {
-	b := hardenedBench(t)
+	b := hardenedHarness(t)
 	b.company.Captcha = nil
 	login := b.sessionIn(record.CheckPassword)
 	recover := b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE"})).SessionToken

@@ -61,7 +61,7 @@ func TestEveryRouteInEveryState(t *testing.T) {
 		route := &flows.Routes[i]
 		for _, state := range record.States {
 			t.Run(route.Path+"/"+string(state), func(t *testing.T) {
-				b := newBench(t)
+				b := newHarness(t)
 				token := ""
 				if state != record.None {
 					token = b.sessionIn(state)

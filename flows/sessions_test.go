@@ -13,7 +13,7 @@ func TestAPhoneThatChangesWhileACodeIsOut(t *testing.T) {
 	const other = "+37060099999"
 	for _, state := range []record.State{record.CheckOTP, record.RecoveryOTP} {
 		t.Run(string(state), func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			token, path := b.sessionIn(state), map[record.State]string{record.CheckOTP: "auth/checkotp", record.RecoveryOTP: "auth/recovery/checkotp"}[state]
 			out := b.sms.last(t)
 			b.change(func(a *record.Account) { a.Phone = other })
@@ -31,7 +31,7 @@ func TestAPhoneThatChangesWhileACodeIsOut(t *testing.T) {
 // A stranger who begins a recovery or guesses in it does not affect a user who is
 // logged in. A new password by recovery revokes the user's session too.
 func TestRecoveryWhileLoggedIn(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	session := b.sessionIn(record.Authorized)
 	first := b.sessionIn(record.RecoveryOTP)
 	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", first, object{"otp": wrongCode(b.sms.last(t).Code)})

@@ -14,7 +14,7 @@ import (
 func TestANewPasswordAuthorizesOrEndsTheRecovery(t *testing.T) {
 	for _, state := range []record.State{record.SetPassword, record.RecoveryPassword} {
 		t.Run(string(state), func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			token := b.sessionIn(state)
 			reply := b.must("auth/setpassword", token, object{"new_password": "another fine secret"})
 			if state == record.SetPassword {
@@ -38,7 +38,7 @@ func TestANewPasswordAuthorizesOrEndsTheRecovery(t *testing.T) {
 func TestARefusedPasswordLeavesTheSession(t *testing.T) {
 	for _, state := range []record.State{record.SetPassword, record.RecoveryPassword} {
 		t.Run(string(state), func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			b.company.Password.Regex = `[0-9]|correct`
 			b.company.Regex = regexp.MustCompile(b.company.Password.Regex)
 			b.company.Password.RegexDescription = "Use a digit."
@@ -79,7 +79,7 @@ func TestARefusedPasswordLeavesTheSession(t *testing.T) {
 func TestANewPasswordEndsAllElse(t *testing.T) {
 	for _, state := range []record.State{record.SetPassword, record.RecoveryPassword} {
 		t.Run(string(state), func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			token := b.sessionIn(state)
 			authorized := b.must("auth/oauth", "", b.goodBody("auth/oauth")).SessionToken
 			pending := b.sessionIn(record.CheckPassword)

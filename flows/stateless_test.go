@@ -14,7 +14,7 @@ import (
 // However often strangers begin a login of an account with a password, nothing is
 // written to the store.
 func TestALoginThatStrangersBeginIsStoredNowhere(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	writes := b.countWrites()
 	for range 50 {
 		token := b.must("auth/login", "", object{"login_id": email}).SessionToken
@@ -33,7 +33,7 @@ func TestALoginThatStrangersBeginIsStoredNowhere(t *testing.T) {
 
 // A login's token can't be forged, altered or spelled in another way.
 func TestALoginsTokenCantBeForged(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	token := b.sessionIn(record.CheckPassword)
 	const digits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 	for i := len("mgs_"); i < len(token); i++ {
@@ -43,14 +43,14 @@ func TestALoginsTokenCantBeForged(t *testing.T) {
 			b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", string(forged), object{"password": password})
 		}
 	}
-	elsewhere := newBench(t)
+	elsewhere := newHarness(t)
 	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", elsewhere.sessionIn(record.CheckPassword), object{"password": password})
 	b.must("auth/checkpassword", token, object{"password": password})
 }
 
 // Strangers can begin and log out such sessions, so the logouts are counted.
 func TestLogoutsOfLoginsAreCounted(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.Limits.LoginsPerAddress.N = 3
 	for range 3 {
 		b.must("auth/logout", b.sessionIn(record.CheckPassword), nil)
@@ -62,7 +62,7 @@ func TestLogoutsOfLoginsAreCounted(t *testing.T) {
 // An account may have a limited number of authorized sessions. One more revokes the
 // oldest, whichever way the user logged in.
 func TestOneSessionTooManyEndsTheOldest(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.Limits.SessionsPerAccount = 2
 	memory, _ := b.remembering(1000)
 	var tokens []string
@@ -86,7 +86,7 @@ func TestOneSessionTooManyEndsTheOldest(t *testing.T) {
 
 // A revocation that fails must not block the others.
 func TestAStuckRevocationHoldsUpNoOther(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.seed(manage.Seed{Account: record.Account{Mnemocode: "stuck"}})
 	token := b.sessionIn(record.Authorized)
 	stuck, err := b.Accounts.ByMnemocode(t.Context(), code, "stuck")

@@ -14,7 +14,7 @@ import (
 // Messages and authenticator apps name the company as people call it, gateways get its
 // code too, and the name alone makes no password.
 func TestACompanyHasAName(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.Name = "Söhne & Co +"
 	made, err := b.admin().NewTOTP(t.Context(), mnemocode)
 	if err != nil {
@@ -39,7 +39,7 @@ func TestACompanyHasAName(t *testing.T) {
 // With sms_origin, every SMS with a code ends in the line for phones, and no other
 // message does.
 func TestCodesAreBoundToAHost(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.company.SMSOrigin = "app.example.com"
 	login := b.sessionIn(record.CheckOTP)
 	wantLine := func(kind string) {

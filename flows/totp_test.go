@@ -18,7 +18,7 @@ func appCode(secret []byte, at time.Time) string { return tokens.TOTPCode(secret
 // withApp gives the account a second factor and an authenticator app. It returns a
 // function for the code that the app shows at a time relative to now. The code that
 // confirmed the app is used up.
-func (b *bench) withApp() func(from time.Duration) string {
+func (b *harness) withApp() func(from time.Duration) string {
 	b.t.Helper()
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })
 	shows := b.newApp()
@@ -29,7 +29,7 @@ func (b *bench) withApp() func(from time.Duration) string {
 }
 
 // newApp is withApp for an app that is not confirmed yet.
-func (b *bench) newApp() func(from time.Duration) string {
+func (b *harness) newApp() func(from time.Duration) string {
 	b.t.Helper()
 	made, err := b.admin().NewTOTP(b.t.Context(), mnemocode)
 	if err != nil {
@@ -43,7 +43,7 @@ func (b *bench) newApp() func(from time.Duration) string {
 }
 
 // awaitingApp returns the token of a login that waits for the app's code.
-func (b *bench) awaitingApp() string {
+func (b *harness) awaitingApp() string {
 	b.t.Helper()
 	reply := b.must("auth/checkpassword", b.sessionIn(record.CheckPassword), object{"password": password})
 	if reply.SessionState != record.CheckOTP || reply.UserPhone != "" {
@@ -53,7 +53,7 @@ func (b *bench) awaitingApp() string {
 }
 
 func TestOfSecretsThatAreMadeTheLastIsConfirmed(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	first, second := b.newApp(), b.newApp()
 	if _, err := b.admin().ConfirmTOTP(t.Context(), mnemocode, first(0), ""); !errors.Is(err, manage.ErrAppCode) {
 		t.Errorf("the first: got %v", err)
@@ -74,7 +74,7 @@ func TestAnAppsClockMayBeOneStepOff(t *testing.T) {
 	for from, ok := range map[time.Duration]bool{
 		-60 * time.Second: false, -30 * time.Second: true, 0: true, 30 * time.Second: true, 60 * time.Second: false,
 	} {
-		b := newBench(t)
+		b := newHarness(t)
 		shows := b.withApp()
 		b.clock.advance(2 * time.Minute) // later than the code that confirmed the app
 		_, err := b.serve("auth/checkotp", b.awaitingApp(), object{"otp": shows(from)})
@@ -87,7 +87,7 @@ func TestAnAppsClockMayBeOneStepOff(t *testing.T) {
 // A code is valid once across all sessions. A used code is refused but does not
 // count as a guess.
 func TestAnAppsCodeIsGoodOnce(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	shows := b.withApp()
 	first, second := b.awaitingApp(), b.awaitingApp()
 	b.must("auth/checkotp", first, object{"otp": shows(0)})
@@ -105,8 +105,8 @@ func TestAnAppsCodeIsGoodOnce(t *testing.T) {
 // Users can't remove an app if no code can be sent to them instead: their next login needs
 // one.
 func TestNobodyRemovesTheAppThatTheNextLoginNeeds(t *testing.T) {
-	remove := func(prepare func(*bench)) error {
-		b := newBench(t)
+	remove := func(prepare func(*harness)) error {
+		b := newHarness(t)
 		b.withApp()
 		prepare(b)
 		s, err := b.authorize(b.walk("auth/oauth").SessionToken)
@@ -120,18 +120,18 @@ func TestNobodyRemovesTheAppThatTheNextLoginNeeds(t *testing.T) {
 		return self.RemoveTOTP(t.Context())
 	}
 	fixed := []tenant.FixedCode{{Code: "123456", Phones: []string{phone}}}
-	for name, prepare := range map[string]func(*bench){
-		"no phone":                          func(b *bench) { b.update(true, func(a *record.Account) { a.Phone = "" }) },
-		"no sender":                         func(b *bench) { b.company.SMS = nil },
-		"a country to which no SMS is sent": func(b *bench) { b.company.Limits.SMSCountries = []string{"+371"} },
+	for name, prepare := range map[string]func(*harness){
+		"no phone":                          func(b *harness) { b.update(true, func(a *record.Account) { a.Phone = "" }) },
+		"no sender":                         func(b *harness) { b.company.SMS = nil },
+		"a country to which no SMS is sent": func(b *harness) { b.company.Limits.SMSCountries = []string{"+371"} },
 	} {
 		if err := remove(prepare); !errors.Is(err, wire.ErrValidation) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	for name, prepare := range map[string]func(*bench){
-		"a phone":      func(*bench) {},
-		"a fixed code": func(b *bench) { b.company.SMS, b.company.OTP.Fixed = nil, fixed },
+	for name, prepare := range map[string]func(*harness){
+		"a phone":      func(*harness) {},
+		"a fixed code": func(b *harness) { b.company.SMS, b.company.OTP.Fixed = nil, fixed },
 	} {
 		if err := remove(prepare); err != nil {
 			t.Errorf("%s: got %v", name, err)

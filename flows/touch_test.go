@@ -18,7 +18,7 @@ import (
 func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
 	for name, remembered := range map[string]bool{"asked for": false, "remembered": true} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			var log bytes.Buffer
 			b.Log = slog.New(slog.NewTextHandler(&log, nil))
 			full := false

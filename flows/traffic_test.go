@@ -14,55 +14,55 @@ import (
 // address or somebody guesses.
 func TestALimitOfAnAddressTellsWhoseTrafficItWas(t *testing.T) {
 	const users = 12
-	logIn := func(b *bench, address string, user int) {
+	logIn := func(b *harness, address string, user int) {
 		_, _ = b.serveAs(code, address, "auth/checkcredentials", "", object{"login_id": fmt.Sprint("user", user%users), "password": password})
 	}
-	guess := func(b *bench, address string, user int) {
+	guess := func(b *harness, address string, user int) {
 		_, _ = b.serveAs(code, address, "auth/checkcredentials", "", object{"login_id": fmt.Sprint("user", user%users), "password": "wrong"})
 	}
-	askForCode := func(b *bench, address string, user int) string {
+	askForCode := func(b *harness, address string, user int) string {
 		reply, _ := b.serveAs(code, address, "auth/login", "", object{"login_id": fmt.Sprint("codes", user%users)})
 		return reply.SessionToken
 	}
 	for name, test := range map[string]struct {
 		lock    string
 		address func(i int) string
-		try     func(b *bench, address string, i int)
+		try     func(b *harness, address string, i int)
 		want    record.Traffic
 		kind    string
 	}{
 		"users with passwords": {record.LockLogins, nil, logIn, record.Traffic{Attempts: 10, Accounts: 10, Logins: 10}, "users"},
-		"users, some of whom mistype": {record.LockLogins, nil, func(b *bench, address string, i int) {
+		"users, some of whom mistype": {record.LockLogins, nil, func(b *harness, address string, i int) {
 			if i%5 == 0 {
 				guess(b, address, i)
 			} else {
 				logIn(b, address, i)
 			}
 		}, record.Traffic{Attempts: 10, Accounts: 10, Failures: 2, Logins: 8}, "users"},
-		"one user's program": {record.LockLogins, nil, func(b *bench, address string, _ int) { logIn(b, address, 1) },
+		"one user's program": {record.LockLogins, nil, func(b *harness, address string, _ int) { logIn(b, address, 1) },
 			record.Traffic{Attempts: 10, Accounts: 1, Logins: 10}, "users"},
 		"guesses": {record.LockAddress, nil, guess, record.Traffic{Attempts: 8, Accounts: 8, Failures: 8}, "strangers"},
-		"guesses at login ids that nobody has": {record.LockAddress, nil, func(b *bench, address string, i int) { guess(b, address, -1) },
+		"guesses at login ids that nobody has": {record.LockAddress, nil, func(b *harness, address string, i int) { guess(b, address, -1) },
 			record.Traffic{Attempts: 8, Failures: 8}, "strangers"},
-		"guesses, few of them right": {record.LockAddress, nil, func(b *bench, address string, i int) {
+		"guesses, few of them right": {record.LockAddress, nil, func(b *harness, address string, i int) {
 			if i%6 == 5 {
 				logIn(b, address, i)
 			} else {
 				guess(b, address, i)
 			}
 		}, record.Traffic{Attempts: 8, Accounts: 9, Failures: 8, Logins: 1}, "strangers"},
-		"users with codes": {record.LockSMSAddress, nil, func(b *bench, address string, i int) {
+		"users with codes": {record.LockSMSAddress, nil, func(b *harness, address string, i int) {
 			if token := askForCode(b, address, i); token != "" {
 				_, _ = b.serveAs(code, address, "auth/checkotp", token, object{"otp": b.sms.last(b.t).Code})
 			}
 		}, record.Traffic{Attempts: 6, Accounts: 6, Logins: 6}, "users"},
-		"codes that nobody uses": {record.LockSMSAddress, nil, func(b *bench, address string, i int) { askForCode(b, address, i) },
+		"codes that nobody uses": {record.LockSMSAddress, nil, func(b *harness, address string, i int) { askForCode(b, address, i) },
 			record.Traffic{Attempts: 6, Accounts: 6}, "strangers"},
 		"a network of IPv6": {record.LockAddress, func(i int) string { return fmt.Sprintf("2001:db8:0:%x::1", i) }, guess,
 			record.Traffic{Attempts: 80, Accounts: users, Failures: 80}, "strangers"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			l := &b.company.Limits
 			l.LockAfter, l.DisableAfter, l.CaptchaAfter = 1000, 1000, new(1000)
 			l.FailuresPerAddress = tenant.Rate{N: 8, Per: time.Hour}

@@ -9,15 +9,15 @@ import (
 
 // An unlimited budget refuses nothing and needs no counter.
 func TestUnlimitedBudgetsAreNotCounted(t *testing.T) {
-	for name, prepare := range map[string]func(*bench){
-		"by default": func(*bench) {},
-		"hardened": func(b *bench) {
+	for name, prepare := range map[string]func(*harness){
+		"by default": func(*harness) {},
+		"hardened": func(b *harness) {
 			b.company.Hardened = true
 			b.company.Recovery.Methods = []tenant.Method{tenant.ByMail, tenant.ByPhone}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
+			b := newHarness(t)
 			prepare(b)
 			l := &b.company.Limits
 			for _, rate := range []*tenant.Rate{

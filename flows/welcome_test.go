@@ -13,7 +13,7 @@ import (
 )
 
 // welcome mails a welcome link and returns its token.
-func (b *bench) welcome() string {
+func (b *harness) welcome() string {
 	b.t.Helper()
 	if err := b.admin().Welcome(b.t.Context(), mnemocode); err != nil {
 		b.t.Fatal(err)
@@ -28,7 +28,7 @@ func (b *bench) welcome() string {
 // A welcome link is valid for welcome_ttl, works once, and ends with a newer link. Its
 // mail greets the user in the language of the account and says until when it is valid.
 func TestAWelcomeLinkIsValidForWelcomeTTL(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	b.update(true, func(a *record.Account) { a.Locale = "lt-LT" })
 	token := b.welcome()
 	until := b.clock.Now().Add(7 * 24 * time.Hour)

@@ -12,7 +12,7 @@ import (
 
 // Wrong keys are counted per address and, for IPv6, per network, as everywhere.
 func TestWrongKeysOfAnAddressAreCounted(t *testing.T) {
-	b := newBench(t)
+	b := newHarness(t)
 	limited := func(address string) bool {
 		err := manage.CountWrongKey(t.Context(), b.Manager, address)
 		if err != nil && !errors.Is(err, wire.ErrRestricted) {

@@ -30,9 +30,9 @@ import (
 	"github.com/mnemogate/mnemogate/store"
 )
 
-// A bench is a Service on a SQLite store, with one company, one account and gateways
+// A harness is a Service on a SQLite store, with one company, one account and gateways
 // that record their messages.
-type bench struct {
+type harness struct {
 	*flows.Service
 	t       *testing.T
 	company *tenant.Company
@@ -179,7 +179,7 @@ var emptyStore = sync.OnceValues(func() ([]byte, error) {
 	return os.ReadFile(filepath.Join(dir, "empty.db"))
 })
 
-func newBench(t *testing.T) *bench {
+func newHarness(t *testing.T) *harness {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "test.db")
 	empty, err := emptyStore()
@@ -194,7 +194,7 @@ func newBench(t *testing.T) *bench {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	b := &bench{
+	b := &harness{
 		t:     t,
 		sms:   newOutbox(),
 		mail:  newOutbox(),
@@ -245,7 +245,7 @@ func newBench(t *testing.T) *bench {
 }
 
 // node returns another node, on the same stores and with the same companies.
-func (b *bench) node() *bench {
+func (b *harness) node() *harness {
 	other := *b
 	other.Service = &flows.Service{Manager: &session.Manager{
 		Accounts: b.Accounts, Sessions: b.Sessions, Companies: b.Companies, Hasher: b.Hasher, Log: b.Log, Now: b.Now, After: b.After, Observe: b.Observe,
@@ -254,7 +254,7 @@ func (b *bench) node() *bench {
 	return &other
 }
 
-func (b *bench) seed(seed manage.Seed) {
+func (b *harness) seed(seed manage.Seed) {
 	b.t.Helper()
 	if seed.Status == "" {
 		seed.Status = record.StatusActive
@@ -265,7 +265,7 @@ func (b *bench) seed(seed manage.Seed) {
 }
 
 // update changes the account in the store, without the flows.
-func (b *bench) update(ending bool, change func(*record.Account)) {
+func (b *harness) update(ending bool, change func(*record.Account)) {
 	b.t.Helper()
 	_, err := b.Accounts.Update(b.t.Context(), code, b.account, func(a *record.Account) (bool, error) {
 		change(a)
@@ -281,13 +281,13 @@ func (b *bench) update(ending bool, change func(*record.Account)) {
 
 // status sets the account's status without revoking its sessions, as if the
 // revocation were still on its way.
-func (b *bench) status(s record.Status) {
+func (b *harness) status(s record.Status) {
 	b.t.Helper()
 	b.update(false, func(a *record.Account) { a.Status = s })
 }
 
 // addCompany adds a company with the policy, gateways and account of the first.
-func (b *bench) addCompany(code string) *tenant.Company {
+func (b *harness) addCompany(code string) *tenant.Company {
 	b.t.Helper()
 	company := *b.company
 	company.Code = code
@@ -305,13 +305,13 @@ func (b *bench) addCompany(code string) *tenant.Company {
 
 // withoutPassword removes the password, so that the account logs in with codes
 // alone.
-func (b *bench) withoutPassword() {
+func (b *harness) withoutPassword() {
 	b.t.Helper()
 	b.update(true, func(a *record.Account) { a.PasswordHash = "" })
 }
 
 // backupCodes gives the account these backup codes.
-func (b *bench) backupCodes(codes ...string) {
+func (b *harness) backupCodes(codes ...string) {
 	b.t.Helper()
 	hashes, err := b.Hasher.HashSet(b.t.Context(), pw.Turn{Company: code}, cheap, codes)
 	if err != nil {
@@ -322,7 +322,7 @@ func (b *bench) backupCodes(codes ...string) {
 	}
 }
 
-func (b *bench) load() record.Account {
+func (b *harness) load() record.Account {
 	b.t.Helper()
 	a, err := b.Accounts.ByID(b.t.Context(), code, b.account)
 	if err != nil {
@@ -332,7 +332,7 @@ func (b *bench) load() record.Account {
 }
 
 // failureCount returns the account's failure count of a kind.
-func (b *bench) failureCount(kind record.FailureKind) int {
+func (b *harness) failureCount(kind record.FailureKind) int {
 	b.t.Helper()
 	failures, err := b.Accounts.FailureCounts(b.t.Context(), record.FailureKey{Company: code, Account: b.account})
 	if err != nil {
@@ -406,16 +406,16 @@ func with(body, more object) object {
 	return body
 }
 
-func (b *bench) serve(path, token string, body object) (flows.Reply, error) {
+func (b *harness) serve(path, token string, body object) (flows.Reply, error) {
 	return b.ask(flows.Request{}, path, token, body)
 }
 
-func (b *bench) serveAs(company, address, path, token string, body object) (flows.Reply, error) {
+func (b *harness) serveAs(company, address, path, token string, body object) (flows.Reply, error) {
 	return b.ask(flows.Request{Company: company, Address: address}, path, token, body)
 }
 
 // ask sends a request that may have more than serveAs gives it.
-func (b *bench) ask(r flows.Request, path, token string, body object) (flows.Reply, error) {
+func (b *harness) ask(r flows.Request, path, token string, body object) (flows.Reply, error) {
 	var raw []byte // empty without a body
 	if body != nil {
 		var err error
@@ -432,7 +432,7 @@ func (b *bench) ask(r flows.Request, path, token string, body object) (flows.Rep
 }
 
 // wrong is serve for a request that must fail.
-func (b *bench) wrong(want *wire.Error, path, token string, body object) {
+func (b *harness) wrong(want *wire.Error, path, token string, body object) {
 	b.t.Helper()
 	if _, err := b.serve(path, token, body); !errors.Is(err, want) {
 		b.t.Fatalf("%s: got %v, want %v (%d)", path, err, want, want.Status)
@@ -440,7 +440,7 @@ func (b *bench) wrong(want *wire.Error, path, token string, body object) {
 }
 
 // must is serve for a request that must succeed.
-func (b *bench) must(path, token string, body object) flows.Reply {
+func (b *harness) must(path, token string, body object) flows.Reply {
 	b.t.Helper()
 	reply, err := b.serve(path, token, body)
 	if err != nil {
@@ -451,7 +451,7 @@ func (b *bench) must(path, token string, body object) flows.Reply {
 
 // walk makes requests to routes with good bodies, each with the token of the one before. It
 // returns the last reply.
-func (b *bench) walk(paths ...string) (reply flows.Reply) {
+func (b *harness) walk(paths ...string) (reply flows.Reply) {
 	b.t.Helper()
 	for _, path := range paths {
 		reply = b.must(path, reply.SessionToken, b.goodBody(path))
@@ -461,7 +461,7 @@ func (b *bench) walk(paths ...string) (reply flows.Reply) {
 
 // sessionIn brings the account into a state through the routes that lead there, and
 // returns the token.
-func (b *bench) sessionIn(state record.State) string {
+func (b *harness) sessionIn(state record.State) string {
 	b.t.Helper()
 	switch state {
 	case record.CheckPassword:
@@ -491,7 +491,7 @@ func (b *bench) sessionIn(state record.State) string {
 }
 
 // goodBody returns a body with which the route succeeds, as far as the body decides.
-func (b *bench) goodBody(path string) object {
+func (b *harness) goodBody(path string) object {
 	b.t.Helper()
 	switch path {
 	case "auth/login":
@@ -547,11 +547,11 @@ type seen struct {
 // errDown is the error of stores and gateways that do not answer.
 var errDown = errors.New("connection refused")
 
-// watch makes the bench's sessions a watched store.
-func (b *bench) watch(see func(seen) error) { b.Sessions = watched{b.Sessions, see} }
+// watch makes the harness's sessions a watched store.
+func (b *harness) watch(see func(seen) error) { b.Sessions = watched{b.Sessions, see} }
 
 // countWrites counts the calls that may write something from now on.
-func (b *bench) countWrites() *atomic.Int64 {
+func (b *harness) countWrites() *atomic.Int64 {
 	var n atomic.Int64
 	b.watch(func(c seen) error {
 		if c.writes() {
@@ -629,9 +629,9 @@ func (w watched) End(ctx context.Context, now time.Time, e record.Revocation) er
 	return w.Sessions.End(ctx, now, e)
 }
 
-// remembering gives the bench a memory with a lease of one hour. It counts the reads of the
+// remembering gives the harness a memory with a lease of one hour. It counts the reads of the
 // store behind it.
-func (b *bench) remembering(limit int) (*store.Memory, *atomic.Int64) {
+func (b *harness) remembering(limit int) (*store.Memory, *atomic.Int64) {
 	var gets atomic.Int64
 	b.watch(func(c seen) error {
 		if c.method == "Get" {
@@ -645,6 +645,6 @@ func (b *bench) remembering(limit int) (*store.Memory, *atomic.Int64) {
 	return memory, &gets
 }
 
-func (b *bench) authorize(token string) (record.Session, error) {
+func (b *harness) authorize(token string) (record.Session, error) {
 	return b.Authorize(b.t.Context(), session.Requirement{}, []string{"Bearer " + token})
 }
