@@ -38,10 +38,10 @@ func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest)
 	}
 	config, ok := c.Company.OAuth[req.ProviderID]
 	if !ok {
-		return Reply{}, wire.Invalid("The field provider_id names no provider that is configured.")
+		return Reply{}, wire.Invalid("The field provider_id names no configured provider. client.json lists them.")
 	}
 	if config.RequirePKCE && req.CodeVerifier == "" {
-		return Reply{}, wire.Invalid("The field code_verifier is missing; this provider is used with PKCE only.")
+		return Reply{}, wire.Invalid("The field code_verifier is missing. This provider needs PKCE.")
 	}
 	user, err := s.exchange(ctx, c, config, req)
 	if err != nil {

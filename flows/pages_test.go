@@ -178,7 +178,7 @@ func routeTable() string {
 
 func fieldTable() string {
 	var b strings.Builder
-	b.WriteString("| Route | Fields of the body, with the characters that each may have at most |\n| --- | --- |\n")
+	b.WriteString("| Route | Fields of the body, with their maximum characters |\n| --- | --- |\n")
 	for _, r := range flows.Routes {
 		var fields []string
 		for _, f := range r.Fields() {
@@ -209,7 +209,7 @@ func errorTable() string {
 	}
 	slices.SortFunc(all, func(a, b *wire.Error) int { return cmp.Or(strings.Compare(a.Code, b.Code), a.Status-b.Status) })
 	var b strings.Builder
-	b.WriteString("| error_code | Status | message | reason, where there is one |\n| --- | --- | --- | --- |\n")
+	b.WriteString("| error_code | Status | message | reason, if any |\n| --- | --- | --- | --- |\n")
 	for _, e := range slices.Compact(all) {
 		var reasons []string
 		for _, r := range wire.Reasons[e] {

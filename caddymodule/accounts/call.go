@@ -113,7 +113,7 @@ func (c *Call) serve(d *API) (err error) {
 	path, ok := strings.CutPrefix(c.URL.EscapedPath(), d.Root)
 	routes, params := match(path, slices.Concat(Routes, d.More))
 	if !ok || len(routes) == 0 {
-		return &Error{Status: http.StatusNotFound, Message: "there is no such path"}
+		return &Error{Status: http.StatusNotFound, Message: "there is no such path; GET openapi.json lists all"}
 	}
 	c.params = params
 	route, ok := withMethod(routes, c.Method)
@@ -231,7 +231,7 @@ func asError(err error) *Error {
 		return refusal
 	}
 	if _, ok := errors.AsType[*panics.Error](err); ok {
-		return &Error{Status: http.StatusInternalServerError, Message: "a defect of the server; see its log, and report it"}
+		return &Error{Status: http.StatusInternalServerError, Message: "the server failed; see its log, and report it"}
 	}
 	if field, ok := errors.AsType[*manage.FieldError](err); ok {
 		return &Error{Status: http.StatusBadRequest, Field: field.Field, Message: field.Error()}
@@ -243,7 +243,7 @@ func asError(err error) *Error {
 		return &Error{Status: http.StatusConflict, Field: refused.Field, Message: refused.Error()}
 	}
 	if refusal, ok := errors.AsType[*wire.Refusal](err); ok && refusal.Err == wire.ErrRestricted {
-		return &Error{Status: http.StatusTooManyRequests, Reason: refusal.Reason, RetryAfter: refusal.RetryAfter, Message: "too many of these; try again after the time in Retry-After"}
+		return &Error{Status: http.StatusTooManyRequests, Reason: refusal.Reason, RetryAfter: refusal.RetryAfter, Message: "too many attempts; wait for the seconds in Retry-After, then try again"}
 	}
 	if taken, ok := errors.AsType[*record.TakenError](err); ok {
 		return &Error{Status: http.StatusConflict, Field: taken.Field, Message: taken.Error()}
@@ -264,15 +264,15 @@ func asError(err error) *Error {
 	case errors.Is(err, manage.ErrPasswordWrong):
 		return &Error{Status: http.StatusUnauthorized, Field: "current_password", Reason: "password.wrong", Message: "current_password: it is wrong"}
 	case errors.Is(err, manage.ErrNotActive):
-		return &Error{Status: http.StatusConflict, Field: "status", Message: "status: the account is not active, so its user can't log in"}
+		return &Error{Status: http.StatusConflict, Field: "status", Message: "status: the account is not active, so its user can't log in; set it to active first"}
 	case errors.Is(err, wire.ErrPasswordSame):
-		return asError(&tenant.RuleError{Field: "new_password", Text: "Not the present password."})
+		return asError(&tenant.RuleError{Field: "new_password", Text: "Not the current password."})
 	case errors.Is(err, session.ErrRevocationPending):
 		return &Error{Status: http.StatusServiceUnavailable, Message: err.Error()}
 	case errors.Is(err, password.ErrBusy):
 		return &Error{Status: http.StatusServiceUnavailable, Message: "too many passwords are being hashed; try again"}
 	default:
-		return &Error{Status: http.StatusServiceUnavailable, Message: "a store did not answer; try again, and see the log", Cause: err}
+		return &Error{Status: http.StatusServiceUnavailable, Message: "a store did not answer; try again, and see the server's log", Cause: err}
 	}
 }
 
@@ -282,9 +282,9 @@ func (c *Call) body() ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(c.Body, api.MaxAccount+1))
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, &Error{Status: http.StatusBadRequest, Message: "the body did not come in time; send it at once"}
+		return nil, &Error{Status: http.StatusBadRequest, Message: "the body did not arrive in time; send it at once"}
 	case err != nil:
-		return nil, &Error{Status: http.StatusBadRequest, Message: "the body could not be read"}
+		return nil, &Error{Status: http.StatusBadRequest, Message: "the body could not be read; send it again"}
 	case len(data) > api.MaxAccount:
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the body has more than %d bytes", api.MaxAccount)}
 	}
@@ -297,7 +297,7 @@ func (c *Call) body() ([]byte, error) {
 func parseQuery(raw string, known []string) (url.Values, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return nil, &Error{Status: http.StatusBadRequest, Message: "the query is malformed"}
+		return nil, &Error{Status: http.StatusBadRequest, Message: "the query is malformed; percent-encode its values"}
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		switch {

@@ -108,9 +108,9 @@ func parseChange(data []byte, kind changeKind) (manage.Change, error) {
 	}
 	for name := range values {
 		if slices.Contains(shownOnly, name) {
-			return manage.Change{}, &manage.FieldError{Field: name, Message: "it is shown and can't be written"}
+			return manage.Change{}, &manage.FieldError{Field: name, Message: "it is only shown and can't be written; leave it out"}
 		}
-		return manage.Change{}, &manage.FieldError{Field: printable(name), Message: "there is no such field"}
+		return manage.Change{}, &manage.FieldError{Field: printable(name), Message: "there is no such field; leave it out"}
 	}
 	if p.given["password"] && p.given["password_hash"] {
 		return manage.Change{}, &manage.FieldError{Field: "password_hash", Message: "give either password or password_hash"}

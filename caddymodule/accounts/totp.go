@@ -104,7 +104,7 @@ func (c *Call) Texts(names ...string) (map[string]string, error) {
 		delete(values, name)
 	}
 	for name := range values {
-		return nil, &manage.FieldError{Field: printable(name), Message: "there is no such field"}
+		return nil, &manage.FieldError{Field: printable(name), Message: "there is no such field; leave it out"}
 	}
 	return texts, nil
 }

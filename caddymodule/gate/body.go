@@ -42,7 +42,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	return body, nil
 }
 
-var errBodySlow = &wire.Refusal{Err: wire.ErrValidation, Message: "The body did not come in time; send it at once."}
+var errBodySlow = &wire.Refusal{Err: wire.ErrValidation, Message: "The body did not arrive in time. Send it at once."}
 
 func isJSON(header http.Header) bool {
 	types := header["Content-Type"]

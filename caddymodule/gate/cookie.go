@@ -32,7 +32,7 @@ func (h *Handler) device(r *http.Request) (string, error) {
 	case mayChange(r) && crossSite(r, h.CORS):
 		return "", errCrossSite
 	case len(lines) > 1:
-		return "", &wire.Refusal{Err: wire.ErrHeaderInvalid, Message: "There are two cookies " + deviceCookie + "; send one."}
+		return "", &wire.Refusal{Err: wire.ErrHeaderInvalid, Message: "There are two cookies " + deviceCookie + ". Send one."}
 	}
 	return strings.TrimPrefix(lines[0], bearerScheme), nil
 }
@@ -177,7 +177,7 @@ func isOwn(origin string, r *http.Request) bool {
 var errCrossSite = &wire.Refusal{
 	Err:     wire.ErrHeaderInvalid,
 	Reason:  wire.CrossSite,
-	Message: "With the cookie, a page of another origin may not ask this; list the origin in cors, or send the token in Authorization.",
+	Message: "A page of another origin may not send this request with the cookie. List the origin in cors, or send the token in Authorization.",
 }
 
 // vary returns the headers that answers of the application depend on.

@@ -159,5 +159,5 @@ func keyOwner(service *flows.Service, company string, keys []string) (string, er
 var errMethodNotAllowed = &wire.Error{
 	Code:    wire.ErrMethod.Code,
 	Status:  http.StatusMethodNotAllowed,
-	Message: "CONNECT and TRACE are not let through.",
+	Message: "CONNECT and TRACE are not allowed. Use another method.",
 }

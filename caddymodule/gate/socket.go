@@ -89,5 +89,5 @@ func isHandshake(r *http.Request) bool {
 
 var errSocketTokenAlone = &wire.Refusal{
 	Err:     wire.ErrHeaderInvalid,
-	Message: "Offer a second protocol beside the token's: a browser closes the WebSocket if none of those that it offered comes back.",
+	Message: "Offer a second protocol besides the token. The browser closes the WebSocket if the answer selects none of its protocols.",
 }

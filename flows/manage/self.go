@@ -167,7 +167,7 @@ func selfError(err error) error {
 	case errors.Is(err, ErrPasskeyTaken), errors.Is(err, ErrTooManyPasskeys), errors.Is(err, ErrLastPasskey):
 		return wire.Invalid("Not done: %v.", err)
 	case errors.Is(err, ErrPasswordWrong):
-		return &wire.Refusal{Err: wire.ErrPasswordInvalid, Message: "current_password is wrong."}
+		return &wire.Refusal{Err: wire.ErrPasswordInvalid, Message: "current_password is wrong. Ask for it again."}
 	case errors.Is(err, ErrAppCode):
 		return session.ErrAppCode
 	case errors.Is(err, ErrNoTOTP):

@@ -62,7 +62,7 @@ func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization
 	return session, s.touch(ctx, now, session, time.Duration(owner.Session.Idle))
 }
 
-var errRole = &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.WrongRole, Message: "The user's role does not allow this path."}
+var errRole = &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.WrongRole, Message: "The user's role does not allow this path. Only an operator can change the role."}
 
 // CheckLive checks whether a session that Authorize has accepted is still valid. It is for
 // streams that stay open after their request was authorized. It does not prolong the

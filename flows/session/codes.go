@@ -81,7 +81,7 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 // a phone nor backup codes.
 var ErrNoSecondFactor = &wire.Refusal{
 	Err:     wire.ErrUserRestricted,
-	Message: "The account has no phone that a code could be sent to; only an administrator can add one.",
+	Message: "A code is due, but the account has no phone. Only an operator can add one.",
 	Reason:  wire.NoSecondFactor,
 }
 

@@ -138,7 +138,7 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 		return record.Account{}, err
 	}
 	if c.session.State == record.CheckOTP && a.Phone == "" {
-		return record.Account{}, wire.Invalid("The account has no phone that a code could be sent to.")
+		return record.Account{}, wire.Invalid("The account has no phone to send a code to. Offer another second factor.")
 	}
 	renewals := c.Counter("renewals", c.session.ID, tenant.Rate{N: *c.Company.OTP.Renewals, Per: time.Duration(c.Company.Session.Temporary)})
 	same := Step{Account: a, DecoyOf: c.session.LoginID, State: c.session.State}

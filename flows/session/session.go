@@ -178,7 +178,7 @@ func (s *Manager) RevokeAll(ctx context.Context, e record.Revocation, by record.
 
 // ErrRevocationPending means that a change is stored, but its sessions could not be
 // revoked yet. Run retries until they are.
-var ErrRevocationPending = errors.New("the change is stored; its sessions could not be ended yet, which is tried again until it is done")
+var ErrRevocationPending = errors.New("the change is stored, but its sessions could not be revoked yet; mnemogate tries again until they are")
 
 // RevokeNow revokes the sessions of an operator's change. It returns
 // ErrRevocationPending if that failed.

@@ -32,7 +32,7 @@ func (c *Call) tryApp(ctx context.Context, a record.Account, code string) (Step,
 }
 
 // ErrAppCode is the error for a code of an app that is wrong or was used.
-var ErrAppCode = &wire.Refusal{Err: wire.ErrOTPInvalid, Message: "The code is wrong or was used; send the next one that the authenticator app shows."}
+var ErrAppCode = &wire.Refusal{Err: wire.ErrOTPInvalid, Message: "The code is wrong or was used before. Send the next one that the authenticator app shows."}
 
 // SpendTOTP marks the code of a time step as used, in all sessions and on all nodes, for
 // as long as the code could be valid. For a code that was used already it returns

@@ -62,7 +62,7 @@ func checkKeys(body []byte, fields reflect.Type) error {
 			// Inside the object, keys and values alternate.
 			if kind, n := d.StackIndex(d.StackDepth()); d.StackDepth() == 1 && kind == '{' && n%2 == 1 {
 				if name := knownKey(fields, s); name != "" && name != s {
-					return Invalid("The field %s must be spelled exactly so.", name)
+					return Invalid("Spell the field %s exactly like this.", name)
 				}
 			}
 		}
@@ -124,7 +124,7 @@ func checkField(f reflect.StructField, v reflect.Value) error {
 	switch v := v.Interface().(type) {
 	case jsontext.Value:
 		if v != nil && v.Kind() != '{' {
-			return Invalid("The field %s has the wrong type.", fieldName(f))
+			return Invalid("The field %s has the wrong type. The OpenAPI document names the right one.", fieldName(f))
 		}
 	case string:
 		if utf8.RuneCountInString(v) > longest {
@@ -161,7 +161,7 @@ func malformed(err error, fields reflect.Type) error {
 	}
 	if wrong, ok := errors.AsType[*json.SemanticError](err); ok {
 		if name := topField(wrong.JSONPointer, fields); name != "" {
-			return Invalid("The field %s has the wrong type.", name)
+			return Invalid("The field %s has the wrong type. The OpenAPI document names the right one.", name)
 		}
 	}
 	return Invalid("The body must be one JSON object in UTF-8, with nothing after it.")

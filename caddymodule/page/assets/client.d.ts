@@ -149,7 +149,7 @@ interface AtStart extends Noticing {
   loginWithPasskey(answer: PasskeyAnswer, options?: Consent): Promise<SetPassword | AcceptDisclaimers | Authorized>;
   /** Begins a recovery. Default method: the first of the company's methods that the account can use. */
   recover(loginId: string, options?: Proof & { method?: RecoveryMethod }): Promise<RecoveryCheckOTP | RecoveryCheckQuestion | LinkMailed>;
-  /** Uses up the token of a mailed link. Call it only after a click of the user, because mail scanners open links too. */
+  /** Spends the token of a mailed link. Call it only after a click of the user, because mail scanners open links, too. */
   checkLink(token: string): Promise<RecoverySetPassword>;
   /**
    * Returns the address of the provider. Send the browser there with `location.assign`.
@@ -207,7 +207,7 @@ export interface CheckOTP extends Halfway {
    * without a password: strangers can begin it, so the server does not say.
    */
   secondFactors: SecondFactor[] | null;
-  /** The code was used up by a failed attempt. Call `renewOTP` before the next `checkOTP`. */
+  /** A failed attempt spent the code. Call `renewOTP` before the next `checkOTP`. */
   codeSpent: boolean;
   disclaimers: Disclaimer[];
   checkOTP(code: string, options?: Consent): Promise<SetPassword | Authorized>;
@@ -262,16 +262,16 @@ export interface Authorized extends WithToken {
   deviceToken: string | null;
   /** The headers for a request to the application: Authorization, or none with the cookie. */
   headers(): Record<string, string>;
-  /** Like fetch, as this user. Only for addresses of the company's origin. A 401 means that the session is over: call `resume`. */
+  /** Like fetch, as this user. Only for addresses of the company's origin. A 401 means that the session has ended: call `resume`. */
   fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;
-  /** Revokes the session. It also succeeds if the session is already over. */
+  /** Revokes the session. It also succeeds if the session has already ended. */
   logout(): Promise<Start>;
-  /** What users can do for their own login, on sites with `self_service`. */
+  /** How users manage their own login, on sites with `self_service`. */
   readonly me: Me;
 }
 
 /**
- * Users look after their own login. Methods marked with * fail with `auth.session.invalid`
+ * Users manage their own login. Methods marked with * fail with `auth.session.invalid`
  * and the reason `too_old` if the login is not recent: let the user log in again.
  */
 export interface Me {
@@ -286,13 +286,13 @@ export interface Me {
   forgetDevice(deviceId: string): Promise<unknown>;
   /** * Forgets all devices. Revokes no session. */
   forgetDevices(): Promise<unknown>;
-  /** * Ends all other sessions. An account without a password needs no current one. */
+  /** * Revokes all other sessions. An account without a password needs no current one. */
   changePassword(password: string, options?: { current?: string }): Promise<unknown>;
   /** * A secret for an authenticator app, shown only once. It takes effect with `confirmTOTP`. `qr` is a picture of `uri`, in SVG. */
   newTOTP(): Promise<{ secret: string; uri: string; qr: string }>;
-  /** * Ends all other sessions. */
+  /** * Revokes all other sessions. */
   confirmTOTP(code: string): Promise<unknown>;
-  /** * Ends all other sessions. */
+  /** * Revokes all other sessions. */
   removeTOTP(): Promise<unknown>;
   /** Oldest first. */
   passkeys(): Promise<Passkey[]>;
@@ -302,11 +302,11 @@ export interface Me {
    * (`InvalidStateError`).
    */
   addPasskey(name?: string): Promise<Passkey>;
-  /** * Changes the name. No session ends. */
+  /** * Changes the name. Revokes no session. */
   renamePasskey(id: string, name: string): Promise<unknown>;
-  /** * Ends all other sessions. */
+  /** * Revokes all other sessions. */
   removePasskey(id: string): Promise<unknown>;
-  /** * Ten codes, shown only once. The old ones are void. */
+  /** * Ten codes, shown only once. This revokes the old ones. */
   newBackupCodes(): Promise<string[]>;
 }
 
@@ -417,7 +417,7 @@ export interface Config {
   devices: boolean;
   /** Whether users can log in with passkeys. */
   passkeys: boolean;
-  /** Whether users can look after their own login: `Authorized.me`. */
+  /** Whether users can manage their own login: `Authorized.me`. */
   selfService: boolean;
 }
 
@@ -460,13 +460,13 @@ export declare class MnemogateError extends Error {
 
 /** Codes of this module. All others come from the server. */
 export type OwnCode =
-  /** No answer of mnemogate arrived. The server may have made the step, so the client does not repeat it. You may try `step` again. */
+  /** No answer of mnemogate arrived. The step may have succeeded, so the client does not repeat it. You may try `step` again. */
   | 'network'
   /** Another step of this client is in progress, for example after a double click. Nothing was sent. */
   | 'busy'
   /** Another tab or another click was faster. `step` is the step that it led to. */
   | 'superseded'
-  /** The provider sent the browser back for a login that did not begin in this tab, or that is over. */
+  /** The provider sent the browser back for a login that did not begin in this tab, or that has ended. */
   | 'oauth.state'
   /** The provider sent an error instead of a code. `message` ends with its name, such as access_denied. */
   | 'oauth.denied';
