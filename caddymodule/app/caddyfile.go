@@ -212,7 +212,7 @@ func (a *Account) parse(d *caddyfile.Dispenser) error {
 		"email":             guest.Text(d, &a.Email),
 		"login":             guest.Text(d, &a.Login),
 		"locale":            guest.Text(d, &a.Locale),
-		"password":          guest.Text(d, &a.Password),
+		"password":          guest.Secret(d, &a.Password),
 		"question":          func() error { return a.parseQuestion(d) },
 		"second_factor":     guest.Flag(d, &a.SecondFactor),
 		"must_set_password": guest.Flag(d, &a.MustSetPassword),

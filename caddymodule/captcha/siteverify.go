@@ -165,8 +165,8 @@ func (s *Siteverify) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 //	}
 func (s *siteverify) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
-	if !d.AllArgs(&s.Secret) {
-		return d.ArgErr()
+	if err := guest.Secret(d, &s.Secret)(); err != nil {
+		return err
 	}
 	options := s.options(d)
 	options["site_key"] = guest.Text(d, &s.SiteKey)

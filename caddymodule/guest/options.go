@@ -132,6 +132,16 @@ func Text(d *caddyfile.Dispenser, s *string) func() error {
 	}
 }
 
+// Secret is Text for a secret, which no error repeats.
+func Secret(d *caddyfile.Dispenser, s *string) func() error {
+	return func() error {
+		if d.CountRemainingArgs() > 1 {
+			return d.Err("wrong argument count: write one value, in quotes if it has spaces")
+		}
+		return Text(d, s)()
+	}
+}
+
 // Address returns a parser of the URL of a server that receives codes or secrets (see
 // RemoteURL). The word insecure may follow it, once for each address.
 func Address(d *caddyfile.Dispenser, address *string, insecure *bool) func() error {

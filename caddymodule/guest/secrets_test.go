@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 )
 
@@ -52,5 +54,15 @@ func TestScrubLeavesOneShortLineWithoutSecrets(t *testing.T) {
 	got := Scrub("a\r\nb s3cr3t c"+strings.Repeat("ü", 400), "s3cr3t", "")
 	if strings.ContainsAny(got, "\r\n") || strings.Contains(got, "s3cr3t") || len(got) > maxQuoted+3 {
 		t.Errorf("got %q", got)
+	}
+}
+
+// A secret that was written without its quotes is not in the error, which logs may keep.
+func TestASecretOfSeveralWordsIsNotTold(t *testing.T) {
+	d := caddyfile.NewTestDispenser("password hunter2 horse")
+	d.Next()
+	var password string
+	if err := Secret(d, &password)(); err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "horse") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -99,7 +99,7 @@ func (c *oauthClient) Settings() tenant.OAuth {
 func (c *oauthClient) options(d *caddyfile.Dispenser) map[string]func() error {
 	return map[string]func() error{
 		"client_id":           guest.Text(d, &c.ClientID),
-		"client_secret":       guest.Text(d, &c.ClientSecret),
+		"client_secret":       guest.Secret(d, &c.ClientSecret),
 		"redirect_uri":        guest.List(d, &c.RedirectURI),
 		"name":                guest.Text(d, &c.Name),
 		"icon":                guest.Text(d, &c.Icon),

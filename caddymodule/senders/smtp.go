@@ -101,7 +101,7 @@ func (s *SMTP) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return guest.Options(d, map[string]func() error{
 		"from":     guest.Text(d, &s.From),
 		"username": guest.Text(d, &s.Username),
-		"password": guest.Text(d, &s.Password),
+		"password": guest.Secret(d, &s.Password),
 		"tls":      func() error { return s.parseTLS(d) },
 		"timeout":  guest.OneValue(d, guest.Timeout(&s.Timeout)),
 	})

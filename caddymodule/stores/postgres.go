@@ -39,8 +39,8 @@ func (Postgres) CaddyModule() caddy.ModuleInfo {
 //	}
 func (p *Postgres) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
-	if !d.AllArgs(&p.DSN) {
-		return d.ArgErr()
+	if err := guest.Secret(d, &p.DSN)(); err != nil {
+		return err
 	}
 	return guest.Options(d, map[string]func() error{
 		"max_conns": guest.OneValue(d, guest.Int(&p.MaxConns)),
