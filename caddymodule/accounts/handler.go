@@ -158,7 +158,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 func (h *Handler) parseKey(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) < 2 {
-		return guest.Inside("key", d.ArgErr())
+		return guest.Inside("key", d.Err("wrong argument count: write a name and one or more keys")) // ArgErr may repeat a key
 	}
 	name := args[0]
 	if h.Keys[name] != nil {

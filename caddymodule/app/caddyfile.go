@@ -223,7 +223,7 @@ func (a *Account) parse(d *caddyfile.Dispenser) error {
 
 func (a *Account) parseQuestion(d *caddyfile.Dispenser) error {
 	if !d.AllArgs(&a.Question, &a.Answer) || a.Question == "" || a.Answer == "" {
-		return d.ArgErr()
+		return d.Err("wrong argument count: write the question and the answer, each in quotes") // ArgErr may repeat the answer
 	}
 	return nil
 }

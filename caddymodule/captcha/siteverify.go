@@ -147,7 +147,7 @@ func (s *Siteverify) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		args = slices.Delete(args, i, i+1)
 	}
 	if len(args) != 2 {
-		return d.ArgErr()
+		return d.Err("wrong argument count: write the URL and the secret") // ArgErr may repeat the secret
 	}
 	s.URL, s.Secret = args[0], args[1]
 	if err := guest.Literally(d, s.URL, guest.CheckAddress(s.Insecure)); err != nil {
