@@ -165,7 +165,7 @@ func (s redisSessions) Revoked(ctx context.Context, hash record.TokenHash) (reco
 func (s redisSessions) get(ctx context.Context, doing string, hash record.TokenHash, key string) (record.Session, error) {
 	var sess record.Session
 	err := s.call(ctx, doing, func(ctx context.Context) error {
-		fields, err := s.readWithRetry(ctx, key)
+		fields, err := s.readWithRetry(ctx, hash, key)
 		if err != nil {
 			return err
 		}
@@ -179,7 +179,7 @@ var getScript = newNoWaitScript("get")
 
 // readWithRetry reads a session and tries again if the server did not answer. That is
 // safe, because reading changes nothing.
-func (s redisSessions) readWithRetry(ctx context.Context, key string) (map[string]string, error) {
+func (s redisSessions) readWithRetry(ctx context.Context, hash record.TokenHash, key string) (map[string]string, error) {
 	read := func() (map[string]string, error) {
 		var get *redis.MapStringStringCmd
 		moving := false
@@ -194,7 +194,7 @@ func (s redisSessions) readWithRetry(ctx context.Context, key string) (map[strin
 			return err
 		})
 		if moving {
-			return s.readMoving(ctx, key)
+			return s.readMoving(ctx, hash, key)
 		}
 		if err != nil {
 			return nil, err
@@ -214,7 +214,7 @@ func (s redisSessions) readWithRetry(ctx context.Context, key string) (map[strin
 // readMoving reads a session whose slot is moving between two servers of a Cluster. Each
 // has only some of its keys, so a script may not find the company's marker. A command of
 // its own does.
-func (s redisSessions) readMoving(ctx context.Context, key string) (map[string]string, error) {
+func (s redisSessions) readMoving(ctx context.Context, hash record.TokenHash, key string) (map[string]string, error) {
 	var session *redis.MapStringStringCmd
 	err := s.at(ctx, key, func(p redisPlace) error {
 		session = redis.NewMapStringStringCmd(ctx, "hgetall", key)
@@ -224,7 +224,7 @@ func (s redisSessions) readMoving(ctx context.Context, key string) (map[string]s
 	if err != nil || len(d.fields) == 0 {
 		return nil, err
 	}
-	marker := key[:strings.IndexByte(key, '}')+1] + "f" + d.fields["c"] + "/0"
+	marker := s.companyMarker(hash.Bucket(), d.fields["c"])
 	var ended *redis.StringCmd
 	err = s.at(ctx, marker, func(p redisPlace) error {
 		ended = redis.NewStringCmd(ctx, "get", marker)

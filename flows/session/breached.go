@@ -59,7 +59,7 @@ func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed strin
 		return nil
 	}
 	if err != nil {
-		return wire.Unavailable("counting", err)
+		return c.LimitError(err)
 	}
 	listed, err := c.s.Breached(ctx, c.Company, typed)
 	if err == nil && listed {
