@@ -93,7 +93,7 @@ func (s *webhookSink) linkToken() string {
 
 // A rawBackend answers each request with the exact bytes that it received. It
 // accepts WebSocket handshakes and then echoes. Some paths differ: /sse sends an
-// event every 20 ms, /download sends data as slowly but has a Content-Length,
+// event every 50 ms, /download sends data as slowly but has a Content-Length,
 // /pending never answers, /cors sends CORS headers, and /raw answers with the bytes
 // in its query.
 type rawBackend struct {
@@ -185,7 +185,7 @@ func (b *rawBackend) serve(conn net.Conn) {
 			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\n%s\r\n\r\n", header)
 			for err == nil {
 				_, err = io.WriteString(conn, part)
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(50 * time.Millisecond)
 			}
 			return
 		case r.Method == http.MethodHead:

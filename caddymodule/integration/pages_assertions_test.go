@@ -216,6 +216,7 @@ func TestVerifyingBackendsOfThePage(t *testing.T) {
 		for i := range s.nodes {
 			load.Go(func() {
 				for n := i; ctx.Err() == nil; n++ {
+					pace()
 					a, err := ask(language, token, s.nodes[n%len(s.nodes)])
 					if err != nil {
 						time.Sleep(10 * time.Millisecond) // the node restarts

@@ -261,6 +261,7 @@ func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
 				return
 			default:
 			}
+			pace()
 			r := s.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": "load-0", "password": testPassword})
 			if a, err := exchanged(t, fresh, r); !isDropped(err) && (err != nil || a.Status != http.StatusOK) {
 				t.Errorf("a login while the store changes: %v, %d %s", err, a.Status, a.Body)

@@ -77,6 +77,9 @@ func (l *loading) good(a answer, what string) bool {
 	return a.Status == http.StatusOK
 }
 
+// pace waits between two requests of a worker, to leave CPU to other tests.
+func pace() { time.Sleep(5 * time.Millisecond) }
+
 const trafficWorkers = 4 // and one for the admin API
 
 // newTraffic puts load on a site until it is stopped. The site has accounts load-0
@@ -138,9 +141,7 @@ func isDropped(err error) bool {
 // ask sends a request. If its connection is dropped, its result is unknown.
 func (l *traffic) ask(c *http.Client, r *http.Request) (a answer, ok bool) {
 	l.asked.Add(1)
-	if l.plain {
-		time.Sleep(time.Millisecond) // leave CPU to others
-	}
+	pace()
 	a, err := exchanged(l.t, c, r)
 	if isDropped(err) {
 		l.dropped.Add(1)
@@ -235,6 +236,7 @@ func (l *traffic) administer(n int) {
 	c := node.adminClient()
 	defer c.CloseIdleConnections()
 	l.adminAsked.Add(1)
+	pace()
 	a, err := exchanged(l.t, c, r)
 	switch {
 	case isDropped(err):

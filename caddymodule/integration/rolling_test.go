@@ -128,7 +128,6 @@ func (l *rollingLoad) begin() {
 		l.workers.Go(func() {
 			for n := i; !l.over(); n++ {
 				l.succeeds("a session that is kept", l.getRequest("/orders", l.kept[n%len(l.kept)]))
-				time.Sleep(time.Millisecond) // leave the machine to the nodes
 			}
 		})
 		l.workers.Go(func() {
@@ -177,6 +176,7 @@ func (l *rollingLoad) succeeds(what string, r *http.Request) (answer, bool) {
 // ask sends a request to the balancer. It counts as dropped if no node has answered.
 func (l *rollingLoad) ask(r *http.Request) (a answer, ok bool) {
 	l.asked.Add(1)
+	pace()
 	began := time.Now()
 	a, err := exchanged(l.t, l.client, r)
 	l.mu.Lock()

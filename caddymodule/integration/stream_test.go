@@ -13,7 +13,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// A flowing is an open stream that receives data every 20 ms.
+// A flowing is an open stream that receives data every 50 ms.
 type flowing struct {
 	kind  string
 	got   atomic.Int64 // number of bytes
@@ -39,7 +39,7 @@ func (s *site) stream(kind, token string) *flowing {
 				if _, err := io.WriteString(conn, "tick"); err != nil {
 					return
 				}
-				time.Sleep(20 * time.Millisecond)
+				time.Sleep(50 * time.Millisecond)
 			}
 		}()
 	case overHTTP2:

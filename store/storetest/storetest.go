@@ -210,10 +210,19 @@ type owner struct{ uid, gid int }
 // contains our process id.
 func newDirectory(user string) (d directory, err error) {
 	d.as = ownerNamed(user)
-	if d.path, err = os.MkdirTemp("/tmp", fmt.Sprint(dirPrefix, os.Getpid(), "-")); err != nil {
+	if d.path, err = os.MkdirTemp(dirParent(), fmt.Sprint(dirPrefix, os.Getpid(), "-")); err != nil {
 		return d, err
 	}
 	return d, d.give(d.path)
+}
+
+// dirParent returns TMPDIR if its path is short, as those are that all users may enter:
+// /tmp, or /dev/shm, where PostgreSQL needs half as much of the CPU.
+func dirParent() string {
+	if dir := os.TempDir(); len(dir) <= len("/dev/shm") {
+		return dir
+	}
+	return "/tmp"
 }
 
 // ownerNamed returns the user to run a server as. It is nil unless the tests run as
@@ -279,7 +288,7 @@ func Start(cmd *exec.Cmd) (exited chan struct{}, err error) {
 
 // sweepDirs removes the directories of test runs that were killed.
 func sweepDirs() {
-	dirs, _ := filepath.Glob("/tmp/" + dirPrefix + "*")
+	dirs, _ := filepath.Glob(filepath.Join(dirParent(), dirPrefix+"*"))
 	for _, dir := range dirs {
 		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(dir), dirPrefix), "-")
 		if n, err := strconv.Atoi(pid); err == nil && isGone(n) {

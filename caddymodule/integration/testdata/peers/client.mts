@@ -1,5 +1,5 @@
 // A client for the tests, with the types that openapi-typescript makes of the
-// OpenAPI document as ./schema.d.ts. Its only argument is JSON: where the
+// OpenAPI document as ./schema.ts. Its only argument is JSON: where the
 // document was served, the company, its API key, and a user's login id and
 // password. It logs the user in and out by the address that the document gives,
 // and says who that was on standard output.
