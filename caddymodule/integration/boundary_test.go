@@ -278,11 +278,12 @@ func noSpellingReaches(t *testing.T, s *h3site, id identity) {
 	if id.forged != nil {
 		names = everySpellingOf(id.forged...)
 	}
+	names = some(names)
 	start := " " + id.path + " HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n"
 	h1 := &h1conn{s: s.site}
 	defer h1.close()
 	s.run("alone", func(t *testing.T) { // if there are several, Caddy drops some itself
-		for _, name := range some(names) {
+		for _, name := range names {
 			id.passes(t, name, h1.ask("GET"+start+name+": mallory\r\n\r\n"))
 			lower := http.Header{strings.ToLower(name): {"mallory"}}
 			id.passes(t, name+" over HTTP/2", over(t, h2client, "GET", id.path, "", lower, nil))
