@@ -336,7 +336,7 @@ func TestRequestsAtOnceShareSignatures(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			for i := range 2000 {
+			for i := range 1000 {
 				session := someone
 				session.Hash = record.HashToken(fmt.Sprint(i % sessions))
 				now := c.now()
