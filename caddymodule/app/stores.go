@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"go.uber.org/zap/exp/zapslog"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/assertion"
@@ -21,6 +19,8 @@ import (
 
 // stores holds the stores in use by key, so that a reload keeps them.
 var stores = caddy.NewUsagePool()
+
+var storeLog = guest.StoreLog("mnemogate")
 
 // A pooledStore is a store with its memory of sessions. All configs that use the
 // store share it. It closes when the last of them has released it.
@@ -95,7 +95,7 @@ func (p *pooledStore) nameDeployment(ctx context.Context, accounts record.Accoun
 // empties the memory, and then subscribes again.
 func (p *pooledStore) receive() {
 	subscribe := func() bool {
-		err := panics.ContainLogged(storeLog(), "hearing what ends on other nodes", func() error {
+		err := panics.ContainLogged(storeLog, "hearing what ends on other nodes", func() error {
 			p.Store.(guest.FeedingStore).Run(p.ctx, p.memory)
 			return nil
 		})
@@ -112,12 +112,7 @@ func (p *pooledStore) receive() {
 
 // warner returns a function that logs an error with this message.
 func (p *pooledStore) warner(message string) func(error) {
-	return func(err error) { p.warnings.Warn(storeLog(), message, "error", err) }
-}
-
-// storeLog returns the logger of the running config. The stores outlive configs.
-func storeLog() *slog.Logger {
-	return slog.New(zapslog.NewHandler(caddy.Log().Named("mnemogate").Core()))
+	return func(err error) { p.warnings.Warn(storeLog, message, "error", err) }
 }
 
 // Destruct implements caddy.Destructor.

@@ -3,7 +3,11 @@ package guest
 import (
 	"context"
 	"io"
+	"log/slog"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap/exp/zapslog"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
@@ -70,6 +74,35 @@ var ErrUnreachable = store.ErrUnreachable
 
 // StoreAdvice says what to do about an error of a Store.
 func StoreAdvice(err error) string { return store.Advice(err) }
+
+// StoreLog returns a logger with this name for a store. A store outlives the config
+// that created it, so each record goes to the default log of the running config.
+func StoreLog(name string) *slog.Logger {
+	return slog.New(runningLog(func() slog.Handler {
+		return zapslog.NewHandler(caddy.Log().Core(), zapslog.WithName(name))
+	}))
+}
+
+// A runningLog returns the handler for the next record.
+type runningLog func() slog.Handler
+
+// Enabled implements slog.Handler.
+func (l runningLog) Enabled(ctx context.Context, level slog.Level) bool {
+	return l().Enabled(ctx, level)
+}
+
+// Handle implements slog.Handler.
+func (l runningLog) Handle(ctx context.Context, r slog.Record) error { return l().Handle(ctx, r) }
+
+// WithAttrs implements slog.Handler.
+func (l runningLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return runningLog(func() slog.Handler { return l().WithAttrs(attrs) })
+}
+
+// WithGroup implements slog.Handler.
+func (l runningLog) WithGroup(name string) slog.Handler {
+	return runningLog(func() slog.Handler { return l().WithGroup(name) })
+}
 
 // An AccountsStore keeps accounts.
 type AccountsStore interface {

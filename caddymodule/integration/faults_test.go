@@ -2,6 +2,7 @@ package integration
 
 import (
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -157,6 +158,23 @@ func TestNodeThatCannotHearPassesNobody(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A store logs to the config that runs, although it was created by an earlier one.
+func TestStoresLogToTheRunningConfig(t *testing.T) {
+	t.Parallel()
+	servers := sharedServers(t)
+	way := servers.newWay()
+	s := servers.start(siteConfig{company: "captcha off"}, servers.through(way)).nodes[0]
+	file := s.dir + "/next.log"
+	s.config = strings.Replace(s.config, "output stderr", "output file "+file, 1)
+	must(t, s.load())
+	way.redis.Blackhole()
+	storetest.Eventually(t, time.Minute, "a warning", func() bool {
+		log, err := os.ReadFile(file)
+		return err == nil && strings.Contains(string(log), `"mnemogate.sessions.redis","msg":"no revocations are received`)
+	})
+	way.redis.Heal()
 }
 
 // If only the subscription is lost, no revocation is missed.

@@ -2,7 +2,6 @@ package stores
 
 import (
 	"fmt"
-	"log/slog"
 	"net/url"
 	"strings"
 
@@ -39,8 +38,6 @@ type Redis struct {
 	// the promoted replica had confirmed the change. If too few replicas confirm,
 	// the request gets `service.unavailable`. Default: 0.
 	WaitReplicas int `json:"wait_replicas,omitempty"`
-
-	log *slog.Logger
 }
 
 // CaddyModule returns the Caddy module information.
@@ -66,8 +63,7 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 // Provision resolves and parses the URLs. It does not connect.
-func (r *Redis) Provision(ctx caddy.Context) error {
-	r.log = ctx.Slogger()
+func (r *Redis) Provision(caddy.Context) error {
 	for i := range r.URLs {
 		if err := guest.ResolveInto("sessions redis", &r.URLs[i]); err != nil {
 			return err
@@ -107,7 +103,7 @@ func (r *Redis) Weaknesses() []guest.Weakness {
 }
 
 func (r *Redis) options() store.RedisOptions {
-	return store.RedisOptions{URLs: r.URLs, SentinelMaster: r.Sentinel, WaitReplicas: r.WaitReplicas, Log: r.log}
+	return store.RedisOptions{URLs: r.URLs, SentinelMaster: r.Sentinel, WaitReplicas: r.WaitReplicas, Log: guest.StoreLog("mnemogate.sessions.redis")}
 }
 
 // Key implements guest.StoreModule.

@@ -1,7 +1,6 @@
 package stores
 
 import (
-	"log/slog"
 	"path/filepath"
 
 	"github.com/caddyserver/caddy/v2"
@@ -25,8 +24,6 @@ type SQLite struct {
 	// in the same directory. May contain placeholders like {env.NAME}. Default:
 	// `mnemogate/mnemogate.db` in Caddy's data directory.
 	File string `json:"file,omitempty"`
-
-	log *slog.Logger
 }
 
 // CaddyModule returns the Caddy module information.
@@ -49,8 +46,7 @@ func (s *SQLite) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 // Provision determines the file's path. It does not open the file.
-func (s *SQLite) Provision(ctx caddy.Context) (err error) {
-	s.log = ctx.Slogger()
+func (s *SQLite) Provision(caddy.Context) error {
 	return s.Resolve()
 }
 
@@ -71,7 +67,7 @@ func (s *SQLite) Key() string { return "sqlite:" + s.File }
 // Store implements guest.StoreModule.
 func (s *SQLite) Store() (guest.Store, error) {
 	made := store.OpenSQLite(s.File)
-	made.Log = s.log
+	made.Log = guest.StoreLog("mnemogate.accounts.sqlite")
 	return made, nil
 }
 
