@@ -557,3 +557,49 @@ func TestWrongCodesAreExactUnderRaces(t *testing.T) {
 	b.wrong(wire.ErrRestricted, "auth/checkotp", tokens[last], object{"otp": codes[last]})
 	b.wrong(wire.ErrRestricted, "auth/checkotp", tokens[last], object{"backup_code": "ABCDE23456"})
 }
+
+// afterLoad is an account store that calls then once, after it has loaded an account.
+type afterLoad struct {
+	record.Accounts
+	then *func()
+}
+
+func (a afterLoad) ByID(ctx context.Context, company string, id int64) (record.Account, error) {
+	found, err := a.Accounts.ByID(ctx, company, id)
+	if then := *a.then; then != nil {
+		*a.then = nil
+		then()
+	}
+	return found, err
+}
+
+// A right code that is sent together with as many wrong ones as are allowed comes too
+// late.
+func TestARightCodeIsOneOfThoseAllowed(t *testing.T) {
+	for _, hardened := range []bool{false, true} {
+		b := newHarness(t)
+		b.withoutPassword()
+		b.company.Hardened, b.company.Captcha = hardened, &captcha{}
+		b.company.Limits.WrongCodes.N = 2
+		begin := func(n int) (token, otp string) {
+			token = b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE", "captcha_response": fmt.Sprint("good", n)})).SessionToken
+			settle(b.Service)
+			return token, b.sms.last(t).Code
+		}
+		token, otp := begin(0)
+		var others []string
+		for n := range b.company.Limits.WrongCodes.N {
+			other, _ := begin(n + 1)
+			others = append(others, other)
+		}
+		then := func() {
+			for i, other := range others {
+				if _, err := b.serveAs(code, addressOf(i), "auth/recovery/checkotp", other, object{"otp": "no code"}); !errors.Is(err, wire.ErrOTPInvalid) {
+					t.Error(err)
+				}
+			}
+		}
+		b.Accounts = afterLoad{b.Accounts, &then}
+		b.wrong(wire.ErrRestricted, "auth/recovery/checkotp", token, object{"otp": otp})
+	}
+}

@@ -146,6 +146,16 @@ func TestABackupCodeNeedsNoRenewal(t *testing.T) {
 	wantStep(t, b.must("auth/checkotp", token, object{"backup_code": "ABCDE23456"}), record.Authorized)
 }
 
+// A company that sends no SMS asks an account with a phone for a backup code.
+func TestABackupCodeNeedsNoSMS(t *testing.T) {
+	b := newHarness(t)
+	b.backupCodes("ABCDE23456")
+	b.update(true, func(a *record.Account) { a.SecondFactor = true })
+	b.company.SMS = nil
+	token := b.must("auth/checkcredentials", "", object{"login_id": email, "password": password}).SessionToken
+	wantStep(t, b.must("auth/checkotp", token, object{"backup_code": "ABCDE23456"}), record.Authorized)
+}
+
 func TestABackupCodeIsSpentLast(t *testing.T) {
 	b := newHarness(t)
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })

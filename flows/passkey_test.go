@@ -363,6 +363,20 @@ func TestRemovingPasskeys(t *testing.T) {
 	}
 	b.must("passkey/login", "", one.answer(code))
 	b.update(true, func(a *record.Account) { a.Phone = phone })
+	sender := b.company.SMS
+	b.company.SMS = nil
+	session, err := b.authorize(b.must("passkey/login", "", one.answer(code)).SessionToken)
+	if err != nil {
+		t.Fatal(err)
+	}
+	user, err := manage.NewSelf(t.Context(), b.Manager, b.company, session, "192.0.2.1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := user.RemovePasskey(t.Context(), id(one)); !errors.Is(err, wire.ErrValidation) {
+		t.Errorf("the last way to log in, where nothing sends SMS: %v", err)
+	}
+	b.company.SMS = sender
 	if err := ad.RemovePasskey(t.Context(), mnemocode, id(one), ""); err != nil {
 		t.Error(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // selfPrefix begins the paths of package selfservice below /{company_code}/.
@@ -44,7 +45,13 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 			Self:      user,
 			ID:        id,
 			FreshFor:  time.Duration(h.SelfService),
-			ReadBody:  func() ([]byte, error) { return readBody(w, r, h.MaxBody) },
+			ReadBody: func() ([]byte, error) {
+				body, err := readBody(w, r, h.MaxBody)
+				if err == nil { // it may have come slowly, and the session ended meanwhile
+					_, _, err = h.sessionOf(service, w, r, t, route.Fresh)
+				}
+				return body, err
+			},
 			LoggedOut: func() { h.clearCookie(w) },
 		})
 		return err
@@ -53,14 +60,19 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 	return body, err
 }
 
-// userOf returns the logged-in user of a request, and the session. It returns the session
-// with the error if its login is too old.
-func (h *Handler) userOf(service *flows.Service, w http.ResponseWriter, r *http.Request, t target, fresh bool) (*manage.Self, record.Session, error) {
+// sessionOf returns the company and the session of a request's logged-in user. It returns
+// the session with the error if its login is too old.
+func (h *Handler) sessionOf(service *flows.Service, w http.ResponseWriter, r *http.Request, t target, fresh bool) (*tenant.Company, record.Session, error) {
 	var within time.Duration
 	if fresh {
 		within = time.Duration(h.SelfService)
 	}
-	company, found, err := service.User(r.Context(), h.request(w, r, t), within, func() ([]string, error) { return h.credentials(r, nil) })
+	return service.User(r.Context(), h.request(w, r, t), within, func() ([]string, error) { return h.credentials(r, nil) })
+}
+
+// userOf returns the logged-in user of a request, and what sessionOf returns.
+func (h *Handler) userOf(service *flows.Service, w http.ResponseWriter, r *http.Request, t target, fresh bool) (*manage.Self, record.Session, error) {
+	company, found, err := h.sessionOf(service, w, r, t, fresh)
 	if err != nil {
 		return nil, found, err
 	}

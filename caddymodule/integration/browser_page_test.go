@@ -596,6 +596,15 @@ func TestBrowserGoesBack(t *testing.T) {
 	if cookies := b.cookies(); len(cookies) != 1 || cookies[0].Session {
 		t.Errorf("the cookie ends with the browser: %+v", cookies)
 	}
+	b.open(s.URL + "/acme/login?fresh=1")
+	b.sees("login", idField)
+	b.enters("login", "carol@example.com")
+	b.sees("password", passwordField)
+	b.logsOut(s) // of the session, not only of the login that has begun
+	b.logsIn(s.URL+"/home", "carol@example.com", testPassword)
+	b.sees("code", codeField)
+	b.enters("code", s.sms.last("otp.login", "code"))
+	b.isUser("carol")
 	b.eval(`void history.back()`)
 	b.waits(`location.pathname === '/acme/logout' && document.querySelector('#screen:not([aria-busy])')`)
 }

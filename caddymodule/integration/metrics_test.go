@@ -3,7 +3,6 @@ package integration
 import (
 	"bufio"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -47,15 +46,8 @@ func (s *site) scrape() map[string]float64 {
 // fromAdmin sends a GET to Caddy's admin endpoint and returns the body.
 func (s *site) fromAdmin(path string) string {
 	s.t.Helper()
-	c := s.adminClient()
-	defer c.CloseIdleConnections()
-	response := get(c.Get("http://127.0.0.1" + path))(s.t)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusOK {
-		s.t.Fatalf("%s: %s, %v: %s", path, response.Status, err, body)
-	}
-	return string(body)
+	a := s.askAdmin(func() *http.Request { return get(http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://127.0.0.1"+path, nil))(s.t) })
+	return string(a.wantStatus(http.StatusOK).Body)
 }
 
 func TestMetricsCountAndGoOnOverReloads(t *testing.T) {

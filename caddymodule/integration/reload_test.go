@@ -66,16 +66,24 @@ func (s *site) reloadNext(n int) {
 	}
 }
 
-// postConfig loads a configuration like caddy reload --force, but faster. Each
-// reload also replaces the admin endpoint, which may drop a request.
+// postConfig loads a configuration like caddy reload --force, but faster.
 func (s *site) postConfig(contentType, config string) answer {
 	s.t.Helper()
-	for tries := 1; ; tries++ {
+	return s.askAdmin(func() *http.Request {
 		r := get(http.NewRequestWithContext(s.t.Context(), http.MethodPost, "http://127.0.0.1/load", strings.NewReader(config)))(s.t)
 		r.Header.Set("Content-Type", contentType)
 		r.Header.Set("Cache-Control", "must-revalidate")
+		return r
+	})
+}
+
+// askAdmin sends a request to the admin endpoint, again if it is dropped: each reload
+// replaces the endpoint.
+func (s *site) askAdmin(request func() *http.Request) answer {
+	s.t.Helper()
+	for tries := 1; ; tries++ {
 		c := s.adminClient()
-		a, err := exchanged(s.t, c, r)
+		a, err := exchanged(s.t, c, request())
 		c.CloseIdleConnections()
 		if err == nil {
 			return a

@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"regexp"
 	"slices"
@@ -89,6 +90,27 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 		s.audits(2, `"actor":"the user","reason":"user"`)
 		s.me("DELETE", "sessions/"+s.ownSessions(token)[0], token, nil).wantStatus(200)
 		s.gone(token)
+	})
+	s.run("a body that comes after the session's end", func(t *testing.T) {
+		token := s.login("alice@example.com")
+		r := s.meRequest("POST", "backup-codes", token, fields{})
+		body, rest := io.Pipe()
+		r.Body, r.ContentLength = body, 2
+		answered := make(chan answer)
+		go func() { answered <- s.do(r) }()
+		_, _ = io.WriteString(rest, "{")
+		for range 10 {
+			s.get("/", token).wantStatus(200) // the server looks at the token of the change meanwhile
+		}
+		for _, node := range s.all() {
+			node.admin("DELETE", "accounts/alice/sessions", nil)
+		}
+		s.gone(token)
+		_, _ = io.WriteString(rest, "}")
+		(<-answered).want(wire.ErrTokenInvalid)
+		if n := s.admin("GET", "accounts/alice", nil).JSON["backup_codes_left"]; n != 0. {
+			t.Errorf("there are %v backup codes", n)
+		}
 	})
 	s.run("the session of a cookie", func(t *testing.T) {
 		cookie := s.moved("frank")

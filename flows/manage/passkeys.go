@@ -35,7 +35,7 @@ var (
 	// ErrNoPasskey means that the account has no passkey with this ID.
 	ErrNoPasskey = errors.New("the account has no such passkey")
 	// ErrLastPasskey means that the user could not log in without this passkey.
-	ErrLastPasskey = errors.New("it is the last passkey of an account without a password and a phone: add another way to log in first")
+	ErrLastPasskey = errors.New("it is the last passkey of an account that has no password and gets no code by SMS: add another way to log in first")
 )
 
 // NewPasskey is what a client needs to create a passkey, ready to be marshalled.
@@ -203,6 +203,9 @@ func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) 
 	credential, ok := record.CredentialOf(id)
 	if !ok {
 		return ErrNoPasskey
+	}
+	if ad.isUser() && a.Passkeys == 1 && a.PasswordHash == "" && !ad.Company.SendsCodesTo(a.Phone) {
+		return ErrLastPasskey
 	}
 	removed := ad.event(record.AccountPasskeyRemoved, a)
 	generation, err := ad.Accounts.DeletePasskey(ctx, ad.Now(), a.Company, a.ID, credential, kept, background.OutboxEvents(ad.Company, removed)...)

@@ -151,15 +151,23 @@ func (c *Call) enterStateless(ctx context.Context, st Step) (Issued, error) {
 // a password after its SMS budget is used up.
 var codelessLogins = tenant.Rate{N: 30, Per: 10 * time.Minute}
 
-// enterCheckOTP takes the step to checkotp. If no more SMS may be sent, an account with
-// backup codes still gets its session (contract, section 4, Second factor).
+// enterCheckOTP takes the step to checkotp. If no SMS can be sent, an account with backup
+// codes still gets its session (contract, section 4, Second factor).
 func (c *Call) enterCheckOTP(ctx context.Context, st Step) (Issued, error) {
 	st.byApp = st.Account.HasApp()
-	issued, err := c.enter(ctx, st)
-	refusal, ok := errors.AsType[*wire.Refusal](err)
-	if !ok || !strings.HasPrefix(refusal.Lock, record.LockPrefix+"sms_") || st.Account.BackupCodes == 0 {
-		return issued, err
+	_, fixed := c.Company.OTP.FixedCode(st.Account.Phone)
+	spare := st.Account.BackupCodes > 0 && st.Account.Phone != "" && !st.byApp
+	if spare && !fixed && c.Company.SMS == nil {
+		return c.enterCodeless(ctx, st)
 	}
+	issued, err := c.enter(ctx, st)
+	if refusal, ok := errors.AsType[*wire.Refusal](err); ok && spare && strings.HasPrefix(refusal.Lock, record.LockPrefix+"sms_") {
+		return c.enterCodeless(ctx, st)
+	}
+	return issued, err
+}
+
+func (c *Call) enterCodeless(ctx context.Context, st Step) (Issued, error) {
 	st.codeless = true
 	if st.Account.PasswordHash == "" {
 		of := strconv.FormatInt(st.Account.ID, 10) + "/codeless"

@@ -55,9 +55,8 @@ func (c *Call) spendCode(state record.State) getter {
 }
 
 // TryCode compares a code with the one that was sent, which FindAndSpendCode has spent.
-// Only a code that is compared counts as an attempt. A right code is not recorded: after
-// it was spent, TryCode checks that codes are not locked, and the returned step checks
-// the address.
+// Only a code that is compared counts as an attempt. The returned step checks the address
+// of a right one.
 func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
 	a, err := c.LoadAccount(ctx)
 	if err != nil {
@@ -80,9 +79,11 @@ func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
 	sent := tokens.HashCode(c.token, c.session.State, a.Phone, otp)
 	right := subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1
 	switch {
-	case right && c.hides(c.session.State): // the code proves the owner, so locks and status may show now
-		err = cmp.Or(c.CheckCodes(a), tenant.CheckStatus(a))
-	case right:
+	case right: // it proves the owner, so a lock or status that was hidden may show now
+		var now record.Account
+		if now, err = c.LoadAccount(ctx); err == nil { // once more, because wrong codes may have been counted since
+			err = cmp.Or(c.CheckCodes(now), tenant.CheckStatus(a))
+		}
 	case c.hides(c.session.State):
 		err = c.CountWrongCode(ctx, c.PrivateFailureKey(a, c.session.LoginID))
 		err = cmp.Or(err, c.RecordWindow(ctx, c.FailureKey(record.Account{}, c.session.LoginID), record.WrongCodes, c.Company.Limits.WrongCodes, false))

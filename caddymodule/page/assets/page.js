@@ -264,6 +264,7 @@ async function begin() {
     page.config = await client.config();
     if (!address.searchParams.has('fresh')) canOffer(page.config).then((can) => { page.offers = can; }); // otherwise the user wants to do something else
     const leaving = main.dataset.kind === 'logout';
+    if (leaving && hasCookie) client.start(); // a login that has begun in this tab is over
     if (link && !leaving) return page.show(client.start(), { screen: openLink });
     const step = returned && await client.finishOAuth(address);
     if (step) return page.arrive(step);
