@@ -105,20 +105,35 @@ var failureCases = []accountsCase{
 	},
 	{
 		name:    "sweep of tallies",
-		promise: "Sweep deletes failure counts of unknown login ids that have not changed for a day.",
+		promise: "Sweep deletes failure counts of unknown login ids that have not changed for a day, but not before their lock or window has ended.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			account := record.FailureKey{Company: "acme", Account: a.ID}
 			old := record.FailureKey{Company: "acme", LoginID: "old"}
 			recent := record.FailureKey{Company: "acme", LoginID: "recent"}
+			locked := record.FailureKey{Company: "acme", LoginID: "locked"}
 			must(t, one.UpdateFailures(bg, t0, account, record.WrongPasswords, add(1)))
 			must(t, one.UpdateFailures(bg, t0, old, record.WrongPasswords, add(1)))
 			must(t, one.UpdateFailures(bg, t0, old, record.WrongCodes, add(1)))
 			must(t, one.UpdateFailures(bg, t0, recent, record.WrongPasswords, add(1)))
 			must(t, one.UpdateFailures(bg, t0.Add(time.Minute), recent, record.WrongPasswords, add(1)))
-			must(t, two.Sweep(bg, t0.Add(24*time.Hour+time.Second)))
-			for subject, want := range map[record.FailureKey]int{account: 1, old: 0, recent: 1} {
-				wantEqual(t, "tallies", len(get[map[record.FailureKind]record.FailureCount](t)(one.FailureCounts(bg, subject))), want)
+			until := t0.Add(72 * time.Hour)
+			must(t, one.UpdateFailures(bg, t0, locked, record.WrongCodes, func(failureCount *record.FailureCount) error {
+				*failureCount = record.FailureCount{Count: 5, Until: until}
+				return nil
+			}))
+			for _, sweep := range []struct {
+				at   time.Time
+				left map[record.FailureKey]int
+			}{
+				{t0.Add(24*time.Hour + time.Second), map[record.FailureKey]int{account: 1, old: 0, recent: 1, locked: 1}},
+				{until.Add(-time.Second), map[record.FailureKey]int{account: 1, recent: 0, locked: 1}},
+				{until, map[record.FailureKey]int{account: 1, locked: 0}},
+			} {
+				must(t, two.Sweep(bg, sweep.at))
+				for subject, want := range sweep.left {
+					wantEqual(t, fmt.Sprint("tallies of ", subject, " at ", sweep.at), len(get[map[record.FailureKind]record.FailureCount](t)(one.FailureCounts(bg, subject))), want)
+				}
 			}
 		},
 	},

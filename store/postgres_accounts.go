@@ -298,10 +298,10 @@ func (s postgresAccounts) storeUpdate(
 	return stored, refuseField(taken)
 }
 
-var postgresSweepFailures = postgresSweep("tallies", "account = 0 AND changed < $1", "changed")
+var postgresSweepFailures = postgresSweep("tallies", sqlStaleFailures, "changed")
 
 func (s postgresAccounts) Sweep(ctx context.Context, now time.Time) error {
-	err := sweep(ctx, s, "sweeping failure counts", postgresSweepFailures, micros(now.Add(-24*time.Hour)), postgresSweepChunk)
+	err := sweep(ctx, s, "sweeping failure counts", postgresSweepFailures, micros(now), postgresSweepChunk)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,9 @@ const (
 	sqlInsertFailures  = `
 		INSERT INTO tallies (company, account, login_id, kind, count, until, changed) VALUES ($1, $2, $3, $4, $5, $6, $7)
 		ON CONFLICT DO NOTHING`
+
+	// sqlStaleFailures are what a sweep at $1 deletes. A day has 86,400,000,000 microseconds.
+	sqlStaleFailures = `account = 0 AND changed < $1 - 86400000000 AND until <= $1`
 )
 
 func (s sqlAccounts) UpdateFailures(

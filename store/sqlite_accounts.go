@@ -190,10 +190,10 @@ func (tx *sqliteQueries) storeUpdate(ctx context.Context, a record.Account) erro
 
 const sqliteSweepFailures = `
 	DELETE FROM tallies WHERE account = 0 AND (company, login_id, kind) IN
-		(SELECT company, login_id, kind FROM tallies WHERE account = 0 AND changed < ? LIMIT +?)`
+		(SELECT company, login_id, kind FROM tallies WHERE ` + sqlStaleFailures + ` LIMIT +$2)`
 
 func (s sqliteAccounts) Sweep(ctx context.Context, now time.Time) error {
-	err := sweep(ctx, s, "sweeping failure counts", sqliteSweepFailures, micros(now.Add(-24*time.Hour)), sqliteSweepChunk)
+	err := sweep(ctx, s, "sweeping failure counts", sqliteSweepFailures, micros(now), sqliteSweepChunk)
 	if err != nil {
 		return err
 	}

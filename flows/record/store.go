@@ -55,7 +55,8 @@ type Accounts interface {
 	// return the same bytes on every node.
 	Secret(ctx context.Context) ([]byte, error)
 	// Sweep deletes failure counts of unknown login ids that have not changed for
-	// a day, and devices that have expired. It must not block other calls for long.
+	// a day and whose Until is past, and devices that have expired. It must not block
+	// other calls for long.
 	Sweep(ctx context.Context, now time.Time) error
 }
 
