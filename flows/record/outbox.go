@@ -15,8 +15,8 @@ type OutboxEvent struct {
 	At     time.Time
 	Body   []byte // the JSON that is sent
 	// Queue is the mnemocode by which the receiver knows the account before the
-	// event. A store keeps the events of one mnemocode in order, and those of one
-	// account.
+	// event. A store keeps the events of one account in order. It also keeps those
+	// of one mnemocode in order, unless an account was renamed to it.
 	Queue string
 	// Traceparent names the trace of the request that caused the event, as in W3C
 	// Trace Context. It is empty if the request was not traced.
