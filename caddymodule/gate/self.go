@@ -41,10 +41,10 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 			return err
 		}
 		body, err = route.Serve(selfservice.Call{
-			Request:   r,
-			Self:      user,
-			ID:        id,
-			FreshFor:  time.Duration(h.SelfService),
+			Request:  r,
+			Self:     user,
+			ID:       id,
+			FreshFor: time.Duration(h.SelfService),
 			ReadBody: func() ([]byte, error) {
 				body, err := readBody(w, r, h.MaxBody)
 				if err == nil { // it may have come slowly, and the session ended meanwhile

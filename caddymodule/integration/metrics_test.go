@@ -46,7 +46,9 @@ func (s *site) scrape() map[string]float64 {
 // fromAdmin sends a GET to Caddy's admin endpoint and returns the body.
 func (s *site) fromAdmin(path string) string {
 	s.t.Helper()
-	a := s.askAdmin(func() *http.Request { return get(http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://127.0.0.1"+path, nil))(s.t) })
+	a := s.askAdmin(func() *http.Request {
+		return get(http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://127.0.0.1"+path, nil))(s.t)
+	})
 	return string(a.wantStatus(http.StatusOK).Body)
 }
 
