@@ -68,11 +68,21 @@ func Clean(p string) string {
 }
 
 // covers reports whether a pattern matches a path in any case, and with or without a
-// slash at the end.
+// slash at the end. A star at the end of the pattern is everything below, as in Caddy's
+// matcher, but also if the pattern has other wildcards.
 func covers(pattern, p string) bool {
 	pattern = fold(pattern)
 	bare := strings.TrimRight(fold(p), "/")
-	return Matches(pattern, bare) || Matches(pattern, bare+"/")
+	if Matches(pattern, bare) || Matches(pattern, bare+"/") {
+		return true
+	}
+	if prefix, open := strings.CutSuffix(pattern, "*"); !open || !strings.ContainsAny(prefix, "*?[") {
+		return false
+	}
+	segments := strings.Split(bare+"/", "/")
+	above := segments[:min(len(segments), 1+strings.Count(pattern, "/"))]
+	matched, _ := path.Match(pattern, strings.Join(above, "/"))
+	return matched
 }
 
 // fold returns a path in lower case, and with a dot on each i: applications that compare

@@ -297,6 +297,13 @@ func TestRolesAreNeededInAnyReading(t *testing.T) {
 	}{
 		{"/admin/x", []Role{{"user", []string{"/*"}}, {"admin", []string{"/admin/*"}}}, "user admin"},
 		{"/articles/..%2fadmin/x", []Role{{"editor", []string{"/articles/*"}}, {"admin", []string{"/articles/*", "/admin/*"}}}, "admin"},
+		{"/users/7/Settings/a/b", []Role{{"admin", []string{"/users/*/settings/*"}}}, "admin"},
+		{"/users/7/settings", []Role{{"admin", []string{"/users/*/settings/*"}}}, "admin"},
+		{"/users/7/8/settings/a", []Role{{"admin", []string{"/users/*/settings/*"}}}, "all"},
+		{"/users/7/settings/a/b", []Role{{"admin", []string{"/users/*/settings*"}}}, "admin"},
+		{"/users/7/settings/a/b", []Role{{"admin", []string{"/users/*/settings"}}}, "all"},
+		{"/team/a/x/y", []Role{{"admin", []string{"/team/[ab]/*"}}}, "admin"},
+		{"/team/c/x/y", []Role{{"admin", []string{"/team/[ab]/*"}}}, "all"},
 		{odd, []Role{{"admin", []string{"/admin/*", "/x"}}}, "admin"},
 		{odd, []Role{{"admin", []string{"/admin/*"}}, {"admin", []string{"/x"}}}, "admin"},
 		{odd, []Role{{"admin", []string{"/admin/*"}}, {"editor", []string{"/edit/*"}}}, ""},
