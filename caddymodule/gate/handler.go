@@ -220,7 +220,7 @@ func (h *Handler) provision(ctx caddy.Context) error {
 // noteWeak records settings that are valid but probably not meant.
 func (h *Handler) noteWeak() {
 	for _, p := range h.Public {
-		if p == "*" || p == "/*" {
+		if paths.Matches(p, "/") && paths.Matches(p, "/any/path") { // only a pattern for all paths matches both
 			h.app.Note([]app.Weakness{{Directive: "public", At: h.Source.Line("public"), Weakness: guest.Weakness{
 				Message: p + " is every path: nobody needs a token for the application",
 				Advice:  "name the public paths, such as /health or /docs/*; leave it only if the application itself refuses requests without the identity headers",

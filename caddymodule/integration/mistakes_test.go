@@ -85,6 +85,8 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		"public /docs/../x":                           `public: "/docs/../x" is not a path to match`,
 		"public /docs//x":                             `public: "/docs//x" is not a path to match`,
 		"public /docs;x":                              `public: "/docs;x" is not a path to match`,
+		"public /docs/**":                             `public: "/docs/**": one star is enough; write /docs/* for everything below /docs, at Caddyfile:11`,
+		"role admin /users/**":                        `role: "/users/**": one star is enough`,
 		"public {path}":                               `public: "{http.request.uri.path}" is not a path to match`,
 		"public /[a":                                  `public: "/[a": syntax error in pattern; close the bracket`,
 		"company":                                     "company: " + count + "'company', at Caddyfile:11",

@@ -219,6 +219,9 @@ func checkPatterns(patterns []string) error {
 			strings.Contains(pattern, "//") || leadsAnywhere("/"+strings.TrimPrefix(literal, "/")) {
 			return fmt.Errorf("%q is not a path to match; begin with / or *, and write letters as they are read, without escapes, placeholders, .. or // in them", pattern)
 		}
+		if strings.Contains(pattern, "**") {
+			return fmt.Errorf("%q: one star is enough; write /docs/* for everything below /docs", pattern)
+		}
 		if _, err := path.Match(pattern, ""); err != nil {
 			return fmt.Errorf("%q: %w; close the bracket", pattern, err)
 		}
