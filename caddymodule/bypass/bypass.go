@@ -36,6 +36,8 @@ type Gate interface {
 	Base() string
 	// IdentityHeaders returns the names of the headers that it removes and sets.
 	IdentityHeaders() []string
+	// Patterns returns the paths of its options that have some, by the option's name.
+	Patterns() map[string][]string
 	// Asserts reports whether it sends assertions, and whether their issuer depends on
 	// the host of the request.
 	Asserts() (sends, byHost bool)
@@ -59,7 +61,7 @@ func Check(ctx caddy.Context, a *app.App) error {
 }
 
 func find(servers map[string]*caddyhttp.Server, a *app.App) ([]app.Weakness, error) {
-	f := &finder{app: a, companies: slices.Sorted(maps.Keys(a.Companies))}
+	f := &finder{app: a, companies: slices.Sorted(maps.Keys(a.Companies)), met: map[rule]bool{}}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		server := servers[name]
 		routes, failed := bySite(server.Routes), map[string]caddyhttp.RouteList{}
@@ -76,6 +78,11 @@ func find(servers map[string]*caddyhttp.Server, a *app.App) ([]app.Weakness, err
 		return nil, f.wrong
 	}
 	f.compare()
+	for _, r := range f.missed {
+		if !f.met[r.rule] {
+			f.found = append(f.found, r.Weakness)
+		}
+	}
 	if !f.reached {
 		f.found = append(f.unreached, f.found...)
 	}
@@ -89,8 +96,19 @@ type finder struct {
 	applications []*application
 	reached      bool           // whether a request for an auth route can reach mnemogate
 	unreached    []app.Weakness // what prevents it
+	missed       []missed       // rules that match nothing on one way
+	met          map[rule]bool  // rules that may match something on one way
 	found        []app.Weakness
 	wrong        error // the error that refuses the configuration
+}
+
+// A rule is a path of an option. The line is that of mnemogate: blocks that import the
+// same lines share their rules.
+type rule struct{ line, option, path string }
+
+type missed struct {
+	rule
+	app.Weakness
 }
 
 // An application is an upstream of a site, with the requests that reach it from
@@ -312,6 +330,7 @@ func (w *walk) guard(g Gate, in reach) reach {
 	if prefix := in.way.stripped(); prefix != "" && strings.HasPrefix(g.Base()+"/", prefix+"/") {
 		w.refuse(doubled, g, g.Base(), prefix)
 	}
+	w.rules(g, in.way)
 	if _, byHost := g.Asserts(); byHost && (w.site == "" || strings.Contains(w.site, "*")) {
 		w.add(anyIssuer, g)
 	}
@@ -326,6 +345,23 @@ func (w *walk) guard(g Gate, in reach) reach {
 		w.unreached = append(w.unreached, w.weakness(unreachable, g, in.way.last()))
 	}
 	return reach{guarded: true, gate: g, way: in.way}
+}
+
+// rules looks for paths of options that no request on the way to mnemogate has.
+func (w *walk) rules(g Gate, y way) {
+	all, prefix := g.Patterns(), y.stripped()
+	for _, option := range slices.Sorted(maps.Keys(all)) {
+		for _, path := range all[option] {
+			switch r := (rule{g.Line(), option, path}); {
+			case prefix != "" && strings.HasPrefix(path+"/", prefix+"/"):
+				w.missed = append(w.missed, missed{r, w.weakness(prefixed, g, option, path, prefix)})
+			case !y.brings(path):
+				w.missed = append(w.missed, missed{r, w.weakness(outside, g, option, path, y.last())})
+			default:
+				w.met[r] = true
+			}
+		}
+	}
 }
 
 // shield finds a directive after mnemogate that answers some requests.

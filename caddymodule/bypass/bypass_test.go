@@ -612,6 +612,20 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 		"a company of the path's name":              {sites: "http:// {\nhandle /acme/* {\nmnemogate\n" + upstream + "}\n}"},
 		"a login that is elsewhere":                 {sites: "http:// {\nhandle /api/* {\nmnemogate\n" + upstream + "}\nhandle /acme/v2/* {\nmnemogate\n}\n}"},
 		"a path that is rewritten by who knows how": {sites: "http:// {\nroute /api/* {\nuri replace /api/ /\nmnemogate\n" + upstream + "}\n}"},
+		"paths that the block leaves out": {
+			sites: "http:// {\nhandle /api/* {\nmnemogate {\nbase_path /api\npublic /health /api/health\nrole admin /admin/* /API/x/* /a* *.pdf\nfresh 5m /[ab]\n}\n" + upstream + "}\n}",
+			want: []told{
+				{"mnemogate: public /health never matches: only requests for /api/* reach it", "Caddyfile:11", "handle and route leave the prefix"},
+				{"mnemogate: role /admin/* never matches: only requests for /api/* reach it", "Caddyfile:11", "handle and route leave the prefix"},
+			},
+		},
+		"paths with a prefix that is taken away": {
+			sites: "http:// {\nhandle_path /api/* {\nmnemogate {\nrole admin /api/admin/* /admin/* /apis\n}\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: role /api/admin/* never matches: handle_path or uri strip_prefix removes /api first", "Caddyfile:11", "without that prefix"}},
+		},
+		"paths that one of two blocks has":  {sites: "(gate) {\nmnemogate {\npublic /health\nrole admin /api/admin/*\n}\n" + upstream + "}\nhttp:// {\nhandle /api/* {\nimport gate\n}\nhandle {\nimport gate\n}\n}"},
+		"paths of who knows what":           {sites: "http:// {\nroute /api/* {\nuri replace /api/ /\nmnemogate {\nrole admin /admin/*\n}\n" + upstream + "}\nhandle {\nmnemogate\n}\n}"},
+		"paths where a matcher has several": {sites: "http:// {\n@api path /api/* /admin/*\nhandle @api {\nmnemogate {\nrole admin /admin/*\n}\n" + upstream + "}\nhandle {\nmnemogate\n}\n}"},
 		"a header that is taken out again": {
 			sites:   "http:// {\nrequest_header -X-Profile-Mnemocode\nmnemogate\n" + upstream + "}",
 			refused: "mnemogate: request_header X-Profile-Mnemocode comes after it and changes X-Profile-Mnemocode, which names the user to the application; remove it: mnemogate removes what clients send and sets the header itself, at Caddyfile:11",

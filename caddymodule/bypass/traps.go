@@ -36,6 +36,10 @@ var (
 		"put each into a handle block of its own, or leave one"}
 	unreachable = trap{"nobody can log in: requests for /{company}/v2/auth/ do not reach it, only those for %s do",
 		"if the login belongs below that path, write base_path; otherwise let /{company}/* reach it, too"}
+	outside = trap{"%s %s never matches: only requests for %s reach it",
+		"write the path as it reaches mnemogate: handle and route leave the prefix in it"}
+	prefixed = trap{"%s %s never matches: handle_path or uri strip_prefix removes %s first",
+		"write the path as it reaches mnemogate, without that prefix"}
 	shields = trap{"%s with a matcher comes after it, so it does not protect the auth routes",
 		"write both into a route block, in this order: route { %[1]s ...; mnemogate; ... }"}
 	unproven = trap{"%s is on another machine, and can't tell requests that passed mnemogate from others: they bring no assertion, secret header or client certificate",

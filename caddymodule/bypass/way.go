@@ -70,6 +70,35 @@ func (y way) last() string {
 	return ""
 }
 
+// brings reports whether the way can end at a path that a pattern matches. It compares what
+// the patterns begin with, so it may be wrong only in saying yes.
+func (y way) brings(pattern string) bool {
+	want := literal(pattern)
+	for _, s := range slices.Backward(y) {
+		if s.lost {
+			return true
+		}
+		meets := func(pattern string) bool {
+			begin := literal(pattern)
+			return strings.HasPrefix(begin, want) || strings.HasPrefix(want, begin)
+		}
+		if s.paths != nil && !slices.ContainsFunc(s.paths, meets) {
+			return false
+		}
+		want = strings.ToLower(s.strip) + want
+	}
+	return true
+}
+
+// literal returns the beginning of a pattern, up to the first character that stands for
+// others, in lower case.
+func literal(pattern string) string {
+	if i := strings.IndexAny(pattern, `*?[\{%`); i >= 0 {
+		pattern = pattern[:i]
+	}
+	return strings.ToLower(pattern)
+}
+
 // reaches reports whether a request for an auth route of one of the companies can
 // take the way. The routes are below base at its end. It follows the way backwards.
 func (y way) reaches(base string, companies []string) bool {

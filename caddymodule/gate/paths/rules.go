@@ -118,6 +118,18 @@ func (f *Fresh) has(ways []string) bool {
 	})
 }
 
+// Patterns implements bypass.Gate.
+func (r *Rules) Patterns() map[string][]string {
+	all := map[string][]string{"public": r.Public}
+	for _, f := range r.Fresh {
+		all["fresh"] = append(all["fresh"], f.Paths...)
+	}
+	for _, rule := range r.Role {
+		all["role"] = append(all["role"], rule.Paths...)
+	}
+	return all
+}
+
 // Validate refuses values of public, fresh and role that cannot be meant.
 func (r *Rules) Validate() error {
 	if r.Public != nil {
