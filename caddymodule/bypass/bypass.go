@@ -249,6 +249,12 @@ func (w *walk) route(r caddyhttp.Route, in reach) (came, passedBy reach) {
 	w.addresses = w.addresses || has(matchers, "remote_ip", "client_ip")
 	w.failing = w.failing || in.open && has(matchers, "expression", "file", "remote_ip", "client_ip") // those that may answer with an error
 	came = w.handlers(r, taken)
+	if files := triedBy(r, matchers); files != nil {
+		came.way = append(slices.Clip(in.way), step{lost: true, file: true})
+		if !strings.Contains(files[len(files)-1], "{") {
+			passedBy.way = came.way // there are none: all others get the last file or, with =404, an error
+		}
+	}
 	if came.guarded && !in.guarded {
 		passedBy.sure, came.matched = true, nil
 		if !came.open {
@@ -341,6 +347,8 @@ func (w *walk) guard(g Gate, in reach) reach {
 	}
 	if in.way.reaches(g.Base(), w.companies) {
 		w.reached = true
+	} else if in.way.tries() {
+		w.unreached = append(w.unreached, w.weakness(replaced, g))
 	} else {
 		w.unreached = append(w.unreached, w.weakness(unreachable, g, in.way.last()))
 	}

@@ -612,6 +612,21 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 		"a company of the path's name":              {sites: "http:// {\nhandle /acme/* {\nmnemogate\n" + upstream + "}\n}"},
 		"a login that is elsewhere":                 {sites: "http:// {\nhandle /api/* {\nmnemogate\n" + upstream + "}\nhandle /acme/v2/* {\nmnemogate\n}\n}"},
 		"a path that is rewritten by who knows how": {sites: "http:// {\nroute /api/* {\nuri replace /api/ /\nmnemogate\n" + upstream + "}\n}"},
+		"files before it": {
+			sites: "http:// {\nroot * /srv\ntry_files {path} /index.html\nmnemogate {\nrole admin /admin/*\n}\nfile_server\n}",
+			want:  []told{{"mnemogate: nobody can log in: try_files comes before it, and only paths of files reach it", "Caddyfile:12", "handle { try_files ...; file_server }"}},
+		},
+		"files and a script before it": {
+			sites: "http:// {\ntry_files {path} {path}/ /index.php?{query}\nhandle {\nmnemogate\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: nobody can log in: try_files comes before it, and only paths of files reach it", "Caddyfile:12", "handle { try_files ...; file_server }"}},
+		},
+		"files or an error before it": {
+			sites: "http:// {\ntry_files {path} =404\nmnemogate\nfile_server\n}",
+			want:  []told{{"mnemogate: nobody can log in: try_files comes before it, and only paths of files reach it", "Caddyfile:11", "handle { try_files ...; file_server }"}},
+		},
+		"files in a block after it":          {sites: "http:// {\nmnemogate\nhandle {\ntry_files {path} /index.html\nfile_server\n}\n}"},
+		"files before it, if they are there": {sites: "http:// {\ntry_files {path} {path}.html\nmnemogate\nfile_server\n}"},
+		"files before it, for other paths":   {sites: "http:// {\n@page {\nnot path /acme/*\nfile {path} /index.html\n}\nrewrite @page {file_match.relative}\nmnemogate\nfile_server\n}"},
 		"paths that the block leaves out": {
 			sites: "http:// {\nhandle /api/* {\nmnemogate {\nbase_path /api\npublic /health /api/health\nrole admin /admin/* /API/x/* /a* *.pdf\nfresh 5m /[ab]\n}\n" + upstream + "}\n}",
 			want: []told{

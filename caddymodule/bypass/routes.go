@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 	"github.com/caddyserver/caddy/v2/modules/caddytls"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
@@ -89,6 +90,14 @@ func onlyHandler(r caddyhttp.Route) any {
 		return handlers[0]
 	}
 	return nil
+}
+
+// triedBy returns the files of try_files, or nil if the route is another.
+func triedBy(r caddyhttp.Route, matchers caddyhttp.MatcherSets) []string {
+	if _, rewrites := onlyHandler(r).(*rewrite.Rewrite); !rewrites || len(matchers) != 1 || len(matchers[0]) != 1 || !has(matchers, "file") {
+		return nil
+	}
+	return fieldsOf(matchers[0][0]).TryFiles
 }
 
 // nameIn returns the name of a module from its JSON.
@@ -215,13 +224,17 @@ func strictSNI(server *caddyhttp.Server) bool {
 }
 
 // passesThru reports whether Caddy's file server passes on requests without a file.
-// It avoids importing that package: the templates that come with it take most of the
-// start time of a test process.
-func passesThru(fileServer caddy.Module) bool {
-	var set struct {
-		PassThru bool `json:"pass_thru"`
-	}
-	raw, _ := json.Marshal(fileServer) // it came from JSON
+func passesThru(fileServer caddy.Module) bool { return fieldsOf(fileServer).PassThru }
+
+// fields are those of modules of Caddy's package fileserver. We do not import that
+// package: the templates that come with it take most of the start time of a test process.
+type fields struct {
+	PassThru bool     `json:"pass_thru"` // of its handler
+	TryFiles []string `json:"try_files"` // of its matcher
+}
+
+func fieldsOf(module any) (set fields) {
+	raw, _ := json.Marshal(module) // it came from JSON
 	_ = json.Unmarshal(raw, &set)
-	return set.PassThru
+	return set
 }

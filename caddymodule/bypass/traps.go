@@ -36,6 +36,8 @@ var (
 		"put each into a handle block of its own, or leave one"}
 	unreachable = trap{"nobody can log in: requests for /{company}/v2/auth/ do not reach it, only those for %s do",
 		"if the login belongs below that path, write base_path; otherwise let /{company}/* reach it, too"}
+	replaced = trap{"nobody can log in: try_files comes before it, and only paths of files reach it",
+		"write try_files into a block after it: handle { try_files ...; file_server }"}
 	outside = trap{"%s %s never matches: only requests for %s reach it",
 		"write the path as it reaches mnemogate: handle and route leave the prefix in it"}
 	prefixed = trap{"%s %s never matches: handle_path or uri strip_prefix removes %s first",

@@ -22,6 +22,7 @@ type step struct {
 	paths caddyhttp.MatchPath // one of them matches; nil for any path
 	strip string              // the prefix that is removed
 	lost  bool                // the path may be any other from here on
+	file  bool                // and it is that of a file
 }
 
 // through returns the way after matchers.
@@ -50,6 +51,11 @@ func (y way) common(z way) way {
 		n++
 	}
 	return y[:n]
+}
+
+// tries reports whether try_files replaces the paths on the way.
+func (y way) tries() bool {
+	return slices.ContainsFunc(y, func(s step) bool { return s.file })
 }
 
 // stripped returns all prefixes that were removed.
@@ -107,7 +113,7 @@ func (y way) reaches(base string, companies []string) bool {
 		path := base + "/" + company + "/v2/auth/login"
 		for _, s := range slices.Backward(y) {
 			if s.lost {
-				return true
+				return !s.file
 			}
 			r := (&http.Request{URL: &url.URL{Path: path}}).WithContext(ctx)
 			if matches, err := s.paths.MatchWithError(r); s.paths != nil && err == nil && !matches {
