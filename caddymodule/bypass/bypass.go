@@ -34,6 +34,8 @@ type Gate interface {
 	Handler
 	// Base returns its base_path.
 	Base() string
+	// Serves reports whether it answers the auth routes of a company.
+	Serves(company string) bool
 	// IdentityHeaders returns the names of the headers that it removes and sets.
 	IdentityHeaders() []string
 	// Patterns returns the paths of its options that have some, by the option's name.
@@ -61,7 +63,7 @@ func Check(ctx caddy.Context, a *app.App) error {
 }
 
 func find(servers map[string]*caddyhttp.Server, a *app.App) ([]app.Weakness, error) {
-	f := &finder{app: a, companies: slices.Sorted(maps.Keys(a.Companies)), met: map[rule]bool{}}
+	f := &finder{app: a, companies: slices.Sorted(maps.Keys(a.Companies)), reached: map[string]bool{}, met: map[rule]bool{}}
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		server := servers[name]
 		routes, failed := bySite(server.Routes), map[string]caddyhttp.RouteList{}
@@ -83,10 +85,27 @@ func find(servers map[string]*caddyhttp.Server, a *app.App) ([]app.Weakness, err
 			f.found = append(f.found, r.Weakness)
 		}
 	}
-	if !f.reached {
-		f.found = append(f.unreached, f.found...)
+	return append(f.without(), f.found...), nil
+}
+
+// without finds companies that nobody can log in to, if there is a gate at all.
+func (f *finder) without() (found []app.Weakness) {
+	for _, company := range f.companies {
+		if f.reached[company] || len(f.reached)+len(f.unreached) == 0 {
+			continue
+		}
+		gates := 0
+		for _, u := range f.unreached {
+			if slices.Contains(u.companies, company) {
+				found = append(found, u.Weakness)
+				gates++
+			}
+		}
+		if gates == 0 {
+			found = append(found, app.Weakness{Company: company, Directive: "company", At: f.app.Source.Line("company " + company), Weakness: unserved})
+		}
 	}
-	return f.found, nil
+	return found
 }
 
 // A finder collects the findings of all sites.
@@ -94,12 +113,19 @@ type finder struct {
 	app          *app.App
 	companies    []string // the configured companies
 	applications []*application
-	reached      bool           // whether a request for an auth route can reach mnemogate
-	unreached    []app.Weakness // what prevents it
-	missed       []missed       // rules that match nothing on one way
-	met          map[rule]bool  // rules that may match something on one way
+	reached      map[string]bool // the companies with auth routes that requests can reach
+	unreached    []unreachedGate // the gates without
+	missed       []missed        // rules that match nothing on one way
+	met          map[rule]bool   // rules that may match something on one way
 	found        []app.Weakness
 	wrong        error // the error that refuses the configuration
+}
+
+// An unreachedGate is a gate that no request for an auth route reaches, whichever of its
+// companies it is for.
+type unreachedGate struct {
+	companies []string
+	app.Weakness
 }
 
 // A rule is a path of an option. The line is that of mnemogate: blocks that import the
@@ -345,14 +371,29 @@ func (w *walk) guard(g Gate, in reach) reach {
 			w.add(unusablePasskeys, g, option, company, rpID)
 		}
 	}
-	if in.way.reaches(g.Base(), w.companies) {
-		w.reached = true
-	} else if in.way.tries() {
-		w.unreached = append(w.unreached, w.weakness(replaced, g))
-	} else {
-		w.unreached = append(w.unreached, w.weakness(unreachable, g, in.way.last()))
-	}
+	w.login(g, in.way)
 	return reach{guarded: true, gate: g, way: in.way}
+}
+
+// login finds out which companies have auth routes that reach the gate.
+func (w *walk) login(g Gate, y way) {
+	var served []string
+	reached := false
+	for _, company := range w.companies {
+		if g.Serves(company) {
+			served = append(served, company)
+			if y.reaches(g.Base() + "/" + company + "/v2/auth/login") {
+				w.reached[company], reached = true, true
+			}
+		}
+	}
+	switch {
+	case reached:
+	case y.tries():
+		w.unreached = append(w.unreached, unreachedGate{served, w.weakness(replaced, g)})
+	default:
+		w.unreached = append(w.unreached, unreachedGate{served, w.weakness(unreachable, g, y.last())})
+	}
 }
 
 // rules looks for paths of options that no request on the way to mnemogate has.

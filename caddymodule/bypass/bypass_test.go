@@ -47,7 +47,7 @@ func logged(t *testing.T, config []byte) (told []entry, err error) {
 		if err := json.Unmarshal(line, &e); err != nil {
 			t.Fatal(err)
 		}
-		if e.Level == "warn" && strings.HasPrefix(e.Msg, "mnemogate") {
+		if e.Level == "warn" && (strings.HasPrefix(e.Msg, "mnemogate") || strings.HasPrefix(e.Msg, "company: ")) {
 			told = append(told, e)
 		}
 	}
@@ -571,10 +571,14 @@ func TestRoutesInJSONAreFollowed(t *testing.T) {
 // what to write instead are told with each.
 func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 	guesttest.Environment(t)
-	const upstream = "reverse_proxy localhost:9000\n"
+	const (
+		upstream = "reverse_proxy localhost:9000\n"
+		umbra    = "company umbra {\napi_key {env.MNEMOGATE_TEST_SECRET}\ncaptcha off\n}\n"
+	)
 	type told struct{ message, at, advice string }
 	for name, test := range map[string]struct {
-		sites   string // from line 9 on
+		company string // beside acme
+		sites   string // from line 9 on, or 13 with another company
 		want    []told
 		refused string
 	}{
@@ -612,6 +616,25 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 		"a company of the path's name":              {sites: "http:// {\nhandle /acme/* {\nmnemogate\n" + upstream + "}\n}"},
 		"a login that is elsewhere":                 {sites: "http:// {\nhandle /api/* {\nmnemogate\n" + upstream + "}\nhandle /acme/v2/* {\nmnemogate\n}\n}"},
 		"a path that is rewritten by who knows how": {sites: "http:// {\nroute /api/* {\nuri replace /api/ /\nmnemogate\n" + upstream + "}\n}"},
+		"a company that cannot be reached on its site": {
+			company: umbra,
+			sites:   "a.example.com {\nmnemogate {\ncompany acme\n}\n" + upstream + "}\nb.example.com {\nhandle /api/* {\nmnemogate {\ncompany umbra\n}\nreverse_proxy localhost:9001\n}\n}",
+			want:    []told{{"mnemogate in b.example.com: nobody can log in: requests for /{company}/v2/auth/ do not reach it, only those for /api/* do", "Caddyfile:21", "write base_path"}},
+		},
+		"a company without a site": {
+			company: umbra,
+			sites:   "http:// {\nmnemogate {\ncompany acme\n}\n" + upstream + "}",
+			want:    []told{{"company: no request for its auth routes reaches mnemogate: nobody can log in", "Caddyfile:7", "let /{company}/* reach a mnemogate"}},
+		},
+		"a company without a block": {
+			company: umbra,
+			sites:   "http:// {\nhandle /acme/* {\nmnemogate\n" + upstream + "}\n}",
+			want:    []told{{"company: no request for its auth routes reaches mnemogate: nobody can log in", "Caddyfile:7", "let /{company}/* reach a mnemogate"}},
+		},
+		"companies with a block each": {
+			company: umbra,
+			sites:   "http:// {\nhandle /acme/* {\nmnemogate\n" + upstream + "}\nhandle /umbra/* {\nmnemogate\n" + upstream + "}\n}",
+		},
 		"files before it": {
 			sites: "http:// {\nroot * /srv\ntry_files {path} /index.html\nmnemogate {\nrole admin /admin/*\n}\nfile_server\n}",
 			want:  []told{{"mnemogate: nobody can log in: try_files comes before it, and only paths of files reach it", "Caddyfile:12", "handle { try_files ...; file_server }"}},
@@ -724,7 +747,7 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 		"the accounts API with certificates": {sites: "accounts.example.com {\ntls {\nclient_auth {\nmode require\n}\n}\nmnemogate_accounts {\nkey shop {env.MNEMOGATE_TEST_SECRET}\n}\n}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nmnemogate {\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n}\n}\n}\n"+test.sites+"\n"), nil)
+			config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nmnemogate {\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n}\n"+test.company+"}\n}\n"+test.sites+"\n"), nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -56,6 +56,12 @@ var (
 		"bind the site to a private address, or let only your backends in: @others not remote_ip 10.0.0.0/24, then abort @others"}
 )
 
+// unserved is the trap of a company, not of a handler.
+var unserved = guest.Weakness{
+	Message: "no request for its auth routes reaches mnemogate: nobody can log in",
+	Advice:  "let /{company}/* reach a mnemogate, and name the company there if it has the option company, unless another Caddy serves it",
+}
+
 func (w *walk) refuse(t trap, h Handler, values ...any) {
 	weak := w.weakness(t, h, values...)
 	err := fmt.Errorf("%s: %s; %s", weak.Directive, weak.Message, weak.Advice)

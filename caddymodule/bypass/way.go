@@ -105,22 +105,19 @@ func literal(pattern string) string {
 	return strings.ToLower(pattern)
 }
 
-// reaches reports whether a request for an auth route of one of the companies can
-// take the way. The routes are below base at its end. It follows the way backwards.
-func (y way) reaches(base string, companies []string) bool {
+// reaches reports whether a request can take the way and have this path at its end. It
+// follows the way backwards.
+func (y way) reaches(path string) bool {
 	ctx := context.WithValue(context.Background(), caddy.ReplacerCtxKey, caddy.NewReplacer())
-	return slices.ContainsFunc(companies, func(company string) bool {
-		path := base + "/" + company + "/v2/auth/login"
-		for _, s := range slices.Backward(y) {
-			if s.lost {
-				return !s.file
-			}
-			r := (&http.Request{URL: &url.URL{Path: path}}).WithContext(ctx)
-			if matches, err := s.paths.MatchWithError(r); s.paths != nil && err == nil && !matches {
-				return false
-			}
-			path = s.strip + path
+	for _, s := range slices.Backward(y) {
+		if s.lost {
+			return !s.file
 		}
-		return true
-	})
+		r := (&http.Request{URL: &url.URL{Path: path}}).WithContext(ctx)
+		if matches, err := s.paths.MatchWithError(r); s.paths != nil && err == nil && !matches {
+			return false
+		}
+		path = s.strip + path
+	}
+	return true
 }

@@ -72,7 +72,7 @@ func (h *Handler) authorize(r *http.Request, t target) (found record.Session, as
 			if company, err = keyOwner(service, company, r.Header[apiKeyHeader]); err != nil {
 				return err
 			}
-			if !h.serves(company) {
+			if !h.Serves(company) {
 				return wire.ErrAPIKeyInvalid
 			}
 		}

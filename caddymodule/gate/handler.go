@@ -317,7 +317,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 		h.deny(w, r, errOwnPath)
 		return nil
 	}
-	if t.kind != noAuthRoute && !h.serves(t.company) {
+	if t.kind != noAuthRoute && !h.Serves(t.company) {
 		t.company = "" // answered like an unknown company
 	}
 	defer bodies.Limit(w, r)()
@@ -399,11 +399,6 @@ func (h *Handler) traced(w http.ResponseWriter, r *http.Request, t target) (flow
 	return reply, err
 }
 
-// serves reports whether this site serves a company.
-func (h *Handler) serves(company string) bool {
-	return len(h.Companies) == 0 || slices.Contains(h.Companies, company)
-}
-
 // answer runs an auth route.
 func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (reply flows.Reply, err error) {
 	if t.kind == noAuthRoute {
@@ -472,6 +467,11 @@ func (h *Handler) Line() string { return h.Source.Line("") }
 
 // Base implements bypass.Gate.
 func (h *Handler) Base() string { return h.BasePath }
+
+// Serves implements bypass.Gate.
+func (h *Handler) Serves(company string) bool {
+	return len(h.Companies) == 0 || slices.Contains(h.Companies, company)
+}
 
 // Interface guards
 var (
