@@ -235,6 +235,7 @@ type walk struct {
 	site      string   // the site's hosts; empty if it has all
 	invoked   []string // the named routes that led here
 	failing   bool     // whether open requests may reach the routes for errors
+	taken     []string // the upstreams that took open requests earlier in the routes that lead here
 	addresses bool     // whether a matcher depends on the client's address
 }
 
@@ -242,6 +243,7 @@ type walk struct {
 func (w *walk) routes(routes caddyhttp.RouteList, in reach) reach {
 	var through, left reach // of a group: what passed one of its routes, and what is left for the others
 	met := in.guarded
+	before := w.taken
 	for i, r := range routes {
 		if in.guarded && !met {
 			w.shield(r, in)
@@ -249,10 +251,15 @@ func (w *walk) routes(routes caddyhttp.RouteList, in reach) reach {
 		if r.Group == "" || i == 0 || routes[i-1].Group != r.Group {
 			through, left = reach{}, in
 		}
+		taken := w.taken
 		came, passedBy := w.route(r, left)
+		if r.Group != "" {
+			w.taken = taken // blocks beside one another are meant to differ
+		}
 		through, left = join(through, came), passedBy
 		in = join(through, left)
 	}
+	w.taken = before
 	if in.ended && !met {
 		return reach{} // a block with mnemogate that answers all is complete
 	}
@@ -361,6 +368,9 @@ func (w *walk) guard(g Gate, in reach) reach {
 	}
 	if prefix := in.way.stripped(); prefix != "" && strings.HasPrefix(g.Base()+"/", prefix+"/") {
 		w.refuse(doubled, g, g.Base(), prefix)
+	}
+	for _, dial := range w.taken {
+		w.add(unguarded, g, dial)
 	}
 	w.rules(g, in.way)
 	if _, byHost := g.Asserts(); byHost && (w.site == "" || strings.Contains(w.site, "*")) {
@@ -514,6 +524,9 @@ func (w *walk) proxy(h *reverseproxy.Handler, in reach) reach {
 		a := w.application(dial)
 		a.reach = join(a.reach, in)
 		a.scripts = a.scripts || speaksFastCGI(h)
+		if !in.guarded {
+			w.taken = append(w.taken, dial)
+		}
 	}
 	return through
 }

@@ -351,6 +351,33 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 				reverse_proxy localhost:9000
 			}
 		}`, []string{past("mnemogate", "localhost:9000")}},
+		{"another application before, in a route", `http:// {
+			route {
+				reverse_proxy /api/* localhost:9001
+				mnemogate
+				reverse_proxy localhost:9000
+			}
+		}`, []string{past("mnemogate", "localhost:9001")}},
+		{"another application before, in a block", `http:// {
+			route {
+				handle /api/* {
+					reverse_proxy localhost:9001
+				}
+				handle {
+					mnemogate
+					reverse_proxy localhost:9000
+				}
+			}
+		}`, nil},
+		{"one who decides before", `http:// {
+			route {
+				forward_auth localhost:9001 {
+					uri /check
+				}
+				mnemogate
+				reverse_proxy localhost:9000
+			}
+		}`, nil},
 		{"an invoked route in the open", `&(app) {
 			reverse_proxy localhost:9000
 		}
@@ -662,7 +689,7 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 			want:  []told{{"mnemogate: role /api/admin/* never matches: handle_path or uri strip_prefix removes /api first", "Caddyfile:11", "without that prefix"}},
 		},
 		"paths that one of two blocks has":  {sites: "(gate) {\nmnemogate {\npublic /health\nrole admin /api/admin/*\n}\n" + upstream + "}\nhttp:// {\nhandle /api/* {\nimport gate\n}\nhandle {\nimport gate\n}\n}"},
-		"paths of who knows what":           {sites: "http:// {\nroute /api/* {\nuri replace /api/ /\nmnemogate {\nrole admin /admin/*\n}\n" + upstream + "}\nhandle {\nmnemogate\n}\n}"},
+		"paths of who knows what":           {sites: "http:// {\nroute /api/* {\nuri replace /api/ /\nmnemogate {\nrole admin /admin/*\n}\n" + upstream + "}\n}"},
 		"paths where a matcher has several": {sites: "http:// {\n@api path /api/* /admin/*\nhandle @api {\nmnemogate {\nrole admin /admin/*\n}\n" + upstream + "}\nhandle {\nmnemogate\n}\n}"},
 		"a header that is taken out again": {
 			sites:   "http:// {\nrequest_header -X-Profile-Mnemocode\nmnemogate\n" + upstream + "}",
