@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/intercept"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
@@ -342,9 +343,14 @@ func (w *walk) handler(h any, in reach) reach {
 	case Handler:
 		w.accounts(h, in)
 		return in.endedBy("mnemogate_accounts")
+	case *caddyauth.Authentication:
+		w.failing = w.failing || in.open
+		if in.gate != nil && !in.open && asksForPasswords(h) {
+			w.add(basicAuth, in.gate)
+		}
 	case caddy.Module:
 		switch h.CaddyModule().ID {
-		case "http.handlers.request_body", "http.handlers.authentication":
+		case "http.handlers.request_body":
 			w.failing = w.failing || in.open
 		case "http.handlers.file_server":
 			w.failing = w.failing || in.open

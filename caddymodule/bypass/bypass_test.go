@@ -599,8 +599,9 @@ func TestRoutesInJSONAreFollowed(t *testing.T) {
 func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 	guesttest.Environment(t)
 	const (
-		upstream = "reverse_proxy localhost:9000\n"
-		umbra    = "company umbra {\napi_key {env.MNEMOGATE_TEST_SECRET}\ncaptcha off\n}\n"
+		upstream  = "reverse_proxy localhost:9000\n"
+		basicAuth = "basic_auth {\nbob $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG\n}\n"
+		umbra     = "company umbra {\napi_key {env.MNEMOGATE_TEST_SECRET}\ncaptcha off\n}\n"
 	)
 	type told struct{ message, at, advice string }
 	for name, test := range map[string]struct {
@@ -662,6 +663,11 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 			company: umbra,
 			sites:   "http:// {\nhandle /acme/* {\nmnemogate\n" + upstream + "}\nhandle /umbra/* {\nmnemogate\n" + upstream + "}\n}",
 		},
+		"basic_auth behind it": {
+			sites: "http:// {\nmnemogate\n" + basicAuth + upstream + "}",
+			want:  []told{{"mnemogate: basic_auth comes after it, and no request passes both: each needs the Authorization header", "Caddyfile:10", "remove basic_auth"}},
+		},
+		"basic_auth beside it": {sites: "http:// {\nhandle /admin/* {\n" + basicAuth + "reverse_proxy localhost:9001\n}\nhandle {\nmnemogate\n" + upstream + "}\n}"},
 		"files before it": {
 			sites: "http:// {\nroot * /srv\ntry_files {path} /index.html\nmnemogate {\nrole admin /admin/*\n}\nfile_server\n}",
 			want:  []told{{"mnemogate: nobody can log in: try_files comes before it, and only paths of files reach it", "Caddyfile:12", "handle { try_files ...; file_server }"}},

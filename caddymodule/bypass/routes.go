@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/caddyauth"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 	"github.com/caddyserver/caddy/v2/modules/caddytls"
@@ -118,6 +119,12 @@ func loaded(id string, raw json.RawMessage) any {
 	module := info.New()
 	_ = json.Unmarshal(raw, module)
 	return module
+}
+
+// asksForPasswords reports whether only basic_auth lets requests pass.
+func asksForPasswords(h *caddyauth.Authentication) bool {
+	const basic = "http_basic"
+	return len(h.Providers)+len(h.ProvidersRaw) == 1 && (h.Providers[basic] != nil || h.ProvidersRaw[basic] != nil)
 }
 
 // runsScripts reports whether a route is that of php_fastcgi. It matches the path

@@ -44,6 +44,8 @@ var (
 		"write the path as it reaches mnemogate, without that prefix"}
 	shields = trap{"%s with a matcher comes after it, so it does not protect the auth routes",
 		"write both into a route block, in this order: route { %[1]s ...; mnemogate; ... }"}
+	basicAuth = trap{"basic_auth comes after it, and no request passes both: each needs the Authorization header",
+		"remove basic_auth, or write it into a handle block without mnemogate"}
 	unproven = trap{"%s is on another machine, and can't tell requests that passed mnemogate from others: they bring no assertion, secret header or client certificate",
 		"add assertion <audience> and verify it there, or header_up X-Gateway-Key {env.GATEWAY_KEY} to reverse_proxy: see Trusting the headers in docs/backends.md"}
 	anyIssuer = trap{"assertion has no issuer, and the site takes requests for any host, so clients choose the issuer of their own assertions",
