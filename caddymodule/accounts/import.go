@@ -138,8 +138,8 @@ func (i *importer) take(ctx context.Context, n int, line []byte) {
 	i.running.Go(func() {
 		defer func() { <-i.workers }()
 		defer i.release(claims)
-		if err := panics.Contain(func() error { i.store(ctx, n, a.Mnemocode, change); return nil }); err != nil {
-			i.giveUp(n, err)
+		if err := panics.Contain(func() error { return i.store(ctx, n, a.Mnemocode, change) }); err != nil {
+			i.failOrGiveUp(n, err)
 		}
 	})
 }
@@ -179,16 +179,21 @@ func (i *importer) release(claims []string) {
 	}
 }
 
-func (i *importer) store(ctx context.Context, n int, mnemocode string, change manage.Change) {
+func (i *importer) store(ctx context.Context, n int, mnemocode string, change manage.Change) error {
 	plain := change.Password != "" || change.Answer != ""
 	if plain {
 		// Hashing is slow, so don't hash for an account that will be skipped.
 		if _, err := i.admin.ByMnemocode(ctx, mnemocode); err == nil && !i.update {
 			i.skip(n, isThere)
-			return
+			return nil
 		}
 		i.hashing.Lock()
 		defer i.hashing.Unlock()
+	}
+	if i.update { // first, since Create refuses lines that Change accepts
+		if err := i.change(ctx, n, mnemocode, change); !errors.Is(err, record.ErrNotFound) {
+			return err
+		}
 	}
 	_, err := i.admin.Create(ctx, change)
 	taken, ok := errors.AsType[*record.TakenError](err)
@@ -198,23 +203,25 @@ func (i *importer) store(ctx context.Context, n int, mnemocode string, change ma
 		i.count(&i.counts.Created)
 	case there && !i.update:
 		i.skip(n, isThere)
-	case there:
-		i.change(ctx, n, mnemocode, change)
+	case there: // another client has created it meanwhile
+		return i.change(ctx, n, mnemocode, change)
 	default:
-		i.failOrGiveUp(n, err)
+		return err
 	}
+	return nil
 }
 
-func (i *importer) change(ctx context.Context, n int, mnemocode string, change manage.Change) {
+func (i *importer) change(ctx context.Context, n int, mnemocode string, change manage.Change) error {
 	_, changed, err := i.admin.Change(ctx, mnemocode, change)
 	switch {
 	case err != nil:
-		i.failOrGiveUp(n, err)
+		return err
 	case changed:
 		i.count(&i.counts.Updated)
 	default:
 		i.skip(n, isSame)
 	}
+	return nil
 }
 
 // Reasons for skipping lines.
@@ -238,10 +245,10 @@ func (i *importer) count(what *int) {
 	*what++
 }
 
-// failOrGiveUp reports an error of the line, or aborts the import if a store failed,
-// since the following lines would fail, too.
+// failOrGiveUp reports an error of the line, or aborts the import if a store or mnemogate
+// itself failed, since the following lines would fail, too.
 func (i *importer) failOrGiveUp(n int, err error) {
-	if asError(err).Status == http.StatusServiceUnavailable {
+	if asError(err).Status >= http.StatusInternalServerError {
 		i.giveUp(n, err)
 		return
 	}

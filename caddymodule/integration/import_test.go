@@ -156,6 +156,12 @@ func TestImportTellsEachLineThatFails(t *testing.T) {
 			t.Errorf("got %s", got.Body)
 		}
 	})
+	s.run("or updated by a line that is too little for a new account", func(t *testing.T) {
+		s.importAll("", `{"profile_mnemocode":"asked","control_question":"Cat?","control_answer":"Tom"}`)
+		if failures, counts := s.importAll("?update=true", `{"profile_mnemocode":"asked","control_question":"Dog?"}`); counts.Updated != 1 {
+			t.Errorf("got %+v, %+v", counts, failures)
+		}
+	})
 	s.run("lines of one account follow each other", func(t *testing.T) {
 		var lines strings.Builder
 		for n := range 100 {
