@@ -47,7 +47,8 @@ type Fresh struct {
 	Within caddy.Duration `json:"within"`
 
 	// The paths, in the syntax of `public`. They are not case-sensitive, and match
-	// with or without a slash at the end.
+	// with or without a slash at the end. A star at the end is everything below, even
+	// if the path has another star.
 	Paths []string `json:"paths"`
 }
 
