@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -74,7 +75,9 @@ type readerFunc func([]byte) (int, error)
 func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // An importer stores the accounts of many lines in parallel, with the same result as
-// one after another: a line waits for earlier lines that could conflict with it.
+// one after another: a line waits for earlier lines that have a value in common with
+// it, and a line may take a value that an earlier line frees. The one difference is that
+// it may also take a value that a later line frees.
 type importer struct {
 	admin   *manage.Admin
 	update  bool
@@ -85,9 +88,18 @@ type importer struct {
 
 	mu     sync.Mutex // guards the fields below
 	out    io.Writer
-	busy   map[string]bool // the claims of the lines that are being stored
+	busy   map[string]bool // the claims of the lines that are being stored, or in again
+	again  []importLine    // lines that failed because a value was taken, to be tried once more
 	counts api.Counts
 	broken error // why the import was aborted
+}
+
+// An importLine is a parsed line.
+type importLine struct {
+	n         int
+	mnemocode string
+	change    manage.Change
+	claims    []string
 }
 
 func (i *importer) run(ctx context.Context, body io.Reader) api.Counts {
@@ -106,7 +118,7 @@ func (i *importer) run(ctx context.Context, body io.Reader) api.Counts {
 			i.giveUp(lines.N+1, fmt.Errorf("the rest could not be read: %w", err))
 		}
 	}
-	i.running.Wait()
+	i.wait(ctx)
 	return i.counts
 }
 
@@ -117,8 +129,8 @@ func (i *importer) alive() bool {
 }
 
 // take parses a line and starts to store it.
-func (i *importer) take(ctx context.Context, n int, line []byte) {
-	change, err := parseChange(line, changeImport)
+func (i *importer) take(ctx context.Context, n int, text []byte) {
+	change, err := parseChange(text, changeImport)
 	if err != nil {
 		i.fail(n, err)
 		return
@@ -129,19 +141,44 @@ func (i *importer) take(ctx context.Context, n int, line []byte) {
 		return
 	}
 	a.Phone = cmp.Or(i.admin.Company.ReadPhone(a.Phone), a.Phone)
-	claims := claimsOf(a)
-	if !i.claim(claims) {
-		i.running.Wait()
-		i.claim(claims)
+	line := importLine{n, a.Mnemocode, change, claimsOf(a)}
+	if !i.claim(line.claims) {
+		i.wait(ctx)
+		i.claim(line.claims)
 	}
 	i.workers <- struct{}{}
 	i.running.Go(func() {
 		defer func() { <-i.workers }()
-		defer i.release(claims)
-		if err := panics.Contain(func() error { return i.store(ctx, n, a.Mnemocode, change) }); err != nil {
-			i.failOrGiveUp(n, err)
-		}
+		i.try(ctx, line, i.update) // without update, no line frees a value
 	})
+}
+
+// wait waits until the lines that were taken are stored or have failed. If a value of a
+// line was taken, an earlier line may have freed it since, so wait tries the line again.
+func (i *importer) wait(ctx context.Context) {
+	i.running.Wait()
+	again := i.again
+	i.again = nil
+	slices.SortFunc(again, func(a, b importLine) int { return cmp.Compare(a.n, b.n) })
+	for _, line := range again {
+		i.try(ctx, line, false)
+	}
+}
+
+// try stores a line. If a value of it is taken and again is set, try keeps the line, with
+// its claims, for wait.
+func (i *importer) try(ctx context.Context, line importLine, again bool) {
+	err := panics.Contain(func() error { return i.store(ctx, line.n, line.mnemocode, line.change) })
+	if _, taken := errors.AsType[*record.TakenError](err); taken && again {
+		i.mu.Lock()
+		defer i.mu.Unlock()
+		i.again = append(i.again, line)
+		return
+	}
+	i.release(line.claims)
+	if err != nil {
+		i.failOrGiveUp(line.n, err)
+	}
 }
 
 // claimsOf returns the values that must be unique among accounts. Two lines that
@@ -157,9 +194,14 @@ func claimsOf(a record.Account) []string {
 	return claims
 }
 
+// claim marks claims as busy. It fails if one is busy already, or if many lines wait to
+// be tried again.
 func (i *importer) claim(claims []string) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if len(i.again) >= importWorkers {
+		return false
+	}
 	for _, claim := range claims {
 		if i.busy[claim] {
 			return false

@@ -172,6 +172,17 @@ func TestImportTellsEachLineThatFails(t *testing.T) {
 			t.Errorf("got %s, %+v", got.Body, counts)
 		}
 	})
+	s.run("a line takes the login id that the line before it frees", func(t *testing.T) {
+		var before, after strings.Builder
+		for n := range 200 {
+			fmt.Fprintf(&before, `{"profile_mnemocode":"link%d","login_name":"link%d"}`+"\n", n, n)
+			fmt.Fprintf(&after, `{"profile_mnemocode":"link%d","login_name":"link%d"}`+"\n", n, n-1)
+		}
+		s.importAll("", before.String())
+		if failures, counts := s.importAll("?update=true", strings.Replace(after.String(), "link-1", "free", 1)); counts.Updated != 200 {
+			t.Errorf("got %+v, %v", counts, failures)
+		}
+	})
 	s.run("plain secrets are hashed", func(t *testing.T) {
 		var lines strings.Builder
 		for n := range 20 {
