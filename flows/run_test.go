@@ -39,6 +39,43 @@ func TestARevocationWaitsForNoSweep(t *testing.T) {
 	})
 }
 
+// Requests that outlive their config wait for their history, and not for long after Close.
+func TestHistoryOfARequestOutlivesItsConfig(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		history := &fakeHistory{}
+		s := &flows.Service{Manager: &session.Manager{History: history, Log: slog.New(slog.DiscardHandler), Now: time.Now}}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		s.Run(ctx)
+		began := time.Now()
+		s.Emit(t.Context(), record.Event{Name: "first", Account: 1})
+		s.Recorded()
+		if len(history.events) != 1 {
+			t.Errorf("got %v", history.events)
+		}
+		s.Emit(t.Context(), record.Event{Name: "second", Account: 1})
+		s.Close()
+		if len(history.events) != 2 {
+			t.Errorf("after Close: got %v", history.events)
+		}
+		s.Recorded()
+		if took := time.Since(began); took > 0 {
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// A fakeHistory keeps events in memory.
+type fakeHistory struct {
+	record.History
+	events []record.Event
+}
+
+func (h *fakeHistory) Record(_ context.Context, events []record.Event) error {
+	h.events = append(h.events, events...)
+	return nil
+}
+
 // A slowlySwept has stores whose sweep of sessions ends when swept is closed.
 type slowlySwept struct {
 	swept             chan struct{}

@@ -24,16 +24,18 @@ const (
 // A Recorder holds events until they are stored in a History. The zero value is ready to
 // use.
 type Recorder struct {
-	mu      sync.Mutex
-	events  []record.Event
-	lost    int
-	once    sync.Once
-	flushes chan chan struct{} // callers that wait until all events so far are stored
+	mu       sync.Mutex // guards events and lost
+	events   []record.Event
+	lost     int
+	flushing sync.Mutex         // held while events are stored
+	once     sync.Once          // makes the fields below
+	flushes  chan chan struct{} // callers that wait until all events so far are stored
+	closed   chan struct{}
 }
 
-func (r *Recorder) queue() chan chan struct{} {
-	r.once.Do(func() { r.flushes = make(chan chan struct{}) })
-	return r.flushes
+func (r *Recorder) channels() (flushes chan chan struct{}, closed chan struct{}) {
+	r.once.Do(func() { r.flushes, r.closed = make(chan chan struct{}), make(chan struct{}) })
+	return r.flushes, r.closed
 }
 
 // Add queues an event for the history of its account.
@@ -53,8 +55,11 @@ func (r *Recorder) Add(e record.Event) {
 func (r *Recorder) Wait() {
 	done, patience := make(chan struct{}), time.NewTimer(flushWait)
 	defer patience.Stop()
+	flushes, closed := r.channels()
 	select {
-	case r.queue() <- done:
+	case flushes <- done:
+	case <-closed:
+		return
 	case <-patience.C:
 		return
 	}
@@ -64,37 +69,46 @@ func (r *Recorder) Wait() {
 	}
 }
 
-// Run stores queued events until ctx ends.
-func (r *Recorder) Run(ctx context.Context, history record.History, log *slog.Logger) {
+// Run stores queued events until Close.
+func (r *Recorder) Run(history record.History, log *slog.Logger) {
 	flush := time.NewTicker(flushEvery)
 	defer flush.Stop()
+	flushes, closed := r.channels()
 	for {
 		var waiting []chan struct{}
 		select {
-		case <-ctx.Done():
-			r.Flush(context.WithoutCancel(ctx), history, log)
+		case <-closed:
 			return
 		case <-flush.C:
-		case first := <-r.queue():
+		case first := <-flushes:
 			waiting = append(waiting, first)
 			for more := true; more; { // one write for all callers that wait
 				select {
-				case next := <-r.queue():
+				case next := <-flushes:
 					waiting = append(waiting, next)
 				default:
 					more = false
 				}
 			}
 		}
-		r.Flush(ctx, history, log)
+		r.flush(history, log)
 		for _, done := range waiting {
 			close(done)
 		}
 	}
 }
 
-// Flush stores the queued events. It keeps those that it can't store for the next time.
-func (r *Recorder) Flush(ctx context.Context, history record.History, log *slog.Logger) {
+// Close ends Run and stores the events that are still queued. Call it once.
+func (r *Recorder) Close(history record.History, log *slog.Logger) {
+	_, closed := r.channels()
+	close(closed)
+	r.flush(history, log)
+}
+
+// flush stores the queued events. It keeps those that it can't store for the next time.
+func (r *Recorder) flush(history record.History, log *slog.Logger) {
+	r.flushing.Lock()
+	defer r.flushing.Unlock()
 	r.mu.Lock()
 	events, lost := r.events, r.lost
 	r.events, r.lost = nil, 0
@@ -105,7 +119,7 @@ func (r *Recorder) Flush(ctx context.Context, history record.History, log *slog.
 	for failed := false; len(events) > 0 && !failed; {
 		n := min(len(events), recordedAtOnce)
 		Maintain(log, "recording account history", func() error {
-			err := history.Record(ctx, events[:n])
+			err := history.Record(context.Background(), events[:n])
 			if failed = err != nil; failed {
 				r.requeue(events)
 			}

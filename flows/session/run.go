@@ -21,7 +21,8 @@ const (
 )
 
 // Run does the background work until ctx is done. It does the pending revocations that a
-// crash has left, sweeps the stores and delivers events.
+// crash has left, sweeps the stores and delivers events. Only the recording of history
+// goes on until Close, since requests may outlive ctx.
 func (s *Manager) Run(ctx context.Context) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
@@ -33,7 +34,7 @@ func (s *Manager) Run(ctx context.Context) {
 		beside.Go(func() { relay.Run(ctx) })
 	}
 	if s.History != nil {
-		beside.Go(func() { s.recorder.Run(ctx, s.History, s.Log) })
+		go s.recorder.Run(s.History, s.Log)
 	}
 	sweeper := &background.Sweeper{
 		Accounts: s.Accounts, Sessions: s.Sessions, History: s.History, HistoryKeep: s.AuditKeep, Now: s.Now, Log: s.Log,
@@ -81,7 +82,7 @@ func (s *Manager) Waiting() int { return s.tasks.Waiting() }
 func (s *Manager) Close() {
 	s.tasks.Close()
 	if s.History != nil {
-		s.recorder.Flush(context.Background(), s.History, s.Log) // events of requests that ended after Run
+		s.recorder.Close(s.History, s.Log)
 	}
 }
 
