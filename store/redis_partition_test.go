@@ -45,6 +45,7 @@ func TestRedisPartition(t *testing.T) {
 	name := func(side string, worker, i int) string { return fmt.Sprint(side, " ", worker, " ", i) }
 	code := newCode("c")
 	sides := map[string]record.Sessions{"alone": alone.Sessions(), "others": others.Sessions()}
+	quick := openRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName}).Sessions() // waits for no replica
 	var all sync.WaitGroup
 	for side := range sides {
 		for worker := range workers {
@@ -52,7 +53,7 @@ func TestRedisPartition(t *testing.T) {
 				for i := range changes {
 					s := session(name(side, worker, i), 1, 1, record.CheckOTP)
 					s.Code = &code
-					if err := sides["others"].Create(bg, t0, s); err != nil {
+					if err := quick.Create(bg, t0, s); err != nil {
 						t.Error(err)
 					}
 				}
@@ -60,6 +61,11 @@ func TestRedisPartition(t *testing.T) {
 		}
 	}
 	all.Wait()
+	probe := 0
+	storetest.Eventually(t, time.Minute, "a replica with all sessions", func() bool {
+		probe++
+		return sides["others"].Create(bg, t0, session(fmt.Sprint("probe ", probe), 1, 1, record.Authorized)) == nil
+	})
 
 	var cut atomic.Bool
 	whileCut := map[string]int{} // changes that a side acknowledged meanwhile
