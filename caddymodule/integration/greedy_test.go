@@ -87,14 +87,14 @@ func (c *served) end() {
 	c.workers.Wait()
 }
 
-// connections opens n connections to a site's nodes.
-func (s *site) connections(n int) []net.Conn {
+// connections opens n connections to a site's nodes, and begins on each at once.
+func (s *site) connections(n int, begin func(i int, conn net.Conn) error) []net.Conn {
 	s.t.Helper()
 	nodes := s.all()
 	conns := make([]net.Conn, n)
 	for i := range conns {
-		conn := get(net.Dial("tcp", nodes[i%len(nodes)].addr))(s.t)
-		conns[i] = conn
+		conns[i] = get(net.Dial("tcp", nodes[i%len(nodes)].addr))(s.t)
+		must(s.t, begin(i, conns[i]))
 	}
 	return conns
 }
@@ -178,11 +178,8 @@ func slowClients(t *testing.T, s *site, token string, others *served) {
 	} {
 		func() {
 			before := residentOf(s)
-			conns := s.connections(greed.conns)
+			conns := s.connections(greed.conns, greed.begin)
 			defer closeAll(conns)
-			for i, conn := range conns {
-				must(t, greed.begin(i, conn))
-			}
 			quit := make(chan struct{})
 			var drips sync.WaitGroup
 			if greed.drip != 0 {
@@ -246,7 +243,7 @@ func randomTokens(t *testing.T, s *site, others *served) {
 	began := time.Now()
 	var refused atomic.Int64
 	var work sync.WaitGroup
-	for _, conn := range s.connections(8) {
+	for _, conn := range s.connections(8, func(int, net.Conn) error { return nil }) {
 		work.Go(func() {
 			defer conn.Close()
 			for time.Since(began) < *flood && !t.Failed() {
