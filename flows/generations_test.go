@@ -16,8 +16,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// laps is an account store that calls then after a login has loaded its account and
-// before the login goes on.
+// laps is an account store that calls then after a step has loaded its account and
+// before the step goes on.
 type laps struct {
 	record.Accounts
 	then func()
@@ -25,6 +25,12 @@ type laps struct {
 
 func (l laps) ByLoginID(ctx context.Context, company, loginID, loginIDHash string) (record.Account, error) {
 	a, err := l.Accounts.ByLoginID(ctx, company, loginID, loginIDHash)
+	l.then()
+	return a, err
+}
+
+func (l laps) ByID(ctx context.Context, company string, id int64) (record.Account, error) {
+	a, err := l.Accounts.ByID(ctx, company, id)
 	l.then()
 	return a, err
 }

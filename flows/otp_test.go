@@ -3,6 +3,7 @@ package flows_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -166,5 +167,37 @@ func TestABackupCodeIsSpentLast(t *testing.T) {
 	b.wrong(wire.ErrUnavailable, "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
 	if got := b.load().BackupCodes; got != 1 {
 		t.Errorf("%d backup codes are left, want 1", got)
+	}
+}
+
+// A right code that is sent together with as many wrong ones as are allowed comes too
+// late.
+func TestARightCodeIsOneOfThoseAllowed(t *testing.T) {
+	for _, hardened := range []bool{false, true} {
+		b := newHarness(t)
+		b.withoutPassword()
+		b.company.Hardened, b.company.Captcha = hardened, &captcha{}
+		b.company.Limits.WrongCodes.N = 2
+		begin := func(n int) (token, otp string) {
+			token = b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE", "captcha_response": fmt.Sprint("good", n)})).SessionToken
+			settle(b.Service)
+			return token, b.sms.last(t).Code
+		}
+		token, otp := begin(0)
+		var others []string
+		for n := range b.company.Limits.WrongCodes.N {
+			other, _ := begin(n + 1)
+			others = append(others, other)
+		}
+		accounts := b.Accounts
+		b.Accounts = laps{accounts, func() {
+			b.Accounts = accounts
+			for i, other := range others {
+				if _, err := b.serveAs(code, addressOf(i), "auth/recovery/checkotp", other, object{"otp": "no code"}); !errors.Is(err, wire.ErrOTPInvalid) {
+					t.Error(err)
+				}
+			}
+		}}
+		b.wrong(wire.ErrRestricted, "auth/recovery/checkotp", token, object{"otp": otp})
 	}
 }

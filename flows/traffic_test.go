@@ -42,7 +42,7 @@ func TestALimitOfAnAddressTellsWhoseTrafficItWas(t *testing.T) {
 		"one user's program": {record.LockLogins, nil, func(b *harness, address string, _ int) { logIn(b, address, 1) },
 			record.Traffic{Attempts: 10, Accounts: 1, Logins: 10}, "users"},
 		"guesses": {record.LockAddress, nil, guess, record.Traffic{Attempts: 8, Accounts: 8, Failures: 8}, "strangers"},
-		"guesses at login ids that nobody has": {record.LockAddress, nil, func(b *harness, address string, i int) { guess(b, address, -1) },
+		"guesses at unknown login ids": {record.LockAddress, nil, func(b *harness, address string, i int) { guess(b, address, -1) },
 			record.Traffic{Attempts: 8, Failures: 8}, "strangers"},
 		"guesses, few of them right": {record.LockAddress, nil, func(b *harness, address string, i int) {
 			if i%6 == 5 {

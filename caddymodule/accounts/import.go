@@ -223,12 +223,14 @@ func (i *importer) release(claims []string) {
 
 func (i *importer) store(ctx context.Context, n int, mnemocode string, change manage.Change) error {
 	plain := change.Password != "" || change.Answer != ""
-	if plain {
+	if plain && !i.update {
 		// Hashing is slow, so don't hash for an account that will be skipped.
-		if _, err := i.admin.ByMnemocode(ctx, mnemocode); err == nil && !i.update {
+		if _, err := i.admin.ByMnemocode(ctx, mnemocode); err == nil {
 			i.skip(n, isThere)
 			return nil
 		}
+	}
+	if plain {
 		i.hashing.Lock()
 		defer i.hashing.Unlock()
 	}

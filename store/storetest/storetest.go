@@ -217,7 +217,7 @@ func newDirectory(user string) (d directory, err error) {
 }
 
 // dirParent returns TMPDIR if its path is short, as those are that all users may enter:
-// /tmp, or /dev/shm, where PostgreSQL needs half as much of the CPU.
+// /tmp, or /dev/shm, where the servers write to no disk.
 func dirParent() string {
 	if dir := os.TempDir(); len(dir) <= len("/dev/shm") {
 		return dir
