@@ -126,18 +126,14 @@ func (s *stream) unwatch() {
 // check asks whether the session is still valid. After a success it asks again once
 // within stream_recheck, and several times if the store does not answer.
 func (s *stream) check() {
-	asked, again := time.Now(), s.recheck/8
-	until := s.confirmed.Add(s.recheck)
-	if soon := asked.Add(again); until.Before(soon) {
-		until = soon // the whole process was held up, so ask once more
+	again := s.recheck / 8
+	late, err := s.ask(again)
+	if late > again { // the whole process was held up meanwhile
+		_, err = s.ask(again)
 	}
-	ctx, cancel := context.WithDeadline(s.ctx, until)
-	defer cancel()
-	err := s.handler.withService(ctx, func(service *flows.Service) error { return service.CheckLive(ctx, s.session) })
 	switch {
 	case s.ctx.Err() != nil: // the request has ended
 	case err == nil:
-		s.confirmed = asked
 		streams.add(s, time.Now(), s.recheck/2)
 	case errors.Is(err, wire.ErrUnavailable) && time.Since(s.confirmed)+again < s.recheck:
 		streams.add(s, time.Now(), again)
@@ -146,6 +142,27 @@ func (s *stream) check() {
 		s.cut.Store(true)
 		s.cancel(nil)
 	}
+}
+
+// ask asks once, for as long as stream_recheck allows but at least for a while, since
+// the whole process may have been held up before. It also returns how long ago that
+// time was over if the store did not answer.
+func (s *stream) ask(least time.Duration) (late time.Duration, err error) {
+	asked := time.Now()
+	until := s.confirmed.Add(s.recheck)
+	if soon := asked.Add(least); until.Before(soon) {
+		until = soon
+	}
+	ctx, cancel := context.WithDeadline(s.ctx, until)
+	defer cancel()
+	err = s.handler.withService(ctx, func(service *flows.Service) error { return service.CheckLive(ctx, s.session) })
+	switch {
+	case err == nil:
+		s.confirmed = asked
+	case errors.Is(err, wire.ErrUnavailable):
+		late = time.Since(until)
+	}
+	return late, err
 }
 
 // begin records that the answer begins, and sets its Vary header.

@@ -189,6 +189,29 @@ func TestStreamsOutlastAStoreThatFailsForAMoment(t *testing.T) {
 			t.Errorf("got %d %s", w.Code, w.Body)
 		}
 	})
+	t.Run("while the whole process is held up", func(t *testing.T) {
+		var asked atomic.Int32
+		h, _ := newHandler(t, recheck, liveSessions{get: func(ctx context.Context) (record.Session, error) {
+			if asked.Add(1) == 2 {
+				<-ctx.Done()
+				time.Sleep(recheck) // as if the process had been stopped
+				return record.Session{}, ctx.Err()
+			}
+			return new(switchable).get(ctx)
+		}})
+		w := handle(h, func(w http.ResponseWriter, r *http.Request) error {
+			select {
+			case <-r.Context().Done():
+				return r.Context().Err()
+			case <-time.After(3 * recheck):
+				w.WriteHeader(http.StatusNoContent)
+				return nil
+			}
+		})
+		if w.Code != 204 || asked.Load() < 3 {
+			t.Errorf("got %d %s after %d questions", w.Code, w.Body, asked.Load())
+		}
+	})
 	for name, fail := range map[string]func(context.Context) error{
 		"for long": func(context.Context) error { return outage },
 		"hanging": func(ctx context.Context) error {
