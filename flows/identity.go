@@ -48,6 +48,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *session.Call, config ten
 			return record.Account{}, wire.ErrOAuthNotFound
 		}
 		if err == nil {
+			c.SetAccount(a)
 			return a, tenant.CheckStatus(a)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -54,6 +55,18 @@ func TestAPasswordIsAskedElsewhereUntilItWasRightOnce(t *testing.T) {
 	wantError(t, b.login("wrong"), wire.ErrCredentialsInvalid)
 	if len(e.asked) != 2 {
 		t.Errorf("asked %d times", len(e.asked))
+	}
+}
+
+// The current password is refused as the new one even if the other system has just checked it.
+func TestAPasswordAskedElsewhereIsNoNewOne(t *testing.T) {
+	b, e := newMigrating(t)
+	same := manage.PasswordChange{Current: e.right, New: e.right}
+	if err := b.changeOwn(same); !errors.Is(err, wire.ErrPasswordSame) {
+		t.Errorf("got %v", err)
+	}
+	if err := b.changeOwn(same); !errors.Is(err, wire.ErrPasswordSame) || len(e.asked) != 1 {
+		t.Errorf("got %v, and asked %d times", err, len(e.asked))
 	}
 }
 

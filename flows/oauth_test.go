@@ -345,8 +345,12 @@ func TestAnIdentityThatWasJustBoundIsItsAccounts(t *testing.T) {
 	b.Accounts = overtaken{b.Accounts, func() {
 		b.seed(manage.Seed{Account: record.Account{Mnemocode: "faster", Identities: []record.Identity{{Provider: 2, Subject: "new"}}}})
 	}}
+	events := b.record()
 	session, err := b.authorize(b.must("auth/oauth", "", grant(nil)).SessionToken)
 	if err != nil || session.Mnemocode != "faster" || len(b.load().Identities) != 0 {
 		t.Errorf("logged in as %q, %v", session.Mnemocode, err)
+	}
+	if last := events()[len(events())-1]; last.Mnemocode != "faster" || last.Account != session.Account {
+		t.Errorf("the event is of %q", last.Mnemocode)
 	}
 }

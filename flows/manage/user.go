@@ -108,6 +108,9 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch Passwo
 	if err := ad.Company.CheckPassword("new_password", ch.New, a); err != nil {
 		return err
 	}
+	if wanted == password.Normalize(ch.Current) { // a has no hash if the password was just checked elsewhere
+		return wire.ErrPasswordSame
+	}
 	if err := ad.CheckNotSame(ctx, at, a, ch.New); err != nil {
 		return err
 	}
