@@ -71,10 +71,12 @@ func find(servers map[string]*caddyhttp.Server, a *app.App) ([]app.Weakness, err
 		if server.Errors != nil {
 			failed = bySite(server.Errors.Routes)
 		}
-		for _, site := range slices.Sorted(maps.Keys(routes)) {
-			w := &walk{finder: f, server: server, site: site, failing: strictSNI(server)}
+		sites := slices.AppendSeq(slices.Collect(maps.Keys(routes)), maps.Keys(failed))
+		slices.Sort(sites)
+		for _, site := range slices.Compact(sites) {
+			w := &walk{finder: f, server: server, site: site}
 			w.routes(routes[site], reach{open: true})
-			w.errors(failed[site])
+			w.errors(failed[site], true) // Caddy itself refuses some requests before any route
 		}
 	}
 	if f.wrong != nil {
@@ -146,25 +148,42 @@ type application struct {
 	address string // normalized
 	written string // as first written
 	scripts bool   // whether it uses FastCGI
+	failed  bool   // whether the requests have failed, and come from the routes for errors
 }
 
 // compare finds applications that open requests reach but that mnemogate guards
 // elsewhere.
 func (f *finder) compare() {
-	guarded := map[string]*application{} // by address
 	for _, a := range f.applications {
-		if a.gate != nil && guarded[a.address] == nil {
-			guarded[a.address] = a
-		}
 		if a.gate != nil && a.mixed() {
 			a.add(unguarded, a.gate, a.written)
 		}
 	}
 	for _, a := range f.applications {
-		if g := guarded[a.address]; g != nil && a.gate == nil && !a.scripts {
-			g.add(elsewhere, g.gate, a.written, cmp.Or(a.site, strings.Join(a.server.Listen, ", ")))
+		from := cmp.Or(a.site, strings.Join(a.server.Listen, ", "))
+		switch g := f.guarded(a); {
+		case a.gate != nil || !a.open || g == nil:
+		case a.failed:
+			g.add(failing, g.gate, a.written, from)
+		default:
+			g.add(elsewhere, g.gate, a.written, from)
 		}
 	}
+}
+
+// guarded returns where mnemogate guards an application: at the same site, if it does
+// there. Sites with FastCGI at the same address have different applications.
+func (f *finder) guarded(a *application) (found *application) {
+	for _, g := range f.applications {
+		switch {
+		case g.gate == nil || g.address != a.address:
+		case g.walk == a.walk:
+			return g
+		case found == nil && !a.scripts:
+			found = g
+		}
+	}
+	return found
 }
 
 // bySite groups the routes by the hosts that they match. It removes the matchers of
@@ -196,6 +215,9 @@ type reach struct {
 func (a reach) none() bool { return !a.open && !a.guarded }
 
 func (a reach) mixed() bool { return a.open && a.guarded }
+
+// failed reports whether the requests have failed, and no gate came since.
+func (a reach) failed() bool { return a.guarded && a.gate == nil }
 
 // endedBy returns the reach after a handler that passes nothing on.
 func (a reach) endedBy(handler string) reach {
@@ -235,7 +257,6 @@ type walk struct {
 	server    *caddyhttp.Server
 	site      string   // the site's hosts; empty if it has all
 	invoked   []string // the named routes that led here
-	failing   bool     // whether open requests may reach the routes for errors
 	taken     []string // the upstreams that took open requests earlier in the routes that lead here
 	addresses bool     // whether a matcher depends on the client's address
 }
@@ -281,7 +302,6 @@ func (w *walk) route(r caddyhttp.Route, in reach) (came, passedBy reach) {
 	taken.sure = in.sure && runsScripts(r)
 	taken.way = in.way.through(matchers)
 	w.addresses = w.addresses || has(matchers, "remote_ip", "client_ip")
-	w.failing = w.failing || in.open && has(matchers, "expression", "file", "remote_ip", "client_ip") // those that may answer with an error
 	came = w.handlers(r, taken)
 	if files := triedBy(r, matchers); files != nil {
 		came.way = append(slices.Clip(in.way), step{lost: true, file: true})
@@ -316,18 +336,16 @@ func (w *walk) handler(h any, in reach) reach {
 	case *caddyhttp.Subroute:
 		through := w.routes(h.Routes, in)
 		if h.Errors != nil {
-			w.errors(h.Errors.Routes)
+			w.errors(h.Errors.Routes, in.open)
 		}
 		return through
 	case *caddyhttp.Invoke:
 		return w.invoke(h.Name, in)
 	case *reverseproxy.Handler:
-		w.failing = w.failing || in.open
 		return w.proxy(h, in)
 	case *caddyhttp.StaticResponse:
 		return in.endedBy("respond or redir")
 	case *caddyhttp.StaticError:
-		w.failing = w.failing || in.open
 		return in.endedBy("error")
 	case *intercept.Intercept:
 		for _, response := range h.HandleResponse {
@@ -344,19 +362,12 @@ func (w *walk) handler(h any, in reach) reach {
 		w.accounts(h, in)
 		return in.endedBy("mnemogate_accounts")
 	case *caddyauth.Authentication:
-		w.failing = w.failing || in.open
 		if in.gate != nil && !in.open && asksForPasswords(h) {
 			w.add(basicAuth, in.gate)
 		}
 	case caddy.Module:
-		switch h.CaddyModule().ID {
-		case "http.handlers.request_body":
-			w.failing = w.failing || in.open
-		case "http.handlers.file_server":
-			w.failing = w.failing || in.open
-			if !passesThru(h) {
-				return in.endedBy("file_server")
-			}
+		if h.CaddyModule().ID == "http.handlers.file_server" && !passesThru(h) {
+			return in.endedBy("file_server")
 		}
 	}
 	return in
@@ -369,7 +380,7 @@ func (w *walk) guard(g Gate, in reach) reach {
 		w.refuse(unreached, g, in.end)
 	case !in.open:
 		w.refuse(twice, g)
-	case in.guarded && in.gate != nil: // in handle_errors, a second one is right
+	case in.guarded && !in.failed():
 		w.add(perhapsTwice, g)
 	}
 	if prefix := in.way.stripped(); prefix != "" && strings.HasPrefix(g.Base()+"/", prefix+"/") {
@@ -387,7 +398,9 @@ func (w *walk) guard(g Gate, in reach) reach {
 			w.add(unusablePasskeys, g, option, company, rpID)
 		}
 	}
-	w.login(g, in.way)
+	if !in.failed() {
+		w.login(g, in.way)
+	}
 	return reach{guarded: true, gate: g, way: in.way}
 }
 
@@ -497,9 +510,10 @@ func (w *walk) invoke(name string, in reach) reach {
 	return in
 }
 
-// errors follows requests that failed.
-func (w *walk) errors(routes caddyhttp.RouteList) {
-	w.routes(routes, reach{open: w.failing, guarded: true})
+// errors follows requests that failed, some of them before they passed mnemogate if open
+// is true.
+func (w *walk) errors(routes caddyhttp.RouteList, open bool) {
+	w.routes(routes, reach{open: open, guarded: true})
 }
 
 // proxy records the requests that reach an application. A proxy that passes requests
@@ -527,7 +541,7 @@ func (w *walk) proxy(h *reverseproxy.Handler, in reach) reach {
 		if in.gate != nil && isElsewhere(dial) && !authenticates(h, in.gate) {
 			w.add(unproven, in.gate, dial)
 		}
-		a := w.application(dial)
+		a := w.application(dial, in.failed())
 		a.reach = join(a.reach, in)
 		a.scripts = a.scripts || speaksFastCGI(h)
 		if !in.guarded {
@@ -537,14 +551,14 @@ func (w *walk) proxy(h *reverseproxy.Handler, in reach) reach {
 	return through
 }
 
-func (w *walk) application(dial string) *application {
+func (w *walk) application(dial string, failed bool) *application {
 	address := sameAddress(dial)
 	for _, a := range w.applications {
-		if a.walk == w && a.address == address {
+		if a.walk == w && a.address == address && a.failed == failed {
 			return a
 		}
 	}
-	a := &application{walk: w, address: address, written: dial}
+	a := &application{walk: w, address: address, written: dial, failed: failed}
 	w.applications = append(w.applications, a)
 	return a
 }

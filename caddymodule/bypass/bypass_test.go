@@ -63,6 +63,9 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 	elsewhere := func(site, from string) string {
 		return site + ": requests also reach localhost:9000 from " + from + ", where it is missing, with whatever identity headers the client sent"
 	}
+	failed := func(site, from string) string {
+		return site + ": requests that fail before they reach it, such as those with an invalid Host, reach localhost:9000 from handle_errors of " + from + ", with whatever identity headers the client sent"
+	}
 	unproven := func(site, address string) string {
 		return site + ": " + address + " is on another machine, and can't tell requests that passed mnemogate from others: they bring no assertion, secret header or client certificate"
 	}
@@ -78,73 +81,66 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 			mnemogate
 			encode gzip
 			reverse_proxy localhost:9000
+		}`, nil},
+		{"errors of a site", `example.com {
+			mnemogate
+			reverse_proxy localhost:9000
 			handle_errors {
 				rewrite * /errors/{err.status_code}
 				reverse_proxy localhost:9000
 			}
-		}`, nil},
-		{"errors of a limit before it", `example.com {
-			request_body {
-				max_size 1MB
-			}
+		}`, []string{failed("mnemogate in example.com", "example.com")}},
+		{"errors of a site, guarded again", `example.com {
 			mnemogate
 			reverse_proxy localhost:9000
 			handle_errors {
-				reverse_proxy localhost:9000
-			}
-		}`, []string{past("mnemogate in example.com", "localhost:9000")}},
-		{"errors of a limit before it, guarded again", `example.com {
-			request_body {
-				max_size 1MB
-			}
-			mnemogate
-			reverse_proxy localhost:9000
-			handle_errors {
-				mnemogate
+				rewrite * /errors/{err.status_code}
+				mnemogate {
+					public /errors/*
+				}
 				reverse_proxy localhost:9000
 			}
 		}`, nil},
-		{"errors of a file before it", `example.com {
-			try_files {path} =404
+		{"errors of a site, guarded in part", `example.com {
 			mnemogate
 			reverse_proxy localhost:9000
 			handle_errors {
+				mnemogate /a/*
 				reverse_proxy localhost:9000
 			}
 		}`, []string{past("mnemogate in example.com", "localhost:9000")}},
-		{"errors of an expression before it", `example.com {
-			@x not expression int({header.X-N})>5
-			rewrite @x /x
+		{"errors that another address answers", `example.com {
 			mnemogate
 			reverse_proxy localhost:9000
 			handle_errors {
-				reverse_proxy localhost:9000
+				reverse_proxy localhost:9001
 			}
-		}`, []string{past("mnemogate in example.com", "localhost:9000")}},
-		{"errors of a login before it", `example.com {
-			route {
-				basic_auth {
-					bob $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG
-				}
-				mnemogate
-				reverse_proxy localhost:9000
-			}
+		}`, nil},
+		{"errors of a script", `example.com {
+			mnemogate
+			php_fastcgi localhost:9000
 			handle_errors {
-				reverse_proxy localhost:9000
-			}
-		}`, []string{past("mnemogate in example.com", "localhost:9000")}},
-		{"errors of certificates for another host", `example.com {
-			tls {
-				client_auth {
-					mode require
+				rewrite * /error.php
+				reverse_proxy localhost:9000 {
+					transport fastcgi
 				}
 			}
+		}`, []string{failed("mnemogate in example.com", "example.com")}},
+		{"errors of another site", `a.example.com {
 			mnemogate
 			reverse_proxy localhost:9000
+		}
+		b.example.com {
 			handle_errors {
 				reverse_proxy localhost:9000
 			}
-		}`, []string{past("mnemogate in example.com", "localhost:9000")}},
+		}
+		:8080 {
+			respond ok
+			handle_errors {
+				reverse_proxy localhost:9000
+			}
+		}`, []string{failed("mnemogate in a.example.com", "b.example.com"), failed("mnemogate in a.example.com", ":8080")}},
 		{"intercepted before it", `example.com {
 			route {
 				intercept {
@@ -390,18 +386,6 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 				invoke app
 			}
 		}`, []string{past("mnemogate", "localhost:9000")}},
-		{"errors in the open", `example.com {
-			handle /static/* {
-				file_server
-			}
-			handle {
-				mnemogate
-				reverse_proxy localhost:9000
-			}
-			handle_errors {
-				reverse_proxy localhost:9000
-			}
-		}`, []string{past("mnemogate in example.com", "localhost:9000")}},
 		{"matchers that differ", `http:// {
 			mnemogate /api/*
 			reverse_proxy /api/v1/* localhost:9000
@@ -542,7 +526,9 @@ func TestRoutesInJSONAreFollowed(t *testing.T) {
 		isAPI       = `"match": [{"path": ["/api/*"]}]`
 		isHost      = `"match": [{"host": ["a.example.com"]}]`
 		unreachable = "mnemogate: nobody can log in: requests for /{company}/v2/auth/ do not reach it, only those for /api/* do"
-		past        = "requests may also reach localhost:9000 without it, with whatever identity headers the client sent"
+		forged      = ", with whatever identity headers the client sent"
+		past        = "requests may also reach localhost:9000 without it" + forged
+		failed      = "requests that fail before they reach it, such as those with an invalid Host, reach localhost:9000 from handle_errors of "
 	)
 	for _, test := range []struct {
 		name, routes string
@@ -560,7 +546,10 @@ func TestRoutesInJSONAreFollowed(t *testing.T) {
 		{"a group with others between", `{"group": "g", ` + isAPI + `, "handle": [{"handler": "vars"}]}, {"handle": [` + guard + `]}, {"group": "g", "handle": [` + app + `]}`, "", "", nil},
 		{"errors of a host", `{` + isHost + `, "handle": [{"handler": "error"}, ` + guard + `]}`, "", "it comes after error", nil},
 		{"errors behind it", `{` + isHost + `, "handle": [` + guard + `, ` + app + `]}, {` + isHost + `, ` + isAPI + `, "handle": [` + app + `]}`,
-			`, "errors": {"routes": [{` + isHost + `, "handle": [` + app + `]}]}`, "", nil},
+			`, "errors": {"routes": [{` + isHost + `, "handle": [` + app + `]}]}`, "", []string{"mnemogate in a.example.com: " + failed + "a.example.com" + forged}},
+		{"errors of a block behind it", `{"handle": [` + guard + `, {"handler": "subroute", "routes": [{"handle": [` + app + `]}], "errors": {"routes": [{"handle": [` + app + `]}]}}]}`, "", "", nil},
+		{"errors of a block before it", `{"handle": [{"handler": "subroute", "routes": [{"handle": [{"handler": "request_body"}]}], "errors": {"routes": [{"handle": [` + app + `]}]}}, ` + guard + `, ` + app + `]}`,
+			"", "", []string{"mnemogate: " + failed + ":8080" + forged}},
 		{"a route that invokes itself", `{"handle": [{"handler": "invoke", "name": "x"}]}`,
 			`, "named_routes": {"x": {"handle": [` + guard + `, {"handler": "invoke", "name": "x"}, ` + app + `]}}`, "", nil},
 		{"nested", `{"handle": [{"handler": "subroute", "routes": [{` + isAPI + `, "handle": [{"handler": "subroute", "routes": [{"handle": [` + guard + `]}]}]}]}, ` + app + `]}`,
@@ -748,9 +737,10 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 			sites:   "http:// {\n@api path /api/*\nmnemogate @api\nmnemogate @api\nhandle @api {\n" + upstream + "}\n}",
 			refused: "mnemogate: the same requests pass it twice, and the second one finds no token",
 		},
-		"twice, the second for errors": {
-			sites:   "http:// {\nmnemogate\n" + upstream + "handle_errors {\nmnemogate\n" + upstream + "}\n}",
-			refused: "mnemogate: the same requests pass it twice, and the second one finds no token",
+		"twice, the second for errors": {sites: "http:// {\nmnemogate\n" + upstream + "handle_errors {\nmnemogate\n" + upstream + "}\n}"},
+		"no login but for errors": {
+			sites: "http:// {\nhandle /api/* {\nmnemogate\n" + upstream + "}\nhandle_errors {\nmnemogate\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: nobody can log in: requests for /{company}/v2/auth/ do not reach it, only those for /api/* do", "Caddyfile:11", "write base_path"}},
 		},
 		"behind the proxy": {
 			sites:   "http:// {\nroute {\n" + upstream + "mnemogate\n}\n}",

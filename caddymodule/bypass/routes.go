@@ -221,15 +221,6 @@ func asksForCertificates(server *caddyhttp.Server) bool {
 	return slices.ContainsFunc(server.TLSConnPolicies, func(p *caddytls.ConnectionPolicy) bool { return p.ClientAuthentication != nil })
 }
 
-// strictSNI reports whether Caddy itself answers requests with an error if their host is
-// not that of their connection.
-func strictSNI(server *caddyhttp.Server) bool {
-	if server.StrictSNIHost != nil {
-		return *server.StrictSNIHost
-	}
-	return asksForCertificates(server)
-}
-
 // passesThru reports whether Caddy's file server passes on requests without a file.
 func passesThru(fileServer caddy.Module) bool { return fieldsOf(fileServer).PassThru }
 

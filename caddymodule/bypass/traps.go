@@ -32,6 +32,8 @@ var (
 		"put it before every reverse_proxy to that address, in the same block; for paths that need no login, use its option public, which still removes identity headers"}
 	elsewhere = trap{"requests also reach %s from %s, where it is missing, with whatever identity headers the client sent",
 		"put it before that reverse_proxy, too; for paths that need no login, use its option public, which still removes identity headers"}
+	failing = trap{"requests that fail before they reach it, such as those with an invalid Host, reach %s from handle_errors of %s, with whatever identity headers the client sent",
+		"let handle_errors answer with respond, file_server or the error pages of another address, or write mnemogate into it, too, with the paths of the error pages in its option public"}
 	perhapsTwice = trap{"some requests may pass it twice, and the second one finds no token",
 		"put each into a handle block of its own, or leave one"}
 	unreachable = trap{"nobody can log in: requests for /{company}/v2/auth/ do not reach it, only those for %s do",

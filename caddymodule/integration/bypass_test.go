@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -60,4 +61,50 @@ func TestTrapsAreToldByValidateAtStartAndByDoctor(t *testing.T) {
 			}
 		}
 	}
+}
+
+// Caddy itself refuses some requests before any route, and runs handle_errors for them
+// with the headers that the client sent. The warning tells of that, and its advice closes
+// it.
+func TestRequestsThatCaddyRefusesReachErrorPagesWithoutTheirIdentity(t *testing.T) {
+	t.Parallel()
+	const forged, warning = "X-Profile-Mnemocode: victim\r\nX-Company-Code: acme\r\nConnection: close\r\n\r\n", "reach BACKEND from handle_errors"
+	errors := func(more string) string {
+		return `
+			mnemogate
+			reverse_proxy BACKEND
+			handle_errors {
+				rewrite * /errors/{err.status_code}
+				` + more + `
+				reverse_proxy BACKEND
+			}`
+	}
+	s := startSite(t, siteConfig{company: people, site: errors("")})
+	warned := func() bool { return strings.Contains(s.log(), strings.Replace(warning, "BACKEND", s.backend.addr, 1)) }
+	if !warned() {
+		t.Error("the log does not tell")
+	}
+	refused := []string{
+		"GET /admin HTTP/1.1\r\nHost: ...\r\n" + forged,
+		strings.Repeat("LONG", 9) + " /admin HTTP/1.1\r\nHost: example.com\r\n" + forged,
+	}
+	check := func(t *testing.T, path string, identity []string) {
+		for _, raw := range refused {
+			got := s.seen(func() { s.spill(raw) })
+			if len(got) != 1 || !strings.Contains(got[0], path) || !slices.Equal(toldOf(got[0]), identity) {
+				t.Errorf("%.40q: the application got %q", raw, got)
+			}
+		}
+	}
+	s.run("in the open", func(t *testing.T) {
+		check(t, " /errors/40", []string{"x-company-code: acme", "x-profile-mnemocode: victim"})
+	})
+	s.clearLog()
+	must(t, s.reload(siteConfig{company: people, site: errors("mnemogate {\npublic /errors/*\n}")}))
+	s.run("guarded again", func(t *testing.T) {
+		check(t, " /errors/40", nil)
+		if warned() {
+			t.Error("it is still told")
+		}
+	})
 }
