@@ -43,9 +43,8 @@ func (c *Call) importLines() error {
 	if err != nil {
 		return err
 	}
-	bodies.Read(c.W, c.Request)
-	control := http.NewResponseController(c.W)
-	_ = control.EnableFullDuplex() // HTTP/2 does not need it
+	body := bodies.Streamed(c.W, c.Request, importStall)
+	_ = http.NewResponseController(c.W).EnableFullDuplex() // HTTP/2 does not need it
 	c.W.Header().Set("Content-Type", "application/x-ndjson")
 	c.W.Header().Set("Cache-Control", "no-store")
 	c.admin.Bulk = true
@@ -57,11 +56,6 @@ func (c *Call) importLines() error {
 		out:     c.W,
 		busy:    map[string]bool{},
 	}
-	// The server's read deadline is meant for short requests.
-	body := readerFunc(func(p []byte) (int, error) {
-		_ = control.SetReadDeadline(time.Now().Add(importStall))
-		return c.Body.Read(p)
-	})
 	counts := i.run(c.Context(), body)
 	if counts.Error != "" {
 		c.App.Log().Warn("an import was given up", "company", c.admin.Company.Code, "line", counts.Line, "error", i.broken)
@@ -69,10 +63,6 @@ func (c *Call) importLines() error {
 	_ = api.WriteLine(c.W, counts) // the client may be gone
 	return nil
 }
-
-type readerFunc func([]byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 // An importer stores the accounts of many lines in parallel, with the same result as
 // one after another: a line waits for earlier lines that have a value in common with

@@ -37,9 +37,7 @@ func try(c *accounts.Call) error {
 	if err != nil {
 		return err
 	}
-	// Caddy's admin endpoint has a read timeout of 10 s, after which it cancels the
-	// context of a request.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.Context()), trialTimeout)
+	ctx, cancel := context.WithTimeout(c.Context(), trialTimeout)
 	defer cancel()
 	f := t.run(ctx, c.App)
 	c.App.Log().Info("a test was sent", "company", f.Company, "channel", channel, "result", f.Result, "address", c.Address)

@@ -56,6 +56,25 @@ func Read(w http.ResponseWriter, r *http.Request) {
 	setDeadline(w, r, time.Time{}) // the deadline would otherwise end the request
 }
 
+// Streamed returns the body of a request that may take long. It removes the limits of
+// Limit; instead, the client may pause for up to stall.
+func Streamed(w http.ResponseWriter, r *http.Request, stall time.Duration) io.Reader {
+	Read(w, r)
+	return readerFunc(func(p []byte) (int, error) {
+		control := http.NewResponseController(w)
+		_ = control.SetReadDeadline(time.Now().Add(stall))
+		n, err := r.Body.Read(p)
+		if err == io.EOF { // a deadline that is set after the end of the body ends the request
+			_ = control.SetReadDeadline(time.Time{})
+		}
+		return n, err
+	})
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
+
 // setDeadline keeps a stricter limit of the server (timeouts read_body).
 func setDeadline(w http.ResponseWriter, r *http.Request, until time.Time) {
 	if s, ok := r.Context().Value(http.ServerContextKey).(*http.Server); ok && 0 < s.ReadTimeout && s.ReadTimeout < Within {
