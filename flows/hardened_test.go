@@ -446,6 +446,62 @@ func TestCountsTellNothingOfAnotherLoginID(t *testing.T) {
 
 }
 
+// Strangers who have failed with a login id do not see that its owner logs in or sets a
+// new password. What they see ends by age alone, whether or not there is an account.
+func TestNothingShowsWhatTheOwnerDoes(t *testing.T) {
+	const nobody = "nobody@example.com"
+	for name, c := range map[string]struct {
+		failures int
+		owner    func(b *harness) error
+	}{
+		"login": {3, func(b *harness) error {
+			_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password, "captcha_response": "good, by the owner"})
+			return err
+		}},
+		"change of the password": {3, func(b *harness) error {
+			return b.changeOwn(manage.PasswordChange{Current: password, New: "another fine secret"})
+		}},
+		"recovery": {10, func(b *harness) error {
+			_, err := b.serve("auth/setpassword", b.hardenedRecovery(), object{"new_password": "another fine secret"})
+			return err
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := hardenedHarness(t)
+			login := func(id string) string { return shape(b.serve("auth/login", "", object{"login_id": id})) }
+			alike := func() string {
+				t.Helper()
+				known := login(email)
+				if unknown := login(nobody); unknown != known {
+					t.Errorf("got\n%s, with an unknown login id\n%s", known, unknown)
+				}
+				return known
+			}
+			before := alike()
+			for _, id := range []string{email, nobody} {
+				for i := range c.failures {
+					b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": id, "password": "wrong", "captcha_response": fmt.Sprint("good ", id, i)})
+				}
+			}
+			if err := c.owner(b); err != nil {
+				t.Fatal(err)
+			}
+			if alike() == before {
+				t.Error("the failures do not show")
+			}
+			b.clock.advance(time.Duration(b.company.Limits.LockFor))
+			alike()
+			b.clock.advance(24 * time.Hour)
+			if err := b.Accounts.Sweep(t.Context(), b.clock.Now()); err != nil {
+				t.Fatal(err)
+			}
+			if after := alike(); after != before {
+				t.Errorf("a day later: got\n%s, want\n%s", after, before)
+			}
+		})
+	}
+}
+
 // A disabled password is never compared, whichever login id the client sends.
 func TestADisabledPasswordTellsNothing(t *testing.T) {
 	b := hardenedHarness(t)
@@ -461,6 +517,30 @@ func TestADisabledPasswordTellsNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
+}
+
+// A recovery enables a disabled password for all login ids.
+func TestARecoveryEnablesThePassword(t *testing.T) {
+	b := hardenedHarness(t)
+	b.company.Captcha = nil
+	b.company.Limits.LockFor = 0
+	b.company.Limits.DisableAfter = 20
+	for range b.company.Limits.DisableAfter {
+		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+	}
+	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
+	b.must("auth/setpassword", b.hardenedRecovery(), object{"new_password": "another fine secret"})
+	for _, id := range []string{email, phone} {
+		b.must("auth/checkcredentials", "", object{"login_id": id, "password": "another fine secret"})
+	}
+}
+
+// hardenedRecovery returns a token with which the owner may set a new password.
+func (b *harness) hardenedRecovery() string {
+	b.t.Helper()
+	token := b.must("auth/recovery/recover", "", recovery(nil)).SessionToken
+	b.sms.await(1)
+	return b.must("auth/recovery/checkotp", token, object{"otp": b.sms.last(b.t).Code}).SessionToken
 }
 
 // The budgets that recoveries with one login id use up do not show with another

@@ -259,8 +259,9 @@ func (at *Attempt) CaptchaDue(passwords record.FailureCount) bool {
 var ErrDeviceUnknown = errors.New("the device is no longer known")
 
 // RecordPassword records the outcome of an attempt with a password, and returns whether
-// the next one needs a captcha. solved means that this attempt solved a captcha. If key
-// is that of a device, it may fail with ErrDeviceUnknown.
+// the next one needs a captcha. solved means that this attempt solved a captcha. A right
+// password resets the count, unless key is that of a login id. If key is that of a device,
+// RecordPassword may fail with ErrDeviceUnknown.
 func (at *Attempt) RecordPassword(ctx context.Context, key record.FailureKey, ok, solved bool) (captcha bool, err error) {
 	if err := at.RecordAddress(ctx, ok); err != nil {
 		return false, err
@@ -276,7 +277,9 @@ func (at *Attempt) RecordPassword(ctx context.Context, key record.FailureKey, ok
 			return &wire.Refusal{Err: wire.ErrCaptchaMissing, Captcha: true}
 		}
 		if ok {
-			*t = record.FailureCount{}
+			if key.LoginID == "" { // otherwise strangers would see that somebody has logged in
+				*t = record.FailureCount{}
+			}
 			return nil
 		}
 		at.countWrongPassword(t)

@@ -12,8 +12,13 @@ import (
 // account's own and the public ones of its login ids. The outbox events are stored with
 // the last count of the account itself.
 func (s *Manager) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.FailureKind, events ...record.OutboxEvent) error {
-	err := s.clear(ctx, record.FailureKey{Company: a.Company, Account: a.ID}, kinds, events...)
-	return cmp.Or(err, s.clearPublic(ctx, company, a, kinds...))
+	own := s.clear(ctx, record.FailureKey{Company: a.Company, Account: a.ID}, kinds, events...)
+	public, err := s.publicKeys(ctx, company, a)
+	err = cmp.Or(own, err)
+	for _, key := range public {
+		err = cmp.Or(err, s.clear(ctx, key, kinds))
+	}
+	return err
 }
 
 // clear resets the failure counts of a key, which also ends their locks. The outbox
@@ -34,21 +39,34 @@ func (s *Manager) clear(ctx context.Context, key record.FailureKey, kinds []reco
 	return nil
 }
 
-// clearPublic resets the public failure counts of all login ids of the account. Only
-// hardened companies have them.
-func (s *Manager) clearPublic(ctx context.Context, company *tenant.Company, a record.Account, kinds ...record.FailureKind) error {
+// enablePublic resets the public counts of wrong passwords that disable the password. The
+// others stay, because strangers would see that they end.
+func (s *Manager) enablePublic(ctx context.Context, company *tenant.Company, a record.Account) error {
+	keys, err := s.publicKeys(ctx, company, a)
+	for _, key := range keys {
+		err = cmp.Or(err, s.Accounts.UpdateFailures(ctx, s.Now(), key, record.WrongPasswords, func(t *record.FailureCount) error {
+			if t.Count >= company.Limits.DisableAfter {
+				*t = record.FailureCount{}
+			}
+			return nil
+		}))
+	}
+	return err
+}
+
+// publicKeys returns the keys of the public failure counts of all login ids of the
+// account. Only hardened companies have them.
+func (s *Manager) publicKeys(ctx context.Context, company *tenant.Company, a record.Account) (public []record.FailureKey, err error) {
 	if !company.Hardened {
-		return nil
+		return nil, nil
 	}
 	keys, err := s.Keys(ctx)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	for _, id := range record.LoginIDs(a) {
 		loginIDHash := keys.LoginIDHash(company.Code, company.ReadLoginID(id)) // as FindAccount
-		if err := s.clear(ctx, record.FailureKey{Company: company.Code, LoginID: loginIDHash}, kinds); err != nil {
-			return err
-		}
+		public = append(public, record.FailureKey{Company: company.Code, LoginID: loginIDHash})
 	}
-	return nil
+	return public, nil
 }
