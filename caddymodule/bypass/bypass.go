@@ -356,6 +356,9 @@ func (w *walk) handler(h any, in reach) reach {
 		in.way = in.way.rewritten(h)
 	case *headers.Handler:
 		w.identity("request_header", h.Request, in)
+		if h.Request != nil && !byLine(in.matched) {
+			in.matched = nil
+		}
 	case Gate:
 		return w.guard(h, in)
 	case Handler:
@@ -366,8 +369,12 @@ func (w *walk) handler(h any, in reach) reach {
 			w.add(basicAuth, in.gate)
 		}
 	case caddy.Module:
-		if h.CaddyModule().ID == "http.handlers.file_server" && !passesThru(h) {
+		switch name := h.CaddyModule().ID.Name(); {
+		case name == "file_server" && !passesThru(h):
 			return in.endedBy("file_server")
+		case changesNothing[name]:
+		case name != "vars" && name != "map" || !byLine(in.matched):
+			in.matched = nil
 		}
 	}
 	return in

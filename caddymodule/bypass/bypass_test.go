@@ -397,6 +397,43 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 				reverse_proxy /api/* localhost:9000
 			}
 		}`, []string{past("mnemogate", "localhost:9000")}},
+		{"the same matcher, but a header is another", `http:// {
+			route {
+				@int header X-Internal 1
+				mnemogate @int
+				request_header X-Internal 1
+				reverse_proxy @int localhost:9000
+			}
+		}`, []string{past("mnemogate", "localhost:9000")}},
+		{"the same matcher, but a header is another for some", `http:// {
+			route {
+				@int expression {http.request.header.X-Internal} == "1"
+				mnemogate @int
+				request_header /x X-Internal 1
+				reverse_proxy @int localhost:9000
+			}
+		}`, []string{past("mnemogate", "localhost:9000")}},
+		{"the same matcher, but a variable is another", `http:// {
+			route {
+				@int vars internal 1
+				mnemogate @int
+				vars internal 1
+				reverse_proxy @int localhost:9000
+			}
+		}`, []string{past("mnemogate", "localhost:9000")}},
+		{"the same matcher, whatever headers and variables are", `http:// {
+			route {
+				@api {
+					path /api/*
+					not method TRACE
+				}
+				mnemogate @api
+				request_header X-Internal 1
+				vars internal 1
+				tracing
+				reverse_proxy @api localhost:9000
+			}
+		}`, nil},
 		{"a part of what matches", `http:// {
 			route {
 				handle /x/* {

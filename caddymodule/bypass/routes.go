@@ -74,6 +74,28 @@ func has(sets caddyhttp.MatcherSets, names ...string) bool {
 	})
 }
 
+// byLine reports whether matchers depend only on the request line, the host and the
+// connection.
+func byLine(sets caddyhttp.MatcherSets) bool {
+	for _, m := range slices.Concat(sets...) {
+		switch m := m.(type) {
+		case *caddyhttp.MatchPath, *caddyhttp.MatchPathRE, *caddyhttp.MatchQuery, *caddyhttp.MatchMethod, *caddyhttp.MatchHost, *caddyhttp.MatchProtocol, *caddyhttp.MatchRemoteIP:
+		case *caddyhttp.MatchNot:
+			if !byLine(m.MatcherSets) {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// changesNothing has the names of handlers that change nothing that matchers depend on.
+var changesNothing = map[string]bool{
+	"encode": true, "file_server": true, "push": true, "request_body": true, "templates": true, "tracing": true, "log_append": true,
+}
+
 // handlersOf returns a route's handlers.
 func handlersOf(r caddyhttp.Route) (handlers []any) {
 	for _, h := range r.Handlers {
