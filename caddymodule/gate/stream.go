@@ -29,8 +29,11 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Se
 	if session.State == record.None { // no session that could be revoked
 		s.request = *r
 	} else {
-		s.request = *r.WithContext(s.watched(r.Context(), r.ContentLength != 0))
-		defer s.unwatch()
+		s.recheck, s.confirmed = h.app.Companies[session.Company].StreamRecheck(), time.Now()
+		s.ctx, s.cancel = context.WithCancelCause(r.Context())
+		defer s.cancel(nil)
+		defer time.AfterFunc(s.recheck/2, s.watch).Stop()
+		s.request = *r.WithContext(s.ctx)
 	}
 	r = &s.request
 	if r.ProtoMajor == 1 && r.ContentLength < 0 {
@@ -72,60 +75,29 @@ type stream struct {
 	confirmed time.Time // when the session was last known to be valid
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	client    detachedContext // the context of the original request
-	identity  [3]string       // mnemocode, company, assertion
+	identity  [3]string // mnemocode, company, assertion
 	varies    [1]string
 	body      chunkedBody
 	cutErr    error // the reason for the cut; set before cut
 	cut       atomic.Bool
 	begun     bool // whether the answer has begun
-
-	// Fields of the streamWatch.
-	list         *streamList
-	before, next *stream
-	due          time.Time
-	unfollow     func() bool // undoes follow; nil until the context ends with the client's
 }
 
-// A detachedContext is a context with the values of another one that does not end with it.
-type detachedContext struct{ context.Context }
-
-func (*detachedContext) Done() <-chan struct{} { return nil }
-func (*detachedContext) Err() error            { return nil }
-
-// watched starts the watch and returns the context of the request. It links that
-// context to the client's only after watchTick, since the link costs more than the
-// rest of the watch. It links them at once in two cases. If the client's context has
-// a deadline, a late link would change the error. If the request has a body, a
-// client that stops sending it ends its context first, which tells the reverse proxy
-// that the application did not fail.
-func (s *stream) watched(client context.Context, hasBody bool) context.Context {
-	company := s.handler.app.Companies[s.session.Company]
-	s.recheck, s.confirmed, s.client.Context = company.StreamRecheck(), time.Now(), client
-	if _, hasDeadline := client.Deadline(); hasDeadline || hasBody {
-		s.ctx, s.cancel = context.WithCancelCause(client)
-		s.unfollow = func() bool { return false } // it follows the client's context already
-	} else {
-		s.ctx, s.cancel = context.WithCancelCause(&s.client)
+// watch checks the session until the request ends.
+func (s *stream) watch() {
+	for {
+		again := s.check()
+		select {
+		case <-s.ctx.Done():
+			return
+		case <-time.After(again):
+		}
 	}
-	streams.add(s, s.confirmed, watchTick)
-	return s.ctx
 }
 
-// follow makes the context end with the client's, even if that has already ended.
-func (s *stream) follow() {
-	s.unfollow = context.AfterFunc(s.client.Context, func() { s.cancel(context.Cause(s.client.Context)) })
-}
-
-// unwatch stops the watch.
-func (s *stream) unwatch() {
-	streams.remove(s)
-	s.cancel(nil)
-}
-
-// check asks whether the session is still valid. After a success it asks again once
-// within stream_recheck, and several times if the store does not answer.
-func (s *stream) check() {
+// check asks whether the session is still valid, and returns when to ask again: once
+// within stream_recheck after a success, and several times if the store does not answer.
+func (s *stream) check() time.Duration {
 	again := s.recheck / 8
 	late, err := s.ask(again)
 	if late > again { // the whole process was held up meanwhile
@@ -134,14 +106,14 @@ func (s *stream) check() {
 	switch {
 	case s.ctx.Err() != nil: // the request has ended
 	case err == nil:
-		streams.add(s, time.Now(), s.recheck/2)
+		return s.recheck / 2
 	case errors.Is(err, wire.ErrUnavailable) && time.Since(s.confirmed)+again < s.recheck:
-		streams.add(s, time.Now(), again)
 	default:
 		s.cutErr = err
 		s.cut.Store(true)
 		s.cancel(nil)
 	}
+	return again
 }
 
 // ask asks once, for as long as stream_recheck allows but at least for a while, since

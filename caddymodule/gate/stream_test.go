@@ -242,103 +242,33 @@ func TestStreamsOutlastAStoreThatFailsForAMoment(t *testing.T) {
 	}
 }
 
-// An application's handler, and what it asks of others, ends with the client, whenever
-// that goes, and for the client's reason.
-func TestRequestsEndWithTheirClient(t *testing.T) {
-	reason := errors.New("the connection is gone")
-	for name, authorization := range map[string]string{"a user's": "Bearer " + someToken, "nobody's": ""} {
-		h, _ := newHandler(t, time.Hour, liveSessions{get: new(switchable).get})
-		if name == "nobody's" {
-			h.Public = []string{"/*"}
-		}
-		if err := h.Validate(); err != nil {
-			t.Fatal(err)
-		}
-		serve := func(client context.Context, next caddyhttp.HandlerFunc) {
-			t.Helper()
-			r := httptest.NewRequestWithContext(client, "GET", "/", nil)
-			if authorization != "" {
-				r.Header.Set("Authorization", authorization)
-			}
-			served := false
-			err := h.ServeHTTP(httptest.NewRecorder(), r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
-				served = true
-				return next(w, r)
-			}))
-			if err != nil || !served {
-				t.Errorf("%s: served %v, %v", name, served, err)
-			}
-		}
-		awaitEnd := func(ctx context.Context, want, cause error) error {
-			asked, cancel := context.WithCancel(context.WithValue(ctx, http.LocalAddrContextKey, nil))
-			defer cancel()
-			select {
-			case <-asked.Done():
-			case <-time.After(10 * time.Second):
-				return errors.New("the request goes on")
-			}
-			for _, ctx := range []context.Context{ctx, asked} {
-				if ctx.Err() != want || context.Cause(ctx) != cause {
-					return fmt.Errorf("got %w because of %w", ctx.Err(), context.Cause(ctx))
-				}
-			}
-			return nil
-		}
-		serve(t.Context(), func(http.ResponseWriter, *http.Request) error { return nil }) // which starts the store
-		for _, after := range []time.Duration{0, watchTick / 2, 5 * watchTick} {
-			client, leave := context.WithCancelCause(t.Context())
-			serve(client, func(_ http.ResponseWriter, r *http.Request) error {
-				time.AfterFunc(after, func() { leave(reason) })
-				return awaitEnd(r.Context(), context.Canceled, reason)
-			})
-		}
-		client, cancel := context.WithTimeout(t.Context(), time.Second)
-		serve(client, func(_ http.ResponseWriter, r *http.Request) error {
-			return awaitEnd(r.Context(), context.DeadlineExceeded, context.DeadlineExceeded)
-		})
-		cancel()
-	}
-}
-
-// A client that breaks off an upload has ended the request before, so that it is not the
-// application that is blamed.
-func TestAnUploadEndsWithItsClientAtOnce(t *testing.T) {
+// The context of an application's handler ends with the client, for the client's
+// reason, and at the latest with the request.
+func TestContextsEndWithTheClientAndTheRequest(t *testing.T) {
 	h, _ := newHandler(t, time.Hour, liveSessions{get: new(switchable).get})
-	if err := h.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	for _, size := range []int64{4, -1} {
-		client, leave := context.WithCancel(t.Context())
-		r := httptest.NewRequestWithContext(client, "POST", "/", strings.NewReader("body"))
-		r.ContentLength = size
+	reason := errors.New("the connection is gone")
+	for _, leaves := range []bool{false, true} {
+		client, leave := context.WithCancelCause(t.Context())
+		r := httptest.NewRequestWithContext(client, "GET", "/", nil)
 		r.Header.Set("Authorization", "Bearer "+someToken)
-		served := false
+		var ctx context.Context
 		err := h.ServeHTTP(httptest.NewRecorder(), r, caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
-			served = true
-			leave()
-			if got := r.Context().Err(); got != context.Canceled {
-				t.Errorf("a body of %d bytes: got %v as the client is gone", size, got)
+			ctx = r.Context()
+			if leaves {
+				leave(reason)
+				<-ctx.Done()
+			}
+			if (ctx.Err() != nil) != leaves {
+				t.Errorf("the client is gone %v: %v", leaves, ctx.Err())
 			}
 			return nil
 		}))
-		if err != nil || !served {
-			t.Errorf("served %v, %v", served, err)
+		if err != nil || ctx == nil {
+			t.Fatalf("served %v, %v", ctx != nil, err)
 		}
-	}
-}
-
-// What a handler leaves behind ends with the request.
-func TestTheContextEndsWithTheRequest(t *testing.T) {
-	h, _ := newHandler(t, time.Hour, liveSessions{get: new(switchable).get})
-	for _, lives := range []time.Duration{0, 5 * watchTick} {
-		var left context.Context
-		handle(h, func(_ http.ResponseWriter, r *http.Request) error {
-			left = r.Context()
-			time.Sleep(lives)
-			return left.Err()
-		})
-		if left == nil || left.Err() != context.Canceled {
-			t.Errorf("after %v: got %v", lives, left)
+		if ctx.Err() != context.Canceled || leaves && context.Cause(ctx) != reason {
+			t.Errorf("the client is gone %v: got %v because of %v", leaves, ctx.Err(), context.Cause(ctx))
 		}
+		leave(nil)
 	}
 }
