@@ -101,7 +101,7 @@ func TestPostgresUnderFaults(t *testing.T) {
 			wantNormal(t, p, a) // fills the pool
 			c.begin(proxy)
 			for range 2 {
-				for _, err := range trouble(t, p, a, 200) {
+				for _, err := range trouble(t, p, a, 64) {
 					if c.errors && err == nil {
 						t.Error("a call succeeded")
 					}

@@ -518,7 +518,7 @@ func TestRedisLeavesAMasterThatWasMadeAReplica(t *testing.T) {
 			lived = ended.Took()
 		}
 		calls.Wait()
-		time.Sleep(5 * time.Millisecond)
+		time.Sleep(20 * time.Millisecond)
 	}
 	t.Logf("found for %v", lived)
 	if lived > 2*time.Second {
