@@ -91,6 +91,10 @@ func migratePostgres(ctx context.Context, tx pgx.Tx, name string) error {
 	if err := tx.QueryRow(ctx, postgresMigrationApplied, name).Scan(&applied); err != nil || applied {
 		return err
 	}
+	// Reads of a table wait behind a change of it that waits, for a dump to end for example.
+	if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '500ms'`); err != nil {
+		return err
+	}
 	if _, err := tx.Exec(ctx, string(script)); err != nil {
 		return err
 	}

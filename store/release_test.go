@@ -2,13 +2,16 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
 	"errors"
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -162,6 +165,40 @@ func TestPostgresGoesBackToTheRelease(t *testing.T) {
 		_, err := conn.Exec(bg, sql)
 		must(t, err)
 	})
+}
+
+// Behind a waiting change of a table, PostgreSQL makes all reads of the table wait, too.
+func TestPostgresUpgradesOnlyOnceALongTransactionHasEnded(t *testing.T) {
+	t.Parallel()
+	postgres := storetest.SharedPostgres(t)
+	schema := postgres.NewSchema(t)
+	postgres.Restore(t, schema, bytes.ReplaceAll(release(t, "postgres.sql"), []byte("test1"), []byte(schema)))
+	const read = `SELECT FROM accounts`
+	dump, old := get[*pgx.Conn](t)(pgx.Connect(bg, postgres.DSN(schema))), get[*pgx.Conn](t)(pgx.Connect(bg, postgres.DSN(schema)))
+	defer dump.Close(bg)
+	defer old.Close(bg)
+	tx := get[pgx.Tx](t)(dump.Begin(bg))
+	get[pgconn.CommandTag](t)(tx.Exec(bg, read))
+
+	p := openPostgres(t, postgres.DSN(schema), PostgresOptions{})
+	for range 3 {
+		started := make(chan error, 1)
+		go func() { started <- p.Start(bg) }()
+		for ended := false; !ended; {
+			ctx, cancel := context.WithTimeout(bg, postgresTimeout)
+			_, err := old.Exec(ctx, read)
+			cancel()
+			must(t, err)
+			select {
+			case err := <-started:
+				wantErr(t, "Start", err, ErrUnreachable)
+				ended = true
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+	must(t, tx.Commit(bg))
+	must(t, p.Start(bg))
 }
 
 // An older version accepts a file to whose tables a newer version has only added.
