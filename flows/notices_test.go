@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -262,21 +263,37 @@ func TestNoticesOfLoginsHaveABudget(t *testing.T) {
 }
 
 // A gateway that hangs holds up no change, and what no longer fits is dropped and
-// counted.
+// counted. One account can't use up the room of the others.
 func TestNoticesHoldUpNoChange(t *testing.T) {
 	b := newHarness(t)
 	hangs := make(chan struct{})
 	b.company.Mail = hangingSender(hangs)
 	var dropped atomic.Int64
 	b.Dropped = func(string) { dropped.Add(1) }
-	for range 257 {
+	bob := record.Account{ID: -1, Mnemocode: "bob", Email: "bob@example.com"}
+	wantDropped := func(want int64) {
+		t.Helper()
+		if n := dropped.Load(); n != want {
+			t.Errorf("%d were dropped, want %d", n, want)
+		}
+	}
+	for range 300 {
 		b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticePasskeyAdded})
 	}
-	b.change(func(a *record.Account) { a.Phone = "" })
-	if n := dropped.Load(); n != 3 { // the last passkey, and the change of the phone to two recipients
-		t.Errorf("%d were dropped", n)
+	wantDropped(284)
+	b.change(func(a *record.Account) { a.Phone = "" }) // two recipients
+	wantDropped(286)
+	b.Notify(t.Context(), b.company, bob, message.Notice{Type: message.NoticePasswordChanged})
+	wantDropped(286)
+	for i := range 300 { // with the 17 above, 61 more than fit
+		carol := record.Account{ID: -1, Mnemocode: "carol" + strconv.Itoa(i), Email: "carol@example.com"}
+		b.Notify(t.Context(), b.company, carol, message.Notice{Type: message.NoticePasskeyAdded})
 	}
+	wantDropped(286 + 61)
 	close(hangs)
+	settle(b.Service)
+	b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticePasskeyAdded})
+	wantDropped(286 + 61)
 }
 
 type hangingSender chan struct{}

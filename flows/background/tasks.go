@@ -17,11 +17,13 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/panics"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 const (
-	maxTasks  = 256              // at once, for a company's notices and for its other messages
-	taskLimit = 30 * time.Second // per task
+	maxTasks   = 256              // at once, for a company's notices and for its other messages
+	maxNotices = 16               // of these, for one account, whose user can cause any number
+	taskLimit  = 30 * time.Second // per task
 )
 
 // A Task sends a message that no request waits for.
@@ -39,20 +41,24 @@ type queue struct {
 	notices bool
 }
 
+// An owner identifies the account whose notices are counted together.
+type owner struct{ company, mnemocode string }
+
 // Tasks runs each Task in the background. Close waits for all of them. The zero value is
 // ready to use.
 type Tasks struct {
 	all     sync.WaitGroup
 	mu      sync.Mutex    // guards the fields below
 	waiting map[queue]int // tasks in progress, at most maxTasks each
+	notices map[owner]int // notices among them, at most maxNotices each
 	closed  bool
 }
 
 // Do starts a task and logs its error. If the task is dropped, Do returns the reason. The
-// task gets the values of ctx, such as the trace of the request that caused it, and goes on
-// when ctx ends.
+// task gets the values of ctx, such as the trace of the request that caused it, but has its
+// own time for stores, and goes on when ctx ends.
 func (t *Tasks) Do(ctx context.Context, log *slog.Logger, task Task) error {
-	q := queue{task.Company, message.IsNotice(task.Type)}
+	q, to := queue{task.Company, message.IsNotice(task.Type)}, owner{task.Company, task.Mnemocode}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
@@ -61,17 +67,20 @@ func (t *Tasks) Do(ctx context.Context, log *slog.Logger, task Task) error {
 	if t.waiting[q] == maxTasks {
 		return fmt.Errorf("%d messages of the company wait for its gateway already; find out why the gateway is slow", maxTasks)
 	}
-	if t.waiting == nil {
-		t.waiting = map[queue]int{}
+	if q.notices && t.notices[to] == maxNotices {
+		return fmt.Errorf("%d notices to the account wait for the company's gateway already", maxNotices)
 	}
-	t.waiting[q]++
+	if t.waiting == nil {
+		t.waiting, t.notices = map[queue]int{}, map[owner]int{}
+	}
+	t.count(q, to, 1)
 	t.all.Go(func() {
 		defer func() {
 			t.mu.Lock()
-			t.waiting[q]--
+			t.count(q, to, -1)
 			t.mu.Unlock()
 		}()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), taskLimit)
+		ctx, cancel := context.WithTimeout(record.WithoutStoreTime(context.WithoutCancel(ctx)), taskLimit)
 		defer cancel()
 		err := panics.Contain(func() error { return task.Send(ctx) })
 		if p, ok := errors.AsType[*panics.Error](err); ok {
@@ -81,6 +90,17 @@ func (t *Tasks) Do(ctx context.Context, log *slog.Logger, task Task) error {
 		}
 	})
 	return nil
+}
+
+// count adds n tasks in progress.
+func (t *Tasks) count(q queue, to owner, n int) {
+	t.waiting[q] += n
+	if !q.notices {
+		return
+	}
+	if t.notices[to] += n; t.notices[to] == 0 {
+		delete(t.notices, to)
+	}
 }
 
 // Waiting returns the number of tasks in progress.

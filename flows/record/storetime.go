@@ -19,6 +19,12 @@ func WithStoreTime(ctx context.Context) context.Context {
 	return context.WithValue(ctx, storeTimeKey{}, left)
 }
 
+// WithoutStoreTime returns a context for work that goes on after its request. Its calls
+// to stores do not share the request's storeTime.
+func WithoutStoreTime(ctx context.Context) context.Context {
+	return context.WithValue(ctx, storeTimeKey{}, nil)
+}
+
 // StoreContext is for stores whose servers may be slow. It returns the context of one
 // call, which times out after limit, or sooner if the request has less of its time
 // left. Call done when the call returns.
