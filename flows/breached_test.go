@@ -145,6 +145,7 @@ func TestABreachedPasswordIsReplacedAtLogin(t *testing.T) {
 
 func TestAPasswordIsLookedUpOnceInAMonth(t *testing.T) {
 	b, l := newBreached(t, true, false)
+	b.After = nil // logins at once wait for the one that asks
 	l.has = "nothing"
 	login := func() { b.must("auth/checkcredentials", "", object{"login_id": email, "password": password}) }
 	race(20, func(int) error { login(); return nil })
@@ -184,6 +185,75 @@ func TestNoWrongPasswordIsLookedUp(t *testing.T) {
 	if l.times() != 0 {
 		t.Errorf("asked about %q", l.asked)
 	}
+}
+
+// Of logins at once, none gets around the list.
+func TestABreachedPasswordIsReplacedAtEachOfTwoLogins(t *testing.T) {
+	login := object{"login_id": email, "password": password}
+	for _, require := range []bool{false, true} {
+		for hash, change := range map[string]func(b *harness){
+			"argon2id": func(*harness) {},
+			"bcrypt":   func(b *harness) { b.withHash(bcryptHash(t, password)) },
+		} {
+			b, _ := newBreached(t, true, require)
+			change(b)
+			began := false
+			b.Accounts = laps{b.Accounts, func() {
+				if !began { // a whole login comes between the steps of another one
+					began = true
+					wantStep(t, b.must("auth/checkcredentials", "", login), record.SetPassword)
+				}
+			}}
+			if state := b.must("auth/checkcredentials", "", login).SessionState; state != record.SetPassword {
+				t.Errorf("%s, require %v: got %s", hash, require, state)
+			}
+		}
+	}
+}
+
+// A login waits for the answer that another one has asked for.
+func TestALoginWaitsForTheAnswerToAnother(t *testing.T) {
+	login := object{"login_id": email, "password": password}
+	b, l := newBreached(t, true, false)
+	waits, answered, second := make(chan bool), make(chan time.Time), make(chan record.State)
+	b.After = func(time.Duration) <-chan time.Time {
+		close(waits)
+		return answered
+	}
+	b.company.Breached.List = asks{l, func() {
+		go func() { second <- b.must("auth/checkcredentials", "", login).SessionState }()
+		<-waits
+	}}
+	wantStep(t, b.must("auth/checkcredentials", "", login), record.SetPassword)
+	close(answered)
+	if state := <-second; state != record.SetPassword || l.times() != 1 {
+		t.Errorf("got %s, asked %d times", state, l.times())
+	}
+}
+
+// A login asks itself if the other one gets no answer in time.
+func TestALoginDoesNotWaitForeverForTheAnswerToAnother(t *testing.T) {
+	login := object{"login_id": email, "password": password}
+	b, l := newBreached(t, true, false)
+	began := false
+	b.company.Breached.List = asks{l, func() {
+		if !began {
+			began = true
+			wantStep(t, b.must("auth/checkcredentials", "", login), record.SetPassword)
+		}
+	}}
+	wantStep(t, b.must("auth/checkcredentials", "", login), record.SetPassword)
+}
+
+// asks is a list that calls before before it answers.
+type asks struct {
+	*breachedList
+	before func()
+}
+
+func (l asks) Has(ctx context.Context, password string) (bool, error) {
+	l.before()
+	return l.breachedList.Has(ctx, password)
 }
 
 // A list without an answer lets the password pass, and is not asked about it again; with

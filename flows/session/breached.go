@@ -20,6 +20,13 @@ const (
 	breachedMemory = 30 * 24 * time.Hour
 	// breachedTime is more than it takes to ask and to store the answer.
 	breachedTime = 5 * time.Second
+	// breachedWait is how long a login waits for the answer that another login asks for.
+	// It is a little more than the second that a list has for its answer.
+	breachedWait = 1200 * time.Millisecond
+	breachedPoll = 50 * time.Millisecond
+	// breachedRecent is more than the time from the beginning of a login until it has
+	// stored an answer, and the difference of the clocks of two nodes.
+	breachedRecent = time.Minute
 )
 
 // Breached reports whether a password is in the company's list of breached passwords. If
@@ -55,10 +62,19 @@ func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed strin
 	asking := record.Counter{Key: limits.Key(c.Company.Code, "breached-asking", of), Limit: 1, Window: breachedTime}
 	asking.CheckOnly = breached.Require // then each login waits for an answer of its own
 	err := c.Counters.Charge(ctx, c.Now, append(record.CheckOnly(asked), asking)...)
-	if _, full := errors.AsType[*record.FullError](err); full {
+	full, isFull := errors.AsType[*record.FullError](err)
+	for waited := time.Duration(0); isFull && full.Key == asking.Key && waited < breachedWait; waited += breachedPoll {
+		<-c.s.after(breachedPoll) // another login is asking
+		err = c.Counters.Charge(ctx, c.Now, record.CheckOnly(asked, asking)...)
+		full, isFull = errors.AsType[*record.FullError](err)
+	}
+	if isFull && full.Key == asked.Key {
+		if full.Until.After(c.Now.Add(breachedMemory - breachedRecent)) { // perhaps after a was loaded
+			return c.reloadMustSetPassword(ctx, a)
+		}
 		return nil
 	}
-	if err != nil {
+	if err != nil && !isFull { // if the other login has no answer, this one asks
 		return c.LimitError(err)
 	}
 	listed, err := c.s.Breached(ctx, c.Company, typed)
@@ -71,11 +87,23 @@ func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed strin
 	return err
 }
 
+// reloadMustSetPassword takes over what another login has found out about the password.
+func (c *Call) reloadMustSetPassword(ctx context.Context, a *record.Account) error {
+	now, err := c.s.Accounts.ByID(ctx, c.Company.Code, a.ID)
+	if err != nil && !record.IsAnswer(err) {
+		return wire.Unavailable("loading the account", err)
+	}
+	if now.Generation == a.Generation { // otherwise the next step finds out that the password was changed
+		a.MustSetPassword = now.MustSetPassword
+	}
+	return nil
+}
+
 // mustSetPassword makes the user set a new password in place of a breached one.
 func (c *Call) mustSetPassword(ctx context.Context, a *record.Account) error {
 	changed := record.Event{Name: record.AccountChanged, Time: c.Now, Mnemocode: a.Mnemocode, Fields: []string{"must_set_password"}}
 	_, err := c.s.Accounts.Update(ctx, c.Company.Code, a.ID, func(now *record.Account) (ends bool, err error) {
-		if now.PasswordHash != a.PasswordHash {
+		if now.Generation != a.Generation { // compare no hashes: another login may have rehashed the same password
 			return false, record.ErrConflict // the password was changed
 		}
 		now.MustSetPassword, now.Updated = true, c.Now

@@ -44,13 +44,9 @@ func (s *Manager) inBackground(ctx context.Context, company *tenant.Company, a r
 // a random delay. If it began at once, it would compete with the answer for the CPU, and
 // the response time would reveal the message.
 func (s *Manager) sendDelayed(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
-	after := s.After
-	if after == nil {
-		after = time.After
-	}
 	s.inBackground(ctx, company, a, kind, func(ctx context.Context) error {
 		select {
-		case <-after(minPause + rand.N(maxPause-minPause)):
+		case <-s.after(minPause + rand.N(maxPause-minPause)):
 			return send(ctx)
 		case <-ctx.Done():
 			return ctx.Err()

@@ -75,6 +75,13 @@ func (s *Manager) Keys(ctx context.Context) (*tokens.Keys, error) {
 	return keys, nil
 }
 
+func (s *Manager) after(d time.Duration) <-chan time.Time {
+	if s.After != nil {
+		return s.After(d)
+	}
+	return time.After(d)
+}
+
 // Warn logs a warning that many requests may cause at once. It logs at most a few lines
 // a second.
 func (s *Manager) Warn(message string, args ...any) { s.warnings.Warn(s.Log, message, args...) }
