@@ -44,6 +44,8 @@ type Gate interface {
 	// Asserts reports whether it sends assertions, and whether their issuer depends on
 	// the host of the request.
 	Asserts() (sends, byHost bool)
+	// Asked reports whether other proxies ask it by check.
+	Asked() bool
 	// WithoutPasskeys returns an option whose users can't use the passkeys of a company
 	// on a site of these hosts, or nothing.
 	WithoutPasskeys(a *app.App, hosts []string) (option, company, rpID string)
@@ -401,6 +403,9 @@ func (w *walk) guard(g Gate, in reach) reach {
 		w.add(anyIssuer, g)
 	}
 	if w.site != "" {
+		if g.Asked() && !refusesOthers(w.server) {
+			w.add(otherHosts, g, w.site)
+		}
 		if option, company, rpID := g.WithoutPasskeys(w.app, strings.Split(w.site, ", ")); option != "" {
 			w.add(unusablePasskeys, g, option, company, rpID)
 		}
@@ -454,11 +459,7 @@ func (w *walk) shield(r caddyhttp.Route, in reach) {
 	if matchersOf(r) == nil {
 		return
 	}
-	only := onlyHandler(r)
-	if block, ok := only.(*caddyhttp.Subroute); ok && len(block.Routes) == 1 && matchersOf(block.Routes[0]) == nil {
-		only = onlyHandler(block.Routes[0]) // handle @blocked { abort }
-	}
-	switch h := only.(type) {
+	switch h := onlyHandler(r).(type) {
 	case *caddyhttp.StaticError:
 		w.add(shields, in.gate, "error")
 	case *caddyhttp.StaticResponse:

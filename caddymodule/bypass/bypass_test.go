@@ -141,6 +141,35 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 				reverse_proxy localhost:9000
 			}
 		}`, []string{failed("mnemogate in a.example.com", "b.example.com"), failed("mnemogate in a.example.com", ":8080")}},
+		{"asked on a site with a name", `*.example.com {
+			mnemogate {
+				check /check
+			}
+		}`, []string{"mnemogate in *.example.com: other proxies ask it by check, but Caddy answers 200 for other hosts than *.example.com, which most proxies take for a yes"}},
+		{"asked on a site with a name, and others refused", `http://example.com {
+			mnemogate {
+				check /check
+			}
+		}
+		http:// {
+			handle {
+				respond 404
+			}
+		}`, nil},
+		{"asked on a site with a name, and others answered", `http://example.com {
+			mnemogate {
+				check /check
+			}
+		}
+		http:// {
+			respond /x 404
+			respond ok
+		}`, []string{"mnemogate in example.com: other proxies ask it by check, but Caddy answers 200 for other hosts than example.com, which most proxies take for a yes"}},
+		{"asked on a site for any host", `http:// {
+			mnemogate {
+				check /check
+			}
+		}`, nil},
 		{"intercepted before it", `example.com {
 			route {
 				intercept {

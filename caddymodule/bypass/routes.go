@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -109,10 +110,32 @@ func handlersOf(r caddyhttp.Route) (handlers []any) {
 
 // onlyHandler returns a route's only handler, or nil if it has several.
 func onlyHandler(r caddyhttp.Route) any {
-	if handlers := handlersOf(r); len(handlers) == 1 {
-		return handlers[0]
+	handlers := handlersOf(r)
+	if len(handlers) != 1 {
+		return nil
 	}
-	return nil
+	if block, ok := handlers[0].(*caddyhttp.Subroute); ok && len(block.Routes) == 1 && matchersOf(block.Routes[0]) == nil {
+		return onlyHandler(block.Routes[0]) // handle @blocked { abort }
+	}
+	return handlers[0]
+}
+
+// refusesOthers reports whether a server refuses all requests for hosts that it does not
+// name.
+func refusesOthers(server *caddyhttp.Server) bool {
+	return slices.ContainsFunc(server.Routes, func(r caddyhttp.Route) bool {
+		if matchersOf(r) != nil {
+			return false
+		}
+		switch h := onlyHandler(r).(type) {
+		case *caddyhttp.StaticError:
+			return true
+		case *caddyhttp.StaticResponse:
+			status, err := strconv.Atoi(string(h.StatusCode))
+			return h.Abort || err == nil && status >= 300
+		}
+		return false
+	})
 }
 
 // triedBy returns the files of try_files, or nil if the route is another.

@@ -473,6 +473,9 @@ func (h *Handler) Serves(company string) bool {
 	return len(h.Companies) == 0 || slices.Contains(h.Companies, company)
 }
 
+// Asked implements bypass.Gate.
+func (h *Handler) Asked() bool { return h.Check != "" }
+
 // Interface guards
 var (
 	_ bypass.Gate                 = (*Handler)(nil)

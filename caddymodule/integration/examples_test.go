@@ -27,7 +27,8 @@ func startFrom(t *testing.T, example string, env ...string) *site {
 		s.env = append(env, "SITE="+s.URL, "BACKEND="+s.backend.addr)
 		config := strings.Replace(string(raw), "{\n", "{\n\tadmin off\n", 1)
 		config = strings.Replace(config, "shutdown_delay 5s", "shutdown_delay 10ms", 1) // no balancer waits for it
-		return strings.Replace(config, "} {\n", "} {\n\tbind fd/3\n", 1)                // the site's block
+		config = strings.Replace(config, "} {\n", "} {\n\tbind fd/3\n", 1)              // the site's block
+		return strings.Replace(config, "bind 127.0.0.1\n", "bind fd/3\n", 1)
 	})
 }
 
@@ -79,7 +80,7 @@ func TestExamplesOfDocs(t *testing.T) {
 		r.Header.Set("X-Api-Key", "only-to-try-it-0002")
 		s.do(r).want(wire.ErrTokenInvalid)
 	})
-	t.Run("behind-nginx", func(t *testing.T) { // TestOtherProxiesOfThePage runs nginx
+	t.Run("behind-nginx", func(t *testing.T) { // TestOtherProxiesOfThePage has more
 		t.Parallel()
 		s := startFrom(t, "behind-nginx")
 		a := s.postTo("acme", key, "auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": password})
@@ -90,6 +91,13 @@ func TestExamplesOfDocs(t *testing.T) {
 		if got := s.do(r); got.Status != http.StatusNoContent || got.Header.Get("X-Profile-Mnemocode") != "alice" {
 			t.Errorf("got %d %v", got.Status, got.Header)
 		}
+		need(t, "nginx")
+		front := s.nginx(t)
+		check := front.unreached()
+		for _, host := range []string{front.addr, "example.com", "anything"} {
+			front.exchange("GET /orders HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n").want(wire.ErrHeaderMissing)
+		}
+		check()
 	})
 	t.Run("two-nodes", func(t *testing.T) {
 		t.Parallel()

@@ -78,6 +78,17 @@ func addresses(s *site, backend string) *strings.Replacer {
 	return strings.NewReplacer("127.0.0.1:8080", s.addr, "127.0.0.1:9000", backend)
 }
 
+// nginx returns an nginx with the page's configuration in front of a backend of its own.
+func (s *site) nginx(t *testing.T) *site {
+	t.Helper()
+	return s.front(t, func(dir, addr, backend string) *exec.Cmd {
+		shown := addresses(s, backend).Replace(blocks(section(t, otherProxies, "nginx"), "nginx")[0])
+		shown = changed(t, shown, "listen 80;", "listen "+addr+";", "http {\n", "http {\naccess_log off;\nclient_body_temp_path "+dir+"/body;\n")
+		writeFile(t, dir+"/nginx.conf", shown)
+		return exec.Command("nginx", "-p", dir, "-c", dir+"/nginx.conf", "-e", "stderr", "-g", "daemon off; master_process off; pid "+dir+"/pid;")
+	})
+}
+
 // The complete configurations of docs/other-proxies.md do what it promises.
 func TestOtherProxiesOfThePage(t *testing.T) {
 	t.Parallel()
@@ -86,14 +97,7 @@ func TestOtherProxiesOfThePage(t *testing.T) {
 		programs []string
 		start    func(t *testing.T, s *site) *site
 	}{
-		{"nginx", []string{"nginx"}, func(t *testing.T, s *site) *site {
-			return s.front(t, func(dir, addr, backend string) *exec.Cmd {
-				shown := addresses(s, backend).Replace(blocks(section(t, otherProxies, "nginx"), "nginx")[0])
-				shown = changed(t, shown, "listen 80;", "listen "+addr+";", "http {\n", "http {\naccess_log off;\nclient_body_temp_path "+dir+"/body;\n")
-				writeFile(t, dir+"/nginx.conf", shown)
-				return exec.Command("nginx", "-p", dir, "-c", dir+"/nginx.conf", "-e", "stderr", "-g", "daemon off; master_process off; pid "+dir+"/pid;")
-			})
-		}},
+		{"nginx", []string{"nginx"}, func(t *testing.T, s *site) *site { return s.nginx(t) }},
 		{"HAProxy", []string{"haproxy"}, func(t *testing.T, s *site) *site {
 			return s.front(t, func(dir, addr, backend string) *exec.Cmd {
 				shown := section(t, otherProxies, "HAProxy")
