@@ -170,6 +170,30 @@ func TestABackupCodeIsSpentLast(t *testing.T) {
 	}
 }
 
+// A login that loses a backup code to another one has lost its session, and says so.
+func TestOneOfTwoLoginsUsesABackupCode(t *testing.T) {
+	b := newHarness(t)
+	b.backupCodes("ABCDE23456", "FGHJK23456")
+	first := b.sessionIn(record.CheckOTP)
+	second := b.walk("auth/login", "auth/checkpassword").SessionToken
+	began := false
+	b.watch(func(c seen) error {
+		if c.method == "Replace" && !began { // both have compared the code
+			began = true
+			b.must("auth/checkotp", second, object{"backup_code": "ABCDE23456"})
+		}
+		return nil
+	})
+	b.wrong(wire.ErrTokenInvalid, "auth/checkotp", first, object{"backup_code": "ABCDE23456"})
+	b.wrong(wire.ErrTokenInvalid, "auth/checkotp", first, object{"backup_code": "FGHJK23456"})
+	if got := b.load().BackupCodes; got != 1 {
+		t.Errorf("%d backup codes are left, want 1", got)
+	}
+	if sessions, err := b.admin().LiveSessions(t.Context(), mnemocode); err != nil || len(sessions) != 1 {
+		t.Errorf("there are %d sessions, want 1: %v", len(sessions), err)
+	}
+}
+
 // A right code that is sent together with as many wrong ones as are allowed comes too
 // late.
 func TestARightCodeIsOneOfThoseAllowed(t *testing.T) {

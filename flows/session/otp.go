@@ -122,7 +122,7 @@ func (c *Call) TryBackupCode(ctx context.Context, sent string) (Step, error) {
 func (c *Call) useBackupCode(ctx context.Context, a record.Account, hash string) error {
 	err := c.s.Accounts.UseBackupCode(ctx, c.Company.Code, a.ID, hash)
 	if errors.Is(err, record.ErrConflict) {
-		return wire.ErrBackupCodeInvalid // another login has used it
+		return wire.ErrTokenInvalid // another login has used it; this one's session is replaced already
 	}
 	if err != nil {
 		return wire.Unavailable("spending the backup code", err)
