@@ -104,6 +104,29 @@ var failureCases = []accountsCase{
 		},
 	},
 	{
+		name:    "UpdateFailures of a deleted account",
+		promise: "UpdateFailures counts nothing for an account that does not exist, even if Delete deletes it meanwhile.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			for i := range 20 {
+				a := create(t, one, plain("acme", "m1"))
+				keys := []record.FailureKey{{Company: "acme", Account: a.ID}, {Company: "acme", Account: a.ID, Device: "d"}}
+				fail := func(i int, s record.Accounts) error {
+					return s.UpdateFailures(bg, t0, keys[i%2], record.WrongPasswords, add(1))
+				}
+				errs := race(5, one, two, func(n int, s record.Accounts) error {
+					if n == i%5 {
+						return s.Delete(bg, "acme", a.ID)
+					}
+					return fail(n, s)
+				})
+				must(t, errors.Join(append(errs, fail(0, one), fail(1, two))...))
+				for _, key := range keys {
+					wantEqual(t, "counts", len(get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, key))), 0)
+				}
+			}
+		},
+	},
+	{
 		name:    "sweep of tallies",
 		promise: "Sweep deletes failure counts of unknown login ids that have not changed for a day, but not before their lock or window has ended.",
 		run: func(t *testing.T, one, two record.Accounts) {

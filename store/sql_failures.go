@@ -14,9 +14,7 @@ const (
 	sqlOneFailureCount = ` WHERE company = $1 AND account = CAST($2 AS bigint) AND login_id = $3 AND kind = $4`
 	sqlDeleteFailures  = `DELETE FROM tallies` + sqlOneFailureCount
 	sqlUpdateFailures  = `UPDATE tallies SET count = $5, until = $6, changed = $7` + sqlOneFailureCount
-	sqlInsertFailures  = `
-		INSERT INTO tallies (company, account, login_id, kind, count, until, changed) VALUES ($1, $2, $3, $4, $5, $6, $7)
-		ON CONFLICT DO NOTHING`
+	sqlInsertFailures  = `INSERT INTO tallies (company, account, login_id, kind, count, until, changed) SELECT $1, $2, $3, $4, $5, $6, $7`
 
 	// sqlStaleFailures are what a sweep at $1 deletes. A day has 86,400,000,000 microseconds.
 	sqlStaleFailures = `account = 0 AND changed < $1 - 86400000000 AND until <= $1`
@@ -41,7 +39,7 @@ func (s sqlAccounts) UpdateFailures(
 		switch {
 		case after.Count == before.Count && after.Until.Equal(before.Until):
 		case missing: // there was no row to lock, so another node may insert it first
-			err = execOr(ctx, tx, errAgain, sqlInsertFailures, values...)
+			err = s.insertFailures(ctx, tx, key, values)
 		case after.Count == 0 && after.Until.IsZero(): // same as no row
 			err = tx.later(ctx, sqlDeleteFailures, row...)
 		default:
@@ -52,6 +50,20 @@ func (s sqlAccounts) UpdateFailures(
 		}
 		return tx.insertEvents(ctx, key.Company, key.Account, after.Outbox)
 	}))
+}
+
+// insertFailures stores the first count of a key, or nothing if the account has been
+// deleted.
+func (s sqlAccounts) insertFailures(ctx context.Context, tx queries, key record.FailureKey, values []any) error {
+	insert := s.insertUnknown
+	if key.Account != 0 {
+		insert = s.insertKnown
+	}
+	err := execOr(ctx, tx, errAgain, insert, values...)
+	if err == errAgain && key.Account != 0 && errors.Is(s.lockAccount(ctx, tx, key.Company, key.Account), sql.ErrNoRows) {
+		return nil
+	}
+	return err
 }
 
 func scanFailureCount(row scanner) (record.FailureCount, error) {

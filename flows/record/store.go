@@ -173,7 +173,8 @@ type Passkeys interface {
 type FailureCounts interface {
 	// UpdateFailures loads a failure count (a zero one if none is stored), calls
 	// change and stores the result. No other change of the same count can happen in
-	// between. If change fails, UpdateFailures stores nothing and returns that error.
+	// between. If change fails, UpdateFailures stores nothing and returns that error. It
+	// counts nothing for an account that does not exist.
 	UpdateFailures(ctx context.Context, now time.Time, key FailureKey, kind FailureKind, change func(*FailureCount) error) error
 	// FailureCounts returns all failure counts of the key.
 	FailureCounts(ctx context.Context, key FailureKey) (map[FailureKind]FailureCount, error)
