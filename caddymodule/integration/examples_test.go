@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -110,4 +112,20 @@ func TestExamplesOfDocs(t *testing.T) {
 		two.postTo("acme", key, "auth/logout", token, nil).wantState(record.None)
 		one.get("/orders", token).want(wire.ErrTokenInvalid)
 	})
+}
+
+// The commands that docs/examples/README.md shows for production start the example.
+func TestExampleInProduction(t *testing.T) {
+	t.Parallel()
+	need(t, "openssl")
+	shown := blocks(pages(t)["docs/examples/README.md"], "sh")[0]
+	out := get(exec.Command("env", "-i", "PATH="+os.Getenv("PATH"), "sh", "-c", "caddy() { env -0; }\n"+shown).Output())(t)
+	env := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
+	of := func(name string) string {
+		i := slices.IndexFunc(env, func(variable string) bool { return strings.HasPrefix(variable, name+"=") })
+		return strings.TrimPrefix(env[i], name+"=")
+	}
+	s := startFrom(t, "one-api", env...)
+	a := s.postTo("acme", of("ACME_KEY"), "auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": of("ALICE")})
+	s.get("/orders", a.wantState(record.Authorized).token()).wantStatus(http.StatusOK)
 }
