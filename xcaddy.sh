@@ -22,7 +22,7 @@ fail() {
 	exit 1
 }
 
-command -v go >/dev/null || fail "go is not on the PATH; install Go, at least the version that go.mod names"
+command -v go >/dev/null || fail "go is not on the PATH; install Go 1.21 or later, which fetches the version that go.mod names"
 
 extra=
 verify=

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/caddymodule/page"
+	"github.com/mnemogate/mnemogate/flows"
 )
 
 // docs/backends.md lists the paths that no application ever sees: there is no kind of
@@ -40,11 +41,18 @@ func TestThePageListsOurOwnPaths(t *testing.T) {
 			kinds[kind] = true
 		}
 	}
-	want := []string{"v2/auth/", sessionPath, challengePath, clientPath, modulePath, typesPath, documentPath, selfPrefix, keySetPath, loginPath, logoutPath, securityPath, page.Prefix}
+	want := []string{"v2/auth/", "v2/passkey/options", "v2/passkey/login", sessionPath, challengePath, clientPath, modulePath, typesPath, documentPath, selfPrefix, keySetPath, loginPath, logoutPath, securityPath, page.Prefix}
 	slices.Sort(shown)
 	slices.Sort(want)
 	if !slices.Equal(shown, want) {
 		t.Errorf("the page lists %q, want %q", shown, want)
+	}
+	for _, route := range flows.Routes {
+		if !slices.ContainsFunc(shown, func(name string) bool {
+			return "v2/"+route.Path == name || strings.HasSuffix(name, "/") && strings.HasPrefix("v2/"+route.Path, name)
+		}) {
+			t.Errorf("the page lacks v2/%s", route.Path)
+		}
 	}
 	for kind := range pageFile + 1 {
 		if !kinds[kind] {

@@ -29,8 +29,8 @@ func TestMovingKeepsPasswordsAndApps(t *testing.T) {
 	const secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
 	app := `{"profile_mnemocode": "bob", "totp_secret": "` + secret + `", "second_factor": true}`
 	before.cli(app, "account", "import", "--update").want(0, "1 updated")
-	lines := strings.Split(strings.TrimSpace(blocks(moving, "sh")[0]), "\n")
-	if strings.Contains(lines[1], "without account blocks") {
+	lines := regexp.MustCompile(`(?m)^   (caddy .*)$`).FindAllString(moving, -1)
+	if strings.Index(moving, "Remove every `account` block") < strings.Index(moving, lines[1]) {
 		configured = ""
 	}
 	there := adminSite(t, siteConfig{company: configured})
