@@ -32,7 +32,7 @@ func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
 			if remembered {
 				memory := store.NewMemory(b.Sessions, 1000)
 				memory.SetLease(time.Now().Add(time.Hour))
-				memory.Untouched = func(err error) { b.Log.Warn("a session could not be prolonged", "error", err) }
+				memory.Untouched = func(err error) { b.Log.Warn("a session could not be extended", "error", err) }
 				b.Sessions, settled = memory, memory.Wait
 			}
 			token, ended, healed := b.sessionIn(record.Authorized), b.sessionIn(record.Authorized), b.sessionIn(record.Authorized)
@@ -52,7 +52,7 @@ func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
 			b.clock.advance(time.Minute)
 			b.wantLive(token, wire.ErrTokenExpired)
 			b.wantLive(healed, nil)
-			if !strings.Contains(log.String(), "could not be prolonged") || !strings.Contains(log.String(), "no space left") {
+			if !strings.Contains(log.String(), "could not be extended") || !strings.Contains(log.String(), "no space left") {
 				t.Errorf("the log is %q", log.String())
 			}
 		})

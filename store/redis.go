@@ -241,13 +241,13 @@ func (r *Redis) Faults(ctx context.Context) (faults []Fault, err error) {
 func faultsOf(server, info string) (faults []Fault) {
 	if policy := infoField(info, "maxmemory_policy"); policy != "" && policy != "noeviction" {
 		faults = append(faults, Fault{
-			What:   fmt.Sprintf("Redis at %s may end sessions and forget counters to free memory: its maxmemory-policy is %s", server, policy),
+			What:   fmt.Sprintf("Redis at %s may drop sessions and counters to free memory: its maxmemory-policy is %s", server, policy),
 			Advice: "set maxmemory-policy noeviction",
 		})
 	}
 	if infoField(info, "aof_enabled") == "0" {
 		faults = append(faults, Fault{
-			What:   fmt.Sprintf("Redis at %s forgets at its restart what came after its last snapshot: sessions, and that some were ended and codes spent; its appendonly is off", server),
+			What:   fmt.Sprintf("Redis at %s loses at a restart what changed after its last snapshot: revoked sessions and spent codes are then valid again; its appendonly is off", server),
 			Advice: "set appendonly yes",
 		})
 	}
@@ -261,14 +261,14 @@ func faultsOfDefaultUser(server string, answer *redis.Cmd) []Fault {
 	user, err := answer.Result()
 	if redis.HasErrorPrefix(err, "NOPERM") {
 		return []Fault{{What: fmt.Sprintf("Redis at %s does not let this user ask for the rights of the default user (ACL GETUSER): "+
-			"if it is off, see that it has all rights, as 'user default off ~* &* +@all' gives them", server)}}
+			"if it is off, make sure that it has all rights, as in 'user default off ~* &* +@all'", server)}}
 	}
 	rights, ok := user.(map[any]any)
 	if err != nil || !ok || rights["keys"] == "~*" && rights["channels"] == "&*" && rights["commands"] == "+@all" {
 		return nil
 	}
 	return []Fault{{
-		What:   fmt.Sprintf("Redis at %s forgets at its restart that sessions were ended and codes spent: its default user has not all rights, and Redis needs them to replay its append-only file", server),
+		What:   fmt.Sprintf("Redis at %s loses at a restart which sessions were revoked and codes spent: its default user lacks rights that Redis needs to replay its append-only file", server),
 		Advice: "write 'user default off ~* &* +@all' into Redis' configuration or its ACL file; nobody can log in as a user that is off",
 	}}
 }

@@ -171,7 +171,7 @@ func TestRedisURLs(t *testing.T) {
 // its append-only file with the rights of this user. A fault with advice is logged.
 func TestRedisTellsOfAServerThatLosesThings(t *testing.T) {
 	const ours = "--user mg on >pw ~{mg:* &mnemogate:* +@all -@admin -@dangerous +info"
-	const noRights, unread = "its default user has not all rights", "does not let this user ask"
+	const noRights, unread = "its default user lacks rights", "does not let this user ask"
 	for _, test := range []struct {
 		settings []string
 		want     []string // expected messages, in this order

@@ -157,7 +157,7 @@ func TestSQLiteRestoreRefuses(t *testing.T) {
 		{"cut off by a byte", whole[:len(whole)-1], "is cut off"},
 		{"cut off in its checksum", complete[:len(complete)-1], fmt.Sprintf("is cut off: it has %d of %d bytes", len(complete)-1, len(complete))},
 		{"JSON lines", bytes.Repeat([]byte(`{"profile_mnemocode":"alice"}`+"\n"), 9), "is no backup of mnemogate"},
-		{"of another program", get[[]byte](t)(os.ReadFile(other)), "is of another program"},
+		{"of another program", get[[]byte](t)(os.ReadFile(other)), "belongs to another program"},
 		{"of a newer version", change(`INSERT INTO migrations VALUES ('999_later.sql')`), `"999_later.sql" is not known here`},
 		{"damaged", damaged, "is damaged"},
 		{"with an index that lies", change(`PRAGMA writable_schema = 1`,
@@ -174,7 +174,7 @@ func TestSQLiteRestoreRefuses(t *testing.T) {
 			}
 		})
 	}
-	if _, err := (SQLiteRestore{From: s.file, To: tempFile(t)}).Run(bg); err == nil || !strings.Contains(err.Error(), "a store's own file") {
+	if _, err := (SQLiteRestore{From: s.file, To: tempFile(t)}).Run(bg); err == nil || !strings.Contains(err.Error(), "the file of a store") {
 		t.Errorf("a file with its log: %v", err)
 	}
 	file := writeFile(t, complete)
@@ -235,7 +235,7 @@ func TestSQLiteRestoreReplaces(t *testing.T) {
 	must(t, crashed.Close())
 	must(t, os.WriteFile(to+"-wal", log, 0o600))
 	must(t, os.Remove(to))
-	refused(SQLiteRestore{From: from, To: to}, "-wal is there")
+	refused(SQLiteRestore{From: from, To: to}, "-wal exists")
 	_, err = SQLiteRestore{From: from, To: to, Replace: true}.Run(bg)
 	must(t, err)
 	restored := startSQLite(t, to)

@@ -22,7 +22,7 @@ type SQLiteRestore struct {
 	From, To string
 	// Replace allows replacing an existing file.
 	Replace bool
-	// Unverified accepts a file without a checksum, as older versions made them.
+	// Unverified accepts a file without a checksum, as other programs make them.
 	Unverified bool
 	// KeepSessions keeps the sessions, codes and links of the backup. Sessions that
 	// were revoked and codes that were used after the backup was made are then valid
@@ -45,7 +45,7 @@ func (r SQLiteRestore) Run(ctx context.Context) (done SQLiteRestored, err error)
 		return done, err
 	}
 	if line == "" && !r.Unverified {
-		return done, fmt.Errorf("%s has no checksum: a version before v0.2.0 made it, which --unverified restores, or it was changed since; then take another backup", r.From)
+		return done, fmt.Errorf("%s has no checksum: if another program than caddy mnemogate backup made it, add --unverified; otherwise it was changed since: take another backup", r.From)
 	}
 	to, err := filepath.Abs(r.To)
 	if err != nil {
@@ -79,7 +79,7 @@ func (r SQLiteRestore) mayReplace(to string) error {
 	}
 	for _, file := range append([]string{to}, sqliteSideFiles(to)...) {
 		if _, err := os.Lstat(file); err == nil && !r.Replace {
-			return fmt.Errorf("%s is there: look whether it is still of use, and replace it with --force", file)
+			return fmt.Errorf("%s exists: if you no longer need it, replace it with --force", file)
 		} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
@@ -129,8 +129,8 @@ func checkSQLiteHeader(file string) (size int64, line string, err error) {
 		line = string(last)
 	}
 	if log, err := os.Stat(file + "-wal"); err == nil && log.Size() > 0 {
-		return 0, "", fmt.Errorf("%s is not a backup but a store's own file, and what changed last is in %s-wal: "+
-			"make a backup of it with caddy mnemogate backup", file, file)
+		return 0, "", fmt.Errorf("%s is not a backup but the file of a store, whose latest changes are in %s-wal: "+
+			"make a backup with caddy mnemogate backup", file, file)
 	}
 	return size, line, nil
 }
@@ -189,7 +189,7 @@ func (r SQLiteRestore) prepare(ctx context.Context, file string) (done SQLiteRes
 		return done, r.damaged(err)
 	}
 	if !ours {
-		return done, fmt.Errorf("%s is of another program, or a copy of a running store's file, most of which is in the -wal beside it: "+
+		return done, fmt.Errorf("%s belongs to another program, or is a copy of a running store's file without its -wal file: "+
 			"make backups with caddy mnemogate backup", r.From)
 	}
 	var result string

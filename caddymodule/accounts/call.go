@@ -78,7 +78,7 @@ func (e *Error) Error() string { return e.Message }
 
 // ErrBroken means that a response has begun but can't be completed. The connection
 // is closed, so that the client does not take the response for complete.
-var ErrBroken = errors.New("the answer broke off")
+var ErrBroken = errors.New("the answer was interrupted")
 
 // Serve answers a request. The address is the client's, and before is the prefix
 // that the client sent before the remaining path. Serve also writes the error

@@ -138,7 +138,7 @@ func parseObject(data []byte) (map[string]jsontext.Value, error) {
 	var values map[string]jsontext.Value
 	err := json.Unmarshal(data, &values)
 	if twice, ok := errors.AsType[*jsontext.SyntacticError](err); ok && twice.Err == jsontext.ErrDuplicateName {
-		return nil, &manage.FieldError{Field: printable(twice.JSONPointer.LastToken()), Message: "it is there twice; send it once"}
+		return nil, &manage.FieldError{Field: printable(twice.JSONPointer.LastToken()), Message: "it appears twice; send it once"}
 	}
 	if err != nil || values == nil { // null makes no map
 		return nil, errNoObject
@@ -252,7 +252,7 @@ func (p *changeParser) password(_ record.Field, v jsontext.Value) error {
 		return err
 	}
 	if s == "" {
-		return errors.New("it must have 1 to 128 characters; null takes the password away")
+		return errors.New("it must have 1 to 128 characters; null removes the password")
 	}
 	p.change.Password = s
 	p.set(p.passwordSet)
@@ -280,7 +280,7 @@ func (p *changeParser) passwordHash(_ record.Field, v jsontext.Value) error {
 	default:
 		hash, err = textValue(v, maxPasswordHash)
 		if err == nil && hash == "" {
-			err = fmt.Errorf("it must have 1 to %d characters; null takes the password away", maxPasswordHash)
+			err = fmt.Errorf("it must have 1 to %d characters; null removes the password", maxPasswordHash)
 		}
 		// A brace is not enough: Spring's hashes begin with one, too.
 		if object := jsontext.Value(hash); err == nil && object.Kind() == '{' && object.IsValid() {
@@ -354,7 +354,7 @@ func (p *changeParser) identities(_ record.Field, v jsontext.Value) error {
 	var identities []record.Identity
 	for _, view := range views {
 		if slices.ContainsFunc(identities, func(i record.Identity) bool { return i.Provider == view.Provider }) {
-			return fmt.Errorf("provider_id %d is there twice; an account has one identity of each provider", view.Provider)
+			return fmt.Errorf("provider_id %d appears twice; an account has one identity of each provider", view.Provider)
 		}
 		if strings.ContainsFunc(view.Subject, unicode.IsControl) {
 			return errors.New("a subject contains a control character")
@@ -378,7 +378,7 @@ func (p *changeParser) accepted(_ record.Field, v jsontext.Value) error {
 		case n < 1 || n > 64 || utf8.RuneCountInString(view.Version) > 64 || strings.ContainsFunc(view.Code+view.Version, unicode.IsControl):
 			return errors.New("a code must have 1 to 64 characters, a version at most 64")
 		case slices.ContainsFunc(p.change.Accepted, func(a record.Acceptance) bool { return a.Code == view.Code }):
-			return errors.New("a code is there twice")
+			return errors.New("a code appears twice")
 		case !view.At.IsZero() && !isPast(view.At):
 			return errors.New("accepted_at must be a time of the past, as in 2026-11-21T12:00:00Z")
 		}

@@ -260,7 +260,7 @@ func (i *importer) change(ctx context.Context, n int, mnemocode string, change m
 
 // Reasons for skipping lines.
 const (
-	isThere = "an account with this profile_mnemocode is there already, and an import changes it only with update"
+	isThere = "an account with this profile_mnemocode exists, and an import changes it only with update"
 	isSame  = "the account is like this already"
 )
 
@@ -327,7 +327,7 @@ func (c *Call) export() error {
 			return err
 		}
 		if err != nil {
-			c.App.Log().Warn("an export broke off", "company", c.admin.Company.Code, "error", err)
+			c.App.Log().Warn("an export was interrupted", "company", c.admin.Company.Code, "error", err)
 			return ErrBroken
 		}
 		if after == "" {

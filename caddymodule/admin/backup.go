@@ -38,7 +38,7 @@ func backup(c *accounts.Call) error {
 	case err != nil && size == 0:
 		return err
 	case err != nil:
-		c.App.Log().Warn("a backup broke off", "address", c.Address, "error", err)
+		c.App.Log().Warn("a backup was interrupted", "address", c.Address, "error", err)
 		return accounts.ErrBroken
 	}
 	c.App.Log().Info("a backup was taken", "address", c.Address, "bytes", size, "took", time.Since(began))

@@ -260,7 +260,7 @@ func (d *doctor) backlogs() {
 		f.Message = fmt.Sprintf("%d events wait, the oldest for %s", b.Events, age.Round(time.Second))
 		if age > lateEvent {
 			f.Result = api.Warning
-			f.Advice = "see that the receiver is there and answers 2xx; the log says what came of each try, and after three days an event is dropped"
+			f.Advice = "check that the receiver runs and answers 2xx; the log has the reason for each failed try, and an event is dropped after three days"
 		}
 		d.found(f)
 	}

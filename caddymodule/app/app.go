@@ -363,7 +363,7 @@ func (a *App) Service(ctx context.Context) (*flows.Service, error) {
 	return a.started(ctx)
 }
 
-var errStarting = fmt.Errorf("%w: the start takes long and goes on", guest.ErrUnreachable)
+var errStarting = fmt.Errorf("%w: the start takes long and continues", guest.ErrUnreachable)
 
 // started waits for the service to start. All callers share one start. After a
 // failure it does not try again at once.

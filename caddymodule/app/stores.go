@@ -45,13 +45,13 @@ func newPooledStore(key, module string, s guest.Store) *pooledStore {
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if feeding, ok := s.(guest.FeedingStore); ok {
 		p.memory = store.NewMemory(timedSessions{feeding.Sessions()}, defaultCache)
-		p.memory.Untouched = p.warner("a session could not be prolonged, and goes on until it expires")
+		p.memory.Untouched = p.warner("a session could not be extended, and continues until it expires")
 	}
 	if keeps, ok := s.(guest.AccountsStore); ok {
 		if keys, ok := keeps.Accounts().(record.SigningKeys); ok {
 			p.keys = &assertion.Keyring{
 				Accounts: keeps.Accounts(), Store: keys, Now: time.Now,
-				Failed: p.warner("the keys that sign assertions can't be read or rotated, and the known ones go on"),
+				Failed: p.warner("the keys that sign assertions can't be read or rotated, and the known ones remain in use"),
 			}
 		}
 	}

@@ -39,15 +39,15 @@ var (
 		{"phone", "primary_phone", "The primary phone, as +37060012345"},
 		{"email", "primary_email", "The primary email"},
 		{"login", "login_name", "The login name"},
-		{"locale", "locale", "The language that its owner reads, as lt or pt-BR"},
+		{"locale", "locale", "The language of its owner, as lt or pt-BR"},
 		{"role", "role", "The role"},
 		{"status", "status", "active, restricted, closed or denied"},
 		{"question", "control_question", "The control question; goes with --answer"},
 		{"mnemocode", "profile_mnemocode", "A new mnemocode"}, // only for set
 	}
 	boolFlags = []fieldFlag{
-		{"second-factor", "second_factor", "A one-time code follows the password"},
-		{"must-set-password", "must_set_password", "A new password must be set at the next login"},
+		{"second-factor", "second_factor", "Require a one-time code after the password"},
+		{"must-set-password", "must_set_password", "Require a new password at the next login"},
 	}
 	// In the order in which the secrets are read from standard input.
 	secretFlags = []fieldFlag{
@@ -181,11 +181,11 @@ func (c *cli) secret(name string) (string, error) {
 }
 
 func (c *cli) addCommand() *cobra.Command {
-	cmd := c.command("add <mnemocode> [flags]", "Adds an account", `The status is active unless --status says otherwise. --password asks for a
-password, twice, without echo; where standard input is no terminal it is read
-from there. --password-hash and --answer likewise, each the next line. The
-rules for passwords that users choose are not applied: with --must-set-password
-a simple one lasts until the first login.`,
+	cmd := c.command("add <mnemocode> [flags]", "Adds an account", `The status is active unless --status says otherwise. --password prompts
+twice for a password, without echo. Without a terminal, it reads the password
+from standard input. --password-hash and --answer do the same, each with the
+next line. The password need not follow the rules for users. With
+--must-set-password, its owner must replace it at the first login.`,
 		cobra.ExactArgs(1), func(args []string) error {
 			fields, err := c.fields()
 			if err != nil {
@@ -205,14 +205,14 @@ a simple one lasts until the first login.`,
 }
 
 func (c *cli) setCommand() *cobra.Command {
-	cmd := c.byFlag(c.command("set <account> [flags]", "Changes an account", `Only what is given changes. An empty value takes the old one away, as in
---phone ''. --identity replaces all of the account's identities.
+	cmd := c.byFlag(c.command("set <account> [flags]", "Changes an account", `Changes only the fields that you name. An empty value removes the old one, as
+in --phone ''. --identity replaces all identities of the account.
 
-A new status, password, role, phone, email, second factor or mnemocode ends all
-sessions of the account, pending logins and recovery links, before the command
-returns; so does the authenticator app that 'totp' sets up or removes.
---password and --password-hash also clear must_set_password, unless that is
-given, and the lock after wrong passwords; the owner is told of a new password
+A new status, password, role, phone, email, second factor or mnemocode revokes
+all sessions, pending logins and recovery links of the account before the
+command returns. So does an authenticator app that 'totp' sets up or removes.
+--password and --password-hash also clear the lock after wrong passwords, and
+must_set_password unless you set it. The owner gets a notice of a new password
 by mail or SMS.`,
 		cobra.ExactArgs(1), func(args []string) error {
 			fields, err := c.fields()
@@ -220,7 +220,7 @@ by mail or SMS.`,
 				return err
 			}
 			if len(fields) == 0 {
-				return errors.New("there is nothing to change; see --help for what can be")
+				return errors.New("there is nothing to change; --help lists what you can change")
 			}
 			path, _, err := c.account(args[0])
 			if err != nil {
@@ -236,10 +236,10 @@ by mail or SMS.`,
 }
 
 func (c *cli) showCommand() *cobra.Command {
-	return c.onAccount("show <account>", "Shows an account", `password_set tells whether there is a password, which nobody can see.
-locked_until tells until when wrong passwords, codes or control answers keep the
-account locked; 'account unlock' ends that. captcha_due tells whether the next
-password needs a captcha, after captcha_after wrong ones.`,
+	return c.onAccount("show <account>", "Shows an account", `password_set says whether the account has a password, which nobody can see.
+locked_until says when the lock after wrong passwords, codes or control answers
+ends; 'account unlock' ends it now. captcha_due says whether the next password
+needs a captcha, because captcha_after were wrong.`,
 		func(path string, _ api.Account) error {
 			return show(c, http.MethodGet, path, nil, c.showAccount)
 		})
@@ -306,11 +306,11 @@ func (c *cli) listCommand() *cobra.Command {
 	var limit int
 	var after, status, contains string
 	var all bool
-	cmd := c.command("list [flags]", "Lists accounts", `They are ordered by mnemocode. Where there are more than --limit, the last line
-says how to go on; --all goes on by itself, and takes any number.
+	cmd := c.command("list [flags]", "Lists accounts", `Lists the accounts by mnemocode. If there are more than --limit, the last line
+says how to list the next. --all lists all of them.
 
---status and --contains select accounts, and given both, those that both apply
-to. --contains ignores case, and spaces in a part of a phone, as in '600 12'.`,
+--status and --contains select accounts; with both, an account must match both.
+--contains ignores case, and spaces in a part of a phone, as in '600 12'.`,
 		cobra.NoArgs, func([]string) error {
 			company, err := c.company()
 			if err != nil {
@@ -348,8 +348,8 @@ to. --contains ignores case, and spaces in a part of a phone, as in '600 12'.`,
 				}
 			}
 		})
-	cmd.Flags().IntVar(&limit, "limit", api.DefaultPage, "How many at once, at most 1000")
-	cmd.Flags().StringVar(&after, "after", "", "Begin behind this mnemocode")
+	cmd.Flags().IntVar(&limit, "limit", api.DefaultPage, "How many accounts to list, at most 1000")
+	cmd.Flags().StringVar(&after, "after", "", "Begin after this mnemocode")
 	cmd.Flags().StringVar(&status, "status", "", "Only accounts that are active, restricted, closed or denied")
 	cmd.Flags().StringVar(&contains, "contains", "", "Only accounts with a login id that contains this")
 	cmd.Flags().BoolVar(&all, "all", false, "List all")
@@ -359,9 +359,10 @@ to. --contains ignores case, and spaces in a part of a phone, as in '600 12'.`,
 
 func (c *cli) deleteCommand() *cobra.Command {
 	var yes bool
-	cmd := c.onAccount("delete <account> [--yes]", "Deletes an account", `Its sessions end before the command returns, and nothing of it is kept: another
-account with its login ids inherits nothing. To keep a user out for a while, set
---status instead. Without --yes the command asks first.`,
+	cmd := c.onAccount("delete <account> [--yes]", "Deletes an account", `Deletes the account and all its data, and revokes its sessions before the
+command returns. A new account with its login ids inherits nothing. To keep a
+user out for a while, change the status instead: 'account set --status'.
+Without --yes, the command asks first.`,
 		func(path string, a api.Account) error {
 			if !yes {
 				if err := c.confirm("Delete account " + a.Mnemocode + "?"); err != nil {
@@ -377,7 +378,7 @@ account with its login ids inherits nothing. To keep a user out for a while, set
 // confirm asks the user. In a script, use --yes.
 func (c *cli) confirm(question string) error {
 	if !isTerminal(c.cmd.InOrStdin()) {
-		return errors.New("add --yes where there is no terminal to ask at")
+		return errors.New("there is no terminal to ask at; add --yes")
 	}
 	fmt.Fprint(c.cmd.ErrOrStderr(), question+" [y/N] ")
 	typed, _ := c.in.ReadString('\n')
@@ -388,16 +389,16 @@ func (c *cli) confirm(question string) error {
 }
 
 func (c *cli) unlockCommand() *cobra.Command {
-	return c.onAccount("unlock <account>", "Clears the locks of an account", `All counts of wrong passwords, codes and control answers begin anew, and a
-password that was disabled works again. Sessions stay as they are.`,
+	return c.onAccount("unlock <account>", "Clears the locks of an account", `Clears all counts of wrong passwords, codes and control answers. A disabled
+password works again. Sessions stay as they are.`,
 		func(path string, a api.Account) error {
 			return c.change(http.MethodPost, path+"/unlock", a, "unlocked")
 		})
 }
 
 func (c *cli) backupCodesCommand() *cobra.Command {
-	return c.onAccount("backup-codes <account>", "Makes new backup codes", `Makes ten codes, each of which can once take the place of the one-time code, and
-ends those that were left. They are shown this once and kept only as hashes.`,
+	return c.onAccount("backup-codes <account>", "Creates new backup codes", `Creates ten codes and revokes the old ones. Each replaces a one-time code once.
+They are shown only now: the store has only their hashes.`,
 		func(path string, _ api.Account) error {
 			return show(c, http.MethodPost, path+"/backup-codes", nil, func(answer api.BackupCodes) error {
 				_, err := fmt.Fprintln(c.cmd.OutOrStdout(), strings.Join(answer.Codes, "\n"))

@@ -22,14 +22,13 @@ import (
 func (c *cli) backupCommand() *cobra.Command {
 	var output string
 	var force bool
-	cmd := c.command("backup [--output <file>] [--force]", "Copies the store of the running server", `Writes a copy of the SQLite store as it is at this moment, while it is in use,
-to a file that only you can read: by default mnemogate-<time in UTC>.db in this
-directory. The file is there once the copy is whole and on the disk, or not at
-all. It holds all that the store does: keep it as you keep that. 'restore' puts
-it back. It is a SQLite file that ends with a checksum, so that 'restore' can
-refuse a file that was changed.
+	cmd := c.command("backup [--output <file>] [--force]", "Copies the store of the running server", `Copies the SQLite store, while it is in use, to a file that only you can read:
+by default mnemogate-<time in UTC>.db in this directory. The file appears only
+once the copy is complete and on the disk. Protect it like the store. It is a
+SQLite file that ends with a checksum, so that 'restore' can refuse a file that
+was changed.
 
-Accounts in PostgreSQL are backed up by its own means.`,
+Back up accounts in PostgreSQL with its own tools.`,
 		cobra.NoArgs, func([]string) error {
 			if output == "" {
 				output = "mnemogate-" + time.Now().UTC().Format("20060102T150405Z") + ".db"
@@ -41,17 +40,17 @@ Accounts in PostgreSQL are backed up by its own means.`,
 			return c.report(map[string]any{"file": output, "bytes": size}, fmt.Sprintf("%s: %s bytes", output, humanize.Comma(size)))
 		})
 	cmd.Flags().StringVarP(&output, "output", "o", "", "The file to write")
-	cmd.Flags().BoolVar(&force, "force", false, "Replace a file that is there")
+	cmd.Flags().BoolVar(&force, "force", false, "Replace an existing file")
 	_ = cmd.MarkFlagFilename("output")
 	return cmd
 }
 
 func (c *cli) backup(output string, force bool) (size int64, err error) {
 	if c.api != "" {
-		return 0, errors.New("backup asks the admin endpoint: leave --api out, and run it where that is reached")
+		return 0, errors.New("backup uses the admin endpoint: leave --api out, and run it on the machine of that endpoint")
 	}
 	if _, err := os.Lstat(output); err == nil && !force {
-		return 0, fmt.Errorf("%s is there: name another file with --output, or replace it with --force", output)
+		return 0, fmt.Errorf("%s exists: name another file with --output, or replace it with --force", output)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return 0, err
 	}
@@ -61,7 +60,7 @@ func (c *cli) backup(output string, force bool) (size int64, err error) {
 		return 0, err
 	}
 	defer os.Remove(part.Name()) // no effect after the rename
-	if size, err = c.save(part, api.Root+"backup", "the backup broke off, and there is no file"); err != nil {
+	if size, err = c.save(part, api.Root+"backup", "the backup was interrupted, and there is no file"); err != nil {
 		return 0, err
 	}
 	if err := os.Rename(part.Name(), output); err != nil {
@@ -72,22 +71,22 @@ func (c *cli) backup(output string, force bool) (size int64, err error) {
 
 func (c *cli) restoreCommand() *cobra.Command {
 	var r store.SQLiteRestore
-	cmd := c.command("restore <file> (--config <Caddyfile> | --to <file>) [--force] [--keep-sessions] [--unverified]", "Puts a backup of the store back", `Checks a file that 'backup' made and puts it where the store is: at 'store
-sqlite <file>' in the configuration, or at --to. Caddy must not run meanwhile. A
-file that is there is replaced only with --force.
+	cmd := c.command("restore <file> (--config <Caddyfile> | --to <file>) [--force] [--keep-sessions] [--unverified]", "Restores a backup of the store", `Verifies a file that 'backup' made, and copies it to the store's place: 'store
+sqlite <file>' in the configuration, or --to. Stop Caddy first. An existing file
+is replaced only with --force.
 
-A backup ends with a checksum, and a file that does not match it is refused. A
-file that has none was made by an older version, or was changed since: it is
-restored with --unverified only.
+A backup ends with a checksum, and 'restore' refuses a file that does not match
+it. A copy that another program made has no checksum, nor does a file that was
+cut since: restore it with --unverified.
 
-All is then as it was when the backup was made, also passwords and backup codes
-that were changed or used since. But sessions, pending logins, one-time codes
-and links are all ended, since what was ended or used since would be good again:
---keep-sessions leaves them, for a backup that was made when nobody could log in
-any more, as before a move to another machine.`,
+All accounts are then as they were at the moment of the backup, also passwords
+and backup codes that were changed or used since. 'restore' revokes all
+sessions, pending logins, one-time codes and links, because those that were
+revoked or used since would be valid again. --keep-sessions keeps them: use it
+only if nobody could log in after the backup, as in a move to another machine.`,
 		cobra.ExactArgs(1), func(args []string) (err error) {
 			if c.api != "" || c.address != "" {
-				return errors.New("restore asks no server: leave --api and --address out")
+				return errors.New("restore needs no server: leave --api and --address out")
 			}
 			r.From = args[0]
 			if r.To == "" {
@@ -100,7 +99,7 @@ any more, as before a move to another machine.`,
 			if err != nil {
 				return c.orInterrupted(err)
 			}
-			ended := fmt.Sprintf("%s sessions and links ended", humanize.Comma(done.SessionsEnded))
+			ended := fmt.Sprintf("%s sessions and links revoked", humanize.Comma(done.SessionsEnded))
 			if r.KeepSessions {
 				ended = "sessions kept"
 			}
@@ -109,9 +108,9 @@ any more, as before a move to another machine.`,
 		})
 	cmd.ValidArgsFunction = nil // complete files
 	cmd.Flags().StringVar(&r.To, "to", "", "The file of the store")
-	cmd.Flags().BoolVar(&r.Replace, "force", false, "Replace a file that is there")
-	cmd.Flags().BoolVar(&r.Unverified, "unverified", false, "Restore a file without a checksum, from an older version")
-	cmd.Flags().BoolVar(&r.KeepSessions, "keep-sessions", false, "End no sessions, codes and links")
+	cmd.Flags().BoolVar(&r.Replace, "force", false, "Replace an existing file")
+	cmd.Flags().BoolVar(&r.Unverified, "unverified", false, "Restore a file without a checksum")
+	cmd.Flags().BoolVar(&r.KeepSessions, "keep-sessions", false, "Keep sessions, codes and links")
 	_ = cmd.MarkFlagFilename("to")
 	return cmd
 }
@@ -119,7 +118,7 @@ any more, as before a move to another machine.`,
 // configuredFile returns the file of the SQLite store in the configuration.
 func (c *cli) configuredFile() (string, error) {
 	if c.config == "" {
-		return "", errors.New("restore needs to know where the store is: name the configuration with --config, or the file with --to")
+		return "", errors.New("name the configuration with --config, or the file of the store with --to")
 	}
 	config, _, _, err := caddycmd.LoadConfig(c.config, c.adapter)
 	if err != nil {
@@ -140,10 +139,10 @@ func (c *cli) configuredFile() (string, error) {
 	}
 	kept := parsed.Apps.Mnemogate.Store
 	if kept.Module != "" && kept.Module != "sqlite" {
-		return "", fmt.Errorf("%s keeps accounts in %s, which is restored by its own means; name a file for the store sqlite with --to", c.config, kept.Module)
+		return "", fmt.Errorf("%s keeps accounts in %s: restore them with its own tools, or name a file of SQLite with --to", c.config, kept.Module)
 	}
 	if kept.File == "" { // the service may run in another environment
-		return "", fmt.Errorf("%s names no file for the store, and where Caddy keeps it then depends on the environment it runs in: "+
+		return "", fmt.Errorf("%s names no file for the store, so its place depends on the environment of Caddy: "+
 			"name the file with --to, or write 'store sqlite <file>' into the configuration", c.config)
 	}
 	sqlite := stores.SQLite{File: kept.File}

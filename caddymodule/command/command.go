@@ -28,33 +28,34 @@ func init() {
 		Usage: "<command>",
 		Short: "Manages the accounts and sessions of a running mnemogate",
 		Long: `Manages the accounts and sessions of a running mnemogate, through the admin
-endpoint of its Caddy. What is done holds at once, on all nodes: a change of
-status, password, role, phone, email, second factor or authenticator app ends
+endpoint of its Caddy. Changes take effect at once, on all nodes: a change of
+status, password, role, phone, email, second factor or authenticator app revokes
 the account's sessions before the command returns.
 
-The admin endpoint is found as 'caddy reload' finds it: --address, else the one
-in --config, else the environment variable CADDY_ADMIN, else localhost:2019. A
-Unix socket is written unix//run/caddy/admin.sock.
+Commands take the admin endpoint from --address, the file of --config, the
+environment variable CADDY_ADMIN, or localhost:2019, in this order. Write a Unix
+socket as unix//run/caddy/admin.sock.
 
-With --api the accounts API of a site that has the directive mnemogate_accounts
-is asked instead, with the key that is alone in --key-file. The key needs the
-right read, and besides write, sessions, import or export as the command does.
+With --api, they use the accounts API of a site with the directive
+mnemogate_accounts instead, with the key in --key-file. The key needs the right
+read and, if the command needs it, write, sessions, import or export.
 
---company names the company; it can be left out where only one is configured.
+--company names the company. You can omit it if only one is configured.
 
-An <account> is a mnemocode or any login id, in any spelling. Where two accounts
-answer to it, the command does nothing and asks for --by.
+An <account> is a mnemocode or any login id, in any spelling. If two accounts
+match, the command does nothing and asks for --by.
 
-Passwords, control answers and password hashes are never arguments, which other
-users of the machine could read: the command prompts for them, without echo, or
-takes them from standard input, one a line, where that is no terminal.
+Passwords, control answers and password hashes are never arguments, because
+other users of the machine could read them: the command prompts for them,
+without echo. Without a terminal, it reads them from standard input, one per
+line.
 
-With --json the answers are JSON, one object a line, and so is an error on
+With --json, answers are JSON, one object per line, and errors are JSON on
 standard error.
 
-The exit status is 0 if all was done, 1 if not, 2 if there is no such account or
-company, 3 if a login id, mnemocode or identity is another account's, 4 if the
-server or one of its stores did not answer.`,
+The exit status is 0 if the command succeeded, 1 if it failed, 2 if there is no
+such account or company, 3 if another account has the login id, mnemocode or
+identity, and 4 if the server or one of its stores did not answer.`,
 		CobraFunc: func(cmd *cobra.Command) {
 			cmd.Example = `  $ caddy mnemogate account add alice --email alice@example.com --password
   $ caddy mnemogate account unlock alice@example.com
@@ -109,12 +110,12 @@ type cli struct {
 
 func (c *cli) flags(cmd *cobra.Command) {
 	f := cmd.PersistentFlags()
-	f.StringVar(&c.address, "address", "", "The address of the admin endpoint, also unix//path")
+	f.StringVar(&c.address, "address", "", "The address of the admin endpoint, also as unix//path")
 	f.StringVarP(&c.config, "config", "c", "", "A configuration file that names the admin endpoint")
 	f.StringVarP(&c.adapter, "adapter", "a", "", "The adapter of the configuration file")
-	f.StringVar(&c.api, "api", "", "The URL of an accounts API to ask instead of the admin endpoint")
+	f.StringVar(&c.api, "api", "", "The URL of an accounts API to use instead of the admin endpoint")
 	f.StringVar(&c.keyFile, "key-file", "", "The file with the key for --api")
-	f.StringVar(&c.companyCode, "company", "", "The code of the company; not needed where there is only one")
+	f.StringVar(&c.companyCode, "company", "", "The code of the company; not needed if there is only one")
 	f.BoolVar(&c.json, "json", false, "Answer in JSON")
 	_ = cmd.RegisterFlagCompletionFunc("company", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		c.cmd = cmd
@@ -178,7 +179,7 @@ func group(cmd *cobra.Command, others ...*cobra.Command) *cobra.Command {
 	cmd.DisableFlagsInUseLine = true
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) > 0 {
-			return fmt.Errorf("there is no command %q; '%s --help' shows those that there are", args[0], cmd.CommandPath())
+			return fmt.Errorf("there is no command %q; '%s --help' lists the commands", args[0], cmd.CommandPath())
 		}
 		return cmd.Help()
 	}

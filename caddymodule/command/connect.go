@@ -164,7 +164,7 @@ func (c *cli) ask(method, path string, in any) ([]byte, error) {
 	defer response.Body.Close()
 	data, err := io.ReadAll(response.Body)
 	if err != nil {
-		return nil, c.unreachable("the answer broke off: " + err.Error())
+		return nil, c.unreachable("the answer was interrupted: " + err.Error())
 	}
 	return data, nil
 }

@@ -16,25 +16,23 @@ import (
 
 func (c *cli) doctorCommand() *cobra.Command {
 	var test string
-	cmd := c.command("doctor [--send-test sms:<phone>|mail:<address>|events]", "Checks the running server", `Asks the server how it is: whether its stores read and write, and how fast;
-whether their clocks agree with its own, and its own with this machine's;
-whether the gateways for SMS and mail, the captcha and the OAuth providers of
-each company are reached (nothing is sent); and which settings are for tests or
-weaker than they should be.
+	cmd := c.command("doctor [--send-test sms:<phone>|mail:<address>|events]", "Checks the running server", `Checks that the stores read and write, and how fast; that the clocks of the
+stores, the server and this machine agree; that the server reaches each
+company's gateways, captcha and OAuth providers, without sending anything; and
+which settings are weak or for tests.
 
-What is wrong is told with what to do. The exit status is 1 if something failed,
-4 if the server was not reached, 0 if there were warnings at most.
+For each problem, it says what to do. The exit status is 1 if a check failed, 4
+if the server did not answer, and 0 otherwise, also with warnings.
 
-With --send-test it does something else: it sends one SMS to the phone, one mail
-to the address, or one event to the receiver of events, by the gateway that the
-running configuration has for the company (--company), and tells what that
-answered. The message says that it is a test, is of the type "test", and has no
-code or link. It counts for no limit, such as sms_per_phone, for no account and
-for no metric; what the gateway asks for an SMS it costs. The exit status is 1
-if the gateway did not take it.`,
+With --send-test, it instead sends one SMS to the phone, one mail to the
+address, or one event to the receiver of events, through the running
+configuration of the company (--company), and shows the answer. The message says
+that it is a test, has the type "test", and has no code or link. It counts for
+no limit, account or metric, but your gateway may charge for it. The exit status
+is 1 if the gateway refused it.`,
 		cobra.NoArgs, func([]string) error {
 			if c.api != "" {
-				return errors.New("doctor asks the admin endpoint: leave --api out, and run it where that is reached")
+				return errors.New("doctor uses the admin endpoint: leave --api out, and run it on the machine of that endpoint")
 			}
 			if c.cmd.Flags().Changed("send-test") {
 				return c.sendTest(test)

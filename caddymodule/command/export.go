@@ -10,14 +10,13 @@ import (
 func (c *cli) exportCommand() *cobra.Command {
 	var file string
 	var secrets bool
-	cmd := c.command("export [--output <file>] [--with-secrets]", "Exports all accounts", `Writes one JSON object a line, as 'import' takes it: to move to another store,
-or to keep a copy. Passwords, control answers and backup codes are in it as
-hashes, so nobody has to set a new password after a move; keep the file as you
-keep the store. Sessions and the counts of wrong attempts are not in it.
+	cmd := c.command("export [--output <file>] [--with-secrets]", "Exports all accounts", `Writes one JSON object per line, which 'import' reads. Passwords, control
+answers and backup codes are exported as hashes, so they still work afterwards.
+Protect the file like the store. Sessions and counts of wrong attempts are not
+exported.
 
-The secrets of authenticator apps can't be kept as hashes: they are in it, in
-plain, only with --with-secrets. Without it their users have to set up their
-apps again.`,
+With --with-secrets, it also exports the secrets of authenticator apps, in plain
+text. Without it, users must set up their apps again.`,
 		cobra.NoArgs, func([]string) error {
 			company, err := c.company()
 			if err != nil {

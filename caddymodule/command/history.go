@@ -14,9 +14,9 @@ import (
 func (c *cli) historyCommand() *cobra.Command {
 	var limit int
 	cmd := c.onAccount("history <account> [--limit <n>]", "Shows what happened to an account", `Shows the newest events of an account, the newest first: logins, wrong
-passwords and codes, locks, changes and ended sessions, named as in the audit
-log. They are kept for audit_keep, and of each account the newest hundred that
-strangers can cause and a hundred others. ACTOR is who managed the account.`,
+passwords and codes, locks, changes and revoked sessions, named as in the audit
+log. The store keeps them for audit_keep: at most a hundred that strangers can
+cause, and a hundred others. ACTOR says who managed the account.`,
 		func(path string, _ api.Account) error {
 			answer, err := get[api.History](c, fmt.Sprintf("%s/history?limit=%d", path, limit))
 			if err != nil {

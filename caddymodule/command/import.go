@@ -37,12 +37,12 @@ const (
 func (c *cli) importCommand() *cobra.Command {
 	var update bool
 	var format string
-	cmd := c.command("import [<file>] [flags]", "Imports accounts", `Reads accounts from a file, or from standard input without one or with -, and
-creates those that are not there. The file has one JSON object a line, or is CSV
-whose first line names the columns; --format says which where the name of the
-file does not.
+	cmd := c.command("import [<file>] [flags]", "Imports accounts", `Reads accounts from a file, or from standard input if you name none or -, and
+creates those that do not exist. The file has one JSON object per line, or is
+CSV whose first line names the columns. Use --format if the file's name does not
+say which.
 
-The fields are those of 'account show' that can be written, and
+The fields are those that you can set with 'account add', and
   password             in plain; slow, since each is hashed
   password_hash        argon2id, argon2i, bcrypt, scrypt, pbkdf2, sha256crypt
                        or sha512crypt in PHC or crypt form; as Django, Spring,
@@ -50,26 +50,26 @@ The fields are those of 'account show' that can be written, and
                        as $fbscrypt$v=1,n=<mem_cost>,r=<rounds>,p=1,
                        ss=<salt separator>,sk=<signer key>$<salt>$<hash>;
                        Keycloak's as its credential object. It is replaced by
-                       argon2id at the first good login. Of another kind, or
-                       if it takes longer than about a second to check, leave
-                       it out: the user sets a password by recovery.
+                       argon2id at the first successful login. Leave out other
+                       kinds, and hashes that take more than about a second:
+                       their users set a password by recovery.
   control_answer       in plain, or control_answer_hash
   backup_code_hashes   as 'export' writes them
   totp_secret          of an authenticator app, in base32
   created_at           of a new account
-In CSV true and false are also yes and no or 1 and 0, identities are written
-1:subject with spaces between, other lists as JSON, and an empty cell is as if
-the column was not there.
+In CSV, write true and false, yes and no, or 1 and 0; identities as 1:subject,
+separated by spaces; and other lists as JSON. An empty cell leaves the field
+out.
 
-An account that is there already, by its mnemocode, is skipped: an import that
-was interrupted can be run again. With --update it is changed instead, as by
-'account set': what is in the file wins, a password that the user has set since
-is lost, and changes of status, password, role, phone, email, second factor or
-authenticator app end the account's sessions.
+The import skips accounts whose mnemocode exists, so you can repeat it after an
+interruption. With --update, it changes them like 'account set': the fields in
+the file replace those of the account, also a password that the user has set
+since. A change of status, password, role, phone, email, second factor or
+authenticator app revokes the account's sessions.
 
-Each line that fails is told with its number and the field at fault, and the
-others are imported; the exit status is then 1. The lines that were skipped are
-told at the end, with the reason. A terminal is shown how far it is.`,
+For each line that fails, the import prints its number and the field, and
+continues; the exit status is then 1. At the end, it prints the skipped lines,
+with the reason. A terminal shows the progress.`,
 		cobra.MaximumNArgs(1), func(args []string) error {
 			if len(args) == 0 {
 				args = []string{"-"}
@@ -80,7 +80,7 @@ told at the end, with the reason. A terminal is shown how far it is.`,
   $ caddy mnemogate account import users.csv --update
   $ zcat dump.jsonl.gz | caddy mnemogate account import`
 	cmd.ValidArgsFunction = nil // complete files
-	cmd.Flags().BoolVar(&update, "update", false, "Change accounts that are there")
+	cmd.Flags().BoolVar(&update, "update", false, "Change existing accounts")
 	cmd.Flags().StringVar(&format, "format", "", "jsonl or csv; default: by the name of the file, else jsonl")
 	complete(cmd, "format", "jsonl", "csv")
 	return cmd
@@ -153,7 +153,7 @@ func (r *importRun) run(records recordReader) error {
 			r.report()
 			e := asCLIError(err)
 			return &cliError{exit: e.exit, field: e.field, message: fmt.Sprintf(
-				"%s; not all was imported from line %d on: run the same command again, what is there is skipped", e.message, next.lines[0])}
+				"%s; the import stopped at line %d: run the same command again, it skips existing accounts", e.message, next.lines[0])}
 		}
 		fmt.Fprint(r.status, clearLine, r.progress(time.Since(r.began)))
 	}
@@ -230,7 +230,7 @@ func (r *importRun) sendOnce(body []byte) (counts api.Counts, lines []api.Failur
 		err = json.Unmarshal(one, &counts) // the last line has the counts
 	}
 	if err != nil {
-		return counts, nil, r.unreachable("the server's answer broke off")
+		return counts, nil, r.unreachable("the server's answer was interrupted")
 	}
 	if counts.Error != "" {
 		return counts, nil, r.unreachable(counts.Error)

@@ -32,7 +32,7 @@ you name none, the first one. It reads the files again at each start. It needs
 no running server, accounts or stores, and sends nothing. Stop it with Ctrl-C.`,
 		cobra.MaximumNArgs(1), func(args []string) error {
 			if !preview {
-				return errors.New("say --preview: there is nothing else to do with the page yet")
+				return errors.New("add --preview: the command has no other function yet")
 			}
 			return c.previewPage(listen, strings.Join(args, ""))
 		})

@@ -61,7 +61,7 @@ func newCSVRecords(r io.Reader) (*csvRecords, error) {
 			return nil, fmt.Errorf("there is no such field as the column %q; they are %s", name, strings.Join(api.Fields, ", "))
 		}
 		if slices.Contains(c.columns, name) {
-			return nil, fmt.Errorf("the column %s is there twice", name)
+			return nil, fmt.Errorf("the column %s appears twice", name)
 		}
 		c.columns = append(c.columns, name)
 	}

@@ -16,15 +16,15 @@ import (
 func (c *cli) sessionsCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "sessions <command>",
-		Short: "Lists and ends sessions",
-		Long:  "Lists an account's sessions, and ends one, all of them, or all of a company.",
+		Short: "Lists and revokes sessions",
+		Long:  "Lists an account's sessions, and revokes one, all of them, or all of a company.",
 	}, c.listSessionsCommand(), c.endSessionsCommand())
 }
 
 func (c *cli) listSessionsCommand() *cobra.Command {
-	return c.onAccount("list <account>", "Lists the sessions of an account", `Logins that are not complete are among them, in the state in which they wait.
-No token is shown, nor kept anywhere. ADDRESS and USER AGENT are those of the
-login. LAST USED is as a rule less than a minute before the last request.`,
+	return c.onAccount("list <account>", "Lists the sessions of an account", `The list includes pending logins, with their state. It shows no tokens, because
+they are stored only as hashes. ADDRESS and USER AGENT are those of the login.
+LAST USED is usually less than a minute before the last request.`,
 		func(path string, _ api.Account) error {
 			answer, err := get[api.Sessions](c, path+"/sessions")
 			if err != nil {
@@ -42,13 +42,13 @@ login. LAST USED is as a rule less than a minute before the last request.`,
 
 func (c *cli) endSessionsCommand() *cobra.Command {
 	var all bool
-	cmd := c.byFlag(c.command("end (<account> [<session>] | --all --company <code>)", "Ends sessions", `Ends all sessions of an account, with pending logins, one-time codes and
-recovery links; with a session, as 'sessions list' shows it, that one. With
---all it ends those of every user of the company, however many these are. They
-have ended when the command returns, on other nodes within 100 ms.`,
+	cmd := c.byFlag(c.command("end (<account> [<session>] | --all --company <code>)", "Revokes sessions", `Revokes all sessions of an account, with its pending logins, one-time codes and
+recovery links. With the id of a session, as in 'sessions list', it revokes only
+that one; with --all, the sessions of all users of the company. They are revoked
+when the command returns, and on other nodes within 100 ms.`,
 		cobra.MaximumNArgs(2), func(args []string) error {
 			if all != (len(args) == 0) {
-				return errors.New("name an account, or say --all for all of the company")
+				return errors.New("name an account, or add --all for all of the company")
 			}
 			if all {
 				return c.endCompany()
@@ -71,7 +71,7 @@ have ended when the command returns, on other nodes within 100 ms.`,
 
 func (c *cli) endCompany() error {
 	if c.companyCode == "" {
-		return errors.New("name the company whose users are all to be logged out, with --company")
+		return errors.New("--all logs out all users of a company: name it with --company")
 	}
 	if _, err := c.ask(http.MethodDelete, api.Root+url.PathEscape(c.companyCode)+"/sessions", nil); err != nil {
 		return err

@@ -16,14 +16,13 @@ import (
 )
 
 func (c *cli) totpCommand() *cobra.Command {
-	cmd := c.onAccount("totp <account>", "Sets up an authenticator app", `Shows a QR code for the app, once, and asks for the first code that the app then
-shows; where standard input is no terminal, that is read from there. Until the
-code was right nothing changes. Then the app takes the place of the SMS, and all
-sessions of the account end. An app that the account had before is replaced.
+	cmd := c.onAccount("totp <account>", "Sets up an authenticator app", `Shows a QR code for the app once, and asks for the code that the app then shows.
+Without a terminal, it reads the code from standard input. Nothing changes until
+the code is correct. Then the app replaces SMS and any earlier app, and all
+sessions of the account are revoked.
 
-A second factor is asked for where second_factor of the account is on, or the
-company says second_factor required. An account without a password goes on by
-SMS.`,
+Users are asked for a code if their account has second_factor, or if the company
+has second_factor required. An account without a password still gets an SMS.`,
 		func(path string, a api.Account) error {
 			if err := show(c, http.MethodPost, path+"/totp", nil, c.showSecret); err != nil {
 				return err
@@ -37,14 +36,14 @@ SMS.`,
 				return err
 			}
 			if !a.SecondFactor {
-				fmt.Fprintf(c.cmd.ErrOrStderr(), "second_factor of %s is off: where the company does not require one, the app is not asked for\n", a.Mnemocode)
+				fmt.Fprintf(c.cmd.ErrOrStderr(), "%s has no second_factor: unless the company requires one, logins do not ask for the app\n", a.Mnemocode)
 			}
-			return c.done("profile_mnemocode", a.Mnemocode, "the app is confirmed, all sessions ended")
+			return c.done("profile_mnemocode", a.Mnemocode, "the app is confirmed, all sessions revoked")
 		})
 	cmd.Example = `  $ caddy mnemogate totp alice
   $ caddy mnemogate totp remove alice`
-	cmd.AddCommand(c.onAccount("remove <account>", "Takes the authenticator app away", `All sessions of the account end. The next login goes on by SMS, where there is a
-phone, or with a backup code.`,
+	cmd.AddCommand(c.onAccount("remove <account>", "Removes the authenticator app", `Revokes all sessions of the account, too. The next login needs an SMS, if the
+account has a phone, or a backup code.`,
 		func(path string, a api.Account) error {
 			return c.change(http.MethodDelete, path+"/totp", a, "the app is removed")
 		}))
@@ -106,7 +105,7 @@ func (c *cli) confirmCode(path string) (data []byte, err error) {
 		line, readErr := c.in.ReadString('\n')
 		line = strings.ReplaceAll(strings.TrimSpace(line), " ", "")
 		if line == "" && readErr == io.EOF {
-			return nil, errors.New("no code was given; the app is not set up")
+			return nil, errors.New("the code is empty; the app is not set up")
 		}
 		if line == "" && readErr != nil {
 			return nil, readErr

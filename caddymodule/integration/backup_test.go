@@ -90,9 +90,9 @@ func TestBackupAndRestore(t *testing.T) {
 	restore := func(args ...string) outcome {
 		return s.cliAt("", "", append([]string{"restore", file, "--config", s.dir + "/Caddyfile"}, args...)...)
 	}
-	restore().want(1, "mnemogate.db is there", "--force")
+	restore().want(1, "mnemogate.db exists", "--force")
 	restore("--force").want(1, "is open: stop Caddy")
-	s.whileStopped(func() { restore("--force").want(0, "23 accounts restored", "sessions and links ended") })
+	s.whileStopped(func() { restore("--force").want(0, "23 accounts restored", "sessions and links revoked") })
 
 	for what, token := range map[string]string{"a session": live, "an ended one": ended} {
 		s.run(what, func(*testing.T) { s.get("/", token).want(wire.ErrTokenInvalid) })
@@ -147,7 +147,7 @@ func TestBackupLeavesNoHalfFile(t *testing.T) {
 	s.run("a file that is there", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "precious")
 		must(t, os.WriteFile(file, []byte("precious"), 0o600))
-		s.cli("", "backup", "--output", file).want(1, "precious is there", "--force")
+		s.cli("", "backup", "--output", file).want(1, "precious exists", "--force")
 		if data, err := os.ReadFile(file); string(data) != "precious" {
 			t.Errorf("it is %q now, %v", data, err)
 		}

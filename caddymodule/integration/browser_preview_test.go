@@ -87,7 +87,7 @@ func TestThePreviewOfACaddyfile(t *testing.T) {
 		t.Errorf("it ended with %v", err)
 	}
 	s.cliAt("", "", "page", "--preview", "nobody", "--config", s.dir+"/Caddyfile").want(1, "no site has a login_page for it")
-	s.cliAt("", "", "page").want(1, "say --preview")
+	s.cliAt("", "", "page").want(1, "add --preview")
 }
 
 // No screen in any state has a problem that axe finds, in light and dark, and each fits

@@ -29,7 +29,7 @@ func TestACommandThatThereIsNotFails(t *testing.T) {
 func TestNothingIsLeftOfWhatIsNotWhole(t *testing.T) {
 	t.Parallel()
 	for args, brokenOff := range map[string]string{
-		"backup --output ":                "the backup broke off, and there is no file",
+		"backup --output ":                "the backup was interrupted, and there is no file",
 		"export --company acme --output ": "is not complete",
 	} {
 		for _, how := range []string{"a signal", "a broken answer"} {

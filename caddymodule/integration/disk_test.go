@@ -76,7 +76,7 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 		}
 		return a.Status != http.StatusOK
 	})
-	s.tells("could not be prolonged")
+	s.tells("could not be extended")
 	if got := failed(s.cli("", "doctor").want(1).out); len(got) != 1 || !strings.HasPrefix(got[0], "failed accounts store") || !strings.Contains(got[0], "free or add space") {
 		t.Errorf("doctor does not tell the disk from a server that is down: %q", got)
 	}

@@ -177,7 +177,7 @@ MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgGEL2G/j4uV96wQr1
 beSFtHZscr8WKq4Iytgs4Cpg/qehRANCAAS2YuLMzNaE3TKO78WNkjXAM6Rc432g
 nnuqsS8Ba2qBmq7Z4IVsewAIUMYBcG3JYoboGwlPB113MUCVZE37H5b5
 -----END PRIVATE KEY-----"
-}`: "assertion: key: key 2 of 2 is there twice; remove one, at Caddyfile:12",
+}`: "assertion: key: key 2 of 2 appears twice; remove one, at Caddyfile:12",
 		`assertion app {
 key "-----BEGIN EC PRIVATE KEY-----
 MHcCAQEE

@@ -202,7 +202,7 @@ func TestCommandSetsUpAnApp(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{})
 	s.admin("POST", "accounts", carol).wantStatus(201)
-	s.cli("", "totp", "carol").want(1, "no code was given")
+	s.cli("", "totp", "carol").want(1, "the code is empty")
 	s.cli("abcdef\n", "totp", "carol").want(1, "the code is wrong")
 	s.cli("", "totp", "nobody").want(2)
 

@@ -19,7 +19,7 @@ func checkCountries(countries []string) error {
 		case s != tenant.AllCountries && !country.MatchString(s):
 			return fmt.Errorf("limits sms_countries: '%s' is not the beginning of an international number; write it as +370", s)
 		case slices.Contains(countries[:i], s):
-			return fmt.Errorf("limits sms_countries: %s is there twice; remove one", s)
+			return fmt.Errorf("limits sms_countries: %s appears twice; remove one", s)
 		}
 	}
 	return nil

@@ -152,7 +152,7 @@ func (s *Manager) touch(ctx context.Context, now time.Time, session record.Sessi
 		return wire.ErrTokenInvalid // it was revoked in the meantime
 	}
 	if err != nil && ctx.Err() == nil {
-		s.Warn("a session could not be prolonged, and goes on until it expires", "company", session.Company, "error", err)
+		s.Warn("a session could not be extended, and continues until it expires", "company", session.Company, "error", err)
 	}
 	return nil
 }

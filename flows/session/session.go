@@ -165,7 +165,7 @@ func (s *Manager) RevokeAll(ctx context.Context, e record.Revocation, by record.
 		return wire.Unavailable("ending the sessions", err)
 	}
 	if unlisted != nil {
-		s.Warn("sessions were ended that could not be listed, so they are not in the audit log", "company", e.Company, "error", unlisted)
+		s.Warn("sessions were revoked that could not be listed, so they are not in the audit log", "company", e.Company, "error", unlisted)
 	}
 	for _, event := range events {
 		s.Emit(ctx, event)
@@ -184,7 +184,7 @@ var ErrRevocationPending = errors.New("the change is stored, but its sessions co
 // ErrRevocationPending if that failed.
 func (s *Manager) RevokeNow(ctx context.Context, e record.Revocation, by record.Event) error {
 	if err := s.RevokeAll(ctx, e, by); err != nil {
-		s.Warn("sessions that are to end could not be ended yet", "company", e.Company, "error", err)
+		s.Warn("sessions could not be revoked yet", "company", e.Company, "error", err)
 		return ErrRevocationPending
 	}
 	return nil

@@ -140,7 +140,7 @@ func (h *Headers) provisionAssertion(in *app.App, source guest.Source) error {
 			return fmt.Errorf("%s: key %d of %d: %w", option, i+1, len(a.Keys), err)
 		}
 		if slices.ContainsFunc(keys, func(other *assertion.Key) bool { return other.ID() == key.ID() }) {
-			return fmt.Errorf("%s: key %d of %d is there twice; remove one", option, i+1, len(a.Keys))
+			return fmt.Errorf("%s: key %d of %d appears twice; remove one", option, i+1, len(a.Keys))
 		}
 		keys = append(keys, key)
 		if text == given {
