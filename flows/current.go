@@ -97,6 +97,9 @@ func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (rep
 		if err != nil {
 			return Reply{}, err
 		}
+		if c.Now = s.Now(); !c.Now.Before(c.Session().Expires) { // the body may have come slowly
+			return Reply{}, wire.ErrTokenExpired
+		}
 	}
 	return issued(c.Exchange(ctx))
 }

@@ -1,16 +1,42 @@
 package flows_test
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func asking(token string) *flows.Request {
 	return &flows.Request{Company: code, Authorization: []string{"Bearer " + token}, Address: "192.0.2.1"}
+}
+
+// A client gains no time by sending its body slowly.
+func TestTimePassesWhileABodyComes(t *testing.T) {
+	b := newHarness(t)
+	slow := func(token string, body object, takes tenant.Duration) *flows.Request {
+		r := asking(token)
+		r.Body = func() ([]byte, error) {
+			b.clock.advance(time.Duration(takes))
+			return json.Marshal(body)
+		}
+		return r
+	}
+	temporary, ttl, idle := b.company.Session.Temporary, b.company.OTP.TTL, b.company.Session.Idle
+	otp := func(takes tenant.Duration) error {
+		r := slow(b.sessionIn(record.CheckOTP), b.goodBody("auth/checkotp"), takes)
+		r.Route = flows.RouteByPath("auth/checkotp")
+		_, err := b.Serve(t.Context(), r)
+		return err
+	}
+	wantError(t, otp(ttl), wire.ErrOTPInvalid)
+	wantError(t, otp(temporary), wire.ErrTokenExpired)
+	_, err := b.ExchangeToken(t.Context(), slow(b.walk("auth/oauth").SessionToken, object{}, idle), &struct{}{})
+	wantError(t, err, wire.ErrTokenExpired)
 }
 
 // The new token belongs to the same session, with the same ID, login and lifetime.

@@ -119,6 +119,7 @@ func (s *Service) serve(ctx context.Context, r *Request, c *session.Call) (Reply
 		}
 	}
 	request, bodyErr := r.Route.run.decode(r.Body) // errors of the token take precedence
+	c.Now = s.Now()                                // the body may have come slowly
 	if bodyErr != nil && ctx.Err() != nil {
 		return Reply{}, bodyErr // the client hung up; do not ask the store
 	}
