@@ -94,7 +94,9 @@ func (m *model) password(c *modelCall, a *modelAccount, t *modelAttempts, before
 		}
 	}
 	if right {
-		t.passwords = modelCount{}
+		if !c.company.Hardened || c.device != nil { // otherwise strangers would see the login
+			t.passwords = modelCount{}
+		}
 		return
 	}
 	m.failed(c)

@@ -20,7 +20,8 @@ func (m *model) recover(c *modelCall) modelAnswer {
 		a, method, impossible = c.company.hardenedMethod(tenant.Method(wanted), a)
 	}
 	t := m.shown(c.company, a, c.loginID)
-	m.allowed(c)
+	m.mayLogIn(c)
+	c.company.budget("logins "+c.origin()).add(m.now, c.company.Limits.LoginsPerAddress)
 	switch method {
 	case tenant.ByPhone:
 		m.windowOpen("lock.codes", &t.codes, c.company.Limits.WrongCodes)

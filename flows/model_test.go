@@ -353,14 +353,16 @@ func (m *model) tried(c *modelCall, a *modelAccount, loginID string) *modelAttem
 	return m.shown(c.company, a, loginID)
 }
 
-// forgive clears the public count of an account's wrong passwords and, with all, its
-// other public counts.
+// forgive clears the public counts of an account's wrong passwords that disable the
+// password and, with all, all its public counts.
 func (c *modelCompany) forgive(a *modelAccount, all bool) {
 	for _, id := range []string{a.phone, a.email, a.loginName} {
 		if t := c.unknown[id]; t != nil && c.Hardened {
-			t.passwords = modelCount{}
-			if all {
+			switch {
+			case all:
 				*t = modelAttempts{}
+			case t.passwords.n >= c.Limits.DisableAfter:
+				t.passwords = modelCount{}
 			}
 		}
 	}

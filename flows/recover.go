@@ -22,7 +22,8 @@ func (s *Service) recover(ctx context.Context, c *session.Call, req *recoverRequ
 	if req.Method != "" && !slices.Contains([]tenant.Method{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion}, req.Method) {
 		return Reply{}, wire.Invalid("The field method must be PHONE, MAIL or QUESTION.")
 	}
-	if err := c.CheckAddress(ctx); err != nil {
+	// Each recovery may store counters: of its captcha, and of the mails to its login id.
+	if err := c.BeginLogin(ctx); err != nil {
 		return Reply{}, err
 	}
 	a, loginIDHash, err := c.FindAccount(ctx, req.LoginID)

@@ -1,6 +1,7 @@
 package flows_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -127,6 +128,59 @@ func TestRecoverChecksInOrder(t *testing.T) {
 	b.wrong(wire.ErrUserDenied, "auth/recovery/recover", "", recovery(object{"captcha_response": "good 2"}))
 	b.status(record.StatusActive)
 	b.wrong(wire.ErrMethodRestricted, "auth/recovery/recover", "", recovery(object{"captcha_response": "good 3"}))
+}
+
+// Strangers' recoveries leave no more counters behind than the address has logins, whether
+// they send unknown login ids, or one whose mails are used up.
+func TestRecoveriesOfAnAddressAreCounted(t *testing.T) {
+	random := func(i int) string { return fmt.Sprint("nobody", i, "@example.com") }
+	same := func(int) string { return email }
+	for name, c := range map[string]struct {
+		hardened bool
+		loginID  func(i int) string
+	}{
+		"hardened": {true, random}, "hardened, a known login id": {true, same}, "a known login id": {false, same}, "unknown login ids": {false, random},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newWorkHarness(t)
+			b.company.Hardened = c.hardened
+			b.company.Limits.FailuresPerAddress.N = 1000
+			kept := countersKept{b.Sessions, map[string]bool{}}
+			b.Sessions = kept
+			challenge := b.challenge(code)
+			var err error
+			for i := range 1000 {
+				if b.clock.advance(time.Millisecond); i < 200 { // a solution costs time, and the limit comes first
+					challenge = b.challenge(code)
+				}
+				body := object{"login_id": c.loginID(i), "captcha_response": solution(challenge), "method": "MAIL"}
+				_, err = b.serve("auth/recovery/recover", "", body)
+			}
+			if reason := refusal(err).Reason; reason != "limit.logins" {
+				t.Errorf("the last one: %v, %q", err, reason)
+			}
+			limit := b.company.Limits.LoginsPerAddress.N
+			if want := 2*limit + 2; len(kept.keys) > want { // a captcha and a budget of mails each, and two of the address
+				t.Errorf("%d counters are stored, want at most %d", len(kept.keys), want)
+			}
+		})
+	}
+}
+
+// A countersKept is a session store that remembers the keys of the counters it keeps.
+type countersKept struct {
+	record.Sessions
+	keys map[string]bool
+}
+
+func (k countersKept) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
+	err := k.Sessions.Charge(ctx, now, counters...)
+	for _, c := range counters {
+		if err == nil && !c.CheckOnly {
+			k.keys[c.Key] = true
+		}
+	}
+	return err
 }
 
 func TestAControlAnswerIsFoldedAndSqueezed(t *testing.T) {

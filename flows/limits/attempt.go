@@ -143,9 +143,9 @@ func (at *Attempt) CheckAddress(ctx context.Context) error {
 	return at.Charge(ctx, at.AddressCounters()...)
 }
 
-// AddressLogins returns counters to charge for a login. They count the passwords from
-// the address that were compared and the OAuth codes that went to a provider, right or
-// wrong.
+// AddressLogins returns counters to charge for a login or recovery. They count the
+// passwords from the address that were compared, the OAuth codes that went to a provider,
+// right or wrong, and the recoveries.
 func (at *Attempt) AddressLogins() []record.Counter {
 	at.counted = append(at.counted, addressLogins)
 	return at.addressLogins()
@@ -161,7 +161,8 @@ func (at *Attempt) CheckLogins(ctx context.Context) error {
 	return at.Charge(ctx, record.CheckOnly(append(at.addressFailures(), at.addressLogins()...)...)...)
 }
 
-// BeginLogin does what CheckLogins does, and counts a password that is about to be compared.
+// BeginLogin does what CheckLogins does, and counts a password that is about to be compared,
+// or a recovery.
 func (at *Attempt) BeginLogin(ctx context.Context) error {
 	return at.Charge(ctx, append(at.AddressCounters(), at.AddressLogins()...)...)
 }

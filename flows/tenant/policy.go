@@ -178,9 +178,10 @@ type Limits struct {
 	FailuresPerAddress Rate `json:"failures_per_address,omitzero"`
 
 	// Passwords from one address (of IPv6 as above) that are compared, its passkeys,
-	// and its codes that go to OAuth providers, right or wrong. An attempt over the limit
-	// costs no hash and no call to a provider. Raise it if many users share an
-	// address. Can be `unlimited`. Default: `60/1m`.
+	// and its codes that go to OAuth providers, right or wrong, and its recoveries. An
+	// attempt over the limit costs no hash and no call to a provider, and stores
+	// nothing. Raise it if many users share an address. Can be `unlimited`. Default:
+	// `60/1m`.
 	LoginsPerAddress Rate `json:"logins_per_address,omitzero"`
 
 	// Wrong one-time and backup codes per account, at most 100. Default: `10/24h`.
