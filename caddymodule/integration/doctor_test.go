@@ -36,6 +36,9 @@ func TestDoctorTellsOneCauseOnce(t *testing.T) {
 	between := servers.newWay()
 	s := servers.start(siteConfig{company: "captcha off\n" + account("alice", ""), more: "company umbrella {\napi_key off\ncaptcha off\n}"}, servers.through(between)).nodes[0]
 	s.cli("", "doctor").want(0)
+	servers.postgres.Exec(t, "ALTER TABLE "+servers.schema+".backup_codes RENAME TO away")
+	s.cli("", "doctor").want(0, "warning  second_factor ", " could not be counted: ")
+	servers.postgres.Exec(t, "ALTER TABLE "+servers.schema+".away RENAME TO backup_codes")
 	between.postgres.Refuse()
 	if got := failed(s.cli("", "doctor").want(1).out); len(got) != 1 || !strings.HasPrefix(got[0], "failed accounts store") || !strings.Contains(got[0], "see that its server runs") {
 		t.Errorf("without PostgreSQL: %q", got)
