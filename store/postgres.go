@@ -91,7 +91,7 @@ func (p *Postgres) Accounts() record.Accounts {
 }
 
 // Start connects and updates the tables. Many nodes may call it at once. Its error
-// wraps ErrUnreachable if the server did not answer. After an error you may call it
+// wraps record.ErrUnreachable if the server did not answer. After an error you may call it
 // again. On a started store it does nothing.
 //
 // Start accepts tables that a newer version has changed: migrations only ever add,
@@ -269,7 +269,7 @@ func limitHandshakes(config *pgxpool.Config) {
 	}
 }
 
-// unreachable adds doing to an error. It also adds ErrUnreachable, unless the server
+// unreachable adds doing to an error. It also adds record.ErrUnreachable, unless the server
 // has refused for good: wrong password, no such database, or no right to create
 // tables.
 func unreachable(doing string, err error) error {
@@ -281,7 +281,7 @@ func unreachable(doing string, err error) error {
 	default:
 		return fmt.Errorf("%s: %w", doing, err)
 	}
-	return fmt.Errorf("%w: %s: %w", ErrUnreachable, doing, err)
+	return fmt.Errorf("%w: %s: %w", record.ErrUnreachable, doing, err)
 }
 
 // Calls

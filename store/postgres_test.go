@@ -134,7 +134,7 @@ func TestPostgresStartsLaterWhereTheServerIsNotThereYet(t *testing.T) {
 		if took, stall := time.Since(began), stalled(); took > pgAnswerWithin+stall {
 			t.Errorf("Start took %v", took)
 		}
-		wantErr(t, "Start", err, ErrUnreachable)
+		wantErr(t, "Start", err, record.ErrUnreachable)
 		_, err = p.Accounts().Secret(bg)
 		wantErr(t, "Secret", err, errPostgresNotOpen)
 	}
@@ -157,8 +157,8 @@ func TestPostgresStartTellsRefusalsFromAbsence(t *testing.T) {
 		"user=postgres dbname=postgres sslmod=require":  "sslmod",
 	} {
 		err := openPostgres(t, dsn(rest), PostgresOptions{}).Start(bg)
-		if err == nil || errors.Is(err, ErrUnreachable) || !strings.Contains(err.Error(), want) {
-			t.Errorf("Start with %s: got error %v, want one with %q that is not ErrUnreachable", rest, err, want)
+		if err == nil || errors.Is(err, record.ErrUnreachable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Start with %s: got error %v, want one with %q that is not record.ErrUnreachable", rest, err, want)
 		}
 	}
 }

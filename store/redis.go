@@ -189,7 +189,7 @@ func (t redisTarget) cluster(addrs []string) (*redis.ClusterClient, error) {
 // Starting and closing
 
 // Start checks that each server answers, and logs a warning for a server whose
-// settings can lose sessions. Its error wraps ErrUnreachable if a server did not
+// settings can lose sessions. Its error wraps record.ErrUnreachable if a server did not
 // answer. It may be called again. The other methods work as soon as the server
 // answers, even if Start failed.
 func (r *Redis) Start(ctx context.Context) error {
@@ -200,19 +200,13 @@ func (r *Redis) Start(ctx context.Context) error {
 		}
 	}
 	if err != nil && !errors.Is(err, errRedisIsCluster) {
-		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+		return fmt.Errorf("%w: %w", record.ErrUnreachable, err)
 	}
 	return err
 }
 
-// A Fault is a setting with which a server can lose data.
-type Fault struct {
-	What   string // what is wrong, with the server's address or its name for the sentinels
-	Advice string // empty if the setting could not be read, and may be right
-}
-
 // Faults asks each server for its settings.
-func (r *Redis) Faults(ctx context.Context) (faults []Fault, err error) {
+func (r *Redis) Faults(ctx context.Context) (faults []record.Fault, err error) {
 	err = r.call(ctx, "connecting to Redis", func(ctx context.Context) error {
 		servers, err := r.servers(ctx)
 		if err != nil {
@@ -238,15 +232,15 @@ func (r *Redis) Faults(ctx context.Context) (faults []Fault, err error) {
 	return faults, err
 }
 
-func faultsOf(server, info string) (faults []Fault) {
+func faultsOf(server, info string) (faults []record.Fault) {
 	if policy := infoField(info, "maxmemory_policy"); policy != "" && policy != "noeviction" {
-		faults = append(faults, Fault{
+		faults = append(faults, record.Fault{
 			What:   fmt.Sprintf("Redis at %s may drop sessions and counters to free memory: its maxmemory-policy is %s", server, policy),
 			Advice: "set maxmemory-policy noeviction",
 		})
 	}
 	if infoField(info, "aof_enabled") == "0" {
-		faults = append(faults, Fault{
+		faults = append(faults, record.Fault{
 			What:   fmt.Sprintf("Redis at %s loses at a restart what changed after its last snapshot: revoked sessions and spent codes are then valid again; its appendonly is off", server),
 			Advice: "set appendonly yes",
 		})
@@ -257,17 +251,17 @@ func faultsOf(server, info string) (faults []Fault) {
 // faultsOfDefaultUser reads the answer to ACL GETUSER default. After a restart Redis
 // replays the append-only file with the rights of the default user, even if that
 // user is off. Redis silently drops transactions that this user may not make.
-func faultsOfDefaultUser(server string, answer *redis.Cmd) []Fault {
+func faultsOfDefaultUser(server string, answer *redis.Cmd) []record.Fault {
 	user, err := answer.Result()
 	if redis.HasErrorPrefix(err, "NOPERM") {
-		return []Fault{{What: fmt.Sprintf("Redis at %s does not let this user ask for the rights of the default user (ACL GETUSER): "+
+		return []record.Fault{{What: fmt.Sprintf("Redis at %s does not let this user ask for the rights of the default user (ACL GETUSER): "+
 			"if it is off, make sure that it has all rights, as in 'user default off ~* &* +@all'", server)}}
 	}
 	rights, ok := user.(map[any]any)
 	if err != nil || !ok || rights["keys"] == "~*" && rights["channels"] == "&*" && rights["commands"] == "+@all" {
 		return nil
 	}
-	return []Fault{{
+	return []record.Fault{{
 		What:   fmt.Sprintf("Redis at %s loses at a restart which sessions were revoked and codes spent: its default user lacks rights that Redis needs to replay its append-only file", server),
 		Advice: "write 'user default off ~* &* +@all' into Redis' configuration or its ACL file; nobody can log in as a user that is off",
 	}}

@@ -193,7 +193,7 @@ func TestRedisTellsOfAServerThatLosesThings(t *testing.T) {
 		}
 		r := openRedis(t, RedisOptions{URLs: []string{url}, Log: slog.New(slog.NewTextHandler(&log, nil))})
 		must(t, r.Start(bg))
-		faults := get[[]Fault](t)(r.Faults(bg))
+		faults := get[[]record.Fault](t)(r.Faults(bg))
 		if len(faults) != len(test.want) {
 			t.Fatalf("%q: got %q", test.settings, faults)
 		}
@@ -210,7 +210,7 @@ func TestRedisNamesTheMasterThatLosesThings(t *testing.T) {
 	t.Parallel()
 	f := storetest.NewFailover(t)
 	r := openRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName})
-	faults := get[[]Fault](t)(r.Faults(bg))
+	faults := get[[]record.Fault](t)(r.Faults(bg))
 	if len(faults) != 1 || !strings.HasPrefix(faults[0].What, "Redis at "+storetest.MasterName+" forgets") {
 		t.Errorf("got %q", faults)
 	}

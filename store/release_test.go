@@ -191,7 +191,7 @@ func TestPostgresUpgradesOnlyOnceALongTransactionHasEnded(t *testing.T) {
 			must(t, err)
 			select {
 			case err := <-started:
-				wantErr(t, "Start", err, ErrUnreachable)
+				wantErr(t, "Start", err, record.ErrUnreachable)
 				ended = true
 			case <-time.After(20 * time.Millisecond):
 			}

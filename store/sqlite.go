@@ -86,7 +86,7 @@ func (s *SQLite) Sessions() record.Sessions { return sqliteSessions{s} }
 
 // Start opens the file and updates its tables. If the file or its directory is
 // missing, it creates them, readable only by this user. After an error you may call
-// it again. On a started store it does nothing. Its error wraps ErrUnreachable if
+// it again. On a started store it does nothing. Its error wraps record.ErrUnreachable if
 // the file exists but the disk is full or read-only.
 func (s *SQLite) Start(ctx context.Context) error {
 	s.calls.Lock()
@@ -101,7 +101,7 @@ func (s *SQLite) Start(ctx context.Context) error {
 	if err := s.open(ctx); err != nil {
 		err = fmt.Errorf("opening the SQLite file %s: %w", s.file, err)
 		if info != nil && info.Size() > 0 && diskTakesNoWrites(err) {
-			err = fmt.Errorf("%w: %w", ErrUnreachable, err)
+			err = fmt.Errorf("%w: %w", record.ErrUnreachable, err)
 		}
 		return err
 	}

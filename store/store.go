@@ -44,11 +44,6 @@ func Deployment(ctx context.Context, accounts record.Accounts) (string, error) {
 
 // Errors
 
-// ErrUnreachable is wrapped by the errors of Start if the server did not answer or
-// answered that it can't serve now, or if the disk takes no writes. The caller may
-// call Start again.
-var ErrUnreachable = errors.New("the store can't be reached")
-
 // A refusal is the error of a function that the caller passed in.
 type refusal struct{ error }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store"
 )
 
 const (
@@ -125,7 +126,7 @@ func (d *doctor) timed(check string, trip func() error) bool {
 }
 
 func storeFailed(check string, err error) api.Finding {
-	return api.Finding{Check: check, Result: api.Failed, Message: err.Error(), Advice: guest.StoreAdvice(err)}
+	return api.Finding{Check: check, Result: api.Failed, Message: err.Error(), Advice: store.Advice(err)}
 }
 
 // accounts counts a failure for a login id that no account can have, and removes it.

@@ -239,7 +239,7 @@ func (a *App) Start() error {
 	a.startCalled = true
 	a.Note(a.unused())
 	_, err := a.started(a.ctx)
-	if errors.Is(err, guest.ErrUnreachable) {
+	if errors.Is(err, record.ErrUnreachable) {
 		a.log.Error("a store can't be reached; until it can, requests are answered service.unavailable", "error", err)
 		a.workers.Go(func() {
 			retry(a.ctx, StartAgainAfter, func() bool {
@@ -363,7 +363,7 @@ func (a *App) Service(ctx context.Context) (*flows.Service, error) {
 	return a.started(ctx)
 }
 
-var errStarting = fmt.Errorf("%w: the start takes long and continues", guest.ErrUnreachable)
+var errStarting = fmt.Errorf("%w: the start takes long and continues", record.ErrUnreachable)
 
 // started waits for the service to start. All callers share one start. After a
 // failure it does not try again at once.

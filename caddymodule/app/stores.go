@@ -65,7 +65,7 @@ func (p *pooledStore) Start(ctx context.Context, accounts record.Accounts) error
 		return err
 	}
 	err := p.Store.Start(ctx)
-	if p.memory != nil && (err == nil || errors.Is(err, guest.ErrUnreachable)) {
+	if p.memory != nil && (err == nil || errors.Is(err, record.ErrUnreachable)) {
 		p.feed.Do(func() {
 			p.done.Go(p.receive)
 		})
@@ -84,7 +84,7 @@ func (p *pooledStore) nameDeployment(ctx context.Context, accounts record.Accoun
 	}
 	name, err := store.Deployment(ctx, accounts)
 	if err != nil {
-		return fmt.Errorf("%w: asking which deployment this is: %w", guest.ErrUnreachable, err)
+		return fmt.Errorf("%w: asking which deployment this is: %w", record.ErrUnreachable, err)
 	}
 	shared.SetDeployment(name)
 	p.named = true

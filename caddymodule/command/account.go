@@ -106,7 +106,7 @@ func (c *cli) fields() (map[string]any, error) {
 	}
 	if flags.Changed("identity") {
 		given, _ := flags.GetStringArray("identity")
-		identities, err := parseIdentities(given)
+		identities, err := api.ParseIdentities(given)
 		if err != nil {
 			return nil, err
 		}
@@ -128,24 +128,6 @@ func (c *cli) fields() (map[string]any, error) {
 		}
 	}
 	return fields, nil
-}
-
-// parseIdentities parses identities of the form provider:subject. It ignores empty
-// ones.
-func parseIdentities(given []string) ([]api.Identity, error) {
-	identities := []api.Identity{}
-	for _, s := range given {
-		if s == "" {
-			continue
-		}
-		provider, subject, ok := strings.Cut(s, ":")
-		n, err := strconv.Atoi(provider)
-		if !ok || err != nil {
-			return nil, fmt.Errorf("an identity is written provider:subject, as in 1:10769150350006150715113082367, not %.30q", s)
-		}
-		identities = append(identities, api.Identity{Provider: n, Subject: subject})
-	}
-	return identities, nil
 }
 
 // secret asks for a secret twice, without echo. If standard input is not a terminal,

@@ -15,7 +15,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
@@ -103,13 +102,13 @@ func (c *cli) runImport(name, format string, update bool) error {
 	if format == "" && strings.EqualFold(filepath.Ext(name), ".csv") {
 		format = "csv"
 	}
-	var records recordReader
+	var records api.Records
 	switch format {
 	case "", "jsonl":
-		records = jsonLines{api.NewLines(in)}
+		records = api.JSONRecords{Lines: api.NewLines(in)}
 	case "csv":
 		var err error
-		if records, err = newCSVRecords(in); err != nil {
+		if records, err = api.NewCSVRecords(in); err != nil {
 			return err
 		}
 	default:
@@ -141,7 +140,7 @@ type chunk struct {
 	body  bytes.Buffer
 }
 
-func (r *importRun) run(records recordReader) error {
+func (r *importRun) run(records api.Records) error {
 	var end error
 	for end == nil {
 		var next chunk
@@ -155,7 +154,7 @@ func (r *importRun) run(records recordReader) error {
 			return &cliError{exit: e.exit, field: e.field, message: fmt.Sprintf(
 				"%s; the import stopped at line %d: run the same command again, it skips existing accounts", e.message, next.lines[0])}
 		}
-		fmt.Fprint(r.status, clearLine, r.progress(time.Since(r.began)))
+		fmt.Fprint(r.status, clearLine, r.total.Progress(time.Since(r.began), r.file))
 	}
 	r.report()
 	if end != io.EOF {
@@ -168,9 +167,9 @@ func (r *importRun) run(records recordReader) error {
 }
 
 // fill reads the next chunk. It reports records that can't be read as failed.
-func (r *importRun) fill(next *chunk, records recordReader) error {
+func (r *importRun) fill(next *chunk, records api.Records) error {
 	for len(next.lines) < chunkLines && next.body.Len() < chunkBytes {
-		line, record, err := records.next()
+		line, record, err := records.Next()
 		switch {
 		case err != nil && line == 0:
 			return err
@@ -268,57 +267,14 @@ func (r *importRun) report() {
 	}
 	errs := r.cmd.ErrOrStderr()
 	if more := r.total.Failed - maxShown; more > 0 {
-		fmt.Fprintf(errs, "… and %s more\n", comma(more))
+		fmt.Fprintf(errs, "… and %s more\n", api.Comma(more))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(r.skipped)) {
-		fmt.Fprintf(errs, "skipped lines %s: %s\n", ranges(r.skipped[reason]), reason)
+		fmt.Fprintf(errs, "skipped lines %s: %s\n", api.Ranges(r.skipped[reason], maxShown), reason)
 	}
 	fmt.Fprintf(r.cmd.OutOrStdout(), "%s created, %s updated, %s skipped, %s failed in %s\n",
-		comma(r.total.Created), comma(r.total.Updated), comma(r.total.Skipped), comma(r.total.Failed), time.Since(r.began).Round(100*time.Millisecond))
-}
-
-func comma(n int) string { return humanize.Comma(int64(n)) }
-
-// ranges formats sorted numbers as in "2, 5-9".
-func ranges(numbers []int) string {
-	var b strings.Builder
-	for shown := 0; len(numbers) > 0; shown++ {
-		if shown == maxShown {
-			fmt.Fprintf(&b, " and %s more", comma(len(numbers)))
-			break
-		}
-		n := 1
-		for n < len(numbers) && numbers[n] == numbers[n-1]+1 {
-			n++
-		}
-		if shown > 0 {
-			b.WriteString(", ")
-		}
-		b.WriteString(strconv.Itoa(numbers[0]))
-		if n > 1 {
-			fmt.Fprintf(&b, "-%d", numbers[n-1])
-		}
-		numbers = numbers[n:]
-	}
-	return b.String()
+		api.Comma(r.total.Created), api.Comma(r.total.Updated), api.Comma(r.total.Skipped), api.Comma(r.total.Failed), time.Since(r.began).Round(100*time.Millisecond))
 }
 
 // clearLine erases the progress from the terminal.
 const clearLine = "\r\x1b[K"
-
-// progress describes the progress of the import after the duration took.
-func (r *importRun) progress(took time.Duration) string {
-	n := r.total.Created + r.total.Updated + r.total.Skipped + r.total.Failed
-	line := fmt.Sprintf("%s accounts, %s a second", comma(n), comma(int(float64(n)/took.Seconds())))
-	if r.total.Failed > 0 {
-		line += fmt.Sprintf(", %s failed", comma(r.total.Failed))
-	}
-	if info, err := r.file.Stat(); err == nil && info.Mode().IsRegular() {
-		if read, err := r.file.Seek(0, io.SeekCurrent); err == nil && read > 0 {
-			part := min(1, float64(read)/float64(info.Size()))
-			left := time.Duration(float64(took) * (1 - part) / part)
-			line += fmt.Sprintf(", %d %%, %s left", int(part*100), left.Round(time.Second))
-		}
-	}
-	return line
-}

@@ -10,7 +10,6 @@ import (
 	"go.uber.org/zap/exp/zapslog"
 
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/store"
 )
 
 // A ClockStore is a Store whose server has its own clock.
@@ -23,7 +22,7 @@ type ClockStore interface {
 type FaultyStore interface {
 	// Faults returns the settings with which the server can lose data. An error means
 	// that it did not answer.
-	Faults(context.Context) ([]store.Fault, error)
+	Faults(context.Context) ([]record.Fault, error)
 }
 
 // A PrefixStore is a Store that shares its key space with other programs.
@@ -58,22 +57,16 @@ type StoreModule interface {
 type Store interface {
 	// Start makes the store ready for use. The context limits only this call. Each
 	// config that shares the store calls Start, and calls it again after an error.
-	// On a store that is ready it does nothing. An error that wraps ErrUnreachable
-	// may be temporary; any other error makes the config invalid.
+	// On a store that is ready it does nothing. If its error wraps
+	// record.ErrUnreachable, the config is accepted, and requests get
+	// service.unavailable until Start succeeds. Any other error makes the config
+	// invalid.
 	Start(context.Context) error
 	// Close waits a few seconds at most for calls in flight, and then releases
 	// everything that the store holds. Calls from requests of an old config may
 	// still arrive later and must return an error.
 	Close() error
 }
-
-// ErrUnreachable means that a server did not answer or that a disk accepts no
-// writes. If the error of Start wraps it, the config is accepted, and requests get
-// service.unavailable until Start succeeds.
-var ErrUnreachable = store.ErrUnreachable
-
-// StoreAdvice says what to do about an error of a Store.
-func StoreAdvice(err error) string { return store.Advice(err) }
 
 // StoreLog returns a logger with this name for a store. A store outlives the config
 // that created it, so each record goes to the default log of the running config.

@@ -17,7 +17,7 @@ const module = "github.com/mnemogate/mnemogate/"
 var rooms = map[string][]string{
 	"caddymodule":                  {"caddymodule/accounts", "caddymodule/admin", "caddymodule/captcha", "caddymodule/command", "caddymodule/gate", "caddymodule/oauth", "caddymodule/senders", "caddymodule/stores"},
 	"caddymodule/command":          {"caddymodule/accounts/api", "caddymodule/gate", "caddymodule/guest", "caddymodule/page", "caddymodule/stores", "flows/manage", "flows/record", "store"},
-	"caddymodule/admin":            {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "flows", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/record", "flows/tenant"},
+	"caddymodule/admin":            {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "flows", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/record", "flows/tenant", "store"},
 	"caddymodule/accounts":         {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/guest", "flows", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/wire"},
 	"caddymodule/accounts/api":     {"flows/record", "flows/wire"},
 	"caddymodule/gate":             {"caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/gate/identity", "caddymodule/gate/paths", "caddymodule/gate/selfservice", "caddymodule/guest", "caddymodule/page", "caddymodule/passkey", "flows", "flows/manage", "flows/panics", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/wire"},
@@ -30,14 +30,14 @@ var rooms = map[string][]string{
 	"caddymodule/policy":           {"caddymodule/breached", "caddymodule/guest", "caddymodule/passkey", "flows/message", "flows/password", "flows/record", "flows/tenant"},
 	"caddymodule/breached":         {"caddymodule/guest", "flows/tenant"},
 	"caddymodule/app":              {"caddymodule/guest", "caddymodule/hashing", "caddymodule/passkey", "caddymodule/policy", "flows", "flows/assertion", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/wire", "store"},
-	"caddymodule/passkey":          {"caddymodule/guest", "flows/record", "flows/tenant"},
+	"caddymodule/passkey":          {"flows/record", "flows/tenant"},
 	"caddymodule/passkey/keytest":  nil,
 	"caddymodule/hashing":          {"flows/password"},
 	"caddymodule/senders":          {"caddymodule/guest", "flows/message", "flows/record", "flows/tenant"},
 	"caddymodule/captcha":          {"caddymodule/guest", "flows/tenant"},
 	"caddymodule/oauth":            {"caddymodule/guest", "flows/panics", "flows/tenant", "flows/wire"},
 	"caddymodule/stores":           {"caddymodule/guest", "store"},
-	"caddymodule/guest":            {"flows/record", "flows/tenant", "store"},
+	"caddymodule/guest":            {"flows/record", "flows/tenant"},
 	"caddymodule/guest/guesttest":  {"flows/message"},
 	"caddymodule/bench":            nil,             // tests only
 	"caddymodule/integration":      {"caddymodule"}, // tests only

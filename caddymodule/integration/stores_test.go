@@ -27,7 +27,7 @@ func (*accountsGuest) Store() (guest.Store, error) { return new(accountsOnly), n
 
 type accountsOnly struct{}
 
-func (*accountsOnly) Start(context.Context) error { return guest.ErrUnreachable }
+func (*accountsOnly) Start(context.Context) error { return record.ErrUnreachable }
 
 func (*accountsOnly) Close() error { return nil }
 

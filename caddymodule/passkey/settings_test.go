@@ -38,6 +38,7 @@ func TestSettings(t *testing.T) {
 		{"example.com", "http://example.com", "origins: "},
 		{"example.com", "http://localhost:8080", "origins: "},
 		{"example.com", "https://example.com:443", `origins: "https://example.com:443": browsers leave out the default port; write https://example.com`},
+		{"localhost", "http://localhost:80", `origins: "http://localhost:80": browsers leave out the default port; write http://localhost`},
 		{"example.com", "https://example.com/", "origins: "},
 		{"example.com", "https://example.com/login", "origins: "},
 		{"example.com", "https://user@example.com", "origins: "},
@@ -60,7 +61,7 @@ func TestSettings(t *testing.T) {
 			}
 		}
 	}
-	for _, name := range []string{strings.Repeat("x", 65), "a\nb"} {
+	for _, name := range []string{strings.Repeat("x", 65), "a\nb", "{env.NAME}"} {
 		if err := (&Settings{RPID: "example.com", Name: name}).Check(); err == nil || !strings.HasPrefix(err.Error(), "name: ") {
 			t.Errorf("%q: %v", name, err)
 		}

@@ -23,6 +23,17 @@ var (
 	ErrConflict = errors.New("conflict")
 )
 
+// ErrUnreachable is wrapped by the error of a store's Start if the server did not answer
+// or answered that it can't serve now, or if the disk takes no writes. The caller may
+// call Start again.
+var ErrUnreachable = errors.New("the store can't be reached")
+
+// A Fault is a setting with which a store's server can lose data.
+type Fault struct {
+	What   string // what is wrong, with the server's address or its name for the sentinels
+	Advice string // empty if the setting could not be read, and may be right
+}
+
 // IsAnswer reports whether err is an answer of a store: ErrNotFound, ErrConflict, a
 // FullError or a TakenError.
 func IsAnswer(err error) bool {

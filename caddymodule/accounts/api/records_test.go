@@ -1,4 +1,4 @@
-package command
+package api
 
 import (
 	"bytes"
@@ -10,17 +10,15 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 )
 
 // allRecords reads records to the end, and checks their lines and that each is
 // one line itself.
-func allRecords(t *testing.T, from recordReader, data []byte) (records [][]byte) {
+func allRecords(t *testing.T, from Records, data []byte) (records [][]byte) {
 	t.Helper()
 	last, lines := 0, bytes.Count(data, []byte("\n"))+bytes.Count(data, []byte("\r"))+1
 	for {
-		line, record, err := from.next()
+		line, record, err := from.Next()
 		if err == io.EOF && line == 0 {
 			return records
 		}
@@ -34,7 +32,7 @@ func allRecords(t *testing.T, from recordReader, data []byte) (records [][]byte)
 			}
 			continue
 		}
-		if len(bytes.TrimSpace(record)) == 0 || bytes.ContainsRune(record, '\n') || len(record) > api.MaxAccount {
+		if len(bytes.TrimSpace(record)) == 0 || bytes.ContainsRune(record, '\n') || len(record) > MaxAccount {
 			t.Errorf("%q: the record of line %d is %q", data, line, record)
 		}
 		records = append(records, bytes.Clone(record))
@@ -48,12 +46,12 @@ func FuzzImportJSONL(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		records := allRecords(t, jsonLines{api.NewLines(bytes.NewReader(data))}, data)
+		records := allRecords(t, JSONRecords{NewLines(bytes.NewReader(data))}, data)
 		if len(records) > 0 && bytes.HasPrefix(records[0], []byte("\ufeff")) {
 			return // a second mark is none, and will be refused
 		}
 		sent := bytes.Join(records, []byte("\n"))
-		if again := allRecords(t, jsonLines{api.NewLines(bytes.NewReader(sent))}, sent); !reflect.DeepEqual(again, records) {
+		if again := allRecords(t, JSONRecords{NewLines(bytes.NewReader(sent))}, sent); !reflect.DeepEqual(again, records) {
 			t.Errorf("%q is sent as %q and read as %q", data, records, again)
 		}
 	})
@@ -73,7 +71,7 @@ func FuzzImportCSV(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		from, err := newCSVRecords(bytes.NewReader(data))
+		from, err := NewCSVRecords(bytes.NewReader(data))
 		if err != nil {
 			return
 		}
@@ -106,11 +104,11 @@ func FuzzCSVCells(f *testing.F) {
 		cell := func(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
 		file := "profile_mnemocode,primary_email,primary_phone,role\n" +
 			strings.Join([]string{cell(mnemocode), cell(email), cell(phone), cell(role)}, ",") + "\n"
-		records, err := newCSVRecords(strings.NewReader(file))
+		records, err := NewCSVRecords(strings.NewReader(file))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, record, err := records.next()
+		_, record, err := records.Next()
 		if err != nil {
 			t.Fatalf("%q: %v", file, err)
 		}

@@ -1,4 +1,4 @@
-package command
+package api
 
 import (
 	"bufio"
@@ -8,37 +8,39 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
-	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// A recordReader returns accounts as JSON, each with its line number in the file. An
-// error with a line number concerns only that line. io.EOF is the end.
-type recordReader interface {
-	next() (line int, record []byte, err error)
+// Records are the accounts in a file. Next returns each as JSON, with its line number in
+// the file. An error with a line number concerns only that line. io.EOF is the end.
+type Records interface {
+	Next() (line int, record []byte, err error)
 }
 
-// jsonLines returns the lines of a file that has one JSON object a line.
-type jsonLines struct{ *api.Lines }
+// JSONRecords are the lines of a file that has one JSON object a line.
+type JSONRecords struct{ *Lines }
 
-func (j jsonLines) next() (int, []byte, error) {
-	record, err := j.Next()
-	if err != nil && err != api.ErrLongLine {
+// Next implements Records.
+func (j JSONRecords) Next() (int, []byte, error) {
+	record, err := j.Lines.Next()
+	if err != nil && err != ErrLongLine {
 		return 0, nil, err
 	}
 	return j.N, record, err
 }
 
-// csvRecords returns the records of a CSV file. The first record names the columns.
-type csvRecords struct {
+// CSVRecords are the records of a CSV file. The first record names the columns.
+type CSVRecords struct {
 	r       *csv.Reader
 	columns []string
 }
 
-func newCSVRecords(r io.Reader) (*csvRecords, error) {
+// NewCSVRecords returns the records of r.
+func NewCSVRecords(r io.Reader) (*CSVRecords, error) {
 	buffered := bufio.NewReader(r)
 	if mark, err := buffered.Peek(3); err == nil && string(mark) == "\ufeff" {
 		_, _ = buffered.Discard(3)
@@ -54,11 +56,11 @@ func newCSVRecords(r io.Reader) (*csvRecords, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the names of the columns: %w", err)
 	}
-	c := &csvRecords{r: reader}
+	c := &CSVRecords{r: reader}
 	for _, name := range columns {
 		name = strings.TrimSpace(name)
-		if !slices.Contains(api.Fields, name) {
-			return nil, fmt.Errorf("there is no such field as the column %q; they are %s", name, strings.Join(api.Fields, ", "))
+		if !slices.Contains(Fields, name) {
+			return nil, fmt.Errorf("there is no such field as the column %q; they are %s", name, strings.Join(Fields, ", "))
 		}
 		if slices.Contains(c.columns, name) {
 			return nil, fmt.Errorf("the column %s appears twice", name)
@@ -68,7 +70,8 @@ func newCSVRecords(r io.Reader) (*csvRecords, error) {
 	return c, nil
 }
 
-func (c *csvRecords) next() (int, []byte, error) {
+// Next implements Records.
+func (c *CSVRecords) Next() (int, []byte, error) {
 	record, err := c.r.Read()
 	if wrong, ok := errors.AsType[*csv.ParseError](err); ok {
 		if errors.Is(err, csv.ErrFieldCount) {
@@ -113,7 +116,7 @@ func csvValue(column, cell string) (any, error) {
 	switch column {
 	case "oauth_identities":
 		if !strings.HasPrefix(strings.TrimSpace(cell), "[") {
-			return parseIdentities(strings.Fields(cell))
+			return ParseIdentities(strings.Fields(cell))
 		}
 		fallthrough
 	case "disclaimers_accepted", "backup_code_hashes":
@@ -124,4 +127,22 @@ func csvValue(column, cell string) (any, error) {
 	default:
 		return cell, nil
 	}
+}
+
+// ParseIdentities parses identities of the form provider:subject. It ignores empty
+// ones.
+func ParseIdentities(given []string) ([]Identity, error) {
+	identities := []Identity{}
+	for _, s := range given {
+		if s == "" {
+			continue
+		}
+		provider, subject, ok := strings.Cut(s, ":")
+		n, err := strconv.Atoi(provider)
+		if !ok || err != nil {
+			return nil, fmt.Errorf("an identity is written provider:subject, as in 1:10769150350006150715113082367, not %.30q", s)
+		}
+		identities = append(identities, Identity{Provider: n, Subject: subject})
+	}
+	return identities, nil
 }

@@ -1,0 +1,38 @@
+package api
+
+import (
+	"io"
+	"os"
+	"testing"
+	"time"
+)
+
+func TestProgressTellsRateAndTimeLeft(t *testing.T) {
+	file, err := os.Create(t.TempDir() + "/users.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	if err := file.Truncate(100); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := file.Seek(25, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := (Counts{Created: 40_000, Failed: 2}).Progress(20*time.Second, file), "40,002 accounts, 2,000 a second, 2 failed, 25 %, 1m0s left"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := (Counts{Skipped: 1500}).Progress(time.Second, nil), "1,500 accounts, 1,500 a second"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestNotAllRangesOfLinesAreShown(t *testing.T) {
+	var odd []int
+	for n := 1; n < 10; n += 2 {
+		odd = append(odd, n)
+	}
+	if got, want := Ranges(odd, 3), "1, 3, 5 and 2 more"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
