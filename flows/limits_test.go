@@ -467,6 +467,10 @@ func TestLimitsAreExactUnderRaces(t *testing.T) {
 		}, map[string]int{"auth.credentials.invalid": 1, "auth.captcha.invalid": 99}, func(b *harness) {
 			b.clock.advance(-30 * time.Minute) // setting the clock back does not make it valid again
 			b.wrong(wire.ErrCaptchaInvalid, "auth/recovery/recover", "", recovery(nil))
+			b.addCompany("umbrella")
+			if _, err := b.serveAs("umbrella", home, "auth/recovery/recover", "", recovery(nil)); !errors.Is(err, wire.ErrCaptchaInvalid) {
+				b.t.Errorf("in another company: got %v", err)
+			}
 		}},
 		"failures of an address": {newHarness, func(b *harness) func(int) error {
 			return func(i int) error {
@@ -484,6 +488,27 @@ func TestLimitsAreExactUnderRaces(t *testing.T) {
 		"control answers": {newHarness, func(b *harness) func(int) error {
 			return sends(b, "auth/recovery/checkquestion", b.sessionIn(record.RecoveryQuestion), object{"control_answer": "Rex"})
 		}, map[string]int{"auth.controlanswer.invalid": 3, "auth.restricted": 97}, nil},
+		"wrong passwords of an account": {newHarness, func(b *harness) func(int) error {
+			token := b.sessionIn(record.CheckPassword)
+			return func(i int) error {
+				body := object{"password": fmt.Sprint("wrong password ", i)}
+				if i%2 == 0 {
+					_, err := b.serveAs(code, addressOf(i), "auth/checkpassword", token, body)
+					return err
+				}
+				body["login_id"] = []string{email, " ALICE@example.com ", "+370 600 12345"}[i%3]
+				_, err := b.serveAs(code, addressOf(i), "auth/checkcredentials", "", body)
+				if errors.Is(err, wire.ErrCredentialsInvalid) {
+					err = wire.ErrPasswordInvalid
+				}
+				return err
+			}
+		}, map[string]int{"auth.password.invalid": 10, "auth.restricted": 90}, func(b *harness) {
+			if n := b.failureCount(record.WrongPasswords); n != 10 {
+				b.t.Errorf("the account has %d failures", n)
+			}
+			b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", credentials(nil))
+		}},
 		"a user's own check": {newHarness, func(b *harness) func(int) error {
 			return func(int) error {
 				err := b.admin().CheckPassword(b.t.Context(), mnemocode, "wrong", "")

@@ -2,7 +2,6 @@ package flows_test
 
 import (
 	"cmp"
-	"flag"
 	"fmt"
 	"os"
 	"regexp"
@@ -15,9 +14,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
-
-var update = flag.Bool("update", false, "write the generated parts of the pages")
 
 // The tables in the docs are generated from those in the code, so that they always
 // agree. After a change: go test ./flows -run Pages -update
@@ -26,28 +24,8 @@ func TestPagesShowTheTables(t *testing.T) {
 		"../docs/api.md":        {"states": stateDiagram(), "routes": routeTable(), "fields": fieldTable(), "errors": errorTable()},
 		"../docs/monitoring.md": {"events": eventTable()},
 	} {
-		raw, err := os.ReadFile(page)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := string(raw)
 		for name, want := range parts {
-			begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->"
-			head, rest, ok1 := strings.Cut(text, begin)
-			got, tail, ok2 := strings.Cut(rest, end)
-			switch {
-			case !ok1 || !ok2:
-				t.Errorf("%s has no place %q", page, name)
-			case *update:
-				text = head + begin + want + end + tail
-			case got != want:
-				t.Errorf("%s: %s is not what the table says; run go test ./flows -run Pages -update", page, name)
-			}
-		}
-		if *update {
-			if err := os.WriteFile(page, []byte(text), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			storetest.Generated(t, page, name, want)
 		}
 	}
 }

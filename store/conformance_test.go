@@ -5,13 +5,13 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // A backend opens two nodes that share one empty set of data. A nil field means that
@@ -130,12 +130,7 @@ var odd = "it's \"odd\" \x00 \\ % _ \r\n \ufeff 𝔐🗝 e\u0301 {x} " + strings
 
 var bg = context.Background()
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatalf("unexpected error: %v", err)
-	}
-}
+var must = storetest.Must
 
 func get[T any](t *testing.T) func(v T, err error) T {
 	return func(v T, err error) T {
@@ -183,21 +178,12 @@ func race[S any](n int, one, two S, f func(i int, s S) error) []error {
 
 // callers is race with atOnce calls in flight.
 func callers[S any](n, atOnce int, one, two S, f func(i int, s S) error) []error {
-	errs := make([]error, n)
-	start := make(chan struct{})
 	free := make(chan struct{}, atOnce)
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			<-start
-			free <- struct{}{}
-			defer func() { <-free }()
-			errs[i] = f(i, []S{one, two}[i%2])
-		})
-	}
-	close(start)
-	wg.Wait()
-	return errs
+	return storetest.Together(n, func(i int) error {
+		free <- struct{}{}
+		defer func() { <-free }()
+		return f(i, []S{one, two}[i%2])
+	})
 }
 
 // wantWinners checks that n calls succeeded and that the others failed with an error

@@ -53,12 +53,7 @@ func numbers(b testing.TB, list string) (all []int) {
 	return all
 }
 
-func must(b testing.TB, err error) {
-	b.Helper()
-	if err != nil {
-		b.Fatal(err)
-	}
-}
+var must = storetest.Must
 
 // quantile returns the value that a share of the values, 0 to 1, does not exceed.
 func quantile[T ~int64 | ~float64](values []T, share float64) T {

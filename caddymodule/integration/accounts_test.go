@@ -2,7 +2,6 @@ package integration
 
 import (
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"strings"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -185,17 +183,6 @@ func TestARefusedBodyNamesTheField(t *testing.T) {
 		`{"profile_mnemocode":"bob","role":"a\u0000"}`:                                   "role",
 	} {
 		s.adminRaw("POST", "acme/accounts", body).wantRefused(http.StatusBadRequest, field)
-	}
-	for body, want := range map[string]string{
-		`{"login_id":"alice","login_id":"bob"}`: "The body has the field login_id twice.",
-		`{"login_id":"alice\u0000"}`:            "The field login_id contains a NUL character.",
-	} {
-		r := s.postRequest("acme", testKey, "auth/login", "", nil)
-		r.Body, r.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-		r.Header.Set("Content-Type", "application/json")
-		if got := s.do(r).want(wire.ErrValidation).str("message"); got != want {
-			t.Errorf("%s: got %q, want %q", body, got, want)
-		}
 	}
 }
 

@@ -3,13 +3,11 @@ package integration
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -389,82 +387,6 @@ func browserWithoutCookiesIsToldSo(t *testing.T, s *site) {
 
 // screenshots is the directory for screenshots of all screens, if it is set.
 var screenshots = os.Getenv("MNEMOGATE_TEST_SCREENSHOTS")
-
-// picture takes screenshots of the page in two sizes.
-func (b *tab) picture(name string) {
-	b.t.Helper()
-	if screenshots == "" {
-		return
-	}
-	for width, height := range map[int64]int64{320: 640, 1280: 800} {
-		b.do(chromedp.EmulateViewport(width, height))
-		ctx, cancel := context.WithTimeout(b.ctx, patience)
-		png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
-		cancel()
-		if err != nil {
-			b.t.Fatal(err)
-		}
-		keepPicture(b.t, name, int(width), png)
-	}
-	b.do(chromedp.ResetViewport())
-}
-
-func keepPicture(t *testing.T, name string, width int, png []byte) {
-	t.Helper()
-	err := os.MkdirAll(screenshots, 0o755)
-	must(t, errors.Join(err, os.WriteFile(filepath.Join(screenshots, fmt.Sprintf("%s-%d.png", name, width)), png, 0o644)))
-}
-
-// Text on the operator's color and links in it have the contrast that WCAG 2.2,
-// 1.4.3 requires, whatever the color. The browser reports the colors that it draws.
-func TestBrowserReadsTextInEachColor(t *testing.T) {
-	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page {\ncolor rebeccapurple\n}"})
-	b := newBrowser(t)
-	b.open(s.URL + "/acme/login")
-	b.waits(`document.querySelector('#screen:not([aria-busy]) #login')`)
-	const drawn = `(() => {
-		const canvas = new OffscreenCanvas(1, 1).getContext('2d', { willReadFrequently: true });
-		const main = document.querySelector('.main'), link = document.querySelector('.link'), paper = document.querySelector('main');
-		const draw = (element, property) => {
-			canvas.fillStyle = getComputedStyle(element)[property];
-			canvas.fillRect(0, 0, 1, 1);
-			return [...canvas.getImageData(0, 0, 1, 1).data];
-		};
-		const luminance = (rgba) => rgba.slice(0, 3)
-			.map((part) => part / 255)
-			.map((part) => part <= 0.04045 ? part / 12.92 : ((part + 0.055) / 1.055) ** 2.4)
-			.reduce((sum, part, i) => sum + part * [0.2126, 0.7152, 0.0722][i], 0);
-		const contrast = (a, b) => {
-			const [darker, lighter] = [luminance(a), luminance(b)].sort((a, b) => a - b);
-			return (lighter + 0.05) / (darker + 0.05);
-		};
-		return {
-			brand: draw(main, 'backgroundColor').join(),
-			contrasts: () => [contrast(draw(main, 'color'), draw(main, 'backgroundColor')), contrast(draw(link, 'color'), draw(paper, 'backgroundColor'))],
-		};
-	})()`
-	if brand := b.eval(drawn + `.brand`); brand != "102,51,153,255" {
-		t.Errorf("the button is %v, not rebeccapurple", brand)
-	}
-	for _, scheme := range []string{"light", "dark"} {
-		b.do(looking(scheme))
-		unreadable := b.eval(`(() => {
-			const colors = ['gray', '#767676', '#757575', 'transparent', 'nocolor', 'oklch(70% 0.4 150)', 'lch(50% 130 300)', 'lab(40 -90 90)'];
-			for (const r of [0, 51, 102, 153, 204, 255]) for (const g of [0, 51, 102, 153, 204, 255]) for (const b of [0, 51, 102, 153, 204, 255]) colors.push('rgb(' + [r, g, b] + ')');
-			return colors.map((color) => {
-				document.documentElement.style.setProperty('--color', color);
-				return [color, ...` + drawn + `.contrasts()];
-			}).filter(([, button, link]) => !(button >= 4.5 && link >= 4.5));
-		})()`)
-		for _, color := range unreadable.([]any) {
-			t.Errorf("%s: color, contrast of the button's text and of a link: %v", scheme, color)
-		}
-		for _, color := range []string{"gold", "navy", "oklch(70% 0.4 150)", "gray"} {
-			b.eval(`document.documentElement.style.setProperty('--color', '` + color + `')`)
-			b.picture("color-" + strings.Fields(color)[0] + "-" + scheme)
-		}
-	}
-}
 
 // Other sites can't show the page in a frame, and can't log its visitor in as
 // another user.

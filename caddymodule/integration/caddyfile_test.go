@@ -3,7 +3,6 @@ package integration
 import (
 	"bytes"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -16,9 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
-
-var update = flag.Bool("update", false, "write the JSON of testdata/*.caddyfiletest and the tables of the pages anew")
 
 const (
 	expects = "\n----------\n" // between a Caddyfile and the expected result
@@ -47,7 +45,7 @@ func TestCaddyfiles(t *testing.T) {
 				}
 				dir := guesttest.Environment(t)
 				adapted, err := adaptAndValidate(config)
-				if want = strings.TrimSpace(want); strings.HasPrefix(want, "{") || *update && want == "" {
+				if want = strings.TrimSpace(want); strings.HasPrefix(want, "{") || *storetest.Update && want == "" {
 					checkAdapted(t, file, config, want, adapted, err)
 				} else {
 					checkRefused(t, want, err)
@@ -64,7 +62,7 @@ func checkAdapted(t *testing.T, file, config, want string, adapted []byte, err e
 	if err != nil {
 		t.Fatal(err)
 	}
-	if *update {
+	if *storetest.Update {
 		must(t, os.WriteFile(file, []byte(config+expects+indented(t, adapted)+"\n"), 0o644))
 		return
 	}

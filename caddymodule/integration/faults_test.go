@@ -101,7 +101,7 @@ func TestFaultsOfRedis(t *testing.T) {
 				all.timely(func() answer { return all.credentials("alice", testPassword) }).want(wire.ErrUnavailable)
 				all.timely(func() answer { return all.post("auth/logout", ended, nil) }).want(wire.ErrUnavailable)
 			}
-			together(100, func(int) answer { // requests don't queue up
+			storetest.Together(100, func(int) answer { // requests don't queue up
 				return all.timely(func() answer { return all.get("/", live) }).want(wire.ErrUnavailable)
 			})
 
@@ -265,7 +265,7 @@ func TestFaultsOfPostgres(t *testing.T) {
 
 			f.begin(s, ways)
 			unavailable := 0
-			for i, a := range together(60, func(i int) answer {
+			for i, a := range storetest.Together(60, func(i int) answer {
 				return all.timely(func() answer {
 					switch i % 3 {
 					case 0:

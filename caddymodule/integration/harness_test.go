@@ -409,13 +409,7 @@ func (s *site) update(mnemocode string, change func(*record.Account)) {
 	}))(s.t)
 }
 
-// must ends the test if there is an error.
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var must = storetest.Must
 
 // get returns the value of a call, or ends the test if the call has failed.
 func get[T any](v T, err error) func(testing.TB) T {

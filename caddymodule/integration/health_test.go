@@ -40,7 +40,7 @@ func TestHealthIsToldToAnybody(t *testing.T) {
 		return sum
 	}
 	before, began := asked(), time.Now()
-	together(100, func(int) answer { return s.ask("GET", "/health", "") })
+	storetest.Together(100, func(int) answer { return s.ask("GET", "/health", "") })
 	if n := asked() - before; n > 1+time.Since(began).Seconds() {
 		t.Errorf("100 questions asked the store %v times in %v", n, time.Since(began))
 	}

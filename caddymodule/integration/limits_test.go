@@ -6,6 +6,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // storm calls f n times, with as many concurrent calls as the machine can open
@@ -14,7 +15,7 @@ func storm(n int, f func(i int) answer) []answer {
 	const width = 100
 	var answers []answer
 	for begun := 0; begun < n; begun += width {
-		answers = append(answers, together(min(width, n-begun), func(i int) answer { return f(begun + i) })...)
+		answers = append(answers, storetest.Together(min(width, n-begun), func(i int) answer { return f(begun + i) })...)
 	}
 	return answers
 }
@@ -41,7 +42,7 @@ func TestGuessesAtOnceCompareOneCode(t *testing.T) {
 			before := s.failureCount("bob", record.WrongCodes)
 			token := login()
 			code := s.sms.last("otp.login", "code")
-			got := outcomes(together(guesses, func(i int) answer { return s.post("auth/checkotp", token, guess(code, i+(round-2)*7)) }))
+			got := outcomes(storetest.Together(guesses, func(i int) answer { return s.post("auth/checkotp", token, guess(code, i+(round-2)*7)) }))
 			compared := got["success"] + s.failureCount("bob", record.WrongCodes) - before
 			refused := got["auth.otp.invalid"] + got["auth.token.invalid"]
 			busy := got["service.unavailable"] // the machine is too slow for so many
@@ -54,7 +55,7 @@ func TestGuessesAtOnceCompareOneCode(t *testing.T) {
 	s.run("renewals among them", func(t *testing.T) {
 		before, sent := s.failureCount("bob", record.WrongCodes), len(s.sms.of("otp.login"))
 		token := login()
-		answers := together(guesses, func(i int) answer {
+		answers := storetest.Together(guesses, func(i int) answer {
 			if i%20 == 0 {
 				return s.post("auth/renewotp", token, nil)
 			}
@@ -70,7 +71,7 @@ func TestGuessesAtOnceCompareOneCode(t *testing.T) {
 	s.run("of the second factor", func(t *testing.T) {
 		token := s.credentials("carol", testPassword).wantState(record.CheckOTP).token()
 		code := s.sms.last("otp.login", "code")
-		got := outcomes(together(guesses, func(i int) answer { return s.post("auth/checkotp", token, guess(code, i+1)) }))
+		got := outcomes(storetest.Together(guesses, func(i int) answer { return s.post("auth/checkotp", token, guess(code, i+1)) }))
 		if wrong := s.failureCount("carol", record.WrongCodes); wrong != 1 || got["auth.otp.invalid"] != guesses {
 			t.Errorf("%v: %d were compared, want 1", got, wrong)
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // scrape returns mnemogate's metrics from the admin endpoint, without those of the
@@ -279,21 +280,10 @@ func TestCountingAPassCostsNoMemory(t *testing.T) {
 
 // After a change, run: go test ./caddymodule/integration -run Pages -update
 func TestPagesShowTheMetrics(t *testing.T) {
-	const file, begin, end = "../../docs/monitoring.md", "<!-- metrics -->\n", "<!-- end of metrics -->"
 	var table strings.Builder
 	table.WriteString("| Metric | Type | Labels | |\n| --- | --- | --- | --- |\n")
 	for _, k := range app.MetricKinds {
 		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", k.Name, k.Kind, strings.Join(k.Labels, ", "), k.Help)
 	}
-	page := get(os.ReadFile(file))(t)
-	head, rest, ok1 := strings.Cut(string(page), begin)
-	got, tail, ok2 := strings.Cut(rest, end)
-	switch {
-	case !ok1 || !ok2:
-		t.Error(file + " has no place for the metrics")
-	case *update:
-		writeFile(t, file, head+begin+table.String()+end+tail)
-	case got != table.String():
-		t.Error(file + ": the metrics are not those of the table; run go test ./caddymodule/integration -run Pages -update")
-	}
+	storetest.Generated(t, "../../docs/monitoring.md", "metrics", table.String())
 }

@@ -323,7 +323,7 @@ func TestManyEventsWait(t *testing.T) {
 		began := time.Now()
 		db := s.accounts()
 		const writers = 4
-		together(writers, func(first int) (none bool) {
+		storetest.Together(writers, func(first int) (none bool) {
 			for i := first; i < accounts; i += writers {
 				name := fmt.Sprint("user", i)
 				var all []record.OutboxEvent

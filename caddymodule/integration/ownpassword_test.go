@@ -3,7 +3,6 @@ package integration
 import (
 	"fmt"
 	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -49,9 +48,7 @@ func TestUserChangesTheirPassword(t *testing.T) {
 		{fields{"current_password": testPassword, "new_password": "a fine secret", "keep_session": kept}, 400, "keep_session", ""}, // this is the token, not the id
 		{fields{"current_password": "wrong", "new_password": "a fine secret"}, 401, "current_password", "password.wrong"},
 		{fields{"current_password": testPassword, "new_password": "short"}, 422, "new_password", "password.too_short"},
-		{fields{"current_password": testPassword, "new_password": "password1"}, 422, "new_password", "password.common"},
 		{fields{"current_password": testPassword, "new_password": "alice@example.com"}, 422, "new_password", "password.personal"},
-		{fields{"current_password": testPassword, "new_password": strings.Repeat("x", 129)}, 422, "new_password", "password.too_long"},
 		{fields{"current_password": testPassword, "new_password": testPassword}, 422, "new_password", ""},
 	} {
 		a := s.api(keyOfAll, "POST", path+"password", bad.body).wantRefused(bad.status, bad.field)

@@ -169,7 +169,7 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 			}
 			before := len(s.told())
 			s.arm(c.point)
-			answers := together(times, func(i int) answer { return c.ask(tokens[i]) })
+			answers := storetest.Together(times, func(i int) answer { return c.ask(tokens[i]) })
 			s.arm()
 			panics := outcomes(answers)[c.want.Code]
 			for _, a := range answers {

@@ -70,7 +70,7 @@ func TestPasskeysOverHTTP(t *testing.T) {
 	})
 	s.run("one challenge on two nodes", func(t *testing.T) {
 		body := answered()
-		s.wantOne(together(10, func(int) answer { return login(body) }), invalid)
+		s.wantOne(storetest.Together(10, func(int) answer { return login(body) }), invalid)
 		login(body).want(invalid)
 	})
 	s.run("refused", func(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // challenge requests a challenge of captcha pow.
@@ -94,7 +95,7 @@ func TestWorkInsteadOfACaptcha(t *testing.T) {
 	})
 	s.run("once, and in its company", func(t *testing.T) {
 		responses := worked(challenge(), 40)
-		s.wantOne(together(len(responses), func(i int) answer { return recovery(responses[i]) }), wire.ErrCaptchaInvalid)
+		s.wantOne(storetest.Together(len(responses), func(i int) answer { return recovery(responses[i]) }), wire.ErrCaptchaInvalid)
 		theirs := s.challenge("GET", "/umbrella/v2/captcha", "another-test-key").str("challenge")
 		recovery(worked(theirs, 1)[0]).want(wire.ErrCaptchaInvalid)
 		recovery(worked(strings.Repeat("A", 44), 1)[0]).want(wire.ErrCaptchaInvalid)

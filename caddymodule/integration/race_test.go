@@ -3,34 +3,16 @@ package integration
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
-
-// together calls f n times concurrently.
-func together[T any](n int, f func(i int) T) []T {
-	answers := make([]T, n)
-	start := make(chan struct{})
-	var all sync.WaitGroup
-	for i := range n {
-		all.Go(func() {
-			<-start
-			answers[i] = f(i)
-		})
-	}
-	close(start)
-	all.Wait()
-	return answers
-}
 
 // outcomes counts answers by error code; answers without one count as success.
 func outcomes(answers []answer) map[string]int {
@@ -169,14 +151,14 @@ func TestOneOfManyWins(t *testing.T) {
 
 	s.run("one token", func(*testing.T) {
 		token := login("alice")
-		answers := together(racers, func(int) answer { return password(token) })
+		answers := storetest.Together(racers, func(int) answer { return password(token) })
 		works(answers[s.wantOne(answers, wire.ErrTokenInvalid)], "alice")
 		password(token).want(wire.ErrTokenInvalid)
 	})
 	s.run("one code", func(*testing.T) {
 		token := login("+37060000002")
 		code := fields{"otp": s.sms.last("otp.login", "code")}
-		answers := together(racers, func(int) answer { return s.post("auth/checkotp", token, code) })
+		answers := storetest.Together(racers, func(int) answer { return s.post("auth/checkotp", token, code) })
 		works(answers[s.wantOne(answers, wire.ErrOTPInvalid, wire.ErrTokenInvalid)], "bob")
 	})
 	s.run("one backup code, ten tokens", func(*testing.T) {
@@ -185,7 +167,7 @@ func TestOneOfManyWins(t *testing.T) {
 		for i := range tokens {
 			tokens[i] = password(login("carol")).wantState(record.CheckOTP).token()
 		}
-		answers := together(racers, func(i int) answer {
+		answers := storetest.Together(racers, func(i int) answer {
 			return s.post("auth/checkotp", tokens[i%len(tokens)], fields{"backup_code": "AAAAABBBBB"})
 		})
 		winner := answers[s.wantOne(answers, wire.ErrBackupCodeInvalid, wire.ErrTokenInvalid, wire.ErrRestricted)]
@@ -203,7 +185,7 @@ func TestOneOfManyWins(t *testing.T) {
 	s.run("one code of an OAuth provider", func(t *testing.T) {
 		s.endSessions("alice")
 		body := fields{"provider_id": 3, "code": codeOf("alice"), "redirect_uri": callback}
-		answers := together(racers, func(int) answer { return s.post("auth/oauth", "", body) })
+		answers := storetest.Together(racers, func(int) answer { return s.post("auth/oauth", "", body) })
 		works(answers[s.wantOne(answers, wire.ErrOAuthFailed)], "alice")
 		if n := g.count("/token"); n != 1 {
 			t.Errorf("it was exchanged %d times", n)
@@ -219,7 +201,7 @@ func TestOneOfManyWins(t *testing.T) {
 		for i := range passwords {
 			passwords[i] = fmt.Sprintf("another new secret, no. %d", i)
 		}
-		answers := together(racers, func(i int) answer {
+		answers := storetest.Together(racers, func(i int) answer {
 			return s.post("auth/setpassword", tokens[i%len(tokens)], fields{"new_password": passwords[i]})
 		})
 		i := s.wantOne(answers, wire.ErrTokenInvalid)
@@ -235,79 +217,4 @@ func TestOneOfManyWins(t *testing.T) {
 func (s *site) endSessions(mnemocode string) {
 	s.t.Helper()
 	s.admin("DELETE", "accounts/"+mnemocode+"/sessions", nil).wantStatus(204)
-}
-
-// The limits are exact, however many requests come at once.
-func TestLimitsHoldUnderARace(t *testing.T) {
-	t.Parallel()
-	var asked atomic.Int64
-	captcha := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		asked.Add(1)
-		fmt.Fprint(w, `{"success":true}`)
-	}))
-	t.Cleanup(captcha.Close)
-	human := func(company string) string {
-		return "company " + company + ` {
-			api_key ` + testKey + `
-			captcha siteverify ` + captcha.URL + ` a-secret
-			` + account("alice", "question Cat? Whiskers") + `
-		}
-		`
-	}
-	s := startNodes(t, siteConfig{
-		global: `captcha off
-		limits {
-			failures_per_address 100000/5m
-			logins_per_address 100000/1m
-		}`,
-		company: account("alice", "phone +37060000001"),
-		more:    human("human") + human("humane"),
-	})
-
-	s.run("wrong passwords", func(t *testing.T) {
-		token := s.post("auth/login", "", fields{"login_id": "alice"}).token()
-		wrong := func(i int) answer {
-			body := fields{"login_id": []string{"alice", " ALICE ", "+370 600 00001"}[i%3], "password": fmt.Sprint("wrong password ", i)}
-			if i%2 == 0 {
-				return s.post("auth/checkpassword", token, body)
-			}
-			return s.post("auth/checkcredentials", "", body)
-		}
-		answers := together(racers, wrong)
-		for _, a := range answers {
-			switch a.Status {
-			case http.StatusUnauthorized, http.StatusTooManyRequests, http.StatusServiceUnavailable:
-			default:
-				t.Errorf("one answer is %d %s", a.Status, a.Body)
-			}
-		}
-		got := outcomes(answers)
-		compared := got["auth.password.invalid"] + got["auth.credentials.invalid"]
-		for i := 0; compared < 10 && got["service.unavailable"] > i; i++ { // the machine was too slow for all of them
-			if wrong(i).Status == http.StatusUnauthorized {
-				compared++
-			}
-		}
-		if compared != 10 {
-			t.Errorf("%v: %d passwords were compared, want 10 as lock_after says", got, compared)
-		}
-		if n := s.failureCount("alice", record.WrongPasswords); n != 10 {
-			t.Errorf("%d wrong passwords were counted, want 10", n)
-		}
-		s.post("auth/checkpassword", token, fields{"password": testPassword}).want(wire.ErrRestricted)
-		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}).want(wire.ErrRestricted)
-	})
-	s.run("a captcha response, in two companies", func(t *testing.T) {
-		answers := together(50, func(i int) answer {
-			return s.postTo([]string{"human", "humane"}[i%2], testKey, "auth/recovery/recover", "",
-				fields{"login_id": "alice", "captcha_response": "one-response", "method": "QUESTION"})
-		})
-		s.wantOne(answers, wire.ErrCaptchaInvalid)
-		if open := len(s.sessionsOf("human", "alice")) + len(s.sessionsOf("humane", "alice")); open != 1 {
-			t.Errorf("%d recoveries were begun, want 1", open)
-		}
-		if asked.Load() == 0 {
-			t.Error("the provider was never asked")
-		}
-	})
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // appShows returns the code that an authenticator app shows at now plus from (RFC
@@ -178,12 +179,12 @@ func TestRacesWithAnAppsCode(t *testing.T) {
 		tokens[i] = s.secondStep("carol").token()
 	}
 	code := appShows(t, secret, 30*time.Second)
-	answers := together(100, func(i int) answer { return s.post("auth/checkotp", tokens[i%10], fields{"otp": code}) })
+	answers := storetest.Together(100, func(i int) answer { return s.post("auth/checkotp", tokens[i%10], fields{"otp": code}) })
 	s.wantOne(answers, wire.ErrOTPInvalid, wire.ErrTokenInvalid)
 
 	token, wrong := s.secondStep("carol").token(), neverShown(t, secret)
 	compared := 0
-	for _, a := range together(100, func(int) answer { return s.post("auth/checkotp", token, fields{"otp": wrong}) }) {
+	for _, a := range storetest.Together(100, func(int) answer { return s.post("auth/checkotp", token, fields{"otp": wrong}) }) {
 		switch {
 		case a.str("error_code") == wire.ErrOTPInvalid.Code:
 			compared++

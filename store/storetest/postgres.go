@@ -71,7 +71,7 @@ func usable(t testing.TB) func(*Postgres, error) *Postgres {
 		if errors.Is(err, errNoPostgres) {
 			SkipOrFail(t, err.Error())
 		}
-		must(t, err)
+		Must(t, err)
 		return s
 	}
 }
@@ -129,7 +129,7 @@ func (s *Postgres) logFile() string { return filepath.Join(s.path, "log") }
 func (s *Postgres) Log(t testing.TB) string {
 	t.Helper()
 	log, err := os.ReadFile(s.logFile())
-	must(t, err)
+	Must(t, err)
 	return string(log)
 }
 
@@ -257,11 +257,11 @@ func (s *Postgres) NewSchema(t testing.TB) string {
 func (s *Postgres) Exec(t testing.TB, statements ...string) {
 	t.Helper()
 	conn, err := pgx.Connect(bg, s.DSN(""))
-	must(t, err)
+	Must(t, err)
 	defer conn.Close(bg)
 	for _, statement := range statements {
 		_, err := conn.Exec(bg, statement)
-		must(t, err)
+		Must(t, err)
 	}
 }
 
@@ -269,13 +269,13 @@ func (s *Postgres) Exec(t testing.TB, statements ...string) {
 func (s *Postgres) Replica(t testing.TB) *Postgres {
 	t.Helper()
 	r, err := newPostgresDir(s.bin)
-	must(t, err)
+	Must(t, err)
 	t.Cleanup(r.remove)
 	out, err := r.command("pg_basebackup", "-D", r.data(), "-h", s.path, "-U", "postgres", "-R", "-c", "fast", "--no-sync").CombinedOutput()
 	if err != nil {
 		t.Fatalf("pg_basebackup: %v: %s", err, out)
 	}
-	must(t, r.Start("wal_level=replica", "max_wal_senders=3"))
+	Must(t, r.Start("wal_level=replica", "max_wal_senders=3"))
 	return r
 }
 
@@ -284,9 +284,9 @@ func (s *Postgres) WaitFor(t testing.TB, primary *Postgres) {
 	t.Helper()
 	ask := func(s *Postgres, query string, args ...any) (answer string) {
 		conn, err := pgx.Connect(bg, s.DSN(""))
-		must(t, err)
+		Must(t, err)
 		defer conn.Close(bg)
-		must(t, conn.QueryRow(bg, query, args...).Scan(&answer))
+		Must(t, conn.QueryRow(bg, query, args...).Scan(&answer))
 		return answer
 	}
 	position := ask(primary, "SELECT pg_current_wal_lsn()::text")
@@ -299,7 +299,7 @@ func (s *Postgres) WaitFor(t testing.TB, primary *Postgres) {
 func (s *Postgres) Dump(t testing.TB, schema string) []byte {
 	t.Helper()
 	dump, err := s.client("pg_dump", "-n", schema).Output()
-	must(t, err)
+	Must(t, err)
 	return dump
 }
 

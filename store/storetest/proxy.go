@@ -34,7 +34,7 @@ type fault struct {
 func NewProxy(t testing.TB, network, address string) *Proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
+	Must(t, err)
 	p := &Proxy{
 		listener: listener, network: network, address: address,
 		changed: make(chan struct{}), links: map[*link]bool{},

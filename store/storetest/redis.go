@@ -31,7 +31,7 @@ type Redis struct {
 func StartRedis(t testing.TB, args ...string) *Redis {
 	t.Helper()
 	s := NewRedis(t, 0, args...)
-	must(t, s.Start())
+	Must(t, s.Start())
 	return s
 }
 
@@ -49,7 +49,7 @@ func newRedis(t testing.TB, port int, args ...string) *Redis {
 		SkipOrFail(t, "redis-server is not installed")
 	}
 	dir, err := newDirectory("redis")
-	must(t, err)
+	Must(t, err)
 	s := &Redis{directory: dir, Port: port}
 	s.args = append([]string{"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--unixsocket", s.Socket(),
 		"--save", "", "--appendonly", "no", "--dir", s.path, "--repl-diskless-sync-delay", "0"}, args...)
@@ -162,7 +162,7 @@ func newCluster(t testing.TB, n int) Cluster {
 	var c Cluster
 	for _, port := range FreePorts(t, n) {
 		s := newRedis(t, port, clusterNode...)
-		must(t, s.Start())
+		Must(t, s.Start())
 		c = append(c, s)
 	}
 	const slots = 16384
@@ -243,8 +243,8 @@ func newFailover(t testing.TB) *Failover {
 		Sentinel: newRedis(t, ports[2]),
 	}
 	f.configure(t)
-	must(t, f.Master.Start())
-	must(t, f.Replica.Start())
+	Must(t, f.Master.Start())
+	Must(t, f.Replica.Start())
 	conn := f.Master.Client(t).Conn()
 	defer conn.Close()
 	Eventually(t, 20*time.Second, "replica that follows", func() bool {
@@ -254,7 +254,7 @@ func newFailover(t testing.TB) *Failover {
 		conn.Set(bg, "followed", 1, 0)
 		return conn.Wait(bg, 1, 100*time.Millisecond).Val() == 1
 	})
-	must(t, f.Sentinel.Start()) // after the others: it asks the master for replicas at once, and then not for ten seconds
+	Must(t, f.Sentinel.Start()) // after the others: it asks the master for replicas at once, and then not for ten seconds
 	Eventually(t, 20*time.Second, "sentinel that knows the replica", func() bool {
 		return strings.Contains(f.Sentinel.Ask(t, "info", "sentinel"), "status=ok,address="+f.Master.Addr()+",slaves=1")
 	})
@@ -268,8 +268,8 @@ func (f *Failover) configure(t testing.TB) {
 	text := fmt.Sprintf("port %d\nbind 127.0.0.1\nunixsocket %s\ndir %s\nsentinel monitor %s 127.0.0.1 %d 1\n"+
 		"sentinel down-after-milliseconds %[4]s 500\nsentinel failover-timeout %[4]s 3000\n",
 		f.Sentinel.Port, f.Sentinel.Socket(), f.Sentinel.path, MasterName, f.Master.Port)
-	must(t, os.WriteFile(file, []byte(text), 0o600))
-	must(t, f.Sentinel.give(file))
+	Must(t, os.WriteFile(file, []byte(text), 0o600))
+	Must(t, f.Sentinel.give(file))
 	f.Sentinel.args = []string{file, "--sentinel"}
 }
 

@@ -302,20 +302,20 @@ func sweepDirs() {
 func (d directory) Certificate(t testing.TB, name string) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
+	Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	must(t, err)
+	Must(t, err)
 	encoded, err := x509.MarshalPKCS8PrivateKey(private)
-	must(t, err)
+	Must(t, err)
 	write := func(file, kind string, data []byte) string {
 		t.Helper()
 		file = filepath.Join(d.path, file)
-		must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600))
-		must(t, d.give(file))
+		Must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600))
+		Must(t, d.give(file))
 		return file
 	}
 	return write(name+".crt", "CERTIFICATE", signed), write(name+".key", "PRIVATE KEY", encoded)
@@ -323,9 +323,51 @@ func (d directory) Certificate(t testing.TB, name string) (certificate, key stri
 
 var bg = context.Background()
 
-func must(t testing.TB, err error) {
+// Must ends the test if there is an error.
+func Must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatalf("unexpected error: %v", err)
+	}
+}
+
+// Together calls f n times at once and returns what the calls return.
+func Together[T any](n int, f func(i int) T) []T {
+	returned := make([]T, n)
+	start := make(chan struct{})
+	var ready, done sync.WaitGroup
+	for i := range n {
+		ready.Add(1)
+		done.Go(func() {
+			ready.Done()
+			<-start
+			returned[i] = f(i)
+		})
+	}
+	ready.Wait()
+	close(start)
+	done.Wait()
+	return returned
+}
+
+// Update says that tests write the generated parts of the pages.
+var Update = flag.Bool("update", false, "write what is generated in the repository anew")
+
+// Generated checks the part of a page between <!-- name --> and <!-- end of name -->. With
+// -update it writes it.
+func Generated(t testing.TB, page, name, want string) {
+	t.Helper()
+	raw, err := os.ReadFile(page)
+	Must(t, err)
+	begin, end := "<!-- "+name+" -->\n", "<!-- end of "+name+" -->"
+	head, rest, begins := strings.Cut(string(raw), begin)
+	got, tail, ends := strings.Cut(rest, end)
+	switch {
+	case !begins || !ends:
+		t.Errorf("%s has no place %q", page, name)
+	case *Update:
+		Must(t, os.WriteFile(page, []byte(head+begin+want+end+tail), 0o644))
+	case got != want:
+		t.Errorf("%s: %s is not what the code says; run the test with -update", page, name)
 	}
 }
