@@ -102,6 +102,32 @@ func TestAnAppsCodeIsGoodOnce(t *testing.T) {
 	wantStep(t, b.must("auth/checkotp", second, object{"otp": shows(0)}), record.Authorized)
 }
 
+// Of many logins that race with one code, one succeeds. Of wrong codes, as many are compared
+// as the limit allows.
+func TestRacesWithAnAppsCode(t *testing.T) {
+	b := newHarness(t)
+	shows := b.withApp()
+	var waiting [10]string
+	for i := range waiting {
+		waiting[i] = b.awaitingApp()
+	}
+	got := race(100, func(i int) error {
+		_, err := b.serveAs(code, addressOf(i), "auth/checkotp", waiting[i%10], object{"otp": shows(0)})
+		return err
+	})
+	if n := b.failureCount(record.WrongCodes); got[""] != 1 || got["auth.otp.invalid"]+got["auth.token.invalid"] != 99 || n != 0 {
+		t.Errorf("got %v, and %d failures", got, n)
+	}
+	token, limit := b.awaitingApp(), b.company.Limits.WrongCodes.N
+	got = race(100, func(i int) error {
+		_, err := b.serveAs(code, addressOf(i), "auth/checkotp", token, object{"otp": wrongCode(shows(0))})
+		return err
+	})
+	if got["auth.otp.invalid"] != limit || got["auth.restricted"] != 100-limit {
+		t.Errorf("got %v, want %d guesses", got, limit)
+	}
+}
+
 // Users can't remove an app if no code can be sent to them instead: their next login needs
 // one.
 func TestNobodyRemovesTheAppThatTheNextLoginNeeds(t *testing.T) {

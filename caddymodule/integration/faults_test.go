@@ -12,7 +12,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// A storeFault is a fault of a server, or of the connection of all nodes to it.
+// A storeFault is a fault of a server, or of the connection of all nodes to it. Package store
+// tests more of them.
 type storeFault struct {
 	name        string
 	begin, heal func(*servers, []*way)
@@ -32,9 +33,6 @@ var healRedis = onEach(func(w *way) { w.redis.Heal() })
 
 var redisFaults = []storeFault{
 	{name: "black hole", begin: onEach(func(w *way) { w.redis.Blackhole() }), heal: healRedis},
-	{name: "refused", begin: onEach(func(w *way) { w.redis.Refuse() }), heal: healRedis},
-	{name: "slow", begin: onEach(func(w *way) { w.redis.Delay(400 * time.Millisecond) }), heal: healRedis},
-	{name: "frozen", begin: func(s *servers, _ []*way) { s.redis.Freeze() }, heal: func(s *servers, _ []*way) { s.redis.Thaw() }},
 	{
 		name: "killed and restarted", kills: true,
 		begin: func(s *servers, _ []*way) { s.redis.Kill() },
@@ -46,9 +44,7 @@ var healPostgres = onEach(func(w *way) { w.postgres.Heal() })
 
 var postgresFaults = []storeFault{
 	{name: "black hole", begin: onEach(func(w *way) { w.postgres.Blackhole() }), heal: healPostgres},
-	{name: "refused", begin: onEach(func(w *way) { w.postgres.Refuse() }), heal: healPostgres},
 	{name: "slow", begin: onEach(func(w *way) { w.postgres.Delay(30 * time.Millisecond) }), heal: healPostgres, slow: true},
-	{name: "far too slow", begin: onEach(func(w *way) { w.postgres.Delay(1500 * time.Millisecond) }), heal: healPostgres},
 	{
 		name: "killed and restarted", kills: true,
 		begin: func(s *servers, _ []*way) { s.postgres.Stop() },

@@ -14,7 +14,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // appShows returns the code that an authenticator app shows at now plus from (RFC
@@ -165,37 +164,6 @@ func TestAuthenticatorApp(t *testing.T) {
 	s.api(keyOfAll, "PATCH", "acme/accounts/carol", fields{"totp": false}).wantRefused(http.StatusBadRequest, "totp")
 	s.api(keyOfAll, "PATCH", "acme/accounts/carol", fields{"totp_secret": secret}).wantRefused(http.StatusBadRequest, "totp_secret")
 	s.api(keyOfAll, "POST", "acme/accounts/nobody/totp", nil).wantRefused(http.StatusNotFound, "")
-}
-
-// If a hundred requests race with one code, on two nodes and with ten tokens, one
-// succeeds. Of wrong codes, as many are compared as the limit allows.
-func TestRacesWithAnAppsCode(t *testing.T) {
-	t.Parallel()
-	s := accountsSite(t, startNodes, allKeys, siteConfig{global: "limits {\nfailures_per_address 10000/5m\n}"})
-	s.api(keyOfAll, "POST", "acme/accounts", carol).wantStatus(http.StatusCreated)
-	secret := s.enrol("carol")
-	var tokens [10]string
-	for i := range tokens {
-		tokens[i] = s.secondStep("carol").token()
-	}
-	code := appShows(t, secret, 30*time.Second)
-	answers := storetest.Together(100, func(i int) answer { return s.post("auth/checkotp", tokens[i%10], fields{"otp": code}) })
-	s.wantOne(answers, wire.ErrOTPInvalid, wire.ErrTokenInvalid)
-
-	token, wrong := s.secondStep("carol").token(), neverShown(t, secret)
-	compared := 0
-	for _, a := range storetest.Together(100, func(int) answer { return s.post("auth/checkotp", token, fields{"otp": wrong}) }) {
-		switch {
-		case a.str("error_code") == wire.ErrOTPInvalid.Code:
-			compared++
-		case a.str("reason") != "lock.codes" && a.Status != http.StatusServiceUnavailable:
-			t.Errorf("got %d %s", a.Status, a.Body)
-		}
-	}
-	if compared > 10 || compared == 0 {
-		t.Errorf("%d guesses were compared, want 10", compared)
-	}
-	s.post("auth/checkotp", token, fields{"otp": appShows(t, secret, 0)}).want(wire.ErrRestricted)
 }
 
 // A user sets up an app at a terminal.
