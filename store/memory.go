@@ -61,18 +61,9 @@ func (m *Memory) SetLimit(limit int) { m.limit.Store(int64(max(1, limit/record.B
 //
 // Recall remembers the store's answer only if no session of the same bucket was
 // revoked while the store was asked. Otherwise a late answer could bring back a
-// revoked session.
-func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash record.TokenHash) (record.Session, error) {
-	return m.recall(ctx, now, company, hash, false)
-}
-
-// RecallWhole implements record.Recaller. The memory keeps ID and Created only for
-// sessions that RecallWhole was called for.
-func (m *Memory) RecallWhole(ctx context.Context, now time.Time, company string, hash record.TokenHash) (record.Session, error) {
-	return m.recall(ctx, now, company, hash, true)
-}
-
-func (m *Memory) recall(ctx context.Context, now time.Time, company string, hash record.TokenHash, whole bool) (record.Session, error) {
+// revoked session. The memory keeps ID and Created only for sessions that were asked for
+// whole.
+func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash record.TokenHash, whole bool) (record.Session, error) {
 	shard := &m.shards[hash.Bucket()]
 	trusted := m.HasLease()
 	if trusted {
@@ -119,7 +110,7 @@ func (m *Memory) Len() int {
 	return n
 }
 
-// Asked returns how often Recall and RecallWhole found a session in memory (hits), and
+// Asked returns how often Recall found a session in memory (hits), and
 // how often they asked the store (misses).
 func (m *Memory) Asked() (hits, misses uint64) {
 	for i := range m.shards {
@@ -270,7 +261,7 @@ const longest = 39
 type extra struct {
 	mnemocode string
 	profile   record.Profile
-	id        string // empty unless RecallWhole asked for it
+	id        string // empty unless Recall asked for it
 	created   time.Time
 }
 

@@ -74,7 +74,7 @@ func newLeasedMemory(sessions record.Sessions, limit int) *Memory {
 func recall(t testing.TB, m *Memory, hash record.TokenHash) (_ record.Session, asked bool) {
 	t.Helper()
 	_, before := m.Asked()
-	s, err := m.Recall(bg, time.Now(), "", hash)
+	s, err := m.Recall(bg, time.Now(), "", hash, false)
 	must(t, err)
 	_, after := m.Asked()
 	return s, after != before
@@ -108,7 +108,7 @@ func TestMemoryReturnsWhatTheStoreSaid(t *testing.T) {
 			}
 			for i := range 3 {
 				before := made.gets.Load()
-				wantEqual(t, "recalled whole", get[record.Session](t)(memory.RecallWhole(bg, time.Now(), "", hash("a"))), want)
+				wantEqual(t, "recalled whole", get[record.Session](t)(memory.Recall(bg, time.Now(), "", hash("a"), true)), want)
 				if asked := made.gets.Load() > before; asked != (i == 0) {
 					t.Errorf("whole, call %d: the store was asked: %v", i, asked)
 				}
@@ -222,7 +222,7 @@ func TestWhatSeemsExpiredIsAskedFor(t *testing.T) {
 	recall(t, memory, hash("a"))
 	made.change = func(s *record.Session) { s.Expires = s.Ends }
 	for i, now := range []time.Time{farAway.Add(-1), farAway, farAway} {
-		s := get[record.Session](t)(memory.Recall(bg, now, "", hash("a")))
+		s := get[record.Session](t)(memory.Recall(bg, now, "", hash("a"), false))
 		if !now.Before(s.Expires) || made.gets.Load() != int64(min(2, 1+i)) {
 			t.Errorf("at %v: it expires at %v, and the store was asked %d times", now, s.Expires, made.gets.Load())
 		}
@@ -357,12 +357,12 @@ func TestMemoryUnderConcurrency(t *testing.T) {
 				s.Hash[8], s.Hash[9], s.ID = byte(i), byte(j), strconv.Itoa(i*100+j)
 				must(t, memory.Create(bg, t0, s))
 				for range rand.IntN(4) {
-					if _, err := memory.Recall(bg, t0, "", s.Hash); err != nil {
+					if _, err := memory.Recall(bg, t0, "", s.Hash, false); err != nil {
 						t.Errorf("a live session was refused: %v", err)
 					}
 				}
 				must(t, memory.Delete(bg, s.Hash))
-				_, err := memory.Recall(bg, t0, "", s.Hash)
+				_, err := memory.Recall(bg, t0, "", s.Hash, false)
 				wantErr(t, "recalling a revoked session", err, record.ErrNotFound)
 			}
 		})
@@ -386,7 +386,7 @@ func TestATouchWaitsForNoDisk(t *testing.T) {
 		memory := NewMemory(made, 100)
 		memory.SetLease(now.Add(time.Hour))
 		expires := func() time.Time {
-			return get[record.Session](t)(memory.Recall(bg, now, "", hash("a"))).Expires
+			return get[record.Session](t)(memory.Recall(bg, now, "", hash("a"), false)).Expires
 		}
 		touched := make(chan error, 1)
 		touch := func() {
@@ -444,7 +444,7 @@ func TestRequestsForOneUnknownSessionAskTheStoreOnce(t *testing.T) {
 		recall := func(ctx context.Context, company string, n int) {
 			for range n {
 				go func() {
-					if got, err := memory.Recall(ctx, now, company, hash("a")); err != nil || got.ID == "" {
+					if got, err := memory.Recall(ctx, now, company, hash("a"), false); err != nil || got.ID == "" {
 						t.Errorf("%+v, %v", got, err)
 					}
 				}()
@@ -495,7 +495,7 @@ func benchmarkRecall(b *testing.B, n int) {
 	before := heap()
 	memory := newLeasedMemory(newMadeSessions(), n*5/4+10_000)
 	for i := range n {
-		if _, err := memory.Recall(b.Context(), time.Now(), "", token(i)); err != nil {
+		if _, err := memory.Recall(b.Context(), time.Now(), "", token(i), false); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -506,7 +506,7 @@ func benchmarkRecall(b *testing.B, n int) {
 	}
 	now, began, stopped := time.Now(), time.Now(), gcTime()
 	for i := 0; b.Loop(); i++ {
-		if _, err := memory.Recall(b.Context(), now, "", asked[i%len(asked)]); err != nil {
+		if _, err := memory.Recall(b.Context(), now, "", asked[i%len(asked)], false); err != nil {
 			b.Fatal(err)
 		}
 	}

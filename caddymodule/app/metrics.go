@@ -187,7 +187,7 @@ func (a *App) registerMetrics(ctx caddy.Context) error {
 			deliveries.WithLabelValues(code, "dropped")
 		}
 		for _, kind := range flows.EventKinds {
-			if lock, ok := strings.CutPrefix(kind.Name, lockEvents); ok {
+			if lock, ok := strings.CutPrefix(kind.Name, record.LockPrefix); ok {
 				locks.WithLabelValues(code, lock)
 				if slices.Contains(kind.Fields, "attempts") {
 					addressLimits.WithLabelValues(code, lock, record.TrafficOfUsers)
@@ -200,7 +200,6 @@ func (a *App) registerMetrics(ctx caddy.Context) error {
 }
 
 const (
-	lockEvents       = "mnemogate.lock."
 	accountEvents    = "mnemogate.account."
 	codeUsed         = "mnemogate.checkotp.success"
 	recoveryCodeUsed = "mnemogate.recovery.checkotp.success"
@@ -209,7 +208,7 @@ const (
 // countEvent counts events other than the results of requests. CountRequest and
 // CountProtected count those.
 func countEvent(e record.Event) {
-	if lock, ok := strings.CutPrefix(e.Name, lockEvents); ok {
+	if lock, ok := strings.CutPrefix(e.Name, record.LockPrefix); ok {
 		locks.WithLabelValues(e.Company, lock).Inc()
 		if e.Traffic != nil {
 			addressLimits.WithLabelValues(e.Company, lock, e.Traffic.Guess()).Inc()

@@ -34,7 +34,7 @@ func TestDashboardAndAlertsUseOurMetrics(t *testing.T) {
 	metric := regexp.MustCompile(`(mnemogate_\w+)(?:\{([^}]*)\})?`)
 	label := regexp.MustCompile(`(\w+)(?:=|!=|=~|!~)"([^"]*)"`)
 	locks := func(value string) bool {
-		return slices.ContainsFunc(flows.EventKinds, func(k record.EventKind) bool { return k.Name == lockEvents+value })
+		return slices.ContainsFunc(flows.EventKinds, func(k record.EventKind) bool { return k.Name == record.LockPrefix+value })
 	}
 	for _, file := range []string{"grafana.json", "alerts.yaml"} {
 		content, err := os.ReadFile(file)

@@ -38,6 +38,9 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	body := failure{Status: "error", ErrorCode: code.Code, Message: code.Message}
 	header := w.Header()
 	var maxAge time.Duration
+	if code == wire.ErrMethod {
+		header.Set("Allow", http.MethodPost)
+	}
 	if refusal, ok := errors.AsType[*wire.Refusal](err); ok {
 		if refusal.Message != "" {
 			body.Message = refusal.Message
@@ -46,19 +49,12 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 		maxAge = refusal.MaxAge
 		body.CaptchaRequired = refusal.Captcha
 		body.DisclaimersRequired = refusal.Disclaimers
+		if refusal.Allow != "" {
+			header.Set("Allow", refusal.Allow)
+		}
 		if refusal.RetryAfter > 0 {
 			header.Set("Retry-After", strconv.Itoa(int(math.Ceil(refusal.RetryAfter.Seconds()))))
 		}
-	}
-	switch code {
-	case wire.ErrMethod:
-		header.Set("Allow", http.MethodPost)
-	case errGetOnly:
-		header.Set("Allow", http.MethodGet)
-	case errSessionMethod:
-		header.Set("Allow", "GET, POST, DELETE")
-	case errMethodNotAllowed:
-		header.Set("Allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 	}
 	if challenge := challengeFor(code, maxAge); challenge != "" {
 		header.Set("WWW-Authenticate", challenge)

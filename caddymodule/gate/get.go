@@ -100,8 +100,4 @@ func (h *Handler) get(r *http.Request, f func(*flows.Service) error) error {
 }
 
 // errGetOnly is ErrMethod for routes that allow only GET.
-var errGetOnly = &wire.Error{
-	Code:    wire.ErrMethod.Code,
-	Status:  http.StatusMethodNotAllowed,
-	Message: "Use GET.",
-}
+var errGetOnly = wire.NotAllowed(http.MethodGet, "Use GET.")

@@ -156,8 +156,4 @@ func keyOwner(service *flows.Service, company string, keys []string) (string, er
 }
 
 // errMethodNotAllowed is ErrMethod for the two methods that never pass.
-var errMethodNotAllowed = &wire.Error{
-	Code:    wire.ErrMethod.Code,
-	Status:  http.StatusMethodNotAllowed,
-	Message: "CONNECT and TRACE are not allowed. Use another method.",
-}
+var errMethodNotAllowed = wire.NotAllowed("GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS", "CONNECT and TRACE are not allowed. Use another method.")

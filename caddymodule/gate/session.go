@@ -103,8 +103,4 @@ func (h *Handler) clearCookie(w http.ResponseWriter) {
 }
 
 // errSessionMethod is ErrMethod for the session's path.
-var errSessionMethod = &wire.Error{
-	Code:    wire.ErrMethod.Code,
-	Status:  http.StatusMethodNotAllowed,
-	Message: "Use GET, POST or DELETE.",
-}
+var errSessionMethod = wire.NotAllowed("GET, POST, DELETE", "Use GET, POST or DELETE.")

@@ -415,7 +415,6 @@ type Recaller interface {
 	// Recall is Get, at now. The token must be of the company; an empty company
 	// accepts any. A session from memory lacks ID, CompanyGeneration, Accepted,
 	// Created, LastUsed, Address, UserAgent and Device, which are seldom needed there.
-	Recall(ctx context.Context, now time.Time, company string, hash TokenHash) (Session, error)
-	// RecallWhole is Recall with ID and Created.
-	RecallWhole(ctx context.Context, now time.Time, company string, hash TokenHash) (Session, error)
+	// If whole is set, it has ID and Created.
+	Recall(ctx context.Context, now time.Time, company string, hash TokenHash, whole bool) (Session, error)
 }

@@ -125,12 +125,8 @@ func (s *Manager) lookup(ctx context.Context, prefix, token string, want Require
 // recall is Sessions.Get, but reads from memory if the store has one. Unless whole is
 // set, the session may lack the fields that record.Recaller names.
 func (s *Manager) recall(ctx context.Context, company string, hash record.TokenHash, whole bool) (record.Session, error) {
-	memory, ok := s.Sessions.(record.Recaller)
-	switch {
-	case ok && whole:
-		return memory.RecallWhole(ctx, s.Now(), company, hash)
-	case ok:
-		return memory.Recall(ctx, s.Now(), company, hash)
+	if memory, ok := s.Sessions.(record.Recaller); ok {
+		return memory.Recall(ctx, s.Now(), company, hash, whole)
 	}
 	return s.Sessions.Get(ctx, hash)
 }

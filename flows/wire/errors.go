@@ -129,6 +129,7 @@ type Refusal struct {
 	Captcha     bool          // the next attempt needs a captcha_response
 	MaxAge      time.Duration // with TooOld: the maximum age of the login
 	Disclaimers []Disclaimer  // with ErrDisclaimerInvalid: the required ones
+	Allow       string        // with ErrMethod: the methods of a path that takes others than POST
 	Lock        string        // with ErrRestricted: the name of its event
 	Cause       error         // for the log; never sent to the client
 }
@@ -147,6 +148,11 @@ func (r *Refusal) Unwrap() []error {
 		return []error{r.Err}
 	}
 	return []error{r.Err, r.Cause}
+}
+
+// NotAllowed returns ErrMethod for a path that takes the methods in allow.
+func NotAllowed(allow, message string) error {
+	return &Refusal{Err: ErrMethod, Message: message, Allow: allow}
 }
 
 // Invalid returns request.validation.failed with a message that names the field.

@@ -77,9 +77,8 @@ var succeeded = done{"success"}
 // Name returns the name of the route in events: its path below the company's v2/.
 func (r *Route) Name() string { return "me/" + r.pattern }
 
-// Find returns the route of a method and path, and the id in the path. If the path has
-// only other methods, it sets the header Allow.
-func Find(header http.Header, method, path string) (*Route, string, error) {
+// Find returns the route of a method and path, and the id in the path.
+func Find(method, path string) (*Route, string, error) {
 	var methods []string
 	for i := range routes {
 		route, id := &routes[i], ""
@@ -99,15 +98,7 @@ func Find(header http.Header, method, path string) (*Route, string, error) {
 		return nil, "", wire.ErrNoRoute
 	}
 	slices.Sort(methods)
-	header.Set("Allow", strings.Join(methods, ", "))
-	return nil, "", errMethod
-}
-
-// errMethod is ErrMethod for these routes.
-var errMethod = &wire.Error{
-	Code:    wire.ErrMethod.Code,
-	Status:  http.StatusMethodNotAllowed,
-	Message: "Use a method that the header Allow lists.",
+	return nil, "", wire.NotAllowed(strings.Join(methods, ", "), "Use a method that the header Allow lists.")
 }
 
 // read decodes the body into request, as for an auth route.
