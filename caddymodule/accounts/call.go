@@ -340,18 +340,4 @@ func (c *Call) reply(status int, body any, err error) error {
 }
 
 // WriteJSON answers with JSON.
-func (c *Call) WriteJSON(status int, body any) {
-	var b bytes.Buffer
-	_ = api.WriteLine(&b, body) // can't fail: the values are plain structs, and a buffer takes everything
-	c.writeBody(status, b.Bytes())
-}
-
-func (c *Call) writeBody(status int, body []byte) {
-	header := c.W.Header()
-	header.Set("Content-Type", "application/json")
-	header.Set("Cache-Control", "no-store")
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	c.W.WriteHeader(status)
-	_, _ = c.W.Write(body) // the client may be gone
-}
+func (c *Call) WriteJSON(status int, body any) { bodies.WriteJSON(c.W, status, body) }

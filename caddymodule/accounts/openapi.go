@@ -5,6 +5,8 @@ import (
 	_ "embed" // openapi.json
 	"net/http"
 	"strings"
+
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 )
 
 // openAPIFile describes Routes. It is written by hand. A test compares it with
@@ -20,6 +22,6 @@ func (c *Call) openAPI() error {
 	if root := strings.TrimSuffix(c.root, "/"); root != "" {
 		document = bytes.Replace(document, []byte(`"url": "/"`), []byte(`"url": "`+root+`"`), 1)
 	}
-	c.writeBody(http.StatusOK, document)
+	bodies.Write(c.W, http.StatusOK, "no-store", document)
 	return nil
 }

@@ -1,12 +1,15 @@
-// Package bodies limits the time that a client may take to send a request body, for
-// requests that mnemogate answers itself. By default Caddy lets a client send as
+// Package bodies reads and writes the bodies of requests that mnemogate answers itself. It
+// limits the time that a client may take to send one. By default Caddy lets a client send as
 // slowly as it likes, if a byte arrives now and then. Each such client uses memory
 // and keeps Caddy from exiting.
 package bodies
 
 import (
+	"bytes"
+	"encoding/json"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/panics"
@@ -81,4 +84,24 @@ func setDeadline(w http.ResponseWriter, r *http.Request, until time.Time) {
 		return
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(until) // without support by the server there is no limit
+}
+
+// WriteJSON answers with JSON that nobody may keep.
+func WriteJSON(w http.ResponseWriter, status int, body any) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false) // the body is not HTML, and people read it
+	_ = encoder.Encode(body)     // plain structs; a buffer accepts every write
+	Write(w, status, "no-store", b.Bytes())
+}
+
+// Write answers with JSON. caching is the Cache-Control.
+func Write(w http.ResponseWriter, status int, caching string, body []byte) {
+	header := w.Header()
+	header.Set("Content-Type", "application/json")
+	header.Set("Cache-Control", caching)
+	header.Set("X-Content-Type-Options", "nosniff")
+	header.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client may be gone
 }

@@ -1,8 +1,6 @@
 package gate
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -10,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -59,7 +58,7 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	if challenge := challengeFor(code, maxAge); challenge != "" {
 		header.Set("WWW-Authenticate", challenge)
 	}
-	writeJSON(w, code.Status, body)
+	bodies.WriteJSON(w, code.Status, body)
 }
 
 // challengeFor returns the WWW-Authenticate header (RFC 6750, section 3). It is set
@@ -85,23 +84,4 @@ func challengeFor(code *wire.Error, maxAge time.Duration) string {
 		}
 	}
 	return challenge
-}
-
-func writeJSON(w http.ResponseWriter, status int, body any) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false) // the body is not HTML, and people read it
-	_ = encoder.Encode(body)     // plain structs; a buffer accepts every write
-	writeBody(w, status, "no-store", b.Bytes())
-}
-
-// writeBody answers with JSON. caching is the Cache-Control.
-func writeBody(w http.ResponseWriter, status int, caching string, body []byte) {
-	header := w.Header()
-	header.Set("Content-Type", "application/json")
-	header.Set("Cache-Control", caching)
-	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client may be gone
 }

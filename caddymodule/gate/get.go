@@ -3,6 +3,7 @@ package gate
 import (
 	"net/http"
 
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -87,7 +88,7 @@ func (h *Handler) serveKeySet(w http.ResponseWriter, r *http.Request, t target) 
 		h.app.WarnUnanswered(h.log, err)
 		return nil, err
 	}
-	writeBody(w, http.StatusOK, "public, max-age=300", keys)
+	bodies.Write(w, http.StatusOK, "public, max-age=300", keys)
 	return nil, nil
 }
 

@@ -325,7 +325,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 	case err != nil:
 		h.refuse(w, err)
 	case body != nil:
-		writeJSON(w, http.StatusOK, body)
+		bodies.WriteJSON(w, http.StatusOK, body)
 	}
 	return nil
 }

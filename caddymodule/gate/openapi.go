@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"net/http"
 
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows"
 )
 
@@ -19,7 +20,7 @@ func (h *Handler) serveDocument(w http.ResponseWriter, r *http.Request, t target
 		return err
 	})
 	if err == nil {
-		writeBody(w, http.StatusOK, "no-store", h.document)
+		bodies.Write(w, http.StatusOK, "no-store", h.document)
 	}
 	return nil, err
 }
