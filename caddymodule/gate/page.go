@@ -7,6 +7,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
@@ -52,15 +53,16 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 		return nil, nil
 	}
 	view := page.View{Kind: rest, Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie, nil) != nil, Languages: languagesOf(r)}
-	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
+	ctx := record.WithStoreTime(r.Context())
+	err = h.withService(ctx, func(service *flows.Service) (err error) {
 		if t.kind == securityPage {
-			if _, err := service.Authorize(r.Context(), session.Requirement{Company: t.company}, cookies(r, h.Cookie, nil)); err != nil {
+			if _, err := service.Authorize(ctx, session.Requirement{Company: t.company}, cookies(r, h.Cookie, nil)); err != nil {
 				return err
 			}
 		} else {
 			view.Captcha = service.Companies[t.company].CaptchaType
 		}
-		view.Key, err = service.PageKey(r.Context(), t.company)
+		view.Key, err = service.PageKey(ctx, t.company)
 		return err
 	})
 	if t.kind == securityPage && needsLogin(err) {

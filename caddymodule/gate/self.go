@@ -52,7 +52,11 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 				}
 				return body, err
 			},
-			LoggedOut: func() { h.clearCookie(w) },
+			LoggedOut: func() {
+				if _, byCookie := h.sentCredentials(r, nil); byCookie {
+					h.clearCookie(w)
+				}
+			},
 		})
 		return err
 	})

@@ -86,7 +86,7 @@ func (h *Handler) endCookie(w http.ResponseWriter, r *http.Request, service *flo
 		return errCrossSite
 	}
 	err := service.End(r.Context(), request)
-	if err == nil || errors.Is(err, wire.ErrTokenInvalid) || errors.Is(err, wire.ErrTokenExpired) {
+	if err == nil || service.Companies[request.Company] != nil && (errors.Is(err, wire.ErrTokenInvalid) || errors.Is(err, wire.ErrTokenExpired)) {
 		h.clearCookie(w)
 	}
 	return err

@@ -295,8 +295,10 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 				t.Errorf("%q: got %s", from, a.Body)
 			}
 		}
-		a, _ := s.session("DELETE", "nobody", cookie+own)
-		a.want(wire.ErrTokenInvalid)
+		a, set := s.session("DELETE", "nobody", cookie+own)
+		if a.want(wire.ErrTokenInvalid); set != nil {
+			t.Errorf("the cookie of a valid session is deleted: %v", a.Header)
+		}
 		another := s.moved("alice@example.com")
 		a, _ = s.session("DELETE", "umbra", another+own) // the site's cookie, whichever company the request names
 		a.wantStatus(200)

@@ -263,11 +263,13 @@ func TestFaultsOfPostgres(t *testing.T) {
 			unavailable := 0
 			for i, a := range storetest.Together(60, func(i int) answer {
 				return all.timely(func() answer {
-					switch i % 3 {
+					switch i % 4 {
 					case 0:
 						return all.credentials("bob", testPassword)
 					case 1:
 						return all.post("auth/login", "", fields{"login_id": "alice"})
+					case 2:
+						return all.get("/", half)
 					}
 					return all.post("auth/checkpassword", half, fields{"password": testPassword})
 				})

@@ -88,7 +88,11 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 			t.Errorf("left: %q, want %s", left, want)
 		}
 		s.audits(2, `"actor":"the user","reason":"user"`)
-		s.me("DELETE", "sessions/"+s.ownSessions(token)[0], token, nil).wantStatus(200)
+		r = s.meRequest("DELETE", "sessions/"+s.ownSessions(token)[0], token, nil)
+		r.Header.Set("Cookie", cookieName+"="+s.login("frank"))
+		if a := s.do(r).wantStatus(200); a.Header["Set-Cookie"] != nil || a.Header["Clear-Site-Data"] != nil {
+			t.Errorf("the cookie of another session is deleted: %v", a.Header)
+		}
 		s.gone(token)
 	})
 	s.run("a body that comes after the session's end", func(t *testing.T) {

@@ -40,6 +40,7 @@ func (c *clock) advance(d time.Duration) { c.Add(int64(d)) }
 // A faulty store fails on demand, and counts how often it is asked.
 type faulty struct {
 	record.SigningKeys
+	slow           time.Duration // how long each call takes, unless its context ends
 	down, readOnly bool
 	asked          atomic.Int64
 }
@@ -53,6 +54,9 @@ func (f faultyKeys) SigningKeys(ctx context.Context, company string) ([]record.S
 	if f.down {
 		return nil, errDown
 	}
+	if err := f.wait(ctx); err != nil {
+		return nil, err
+	}
 	return f.faulty.SigningKeys.SigningKeys(ctx, company)
 }
 
@@ -60,7 +64,22 @@ func (f faultyKeys) AddSigningKey(ctx context.Context, company string, key recor
 	if f.down || f.readOnly {
 		return errDown
 	}
+	if err := f.wait(ctx); err != nil {
+		return err
+	}
 	return f.faulty.SigningKeys.AddSigningKey(ctx, company, key)
+}
+
+// wait waits as PostgreSQL does.
+func (f faultyKeys) wait(ctx context.Context) error {
+	ctx, done := record.StoreContext(ctx, time.Minute)
+	defer done()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(f.slow):
+		return nil
+	}
 }
 
 func newStore(t *testing.T) record.Accounts {
@@ -174,6 +193,19 @@ func TestNodesThatRaceShareOneKey(t *testing.T) {
 	r, _ := node(c, accounts)
 	if ids := published(t, r, "other"); slices.Contains(published(t, r, "acme"), ids[0]) {
 		t.Error("two companies share a key")
+	}
+}
+
+// A request that needs the first keys of a company waits for several calls to the store,
+// but together not longer than for one.
+func TestSlowStoreDelaysARequestOnce(t *testing.T) {
+	t.Parallel()
+	r, f := node(newClock(), newStore(t))
+	f.slow = 1500 * time.Millisecond
+	began := time.Now()
+	_, err := r.ForSigning(bg, "acme")
+	if took := time.Since(began); !errors.Is(err, wire.ErrUnavailable) || took > 2*time.Second {
+		t.Errorf("got %v after %v", err, took)
 	}
 }
 

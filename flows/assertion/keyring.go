@@ -117,7 +117,7 @@ func (r *Keyring) get(ctx context.Context, company string, newest bool) (*Keys, 
 func (r *Keyring) load(ctx context.Context, company string, k *cachedKeys) error {
 	var keys *Keys
 	err := panics.Contain(func() (err error) {
-		keys, err = r.rotate(ctx, company)
+		keys, err = r.rotate(record.WithStoreTime(ctx), company) // requests may wait for it
 		return err
 	})
 	wait := retryAfter

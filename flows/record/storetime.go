@@ -12,8 +12,12 @@ const storeTime = 1800 * time.Millisecond
 
 type storeTimeKey struct{}
 
-// WithStoreTime returns a context whose calls to stores share storeTime.
+// WithStoreTime returns a context whose calls to stores share storeTime, or ctx itself if
+// they share it already.
 func WithStoreTime(ctx context.Context) context.Context {
+	if ctx.Value(storeTimeKey{}) != nil {
+		return ctx
+	}
 	left := new(atomic.Int64)
 	left.Store(int64(storeTime))
 	return context.WithValue(ctx, storeTimeKey{}, left)

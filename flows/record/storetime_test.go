@@ -19,7 +19,7 @@ func TestCallsOfARequestShareTheTimeForStores(t *testing.T) {
 		time.Sleep(50 * time.Millisecond)
 		done()
 	}
-	left, done := remaining(context.WithoutCancel(ctx), time.Minute)
+	left, done := remaining(WithStoreTime(context.WithoutCancel(ctx)), time.Minute)
 	if left > storeTime-50*time.Millisecond {
 		t.Errorf("the second call has %v, want what the first has left of %v", left, storeTime)
 	}

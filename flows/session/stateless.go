@@ -67,7 +67,7 @@ func (s *Manager) refuseStateless(ctx context.Context, want Requirement, token s
 	c := s.NewCall(Client{})
 	c.token = token
 	c.Now = now
-	if err := c.openStateless(ctx, want); err != nil {
+	if err := c.openStateless(record.WithStoreTime(ctx), want); err != nil {
 		return err
 	}
 	return wire.ErrSessionInvalid
