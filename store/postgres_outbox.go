@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -29,27 +28,3 @@ func (q postgresQueries) insertEvents(ctx context.Context, company string, accou
 	}
 	return nil
 }
-
-const (
-	postgresLockQueue    = `SELECT 1 FROM outbox_queues WHERE company = $1 AND queue = $2 FOR UPDATE`
-	postgresDeleteEvents = `DELETE FROM outbox WHERE number = ANY ($1::bigint[])`
-)
-
-// Acknowledge implements record.Outbox. It locks the queue first: the statements
-// after the lock see the events of transactions that held it before, and later
-// writers wait.
-func (s postgresAccounts) Acknowledge(ctx context.Context, q record.OutboxQueue, delivered []int64, due time.Time, tries int) error {
-	return translate("acknowledging events", s.write(ctx, func(ctx context.Context, on postgresQueries) error {
-		var b postgresBatch
-		b.add(postgresLockQueue, q.Company, q.Name)
-		if len(delivered) > 0 {
-			b.add(postgresDeleteEvents, delivered)
-		}
-		b.add(sqlGiveBack, q.Company, q.Name, q.Claim, micros(due), tries)
-		b.add(sqlCloseQueue, q.Company, q.Name)
-		return on.run(ctx, &b)
-	}))
-}
-
-// Interface guard
-var _ record.Outbox = postgresAccounts{}

@@ -32,13 +32,14 @@ type dialect struct {
 	// The fields below are made by complete.
 
 	accountByID, accountByMnemocode, accountByLoginID, accountByIdentity, accountsOf, accountsFound string
-	accountLock, failuresLock, insertKnown, insertUnknown                                           string
+	accountLock, failuresLock, queueLock, insertKnown, insertUnknown                                string
 }
 
 // complete adds the statements that the other fields make possible.
 func (d dialect) complete() *dialect {
 	d.accountLock = `SELECT id FROM accounts WHERE ` + oneAccount + d.lock
 	d.failuresLock = `SELECT count, until FROM tallies` + sqlOneFailureCount + d.lock
+	d.queueLock = `SELECT queue FROM outbox_queues WHERE company = $1 AND queue = $2` + d.lock
 	d.insertKnown = sqlInsertFailures + ` FROM accounts WHERE ` + oneAccount + d.lock + ` ON CONFLICT DO NOTHING`
 	d.insertUnknown = sqlInsertFailures + ` WHERE true ON CONFLICT DO NOTHING` // SQLite needs WHERE here
 	failures := `'kind', kind, 'count', count, 'until', until`

@@ -1,12 +1,45 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
+
+const (
+	sqlRecord       = `INSERT INTO history (account, noise, at, event) SELECT id, $3, $4, $5 FROM accounts WHERE ` + oneAccount
+	sqlForgetOldest = `
+		DELETE FROM history WHERE account = $1 AND noise = $2 AND number <=
+			(SELECT number FROM history WHERE account = $1 AND noise = $2 ORDER BY number DESC LIMIT 1 OFFSET $3)`
+)
+
+// Record implements record.History. It fails if an account is being deleted at the
+// same time. On the next attempt the account is gone.
+func (s sqlAccounts) Record(ctx context.Context, events []record.Event) error {
+	// In this order, two concurrent calls can't deadlock.
+	events = slices.Clone(events)
+	slices.SortStableFunc(events, func(a, b record.Event) int { return cmp.Compare(a.Account, b.Account) })
+	return translate("recording events", s.transaction(ctx, func(ctx context.Context, tx queries) error {
+		for _, e := range events {
+			data, err := json.Marshal(e)
+			if err != nil {
+				return err
+			}
+			err = errors.Join(
+				tx.later(ctx, sqlRecord, e.Company, e.Account, e.Noise, micros(e.Time), string(data)),
+				tx.later(ctx, sqlForgetOldest, e.Account, e.Noise, record.HistoryKept))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
 
 const sqlRecorded = `
 	SELECT at, event FROM (
@@ -35,3 +68,6 @@ func (s sqlAccounts) Recorded(ctx context.Context, company string, account int64
 func (s sqlAccounts) Forget(ctx context.Context, before time.Time) error {
 	return sweep(ctx, s, "forgetting events", s.forget, micros(before), s.chunk)
 }
+
+// Interface guard
+var _ record.History = sqlAccounts{}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -66,14 +67,30 @@ func (s sqlAccounts) Claim(ctx context.Context, now, until time.Time, company st
 }
 
 const (
-	sqlGiveBack   = `UPDATE outbox_queues SET due = $4, tries = $5, claim = '' WHERE company = $1 AND queue = $2 AND claim = $3`
-	sqlCloseQueue = `
+	sqlDeleteEvent = `DELETE FROM outbox WHERE number = $1`
+	sqlGiveBack    = `UPDATE outbox_queues SET due = $4, tries = $5, claim = '' WHERE company = $1 AND queue = $2 AND claim = $3`
+	sqlCloseQueue  = `
 		DELETE FROM outbox_queues WHERE company = $1 AND queue = $2 AND claim = ''
 			AND NOT EXISTS (SELECT 1 FROM outbox WHERE company = $1 AND queue = $2)`
 	sqlBacklog = `
 		SELECT company, count(*), min(at) FROM outbox WHERE company = (SELECT min(company) FROM outbox WHERE company > $1)
 		GROUP BY company`
 )
+
+// Acknowledge implements record.Outbox. It locks the queue first: the statements
+// after the lock see the events of transactions that held it before, and later
+// writers wait.
+func (s sqlAccounts) Acknowledge(ctx context.Context, q record.OutboxQueue, delivered []int64, due time.Time, tries int) error {
+	return translate("acknowledging events", s.transaction(ctx, func(ctx context.Context, tx queries) error {
+		err := tx.later(ctx, s.queueLock, q.Company, q.Name)
+		for _, number := range delivered {
+			err = errors.Join(err, tx.later(ctx, sqlDeleteEvent, number))
+		}
+		return errors.Join(err,
+			tx.later(ctx, sqlGiveBack, q.Company, q.Name, q.Claim, micros(due), tries),
+			tx.later(ctx, sqlCloseQueue, q.Company, q.Name))
+	}))
+}
 
 // Backlog implements record.Outbox.
 func (s sqlAccounts) Backlog(ctx context.Context, after string) (record.Backlog, error) {
@@ -85,3 +102,6 @@ func (s sqlAccounts) Backlog(ctx context.Context, after string) (record.Backlog,
 	}
 	return queryOne(ctx, s, "counting events", scan, sqlBacklog, after)
 }
+
+// Interface guard
+var _ record.Outbox = sqlAccounts{}

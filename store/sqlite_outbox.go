@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -32,24 +31,3 @@ func (tx *sqliteQueries) insertEvents(ctx context.Context, company string, accou
 	}
 	return nil
 }
-
-const sqliteDeleteEvent = `DELETE FROM outbox WHERE number = ?`
-
-// Acknowledge implements record.Outbox.
-func (s sqliteAccounts) Acknowledge(ctx context.Context, q record.OutboxQueue, delivered []int64, due time.Time, tries int) error {
-	return translate("acknowledging events", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		for _, number := range delivered {
-			if _, err := tx.exec(ctx, sqliteDeleteEvent, number); err != nil {
-				return err
-			}
-		}
-		if _, err := tx.exec(ctx, sqlGiveBack, q.Company, q.Name, q.Claim, micros(due), tries); err != nil {
-			return err
-		}
-		_, err := tx.exec(ctx, sqlCloseQueue, q.Company, q.Name)
-		return err
-	}))
-}
-
-// Interface guard
-var _ record.Outbox = sqliteAccounts{}
