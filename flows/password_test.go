@@ -2,13 +2,17 @@ package flows_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
+	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -206,6 +210,72 @@ func TestCaptchaIsDueAfterThreeFailures(t *testing.T) {
 			}
 			token = b.sessionIn(record.CheckPassword)
 			wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, false)
+		})
+	}
+}
+
+// The hashes of one request wait no longer together than one hash may: less than 2 s.
+func TestARequestWaitsTwoSecondsForAllItsHashes(t *testing.T) {
+	setPassword := object{"new_password": "another fine secret"}
+	for name, c := range map[string]struct {
+		prepare func(b *harness) (token string)
+		request func(b *harness, token string) error
+		want    error
+	}{
+		"setpassword": {
+			func(b *harness) string { return b.sessionIn(record.SetPassword) },
+			func(b *harness, token string) error {
+				_, err := b.serve("auth/setpassword", token, setPassword)
+				return err
+			},
+			wire.ErrUnavailable,
+		},
+		"change by the user": {
+			func(*harness) string { return "" },
+			func(b *harness, _ string) error {
+				return b.changeOwn(manage.PasswordChange{Current: password, New: "another fine secret"})
+			},
+			wire.ErrUnavailable,
+		},
+		"login with a hash to replace": {
+			func(b *harness) string { b.withHash(bcryptHash(b.t, password)); return "" },
+			func(b *harness, _ string) error { return b.login(password) },
+			nil, // the hash is replaced another time
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newHarness(t)
+			token := c.prepare(b)
+			h := pw.NewHasher(1)
+			b.Hasher = h
+			var others sync.WaitGroup
+			ends := make(chan bool)
+			other := func(secret string, waiting int) {
+				others.Go(func() { _, _ = h.Hash(context.Background(), pw.Turn{}, cheap, secret) })
+				for length, _ := h.Queue(); length < waiting; length, _ = h.Queue() {
+					runtime.Gosched()
+				}
+			}
+			h.Derive = func(hash, secret string) ([]byte, error) {
+				switch secret {
+				case "before the request":
+					time.Sleep(1500 * time.Millisecond)
+				case "during the request":
+					<-ends
+				default: // the first hash of the request; another one follows it
+					other("during the request", 2)
+				}
+				return pw.DeriveKey(hash, secret)
+			}
+			other("before the request", 1)
+			began := time.Now()
+			err := c.request(b, token)
+			if took := time.Since(began); !errors.Is(err, c.want) || took > 2800*time.Millisecond {
+				t.Errorf("%v after %v", err, took)
+			}
+			close(ends)
+			others.Wait()
 		})
 	}
 }

@@ -50,7 +50,8 @@ type Attempt struct {
 	// are filled in when the events are emitted.
 	Events []record.Event
 
-	counted []string // names of the address's counters that this attempt charges
+	counted []string      // names of the address's counters that this attempt charges
+	waited  time.Duration // for its turns at hashing
 }
 
 // Key returns the key of a company's counter or, if company is empty, of a counter that
@@ -97,7 +98,7 @@ func addressRanges(address string) []string {
 // Turn returns the attempt's turn at hashing. A whole /48 counts as one client.
 func (at *Attempt) Turn() password.Turn {
 	ranges := addressRanges(at.Address)
-	return password.Turn{Company: at.Company.Code, Address: ranges[len(ranges)-1]}
+	return password.Turn{Company: at.Company.Code, Address: ranges[len(ranges)-1], Waited: &at.waited}
 }
 
 // wideFactor is how much higher the limit of a /48 is than that of an address.

@@ -17,7 +17,7 @@ import (
 var ErrBusy = errors.New("too many passwords are being hashed at once")
 
 const (
-	// maxWait is how long a caller waits for its turns in total. It is less than the
+	// maxWait is how long a request waits for its turns in total. It is less than the
 	// 2 s within which a client gets the refusal (contract, section 4).
 	maxWait = 1800 * time.Millisecond
 	// waitersPerSlot bounds the memory of waiting callers. A hash with the default
@@ -30,6 +30,9 @@ const (
 type Turn struct {
 	Company string
 	Address string // empty if no client asked for the hash
+	// Waited, if not nil, is how long the request has waited for turns so far. Hashes of
+	// one request share it, so that together they wait no longer than one.
+	Waited *time.Duration
 }
 
 // A Hasher hashes secrets and compares them with hashes, a few at a time, because each
@@ -69,11 +72,15 @@ func (h *Hasher) Queue() (length, limit int) { return h.turns.count() }
 // A caller takes a turn for each of its hashes, and waits for up to maxWait in total.
 type caller struct {
 	h    *Hasher
-	turn Turn
-	left time.Duration // of maxWait
+	turn Turn // Waited is not nil
 }
 
-func (h *Hasher) caller(turn Turn) *caller { return &caller{h, turn, maxWait} }
+func (h *Hasher) caller(turn Turn) *caller {
+	if turn.Waited == nil {
+		turn.Waited = new(time.Duration)
+	}
+	return &caller{h, turn}
+}
 
 // derive computes the key that d must have if it is a hash of secret.
 func (c *caller) derive(ctx context.Context, d digest, secret string) (key []byte, err error) {
@@ -90,9 +97,9 @@ func (c *caller) do(ctx context.Context, estimate time.Duration, work func() err
 		return err
 	}
 	began := time.Now()
-	w, err := c.h.turns.await(ctx, c.turn, estimate, c.left)
+	w, err := c.h.turns.await(ctx, c.turn, estimate, maxWait-*c.turn.Waited)
 	waited := time.Since(began)
-	c.left -= waited
+	*c.turn.Waited += waited
 	if err == nil {
 		began := time.Now()
 		defer func() { c.h.turns.release(w, time.Since(began)) }()
@@ -254,10 +261,11 @@ func (t *turns) count() (length, limit int) {
 	return t.inUse + t.all.length, t.slots * (1 + waitersPerSlot)
 }
 
-// await waits for a slot. The caller returns the slot with release.
+// await waits for a slot until the limit. If the limit is not positive, it only takes a slot
+// that is free. The caller returns the slot with release.
 func (t *turns) await(ctx context.Context, turn Turn, estimate, limit time.Duration) (*waiter, error) {
 	w := &waiter{estimate: estimate, granted: make(chan bool, 1)}
-	if !t.enqueue(w, turn) {
+	if !t.enqueue(w, turn, limit > 0) {
 		return nil, ErrBusy
 	}
 	waiting, stop := context.WithTimeout(ctx, limit)
@@ -274,10 +282,13 @@ func (t *turns) await(ctx context.Context, turn Turn, estimate, limit time.Durat
 	return w, nil
 }
 
-// enqueue gives the waiter a slot or a place to wait, and reports whether it could.
-func (t *turns) enqueue(w *waiter, turn Turn) bool {
+// enqueue gives the waiter a slot or, if it may wait, a place, and reports whether it could.
+func (t *turns) enqueue(w *waiter, turn Turn, mayWait bool) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if t.inUse == t.slots && !mayWait {
+		return false // it takes no other waiter's place
+	}
 	if t.all.length == t.slots*waitersPerSlot {
 		other := t.all.displaced(turn.Company, turn.Address)
 		if other == nil {

@@ -72,6 +72,31 @@ func TestHasherIsBusyBeforeTwoSecondsAreOver(t *testing.T) {
 	})
 }
 
+// The hashes of one request wait no longer together than one.
+func TestTheHashesOfARequestShareTheirTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := NewHasher(1)
+		turn := acme
+		turn.Waited = new(time.Duration)
+		go h.caller(acme).do(t.Context(), 0, func() error { time.Sleep(time.Second); return nil })
+		synctest.Wait()
+		start := time.Now()
+		if _, _, err := h.Verify(t.Context(), turn, quick, "", "secret"); err != nil {
+			t.Fatal(err)
+		}
+		release := occupy(h)
+		for range 2 { // the second time there is nothing left to wait
+			if _, err := h.Hash(t.Context(), turn, quick, "secret"); !errors.Is(err, ErrBusy) || time.Since(start) != maxWait {
+				t.Errorf("%v after %v, want ErrBusy after 1.8s", err, time.Since(start))
+			}
+		}
+		release()
+		if _, err := h.Hash(t.Context(), turn, quick, "secret"); err != nil {
+			t.Error("once there is a slot again:", err)
+		}
+	})
+}
+
 func TestHasherRefusesAtOnceWhoWouldWaitInVain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := NewHasher(1)
@@ -175,7 +200,7 @@ func TestHasherLetsCompaniesAndAddressesTakeTurns(t *testing.T) {
 				release := occupy(h)
 				var served []string
 				for _, who := range strings.Fields(c.come) {
-					go h.caller(Turn{who[:1], who[1:]}).do(t.Context(), 0, func() error { served = append(served, who); return nil })
+					go h.caller(Turn{Company: who[:1], Address: who[1:]}).do(t.Context(), 0, func() error { served = append(served, who); return nil })
 					synctest.Wait()
 				}
 				release()
@@ -192,8 +217,8 @@ func TestHasherLetsCompaniesAndAddressesTakeTurns(t *testing.T) {
 // to other addresses of its own company.
 func TestHasherStormLeavesOthersTheirPlace(t *testing.T) {
 	for name, other := range map[string]func(i int) Turn{
-		"companies": func(i int) Turn { return Turn{fmt.Sprint(i % 3), acme.Address} },
-		"addresses": func(i int) Turn { return Turn{acme.Company, fmt.Sprint(i % 3)} },
+		"companies": func(i int) Turn { return Turn{Company: fmt.Sprint(i % 3), Address: acme.Address} },
+		"addresses": func(i int) Turn { return Turn{Company: acme.Company, Address: fmt.Sprint(i % 3)} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -242,7 +267,7 @@ func TestHasherSharesPlacesEvenly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := NewHasher(1)
 		release := occupy(h)
-		for _, turn := range []Turn{{"a", "1"}, {"a", "2"}, {"a", "3"}, {"a", "4"}, {"b", "1"}, {"b", "1"}} {
+		for _, turn := range []Turn{{Company: "a", Address: "1"}, {Company: "a", Address: "2"}, {Company: "a", Address: "3"}, {Company: "a", Address: "4"}, {Company: "b", Address: "1"}, {Company: "b", Address: "1"}} {
 			for range 2 * waitersPerSlot {
 				go h.caller(turn).do(t.Context(), 0, func() error { return nil })
 			}
@@ -276,7 +301,7 @@ func TestHasherLosesNoSlot(t *testing.T) {
 		all.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%20)*time.Millisecond)
 			defer cancel()
-			h.caller(Turn{fmt.Sprint(i % 3), fmt.Sprint(i % 7)}).do(ctx, 0, func() error { time.Sleep(time.Millisecond); return nil })
+			h.caller(Turn{Company: fmt.Sprint(i % 3), Address: fmt.Sprint(i % 7)}).do(ctx, 0, func() error { time.Sleep(time.Millisecond); return nil })
 		})
 	}
 	all.Wait()
@@ -350,7 +375,7 @@ func TestEachSaltOfASetHasATurn(t *testing.T) {
 			if took, err := verify(t, h, Turn{Company: "calm"}, hashOf(20*time.Millisecond, 0)); err != nil || took > 620*time.Millisecond {
 				t.Errorf("another company's login: %v after %v", err, took)
 			}
-			if took, err := verify(t, h, Turn{acme.Company, "192.0.2.2"}, hashOf(20*time.Millisecond, 0)); err != nil || took > 620*time.Millisecond {
+			if took, err := verify(t, h, Turn{Company: acme.Company, Address: "192.0.2.2"}, hashOf(20*time.Millisecond, 0)); err != nil || took > 620*time.Millisecond {
 				t.Errorf("a login from another address: %v after %v", err, took)
 			}
 		}
@@ -398,7 +423,7 @@ func TestWaitingIsBoundedOverAllTurns(t *testing.T) {
 // Companies get the same amount of time, and so do the addresses of a company. This
 // holds even for a caller that comes again only after its turn.
 func TestTurnsAreFairByTime(t *testing.T) {
-	for name, other := range map[string]Turn{"companies": {"calm", acme.Address}, "addresses": {acme.Company, "192.0.2.2"}} {
+	for name, other := range map[string]Turn{"companies": {Company: "calm", Address: acme.Address}, "addresses": {Company: acme.Company, Address: "192.0.2.2"}} {
 		for _, slots := range []int{1, 3} {
 			t.Run(fmt.Sprint(name, slots), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
@@ -476,7 +501,7 @@ func TestNewAddressesKeepNobodyFromASecondTurn(t *testing.T) {
 		for i := range 520 { // as many as can be served, after 20 at once
 			all.Go(func() {
 				time.Sleep(time.Duration(max(0, i-20)) * 20 * time.Millisecond)
-				if took, err := verify(t, h, Turn{acme.Company, fmt.Sprint(i)}, hashOf(20*time.Millisecond, 0)); err != nil {
+				if took, err := verify(t, h, Turn{Company: acme.Company, Address: fmt.Sprint(i)}, hashOf(20*time.Millisecond, 0)); err != nil {
 					t.Errorf("a new address: %v after %v", err, took)
 				}
 				h.turns.mu.Lock()
