@@ -305,3 +305,43 @@ func checkManifestTypes(t *testing.T, text string) {
 	newWorkshop(t, map[string]string{"manifests.ts": source.String()}).
 		tsc(t, "--noEmit", "--skipLibCheck", "--moduleResolution", "bundler", "--module", "esnext", "manifests.ts")
 }
+
+// A release is the latest, and its image has this tag, only if its version is the highest
+// and no prerelease.
+func TestOnlyTheNewestReleaseIsLatest(t *testing.T) {
+	t.Parallel()
+	need(t, "git")
+	var workflow struct {
+		Jobs map[string]struct{ Steps []struct{ Run string } }
+	}
+	must(t, yaml.Unmarshal(get(os.ReadFile("../../.github/workflows/release.yml"))(t), &workflow))
+	var script string
+	for _, step := range workflow.Jobs["release"].Steps {
+		if strings.Contains(step.Run, "LATEST=") {
+			script = step.Run
+		}
+	}
+	dir := t.TempDir()
+	run := func(command string, env ...string) {
+		t.Helper()
+		cmd := exec.Command("bash", "-ec", command)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v: %s", command, err, out)
+		}
+	}
+	run("git init -q && git -c user.name=x -c user.email=x@example.com commit -q --allow-empty -m x")
+	for _, c := range []struct{ tag, latest string }{
+		{"v0.3.0-rc1", "false"}, // the first, so there is no release
+		{"v0.9.0", "true"}, {"v0.10.0", "true"}, {"v0.9.1", "false"}, {"v0.11.0-rc1", "false"}, {"v0.10.1", "true"},
+	} {
+		file := filepath.Join(dir, c.tag+".env")
+		run("git tag "+c.tag+"\n"+script, "GITHUB_REF_NAME="+c.tag, "GITHUB_ENV="+file)
+		if got := string(get(os.ReadFile(file))(t)); got != "LATEST="+c.latest+"\n" {
+			t.Errorf("%s: got %q, want %s", c.tag, got, c.latest)
+		}
+	}
+	if config := string(get(os.ReadFile("../../.goreleaser.yaml"))(t)); !strings.Contains(config, `make_latest: "{{ .Env.LATEST }}"`) || !strings.Contains(config, `(envOrDefault "LATEST" "false")`) {
+		t.Error("the release does not use LATEST")
+	}
+}
