@@ -1,4 +1,4 @@
-package bypass_test
+package gate_test
 
 import (
 	"bytes"
