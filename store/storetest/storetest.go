@@ -368,6 +368,7 @@ func Generated(t testing.TB, page, name, want string) {
 	case *Update:
 		Must(t, os.WriteFile(page, []byte(head+begin+want+end+tail), 0o644))
 	case got != want:
-		t.Errorf("%s: %s is not what the code says; run the test with -update", page, name)
+		dir, _ := os.Getwd()
+		t.Errorf("%s: %s is not what the code says; run go test %s -run '^%s$' -update", page, name, dir, t.Name())
 	}
 }
