@@ -57,7 +57,7 @@ func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 	case record.CheckOTP:
 		reply.DisclaimersRequired = c.PendingNow(a)
 		reply.SecondFactors = c.SecondFactors(a)
-		if !found.ByApp {
+		if !found.NoCode {
 			reply.UserPhone = record.MaskPhone(a.Phone)
 		}
 	case record.AcceptDisclaimers:

@@ -119,3 +119,31 @@ func TestAskingForASessionChangesNothing(t *testing.T) {
 		})
 	}
 }
+
+// In checkotp, user_phone is there if a code was sent, also once the code is spent.
+func TestASessionWithoutACodeNamesNoPhone(t *testing.T) {
+	b := newHarness(t)
+	b.update(true, func(a *record.Account) { a.SecondFactor = true })
+	b.backupCodes("AAAAABBBBB")
+	b.company.Limits.SMSPerAccount = tenant.Rate{N: 1, Per: time.Minute}
+	check := func(token string, answered flows.Reply) {
+		t.Helper()
+		for range 2 { // the second time after a wrong code
+			if reply, err := b.Current(t.Context(), asking(token)); err != nil || reply.UserPhone != answered.UserPhone {
+				t.Errorf("got %q, %v, and the answer had %q", reply.UserPhone, err, answered.UserPhone)
+			}
+			b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "no code"})
+		}
+	}
+	login := func() flows.Reply { return b.must("auth/checkcredentials", "", credentials(nil)) }
+	sent := login()
+	check(sent.SessionToken, sent)
+	codeless := login()
+	if sent.UserPhone == "" || codeless.UserPhone != "" {
+		t.Fatalf("answered %q, then %q", sent.UserPhone, codeless.UserPhone)
+	}
+	check(codeless.SessionToken, codeless)
+	b.clock.advance(time.Minute)
+	check(codeless.SessionToken, b.must("auth/renewotp", codeless.SessionToken, nil))
+	b.must("auth/checkotp", codeless.SessionToken, object{"backup_code": "AAAAABBBBB"})
+}

@@ -70,10 +70,10 @@ var codeCases = []sessionsCase{
 	},
 	{
 		name:    "codes of an app",
-		promise: "A session is ByApp until SetCode gives it a code.",
+		promise: "A session is NoCode until SetCode gives it a code.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			s := session("a", 1, 1, record.CheckOTP)
-			s.ByApp = true
+			s.NoCode = true
 			must(t, one.Create(bg, t0, s))
 			wantSession(t, two, s)
 			spent := get[record.Session](t)(two.SpendCode(bg, t0, "acme", s.Hash, record.CheckOTP))
@@ -81,7 +81,7 @@ var codeCases = []sessionsCase{
 			number := get[int64](t)(two.OpenCode(bg, t0, s.Hash, record.CheckOTP))
 			wantSession(t, two, s)
 			next := session("b", 1, 1, record.CheckOTP)
-			next.ByApp = true
+			next.NoCode = true
 			must(t, one.Replace(bg, t0, s.Hash, record.CheckOTP, next))
 			wantSession(t, two, next)
 			wantErr(t, "an ended session", one.SetCode(bg, s.Hash, number, newCode("c")), record.ErrConflict)
@@ -89,7 +89,7 @@ var codeCases = []sessionsCase{
 			wantSession(t, two, next)
 			must(t, one.SetCode(bg, next.Hash, get[int64](t)(two.OpenCode(bg, t0, next.Hash, record.CheckOTP)), newCode("c")))
 			code := newCode("c")
-			next.ByApp, next.Code = false, &code
+			next.NoCode, next.Code = false, &code
 			wantSession(t, two, next)
 		},
 	},

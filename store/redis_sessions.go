@@ -483,7 +483,7 @@ func encodeRedisSession(s record.Session) ([]any, error) {
 	if s.Code != nil {
 		fields = append(fields, encodeRedisCode(*s.Code)...)
 	}
-	if s.ByApp {
+	if s.NoCode {
 		fields = append(fields, "o", 1)
 	}
 	return fields, nil
@@ -529,7 +529,7 @@ func decodeRedisSession(hash record.TokenHash, fields map[string]string) (record
 		LoginID: fields["l"], Generation: d.number("e"), State: record.State(fields["s"]),
 		Created: d.time("b"), Expires: d.time("x"), Ends: d.time("n"),
 		CompanyGeneration: d.optional("y"), LastUsed: fromMicros(d.optional("v")), Address: fields["w"], Device: fields["g"],
-		ByApp: fields["o"] == "1", UserAgent: longField(fields, "u"), Profile: record.Profile(longField(fields, "f")),
+		NoCode: fields["o"] == "1", UserAgent: longField(fields, "u"), Profile: record.Profile(longField(fields, "f")),
 	}
 	if accepted, ok := fields["d"]; ok && d.err == nil {
 		s.Accepted, d.err = decodeAcceptances([]byte(accepted))

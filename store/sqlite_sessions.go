@@ -84,7 +84,7 @@ func (tx *sqliteQueries) storeSession(ctx context.Context, s record.Session) err
 	}
 	return execOr(ctx, tx, record.ErrConflict, sqliteInsertSession,
 		s.Hash[:], s.ID, s.Company, s.Account, s.Mnemocode, s.LoginID, s.Generation, string(s.State), accepted,
-		micros(s.Created), micros(s.Expires), micros(s.Ends), hash, code.Phone, micros(code.Expires), s.ByApp,
+		micros(s.Created), micros(s.Expires), micros(s.Ends), hash, code.Phone, micros(code.Expires), s.NoCode,
 		s.CompanyGeneration, micros(s.LastUsed), s.Address, s.UserAgent, string(s.Profile), s.Device)
 }
 
@@ -139,7 +139,7 @@ func scanSQLiteSession(row scanner) (record.Session, error) {
 	var created, expires, ends, codeExpires, lastUsed int64
 	var phone string
 	err := row.Scan(&hash, &s.ID, &s.Company, &s.Account, &s.Mnemocode, &s.LoginID, &s.Generation, &s.State, &accepted,
-		&created, &expires, &ends, &codeHash, &phone, &codeExpires, &s.ByApp,
+		&created, &expires, &ends, &codeHash, &phone, &codeExpires, &s.NoCode,
 		&s.CompanyGeneration, &lastUsed, &s.Address, &s.UserAgent, &s.Profile, &s.Device)
 	if err != nil {
 		return record.Session{}, err

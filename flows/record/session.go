@@ -26,7 +26,7 @@ type Session struct {
 	Profile           Profile   // what else the session knows of its user
 	Device            string    // the ID of the Device that it began on, or that was remembered then; empty for none
 	Code              *Code     // the one-time code that the user must enter; nil if there is none or it was used
-	ByApp             bool      // in CheckOTP: the code comes from the authenticator app, until SetCode sets another
+	NoCode            bool      // in CheckOTP: no code was sent, because the authenticator app shows it or no SMS may be sent; SetCode ends that
 	AtMost            int       // for Create and Replace, not stored: the account's maximum of sessions in State; 0 for any number
 }
 

@@ -315,7 +315,7 @@ type SessionCodes interface {
 	// which SetCode may set a new one; each call returns a higher number.
 	// ErrConflict unless the session exists, in that state and unexpired.
 	OpenCode(ctx context.Context, now time.Time, hash TokenHash, state State) (int64, error)
-	// SetCode sets the code of a session and clears ByApp. ErrConflict if the
+	// SetCode sets the code of a session and clears NoCode. ErrConflict if the
 	// session is gone, or OpenCode was called again after it returned number.
 	SetCode(ctx context.Context, hash TokenHash, number int64, code Code) error
 	// SpendCode returns a session as Get does and removes its code. The Code of the

@@ -68,7 +68,8 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 			return Issued{}, c.AddressFirst(ctx, err)
 		}
 		st.Counters = append(st.Counters, code.counters...)
-		if next.Code = code.stored; next.Code != nil {
+		next.Code, next.NoCode = code.stored, code.stored == nil
+		if !next.NoCode {
 			issued.Phone = record.MaskPhone(st.Account.Phone)
 		}
 		if st.State == record.CheckOTP {

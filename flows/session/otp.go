@@ -68,7 +68,7 @@ func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
 	if err := c.mayTryCode(ctx, a); err != nil {
 		return Step{}, err
 	}
-	if c.session.ByApp {
+	if c.session.NoCode && a.HasApp() {
 		return c.tryApp(ctx, a, otp)
 	}
 	code := c.session.Code

@@ -67,7 +67,6 @@ func (c *Call) newSession(st Step, hash record.TokenHash) record.Session {
 		Expires:           c.Now.Add(time.Duration(c.Company.Session.Temporary)),
 		Ends:              c.Now.Add(time.Duration(c.Company.Session.Temporary)),
 		AtMost:            maxPending,
-		ByApp:             st.byApp,
 	}
 	if c.Device != nil {
 		next.Device = c.Device.ID
