@@ -156,7 +156,7 @@ func TestPendingRevocationsDoNotFloodTheLog(t *testing.T) {
 			t.Fatal("the endings were made")
 		}
 	}
-	if got := strings.Count(lines.String(), "\n"); got != 1 || !strings.Contains(lines.String(), "could not be ended yet") {
+	if got := strings.Count(lines.String(), "\n"); got != 1 || !strings.Contains(lines.String(), "could not be revoked yet") {
 		t.Errorf("got %d lines, want one for the change:\n%s", got, lines.String())
 	}
 }
