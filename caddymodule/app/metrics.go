@@ -172,8 +172,8 @@ func RegisterMetrics(ctx caddy.Context) error {
 	return nil
 }
 
-// registerMetrics also sets the rare metrics to 0, so that the first event shows as
-// an increase.
+// registerMetrics also sets rare metrics to 0, as counted does, so that the first event
+// shows as an increase.
 func (a *App) registerMetrics(ctx caddy.Context) error {
 	if err := RegisterMetrics(ctx); err != nil {
 		return err
@@ -284,15 +284,18 @@ func counted(c tenant.Company) *tenant.Company {
 	}
 	if c.Breached.List != nil {
 		c.Breached.List = countedBreachedList{c.Breached.List, c.Code}
+		breachedLookups.WithLabelValues(c.Code, "failed")
 	}
 	switch c.Captcha.(type) {
 	case nil, tenant.ReusableCaptcha, tenant.ProofOfWork: // these ask no provider
 	default:
 		c.Captcha = countedCaptcha{c.Captcha, c.Code}
+		captchas.WithLabelValues(c.Code, "failed")
 	}
 	c.OAuth = maps.Clone(c.OAuth)
 	for id, settings := range c.OAuth {
 		settings.Provider = countedProvider{settings.Provider, c.Code, strconv.Itoa(id)}
+		providerLogins.WithLabelValues(c.Code, strconv.Itoa(id), "failed")
 		c.OAuth[id] = settings
 	}
 	return &c

@@ -168,6 +168,11 @@ func TestMetricsOfProvidersOnASite(t *testing.T) {
 	oauth := func(code string) answer {
 		return s.post("auth/oauth", "", fields{"provider_id": 2, "code": code, "redirect_uri": callback})
 	}
+	for _, never := range []string{`captchas_total{company="acme",result="failed"}`, `provider_logins_total{company="acme",provider="2",result="failed"}`} {
+		if metrics := string(s.get("/metrics", "").Body); !strings.Contains(metrics, "mnemogate_"+never+" 0\n") {
+			t.Errorf("no %s that is 0 in\n%s", never, metrics)
+		}
+	}
 	recover("good").wantState(record.RecoveryQuestion)
 	recover("bad").want(wire.ErrCaptchaInvalid)
 	oauth(codeOf("alice")).wantState(record.Authorized)
@@ -224,7 +229,7 @@ func (s *site) wantTable(t *testing.T) {
 func TestAlertsAreRaised(t *testing.T) {
 	t.Parallel()
 	need(t, "promtool")
-	if out, err := exec.Command("promtool", "test", "rules", "../app/alerts_test.yaml").CombinedOutput(); err != nil {
+	if out, err := exec.Command("promtool", "test", "rules", "../app/alerts_test.yaml", "../app/alerts_weeks_test.yaml").CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 	raised := get(os.ReadFile("../app/alerts_test.yaml"))(t)
