@@ -119,7 +119,8 @@ type Handler struct {
 	// `X-Forwarded-Uri`, each exactly once. The answer to a request that may pass is 204
 	// with the identity headers. Any other answer is the refusal, which the proxy sends
 	// to the client. For a path that mnemogate answers itself, such as an auth route,
-	// it is 404. Only a proxy in `trusted_proxies` may ask. Default: none.
+	// it is 404. Only a proxy in `trusted_proxies` may ask. Caddy's access log has the
+	// answer without the assertion, the email and the phone. Default: none.
 	Check string `json:"check,omitempty"`
 
 	// The name of the session cookie, such as `__Host-mnemogate`.
@@ -283,6 +284,11 @@ func (h *Handler) check() error {
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	asked := isAt(r, h.Check)
 	if asked {
+		if log := h.logCheck(r); log != nil {
+			recorder := caddyhttp.NewResponseRecorder(w, nil, nil)
+			defer log.write(recorder, nil)
+			w = recorder
+		}
 		if err := h.describe(r); err != nil {
 			h.deny(w, r, err)
 			return nil

@@ -15,22 +15,34 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// A socketLog logs a request that had tokens among its protocols. Caddy copies a
-// request's headers for its logs before any handler runs, and does not hide tokens
-// there. So this handler suppresses Caddy's own entry and writes one without the
-// tokens. For a handshake it writes a line with its own logger instead.
-type socketLog struct {
+// A redactedLog logs a request that had tokens among its protocols, or whose answer says
+// who the user is. Caddy copies a request's headers for its logs before any handler runs,
+// and hides neither. So this handler suppresses Caddy's own entry and writes one without
+// them. For a handshake it writes a line with its own logger instead.
+type redactedLog struct {
 	handler   *Handler
 	request   *http.Request // as the client sent it, without the tokens
 	began     time.Time
 	loggers   []*zap.Logger // of the access log; nil if the request is not logged there
 	handshake bool
+	hidden    []string // the headers of the answer that are not logged
+}
+
+// logCheck starts the log of a question, or returns nil if Caddy's own may show the answer.
+func (h *Handler) logCheck(r *http.Request) *redactedLog {
+	hidden := h.Private()
+	if hidden == nil || h.accessLoggers(r) == nil {
+		return nil
+	}
+	l := h.logWithoutTokens(r)
+	l.handshake, l.hidden = false, hidden
+	return l
 }
 
 // logWithoutTokens starts the log of a request whose tokens were removed.
-func (h *Handler) logWithoutTokens(r *http.Request) *socketLog {
-	l := &socketLog{handler: h, request: r.Clone(r.Context()), began: time.Now(), handshake: isHandshake(r)}
-	l.request.Header[socketProtocols] = []string{"REDACTED"}
+func (h *Handler) logWithoutTokens(r *http.Request) *redactedLog {
+	l := &redactedLog{handler: h, request: r.Clone(r.Context()), began: time.Now(), handshake: isHandshake(r)}
+	redact(l.request.Header, socketProtocols)
 	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
 		l.request.Method, l.request.RequestURI = original.Method, original.RequestURI
 	}
@@ -41,7 +53,16 @@ func (h *Handler) logWithoutTokens(r *http.Request) *socketLog {
 	return l
 }
 
-func (l *socketLog) write(w caddyhttp.ResponseRecorder, err error) {
+// redact replaces the values of headers.
+func redact(header http.Header, names ...string) {
+	for _, name := range names {
+		if header[name] != nil {
+			header[name] = []string{"REDACTED"}
+		}
+	}
+}
+
+func (l *redactedLog) write(w caddyhttp.ResponseRecorder, err error) {
 	r, took := l.request, time.Since(l.began)
 	if err != nil || l.handshake && l.loggers != nil {
 		l.handler.log.Info("a WebSocket handshake with a token among its protocols; this line replaces its entry in the access log",
@@ -59,11 +80,13 @@ func (l *socketLog) write(w caddyhttp.ResponseRecorder, err error) {
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		user, _ = repl.GetString("http.auth.user.id")
 	}
+	header := w.Header().Clone()
+	redact(header, l.hidden...)
 	for _, logger := range l.loggers { // as in caddyhttp.Server.logRequest
 		if entry := logger.Check(level, "handled request"); entry != nil {
 			entry.Write(
 				zap.Object("request", caddyhttp.LoggableHTTPRequest{Request: r}), zap.String("user_id", user), zap.Duration("duration", took),
-				zap.Int("size", w.Size()), zap.Int("status", w.Status()), zap.Object("resp_headers", caddyhttp.LoggableHTTPHeader{Header: w.Header()}),
+				zap.Int("size", w.Size()), zap.Int("status", w.Status()), zap.Object("resp_headers", caddyhttp.LoggableHTTPHeader{Header: header}),
 			)
 		}
 	}

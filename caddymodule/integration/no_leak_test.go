@@ -26,6 +26,9 @@ import (
 const leakSite = `{
 	admin unix/DIR/admin.sock
 	auto_https off
+	servers {
+		trusted_proxies static 127.0.0.1
+	}
 	metrics
 	log default {
 		output stderr
@@ -121,11 +124,19 @@ const leakSite = `{
 http:// {
 	bind fd/3
 	log
-	mnemogate {
-		forward_authorization
+	handle /check {
+		mnemogate {
+			check /check
+			assertion leak
+		}
 	}
-	reverse_proxy /dead 127.0.0.1:1
-	reverse_proxy BACKEND
+	handle {
+		mnemogate {
+			forward_authorization
+		}
+		reverse_proxy /dead 127.0.0.1:1
+		reverse_proxy BACKEND
+	}
 }
 `
 
@@ -282,7 +293,7 @@ func TestNoSecretIsEverWritten(t *testing.T) {
 	l.search("the log", []byte(l.log()), true)
 	l.searchFiles()
 	all := l.log() + l.fileText("audit.log") + l.fileText("events.log")
-	for _, said := range []string{`"mnemogate.audit"`, `"http.log.access`, `"http.log.error`, `mnemogate.setpassword.success`,
+	for _, said := range []string{`"mnemogate.audit"`, `"http.log.access`, `"X-Mnemogate-Assertion":["REDACTED"]`, `"http.log.error`, `mnemogate.setpassword.success`,
 		"a service did not answer", "an event was not delivered", "internal error; please report it", "a provider did not confirm a login"} {
 		if !strings.Contains(all, said) {
 			t.Errorf("the logs have no %s: not all was tried", said)

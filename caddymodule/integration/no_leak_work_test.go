@@ -133,6 +133,13 @@ func (l *leakTest) exerciseSuccesses(key string) {
 	if a := l.do(r); a.Status != http.StatusBadGateway {
 		l.t.Errorf("/dead: %d", a.Status)
 	}
+	r = l.getRequest("/check", token)
+	for name, value := range map[string]string{"Method": "GET", "Host": "example.com", "Uri": "/orders"} {
+		r.Header.Set("X-Forwarded-"+name, value)
+	}
+	if l.note("an assertion", l.do(r).wantStatus(http.StatusNoContent).Header.Get("X-Mnemogate-Assertion")) == "" {
+		l.t.Error("nothing is asserted")
+	}
 	l.call("acme", key, "auth/logout", token, nil).wantState(record.None)
 	token = l.call("acme", key, "auth/oauth", "", fields{"provider_id": 1, "code": l.note("an authorization code", "good"+rand.Text()),
 		"redirect_uri": "https://app.example.com/callback"}).wantState(record.Authorized).token()

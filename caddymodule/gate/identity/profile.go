@@ -34,6 +34,20 @@ func valueOf(f record.ProfileField) func(*record.Session) string {
 	return func(s *record.Session) string { return s.Profile.Value(f) }
 }
 
+// Private returns the names of the headers that logs must not show: with an assertion
+// others can act as the user, and an email or phone is personal data.
+func (h *Headers) Private() (names []string) {
+	if h.Assertion != nil {
+		names = append(names, h.Assertion.Header)
+	}
+	for _, word := range []string{"email", "phone"} {
+		if slices.Contains(h.Forward, word) {
+			names = append(names, profileHeaders[word].name)
+		}
+	}
+	return names
+}
+
 // checkForward refuses invalid values of the option forward.
 func (h *Headers) checkForward() error {
 	for i, word := range h.Forward {
