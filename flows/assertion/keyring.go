@@ -103,7 +103,7 @@ func (r *Keyring) get(ctx context.Context, company string, newest bool) (*Keys, 
 		return keys, nil // another caller has loaded them meanwhile
 	}
 	err := k.failed
-	if r.Now().UnixNano() >= k.due.Load() {
+	if err == nil || r.Now().UnixNano() >= k.due.Load() {
 		err = r.load(context.WithoutCancel(ctx), company, k)
 	}
 	if keys := k.keys.Load(); keys != nil && r.Now().Before(keys.until) {
