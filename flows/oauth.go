@@ -70,6 +70,10 @@ func (s *Service) exchange(ctx context.Context, c *session.Call, config tenant.O
 	if err != nil && !errors.Is(err, wire.ErrOAuthFailed) {
 		return tenant.OAuthUser{}, err
 	}
+	if errors.Is(err, tenant.ErrProviderFault) {
+		s.Warn("a provider can't confirm logins", "company", c.Company.Code, "provider", req.ProviderID, "error", err)
+		return tenant.OAuthUser{}, wire.ErrOAuthFailed
+	}
 	if err := c.RecordAddress(ctx, err == nil); err != nil {
 		return tenant.OAuthUser{}, err
 	}

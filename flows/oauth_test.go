@@ -203,6 +203,17 @@ func TestCodesOfAnAddressAreLogins(t *testing.T) {
 	}
 }
 
+// A wrong client secret, or a provider that answers nonsense, locks out no address.
+func TestFaultsOfAProviderAreNoFailuresOfAnAddress(t *testing.T) {
+	b, v := harnessWithProvider(t, tenant.OAuth{})
+	v.err = fmt.Errorf("%w: invalid_client", tenant.ErrProviderFault)
+	for range b.company.Limits.FailuresPerAddress.N + 1 {
+		b.wrong(wire.ErrOAuthFailed, "auth/oauth", "", grant(nil))
+	}
+	v.err = nil
+	wantStep(t, b.must("auth/oauth", "", grant(nil)), record.Authorized)
+}
+
 // mnemogate can't know whether the provider received the code, so nobody may send it
 // again.
 func TestACodeIsSpentWhateverComesOfIt(t *testing.T) {

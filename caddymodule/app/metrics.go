@@ -70,7 +70,7 @@ var (
 		"Passwords that were looked up in the list of breached passwords, by outcome (listed, unlisted, or failed: it did not answer, and without require the password passed).",
 		"company", "outcome")
 	providerLogins = counters("mnemogate_provider_logins_total",
-		"Codes that OAuth providers had to exchange, by provider_id and result (accepted, refused, or failed: it did not answer).",
+		"Codes that OAuth providers had to exchange, by provider_id and result (accepted, refused, or failed: it did not answer, or the fault is its own or the configuration's).",
 		"company", "provider", "result")
 	storeSeconds = histogram("mnemogate_store_seconds",
 		"Duration of calls to the stores, by store (accounts or sessions), method and result (ok, or error: it did not answer).",
@@ -378,7 +378,7 @@ type countedProvider struct {
 func (p countedProvider) Exchange(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {
 	user, err := p.OAuthProvider.Exchange(ctx, grant)
 	result := orFailed("accepted", err)
-	if errors.Is(err, wire.ErrOAuthFailed) {
+	if errors.Is(err, wire.ErrOAuthFailed) && !errors.Is(err, tenant.ErrProviderFault) {
 		result = "refused"
 	}
 	providerLogins.WithLabelValues(p.company, p.id, result).Inc()

@@ -179,7 +179,9 @@ func TestMetricsOfProvidersOnASite(t *testing.T) {
 	oauth("made-up").want(wire.ErrOAuthFailed)
 	g.behave(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	recover("any").want(wire.ErrUnavailable)
-	oauth(codeOf("alice")).want(wire.ErrUnavailable)
+	g.behave(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) })
+	oauth(codeOf("alice")).want(wire.ErrOAuthFailed)
+	s.tells("a provider can't confirm logins")
 	metrics := string(s.get("/metrics", "").Body)
 	for metric, results := range map[string][]string{
 		`captchas_total{company="acme"`: {"right", "wrong", "failed"}, `provider_logins_total{company="acme",provider="2"`: {"accepted", "refused", "failed"},

@@ -203,34 +203,53 @@ func (c *oauthClient) exchange(ctx context.Context, tokenURL string, style oauth
 	return token, nil
 }
 
-// oauthFailed returns the error for a login that the provider refused or answered
-// wrongly.
+// oauthFailed returns the error for a login that the provider refused.
 func oauthFailed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", wire.ErrOAuthFailed, fmt.Sprintf(format, args...))
 }
 
-// tokenErrorCodes are the error codes of RFC 6749, section 5.2, and of GitHub. Any
-// other code could repeat something secret from the request.
+// providerFault returns the error for a login that failed for a fault of the provider or
+// of our registration with it.
+func providerFault(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", tenant.ErrProviderFault, fmt.Sprintf(format, args...))
+}
+
+// tokenErrorCodes are error codes of RFC 6749, section 5.2, and of GitHub. Any code that
+// is not listed could repeat something secret from the request.
 var tokenErrorCodes = []string{
 	"invalid_request",
-	"invalid_client",
 	"invalid_grant",
-	"unauthorized_client",
-	"unsupported_grant_type",
-	"invalid_scope",
-	"incorrect_client_credentials",
 	"redirect_uri_mismatch",
 	"bad_verification_code",
 }
 
-// tokenError distinguishes a refusal from an outage. A provider refuses with an
-// OAuth error, sometimes with status 200, or with a 4xx, sometimes without an OAuth
+// registrationErrors are the other codes there. They say nothing about the code that the
+// client sent: our registration is wrong.
+var registrationErrors = []string{
+	"invalid_client",
+	"unauthorized_client",
+	"unsupported_grant_type",
+	"invalid_scope",
+	"incorrect_client_credentials",
+}
+
+// registrationStatuses say the same if no OAuth error comes with them.
+var registrationStatuses = []int{
+	http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
+}
+
+// tokenError distinguishes a refusal from a fault and an outage. A provider refuses with
+// an OAuth error, sometimes with status 200, or with a 4xx, sometimes without an OAuth
 // error. Any other failure, such as an incomplete answer, says nothing about the
 // code. The text of x/oauth2's error contains the answer's body, so none of it is
 // used.
 func tokenError(err error) error {
 	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
 	switch {
+	case ok && slices.Contains(registrationErrors, refused.ErrorCode):
+		return providerFault("the token endpoint answered %s", refused.ErrorCode)
+	case ok && refused.ErrorCode == "" && slices.Contains(registrationStatuses, refused.Response.StatusCode):
+		return providerFault("the token endpoint answered %d", refused.Response.StatusCode)
 	case ok && slices.Contains(tokenErrorCodes, refused.ErrorCode):
 		return oauthFailed("the token endpoint answered %s", refused.ErrorCode)
 	case ok && (refused.ErrorCode != "" || refused.Response.StatusCode >= 400):
@@ -261,7 +280,7 @@ func usableSubject(s string) bool {
 // newOAuthUser refuses a subject that can't be stored, and drops an invalid email.
 func newOAuthUser(subject, email string, verified bool) (tenant.OAuthUser, error) {
 	if !usableSubject(subject) {
-		return tenant.OAuthUser{}, oauthFailed("the provider names the user in a way that can't be kept")
+		return tenant.OAuthUser{}, providerFault("the provider names the user in a way that can't be kept")
 	}
 	if !strings.Contains(email, "@") || strings.ContainsFunc(email, unicode.IsControl) {
 		return tenant.OAuthUser{Subject: subject}, nil

@@ -184,7 +184,7 @@ func (p *OAuth2) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAu
 // userinfo asks the provider which user the access token belongs to.
 func (p *OAuth2) userinfo(ctx context.Context, accessToken string) ([]byte, error) {
 	if !httpguts.ValidHeaderFieldValue(accessToken) {
-		return nil, oauthFailed("the access token can't be sent in a header")
+		return nil, providerFault("the access token can't be sent in a header")
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.UserinfoURL, nil)
 	if err != nil {
@@ -195,14 +195,14 @@ func (p *OAuth2) userinfo(ctx context.Context, accessToken string) ([]byte, erro
 	req.Header.Set("User-Agent", "mnemogate") // GitHub requires one
 	resp, err := p.client.Do(req)
 	if errors.Is(err, guest.ErrTooLarge) {
-		return nil, oauthFailed("userinfo: %v", guest.ErrTooLarge)
+		return nil, providerFault("userinfo: %v", guest.ErrTooLarge)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("asking userinfo: %w", guest.Cause(err))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return nil, oauthFailed("userinfo answered %d", resp.StatusCode)
+		return nil, providerFault("userinfo answered %d", resp.StatusCode)
 	}
 	return io.ReadAll(resp.Body)
 }
@@ -213,14 +213,14 @@ func (p *OAuth2) user(info []byte) (tenant.OAuthUser, error) {
 	decoder.UseNumber() // ids above 2^53 must not be rounded
 	var doc map[string]any
 	if decoder.Decode(&doc) != nil || decoder.More() {
-		return tenant.OAuthUser{}, oauthFailed("userinfo's answer is not a JSON object")
+		return tenant.OAuthUser{}, providerFault("userinfo's answer is not a JSON object")
 	}
 	subject, ok := field(doc, p.Subject).(string)
 	if number, is := field(doc, p.Subject).(json.Number); is && !strings.ContainsAny(number.String(), ".eE") {
 		subject, ok = number.String(), true
 	}
 	if !ok {
-		return tenant.OAuthUser{}, oauthFailed("userinfo's answer has no string or integer at %s", p.Subject)
+		return tenant.OAuthUser{}, providerFault("userinfo's answer has no string or integer at %s", p.Subject)
 	}
 	email, _ := field(doc, p.Email).(string)
 	verified := field(doc, p.Verified)

@@ -143,7 +143,7 @@ func (p *OIDC) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuth
 	}
 	raw, ok := token.Extra("id_token").(string)
 	if !ok {
-		return tenant.OAuthUser{}, oauthFailed("the token endpoint answered no id_token")
+		return tenant.OAuthUser{}, providerFault("the token endpoint answered no id_token")
 	}
 	return p.verify(ctx, at, raw, grant)
 }
@@ -291,11 +291,11 @@ func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tena
 	}
 	if err != nil {
 		cause := guest.Scrub(err.Error(), raw, p.ClientSecret, grant.Code, grant.CodeVerifier, grant.Nonce) // the token may repeat them
-		return tenant.OAuthUser{}, oauthFailed("its ID token: %s", cause)
+		return tenant.OAuthUser{}, providerFault("its ID token: %s", cause)
 	}
 	var claims idClaims
 	if token.Claims(&claims) != nil {
-		return tenant.OAuthUser{}, oauthFailed("its ID token: a claim has an unexpected type")
+		return tenant.OAuthUser{}, providerFault("its ID token: a claim has an unexpected type")
 	}
 	if err := p.checkClaims(token, claims, grant.Nonce, p.now()); err != nil {
 		return tenant.OAuthUser{}, err
@@ -306,9 +306,9 @@ func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tena
 func (p *OIDC) checkClaims(token *oidc.IDToken, claims idClaims, nonce string, now time.Time) error {
 	switch {
 	case token.IssuedAt.IsZero() || token.IssuedAt.After(now.Add(clockSkew)):
-		return oauthFailed("its ID token has no iat, or one in the future")
+		return providerFault("its ID token has no iat, or one in the future")
 	case len(token.Audience) > 1 && claims.AuthorizedParty != p.ClientID:
-		return oauthFailed("its ID token has several audiences, and azp is not this client")
+		return providerFault("its ID token has several audiences, and azp is not this client")
 	case nonce != "" && token.Nonce != nonce:
 		return oauthFailed("its ID token has no nonce, or another than the client sent")
 	default:

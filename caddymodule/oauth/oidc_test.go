@@ -332,6 +332,7 @@ type meaning int
 
 const (
 	refusal meaning = iota
+	fault           // of the provider, or of our registration
 	silence
 	// unclear says nothing of the code, so it is an outage of a token endpoint;
 	// elsewhere it says of the user what is not trusted.
@@ -340,7 +341,13 @@ const (
 
 // refuses reports whether the endpoint has refused the login.
 func (m meaning) refuses(tokenEndpoint bool) bool {
-	return m == refusal || m == unclear && !tokenEndpoint
+	return m == refusal || m == fault || m == unclear && !tokenEndpoint
+}
+
+// blames reports whether the error says whose fault it is: of a refusal, the client is to
+// blame only at the token endpoint.
+func (m meaning) blames(err error, tokenEndpoint bool) bool {
+	return errors.Is(err, tenant.ErrProviderFault) == (m.refuses(tokenEndpoint) && (m == fault || !tokenEndpoint))
 }
 
 // misbehaviours are what an endpoint can do wrong.
@@ -350,9 +357,11 @@ var misbehaviours = map[string]struct {
 }{
 	"400":         {guesttest.Answering(400, `{"error":"hidden-code"}`), refusal},
 	"400 odd":     {guesttest.Answering(400, `{"error":{"message":"hidden-code"}}`), refusal}, // as Facebook refuses
-	"401":         {guesttest.Answering(401, `{"error":"invalid_client","error_description":"hidden-secret"}`), refusal},
-	"403":         {guesttest.Answering(403, `hidden-code`), refusal},
-	"404":         {guesttest.Answering(404, ``), refusal},
+	"401":         {guesttest.Answering(401, `{"error":"invalid_client","error_description":"hidden-secret"}`), fault},
+	"403":         {guesttest.Answering(403, `hidden-code`), fault},
+	"404":         {guesttest.Answering(404, ``), fault},
+	"grant 401":   {guesttest.Answering(401, `{"error":"invalid_grant"}`), refusal}, // as VK refuses
+	"secret 200":  {guesttest.Answering(200, `{"error":"incorrect_client_credentials"}`), fault},
 	"error 200":   {guesttest.Answering(200, `{"error":"bad_verification_code"}`), refusal},
 	"429":         {guesttest.Answering(429, `{}`), silence},
 	"500":         {guesttest.Answering(500, `hidden-code`), silence},
@@ -392,7 +401,7 @@ func TestOIDCTellsARefusalFromAnOutage(t *testing.T) {
 					t.Errorf("it took %v", took)
 				}
 				guesttest.NoSecrets(t, err, "hidden")
-				if refused := c.says.refuses(path == "/token") && !strings.HasPrefix(path, "/."); errors.Is(err, wire.ErrOAuthFailed) != refused {
+				if refused := c.says.refuses(path == "/token") && !strings.HasPrefix(path, "/."); errors.Is(err, wire.ErrOAuthFailed) != refused || refused && !c.says.blames(err, path == "/token") {
 					t.Errorf("got %v, refused: %v", err, refused)
 				}
 			})

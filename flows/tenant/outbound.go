@@ -2,10 +2,12 @@ package tenant
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A PasswordVerifier asks another system whether a password is right. An error means
@@ -62,12 +64,17 @@ type ProofOfWork interface {
 }
 
 // An OAuthProvider exchanges an authorization code for a user. Exchange returns
-// wire.ErrOAuthFailed, possibly wrapped, if the provider refused or its answer cannot
-// be trusted. It returns any other error if the provider did not answer. It enforces
-// its own timeout and may be called concurrently.
+// wire.ErrOAuthFailed, possibly wrapped, if the provider refused what the client sent,
+// and ErrProviderFault if the client is not to blame. It returns any other error if the
+// provider did not answer. It enforces its own timeout and may be called concurrently.
 type OAuthProvider interface {
 	Exchange(ctx context.Context, grant OAuthGrant) (OAuthUser, error)
 }
+
+// ErrProviderFault is a wire.ErrOAuthFailed for which the client is not to blame: our
+// registration with the provider is wrong, or its answer can't be used or trusted. It is
+// no failure of the client's address.
+var ErrProviderFault = fmt.Errorf("%w", wire.ErrOAuthFailed)
 
 // An OAuthAuthorizer knows where a login with an OAuthProvider starts. Start returns an
 // error if it had to ask the provider and got no answer. It may be called concurrently.
