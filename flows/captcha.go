@@ -30,6 +30,7 @@ func (s *Service) solveCaptcha(ctx context.Context, c *session.Call, response st
 	if response == "" {
 		return &wire.Refusal{Err: wire.ErrCaptchaMissing, Captcha: true}
 	}
+	ctx = context.WithoutCancel(ctx) // the outcome counts even if the client hangs up
 	ok, err := spendCaptcha(ctx, c, response)
 	if err != nil || ok {
 		return err

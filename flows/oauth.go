@@ -66,6 +66,7 @@ func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest)
 // exchange returns the user that the code stands for. If the provider refuses the code,
 // that counts as a failure of the address.
 func (s *Service) exchange(ctx context.Context, c *session.Call, config tenant.OAuth, req *oauthRequest) (tenant.OAuthUser, error) {
+	ctx = context.WithoutCancel(ctx) // the outcome counts even if the client hangs up
 	user, err := s.askProvider(ctx, c, config, req)
 	if err != nil && !errors.Is(err, wire.ErrOAuthFailed) {
 		return tenant.OAuthUser{}, err

@@ -106,9 +106,10 @@ func (c *Call) whenSent(state record.State) moment {
 	}
 }
 
-// deliver sends a code and waits until it is sent.
+// deliver sends a code and waits until it is sent, even if the client hangs up: that is
+// no failure of the gateway.
 func (n newCode) deliver(ctx context.Context) error {
-	if err := n.send(ctx); err != nil {
+	if err := n.send(context.WithoutCancel(ctx)); err != nil {
 		return wire.Unavailable("sending the code", err)
 	}
 	return nil

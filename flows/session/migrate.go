@@ -26,7 +26,7 @@ func (s *Manager) verifyExternally(ctx context.Context, at *limits.Attempt, a re
 			"company", at.Company.Code, "account", a.Mnemocode)
 		return false, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, verifyTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), verifyTimeout) // a client that hangs up is no failure of the system
 	defer cancel()
 	question := tenant.PasswordQuestion{ID: tokens.NewID(), Company: at.Company.Code, Mnemocode: a.Mnemocode, Password: typed}
 	for _, id := range []string{a.Phone, a.Email, a.LoginName} {

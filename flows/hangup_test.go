@@ -1,0 +1,95 @@
+package flows_test
+
+import (
+	"context"
+	"encoding/json"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// hangingUp is a captcha, provider, gateway and old system. While it is asked, its client
+// hangs up.
+type hangingUp struct {
+	client context.CancelFunc
+	failed int // calls that ended with their client
+}
+
+func (h *hangingUp) end(ctx context.Context) error {
+	h.client()
+	if ctx.Err() != nil {
+		h.failed++
+	}
+	return ctx.Err()
+}
+
+func (h *hangingUp) Verify(ctx context.Context, _, _ string) (bool, error) { return false, h.end(ctx) }
+
+func (h *hangingUp) Exchange(ctx context.Context, _ tenant.OAuthGrant) (tenant.OAuthUser, error) {
+	if err := h.end(ctx); err != nil {
+		return tenant.OAuthUser{}, err
+	}
+	return tenant.OAuthUser{}, wire.ErrOAuthFailed
+}
+
+func (h *hangingUp) Send(ctx context.Context, _ message.Message) error { return h.end(ctx) }
+
+func (h *hangingUp) VerifyPassword(ctx context.Context, _ tenant.PasswordQuestion) (bool, error) {
+	return false, h.end(ctx)
+}
+
+// ask sends a request whose client hangs up.
+func (h *hangingUp) ask(b *harness, path, body string) {
+	ctx, cancel := context.WithCancel(b.t.Context())
+	defer cancel()
+	h.client = cancel
+	b.Serve(ctx, &flows.Request{Company: code, Address: home, Route: flows.RouteByPath(path),
+		Body: func() ([]byte, error) { return []byte(body), nil }})
+}
+
+// A client that hangs up gets around no count, and is no failure of what was asked.
+func TestClientsThatHangUpAreCounted(t *testing.T) {
+	for name, c := range map[string]struct {
+		path   string
+		body   func() object
+		set    func(*harness, *hangingUp)
+		counts bool
+	}{
+		"captcha": {"auth/recovery/recover", func() object {
+			return object{"login_id": email, "method": "QUESTION", "captcha_response": "bad"}
+		}, func(b *harness, h *hangingUp) { b.company.Captcha = h }, true},
+		"provider": {"auth/oauth", func() object { return grant(nil) }, func(b *harness, h *hangingUp) {
+			b.company.OAuth[2] = tenant.OAuth{Provider: h, RedirectURIs: []string{callback}}
+		}, true},
+		"gateway": {"auth/login", func() object { return object{"login_id": email} }, func(b *harness, h *hangingUp) {
+			b.update(true, func(a *record.Account) { a.PasswordHash = "" })
+			b.company.SMS = h
+		}, false},
+		"old system": {"auth/checkcredentials", func() object { return object{"login_id": email, "password": password} }, func(b *harness, h *hangingUp) {
+			b.update(true, func(a *record.Account) { a.PasswordHash = record.ExternalPassword })
+			b.company.Migrate = h
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, h := newHarness(t), new(hangingUp)
+			c.set(b, h)
+			for range b.company.Limits.FailuresPerAddress.N {
+				body, err := json.Marshal(c.body())
+				if err != nil {
+					t.Fatal(err)
+				}
+				h.ask(b, c.path, string(body))
+			}
+			if h.client == nil || h.failed > 0 {
+				t.Errorf("%d calls ended with their client", h.failed)
+			}
+			if _, err := b.serve(c.path, "", c.body()); c.counts && codeOf(err) != wire.ErrRestricted.Code {
+				t.Errorf("the next one got %v", err)
+			}
+		})
+	}
+}
