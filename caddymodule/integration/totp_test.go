@@ -53,15 +53,6 @@ func neverShown(t *testing.T, secret string) string {
 	}
 }
 
-// enrol sets up an app for an account and returns its secret. The code of the
-// current time step is used up.
-func (s *site) enrol(account string) string {
-	s.t.Helper()
-	secret := s.api(keyOfAll, "POST", "acme/accounts/"+account+"/totp", nil).wantStatus(http.StatusOK).str("secret")
-	s.api(keyOfAll, "POST", "acme/accounts/"+account+"/totp/confirm", fields{"code": appShows(s.t, secret, 0)}).wantStatus(http.StatusOK)
-	return secret
-}
-
 // secondStep begins a login and returns the answer that asks for a code.
 func (s *site) secondStep(login string) answer {
 	s.t.Helper()
