@@ -56,12 +56,27 @@ func TestCaptchaRefusesABadConfiguration(t *testing.T) {
 		"captcha recaptcha: timeout":               &ReCaptcha{siteverify{Secret: "x", Timeout: -1}},
 		"captcha siteverify: url":                  &Siteverify{siteverify{Secret: "x"}},
 		"captcha siteverify: url: write":           &Siteverify{siteverify{Secret: "x", URL: "c.example/verify"}},
+		`captcha turnstile: hostname: "https://a"`: &Turnstile{siteverify{Secret: "x", Hostname: []string{"a", "https://a"}}},
+		`captcha hcaptcha: hostname: "a:443"`:      &HCaptcha{siteverify{Secret: "x", Hostname: []string{"a:443"}}},
+		`captcha recaptcha: hostname: "*.a"`:       &ReCaptcha{siteverify{Secret: "x", Hostname: []string{"*.a"}}},
 		"captcha pow: choose 8":                    &Pow{ZeroBits: 7},
 		"captcha static: the token":                new(Static),
 		"captcha static: {env.MNEMOGATE_TEST_ABSE": &Static{Token: "{env.MNEMOGATE_TEST_ABSENT}"},
 	} {
 		if err := guesttest.Start(t, m); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
+
+func TestASecretForTestsIsAWeakness(t *testing.T) {
+	for secret, want := range map[string]int{
+		"1x0000000000000000000000000000000AA": 1, "0x0000000000000000000000000000000000000000": 1,
+		"6LeIxAcTAAAAAGG-vFI1TnRWxMZNFuojJ4WifJWe": 1, "x": 0,
+	} {
+		t.Setenv("MNEMOGATE_TEST_SECRET", secret)
+		if got := guesttest.MustStart(t, &Turnstile{siteverify{Secret: "{env.MNEMOGATE_TEST_SECRET}"}}).Weaknesses(); len(got) != want {
+			t.Errorf("%s: got %v", secret, got)
 		}
 	}
 }

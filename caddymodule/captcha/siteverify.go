@@ -202,6 +202,11 @@ func (s *siteverify) Validate() error {
 	if s.Secret == "" {
 		return fmt.Errorf("%s: the secret is missing; copy it from the provider's console", s.what)
 	}
+	for _, name := range s.Hostname {
+		if name == "" || strings.ContainsAny(name, ":/?#@*{} ") { // no answer would ever name it
+			return fmt.Errorf("%s: hostname: %q is not a host name; write it like app.example.com", s.what, name)
+		}
+	}
 	return guest.CheckTimeout(s.what, s.Timeout)
 }
 
@@ -282,7 +287,24 @@ func (s *siteverify) WidgetKey() string { return s.SiteKey }
 func (s *siteverify) Endpoint() string { return guest.EndpointOf(s.URL) }
 
 // Weaknesses implements guest.Weak.
-func (s *siteverify) Weaknesses() []guest.Weakness { return guest.HTTPWeakness(s.Insecure, s.URL) }
+func (s *siteverify) Weaknesses() []guest.Weakness {
+	weaknesses := guest.HTTPWeakness(s.Insecure, s.URL)
+	if slices.Contains(testSecrets, s.Secret) {
+		weaknesses = append(weaknesses, guest.Weakness{
+			Message: "its secret is the one that the provider has published for tests: anybody passes",
+			Advice:  "copy your own secret from the provider's console",
+		})
+	}
+	return weaknesses
+}
+
+// testSecrets are the secrets that Turnstile, hCaptcha and reCAPTCHA have published for
+// tests, and with which anybody can pass.
+var testSecrets = []string{
+	"1x0000000000000000000000000000000AA",
+	"0x0000000000000000000000000000000000000000",
+	"6LeIxAcTAAAAAGG-vFI1TnRWxMZNFuojJ4WifJWe",
+}
 
 func (s *siteverify) accepts(v verdict) bool {
 	if !*v.Success || v.Score != nil && *v.Score < s.minScore {
