@@ -10,15 +10,19 @@ import (
 	"fmt"
 	"net"
 	netmail "net/mail"
+	"net/netip"
 	"net/textproto"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/wneessen/go-mail"
+	"golang.org/x/net/idna"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/message"
@@ -140,6 +144,7 @@ func (s *SMTP) Validate() error {
 	if s.from, err = netmail.ParseAddress(s.From); err != nil {
 		return errors.New("mail smtp: from: write an address, like noreply@example.com")
 	}
+	s.from.Address = asciiDomain(s.from.Address)
 	if !slices.Contains([]string{tlsStartTLS, tlsImplicit, tlsOff}, s.TLS) {
 		return fmt.Errorf("mail smtp: tls: %q is not starttls, implicit or off", s.TLS)
 	}
@@ -229,6 +234,7 @@ func (s *SMTP) message(m message.Message) (*mail.Msg, error) {
 	if err != nil || to.Address != m.To {
 		return nil, errors.New("mail smtp: the account's email is not an address that mail can be sent to")
 	}
+	to.Address = asciiDomain(to.Address)
 	message := mail.NewMsg(mail.WithNoDefaultUserAgent())
 	message.SetAddrHeaderFromMailAddress(mail.HeaderFrom, s.from)
 	message.SetAddrHeaderFromMailAddress(mail.HeaderTo, to)
@@ -238,6 +244,35 @@ func (s *SMTP) message(m message.Message) (*mail.Msg, error) {
 	message.SetGenHeader("Auto-Submitted", "auto-generated") // RFC 3834
 	message.SetBodyString(mail.TypeTextPlain, m.Text)
 	return message, nil
+}
+
+// asciiDomain returns an address with the A-labels of its domain (RFC 5890), so that it
+// needs SMTPUTF8 only for what is before the @.
+func asciiDomain(address string) string {
+	at := strings.LastIndexByte(address, '@')
+	domain, err := idna.Lookup.ToASCII(address[at+1:])
+	if err != nil || isASCII(address[at+1:]) {
+		return address
+	}
+	return address[:at+1] + domain
+}
+
+func isASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r > unicode.MaxASCII })
+}
+
+// helo returns the name for EHLO: the host's or, if that is not a full name, as in
+// containers, the address of our end (RFC 5321, section 4.1.4).
+func helo(host string, local net.Addr) string {
+	end, err := netip.ParseAddrPort(local.String())
+	switch addr := end.Addr().Unmap().WithZone(""); {
+	case err != nil || strings.Contains(host, "."):
+		return cmp.Or(host, "localhost")
+	case addr.Is4():
+		return "[" + addr.String() + "]"
+	default:
+		return "[IPv6:" + addr.String() + "]"
+	}
 }
 
 // deliver passes the mail to the server. It returns nil once the server has accepted
@@ -251,7 +286,11 @@ func (s *SMTP) deliver(ctx context.Context, message *mail.Msg) error {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 
-	client, err := s.client(conn)
+	to, err := message.GetRecipients()
+	if err != nil {
+		return err
+	}
+	client, err := s.client(conn, isASCII(s.from.Address+strings.Join(to, "")))
 	if err != nil {
 		return err
 	}
@@ -269,8 +308,10 @@ func (s *SMTP) deliver(ctx context.Context, message *mail.Msg) error {
 }
 
 // client creates a go-mail client that uses conn. For implicit TLS we do the
-// handshake, since go-mail does none on a connection that it is given.
-func (s *SMTP) client(conn net.Conn) (*mail.Client, error) {
+// handshake, since go-mail does none on a connection that it is given. If the addresses
+// are ASCII, the client does not ask for SMTPUTF8: a relay would refuse the mail if the
+// next server lacks it.
+func (s *SMTP) client(conn net.Conn, ascii bool) (*mail.Client, error) {
 	config := &tls.Config{ServerName: s.host, RootCAs: s.roots, MinVersion: tls.VersionTLS12}
 	policy := mail.TLSMandatory
 	if s.TLS != tlsStartTLS {
@@ -279,7 +320,9 @@ func (s *SMTP) client(conn net.Conn) (*mail.Client, error) {
 	if s.TLS == tlsImplicit {
 		conn = tls.Client(conn, config)
 	}
+	host, _ := os.Hostname()
 	options := []mail.Option{
+		mail.WithHELO(helo(host, conn.LocalAddr())),
 		mail.WithPort(s.port),
 		mail.WithTLSPolicy(policy),
 		mail.WithTLSConfig(config),
@@ -287,6 +330,9 @@ func (s *SMTP) client(conn net.Conn) (*mail.Client, error) {
 		mail.WithoutNoop(),
 		mail.WithoutRset(),
 		mail.WithDialContextFunc(func(context.Context, string, string) (net.Conn, error) { return conn, nil }),
+	}
+	if ascii {
+		options = append(options, mail.WithoutSMTPUTF8())
 	}
 	if s.Username != "" {
 		options = append(options, mail.WithUsername(s.Username), mail.WithPassword(s.Password),

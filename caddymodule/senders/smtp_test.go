@@ -9,6 +9,7 @@ import (
 	"mime"
 	"net"
 	netmail "net/mail"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -80,6 +81,7 @@ type smtpSink struct {
 	mu        sync.Mutex
 	mails     []string
 	logins    []string
+	envelope  []string // the lines EHLO, MAIL and RCPT
 	encrypted bool
 }
 
@@ -130,10 +132,15 @@ func (s *smtpSink) serve(conn net.Conn) {
 			say(answer)
 			continue
 		}
+		if verb == "EHLO" || verb == "MAIL" || verb == "RCPT" {
+			s.mu.Lock()
+			s.envelope = append(s.envelope, line)
+			s.mu.Unlock()
+		}
 		switch verb {
 		case "EHLO":
 			_, isTLS := conn.(*tls.Conn)
-			say("250-sink\r\n250-8BITMIME\r\n250-ENHANCEDSTATUSCODES")
+			say("250-sink\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250-ENHANCEDSTATUSCODES")
 			if !isTLS && !s.noSTART && s.config != nil {
 				say("250-STARTTLS")
 			}
@@ -217,6 +224,57 @@ func TestSMTPDeliversInEachMode(t *testing.T) {
 				t.Errorf("logins: %q", sink.logins)
 			}
 		})
+	}
+}
+
+// A relay that knows SMTPUTF8 would refuse what the next server can't take, so a mail asks
+// for it only if the part before an @ needs it.
+func TestSMTPToInternationalDomains(t *testing.T) {
+	for name, c := range map[string]struct{ from, to, mail, rcpt string }{
+		"ascii":      {"a@acme.example", "b@c.example", "MAIL FROM:<a@acme.example> BODY=8BITMIME", "RCPT TO:<b@c.example>"},
+		"domain":     {"a@šaltinis.example", "b@Bücher.example", "MAIL FROM:<a@xn--altinis-pqb.example> BODY=8BITMIME", "RCPT TO:<b@xn--bcher-kva.example>"},
+		"local part": {"a@acme.example", "jonė@bücher.example", "MAIL FROM:<a@acme.example> BODY=8BITMIME SMTPUTF8", "RCPT TO:<jonė@xn--bcher-kva.example>"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sink := startSink(t, &smtpSink{noAuth: true})
+			s := guesttest.MustStart(t, &SMTP{Address: sink.addr, From: c.from, TLS: "off"})
+			m := guesttest.Mail
+			m.To = c.to
+			if err := s.Send(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			want := []string{sink.envelope[0], c.mail, c.rcpt}
+			if !slices.Equal(sink.envelope, want) {
+				t.Errorf("got %q, want %q", sink.envelope, want)
+			}
+			if name == "domain" && !isASCII(sink.mails[0]) {
+				t.Errorf("got %s", sink.mails[0])
+			}
+		})
+	}
+}
+
+func TestSMTPNamesItself(t *testing.T) {
+	for want, c := range map[string]struct{ host, local string }{
+		"mail.example":       {"mail.example", "192.0.2.1:1"},
+		"[192.0.2.1]":        {"3f2a", "192.0.2.1:1"},
+		"[IPv6:2001:db8::1]": {"", "[2001:db8::1]:1"},
+		"[IPv6:fe80::1]":     {"3f2a", "[fe80::1%eth0]:1"},
+	} {
+		local, err := net.ResolveTCPAddr("tcp", c.local)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := helo(c.host, local); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+	sink := startSink(t, &smtpSink{noAuth: true})
+	if err := guesttest.MustStart(t, &SMTP{Address: sink.addr, From: "a@b.example", TLS: "off"}).Send(t.Context(), guesttest.Mail); err != nil {
+		t.Fatal(err)
+	}
+	if got := sink.envelope[0]; !strings.ContainsAny(got, ".") {
+		t.Errorf("got %s", got)
 	}
 }
 
