@@ -489,7 +489,7 @@ func TestBrowserGoesBack(t *testing.T) {
 	}
 	b.open(s.URL + "/acme/logout")
 	b.sees("loggedout", "a.main")
-	b.open(s.URL + "/home")
+	b.open(s.URL + "/home#part")
 	b.sees("login", idField)
 	b.enters("login", "carol@example.com")
 	b.sees("password", passwordField)
@@ -515,6 +515,7 @@ func TestBrowserGoesBack(t *testing.T) {
 	b.sees("code", codeField)
 	b.enters("code", s.sms.last("otp.login", "code"))
 	b.isUser("carol")
+	b.waits(`location.pathname + location.hash === '/home#part'`)
 	if cookies := b.cookies(); len(cookies) != 1 || cookies[0].Session {
 		t.Errorf("the cookie ends with the browser: %+v", cookies)
 	}

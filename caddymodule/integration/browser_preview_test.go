@@ -164,7 +164,7 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	for scenes, ways := range map[string]string{
 		"login-restricted login-closed login-denied provider-unknown code-locked recover-question-locked": "Help",
 		"login-address login-unavailable": "",
-		"login-disabled":                  pageTexts()["lock.recover"],
+		"login-disabled":                  pageTexts()["lock.recover"] + ",Help",
 		"code-limit":                      pageTexts()["backup.offer"],
 	} {
 		for _, name := range strings.Fields(scenes) {
@@ -174,6 +174,11 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 			}
 		}
 	}
+	scene("login-disabled") // waiting does not help
+	is(`!document.querySelector('#screen .main').hasAttribute('aria-disabled')`)
+	scene("logout-unavailable") // the user may still be logged in
+	b.shows("h1", "logout.heading")
+	b.shows("#screen .main", "error.again")
 	scene("login-locked")
 	is(`document.querySelector('#screen .main').getAttribute('aria-disabled') === 'true'`)
 	b.types("login", "bob@example.com")

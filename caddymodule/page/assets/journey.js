@@ -12,7 +12,7 @@ export class Journey {
     addEventListener('popstate', ({ state }) => {
       const to = state?.mnemogate ?? 0;
       if (this.#arrived) this.#arrived();
-      else if (to !== this.at && !location.hash) back(to);
+      else if (to !== this.at && !location.hash.startsWith('#recover=')) back(to);
     });
   }
 

@@ -16,11 +16,13 @@ import { screens, deadLink, going, login, logout, loggedOut, openLink, recover, 
 const address = new URL(location.href);
 const link = /^#recover=(.+)$/.exec(address.hash)?.[1];
 const returned = address.searchParams.has('state') && (address.searchParams.has('code') || address.searchParams.has('error'));
-const wanted = (returned ? remembered('goal') : address.searchParams.get('return_to')) ?? '/';
+const asked = (returned ? remembered('goal') : address.searchParams.get('return_to')) ?? '/';
+// Browsers keep the fragment of a page that has led here.
+const wanted = link || returned || asked.includes('#') ? asked : asked + address.hash;
 if (returned) history.replaceState(null, '', `${address.pathname}?${new URLSearchParams({ return_to: wanted })}`);
 else if (link) history.replaceState(null, '', address.pathname + address.search);
 
-const main = $('main');
+const leaving = $('main').dataset.kind === 'logout';
 const screen = $('#screen');
 
 const journey = new Journey((to) => page.back(to));
@@ -167,7 +169,7 @@ const page = {
     }
     const text = [before, textOf(error)].filter(Boolean).join(' ');
     const ways = this.ways(error);
-    if (code === 'auth.restricted' && retryAfter && !isRenewals(reason)) lock(text, retryAfter, ways);
+    if (code === 'auth.restricted' && retryAfter && !isRenewals(reason) && reason !== 'lock.disabled') lock(text, retryAfter, ways);
     else alert(text, ...ways);
     return false;
   },
@@ -180,7 +182,7 @@ const page = {
     if (/^lock\.(password|disabled)$/.test(reason) && config.recovery.length > 0) ways.push(button(t('lock.recover'), () => this.show(step, { screen: recover })));
     if (/^limit\.(sms|renewals)/.test(reason) && this.make !== useBackupCode && takes(step, 'backup')) ways.push(button(t('backup.offer'), () => this.show(step, { screen: useBackupCode })));
     if (isRenewals(reason)) ways.push(button(t('login.back'), () => this.act(() => step.cancel())));
-    const stuck = /^(auth\.user|auth\.oauth\.notfound|recovery|service\.error|lock\.codes|lock\.answers)/;
+    const stuck = /^(auth\.user|auth\.oauth\.notfound|recovery|service\.error|lock\.codes|lock\.answers|lock\.disabled)/;
     if (stuck.test(code) || stuck.test(reason)) ways.push(...this.support());
     return ways;
   },
@@ -263,7 +265,6 @@ async function begin() {
     if (!navigator.cookieEnabled || !stored()) throw new MnemogateError('cookies', 'the session could not be kept');
     page.config = await client.config();
     if (!address.searchParams.has('fresh')) canOffer(page.config).then((can) => { page.offers = can; }); // otherwise the user wants to do something else
-    const leaving = main.dataset.kind === 'logout';
     if (leaving && hasCookie) client.start(); // a login that has begun in this tab is over
     if (link && !leaving) return page.show(client.start(), { screen: openLink });
     const step = returned && await client.finishOAuth(address);
@@ -272,8 +273,8 @@ async function begin() {
     page.show(found, { screen: !leaving ? undefined : found.state === 'authorized' ? logout : loggedOut });
   } catch (error) {
     if (!(error instanceof MnemogateError)) throw error;
-    if (error.step) return page.show(error.step, { error });
-    failed(t('login.heading'), error, begin, ...page.support());
+    if (returned && error.step) return page.show(error.step, { error });
+    failed(t(leaving ? 'logout.heading' : 'login.heading'), error, begin, ...page.support());
   }
 }
 

@@ -56,7 +56,7 @@ function fail(section, dialog, error) {
   const { code, reason, retryAfter } = error;
   if (reason === 'too_old') return toLogin(dialog, true);
   if (/^auth\.(token|header|session)\./.test(code)) return toLogin(dialog);
-  const text = [textOf(error), retryAfter && t('lock.wait', { time: time(retryAfter) })].filter(Boolean).join(' ');
+  const text = [textOf(error), retryAfter && reason !== 'lock.disabled' && t('lock.wait', { time: time(retryAfter) })].filter(Boolean).join(' ');
   const name = fieldOf(error, fields);
   if (!name || !complain(name, text)) tell(section, text, true);
 }
