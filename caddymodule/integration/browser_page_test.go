@@ -280,6 +280,7 @@ func TestBrowserWalksThePage(t *testing.T) {
 	run("recovery by a question", func() {
 		recover("frank", "QUESTION")
 		b.complainsOf("method", "error.recovery.question.notset")
+		b.waits(`document.querySelector('input[value=QUESTION]').checked`)
 		recover("alice@example.com", "QUESTION")
 		b.sees("question", "#answer")
 		b.reloads("question", "#answer")
@@ -308,8 +309,10 @@ func TestBrowserWalksThePage(t *testing.T) {
 		b.chooses("recover.stop")
 		b.fillsIn("alice@example.com", "the third new one of alice")
 		b.isUser("alice")
-		b.open(s.URL + "/acme/login")
+		b.open(s.URL + "/acme/login?return_to=/nothing")
 		b.sees("already", ".main")
+		b.submits()
+		b.sees("going", "a[href$='/nothing']")
 		b.logsOut(s)
 	})
 	run("a welcome", func() {
@@ -524,7 +527,9 @@ func TestBrowserGoesBack(t *testing.T) {
 	b.enters("login", "carol@example.com")
 	b.sees("password", passwordField)
 	b.logsOut(s) // of the session, not only of the login that has begun
-	b.logsIn(s.URL+"/home", "carol@example.com", testPassword)
+	b.open(s.URL + "/home")
+	b.sees("login", "#remember:not(:checked)")
+	b.fillsIn("carol@example.com", testPassword)
 	b.sees("code", codeField)
 	b.enters("code", s.sms.last("otp.login", "code"))
 	b.isUser("carol")

@@ -174,7 +174,9 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 			}
 		}
 	}
-	scene("login-disabled") // waiting does not help
+	scene("login-empty")
+	is(`document.querySelector('#said').textContent === ` + quote(pageTexts()["error.empty"])) // the focus was there before
+	scene("login-disabled")                                                                    // waiting does not help
 	is(`!document.querySelector('#screen .main').hasAttribute('aria-disabled')`)
 	scene("logout-unavailable") // the user may still be logged in
 	b.shows("h1", "logout.heading")
@@ -185,12 +187,33 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	is(`!document.querySelector('#screen .main').hasAttribute('aria-disabled')`)
 	b.chooses("lock.recover")
 	b.sees("recover", "#method")
-	b.eval(`(() => {
-		const menu = document.querySelector('#language');
-		menu.value = 'ar';
-		menu.dispatchEvent(new Event('change'));
-	})()`)
+	speak := func(language string) {
+		b.eval(`(() => {
+			const menu = document.querySelector('#language');
+			menu.value = ` + quote(language) + `;
+			menu.dispatchEvent(new Event('change'));
+		})()`)
+		b.waits(`document.documentElement.lang === ` + quote(language))
+	}
+	speak("ar")
 	b.waits(`document.documentElement.dir === 'rtl' && document.querySelector('footer label span').textContent === 'اللغة'`)
 	b.sees("recover", `h1 > span[lang=en][dir=ltr]`)
 	b.judge("recover-rtl")
+	scene("password-disclaimers")
+	b.eval(`void document.querySelector('#disclaimers input').click()`)
+	speak("fr")
+	b.waits(`document.querySelector('#disclaimers input:checked') && document.querySelector('h1').textContent === 'Saisissez votre mot de passe'`)
+	b.eval(`void sessionStorage.removeItem('mnemogate ' + location.href.replace(/\/login.*/, ''))`) // the step is over
+	speak("en")
+	b.sees("login", idField)
+
+	// The security page
+	scene("security-password") // the login is fresh for only 20 seconds
+	is(`document.querySelector('#current') !== null`)
+	for name, told := range map[string]string{"password-unsure": "security.unsure", "passkey-refused": "security.passkeys.cancelled", "session-over": ""} {
+		scene("security-" + name)
+		if got := b.eval(`[...document.querySelectorAll('.done')].map(({ textContent }) => textContent).join('')`); got != pageTexts()[told] {
+			t.Errorf("%s says %q", name, got)
+		}
+	}
 }

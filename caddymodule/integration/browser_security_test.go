@@ -47,7 +47,11 @@ func TestBrowserShowsTheSecurityPage(t *testing.T) {
 	if list := fmt.Sprint(b.eval(`[...document.querySelectorAll('#sessions b')].map((b) => b.textContent)`)); list != "[Chrome · Linux Go-http-client]" {
 		t.Errorf("the devices are %s", list)
 	}
-	b.eval(`document.querySelector('#sessions li:last-child button').click()`)
+	b.eval(`(() => {
+		const { fetch } = globalThis; // fails once after the change
+		globalThis.fetch = (...request) => request[0].endsWith('me/factors') ? (globalThis.fetch = fetch, Promise.reject(new TypeError('offline'))) : fetch(...request);
+		document.querySelector('#sessions li:last-child button').click();
+	})()`)
 	b.tells("sessions", "security.sessions.ended")
 	s.get("/", other).want(wire.ErrTokenInvalid)
 
@@ -88,6 +92,9 @@ func TestBrowserShowsTheSecurityPage(t *testing.T) {
 	if n := b.eval(`document.querySelectorAll('.codes li').length`); n != 10. {
 		t.Errorf("%v codes are shown", n)
 	}
+	b.eval(`void (navigator.clipboard.writeText = () => Promise.reject(new DOMException('', 'NotAllowedError')))`)
+	b.chooses("security.copy")
+	b.tells("codes", "security.copied.not")
 	b.chooses("security.codes.kept")
 
 	// A change needs a new login, which leads back to its dialog.

@@ -261,6 +261,8 @@ func (a *browserApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			_ = http.NewResponseController(w).Flush()
 			time.Sleep(20 * time.Millisecond)
 		}
+	case "/nothing": // like a download, it leaves the browser where it is
+		w.WriteHeader(http.StatusNoContent)
 	default:
 		if policy := r.URL.Query().Get("policy"); policy != "" {
 			w.Header().Set("Content-Security-Policy", policy)

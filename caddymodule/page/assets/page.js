@@ -40,6 +40,7 @@ const page = {
   link,
   loginId: null, // as it was entered last
   accepted: new Set(), // disclaimers that are checked
+  method: undefined, // of recovery, as it was chosen last
   turn: 0, // how many steps were made
   typed: false, // whether the user has entered a password in this login
   offers: false, // whether the user may be offered a passkey
@@ -49,6 +50,8 @@ const page = {
   // provider's answer.
   choose(what, yes) { keep(what, yes ? 'yes' : ''); },
   chose: (what) => remembered(what) === 'yes',
+
+  goal,
 
   // leave registers a function to call when the user leaves the screen.
   leave(f) { this.leaving.push(f); },
@@ -60,6 +63,7 @@ const page = {
     clearInterval(countdown);
     until = 0;
     const entered = make === this.make || step === this.step ? values(screen) : {};
+    if (make === this.make) this.keepTicks(screen);
     Object.assign(this, { step, make });
     this.loginId = step.loginId ?? (step.state === 'start' && !error ? null : this.loginId); // a new login may be another user's
     this.made = make(this, step);
@@ -92,11 +96,17 @@ const page = {
     }, make === recover ? recover : undefined);
   },
 
+  // keepTicks keeps what is ticked, since a screen that is shown again is a new one.
+  keepTicks(within) {
+    this.accepted = new Set(ticked(within, 'disclaimers'));
+    [this.method] = ticked(within, 'method');
+  },
+
   // submit sends a form if nothing is missing.
   submit(form, send) {
     if (Date.now() < until) return say($('.alert')?.textContent);
-    const entered = { ...values(form), disclaimers: ticked(form, 'disclaimers'), method: ticked(form, 'method')[0] };
-    this.accepted = new Set(entered.disclaimers);
+    this.keepTicks(form);
+    const entered = { ...values(form), disclaimers: [...this.accepted], method: this.method };
     if (!isFilled(form)) return;
     if (this.made.unproven?.()) return void complain('captcha', t('error.auth.captcha.missing'));
     if ($('#disclaimers input:not(:checked)', form)) return void complain('disclaimers', t('error.auth.disclaimer.invalid'));
@@ -126,6 +136,7 @@ const page = {
 
   arrive(step, then, from) {
     this.turn++;
+    if (step.notice === 'logout.done') for (const choice of ['remember', 'device']) this.choose(choice, false); // the next user may be another one
     this.typed = from === screens.checkpassword || this.typed && from !== login;
     if (from === logout) return this.show(step, { screen: loggedOut });
     if (step.state !== 'authorized') return this.show(step, { screen: then });
@@ -169,7 +180,7 @@ const page = {
     }
     const text = [before, textOf(error)].filter(Boolean).join(' ');
     const ways = this.ways(error);
-    if (code === 'auth.restricted' && retryAfter && !isRenewals(reason) && reason !== 'lock.disabled') lock(text, retryAfter, ways);
+    if (code === 'auth.restricted' && retryAfter && !isEndless(reason)) lock(text, retryAfter, ways);
     else alert(text, ...ways);
     return false;
   },
@@ -228,6 +239,9 @@ const fields = {
 // No more codes are sent in this login, so waiting is slower than a new one.
 const isRenewals = (reason) => /^limit\.renewals/.test(reason);
 
+// Waiting does not end these.
+const isEndless = (reason) => isRenewals(reason) || /^lock\.disabled/.test(reason);
+
 // A lock shows a countdown. Screen readers announce only its beginning and its end.
 let until = 0, countdown;
 function lock(text, seconds, ways) {
@@ -284,6 +298,8 @@ addEventListener('hashchange', () => location.hash.startsWith('#recover=') && lo
 
 await languages(async () => {
   await client.config().then((config) => footer((page.config = config).links), () => {}); // in the language
-  if (page.step) page.show(page.step.disclaimers?.length ? await client.resume().catch(() => page.step) : page.step, { screen: page.make }); // disclaimers may have texts in it too
+  if (!page.step) return;
+  const step = page.step.disclaimers?.length ? await client.resume().catch(() => page.step) : page.step; // disclaimers may have texts in it too
+  page.show(step, { screen: step.state === page.step.state ? page.make : undefined }); // the step may be over
 });
 begin();

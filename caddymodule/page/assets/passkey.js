@@ -77,6 +77,10 @@ export const creates = Boolean(globalThis.PublicKeyCredential?.parseCreationOpti
 export const canOffer = async ({ passkeys, selfService }) =>
   Boolean(passkeys && selfService && creates && !isSettled() && await PublicKeyCredential.isUserVerifyingPlatformAuthenticatorAvailable?.());
 
+// isNone reports whether no passkey was created: the user has cancelled, or the server
+// has not accepted it.
+export const isNone = ({ name, code }) => name === 'NotAllowedError' || code === 'auth.credentials.invalid';
+
 export function offer(page, step) {
   settle();
   return {
@@ -97,8 +101,8 @@ async function create(step) {
     await step.me.addPasskey(device(navigator.userAgent) ?? undefined);
   } catch (error) {
     if (error.reason === 'too_old') return step; // the offer was open for too long
+    if (isNone(error)) return void alert(t('security.passkeys.cancelled'));
     if (!(error instanceof DOMException)) throw error;
-    if (error.name === 'NotAllowedError') return void alert(t('security.passkeys.cancelled'));
     // Otherwise there is one already, or this address of the site has none.
   }
   return step;

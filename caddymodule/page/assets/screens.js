@@ -208,7 +208,7 @@ function acceptDisclaimers(page, step) {
 export function recover(page, step) {
   const { element, response, missing } = proof(page, true);
   const methods = page.config.recovery;
-  const first = page.link && methods.includes('MAIL') ? 'MAIL' : methods[0];
+  const first = page.method ?? (page.link && methods.includes('MAIL') ? 'MAIL' : methods[0]);
   return {
     heading: t('recover.heading'),
     unproven: missing,
@@ -311,7 +311,8 @@ export function loggedOut(page) {
   };
 }
 
-export const going = () => ({ heading: t('going.heading'), body: [] });
+// going offers a link, because the browser stays here if the goal is a download.
+export const going = (page) => ({ heading: t('going.heading'), body: [links(el('a', { href: page.goal() }, t('already.continue')))] });
 
 export const screens = {
   start: login,

@@ -7,7 +7,7 @@ import { returnTo } from './returnto.js';
 import { newPassword } from './screens.js';
 import { key, languages } from './frame.js';
 import { device, ago, moment } from './device.js';
-import { creates, settle } from './passkey.js';
+import { creates, isNone, settle } from './passkey.js';
 
 const screen = $('#screen');
 const client = connect({ company: new URL('.', location).href, apiKey: key, cookie: true, language: () => language });
@@ -26,7 +26,7 @@ function toLogin(dialog, fresh = false) {
 }
 
 // Someone who has just logged in for a change should have the time to make it.
-const soon = 30_000;
+let soon = 30_000;
 
 // Actions
 
@@ -54,9 +54,10 @@ const fields = {
 
 function fail(section, dialog, error) {
   const { code, reason, retryAfter } = error;
+  if (dialog && dialog === opened && ['network', 'service.unavailable'].includes(code)) return tell(section, t('security.unsure'), true);
   if (reason === 'too_old') return toLogin(dialog, true);
   if (/^auth\.(token|header|session)\./.test(code)) return toLogin(dialog);
-  const text = [textOf(error), retryAfter && reason !== 'lock.disabled' && t('lock.wait', { time: time(retryAfter) })].filter(Boolean).join(' ');
+  const text = [textOf(error), retryAfter && !/^lock\.disabled/.test(reason) && t('lock.wait', { time: time(retryAfter) })].filter(Boolean).join(' ');
   const name = fieldOf(error, fields);
   if (!name || !complain(name, text)) tell(section, text, true);
 }
@@ -90,11 +91,19 @@ async function load() {
   freshUntil = Date.now() + 1000 * factors.freshFor;
 }
 
-// change makes a change, loads what there is now, and closes the dialog.
+// refresh loads what there is after a change, which is made even if that fails.
+const refresh = () => load().catch((error) => {
+  if (!(error instanceof MnemogateError)) throw error;
+});
+
+// change makes a change, loads what there is now, and closes the dialog. What is not
+// there any more needs no change.
 const change = (section, dialog, work, text) => act(section, dialog, async () => {
-  await work();
-  await load();
-  close(section, text);
+  const done = await work().then(() => text, (error) => {
+    if (error.status !== 404) throw error;
+  });
+  await refresh();
+  close(section, done);
   showOthers(section);
 });
 
@@ -267,11 +276,11 @@ const create = (name) => act('passkeys', 'passkeys', async () => {
   try {
     await me.addPasskey(name);
   } catch (error) {
-    if (!(error instanceof DOMException)) throw error;
+    if (!isNone(error) && !(error instanceof DOMException)) throw error;
     return tell('passkeys', t(error.name === 'InvalidStateError' ? 'security.passkeys.exists' : 'security.passkeys.cancelled'), true);
   }
   settle();
-  await load();
+  await refresh();
   close('passkeys', t('security.passkeys.done'));
 });
 
@@ -303,13 +312,13 @@ let codes = null; // those to show, this once
 
 const createCodes = () => act('codes', 'codes', async () => {
   codes = await me.newBackupCodes();
-  await load();
+  await refresh();
   close('codes', t('security.codes.done'));
 });
 
 async function copy() {
-  await navigator.clipboard.writeText(codes.join('\n')).catch(() => {});
-  tell('codes', t('security.copied'));
+  const done = await navigator.clipboard.writeText(codes.join('\n')).then(() => true, () => false);
+  tell('codes', t(done ? 'security.copied' : 'security.copied.not'), !done);
 }
 
 // The page
@@ -362,6 +371,7 @@ async function begin() {
   const wanted = location.hash.slice(1);
   history.replaceState(null, '', location.pathname + location.search);
   const section = wanted.split('-')[0];
+  if (wanted) soon = Math.min(soon, 500 * factors.freshFor); // self_service may be shorter
   if (!visible().includes(section) || Date.now() + soon > freshUntil) return;
   if (wanted === 'app') return enrol();
   if (section !== 'sessions') open(section, wanted);

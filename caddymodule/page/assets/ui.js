@@ -100,13 +100,18 @@ export function complain(name, text) {
   const of = document.getElementById(name);
   const input = of.matches('input') ? of : $('input:not(:checked)', of) ?? $('input', of);
   input?.setAttribute('aria-invalid', 'true');
-  (input ?? of).focus();
+  const target = input ?? of;
+  if (target === document.activeElement) say(text); // screen readers speak only when the focus moves
+  target.focus();
   return true;
 }
 
 // isFilled hides the errors of a form, and reports whether nothing required is missing.
 export function isFilled(form) {
-  for (const error of form.querySelectorAll('.error')) error.hidden = true;
+  for (const error of form.querySelectorAll('.error')) {
+    error.hidden = true;
+    error.textContent = ''; // otherwise it still describes its field
+  }
   for (const input of form.querySelectorAll('[aria-invalid]')) input.removeAttribute('aria-invalid');
   const empty = [...form.querySelectorAll('input[required]')].find(({ value }) => value === '');
   if (empty) complain(empty.name, t('error.empty'));
