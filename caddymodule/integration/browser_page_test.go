@@ -375,6 +375,13 @@ func browserTakesALinkThatIsPasted(t *testing.T, s *site) {
 // If a browser blocks all storage, the page says why logging in is impossible, and
 // is not empty.
 func browserWithoutCookiesIsToldSo(t *testing.T, s *site) {
+	t.Run("and a browser without texts offers to try again", func(t *testing.T) {
+		b := newBrowser(t)
+		b.loud = true // the page says what failed
+		b.startsWith(`{ const { fetch } = globalThis; globalThis.fetch = async (...request) => { if (String(request[0]).includes('/texts/')) throw new TypeError('offline'); return fetch(...request); }; }`)
+		b.open(s.URL + "/acme/login")
+		b.waits(`document.querySelector('#screen:not([aria-busy]) .main')?.textContent === 'Try again'`)
+	})
 	for name, script := range map[string]string{
 		"Chromium, by its settings": `Object.defineProperty(globalThis, 'sessionStorage', { get() { throw new DOMException('denied', 'SecurityError'); } })`,
 		"a browser that says so":    `Object.defineProperty(navigator, 'cookieEnabled', { value: false })`,

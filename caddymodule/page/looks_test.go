@@ -75,6 +75,7 @@ func TestOperatorsTexts(t *testing.T) {
 	for name, content := range map[string]string{
 		"ar.json":   `{"language": "العربية", "login.heading": "تسجيل الدخول"}`,
 		"de.json":   `{"login.heading": "Hereinspaziert"}`,
+		"nl.json":   `{"login.heading": "Inloggen"}`,
 		"NOTES.txt": "not a language",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
@@ -87,6 +88,7 @@ func TestOperatorsTexts(t *testing.T) {
 		{"de", "login.submit", "Weiter"},          // as it is built in
 		{"ar", "login.heading", "تسجيل الدخول"},   // added
 		{"ar", "login.submit", "Continue"},        // not told
+		{"nl", "language", "nl"},                  // not told
 	} {
 		if got := p.texts[c.tag][c.key]; got != c.want {
 			t.Errorf("%s: %s is %q, want %q", c.tag, c.key, got, c.want)

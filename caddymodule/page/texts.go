@@ -36,6 +36,9 @@ func (p *Page) readTexts(dir string) error {
 	tags := slices.Sorted(maps.Keys(p.texts))
 	tags = append([]string{fallback}, slices.DeleteFunc(tags, func(t string) bool { return t == fallback })...)
 	for _, tag := range tags {
+		if p.texts[tag]["language"] == "" {
+			p.texts[tag]["language"] = tag // else the menu has two with the name of the fallback
+		}
 		p.languages = append(p.languages, language.MustParse(tag))
 		// Missing texts come from the fallback language. The page marks them as such.
 		texts := maps.Clone(p.texts[fallback])

@@ -153,7 +153,8 @@ interface AtStart extends Noticing {
   checkLink(token: string): Promise<RecoverySetPassword>;
   /**
    * Returns the address of the provider. Send the browser there with `location.assign`.
-   * The data that `finishOAuth` needs is kept in sessionStorage.
+   * The data that `finishOAuth` needs is kept in sessionStorage. Without `authorizeUrl` it
+   * fails with `service.unavailable`.
    */
   authorize(provider: number | OAuthProvider, options?: {
     /** The address that the provider sends the browser back to. Default: this page, without query and fragment. */
@@ -454,13 +455,13 @@ export declare class MnemogateError extends Error {
   readonly captchaRequired: boolean;
   /** The disclaimers that the user must accept. A step with a token has them as `disclaimers`. */
   readonly disclaimersRequired: Disclaimer[];
-  /** The step to continue with. */
-  readonly step: Step;
+  /** The step to continue with. Undefined for what is no step: `config`, `askPasskey`, `solveCaptcha`, `authorize` and `me`. */
+  readonly step: Step | undefined;
 }
 
 /** Codes of this module. All others come from the server. */
 export type OwnCode =
-  /** No answer of mnemogate arrived. The step may have succeeded, so the client does not repeat it. You may try `step` again. */
+  /** No answer of mnemogate arrived, or `apiKey` has failed. The step may have succeeded, so the client does not repeat it. You may try `step` again. */
   | 'network'
   /** Another step of this client is in progress, for example after a double click. Nothing was sent. */
   | 'busy'

@@ -39,7 +39,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   // ask sends a request. It does not retry: a request without an answer may have had
   // its effect.
   async function ask(method, path, { token, body, again = false } = {}) {
-    key ??= typeof apiKey === 'function' ? await apiKey() : apiKey;
+    key ??= await keyOf();
     const headers = { 'X-Api-Key': key };
     if (token) headers.Authorization = `Bearer ${token}`;
     if (body) headers['Content-Type'] = 'application/json';
@@ -59,7 +59,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     if (response.ok) return answer;
     const { errorCode: code = 'network', message = `status ${response.status}`, reason = null, disclaimersRequired = [] } = answer ?? {};
     if (code === 'auth.apikey.invalid' && typeof apiKey === 'function' && !again) { // safe to repeat: the server checks the key first
-      key = await apiKey(key);
+      key = await keyOf(key);
       return ask(method, path, { token, body, again: true });
     }
     const retryAfter = response.headers.get('Retry-After');
@@ -67,6 +67,16 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       status: response.status, reason, disclaimersRequired, retryAfter: retryAfter && Number(retryAfter),
       captchaRequired: answer?.captchaRequired ?? code.startsWith('auth.captcha.'),
     });
+  }
+
+  // keyOf asks the app for the key, if it has a function for that.
+  async function keyOf(refused) {
+    if (typeof apiKey !== 'function') return apiKey;
+    try {
+      return await apiKey(refused);
+    } catch (cause) {
+      throw new MnemogateError('network', 'no API key', { cause });
+    }
   }
 
   // The newest token. Another tab may have stored it.
@@ -332,6 +342,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       if (!provider) throw new RangeError(`the company has no provider ${number}`);
     }
     const { providerId, authorizeUrl, clientId, scope, pkce } = provider;
+    if (authorizeUrl === null) throw new MnemogateError('service.unavailable', 'the provider did not answer');
     const [state, nonce, verifier] = [0, 0, 0].map(() => base64url(crypto.getRandomValues(new Uint8Array(32))));
     const parameters = { response_type: 'code', client_id: clientId, redirect_uri: redirectUri, scope, state, nonce };
     if (pkce) {

@@ -1,6 +1,6 @@
 // What the login page and the security page share: the page's key, what the tab
 // remembers, and the language.
-import { $ } from './ui.js';
+import { $, button, el } from './ui.js';
 import { t, speak, language } from './texts.js';
 
 // stored returns the storage of the tab. A browser that accepts no cookies of this
@@ -42,7 +42,11 @@ async function choose(tag) {
 // called when the user has chosen another one.
 export async function languages(changed) {
   const wanted = new URLSearchParams(location.search).has('lang') ? null : remembered('language');
-  await choose(wanted && $(`#language option[value="${CSS.escape(wanted)}"]`) ? wanted : language);
+  await choose(wanted && $(`#language option[value="${CSS.escape(wanted)}"]`) ? wanted : language).catch((error) => {
+    $('#screen').append(el('p', { class: 'stack', lang: 'en', dir: 'ltr' }, button('Try again', () => location.reload(), 'main')));
+    $('#screen').removeAttribute('aria-busy');
+    throw error;
+  });
   const chooser = $('#language');
   chooser.parentElement.hidden = chooser.options.length < 2;
   chooser.addEventListener('change', async () => {

@@ -1,6 +1,6 @@
 // The page's texts in the chosen language.
 let texts = {};
-let foreign; // the keys of texts that the language lacks, which are in English
+let foreign = new Set(); // the keys of texts that the language lacks, which are in English
 const lent = new Set(); // such texts as they were used
 export let language = document.documentElement.lang;
 

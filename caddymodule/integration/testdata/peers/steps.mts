@@ -47,8 +47,8 @@ const client = (options: Partial<Options> = {}, company = 'acme') => connect({ c
 const ask = async (what: string) => (await real(`${outside}/${what}`)).text();
 const code = (kind = 'otp.login') => ask(`last?type=${kind}`);
 
-function is<S extends Step['state']>(step: Step, state: S): Extract<Step, { state: S }> {
-  assert.equal(step.state, state);
+function is<S extends Step['state']>(step: Step | undefined, state: S): Extract<Step, { state: S }> {
+  assert.equal(step?.state, state);
   return step as Extract<Step, { state: S }>;
 }
 
@@ -179,7 +179,7 @@ const tests: Record<string, () => Promise<void>> = {
     const wrong = is((await fails(question.checkAnswer('Tom'), 'auth.controlanswer.invalid')).step, 'recovery-checkquestion');
     const setting = await wrong.checkAnswer('Whiskers');
     is(await setting.cancel(), 'start');
-    assert.notEqual((await fails(setting.setPassword('too late for this'), 'superseded')).step.state, 'recovery-setpassword');
+    assert.notEqual((await fails(setting.setPassword('too late for this'), 'superseded')).step?.state, 'recovery-setpassword');
   },
 
   async 'recovery by mail'() {
@@ -201,6 +201,7 @@ const tests: Record<string, () => Promise<void>> = {
     const leave = () => start.authorize(provider, { redirectUri });
     const asked = new URL(await leave()).searchParams;
     assert.deepEqual([asked.get('code_challenge_method'), asked.get('response_type')], ['S256', 'code']);
+    assert.equal((await fails(start.authorize({ ...provider, authorizeUrl: null }, { redirectUri }), 'service.unavailable')).step, undefined);
     assert.equal(await at.finishOAuth(redirectUri), null);
     assert.equal(await at.finishOAuth(`${redirectUri}?code=x`), null);
 
@@ -358,7 +359,7 @@ const tests: Record<string, () => Promise<void>> = {
   },
 
   async 'an app as the manual shows it'() {
-    const entered = ['carol@example.com', 'wrong', 'a new one for carol', '000000', 'the code'];
+    const entered = ['carol@example.com', 'wrong', 'a new one for carol', '000000', 'yes', 'the code'];
     const asked: string[] = [], told: string[] = [];
     const ask = async (what: string) => {
       asked.push(what);
@@ -367,7 +368,7 @@ const tests: Record<string, () => Promise<void>> = {
     };
     const carol = await logIn(client(), ask, (error) => told.push(error.code));
     assert.equal(carol.profileMnemocode, 'carol');
-    assert.deepEqual(asked, ['login id', 'password', 'password', 'code', 'code']);
+    assert.deepEqual(asked, ['login id', 'password', 'password', 'code', 'send a new code?', 'code']);
     assert.deepEqual(told, ['auth.password.invalid', 'auth.otp.invalid']);
   },
 
@@ -377,6 +378,7 @@ const tests: Record<string, () => Promise<void>> = {
     is(await is(await at.resume(), 'start').login('frank'), 'checkpassword');
     assert.deepEqual(asked, [undefined, 'old']);
     await fails((await begin({ apiKey: () => 'old' })).login('frank'), 'auth.apikey.invalid');
+    is((await fails(client({ apiKey: () => { throw new TypeError('offline'); }, cookie: true }).resume(), 'network')).step, 'start');
   },
 
   async 'an end that comes from elsewhere'() {
