@@ -69,6 +69,9 @@ var (
 	breachedLookups = counters("mnemogate_breached_lookups_total",
 		"Passwords that were looked up in the list of breached passwords, by outcome (listed, unlisted, or failed: it did not answer, and without require the password passed).",
 		"company", "outcome")
+	migratePasswords = counters("mnemogate_migrate_passwords_total",
+		"Passwords that password migrate asked the old system about, by result (right, wrong, or failed: it did not answer).",
+		"company", "result")
 	providerLogins = counters("mnemogate_provider_logins_total",
 		"Codes that OAuth providers had to exchange, by provider_id and result (accepted, refused, or failed: it did not answer, or the fault is its own or the configuration's).",
 		"company", "provider", "result")
@@ -286,6 +289,10 @@ func counted(c tenant.Company) *tenant.Company {
 		c.Breached.List = countedBreachedList{c.Breached.List, c.Code}
 		breachedLookups.WithLabelValues(c.Code, "failed")
 	}
+	if c.Migrate != nil {
+		c.Migrate = countedMigrate{c.Migrate, c.Code}
+		migratePasswords.WithLabelValues(c.Code, "failed")
+	}
 	switch c.Captcha.(type) {
 	case nil, tenant.ReusableCaptcha, tenant.ProofOfWork: // these ask no provider
 	default:
@@ -307,6 +314,14 @@ func orFailed(result string, err error) string {
 		return "failed"
 	}
 	return result
+}
+
+// verdict returns the label of what was verified.
+func verdict(ok bool) string {
+	if ok {
+		return "right"
+	}
+	return "wrong"
 }
 
 type countedSender struct {
@@ -345,11 +360,19 @@ type countedCaptcha struct {
 // Verify implements tenant.Captcha.
 func (c countedCaptcha) Verify(ctx context.Context, response, address string) (bool, error) {
 	ok, err := c.Captcha.Verify(ctx, response, address)
-	result := "wrong"
-	if ok {
-		result = "right"
-	}
-	captchas.WithLabelValues(c.company, orFailed(result, err)).Inc()
+	captchas.WithLabelValues(c.company, orFailed(verdict(ok), err)).Inc()
+	return ok, err
+}
+
+type countedMigrate struct {
+	tenant.PasswordVerifier
+	company string
+}
+
+// VerifyPassword implements tenant.PasswordVerifier.
+func (m countedMigrate) VerifyPassword(ctx context.Context, q tenant.PasswordQuestion) (bool, error) {
+	ok, err := m.PasswordVerifier.VerifyPassword(ctx, q)
+	migratePasswords.WithLabelValues(m.company, orFailed(verdict(ok), err)).Inc()
 	return ok, err
 }
 

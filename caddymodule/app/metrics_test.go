@@ -18,6 +18,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -64,6 +65,36 @@ func TestDashboardAndAlertsUseOurMetrics(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// An oldSystem answers about passwords as it is told.
+type oldSystem struct {
+	right bool
+	err   error
+}
+
+func (o *oldSystem) VerifyPassword(context.Context, tenant.PasswordQuestion) (bool, error) {
+	return o.right, o.err
+}
+
+func TestPasswordsOfAnOldSystemAreCounted(t *testing.T) {
+	old := new(oldSystem)
+	c := counted(tenant.Company{Code: "moving", Migrate: old})
+	for range 3 {
+		c.Migrate.VerifyPassword(t.Context(), tenant.PasswordQuestion{})
+	}
+	old.right = true
+	c.Migrate.VerifyPassword(t.Context(), tenant.PasswordQuestion{})
+	old.right, old.err = false, errors.New("down")
+	for range 2 {
+		c.Migrate.VerifyPassword(t.Context(), tenant.PasswordQuestion{})
+	}
+	for result, want := range map[string]float64{"wrong": 3, "right": 1, "failed": 2} {
+		m := new(dto.Metric)
+		if err := migratePasswords.WithLabelValues("moving", result).Write(m); err != nil || m.GetCounter().GetValue() != want {
+			t.Errorf("%s: got %v, %v, want %v", result, m, err, want)
 		}
 	}
 }

@@ -267,6 +267,7 @@ func TestAlertsCoverWhatFails(t *testing.T) {
 		`up{job="mnemogate"} == 0`, `absent(mnemogate_up)`, `mnemogate_up == 0`,
 		`mnemogate_store_seconds_count{result="error"}`, `mnemogate_messages_total{result="failed"}`,
 		`mnemogate_captchas_total{result="failed"}`, `mnemogate_breached_lookups_total{outcome="failed"}`, `mnemogate_provider_logins_total{result="failed"}`,
+		`mnemogate_migrate_passwords_total{result="failed"}`,
 		`mnemogate_hash_wait_seconds_count{result="busy"}`, `mnemogate_memory_trusted == 0`,
 	} {
 		if !strings.Contains(asked.String(), failure) {
