@@ -23,7 +23,7 @@ import (
 const (
 	maxTasks   = 256              // at once, for a company's notices and for its other messages
 	maxNotices = 16               // of these, for one account, whose user can cause any number
-	taskLimit  = 30 * time.Second // per task
+	taskLimit  = 75 * time.Second // per task: longer than any sender's timeout, which is at most a minute
 )
 
 // A Task sends a message that no request waits for.
