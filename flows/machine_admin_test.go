@@ -96,7 +96,9 @@ func (m *machine) administer(t *rapid.T) {
 	case "unlock":
 		_, err = ad.Unlock(t.Context(), a.mnemocode)
 		a.modelAttempts = modelAttempts{}
-		c.forgive(a, true)
+		for _, attempts := range c.public(a) {
+			*attempts = modelAttempts{}
+		}
 	case "end sessions":
 		err = ad.EndSessions(t.Context(), a.mnemocode, "")
 		m.endAll(a)
@@ -237,7 +239,9 @@ func (m *machine) change(t *rapid.T, c *modelCompany, a *modelAccount, ad *manag
 	case field == "password":
 		want.Sent = m.notice(c, message.NoticePasswordChanged, &before)
 		a.passwords = modelCount{}
-		c.forgive(a, false)
+		for _, attempts := range c.public(a) {
+			attempts.passwords = modelCount{}
+		}
 		m.endAll(a)
 	case a.status != before.status:
 		m.statusChanged(a, before.status)

@@ -35,7 +35,11 @@ func (m *model) setPassword(c *modelCall) modelAnswer {
 	reply := modelAnswer{}
 	sent := m.notice(c.company, message.NoticePasswordChanged, a)
 	m.newPassword(a, password)
-	c.company.forgive(a, false)
+	for _, attempts := range c.company.public(a) {
+		if attempts.passwords.n >= c.company.Limits.DisableAfter {
+			attempts.passwords = modelCount{}
+		}
+	}
 	if s.state == record.SetPassword {
 		reply = m.enter(c, &modelSession{account: a, state: record.Authorized, accepted: accepted})
 	}

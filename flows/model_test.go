@@ -353,19 +353,15 @@ func (m *model) tried(c *modelCall, a *modelAccount, loginID string) *modelAttem
 	return m.shown(c.company, a, loginID)
 }
 
-// forgive clears the public counts of an account's wrong passwords that disable the
-// password and, with all, all its public counts.
-func (c *modelCompany) forgive(a *modelAccount, all bool) {
+// public returns the public counts of an account's login ids, which only hardened
+// companies have.
+func (c *modelCompany) public(a *modelAccount) (public []*modelAttempts) {
 	for _, id := range []string{a.phone, a.email, a.loginName} {
 		if t := c.unknown[id]; t != nil && c.Hardened {
-			switch {
-			case all:
-				*t = modelAttempts{}
-			case t.passwords.n >= c.Limits.DisableAfter:
-				t.passwords = modelCount{}
-			}
+			public = append(public, t)
 		}
 	}
+	return public
 }
 
 // passwordsOpen refuses passwords while they are locked. A lock by lock_after lasts
