@@ -299,7 +299,7 @@ func (c *cli) company() (string, error) {
 		}
 		c.companyCode = answer.Companies[0]
 	}
-	return api.Root + url.PathEscape(c.companyCode), nil
+	return api.Root + escape(c.companyCode), nil
 }
 
 // The values of --by.
@@ -325,7 +325,7 @@ func (c *cli) account(name string) (path string, a api.Account, err error) {
 	}
 	var found []api.Account
 	if c.by != nameIsLoginID {
-		a, err := get[api.Account](c, company+"/accounts/"+escapeMnemocode(name))
+		a, err := get[api.Account](c, company+"/accounts/"+escape(name))
 		if err == nil {
 			found = append(found, a)
 		} else if e := asCLIError(err); e.exit != exitNotFound || e.field != "" {
@@ -347,7 +347,7 @@ func (c *cli) account(name string) (path string, a api.Account, err error) {
 	case 0:
 		return "", a, &cliError{exit: exitNotFound, message: fmt.Sprintf("the company has no account %q", name)}
 	case 1:
-		return company + "/accounts/" + escapeMnemocode(found[0].Mnemocode), found[0], nil
+		return company + "/accounts/" + escape(found[0].Mnemocode), found[0], nil
 	default:
 		return "", a, &cliError{exit: exitConflict, message: fmt.Sprintf(
 			"%q is the mnemocode of one account and a login id of another, %s; say which with --by %s or --by %s",
@@ -355,8 +355,8 @@ func (c *cli) account(name string) (path string, a api.Account, err error) {
 	}
 }
 
-// escapeMnemocode is url.PathEscape, but also escapes dots. Otherwise a mnemocode of
-// one or two dots would be removed when the path is cleaned.
-func escapeMnemocode(mnemocode string) string {
-	return strings.ReplaceAll(url.PathEscape(mnemocode), ".", "%2E")
+// escape is url.PathEscape, but also escapes dots. Otherwise a segment of one or two dots
+// would be removed when the path is cleaned, and the path would name something else.
+func escape(segment string) string {
+	return strings.ReplaceAll(url.PathEscape(segment), ".", "%2E")
 }

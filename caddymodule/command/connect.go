@@ -45,8 +45,7 @@ func (c *cli) connect() (*server, error) {
 }
 
 // accountsAPI returns the accounts API of --api, with the key from --key-file. This
-// machine must trust the server's certificate. The client follows no redirects, so
-// that it sends the key to no other server.
+// machine must trust the server's certificate.
 func (c *cli) accountsAPI() (*server, error) {
 	u, err := url.Parse(c.api)
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -64,7 +63,7 @@ func (c *cli) accountsAPI() (*server, error) {
 		return nil, fmt.Errorf("--key-file: %s must hold one key and nothing else", c.keyFile)
 	}
 	return &server{
-		client:  &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }},
+		client:  &http.Client{CheckRedirect: noRedirects},
 		address: c.api,
 		root:    u.Scheme + "://" + u.Host + strings.TrimSuffix(u.EscapedPath(), "/") + "/",
 		key:     key,
@@ -87,7 +86,7 @@ func (c *cli) adminEndpoint() (*server, error) {
 		host = "127.0.0.1"                                // the host that Caddy's own commands send; it is not checked
 	}
 	return &server{
-		client: &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		client: &http.Client{CheckRedirect: noRedirects, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, parsed.Network, parsed.JoinHostPort(0))
 		}}},
 		address: address,
@@ -95,6 +94,10 @@ func (c *cli) adminEndpoint() (*server, error) {
 		absent:  "the admin endpoint at %s does not answer (%v): is Caddy running? If its admin endpoint is elsewhere, say where with --address",
 	}, nil
 }
+
+// noRedirects makes a client follow no redirects: they could take the key to another
+// server, and a DELETE to another path.
+func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // open sends a request and returns the response if it succeeded. The path begins
 // with api.Root, whichever server it is sent to.

@@ -3,8 +3,11 @@ package integration
 import (
 	"bytes"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -52,4 +55,40 @@ func (o outcome) want(exit int, parts ...string) outcome {
 		}
 	}
 	return o
+}
+
+// A session that is named by mistake ends nothing else: the path of .. below sessions would
+// be that of the account, and the path of . would be that of all sessions.
+func TestASessionOfDotsEndsNothing(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: "captcha off\n" + account("alice", "")})
+	tokens := []string{s.login("alice"), s.login("alice")}
+	for _, session := range []string{"..", ".", "../.."} {
+		s.cli("", "sessions", "end", "alice", session).want(2, "session")
+	}
+	s.cli("", "sessions", "end", "--all", "--company", ".").want(2, "no such company")
+	s.cli("", "--company", "..", "account", "show", "alice").want(2, "no such company")
+	for _, token := range tokens {
+		s.get("/", token).wantStatus(200)
+	}
+	s.cli("", "account", "show", "alice").want(0)
+}
+
+// A DELETE that follows a redirect would delete something else.
+func TestCommandsFollowNoRedirects(t *testing.T) {
+	t.Parallel()
+	var asked atomic.Bool
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/elsewhere" {
+			asked.Store(true)
+			return
+		}
+		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
+	}))
+	defer server.Close()
+	s := &site{t: t, dir: t.TempDir()}
+	s.cliAt(strings.TrimPrefix(server.URL, "http://"), "", "sessions", "end", "--all", "--company", "acme").want(1, "307")
+	if asked.Load() {
+		t.Error("the command followed the redirect")
+	}
 }
