@@ -120,6 +120,7 @@ export const scenes = {
   'welcome-password': { at: '#recover=mgw_preview', answers: { 'auth/recovery/checklink': step('recovery-setpassword', { session_token: 'preview', password_regex: null, password_regex_description: null }) }, act: [['submit']] },
   'offer': { ...offer, act: enter('password', 'right') },
   'offer-cancelled': { ...offer, act: [...enter('password', 'right'), ['submit']] },
+  'offer-refused': { ...offer, answers: { ...offer.answers, 'me/passkeys/options': fails(401, 'auth.credentials.invalid') }, act: [...enter('password', 'right'), ['submit']] },
   'already': authorized,
   'logout': { ...authorized, page: 'logout' },
   'logout-unavailable': { ...authorized, page: 'logout', session: fails(503, 'service.unavailable') },
