@@ -250,7 +250,7 @@ func asError(err error) *Error {
 	}
 	switch {
 	case errors.Is(err, record.ErrNotFound):
-		return &Error{Status: http.StatusNotFound, Message: "the company has no such account"}
+		return &Error{Status: http.StatusNotFound, Message: api.NoAccount}
 	case errors.Is(err, manage.ErrNoSession):
 		return &Error{Status: http.StatusNotFound, Field: "session", Message: err.Error()}
 	case errors.Is(err, manage.ErrNoSuchSession):

@@ -29,6 +29,7 @@ type server struct {
 	root    string // the URL that replaces api.Root
 	key     string // for an accounts API; empty for the admin endpoint
 	absent  string // the format of the error if it does not answer, for address and reason
+	check   string // what to check if it answers as mnemogate does not
 }
 
 func (c *cli) connect() (*server, error) {
@@ -68,6 +69,7 @@ func (c *cli) accountsAPI() (*server, error) {
 		root:    u.Scheme + "://" + u.Host + strings.TrimSuffix(u.EscapedPath(), "/") + "/",
 		key:     key,
 		absent:  "the accounts API at %s does not answer (%v)",
+		check:   "is --api the URL of an accounts API, with its path?",
 	}, nil
 }
 
@@ -92,6 +94,7 @@ func (c *cli) adminEndpoint() (*server, error) {
 		address: address,
 		root:    "http://" + host + api.Root,
 		absent:  "the admin endpoint at %s does not answer (%v): is Caddy running? If its admin endpoint is elsewhere, say where with --address",
+		check:   "does this Caddy have mnemogate?",
 	}, nil
 }
 
@@ -128,26 +131,36 @@ func (c *cli) open(method, path string, body io.Reader) (response *http.Response
 		return response, nil
 	}
 	defer response.Body.Close()
-	return nil, refusalOf(response)
+	return nil, c.server.refusalOf(response)
 }
 
 func (c *cli) unreachable(message string) error {
 	return c.orInterrupted(&cliError{exit: exitUnreachable, message: message})
 }
 
-// refusalOf turns an error response into an error.
-func refusalOf(response *http.Response) error {
+// refusalOf turns an error response into an error. A 404 that names nothing that is absent
+// does not come from a route of the accounts API.
+func (s *server) refusalOf(response *http.Response) error {
 	var refusal api.Error
 	data, _ := io.ReadAll(io.LimitReader(response.Body, 64<<10))
-	if json.Unmarshal(data, &refusal) != nil || refusal.Error == "" {
-		refusal.Error = fmt.Sprintf("the server answered %s; does this Caddy have mnemogate?", response.Status)
+	known := json.Unmarshal(data, &refusal) == nil && refusal.Error != ""
+	exit := exitFailed
+	switch response.StatusCode {
+	case http.StatusNotFound:
+		known = known && (refusal.Field != "" || refusal.Error == api.NoAccount)
+		exit = exitNotFound
+	case http.StatusConflict:
+		exit = exitConflict
+	case http.StatusServiceUnavailable:
+		exit = exitUnreachable
 	}
-	exits := map[int]int{
-		http.StatusNotFound:           exitNotFound,
-		http.StatusConflict:           exitConflict,
-		http.StatusServiceUnavailable: exitUnreachable,
+	if !known {
+		refusal = api.Error{Error: fmt.Sprintf("the server answered %s; %s", response.Status, s.check)}
+		if exit != exitUnreachable {
+			exit = exitFailed
+		}
 	}
-	return &cliError{exit: cmp.Or(exits[response.StatusCode], exitFailed), field: refusal.Field, message: refusal.Error}
+	return &cliError{exit: exit, field: refusal.Field, message: refusal.Error}
 }
 
 // ask sends in as JSON, unless it is nil, and returns the body of the response.

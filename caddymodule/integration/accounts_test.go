@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"sync"
@@ -382,6 +383,15 @@ func TestCommandsTakeTheAccountsAPI(t *testing.T) {
 	at("reads-and-nothing-else", "", "account", "delete", "bob", "--yes").want(1, "the key does not have the right write")
 	at("another-key", "", "account", "list").want(1, "the key is wrong")
 	at(keyOfAll, "", "doctor").want(1, "leave --api out")
+	// The wrong server does not seem to lack the account.
+	for _, path := range []string{"/api/acme", "/elsewhere"} {
+		s.cliAt("", "", "--api", s.URL+path, "--key-file", keyFile(keyOfAll), "--company", "acme", "account", "show", "bob", "--by", "mnemocode").want(1, "is --api the URL")
+	}
+	for _, body := range []string{"404 page not found", `{"error":"not found"}`} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Error(w, body, http.StatusNotFound) }))
+		defer server.Close()
+		s.cliAt(strings.TrimPrefix(server.URL, "http://"), "", "--company", "acme", "account", "show", "bob", "--by", "mnemocode").want(1, "404", "does this Caddy have mnemogate?")
+	}
 	for problem, args := range map[string][]string{
 		"go together":       {"--api", s.URL},
 		"leave --address":   {"--api", s.URL, "--key-file", keyFile(keyOfAll), "--address", "localhost:2019"},

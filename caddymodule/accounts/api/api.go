@@ -160,6 +160,9 @@ type Counts struct {
 	Error   string `json:"error,omitempty"`
 }
 
+// NoAccount is the error of a path whose account does not exist.
+const NoAccount = "the company has no such account"
+
 // A Finding is a result of the doctor.
 type Finding struct {
 	Check   string `json:"check"`
