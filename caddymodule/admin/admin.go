@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -49,9 +50,9 @@ func (API) Routes() []caddy.AdminRoute {
 }
 
 func serve(w http.ResponseWriter, r *http.Request) error {
-	address := r.RemoteAddr
-	if address == "@" {
-		address = "" // the request came over a socket
+	address := "" // if the request came over a socket
+	if from, err := netip.ParseAddrPort(r.RemoteAddr); err == nil {
+		address = from.Addr().String()
 	}
 	accountsAPI.Serve(w, r, address, "")
 	return nil

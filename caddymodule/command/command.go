@@ -276,11 +276,14 @@ func list[T any](c *cli, header []string, items []T, row func(T) []string) error
 	return c.table(rows...)
 }
 
-// table prints rows in aligned columns.
+// table prints rows in aligned columns. Users and strangers have written some of the cells.
 func (c *cli) table(rows ...[]string) error {
 	t := tabwriter.NewWriter(c.cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	for _, row := range rows {
 		if row != nil {
+			for i, cell := range row {
+				row[i] = printable(cell)
+			}
 			fmt.Fprintln(t, strings.Join(row, "\t"))
 		}
 	}

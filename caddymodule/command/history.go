@@ -27,7 +27,7 @@ cause, and a hundred others. ACTOR says who managed the account.`,
 				result := strings.Join(strings.Fields(e.Result+" "+e.Reason), " ")
 				return []string{
 					e.Time.Format(time.RFC3339), strings.TrimPrefix(e.Name, "mnemogate."), cmp.Or(result, "-"), cmp.Or(e.Address, "-"),
-					cmp.Or(printable(e.UserAgent), "-"), cmp.Or(e.Actor, "-"), cmp.Or(e.Session, "-"),
+					cmp.Or(e.UserAgent, "-"), cmp.Or(e.Actor, "-"), cmp.Or(e.Session, "-"),
 				}
 			})
 		})

@@ -86,7 +86,7 @@ with the reason. A terminal shows the progress.`,
 }
 
 func (c *cli) runImport(name, format string, update bool) error {
-	r := &importRun{cli: c, began: time.Now(), status: io.Discard, skipped: map[string][]int{}}
+	r := &importRun{cli: c, update: update, began: time.Now(), status: io.Discard, skipped: map[string][]int{}}
 	if isTerminal(c.cmd.ErrOrStderr()) {
 		r.status = c.cmd.ErrOrStderr()
 	}
@@ -127,6 +127,7 @@ func (c *cli) runImport(name, format string, update bool) error {
 type importRun struct {
 	*cli
 	path    string
+	update  bool
 	file    *os.File // nil for standard input
 	began   time.Time
 	status  io.Writer // the terminal
@@ -151,8 +152,11 @@ func (r *importRun) run(records api.Records) error {
 		if err := r.send(&next); err != nil {
 			r.report()
 			e := asCLIError(err)
-			return &cliError{exit: e.exit, field: e.field, message: fmt.Sprintf(
-				"%s; the import stopped at line %d: run the same command again, it skips existing accounts", e.message, next.lines[0])}
+			advice := "run the same command again, it skips existing accounts"
+			if r.update {
+				advice = "import the file from this line on, since the same command would change the earlier accounts again; a CSV still needs its first line"
+			}
+			return &cliError{exit: e.exit, field: e.field, message: fmt.Sprintf("%s; the import stopped at line %d: %s", e.message, next.lines[0], advice)}
 		}
 		fmt.Fprint(r.status, clearLine, r.total.Progress(time.Since(r.began), r.file))
 	}
@@ -184,20 +188,30 @@ func (r *importRun) fill(next *chunk, records api.Records) error {
 	return nil
 }
 
-// send imports a chunk. If the request fails, it sends the chunk again, and accounts
-// that were already imported count as skipped.
+// send imports a chunk. If the request fails, it sends the rest of the chunk again, and
+// accounts that were already imported count as skipped.
 func (r *importRun) send(next *chunk) error {
-	for try := 0; ; try++ {
+	for try := 0; len(next.lines) > 0; try++ {
 		counts, lines, err := r.sendOnce(next.body.Bytes())
-		if err == nil {
-			slices.SortFunc(lines, func(a, b api.Failure) int { return a.Line - b.Line })
-			for _, f := range lines {
+		ended := len(next.lines)
+		if err != nil {
+			ended = min(max(counts.Line-1, 0), ended)
+		}
+		slices.SortFunc(lines, func(a, b api.Failure) int { return a.Line - b.Line })
+		for _, f := range lines {
+			switch {
+			case f.Line <= ended:
 				f.Line = next.lines[f.Line-1]
 				r.reportLine(f)
+			case f.Skipped != "":
+				counts.Skipped-- // it is sent again
 			}
-			r.total.Created += counts.Created
-			r.total.Updated += counts.Updated
-			r.total.Skipped += counts.Skipped
+		}
+		r.total.Created += counts.Created
+		r.total.Updated += counts.Updated
+		r.total.Skipped += counts.Skipped
+		next.drop(ended)
+		if err == nil {
 			return nil
 		}
 		if asCLIError(err).exit != exitUnreachable || try == importRetries {
@@ -209,9 +223,19 @@ func (r *importRun) send(next *chunk) error {
 			return r.orInterrupted(err)
 		}
 	}
+	return nil
 }
 
-// sendOnce returns the counts of a chunk and the lines that were not imported.
+// drop removes the first n lines.
+func (c *chunk) drop(n int) {
+	c.lines = c.lines[n:]
+	for range n {
+		_, _ = c.body.ReadBytes('\n')
+	}
+}
+
+// sendOnce returns the counts of a chunk and the lines that were not imported. If the
+// server aborted the import, it returns what the server did until then, with the error.
 func (r *importRun) sendOnce(body []byte) (counts api.Counts, lines []api.Failure, err error) {
 	response, err := r.open(http.MethodPost, r.path, bytes.NewReader(body))
 	if err != nil {
@@ -229,10 +253,10 @@ func (r *importRun) sendOnce(body []byte) (counts api.Counts, lines []api.Failur
 		err = json.Unmarshal(one, &counts) // the last line has the counts
 	}
 	if err != nil {
-		return counts, nil, r.unreachable("the server's answer was interrupted")
+		return api.Counts{}, nil, r.unreachable("the server's answer was interrupted")
 	}
 	if counts.Error != "" {
-		return counts, nil, r.unreachable(counts.Error)
+		return counts, lines, r.unreachable(counts.Error)
 	}
 	return counts, lines, nil
 }

@@ -33,7 +33,7 @@ LAST USED is usually less than a minute before the last request.`,
 			return list(c, header, answer.Sessions, func(s api.Session) []string {
 				return []string{
 					s.ID, string(s.State), s.Created.Format(time.RFC3339), s.LastUsed.Format(time.RFC3339),
-					s.Expires.Format(time.RFC3339), s.Ends.Format(time.RFC3339), s.Address, printable(s.UserAgent),
+					s.Expires.Format(time.RFC3339), s.Ends.Format(time.RFC3339), s.Address, s.UserAgent,
 				}
 			})
 		})

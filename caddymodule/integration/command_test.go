@@ -2,13 +2,19 @@ package integration
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // An outcome is the result of a command.
@@ -90,5 +96,71 @@ func TestCommandsFollowNoRedirects(t *testing.T) {
 	s.cliAt(strings.TrimPrefix(server.URL, "http://"), "", "sessions", "end", "--all", "--company", "acme").want(1, "307")
 	if asked.Load() {
 		t.Error("the command followed the redirect")
+	}
+}
+
+// A terminal would obey the characters that hide or move text. JSON escapes them.
+func TestTablesHaveNoCharactersThatATerminalObeys(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: "captcha off\n" + account("alice", "")})
+	s.update("alice", func(a *record.Account) { a.LoginName, a.Question = "a\u009b2Jb\u202ec", "d\x1b[2Je\nf" })
+	for _, args := range []string{"account show alice", "account list"} {
+		if o := s.cli("", strings.Fields(args)...).want(0, "a\ufffd2Jb\ufffdc"); strings.ContainsAny(o.out, "\u009b\u202e\x1b") {
+			t.Errorf("%s: %q", args, o.out)
+		}
+	}
+	s.cli("", "account", "show", "alice").want(0, "d\ufffd[2Je\ufffdf")
+	s.cli("", "account", "list", "--json").want(0, "a\u009b2Jb\u202ec")
+}
+
+// A server that gives an import up has done the lines before the one that it names. The
+// command reports these, and does not send them again.
+func TestAnImportThatIsGivenUpTellsWhatWasDone(t *testing.T) {
+	t.Parallel()
+	for flag, advice := range map[string]string{"--update=false": "run the same command again", "--update": "import the file from this line on"} {
+		var mu sync.Mutex
+		var bodies []string
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			body, _ := io.ReadAll(r.Body)
+			mu.Lock()
+			defer mu.Unlock()
+			if bodies = append(bodies, string(body)); len(bodies) > 1 {
+				io.WriteString(w, `{"created":0,"updated":0,"skipped":0,"failed":0,"line":1,"error":"the store is gone"}`)
+				return
+			}
+			io.WriteString(w, `{"line":2,"field":"role","error":"it is wrong"}
+{"line":5,"skipped":"it is there"}
+{"line":3,"skipped":"it is there"}
+{"created":1,"updated":0,"skipped":2,"failed":1,"line":4,"error":"the store is gone"}
+`)
+		}))
+		defer server.Close()
+		s := &site{t: t, dir: t.TempDir()}
+		var lines []string
+		for _, name := range []string{"a", "b", "c", "d", "e"} {
+			lines = append(lines, `{"profile_mnemocode":"`+name+`"}`+"\n")
+		}
+		s.cliAt(strings.TrimPrefix(server.URL, "http://"), "\n"+strings.Join(lines, ""), "--company", "acme", "account", "import", flag).
+			want(4, "1 created, 0 updated, 1 skipped, 1 failed", "line 3: role: it is wrong", "skipped lines 4: it is there", "the store is gone; the import stopped at line 5: "+advice)
+		if want := strings.Join(lines[3:], ""); len(bodies) != 6 || bodies[1] != want || bodies[5] != want {
+			t.Errorf("the command sent %q", bodies)
+		}
+	}
+}
+
+// Over TCP, the address in events is that of the client, without its port.
+func TestEventsOfTheAdminEndpointHaveAddresses(t *testing.T) {
+	t.Parallel()
+	addr, file := listener(t)
+	s := &site{backend: newRawBackend(t), sms: newWebhookSink(t), more: []*os.File{file}}
+	startWith(t, s, func(s *site) string {
+		c := siteConfig{company: "captcha off\n" + account("alice", "")}
+		return strings.Replace(c.caddyfile(s.dir, s.sms.URL, s.backend.addr), "admin unix/"+s.dir+"/admin.sock", "admin fd/4", 1)
+	})
+	s.cliAt(addr, "", "account", "set", "alice", "--role", "tester").want(0)
+	var newest struct{ Address string }
+	must(t, json.Unmarshal([]byte(s.cliAt(addr, "", "account", "history", "alice", "--limit", "1", "--json").want(0, "account.changed").out), &newest))
+	if newest.Address != "127.0.0.1" {
+		t.Errorf("the address is %q", newest.Address)
 	}
 }
