@@ -4,6 +4,7 @@
 package selfservice
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"slices"
@@ -59,10 +60,22 @@ type Call struct {
 }
 
 // Serve returns the answer of a route: "status":"success" and the route's fields. It
-// refuses a query: otherwise a client that names one session in it would end all.
+// refuses a query, and for DELETE a body that says something: otherwise a client that names
+// one session in it would end all.
 func (r *Route) Serve(c Call) (any, error) {
 	if c.URL.RawQuery != "" {
 		return nil, wire.Invalid("This route has no query parameters. Leave them out.")
+	}
+	if r.method == http.MethodDelete {
+		body, err := c.ReadBody()
+		if err != nil {
+			return nil, err
+		}
+		switch string(bytes.TrimSpace(body)) {
+		case "", "{}", "null":
+		default:
+			return nil, wire.Invalid("This route has no body. Leave it out.")
+		}
 	}
 	return r.serve(&c)
 }
