@@ -11,6 +11,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -331,6 +332,35 @@ func TestAddingPasskeys(t *testing.T) {
 	}
 }
 
+// Users who repeat the removal of a passkey learn that its sessions are not revoked yet.
+func TestRemovingAPasskeyAgainRevokesWhatIsPending(t *testing.T) {
+	b := newHarness(t)
+	d := b.device("one", 0)
+	other, down := b.sessionIn(record.Authorized), true
+	b.watch(func(c seen) error {
+		if down && c.method == "End" {
+			return errDown
+		}
+		return nil
+	})
+	remove := func() error {
+		return b.admin().RemovePasskey(t.Context(), mnemocode, record.Passkey{Credential: d.id}.ID(), "")
+	}
+	for range 2 {
+		if err := remove(); !errors.Is(err, session.ErrRevocationPending) {
+			t.Fatalf("got %v, want ErrRevocationPending", err)
+		}
+	}
+	down = false
+	if err := remove(); !errors.Is(err, manage.ErrNoPasskey) {
+		t.Errorf("got %v, want ErrNoPasskey", err)
+	}
+	b.wantLive(other, wire.ErrTokenInvalid)
+	if pending, err := b.Accounts.PendingRevocations(t.Context(), record.Revocation{}, 10); err != nil || len(pending) != 0 {
+		t.Errorf("still pending: %v, %v", pending, err)
+	}
+}
+
 func TestRemovingPasskeys(t *testing.T) {
 	b := newHarness(t)
 	ad := b.admin()
@@ -365,11 +395,11 @@ func TestRemovingPasskeys(t *testing.T) {
 	b.update(true, func(a *record.Account) { a.Phone = phone })
 	sender := b.company.SMS
 	b.company.SMS = nil
-	session, err := b.authorize(b.must("passkey/login", "", one.answer(code)).SessionToken)
+	live1, err := b.authorize(b.must("passkey/login", "", one.answer(code)).SessionToken)
 	if err != nil {
 		t.Fatal(err)
 	}
-	user, err := manage.NewSelf(t.Context(), b.Manager, b.company, session, "192.0.2.1")
+	user, err := manage.NewSelf(t.Context(), b.Manager, b.company, live1, "192.0.2.1")
 	if err != nil {
 		t.Fatal(err)
 	}

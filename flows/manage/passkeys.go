@@ -211,7 +211,7 @@ func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) 
 	generation, err := ad.Accounts.DeletePasskey(ctx, ad.Now(), a.Company, a.ID, credential, kept, background.OutboxEvents(ad.Company, removed)...)
 	switch {
 	case errors.Is(err, record.ErrNotFound):
-		return ErrNoPasskey
+		return cmp.Or(ad.revokePending(ctx, a), ErrNoPasskey) // an earlier request may have removed it
 	case errors.Is(err, record.ErrConflict):
 		return ErrLastPasskey
 	case err != nil:
