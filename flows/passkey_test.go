@@ -395,11 +395,11 @@ func TestRemovingPasskeys(t *testing.T) {
 	b.update(true, func(a *record.Account) { a.Phone = phone })
 	sender := b.company.SMS
 	b.company.SMS = nil
-	live1, err := b.authorize(b.must("passkey/login", "", one.answer(code)).SessionToken)
+	loggedIn, err := b.authorize(b.must("passkey/login", "", one.answer(code)).SessionToken)
 	if err != nil {
 		t.Fatal(err)
 	}
-	user, err := manage.NewSelf(t.Context(), b.Manager, b.company, live1, "192.0.2.1")
+	user, err := manage.NewSelf(t.Context(), b.Manager, b.company, loggedIn, "192.0.2.1")
 	if err != nil {
 		t.Fatal(err)
 	}

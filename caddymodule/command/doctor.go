@@ -86,18 +86,25 @@ func clockFinding(asked, there time.Time) api.Finding {
 }
 
 func (c *cli) printFindings(findings ...api.Finding) error {
-	err := list(c, nil, findings, func(f api.Finding) []string {
+	var rows [][]string
+	for _, f := range findings {
 		if f.Company != "" {
 			f.Check = f.Company + ": " + f.Check
 		}
 		if f.Took != "" {
 			f.Message += " (" + f.Took + ")"
 		}
+		rows = append(rows, []string{f.Result, f.Check, f.Message})
 		if f.Advice != "" {
-			f.Message += "\n\t\t→ " + f.Advice // in a row of its own
+			rows = append(rows, []string{"", "", "→ " + f.Advice})
 		}
-		return []string{f.Result, f.Check, f.Message}
-	})
+	}
+	var err error
+	if c.json {
+		err = list(c, nil, findings, nil)
+	} else {
+		err = c.table(rows...)
+	}
 	failed := 0
 	for _, f := range findings {
 		if f.Result == api.Failed {
