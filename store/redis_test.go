@@ -211,7 +211,7 @@ func TestRedisNamesTheMasterThatLosesThings(t *testing.T) {
 	f := storetest.NewFailover(t)
 	r := openRedis(t, RedisOptions{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName})
 	faults := get[[]record.Fault](t)(r.Faults(bg))
-	if len(faults) != 1 || !strings.HasPrefix(faults[0].What, "Redis at "+storetest.MasterName+" forgets") {
+	if len(faults) != 1 || !strings.HasPrefix(faults[0].What, "Redis at "+storetest.MasterName+" loses ") {
 		t.Errorf("got %q", faults)
 	}
 }

@@ -34,15 +34,23 @@ func (h *Handler) logCheck(r *http.Request) *redactedLog {
 	if hidden == nil || h.accessLoggers(r) == nil {
 		return nil
 	}
-	l := h.logWithoutTokens(r)
-	l.handshake, l.hidden = false, hidden
+	l := h.instead(r)
+	l.hidden = hidden
+	redact(l.request.Header, socketProtocols)
 	return l
 }
 
 // logWithoutTokens starts the log of a request whose tokens were removed.
 func (h *Handler) logWithoutTokens(r *http.Request) *redactedLog {
-	l := &redactedLog{handler: h, request: r.Clone(r.Context()), began: time.Now(), handshake: isHandshake(r)}
-	redact(l.request.Header, socketProtocols)
+	l := h.instead(r)
+	l.handshake = isHandshake(r)
+	l.request.Header[socketProtocols] = []string{"REDACTED"}
+	return l
+}
+
+// instead starts the log of a request that Caddy does not log.
+func (h *Handler) instead(r *http.Request) *redactedLog {
+	l := &redactedLog{handler: h, request: r.Clone(r.Context()), began: time.Now()}
 	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok {
 		l.request.Method, l.request.RequestURI = original.Method, original.RequestURI
 	}
