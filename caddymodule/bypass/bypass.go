@@ -1,5 +1,6 @@
-// Package bypass finds requests that a server's routes let past mnemogate. Its tests are
-// bypass_test.go of package gate, whose tests link all of Caddy anyway.
+// Package bypass finds requests that a server's routes let past mnemogate. Its tests are in
+// package gate, in bypass_test.go and bypass_traps_test.go, because those of gate link all of
+// Caddy anyway.
 package bypass
 
 import (

@@ -1,0 +1,251 @@
+package gate_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+)
+
+// Caddy takes each of these, and many don't do what they seem to. A Caddyfile's line and
+// what to write instead are told with each.
+func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
+	guesttest.Environment(t)
+	const (
+		upstream  = "reverse_proxy localhost:9000\n"
+		basicAuth = "basic_auth {\nbob $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG\n}\n"
+		umbra     = "company umbra {\napi_key {env.MNEMOGATE_TEST_SECRET}\ncaptcha off\n}\n"
+	)
+	type told struct{ message, at, advice string }
+	for name, test := range map[string]struct {
+		company string // beside acme
+		sites   string // from line 9 on, or 13 with another company
+		want    []told
+		refused string
+	}{
+		"abort behind it": {
+			sites: "example.com {\n@bad remote_ip 192.0.2.0/24\nabort @bad\nmnemogate\n" + upstream + "}",
+			want:  []told{{"mnemogate in example.com: abort with a matcher comes after it, so it does not protect the auth routes", "Caddyfile:12", "route { abort ...; mnemogate; ... }"}},
+		},
+		"respond behind it": {
+			sites: "http:// {\n@down vars {env.DOWN} yes\nmnemogate\nrespond @down 503\n" + upstream + "}",
+			want:  []told{{"mnemogate: respond with a matcher comes after it, so it does not protect the auth routes", "Caddyfile:11", "route { respond ...; mnemogate; ... }"}},
+		},
+		"error behind it, in a block": {
+			sites: "http:// {\nhandle {\nmnemogate\nerror /acme/* 404\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: error with a matcher comes after it, so it does not protect the auth routes", "Caddyfile:11", "route { error ...; mnemogate; ... }"}},
+		},
+		"abort behind it, in a block of its own": {
+			sites: "http:// {\n@bad remote_ip 192.0.2.0/24\nmnemogate\nhandle @bad {\nabort\n}\n" + upstream + "}",
+			want:  []told{{"mnemogate: abort with a matcher comes after it, so it does not protect the auth routes", "Caddyfile:11", "route { abort ...; mnemogate; ... }"}},
+		},
+		"abort before it":              {sites: "http:// {\nroute {\n@bad remote_ip 192.0.2.0/24\nabort @bad\nmnemogate\n" + upstream + "}\n}"},
+		"an answer without a matcher":  {sites: "http:// {\nmnemogate\nrespond ok\n}"},
+		"an answer in another block":   {sites: "http:// {\nhandle /health {\nrespond /health ok\n}\nhandle {\nmnemogate\n" + upstream + "}\n}"},
+		"a redirect":                   {sites: "http:// {\nroute {\nmnemogate\nredir /old /new\n" + upstream + "}\n}"},
+		"an answer to what has failed": {sites: "http:// {\nmnemogate\n" + upstream + "handle_errors {\n@missing expression {err.status_code} == 404\nrespond @missing none\n}\n}"},
+		"a prefix that is taken away and wanted": {
+			sites:   "http:// {\nhandle_path /api/* {\nmnemogate {\nbase_path /api\n}\n" + upstream + "}\n}",
+			refused: "mnemogate: base_path /api is never found: handle_path or uri strip_prefix removes /api first; leave base_path out or, if the application needs the prefix, write handle instead, at Caddyfile:11",
+		},
+		"a prefix that is there and not wanted": {
+			sites: "http:// {\nhandle /api/* {\nmnemogate\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: nobody can log in: requests for /{company}/v2/auth/ do not reach it, only those for /api/* do", "Caddyfile:11", "write base_path"}},
+		},
+		"a prefix that is there and wanted":         {sites: "http:// {\nhandle /api/* {\nmnemogate {\nbase_path /api\n}\n" + upstream + "}\n}"},
+		"a prefix that is taken away and not":       {sites: "http:// {\nhandle_path /api/* {\nmnemogate\n" + upstream + "}\n}"},
+		"a company of the path's name":              {sites: "http:// {\nhandle /acme/* {\nmnemogate\n" + upstream + "}\n}"},
+		"a login that is elsewhere":                 {sites: "http:// {\nhandle /api/* {\nmnemogate\n" + upstream + "}\nhandle /acme/v2/* {\nmnemogate\n}\n}"},
+		"a path that is rewritten by who knows how": {sites: "http:// {\nroute /api/* {\nuri replace /api/ /\nmnemogate\n" + upstream + "}\n}"},
+		"a company that cannot be reached on its site": {
+			company: umbra,
+			sites:   "a.example.com {\nmnemogate {\ncompany acme\n}\n" + upstream + "}\nb.example.com {\nhandle /api/* {\nmnemogate {\ncompany umbra\n}\nreverse_proxy localhost:9001\n}\n}",
+			want:    []told{{"mnemogate in b.example.com: nobody can log in: requests for /{company}/v2/auth/ do not reach it, only those for /api/* do", "Caddyfile:21", "write base_path"}},
+		},
+		"a company without a site": {
+			company: umbra,
+			sites:   "http:// {\nmnemogate {\ncompany acme\n}\n" + upstream + "}",
+			want:    []told{{"company: no request for its auth routes reaches mnemogate: nobody can log in", "Caddyfile:7", "let /{company}/* reach a mnemogate"}},
+		},
+		"a company without a block": {
+			company: umbra,
+			sites:   "http:// {\nhandle /acme/* {\nmnemogate\n" + upstream + "}\n}",
+			want:    []told{{"company: no request for its auth routes reaches mnemogate: nobody can log in", "Caddyfile:7", "let /{company}/* reach a mnemogate"}},
+		},
+		"companies with a block each": {
+			company: umbra,
+			sites:   "http:// {\nhandle /acme/* {\nmnemogate\n" + upstream + "}\nhandle /umbra/* {\nmnemogate\n" + upstream + "}\n}",
+		},
+		"basic_auth behind it": {
+			sites: "http:// {\nmnemogate\n" + basicAuth + upstream + "}",
+			want:  []told{{"mnemogate: basic_auth comes after it, and no request passes both: each needs the Authorization header", "Caddyfile:10", "remove basic_auth"}},
+		},
+		"basic_auth beside it": {sites: "http:// {\nhandle /admin/* {\n" + basicAuth + "reverse_proxy localhost:9001\n}\nhandle {\nmnemogate\n" + upstream + "}\n}"},
+		"files before it": {
+			sites: "http:// {\nroot * /srv\ntry_files {path} /index.html\nmnemogate {\nrole admin /admin/*\n}\nfile_server\n}",
+			want:  []told{{"mnemogate: nobody can log in: try_files comes before it, and only paths of files reach it", "Caddyfile:12", "handle { try_files ...; file_server }"}},
+		},
+		"files and a script before it": {
+			sites: "http:// {\ntry_files {path} {path}/ /index.php?{query}\nhandle {\nmnemogate\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: nobody can log in: try_files comes before it, and only paths of files reach it", "Caddyfile:12", "handle { try_files ...; file_server }"}},
+		},
+		"files or an error before it": {
+			sites: "http:// {\ntry_files {path} =404\nmnemogate\nfile_server\n}",
+			want:  []told{{"mnemogate: nobody can log in: try_files comes before it, and only paths of files reach it", "Caddyfile:11", "handle { try_files ...; file_server }"}},
+		},
+		"files in a block after it":          {sites: "http:// {\nmnemogate\nhandle {\ntry_files {path} /index.html\nfile_server\n}\n}"},
+		"files before it, if they are there": {sites: "http:// {\ntry_files {path} {path}.html\nmnemogate\nfile_server\n}"},
+		"files before it, for other paths":   {sites: "http:// {\n@page {\nnot path /acme/*\nfile {path} /index.html\n}\nrewrite @page {file_match.relative}\nmnemogate\nfile_server\n}"},
+		"paths that the block leaves out": {
+			sites: "http:// {\nhandle /api/* {\nmnemogate {\nbase_path /api\npublic /health /api/health\nrole admin /admin/* /API/x/* /a* *.pdf\nfresh 5m /[ab]\n}\n" + upstream + "}\n}",
+			want: []told{
+				{"mnemogate: public /health never matches: only requests for /api/* reach it", "Caddyfile:11", "handle and route leave the prefix"},
+				{"mnemogate: role /admin/* never matches: only requests for /api/* reach it", "Caddyfile:11", "handle and route leave the prefix"},
+			},
+		},
+		"paths with a prefix that is taken away": {
+			sites: "http:// {\nhandle_path /api/* {\nmnemogate {\nrole admin /api/admin/* /admin/* /apis\n}\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: role /api/admin/* never matches: handle_path or uri strip_prefix removes /api first", "Caddyfile:11", "without that prefix"}},
+		},
+		"paths that one of two blocks has":  {sites: "(gate) {\nmnemogate {\npublic /health\nrole admin /api/admin/*\n}\n" + upstream + "}\nhttp:// {\nhandle /api/* {\nimport gate\n}\nhandle {\nimport gate\n}\n}"},
+		"paths of who knows what":           {sites: "http:// {\nroute /api/* {\nuri replace /api/ /\nmnemogate {\nrole admin /admin/*\n}\n" + upstream + "}\n}"},
+		"paths where a matcher has several": {sites: "http:// {\n@api path /api/* /admin/*\nhandle @api {\nmnemogate {\nrole admin /admin/*\n}\n" + upstream + "}\nhandle {\nmnemogate\n}\n}"},
+		"a header that is taken out again": {
+			sites:   "http:// {\nrequest_header -X-Profile-Mnemocode\nmnemogate\n" + upstream + "}",
+			refused: "mnemogate: request_header X-Profile-Mnemocode comes after it and changes X-Profile-Mnemocode, which names the user to the application; remove it: mnemogate removes what clients send and sets the header itself, at Caddyfile:11",
+		},
+		"a header of another spelling": {
+			sites:   "http:// {\nmnemogate {\nheader X-User\n}\nrequest_header x_user bob\n" + upstream + "}",
+			refused: "mnemogate: request_header X_user comes after it and changes X-User",
+		},
+		"headers that begin alike": {
+			sites:   "http:// {\nmnemogate\nrequest_header -X-Comp*\n" + upstream + "}",
+			refused: "changes X-Company-Code",
+		},
+		"a header that the proxy sets": {
+			sites:   "http:// {\nmnemogate\nreverse_proxy localhost:9000 {\nheader_up X-Company-Code acme\n}\n}",
+			refused: "mnemogate: header_up X-Company-Code comes after it",
+		},
+		"a header that another decides on": {
+			sites:   "http:// {\nmnemogate\nforward_auth localhost:9091 {\nuri /check\ncopy_headers X-Profile-Mnemocode\n}\n" + upstream + "}",
+			refused: "changes X-Profile-Mnemocode",
+		},
+		"other headers":       {sites: "http:// {\nrequest_header X-Request-Start now\nmnemogate\nreverse_proxy localhost:9000 {\nheader_up X-User {http.auth.user.id}\n}\n}"},
+		"a header before it":  {sites: "http:// {\nroute {\nrequest_header -X-Profile-Mnemocode\nmnemogate\n" + upstream + "}\n}"},
+		"a header without it": {sites: "http:// {\nmnemogate\n" + upstream + "}\nhttp://mock.example {\nreverse_proxy localhost:9001 {\nheader_up X-Profile-Mnemocode alice\n}\n}"},
+		"a matcher on one of two": {
+			sites:   "example.com {\nmnemogate /api/*\n" + upstream + "}",
+			refused: "mnemogate in example.com: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent; write mnemogate without a matcher or, for a part of the site, into one block with reverse_proxy: handle /api/* { ... }",
+		},
+		"a matcher on one of two, in a block of two sites": {
+			sites:   "a.example.com, b.example.com {\nhandle /x/* {\nmnemogate /x/api/*\n" + upstream + "}\n}",
+			refused: "mnemogate in a.example.com, b.example.com: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
+		},
+		"a block on one of two": {
+			sites:   "http:// {\nhandle /api/* {\nmnemogate\n}\n" + upstream + "}",
+			refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
+		},
+		"a matcher before an invoked route": {
+			sites:   "&(app) {\n" + upstream + "}\nhttp:// {\nmnemogate /api/*\ninvoke app\n}",
+			refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
+		},
+		"twice, the second in a block": {
+			sites:   "example.com {\nmnemogate\nhandle /api/* {\nmnemogate\n" + upstream + "}\nhandle {\nrespond 404\n}\n}",
+			refused: "mnemogate in example.com: the same requests pass it twice, and the second one finds no token; remove one of the two",
+		},
+		"twice, with a prefix": {
+			sites:   "http:// {\nmnemogate\nmnemogate {\nbase_path /api\n}\n" + upstream + "}",
+			refused: "mnemogate: the same requests pass it twice, and the second one finds no token",
+		},
+		"twice, with a matcher": {
+			sites:   "http:// {\n@api path /api/*\nmnemogate @api\nmnemogate @api\nhandle @api {\n" + upstream + "}\n}",
+			refused: "mnemogate: the same requests pass it twice, and the second one finds no token",
+		},
+		"twice, the second for errors": {sites: "http:// {\nmnemogate\n" + upstream + "handle_errors {\nmnemogate\n" + upstream + "}\n}"},
+		"no login but for errors": {
+			sites: "http:// {\nhandle /api/* {\nmnemogate\n" + upstream + "}\nhandle_errors {\nmnemogate\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: nobody can log in: requests for /{company}/v2/auth/ do not reach it, only those for /api/* do", "Caddyfile:11", "write base_path"}},
+		},
+		"behind the proxy": {
+			sites:   "http:// {\nroute {\n" + upstream + "mnemogate\n}\n}",
+			refused: "mnemogate: it comes after reverse_proxy, which passes no request on to it; write it before that",
+		},
+		"behind it and the proxy": {
+			sites:   "http:// {\nroute {\nmnemogate\nhandle {\n" + upstream + "}\nmnemogate\n}\n}",
+			refused: "mnemogate: it comes after reverse_proxy, which passes no request on to it; write it before that",
+		},
+		"behind blocks": {
+			sites:   "http:// {\nroute {\nhandle /x/* {\n" + upstream + "}\nhandle {\nrespond 404\n}\nmnemogate\n}\n}",
+			refused: "mnemogate: it comes after reverse_proxy, which passes no request on to it",
+		},
+		"behind an answer": {
+			sites:   "http:// {\nroute {\nrespond 404\nhandle /api/* {\nmnemogate\n" + upstream + "}\n}\n}",
+			refused: "mnemogate: it comes after respond or redir, which passes no request on to it; write it before that",
+		},
+		"PHP past it":              {sites: "http:// {\nmnemogate /acme/*\nphp_fastcgi localhost:9000\n}", refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy"},
+		"PHP behind it":            {sites: "http:// {\nmnemogate\nphp_fastcgi localhost:9000\n}"},
+		"PHP with its own matcher": {sites: "http:// {\n@a path /acme/*\nmnemogate @a\nphp_fastcgi @a localhost:9000\n}"},
+		"the accounts API for everyone": {
+			sites: "accounts.example.com {\nmnemogate_accounts {\nkey shop {env.MNEMOGATE_TEST_KEY}\n}\n}\nhttp:// {\nmnemogate\n" + upstream + "}",
+			want:  []told{{"mnemogate_accounts in accounts.example.com: everyone who can reach its site can try keys", "Caddyfile:10", "abort @others"}},
+		},
+		"the accounts API for some":          {sites: "accounts.example.com {\n@others not remote_ip 10.0.0.0/24\nabort @others\nmnemogate_accounts {\nkey shop {env.MNEMOGATE_TEST_SECRET}\n}\n}"},
+		"the accounts API at home":           {sites: "accounts.example.com {\nbind 10.0.0.5\nmnemogate_accounts {\nkey shop {env.MNEMOGATE_TEST_SECRET}\n}\n}"},
+		"the accounts API with certificates": {sites: "accounts.example.com {\ntls {\nclient_auth {\nmode require\n}\n}\nmnemogate_accounts {\nkey shop {env.MNEMOGATE_TEST_SECRET}\n}\n}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nmnemogate {\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n}\n"+test.company+"}\n}\n"+test.sites+"\n"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := logged(t, config)
+			if (test.refused != "") != (err != nil) || err != nil && !strings.Contains(err.Error(), test.refused) {
+				t.Fatalf("got %v, want %q", err, test.refused)
+			}
+			got = slices.DeleteFunc(got, func(e entry) bool { return strings.HasPrefix(e.Msg, "mnemogate_accounts key") })
+			if len(got) != len(test.want) {
+				t.Fatalf("got %q, want %q", got, test.want)
+			}
+			for i, want := range test.want {
+				if got[i].Msg != want.message || got[i].At != want.at || !strings.Contains(got[i].Advice, want.advice) {
+					t.Errorf("got %q, want %q", got[i], want)
+				}
+			}
+		})
+	}
+}
+
+// A page on which the passkeys of its company can't work is told of, with its line.
+func TestSitesOutsideThePasskeysAreToldOf(t *testing.T) {
+	guesttest.Environment(t)
+	for _, c := range []struct{ hosts, options, passkeys, want string }{
+		{"login.example.org", "login_page", "", "login_page"},
+		{"login.example.com", "login_page", "", "login_page"}, // not among the origins
+		{"login.example.com", "login_page", "origins https://login.example.com:8443", ""},
+		{"example.org, example.com", "login_page\nself_service", "", ""},
+		{"*.com", "login_page", "", ""},
+		{"*.example.org", "login_page", "", "login_page"},
+		{"http://", "login_page", "", ""},
+		{"example.org", "", "", ""},
+		{"example.org", "self_service", "", "self_service"},
+		{"api.example.com", "self_service", "", ""},
+		{"example.org", "self_service\ncors https://example.com", "", ""},
+	} {
+		config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nmnemogate {\npasskeys {\nrp_id example.com\n"+c.passkeys+"\n}\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n}\n}\n}\n"+
+			c.hosts+" {\nmnemogate {\n"+c.options+"\n}\nreverse_proxy localhost:9000\n}\n"), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := logged(t, config)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := c.want + ": passkeys of company acme do not work on this site: its rp_id is example.com"
+		if (len(got) > 0) != (c.want != "") || len(got) > 0 && (!strings.Contains(got[0].Msg, want) || got[0].At != "Caddyfile:14" || !strings.Contains(got[0].Advice, "correct rp_id or origins")) {
+			t.Errorf("%+v: got %q", c, got)
+		}
+	}
+}
