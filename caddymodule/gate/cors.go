@@ -3,7 +3,6 @@ package gate
 import (
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
@@ -66,15 +65,4 @@ func (h *Handler) withCORS(w http.ResponseWriter, r *http.Request) http.Response
 		}
 		return false // don't buffer
 	})
-}
-
-// withoutDefaultPort returns an origin as browsers write it: without the default port of
-// its scheme.
-func withoutDefaultPort(origin string) string {
-	for prefix, port := range map[string]string{"https://": ":443", "http://": ":80"} {
-		if strings.HasPrefix(origin, prefix) {
-			return strings.TrimSuffix(origin, port)
-		}
-	}
-	return origin
 }

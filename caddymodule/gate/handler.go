@@ -273,7 +273,7 @@ func (h *Handler) check() error {
 		if !origin.MatchString(o) || o != strings.ToLower(o) {
 			return fmt.Errorf("cors: %q is not an origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com", o)
 		}
-		if without := withoutDefaultPort(o); without != o {
+		if without := guest.WithoutDefaultPort(o); without != o {
 			return fmt.Errorf("cors: %q: browsers leave out the default port; write %s", o, without)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"syscall"
 	"time"
 
@@ -222,4 +223,15 @@ func EndpointOf(s string) string {
 		return ""
 	}
 	return HostPort(u)
+}
+
+// WithoutDefaultPort returns an origin as browsers write it: without the default port of
+// its scheme.
+func WithoutDefaultPort(origin string) string {
+	for prefix, port := range map[string]string{"https://": ":443", "http://": ":80"} {
+		if strings.HasPrefix(origin, prefix) {
+			return strings.TrimSuffix(origin, port)
+		}
+	}
+	return origin
 }

@@ -15,6 +15,8 @@ import (
 
 	"golang.org/x/net/idna"
 	"golang.org/x/net/publicsuffix"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
 // Settings let users log in with passkeys.
@@ -82,10 +84,7 @@ func (s *Settings) Check() error {
 	if utf8.RuneCountInString(s.Name) > 64 || strings.ContainsFunc(s.Name, unicode.IsControl) {
 		return errors.New("name: it must have at most 64 characters and no control characters; shorten it")
 	}
-	if strings.ContainsAny(s.Name, "{}") {
-		return errors.New("name: placeholders are not replaced here; write the name as users read it")
-	}
-	return nil
+	return guest.Inside("name", guest.CheckNoPlaceholder(s.Name, "write the name as users read it"))
 }
 
 func checkRPID(id string) error {
@@ -128,8 +127,8 @@ func (s *Settings) checkOrigin(origin string) error {
 	if err != nil || u.Host == "" || origin != u.Scheme+"://"+u.Host || strings.ToLower(origin) != origin || strings.Contains(origin, "*") {
 		return fmt.Errorf("it is not an origin; write scheme, domain and, if needed, port, in lower case, as https://%s", s.RPID)
 	}
-	if port := u.Port(); u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
-		return fmt.Errorf("browsers leave out the default port; write %s", strings.TrimSuffix(origin, ":"+port))
+	if without := guest.WithoutDefaultPort(origin); without != origin {
+		return fmt.Errorf("browsers leave out the default port; write %s", without)
 	}
 	if u.Scheme != "https" && (u.Scheme != "http" || u.Hostname() != "localhost") {
 		return errors.New("browsers have passkeys on https only, and on http://localhost; write https")
