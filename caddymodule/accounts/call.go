@@ -1,7 +1,6 @@
 package accounts
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -146,14 +145,10 @@ func (c *Call) serve(d *API) (err error) {
 // it would revoke all.
 func (c *Call) noBody() error {
 	data, err := c.body()
-	if err != nil {
-		return err
+	if err == nil && !bodies.SaysNothing(data) {
+		err = &Error{Status: http.StatusBadRequest, Message: "this route takes no body; leave it out"}
 	}
-	switch string(bytes.TrimSpace(data)) {
-	case "", "{}", "null":
-		return nil
-	}
-	return &Error{Status: http.StatusBadRequest, Message: "this route takes no body; leave it out"}
+	return err
 }
 
 // Service returns the service, or an *Error if a store can't be reached.

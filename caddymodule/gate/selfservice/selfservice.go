@@ -4,7 +4,6 @@
 package selfservice
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"rsc.io/qr"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -71,9 +71,7 @@ func (r *Route) Serve(c Call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		switch string(bytes.TrimSpace(body)) {
-		case "", "{}", "null":
-		default:
+		if !bodies.SaysNothing(body) {
 			return nil, wire.Invalid("This route has no body. Leave it out.")
 		}
 	}
