@@ -89,6 +89,7 @@ func (b *harness) device(id string, count uint32) *device {
 	if _, err := b.admin().AddPasskey(b.t.Context(), mnemocode, token, credential, ""); err != nil {
 		b.t.Fatal(err)
 	}
+	settle(b.Service) // its notice
 	return d
 }
 
