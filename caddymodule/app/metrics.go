@@ -40,7 +40,7 @@ var (
 		"Locks and budgets that were reached, named like the mnemogate.lock events.",
 		"company", "lock")
 	addressLimits = counters("mnemogate_address_limits_total",
-		"Addresses that reached a limit, once per window and node, by limit (failures_per_address, logins_per_address, sms_per_address) and kind (users: most attempts were logins, as behind a shared address; strangers: most were not).",
+		"Addresses that reached a limit, once per window and node, by limit (failures_per_address, logins_per_address, sms_per_address) and kind (users, as behind a shared address, or strangers).",
 		"company", "limit", "kind")
 	sessionsBegun = counters("mnemogate_sessions_begun_total",
 		"Steps that brought a session into a state.",

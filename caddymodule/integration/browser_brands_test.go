@@ -51,12 +51,12 @@ func brandFiles(t *testing.T) string {
 	return dir
 }
 
-// brandsCaddyfile is the Caddyfile of docs/login-page.md that shows two brands.
+// brandsCaddyfile is docs/brands/Caddyfile, which shows two brands.
 func brandsCaddyfile(t *testing.T) string {
 	t.Helper()
 	storetest.NeedPeers(t, peersDir) // it has the fonts
-	_, shown, _ := strings.Cut(pages(t)["docs/login-page.md"], "\n### Two examples\n")
-	return strings.ReplaceAll(blocks(shown, "caddyfile")[0], " brands/", " "+brandFiles(t)+"/")
+	shown := string(get(os.ReadFile("../../docs/brands/Caddyfile"))(t))
+	return strings.ReplaceAll(shown, " docs/brands/", " "+brandFiles(t)+"/")
 }
 
 // brands returns the login pages of the companies of brandsCaddyfile.
@@ -79,7 +79,7 @@ func brands(t *testing.T) map[string]gate.LoginPage {
 }
 
 // A company's own style sheet can look as it likes and stay readable: axe finds nothing
-// in the two brands that docs/login-page.md shows.
+// in the two brands of docs/brands.
 func TestBrowserSeesBrands(t *testing.T) {
 	all := brands(t)
 	for company, name := range map[string]string{"pomelo": "Pomelo", "nocturne": "NOCTURNE & VALE"} {

@@ -42,7 +42,7 @@ func TestExamplesAreWellFormatted(t *testing.T) {
 	if len(files) < 4 {
 		t.Fatalf("there are only %d", len(files))
 	}
-	for _, file := range append(files, "../../Caddyfile.example") {
+	for _, file := range append(files, "../../docs/brands/Caddyfile", "../../Caddyfile.example") {
 		_, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt(get(os.ReadFile(file))(t), map[string]any{"filename": file})
 		if err != nil || len(warnings) > 0 {
 			t.Errorf("%s: %v, %v", file, err, warnings)

@@ -32,23 +32,19 @@ const (
 	goBackend = `package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-
-	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-%s
 func main() {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		panic(err)
 	}
-	fmt.Printf("{\"port\": %%d}\n", listener.Addr().(*net.TCPAddr).Port)
+	fmt.Printf("{\"port\": %d}\n", listener.Addr().(*net.TCPAddr).Port)
 	go http.Serve(listener, Verified(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.Header.Get("X-Profile-Mnemocode"))
 	})))
@@ -73,7 +69,8 @@ process.stdin.on('end', () => process.exit()).resume();
 	pythonBackend = `
 import json, sys, threading
 from wsgiref.simple_server import WSGIRequestHandler, make_server
-%s
+from verified import verified
+
 class Quiet(WSGIRequestHandler):
     def log_message(self, *args): pass
 
@@ -88,19 +85,16 @@ sys.stdin.read()
 `
 )
 
-// verifyingBackends starts the verifying backends that docs/backends.md shows, and
-// returns their addresses. They load the keys from an address of the test. Those in Java
-// and PHP are not among them, because Debian lacks their libraries.
+// verifyingBackends starts the verifying backends of docs/examples/assertions, and
+// returns their addresses. They load the keys from an address of the test.
 func verifyingBackends(t *testing.T, keys string) map[string]string {
 	t.Helper()
-	page := section(t, "docs/backends.md", "Assertions")
-	shown := func(language string) string {
-		return changed(t, blocks(page, language)[0], shownKeys, keys)
+	files := map[string]string{"main.go": goBackend, "backend.mjs": nodeBackend, "backend.py": pythonBackend}
+	for _, name := range []string{"verified.go", "verified.mjs", "verified.py"} {
+		files[name] = changed(t, string(get(os.ReadFile("../../docs/examples/assertions/"+name))(t)), shownKeys, keys)
 	}
-	w := newWorkshop(t, map[string]string{
-		"main.go": fmt.Sprintf(goBackend, shown("go")), "verified.mjs": shown("js"), "backend.mjs": nodeBackend, "backend.py": fmt.Sprintf(pythonBackend, shown("python")),
-	})
-	if out, err := exec.Command("go", "build", "-o", w.dir+"/backend", w.dir+"/main.go").CombinedOutput(); err != nil {
+	w := newWorkshop(t, files)
+	if out, err := exec.Command("go", "build", "-o", w.dir+"/backend", w.dir+"/main.go", w.dir+"/verified.go").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	commands := map[string]*exec.Cmd{
@@ -126,7 +120,7 @@ func verifyingBackends(t *testing.T, keys string) map[string]string {
 	return addresses
 }
 
-// The verifying backends that docs/backends.md shows refuse forged assertions. They
+// The verifying backends of docs/examples/assertions refuse forged assertions. They
 // accept those of two nodes through a rotation of the keys under load, although the
 // nodes restart, and know nothing but the address of the keys.
 func TestVerifyingBackendsOfThePage(t *testing.T) {

@@ -168,7 +168,6 @@ func TestCaddyfilesOfPagesAreValid(t *testing.T) {
 				block = company + block // it shows only a site
 			}
 			block = strings.ReplaceAll(block, "/var/log/mnemogate/", t.TempDir()+"/")
-			block = strings.ReplaceAll(block, " brands/", " "+brandFiles(t)+"/")
 			block = strings.ReplaceAll(block, "file_server", "respond 404") // see harness_test.go
 			block = strings.ReplaceAll(block, "try_files {path}", "rewrite")
 			block = strings.ReplaceAll(block, "\ttracing\n", "") // package gate tests it
