@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // history lists the events of an account. Only requests with the right to list
@@ -22,6 +23,9 @@ func (c *Call) history() error {
 	for i, e := range events {
 		if !named {
 			e.Session = ""
+		}
+		if e.State == record.MailedLink { // no response contains it
+			e.State = record.None
 		}
 		views[i] = api.Event{
 			Time: e.Time.UTC(), Name: e.Name, Session: e.Session, State: e.State, Address: e.Address, UserAgent: e.UserAgent,

@@ -3,6 +3,7 @@ package integration
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -99,6 +100,19 @@ func TestHistoryNamesSessionsToWhoMayListThem(t *testing.T) {
 		if login := answer.Events[0]; (login["session_id"] != "") != named || login["address"] != "127.0.0.1" || login["user_agent"] == "" {
 			t.Errorf("%s is told %v", key, login)
 		}
+	}
+}
+
+// The revocation of a mailed link shows without the state of the link, which is not a state
+// of the protocol.
+func TestHistoryHasNoStateOfMailedLinks(t *testing.T) {
+	t.Parallel()
+	s := accountsSite(t, startSite, allKeys, siteConfig{company: account("alice", "email alice@example.com")})
+	s.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "any", "method": "MAIL"}).wantState(record.None)
+	s.api(keyOfAll, "PATCH", "acme/accounts/alice", fields{"role": "tester"}).wantStatus(http.StatusOK)
+	a := s.api(keyOfAll, "GET", "acme/accounts/alice/history", nil).wantStatus(http.StatusOK)
+	if !strings.Contains(string(a.Body), "session.ended") || strings.Contains(string(a.Body), string(record.MailedLink)) {
+		t.Errorf("got %s", a.Body)
 	}
 }
 
