@@ -46,6 +46,7 @@ func TestUserChangesTheirPassword(t *testing.T) {
 		{fields{"current_password": testPassword, "new_password": "a fine secret", "address": "x"}, 400, "address", ""},
 		{fields{"current_password": testPassword, "new_password": "a fine secret", "keep_session": "none"}, 400, "keep_session", ""},
 		{fields{"current_password": testPassword, "new_password": "a fine secret", "keep_session": kept}, 400, "keep_session", ""}, // this is the token, not the id
+		{fields{"current_password": testPassword, "new_password": "no one can \x00 send it"}, 400, "new_password", ""},
 		{fields{"current_password": "wrong", "new_password": "a fine secret"}, 401, "current_password", "password.wrong"},
 		{fields{"current_password": testPassword, "new_password": "short"}, 422, "new_password", "password.too_short"},
 		{fields{"current_password": testPassword, "new_password": "alice@example.com"}, 422, "new_password", "password.personal"},

@@ -87,6 +87,9 @@ type PasswordChange struct {
 // account's sessions except the one to keep, which stays valid throughout. Users without
 // a password may set their first one themselves: their login was another proof.
 func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch PasswordChange) error {
+	if !sendable(ch.New, len(ch.New)) { // the rules limit the length
+		return &FieldError{"new_password", "it must be in UTF-8 and without NUL"}
+	}
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
 		return err
