@@ -160,6 +160,12 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 		if !strings.Contains(string(got.Body), `{"code":"privacy","version":"","accepted_at":"2026-01-02T03:04:05Z"},{"code":"terms","version":"4"`) {
 			t.Errorf("got %s", got.Body)
 		}
+		got = s.admin("PATCH", "accounts/alice", fields{"disclaimers_accepted": []fields{ // the older version of terms replaces nothing
+			{"code": "cookies", "version": "1"}, {"code": "privacy", "version": ""}, {"code": "terms", "version": "3", "accepted_at": "2026-01-02T03:04:05Z"},
+		}}).wantStatus(200)
+		if accepted := string(got.Body); !strings.Contains(accepted, `{"code":"cookies","version":"1"`) || !strings.Contains(accepted, `{"code":"terms","version":"4"`) {
+			t.Errorf("got %s", got.Body)
+		}
 	})
 	s.run("a mnemocode may have odd characters", func(t *testing.T) {
 		for _, mnemocode := range []string{"a/b", "..", ".", "50%", "%2F", "a?b#c", "a;b", "a//b", "~!@$&'()*+,=:[]|\\^`\"<>"} {

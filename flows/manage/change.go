@@ -346,9 +346,12 @@ func identitySet(a record.Account) map[record.Identity]bool {
 // section 3).
 func endsSessions(field string) bool { return record.FieldNamed(field).EndsSessions }
 
-// newAcceptances returns the acceptances that are not in before.
+// newAcceptances returns the acceptances that are not in before. It leaves out those that
+// are older than the one of the same disclaimer in before, which they would replace.
 func newAcceptances(before, accepted []record.Acceptance) []record.Acceptance {
 	return slices.DeleteFunc(slices.Clone(accepted), func(a record.Acceptance) bool {
-		return slices.ContainsFunc(before, func(b record.Acceptance) bool { return b.Code == a.Code && b.Version == a.Version })
+		return slices.ContainsFunc(before, func(b record.Acceptance) bool {
+			return b.Code == a.Code && (b.Version == a.Version || a.At.Before(b.At))
+		})
 	})
 }
