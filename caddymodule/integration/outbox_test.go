@@ -150,6 +150,8 @@ func TestABackendHearsOfItsAccounts(t *testing.T) {
 	s.admin("PATCH", "accounts/alice", fields{"role": "editor", "primary_phone": "+37060000002"}).wantStatus(200)
 	s.admin("PATCH", "accounts/alice", fields{"role": "editor"}).wantStatus(200) // changes nothing
 	s.admin("PATCH", "accounts/alice", fields{"password": testPassword + "!"}).wantStatus(200)
+	s.admin("PATCH", "accounts/alice", fields{"must_set_password": true}).wantStatus(200)
+	s.admin("PATCH", "accounts/alice", fields{"password": testPassword}).wantStatus(200) // clears must_set_password
 	s.admin("PATCH", "accounts/alice", fields{"password": testPassword, "must_set_password": false, "role": ""}).wantStatus(200)
 	for range 10 {
 		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
@@ -167,7 +169,7 @@ func TestABackendHearsOfItsAccounts(t *testing.T) {
 	s.admin("POST", "accounts", fields{"profile_mnemocode": "alice"}).wantStatus(409)
 	s.adminRaw("POST", "quiet/accounts", `{"profile_mnemocode":"nobody"}`).wantStatus(201)
 	r.hears("alice", "account.created disclaimers.accepted account.changed password.changed "+
-		"account.changed password.changed account.locked account.unlocked identity.bound "+
+		"account.changed password.changed account.changed password.changed account.locked account.unlocked identity.bound "+
 		"password.changed recovery.completed account.changed account.deleted account.created account.created")
 	r.hears("bob", "account.changed")
 	r.hears("nobody", "")

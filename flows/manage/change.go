@@ -222,10 +222,14 @@ func (ad *Admin) notice(kind string) message.Notice {
 	return message.Notice{Type: kind}
 }
 
-// changes returns the event for a change of an account.
+// changes returns the event for a change of an account. A new password clears
+// must_set_password, so the event does not name that field then.
 func (ad *Admin) changes(before, after record.Account) record.Event {
 	e := ad.event(record.AccountChanged, after)
 	e.Fields = changedFields(before, after)
+	if slices.Contains(e.Fields, "password") && !after.MustSetPassword {
+		e.Fields = slices.DeleteFunc(e.Fields, func(f string) bool { return f == "must_set_password" })
+	}
 	if before.Mnemocode != after.Mnemocode {
 		e.Previous = before.Mnemocode
 	}
