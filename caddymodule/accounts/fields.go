@@ -382,7 +382,7 @@ func (p *changeParser) accepted(_ record.Field, v jsontext.Value) error {
 		case !view.At.IsZero() && !isPast(view.At):
 			return errors.New("accepted_at must be a time of the past, as in 2026-11-21T12:00:00Z")
 		}
-		p.change.Accepted = append(p.change.Accepted, record.Acceptance{Code: view.Code, Version: view.Version, At: cmp.Or(view.At.UTC(), now)})
+		p.change.Accepted = append(p.change.Accepted, record.Acceptance{Code: view.Code, Version: view.Version, At: cmp.Or(view.At.UTC().Truncate(time.Microsecond), now)})
 	}
 	accepted := p.change.Accepted
 	p.sets = append(p.sets, func(a *record.Account) error {

@@ -84,8 +84,8 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 	created := s.admin("POST", "accounts", with(alice, fields{ // spaces around a login id are ignored, as in logins
 		"primary_email": "  Alice@Example.com ", "primary_phone": " 00370 (600) 12345 ", "login_name": "\t\u00a0alice \u3000\n",
 		"role": "tester", "locale": "pt-br", "second_factor": false, "control_question": "Cat?", "control_answer": "Tom",
-		"oauth_identities":     []fields{{"provider_id": 2, "subject": "sub-2"}},
-		"disclaimers_accepted": []fields{{"code": "terms", "version": "3"}},
+		"oauth_identities":     []fields{{"provider_id": 2, "subject": "sub-2"}, {"provider_id": 1, "subject": "sub-1"}},
+		"disclaimers_accepted": []fields{{"code": "terms", "version": "3"}, {"code": "privacy", "version": "", "accepted_at": "2026-01-02T03:04:05.123456789Z"}},
 	})).wantStatus(201)
 	if got := created.Header.Get("Location"); got != "/mnemogate/acme/accounts/alice" {
 		t.Errorf("Location is %q", got)
@@ -155,13 +155,13 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 	s.run("acceptances are added and never taken away", func(t *testing.T) {
 		s.admin("PATCH", "accounts/alice", fields{"disclaimers_accepted": []fields{}}).wantRefused(400, "disclaimers_accepted")
 		got := s.admin("PATCH", "accounts/alice", fields{"disclaimers_accepted": []fields{
-			{"code": "privacy", "version": "", "accepted_at": "2026-01-02T03:04:05Z"}, {"code": "terms", "version": "4"},
+			{"code": "privacy", "version": "1", "accepted_at": "2026-01-03T03:04:05Z"}, {"code": "terms", "version": "4"},
 		}}).wantStatus(200)
-		if !strings.Contains(string(got.Body), `{"code":"privacy","version":"","accepted_at":"2026-01-02T03:04:05Z"},{"code":"terms","version":"4"`) {
+		if !strings.Contains(string(got.Body), `{"code":"privacy","version":"1","accepted_at":"2026-01-03T03:04:05Z"},{"code":"terms","version":"4"`) {
 			t.Errorf("got %s", got.Body)
 		}
 		got = s.admin("PATCH", "accounts/alice", fields{"disclaimers_accepted": []fields{ // the older version of terms replaces nothing
-			{"code": "cookies", "version": "1"}, {"code": "privacy", "version": ""}, {"code": "terms", "version": "3", "accepted_at": "2026-01-02T03:04:05Z"},
+			{"code": "cookies", "version": "1"}, {"code": "privacy", "version": "1"}, {"code": "terms", "version": "3", "accepted_at": "2026-01-02T03:04:05Z"},
 		}}).wantStatus(200)
 		if accepted := string(got.Body); !strings.Contains(accepted, `{"code":"cookies","version":"1"`) || !strings.Contains(accepted, `{"code":"terms","version":"4"`) {
 			t.Errorf("got %s", got.Body)

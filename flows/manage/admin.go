@@ -11,6 +11,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/background"
@@ -61,7 +62,11 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 		return record.Account{}, err
 	}
 	setTOTP(&a)
-	a.Accepted, a.NewBackupCodes = ch.Accepted, ch.BackupCodes
+	slices.SortFunc(a.Identities, func(a, b record.Identity) int {
+		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Subject, b.Subject))
+	})
+	a.Accepted = slices.SortedFunc(slices.Values(ch.Accepted), func(a, b record.Acceptance) int { return cmp.Compare(a.Code, b.Code) })
+	a.NewBackupCodes = ch.BackupCodes
 	a.Created = cmp.Or(a.Created, ad.Now()).UTC().Truncate(time.Microsecond)
 	a.Updated = a.Created
 	created := ad.event(record.AccountCreated, a)
