@@ -218,6 +218,9 @@ func (c *Call) refuse(err error) {
 	case refusal.Status == http.StatusServiceUnavailable:
 		c.W.Header().Set("Retry-After", "2")
 	}
+	if refusal.Status == http.StatusUnauthorized && c.W.Header().Get("WWW-Authenticate") == "" {
+		c.W.Header().Set("WWW-Authenticate", realm)
+	}
 	c.WriteJSON(refusal.Status, api.Error{Error: refusal.Message, Field: refusal.Field, Reason: refusal.Reason})
 }
 

@@ -129,7 +129,6 @@ func (h *Handler) admit(c *Call) (*Key, error) {
 	}
 	sent, ok := bearer(c.Header["Authorization"])
 	if !ok {
-		c.W.Header().Set("WWW-Authenticate", realm)
 		return nil, &Error{Status: http.StatusUnauthorized, Message: "send the key in one Authorization header: Bearer <key>"}
 	}
 	if key := h.keyOf(sent); key != nil {

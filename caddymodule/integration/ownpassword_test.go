@@ -56,6 +56,9 @@ func TestUserChangesTheirPassword(t *testing.T) {
 		if a.str("reason") != bad.reason {
 			t.Errorf("%v: got %s, want the reason %q", bad.body, a.Body, bad.reason)
 		}
+		if got := a.Header.Get("WWW-Authenticate"); bad.status == 401 && got != `Bearer realm="mnemogate"` {
+			t.Errorf("%v: WWW-Authenticate is %q", bad.body, got)
+		}
 	}
 	s.get("/", other).wantStatus(http.StatusOK)
 	s.api("reads-and-nothing-else", "POST", path+"password", fields{"current_password": testPassword, "new_password": "a fine secret"}).wantRefused(403, "")
