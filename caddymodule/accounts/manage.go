@@ -50,7 +50,7 @@ func (c *Call) create() error {
 	if err != nil {
 		return err
 	}
-	c.W.Header().Set("Location", c.root+c.admin.Company.Code+"/accounts/"+url.PathEscape(a.Mnemocode))
+	c.W.Header().Set("Location", c.root+c.admin.Company.Code+"/accounts/"+api.PathEscape(a.Mnemocode))
 	return c.answer(http.StatusCreated, a, nil)
 }
 

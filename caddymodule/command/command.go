@@ -302,7 +302,7 @@ func (c *cli) company() (string, error) {
 		}
 		c.companyCode = answer.Companies[0]
 	}
-	return api.Root + escape(c.companyCode), nil
+	return api.Root + api.PathEscape(c.companyCode), nil
 }
 
 // The values of --by.
@@ -328,7 +328,7 @@ func (c *cli) account(name string) (path string, a api.Account, err error) {
 	}
 	var found []api.Account
 	if c.by != nameIsLoginID {
-		a, err := get[api.Account](c, company+"/accounts/"+escape(name))
+		a, err := get[api.Account](c, company+"/accounts/"+api.PathEscape(name))
 		if err == nil {
 			found = append(found, a)
 		} else if e := asCLIError(err); e.exit != exitNotFound || e.field != "" {
@@ -350,16 +350,10 @@ func (c *cli) account(name string) (path string, a api.Account, err error) {
 	case 0:
 		return "", a, &cliError{exit: exitNotFound, message: fmt.Sprintf("the company has no account %q", name)}
 	case 1:
-		return company + "/accounts/" + escape(found[0].Mnemocode), found[0], nil
+		return company + "/accounts/" + api.PathEscape(found[0].Mnemocode), found[0], nil
 	default:
 		return "", a, &cliError{exit: exitConflict, message: fmt.Sprintf(
 			"%q is the mnemocode of one account and a login id of another, %s; say which with --by %s or --by %s",
 			name, found[1].Mnemocode, nameIsMnemocode, nameIsLoginID)}
 	}
-}
-
-// escape is url.PathEscape, but also escapes dots. Otherwise a segment of one or two dots
-// would be removed when the path is cleaned, and the path would name something else.
-func escape(segment string) string {
-	return strings.ReplaceAll(url.PathEscape(segment), ".", "%2E")
 }

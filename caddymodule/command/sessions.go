@@ -57,7 +57,7 @@ when the command returns, and on other nodes within 100 ms.`,
 				return err
 			}
 			if len(args) == 2 {
-				return c.change(http.MethodDelete, path+"/sessions/"+escape(args[1]), a, "session ended")
+				return c.change(http.MethodDelete, path+"/sessions/"+api.PathEscape(args[1]), a, "session ended")
 			}
 			return c.change(http.MethodDelete, path+"/sessions", a, "all sessions ended")
 		}))
@@ -72,7 +72,7 @@ func (c *cli) endCompany() error {
 	if c.companyCode == "" {
 		return errors.New("--all logs out all users of a company: name it with --company")
 	}
-	if _, err := c.ask(http.MethodDelete, api.Root+escape(c.companyCode)+"/sessions", nil); err != nil {
+	if _, err := c.ask(http.MethodDelete, api.Root+api.PathEscape(c.companyCode)+"/sessions", nil); err != nil {
 		return err
 	}
 	return c.done("company", c.companyCode, "all sessions ended")

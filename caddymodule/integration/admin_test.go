@@ -171,8 +171,8 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 		for _, mnemocode := range []string{"a/b", "..", ".", "50%", "%2F", "a?b#c", "a;b", "a//b", "~!@$&'()*+,=:[]|\\^`\"<>"} {
 			path := "accounts/" + strings.ReplaceAll(url.PathEscape(mnemocode), ".", "%2E")
 			got := s.admin("POST", "accounts", fields{"profile_mnemocode": mnemocode}).wantStatus(201)
-			if location := got.Header.Get("Location"); location == "" {
-				t.Errorf("%q: no Location", mnemocode)
+			if location := got.Header.Get("Location"); location != "/mnemogate/acme/"+path {
+				t.Errorf("%q: Location is %q", mnemocode, location)
 			}
 			if got := s.admin("GET", path, nil).wantStatus(200); got.str("profile_mnemocode") != mnemocode {
 				t.Errorf("%q: got %s", mnemocode, got.Body)

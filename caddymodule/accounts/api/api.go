@@ -3,6 +3,8 @@
 package api
 
 import (
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -15,6 +17,12 @@ const (
 	// MaxAccount limits the JSON of one account, in a body or in a line, in bytes.
 	MaxAccount = 64 << 10
 )
+
+// PathEscape is url.PathEscape, but also escapes dots. Otherwise a segment of one or two
+// dots would be removed when the path is cleaned, and the path would name something else.
+func PathEscape(segment string) string {
+	return strings.ReplaceAll(url.PathEscape(segment), ".", "%2E")
+}
 
 // An Error is the body of every error response.
 type Error struct {
