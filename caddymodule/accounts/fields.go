@@ -338,9 +338,11 @@ func (p *changeParser) backupCodes(_ record.Field, v jsontext.Value) error {
 
 func (p *changeParser) totpSecret(_ record.Field, v jsontext.Value) error {
 	text, err := textValue(v, 128)
-	if err == nil && text != "" {
-		p.change.TOTP, err = tokens.ParseTOTPSecret(text)
+	if err != nil || text == "" {
+		p.set(func(a *record.Account) { a.TOTP, a.TOTPPending = "", "" })
+		return err
 	}
+	p.change.TOTP, err = tokens.ParseTOTPSecret(text)
 	return err
 }
 

@@ -54,7 +54,7 @@ The fields are those that you can set with 'account add', and
                        their users set a password by recovery.
   control_answer       in plain, or control_answer_hash
   backup_code_hashes   as 'export' writes them
-  totp_secret          of an authenticator app, in base32
+  totp_secret          of an authenticator app, in base32; null removes it
   created_at           of a new account
 In CSV, write true and false, yes and no, or 1 and 0; identities as 1:subject,
 separated by spaces; and other lists as JSON. An empty cell leaves the field

@@ -162,6 +162,14 @@ func TestImportTellsEachLineThatFails(t *testing.T) {
 			t.Errorf("got %+v, %+v", counts, failures)
 		}
 	})
+	s.run("null removes an app", func(t *testing.T) {
+		for i, secret := range []string{`"GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"`, "null"} {
+			failures, _ := s.importAll("?update=true", `{"profile_mnemocode":"app","totp_secret":`+secret+`}`)
+			if got := s.admin("GET", "accounts/app", nil); got.JSON["totp"] != (i == 0) {
+				t.Errorf("%s: got %s, %v", secret, got.Body, failures)
+			}
+		}
+	})
 	s.run("lines of one account follow each other", func(t *testing.T) {
 		var lines strings.Builder
 		for n := range 100 {
