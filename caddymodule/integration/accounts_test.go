@@ -241,6 +241,7 @@ func TestParametersAndBodiesThatARouteDoesNotHaveAreRefused(t *testing.T) {
 				t.Errorf("%s: got %q, want %q", path, a.str("error"), want)
 			}
 		}
+		s.api(keyOfAll, r.Method, path, strings.Repeat("x", 64<<10)).wantRefused(http.StatusRequestEntityTooLarge, "")
 	}
 
 	s.get("/", token).wantStatus(http.StatusOK)
