@@ -151,8 +151,8 @@ func TestOpenAPISaysWhatFieldsTake(t *testing.T) {
 		compareFields(t, of, schemas[of].Value, fields)
 		for name, property := range schemas[of].Value.Properties {
 			checkTakes(t, of+"."+name, property.Value, func(value string) bool {
-				_, err := parseChange(fmt.Appendf(nil, "{%q:%s}", name, value), changePatch)
-				return err == nil
+				change, err := parseChange(fmt.Appendf(nil, "{%q:%s}", name, value), changePatch)
+				return err == nil && manage.CheckSecrets(change.Password, change.Answer) == nil
 			})
 		}
 	}
@@ -161,15 +161,29 @@ func TestOpenAPISaysWhatFieldsTake(t *testing.T) {
 // checkTakes compares a field's schema with what the parser takes.
 func checkTakes(t *testing.T, name string, schema *openapi3.Schema, takes func(value string) bool) {
 	t.Helper()
-	for kind, value := range map[string]string{"null": "null", "boolean": "true", "integer": "3", "array": "[]"} {
-		if got, want := takes(value), schema.Type.Includes(kind); got != want {
-			t.Errorf("%s: it takes %s is %v, and the document says %v", name, kind, got, want)
+	all := []*openapi3.Schema{schema}
+	for _, one := range schema.OneOf {
+		all = append(all, one.Value)
+	}
+	text := func(length int) string { return strconv.Quote(strings.Repeat("a", length)) }
+	compare := func(what, value string, says func(*openapi3.Schema) bool) {
+		if got, want := takes(value), slices.ContainsFunc(all, says); got != want {
+			t.Errorf("%s: it takes %s is %v, and the document says %v", name, what, got, want)
 		}
 	}
-	if schema.MaxLength != nil {
-		longest := int(*schema.MaxLength)
-		if !takes(strconv.Quote(strings.Repeat("a", longest))) || takes(strconv.Quote(strings.Repeat("a", longest+1))) {
-			t.Errorf("%s: the longest is not %d", name, longest)
+	const keycloak = `{"credentialData":"{\"hashIterations\":5,\"algorithm\":\"pbkdf2\"}","secretData":"{\"value\":\"MDEyMzQ1Njc4\",\"salt\":\"MDEyMzQ1Njc\"}"}`
+	for kind, value := range map[string]string{"null": "null", "boolean": "true", "integer": "3", "array": "[]", "object": keycloak} {
+		compare(kind, value, func(s *openapi3.Schema) bool { return s.Type.Includes(kind) })
+	}
+	compare("a long text", text(5000), func(s *openapi3.Schema) bool {
+		return s.Type.Includes("string") && s.MaxLength == nil && s.Pattern == "" && s.Enum == nil
+	})
+	for _, s := range all {
+		if s.MinLength > 0 && takes(text(0)) {
+			t.Errorf("%s: it takes an empty text", name)
+		}
+		if s.MaxLength != nil && (!takes(text(int(*s.MaxLength))) || takes(text(int(*s.MaxLength)+1))) {
+			t.Errorf("%s: the longest is not %d", name, *s.MaxLength)
 		}
 	}
 	for _, one := range schema.Enum {

@@ -75,7 +75,7 @@ func TestUserChangesTheirPassword(t *testing.T) {
 
 	s.api(keyOfAll, "POST", path+"check-password", fields{"current_password": "a fine secret"}).wantStatus(http.StatusNoContent)
 	s.api("reads-and-nothing-else", "POST", path+"check-password", fields{"current_password": "a fine secret"}).wantRefused(403, "")
-	s.api(keyOfAll, "POST", path+"password", fields{"current_password": "a fine secret", "new_password": "a finer secret"}).wantStatus(http.StatusNoContent)
+	s.api(keyOfAll, "POST", path+"password", fields{"current_password": "a fine secret", "new_password": "a finer secret", "keep_session": nil, "address": nil}).wantStatus(http.StatusNoContent)
 	s.gone(kept)
 	s.api(keyOfAll, "POST", path+"password", fields{"current_password": "a finer secret", "new_password": "a fine secret"}).wantStatus(http.StatusNoContent)
 	kept = s.signedIn("alice", "a fine secret")
