@@ -22,12 +22,19 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tokens"
 )
 
-// view returns the account as the API shows it.
-func (c *Call) view(a record.Account) api.Account {
+// view returns the account as the API shows it. Its locks are those of its own failure
+// counts and of the public ones.
+func (c *Call) view(a record.Account, public ...map[record.FailureKind]record.FailureCount) api.Account {
 	v := api.AccountOf(a)
-	v.CaptchaDue = c.admin.CaptchaDue(a)
-	if until := c.admin.LockedUntil(a); !until.IsZero() {
-		v.LockedUntil = new(until.UTC().Truncate(time.Second))
+	var locked time.Time
+	for _, a.FailureCounts = range append(public, a.FailureCounts) {
+		v.CaptchaDue = v.CaptchaDue || c.admin.CaptchaDue(a)
+		if until := c.admin.LockedUntil(a); until.After(locked) {
+			locked = until
+		}
+	}
+	if !locked.IsZero() {
+		v.LockedUntil = new(locked.UTC().Truncate(time.Second))
 	}
 	return v
 }

@@ -51,7 +51,7 @@ func (c *Call) create() error {
 		return err
 	}
 	c.W.Header().Set("Location", c.root+c.admin.Company.Code+"/accounts/"+api.PathEscape(a.Mnemocode))
-	return c.answer(http.StatusCreated, a, nil)
+	return c.reply(http.StatusCreated, c.view(a), nil)
 }
 
 // wanted reads the change in the request. With rules=user its password must follow
@@ -78,17 +78,18 @@ func (c *Call) wanted(kind changeKind) (manage.Change, error) {
 }
 
 // answer writes the account, unless err is an error. A key without the right to read
-// gets only the mnemocode, unless it has just created the account.
-func (c *Call) answer(status int, a record.Account, err error) error {
-	if err == nil && (status == http.StatusCreated || c.May(Read)) {
-		return c.reply(status, c.view(a), nil)
+// gets only the mnemocode.
+func (c *Call) answer(a record.Account, err error) error {
+	if err != nil || !c.May(Read) {
+		return c.reply(http.StatusOK, api.Changed{Mnemocode: a.Mnemocode}, err)
 	}
-	return c.reply(status, api.Changed{Mnemocode: a.Mnemocode}, err)
+	public, err := c.admin.PublicFailures(c.ctx, c.admin.Company, a)
+	return c.reply(http.StatusOK, c.view(a, public...), err)
 }
 
 func (c *Call) show() error {
 	a, err := c.admin.ByMnemocode(c.ctx, c.mnemocode())
-	return c.answer(http.StatusOK, a, err)
+	return c.answer(a, err)
 }
 
 func (c *Call) change() error {
@@ -97,7 +98,7 @@ func (c *Call) change() error {
 		return err
 	}
 	a, _, err := c.admin.Change(c.ctx, c.mnemocode(), change)
-	return c.answer(http.StatusOK, a, err)
+	return c.answer(a, err)
 }
 
 func (c *Call) delete() error {
@@ -115,7 +116,7 @@ func (c *Call) welcome() error {
 
 func (c *Call) unlock() error {
 	a, err := c.admin.Unlock(c.ctx, c.mnemocode())
-	return c.answer(http.StatusOK, a, err)
+	return c.answer(a, err)
 }
 
 func (c *Call) list() error {

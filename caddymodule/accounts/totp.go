@@ -24,7 +24,7 @@ func (c *Call) confirmTOTP() error {
 		return err
 	}
 	a, err := c.admin.ConfirmTOTP(c.ctx, c.mnemocode(), body["code"], body["keep_session"])
-	return c.answer(http.StatusOK, a, err)
+	return c.answer(a, err)
 }
 
 func (c *Call) removeTOTP() error {

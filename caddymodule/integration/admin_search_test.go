@@ -71,3 +71,35 @@ func TestAnAccountTellsWhetherACaptchaIsDue(t *testing.T) {
 		t.Error("it is due after the account was unlocked")
 	}
 }
+
+// In a hardened company, wrong passwords lock the login id that was sent. An operator sees
+// that lock with the account.
+func TestAnAccountTellsThatItsLoginIDIsLocked(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: "hardened\ncaptcha static tea\nlimits {\ncaptcha_after 2\n}\n" + account("alice", "")})
+	try := func(times int, password string) (a answer) {
+		for range times {
+			a = s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": password, "captcha_response": "tea"})
+		}
+		return a
+	}
+	shown := func(method, path string, body any) fields { return s.admin(method, path, body).wantStatus(200).JSON }
+	try(2, "wrong").want(wire.ErrCredentialsInvalid)
+	try(1, testPassword).wantState(record.Authorized) // clears the account's own count
+	if a := shown("GET", "accounts/alice", nil); a["captcha_due"] != true || a["locked_until"] != nil {
+		t.Errorf("after two wrong passwords: got %v", a)
+	}
+	try(8, "wrong").want(wire.ErrCredentialsInvalid)
+	try(1, testPassword).want(wire.ErrRestricted)
+	for method, body := range map[string]any{"GET": nil, "PATCH": fields{"locale": "lt"}} {
+		if a := shown(method, "accounts/alice", body); a["locked_until"] == nil {
+			t.Errorf("%s after ten wrong passwords: got %v", method, a)
+		}
+	}
+	if listed := shown("GET", "accounts", nil)["accounts"].([]any)[0].(fields); listed["locked_until"] != nil {
+		t.Errorf("a list has %v", listed)
+	}
+	if a := shown("POST", "accounts/alice/unlock", nil); a["captcha_due"] != false || a["locked_until"] != nil {
+		t.Errorf("unlocked: got %v", a)
+	}
+}

@@ -54,6 +54,17 @@ func (s *Manager) enablePublic(ctx context.Context, company *tenant.Company, a r
 	return err
 }
 
+// PublicFailures returns the public failure counts of all login ids of the account. Only
+// hardened companies have them.
+func (s *Manager) PublicFailures(ctx context.Context, company *tenant.Company, a record.Account) (public []map[record.FailureKind]record.FailureCount, err error) {
+	keys, err := s.publicKeys(ctx, company, a)
+	for _, key := range keys {
+		failures, failed := s.Accounts.FailureCounts(ctx, key)
+		public, err = append(public, failures), cmp.Or(err, failed)
+	}
+	return public, err
+}
+
 // publicKeys returns the keys of the public failure counts of all login ids of the
 // account. Only hardened companies have them.
 func (s *Manager) publicKeys(ctx context.Context, company *tenant.Company, a record.Account) (public []record.FailureKey, err error) {
