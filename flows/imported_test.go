@@ -159,6 +159,18 @@ func TestAHashThatMayHaveCutThePasswordIsKept(t *testing.T) {
 			}
 		})
 	}
+	t.Run("WordPress removes the space around it", func(t *testing.T) {
+		b := newHarness(t)
+		b.withHash("$P$BAjRKiNGO0k5oMn46AhfMv4WChdjMq1")
+		for _, typed := range []string{"correct horse battery ", "correct horse battery", "correct horse battery"} {
+			if err := b.login(typed); err != nil {
+				t.Errorf("%q: %v", typed, err)
+			}
+		}
+		if !strings.HasPrefix(b.load().PasswordHash, "$argon2id$") {
+			t.Error("the hash was not replaced")
+		}
+	})
 	t.Run("bcrypt_sha256 sees all", func(t *testing.T) {
 		b := newHarness(t)
 		b.withHash(importedKinds["bcrypt_sha256"](t, long))

@@ -194,9 +194,26 @@ func (d digest) tooExpensive() error {
 	return errors.New("the hash takes too long to check: " + d.bound + " is the most; leave it out, and let the user set a new one")
 }
 
-// seesAll reports whether the hash certainly covers the whole secret. If the secret is as
-// long as what the hash depends on, the hashed one may have been longer and cut.
-func (d digest) seesAll(secret string) bool { return d.sees == 0 || len(secret) < d.sees }
+// eachRound returns a digest's derive for a function of n rounds that hashes the whole
+// secret in each. Its time grows with the secret: 128 bytes in each of most rounds cost
+// about maxCost. So no longer secret is right, unless there are fewer rounds.
+func eachRound(n, most uint64, derive func(secret string) []byte) func(string) ([]byte, error) {
+	longest := int(max(128, 128*most/n))
+	return func(secret string) ([]byte, error) {
+		if len(secret) > longest {
+			derive(secret[:longest]) // a wrong secret takes as long as the right one
+			return nil, nil
+		}
+		return derive(secret), nil
+	}
+}
+
+// seesAll reports whether the hash certainly covers the whole secret, as it is. If the
+// secret is as long as what the hash depends on, the hashed one may have been longer and
+// cut. WordPress removes the space around it.
+func (d digest) seesAll(secret string) bool {
+	return (d.sees == 0 || len(secret) < d.sees) && slices.Contains(d.hashed(secret), secret)
+}
 
 // hashKinds maps each kind to the parser of what follows $kind$, split at each $. A nil
 // parser means that the kind is known but not supported.

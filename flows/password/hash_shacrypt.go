@@ -31,8 +31,8 @@ func parseSHACrypt(kind string, fields []string) (d digest, err error) {
 		return d, hashForm(form)
 	}
 	d.salt, d.key = []byte(fields[0]), []byte(fields[1])
-	d.derive = func(secret string) ([]byte, error) {
-		return crypt.KeySHACrypt(function, []byte(secret), d.salt, int(rounds)), nil
-	}
+	d.derive = eachRound(rounds, 1_000_000, func(secret string) []byte {
+		return crypt.KeySHACrypt(function, []byte(secret), d.salt, int(rounds))
+	})
 	return d.costing(rounds, 1_000_000, "sha256crypt or sha512crypt of 1000000 rounds")
 }

@@ -486,3 +486,29 @@ func ExampleHasher_Match() {
 	fmt.Println(match == hashes[1])
 	// Output: true
 }
+
+// If each round hashes the whole secret, long secrets take longer. NFKC makes 33 bytes of
+// one character, so 128 characters may have 4 KB.
+func TestALongSecretTakesLittleLonger(t *testing.T) {
+	long := Normalize(strings.Repeat("\ufdfa", 128))
+	for n, most := range map[uint64]int{5_000: 25_600, 100_000: 1280, 1_000_000: 128, 4_000_000: 128} {
+		var hashed int
+		derive := eachRound(n, 1_000_000, func(secret string) []byte {
+			hashed = len(secret)
+			return []byte("key")
+		})
+		key, err := derive(long)
+		if err != nil || hashed != min(most, len(long)) || (key != nil) != (most > len(long)) {
+			t.Errorf("%d rounds hash %d bytes: %q, %v", n, hashed, key, err)
+		}
+	}
+	for _, hash := range []string{"$6$rounds=200000$salt$" + strings.Repeat(".", 86), "$P$G12345678" + strings.Repeat(".", 22)} {
+		d, err := parseHash(hash)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if key, err := d.derive(long); err != nil || key != nil {
+			t.Errorf("%.10s hashes all of a secret of %d bytes: %v", hash, len(long), err)
+		}
+	}
+}

@@ -23,15 +23,15 @@ func parsePHPass(_ string, fields []string) (d digest, err error) {
 	d.salt, d.key = []byte(fields[0][1:9]), []byte(fields[0][9:])
 	d.salted = "$P$" + fields[0][:9]
 	d.forms = wordPressForms
-	d.derive = func(secret string) ([]byte, error) {
+	d.derive = eachRound(1<<log2, 1<<22, func(secret string) []byte {
 		sum := md5.Sum(append(d.salt[:8:8], secret...))
 		text := append(sum[:], secret...)
 		for range 1 << log2 {
 			sum = md5.Sum(text)
 			copy(text, sum[:])
 		}
-		return crypt64Text(sum[:]), nil
-	}
+		return crypt64Text(sum[:])
+	})
 	return d.costing(1<<log2, 1<<22, "MD5 applied 2^18 times")
 }
 
