@@ -179,6 +179,11 @@ func TestAPasskeyChallengeWorksOnceInItsCompany(t *testing.T) {
 	b.wrong(invalid, "passkey/login", "", with(d.answer(code), object{"challenge_token": creation}))
 	b.wrong(invalid, "passkey/login", "", d.answer("other"))
 	b.wrong(invalid, "passkey/login", "", with(d.answer(code), object{"challenge_token": strings.Repeat("A", 75)}))
+	ahead := d.answer(code)
+	b.clock.advance(-3 * time.Minute) // the clock of the node that gets it
+	b.must("passkey/login", "", ahead)
+	b.clock.advance(5*time.Minute + time.Second)
+	b.wrong(invalid, "passkey/login", "", ahead)
 	late := d.answer(code)
 	b.clock.advance(5 * time.Minute)
 	b.wrong(invalid, "passkey/login", "", late)

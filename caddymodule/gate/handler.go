@@ -273,8 +273,8 @@ func (h *Handler) check() error {
 		if !origin.MatchString(o) || o != strings.ToLower(o) {
 			return fmt.Errorf("cors: %q is not an origin; write it as browsers do: scheme and host in lower case, as in https://app.example.com", o)
 		}
-		if without := guest.WithoutDefaultPort(o); without != o {
-			return fmt.Errorf("cors: %q: browsers leave out the default port; write %s", o, without)
+		if written := guest.BrowserOrigin(o); written != o {
+			return fmt.Errorf("cors: %q: browsers write it as %s; write that", o, written)
 		}
 	}
 	return cmp.Or(h.Headers.Validate(), h.checkSelfService(), h.checkHealth(), h.checkCookie(), h.Rules.Validate(), h.checkCheck())

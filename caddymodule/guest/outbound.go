@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"golang.org/x/net/idna"
 )
 
 // Outbound carries the requests of all plugins. It outlives config reloads, so that
@@ -225,13 +226,21 @@ func EndpointOf(s string) string {
 	return HostPort(u)
 }
 
-// WithoutDefaultPort returns an origin as browsers write it: without the default port of
-// its scheme.
-func WithoutDefaultPort(origin string) string {
+// BrowserOrigin returns an origin as browsers write it: without the default port of its
+// scheme, and with the domain in ASCII.
+func BrowserOrigin(origin string) string {
 	for prefix, port := range map[string]string{"https://": ":443", "http://": ":80"} {
 		if strings.HasPrefix(origin, prefix) {
-			return strings.TrimSuffix(origin, port)
+			origin = strings.TrimSuffix(origin, port)
 		}
 	}
-	return origin
+	u, err := url.Parse(origin)
+	if err != nil {
+		return origin
+	}
+	ascii, err := idna.Lookup.ToASCII(u.Hostname())
+	if err != nil { // no domain
+		return origin
+	}
+	return strings.Replace(origin, u.Hostname(), ascii, 1)
 }

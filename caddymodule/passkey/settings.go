@@ -127,8 +127,8 @@ func (s *Settings) checkOrigin(origin string) error {
 	if err != nil || u.Host == "" || origin != u.Scheme+"://"+u.Host || strings.ToLower(origin) != origin || strings.Contains(origin, "*") {
 		return fmt.Errorf("it is not an origin; write scheme, domain and, if needed, port, in lower case, as https://%s", s.RPID)
 	}
-	if without := guest.WithoutDefaultPort(origin); without != origin {
-		return fmt.Errorf("browsers leave out the default port; write %s", without)
+	if written := guest.BrowserOrigin(origin); written != origin {
+		return fmt.Errorf("browsers write it as %s; write that", written)
 	}
 	if u.Scheme != "https" && (u.Scheme != "http" || u.Hostname() != "localhost") {
 		return errors.New("browsers have passkeys on https only, and on http://localhost; write https")

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/protocol/webauthncose"
 	"github.com/go-webauthn/webauthn/webauthn"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -117,8 +118,12 @@ func (v *Verifier) Register(challenge []byte, owner tenant.PasskeyOwner, credent
 		return record.Passkey{}, explained(err)
 	}
 	object := &parsed.Response.AttestationObject
-	if key := object.AuthData.AttData.CredentialPublicKey; len(key) > maxPublicKey {
+	key := object.AuthData.AttData.CredentialPublicKey
+	if len(key) > maxPublicKey {
 		return record.Passkey{}, fmt.Errorf("its public key has %d bytes", len(key))
+	}
+	if _, err := webauthncose.ParsePublicKey(key); err != nil { // the library parses it only at a login
+		return record.Passkey{}, explained(err)
 	}
 	// The options ask for no attestation, so browsers remove it. Clients that send one
 	// all the same would choose the keys with which it is verified, and so how long

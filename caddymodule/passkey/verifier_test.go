@@ -338,6 +338,25 @@ func TestTheSizeOfAKey(t *testing.T) {
 	}
 }
 
+// A key that can verify nothing would be no way to log in.
+func TestABrokenKeyIsRefused(t *testing.T) {
+	v := newVerifier(t, passkey.Settings{RPID: site, Origins: []string{origin}})
+	half := bytes.Repeat([]byte{1}, 32)
+	for name, fields := range map[string]map[int]any{
+		"without coordinates": {1: 2, 3: -7, -1: 1},
+		"not on the curve":    {1: 2, 3: -7, -1: 1, -2: half, -3: half},
+		"of another kind":     {1: 1, 3: -7},
+	} {
+		key, err := cbor.Marshal(fields)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := register(t, v, &keytest.Authenticator{Key: key}, origin); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
 // Whatever strangers send as a credential is refused without a panic.
 func FuzzCredential(f *testing.F) {
 	v := newVerifier(f, passkey.Settings{RPID: site, Origins: []string{origin}})

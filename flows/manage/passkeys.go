@@ -50,6 +50,9 @@ func (ad *Admin) NewPasskey(ctx context.Context, mnemocode string) (NewPasskey, 
 	if err != nil {
 		return NewPasskey{}, err
 	}
+	if len(has) >= record.MaxPasskeys { // before the authenticator stores one
+		return NewPasskey{}, ErrTooManyPasskeys
+	}
 	keys, err := ad.Keys(ctx)
 	if err != nil {
 		return NewPasskey{}, err
