@@ -174,7 +174,7 @@ var requests = []struct {
 	{checkOTPRequest{}, map[string]int{"otp": 16, "backup_code": 64}},
 	{setPasswordRequest{}, map[string]int{"new_password": 128}},
 	{checkCredentialsRequest{}, map[string]int{"login_id": 254, "password": 128, "captcha_response": 4096, "device_token": 128}},
-	{oauthRequest{}, map[string]int{"code": 4096, "redirect_uri": 2048, "code_verifier": 128, "nonce": 256}},
+	{oauthRequest{}, map[string]int{"code": 4096, "redirect_uri": 2048, "code_verifier": 128, "nonce": 256, "device_token": 128}},
 	{recoverRequest{}, map[string]int{"login_id": 254, "captcha_response": 4096}},
 	{recoveryCheckOTPRequest{}, map[string]int{"otp": 16}},
 	{checkQuestionRequest{}, map[string]int{"control_answer": 256}},

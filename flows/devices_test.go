@@ -330,18 +330,20 @@ func TestADeviceTokenTellsNothing(t *testing.T) {
 // The owner is told of a login from a device that was not known, and of no other.
 func TestALoginOnANewDeviceIsTold(t *testing.T) {
 	b := newDevices(t)
+	b.company.Notices = []string{message.NoticeName(message.NoticeNewDevice)}
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })
 	device := b.remembered()
 	reply := b.must("auth/checkcredentials", "", credentials(object{"device_token": device}))
 	wantStep(t, b.must("auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code}), record.Authorized)
 	b.must("auth/checkcredentials", "", credentials(nil)) // no login yet
+	b.must("passkey/login", "", with(b.device("k", 0).answer(code), object{"device_token": device}))
 	settle(b.Service)
 	if m := b.mail.last(t); m.Type != message.NoticeNewDevice || m.To != email || b.mail.count() != 1 {
 		t.Errorf("%d mails, the last is %+v", b.mail.count(), m)
 	}
 }
 
-// A login with a provider brings no device_token, but the browser's cookie.
+// A login with a provider finds the device by the browser's cookie, too.
 func TestALoginWithAProviderKnowsTheDeviceByItsCookie(t *testing.T) {
 	b, _ := harnessWithProvider(t, tenant.OAuth{})
 	b.company.Devices.For = tenant.Duration(time.Hour)
@@ -357,10 +359,23 @@ func TestALoginWithAProviderKnowsTheDeviceByItsCookie(t *testing.T) {
 			t.Errorf("got %v, want %v", err, c.err)
 		}
 	}
+	b.must("auth/oauth", "", grant(object{"device_token": device}))
 	settle(b.Service)
 	if b.mail.count() != told {
 		t.Errorf("the owner was told of %d logins more", b.mail.count()-told)
 	}
+}
+
+// A login whose last step is not its first one keeps what was known of the device.
+func TestADeviceKeepsItsSecondFactor(t *testing.T) {
+	b, _ := harnessWithProvider(t, tenant.OAuth{})
+	b.company.Devices = tenant.Devices{For: tenant.Duration(time.Hour), SkipSecondFactor: true}
+	b.update(true, func(a *record.Account) { a.SecondFactor = true })
+	device := b.remembered()
+	b.company.Disclaimers = []wire.Disclaimer{terms}
+	step := b.must("auth/oauth", "", grant(object{"device_token": device}))
+	step = b.must("auth/acceptdisclaimers", step.SessionToken, object{"accept_disclaimers": []string{"terms"}, "remember_device": true})
+	wantStep(t, b.must("auth/checkcredentials", "", credentials(object{"device_token": step.DeviceToken})), record.Authorized)
 }
 
 // If the store can't remember a device, the login succeeds without it.

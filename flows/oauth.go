@@ -25,7 +25,8 @@ type oauthRequest struct {
 	CodeVerifier string `json:"code_verifier" max:"128"`
 	Nonce        string `json:"nonce" max:"256"`
 
-	RememberDevice bool `json:"remember_device"`
+	DeviceToken    string `json:"device_token" max:"128"`
+	RememberDevice bool   `json:"remember_device"`
 }
 
 // codeVerifier matches the code_verifier of RFC 7636, section 4.1.
@@ -51,7 +52,7 @@ func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest)
 	if err != nil {
 		return Reply{}, err
 	}
-	if err := c.FindDevice(ctx, a, ""); err != nil {
+	if err := c.FindDevice(ctx, a, req.DeviceToken); err != nil {
 		return Reply{}, err
 	}
 	c.Remember(req.RememberDevice)

@@ -33,6 +33,7 @@ type passkeyLoginRequest struct {
 	ChallengeToken    string         `json:"challenge_token" max:"256" need:"y"`
 	Credential        jsontext.Value `json:"credential" need:"y"`
 	AcceptDisclaimers []string       `json:"accept_disclaimers" max:"64"`
+	DeviceToken       string         `json:"device_token" max:"128"`
 	RememberDevice    bool           `json:"remember_device"`
 }
 
@@ -54,7 +55,7 @@ func (s *Service) passkeyLogin(ctx context.Context, c *session.Call, req *passke
 	if err := tenant.CheckStatus(a); err != nil {
 		return Reply{}, err
 	}
-	if err := c.FindDevice(ctx, a, ""); err != nil {
+	if err := c.FindDevice(ctx, a, req.DeviceToken); err != nil {
 		return Reply{}, err
 	}
 	c.Remember(req.RememberDevice)

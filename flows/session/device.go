@@ -72,18 +72,35 @@ func (c *Call) rememberDevice(ctx context.Context, next record.Session) string {
 		Created: c.Now, Expires: until, Address: next.Address, UserAgent: next.UserAgent,
 	}
 	var former string
+	var err error
 	if c.Device != nil {
-		former, d.FactorUntil = c.Device.ID, c.Device.FactorUntil
+		former = c.Device.ID
+		d.FactorUntil, err = c.factorUntil(ctx, next.Account)
 	}
 	if slices.Contains(next.Profile.Methods().Words(), string(record.MultiFactor)) {
 		d.FactorUntil = until
 	}
-	if err := c.s.Accounts.AddDevice(ctx, c.Company.Code, next.Account, d, former); err != nil {
+	if err == nil {
+		err = c.s.Accounts.AddDevice(ctx, c.Company.Code, next.Account, d, former)
+	}
+	if err != nil {
 		c.s.Warn("a device could not be remembered", "company", c.Company.Code, "error", err)
 		return ""
 	}
 	c.Events = append(c.Events, record.Event{Name: record.AccountDeviceRemembered})
 	return token
+}
+
+// factorUntil returns the FactorUntil of the call's device. A session has only the ID of
+// its device, so steps after the first must load the rest.
+func (c *Call) factorUntil(ctx context.Context, account int64) (time.Time, error) {
+	devices, err := c.s.Accounts.Devices(ctx, c.Company.Code, account)
+	for _, d := range devices {
+		if d.ID == c.Device.ID {
+			return d.FactorUntil, err
+		}
+	}
+	return time.Time{}, err
 }
 
 // LiveDevices returns the devices of the account that are neither revoked nor expired,
