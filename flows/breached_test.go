@@ -211,6 +211,37 @@ func TestABreachedPasswordIsReplacedAtEachOfTwoLogins(t *testing.T) {
 	}
 }
 
+// While only the former system knows the passwords of many accounts, the answer about one
+// says nothing about another.
+func TestABreachedPasswordThatOnlyTheFormerSystemKnows(t *testing.T) {
+	b, l := newBreached(t, true, true)
+	b.company.Migrate = &elsewhere{right: password}
+	b.withHash(record.ExternalPassword)
+	accounts := &keepsHash{Accounts: b.Accounts}
+	b.Accounts = accounts
+	for _, c := range []struct {
+		has  string
+		want record.State
+	}{{"cow", record.Authorized}, {"horse", record.SetPassword}} {
+		l.has, accounts.refuse = c.has, true // another login has just replaced the hash
+		wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": password}), c.want)
+	}
+}
+
+// keepsHash refuses the next change.
+type keepsHash struct {
+	record.Accounts
+	refuse bool
+}
+
+func (k *keepsHash) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error)) (record.Account, error) {
+	if k.refuse {
+		k.refuse = false
+		return record.Account{}, record.ErrConflict
+	}
+	return k.Accounts.Update(ctx, company, id, change)
+}
+
 // A login waits for the answer that another one has asked for.
 func TestALoginWaitsForTheAnswerToAnother(t *testing.T) {
 	login := object{"login_id": email, "password": password}
@@ -310,6 +341,9 @@ func TestAClientThatHangsUpIsLookedUp(t *testing.T) {
 	a := b.load()
 	if err := c.CheckBreached(ctx, &a, password); err != nil || !a.MustSetPassword || !b.load().MustSetPassword {
 		t.Errorf("got %v, must set a new one: %v", err, a.MustSetPassword)
+	}
+	if listed, err := b.Breached(ctx, b.company, breachedSecret); err != nil || !listed {
+		t.Errorf("a new password: %v, %v", listed, err)
 	}
 }
 

@@ -95,6 +95,19 @@ func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
 		b.must("auth/setpassword", token, b.goodBody("auth/setpassword"))
 		wantAccepted(t, b, "privacy 1 12:01:00", "terms 1 12:00:00")
 	})
+	t.Run("an old version does not replace a new one", func(t *testing.T) {
+		b := newHarness(t)
+		b.update(true, func(a *record.Account) { a.SecondFactor = true })
+		b.company.Disclaimers = []wire.Disclaimer{terms}
+		slow := b.must("auth/checkcredentials", "", accept).SessionToken
+		otp := b.sms.last(t).Code
+		b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "2"}} // a reload, and another login
+		b.clock.advance(time.Minute)
+		token := b.must("auth/checkcredentials", "", accept).SessionToken
+		b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code})
+		wantStep(t, b.must("auth/checkotp", slow, object{"otp": otp}), record.Authorized)
+		wantAccepted(t, b, "terms 2 12:01:00")
+	})
 	t.Run("a login that is given up", func(t *testing.T) {
 		b := newHarness(t)
 		b.update(true, func(a *record.Account) { a.SecondFactor = true })

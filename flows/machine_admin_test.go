@@ -245,8 +245,10 @@ func (m *machine) change(t *rapid.T, c *modelCompany, a *modelAccount, ad *manag
 		m.endAll(a)
 	case a.status != before.status:
 		m.statusChanged(a, before.status)
-	case a.phone != before.phone, a.email != before.email,
-		a.secondFactor != before.secondFactor, a.password != before.password:
+	case a.password != before.password: // it was removed
+		want.Sent = m.notice(c, message.NoticePasswordChanged, &before)
+		m.endAll(a)
+	case a.phone != before.phone, a.email != before.email, a.secondFactor != before.secondFactor:
 		m.endAll(a)
 	}
 	m.compare(t, call, want)

@@ -151,6 +151,11 @@ func (m *model) accept(c *modelCall, a *modelAccount) map[string]string {
 	accepted := map[string]string{}
 	if c.session != nil {
 		accepted = maps.Clone(c.session.accepted)
+		current := map[string]string{}
+		for _, d := range c.company.Disclaimers {
+			current[d.Code] = d.Version
+		}
+		maps.DeleteFunc(accepted, func(code, version string) bool { return current[code] != version })
 	}
 	pending := c.company.pending(a, accepted)
 	codes, _ := c.body["accept_disclaimers"].([]string)

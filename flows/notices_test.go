@@ -91,6 +91,7 @@ func TestOwnersAreToldOfChangesToTheirLogin(t *testing.T) {
 		"password": {func(b *harness) {
 			b.must("auth/setpassword", b.sessionIn(record.SetPassword), object{"new_password": newSecret})
 		}, []string{"password_changed " + email}, []string{"password_changed " + phone}},
+		"password removed":     {func(b *harness) { b.change(func(a *record.Account) { a.PasswordHash = "" }) }, []string{"password_changed " + email}, []string{"password_changed " + phone}},
 		"identity removed":     {func(b *harness) { b.change(func(a *record.Account) { a.Identities = nil }) }, nil, nil},
 		"nothing of the login": {func(b *harness) { b.change(func(a *record.Account) { a.Role, a.Locale = "boss", "de" }) }, nil, nil},
 		"passkey": {func(b *harness) {

@@ -157,6 +157,21 @@ func TestABackupCodeNeedsNoSMS(t *testing.T) {
 	wantStep(t, b.must("auth/checkotp", token, object{"backup_code": "ABCDE23456"}), record.Authorized)
 }
 
+// If no code can be sent, waiting does not help, so it is not service.unavailable.
+func TestACompanyWithoutSMSRefusesUsersWhoNeedIt(t *testing.T) {
+	b := newHarness(t)
+	b.update(true, func(a *record.Account) { a.SecondFactor = true })
+	b.company.SMS = nil
+	for range b.company.Limits.SMSPerAccount.N + 1 {
+		b.wrong(wire.ErrUserRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+	}
+	b.newAppNow()
+	token := b.must("auth/checkcredentials", "", object{"login_id": email, "password": password}).SessionToken
+	b.wrong(wire.ErrValidation, "auth/renewotp", token, nil)
+	b.withoutPassword()
+	b.wrong(wire.ErrUserRestricted, "auth/login", "", object{"login_id": email})
+}
+
 func TestABackupCodeIsSpentLast(t *testing.T) {
 	b := newHarness(t)
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })

@@ -242,10 +242,9 @@ func (a *App) Start() error {
 	if errors.Is(err, record.ErrUnreachable) {
 		a.log.Error("a store can't be reached; until it can, requests are answered service.unavailable", "error", err)
 		a.workers.Go(func() {
-			retry(a.ctx, StartAgainAfter, func() bool {
-				_, err := a.started(a.ctx)
-				return err == nil
-			})
+			if retry(a.ctx, StartAgainAfter, func() bool { _, err := a.started(a.ctx); return err == nil }) {
+				a.log.Info("all stores can be reached now")
+			}
 		})
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -39,7 +40,20 @@ func onEachDeployment(t *testing.T, test func(*testing.T, starter)) {
 func startNodes(t *testing.T, c siteConfig) *site {
 	t.Helper()
 	s := sharedServers(t)
-	return s.start(c, s.direct(), s.direct())
+	all := s.start(c, s.direct(), s.direct())
+	for _, node := range all.nodes {
+		node.waitForStores()
+	}
+	return all
+}
+
+// waitForStores waits for the stores of a node that is up. On a busy machine they may not
+// answer in time at first.
+func (s *site) waitForStores() {
+	s.t.Helper()
+	if strings.Contains(s.log(), "a store can't be reached") {
+		storetest.Eventually(s.t, time.Minute, "answer of all stores", func() bool { return strings.Contains(s.log(), "all stores can be reached now") })
+	}
 }
 
 // servers are the servers that nodes share.

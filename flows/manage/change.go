@@ -194,9 +194,7 @@ func (ad *Admin) notify(ctx context.Context, before, after record.Account, field
 	for _, field := range fields {
 		switch field {
 		case "password":
-			if after.PasswordHash != "" {
-				tell(before, message.NoticePasswordChanged) // to the address from before the change
-			}
+			tell(before, message.NoticePasswordChanged) // to the address from before the change
 		case "primary_email":
 			tell(after, message.NoticeEmailChanged, before.Email)
 		case "primary_phone":

@@ -89,6 +89,7 @@ func (s *Self) ConfirmTOTP(ctx context.Context, code string) error {
 		return err
 	}
 	if err := cmp.Or(at.CheckAddress(ctx), at.CheckCodes(s.account)); err != nil {
+		s.admin.emitLocks(ctx, at, s.account)
 		return err
 	}
 	_, err = s.admin.ConfirmTOTP(ctx, s.account.Mnemocode, code, s.session.ID)

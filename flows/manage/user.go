@@ -60,6 +60,9 @@ func (ad *Admin) checkOwnPassword(ctx context.Context, at *limits.Attempt, a rec
 		return ErrNotActive
 	}
 	err := ad.TryPassword(ctx, at, a, current)
+	if !errors.Is(err, wire.ErrRestricted) {
+		at.RecordTraffic(a.ID, false)
+	}
 	ad.emitLocks(ctx, at, a)
 	if errors.Is(err, wire.ErrPasswordInvalid) {
 		ad.emit(ctx, ad.event(record.AccountPasswordWrong, a))
@@ -68,10 +71,15 @@ func (ad *Admin) checkOwnPassword(ctx context.Context, at *limits.Attempt, a rec
 	return err
 }
 
-// emitLocks reports the locks that an attempt has reached.
+// emitLocks reports the locks that an attempt has reached, with the address of the user.
 func (ad *Admin) emitLocks(ctx context.Context, at *limits.Attempt, a record.Account) {
 	for _, lock := range at.Events {
-		ad.emit(ctx, ad.event(lock.Name, a))
+		e := ad.event(lock.Name, a)
+		e.Reason, e.Traffic = lock.Reason, lock.Traffic
+		if !at.NoAddress {
+			e.Address = at.Address
+		}
+		ad.emit(ctx, e)
 	}
 }
 

@@ -35,6 +35,7 @@ func (s *Manager) Breached(ctx context.Context, company *tenant.Company, typed s
 	if company.Breached.List == nil {
 		return false, nil
 	}
+	ctx = context.WithoutCancel(ctx) // a client that hangs up is no failure of the list
 	listed, err := company.Breached.List.Has(ctx, password.Normalize(typed))
 	if err == nil {
 		return listed, nil
@@ -55,7 +56,10 @@ func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed strin
 	if !breached.AtLogin || breached.List == nil || a.MustSetPassword {
 		return nil
 	}
-	ctx = context.WithoutCancel(ctx) // clients that hang up must not get around it
+	ctx = context.WithoutCancel(ctx)               // clients that hang up must not get around it
+	if a.PasswordHash == record.ExternalPassword { // it was not replaced just now, and is that of many passwords
+		return c.askBreached(ctx, a, typed)
+	}
 	sum := sha256.Sum256([]byte(a.PasswordHash))
 	of := hex.EncodeToString(sum[:16])
 	asked := record.Counter{Key: limits.Key(c.Company.Code, "breached", of), Limit: 1, Window: breachedMemory}
@@ -77,12 +81,17 @@ func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed strin
 	if err != nil && !isFull { // if the other login has no answer, this one asks
 		return c.LimitError(err)
 	}
+	if err := c.askBreached(ctx, a, typed); err != nil {
+		return err
+	}
+	_, err = c.MarkUsed(ctx, asked) // last, so that no answer is lost
+	return err
+}
+
+func (c *Call) askBreached(ctx context.Context, a *record.Account, typed string) error {
 	listed, err := c.s.Breached(ctx, c.Company, typed)
 	if err == nil && listed {
 		err = c.mustSetPassword(ctx, a)
-	}
-	if err == nil { // last, so that no answer is lost
-		_, err = c.MarkUsed(ctx, asked)
 	}
 	return err
 }

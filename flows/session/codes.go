@@ -37,6 +37,9 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 		return newCode{send: nothing}, nil
 	}
 	digits, fixed := c.Company.OTP.FixedCode(a.Phone)
+	if a.ID != 0 && st.State == record.CheckOTP && !fixed && c.Company.SMS == nil {
+		return newCode{}, ErrNoSecondFactor // waiting does not help
+	}
 	c.aboutSMS(a.Phone)
 	if !fixed {
 		digits = tokens.NewDigits(c.Company.OTP.Length)
@@ -78,10 +81,10 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 }
 
 // ErrNoSecondFactor means that the next step needs a code, but the account has neither
-// a phone nor backup codes.
+// backup codes nor a phone that gets one.
 var ErrNoSecondFactor = &wire.Refusal{
 	Err:     wire.ErrUserRestricted,
-	Message: "A code is due, but the account has no phone. Only an operator can add one.",
+	Message: "A code is due, but the account has no phone that gets one. Only an operator can change that.",
 	Reason:  wire.NoSecondFactor,
 }
 

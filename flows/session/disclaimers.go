@@ -59,11 +59,14 @@ func (c *Call) PendingNow(a record.Account) []wire.Disclaimer {
 }
 
 // Accept adds the disclaimers with these codes to those that the session has accepted,
-// and returns them all. It fails if any disclaimer of the company is still pending.
+// and returns them all. It leaves out those of an old version, which would replace a
+// newer one. It fails if any disclaimer of the company is still pending.
 func (c *Call) Accept(a record.Account, codes []string) ([]record.Acceptance, error) {
 	var accepted []record.Acceptance
 	if c.session != nil {
-		accepted = slices.Clone(c.session.Accepted)
+		accepted = slices.DeleteFunc(slices.Clone(c.session.Accepted), func(a record.Acceptance) bool {
+			return !slices.ContainsFunc(c.Company.Disclaimers, func(d wire.Disclaimer) bool { return d.Code == a.Code && d.Version == a.Version })
+		})
 	}
 	pending := c.Pending(a, accepted)
 	for _, d := range pending {

@@ -138,12 +138,16 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 	if err != nil {
 		return record.Account{}, err
 	}
+	noPhone := wire.Invalid("The account has no phone to send a code to. Offer another second factor.")
 	if c.session.State == record.CheckOTP && a.Phone == "" {
-		return record.Account{}, wire.Invalid("The account has no phone to send a code to. Offer another second factor.")
+		return record.Account{}, noPhone
 	}
 	renewals := c.Counter("renewals", c.session.ID, tenant.Rate{N: *c.Company.OTP.Renewals, Per: time.Duration(c.Company.Session.Temporary)})
 	same := Step{Account: a, DecoyOf: c.session.LoginID, State: c.session.State}
 	code, err := c.newCode(same, c.token)
+	if errors.Is(err, ErrNoSecondFactor) {
+		err = noPhone
+	}
 	if err != nil {
 		return record.Account{}, err
 	}
