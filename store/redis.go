@@ -34,6 +34,8 @@ type Redis struct {
 	log     *slog.Logger
 	feed    atomic.Pointer[record.Feed] // set by Run; nil before
 
+	started atomic.Bool // Start has succeeded
+
 	deployment string   // prefix in each hash tag; see SetDeployment
 	tags       []string // by bucket
 
@@ -190,9 +192,13 @@ func (t redisTarget) cluster(addrs []string) (*redis.ClusterClient, error) {
 
 // Start checks that each server answers, and logs a warning for a server whose
 // settings can lose sessions. Its error wraps record.ErrUnreachable if a server did not
-// answer. It may be called again. The other methods work as soon as the server
-// answers, even if Start failed.
+// answer. It may be called again. On a started store it does nothing, so that a reload
+// does not depend on the servers. The other methods work as soon as the server answers,
+// even if Start failed.
 func (r *Redis) Start(ctx context.Context) error {
+	if r.started.Load() {
+		return r.limited(ctx, func(context.Context) error { return nil }) // fails if the store is closed
+	}
 	faults, err := r.Faults(ctx)
 	for _, f := range faults {
 		if f.Advice != "" {
@@ -202,6 +208,7 @@ func (r *Redis) Start(ctx context.Context) error {
 	if err != nil && !errors.Is(err, errRedisIsCluster) {
 		return fmt.Errorf("%w: %w", record.ErrUnreachable, err)
 	}
+	r.started.Store(err == nil)
 	return err
 }
 

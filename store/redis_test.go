@@ -227,12 +227,14 @@ func TestRedisNeedNotBeThereAtStart(t *testing.T) {
 		return r.Sessions().Create(bg, t0, session("a", 1, 1, record.Authorized)) == nil
 	})
 	must(t, r.Start(bg))
+	s.Kill()
 	must(t, r.Start(bg))
 }
 
 func TestRedisRefusesCallsOnceClosed(t *testing.T) {
 	s := storetest.StartRedis(t)
 	r := openServer(t, s)
+	storetest.Started(t, r.Start)
 	must(t, r.Close())
 	must(t, r.Close())
 	for method, err := range callAllSessions(bg, r.Sessions(), session("a", 1, 1, record.CheckOTP)) {

@@ -363,3 +363,23 @@ func TestReloadWithoutPostgres(t *testing.T) {
 	})
 	node.login("alice")
 }
+
+// A reload does not ask Redis. Sessions that a node remembers pass under the new
+// config, too.
+func TestReloadWithoutRedis(t *testing.T) {
+	t.Parallel()
+	s := sharedServers(t)
+	w := s.newWay()
+	all := s.start(siteConfig{company: roomy + account("alice", "")}, s.through(w))
+	node, live := all.nodes[0], all.login("alice")
+	all.remember(live)
+	w.redis.Blackhole()
+	must(t, node.load())
+	w.redis.Heal()
+	if a := node.timely(func() answer { return node.get("/", live) }); a.Status != http.StatusOK {
+		t.Errorf("the protected path: %d %s", a.Status, a.Body)
+	}
+	if log := node.log(); strings.Contains(log, "a store can't be reached") {
+		t.Errorf("the reload has asked Redis:\n%s", log)
+	}
+}
