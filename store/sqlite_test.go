@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -271,4 +272,29 @@ func TestSQLiteHasTheLibcItWasMadeFor(t *testing.T) {
 		t.Fatal("the go.mod of modernc.org/sqlite names no modernc.org/libc")
 	}
 	wantEqual(t, "version of modernc.org/libc", list("{{.Version}}", "modernc.org/libc"), want[1])
+}
+
+// A reload calls Start. If Start waited for a slow call, all new calls would wait, too.
+func TestSQLiteStartsAgainBesideACall(t *testing.T) {
+	s := startSQLite(t, tempFile(t))
+	reads, ends := make(chan bool), make(chan bool)
+	var calls sync.WaitGroup
+	calls.Go(func() {
+		_ = s.reading(bg, func(context.Context, queries) error {
+			reads <- true
+			<-ends
+			return nil
+		})
+	})
+	<-reads
+	started := make(chan error, 1)
+	go func() { started <- s.Start(bg) }()
+	select {
+	case err := <-started:
+		must(t, err)
+	case <-time.After(5 * time.Second):
+		t.Error("Start waits for a call in flight")
+	}
+	close(ends)
+	calls.Wait()
 }
