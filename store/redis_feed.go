@@ -14,6 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -112,7 +113,13 @@ func (l *listener) sendHeartbeats(ctx context.Context) {
 			number := e.number
 			l.running.Go(func() {
 				defer e.beating.Store(false)
-				l.heartbeat(ctx, e, number, tag+"h")
+				err := panics.Contain(func() error {
+					l.heartbeat(ctx, e, number, tag+"h")
+					return nil
+				})
+				if err != nil {
+					l.report(err)
+				}
 			})
 		}
 	}
@@ -145,8 +152,10 @@ func (l *listener) listen(ctx context.Context, server *redis.Client) *subscripti
 	l.running.Go(func() {
 		defer cancel()
 		for ctx.Err() == nil {
-			err := l.receive(ctx, e)
-			l.end(e)
+			err := panics.Contain(func() error {
+				defer l.end(e)
+				return l.receive(ctx, e)
+			})
 			if ctx.Err() == nil {
 				l.report(err)
 			}

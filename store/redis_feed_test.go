@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"fmt"
+	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,9 +24,13 @@ type tape struct {
 	leased   bool // until the lease is ended; it may be over
 	flushed  bool // since the lease was last extended
 	unsound  atomic.Bool
+	panics   atomic.Bool // in Ended
 }
 
 func (f *tape) Ended(h record.TokenHash) {
+	if f.panics.Load() {
+		panic("hunter2")
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ended == nil {
@@ -200,6 +206,28 @@ func tellsWhatEnds(t *testing.T, f *tape, other record.Sessions, first int64) bo
 		}
 	}
 	return f.count() == flushes && f.trusted()
+}
+
+// After a panic the store subscribes anew, and the feed is flushed: it has missed a
+// revocation.
+func TestRedisFeedPanics(t *testing.T) {
+	s := storetest.StartRedis(t)
+	var log lockedBuffer
+	r := openRedis(t, RedisOptions{URLs: []string{s.URL()}, Log: slog.New(slog.NewTextHandler(&log, nil))})
+	f := listenTo(t, r)
+	flushes := f.count()
+	f.panics.Store(true)
+	must(t, r.Sessions().Create(bg, t0, session("a", 1, 1, record.Authorized)))
+	must(t, r.Sessions().Delete(bg, hash("a")))
+	eventually(t, "a flush", func() bool { return f.count() > flushes })
+	f.panics.Store(false)
+	eventually(t, "trust", f.trusted)
+	if text := log.String(); !strings.Contains(text, "panic at") || strings.Contains(text, "hunter2") {
+		t.Errorf("the log: %s", text)
+	}
+	must(t, r.Sessions().Create(bg, t0, session("b", 1, 1, record.Authorized)))
+	must(t, r.Sessions().Delete(bg, hash("b")))
+	eventually(t, "an ending", func() bool { return f.hears(hash("b")) })
 }
 
 func TestRedisMessages(t *testing.T) {
