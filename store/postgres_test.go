@@ -3,10 +3,12 @@ package store
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -321,4 +323,28 @@ func TestPostgresRepeatsWhatWasRolledBack(t *testing.T) {
 			must(t, call(a))
 		})
 	}
+}
+
+// A node whose clock is a month ahead does not delete what the other nodes still need.
+func TestPostgresIsSweptByItsOwnClock(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	p := startPostgres(t, s.DSN(s.NewSchema(t)), PostgresOptions{})
+	accounts := p.Accounts()
+	a := create(t, accounts, plain("acme", "a"))
+	fresh, old := happened(a, 1, quiet), happened(a, 2, quiet)
+	fresh.Time, old.Time = time.Now().Add(-24*time.Hour).Truncate(time.Microsecond).UTC(), time.Now().Add(-31*24*time.Hour)
+	must(t, accounts.(record.History).Record(bg, []record.Event{fresh, old}))
+	known, expired := device("known"), device("expired")
+	known.Expires, expired.Expires = time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
+	must(t, accounts.AddDevice(bg, "acme", a.ID, known, ""))
+	must(t, accounts.AddDevice(bg, "acme", a.ID, expired, ""))
+	sweeper := background.Sweeper{
+		Accounts: accounts, History: accounts.(record.History), HistoryKeep: 30 * 24 * time.Hour,
+		Sessions: openRedis(t, RedisOptions{URLs: []string{"redis://localhost"}}).Sessions(), // Redis needs no sweep
+		Now:      func() time.Time { return time.Now().Add(31 * 24 * time.Hour) },
+		Clock:    p.Clock, Log: slog.New(slog.DiscardHandler),
+	}
+	sweeper.Sweep(bg)
+	wantEqual(t, "history", recorded(t, accounts, a, 10), []record.Event{fresh})
+	wantEqual(t, "devices", namesOf(get[[]record.Device](t)(accounts.Devices(bg, "acme", a.ID))), []string{known.ID})
 }

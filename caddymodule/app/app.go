@@ -408,6 +408,9 @@ func (a *App) start(ctx context.Context) error {
 		Observe:   a.watcher.observe,
 		Dropped:   countDropped,
 	}}
+	if server, ok := a.stores[0].Store.(guest.ClockStore); ok {
+		service.Clock = server.Clock
+	}
 	for code, c := range a.Companies {
 		service.Companies[code] = counted(c.effective)
 	}

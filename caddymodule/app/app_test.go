@@ -11,11 +11,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store"
 )
 
 const acme = "company acme {\napi_key key-of-acme\ncaptcha off\n"
@@ -93,6 +95,26 @@ func TestFailedStartIsTriedAgain(t *testing.T) {
 	app.failedAt = app.failedAt.Add(-StartAgainAfter)
 	if _, err := app.Service(t.Context()); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A clockStore has a server with a clock.
+type clockStore struct{ *store.SQLite }
+
+func (clockStore) Clock(context.Context) (time.Time, error) { return time.Unix(7, 0), nil }
+
+func TestServiceAsksTheServerOfTheAccountsForTheTime(t *testing.T) {
+	app := newApp(t, t.TempDir()+"/a.db", "")
+	app.stores[0].Store = clockStore{app.stores[0].Store.(*store.SQLite)}
+	service, err := app.Service(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if service.Clock == nil {
+		t.Fatal("it does not")
+	}
+	if now, err := service.Clock(t.Context()); err != nil || now != time.Unix(7, 0) {
+		t.Errorf("got %v, %v", now, err)
 	}
 }
 

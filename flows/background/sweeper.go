@@ -17,7 +17,10 @@ type Sweeper struct {
 	History     record.History // nil for none
 	HistoryKeep time.Duration  // how long History keeps events
 	Now         func() time.Time
-	Log         *slog.Logger
+	// Clock returns the time of the server that has the Accounts; nil if it has none of
+	// its own.
+	Clock func(context.Context) (time.Time, error)
+	Log   *slog.Logger
 }
 
 // Run sweeps until ctx ends. Run it in a goroutine of its own: a large sweep takes many
@@ -30,11 +33,30 @@ func (s *Sweeper) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-sweep.C:
-			Maintain(s.Log, "sweeping the accounts", func() error { return s.Accounts.Sweep(ctx, s.Now()) })
-			if s.History != nil {
-				Maintain(s.Log, "deleting old history", func() error { return s.History.Forget(ctx, s.Now().Add(-s.HistoryKeep)) })
-			}
-			Maintain(s.Log, "sweeping the sessions", func() error { return s.Sessions.Sweep(ctx, s.Now()) })
+			s.Sweep(ctx)
 		}
 	}
+}
+
+// Sweep deletes what is old. A node whose clock is ahead of the server's goes by the
+// server's: other nodes still need what it would delete.
+func (s *Sweeper) Sweep(ctx context.Context) {
+	now := s.Now()
+	err := Maintain(s.Log, "asking the accounts store for the time", func() error {
+		if s.Clock == nil {
+			return nil
+		}
+		there, err := s.Clock(ctx)
+		if err == nil && there.Before(now) {
+			now = there
+		}
+		return err
+	})
+	if err == nil {
+		Maintain(s.Log, "sweeping the accounts", func() error { return s.Accounts.Sweep(ctx, now) })
+		if s.History != nil {
+			Maintain(s.Log, "deleting old history", func() error { return s.History.Forget(ctx, now.Add(-s.HistoryKeep)) })
+		}
+	}
+	Maintain(s.Log, "sweeping the sessions", func() error { return s.Sessions.Sweep(ctx, s.Now()) })
 }

@@ -37,7 +37,8 @@ type Manager struct {
 	// the role.
 	Forwarded []record.ProfileField
 	Now       func() time.Time
-	After     func(time.Duration) <-chan time.Time // nil: time.After
+	Clock     func(context.Context) (time.Time, error) // of the server that has the Accounts; nil if it has none of its own
+	After     func(time.Duration) <-chan time.Time     // nil: time.After
 	// Observe, if not nil, is called for each Event. It must not block.
 	Observe func(context.Context, record.Event)
 	// Dropped, if not nil, is called for each background message that is dropped, with

@@ -37,7 +37,8 @@ func (s *Manager) Run(ctx context.Context) {
 		go s.recorder.Run(s.History, s.Log)
 	}
 	sweeper := &background.Sweeper{
-		Accounts: s.Accounts, Sessions: s.Sessions, History: s.History, HistoryKeep: s.AuditKeep, Now: s.Now, Log: s.Log,
+		Accounts: s.Accounts, Sessions: s.Sessions, History: s.History, HistoryKeep: s.AuditKeep,
+		Now: s.Now, Clock: s.Clock, Log: s.Log,
 	}
 	beside.Go(func() { sweeper.Run(ctx) })
 	revocations := time.NewTicker(revocationsEvery)
