@@ -39,7 +39,8 @@ func TestARevocationWaitsForNoSweep(t *testing.T) {
 	})
 }
 
-// Requests that outlive their config wait for their history, and not for long after Close.
+// Requests that outlive their config wait for their history, also after Close, which needs
+// no waiting.
 func TestHistoryOfARequestOutlivesItsConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		history := &fakeHistory{}
@@ -57,6 +58,10 @@ func TestHistoryOfARequestOutlivesItsConfig(t *testing.T) {
 		s.Close()
 		if len(history.events) != 2 {
 			t.Errorf("after Close: got %v", history.events)
+		}
+		s.Emit(t.Context(), record.Event{Name: "third", Account: 1})
+		if len(history.events) != 3 {
+			t.Errorf("a request after Close: got %v", history.events)
 		}
 		s.Recorded()
 		if took := time.Since(began); took > 0 {

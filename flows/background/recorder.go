@@ -38,15 +38,22 @@ func (r *Recorder) channels() (flushes chan chan struct{}, closed chan struct{})
 	return r.flushes, r.closed
 }
 
-// Add queues an event for the history of its account.
-func (r *Recorder) Add(e record.Event) {
+// Add queues an event for the history of its account. After Close it stores the event
+// itself: a request may outlive its config for long.
+func (r *Recorder) Add(e record.Event, history record.History, log *slog.Logger) {
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	if len(r.events) == maxUnrecorded {
 		r.lost++
-		return
+	} else {
+		r.events = append(r.events, e)
 	}
-	r.events = append(r.events, e)
+	r.mu.Unlock()
+	_, closed := r.channels()
+	select {
+	case <-closed:
+		r.flush(history, log)
+	default:
+	}
 }
 
 // Wait waits until all events so far are stored, but not for long, so that a slow store

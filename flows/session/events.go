@@ -17,7 +17,7 @@ func (s *Manager) Emit(ctx context.Context, e record.Event) {
 		if e.Route == "" { // the events of routes have Noise set already
 			e.Noise = strings.HasPrefix(e.Name, record.LockPrefix)
 		}
-		s.recorder.Add(e)
+		s.recorder.Add(e, s.History, s.Log)
 	}
 	s.EmitUnrecorded(ctx, e)
 }
