@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -37,6 +38,44 @@ func TestARevocationWaitsForNoSweep(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+// A reload waits for the revocations in progress only.
+func TestPendingRevocationsEndWithTheirConfig(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sessions := &slowlyRevoked{}
+		s := &flows.Service{Manager: &session.Manager{Accounts: owingMany{}, Sessions: sessions, Log: slog.New(slog.DiscardHandler), Now: time.Now}}
+		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
+		defer cancel()
+		began := time.Now()
+		if err := s.RevokePending(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		if took, n := time.Since(began), sessions.revoked.Load(); took != 200*time.Millisecond || n == 0 || n >= 100 {
+			t.Errorf("it took %s, for %d", took, n)
+		}
+	})
+}
+
+// owingMany is a store of accounts with a hundred pending revocations.
+type owingMany struct{ record.Accounts }
+
+func (owingMany) PendingRevocations(context.Context, record.Revocation, int) ([]record.Revocation, error) {
+	return make([]record.Revocation, 100), nil
+}
+
+func (owingMany) RevocationDone(context.Context, record.Revocation) error { return nil }
+
+// A slowlyRevoked counts revocations, each of which takes a tenth of a second.
+type slowlyRevoked struct {
+	record.Sessions
+	revoked atomic.Int64
+}
+
+func (s *slowlyRevoked) End(context.Context, time.Time, record.Revocation) error {
+	time.Sleep(100 * time.Millisecond)
+	s.revoked.Add(1)
+	return nil
 }
 
 // Requests that outlive their config wait for their history, also after Close, which needs

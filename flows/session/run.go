@@ -54,7 +54,8 @@ func (s *Manager) Run(ctx context.Context) {
 }
 
 // RevokePending does the pending revocations. If one fails, RevokePending goes on with the
-// others and returns an error.
+// others and returns an error. If ctx ends, it begins no more of them: they stay pending,
+// and a reload need not wait for a store that does not answer.
 func (s *Manager) RevokePending(ctx context.Context) error {
 	var after record.Revocation
 	var group errgroup.Group
@@ -65,6 +66,9 @@ func (s *Manager) RevokePending(ctx context.Context) error {
 		for _, e := range pending {
 			after = e
 			group.Go(func() error {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
 				return panics.Contain(func() error { return s.RevokeAll(ctx, e, record.Event{Reason: record.EndedLate}) })
 			})
 		}
