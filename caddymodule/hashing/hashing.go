@@ -70,8 +70,8 @@ func New(n int, warn func(error)) *Processes {
 }
 
 // Derive is password.DeriveKey in a child process. If the child dies, for example
-// because memory ran out, Derive tries once more with a new child, since the idle
-// ones may have died too. If no child can be started, for example in a sandbox, this
+// because memory ran out, or does not answer, Derive tries once more with a new child,
+// since the idle ones may have died too. If no child can be started, for example in a sandbox, this
 // process derives the key.
 func (p *Processes) Derive(hash, secret string) ([]byte, error) {
 	var err error
@@ -116,10 +116,15 @@ func (p *Processes) take(anew bool) *child {
 	return c
 }
 
+// patience is how long a child may take for an answer. The most expensive hash takes about
+// a second of a CPU, of which a child gets a tenth while the machine is busy.
+const patience = time.Minute
+
 type child struct {
 	cmd      *exec.Cmd
 	requests *gob.Encoder
 	answers  *gob.Decoder
+	patience time.Duration
 }
 
 func start() (*child, error) {
@@ -141,10 +146,13 @@ func start() (*child, error) {
 	if err := startLow(cmd); err != nil {
 		return nil, err
 	}
-	return &child{cmd, gob.NewEncoder(stdin), gob.NewDecoder(stdout)}, nil
+	return &child{cmd, gob.NewEncoder(stdin), gob.NewDecoder(stdout), patience}, nil
 }
 
+// ask fails if the child dies. It kills a child that does not answer, for example because
+// it was stopped.
 func (c *child) ask(r request) (a answer, err error) {
+	defer time.AfterFunc(c.patience, func() { c.cmd.Process.Kill() }).Stop()
 	if err = c.requests.Encode(r); err == nil {
 		err = c.answers.Decode(&a)
 	}

@@ -99,6 +99,32 @@ func TestAHashingProcessThatDiesIsReplaced(t *testing.T) {
 	}
 }
 
+// A process may be stopped at any time, too, and keeps its place of the few only for a while.
+func TestAHashingProcessThatDoesNotAnswerIsReplaced(t *testing.T) {
+	p := New(1, nil)
+	c := p.take(false)
+	t.Cleanup(c.kill)
+	if out, err := exec.Command("kill", "-STOP", strconv.Itoa(c.cmd.Process.Pid)).CombinedOutput(); err != nil {
+		t.Skipf("a process can't be stopped here: %v, %s", err, out)
+	}
+	c.patience = 100 * time.Millisecond
+	p.idle <- c
+	done := make(chan error)
+	go func() {
+		_, err := p.Derive(someHash, "secret")
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Fatal(err)
+		}
+		(<-p.idle).kill()
+	case <-time.After(30 * time.Second):
+		t.Error("it waits for a process that was stopped")
+	}
+}
+
 func TestPasswordsAreHashedHereIfNoProcessCanBeStarted(t *testing.T) {
 	p := New(1, nil)
 	p.failedAt = time.Now()
