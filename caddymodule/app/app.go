@@ -37,6 +37,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/store"
 )
 
 func init() { caddy.RegisterModule(new(App)) }
@@ -423,9 +424,22 @@ func (a *App) start(ctx context.Context) error {
 	}
 	a.workers.Go(func() { a.warnOfOrphans(ctx) })
 	a.workers.Go(func() { service.Run(ctx) })
-	a.workers.Go(func() { a.watcher.run(ctx, a) })
+	a.workers.Go(func() { a.watch(ctx) })
 	a.service.Store(service)
 	return nil
+}
+
+// watch does the work of a config that runs, until ctx ends. A config that fails to load
+// must not change the memory of the one that runs, and until it runs, other modules may
+// subscribe to events.
+func (a *App) watch(ctx context.Context) {
+	if !retry(ctx, 10*time.Millisecond, func() bool { return Running() == a }) {
+		return
+	}
+	if memory, ok := a.sessions.(*store.Memory); ok {
+		memory.SetLimit(a.Cache)
+	}
+	a.watcher.run(ctx)
 }
 
 // createAccounts creates the configured accounts that don't exist, and forgets their

@@ -114,12 +114,9 @@ func eachField(e record.Event, f func(name string, value any)) {
 // wanted reports whether a handler is subscribed to events with this name.
 func (w *watcher) wanted(name string) bool { return w.events != nil && w.events.ShouldEmit(name) }
 
-// run emits observed events until ctx ends. It waits until the config is running,
-// because other modules may still subscribe before that.
-func (w *watcher) run(ctx context.Context, app *App) {
-	if !retry(ctx, 10*time.Millisecond, func() bool { return w.findHandlers(app) }) {
-		return
-	}
+// run emits observed events until ctx ends. Call it when the config runs.
+func (w *watcher) run(ctx context.Context) {
+	w.findHandlers()
 	for {
 		select {
 		case e := <-w.queue:
@@ -131,16 +128,12 @@ func (w *watcher) run(ctx context.Context, app *App) {
 	}
 }
 
-// findHandlers finds the events app. It returns false until the config of app runs.
-func (w *watcher) findHandlers(app *App) bool {
-	if Running() != app {
-		return false
-	}
+// findHandlers finds the events app.
+func (w *watcher) findHandlers() {
 	if events, err := w.ctx.AppIfConfigured("events"); err == nil {
 		w.events = events.(*caddyevents.App)
 	}
 	w.ready.Store(true)
-	return true
 }
 
 // drain emits the events that are still queued at the end, for at most drainFor.

@@ -40,11 +40,11 @@ type pooledStore struct {
 	warnings background.Warnings
 }
 
-func newPooledStore(key, module string, s guest.Store) *pooledStore {
+func newPooledStore(key, module string, s guest.Store, cache int) *pooledStore {
 	p := &pooledStore{Store: s, key: key, module: module}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if feeding, ok := s.(guest.FeedingStore); ok {
-		p.memory = store.NewMemory(timedSessions{feeding.Sessions()}, defaultCache)
+		p.memory = store.NewMemory(timedSessions{feeding.Sessions()}, cache)
 		p.memory.Untouched = p.warner("a session could not be extended, and continues until it expires")
 	}
 	if keeps, ok := s.(guest.AccountsStore); ok {
@@ -125,11 +125,9 @@ func (p *pooledStore) Destruct() error {
 	return p.Close()
 }
 
-// sessions returns the session store, wrapped in its memory if it has one. The
-// memory holds up to cache sessions.
-func (p *pooledStore) sessions(cache int) (record.Sessions, bool) {
+// sessions returns the session store, wrapped in its memory if it has one.
+func (p *pooledStore) sessions() (record.Sessions, bool) {
 	if p.memory != nil {
-		p.memory.SetLimit(cache)
 		return p.memory, true
 	}
 	keeps, ok := p.Store.(guest.SessionsStore)
@@ -170,7 +168,7 @@ func (a *App) loadStores(ctx caddy.Context) error {
 			return fmt.Errorf("sessions: %w", err)
 		}
 	}
-	if a.sessions, ok = main.sessions(a.Cache); !ok {
+	if a.sessions, ok = main.sessions(); !ok {
 		return fmt.Errorf("sessions: %s keeps none; say where they are kept, as in sessions redis <url>", main.module)
 	}
 	return nil
@@ -194,7 +192,7 @@ func (a *App) use(directive string, module any, more string) (*pooledStore, erro
 	key := g.Key() + more
 	value, _, err := stores.LoadOrNew(key, func() (caddy.Destructor, error) {
 		made, err := g.Store()
-		return newPooledStore(key, name, made), err
+		return newPooledStore(key, name, made, a.Cache), err
 	})
 	if err != nil {
 		return nil, err

@@ -419,6 +419,41 @@ func brokenConfigLeavesTheOldOneRunning(t *testing.T, start starter) {
 	works("a good one")
 }
 
+// The limit of the memory of sessions is that of the config that runs, also if another
+// failed to load.
+func TestTheCacheIsThatOfTheRunningConfig(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{global: "cache 1000", company: roomy + account("alice", "")})
+	tokens := make([]string, 40) // more of one account than are its share of 1000
+	for i := range tokens {
+		tokens[i] = s.login("alice")
+	}
+	remembered := func() float64 {
+		for _, token := range tokens {
+			if a := s.get("/", token); a.Status != http.StatusOK {
+				t.Fatalf("got %d %s", a.Status, a.Body)
+			}
+		}
+		return s.scrape()["mnemogate_memory_sessions"]
+	}
+	more := strings.Replace(s.config, "cache 1000", "cache 1000000", 1)
+	for name, broken := range map[string]string{
+		"Provision": strings.Replace(more, "company acme", "audit_keep 1m\ncompany acme", 1),
+		"Start":     more + "\nhttp://192.0.2.1:1 {\nbind 192.0.2.1\n}\n",
+	} {
+		if a := s.postConfig("text/caddyfile", broken); a.Status == http.StatusOK {
+			t.Error("the broken configuration was loaded")
+		}
+		if n := remembered(); n == 0 || n > 20 {
+			t.Errorf("after a failure of %s, %v sessions are remembered", name, n)
+		}
+	}
+	if a := s.postConfig("text/caddyfile", more); a.Status != http.StatusOK {
+		t.Fatalf("%d %s", a.Status, a.Body)
+	}
+	s.eventually("larger memory", func() bool { return remembered() == float64(len(tokens)) })
+}
+
 // A lateListener closes late, as listeners sometimes do on a busy machine.
 type lateListener struct{ net.Listener }
 
