@@ -320,6 +320,7 @@ func (a *App) Cleanup() error {
 	if service == nil {
 		return a.releaseStores()
 	}
+	a.watcher.wait()
 	if caddy.Exiting() {
 		service.Close()
 		return a.releaseStores()
@@ -424,7 +425,7 @@ func (a *App) start(ctx context.Context) error {
 	}
 	a.workers.Go(func() { a.warnOfOrphans(ctx) })
 	a.workers.Go(func() { service.Run(ctx) })
-	a.workers.Go(func() { a.watch(ctx) })
+	go a.watch(ctx) // Cleanup waits for it, but not for a handler that does not return
 	a.service.Store(service)
 	return nil
 }
@@ -433,6 +434,7 @@ func (a *App) start(ctx context.Context) error {
 // must not change the memory of the one that runs, and until it runs, other modules may
 // subscribe to events.
 func (a *App) watch(ctx context.Context) {
+	defer close(a.watcher.done)
 	if !retry(ctx, 10*time.Millisecond, func() bool { return Running() == a }) {
 		return
 	}

@@ -33,6 +33,7 @@ type watcher struct {
 	queue  chan record.Event
 	ready  atomic.Bool      // events is set and may be read
 	events *caddyevents.App // nil if the config has no events app
+	done   chan struct{}    // closed when no more is emitted
 }
 
 const (
@@ -41,7 +42,7 @@ const (
 )
 
 func newWatcher(ctx caddy.Context) *watcher {
-	return &watcher{ctx: ctx, log: ctx.Slogger(), audit: ctx.Logger().Named("audit"), queue: make(chan record.Event, eventQueue)}
+	return &watcher{ctx: ctx, log: ctx.Slogger(), audit: ctx.Logger().Named("audit"), queue: make(chan record.Event, eventQueue), done: make(chan struct{})}
 }
 
 // observe implements session.Manager.Observe.
@@ -114,15 +115,19 @@ func eachField(e record.Event, f func(name string, value any)) {
 // wanted reports whether a handler is subscribed to events with this name.
 func (w *watcher) wanted(name string) bool { return w.events != nil && w.events.ShouldEmit(name) }
 
-// run emits observed events until ctx ends. Call it when the config runs.
+// run emits observed events until ctx ends. Call it when the config runs. Handlers get a
+// context that ends drainFor after ctx.
 func (w *watcher) run(ctx context.Context) {
 	w.findHandlers()
+	handling, cancel := context.WithCancel(context.WithoutCancel(w.ctx.Context)) // Caddy drops events after the config has ended
+	defer cancel()
+	context.AfterFunc(ctx, func() { time.AfterFunc(drainFor, cancel) })
 	for {
 		select {
 		case e := <-w.queue:
-			w.emit(e)
+			w.emit(handling, e)
 		case <-ctx.Done():
-			w.drain()
+			w.drain(handling)
 			return
 		}
 	}
@@ -136,13 +141,20 @@ func (w *watcher) findHandlers() {
 	w.ready.Store(true)
 }
 
-// drain emits the events that are still queued at the end, for at most drainFor.
-func (w *watcher) drain() {
-	end := time.Now().Add(drainFor)
-	for time.Now().Before(end) {
+// wait waits until run has ended, for at most drainFor: a handler may never return.
+func (w *watcher) wait() {
+	select {
+	case <-w.done:
+	case <-time.After(drainFor):
+	}
+}
+
+// drain emits the events that are still queued at the end, until ctx ends.
+func (w *watcher) drain(ctx context.Context) {
+	for ctx.Err() == nil {
 		select {
 		case e := <-w.queue:
-			w.emit(e)
+			w.emit(ctx, e)
 		default:
 			return
 		}
@@ -150,14 +162,14 @@ func (w *watcher) drain() {
 	eventsDropped.Add(float64(len(w.queue)))
 }
 
-func (w *watcher) emit(e record.Event) {
+func (w *watcher) emit(handling context.Context, e record.Event) {
 	if !w.wanted(e.Name) {
 		return
 	}
 	data := map[string]any{"time": e.Time}
 	eachField(e, func(name string, value any) { data[name] = value })
 	ctx := w.ctx
-	ctx.Context = context.WithoutCancel(ctx.Context) // Caddy drops events after the config has ended
+	ctx.Context = handling
 	_ = panics.ContainLogged(w.log, "handling the event "+e.Name, func() error { w.events.Emit(ctx, e.Name, data); return nil })
 }
 

@@ -28,9 +28,11 @@ func init() {
 }
 
 // eventFile is a handler of Caddy's events app. It appends each event to a file as a
-// line of JSON.
+// line of JSON. If it hangs, it then appends another line when its context ends, and
+// never returns.
 type eventFile struct {
 	File string `json:"file"`
+	Hang bool   `json:"hang,omitempty"`
 	mu   sync.Mutex
 }
 
@@ -40,13 +42,14 @@ func (*eventFile) CaddyModule() caddy.ModuleInfo {
 
 func (e *eventFile) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
-	if !d.AllArgs(&e.File) {
+	if !d.Args(&e.File) {
 		return d.ArgErr()
 	}
+	e.Hang = d.NextArg()
 	return nil
 }
 
-func (e *eventFile) Handle(_ context.Context, event caddy.Event) error {
+func (e *eventFile) Handle(ctx context.Context, event caddy.Event) error {
 	line, err := json.Marshal(event.CloudEvent())
 	if err != nil {
 		return err
@@ -59,6 +62,11 @@ func (e *eventFile) Handle(_ context.Context, event caddy.Event) error {
 	}
 	defer f.Close()
 	_, err = fmt.Fprintf(f, "%s\n", line)
+	if e.Hang {
+		<-ctx.Done()
+		fmt.Fprintln(f, "{}")
+		select {}
+	}
 	return err
 }
 
@@ -227,6 +235,28 @@ func TestEventHandlersAreThoseOfTheRunningConfig(t *testing.T) {
 	if got := readLines(t, s.dir+"/failures.log", 1); len(got) != 1 {
 		t.Errorf("the handler got %v", got)
 	}
+}
+
+// A handler that never returns holds up neither a reload nor the stop.
+func TestAHangingEventHandlerHoldsUpNoReload(t *testing.T) {
+	t.Parallel()
+	s := startCaddyfile(t, strings.Replace(eventSite, "DIR/failures.log", "DIR/failures.log hangs", 1), nil)
+	fail := func() {
+		s.post("auth/checkcredentials", "", fields{"login_id": "x", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
+	}
+	fail()
+	readLines(t, s.dir+"/failures.log", 1)
+	loaded := make(chan error, 1)
+	go func() { loaded <- s.load() }()
+	select {
+	case err := <-loaded:
+		must(t, err)
+	case <-time.After(30 * time.Second):
+		t.Fatal("the reload waits for the handler")
+	}
+	readLines(t, s.dir+"/failures.log", 2) // the handler's context has ended
+	fail()
+	readLines(t, s.dir+"/failures.log", 3)
 }
 
 // The handlers and the audit log of the next config receive the events of a request that
