@@ -238,18 +238,11 @@ func (s *Postgres) DSNThrough(p *Proxy, schema string) string {
 
 var schemas atomic.Int64
 
-// NewSchema creates an empty schema and drops it after the test.
+// NewSchema creates an empty schema. It is gone with the server.
 func (s *Postgres) NewSchema(t testing.TB) string {
 	t.Helper()
 	schema := fmt.Sprint("test", schemas.Add(1))
 	s.Exec(t, "CREATE SCHEMA "+schema)
-	t.Cleanup(func() {
-		select {
-		case <-s.exited: // the schema is gone with the server
-		default:
-			s.Exec(t, "DROP SCHEMA "+schema+" CASCADE")
-		}
-	})
 	return schema
 }
 
