@@ -18,10 +18,13 @@ const (
 	MaxAccount = 64 << 10
 )
 
-// PathEscape is url.PathEscape, but also escapes dots. Otherwise a segment of one or two
-// dots would be removed when the path is cleaned, and the path would name something else.
+// PathEscape is url.PathEscape, but also escapes a segment of one or two dots. Otherwise
+// it would be removed when the path is cleaned, and the path would name something else.
 func PathEscape(segment string) string {
-	return strings.ReplaceAll(url.PathEscape(segment), ".", "%2E")
+	if segment == "." || segment == ".." {
+		return strings.ReplaceAll(segment, ".", "%2E")
+	}
+	return url.PathEscape(segment)
 }
 
 // An Error is the body of every error response.
