@@ -294,7 +294,8 @@ says how to list the next. --all lists all of them.
 --status and --contains select accounts; with both, an account must match both.
 --contains ignores case, and spaces in a part of a phone, as in '600 12'.
 
-With hardened, the list leaves out the locks of login ids; 'account show' has them.`,
+With hardened, the list leaves out the locks of login ids, which 'account show'
+has.`,
 		cobra.NoArgs, func([]string) error {
 			company, err := c.company()
 			if err != nil {
