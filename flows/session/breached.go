@@ -56,8 +56,11 @@ func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed strin
 	if !breached.AtLogin || breached.List == nil || a.MustSetPassword {
 		return nil
 	}
-	ctx = context.WithoutCancel(ctx)               // clients that hang up must not get around it
-	if a.PasswordHash == record.ExternalPassword { // it was not replaced just now, and is that of many passwords
+	ctx = context.WithoutCancel(ctx) // clients that hang up must not get around it
+
+	// If the former system's password was not replaced just now, all its accounts have the
+	// same hash.
+	if a.PasswordHash == record.ExternalPassword {
 		return c.askBreached(ctx, a, typed)
 	}
 	sum := sha256.Sum256([]byte(a.PasswordHash))
