@@ -34,7 +34,7 @@ func (Static) CaddyModule() caddy.ModuleInfo {
 func (s *Static) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
 	if !d.AllArgs(&s.Token) {
-		return d.ArgErr()
+		return d.Err("wrong argument count: write the response to take for right") // ArgErr may repeat it
 	}
 	if s.Token == "" {
 		return d.Err("static: the token is empty; write the response to take for right")

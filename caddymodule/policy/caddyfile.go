@@ -140,7 +140,7 @@ func (p *Policy) otpOptions(d *caddyfile.Dispenser) map[string]func() error {
 func parseFixed(d *caddyfile.Dispenser, o *tenant.OTP) error {
 	args := d.RemainingArgs()
 	if len(args) < 2 {
-		return d.ArgErr()
+		return d.Err("wrong argument count: write the code and the phones that get it") // ArgErr may repeat the code
 	}
 	o.Fixed = append(o.Fixed, tenant.FixedCode{Code: args[0], Phones: args[1:]})
 	return nil

@@ -150,7 +150,7 @@ func (w *webhook) checkGiven() error {
 func (w *webhook) parseSecrets(d *caddyfile.Dispenser) error {
 	secrets := d.RemainingArgs()
 	if len(secrets) == 0 || slices.Contains(secrets, "") {
-		return d.ArgErr()
+		return d.Err("wrong argument count: write one or more keys, none of them empty") // ArgErr may repeat a key
 	}
 	for _, secret := range secrets {
 		if err := guest.Literally(d, secret, checkWebhookKey); err != nil {
@@ -167,7 +167,7 @@ func (w *webhook) parseSecrets(d *caddyfile.Dispenser) error {
 func (w *webhook) parseHeader(d *caddyfile.Dispenser) error {
 	var name, value string
 	if !d.AllArgs(&name, &value) {
-		return d.ArgErr()
+		return d.Err("wrong argument count: write a name and a value, in quotes if it has spaces") // ArgErr may repeat the value
 	}
 	for other := range w.Headers {
 		if strings.EqualFold(other, name) {
