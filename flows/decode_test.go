@@ -96,10 +96,10 @@ func TestRefusedBodiesNameTheField(t *testing.T) {
 		`{"login_id":"a","password":"b","\u006cogin_id":"a"}`:              "The body has the field login_id twice.",
 		`{"login_id":"a","password":{"x":1,"x":1}}`:                        "The field password has the same key twice.",
 		`{"login_id":"a","password":"b","x":1,"x":1}`:                      "The body has the same key twice.",
-		`{"login_id":"a","password":"b\u0000"}`:                            "The field password contains a NUL character.",
-		`{"login_id":"a","password":"b","accept_disclaimers":["a\u0000"]}`: "The field accept_disclaimers contains a NUL character.",
-		`{"login_id":"a","password":"b","x":{"login_id":"\u0000"}}`:        "The body contains a NUL character.",
-		`{"login_id":"a","password":"b","login_id\u0000":1}`:               "The body contains a NUL character.",
+		`{"login_id":"a","password":"b\u0000"}`:                            "The field password contains a NUL character. Remove it.",
+		`{"login_id":"a","password":"b","accept_disclaimers":["a\u0000"]}`: "The field accept_disclaimers contains a NUL character. Remove it.",
+		`{"login_id":"a","password":"b","x":{"login_id":"\u0000"}}`:        "The body contains a NUL character. Remove it.",
+		`{"login_id":"a","password":"b","login_id\u0000":1}`:               "The body contains a NUL character. Remove it.",
 	} {
 		if got := refusalMessage(wire.Decode([]byte(body), new(checkCredentialsRequest))); got != want {
 			t.Errorf("%s: got %q, want %q", body, got, want)

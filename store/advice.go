@@ -23,7 +23,7 @@ func takesNoWrites(err error) bool {
 // (see record.IsAnswer).
 func Advice(err error) string {
 	if takesNoWrites(err) {
-		return "it answers and takes no writes: free or add space on its disk (Redis: or in its maxmemory), and see that neither the disk nor the server is read-only; nobody can log in until then"
+		return "it answers and takes no writes: free or add space on its disk (Redis: or in its maxmemory), and check that neither the disk nor the server is read-only; nobody can log in until then"
 	}
-	return "see that its server runs and is reached from here, and that its replicas follow if wait_replicas is set; until it answers, so do the routes with service.unavailable"
+	return "check that its server runs and can be reached from here, and that its replicas follow if wait_replicas is set; until it answers, the routes answer service.unavailable"
 }

@@ -151,12 +151,12 @@ func TestSQLiteRestoreRefuses(t *testing.T) {
 		data []byte
 		want string
 	}{
-		{"nothing", nil, "is no backup of mnemogate"},
+		{"nothing", nil, "is not a backup of mnemogate"},
 		{"a header alone", whole[:100], "is cut off: it has 100 of"},
 		{"cut off", whole[:len(whole)-4096], "is cut off"},
 		{"cut off by a byte", whole[:len(whole)-1], "is cut off"},
 		{"cut off in its checksum", complete[:len(complete)-1], fmt.Sprintf("is cut off: it has %d of %d bytes", len(complete)-1, len(complete))},
-		{"JSON lines", bytes.Repeat([]byte(`{"profile_mnemocode":"alice"}`+"\n"), 9), "is no backup of mnemogate"},
+		{"JSON lines", bytes.Repeat([]byte(`{"profile_mnemocode":"alice"}`+"\n"), 9), "is not a backup of mnemogate"},
 		{"of another program", get[[]byte](t)(os.ReadFile(other)), "belongs to another program"},
 		{"of a newer version", change(`INSERT INTO migrations VALUES ('999_later.sql')`), `"999_later.sql" is not known here`},
 		{"damaged", damaged, "is damaged"},

@@ -107,7 +107,7 @@ func checkSQLiteHeader(file string) (size int64, line string, err error) {
 	defer f.Close()
 	var header [100]byte
 	if _, err := io.ReadFull(f, header[:]); err != nil || !bytes.HasPrefix(header[:], []byte("SQLite format 3\x00")) {
-		return 0, "", fmt.Errorf("%s is no backup of mnemogate", file)
+		return 0, "", fmt.Errorf("%s is not a backup of mnemogate", file)
 	}
 	page := int64(binary.BigEndian.Uint16(header[16:]))
 	if page == 1 {

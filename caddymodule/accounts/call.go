@@ -118,7 +118,7 @@ func (c *Call) serve(d *API) (err error) {
 	route, ok := withMethod(routes, c.Method)
 	if !ok {
 		c.W.Header().Set("Allow", allowed(routes))
-		return &Error{Status: http.StatusMethodNotAllowed, Message: "this path does not have the method " + c.Method}
+		return &Error{Status: http.StatusMethodNotAllowed, Message: "this path does not have the method " + c.Method + "; use one that the header Allow lists"}
 	}
 	service, err := c.Service()
 	switch {
@@ -241,7 +241,7 @@ func asError(err error) *Error {
 		return &Error{Status: http.StatusConflict, Field: refused.Field, Message: refused.Error()}
 	}
 	if refusal, ok := errors.AsType[*wire.Refusal](err); ok && refusal.Err == wire.ErrRestricted {
-		return &Error{Status: http.StatusTooManyRequests, Reason: refusal.Reason, RetryAfter: refusal.RetryAfter, Message: "too many attempts; wait for the seconds in Retry-After, then try again"}
+		return &Error{Status: http.StatusTooManyRequests, Reason: refusal.Reason, RetryAfter: refusal.RetryAfter, Message: "too many attempts; wait for the number of seconds in Retry-After, then try again"}
 	}
 	if taken, ok := errors.AsType[*record.TakenError](err); ok {
 		return &Error{Status: http.StatusConflict, Field: taken.Field, Message: taken.Error()}
@@ -284,7 +284,7 @@ func (c *Call) body() ([]byte, error) {
 	case err != nil:
 		return nil, &Error{Status: http.StatusBadRequest, Message: "the body could not be read; send it again"}
 	case len(data) > api.MaxAccount:
-		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the body has more than %d bytes", api.MaxAccount)}
+		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the body has more than %d bytes; send less", api.MaxAccount)}
 	}
 	bodies.Read(c.W, c.Request)
 	return data, nil

@@ -30,7 +30,7 @@ func tokenIn(header http.Header, body []byte) (string, error) {
 	case "application/x-www-form-urlencoded":
 		form, err := url.ParseQuery(string(body))
 		if err != nil {
-			return "", &Error{Status: http.StatusBadRequest, Message: "the form is malformed"}
+			return "", &Error{Status: http.StatusBadRequest, Message: "the form is malformed; percent-encode its values"}
 		}
 		if tokens := form["token"]; len(tokens) == 1 && tokens[0] != "" {
 			return tokens[0], nil

@@ -50,7 +50,7 @@ func (k *Key) check(name string) error {
 	}
 	for i, right := range k.May {
 		if !slices.Contains(Rights, right) {
-			return fmt.Errorf("may: %q is unknown; choose of read, write, sessions, introspect, import and export", string(right))
+			return fmt.Errorf("may: %q is unknown; choose from read, write, sessions, introspect, import and export", string(right))
 		}
 		if slices.Contains(k.May[:i], right) {
 			return fmt.Errorf("may: %s already specified", right)
@@ -142,7 +142,7 @@ func (h *Handler) admit(c *Call) (*Key, error) {
 		return nil, err
 	}
 	c.W.Header().Set("WWW-Authenticate", realm+`, error="invalid_token"`)
-	return nil, &Error{Status: http.StatusUnauthorized, Message: "the key is wrong"}
+	return nil, &Error{Status: http.StatusUnauthorized, Message: "the key is wrong; send one of the keys in mnemogate_accounts"}
 }
 
 // bearer returns the credentials of an Authorization header, without checking them.

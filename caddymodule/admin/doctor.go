@@ -60,7 +60,7 @@ func (d *doctor) run(ctx context.Context) {
 		checks.Go(func() {
 			err := panics.ContainLogged(d.app.Log(), "checking "+name, func() error { f(); return nil })
 			if err != nil {
-				d.found(api.Finding{Check: name, Result: api.Failed, Message: "a defect: " + err.Error(), Advice: "report it, with the log"})
+				d.found(api.Finding{Check: name, Result: api.Failed, Message: "internal error: " + err.Error(), Advice: "report it, with the log"})
 			}
 		})
 	}
@@ -237,10 +237,10 @@ func (d *doctor) probe(ctx context.Context, g gateway, companies []string) {
 	} else {
 		endpoint += fmt.Sprintf(" (of %s and %d more)", companies[0], len(companies)-1)
 	}
-	f.Message = endpoint + " is reached"
+	f.Message = endpoint + " can be reached"
 	if err != nil {
 		f.Result = api.Failed
-		f.Message = endpoint + " is not reached: " + guest.Cause(err).Error()
+		f.Message = endpoint + " can't be reached: " + guest.Cause(err).Error()
 		f.Advice = guest.ReachAdvice(err)
 	} else {
 		_ = conn.Close()
@@ -258,7 +258,7 @@ func (d *doctor) backlogs() {
 	for _, b := range d.service.Backlogs() {
 		age := time.Since(b.Oldest)
 		f := api.Finding{Check: "events", Company: b.Company, Result: api.OK}
-		f.Message = fmt.Sprintf("%d events wait, the oldest for %s", b.Events, age.Round(time.Second))
+		f.Message = fmt.Sprintf("waiting events: %d, the oldest for %s", b.Events, age.Round(time.Second))
 		if age > lateEvent {
 			f.Result = api.Warning
 			f.Advice = "check that the receiver runs and answers 2xx; the log has the reason for each failed try, and an event is dropped after three days"

@@ -71,7 +71,7 @@ func newTrial(service *flows.Service, a *app.App, code, channel, to string) (*tr
 		}
 		t.what = "a test to " + m.To
 		if channel == "sms" && !t.company.Limits.SendsTo(m.To) {
-			t.doubt = "codes are not sent to this phone, since sms_countries has not its country: add it if they shall be"
+			t.doubt = "codes are not sent to this phone, because sms_countries does not include its country: add it if they should be"
 		}
 		if sender, ok := gateway.(message.Sender); ok {
 			t.send = func(ctx context.Context) error { return sender.Send(ctx, m) }
@@ -103,12 +103,12 @@ func (t *trial) run(ctx context.Context, a *app.App) api.Finding {
 	switch {
 	case err != nil:
 		f.Result, f.Advice = api.Failed, cmp.Or(came.Advice, guest.ReachAdvice(err))
-		f.Message = t.what + " was not taken: " + err.Error()
+		f.Message = t.what + " was not accepted: " + err.Error()
 	case t.doubt != "":
 		f.Result, f.Advice = api.Warning, t.doubt
 		fallthrough
 	default:
-		f.Message = t.what + " was taken: " + cmp.Or(came.Answer, "its gateway does not tell more")
+		f.Message = t.what + " was accepted: " + cmp.Or(came.Answer, "the gateway gave no details")
 	}
 	return f
 }

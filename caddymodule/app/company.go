@@ -344,7 +344,7 @@ func (c *Company) checkGiven(app *policy.Policy) error {
 	case keys == 0 && !c.APIKeyOff:
 		return errors.New("api_key is missing; add one, or api_key off")
 	case keys > 0 && c.APIKeyOff:
-		return errors.New("api_key: there are keys and it is off; leave one of the two")
+		return errors.New("api_key: there are keys and it is off; keep only one of the two")
 	case !captcha:
 		return errors.New("captcha is missing; choose one, or captcha off")
 	}

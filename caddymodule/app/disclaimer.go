@@ -128,7 +128,7 @@ func (dis *Disclaimer) check() error {
 			return fmt.Errorf("'%s' is not a language: %w", name, err)
 		}
 		if other, ok := seen[tag]; ok {
-			return fmt.Errorf("%s and %s are the same language; leave one of them", other, name)
+			return fmt.Errorf("%s and %s are the same language; keep only one", other, name)
 		}
 		seen[tag] = name
 	}

@@ -187,7 +187,7 @@ func (a *App) use(directive string, module any, more string) (*pooledStore, erro
 	name := module.(caddy.Module).CaddyModule().ID.Name()
 	g, ok := module.(guest.StoreModule)
 	if !ok {
-		return nil, fmt.Errorf("the module %s is no store; use another", name)
+		return nil, fmt.Errorf("the module %s is not a store; use another", name)
 	}
 	key := g.Key() + more
 	value, _, err := stores.LoadOrNew(key, func() (caddy.Destructor, error) {

@@ -35,7 +35,7 @@ var (
 	failing = trap{"requests that fail before they reach it, such as those with an invalid Host, reach %s from handle_errors of %s, with whatever identity headers the client sent",
 		"let handle_errors answer with respond, file_server or the error pages of another address, or write mnemogate into it, too, with the paths of the error pages in its option public"}
 	perhapsTwice = trap{"some requests may pass it twice, and the second one finds no token",
-		"put each into a handle block of its own, or leave one"}
+		"put each into a handle block of its own, or keep only one"}
 	unreachable = trap{"nobody can log in: requests for /{company}/v2/auth/ do not reach it, only those for %s do",
 		"if the login belongs below that path, write base_path; otherwise let /{company}/* reach it, too"}
 	replaced = trap{"nobody can log in: try_files comes before it, and only paths of files reach it",
@@ -56,7 +56,7 @@ var (
 		"give the site no name, as in http://:8080, with bind; or add a site for all other hosts at the same port: http://:8080 { respond 404 }"}
 	unusablePasskeys = trap{"%s: passkeys of company %s do not work on this site: its rp_id is %s, and its origins do not name the site",
 		"correct rp_id or origins of passkeys, or give the site a name that they have"}
-	plainAccounts = trap{"a site of it is plain http: everyone on the way there can read the keys and the accounts",
+	plainAccounts = trap{"a site of it is plain http: anyone on the network path can read the keys and the accounts",
 		"give the site a name, so that it is https, or bind it to 127.0.0.1 or a Unix socket"}
 	openAccounts = trap{"everyone who can reach its site can try keys",
 		"bind the site to a private address, or let only your backends in: @others not remote_ip 10.0.0.0/24, then abort @others"}

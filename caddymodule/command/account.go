@@ -36,10 +36,10 @@ type fieldFlag struct{ name, field, usage string }
 
 var (
 	textFlags = []fieldFlag{
-		{"phone", "primary_phone", "The primary phone, as +37060012345"},
+		{"phone", "primary_phone", "The primary phone, such as +37060012345"},
 		{"email", "primary_email", "The primary email"},
 		{"login", "login_name", "The login name"},
-		{"locale", "locale", "The language of its owner, as lt or pt-BR"},
+		{"locale", "locale", "The language of its owner, such as lt or pt-BR"},
 		{"role", "role", "The role"},
 		{"status", "status", "active, restricted, closed or denied"},
 		{"question", "control_question", "The control question; goes with --answer"},
@@ -67,7 +67,7 @@ func addAccountFlags(cmd *cobra.Command, change bool) {
 	for _, f := range slices.Concat(boolFlags, secretFlags) {
 		flags.Bool(f.name, false, f.usage)
 	}
-	flags.StringArray("identity", nil, "A user of an OAuth provider, as 1:subject; may be repeated")
+	flags.StringArray("identity", nil, "A user of an OAuth provider, written as 1:subject; may be repeated")
 	if change {
 		flags.Bool("no-password", false, "Take the password away")
 		cmd.MarkFlagsMutuallyExclusive("password", "no-password")
@@ -328,7 +328,7 @@ has.`,
 					continue
 				}
 				if left -= len(page.Accounts); left == 0 {
-					fmt.Fprintf(c.cmd.ErrOrStderr(), "There are more: --after %s, or --all\n", after)
+					fmt.Fprintf(c.cmd.ErrOrStderr(), "There are more: add --after %s, or --all\n", after)
 					return nil
 				}
 			}
@@ -368,7 +368,7 @@ func (c *cli) confirm(question string) error {
 	fmt.Fprint(c.cmd.ErrOrStderr(), question+" [y/N] ")
 	typed, _ := c.in.ReadString('\n')
 	if typed = strings.ToLower(strings.TrimSpace(typed)); typed != "y" && typed != "yes" {
-		return errors.New("not done")
+		return errors.New("canceled; the account was not deleted")
 	}
 	return nil
 }

@@ -99,12 +99,12 @@ only if nobody could log in after the backup, as in a move to another machine.`,
 			if err != nil {
 				return c.orInterrupted(err)
 			}
-			ended := fmt.Sprintf("%s sessions and links revoked", humanize.Comma(done.SessionsEnded))
+			ended := fmt.Sprintf("sessions and links revoked: %s", humanize.Comma(done.SessionsEnded))
 			if r.KeepSessions {
 				ended = "sessions kept"
 			}
 			return c.report(map[string]any{"file": r.To, "accounts": done.Accounts, "sessions_ended": done.SessionsEnded},
-				fmt.Sprintf("%s: %s accounts restored, %s", r.To, humanize.Comma(done.Accounts), ended))
+				fmt.Sprintf("%s: accounts restored: %s, %s", r.To, humanize.Comma(done.Accounts), ended))
 		})
 	cmd.ValidArgsFunction = nil // complete files
 	cmd.Flags().StringVar(&r.To, "to", "", "The file of the store")

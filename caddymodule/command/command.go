@@ -320,7 +320,7 @@ func (c *cli) byFlag(cmd *cobra.Command) *cobra.Command {
 // account finds the account that an argument names, and returns its path, too.
 func (c *cli) account(name string) (path string, a api.Account, err error) {
 	if c.by != "" && c.by != nameIsMnemocode && c.by != nameIsLoginID {
-		return "", a, fmt.Errorf("--by is %s or %s", nameIsMnemocode, nameIsLoginID)
+		return "", a, fmt.Errorf("--by: %q is unknown; write %s or %s", c.by, nameIsMnemocode, nameIsLoginID)
 	}
 	company, err := c.company()
 	if err != nil {

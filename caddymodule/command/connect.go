@@ -53,7 +53,7 @@ func (c *cli) accountsAPI() (*server, error) {
 		return nil, errors.New("--api: write a URL like https://accounts.internal:8443")
 	}
 	if u.Scheme == "http" && !guest.Loopback(u.Hostname()) {
-		return nil, errors.New("--api: over http to another machine everyone on the way can read the key; write https")
+		return nil, errors.New("--api: over http to another machine anyone on the network path can read the key; write https")
 	}
 	data, err := os.ReadFile(c.keyFile)
 	if err != nil {
@@ -80,7 +80,7 @@ func (c *cli) adminEndpoint() (*server, error) {
 	}
 	parsed, err := caddy.ParseNetworkAddress(address)
 	if err != nil || parsed.PortRangeSize() > 1 {
-		return nil, fmt.Errorf("%q is no address of an admin endpoint; write it like localhost:2019 or unix//run/caddy/admin.sock", address)
+		return nil, fmt.Errorf("%q is not an address of an admin endpoint; write it like localhost:2019 or unix//run/caddy/admin.sock", address)
 	}
 	host := parsed.JoinHostPort(0)
 	if parsed.IsUnixNetwork() {

@@ -3,7 +3,6 @@ package command
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -112,7 +111,7 @@ func (c *cli) runImport(name, format string, update bool) error {
 			return err
 		}
 	default:
-		return errors.New("--format is jsonl or csv")
+		return fmt.Errorf("--format: %q is unknown; write jsonl or csv", format)
 	}
 	company, err := c.company()
 	if err != nil {

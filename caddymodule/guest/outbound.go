@@ -128,15 +128,15 @@ func Cause(err error) error {
 // ReachAdvice says what to do if a server could not be reached or did not answer.
 func ReachAdvice(err error) string {
 	if _, ok := errors.AsType[*net.DNSError](err); ok {
-		return "see that the name is right, and that names are resolved on this machine"
+		return "check that the name is right, and that names are resolved on this machine"
 	}
 	if errors.Is(err, syscall.ECONNREFUSED) {
-		return "nothing listens there: see that the address and port are right, and that it runs"
+		return "nothing listens there: check that the address and port are right, and that it runs"
 	}
 	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return "its certificate must be valid for this name, and from an authority that this machine trusts"
 	}
-	return "see that the address is right, that it runs, and that no firewall is between"
+	return "check that the address is right, that it runs, and that no firewall is between"
 }
 
 // HTTPURL parses the URL of a server. The error does not repeat the URL, since it
@@ -160,7 +160,7 @@ func CheckURL(s string) error {
 func RemoteURL(s string, insecure bool) (*url.URL, error) {
 	u, err := HTTPURL(s)
 	if err == nil && !insecure && !secureURL(u) {
-		return nil, errors.New("everyone on the way can read http; write https or, if you must, the word insecure behind the address")
+		return nil, errors.New("anyone on the network path can read http; write https or, if you must, the word insecure after the address")
 	}
 	return u, err
 }
@@ -170,7 +170,7 @@ func HTTPWeakness(insecure bool, addresses ...string) []Weakness {
 	for _, address := range addresses {
 		if u, err := url.Parse(address); insecure && err == nil && !secureURL(u) {
 			return []Weakness{{
-				Message: "everyone on the way to " + u.Host + " can read what is sent there over http",
+				Message: "anyone on the network path to " + u.Host + " can read what is sent there over http",
 				Advice:  "write https, and remove the word insecure",
 			}}
 		}

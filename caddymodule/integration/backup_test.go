@@ -92,7 +92,7 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 	restore().want(1, "mnemogate.db exists", "--force")
 	restore("--force").want(1, "is open: stop Caddy")
-	s.whileStopped(func() { restore("--force").want(0, "23 accounts restored", "sessions and links revoked") })
+	s.whileStopped(func() { restore("--force").want(0, "accounts restored: 23", "sessions and links revoked: ") })
 
 	for what, token := range map[string]string{"a session": live, "an ended one": ended} {
 		s.run(what, func(*testing.T) { s.get("/", token).want(wire.ErrTokenInvalid) })

@@ -177,7 +177,7 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 
 // Plain http to another machine requires the word insecure at each address.
 func TestHTTPToAnotherMachineNeedsTheWordInsecure(t *testing.T) {
-	const refused = "everyone on the way can read http"
+	const refused = "anyone on the network path can read http"
 	oauth2 := func(token, userinfo string) string {
 		return "oauth 1 oauth2 {\ntoken_url " + token + "\nuserinfo_url " + userinfo +
 			"\nsubject id\nclient_id us\nclient_secret s\nredirect_uri https://app.example/\n}"

@@ -40,7 +40,7 @@ func TestDoctorTellsOneCauseOnce(t *testing.T) {
 	s.cli("", "doctor").want(0, "warning  second_factor ", " could not be counted: ")
 	servers.postgres.Exec(t, "ALTER TABLE "+servers.schema+".away RENAME TO backup_codes")
 	between.postgres.Refuse()
-	if got := failed(s.cli("", "doctor").want(1).out); len(got) != 1 || !strings.HasPrefix(got[0], "failed accounts store") || !strings.Contains(got[0], "see that its server runs") {
+	if got := failed(s.cli("", "doctor").want(1).out); len(got) != 1 || !strings.HasPrefix(got[0], "failed accounts store") || !strings.Contains(got[0], "check that its server runs") {
 		t.Errorf("without PostgreSQL: %q", got)
 	}
 	between.postgres.Heal()
@@ -68,7 +68,7 @@ func TestDoctorOfManyCompaniesFarFromPostgreSQL(t *testing.T) {
 		out = s.cli("", "doctor").out
 		return strings.Count(out, "accounts that can't log in") == companies
 	})
-	if n := strings.Count(out, "is reached"); n != 2 || !strings.Contains(out, fmt.Sprintf("(of acme and %d more) is reached", companies)) {
+	if n := strings.Count(out, "can be reached"); n != 2 || !strings.Contains(out, fmt.Sprintf("(of acme and %d more) can be reached", companies)) {
 		t.Errorf("doctor knocked at %d gateways", n)
 	}
 	// Now the companies are in the store but not configured.

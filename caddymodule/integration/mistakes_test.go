@@ -125,9 +125,9 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		"captcha off":                                                    "captcha: it does not belong here: write it into the global option mnemogate, in the block at the top of the Caddyfile, at Caddyfile:11",
 		"api_key k":                                                      "api_key: it does not belong here: write it into the global option mnemogate, in the block at the top of the Caddyfile, at Caddyfile:11",
 		"header X-User\ncompany umbrella":                                `company: there is no company "umbrella"; name one that the global option mnemogate has, at Caddyfile:12`,
-		"login_page {\nlink \"Imprint\" javascript:alert(1)\n}":          `login_page: link: "javascript:alert(1)" is no address for a link; write https://…, mailto:…, tel:… or a path of this site, such as /imprint, at Caddyfile:12`,
+		"login_page {\nlink \"Imprint\" javascript:alert(1)\n}":          `login_page: link: "javascript:alert(1)" is not an address for a link; write https://…, mailto:…, tel:… or a path of this site, such as /imprint, at Caddyfile:12`,
 		"login_page {\nlink \"Imprint\"\n}":                              "login_page: link: " + count + "'Imprint', at Caddyfile:12",
-		"login_page {\nlink klingon \"qepHom\" /q\n}":                    `login_page: link: "klingon" is no language tag; write one like de or pt-BR, at Caddyfile:12`,
+		"login_page {\nlink klingon \"qepHom\" /q\n}":                    `login_page: link: "klingon" is not a language tag; write one like de or pt-BR, at Caddyfile:12`,
 		"login_page {\nlink pl \"Prywatność\" /p\n}":                     `login_page: link: the page has no texts in "pl", so nobody would see "Prywatność"; add pl.json to texts, or leave the language out`,
 		"login_page {\nsignup \"Join\" /a\nsignup \"Register\" /b\n}":    "login_page: signup: there are two for the same language; remove one, or name its language before the text",
 		"login_page {\nlogo_dark testdata/logo.svg\n}":                   "login_page: logo_dark: there is no logo that it could replace; set logo, too",
@@ -158,7 +158,7 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		"assertion app {\nissuer api.example.com\n}":                     `assertion: issuer: "api.example.com" is not a URL; write one like https://api.example.com, at Caddyfile:12`,
 		"assertion app {\naudience other\n}":                             "assertion: unrecognized subdirective 'audience', at Caddyfile:12",
 		"assertion app {\nkey\n}":                                        "assertion: key: " + count + "'key', at Caddyfile:12",
-		"assertion app {\nkey {env.MNEMOGATE_TEST_KEY}\n}":               "assertion: key: key 1 of 1: it is no private key in PEM; make one with openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256, at Caddyfile:12",
+		"assertion app {\nkey {env.MNEMOGATE_TEST_KEY}\n}":               "assertion: key: key 1 of 1: it is not a private key in PEM; make one with openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256, at Caddyfile:12",
 		"assertion app {\nkey {env.NOT_SET}\n}":                          "assertion: key: {env.NOT_SET} is empty; set the variable or fill the file, at Caddyfile:12",
 		`assertion app {
 key "-----BEGIN PRIVATE KEY-----
@@ -225,7 +225,7 @@ func TestMistakesInJSONAreRefused(t *testing.T) {
 		`"assertion":{}`:                                        "assertion: name the application that it is for, as in assertion profile-api",
 		`"assertion":{"audience":"app","ttl":60}`:               "assertion: ttl: choose 10s to 10m",
 		`"assertion":{"audience":"app","key":"x"}`:              `unknown field "key"`,
-		`"assertion":{"audience":"app","keys":["x"]}`:           "assertion: key: key 1 of 1: it is no private key in PEM; make one with",
+		`"assertion":{"audience":"app","keys":["x"]}`:           "assertion: key: key 1 of 1: it is not a private key in PEM; make one with",
 		`"assertion":{"audience":"app","issuer":"example.com"}`: `assertion: issuer: "example.com" is not a URL; write one like`,
 		`"assertion":{"audience":"app","header":"Cookie"}`:      "assertion: header: Cookie has another meaning; choose another name",
 	} {

@@ -268,7 +268,7 @@ func TestAReceiverThatIsDownHoldsUpNothing(t *testing.T) {
 			t.Errorf("a reload took %v", took)
 		}
 	}
-	if out := s.cli("", "doctor").out; !strings.Contains(out, "acme: events") || !strings.Contains(out, "4 events wait") {
+	if out := s.cli("", "doctor").out; !strings.Contains(out, "acme: events") || !strings.Contains(out, "waiting events: 4") {
 		t.Errorf("doctor does not tell of the events that wait:\n%s", out)
 	}
 	watch := storetest.StartWatch()

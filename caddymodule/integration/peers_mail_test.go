@@ -221,12 +221,12 @@ func TestPeersMailRecovery(t *testing.T) {
 			return s.cli("", "doctor", "--send-test", "mail:"+to, "--company", company)
 		}
 		mail := m.oneMail(t, func() {
-			test("acme", "ops@example.com").want(0, "ok  acme: mail  a test to ops@example.com was taken: ", " took it: ")
+			test("acme", "ops@example.com").want(0, "ok  acme: mail  a test to ops@example.com was accepted: ", " accepted it: ")
 		})
 		checkReceived(t, mail, "ops@example.com", "Test mail of acme")
-		test("acme", "reject@example.com").want(1, "SMTP RCPT TO command failed: 550", "No such user", "→ it does not take this")
+		test("acme", "reject@example.com").want(1, "SMTP RCPT TO command failed: 550", "No such user", "→ it refused this message")
 		test("acme", "late@example.com").want(1, "failed: 451", "Not now", "→ it says that it can't now")
-		test("wrongpassword", "ops@example.com").want(1, "it answered 535", "Who are you?", "→ see that username and password are right")
+		test("wrongpassword", "ops@example.com").want(1, "it answered 535", "Who are you?", "→ check the username and password")
 		test("wrongname", "ops@example.com").want(1, "certificate", "→ ")
 	})
 	s.run("a server that can't be trusted or does not trust us", func(t *testing.T) {

@@ -28,7 +28,7 @@ func TestRestoreGuessesNoFile(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(s.dir, "data", "caddy", "mnemogate")); err == nil {
 				t.Error("it restored into the data directory")
 			}
-			restore("--to", filepath.Join(t.TempDir(), "to.db")).want(0, "1 accounts restored")
+			restore("--to", filepath.Join(t.TempDir(), "to.db")).want(0, "accounts restored: 1")
 		})
 	}
 	s.run("no configuration", func(t *testing.T) {
@@ -49,9 +49,9 @@ func TestRestoreGuessesNoFile(t *testing.T) {
 		changed := bytes.Replace(data, []byte("customer"), []byte("operator"), 1)
 		restore(changed).want(1, "does not match its checksum")
 		restore(changed, "--unverified").want(1, "does not match its checksum")
-		restore(data).want(0, "1 accounts restored")
+		restore(data).want(0, "accounts restored: 1")
 		older := data[:len(data)/4096*4096]
 		restore(older).want(1, "has no checksum", "--unverified")
-		restore(older, "--unverified").want(0, "1 accounts restored")
+		restore(older, "--unverified").want(0, "accounts restored: 1")
 	})
 }

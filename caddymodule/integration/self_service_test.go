@@ -319,7 +319,7 @@ func TestWhoMayUseSelfService(t *testing.T) {
 				t.Errorf("%s %s: got %v %s", route.method, route.path, a.Header, a.Body)
 			}
 		}
-		s.audits(1, `"actor":"the user","route":"me/password","result":"auth.session.invalid","reason":"The login is too long ago for this; log in again."`)
+		s.audits(1, `"actor":"the user","route":"me/password","result":"auth.session.invalid","reason":"The login is too old for this request. Log the user in again."`)
 	})
 	s.run("a query changes nothing", func(*testing.T) {
 		token, other := s.login("alice@example.com"), s.login("alice@example.com")

@@ -28,9 +28,9 @@ func TestDoctorSendsATest(t *testing.T) {
 		return s.cli("", "doctor", "--send-test", what, "--company", company)
 	}
 	for range 2 {
-		test("sms:+370 600 00001", "acme").want(0, "ok  acme: sms  a test to +37060000001 was taken: "+s.sms.Listener.Addr().String()+" answered 200: ")
-		test("mail:alice@example.com", "acme").want(0, "ok  acme: mail  a test to alice@example.com was taken: ")
-		test("events", "acme").want(0, "ok  acme: events  a test event was taken: ", " answered 204: ")
+		test("sms:+370 600 00001", "acme").want(0, "ok  acme: sms  a test to +37060000001 was accepted: "+s.sms.Listener.Addr().String()+" answered 200: ")
+		test("mail:alice@example.com", "acme").want(0, "ok  acme: mail  a test to alice@example.com was accepted: ")
+		test("events", "acme").want(0, "ok  acme: events  a test event was accepted: ", " answered 204: ")
 	}
 	sent := s.sms.of(message.Trial)
 	if len(sent) != 4 {
@@ -57,8 +57,8 @@ func TestDoctorSendsATest(t *testing.T) {
 		t.Error("a test is counted")
 	}
 	s.run("what else there is to say", func(t *testing.T) {
-		test("sms:+12025550123", "acme").want(0, "warning  acme: sms  a test to +12025550123 was taken", "sms_countries")
-		test("sms:+37060000001", "bare").want(0, "ok  bare: sms", "its gateway does not tell more")
+		test("sms:+12025550123", "acme").want(0, "warning  acme: sms  a test to +12025550123 was accepted", "sms_countries")
+		test("sms:+37060000001", "bare").want(0, "ok  bare: sms", "the gateway gave no details")
 		test("sms:+37060000001", "logs").want(0, "it is in Caddy's log, and nowhere else")
 		s.tells("This is a test: SMS of logs arrive here.")
 		test("events", "bare").want(1, "company bare has no events in its configuration")
@@ -91,17 +91,17 @@ func TestDoctorTellsWhyATestWasNotTaken(t *testing.T) {
 		does http.HandlerFunc
 		want []string
 	}{
-		"refused":  {guesttest.Answering(422, `{"error":"no route to +37060000001"}`), []string{`answered 422: "{\"error\":\"no route to +37060000001\"}"`, "→ it does not take this"}},
-		"keys":     {guesttest.Answering(401, "no key hiddenkey, anotherhidden or whsec_aGlkZGVu"), []string{`answered 401: "no key …, … or …"`, "→ see that it has the same secret"}},
-		"path":     {guesttest.Answering(404, strings.Repeat("nothing ", 100)), []string{"answered 404", "→ see that the path of the URL"}},
+		"refused":  {guesttest.Answering(422, `{"error":"no route to +37060000001"}`), []string{`answered 422: "{\"error\":\"no route to +37060000001\"}"`, "→ it refused this message"}},
+		"keys":     {guesttest.Answering(401, "no key hiddenkey, anotherhidden or whsec_aGlkZGVu"), []string{`answered 401: "no key …, … or …"`, "→ check that it has the same secret"}},
+		"path":     {guesttest.Answering(404, strings.Repeat("nothing ", 100)), []string{"answered 404", "→ check the path of the URL"}},
 		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) }, []string{"answered 302", "→ no redirect is followed"}},
 		"many":     {guesttest.Answering(429, ""), []string{"answered 429", "→ it says that there were too many"}},
 		"broken":   {guesttest.Answering(503, "down"), []string{`answered 503: "down"`, "→ it is at fault"}},
-		"silent":   {hang, []string{"no answer in time", "→ see that the address is right, that it runs"}},
+		"silent":   {hang, []string{"no answer in time", "→ check that the address is right, that it runs"}},
 	} {
 		s.run(name, func(t *testing.T) {
 			does.Store(&c.does)
-			got := s.cli("", "doctor", "--send-test", "sms:+37060000001").want(1, append(c.want, "failed  acme: sms  a test to +37060000001 was not taken: sms webhook: ")...)
+			got := s.cli("", "doctor", "--send-test", "sms:+37060000001").want(1, append(c.want, "failed  acme: sms  a test to +37060000001 was not accepted: sms webhook: ")...)
 			if len(got.out) > 700 || strings.Contains(got.out+got.errs, "hidden") || got.errs != "" {
 				t.Errorf("got %s%s", got.out, got.errs)
 			}
@@ -126,7 +126,7 @@ func TestDoctorWithoutAStore(t *testing.T) {
 		site:    "respond hello",
 	})
 	got := s.cli("", "doctor").want(1,
-		"failed   stores", "connection refused", "→ see that its server runs",
+		"failed   stores", "connection refused", "→ check that its server runs",
 		"ok       acme: sms", "warning  acme: captcha",
 		"warning  mnemogate", "no site has the directive mnemogate", "1 of ")
 	if strings.Contains(got.out+got.errs, "hidden") {

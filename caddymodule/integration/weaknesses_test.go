@@ -65,7 +65,7 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 		{"mail", "zeta", "the secret has no whsec_ before it, so its characters are the key", "the base64 of the key"},
 		{"mail", "umbrella", "links go to the log", "configure mail smtp"},
 		{"sms_origin", "umbrella", "the longest SMS with a code takes", "shorten the name"},
-		{"sms", "umbrella", "everyone on the way to gateway.invalid can read", "remove the word insecure"},
+		{"sms", "umbrella", "anyone on the network path to gateway.invalid can read", "remove the word insecure"},
 		{"otp fixed", "umbrella", "anybody who knows the code needs no SMS to +37060012345", "when the review or test is over"},
 		{"limits sms_per_company", "umbrella", "strangers who pump SMS can run up any bill", "what your busiest day needs"},
 		{"recovery link", "umbrella", "the token is not in the fragment", "behind #"},
@@ -94,7 +94,7 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 			t.Errorf("%q is told", secret)
 		}
 	}
-	if !strings.Contains(doctor, "127.0.0.1:1 is not reached") {
+	if !strings.Contains(doctor, "127.0.0.1:1 can't be reached") {
 		t.Error("doctor does not knock at the gateway")
 	}
 }

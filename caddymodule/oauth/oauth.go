@@ -125,7 +125,7 @@ func (c *oauthClient) provision(what string) error {
 func (c *oauthClient) checkGiven() error {
 	switch {
 	case c.ClientID == "":
-		return errors.New("client_id is missing")
+		return errors.New("client_id is missing; copy it from the provider's console")
 	case c.ClientSecret == "" && !c.RequirePKCE:
 		return errors.New("client_secret is missing; a client without one needs require_pkce")
 	case len(c.RedirectURI) == 0:

@@ -32,7 +32,7 @@ type Link struct {
 func (l Link) Check() error {
 	if l.Language != "" {
 		if tag, err := language.Parse(l.Language); err != nil || tag.String() != l.Language {
-			return fmt.Errorf("%q is no language tag; write one like de or pt-BR", l.Language)
+			return fmt.Errorf("%q is not a language tag; write one like de or pt-BR", l.Language)
 		}
 	}
 	if strings.TrimSpace(l.Text) == "" {
@@ -52,7 +52,7 @@ func (l Link) Check() error {
 	case u.Scheme == "" && u.Host == "" && strings.HasPrefix(l.URL, "/") && !strings.Contains(l.URL, `\`):
 		return nil
 	}
-	return fmt.Errorf("%q is no address for a link; write https://…, mailto:…, tel:… or a path of this site, such as /imprint", l.URL)
+	return fmt.Errorf("%q is not an address for a link; write https://…, mailto:…, tel:… or a path of this site, such as /imprint", l.URL)
 }
 
 // A Config is what the page's options tell clients, as JSON. Its links are those of one

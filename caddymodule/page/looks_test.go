@@ -58,11 +58,11 @@ func TestWhatNoPageCanBeMadeOf(t *testing.T) {
 		{Options{Logo: write("page.png", "<svg></svg>")}, "logo: "},
 		{Options{Logo: write("big.svg", "<svg>"+strings.Repeat(" ", 512<<10))}, "has more than 512 kB"},
 		{Options{Texts: t.TempDir()}, "there is no <language>.json"},
-		{texts("klingon.json", "{}"), "no language tag"},
-		{texts("PT-br.json", "{}"), "no language tag"},
+		{texts("klingon.json", "{}"), "is not a language tag"},
+		{texts("PT-br.json", "{}"), "is not a language tag"},
 		{texts("pt.json", "[]"), "an object of texts"},
 		{texts("pt-BR.json", `{"login.headline": "Entrar"}`), `there is no text "login.headline"`},
-		{texts("pt-PT.json", `{"code.sent": "Enviámos um código para {email}."}`), "nothing to put for {email}"},
+		{texts("pt-PT.json", `{"code.sent": "Enviámos um código para {email}."}`), "there is no value for the placeholder {email}"},
 	} {
 		if _, err := New(c.options); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: got %v, want %s", c.options, err, c.want)

@@ -55,7 +55,7 @@ func (p *Page) readStyle(name string) error {
 		return fmt.Errorf("style: %w", err)
 	}
 	if len(sheet) > maxStyle || bytes.IndexByte(sheet, 0) >= 0 {
-		return fmt.Errorf("style: %s is no style sheet of at most %d kB", name, maxStyle>>10)
+		return fmt.Errorf("style: %s is not a text file of at most %d kB; make it smaller, or name a style sheet", name, maxStyle>>10)
 	}
 	bare := cssComment.ReplaceAll(sheet, nil)
 	if found := cssImport.Find(bare); found != nil {
@@ -71,7 +71,7 @@ func (p *Page) readStyle(name string) error {
 			return fmt.Errorf("style: %s loads %.80q, but the page contacts no other server; put the file next to the style sheet or in a directory there, name it with letters, digits, dots and dashes, and write url(fonts/name.woff2)", name, file)
 		}
 		if used++; used > maxOfStyle {
-			return fmt.Errorf("style: %s uses more than %d files", name, maxOfStyle)
+			return fmt.Errorf("style: %s uses more than %d files; use fewer", name, maxOfStyle)
 		}
 		if err := p.readOfStyle(filepath.Dir(name), file); err != nil {
 			return fmt.Errorf("style: %s: %w", name, err)

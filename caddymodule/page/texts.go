@@ -27,7 +27,7 @@ func (p *Page) readTexts(dir string) error {
 	}
 	if dir != "" {
 		if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-			return fmt.Errorf("texts: %s is not a directory", dir)
+			return fmt.Errorf("texts: %s is not a directory; name one with files like lt.json", dir)
 		}
 		if err := p.readLanguages(os.DirFS(dir), ".", maps.Clone(p.texts[fallback])); err != nil {
 			return err
@@ -94,7 +94,7 @@ var placeholder = regexp.MustCompile(`\{[a-z]+\}`)
 func (p *Page) readLanguage(from fs.FS, file, name string, keys map[string]string) error {
 	tag, err := language.Parse(name)
 	if err != nil || tag.String() != name {
-		return errors.New("its name is no language tag like lt or pt-BR")
+		return errors.New("its name is not a language tag like lt or pt-BR")
 	}
 	content, err := fs.ReadFile(from, file)
 	if err != nil {
@@ -114,7 +114,7 @@ func (p *Page) readLanguage(from fs.FS, file, name string, keys map[string]strin
 		}
 		for _, held := range placeholder.FindAllString(text, -1) {
 			if !strings.Contains(original, held) {
-				return fmt.Errorf("%s has nothing to put for %s", key, held)
+				return fmt.Errorf("%s: there is no value for the placeholder %s; remove it", key, held)
 			}
 		}
 	}

@@ -78,7 +78,7 @@ func (s *Settings) Check() error {
 			return fmt.Errorf("origins: %q: %w", origin, err)
 		}
 		if slices.Contains(s.Origins[:i], origin) {
-			return fmt.Errorf("origins: %q is named twice; leave it once", origin)
+			return fmt.Errorf("origins: %q is named twice; remove one", origin)
 		}
 	}
 	if utf8.RuneCountInString(s.Name) > 64 || strings.ContainsFunc(s.Name, unicode.IsControl) {
@@ -89,10 +89,10 @@ func (s *Settings) Check() error {
 
 func checkRPID(id string) error {
 	if id == "" {
-		return errors.New("it is missing; write the domain of the site, as example.com")
+		return errors.New("it is missing; write the domain of the site, such as example.com")
 	}
 	if strings.ContainsAny(id, ":/?#@*") {
-		return fmt.Errorf("%q is not a domain; write it without scheme, port and path, as example.com", id)
+		return fmt.Errorf("%q is not a domain; write it without scheme, port and path, such as example.com", id)
 	}
 	if _, err := netip.ParseAddr(id); err == nil {
 		return fmt.Errorf("%s is an IP address, for which browsers have no passkeys; write a domain", id)
@@ -106,7 +106,7 @@ func checkRPID(id string) error {
 	}
 	suffix, _ := publicsuffix.PublicSuffix(id)
 	if suffix == id && id != "localhost" { // every name without a dot is one
-		return fmt.Errorf("%s is a public suffix, below which anyone can have a domain, so browsers refuse it; write the site's own domain, as example.%s", id, id)
+		return fmt.Errorf("%s is a public suffix, below which anyone can have a domain, so browsers refuse it; write the site's own domain, such as example.%s", id, id)
 	}
 	return nil
 }
@@ -125,7 +125,7 @@ func (s *Settings) checkOrigin(origin string) error {
 	}
 	u, err := url.Parse(origin)
 	if err != nil || u.Host == "" || origin != u.Scheme+"://"+u.Host || strings.ToLower(origin) != origin || strings.Contains(origin, "*") {
-		return fmt.Errorf("it is not an origin; write scheme, domain and, if needed, port, in lower case, as https://%s", s.RPID)
+		return fmt.Errorf("it is not an origin; write scheme, domain and, if needed, port, in lower case, such as https://%s", s.RPID)
 	}
 	if written := guest.BrowserOrigin(origin); written != origin {
 		return fmt.Errorf("browsers write it as %s; write that", written)

@@ -84,7 +84,7 @@ func (p *Policy) checkOTP() error {
 			case phone == "":
 				return fmt.Errorf("otp fixed: %q is not an international number; write it as in +37060012345", given)
 			case phones[phone]:
-				return fmt.Errorf("otp fixed: %s has two codes; leave one", phone)
+				return fmt.Errorf("otp fixed: %s has two codes; keep only one", phone)
 			}
 			phones[phone] = true
 		}

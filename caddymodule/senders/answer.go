@@ -40,15 +40,15 @@ func statusAdvice(status int) string {
 	case status >= 300 && status <= 399:
 		return "no redirect is followed: configure the URL that it leads to"
 	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return "see that it has the same secret, and that a key in the URL or in a header is right"
+		return "check that it has the same secret, and check any key in the URL or in a header"
 	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed:
-		return "see that the path of the URL is that of its webhook"
+		return "check the path of the URL"
 	case status == http.StatusTooManyRequests:
 		return "it says that there were too many: try again later, or ask its operator for a higher limit"
 	case status >= 500:
 		return "it is at fault: look at its log, or ask its operator"
 	default:
-		return "it does not take this: look at its log, and whether it takes the type test"
+		return "it refused this message: look at its log, and check that it accepts the type test"
 	}
 }
 
@@ -59,11 +59,11 @@ func smtpAdvice(code int) string {
 	case 0:
 		return ""
 	case 530, 534, 535, 538:
-		return "see that username and password are right; many providers want a password of its own for programs"
+		return "check the username and password; many providers want an app password"
 	case 421, 450, 451, 452:
 		return "it says that it can't now: try again later, or look at its log"
 	default:
-		return "it does not take this: see that it lets this username send as from, and to this address"
+		return "it refused this message: check that this username may send from the address in from, and to this address"
 	}
 }
 

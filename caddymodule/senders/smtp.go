@@ -146,7 +146,7 @@ func (s *SMTP) Validate() error {
 	}
 	s.from.Address = asciiDomain(s.from.Address)
 	if !slices.Contains([]string{tlsStartTLS, tlsImplicit, tlsOff}, s.TLS) {
-		return fmt.Errorf("mail smtp: tls: %q is not starttls, implicit or off", s.TLS)
+		return fmt.Errorf("mail smtp: tls: %q is not starttls, implicit or off; choose one of these", s.TLS)
 	}
 	if (s.Username == "") != (s.Password == "") {
 		return errors.New("mail smtp: username and password go together; add the other one")
@@ -155,7 +155,7 @@ func (s *SMTP) Validate() error {
 	case open && s.Username != "":
 		return errors.New("mail smtp: tls off would show the password to the network; use starttls or implicit")
 	case open && !s.Insecure:
-		return errors.New("mail smtp: tls: everyone on the way could read the links with tls off; use starttls or implicit or, if you must, add the word insecure after it")
+		return errors.New("mail smtp: tls: anyone on the network path could read the links with tls off; use starttls or implicit or, if you must, add the word insecure after it")
 	}
 	return guest.CheckTimeout("mail smtp", s.Timeout)
 }
@@ -185,7 +185,7 @@ func (s *SMTP) Send(ctx context.Context, m message.Message) (err error) {
 		return fmt.Errorf("mail smtp: %s: %s", s.Address, cause)
 	}
 	if trial := guest.TrialOf(ctx); trial != nil {
-		trial.Answer = s.Address + " took it: " + s.shown(message.ServerResponse())
+		trial.Answer = s.Address + " accepted it: " + s.shown(message.ServerResponse())
 	}
 	return nil
 }
@@ -222,7 +222,7 @@ func (s *SMTP) Weaknesses() []guest.Weakness {
 		return nil
 	}
 	return []guest.Weakness{{
-		Message: "everyone on the way to " + s.Address + " can read the links, since tls is off",
+		Message: "anyone on the network path to " + s.Address + " can read the links, since tls is off",
 		Advice:  "use starttls or implicit, and remove the word insecure",
 	}}
 }

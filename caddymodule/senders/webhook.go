@@ -218,7 +218,7 @@ func (w *webhook) Validate() (err error) {
 	}
 	for name, value := range w.Headers {
 		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-			return fmt.Errorf("%s: header %q: its name or its value can't be sent in HTTP", w.what, name)
+			return fmt.Errorf("%s: header %q: its name or its value can't be sent in HTTP; correct it", w.what, name)
 		}
 		if ownHeader(name) {
 			return fmt.Errorf("%s: header %s is set by mnemogate; leave it out", w.what, name)
@@ -337,7 +337,7 @@ func (w *webhook) Weaknesses() []guest.Weakness {
 	if slices.ContainsFunc(w.secrets(), func(s string) bool { return !strings.HasPrefix(s, keyPrefix) }) {
 		found = append(found, guest.Weakness{
 			Message: "the secret has no whsec_ before it, so its characters are the key; a Standard Webhooks library would decode it as base64, and find each signature wrong",
-			Advice:  "write whsec_ and the base64 of the key, or see that the gateway takes the characters",
+			Advice:  "write whsec_ and the base64 of the key, or check that the gateway takes the characters",
 		})
 	}
 	return found

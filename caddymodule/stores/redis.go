@@ -74,7 +74,7 @@ func (r *Redis) Provision(caddy.Context) error {
 		return fmt.Errorf("sessions redis: %w", err)
 	}
 	if host := r.open(); host != "" && !r.Insecure {
-		return fmt.Errorf("sessions redis: everyone on the way to %s could read and change sessions; write rediss:// or, if you must, add the word insecure after the URLs", host)
+		return fmt.Errorf("sessions redis: anyone on the network path to %s could read and change sessions; write rediss:// or, if you must, add the word insecure after the URLs", host)
 	}
 	return made.Close()
 }
@@ -97,7 +97,7 @@ func (r *Redis) Weaknesses() []guest.Weakness {
 		return nil
 	}
 	return []guest.Weakness{{
-		Message: "everyone on the way to " + host + " can read and change sessions, since redis:// is without TLS",
+		Message: "anyone on the network path to " + host + " can read and change sessions, since redis:// is without TLS",
 		Advice:  "write rediss://, and remove the word insecure",
 	}}
 }

@@ -59,7 +59,7 @@ func (s *Signer) Assertion(ctx context.Context, issuer string, session record.Se
 	now := s.Now()
 	of, ok := s.shards[int(session.Hash[len(session.Hash)-1])%len(s.shards)].find(session.Hash, issuer, now, s.TTL, s.Limit/len(s.shards))
 	if !ok {
-		return "", &wire.Refusal{Err: wire.ErrRestricted, RetryAfter: s.TTL, Message: "The session is used on too many hosts at once. Wait for the seconds in Retry-After, then try again."}
+		return "", &wire.Refusal{Err: wire.ErrRestricted, RetryAfter: s.TTL, Message: "The session is used on too many hosts at once. Wait for the number of seconds in Retry-After, then try again."}
 	}
 	made := of.made.Load()
 	switch {

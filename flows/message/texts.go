@@ -148,9 +148,9 @@ func loadDirectory(files fs.FS, dir string) (directory, error) {
 		case len(texts) == 0:
 			continue // the directory is for something else
 		case err != nil:
-			return directory{}, fmt.Errorf("texts in %s: the directory's name is no language tag like lt or pt-BR; give it one", path)
+			return directory{}, fmt.Errorf("texts in %s: the directory's name is not a language tag like lt or pt-BR; give it one", path)
 		case d.locales[locale] != nil:
-			return directory{}, fmt.Errorf("texts in %s: another directory is of the same language; leave one of them", path)
+			return directory{}, fmt.Errorf("texts in %s: another directory has the same language; keep only one", path)
 		}
 		d.locales[locale] = texts
 	}
@@ -177,7 +177,7 @@ func loadTexts(files fs.FS, dir string) (texts map[string]*template.Template, di
 			continue
 		}
 		if !slices.Contains(textNames, name) {
-			return nil, nil, fmt.Errorf("text %s: no message has this name; use one of %s, or another extension for what is no text",
+			return nil, nil, fmt.Errorf("text %s: no message has this name; use one of %s, or give other files another extension",
 				path, strings.Join(textNames, ", "))
 		}
 		if texts[name], err = loadText(files, name); err != nil {
@@ -196,7 +196,7 @@ func loadText(files fs.FS, name string) (*template.Template, error) {
 	text := strings.TrimPrefix(string(source), "\ufeff") // the byte order mark of some editors
 	tmpl, err := template.New(name).Parse(strings.ReplaceAll(text, "\r\n", "\n"))
 	if err != nil {
-		return nil, fmt.Errorf("it is no template, correct the place that is named: %w", err)
+		return nil, fmt.Errorf("it is not a valid template; correct it: %w", err)
 	}
 	_, text, err = execute(tmpl, sampleText)
 	switch {

@@ -149,7 +149,7 @@ func TestLoadTextsNamesTheFileAndWhatToDo(t *testing.T) {
 	for _, c := range []struct{ name, file, text, want string }{
 		{"unknown name", "otp.signin.sms.txt", "x", otp},
 		{"a mail that is none", "otp.login.mail.txt", "x", otp},
-		{"no template", otp, "{{.Code", "no template"},
+		{"no template", otp, "{{.Code", "it is not a valid template"},
 		{"unknown field", otp, "{{.Code}} {{.Phone}}", "use only"},
 		{"no code", otp, "hello", "{{.Code}}"},
 		{"no link", link, "Subject: x\n\nhello", "{{.Link}}"},
@@ -170,8 +170,8 @@ func TestLoadTextsNamesTheFileAndWhatToDo(t *testing.T) {
 		})
 	}
 	for want, files := range map[string]map[string]string{
-		"lt_LT: the directory's name is no language tag": {"lt_LT/" + otp: "{{.Code}}"},
-		"another directory is of the same language":      {"pt-BR/" + otp: "{{.Code}}", "pt-br/" + otp: "{{.Code}}"},
+		"lt_LT: the directory's name is not a language tag": {"lt_LT/" + otp: "{{.Code}}"},
+		"another directory has the same language":           {"pt-BR/" + otp: "{{.Code}}", "pt-br/" + otp: "{{.Code}}"},
 	} {
 		if _, err := LoadTexts(writeTexts(t, files)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)

@@ -55,9 +55,9 @@ func checkKeys(body []byte, fields reflect.Type) error {
 			s := t.String()
 			if strings.ContainsRune(s, 0) {
 				if name := topField(d.StackPointer(), fields); name != "" {
-					return Invalid("The field %s contains a NUL character.", name)
+					return Invalid("The field %s contains a NUL character. Remove it.", name)
 				}
-				return Invalid("The body contains a NUL character.")
+				return Invalid("The body contains a NUL character. Remove it.")
 			}
 			// Inside the object, keys and values alternate.
 			if kind, n := d.StackIndex(d.StackDepth()); d.StackDepth() == 1 && kind == '{' && n%2 == 1 {

@@ -43,7 +43,7 @@ var (
 	ErrUserRestricted  = &Error{"auth.user.restricted", 403, "The account is restricted, so it cannot log in. Only an operator can change this."} // fixed
 	ErrUserClosed      = &Error{"auth.user.closed", 403, "The account is closed. Only an operator can change this."}                              // fixed
 	ErrUserDenied      = &Error{"auth.user.denied", 403, "An operator has denied access to this account. Only an operator can change this."}      // fixed
-	ErrRestricted      = &Error{"auth.restricted", 429, "Too many attempts. Wait for the seconds in Retry-After, then try again."}                // a limit or a lock
+	ErrRestricted      = &Error{"auth.restricted", 429, "Too many attempts. Wait for the number of seconds in Retry-After, then try again."}      // a limit or a lock
 	ErrCaptchaMissing  = &Error{"auth.captcha.missing", 403, "Solve the captcha and send captcha_response."}
 	ErrCaptchaInvalid  = &Error{"auth.captcha.invalid", 403, "The captcha_response is invalid or was used before. Solve a new captcha."}
 	ErrPasswordInvalid = &Error{"auth.password.invalid", 401, "The password is wrong. Try again with the same token."}
@@ -70,7 +70,7 @@ var (
 	ErrMediaType  = &Error{"request.validation.failed", 415, "Send the body as application/json in UTF-8, without Content-Encoding."}
 
 	// ErrUnavailable and ErrService extend the interface document.
-	ErrUnavailable = &Error{"service.unavailable", 503, "A service that this request needs did not answer. Wait for the seconds in Retry-After, then try again."}
+	ErrUnavailable = &Error{"service.unavailable", 503, "A service that this request needs did not answer. Wait for the number of seconds in Retry-After, then try again."}
 	ErrService     = &Error{"service.error", 500, "The server failed. Tell its operator: the log has the details."}
 )
 
