@@ -43,6 +43,27 @@ func (b *tab) opens(address string) {
 	b.waits(`document.documentElement.dataset.preview === 'done'`)
 }
 
+// Screen readers hear what the focus has skipped: it describes the element with the focus.
+func TestBrowserDescribesWhatHasTheFocus(t *testing.T) {
+	b := newBrowser(t)
+	names, addresses := b.previews(page.Options{}, "Acme", "en")
+	for name, key := range map[string]string{
+		"code":                    "code.sent",
+		"link":                    "link.text",
+		"disclaimers-missing":     "error.auth.disclaimer.invalid",
+		"security-app":            "security.app.scan",
+		"security-passkey":        "security.passkeys.create.text",
+		"security-passkey-remove": "security.passkeys.remove.text",
+	} {
+		b.opens(addresses[slices.Index(names, name)])
+		want := strings.NewReplacer("{phone}", "+37*******34", "{name}", "iPhone").Replace(pageTexts()[key])
+		got := b.eval(`document.activeElement.getAttribute('aria-describedby')?.split(' ').map((id) => document.getElementById(id).textContent).join(' ') ?? ''`)
+		if !strings.Contains(got.(string), want) {
+			t.Errorf("%s: the focus is described by %q, want %q", name, got, want)
+		}
+	}
+}
+
 // caddy mnemogate page --preview needs only a configuration.
 func TestThePreviewOfACaddyfile(t *testing.T) {
 	t.Parallel()
@@ -185,6 +206,17 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	b.shows("#screen .main", "error.again")
 	scene("login-locked")
 	is(`document.querySelector('#screen .main').getAttribute('aria-disabled') === 'true'`)
+	b.submits()
+	if got := b.eval(`document.querySelector('#said').textContent`); got != pageTexts()["reason.lock.password"]+" Try again in 15 minutes." {
+		t.Errorf("during a lock, the page says %q", got)
+	}
+	b.eval(`(() => {
+		document.querySelector('.alert button').focus();
+		const { now } = Date;
+		Date.now = () => now() + 1e6;
+	})()`)
+	b.waits(`document.activeElement.id === 'login' && document.querySelector('.notice')?.textContent === ` + quote(pageTexts()["lock.over"]))
+	scene("login-locked")
 	b.types("login", "bob@example.com")
 	is(`!document.querySelector('#screen .main').hasAttribute('aria-disabled')`)
 	b.chooses("lock.recover")
@@ -208,6 +240,34 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	b.eval(`void sessionStorage.removeItem('mnemogate ' + location.href.replace(/\/login.*/, ''))`) // the step is over
 	speak("en")
 	b.sees("login", idField)
+
+	// Captchas
+	widget := func(script string) any {
+		return b.eval(`(async () => {
+			const page = document.querySelector('script[src*="/v2/page/"]').src;
+			const [{ captcha }, { complain, isFilled }] = await Promise.all(['captcha.js', 'ui.js'].map((name) => import(new URL(name, page))));
+			const form = document.querySelector('#screen form');
+			` + script + `
+		})()`)
+	}
+	scene("login")
+	if got := widget(`
+		globalThis.turnstile = { render(place) { place.innerHTML = '<input type="hidden">'; } };
+		document.head.append = (script) => script.dispatchEvent(new Event('load'));
+		form.append(captcha({ type: 'turnstile' }).element);
+		await new Promise((resume) => setTimeout(resume));
+		complain('captcha', 'missing');
+		return document.activeElement.id`); got != "captcha" {
+		t.Errorf("the focus is at %q", got)
+	}
+	if got := widget(`
+		document.head.append = (script) => script.dispatchEvent(new Event('error'));
+		form.append(captcha({ type: 'hcaptcha' }).element);
+		await new Promise((resume) => setTimeout(resume));
+		isFilled(form);
+		return document.querySelector('[role=alert]:not([hidden])')?.textContent`); got != pageTexts()["captcha.unreachable"] {
+		t.Errorf("without a captcha, the page says %q", got)
+	}
 
 	// The security page
 	scene("security-password") // the login is fresh for only 20 seconds

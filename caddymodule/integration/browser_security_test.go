@@ -82,6 +82,7 @@ func TestBrowserShowsTheSecurityPage(t *testing.T) {
 	b.complainsOf("code", "error.auth.otp.invalid")
 	b.enters("code", appShows(t, secret, -30*time.Second))
 	b.tells("app", "security.app.done")
+	b.shows("#said", "security.app.done") // backup codes have come, so all sections are new
 	s.credentials("alice@example.com", better).wantState(record.CheckOTP)
 	b.chooses("security.codes.create")
 	b.sees("security-codes-replace", "#codes .main")

@@ -52,7 +52,7 @@ function widget(type, siteKey) {
     callback: (solved) => { response = solved; },
     'expired-callback': () => { response = undefined; },
     'error-callback': () => { response = undefined; },
-  })).catch(() => place.replaceChildren(el('p', { class: 'error' }, t('captcha.unreachable'))));
+  })).catch(() => place.replaceChildren(el('p', { class: 'error', role: 'alert' }, t('captcha.unreachable'))));
   return { element, response: () => response };
 }
 

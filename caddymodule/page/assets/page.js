@@ -67,7 +67,7 @@ const page = {
     Object.assign(this, { step, make });
     this.loginId = step.loginId ?? (step.state === 'start' && !error ? null : this.loginId); // a new login may be another user's
     this.made = make(this, step);
-    screen.replaceChildren(el('h1', { tabindex: '-1' }, this.made.heading), ...this.made.body.filter(Boolean));
+    screen.replaceChildren(el('h1', { id: 'heading', tabindex: '-1' }, this.made.heading), ...this.made.body.filter(Boolean));
     screen.removeAttribute('aria-busy');
     entitle(this.made.heading);
     for (const [name, value] of Object.entries(entered)) {
@@ -104,7 +104,7 @@ const page = {
 
   // submit sends a form if nothing is missing.
   submit(form, send) {
-    if (Date.now() < until) return say($('.alert')?.textContent);
+    if (Date.now() < until) return say(wait());
     this.keepTicks(form);
     const entered = { ...values(form), disclaimers: [...this.accepted], method: this.method };
     if (!isFilled(form)) return;
@@ -243,11 +243,12 @@ const isRenewals = (reason) => /^limit\.renewals/.test(reason);
 const isEndless = (reason) => isRenewals(reason) || /^lock\.disabled/.test(reason);
 
 // A lock shows a countdown. Screen readers announce only its beginning and its end.
-let until = 0, countdown;
+let until = 0, countdown, wait;
 function lock(text, seconds, ways) {
   until = Date.now() + 1000 * seconds;
   const left = el('span', { 'aria-hidden': 'true' });
-  alert([el('span', {}, text), ' ', el('span', { class: 'visually-hidden' }, t('lock.wait', { time: time(seconds) })), left], ...ways);
+  wait = () => `${text} ${left.textContent}`;
+  const box = alert([el('span', {}, text), ' ', el('span', { class: 'visually-hidden' }, t('lock.wait', { time: time(seconds) })), left], ...ways);
   const form = $('form', screen);
   const submit = form && $('.main', form);
   submit?.setAttribute('aria-disabled', 'true');
@@ -263,7 +264,9 @@ function lock(text, seconds, ways) {
     if (rest > 0) return;
     clearInterval(countdown);
     release();
+    const lost = box.contains(document.activeElement);
     note(t('lock.over'));
+    if (lost) focus(screen);
     say(t('lock.over'));
   };
   tick();

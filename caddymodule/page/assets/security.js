@@ -1,7 +1,7 @@
 // The security page: users look after their own login. The requests are those of
 // client.js (Me in client.d.ts).
 import { connect, MnemogateError } from './client.js';
-import { $, el, busy, button, complain, entitle, failed, field, fieldOf, footer, isFilled, submit, textOf } from './ui.js';
+import { $, el, busy, button, complain, entitle, failed, field, fieldOf, footer, isFilled, say, submit, textOf } from './ui.js';
 import { t, time, language } from './texts.js';
 import { returnTo } from './returnto.js';
 import { newPassword } from './screens.js';
@@ -130,8 +130,8 @@ function form(section, send, text, ...content) {
 
 // confirmation asks before something that cannot be undone.
 const confirmation = (section, text, yes, send) => [
-  el('p', {}, text),
-  actions(button(yes, send, 'main'), cancel(section)),
+  el('p', { id: `${section}-ask` }, text),
+  actions(el('button', { type: 'button', class: 'main', 'aria-describedby': `${section}-ask`, onclick: send }, yes), cancel(section)),
 ];
 
 // Sections: what each shows, which depends on the dialog that is open.
@@ -150,9 +150,9 @@ const sections = {
   passkeys() {
     if (opened === 'passkeys') {
       return [
-        el('p', {}, t('security.passkeys.create.text')),
+        el('p', { id: 'passkeys-ask' }, t('security.passkeys.create.text')),
         form('passkeys', ({ name }) => create(name), t('security.passkeys.create'),
-          field({ name: 'name', label: t('security.passkeys.name'), autocomplete: 'off', maxlength: '64', value: device(navigator.userAgent) ?? '' })),
+          field({ name: 'name', label: t('security.passkeys.name'), above: 'passkeys-ask', autocomplete: 'off', maxlength: '64', value: device(navigator.userAgent) ?? '' })),
       ];
     }
     const named = passkeys.find(({ id }) => opened === `passkeys-rename-${id}`);
@@ -296,12 +296,12 @@ function enrol() {
     for (const [name, value] of Object.entries({ class: 'qr', role: 'img', 'aria-label': t('security.app.qr') })) picture.setAttribute(name, value);
     enrolment = form('app', ({ code }) => change('app', 'app', () => me.confirmTOTP(code.replace(/\s/g, '')), t('security.app.done')),
       t('security.app.confirm'),
-      el('div', {},
+      el('div', { id: 'app-ask' },
         el('p', {}, t('security.app.scan')),
         picture,
         el('p', {}, t('security.app.type')),
         el('p', { class: 'secret', dir: 'ltr' }, secret.replace(/.{4}\B/g, '$& '))),
-      field({ name: 'code', label: t('security.app.code'), autocomplete: 'one-time-code', inputmode: 'numeric', class: 'code', maxlength: '16', dir: 'ltr' }));
+      field({ name: 'code', label: t('security.app.code'), above: 'app-ask', autocomplete: 'one-time-code', inputmode: 'numeric', class: 'code', maxlength: '16', dir: 'ltr' }));
     open('app', 'app');
   });
 }
@@ -348,7 +348,10 @@ function showAll(focus, text) {
       el('div', { class: 'body' }))));
   screen.removeAttribute('aria-busy');
   visible().forEach(show);
-  if (text) tell(focus, text);
+  if (text) {
+    tell(focus, text);
+    say(text); // its element is too new to be announced
+  }
   $(focus ? `#${focus} h2` : 'h1', screen).focus();
 }
 

@@ -35,9 +35,10 @@ export function busy(main, on) {
   else main?.removeAttribute('aria-disabled');
 }
 
-// field returns an input with a label and room for a hint and an error.
-export function field({ name, label, hint, reveal, ...attributes }) {
-  const input = el('input', { id: name, name, type: 'text', required: true, 'aria-describedby': `${name}-hint ${name}-error`, ...attributes });
+// field returns an input with a label and room for a hint and an error. The element with
+// the id above describes it, too.
+export function field({ name, label, hint, reveal, above = '', ...attributes }) {
+  const input = el('input', { id: name, name, type: 'text', required: true, 'aria-describedby': `${above} ${name}-hint ${name}-error`.trim(), ...attributes });
   return el('div', { class: 'field' },
     el('label', { for: name }, label),
     el('div', { class: reveal ? 'entry reveal' : 'entry' }, input, reveal && revealer(input)),
@@ -83,7 +84,7 @@ export function choices(name, legend, type, options) {
     options.map(({ value, label, more, checked }, i) => {
       const id = `${name}-${i}`;
       return el('div', { class: 'choice' },
-        el('input', { id, name, type, value, checked, 'aria-describedby': more && `${id}-more` }),
+        el('input', { id, name, type, value, checked, 'aria-describedby': `${more ? `${id}-more ` : ''}${name}-error` }),
         el('label', { for: id }, label),
         more && el('div', { id: `${id}-more` }, more));
     }),
@@ -98,7 +99,8 @@ export function complain(name, text) {
   error.replaceChildren(marked(text));
   error.hidden = false;
   const of = document.getElementById(name);
-  const input = of.matches('input') ? of : $('input:not(:checked)', of) ?? $('input', of);
+  // A captcha is neither: an input of its widget may be hidden, and takes no focus then.
+  const input = of.matches('input') ? of : of.matches('fieldset') ? $('input:not(:checked)', of) ?? $('input', of) : null;
   input?.setAttribute('aria-invalid', 'true');
   const target = input ?? of;
   if (target === document.activeElement) say(text); // screen readers speak only when the focus moves
@@ -108,7 +110,7 @@ export function complain(name, text) {
 
 // isFilled hides the errors of a form, and reports whether nothing required is missing.
 export function isFilled(form) {
-  for (const error of form.querySelectorAll('.error')) {
+  for (const error of form.querySelectorAll('.error[id]')) {
     error.hidden = true;
     error.textContent = ''; // otherwise it still describes its field
   }
@@ -149,7 +151,7 @@ export function alert(text, ...ways) {
 export function failed(heading, error, again, ...ways) {
   const screen = $('#screen');
   screen.removeAttribute('aria-busy');
-  screen.replaceChildren(el('h1', { tabindex: '-1' }, heading), el('p', { class: 'stack' }, button(t('error.again'), again, 'main')));
+  screen.replaceChildren(el('h1', { id: 'heading', tabindex: '-1' }, heading), el('p', { class: 'stack' }, button(t('error.again'), again, 'main')));
   alert(textOf(error), ...ways);
   focus(screen);
 }
@@ -160,10 +162,15 @@ export const entitle = (heading) => { document.title = [heading, $('main').datas
 // note shows what happened.
 export const note = (text) => tell(el('p', { id: told, class: 'notice' }, text));
 
-// focus focuses the first input of a screen, or what else the user needs next.
+// focus focuses the first input of a screen, or what else the user needs next. For screen
+// readers, which go on from there, what is above describes it.
 export function focus(screen) {
   const target = $('input:not([hidden]), .main', screen) ?? $('h1', screen);
-  if (document.getElementById(told)) target.setAttribute('aria-describedby', [target.getAttribute('aria-describedby'), told].filter(Boolean).join(' '));
+  const lead = $('.lead', screen);
+  if (lead) lead.id = 'lead';
+  const above = [target.matches('.main') && 'heading', lead && 'lead', document.getElementById(told) && told];
+  const ids = new Set([...target.getAttribute('aria-describedby')?.split(' ') ?? [], ...above.filter(Boolean)]);
+  if (ids.size > 0) target.setAttribute('aria-describedby', [...ids].join(' '));
   target.focus();
 }
 
