@@ -89,7 +89,7 @@ func TestBackupCodesWhileTheGatewayIsDown(t *testing.T) {
 	s.post("auth/checkotp", asked.token(), fields{"backup_code": code}).wantState(record.Authorized)
 }
 
-// The receiver that docs/webhooks.md puts between mnemogate and an SMS provider
+// The receiver that docs/webhooks.md puts between mnemogate and an SMS gateway
 // forwards messages, reports their result, and accepts only signed ones.
 func TestThePagesSMSReceiverHandsOn(t *testing.T) {
 	t.Parallel()
@@ -100,14 +100,14 @@ func TestThePagesSMSReceiverHandsOn(t *testing.T) {
 		t.Fatalf("docs/webhooks.md shows %d receivers", len(receivers))
 	}
 	answer := make(chan int, 1)
-	provider := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	gateway := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Header.Get("Authorization") != "Bearer key" || r.Header.Get("Idempotency-Key") == "" ||
 			r.FormValue("to") != "+37060012345" || !strings.Contains(r.FormValue("text"), "is your acme login code") {
-			t.Errorf("the provider got %v %v", r.Header, r.Form)
+			t.Errorf("the gateway got %v %v", r.Header, r.Form)
 		}
 		w.WriteHeader(<-answer)
 	}))
-	url, _ := runReceiver(t, receivers[0], "SMS_SECRET="+smsSecret, "PROVIDER_URL="+provider.URL, "PROVIDER_KEY=key")
+	url, _ := runReceiver(t, receivers[0], "SMS_SECRET="+smsSecret, "GATEWAY_URL="+gateway.URL, "GATEWAY_KEY=key")
 	storetest.Eventually(t, 20*time.Second, "the receiver", func() bool {
 		response, err := client.Post(url, "application/json", strings.NewReader(`{"to":"+37060012345","text":"unsigned"}`))
 		if err != nil {
