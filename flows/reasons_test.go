@@ -53,7 +53,7 @@ func TestThePageExplainsEveryReason(t *testing.T) {
 		"lock.answers":      inWords(l.WrongAnswers),
 		"limit.address":     inWords(l.FailuresPerAddress),
 		"limit.logins":      inWords(l.LoginsPerAddress),
-		"limit.renewals":    fmt.Sprintf("%d codes", *policy.OTP.Renewals),
+		"limit.renewals":    fmt.Sprintf("%d new codes", *policy.OTP.Renewals),
 		"limit.sms_account": inWords(l.SMSPerAccount),
 		"limit.sms_phone":   inWords(l.SMSPerPhone),
 		"limit.sms_address": inWords(l.SMSPerAddress),

@@ -64,7 +64,7 @@ export interface Client {
      * This saves the request for the session. Default: the option `cookie`.
      */
     byCookie?: boolean;
-    /** The user must log in again, although there is a session: the step is then the start, with the notice `login.fresh`. Default: false. */
+    /** Makes the user log in again even if there is a session: the step is the start, with the notice `login.fresh`. Default: false. */
     fresh?: boolean;
   }): Promise<Step>;
   /** Drops an unfinished login and returns the start. A user with a session cookie stays logged in until the next login. */
@@ -72,15 +72,15 @@ export interface Client {
   /**
    * Continues the login that `authorize` began. Call it with the address that the provider
    * sent the browser back to. For other addresses it returns null. Remove code and state
-   * from the address (`history.replaceState`) before the page loads anything else. A code
-   * is sent only once.
+   * from the address (`history.replaceState`) before the page loads anything else. The
+   * client sends a code only once.
    */
   finishOAuth(location: string | URL | { href: string }): Promise<AcceptDisclaimers | Authorized | null>;
   /**
    * Asks the browser for a passkey, for companies whose `config().passkeys` is true, and
-   * returns what `loginWithPasskey` takes. It is valid once, and for 5 minutes from the
-   * call. It fails with the browser's `DOMException`: `NotAllowedError` if the user cancels
-   * or has no passkey here, `AbortError` if `signal` says so. Call it only if the browser has
+   * returns what `loginWithPasskey` takes. The result works once, within 5 minutes of the
+   * call. `askPasskey` fails with the browser's `DOMException`: `NotAllowedError` if the user cancels
+   * or has no passkey here, `AbortError` if `signal` aborts it. Call it only if the browser has
    * `PublicKeyCredential.parseRequestOptionsFromJSON`.
    */
   askPasskey(options?: {
@@ -95,8 +95,8 @@ export interface Client {
   /** Returns what a login page needs to know before the login. */
   config(): Promise<Config>;
   /**
-   * Solves a challenge of `captcha pow` and returns the value for `captcha`. It is valid
-   * once and for 5 minutes. On most machines this takes a few seconds at most. It runs in
+   * Solves a challenge of `captcha pow` and returns the value for `captcha`. The value
+   * works once, within 5 minutes. On most machines this takes a few seconds at most. It runs in
    * a Worker if possible. The steps call it themselves if you pass no `captcha`.
    */
   solveCaptcha(options?: { signal?: AbortSignal }): Promise<string>;
@@ -122,13 +122,13 @@ export type Notice =
   | 'code.resent'
   /** The code was wrong, and another one was sent. */
   | 'code.wrong.resent'
-  /** No code was sent, because the account may get no more SMS at the moment. Ask for a backup code. */
+  /** No code was sent, because the account has reached a limit for SMS. Ask for a backup code. */
   | 'sms.exhausted'
   /** The new password is set. The user logs in with it now. */
   | 'password.set'
   /** The user has logged out. */
   | 'logout.done'
-  /** The user is logged in, but for too long for what they want to do. */
+  /** The user is logged in, but the login is too old for what they want to do. */
   | 'login.fresh';
 
 /** What a user can enter as a second factor: a code by SMS, a code of an authenticator app, or a backup code. */
@@ -145,7 +145,7 @@ interface AtStart extends Noticing {
   login(loginId: string): Promise<CheckPassword | CheckOTP>;
   /** Logs in with login id and password at once. The error does not reveal which of them is wrong. */
   loginWithPassword(loginId: string, password: string, options?: Proof & Consent): Promise<CheckOTP | SetPassword | Authorized>;
-  /** Logs in with a passkey, which is both factors. `auth.credentials.invalid` says that it is unknown or was removed, or that its challenge has expired. */
+  /** Logs in with a passkey, which counts as both factors. `auth.credentials.invalid` says that it is unknown or was removed, or that its challenge has expired. */
   loginWithPasskey(answer: PasskeyAnswer, options?: Consent): Promise<SetPassword | AcceptDisclaimers | Authorized>;
   /** Begins a recovery. Default method: the first of the company's methods that the account can use. */
   recover(loginId: string, options?: Proof & { method?: RecoveryMethod }): Promise<RecoveryCheckOTP | RecoveryCheckQuestion | LinkMailed>;
@@ -177,7 +177,7 @@ export interface PasswordSet extends AtStart { state: 'passwordset' }
 
 interface WithToken extends Noticing {
   /**
-   * The login id as the user entered it, a phone as the server has read it, or null if this
+   * The login id as the user entered it (a phone as the server read it), or null if this
    * client does not know it. Show it to users and password managers.
    */
   loginId: string | null;
@@ -256,9 +256,9 @@ export interface Authorized extends WithToken {
   state: 'authorized';
   profileMnemocode: string;
   /**
-   * The token of this device, if this login made the company remember it; otherwise null. Keep it
-   * for the user's next login, where no other app can read it. With `cookie` it is null, because
-   * it is in a cookie.
+   * The device's token if this login made the company remember the device; otherwise null.
+   * Keep it where no other app can read it, for the user's next login. With `cookie` it is
+   * null: the browser keeps it.
    */
   deviceToken: string | null;
   /** The headers for a request to the application: Authorization, or none with the cookie. */
@@ -313,7 +313,7 @@ export interface Me {
 
 export interface OwnSession {
   sessionId: string;
-  /** It is the session of this client. */
+  /** Whether it is the session of this client. */
   current: boolean;
   /** Times are in ISO 8601. */
   createdAt: string;
@@ -327,9 +327,9 @@ export interface OwnSession {
 
 export interface KnownDevice {
   deviceId: string;
-  /** It is the device of this client. */
+  /** Whether it is the device of this client. */
   current: boolean;
-  /** It may skip the second factor. */
+  /** Whether it may skip the second factor. */
   skipSecondFactor: boolean;
   createdAt: string;
   expiresAt: string;
@@ -342,7 +342,7 @@ export interface Passkey {
   id: string;
   /** Text of the user. Show it as text, not as markup. */
   name: string;
-  /** It exists on other devices, too. */
+  /** Whether it exists on other devices, too. */
   backedUp: boolean;
   createdAt: string;
   /** Null until the first login with it. */
@@ -358,7 +358,7 @@ export interface Factors {
   /** Masked. */
   userPhone?: string;
   providerIds: number[];
-  /** A login with the password needs a code, too. */
+  /** Whether a login with the password needs a code, too. */
   secondFactor: boolean;
   secondFactorPolicy: 'per_account' | 'required' | 'off';
   /** For how many seconds the login is recent enough for changes. */
@@ -426,7 +426,7 @@ export interface Config {
 export interface Link {
   text: string;
   url: string;
-  /** It leads to support. */
+  /** Whether it leads to support. */
   support?: boolean;
 }
 
@@ -455,13 +455,13 @@ export declare class MnemogateError extends Error {
   readonly captchaRequired: boolean;
   /** The disclaimers that the user must accept. A step with a token has them as `disclaimers`. */
   readonly disclaimersRequired: Disclaimer[];
-  /** The step to continue with. Undefined for what is no step: `config`, `askPasskey`, `solveCaptcha`, `authorize` and `me`. */
+  /** The step to continue with. Undefined for methods that are not steps: `config`, `askPasskey`, `solveCaptcha`, `authorize` and `me`. */
   readonly step: Step | undefined;
 }
 
 /** Codes of this module. All others come from the server. */
 export type OwnCode =
-  /** No answer of mnemogate arrived, or `apiKey` has failed. The step may have succeeded, so the client does not repeat it. You may try `step` again. */
+  /** No answer from mnemogate arrived, or `apiKey` failed. The step may have succeeded, so the client does not repeat it. You may try `step` again. */
   | 'network'
   /** Another step of this client is in progress, for example after a double click. Nothing was sent. */
   | 'busy'

@@ -36,8 +36,8 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
 
   // Requests.
 
-  // ask sends a request. It does not retry: a request without an answer may have had
-  // its effect.
+  // ask sends a request. It does not retry: a request without an answer may have
+  // taken effect.
   async function ask(method, path, { token, body, again = false } = {}) {
     key ??= await keyOf();
     const headers = { 'X-Api-Key': key };
@@ -137,7 +137,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
 
   // toCookie moves an authorized session to the cookie, which makes its token
   // invalid. The token stays in the storage until then, so that a reload finds it. A
-  // device's token moves, too; a reload loses it, and the device is not remembered.
+  // device's token moves, too. If a reload comes first, the device is not remembered.
   async function toCookie({ token, loginId, deviceToken }) {
     const answer = await ask('POST', 'session', { token, body: { remember: valueOf(remember), device_token: deviceToken } });
     forget(token);
@@ -386,8 +386,8 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     return `${challenge}.${await work(`${base}/v2/client.js`, challenge, bits, signal)}`;
   }
 
-  // solved returns the app's response. If the app has none, one is required and the
-  // company has pow, it solves a challenge.
+  // solved returns the app's response. If one is required and the app has none, it
+  // solves a challenge of captcha pow.
   async function solved(captcha, due) {
     if (captcha !== undefined || !due) return captcha;
     return solveCaptcha().catch((error) => {
