@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"fmt"
 	"net/http"
 	"os"
 	"os/exec"
@@ -104,7 +103,7 @@ func TestExamplesOfDocs(t *testing.T) {
 	t.Run("two-nodes", func(t *testing.T) {
 		t.Parallel()
 		with := sharedServers(t)
-		env := []string{fmt.Sprintf("POSTGRES=%q", with.postgres.DSN(with.schema)), "REDIS=" + with.redis.URL()}
+		env := []string{"POSTGRES=" + with.postgres.DSN(with.schema), "REDIS=" + with.redis.URL()}
 		one, two := startFrom(t, "two-nodes", env...), startFrom(t, "two-nodes", env...)
 		a := one.postTo("acme", key, "auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": password})
 		token := a.wantState(record.Authorized).token()
