@@ -19,8 +19,8 @@ import (
 // first call and do not change them afterwards. Its methods may be called concurrently.
 type Service struct {
 	*session.Manager
-	// KeyUsed, if not nil, is called for each valid API key that a client sends. key is
-	// the name of the key (see Company) or KeyOfPage. KeyUsed must not block.
+	// KeyUsed, if not nil, is called for each valid API key that a client sends, with
+	// its name (see Company) or KeyOfPage. It must not block.
 	KeyUsed func(company, key string)
 }
 

@@ -111,7 +111,7 @@ func (m *Memory) Len() int {
 }
 
 // Asked returns how often Recall found a session in memory (hits), and
-// how often they asked the store (misses).
+// how often it asked the store (misses).
 func (m *Memory) Asked() (hits, misses uint64) {
 	for i := range m.shards {
 		hits += m.shards[i].hits.Load()

@@ -19,12 +19,12 @@ import (
 )
 
 // Postgres keeps accounts in a PostgreSQL database, for any number of nodes. A
-// change that a method has acknowledged was committed. After an error that record
-// does not promise, it may have been committed too.
+// change that a method has acknowledged was committed. After an error that package
+// record does not document, it may have been committed too.
 //
-// Each call returns within postgresTimeout, or within the time that its request has
-// left, including the wait for a connection. Most calls are one statement or one
-// batch of statements, which PostgreSQL runs as one transaction.
+// Each call returns within 2 s, or within the time that its request has left, including
+// the wait for a connection. Most calls are one statement or one batch of statements,
+// which PostgreSQL runs as one transaction.
 type Postgres struct {
 	config *pgxpool.Config
 

@@ -13,8 +13,8 @@ const feedEvery = 50 * time.Millisecond
 
 const sqliteDataVersion = `PRAGMA data_version`
 
-// Run flushes feed after commits of other processes, until ctx ends. SQLite counts
-// them for each connection. The Memory of this process knows this process's
+// Run flushes feed after commits of other processes, which SQLite counts
+// (data_version), until ctx ends. The Memory of this process knows this process's
 // revocations, except of sessions that were revoked to make room; the store reports
 // these to feed too.
 func (s *SQLite) Run(ctx context.Context, feed record.Feed) {

@@ -2,12 +2,16 @@
 // record.Sessions, whose comments say what every method promises. SQLite keeps accounts
 // and sessions, Postgres accounts, and Redis sessions. A Memory remembers sessions.
 //
-// Read record first, then store.go, which all backends share, and then one backend,
+// Read record first, then store.go, which all stores share, and then one store,
 // beginning with sqlite.go.
 //
-// All backends pass the same tests, in conformance*_test.go. To fix a backend, first
-// add a test there. What SQLite and PostgreSQL do with the same statements is in
-// sql*.go. They share no migrations.
+// All stores pass the same tests, in conformance*_test.go. To fix a store, first add a
+// test there. What SQLite and PostgreSQL do with the same statements is in sql*.go.
+// They share no migrations.
+//
+// Tables and columns keep older names: "endings" are pending revocations, "fences"
+// revocation markers, "eras" and "epoch" session generations, "tallies" failure counts,
+// and "barred" is InactiveGeneration.
 package store
 
 import (

@@ -79,12 +79,12 @@ func (e *Error) Error() string { return e.Message }
 // is closed, so that the client does not take the response for complete.
 var ErrBroken = errors.New("the answer was interrupted")
 
-// Serve answers a request. The address is the client's, and before is the prefix
-// that the client sent before the remaining path. Serve also writes the error
-// responses, because those of Caddy have no field.
-func (d *API) Serve(w http.ResponseWriter, r *http.Request, address, before string) {
+// Serve answers a request. The address is the client's, and prefix is what the client
+// sent before the remaining path. Serve also writes the error responses, because those
+// of Caddy have no field.
+func (d *API) Serve(w http.ResponseWriter, r *http.Request, address, prefix string) {
 	answered := bodies.Limit(w, r)
-	c := &Call{Request: r, W: w, Address: address, root: before + d.Root}
+	c := &Call{Request: r, W: w, Address: address, root: prefix + d.Root}
 	err := panics.Contain(func() error { return c.serve(d) })
 	if err == ErrBroken {
 		panic(http.ErrAbortHandler)

@@ -62,7 +62,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //
 // The options company, disclaimer, oauth, account and identity may be repeated, and
 // each text of a disclaimer may be given again with a language tag.
-// The policies are written at policy.Policy.Options.
+// See policy.Policy.Options for the policies.
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	a.Source = guest.SourceOf(d)
 	d.Next()

@@ -56,7 +56,7 @@ func (a *App) readStores() error {
 	return ReadSessions(ctx, service.Sessions)
 }
 
-// ReadSessions reads a session that does not exist.
+// ReadSessions checks that the store answers: it reads a session that does not exist.
 func ReadSessions(ctx context.Context, sessions record.Sessions) error {
 	var hash record.TokenHash
 	rand.Read(hash[:]) // never fails: it crashes the process instead

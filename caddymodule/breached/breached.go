@@ -1,7 +1,7 @@
-// Package breached asks whether a password was found in a data breach: a server with
-// the range API of Have I Been Pwned (server.go), or a directory of downloaded range
-// files (directory.go). Both know ranges: the first five hex digits of a SHA-1 name
-// a range, which lists the other 35 digits of each hash, a colon and a count.
+// Package breached asks whether a password was found in a data breach. It asks a server
+// with the range API of Have I Been Pwned (server.go), or a directory of downloaded
+// range files (directory.go). Both know ranges: the first five hex digits of a SHA-1
+// name a range, which lists the other 35 digits of each hash, a colon and a count.
 package breached
 
 import (
@@ -68,7 +68,7 @@ func (l *List) Open() (tenant.Breached, error) {
 	return opened, err
 }
 
-// Check is Open without a look at the directory.
+// Check is Open, but does not read the directory.
 func (l *List) Check() error {
 	if !l.remote() {
 		return nil

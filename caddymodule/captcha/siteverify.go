@@ -1,7 +1,7 @@
-// Package captcha contains the built-in captcha plugins: siteverify, which
-// Turnstile, hCaptcha and reCAPTCHA use, pow, static for tests, and off. There is
-// one file for each kind. To add a captcha, write a tenant.Captcha and register it
-// as mnemogate.captcha.<name>; see package guest.
+// Package captcha contains the built-in captcha plugins, one file for each kind:
+// siteverify, which Turnstile, hCaptcha and reCAPTCHA use; pow; static, for tests; and
+// off. To add a captcha, write a tenant.Captcha and register it as
+// mnemogate.captcha.<name>; see package guest.
 package captcha
 
 import (
@@ -70,8 +70,8 @@ type siteverify struct {
 	logger   *zap.Logger
 }
 
-// Turnstile verifies responses of Cloudflare Turnstile. If Cloudflare does not
-// answer, or says that the secret is wrong, nobody passes.
+// Turnstile verifies responses of Cloudflare Turnstile. If Cloudflare does not answer,
+// or says that the secret is wrong, nobody passes. See siteverify for the options.
 type Turnstile struct{ siteverify }
 
 // CaddyModule returns the Caddy module information.
@@ -85,7 +85,7 @@ func (t *Turnstile) Provision(ctx caddy.Context) error {
 }
 
 // HCaptcha verifies responses of hCaptcha. If hCaptcha does not answer, or says that
-// the secret is wrong, nobody passes.
+// the secret is wrong, nobody passes. See siteverify for the options.
 type HCaptcha struct{ siteverify }
 
 // CaddyModule returns the Caddy module information.
@@ -100,8 +100,8 @@ func (h *HCaptcha) Provision(ctx caddy.Context) error {
 
 // ReCaptcha verifies responses of Google reCAPTCHA, v2 and v3. reCAPTCHA v3 confirms
 // every response and adds a score; a score of at least 0.5 passes, which is Google's
-// default. If Google does not answer, or says that the secret is wrong, nobody
-// passes.
+// default. If Google does not answer, or says that the secret is wrong, nobody passes.
+// See siteverify for the options.
 type ReCaptcha struct{ siteverify }
 
 // CaddyModule returns the Caddy module information.
@@ -118,7 +118,8 @@ func (r *ReCaptcha) Provision(ctx caddy.Context) error {
 // Siteverify verifies responses with any service that implements reCAPTCHA's
 // siteverify. The service receives a POST of a form with secret, response and
 // remoteip. It answers a JSON object with success and, where they are needed,
-// hostname and error-codes. If it does not answer, nobody passes.
+// hostname and error-codes. If it does not answer, nobody passes. See siteverify for the
+// options.
 type Siteverify struct{ siteverify }
 
 // CaddyModule returns the Caddy module information.

@@ -155,13 +155,13 @@ type Handler struct {
 	// keeps nobody out. Default: none.
 	LoginPage *LoginPage `json:"login_page,omitempty"`
 
-	// Lets users look after their own login, with the routes below
-	// `/{company_code}/v2/me/`: they see and revoke their sessions, change their
-	// password, and set up passkeys, an authenticator app and backup codes. Together with
-	// `login_page`, `GET /{company_code}/security` is a page for this. Changes need a
-	// login that is not older than this, from 1s to 24h. If it is older, the answer
-	// is `auth.session.invalid` with the reason `too_old`. In the Caddyfile, the
-	// default is 10m. Default: none, and these paths belong to the application.
+	// Lets users manage their own login with the routes below `/{company_code}/v2/me/`.
+	// They see and revoke their sessions, change their password, and set up passkeys,
+	// an authenticator app and backup codes. Together with `login_page`,
+	// `GET /{company_code}/security` is a page for this. Changes need a login that is
+	// not older than this, from 1s to 24h. If it is older, the answer is
+	// `auth.session.invalid` with the reason `too_old`. In the Caddyfile, the default
+	// is 10m. Default: none, and these paths belong to the application.
 	SelfService caddy.Duration `json:"self_service,omitempty"`
 
 	// The positions of the options in the Caddyfile, for errors and warnings. The
@@ -387,7 +387,7 @@ func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, t target) (
 
 // traced is answer with a span for the step.
 func (h *Handler) traced(w http.ResponseWriter, r *http.Request, t target) (flows.Reply, error) {
-	ctx, span := guest.BeginSpan(r.Context(), t.route.Path, trace.SpanKindInternal)
+	ctx, span := guest.StartSpan(r.Context(), t.route.Path, trace.SpanKindInternal)
 	defer span.End()
 	reply, err := h.answer(w, r.WithContext(ctx), t)
 	outcome := string(reply.SessionState)

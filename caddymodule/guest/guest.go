@@ -33,7 +33,7 @@ type Weakness struct {
 // A Remote is a gateway or provider on another server.
 type Remote interface {
 	// Endpoint returns the host:port that the module calls. caddy mnemogate doctor
-	// checks that it can connect to it.
+	// checks that the address accepts connections.
 	Endpoint() string
 }
 

@@ -14,9 +14,9 @@ import (
 // Where Caddy's directive tracing is on, the context of a request has a span. Spans
 // must name no user and hold no secret, and no path of a URL, which may contain one.
 
-// BeginSpan begins a span below that of ctx, which may have ended: messages are also sent
-// after the answer. If that span is not sampled, the new one does nothing.
-func BeginSpan(ctx context.Context, name string, kind trace.SpanKind) (context.Context, trace.Span) {
+// StartSpan starts a child of the span of ctx, which may have ended: messages are also
+// sent after the answer. If that span is not sampled, the new one does nothing.
+func StartSpan(ctx context.Context, name string, kind trace.SpanKind) (context.Context, trace.Span) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.SpanContext().IsSampled() {
 		return ctx, trace.SpanFromContext(context.Background())
@@ -24,7 +24,7 @@ func BeginSpan(ctx context.Context, name string, kind trace.SpanKind) (context.C
 	return tracer(parent).Start(ctx, name, trace.WithSpanKind(kind))
 }
 
-// TraceCall records a call that has ended as a span below that of ctx.
+// TraceCall records a call that has ended as a child of the span of ctx.
 func TraceCall(ctx context.Context, system, method string, began time.Time, failed bool) {
 	parent := trace.SpanFromContext(ctx)
 	if !parent.SpanContext().IsSampled() {
@@ -65,7 +65,7 @@ func (t tracedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !trace.SpanContextFromContext(r.Context()).IsValid() {
 		return t.Transport.RoundTrip(r)
 	}
-	ctx, span := BeginSpan(r.Context(), r.Method, trace.SpanKindClient)
+	ctx, span := StartSpan(r.Context(), r.Method, trace.SpanKindClient)
 	defer span.End()
 	span.SetAttributes(attribute.String("http.request.method", r.Method), attribute.String("server.address", r.URL.Hostname()))
 	r = r.Clone(ctx)

@@ -25,7 +25,8 @@ func init() { caddy.RegisterModule(OAuth2{}) }
 // OAuth2 logs users in with a provider that supports OAuth 2.0 without OpenID
 // Connect, like GitHub. It exchanges the code for an access token, and the
 // provider's userinfo answer identifies the user. It uses only https, except on this
-// machine or where an address may be insecure, and follows no redirects.
+// machine or where an address may be insecure, and follows no redirects. See
+// oauthClient for the other options.
 type OAuth2 struct {
 	// The URL where the user logs in with a browser. Clients find it in client.json.
 	// Without it they must know the URL. Default: none.

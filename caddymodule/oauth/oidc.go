@@ -28,7 +28,7 @@ func init() { caddy.RegisterModule(new(OIDC)) }
 // After a failure the next login tries again. It verifies the ID token's signature,
 // issuer, audience and times, and its nonce if the client sends one. The email comes
 // from the ID token. It uses only https unless the issuer is http, on this machine or
-// with insecure, and follows no redirects.
+// with insecure, and follows no redirects. See oauthClient for the other options.
 type OIDC struct {
 	// The issuer, exactly as the provider writes it. The discovery document is below
 	// it, at /.well-known/openid-configuration.

@@ -55,8 +55,8 @@ func (l Link) Check() error {
 	return fmt.Errorf("%q is not an address for a link; write https://…, mailto:…, tel:… or a path of this site, such as /imprint", l.URL)
 }
 
-// A Config is what the page's options tell clients, as JSON. Its links are those of one
-// language, which they don't name.
+// A Config is what the page's options tell clients, as JSON. Its links are for one
+// language and do not name it.
 type Config struct {
 	Links    []Link `json:"links"`
 	SignUp   *Link  `json:"signup"` // null for none

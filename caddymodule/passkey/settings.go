@@ -37,11 +37,12 @@ type Settings struct {
 	Name string `json:"name,omitempty"`
 }
 
-// Off reports whether the settings are empty: a company turns off passkeys so.
+// Off reports whether the settings are empty. A company turns off passkeys with empty
+// settings.
 func (s *Settings) Off() bool { return s.RPID == "" && s.Origins == nil && s.Name == "" }
 
 // WorksOn reports whether pages of a host may use the passkeys. A host may have a
-// wildcard; one with a placeholder is unknown, and may.
+// wildcard. If it has a placeholder, it is unknown, and WorksOn returns true.
 func (s *Settings) WorksOn(host string) bool {
 	origins := s.Origins
 	if !slices.ContainsFunc(origins, func(o string) bool { return !isAndroidApp(o) }) {

@@ -79,11 +79,10 @@ import (
 //	devices <duration> [skip_second_factor]|off
 //	hardened [off]
 //
-// Only fixed may be repeated. The word insecure, as the last argument, allows
-// what a standard forbids; it is taken by session temporary, idle and lifetime,
-// otp length and ttl, password min_length and argon2id, recovery link_ttl, and
-// limits captcha_after, lock_after, disable_after, wrong_codes and
-// wrong_answers.
+// Only fixed may be repeated. The word insecure, as the last argument, allows what a
+// standard forbids. These options accept it: session temporary, idle and lifetime; otp
+// length and ttl; password min_length and argon2id; recovery link_ttl; limits
+// captcha_after, lock_after, disable_after, wrong_codes and wrong_answers.
 func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 	return map[string]func() error{
 		"session":       p.block(d, p.sessionOptions),

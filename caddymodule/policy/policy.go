@@ -108,10 +108,9 @@ type Policy struct {
 	// Default: none are remembered.
 	Devices *tenant.Devices `json:"devices,omitempty"`
 
-	// Tell strangers less than the interface document allows. An unknown login id
-	// gets the same answer as a known one, and emails are masked. QUESTION and
-	// recovery by the phone of the second factor are refused. Passwords without a
-	// second factor need 15 characters. Default: false.
+	// Tell strangers less. An unknown login id gets the same answer as a known one, and
+	// emails are masked. QUESTION and recovery by the phone of the second factor are
+	// refused. Passwords without a second factor need 15 characters. Default: false.
 	Hardened *bool `json:"hardened,omitempty"`
 
 	// The options set here that may exceed the bounds of a standard, such as

@@ -23,11 +23,14 @@ func init() {
 
 // EventsWebhook posts account events to a backend as Standard Webhooks requests.
 // They have the headers webhook-id (the same in each attempt), webhook-timestamp and
-// webhook-signature. The body is a JSON object with type, timestamp (RFC 3339) and
-// data. The data contain company_code, profile_mnemocode, and for account.changed
-// fields, for disclaimers.accepted what was accepted, for account.locked lock and
-// locked_until, for identity.bound provider_id. Any 2xx answer acknowledges the
-// event.
+// webhook-signature. Any 2xx answer acknowledges the event. See webhook for the other
+// options. The body is a JSON object with type, timestamp (RFC 3339) and data. The data
+// contain company_code, profile_mnemocode, and for these types:
+//
+//   - account.changed: fields
+//   - disclaimers.accepted: what was accepted
+//   - account.locked: lock and locked_until
+//   - identity.bound: provider_id
 //
 // Each event is stored with the change that it reports, and delivered at least once.
 // The events of one account arrive in order. A failed delivery is retried for three

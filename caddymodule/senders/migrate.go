@@ -19,7 +19,7 @@ func init() { caddy.RegisterModule(MigrateWebhook{}) }
 // (password.verify), company_code, profile_mnemocode, login_ids and password. An
 // answer of 200 means that the password is right, 401 and 403 that it is wrong.
 // After any other answer, or a timeout, the login gets service.unavailable and does
-// not count as an attempt. The timeout is at most 5s.
+// not count as an attempt. The timeout is at most 5s. See webhook for the options.
 type MigrateWebhook struct{ webhook }
 
 // CaddyModule returns the Caddy module information.

@@ -1,8 +1,8 @@
-// Package senders contains the built-in plugins that deliver SMS and mails to users
-// and events to backends: webhook, smtp and events, and log for tests. There is one
-// file for each kind. To add a gateway, write a message.Sender and register it as
-// mnemogate.sms.<name> or mnemogate.mail.<name>; for events write a
-// guest.EventsModule. See package guest.
+// Package senders contains the built-in plugins that deliver SMS and mails to users,
+// and events to backends, one file for each kind: webhook, smtp, events, and log for
+// tests. To add a gateway, write a message.Sender and register it as
+// mnemogate.sms.<name> or mnemogate.mail.<name>; for events write a guest.EventsModule.
+// See package guest.
 package senders
 
 import (
@@ -81,11 +81,15 @@ type webhook struct {
 }
 
 // SMSWebhook posts each SMS to an HTTP gateway as a Standard Webhooks request with
-// the headers webhook-id, webhook-timestamp and webhook-signature. The body is a
-// JSON object with type (otp.login, otp.recovery, test, or a notice such as
-// notice.password_changed), company_code, profile_mnemocode, to, locale (the account's,
-// else the company's), code, text and expires_at (RFC 3339; a notice has none). Any 2xx
-// answer means that the gateway accepted the SMS.
+// the headers webhook-id, webhook-timestamp and webhook-signature. Any 2xx answer means
+// that the gateway accepted the SMS. See webhook for the options. The body is a JSON
+// object:
+//
+//   - type: otp.login, otp.recovery, test, or a notice such as notice.password_changed
+//   - company_code, profile_mnemocode and to
+//   - locale: the account's, else the company's
+//   - code and text
+//   - expires_at: RFC 3339; a notice has none
 type SMSWebhook struct{ webhook }
 
 // CaddyModule returns the Caddy module information.
@@ -97,11 +101,16 @@ func (SMSWebhook) CaddyModule() caddy.ModuleInfo {
 func (w *SMSWebhook) Provision(caddy.Context) error { return w.provision("sms webhook") }
 
 // MailWebhook posts each mail to an HTTP gateway as a Standard Webhooks request with
-// the headers webhook-id, webhook-timestamp and webhook-signature. The body is a
-// JSON object with type (recovery.link, welcome.link, test, or a notice such as
-// notice.password_changed), company_code, profile_mnemocode, to, locale (the account's,
-// else the company's), link, subject, text and expires_at (RFC 3339; a notice has
-// none). Any 2xx answer means that the gateway accepted the mail.
+// the headers webhook-id, webhook-timestamp and webhook-signature. Any 2xx answer means
+// that the gateway accepted the mail. See webhook for the options. The body is a JSON
+// object:
+//
+//   - type: recovery.link, welcome.link, test, or a notice such as
+//     notice.password_changed
+//   - company_code, profile_mnemocode and to
+//   - locale: the account's, else the company's
+//   - link, subject and text
+//   - expires_at: RFC 3339; a notice has none
 type MailWebhook struct{ webhook }
 
 // CaddyModule returns the Caddy module information.
@@ -112,7 +121,7 @@ func (MailWebhook) CaddyModule() caddy.ModuleInfo {
 // Provision resolves the placeholders.
 func (w *MailWebhook) Provision(caddy.Context) error { return w.provision("mail webhook") }
 
-// UnmarshalCaddyfile sets up the gateway from Caddyfile tokens. Syntax:
+// UnmarshalCaddyfile sets up the webhook from Caddyfile tokens. Syntax:
 //
 //	webhook <url> [insecure] {
 //		secret <key>...

@@ -39,7 +39,7 @@ func (r *Recorder) channels() (flushes chan chan struct{}, closed chan struct{})
 }
 
 // Add queues an event for the history of its account. After Close it stores the event
-// itself: a request may outlive its config for long.
+// itself: a request may long outlive its config.
 func (r *Recorder) Add(e record.Event, history record.History, log *slog.Logger) {
 	r.mu.Lock()
 	if len(r.events) == maxUnrecorded {

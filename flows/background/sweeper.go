@@ -38,8 +38,8 @@ func (s *Sweeper) Run(ctx context.Context) {
 	}
 }
 
-// Sweep deletes what is old. A node whose clock is ahead of the server's goes by the
-// server's: other nodes still need what it would delete.
+// Sweep deletes what is old. If the node's clock is ahead of the server's, Sweep uses
+// the server's, because other nodes may still need the data.
 func (s *Sweeper) Sweep(ctx context.Context) {
 	now := s.Now()
 	err := Maintain(s.Log, "asking the accounts store for the time", func() error {

@@ -2,9 +2,10 @@
 // of the outbox, a Recorder stores the history of accounts, a Sweeper deletes old data, and
 // Tasks send messages in the background.
 //
-// OutboxEvents returns the outbox events of an event, which a store keeps with the change.
-// Every failure is logged, and most work is tried again; messages are not. Failures that
-// may hit every request at once are logged through Warnings. No panic ends the process.
+// OutboxEvents converts an event to outbox events; a store keeps them with the change.
+// Every failure is logged, and most work is tried again; messages are not. Failures
+// that may hit every request at once are logged through Warnings. No panic ends the
+// process.
 package background
 
 import (
@@ -55,8 +56,8 @@ type Tasks struct {
 }
 
 // Do starts a task and logs its error. If the task is dropped, Do returns the reason. The
-// task gets the values of ctx, such as the trace of the request that caused it, but has its
-// own time for stores, and goes on when ctx ends.
+// task gets the values of ctx, such as the trace of the request that caused it, but has
+// its own time limit for stores, and goes on when ctx ends.
 func (t *Tasks) Do(ctx context.Context, log *slog.Logger, task Task) error {
 	q, to := queue{task.Company, message.IsNotice(task.Type)}, owner{task.Company, task.Mnemocode}
 	t.mu.Lock()

@@ -168,8 +168,8 @@ func (at *Attempt) BeginLogin(ctx context.Context) error {
 	return at.Charge(ctx, append(at.AddressCounters(), at.AddressLogins()...)...)
 }
 
-// AddressFirst is for an err that came before the step that checks the address. If the
-// address has failed too often, AddressFirst returns that error instead of err.
+// AddressFirst returns the error of CheckAddress or, if there is none, err. Call it if
+// err came before the address was checked.
 func (at *Attempt) AddressFirst(ctx context.Context, err error) error {
 	return cmp.Or(at.CheckAddress(ctx), err)
 }
@@ -391,9 +391,9 @@ func (at *Attempt) PrivateFailureKey(a record.Account, loginIDHash string) recor
 }
 
 // RecordPrivate records an attempt with a password in the private count, and returns
-// whether the password counts as right. While the account is locked, only a right
-// password is refused. While the password is disabled, even the right one counts as
-// wrong; otherwise guessing could go on.
+// whether the password counts as right. While the account is locked, a right password
+// gets the lock's error; a wrong one only counts. While the password is disabled, even
+// the right one is wrong, so that guessing is useless.
 func (at *Attempt) RecordPrivate(ctx context.Context, private record.FailureKey, ok bool) (bool, error) {
 	var right bool
 	err := at.failureCount(ctx, private, record.WrongPasswords, func(t *record.FailureCount) error {
@@ -413,7 +413,7 @@ func (at *Attempt) RecordPrivate(ctx context.Context, private record.FailureKey,
 }
 
 // CountWrongCode counts a wrong code in the private count. While the account's codes
-// are locked, it counts no more.
+// are locked, it counts nothing.
 func (at *Attempt) CountWrongCode(ctx context.Context, private record.FailureKey) error {
 	rate := at.Company.Limits.WrongCodes
 	return at.failureCount(ctx, private, record.WrongCodes, func(t *record.FailureCount) error {

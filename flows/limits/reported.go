@@ -8,7 +8,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// LockOf returns the lock for a full counter. The second part of the key names it.
+// LockOf returns the lock that a full counter with this key causes.
 func LockOf(key string) string {
 	_, name, _ := strings.Cut(key, "/")
 	name, _, _ = strings.Cut(name, "/")

@@ -62,6 +62,6 @@ func (at *Attempt) CountrySMS(phone string) ([]record.Counter, error) {
 	return at.Budget("sms-per-country", prefix, rate), nil
 }
 
-// DecoyBudget names the budgets of a login id when the client must not learn whether an
-// account has it.
+// DecoyBudget returns the name of a login id's budgets, for clients that must not learn
+// whether it has an account.
 func DecoyBudget(loginIDHash string) string { return "decoy/" + loginIDHash }

@@ -24,8 +24,8 @@ import (
 // An Admin acts for an operator. It creates, changes and deletes accounts of one company
 // and revokes their sessions. The caller must authenticate the operator first.
 //
-// If the operator is at fault, its methods return a *FieldError, a *record.TakenError, a
-// *tenant.RuleError, record.ErrNotFound or ErrNoSession. Other errors are
+// If the operator is at fault, the methods return a *FieldError, a *record.TakenError,
+// a *tenant.RuleError, record.ErrNotFound or ErrNoSession. Other errors are
 // session.ErrRevocationPending and errors that wrap wire.ErrUnavailable.
 type Admin struct {
 	*session.Manager

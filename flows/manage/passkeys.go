@@ -171,7 +171,7 @@ func (ad *Admin) passkeysOf(ctx context.Context, a record.Account) ([]record.Pas
 }
 
 // RenamePasskey gives another name to the passkey with this Passkey.ID. An empty name
-// becomes the default. ErrNoPasskey.
+// becomes the default. The error is ErrNoPasskey if there is none.
 func (ad *Admin) RenamePasskey(ctx context.Context, mnemocode, id, name string) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {

@@ -104,9 +104,9 @@ var defaultTexts = sync.OnceValue(func() *Texts {
 	return &Texts{[]directory{builtin}}
 })
 
-// LoadTexts returns the built-in texts, with those replaced for which dir has a file:
-// otp.login.sms.txt, otp.recovery.sms.txt, recovery.link.mail.txt, welcome.link.mail.txt
-// and, for each of Notices, such as notice.password_changed, an .sms.txt and a .mail.txt.
+// LoadTexts returns the built-in texts. Files in dir replace them: otp.login.sms.txt,
+// otp.recovery.sms.txt, recovery.link.mail.txt, welcome.link.mail.txt and, for each of
+// Notices, such as notice.password_changed, an .sms.txt and a .mail.txt.
 //
 // Each file is a text/template that may use .Company (its name), .Code, .Link, .Minutes
 // (how long the code or link is valid) and .Until (when it expires, as 2006-01-02 15:04

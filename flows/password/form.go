@@ -17,8 +17,8 @@ func Forms(typed string) []string {
 	return slices.Compact([]string{Normalize(typed), typed})
 }
 
-// Fold maps texts that a person takes for the same to one text. Folding can undo NFKC,
-// so Fold applies NFKC again.
+// Fold maps texts that look the same to people to one text. Folding can undo NFKC, so
+// Fold applies NFKC again.
 func Fold(s string) string {
 	s = cases.Fold().String(norm.NFKC.String(s))
 	s = norm.NFKC.String(strings.Map(foldCherokee, s))

@@ -114,7 +114,7 @@ func CheckHash(hash string) error {
 }
 
 // CheckHashes refuses hashes that CheckHash refuses, and a set of hashes that takes too
-// long in total. To check a secret takes one hash for each different salt.
+// long in total. Checking a secret takes one hash for each different salt.
 func CheckHashes(hashes []string) error {
 	costs := map[string]time.Duration{}
 	var sum time.Duration

@@ -37,8 +37,8 @@ type Turn struct {
 
 // A Hasher hashes secrets and compares them with hashes, a few at a time, because each
 // hash needs megabytes and a whole CPU, and anyone can request one. Each hash waits for
-// its turn, and each Turn gets its share of the time. So a flood of requests or expensive
-// hashes of one client do not shut out the others.
+// its turn, and each Turn gets its share of the time. So one client's flood of requests
+// or expensive hashes does not shut out the others.
 //
 // Its methods may be called concurrently. They return ErrBusy if the caller would wait
 // too long, and the context's error if the context ends before the last turn. No error

@@ -30,15 +30,16 @@ const MaxDevices = 10
 type Devices interface {
 	// AddDevice stores a device of the account, and removes the device with the ID
 	// former, if the account has it. It then removes the oldest until MaxDevices are
-	// left. ErrNotFound if there is no such account.
+	// left. It returns ErrNotFound if there is no such account.
 	AddDevice(ctx context.Context, company string, account int64, d Device, former string) error
 	// Device finds the account's device with this hash, even if it is revoked or
-	// expired. ErrNotFound. It takes as long for an account that does not exist.
+	// expired. It returns ErrNotFound if there is none. It takes as long for an account
+	// that does not exist.
 	Device(ctx context.Context, company string, account int64, hash TokenHash) (Device, error)
 	// Devices returns the account's devices, oldest first, including those that are
 	// revoked or expired.
 	Devices(ctx context.Context, company string, account int64) ([]Device, error)
 	// RemoveDevices removes the account's device with this ID or, if id is empty, all
-	// of them. ErrNotFound if there is none with this ID.
+	// of them. It returns ErrNotFound if there is none with this ID.
 	RemoveDevices(ctx context.Context, company string, account int64, id string) error
 }

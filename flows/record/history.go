@@ -19,7 +19,7 @@ type History interface {
 	Forget(ctx context.Context, before time.Time) error
 }
 
-// HistoryKept is how many events of an account are kept that clients with only a login id
-// can cause, and how many others. The two are counted apart, so guessing passwords cannot
-// push out the other events.
+// HistoryKept is how many events of an account are kept of each of two kinds: those
+// that clients with only a login id can cause, and all others. So guessing passwords
+// cannot push out the others.
 const HistoryKept = 100

@@ -38,13 +38,13 @@ type Outbox interface {
 	// callers, one gets a queue.
 	Claim(ctx context.Context, now, until time.Time, company string, limit int) ([]OutboxQueue, error)
 	// Acknowledge removes delivered events, given by Number, from a claimed queue
-	// and releases the queue. Unless the queue is empty, it becomes due at due and
-	// stores the number of tries. If the claim has expired and another caller has
+	// and releases the queue. If events are left, the queue is due again at the time
+	// due, with this number of tries. If the claim has expired and another caller has
 	// claimed the queue, that claim stays; the events are still removed.
 	Acknowledge(ctx context.Context, q OutboxQueue, delivered []int64, due time.Time, tries int) error
-	// Backlog returns the backlog of the next company that has events: the first one
-	// after after, in byte order. ErrNotFound if there is none.
-	Backlog(ctx context.Context, after string) (Backlog, error)
+	// Backlog returns the backlog of the next company that has events: the first whose
+	// code follows last in byte order. It returns ErrNotFound if there is none.
+	Backlog(ctx context.Context, last string) (Backlog, error)
 }
 
 // ClaimedEvents is the maximum number of events of a queue that Claim returns.

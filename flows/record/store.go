@@ -74,10 +74,10 @@ type Accounts interface {
 // An AccountReader finds accounts. Each comes with its FailureCounts.
 type AccountReader interface {
 	// ByLoginID finds the account of the company that has this normalised login
-	// id. If none has it, ByLoginID returns ErrNotFound and an account that is
-	// empty except for CompanyGeneration and FailureCounts, which are those of the
-	// login id hash. An unknown login id takes as long and as many database calls
-	// as a known one, so that timing does not reveal which exist.
+	// id. If none has it, ByLoginID returns ErrNotFound and an account that is empty
+	// except for CompanyGeneration and the FailureCounts of the login id hash. An
+	// unknown login id takes as long and as many database calls as a known one, so that
+	// timing does not reveal which exist.
 	ByLoginID(ctx context.Context, company, loginID, loginIDHash string) (Account, error)
 	// ByID finds an account by its id. It returns ErrNotFound if there is none.
 	ByID(ctx context.Context, company string, id int64) (Account, error)
@@ -147,16 +147,16 @@ type BackupCodes interface {
 	SetBackupCodes(ctx context.Context, company string, id int64, hashes []string, events ...OutboxEvent) error
 	// BackupCodes returns the hashes of the unused codes.
 	BackupCodes(ctx context.Context, company string, id int64) ([]string, error)
-	// UseBackupCode removes a code. ErrConflict if it was already used.
+	// UseBackupCode removes a code. It returns ErrConflict if it was already used.
 	UseBackupCode(ctx context.Context, company string, id int64, hash string) error
 }
 
 // Passkeys keeps the passkeys of accounts.
 type Passkeys interface {
 	// AddPasskey stores a passkey of the account p.Account. It returns ErrNotFound if
-	// there is no such account, ErrConflict if it has MaxPasskeys already, and a
-	// TakenError with the field credential if the company has a passkey with this
-	// Credential.
+	// there is no such account, and ErrConflict if it has MaxPasskeys already. It
+	// returns a TakenError with the field credential if the company has a passkey with
+	// this Credential.
 	AddPasskey(ctx context.Context, company string, p Passkey, events ...OutboxEvent) error
 	// Passkeys returns the account's passkeys, oldest first.
 	Passkeys(ctx context.Context, company string, account int64) ([]Passkey, error)
@@ -165,8 +165,7 @@ type Passkeys interface {
 	// UsePasskey stores what a login with a passkey changes: its SignCount, BackedUp
 	// and LastUsed. It returns ErrConflict, and stores nothing, unless signCount is
 	// higher than the stored one or both are zero. So of several callers with the same
-	// count one succeeds, unless it is zero. It returns ErrNotFound if there is no such
-	// passkey.
+	// non-zero count, one succeeds. It returns ErrNotFound if there is no such passkey.
 	UsePasskey(ctx context.Context, now time.Time, company string, credential []byte, signCount uint32, backedUp bool) error
 	// RenamePasskey changes the Name of a passkey of the account. It returns ErrNotFound
 	// if there is no such passkey.
@@ -250,13 +249,13 @@ type Sessions interface {
 
 // A SessionReader finds sessions.
 type SessionReader interface {
-	// Get returns a session, even an expired one. ErrNotFound if the session was
-	// revoked or never existed.
+	// Get returns a session, even an expired one. It returns ErrNotFound if the session
+	// was revoked or never existed.
 	Get(ctx context.Context, hash TokenHash) (Session, error)
 	// Revoked returns what is kept of a session or link that End revoked: Company,
 	// Account, Generation, CompanyGeneration, State and Expires. It is kept for as
-	// long as the session would have been. ErrNotFound if End did not revoke the
-	// session, or it is no longer kept.
+	// long as the session would have been. Revoked returns ErrNotFound if End did not
+	// revoke the session, or it is no longer kept.
 	Revoked(ctx context.Context, hash TokenHash) (Session, error)
 	// List returns an account's unexpired sessions and links, oldest first. If
 	// there are more than MaxSessions in a state, it returns the newest.
@@ -287,18 +286,18 @@ type SessionWriter interface {
 	// next being of the same account as old.
 	Replace(ctx context.Context, now time.Time, old TokenHash, from State, next Session, counters ...Counter) error
 	// Touch moves Expires forward, never back and never past Ends. It sets LastUsed
-	// to now, unless LastUsed is later. ErrNotFound if the session is gone or had
-	// expired at now.
+	// to now, unless LastUsed is later. It returns ErrNotFound if the session is gone
+	// or had expired at now.
 	Touch(ctx context.Context, now time.Time, hash TokenHash, expires time.Time) error
 	// Expire marks a session that has expired at now as expired at any time: Get
-	// returns it with a zero Expires. The session is kept as long as before.
-	// ErrNotFound if there is no such session.
+	// returns it with a zero Expires. The session is kept as long as before. Expire
+	// returns ErrNotFound if there is no such session.
 	Expire(ctx context.Context, now time.Time, hash TokenHash) error
-	// Delete revokes a session. ErrNotFound if it is already gone.
+	// Delete revokes a session. It returns ErrNotFound if it is already gone.
 	Delete(ctx context.Context, hash TokenHash) error
 	// DeleteID revokes the account's session with this ID, in any state, and
-	// returns it. It does not find links. ErrNotFound if there is no such session,
-	// or it has expired at now.
+	// returns it. It does not find links. It returns ErrNotFound if there is no such
+	// session, or it has expired at now.
 	DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (Session, error)
 	// End revokes the sessions and links that e covers. From then on Create and
 	// Replace refuse such sessions. End takes no longer for a million sessions than
@@ -312,11 +311,12 @@ type SessionWriter interface {
 // SessionCodes keeps the one-time codes of sessions.
 type SessionCodes interface {
 	// OpenCode removes the code of a session in state. It returns a number with
-	// which SetCode may set a new one; each call returns a higher number.
-	// ErrConflict unless the session exists, in that state and unexpired.
+	// which SetCode may set a new one; each call returns a higher number. OpenCode
+	// returns ErrConflict unless the session exists, is in that state and has not
+	// expired.
 	OpenCode(ctx context.Context, now time.Time, hash TokenHash, state State) (int64, error)
-	// SetCode sets the code of a session and clears NoCode. ErrConflict if the
-	// session is gone, or OpenCode was called again after it returned number.
+	// SetCode sets the code of a session and clears NoCode. It returns ErrConflict if
+	// the session is gone, or OpenCode was called again after it returned number.
 	SetCode(ctx context.Context, hash TokenHash, number int64, code Code) error
 	// SpendCode returns a session as Get does and removes its code. The Code of the
 	// returned session is the removed one. SpendCode removes nothing, and Code is
@@ -412,7 +412,7 @@ type Feed interface {
 // A Recaller is a Sessions with a memory. Where it can, it answers requests to the
 // protected path without asking the store.
 type Recaller interface {
-	// Recall is Get, at now. The token must be of the company; an empty company
+	// Recall is Get at the time now. The token must be of the company; an empty company
 	// accepts any. A session from memory lacks ID, CompanyGeneration, Accepted,
 	// Created, LastUsed, Address, UserAgent and Device, which are seldom needed there.
 	// If whole is set, it has ID and Created.

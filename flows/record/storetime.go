@@ -12,8 +12,8 @@ const storeTime = 1800 * time.Millisecond
 
 type storeTimeKey struct{}
 
-// WithStoreTime returns a context whose calls to stores share storeTime, or ctx itself if
-// they share it already.
+// WithStoreTime returns a context whose calls to stores may together take 1.8 s, or ctx
+// itself if it already has this limit.
 func WithStoreTime(ctx context.Context) context.Context {
 	if ctx.Value(storeTimeKey{}) != nil {
 		return ctx
@@ -24,7 +24,7 @@ func WithStoreTime(ctx context.Context) context.Context {
 }
 
 // WithoutStoreTime returns a context for work that goes on after its request. Its calls
-// to stores do not share the request's storeTime.
+// to stores do not count towards the time of the request.
 func WithoutStoreTime(ctx context.Context) context.Context {
 	return context.WithValue(ctx, storeTimeKey{}, nil)
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // LoadAccount loads the account of the call's session. The account of a decoy has only
-// CompanyGeneration and FailureCounts, which are those of the login id that the decoy
-// stands for. Loading it takes as many calls to the store as loading any other.
+// CompanyGeneration and the FailureCounts of the login id hash that the decoy stands
+// for. Loading it takes as many calls to the store as loading any other.
 func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
 	if c.loaded != nil {
 		return *c.loaded, nil
@@ -111,7 +111,7 @@ func (c *Call) decoyAccount(ctx context.Context) (record.Account, error) {
 
 // FindAccount finds the account with a login id, as a user typed it. It also returns the
 // login id hash. An unknown login id is not an error: the account then has only
-// CompanyGeneration and FailureCounts, which are those of the login id hash.
+// CompanyGeneration and the FailureCounts of the login id hash.
 //
 // A text that can be a phone of the company's region may also be a login name. An
 // account with that login name comes first, so a new region changes nothing for it.

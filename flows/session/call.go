@@ -21,9 +21,8 @@ type Client struct {
 	// SeesStatus allows an answer that tells the client the status of the account, if a
 	// change of that status revoked the token.
 	SeesStatus bool
-	// Device returns the token of the client's device that came beside the request, ""
-	// for none. It fails if another site may have made the browser send it. Device may
-	// be nil.
+	// Device returns the client's device token from a cookie, or "". It fails if
+	// another site may have caused the request. Device may be nil.
 	Device func() (string, error)
 }
 

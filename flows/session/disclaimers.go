@@ -12,8 +12,8 @@ import (
 )
 
 // Pending returns the disclaimers of a company whose current version is neither in the
-// account nor in accepted. The languages of the request, which may be nil, and then the
-// account's decide the language of their texts. The result is never nil.
+// account nor in accepted. The texts are in the request's languages (which may be nil)
+// or else the account's. The result is never nil.
 func Pending(company *tenant.Company, languages func() []language.Tag, a record.Account, accepted []record.Acceptance) []wire.Disclaimer {
 	pending := []wire.Disclaimer{}
 	for _, d := range company.Disclaimers {
@@ -50,7 +50,8 @@ func (c *Call) Pending(a record.Account, accepted []record.Acceptance) []wire.Di
 }
 
 // PendingNow returns the disclaimers that the session's next step must still accept. In
-// a hardened company these are all, until the client has proven a secret of the account.
+// a hardened company it returns all of them until the client proves a secret of the
+// account.
 func (c *Call) PendingNow(a record.Account) []wire.Disclaimer {
 	if c.Company.Hardened && !c.proven(a) {
 		return c.Pending(record.Account{}, nil)

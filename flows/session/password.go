@@ -116,8 +116,9 @@ func (s *Manager) CheckNotSame(ctx context.Context, at *limits.Attempt, a record
 	return nil
 }
 
-// PasswordSet enables a disabled password for all login ids and notifies the owner after
-// a new password was set. It does not revoke sessions. Failures are only logged.
+// Call PasswordSet after a new password was set. It enables a disabled password for all
+// login ids and notifies the owner. It does not revoke sessions. Failures are only
+// logged.
 func (s *Manager) PasswordSet(ctx context.Context, company *tenant.Company, a record.Account, n message.Notice) {
 	if err := s.enablePublic(ctx, company, a); err != nil {
 		s.Log.Warn("a login id with which the password is disabled may stay so after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)

@@ -123,7 +123,7 @@ const (
 	SecondFactorOff        SecondFactor = "off"         // for none
 )
 
-// Recovery sets how users recover a lost access.
+// Recovery sets how users recover lost access.
 type Recovery struct {
 	// The allowed methods, the default first: `PHONE` (needs `sms`), `MAIL` (needs
 	// `mail` and `link`), `QUESTION`. An empty list allows none. Default: PHONE if
@@ -139,8 +139,8 @@ type Recovery struct {
 	// How long a mailed link is valid. At most 24h. Default: 30m.
 	LinkTTL Duration `json:"link_ttl,omitempty"`
 
-	// How long the link is valid that welcomes a new user, who may not read the mail
-	// at once. At most 30d. Default: 7d.
+	// How long a welcome link is valid. New users may not read the mail at once. At
+	// most 30d. Default: 7d.
 	WelcomeTTL Duration `json:"welcome_ttl,omitempty"`
 }
 
@@ -177,8 +177,8 @@ type Limits struct {
 	// ten times the limit. Default: `30/5m`.
 	FailuresPerAddress Rate `json:"failures_per_address,omitzero"`
 
-	// Passwords from one address (of IPv6 as above) that are compared, its passkeys,
-	// and its codes that go to OAuth providers, right or wrong, and its recoveries. An
+	// Logins and recoveries from one address (of IPv6 as above): compared passwords,
+	// passkeys and codes for OAuth providers, right or wrong, and recoveries. An
 	// attempt over the limit costs no hash and no call to a provider, and stores
 	// nothing. Raise it if many users share an address. Can be `unlimited`. Default:
 	// `60/1m`.
@@ -228,8 +228,8 @@ type Devices struct {
 	// remembered. Not allowed with `hardened`.
 	For Duration `json:"for,omitempty"`
 
-	// Don't ask for a second factor on a device until this time has passed since one
-	// was given there. Default: false.
+	// Don't ask for a second factor on a device until `for` has passed since one was
+	// given there. Default: false.
 	SkipSecondFactor bool `json:"skip_second_factor,omitempty"`
 }
 

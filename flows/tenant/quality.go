@@ -95,7 +95,7 @@ func (c *Company) broken(password string, a record.Account) *rule {
 	return nil
 }
 
-// A RuleError says which rule a password breaks that a backend sets for a user.
+// A RuleError says which rule is broken by a password that a backend sets.
 type RuleError struct {
 	Field  string
 	Reason wire.Reason

@@ -18,7 +18,7 @@ import (
 
 const (
 	totpStep        = 30 * time.Second
-	totpDrift       = 1  // how many steps the app's clock may be wrong
+	totpDrift       = 1  // how many time steps the app's clock may be wrong
 	totpSecretBytes = 20 // RFC 4226, section 4
 	// Imported secrets may come from other programs. RFC 4226 requires at least 128 bits.
 	minTOTPSecret = 16
@@ -27,7 +27,8 @@ const (
 
 var totpBase32 = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// TOTPCode returns the code of a step: the HOTP of its number (RFC 4226, section 5.3).
+// TOTPCode returns the code of a time step: the HOTP of its number (RFC 4226, section
+// 5.3).
 func TOTPCode(secret []byte, step int64) string {
 	mac := hmac.New(sha1.New, secret)
 	mac.Write(binary.BigEndian.AppendUint64(nil, uint64(step)))
@@ -36,8 +37,8 @@ func TOTPCode(secret []byte, step int64) string {
 	return fmt.Sprintf("%06d", number%1_000_000)
 }
 
-// MatchTOTP returns the step that the code belongs to. It compares with every possible
-// code even after a match, so that timing reveals nothing.
+// MatchTOTP returns the time step of the code. It compares with every possible code
+// even after a match, so that timing reveals nothing.
 func MatchTOTP(secret []byte, code string, now time.Time) (step int64, ok bool) {
 	present := now.Unix() / int64(totpStep/time.Second)
 	for s := present - totpDrift; s <= present+totpDrift; s++ {
@@ -48,7 +49,7 @@ func MatchTOTP(secret []byte, code string, now time.Time) (step int64, ok bool) 
 	return step, ok
 }
 
-// TOTPEnds returns when the code of a step becomes invalid.
+// TOTPEnds returns when the code of a time step becomes invalid.
 func TOTPEnds(step int64) time.Time {
 	return time.Unix((step+1+totpDrift)*int64(totpStep/time.Second), 0)
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Decode parses a body into req, a pointer to a struct whose fields have these tags: json
-// (the name), max (the maximum characters of a string, or of each element), long (the
-// reason if a string is longer) and need (the field is required and not empty). A field
-// of type jsontext.Value is any JSON object, which the route reads itself. A struct without
-// fields also accepts an empty body. Every error is request.validation.failed and never
-// repeats a value from the body.
+// Decode parses a body into req, a pointer to a struct. Its fields have these tags:
+// json (the name), max (the maximum characters of a string, or of each element), long
+// (the reason if a string is longer) and need (the field is required and not empty). A
+// field of type jsontext.Value is any JSON object, which the route reads itself. A
+// struct without fields also accepts an empty body. Every error is
+// request.validation.failed and never repeats a value from the body.
 func Decode(body []byte, req any) error {
 	fields := reflect.TypeOf(req).Elem()
 	if len(body) == 0 && fields.NumField() == 0 {

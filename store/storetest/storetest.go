@@ -1,6 +1,6 @@
 // Package storetest runs real servers for tests of the shared deployment:
 // PostgreSQL, and Redis as one server, as a Cluster and with Sentinel. It also has a
-// Proxy that simulates network faults.
+// Proxy that simulates network faults, and helpers such as Eventually and SkipOrFail.
 //
 // The servers belong to the test binary. They run in directories of their own and
 // stop when it ends. If the tests run as root, the servers run as another user. Call

@@ -48,8 +48,9 @@ type Assertion struct {
 	Issuer string `json:"issuer,omitempty"`
 
 	// How long an assertion is valid, from `10s` to `10m`. The application may get the
-	// same one for five sixths of this time. It accepts an assertion for this long
-	// after the session was revoked, if it is reached in another way. Default: `60s`.
+	// same one for five sixths of this time. If others can reach the application, it
+	// accepts an assertion for up to this long after the session was revoked. Default:
+	// `60s`.
 	TTL caddy.Duration `json:"ttl,omitempty"`
 
 	// The header that carries the assertion. The handler always removes it, and the

@@ -33,9 +33,9 @@ func Plain(p string) bool {
 	return true
 }
 
-// Readings returns the ways in which an upstream may read a path: decoded and with \
-// as a slash, and then also without the part of a segment that some servers cut off,
-// its parameters (;x) or everything after a NUL.
+// Readings returns the ways in which an upstream may read a path. The first is decoded,
+// with \ as a slash. The others lack what some servers cut off from a segment: its
+// parameters (;x), or everything after a NUL.
 func Readings(escaped string) []string {
 	decoded, err := url.PathUnescape(escaped)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 )
 
 // Rules are the options that name paths. An application may read a path in several ways.
-// So a path is public only if it is public in every way. It needs a fresh login if it
-// does in any way, and a role that may open it in every way.
+// A path is public only if every reading is. It needs a fresh login if any reading
+// does, and a role that may open every reading.
 type Rules struct {
 	// The paths that need no token and no API key, in the syntax of Caddy's path
 	// matcher: `/health`, `/docs/*`, `*.css`. The handler still removes identity
@@ -33,11 +33,10 @@ type Rules struct {
 	// Paths that only accounts with a role may open, even if the paths are public. If
 	// several entries match a path, any of their roles is enough. Without a session
 	// the answer is the same as on any protected path. With another role it is
-	// `auth.session.invalid` with the reason `role`, also for a browser. If an
-	// application could read a path in several ways that different entries match, the
-	// role must be enough for each of them. If nobody can list all ways to read a
-	// path, the role must be enough for the paths of all entries. A change of an
-	// account's role revokes its sessions. Default: none.
+	// `auth.session.invalid` with the reason `role`, also for a browser. If readings of
+	// a path match different entries, the role must be enough for each. If nobody can
+	// list the readings, it must be enough for all entries. A change of an account's
+	// role revokes its sessions. Default: none.
 	Role []Role `json:"role,omitempty"`
 }
 

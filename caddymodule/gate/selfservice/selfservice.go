@@ -1,6 +1,6 @@
-// Package selfservice has the routes with which logged-in users look after their own
-// login. Their operations are those of the accounts API (package manage). Package gate
-// finds out whose request it is.
+// Package selfservice has the routes with which logged-in users manage their own login.
+// Their operations are those of the accounts API (package manage). Package gate finds
+// out whose request it is.
 package selfservice
 
 import (
