@@ -178,7 +178,7 @@ func (b *harness) sweep() {
 	}
 }
 
-// A step that fails does not prolong its token, whether the token is stored or not.
+// A step that fails does not extend its token, whether the token is stored or not.
 func TestATokenOfAStepIsNotProlonged(t *testing.T) {
 	for state, c := range map[record.State]struct {
 		path string

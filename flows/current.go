@@ -17,7 +17,7 @@ import (
 // Current returns the state of the session of a request's token, and the seconds until
 // the token expires. It also returns the other fields of the answer that issued the
 // token, with their current values. It works in any state, spends no code and does not
-// prolong the session. The Request needs no Route.
+// extend the session. The Request needs no Route.
 func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err error) {
 	ctx = record.WithStoreTime(ctx)
 	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "session") }()
@@ -137,7 +137,7 @@ func (s *Service) ChangeFailed(ctx context.Context, route, address string, of re
 		return
 	}
 	s.Emit(ctx, e)
-	s.Recorded()
+	s.WaitRecorded()
 }
 
 // End revokes the authorized session of a request's token. It needs no API key and

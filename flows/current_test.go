@@ -90,7 +90,7 @@ func TestAnEndIsTheTokensWhicheverCompanyHearsOfIt(t *testing.T) {
 	}
 }
 
-// Reading a session does not prolong it. Only an authorized token can be exchanged,
+// Reading a session does not extend it. Only an authorized token can be exchanged,
 // or be revoked without a key.
 func TestAskingForASessionChangesNothing(t *testing.T) {
 	for _, state := range record.States[1:] {

@@ -162,7 +162,7 @@ func TestOneSessionIsEnded(t *testing.T) {
 	}
 }
 
-func TestSessionsTellWhenceTheLoginCame(t *testing.T) {
+func TestSessionsKeepTheOriginOfTheLogin(t *testing.T) {
 	for agent, want := range map[string]string{
 		"":                                    "",
 		"curl/8":                              "curl/8",

@@ -209,7 +209,7 @@ func (m *model) answer(c *modelCall) modelAnswer {
 }
 
 // protected returns the answer that the protected path should give. The request
-// prolongs the session.
+// extends the session.
 func (m *model) protected(c *modelCall) modelAnswer {
 	return run(func(m *model, c *modelCall) modelAnswer {
 		m.session(c)
@@ -217,14 +217,14 @@ func (m *model) protected(c *modelCall) modelAnswer {
 		if s.state != record.Authorized {
 			refuse("auth.session.invalid")
 		}
-		s.prolong(m.now.Add(time.Duration(s.company.Session.Idle)))
+		s.extend(m.now.Add(time.Duration(s.company.Session.Idle)))
 		return modelAnswer{Mnemocode: s.account.mnemocode}
 	}, m, c)
 }
 
-// prolong lets the session live until expires. The store may write up to a minute
+// extend lets the session live until expires. The store may write up to a minute
 // less, or a tenth of a short idle time.
-func (s *modelSession) prolong(expires time.Time) {
+func (s *modelSession) extend(expires time.Time) {
 	if expires.After(s.ends) {
 		expires = s.ends
 	}

@@ -66,7 +66,7 @@ func (s *Service) emit(ctx context.Context, r *Request, c *session.Call, reply R
 	}
 	s.Emit(ctx, e)
 	if authorized {
-		s.Recorded()
+		s.WaitRecorded()
 	}
 }
 

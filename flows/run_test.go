@@ -89,7 +89,7 @@ func TestHistoryOfARequestOutlivesItsConfig(t *testing.T) {
 		s.Run(ctx)
 		began := time.Now()
 		s.Emit(t.Context(), record.Event{Name: "first", Account: 1})
-		s.Recorded()
+		s.WaitRecorded()
 		if len(history.events) != 1 {
 			t.Errorf("got %v", history.events)
 		}
@@ -102,7 +102,7 @@ func TestHistoryOfARequestOutlivesItsConfig(t *testing.T) {
 		if len(history.events) != 3 {
 			t.Errorf("a request after Close: got %v", history.events)
 		}
-		s.Recorded()
+		s.WaitRecorded()
 		if took := time.Since(began); took > 0 {
 			t.Errorf("it took %s", took)
 		}

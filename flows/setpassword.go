@@ -82,6 +82,6 @@ func (s *Service) changePassword(ctx context.Context, c *session.Call, a record.
 	if err != nil {
 		return wire.Unavailable("storing the password", err)
 	}
-	s.PasswordSet(ctx, c.Company, a, c.Notice(message.NoticePasswordChanged))
+	s.AfterPasswordSet(ctx, c.Company, a, c.Notice(message.NoticePasswordChanged))
 	return s.RevokeAll(ctx, record.Revocation{Company: c.Company.Code, Account: a.ID, Generation: a.Generation + 1}, c.ClientEvent(record.EndedByPassword))
 }

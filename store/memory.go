@@ -67,7 +67,7 @@ func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash
 	shard := &m.shards[hash.Bucket()]
 	trusted := m.HasLease()
 	if trusted {
-		// A session that has expired in memory may have been prolonged on another
+		// A session that has expired in memory may have been extended on another
 		// node.
 		if s, ok := shard.recall(hash, &m.kinds, whole); ok && now.Before(s.Expires) {
 			shard.hits.Add(1)
@@ -152,7 +152,7 @@ func (m *Memory) End(ctx context.Context, now time.Time, e record.Revocation) er
 // had not been made; Untouched is called with the store's error. If too many calls
 // are under way, Touch waits for its own.
 func (m *Memory) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
-	if m.shards[hash.Bucket()].prolong(hash, expires) && m.HasLease() {
+	if m.shards[hash.Bucket()].extend(hash, expires) && m.HasLease() {
 		select {
 		case m.touching <- struct{}{}:
 			ctx = context.WithoutCancel(ctx)
@@ -374,9 +374,9 @@ func (s *shard) drop(i int32) {
 	delete(s.extras, hash)
 }
 
-// prolong moves the session's expiry forward. It reports whether the session is
+// extend moves the session's expiry forward. It reports whether the session is
 // remembered.
-func (s *shard) prolong(hash record.TokenHash, expires time.Time) bool {
+func (s *shard) extend(hash record.TokenHash, expires time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	i, ok := s.find(hash)

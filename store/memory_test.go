@@ -214,7 +214,7 @@ func TestWithoutALeaseNothingIsBelieved(t *testing.T) {
 	wantAsked(t, memory, hash("a"), false, "and then")
 }
 
-// A session that is used on another node is prolonged there, so it only seems to
+// A session that is used on another node is extended there, so it only seems to
 // expire on this one.
 func TestWhatSeemsExpiredIsAskedFor(t *testing.T) {
 	made := newMadeSessions()

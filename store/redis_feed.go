@@ -75,10 +75,10 @@ type listener struct {
 
 // A subscription is the subscription at one server. It is renewed when it is lost.
 type subscription struct {
-	server  *redis.Client
-	channel string // on which its heartbeats come back
-	cancel  context.CancelFunc
-	beating atomic.Bool
+	server           *redis.Client
+	channel          string // on which its heartbeats come back
+	cancel           context.CancelFunc
+	sendingHeartbeat atomic.Bool
 
 	// The fields below are guarded by the listener's mu. A heartbeat is the time
 	// when it was sent; zero if the current subscription has had none.
@@ -109,10 +109,10 @@ func (l *listener) sendHeartbeats(ctx context.Context) {
 		if e == nil {
 			e = l.listen(ctx, server)
 		}
-		if e.number != 0 && e.beating.CompareAndSwap(false, true) {
+		if e.number != 0 && e.sendingHeartbeat.CompareAndSwap(false, true) {
 			number := e.number
 			l.running.Go(func() {
-				defer e.beating.Store(false)
+				defer e.sendingHeartbeat.Store(false)
 				err := panics.Contain(func() error {
 					l.heartbeat(ctx, e, number, tag+"h")
 					return nil

@@ -90,7 +90,7 @@ func (tx *sqliteQueries) storeSession(ctx context.Context, s record.Session) err
 
 const (
 	// Counts expired sessions too, because then the index alone is enough.
-	sqliteCrowded   = `SELECT 1 FROM sessions WHERE company = ? AND account = ? AND state = ? LIMIT 1 OFFSET ?`
+	sqliteOverLimit = `SELECT 1 FROM sessions WHERE company = ? AND account = ? AND state = ? LIMIT 1 OFFSET ?`
 	sqliteEndOldest = `
 		DELETE FROM sessions WHERE hash IN (
 			SELECT hash FROM sessions
@@ -102,8 +102,8 @@ const (
 // revokeOldest revokes the oldest sessions of the account in the state of s, but never s
 // itself, so that at most s.AtMost are left.
 func (tx *sqliteQueries) revokeOldest(ctx context.Context, now time.Time, s record.Session) ([]record.TokenHash, error) {
-	var crowded int
-	err := tx.row(ctx, sqliteCrowded, s.Company, s.Account, string(s.State), s.AtMost).Scan(&crowded)
+	var overLimit int
+	err := tx.row(ctx, sqliteOverLimit, s.Company, s.Account, string(s.State), s.AtMost).Scan(&overLimit)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, nil
 	}

@@ -145,7 +145,7 @@ func (c *Call) serve(d *API) (err error) {
 // it would revoke all.
 func (c *Call) noBody() error {
 	data, err := c.body()
-	if err == nil && !bodies.SaysNothing(data) {
+	if err == nil && !bodies.IsEmpty(data) {
 		err = &Error{Status: http.StatusBadRequest, Message: "this route takes no body; leave it out"}
 	}
 	return err
@@ -286,7 +286,7 @@ func (c *Call) body() ([]byte, error) {
 	case len(data) > api.MaxAccount:
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Message: fmt.Sprintf("the body has more than %d bytes; send less", api.MaxAccount)}
 	}
-	bodies.Read(c.W, c.Request)
+	bodies.Unlimit(c.W, c.Request)
 	return data, nil
 }
 

@@ -95,7 +95,7 @@ func (p *pooledStore) nameDeployment(ctx context.Context, accounts record.Accoun
 // empties the memory, and then subscribes again.
 func (p *pooledStore) receive() {
 	subscribe := func() bool {
-		err := panics.ContainLogged(storeLog, "hearing what ends on other nodes", func() error {
+		err := panics.ContainLogged(storeLog, "receiving revocations", func() error {
 			p.Store.(guest.FeedingStore).Run(p.ctx, p.memory)
 			return nil
 		})

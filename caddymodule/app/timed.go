@@ -34,6 +34,7 @@ func traced(ctx context.Context, events []record.OutboxEvent) []record.OutboxEve
 }
 
 // timedAccounts measures the calls of requests to an accounts store.
+// The labels of the methods are as in v0.1.0.
 type timedAccounts struct{ record.Accounts }
 
 func (t timedAccounts) Create(ctx context.Context, now time.Time, a record.Account) (found int64, err error) {

@@ -170,7 +170,7 @@ func (s *stores) remember(b testing.TB, seed *seed) []string {
 	return devices
 }
 
-// newSession returns a session that no request prolongs.
+// newSession returns a session that no request extends.
 func newSession(id int64, number int) (token string, s record.Session) {
 	const life = 30 * 24 * time.Hour
 	now := time.Now()

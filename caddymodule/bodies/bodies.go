@@ -26,7 +26,7 @@ const linger = time.Second
 // Limit limits the time for the body to Within from now. Call it first for every
 // request that mnemogate answers itself. It also closes the connection after the
 // answer, since the server would otherwise read the body before it sends the answer.
-// Read undoes both.
+// Unlimit undoes both.
 //
 // Call the function that Limit returns after you have written the answer. It sends
 // the answer, and reads what the client still sends until linger has passed.
@@ -41,7 +41,7 @@ func Limit(w http.ResponseWriter, r *http.Request) (answered func()) {
 	w.Header().Set("Connection", "close")
 	return func() {
 		if w.Header().Get("Connection") != "close" {
-			return // Read was called
+			return // Unlimit was called
 		}
 		_ = http.NewResponseController(w).Flush()
 		setDeadline(w, r, time.Now().Add(linger))
@@ -52,9 +52,9 @@ func Limit(w http.ResponseWriter, r *http.Request) (answered func()) {
 	}
 }
 
-// Read removes the limits of Limit. Call it if the body was read completely, or if
+// Unlimit removes the limits of Limit. Call it if the body was read completely, or if
 // you set other deadlines.
-func Read(w http.ResponseWriter, r *http.Request) {
+func Unlimit(w http.ResponseWriter, r *http.Request) {
 	w.Header().Del("Connection")
 	setDeadline(w, r, time.Time{}) // the deadline would otherwise end the request
 }
@@ -62,7 +62,7 @@ func Read(w http.ResponseWriter, r *http.Request) {
 // Streamed returns the body of a request that may take long. It removes the limits of
 // Limit; instead, the client may pause for up to stall.
 func Streamed(w http.ResponseWriter, r *http.Request, stall time.Duration) io.Reader {
-	Read(w, r)
+	Unlimit(w, r)
 	return readerFunc(func(p []byte) (int, error) {
 		control := http.NewResponseController(w)
 		_ = control.SetReadDeadline(time.Now().Add(stall))
@@ -86,9 +86,9 @@ func setDeadline(w http.ResponseWriter, r *http.Request, until time.Time) {
 	_ = http.NewResponseController(w).SetReadDeadline(until) // without support by the server there is no limit
 }
 
-// SaysNothing reports whether a body is fit for a route that takes none: some clients send
+// IsEmpty reports whether a body is fit for a route that takes none: some clients send
 // an empty object or null there.
-func SaysNothing(body []byte) bool {
+func IsEmpty(body []byte) bool {
 	switch string(bytes.TrimSpace(body)) {
 	case "", "{}", "null":
 		return true

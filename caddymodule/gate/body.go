@@ -27,7 +27,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
 	if err == nil && int64(len(body)) <= limit {
-		bodies.Read(w, r)
+		bodies.Unlimit(w, r)
 	}
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):

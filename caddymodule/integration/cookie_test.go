@@ -44,7 +44,7 @@ func (s *site) moved(loginID string) string {
 func bearer(token string) string { return "Authorization: Bearer " + token + "\r\n" }
 
 // Contract, section 12: the session route returns the state of a session, whichever
-// it is. It does not use the session up or prolong it.
+// it is. It does not use the session up or extend it.
 func TestASessionIsFoundAgain(t *testing.T) {
 	t.Parallel()
 	s := startNodes(t, siteConfig{company: people + disclaimers, more: "company umbra {\napi_key other-key\ncaptcha off\n}\n"})

@@ -65,8 +65,8 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = trouble.heal(s, dir) })
-	// This session should be prolonged by each request, but can't be.
-	storetest.Eventually(t, 30*time.Second, "end of a session that could not be prolonged", func() bool {
+	// This session should be extended by each request, but can't be.
+	storetest.Eventually(t, 30*time.Second, "end of a session that could not be extended", func() bool {
 		if a := s.get("/", live); a.Status != http.StatusOK {
 			t.Fatalf("the protected path: %d %s", a.Status, a.Body)
 		}

@@ -196,7 +196,7 @@ func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
 		}},
 		{"weak password", wire.ErrQuality, []string{"reason password.common"}, func() answer { return newPassword("password123") }},
 		{"too long a password", wire.ErrValidation, []string{"reason password.too_long"}, func() answer { return newPassword(strings.Repeat("long ", 26)) }},
-		{"present password", wire.ErrPasswordSame, nil, func() answer { return newPassword(testPassword) }},
+		{"current password", wire.ErrPasswordSame, nil, func() answer { return newPassword(testPassword) }},
 		{"no such route", wire.ErrNoRoute, nil, func() answer { return raw("POST", "/acme/v2/auth/signup", "application/json", "{}") }},
 		{"route with a slash behind it", wire.ErrNoRoute, nil, func() answer { return raw("POST", "/acme/v2/auth/login/", "application/json", "{}") }},
 		{"another method", wire.ErrMethod, nil, func() answer { return raw("GET", "/acme/v2/auth/login", "application/json", "") }},

@@ -59,7 +59,7 @@ func TestTokensAreIntrospected(t *testing.T) {
 		t.Errorf("it began at %v", session.Created)
 	}
 	if got := s.sessions("zed")[0].Expires; !got.Equal(session.Expires) {
-		t.Errorf("it was prolonged from %v to %v", session.Expires, got)
+		t.Errorf("it was extended from %v to %v", session.Expires, got)
 	}
 
 	step := s.post("auth/login", "", fields{"login_id": "zed"}).token()

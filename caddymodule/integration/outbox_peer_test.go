@@ -17,7 +17,7 @@ import (
 func TestThePagesReceiverTakesEvents(t *testing.T) {
 	t.Parallel()
 	storetest.NeedPeers(t, peersDir)
-	_, section, _ := strings.Cut(pages(t)["docs/backends.md"], "\n## Hearing that an account changed\n")
+	_, section, _ := strings.Cut(pages(t)["docs/backends.md"], "\n## Learning that an account changed\n")
 	receivers := blocks(section, "js")
 	if len(receivers) == 0 {
 		t.Fatal("docs/backends.md shows no receiver")

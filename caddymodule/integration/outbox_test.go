@@ -186,7 +186,7 @@ func TestABackendHearsOfItsAccounts(t *testing.T) {
 // wantSamples checks that the receiver got what docs/backends.md shows.
 func (r *receiver) wantSamples(t *testing.T) {
 	t.Helper()
-	shown := section(t, "docs/backends.md", "Hearing that an account changed")
+	shown := section(t, "docs/backends.md", "Learning that an account changed")
 	withoutTimes := func(text string) string {
 		var event fields
 		if err := json.Unmarshal([]byte(text), &event); err != nil {

@@ -33,7 +33,7 @@ func pages(t *testing.T) map[string]string {
 	return pages
 }
 
-func TestREADMEIsAFrontDoor(t *testing.T) {
+func TestREADMEIsShort(t *testing.T) {
 	const most = 12 << 10
 	if n := len(pages(t)["README.md"]); n > most {
 		t.Errorf("README.md has %d bytes; move what is more than %d to docs/", n, most)

@@ -277,7 +277,7 @@ func TestPanicsInTheBackgroundEndNothing(t *testing.T) {
 	s.run("what ends elsewhere", func(t *testing.T) {
 		token := s.login("alice")
 		s.arm("store.Run")
-		s.toldOf("hearing what ends on other nodes")
+		s.toldOf("receiving revocations")
 		if trusted := s.metric("mnemogate_memory_trusted"); trusted != 0 {
 			t.Errorf("what is remembered is believed, though nothing is heard")
 		}

@@ -261,9 +261,9 @@ func (p *Policy) limitOptions(d *caddyfile.Dispenser) map[string]func() error {
 	l := &p.Limits
 	return map[string]func() error{
 		"captcha_after":        p.insecure(d, "limits.captcha_after", countValue(&l.CaptchaAfter)),
-		"lock_after":           p.insecure(d, "limits.lock_after", guesses(&l.LockAfter)),
+		"lock_after":           p.insecure(d, "limits.lock_after", guessesValue(&l.LockAfter)),
 		"lock_for":             guest.OneValue(d, guest.Duration(&l.LockFor)),
-		"disable_after":        p.insecure(d, "limits.disable_after", guesses(&l.DisableAfter)),
+		"disable_after":        p.insecure(d, "limits.disable_after", guessesValue(&l.DisableAfter)),
 		"failures_per_address": guest.OneValue(d, rateValue(&l.FailuresPerAddress)),
 		"logins_per_address":   guest.OneValue(d, rateValue(&l.LoginsPerAddress)),
 		"wrong_codes":          p.insecure(d, "limits.wrong_codes", rateValue(&l.WrongCodes)),
@@ -315,8 +315,8 @@ func (p *Policy) insecure(d *caddyfile.Dispenser, option string, read guest.Valu
 	}
 }
 
-// guesses reads a limit on wrong guesses.
-func guesses(to *int) guest.Value {
+// guessesValue reads a limit on wrong guesses.
+func guessesValue(to *int) guest.Value {
 	return func(arg string) string {
 		if arg == "unlimited" {
 			return "not possible here, because it limits how much can be guessed; choose a number"

@@ -133,7 +133,7 @@ func (ad *Admin) event(name string, a record.Account) record.Event {
 func (ad *Admin) emit(ctx context.Context, e record.Event) {
 	ad.Emit(ctx, e)
 	if !ad.Bulk {
-		ad.Recorded()
+		ad.WaitRecorded()
 	}
 }
 

@@ -20,7 +20,7 @@ type Introspection struct {
 	Expires int64        `json:"exp,omitempty"` // when it expires if it is not used, in Unix seconds
 }
 
-// Introspect describes a token of the company. It does not prolong the session. An error
+// Introspect describes a token of the company. It does not extend the session. An error
 // means that a store did not answer.
 func (ad *Admin) Introspect(ctx context.Context, token string) (Introspection, error) {
 	session, err := ad.Peek(ctx, ad.Company.Code, token)

@@ -145,7 +145,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch Passwo
 	revokeErr := ad.RevokeNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation + 1, Keep: keep}, ad.actorEvent(record.EndedByPassword))
 	notice := ad.notice(message.NoticePasswordChanged)
 	notice.Address = ch.Address
-	ad.PasswordSet(ctx, ad.Company, a, notice)
+	ad.AfterPasswordSet(ctx, ad.Company, a, notice)
 	ad.emit(ctx, changed)
 	return revokeErr
 }

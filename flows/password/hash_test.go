@@ -79,11 +79,11 @@ func TestVerifyTellsWhatShouldBeReplaced(t *testing.T) {
 		t.Error("the form of the hash has changed")
 	}
 	for _, test := range []struct {
-		name   string
-		now    Argon2id
-		secret string
-		ok     bool
-		stale  bool
+		name     string
+		now      Argon2id
+		secret   string
+		ok       bool
+		outdated bool
 	}{
 		{"same", p, "a secret", true, false},
 		{"stronger than needed", quick, "a secret", true, false},
@@ -93,14 +93,14 @@ func TestVerifyTellsWhatShouldBeReplaced(t *testing.T) {
 		{"wrong, weak or not", Argon2id{129, 2, 1}, "A secret", false, false},
 		{"every byte counts", p, "a secret ", false, false},
 	} {
-		ok, stale, err := h.Verify(t.Context(), acme, test.now, hash, test.secret)
-		if ok != test.ok || stale != test.stale || err != nil {
-			t.Errorf("%s: %v, %v, %v", test.name, ok, stale, err)
+		ok, outdated, err := h.Verify(t.Context(), acme, test.now, hash, test.secret)
+		if ok != test.ok || outdated != test.outdated || err != nil {
+			t.Errorf("%s: %v, %v, %v", test.name, ok, outdated, err)
 		}
 	}
 	const shortSalt = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ$nf65EOgLrQMR/uIPnA4rEsF5h7TKyQwu9U1bMCHGi/4"
-	if ok, stale, err := h.Verify(t.Context(), acme, quick, shortSalt, "password"); !ok || !stale || err != nil {
-		t.Errorf("a salt of 8 bytes: %v, %v, %v", ok, stale, err)
+	if ok, outdated, err := h.Verify(t.Context(), acme, quick, shortSalt, "password"); !ok || !outdated || err != nil {
+		t.Errorf("a salt of 8 bytes: %v, %v, %v", ok, outdated, err)
 	}
 }
 
@@ -111,15 +111,15 @@ func TestVerifyTakesAnyFormAndReplacesAllButTheFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
-		forms     []string
-		ok, stale bool
+		forms        []string
+		ok, outdated bool
 	}{
 		{[]string{"a secret", "another"}, true, false},
 		{[]string{"another", "a secret"}, true, true},
 		{[]string{"another", "wrong"}, false, false},
 	} {
-		if ok, stale, err := h.Verify(t.Context(), acme, quick, hash, test.forms...); ok != test.ok || stale != test.stale || err != nil {
-			t.Errorf("%q: %v, %v, %v", test.forms, ok, stale, err)
+		if ok, outdated, err := h.Verify(t.Context(), acme, quick, hash, test.forms...); ok != test.ok || outdated != test.outdated || err != nil {
+			t.Errorf("%q: %v, %v, %v", test.forms, ok, outdated, err)
 		}
 	}
 }

@@ -150,11 +150,11 @@ func (h *Hasher) HashSet(ctx context.Context, turn Turn, p Argon2id, secrets []s
 }
 
 // Verify reports whether hash, of any kind that CheckHash allows, is a hash of one of the
-// forms of a secret. stale means that the caller should replace it with a hash of the
+// forms of a secret. outdated means that the caller should replace it with a hash of the
 // first form made with p, because it is weaker or of another form. A hash that may not
-// cover the whole secret is never stale. An empty hash stands for an account without one,
+// cover the whole secret is never outdated. An empty hash stands for an account without one,
 // or for no account: Verify then takes as long as with hashes made with p.
-func (h *Hasher) Verify(ctx context.Context, turn Turn, p Argon2id, hash string, forms ...string) (ok, stale bool, err error) {
+func (h *Hasher) Verify(ctx context.Context, turn Turn, p Argon2id, hash string, forms ...string) (ok, outdated bool, err error) {
 	if hash == "" {
 		return false, false, h.hashDummy(ctx, turn, p, forms...)
 	}

@@ -141,7 +141,7 @@ const (
 	EndedByChange   = "account"  // the account was changed or deleted
 	EndedByAdmin    = "admin"    // an administrator revoked it
 	EndedByUser     = "user"     // its user revoked it, in the list of the account's sessions
-	EndedLate       = "owed"     // a crash delayed the revocation that a change had stored
+	EndedLate       = "owed"     // a crash delayed the revocation of a change; the word is as in v0.1.0
 )
 
 // An EventKind documents the events of one name.

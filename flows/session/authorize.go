@@ -65,7 +65,7 @@ func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization
 var errRole = &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.WrongRole, Message: "The user's role does not allow this path. Only an operator can change the role."}
 
 // CheckLive checks whether a session that Authorize has accepted is still valid. It is for
-// streams that stay open after their request was authorized. It does not prolong the
+// streams that stay open after their request was authorized. It does not extend the
 // session.
 func (s *Manager) CheckLive(ctx context.Context, session record.Session) error {
 	recalled, err := s.recall(ctx, session.Company, session.Hash, false)
@@ -82,7 +82,7 @@ func (s *Manager) CheckLive(ctx context.Context, session record.Session) error {
 	return nil
 }
 
-// Peek returns the authorized session of a company's token. It does not prolong the
+// Peek returns the authorized session of a company's token. It does not extend the
 // session. Its errors are those of Authorize.
 func (s *Manager) Peek(ctx context.Context, company, token string) (record.Session, error) {
 	if tokens.IsStateless(token) {
@@ -131,7 +131,7 @@ func (s *Manager) recall(ctx context.Context, company string, hash record.TokenH
 	return s.Sessions.Get(ctx, hash)
 }
 
-// touch prolongs the session of a request. It writes at most once a minute, or ten
+// touch extends the session of a request. It writes at most once a minute, or ten
 // times within a short idle time. If the write fails, the session stays valid until it
 // expires: a store that takes no writes must not lock out users who are logged in.
 func (s *Manager) touch(ctx context.Context, now time.Time, session record.Session, idle time.Duration) error {

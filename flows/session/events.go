@@ -29,8 +29,8 @@ func (s *Manager) EmitUnrecorded(ctx context.Context, e record.Event) {
 	}
 }
 
-// Recorded waits for a short time until the histories have all events emitted so far.
-func (s *Manager) Recorded() {
+// WaitRecorded waits for a short time until the histories have all events emitted so far.
+func (s *Manager) WaitRecorded() {
 	if s.History != nil {
 		s.recorder.Wait()
 	}

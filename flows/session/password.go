@@ -42,7 +42,7 @@ func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *Pa
 	if err := at.BeginLogin(ctx); err != nil {
 		return err
 	}
-	ok, stale, err := s.verifyPassword(ctx, at, t.Account, t.Password)
+	ok, outdated, err := s.verifyPassword(ctx, at, t.Account, t.Password)
 	if err != nil {
 		return wire.Unavailable("checking the password", err)
 	}
@@ -65,7 +65,7 @@ func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *Pa
 	if !ok {
 		return &wire.Refusal{Err: t.Wrong, Captcha: captcha}
 	}
-	if stale {
+	if outdated {
 		s.rehash(ctx, at, &t.Account, password.Normalize(t.Password))
 	}
 	return nil
@@ -73,7 +73,7 @@ func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *Pa
 
 // verifyPassword reports whether a password is right and whether its hash should be
 // replaced.
-func (s *Manager) verifyPassword(ctx context.Context, at *limits.Attempt, a record.Account, typed string) (ok, stale bool, err error) {
+func (s *Manager) verifyPassword(ctx context.Context, at *limits.Attempt, a record.Account, typed string) (ok, outdated bool, err error) {
 	if a.PasswordHash == record.ExternalPassword {
 		ok, err = s.verifyExternally(ctx, at, a, typed)
 		return ok, ok, err
@@ -108,7 +108,7 @@ func (s *Manager) CheckNotSame(ctx context.Context, at *limits.Attempt, a record
 	}
 	same, _, err := s.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)
 	if err != nil {
-		return wire.Unavailable("comparing with the present password", err)
+		return wire.Unavailable("comparing with the current password", err)
 	}
 	if same {
 		return wire.ErrPasswordSame
@@ -116,10 +116,10 @@ func (s *Manager) CheckNotSame(ctx context.Context, at *limits.Attempt, a record
 	return nil
 }
 
-// Call PasswordSet after a new password was set. It enables a disabled password for all
-// login ids and notifies the owner. It does not revoke sessions. Failures are only
-// logged.
-func (s *Manager) PasswordSet(ctx context.Context, company *tenant.Company, a record.Account, n message.Notice) {
+// AfterPasswordSet enables a disabled password for all login ids and notifies the
+// owner. Call it after a new password was set. It does not revoke sessions. Failures
+// are only logged.
+func (s *Manager) AfterPasswordSet(ctx context.Context, company *tenant.Company, a record.Account, n message.Notice) {
 	if err := s.enablePublic(ctx, company, a); err != nil {
 		s.Log.Warn("a login id with which the password is disabled may stay so after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)
 	}

@@ -104,9 +104,9 @@ end
 -- has been told of these already.
 local function make_room(index, marker, new, most, now, channel)
 	local prefix, gone, others = tag(index) .. 's', {1}, {}
-	local crowded = most > 0 and redis.call('ZCARD', index) > most
+	local over_limit = most > 0 and redis.call('ZCARD', index) > most
 	-- If there is room, it is enough to check the two oldest for each new session.
-	for _, hash in ipairs(redis.call('ZRANGE', index, 0, crowded and -1 or 1)) do
+	for _, hash in ipairs(redis.call('ZRANGE', index, 0, over_limit and -1 or 1)) do
 		local s = redis.call('HMGET', prefix .. hash, 'x', 'y')
 		local expires = s[1]
 		if not expires or revoked(marker, s[2] or 0) then
@@ -121,7 +121,7 @@ local function make_room(index, marker, new, most, now, channel)
 			others[#others + 1] = hash
 		end
 	end
-	for i = 1, crowded and #others + 1 - most or 0 do
+	for i = 1, over_limit and #others + 1 - most or 0 do
 		drop(prefix .. others[i], index, others[i], channel)
 		gone[#gone + 1] = others[i]
 	end

@@ -71,7 +71,7 @@ func (r *Route) Serve(c Call) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		if !bodies.SaysNothing(body) {
+		if !bodies.IsEmpty(body) {
 			return nil, wire.Invalid("This route has no body. Leave it out.")
 		}
 	}
