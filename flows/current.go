@@ -64,6 +64,9 @@ func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 		reply.DisclaimersRequired = c.PendingNow(a)
 	case record.SetPassword, record.RecoveryPassword:
 		reply.PasswordQuality = c.Company.Quality(a)
+		if pending := c.PendingNow(a); found.State == record.SetPassword && len(pending) > 0 { // as after a passkey
+			reply.DisclaimersRequired = pending
+		}
 	case record.RecoveryOTP:
 		if !c.Company.Hardened { // a decoy has no phone, so showing it would reveal decoys
 			reply.UserPhone = record.MaskPhone(a.Phone)

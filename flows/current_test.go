@@ -39,6 +39,21 @@ func TestTimePassesWhileABodyComes(t *testing.T) {
 	wantError(t, err, wire.ErrTokenExpired)
 }
 
+// After a passkey, a new password comes with the disclaimers that are pending. A client
+// that lost the answer learns of them, too.
+func TestTheStateOfANewPasswordHasItsDisclaimers(t *testing.T) {
+	b := newHarness(t)
+	d := b.device("k", 0)
+	b.update(true, func(a *record.Account) { a.MustSetPassword = true })
+	b.company.Disclaimers = []wire.Disclaimer{terms}
+	answer := b.must("passkey/login", "", d.answer(code))
+	wantStep(t, answer, record.SetPassword)
+	current, err := b.Current(t.Context(), asking(answer.SessionToken))
+	if err != nil || len(answer.DisclaimersRequired) != 1 || len(current.DisclaimersRequired) != 1 {
+		t.Errorf("the login requires %v, then %v, %v", answer.DisclaimersRequired, current.DisclaimersRequired, err)
+	}
+}
+
 // The new token belongs to the same session, with the same ID, login and lifetime.
 func TestASuccessorIsTheSameSession(t *testing.T) {
 	b := newHarness(t)

@@ -1,7 +1,7 @@
-// Package bodies reads and writes the bodies of requests that mnemogate answers itself. It
-// limits the time that a client may take to send one. By default Caddy lets a client send as
-// slowly as it likes, if a byte arrives now and then. Each such client uses memory
-// and keeps Caddy from exiting.
+// Package bodies limits the time that a client may take to send a body to mnemogate
+// itself, and writes JSON answers. By default Caddy lets a client send as slowly as
+// it likes, if a byte arrives now and then. Each such client uses memory and keeps
+// Caddy from exiting.
 package bodies
 
 import (

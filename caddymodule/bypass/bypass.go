@@ -48,8 +48,8 @@ type Gate interface {
 	Asserts() (sends, byHost bool)
 	// Asked reports whether other proxies ask it by check.
 	Asked() bool
-	// WithoutPasskeys returns an option whose users can't use the passkeys of a company
-	// on a site of these hosts, or nothing.
+	// WithoutPasskeys returns login_page or self_service if a company's passkeys
+	// don't work there on these hosts, else nothing.
 	WithoutPasskeys(a *app.App, hosts []string) (option, company, rpID string)
 }
 

@@ -26,16 +26,15 @@ const MaxTTL = 10 * time.Minute
 // the keys were created, so the nodes agree without talking to each other.
 const (
 	rotateAfter = 30 * 24 * time.Hour // a key this old gets a successor
-	// A key begins to sign announce after it was created. By then every node publishes
+	// A new key waits for announce before it signs. By then every node publishes
 	// it, and no backend still has the answer from before (max-age=300), even if their
 	// clocks differ by some minutes. A company's first key signs at once: no answer from
 	// before exists.
 	announce = 20 * time.Minute
-	// A key stays published for retire after its successor has begun to sign. This
-	// covers MaxTTL, and nodes that have not heard of the successor for trust.
+	// retire is how long a key stays published after its successor begins to sign:
+	// MaxTTL, and trust for nodes that do not know the successor.
 	retire = trust + MaxTTL + 10*time.Minute
-	// trust is how long a node signs with the keys that it knows after others may have
-	// been created.
+	// trust is how long a node keeps signing with known keys once a newer one may exist.
 	trust = time.Hour
 
 	reload     = time.Minute     // how often a node looks for other keys
@@ -71,8 +70,8 @@ func (r *Keyring) ForSigning(ctx context.Context, company string) (*Keys, error)
 	return r.get(ctx, company, false)
 }
 
-// Published returns the company's keys as they are now. If the store does not answer, it
-// returns keys that the node may still use; without those, the error is
+// Published returns keys that are at most reload old. If the store does not answer,
+// it returns keys that the node may still use; without those, the error is
 // wire.ErrUnavailable.
 func (r *Keyring) Published(ctx context.Context, company string) (*Keys, error) {
 	return r.get(ctx, company, true)

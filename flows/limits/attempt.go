@@ -144,9 +144,9 @@ func (at *Attempt) CheckAddress(ctx context.Context) error {
 	return at.Charge(ctx, at.AddressCounters()...)
 }
 
-// AddressLogins returns counters to charge for a login or recovery. They count the
-// passwords from the address that were compared, the OAuth codes that went to a provider,
-// right or wrong, and the recoveries.
+// AddressLogins returns counters to charge for a login or recovery. They count
+// compared passwords, OAuth codes and passkeys, right or wrong, recoveries, and other
+// costly work.
 func (at *Attempt) AddressLogins() []record.Counter {
 	at.counted = append(at.counted, addressLogins)
 	return at.addressLogins()

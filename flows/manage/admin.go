@@ -24,9 +24,9 @@ import (
 // An Admin acts for an operator. It creates, changes and deletes accounts of one company
 // and revokes their sessions. The caller must authenticate the operator first.
 //
-// If the operator is at fault, the methods return a *FieldError, a *record.TakenError,
-// a *tenant.RuleError, record.ErrNotFound or ErrNoSession. Other errors are
-// session.ErrRevocationPending and errors that wrap wire.ErrUnavailable.
+// If the operator is at fault, the methods return a *FieldError, a
+// *record.TakenError, a *tenant.RuleError, record.ErrNotFound or an ErrNo…. Other
+// errors are session.ErrRevocationPending and errors that wrap wire.ErrUnavailable.
 type Admin struct {
 	*session.Manager
 	Company *tenant.Company

@@ -14,8 +14,8 @@ import (
 )
 
 // A Self acts for a logged-in user on the user's own account, by the operations of an
-// Admin. Changes revoke the account's other sessions and spare the user's. Its errors
-// are *wire.Error or *wire.Refusal.
+// Admin. Changes that revoke sessions spare the user's. Its errors are *wire.Error or
+// *wire.Refusal.
 type Self struct {
 	admin   Admin
 	account record.Account

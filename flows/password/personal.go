@@ -9,8 +9,8 @@ import (
 
 const minOwnWord = 4 // shorter words occur in good passwords by chance
 
-// MaxExtra is how many characters in addition to own words still make a password easy
-// to guess: for example a year and two signs.
+// MaxExtra is how many characters besides MadeOf's words leave a password easy to
+// guess: for example a year and two signs.
 const MaxExtra = 6
 
 // MadeOf reports whether the password consists only of words and up to MaxExtra

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// These errors are answers of a store. Any other error means that the store could
-// not answer, and the client gets service.unavailable.
+// These errors, FullError and TakenError are answers of a store. Any other error means
+// that the store could not answer, and the client gets service.unavailable.
 var (
 	// ErrNotFound means that the row does not exist.
 	ErrNotFound = errors.New("not found")
@@ -190,9 +190,9 @@ type FailureCounts interface {
 	FailureCounts(ctx context.Context, key FailureKey) (map[FailureKind]FailureCount, error)
 }
 
-// PendingRevocations keeps the revocations that Update, Delete, SetPassword and
-// NewCompanyGeneration store, until RevocationDone removes them. If a process crashes
-// between a change and Sessions.End, the revocation is still pending and happens later.
+// PendingRevocations keeps the revocations that changes store, until RevocationDone
+// removes them. If a process crashes between a change and Sessions.End, the
+// revocation is still pending and happens later.
 type PendingRevocations interface {
 	// NewCompanyGeneration increments the session generation of the company.
 	// Accounts that are loaded from now on have the new one. In the same step it
@@ -412,9 +412,9 @@ type Feed interface {
 // A Recaller is a Sessions with a memory. Where it can, it answers requests to the
 // protected path without asking the store.
 type Recaller interface {
-	// Recall is Get at the time now. The token must be of the company; an empty company
-	// accepts any. A session from memory lacks ID, CompanyGeneration, Accepted,
-	// Created, LastUsed, Address, UserAgent and Device, which are seldom needed there.
-	// If whole is set, it has ID and Created.
+	// Recall is Get at the time now. It does not check the company: the caller does.
+	// A session from memory lacks ID, CompanyGeneration, Accepted, Created, LastUsed,
+	// Address, UserAgent and Device, which are seldom needed there. If whole is set,
+	// it has ID and Created.
 	Recall(ctx context.Context, now time.Time, company string, hash TokenHash, whole bool) (Session, error)
 }

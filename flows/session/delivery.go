@@ -67,9 +67,9 @@ func (s *Manager) send(ctx context.Context, company *tenant.Company, sender mess
 	return sender.Send(ctx, m)
 }
 
-// Notify tells the owner of an account what happened to it, by mail or, if that is not
-// possible, by SMS. The addresses and phones in also get the notice, too: those that the
-// account had before. Notify sends in the background.
+// Notify tells the owner of an account what happened to it, by mail or, if that is
+// not possible, by SMS. Pass former addresses and phones in also: they get the notice,
+// too. Notify sends in the background.
 func (s *Manager) Notify(ctx context.Context, company *tenant.Company, a record.Account, n message.Notice, also ...string) {
 	if !company.Sends(n.Type) {
 		return

@@ -18,7 +18,7 @@ type PasswordAttempt struct {
 	LoginIDHash string         // of the login id that was sent; in a hardened company also of a known one
 	Password    string
 	Key         record.FailureKey // the failure key that a wrong password counts for
-	Solved      bool              // the client has solved the captcha or needs none
+	Solved      bool              // a captcha was solved, or is never needed
 	Wrong       *wire.Error       // the error for a wrong password
 }
 

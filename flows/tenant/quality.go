@@ -62,7 +62,7 @@ func (c *Company) rules(a record.Account) []rule {
 }
 
 // CheckQuality returns an error that names the first rule that a normalised new password
-// breaks, or nil. Breached must be asked in addition.
+// breaks, or nil. Also ask session.Manager.Breached.
 func (c *Company) CheckQuality(password string, a record.Account) error {
 	if r := c.broken(password, a); r != nil {
 		return tooWeak(r.reason, r.text)
@@ -77,7 +77,7 @@ func tooWeak(reason wire.Reason, text string) error {
 // breachedText is the rule that a new password must not be in the list of Breached.
 const breachedText = "Not a password that is known from a data breach."
 
-// ErrBreached is the error of CheckQuality for a password in the list of Breached.
+// ErrBreached is like an error of CheckQuality, for a password in the list.
 var ErrBreached = tooWeak(wire.PasswordBreached, breachedText)
 
 // BreachedRule is ErrBreached for a backend that sets the password of a user.
@@ -105,7 +105,7 @@ type RuleError struct {
 func (e *RuleError) Error() string { return e.Field + ": it does not meet a rule: " + e.Text }
 
 // CheckPassword applies the rules for users to a new password of the account, as it was
-// typed into field. The error is a *RuleError. Breached must be asked in addition.
+// typed into field. The error is a *RuleError. Also ask session.Manager.Breached.
 func (c *Company) CheckPassword(field, typed string, a record.Account) error {
 	if utf8.RuneCountInString(typed) > MaxPassword {
 		return &RuleError{field, wire.PasswordTooLong, fmt.Sprintf("At most %d characters.", MaxPassword)}

@@ -122,7 +122,7 @@ export type Notice =
   | 'code.resent'
   /** The code was wrong, and another one was sent. */
   | 'code.wrong.resent'
-  /** No code was sent, because the account has reached a limit for SMS. Ask for a backup code. */
+  /** No code was sent: no phone gets one, or a limit was reached. Ask for a backup code. */
   | 'sms.exhausted'
   /** The new password is set. The user logs in with it now. */
   | 'password.set'
@@ -220,7 +220,7 @@ export interface CheckOTP extends Halfway {
 export interface SetPassword extends Halfway {
   state: 'setpassword';
   rules: PasswordRules;
-  /** Disclaimers that became required during the login. */
+  /** Disclaimers to accept in this step, if any. */
   disclaimers: Disclaimer[];
   setPassword(password: string, options?: Consent): Promise<Authorized>;
 }
@@ -263,7 +263,7 @@ export interface Authorized extends WithToken {
   deviceToken: string | null;
   /** The headers for a request to the application: Authorization, or none with the cookie. */
   headers(): Record<string, string>;
-  /** Like fetch, as this user. Only for addresses of the company's origin. A 401 means that the session has ended: call `resume`. */
+  /** Like fetch, as this user. Only for addresses of the company's origin. After a 401, call `resume`: the session may have ended. */
   fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;
   /** Revokes the session. It also succeeds if the session has already ended. */
   logout(): Promise<Start>;
