@@ -27,7 +27,9 @@ func (s *Service) loginHardened(ctx context.Context, c *session.Call, a record.A
 	}
 	passwords := failures[record.WrongPasswords]
 	byCode := a.ID != 0 && a.PasswordHash == ""
-	if byCode && (a.Phone == "" || tenant.CheckStatus(a) != nil) {
+	_, fixed := c.Company.OTP.FixedCode(a.Phone)
+	noCode := a.Phone == "" || c.Company.SMS == nil && !fixed && a.BackupCodes == 0
+	if byCode && (noCode || tenant.CheckStatus(a) != nil) {
 		a, byCode = record.Account{CompanyGeneration: a.CompanyGeneration}, false // the account can't log in at all
 	}
 	st := session.Step{Account: a, DecoyOf: loginIDHash, State: record.CheckPassword, Counters: c.AddressCounters()}

@@ -294,7 +294,7 @@ func (m *machine) look(t *rapid.T) {
 			c.Hardened && s.state == record.RecoveryOTP {
 			continue
 		}
-		if (s.crowded || s.passed || s.forgotten || !m.now.Before(s.early)) && !sessions[hash] {
+		if (s.overLimit || s.passed || s.forgotten || !m.now.Before(s.early)) && !sessions[hash] {
 			continue
 		}
 		wanted[hash] = true

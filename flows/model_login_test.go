@@ -243,12 +243,12 @@ func (m *model) makeRoom(next *modelSession) {
 		return
 	}
 	slices.SortStableFunc(others, func(a, b *modelSession) int { return a.begun.Compare(b.begun) })
-	unsure := slices.ContainsFunc(others, func(s *modelSession) bool { return s.crowded || s.passed || !m.now.Before(s.early) })
+	unsure := slices.ContainsFunc(others, func(s *modelSession) bool { return s.overLimit || s.passed || !m.now.Before(s.early) })
 	for _, s := range others {
 		switch last := others[n-1].begun; {
 		case s.begun.After(last):
 		case unsure || s.begun.Equal(last):
-			s.crowded = true
+			s.overLimit = true
 		default:
 			s.ended = true
 		}

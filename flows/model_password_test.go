@@ -125,7 +125,7 @@ func (m *model) statusChanged(a *modelAccount, before record.Status) {
 			s.barred = a
 		case before == record.StatusActive && s.account == a && !s.ended && !s.expired && m.now.Before(s.expires) &&
 			!(s.company.Hardened && s.state == record.RecoveryOTP):
-			s.barred, s.unsure = a, s.crowded || s.forgotten || s.passed || !m.now.Before(s.early)
+			s.barred, s.unsure = a, s.overLimit || s.forgotten || s.passed || !m.now.Before(s.early)
 		}
 	}
 	m.endAll(a)

@@ -71,7 +71,7 @@ type modelSession struct {
 	unsure    bool          // it may already have been gone when that revoked it
 	expired   bool          // its client learned that it has expired
 	forgotten bool          // the store may have forgotten it
-	crowded   bool          // it may have been revoked to make room for a newer session
+	overLimit bool          // it may have been revoked to make room for a newer session
 	passed    bool          // the store may have noted that it has expired
 	begun     time.Time
 	expires   time.Time
@@ -270,7 +270,7 @@ func (m *model) find(c *modelCall, token string, link bool) (code string) {
 	switch {
 	case s.ended, link != (s.state == record.MailedLink), c.company != nil && s.company != c.company:
 		return "auth.token.invalid"
-	case c.got.Code == "auth.token.invalid" && (s.crowded || s.forgotten || past && !m.now.Before(s.expires.Add(time.Hour))):
+	case c.got.Code == "auth.token.invalid" && (s.overLimit || s.forgotten || past && !m.now.Before(s.expires.Add(time.Hour))):
 		s.ended = kept
 		return "auth.token.invalid"
 	case past, (maybe || s.passed) && c.got.Code == "auth.token.expired":

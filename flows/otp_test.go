@@ -170,6 +170,8 @@ func TestACompanyWithoutSMSRefusesUsersWhoNeedIt(t *testing.T) {
 	b.wrong(wire.ErrValidation, "auth/renewotp", token, nil)
 	b.withoutPassword()
 	b.wrong(wire.ErrUserRestricted, "auth/login", "", object{"login_id": email})
+	b.company.Hardened = true
+	wantStep(t, b.must("auth/login", "", object{"login_id": email}), record.CheckPassword) // as for an unknown login id
 }
 
 func TestABackupCodeIsSpentLast(t *testing.T) {

@@ -17,8 +17,8 @@ func TestARequirementMayNameCompanies(t *testing.T) {
 		b := newHarness(t)
 		token := b.sessionIn(state)
 		for _, test := range []struct {
-			demand session.Requirement
-			want   bool
+			requirement session.Requirement
+			want        bool
 		}{
 			{session.Requirement{}, true},
 			{session.Requirement{Company: code}, true},
@@ -36,8 +36,8 @@ func TestARequirementMayNameCompanies(t *testing.T) {
 					want = nil
 				}
 			}
-			if _, err := b.Authorize(t.Context(), test.demand, []string{"Bearer " + token}); codeOf(err) != codeOf(want) {
-				t.Errorf("%s, %+v: got %v", state, test.demand, err)
+			if _, err := b.Authorize(t.Context(), test.requirement, []string{"Bearer " + token}); codeOf(err) != codeOf(want) {
+				t.Errorf("%s, %+v: got %v", state, test.requirement, err)
 			}
 		}
 	}

@@ -109,8 +109,8 @@ func TestAStuckRevocationHoldsUpNoOther(t *testing.T) {
 		t.Error("the ending that can't be done is no error")
 	}
 	b.wantLive(token, wire.ErrTokenInvalid)
-	owed, err := b.Accounts.PendingRevocations(t.Context(), record.Revocation{}, 10)
-	if err != nil || len(owed) != 1 || owed[0].Account != stuck.ID {
-		t.Errorf("owed are %v, %v", owed, err)
+	pending, err := b.Accounts.PendingRevocations(t.Context(), record.Revocation{}, 10)
+	if err != nil || len(pending) != 1 || pending[0].Account != stuck.ID {
+		t.Errorf("pending are %v, %v", pending, err)
 	}
 }

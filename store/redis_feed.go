@@ -113,7 +113,7 @@ func (l *listener) sendHeartbeats(ctx context.Context) {
 			number := e.number
 			l.running.Go(func() {
 				defer e.sendingHeartbeat.Store(false)
-				err := panics.Contain(func() error {
+				err := panics.ContainLogged(l.redis.log, "sending a heartbeat", func() error {
 					l.heartbeat(ctx, e, number, tag+"h")
 					return nil
 				})
@@ -152,7 +152,7 @@ func (l *listener) listen(ctx context.Context, server *redis.Client) *subscripti
 	l.running.Go(func() {
 		defer cancel()
 		for ctx.Err() == nil {
-			err := panics.Contain(func() error {
+			err := panics.ContainLogged(l.redis.log, "receiving revocations", func() error {
 				defer l.end(e)
 				return l.receive(ctx, e)
 			})

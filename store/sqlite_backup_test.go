@@ -102,7 +102,7 @@ func TestSQLiteRestoreEndsSessions(t *testing.T) {
 		t.Errorf("the company generation %d was there before: a login that was pending goes on", again.CompanyGeneration)
 	}
 	wantPending := get[[]record.Revocation](t)(restored.Accounts().PendingRevocations(bg, record.Revocation{}, 10))
-	wantEqual(t, "what is owed to sessions elsewhere", wantPending, []record.Revocation{{Company: "acme", Generation: again.CompanyGeneration}})
+	wantEqual(t, "pending revocations of sessions elsewhere", wantPending, []record.Revocation{{Company: "acme", Generation: again.CompanyGeneration}})
 	must(t, restored.Sessions().End(bg, t0, wantPending[0]))
 	begun := session("new", a.ID, again.Generation, record.Authorized)
 	begun.CompanyGeneration = again.CompanyGeneration

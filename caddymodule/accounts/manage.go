@@ -84,6 +84,9 @@ func (c *Call) answer(a record.Account, err error) error {
 		return c.reply(http.StatusOK, api.Changed{Mnemocode: a.Mnemocode}, err)
 	}
 	public, err := c.admin.PublicFailures(c.ctx, c.admin.Company, a)
+	if c.Method != http.MethodGet {
+		err = nil // the change was made
+	}
 	return c.reply(http.StatusOK, c.view(a, public...), err)
 }
 

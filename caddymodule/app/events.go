@@ -115,13 +115,21 @@ func eachField(e record.Event, f func(name string, value any)) {
 // wanted reports whether a handler is subscribed to events with this name.
 func (w *watcher) wanted(name string) bool { return w.events != nil && w.events.ShouldEmit(name) }
 
-// run emits observed events until ctx ends. Call it when the config runs. Handlers get a
-// context that ends drainFor after ctx.
+// run emits observed events until ctx ends. Call it when the config runs. If a handler has
+// not returned drainFor after that, its context ends. Otherwise the context never ends, so
+// that commands that handlers have started in the background can finish.
 func (w *watcher) run(ctx context.Context) {
 	w.findHandlers()
 	handling, cancel := context.WithCancel(context.WithoutCancel(w.ctx.Context)) // Caddy drops events after the config has ended
-	defer cancel()
-	context.AfterFunc(ctx, func() { time.AfterFunc(drainFor, cancel) })
+	context.AfterFunc(ctx, func() {
+		time.AfterFunc(drainFor, func() {
+			select {
+			case <-w.done:
+			default:
+				cancel()
+			}
+		})
+	})
 	for {
 		select {
 		case e := <-w.queue:

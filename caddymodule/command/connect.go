@@ -121,6 +121,9 @@ func (c *cli) open(method, path string, body io.Reader) (response *http.Response
 		r.Header.Set("Content-Type", "application/json")
 	}
 	response, err = c.server.client.Do(r)
+	if method == http.MethodGet && errors.Is(err, io.EOF) { // perhaps a reload has just replaced the admin endpoint
+		response, err = c.server.client.Do(r)
+	}
 	if err != nil {
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err

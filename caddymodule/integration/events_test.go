@@ -29,7 +29,7 @@ func init() {
 
 // eventFile is a handler of Caddy's events app. It appends each event to a file as a
 // line of JSON. If it hangs, it then appends another line when its context ends, and
-// never returns.
+// never returns. Otherwise it makes the file FILE.ended when its context ends.
 type eventFile struct {
 	File string `json:"file"`
 	Hang bool   `json:"hang,omitempty"`
@@ -67,6 +67,7 @@ func (e *eventFile) Handle(ctx context.Context, event caddy.Event) error {
 		fmt.Fprintln(f, "{}")
 		select {}
 	}
+	context.AfterFunc(ctx, func() { _ = os.WriteFile(e.File+".ended", nil, 0o600) })
 	return err
 }
 
@@ -257,6 +258,20 @@ func TestAHangingEventHandlerHoldsUpNoReload(t *testing.T) {
 	readLines(t, s.dir+"/failures.log", 2) // the handler's context has ended
 	fail()
 	readLines(t, s.dir+"/failures.log", 3)
+}
+
+// What a handler has started in the background can finish after a reload.
+func TestAReloadEndsNothingInTheBackground(t *testing.T) {
+	t.Parallel()
+	s := startCaddyfile(t, eventSite, nil)
+	for i := range 2 {
+		s.post("auth/checkcredentials", "", fields{"login_id": "x", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
+		readLines(t, s.dir+"/failures.log", i+1)
+		must(t, s.load())
+	}
+	if _, err := os.Stat(s.dir + "/failures.log.ended"); err == nil {
+		t.Error("the context of a handler has ended with its config")
+	}
 }
 
 // The handlers and the audit log of the next config receive the events of a request that

@@ -225,7 +225,7 @@ func (ad *Admin) notice(kind string) message.Notice {
 func (ad *Admin) changes(before, after record.Account) record.Event {
 	e := ad.event(record.AccountChanged, after)
 	e.Fields = changedFields(before, after)
-	if slices.Contains(e.Fields, "password") && !after.MustSetPassword {
+	if slices.Contains(e.Fields, "password") && after.PasswordHash != "" && !after.MustSetPassword {
 		e.Fields = slices.DeleteFunc(e.Fields, func(f string) bool { return f == "must_set_password" })
 	}
 	if before.Mnemocode != after.Mnemocode {

@@ -138,7 +138,7 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 	if err != nil {
 		return record.Account{}, err
 	}
-	noPhone := wire.Invalid("The account has no phone to send a code to. Offer another second factor.")
+	noPhone := wire.Invalid("No code can be sent to this account. Offer another second factor.")
 	if c.session.State == record.CheckOTP && a.Phone == "" {
 		return record.Account{}, noPhone
 	}
