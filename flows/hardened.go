@@ -27,8 +27,7 @@ func (s *Service) loginHardened(ctx context.Context, c *session.Call, a record.A
 	}
 	passwords := failures[record.WrongPasswords]
 	byCode := a.ID != 0 && a.PasswordHash == ""
-	_, fixed := c.Company.OTP.FixedCode(a.Phone)
-	noCode := a.Phone == "" || c.Company.SMS == nil && !fixed && a.BackupCodes == 0
+	noCode := a.Phone == "" || !c.Company.DeliversTo(a.Phone) && a.BackupCodes == 0
 	if byCode && (noCode || tenant.CheckStatus(a) != nil) {
 		a, byCode = record.Account{CompanyGeneration: a.CompanyGeneration}, false // the account can't log in at all
 	}

@@ -36,10 +36,10 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 		}
 		return newCode{send: nothing}, nil
 	}
-	digits, fixed := c.Company.OTP.FixedCode(a.Phone)
-	if a.ID != 0 && st.State == record.CheckOTP && !fixed && c.Company.SMS == nil {
+	if a.ID != 0 && st.State == record.CheckOTP && !c.Company.DeliversTo(a.Phone) {
 		return newCode{}, ErrNoSecondFactor // waiting does not help
 	}
+	digits, fixed := c.Company.OTP.FixedCode(a.Phone)
 	c.aboutSMS(a.Phone)
 	if !fixed {
 		digits = tokens.NewDigits(c.Company.OTP.Length)

@@ -156,9 +156,8 @@ var codelessLogins = tenant.Rate{N: 30, Per: 10 * time.Minute}
 // codes still gets its session (contract, section 4, Second factor).
 func (c *Call) enterCheckOTP(ctx context.Context, st Step) (Issued, error) {
 	st.byApp = st.Account.HasApp()
-	_, fixed := c.Company.OTP.FixedCode(st.Account.Phone)
 	spare := st.Account.BackupCodes > 0 && st.Account.Phone != "" && !st.byApp
-	if spare && !fixed && c.Company.SMS == nil {
+	if spare && !c.Company.DeliversTo(st.Account.Phone) {
 		return c.enterCodeless(ctx, st)
 	}
 	issued, err := c.enter(ctx, st)

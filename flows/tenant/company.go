@@ -85,6 +85,13 @@ func (c *Company) SendsCodesTo(phone string) bool {
 	return phone != "" && (fixed || c.SMS != nil && c.Limits.SendsTo(phone))
 }
 
+// DeliversTo reports whether a code for this phone has a way to its owner: a gateway, or a
+// fixed code. The phone may be empty.
+func (c *Company) DeliversTo(phone string) bool {
+	_, fixed := c.OTP.FixedCode(phone)
+	return phone != "" && (fixed || c.SMS != nil)
+}
+
 // NeedsSecondFactor reports whether a login of the account needs a code after the
 // password.
 func (c *Company) NeedsSecondFactor(a record.Account) bool {
