@@ -67,7 +67,7 @@ func TestWhatCannotBeRevokedAtOnceIsRevokedLater(t *testing.T) {
 				t.Errorf("a session that is to end is shown: %v, %v", live, err)
 			}
 			down = false
-			later := func() error { return b.RevokePending(t.Context()) }
+			later := func() error { return b.RevokePending(t.Context(), late) }
 			if c.repeated {
 				later = func() error { return c.change(b, id) }
 			}
@@ -152,7 +152,7 @@ func TestPendingRevocationsDoNotFloodTheLog(t *testing.T) {
 		t.Fatalf("got %v, want ErrRevocationPending", err)
 	}
 	for range 20 {
-		if err := b.RevokePending(t.Context()); err == nil {
+		if err := b.RevokePending(t.Context(), late); err == nil {
 			t.Fatal("the endings were made")
 		}
 	}

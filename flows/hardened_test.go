@@ -502,6 +502,35 @@ func TestNothingShowsWhatTheOwnerDoes(t *testing.T) {
 	}
 }
 
+// The private count reaches the lock together with the public one.
+func TestALockOfAHardenedCompanyIsOneEvent(t *testing.T) {
+	b := hardenedHarness(t)
+	b.company.Captcha = nil
+	b.company.Limits.LockAfter = 2
+	all := b.record()
+	for range 2 {
+		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+	}
+	if locks := named(all(), record.LockPassword); len(locks) != 1 {
+		t.Errorf("got the locks %+v", locks)
+	}
+}
+
+// Logins and recoveries that began before a reload changed `hardened` must begin again:
+// they count for other login ids than those after it.
+func TestAChangeOfHardenedEndsLoginsAndRecoveries(t *testing.T) {
+	b := newHarness(t)
+	for _, hardened := range []bool{false, true} {
+		b.company.Hardened = hardened
+		login := b.must("auth/login", "", object{"login_id": email}).SessionToken
+		recovery := b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE", "captcha_response": fmt.Sprint("good", hardened)})).SessionToken
+		b.company.Hardened = !hardened
+		b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", login, object{"password": password})
+		b.wrong(wire.ErrTokenInvalid, "auth/recovery/checkotp", recovery, object{"otp": "123456"})
+		b.wrong(wire.ErrTokenInvalid, "auth/recovery/renewotp", recovery, nil)
+	}
+}
+
 // A disabled password is never compared, whichever login id the client sends.
 func TestADisabledPasswordTellsNothing(t *testing.T) {
 	b := hardenedHarness(t)

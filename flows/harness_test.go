@@ -275,7 +275,7 @@ func (b *harness) update(ending bool, change func(*record.Account)) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if err := b.RevokePending(b.t.Context()); err != nil {
+	if err := b.RevokePending(b.t.Context(), late); err != nil {
 		b.t.Fatal(err)
 	}
 }

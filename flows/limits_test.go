@@ -457,6 +457,21 @@ func TestLimitsAreExactUnderRaces(t *testing.T) {
 			b.company.Captcha = &captcha{}
 			return sends(b, "auth/checkcredentials", "", wrong)
 		}, map[string]int{"auth.credentials.invalid": 3, "auth.captcha.missing": 97}, nil},
+		"hardened passwords before the captcha": {hardenedHarness, func(b *harness) func(int) error {
+			return sends(b, "auth/checkcredentials", "", wrong)
+		}, map[string]int{"auth.credentials.invalid": 3, "auth.captcha.missing": 97}, func(b *harness) {
+			if n := b.failureCount(record.WrongPasswords); n != 3 {
+				b.t.Errorf("the account has %d failures", n)
+			}
+		}},
+		"hardened passwords of a login id": {hardenedHarness, func(b *harness) func(int) error {
+			b.company.Captcha = nil
+			return sends(b, "auth/checkcredentials", "", wrong)
+		}, map[string]int{"auth.credentials.invalid": 10, "auth.restricted": 90}, func(b *harness) {
+			if n := b.failureCount(record.WrongPasswords); n != 10 {
+				b.t.Errorf("the account has %d failures", n)
+			}
+		}},
 		"bad captchas of an address": {newHarness, func(b *harness) func(int) error {
 			b.company.Captcha, b.company.Limits.CaptchaAfter = &captcha{}, new(0)
 			return func(int) error { return b.solve(code, home, "auth/checkcredentials", "", "bad") }

@@ -117,7 +117,7 @@ func TestANewAccountInheritsNothing(t *testing.T) {
 	b.wrong(wire.ErrTokenInvalid, "auth/setpassword", recovery, b.goodBody("auth/setpassword"))
 	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", link)
 	b.wrong(wire.ErrOAuthNotFound, "auth/oauth", "", b.goodBody("auth/oauth"))
-	if err := b.RevokePending(t.Context()); err != nil {
+	if err := b.RevokePending(t.Context(), late); err != nil {
 		t.Fatal(err)
 	}
 	b.wrong(wire.ErrTokenInvalid, "auth/logout", pending, nil)

@@ -14,6 +14,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -148,8 +149,8 @@ func TestANoticeNamesTimeDeviceAndAddress(t *testing.T) {
 	if m := b.mail.last(t); !strings.Contains(m.Text, "\n\n2026-11-21 12:00 UTC\n\n") || strings.Contains(m.Text, "192.0.2.7") {
 		t.Errorf("an operator's change: %s", m.Text)
 	}
-	s := record.Session{Company: code, Account: b.account, UserAgent: "Chrome/1 Windows"}
-	self, err := manage.NewSelf(t.Context(), b.Manager, b.company, s, "203.0.113.9")
+	s := record.Session{Company: code, Account: b.account} // as a node remembers it
+	self, err := manage.NewSelf(t.Context(), b.Manager, b.company, s, session.Client{Address: "203.0.113.9", UserAgent: "Chrome/1 Windows"})
 	if err != nil {
 		t.Fatal(err)
 	}

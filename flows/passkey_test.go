@@ -405,7 +405,7 @@ func TestRemovingPasskeys(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	user, err := manage.NewSelf(t.Context(), b.Manager, b.company, loggedIn, "192.0.2.1")
+	user, err := manage.NewSelf(t.Context(), b.Manager, b.company, loggedIn, session.Client{Address: "192.0.2.1"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,6 +40,31 @@ func TestARevocationWaitsForNoSweep(t *testing.T) {
 	})
 }
 
+// A revocation that a request is just carrying out is left to it.
+func TestOnlyWhatStaysPendingIsRevokedLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := &slowlySwept{swept: make(chan struct{})}
+		close(st.swept)
+		sessions := &slowlyRevoked{}
+		s := &flows.Service{Manager: &session.Manager{Accounts: owingAccounts{slowlySwept: st}, Sessions: sessions, Log: slog.New(slog.DiscardHandler), Now: time.Now}}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); s.Run(ctx) }()
+		time.Sleep(time.Second)
+		for range 3 {
+			st.pending.Store(true)
+			time.Sleep(2 * time.Second) // there is a tick in between
+			st.pending.Store(false)
+			time.Sleep(2 * time.Second)
+		}
+		if n := sessions.revoked.Load(); n != 0 {
+			t.Errorf("%d were taken from their requests", n)
+		}
+		cancel()
+		<-done
+	})
+}
+
 // A reload waits for the revocations in progress only.
 func TestPendingRevocationsEndWithTheirConfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -48,7 +73,7 @@ func TestPendingRevocationsEndWithTheirConfig(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 150*time.Millisecond)
 		defer cancel()
 		began := time.Now()
-		if err := s.RevokePending(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		if err := s.RevokePending(ctx, late); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("got %v", err)
 		}
 		if took, n := time.Since(began), sessions.revoked.Load(); took != 200*time.Millisecond || n == 0 || n >= 100 {
@@ -56,6 +81,8 @@ func TestPendingRevocationsEndWithTheirConfig(t *testing.T) {
 		}
 	})
 }
+
+func late(record.Revocation) bool { return true }
 
 // owingMany is a store of accounts with a hundred pending revocations.
 type owingMany struct{ record.Accounts }

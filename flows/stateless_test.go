@@ -105,7 +105,7 @@ func TestAStuckRevocationHoldsUpNoOther(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := b.RevokePending(t.Context()); err == nil {
+	if err := b.RevokePending(t.Context(), late); err == nil {
 		t.Error("the ending that can't be done is no error")
 	}
 	b.wantLive(token, wire.ErrTokenInvalid)

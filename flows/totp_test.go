@@ -7,6 +7,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -139,7 +140,7 @@ func TestNobodyRemovesTheAppThatTheNextLoginNeeds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		self, err := manage.NewSelf(t.Context(), b.Manager, b.company, s, home)
+		self, err := manage.NewSelf(t.Context(), b.Manager, b.company, s, session.Client{Address: home})
 		if err != nil {
 			t.Fatal(err)
 		}

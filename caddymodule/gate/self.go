@@ -14,6 +14,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -80,7 +81,7 @@ func (h *Handler) userOf(service *flows.Service, w http.ResponseWriter, r *http.
 	if err != nil {
 		return nil, found, err
 	}
-	self, err := manage.NewSelf(r.Context(), service.Manager, company, found, clientAddress(r))
+	self, err := manage.NewSelf(r.Context(), service.Manager, company, found, session.Client{Address: clientAddress(r), UserAgent: r.UserAgent()})
 	return self, found, err
 }
 

@@ -15,6 +15,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/background"
@@ -278,13 +279,12 @@ func (at *Attempt) RecordPassword(ctx context.Context, key record.FailureKey, ok
 		if at.CaptchaDue(*t) && !solved {
 			return &wire.Refusal{Err: wire.ErrCaptchaMissing, Captcha: true}
 		}
-		if ok {
-			if key.LoginID == "" { // otherwise strangers would see that somebody has logged in
-				*t = record.FailureCount{}
-			}
-			return nil
+		switch {
+		case !ok:
+			at.countWrongPassword(t)
+		case key.LoginID == "": // otherwise strangers would see that somebody has logged in
+			*t = record.FailureCount{}
 		}
-		at.countWrongPassword(t)
 		captcha = at.CaptchaDue(*t)
 		return nil
 	})
@@ -361,7 +361,8 @@ func (at *Attempt) failureCount(ctx context.Context, key record.FailureKey, kind
 	if err != nil && !errors.As(err, &code) && !errors.Is(err, ErrDeviceUnknown) {
 		return wire.Unavailable("counting wrong attempts", err)
 	}
-	if err == nil && lock.Name != "" {
+	reported := func(e record.Event) bool { return e.Name == lock.Name } // of the other count of a hardened company
+	if err == nil && lock.Name != "" && !slices.ContainsFunc(at.Events, reported) {
 		at.Events = append(at.Events, lock)
 	}
 	return err

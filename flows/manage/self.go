@@ -22,8 +22,8 @@ type Self struct {
 	session record.Session
 }
 
-// NewSelf returns the Self of an authorized session. The address is the user's.
-func NewSelf(ctx context.Context, m *session.Manager, company *tenant.Company, s record.Session, address string) (*Self, error) {
+// NewSelf returns the Self of an authorized session.
+func NewSelf(ctx context.Context, m *session.Manager, company *tenant.Company, s record.Session, client session.Client) (*Self, error) {
 	a, err := m.Accounts.ByID(ctx, company.Code, s.Account)
 	if errors.Is(err, record.ErrNotFound) {
 		return nil, wire.ErrTokenInvalid // it was deleted, and its session is about to be revoked
@@ -31,7 +31,10 @@ func NewSelf(ctx context.Context, m *session.Manager, company *tenant.Company, s
 	if err != nil {
 		return nil, wire.Unavailable("loading the account", err)
 	}
-	return &Self{Admin{Manager: m, Company: company, Address: address, UserAgent: s.UserAgent, Actor: record.ActorUser}, a, s}, nil
+	return &Self{Admin{
+		Manager: m, Company: company, Actor: record.ActorUser,
+		Address: client.Address, UserAgent: session.KeptUserAgent(client.UserAgent),
+	}, a, s}, nil
 }
 
 // isUser reports whether the Admin is that of a Self.

@@ -53,7 +53,7 @@ type Call struct {
 
 // NewCall returns the call of a client. Call SetCompany next.
 func (s *Manager) NewCall(client Client) *Call {
-	return &Call{Attempt: s.attempt(nil, client.Address), s: s, client: client, userAgent: keptUserAgent(client.UserAgent)}
+	return &Call{Attempt: s.attempt(nil, client.Address), s: s, client: client, userAgent: KeptUserAgent(client.UserAgent)}
 }
 
 // SetCompany sets the company of the call and the name of the API key that the client
@@ -124,7 +124,7 @@ func (c *Call) aboutSMS(phone string) {
 // maxUserAgent is how many bytes of a user agent sessions keep.
 const maxUserAgent = 200
 
-// keptUserAgent returns the part of a user agent that sessions keep, as valid UTF-8.
-func keptUserAgent(s string) string {
+// KeptUserAgent returns the part of a user agent that sessions keep, as valid UTF-8.
+func KeptUserAgent(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), maxUserAgent)], "")
 }

@@ -24,14 +24,24 @@ func (c *Call) FindAndSpendCode(ctx context.Context, token string, want Requirem
 func (c *Call) find(ctx context.Context, token string, want Requirement, get getter) error {
 	c.token = token
 	if tokens.IsStateless(token) {
-		return c.openStateless(ctx, Requirement{Company: c.Company.Code})
-	}
-	session, err := c.s.lookup(ctx, tokens.Prefix, token, want, c.Now, get)
-	if err == nil {
+		if err := c.openStateless(ctx, Requirement{Company: c.Company.Code}); err != nil {
+			return err
+		}
+	} else {
+		session, err := c.s.lookup(ctx, tokens.Prefix, token, want, c.Now, get)
+		if err != nil {
+			return err
+		}
 		c.hidden = reveal(&session)
 		c.setSession(&session)
 	}
-	return err
+	// A session that began before `hardened` was switched on or off does not have, or should
+	// not have, the login id hash whose counts are the public ones.
+	state := c.session.State
+	if (state == record.CheckPassword || state == record.RecoveryOTP) && c.Company.Hardened != (c.session.LoginID != "") {
+		return wire.ErrTokenInvalid
+	}
+	return nil
 }
 
 // setSession sets the session of the call, and the device that it began on.

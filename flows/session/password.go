@@ -46,11 +46,11 @@ func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *Pa
 	if err != nil {
 		return wire.Unavailable("checking the password", err)
 	}
-	if at.Company.Hardened && t.LoginIDHash != "" { // otherwise t.Key is the account's own
-		if ok, err = at.RecordPrivate(ctx, at.PrivateFailureKey(t.Account, t.LoginIDHash), ok); err != nil {
-			return err
-		}
+	hidden := at.Company.Hardened && t.LoginIDHash != "" // otherwise t.Key is the account's own
+	if hidden && t.Account.FailureCounts[record.WrongPasswords].Count >= at.Company.Limits.DisableAfter {
+		ok = false // as RecordPrivate will say
 	}
+	// The public count comes first: an attempt that it refuses is not counted privately.
 	captcha, err := at.RecordPassword(ctx, t.Key, ok, t.Solved)
 	if errors.Is(err, limits.ErrDeviceUnknown) { // its other attempts were faster
 		at.Device = nil
@@ -58,6 +58,9 @@ func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *Pa
 			return err
 		}
 		captcha, err = at.RecordPassword(ctx, at.FailureKey(t.Account, t.LoginIDHash), ok, t.Solved)
+	}
+	if err == nil && hidden {
+		ok, err = at.RecordPrivate(ctx, at.PrivateFailureKey(t.Account, t.LoginIDHash), ok)
 	}
 	if err != nil {
 		return err

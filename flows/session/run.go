@@ -43,20 +43,26 @@ func (s *Manager) Run(ctx context.Context) {
 	beside.Go(func() { sweeper.Run(ctx) })
 	revocations := time.NewTicker(revocationsEvery)
 	defer revocations.Stop()
+	// A request carries out its own revocation and says in the event who asked for it. What
+	// was already pending at the tick before has no such request any more.
+	var before map[record.Revocation]bool
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-revocations.C:
-			background.Maintain(s.Log, "carrying out pending revocations", func() error { return s.RevokePending(ctx) })
+			now := map[record.Revocation]bool{}
+			late := func(e record.Revocation) bool { now[e] = true; return before[e] }
+			background.Maintain(s.Log, "carrying out pending revocations", func() error { return s.RevokePending(ctx, late) })
+			before = now
 		}
 	}
 }
 
-// RevokePending does the pending revocations. If one fails, RevokePending goes on with the
-// others and returns an error. If ctx ends, it begins no more of them: they stay pending,
-// and a reload need not wait for a store that does not answer.
-func (s *Manager) RevokePending(ctx context.Context) error {
+// RevokePending does the pending revocations that are late. If one fails, RevokePending
+// goes on with the others and returns an error. If ctx ends, it begins no more of them:
+// they stay pending, and a reload need not wait for a store that does not answer.
+func (s *Manager) RevokePending(ctx context.Context, late func(record.Revocation) bool) error {
 	var after record.Revocation
 	var group errgroup.Group
 	group.SetLimit(revocationsAtOnce)
@@ -65,6 +71,9 @@ func (s *Manager) RevokePending(ctx context.Context) error {
 		pending, err := s.Accounts.PendingRevocations(ctx, after, revocationsPage)
 		for _, e := range pending {
 			after = e
+			if !late(e) {
+				continue
+			}
 			group.Go(func() error {
 				if ctx.Err() != nil {
 					return ctx.Err()
