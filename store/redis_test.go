@@ -504,6 +504,7 @@ func TestRedisTLS(t *testing.T) {
 	for url, want := range map[string]string{
 		fmt.Sprintf("rediss://:s3cret%%2F%%3F%%40@127.0.0.1:%d?ca=%s", port, ca): "",
 		fmt.Sprintf("rediss://:s3cret%%2F%%3F%%40@127.0.0.1:%d", port):           "certificate",
+		fmt.Sprintf("rediss://:s3cret%%2F%%3F%%40@localhost:%d?ca=%s", port, ca): "certificate",
 		fmt.Sprintf("rediss://:s3cret@127.0.0.1:%d?ca=%s", port, ca):             "WRONGPASS",
 		fmt.Sprintf("rediss://127.0.0.1:%d?ca=%s", port, ca):                     "NOAUTH",
 		fmt.Sprintf("redis://:s3cret%%2F%%3F%%40@127.0.0.1:%d", port):            "EOF",
@@ -521,4 +522,22 @@ func TestRedisTLS(t *testing.T) {
 			t.Errorf("the error shows a password: %v", err)
 		}
 	}
+}
+
+// The sentinel's certificate need not have the address by which the sentinel names the
+// master.
+func TestRedisTLSWithOneSentinel(t *testing.T) {
+	ports := storetest.FreePorts(t, 2)
+	master := storetest.NewRedis(t, 0, "--tls-port", strconv.Itoa(ports[0]), "--tls-auth-clients", "no",
+		"--tls-cert-file", "server.crt", "--tls-key-file", "server.key", "--tls-ca-cert-file", "server.crt")
+	ofMaster, _ := master.Certificate(t, "server")
+	must(t, master.Start())
+	sentinel := storetest.NewSentinel(t, 0, ports[0], fmt.Sprintf("tls-port %d", ports[1]), "tls-auth-clients no", "tls-replication yes",
+		"tls-cert-file server.crt", "tls-key-file server.key", "tls-ca-cert-file "+ofMaster)
+	ofSentinel, _ := sentinel.Certificate(t, "server", "localhost")
+	must(t, sentinel.Start())
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	must(t, os.WriteFile(ca, slices.Concat(get[[]byte](t)(os.ReadFile(ofMaster)), get[[]byte](t)(os.ReadFile(ofSentinel))), 0o600))
+	url := fmt.Sprintf("rediss://localhost:%d?ca=%s", ports[1], ca)
+	storetest.Started(t, openRedis(t, RedisOptions{URLs: []string{url}, SentinelMaster: storetest.MasterName}).Start)
 }

@@ -35,9 +35,6 @@ func parseRedisURLs(urls []string) (redisTarget, []string, error) {
 		if what := first.differsFrom(t); what != "" {
 			return redisTarget{}, nil, fmt.Errorf("Redis URLs 1 and %d differ in %s; only host and port may differ", i+1, what)
 		}
-		if c := first.options.TLSConfig; c != nil && c.ServerName != t.options.TLSConfig.ServerName {
-			c.ServerName = "" // each connection uses its own server's name
-		}
 	}
 	return first, addrs, nil
 }
@@ -102,6 +99,9 @@ func newRedisTarget(u *url.URL, query url.Values) (redisTarget, error) {
 		if o.PoolSize, err = strconv.Atoi(size); err != nil || o.PoolSize < 1 {
 			return redisTarget{}, errors.New("has a pool_size that is not a number of connections")
 		}
+	}
+	if o.TLSConfig != nil {
+		o.TLSConfig.ServerName = "" // each connection uses its own server's name: sentinels and nodes of a Cluster name further servers
 	}
 	if file := query.Get("ca"); file != "" {
 		if o.TLSConfig == nil {

@@ -240,9 +240,8 @@ func newFailover(t testing.TB) *Failover {
 	f := &Failover{
 		Master:   newRedis(t, ports[0]),
 		Replica:  newRedis(t, ports[1], "--replicaof", "127.0.0.1 "+strconv.Itoa(ports[0])),
-		Sentinel: newRedis(t, ports[2]),
+		Sentinel: newSentinel(t, ports[2], ports[0]),
 	}
-	f.configure(t)
 	Must(t, f.Master.Start())
 	Must(t, f.Replica.Start())
 	conn := f.Master.Client(t).Conn()
@@ -261,16 +260,27 @@ func newFailover(t testing.TB) *Failover {
 	return f
 }
 
-// configure writes the sentinel's configuration file, which a sentinel needs.
-func (f *Failover) configure(t testing.TB) {
+// NewSentinel prepares a sentinel for one test, which must start it. The settings are
+// lines of its configuration file.
+func NewSentinel(t testing.TB, port, master int, settings ...string) *Redis {
 	t.Helper()
-	file := filepath.Join(f.Sentinel.path, "sentinel.conf")
-	text := fmt.Sprintf("port %d\nbind 127.0.0.1\nunixsocket %s\ndir %s\nsentinel monitor %s 127.0.0.1 %d 1\n"+
-		"sentinel down-after-milliseconds %[4]s 500\nsentinel failover-timeout %[4]s 3000\n",
-		f.Sentinel.Port, f.Sentinel.Socket(), f.Sentinel.path, MasterName, f.Master.Port)
+	s := newSentinel(t, port, master, settings...)
+	t.Cleanup(s.remove)
+	return s
+}
+
+// newSentinel writes the configuration file, which a sentinel needs.
+func newSentinel(t testing.TB, port, master int, settings ...string) *Redis {
+	t.Helper()
+	s := newRedis(t, port)
+	file := filepath.Join(s.path, "sentinel.conf")
+	text := fmt.Sprintf("port %d\nbind 127.0.0.1\nunixsocket %s\ndir %s\n%s\nsentinel monitor %s 127.0.0.1 %d 1\n"+
+		"sentinel down-after-milliseconds %[5]s 500\nsentinel failover-timeout %[5]s 3000\n",
+		port, s.Socket(), s.path, strings.Join(settings, "\n"), MasterName, master)
 	Must(t, os.WriteFile(file, []byte(text), 0o600))
-	Must(t, f.Sentinel.give(file))
-	f.Sentinel.args = []string{file, "--sentinel"}
+	Must(t, s.give(file))
+	s.args = []string{file, "--sentinel"}
+	return s
 }
 
 func (f *Failover) remove() {

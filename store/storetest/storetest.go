@@ -297,15 +297,18 @@ func sweepDirs() {
 	}
 }
 
-// Certificate creates a self-signed certificate for 127.0.0.1 and its key. It writes
-// them to <name>.crt and <name>.key in the server's directory.
-func (d directory) Certificate(t testing.TB, name string) (certificate, key string) {
+// Certificate creates a self-signed certificate for 127.0.0.1 or, if given, for the host
+// names, and its key. It writes them to <name>.crt and <name>.key in the server's directory.
+func (d directory) Certificate(t testing.TB, name string, hosts ...string) (certificate, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	Must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+		DNSNames: hosts, IsCA: true, BasicConstraintsValid: true,
+	}
+	if len(hosts) == 0 {
+		template.IPAddresses = []net.IP{net.IPv4(127, 0, 0, 1)}
 	}
 	signed, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
 	Must(t, err)
