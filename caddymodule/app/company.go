@@ -456,7 +456,7 @@ func checkSeed(seed manage.Seed) error {
 		a.PasswordHash = seed.Password
 		seed.Password = ""
 	}
-	err := cmp.Or(manage.CheckSecrets(seed.Password, seed.Answer), manage.CheckAccount(a))
+	err := cmp.Or(manage.CheckSecrets(seed.Password, seed.Answer), manage.CheckAccount(a, password.Argon2id{}))
 	if field, ok := errors.AsType[*manage.FieldError](err); ok {
 		return fmt.Errorf("%s: %s", cmp.Or(accountDirectives[field.Field], field.Field), field.Message)
 	}

@@ -49,8 +49,9 @@ The fields are those that you can set with 'account add', and
                        ss=<salt separator>,sk=<signer key>$<salt>$<hash>;
                        Keycloak's as its credential object. It is replaced by
                        argon2id at the first successful login. Leave out other
-                       kinds, and hashes that take more than about a second:
-                       their users set a password by recovery.
+                       kinds, and hashes that take more than about a second,
+                       unless they are argon2id up to the company's own
+                       parameters: their users set a password by recovery.
   control_answer       in plain, or control_answer_hash
   backup_code_hashes   as 'export' writes them
   totp_secret          of an authenticator app, in base32; null removes it

@@ -213,6 +213,43 @@ func TestImportTellsEachLineThatFails(t *testing.T) {
 	}
 }
 
+// A company's own hashes may be more expensive than those of others, so that its accounts
+// can move to another store.
+func TestImportTakesTheCompanysOwnHashes(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{company: "password {\nargon2id 524288 3 1\n}\n"})
+	hash := func(parameters, salt string) string {
+		return "$" + parameters + "$" + salt + "$" + strings.Repeat("A", 43)
+	}
+	const own, salt = "argon2id$v=19$m=524288,t=3,p=1", "MDEyMzQ1Njc4OWFiY2RlZg"
+	var many []string
+	for i := range 100 {
+		many = append(many, hash("argon2id$v=19$m=19456,t=2,p=1", fmt.Sprintf("MDEyMzQ1Njc4OWFi%08d", i)))
+	}
+	password := func(hash string) string {
+		return fmt.Sprintf(`{"profile_mnemocode":"carol","password_hash":%q}`, hash)
+	}
+	codes := func(hashes ...string) string {
+		return fmt.Sprintf(`{"profile_mnemocode":"carol","password_hash":%q,"control_question":"Cat?","control_answer_hash":%[1]q,"backup_code_hashes":["%s"]}`,
+			hash(own, salt), strings.Join(hashes, `","`))
+	}
+	for name, test := range map[string]struct{ line, field string }{
+		"another kind":        {password(hash("argon2i$v=19$m=524288,t=3,p=1", salt)), "password_hash"},
+		"more memory":         {password(hash("argon2id$v=19$m=524289,t=3,p=1", salt)), "password_hash"},
+		"more iterations":     {password(hash("argon2id$v=19$m=524288,t=4,p=1", salt)), "password_hash"},
+		"two expensive salts": {codes(hash(own, salt), hash(own, salt+"YQ")), "backup_code_hashes"},
+		"many cheap salts":    {codes(many...), "backup_code_hashes"},
+	} {
+		if failures, _ := s.importAll("", test.line); failures[1].Field != test.field {
+			t.Errorf("%s: got %+v, want the field %s", name, failures, test.field)
+		}
+	}
+	code := hash(own, salt)
+	if failures, counts := s.importAll("", codes(code, code[:len(code)-1]+"Q")); counts.Created != 1 {
+		t.Errorf("got %+v", failures)
+	}
+}
+
 func TestImportAnswersWhileItReads(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{})

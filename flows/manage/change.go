@@ -253,12 +253,13 @@ func (ad *Admin) check(ch Change, a, before record.Account) error {
 			return err
 		}
 	}
-	return ch.check(a, before)
+	return ch.check(a, before, ad.Company.Password.Argon2id)
 }
 
 // check validates the account and the hashes that are part of the change. It does not
-// check the hashes that the account had before or that are still to be computed.
-func (ch Change) check(a, before record.Account) error {
+// check the hashes that the account had before or that are still to be computed. Of the
+// others, own is as in password.CheckHash.
+func (ch Change) check(a, before record.Account, own password.Argon2id) error {
 	if err := CheckSecrets(ch.Password, ch.Answer); err != nil {
 		return err
 	}
@@ -268,14 +269,14 @@ func (ch Change) check(a, before record.Account) error {
 	if ch.Answer != "" {
 		a.AnswerHash = ch.Answer // a placeholder; the hash is computed later
 	} else if a.AnswerHash != "" && a.AnswerHash != before.AnswerHash {
-		if err := password.CheckHash(a.AnswerHash); err != nil {
+		if err := password.CheckHash(a.AnswerHash, own); err != nil {
 			return &FieldError{"control_answer_hash", err.Error()}
 		}
 	}
-	if err := password.CheckHashes(ch.BackupCodes); err != nil {
+	if err := password.CheckHashes(ch.BackupCodes, own); err != nil {
 		return &FieldError{"backup_code_hashes", err.Error()}
 	}
-	return CheckAccount(a)
+	return CheckAccount(a, own)
 }
 
 // A hashedChange holds the hashes of a Change's plain secrets.

@@ -26,9 +26,14 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Message }
 var mnemocodePattern = regexp.MustCompile(`^[!-z|~]{1,128}$`) // visible ASCII without braces
 
 // CheckAccount refuses an account with invalid fields. The error is a *FieldError. The
-// phone must already be in E.164 form (see record.NormalizePhone).
-func CheckAccount(a record.Account) error {
+// phone must already be in E.164 form (see record.NormalizePhone). Of a password hash, own
+// is as in password.CheckHash.
+func CheckAccount(a record.Account, own password.Argon2id) error {
 	wrong := func(field, message string) error { return &FieldError{field, message} }
+	var hash error
+	if a.PasswordHash != "" && a.PasswordHash != record.ExternalPassword {
+		hash = password.CheckHash(a.PasswordHash, own)
+	}
 	switch {
 	case !mnemocodePattern.MatchString(a.Mnemocode):
 		return wrong("profile_mnemocode", "it must be 1 to 128 visible ASCII characters without braces")
@@ -44,8 +49,8 @@ func CheckAccount(a record.Account) error {
 		return wrong("status", "it must be active, restricted, closed or denied")
 	case (a.Question == "") != (a.AnswerHash == ""):
 		return wrong("control_question", "a question and its answer go together")
-	case a.PasswordHash != "" && a.PasswordHash != record.ExternalPassword && password.CheckHash(a.PasswordHash) != nil:
-		return wrong("password_hash", password.CheckHash(a.PasswordHash).Error())
+	case hash != nil:
+		return wrong("password_hash", hash.Error())
 	}
 	for _, i := range a.Identities {
 		if i.Provider < 1 || i.Provider > 5 || i.Subject == "" || len(i.Subject) > 255 {
@@ -102,7 +107,7 @@ func (ad *Admin) createSeed(ctx context.Context, seed Seed) (err error) {
 	a.AnswerHash = seed.Answer // a placeholder; the hash is computed below
 	// Check before hashing, because CheckAccount limits the cost of imported hashes. The
 	// company's own parameters may be more expensive.
-	if err := CheckAccount(a); err != nil {
+	if err := CheckAccount(a, password.Argon2id{}); err != nil {
 		return err
 	}
 	if plain {

@@ -26,7 +26,7 @@ func FuzzKeycloak(f *testing.F) {
 			t.Fatalf("%q: got %q, %v", credential, hash, err)
 		}
 		if err == nil {
-			err = CheckHash(hash)
+			err = CheckHash(hash, Argon2id{})
 		}
 		if err == nil && !LooksLikeHash(hash) {
 			t.Errorf("%q is taken and does not look like a hash", hash)

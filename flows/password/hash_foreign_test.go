@@ -74,7 +74,7 @@ var keycloakCredentials = []struct{ name, secret, credential string }{
 
 func checkForeign(t *testing.T, hash, secret string) {
 	t.Helper()
-	if err := CheckHash(hash); err != nil {
+	if err := CheckHash(hash, Argon2id{}); err != nil {
 		t.Fatal(err)
 	}
 	if !LooksLikeHash(hash) {
@@ -161,7 +161,7 @@ func TestCheckHashRefusesWhatOtherProgramsShouldNotAskFor(t *testing.T) {
 		"a plain password with dollars":     "pa$$word$",
 		"a Keycloak credential as a string": keycloakCredentials[0].credential,
 	} {
-		if err := CheckHash(hash); err == nil {
+		if err := CheckHash(hash, Argon2id{}); err == nil {
 			t.Errorf("%s was taken", name)
 		} else if strings.Contains(err.Error(), "seasalt") {
 			t.Errorf("%s: %v repeats what was sent", name, err)
@@ -182,7 +182,7 @@ func TestCheckHashRefusesWhatOtherProgramsShouldNotAskFor(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if CheckHash(absurd) == nil {
+	if CheckHash(absurd, Argon2id{}) == nil {
 		t.Error("a Keycloak credential with 100,000,000 iterations was taken")
 	}
 }

@@ -328,7 +328,7 @@ func TestCheckHashRefuses(t *testing.T) {
 		{"pbkdf2 with a word", "$pbkdf2-sha256$many" + tail, "form"},
 		{"pbkdf2 of md5", "$pbkdf2-md5$1000" + tail, "not supported"},
 	} {
-		err := CheckHash(test.hash)
+		err := CheckHash(test.hash, Argon2id{})
 		if err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", test.name, err, test.want)
 			continue
@@ -369,10 +369,10 @@ func TestCheckHashTakesAboutASecond(t *testing.T) {
 		{"$5$rounds=%s$salt$" + strings.Repeat("a", 43), "1000000", "1000001", "1000001"},
 		{"$6$rounds=%s$salt$" + strings.Repeat("a", 86), "1000000", "1000001", "1000001"},
 	} {
-		if err := CheckHash(fmt.Sprintf(test.form, test.most)); err != nil {
+		if err := CheckHash(fmt.Sprintf(test.form, test.most), Argon2id{}); err != nil {
 			t.Errorf(test.form+": %v", test.most, err)
 		}
-		if err := CheckHash(fmt.Sprintf(test.form, test.more)); err == nil || !strings.Contains(err.Error(), "leave it out") {
+		if err := CheckHash(fmt.Sprintf(test.form, test.more), Argon2id{}); err == nil || !strings.Contains(err.Error(), "leave it out") {
 			t.Errorf(test.form+": %v, want one that says what to do", test.more, err)
 		}
 		if d, err := parseHash(fmt.Sprintf(test.form, test.stored)); err != nil || d.cost > maxStored*maxCost {
@@ -409,7 +409,7 @@ func TestCheckHashesAddsUpTheSaltsOfASet(t *testing.T) {
 		"kinds of which each alone is fine": {append(set(1, 1_500_001, ""), "$2b$13$"+strings.Repeat("a", 53)), "together"},
 		"what is none":                      {[]string{"rubbish"}, "not supported"},
 	} {
-		err := CheckHashes(test.hashes)
+		err := CheckHashes(test.hashes, Argon2id{})
 		if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %v, want %q", name, err, test.want)
 		}
@@ -443,7 +443,7 @@ func FuzzCheckHash(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, hash string) {
 		start := time.Now()
-		err := CheckHash(hash)
+		err := CheckHash(hash, Argon2id{})
 		if took := time.Since(start); took > time.Second {
 			t.Errorf("took %v", took)
 		}
