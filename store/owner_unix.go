@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// giveToOwner changes the owner of a file that root has created to the owner of the
-// file at to or, if there is none, of its directory. Caddy seldom runs as root.
+// giveToOwner changes the owner of a file or directory that root has created to the owner
+// of to or, if there is none, of its directory. Caddy seldom runs as root.
 func giveToOwner(made, to string) error {
 	if os.Geteuid() != 0 {
 		return nil

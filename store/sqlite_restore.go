@@ -54,7 +54,7 @@ func (r SQLiteRestore) Run(ctx context.Context) (done SQLiteRestored, err error)
 	if err := r.mayReplace(to); err != nil {
 		return done, err
 	}
-	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+	if err := makeDirectory(filepath.Dir(to)); err != nil {
 		return done, err
 	}
 	made, sum, err := copyPrivately(ctx, r.From, filepath.Dir(to), size)
@@ -133,6 +133,22 @@ func checkSQLiteHeader(file string) (size int64, line string, err error) {
 			"make a backup with caddy mnemogate backup", file, file)
 	}
 	return size, line, nil
+}
+
+// makeDirectory creates a directory that is missing, with its parents. Those that root
+// creates get the owner of the nearest directory that exists.
+func makeDirectory(dir string) error {
+	parent := filepath.Dir(dir)
+	if _, err := os.Stat(dir); err == nil || parent == dir {
+		return err
+	}
+	if err := makeDirectory(parent); err != nil {
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	return giveToOwner(dir, parent)
 }
 
 // copyPrivately copies the first size bytes of a file to a new file in dir that only
@@ -253,6 +269,12 @@ func (r SQLiteRestore) putInPlace(ctx context.Context, made, to string) error {
 			return err
 		}
 	}
+	if runtime.GOOS == "windows" {
+		// Windows replaces no file that is open, not even for the process that locks it. If
+		// another process opens the file now, the rename fails. Elsewhere it would succeed,
+		// and the log of that process would damage the restored file: keep the lock there.
+		unlock()
+	}
 	if err := os.Rename(made, to); err != nil {
 		return err
 	}
@@ -303,10 +325,14 @@ func removeSQLite(file string) {
 // SyncFile makes sure that a file, or the entries of a directory, survive power
 // loss.
 func SyncFile(name string) error {
-	if info, err := os.Stat(name); err == nil && info.IsDir() && runtime.GOOS == "windows" {
-		return nil // Windows can't sync a directory
+	flag := os.O_RDWR // Windows syncs no file that is open only for reading
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		if runtime.GOOS == "windows" {
+			return nil // Windows can't sync a directory
+		}
+		flag = os.O_RDONLY
 	}
-	f, err := os.Open(name)
+	f, err := os.OpenFile(name, flag, 0)
 	if err != nil {
 		return err
 	}

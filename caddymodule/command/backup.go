@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
-	"github.com/mnemogate/mnemogate/caddymodule/stores"
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/store"
 )
 
@@ -141,11 +141,13 @@ func (c *cli) configuredFile() (string, error) {
 	if kept.Module != "" && kept.Module != "sqlite" {
 		return "", fmt.Errorf("%s keeps accounts in %s: restore them with its own tools, or name a file of SQLite with --to", c.config, kept.Module)
 	}
-	if kept.File == "" { // the service may run in another environment
-		return "", fmt.Errorf("%s names no file for the store, so its place depends on the environment of Caddy: "+
-			"name the file with --to, or write 'store sqlite <file>' into the configuration", c.config)
+	file, err := guest.ResolveGiven("store sqlite", kept.File)
+	if err != nil {
+		return "", err
 	}
-	sqlite := stores.SQLite{File: kept.File}
-	err = sqlite.Resolve()
-	return sqlite.File, err
+	if !filepath.IsAbs(file) { // the service may run in another environment and directory
+		return "", fmt.Errorf("%s names no absolute path for the store's file, so its place depends on the environment of Caddy: "+
+			"name the file with --to, or write 'store sqlite <absolute path>' into the configuration", c.config)
+	}
+	return file, nil
 }

@@ -8,23 +8,23 @@ import (
 	"testing"
 )
 
-// If a configuration names no file for its store, the file depends on the
-// environment of the service. The operator who restores a backup may have another
-// environment. So restore refuses unless it is told where to put the file.
+// If a configuration names no file for its store, or one by a relative path, the file
+// depends on the environment of the service. The operator who restores a backup may have
+// another environment. So restore refuses unless it is told where to put the file.
 func TestRestoreGuessesNoFile(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{company: account("alice", "email customer@example.com")})
 	backup := filepath.Join(s.dir, "backup.db")
 	s.cli("", "backup", "--output", backup).want(0)
 	store := "store sqlite " + s.dir + "/mnemogate.db"
-	for name, line := range map[string]string{"no file": "store sqlite", "no store": ""} {
+	for name, line := range map[string]string{"no file": "store sqlite", "no store": "", "a relative path": "store sqlite restored/mnemogate.db"} {
 		s.run(name, func(t *testing.T) {
 			config := filepath.Join(t.TempDir(), "Caddyfile")
 			writeFile(t, config, strings.Replace(s.config, store, line, 1))
 			restore := func(args ...string) outcome {
 				return s.cliAt("", "", append([]string{"restore", backup, "--config", config, "--force"}, args...)...)
 			}
-			restore().want(1, config+" names no file", "--to")
+			restore().want(1, config+" names no absolute path", "--to")
 			if _, err := os.Stat(filepath.Join(s.dir, "data", "caddy", "mnemogate")); err == nil {
 				t.Error("it restored into the data directory")
 			}

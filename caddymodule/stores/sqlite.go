@@ -46,12 +46,7 @@ func (s *SQLite) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 // Provision determines the file's path. It does not open the file.
-func (s *SQLite) Provision(caddy.Context) error {
-	return s.Resolve()
-}
-
-// Resolve sets File to the path of the file.
-func (s *SQLite) Resolve() (err error) {
+func (s *SQLite) Provision(caddy.Context) (err error) {
 	if s.File == "" {
 		s.File = filepath.Join(caddy.AppDataDir(), "mnemogate", "mnemogate.db")
 	} else if s.File, err = guest.ResolveGiven("store sqlite", s.File); err != nil {
