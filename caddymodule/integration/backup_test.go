@@ -64,6 +64,9 @@ func TestBackupAndRestore(t *testing.T) {
 			}
 		})
 	}
+	if a := s.adminRaw("HEAD", "backup", "").wantStatus(405); a.Header.Get("Allow") != "GET" || s.scrape()["mnemogate_last_backup_timestamp_seconds"] != 0 {
+		t.Errorf("HEAD: got %v, or it counts as a backup", a.Header)
+	}
 	file := s.dir + "/backup.db"
 	for range 3 {
 		s.cli("", "backup", "--output", file, "--force").want(0, "backup.db: ", " bytes\n")
