@@ -270,7 +270,7 @@ func asError(err error) *Error {
 	case errors.Is(err, password.ErrBusy):
 		return &Error{Status: http.StatusServiceUnavailable, Message: "too many passwords are being hashed; try again"}
 	default:
-		return &Error{Status: http.StatusServiceUnavailable, Message: "a store did not answer; try again, and see the server's log", Cause: err}
+		return &Error{Status: http.StatusServiceUnavailable, Message: "a store, gateway or other service did not answer; see the server's log, then try again", Cause: err}
 	}
 }
 

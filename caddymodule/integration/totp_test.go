@@ -194,6 +194,10 @@ func TestCommandSetsUpAnApp(t *testing.T) {
 		t.Error("an export has the secret")
 	}
 	s.cli("", "account", "export", "--with-secrets").want(0, `"totp_secret":"`+secret+`"`)
+	// These secrets can't be opened, as if the store's own secret had been changed.
+	s.update("carol", func(a *record.Account) { a.TOTP, a.TOTPPending = "sealed", "sealed" })
+	s.cli("", "account", "export", "--with-secrets").want(1, "totp_secret: account carol: ", "remove the account's app")
+	s.admin("POST", "accounts/carol/totp/confirm", fields{"code": "123456"}).wantRefused(409, "")
 	s.cli("", "totp", "remove", "carol").want(0, "carol: the app is removed")
 	s.cli("", "account", "show", "carol").want(0, "totp                  no\n")
 }

@@ -93,8 +93,8 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code, keep string) 
 		return record.Account{}, err
 	}
 	secret, err := at.Keys.OpenTOTP(a.Company, pending)
-	if err != nil {
-		return record.Account{}, err
+	if err != nil { // the store's own secret was changed
+		return record.Account{}, ErrNoTOTP
 	}
 	step, ok := tokens.MatchTOTP(secret, code, at.Now)
 	if ok {
@@ -170,7 +170,8 @@ func (ad *Admin) changeTOTP(ctx context.Context, a record.Account, keep record.T
 	return stored, ad.finish(ctx, before, stored, &changes, Change{}, keep)
 }
 
-// ExportTOTP returns the secret in effect, in base32, or "".
+// ExportTOTP returns the secret in effect, in base32, or "". If it can't be opened, the
+// error is a *FieldError, because trying again does not help.
 func (ad *Admin) ExportTOTP(ctx context.Context, a record.Account) (string, error) {
 	if a.TOTP == "" {
 		return "", nil
@@ -180,7 +181,11 @@ func (ad *Admin) ExportTOTP(ctx context.Context, a record.Account) (string, erro
 		return "", err
 	}
 	secret, err := keys.OpenTOTP(a.Company, a.TOTP)
-	return tokens.FormatTOTPSecret(secret), err
+	if err != nil {
+		return "", &FieldError{"totp_secret", "account " + a.Mnemocode +
+			": it can't be opened, perhaps because the store's own secret was changed; remove the account's app, or export without secrets"}
+	}
+	return tokens.FormatTOTPSecret(secret), nil
 }
 
 // importTOTP returns a function that sets the secret of an account. If the account has
