@@ -29,7 +29,7 @@ const (
 	// A new key waits for announce before it signs. By then every node publishes
 	// it, and no backend still has the answer from before (max-age=300), even if their
 	// clocks differ by some minutes. A company's first key signs at once: no answer from
-	// before exists.
+	// before exists, except after a move to another store (docs/many-nodes.md).
 	announce = 20 * time.Minute
 	// retire is how long a key stays published after its successor begins to sign:
 	// MaxTTL, and trust for nodes that do not know the successor.
