@@ -66,10 +66,10 @@ func TestDeletedAccountOfTheConfigurationDoesNotComeBack(t *testing.T) {
 	gone()
 
 	s.admin("POST", "accounts", fields{"profile_mnemocode": "eve", "login_name": "eve", "password": "a new password"}).wantStatus(http.StatusCreated)
-	s.restart()
+	must(t, s.reload(c))
 	s.post("auth/checkcredentials", "", old).want(wire.ErrCredentialsInvalid)
 	s.post("auth/checkcredentials", "", fields{"login_id": "eve", "password": "a new password"}).wantState(record.Authorized)
 	s.admin("DELETE", "accounts/eve", nil).wantStatus(http.StatusNoContent)
-	s.restart()
+	must(t, s.reload(c))
 	gone()
 }

@@ -42,7 +42,7 @@ func TestNothingOfADeletedAccountCanBeRead(t *testing.T) {
 	})
 	t.Run("Redis", func(t *testing.T) {
 		servers := sharedServers(t)
-		use(servers.start(config, servers.direct(), servers.direct()))
+		use(servers.start(config, servers.direct()))
 		redis := servers.redis.Client(t)
 		names, err := redis.Keys(t.Context(), "*").Result()
 		if err != nil || len(names) == 0 {

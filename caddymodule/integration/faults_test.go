@@ -18,7 +18,7 @@ type storeFault struct {
 	name        string
 	begin, heal func(*servers, []*way)
 	slow        bool // not down: some requests succeed
-	kills       bool // kills the server, which must belong to the test
+	forgets     bool // the sessions are gone afterwards
 }
 
 func onEach(do func(*way)) func(*servers, []*way) {
@@ -34,7 +34,7 @@ var healRedis = onEach(func(w *way) { w.redis.Heal() })
 var redisFaults = []storeFault{
 	{name: "black hole", begin: onEach(func(w *way) { w.redis.Blackhole() }), heal: healRedis},
 	{
-		name: "killed and restarted", kills: true,
+		name: "killed and restarted", forgets: true,
 		begin: func(s *servers, _ []*way) { s.redis.Kill() },
 		heal:  func(s *servers, _ []*way) { must(s.t, s.redis.Start()) },
 	},
@@ -46,7 +46,7 @@ var postgresFaults = []storeFault{
 	{name: "black hole", begin: onEach(func(w *way) { w.postgres.Blackhole() }), heal: healPostgres},
 	{name: "slow", begin: onEach(func(w *way) { w.postgres.Delay(30 * time.Millisecond) }), heal: healPostgres, slow: true},
 	{
-		name: "killed and restarted", kills: true,
+		name:  "killed and restarted",
 		begin: func(s *servers, _ []*way) { s.postgres.Stop() },
 		heal:  func(s *servers, _ []*way) { must(s.t, s.postgres.Start()) },
 	},
@@ -69,11 +69,10 @@ func (s *servers) faulty(c siteConfig) (*site, []*way) {
 // and everything works again soon after the fault.
 func TestFaultsOfRedis(t *testing.T) {
 	t.Parallel()
+	s := sharedServers(t)
+	all, ways := s.faulty(siteConfig{company: roomy + account("alice", "")})
 	for _, f := range redisFaults {
-		t.Run(f.name, func(t *testing.T) {
-			t.Parallel() // most of the time is spent waiting
-			s := sharedServers(t)
-			all, ways := s.faulty(siteConfig{company: roomy + account("alice", "")})
+		all.run(f.name, func(t *testing.T) {
 			live, ended := all.login("alice"), all.login("alice")
 			all.remember(live, ended)
 			all.nodes[0].post("auth/logout", ended, nil).wantState(record.None)
@@ -103,7 +102,7 @@ func TestFaultsOfRedis(t *testing.T) {
 
 			f.heal(s, ways)
 			all.normally(func(node *site) bool {
-				if !f.kills && node.get("/", live).Status != http.StatusOK {
+				if !f.forgets && node.get("/", live).Status != http.StatusOK {
 					return false
 				}
 				return node.credentials("alice", testPassword).Status == http.StatusOK
@@ -205,7 +204,7 @@ func TestLocksSurviveAnEmptyRedis(t *testing.T) {
 			}
 			` + account("alice", "") + `
 		}`,
-	}, s.direct(), s.direct())
+	}, s.direct())
 	strict := func(password string) answer {
 		return all.postTo("strict", testKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": password})
 	}
@@ -222,9 +221,7 @@ func TestLocksSurviveAnEmptyRedis(t *testing.T) {
 		all.credentials("bob", "a wrong password").want(wire.ErrCredentialsInvalid)
 	}
 	s.redis.Ask(t, "flushall")
-	for _, node := range all.nodes {
-		all.hears(node, token)
-	}
+	all.gone(token)
 	time.Sleep(1100 * time.Millisecond) // the lock_for of company strict
 	all.credentials("alice", testPassword).want(wire.ErrRestricted)
 	strict(testPassword).want(wire.ErrRestricted)
@@ -236,15 +233,10 @@ func TestLocksSurviveAnEmptyRedis(t *testing.T) {
 // are answered in time. Everything works again soon after the fault.
 func TestFaultsOfPostgres(t *testing.T) {
 	t.Parallel()
+	s := ownServers(t)
+	all, ways := s.faulty(siteConfig{company: hurried + account("alice", "phone +37060000001\nsecond_factor") + account("bob", "")})
 	for _, f := range postgresFaults {
-		t.Run(f.name, func(t *testing.T) {
-			t.Parallel() // most of the time is spent waiting
-			s := sharedServers(t)
-			if f.kills {
-				s = ownServers(t)
-			}
-			all, ways := s.faulty(siteConfig{company: hurried +
-				account("alice", "phone +37060000001\nsecond_factor") + account("bob", "")})
+		all.run(f.name, func(t *testing.T) {
 			live, ended, spare := all.login("bob"), all.login("bob"), all.login("bob")
 			all.remember(live, spare)
 			all.post("auth/logout", ended, nil).wantState(record.None)
@@ -322,7 +314,7 @@ func TestNodesStartBeforeTheirServers(t *testing.T) {
 	s := ownServers(t)
 	s.postgres.Stop()
 	s.redis.Kill()
-	all := s.start(siteConfig{company: roomy + account("alice", "")}, s.direct(), s.direct(), s.direct())
+	all := s.start(siteConfig{company: roomy + account("alice", "")}, s.direct(), s.direct())
 	for _, node := range all.nodes {
 		all.timely(func() answer { return node.credentials("alice", testPassword) }).want(wire.ErrUnavailable)
 		all.timely(func() answer { return node.get("/", "mgs_"+strings.Repeat("A", 43)) }).want(wire.ErrUnavailable)
@@ -340,48 +332,43 @@ func TestNodesStartBeforeTheirServers(t *testing.T) {
 	all.remember(token)
 }
 
-// A config can be loaded while PostgreSQL is down. The accounts that it adds are
-// created later.
-func TestReloadWithoutPostgres(t *testing.T) {
+// A config can be loaded while a server is down.
+func TestReloadWithoutAServer(t *testing.T) {
 	t.Parallel()
 	s := sharedServers(t)
 	w := s.newWay()
 	c := siteConfig{company: roomy + account("alice", "")}
 	all := s.start(c, s.through(w))
 	node := all.nodes[0]
-	live := node.login("alice")
-	w.postgres.Blackhole()
-	c.stores, c.company = s.through(w), c.company+account("bob", "")
-	must(t, node.reload(c))
-	if a := node.timely(func() answer { return node.get("/", live) }); a.Status != http.StatusOK {
-		t.Errorf("the protected path: %d %s", a.Status, a.Body)
-	}
-	node.timely(func() answer { return node.credentials("bob", testPassword) }).want(wire.ErrUnavailable)
-	w.postgres.Heal()
-	storetest.Eventually(t, seedAgainAfter+normalWithin, "new account", func() bool {
-		return node.credentials("bob", testPassword).Status == http.StatusOK
-	})
-	node.login("alice")
-}
-
-// A reload does not ask Redis, so a late answer refuses no request.
-func TestReloadWithoutRedis(t *testing.T) {
-	t.Parallel()
-	s := sharedServers(t)
-	w := s.newWay()
-	all := s.start(siteConfig{company: roomy + account("alice", "")}, s.through(w))
-	node := all.nodes[0]
 	node.waitForStores()
 	live := all.login("alice")
 	all.remember(live)
-	node.clearLog()
-	w.redis.Blackhole()
-	must(t, node.load())
-	w.redis.Heal()
-	if a := node.timely(func() answer { return node.get("/", live) }); a.Status != http.StatusOK {
-		t.Errorf("the protected path: %d %s", a.Status, a.Body)
+	passes := func(t *testing.T) {
+		t.Helper()
+		if a := node.timely(func() answer { return node.get("/", live) }); a.Status != http.StatusOK {
+			t.Errorf("the protected path: %d %s", a.Status, a.Body)
+		}
 	}
-	if log := node.log(); strings.Contains(log, "a store can't be reached") {
-		t.Errorf("the reload has asked Redis:\n%s", log)
-	}
+	all.run("Redis is not asked, so a late answer refuses no request", func(t *testing.T) {
+		node.clearLog()
+		w.redis.Blackhole()
+		must(t, node.load())
+		w.redis.Heal()
+		passes(t)
+		if log := node.log(); strings.Contains(log, "a store can't be reached") {
+			t.Errorf("the reload has asked Redis:\n%s", log)
+		}
+	})
+	all.run("without PostgreSQL, added accounts are created later", func(t *testing.T) {
+		w.postgres.Blackhole()
+		c.stores, c.company = s.through(w), c.company+account("bob", "")
+		must(t, node.reload(c))
+		passes(t)
+		node.timely(func() answer { return node.credentials("bob", testPassword) }).want(wire.ErrUnavailable)
+		w.postgres.Heal()
+		storetest.Eventually(t, seedAgainAfter+normalWithin, "new account", func() bool {
+			return node.credentials("bob", testPassword).Status == http.StatusOK
+		})
+		node.login("alice")
+	})
 }
