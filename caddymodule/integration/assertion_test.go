@@ -198,12 +198,23 @@ func TestClientsChooseNoIssuer(t *testing.T) {
 func TestAssertionsAreSignedWithGivenKeys(t *testing.T) {
 	t.Parallel()
 	pkcs8, sec1 := testP256Keys(t)
-	config := siteConfig{
-		company: people, more: umbra,
-		handler: "company acme\nassertion profile-api {\nissuer https://id.example.com/\nttl 10s\nheader X-Proof\nkey {env.ONE} {file." + pkcs8 + "}\n}",
-		env:     []string{"ONE=" + sec1},
-	}
-	s := startSite(t, config)
+	s := startSite(t, siteConfig{company: people, more: umbra, env: []string{"ONE=" + sec1}, site: `
+		handle_path /plain/* {
+			mnemogate
+			reverse_proxy BACKEND
+		}
+		handle {
+			mnemogate {
+				company acme
+				assertion profile-api {
+					issuer https://id.example.com/
+					ttl 10s
+					header X-Proof
+					key {env.ONE} {file.` + pkcs8 + `}
+				}
+			}
+			reverse_proxy BACKEND
+		}`})
 	keys := s.keySet("/acme/v2/jwks.json")
 	s.get("/", s.login("alice@example.com")).wantStatus(200)
 	assertion := s.asserted("X-Proof")
@@ -218,12 +229,8 @@ func TestAssertionsAreSignedWithGivenKeys(t *testing.T) {
 	s.wantNoneLogged("PRIVATE KEY")
 
 	// Without the option, the path is the application's.
-	config.handler = ""
-	must(t, s.reload(config))
-	if response, err := client.Get(s.URL + "/acme/v2/jwks.json"); err != nil || response.StatusCode != 401 {
-		t.Errorf("got %v, %v", response, err)
-	}
-	s.get("/", s.login("alice@example.com")).wantStatus(200)
+	s.get("/plain/acme/v2/jwks.json", "").want(wire.ErrHeaderMissing)
+	s.get("/plain/", s.login("alice@example.com")).wantStatus(200)
 	if got := s.asserted("X-Proof") + s.asserted("X-Mnemogate-Assertion"); got != "" {
 		t.Errorf("the application got %q", got)
 	}

@@ -29,8 +29,10 @@ func TestTrapsAreToldByValidateAtStartAndByDoctor(t *testing.T) {
 	type trap struct{ at, message, advice string }
 	for site, traps := range map[string][]trap{
 		"reverse_proxy BACKEND": {{"mnemogate {", "mnemogate: no site has the directive mnemogate", "write it into the site"}},
-		"mnemogate {\npublic /health /*\n}\nreverse_proxy BACKEND": {{"public /health", "public: /* is every path", "name the public paths"}},
-		"mnemogate {\npublic */*\n}\nreverse_proxy BACKEND":        {{"public */*", "public: */* is every path", "name the public paths"}},
+		"mnemogate {\npublic /health /* */*\n}\nreverse_proxy BACKEND": {
+			{"public /health", "public: /* is every path", "name the public paths"},
+			{"public /health", "public: */* is every path", "name the public paths"},
+		},
 		"@bad remote_ip 192.0.2.1\nabort @bad\nmnemogate {\ncheck /check\n}\nreverse_proxy 192.0.2.1:9000": {
 			{"check /check", "check: the server trusts no proxy", "trusted_proxies"},
 			{"mnemogate {\ncheck", "mnemogate: 192.0.2.1:9000 is on another machine", "add assertion <audience>"},

@@ -18,8 +18,7 @@ import (
 func TestConsolesOfTheRunbook(t *testing.T) {
 	t.Parallel()
 	need(t, "jq")
-	s := adminSite(t, siteConfig{})
-	s.writeAudit()
+	s := adminSite(t, siteConfig{audit: true})
 	for _, name := range []string{"alice", "bob"} {
 		s.admin("POST", "accounts", fields{"profile_mnemocode": name, "primary_email": name + "@example.com", "password": testPassword,
 			"status": "restricted", "oauth_identities": []fields{{"provider_id": 1, "subject": name}}, "control_question": "?", "control_answer": "!"}).wantStatus(201)
@@ -72,13 +71,6 @@ func TestComingFromElsewhere(t *testing.T) {
 			}
 		}
 	}
-}
-
-// writeAudit makes the site write the audit log where runConsoles expects it.
-func (s *site) writeAudit() {
-	s.t.Helper()
-	s.config = strings.Replace(s.config, "log {", "log audit {\ninclude mnemogate.audit\noutput file "+s.dir+"/audit.log\n}\nlog {", 1)
-	must(s.t, s.load())
 }
 
 // runConsoles runs the commands that a page shows, in a directory where caddy is

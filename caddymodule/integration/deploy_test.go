@@ -202,20 +202,20 @@ func TestDeployedMetrics(t *testing.T) {
 	t.Parallel()
 	need(t, "curl")
 	metrics := regexp.MustCompile(`(?m)^ *http://:9180 \{\n(?:\s*bind 127.0.0.1\n)?(\s*metrics\n\s*\})$`)
-	s := adminSite(t, siteConfig{})
-	config := s.config
-	for _, file := range []string{"Caddyfile", "compose.yaml", "kubernetes.yaml"} {
-		found := metrics.FindStringSubmatch(readDeploy(t, file))
-		if found == nil {
-			t.Errorf("%s has no site of the metrics", file)
-			continue
+	files := []string{"Caddyfile", "compose.yaml", "kubernetes.yaml"}
+	s := startWith(t, &site{backend: newRawBackend(t), sms: newWebhookSink(t)}, func(s *site) string {
+		config := siteConfig{company: "captcha off"}.caddyfile(s.dir, s.sms.URL, s.backend.addr)
+		for _, file := range files {
+			found := metrics.FindStringSubmatch(readDeploy(t, file))
+			if found == nil {
+				t.Fatalf("%s has no site of the metrics", file)
+			}
+			config += "\nhttp:// {\nbind unix/" + s.dir + "/" + file + ".sock\n" + found[1] + "\n"
 		}
-		socket := filepath.Join(s.dir, "metrics.sock")
-		s.config = config + "\nhttp:// {\nbind unix/" + socket + "\n" + found[1] + "\n"
-		if err := s.load(); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		out, err := exec.Command("curl", "-sS", "--unix-socket", socket, "http://localhost/metrics").Output()
+		return config
+	})
+	for _, file := range files {
+		out, err := exec.Command("curl", "-sS", "--unix-socket", filepath.Join(s.dir, file+".sock"), "http://localhost/metrics").Output()
 		if err != nil || !bytes.Contains(out, []byte("\nmnemogate_up 1\n")) {
 			t.Errorf("%s: %v: %s", file, err, out)
 		}

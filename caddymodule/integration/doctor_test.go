@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -71,21 +70,17 @@ func TestDoctorOfManyCompaniesFarFromPostgreSQL(t *testing.T) {
 	if n := strings.Count(out, "can be reached"); n != 2 || !strings.Contains(out, fmt.Sprintf("(of acme and %d more) can be reached", companies)) {
 		t.Errorf("doctor knocked at %d gateways", n)
 	}
+	between.postgres.Delay(100 * time.Millisecond) // in each direction
+	if n := strings.Count(s.cli("", "doctor").want(0).out, "accounts that can't log in"); n != companies {
+		t.Errorf("doctor tells of %d companies", n)
+	}
+	between.postgres.Heal()
 	// Now the companies are in the store but not configured.
-	config := siteConfig{company: "captcha off", stores: servers.through(between)}
-	must(t, s.reload(config))
+	must(t, s.reload(siteConfig{company: "captcha off", stores: servers.through(between)}))
 	between.postgres.Delay(100 * time.Millisecond) // in each direction
 	out = s.cli("", "doctor").want(0).out
 	if n := strings.Count(out, "it has accounts and is not configured"); n != companies {
 		t.Errorf("doctor tells of %d companies that left:\n%s", n, out)
-	}
-	// Now all of them are configured.
-	config.more = more.String()
-	between.postgres.Heal()
-	must(t, s.reload(config))
-	between.postgres.Delay(100 * time.Millisecond) // in each direction
-	if n := strings.Count(s.cli("", "doctor").want(0).out, "accounts that can't log in"); n != companies {
-		t.Errorf("doctor tells of %d companies", n)
 	}
 }
 
@@ -126,11 +121,10 @@ func (*slowApp) Stop() error { return nil }
 // While Caddy starts, its admin endpoint answers but has no configuration yet.
 func TestTheAdminAPIWaitsForCaddysStart(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, siteConfig{company: "captcha off"})
-	s.stop(syscall.SIGTERM)
-	s.config = strings.Replace(s.config, "{\n", "{\nmnemogate_test_slow "+s.dir+"/go\n", 1)
-	s.writeCaddyfile()
-	s.launch()
+	s := &site{backend: newRawBackend(t), sms: newWebhookSink(t)}
+	launchWith(t, s, func(s *site) string {
+		return "{\nmnemogate_test_slow " + s.dir + "/go\n" + siteConfig{company: "captcha off"}.caddyfile(s.dir, s.sms.URL, s.backend.addr)[1:]
+	})
 	storetest.Eventually(t, time.Minute, "admin endpoint", func() bool {
 		conn, err := net.Dial("unix", s.dir+"/admin.sock")
 		if err == nil {

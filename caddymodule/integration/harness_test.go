@@ -107,6 +107,7 @@ type siteConfig struct {
 	site    string // replaces the site's directives; BACKEND is the backend's address
 	env     []string
 	files   []*os.File // from fd/4 on
+	audit   bool       // the audit log is also written to where runConsoles expects it
 }
 
 // cheapHashing sets the cost of hashes, unless the site sets it in global. Most
@@ -131,6 +132,9 @@ func (c siteConfig) caddyfile(dir, sink, backend string) string {
 	}
 	if c.stores == "" {
 		c.stores = "store sqlite " + dir + "/mnemogate.db"
+	}
+	if c.audit {
+		c.servers += "\n}\nlog audit {\ninclude mnemogate.audit\noutput file " + dir + "/audit.log"
 	}
 	return fmt.Sprintf(`{
 	admin unix/%[1]s/admin.sock
@@ -194,6 +198,14 @@ func startSiteWith(t *testing.T, c siteConfig, backend *rawBackend, sms *webhook
 // startWith starts a site with a whole Caddyfile and stops it when the test ends.
 func startWith(t *testing.T, s *site, caddyfile func(*site) string) *site {
 	t.Helper()
+	launchWith(t, s, caddyfile)
+	s.waitUntilLive()
+	return s
+}
+
+// launchWith is like startWith, but does not wait until the config is live.
+func launchWith(t *testing.T, s *site, caddyfile func(*site) string) {
+	t.Helper()
 	s.t, s.dir = t, shortTempDir(t)
 	s.addr, s.ln = listener(t)
 	s.URL = "http://" + s.addr
@@ -202,7 +214,7 @@ func startWith(t *testing.T, s *site, caddyfile func(*site) string) *site {
 		s.base = found[1]
 	}
 	s.writeCaddyfile()
-	s.start()
+	s.launch()
 	t.Cleanup(func() {
 		s.stop(syscall.SIGTERM)
 		for _, report := range strings.Split(s.log(), "WARNING: DATA RACE")[1:] {
@@ -212,7 +224,6 @@ func startWith(t *testing.T, s *site, caddyfile func(*site) string) *site {
 			}
 		}
 	})
-	return s
 }
 
 func (s *site) writeCaddyfile() {

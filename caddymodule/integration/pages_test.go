@@ -365,9 +365,9 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 	need(t, "curl", "jq")
 	address := strings.TrimPrefix(nobodyListens(t), "http://")
 	gateway := guesttest.Serve(t, guesttest.Answering(http.StatusAccepted, "queued"))
-	s := adminSite(t, siteConfig{global: realHashing, company: "sms webhook " + gateway.URL + " {\nsecret " + smsSecret + "\n}\nmail smtp " + address + " {\nfrom noreply@example.com\ntls off\n}"})
+	s := adminSite(t, siteConfig{audit: true, global: realHashing, company: "sms webhook " + gateway.URL + " {\nsecret " + smsSecret + "\n}\nmail smtp " + address + " {\nfrom noreply@example.com\ntls off\n}"})
 	s.config = strings.Replace(s.config, "api_key "+testKey, "api_key "+testKey+" the-new-api-key", 1)
-	s.writeAudit()
+	must(t, s.load())
 	socket := s.dir + "/admin.sock"
 	writeFile(t, filepath.Join(s.dir, ".curlrc"), "unix-socket = "+socket)
 	here := strings.NewReplacer("unix/"+socket, "unix//run/caddy/admin.sock", address, "127.0.0.1:2525", gateway.Listener.Addr().String(), "127.0.0.1:8025", s.dir+"/Caddyfile:", "/etc/caddy/Caddyfile:")

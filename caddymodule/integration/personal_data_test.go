@@ -36,8 +36,7 @@ func TestPersonalDataNamesEveryTable(t *testing.T) {
 func TestTheCommandsOfPersonalData(t *testing.T) {
 	t.Parallel()
 	need(t, "jq")
-	s := adminSite(t, siteConfig{company: account("other", "")})
-	s.writeAudit()
+	s := adminSite(t, siteConfig{company: account("other", ""), audit: true})
 	s.admin("POST", "accounts", fields{"profile_mnemocode": "alice", "primary_email": "alice@example.com", "password": testPassword}).wantStatus(201)
 	s.login("alice@example.com")
 	var commands []string

@@ -26,8 +26,7 @@ func TestTheRunbookStopsSMSPumping(t *testing.T) {
 			config += fmt.Sprintf("account pump%[1]s-%[2]d {\nphone %[1]s6660%04[2]d\n}\n", country, i)
 		}
 	}
-	s := startSite(t, siteConfig{servers: "trusted_proxies static 127.0.0.1/32", company: config})
-	s.writeAudit()
+	s := startSite(t, siteConfig{servers: "trusted_proxies static 127.0.0.1/32", company: config, audit: true})
 	s.setBackupCodes("dave", "AAAAABBBBB")
 	login := func(address, phone string) answer {
 		r := s.postRequest("acme", testKey, "auth/login", "", fields{"login_id": phone})
