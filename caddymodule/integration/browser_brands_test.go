@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"io/fs"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -104,66 +101,46 @@ type visitor interface {
 	picture(name string)
 }
 
-// Users of the two brands log in, with Firefox at one node and with Chromium at two. The
-// page has the brand's own fonts and links.
+// Users of the two brands log in, with Firefox and with Chromium. The page has the brand's
+// own fonts and links.
 func TestBrowserLogsInToBrands(t *testing.T) {
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		shown, app := brandsCaddyfile(t), newBrowserApp(t)
-		c := siteConfig{global: "captcha pow", env: []string{"ACME_API_KEY=key-of-pomelo", "UMBRA_API_KEY=key-of-nocturne"}}
-		for _, company := range regexp.MustCompile(`(?s)\t\tcompany (\w+) \{.*?\n\t\t\}`).FindAllStringSubmatch(shown, -1) {
-			c.more += strings.TrimSuffix(company[0], "}") + "account alice {\nemail alice@example.com\npassword \"" + testPassword + "\"\n}\n}\n"
-			_, site, _ := strings.Cut(shown, company[1]+".example {\n")
-			site, _, _ = strings.Cut(site, "\n}\n")
-			c.site += "handle /" + company[1] + "/* {\n" + strings.ReplaceAll(site, "localhost:9000", app.Listener.Addr().String()) + "\n}\n"
-		}
-		s := start(t, c)
-		at := s.balanced()
-		visit := func(v visitor, browser string) {
-			for company, fonts := range map[string]string{"pomelo": "Nunito", "nocturne": "Cormorant Garamond,Jost"} {
-				screen := func(name, selector string) {
-					t.Helper()
-					v.waits(`document.querySelector('#screen:not([aria-busy]) ` + selector + `') && !document.querySelector('.main.busy')`)
-					v.picture(strings.Join([]string{company, name, browser}, "-"))
-				}
-				enter := func(field, text string) {
-					t.Helper()
-					v.eval(`void (document.querySelector('#` + field + `').value = ` + quote(text) + `, document.querySelector('#screen .main').click())`)
-				}
-				v.open(at + "/" + company + "/boxes")
-				screen("login", idField)
-				if got := v.eval(`document.fonts.ready.then(() => [...new Set([...document.fonts].filter(({ status }) => status === 'loaded').map(({ family }) => family.replaceAll('"', '')))].sort().join())`); got != fonts {
-					t.Errorf("%s, %s: the fonts are %v, want %s", browser, company, got, fonts)
-				}
-				if got := v.eval(`[...document.querySelectorAll('#links a')].map(({ textContent }) => textContent).join()`); !strings.Contains(got.(string), "Privacy") {
-					t.Errorf("%s, %s: the links are %v", browser, company, got)
-				}
-				enter("login", "alice@example.com")
-				screen("password", passwordField)
-				enter("password", "wrong")
-				v.waits(`document.activeElement.id === 'password' && document.querySelector('#password-error').textContent === ` + quote(pageTexts()["error.auth.password.invalid"]))
-				screen("wrong", passwordField)
-				enter("password", testPassword)
-				v.waits(`document.querySelector('#user')?.textContent === 'alice' && location.pathname === '/` + company + `/boxes'`)
-			}
-		}
-		if s.nodes == nil {
-			visit(newFirefox(t), "firefox")
-		} else {
-			visit(newBrowser(t), "chromium")
-		}
-	})
-}
-
-// balanced returns the address of the site for browsers. Requests go to its nodes in
-// turn.
-func (s *site) balanced() string {
-	if s.nodes == nil {
-		return s.URL
+	shown, app := brandsCaddyfile(t), newBrowserApp(t)
+	c := siteConfig{global: "captcha pow", env: []string{"ACME_API_KEY=key-of-pomelo", "UMBRA_API_KEY=key-of-nocturne"}}
+	for _, company := range regexp.MustCompile(`(?s)\t\tcompany (\w+) \{.*?\n\t\t\}`).FindAllStringSubmatch(shown, -1) {
+		c.more += strings.TrimSuffix(company[0], "}") + "account alice {\nemail alice@example.com\npassword \"" + testPassword + "\"\n}\n}\n"
+		_, site, _ := strings.Cut(shown, company[1]+".example {\n")
+		site, _, _ = strings.Cut(site, "\n}\n")
+		c.site += "handle /" + company[1] + "/* {\n" + strings.ReplaceAll(site, "localhost:9000", app.Listener.Addr().String()) + "\n}\n"
 	}
-	balancer := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-		r.SetURL(&url.URL{Scheme: "http", Host: s.nodes[s.turns.Add(1)%int64(len(s.nodes))].addr})
-		r.Out.Host = r.In.Host
-	}})
-	s.t.Cleanup(balancer.Close)
-	return balancer.URL
+	s := startSite(t, c)
+	visit := func(v visitor, browser string) {
+		for company, fonts := range map[string]string{"pomelo": "Nunito", "nocturne": "Cormorant Garamond,Jost"} {
+			screen := func(name, selector string) {
+				t.Helper()
+				v.waits(`document.querySelector('#screen:not([aria-busy]) ` + selector + `') && !document.querySelector('.main.busy')`)
+				v.picture(strings.Join([]string{company, name, browser}, "-"))
+			}
+			enter := func(field, text string) {
+				t.Helper()
+				v.eval(`void (document.querySelector('#` + field + `').value = ` + quote(text) + `, document.querySelector('#screen .main').click())`)
+			}
+			v.open(s.URL + "/" + company + "/boxes")
+			screen("login", idField)
+			if got := v.eval(`document.fonts.ready.then(() => [...new Set([...document.fonts].filter(({ status }) => status === 'loaded').map(({ family }) => family.replaceAll('"', '')))].sort().join())`); got != fonts {
+				t.Errorf("%s, %s: the fonts are %v, want %s", browser, company, got, fonts)
+			}
+			if got := v.eval(`[...document.querySelectorAll('#links a')].map(({ textContent }) => textContent).join()`); !strings.Contains(got.(string), "Privacy") {
+				t.Errorf("%s, %s: the links are %v", browser, company, got)
+			}
+			enter("login", "alice@example.com")
+			screen("password", passwordField)
+			enter("password", "wrong")
+			v.waits(`document.activeElement.id === 'password' && document.querySelector('#password-error').textContent === ` + quote(pageTexts()["error.auth.password.invalid"]))
+			screen("wrong", passwordField)
+			enter("password", testPassword)
+			v.waits(`document.querySelector('#user')?.textContent === 'alice' && location.pathname === '/` + company + `/boxes'`)
+		}
+	}
+	s.run("Firefox", func(t *testing.T) { visit(newFirefox(t), "firefox") })
+	s.run("Chromium", func(t *testing.T) { visit(newBrowser(t), "chromium") })
 }

@@ -20,10 +20,11 @@ func inModule(script string) string { return "await (async () => {" + moduleAt +
 // What browsers do with the cookie. One site serves all of them.
 func TestBrowserAndTheCookie(t *testing.T) {
 	s, app := startBrowserSite(t, siteConfig{
-		global: "session {\nstream_recheck 200ms\n}\n", company: people, handler: "cookie\npublic /"})
+		global: "session {\nstream_recheck 200ms\n}\n", company: strings.Replace(people, "captcha off", "captcha pow 14", 1), handler: "cookie\npublic /"})
 	s.run("streams", func(t *testing.T) { browserStreamsWithTheCookie(t, s) })
 	s.run("other origins", func(t *testing.T) { otherOriginsCantUseTheCookie(t, s, app) })
 	s.run("tabs", func(t *testing.T) { browserModuleInTabs(t, s) })
+	s.run("a captcha", func(t *testing.T) { browserWorksForACaptcha(t, s) })
 }
 
 // WebSocket, EventSource and pages use the cookie, and no script can read the token.
@@ -161,8 +162,7 @@ func browserModuleInTabs(t *testing.T, s *site) {
 
 // The module solves captcha pow in a worker if the page allows it, and otherwise in
 // the page, without blocking it.
-func TestBrowserWorksForACaptcha(t *testing.T) {
-	s, _ := startBrowserSite(t, siteConfig{company: strings.Replace(people, "captcha off", "captcha pow 14", 1), handler: "cookie\npublic /*"})
+func browserWorksForACaptcha(t *testing.T, s *site) {
 	b := newBrowser(t)
 	b.loud = true // errors are expected if workers are not allowed
 	for _, policy := range []string{"", "script-src 'self'; worker-src 'self'", "script-src 'self'; worker-src 'none'"} {

@@ -22,16 +22,13 @@ func (b *tab) isAlerted(text string) {
 }
 
 // startPasskeySite starts a site of two companies with passkeys.
-func startPasskeySite(t *testing.T, handler string) (*site, siteConfig) {
+func startPasskeySite(t *testing.T, handler string) *site {
 	t.Helper()
-	config := siteConfig{company: people, more: umbra, handler: handler}
-	s, _ := startBrowserSite(t, config)
-	s.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
-	of := "\npasskeys {\nrp_id localhost\norigins " + s.URL + "\n}"
-	config.company += of
-	config.more = strings.Replace(umbra, "captcha off", "captcha off"+of, 1)
-	must(t, s.reload(config))
-	return s, config
+	return startBrowserSiteAt(t, nil, newBrowserApp(t), func(s *site) siteConfig {
+		s.URL = strings.Replace(s.URL, "127.0.0.1", "localhost", 1)
+		of := "\npasskeys {\nrp_id localhost\norigins " + s.URL + "\n}"
+		return siteConfig{company: people + of, more: strings.Replace(umbra, "captcha off", "captcha off"+of, 1), handler: handler}
+	})
 }
 
 // startsWith runs a script before those of each page.
@@ -59,11 +56,18 @@ func (b *tab) choosesPasskeys() {
 		});`)
 }
 
+// One site serves all browsers with passkeys. Alice has none when each of them begins.
+func TestBrowserAndPasskeys(t *testing.T) {
+	s := startPasskeySite(t, "login_page acme umbra\nself_service")
+	s.run("created and removed", func(t *testing.T) { browserCreatesAPasskey(t, s) })
+	s.run("logging in", func(t *testing.T) { browserLogsInWithAPasskey(t, s) })
+	s.run("offered after a login", func(t *testing.T) { browserIsOfferedAPasskey(t, s) }) // also by another config
+}
+
 // A user creates a passkey, logs out and logs in with it by autofill, also after a reload,
 // but not to another company of the site. A cancelled dialog and a removed passkey leave
 // the form usable, and the field offers passkeys again.
-func TestBrowserLogsInWithAPasskey(t *testing.T) {
-	s, _ := startPasskeySite(t, "login_page acme umbra\nself_service")
+func browserLogsInWithAPasskey(t *testing.T, s *site) {
 	b := newBrowser(t)
 	b.choosesPasskeys()
 	b.logsIn(s.URL+"/acme/security", "alice@example.com", testPassword)
@@ -148,8 +152,7 @@ func browserWithoutAutofillOfPasskeys(t *testing.T, s *site) {
 
 // After a login with a password, the page offers to create a passkey: once per browser, if
 // it can have one, and without a click more for users who can't have one or don't want it.
-func TestBrowserOffersAPasskey(t *testing.T) {
-	s, config := startPasskeySite(t, "login_page acme\nself_service")
+func browserIsOfferedAPasskey(t *testing.T, s *site) {
 	b := newBrowser(t)
 	b.choosesPasskeys() // the authenticator would answer before the user types
 	offered := func(loginID string) {
@@ -214,8 +217,8 @@ func TestBrowserOffersAPasskey(t *testing.T) {
 	b.logsIn(s.URL+"/acme/login?fresh=1&return_to=/home", "alice@example.com", testPassword)
 	isHome() // the user had something else in mind
 
-	config.handler = "login_page acme"
-	must(t, s.reload(config))
+	s.config = strings.Replace(s.config, "\nself_service", "", 1)
+	must(t, s.load())
 	b.logsIn(s.URL+"/home", "alice@example.com", testPassword)
 	isHome() // there are no routes to create one
 	s.run("without autofill", func(t *testing.T) { browserWithoutAutofillOfPasskeys(t, s) })

@@ -14,15 +14,16 @@ func (b *tab) accepts() {
 // A login with a provider, followed by disclaimers, leads to the page that the
 // browser wanted.
 func TestBrowserGoesToAProvider(t *testing.T) {
-	env := []string{"MNEMOGATE_PEER_SECRET=" + peerSecret}
-	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page", env: env})
-	page := s.URL + "/acme/login"
-	provider := startOpenID(t, page)
-	config := provider.provider(1, "name \"<img src=x onerror=alert(1)> & Co\"")
-	must(t, s.reload(siteConfig{
-		company: people + disclaimers + "account sam {\nlogin sam\nidentity 1 sam-at-provider\n}" + strings.Replace(config, "redirect_uri ", "redirect_uri "+page+" ", 1),
-		handler: "login_page", env: env,
-	}))
+	var provider *openID
+	s := startBrowserSiteAt(t, []string{"MNEMOGATE_PEER_SECRET=" + peerSecret}, newBrowserApp(t), func(s *site) siteConfig {
+		page := s.URL + "/acme/login"
+		provider = startOpenID(t, page)
+		config := provider.provider(1, "name \"<img src=x onerror=alert(1)> & Co\"")
+		return siteConfig{
+			company: people + disclaimers + "account sam {\nlogin sam\nidentity 1 sam-at-provider\n}" + strings.Replace(config, "redirect_uri ", "redirect_uri "+page+" ", 1),
+			handler: "login_page",
+		}
+	})
 	b := newBrowser(t)
 	b.loud = true // the provider's pages may have errors
 	for _, accepting := range []bool{true, false} {

@@ -31,10 +31,16 @@ func (b *tab) holds(s *site, token string) {
 	}))
 }
 
+// One site serves both browsers with the security page.
+func TestBrowserAtTheSecurityPage(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{company: people, global: "devices 90d\n", handler: "login_page\nself_service"})
+	s.run("all sections", func(t *testing.T) { browserShowsTheSecurityPage(t, s) })
+	s.run("known devices", func(t *testing.T) { browserForgetsDevices(t, s) })
+}
+
 // A user sees the devices and ends one, changes the password, sets up an app and backup
 // codes, and is asked for a new login where the last one is too old.
-func TestBrowserShowsTheSecurityPage(t *testing.T) {
-	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page\nself_service"})
+func browserShowsTheSecurityPage(t *testing.T, s *site) {
 	other := s.login("alice@example.com")
 	b := newBrowser(t)
 	b.logsIn(s.URL+"/acme/security?return_to=/orders", "alice@example.com", testPassword)
@@ -118,13 +124,12 @@ func TestBrowserShowsTheSecurityPage(t *testing.T) {
 }
 
 // A user sees the known devices, and has one and then the others forgotten.
-func TestBrowserForgetsDevices(t *testing.T) {
-	s, _ := startBrowserSite(t, siteConfig{company: people, global: "devices 90d\n", handler: "login_page\nself_service"})
+func browserForgetsDevices(t *testing.T, s *site) {
 	for range 3 {
-		s.post("auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": testPassword, "remember_device": true}).wantState(record.Authorized)
+		s.post("auth/checkcredentials", "", fields{"login_id": "frank", "password": testPassword, "remember_device": true}).wantState(record.Authorized)
 	}
 	b := newBrowser(t)
-	b.logsIn(s.URL+"/acme/security", "alice@example.com", testPassword)
+	b.logsIn(s.URL+"/acme/security", "frank", testPassword)
 	b.sees("security", "#devices .item")
 	b.chooses("security.devices.forget")
 	b.submits()
@@ -139,7 +144,26 @@ func TestBrowserForgetsDevices(t *testing.T) {
 // The page exists only together with both options. Strangers are sent to the login.
 func TestTheSecurityPageNeedsALogin(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, siteConfig{company: people, handler: "login_page\nself_service"})
+	s := startSite(t, siteConfig{company: people, site: `
+		handle_path /page/* {
+			mnemogate {
+				login_page
+			}
+			reverse_proxy BACKEND
+		}
+		handle_path /routes/* {
+			mnemogate {
+				self_service
+			}
+			reverse_proxy BACKEND
+		}
+		handle {
+			mnemogate {
+				login_page
+				self_service
+			}
+			reverse_proxy BACKEND
+		}`})
 	for _, headers := range []string{"", "Cookie: " + cookieName + "=mgs_x\r\n"} {
 		a := s.ask("GET", "/acme/security?lang=de", headers).wantStatus(http.StatusSeeOther)
 		if got := a.Header.Get("Location"); got != "/acme/login?return_to=%2Facme%2Fsecurity%3Flang%3Dde" {
@@ -150,10 +174,9 @@ func TestTheSecurityPageNeedsALogin(t *testing.T) {
 	if policy := a.Header.Get("Content-Security-Policy"); strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") || a.Header.Get("Cache-Control") != "no-store" {
 		t.Errorf("the headers are %v", a.Header)
 	}
-	for _, handler := range []string{"login_page", "self_service"} {
-		must(t, s.reload(siteConfig{company: people, handler: handler}))
-		if a := s.get("/acme/security", s.login("frank")).wantStatus(200); !strings.HasPrefix(string(a.Body), "GET /acme/security ") {
-			t.Errorf("with %s, the application gets %s", handler, a.Body)
+	for _, only := range []string{"/page", "/routes"} {
+		if a := s.get(only+"/acme/security", s.login("frank")).wantStatus(200); !strings.HasPrefix(string(a.Body), "GET /acme/security ") {
+			t.Errorf("with only the %s, the application gets %s", only, a.Body)
 		}
 	}
 }

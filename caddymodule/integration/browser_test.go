@@ -282,5 +282,12 @@ func (a *browserApp) requests() []string {
 func startBrowserSite(t *testing.T, c siteConfig) (*site, *browserApp) {
 	t.Helper()
 	app := newBrowserApp(t)
-	return startSiteWith(t, c, &rawBackend{t: t, addr: app.Listener.Addr().String()}, newWebhookSink(t)), app
+	return startBrowserSiteAt(t, c.env, app, func(*site) siteConfig { return c }), app
+}
+
+// startBrowserSiteAt starts a site whose configuration names its own address.
+func startBrowserSiteAt(t *testing.T, env []string, app *browserApp, config func(*site) siteConfig) *site {
+	t.Helper()
+	s := &site{backend: &rawBackend{t: t, addr: app.Listener.Addr().String()}, sms: newWebhookSink(t), env: env}
+	return startWith(t, s, func(s *site) string { return config(s).caddyfile(s.dir, s.sms.URL, s.backend.addr) })
 }

@@ -16,7 +16,7 @@ import (
 func TestBrowserUsesSimpleWebAuthn(t *testing.T) {
 	storetest.NeedPeers(t, peersDir)
 	library := get(os.ReadFile(peersDir + "/node_modules/@simplewebauthn/browser/dist/bundle/index.umd.min.js"))(t)
-	s, _ := startPasskeySite(t, "self_service\npublic /app")
+	s := startPasskeySite(t, "self_service\npublic /app")
 	b := newBrowser(t)
 	b.open(s.URL + "/app")
 	b.authenticator(true)

@@ -127,8 +127,7 @@ func (b *tab) authenticator(ready bool) {
 }
 
 // A user creates a passkey in two clicks, and removes it again.
-func TestBrowserCreatesAPasskey(t *testing.T) {
-	s, _ := startPasskeySite(t, "login_page acme\nself_service")
+func browserCreatesAPasskey(t *testing.T, s *site) {
 	b := newBrowser(t)
 	b.logsIn(s.URL+"/acme/security", "alice@example.com", testPassword)
 	b.sees("security", "#passkeys")
