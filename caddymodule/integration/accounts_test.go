@@ -57,30 +57,16 @@ func checkInDocument(t *testing.T, r *http.Request, a answer) {
 	}
 }
 
-func TestOpenAPIOfTheAccountsAPIIsServed(t *testing.T) {
+func TestOpenAPIOfTheAccountsAPIIsValid(t *testing.T) {
 	t.Parallel()
 	doc := get(accountsDocument())(t)
 	if err := doc.Validate(t.Context()); err != nil {
 		t.Error(err)
 	}
-	golden := get(os.ReadFile("../accounts/openapi.json"))(t)
-	s := accountsSite(t, startSite, allKeys, siteConfig{})
-	at := func(server string) string {
-		return strings.Replace(string(golden), `"url": "/"`, `"url": "`+server+`"`, 1)
+	out := newWorkshop(t, nil, "../accounts/openapi.json").node(t, "node_modules/@redocly/cli/bin/cli.js", "lint", "openapi.json")
+	if strings.Contains(out, "warning.") {
+		t.Error(out)
 	}
-	if got := s.api("reads-and-nothing-else", "GET", "openapi.json", nil).wantStatus(http.StatusOK); string(got.Body) != at("/api") {
-		t.Error("the document that is served is another")
-	}
-	if got := s.adminRaw("GET", "openapi.json", "").wantStatus(http.StatusOK); string(got.Body) != at("/mnemogate") {
-		t.Error("the document of the admin endpoint is another")
-	}
-	s.api("", "GET", "openapi.json", nil).wantRefused(http.StatusUnauthorized, "")
-	t.Run("Redocly finds no fault with it", func(t *testing.T) {
-		out := newWorkshop(t, nil, "../accounts/openapi.json").node(t, "node_modules/@redocly/cli/bin/cli.js", "lint", "openapi.json")
-		if strings.Contains(out, "warning.") {
-			t.Error(out)
-		}
-	})
 }
 
 func (s *site) apiRequest(key, method, path string, body any) *http.Request {
@@ -160,6 +146,19 @@ func TestKeyOpensWhatItMay(t *testing.T) {
 	if a := s.api(writer, "GET", "", nil).wantStatus(http.StatusOK); string(a.Body) != `{"companies":["acme"]}`+"\n" {
 		t.Errorf("the key's companies are %s", a.Body)
 	}
+	s.run("the OpenAPI document", func(t *testing.T) {
+		golden := get(os.ReadFile("../accounts/openapi.json"))(t)
+		at := func(server string) string {
+			return strings.Replace(string(golden), `"url": "/"`, `"url": "`+server+`"`, 1)
+		}
+		if got := s.api(reader, "GET", "openapi.json", nil).wantStatus(http.StatusOK); string(got.Body) != at("/api") {
+			t.Error("the document that is served is another")
+		}
+		if got := s.adminRaw("GET", "openapi.json", "").wantStatus(http.StatusOK); string(got.Body) != at("/mnemogate") {
+			t.Error("the document of the admin endpoint is another")
+		}
+		s.api("", "GET", "openapi.json", nil).wantRefused(http.StatusUnauthorized, "")
+	})
 	s.api(keyOfAll, "DELETE", "acme/accounts/alice/sessions", nil).wantStatus(http.StatusNoContent)
 	for _, line := range []string{
 		`"msg":"mnemogate.account.changed","company":"acme","mnemocode":"alice","address":"127.0.0.1","actor":"writer"`,
@@ -171,19 +170,6 @@ func TestKeyOpensWhatItMay(t *testing.T) {
 	s.audits(3, `"msg":"mnemogate.key.refused","company":"acme","address":"127.0.0.1","actor":"reader","reason":"write"`)
 	if strings.Contains(s.log(), keyOfAll) {
 		t.Error("the log holds a key")
-	}
-}
-
-// A client finds its mistake if the error names the field.
-func TestARefusedBodyNamesTheField(t *testing.T) {
-	t.Parallel()
-	s := accountsSite(t, startSite, allKeys, siteConfig{})
-	for body, field := range map[string]string{
-		`{"profile_mnemocode":"bob","role":"a","role":"b"}`:                              "role",
-		`{"profile_mnemocode":"bob","oauth_identities":[{"subject":"a","subject":"b"}]}`: "subject",
-		`{"profile_mnemocode":"bob","role":"a\u0000"}`:                                   "role",
-	} {
-		s.adminRaw("POST", "acme/accounts", body).wantRefused(http.StatusBadRequest, field)
 	}
 }
 
@@ -309,10 +295,9 @@ func TestRulesForUsersHoldWhereTheyAreAskedFor(t *testing.T) {
 		}
 	}
 	create("?rules=user", fields{"password_hash": "$2y$10$srNl09aPtc2qr.0Vl.NtjekJRt/NxRxYQm3qd3OvfcKsJgVnr6.Ve"}).wantRefused(http.StatusBadRequest, "password_hash")
-	for _, query := range []string{"?rules=", "?rules=users", "?rules=user&rules=user"} {
+	for _, query := range []string{"?rules=", "?rules=users"} {
 		create(query, fields{"password": "a fine secret 1"}).wantRefused(http.StatusBadRequest, "rules")
 	}
-	create("?rule=user", nil).wantRefused(http.StatusBadRequest, "rule")
 	s.api(keyOfAll, "GET", "acme/accounts/x", nil).wantRefused(http.StatusNotFound, "") // nothing was stored
 	create("?rules=user", fields{"password": "a fine secret 1"}).wantStatus(http.StatusCreated)
 	patch := func(query string, change fields) answer {

@@ -78,9 +78,21 @@ func with(base fields, more fields) fields {
 	return merged
 }
 
-func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
+// One site serves all requests of the admin API.
+func TestAdmin(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{})
+	for name, do := range map[string]func(*testing.T, *site){
+		"creates, shows, changes and deletes accounts": adminChangesAccounts,
+		"refuses, and names the field at fault":        adminRefuses,
+		"ends sessions at once":                        adminEndsSessions,
+	} {
+		s.run(name, func(t *testing.T) { do(t, s) })
+		s.admin("DELETE", "accounts/alice", nil).wantStatus(204)
+	}
+}
+
+func adminChangesAccounts(t *testing.T, s *site) {
 	created := s.admin("POST", "accounts", with(alice, fields{ // spaces around a login id are ignored, as in logins
 		"primary_email": "  Alice@Example.com ", "primary_phone": " 00370 (600) 12345 ", "login_name": "\t\u00a0alice \u3000\n",
 		"role": "tester", "locale": "pt-br", "second_factor": false, "control_question": "Cat?", "control_answer": "Tom",
@@ -203,9 +215,7 @@ func TestAdminCreatesShowsChangesAndDeletesAccounts(t *testing.T) {
 	})
 }
 
-func TestAdminRefusesWithTheFieldAtFault(t *testing.T) {
-	t.Parallel()
-	s := adminSite(t, siteConfig{})
+func adminRefuses(t *testing.T, s *site) {
 	s.admin("POST", "accounts", with(alice, fields{"oauth_identities": []fields{{"provider_id": 1, "subject": "a"}}})).wantStatus(201)
 	s.admin("POST", "accounts", fields{"profile_mnemocode": "bob", "login_name": "bob"}).wantStatus(201)
 	bob := func(more fields) fields { return with(fields{"profile_mnemocode": "x"}, more) }
@@ -273,6 +283,7 @@ func TestAdminRefusesWithTheFieldAtFault(t *testing.T) {
 		s.adminRaw("POST", "acme/accounts", raw).wantRefused(400, "")
 	}
 	s.adminRaw("POST", "acme/accounts", `{"profile_mnemocode":"x","role":"a","role":"b"}`).wantRefused(400, "role")
+	s.adminRaw("POST", "acme/accounts", `{"profile_mnemocode":"x","oauth_identities":[{"subject":"a","subject":"b"}]}`).wantRefused(400, "subject")
 	s.adminRaw("POST", "acme/accounts", `{"role":"`+strings.Repeat("x", 64<<10)+`"}`).wantRefused(413, "")
 	s.admin("PATCH", "accounts/bob", fields{"profile_mnemocode": "alice"}).wantRefused(409, "profile_mnemocode")
 	s.admin("PATCH", "accounts/bob", fields{"status": nil}).wantRefused(400, "status")
@@ -281,6 +292,7 @@ func TestAdminRefusesWithTheFieldAtFault(t *testing.T) {
 	for _, route := range []string{"GET", "DELETE"} {
 		s.admin(route, "accounts/nobody/sessions", nil).wantRefused(404, "")
 	}
+	s.admin("DELETE", "accounts/nobody/devices", nil).wantRefused(404, "")
 	s.admin("POST", "accounts/nobody/unlock", nil).wantRefused(404, "")
 	s.admin("POST", "accounts/nobody/backup-codes", nil).wantRefused(404, "")
 	for _, path := range []string{"nothing", "accounts/", "accounts//sessions", "accounts/bob/", "accounts/bob/nothing", "accounts/bob/sessions/x/y", "sessions/x", "import/x", "export/"} {
@@ -298,7 +310,7 @@ func TestAdminRefusesWithTheFieldAtFault(t *testing.T) {
 			t.Errorf("%s: Allow is %q, want %q", path, got.Header.Get("Allow"), allow)
 		}
 	}
-	for query, field := range map[string]string{"limit=0": "limit", "limit=1001": "limit", "limit=x": "limit", "page=2": "page", "after=a&after=b": "after"} {
+	for query, field := range map[string]string{"limit=0": "limit", "limit=1001": "limit", "limit=x": "limit"} {
 		s.admin("GET", "accounts?"+query, nil).wantRefused(400, field)
 	}
 	s.admin("POST", "import?update=maybe", nil).wantRefused(400, "update")
@@ -306,14 +318,9 @@ func TestAdminRefusesWithTheFieldAtFault(t *testing.T) {
 	if got := s.adminRaw("GET", "", "").wantStatus(200); string(got.Body) != "{\"companies\":[\"acme\"]}\n" {
 		t.Errorf("got %s", got.Body)
 	}
-	if strings.Contains(s.log(), testPassword) {
-		t.Error("the log holds a password")
-	}
 }
 
-func TestAdminEndsSessionsAtOnce(t *testing.T) {
-	t.Parallel()
-	s := adminSite(t, siteConfig{})
+func adminEndsSessions(t *testing.T, s *site) {
 	s.admin("POST", "accounts", alice).wantStatus(201)
 	ends := []struct {
 		name   string

@@ -77,11 +77,16 @@ func h1attacks() map[string]h1attack {
 	return attacks
 }
 
-func TestEachRequestOverHTTP1IsRefusedOrHasOneIdentity(t *testing.T) {
+func TestEachRequestIsRefusedOrHasOneIdentity(t *testing.T) {
 	t.Parallel()
-	for name, servers := range map[string]string{"plain": "", "full duplex": "enable_full_duplex"} {
-		t.Run(name, func(t *testing.T) { eachRequestOverHTTP1(t, startBoundary(t, servers)) })
-	}
+	s := startBoundary(t, "")
+	s.run("HTTP/1", func(t *testing.T) { eachRequestOverHTTP1(t, s) })
+	s.run("HTTP/2 and HTTP/3", func(t *testing.T) { eachFramedRequest(t, s) })
+}
+
+func TestEachRequestInFullDuplexIsRefusedOrHasOneIdentity(t *testing.T) {
+	t.Parallel()
+	eachRequestOverHTTP1(t, startBoundary(t, "enable_full_duplex"))
 }
 
 func eachRequestOverHTTP1(t *testing.T, s *h3site) {

@@ -64,6 +64,7 @@ func TestAClientIsToldWhatTheCompanyAsksFor(t *testing.T) {
 	if a := s.ask("GET", "/umbra/v2/client.json", "X-Api-Key: other-key\r\n").wantStatus(200); !strings.Contains(string(a.Body), `"password":{"min_length":8,"regex":null,`) || !strings.Contains(string(a.Body), `"captcha":{"type":"off"},"recovery":["PHONE","MAIL","QUESTION"],"oauth":[],"disclaimers":[],`) {
 		t.Errorf("got %s", a.Body)
 	}
+	s.run("client.js", func(t *testing.T) { theModuleIsServed(t, s) })
 }
 
 // Contract, section 13: the page's key works on each node in place of the company's

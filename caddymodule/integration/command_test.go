@@ -63,23 +63,6 @@ func (o outcome) want(exit int, parts ...string) outcome {
 	return o
 }
 
-// A session that is named by mistake ends nothing else: the path of .. below sessions would
-// be that of the account, and the path of . would be that of all sessions.
-func TestASessionOfDotsEndsNothing(t *testing.T) {
-	t.Parallel()
-	s := startSite(t, siteConfig{company: "captcha off\n" + account("alice", "")})
-	tokens := []string{s.login("alice"), s.login("alice")}
-	for _, session := range []string{"..", ".", "../.."} {
-		s.cli("", "sessions", "end", "alice", session).want(2, "session")
-	}
-	s.cli("", "sessions", "end", "--all", "--company", ".").want(2, "no such company")
-	s.cli("", "--company", "..", "account", "show", "alice").want(2, "no such company")
-	for _, token := range tokens {
-		s.get("/", token).wantStatus(200)
-	}
-	s.cli("", "account", "show", "alice").want(0)
-}
-
 // A DELETE that follows a redirect would delete something else.
 func TestCommandsFollowNoRedirects(t *testing.T) {
 	t.Parallel()

@@ -47,7 +47,7 @@ func bearer(token string) string { return "Authorization: Bearer " + token + "\r
 // it is. It does not use the session up or extend it.
 func TestASessionIsFoundAgain(t *testing.T) {
 	t.Parallel()
-	s := startNodes(t, siteConfig{company: people + disclaimers, more: "company umbra {\napi_key other-key\ncaptcha off\n}\n"})
+	s := startSite(t, siteConfig{company: people + disclaimers, more: "company umbra {\napi_key other-key\ncaptcha off\n}\n"})
 	accepting := func(f fields) fields { f["accept_disclaimers"] = []string{"terms", "privacy"}; return f }
 	login := func(loginID string) answer { return s.post("auth/login", "", fields{"login_id": loginID}) }
 	password := func(loginID string) answer {
@@ -193,7 +193,7 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 		for _, from := range []string{
 			"", foreign, "Origin: null\r\n", "Origin: http://example.com.evil.example\r\n", "Origin: http://example.com:81\r\n", own + own,
 			site + "cross-site\r\n", site + "same-site\r\n", site + "same-site\r\n" + own, site + "\r\n", site + "same-origin\r\n" + site + "cross-site\r\n",
-			site + "cross-site\r\n" + foreign,
+			site + "cross-site\r\n" + foreign, site + "cross-site\r\n" + own, site + "Same-Origin\r\n",
 		} {
 			for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "X"} {
 				crossed(s.ask(method, "/x", cookie+from))
@@ -202,7 +202,7 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 		}
 		unreached()
 		for _, from := range []string{own, "Origin: https://example.com\r\n", "Origin: " + listed + "\r\n", site + "same-origin\r\n", site + "none\r\n",
-			site + "same-site\r\nOrigin: " + listed + "\r\n", site + "same-origin\r\n" + own} {
+			site + "same-site\r\nOrigin: " + listed + "\r\n", site + "cross-site\r\nOrigin: " + listed + "\r\n", site + "same-origin\r\n" + own, site + "same-origin\r\nOrigin: http://localhost:5173\r\n"} {
 			for _, method := range []string{"POST", "PUT", "DELETE", "PATCH"} {
 				s.ask(method, "/x", cookie+from).wantStatus(200)
 			}
@@ -325,12 +325,12 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 		}
 		s.wantNoneLogged(token)
 	})
+	s.run("the former session ends", func(t *testing.T) { aCookiesFormerSessionEnds(t, s.nodes[0]) })
+	s.run("as the page shows it", func(t *testing.T) { aCookieAsThePageShowsIt(t, s.nodes[0]) })
 }
 
 // A new login ends the session that the browser had before.
-func TestACookiesFormerSessionEnds(t *testing.T) {
-	t.Parallel()
-	s := startSite(t, siteConfig{company: people, handler: "cookie\ncors https://app.example.com"})
+func aCookiesFormerSessionEnds(t *testing.T, s *site) {
 	get := func(cookie string) answer { return s.ask("GET", "/acme/v2/session", sessionKey+cookie) }
 	former, other := s.moved("alice@example.com"), s.moved("frank")
 	s.session("POST", "acme", sessionKey+bearer(s.login("alice@example.com"))+former+"Sec-Fetch-Site: cross-site\r\n")
@@ -388,14 +388,12 @@ func TestACookieTakesThePlaceOfItsToken(t *testing.T) {
 // The code in docs/clients.md logs a browser in and out. The test runs it in Node,
 // which here keeps the cookie and sends the headers that browsers send with requests
 // from the site's own page.
-func TestACookieAsThePageShowsIt(t *testing.T) {
-	t.Parallel()
+func aCookieAsThePageShowsIt(t *testing.T, s *site) {
 	need(t, "node")
 	shown := blocks(section(t, "docs/clients.md", "A session in a cookie"), "js")
 	if len(shown) != 1 {
 		t.Fatalf("the page shows %q", shown)
 	}
-	s := startSite(t, siteConfig{company: people, handler: "cookie"})
 	script := filepath.Join(t.TempDir(), "cookie.mjs")
 	must(t, os.WriteFile(script, []byte(shown[0]+`
 const [url, key, token] = process.argv.slice(2), company = url + '/acme', kept = {};

@@ -221,23 +221,6 @@ func TestAuditLogAndEventHandlersTellTheSame(t *testing.T) {
 	}
 }
 
-// By default the audit log is part of Caddy's log. Handlers of a config that was
-// loaded later receive events, too.
-func TestEventHandlersAreThoseOfTheRunningConfig(t *testing.T) {
-	t.Parallel()
-	stale := strings.NewReplacer("on mnemogate.checkcredentials.failure mnemogate_test DIR/failures.log", "",
-		"on * mnemogate_test DIR/all.log", "", "include mnemogate.audit", "include nothing").Replace(eventSite)
-	s := startCaddyfile(t, stale, nil)
-	s.post("auth/checkcredentials", "", fields{"login_id": "x", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
-	s.tells(`"mnemogate.audit","msg":"mnemogate.checkcredentials.failure"`)
-	s.config = s.inserted(eventSite)
-	must(t, s.load())
-	s.post("auth/checkcredentials", "", fields{"login_id": "x", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
-	if got := readLines(t, s.dir+"/failures.log", 1); len(got) != 1 {
-		t.Errorf("the handler got %v", got)
-	}
-}
-
 // A handler that never returns holds up neither a reload nor the stop.
 func TestAHangingEventHandlerHoldsUpNoReload(t *testing.T) {
 	t.Parallel()
@@ -260,25 +243,29 @@ func TestAHangingEventHandlerHoldsUpNoReload(t *testing.T) {
 	readLines(t, s.dir+"/failures.log", 3)
 }
 
-// What a handler has started in the background can finish after a reload.
-func TestAReloadEndsNothingInTheBackground(t *testing.T) {
+// A reload replaces the handlers of events and the audit log.
+func TestEventsAcrossReloads(t *testing.T) {
 	t.Parallel()
-	s := startCaddyfile(t, eventSite, nil)
-	for i := range 2 {
+	s := startCaddyfile(t, strings.NewReplacer("on mnemogate.checkcredentials.failure mnemogate_test DIR/failures.log", "",
+		"on * mnemogate_test DIR/all.log", "", "include mnemogate.audit", "include nothing").Replace(eventSite), nil)
+	fail := func() {
 		s.post("auth/checkcredentials", "", fields{"login_id": "x", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
-		readLines(t, s.dir+"/failures.log", i+1)
+	}
+	fail()
+	s.tells(`"mnemogate.audit","msg":"mnemogate.checkcredentials.failure"`) // by default part of Caddy's log
+	s.config = s.inserted(eventSite)
+	for i := range 2 {
 		must(t, s.load())
+		fail()
+		readLines(t, s.dir+"/failures.log", i+1)
 	}
+	must(t, s.load())
 	if _, err := os.Stat(s.dir + "/failures.log.ended"); err == nil {
-		t.Error("the context of a handler has ended with its config")
+		t.Error("a reload ends what a handler has started in the background")
 	}
-}
 
-// The handlers and the audit log of the next config receive the events of a request that
-// is in progress while a config is replaced.
-func TestEventsOfARequestOutliveItsConfig(t *testing.T) {
-	t.Parallel()
-	s := startCaddyfile(t, eventSite, nil)
+	// The handlers and the audit log of the next config receive the events of a request
+	// that is in progress.
 	s.sms.mu.Lock() // so the gateway does not answer
 	answered := make(chan answer)
 	go func() { answered <- s.post("auth/login", "", fields{"login_id": "+37060000002"}) }()

@@ -137,11 +137,21 @@ func TestAnswersVaryByToken(t *testing.T) {
 	})
 }
 
+// What reaches the backend, and what is refused. One site serves all requests.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{
+		company: people, more: umbra + "company brief {\napi_key brief-key\ncaptcha off\nsession {\nlifetime 1ms\n}\n" + account("bea", "") + "}",
+		env: []string{"GODEBUG=http2xconnect=1"}, // WebSockets over HTTP/2
+	})
+	s.run("only WebSockets are upgraded", func(t *testing.T) { onlyWebSocketsAreUpgraded(t, s) })
+	s.run("protected paths refuse", func(t *testing.T) { protectedPathRefuses(t, s) })
+	s.run("CONNECT and TRACE are refused", func(t *testing.T) { connectAndTraceAreRefused(t, s) })
+}
+
 // Contract, section 7: Connection keeps only close, keep-alive and upgrade, and
 // Upgrade only websocket.
-func TestOnlyWebSocketsAreUpgraded(t *testing.T) {
-	t.Parallel()
-	s := startSite(t, siteConfig{company: people})
+func onlyWebSocketsAreUpgraded(t *testing.T, s *site) {
 	token := s.login("alice@example.com")
 	start := "GET / HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " + token + "\r\n"
 	for headers, upgraded := range map[string]bool{
@@ -188,9 +198,7 @@ func TestOnlyWebSocketsAreUpgraded(t *testing.T) {
 }
 
 // Contract, sections 2, 3 and 7: the answers to requests without a valid token.
-func TestProtectedPathRefuses(t *testing.T) {
-	t.Parallel()
-	s := startSite(t, siteConfig{company: people, more: umbra + "company brief {\napi_key brief-key\ncaptcha off\nsession {\nlifetime 1ms\n}\n" + account("bea", "") + "}"})
+func protectedPathRefuses(t *testing.T, s *site) {
 	token, zoe, expired := s.login("alice@example.com"), s.loginAt("umbra", "other-key", "zoe"), s.loginAt("brief", "brief-key", "bea")
 	step := s.post("auth/login", "", fields{"login_id": "carol@example.com"}).wantState(record.CheckPassword).token()
 	ended := s.login("frank")
@@ -306,9 +314,7 @@ func TestProtectedPathRefuses(t *testing.T) {
 }
 
 // Contract, section 7: CONNECT and TRACE get 405, with or without a token.
-func TestConnectAndTraceAreRefused(t *testing.T) {
-	t.Parallel()
-	s := startSite(t, siteConfig{company: people, env: []string{"GODEBUG=http2xconnect=1"}})
+func connectAndTraceAreRefused(t *testing.T, s *site) {
 	token := s.login("alice@example.com")
 	unreached := s.unreached()
 	for _, start := range []string{"TRACE /x", "TRACE *", "CONNECT /x", "CONNECT example.com:443", "CONNECT 127.0.0.1:1", "TRACE http://example.com/"} {
