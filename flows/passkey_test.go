@@ -235,9 +235,6 @@ func TestPasskeysThatAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.wrong(invalid, "passkey/login", "", d.answer(code))
-	b.company.Passkeys = nil
-	b.wrong(wire.ErrNoRoute, "passkey/options", "", nil)
-	b.wrong(wire.ErrNoRoute, "passkey/login", "", object{"challenge_token": "x", "credential": object{}})
 }
 
 func TestPasskeyLoginsCountForTheAddress(t *testing.T) {

@@ -23,7 +23,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/message"
-	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func TestWebhookCaddyfile(t *testing.T) {
@@ -43,17 +42,6 @@ func TestWebhookCaddyfile(t *testing.T) {
 		{Name: "no duration", Text: "webhook https://a {\ntimeout soon\n}", Err: "not a duration"},
 		{Name: "no time", Text: "webhook https://a {\ntimeout 0s\n}", Err: "not a duration"},
 		{Name: "header without value", Text: "webhook https://a {\nheader X\n}", Err: "wrong argument count"},
-	})
-	guesttest.Caddyfiles(t, new(MailWebhook), []guesttest.Case{
-		{Name: "mail", Text: "webhook https://gw.example/mail {\nsecret x\n}",
-			Want: &MailWebhook{webhook{URL: "https://gw.example/mail", Secret: "x"}}},
-	})
-	guesttest.Caddyfiles(t, new(EventsWebhook), []guesttest.Case{
-		{Name: "events", Text: "webhook https://a {\nsecret x\ntypes account.created password.changed\nretry 1s\ntimeout 2s\n}",
-			Want: &EventsWebhook{
-				webhook: webhook{URL: "https://a", Secret: "x", Timeout: caddy.Duration(2 * time.Second)},
-				Types:   []string{record.TypeAccountCreated, record.TypePasswordChanged}, Retry: caddy.Duration(time.Second),
-			}},
 	})
 }
 

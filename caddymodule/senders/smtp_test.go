@@ -23,14 +23,6 @@ import (
 
 func TestSMTPCaddyfile(t *testing.T) {
 	guesttest.Caddyfiles(t, new(SMTP), []guesttest.Case{
-		{Name: "all", Text: `smtp mail.example:587 {
-			from "Acme <noreply@acme.example>"
-			username me
-			password {env.SMTP}
-			tls implicit
-			timeout 3s
-		}`, Want: &SMTP{Address: "mail.example:587", From: "Acme <noreply@acme.example>", Username: "me", Password: "{env.SMTP}",
-			TLS: "implicit", Timeout: caddy.Duration(3 * time.Second)}},
 		{Name: "no address", Text: "smtp {\nfrom a@b\n}", Err: "wrong argument count"},
 		{Name: "two addresses", Text: "smtp a:1 b:1", Err: "wrong argument count"},
 		{Name: "unquoted from", Text: "smtp a:1 {\nfrom Acme <a@b>\n}", Err: "wrong argument count"},
