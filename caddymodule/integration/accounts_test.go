@@ -235,9 +235,14 @@ func TestParametersAndBodiesThatARouteDoesNotHaveAreRefused(t *testing.T) {
 	s.api(keyOfAll, "DELETE", "acme/sessions", fields{}).wantStatus(http.StatusNoContent)
 }
 
-func TestWrongKeysAreCountedOnAllNodes(t *testing.T) {
+func TestAccountsAPIOfTwoNodes(t *testing.T) {
 	t.Parallel()
 	s := accountsSite(t, startNodes, allKeys, siteConfig{})
+	s.run("welcome mails a link that sets the password", func(t *testing.T) { welcomeMailsALink(t, s) })
+	s.run("wrong keys are counted on all nodes", func(t *testing.T) { wrongKeysAreCounted(t, s) })
+}
+
+func wrongKeysAreCounted(t *testing.T, s *site) {
 	ask := func(change func(http.Header)) answer {
 		r := s.apiRequest("", "GET", "", nil)
 		change(r.Header)
@@ -309,9 +314,7 @@ func TestRulesForUsersHoldWhereTheyAreAskedFor(t *testing.T) {
 	patch("", fields{"password": "short"}).wantStatus(http.StatusOK)
 }
 
-func TestWelcomeMailsALinkThatSetsThePassword(t *testing.T) {
-	t.Parallel()
-	s := accountsSite(t, startNodes, allKeys, siteConfig{})
+func welcomeMailsALink(t *testing.T, s *site) {
 	welcome := func(mnemocode string) answer {
 		return s.api(keyOfAll, "POST", "acme/accounts/"+mnemocode+"/welcome", nil)
 	}
