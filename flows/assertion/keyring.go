@@ -51,7 +51,6 @@ type Keyring struct {
 	// remain in use.
 	Failed func(error)
 
-	secret    atomic.Pointer[tokens.Keys]
 	companies sync.Map // *cachedKeys by company
 }
 
@@ -137,7 +136,11 @@ func (r *Keyring) load(ctx context.Context, company string, k *cachedKeys) error
 // old, and afterwards removes those that are no longer published. If the store can be read
 // but not written, rotate returns both keys and an error.
 func (r *Keyring) rotate(ctx context.Context, company string) (*Keys, error) {
-	sealer, err := r.sealer(ctx)
+	secret, err := r.Accounts.Secret(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sealer, err := tokens.NewKeys(secret)
 	if err != nil {
 		return nil, err
 	}
@@ -179,22 +182,6 @@ func (r *Keyring) rotate(ctx context.Context, company string) (*Keys, error) {
 	}
 	keys, err := open(sealer, company, stored, now)
 	return keys, cmp.Or(err, failed)
-}
-
-// sealer returns the keys that seal the signing keys. It loads the store's secret once.
-func (r *Keyring) sealer(ctx context.Context) (*tokens.Keys, error) {
-	if sealer := r.secret.Load(); sealer != nil {
-		return sealer, nil
-	}
-	secret, err := r.Accounts.Secret(ctx)
-	if err != nil {
-		return nil, err
-	}
-	sealer, err := tokens.NewKeys(secret)
-	if err == nil {
-		r.secret.Store(sealer)
-	}
-	return sealer, err
 }
 
 func generate(sealer *tokens.Keys, company string) (sealed string, err error) {
