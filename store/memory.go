@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -90,9 +91,8 @@ func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash
 // Callers share an answer only if no revocation arrived between their calls, as the
 // answer may be older than that revocation.
 func (m *Memory) ask(ctx context.Context, company string, hash record.TokenHash, revocations uint64) (record.Session, error) {
-	var room [128]byte // avoids an allocation
-	key := append(binary.LittleEndian.AppendUint64(append(room[:0], hash[:]...), revocations), company...)
-	answer, err, _ := m.asking.Do(string(key), func() (any, error) {
+	key := string(hash[:]) + strconv.FormatUint(revocations, 10) + " " + company
+	answer, err, _ := m.asking.Do(key, func() (any, error) {
 		return m.Get(context.WithoutCancel(ctx), hash) // other callers wait for it too
 	})
 	s, _ := answer.(record.Session)

@@ -111,7 +111,7 @@ func isHost(s string) bool {
 func (h *Handler) answerCheck(w http.ResponseWriter, r *http.Request, session record.Session, assertion string) {
 	header := w.Header()
 	if session.State != record.None {
-		h.setIdentity(header, r, &session, &[3]string{session.Mnemocode, session.Company, assertion})
+		h.setIdentity(header, r, &session, assertion)
 	}
 	header["Cache-Control"] = noStore
 	w.WriteHeader(http.StatusNoContent)

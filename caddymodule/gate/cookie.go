@@ -25,7 +25,7 @@ const deviceCookie = "__Host-mnemogate-device"
 // device returns the token in a request's device cookie, or "". It refuses a cookie if
 // another site made the browser send it, and two of them.
 func (h *Handler) device(r *http.Request) (string, error) {
-	lines := cookies(r, deviceCookie, nil)
+	lines := cookies(r, deviceCookie)
 	switch {
 	case h.Cookie == "" || len(lines) == 0:
 		return "", nil
@@ -71,8 +71,8 @@ func setCookie(w http.ResponseWriter, name, token string, keep time.Duration) {
 
 // credentials returns the credentials that the request brought. It refuses a cookie
 // if another site made the browser send it with a request that may change something.
-func (h *Handler) credentials(r *http.Request, room []string) ([]string, error) {
-	lines, byCookie := h.sentCredentials(r, room)
+func (h *Handler) credentials(r *http.Request) ([]string, error) {
+	lines, byCookie := h.sentCredentials(r)
 	if byCookie && mayChange(r) && crossSite(r, h.CORS) {
 		return nil, errCrossSite
 	}
@@ -80,20 +80,19 @@ func (h *Handler) credentials(r *http.Request, room []string) ([]string, error) 
 }
 
 // sentCredentials returns a request's Authorization headers or, if it has none, its cookies
-// in the same form. Two cookies are then refused as two headers are. The slice room,
-// which may be nil, saves an allocation.
-func (h *Handler) sentCredentials(r *http.Request, room []string) (lines []string, byCookie bool) {
+// in the same form. Two cookies are then refused as two headers are.
+func (h *Handler) sentCredentials(r *http.Request) (lines []string, byCookie bool) {
 	if lines = r.Header["Authorization"]; lines != nil || h.Cookie == "" {
 		return lines, false
 	}
-	lines = cookies(r, h.Cookie, room)
+	lines = cookies(r, h.Cookie)
 	return lines, len(lines) > 0
 }
 
 const bearerScheme = "Bearer "
 
-// cookies appends the values of the cookies with a name, each after bearerScheme.
-func cookies(r *http.Request, name string, lines []string) []string {
+// cookies returns the values of the cookies with a name, each after bearerScheme.
+func cookies(r *http.Request, name string) (lines []string) {
 	for _, line := range r.Header["Cookie"] {
 		for pair := range strings.SplitSeq(line, ";") {
 			if of, value, _ := strings.Cut(pair, "="); isCookie(of, name) {

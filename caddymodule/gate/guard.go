@@ -54,7 +54,7 @@ func (h *Handler) admit(r *http.Request, t target) (session record.Session, asse
 	if !h.IsPublic(r.URL) {
 		return h.authorize(r, t)
 	}
-	if lines, _ := h.sentCredentials(r, nil); lines != nil { // without a token it asks no store: health checks must not wait for one
+	if lines, _ := h.sentCredentials(r); lines != nil { // without a token it asks no store: health checks must not wait for one
 		session, assertion, err := h.authorize(r, t)
 		if err == nil {
 			return session, assertion, nil
@@ -76,8 +76,7 @@ func (h *Handler) authorize(r *http.Request, t target) (found record.Session, as
 				return wire.ErrAPIKeyInvalid
 			}
 		}
-		var room [1]string
-		credentials, err := h.credentials(r, room[:0])
+		credentials, err := h.credentials(r)
 		if err != nil {
 			return err
 		}
@@ -107,14 +106,14 @@ func (h *Handler) identify(r *http.Request, s *stream) {
 		h.dropCookies(r)
 	}
 	if !anonymous {
-		h.setIdentity(r.Header, r, &s.session, &s.identity)
+		h.setIdentity(r.Header, r, &s.session, s.assertion)
 	}
 }
 
 // setIdentity sets the identity headers, and tells Caddy's own directives who the user
-// is. values is that of identity.Headers.Set.
-func (h *Handler) setIdentity(header http.Header, r *http.Request, session *record.Session, values *[3]string) {
-	h.Headers.Set(header, session, values)
+// is.
+func (h *Handler) setIdentity(header http.Header, r *http.Request, session *record.Session, assertion string) {
+	h.Headers.Set(header, session, assertion)
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Set("http.auth.user.id", session.Mnemocode)
 		repl.Set("http.auth.user.company", session.Company)

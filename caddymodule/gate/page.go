@@ -52,11 +52,11 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 		h.page.ServeFile(w, r, strings.TrimPrefix(rest, page.Prefix))
 		return nil, nil
 	}
-	view := page.View{Kind: rest, Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie, nil) != nil, Languages: languagesOf(r)}
+	view := page.View{Kind: rest, Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie) != nil, Languages: languagesOf(r)}
 	ctx := record.WithStoreTime(r.Context())
 	err = h.withService(ctx, func(service *flows.Service) (err error) {
 		if t.kind == securityPage {
-			if _, err := service.Authorize(ctx, session.Requirement{Company: t.company}, cookies(r, h.Cookie, nil)); err != nil {
+			if _, err := service.Authorize(ctx, session.Requirement{Company: t.company}, cookies(r, h.Cookie)); err != nil {
 				return err
 			}
 		} else {

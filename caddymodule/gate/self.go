@@ -54,7 +54,7 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 				return body, err
 			},
 			LoggedOut: func() {
-				if _, byCookie := h.sentCredentials(r, nil); byCookie {
+				if _, byCookie := h.sentCredentials(r); byCookie {
 					h.clearCookie(w)
 				}
 			},
@@ -72,7 +72,7 @@ func (h *Handler) sessionOf(service *flows.Service, w http.ResponseWriter, r *ht
 	if fresh {
 		within = time.Duration(h.SelfService)
 	}
-	return service.User(r.Context(), h.request(w, r, t), within, func() ([]string, error) { return h.credentials(r, nil) })
+	return service.User(r.Context(), h.request(w, r, t), within, func() ([]string, error) { return h.credentials(r) })
 }
 
 // userOf returns the logged-in user of a request, and what sessionOf returns.

@@ -32,7 +32,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	var do func(*flows.Service) error
 	switch {
 	case r.Method == http.MethodGet:
-		request.Authorization, _ = h.sentCredentials(r, nil)
+		request.Authorization, _ = h.sentCredentials(r)
 		do = func(service *flows.Service) (err error) {
 			reply, err = service.Current(r.Context(), request)
 			return err
@@ -45,7 +45,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 			return err
 		}
 	case r.Method == http.MethodDelete:
-		request.Authorization = cookies(r, h.Cookie, nil)
+		request.Authorization = cookies(r, h.Cookie)
 		do = func(service *flows.Service) error { return h.endCookie(w, r, service, request) }
 	default:
 		return nil, errSessionMethod
@@ -62,7 +62,7 @@ func (h *Handler) moveToCookie(w http.ResponseWriter, r *http.Request, service *
 	if err != nil {
 		return flows.Reply{}, err
 	}
-	if former := cookies(r, h.Cookie, nil); former != nil && !crossSite(r, h.CORS) {
+	if former := cookies(r, h.Cookie); former != nil && !crossSite(r, h.CORS) {
 		request.Authorization = former
 		_ = service.End(r.Context(), request) // the login continues; the log shows that a store is unavailable
 	}

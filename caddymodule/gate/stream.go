@@ -23,7 +23,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Se
 		ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
 		handler:               h,
 		session:               session,
-		identity:              [3]string{session.Mnemocode, session.Company, assertion},
+		assertion:             assertion,
 	}
 	h.identify(r, s)
 	if session.State == record.None { // no session that could be revoked
@@ -75,8 +75,7 @@ type stream struct {
 	confirmed time.Time // when the session was last known to be valid
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	identity  [3]string // mnemocode, company, assertion
-	varies    [1]string
+	assertion string // for the application
 	body      chunkedBody
 	cutErr    error // the reason for the cut; set before cut
 	cut       atomic.Bool
@@ -151,12 +150,7 @@ func (s *stream) begin() {
 // Caddy's directives add to Vary stay.
 func (s *stream) vary() {
 	header := s.Header()
-	if others := header["Vary"]; others != nil {
-		header["Vary"] = append(others, s.handler.vary())
-		return
-	}
-	s.varies[0] = s.handler.vary()
-	header["Vary"] = s.varies[:]
+	header["Vary"] = append(header["Vary"], s.handler.vary())
 }
 
 // WriteHeader implements http.ResponseWriter.

@@ -152,13 +152,12 @@ func (h *Headers) Provision(a *app.App, source guest.Source) error {
 func (h *Headers) Whole() bool { return h.whole }
 
 // Set sets the identity headers, of the request for the application or of the answer to
-// another proxy. values are the mnemocode, the company and the assertion. The headers
-// share its memory.
-func (h *Headers) Set(header http.Header, session *record.Session, values *[3]string) {
-	header[h.Header] = values[:1:1]
-	header[h.CompanyHeader] = values[1:2:2]
+// another proxy.
+func (h *Headers) Set(header http.Header, session *record.Session, assertion string) {
+	header[h.Header] = []string{session.Mnemocode}
+	header[h.CompanyHeader] = []string{session.Company}
 	if h.signer != nil {
-		header[h.Assertion.Header] = values[2:3:3]
+		header[h.Assertion.Header] = []string{assertion}
 	}
 	if len(h.profile) > 0 {
 		h.setProfile(header, session)
