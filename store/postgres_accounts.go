@@ -111,11 +111,8 @@ func newPostgresKeys(before, after record.Account) []int64 {
 // postgresKeyArgs returns the arguments $1 to $7 of a statement with postgresTaken.
 func postgresKeyArgs(a record.Account) []any {
 	fields, loginIDs, providers, subjects := []string{}, []string{}, []int{}, []string{}
-	ids := record.LoginIDs(a)
-	for _, field := range loginIDFields {
-		if id, ok := ids[field]; ok {
-			fields, loginIDs = append(fields, field), append(loginIDs, id)
-		}
+	for field, id := range record.LoginIDs(a) {
+		fields, loginIDs = append(fields, field), append(loginIDs, id)
 	}
 	for _, i := range a.Identities {
 		providers, subjects = append(providers, i.Provider), append(subjects, i.Subject)

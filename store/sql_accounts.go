@@ -136,10 +136,6 @@ func (s sqlAccounts) Search(ctx context.Context, company string, match record.Ma
 
 // Changing
 
-// loginIDFields are the names of record.LoginIDs, in order. If several login ids are
-// taken, the order decides which one is reported.
-var loginIDFields = []string{"primary_phone", "primary_email", "login_name"}
-
 // setGeneration sets Generation and InactiveGeneration of an account that Update changes.
 func setGeneration(a *record.Account, before record.Account, ends bool) {
 	a.Generation, a.InactiveGeneration = before.Generation, before.InactiveGeneration

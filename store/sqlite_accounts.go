@@ -87,12 +87,7 @@ func (tx *sqliteQueries) refuseTaken(ctx context.Context, a record.Account) erro
 	if err := check("profile_mnemocode", sqliteMnemocodeTaken, a.Company, a.Mnemocode, a.ID); err != nil {
 		return err
 	}
-	ids := record.LoginIDs(a)
-	for _, field := range loginIDFields {
-		id, ok := ids[field]
-		if !ok {
-			continue
-		}
+	for field, id := range record.LoginIDs(a) {
 		if err := check(field, sqliteLoginIDTaken, a.Company, id, a.ID); err != nil {
 			return err
 		}

@@ -434,9 +434,8 @@ func (c *Company) checkAccounts() error {
 		if err := checkSeed(seed); err != nil {
 			return fmt.Errorf("account %s: %w", seed.Mnemocode, err)
 		}
-		ids := record.LoginIDs(seed.Account)
-		for _, field := range slices.Sorted(maps.Keys(ids)) {
-			if err := claim(seed.Mnemocode, accountDirectives[field], "login "+ids[field]); err != nil {
+		for field, id := range record.LoginIDs(seed.Account) {
+			if err := claim(seed.Mnemocode, accountDirectives[field], "login "+id); err != nil {
 				return err
 			}
 		}

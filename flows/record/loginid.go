@@ -1,6 +1,7 @@
 package record
 
 import (
+	"iter"
 	"strings"
 	"unicode"
 
@@ -60,19 +61,20 @@ func NormalizeLoginIDPart(s string) string {
 	return s
 }
 
-// LoginIDs returns an account's normalised login ids by field name.
-func LoginIDs(a Account) map[string]string {
-	ids := map[string]string{}
-	for field, id := range map[string]string{
-		"primary_phone": a.Phone,
-		"primary_email": a.Email,
-		"login_name":    a.LoginName,
-	} {
-		if id = NormalizeLoginID(id); id != "" {
-			ids[field] = id
+// LoginIDs yields an account's normalised login ids, each after the name of its field. If
+// several are taken, the first one is reported.
+func LoginIDs(a Account) iter.Seq2[string, string] {
+	return func(yield func(field, id string) bool) {
+		for _, field := range [...]struct{ name, value string }{
+			{"primary_phone", a.Phone},
+			{"primary_email", a.Email},
+			{"login_name", a.LoginName},
+		} {
+			if id := NormalizeLoginID(field.value); id != "" && !yield(field.name, id) {
+				return
+			}
 		}
 	}
-	return ids
 }
 
 // FoldAnswer folds like password.Fold, and replaces each run of spaces with one space.
