@@ -59,15 +59,10 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision finds the app and resolves the keys.
-func (h *Handler) Provision(ctx caddy.Context) error {
-	configured, err := ctx.AppIfConfigured("mnemogate")
-	if errors.Is(err, caddy.ErrNotConfigured) {
-		return h.Source.At(fmt.Errorf("mnemogate_accounts: configure the companies in the global option mnemogate: %w", err))
+func (h *Handler) Provision(ctx caddy.Context) (err error) {
+	if h.app, err = app.Configured(ctx, "mnemogate_accounts", h.Source); err != nil {
+		return err
 	}
-	if err != nil {
-		return err // it already has a line
-	}
-	h.app = configured.(*app.App)
 	if err := h.provision(ctx); err != nil {
 		return h.Source.At(err)
 	}
@@ -166,13 +161,8 @@ func (h *Handler) parseKey(d *caddyfile.Dispenser) error {
 	}
 	k := &Key{Keys: args[1:]}
 	h.Keys[name] = k
-	for _, key := range k.Keys {
-		if err := guest.CheckReplaced(key); err != nil {
-			return guest.Inside("key "+name, d.WrapErr(err))
-		}
-		if err := guest.Literally(d, key, guest.CheckKey); err != nil {
-			return guest.Inside("key "+name, err)
-		}
+	if err := guest.CheckKeys(d, k.Keys); err != nil {
+		return guest.Inside("key "+name, err)
 	}
 	var may []string
 	err := guest.Options(d, map[string]func() error{

@@ -157,15 +157,7 @@ func (c *Company) parseAPIKeys(d *caddyfile.Dispenser) error {
 	default:
 		c.APIKeys = keys
 	}
-	for _, key := range c.APIKeys {
-		if err := guest.CheckReplaced(key); err != nil {
-			return d.WrapErr(err)
-		}
-		if err := guest.Literally(d, key, guest.CheckKey); err != nil {
-			return err
-		}
-	}
-	return nil
+	return guest.CheckKeys(d, c.APIKeys)
 }
 
 func (c *Company) parseDisclaimer(d *caddyfile.Dispenser) error {

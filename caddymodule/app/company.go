@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -270,7 +269,7 @@ func (a *Account) account(mnemocode string) record.Account {
 		Question:        a.Question,
 	}
 	for _, i := range a.Identities {
-		account.Identities = append(account.Identities, record.Identity{Provider: i.Provider, Subject: i.Subject})
+		account.Identities = append(account.Identities, record.Identity(i))
 	}
 	return account
 }
@@ -283,8 +282,6 @@ func (a *Account) check(mnemocode string) error {
 	}
 	return checkSeed(seed)
 }
-
-var companyCode = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // check refuses settings that don't fit together. Its errors begin with the name of
 // the directive.
@@ -301,8 +298,16 @@ func (c *Company) check(app *policy.Policy) error {
 	)
 }
 
+// IsCompanyCode reports whether s can be a company_code.
+func IsCompanyCode(s string) bool {
+	isOther := func(c rune) bool {
+		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '_' || c == '-')
+	}
+	return s != "" && len(s) <= 64 && !strings.ContainsFunc(s, isOther)
+}
+
 func (c *Company) checkCode() error {
-	if !companyCode.MatchString(c.code) {
+	if !IsCompanyCode(c.code) {
 		return errors.New("its code must be 1 to 64 letters, digits, _ and -")
 	}
 	return nil

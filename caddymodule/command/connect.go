@@ -64,7 +64,7 @@ func (c *cli) accountsAPI() (*server, error) {
 		return nil, fmt.Errorf("--key-file: %s must hold one key and nothing else", c.keyFile)
 	}
 	return &server{
-		client:  &http.Client{CheckRedirect: noRedirects},
+		client:  &http.Client{CheckRedirect: guest.NoRedirects},
 		address: c.api,
 		root:    u.Scheme + "://" + u.Host + strings.TrimSuffix(u.EscapedPath(), "/") + "/",
 		key:     key,
@@ -88,7 +88,7 @@ func (c *cli) adminEndpoint() (*server, error) {
 		host = "127.0.0.1"                                // the host that Caddy's own commands send; it is not checked
 	}
 	return &server{
-		client: &http.Client{CheckRedirect: noRedirects, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		client: &http.Client{CheckRedirect: guest.NoRedirects, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, parsed.Network, parsed.JoinHostPort(0))
 		}}},
 		address: address,
@@ -97,10 +97,6 @@ func (c *cli) adminEndpoint() (*server, error) {
 		check:   "does this Caddy have mnemogate?",
 	}, nil
 }
-
-// noRedirects makes a client follow no redirects: they could take the key to another
-// server, and a DELETE to another path.
-func noRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // open sends a request and returns the response if it succeeded. The path begins
 // with api.Root, whichever server it is sent to.

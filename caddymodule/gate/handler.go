@@ -184,15 +184,10 @@ func (Handler) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision sets the defaults and finds the app.
-func (h *Handler) Provision(ctx caddy.Context) error {
-	configured, err := ctx.AppIfConfigured("mnemogate")
-	if errors.Is(err, caddy.ErrNotConfigured) {
-		return h.Source.At(fmt.Errorf("mnemogate: configure the companies in the global option mnemogate: %w", err))
+func (h *Handler) Provision(ctx caddy.Context) (err error) {
+	if h.app, err = app.Configured(ctx, "mnemogate", h.Source); err != nil {
+		return err
 	}
-	if err != nil {
-		return err // it already names its line
-	}
-	h.app = configured.(*app.App)
 	if err := h.provision(ctx); err != nil {
 		return h.Source.At(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
@@ -60,7 +61,7 @@ func targetOf(base string, u *url.URL) target {
 // is refused.
 func classify(base, escaped string) target {
 	company, rest := split(base, escaped)
-	if isCode(company) {
+	if app.IsCompanyCode(company) {
 		if name, ok := strings.CutPrefix(rest, "v2/"); ok {
 			if route := flows.RouteByPath(name); route != nil {
 				return target{kind: authRoute, company: company, route: route}
@@ -144,20 +145,8 @@ func split(base, p string) (segment, rest string) {
 }
 
 func kindOf(company, rest string) targetKind {
-	if isCode(company) && strings.HasPrefix(rest, "v2/auth/") {
+	if strings.HasPrefix(rest, "v2/auth/") && app.IsCompanyCode(company) {
 		return noAuthRoute
 	}
 	return protectedPath
-}
-
-// isCode reports whether s can be a company_code: [A-Za-z0-9_-]{1,64}.
-func isCode(s string) bool {
-	for i := range len(s) {
-		switch c := s[i]; {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_':
-		default:
-			return false
-		}
-	}
-	return s != "" && len(s) <= 64
 }

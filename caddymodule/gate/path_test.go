@@ -252,7 +252,7 @@ func FuzzClassify(f *testing.F) {
 			if ok && prefix.MatchString(below) && got.kind == protectedPath && u.Opaque == "" && reading != sent {
 				t.Errorf("%q can be read as %q and is let through", uri, cleaned)
 			}
-			if first, _, _ := strings.Cut(strings.TrimPrefix(below, "/"), "/"); ok && strings.HasPrefix(below, "/") && isCode(first) &&
+			if first, _, _ := strings.Cut(strings.TrimPrefix(below, "/"), "/"); ok && strings.HasPrefix(below, "/") && app.IsCompanyCode(first) &&
 				got.kind == protectedPath && first != got.company && !slices.Contains(got.others, first) {
 				t.Errorf("%q can be read as a path of %q and is taken for %q's, %q", uri, first, got.company, got.others)
 			}

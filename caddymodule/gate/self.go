@@ -109,9 +109,7 @@ func (h *Handler) parseSelfService(d *caddyfile.Dispenser) func() error {
 			return d.ArgErr()
 		}
 		if len(args) == 1 {
-			if complaint := guest.Duration(&h.SelfService)(args[0]); complaint != "" {
-				return d.Errf("'%s' is %s", args[0], complaint)
-			}
+			return guest.Duration(&h.SelfService).Parse(d, args[0])
 		}
 		return nil
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
 // minKey is the length, in characters, below which a key gets a warning.
@@ -49,6 +51,20 @@ func CheckKey(key string) error {
 		return errors.New("it is empty; write a key")
 	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return errors.New("it must be visible ASCII without spaces, because a header carries it")
+	}
+	return nil
+}
+
+// CheckKeys is CheckKey and CheckReplaced for the keys of an option, which may be
+// placeholders.
+func CheckKeys(d *caddyfile.Dispenser, keys []string) error {
+	for _, key := range keys {
+		if err := CheckReplaced(key); err != nil {
+			return d.WrapErr(err)
+		}
+		if err := Literally(d, key, CheckKey); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -230,6 +230,14 @@ func Flag(d *caddyfile.Dispenser, on *bool) func() error {
 // "not a number above 0".
 type Value func(arg string) (complaint string)
 
+// Parse parses an argument, and returns the complaint as an error.
+func (read Value) Parse(d *caddyfile.Dispenser, arg string) error {
+	if complaint := read(arg); complaint != "" {
+		return d.Errf("'%s' is %s", arg, complaint)
+	}
+	return nil
+}
+
 // OneValue returns a parser of an option with one value.
 func OneValue(d *caddyfile.Dispenser, read Value) func() error {
 	return func() error {
@@ -237,10 +245,7 @@ func OneValue(d *caddyfile.Dispenser, read Value) func() error {
 		if !d.AllArgs(&arg) {
 			return d.ArgErr()
 		}
-		if complaint := read(arg); complaint != "" {
-			return d.Errf("'%s' is %s", arg, complaint)
-		}
-		return nil
+		return read.Parse(d, arg)
 	}
 }
 

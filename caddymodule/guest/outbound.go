@@ -47,9 +47,13 @@ func Client(t http.RoundTripper, timeout caddy.Duration) *http.Client {
 	return &http.Client{
 		Transport:     t,
 		Timeout:       time.Duration(timeout),
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		CheckRedirect: NoRedirects,
 	}
 }
+
+// NoRedirects makes a client follow no redirects, which could take a secret to another
+// server, or a DELETE to another path.
+func NoRedirects(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 // AllowRetry lets Go's transport repeat a request, as it does with a GET, if the idle
 // connection that it chose turns out to be closed. The header itself is not sent:

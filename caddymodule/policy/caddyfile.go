@@ -291,10 +291,7 @@ func (p *Policy) parseDevices(d *caddyfile.Dispenser) error {
 	if len(args) != 1 {
 		return d.ArgErr()
 	}
-	if complaint := guest.Duration(&p.Devices.For)(args[0]); complaint != "" {
-		return d.Errf("'%s' is %s", args[0], complaint)
-	}
-	return nil
+	return guest.Duration(&p.Devices.For).Parse(d, args[0])
 }
 
 // insecure parses an option that has one value, optionally followed by the word
@@ -308,10 +305,7 @@ func (p *Policy) insecure(d *caddyfile.Dispenser, option string, read guest.Valu
 		if len(args) != 1 {
 			return d.ArgErr()
 		}
-		if complaint := read(args[0]); complaint != "" {
-			return d.Errf("'%s' is %s", args[0], complaint)
-		}
-		return nil
+		return read.Parse(d, args[0])
 	}
 }
 

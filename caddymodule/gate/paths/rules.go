@@ -59,8 +59,8 @@ func (r *Rules) ParseFresh(d *caddyfile.Dispenser) func() error {
 			return d.ArgErr()
 		}
 		f := Fresh{Paths: args[1:]}
-		if complaint := guest.Duration(&f.Within)(args[0]); complaint != "" {
-			return d.Errf("'%s' is %s", args[0], complaint)
+		if err := guest.Duration(&f.Within).Parse(d, args[0]); err != nil {
+			return err
 		}
 		r.Fresh = append(r.Fresh, f)
 		return nil
