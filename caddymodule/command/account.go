@@ -106,7 +106,7 @@ func (c *cli) fields() (map[string]any, error) {
 	}
 	if flags.Changed("identity") {
 		given, _ := flags.GetStringArray("identity")
-		identities, err := api.ParseIdentities(given)
+		identities, err := parseIdentities(given)
 		if err != nil {
 			return nil, err
 		}

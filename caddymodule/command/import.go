@@ -2,6 +2,7 @@ package command
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -102,13 +103,13 @@ func (c *cli) runImport(name, format string, update bool) error {
 	if format == "" && strings.EqualFold(filepath.Ext(name), ".csv") {
 		format = "csv"
 	}
-	var records api.Records
+	var records importRecords
 	switch format {
 	case "", "jsonl":
-		records = api.JSONRecords{Lines: api.NewLines(in)}
+		records = jsonRecords{Lines: api.NewLines(in)}
 	case "csv":
 		var err error
-		if records, err = api.NewCSVRecords(in); err != nil {
+		if records, err = newCSVRecords(in); err != nil {
 			return err
 		}
 	default:
@@ -141,7 +142,7 @@ type chunk struct {
 	body  bytes.Buffer
 }
 
-func (r *importRun) run(records api.Records) error {
+func (r *importRun) run(records importRecords) error {
 	var end error
 	for end == nil {
 		var next chunk
@@ -158,7 +159,7 @@ func (r *importRun) run(records api.Records) error {
 			}
 			return &cliError{exit: e.exit, field: e.field, message: fmt.Sprintf("%s; the import stopped at line %d: %s", e.message, next.lines[0], advice)}
 		}
-		fmt.Fprint(r.status, clearLine, r.total.Progress(time.Since(r.began), r.file))
+		fmt.Fprint(r.status, clearLine, progress(r.total, time.Since(r.began), r.file))
 	}
 	r.report()
 	if end != io.EOF {
@@ -171,7 +172,7 @@ func (r *importRun) run(records api.Records) error {
 }
 
 // fill reads the next chunk. It reports records that can't be read as failed.
-func (r *importRun) fill(next *chunk, records api.Records) error {
+func (r *importRun) fill(next *chunk, records importRecords) error {
 	for len(next.lines) < chunkLines && next.body.Len() < chunkBytes {
 		line, record, err := records.Next()
 		switch {
@@ -197,7 +198,7 @@ func (r *importRun) send(next *chunk) error {
 		if err != nil {
 			ended = min(max(counts.Line-1, 0), ended)
 		}
-		slices.SortFunc(lines, func(a, b api.Failure) int { return a.Line - b.Line })
+		slices.SortFunc(lines, func(a, b api.Failure) int { return cmp.Compare(a.Line, b.Line) })
 		for _, f := range lines {
 			switch {
 			case f.Line <= ended:
@@ -291,13 +292,13 @@ func (r *importRun) report() {
 	}
 	errs := r.cmd.ErrOrStderr()
 	if more := r.total.Failed - maxShown; more > 0 {
-		fmt.Fprintf(errs, "… and %s more\n", api.Comma(more))
+		fmt.Fprintf(errs, "… and %s more\n", comma(more))
 	}
 	for _, reason := range slices.Sorted(maps.Keys(r.skipped)) {
-		fmt.Fprintf(errs, "skipped lines %s: %s\n", api.Ranges(r.skipped[reason], maxShown), reason)
+		fmt.Fprintf(errs, "skipped lines %s: %s\n", ranges(r.skipped[reason], maxShown), reason)
 	}
 	fmt.Fprintf(r.cmd.OutOrStdout(), "%s created, %s updated, %s skipped, %s failed in %s\n",
-		api.Comma(r.total.Created), api.Comma(r.total.Updated), api.Comma(r.total.Skipped), api.Comma(r.total.Failed), time.Since(r.began).Round(100*time.Millisecond))
+		comma(r.total.Created), comma(r.total.Updated), comma(r.total.Skipped), comma(r.total.Failed), time.Since(r.began).Round(100*time.Millisecond))
 }
 
 // clearLine erases the progress from the terminal.

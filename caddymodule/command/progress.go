@@ -1,4 +1,4 @@
-package api
+package command
 
 import (
 	"fmt"
@@ -9,15 +9,17 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 )
 
-// Progress describes the progress of an import after the duration took. The file is nil
+// progress describes the progress of an import after the duration took. The file is nil
 // for standard input.
-func (c Counts) Progress(took time.Duration, file *os.File) string {
+func progress(c api.Counts, took time.Duration, file *os.File) string {
 	n := c.Created + c.Updated + c.Skipped + c.Failed
-	line := fmt.Sprintf("%s accounts, %s a second", Comma(n), Comma(int(float64(n)/took.Seconds())))
+	line := fmt.Sprintf("%s accounts, %s a second", comma(n), comma(int(float64(n)/took.Seconds())))
 	if c.Failed > 0 {
-		line += fmt.Sprintf(", %s failed", Comma(c.Failed))
+		line += fmt.Sprintf(", %s failed", comma(c.Failed))
 	}
 	if info, err := file.Stat(); err == nil && info.Mode().IsRegular() {
 		if read, err := file.Seek(0, io.SeekCurrent); err == nil && read > 0 {
@@ -29,15 +31,15 @@ func (c Counts) Progress(took time.Duration, file *os.File) string {
 	return line
 }
 
-// Comma formats a number as in "1,500".
-func Comma(n int) string { return humanize.Comma(int64(n)) }
+// comma formats a number as in "1,500".
+func comma(n int) string { return humanize.Comma(int64(n)) }
 
-// Ranges formats sorted numbers as in "2, 5-9", and at most so many ranges.
-func Ranges(numbers []int, atMost int) string {
+// ranges formats sorted numbers as in "2, 5-9", and at most so many ranges.
+func ranges(numbers []int, atMost int) string {
 	var b strings.Builder
 	for shown := 0; len(numbers) > 0; shown++ {
 		if shown == atMost {
-			fmt.Fprintf(&b, " and %s more", Comma(len(numbers)))
+			fmt.Fprintf(&b, " and %s more", comma(len(numbers)))
 			break
 		}
 		n := 1

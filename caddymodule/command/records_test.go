@@ -1,4 +1,4 @@
-package api
+package command
 
 import (
 	"bytes"
@@ -10,11 +10,13 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 )
 
 // allRecords reads records to the end, and checks their lines and that each is
 // one line itself.
-func allRecords(t *testing.T, from Records, data []byte) (records [][]byte) {
+func allRecords(t *testing.T, from importRecords, data []byte) (records [][]byte) {
 	t.Helper()
 	last, lines := 0, bytes.Count(data, []byte("\n"))+bytes.Count(data, []byte("\r"))+1
 	for {
@@ -32,7 +34,7 @@ func allRecords(t *testing.T, from Records, data []byte) (records [][]byte) {
 			}
 			continue
 		}
-		if len(bytes.TrimSpace(record)) == 0 || bytes.ContainsRune(record, '\n') || len(record) > MaxAccount {
+		if len(bytes.TrimSpace(record)) == 0 || bytes.ContainsRune(record, '\n') || len(record) > api.MaxAccount {
 			t.Errorf("%q: the record of line %d is %q", data, line, record)
 		}
 		records = append(records, bytes.Clone(record))
@@ -46,12 +48,12 @@ func FuzzImportJSONL(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		records := allRecords(t, JSONRecords{NewLines(bytes.NewReader(data))}, data)
+		records := allRecords(t, jsonRecords{api.NewLines(bytes.NewReader(data))}, data)
 		if len(records) > 0 && bytes.HasPrefix(records[0], []byte("\ufeff")) {
 			return // a second mark is none, and will be refused
 		}
 		sent := bytes.Join(records, []byte("\n"))
-		if again := allRecords(t, JSONRecords{NewLines(bytes.NewReader(sent))}, sent); !reflect.DeepEqual(again, records) {
+		if again := allRecords(t, jsonRecords{api.NewLines(bytes.NewReader(sent))}, sent); !reflect.DeepEqual(again, records) {
 			t.Errorf("%q is sent as %q and read as %q", data, records, again)
 		}
 	})
@@ -71,7 +73,7 @@ func FuzzImportCSV(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		from, err := NewCSVRecords(bytes.NewReader(data))
+		from, err := newCSVRecords(bytes.NewReader(data))
 		if err != nil {
 			return
 		}
@@ -104,7 +106,7 @@ func FuzzCSVCells(f *testing.F) {
 		cell := func(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
 		file := "profile_mnemocode,primary_email,primary_phone,role\n" +
 			strings.Join([]string{cell(mnemocode), cell(email), cell(phone), cell(role)}, ",") + "\n"
-		records, err := NewCSVRecords(strings.NewReader(file))
+		records, err := newCSVRecords(strings.NewReader(file))
 		if err != nil {
 			t.Fatal(err)
 		}

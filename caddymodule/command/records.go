@@ -1,4 +1,4 @@
-package api
+package command
 
 import (
 	"bufio"
@@ -12,35 +12,36 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// Records are the accounts in a file. Next returns each as JSON, with its line number in
-// the file. An error with a line number concerns only that line. io.EOF is the end.
-type Records interface {
+// importRecords are the accounts in a file. Next returns each as JSON, with its line number
+// in the file. An error with a line number concerns only that line. io.EOF is the end.
+type importRecords interface {
 	Next() (line int, record []byte, err error)
 }
 
-// JSONRecords are the lines of a file that has one JSON object a line.
-type JSONRecords struct{ *Lines }
+// jsonRecords are the lines of a file that has one JSON object a line.
+type jsonRecords struct{ *api.Lines }
 
-// Next implements Records.
-func (j JSONRecords) Next() (int, []byte, error) {
+// Next implements importRecords.
+func (j jsonRecords) Next() (int, []byte, error) {
 	record, err := j.Lines.Next()
-	if err != nil && err != ErrLongLine {
+	if err != nil && err != api.ErrLongLine {
 		return 0, nil, err
 	}
 	return j.N, record, err
 }
 
-// CSVRecords are the records of a CSV file. The first record names the columns.
-type CSVRecords struct {
+// csvRecords are the records of a CSV file. The first record names the columns.
+type csvRecords struct {
 	r       *csv.Reader
 	columns []string
 }
 
-// NewCSVRecords returns the records of r.
-func NewCSVRecords(r io.Reader) (*CSVRecords, error) {
+// newCSVRecords returns the records of r.
+func newCSVRecords(r io.Reader) (*csvRecords, error) {
 	buffered := bufio.NewReader(r)
 	if mark, err := buffered.Peek(3); err == nil && string(mark) == "\ufeff" {
 		_, _ = buffered.Discard(3)
@@ -56,11 +57,11 @@ func NewCSVRecords(r io.Reader) (*CSVRecords, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the names of the columns: %w", err)
 	}
-	c := &CSVRecords{r: reader}
+	c := &csvRecords{r: reader}
 	for _, name := range columns {
 		name = strings.TrimSpace(name)
-		if !slices.Contains(Fields, name) {
-			return nil, fmt.Errorf("there is no such field as the column %q; they are %s", name, strings.Join(Fields, ", "))
+		if !slices.Contains(api.Fields, name) {
+			return nil, fmt.Errorf("there is no such field as the column %q; they are %s", name, strings.Join(api.Fields, ", "))
 		}
 		if slices.Contains(c.columns, name) {
 			return nil, fmt.Errorf("the column %s appears twice", name)
@@ -70,8 +71,8 @@ func NewCSVRecords(r io.Reader) (*CSVRecords, error) {
 	return c, nil
 }
 
-// Next implements Records.
-func (c *CSVRecords) Next() (int, []byte, error) {
+// Next implements importRecords.
+func (c *csvRecords) Next() (int, []byte, error) {
 	record, err := c.r.Read()
 	if wrong, ok := errors.AsType[*csv.ParseError](err); ok {
 		if errors.Is(err, csv.ErrFieldCount) {
@@ -116,7 +117,7 @@ func csvValue(column, cell string) (any, error) {
 	switch column {
 	case "oauth_identities":
 		if !strings.HasPrefix(strings.TrimSpace(cell), "[") {
-			return ParseIdentities(strings.Fields(cell))
+			return parseIdentities(strings.Fields(cell))
 		}
 		fallthrough
 	case "disclaimers_accepted", "backup_code_hashes":
@@ -129,10 +130,9 @@ func csvValue(column, cell string) (any, error) {
 	}
 }
 
-// ParseIdentities parses identities of the form provider:subject. It ignores empty
-// ones.
-func ParseIdentities(given []string) ([]Identity, error) {
-	identities := []Identity{}
+// parseIdentities parses identities of the form provider:subject. It ignores empty ones.
+func parseIdentities(given []string) ([]api.Identity, error) {
+	identities := []api.Identity{}
 	for _, s := range given {
 		if s == "" {
 			continue
@@ -142,7 +142,7 @@ func ParseIdentities(given []string) ([]Identity, error) {
 		if !ok || err != nil {
 			return nil, fmt.Errorf("an identity is written provider:subject, as in 1:10769150350006150715113082367, not %.30q", s)
 		}
-		identities = append(identities, Identity{Provider: n, Subject: subject})
+		identities = append(identities, api.Identity{Provider: n, Subject: subject})
 	}
 	return identities, nil
 }

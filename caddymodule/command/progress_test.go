@@ -1,10 +1,12 @@
-package api
+package command
 
 import (
 	"io"
 	"os"
 	"testing"
 	"time"
+
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 )
 
 func TestProgressTellsRateAndTimeLeft(t *testing.T) {
@@ -19,10 +21,10 @@ func TestProgressTellsRateAndTimeLeft(t *testing.T) {
 	if _, err := file.Seek(25, io.SeekStart); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := (Counts{Created: 40_000, Failed: 2}).Progress(20*time.Second, file), "40,002 accounts, 2,000 a second, 2 failed, 25 %, 1m0s left"; got != want {
+	if got, want := progress(api.Counts{Created: 40_000, Failed: 2}, 20*time.Second, file), "40,002 accounts, 2,000 a second, 2 failed, 25 %, 1m0s left"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got, want := (Counts{Skipped: 1500}).Progress(time.Second, nil), "1,500 accounts, 1,500 a second"; got != want {
+	if got, want := progress(api.Counts{Skipped: 1500}, time.Second, nil), "1,500 accounts, 1,500 a second"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
@@ -32,7 +34,7 @@ func TestNotAllRangesOfLinesAreShown(t *testing.T) {
 	for n := 1; n < 10; n += 2 {
 		odd = append(odd, n)
 	}
-	if got, want := Ranges(odd, 3), "1, 3, 5 and 2 more"; got != want {
+	if got, want := ranges(odd, 3), "1, 3, 5 and 2 more"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
