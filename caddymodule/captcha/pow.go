@@ -1,6 +1,7 @@
 package captcha
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -51,9 +52,7 @@ func (p *Pow) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Provision sets the default.
 func (p *Pow) Provision(caddy.Context) error {
-	if p.ZeroBits == 0 {
-		p.ZeroBits = defaultBits
-	}
+	p.ZeroBits = cmp.Or(p.ZeroBits, defaultBits)
 	return nil
 }
 

@@ -5,6 +5,7 @@
 package captcha
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -183,12 +184,8 @@ func (s *siteverify) options(d *caddyfile.Dispenser) map[string]func() error {
 
 func (s *siteverify) provision(ctx caddy.Context, what, defaultURL string) error {
 	s.what, s.logger = what, ctx.Logger()
-	if s.URL == "" {
-		s.URL = defaultURL
-	}
-	if s.Timeout == 0 {
-		s.Timeout = defaultCaptchaTimeout
-	}
+	s.URL = cmp.Or(s.URL, defaultURL)
+	s.Timeout = cmp.Or(s.Timeout, defaultCaptchaTimeout)
 	s.client = guest.Client(guest.Transport{MaxAnswer: maxSiteverifyAnswer}, s.Timeout)
 	return errors.Join(
 		guest.ResolveInto(what+": secret", &s.Secret),

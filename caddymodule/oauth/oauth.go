@@ -4,6 +4,7 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -111,9 +112,7 @@ func (c *oauthClient) options(d *caddyfile.Dispenser) map[string]func() error {
 }
 
 func (c *oauthClient) provision(what string) error {
-	if c.Timeout == 0 {
-		c.Timeout = defaultOAuthTimeout
-	}
+	c.Timeout = cmp.Or(c.Timeout, defaultOAuthTimeout)
 	c.client = guest.Client(guest.Transport{MaxAnswer: maxOAuthAnswer, HTTPSOnly: !c.Insecure, Unrepeated: true}, c.Timeout)
 	return errors.Join(
 		guest.ResolveInto(what+": client_id", &c.ClientID),

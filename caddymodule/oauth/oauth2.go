@@ -112,9 +112,7 @@ func (p *OAuth2) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Provision sets the defaults and resolves the placeholders.
 func (p *OAuth2) Provision(caddy.Context) error {
-	if p.AuthStyle == "" {
-		p.AuthStyle = authBasic
-	}
+	p.AuthStyle = cmp.Or(p.AuthStyle, authBasic)
 	p.nameAfter(cmp.Or(p.AuthorizeURL, p.TokenURL))
 	return p.provision("oauth oauth2")
 }
@@ -234,7 +232,7 @@ func field(doc any, path string) any {
 	if path == "" {
 		return nil
 	}
-	for _, step := range strings.Split(path, ".") {
+	for step := range strings.SplitSeq(path, ".") {
 		switch at := doc.(type) {
 		case map[string]any:
 			doc = at[step]

@@ -122,12 +122,8 @@ func (s *SMTP) parseTLS(d *caddyfile.Dispenser) error {
 
 // Provision sets the defaults and resolves the placeholders.
 func (s *SMTP) Provision(caddy.Context) error {
-	if s.TLS == "" {
-		s.TLS = tlsStartTLS
-	}
-	if s.Timeout == 0 {
-		s.Timeout = defaultSendTimeout
-	}
+	s.TLS = cmp.Or(s.TLS, tlsStartTLS)
+	s.Timeout = cmp.Or(s.Timeout, defaultSendTimeout)
 	return errors.Join(
 		guest.ResolveInto("mail smtp: username", &s.Username),
 		guest.ResolveInto("mail smtp: password", &s.Password))

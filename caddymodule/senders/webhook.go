@@ -7,6 +7,7 @@ package senders
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -192,9 +193,7 @@ func (w *webhook) parseHeader(d *caddyfile.Dispenser) error {
 
 func (w *webhook) provision(what string) error {
 	w.what = what
-	if w.Timeout == 0 {
-		w.Timeout = defaultSendTimeout
-	}
+	w.Timeout = cmp.Or(w.Timeout, defaultSendTimeout)
 	w.client = guest.Client(guest.Outbound, w.Timeout)
 	for name, value := range w.Headers {
 		if err := guest.ResolveInto(what+": header "+name, &value); err != nil {
