@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -147,7 +146,7 @@ func (r *Redis) masters(ctx context.Context) (map[*redis.Client]string, error) {
 // listen starts to listen to a server. The caller holds mu.
 func (l *listener) listen(ctx context.Context, server *redis.Client) *subscription {
 	ctx, cancel := context.WithCancel(ctx)
-	e := &subscription{server: server, channel: l.redis.channel() + ":" + randomName(), cancel: cancel}
+	e := &subscription{server: server, channel: l.redis.channel() + ":" + rand.Text(), cancel: cancel}
 	l.subscriptions[server] = e
 	l.running.Go(func() {
 		defer cancel()
@@ -166,12 +165,6 @@ func (l *listener) listen(ctx context.Context, server *redis.Client) *subscripti
 		}
 	})
 	return e
-}
-
-func randomName() string {
-	var b [8]byte
-	rand.Read(b[:])
-	return hex.EncodeToString(b[:])
 }
 
 var errStale = errors.New("a heartbeat has not come back")
@@ -241,7 +234,7 @@ func (l *listener) heartbeat(ctx context.Context, e *subscription, subscription 
 	text := fmt.Sprintf("%d %d ", subscription, sent)
 	send := func(ctx context.Context) error {
 		_, _, err := l.redis.runAt(ctx, redisPlace{Client: e.server, alone: true}, heartbeatScript, []string{key},
-			[]any{randomName(), redisNameTTL.Milliseconds(), e.channel, text})
+			[]any{rand.Text(), redisNameTTL.Milliseconds(), e.channel, text})
 		return err
 	}
 	err := l.redis.limited(ctx, send)

@@ -69,8 +69,8 @@ func scriptArgs(keys []string, args []any) []any {
 // eval sends the command that runs a script, and waits until the replicas have the
 // change.
 func (r *Redis) eval(ctx context.Context, p redisPlace, s *script, command []any) (bool, []any, error) {
+	eval := redis.NewSliceCmd(ctx, command...)
 	if r.wait == 0 || s.noWait {
-		eval := redis.NewSliceCmd(ctx, command...)
 		if err := p.do(ctx, eval); err != nil {
 			return false, nil, err
 		}
@@ -78,7 +78,6 @@ func (r *Redis) eval(ctx context.Context, p redisPlace, s *script, command []any
 	}
 	conn := p.Conn() // WAIT covers only changes made on the same connection
 	defer conn.Close()
-	eval := redis.NewSliceCmd(ctx, command...)
 	if err := p.doOn(ctx, conn, eval); err != nil {
 		return false, nil, err
 	}

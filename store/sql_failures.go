@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -34,7 +35,7 @@ func (s sqlAccounts) UpdateFailures(
 		if err := change(&after); err != nil {
 			return refusal{err}
 		}
-		values := append(row[:len(row):len(row)], after.Count, micros(after.Until), micros(now))
+		values := slices.Concat(row, []any{after.Count, micros(after.Until), micros(now)})
 		err = nil
 		switch {
 		case after.Count == before.Count && after.Until.Equal(before.Until):

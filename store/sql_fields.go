@@ -1,8 +1,6 @@
 package store
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,33 +97,21 @@ func accountScan(text func(string) string) func(scanner) (record.Account, error)
 	}
 }
 
-// Child rows of an account, as JSON. The decoders return nil for an empty list
-// without parsing it, which is the usual case.
+// Child rows of an account, as JSON. The decoders return nil for an empty list.
 
 func decodeIdentities(data []byte) ([]record.Identity, error) {
-	if string(data) == "[]" {
-		return nil, nil
-	}
-	var identities []record.Identity
-	if err := json.Unmarshal(data, &identities); err != nil {
-		return nil, err
-	}
-	slices.SortFunc(identities, func(a, b record.Identity) int {
-		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Subject, b.Subject))
-	})
-	return identities, nil
+	identities, err := decodeList[record.Identity](data)
+	slices.SortFunc(identities, record.Identity.Compare)
+	return identities, err
 }
 
 func decodeFailureCounts(data []byte, text func(string) string) (map[record.FailureKind]record.FailureCount, error) {
-	if string(data) == "[]" {
-		return nil, nil
-	}
-	var stored []struct {
+	stored, err := decodeList[struct {
 		Kind  string `json:"kind"`
 		Count int    `json:"count"`
 		Until int64  `json:"until"`
-	}
-	if err := json.Unmarshal(data, &stored); err != nil {
+	}](data)
+	if err != nil || len(stored) == 0 {
 		return nil, err
 	}
 	failures := make(map[record.FailureKind]record.FailureCount, len(stored))

@@ -158,8 +158,9 @@ func (s *SQLite) reading(ctx context.Context, f func(context.Context, queries) e
 	return f(context.WithoutCancel(ctx), s.reads)
 }
 
+// writing uses a transaction, as every write does.
 func (s *SQLite) writing(ctx context.Context, f func(context.Context, queries) error) error {
-	return s.write(ctx, with[*sqliteQueries](f))
+	return s.transaction(ctx, f)
 }
 
 func (s *SQLite) transaction(ctx context.Context, f func(context.Context, queries) error) error {

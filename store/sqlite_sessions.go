@@ -146,19 +146,12 @@ func scanSQLiteSession(row scanner) (record.Session, error) {
 	}
 	copy(s.Hash[:], hash)
 	s.Created, s.Expires, s.Ends, s.LastUsed = fromMicros(created), fromMicros(expires), fromMicros(ends), fromMicros(lastUsed)
-	s.Code = makeCode(codeHash, phone, codeExpires)
+	if codeHash != nil {
+		s.Code = &record.Code{Phone: phone, Expires: fromMicros(codeExpires)}
+		copy(s.Code.Hash[:], codeHash)
+	}
 	s.Accepted, err = decodeAcceptances(accepted)
 	return s, err
-}
-
-// makeCode returns the code of a row, or nil if there is none.
-func makeCode(hash []byte, phone string, expires int64) *record.Code {
-	if hash == nil {
-		return nil
-	}
-	code := &record.Code{Phone: phone, Expires: fromMicros(expires)}
-	copy(code.Hash[:], hash)
-	return code
 }
 
 // Revoked sessions that were not deleted yet are still in the table sessions, with a

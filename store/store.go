@@ -141,20 +141,20 @@ func encodeAcceptances(accepted []record.Acceptance) (string, error) {
 	return string(data), err
 }
 
-// decodeAcceptances returns nil for an empty list without parsing it, which is the
-// usual case.
-func decodeAcceptances(data []byte) ([]record.Acceptance, error) {
-	if string(data) == "[]" {
-		return nil, nil
+func decodeAcceptances(data []byte) (accepted []record.Acceptance, err error) {
+	stored, err := decodeList[storedAcceptance](data)
+	for _, a := range stored {
+		accepted = append(accepted, record.Acceptance{Code: a.Code, Version: a.Version, At: fromMicros(a.At)})
 	}
-	var stored []storedAcceptance
-	if err := json.Unmarshal(data, &stored); err != nil {
-		return nil, err
+	slices.SortFunc(accepted, record.Acceptance.Compare)
+	return accepted, err
+}
+
+// decodeList decodes a JSON array. It returns nil for an empty one without parsing it,
+// which is the usual case.
+func decodeList[T any](data []byte) (list []T, err error) {
+	if string(data) != "[]" {
+		err = json.Unmarshal(data, &list)
 	}
-	accepted := make([]record.Acceptance, len(stored))
-	for i, a := range stored {
-		accepted[i] = record.Acceptance{Code: a.Code, Version: a.Version, At: fromMicros(a.At)}
-	}
-	slices.SortFunc(accepted, func(a, b record.Acceptance) int { return cmp.Compare(a.Code, b.Code) })
-	return accepted, nil
+	return list, err
 }

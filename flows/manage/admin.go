@@ -62,10 +62,8 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 		return record.Account{}, err
 	}
 	setTOTP(&a)
-	slices.SortFunc(a.Identities, func(a, b record.Identity) int {
-		return cmp.Or(cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Subject, b.Subject))
-	})
-	a.Accepted = slices.SortedFunc(slices.Values(ch.Accepted), func(a, b record.Acceptance) int { return cmp.Compare(a.Code, b.Code) })
+	slices.SortFunc(a.Identities, record.Identity.Compare)
+	a.Accepted = slices.SortedFunc(slices.Values(ch.Accepted), record.Acceptance.Compare)
 	a.NewBackupCodes = ch.BackupCodes
 	a.Created = cmp.Or(a.Created, ad.Now()).UTC().Truncate(time.Microsecond)
 	a.Updated = a.Created

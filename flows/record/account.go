@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -112,12 +113,20 @@ type Identity struct {
 	Subject  string
 }
 
+// Compare orders the identities of an account.
+func (i Identity) Compare(j Identity) int {
+	return cmp.Or(cmp.Compare(i.Provider, j.Provider), cmp.Compare(i.Subject, j.Subject))
+}
+
 // An Acceptance records that a user accepted a version of a disclaimer.
 type Acceptance struct {
 	Code    string    `json:"code"`
 	Version string    `json:"version"`
 	At      time.Time `json:"at"`
 }
+
+// Compare orders the acceptances of an account, which has one per code.
+func (a Acceptance) Compare(b Acceptance) int { return cmp.Compare(a.Code, b.Code) }
 
 // A FailureKey says what wrong attempts are counted for: an account, one of its devices
 // or, if no account has the login id that the client sent, that login id.

@@ -390,7 +390,7 @@ func (f *FullError) Error() string { return "limit reached" }
 
 // TakenError says which value another account of the company already has.
 type TakenError struct {
-	Field string // profile_mnemocode, primary_phone, primary_email, login_name or oauth_identities
+	Field string // profile_mnemocode, primary_phone, primary_email, login_name, oauth_identities or credential
 }
 
 func (e *TakenError) Error() string { return e.Field + " is taken by another account" }
