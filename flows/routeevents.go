@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -20,7 +21,7 @@ func eventKinds() []record.EventKind {
 		who := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "country", "route", "result"}
 		kinds = append(kinds,
 			record.EventKind{Name: r.Event(record.Success), When: "`" + r.Path + "` succeeded", Fields: who},
-			record.EventKind{Name: r.Event(""), When: "`" + r.Path + "` failed; result is the error_code", Fields: append(who[:len(who):len(who)], "reason")},
+			record.EventKind{Name: r.Event(""), When: "`" + r.Path + "` failed; result is the error_code", Fields: slices.Concat(who, []string{"reason"})},
 		)
 	}
 	return append(kinds, record.EventKinds...)

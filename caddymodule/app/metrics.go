@@ -202,10 +202,9 @@ func (a *App) registerMetrics(ctx caddy.Context) error {
 	return nil
 }
 
-const (
-	accountEvents    = "mnemogate.account."
-	codeUsed         = "mnemogate.checkotp.success"
-	recoveryCodeUsed = "mnemogate.recovery.checkotp.success"
+var (
+	codeUsed         = flows.RouteByPath("auth/checkotp").Event(record.Success)
+	recoveryCodeUsed = flows.RouteByPath("auth/recovery/checkotp").Event(record.Success)
 )
 
 // countEvent counts events other than the results of requests. CountRequest and
@@ -216,7 +215,7 @@ func countEvent(e record.Event) {
 		if e.Traffic != nil {
 			addressLimits.WithLabelValues(e.Company, lock, e.Traffic.Guess()).Inc()
 		}
-	} else if change, ok := strings.CutPrefix(e.Name, accountEvents); ok {
+	} else if change, ok := strings.CutPrefix(e.Name, record.AccountPrefix); ok {
 		accountChanges.WithLabelValues(e.Company, change).Inc()
 	} else if e.Name == record.OutboxDropped {
 		deliveries.WithLabelValues(e.Company, "dropped").Inc()

@@ -1,6 +1,9 @@
 package record
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // An Event says what happened: the outcome of a route, a lock, the end of a session,
 // or a change by an administrator. The audit log, the metrics, the account's history
@@ -80,7 +83,7 @@ const ActorUser = "the user"
 const (
 	EventPrefix   = "mnemogate."
 	LockPrefix    = EventPrefix + "lock."
-	adminPrefix   = EventPrefix + "account."
+	AccountPrefix = EventPrefix + "account."
 	sessionPrefix = EventPrefix + "session."
 	keyPrefix     = EventPrefix + "key."
 
@@ -105,29 +108,29 @@ const (
 
 	OutboxDropped = EventPrefix + "outbox.dropped"
 
-	IdentityBound = adminPrefix + "identity_bound"
+	IdentityBound = AccountPrefix + "identity_bound"
 
 	// Changes by an administrator, a backend or the account's own user.
-	AccountCreated     = adminPrefix + "created"
-	AccountChanged     = adminPrefix + "changed"
-	AccountDeleted     = adminPrefix + "deleted"
-	AccountUnlocked    = adminPrefix + "unlocked"
-	AccountBackupCodes = adminPrefix + "backup_codes"
-	AccountTOTP        = adminPrefix + "totp"
+	AccountCreated     = AccountPrefix + "created"
+	AccountChanged     = AccountPrefix + "changed"
+	AccountDeleted     = AccountPrefix + "deleted"
+	AccountUnlocked    = AccountPrefix + "unlocked"
+	AccountBackupCodes = AccountPrefix + "backup_codes"
+	AccountTOTP        = AccountPrefix + "totp"
 
-	AccountPasskeyAdded   = adminPrefix + "passkey_added"
-	AccountPasskeyRemoved = adminPrefix + "passkey_removed"
+	AccountPasskeyAdded   = AccountPrefix + "passkey_added"
+	AccountPasskeyRemoved = AccountPrefix + "passkey_removed"
 	// A login with a passkey whose sign count did not grow: it may have been copied.
-	AccountPasskeyCopied = adminPrefix + "passkey_copied"
+	AccountPasskeyCopied = AccountPrefix + "passkey_copied"
 
-	AccountPasswordWrong = adminPrefix + "password_wrong"
-	AccountChangeFailed  = adminPrefix + "change_failed"
-	AccountWelcomed      = adminPrefix + "welcomed"
+	AccountPasswordWrong = AccountPrefix + "password_wrong"
+	AccountChangeFailed  = AccountPrefix + "change_failed"
+	AccountWelcomed      = AccountPrefix + "welcomed"
 
-	AccountPasswordBreached = adminPrefix + "password_breached"
-	AccountDeviceRemembered = adminPrefix + "device_remembered"
-	AccountDeviceDistrusted = adminPrefix + "device_distrusted"
-	AccountDevicesForgotten = adminPrefix + "devices_forgotten"
+	AccountPasswordBreached = AccountPrefix + "password_breached"
+	AccountDeviceRemembered = AccountPrefix + "device_remembered"
+	AccountDeviceDistrusted = AccountPrefix + "device_distrusted"
+	AccountDevicesForgotten = AccountPrefix + "devices_forgotten"
 
 	// Problems with a key for the accounts API.
 	KeyWrong   = keyPrefix + "wrong"
@@ -157,9 +160,9 @@ var EventKinds = eventKinds()
 
 func eventKinds() []EventKind {
 	client := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key"}
-	attempt := append(client[:len(client):len(client)], "actor", "country", "route")
-	address := append(attempt[:len(attempt):len(attempt)], "reason", "attempts", "accounts", "failures", "logins")
-	ended := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "actor", "route", "reason"}
+	attempt := slices.Concat(client, []string{"actor", "country", "route"})
+	address := slices.Concat(attempt, []string{"reason", "attempts", "accounts", "failures", "logins"})
+	ended := slices.Concat(client, []string{"actor", "route", "reason"})
 	admin := []string{"company", "mnemocode", "address", "actor", "reason"}
 	return []EventKind{
 		{LockPassword, "`lock_after` wrong passwords in a row, or one more after such a lock: locked for `lock_for`", attempt},
@@ -180,7 +183,7 @@ func eventKinds() []EventKind {
 			EndedByChange + "` (it was changed or deleted), `" + EndedByAdmin + "`, `" + EndedByUser + "` (in the list of sessions), `" + EndedLate + "` (what a crash left over)", ended},
 		{AllSessionsEnded, "all sessions of the company were revoked; reason: `" + EndedByAdmin + "`, `" + EndedLate + "`", []string{"company", "address", "actor", "reason"}},
 		{SessionMoved, "an authorized token was exchanged for a cookie", client},
-		{IdentityBound, "`link_verified_email` linked a provider's user to the account; reason names the provider", append(client[:len(client):len(client)], "route", "reason")},
+		{IdentityBound, "`link_verified_email` linked a provider's user to the account; reason names the provider", slices.Concat(client, []string{"route", "reason"})},
 		{AccountCreated, "an account was created; reason: `admin`, `import` or `configuration`", admin},
 		{AccountChanged, "an account was changed; reason lists the fields", admin},
 		{AccountDeleted, "an account was deleted", admin},
@@ -189,7 +192,7 @@ func eventKinds() []EventKind {
 		{AccountTOTP, "a secret for an authenticator app was shown; once it is confirmed, the account is changed", admin},
 		{AccountPasskeyAdded, "a passkey was added to an account", admin},
 		{AccountPasskeyRemoved, "a passkey of an account was removed", admin},
-		{AccountPasskeyCopied, "a passkey was refused because its sign count went back: it may have been copied", append(client[:len(client):len(client)], "route")},
+		{AccountPasskeyCopied, "a passkey was refused because its sign count went back: it may have been copied", slices.Concat(client, []string{"route"})},
 		{AccountPasswordWrong, "a user, or a backend for a user, sent a wrong `current_password`", admin},
 		{AccountChangeFailed, "a request of self_service for a change failed, for another cause than a wrong `current_password`; result is the error_code",
 			[]string{"company", "mnemocode", "session", "address", "actor", "route", "result", "reason"}},
