@@ -7,12 +7,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math"
 	"net/http"
 	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -183,7 +181,7 @@ func (c *Call) permit(service *flows.Service, route Route) error {
 	}
 	refused.Reason = string(route.Right)
 	service.Emit(c.Context(), refused)
-	c.W.Header().Set("WWW-Authenticate", realm+`, error="insufficient_scope"`)
+	c.W.Header().Set("WWW-Authenticate", bodies.Challenge+`, error="insufficient_scope"`)
 	return &Error{Status: http.StatusForbidden, Message: fmt.Sprintf("the key does not have the right %s: give it in the configuration, or use another key", route.Right)}
 }
 
@@ -214,12 +212,12 @@ func (c *Call) refuse(err error) {
 	}
 	switch after := refusal.RetryAfter; {
 	case after > 0:
-		c.W.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
+		bodies.SetRetryAfter(c.W.Header(), after)
 	case refusal.Status == http.StatusServiceUnavailable:
 		c.W.Header().Set("Retry-After", "2")
 	}
 	if refusal.Status == http.StatusUnauthorized && c.W.Header().Get("WWW-Authenticate") == "" {
-		c.W.Header().Set("WWW-Authenticate", realm)
+		c.W.Header().Set("WWW-Authenticate", bodies.Challenge)
 	}
 	c.WriteJSON(refusal.Status, api.Error{Error: refusal.Message, Field: refusal.Field, Reason: refusal.Reason})
 }

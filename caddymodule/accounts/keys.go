@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/manage"
 )
@@ -117,10 +118,6 @@ func (h *Handler) keyOf(sent string) (found *Key) {
 	return found
 }
 
-// realm is the challenge of a 401 (RFC 6750, section 3), the same as on the auth
-// routes.
-const realm = `Bearer realm="mnemogate"`
-
 // admit returns the key of a request. It refuses browsers, which must never hold a
 // key.
 func (h *Handler) admit(c *Call) (*Key, error) {
@@ -141,7 +138,7 @@ func (h *Handler) admit(c *Call) (*Key, error) {
 	if err := manage.CountWrongKey(c.Context(), service.Manager, c.Address); err != nil {
 		return nil, err
 	}
-	c.W.Header().Set("WWW-Authenticate", realm+`, error="invalid_token"`)
+	c.W.Header().Set("WWW-Authenticate", bodies.Challenge+`, error="invalid_token"`)
 	return nil, &Error{Status: http.StatusUnauthorized, Message: "the key is wrong; send one of the keys in mnemogate_accounts"}
 }
 

@@ -8,6 +8,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"math"
 	"net/http"
 	"strconv"
 	"time"
@@ -94,6 +95,14 @@ func IsEmpty(body []byte) bool {
 		return true
 	}
 	return false
+}
+
+// Challenge is the WWW-Authenticate of a 401, or its beginning (RFC 6750, section 3).
+const Challenge = `Bearer realm="mnemogate"`
+
+// SetRetryAfter sets the header Retry-After.
+func SetRetryAfter(header http.Header, after time.Duration) {
+	header.Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
 }
 
 // WriteJSON answers with JSON that nobody may keep.

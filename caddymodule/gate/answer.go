@@ -3,9 +3,7 @@ package gate
 import (
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
@@ -52,7 +50,7 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 			header.Set("Allow", refusal.Allow)
 		}
 		if refusal.RetryAfter > 0 {
-			header.Set("Retry-After", strconv.Itoa(int(math.Ceil(refusal.RetryAfter.Seconds()))))
+			bodies.SetRetryAfter(header, refusal.RetryAfter)
 		}
 	}
 	if challenge := challengeFor(code, maxAge); challenge != "" {
@@ -67,7 +65,7 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 // maxAge is not 0, the login is too old, and the header says so as in RFC 9470,
 // section 3.
 func challengeFor(code *wire.Error, maxAge time.Duration) string {
-	challenge := `Bearer realm="mnemogate"`
+	challenge := bodies.Challenge
 	if maxAge > 0 {
 		return challenge + fmt.Sprintf(`, error="insufficient_user_authentication", max_age="%d"`, maxAge/time.Second)
 	}
