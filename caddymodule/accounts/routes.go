@@ -114,10 +114,10 @@ func allowed(routes []Route) string {
 // withMethod returns the route with a method. HEAD uses the route of GET; the server omits
 // the body.
 func withMethod(routes []Route, method string) (Route, bool) {
-	i := slices.IndexFunc(routes, func(r Route) bool { return r.Method == method })
-	if i < 0 && method == http.MethodHead {
-		return withMethod(routes, http.MethodGet)
+	if method == http.MethodHead {
+		method = http.MethodGet
 	}
+	i := slices.IndexFunc(routes, func(r Route) bool { return r.Method == method })
 	if i < 0 {
 		return Route{}, false
 	}

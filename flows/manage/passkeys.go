@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -31,7 +32,7 @@ var (
 	// ErrPasskeyTaken means that the authenticator's passkey is stored already.
 	ErrPasskeyTaken = errors.New("this passkey exists already: use it, or remove it first")
 	// ErrTooManyPasskeys means that the account has record.MaxPasskeys.
-	ErrTooManyPasskeys = errors.New("the account has 50 passkeys: remove one first")
+	ErrTooManyPasskeys = fmt.Errorf("the account has %d passkeys: remove one first", record.MaxPasskeys)
 	// ErrNoPasskey means that the account has no passkey with this ID.
 	ErrNoPasskey = errors.New("the account has no such passkey")
 	// ErrLastPasskey means that the user could not log in without this passkey.
@@ -123,7 +124,7 @@ const maxPasskeyName = 64
 func passkeyName(name string) (string, error) {
 	name = strings.TrimSpace(name)
 	if !utf8.ValidString(name) || utf8.RuneCountInString(name) > maxPasskeyName || strings.ContainsFunc(name, unicode.IsControl) {
-		return "", &FieldError{"name", "it must have at most 64 characters, in UTF-8 and without control characters"}
+		return "", &FieldError{"name", fmt.Sprintf("it must have at most %d characters, in UTF-8 and without control characters", maxPasskeyName)}
 	}
 	return cmp.Or(name, "Passkey"), nil
 }

@@ -1,6 +1,7 @@
 package password
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"unicode"
@@ -22,7 +23,7 @@ func MadeOf(password string, words []string) bool {
 		words[i] = squeeze(Fold(word))
 	}
 	// Replace tries longer words first: an email address before its local part.
-	slices.SortFunc(words, func(a, b string) int { return len(b) - len(a) })
+	slices.SortFunc(words, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
 	var removed []string
 	for _, word := range words {
 		if utf8.RuneCountInString(word) >= minOwnWord {
