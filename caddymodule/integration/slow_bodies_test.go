@@ -3,7 +3,6 @@ package integration
 import (
 	"bufio"
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -13,109 +12,17 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 const bodyWithin = 10 * time.Second // promised by package bodies
 
-// If a body does not arrive, mnemogate gives up: it answers the client and closes
-// the connection. After a body has arrived, the request may take longer.
-func TestSlowBodiesAreGivenUp(t *testing.T) {
-	t.Parallel()
-	g := newGateway(t)
-	s := startSite(t, siteConfig{
-		company: roomy + "sms webhook " + g.URL + "/sms {\nsecret " + smsSecret + "\ntimeout 20s\n}\n" +
-			account("alice", "") + "account bob {\nphone +37060000002\n}\n",
-	})
-	token := s.login("alice")
-	const begun = "POST /acme/v2/auth/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nX-Api-Key: " + testKey + "\r\n"
-	var all sync.WaitGroup
-	for _, rest := range []string{"Content-Length: 20\r\n\r\n", "Content-Length: 20\r\n\r\n{\"login_id", "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"log"} {
-		all.Go(func() {
-			conn, err := net.Dial("tcp", s.addr)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer conn.Close()
-			_ = conn.SetDeadline(time.Now().Add(6 * bodyWithin))
-			_, err = io.WriteString(conn, begun+rest)
-			reader := bufio.NewReader(conn)
-			response, noAnswer := http.ReadResponse(reader, nil)
-			if err = errors.Join(err, noAnswer); err != nil {
-				t.Errorf("%q: %v", rest, err)
-				return
-			}
-			body, err := io.ReadAll(response.Body)
-			if a := newAnswer(t, response, body); err != nil || !a.fails(wire.ErrValidation) || !a.Closes {
-				t.Errorf("%q: %d %s (connection closes: %t), %v", rest, a.Status, a.Body, a.Closes, err)
-			}
-			if _, err := reader.ReadByte(); err == nil || strings.Contains(err.Error(), "timeout") {
-				t.Errorf("%q: the connection stays open: %v", rest, err)
-			}
-		})
-	}
-	all.Go(func() {
-		body, rest := io.Pipe()
-		defer rest.Close()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.URL+"/acme/v2/auth/login", body)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		r.Header.Set("X-Api-Key", testKey)
-		r.Header.Set("Content-Type", "application/json")
-		a, err := exchanged(t, h2client, r)
-		if err != nil || a.Status != http.StatusBadRequest || a.str("error_code") != wire.ErrValidation.Code {
-			t.Errorf("over HTTP/2: %d %s, %v", a.Status, a.Body, err)
-		}
-	})
-	all.Go(func() { // the backend reads bodies as slowly as they arrive
-		conn, err := net.Dial("tcp", s.addr)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer conn.Close()
-		_ = conn.SetDeadline(time.Now().Add(6 * bodyWithin))
-		fmt.Fprintf(conn, "POST /orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 26\r\n\r\n", token)
-		for b := byte('a'); b <= 'z'; b++ {
-			if _, err := conn.Write([]byte{b}); err != nil {
-				t.Errorf("a slow body for the application: %v", err)
-				return
-			}
-			time.Sleep(bodyWithin / 20)
-		}
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Errorf("a slow body for the application: %v", err)
-			return
-		}
-		defer response.Body.Close()
-		if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != 200 || !bytes.HasSuffix(body, []byte("xyz")) {
-			t.Errorf("a slow body for the application: %s, %v", response.Status, err)
-		}
-	})
-	all.Go(func() { // complete requests that wait for a slow gateway
-		g.behave(g.hang)
-		time.AfterFunc(bodyWithin+time.Second, func() { g.behave(nil) })
-		for _, c := range []*http.Client{client, h2client} {
-			r := s.postRequest("acme", testKey, "auth/login", "", fields{"login_id": "+37060000002"})
-			if a, err := exchanged(t, c, r); err != nil || a.Status != http.StatusOK {
-				t.Errorf("with a slow gateway: %d %s, %v", a.Status, a.Body, err)
-			}
-		}
-	})
-	all.Wait()
-}
-
 // The body of any request that mnemogate answers itself has a time limit, even if
 // nothing reads the body. Refusals do not wait for it. Then the connection ends, and
-// Caddy can shut down.
+// Caddy can shut down. Bodies for the backend, and answers, may take longer.
 func TestBodiesThatNeverEnd(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, siteConfig{company: people, site: `
+	g := newGateway(t)
+	s := startSite(t, siteConfig{company: people + "sms webhook " + g.URL + "/sms {\nsecret " + smsSecret + "\ntimeout 20s\n}\n", site: `
 		handle_path /manage/* {
 			mnemogate_accounts {
 				key backend a-key-of-a-backend {
@@ -140,7 +47,7 @@ func TestBodiesThatNeverEnd(t *testing.T) {
 		preflight = "Origin: https://app.example.com\r\nAccess-Control-Request-Method: POST\r\n"
 		json      = sessionKey + "Content-Type: application/json\r\n"
 	)
-	token := bearer(s.login("alice@example.com"))
+	token := s.login("alice@example.com")
 	tests := []struct {
 		request, headers string
 		status           int
@@ -160,7 +67,7 @@ func TestBodiesThatNeverEnd(t *testing.T) {
 		{"POST /acme/v2/openapi.json", sessionKey, 405},
 		{"GET /acme/v2/client.json", sessionKey, 200},
 		{"GET /acme/v2/captcha", sessionKey, 404},
-		{"GET /acme/v2/session", sessionKey + token, 200},
+		{"GET /acme/v2/session", sessionKey + bearer(token), 200},
 		{"POST /acme/v2/session", sessionKey, 401},
 		{"DELETE /acme/v2/session", "", 401},
 		{"PUT /acme/v2/session", sessionKey, 405},
@@ -168,7 +75,7 @@ func TestBodiesThatNeverEnd(t *testing.T) {
 		{"POST /acme/v2/auth/login", "", 401},
 		{"GET /acme/v2/auth/login", sessionKey, 405},
 		{"POST /acme/v2/auth/none", sessionKey, 404},
-		{"POST /acme/v2/auth/logout", json + token, 400},
+		{"POST /acme/v2/auth/logout", json + bearer(token), 400},
 		{"GET /health", "", 200},
 		{"POST /health", "", 405},
 		{"OPTIONS /acme/v2/auth/login", preflight, 204},
@@ -207,39 +114,42 @@ func TestBodiesThatNeverEnd(t *testing.T) {
 			}
 		})
 	}
-	begin := func(request, headers string) net.Conn {
+	const counted, chunked = "Content-Length: 10000\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n2710\r\n"
+	begin := func(request, headers, framing string) net.Conn {
 		conn := get(net.Dial("tcp", s.addr))(t)
 		t.Cleanup(func() { _ = conn.Close() })
 		_ = conn.SetDeadline(time.Now().Add(4 * bodyWithin))
-		get(fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 10000\r\n\r\n{", request, headers))(t)
+		get(fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: x\r\n%s%s{", request, headers, framing))(t)
 		drip(conn)
 		return conn
 	}
 	var all sync.WaitGroup
 	for _, test := range tests {
 		method, path, _ := strings.Cut(test.request, " ")
-		conn := begin(test.request, test.headers)
 		began := time.Now()
-		all.Go(func() {
-			reader := bufio.NewReader(conn)
-			response, err := http.ReadResponse(reader, &http.Request{Method: method})
-			if err != nil {
-				t.Errorf("%s: no answer: %v", test.request, err)
-				return
-			}
-			if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != test.status {
-				t.Errorf("%s: %s, %v; want %d", test.request, response.Status, err, test.status)
-			}
-			if took := time.Since(began); test.status > 400 && took > bodyWithin/2 {
-				t.Errorf("%s: answered after %v", test.request, took)
-			}
-			for err == nil {
-				_, err = reader.ReadByte()
-			}
-			if took := time.Since(began); took > bodyWithin*3/2 {
-				t.Errorf("%s: the connection ends after %v: %v", test.request, took, err)
-			}
-		})
+		for _, framing := range []string{counted, chunked} {
+			conn := begin(test.request, test.headers, framing)
+			all.Go(func() {
+				reader := bufio.NewReader(conn)
+				response, err := http.ReadResponse(reader, &http.Request{Method: method})
+				if err != nil {
+					t.Errorf("%s: no answer: %v", test.request, err)
+					return
+				}
+				if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != test.status {
+					t.Errorf("%s: %s, %v; want %d", test.request, response.Status, err, test.status)
+				}
+				if took := time.Since(began); test.status > 400 && took > bodyWithin/2 {
+					t.Errorf("%s: answered after %v", test.request, took)
+				}
+				for err == nil {
+					_, err = reader.ReadByte()
+				}
+				if took := time.Since(began); took > bodyWithin*3/2 {
+					t.Errorf("%s: the connection ends after %v: %v", test.request, took, err)
+				}
+			})
+		}
 		all.Go(func() {
 			body, rest := io.Pipe()
 			defer rest.Close()
@@ -260,10 +170,46 @@ func TestBodiesThatNeverEnd(t *testing.T) {
 			}
 		})
 	}
+	all.Go(func() { // the backend reads bodies as slowly as they arrive
+		conn, err := net.Dial("tcp", s.addr)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(6 * bodyWithin))
+		fmt.Fprintf(conn, "POST /orders HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\nContent-Length: 26\r\n\r\n", token)
+		for b := byte('a'); b <= 'z'; b++ {
+			if _, err := conn.Write([]byte{b}); err != nil {
+				t.Errorf("a slow body for the application: %v", err)
+				return
+			}
+			time.Sleep(bodyWithin / 20)
+		}
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Errorf("a slow body for the application: %v", err)
+			return
+		}
+		defer response.Body.Close()
+		if body, err := io.ReadAll(response.Body); err != nil || response.StatusCode != 200 || !bytes.HasSuffix(body, []byte("xyz")) {
+			t.Errorf("a slow body for the application: %s, %v", response.Status, err)
+		}
+	})
+	all.Go(func() { // complete requests that wait for a slow gateway
+		g.behave(g.hang)
+		time.AfterFunc(bodyWithin+time.Second, func() { g.behave(nil) })
+		for _, c := range []*http.Client{client, h2client} {
+			r := s.postRequest("acme", testKey, "auth/login", "", fields{"login_id": "+37060000002"})
+			if a, err := exchanged(t, c, r); err != nil || a.Status != http.StatusOK {
+				t.Errorf("with a slow gateway: %d %s, %v", a.Status, a.Body, err)
+			}
+		}
+	})
 	all.Wait()
 
 	for _, test := range tests {
-		begin(test.request, test.headers)
+		begin(test.request, test.headers, counted)
 	}
 	s.ask("GET", "/health", "").wantStatus(200)
 	began := time.Now()
