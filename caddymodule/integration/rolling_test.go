@@ -63,8 +63,7 @@ func TestRollingUpgrade(t *testing.T) {
 		}
 	}
 	load.end()
-	s.get("/", releasedToShared.ended).want(wire.ErrTokenInvalid)
-	s.post("auth/checkotp", releasedToShared.pending, fields{"otp": releasedToShared.code}).wantState(record.Authorized)
+	nodes[0].goesOn(releasedToShared)
 }
 
 const rollers = 3 // of each kind of client
@@ -94,7 +93,8 @@ http:// {
 func newNode(t *testing.T, c siteConfig, backend *rawBackend, sms *webhookSink) *site {
 	t.Helper()
 	port := storetest.FreePorts(t, 1)[0]
-	s := &site{t: t, dir: shortTempDir(t), addr: fmt.Sprint("127.0.0.1:", port), backend: backend, sms: sms}
+	addr := fmt.Sprint("127.0.0.1:", port)
+	s := &site{t: t, dir: shortTempDir(t), addr: addr, URL: "http://" + addr, backend: backend, sms: sms}
 	s.config = strings.NewReplacer("http:// {", fmt.Sprintf("http://:%d {", port), "bind fd/3", "bind 127.0.0.1", "persist_config off", "persist_config off\nshutdown_delay 1s").
 		Replace(c.caddyfile(s.dir, s.sms.URL, s.backend.addr))
 	s.writeCaddyfile()

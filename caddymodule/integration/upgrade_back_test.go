@@ -45,7 +45,7 @@ func TestUpgradeAndBack(t *testing.T) {
 func (s *site) goesBack(nodes ...*site) {
 	configs := map[*site]string{}
 	for _, node := range nodes {
-		configs[node], node.URL = node.config, "http://"+node.addr
+		configs[node] = node.config
 	}
 	become := func(program string) {
 		s.t.Helper()

@@ -24,25 +24,18 @@ func releasedFile(t *testing.T, name string) []byte {
 // released holds the tokens, code and link of v0.1.0's users.
 type released struct{ live, ended, link, pending, code string }
 
-// A deployment of v0.1.0 continues with this version, and users notice nothing.
+// A deployment of v0.1.0 continues with this version, and users notice nothing. This is
+// the one with SQLite; TestRollingUpgrade has one with two nodes.
 func TestUpgradeFromTheRelease(t *testing.T) {
 	t.Parallel()
-	t.Run("embedded", func(t *testing.T) {
-		file := shortTempDir(t) + "/mnemogate.db"
-		db := get(sql.Open("sqlite", "file:"+file))(t)
-		_, err := db.Exec(string(releasedFile(t, "sqlite.sql")))
-		must(t, errors.Join(err, db.Close()))
-		s := startSite(t, siteConfig{stores: "store sqlite " + file, company: roomy})
-		s.goesOn(released{
-			live: "mgs_kFRWLCLoDn-KqvBL54iOOrDXFbxMOzheoDmYCVNB9-k", ended: "mgs_wvU-B3077MK0CDcgNZVbyQqb1TFWnhLo1wQGC10Pass",
-			link: "mgl_kwM6WS15_TNikp8vvggwPwXsfiVNzAPe-8AcsLTSaDY", pending: "mgs_YEyc1PkKPIXi6IsLrxcNCax2lAue8e0-l2pQH17Func", code: "504276",
-		})
-	})
-	t.Run("two nodes", func(t *testing.T) {
-		servers := sharedServers(t)
-		servers.restoreRelease()
-		s := servers.start(siteConfig{company: roomy}, servers.direct(), servers.direct())
-		s.goesOn(releasedToShared)
+	file := shortTempDir(t) + "/mnemogate.db"
+	db := get(sql.Open("sqlite", "file:"+file))(t)
+	_, err := db.Exec(string(releasedFile(t, "sqlite.sql")))
+	must(t, errors.Join(err, db.Close()))
+	s := startSite(t, siteConfig{stores: "store sqlite " + file, company: roomy})
+	s.goesOn(released{
+		live: "mgs_kFRWLCLoDn-KqvBL54iOOrDXFbxMOzheoDmYCVNB9-k", ended: "mgs_wvU-B3077MK0CDcgNZVbyQqb1TFWnhLo1wQGC10Pass",
+		link: "mgl_kwM6WS15_TNikp8vvggwPwXsfiVNzAPe-8AcsLTSaDY", pending: "mgs_YEyc1PkKPIXi6IsLrxcNCax2lAue8e0-l2pQH17Func", code: "504276",
 	})
 }
 
