@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"syscall"
@@ -47,10 +48,11 @@ func (s *site) logged(pattern string) string {
 // warnings that it need not have.
 func TestExampleWorks(t *testing.T) {
 	t.Parallel()
+	need(t, "curl")
 	const key = "try-this-key"
 	s := startExample(t)
 	byName := strings.Replace(s.addr, "127.0.0.1", "localhost", 1)
-	var secrets []string
+	secrets := []string{"correct horse battery"}
 	post := func(route, token string, body fields) answer {
 		s.t.Helper()
 		for _, field := range []string{"password", "new_password", "captcha_response", "control_answer"} {
@@ -80,22 +82,30 @@ func TestExampleWorks(t *testing.T) {
 	terms := []string{"terms"}
 	captcha := func() string { return worked(s.challenge("GET", "/acme/v2/captcha", key).str("challenge"), 1)[0] }
 
-	s.run("Alice logs in", func(t *testing.T) {
-		s.get("/", "").want(wire.ErrHeaderMissing)
+	s.run("Alice logs in, as the README shows", func(t *testing.T) {
 		named := s.getRequest("/", "")
 		named.Host = byName
 		s.do(named).want(wire.ErrHeaderMissing)
-		a := post("auth/login", "", fields{"login_id": "alice@example.com"}).wantState(record.CheckPassword)
-		if list, _ := a.JSON["disclaimers_required"].([]any); len(list) != 1 {
-			t.Errorf("disclaimers_required is %v", list)
+		token := regexp.MustCompile(`mgs_[\w-]{43,156}`)
+		actual := map[string]string{} // tokens by their spelling on the page
+		for _, step := range consoleSteps(pages(t)["README.md"]) {
+			command := strings.ReplaceAll(step.command, "http://127.0.0.1:8080", s.URL)
+			for shown, now := range actual {
+				command = strings.ReplaceAll(command, shown, now)
+			}
+			out, err := exec.Command("sh", "-c", "api="+s.URL+"\n"+command).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%s: %v\n%s", command, err, out)
+			}
+			step.compare(t, string(out), token)
+			if shown, now := token.FindString(step.shown), token.FindString(string(out)); shown != "" {
+				actual[shown] = now
+				secrets = append(secrets, now)
+			}
 		}
-		alice := fields{"password": "correct horse battery"}
-		post("auth/checkpassword", a.token(), alice).want(wire.ErrDisclaimerInvalid)
-		alice["accept_disclaimers"] = terms
-		b := post("auth/checkpassword", a.token(), alice).wantState(record.Authorized)
-		profile(b.token(), "alice-0001")
-		post("auth/logout", b.token(), nil).wantState(record.None)
-		s.get("/profile", b.token()).want(wire.ErrTokenInvalid)
+		if len(actual) != 2 {
+			t.Errorf("the page shows %d tokens, want those of two steps", len(actual))
+		}
 	})
 	s.run("a browser is sent to the login page", func(t *testing.T) {
 		browse := func(path string) answer {
@@ -109,7 +119,10 @@ func TestExampleWorks(t *testing.T) {
 		}
 	})
 	s.run("Bob gets a code", func(*testing.T) {
-		a := post("auth/checkcredentials", "", fields{"login_id": "bob", "password": "staple gun tuesday", "accept_disclaimers": terms})
+		bob := fields{"login_id": "bob", "password": "staple gun tuesday"}
+		post("auth/checkcredentials", "", bob).want(wire.ErrDisclaimerInvalid)
+		bob["accept_disclaimers"] = terms
+		a := post("auth/checkcredentials", "", bob)
 		code := s.logged(`"type":"otp.login".*"text":"(\d{6}) is your acme login code`)
 		b := post("auth/checkotp", a.wantState(record.CheckOTP).token(), fields{"otp": code, "accept_disclaimers": terms})
 		profile(b.wantState(record.Authorized).token(), "bob-0002")

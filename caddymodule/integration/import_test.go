@@ -48,7 +48,7 @@ func (s *site) importAll(query, lines string) (map[int]api.Failure, api.Counts) 
 	return failures, counts
 }
 
-func TestImportTellsEachLineThatFails(t *testing.T) {
+func TestImport(t *testing.T) {
 	t.Parallel()
 	s := adminSite(t, siteConfig{})
 	bad := map[int]string{ // the field at fault, by line
@@ -208,6 +208,8 @@ func TestImportTellsEachLineThatFails(t *testing.T) {
 		}
 		s.post("auth/checkcredentials", "", fields{"login_id": "kc", "password": "password"}).wantState(record.Authorized)
 	})
+	s.run("answers come while it reads", s.importsSlowly)
+	s.run("it outlives reloads", s.importsOverReloads)
 	if strings.Contains(s.log(), "mIJxfrCaEI3") || strings.Contains(s.log(), "pässwörd") {
 		t.Error("the log holds a secret")
 	}
@@ -250,9 +252,8 @@ func TestImportTakesTheCompanysOwnHashes(t *testing.T) {
 	}
 }
 
-func TestImportAnswersWhileItReads(t *testing.T) {
-	t.Parallel()
-	s := adminSite(t, siteConfig{})
+// importsSlowly checks that answers come while lines are still read.
+func (s *site) importsSlowly(t *testing.T) {
 	r, w := io.Pipe()
 	request := get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1/mnemogate/acme/import", r))(t)
 	answered := make(chan *http.Response, 1)
@@ -274,7 +275,7 @@ func TestImportAnswersWhileItReads(t *testing.T) {
 			}
 		}
 		time.Sleep(11 * time.Second) // longer than Caddy's deadline for requests
-		_, _ = io.WriteString(w, importLine(1)+"\n")
+		_, _ = io.WriteString(w, importLine(5000)+"\n")
 	}()
 	response := <-answered
 	defer response.Body.Close()
@@ -287,10 +288,9 @@ func TestImportAnswersWhileItReads(t *testing.T) {
 	}
 }
 
-// An import that the old configuration interrupted is sent again.
-func TestAnImportOutlivesReloads(t *testing.T) {
-	t.Parallel()
-	s := adminSite(t, siteConfig{})
+// importsOverReloads checks that an import that the old configuration interrupted is
+// sent again.
+func (s *site) importsOverReloads(t *testing.T) {
 	accounts := 10_000 / ifRaced(3)
 	var lines strings.Builder
 	for i := range accounts {

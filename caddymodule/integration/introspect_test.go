@@ -102,20 +102,18 @@ func TestTokensAreIntrospected(t *testing.T) {
 	}
 	s.api(keyOfAll, "POST", "acme/introspect?token="+token, nil).wantRefused(http.StatusBadRequest, "token")
 	s.api(keyOfAll, "GET", "acme/introspect", nil).wantRefused(http.StatusMethodNotAllowed, "")
-}
-
-func TestAnOAuthClientIntrospectsTokens(t *testing.T) {
-	t.Parallel()
-	s := accountsSite(t, startSite, allKeys, siteConfig{company: zed})
-	token, ended := s.login("zed"), s.login("zed")
-	s.post("auth/logout", ended, nil).wantState(record.None)
-	config := s.encoded(fields{"api": s.URL + "/api", "company": "acme", "key": keyOfAll, "tokens": []string{token, ended}})
-	out := newWorkshop(t, nil, peersDir+"/introspect.mjs").node(t, "introspect.mjs", config)
-	var got []manage.Introspection
-	if err := json.Unmarshal([]byte(out), &got); err != nil || len(got) != 2 {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if !got[0].Active || got[0].Sub != "zed" || got[1].Active {
-		t.Errorf("the client says %s", out)
-	}
+	s.run("by an OAuth client", func(t *testing.T) {
+		node := s.nodes[0]
+		token, ended := node.login("zed"), node.login("zed")
+		node.post("auth/logout", ended, nil).wantState(record.None)
+		config := s.encoded(fields{"api": node.URL + "/api", "company": "acme", "key": keyOfAll, "tokens": []string{token, ended}})
+		out := newWorkshop(t, nil, peersDir+"/introspect.mjs").node(t, "introspect.mjs", config)
+		var got []manage.Introspection
+		if err := json.Unmarshal([]byte(out), &got); err != nil || len(got) != 2 {
+			t.Fatalf("%v: %s", err, out)
+		}
+		if !got[0].Active || got[0].Sub != "zed" || got[1].Active {
+			t.Errorf("the client says %s", out)
+		}
+	})
 }

@@ -1,9 +1,7 @@
 package integration
 
 import (
-	"bufio"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -33,12 +31,22 @@ func directivesOf(t *testing.T, caddyfile string) string {
 	return strings.Replace(found[1], "bind 127.0.0.1\n", "", 1)
 }
 
-// askedSite starts the mnemogate that the page shows for other proxies.
-func askedSite(t *testing.T, heading string) *site {
+// askedSite starts the mnemogate that the page shows for other proxies. It returns it
+// twice: as they ask it, and as it is in front of the same backend without them.
+func askedSite(t *testing.T, heading string) (asked, direct *site) {
 	t.Helper()
 	shown := blocks(section(t, otherProxies, heading), "caddyfile")[0]
 	options := regexp.MustCompile(`(?ms)^\tservers \{\n(.*?)^\t\}`).FindStringSubmatch(blocks(section(t, otherProxies, "mnemogate"), "caddyfile")[0])
-	return startSite(t, siteConfig{company: people, servers: options[1], site: directivesOf(t, shown)})
+	addr, file := listener(t)
+	asked = startSite(t, siteConfig{company: people, servers: options[1], files: []*os.File{file}, site: directivesOf(t, shown) + `}
+http:// {
+	bind fd/4
+	mnemogate {
+		public /health /assets/*
+		login_page
+	}
+	reverse_proxy BACKEND`})
+	return asked, &site{t: t, addr: addr, backend: asked.backend}
 }
 
 // front returns another proxy in front of a backend of its own. Its start gets the
@@ -119,12 +127,12 @@ func TestOtherProxiesOfThePage(t *testing.T) {
 		t.Run(proxy.name, func(t *testing.T) {
 			t.Parallel()
 			need(t, proxy.programs...)
-			s := askedSite(t, "mnemogate")
+			s, direct := askedSite(t, "mnemogate")
 			front := proxy.start(t, s)
 			front.run("a login", func(t *testing.T) { front.checkLogin(t) })
 			front.run("identity headers", func(t *testing.T) { front.checkForged(t) })
 			front.run("browsers", func(t *testing.T) { front.checkBrowsers(t) })
-			front.run("spellings", func(t *testing.T) { front.checkSpellings(t) })
+			front.run("spellings", func(t *testing.T) { front.checkSpellings(t, direct) })
 			front.run("without mnemogate", func(t *testing.T) { // last: it ends it
 				token := bearer(front.login("alice@example.com"))
 				front.ask("GET", "/x", token).wantStatus(200)
@@ -242,42 +250,30 @@ func (s *site) checkBrowsers(t *testing.T) {
 		}
 	}
 	s.ask("POST", "/x", cookie+"Origin: http://example.com\r\n").wantStatus(200)
-	if got := s.seen(func() { s.handshake(t, cookie+"Origin: http://example.com\r\n"+socket) }); len(got) != 1 || linesNamed(got[0], "Upgrade") == nil {
+	if got := s.seen(func() { s.open("/x", cookie+"Origin: http://x\r\n"+socket, 101) }); len(got) != 1 || linesNamed(got[0], "Upgrade") == nil {
 		t.Errorf("a WebSocket of this site: the application got %q", got)
-	}
-}
-
-// handshake opens a WebSocket and closes it.
-func (s *site) handshake(t *testing.T, headers string) {
-	t.Helper()
-	conn := get(net.Dial("tcp", s.addr))(t)
-	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-	fmt.Fprintf(conn, "GET /x HTTP/1.1\r\nHost: example.com\r\n%s\r\n", headers)
-	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || !strings.HasPrefix(line, "HTTP/1.1 101 ") {
-		t.Errorf("got %q, %v", line, err)
 	}
 }
 
 // checkSpellings sends all spellings of a public, a protected and an auth path. What
 // the application receives must be what mnemogate in front of it would let through.
-func (s *site) checkSpellings(t *testing.T) {
-	direct := startSite(t, siteConfig{company: people, handler: "public /health /assets/*\nlogin_page"})
+func (s *site) checkSpellings(t *testing.T, direct *site) {
+	direct.report(t)
 	theirs, ours := &h1conn{s: s}, &h1conn{s: direct}
 	defer theirs.close()
 	defer ours.close()
-	tokens := map[string][2]string{"nobody": {}, "alice": {bearer(s.login("alice@example.com")), bearer(direct.login("alice@example.com"))}}
+	tokens := map[string]string{"nobody": "", "alice": bearer(s.login("alice@example.com"))}
 	reached := 0
 	for _, p := range []string{"/assets/x", "/acme/x", "/acme/v2/auth/login", "/assets/../x"} {
 		for _, target := range respellings(p) {
 			for user, token := range tokens {
-				got := s.seen(func() { theirs.ask("GET " + target + " HTTP/1.1\r\nHost: x\r\n" + token[0] + "\r\n") })
+				got := s.seen(func() { theirs.ask("GET " + target + " HTTP/1.1\r\nHost: x\r\n" + token + "\r\n") })
 				if len(got) == 0 {
 					continue
 				}
 				reached++
 				line, _, _ := strings.Cut(got[0], "\r\n")
-				passed := direct.seen(func() { ours.ask(line + "\r\nHost: x\r\n" + token[1] + "\r\n") })
+				passed := direct.seen(func() { ours.ask(line + "\r\nHost: x\r\n" + token + "\r\n") })
 				if len(got) != 1 || len(passed) != 1 {
 					t.Errorf("%q of %s: the application got %q, and through mnemogate %q", target, user, got, passed)
 					continue
@@ -313,7 +309,7 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 		}
 		readYAML(t, "Traefik", &config)
 		auth := config.HTTP.Middlewares.Check.ForwardAuth
-		s := askedSite(t, "mnemogate")
+		s, _ := askedSite(t, "mnemogate")
 		s.checkStub(t, 204, func(method, uri string, header http.Header) (*http.Request, func(string) bool) {
 			r := s.request("GET", strings.TrimPrefix(auth.Address, "http://127.0.0.1:8080"), "")
 			r.Header = header.Clone()
@@ -370,7 +366,7 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 				t.Errorf("a client's %s stays", name)
 			}
 		}
-		s := askedSite(t, "Envoy")
+		s, _ := askedSite(t, "Envoy")
 		s.checkStub(t, 200, func(method, uri string, header http.Header) (*http.Request, func(string) bool) { // it takes 204 for a no
 			header = header.Clone()
 			for _, mutation := range filters[0].Config.Mutations.Request {

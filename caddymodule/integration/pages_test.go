@@ -333,31 +333,6 @@ func need(t *testing.T, programs ...string) {
 	}
 }
 
-func TestConsolesOfTheREADME(t *testing.T) {
-	t.Parallel()
-	need(t, "curl")
-	s := startExample(t)
-	token := regexp.MustCompile(`mgs_[\w-]{43,156}`)
-	actual := map[string]string{} // tokens by their spelling on the page
-	for _, step := range consoleSteps(pages(t)["README.md"]) {
-		command := strings.ReplaceAll(step.command, "http://127.0.0.1:8080", s.URL)
-		for shown, now := range actual {
-			command = strings.ReplaceAll(command, shown, now)
-		}
-		out, err := exec.Command("sh", "-c", "api="+s.URL+"\n"+command).CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", command, err, out)
-		}
-		step.compare(t, string(out), token)
-		if shown, now := token.FindString(step.shown), token.Find(out); shown != "" {
-			actual[shown] = string(now)
-		}
-	}
-	if len(actual) != 2 {
-		t.Errorf("the page shows %d tokens, want those of two steps", len(actual))
-	}
-}
-
 // In this test the admin endpoint is a socket, and standard input is not a terminal,
 // so commands don't prompt.
 func TestConsolesOfTheOperatorsPage(t *testing.T) {

@@ -49,12 +49,13 @@ func (s *site) passkeyAnswer(a *keytest.Authenticator, company, origin string) f
 	return fields{"challenge_token": options.str("challenge_token"), "credential": json.RawMessage(credential)}
 }
 
+// Contract, section 17: users log in with passkeys. They create, see and remove them.
 func TestPasskeysOverHTTP(t *testing.T) {
 	t.Parallel()
 	s := startNodes(t, siteConfig{
 		company: people + passkeys,
 		more:    "company bare {\n api_key " + testKey + "\n captcha off\n}",
-		handler: "forward auth_methods",
+		handler: selfService + "\nforward auth_methods",
 	})
 	phone := new(keytest.Authenticator)
 	stored := s.newPasskey(phone, "carol") // her password needs a code after it
@@ -102,4 +103,5 @@ func TestPasskeysOverHTTP(t *testing.T) {
 		only := s.newPasskey(&keytest.Authenticator{}, "nobody")
 		s.admin("DELETE", "accounts/nobody/passkeys/"+only.ID(), nil).wantStatus(409)
 	})
+	s.run("self_service", s.usersManageTheirPasskeys)
 }

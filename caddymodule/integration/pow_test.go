@@ -36,20 +36,16 @@ func hashed(challenge string, n int, first byte) (responses []string) {
 	return responses
 }
 
-func powSite(t *testing.T, start starter) *site {
+func TestWorkInsteadOfACaptcha(t *testing.T) {
+	t.Parallel()
 	account := fmt.Sprintf("account alice {\nemail alice@example.com\npassword %q\nquestion Cat? Whiskers\n}\n", testPassword)
-	return start(t, siteConfig{
+	s := startNodes(t, siteConfig{
 		global:  "\nlimits {\ncaptcha_after 1\nfailures_per_address 1000/5m\n}\n",
 		company: "captcha pow 8\n" + account,
 		more: "company umbrella {\napi_key another-test-key\ncaptcha pow 8\n}\n" +
 			"company plain {\napi_key a-third-test-key\ncaptcha static yes\n}\n",
 		handler: "cors https://app.example.com",
 	})
-}
-
-func TestWorkInsteadOfACaptcha(t *testing.T) {
-	t.Parallel()
-	s := powSite(t, startNodes)
 	challenge := func() string {
 		return s.challenge("GET", "/acme/v2/captcha", testKey).str("challenge")
 	}
@@ -103,30 +99,26 @@ func TestWorkInsteadOfACaptcha(t *testing.T) {
 		recovery(hashed(challenge(), 1, 1)[0]).want(wire.ErrCaptchaInvalid) // 7 bits
 		recovery(worked(challenge(), 1)[0]).wantState(record.RecoveryQuestion)
 	})
+	s.run("the code in docs/clients.md computes a correct response", func(t *testing.T) {
+		need(t, "node")
+		shown := blocks(section(t, "docs/clients.md", "Work for a captcha"), "js")
+		if len(shown) != 1 || strings.Count(shown[0], "\n") > 20 {
+			t.Fatalf("the page shows %q", shown)
+		}
+		script := filepath.Join(t.TempDir(), "captcha.mjs")
+		writeFile(t, script, shown[0]+"console.log(await captchaResponse(process.argv[2], process.argv[3]));\n")
+		for range 2 {
+			out := get(exec.Command("node", script, s.nodes[0].URL+"/acme", testKey).Output())(t)
+			s.post("auth/recovery/recover", "", fields{
+				"login_id": "alice@example.com", "method": "QUESTION", "captcha_response": strings.TrimSpace(string(out)),
+			}).wantState(record.RecoveryQuestion)
+		}
+		out, err := exec.Command("node", script, s.nodes[0].URL+"/acme", "another").CombinedOutput()
+		if err == nil || !strings.Contains(string(out), wire.ErrAPIKeyInvalid.Message) {
+			t.Errorf("with a wrong key: %v %s", err, out)
+		}
+	})
 	if got := s.backend.requests(); len(got) != 0 {
 		t.Errorf("the application got %q", got)
-	}
-}
-
-// The code in docs/clients.md computes a correct response.
-func TestWorkAsThePageShowsIt(t *testing.T) {
-	t.Parallel()
-	need(t, "node")
-	shown := blocks(section(t, "docs/clients.md", "Work for a captcha"), "js")
-	if len(shown) != 1 || strings.Count(shown[0], "\n") > 20 {
-		t.Fatalf("the page shows %q", shown)
-	}
-	s := powSite(t, startSite)
-	script := filepath.Join(t.TempDir(), "captcha.mjs")
-	writeFile(t, script, shown[0]+"console.log(await captchaResponse(process.argv[2], process.argv[3]));\n")
-	for range 2 {
-		out := get(exec.Command("node", script, s.URL+"/acme", testKey).Output())(t)
-		s.post("auth/recovery/recover", "", fields{
-			"login_id": "alice@example.com", "method": "QUESTION", "captcha_response": strings.TrimSpace(string(out)),
-		}).wantState(record.RecoveryQuestion)
-	}
-	out, err := exec.Command("node", script, s.URL+"/acme", "another").CombinedOutput()
-	if err == nil || !strings.Contains(string(out), wire.ErrAPIKeyInvalid.Message) {
-		t.Errorf("with a wrong key: %v %s", err, out)
 	}
 }

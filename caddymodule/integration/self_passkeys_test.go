@@ -27,10 +27,9 @@ func (s *site) created(a *keytest.Authenticator, token, name string) fields {
 	return fields{"challenge_token": options.str("challenge_token"), "credential": json.RawMessage(credential), "name": name}
 }
 
-// Contract, section 17: users create a passkey, log in with it, see it and remove it.
-func TestUsersManageTheirPasskeys(t *testing.T) {
-	t.Parallel()
-	s := startNodes(t, siteConfig{company: people + passkeys, handler: selfService})
+// usersManageTheirPasskeys is the part of TestPasskeysOverHTTP with the routes of
+// self_service.
+func (s *site) usersManageTheirPasskeys(t *testing.T) {
 	token, phone := s.login("alice@example.com"), new(keytest.Authenticator)
 	body := s.created(phone, token, "Phone")
 	answers := make(chan answer, 10)

@@ -34,7 +34,7 @@ func handshake(protocols ...string) string {
 // and which requests are refused.
 func TestAWebSocketMayBringItsTokenAsAProtocol(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, siteConfig{global: "session {\nstream_recheck 200ms\n}\n", company: people, more: umbra, site: `
+	s := startSite(t, siteConfig{global: "session {\nstream_recheck 200ms\n}\n", company: people, more: umbra, env: []string{"GODEBUG=http2xconnect=1"}, site: `
 		mnemogate {
 			websocket_token
 			cookie
@@ -115,6 +115,25 @@ func TestAWebSocketMayBringItsTokenAsAProtocol(t *testing.T) {
 			if got := told(); !slices.Equal(got, want) {
 				t.Errorf("%q: the application got %q, want %q", headers, got, want)
 			}
+		}
+	})
+	s.run("over HTTP/2", func(t *testing.T) { // RFC 8441
+		before := len(s.backend.requests())
+		for protocols, want := range map[string]string{ours: "400", "chat, " + ours: "200", "chat, " + ours + "x": "401"} {
+			c := s.h2()
+			c.headers(false, ":method", "CONNECT", ":authority", "x", ":scheme", "http", ":path", "/x", ":protocol", "websocket",
+				"sec-websocket-version", "13", "sec-websocket-protocol", protocols)
+			body := ""
+			if want == "200" {
+				body = "ping"
+				c.data(body, false)
+			}
+			if status, got := c.answer(body); status != want || body != "" && got != body {
+				t.Errorf("%q: got %s %q, want %s", protocols, status, got, want)
+			}
+		}
+		if got, want := told(), append(protocol("chat"), alice); len(s.backend.requests()) != before+1 || !slices.Equal(got, want) {
+			t.Errorf("the application got %q, want %q", s.backend.requests()[before:], want)
 		}
 	})
 	s.run("until the session ends", func(t *testing.T) {
@@ -240,30 +259,6 @@ func TestNoTokenAmongProtocolsIsLogged(t *testing.T) {
 	}
 	if all := s.log() + string(log); strings.Contains(all, token) || strings.Contains(all, "mnemogate.bearer.") {
 		t.Error("a token is in the log")
-	}
-}
-
-// websocket_token works over HTTP/2, too (RFC 8441).
-func TestAWebSocketOverHTTP2WithATokenAmongItsProtocols(t *testing.T) {
-	t.Parallel()
-	s := startSite(t, siteConfig{company: people, handler: "websocket_token", env: []string{"GODEBUG=http2xconnect=1"}})
-	ours := "mnemogate.bearer." + s.login("alice@example.com")
-	for protocols, want := range map[string]string{ours: "400", "chat, " + ours: "200", "chat, " + ours + "x": "401"} {
-		c := s.h2()
-		c.headers(false, ":method", "CONNECT", ":authority", "x", ":scheme", "http", ":path", "/x", ":protocol", "websocket",
-			"sec-websocket-version", "13", "sec-websocket-protocol", protocols)
-		body := ""
-		if want == "200" {
-			body = "ping"
-			c.data(body, false)
-		}
-		if status, got := c.answer(body); status != want || body != "" && got != body {
-			t.Errorf("%q: got %s %q, want %s", protocols, status, got, want)
-		}
-	}
-	requests := s.backend.requests()
-	if got := linesNamed(requests[len(requests)-1], "X-Profile-Mnemocode", "Sec-WebSocket-Protocol"); len(requests) != 1 || !slices.Equal(got, []string{"Sec-WebSocket-Protocol: chat", "X-Profile-Mnemocode: alice"}) {
-		t.Errorf("the application got %q", requests)
 	}
 }
 

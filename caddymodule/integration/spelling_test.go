@@ -174,16 +174,19 @@ func below(target, p string) bool {
 	return slices.ContainsFunc(lenient(target), func(reading string) bool { return reading == p || strings.HasPrefix(reading, p+"/") })
 }
 
-// Contract, section 2: no spelling of a protected path passes without a token, and
-// no spelling of a company's path passes with a token of another company.
-func TestNoSpellingOfAProtectedPathPassesWithoutItsToken(t *testing.T) {
+// Contract, sections 2 and 4, in all spellings of a path.
+func TestSpellingsOfPaths(t *testing.T) {
 	t.Parallel()
 	for site, mounts := range sites() {
-		protectedSpellings(t, startSite(t, siteConfig{company: people, more: umbra, site: site}), mounts)
+		s := startHTTP3(t, siteConfig{global: "limits {\nlock_after 3\n}\n", company: people, more: umbra, site: site})
+		s.run("protected paths", func(*testing.T) { protectedSpellings(s.site, mounts) })
+		s.run("routes", func(t *testing.T) { routeSpellings(t, s, mounts) })
 	}
 }
 
-func protectedSpellings(t *testing.T, s *site, mounts []mount) {
+// protectedSpellings checks that no spelling of a protected path passes without a token,
+// and no spelling of a company's path with a token of another company.
+func protectedSpellings(s *site, mounts []mount) {
 	alice := bearer(s.login("alice@example.com"))
 	zoe := bearer(s.loginAt("umbra", "other-key", "zoe"))
 	for _, m := range mounts {
@@ -232,15 +235,8 @@ func protectedSpellings(t *testing.T, s *site, mounts []mount) {
 	}
 }
 
-// Contract, sections 2 and 4: every spelling of a route that is answered shares the
-// route's counters and locks. Other spellings are not answered as a route.
-func TestSpellingsOfARouteShareItsLocks(t *testing.T) {
-	t.Parallel()
-	for site, mounts := range sites() {
-		routeSpellings(t, startHTTP3(t, siteConfig{global: "limits {\nlock_after 3\n}\n", company: people, site: site}), mounts)
-	}
-}
-
+// routeSpellings checks that every spelling of a route that is answered shares the route's
+// counters and locks. Other spellings are not answered as a route.
 func routeSpellings(t *testing.T, s *h3site, mounts []mount) {
 	headers := "Host: x\r\nX-Api-Key: " + testKey + "\r\nContent-Type: application/json\r\n"
 	body := func(loginID, password string) string {

@@ -19,10 +19,17 @@ import (
 func TestDoctorSendsATest(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t)
+	var does atomic.Pointer[http.HandlerFunc]
+	gateway := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		(*does.Load())(w, r)
+	}))
 	s := startSite(t, siteConfig{
 		company: "captcha off\n" + account("alice", "phone +37060000001\nsecond_factor") + r.events("types account.deleted") +
 			"limits {\nsms_per_company 1/1h\nsms_per_phone 1/1h\nsms_per_account 1/1h\nmails_per_account 1/1h\nsms_countries +370\n}\n",
-		more: "company bare {\napi_key off\ncaptcha off\nsms weak\nevents off\n}\ncompany logs {\napi_key off\ncaptcha off\nsms log\n}\n",
+		more: "company bare {\napi_key off\ncaptcha off\nsms weak\nevents off\n}\ncompany logs {\napi_key off\ncaptcha off\nsms log\n}\n" +
+			fmt.Sprintf("company failing {\napi_key off\ncaptcha off\nsms webhook %s/send?key=hiddenkey {\nsecret whsec_aGlkZGVu\nheader X-Key anotherhidden\ntimeout 500ms\n}\n", gateway.URL) +
+			"mail webhook " + nobodyListens(t) + " {\nsecret whsec_aGlkZGVu\n}\n}\n",
 	})
 	test := func(what, company string) outcome {
 		return s.cli("", "doctor", "--send-test", what, "--company", company)
@@ -63,7 +70,7 @@ func TestDoctorSendsATest(t *testing.T) {
 		s.tells("This is a test: SMS of logs arrive here.")
 		test("events", "bare").want(1, "company bare has no events in its configuration")
 		test("mail:a@example.com", "nobody").want(2, "no such company")
-		s.cli("", "doctor", "--send-test", "events").want(1, "choose one with --company: acme, bare, logs")
+		s.cli("", "doctor", "--send-test", "events").want(1, "choose one with --company: acme, bare, failing, logs")
 		for _, wrong := range []string{"", "sms", "events:", "fax:+37060000001"} {
 			if got := test(wrong, "acme"); got.exit != 1 || got.errs == "" || len(s.sms.of(message.Trial)) != 5 {
 				t.Errorf("%s: %d %s%s", wrong, got.exit, got.out, got.errs)
@@ -73,46 +80,36 @@ func TestDoctorSendsATest(t *testing.T) {
 			s.adminRaw("POST", "acme/send-test", body).wantStatus(400)
 		}
 	})
-}
-
-// If a gateway refuses the test message, doctor shows the gateway's answer and
-// advice, but no keys.
-func TestDoctorTellsWhyATestWasNotTaken(t *testing.T) {
-	t.Parallel()
-	var does atomic.Pointer[http.HandlerFunc]
-	gateway := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body)
-		(*does.Load())(w, r)
-	}))
-	s := startSite(t, siteConfig{company: fmt.Sprintf("captcha off\nsms webhook %s/send?key=hiddenkey {\nsecret whsec_aGlkZGVu\nheader X-Key anotherhidden\ntimeout 500ms\n}\n", gateway.URL) +
-		"mail webhook " + nobodyListens(t) + " {\nsecret whsec_aGlkZGVu\n}\n"})
-	hang := http.HandlerFunc(guesttest.Hang)
-	for name, c := range map[string]struct {
-		does http.HandlerFunc
-		want []string
-	}{
-		"refused":  {guesttest.Answering(422, `{"error":"no route to +37060000001"}`), []string{`answered 422: "{\"error\":\"no route to +37060000001\"}"`, "→ it refused this message"}},
-		"keys":     {guesttest.Answering(401, "no key hiddenkey, anotherhidden or whsec_aGlkZGVu"), []string{`answered 401: "no key …, … or …"`, "→ check that it has the same secret"}},
-		"path":     {guesttest.Answering(404, strings.Repeat("nothing ", 100)), []string{"answered 404", "→ check the path of the URL"}},
-		"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) }, []string{"answered 302", "→ no redirect is followed"}},
-		"many":     {guesttest.Answering(429, ""), []string{"answered 429", "→ it says that there were too many"}},
-		"broken":   {guesttest.Answering(503, "down"), []string{`answered 503: "down"`, "→ it is at fault"}},
-		"silent":   {hang, []string{"no answer in time", "→ check that the address is right, that it runs"}},
-	} {
-		s.run(name, func(t *testing.T) {
-			does.Store(&c.does)
-			got := s.cli("", "doctor", "--send-test", "sms:+37060000001").want(1, append(c.want, "failed  acme: sms  a test to +37060000001 was not accepted: sms webhook: ")...)
-			if len(got.out) > 700 || strings.Contains(got.out+got.errs, "hidden") || got.errs != "" {
-				t.Errorf("got %s%s", got.out, got.errs)
-			}
-		})
-	}
-	got := s.cli("", "doctor", "--send-test", "mail:alice@example.com", "--json").want(1)
-	var f map[string]string
-	if err := json.Unmarshal([]byte(got.out), &f); err != nil || f["check"] != "mail" || f["company"] != "acme" || f["result"] != "failed" || f["took"] == "" ||
-		!strings.Contains(f["message"], "connection refused") || !strings.Contains(f["advice"], "nothing listens there") {
-		t.Errorf("got %s, %v", got.out, err)
-	}
+	// If a gateway refuses the message, doctor shows its answer and advice, but no keys.
+	s.run("why it was not taken", func(t *testing.T) {
+		hang := http.HandlerFunc(guesttest.Hang)
+		for name, c := range map[string]struct {
+			does http.HandlerFunc
+			want []string
+		}{
+			"refused":  {guesttest.Answering(422, `{"error":"no route to +37060000001"}`), []string{`answered 422: "{\"error\":\"no route to +37060000001\"}"`, "→ it refused this message"}},
+			"keys":     {guesttest.Answering(401, "no key hiddenkey, anotherhidden or whsec_aGlkZGVu"), []string{`answered 401: "no key …, … or …"`, "→ check that it has the same secret"}},
+			"path":     {guesttest.Answering(404, strings.Repeat("nothing ", 100)), []string{"answered 404", "→ check the path of the URL"}},
+			"redirect": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/x", http.StatusFound) }, []string{"answered 302", "→ no redirect is followed"}},
+			"many":     {guesttest.Answering(429, ""), []string{"answered 429", "→ it says that there were too many"}},
+			"broken":   {guesttest.Answering(503, "down"), []string{`answered 503: "down"`, "→ it is at fault"}},
+			"silent":   {hang, []string{"no answer in time", "→ check that the address is right, that it runs"}},
+		} {
+			s.run(name, func(t *testing.T) {
+				does.Store(&c.does)
+				got := test("sms:+37060000001", "failing").want(1, append(c.want, "failed  failing: sms  a test to +37060000001 was not accepted: sms webhook: ")...)
+				if len(got.out) > 700 || strings.Contains(got.out+got.errs, "hidden") || got.errs != "" {
+					t.Errorf("got %s%s", got.out, got.errs)
+				}
+			})
+		}
+		got := s.cli("", "doctor", "--send-test", "mail:alice@example.com", "--company", "failing", "--json").want(1)
+		var f map[string]string
+		if err := json.Unmarshal([]byte(got.out), &f); err != nil || f["check"] != "mail" || f["company"] != "failing" || f["result"] != "failed" || f["took"] == "" ||
+			!strings.Contains(f["message"], "connection refused") || !strings.Contains(f["advice"], "nothing listens there") {
+			t.Errorf("got %s, %v", got.out, err)
+		}
+	})
 }
 
 // While a store can't be reached, doctor reports that, and everything that it can
