@@ -132,13 +132,6 @@ func TestHandlersThatIgnoreCancellationAreCut(t *testing.T) {
 			t.Errorf("got %d %q, %v", status, body, err)
 		}
 	})
-	t.Run("errors pass", func(t *testing.T) {
-		var sessions switchable
-		status, _, err := watch(t, recheck, &sessions, func(http.ResponseWriter, *http.Request) error { return errors.New("no upstream") })
-		if err != nil || status != 502 {
-			t.Errorf("got %d, %v", status, err)
-		}
-	})
 	t.Run("a panic in the store cuts, and ends nothing else", func(t *testing.T) {
 		var asked atomic.Bool
 		h, _ := newHandler(t, recheck, liveSessions{get: func(ctx context.Context) (record.Session, error) {

@@ -270,6 +270,8 @@ func TestAReceiverThatIsDownHoldsUpNothing(t *testing.T) {
 	}
 	if out := s.cli("", "doctor").out; !strings.Contains(out, "acme: events") || !strings.Contains(out, "waiting events: 4") {
 		t.Errorf("doctor does not tell of the events that wait:\n%s", out)
+	} else if !strings.Contains(out, "its appendonly is off") || !strings.Contains(out, "set appendonly yes") {
+		t.Errorf("nor of what Redis may lose:\n%s", out)
 	}
 	watch := storetest.StartWatch()
 	one.stop(syscall.SIGTERM)

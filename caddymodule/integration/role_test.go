@@ -21,7 +21,7 @@ func (a answer) wantRoleRefused() {
 // Contract, section 15: these paths need a session whose account has the role.
 func TestPathsNeedARole(t *testing.T) {
 	t.Parallel()
-	s := startNodes(t, siteConfig{global: "session {\nstream_recheck 200ms\n}", company: people, servers: "trusted_proxies static 127.0.0.1/32", handler: `
+	s := startSite(t, siteConfig{global: "session {\nstream_recheck 200ms\n}", company: people, servers: "trusted_proxies static 127.0.0.1/32", handler: `
 		login_page acme
 		check /check
 		public /open/*
@@ -53,13 +53,13 @@ func TestPathsNeedARole(t *testing.T) {
 		} {
 			token := as(role.name)
 			if before != "" {
-				s.nodes[0].get("/x", before).want(wire.ErrTokenInvalid)
+				s.get("/x", before).want(wire.ErrTokenInvalid)
 			}
 			before = token
 			if role.name != "admin" {
 				s.get("/acme/x", token).wantRoleRefused()
 			}
-			for range 4 { // from the store and from memory, on each node
+			for range 2 { // from the store and from memory
 				s.get("/x", token).wantStatus(200)
 				s.get("/open/x", token).wantStatus(200)
 				for i, uri := range []string{"/edit/x", "/adm", "/admin/x", "/open/drafts/x"} {
@@ -97,10 +97,7 @@ func TestPathsNeedARole(t *testing.T) {
 	})
 	s.run("an open stream", func(t *testing.T) { // contract, section 3: cut within stream_recheck
 		admin := as("admin")
-		var open []*flowing
-		for _, node := range s.nodes {
-			open = append(open, node.stream("SSE", admin), node.stream("WebSocket", admin))
-		}
+		open := []*flowing{s.stream("SSE", admin), s.stream("WebSocket", admin)}
 		for _, f := range open {
 			f.lives(t)
 		}

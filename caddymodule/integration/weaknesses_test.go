@@ -12,7 +12,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/message"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // A weakSender is a third-party gateway that does not exist anywhere.
@@ -128,18 +127,6 @@ func TestAccountsThatNobodyCanLogInToAreTold(t *testing.T) {
 	s.eventually("a warning of the company that left", func() bool {
 		return strings.Contains(s.log(), `"msg":"company: it has accounts and is not configured`) && strings.Contains(s.log(), `"company":"umbrella"`)
 	})
-}
-
-func TestDoctorTellsOfARedisThatLosesThings(t *testing.T) {
-	t.Parallel()
-	redis := storetest.StartRedis(t, "--appendonly", "no", "--maxmemory-policy", "allkeys-lru")
-	s := startSite(t, siteConfig{company: "captcha off", stores: "store sqlite {env.HOME}/mnemogate.db\nsessions redis " + redis.URL()})
-	doctor := s.cli("", "doctor").out
-	for _, want := range []string{"its appendonly is off", "set appendonly yes", "maxmemory-policy is allkeys-lru", "set maxmemory-policy noeviction"} {
-		if !strings.Contains(doctor, want) {
-			t.Errorf("doctor does not say %q:\n%s", want, doctor)
-		}
-	}
 }
 
 // Keys of the accounts API grant more than any others. Their weaknesses are reported
