@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -79,6 +80,30 @@ func TestCommandsFollowNoRedirects(t *testing.T) {
 	s.cliAt(strings.TrimPrefix(server.URL, "http://"), "", "sessions", "end", "--all", "--company", "acme").want(1, "307")
 	if asked.Load() {
 		t.Error("the command followed the redirect")
+	}
+}
+
+// Each command has a manual page that fits on a terminal, and the shell completes what can
+// be typed.
+func TestCommandsHaveManuals(t *testing.T) {
+	t.Parallel()
+	s := &site{t: t, dir: t.TempDir()}
+	manual := regexp.MustCompile(`\A(.{0,80}\n)*Usage:\n(.*\n)*.*--address`)
+	for _, command := range []string{
+		"account", "account add", "account show", "account list", "account set", "account delete", "account unlock", "account import", "account export",
+		"import", "export", "backup-codes", "sessions", "sessions list", "sessions end", "doctor", "page",
+	} {
+		if o := s.cliAt("", "", append(strings.Fields(command), "--help")...).want(0); !manual.MatchString(o.out) {
+			t.Errorf("%s: %s", command, o.out)
+		}
+	}
+	for typed, want := range map[string][]string{"s": {"set\tChanges an account", "show\t"}, "set alice --status ": {"restricted\n"}} {
+		out := get(s.caddy(append([]string{"__complete", "mnemogate", "account"}, strings.Split(typed, " ")...)...).Output())(t)
+		for _, line := range want {
+			if !strings.Contains("\n"+string(out), "\n"+line) {
+				t.Errorf("%s: no %q in %s", typed, line, out)
+			}
+		}
 	}
 }
 

@@ -226,30 +226,6 @@ func TestEachTextIsUsed(t *testing.T) {
 	}
 }
 
-// A language is found by what the page was asked for, however long that is.
-func TestLanguageOfAPage(t *testing.T) {
-	p, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		asked      string
-		understood []language.Tag
-		want       string
-	}{
-		{"", nil, "en"},
-		{"", []language.Tag{language.Lithuanian, language.German}, "lt"},
-		{"de-AT", []language.Tag{language.Lithuanian}, "de"},
-		{"ja", []language.Tag{language.French}, "fr"},
-		{strings.Repeat("de-", 1<<20), []language.Tag{language.French}, "fr"},
-		{"<script>", nil, "en"},
-	} {
-		if got := p.language(c.asked, c.understood); got != c.want {
-			t.Errorf("%.40q, %v: %s, want %s", c.asked, c.understood, got, c.want)
-		}
-	}
-}
-
 // A page is packed once for its key, and not for each visit; what is kept is bounded.
 func TestAPageIsPackedOnceForItsKey(t *testing.T) {
 	p := mustNew(t, Options{})
