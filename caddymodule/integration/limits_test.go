@@ -20,14 +20,22 @@ func storm(n int, f func(i int) answer) []answer {
 	return answers
 }
 
-// Of many different guesses at the same time, one of them right, only one is
-// compared. With renewals among them, one is compared for each code that was sent.
-func TestGuessesAtOnceCompareOneCode(t *testing.T) {
+// Nodes count attempts together, however many come at once.
+func TestNodesCountTogether(t *testing.T) {
 	t.Parallel()
-	const guesses = 100
 	s := startNodes(t, siteConfig{company: roomy + "otp {\nrenewals 100\n}\n" +
+		account("alice", "email alice@example.com\nphone +37060000001") +
 		"account bob {\nphone +37060000002\n}\n" +
 		account("carol", "phone +37060000003\nsecond_factor")})
+	s.run("codes", func(*testing.T) { s.guessesAtOnceCompareOneCode() })
+	s.run("passwords", func(*testing.T) { s.wrongPasswordsAreOneCount() })
+}
+
+// guessesAtOnceCompareOneCode checks that of many different guesses at the same time, one
+// of them right, only one is compared. With renewals among them, one is compared for each
+// code that was sent.
+func (s *site) guessesAtOnceCompareOneCode() {
+	const guesses = 100
 	login := func() string {
 		return s.post("auth/login", "", fields{"login_id": "+37060000002"}).wantState(record.CheckOTP).token()
 	}
@@ -145,11 +153,9 @@ func TestSMSBudgetsAreSpentExactly(t *testing.T) {
 	}
 }
 
-// An account has one count of wrong passwords, for all spellings of its login ids,
-// all routes and all nodes. An unknown login id has one, too.
-func TestWrongPasswordsAreOneCount(t *testing.T) {
-	t.Parallel()
-	s := startNodes(t, siteConfig{company: roomy + account("alice", "email alice@example.com\nphone +37060000001")})
+// wrongPasswordsAreOneCount checks that an account has one count of wrong passwords, for
+// all spellings of its login ids, all routes and all nodes. An unknown login id has one, too.
+func (s *site) wrongPasswordsAreOneCount() {
 	for name, spellings := range map[string][]string{
 		"known": {"alice", "ALICE", " Alice\t", "ａｌｉｃｅ", "alice@example.com", "Alice@EXAMPLE.com", "+37060000001",
 			"0037060000001", "+370 (600) 00-001", "＋３７０６００００００１"},
