@@ -111,7 +111,7 @@ func TestTheLoginPageIsServed(t *testing.T) {
 			{"/api/acme/login", "ar-EG", `<html lang="ar" dir="rtl">`, "تسجيل الدخول"},
 			{"/api/acme/login?lang=lt", "de", `<html lang="lt" dir="ltr">`, "Prisijungimas"},
 			{"/api/acme/login?lang=de-AT", "lt", `<html lang="de" dir="ltr">`, "Anmelden"},
-			{"/api/acme/login?lang=" + strings.Repeat("de-", 1<<16), "fr", `<html lang="fr" dir="ltr">`, "Connexion"},
+			{"/api/acme/login?lang=" + strings.Repeat("de-", 1<<10), "fr", `<html lang="fr" dir="ltr">`, "Connexion"},
 			{"/api/acme/login?lang=%3Cscript%3E", "de", `<html lang="de" dir="ltr">`, "Anmelden"},
 		} {
 			a, markup := s.loaded(c.path, "Accept-Language: "+c.accept+"\r\n")
