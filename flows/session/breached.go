@@ -49,8 +49,9 @@ func (s *Manager) Breached(ctx context.Context, company *tenant.Company, typed s
 
 // CheckBreached asks whether the right password of a login was breached. If so, it sets
 // MustSetPassword in the store and in a. It asks at most once in 30 days about each
-// password, except while only the former system knows it. The caller has already told the client that the password is right, or does so
-// next, so the time that this takes reveals nothing.
+// password, except while only the former system knows it. The caller has already told the
+// client that the password is right, or does so next, so the time that this takes reveals
+// nothing.
 func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed string) error {
 	breached := &c.Company.Breached
 	if !breached.AtLogin || breached.List == nil || a.MustSetPassword {

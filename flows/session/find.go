@@ -33,7 +33,8 @@ func (c *Call) find(ctx context.Context, token string, want Requirement, get get
 			return err
 		}
 		c.hidden = reveal(&session)
-		c.setSession(&session)
+		c.session = &session
+		c.setDevice(session.Device)
 	}
 	// A session that began before `hardened` was switched on or off does not have, or should
 	// not have, the login id hash whose counts are the public ones.
@@ -42,12 +43,6 @@ func (c *Call) find(ctx context.Context, token string, want Requirement, get get
 		return wire.ErrTokenInvalid
 	}
 	return nil
-}
-
-// setSession sets the session of the call, and the device that it began on.
-func (c *Call) setSession(session *record.Session) {
-	c.session = session
-	c.setDevice(session.Device)
 }
 
 // setDevice sets the call's device by its ID, which may be empty.
