@@ -155,23 +155,6 @@ func TestNodeThatCannotHearPassesNobody(t *testing.T) {
 	}
 }
 
-// A store logs to the config that runs, although it was created by an earlier one.
-func TestStoresLogToTheRunningConfig(t *testing.T) {
-	t.Parallel()
-	servers := sharedServers(t)
-	way := servers.newWay()
-	s := servers.start(siteConfig{company: "captcha off"}, servers.through(way)).nodes[0]
-	file := s.dir + "/next.log"
-	s.config = strings.Replace(s.config, "output stderr", "output file "+file, 1)
-	must(t, s.load())
-	way.redis.Blackhole()
-	storetest.Eventually(t, time.Minute, "a warning", func() bool {
-		log, err := os.ReadFile(file)
-		return err == nil && strings.Contains(string(log), `"mnemogate.sessions.redis","msg":"no revocations are received`)
-	})
-	way.redis.Heal()
-}
-
 // If only the subscription is lost, no revocation is missed.
 func TestKilledSubscriptionMissesNothing(t *testing.T) {
 	t.Parallel()
@@ -332,7 +315,7 @@ func TestNodesStartBeforeTheirServers(t *testing.T) {
 	all.remember(token)
 }
 
-// A config can be loaded while a server is down.
+// A config can be loaded while a server is down, and uses the stores of the one before.
 func TestReloadWithoutAServer(t *testing.T) {
 	t.Parallel()
 	s := sharedServers(t)
@@ -370,5 +353,16 @@ func TestReloadWithoutAServer(t *testing.T) {
 			return node.credentials("bob", testPassword).Status == http.StatusOK
 		})
 		node.login("alice")
+	})
+	all.run("a store logs to the config that runs, although an earlier one has created it", func(t *testing.T) {
+		file := node.dir + "/next.log"
+		node.config = strings.Replace(node.config, "output stderr", "output file "+file, 1)
+		must(t, node.load())
+		w.redis.Blackhole()
+		storetest.Eventually(t, time.Minute, "a warning", func() bool {
+			log, err := os.ReadFile(file)
+			return err == nil && strings.Contains(string(log), `"mnemogate.sessions.redis","msg":"no revocations are received`)
+		})
+		w.redis.Heal()
 	})
 }
