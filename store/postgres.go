@@ -286,10 +286,6 @@ func unreachable(doing string, err error) error {
 
 // Calls
 
-// errAgain means that a call must start again, because another call made the same
-// change first.
-var errAgain = errors.New("too many calls change the same")
-
 // write runs f on a connection. It may call f again if nothing of it was stored. The
 // caller's context counts only until there is a connection: interrupting a statement
 // takes longer than running it, and costs the connection.
@@ -400,12 +396,4 @@ func rolledBack(err error) bool {
 		return true
 	}
 	return errors.Is(err, errAgain)
-}
-
-// postgresCode returns the SQLSTATE, or "" if err is not the server's.
-func postgresCode(err error) string {
-	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
-		return e.Code
-	}
-	return ""
 }

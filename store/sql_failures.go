@@ -53,6 +53,10 @@ func (s sqlAccounts) UpdateFailures(
 	}))
 }
 
+// errAgain means that a call must start again, because another call made the same
+// change first.
+var errAgain = errors.New("too many calls change the same")
+
 // insertFailures stores the first count of a key, or nothing if the account has been
 // deleted.
 func (s sqlAccounts) insertFailures(ctx context.Context, tx queries, key record.FailureKey, values []any) error {

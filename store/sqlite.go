@@ -17,7 +17,6 @@ import (
 	"syscall"
 	"time"
 
-	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -256,12 +255,4 @@ func sqliteDSN(file string, pragmas ...string) string {
 		"_txlock": {"immediate"},
 	}
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: file, RawQuery: query.Encode()}).String()
-}
-
-// sqliteCode returns SQLite's extended result code, or 0 if err is not SQLite's.
-func sqliteCode(err error) int {
-	if e, ok := errors.AsType[*sqlite.Error](err); ok {
-		return e.Code()
-	}
-	return 0
 }

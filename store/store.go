@@ -28,6 +28,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -73,6 +75,22 @@ func translate(doing string, err error) error {
 		return err
 	}
 	return fmt.Errorf("%s: %w", doing, err)
+}
+
+// sqliteCode returns SQLite's extended result code, or 0 if err is not SQLite's.
+func sqliteCode(err error) int {
+	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		return e.Code()
+	}
+	return 0
+}
+
+// postgresCode returns the SQLSTATE, or "" if err is not the server's.
+func postgresCode(err error) string {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e.Code
+	}
+	return ""
 }
 
 // Sessions and counters
