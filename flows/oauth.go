@@ -56,10 +56,12 @@ func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest)
 		return Reply{}, err
 	}
 	c.Remember(req.RememberDevice)
+	next := session.Step{Account: a, State: record.Authorized, By: record.ByOAuth, At: user.AuthTime}
 	if len(c.Pending(a, nil)) == 0 {
-		return issued(c.Enter(ctx, session.Step{Account: a, State: record.Authorized, By: record.ByOAuth}))
+		return issued(c.Enter(ctx, next))
 	}
-	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: record.AcceptDisclaimers, By: record.ByOAuth}))
+	next.State = record.AcceptDisclaimers
+	reply, err := issued(c.Enter(ctx, next))
 	reply.DisclaimersRequired = c.Pending(a, nil)
 	return reply, err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -106,6 +107,42 @@ func TestOAuthRefusals(t *testing.T) {
 			b.wrong(c.want, "auth/oauth", "", grant(c.change))
 			if got := len(v.asked) > 0; got != c.asked {
 				t.Errorf("a call went out: %v, want %v", got, c.asked)
+			}
+		})
+	}
+}
+
+// A login is as old as that at the provider, also after disclaimers. Its session lives as
+// long as any.
+func TestALoginIsAsOldAsAtTheProvider(t *testing.T) {
+	b, v := harnessWithProvider(t, tenant.OAuth{})
+	for name, c := range map[string]struct {
+		age, fresh time.Duration
+		accepts    bool
+	}{
+		"old":           {age: 48 * time.Hour, fresh: 47 * time.Hour},
+		"old, accepted": {age: 48 * time.Hour, fresh: 47 * time.Hour, accepts: true},
+		"recent":        {age: time.Minute, fresh: time.Minute - time.Second},
+		"in the future": {age: -time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v.user.AuthTime = b.clock.Now().Add(-c.age)
+			if b.company.Disclaimers = nil; c.accepts {
+				b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
+			}
+			reply := b.must("auth/oauth", "", grant(nil))
+			if c.accepts {
+				reply = b.must("auth/acceptdisclaimers", reply.SessionToken, object{"accept_disclaimers": []string{"terms"}})
+			}
+			ask := func(fresh time.Duration) error {
+				_, err := b.Authorize(t.Context(), session.Requirement{Fresh: fresh}, []string{"Bearer " + reply.SessionToken})
+				return err
+			}
+			if err := ask(max(c.age, time.Nanosecond)); err != nil {
+				t.Error(err)
+			}
+			if c.fresh > 0 {
+				wantError(t, ask(c.fresh), wire.ErrSessionInvalid)
 			}
 		})
 	}

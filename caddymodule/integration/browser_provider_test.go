@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"net/url"
 	"strings"
 	"testing"
 )
@@ -11,8 +12,9 @@ func (b *tab) accepts() {
 	b.eval(`document.querySelectorAll('#disclaimers input:not(:checked)').forEach((box) => box.click())`)
 }
 
-// A login with a provider, followed by disclaimers, leads to the page that the
-// browser wanted.
+// A login with a provider, followed by disclaimers, leads to the page that the browser
+// wanted. The login is as old as that at the provider. Where the page asks for a new
+// login, so does the provider.
 func TestBrowserGoesToAProvider(t *testing.T) {
 	var provider *openID
 	s := startBrowserSiteAt(t, []string{"MNEMOGATE_PEER_SECRET=" + peerSecret}, newBrowserApp(t), func(s *site) siteConfig {
@@ -26,17 +28,33 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 	})
 	b := newBrowser(t)
 	b.loud = true // the provider's pages may have errors
-	for _, accepting := range []bool{true, false} {
-		b.open(s.URL + "/home?x=1")
+	visits := func() {
 		b.sees("login-provider", ".other")
 		b.eval(`document.querySelector('#screen .other').click()`)
-		if accepting { // later the provider remembers the user
-			b.waits(`document.querySelector('input[name=login]') && location.origin === ` + quote(provider.Issuer))
+	}
+	isAsked := func() {
+		b.waits(`document.querySelector('input[name=login]') && location.origin === ` + quote(provider.Issuer))
+	}
+	var logins []string // their times
+	for round, address := range []string{"/home?x=1", "/home?x=1", "/acme/login?fresh=60&return_to=" + url.QueryEscape("/home?x=1")} {
+		b.open(s.URL + address)
+		visits()
+		if round == 2 { // the user can't get around it
+			isAsked()
+			b.eval(`void setTimeout(() => document.querySelector('a[href$="/abort"]').click())`)
+			b.shows(".alert p", "error.oauth.denied")
+			b.reloads("login-provider", ".other")
+			visits()
+		}
+		if round != 1 { // then the provider remembers the user
+			isAsked()
 			b.eval(`(() => {
 				document.querySelector('input[name=login]').value = 'sam-at-provider';
 				document.querySelector('input[name=password]').value = 'any';
 				setTimeout(() => document.querySelector('form').submit());
 			})()`)
+		}
+		if round == 0 {
 			b.sees("disclaimers", "#disclaimers")
 			b.reloads("disclaimers", "#disclaimers")
 			b.submits()
@@ -46,7 +64,13 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 		}
 		b.isUser("sam")
 		b.waits(`location.pathname + location.search === '/home?x=1'`)
+		for _, session := range s.admin("GET", "accounts/sam/sessions", nil).JSON["sessions"].([]any) {
+			logins = append(logins, session.(fields)["created_at"].(string))
+		}
 		b.logsOut(s)
+	}
+	if len(logins) != 3 || logins[0] != logins[1] || logins[1] > logins[2] { // in seconds
+		t.Errorf("the logins are of %s; want two as old as that at the provider, and a new one", logins)
 	}
 	b.open(s.URL + "/home")
 	b.sees("login-provider", ".other")

@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -26,9 +27,10 @@ func init() { caddy.RegisterModule(new(OIDC)) }
 // OIDC logs users in with an OpenID Connect provider. It fetches the discovery
 // document at the first login and keeps it until the configuration is reloaded.
 // After a failure the next login tries again. It verifies the ID token's signature,
-// issuer, audience and times, and its nonce if the client sends one. The email comes
-// from the ID token. It uses only https unless the issuer is http, on this machine or
-// with insecure, and follows no redirects. See oauthClient for the other options.
+// issuer, audience and times, and its nonce if the client sends one. The email and the
+// time of the login come from the ID token. It uses only https unless the issuer is
+// http, on this machine or with insecure, and follows no redirects. See oauthClient for
+// the other options.
 type OIDC struct {
 	// The issuer, exactly as the provider writes it. The discovery document is below
 	// it, at /.well-known/openid-configuration.
@@ -267,9 +269,10 @@ func (k *keyErrors) VerifySignature(ctx context.Context, jwt string) ([]byte, er
 
 // idClaims are the claims of an ID token that go-oidc does not verify.
 type idClaims struct {
-	AuthorizedParty string    `json:"azp"`
-	Email           string    `json:"email"`
-	EmailVerified   looseBool `json:"email_verified"`
+	AuthorizedParty string      `json:"azp"`
+	AuthTime        json.Number `json:"auth_time"` // accepts the string that some providers write
+	Email           string      `json:"email"`
+	EmailVerified   looseBool   `json:"email_verified"`
 }
 
 // looseBool is a bool that some providers write as a string.
@@ -300,7 +303,11 @@ func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tena
 	if err := p.checkClaims(token, claims, grant.Nonce, p.now()); err != nil {
 		return tenant.OAuthUser{}, err
 	}
-	return newOAuthUser(token.Subject, claims.Email, bool(claims.EmailVerified))
+	user, err := newOAuthUser(token.Subject, claims.Email, bool(claims.EmailVerified))
+	if at, _ := claims.AuthTime.Float64(); err == nil && at > 0 {
+		user.AuthTime = time.Unix(int64(at), 0)
+	}
+	return user, err
 }
 
 func (p *OIDC) checkClaims(token *oidc.IDToken, claims idClaims, nonce string, now time.Time) error {

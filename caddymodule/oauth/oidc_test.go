@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -246,6 +247,7 @@ func TestOIDCClaims(t *testing.T) {
 		"wrong nonce":           {map[string]any{"nonce": "n-2"}, "nonce", false},
 		"no nonce":              {map[string]any{"nonce": nil}, "nonce", false},
 		"empty nonce":           {map[string]any{"nonce": ""}, "nonce", false},
+		"auth_time in words":    {map[string]any{"auth_time": "today"}, "type", false},
 		"no sub":                {map[string]any{"sub": nil}, "can't be kept", false},
 		"NUL in sub":            {map[string]any{"sub": "a\u0000"}, "can't be kept", false},
 		"long sub":              {map[string]any{"sub": strings.Repeat("x", 256)}, "can't be kept", false},
@@ -275,6 +277,25 @@ func TestOIDCClaims(t *testing.T) {
 				t.Errorf("got %+v, %v, want %q", user, err, c.want)
 			}
 		})
+	}
+}
+
+func TestOIDCSaysWhenTheUserLoggedIn(t *testing.T) {
+	at := time.Now().Add(-time.Hour).Truncate(time.Second)
+	for name, c := range map[string]struct {
+		claim any
+		want  time.Time
+	}{
+		"a number": {at.Unix(), at},
+		"a text":   {strconv.FormatInt(at.Unix(), 10), at},
+		"null":     {nil, time.Time{}},
+		"zero":     {0, time.Time{}},
+	} {
+		f := newIssuer(t)
+		f.claims["auth_time"] = c.claim
+		if user, err := f.client(t).Exchange(t.Context(), grant); err != nil || !user.AuthTime.Equal(c.want) {
+			t.Errorf("%s: got %+v, %v", name, user, err)
+		}
 	}
 }
 

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// A Session is what a store keeps for one token.
+// A Session is what a store keeps for one token. Created is when it reached its state; after
+// OAuth, when the user logged in at the provider, if that says so.
 type Session struct {
 	Hash              TokenHash
 	ID                string // identifies the session to operators, through all its steps; it is not a token

@@ -21,6 +21,7 @@ type Step struct {
 	DecoyOf  string         // the login id hash that a decoy stands for
 	State    record.State
 	By       record.AuthMethods // how the user has proved who they are for this step; empty if they did not
+	At       time.Time          // when they did, if that was before this step; zero for now
 	Accepted []record.Acceptance
 	// Counters are charged or checked in the same step that stores the session.
 	Counters []record.Counter
@@ -67,6 +68,9 @@ func (c *Call) newSession(st Step, hash record.TokenHash) record.Session {
 		Expires:           c.Now.Add(time.Duration(c.Company.Session.Temporary)),
 		Ends:              c.Now.Add(time.Duration(c.Company.Session.Temporary)),
 		AtMost:            maxPending,
+	}
+	if !st.At.IsZero() && st.At.Before(c.Now) {
+		next.Created = st.At
 	}
 	if c.Device != nil {
 		next.Device = c.Device.ID

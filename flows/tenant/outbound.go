@@ -101,6 +101,7 @@ type OAuthUser struct {
 	Subject       string
 	Email         string
 	EmailVerified bool
+	AuthTime      time.Time // when the user last proved to the provider who they are; zero if unknown
 }
 
 // An EventReceiver receives the account events of a company. Deliver returns nil once

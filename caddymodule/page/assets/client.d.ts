@@ -159,6 +159,11 @@ interface AtStart extends Noticing {
   authorize(provider: number | OAuthProvider, options?: {
     /** The address that the provider sends the browser back to. Default: this page, without query and fragment. */
     redirectUri?: string;
+    /**
+     * Makes an OpenID provider ask for the login again, even if the user is logged in there.
+     * Set it where `resume` has it. An OAuth 2.0 provider may ask nothing. Default: false.
+     */
+    fresh?: boolean;
   }): Promise<string>;
 }
 

@@ -16,10 +16,11 @@ import { screens, deadLink, going, login, logout, loggedOut, openLink, recover, 
 const address = new URL(location.href);
 const link = /^#recover=(.+)$/.exec(address.hash)?.[1];
 const returned = address.searchParams.has('state') && (address.searchParams.has('code') || address.searchParams.has('error'));
+const fresh = returned ? remembered('fresh') === 'yes' : address.searchParams.has('fresh'); // a session is not enough
 const asked = (returned ? remembered('goal') : address.searchParams.get('return_to')) ?? '/';
 // Browsers keep the fragment of a page that has led here.
 const wanted = link || returned || asked.includes('#') ? asked : asked + address.hash;
-if (returned) history.replaceState(null, '', `${address.pathname}?${new URLSearchParams({ return_to: wanted })}`);
+if (returned) history.replaceState(null, '', `${address.pathname}?${new URLSearchParams({ ...fresh && { fresh: 1 }, return_to: wanted })}`);
 else if (link) history.replaceState(null, '', address.pathname + address.search);
 
 const leaving = $('main').dataset.kind === 'logout';
@@ -204,7 +205,8 @@ const page = {
   async visit(step, provider) {
     keep('goal', wanted);
     keep('language', language);
-    location.assign(await step.authorize(provider));
+    this.choose('fresh', fresh);
+    location.assign(await step.authorize(provider, { fresh }));
   },
 
   // go leaves the page after a login. Its entries are left behind, so Back leads to the
@@ -281,7 +283,7 @@ async function begin() {
   try {
     if (!navigator.cookieEnabled || !stored()) throw new MnemogateError('cookies', 'the session could not be kept');
     page.config = await client.config();
-    if (!address.searchParams.has('fresh')) canOffer(page.config).then((can) => { page.offers = can; }); // otherwise the user wants to do something else
+    if (!fresh) canOffer(page.config).then((can) => { page.offers = can; }); // otherwise the user wants to do something else
     if (leaving && hasCookie) client.start(); // a login that has begun in this tab is over
     if (link && !leaving) return page.show(client.start(), { screen: openLink });
     const step = returned && await client.finishOAuth(address);
