@@ -31,10 +31,11 @@ func (b *tab) holds(s *site, token string) {
 	}))
 }
 
-// One site serves both browsers with the security page.
+// One site serves all browsers with the security page.
 func TestBrowserAtTheSecurityPage(t *testing.T) {
 	s, _ := startBrowserSite(t, siteConfig{company: people, global: "devices 90d\n", handler: "login_page\nself_service"})
 	s.run("all sections", func(t *testing.T) { browserShowsTheSecurityPage(t, s) })
+	s.run("no password", func(t *testing.T) { browserHasNoPassword(t, s) })
 	s.run("known devices", func(t *testing.T) { browserForgetsDevices(t, s) })
 }
 
@@ -121,6 +122,31 @@ func browserShowsTheSecurityPage(t *testing.T, s *site) {
 	b.eval(`(() => { const l = document.getElementById('language'); l.value = 'de'; l.dispatchEvent(new Event('change')); })()`)
 	b.waits(`document.querySelector('h1')?.textContent === 'Anmeldung und Sicherheit'`)
 	b.picture("security-de")
+}
+
+// A user without a password, whose logins all need a code, makes backup codes and logs in
+// with one.
+func browserHasNoPassword(t *testing.T, s *site) {
+	b := newBrowser(t)
+	begins := func() {
+		b.open(s.URL + "/acme/security")
+		b.sees("login", idField)
+		b.enters("login", "+37060000002")
+		b.sees("code", codeField)
+	}
+	begins()
+	b.enters("code", s.sms.last("otp.login", "code"))
+	b.sees("security", "#codes")
+	b.judge("security-phone")
+	b.chooses("security.codes.create")
+	b.submits()
+	b.tells("codes", "security.codes.done")
+	backup := b.eval(`document.querySelector('.codes li').textContent`).(string)
+	b.logsOut(s)
+	begins()
+	b.chooses("backup.offer")
+	b.enters("backup", backup)
+	b.sees("security", "#codes")
 }
 
 // A user sees the known devices, and has one and then the others forgotten.

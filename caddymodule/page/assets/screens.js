@@ -1,20 +1,12 @@
 // The screens. screens[step.state] creates the screen of a step. It acts through
 // page (see page.js).
-import { el, anchor, button, field, choices, link, marked, submit } from './ui.js';
+import { el, anchor, button, field, form as formOf, choices, link, marked, submit } from './ui.js';
 import { t } from './texts.js';
 import { captcha } from './captcha.js';
 import { autofill } from './passkey.js';
 
 // form returns a form whose fields the user must fill in before it is sent.
-function form(page, send, ...content) {
-  return el('form', {
-    method: 'post', novalidate: true,
-    onsubmit(event) {
-      event.preventDefault();
-      page.submit(event.target, send);
-    },
-  }, content);
-}
+const form = (page, send, ...content) => formOf((of) => page.submit(of, send), ...content);
 
 // username tells password managers whose login it is.
 const username = ({ loginId }) => loginId && el('input', { type: 'text', name: 'username', autocomplete: 'username', value: loginId, readonly: true, hidden: true, tabindex: '-1' });
@@ -162,7 +154,7 @@ function setPassword(page, step) {
       form(page, ({ newpassword, disclaimers }) => step.setPassword(newpassword, { acceptDisclaimers: disclaimers }),
         username(step),
         newPassword(page, step),
-        consent(page, step.disclaimers ?? []),
+        consent(page, step.disclaimers),
         submit(t('newpassword.submit'))),
       links(button(t('login.other'), () => page.act(() => step.cancel()))),
     ],

@@ -1,7 +1,7 @@
 // The security page: users look after their own login. The requests are those of
 // client.js (Me in client.d.ts).
 import { connect, MnemogateError } from './client.js';
-import { $, el, busy, button, complain, entitle, failed, field, fieldOf, footer, isFilled, say, submit, textOf } from './ui.js';
+import { $, el, busy, button, complain, entitle, failed, field, fieldOf, footer, form as formOf, isFilled, say, submit, textOf } from './ui.js';
 import { t, time, language } from './texts.js';
 import { returnTo } from './returnto.js';
 import { newPassword } from './screens.js';
@@ -118,15 +118,8 @@ const opensFor = (section, i, dialog, text) => el('button', {
   type: 'button', class: 'other', 'aria-describedby': `${section}-${i}`, onclick: () => open(section, dialog),
 }, text);
 
-function form(section, send, text, ...content) {
-  return el('form', {
-    method: 'post', novalidate: true,
-    onsubmit(event) {
-      event.preventDefault();
-      if (isFilled(event.target)) send(Object.fromEntries(new FormData(event.target)));
-    },
-  }, content, actions(submit(text), cancel(section)));
-}
+const form = (section, send, text, ...content) => formOf(
+  (of) => isFilled(of) && send(Object.fromEntries(new FormData(of))), ...content, actions(submit(text), cancel(section)));
 
 // confirmation asks before something that cannot be undone.
 const confirmation = (section, text, yes, send) => [
@@ -244,11 +237,12 @@ const sections = {
   ],
 };
 
-// visible lists the sections to show. Without a second factor, an app and backup codes
-// would be of no use.
+// visible lists the sections to show. An app is only a second factor. A backup code
+// replaces any code, also that of a login without a password.
 function visible() {
   const second = factors.secondFactorPolicy !== 'off' && factors.passwordSet;
-  return ['password', ...config.passkeys ? ['passkeys'] : [], ...second ? ['app', ...factors.secondFactor ? ['codes'] : []] : [], 'sessions', ...config.devices ? ['devices'] : []];
+  const codes = second ? factors.secondFactor : !factors.passwordSet && factors.userPhone;
+  return ['password', ...config.passkeys ? ['passkeys'] : [], ...second ? ['app'] : [], ...codes ? ['codes'] : [], 'sessions', ...config.devices ? ['devices'] : []];
 }
 
 const nameOf = ({ userAgent }) => device(userAgent ?? '') ?? t('security.sessions.unknown');

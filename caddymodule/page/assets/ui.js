@@ -28,6 +28,15 @@ function set(element, attributes) {
 export const button = (text, onclick, kind = 'link') => el('button', { type: 'button', class: kind, onclick }, text);
 export const submit = (text) => el('button', { type: 'submit', class: 'main' }, text);
 
+// form returns a form that calls send with itself.
+export const form = (send, ...content) => el('form', {
+  method: 'post', novalidate: true,
+  onsubmit(event) {
+    event.preventDefault();
+    send(event.target);
+  },
+}, content);
+
 // busy marks a main button while what it began is under way.
 export function busy(main, on) {
   main?.classList.toggle('busy', on);
