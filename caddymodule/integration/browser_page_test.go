@@ -14,6 +14,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -485,6 +486,32 @@ func browserForgetsWhoLoggedOut(t *testing.T, s *site) {
 	}
 	b.open(s.URL + "/home")
 	b.isUser("frank")
+}
+
+// A code that can't be replaced still works. A browser with the session of another
+// company of the site can log out.
+func TestBrowserAtASiteOfTwoCompanies(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{
+		company: strings.Replace(people, "limits {", "limits {\nsms_per_account 1/10m", 1),
+		more:    umbra, handler: "login_page acme umbra",
+	})
+	b := newBrowser(t)
+	b.logsIn(s.URL+"/home", "carol@example.com", testPassword)
+	b.sees("code", codeField)
+	b.chooses("code.resend")
+	b.sees("code-limit", ".alert")
+	b.judge("code-limit")
+	b.enters("code", s.sms.last("otp.login", "code"))
+	b.isUser("carol")
+
+	zoe := s.loginAt("umbra", "other-key", "zoe")
+	b.holds(s, zoe)
+	b.open(s.URL + "/home")
+	b.isUser("zoe")
+	b.logsOut(s) // on the page of acme
+	s.get("/", zoe).want(wire.ErrTokenInvalid)
+	b.open(s.URL + "/home")
+	b.sees("login", idField)
 }
 
 // Back leads to the screen before, and never out of a login in progress. After the

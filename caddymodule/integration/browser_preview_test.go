@@ -176,6 +176,7 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	scene("code-wrong")
 	is(`document.activeElement.id === 'code' && document.activeElement.value === ''`)
 	scene("code-limit")
+	is(`!document.querySelector('#screen .main').hasAttribute('aria-disabled')`)
 	b.chooses("backup.offer")
 	b.sees("backup", "#backup")
 	scene("code-wrong-limit")

@@ -69,6 +69,8 @@ export interface Client {
   }): Promise<Step>;
   /** Drops an unfinished login and returns the start. A user with a session cookie stays logged in until the next login. */
   start(): Start;
+  /** Ends the session of the cookie. It may be one of another company of the site, which `resume` does not find. */
+  logout(): Promise<Start>;
   /**
    * Continues the login that `authorize` began. Call it with the address that the provider
    * sent the browser back to. For other addresses it returns null. Remove code and state

@@ -28,6 +28,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       store.removeItem(name);
       return step({ state: 'start' });
     },
+    logout: () => logout({ state: 'start' }),
     finishOAuth,
     askPasskey,
     config: () => ask('GET', 'client.json'),

@@ -111,14 +111,15 @@ const page = {
     if (!isFilled(form)) return;
     if (this.made.unproven?.()) return void complain('captcha', t('error.auth.captcha.missing'));
     if ($('#disclaimers input:not(:checked)', form)) return void complain('disclaimers', t('error.auth.disclaimer.invalid'));
-    this.act(() => send(entered));
+    this.act(() => send(entered), undefined, true);
   },
 
   // act makes a step and shows the next one, or another screen of it. Only one step
-  // runs at a time.
-  async act(work, then) {
+  // runs at a time. With sent, it is that of the screen's form.
+  async act(work, then, sent = false) {
     if (this.busy) return;
     this.busy = true;
+    this.sent = sent;
     const main = $('.main', screen);
     busy(main, true); // the next screen has its own button
     const { make, made } = this;
@@ -181,8 +182,9 @@ const page = {
     }
     const text = [before, textOf(error)].filter(Boolean).join(' ');
     const ways = this.ways(error);
-    if (code === 'auth.restricted' && retryAfter && !isEndless(reason)) lock(text, retryAfter, ways);
-    else alert(text, ...ways);
+    const waits = code === 'auth.restricted' && retryAfter && !isEndless(reason);
+    if (waits && this.sent) lock(text, retryAfter, ways);
+    else alert(waits ? [text, ' ', waitFor(retryAfter)] : text, ...ways); // the form may still work
     return false;
   },
 
@@ -244,13 +246,15 @@ const isRenewals = (reason) => /^limit\.renewals/.test(reason);
 // Waiting does not end these.
 const isEndless = (reason) => isRenewals(reason) || /^lock\.disabled/.test(reason);
 
+const waitFor = (seconds) => t('lock.wait', { time: time(seconds) });
+
 // A lock shows a countdown. Screen readers announce only its beginning and its end.
 let until = 0, countdown, wait;
 function lock(text, seconds, ways) {
   until = Date.now() + 1000 * seconds;
   const left = el('span', { 'aria-hidden': 'true' });
   wait = () => `${text} ${left.textContent}`;
-  const box = alert([el('span', {}, text), ' ', el('span', { class: 'visually-hidden' }, t('lock.wait', { time: time(seconds) })), left], ...ways);
+  const box = alert([el('span', {}, text), ' ', el('span', { class: 'visually-hidden' }, waitFor(seconds)), left], ...ways);
   const form = $('form', screen);
   const submit = form && $('.main', form);
   submit?.setAttribute('aria-disabled', 'true');
@@ -262,7 +266,7 @@ function lock(text, seconds, ways) {
   form?.addEventListener('input', ({ target }) => ['login', 'method'].includes(target.name) && release());
   const tick = () => {
     const rest = Math.ceil((until - Date.now()) / 1000);
-    left.textContent = t('lock.wait', { time: time(Math.max(rest, 0)) });
+    left.textContent = waitFor(Math.max(rest, 0));
     if (rest > 0) return;
     clearInterval(countdown);
     release();
@@ -288,8 +292,9 @@ async function begin() {
     if (link && !leaving) return page.show(client.start(), { screen: openLink });
     const step = returned && await client.finishOAuth(address);
     if (step) return page.arrive(step);
-    const found = await client.resume({ byCookie: hasCookie, fresh: !leaving && address.searchParams.has('fresh') });
-    page.show(found, { screen: !leaving ? undefined : found.state === 'authorized' ? logout : loggedOut });
+    const found = await client.resume({ byCookie: hasCookie, fresh: !leaving && fresh });
+    const mayEnd = hasCookie || found.state === 'authorized'; // the cookie may be another company's
+    page.show(found, { screen: !leaving ? undefined : mayEnd ? logout : loggedOut });
   } catch (error) {
     if (!(error instanceof MnemogateError)) throw error;
     if (returned && error.step) return page.show(error.step, { error });

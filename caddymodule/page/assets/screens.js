@@ -290,7 +290,7 @@ export function logout(page, step) {
     heading: t('logout.heading'),
     body: [
       el('p', { class: 'lead' }, t('logout.text')),
-      form(page, () => step.logout(), submit(t('logout.submit'))),
+      form(page, step.logout ?? page.client.logout, submit(t('logout.submit'))),
     ],
   };
 }
