@@ -27,7 +27,5 @@ func (s *Service) acceptDisclaimers(ctx context.Context, c *session.Call, req *a
 		return Reply{}, err
 	}
 	c.Remember(req.RememberDevice)
-	return issued(c.Enter(ctx, session.Step{
-		Account: a, State: record.Authorized, Accepted: accepted, At: c.Session().Created, // accepting proves nothing
-	}))
+	return issued(c.Enter(ctx, session.Step{Account: a, State: record.Authorized, Accepted: accepted}))
 }

@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -80,7 +81,7 @@ func TestASessionHasTheRoleAndTheMethodsOfItsLogin(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := record.Profile("B%C3%BCro   " + test.want); got.Profile != want {
+			if want := record.NewProfile(record.Account{Role: "Büro"}, nil, time.Time{}, test.want); got.Profile != want {
 				t.Errorf("got the profile %q, want %q", got.Profile, want)
 			}
 		})

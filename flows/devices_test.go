@@ -279,7 +279,7 @@ func TestADeviceSkipsTheSecondFactorItWasRememberedWith(t *testing.T) {
 	}
 }
 
-// Integration's TestAStolenDeviceTokenEnds has all that users and operators do.
+// Integration's TestKnownDevices has all that users and operators do.
 func TestADeviceEndsWithItsTimeAndWithTheOption(t *testing.T) {
 	for name, end := range map[string]func(b *harness){
 		"its time":   func(b *harness) { b.clock.advance(90 * 24 * time.Hour) },

@@ -520,6 +520,9 @@ func TestALockOfAHardenedCompanyIsOneEvent(t *testing.T) {
 // they count for other login ids than those after it.
 func TestAChangeOfHardenedEndsLoginsAndRecoveries(t *testing.T) {
 	b := newHarness(t)
+	question := b.sessionIn(record.RecoveryQuestion)
+	b.company.Hardened = true
+	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checkquestion", question, object{"control_answer": "Rex"})
 	for _, hardened := range []bool{false, true} {
 		b.company.Hardened = hardened
 		login := b.must("auth/login", "", object{"login_id": email}).SessionToken

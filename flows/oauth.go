@@ -56,7 +56,7 @@ func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest)
 		return Reply{}, err
 	}
 	c.Remember(req.RememberDevice)
-	next := session.Step{Account: a, State: record.Authorized, By: record.ByOAuth, At: user.AuthTime}
+	next := session.Step{Account: a, State: record.Authorized, By: record.ByOAuth, AuthTime: user.AuthTime}
 	if len(c.Pending(a, nil)) == 0 {
 		return issued(c.Enter(ctx, next))
 	}

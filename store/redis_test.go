@@ -363,7 +363,7 @@ func TestRedisBytesPerSession(t *testing.T) {
 		sess := session(fmt.Sprintf("s@%d", i+2), int64(i+2), 1, record.Authorized)
 		sess.ID, sess.Mnemocode, sess.Accepted = fmt.Sprintf("%032x", i), fmt.Sprintf("profile-%08d", i), nil
 		sess.UserAgent = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
-		sess.Profile, sess.Device = "   pwd", "" // a known device takes 34 bytes more
+		sess.Profile, sess.Device = "    pwd", "" // a known device takes 34 bytes more
 		must(t, sessions.Create(bg, t0, sess))
 	}
 	each := (used() - before) / n

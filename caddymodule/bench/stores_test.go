@@ -177,7 +177,7 @@ func newSession(id int64, number int) (token string, s record.Session) {
 	token, hash := tokens.New(tokens.Prefix, record.AccountBucket("acme", id))
 	return token, record.Session{
 		Hash: hash, ID: tokens.NewID(), Company: "acme", Account: id, Mnemocode: "user" + strconv.Itoa(number), Generation: 1,
-		State: record.Authorized, Created: now, Expires: now.Add(life), Ends: now.Add(life), Profile: "admin   pwd",
+		State: record.Authorized, Created: now, Expires: now.Add(life), Ends: now.Add(life), Profile: "admin    pwd",
 	}
 }
 

@@ -97,7 +97,7 @@ func IsEmpty(body []byte) bool {
 	return false
 }
 
-// Challenge is the WWW-Authenticate of a 401, or its beginning (RFC 6750, section 3).
+// Challenge is a WWW-Authenticate, or its beginning (RFC 6750, section 3).
 const Challenge = `Bearer realm="mnemogate"`
 
 // SetRetryAfter sets the header Retry-After.

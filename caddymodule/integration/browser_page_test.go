@@ -521,7 +521,7 @@ func TestBrowserGoesBack(t *testing.T) {
 	b := newBrowser(t)
 	back := func(screen, selector string) {
 		t.Helper()
-		b.eval(`void history.back()`)
+		b.eval(`void setTimeout(() => history.back())`)
 		b.sees(screen, selector)
 	}
 	b.open(s.URL + "/acme/logout")
@@ -567,6 +567,6 @@ func TestBrowserGoesBack(t *testing.T) {
 	b.sees("code", codeField)
 	b.enters("code", s.sms.last("otp.login", "code"))
 	b.isUser("carol")
-	b.eval(`void history.back()`)
+	b.eval(`void setTimeout(() => history.back())`)
 	b.waits(`location.pathname === '/acme/logout' && document.querySelector('#screen:not([aria-busy])')`)
 }

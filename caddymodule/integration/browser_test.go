@@ -231,8 +231,9 @@ func (b *tab) sawNowhere(secret string) {
 // has the policy in its query. /ws is a WebSocket and /sse a stream; both tick.
 type browserApp struct {
 	*httptest.Server
-	mu  sync.Mutex
-	got []string // method, path and user
+	mu       sync.Mutex
+	got      []string // method, path and user
+	authTime string   // of the last request
 }
 
 func newBrowserApp(t *testing.T) *browserApp {
@@ -246,6 +247,7 @@ func (a *browserApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	user := r.Header.Get("X-Profile-Mnemocode")
 	a.mu.Lock()
 	a.got = append(a.got, r.Method+" "+r.URL.Path+" "+user)
+	a.authTime = r.Header.Get("X-Profile-Auth-Time")
 	a.mu.Unlock()
 	switch r.URL.Path {
 	case "/ws":

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // Failure counts and counters outlive the account. Their keys do not reveal its
@@ -41,9 +42,11 @@ func TestNothingOfADeletedAccountCanBeRead(t *testing.T) {
 		readable(t, kept)
 	})
 	t.Run("Redis", func(t *testing.T) {
-		servers := sharedServers(t)
-		use(servers.start(config, servers.direct()))
-		redis := servers.redis.Client(t)
+		server := storetest.StartRedis(t)
+		config := config
+		config.stores = "store sqlite {env.HOME}/mnemogate.db\nsessions redis " + server.URL()
+		use(startSite(t, config))
+		redis := server.Client(t)
 		names, err := redis.Keys(t.Context(), "*").Result()
 		if err != nil || len(names) == 0 {
 			t.Fatalf("%d keys, %v", len(names), err)

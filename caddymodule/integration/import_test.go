@@ -294,7 +294,7 @@ func (s *site) importsOverReloads(t *testing.T) {
 	accounts := 10_000 / ifRaced(3)
 	var lines strings.Builder
 	for i := range accounts {
-		lines.WriteString(importLine(i) + "\n")
+		lines.WriteString(importLine(10_000+i) + "\n")
 	}
 	done := make(chan error, 1)
 	go func() {

@@ -2,11 +2,11 @@ package oauth
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -269,10 +269,10 @@ func (k *keyErrors) VerifySignature(ctx context.Context, jwt string) ([]byte, er
 
 // idClaims are the claims of an ID token that go-oidc does not verify.
 type idClaims struct {
-	AuthorizedParty string      `json:"azp"`
-	AuthTime        json.Number `json:"auth_time"` // accepts the string that some providers write
-	Email           string      `json:"email"`
-	EmailVerified   looseBool   `json:"email_verified"`
+	AuthorizedParty string    `json:"azp"`
+	AuthTime        any       `json:"auth_time"` // a number, but some providers write a string
+	Email           string    `json:"email"`
+	EmailVerified   looseBool `json:"email_verified"`
 }
 
 // looseBool is a bool that some providers write as a string.
@@ -304,7 +304,7 @@ func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tena
 		return tenant.OAuthUser{}, err
 	}
 	user, err := newOAuthUser(token.Subject, claims.Email, bool(claims.EmailVerified))
-	if at, _ := claims.AuthTime.Float64(); err == nil && at > 0 {
+	if at, _ := strconv.ParseFloat(fmt.Sprint(claims.AuthTime), 64); err == nil && 0 < at && at < 1<<40 {
 		user.AuthTime = time.Unix(int64(at), 0)
 	}
 	return user, err

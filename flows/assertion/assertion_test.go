@@ -262,7 +262,7 @@ func parse(t *testing.T, token string, keys *Keys) (claims, jose.Header) {
 var someone = record.Session{
 	Hash: record.HashToken("one"), ID: "session-1", Company: "acme", Mnemocode: "alice",
 	Created: time.Unix(1_900_000_000, 999), Profile: record.NewProfile(record.Account{Role: "Büro 100%", Email: "a@example.com", Phone: "+37060000001"},
-		[]record.ProfileField{record.ProfileRole, record.ProfileEmail, record.ProfilePhone}, record.ByPassword.With(record.BySMS)),
+		[]record.ProfileField{record.ProfileRole, record.ProfileEmail, record.ProfilePhone}, time.Time{}, record.ByPassword.With(record.BySMS)),
 }
 
 // newSigner returns a signer with one key. made counts its signatures.

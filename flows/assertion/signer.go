@@ -106,7 +106,7 @@ func (s *Signer) sign(ctx context.Context, issuer string, session record.Session
 	now := s.Now()
 	stated := claims{
 		Issuer: issuer, Audience: s.Audience, Subject: session.Mnemocode, Company: session.Company, Session: session.ID,
-		IssuedAt: now.Unix(), Expires: now.Add(s.TTL).Unix(), AuthTime: session.Created.Unix(),
+		IssuedAt: now.Unix(), Expires: now.Add(s.TTL).Unix(), AuthTime: session.LoginTime().Unix(),
 		Methods: session.Profile.Methods().Words(),
 	}
 	values := [...]*string{record.ProfileRole: &stated.Role, record.ProfileEmail: &stated.Email, record.ProfilePhone: &stated.Phone}

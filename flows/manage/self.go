@@ -50,7 +50,7 @@ func (s *Self) Company() *tenant.Company { return s.admin.Company }
 func (s *Self) IsCurrent(other record.Session) bool { return other.ID == s.session.ID }
 
 // LoginTime returns the time of the user's login.
-func (s *Self) LoginTime() time.Time { return s.session.Created }
+func (s *Self) LoginTime() time.Time { return s.session.LoginTime() }
 
 // Sessions returns the account's authorized sessions, oldest first.
 func (s *Self) Sessions(ctx context.Context) ([]record.Session, error) {

@@ -1,11 +1,15 @@
 package record
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+	"time"
+)
 
 // A Profile is what a session knows of its user in addition to the mnemocode. It is
-// taken at login. It holds four values, separated by spaces: role, email and phone, each
-// escaped, and the AuthMethods. A value may be empty. The profile is empty if all values
-// are.
+// taken at login. It holds five values, separated by spaces: role, email and phone, each
+// escaped, AuthTime in Unix seconds, and the AuthMethods. A value may be empty. The profile
+// is empty if all values are.
 type Profile string
 
 // A ProfileField is one of a Profile's values.
@@ -16,12 +20,17 @@ const (
 	ProfileRole ProfileField = iota
 	ProfileEmail
 	ProfilePhone
+	profileAuthTime
 	profileMethods // the last, because it has spaces
 )
 
 // NewProfile returns a profile with the role of the account and the requested fields.
-func NewProfile(a Account, fields []ProfileField, methods AuthMethods) Profile {
+// authTime may be zero.
+func NewProfile(a Account, fields []ProfileField, authTime time.Time, methods AuthMethods) Profile {
 	values := [...]string{ProfileRole: EscapeProfile(a.Role), profileMethods: string(methods)}
+	if !authTime.IsZero() {
+		values[profileAuthTime] = strconv.FormatInt(authTime.Unix(), 10)
+	}
 	for _, f := range fields {
 		values[f] = EscapeProfile([]string{a.Role, a.Email, a.Phone}[f])
 	}
@@ -37,6 +46,16 @@ func NewProfile(a Account, fields []ProfileField, methods AuthMethods) Profile {
 func (p Profile) Value(f ProfileField) string {
 	value, _, _ := strings.Cut(p.from(f), " ")
 	return value
+}
+
+// AuthTime returns when the user logged in at the OAuth provider, or zero if it does not
+// say so.
+func (p Profile) AuthTime() time.Time {
+	at, err := strconv.ParseInt(p.Value(profileAuthTime), 10, 64)
+	if err != nil {
+		return time.Time{}
+	}
+	return time.Unix(at, 0)
 }
 
 // Methods returns how the user has proved who they are in this login.

@@ -2,6 +2,7 @@ package record
 
 import (
 	"testing"
+	"time"
 )
 
 func TestAProfileHasTheRoleAndWhatIsAskedFor(t *testing.T) {
@@ -24,7 +25,7 @@ func TestAProfileHasTheRoleAndWhatIsAskedFor(t *testing.T) {
 		{Account{}, all, "oauth", [3]string{}},
 		{Account{}, all, "", [3]string{}},
 	} {
-		p := NewProfile(test.account, test.fields, test.methods)
+		p := NewProfile(test.account, test.fields, time.Time{}, test.methods)
 		for f, want := range test.want {
 			if got := p.Value(ProfileField(f)); got != want {
 				t.Errorf("%v of %q: got %q, want %q", f, p, got, want)
@@ -32,6 +33,13 @@ func TestAProfileHasTheRoleAndWhatIsAskedFor(t *testing.T) {
 		}
 		if got := p.Methods(); got != test.methods {
 			t.Errorf("the methods of %q: got %q, want %q", p, got, test.methods)
+		}
+		if got := p.AuthTime(); !got.IsZero() {
+			t.Errorf("the time of %q: got %v", p, got)
+		}
+		at := time.Unix(1_900_000_000, 0)
+		if timed := NewProfile(test.account, test.fields, at, test.methods); !timed.AuthTime().Equal(at) || timed.Methods() != test.methods {
+			t.Errorf("with a time: %q", timed)
 		}
 		if p != "" && test.want == [3]string{} && test.methods == "" {
 			t.Errorf("got %q for nothing", p)

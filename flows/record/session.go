@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// A Session is what a store keeps for one token. Created is when it reached its state; after
-// OAuth, when the user logged in at the provider, if that says so.
+// A Session is what a store keeps for one token.
 type Session struct {
 	Hash              TokenHash
 	ID                string // identifies the session to operators, through all its steps; it is not a token
@@ -48,6 +47,15 @@ func (s *Session) IdleUntil(t time.Time) time.Time {
 		return s.Ends
 	}
 	return t
+}
+
+// LoginTime returns when the user proved who they are. That was at the OAuth provider, if it
+// says so, and otherwise when the session was created.
+func (s *Session) LoginTime() time.Time {
+	if at := s.Profile.AuthTime(); !at.IsZero() && at.Before(s.Created) {
+		return at
+	}
+	return s.Created
 }
 
 // Ended returns the event that the session was revoked. The other fields come from by.

@@ -56,7 +56,7 @@ func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization
 	if want.RoleAllowed != nil && !want.RoleAllowed(session.Profile.Value(record.ProfileRole)) {
 		return record.Session{}, errRole // before Fresh: a new login would not help
 	}
-	if want.Fresh > 0 && now.Sub(session.Created) > want.Fresh {
+	if want.Fresh > 0 && now.Sub(session.LoginTime()) > want.Fresh {
 		return session, &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.TooOld, Message: "The login is too old for this request. Log the user in again.", MaxAge: want.Fresh}
 	}
 	return session, s.touch(ctx, now, session, time.Duration(owner.Session.Idle))

@@ -36,10 +36,16 @@ func (c *Call) find(ctx context.Context, token string, want Requirement, get get
 		c.session = &session
 		c.setDevice(session.Device)
 	}
-	// A session that began before `hardened` was switched on or off does not have, or should
-	// not have, the login id hash whose counts are the public ones.
-	state := c.session.State
-	if (state == record.CheckPassword || state == record.RecoveryOTP) && c.Company.Hardened != (c.session.LoginID != "") {
+	// With `hardened`, these sessions have a login id hash for the public counts, and there
+	// are no control questions. A reload may have switched `hardened` since one began.
+	hardened := c.Company.Hardened
+	switch c.session.State {
+	case record.CheckPassword, record.RecoveryOTP:
+		hardened = c.session.LoginID != ""
+	case record.RecoveryQuestion:
+		hardened = false
+	}
+	if hardened != c.Company.Hardened {
 		return wire.ErrTokenInvalid
 	}
 	return nil

@@ -21,7 +21,7 @@ type Step struct {
 	DecoyOf  string         // the login id hash that a decoy stands for
 	State    record.State
 	By       record.AuthMethods // how the user has proved who they are for this step; empty if they did not
-	At       time.Time          // when they did, if that was before this step; zero for now
+	AuthTime time.Time          // when they did so at the OAuth provider; zero if it is unknown
 	Accepted []record.Acceptance
 	// Counters are charged or checked in the same step that stores the session.
 	Counters []record.Counter
@@ -38,14 +38,18 @@ type Step struct {
 // codes.
 const maxPending = 100
 
-// profile returns what a session knows of its user. Until it is authorized, these are
-// only the methods of its steps so far.
+// profile returns what a session knows of its user. Until it is authorized, that is
+// only how and when the user has proved who they are.
 func (c *Call) profile(st Step) record.Profile {
-	methods := c.Session().Profile.Methods().With(st.By)
-	if st.State != record.Authorized {
-		return record.NewProfile(record.Account{}, nil, methods)
+	before := c.Session().Profile
+	methods, authTime := before.Methods().With(st.By), st.AuthTime
+	if authTime.IsZero() {
+		authTime = before.AuthTime()
 	}
-	return record.NewProfile(st.Account, c.s.Forwarded, methods)
+	if st.State != record.Authorized {
+		return record.NewProfile(record.Account{}, nil, authTime, methods)
+	}
+	return record.NewProfile(st.Account, c.s.Forwarded, authTime, methods)
 }
 
 func (c *Call) newSession(st Step, hash record.TokenHash) record.Session {
@@ -68,9 +72,6 @@ func (c *Call) newSession(st Step, hash record.TokenHash) record.Session {
 		Expires:           c.Now.Add(time.Duration(c.Company.Session.Temporary)),
 		Ends:              c.Now.Add(time.Duration(c.Company.Session.Temporary)),
 		AtMost:            maxPending,
-	}
-	if !st.At.IsZero() && st.At.Before(c.Now) {
-		next.Created = st.At
 	}
 	if c.Device != nil {
 		next.Device = c.Device.ID

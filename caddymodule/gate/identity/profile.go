@@ -26,7 +26,7 @@ var profileHeaders = map[string]profileHeader{
 	"email":        {name: "X-Profile-Email", value: valueOf(record.ProfileEmail), field: record.ProfileEmail, claimed: true},
 	"phone":        {name: "X-Profile-Phone", value: valueOf(record.ProfilePhone), field: record.ProfilePhone, claimed: true},
 	"session":      {name: "X-Profile-Session", value: func(s *record.Session) string { return s.ID }, whole: true},
-	"auth_time":    {name: "X-Profile-Auth-Time", value: func(s *record.Session) string { return strconv.FormatInt(s.Created.Unix(), 10) }, whole: true},
+	"auth_time":    {name: "X-Profile-Auth-Time", value: func(s *record.Session) string { return strconv.FormatInt(s.LoginTime().Unix(), 10) }, whole: true},
 	"auth_methods": {name: "X-Profile-Auth-Methods", value: func(s *record.Session) string { return string(s.Profile.Methods()) }},
 }
 

@@ -162,10 +162,10 @@ interface AtStart extends Noticing {
     /** The address that the provider sends the browser back to. Default: this page, without query and fragment. */
     redirectUri?: string;
     /**
-     * Makes an OpenID provider ask for the login again, even if the user is logged in there.
-     * Set it where `resume` has it. An OAuth 2.0 provider may ask nothing. Default: false.
+     * How many seconds old the login at an OpenID provider may be. The provider asks again
+     * for an older one. OAuth 2.0 and some OpenID providers ask nothing. Default: a year.
      */
-    fresh?: boolean;
+    maxAge?: number;
   }): Promise<string>;
 }
 

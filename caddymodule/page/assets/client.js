@@ -336,7 +336,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   // OAuth (RFC 6749, section 4.1; RFC 7636; the nonce of OpenID Connect Core,
   // section 3.1.2.1).
 
-  async function authorize(provider, { redirectUri = location.origin + location.pathname, fresh = false } = {}) {
+  async function authorize(provider, { redirectUri = location.origin + location.pathname, maxAge = year } = {}) {
     if (typeof provider === 'number') {
       const number = provider;
       provider = (await ask('GET', 'client.json')).oauth.find(({ providerId }) => providerId === number);
@@ -346,10 +346,8 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     if (authorizeUrl === null) throw new MnemogateError('service.unavailable', 'the provider did not answer');
     const [state, nonce, verifier] = [0, 0, 0].map(() => base64url(crypto.getRandomValues(new Uint8Array(32))));
     const parameters = { response_type: 'code', client_id: clientId, redirect_uri: redirectUri, scope, state, nonce };
-    if (scope?.split(' ').includes('openid')) { // with max_age the provider says when the user logged in there
-      parameters.max_age = fresh ? 60 : longAgo;
-      if (fresh) parameters.prompt = 'login';
-    }
+    // With max_age an OpenID provider says when the user logged in there.
+    if (scope?.split(' ').includes('openid')) parameters.max_age = maxAge;
     if (pkce) {
       const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier));
       Object.assign(parameters, { code_challenge: base64url(new Uint8Array(digest)), code_challenge_method: 'S256' });
@@ -404,7 +402,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
 // valueOf returns the value of an option that may be a function.
 const valueOf = (option) => typeof option === 'function' ? option() : option;
 
-const longAgo = 1e9; // seconds
+const year = 31_536_000; // in seconds; some providers add it to the time in 32 bits
 
 const isOver = ({ code }) => ['auth.token.invalid', 'auth.token.expired', 'auth.header.missing'].includes(code);
 

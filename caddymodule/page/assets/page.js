@@ -16,11 +16,11 @@ import { screens, deadLink, going, login, logout, loggedOut, openLink, recover, 
 const address = new URL(location.href);
 const link = /^#recover=(.+)$/.exec(address.hash)?.[1];
 const returned = address.searchParams.has('state') && (address.searchParams.has('code') || address.searchParams.has('error'));
-const fresh = returned ? remembered('fresh') === 'yes' : address.searchParams.has('fresh'); // a session is not enough
+const fresh = returned ? remembered('fresh') : address.searchParams.get('fresh'); // with it, a session is not enough
 const asked = (returned ? remembered('goal') : address.searchParams.get('return_to')) ?? '/';
 // Browsers keep the fragment of a page that has led here.
 const wanted = link || returned || asked.includes('#') ? asked : asked + address.hash;
-if (returned) history.replaceState(null, '', `${address.pathname}?${new URLSearchParams({ ...fresh && { fresh: 1 }, return_to: wanted })}`);
+if (returned) history.replaceState(null, '', `${address.pathname}?${new URLSearchParams({ ...fresh && { fresh }, return_to: wanted })}`);
 else if (link) history.replaceState(null, '', address.pathname + address.search);
 
 const leaving = $('main').dataset.kind === 'logout';
@@ -207,8 +207,8 @@ const page = {
   async visit(step, provider) {
     keep('goal', wanted);
     keep('language', language);
-    this.choose('fresh', fresh);
-    location.assign(await step.authorize(provider, { fresh }));
+    keep('fresh', fresh ?? '');
+    location.assign(await step.authorize(provider, { ...fresh && { maxAge: Math.min(60, fresh) || 0 } }));
   },
 
   // go leaves the page after a login. Its entries are left behind, so Back leads to the
@@ -292,7 +292,7 @@ async function begin() {
     if (link && !leaving) return page.show(client.start(), { screen: openLink });
     const step = returned && await client.finishOAuth(address);
     if (step) return page.arrive(step);
-    const found = await client.resume({ byCookie: hasCookie, fresh: !leaving && fresh });
+    const found = await client.resume({ byCookie: hasCookie, fresh: !leaving && !!fresh });
     const mayEnd = hasCookie || found.state === 'authorized'; // the cookie may be another company's
     page.show(found, { screen: !leaving ? undefined : mayEnd ? logout : loggedOut });
   } catch (error) {
