@@ -435,15 +435,15 @@ func TestCountsTellNothingOfAnotherLoginID(t *testing.T) {
 	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
 	b.must("auth/login", "", object{"login_id": phone})
+	b.clock.advance(time.Duration(l.LockFor) / 2)
 	b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": phone, "password": "wrong"})
 	_, err := b.serve("auth/checkcredentials", "", object{"login_id": phone, "password": password})
 	wantError(t, err, wire.ErrRestricted)
 	if reason := refusal(err).Reason; reason != "lock.password" {
 		t.Errorf("the reason is %q", reason)
 	}
-	b.clock.advance(time.Duration(l.LockFor))
+	b.clock.advance(time.Duration(l.LockFor) / 2) // the wrong one has not extended the lock
 	b.must("auth/checkcredentials", "", object{"login_id": phone, "password": password})
-
 }
 
 // Strangers who have failed with a login id do not see that its owner logs in or sets a

@@ -35,6 +35,7 @@ func TestRecoveryMethods(t *testing.T) {
 		"omitted":                         {methods(phone, mail, question), "", nil, phone, nil},
 		"omitted, another order":          {methods(question, mail, phone), "", nil, question, nil},
 		"omitted, no phone":               {methods(phone, mail, question), "", func(a *record.Account) { a.Phone = "" }, mail, nil},
+		"omitted, no SMS to the phone":    {methods(phone, mail, question), "", func(a *record.Account) { a.Phone = "+37120000045" }, mail, nil},
 		"omitted, only a question":        {methods(phone, mail, question), "", func(a *record.Account) { a.Phone, a.Email = "", "" }, question, nil},
 		"omitted, nothing set":            {methods(mail, question, phone), "", none, "", wire.ErrEmailNotSet},
 		"omitted, nothing set, one":       {methods(question), "", none, "", wire.ErrQuestionNotSet},
@@ -54,6 +55,7 @@ func TestRecoveryMethods(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newHarness(t)
 			b.company.Recovery.Methods = c.allowed
+			b.company.Limits.SMSCountries = []string{"+370"}
 			b.update(true, func(a *record.Account) {
 				a.LoginName = "alice"
 				if c.account != nil {

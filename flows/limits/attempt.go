@@ -293,7 +293,9 @@ func (at *Attempt) RecordPassword(ctx context.Context, key record.FailureKey, ok
 
 func (at *Attempt) countWrongPassword(t *record.FailureCount) {
 	t.Count++
-	if t.Count >= at.Company.Limits.LockAfter { // of a device, the count alone matters
+	// A wrong password during a private lock does not extend it. Of a device, the count
+	// alone matters.
+	if t.Count >= at.Company.Limits.LockAfter && !at.Now.Before(t.Until) {
 		t.Until = at.Now.Add(time.Duration(at.Company.Limits.LockFor))
 	}
 }
@@ -344,10 +346,14 @@ func (at *Attempt) failureCount(ctx context.Context, key record.FailureKey, kind
 	err := at.FailureCounts.UpdateFailures(ctx, at.Now, key, kind, func(t *record.FailureCount) error {
 		before := *t
 		lock = record.Event{}
-		if err := change(t); err != nil || t.Count == before.Count && t.Until.Equal(before.Until) {
+		if err := change(t); err != nil {
 			return err
 		}
-		lock = record.Event{Name: at.Company.Limits.LockAt(kind, *t), Time: at.Now, Mnemocode: at.Mnemocode, Until: t.Until}
+		name := at.Company.Limits.LockAt(kind, *t)
+		if name == at.Company.Limits.LockAt(kind, before) && t.Until.Equal(before.Until) {
+			return nil
+		}
+		lock = record.Event{Name: name, Time: at.Now, Mnemocode: at.Mnemocode, Until: t.Until}
 		if key.Device != "" {
 			if lock.Name = ""; at.Company.Limits.ForgetsDevice(t.Count) {
 				lock.Name = record.AccountDeviceDistrusted

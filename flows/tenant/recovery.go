@@ -17,7 +17,7 @@ func (c *Company) RecoveryMethod(wanted Method, a record.Account) (Method, error
 		return wanted, notSet(wanted, a)
 	}
 	for _, m := range c.Recovery.Methods {
-		if notSet(m, a) == nil {
+		if notSet(m, a) == nil && (m != ByPhone || c.SendsCodesTo(a.Phone)) {
 			return m, nil
 		}
 	}
