@@ -358,10 +358,7 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 			s.login("alice@example.com")
 		case "caddy mnemogate account history carol":
 			s.post("auth/checkcredentials", "", fields{"login_id": "carol@example.com", "password": "wrong"}).want(wire.ErrCredentialsInvalid)
-			storetest.Eventually(t, 10*time.Second, "carol's history", func() bool {
-				events, _ := s.admin("GET", "accounts/carol/history", nil).JSON["events"].([]any)
-				return len(events) == 2
-			})
+			s.history("carol", 2)
 		}
 		run := func() []byte {
 			cmd := s.shell(strings.NewReplacer(listed, now, "/var/log/mnemogate/", s.dir+"/").Replace(step.command))

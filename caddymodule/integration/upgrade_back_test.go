@@ -118,7 +118,7 @@ func (s *site) goesBack(nodes ...*site) {
 	if got := s.keySet("/acme/v2/jwks.json").Keys[0].KeyID; got != signed {
 		s.t.Errorf("assertions are signed with %s, not with %s", got, signed)
 	}
-	if events := named(s.history("alice")); !slices.Contains(events, "account.passkey_added") {
+	if events := named(s.history("alice", 1)); !slices.Contains(events, "account.passkey_added") {
 		s.t.Errorf("alice's history is %v", events)
 	}
 }
