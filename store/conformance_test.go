@@ -170,10 +170,11 @@ func wantEqual[T any](t *testing.T, what string, got, want T) {
 	}
 }
 
-// race calls f n times, on both nodes in turn, and returns the errors. It has as
-// many calls in flight as two busy CPUs can answer within Redis's timeout.
+// race calls f n times, on both nodes in turn, and returns the errors. It has more calls
+// in flight than both nodes have connections to PostgreSQL, but no more than two busy CPUs
+// can answer in time.
 func race[S any](n int, one, two S, f func(i int, s S) error) []error {
-	return callers(n, 50, one, two, f)
+	return callers(n, 3*postgresMaxConns, one, two, f)
 }
 
 // callers is race with atOnce calls in flight.

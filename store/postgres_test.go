@@ -228,7 +228,7 @@ func TestPostgresHasAsManyConnectionsAsItMay(t *testing.T) {
 	dsn := s.DSN(s.NewSchema(t))
 	for given, want := range map[int32]int32{0: postgresMaxConns, 3: 3, 50: 50} {
 		p := startPostgres(t, dsn, PostgresOptions{MaxConns: given})
-		race(200, p.Accounts(), p.Accounts(), func(_ int, s record.Accounts) error {
+		callers(200, 100, p.Accounts(), p.Accounts(), func(_ int, s record.Accounts) error {
 			_, err := s.PendingRevocations(bg, record.Revocation{}, 1)
 			return err
 		})
