@@ -58,12 +58,13 @@ func byMnemocode(t *testing.T, s *flows.Service, mnemocode string) record.Accoun
 	return a
 }
 
+// The tests call started where a busy machine may need longer than requests wait.
 func TestServiceStartsOnceForAllWhoAsk(t *testing.T) {
 	app := newApp(t, t.TempDir()+"/a.db", in("account alice", "email alice@example.com"))
 	services := make([]*flows.Service, 16)
 	var all sync.WaitGroup
 	for i := range services {
-		all.Go(func() { services[i], _ = app.Service(t.Context()) })
+		all.Go(func() { services[i], _ = app.started(t.Context()) })
 	}
 	if err := app.Start(); err != nil {
 		t.Fatal(err)
@@ -93,7 +94,7 @@ func TestFailedStartIsTriedAgain(t *testing.T) {
 		t.Fatal("it is tried again at once")
 	}
 	app.failedAt = app.failedAt.Add(-StartAgainAfter)
-	if _, err := app.Service(t.Context()); err != nil {
+	if _, err := app.started(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -106,7 +107,7 @@ func (clockStore) Clock(context.Context) (time.Time, error) { return time.Unix(7
 func TestServiceAsksTheServerOfTheAccountsForTheTime(t *testing.T) {
 	app := newApp(t, t.TempDir()+"/a.db", "")
 	app.stores[0].Store = clockStore{app.stores[0].Store.(*store.SQLite)}
-	service, err := app.Service(t.Context())
+	service, err := app.started(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +158,7 @@ func TestConfiguredAccounts(t *testing.T) {
 		second_factor
 		must_set_password
 		identity 2 42`))
-	service, err := first.Service(t.Context())
+	service, err := first.started(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
