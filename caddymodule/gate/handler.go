@@ -131,8 +131,8 @@ type Handler struct {
 	// this origin or of one in `cors`. Otherwise the answer is `auth.header.invalid`
 	// with the reason `cross_site`. The cookie is `Secure` even on plain http, where
 	// browsers keep it only for localhost. Other hosts of the domain can set a
-	// cookie whose name does not begin with `__Host-`. Default: none, and cookies
-	// are ignored.
+	// cookie whose name does not begin with `__Host-`. Default: none, so cookies are
+	// ignored; with a login page, `__Host-mnemogate`.
 	Cookie string `json:"cookie,omitempty"`
 
 	// Whether a WebSocket handshake may carry the token as one of its protocols, in

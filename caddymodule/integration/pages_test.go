@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -13,6 +14,8 @@ import (
 	"time"
 	"unicode"
 
+	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/caddymodule/gate"
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -266,10 +269,24 @@ func oneOfEach(listing string, number int) string {
 	return listing
 }
 
-// testdata/complete contains every option of the parser.
+// The valid examples set every field of the handler, the app and a company, and the page
+// shows their options. For the policies, TestLeavesAreComplete of caddymodule/app says so.
 func TestThePageShowsEveryOption(t *testing.T) {
-	complete := get(os.ReadFile("testdata/complete.caddyfiletest"))(t)
-	config, _, _ := strings.Cut(string(complete), expects)
+	var configs, adapted string
+	for _, file := range get(filepath.Glob("testdata/*.caddyfiletest"))(t) {
+		if !strings.HasPrefix(filepath.Base(file), "bad_") {
+			config, expected, _ := strings.Cut(string(get(os.ReadFile(file))(t)), expects)
+			configs, adapted = configs+config+"\n", adapted+expected
+		}
+	}
+	for _, module := range []any{gate.Handler{}, app.App{}, app.Company{}} {
+		for _, f := range reflect.VisibleFields(reflect.TypeOf(module)) {
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			if name != "" && name != "-" && !strings.Contains(adapted, `"`+name+`":`) {
+				t.Errorf("no example sets %s of %T", name, module)
+			}
+		}
+	}
 	names := func(lines []optionLine) map[string]bool {
 		names := map[string]bool{}
 		for _, o := range lines {
@@ -285,7 +302,7 @@ func TestThePageShowsEveryOption(t *testing.T) {
 		return names
 	}
 	shown := names(optionLines(pageListing(t)))
-	for name := range names(optionLines(config)) {
+	for name := range names(optionLines(configs)) {
 		if !shown[name] {
 			t.Errorf("docs/configuration.md does not show %q", name)
 		}
