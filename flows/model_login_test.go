@@ -104,11 +104,11 @@ func (m *model) password(c *modelCall, a *modelAccount, t *modelAttempts, before
 	panic(modelRefusal{Code: wrong, Captcha: captchaDue(c.company, t)})
 }
 
-// wrong counts a wrong password.
+// wrong counts a wrong password. During a lock it does not extend it.
 func (n *modelCount) wrong(now time.Time, c *modelCompany) {
 	n.n++
 	n.changed = now
-	if n.n >= c.Limits.LockAfter {
+	if n.n >= c.Limits.LockAfter && !now.Before(n.until) {
 		n.until = now.Add(time.Duration(c.Limits.LockFor))
 	}
 }

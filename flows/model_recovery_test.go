@@ -105,7 +105,7 @@ func (c *modelCompany) method(wanted tenant.Method, a *modelAccount) (tenant.Met
 	if wanted == "" {
 		wanted = c.Recovery.Methods[0]
 		for _, m := range slices.Backward(c.Recovery.Methods) {
-			if notSet(m, a) == "" {
+			if notSet(m, a) == "" && (m != tenant.ByPhone || c.getsCodes(a)) {
 				wanted = m
 			}
 		}
@@ -114,6 +114,12 @@ func (c *modelCompany) method(wanted tenant.Method, a *modelAccount) (tenant.Met
 		return wanted, "recovery.method.restricted"
 	}
 	return wanted, notSet(wanted, a)
+}
+
+// getsCodes reports whether a code for the account's phone has a way to it.
+func (c *modelCompany) getsCodes(a *modelAccount) bool {
+	_, fixed := c.OTP.FixedCode(a.phone)
+	return fixed || c.sendsTo(a.phone)
 }
 
 func notSet(m tenant.Method, a *modelAccount) string {
