@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -16,10 +17,7 @@ type acceptDisclaimersRequest struct {
 // acceptDisclaimers completes a login by OAuth (interface, Endpoints 8).
 func (s *Service) acceptDisclaimers(ctx context.Context, c *session.Call, req *acceptDisclaimersRequest) (Reply, error) {
 	a, err := c.LoadAccount(ctx)
-	if err != nil {
-		return Reply{}, err
-	}
-	if err := tenant.CheckStatus(a); err != nil {
+	if err := cmp.Or(err, tenant.CheckStatus(a)); err != nil {
 		return Reply{}, err
 	}
 	accepted, err := c.Accept(a, req.AcceptDisclaimers)

@@ -14,7 +14,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/manage"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -59,7 +58,7 @@ func TestWhatCannotBeRevokedAtOnceIsRevokedLater(t *testing.T) {
 				times = 2
 			}
 			for range times {
-				if err := c.change(b, id); !errors.Is(err, session.ErrRevocationPending) {
+				if err := c.change(b, id); !errors.Is(err, manage.ErrRevocationPending) {
 					t.Fatalf("got %v, want ErrRevocationPending", err)
 				}
 			}
@@ -148,7 +147,7 @@ func TestPendingRevocationsDoNotFloodTheLog(t *testing.T) {
 		}
 		return nil
 	})
-	if err := b.admin().EndSessions(t.Context(), mnemocode, ""); !errors.Is(err, session.ErrRevocationPending) {
+	if err := b.admin().EndSessions(t.Context(), mnemocode, ""); !errors.Is(err, manage.ErrRevocationPending) {
 		t.Fatalf("got %v, want ErrRevocationPending", err)
 	}
 	for range 20 {

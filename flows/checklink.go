@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -30,10 +31,7 @@ func (s *Service) checkLink(ctx context.Context, c *session.Call, req *checkLink
 		return Reply{}, err
 	}
 	a, err := c.LoadAccount(ctx)
-	if err != nil {
-		return Reply{}, err
-	}
-	if err := tenant.CheckStatus(a); err != nil {
+	if err := cmp.Or(err, tenant.CheckStatus(a)); err != nil {
 		return Reply{}, err
 	}
 	return issued(c.Enter(ctx, session.Step{Account: a, State: record.RecoveryPassword}))

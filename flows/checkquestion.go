@@ -32,7 +32,7 @@ func (s *Service) checkQuestion(ctx context.Context, c *session.Call, req *check
 	if err != nil {
 		return Reply{}, wire.Unavailable("checking the control answer", err)
 	}
-	if err := c.RecordWindow(ctx, c.FailureKey(a, ""), record.WrongAnswers, c.Company.Limits.WrongAnswers, ok); err != nil {
+	if err := c.RecordWindow(ctx, c.FailureKey(a, ""), record.WrongAnswers, ok); err != nil {
 		return Reply{}, err
 	}
 	if !ok {

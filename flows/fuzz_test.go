@@ -12,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/go-json-experiment/json"
+
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 

@@ -12,7 +12,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -171,7 +170,7 @@ func (m *machine) app(t *rapid.T, ad *manage.Admin, a *modelAccount) error {
 
 // didNotAnswer ends the sequence if err says that a server did not answer.
 func (m *machine) didNotAnswer(err error) bool {
-	m.cut = m.cut || m.servers && (errors.Is(err, wire.ErrUnavailable) || errors.Is(err, session.ErrRevocationPending))
+	m.cut = m.cut || m.servers && (errors.Is(err, wire.ErrUnavailable) || errors.Is(err, manage.ErrRevocationPending))
 	return m.cut
 }
 

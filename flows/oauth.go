@@ -2,14 +2,11 @@ package flows
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -112,22 +109,15 @@ func (s *Service) askProvider(ctx context.Context, c *session.Call, config tenan
 	return user, err
 }
 
-// grantMemory is how long a code is remembered after it was sent. A provider's code
-// should be valid for ten minutes at most (RFC 6749, section 4.1.2).
-const grantMemory = time.Hour
-
-// spendGrant marks a code as used, on all nodes. Each code is sent to a provider at most
-// once, even if the login then fails. RFC 6749, section 4.1.2 requires this of clients,
-// and not every provider enforces it.
+// spendGrant makes sure that each code is sent to a provider at most once, even if the
+// login then fails. RFC 6749, section 4.1.2 requires this of clients, and not every
+// provider enforces it. By the same section, a code should be valid for ten minutes at
+// most.
 //
-// Each code counts as a login of the address, so strangers can fill the store with only
-// a limited number of codes. A code is spent for all providers. This defeats the mix-up
-// attack, in which one provider gets hold of a code of another and logs in with it
-// (RFC 9700, section 4.4).
+// A code is spent for all providers. This defeats the mix-up attack, in which one
+// provider gets hold of a code of another and logs in with it (RFC 9700, section 4.4).
 func spendGrant(ctx context.Context, c *session.Call, req *oauthRequest) error {
-	hash := sha256.Sum256([]byte(strings.TrimFunc(req.Code, isTrimmed)))
-	sent := c.Counter("grant", hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: grantMemory})
-	first, err := c.MarkUsed(ctx, sent, append(c.AddressCounters(), c.AddressLogins()...)...)
+	first, err := c.Spend(ctx, "grant", []byte(strings.TrimFunc(req.Code, isTrimmed)))
 	if err == nil && !first {
 		err = fmt.Errorf("%w: the code was sent before", wire.ErrOAuthFailed)
 	}

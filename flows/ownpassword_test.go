@@ -46,7 +46,7 @@ func TestWhatAUsersOwnChangeRefuses(t *testing.T) {
 	if err != nil || len(sessions) != 1 {
 		t.Fatalf("%d sessions, %v", len(sessions), err)
 	}
-	if err := b.changeOwn(manage.PasswordChange{Current: password, New: newSecret, Keep: sessions[0].ID}); !errors.Is(err, manage.ErrNoSuchSession) {
+	if err := b.changeOwn(manage.PasswordChange{Current: password, New: newSecret, Keep: sessions[0].ID}); !errors.Is(err, manage.ErrNoSessionToKeep) {
 		t.Errorf("a pending session: got %v", err)
 	}
 	b.must("auth/recovery/checkotp", pending, object{"otp": b.sms.last(t).Code})
@@ -131,7 +131,7 @@ func TestOfOwnChangesThatRaceOneWins(t *testing.T) {
 	won := make([]bool, len(tokens))
 	race(len(tokens), func(i int) error {
 		err := b.changeOwn(manage.PasswordChange{Current: password, New: newSecret + strings.Repeat("!", i), Keep: ids[i]})
-		if won[i] = err == nil; !won[i] && !errors.Is(err, manage.ErrChanged) && !errors.Is(err, manage.ErrPasswordWrong) && !errors.Is(err, manage.ErrNoSuchSession) {
+		if won[i] = err == nil; !won[i] && !errors.Is(err, manage.ErrChanged) && !errors.Is(err, manage.ErrPasswordWrong) && !errors.Is(err, manage.ErrNoSessionToKeep) {
 			t.Errorf("got %v", err)
 		}
 		return err

@@ -92,7 +92,7 @@ func (s *Service) accountOfPasskey(ctx context.Context, c *session.Call, token s
 	if !ok { // usually because the page was open for too long, so this is not a failure of the address
 		return record.Account{}, c.AddressFirst(ctx, errPasskeyInvalid)
 	}
-	fresh, err := session.SpendPasskeyChallenge(ctx, &c.Attempt, challenge)
+	fresh, err := c.Spend(ctx, "passkey", challenge)
 	if err != nil {
 		return record.Account{}, err
 	}

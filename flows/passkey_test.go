@@ -341,7 +341,7 @@ func TestRemovingAPasskeyAgainRevokesWhatIsPending(t *testing.T) {
 		return b.admin().RemovePasskey(t.Context(), mnemocode, record.Passkey{Credential: d.id}.ID(), "")
 	}
 	for range 2 {
-		if err := remove(); !errors.Is(err, session.ErrRevocationPending) {
+		if err := remove(); !errors.Is(err, manage.ErrRevocationPending) {
 			t.Fatalf("got %v, want ErrRevocationPending", err)
 		}
 	}
@@ -371,7 +371,7 @@ func TestRemovingPasskeys(t *testing.T) {
 			t.Errorf("%q: %v", wrong, err)
 		}
 	}
-	if err := ad.RemovePasskey(t.Context(), mnemocode, id(two), "x"); !errors.Is(err, manage.ErrNoSuchSession) {
+	if err := ad.RemovePasskey(t.Context(), mnemocode, id(two), "x"); !errors.Is(err, manage.ErrNoSessionToKeep) {
 		t.Errorf("an unknown session: %v", err)
 	}
 	kept := live[slices.IndexFunc(live, func(s record.Session) bool { return s.Hash == record.HashToken(keep) })].ID

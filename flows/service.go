@@ -146,8 +146,8 @@ func (s *Service) serve(ctx context.Context, r *Request, c *session.Call) (Reply
 // checked returns err if the route lists it. It reports any other error as a defect
 // and replaces it.
 func (s *Service) checked(r *Request, err error) error {
-	var code *wire.Error
-	if !errors.As(err, &code) {
+	code, ok := errors.AsType[*wire.Error](err)
+	if !ok {
 		return s.defect(r, err)
 	}
 	if !r.Route.MayFail(code) {

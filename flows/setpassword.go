@@ -1,6 +1,7 @@
 package flows
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -25,10 +26,7 @@ type setPasswordRequest struct {
 // between those with different tokens.
 func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPasswordRequest) (Reply, error) {
 	a, err := c.LoadAccount(ctx)
-	if err != nil {
-		return Reply{}, err
-	}
-	if err := tenant.CheckStatus(a); err != nil {
+	if err := cmp.Or(err, tenant.CheckStatus(a)); err != nil {
 		return Reply{}, err
 	}
 	password := password.Normalize(req.NewPassword)

@@ -9,9 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"golang.org/x/sync/singleflight"
 )
 
 // A Memory is a record.Sessions that remembers the authorized sessions which the
@@ -66,19 +67,16 @@ func (m *Memory) SetLimit(limit int) { m.limit.Store(int64(max(1, limit/record.B
 // whole.
 func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash record.TokenHash, whole bool) (record.Session, error) {
 	shard := &m.shards[hash.Bucket()]
-	trusted := m.HasLease()
-	if trusted {
-		// A session that has expired in memory may have been extended on another
-		// node.
-		if s, ok := shard.recall(hash, &m.kinds, whole); ok && now.Before(s.Expires) {
-			shard.hits.Add(1)
-			return s, nil
-		}
-	}
-	shard.misses.Add(1)
-	if !trusted {
+	if !m.HasLease() {
+		shard.misses.Add(1)
 		return m.Get(ctx, hash)
 	}
+	// A session that has expired in memory may have been extended on another node.
+	if s, ok := shard.recall(hash, &m.kinds, whole); ok && now.Before(s.Expires) {
+		shard.hits.Add(1)
+		return s, nil
+	}
+	shard.misses.Add(1)
 	revocations := shard.revocations.Load()
 	s, err := m.ask(ctx, company, hash, revocations)
 	if err == nil && s.State == record.Authorized {

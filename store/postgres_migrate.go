@@ -5,6 +5,7 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -49,14 +50,10 @@ func (p *Postgres) prepare(ctx context.Context) error {
 }
 
 func missingPostgresMigrations(ctx context.Context, conn *pgxpool.Conn) ([]string, error) {
-	applied := map[string]bool{}
 	rows, _ := conn.Query(ctx, postgresSelectMigrations) // CollectRows returns the error of Query
-	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	applied, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil && postgresCode(err) != "42P01" { // undefined table: no migration was applied
 		return nil, err
-	}
-	for _, name := range names {
-		applied[name] = true
 	}
 	entries, err := fs.ReadDir(postgresMigrations, "migrations/postgres")
 	if err != nil {
@@ -64,7 +61,7 @@ func missingPostgresMigrations(ctx context.Context, conn *pgxpool.Conn) ([]strin
 	}
 	var missing []string
 	for _, e := range entries {
-		if !applied[e.Name()] {
+		if !slices.Contains(applied, e.Name()) {
 			missing = append(missing, e.Name())
 		}
 	}

@@ -97,23 +97,23 @@ func (l *listener) sendHeartbeats(ctx context.Context) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for server, e := range l.subscriptions {
+	for server, s := range l.subscriptions {
 		if _, ok := servers[server]; !ok {
-			e.cancel()
+			s.cancel()
 			delete(l.subscriptions, server)
 		}
 	}
 	for server, tag := range servers {
-		e := l.subscriptions[server]
-		if e == nil {
-			e = l.listen(ctx, server)
+		s := l.subscriptions[server]
+		if s == nil {
+			s = l.listen(ctx, server)
 		}
-		if e.number != 0 && e.sendingHeartbeat.CompareAndSwap(false, true) {
-			number := e.number
+		if s.number != 0 && s.sendingHeartbeat.CompareAndSwap(false, true) {
+			number := s.number
 			l.running.Go(func() {
-				defer e.sendingHeartbeat.Store(false)
+				defer s.sendingHeartbeat.Store(false)
 				err := panics.ContainLogged(l.redis.log, "sending a heartbeat", func() error {
-					l.heartbeat(ctx, e, number, tag+"h")
+					l.heartbeat(ctx, s, number, tag+"h")
 					return nil
 				})
 				if err != nil {
@@ -146,14 +146,14 @@ func (r *Redis) masters(ctx context.Context) (map[*redis.Client]string, error) {
 // listen starts to listen to a server. The caller holds mu.
 func (l *listener) listen(ctx context.Context, server *redis.Client) *subscription {
 	ctx, cancel := context.WithCancel(ctx)
-	e := &subscription{server: server, channel: l.redis.channel() + ":" + rand.Text(), cancel: cancel}
-	l.subscriptions[server] = e
+	s := &subscription{server: server, channel: l.redis.channel() + ":" + rand.Text(), cancel: cancel}
+	l.subscriptions[server] = s
 	l.running.Go(func() {
 		defer cancel()
 		for ctx.Err() == nil {
 			err := panics.ContainLogged(l.redis.log, "receiving revocations", func() error {
-				defer l.end(e)
-				return l.receive(ctx, e)
+				defer l.end(s)
+				return l.receive(ctx, s)
 			})
 			if ctx.Err() == nil {
 				l.report(err)
@@ -164,19 +164,19 @@ func (l *listener) listen(ctx context.Context, server *redis.Client) *subscripti
 			}
 		}
 	})
-	return e
+	return s
 }
 
 var errStale = errors.New("a heartbeat has not come back")
 
 // receive subscribes and listens until the subscription is lost or stale.
-func (l *listener) receive(ctx context.Context, e *subscription) error {
-	channels := []string{l.redis.channel(), e.channel}
-	subscription := e.server.Subscribe(ctx, channels...)
-	defer subscription.Close()
-	defer context.AfterFunc(ctx, func() { subscription.Close() })()
+func (l *listener) receive(ctx context.Context, s *subscription) error {
+	channels := []string{l.redis.channel(), s.channel}
+	pubsub := s.server.Subscribe(ctx, channels...)
+	defer pubsub.Close()
+	defer context.AfterFunc(ctx, func() { pubsub.Close() })()
 	for range channels {
-		m, err := subscription.ReceiveTimeout(ctx, l.redis.limits.attempt)
+		m, err := pubsub.ReceiveTimeout(ctx, l.redis.limits.attempt)
 		if err != nil {
 			return fmt.Errorf("subscribing: %w", err)
 		}
@@ -184,13 +184,13 @@ func (l *listener) receive(ctx context.Context, e *subscription) error {
 			return fmt.Errorf("subscribing: a %T came", m)
 		}
 	}
-	l.begin(e)
+	l.begin(s)
 	for last := time.Now(); ; {
 		left := feedLease - time.Since(last)
 		if left <= 0 {
 			return errStale
 		}
-		m, err := subscription.ReceiveTimeout(ctx, left)
+		m, err := pubsub.ReceiveTimeout(ctx, left)
 		if err != nil {
 			return err
 		}
@@ -198,8 +198,8 @@ func (l *listener) receive(ctx context.Context, e *subscription) error {
 		switch {
 		case !ok:
 			return fmt.Errorf("a %T came", m) // the client has subscribed again
-		case message.Channel == e.channel:
-			l.heartbeatReturned(e, message.Payload)
+		case message.Channel == s.channel:
+			l.recordReturn(s, message.Payload)
 			last = time.Now()
 		default:
 			deliverMessage(l.feed, message.Payload)
@@ -208,20 +208,20 @@ func (l *listener) receive(ctx context.Context, e *subscription) error {
 }
 
 // begin records a new subscription. Revocations before it may have been missed.
-func (l *listener) begin(e *subscription) {
+func (l *listener) begin(s *subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.numbered++
-	e.number, e.heartbeatReturned, e.written, e.name = l.numbered, 0, 0, ""
-	e.began = time.Since(l.start)
+	s.number, s.heartbeatReturned, s.written, s.name = l.numbered, 0, 0, ""
+	s.began = time.Since(l.start)
 	l.feed.Flush()
 }
 
 // end records the loss of a subscription.
-func (l *listener) end(e *subscription) {
+func (l *listener) end(s *subscription) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e.number, e.heartbeatReturned, e.written = 0, 0, 0
+	s.number, s.heartbeatReturned, s.written = 0, 0, 0
 	l.lease()
 }
 
@@ -229,48 +229,48 @@ var heartbeatScript = newScript("heartbeat")
 
 // heartbeat sends a heartbeat, without waiting for other calls. If the server no
 // longer has the key, it does not try another server.
-func (l *listener) heartbeat(ctx context.Context, e *subscription, subscription int64, key string) {
+func (l *listener) heartbeat(ctx context.Context, s *subscription, number int64, key string) {
 	sent := time.Since(l.start)
-	text := fmt.Sprintf("%d %d ", subscription, sent)
+	text := fmt.Sprintf("%d %d ", number, sent)
 	send := func(ctx context.Context) error {
-		_, _, err := l.redis.runAt(ctx, redisPlace{Client: e.server, alone: true}, heartbeatScript, []string{key},
-			[]any{rand.Text(), redisNameTTL.Milliseconds(), e.channel, text})
+		_, _, err := l.redis.runAt(ctx, redisPlace{Client: s.server, alone: true}, heartbeatScript, []string{key},
+			[]any{rand.Text(), redisNameTTL.Milliseconds(), s.channel, text})
 		return err
 	}
 	err := l.redis.limited(ctx, send)
 	// A master that was made a replica keeps its connections open, and reads on them
 	// miss later revocations. The library closes a connection whose write is
 	// refused, so write on all idle ones.
-	for idle := e.server.PoolStats().IdleConns; idle > 0 && redis.HasErrorPrefix(err, "READONLY"); idle-- {
+	for idle := s.server.PoolStats().IdleConns; idle > 0 && redis.HasErrorPrefix(err, "READONLY"); idle-- {
 		err = l.redis.limited(ctx, send)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	switch {
-	case e.number != subscription:
+	case s.number != number:
 	case err == nil:
-		e.written = max(e.written, sent)
+		s.written = max(s.written, sent)
 		l.lease()
-	case sent-max(e.began, e.written) > feedLease:
+	case sent-max(s.began, s.written) > feedLease:
 		l.warn(err) // such as too few replicas; the heartbeat comes back, so nothing else reports it
 	}
 }
 
-// heartbeatReturned records a heartbeat that came back.
-func (l *listener) heartbeatReturned(e *subscription, text string) {
-	subscription, rest, _ := strings.Cut(text, " ")
+// recordReturn records a heartbeat that came back.
+func (l *listener) recordReturn(s *subscription, text string) {
+	number, rest, _ := strings.Cut(text, " ")
 	offset, name, _ := strings.Cut(rest, " ")
 	sent, err := strconv.ParseInt(offset, 10, 64)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err != nil || subscription != strconv.FormatInt(e.number, 10) {
+	if err != nil || number != strconv.FormatInt(s.number, 10) {
 		return
 	}
-	if e.name != "" && e.name != name {
+	if s.name != "" && s.name != name {
 		l.feed.Flush()
 	}
-	e.name = name
-	e.heartbeatReturned = max(e.heartbeatReturned, time.Duration(sent))
+	s.name = name
+	s.heartbeatReturned = max(s.heartbeatReturned, time.Duration(sent))
 	l.lease()
 }
 
@@ -278,8 +278,8 @@ func (l *listener) heartbeatReturned(e *subscription, text string) {
 // allow. The caller holds mu.
 func (l *listener) lease() {
 	until := time.Time{}
-	for _, e := range l.subscriptions {
-		sure := min(e.heartbeatReturned, e.written)
+	for _, s := range l.subscriptions {
+		sure := min(s.heartbeatReturned, s.written)
 		if sure == 0 {
 			l.feed.SetLease(time.Time{})
 			return

@@ -274,7 +274,7 @@ func (s sqlAccounts) Secret(ctx context.Context) ([]byte, error) {
 	if errors.Is(err, sql.ErrNoRows) {
 		err = s.writing(ctx, func(ctx context.Context, q queries) error {
 			candidate := make([]byte, 32)
-			rand.Read(candidate) // never fails: it crashes the process instead
+			rand.Read(candidate)
 			if _, err := q.exec(ctx, sqlInsertSecret, candidate); err != nil {
 				return err
 			}

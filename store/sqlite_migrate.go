@@ -44,9 +44,9 @@ func migrateSQLite(ctx context.Context, db *sql.DB) error {
 	// Limit only the waiting: indexing a large file takes long.
 	waiting, cancel := context.WithTimeout(ctx, sqliteStartTimeout)
 	defer cancel()
-	for i := range names {
-		if err := whileSQLiteIsBusy(waiting, func() error { return migrateSQLiteOnce(ctx, db, names, names[i]) }); err != nil {
-			return fmt.Errorf("applying migration %s: %w", names[i], err)
+	for _, name := range names {
+		if err := whileSQLiteIsBusy(waiting, func() error { return migrateSQLiteOnce(ctx, db, names, name) }); err != nil {
+			return fmt.Errorf("applying migration %s: %w", name, err)
 		}
 	}
 	return nil

@@ -74,8 +74,12 @@ func (r SQLiteRestore) Run(ctx context.Context) (done SQLiteRestored, err error)
 // mayReplace returns an error if a file is in the way. A -wal file without its main
 // file counts too, because SQLite would take it for the log of the restored file.
 func (r SQLiteRestore) mayReplace(to string) error {
-	if same, err := sameFile(r.From, to); err != nil || same {
-		return errors.Join(err, errors.New("the backup is the file to restore: name another with --to"))
+	same, err := sameFile(r.From, to)
+	if err != nil {
+		return err
+	}
+	if same {
+		return errors.New("the backup is the file to restore: name another with --to")
 	}
 	for _, file := range append([]string{to}, sqliteSideFiles(to)...) {
 		if _, err := os.Lstat(file); err == nil && !r.Replace {

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/app"
@@ -22,7 +23,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -100,8 +100,8 @@ func (c *Call) serve(d *API) (err error) {
 	if c.App, err = d.App(c.Context()); err != nil {
 		return err
 	}
-	c.App.Enter()
-	defer c.App.Leave()
+	c.App.BeginCall()
+	defer c.App.EndCall()
 	if d.Admit != nil {
 		if c.key, err = d.Admit(c); err != nil {
 			return err
@@ -249,7 +249,7 @@ func asError(err error) *Error {
 		return &Error{Status: http.StatusNotFound, Message: api.NoAccount}
 	case errors.Is(err, manage.ErrNoSession):
 		return &Error{Status: http.StatusNotFound, Field: "session", Message: err.Error()}
-	case errors.Is(err, manage.ErrNoSuchSession):
+	case errors.Is(err, manage.ErrNoSessionToKeep):
 		return &Error{Status: http.StatusBadRequest, Field: "keep_session", Message: "keep_session: " + err.Error()}
 	case errors.Is(err, manage.ErrNoPasskey):
 		return &Error{Status: http.StatusNotFound, Message: err.Error()}
@@ -263,7 +263,7 @@ func asError(err error) *Error {
 		return &Error{Status: http.StatusConflict, Field: "status", Message: "status: the account is not active, so its user can't log in; set it to active first"}
 	case errors.Is(err, wire.ErrPasswordSame):
 		return asError(&tenant.RuleError{Field: "new_password", Text: "Not the current password."})
-	case errors.Is(err, session.ErrRevocationPending):
+	case errors.Is(err, manage.ErrRevocationPending):
 		return &Error{Status: http.StatusServiceUnavailable, Message: err.Error()}
 	case errors.Is(err, password.ErrBusy):
 		return &Error{Status: http.StatusServiceUnavailable, Message: "too many passwords are being hashed; try again"}
@@ -287,6 +287,45 @@ func (c *Call) body() ([]byte, error) {
 	bodies.Unlimit(c.W, c.Request)
 	return data, nil
 }
+
+// Texts reads a body that is an object of strings with the given names. A name that
+// ends in a question mark is optional and may be null.
+func (c *Call) Texts(names ...string) (map[string]string, error) {
+	data, err := c.body()
+	if err != nil {
+		return nil, err
+	}
+	values, err := parseObject(data)
+	if err != nil {
+		return nil, err
+	}
+	texts := map[string]string{}
+	for _, name := range names {
+		name, optional := strings.CutSuffix(name, "?")
+		if value, given := values[name]; given {
+			text, err := stringValue(value)
+			if err == nil && utf8.RuneCountInString(text) > maxText {
+				err = errors.New("it is too long")
+			}
+			if err != nil {
+				return nil, &manage.FieldError{Field: name, Message: err.Error()}
+			}
+			texts[name] = text
+		}
+		if texts[name] == "" && !optional {
+			return nil, &manage.FieldError{Field: name, Message: "it is missing"}
+		}
+		delete(values, name)
+	}
+	for name := range values {
+		return nil, &manage.FieldError{Field: printable(name), Message: "there is no such field; leave it out"}
+	}
+	return texts, nil
+}
+
+// maxText limits the texts that are processed. The rules for passwords have their
+// own limit.
+const maxText = 1024
 
 // parseQuery returns the parameters of a query. It refuses unknown ones: otherwise a
 // client that names one session in the query would revoke all.

@@ -337,12 +337,12 @@ func (a *App) Cleanup() error {
 	return nil
 }
 
-// Enter begins a use of the service, which may outlast the config. The caller must
-// call Leave afterwards.
-func (a *App) Enter() { a.calls.Add(1) }
+// BeginCall begins a use of the service, which may outlast the config. The caller must
+// call EndCall afterwards.
+func (a *App) BeginCall() { a.calls.Add(1) }
 
-// Leave ends a use of the service that Enter began.
-func (a *App) Leave() { a.calls.Add(-1) }
+// EndCall ends a use of the service.
+func (a *App) EndCall() { a.calls.Add(-1) }
 
 // drain waits until the service is no longer in use, or keepAtMost has passed.
 func (a *App) drain() {
@@ -499,3 +499,26 @@ var (
 	_ caddy.CleanerUpper    = (*App)(nil)
 	_ caddyfile.Unmarshaler = (*App)(nil)
 )
+
+// Configured returns the app of the config that ctx loads, for a handler. An error names
+// the handler's directive and its position, except one of the app, which names its own.
+func Configured(ctx caddy.Context, directive string, source guest.Source) (*App, error) {
+	app, err := ctx.AppIfConfigured("mnemogate")
+	switch {
+	case errors.Is(err, caddy.ErrNotConfigured):
+		return nil, source.At(fmt.Errorf("%s: configure the companies in the global option mnemogate: %w", directive, err))
+	case err != nil:
+		return nil, err
+	}
+	return app.(*App), nil
+}
+
+// Running returns the app of the running config, or nil. A config that failed to
+// load does not run.
+func Running() *App {
+	app, err := caddy.ActiveContext().AppIfConfigured("mnemogate")
+	if err != nil {
+		return nil
+	}
+	return app.(*App)
+}

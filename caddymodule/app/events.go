@@ -2,8 +2,6 @@ package app
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -14,7 +12,6 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
-	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -182,27 +179,4 @@ func (w *watcher) emit(handling context.Context, e record.Event) {
 	ctx := w.ctx
 	ctx.Context = handling
 	_ = panics.ContainLogged(w.log, "handling the event "+e.Name, func() error { w.events.Emit(ctx, e.Name, data); return nil })
-}
-
-// Configured returns the app of the config that ctx loads, for a handler. An error names
-// the handler's directive and its position, except one of the app, which names its own.
-func Configured(ctx caddy.Context, directive string, source guest.Source) (*App, error) {
-	app, err := ctx.AppIfConfigured("mnemogate")
-	switch {
-	case errors.Is(err, caddy.ErrNotConfigured):
-		return nil, source.At(fmt.Errorf("%s: configure the companies in the global option mnemogate: %w", directive, err))
-	case err != nil:
-		return nil, err
-	}
-	return app.(*App), nil
-}
-
-// Running returns the app of the running config, or nil. A config that failed to
-// load does not run.
-func Running() *App {
-	app, err := caddy.ActiveContext().AppIfConfigured("mnemogate")
-	if err != nil {
-		return nil
-	}
-	return app.(*App)
 }

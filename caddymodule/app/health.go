@@ -59,7 +59,7 @@ func (a *App) readStores() error {
 // ReadSessions checks that the store answers: it reads a session that does not exist.
 func ReadSessions(ctx context.Context, sessions record.Sessions) error {
 	var hash record.TokenHash
-	rand.Read(hash[:]) // never fails: it crashes the process instead
+	rand.Read(hash[:])
 	if _, err := sessions.Get(ctx, hash); !errors.Is(err, record.ErrNotFound) {
 		return err
 	}

@@ -186,7 +186,7 @@ func (t timedAccounts) FailureCounts(ctx context.Context, key record.FailureKey)
 	return t.Accounts.FailureCounts(ctx, key)
 }
 
-func (t timedAccounts) NewCompanyGeneration(ctx context.Context, company string) (ending record.Revocation, err error) {
+func (t timedAccounts) NewCompanyGeneration(ctx context.Context, company string) (e record.Revocation, err error) {
 	defer observeCall(ctx, "accounts", "new_era", time.Now(), &err)
 	return t.Accounts.NewCompanyGeneration(ctx, company)
 }
@@ -196,9 +196,9 @@ func (t timedAccounts) PendingRevocations(ctx context.Context, after record.Revo
 	return t.Accounts.PendingRevocations(ctx, after, limit)
 }
 
-func (t timedAccounts) RevocationDone(ctx context.Context, ending record.Revocation) (err error) {
+func (t timedAccounts) RevocationDone(ctx context.Context, e record.Revocation) (err error) {
 	defer observeCall(ctx, "accounts", "ended", time.Now(), &err)
-	return t.Accounts.RevocationDone(ctx, ending)
+	return t.Accounts.RevocationDone(ctx, e)
 }
 
 // timedSessions measures the calls of requests to a session store.

@@ -27,8 +27,8 @@ type failure struct {
 
 // refuse answers every error.
 func (h *Handler) refuse(w http.ResponseWriter, err error) {
-	var code *wire.Error
-	if !errors.As(err, &code) {
+	code, ok := errors.AsType[*wire.Error](err)
+	if !ok {
 		h.log.Error("internal error; please report it", "error", err)
 		code = wire.ErrService
 	}

@@ -113,11 +113,9 @@ func (h *Handler) answerCheck(w http.ResponseWriter, r *http.Request, session re
 	if session.State != record.None {
 		h.setIdentity(header, r, &session, assertion)
 	}
-	header["Cache-Control"] = noStore
+	header.Set("Cache-Control", "no-store")
 	w.WriteHeader(http.StatusNoContent)
 }
-
-var noStore = []string{"no-store"}
 
 var (
 	errNotTrusted = &wire.Error{

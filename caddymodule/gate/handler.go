@@ -435,8 +435,8 @@ func (h *Handler) request(w http.ResponseWriter, r *http.Request, t target) *flo
 // f becomes an error. If the service has not started, the error is the same as if a store
 // did not answer.
 func (h *Handler) withService(ctx context.Context, f func(*flows.Service) error) (err error) {
-	h.app.Enter()
-	defer h.app.Leave()
+	h.app.BeginCall()
+	defer h.app.EndCall()
 	defer h.contain(&err)
 	service, err := h.app.Service(ctx)
 	if err != nil {

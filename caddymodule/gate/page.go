@@ -52,7 +52,7 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 		h.page.ServeFile(w, r, strings.TrimPrefix(rest, page.Prefix))
 		return nil, nil
 	}
-	view := page.View{Kind: rest, Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie) != nil, Languages: languagesOf(r)}
+	view := page.View{Kind: rest, Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie) != nil, Languages: languagesOf(r)()}
 	ctx := record.WithStoreTime(r.Context())
 	err = h.withService(ctx, func(service *flows.Service) (err error) {
 		if t.kind == securityPage {

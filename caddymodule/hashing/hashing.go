@@ -71,8 +71,8 @@ func New(n int, warn func(error)) *Processes {
 
 // Derive is password.DeriveKey in a child process. If the child dies, for example
 // because memory ran out, or does not answer, Derive tries once more with a new child,
-// since the idle ones may have died too. If no child can be started, for example in a sandbox, this
-// process derives the key.
+// since the idle ones may have died too. If no child can be started, for example in a
+// sandbox, this process derives the key.
 func (p *Processes) Derive(hash, secret string) ([]byte, error) {
 	var err error
 	for try := range 2 {

@@ -39,10 +39,9 @@ import (
 	_ "github.com/caddyserver/caddy/v2/modules/caddytls/standardstek"
 	_ "github.com/caddyserver/caddy/v2/modules/filestorage"
 	_ "github.com/caddyserver/caddy/v2/modules/logging"
-
 	_ "github.com/caddyserver/caddy/v2/modules/metrics"
-	_ "github.com/mnemogate/mnemogate/caddymodule"
 
+	_ "github.com/mnemogate/mnemogate/caddymodule"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
 	"github.com/mnemogate/mnemogate/store/storetest"

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/text/language"
-
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -87,7 +85,7 @@ func TestThePageNamesAllItsModules(t *testing.T) {
 func TestTheTitleIsTheCompanysName(t *testing.T) {
 	for title, want := range map[string]string{"": "<title>Söhne &amp; Co</title>", "Acme": "<title>Acme</title>"} {
 		w := httptest.NewRecorder()
-		v := View{Kind: "login", Company: "acme", Name: "Söhne & Co", Languages: func() []language.Tag { return nil }}
+		v := View{Kind: "login", Company: "acme", Name: "Söhne & Co"}
 		mustNew(t, Options{Title: title}).Serve(w, httptest.NewRequest("GET", "/acme/login", nil), v)
 		if !strings.Contains(w.Body.String(), want) {
 			t.Errorf("title %q: no %s in\n%s", title, want, w.Body)

@@ -51,7 +51,6 @@ func Preview(o Options, name string) (http.Handler, error) {
 			return func(w http.ResponseWriter, r *http.Request) {
 				view := View{
 					Kind: kind, Company: r.PathValue("scene"), Name: name, Base: "/" + scheme, Key: "preview", Cookie: r.URL.Query().Has("cookie"),
-					Languages: func() []language.Tag { return nil },
 				}
 				edit(w, r, replacer, func(w http.ResponseWriter) { p.Serve(w, r, view) })
 			}

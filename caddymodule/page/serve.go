@@ -22,7 +22,7 @@ type View struct {
 	Captcha string // the company's kind of captcha, such as turnstile
 	Cookie  bool   // whether the request brought a session's cookie
 
-	Languages func() []language.Tag // the languages of the request's Accept-Language
+	Languages []language.Tag // of the request's Accept-Language
 }
 
 // Prefix is the path of the files below /{company_code}/. The version and the file's
@@ -121,7 +121,7 @@ func (p *Page) markup(of variant, key string) (markup, error) {
 
 // Serve answers with the page at /{company_code}/{kind}.
 func (p *Page) Serve(w http.ResponseWriter, r *http.Request, v View) {
-	lang := p.language(r.URL.Query().Get("lang"), v.Languages())
+	lang := p.language(r.URL.Query().Get("lang"), v.Languages)
 	m, err := p.markup(variant{v.Kind, v.Company, v.Name, v.Base, lang, v.Cookie}, v.Key)
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)

@@ -234,12 +234,8 @@ func (p *Policy) Apply(c *tenant.Company) {
 	override(&c.Texts, p.texts)
 	override(&c.Blocklist, p.blocklist)
 	override(&c.Migrate, p.migrate)
-	if p.breached != nil {
-		c.Breached = *p.breached
-	}
-	if p.events != nil {
-		c.Events = *p.events
-	}
+	overrideSet(&c.Breached, p.breached)
+	overrideSet(&c.Events, p.events)
 	if p.Passkeys != nil {
 		c.Passkeys = nil
 	}
@@ -264,12 +260,8 @@ func (p *Policy) Apply(c *tenant.Company) {
 	}
 	overrideFields(&c.Recovery, p.Recovery)
 	overrideFields(&c.Limits, p.Limits)
-	if p.Devices != nil {
-		c.Devices = *p.Devices
-	}
-	if p.Hardened != nil {
-		c.Hardened = *p.Hardened
-	}
+	overrideSet(&c.Devices, p.Devices)
+	overrideSet(&c.Hardened, p.Hardened)
 }
 
 func (p *Policy) applyCaptcha(c *tenant.Company) {
@@ -291,6 +283,13 @@ func override[T comparable](inherited *T, value T) {
 	var unset T
 	if value != unset {
 		*inherited = value
+	}
+}
+
+// overrideSet replaces an inherited value, unless value is nil, which means not set.
+func overrideSet[T any](inherited *T, value *T) {
+	if value != nil {
+		*inherited = *value
 	}
 }
 

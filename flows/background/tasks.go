@@ -63,7 +63,7 @@ func (t *Tasks) Do(ctx context.Context, log *slog.Logger, task Task) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {
-		return errors.New("the configuration has been replaced, or Caddy is stopping")
+		return errors.New("the configuration has been replaced, or the server is stopping")
 	}
 	if t.waiting[q] == maxTasks {
 		return fmt.Errorf("%d messages of the company wait for its gateway already; find out why the gateway is slow", maxTasks)

@@ -13,6 +13,8 @@ package limits
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"net/netip"
 	"slices"
@@ -130,14 +132,14 @@ func PerAddress(keys *tokens.Keys, company, name, address string, rate tenant.Ra
 	return counters
 }
 
-func (at *Attempt) addressFailures() []record.Counter {
+func (at *Attempt) failureCounters() []record.Counter {
 	return at.perAddress(addressFailures, at.Company.Limits.FailuresPerAddress)
 }
 
 // AddressCounters returns the counters that CheckAddress reads, for a step that checks them
 // itself.
 func (at *Attempt) AddressCounters() []record.Counter {
-	return record.CheckOnly(at.addressFailures()...)
+	return record.CheckOnly(at.failureCounters()...)
 }
 
 // CheckAddress refuses an address that has failed too often.
@@ -150,17 +152,17 @@ func (at *Attempt) CheckAddress(ctx context.Context) error {
 // costly work.
 func (at *Attempt) AddressLogins() []record.Counter {
 	at.counted = append(at.counted, addressLogins)
-	return at.addressLogins()
+	return at.loginCounters()
 }
 
-func (at *Attempt) addressLogins() []record.Counter {
+func (at *Attempt) loginCounters() []record.Counter {
 	return at.perAddress(addressLogins, at.Company.Limits.LoginsPerAddress)
 }
 
 // CheckLogins is CheckAddress before a password. It also refuses an address with too
 // many logins.
 func (at *Attempt) CheckLogins(ctx context.Context) error {
-	return at.Charge(ctx, record.CheckOnly(append(at.addressFailures(), at.addressLogins()...)...)...)
+	return at.Charge(ctx, record.CheckOnly(append(at.failureCounters(), at.loginCounters()...)...)...)
 }
 
 // BeginLogin does what CheckLogins does, and counts a password that is about to be compared,
@@ -179,7 +181,7 @@ func (at *Attempt) AddressFirst(ctx context.Context, err error) error {
 // already too many.
 func (at *Attempt) CountAddressFailure(ctx context.Context) error {
 	at.counted = append(at.counted, addressFailures)
-	return at.Charge(ctx, at.addressFailures()...)
+	return at.Charge(ctx, at.failureCounters()...)
 }
 
 // Charge adds one to each counter. If one is full, it adds to none and returns the lock
@@ -196,6 +198,19 @@ func (at *Attempt) MarkUsed(ctx context.Context, mark record.Counter, others ...
 		return false, nil
 	}
 	return err == nil, at.LimitError(err)
+}
+
+// spentMemory is how long Spend remembers. What it marks expires sooner, but perhaps by
+// the clock of another machine, which may be ahead.
+const spentMemory = time.Hour
+
+// Spend marks a secret that a client sent as used, on all nodes. It returns false if the
+// secret was used before. Each secret counts as a login of the address, so strangers
+// can't fill the store with marks.
+func (at *Attempt) Spend(ctx context.Context, name string, secret []byte) (first bool, err error) {
+	hash := sha256.Sum256(secret)
+	mark := at.Counter(name, hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: spentMemory})
+	return at.MarkUsed(ctx, mark, append(at.AddressCounters(), at.AddressLogins()...)...)
 }
 
 // RecordAddress records the outcome of an attempt for its address. It counts a wrong
@@ -229,14 +244,6 @@ func (at *Attempt) FailureKey(a record.Account, loginIDHash string) record.Failu
 		return record.FailureKey{Company: at.Company.Code, Account: a.ID}
 	}
 	return record.FailureKey{Company: at.Company.Code, LoginID: loginIDHash}
-}
-
-func (at *Attempt) failures(ctx context.Context, key record.FailureKey) (map[record.FailureKind]record.FailureCount, error) {
-	failures, err := at.FailureCounts.FailureCounts(ctx, key)
-	if err != nil {
-		return nil, wire.Unavailable("loading the counts of wrong attempts", err)
-	}
-	return failures, nil
 }
 
 // CheckPasswords returns an error while the failure count locks passwords.
@@ -301,8 +308,8 @@ func (at *Attempt) countWrongPassword(t *record.FailureCount) {
 }
 
 // checkWindow returns an error while a failure count with a window is full.
-func (at *Attempt) checkWindow(kind record.FailureKind, t record.FailureCount, rate tenant.Rate) error {
-	if t.Count >= rate.N && at.Now.Before(t.Until) {
+func (at *Attempt) checkWindow(kind record.FailureKind, t record.FailureCount) error {
+	if t.Count >= at.Company.Limits.Window(kind).N && at.Now.Before(t.Until) {
 		return wire.Restricted(tenant.WindowLock(kind), at.Now, t.Until)
 	}
 	return nil
@@ -310,33 +317,33 @@ func (at *Attempt) checkWindow(kind record.FailureKind, t record.FailureCount, r
 
 // CheckCodes returns an error while an account's codes are locked.
 func (at *Attempt) CheckCodes(a record.Account) error {
-	return at.checkWindow(record.WrongCodes, a.FailureCounts[record.WrongCodes], at.Company.Limits.WrongCodes)
+	return at.checkWindow(record.WrongCodes, a.FailureCounts[record.WrongCodes])
 }
 
 // CheckAnswers returns an error while an account's control answers are locked.
 func (at *Attempt) CheckAnswers(a record.Account) error {
-	return at.checkWindow(record.WrongAnswers, a.FailureCounts[record.WrongAnswers], at.Company.Limits.WrongAnswers)
+	return at.checkWindow(record.WrongAnswers, a.FailureCounts[record.WrongAnswers])
 }
 
 // RecordWindow records the outcome of an attempt whose failure count has a window. A
 // success does not reset the count.
-func (at *Attempt) RecordWindow(ctx context.Context, key record.FailureKey, kind record.FailureKind, rate tenant.Rate, ok bool) error {
+func (at *Attempt) RecordWindow(ctx context.Context, key record.FailureKey, kind record.FailureKind, ok bool) error {
 	if err := at.RecordAddress(ctx, ok); err != nil {
 		return err
 	}
 	return at.failureCount(ctx, key, kind, func(t *record.FailureCount) error {
-		if err := at.checkWindow(kind, *t, rate); err != nil || ok {
+		if err := at.checkWindow(kind, *t); err != nil || ok {
 			return err
 		}
-		at.countWithin(t, rate)
+		at.CountWithin(t, at.Company.Limits.Window(kind).Per)
 		return nil
 	})
 }
 
-// countWithin adds one to a count with a window. The first event opens the window.
-func (at *Attempt) countWithin(t *record.FailureCount, rate tenant.Rate) {
+// CountWithin adds one to a count with a window. The first event opens the window.
+func (at *Attempt) CountWithin(t *record.FailureCount, window time.Duration) {
 	if !at.Now.Before(t.Until) {
-		*t = record.FailureCount{Until: at.Now.Add(rate.Per)}
+		*t = record.FailureCount{Until: at.Now.Add(window)}
 	}
 	t.Count++
 }
@@ -363,8 +370,8 @@ func (at *Attempt) failureCount(ctx context.Context, key record.FailureKey, kind
 		}
 		return nil
 	})
-	var code *wire.Error
-	if err != nil && !errors.As(err, &code) && !errors.Is(err, ErrDeviceUnknown) {
+	_, expected := errors.AsType[*wire.Error](err)
+	if err != nil && !expected && !errors.Is(err, ErrDeviceUnknown) {
 		return wire.Unavailable("counting wrong attempts", err)
 	}
 	reported := func(e record.Event) bool { return e.Name == lock.Name } // of the other count of a hardened company
@@ -386,7 +393,10 @@ func (at *Attempt) PublicFailures(ctx context.Context, a record.Account, loginID
 		return at.FailureKey(a, loginIDHash), a.FailureCounts, nil
 	}
 	key := at.FailureKey(record.Account{}, loginIDHash)
-	failures, err := at.failures(ctx, key)
+	failures, err := at.FailureCounts.FailureCounts(ctx, key)
+	if err != nil {
+		err = wire.Unavailable("loading the counts of wrong attempts", err)
+	}
 	return key, failures, err
 }
 
@@ -422,10 +432,9 @@ func (at *Attempt) RecordPrivate(ctx context.Context, private record.FailureKey,
 // CountWrongCode counts a wrong code in the private count. While the account's codes
 // are locked, it counts nothing.
 func (at *Attempt) CountWrongCode(ctx context.Context, private record.FailureKey) error {
-	rate := at.Company.Limits.WrongCodes
 	return at.failureCount(ctx, private, record.WrongCodes, func(t *record.FailureCount) error {
-		if at.checkWindow(record.WrongCodes, *t, rate) == nil {
-			at.countWithin(t, rate)
+		if at.checkWindow(record.WrongCodes, *t) == nil {
+			at.CountWithin(t, at.Company.Limits.WrongCodes.Per)
 		}
 		return nil
 	})

@@ -26,7 +26,7 @@ import (
 //
 // If the operator is at fault, the methods return a *FieldError, a
 // *record.TakenError, a *tenant.RuleError, record.ErrNotFound or an ErrNo…. Other
-// errors are session.ErrRevocationPending and errors that wrap wire.ErrUnavailable.
+// errors are ErrRevocationPending and errors that wrap wire.ErrUnavailable.
 type Admin struct {
 	*session.Manager
 	Company *tenant.Company
@@ -93,7 +93,7 @@ func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {
 		return adminError("deleting the account", err)
 	}
 	e := record.Revocation{Company: a.Company, Account: a.ID, Generation: record.AllGenerations}
-	err = ad.RevokeNow(ctx, e, ad.actorEvent(record.EndedByChange))
+	err = ad.revoke(ctx, e, record.EndedByChange)
 	ad.emit(ctx, deleted)
 	return err
 }

@@ -30,7 +30,7 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 	normalized := make([]string, backupCodes)
 	for i := range codes {
 		var b [8]byte
-		rand.Read(b[:]) // never returns an error; it crashes the process instead
+		rand.Read(b[:])
 		code := base32.StdEncoding.EncodeToString(b[:])[:backupCodeLength]
 		codes[i] = code[:backupCodeLength/2] + "-" + code[backupCodeLength/2:]
 		normalized[i] = record.NormalizeBackupCode(codes[i])

@@ -134,7 +134,7 @@ func (ad *Admin) revokePending(ctx context.Context, a record.Account) error {
 	if len(pending) == 0 || pending[0].Company != a.Company || pending[0].Account != a.ID {
 		return nil
 	}
-	return ad.RevokeNow(ctx, pending[0], ad.actorEvent(record.EndedByChange))
+	return ad.revoke(ctx, pending[0], record.EndedByChange)
 }
 
 // finish does the work after a change was stored, and adds further changed fields to
@@ -151,7 +151,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 	var revokeErr error
 	if stored.Generation != before.Generation {
 		e := record.Revocation{Company: stored.Company, Account: stored.ID, Generation: stored.Generation, Keep: keep}
-		revokeErr = ad.RevokeNow(ctx, e, ad.actorEvent(record.EndedByChange))
+		revokeErr = ad.revoke(ctx, e, record.EndedByChange)
 	}
 	ad.notify(ctx, before, stored, changes.Fields)
 	if slices.Contains(changes.Fields, "password") && stored.PasswordHash != "" {

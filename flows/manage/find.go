@@ -7,7 +7,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // UntilUnlocked is the end of a lock that stays until an operator unlocks the account
@@ -56,8 +55,8 @@ func (ad *Admin) LockedUntil(a record.Account) time.Time {
 	if failures[record.WrongPasswords].Count >= limits.DisableAfter {
 		return UntilUnlocked
 	}
-	for kind, rate := range map[record.FailureKind]tenant.Rate{record.WrongCodes: limits.WrongCodes, record.WrongAnswers: limits.WrongAnswers} {
-		if t := failures[kind]; t.Count >= rate.N && now.Before(t.Until) && t.Until.After(until) {
+	for _, kind := range []record.FailureKind{record.WrongCodes, record.WrongAnswers} {
+		if t := failures[kind]; t.Count >= limits.Window(kind).N && now.Before(t.Until) && t.Until.After(until) {
 			until = t.Until
 		}
 	}

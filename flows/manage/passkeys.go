@@ -14,7 +14,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 )
@@ -91,7 +90,7 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 		ad.Log.Info("a new passkey does not verify", "company", a.Company, "account", a.Mnemocode, "error", err)
 		return record.Passkey{}, ErrPasskeyRefused
 	}
-	fresh, err := session.SpendPasskeyChallenge(ctx, at, challenge)
+	fresh, err := at.Spend(ctx, "passkey", challenge)
 	if err != nil {
 		ad.emitLocks(ctx, at, a)
 		return record.Passkey{}, err
@@ -194,7 +193,7 @@ func (ad *Admin) RenamePasskey(ctx context.Context, mnemocode, id, name string) 
 
 // RemovePasskey removes the passkey with this Passkey.ID. It may be on a lost device, so
 // this revokes the account's sessions, but spares the one with the ID keep, if that is not
-// empty. The errors are ErrNoPasskey, ErrLastPasskey and ErrNoSuchSession.
+// empty. The errors are ErrNoPasskey, ErrLastPasskey and ErrNoSessionToKeep.
 func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
@@ -222,7 +221,7 @@ func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) 
 		return adminError("removing the passkey", err)
 	}
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
-	revokeErr := ad.RevokeNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: generation, Keep: kept}, ad.actorEvent(record.EndedByChange))
+	revokeErr := ad.revoke(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: generation, Keep: kept}, record.EndedByChange)
 	ad.emit(ctx, removed)
 	return revokeErr
 }

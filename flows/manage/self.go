@@ -97,7 +97,7 @@ func (s *Self) ConfirmTOTP(ctx context.Context, code string) error {
 	}
 	_, err = s.admin.ConfirmTOTP(ctx, s.account.Mnemocode, code, s.session.ID)
 	if errors.Is(err, ErrAppCode) {
-		err = cmp.Or(at.RecordWindow(ctx, at.FailureKey(s.account, ""), record.WrongCodes, s.admin.Company.Limits.WrongCodes, false), err)
+		err = cmp.Or(at.RecordWindow(ctx, at.FailureKey(s.account, ""), record.WrongCodes, false), err)
 		s.admin.emitLocks(ctx, at, s.account)
 	}
 	return selfError(err)
@@ -182,9 +182,9 @@ func selfError(err error) error {
 		return &wire.Refusal{Err: wire.ErrNoRoute, Message: "You have no device with this id. GET devices lists them."}
 	case errors.Is(err, ErrNotActive), errors.Is(err, record.ErrNotFound):
 		return wire.ErrTokenInvalid // a change by an administrator has just revoked the session
-	case errors.Is(err, ErrNoSuchSession), errors.Is(err, ErrChanged):
+	case errors.Is(err, ErrNoSessionToKeep), errors.Is(err, ErrChanged):
 		return wire.Unavailable("changing the account", err) // another change came first; the next try shows whether it spared the session
-	case errors.Is(err, session.ErrRevocationPending):
+	case errors.Is(err, ErrRevocationPending):
 		return &wire.Refusal{
 			Err: wire.ErrUnavailable, Cause: err, RetryAfter: pendingRetry,
 			Message: "The change is stored. The other sessions could not be revoked yet; the server tries again until they are.",

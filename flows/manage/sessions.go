@@ -67,7 +67,7 @@ func (ad *Admin) EndSessions(ctx context.Context, mnemocode, keep string) error 
 	if err != nil {
 		return adminError("ending the sessions", err)
 	}
-	return ad.RevokeNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation, Keep: kept}, ad.actorEvent(ad.revokeReason()))
+	return ad.revoke(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation, Keep: kept}, ad.revokeReason())
 }
 
 // EndAllSessions revokes all sessions of the company, including pending steps and
@@ -77,7 +77,21 @@ func (ad *Admin) EndAllSessions(ctx context.Context) error {
 	if err != nil {
 		return adminError("ending the company's sessions", err)
 	}
-	return ad.RevokeNow(ctx, e, ad.actorEvent(record.EndedByAdmin))
+	return ad.revoke(ctx, e, record.EndedByAdmin)
+}
+
+// ErrRevocationPending means that a change is stored, but its sessions could not be
+// revoked yet. Manager.Run retries until they are.
+var ErrRevocationPending = errors.New("the change is stored, but its sessions could not be revoked yet; mnemogate tries again until they are")
+
+// revoke revokes the sessions of a change that is stored. It returns
+// ErrRevocationPending if that failed.
+func (ad *Admin) revoke(ctx context.Context, e record.Revocation, reason string) error {
+	if err := ad.RevokeAll(ctx, e, ad.actorEvent(reason)); err != nil {
+		ad.Warn("sessions could not be revoked yet", "company", e.Company, "error", err)
+		return ErrRevocationPending
+	}
+	return nil
 }
 
 // revokeReason returns the reason of sessions that the operator or the user revokes.

@@ -74,7 +74,7 @@ func knownAs(a record.Account) string {
 // ConfirmTOTP makes the newest secret take effect if code is one of its codes. Like any
 // change of the second factor, this revokes the account's sessions, but spares the one
 // with the ID keep, if that is not empty. The code is then spent. ConfirmTOTP may return
-// ErrAppCode, ErrNoTOTP or ErrNoSuchSession.
+// ErrAppCode, ErrNoTOTP or ErrNoSessionToKeep.
 func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code, keep string) (record.Account, error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {

@@ -17,16 +17,14 @@ import (
 // check the user's session. The limits and locks of a login prevent guessing of the
 // password; they count attempts here and attempts to log in together.
 
-// Errors of CheckPassword and ChangePassword, in addition to those of an Admin and
-// wire.ErrPasswordSame. If a lock or limit refuses the request, the error is a
-// *wire.Refusal of wire.ErrRestricted.
+// Errors of CheckPassword and ChangePassword, in addition to those of an Admin,
+// ErrNoSessionToKeep and wire.ErrPasswordSame. If a lock or limit refuses the request,
+// the error is a *wire.Refusal of wire.ErrRestricted.
 var (
 	// ErrPasswordWrong means that the current password is wrong. The attempt was counted.
 	ErrPasswordWrong = errors.New("the current password is wrong")
 	// ErrNotActive means that the account's status does not allow logins.
 	ErrNotActive = errors.New("the account is not active")
-	// ErrNoSuchSession means that the session to keep is not one of the account's.
-	ErrNoSuchSession = errors.New("the account has no such authorized session")
 	// ErrChanged means that the account was changed during the request.
 	ErrChanged = errors.New("the account was changed meanwhile: try again")
 )
@@ -142,7 +140,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch Passwo
 		return wire.Unavailable("storing the password", err)
 	}
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
-	revokeErr := ad.RevokeNow(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation + 1, Keep: keep}, ad.actorEvent(record.EndedByPassword))
+	revokeErr := ad.revoke(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation + 1, Keep: keep}, record.EndedByPassword)
 	notice := ad.notice(message.NoticePasswordChanged)
 	notice.Address = ch.Address
 	ad.AfterPasswordSet(ctx, ad.Company, a, notice)
@@ -159,6 +157,9 @@ func (ad *Admin) checkBreached(ctx context.Context, field, typed string) error {
 	return err
 }
 
+// ErrNoSessionToKeep means that the session to keep is not one of the account's.
+var ErrNoSessionToKeep = errors.New("the account has no such authorized session")
+
 // sessionToKeep finds one of the account's sessions by its ID.
 func (ad *Admin) sessionToKeep(ctx context.Context, a record.Account, id string) (record.TokenHash, error) {
 	if id == "" {
@@ -173,5 +174,5 @@ func (ad *Admin) sessionToKeep(ctx context.Context, a record.Account, id string)
 			return session.Hash, nil
 		}
 	}
-	return record.TokenHash{}, ErrNoSuchSession
+	return record.TokenHash{}, ErrNoSessionToKeep
 }

@@ -16,8 +16,8 @@ import (
 // is refused. Each wrong key counts, on all nodes.
 var wrongKeys = tenant.Rate{N: 30, Per: 5 * time.Minute}
 
-// CountWrongKey counts a wrong key for the accounts API. The error is wire.ErrRestricted if the
-// address has sent too many, or wire.ErrUnavailable.
+// CountWrongKey counts a wrong key for the accounts API. The error is
+// wire.ErrRestricted if the address has sent too many, or wire.ErrUnavailable.
 func CountWrongKey(ctx context.Context, s *session.Manager, address string) error {
 	at, err := s.Attempt(ctx, nil, address)
 	if err != nil {

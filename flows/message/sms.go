@@ -19,8 +19,8 @@ func withOrigin(text, host, code string) string {
 	return text + "\n" + line
 }
 
-// CodeParts returns the number of SMS that the longest text with a code takes. The
-// company has this name, and its codes have this many digits.
+// CodeParts returns how many SMS the longest text with a code takes. company is the
+// company's name, digits the length of its codes.
 func (t *Texts) CodeParts(company, origin string, digits int) (most int) {
 	now := time.Now()
 	locales := []string{""}

@@ -19,8 +19,7 @@ import (
 //go:embed passwords.txt
 var commonPasswords string
 
-// A Blocklist is a set of passwords that are not allowed. It is immutable. A nil
-// Blocklist is empty.
+// A Blocklist is a set of passwords that are not allowed. It is immutable.
 type Blocklist struct {
 	lists []string // each with folded, sorted lines, so that a search allocates nothing
 }
@@ -45,17 +44,11 @@ func (b *Blocklist) With(r io.Reader) (*Blocklist, error) {
 	slices.Sort(words)
 	words = slices.Compact(words)
 	list := strings.Join(append(words, ""), "\n") // each line ends with a newline, even the last
-	if b == nil {
-		return &Blocklist{[]string{list}}, nil
-	}
 	return &Blocklist{append(slices.Clone(b.lists), list)}, nil
 }
 
 // Contains reports whether the password is in the list, ignoring case.
 func (b *Blocklist) Contains(password string) bool {
-	if b == nil {
-		return false
-	}
 	password = Fold(password)
 	return slices.ContainsFunc(b.lists, func(lines string) bool { return hasLine(lines, password) })
 }

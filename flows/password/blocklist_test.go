@@ -71,9 +71,9 @@ func TestBlocklistWithAddsAndLeavesTheOther(t *testing.T) {
 }
 
 func TestBlocklistWithNothing(t *testing.T) {
-	var none *Blocklist
+	none := new(Blocklist)
 	if none.Contains("password") {
-		t.Error("a nil list is empty")
+		t.Error("an empty list contains a password")
 	}
 	for _, text := range []string{"", "\n\n"} {
 		b, err := none.With(strings.NewReader(text))

@@ -43,12 +43,13 @@ func withDollar(hash string) string {
 
 // parseDjangoPBKDF2 parses 260000$salt$key. The salt is plain text, the key is in base64.
 func parseDjangoPBKDF2(kind string, fields []string) (d digest, err error) {
+	const form = "pbkdf2_sha256$<iterations>$<salt>$<key>, the key in base64"
 	if len(fields) != 3 {
-		return d, hashForm("pbkdf2_sha256$<iterations>$<salt>$<key>, the key in base64")
+		return d, hashForm(form)
 	}
 	iterations, err := strconv.ParseUint(fields[0], 10, 32)
 	if err != nil {
-		return d, hashForm("pbkdf2_sha256$<iterations>$<salt>$<key>, the key in base64")
+		return d, hashForm(form)
 	}
 	if d.salt, d.key, err = djangoSaltAndKey(fields[1], fields[2]); err != nil {
 		return d, err

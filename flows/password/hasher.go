@@ -131,7 +131,7 @@ func (h *Hasher) HashSet(ctx context.Context, turn Turn, p Argon2id, secrets []s
 		return nil, err
 	}
 	salt := make([]byte, saltBytes)
-	rand.Read(salt) // never fails: it ends the process instead
+	rand.Read(salt)
 	unknown := make([]byte, keyBytes)
 	d, err := parseHash(p.encode(salt, unknown))
 	if err != nil {

@@ -102,12 +102,12 @@ func (c *Call) askBreached(ctx context.Context, a *record.Account, typed string)
 
 // reloadMustSetPassword takes over what another login has found out about the password.
 func (c *Call) reloadMustSetPassword(ctx context.Context, a *record.Account) error {
-	now, err := c.s.Accounts.ByID(ctx, c.Company.Code, a.ID)
+	stored, err := c.s.Accounts.ByID(ctx, c.Company.Code, a.ID)
 	if err != nil && !record.IsAnswer(err) {
 		return wire.Unavailable("loading the account", err)
 	}
-	if now.Generation == a.Generation { // otherwise the next step finds out that the password was changed
-		a.MustSetPassword = now.MustSetPassword
+	if stored.Generation == a.Generation { // otherwise the next step finds out that the password was changed
+		a.MustSetPassword = stored.MustSetPassword
 	}
 	return nil
 }
@@ -115,12 +115,12 @@ func (c *Call) reloadMustSetPassword(ctx context.Context, a *record.Account) err
 // mustSetPassword makes the user set a new password in place of a breached one.
 func (c *Call) mustSetPassword(ctx context.Context, a *record.Account) error {
 	changed := record.Event{Name: record.AccountChanged, Time: c.Now, Mnemocode: a.Mnemocode, Fields: []string{"must_set_password"}}
-	_, err := c.s.Accounts.Update(ctx, c.Company.Code, a.ID, func(now *record.Account) (ends bool, err error) {
-		if now.Generation != a.Generation { // compare no hashes: another login may have rehashed the same password
+	_, err := c.s.Accounts.Update(ctx, c.Company.Code, a.ID, func(stored *record.Account) (ends bool, err error) {
+		if stored.Generation != a.Generation { // compare no hashes: another login may have rehashed the same password
 			return false, record.ErrConflict // the password was changed
 		}
-		now.MustSetPassword, now.Updated = true, c.Now
-		now.Outbox = background.OutboxEvents(c.Company, changed)
+		stored.MustSetPassword, stored.Updated = true, c.Now
+		stored.Outbox = background.OutboxEvents(c.Company, changed)
 		return false, nil
 	})
 	if record.IsAnswer(err) {

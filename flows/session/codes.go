@@ -59,7 +59,7 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 	expires := c.Now.Add(time.Duration(c.Company.OTP.TTL))
 	if a.ID == 0 {
 		code := &record.Code{Expires: expires}
-		rand.Read(code.Hash[:]) // never returns an error; it crashes the process instead
+		rand.Read(code.Hash[:])
 		return newCode{code, counters, nothing}, nil
 	}
 	code := &record.Code{Hash: tokens.HashCode(token, st.State, a.Phone, digits), Phone: a.Phone, Expires: expires}
@@ -146,7 +146,7 @@ func (s *Manager) voidCode(ctx context.Context, company *tenant.Company, hash re
 	}
 	code := *session.Code
 	if code.Hash == unsent.Hash { // otherwise it is the code of a renewal, which is put back
-		rand.Read(code.Hash[:]) // never returns an error; it crashes the process instead
+		rand.Read(code.Hash[:])
 	}
 	number, err := s.Sessions.OpenCode(ctx, s.Now(), hash, record.RecoveryOTP)
 	if err == nil {

@@ -10,7 +10,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// Find finds the session of a token for the call. Its company must meet want.
+// Find finds the session of a token for the call. Its company must meet want; that of a
+// stateless token must be the call's.
 func (c *Call) Find(ctx context.Context, token string, want Requirement) error {
 	return c.find(ctx, token, want, c.s.Sessions.Get)
 }

@@ -80,15 +80,15 @@ func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
 	right := subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1
 	switch {
 	case right: // it proves the owner, so a lock or status that was hidden may show now
-		var now record.Account
-		if now, err = c.LoadAccount(ctx); err == nil { // once more, because wrong codes may have been counted since
-			err = cmp.Or(c.CheckCodes(now), tenant.CheckStatus(a))
+		var stored record.Account
+		if stored, err = c.LoadAccount(ctx); err == nil { // once more, because wrong codes may have been counted since
+			err = cmp.Or(c.CheckCodes(stored), tenant.CheckStatus(a))
 		}
 	case c.hides(c.session.State):
 		err = c.CountWrongCode(ctx, c.PrivateFailureKey(a, c.session.LoginID))
-		err = cmp.Or(err, c.RecordWindow(ctx, c.FailureKey(record.Account{}, c.session.LoginID), record.WrongCodes, c.Company.Limits.WrongCodes, false))
+		err = cmp.Or(err, c.RecordWindow(ctx, c.FailureKey(record.Account{}, c.session.LoginID), record.WrongCodes, false))
 	default:
-		err = c.RecordWindow(ctx, c.FailureKey(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, false)
+		err = c.RecordWindow(ctx, c.FailureKey(a, ""), record.WrongCodes, false)
 	}
 	if err == nil && !right {
 		err = wire.ErrOTPInvalid
@@ -111,7 +111,7 @@ func (c *Call) TryBackupCode(ctx context.Context, sent string) (Step, error) {
 	if err != nil {
 		return Step{}, wire.Unavailable("checking the backup code", err)
 	}
-	err = c.RecordWindow(ctx, c.FailureKey(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, match != "")
+	err = c.RecordWindow(ctx, c.FailureKey(a, ""), record.WrongCodes, match != "")
 	if err == nil && match == "" {
 		err = wire.ErrBackupCodeInvalid
 	}

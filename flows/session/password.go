@@ -89,11 +89,11 @@ func (s *Manager) verifyPassword(ctx context.Context, at *limits.Attempt, a reco
 func (s *Manager) rehash(ctx context.Context, at *limits.Attempt, a *record.Account, password string) {
 	hash, err := s.Hasher.Hash(ctx, at.Turn(), at.Company.Password.Argon2id, password)
 	if err == nil {
-		_, err = s.Accounts.Update(ctx, at.Company.Code, a.ID, func(now *record.Account) (ends bool, err error) {
-			if now.PasswordHash != a.PasswordHash {
+		_, err = s.Accounts.Update(ctx, at.Company.Code, a.ID, func(stored *record.Account) (ends bool, err error) {
+			if stored.PasswordHash != a.PasswordHash {
 				return false, record.ErrConflict // the password was changed, or another login has rehashed it
 			}
-			now.PasswordHash = hash
+			stored.PasswordHash = hash
 			return false, nil
 		})
 	}

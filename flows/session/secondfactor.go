@@ -28,10 +28,7 @@ func (c *Call) RecordSecondFactor(ctx context.Context, a record.Account, outcome
 	}
 	var notify bool
 	err := c.s.Accounts.UpdateFailures(ctx, c.Now, c.FailureKey(a, ""), record.WrongSecondFactors, func(t *record.FailureCount) error {
-		if !c.Now.Before(t.Until) {
-			*t = record.FailureCount{Until: c.Now.Add(secondFactorWindow)}
-		}
-		t.Count++
+		c.CountWithin(t, secondFactorWindow)
 		notify = wrong && t.Count == notifyAfter
 		if notify || !wrong {
 			*t = record.FailureCount{}

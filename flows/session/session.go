@@ -122,7 +122,7 @@ func (c *Call) store(ctx context.Context, next record.Session, counters ...recor
 		return c.LimitError(full)
 	}
 	if errors.Is(err, record.ErrConflict) { // usually because the account was changed during the login
-		return wire.Unavailable("storing the session: the account's sessions have ended meanwhile; if it comes again, the accounts store has lost a change, as in a failover: end the sessions once more", err)
+		return wire.Unavailable("storing the session: the account's sessions have ended meanwhile. If this happens again for the same account, the accounts store has lost a change, as after a failover; then end the sessions once more", err)
 	}
 	if err != nil {
 		return wire.Unavailable("storing the session", err)
@@ -176,20 +176,6 @@ func (s *Manager) RevokeAll(ctx context.Context, e record.Revocation, by record.
 	}
 	if err := s.Accounts.RevocationDone(ctx, e); err != nil {
 		s.Warn("a revocation that was done will be done again", "company", e.Company, "error", err)
-	}
-	return nil
-}
-
-// ErrRevocationPending means that a change is stored, but its sessions could not be
-// revoked yet. Run retries until they are.
-var ErrRevocationPending = errors.New("the change is stored, but its sessions could not be revoked yet; mnemogate tries again until they are")
-
-// RevokeNow revokes the sessions of an operator's change. It returns
-// ErrRevocationPending if that failed.
-func (s *Manager) RevokeNow(ctx context.Context, e record.Revocation, by record.Event) error {
-	if err := s.RevokeAll(ctx, e, by); err != nil {
-		s.Warn("sessions could not be revoked yet", "company", e.Company, "error", err)
-		return ErrRevocationPending
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func (c *Call) tryApp(ctx context.Context, a record.Account, code string) (Step,
 		return Step{}, err
 	}
 	step, right := tokens.MatchTOTP(secret, code, c.Now)
-	err = c.RecordWindow(ctx, c.FailureKey(a, ""), record.WrongCodes, c.Company.Limits.WrongCodes, right)
+	err = c.RecordWindow(ctx, c.FailureKey(a, ""), record.WrongCodes, right)
 	if err == nil && !right {
 		err = ErrAppCode
 	}

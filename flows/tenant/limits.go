@@ -30,6 +30,14 @@ func WindowLock(kind record.FailureKind) string {
 	return record.LockCodes
 }
 
+// Window returns the limit of a failure count with a window.
+func (l *Limits) Window(kind record.FailureKind) Rate {
+	if kind == record.WrongAnswers {
+		return l.WrongAnswers
+	}
+	return l.WrongCodes
+}
+
 // LockAt returns the lock that a failure count has just reached, or "".
 func (l *Limits) LockAt(kind record.FailureKind, t record.FailureCount) string {
 	switch {
@@ -37,7 +45,7 @@ func (l *Limits) LockAt(kind record.FailureKind, t record.FailureCount) string {
 		return record.LockDisabled
 	case kind == record.WrongPasswords && t.Count >= l.LockAfter:
 		return record.LockPassword
-	case kind == record.WrongCodes && t.Count >= l.WrongCodes.N, kind == record.WrongAnswers && t.Count >= l.WrongAnswers.N:
+	case (kind == record.WrongCodes || kind == record.WrongAnswers) && t.Count >= l.Window(kind).N:
 		return WindowLock(kind)
 	default:
 		return ""

@@ -25,20 +25,20 @@ import (
 
 // Keys are derived from the secret of a store. Only the nodes of a deployment know it.
 type Keys struct {
-	loginIDHash []byte // the secret itself
-	sessions    cipher.AEAD
-	apps        cipher.AEAD
-	signing     cipher.AEAD
-	challenges  []byte
-	counters    []byte
-	pages       []byte
-	passkeys    []byte // of challenges
-	handles     []byte // user handles
+	loginIDs   []byte // the secret itself
+	sessions   cipher.AEAD
+	apps       cipher.AEAD
+	signing    cipher.AEAD
+	challenges []byte
+	counters   []byte
+	pages      []byte
+	passkeys   []byte // of challenges
+	handles    []byte // user handles
 }
 
 // NewKeys derives the keys (RFC 5869), one for each purpose.
 func NewKeys(secret []byte) (*Keys, error) {
-	k := &Keys{loginIDHash: secret}
+	k := &Keys{loginIDs: secret}
 	var err error
 	derive := func(purpose string) []byte {
 		key, failed := hkdf.Key(sha256.New, secret, nil, purpose, chacha20poly1305.KeySize)
@@ -75,7 +75,7 @@ func (k *Keys) OpenSigningKey(company, sealed string) ([]byte, error) {
 // seal encrypts a secret that a store keeps for a company.
 func seal(with cipher.AEAD, company string, secret []byte) string {
 	nonce := make([]byte, chacha20poly1305.NonceSizeX)
-	rand.Read(nonce) // never fails: it ends the process instead
+	rand.Read(nonce)
 	return base64.RawStdEncoding.EncodeToString(with.Seal(nonce, nonce, secret, []byte(company)))
 }
 
@@ -95,7 +95,7 @@ func open(with cipher.AEAD, company, sealed string) ([]byte, error) {
 // of the company has it. The login id itself is not stored, because a user may have typed
 // a password there. The hash is keyed, so others can't compute it.
 func (k *Keys) LoginIDHash(company, loginID string) string {
-	mac := hmac.New(sha256.New, k.loginIDHash)
+	mac := hmac.New(sha256.New, k.loginIDs)
 	mac.Write([]byte(company + "/alias/" + loginID))
 	return hex.EncodeToString(mac.Sum(nil))
 }

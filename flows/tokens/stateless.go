@@ -8,8 +8,9 @@ import (
 	"encoding/hex"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows/record"
 	"golang.org/x/crypto/chacha20poly1305"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // Anyone can start a login for any account, any number of times. So no store keeps a
@@ -45,7 +46,7 @@ func TagOf(code string) CompanyTag {
 // NewStateless returns the token of a session in state checkpassword.
 func (k *Keys) NewStateless(s record.Session) string {
 	nonce := make([]byte, chacha20poly1305.NonceSizeX, statelessBytes)
-	rand.Read(nonce) // never fails: it ends the process instead
+	rand.Read(nonce)
 	tag := TagOf(s.Company)
 	text := append(make([]byte, 0, statelessBytes), tag[:]...)
 	text = binary.BigEndian.AppendUint64(text, uint64(s.Account))

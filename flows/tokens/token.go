@@ -26,7 +26,7 @@ func New(prefix string, bucket int) (string, record.TokenHash) {
 	// fall into the bucket, give or take one in 2^29: all are practically equally likely.
 	const drawn = 8
 	var random [tokenBytes - drawn + record.Buckets*drawn]byte
-	rand.Read(random[:]) // never fails: it ends the process instead
+	rand.Read(random[:])
 	encoding := base64.RawURLEncoding
 	token := encoding.AppendEncode(append(make([]byte, 0, 64), prefix...), random[:tokenBytes-drawn])
 	for tails := random[tokenBytes-drawn:]; ; tails = tails[drawn:] {
@@ -44,7 +44,7 @@ func New(prefix string, bucket int) (string, record.TokenHash) {
 // NewDevice returns the token of a device, with 256 random bits, and its hash.
 func NewDevice() (string, record.TokenHash) {
 	var random [tokenBytes]byte
-	rand.Read(random[:]) // never fails: it ends the process instead
+	rand.Read(random[:])
 	token := DevicePrefix + base64.RawURLEncoding.EncodeToString(random[:])
 	return token, record.HashToken(token)
 }

@@ -57,7 +57,7 @@ func TOTPEnds(step int64) time.Time {
 // NewTOTPSecret returns a new secret for an app.
 func NewTOTPSecret() []byte {
 	secret := make([]byte, totpSecretBytes)
-	rand.Read(secret) // never fails: it ends the process instead
+	rand.Read(secret)
 	return secret
 }
 

@@ -1,8 +1,9 @@
 package wire
 
 import (
-	"github.com/mnemogate/mnemogate/flows/message"
 	"golang.org/x/text/language"
+
+	"github.com/mnemogate/mnemogate/flows/message"
 )
 
 // A Disclaimer is a legal text that users must accept, and again for each new version.

@@ -66,11 +66,9 @@ func (h *Headers) checkForward() error {
 
 // setProfile sets a header for each configured word that has a value.
 func (h *Headers) setProfile(header http.Header, session *record.Session) {
-	values := make([]string, 0, len(h.profile))
 	for _, p := range h.profile {
 		if value := p.value(session); value != "" {
-			values = append(values, value)
-			header[p.name] = values[len(values)-1 : len(values) : len(values)]
+			header[p.name] = []string{value}
 		}
 	}
 }

@@ -1,0 +1,49 @@
+package accounts
+
+import (
+	"net/netip"
+
+	"github.com/mnemogate/mnemogate/flows/manage"
+)
+
+func (c *Call) checkPassword() error {
+	body, err := c.Texts("current_password", "address?")
+	if err != nil {
+		return err
+	}
+	address, err := userAddress(body["address"])
+	if err != nil {
+		return err
+	}
+	return c.done(c.admin.CheckPassword(c.ctx, c.mnemocode(), body["current_password"], address))
+}
+
+func (c *Call) changePassword() error {
+	body, err := c.Texts("current_password", "new_password", "keep_session?", "address?")
+	if err != nil {
+		return err
+	}
+	address, err := userAddress(body["address"])
+	if err != nil {
+		return err
+	}
+	return c.done(c.admin.ChangePassword(c.ctx, c.mnemocode(), manage.PasswordChange{
+		Current: body["current_password"],
+		New:     body["new_password"],
+		Keep:    body["keep_session"],
+		Address: address,
+	}))
+}
+
+// userAddress returns the address of a user, which a backend may send, or an empty
+// string.
+func userAddress(text string) (string, error) {
+	if text == "" {
+		return "", nil
+	}
+	address, err := netip.ParseAddr(text)
+	if err != nil {
+		return "", &manage.FieldError{Field: "address", Message: "it must be the user's IP address, as 198.51.100.7, or left out"}
+	}
+	return address.String(), nil
+}
