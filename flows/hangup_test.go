@@ -7,6 +7,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/message"
+	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -72,7 +73,15 @@ func TestClientsThatHangUpAreCounted(t *testing.T) {
 		"old system": {"auth/checkcredentials", func() object { return object{"login_id": email, "password": password} }, func(b *harness, h *hangingUp) {
 			b.update(true, func(a *record.Account) { a.PasswordHash = record.ExternalPassword })
 			b.company.Migrate = h
-		}, false},
+		}, true},
+		"the last form of a password": {"auth/checkcredentials", func() object { return object{"login_id": email, "password": "wrong²"} }, func(b *harness, h *hangingUp) {
+			b.Hasher.Derive = func(hash, secret string) ([]byte, error) {
+				if secret == "wrong²" {
+					h.client()
+				}
+				return pw.DeriveKey(hash, secret)
+			}
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, h := newHarness(t), new(hangingUp)

@@ -80,6 +80,8 @@ func (s *Service) changePassword(ctx context.Context, c *session.Call, a record.
 	if err != nil {
 		return wire.Unavailable("storing the password", err)
 	}
+	// The revocation comes first: it must not wait for anything.
+	err = s.RevokeAll(ctx, record.Revocation{Company: c.Company.Code, Account: a.ID, Generation: a.Generation + 1}, c.ClientEvent(record.EndedByPassword))
 	s.AfterPasswordSet(ctx, c.Company, a, c.Notice(message.NoticePasswordChanged))
-	return s.RevokeAll(ctx, record.Revocation{Company: c.Company.Code, Account: a.ID, Generation: a.Generation + 1}, c.ClientEvent(record.EndedByPassword))
+	return err
 }

@@ -1,6 +1,7 @@
 package flows_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -8,11 +9,14 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// Wrong keys are counted per address. TestFailuresOfAnAddressAreCounted has the forms of addresses.
+// Wrong keys are counted per address, even if the client hangs up.
+// TestFailuresOfAnAddressAreCounted has the forms of addresses.
 func TestWrongKeysOfAnAddressAreCounted(t *testing.T) {
 	b := newHarness(t)
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
 	for i := range 31 {
-		err := manage.CountWrongKey(t.Context(), b.Manager, "203.0.113.7")
+		err := manage.CountWrongKey(gone, b.Manager, "203.0.113.7")
 		if i < 30 && err != nil || i == 30 && !errors.Is(err, wire.ErrRestricted) {
 			t.Errorf("%d wrong keys: got %v", i+1, err)
 		}

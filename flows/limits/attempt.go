@@ -180,6 +180,7 @@ func (at *Attempt) AddressFirst(ctx context.Context, err error) error {
 // CountAddressFailure counts a failure of the address. It returns an error if there were
 // already too many.
 func (at *Attempt) CountAddressFailure(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx) // it counts even if the client hangs up
 	at.counted = append(at.counted, addressFailures)
 	return at.Charge(ctx, at.failureCounters()...)
 }
@@ -349,7 +350,8 @@ func (at *Attempt) CountWithin(t *record.FailureCount, window time.Duration) {
 }
 
 func (at *Attempt) failureCount(ctx context.Context, key record.FailureKey, kind record.FailureKind, change func(*record.FailureCount) error) error {
-	var lock record.Event // Name is empty if no lock was reached
+	ctx = context.WithoutCancel(ctx) // it counts even if the client hangs up
+	var lock record.Event            // Name is empty if no lock was reached
 	err := at.FailureCounts.UpdateFailures(ctx, at.Now, key, kind, func(t *record.FailureCount) error {
 		before := *t
 		lock = record.Event{}

@@ -19,6 +19,7 @@ var wrongKeys = tenant.Rate{N: 30, Per: 5 * time.Minute}
 // CountWrongKey counts a wrong key for the accounts API. The error is
 // wire.ErrRestricted if the address has sent too many, or wire.ErrUnavailable.
 func CountWrongKey(ctx context.Context, s *session.Manager, address string) error {
+	ctx = context.WithoutCancel(ctx) // it counts even if the client hangs up
 	at, err := s.Attempt(ctx, nil, address)
 	if err != nil {
 		return err

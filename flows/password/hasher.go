@@ -163,18 +163,21 @@ func (h *Hasher) Verify(ctx context.Context, turn Turn, p Argon2id, hash string,
 		return false, false, err
 	}
 	c := h.caller(turn)
+	// A right secret costs as much as a wrong one. Otherwise its time would tell it from a
+	// wrong one that gets the same answer, and a client that hangs up in time could be
+	// answered if its guess is right, and not be counted if it is wrong.
 	for i, form := range forms {
 		for _, hashed := range d.hashed(form) {
 			key, err := c.derive(ctx, d, hashed)
 			if err != nil {
 				return false, false, err
 			}
-			if subtle.ConstantTimeCompare(key, d.key) == 1 {
-				return true, d.seesAll(form) && (i > 0 || d.weaker(p)), nil
+			if subtle.ConstantTimeCompare(key, d.key) == 1 && !ok {
+				ok, outdated = true, d.seesAll(form) && (i > 0 || d.weaker(p))
 			}
 		}
 	}
-	return false, false, nil
+	return ok, outdated, nil
 }
 
 // Match returns the hash that belongs to secret, or "". It computes one hash for each

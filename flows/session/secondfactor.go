@@ -26,6 +26,7 @@ func (c *Call) RecordSecondFactor(ctx context.Context, a record.Account, outcome
 	if a.ID == 0 || a.PasswordHash == "" || !wrong && (outcome != nil || !counted) || !c.Company.Sends(message.NoticeSecondFactorFailed) {
 		return
 	}
+	ctx = context.WithoutCancel(ctx) // it counts even if the client hangs up
 	var notify bool
 	err := c.s.Accounts.UpdateFailures(ctx, c.Now, c.FailureKey(a, ""), record.WrongSecondFactors, func(t *record.FailureCount) error {
 		c.CountWithin(t, secondFactorWindow)
