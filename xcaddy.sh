@@ -8,9 +8,10 @@
 #
 # The source is this directory, and the version of Caddy is the one in go.mod. If
 # xcaddy is on the PATH, it writes the module to build. If it is missing or fails,
-# the script does the same with Go alone and the versions in go.sum. CADDY_OUTPUT
-# sets another file than ./caddy. Builds of the same commit are identical on all
-# machines: to verify a release, check out its tag and set GOOS and GOARCH.
+# and for --verify and --source, the script does the same with Go alone and the
+# versions in go.sum. CADDY_OUTPUT sets another file than ./caddy. Such builds of the
+# same commit are identical on all machines: to verify a release, check out its tag
+# and set GOOS and GOARCH.
 set -eu
 
 module=github.com/mnemogate/mnemogate
@@ -104,7 +105,7 @@ from_go() {
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 cd "$dir"
-if ! command -v xcaddy >/dev/null; then
+if [ -n "$verify$source" ] || ! command -v xcaddy >/dev/null; then
 	from_go
 elif ! from_xcaddy; then
 	echo "xcaddy.sh: xcaddy failed; building with go alone" >&2
