@@ -25,6 +25,7 @@ func TestConsolesOfTheRunbook(t *testing.T) {
 		s.credentials(name+"@example.com", testPassword).want(wire.ErrUserRestricted)
 		s.admin("PATCH", "accounts/"+name, fields{"status": "active"}).wantStatus(200)
 	}
+	s.importAll("?update=true", `{"profile_mnemocode":"bob","totp_secret":"JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP"}`)
 	page := pages(t)["docs/runbook.md"]
 	s.runConsoles(strings.Replace(page, section(t, "docs/runbook.md", smsPumping), "", 1), regexp.MustCompile(`^$`))
 	for name, status := range map[string]string{"alice": "restricted", "bob": "active"} {
