@@ -48,6 +48,10 @@ func (k *Key) check(name string) error {
 		return errors.New("its name must be 1 to 64 letters, digits, dots, _ and -")
 	case k == nil || len(k.Keys)+len(k.hashes) == 0:
 		return errors.New("it has no key; write {env.NAME}, {file.PATH} or sha256:<hex>")
+	case k.Companies != nil && len(k.Companies) == 0:
+		return errors.New("companies: the list is empty; name a company, or leave it out to allow all")
+	case k.May != nil && len(k.May) == 0:
+		return errors.New("may: the list is empty; name a right, or leave it out to allow read")
 	}
 	for i, right := range k.May {
 		if !slices.Contains(Rights, right) {

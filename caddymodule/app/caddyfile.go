@@ -67,7 +67,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	a.Source = guest.SourceOf(d)
 	d.Next()
 	if d.NextArg() {
-		return d.ArgErr()
+		return d.Errf("mnemogate: it takes no argument like %s; write company %[1]s { ... } into its block", d.Val())
 	}
 	a.Companies = map[string]*Company{}
 	options := a.Policy.Options(d)
@@ -76,6 +76,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	options["cache"] = guest.OneValue(d, guest.Int(&a.Cache))
 	options["audit_keep"] = guest.OneValue(d, guest.Duration(&a.AuditKeep))
 	guest.Misplaced(d, options, "into the block of a company: company <code> { ... }", companyOptions...)
+	guest.Misplaced(d, options, inSite, SiteOptions...)
 	guest.Naming(options)
 	options["company"] = func() error { return parseNamed(d, a.Companies, (*Company).parse) }
 	if err := guest.CheckedOptions(d, a.Policy.Check, options, "company"); err != nil {
@@ -89,7 +90,14 @@ var (
 	appOptions = []string{"store", "sessions", "cache", "audit_keep"}
 	// companyOptions are the options that only a company has.
 	companyOptions = []string{"name", "api_key", "disclaimer", "oauth", "account"}
+	// SiteOptions are the options that only the directive mnemogate of a site has.
+	SiteOptions = []string{
+		"assertion", "base_path", "check", "company_header", "cookie", "cors", "forward", "forward_authorization", "fresh",
+		"header", "health", "login_page", "max_body", "public", "require_api_key", "role", "self_service", "websocket_token",
+	}
 )
+
+const inSite = "into the directive mnemogate, in the block of a site"
 
 // GlobalOptions lists the options of the global option mnemogate and of a company's
 // block in it.
@@ -138,6 +146,7 @@ func (c *Company) parse(d *caddyfile.Dispenser) error {
 	options["name"] = guest.CheckedText(d, &c.Name, checkName)
 	options["api_key"] = func() error { return c.parseAPIKeys(d) }
 	guest.Misplaced(d, options, "next to the companies, one level up", appOptions...)
+	guest.Misplaced(d, options, inSite, SiteOptions...)
 	guest.Naming(options)
 	options["disclaimer"] = func() error { return c.parseDisclaimer(d) }
 	options["oauth"] = func() error { return c.parseOAuth(d) }

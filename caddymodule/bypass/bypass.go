@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"maps"
 	"net"
+	"net/http"
 	"path"
 	"reflect"
 	"slices"
@@ -212,6 +213,9 @@ type reach struct {
 	sure    bool                  // the others certainly exist: no matchers came since
 	gate    Gate                  // the gate of the guarded ones; nil for failed requests, which may have passed any
 	way     way                   // the way to this point
+	since   int                   // how many of its steps come before the gate
+	groups  []string              // the groups of which all have taken a route: Caddy skips other routes of the same name
+	skipped bool                  // whether Caddy skips this point
 	end     string                // if none come: the handler that answered them, if one did
 	ended   bool                  // if none come: whether those that it answered had passed mnemogate
 }
@@ -245,7 +249,10 @@ func join(a, b reach) reach {
 		sure:    a.open && a.sure || b.open && b.sure,
 		gate:    cmp.Or(a.gate, b.gate),
 		way:     a.way.common(b.way),
+		groups:  slices.DeleteFunc(slices.Clone(a.groups), func(g string) bool { return !slices.Contains(b.groups, g) }),
+		skipped: a.skipped && b.skipped,
 	}
+	joined.since = min(max(a.since, b.since), len(joined.way))
 	switch {
 	case !b.guarded, a.guarded && reflect.DeepEqual(a.matched, b.matched):
 		joined.matched = a.matched
@@ -295,11 +302,16 @@ func (w *walk) routes(routes caddyhttp.RouteList, in reach) reach {
 // route returns the requests that pass through a route, and those that its matchers
 // skip.
 func (w *walk) route(r caddyhttp.Route, in reach) (came, passedBy reach) {
+	taken, passedBy := in, in
+	if r.Group != "" {
+		taken.skipped = in.skipped || slices.Contains(in.groups, r.Group)
+		taken.groups = append(slices.Clip(in.groups), r.Group)
+		defer func() { came.skipped = in.skipped }()
+	}
 	matchers := matchersOf(r)
 	if matchers == nil {
-		return w.handlers(r, in), reach{}
+		return w.handlers(r, taken), reach{}
 	}
-	taken, passedBy := in, in
 	if in.mixed() && reflect.DeepEqual(matchers, in.matched) {
 		taken.open, passedBy.guarded = false, false
 	}
@@ -374,6 +386,8 @@ func (w *walk) handler(h any, in reach) reach {
 		}
 	case caddy.Module:
 		switch name := h.CaddyModule().ID.Name(); {
+		case name == "copy_response":
+			return in.endedBy(name)
 		case name == "file_server" && !passesThru(h):
 			return in.endedBy("file_server")
 		case changesNothing[name]:
@@ -389,6 +403,8 @@ func (w *walk) guard(g Gate, in reach) reach {
 	switch {
 	case in.none():
 		w.refuse(unreached, g, in.end)
+	case in.skipped:
+		w.refuse(skipped, g)
 	case !in.open:
 		w.refuse(twice, g)
 	case in.guarded && !in.failed():
@@ -415,7 +431,7 @@ func (w *walk) guard(g Gate, in reach) reach {
 	if !in.failed() {
 		w.login(g, in.way)
 	}
-	return reach{guarded: true, gate: g, way: in.way}
+	return reach{guarded: true, gate: g, way: in.way, since: len(in.way), groups: in.groups}
 }
 
 // login finds out which companies have auth routes that reach the gate.
@@ -527,7 +543,7 @@ func (w *walk) errors(routes caddyhttp.RouteList, open bool) {
 }
 
 // proxy records the requests that reach an application. A proxy that passes requests
-// on only asks for permission, as forward_auth does.
+// on and sends GET instead only asks for permission, as forward_auth does.
 func (w *walk) proxy(h *reverseproxy.Handler, in reach) reach {
 	if in.none() {
 		return in
@@ -538,7 +554,7 @@ func (w *walk) proxy(h *reverseproxy.Handler, in reach) reach {
 			through = join(through, w.routes(response.Routes, in))
 		}
 	}
-	if !through.none() {
+	if !through.none() && h.Rewrite != nil && h.Rewrite.Method == http.MethodGet {
 		return through
 	}
 	if in.mixed() && in.sure {
@@ -551,6 +567,7 @@ func (w *walk) proxy(h *reverseproxy.Handler, in reach) reach {
 		if in.gate != nil && isElsewhere(dial) && !authenticates(h, in.gate) {
 			w.add(unproven, in.gate, dial)
 		}
+		w.moved(in, h.Rewrite, dial)
 		a := w.application(dial, in.failed())
 		a.reach = join(a.reach, in)
 		a.scripts = a.scripts || speaksFastCGI(h)
@@ -559,6 +576,29 @@ func (w *walk) proxy(h *reverseproxy.Handler, in reach) reach {
 		}
 	}
 	return through
+}
+
+// moved finds paths of options by which requests reach an application that came to the
+// gate by others, because a rewrite follows. own is that of the proxy.
+func (w *walk) moved(in reach, own *rewrite.Rewrite, dial string) {
+	if in.gate == nil {
+		return
+	}
+	y := in.way[in.since:]
+	if own != nil {
+		y = y.rewritten(own)
+	}
+	prefix, lost := y.stripped(), slices.ContainsFunc(y, func(s step) bool { return s.lost && !s.file && !s.apart })
+	all := in.gate.Patterns()
+	for _, option := range []string{"fresh", "role"} {
+		for _, path := range all[option] {
+			switch {
+			case path == "/*": // covers what is rewritten, too
+			case lost, prefix != "" && !strings.HasPrefix(path, prefix) && !slices.Contains(all[option], prefix+path):
+				w.add(rewritten, in.gate, option, path, dial)
+			}
+		}
+	}
 }
 
 func (w *walk) application(dial string, failed bool) *application {

@@ -18,6 +18,8 @@ var (
 		"write mnemogate without a matcher or, for a part of the site, into one block with reverse_proxy: handle /api/* { ... }"}
 	unreached = trap{"it comes after %s, which passes no request on to it",
 		"write it before that"}
+	skipped = trap{"Caddy skips it, because the requests have taken another route of its group: Caddy gives groups of named routes and of sites the same names",
+		"write the named route as a snippet instead: (name) { ... }, and import name in place of invoke name"}
 	twice = trap{"the same requests pass it twice, and the second one finds no token",
 		"remove one of the two"}
 	doubled = trap{"base_path %s is never found: handle_path or uri strip_prefix removes %s first",
@@ -44,6 +46,8 @@ var (
 		"write the path as it reaches mnemogate: handle and route leave the prefix in it"}
 	prefixed = trap{"%s %s never matches: handle_path or uri strip_prefix removes %s first",
 		"write the path as it reaches mnemogate, without that prefix"}
+	rewritten = trap{"%s %s does not hold for all requests that reach %s by this path: handle_path, uri or rewrite comes after it, and changes other paths to it",
+		"write the path as clients send it, with the prefix that is removed, or write mnemogate after the rewrite, into the same block"}
 	shields = trap{"%s with a matcher comes after it, so it does not protect the auth routes",
 		"write both into a route block, in this order: route { %[1]s ...; mnemogate; ... }"}
 	basicAuth = trap{"basic_auth comes after it, and no request passes both: each needs the Authorization header",

@@ -23,6 +23,7 @@ type step struct {
 	strip string              // the prefix that is removed
 	lost  bool                // the path may be any other from here on
 	file  bool                // and it is that of a file
+	apart bool                // and the same path from all, or the old one with a prefix
 }
 
 // through returns the way after matchers.
@@ -41,7 +42,11 @@ func (y way) through(sets caddyhttp.MatcherSets) way {
 
 // rewritten returns the way after a rewrite.
 func (y way) rewritten(h *rewrite.Rewrite) way {
-	return append(slices.Clip(y), step{strip: h.StripPathPrefix, lost: h.StripPathPrefix == ""})
+	if h.URI == "" && h.StripPathPrefix+h.StripPathSuffix == "" && h.URISubstring == nil && h.PathRegexp == nil {
+		return y // the path stays
+	}
+	apart := !strings.Contains(h.URI, "{") || strings.HasSuffix(h.URI, "{http.request.uri}") || strings.HasSuffix(h.URI, "{http.request.uri.path}")
+	return append(slices.Clip(y), step{strip: h.StripPathPrefix, lost: h.StripPathPrefix == "", apart: apart && h.URI != ""})
 }
 
 // common returns the common beginning of two ways.

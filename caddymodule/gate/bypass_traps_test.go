@@ -1,6 +1,7 @@
 package gate_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,10 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 		basicAuth = "basic_auth {\nbob $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG\n}\n"
 		umbra     = "company umbra {\napi_key {env.MNEMOGATE_TEST_SECRET}\ncaptcha off\n}\n"
 	)
+	var headers string
+	for i := range 40 {
+		headers += fmt.Sprintf("header /%d X Y\n", i)
+	}
 	type told struct{ message, at, advice string }
 	for name, test := range map[string]struct {
 		company string // beside acme
@@ -113,6 +118,25 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 		"paths that one of two blocks has":  {sites: "(gate) {\nmnemogate {\npublic /health\nrole admin /api/admin/*\n}\n" + upstream + "}\nhttp:// {\nhandle /api/* {\nimport gate\n}\nhandle {\nimport gate\n}\n}"},
 		"paths of who knows what":           {sites: "http:// {\nroute /api/* {\nuri replace /api/ /\nmnemogate {\nrole admin /admin/*\n}\n" + upstream + "}\n}"},
 		"paths where a matcher has several": {sites: "http:// {\n@api path /api/* /admin/*\nhandle @api {\nmnemogate {\nrole admin /admin/*\n}\n" + upstream + "}\nhandle {\nmnemogate\n}\n}"},
+		"paths with a prefix that is taken away later": {
+			sites: "http:// {\nmnemogate {\nrole admin /admin/* /v1/x/*\nfresh 5m /a /v1/a\npublic /b\n}\nhandle_path /v1/* {\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: role /admin/* does not hold for all requests that reach localhost:9000 by this path: handle_path, uri or rewrite comes after it, and changes other paths to it", "Caddyfile:10", "with the prefix that is removed"}},
+		},
+		"paths that are rewritten later": {
+			sites: "http:// {\nmnemogate {\nfresh 5m /a\n}\nhandle {\nuri replace /x /\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: fresh /a does not hold for all requests that reach localhost:9000 by this path: handle_path, uri or rewrite comes after it, and changes other paths to it", "Caddyfile:10", "after the rewrite"}},
+		},
+		"paths that the proxy rewrites": {
+			sites: "http:// {\nmnemogate {\nfresh 5m /a /*\n}\nreverse_proxy localhost:9000 {\nrewrite {query.path}\n}\n}",
+			want:  []told{{"mnemogate: fresh /a does not hold for all requests that reach localhost:9000 by this path: handle_path, uri or rewrite comes after it, and changes other paths to it", "Caddyfile:10", "after the rewrite"}},
+		},
+		"paths that get a prefix, or are all the same":    {sites: "http:// {\nmnemogate {\nfresh 5m /a\n}\nhandle /x/* {\nrewrite * /index.php\n" + upstream + "}\nhandle {\nreverse_proxy localhost:9000 {\nrewrite /app{uri}\n}\n}\n}"},
+		"paths of a block that is removed":                {sites: "http:// {\nmnemogate {\nrole admin /admin /admin.* /admin/*\n}\nhandle_path /admin/* {\n" + upstream + "}\n}"},
+		"paths of a script, and a method that is changed": {sites: "http:// {\nmnemogate {\nrole admin /admin/*\n}\nmethod GET\nphp_fastcgi localhost:9000\n}"},
+		"a check that the block leaves out": {
+			sites: "http:// {\nhandle /acme/* {\nmnemogate {\ncheck /check\nhealth /acme/up\n}\n}\n}",
+			want:  []told{{"mnemogate: check /check never matches: only requests for /acme/* reach it", "Caddyfile:11", "handle and route leave the prefix"}},
+		},
 		"a header that is taken out again": {
 			sites:   "http:// {\nrequest_header -X-Profile-Mnemocode\nmnemogate\n" + upstream + "}",
 			refused: "mnemogate: request_header X-Profile-Mnemocode comes after it and changes X-Profile-Mnemocode, which names the user to the application; remove it: mnemogate removes what clients send and sets the header itself, at Caddyfile:11",
@@ -152,6 +176,26 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 			sites:   "&(app) {\n" + upstream + "}\nhttp:// {\nmnemogate /api/*\ninvoke app\n}",
 			refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
 		},
+		"a matcher before a proxy that copies some answers": {
+			sites:   "http:// {\nmnemogate /api/*\nreverse_proxy localhost:9000 {\n@err status 5xx\nhandle_response @err {\nheader Cache-Control no-store\ncopy_response 503\n}\n}\n}",
+			refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy",
+		},
+		"a matcher before a proxy that goes on after some answers": {
+			sites:   "http:// {\nmnemogate /api/*\nreverse_proxy localhost:9000 {\n@err status 5xx\nhandle_response @err {\nheader Cache-Control no-store\n}\n}\n}",
+			refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy",
+		},
+		// Both outer handle blocks get the group of those in the named route.
+		"a block of a named route that Caddy skips": {
+			sites:   "&(gate) {\nhandle /health {\nrespond ok\n}\nhandle {\nmnemogate\n}\n}\nexample.com {\nhandle /api/* {\ninvoke gate\n" + upstream + "}\nhandle {\nrespond 404\n}\n}",
+			refused: "mnemogate in example.com: Caddy skips it, because the requests have taken another route of its group: Caddy gives groups of named routes and of sites the same names; write the named route as a snippet instead: (name) { ... }, and import name in place of invoke name, at Caddyfile:14",
+		},
+		"blocks of a named route, behind blocks that pass some on": {
+			sites:   "&(gate) {\nhandle /health {\nrespond ok\n}\nhandle {\nmnemogate\n}\n}\nexample.com {\nroute {\nhandle /api/* {\nvars x 1\n}\nhandle {\nvars x 2\n}\ninvoke gate\n" + upstream + "}\n}",
+			refused: "mnemogate in example.com: Caddy skips it",
+		},
+		"blocks beside one another with others between": {sites: "example.com {\nroute {\nhandle /api/* {\nvars x 1\n}\nvars x 2\nhandle {\nmnemogate\n" + upstream + "}\n}\n}"},
+		"many matchers behind a rewrite":                {sites: "example.com {\nrewrite /a /b\n" + headers + "mnemogate\n" + upstream + "}"},
+		"a block of a named route that Caddy runs":      {sites: "&(gate) {\nhandle {\nmnemogate\n" + upstream + "}\n}\nexample.com {\nhandle /api/* {\ninvoke gate\n}\nhandle {\ninvoke gate\n}\n}"},
 		"twice, the second in a block": {
 			sites:   "example.com {\nmnemogate\nhandle /api/* {\nmnemogate\n" + upstream + "}\nhandle {\nrespond 404\n}\n}",
 			refused: "mnemogate in example.com: the same requests pass it twice, and the second one finds no token; remove one of the two",

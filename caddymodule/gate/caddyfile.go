@@ -60,14 +60,21 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	h.Source = guest.SourceOf(d)
 	d.Next()
 	if d.NextArg() {
-		return d.ArgErr()
+		return d.Errf("mnemogate: it takes no argument like %s; to serve only some companies, write the option company into its block", d.Val())
 	}
 	check := func() error {
 		so := *h
 		so.setDefaults()
 		return so.check()
 	}
-	options := map[string]func() error{
+	options := h.options(d)
+	guest.Misplaced(d, options, inGlobal, app.GlobalOptions()...)
+	return guest.CheckedOptions(d, check, guest.Naming(options), "fresh", "role")
+}
+
+// options returns the parsers of the options. app.SiteOptions names them, too.
+func (h *Handler) options(d *caddyfile.Dispenser) map[string]func() error {
+	return map[string]func() error{
 		"header":                guest.Text(d, &h.Header),
 		"company_header":        guest.Text(d, &h.CompanyHeader),
 		"forward":               guest.List(d, &h.Forward),
@@ -88,8 +95,6 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"login_page":            h.parseLoginPage(d),
 		"self_service":          h.parseSelfService(d),
 	}
-	guest.Misplaced(d, options, inGlobal, app.GlobalOptions()...)
-	return guest.CheckedOptions(d, check, guest.Naming(options), "fresh", "role")
 }
 
 const inGlobal = "into the global option mnemogate, in the block at the top of the Caddyfile"

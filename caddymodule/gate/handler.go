@@ -245,6 +245,9 @@ func (h *Handler) validate() error {
 	if shared := h.app.SharedKeys(); h.RequireAPIKey && len(shared) > 0 {
 		return fmt.Errorf("require_api_key: company %s has an API key that another has, too, so it can't tell whose users may pass; give each company keys of its own", shared[0].Company)
 	}
+	if h.Companies != nil && len(h.Companies) == 0 {
+		return errors.New("company: the list is empty; name a company, or leave it out to serve all")
+	}
 	for _, code := range h.Companies {
 		if h.app.Companies[code] == nil {
 			return fmt.Errorf("company: there is no company %q; name one that the global option mnemogate has", code)
@@ -472,6 +475,17 @@ func (h *Handler) Base() string { return h.BasePath }
 // Serves implements bypass.Gate.
 func (h *Handler) Serves(company string) bool {
 	return len(h.Companies) == 0 || slices.Contains(h.Companies, company)
+}
+
+// Patterns implements bypass.Gate.
+func (h *Handler) Patterns() map[string][]string {
+	all := h.Rules.Patterns()
+	for option, path := range map[string]string{"check": h.Check, "health": h.Health} {
+		if path != "" {
+			all[option] = []string{path}
+		}
+	}
+	return all
 }
 
 // Asked implements bypass.Gate.

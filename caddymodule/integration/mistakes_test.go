@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -209,6 +210,7 @@ func TestMistakesInJSONAreRefused(t *testing.T) {
 		t.Fatalf("%s", adapted)
 	}
 	for options, want := range map[string]string{
+		`"companies":[]`: "company: the list is empty; name a company, or leave it out to serve all",
 		`"role":[{"role":"admin","paths":["/x"]}]`:              "",
 		`"role":[{"role":"admin"}]`:                             "role: name at least one path",
 		`"role":[{"role":"admin","paths":[""]}]`:                `role: "" is not a path to match`,
@@ -230,6 +232,17 @@ func TestMistakesInJSONAreRefused(t *testing.T) {
 		`"assertion":{"audience":"app","header":"Cookie"}`:      "assertion: header: Cookie has another meaning; choose another name",
 	} {
 		err := validate([]byte(strings.Replace(string(adapted), handler, handler+","+options, 1)))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\n\tgot  %v\n\twant %s", options, err, want)
+		}
+	}
+	const key = `"handler":"mnemogate_accounts","keys":{"shop":{"keys":["` + testKey + `"],%s}}`
+	for options, want := range map[string]string{
+		`"companies":["acme"],"may":["read"]`: "",
+		`"companies":[]`:                      "key shop: companies: the list is empty; name a company, or leave it out to allow all",
+		`"may":[]`:                            "key shop: may: the list is empty; name a right, or leave it out to allow read",
+	} {
+		err := validate([]byte(strings.Replace(string(adapted), handler, fmt.Sprintf(key, options), 1)))
 		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%s\n\tgot  %v\n\twant %s", options, err, want)
 		}

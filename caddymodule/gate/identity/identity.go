@@ -110,7 +110,7 @@ var otherHeaders = []string{
 
 // rewriteHeaders make some applications use another path than the one that the gate
 // checked.
-var rewriteHeaders = []string{"X-Original-Url", "X-Original-Uri", "X-Rewrite-Url"}
+var rewriteHeaders = []string{"X-Original-Url", "X-Original-Uri", "X-Rewrite-Url", "X-Script-Name", "Script-Name", "Path-Info"}
 
 // Validate refuses options that cannot work, apart from Assertion. Its errors begin with
 // the option.

@@ -118,7 +118,7 @@ func (f *Fresh) has(ways []string) bool {
 	})
 }
 
-// Patterns implements bypass.Gate.
+// Patterns returns the paths by option.
 func (r *Rules) Patterns() map[string][]string {
 	all := map[string][]string{"public": r.Public}
 	for _, f := range r.Fresh {
