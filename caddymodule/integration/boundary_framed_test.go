@@ -106,7 +106,7 @@ func framedAttacks() map[string]framedAttack {
 	for _, good := range []string{"", "mallory", " mallory ", "alice, mallory", "\xe9\xff", "\tmallory", strings.Repeat("m", 3000)} {
 		add("forged "+good, framedAttack{fields: request("GET", "/x", name, good, name, good, "x-company-code", good, "x-company_code", good), pass: true, start: "GET /x HTTP/1.1\r\n"})
 	}
-	add("what proxies tell each other", framedAttack{fields: request("GET", "/x", "x-original-url", "/acme/v2/auth/login", "x-rewrite-url", "/umbra/x", "x-http-method-override", "OPTIONS", "forwarded", "for=127.0.0.1", "x-forwarded-for", "127.0.0.1", "x-forwarded-user", "mallory", "early-data", "1", "incremental", "?1"),
+	add("what proxies tell each other", framedAttack{fields: request("GET", "/x", "x-original-url", "/acme/v2/auth/login", "x-rewrite-url", "/umbra/x", "x-script-name", "/umbra", "script-name", "/umbra", "path-info", "/umbra/x", "x-http-method-override", "OPTIONS", "forwarded", "for=127.0.0.1", "x-forwarded-for", "127.0.0.1", "x-forwarded-user", "mallory", "early-data", "1", "incremental", "?1"),
 		pass: true, start: "GET /x HTTP/1.1\r\n"})
 	// Credentials.
 	add("two tokens", framedAttack{fields: request("GET", "/x", "authorization", auth)})

@@ -59,7 +59,7 @@ func h1attacks() map[string]h1attack {
 	add(0, "GET /x HTTP/1.1\r\nAUTH%s\r\n", "", "Host:\r\n", "Host: x\r\nHost: x\r\n", "Host: x\r\nhost: y\r\n", "Host: x y\r\n", "Host: x/y\r\n", "Host: x\x00\r\n", "Host: a@b\r\n", "Host: ...\r\n", "Host: x\r\n\ty\r\n", "Host : x\r\n", "Host: x#y\r\n", "Host: x\\y\r\n")
 	// Headers that proxies send each other.
 	add(1, get+"X-Forwarded-For: 127.0.0.1\r\nX-Forwarded-Host: localhost\r\nX-Forwarded-Proto: https\r\nX-Forwarded-Prefix: /acme/v2/auth\r\nX-Forwarded-Uri: /public\r\nX-Forwarded-User: mallory\r\nForwarded: for=127.0.0.1;host=x\r\nX-Real-Ip: 127.0.0.1\r\n"+
-		"X-Original-URL: %[1]s\r\nX-Rewrite-URL: %[1]s\r\nX-Original-Uri: %[1]s\r\nX-HTTP-Method-Override: OPTIONS\r\nX-HTTP-Method: POST\r\nX-Method-Override: TRACE\r\nMax-Forwards: 0\r\nEarly-Data: 1\r\nIncremental: ?1\r\n\r\n",
+		"X-Original-URL: %[1]s\r\nX-Rewrite-URL: %[1]s\r\nX-Original-Uri: %[1]s\r\nX-Script-Name: %[1]s\r\nSCRIPT_NAME: %[1]s\r\nPATH_INFO: %[1]s\r\nX-HTTP-Method-Override: OPTIONS\r\nX-HTTP-Method: POST\r\nX-Method-Override: TRACE\r\nMax-Forwards: 0\r\nEarly-Data: 1\r\nIncremental: ?1\r\n\r\n",
 		"/acme/v2/auth/login", "/umbra/x", "/")
 	// Malformed headers.
 	id := "X-Profile-Mnemocode"

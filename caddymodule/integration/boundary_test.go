@@ -122,7 +122,10 @@ var profileHeaders = []string{"X-Profile-Auth-Methods", "X-Profile-Auth-Time", "
 
 // guardedHeaders never reach the backend from a client, whatever the names of the
 // identity headers.
-var guardedHeaders = append([]string{"X-Company-Code", "X-Mnemogate-Assertion", "X-Original-Uri", "X-Original-Url", "X-Profile-Mnemocode", "X-Rewrite-Url"}, profileHeaders...)
+var guardedHeaders = slices.Concat([]string{"X-Company-Code", "X-Mnemogate-Assertion", "X-Profile-Mnemocode"}, rewriteHeaders, profileHeaders)
+
+// rewriteHeaders make some backends use another path.
+var rewriteHeaders = []string{"X-Original-Uri", "X-Original-Url", "X-Rewrite-Url", "X-Script-Name", "Script-Name", "Path-Info"}
 
 // all returns the names that a client can't use.
 func (id identity) all() []string {

@@ -160,12 +160,12 @@ func (s *site) checkLogin(t *testing.T) {
 	for _, method := range []string{"GET", "POST", "DELETE", "OPTIONS"} {
 		passes(method, s.ask(method, "/x?y=z", bearer(token)))
 	}
-	a := s.ask("POST", "/x", bearer(token)+"X-Api-Key: "+testKey+"\r\nX-Original-URL: /y\r\nX-Original-URI: /y\r\nX-Rewrite-URL: /y\r\nContent-Length: 5\r\n\r\nhello")
+	a := s.ask("POST", "/x", bearer(token)+"X-Api-Key: "+testKey+"\r\nX-Original-URL: /y\r\nX-Original-URI: /y\r\nX-Rewrite-URL: /y\r\nX-Script-Name: /y\r\nScript-Name: /y\r\nPath-Info: /y\r\nContent-Length: 5\r\n\r\nhello")
 	passes("a body", a)
 	if !strings.HasSuffix(string(a.Body), "hello") {
 		t.Errorf("the application got %q", a.Body)
 	}
-	if lines := linesNamed(string(a.Body), "Authorization", "X-Api-Key", "X-Original-URL", "X-Original-URI", "X-Rewrite-URL"); lines != nil {
+	if lines := linesNamed(string(a.Body), append([]string{"Authorization", "X-Api-Key"}, rewriteHeaders...)...); lines != nil {
 		t.Errorf("the application got %q", lines)
 	}
 	hops := s.ask("GET", "/x", bearer(token)+"Connection: X-Profile-Mnemocode, x-company-code\r\n")
@@ -436,7 +436,7 @@ func (s *site) checkStub(t *testing.T, yes int, stub func(method, uri string, he
 		r, copied := stub(c.method, c.uri, header)
 		a := s.do(r)
 		for _, name := range guardedHeaders {
-			if !copied(name) && !strings.HasPrefix(name, "X-Original-") && name != "X-Rewrite-Url" {
+			if !copied(name) && !slices.Contains(rewriteHeaders, name) {
 				t.Fatalf("%s is not copied", name)
 			}
 		}
