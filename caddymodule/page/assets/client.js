@@ -165,7 +165,9 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
         if (answer.sessionToken) Object.assign(next, { state: answer.sessionState, token: answer.sessionToken });
         if (next.token) keep(next.token, next.loginId);
         else forget(from.token);
-        return next.state === 'authorized' && cookie ? await toCookie(next) : step(next);
+        if (next.state !== 'authorized' || !cookie) return step(next);
+        // If this fails, the user is logged in all the same, and the app must show that.
+        return await toCookie(next).catch((error) => { throw isOver(error) ? error : goingOn(error, next); });
       });
     } catch (error) {
       if (isOver(error) && from.token && !bare) throw await lost(error, from);
@@ -288,8 +290,15 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   }
 
   async function logout(from) {
+    const end = async () => {
+      if (!from.token) return ask('DELETE', 'session');
+      return ask('POST', 'auth/logout', { token: from.token, body: {} }).catch((error) => {
+        if (!cookie || !isOver(error)) throw error;
+        return ask('DELETE', 'session'); // the answer that moved it to the cookie was lost
+      });
+    };
     try {
-      await inTurn(() => from.token ? ask('POST', 'auth/logout', { token: from.token, body: {} }) : ask('DELETE', 'session'));
+      await inTurn(end);
     } catch (error) {
       if (!isOver(error)) throw goingOn(error, from);
     }

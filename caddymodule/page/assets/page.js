@@ -52,6 +52,9 @@ const page = {
   choose(what, yes) { keep(what, yes ? 'yes' : ''); },
   chose: (what) => remembered(what) === 'yes',
 
+  // unchoose forgets the choices, because the next user may be another one.
+  unchoose() { for (const choice of ['remember', 'device']) this.choose(choice, false); },
+
   goal,
 
   // leave registers a function to call when the user leaves the screen.
@@ -138,7 +141,7 @@ const page = {
 
   arrive(step, then, from) {
     this.turn++;
-    if (step.notice === 'logout.done') for (const choice of ['remember', 'device']) this.choose(choice, false); // the next user may be another one
+    if (step.notice === 'logout.done') this.unchoose();
     this.typed = from === screens.checkpassword || this.typed && from !== login;
     if (from === logout) return this.show(step, { screen: loggedOut });
     if (step.state !== 'authorized') return this.show(step, { screen: then });
@@ -285,7 +288,7 @@ const ticked = (within, name) => [...within.querySelectorAll(`input[name="${name
 // begin finds out the current step. Without an answer, the user can try again.
 async function begin() {
   try {
-    if (!navigator.cookieEnabled || !stored()) throw new MnemogateError('cookies', 'the session could not be kept');
+    if (!navigator.cookieEnabled || !isSecureContext || !stored()) throw new MnemogateError('cookies', 'the session could not be kept');
     page.config = await client.config();
     if (!fresh) canOffer(page.config).then((can) => { page.offers = can; }); // otherwise the user wants to do something else
     if (leaving && hasCookie) client.start(); // a login that has begun in this tab is over
@@ -293,6 +296,7 @@ async function begin() {
     const step = returned && await client.finishOAuth(address);
     if (step) return page.arrive(step);
     const found = await client.resume({ byCookie: hasCookie, fresh: !leaving && !!fresh });
+    if (found.state === 'start' && !fresh) page.unchoose();
     const mayEnd = hasCookie || found.state === 'authorized'; // the cookie may be another company's
     page.show(found, { screen: !leaving ? undefined : mayEnd ? logout : loggedOut });
   } catch (error) {

@@ -15,6 +15,8 @@ for (const storage of ['sessionStorage', 'localStorage']) {
 if (scene.session && !scene.cookie) sessionStorage.setItem(`mnemogate ${base}`, JSON.stringify({ token: 'preview', loginId: scene.loginId }));
 sessionStorage.setItem(`mnemogate ${base} oauth`, JSON.stringify({ state: 's', providerId: 1, redirectUri: base }));
 
+Object.defineProperty(globalThis, 'isSecureContext', { value: true }); // a preview may be looked at from another machine
+
 // Frames must not take the focus from each other, and they share one history.
 if (self !== top) {
   HTMLElement.prototype.focus = () => {};
