@@ -86,6 +86,27 @@ func TestWhatCannotBeRevokedAtOnceIsRevokedLater(t *testing.T) {
 	}
 }
 
+func TestARepeatedDeletionWaitsForItsSessions(t *testing.T) {
+	b := newHarness(t)
+	token, down := b.sessionIn(record.Authorized), true
+	b.watch(func(c seen) error {
+		if down && c.method == "End" {
+			return errDown
+		}
+		return nil
+	})
+	for range 2 {
+		if err := b.admin().Delete(t.Context(), mnemocode); !errors.Is(err, manage.ErrRevocationPending) {
+			t.Fatalf("got %v, want ErrRevocationPending", err)
+		}
+	}
+	down = false
+	if err := b.admin().Delete(t.Context(), mnemocode); !errors.Is(err, record.ErrNotFound) {
+		t.Errorf("got %v, want ErrNotFound", err)
+	}
+	b.wantLive(token, wire.ErrTokenInvalid)
+}
+
 // failing is an account store that can't change failure counts or backup codes, and
 // can't delete accounts.
 type failing struct{ record.Accounts }

@@ -337,6 +337,9 @@ func (r *Redis) limited(ctx context.Context, f func(context.Context) error) erro
 		call, cancel = context.WithDeadline(call, deadline)
 		defer cancel()
 	}
+	if err := call.Err(); err != nil {
+		return err // a command that is sent can't be canceled any more
+	}
 	return f(call)
 }
 

@@ -46,10 +46,10 @@ func (s redisSessions) Expire(ctx context.Context, now time.Time, hash record.To
 var endScript = newScript("end")
 
 func (s redisSessions) End(ctx context.Context, now time.Time, e record.Revocation) error {
+	if e.Account == 0 {
+		return s.endCompany(ctx, e)
+	}
 	return s.call(ctx, "ending sessions", func(ctx context.Context) error {
-		if e.Account == 0 {
-			return s.endCompany(ctx, e)
-		}
 		keys := append([]string{s.accountKey("f", e.Company, e.Account)}, s.indexes(e.Company, e.Account, storedStates)...)
 		_, _, err := s.run(ctx, endScript, keys, e.Generation, markerLife(e).Milliseconds(), s.channel(), encodeRevocation(e),
 			keptBytes(e.Keep), string(record.Authorized), micros(now))
@@ -65,9 +65,12 @@ var endCompanyScript = newScript("endcompany")
 func (s redisSessions) endCompany(ctx context.Context, e record.Revocation) error {
 	const last = record.Buckets - 1
 	raise := func(ctx context.Context, bucket int, message string) error {
-		_, _, err := s.run(ctx, endCompanyScript, []string{s.companyMarker(bucket, e.Company)},
-			e.Generation, markerLife(e).Milliseconds(), s.channel(), message)
-		return err
+		// Each has the time of a call: waiting for replicas takes some in each bucket.
+		return s.call(ctx, "ending sessions", func(ctx context.Context) error {
+			_, _, err := s.run(ctx, endCompanyScript, []string{s.companyMarker(bucket, e.Company)},
+				e.Generation, markerLife(e).Milliseconds(), s.channel(), message)
+			return err
+		})
 	}
 	group, of := errgroup.WithContext(ctx)
 	group.SetLimit(16)

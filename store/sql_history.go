@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"time"
 
@@ -21,20 +20,29 @@ const (
 // Record implements record.History. It fails if an account is being deleted at the
 // same time. On the next attempt the account is gone.
 func (s sqlAccounts) Record(ctx context.Context, events []record.Event) error {
-	// In this order, two concurrent calls can't deadlock.
+	// In the order of accounts and kinds, two concurrent calls can't deadlock.
 	events = slices.Clone(events)
 	slices.SortStableFunc(events, func(a, b record.Event) int { return cmp.Compare(a.Account, b.Account) })
 	return translate("recording events", s.transaction(ctx, func(ctx context.Context, tx queries) error {
 		for _, e := range events {
 			data, err := json.Marshal(e)
+			if err == nil {
+				err = tx.later(ctx, sqlRecord, e.Company, e.Account, e.Noise, micros(e.Time), string(data))
+			}
 			if err != nil {
 				return err
 			}
-			err = errors.Join(
-				tx.later(ctx, sqlRecord, e.Company, e.Account, e.Noise, micros(e.Time), string(data)),
-				tx.later(ctx, sqlForgetOldest, e.Account, e.Noise, record.HistoryKept))
-			if err != nil {
-				return err
+		}
+		for _, noise := range []bool{false, true} {
+			var last int64
+			for _, e := range events {
+				if e.Noise != noise || e.Account == last {
+					continue
+				}
+				last = e.Account
+				if err := tx.later(ctx, sqlForgetOldest, e.Account, noise, record.HistoryKept); err != nil {
+					return err
+				}
 			}
 		}
 		return nil

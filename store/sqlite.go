@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
@@ -216,7 +217,19 @@ func createPrivateFile(file string) error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600)
+	info, err := os.Stat(file)
+	if err == nil {
+		// Do not open it: closing it would end all locks of this process on it
+		// (sqlite.org/howtocorrupt.html, 2.2), and another store may have it open.
+		if err := os.Chmod(file, info.Mode().Perm()); errors.Is(err, syscall.EROFS) {
+			return err // SQLite only says that it can't open the file
+		}
+		return nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600) // also behind a link
 	if err != nil {
 		return err
 	}

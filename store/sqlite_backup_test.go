@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -250,6 +251,16 @@ func TestSQLiteRestoreReplaces(t *testing.T) {
 	must(t, os.WriteFile(from+"-garbage", bytes.Repeat([]byte("garbage "), 1000), 0o644))
 	_, err = SQLiteRestore{From: from, To: from + "-garbage", Replace: true}.Run(bg)
 	must(t, err)
+
+	if runtime.GOOS != "windows" { // where only administrators can create links
+		must(t, os.Symlink(to+"-linked", to+"-link"))
+		must(t, os.WriteFile(to+"-linked", nil, 0o600))
+		_, err = SQLiteRestore{From: from, To: to + "-link", Replace: true}.Run(bg)
+		must(t, err)
+		if info := get[os.FileInfo](t)(os.Stat(to + "-linked")); info.Size() == 0 {
+			t.Error("the link was replaced, not its file")
+		}
+	}
 }
 
 // A backup stops, and leaves nothing behind, if its receiver or its caller goes away.

@@ -51,6 +51,9 @@ func (r SQLiteRestore) Run(ctx context.Context) (done SQLiteRestored, err error)
 	if err != nil {
 		return done, err
 	}
+	if target, err := filepath.EvalSymlinks(to); err == nil {
+		to = target // replace the file, not a link to it
+	}
 	if err := r.mayReplace(to); err != nil {
 		return done, err
 	}

@@ -123,7 +123,7 @@ var leaves = []leaf{
 	{in("limits", "mails_per_account 1/1m"), in("limits", "mails_per_account unlimited"), func(c *tenant.Company) any { return c.Limits.MailsPerAccount }},
 	{in("limits", "sessions_per_account 1"), in("limits", "sessions_per_account 2"), func(c *tenant.Company) any { return c.Limits.SessionsPerAccount }},
 	{"hardened", "hardened off", func(c *tenant.Company) any { return c.Hardened }},
-	{in("password", "blocklist ../integration/testdata/blocklist"), in("password", "blocklist ../integration/testdata/texts/otp.login.sms.txt"), func(c *tenant.Company) any { return c.Blocklist.Contains("our-company-2026") }},
+	{in("password", "blocklist ../integration/testdata/blocklist"), in("password", "blocklist ../integration/testdata/texts/otp.login.sms.txt"), func(c *tenant.Company) any { return c.Blocklist != nil && c.Blocklist.Contains("our-company-2026") }},
 	{"devices 90d skip_second_factor", "devices 90d", func(c *tenant.Company) any { return c.Devices }},
 	{"locale lt", "locale de-at", func(c *tenant.Company) any { return c.Locale }},
 	{"notices off", "notices email_changed", func(c *tenant.Company) any { return c.Notices }},

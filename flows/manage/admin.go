@@ -82,9 +82,19 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 	return a, nil
 }
 
-// Delete removes an account with all its data and revokes its sessions.
+// Delete removes an account with all its data and revokes its sessions. An operator who
+// repeats a deletion gets no record.ErrNotFound before the sessions are revoked.
 func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if errors.Is(err, record.ErrNotFound) {
+		deleted := func(e record.Revocation) bool {
+			return e.Company == ad.Company.Code && e.Generation == record.AllGenerations
+		}
+		if err := ad.RevokePending(ctx, deleted); err != nil {
+			ad.Warn("sessions of a deleted account could not be revoked yet", "company", ad.Company.Code, "error", err)
+			return ErrRevocationPending
+		}
+	}
 	if err != nil {
 		return err
 	}
@@ -105,6 +115,7 @@ func (ad *Admin) Unlock(ctx context.Context, mnemocode string) (record.Account, 
 	if err != nil {
 		return record.Account{}, err
 	}
+	ctx = context.WithoutCancel(ctx) // otherwise the first locks could end without the event
 	kinds := []record.FailureKind{record.WrongPasswords, record.WrongCodes, record.WrongAnswers}
 	unlocked := ad.event(record.AccountUnlocked, a)
 	if err := ad.clear(ctx, a, kinds, background.OutboxEvents(ad.Company, unlocked)...); err != nil {

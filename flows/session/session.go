@@ -132,6 +132,7 @@ func (c *Call) store(ctx context.Context, next record.Session, counters ...recor
 
 // Revoke revokes the call's session. Of concurrent callers, one succeeds.
 func (c *Call) Revoke(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx) // a logout ends the session even if the client hangs up
 	var err error
 	if c.claim != nil { // anyone can get many stateless tokens, so revoking them is what counts against the address
 		err = c.s.Sessions.Charge(ctx, c.Now, append(c.AddressLogins(), *c.claim)...)
@@ -153,7 +154,8 @@ func (c *Call) Revoke(ctx context.Context) error {
 
 // abandon revokes a session whose token was not given out. A failure is only logged.
 func (s *Manager) abandon(ctx context.Context, hash record.TokenHash) {
-	if err := s.Sessions.Delete(context.WithoutCancel(ctx), hash); err != nil && !errors.Is(err, record.ErrNotFound) {
+	ctx = record.WithoutStoreTime(context.WithoutCancel(ctx)) // it may be used up
+	if err := s.Sessions.Delete(ctx, hash); err != nil && !errors.Is(err, record.ErrNotFound) {
 		s.Log.Warn("a session that nobody can use stays until it expires", "error", err)
 	}
 }
