@@ -10,7 +10,7 @@ import (
 // version is the topmost release of CHANGELOG.md or, while changes are listed under
 // "Unreleased", the next release with -dev. A test compares them. Go itself does not
 // record a version for a module that was built from a directory.
-const version = "v0.2.0-dev"
+const version = "v0.2.0"
 
 // revision is the commit. xcaddy.sh sets it with -ldflags -X.
 var revision string
