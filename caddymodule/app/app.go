@@ -491,15 +491,6 @@ func (a *App) Log() *slog.Logger { return a.log }
 // WarnUnanswered logs that a store does not answer. It limits how often it does so.
 func (a *App) WarnUnanswered(log *slog.Logger, err error) { a.warnings.Unanswered(log, err) }
 
-// Interface guards
-var (
-	_ caddy.App             = (*App)(nil)
-	_ caddy.Provisioner     = (*App)(nil)
-	_ caddy.Validator       = (*App)(nil)
-	_ caddy.CleanerUpper    = (*App)(nil)
-	_ caddyfile.Unmarshaler = (*App)(nil)
-)
-
 // Configured returns the app of the config that ctx loads, for a handler. An error names
 // the handler's directive and its position, except one of the app, which names its own.
 func Configured(ctx caddy.Context, directive string, source guest.Source) (*App, error) {
@@ -522,3 +513,12 @@ func Running() *App {
 	}
 	return app.(*App)
 }
+
+// Interface guards
+var (
+	_ caddy.App             = (*App)(nil)
+	_ caddy.Provisioner     = (*App)(nil)
+	_ caddy.Validator       = (*App)(nil)
+	_ caddy.CleanerUpper    = (*App)(nil)
+	_ caddyfile.Unmarshaler = (*App)(nil)
+)

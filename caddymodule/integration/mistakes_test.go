@@ -209,6 +209,13 @@ func TestMistakesInJSONAreRefused(t *testing.T) {
 	if strings.Count(string(adapted), handler) != 1 {
 		t.Fatalf("%s", adapted)
 	}
+	check := func(with, want string) {
+		t.Helper()
+		err := validate([]byte(strings.Replace(string(adapted), handler, with, 1)))
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s\n\tgot  %v\n\twant %s", with, err, want)
+		}
+	}
 	for options, want := range map[string]string{
 		`"companies":[]`: "company: the list is empty; name a company, or leave it out to serve all",
 		`"role":[{"role":"admin","paths":["/x"]}]`:              "",
@@ -231,10 +238,7 @@ func TestMistakesInJSONAreRefused(t *testing.T) {
 		`"assertion":{"audience":"app","issuer":"example.com"}`: `assertion: issuer: "example.com" is not a URL; write one like`,
 		`"assertion":{"audience":"app","header":"Cookie"}`:      "assertion: header: Cookie has another meaning; choose another name",
 	} {
-		err := validate([]byte(strings.Replace(string(adapted), handler, handler+","+options, 1)))
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s\n\tgot  %v\n\twant %s", options, err, want)
-		}
+		check(handler+","+options, want)
 	}
 	const key = `"handler":"mnemogate_accounts","keys":{"shop":{"keys":["` + testKey + `"],%s}}`
 	for options, want := range map[string]string{
@@ -242,9 +246,6 @@ func TestMistakesInJSONAreRefused(t *testing.T) {
 		`"companies":[]`:                      "key shop: companies: the list is empty; name a company, or leave it out to allow all",
 		`"may":[]`:                            "key shop: may: the list is empty; name a right, or leave it out to allow read",
 	} {
-		err := validate([]byte(strings.Replace(string(adapted), handler, fmt.Sprintf(key, options), 1)))
-		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
-			t.Errorf("%s\n\tgot  %v\n\twant %s", options, err, want)
-		}
+		check(fmt.Sprintf(key, options), want)
 	}
 }
