@@ -29,7 +29,10 @@ func TestEventsOfNobodyAreDropped(t *testing.T) {
 		t.Helper()
 		a := record.Account{Company: company, Mnemocode: account}
 		for i, age := range ages {
-			a.Outbox = append(a.Outbox, record.OutboxEvent{ID: fmt.Sprint(account, i), Type: record.TypeAccountChanged, At: b.Now().Add(-age), Queue: account})
+			a.Outbox = append(a.Outbox, record.OutboxEvent{
+				ID: fmt.Sprint(account, i), Type: record.TypeAccountChanged, At: b.Now().Add(-age), Queue: "former name of " + account,
+				Body: fmt.Appendf(nil, `{"data":{"profile_mnemocode":%q}}`, account),
+			})
 		}
 		if _, err := b.Accounts.Create(t.Context(), b.Now(), a); err != nil {
 			t.Fatal(err)

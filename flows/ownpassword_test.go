@@ -69,7 +69,7 @@ func TestAUsersOwnCheckIsLockedAsALogin(t *testing.T) {
 		}
 		events := b.record()
 		for range 10 { // no captcha is required
-			if err := check("wrong", ""); !errors.Is(err, manage.ErrPasswordWrong) {
+			if err := check("wrong", "192.0.2.8"); !errors.Is(err, manage.ErrPasswordWrong) {
 				t.Fatalf("got %v", err)
 			}
 		}
@@ -79,8 +79,8 @@ func TestAUsersOwnCheckIsLockedAsALogin(t *testing.T) {
 		if n := len(named(events(), record.LockPassword)); n != 1 {
 			t.Errorf("the lock was told %d times", n)
 		}
-		if n := len(named(events(), record.AccountPasswordWrong)); n != 10 {
-			t.Errorf("%d wrong passwords were told of", n)
+		if wrong := named(events(), record.AccountPasswordWrong); len(wrong) != 10 || wrong[0].Address != "192.0.2.8" {
+			t.Errorf("the wrong passwords were told as %+v", wrong)
 		}
 		b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password, "captcha_response": "good"})
 		b.clock.advance(15 * time.Minute)

@@ -311,8 +311,8 @@ func (i *importer) giveUp(n int, err error) {
 
 // export writes all accounts as lines that import can read, with secrets as hashes.
 // It is for moving to another store. With secrets=true the lines include the secrets
-// of authenticator apps, which can't be hashed. Accounts that are created or deleted
-// during the export may be missing or included.
+// of authenticator apps, which can't be hashed. Accounts that are created, renamed or
+// deleted during the export may be missing or included.
 func (c *Call) export() error {
 	secrets, err := c.boolean("secrets")
 	if err != nil {
@@ -331,6 +331,7 @@ func (c *Call) export() error {
 			return ErrBroken
 		}
 		if after == "" {
+			c.reportExport(secrets)
 			c.W.Header().Set("Content-Type", "application/x-ndjson")
 			c.W.Header().Set("Cache-Control", "no-store")
 		}
@@ -342,6 +343,14 @@ func (c *Call) export() error {
 		}
 		after = last
 	}
+}
+
+func (c *Call) reportExport(secrets bool) {
+	e := record.Event{Name: record.AccountsExported, Company: c.admin.Company.Code, Address: c.Address, Actor: c.actor()}
+	if secrets {
+		e.Reason = "secrets"
+	}
+	c.admin.Emit(c.Context(), e)
 }
 
 // exportPage returns the lines of a page that begins after the mnemocode after. It

@@ -89,6 +89,7 @@ func eachField(e record.Event, f func(name string, value any)) {
 	for _, field := range [...]struct{ name, value string }{
 		{"company", e.Company},
 		{"mnemocode", e.Mnemocode},
+		{"previous_mnemocode", e.Previous},
 		{"session", e.Session},
 		{"state", string(e.State)},
 		{"address", e.Address},

@@ -186,9 +186,7 @@ func (a *App) registerMetrics(ctx caddy.Context) error {
 		for i := range c.effective.APIKeys {
 			keyRequests.WithLabelValues(code, strconv.Itoa(i+1))
 		}
-		if c.effective.Events.Receiver != nil {
-			deliveries.WithLabelValues(code, "dropped")
-		}
+		deliveries.WithLabelValues(code, "dropped") // also without a receiver: events may be left from a former one
 		for _, kind := range flows.EventKinds {
 			if lock, ok := strings.CutPrefix(kind.Name, record.LockPrefix); ok {
 				locks.WithLabelValues(code, lock)

@@ -43,7 +43,7 @@ func TestTheCommandsOfPersonalData(t *testing.T) {
 	for _, block := range blocks(section(t, "docs/personal-data.md", "When users ask"), "sh") {
 		commands = append(commands, strings.Split(strings.TrimSpace(block), "\n")...)
 	}
-	shown := []string{"alice@example.com", `"address":"127.0.0.1"`, "checkcredentials.success", "checkcredentials.success", "alice", " acme alice\n"}
+	shown := []string{"alice@example.com", `"address":"127.0.0.1"`, "checkcredentials.success", "checkcredentials.success", "alice", `","acme","alice",null]`}
 	if len(commands) != len(shown) {
 		t.Fatalf("the page has %d commands", len(commands))
 	}

@@ -130,6 +130,8 @@ func TestAuthenticatorApp(t *testing.T) {
 	if !strings.Contains(line, `"totp_secret":"`+secret+`"`) {
 		t.Errorf("the export with secrets holds %s", line)
 	}
+	s.audits(1, `"msg":"mnemogate.accounts.exported","company":"acme","address":"127.0.0.1","actor":"all"}`)
+	s.audits(1, `"msg":"mnemogate.accounts.exported","company":"acme","address":"127.0.0.1","actor":"all","reason":"secrets"}`)
 	session = s.post("auth/checkotp", s.secondStep("carol").token(), fields{"backup_code": codes[1]}).wantState(record.Authorized).token()
 	s.api(keyOfAll, "DELETE", path, nil).wantStatus(http.StatusNoContent)
 	s.gone(session)

@@ -86,6 +86,16 @@ func TrialEvent(company *tenant.Company, now time.Time) record.OutboxEvent {
 	return outboxEvent(message.Trial, now, outboxData{Company: company.Code})
 }
 
+// mnemocodeOf returns the mnemocode of the event's account. The name of its queue may be
+// a former one.
+func mnemocodeOf(e record.OutboxEvent) string {
+	var body struct {
+		Data outboxData `json:"data"`
+	}
+	_ = json.Unmarshal(e.Body, &body) // outboxEvent has written it
+	return body.Data.Mnemocode
+}
+
 func outboxEvent(kind string, at time.Time, data outboxData) record.OutboxEvent {
 	at = at.UTC().Truncate(time.Microsecond)
 	body, err := json.Marshal(struct {

@@ -186,10 +186,10 @@ func (r *Relay) sendEvents(ctx context.Context, c *tenant.Company, q record.Outb
 		case err != nil && r.Now().Sub(e.At) < keepEvents:
 			pause = retryPause(c.Events.Retry, tries)
 			r.Warnings.Warn(r.Log, "an event was not delivered and will be tried again", "company", c.Code,
-				"account", q.Name, "type", e.Type, "id", e.ID, "try", tries+1, "again_in", pause, "error", err)
+				"account", mnemocodeOf(e), "type", e.Type, "id", e.ID, "try", tries+1, "again_in", pause, "error", err)
 			return done, pause, tries + 1
 		case err != nil:
-			r.reportDropped(ctx, c.Code, q.Name, e, err)
+			r.reportDropped(ctx, c.Code, e, err)
 		}
 		done, tries = append(done, e.Number), 0
 	}
@@ -209,7 +209,8 @@ func retryPause(first time.Duration, tries int) time.Duration {
 
 var errNoReceiver = errors.New("the company has no receiver for events")
 
-func (r *Relay) reportDropped(ctx context.Context, company, mnemocode string, e record.OutboxEvent, err error) {
+func (r *Relay) reportDropped(ctx context.Context, company string, e record.OutboxEvent, err error) {
+	mnemocode := mnemocodeOf(e)
 	r.Log.Error("an event is dropped: it could not be delivered for days", "company", company,
 		"account", mnemocode, "type", e.Type, "id", e.ID, "at", e.At, "error", err)
 	r.Emit(ctx, record.Event{Name: record.OutboxDropped, Company: company, Mnemocode: mnemocode, Reason: e.Type})
@@ -251,7 +252,7 @@ func (r *Relay) dropAbandoned(ctx context.Context, company string) error {
 				if now.Sub(e.At) < keepEvents {
 					break
 				}
-				r.reportDropped(ctx, company, q.Name, e, errNoReceiver)
+				r.reportDropped(ctx, company, e, errNoReceiver)
 				done = append(done, e.Number)
 			}
 			if err := r.Outbox.Acknowledge(ctx, q, done, due, 0); err != nil {

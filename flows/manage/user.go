@@ -63,22 +63,29 @@ func (ad *Admin) checkOwnPassword(ctx context.Context, at *limits.Attempt, a rec
 	}
 	ad.emitLocks(ctx, at, a)
 	if errors.Is(err, wire.ErrPasswordInvalid) {
-		ad.emit(ctx, ad.event(record.AccountPasswordWrong, a))
+		ad.emit(ctx, ad.eventOfUser(record.AccountPasswordWrong, at, a))
 		return ErrPasswordWrong
 	}
 	return err
 }
 
-// emitLocks reports the locks that an attempt has reached, with the address of the user.
+// emitLocks reports the locks that an attempt has reached.
 func (ad *Admin) emitLocks(ctx context.Context, at *limits.Attempt, a record.Account) {
 	for _, lock := range at.Events {
-		e := ad.event(lock.Name, a)
+		e := ad.eventOfUser(lock.Name, at, a)
 		e.Reason, e.Traffic = lock.Reason, lock.Traffic
-		if !at.NoAddress {
-			e.Address = at.Address
-		}
 		ad.emit(ctx, e)
 	}
+}
+
+// eventOfUser returns an event with the address of the user who made the attempt. If the
+// backend did not send that address, the event has the backend's.
+func (ad *Admin) eventOfUser(name string, at *limits.Attempt, a record.Account) record.Event {
+	e := ad.event(name, a)
+	if !at.NoAddress {
+		e.Address = at.Address
+	}
+	return e
 }
 
 // A PasswordChange is a password change by the user.

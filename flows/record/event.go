@@ -32,9 +32,9 @@ type Event struct {
 	Reason    string    `json:"reason,omitempty"`     // why, if Result does not say it
 	Traffic   *Traffic  `json:"-"`                    // of an address that reached a limit; nil otherwise
 	Noise     bool      `json:"-"`                    // clients that know a login id and no secret can cause it; for History.Record
+	Previous  string    `json:"-"`                    // the mnemocode before the change, if the change replaced it
 
 	// Only the outbox uses these fields: see background.OutboxEvents.
-	Previous string       `json:"-"` // the mnemocode before the change, if the change replaced it
 	Fields   []string     `json:"-"` // the changed fields, as the accounts API names them
 	Accepted []Acceptance `json:"-"` // disclaimers
 	Until    time.Time    `json:"-"` // the end of the lock
@@ -107,6 +107,8 @@ const (
 	SessionMoved     = sessionPrefix + "moved"
 
 	OutboxDropped = EventPrefix + "outbox.dropped"
+
+	AccountsExported = EventPrefix + "accounts.exported"
 
 	IdentityBound = AccountPrefix + "identity_bound"
 
@@ -185,7 +187,7 @@ func eventKinds() []EventKind {
 		{SessionMoved, "an authorized token was exchanged for a cookie", client},
 		{IdentityBound, "`link_verified_email` linked a provider's user to the account; reason names the provider", slices.Concat(client, []string{"route", "reason"})},
 		{AccountCreated, "an account was created; reason: `admin`, `import` or `configuration`", admin},
-		{AccountChanged, "an account was changed; reason lists the fields", admin},
+		{AccountChanged, "an account was changed; reason lists the fields", slices.Concat(admin, []string{"previous_mnemocode"})},
 		{AccountDeleted, "an account was deleted", admin},
 		{AccountUnlocked, "counts and locks of an account were cleared", admin},
 		{AccountBackupCodes, "an account got new backup codes", admin},
@@ -201,6 +203,7 @@ func eventKinds() []EventKind {
 		{AccountDeviceRemembered, "a client became a known device of the account", attempt},
 		{AccountDeviceDistrusted, "a known device has sent `lock_after` wrong passwords, and counts as unknown from now on", attempt},
 		{AccountDevicesForgotten, "the known devices of an account were removed, or one, whose id is the reason", admin},
+		{AccountsExported, "an export of the accounts with their hashes began; reason is `secrets` if it includes those of authenticator apps", []string{"company", "address", "actor", "reason"}},
 		{OutboxDropped, "an event was dropped because the `events` receiver did not accept it for three days; reason is its type", []string{"company", "mnemocode", "reason"}},
 		{KeyWrong, "a request to the accounts API had a wrong key; the reason `limit` marks an address that had too many, once per window and node", []string{"address", "reason"}},
 		{KeyRefused, "a key for the accounts API does not cover the company, or lacks the right that reason names", []string{"company", "address", "actor", "reason"}},
