@@ -147,11 +147,8 @@ func (s *SMTP) Validate() error {
 	if (s.Username == "") != (s.Password == "") {
 		return errors.New("mail smtp: username and password go together; add the other one")
 	}
-	switch open := s.TLS == tlsOff && !guest.Loopback(host); {
-	case open && s.Username != "":
-		return errors.New("mail smtp: tls off would show the password to the network; use starttls or implicit")
-	case open && !s.Insecure:
-		return errors.New("mail smtp: tls: anyone on the network path could read the links with tls off; use starttls or implicit or, if you must, add the word insecure after it")
+	if s.TLS == tlsOff && !guest.Loopback(host) && !s.Insecure {
+		return errors.New("mail smtp: tls: anyone on the network path could read the links and the password with tls off; use starttls or implicit or, if you must, add the word insecure after it")
 	}
 	return guest.CheckTimeout("mail smtp", s.Timeout)
 }

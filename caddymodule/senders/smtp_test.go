@@ -45,7 +45,7 @@ func TestSMTPRefusesABadConfiguration(t *testing.T) {
 		"only a username": {SMTP{Address: "mail.example:25", From: "a@b.example", Username: "u"}, "password"},
 		"only a password": {SMTP{Address: "mail.example:25", From: "a@b.example", Password: "hidden"}, "username"},
 		"clear links":     {SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "off"}, "add the word insecure after it"},
-		"clear password":  {SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "off", Username: "u", Password: "hidden"}, "tls off"},
+		"clear password":  {SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "off", Username: "u", Password: "hidden"}, "add the word insecure after it"},
 		"timeout":         {SMTP{Address: "mail.example:25", From: "a@b.example", Timeout: caddy.Duration(time.Hour)}, "timeout"},
 		"placeholder":     {SMTP{Address: "mail.example:25", From: "a@b.example", Password: "{env.MNEMOGATE_TEST_ABSENT}"}, "mail smtp: password"},
 	} {
@@ -58,6 +58,7 @@ func TestSMTPRefusesABadConfiguration(t *testing.T) {
 		})
 	}
 	guesttest.MustStart(t, &SMTP{Address: "[::1]:25", From: "a@b.example", TLS: "off", Username: "u", Password: "p"})
+	guesttest.MustStart(t, &SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "off", Insecure: true, Username: "u", Password: "p"})
 	guesttest.MustStart(t, &SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "off", Insecure: true})
 }
 

@@ -54,12 +54,19 @@ func (p Argon2id) covers(q Argon2id) bool {
 	return p.MemoryKiB >= q.MemoryKiB && p.Iterations >= q.Iterations && p.Parallelism >= q.Parallelism
 }
 
+var errArgon2 = errors.New("argon2 needs at least 1 iteration, a parallelism of 1 and 8 KiB of memory for each lane")
+
+// isPossible reports whether the algorithm allows the parameters.
+func (p Argon2id) isPossible() bool {
+	return p.Iterations >= 1 && p.Parallelism >= 1 && p.MemoryKiB >= 8*uint32(p.Parallelism)
+}
+
 // Bounded refuses parameters that the algorithm does not allow, and those that would
 // block all logins for seconds.
 func (p Argon2id) Bounded() error {
 	switch {
-	case p.Iterations < 1 || p.Parallelism < 1 || p.MemoryKiB < 8*uint32(p.Parallelism):
-		return errors.New("argon2 needs at least 1 iteration, a parallelism of 1 and 8 KiB of memory for each lane")
+	case !p.isPossible():
+		return errArgon2
 	case p.MemoryKiB > 1<<20:
 		return errors.New("argon2 memory is over 1 GiB (1048576 KiB); lower it")
 	case p.Iterations > 64:
@@ -328,9 +335,8 @@ func parseArgon2(kind string, fields []string) (d digest, err error) {
 		return d, hashForm(form)
 	}
 	d.argon2 = Argon2id{uint32(n["m"]), uint32(n["t"]), uint8(n["p"])}
-	if err := d.argon2.Bounded(); err != nil { // also if a parameter is missing and thus zero
-		wrong, _, _ := strings.Cut(err.Error(), ";") // the advice is for the configuration
-		return d, errors.New(wrong + "; leave the hash out, and let the user set a new one")
+	if !d.argon2.isPossible() { // also if a parameter is missing and thus zero
+		return d, fmt.Errorf("%w; leave the hash out, and let the user set a new one", errArgon2)
 	}
 	if d, err = d.costing(n["m"]*n["t"], 1<<20, "argon2 with 1048576 as memory in KiB times iterations"); err != nil {
 		return d, err

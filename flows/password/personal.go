@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-const minOwnWord = 4 // shorter words occur in good passwords by chance
+const minOwnWord = 2 // a single letter is no word
 
 // MaxExtra is how many characters besides MadeOf's words leave a password easy to
 // guess: for example a year and two signs.

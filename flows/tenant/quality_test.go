@@ -120,11 +120,20 @@ func TestTheDescriptionTellsAllRules(t *testing.T) {
 	}
 }
 
-func TestShortOwnWordsAndNoneAreNoReason(t *testing.T) {
-	c := &Company{Code: "tea", Policy: DefaultPolicy()}
-	for _, account := range []record.Account{{}, {Mnemocode: "t", LoginName: "pot", Email: "lop@x", Phone: "+"}, {LoginName: "----"}, {LoginName: "\xff\xfe\xfd\xfc\xfb"}} {
-		if err := c.CheckQuality("teateapottea", account); err != nil {
+func TestSingleLettersAndNoneAreNoReason(t *testing.T) {
+	c := &Company{Code: "t", Policy: DefaultPolicy()}
+	for _, account := range []record.Account{{}, {Mnemocode: "t", LoginName: "e", Email: "e@x", Phone: "+"}, {LoginName: "----"}, {LoginName: "\xff\xfe\xfd\xfc\xfb"}} {
+		if err := c.CheckQuality("teeteetteete", account); err != nil {
 			t.Errorf("%+v: %v", account, err)
+		}
+	}
+}
+
+func TestShortLoginNamesCountToo(t *testing.T) {
+	c := &Company{Code: "acme", Policy: DefaultPolicy()}
+	for wanted, login := range map[string]string{"leoleoleo": "leo", "Bo-Bo-Bo-2026": "bo"} {
+		if err := c.CheckQuality(wanted, record.Account{LoginName: login}); !errors.Is(err, wire.ErrQuality) {
+			t.Errorf("%s of %s: %v", wanted, login, err)
 		}
 	}
 }
