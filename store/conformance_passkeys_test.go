@@ -103,7 +103,7 @@ var passkeyCases = []accountsCase{
 	},
 	{
 		name:    "deleting passkeys",
-		promise: "DeletePasskey removes a passkey of the account and stores a pending revocation that spares keep. It leaves no account without a passkey, password and phone.",
+		promise: "DeletePasskey removes a passkey of the account and stores a pending revocation that spares keep. It leaves no account without a passkey, password, phone and identity.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			keep := record.HashToken("keep")
 			a, b := create(t, one, plain("acme", "m1")), create(t, one, plain("acme", "m2"))
@@ -126,6 +126,7 @@ var passkeyCases = []accountsCase{
 			for _, change := range []func(*record.Account){
 				func(a *record.Account) { a.PasswordHash = "h" },
 				func(a *record.Account) { a.Phone = "+37060012345" },
+				func(a *record.Account) { a.Identities = []record.Identity{{Provider: 1, Subject: "s"}} },
 			} {
 				way := plain("acme", fmt.Sprint("way ", last.ID()))
 				change(&way)

@@ -73,7 +73,8 @@ const (
 	// Returns nothing if a deleted passkey was the account's last way to log in.
 	sqlNextGeneration = `
 		UPDATE accounts SET epoch = epoch + 1, updated = $3
-		WHERE ` + oneAccount + ` AND (phone <> '' OR password_hash <> '' OR EXISTS (SELECT 1 FROM passkeys WHERE account = accounts.id))
+		WHERE ` + oneAccount + ` AND (phone <> '' OR password_hash <> '' OR
+			EXISTS (SELECT 1 FROM identities WHERE account = accounts.id) OR EXISTS (SELECT 1 FROM passkeys WHERE account = accounts.id))
 		RETURNING epoch`
 )
 

@@ -16,6 +16,8 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -41,7 +43,18 @@ func init() {
 				a.Error = err.Error()
 			}
 			answers.Encode(a)
+			releaseMemory()
 		}
+	}
+}
+
+// releaseMemory frees the memory of a hash that needed much. Otherwise the next such hash
+// would need as much again: with 256 MiB, children grew to 530 MB instead of 268.
+func releaseMemory() {
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	if stats.HeapAlloc > 192<<20 {
+		debug.FreeOSMemory()
 	}
 }
 

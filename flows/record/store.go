@@ -173,9 +173,9 @@ type Passkeys interface {
 	// DeletePasskey removes a passkey of an account, increments the Generation of the
 	// account and stores a pending revocation that spares the session keep (none if
 	// keep is zero). It returns the new Generation. It returns ErrConflict if this is
-	// the last passkey of an account that has neither a password nor a phone, even if
-	// several callers remove passkeys at once. It returns ErrNotFound if there is no such
-	// passkey.
+	// the last passkey of an account without a password, phone and OAuth identity, even
+	// if several callers remove passkeys at once. It returns ErrNotFound if there is no
+	// such passkey.
 	DeletePasskey(ctx context.Context, now time.Time, company string, account int64, credential []byte, keep TokenHash, events ...OutboxEvent) (generation int64, err error)
 }
 
