@@ -27,6 +27,7 @@ import (
 // which PostgreSQL runs as one transaction.
 type Postgres struct {
 	config *pgxpool.Config
+	half   half
 
 	starting sync.Mutex // held by Start and Close; guards pool and closed
 	pool     *pgxpool.Pool
@@ -81,7 +82,7 @@ func OpenPostgres(dsn string, options PostgresOptions) (*Postgres, error) {
 	default:
 		config.MaxConns = options.MaxConns
 	}
-	return &Postgres{config: config}, nil
+	return &Postgres{config: config, half: halfOf(int(config.MaxConns))}, nil
 }
 
 // Accounts returns the accounts in the database. Its methods fail until Start has
@@ -339,6 +340,11 @@ func (p *Postgres) call(ctx context.Context, f func(context.Context, postgresQue
 	began := time.Now()
 	ctx, done := record.StoreContext(ctx, postgresTimeout)
 	defer done()
+	leave, err := p.half.enter(ctx)
+	if err != nil {
+		return fmt.Errorf("waiting for a connection: %w", err)
+	}
+	defer leave()
 	for tries := 1; ; tries++ {
 		pool := p.open.Load()
 		if pool == nil {

@@ -46,6 +46,7 @@ type SQLite struct {
 	phase sqlitePhase
 
 	readers *sql.DB
+	half    half // of readers
 	reads   *sqliteQueries
 	writers *sql.DB // at most one connection
 	ops     chan *sqliteOp
@@ -76,7 +77,7 @@ const (
 var errSQLiteNotOpen = errors.New("the SQLite store is not open")
 
 // OpenSQLite returns the store in a file. It does not touch the file before Start.
-func OpenSQLite(file string) *SQLite { return &SQLite{file: file} }
+func OpenSQLite(file string) *SQLite { return &SQLite{file: file, half: halfOf(sqliteReadConns)} }
 
 // Accounts returns the accounts in the file. Its methods fail until Start has succeeded.
 func (s *SQLite) Accounts() record.Accounts { return sqliteAccounts{s, sqlAccounts{s, sqliteDialect}} }
@@ -151,6 +152,11 @@ func (s *SQLite) reading(ctx context.Context, f func(context.Context, queries) e
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	leave, err := s.half.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
 	if err := s.beginCall(); err != nil {
 		return err
 	}

@@ -94,6 +94,8 @@ func (d *API) Serve(w http.ResponseWriter, r *http.Request, address, prefix stri
 }
 
 func (c *Call) serve(d *API) (err error) {
+	// A flood of calls must not keep users from logging in.
+	c.Request = c.WithContext(record.Yielding(c.Context()))
 	ctx, cancel := context.WithTimeout(c.Context(), timeout)
 	defer cancel()
 	c.ctx = ctx

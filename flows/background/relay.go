@@ -35,9 +35,10 @@ type Relay struct {
 	Companies  map[string]*tenant.Company // by code
 	Now        func() time.Time
 	Log        *slog.Logger
-	Warnings   *Warnings
 	Emit       func(context.Context, record.Event) // called for dropped events
 	OnBacklogs func([]record.Backlog)              // called with the backlogs every few seconds
+
+	warnings Warnings
 }
 
 // Run delivers events until ctx ends. Then it gives up deliveries in progress. The next
@@ -57,12 +58,20 @@ func (r *Relay) Run(ctx context.Context) {
 		loops.Go(func() { r.wakeWhenDue(ctx, wake) })
 	}
 	for {
+		var all []record.Backlog
 		began := time.Now()
-		Maintain(r.Log, "counting waiting events", func() error { return r.checkBacklogs(ctx) })
+		Maintain(r.Log, "counting waiting events", func() (err error) {
+			if all, err = Backlogs(ctx, r.Outbox); err == nil {
+				r.OnBacklogs(all)
+			}
+			return err
+		})
+		pause := max(backlogEvery, backlogShare*time.Since(began))
+		Maintain(r.Log, "dropping events", func() error { return r.dropAbandoned(ctx, all) })
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(max(backlogEvery, backlogShare*time.Since(began))):
+		case <-time.After(pause):
 		}
 	}
 }
@@ -185,7 +194,7 @@ func (r *Relay) sendEvents(ctx context.Context, c *tenant.Company, q record.Outb
 			return done, 0, tries
 		case err != nil && r.Now().Sub(e.At) < keepEvents:
 			pause = retryPause(c.Events.Retry, tries)
-			r.Warnings.Warn(r.Log, "an event was not delivered and will be tried again", "company", c.Code,
+			r.warnings.Warn(r.Log, "an event was not delivered and will be tried again", "company", c.Code,
 				"account", mnemocodeOf(e), "type", e.Type, "id", e.ID, "try", tries+1, "again_in", pause, "error", err)
 			return done, pause, tries + 1
 		case err != nil:
@@ -216,29 +225,24 @@ func (r *Relay) reportDropped(ctx context.Context, company string, e record.Outb
 	r.Emit(ctx, record.Event{Name: record.OutboxDropped, Company: company, Mnemocode: mnemocode, Reason: e.Type})
 }
 
-// checkBacklogs reports the backlogs, and drops events that no receiver will ever get.
-func (r *Relay) checkBacklogs(ctx context.Context) error {
-	all, err := Backlogs(ctx, r.Outbox)
-	if err != nil {
-		return err
-	}
-	r.OnBacklogs(all)
+// dropAbandoned drops old events of companies that no longer have a receiver, for at most
+// a second each.
+func (r *Relay) dropAbandoned(ctx context.Context, all []record.Backlog) (err error) {
 	for _, b := range all {
 		if c := r.Companies[b.Company]; c != nil && c.Events.Receiver != nil {
 			continue
 		}
 		if r.Now().Sub(b.Oldest) >= keepEvents {
-			err = errors.Join(err, r.dropAbandoned(ctx, b.Company))
+			err = errors.Join(err, r.dropEvents(ctx, b.Company))
 		}
 	}
 	return err
 }
 
-// dropAbandoned drops the old events of a company that no longer has a receiver. It only
-// claims queues that have been due for keepEvents, so another node whose configuration
-// has a receiver would have delivered them.
-func (r *Relay) dropAbandoned(ctx context.Context, company string) error {
-	for ctx.Err() == nil {
+// dropEvents only claims queues that have been due for keepEvents, so another node whose
+// configuration has a receiver would have delivered them.
+func (r *Relay) dropEvents(ctx context.Context, company string) error {
+	for began := time.Now(); ctx.Err() == nil && time.Since(began) < time.Second; {
 		now := r.Now()
 		queues, err := r.Outbox.Claim(ctx, now.Add(-keepEvents), now.Add(time.Minute), company, outboxAtOnce)
 		if err != nil || len(queues) == 0 {

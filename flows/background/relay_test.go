@@ -69,10 +69,9 @@ func TestSendEvents(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			at, dropped := now, 0
 			relay := &Relay{
-				Log:      slog.New(slog.DiscardHandler),
-				Now:      func() time.Time { return at },
-				Warnings: new(Warnings),
-				Emit:     func(context.Context, record.Event) { dropped++ },
+				Log:  slog.New(slog.DiscardHandler),
+				Now:  func() time.Time { return at },
+				Emit: func(context.Context, record.Event) { dropped++ },
 			}
 			r := &fickle{answers: c.answers}
 			company := &tenant.Company{Code: "acme", Events: tenant.Events{Receiver: r, Types: c.types, Timeout: 5 * time.Second, Retry: 5 * time.Second}}
@@ -109,7 +108,7 @@ func (s slow) Deliver(ctx context.Context, o record.OutboxEvent) error {
 // not count as a try.
 func TestSendEventsIsCutOff(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	relay := &Relay{Log: slog.New(slog.DiscardHandler), Now: time.Now, Warnings: new(Warnings)}
+	relay := &Relay{Log: slog.New(slog.DiscardHandler), Now: time.Now}
 	company := &tenant.Company{Events: tenant.Events{Receiver: slow{&fickle{answers: []error{context.Canceled}}, cancel}, Timeout: time.Second, Retry: time.Second}}
 	q := record.OutboxQueue{Tries: 2, Until: time.Now().Add(time.Hour), Events: []record.OutboxEvent{{Number: 1, Type: record.TypeAccountChanged, At: time.Now()}}}
 	if done, pause, tries := relay.sendEvents(ctx, company, q); len(done) > 0 || pause > 0 || tries != 2 {
@@ -200,7 +199,7 @@ func (o *fullOutbox) relayTo(receiver tenant.EventReceiver) (stop func()) {
 	company := &tenant.Company{Code: "acme", Events: tenant.Events{Receiver: receiver, Timeout: 5 * time.Second, Retry: 5 * time.Second}}
 	relay := &Relay{
 		Outbox: o, Companies: map[string]*tenant.Company{"acme": company}, Now: time.Now,
-		Log: slog.New(slog.DiscardHandler), Warnings: new(Warnings), OnBacklogs: func([]record.Backlog) {},
+		Log: slog.New(slog.DiscardHandler), OnBacklogs: func([]record.Backlog) {},
 	}
 	var running sync.WaitGroup
 	running.Go(func() { relay.Run(ctx) })

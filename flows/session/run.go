@@ -28,7 +28,7 @@ func (s *Manager) Run(ctx context.Context) {
 	defer beside.Wait()
 	if s.Outbox != nil {
 		relay := &background.Relay{
-			Outbox: s.Outbox, Companies: s.Companies, Now: s.Now, Log: s.Log, Warnings: &s.warnings, Emit: s.Emit,
+			Outbox: s.Outbox, Companies: s.Companies, Now: s.Now, Log: s.Log, Emit: s.Emit,
 			OnBacklogs: func(all []record.Backlog) { s.backlogs.Store(&all) },
 		}
 		beside.Go(func() { relay.Run(ctx) })
