@@ -29,11 +29,13 @@ type composeFile struct {
 		Configs   []struct{ Source, Target string }
 		Ports     []string
 		Secrets   []string
+		ReadOnly  bool           `yaml:"read_only"`
 		Rest      map[string]any `yaml:",inline"` // not checked
 	}
-	Configs map[string]struct{ Content string }
+	Configs map[string]struct{ Content, File string }
 	Volumes map[string]any
 	Secrets map[string]any
+	Rest    map[string]any `yaml:",inline"` // not checked
 }
 
 type composeBuild struct {
@@ -93,11 +95,18 @@ func checkCompose(t *testing.T, file string) {
 			t.Setenv(name, value)
 		}
 		for _, config := range service.Configs {
-			content, ok := c.Configs[config.Source]
-			if !ok || strings.Contains(content.Content, "$") || !strings.Contains(cmp.Or(service.Command, "/etc/caddy/Caddyfile"), config.Target) {
+			source, ok := c.Configs[config.Source]
+			if !ok || strings.Contains(source.Content, "$") || !strings.Contains(cmp.Or(service.Command, "/etc/caddy/Caddyfile"), config.Target) {
 				t.Errorf("%s: config %s is missing, unused or would be changed by Compose", name, config.Source)
 			}
-			for _, secret := range checkSecrets(t, content.Content, "/run/secrets/") {
+			// Compose copies the content into the container, which a read-only root refuses.
+			if source.Content != "" && service.ReadOnly {
+				t.Errorf("%s: config %s must be a file", name, config.Source)
+			}
+			if source.File != "" {
+				source.Content = string(get(os.ReadFile(filepath.Join(filepath.Dir(file), source.File)))(t))
+			}
+			for _, secret := range checkSecrets(t, source.Content, "/run/secrets/") {
 				if _, ok := c.Secrets[secret]; !ok || !slices.Contains(service.Secrets, secret) {
 					t.Errorf("%s: there is no secret %s", name, secret)
 				}
