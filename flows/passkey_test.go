@@ -381,7 +381,7 @@ func TestRemovingPasskeys(t *testing.T) {
 	b.wrong(wire.ErrTokenInvalid, "auth/logout", other, nil)
 	b.must("auth/logout", keep, nil)
 
-	b.update(true, func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
+	b.update(true, func(a *record.Account) { a.PasswordHash, a.Phone, a.Identities = "", "", nil })
 	if err := ad.RemovePasskey(t.Context(), mnemocode, id(one), ""); !errors.Is(err, manage.ErrLastPasskey) {
 		t.Errorf("the last way to log in: %v", err)
 	}

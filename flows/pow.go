@@ -31,7 +31,7 @@ func (s *Service) Challenge(ctx context.Context, r *Request) (c Challenge, err e
 	}
 	work, ok := company.Captcha.(tenant.ProofOfWork)
 	if !ok {
-		return Challenge{}, wire.ErrNoRoute
+		return Challenge{}, &wire.Refusal{Err: wire.ErrNoRoute, Message: "The captcha of this company is not pow. client.json names it."}
 	}
 	keys, err := s.Keys(ctx)
 	if err != nil {

@@ -215,7 +215,7 @@ func stringValue(v jsontext.Value) (s string, err error) {
 
 func checkText(s string, limit int) error {
 	if strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return errors.New("it contains a control character")
+		return errors.New("it contains a control character; remove it")
 	}
 	if utf8.RuneCountInString(s) > limit {
 		return fmt.Errorf("it has more than %d characters", limit)
@@ -337,7 +337,7 @@ func (p *changeParser) backupCodes(_ record.Field, v jsontext.Value) error {
 		return errors.New("it must be an array of hashes")
 	}
 	if len(hashes) > 100 {
-		return errors.New("there are more than 100")
+		return errors.New("there are more than 100; send fewer")
 	}
 	p.change.BackupCodes = hashes
 	return nil
@@ -387,7 +387,7 @@ func (p *changeParser) accepted(_ record.Field, v jsontext.Value) error {
 		case n < 1 || n > 64 || utf8.RuneCountInString(view.Version) > 64 || strings.ContainsFunc(view.Code+view.Version, unicode.IsControl):
 			return errors.New("a code must have 1 to 64 characters, a version at most 64")
 		case slices.ContainsFunc(p.change.Accepted, func(a record.Acceptance) bool { return a.Code == view.Code }):
-			return errors.New("a code appears twice")
+			return errors.New("a code appears twice; send it once")
 		case !view.At.IsZero() && !isPast(view.At):
 			return errors.New("accepted_at must be a time of the past, as in 2026-11-21T12:00:00Z")
 		}

@@ -58,7 +58,7 @@ func (k *Key) check(name string) error {
 			return fmt.Errorf("may: %q is unknown; choose from read, write, sessions, introspect, import and export", string(right))
 		}
 		if slices.Contains(k.May[:i], right) {
-			return fmt.Errorf("may: %s already specified", right)
+			return fmt.Errorf("may: %s appears twice; remove one", right)
 		}
 	}
 	return nil

@@ -371,7 +371,7 @@ func (c *Company) checkSenders() error {
 	case named(tenant.ByMail) && e.Recovery.Link == "":
 		return errors.New("recovery methods: MAIL needs a link; add recovery link, or take MAIL out")
 	case e.Migrate != nil && e.Hardened:
-		return errors.New("password migrate: with hardened, the time of an answer would tell whose password is asked elsewhere; take one of them out")
+		return errors.New("password migrate: with hardened, the time of an answer would show which passwords are checked elsewhere; take one of them out")
 	case e.Devices.For != 0 && e.Hardened:
 		return errors.New("devices: with hardened, a device would show that an account exists; take one of them out, or write devices off")
 	case named(tenant.ByQuestion) && e.Hardened:
@@ -402,7 +402,7 @@ func (c *Company) checkDisclaimers() error {
 		case n < 1 || n > 64:
 			return fmt.Errorf("disclaimer %q: its code must have 1 to 64 characters", d.Code)
 		case seen[d.Code]:
-			return fmt.Errorf("disclaimer %s already specified", d.Code)
+			return fmt.Errorf("disclaimer %s appears twice; remove one", d.Code)
 		}
 		seen[d.Code] = true
 		if err := d.check(); err != nil {

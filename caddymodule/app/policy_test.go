@@ -261,7 +261,7 @@ func TestJSONIsRefused(t *testing.T) {
 		`{` + acme + `,"accounts":{"a":{"question":"Who?"}}}}}`: "company acme: account a: question: a question and its answer go together",
 		`{` + acme + `,"accounts":{"a":{"answer":"I"}}}}}`:      "company acme: account a: question: a question and its answer go together",
 		`{` + acme + `,"oauth":{"9":{"module":"oidc","issuer":"https://a.example","client_id":"a","client_secret":"b","redirect_uri":["https://a.example"]}}}}}`: "company acme: oauth 9: a provider's id is 1 to 5",
-		`{` + acme + `,"disclaimers":[{"code":"a","title":"A"},{"code":"a"}]}}}`:                                                                                 "company acme: disclaimer a already specified",
+		`{` + acme + `,"disclaimers":[{"code":"a","title":"A"},{"code":"a"}]}}}`:                                                                                 "company acme: disclaimer a appears twice",
 		`{` + acme + `}},"session":{"idle":-1}}`:                           "session idle: -1ns is out of range",
 		`{` + acme + `}},"limits":{"lock_after":-1}}`:                      "limits lock_after: -1 is out of range",
 		`{` + acme + `}},"otp":{"fixed":[{"code":"123456","phones":[]}]}}`: "otp fixed: a code has no phone",

@@ -46,7 +46,7 @@ var (
 		"write the path as it reaches mnemogate: handle and route leave the prefix in it"}
 	prefixed = trap{"%s %s never matches: handle_path or uri strip_prefix removes %s first",
 		"write the path as it reaches mnemogate, without that prefix"}
-	rewritten = trap{"%s %s does not hold for all requests that reach %s by this path: handle_path, uri or rewrite comes after it, and changes other paths to it",
+	rewritten = trap{"%s %s does not cover all requests that reach %s by this path: a later handle_path, uri or rewrite changes other paths to it",
 		"write the path as clients send it, with the prefix that is removed, or write mnemogate after the rewrite, into the same block"}
 	shields = trap{"%s with a matcher comes after it, so it does not protect the auth routes",
 		"write both into a route block, in this order: route { %[1]s ...; mnemogate; ... }"}
@@ -56,7 +56,7 @@ var (
 		"add assertion <audience> and verify it there, or header_up X-Gateway-Key {env.GATEWAY_KEY} to reverse_proxy: see Trusting the headers in docs/backends.md"}
 	anyIssuer = trap{"assertion has no issuer, and the site takes requests for any host, so clients choose the issuer of their own assertions",
 		"add issuer <url>, or give the site a name"}
-	otherHosts = trap{"other proxies ask it by check, but Caddy answers 200 for other hosts than %s, which most proxies take for a yes",
+	otherHosts = trap{"other proxies ask it by check, but Caddy answers 200 for other hosts than %s, which most proxies take as a yes",
 		"give the site no name, as in http://:8080, with bind; or add a site for all other hosts at the same port: http://:8080 { respond 404 }"}
 	unusablePasskeys = trap{"%s: passkeys of company %s do not work on this site: its rp_id is %s, and its origins do not name the site",
 		"correct rp_id or origins of passkeys, or give the site a name that they have"}

@@ -35,7 +35,7 @@ func TestCaptchaCaddyfile(t *testing.T) {
 	})
 	guesttest.Caddyfiles(t, new(Static), []guesttest.Case{
 		{Name: "static without token", Text: "static", Err: "wrong argument count"},
-		{Name: "static with an empty token", Text: `static ""`, Err: "static: the token is empty; write the response to take for right"},
+		{Name: "static with an empty token", Text: `static ""`, Err: "static: the response is empty; write the one that passes"},
 	})
 	guesttest.Caddyfiles(t, new(Off), []guesttest.Case{{Name: "off with argument", Text: "off x", Err: "wrong argument count"}})
 }
@@ -51,7 +51,7 @@ func TestCaptchaRefusesABadConfiguration(t *testing.T) {
 		`captcha hcaptcha: hostname: "a:443"`:      &HCaptcha{siteverify{Secret: "x", Hostname: []string{"a:443"}}},
 		`captcha recaptcha: hostname: "*.a"`:       &ReCaptcha{siteverify{Secret: "x", Hostname: []string{"*.a"}}},
 		"captcha pow: choose 8":                    &Pow{ZeroBits: 7},
-		"captcha static: the token":                new(Static),
+		"captcha static: the response":             new(Static),
 		"captcha static: {env.MNEMOGATE_TEST_ABSE": &Static{Token: "{env.MNEMOGATE_TEST_ABSENT}"},
 	} {
 		if err := guesttest.Start(t, m); err == nil || !strings.Contains(err.Error(), want) {

@@ -34,10 +34,10 @@ func (Static) CaddyModule() caddy.ModuleInfo {
 func (s *Static) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
 	if !d.AllArgs(&s.Token) {
-		return d.Err("wrong argument count: write the response to take for right") // ArgErr may repeat it
+		return d.Err("wrong argument count: write the response that passes") // ArgErr may repeat it
 	}
 	if s.Token == "" {
-		return d.Err("static: the token is empty; write the response to take for right")
+		return d.Err("static: the response is empty; write the one that passes")
 	}
 	return guest.Options(d, nil)
 }
@@ -50,7 +50,7 @@ func (s *Static) Provision(caddy.Context) error {
 // Validate refuses an empty response.
 func (s *Static) Validate() error {
 	if s.Token == "" {
-		return errors.New("captcha static: the token is missing; add the response to take for right")
+		return errors.New("captcha static: the response is missing; add the one that passes")
 	}
 	return nil
 }

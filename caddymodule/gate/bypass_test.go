@@ -145,7 +145,7 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 			mnemogate {
 				check /check
 			}
-		}`, []string{"mnemogate in *.example.com: other proxies ask it by check, but Caddy answers 200 for other hosts than *.example.com, which most proxies take for a yes"}},
+		}`, []string{"mnemogate in *.example.com: other proxies ask it by check, but Caddy answers 200 for other hosts than *.example.com, which most proxies take as a yes"}},
 		{"asked on a site with a name, and others refused", `http://example.com {
 			mnemogate {
 				check /check
@@ -164,7 +164,7 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 		http:// {
 			respond /x 404
 			respond ok
-		}`, []string{"mnemogate in example.com: other proxies ask it by check, but Caddy answers 200 for other hosts than example.com, which most proxies take for a yes"}},
+		}`, []string{"mnemogate in example.com: other proxies ask it by check, but Caddy answers 200 for other hosts than example.com, which most proxies take as a yes"}},
 		{"asked on a site for any host", `http:// {
 			mnemogate {
 				check /check

@@ -120,15 +120,15 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 		"paths where a matcher has several": {sites: "http:// {\n@api path /api/* /admin/*\nhandle @api {\nmnemogate {\nrole admin /admin/*\n}\n" + upstream + "}\nhandle {\nmnemogate\n}\n}"},
 		"paths with a prefix that is taken away later": {
 			sites: "http:// {\nmnemogate {\nrole admin /admin/* /v1/x/*\nfresh 5m /a /v1/a\npublic /b\n}\nhandle_path /v1/* {\n" + upstream + "}\n}",
-			want:  []told{{"mnemogate: role /admin/* does not hold for all requests that reach localhost:9000 by this path: handle_path, uri or rewrite comes after it, and changes other paths to it", "Caddyfile:10", "with the prefix that is removed"}},
+			want:  []told{{"mnemogate: role /admin/* does not cover all requests that reach localhost:9000 by this path: a later handle_path, uri or rewrite changes other paths to it", "Caddyfile:10", "with the prefix that is removed"}},
 		},
 		"paths that are rewritten later": {
 			sites: "http:// {\nmnemogate {\nfresh 5m /a\n}\nhandle {\nuri replace /x /\n" + upstream + "}\n}",
-			want:  []told{{"mnemogate: fresh /a does not hold for all requests that reach localhost:9000 by this path: handle_path, uri or rewrite comes after it, and changes other paths to it", "Caddyfile:10", "after the rewrite"}},
+			want:  []told{{"mnemogate: fresh /a does not cover all requests that reach localhost:9000 by this path: a later handle_path, uri or rewrite changes other paths to it", "Caddyfile:10", "after the rewrite"}},
 		},
 		"paths that the proxy rewrites": {
 			sites: "http:// {\nmnemogate {\nfresh 5m /a /*\n}\nreverse_proxy localhost:9000 {\nrewrite {query.path}\n}\n}",
-			want:  []told{{"mnemogate: fresh /a does not hold for all requests that reach localhost:9000 by this path: handle_path, uri or rewrite comes after it, and changes other paths to it", "Caddyfile:10", "after the rewrite"}},
+			want:  []told{{"mnemogate: fresh /a does not cover all requests that reach localhost:9000 by this path: a later handle_path, uri or rewrite changes other paths to it", "Caddyfile:10", "after the rewrite"}},
 		},
 		"paths that get a prefix, or are all the same":    {sites: "http:// {\nmnemogate {\nfresh 5m /a\n}\nhandle /x/* {\nrewrite * /index.php\n" + upstream + "}\nhandle {\nreverse_proxy localhost:9000 {\nrewrite /app{uri}\n}\n}\n}"},
 		"paths of a block that is removed":                {sites: "http:// {\nmnemogate {\nrole admin /admin /admin.* /admin/*\n}\nhandle_path /admin/* {\n" + upstream + "}\n}"},

@@ -128,10 +128,10 @@ var (
 		Status:  http.StatusNotFound,
 		Message: "mnemogate answers this path itself: the proxy must send such requests here instead of asking about them.",
 	}
-	errMethod   = wire.Invalid("X-Forwarded-Method is not a method.")
-	errHost     = wire.Invalid("X-Forwarded-Host is not a host.")
+	errMethod   = wire.Invalid("X-Forwarded-Method is not a method: the proxy must set it to that of the request.")
+	errHost     = wire.Invalid("X-Forwarded-Host is not a host: the proxy must set it to that of the request.")
 	errTarget   = wire.Invalid("X-Forwarded-Uri is not the path and query of a request: it begins with a slash, and is escaped as in a URL.")
-	errSpelling = wire.Invalid("A header has a name that some applications take for an identity header. Leave it out.")
+	errSpelling = wire.Invalid("A header has a name that some applications mistake for an identity header. Leave it out.")
 )
 
 // checkCheck refuses a path at which not every request would be a question.

@@ -95,7 +95,7 @@ const (
 
 func (h *Handler) checkSelfService() error {
 	if s := h.SelfService; s != 0 && (s < minSelfService || s > maxSelfService) {
-		return errors.New("self_service: how old a login may be for a change must be from 1s to 24h")
+		return errors.New("self_service: choose 1s to 24h for how old a login may be for a change")
 	}
 	return nil
 }

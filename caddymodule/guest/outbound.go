@@ -189,7 +189,7 @@ func HTTPSURL(s string) (*url.URL, error) {
 		return nil, err
 	}
 	if !secureURL(u) || u.User != nil {
-		return nil, errors.New("write an https URL without credentials; http is taken for this machine only")
+		return nil, errors.New("write an https URL without credentials; http is allowed only for this machine")
 	}
 	return u, nil
 }

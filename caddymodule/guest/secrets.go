@@ -54,7 +54,7 @@ func resolveSecret(what, s string) (string, error) {
 	case placeholderOnly.MatchString(s):
 		return "", fmt.Errorf("%s: %s is empty; set the variable or fill the file", what, s)
 	default:
-		return "", fmt.Errorf(`%s: a placeholder in it is unknown or is empty; write {env.NAME} or {file.PATH}, and a brace that is meant as such \{`, what)
+		return "", fmt.Errorf(`%s: a placeholder in it is unknown or is empty; write {env.NAME} or {file.PATH}, and \{ for a brace`, what)
 	}
 }
 

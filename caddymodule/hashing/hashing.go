@@ -17,7 +17,6 @@ import (
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -48,13 +47,14 @@ func init() {
 	}
 }
 
-// releaseMemory frees the memory of a hash that needed much. Otherwise the next such hash
-// would need as much again: with 256 MiB, children grew to 530 MB instead of 268.
+// releaseMemory frees the memory of a hash that needed much, for the next one. Otherwise
+// children that compute hashes of 256 MiB would grow to 530 MB instead of 268. (The
+// package runtime/debug would be initialized too late, see above.)
 func releaseMemory() {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
 	if stats.HeapAlloc > 192<<20 {
-		debug.FreeOSMemory()
+		runtime.GC()
 	}
 }
 

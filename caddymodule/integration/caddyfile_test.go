@@ -142,9 +142,9 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 		"session {\n\ntemporary 16m\n}":                                        "company acme: session temporary: 16m is against NIST SP 800-63B-4, section 3.1.3; choose at most 15m or, if you must, add the word insecure after it, at Caddyfile:8",
 		"limits {\nwrong_codes 101/24h\n}":                                     "company acme: limits wrong_codes: 101 is against NIST SP 800-63B-4, section 3.2.2; choose at most 100 or, if you must, add the word insecure after it, at Caddyfile:7",
 		"otp {\nfixed 123456 60012345\n}":                                      `company acme: otp fixed: "60012345" is not an international number; write it as in +37060012345, at Caddyfile:7`,
-		"password {\nregex (?=x)\n}":                                           "company acme: password regex: RE2 can't compile it, correct it: error parsing regexp: invalid or unsupported Perl syntax: `(?=`, at Caddyfile:7",
+		"password {\nregex (?=x)\n}":                                           "company acme: password regex: RE2 can't compile it; correct it: error parsing regexp: invalid or unsupported Perl syntax: `(?=`, at Caddyfile:7",
 		"second_factor always":                                                 `company acme: second_factor: "always" is unknown; choose per_account, required or off, at Caddyfile:6`,
-		"recovery {\nlink http://a.example/#{token}\n}":                        "company acme: recovery link: write an https URL without credentials; http is taken for this machine only, at Caddyfile:7",
+		"recovery {\nlink http://a.example/#{token}\n}":                        "company acme: recovery link: write an https URL without credentials; http is allowed only for this machine, at Caddyfile:7",
 		"disclaimer terms {\nlink terms.html\n}":                               "company acme: disclaimer terms: link: write a URL like https://host/path, at Caddyfile:7",
 		"account a {\nphone 60012345\n}":                                       "company acme: account a: phone: write it as an international number, as in +37060012345, at Caddyfile:7",
 		"sms webhook gateway {\nsecret x\n}":                                   "company acme: sms: write a URL like https://host/path, at Caddyfile:6",
@@ -166,7 +166,7 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 		"captcha off\napi_key \"a b\"":           "company acme: api_key: it must be visible ASCII without spaces, because a header carries it, at Caddyfile:6",
 		"captcha off\napi_key sha256:0":          "company acme: api_key: sha256: must be followed by 64 hex digits, at Caddyfile:6",
 		"captcha turnstile $SECRET\napi_key off": "captcha turnstile: secret: it looks like a shell variable, which Caddy does not replace; write {env.NAME} for the value of NAME, at Caddyfile:5",
-		"captcha off\napi_key {ACME_API_KEY}":    "company acme: api_key: a placeholder in it is unknown or is empty; write {env.NAME} or {file.PATH}, and a brace that is meant as such \\{, at Caddyfile:6",
+		"captcha off\napi_key {ACME_API_KEY}":    "company acme: api_key: a placeholder in it is unknown or is empty; write {env.NAME} or {file.PATH}, and \\{ for a brace, at Caddyfile:6",
 	} {
 		_, err := adaptAndValidate("{\nmnemogate {\nsecond_factor off\ncompany acme {\n" + company + "\n}\n}\n}")
 		if err == nil || !strings.HasSuffix(err.Error(), ": "+want) {

@@ -171,7 +171,7 @@ func TestErrorOfTheAppIsNotTakenForNone(t *testing.T) {
 	for _, test := range []struct{ config, want, not string }{
 		{fmt.Sprintf(site, ""), "configure the companies in the global option mnemogate", ""},
 		{"{\nmnemogate {\n" + fmt.Sprintf(acme, "texts nowhere") + "}\n}" + fmt.Sprintf(site, ""), "company acme: texts: reading the directory", "configure the companies"},
-		{"{\nmnemogate {\n" + fmt.Sprintf(acme, "") + beta + "}\n}" + fmt.Sprintf(site, "require_api_key"), "require_api_key: company beta has an API key that another has, too", "configure the companies"},
+		{"{\nmnemogate {\n" + fmt.Sprintf(acme, "") + beta + "}\n}" + fmt.Sprintf(site, "require_api_key"), "require_api_key: company beta shares an API key with another", "configure the companies"},
 		{"{\nmnemogate {\n" + fmt.Sprintf(acme, "") + beta + "}\n}" + fmt.Sprintf(site, ""), "", ""},
 	} {
 		_, err := adaptAndValidate(test.config)

@@ -115,7 +115,7 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		"login_page {\ntitle\n}":                      "login_page: title: " + count + "'title', at Caddyfile:12",
 		"login_page {\ntitle \"\"\n}":                 "login_page: title: the value is empty; write one, at Caddyfile:12",
 		"self_service soon":                           "self_service: 'soon' is not a duration like 5m, at Caddyfile:11",
-		"self_service 25h":                            "self_service: how old a login may be for a change must be from 1s to 24h, at Caddyfile:11",
+		"self_service 25h":                            "self_service: choose 1s to 24h for how old a login may be for a change, at Caddyfile:11",
 		"self_service 5m 10m":                         "self_service: " + count + "'10m', at Caddyfile:11",
 		"websocket_token on":                          "websocket_token: " + count + "'on', at Caddyfile:11",
 		"websocket_token\nwebsocket_token":            "websocket_token already specified, at Caddyfile:12",

@@ -148,7 +148,7 @@ func (p *Policy) checkNotices() error {
 		case !slices.Contains(known, name):
 			return fmt.Errorf("notices: %q is unknown; choose from %s, or write notices off alone", name, strings.Join(known, ", "))
 		case slices.Contains(p.Notices[:i], name):
-			return fmt.Errorf("notices: %s already specified", name)
+			return fmt.Errorf("notices: %s appears twice; remove one", name)
 		}
 	}
 	return nil
@@ -178,7 +178,7 @@ func (p *Policy) checkRecovery() error {
 		case m != tenant.ByPhone && m != tenant.ByMail && m != tenant.ByQuestion:
 			return fmt.Errorf("recovery methods: %q is unknown; choose from PHONE, MAIL and QUESTION", m)
 		case slices.Contains(r.Methods[:i], m):
-			return fmt.Errorf("recovery methods: %s already specified", m)
+			return fmt.Errorf("recovery methods: %s appears twice; remove one", m)
 		}
 	}
 	if r.Link != "" {

@@ -65,7 +65,7 @@ func (p *Policy) WeakRegex() []guest.Weakness {
 		return nil
 	}
 	return []guest.Weakness{{
-		Message: fmt.Sprintf("JavaScript can't read %s, or reads it otherwise, so that clients which try new passwords with it are wrong", part),
+		Message: fmt.Sprintf("JavaScript can't read %s or reads it differently, so clients that check new passwords with it are wrong", part),
 		Advice:  `write what both read alike, as in [0-9] for \pN, [A-Za-z] for (?i)[a-z], [^ ] for \S, ^ and $ for \A and \z`,
 	}}
 }

@@ -183,7 +183,7 @@ func compile(expression string) (*regexp.Regexp, error) {
 	}
 	compiled, err := regexp.Compile(expression)
 	if err != nil {
-		return nil, fmt.Errorf("password regex: RE2 can't compile it, correct it: %w", err)
+		return nil, fmt.Errorf("password regex: RE2 can't compile it; correct it: %w", err)
 	}
 	return compiled, nil
 }

@@ -164,7 +164,9 @@ func selfError(err error) error {
 		return wire.Invalid("The field %s: %s.", field.Field, field.Message)
 	}
 	switch {
-	case errors.Is(err, ErrNoPasskeys), errors.Is(err, ErrNoPasskey):
+	case errors.Is(err, ErrNoPasskeys):
+		return wire.ErrNoPasskeys
+	case errors.Is(err, ErrNoPasskey):
 		return &wire.Refusal{Err: wire.ErrNoRoute, Message: "You have no passkey with this id. GET passkeys lists them."}
 	case errors.Is(err, ErrPasskeyRefused):
 		return &wire.Refusal{Err: wire.ErrCredentialsInvalid, Message: "The passkey was not accepted. Start again with new options."}

@@ -142,11 +142,13 @@ func (c *Call) factors() (any, error) {
 		TOTP:               a.TOTP != "",
 		BackupCodesLeft:    a.BackupCodes,
 		Passkeys:           a.Passkeys,
-		UserPhone:          record.MaskPhone(a.Phone),
 		Providers:          []int{},
 		SecondFactor:       company.NeedsSecondFactor(a),
 		SecondFactorPolicy: company.SecondFactor,
 		FreshFor:           max(0, int((c.FreshFor-time.Since(c.LoginTime()))/time.Second)),
+	}
+	if company.SendsCodesTo(a.Phone) {
+		f.UserPhone = record.MaskPhone(a.Phone)
 	}
 	for _, identity := range a.Identities {
 		f.Providers = append(f.Providers, identity.Provider)

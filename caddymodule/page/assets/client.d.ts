@@ -175,7 +175,7 @@ export interface Start extends AtStart { state: 'start' }
 /** A link was mailed. The page that it opens must call `checkLink`. */
 export interface LinkMailed extends AtStart {
   state: 'linkmailed';
-  /** The address, masked. */
+  /** The address. With `hardened`, `***@***` unless it was the login id. */
   email: string | null;
 }
 

@@ -246,8 +246,8 @@ const fields = {
 // No more codes are sent in this login, so waiting is slower than a new one.
 const isRenewals = (reason) => /^limit\.renewals/.test(reason);
 
-// Waiting does not end these.
-const isEndless = (reason) => isRenewals(reason) || /^lock\.disabled/.test(reason);
+// Waiting does not end these, or may not.
+const isEndless = (reason) => isRenewals(reason) || /^lock\.disabled/.test(reason) || reason === 'limit.sms_country';
 
 const waitFor = (seconds) => t('lock.wait', { time: time(seconds) });
 

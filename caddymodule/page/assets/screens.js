@@ -232,11 +232,14 @@ function checkQuestion(page, step) {
   };
 }
 
+// With hardened, the address is masked unless it was the login id.
+const isShown = (email) => email && email !== '***@***';
+
 function linkMailed(page, step) {
   return {
     heading: t('mail.heading'),
     body: [
-      el('p', { class: 'lead' }, step.email ? sentTo('mail.text', 'email', step.email) : t('mail.textsomewhere')),
+      el('p', { class: 'lead' }, isShown(step.email) ? sentTo('mail.text', 'email', step.email) : t('mail.textsomewhere')),
       el('p', { class: 'hint' }, t('mail.hint')),
       links(
         button(t('mail.again'), () => page.show(step, { screen: recover })),
