@@ -85,11 +85,8 @@ var createScript = newScript("create")
 
 func (s redisSessions) Create(ctx context.Context, now time.Time, sess record.Session, counters ...record.Counter) error {
 	return s.call(ctx, "creating session", func(ctx context.Context) error {
-		fields, err := encodeRedisSession(sess)
+		counters, err := s.chargeOnOtherServers(ctx, now, counters)
 		if err != nil {
-			return err
-		}
-		if counters, err = s.chargeOnOtherServers(ctx, now, counters); err != nil {
 			return err
 		}
 		kinds := []string{"f", indexKind(sess.State)}
@@ -98,7 +95,7 @@ func (s redisSessions) Create(ctx context.Context, now time.Time, sess record.Se
 		}
 		keys := append([]string{s.sessionKey(sess.Hash), s.companyMarker(sess.Hash.Bucket(), sess.Company)}, s.owner(sess, kinds...)...)
 		args := append([]any{sess.Generation, sess.CompanyGeneration, sess.Hash[:], micros(sess.Created), ttl(now, sess.Expires), sess.AtMost,
-			micros(now), s.channel()}, fields...)
+			micros(now), s.channel()}, encodeRedisSession(sess)...)
 		return s.store(ctx, now, counters, createScript, keys, args)
 	})
 }
@@ -246,17 +243,14 @@ func (s redisSessions) Replace(
 	ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter,
 ) error {
 	return s.call(ctx, "replacing session", func(ctx context.Context) error {
-		fields, err := encodeRedisSession(next)
+		counters, err := s.chargeOnOtherServers(ctx, now, counters)
 		if err != nil {
-			return err
-		}
-		if counters, err = s.chargeOnOtherServers(ctx, now, counters); err != nil {
 			return err
 		}
 		keys := append([]string{s.sessionKey(old), s.sessionKey(next.Hash), s.companyMarker(next.Hash.Bucket(), next.Company)},
 			s.owner(next, "f", indexKind(next.State))...)
 		args := append([]any{micros(now), string(from), old[:], s.channel(),
-			next.Generation, next.CompanyGeneration, next.Hash[:], micros(next.Created), ttl(now, next.Expires), next.AtMost}, fields...)
+			next.Generation, next.CompanyGeneration, next.Hash[:], micros(next.Created), ttl(now, next.Expires), next.AtMost}, encodeRedisSession(next)...)
 		return s.store(ctx, now, counters, replaceScript, keys, args)
 	})
 }
@@ -370,11 +364,7 @@ func spendable(s record.Session, now time.Time, company string, state record.Sta
 func (s redisSessions) spendCode(
 	ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, may bool, counters []record.Counter,
 ) (record.Session, error) {
-	take := 0
-	if may {
-		take = 1
-	}
-	keys, args := s.addCounters([]string{s.sessionKey(hash)}, []any{micros(now), company, string(state), take}, now, counters)
+	keys, args := s.addCounters([]string{s.sessionKey(hash)}, []any{micros(now), company, string(state), may}, now, counters)
 	taken, answer, err := s.run(ctx, spendCodeScript, keys, args...)
 	if err != nil {
 		return record.Session{}, err
@@ -422,12 +412,8 @@ func (s redisSessions) count(ctx context.Context, now time.Time, counters []reco
 // removes.
 func (r *Redis) addCounters(keys []string, args []any, now time.Time, counters []record.Counter) ([]string, []any) {
 	for _, c := range counters {
-		add := 1
-		if c.CheckOnly {
-			add = 0
-		}
 		keys = append(keys, r.counterTag(c.Key)+"c"+c.Key)
-		args = append(args, c.Limit, c.Window.Microseconds(), add)
+		args = append(args, c.Limit, c.Window.Microseconds(), !c.CheckOnly)
 	}
 	return keys, append(args, micros(now), record.KeepExpired.Milliseconds(), len(counters))
 }
@@ -457,7 +443,7 @@ func (s redisSessions) Sweep(ctx context.Context, _ time.Time) error { return ct
 //	k code hash   p phone     t code expires             r how often OpenCode was called
 //	o 1: the code is the app's             y company generation       v last used
 //	w address     u user agent             f profile     g device
-func encodeRedisSession(s record.Session) ([]any, error) {
+func encodeRedisSession(s record.Session) []any {
 	fields := []any{"c", s.Company, "a", s.Account, "e", s.Generation, "s", string(s.State),
 		"b", micros(s.Created), "x", micros(s.Expires), "n", micros(s.Ends)}
 	if s.CompanyGeneration != 0 {
@@ -474,11 +460,7 @@ func encodeRedisSession(s record.Session) ([]any, error) {
 	fields = appendLong(fields, "u", s.UserAgent)
 	fields = appendLong(fields, "f", string(s.Profile))
 	if len(s.Accepted) > 0 {
-		accepted, err := encodeAcceptances(s.Accepted)
-		if err != nil {
-			return nil, err
-		}
-		fields = append(fields, "d", accepted)
+		fields = append(fields, "d", encodeAcceptances(s.Accepted))
 	}
 	if s.Code != nil {
 		fields = append(fields, encodeRedisCode(*s.Code)...)
@@ -486,7 +468,7 @@ func encodeRedisSession(s record.Session) ([]any, error) {
 	if s.NoCode {
 		fields = append(fields, "o", 1)
 	}
-	return fields, nil
+	return fields
 }
 
 // redisShort is the length in bytes of the longest value with which Redis keeps a

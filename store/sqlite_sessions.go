@@ -72,10 +72,6 @@ func (s sqliteSessions) store(
 }
 
 func (tx *sqliteQueries) storeSession(ctx context.Context, s record.Session) error {
-	accepted, err := encodeAcceptances(s.Accepted)
-	if err != nil {
-		return err
-	}
 	var code record.Code
 	var hash []byte
 	if s.Code != nil {
@@ -83,7 +79,7 @@ func (tx *sqliteQueries) storeSession(ctx context.Context, s record.Session) err
 		hash = code.Hash[:]
 	}
 	return execOr(ctx, tx, record.ErrConflict, sqliteInsertSession,
-		s.Hash[:], s.ID, s.Company, s.Account, s.Mnemocode, s.LoginID, s.Generation, string(s.State), accepted,
+		s.Hash[:], s.ID, s.Company, s.Account, s.Mnemocode, s.LoginID, s.Generation, string(s.State), encodeAcceptances(s.Accepted),
 		micros(s.Created), micros(s.Expires), micros(s.Ends), hash, code.Phone, micros(code.Expires), s.NoCode,
 		s.CompanyGeneration, micros(s.LastUsed), s.Address, s.UserAgent, string(s.Profile), s.Device)
 }

@@ -89,7 +89,6 @@ func eachField(e record.Event, f func(name string, value any)) {
 	for _, field := range [...]struct{ name, value string }{
 		{"company", e.Company},
 		{"mnemocode", e.Mnemocode},
-		{"previous_mnemocode", e.Previous},
 		{"session", e.Session},
 		{"state", string(e.State)},
 		{"address", e.Address},
@@ -100,6 +99,7 @@ func eachField(e record.Event, f func(name string, value any)) {
 		{"route", e.Route},
 		{"result", e.Result},
 		{"reason", e.Reason},
+		{"previous_mnemocode", e.Previous},
 	} {
 		if field.value != "" {
 			f(field.name, field.value)

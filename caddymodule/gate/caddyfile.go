@@ -78,7 +78,7 @@ func (h *Handler) options(d *caddyfile.Dispenser) map[string]func() error {
 		"header":                guest.Text(d, &h.Header),
 		"company_header":        guest.Text(d, &h.CompanyHeader),
 		"forward":               guest.List(d, &h.Forward),
-		"assertion":             h.ParseAssertion(d),
+		"assertion":             func() error { return h.ParseAssertion(d) },
 		"health":                guest.Text(d, &h.Health),
 		"check":                 guest.Text(d, &h.Check),
 		"base_path":             guest.Text(d, &h.BasePath),
@@ -87,41 +87,37 @@ func (h *Handler) options(d *caddyfile.Dispenser) map[string]func() error {
 		"max_body":              guest.OneValue(d, sizeValue(&h.MaxBody)),
 		"cors":                  guest.List(d, &h.CORS),
 		"public":                guest.List(d, &h.Public),
-		"company":               h.parseCompanies(d),
-		"fresh":                 h.ParseFresh(d),
-		"role":                  h.ParseRole(d),
-		"cookie":                h.parseCookie(d),
+		"company":               func() error { return h.parseCompanies(d) },
+		"fresh":                 func() error { return h.ParseFresh(d) },
+		"role":                  func() error { return h.ParseRole(d) },
+		"cookie":                func() error { return h.parseCookie(d) },
 		"websocket_token":       guest.Flag(d, &h.WebSocketToken),
-		"login_page":            h.parseLoginPage(d),
-		"self_service":          h.parseSelfService(d),
+		"login_page":            func() error { return h.parseLoginPage(d) },
+		"self_service":          func() error { return h.parseSelfService(d) },
 	}
 }
 
 const inGlobal = "into the global option mnemogate, in the block at the top of the Caddyfile"
 
 // parseCompanies parses the codes of the companies that the site serves.
-func (h *Handler) parseCompanies(d *caddyfile.Dispenser) func() error {
-	return func() error {
-		if err := guest.List(d, &h.Companies)(); err != nil {
-			return err
-		}
-		if d.NextBlock(d.Nesting()) {
-			return d.Err("here it only names companies: write their blocks " + inGlobal)
-		}
-		return nil
+func (h *Handler) parseCompanies(d *caddyfile.Dispenser) error {
+	if err := guest.List(d, &h.Companies)(); err != nil {
+		return err
 	}
+	if d.NextBlock(d.Nesting()) {
+		return d.Err("here it only names companies: write their blocks " + inGlobal)
+	}
+	return nil
 }
 
 // parseCookie parses an optional name.
-func (h *Handler) parseCookie(d *caddyfile.Dispenser) func() error {
-	return func() error {
-		args := d.RemainingArgs()
-		if len(args) > 1 || len(args) == 1 && args[0] == "" {
-			return d.ArgErr()
-		}
-		h.Cookie = append(args, defaultCookie)[0]
-		return nil
+func (h *Handler) parseCookie(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) > 1 || len(args) == 1 && args[0] == "" {
+		return d.ArgErr()
 	}
+	h.Cookie = append(args, defaultCookie)[0]
+	return nil
 }
 
 func sizeValue(to *int64) guest.Value {

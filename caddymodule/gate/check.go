@@ -88,9 +88,6 @@ func parseTarget(uri string) (*url.URL, error) {
 
 // escapeBytes escapes the bytes beyond ASCII.
 func escapeBytes(s string) string {
-	if !strings.ContainsFunc(s, func(c rune) bool { return c >= utf8.RuneSelf }) {
-		return s
-	}
 	var b strings.Builder
 	for i := range len(s) {
 		if s[i] < utf8.RuneSelf {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/net/http/httpguts"
+
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -42,10 +44,7 @@ func (h *Handler) checkCookie() error {
 	if h.Cookie == deviceCookie {
 		return fmt.Errorf("cookie: %s is the cookie of known devices; use another name", deviceCookie)
 	}
-	isToken := func(c rune) bool {
-		return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c)
-	}
-	if strings.ContainsFunc(h.Cookie, func(c rune) bool { return !isToken(c) }) {
+	if h.Cookie != "" && !httpguts.ValidHeaderFieldName(h.Cookie) { // both are tokens (RFC 6265, section 4.1.1)
 		return fmt.Errorf("cookie: %q is not a name for a cookie; use letters, digits, dashes and underscores", h.Cookie)
 	}
 	for _, prefix := range []string{"__Host-", "__Secure-"} {

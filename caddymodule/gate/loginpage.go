@@ -86,10 +86,8 @@ func widgetWithoutKey(captcha any) string {
 }
 
 // parseLoginPage parses the companies, which are optional, and the page's options.
-func (h *Handler) parseLoginPage(d *caddyfile.Dispenser) func() error {
-	return func() error {
-		p := &LoginPage{Companies: d.RemainingArgs()}
-		h.LoginPage = p
-		return p.Options.Parse(d)
-	}
+func (h *Handler) parseLoginPage(d *caddyfile.Dispenser) error {
+	p := &LoginPage{Companies: d.RemainingArgs()}
+	h.LoginPage = p
+	return p.Options.Parse(d)
 }

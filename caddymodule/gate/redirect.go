@@ -7,6 +7,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -79,12 +80,9 @@ func needsLogin(err error) bool {
 	if refusal, ok := errors.AsType[*wire.Refusal](err); ok && refusal.Reason == wire.WrongRole {
 		return false
 	}
-	for _, mended := range []*wire.Error{wire.ErrHeaderMissing, wire.ErrHeaderInvalid, wire.ErrTokenInvalid, wire.ErrTokenExpired, wire.ErrSessionInvalid} {
-		if errors.Is(err, mended) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(
+		[]*wire.Error{wire.ErrHeaderMissing, wire.ErrHeaderInvalid, wire.ErrTokenInvalid, wire.ErrTokenExpired, wire.ErrSessionInvalid},
+		func(mended *wire.Error) bool { return errors.Is(err, mended) })
 }
 
 // loginCompany returns the company whose users may open a path, or "" if there is

@@ -101,16 +101,14 @@ func (h *Handler) checkSelfService() error {
 }
 
 // parseSelfService parses an optional duration.
-func (h *Handler) parseSelfService(d *caddyfile.Dispenser) func() error {
-	return func() error {
-		h.SelfService = defaultSelfService
-		args := d.RemainingArgs()
-		if len(args) > 1 {
-			return d.ArgErr()
-		}
-		if len(args) == 1 {
-			return guest.Duration(&h.SelfService).Parse(d, args[0])
-		}
-		return nil
+func (h *Handler) parseSelfService(d *caddyfile.Dispenser) error {
+	h.SelfService = defaultSelfService
+	args := d.RemainingArgs()
+	if len(args) > 1 {
+		return d.ArgErr()
 	}
+	if len(args) == 1 {
+		return guest.Duration(&h.SelfService).Parse(d, args[0])
+	}
+	return nil
 }

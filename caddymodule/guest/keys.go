@@ -30,29 +30,26 @@ func IsHashedKey(key string) bool { return strings.HasPrefix(key, hashedKey) }
 
 // HashKey returns the SHA-256 of a key, which may already be given as its SHA-256.
 func HashKey(key string) (hash [sha256.Size]byte, err error) {
-	if err := CheckKey(key); err != nil {
-		return hash, err
-	}
 	if digits, given := strings.CutPrefix(key, hashedKey); given {
-		_, err = hex.Decode(hash[:], []byte(digits))
-		return hash, err
+		raw, err := hex.DecodeString(digits)
+		if err != nil || len(raw) != sha256.Size {
+			return hash, errors.New("sha256: must be followed by 64 hex digits")
+		}
+		return [sha256.Size]byte(raw), nil
+	}
+	if key == "" {
+		return hash, errors.New("it is empty; write a key")
+	}
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return hash, errors.New("it must be visible ASCII without spaces, because a header carries it")
 	}
 	return sha256.Sum256([]byte(key)), nil
 }
 
 // CheckKey refuses a key that no header can carry, and a malformed SHA-256.
 func CheckKey(key string) error {
-	digits, given := strings.CutPrefix(key, hashedKey)
-	hash, err := hex.DecodeString(digits)
-	switch {
-	case given && (err != nil || len(hash) != sha256.Size):
-		return errors.New("sha256: must be followed by 64 hex digits")
-	case key == "":
-		return errors.New("it is empty; write a key")
-	case strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return errors.New("it must be visible ASCII without spaces, because a header carries it")
-	}
-	return nil
+	_, err := HashKey(key)
+	return err
 }
 
 // CheckKeys is CheckKey and CheckReplaced for the keys of an option, which may be

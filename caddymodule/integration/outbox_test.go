@@ -165,7 +165,7 @@ func TestABackendHearsOfItsAccounts(t *testing.T) {
 	s.admin("DELETE", "accounts/alice", nil)
 	s.admin("POST", "accounts", fields{"profile_mnemocode": "alice", "login_name": "alice"}).wantStatus(201)
 	s.admin("PATCH", "accounts/alice", fields{"profile_mnemocode": "bob"}).wantStatus(200)
-	s.audits(1, `"msg":"mnemogate.account.changed","company":"acme","mnemocode":"bob","previous_mnemocode":"alice"`)
+	s.audits(1, `"msg":"mnemogate.account.changed","company":"acme","mnemocode":"bob","actor":"admin endpoint","reason":"profile_mnemocode","previous_mnemocode":"alice"`)
 	s.admin("POST", "accounts", fields{"profile_mnemocode": "alice", "login_name": "again"}).wantStatus(201)
 	s.admin("POST", "accounts", fields{"profile_mnemocode": "alice"}).wantStatus(409)
 	s.adminRaw("POST", "quiet/accounts", `{"profile_mnemocode":"nobody"}`).wantStatus(201)

@@ -156,7 +156,8 @@ func (h *Hasher) HashSet(ctx context.Context, turn Turn, p Argon2id, secrets []s
 // or for no account: Verify then takes as long as with hashes made with p.
 func (h *Hasher) Verify(ctx context.Context, turn Turn, p Argon2id, hash string, forms ...string) (ok, outdated bool, err error) {
 	if hash == "" {
-		return false, false, h.hashDummy(ctx, turn, p, forms...)
+		_, err := h.HashSet(ctx, turn, p, forms)
+		return false, false, err
 	}
 	d, err := parseHash(hash)
 	if err != nil {
@@ -184,7 +185,8 @@ func (h *Hasher) Verify(ctx context.Context, turn Turn, p Argon2id, hash string,
 // different salt. Without hashes it takes as long as with one made with p.
 func (h *Hasher) Match(ctx context.Context, turn Turn, p Argon2id, hashes []string, secret string) (match string, err error) {
 	if len(hashes) == 0 {
-		return "", h.hashDummy(ctx, turn, p, secret)
+		_, err := h.HashSet(ctx, turn, p, []string{secret})
+		return "", err
 	}
 	digests := make([]digest, len(hashes))
 	for i, hash := range hashes {
@@ -211,12 +213,6 @@ func (h *Hasher) Match(ctx context.Context, turn Turn, p Argon2id, hashes []stri
 		}
 	}
 	return match, nil
-}
-
-// hashDummy takes as long as hashing the secrets.
-func (h *Hasher) hashDummy(ctx context.Context, turn Turn, p Argon2id, secrets ...string) error {
-	_, err := h.HashSet(ctx, turn, p, secrets)
-	return err
 }
 
 // turns gives a few slots to callers by fair queuing. A slot goes to the company that has

@@ -2,6 +2,7 @@ package record
 
 import (
 	"iter"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -124,15 +125,7 @@ func MaskPhone(phone string) string {
 // The folding of login ids would go too far: it makes faß.de and fass.de equal, which
 // have different owners.
 func SameEmail(a, b string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range len(a) {
-		if lowerASCII(a[i]) != lowerASCII(b[i]) {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc([]byte(a), []byte(b), func(x, y byte) bool { return lowerASCII(x) == lowerASCII(y) })
 }
 
 func lowerASCII(c byte) byte {

@@ -74,20 +74,18 @@ func (a *Assertion) withDefaults() *Assertion {
 }
 
 // ParseAssertion parses the audience and the block.
-func (h *Headers) ParseAssertion(d *caddyfile.Dispenser) func() error {
-	return func() error {
-		a := new(Assertion)
-		if !d.Args(&a.Audience) || d.NextArg() {
-			return d.ArgErr()
-		}
-		h.Assertion = a
-		return guest.Options(d, map[string]func() error{
-			"issuer": guest.Text(d, &a.Issuer),
-			"ttl":    guest.OneValue(d, guest.Duration(&a.TTL)),
-			"header": guest.Text(d, &a.Header),
-			"key":    guest.List(d, &a.Keys),
-		})
+func (h *Headers) ParseAssertion(d *caddyfile.Dispenser) error {
+	a := new(Assertion)
+	if !d.Args(&a.Audience) || d.NextArg() {
+		return d.ArgErr()
 	}
+	h.Assertion = a
+	return guest.Options(d, map[string]func() error{
+		"issuer": guest.Text(d, &a.Issuer),
+		"ttl":    guest.OneValue(d, guest.Duration(&a.TTL)),
+		"header": guest.Text(d, &a.Header),
+		"key":    guest.List(d, &a.Keys),
+	})
 }
 
 // ValidateAssertion refuses values of assertion that can't work.

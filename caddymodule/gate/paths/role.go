@@ -24,15 +24,13 @@ type Role struct {
 }
 
 // ParseRole parses a role and the paths that it may open.
-func (r *Rules) ParseRole(d *caddyfile.Dispenser) func() error {
-	return func() error {
-		args := d.RemainingArgs()
-		if len(args) < 2 {
-			return d.ArgErr()
-		}
-		r.Role = append(r.Role, Role{Role: args[0], Paths: args[1:]})
-		return nil
+func (r *Rules) ParseRole(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) < 2 {
+		return d.ArgErr()
 	}
+	r.Role = append(r.Role, Role{Role: args[0], Paths: args[1:]})
+	return nil
 }
 
 // rolesOf returns whether a path needs a role, and the escaped roles that may open it

@@ -52,19 +52,17 @@ type Fresh struct {
 }
 
 // ParseFresh parses a duration and the paths that it applies to.
-func (r *Rules) ParseFresh(d *caddyfile.Dispenser) func() error {
-	return func() error {
-		args := d.RemainingArgs()
-		if len(args) < 2 {
-			return d.ArgErr()
-		}
-		f := Fresh{Paths: args[1:]}
-		if err := guest.Duration(&f.Within).Parse(d, args[0]); err != nil {
-			return err
-		}
-		r.Fresh = append(r.Fresh, f)
-		return nil
+func (r *Rules) ParseFresh(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) < 2 {
+		return d.ArgErr()
 	}
+	f := Fresh{Paths: args[1:]}
+	if err := guest.Duration(&f.Within).Parse(d, args[0]); err != nil {
+		return err
+	}
+	r.Fresh = append(r.Fresh, f)
+	return nil
 }
 
 // IsPublic reports whether a path needs no token.
