@@ -70,9 +70,7 @@ func TestWhatCannotBeRevokedAtOnceIsRevokedLater(t *testing.T) {
 			if c.repeated {
 				later = func() error { return c.change(b, id) }
 			}
-			if err := later(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, later())
 			b.wantLive(other, wire.ErrTokenInvalid)
 			if c.keeps {
 				b.wantLive(kept, nil)
@@ -143,9 +141,7 @@ func TestAnAccountIsCreatedWithItsBackupCodes(t *testing.T) {
 	whole := b.Accounts
 	b.Accounts = failing{whole}
 	hashes, err := b.Hasher.HashSet(t.Context(), pw.Turn{Company: code}, cheap, []string{"ABCDE23456"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, failed := b.admin().Create(t.Context(), manage.Change{
 		Apply:       func(a *record.Account) error { a.Mnemocode = "carol"; return nil },
 		BackupCodes: hashes,
@@ -215,9 +211,7 @@ func TestAnAdminsChangesAreEvents(t *testing.T) {
 	}
 	do := func(_ any, err error) {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	do(ad.Create(t.Context(), named("zed", "")))
 	change := named("zed", "boss")
@@ -256,9 +250,7 @@ func TestBackupCodesOfAnAdminAreFiftyRandomBits(t *testing.T) {
 	seen := map[string]bool{}
 	for range 20 {
 		codes, err := b.admin().NewBackupCodes(t.Context(), mnemocode)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, code := range codes {
 			if len(code) != 11 || code[5] != '-' || strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567-") != "" || seen[code] {
 				t.Errorf("got %q", code)

@@ -60,9 +60,7 @@ func TestASessionHasTheRoleAndTheMethodsOfItsLogin(t *testing.T) {
 		"a token that was exchanged": {nil, func(b *harness) flows.Reply {
 			reply := b.walk("auth/checkcredentials")
 			reply, err := b.ExchangeToken(t.Context(), asking(reply.SessionToken), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return reply
 		}, "pwd"},
 		"a login after a recovery": {nil, func(b *harness) flows.Reply {
@@ -78,9 +76,7 @@ func TestASessionHasTheRoleAndTheMethodsOfItsLogin(t *testing.T) {
 			}
 			reply := test.login(b)
 			got, err := b.authorize(reply.SessionToken)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if want := record.NewProfile(record.Account{Role: "Büro"}, nil, time.Time{}, test.want); got.Profile != want {
 				t.Errorf("got the profile %q, want %q", got.Profile, want)
 			}

@@ -152,9 +152,7 @@ func TestASessionThatLiveSawExpireNeverRevives(t *testing.T) {
 	b := newHarness(t)
 	token := b.sessionIn(record.Authorized)
 	session, err := b.authorize(token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b.clock.advance(time.Duration(b.company.Session.Idle))
 	wantError(t, b.CheckLive(t.Context(), session), wire.ErrTokenExpired)
 	b.clock.advance(-time.Duration(b.company.Session.Idle))
@@ -173,9 +171,7 @@ func TestAnExpiredLinkNeverRevives(t *testing.T) {
 
 func (b *harness) sweep() {
 	b.t.Helper()
-	if err := b.Sessions.Sweep(b.t.Context(), b.clock.Now()); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, b.Sessions.Sweep(b.t.Context(), b.clock.Now()))
 }
 
 // A step that fails does not extend its token, whether the token is stored or not.
@@ -289,22 +285,16 @@ func TestActivityIsWrittenOnceAMinute(t *testing.T) {
 func TestLiveCountsAsNoRequest(t *testing.T) {
 	b := newHarness(t)
 	live, err := b.authorize(b.sessionIn(record.Authorized))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for range 5 {
 		b.clock.advance(12*time.Minute - time.Microsecond)
-		if err := b.CheckLive(t.Context(), live); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.CheckLive(t.Context(), live))
 	}
 	b.clock.advance(time.Minute)
 	wantError(t, b.CheckLive(t.Context(), live), wire.ErrTokenExpired)
 	token := b.sessionIn(record.Authorized)
 	live, err = b.authorize(token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b.must("auth/logout", token, nil)
 	wantError(t, b.CheckLive(t.Context(), live), wire.ErrTokenInvalid)
 }

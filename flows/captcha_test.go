@@ -41,9 +41,7 @@ func TestBadCaptchasAreFailuresOfTheAddress(t *testing.T) {
 				b, asked := newCaptchaHarness(t)
 				limit := b.company.Limits.FailuresPerAddress.N
 				token := b.sessionIn(record.CheckPassword)
-				if err := b.solve(code, "203.0.113.8", "auth/recovery/recover", "", "good"); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.solve(code, "203.0.113.8", "auth/recovery/recover", "", "good"))
 				for range limit {
 					wantRefusal(t, b.solve(code, "203.0.113.7", path, token, response), wire.ErrCaptchaInvalid, true)
 				}
@@ -107,9 +105,7 @@ func TestCaptchaAfter0AsksForEveryPassword(t *testing.T) {
 func TestACaptchaProviderIsToldTheWholeAddress(t *testing.T) {
 	b, asked := newCaptchaHarness(t)
 	const address = "2001:db8::1:2"
-	if err := b.solve(code, address, "auth/checkcredentials", "", "good"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.solve(code, address, "auth/checkcredentials", "", "good"))
 	if got := asked.address.Load(); got != address {
 		t.Errorf("got %v, want %s", got, address)
 	}

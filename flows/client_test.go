@@ -19,13 +19,9 @@ func (s starter) Start(ctx context.Context) (tenant.OAuthStart, error) { return 
 func (b *harness) clientConfig() (config tenant.ClientConfig, raw string) {
 	b.t.Helper()
 	config, err := b.ClientConfig(b.t.Context(), &flows.Request{Company: code})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	marshalled, err := json.Marshal(config)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return config, string(marshalled)
 }
 

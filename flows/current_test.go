@@ -59,24 +59,18 @@ func TestASuccessorIsTheSameSession(t *testing.T) {
 	b := newHarness(t)
 	token := b.sessionIn(record.Authorized)
 	before, err := b.authorize(token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	events := b.record()
 	for moved := time.Duration(0); moved < time.Duration(b.company.Session.Lifetime)-time.Minute; moved += time.Duration(b.company.Session.Idle) - time.Minute {
 		reply, err := b.ExchangeToken(t.Context(), asking(token), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		b.wantLive(token, wire.ErrTokenInvalid)
 		if _, err := b.ExchangeToken(t.Context(), asking(token), nil); err != wire.ErrTokenInvalid {
 			t.Errorf("a second time: %v", err)
 		}
 		token = reply.SessionToken
 		after, err := b.authorize(token)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if after.ID != before.ID || !after.Created.Equal(before.Created) || !after.Ends.Equal(before.Ends) || after.Generation != before.Generation || after.Expires.After(after.Ends) {
 			t.Errorf("it became %+v, and was %+v", after, before)
 		}
@@ -96,9 +90,7 @@ func TestAnEndIsTheTokensWhicheverCompanyHearsOfIt(t *testing.T) {
 	b.addCompany("other")
 	token := b.sessionIn(record.Authorized)
 	events := b.record()
-	if err := b.End(t.Context(), &flows.Request{Company: "other", Authorization: []string{"Bearer " + token}}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.End(t.Context(), &flows.Request{Company: "other", Authorization: []string{"Bearer " + token}}))
 	b.wantLive(token, wire.ErrTokenInvalid)
 	if last := events()[len(events())-1]; last.Name != record.SessionEnded || last.Company != code || last.Mnemocode != mnemocode {
 		t.Errorf("got %+v", last)

@@ -50,9 +50,7 @@ func TestAllRequiredDisclaimersMustBeAccepted(t *testing.T) {
 			}
 			wantAccepted(t, b) // a step that fails writes nothing
 			reply, err := call([]string{"other", "privacy", "terms", "terms"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			wantStep(t, reply, record.Authorized)
 			wantAccepted(t, b, "privacy 1 12:00:00", "terms 1 12:00:00") // and no disclaimer that is not required
 			b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})

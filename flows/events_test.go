@@ -351,9 +351,7 @@ func TestEachEndedSessionIsAnEvent(t *testing.T) {
 	b := newHarness(t)
 	sessions := func() []string {
 		list, err := b.Sessions.List(t.Context(), b.clock.Now(), code, b.account)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var ids []string
 		for _, s := range list {
 			ids = append(ids, s.ID)

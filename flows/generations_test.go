@@ -144,9 +144,7 @@ func TestOneSessionIsEnded(t *testing.T) {
 	other := b.sessionIn(record.Authorized)
 	token := b.sessionIn(record.Authorized)
 	events := b.record()
-	if err := b.admin().EndSession(t.Context(), mnemocode, b.idOf(token)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.admin().EndSession(t.Context(), mnemocode, b.idOf(token)))
 	b.wantLive(token, wire.ErrTokenInvalid)
 	b.wantLive(other, nil)
 	if len(events()) != 1 || events()[0].Name != record.SessionEnded || events()[0].Reason != record.EndedByAdmin || events()[0].Session == "" {

@@ -88,9 +88,7 @@ func TestClientsThatHangUpAreCounted(t *testing.T) {
 			c.set(b, h)
 			for range b.company.Limits.FailuresPerAddress.N {
 				body, err := json.Marshal(c.body())
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				h.ask(b, c.path, string(body))
 			}
 			if h.client == nil || h.failed > 0 {

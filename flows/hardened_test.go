@@ -483,18 +483,14 @@ func TestNothingShowsWhatTheOwnerDoes(t *testing.T) {
 					b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": id, "password": "wrong", "captcha_response": fmt.Sprint("good ", id, i)})
 				}
 			}
-			if err := c.owner(b); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.owner(b))
 			if alike() == before {
 				t.Error("the failures do not show")
 			}
 			b.clock.advance(time.Duration(b.company.Limits.LockFor))
 			alike()
 			b.clock.advance(24 * time.Hour)
-			if err := b.Accounts.Sweep(t.Context(), b.clock.Now()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Accounts.Sweep(t.Context(), b.clock.Now()))
 			if after := alike(); after != before {
 				t.Errorf("a day later: got\n%s, want\n%s", after, before)
 			}

@@ -31,6 +31,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
+var must = storetest.Must
+
 // A harness is a Service on a SQLite store, with one company, one account and gateways
 // that record their messages.
 type harness struct {
@@ -187,13 +189,9 @@ func newHarness(t *testing.T) *harness {
 	if err == nil {
 		err = os.WriteFile(file, empty, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	db := store.OpenSQLite(file)
-	if err := db.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Start(t.Context()))
 	t.Cleanup(func() { _ = db.Close() })
 	b := &harness{
 		t:     t,
@@ -238,9 +236,7 @@ func newHarness(t *testing.T) *harness {
 		Answer:   answer,
 	})
 	a, err := b.Accounts.ByMnemocode(t.Context(), code, mnemocode)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b.account = a.ID
 	return b
 }
@@ -260,9 +256,7 @@ func (b *harness) seed(seed manage.Seed) {
 	if seed.Status == "" {
 		seed.Status = record.StatusActive
 	}
-	if err := b.admin().Seed(b.t.Context(), seed); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, b.admin().Seed(b.t.Context(), seed))
 }
 
 // update changes the account in the store, without the flows.
@@ -272,12 +266,8 @@ func (b *harness) update(ending bool, change func(*record.Account)) {
 		change(a)
 		return ending, nil
 	})
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if err := b.RevokePending(b.t.Context(), late); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
+	must(b.t, b.RevokePending(b.t.Context(), late))
 }
 
 // status sets the account's status without revoking its sessions, as if the
@@ -294,9 +284,7 @@ func (b *harness) addCompany(code string) *tenant.Company {
 	company.Code = code
 	b.Companies[code] = &company
 	account, err := b.Accounts.ByID(b.t.Context(), b.company.Code, b.account)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	account.Company, account.Identities = code, nil
 	if _, err := b.Accounts.Create(b.t.Context(), b.clock.Now(), account); err != nil {
 		b.t.Fatal(err)
@@ -315,20 +303,14 @@ func (b *harness) withoutPassword() {
 func (b *harness) backupCodes(codes ...string) {
 	b.t.Helper()
 	hashes, err := b.Hasher.HashSet(b.t.Context(), pw.Turn{Company: code}, cheap, codes)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	if err := b.Accounts.SetBackupCodes(b.t.Context(), code, b.account, hashes); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
+	must(b.t, b.Accounts.SetBackupCodes(b.t.Context(), code, b.account, hashes))
 }
 
 func (b *harness) load() record.Account {
 	b.t.Helper()
 	a, err := b.Accounts.ByID(b.t.Context(), code, b.account)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return a
 }
 
@@ -336,9 +318,7 @@ func (b *harness) load() record.Account {
 func (b *harness) failureCount(kind record.FailureKind) int {
 	b.t.Helper()
 	failures, err := b.Accounts.FailureCounts(b.t.Context(), record.FailureKey{Company: code, Account: b.account})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return failures[kind].Count
 }
 

@@ -35,9 +35,7 @@ var importedKinds = map[string]func(t *testing.T, password string) string{
 
 func bcryptHash(t *testing.T, password string) string {
 	hash, err := bcrypt.GenerateFromPassword([]byte(password)[:min(len(password), 72)], bcrypt.MinCost)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return string(hash)
 }
 
@@ -147,9 +145,7 @@ func TestAHashThatMayHaveCutThePasswordIsKept(t *testing.T) {
 			b := newHarness(t)
 			b.withHash(bcryptHash(t, c.hashed))
 			imported := b.load().PasswordHash
-			if err := b.login(c.typed); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.login(c.typed))
 			if kept := b.load().PasswordHash == imported; kept != c.kept {
 				t.Errorf("the hash is kept: %v, want %v", kept, c.kept)
 			}
@@ -197,9 +193,7 @@ func TestPlainPasswordsAreHashedWithParametersThatNoOtherMayImport(t *testing.T)
 		Password: password, Answer: answer,
 	})
 	bob, err := b.Accounts.ByMnemocode(t.Context(), code, "bob")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if pw.CheckHash(bob.PasswordHash, pw.Argon2id{}) == nil || pw.CheckHash(bob.AnswerHash, pw.Argon2id{}) == nil {
 		t.Error("any company could import these hashes, so this shows nothing")
 	}

@@ -38,13 +38,9 @@ func TestADisclaimerIsInALanguageOfItsReader(t *testing.T) {
 		"*":            {"Terms", "https://example.com/terms"},
 	} {
 		tags, _, err := language.ParseAcceptLanguage(accept)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		config, err := b.ClientConfig(t.Context(), &flows.Request{Company: code, Languages: func() []language.Tag { return tags }})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got := config.Disclaimers[0]
 		if got.Title != want[0] || got.Link != want[1] || got.Description != "About them" || got.Code != "terms" {
 			t.Errorf("%q: got %+v, want %q", accept, got, want)

@@ -313,9 +313,7 @@ func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
 			change := func() {
 				t.Helper()
 				next := current + "!"
-				if err := b.changeOwn(manage.PasswordChange{Current: current, New: next}); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.changeOwn(manage.PasswordChange{Current: current, New: next}))
 				current = next
 			}
 			for range 10 {

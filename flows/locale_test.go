@@ -20,12 +20,8 @@ func textsIn(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	return dir
 }
@@ -43,13 +39,9 @@ func TestAMessageIsInTheLanguageOfItsAccount(t *testing.T) {
 		"..data/x.txt":            "Kubernetes",
 		"archive/notes.md":        "no text",
 	})
-	if err := os.Symlink(filepath.Join(dir, "lt"), filepath.Join(dir, "fr")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(filepath.Join(dir, "lt"), filepath.Join(dir, "fr")))
 	texts, err := message.LoadTexts(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range []struct{ account, company, sms, mail, told string }{
 		{"", "", "all", "Recover", ""},
 		{"", "lt", "lt", "lt", "lt"},
@@ -84,9 +76,7 @@ func TestADisclaimerIsInTheLanguageOfItsAccount(t *testing.T) {
 	b.update(true, func(a *record.Account) { a.Locale = "lt-LT" })
 	login := func(accept ...language.Tag) string {
 		reply, err := b.ask(flows.Request{Languages: func() []language.Tag { return accept }}, "auth/login", "", object{"login_id": email})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return reply.DisclaimersRequired[0].Title
 	}
 	for _, c := range []struct{ got, want string }{

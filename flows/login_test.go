@@ -93,9 +93,7 @@ func TestANewAccountInheritsNothing(t *testing.T) {
 		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
 	}
 	old := b.load()
-	if err := b.Accounts.Delete(t.Context(), code, b.account); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Accounts.Delete(t.Context(), code, b.account))
 	// The revocation is still pending, but the tokens must not work.
 	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", pending, object{"password": password})
 	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", link)
@@ -103,13 +101,9 @@ func TestANewAccountInheritsNothing(t *testing.T) {
 		a.Mnemocode, a.Phone, a.Email, a.SecondFactor = mnemocode, phone, email, true
 		return nil
 	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	next, err := b.Accounts.ByMnemocode(t.Context(), code, mnemocode)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if next.ID == old.ID || next.BackupCodes != 0 || len(next.Accepted) != 0 || next.Question != "" {
 		t.Errorf("the new account has what was the old one's: %+v", next)
 	}
@@ -117,9 +111,7 @@ func TestANewAccountInheritsNothing(t *testing.T) {
 	b.wrong(wire.ErrTokenInvalid, "auth/setpassword", recovery, b.goodBody("auth/setpassword"))
 	b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", link)
 	b.wrong(wire.ErrOAuthNotFound, "auth/oauth", "", b.goodBody("auth/oauth"))
-	if err := b.RevokePending(t.Context(), late); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.RevokePending(t.Context(), late))
 	b.wrong(wire.ErrTokenInvalid, "auth/logout", pending, nil)
 	reply := b.must("auth/login", "", object{"login_id": email}) // not locked
 	if reply.CaptchaRequired || len(reply.DisclaimersRequired) != 1 {

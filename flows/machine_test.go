@@ -43,9 +43,7 @@ func TestMachine(t *testing.T) {
 		var stores [2]machineStore
 		for i := range stores {
 			db := store.OpenSQLite(file)
-			if err := db.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Start(t.Context()))
 			t.Cleanup(func() { _ = db.Close() })
 			stores[i] = machineStore{db.Accounts(), db.Sessions(), relayed(t, db)}
 		}
@@ -58,19 +56,13 @@ func TestMachine(t *testing.T) {
 		var stores [2]machineStore
 		for i := range stores {
 			accounts, err := store.OpenPostgres(dsn, store.PostgresOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { _ = accounts.Close() })
 			sessions, err := store.OpenRedis(store.RedisOptions{URLs: []string{redis.URL()}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			t.Cleanup(func() { _ = sessions.Close() })
 			storetest.Eventually(t, 30*time.Second, "PostgreSQL that answers", func() bool { return accounts.Start(t.Context()) == nil })
-			if err := sessions.Start(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must(t, sessions.Start(t.Context()))
 			stores[i] = machineStore{accounts.Accounts(), sessions.Sessions(), relayed(t, sessions)}
 		}
 		checkMachine(t, stores, true, 50)
@@ -119,9 +111,7 @@ func checkMachine(t *testing.T, stores [2]machineStore, servers bool, checks int
 	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	for name, value := range map[string]int{"rapid.checks": checks, "rapid.steps": 100} {
 		if !given[name] {
-			if err := flag.Set(name, fmt.Sprint(value)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, flag.Set(name, fmt.Sprint(value)))
 		}
 	}
 	outcomes := map[string]int{}

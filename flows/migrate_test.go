@@ -40,9 +40,7 @@ func newMigrating(t *testing.T) (*harness, *elsewhere) {
 func TestAPasswordIsAskedElsewhereUntilItWasRightOnce(t *testing.T) {
 	b, e := newMigrating(t)
 	wantError(t, b.login("flat of 50m2"), wire.ErrCredentialsInvalid)
-	if err := b.login("flat of 50m²"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.login("flat of 50m²"))
 	if q := e.asked[1]; q.Company != code || q.Mnemocode == "" || !slices.Contains(q.LoginIDs, email) || q.ID == "" || q.ID == e.asked[0].ID {
 		t.Errorf("asked %+v", q)
 	}

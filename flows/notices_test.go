@@ -49,9 +49,7 @@ func (b *harness) change(apply func(*record.Account)) {
 		apply(a)
 		return nil
 	}})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 }
 
 // The owner gets a notice of each change to how one logs in: by mail or else by SMS, and
@@ -151,9 +149,7 @@ func TestANoticeNamesTimeDeviceAndAddress(t *testing.T) {
 	}
 	s := record.Session{Company: code, Account: b.account} // as a node remembers it
 	self, err := manage.NewSelf(t.Context(), b.Manager, b.company, s, session.Client{Address: "203.0.113.9", UserAgent: "Chrome/1 Windows"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := self.NewBackupCodes(t.Context()); err != nil {
 		t.Fatal(err)
 	}

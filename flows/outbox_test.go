@@ -50,9 +50,7 @@ func TestEventsOfNobodyAreDropped(t *testing.T) {
 	}()
 	left := func() []record.Backlog {
 		all, err := background.Backlogs(t.Context(), b.Outbox)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return all
 	}
 	want := []record.Backlog{{Company: code, Events: 2, Oldest: b.Now().Add(-71 * time.Hour)}}

@@ -17,13 +17,9 @@ const newSecret = "another fine secret"
 func (b *harness) idOf(token string) string {
 	b.t.Helper()
 	s, err := b.authorize(token)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	sessions, err := b.admin().LiveSessions(b.t.Context(), mnemocode)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	for _, live := range sessions {
 		if live.Hash == s.Hash {
 			return live.ID
@@ -103,9 +99,7 @@ func TestAUsersOwnCheckIsLockedAsALogin(t *testing.T) {
 		}
 		b.company.Limits.LoginsPerAddress.N = 3
 		for range 3 {
-			if err := check(password, "192.0.2.7"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, check(password, "192.0.2.7"))
 		}
 		if err := check(password, "192.0.2.7"); refusal(err).Reason != "limit.logins" {
 			t.Errorf("of one address: got %v", err)

@@ -13,9 +13,7 @@ import (
 func (b *harness) pageKey(company string) string {
 	b.t.Helper()
 	key, err := b.PageKey(b.t.Context(), company)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return key
 }
 

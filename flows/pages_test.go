@@ -56,9 +56,7 @@ var listed = map[string]string{
 // the route never answers.
 func TestPagesNameTheDepartures(t *testing.T) {
 	raw, err := os.ReadFile("../docs/api.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, rest, _ := strings.Cut(string(raw), "\n## Departures\n")
 	section, _, _ := strings.Cut(rest, "\n## ")
 	type departure struct{ route, code string }

@@ -222,9 +222,7 @@ func TestPasskeysThatAreRefused(t *testing.T) {
 
 	b.must("auth/setpassword", b.sessionIn(record.SetPassword), object{"new_password": "another fine secret"})
 	b.must("passkey/login", "", d.answer(code)) // a new password keeps passkeys
-	if err := b.admin().RemovePasskey(t.Context(), mnemocode, record.Passkey{Credential: d.id}.ID(), ""); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.admin().RemovePasskey(t.Context(), mnemocode, record.Passkey{Credential: d.id}.ID(), ""))
 	b.wrong(invalid, "passkey/login", "", d.answer(code))
 }
 
@@ -375,9 +373,7 @@ func TestRemovingPasskeys(t *testing.T) {
 		t.Errorf("an unknown session: %v", err)
 	}
 	kept := live[slices.IndexFunc(live, func(s record.Session) bool { return s.Hash == record.HashToken(keep) })].ID
-	if err := ad.RemovePasskey(t.Context(), mnemocode, id(two), kept); err != nil {
-		t.Fatal(err)
-	}
+	must(t, ad.RemovePasskey(t.Context(), mnemocode, id(two), kept))
 	b.wrong(wire.ErrTokenInvalid, "auth/logout", other, nil)
 	b.must("auth/logout", keep, nil)
 
@@ -390,13 +386,9 @@ func TestRemovingPasskeys(t *testing.T) {
 	sender := b.company.SMS
 	b.company.SMS = nil
 	loggedIn, err := b.authorize(b.must("passkey/login", "", one.answer(code)).SessionToken)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	user, err := manage.NewSelf(t.Context(), b.Manager, b.company, loggedIn, session.Client{Address: "192.0.2.1"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := user.RemovePasskey(t.Context(), id(one)); !errors.Is(err, wire.ErrValidation) {
 		t.Errorf("the last way to log in, where nothing sends SMS: %v", err)
 	}

@@ -202,9 +202,7 @@ func TestCaptchaIsDueAfterThreeFailures(t *testing.T) {
 			wantRefusal(t, b.try(r.path, token, "wrong", "good 1"), r.code, true)
 			wantRefusal(t, b.try(r.path, token, password, "good 1"), wire.ErrCaptchaInvalid, true)
 			wantRefusal(t, b.try(r.path, token, password, "down"), wire.ErrUnavailable, false)
-			if err := b.try(r.path, token, password, "good 2"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.try(r.path, token, password, "good 2"))
 			if b.must("auth/login", "", object{"login_id": email}).CaptchaRequired {
 				t.Error("a success does not clear the count")
 			}

@@ -32,9 +32,7 @@ func newWorkHarness(t *testing.T) *harness {
 func (b *harness) challenge(company string) flows.Challenge {
 	b.t.Helper()
 	c, err := b.Challenge(b.t.Context(), &flows.Request{Company: company})
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return c
 }
 

@@ -17,9 +17,7 @@ import (
 // limits.
 func TestThePageExplainsEveryReason(t *testing.T) {
 	page, err := os.ReadFile("../docs/api.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, section, _ := strings.Cut(string(page), "\n### Reasons\n")
 	_, section, _ = strings.Cut(section, "\n| --- |")
 	section, _, _ = strings.Cut(section, "\n## ")

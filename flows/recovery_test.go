@@ -71,9 +71,7 @@ func TestRecoveryMethods(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			wantRecovery(t, b, reply, c.want)
 			if after := fmt.Sprint(b.load()); after != before {
 				t.Errorf("starting a recovery changed the account from %s to %s", before, after)

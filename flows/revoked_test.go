@@ -82,9 +82,7 @@ func TestATokenTellsOfTheStatusThatRevokedIt(t *testing.T) {
 			b := newHarness(t)
 			token := b.sessionIn(state)
 			b.changeStatus(record.StatusClosed)
-			if err := b.admin().Delete(t.Context(), mnemocode); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.admin().Delete(t.Context(), mnemocode))
 			b.wantRevoked(token, nil)
 		})
 	}
@@ -123,9 +121,7 @@ func TestRevokedTokensOfAHardenedCompanyAnswerAlike(t *testing.T) {
 		"closed, active": func(b *harness) { b.changeStatus(record.StatusClosed); b.changeStatus(record.StatusActive) },
 		"another phone":  func(b *harness) { b.update(true, func(a *record.Account) { a.Phone = "+37060000099" }) },
 		"deleted": func(b *harness) {
-			if err := b.admin().Delete(b.t.Context(), mnemocode); err != nil {
-				b.t.Fatal(err)
-			}
+			must(b.t, b.admin().Delete(b.t.Context(), mnemocode))
 		},
 		"all of the company's": (*harness).endAllSessions,
 	} {

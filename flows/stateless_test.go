@@ -91,9 +91,7 @@ func TestAStuckRevocationHoldsUpNoOther(t *testing.T) {
 	b.seed(manage.Seed{Account: record.Account{Mnemocode: "stuck"}})
 	token := b.sessionIn(record.Authorized)
 	stuck, err := b.Accounts.ByMnemocode(t.Context(), code, "stuck")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	b.watch(func(c seen) error {
 		if c.method == "End" && c.ending.Account == stuck.ID {
 			return errDown

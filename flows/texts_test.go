@@ -17,9 +17,7 @@ func TestACompanyHasAName(t *testing.T) {
 	b := newHarness(t)
 	b.company.Name = "Söhne & Co +"
 	made, err := b.admin().NewTOTP(t.Context(), mnemocode)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if want := "otpauth://totp/S%C3%B6hne%20&%20Co%20+:"; !strings.HasPrefix(made.URI, want) || !strings.Contains(made.URI, "&issuer=S%C3%B6hne%20%26%20Co%20%2B&") {
 		t.Errorf("the app gets %s", made.URI)
 	}

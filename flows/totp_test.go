@@ -33,13 +33,9 @@ func (b *harness) withApp() func(from time.Duration) string {
 func (b *harness) newApp() func(from time.Duration) string {
 	b.t.Helper()
 	made, err := b.admin().NewTOTP(b.t.Context(), mnemocode)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	secret, err := tokens.ParseTOTPSecret(made.Secret)
-	if err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, err)
 	return func(from time.Duration) string { return appCode(secret, b.clock.Now().Add(from)) }
 }
 
@@ -137,13 +133,9 @@ func TestNobodyRemovesTheAppThatTheNextLoginNeeds(t *testing.T) {
 		b.withApp()
 		prepare(b)
 		s, err := b.authorize(b.walk("auth/oauth").SessionToken)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		self, err := manage.NewSelf(t.Context(), b.Manager, b.company, s, session.Client{Address: home})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return self.RemoveTOTP(t.Context())
 	}
 	fixed := []tenant.FixedCode{{Code: "123456", Phones: []string{phone}}}

@@ -15,9 +15,7 @@ import (
 // welcome mails a welcome link and returns its token.
 func (b *harness) welcome() string {
 	b.t.Helper()
-	if err := b.admin().Welcome(b.t.Context(), mnemocode); err != nil {
-		b.t.Fatal(err)
-	}
+	must(b.t, b.admin().Welcome(b.t.Context(), mnemocode))
 	m := b.mail.last(b.t)
 	if m.Type != message.WelcomeLink {
 		b.t.Fatalf("the mail is %s", m.Type)

@@ -19,13 +19,9 @@ func TestASecondStoreKeepsTheLocksOfTheFirst(t *testing.T) {
 	locks := func() (n int) {
 		t.Helper()
 		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all, err := os.ReadFile("/proc/locks")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for line := range strings.Lines(string(all)) {
 			if strings.Contains(line, fmt.Sprintf(" %d ", os.Getpid())) && strings.Contains(line, fmt.Sprintf(":%d ", info.Sys().(*syscall.Stat_t).Ino)) {
 				n++
@@ -38,12 +34,8 @@ func TestASecondStoreKeepsTheLocksOfTheFirst(t *testing.T) {
 		storetest.SkipOrFail(t, "the kernel does not list locks")
 	}
 	link := filepath.Join(t.TempDir(), "link.db")
-	if err := os.Symlink(file, link); err != nil {
-		t.Fatal(err)
-	}
-	if err := createPrivateFile(link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(file, link))
+	must(t, createPrivateFile(link))
 	if after := locks(); after != before {
 		t.Errorf("it has %d locks, and had %d before", after, before)
 	}

@@ -23,9 +23,7 @@ import (
 func startSQLite(t testing.TB, file string) *SQLite {
 	t.Helper()
 	s := OpenSQLite(file)
-	if err := s.Start(bg); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Start(bg))
 	t.Cleanup(func() {
 		wantNoScans(t, s)
 		if err := s.Close(); err != nil {

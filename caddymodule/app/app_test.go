@@ -18,7 +18,10 @@ import (
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
+
+var must = storetest.Must
 
 const acme = "company acme {\napi_key key-of-acme\ncaptcha off\n"
 
@@ -36,9 +39,7 @@ func TestAHashingProcessInitializesLittle(t *testing.T) {
 func newApp(t *testing.T, file, more string) *App {
 	t.Helper()
 	app, err := provisioned(t, "store sqlite "+file+"\n"+acme+more+"\n}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return app
 }
 
@@ -76,9 +77,7 @@ func TestServiceStartsOnceForAllWhoAsk(t *testing.T) {
 	for i := range services {
 		all.Go(func() { services[i], _ = serviceOf(t, app) })
 	}
-	if err := app.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, app.Start())
 	all.Wait()
 	for _, s := range services {
 		if s == nil || s != services[0] {
@@ -90,16 +89,12 @@ func TestServiceStartsOnceForAllWhoAsk(t *testing.T) {
 
 func TestFailedStartIsTriedAgain(t *testing.T) {
 	file := t.TempDir() + "/a.db"
-	if err := os.Mkdir(file, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(file, 0o700))
 	app := newApp(t, file, "")
 	if err := app.Start(); err == nil {
 		t.Fatal("a directory serves as a database")
 	}
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(file))
 	if _, err := app.Service(t.Context()); err == nil {
 		t.Fatal("it is tried again at once")
 	}
@@ -118,9 +113,7 @@ func TestServiceAsksTheServerOfTheAccountsForTheTime(t *testing.T) {
 	app := newApp(t, t.TempDir()+"/a.db", "")
 	app.stores[0].Store = clockStore{app.stores[0].Store.(*store.SQLite)}
 	service, err := serviceOf(t, app)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if service.Clock == nil {
 		t.Fatal("it does not")
 	}
@@ -141,9 +134,7 @@ func TestNothingStartsWhenTheConfigHasEnded(t *testing.T) {
 func TestConfiguredSecretsCanBeSent(t *testing.T) {
 	guesttest.Environment(t)
 	file := t.TempDir() + "/secret"
-	if err := os.WriteFile(file, []byte("a\x00b"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("a\x00b"), 0o600))
 	for option, want := range map[string]string{
 		"password {file." + file + "}":      "company acme: account alice: password: it must have 1 to 128 characters",
 		"question Cat? {file." + file + "}": "company acme: account alice: question: it must have 1 to 256 characters",
@@ -169,9 +160,7 @@ func TestConfiguredAccounts(t *testing.T) {
 		must_set_password
 		identity 2 42`))
 	service, err := serviceOf(t, first)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	a := byMnemocode(t, service, "alice")
 	if a.Phone != "+37060012345" || a.Email != "Alice@example.com" || a.LoginName != "alice" || a.Locale != "lt-LT" || a.Question != "Who?" ||
 		!a.SecondFactor || !a.MustSetPassword || a.Status != record.StatusActive ||
@@ -185,9 +174,7 @@ func TestConfiguredAccounts(t *testing.T) {
 	second := newApp(t, file, in("account alice", "email changed@example.com")+
 		in("account bob", "login ALICE")+in("account carol", "login carol"))
 	log := logged(second)
-	if err := second.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, second.Start())
 	if got := byMnemocode(t, service, "alice"); got.Email != a.Email || got.Updated != a.Updated {
 		t.Errorf("a configured account was changed: %+v", got)
 	}
@@ -204,9 +191,7 @@ func TestAPIKeysAreKeptAsHashes(t *testing.T) {
 	guesttest.Environment(t)
 	want := sha256.Sum256([]byte("key-of-acme"))
 	app, err := provisioned(t, "company acme {\ncaptcha off\napi_key {env.MNEMOGATE_TEST_KEY} sha256:E3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n}")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := app.Companies["acme"]
 	if len(c.effective.APIKeys) != 2 || c.effective.APIKeys[0] != want || c.effective.APIKeys[1] != sha256.Sum256(nil) {
 		t.Errorf("got %x", c.effective.APIKeys)

@@ -39,9 +39,7 @@ func TestDashboardAndAlertsUseOurMetrics(t *testing.T) {
 	}
 	for _, file := range []string{"grafana.json", "alerts.yaml"} {
 		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if strings.HasSuffix(file, ".json") && !json.Valid(content) {
 			t.Errorf("%s is no JSON", file)
 		}
@@ -119,16 +117,12 @@ func TestStoreAnswersAreNoErrors(t *testing.T) {
 		t.Error("a success counts as an error")
 	}
 	db := store.OpenSQLite(t.TempDir() + "/a.db")
-	if err := db.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Start(t.Context()))
 	defer db.Close()
 	failures := storeSeconds.WithLabelValues("accounts", "tally", "error").(prometheus.Histogram)
 	count := func() uint64 {
 		m := new(dto.Metric)
-		if err := failures.Write(m); err != nil {
-			t.Fatal(err)
-		}
+		must(t, failures.Write(m))
 		return m.GetHistogram().GetSampleCount()
 	}
 	before := count()

@@ -26,22 +26,16 @@ import (
 func provisioned(t *testing.T, lines string) (*App, error) {
 	t.Helper()
 	parsed := new(App)
-	if err := parsed.UnmarshalCaddyfile(caddyfile.NewTestDispenser("mnemogate {\n" + lines + "\n}")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, parsed.UnmarshalCaddyfile(caddyfile.NewTestDispenser("mnemogate {\n"+lines+"\n}")))
 	adapted, err := json.Marshal(parsed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return fromJSON(t, string(adapted))
 }
 
 func fromJSON(t *testing.T, config string) (*App, error) {
 	t.Helper()
 	app := new(App)
-	if err := caddy.StrictUnmarshalJSON([]byte(config), app); err != nil {
-		t.Fatal(err)
-	}
+	must(t, caddy.StrictUnmarshalJSON([]byte(config), app))
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
 	t.Cleanup(func() {
 		cancel()
@@ -140,9 +134,7 @@ func policyOf(t *testing.T, app, company string) *tenant.Company {
 		captcha = ""
 	}
 	a, err := provisioned(t, app+"\n"+in("company acme", "api_key k\n"+captcha+company))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return &a.Companies["acme"].effective
 }
 

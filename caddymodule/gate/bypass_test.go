@@ -33,9 +33,7 @@ type entry struct{ Level, Msg, At, Advice string }
 func logged(t *testing.T, config []byte) (told []entry, err error) {
 	t.Helper()
 	var c caddy.Config
-	if err := caddy.StrictUnmarshalJSON(config, &c); err != nil {
-		t.Fatal(err)
-	}
+	must(t, caddy.StrictUnmarshalJSON(config, &c))
 	file := t.TempDir() + "/log"
 	c.Logging = &caddy.Logging{Logs: map[string]*caddy.CustomLog{
 		"default": {BaseLog: caddy.BaseLog{WriterRaw: json.RawMessage(`{"output":"file","filename":"` + file + `"}`)}},
@@ -44,9 +42,7 @@ func logged(t *testing.T, config []byte) (told []entry, err error) {
 	log, _ := os.ReadFile(file)
 	for line := range bytes.Lines(log) {
 		var e entry
-		if err := json.Unmarshal(line, &e); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(line, &e))
 		if e.Level == "warn" && (strings.HasPrefix(e.Msg, "mnemogate") || strings.HasPrefix(e.Msg, "company: ")) {
 			told = append(told, e)
 		}
@@ -567,14 +563,10 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 				mnemogate
 			}
 			`+test.sites+"\n"), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for range 4 { // Caddy loads its apps in any order
 				got, err := warnings(t, config)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				if !slices.Equal(got, test.want) {
 					t.Fatalf("got %q, want %q", got, test.want)
 				}
@@ -639,9 +631,7 @@ func TestRoutesInJSONAreFollowed(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			if !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}

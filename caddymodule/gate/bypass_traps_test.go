@@ -242,9 +242,7 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nmnemogate {\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n}\n"+test.company+"}\n}\n"+test.sites+"\n"), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got, err := logged(t, config)
 			if (test.refused != "") != (err != nil) || err != nil && !strings.Contains(err.Error(), test.refused) {
 				t.Fatalf("got %v, want %q", err, test.refused)
@@ -280,13 +278,9 @@ func TestSitesOutsideThePasskeysAreToldOf(t *testing.T) {
 	} {
 		config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nmnemogate {\npasskeys {\nrp_id example.com\n"+c.passkeys+"\n}\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n}\n}\n}\n"+
 			c.hosts+" {\nmnemogate {\n"+c.options+"\n}\nreverse_proxy localhost:9000\n}\n"), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		got, err := logged(t, config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		want := c.want + ": passkeys of company acme do not work on this site: its rp_id is example.com"
 		if (len(got) > 0) != (c.want != "") || len(got) > 0 && (!strings.Contains(got[0].Msg, want) || got[0].At != "Caddyfile:14" || !strings.Contains(got[0].Advice, "correct rp_id or origins")) {
 			t.Errorf("%+v: got %q", c, got)

@@ -37,9 +37,7 @@ func checker(t testing.TB) *Handler {
 	h.WebSocketToken = true
 	h.LoginPage = new(LoginPage)
 	h.Forward = []string{"role"}
-	if err := cmp.Or(h.Headers.Provision(h.app, nil), h.Validate()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmp.Or(h.Headers.Provision(h.app, nil), h.Validate()))
 	return h
 }
 
@@ -65,9 +63,7 @@ func (h *Handler) asked(t testing.TB, trusted bool, header http.Header) *httptes
 		t.Error("a question reached the application")
 		return nil
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return w
 }
 

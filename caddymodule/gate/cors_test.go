@@ -16,9 +16,7 @@ func TestWithoutCORSThereIsNone(t *testing.T) {
 	r, w := httptest.NewRequest("OPTIONS", "/acme/v2/auth/login", nil), httptest.NewRecorder()
 	r.Header.Set("Origin", "https://app.example.com")
 	r.Header.Set("Access-Control-Request-Method", "POST")
-	if err := h.ServeHTTP(w, r, nil); err != nil {
-		t.Fatal(err)
-	}
+	must(t, h.ServeHTTP(w, r, nil))
 	for name := range w.Header() {
 		if strings.HasPrefix(name, "Access-Control-") || name == "Vary" {
 			t.Errorf("%s is set", name)

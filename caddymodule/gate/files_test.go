@@ -24,12 +24,8 @@ import (
 func load(t testing.TB, caddyfile string) {
 	t.Helper()
 	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := caddy.Load(config, true); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, caddy.Load(config, true))
 	t.Cleanup(func() { _ = caddy.Stop() })
 }
 
@@ -38,17 +34,11 @@ func load(t testing.TB, caddyfile string) {
 func TestFilesAreProtected(t *testing.T) {
 	guesttest.Environment(t)
 	dir, err := os.MkdirTemp("", "mg") // short, for the socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Mkdir(dir+"/site", 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(dir+"/site", 0o700))
 	plan := strings.Repeat("secret plan\n", 10_000)
-	if err := os.WriteFile(dir+"/site/plan.txt", []byte(plan), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(dir+"/site/plan.txt", []byte(plan), 0o600))
 	load(t, `{
 		admin off
 		persist_config off
@@ -77,21 +67,15 @@ func TestFilesAreProtected(t *testing.T) {
 	ask := func(method, path, body string, headers ...string) (*http.Response, []byte) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, "http://files.example"+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for pair := range slices.Chunk(headers, 2) {
 			r.Header.Set(pair[0], pair[1])
 		}
 		answer, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer answer.Body.Close()
 		got, err := io.ReadAll(answer.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return answer, got
 	}
 	if a, got := ask("GET", "/plan.txt", ""); a.StatusCode != 401 || !bytes.Contains(got, []byte("auth.header.missing")) {

@@ -73,9 +73,7 @@ func newHandler(t testing.TB, recheck time.Duration, sessions record.Sessions) (
 	configured := new(app.App)
 	err := json.Unmarshal(fmt.Appendf(nil, `{"store": {"module": "fake", "name": %q}, "session": {"stream_recheck": %d},
 		"companies": {"acme": {"api_key_off": true, "captcha": {"module": "off"}}}}`, name, recheck), configured)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
 	t.Cleanup(func() {
 		cancel()
@@ -83,9 +81,7 @@ func newHandler(t testing.TB, recheck time.Duration, sessions record.Sessions) (
 			t.Error(err)
 		}
 	})
-	if err := configured.Provision(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, configured.Provision(ctx))
 	log := new(bytes.Buffer)
 	h := &Handler{app: configured, log: slog.New(slog.NewTextHandler(log, nil))}
 	h.setDefaults()

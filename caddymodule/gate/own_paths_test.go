@@ -16,9 +16,7 @@ import (
 // path, and no path of one, that it does not have.
 func TestThePageListsOurOwnPaths(t *testing.T) {
 	text, err := os.ReadFile("../../docs/backends.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, list, _ := strings.Cut(string(text), "<!-- own paths -->\n")
 	list, _, _ = strings.Cut(list, "<!-- end of own paths -->")
 	var shown []string

@@ -237,9 +237,7 @@ func FuzzClassify(f *testing.F) {
 		}
 		unescaped := func(p string) string {
 			decoded, err := url.PathUnescape(p)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return decoded
 		}
 		readings := []string{sent, unescaped(sent), unescaped(paths.Clean(sent))} // some resolve dots before they decode

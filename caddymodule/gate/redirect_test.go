@@ -14,6 +14,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
+var must = storetest.Must
+
 // returnTos are what a login may go on to, and what it may not.
 var returnTos = map[bool][]string{
 	true: {
@@ -46,9 +48,7 @@ func inNode[T any](t *testing.T, function string, all []string) (made []T) {
 		storetest.SkipOrFail(t, "no node")
 	}
 	module, err := os.ReadFile("../page/assets/returnto.js")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	node := exec.Command("node", "--input-type=module", "-e", string(module)+`
 import { readFileSync } from 'node:fs';
 const made = JSON.parse(readFileSync(0)).map(`+function+`);
@@ -56,9 +56,7 @@ console.log(JSON.stringify(made));`)
 	raw, _ := json.Marshal(all)
 	node.Stdin = bytes.NewReader(raw)
 	out, err := node.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if err := json.Unmarshal(out, &made); err != nil || len(made) != len(all) {
 		t.Fatalf("got %d of %d, %v", len(made), len(all), err)
 	}

@@ -42,9 +42,7 @@ func watch(t *testing.T, recheck time.Duration, sessions *switchable, next caddy
 	}))
 	defer server.Close()
 	r, err := http.NewRequest("GET", server.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.Header.Set("Authorization", "Bearer "+someToken)
 	response, err := client.Do(r)
 	if err != nil {

@@ -26,6 +26,8 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
+var must = storetest.Must
+
 // An otlpCollector keeps the spans that an OTLP collector receives, and the bytes.
 type otlpCollector struct {
 	mu    sync.Mutex
@@ -84,9 +86,7 @@ func TestStepsAreTraced(t *testing.T) {
 func tracesSteps(t *testing.T, stores string) {
 	guesttest.Environment(t)
 	dir, err := os.MkdirTemp("", "mg") // short, for the socket
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	received := new(otlpCollector)
 	otlp := httptest.NewServer(received)
@@ -165,17 +165,13 @@ func tracesSteps(t *testing.T, stores string) {
 	ask := func(i int, method, path, token, body string) (token2 string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, "http://traced.example"+path, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		r.Header = http.Header{"Content-Type": {"application/json"}, "X-Api-Key": {"key-of-acme"}, "Traceparent": {"00-" + trace(i) + "-00f067aa0ba902b7-01"}}
 		if token != "" {
 			r.Header.Set("Authorization", "Bearer "+token)
 		}
 		answer, err := client.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		defer answer.Body.Close()
 		var reply struct {
 			Token string `json:"session_token"`
@@ -255,15 +251,11 @@ func tracesSteps(t *testing.T, stores string) {
 		}
 	}
 	log, err := os.ReadFile(dir + "/log")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	lines := 0
 	for line := range strings.Lines(string(log)) {
 		var entry struct{ Logger, Route, Trace_ID string }
-		if err := json.Unmarshal([]byte(line), &entry); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(line), &entry))
 		if entry.Logger == "mnemogate.audit" && entry.Route != "" {
 			lines++
 			if want := trace(lines); entry.Trace_ID != want {

@@ -40,9 +40,7 @@ func brandFiles(t *testing.T) string {
 			if err == nil {
 				err = os.WriteFile(filepath.Join(of, string(font[1])), woff2, 0o600)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 		}
 	}
 	return dir

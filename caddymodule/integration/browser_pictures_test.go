@@ -26,9 +26,7 @@ func (b *tab) picture(name string) {
 		ctx, cancel := context.WithTimeout(b.ctx, patience)
 		png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
 		cancel()
-		if err != nil {
-			b.t.Fatal(err)
-		}
+		must(b.t, err)
 		keepPicture(b.t, name, int(width), png)
 	}
 	b.do(chromedp.ResetViewport())

@@ -59,9 +59,7 @@ func TestCaddyfiles(t *testing.T) {
 }
 
 func checkAdapted(t *testing.T, file, config, want string, adapted []byte, err error) {
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if *storetest.Update {
 		must(t, os.WriteFile(file, []byte(config+expects+indented(t, adapted)+"\n"), 0o644))
 		return

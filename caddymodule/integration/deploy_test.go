@@ -280,9 +280,7 @@ func documents(t *testing.T, text string) (all []map[string]any) {
 		if err == io.EOF {
 			return all
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all = append(all, document)
 	}
 }

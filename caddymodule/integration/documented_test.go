@@ -98,9 +98,7 @@ func (c *apiCall) checkRequest(t *testing.T) {
 	if err == nil && content != nil {
 		body, err = io.ReadAll(content)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(body) == 0 && !c.operation.RequestBody.Value.Required {
 		return
 	}

@@ -202,9 +202,7 @@ MHcCAQEE
 func TestMistakesInJSONAreRefused(t *testing.T) {
 	t.Parallel()
 	adapted, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(handled("")), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const handler = `"handler":"mnemogate"`
 	if strings.Count(string(adapted), handler) != 1 {
 		t.Fatalf("%s", adapted)

@@ -326,9 +326,7 @@ func (l *leakTest) searchFiles() {
 		l.search(strings.TrimPrefix(path, l.dir+"/"), content, !strings.Contains(path, "mnemogate.db"))
 		return err
 	})
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	must(l.t, err)
 }
 
 // search looks for every secret in every form that it could have. If strict is true,

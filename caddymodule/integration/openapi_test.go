@@ -437,9 +437,7 @@ func TestClientFromTheDocument(t *testing.T) {
 		"loginID":  "alice@example.com",
 		"password": testPassword,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if got := w.node(t, "client.mjs", string(config)); got != `{"profile_mnemocode":"alice"}`+"\n" {
 		t.Errorf("the client says %s", got)
 	}

@@ -28,9 +28,7 @@ func newWorkshop(t *testing.T, made map[string]string, copied ...string) worksho
 		content, missing := os.ReadFile(file)
 		err = errors.Join(err, missing, os.WriteFile(filepath.Join(w.dir, filepath.Base(file)), content, 0o600))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return w
 }
 

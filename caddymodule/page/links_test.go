@@ -64,9 +64,7 @@ func TestTheStyleOfTheOperator(t *testing.T) {
 	write("fonts/brand.woff2", "wOF2")
 	write("wave.svg", "<svg></svg>")
 	write("page.html", "<html></html>")
-	if err := os.Symlink("/etc/passwd", filepath.Join(dir, "secret.svg")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink("/etc/passwd", filepath.Join(dir, "secret.svg")))
 	p := mustNew(t, Options{Style: write("good.css", `/* url(//comment) @import */
 		@font-face { font-family: Brand; src: url("fonts/brand.woff2") format("woff2"), URL( 'fonts/brand.woff2' ) }
 		main { background: url(wave.svg) ; mask: url(#part) }`)})

@@ -33,12 +33,8 @@ func TestColorsOfCSS(t *testing.T) {
 func writer(t *testing.T, dir string) func(name, content string) string {
 	return func(name, content string) string {
 		file := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(file), 0o700))
+		must(t, os.WriteFile(file, []byte(content), 0o600))
 		return file
 	}
 }
@@ -78,9 +74,7 @@ func TestOperatorsTexts(t *testing.T) {
 		"nl.json":   `{"login.heading": "Inloggen"}`,
 		"NOTES.txt": "not a language",
 	} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
 	}
 	p := mustNew(t, Options{Texts: dir})
 	for _, c := range []struct{ tag, key, want string }{
@@ -97,9 +91,7 @@ func TestOperatorsTexts(t *testing.T) {
 	// The page marks texts that a language lacks.
 	for tag, want := range map[string]bool{"ar": true, "de": false} {
 		var texts map[string]string
-		if err := json.Unmarshal(p.files["texts/"+tag+".json"].plain, &texts); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(p.files["texts/"+tag+".json"].plain, &texts))
 		foreign := strings.Fields(texts["foreign"])
 		if slices.Contains(foreign, "login.submit") != want || slices.Contains(foreign, "login.heading") {
 			t.Errorf("%s: in English are %q", tag, foreign)
@@ -113,15 +105,11 @@ func TestOperatorsTexts(t *testing.T) {
 // What docs/login-page.md shows of texts can be used as it is.
 func TestTextsOfThePageForOperators(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/login-page.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, shown, _ := strings.Cut(string(manual), "```json\n")
 	shown, _, _ = strings.Cut(shown, "```")
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "lv.json"), []byte(shown), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "lv.json"), []byte(shown), 0o600))
 	if got := mustNew(t, Options{Texts: dir}).texts["lv"]["login.heading"]; got != "Pieslēgties" {
 		t.Errorf("got %q", got)
 	}
@@ -130,17 +118,13 @@ func TestTextsOfThePageForOperators(t *testing.T) {
 // Style sheets of operators can rely on what docs/login-page.md lists.
 func TestStylesCanRelyOnWhatThePageLists(t *testing.T) {
 	manual, err := os.ReadFile("../../docs/login-page.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, listed, _ := strings.Cut(string(manual), "You can rely on these properties")
 	listed, _, _ = strings.Cut(listed, "### Two examples")
 	var code strings.Builder
 	for _, name := range []string{"page.css", "page.html", "screens.js", "security.js", "page.js", "ui.js"} {
 		content, err := assets.ReadFile("assets/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		code.Write(content)
 	}
 	names := regexp.MustCompile("`(--|\\.|#)([a-z-]+)`").FindAllStringSubmatch(listed, -1)

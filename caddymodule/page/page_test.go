@@ -14,7 +14,10 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
+
+var must = storetest.Must
 
 // A login on a slow line waits for all of it: the page and what it loads, with the texts
 // of one language. Images and a style sheet are the operator's own.
@@ -37,9 +40,7 @@ func TestThePageIsSmall(t *testing.T) {
 		t.Logf("%s: %d bytes, %d gzipped", name, len(f.plain), len(f.gzipped))
 	}
 	markup, err := assets.ReadFile("assets/page.html")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if sum += texts + len(pack(markup)); sum > most {
 		t.Errorf("the page and all that it loads has %d bytes gzipped; more than %d take too long", sum, most)
 	}
@@ -64,9 +65,7 @@ func TestThePageNamesAllItsModules(t *testing.T) {
 			}
 			needed = append(needed, name)
 			content, err := assets.ReadFile("assets/" + name)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, found := range imported.FindAllSubmatch(content, -1) {
 				visit(string(found[1]))
 			}
@@ -96,9 +95,7 @@ func TestTheTitleIsTheCompanysName(t *testing.T) {
 func mustNew(t *testing.T, o Options) *Page {
 	t.Helper()
 	p, err := New(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return p
 }
 
@@ -106,15 +103,11 @@ func mustNew(t *testing.T, o Options) *Page {
 func builtIn(t *testing.T) map[string]map[string]string {
 	t.Helper()
 	files, err := fs.Glob(assets, "assets/texts/*.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	languages := map[string]map[string]string{}
 	for _, file := range files {
 		content, err := assets.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		texts := map[string]string{}
 		if err := json.Unmarshal(content, &texts); err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -198,9 +191,7 @@ func TestEachTextIsUsed(t *testing.T) {
 			continue
 		}
 		content, err := assets.ReadFile("assets/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, found := range quoted.FindAllSubmatch(content, -1) {
 			used[string(found[1])] = true
 		}

@@ -19,7 +19,10 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/passkey/keytest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
+
+var must = storetest.Must
 
 const (
 	site   = "example.com"
@@ -31,13 +34,9 @@ var owner = tenant.PasskeyOwner{Handle: []byte("a handle of somebody"), Name: "a
 
 func newVerifier(t testing.TB, s passkey.Settings) *passkey.Verifier {
 	t.Helper()
-	if err := s.Check(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Check())
 	v, err := passkey.New(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v.For("Acme")
 }
 
@@ -52,13 +51,9 @@ func register(t testing.TB, v *passkey.Verifier, a *keytest.Authenticator, origi
 	t.Helper()
 	challenge := newChallenge()
 	options, err := v.CreationOptions(challenge, owner, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	credential, err := a.Create(origin, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return v.Register(challenge, owner, credential)
 }
 
@@ -67,17 +62,11 @@ func login(t testing.TB, v *passkey.Verifier, a *keytest.Authenticator, origin s
 	t.Helper()
 	challenge := newChallenge()
 	options, err := v.RequestOptions(challenge)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	credential, err := a.Get(origin, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	assertion, err := v.ReadAssertion(credential)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !bytes.Equal(assertion.Credential, p.Credential) {
 		t.Fatal("another passkey answered")
 	}
@@ -88,17 +77,13 @@ func TestOptions(t *testing.T) {
 	v := newVerifier(t, passkey.Settings{RPID: site})
 	challenge := newChallenge()
 	request, err := v.RequestOptions(challenge)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := `{"challenge":"` + base64.RawURLEncoding.EncodeToString(challenge) + `","timeout":300000,"rpId":"example.com","userVerification":"required"}`
 	if string(request) != want {
 		t.Errorf("got %s, want %s", request, want)
 	}
 	creation, err := v.CreationOptions(challenge, owner, []record.Passkey{{Credential: []byte{1, 2, 3}, Transports: "internal hybrid"}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, part := range []string{
 		`"rp":{"name":"Acme","id":"example.com"}`, `"user":{"name":"alice@example.com","displayName":"alice@example.com","id":"`,
 		`"residentKey":"required"`, `"requireResidentKey":true`, `"userVerification":"required"`, `"attestation":"none"`,
@@ -115,9 +100,7 @@ func TestAPasskeyLogsIn(t *testing.T) {
 	a := &keytest.Authenticator{Counts: true}
 	for _, from := range []string{origin, app} {
 		p, err := register(t, v, a, from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !p.BackupEligible || !p.BackedUp || p.Transports != "hybrid internal" || !bytes.Equal(p.UserHandle, owner.Handle) {
 			t.Errorf("got %+v", p)
 		}
@@ -133,9 +116,7 @@ func TestWhatDoesNotVerify(t *testing.T) {
 	v := newVerifier(t, passkey.Settings{RPID: site, Origins: []string{origin, app}})
 	good := &keytest.Authenticator{}
 	p, err := register(t, v, good, origin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	changed := func(change func(*keytest.Authenticator)) *keytest.Authenticator {
 		a := good.Copy()
 		change(a)
@@ -169,9 +150,7 @@ func TestWhatDoesNotVerify(t *testing.T) {
 	}
 
 	other, err := register(t, v, &keytest.Authenticator{}, origin)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	stolen := p
 	stolen.PublicKey = other.PublicKey
 	if _, err := login(t, v, good, origin, stolen); err == nil || !strings.Contains(err.Error(), "signature") {
@@ -180,13 +159,9 @@ func TestWhatDoesNotVerify(t *testing.T) {
 	challenge := newChallenge()
 	options, _ := v.RequestOptions(challenge)
 	credential, err := good.Get(origin, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	assertion, err := newVerifier(t, passkey.Settings{RPID: "app." + site, Origins: []string{origin}}).ReadAssertion(credential)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := assertion.Verify(challenge, p); err == nil {
 		t.Error("another domain: it was accepted")
 	}
@@ -200,13 +175,9 @@ func TestNoJSONOfACredential(t *testing.T) {
 	}
 	options, _ := v.RequestOptions(newChallenge())
 	good, err := a.Get(origin, options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var parts map[string]any
-	if err := json.Unmarshal(good, &parts); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(good, &parts))
 	bad := []string{``, `{}`, `[]`, `null`, `"x"`, string(good) + "x"}
 	without := func(change func(credential, response map[string]any)) {
 		c, r := maps.Clone(parts), maps.Clone(parts["response"].(map[string]any))
@@ -255,26 +226,20 @@ func TestVectorsOfTheSpecification(t *testing.T) {
 			Challenge, ClientDataJSON, AttestationObject, AuthenticatorData, Signature string
 		}
 	}
-	if err := json.Unmarshal(vectors, &all); err != nil {
-		t.Fatal(err)
-	}
+	must(t, json.Unmarshal(vectors, &all))
 	v := newVerifier(t, passkey.Settings{RPID: "example.org"})
 	accepted := map[string][]string{}
 	for _, c := range all {
 		t.Run(c.Name, func(t *testing.T) {
 			inJSON := func(response map[string]string) []byte {
 				text, err := json.Marshal(map[string]any{"id": c.Credential, "rawId": c.Credential, "type": "public-key", "response": response})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				return text
 			}
 			number, _, _ := strings.Cut(c.Name, " ")
 			created := inJSON(map[string]string{"clientDataJSON": c.Registration.ClientDataJSON, "attestationObject": c.Registration.AttestationObject})
 			parsed, err := protocol.ParseCredentialCreationResponseBytes(created)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			flags := parsed.Response.AttestationObject.AuthData.Flags
 			p, err := v.Register(decode(t, c.Registration.Challenge), owner, created)
 			if want := flags.HasUserVerified() && !parsed.Response.CollectedClientData.CrossOrigin; want != (err == nil) {
@@ -292,9 +257,7 @@ func TestVectorsOfTheSpecification(t *testing.T) {
 				"clientDataJSON": c.Authentication.ClientDataJSON, "authenticatorData": c.Authentication.AuthenticatorData,
 				"signature": c.Authentication.Signature, "userHandle": base64.RawURLEncoding.EncodeToString(owner.Handle),
 			}))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			verified := decode(t, c.Authentication.AuthenticatorData)[32]&4 != 0
 			framed := bytes.Contains(decode(t, c.Authentication.ClientDataJSON), []byte(`"crossOrigin":true`))
 			_, err = assertion.Verify(decode(t, c.Authentication.Challenge), p)
@@ -317,9 +280,7 @@ func TestVectorsOfTheSpecification(t *testing.T) {
 func decode(t *testing.T, s string) []byte {
 	t.Helper()
 	b, err := base64.RawURLEncoding.DecodeString(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return b
 }
 
@@ -329,9 +290,7 @@ func TestTheSizeOfAKey(t *testing.T) {
 	for bits, accepted := range map[int]bool{2048: true, 4096: true, 16384: false} {
 		modulus := bytes.Repeat([]byte{0xff}, bits/8)
 		key, err := cbor.Marshal(map[int]any{1: 3, 3: -257, -1: modulus, -2: []byte{1, 0, 1}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := register(t, v, &keytest.Authenticator{Key: key}, origin); accepted != (err == nil) {
 			t.Errorf("RSA with %d bits: %v", bits, err)
 		}
@@ -348,9 +307,7 @@ func TestABrokenKeyIsRefused(t *testing.T) {
 		"of another kind":     {1: 1, 3: -7},
 	} {
 		key, err := cbor.Marshal(fields)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if _, err := register(t, v, &keytest.Authenticator{Key: key}, origin); err == nil {
 			t.Errorf("%s: accepted", name)
 		}

@@ -23,7 +23,10 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
+
+var must = storetest.Must
 
 func TestWebhookCaddyfile(t *testing.T) {
 	guesttest.Caddyfiles(t, new(SMSWebhook), []guesttest.Case{
@@ -101,9 +104,7 @@ func TestWebhookIsAStandardWebhook(t *testing.T) {
 	}))
 	w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: gateway.URL + "/x?key=k", Secret: "{env.MNEMOGATE_TEST_SECRET}",
 		Headers: map[string]string{"X-Key": "{env.MNEMOGATE_TEST_SECRET}"}}})
-	if err := w.Send(t.Context(), guesttest.SMS); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Send(t.Context(), guesttest.SMS))
 	if err := verifyWebhook(got, body, key); err != nil {
 		t.Error(err)
 	}
@@ -119,18 +120,14 @@ func TestWebhookIsAStandardWebhook(t *testing.T) {
 	}
 
 	w = guesttest.MustStart(t, &SMSWebhook{webhook{URL: gateway.URL, Secret: "plain key"}})
-	if err := w.Send(t.Context(), guesttest.SMS); err != nil {
-		t.Fatal(err)
-	}
+	must(t, w.Send(t.Context(), guesttest.SMS))
 	if err := verifyWebhook(got, body, []byte("plain key")); err != nil {
 		t.Errorf("without whsec_: %v", err)
 	}
 
 	m := guesttest.MustStart(t, &MailWebhook{webhook{URL: gateway.URL, Secret: "plain key"}})
 	notice := message.Message{ID: "1", Type: message.NoticePasswordChanged, Company: "acme", Mnemocode: "u-1", To: "a@example.com", Subject: "Changed", Text: "It was changed"}
-	if err := m.Send(t.Context(), notice); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.Send(t.Context(), notice))
 	want = map[string]any{"type": notice.Type, "company_code": "acme", "profile_mnemocode": "u-1", "to": notice.To, "subject": notice.Subject, "text": notice.Text}
 	clear(sent)
 	if err := json.Unmarshal(body, &sent); err != nil || !reflect.DeepEqual(sent, want) {
@@ -174,9 +171,7 @@ func TestWebhookReusesItsConnectionAndSurvivesItsEnd(t *testing.T) {
 	t.Cleanup(gateway.Close)
 	w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: gateway.URL, Secret: "x"}})
 	for range 5 {
-		if err := w.Send(t.Context(), guesttest.SMS); err != nil {
-			t.Fatal(err)
-		}
+		must(t, w.Send(t.Context(), guesttest.SMS))
 	}
 	if mu.Lock(); opened != 1 {
 		t.Errorf("%d connections were opened", opened)

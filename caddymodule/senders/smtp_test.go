@@ -81,9 +81,7 @@ type smtpSink struct {
 func startSink(t *testing.T, sink *smtpSink) *smtpSink {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { ln.Close() })
 	sink.addr = ln.Addr().String()
 	go func() {
@@ -205,9 +203,7 @@ func TestSMTPDeliversInEachMode(t *testing.T) {
 				s.Password = "p"
 			}
 			guesttest.MustStart(t, s)
-			if err := s.Send(t.Context(), guesttest.Mail); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Send(t.Context(), guesttest.Mail))
 			sink.mu.Lock()
 			defer sink.mu.Unlock()
 			if len(sink.mails) != 1 || sink.encrypted != (c.mode != "off") {
@@ -233,9 +229,7 @@ func TestSMTPToInternationalDomains(t *testing.T) {
 			s := guesttest.MustStart(t, &SMTP{Address: sink.addr, From: c.from, TLS: "off"})
 			m := guesttest.Mail
 			m.To = c.to
-			if err := s.Send(t.Context(), m); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Send(t.Context(), m))
 			want := []string{sink.envelope[0], c.mail, c.rcpt}
 			if !slices.Equal(sink.envelope, want) {
 				t.Errorf("got %q, want %q", sink.envelope, want)
@@ -255,17 +249,13 @@ func TestSMTPNamesItself(t *testing.T) {
 		"[IPv6:fe80::1]":     {"3f2a", "[fe80::1%eth0]:1"},
 	} {
 		local, err := net.ResolveTCPAddr("tcp", c.local)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := helo(c.host, local); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}
 	sink := startSink(t, &smtpSink{noAuth: true})
-	if err := guesttest.MustStart(t, &SMTP{Address: sink.addr, From: "a@b.example", TLS: "off"}).Send(t.Context(), guesttest.Mail); err != nil {
-		t.Fatal(err)
-	}
+	must(t, guesttest.MustStart(t, &SMTP{Address: sink.addr, From: "a@b.example", TLS: "off"}).Send(t.Context(), guesttest.Mail))
 	if got := sink.envelope[0]; !strings.ContainsAny(got, ".") {
 		t.Errorf("got %s", got)
 	}
@@ -276,13 +266,9 @@ func TestSMTPHeadersCanNotBeInjected(t *testing.T) {
 	s := guesttest.MustStart(t, &SMTP{Address: sink.addr, From: "a@acme.example", TLS: "off"})
 	m := guesttest.Mail
 	m.Subject = "x\r\nBcc: evil@example.com\r\n\r\nbody ü"
-	if err := s.Send(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Send(t.Context(), m))
 	got, err := netmail.ReadMessage(strings.NewReader(sink.mails[0]))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	subject, err := new(mime.WordDecoder).DecodeHeader(got.Header.Get("Subject"))
 	if err != nil || got.Header.Get("Bcc") != "" || !strings.HasPrefix(subject, "x\r\nBcc") {
 		t.Errorf("%q %v %v", subject, err, got.Header)
@@ -362,9 +348,7 @@ func TestSMTPAcceptedMailIsDeliveredWhateverFollows(t *testing.T) {
 
 func TestSMTPTimeoutIsTheWholeMails(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { ln.Close() })
 	go func() { // one byte at a time, each well within the timeout
 		conn, err := ln.Accept()

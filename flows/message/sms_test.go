@@ -16,15 +16,11 @@ func TestTheLastLineBindsACodeToAHost(t *testing.T) {
 		"otp.login.sms.txt":    "<#> {{.Code}}\n\n\n",
 		"otp.recovery.sms.txt": "Kodas {{.Code}}\n@app.example.com #{{.Code}}\n",
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, texts := range []*Texts{DefaultTexts(), own} {
 		for _, kind := range []string{OTPLogin, OTPRecovery} {
 			m := Message{Type: kind, Company: "acme", To: "+37060000034", Code: "424242", Origin: "app.example.com"}
-			if err := texts.Render(&m, textTime); err != nil {
-				t.Fatal(err)
-			}
+			must(t, texts.Render(&m, textTime))
 			before, last, _ := strings.Cut(m.Text, "\n"+line)
 			if found := originBound.FindStringSubmatch(line); last != "" || strings.Contains(before, "@") || len(found) != 3 || found[1] != m.Origin || found[2] != m.Code {
 				t.Errorf("%s: %q", kind, m.Text)

@@ -8,7 +8,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
+
+var must = storetest.Must
 
 var textTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
@@ -36,9 +40,7 @@ func TestBuiltinTextsFitAndSayWhatTheyMust(t *testing.T) {
 	for locale := range DefaultTexts().directories[0].locales {
 		for _, m := range textMessages() {
 			t.Run(locale+" "+m.Type+" "+m.To, func(t *testing.T) {
-				if err := DefaultTexts().Render(&m, textTime, locale); err != nil {
-					t.Fatal(err)
-				}
+				must(t, DefaultTexts().Render(&m, textTime, locale))
 				mail := strings.Contains(m.To, "@")
 				if mail == (m.Subject == "") {
 					t.Errorf("subject is %q", m.Subject)
@@ -86,9 +88,7 @@ func TestEveryTextIsBuiltIn(t *testing.T) {
 // A company's text for all languages goes before a built-in one of the reader's.
 func TestOwnTextsGoFirst(t *testing.T) {
 	own, err := LoadTexts(writeTexts(t, map[string]string{"otp.login.sms.txt": "own {{.Code}}"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for kind, want := range map[string]string{OTPLogin: "own 424242", OTPRecovery: "424242 ist Ihr Wiederherstellungscode für Acme. Er gilt 5 Min. Geben Sie ihn nicht weiter."} {
 		m := Message{Type: kind, To: "+1", Code: "424242", Company: "acme", Name: "Acme", Expires: textTime.Add(5 * time.Minute)}
 		if err := own.Render(&m, textTime, "", "de-AT"); err != nil || m.Text != want {
@@ -122,16 +122,12 @@ func TestLoadTextsReplacesByName(t *testing.T) {
 		"README.md":              "not a text",
 	})
 	texts, err := LoadTexts(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	sms := Message{Type: OTPLogin, To: "+1", Code: "424242"}
 	mail := Message{Type: RecoveryLink, To: "a@b", Company: "acme", Link: "https://x/#y"}
 	other := Message{Type: OTPRecovery, To: "+1", Code: "424242"}
 	for _, m := range []*Message{&sms, &mail, &other} {
-		if err := texts.Render(m, textTime); err != nil {
-			t.Fatal(err)
-		}
+		must(t, texts.Render(m, textTime))
 	}
 	if sms.Text != "424242 yra jūsų kodas" || sms.Subject != "" {
 		t.Errorf("sms: %q %q", sms.Subject, sms.Text)
@@ -187,12 +183,8 @@ func writeTexts(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	return dir
 }

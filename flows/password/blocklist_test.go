@@ -45,9 +45,7 @@ func TestBlocklistContains(t *testing.T) {
 func TestBlocklistWithAddsAndLeavesTheOther(t *testing.T) {
 	b := Common()
 	own, err := b.With(strings.NewReader("\ufeffMnemogate\r\n\r\n  Straße am Meer \n#hash#\npassword\nмосква2024\ncaf\xe9caf\xe9\nfullｗｉｄｔｈ\nlast line"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, password := range []string{"mnemogate", "MNEMOGATE", "STRASSE AM MEER", "straße am meer", "#hash#", "Москва2024", "fullwidth", "Last line", "password", "iloveyou1"} {
 		if !own.Contains(password) {
 			t.Errorf("%q is not in the list", password)
@@ -62,9 +60,7 @@ func TestBlocklistWithAddsAndLeavesTheOther(t *testing.T) {
 		t.Error("the built-in list has changed")
 	}
 	more, err := own.With(strings.NewReader("quincunx42"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !more.Contains("quincunx42") || !more.Contains("mnemogate") || own.Contains("quincunx42") {
 		t.Error("With must add to a copy")
 	}

@@ -74,9 +74,7 @@ var keycloakCredentials = []struct{ name, secret, credential string }{
 
 func checkForeign(t *testing.T, hash, secret string) {
 	t.Helper()
-	if err := CheckHash(hash, Argon2id{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, CheckHash(hash, Argon2id{}))
 	if !LooksLikeHash(hash) {
 		t.Error("does not look like a hash")
 	}
@@ -117,9 +115,7 @@ func TestVerifyTakesKeycloakCredentials(t *testing.T) {
 	for _, test := range keycloakCredentials {
 		t.Run(test.name, func(t *testing.T) {
 			hash, err := KeycloakHash([]byte(test.credential))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			checkForeign(t, hash, test.secret)
 		})
 	}
@@ -179,9 +175,7 @@ func TestCheckHashRefusesWhatOtherProgramsShouldNotAskFor(t *testing.T) {
 		}
 	}
 	absurd, err := KeycloakHash([]byte(`{"credentialData": {"hashIterations": 100000000, "algorithm": "pbkdf2-sha256"}, "secretData": {"value": "JsfNbCOIdZUbyBJ+BT+VoGI91Ec2rWLOvkLPDaX8e9k=", "salt": "P5rtFkGtPfoaryJ6PizUJw=="}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if CheckHash(absurd, Argon2id{}) == nil {
 		t.Error("a Keycloak credential with 100,000,000 iterations was taken")
 	}

@@ -7,7 +7,11 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
+
+var must = storetest.Must
 
 // quick is for tests in which the cost does not matter.
 var quick = Argon2id{64, 1, 1}
@@ -72,9 +76,7 @@ func TestVerifyTellsWhatShouldBeReplaced(t *testing.T) {
 	h := NewHasher(1)
 	p := Argon2id{128, 2, 1}
 	hash, err := h.Hash(t.Context(), acme, p, "a secret")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if !strings.HasPrefix(hash, "$argon2id$v=19$m=128,t=2,p=1$") {
 		t.Error("the form of the hash has changed")
 	}
@@ -107,9 +109,7 @@ func TestVerifyTellsWhatShouldBeReplaced(t *testing.T) {
 func TestVerifyTakesAnyFormAndReplacesAllButTheFirst(t *testing.T) {
 	h := NewHasher(1)
 	hash, err := h.Hash(t.Context(), acme, quick, "a secret")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, test := range []struct {
 		forms        []string
 		ok, outdated bool
@@ -128,9 +128,7 @@ func TestVerifyOfNoHashDoesTheSameWork(t *testing.T) {
 	h := NewHasher(1)
 	p := Argon2id{4096, 2, 1}
 	hash, err := h.Hash(t.Context(), acme, p, "secret")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for name, waste := range map[string]func() (bool, error){
 		"Verify": func() (bool, error) { ok, _, err := h.Verify(t.Context(), acme, p, "", "wrong"); return ok, err },
 		"Match": func() (bool, error) {
@@ -168,13 +166,9 @@ func TestMatchFindsTheHashOfASet(t *testing.T) {
 	h := NewHasher(1)
 	secrets := []string{"one", "two", "three"}
 	hashes, err := h.HashSet(t.Context(), acme, quick, secrets)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	other, err := h.Hash(t.Context(), acme, quick, "alone")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	salted := func(hash string) string { return hash[:strings.LastIndexByte(hash, '$')] }
 	if salted(hashes[0]) != salted(hashes[2]) || salted(hashes[0]) == salted(other) {
 		t.Error("a set must have one salt of its own")
@@ -203,9 +197,7 @@ func TestMatchFindsTheHashOfASet(t *testing.T) {
 func TestHashesShareASaltOnlyIfTheyDeriveTheSame(t *testing.T) {
 	salted := func(hash string) string {
 		d, err := parseHash(hash)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return d.salted
 	}
 	const argon = "$argon2id$v=19$m=64,t=2,p=1$MDEyMzQ1Njc4OWFiY2RlZg$dPtrHTEawLtMiR9+/XloAkXZ+EtyrY+bvmHIbiufhk0"
@@ -458,9 +450,7 @@ func FuzzCheckHash(f *testing.F) {
 			t.Error("accepted, but does not look like a hash")
 		}
 		d, err := parseHash(hash)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if d.cost <= 0 || d.cost > maxCost {
 			t.Errorf("accepted at a cost of %v", d.cost)
 		}
@@ -510,9 +500,7 @@ func TestALongSecretTakesLittleLonger(t *testing.T) {
 	}
 	for _, hash := range []string{"$6$rounds=200000$salt$" + strings.Repeat(".", 86), "$P$G12345678" + strings.Repeat(".", 22)} {
 		d, err := parseHash(hash)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if key, err := d.derive(long); err != nil || key != nil {
 			t.Errorf("%.10s hashes all of a secret of %d bytes: %v", hash, len(long), err)
 		}

@@ -16,7 +16,10 @@ import (
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
+
+var must = storetest.Must
 
 // reader has public paths, and fresh ones and some for roles that lie within them and
 // beside.
@@ -38,9 +41,7 @@ func reader() *Rules {
 func parsed(t *testing.T, uri string) *url.URL {
 	t.Helper()
 	u, err := url.ParseRequestURI(uri)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return u
 }
 
@@ -226,9 +227,7 @@ func TestRolesAreNeededInAnyReading(t *testing.T) {
 		"/" + strings.Repeat("x/", 2000):         "all",
 	} {
 		u, err := url.ParseRequestURI(uri)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if got := rules.mayOpen(u); got != want {
 			t.Errorf("%.60s: got %q, want %q", uri, got, want)
 		}
@@ -271,14 +270,10 @@ func TestRolesAreNeededInAnyReading(t *testing.T) {
 func caddyMatches(t testing.TB, u *url.URL, patterns ...string) bool {
 	t.Helper()
 	m := caddyhttp.MatchPath(slices.Clone(patterns))
-	if err := m.Provision(caddy.Context{}); err != nil {
-		t.Fatal(err)
-	}
+	must(t, m.Provision(caddy.Context{}))
 	ctx := context.WithValue(context.Background(), caddy.ReplacerCtxKey, caddy.NewReplacer())
 	matched, err := m.MatchWithError((&http.Request{URL: u}).WithContext(ctx))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return matched
 }
 
