@@ -8,6 +8,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	cryptbase64 "github.com/go-crypt/x/base64"
 )
 
 // parsePHPass parses the characters after $P$: log2 of the number of MD5 iterations in
@@ -30,7 +32,7 @@ func parsePHPass(_ string, fields []string) (d digest, err error) {
 			sum = md5.Sum(text)
 			copy(text, sum[:])
 		}
-		return crypt64Text(sum[:])
+		return cryptbase64.EncodeCrypt(sum[:])
 	})
 	return d.costing(1<<log2, 1<<22, "MD5 applied 2^18 times")
 }
@@ -63,21 +65,4 @@ func wordPressForms(secret string) []string {
 	secret = strings.Trim(secret, " \t\n\r\x00\x0b")
 	typed := strings.NewReplacer(`\`, `\\`, `'`, `\'`, `"`, `\"`).Replace(secret)
 	return slices.Compact([]string{secret, typed})
-}
-
-// crypt64Text encodes bytes in crypt64, the lowest digit first.
-func crypt64Text(b []byte) (text []byte) {
-	for len(b) > 0 {
-		three := b[:min(3, len(b))]
-		b = b[len(three):]
-		var n uint32
-		for i, c := range three {
-			n |= uint32(c) << (8 * i)
-		}
-		for range len(three) + 1 {
-			text = append(text, crypt64[n&63])
-			n >>= 6
-		}
-	}
-	return text
 }
