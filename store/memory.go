@@ -91,7 +91,7 @@ func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash
 func (m *Memory) ask(ctx context.Context, company string, hash record.TokenHash, revocations uint64) (record.Session, error) {
 	key := string(hash[:]) + strconv.FormatUint(revocations, 10) + " " + company
 	answer, err, _ := m.asking.Do(key, func() (any, error) {
-		return m.Get(context.WithoutCancel(ctx), hash) // other callers wait for it too
+		return m.Get(record.NotYielding(context.WithoutCancel(ctx)), hash) // other callers wait for it too
 	})
 	s, _ := answer.(record.Session)
 	return s, err

@@ -331,7 +331,11 @@ func (c *Call) export() error {
 			return ErrBroken
 		}
 		if after == "" {
-			c.reportExport(secrets)
+			e := record.Event{Name: record.AccountsExported, Company: c.admin.Company.Code, Address: c.Address, Actor: c.actor()}
+			if secrets {
+				e.Reason = "secrets"
+			}
+			c.admin.Emit(c.Context(), e)
 			c.W.Header().Set("Content-Type", "application/x-ndjson")
 			c.W.Header().Set("Cache-Control", "no-store")
 		}
@@ -343,14 +347,6 @@ func (c *Call) export() error {
 		}
 		after = last
 	}
-}
-
-func (c *Call) reportExport(secrets bool) {
-	e := record.Event{Name: record.AccountsExported, Company: c.admin.Company.Code, Address: c.Address, Actor: c.actor()}
-	if secrets {
-		e.Reason = "secrets"
-	}
-	c.admin.Emit(c.Context(), e)
 }
 
 // exportPage returns the lines of a page that begins after the mnemocode after. It

@@ -52,7 +52,7 @@ func (h *Handler) checkLoginPage() error {
 	}
 	if len(p.Companies) == 0 {
 		if len(served) > 1 {
-			return fmt.Errorf("login_page: this site serves several companies; name those that have the page; the first is for paths that name no company, as in login_page %s", strings.Join(served, " "))
+			return fmt.Errorf("login_page: this site serves several companies; name those that have the page, as in login_page %s (the first is for paths that name no company)", strings.Join(served, " "))
 		}
 		p.Companies = served
 	}

@@ -53,7 +53,7 @@ func init() {
 func releaseMemory() {
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
-	if stats.HeapAlloc > 192<<20 {
+	if stats.HeapAlloc > 64<<20 {
 		runtime.GC()
 	}
 }

@@ -253,6 +253,13 @@ func (s *site) checkBrowsers(t *testing.T) {
 	if got := s.seen(func() { s.open("/x", cookie+"Origin: http://x\r\n"+socket, 101) }); len(got) != 1 || linesNamed(got[0], "Upgrade") == nil {
 		t.Errorf("a WebSocket of this site: the application got %q", got)
 	}
+	for _, upgrade := range []string{"Upgrade: h2c\r\n", "Upgrade: h2c\r\nUpgrade: websocket\r\n", "Upgrade: h2c, websocket\r\n"} {
+		for _, got := range s.seen(func() { s.ask("GET", "/x", cookie+"Connection: Upgrade\r\n"+upgrade) }) {
+			if lines := linesNamed(got, "Upgrade"); strings.Contains(strings.Join(lines, ""), "h2c") {
+				t.Errorf("%q: the application got %q", upgrade, lines)
+			}
+		}
+	}
 }
 
 // checkSpellings sends all spellings of a public, a protected and an auth path. What

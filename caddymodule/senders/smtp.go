@@ -51,9 +51,8 @@ type SMTP struct {
 
 	// How the connection is encrypted: `starttls` (no mail is sent if the server
 	// does not support it), `implicit`, or `off`. With `off`, anyone on the network
-	// path can read the links, so it requires `insecure` and allows no username.
-	// These two restrictions do not apply to a server on this machine. Default:
-	// `starttls`.
+	// path can read the links and the password, so it requires `insecure`, unless the
+	// server is on this machine. Default: `starttls`.
 	TLS string `json:"tls,omitempty"`
 
 	// Whether `tls` may be `off` for a server on another machine. Each start then
@@ -215,7 +214,7 @@ func (s *SMTP) Weaknesses() []guest.Weakness {
 		return nil
 	}
 	return []guest.Weakness{{
-		Message: "anyone on the network path to " + s.Address + " can read the links, since tls is off",
+		Message: "anyone on the network path to " + s.Address + " can read the links and the password, since tls is off",
 		Advice:  "use starttls or implicit, and remove the word insecure",
 	}}
 }
@@ -334,8 +333,7 @@ func (s *SMTP) client(conn net.Conn, ascii bool) (*mail.Client, error) {
 	return mail.NewClient(s.host, options...)
 }
 
-// mechanisms lists the login methods. Without TLS the server is on this machine, as
-// Validate has checked.
+// mechanisms lists the login methods.
 func (s *SMTP) mechanisms() []mail.SMTPAuthType {
 	if s.TLS == tlsOff {
 		return []mail.SMTPAuthType{mail.SMTPAuthSCRAMSHA256, mail.SMTPAuthPlainNoEnc, mail.SMTPAuthLoginNoEnc}

@@ -66,7 +66,7 @@ func (r *Relay) Run(ctx context.Context) {
 			}
 			return err
 		})
-		pause := max(backlogEvery, backlogShare*time.Since(began))
+		pause := max(backlogEvery, backlogShare*time.Since(began)) // the time of dropping does not count
 		Maintain(r.Log, "dropping events", func() error { return r.dropAbandoned(ctx, all) })
 		select {
 		case <-ctx.Done():

@@ -247,7 +247,7 @@ const fields = {
 const isRenewals = (reason) => /^limit\.renewals/.test(reason);
 
 // Waiting does not end these, or may not.
-const isEndless = (reason) => isRenewals(reason) || /^lock\.disabled/.test(reason) || reason === 'limit.sms_country';
+const isEndless = (reason) => /^(lock\.disabled|limit\.(renewals|sms_country))/.test(reason);
 
 const waitFor = (seconds) => t('lock.wait', { time: time(seconds) });
 
