@@ -46,7 +46,7 @@ var errBodySlow = &wire.Refusal{Err: wire.ErrValidation, Message: "The body did 
 
 func isJSON(header http.Header) bool {
 	types := header["Content-Type"]
-	if len(types) != 1 || len(header["Content-Encoding"]) > 0 {
+	if len(types) != 1 || len(header["Content-Encoding"]) > 0 || strings.Contains(types[0], "İ") { // which ParseMediaType takes for an i
 		return false
 	}
 	mediaType, params, err := mime.ParseMediaType(types[0])

@@ -21,6 +21,7 @@ func FuzzRequestHeaders(f *testing.F) {
 	f.Add("application/json;charset=\"utf-8\";x=y", "https://APP.example.com", "DELETE\r\nX: y", "a\x00")
 	f.Add("application/json; charset*0=utf; charset*1=-8", "null", "*", "*")
 	f.Add("application/jsonx", "", "", "")
+	f.Add("applİcation/json", "", "", "")
 	f.Add("\fapplication/json\v;", "", "", "")
 	f.Add("application/json, text/html", "https://app.example.com https://evil.example", "GET", "")
 	f.Add("text/plain; x=\"application/json\"", "https://app.example.com\n", "GET", "")
