@@ -19,7 +19,7 @@ import (
 // that the authenticator has for this site.
 func (s *Service) passkeyOptions(ctx context.Context, c *session.Call, _ *emptyRequest) (Reply, error) {
 	if c.Company.Passkeys == nil {
-		return Reply{}, wire.ErrNoPasskeys
+		return Reply{}, tenant.ErrNoPasskeys
 	}
 	challenge := c.Keys.NewPasskeyChallenge(c.Company.Code, 0, nil, c.Now.Add(tenant.PasskeyLife))
 	options, err := c.Company.Passkeys.RequestOptions(challenge)
@@ -42,7 +42,7 @@ type passkeyLoginRequest struct {
 // names some, it must name all of them.
 func (s *Service) passkeyLogin(ctx context.Context, c *session.Call, req *passkeyLoginRequest) (Reply, error) {
 	if c.Company.Passkeys == nil {
-		return Reply{}, wire.ErrNoPasskeys
+		return Reply{}, tenant.ErrNoPasskeys
 	}
 	assertion, err := c.Company.Passkeys.ReadAssertion(req.Credential)
 	if err != nil {

@@ -319,7 +319,7 @@ func TestAddingPasskeys(t *testing.T) {
 		t.Errorf("a closed account: %v", err)
 	}
 	b.company.Passkeys = nil
-	if _, err := ad.NewPasskey(t.Context(), mnemocode); !errors.Is(err, manage.ErrNoPasskeys) {
+	if _, err := ad.NewPasskey(t.Context(), mnemocode); !errors.Is(err, tenant.ErrNoPasskeys) {
 		t.Errorf("without passkeys: %v", err)
 	}
 }

@@ -23,8 +23,6 @@ import (
 
 // Errors of passkeys, in addition to those of an Admin.
 var (
-	// ErrNoPasskeys means that the company is not configured for passkeys.
-	ErrNoPasskeys = errors.New("the company has no passkeys: configure passkeys")
 	// ErrPasskeyRefused means that the challenge has expired or was used, or that the
 	// authenticator's answer to it does not verify.
 	ErrPasskeyRefused = errors.New("the passkey was not accepted: start again with new options")
@@ -131,7 +129,7 @@ func passkeyName(name string) (string, error) {
 // passkeyOwner returns an account, how authenticators keep its user, and its passkeys.
 func (ad *Admin) passkeyOwner(ctx context.Context, mnemocode string) (a record.Account, owner tenant.PasskeyOwner, has []record.Passkey, err error) {
 	if ad.Company.Passkeys == nil {
-		return a, owner, nil, ErrNoPasskeys
+		return a, owner, nil, tenant.ErrNoPasskeys
 	}
 	if a, err = ad.ByMnemocode(ctx, mnemocode); err != nil {
 		return a, owner, nil, err

@@ -164,8 +164,6 @@ func selfError(err error) error {
 		return wire.Invalid("The field %s: %s.", field.Field, field.Message)
 	}
 	switch {
-	case errors.Is(err, ErrNoPasskeys):
-		return wire.ErrNoPasskeys
 	case errors.Is(err, ErrNoPasskey):
 		return &wire.Refusal{Err: wire.ErrNoRoute, Message: "You have no passkey with this id. GET passkeys lists them."}
 	case errors.Is(err, ErrPasskeyRefused):

@@ -5,10 +5,14 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // PasskeyLife is how long the challenge of a passkey is valid.
 const PasskeyLife = 5 * time.Minute
+
+// ErrNoPasskeys means that the company is not configured for passkeys.
+var ErrNoPasskeys = &wire.Refusal{Err: wire.ErrNoRoute, Message: "This company has no passkeys. Do not offer them."}
 
 // A PasskeyVerifier reads and writes WebAuthn's formats for a company. It requires user
 // verification, so a passkey is two factors. It keeps nothing and may be called

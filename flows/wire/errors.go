@@ -134,9 +134,6 @@ type Refusal struct {
 	Cause       error         // for the log; never sent to the client
 }
 
-// ErrNoPasskeys is the answer of routes for passkeys if the company has none.
-var ErrNoPasskeys = &Refusal{Err: ErrNoRoute, Message: "This company has no passkeys. Do not offer them."}
-
 // Error returns the code and, for the log, the cause.
 func (r *Refusal) Error() string {
 	if r.Cause != nil {
