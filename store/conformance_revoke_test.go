@@ -3,6 +3,8 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -76,12 +78,14 @@ var endCases = []sessionsCase{
 	{
 		name: "room",
 		promise: "If the account then has more than AtMost sessions in the state of s, the oldest that have not expired " +
-			"are ended, and a Feed hears of each before Create returns.",
+			"are ended, and a Feed and Displaced hear of each before Create returns.",
 		run: func(t *testing.T, one, two record.Sessions) {
+			var displaced []string
 			at := func(name string, account int64, state record.State, minute int) record.Session {
 				s := session(name, account, 1, state)
 				s.Created = t0.Add(time.Duration(minute) * time.Minute)
 				s.AtMost = 3
+				s.Displaced = func(id string) { displaced = append(displaced, id) }
 				return s
 			}
 			must(t, one.Create(bg, t0, at("b", 1, record.Authorized, 2)))
@@ -118,19 +122,32 @@ var endCases = []sessionsCase{
 				_, err := one.Get(bg, hash(name))
 				wantErr(t, name, err, nil)
 			}
+			wantEqual(t, "displaced", displaced, []string{"id of a", "id of b", "id of other@2"})
 		},
 	},
 	{
 		name:    "racing for room",
 		promise: "If the account then has more than AtMost sessions in the state of s, the oldest that have not expired are ended.",
 		run: func(t *testing.T, one, two record.Sessions) {
+			var mu sync.Mutex
+			var ids []string // displaced or left
 			errs := race(60, one, two, func(i int, n record.Sessions) error {
 				s := session(fmt.Sprint(i), 1, 1, record.Authorized)
 				s.AtMost = 7
+				s.Displaced = func(id string) {
+					mu.Lock()
+					defer mu.Unlock()
+					ids = append(ids, id)
+				}
 				return n.Create(bg, t0, s)
 			})
 			wantWinners(t, errs, 60, is(nil))
-			wantEqual(t, "left", len(get[[]record.Session](t)(one.List(bg, t0, "acme", 1))), 7)
+			wantEqual(t, "displaced", len(ids), 53)
+			for _, left := range get[[]record.Session](t)(one.List(bg, t0, "acme", 1)) {
+				ids = append(ids, left.ID)
+			}
+			slices.Sort(ids)
+			wantEqual(t, "displaced or left", len(slices.Compact(ids)), 60)
 		},
 	},
 	{

@@ -13,7 +13,7 @@ import (
 )
 
 func withoutAtMost(s record.Session) record.Session {
-	s.AtMost = 0
+	s.AtMost, s.Displaced = 0, nil
 	return s
 }
 

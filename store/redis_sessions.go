@@ -96,7 +96,7 @@ func (s redisSessions) Create(ctx context.Context, now time.Time, sess record.Se
 		keys := append([]string{s.sessionKey(sess.Hash), s.companyMarker(sess.Hash.Bucket(), sess.Company)}, s.owner(sess, kinds...)...)
 		args := append([]any{sess.Generation, sess.CompanyGeneration, sess.Hash[:], micros(sess.Created), ttl(now, sess.Expires), sess.AtMost,
 			micros(now), s.channel()}, encodeRedisSession(sess)...)
-		return s.store(ctx, now, counters, createScript, keys, args)
+		return s.store(ctx, now, sess, counters, createScript, keys, args)
 	})
 }
 
@@ -111,9 +111,11 @@ func (s redisSessions) chargeOnOtherServers(ctx context.Context, now time.Time, 
 }
 
 // store runs a script that stores a session and charges counters. If the script
-// changes nothing, a counter was full or there was a conflict. It reports to the
-// feed which sessions were revoked to make room.
-func (s redisSessions) store(ctx context.Context, now time.Time, counters []record.Counter, script *script, keys []string, args []any) error {
+// changes nothing, a counter was full or there was a conflict. It tells the feed and
+// sess.Displaced which sessions were revoked to make room.
+func (s redisSessions) store(
+	ctx context.Context, now time.Time, sess record.Session, counters []record.Counter, script *script, keys []string, args []any,
+) error {
 	keys, args = s.addCounters(keys, args, now, counters)
 	changed, answer, err := s.run(ctx, script, keys, args...)
 	if err != nil {
@@ -122,9 +124,12 @@ func (s redisSessions) store(ctx context.Context, now time.Time, counters []reco
 	if !changed {
 		return cmp.Or(asFull(counters, answer), record.ErrConflict)
 	}
-	if feed := s.feed.Load(); feed != nil {
-		for _, hash := range answer {
-			(*feed).Ended(record.TokenHash([]byte(hash.(string))))
+	for i := 0; i+1 < len(answer); i += 2 {
+		if feed := s.feed.Load(); feed != nil {
+			(*feed).Ended(record.TokenHash([]byte(answer[i].(string))))
+		}
+		if id := answer[i+1].(string); id != "" && sess.Displaced != nil {
+			sess.Displaced(id)
 		}
 	}
 	return nil
@@ -251,7 +256,7 @@ func (s redisSessions) Replace(
 			s.owner(next, "f", indexKind(next.State))...)
 		args := append([]any{micros(now), string(from), old[:], s.channel(),
 			next.Generation, next.CompanyGeneration, next.Hash[:], micros(next.Created), ttl(now, next.Expires), next.AtMost}, encodeRedisSession(next)...)
-		return s.store(ctx, now, counters, replaceScript, keys, args)
+		return s.store(ctx, now, next, counters, replaceScript, keys, args)
 	})
 }
 

@@ -43,13 +43,13 @@ func (s sqliteSessions) Create(ctx context.Context, now time.Time, sess record.S
 }
 
 // store charges the counters, runs before and stores a session, in one write. It
-// reports to the feed which sessions were revoked to make room. It does so even
-// after an error, which may come after the commit.
+// tells the feed and sess.Displaced which sessions were revoked to make room: the feed
+// even after an error, which may come after the commit.
 func (s sqliteSessions) store(
 	ctx context.Context, doing string, now time.Time, sess record.Session, counters []record.Counter,
 	before func(context.Context, *sqliteQueries) error,
 ) error {
-	var ended []record.TokenHash
+	var displaced []record.Session
 	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		if err := chargeSQLite(ctx, tx, now, counters); err != nil {
 			return err
@@ -59,13 +59,16 @@ func (s sqliteSessions) store(
 		}
 		err := tx.storeSession(ctx, sess)
 		if err == nil && sess.AtMost > 0 && sess.Account != 0 {
-			ended, err = tx.revokeOldest(ctx, now, sess)
+			displaced, err = tx.revokeOldest(ctx, now, sess)
 		}
 		return err
 	})
-	if feed := s.feed.Load(); feed != nil {
-		for _, hash := range ended {
-			(*feed).Ended(hash)
+	for _, old := range displaced {
+		if feed := s.feed.Load(); feed != nil {
+			(*feed).Ended(old.Hash)
+		}
+		if err == nil && sess.Displaced != nil {
+			sess.Displaced(old.ID)
 		}
 	}
 	return translate(doing, err)
@@ -92,12 +95,12 @@ const (
 			SELECT hash FROM sessions
 			WHERE company = ?1 AND account = ?2 AND state = ?3 AND expires > ?4 AND hash <> ?5 AND` + sqliteNotEnded + `
 			ORDER BY created DESC LIMIT -1 OFFSET ?6)
-		RETURNING hash`
+		RETURNING hash, id`
 )
 
 // revokeOldest revokes the oldest sessions of the account in the state of s, but never s
-// itself, so that at most s.AtMost are left.
-func (tx *sqliteQueries) revokeOldest(ctx context.Context, now time.Time, s record.Session) ([]record.TokenHash, error) {
+// itself, so that at most s.AtMost are left. It returns their Hash and ID.
+func (tx *sqliteQueries) revokeOldest(ctx context.Context, now time.Time, s record.Session) ([]record.Session, error) {
 	var overLimit int
 	err := tx.row(ctx, sqliteOverLimit, s.Company, s.Account, string(s.State), s.AtMost).Scan(&overLimit)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -106,7 +109,13 @@ func (tx *sqliteQueries) revokeOldest(ctx context.Context, now time.Time, s reco
 	if err != nil {
 		return nil, err
 	}
-	return collect(ctx, tx, scanSQLiteHash, sqliteEndOldest,
+	scan := func(row scanner) (old record.Session, err error) {
+		var hash []byte
+		err = row.Scan(&hash, &old.ID)
+		copy(old.Hash[:], hash)
+		return old, err
+	}
+	return collect(ctx, tx, scan, sqliteEndOldest,
 		s.Company, s.Account, string(s.State), micros(now), s.Hash[:], s.AtMost-1)
 }
 

@@ -140,6 +140,22 @@ http:// {
 }
 `
 
+// A session that a newer one displaces has its event, like any revoked session
+// (contract, section 10).
+func TestADisplacedSessionHasItsEvent(t *testing.T) {
+	t.Parallel()
+	s := startCaddyfile(t, strings.Replace(eventSite, people, strings.Replace(people, "limits {", "limits {\nsessions_per_account 1", 1), 1), nil)
+	first, second := s.login("alice@example.com"), s.login("alice@example.com")
+	s.get("/", first).want(wire.ErrTokenInvalid)
+	s.get("/", second).wantStatus(200)
+	lines := readLines(t, s.dir+"/audit.log", 9)
+	login, ended := lines[6], lines[7]
+	if login["msg"] != "mnemogate.checkcredentials.success" || ended["msg"] != "mnemogate.session.ended" || ended["session"] != login["session"] ||
+		ended["reason"] != "limit" || ended["mnemocode"] != "alice" || ended["state"] != "authorized" {
+		t.Errorf("got %v", lines[6:])
+	}
+}
+
 // The audit log and the event handlers receive the same events, with the same names
 // and fields.
 func TestAuditLogAndEventHandlersTellTheSame(t *testing.T) {

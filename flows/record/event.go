@@ -146,6 +146,7 @@ const (
 	EndedByChange   = "account"  // the account was changed or deleted
 	EndedByAdmin    = "admin"    // an administrator revoked it
 	EndedByUser     = "user"     // its user revoked it, in the list of the account's sessions
+	EndedByLimit    = "limit"    // a newer session of the account needed its place (Session.AtMost)
 	EndedLate       = "owed"     // a crash delayed the revocation of a change; the word is as in v0.1.0
 )
 
@@ -182,7 +183,7 @@ func eventKinds() []EventKind {
 		{LockSMSCountries, "`sms_countries` refused an SMS; once per day and node", attempt},
 		{LockMails, "`mails_per_account` refused a mail", attempt},
 		{SessionEnded, "a session or recovery link was revoked; reason: `" + EndedByLogout + "`, `" + EndedByPassword + "` (one was set), `" +
-			EndedByChange + "` (it was changed or deleted), `" + EndedByAdmin + "`, `" + EndedByUser + "` (in the list of sessions), `" + EndedLate + "` (what a crash left over)", ended},
+			EndedByChange + "` (it was changed or deleted), `" + EndedByAdmin + "`, `" + EndedByUser + "` (in the list of sessions), `" + EndedByLimit + "` (a newer one took its place: `sessions_per_account`), `" + EndedLate + "` (what a crash left over)", ended},
 		{AllSessionsEnded, "all sessions of the company were revoked; reason: `" + EndedByAdmin + "`, `" + EndedLate + "`", []string{"company", "address", "actor", "reason"}},
 		{SessionMoved, "an authorized token was exchanged for a cookie", client},
 		{IdentityBound, "`link_verified_email` linked a provider's user to the account; reason names the provider", slices.Concat(client, []string{"route", "reason"})},

@@ -27,7 +27,10 @@ type Session struct {
 	Device            string    // the ID of the Device that it began on, or that was remembered then; empty for none
 	Code              *Code     // the one-time code that the user must enter; nil if there is none or it was used
 	NoCode            bool      // in CheckOTP: no code was sent, because the authenticator app shows it or no SMS may be sent; SetCode ends that
-	AtMost            int       // for Create and Replace, not stored: the account's maximum of sessions in State; 0 for any number
+
+	// For Create and Replace, and not stored:
+	AtMost    int             // the account's maximum of sessions in State; 0 for any number
+	Displaced func(id string) // called with the ID of each session that AtMost revokes; may be nil
 }
 
 // A Code is a one-time code as a store keeps it.

@@ -268,9 +268,9 @@ type SessionWriter interface {
 	// account, or the CompanyGeneration of its company, was revoked. A session in
 	// state MailedLink revokes the other links of its account. If the account then
 	// has more than s.AtMost sessions in the state of s, Create revokes the oldest
-	// live ones, and notifies a Feed of each before it returns. A store may rely on
-	// Hash.Bucket being the account's AccountBucket (a decoy, whose Account is 0,
-	// may have any).
+	// live ones. Before it returns, it notifies a Feed of each, and calls s.Displaced
+	// with its ID. A store may rely on Hash.Bucket being the account's AccountBucket
+	// (a decoy, whose Account is 0, may have any).
 	//
 	// Create charges the counters in the same step. If one is at its limit, Create
 	// returns the error of Charge and stores nothing. If nothing is stored, nothing
@@ -282,7 +282,7 @@ type SessionWriter interface {
 	// returns ErrConflict unless the session under old exists, is in state from and
 	// has not expired at now. It also returns ErrConflict if the Generation or the
 	// CompanyGeneration of next was revoked. Of several callers with the same token,
-	// one succeeds. AtMost and the counters are as in Create. A store may rely on
+	// one succeeds. AtMost, Displaced and the counters are as in Create. A store may rely on
 	// next being of the same account as old.
 	Replace(ctx context.Context, now time.Time, old TokenHash, from State, next Session, counters ...Counter) error
 	// Touch moves Expires forward, never back and never past Ends. It sets LastUsed

@@ -99,15 +99,16 @@ end
 -- make_room ends the oldest sessions of an index, except the one with the hash new, so
 -- that at most `most` of them are left that have not expired (0: any number). Expired
 -- sessions leave the index. They are marked as expired, because a revocation would no
--- longer find them. Every node is told of both kinds, and their hashes are returned
--- after a 1. Sessions that the company's marker revokes are deleted, too; every node
--- has been told of these already.
+-- longer find them. Every node is told of both kinds. After a 1, make_room returns the
+-- hash of each, and the ID of one that it has ended, or '' of one that had expired.
+-- Sessions that the company's marker revokes are deleted, too; every node has been told
+-- of these already.
 local function make_room(index, marker, new, most, now, channel)
 	local prefix, gone, others = tag(index) .. 's', {1}, {}
 	local over_limit = most > 0 and redis.call('ZCARD', index) > most
 	-- If there is room, it is enough to check the two oldest for each new session.
 	for _, hash in ipairs(redis.call('ZRANGE', index, 0, over_limit and -1 or 1)) do
-		local s = redis.call('HMGET', prefix .. hash, 'x', 'y')
+		local s = redis.call('HMGET', prefix .. hash, 'x', 'y', 'i')
 		local expires = s[1]
 		if not expires or revoked(marker, s[2] or 0) then
 			redis.call('DEL', prefix .. hash)
@@ -116,14 +117,15 @@ local function make_room(index, marker, new, most, now, channel)
 			redis.call('HSET', prefix .. hash, 'x', 0)
 			redis.call('ZREM', index, hash)
 			redis.call('PUBLISH', channel, 'd' .. hash)
-			gone[#gone + 1] = hash
+			gone[#gone + 1], gone[#gone + 2] = hash, ''
 		elseif hash ~= new then
-			others[#others + 1] = hash
+			others[#others + 1] = {hash = hash, id = s[3] or ''}
 		end
 	end
 	for i = 1, over_limit and #others + 1 - most or 0 do
-		drop(prefix .. others[i], index, others[i], channel)
-		gone[#gone + 1] = others[i]
+		local hash = others[i].hash
+		drop(prefix .. hash, index, hash, channel)
+		gone[#gone + 1], gone[#gone + 2] = hash, others[i].id
 	end
 	return gone
 end
