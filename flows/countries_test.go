@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,7 +78,11 @@ func TestOtherCountriesGetNoSMS(t *testing.T) {
 	refused("auth/checkcredentials", "", object{"login_id": phone, "password": password})
 	refused("auth/recovery/recover", "", object{"login_id": phone, "captcha_response": "x", "method": "PHONE"})
 	b.backupCodes("ABCDE12345")
-	token = b.must("auth/checkpassword", token, object{"password": password}).SessionToken
+	reply := b.must("auth/checkpassword", token, object{"password": password})
+	token = reply.SessionToken
+	if want := []record.AuthMethods{record.ByBackupCode}; !slices.Equal(reply.SecondFactors, want) {
+		t.Errorf("the user can enter %v, want %v", reply.SecondFactors, want)
+	}
 	refused("auth/renewotp", token, nil)
 	b.must("auth/checkotp", token, object{"backup_code": "ABCDE12345"})
 

@@ -79,6 +79,11 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 		s.gone(second)
 		for _, path := range []string{"sessions", "devices", "totp"} { // a body that names one thing does not end all
 			s.me("DELETE", path, token, fields{"session_id": "x"}).want(wire.ErrValidation)
+			for _, long := range []string{"x", strings.Repeat("x", 1<<20)} {
+				r = s.meRequest("DELETE", path, token, nil)
+				r.Body, r.ContentLength = io.NopCloser(strings.NewReader(long)), int64(len(long))
+				s.do(r).wantStatus(400).want(wire.ErrValidation)
+			}
 		}
 		s.get("/", third).wantStatus(200)
 		step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()

@@ -127,7 +127,7 @@ func (c *Call) SecondFactors(a record.Account) (factors []record.AuthMethods) {
 	if a.HasApp() {
 		factors = append(factors, record.ByApp)
 	}
-	if a.Phone != "" && c.Company.SMS != nil {
+	if c.Company.SendsCodesTo(a.Phone) {
 		factors = append(factors, record.BySMS)
 	}
 	if a.BackupCodes > 0 {

@@ -52,7 +52,7 @@ var (
 	ErrCredentialsInvalid = &Error{"auth.credentials.invalid", 401, "The login_id or the password is wrong. Ask for both again."}
 	ErrOTPInvalid         = &Error{"auth.otp.invalid", 401, "The code is wrong, expired or already used. Request a new code before you try again."}
 	ErrBackupCodeInvalid  = &Error{"auth.backupcode.invalid", 401, "The backup_code is wrong or was used before. Try another one with the same token."}
-	ErrDisclaimerInvalid  = &Error{"auth.disclaimer.invalid", 403, "Send the codes of all disclaimers_required in accept_disclaimers."}
+	ErrDisclaimerInvalid  = &Error{"auth.disclaimer.invalid", 403, "Send the codes of all disclaimers_required in accept_disclaimers. Get a new SMS code or passkey challenge first if you sent one."}
 	ErrOAuthNotFound      = &Error{"auth.oauth.notfound", 404, "No account is linked to this user of the provider. Offer another way to log in."}                              // fixed
 	ErrOAuthFailed        = &Error{"auth.oauth.failed", 401, "The provider did not confirm the login. Check code and redirect_uri, then send the user to the provider again."} // fixed
 	ErrAnswerInvalid      = &Error{"auth.controlanswer.invalid", 401, "The control_answer is wrong. Try again with the same token."}

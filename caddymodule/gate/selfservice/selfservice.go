@@ -4,6 +4,7 @@
 package selfservice
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -68,11 +69,11 @@ func (r *Route) Serve(c Call) (any, error) {
 	}
 	if r.method == http.MethodDelete {
 		body, err := c.ReadBody()
+		if errors.Is(err, wire.ErrTooLarge) || errors.Is(err, wire.ErrMediaType) || !bodies.IsEmpty(body) {
+			return nil, wire.Invalid("This route has no body. Leave it out.")
+		}
 		if err != nil {
 			return nil, err
-		}
-		if !bodies.IsEmpty(body) {
-			return nil, wire.Invalid("This route has no body. Leave it out.")
 		}
 	}
 	return r.serve(&c)
