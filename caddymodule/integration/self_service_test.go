@@ -211,11 +211,15 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 		if left, _ := got["fresh_for"].(float64); left < 500 || left > 600 {
 			t.Errorf("fresh_for is %v", left)
 		}
+		if rules, _ := got["password_regex_description"].(string); !strings.HasPrefix(rules, "8 to 128 characters.") {
+			t.Errorf("the rules are %q", rules)
+		}
+		delete(got, "password_regex_description")
 		delete(got, "status")
 		delete(got, "fresh_for")
 		want := fmt.Sprint(fields{
 			"password_set": true, "totp": true, "backup_codes_left": 9., "passkeys": 0., "user_phone": "+37*******01", "provider_ids": []any{1.},
-			"second_factor": true, "second_factor_policy": "per_account",
+			"second_factor": true, "second_factor_policy": "per_account", "password_regex": nil,
 		})
 		if fmt.Sprint(got) != want {
 			t.Errorf("factors are %v, want %v", got, want)

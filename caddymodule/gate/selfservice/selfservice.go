@@ -133,6 +133,7 @@ type factors struct {
 	SecondFactor       bool                `json:"second_factor"` // whether a login with the password needs a code
 	SecondFactorPolicy tenant.SecondFactor `json:"second_factor_policy"`
 	FreshFor           int                 `json:"fresh_for"` // seconds in which changes need no new login
+	*tenant.PasswordQuality
 }
 
 func (c *Call) factors() (any, error) {
@@ -147,6 +148,7 @@ func (c *Call) factors() (any, error) {
 		SecondFactor:       company.NeedsSecondFactor(a),
 		SecondFactorPolicy: company.SecondFactor,
 		FreshFor:           max(0, int((c.FreshFor-time.Since(c.LoginTime()))/time.Second)),
+		PasswordQuality:    company.Quality(a),
 	}
 	if company.SendsCodesTo(a.Phone) {
 		f.UserPhone = record.MaskPhone(a.Phone)

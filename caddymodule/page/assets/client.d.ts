@@ -370,6 +370,10 @@ export interface Factors {
   secondFactorPolicy: 'per_account' | 'required' | 'off';
   /** For how many seconds the login is recent enough for changes. */
   freshFor: number;
+  /** What a new password must match, in RE2 syntax, or null. */
+  passwordRegex: string | null;
+  /** All rules for a new password of this account, in English. */
+  passwordRegexDescription: string;
 }
 
 interface Proof {

@@ -134,7 +134,7 @@ const sections = {
     form('password', ({ current, newpassword }) => change('password', 'password', () => me.changePassword(newpassword, { current }), t('security.password.done')),
       t('newpassword.submit'),
       factors.passwordSet && field({ name: 'current', label: t('security.password.current'), type: 'password', autocomplete: 'current-password', reveal: true }),
-      newPassword({ config }, { rules: config.password })),
+      newPassword({ config }, { rules: { regex: factors.passwordRegex, description: factors.passwordRegexDescription } })),
   ] : [
     el('p', {}, t(factors.passwordSet ? 'security.password.text' : 'security.password.none')),
     actions(opens('password', 'password', t(factors.passwordSet ? 'security.password.change' : 'security.password.set'))),

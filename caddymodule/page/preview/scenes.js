@@ -31,7 +31,7 @@ const session = step('authorized', { profile_mnemocode: 'alice-0001' });
 const authorized = { at: '?cookie', session, cookie: true };
 const days = (n) => new Date(Date.now() - n * 86_400_000).toISOString();
 const answers = {
-  'me/factors': { password_set: true, totp: true, backup_codes_left: 7, user_phone: '+37*******34', provider_ids: [], second_factor: true, second_factor_policy: 'per_account', fresh_for: 600 },
+  'me/factors': { password_set: true, totp: true, backup_codes_left: 7, user_phone: '+37*******34', provider_ids: [], second_factor: true, second_factor_policy: 'per_account', fresh_for: 600, password_regex: null, password_regex_description: '8 to 128 characters.' },
   'me/sessions': {
     sessions: [
       { session_id: 'a', current: true, created_at: days(2), last_used: days(0), address: '203.0.113.7', user_agent: 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0' },
