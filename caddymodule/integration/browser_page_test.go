@@ -182,7 +182,7 @@ func TestBrowserWalksThePage(t *testing.T) {
 	code := func(kind string) string { return s.sms.last(kind, "code") }
 	password := func() {
 		b.t.Helper()
-		b.sees("password", passwordField)
+		b.sees("password", passwordField+"[spellcheck=false][autocapitalize=none]")
 		b.reloads("password", passwordField)
 		b.enters("password", testPassword)
 	}
@@ -283,7 +283,7 @@ func TestBrowserWalksThePage(t *testing.T) {
 		b.complainsOf("method", "error.recovery.question.notset")
 		b.waits(`document.querySelector('input[value=QUESTION]').checked`)
 		recover("alice@example.com", "QUESTION")
-		b.sees("question", "#answer")
+		b.sees("question", "#answer[spellcheck=false]")
 		b.reloads("question", "#answer")
 		b.enters("answer", "Tom")
 		b.complainsOf("answer", "error.auth.controlanswer.invalid")

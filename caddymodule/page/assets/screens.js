@@ -1,6 +1,6 @@
 // The screens. screens[step.state] creates the screen of a step. It acts through
 // page (see page.js).
-import { el, anchor, button, field, form as formOf, choices, link, marked, submit } from './ui.js';
+import { el, anchor, button, field, form as formOf, choices, link, marked, submit, verbatim } from './ui.js';
 import { t } from './texts.js';
 import { captcha } from './captcha.js';
 import { autofill } from './passkey.js';
@@ -54,7 +54,7 @@ export function login(page, step) {
     heading: t('login.heading'),
     body: [
       form(page, ({ login }) => step.login(login.trim()),
-        field({ name: 'login', label: t('login.id'), autocomplete: page.config.passkeys ? 'username webauthn' : 'username', autocapitalize: 'none', spellcheck: 'false', maxlength: '254', value: page.loginId ?? '' }),
+        field({ name: 'login', label: t('login.id'), autocomplete: page.config.passkeys ? 'username webauthn' : 'username', ...verbatim, maxlength: '254', value: page.loginId ?? '' }),
         page.config.remember && choice(page, 'remember', t('login.remember')),
         page.config.devices && choice(page, 'device', t('login.device')),
         submit(t('login.submit'))),
@@ -111,7 +111,7 @@ export function useBackupCode(page, step) {
     body: [
       el('p', { class: 'lead' }, t('backup.text')),
       form(page, ({ backup, disclaimers }) => step.useBackupCode(backup.trim(), { acceptDisclaimers: disclaimers }),
-        field({ name: 'backup', label: t('backup.label'), autocomplete: 'off', autocapitalize: 'none', spellcheck: 'false', class: 'code', maxlength: '64', dir: 'ltr' }),
+        field({ name: 'backup', label: t('backup.label'), autocomplete: 'off', ...verbatim, class: 'code', maxlength: '64', dir: 'ltr' }),
         consent(page, step.disclaimers), submit(t('code.submit'))),
       links(
         step.notice === 'sms.exhausted'
@@ -211,7 +211,7 @@ export function recover(page, step) {
         page.loginId = login.trim();
         return step.state === 'checkpassword' ? step.recover({ ...options, loginId: page.loginId }) : step.recover(page.loginId, options);
       },
-      field({ name: 'login', label: t('login.id'), autocomplete: 'username', autocapitalize: 'none', spellcheck: 'false', maxlength: '254', value: step.loginId ?? page.loginId ?? '' }),
+      field({ name: 'login', label: t('login.id'), autocomplete: 'username', ...verbatim, maxlength: '254', value: step.loginId ?? page.loginId ?? '' }),
       methods.length > 1 && choices('method', t('recover.how'), 'radio', methods.map((method) => ({ value: method, label: t(`recover.${method}`), checked: method === first }))),
       element,
       submit(t('code.submit'))),
@@ -225,7 +225,7 @@ function checkQuestion(page, step) {
     heading: t('question.heading'),
     body: [
       form(page, ({ answer }) => step.checkAnswer(answer),
-        field({ name: 'answer', label: el('span', { dir: 'auto' }, step.question), autocomplete: 'off', autocapitalize: 'none', maxlength: '256' }),
+        field({ name: 'answer', label: el('span', { dir: 'auto' }, step.question), autocomplete: 'off', ...verbatim, maxlength: '256' }),
         submit(t('code.submit'))),
       links(button(t('recover.stop'), () => page.act(() => step.cancel()))),
     ],

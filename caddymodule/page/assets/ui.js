@@ -44,10 +44,14 @@ export function busy(main, on) {
   else main?.removeAttribute('aria-disabled');
 }
 
+// verbatim is for fields whose text is not words. Browsers send those to their spell
+// checker, and phones change them.
+export const verbatim = { autocapitalize: 'none', autocorrect: 'off', spellcheck: 'false' };
+
 // field returns an input with a label and room for a hint and an error. The element with
 // the id above describes it, too.
 export function field({ name, label, hint, reveal, above = '', ...attributes }) {
-  const input = el('input', { id: name, name, type: 'text', required: true, 'aria-describedby': `${above} ${name}-hint ${name}-error`.trim(), ...attributes });
+  const input = el('input', { id: name, name, type: 'text', required: true, 'aria-describedby': `${above} ${name}-hint ${name}-error`.trim(), ...reveal && verbatim, ...attributes });
   return el('div', { class: 'field' },
     el('label', { for: name }, label),
     el('div', { class: reveal ? 'entry reveal' : 'entry' }, input, reveal && revealer(input)),
