@@ -299,6 +299,10 @@ func TestBrowserWalksThePage(t *testing.T) {
 		b.sees("link", "form")
 		b.waits(`location.hash === ''`)
 		b.submits()
+		b.sees("newpassword", "#newpassword")
+		b.reloads("newpassword", "#newpassword")
+		b.eval(`new Promise((left) => { addEventListener('popstate', left, { once: true }); history.back(); })`)
+		b.waits(`history.state?.mnemogate === 1`)
 		recovered("the third new one of alice")
 		b.open("about:blank")
 		b.open(link) // it was used

@@ -8,7 +8,7 @@ import { keep, key, languages, remembered, stored } from './frame.js';
 import { returnTo } from './returnto.js';
 import { Journey } from './journey.js';
 import { canOffer, offer } from './passkey.js';
-import { screens, deadLink, going, login, logout, loggedOut, openLink, recover, takes, useBackupCode } from './screens.js';
+import { screens, deadLink, going, login, logout, loggedOut, isByLink, openLink, recover, takes, useBackupCode } from './screens.js';
 
 // The token of a link and the parameters from a provider are removed from the
 // address before anything else. The address to go to after the login stays in it, so
@@ -87,9 +87,9 @@ const page = {
 
   // back shows the screen of an earlier entry of the history. If that is over, it shows
   // the nearest one before it that is not. Forward leads nowhere: what was undone must
-  // be done again.
+  // be done again. Nor does Back after a mailed link, which works only once.
   async back(to) {
-    if (this.busy || to > journey.at) return journey.travel(journey.at - to);
+    if (this.busy || to > journey.at || isByLink(this.step)) return journey.travel(journey.at - to);
     const { step } = this;
     const can = ({ make, turn, loginId }) => turn === this.turn || make === recover || make === screens.checkpassword && loginId;
     const { make, turn, loginId } = await journey.settle(to, can) ?? {};

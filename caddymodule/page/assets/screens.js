@@ -147,6 +147,9 @@ function sentTo(key, name, value) {
   return sentence;
 }
 
+// isByLink reports whether a mailed link has led to this step. Nothing leads there again.
+export const isByLink = ({ state, loginId }) => state === 'recovery-setpassword' && !loginId;
+
 function setPassword(page, step) {
   return {
     heading: t(isWelcome(page) ? 'welcome.password' : 'newpassword.heading'),
@@ -156,7 +159,7 @@ function setPassword(page, step) {
         newPassword(page, step),
         consent(page, step.disclaimers),
         submit(t('newpassword.submit'))),
-      links(button(t('login.other'), () => page.act(() => step.cancel()))),
+      !isByLink(step) && links(button(t('login.other'), () => page.act(() => step.cancel()))),
     ],
   };
 }
