@@ -81,8 +81,10 @@ func browserShowsTheSecurityPage(t *testing.T, s *site) {
 	s.credentials("alice@example.com", testPassword).want(wire.ErrCredentialsInvalid)
 
 	// Authenticator app and backup codes
+	b.chooses("security.password.change")
+	b.sees("security-password", "#current")
 	b.chooses("security.app.setup")
-	b.sees("security-app", "svg.qr")
+	b.sees("security-app", "main:not(:has(#current)) svg.qr")
 	b.judge("security-app")
 	secret := strings.ReplaceAll(fmt.Sprint(b.eval(`document.querySelector('.secret').textContent`)), " ", "")
 	b.enters("code", neverShown(t, secret))

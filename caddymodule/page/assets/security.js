@@ -70,12 +70,12 @@ function tell(section, text, bad = false) {
 }
 
 // open shows a dialog in its section. If the login is too old for the change, the user
-// logs in first.
+// logs in first. A dialog that is open in another section closes.
 function open(section, dialog) {
   if (Date.now() + soon > freshUntil) return toLogin(dialog, true);
   opened = dialog;
   for (const told of document.querySelectorAll('.done')) told.textContent = '';
-  show(section);
+  for (const { id } of screen.querySelectorAll('section')) show(id);
   ($(`#${section} input`) ?? $(`#${section} .main`))?.focus();
 }
 
