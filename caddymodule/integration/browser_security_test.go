@@ -105,7 +105,14 @@ func browserShowsTheSecurityPage(t *testing.T, s *site) {
 	b.eval(`void (navigator.clipboard.writeText = () => Promise.reject(new DOMException('', 'NotAllowedError')))`)
 	b.chooses("security.copy")
 	b.tells("codes", "security.copied.not")
+	const leaves = `dispatchEvent(new Event('beforeunload', { cancelable: true }))`
+	if b.eval(leaves) != false {
+		t.Error("the codes can be left without a question")
+	}
 	b.chooses("security.codes.kept")
+	if b.eval(leaves) != true {
+		t.Error("a page without codes asks before it is left")
+	}
 
 	// A change needs a new login, which leads back to its dialog.
 	old := s.begun("mgs_", record.Authorized, time.Now().Add(-20*time.Minute), time.Now().Add(time.Hour))
@@ -144,6 +151,7 @@ func browserHasNoPassword(t *testing.T, s *site) {
 	b.submits()
 	b.tells("codes", "security.codes.done")
 	backup := b.eval(`document.querySelector('.codes li').textContent`).(string)
+	b.chooses("security.codes.kept")
 	b.logsOut(s)
 	begins()
 	b.chooses("backup.offer")

@@ -304,6 +304,9 @@ function enrol() {
 
 let codes = null; // those to show, this once
 
+// Whoever leaves the page while it shows codes may not have saved them.
+addEventListener('beforeunload', (event) => codes && event.preventDefault());
+
 const createCodes = () => act('codes', 'codes', async () => {
   codes = await me.newBackupCodes();
   await refresh();

@@ -17,6 +17,8 @@ sessionStorage.setItem(`mnemogate ${base} oauth`, JSON.stringify({ state: 's', p
 
 Object.defineProperty(globalThis, 'isSecureContext', { value: true }); // a preview may be looked at from another machine
 
+addEventListener('beforeunload', (event) => event.stopImmediatePropagation()); // nothing is lost with a preview
+
 // Frames must not take the focus from each other, and they share one history.
 if (self !== top) {
   HTMLElement.prototype.focus = () => {};
