@@ -11,17 +11,18 @@ import { canOffer, offer } from './passkey.js';
 import { screens, deadLink, going, login, logout, loggedOut, isByLink, openLink, recover, takes, useBackupCode } from './screens.js';
 
 // The token of a link and the parameters from a provider are removed from the
-// address before anything else. The address to go to after the login stays in it, so
+// address before anything else. The token stays in the state of the history's entry until
+// it is spent, so that a reload and Back find it. The address to go to after the login stays in it, so
 // that a reload finds it.
 const address = new URL(location.href);
-const link = /^#recover=(.+)$/.exec(address.hash)?.[1];
+const link = /^#recover=(.+)$/.exec(address.hash)?.[1] ?? history.state?.link;
 const returned = address.searchParams.has('state') && (address.searchParams.has('code') || address.searchParams.has('error'));
 const fresh = returned ? remembered('fresh') : address.searchParams.get('fresh'); // with it, a session is not enough
 const asked = (returned ? remembered('goal') : address.searchParams.get('return_to')) ?? '/';
 // Browsers keep the fragment of a page that has led here.
 const wanted = link || returned || asked.includes('#') ? asked : asked + address.hash;
 if (returned) history.replaceState(null, '', `${address.pathname}?${new URLSearchParams({ ...fresh && { fresh }, return_to: wanted })}`);
-else if (link) history.replaceState(null, '', address.pathname + address.search);
+else if (link) history.replaceState({ link }, '', address.pathname + address.search);
 
 const leaving = $('main').dataset.kind === 'logout';
 const screen = $('#screen');
@@ -68,6 +69,7 @@ const page = {
     until = 0;
     const entered = make === this.make || step === this.step ? values(screen) : {};
     if (make === this.make) this.keepTicks(screen);
+    if (this.make === openLink && make !== openLink) history.replaceState(null, ''); // the link is spent or unwanted
     Object.assign(this, { step, make });
     this.loginId = step.loginId ?? (step.state === 'start' && !error ? null : this.loginId); // a new login may be another user's
     this.made = make(this, step);
