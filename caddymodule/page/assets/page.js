@@ -303,7 +303,8 @@ async function begin() {
     page.show(found, { screen: !leaving ? undefined : mayEnd ? logout : loggedOut });
   } catch (error) {
     if (!(error instanceof MnemogateError)) throw error;
-    if (returned && error.step) return page.show(error.step, { error });
+    const over = error.code === 'oauth.state' && error.step.state === 'authorized'; // Back has led here after the login
+    if (returned && error.step) return page.show(error.step, { error: over ? undefined : error });
     failed(t(leaving ? 'logout.heading' : 'login.heading'), error, begin, ...page.support());
   }
 }
