@@ -122,7 +122,7 @@ export type Step =
 export type Notice =
   /** Another code was sent. */
   | 'code.resent'
-  /** The code was wrong, and another one was sent. */
+  /** The code was wrong or had expired, and another one was sent. */
   | 'code.wrong.resent'
   /** No code was sent: no phone gets one, or a limit was reached. Ask for a backup code. */
   | 'sms.exhausted'
