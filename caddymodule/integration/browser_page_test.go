@@ -277,6 +277,8 @@ func TestBrowserWalksThePage(t *testing.T) {
 		b.isTold("notice.code.wrong.resent")
 		b.enters("code", code("otp.recovery"))
 		recovered("the first new one of alice")
+		b.chooses("recover.offer")
+		b.sees("recover", "h1 + .lead") // without the notice
 	})
 	run("recovery by a question", func() {
 		recover("frank", "QUESTION")

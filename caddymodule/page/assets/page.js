@@ -81,7 +81,7 @@ const page = {
       if (input) input.value = value;
     }
     say('');
-    const notice = error ? null : this.made.notice ?? (step.notice && t(`notice.${step.notice}`));
+    const notice = error ? null : this.made.notice ?? (make === screenOf(step) && step.notice && t(`notice.${step.notice}`));
     if (notice) note(notice);
     if (!error || !this.complain(error)) focus(screen);
     if (make !== going) journey.arrive({ make, state: step.state, loginId: step.loginId, turn: this.turn }, ends.has(make));
