@@ -92,4 +92,17 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 	b.accepts()
 	b.submits()
 	b.isUser("alice")
+	b.logsOut(s)
+
+	b.open(s.URL + "/home")
+	b.sees("login-provider", ".other")
+	b.enters("login", "+37060000002")
+	b.sees("code-disclaimers", "#disclaimers")
+	b.eval(`document.querySelector('#disclaimers').remove()`) // as if they were new
+	b.enters("code", s.sms.last("otp.login", "code"))
+	b.complainsOf("disclaimers", "error.auth.disclaimer.invalid")
+	b.isTold("notice.code.resent")
+	b.accepts()
+	b.enters("code", s.sms.last("otp.login", "code"))
+	b.isUser("bob")
 }

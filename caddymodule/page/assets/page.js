@@ -160,7 +160,10 @@ const page = {
     if (made.renews?.(error)) {
       try {
         const renewed = await step.renewOTP();
-        return this.show(renewed, { screen: make, error: error.code === 'auth.otp.invalid' ? undefined : error });
+        if (error.code === 'auth.otp.invalid') return this.show(renewed, { screen: make });
+        this.show(renewed, { screen: make, error });
+        note(t('notice.code.resent'));
+        return say(t('notice.code.resent'));
       } catch (second) {
         if (!(second instanceof MnemogateError)) throw second;
         second.before = textOf(error);
