@@ -105,10 +105,14 @@ func (b *tab) isTold(text string) {
 	b.shows(".notice", text)
 }
 
-// shows waits until an element has this text of the page.
-func (b *tab) shows(selector, text string) {
+// shows waits until an element has these texts of the page.
+func (b *tab) shows(selector string, names ...string) {
 	b.t.Helper()
-	b.waits(`document.querySelector(` + quote(selector) + `)?.textContent === ` + quote(pageTexts()[text]) + ` && !document.querySelector('.main.busy')`)
+	var texts []string
+	for _, name := range names {
+		texts = append(texts, pageTexts()[name])
+	}
+	b.waits(`document.querySelector(` + quote(selector) + `)?.textContent === ` + quote(strings.Join(texts, " ")) + ` && !document.querySelector('.main.busy')`)
 }
 
 // isUser waits for the page of the backend, which shows the user, and checks that no
@@ -282,7 +286,7 @@ func TestBrowserWalksThePage(t *testing.T) {
 	})
 	run("recovery by a question", func() {
 		recover("frank", "QUESTION")
-		b.complainsOf("method", "error.recovery.question.notset")
+		b.shows("#method-error", "error.recovery.question.notset", "recover.another")
 		b.waits(`document.querySelector('input[value=QUESTION]').checked`)
 		recover("alice@example.com", "QUESTION")
 		b.sees("question", "#answer[spellcheck=false]")

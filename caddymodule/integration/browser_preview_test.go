@@ -196,6 +196,8 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 			}
 		}
 	}
+	scene("recover-notset")
+	is(`document.querySelector('#method-error a').textContent === 'Help'`)
 	scene("login-empty")
 	b.shows("#said", "error.empty") // the focus was there before
 	scene("offer-refused")

@@ -183,27 +183,28 @@ const page = {
   complain(error) {
     const { code, reason, retryAfter, before } = error;
     const name = fieldOf(error, fields);
-    if (name && complain(name, textOf(error))) {
+    const ways = this.ways(error);
+    if (name && complain(name, textOf(error), ...ways)) {
       const input = document.getElementById(name);
       if (name !== 'login' && input?.matches('input')) input.value = '';
       return true;
     }
     const text = [before, textOf(error)].filter(Boolean).join(' ');
-    const ways = this.ways(error);
     const waits = code === 'auth.restricted' && retryAfter && !isEndless(reason);
     if (waits && this.sent) lock(text, retryAfter, ways);
     else alert(waits ? [text, ' ', waitFor(retryAfter)] : text, ...ways); // the form may still work
     return false;
   },
 
-  // ways returns links and buttons for what the user can do after an error, besides
-  // trying again.
+  // ways returns links, buttons and advice for what the user can do after an error,
+  // besides trying again.
   ways({ code, reason }) {
     const { step, config } = this;
     const ways = [];
     if (/^lock\.(password|disabled)$/.test(reason) && config.recovery.length > 0) ways.push(button(t('lock.recover'), () => this.show(step, { screen: recover })));
     if (/^limit\.(sms|renewals)/.test(reason) && this.make !== useBackupCode && takes(step, 'backup')) ways.push(button(t('backup.offer'), () => this.show(step, { screen: useBackupCode })));
     if (isRenewals(reason)) ways.push(button(t('login.back'), () => this.act(() => step.cancel())));
+    if (/^recovery/.test(code) && config.recovery.length > 1) ways.push(t('recover.another'));
     const stuck = /^(auth\.user|auth\.oauth\.notfound|recovery|service\.error|lock\.codes|lock\.answers|lock\.disabled)/;
     if (stuck.test(code) || stuck.test(reason)) ways.push(...this.support());
     return ways;

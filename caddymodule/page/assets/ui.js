@@ -104,12 +104,12 @@ export function choices(name, legend, type, options) {
     el('p', { id: `${name}-error`, class: 'error', hidden: true }));
 }
 
-// complain shows an error at a field and focuses the field. It reports whether the
-// field exists.
-export function complain(name, text) {
+// complain shows an error at a field, with what the user can do about it, and focuses the
+// field. It reports whether the field exists.
+export function complain(name, text, ...ways) {
   const error = document.getElementById(`${name}-error`);
   if (!error) return false;
-  error.replaceChildren(marked(text));
+  error.replaceChildren(marked(text), ...ways.flatMap((way) => [' ', marked(way)]));
   error.hidden = false;
   const of = document.getElementById(name);
   // A captcha is neither: an input of its widget may be hidden, and takes no focus then.
