@@ -172,7 +172,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     } catch (error) {
       if (isOver(error) && from.token && !bare) throw await lost(error, from);
       const known = { ...from, notice: undefined };
-      if (error.captchaRequired) known.captchaRequired = true;
+      if (error.captchaRequired && route !== 'auth/recovery/recover') known.captchaRequired = true;
       if (error.code === 'auth.disclaimer.invalid') known.disclaimersRequired = error.disclaimersRequired;
       if (spends && ['auth.disclaimer.invalid', 'auth.otp.invalid'].includes(error.code)) Object.assign(known, { codeSpent: true, codeWrong: error.code === 'auth.otp.invalid' });
       throw goingOn(error, known);
