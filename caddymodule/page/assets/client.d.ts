@@ -64,7 +64,10 @@ export interface Client {
      * This saves the request for the session. Default: the option `cookie`.
      */
     byCookie?: boolean;
-    /** Makes the user log in again even if there is a session: the step is the start, with the notice `login.fresh`. Default: false. */
+    /**
+     * Makes the user log in again even if the cookie has a session: the step is the start, with
+     * the notice `login.fresh`. Default: false. Without the option `cookie`, call `start` instead.
+     */
     fresh?: boolean;
   }): Promise<Step>;
   /** Drops an unfinished login and returns the start. A user with a session cookie stays logged in until the next login. */
