@@ -195,8 +195,8 @@ type device struct {
 	ID               string    `json:"device_id"`
 	Created          time.Time `json:"created_at"`
 	Expires          time.Time `json:"expires_at"`
-	Address          string    `json:"address,omitempty"`
-	UserAgent        string    `json:"user_agent,omitempty"`
+	Address          string    `json:"address"`
+	UserAgent        string    `json:"user_agent"`
 	SkipSecondFactor bool      `json:"skip_second_factor"`
 	Current          bool      `json:"current"`
 }

@@ -416,7 +416,7 @@ export interface Config {
     /** Only the operator's text. */
     regexDescription?: string;
   };
-  captcha: { type: string; siteKey?: string };
+  captcha: { type: string; siteKey?: string; bits?: number };
   recovery: RecoveryMethod[];
   oauth: OAuthProvider[];
   disclaimers: Disclaimer[];

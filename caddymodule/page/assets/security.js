@@ -245,7 +245,7 @@ function visible() {
   return ['password', ...config.passkeys ? ['passkeys'] : [], ...second ? ['app'] : [], ...codes ? ['codes'] : [], 'sessions', ...config.devices ? ['devices'] : []];
 }
 
-const nameOf = ({ userAgent }) => device(userAgent ?? '') ?? t('security.sessions.unknown');
+const nameOf = ({ userAgent }) => device(userAgent) ?? t('security.sessions.unknown');
 
 function row(session) {
   const id = `session-${session.sessionId}`;
