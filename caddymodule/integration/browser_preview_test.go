@@ -243,6 +243,14 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	b.eval(`void sessionStorage.removeItem('mnemogate ' + location.href.replace(/\/login.*/, ''))`) // the step is over
 	speak("en")
 	b.sees("login", idField)
+	b.eval(`(() => {
+		globalThis.fetch = () => Promise.reject(new TypeError('offline'));
+		const menu = document.querySelector('#language');
+		menu.value = 'fr';
+		menu.dispatchEvent(new Event('change'));
+	})()`)
+	b.isAlerted("error.network")
+	is(`document.querySelector('#language').value === 'en'`)
 
 	// Captchas
 	widget := func(script string) any {

@@ -1,6 +1,6 @@
 // What the login page and the security page share: the page's key, what the tab
 // remembers, and the language.
-import { $, button, el } from './ui.js';
+import { $, alert, button, el } from './ui.js';
 import { t, speak, language } from './texts.js';
 
 // stored returns the storage of the tab. A browser that accepts no cookies of this
@@ -50,7 +50,12 @@ export async function languages(changed) {
   const chooser = $('#language');
   chooser.parentElement.hidden = chooser.options.length < 2;
   chooser.addEventListener('change', async () => {
-    await choose(chooser.value);
+    try {
+      await choose(chooser.value);
+    } catch {
+      chooser.value = language;
+      return alert(t('error.network'));
+    }
     keep('language', chooser.value);
     await changed();
     chooser.focus();
