@@ -10,10 +10,9 @@ import { Journey } from './journey.js';
 import { canOffer, offer } from './passkey.js';
 import { screens, deadLink, going, login, logout, loggedOut, isByLink, openLink, recover, takes, useBackupCode } from './screens.js';
 
-// The token of a link and the parameters from a provider are removed from the
-// address before anything else. The token stays in the state of the history's entry until
-// it is spent, so that a reload and Back find it. The address to go to after the login stays in it, so
-// that a reload finds it.
+// The token of a link and the parameters from a provider are removed from the address
+// before anything else. The address to go to after the login stays, so that a reload
+// finds it. The history keeps the token until it is spent, for a reload and for Back.
 const address = new URL(location.href);
 const link = /^#recover=(.+)$/.exec(address.hash)?.[1] ?? history.state?.link;
 const returned = address.searchParams.has('state') && (address.searchParams.has('code') || address.searchParams.has('error'));
