@@ -395,6 +395,14 @@ func browserWithoutCookiesIsToldSo(t *testing.T, s *site) {
 		b.open(s.URL + "/acme/login")
 		b.waits(`document.querySelector('#screen:not([aria-busy]) .main')?.textContent === 'Try again'`)
 	})
+	t.Run("and a browser without one of the scripts says what to do", func(t *testing.T) {
+		b := newBrowser(t)
+		b.loud = true
+		b.startsWith(`new MutationObserver(() => document.querySelector('script[src]')?.remove()).observe(document, { childList: true, subtree: true })`)
+		b.open(s.URL + "/acme/login")
+		b.waits(`getComputedStyle(document.querySelector('.loading')).visibility === 'hidden'`)
+		b.waits(`getComputedStyle(document.querySelector('.loading')).visibility === 'visible'`)
+	})
 	for name, script := range map[string]string{
 		"Chromium, by its settings": `Object.defineProperty(globalThis, 'sessionStorage', { get() { throw new DOMException('denied', 'SecurityError'); } })`,
 		"a browser that says so":    `Object.defineProperty(navigator, 'cookieEnabled', { value: false })`,

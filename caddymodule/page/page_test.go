@@ -147,7 +147,7 @@ func TestFrenchMarksStayOnTheirLine(t *testing.T) {
 
 // madeKeys are those of texts that the page puts together, and that the markup has.
 func madeKeys() []string {
-	keys := []string{"language", "language.choose", "noscript", "login.heading", "logout.heading", "security.heading", "error.auth.password.invalid.same", "error.cookies", "error.passkey", "link.text", "welcome.text"}
+	keys := []string{"language", "language.choose", "loading", "login.heading", "logout.heading", "security.heading", "error.auth.password.invalid.same", "error.cookies", "error.passkey", "link.text", "welcome.text"}
 	for _, method := range []tenant.Method{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion} {
 		keys = append(keys, "recover."+string(method))
 	}

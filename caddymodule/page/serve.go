@@ -104,7 +104,7 @@ func (p *Page) markup(of variant, key string) (markup, error) {
 		"Lang": of.lang, "Dir": direction(of.lang), "Title": cmp.Or(p.title, of.name), "Kind": of.kind, "Company": of.company,
 		"Files": p.filesAt(of.base, of.company), "Modules": scripts(of.kind), "Images": p.files, "Styled": p.styled(),
 		"Key": key, "Cookie": of.cookie, "Links": p.configs[of.lang].Links,
-		"Heading": texts[of.kind+".heading"], "NoScript": texts["noscript"], "Language": texts["language.choose"], "Languages": p.languageChoices(of.lang),
+		"Heading": texts[of.kind+".heading"], "Loading": texts["loading"], "Language": texts["language.choose"], "Languages": p.languageChoices(of.lang),
 	})
 	if err != nil {
 		return markup{}, err
