@@ -111,8 +111,8 @@ func (s redisSessions) chargeOnOtherServers(ctx context.Context, now time.Time, 
 }
 
 // store runs a script that stores a session and charges counters. If the script
-// changes nothing, a counter was full or there was a conflict. It tells the feed and
-// sess.Displaced which sessions were revoked to make room.
+// changes nothing, a counter was full or there was a conflict. It tells sess.Displaced
+// which sessions were revoked to make room, and the feed also which had expired.
 func (s redisSessions) store(
 	ctx context.Context, now time.Time, sess record.Session, counters []record.Counter, script *script, keys []string, args []any,
 ) error {
@@ -124,11 +124,11 @@ func (s redisSessions) store(
 	if !changed {
 		return cmp.Or(asFull(counters, answer), record.ErrConflict)
 	}
-	for i := 0; i+1 < len(answer); i += 2 {
+	for gone := range slices.Chunk(answer, 2) { // see make_room in lua/common.lua
 		if feed := s.feed.Load(); feed != nil {
-			(*feed).Ended(record.TokenHash([]byte(answer[i].(string))))
+			(*feed).Ended(record.TokenHash([]byte(gone[0].(string))))
 		}
-		if id := answer[i+1].(string); id != "" && sess.Displaced != nil {
+		if id := gone[1].(string); id != "" && sess.Displaced != nil {
 			sess.Displaced(id)
 		}
 	}

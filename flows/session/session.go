@@ -93,10 +93,12 @@ func (c *Call) replacesNone() bool { return c.session == nil || c.revoked }
 // store creates the call's first session or replaces the one it has. It fails if one
 // of the counters is full.
 func (c *Call) store(ctx context.Context, next record.Session, counters ...record.Counter) error {
-	next.Displaced = func(id string) {
-		ended := next.Ended(c.ClientEvent(record.EndedByLimit))
-		ended.Session = id
-		c.s.Emit(ctx, ended)
+	if next.State == record.Authorized { // strangers can begin others, and fill the account's history with them
+		next.Displaced = func(id string) {
+			ended := next.Ended(c.ClientEvent(record.EndedByLimit))
+			ended.Session = id
+			c.s.Emit(ctx, ended)
+		}
 	}
 	var err error
 	switch {

@@ -99,10 +99,9 @@ end
 -- make_room ends the oldest sessions of an index, except the one with the hash new, so
 -- that at most `most` of them are left that have not expired (0: any number). Expired
 -- sessions leave the index. They are marked as expired, because a revocation would no
--- longer find them. Every node is told of both kinds. After a 1, make_room returns the
--- hash of each, and the ID of one that it has ended, or '' of one that had expired.
--- Sessions that the company's marker revokes are deleted, too; every node has been told
--- of these already.
+-- longer find them. Every node is told of both kinds. make_room returns
+-- {1, hash, id, hash, id, …}; the id of an expired session is ''. Sessions that the
+-- company's marker revokes are deleted, too; every node has been told of these already.
 local function make_room(index, marker, new, most, now, channel)
 	local prefix, gone, others = tag(index) .. 's', {1}, {}
 	local over_limit = most > 0 and redis.call('ZCARD', index) > most
@@ -132,7 +131,7 @@ end
 
 -- put stores the session s, whose fields are the arguments from number first on, and
 -- adds it to the index of its state and account. A decoy has no index. It returns the
--- script's answer: the sessions that make_room ended.
+-- script's answer, which is that of make_room.
 local function put(key, index, s, first)
 	redis.call('HSET', key, unpack(ARGV, first))
 	redis.call('PEXPIRE', key, s.ttl)

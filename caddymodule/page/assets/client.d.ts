@@ -465,7 +465,7 @@ export declare class MnemogateError extends Error {
   readonly reason: Reason | null;
   /** Seconds until another attempt may succeed, or null if the server does not say. */
   readonly retryAfter: number | null;
-  /** Whether the next attempt needs a captcha. For passwords, `step` has the same field. */
+  /** Whether the next attempt needs a captcha. `step` has it too, except after `recover`, which always needs one. */
   readonly captchaRequired: boolean;
   /** The disclaimers that the user must accept. A step with a token has them as `disclaimers`. */
   readonly disclaimersRequired: Disclaimer[];

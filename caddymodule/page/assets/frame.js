@@ -43,6 +43,7 @@ async function choose(tag) {
 export async function languages(changed) {
   const wanted = new URLSearchParams(location.search).has('lang') ? null : remembered('language');
   await choose(wanted && $(`#language option[value="${CSS.escape(wanted)}"]`) ? wanted : language).catch((error) => {
+    $('.loading').remove();
     $('#screen').append(el('p', { class: 'stack', lang: 'en', dir: 'ltr' }, button('Try again', () => location.reload(), 'main')));
     $('#screen').removeAttribute('aria-busy');
     throw error;

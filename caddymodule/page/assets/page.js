@@ -8,11 +8,12 @@ import { keep, key, languages, remembered, stored } from './frame.js';
 import { returnTo } from './returnto.js';
 import { Journey } from './journey.js';
 import { canOffer, offer } from './passkey.js';
-import { screens, deadLink, going, login, logout, loggedOut, isByLink, openLink, recover, takes, useBackupCode } from './screens.js';
+import { screens, deadLink, going, login, logout, loggedOut, openLink, recover, takes, useBackupCode } from './screens.js';
 
 // The token of a link and the parameters from a provider are removed from the address
 // before anything else. The address to go to after the login stays, so that a reload
 // finds it. The history keeps the token until it is spent, for a reload and for Back.
+const leaving = $('main').dataset.kind === 'logout';
 const address = new URL(location.href);
 const link = /^#recover=(.+)$/.exec(address.hash)?.[1] ?? history.state?.link;
 const returned = address.searchParams.has('state') && (address.searchParams.has('code') || address.searchParams.has('error'));
@@ -21,9 +22,8 @@ const asked = (returned ? remembered('goal') : address.searchParams.get('return_
 // Browsers keep the fragment of a page that has led here.
 const wanted = link || returned || asked.includes('#') ? asked : asked + address.hash;
 if (returned) history.replaceState(null, '', `${address.pathname}?${new URLSearchParams({ ...fresh && { fresh }, return_to: wanted })}`);
-else if (link) history.replaceState({ link }, '', address.pathname + address.search);
+else if (link) history.replaceState(leaving ? null : { link }, '', address.pathname + address.search);
 
-const leaving = $('main').dataset.kind === 'logout';
 const screen = $('#screen');
 
 const journey = new Journey((to) => page.back(to));
@@ -90,8 +90,9 @@ const page = {
   // the nearest one before it that is not. Forward leads nowhere: what was undone must
   // be done again. Nor does Back after a mailed link, which works only once.
   async back(to) {
-    if (this.busy || to > journey.at || isByLink(this.step)) return journey.travel(journey.at - to);
     const { step } = this;
+    const byLink = step?.state === 'recovery-setpassword' && !step.loginId;
+    if (this.busy || to > journey.at || byLink) return journey.travel(journey.at - to);
     const can = ({ make, turn, loginId }) => turn === this.turn || make === recover || make === screens.checkpassword && loginId;
     const { make, turn, loginId } = await journey.settle(to, can) ?? {};
     if (make && turn === this.turn) return this.show(step, { screen: make });
@@ -159,8 +160,8 @@ const page = {
     if (made.renews?.(error)) {
       try {
         const renewed = await step.renewOTP();
-        if (error.code === 'auth.otp.invalid') return this.show(renewed, { screen: make });
-        this.show(renewed, { screen: make, error });
+        this.show(renewed, { screen: make, error: error.code === 'auth.otp.invalid' ? undefined : error });
+        if (error.code !== 'auth.disclaimer.invalid') return;
         note(t('notice.code.resent'));
         return say(t('notice.code.resent'));
       } catch (second) {

@@ -147,9 +147,6 @@ function sentTo(key, name, value) {
   return sentence;
 }
 
-// isByLink reports whether a mailed link has led to this step. Nothing leads there again.
-export const isByLink = ({ state, loginId }) => state === 'recovery-setpassword' && !loginId;
-
 function setPassword(page, step) {
   return {
     heading: t(isWelcome(page) ? 'welcome.password' : 'newpassword.heading'),
@@ -159,7 +156,7 @@ function setPassword(page, step) {
         newPassword(page, step),
         consent(page, step.disclaimers),
         submit(t('newpassword.submit'))),
-      !isByLink(step) && links(button(t('login.other'), () => page.act(() => step.cancel()))),
+      links(button(t('login.other'), () => page.act(() => step.cancel()))),
     ],
   };
 }

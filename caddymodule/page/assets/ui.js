@@ -116,7 +116,7 @@ export function complain(name, text, ...ways) {
   const input = of.matches('input') ? of : of.matches('fieldset') ? $('input:not(:checked)', of) ?? $('input', of) : null;
   input?.setAttribute('aria-invalid', 'true');
   const target = input ?? of;
-  if (target === document.activeElement) say(text); // screen readers speak only when the focus moves
+  if (target === document.activeElement) say(error.textContent); // screen readers speak only when the focus moves
   target.focus();
   return true;
 }
