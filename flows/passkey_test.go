@@ -166,8 +166,8 @@ func TestAPasskeyChallengeWorksOnceInItsCompany(t *testing.T) {
 	b.addCompany("other")
 	invalid := wire.ErrCredentialsInvalid
 
-	creation, _ := d.create(mnemocode)
-	b.wrong(invalid, "passkey/login", "", with(d.answer(code), object{"challenge_token": creation}))
+	creation, credential := d.create(mnemocode)
+	b.wrong(invalid, "passkey/login", "", object{"challenge_token": creation, "credential": json.RawMessage(credential)})
 	b.wrong(invalid, "passkey/login", "", d.answer("other"))
 	b.wrong(invalid, "passkey/login", "", with(d.answer(code), object{"challenge_token": strings.Repeat("A", 75)}))
 	ahead := d.answer(code)
@@ -271,6 +271,9 @@ func TestAddingPasskeys(t *testing.T) {
 	kept := b.sessionIn(record.Authorized)
 	d := &device{b: b, id: []byte("k")}
 	token, credential := d.create(mnemocode)
+	login := d.answer(code)
+	answer, err := json.Marshal(login["credential"])
+	must(t, err)
 	for name, c := range map[string]struct {
 		token      string
 		credential string
@@ -278,7 +281,7 @@ func TestAddingPasskeys(t *testing.T) {
 		want       string
 	}{
 		"a wrong challenge":   {token[1:], string(credential), "", manage.ErrPasskeyRefused.Error()},
-		"a login's challenge": {b.must("passkey/options", "", nil).ChallengeToken, string(credential), "", manage.ErrPasskeyRefused.Error()},
+		"a login's challenge": {login["challenge_token"].(string), string(answer), "", manage.ErrPasskeyRefused.Error()},
 		"no JSON":             {token, "k", "", "credential: "},
 		"another answer":      {token, `{"id":"a2s="}`, "", manage.ErrPasskeyRefused.Error()},
 		"a long name":         {token, string(credential), strings.Repeat("x", 65), "name: "},
