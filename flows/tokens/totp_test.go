@@ -1,11 +1,14 @@
 package tokens
 
 import (
+	"bytes"
+	"encoding/base64"
 	"testing"
 )
 
-// FuzzSealedSecrets checks that a secret opens only for the company it was sealed
-// for, and that altered data never opens as another secret.
+// FuzzSealedSecrets checks that a sealed secret of an app or a signing key shows
+// nothing of it, that it opens only for the company it was sealed for, and that altered
+// data never opens as another secret.
 func FuzzSealedSecrets(f *testing.F) {
 	keys, err := NewKeys(make([]byte, 32))
 	if err != nil {
@@ -18,25 +21,37 @@ func FuzzSealedSecrets(f *testing.F) {
 	f.Add("acme", []byte("12345678901234567890"), 3, byte(1))
 	f.Add("", []byte{}, 40, byte(0x80))
 	f.Fuzz(func(t *testing.T, company string, secret []byte, at int, flip byte) {
-		sealed := keys.SealTOTP(company, secret)
-		got, err := keys.OpenTOTP(company, sealed)
-		if err != nil || string(got) != string(secret) {
-			t.Fatalf("got %q, %v", got, err)
-		}
-		if _, err := keys.OpenTOTP(company+"x", sealed); err == nil {
-			t.Error("it opened for another company")
-		}
-		if _, err := other.OpenTOTP(company, sealed); err == nil {
-			t.Error("it opened under another store's secret")
-		}
-		altered := []byte(sealed)
-		altered[(at&0xffff)%len(altered)] ^= flip
-		if string(altered) != sealed {
-			if got, err := keys.OpenTOTP(company, string(altered)); err == nil && string(got) != string(secret) {
-				t.Error("something altered opened as something else")
+		for _, kind := range []struct {
+			seal func(k *Keys, company string, secret []byte) string
+			open func(k *Keys, company, sealed string) ([]byte, error)
+		}{
+			{(*Keys).SealTOTP, (*Keys).OpenTOTP},
+			{(*Keys).SealSigningKey, (*Keys).OpenSigningKey},
+		} {
+			sealed := kind.seal(keys, company, secret)
+			raw, err := base64.RawStdEncoding.DecodeString(sealed)
+			if err != nil || len(secret) > 8 && bytes.Contains(raw, secret) { // fewer bytes may be there by chance
+				t.Errorf("%q shows the secret, or is no base64: %v", sealed, err)
 			}
+			got, err := kind.open(keys, company, sealed)
+			if err != nil || string(got) != string(secret) {
+				t.Fatalf("got %q, %v", got, err)
+			}
+			if _, err := kind.open(keys, company+"x", sealed); err == nil {
+				t.Error("it opened for another company")
+			}
+			if _, err := kind.open(other, company, sealed); err == nil {
+				t.Error("it opened under another store's secret")
+			}
+			altered := []byte(sealed)
+			altered[(at&0xffff)%len(altered)] ^= flip
+			if string(altered) != sealed {
+				if got, err := kind.open(keys, company, string(altered)); err == nil && string(got) != string(secret) {
+					t.Error("something altered opened as something else")
+				}
+			}
+			_, _ = kind.open(keys, company, string(secret)) // must not panic
 		}
-		_, _ = keys.OpenTOTP(company, string(secret)) // must not panic
 	})
 }
 
