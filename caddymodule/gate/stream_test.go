@@ -148,6 +148,36 @@ func TestHandlersThatIgnoreCancellationAreCut(t *testing.T) {
 	})
 }
 
+// A stream is cut within stream_recheck, even if its session is revoked just after
+// the store was asked. A busy machine may be late, but not every time.
+func TestStreamsOfRevokedSessionsAreCutInTime(t *testing.T) {
+	const recheck = 200 * time.Millisecond
+	for _, answers := range []int{1, 2} { // until the session is revoked
+		fastest := time.Hour
+		for range 5 {
+			asked, revoked := 0, time.Time{}
+			h, _ := newHandler(t, recheck, liveSessions{get: func(ctx context.Context) (record.Session, error) {
+				if asked++; asked > answers {
+					return record.Session{}, record.ErrNotFound
+				}
+				revoked = time.Now()
+				return new(switchable).get(ctx)
+			}})
+			w := handle(h, func(_ http.ResponseWriter, r *http.Request) error {
+				<-r.Context().Done()
+				return r.Context().Err()
+			})
+			if w.Code != 401 {
+				t.Errorf("got %d %s", w.Code, w.Body)
+			}
+			fastest = min(fastest, time.Since(revoked))
+		}
+		if fastest > recheck {
+			t.Errorf("revoked after %d answers, and cut after %v", answers, fastest)
+		}
+	}
+}
+
 // A store that fails now and then cuts nothing; one that does not answer for
 // as long as stream_recheck does.
 func TestStreamsOutlastAStoreThatFailsForAMoment(t *testing.T) {
