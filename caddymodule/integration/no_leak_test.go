@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -147,7 +148,8 @@ type leakTest struct {
 	secrets map[string]string // what each secret is
 	events  bytes.Buffer      // the bodies of the events that were sent
 	last    map[string]string // the newest code or link, by type of message
-	broken  bool              // the gateway fails and repeats everything that it received
+	broken  []string          // the paths of services that fail and repeat everything that they received
+	failed  map[string]bool   // the paths of those that did
 }
 
 // secret creates a unique secret.
@@ -165,14 +167,15 @@ func (l *leakTest) note(what, secret string) string {
 	return secret
 }
 
-// ServeHTTP is every server that Caddy sends requests to. If it is broken, its
-// responses leak as much as possible.
+// ServeHTTP is every server that Caddy sends requests to. The responses of those that are
+// broken leak as much as possible.
 func (l *leakTest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	said := fmt.Sprintf("%s %v %s", r.URL, r.Header, body)
 	form, _ := url.ParseQuery(string(body))
 	l.mu.Lock()
-	broken := l.broken
+	broken := slices.Contains(l.broken, r.URL.Path)
+	l.failed[r.URL.Path] = l.failed[r.URL.Path] || broken
 	l.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
 	answer := func(status int, v any) {
@@ -198,7 +201,7 @@ func (l *leakTest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		l.events.Write(body)
 		first := l.events.Len() == len(body)
 		l.mu.Unlock()
-		if broken || first {
+		if first {
 			answer(http.StatusInternalServerError, said)
 		}
 	case r.URL.Path == "/captcha" && broken:
@@ -211,6 +214,8 @@ func (l *leakTest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer(http.StatusOK, fields{"access_token": l.secret("an access token"), "token_type": "bearer", "refresh_token": l.secret("a refresh token")})
 	case r.URL.Path == "/token":
 		answer(http.StatusBadRequest, fields{"error": "invalid_grant", "error_description": said})
+	case r.URL.Path == "/user" && broken:
+		answer(http.StatusInternalServerError, said)
 	case r.URL.Path == "/user":
 		answer(http.StatusOK, fields{"id": "alice-at-provider", "name": said})
 	}
@@ -235,7 +240,7 @@ func (l *leakTest) latest(kind string) string {
 // succeed and paths that fail. None of them appears in what Caddy writes.
 func TestNoSecretIsEverWritten(t *testing.T) {
 	t.Parallel()
-	l := &leakTest{secrets: map[string]string{}, last: map[string]string{}}
+	l := &leakTest{secrets: map[string]string{}, last: map[string]string{}, failed: map[string]bool{}}
 	gateway := httptest.NewServer(l)
 	t.Cleanup(gateway.Close)
 	key, oldPassword, oldAnswer := l.secret("the API key"), l.secret("a password"), l.secret("a control answer")
@@ -256,19 +261,27 @@ func TestNoSecretIsEverWritten(t *testing.T) {
 	}
 	l.site = startCaddyfile(t, strings.ReplaceAll(leakSite, "GATEWAY", gateway.URL), env)
 
-	for _, broken := range []bool{false, true} {
+	breaks := func(paths ...string) {
 		l.mu.Lock()
-		l.broken = broken
-		l.mu.Unlock()
+		defer l.mu.Unlock()
+		l.broken = paths
+	}
+	for _, broken := range [][]string{{}, {"/captcha", "/token"}, {"/sms", "/mail", "/user"}} {
+		breaks(broken...)
 		l.exerciseLogins(key, oldPassword)
 		l.exerciseRecoveries(key, oldAnswer)
 		l.exerciseProviders(key)
 		l.exerciseMistakes(key)
 		l.exercisePanics(key)
+		for _, path := range broken {
+			l.eventually("failure of "+path, func() bool {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				return l.failed[path]
+			})
+		}
 	}
-	l.mu.Lock()
-	l.broken = false
-	l.mu.Unlock()
+	breaks()
 	l.exerciseSuccesses(key)
 	l.exerciseAdmin(key)
 	l.exerciseCommands()
@@ -299,6 +312,10 @@ func TestNoSecretIsEverWritten(t *testing.T) {
 			t.Errorf("the logs have no %s: not all was tried", said)
 		}
 	}
+	for _, person := range []string{"alice@example.com", "37060000001", "37060000002", "37060000003", "37060000009"} {
+		l.note("a phone or an email", person)
+	}
+	l.search("a log or an event", append(events, all...), true)
 	if autosave := l.fileText("config/caddy/autosave.json"); !strings.Contains(autosave, "{env.LEAK_PASSWORD}") {
 		t.Error("the config was not autosaved")
 	}

@@ -15,7 +15,7 @@ func (l *leakTest) captcha() string {
 	return l.note("a captcha response", "leakgood"+strings.ToLower(rand.Text()))
 }
 
-// exerciseLogins fails in all ways, and succeeds unless the gateway is broken.
+// exerciseLogins fails in all ways, and succeeds unless a service is broken.
 func (l *leakTest) exerciseLogins(key, password string) {
 	typed := l.secret("a password typed as login id")
 	l.call("acme", key, "auth/login", "", fields{"login_id": typed})
@@ -28,7 +28,7 @@ func (l *leakTest) exerciseLogins(key, password string) {
 	l.call("acme", key, "auth/checkcredentials", "", fields{"login_id": "alice", "password": l.secret("a wrong password"), "captcha_response": l.captcha()})
 	a := l.call("acme", key, "auth/checkpassword", token, fields{"password": password, "captcha_response": l.captcha()})
 	if a.str("session_token") == "" {
-		return // the gateway is broken
+		return // the captcha or the gateway is broken
 	}
 	token = a.token()
 	l.call("acme", key, "auth/checkotp", token, fields{"otp": l.note("a wrong code", "90909"+digits(9))})
