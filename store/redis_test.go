@@ -319,6 +319,18 @@ func TestRedisKeepsDeploymentsApart(t *testing.T) {
 	}
 }
 
+// Nodes of other versions listen on these channels.
+func TestRedisChannelsOfAllVersions(t *testing.T) {
+	r := openRedis(t, RedisOptions{URLs: []string{"redis://127.0.0.1/3"}})
+	if got := r.channel(); got != "mnemogate:3" {
+		t.Errorf("without a deployment: %s", got)
+	}
+	r.SetDeployment("a")
+	if got := r.channel(); got != "mnemogate:3:a" {
+		t.Errorf("of a deployment: %s", got)
+	}
+}
+
 // An index contains only sessions that exist.
 func TestRedisIndexHasOnlyWhatIsThere(t *testing.T) {
 	s := storetest.StartRedis(t)
