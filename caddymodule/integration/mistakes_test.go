@@ -119,7 +119,7 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		"self_service 5m 10m":                         "self_service: " + count + "'10m', at Caddyfile:11",
 		"websocket_token on":                          "websocket_token: " + count + "'on', at Caddyfile:11",
 		"websocket_token\nwebsocket_token":            "websocket_token already specified, at Caddyfile:12",
-		"login_page {\ncolor \"url(//elsewhere)\"\n}": `login_page: color: "url(//elsewhere)" is not a color that the page can use; write it as "#336699" (in quotes), rgb(51, 102, 153), hsl(210, 50%, 40%) or by its name in CSS`,
+		"login_page {\ncolor \"url(//elsewhere)\"\n}": `login_page: color: "url(//elsewhere)" is not a color that the page can use; write it in quotes, as "#336699", "rgb(51, 102, 153)" or "hsl(210, 50%, 40%)", or by its name in CSS`,
 		"login_page {\nlogo testdata/minimal.caddyfiletest\n}":           "login_page: logo: testdata/minimal.caddyfiletest is not an image that browsers can show; use SVG, PNG, JPEG, WebP, GIF or ICO",
 		"login_page {\ntexts testdata/blocklist\n}":                      "login_page: texts: testdata/blocklist is not a directory",
 		"company umbrella {\napi_key k\n}":                               "company: here it only names companies: write their blocks into the global option mnemogate, in the block at the top of the Caddyfile, at Caddyfile:12",

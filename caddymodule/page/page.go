@@ -159,7 +159,7 @@ func (p *Page) paint(color string) error {
 		return nil
 	}
 	if !cssColor.MatchString(color) {
-		return fmt.Errorf(`color: %q is not a color that the page can use; write it as "#336699" (in quotes), rgb(51, 102, 153), hsl(210, 50%%, 40%%) or by its name in CSS`, color)
+		return fmt.Errorf(`color: %q is not a color that the page can use; write it in quotes, as "#336699", "rgb(51, 102, 153)" or "hsl(210, 50%%, 40%%)", or by its name in CSS`, color)
 	}
 	p.files["page.css"] = newFile(contentTypes[".css"], fmt.Appendf(p.files["page.css"].plain, "\n:root {\n\t--color: %s;\n}\n", color))
 	return nil
