@@ -57,7 +57,7 @@ var (
 	anyIssuer = trap{"assertion has no issuer, and the site takes requests for any host, so clients choose the issuer of their own assertions",
 		"add issuer <url>, or give the site a name"}
 	otherHosts = trap{"other proxies ask it by check, but Caddy answers 200 for other hosts than %s, which most proxies take as a yes",
-		"give the site no name, as in http://:8080, with bind; or add a site for all other hosts at the same port: http://:8080 { respond 404 }"}
+		"give the site no name, as in http://:8080, with bind; or add a site for all other hosts, http://:8080, with the same bind, and respond 404 in it"}
 	unusablePasskeys = trap{"%s: passkeys of company %s do not work on this site: its rp_id is %s, and its origins do not name the site",
 		"correct rp_id or origins of passkeys, or give the site a name that they have"}
 	plainAccounts = trap{"a site of it is plain http: anyone on the network path can read the keys and the accounts",
