@@ -263,14 +263,15 @@ func (s *SQLite) makePrivate(file string) {
 }
 
 // sqliteDSN names the file as a URI, so that it may contain a space, % or ?. The
-// pragmas apply to each connection that is opened.
+// pragmas apply to each connection that is opened. Temporary data stay in memory,
+// because a service with a read-only root may have no directory for temporary files.
 func sqliteDSN(file string, pragmas ...string) string {
 	file = filepath.ToSlash(file)
 	if !strings.HasPrefix(file, "/") { // C:/…
 		file = "/" + file
 	}
 	query := url.Values{
-		"_pragma": append([]string{"busy_timeout(" + sqliteBusyTimeout + ")"}, pragmas...),
+		"_pragma": append([]string{"busy_timeout(" + sqliteBusyTimeout + ")", "temp_store(MEMORY)"}, pragmas...),
 		"_txlock": {"immediate"},
 	}
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: file, RawQuery: query.Encode()}).String()

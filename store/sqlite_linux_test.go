@@ -1,6 +1,7 @@
 package store
 
 import (
+	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,5 +39,28 @@ func TestASecondStoreKeepsTheLocksOfTheFirst(t *testing.T) {
 	must(t, createPrivateFile(link))
 	if after := locks(); after != before {
 		t.Errorf("it has %d locks, and had %d before", after, before)
+	}
+}
+
+// Without a directory for temporary files, a large write would fail.
+func TestSQLiteMakesNoTemporaryFiles(t *testing.T) {
+	db := get[*sql.DB](t)(sql.Open("sqlite", sqliteDSN(tempFile(t))))
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	for _, statement := range []string{
+		`CREATE TABLE numbers (n INTEGER, text TEXT)`,
+		`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 5000) INSERT INTO numbers SELECT i, hex(randomblob(64)) FROM n`,
+		`BEGIN IMMEDIATE`,
+		`UPDATE numbers SET n = n + 1`,
+		`SAVEPOINT op`, // its journal keeps each page that the next statement changes
+		`UPDATE numbers SET n = n + 1`,
+	} {
+		_, err := db.Exec(statement)
+		must(t, err)
+	}
+	for _, fd := range get[[]string](t)(filepath.Glob("/proc/self/fd/*")) {
+		if name, _ := os.Readlink(fd); strings.Contains(name, "etilqs_") {
+			t.Errorf("SQLite has opened %s", name)
+		}
 	}
 }
