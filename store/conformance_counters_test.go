@@ -153,6 +153,32 @@ var counterCases = []sessionsCase{
 		},
 	},
 	{
+		name:    "Refund",
+		promise: "Refund takes back what a Charge has added, but nothing of another window. What returns to zero has no window.",
+		run: func(t *testing.T, one, two record.Sessions) {
+			a := record.Counter{Key: "acme/a", Limit: 2, Window: time.Minute}
+			b := record.Counter{Key: "acme/b", Limit: 1, Window: time.Hour}
+			must(t, one.Refund(bg, t0, a, b)) // nothing was charged
+			must(t, one.Charge(bg, t0, a, b))
+			later := t0.Add(time.Second)
+			must(t, one.Charge(bg, later, a))
+			wantFull(t, "Charge", two.Charge(bg, later, a), "acme/a", t0.Add(time.Minute))
+			must(t, two.Refund(bg, later, a))
+			must(t, one.Charge(bg, later, a)) // one unit and no more
+			wantFull(t, "Charge", one.Charge(bg, later, a), "acme/a", t0.Add(time.Minute))
+			must(t, two.Refund(bg, t0, b))
+			must(t, one.Charge(bg, later, b)) // opens a new window
+			wantFull(t, "Charge", one.Charge(bg, later, b), "acme/b", later.Add(time.Hour))
+			again := t0.Add(time.Minute)
+			must(t, one.Charge(bg, again, a, a))
+			must(t, one.Refund(bg, later, a)) // of the window before
+			wantFull(t, "Charge", one.Charge(bg, again, a), "acme/a", again.Add(time.Minute))
+			must(t, one.Refund(bg, again, a, a, a))
+			must(t, one.Charge(bg, again, a, a))
+			wantFull(t, "Charge", one.Charge(bg, again, a), "acme/a", again.Add(time.Minute))
+		},
+	},
+	{
 		name:    "racing Charge",
 		promise: "Limits are exact under concurrency.",
 		run: func(t *testing.T, one, two record.Sessions) {

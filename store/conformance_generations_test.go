@@ -248,6 +248,30 @@ var generationSessionsCases = []sessionsCase{
 		},
 	},
 	{
+		name:    "delete others",
+		promise: "DeleteOthers ends the account's authorized sessions but one, and nothing else, and returns them.",
+		run: func(t *testing.T, one, two record.Sessions) {
+			ended := session("expired", 1, 1, record.Authorized)
+			ended.Expires = t0
+			for _, s := range []record.Session{
+				session("own", 1, 1, record.Authorized), session("a", 1, 1, record.Authorized), session("b", 1, 1, record.Authorized), ended,
+				session("step", 1, 1, record.CheckOTP), session("recovery", 1, 1, record.RecoveryPassword), session("link", 1, 1, record.MailedLink),
+				session("others@2", 2, 1, record.Authorized), session("elsewhere@other/1", 1, 1, record.Authorized),
+			} {
+				must(t, one.Create(bg, t0, s))
+			}
+			gone := get[[]record.Session](t)(two.DeleteOthers(bg, t0, "acme", 1, hash("own")))
+			sortByAge(gone)
+			wantEqual(t, "ended", gone, []record.Session{session("a", 1, 1, record.Authorized), session("b", 1, 1, record.Authorized)})
+			wantGone(t, one, "a", "b")
+			for _, name := range []string{"own", "expired", "step", "recovery", "link", "others@2", "elsewhere@other/1"} {
+				get[record.Session](t)(one.Get(bg, hash(name)))
+			}
+			must(t, one.Create(bg, t0, session("new", 1, 1, record.Authorized))) // no generation was revoked
+			wantEqual(t, "nobody's", len(get[[]record.Session](t)(two.DeleteOthers(bg, t0, "acme", 3, hash("own")))), 0)
+		},
+	},
+	{
 		name:    "racing delete by ID",
 		promise: "If the session is being replaced, either the old or the new one is ended, and none is left.",
 		run: func(t *testing.T, one, two record.Sessions) {

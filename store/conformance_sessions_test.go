@@ -412,6 +412,8 @@ func callAllSessions(ctx context.Context, s record.Sessions, on record.Session) 
 		"Sweep":     s.Sweep(ctx, t0.Add(24*time.Hour)),
 		"Replace":   s.Replace(ctx, t0, on.Hash, on.State, session("c", 1, 1, record.Authorized)),
 		"DeleteID":  second(s.DeleteID(ctx, t0, on.Company, on.Account, on.ID)),
+		"Refund":    s.Refund(ctx, t0, counter),
+		"others":    second(s.DeleteOthers(ctx, t0, on.Company, on.Account, hash("z"))),
 		"End all":   s.End(ctx, t0, record.Revocation{Company: "nobody", Generation: 1}),
 		"End":       s.End(ctx, t0, record.Revocation{Company: on.Company, Account: on.Account, Generation: record.AllGenerations}),
 		"Delete":    s.Delete(ctx, on.Hash),

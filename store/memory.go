@@ -118,7 +118,7 @@ func (m *Memory) Asked() (hits, misses uint64) {
 	return hits, misses
 }
 
-// Replace implements record.Sessions. Like Delete, DeleteID, End and Expire, it forgets the
+// Replace implements record.Sessions. Like all methods that revoke, it forgets the
 // session even if the store returns an error: it may have been revoked all the same.
 func (m *Memory) Replace(ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter) error {
 	defer m.Ended(old)
@@ -136,6 +136,12 @@ func (m *Memory) DeleteID(ctx context.Context, now time.Time, company string, ac
 	// If the call fails, the store does not say which session it was.
 	defer m.EndedAll(record.Revocation{Company: company, Account: account, Generation: record.AllGenerations})
 	return m.Sessions.DeleteID(ctx, now, company, account, id)
+}
+
+// DeleteOthers implements record.Sessions.
+func (m *Memory) DeleteOthers(ctx context.Context, now time.Time, company string, account int64, keep record.TokenHash) ([]record.Session, error) {
+	defer m.EndedAll(record.Revocation{Company: company, Account: account, Generation: record.AllGenerations})
+	return m.Sessions.DeleteOthers(ctx, now, company, account, keep)
 }
 
 // End implements record.Sessions.

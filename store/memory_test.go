@@ -132,6 +132,10 @@ func TestMemoryForgetsWhatIsRevokedWhateverTheStoreAnswers(t *testing.T) {
 			_, err := m.DeleteID(bg, t0, s.Company, s.Account, s.ID)
 			return err
 		},
+		"DeleteOthers": func(m *Memory, s record.Session) error {
+			_, err := m.DeleteOthers(bg, t0, s.Company, s.Account, hash("another"))
+			return err
+		},
 		"End of the account": func(m *Memory, s record.Session) error {
 			return m.End(bg, t0, record.Revocation{Company: s.Company, Account: s.Account, Generation: s.Generation + 1})
 		},

@@ -18,21 +18,36 @@ func (s redisSessions) Delete(ctx context.Context, hash record.TokenHash) error 
 	})
 }
 
-var deleteIDScript = newScript("deleteid")
+func (s redisSessions) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (record.Session, error) {
+	ended, err := s.deleteThese(ctx, now, company, account, loginStates, id, "")
+	if err == nil && len(ended) == 0 {
+		err = record.ErrNotFound
+	}
+	if err != nil {
+		return record.Session{}, err
+	}
+	return ended[0], nil
+}
 
-func (s redisSessions) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (sess record.Session, err error) {
-	err = s.call(ctx, "ending session", func(ctx context.Context) error {
-		changed, answer, err := s.run(ctx, deleteIDScript, s.indexes(company, account, loginStates), id, micros(now), s.channel())
-		if err != nil {
-			return err
+func (s redisSessions) DeleteOthers(ctx context.Context, now time.Time, company string, account int64, keep record.TokenHash) ([]record.Session, error) {
+	return s.deleteThese(ctx, now, company, account, []record.State{record.Authorized}, "", string(keep[:]))
+}
+
+var deleteTheseScript = newScript("deletethese")
+
+// deleteThese revokes the session with an ID or, if keep is a hash, all others. It returns
+// them.
+func (s redisSessions) deleteThese(
+	ctx context.Context, now time.Time, company string, account int64, states []record.State, id, keep string,
+) (ended []record.Session, err error) {
+	err = s.call(ctx, "ending sessions", func(ctx context.Context) error {
+		_, answer, err := s.run(ctx, deleteTheseScript, s.indexes(company, account, states), id, keep, micros(now), s.channel())
+		if err == nil {
+			ended, err = decodeRedisSessions(answer)
 		}
-		if !changed {
-			return record.ErrNotFound
-		}
-		sess, err = decodeRedisSession(record.TokenHash([]byte(answer[0].(string))), redisFields(answer[1]))
 		return err
 	})
-	return sess, err
+	return ended, err
 }
 
 var expireScript = newScript("expire")

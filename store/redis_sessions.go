@@ -285,16 +285,25 @@ func (s redisSessions) List(ctx context.Context, now time.Time, company string, 
 	var all []record.Session
 	err := s.call(ctx, "listing sessions", func(ctx context.Context) error {
 		_, answer, err := s.run(ctx, listScript, s.indexes(company, account, storedStates), micros(now))
-		for i := 0; err == nil && i+1 < len(answer); i += 2 {
-			var sess record.Session
-			hash := record.TokenHash([]byte(answer[i].(string)))
-			sess, err = decodeRedisSession(hash, redisFields(answer[i+1]))
-			all = append(all, sess)
+		if err == nil {
+			all, err = decodeRedisSessions(answer)
 		}
 		return err
 	})
 	sortByAge(all)
 	return all, err
+}
+
+// decodeRedisSessions returns the sessions of an answer: hash, fields, …
+func decodeRedisSessions(answer []any) (all []record.Session, err error) {
+	for pair := range slices.Chunk(answer, 2) {
+		sess, err := decodeRedisSession(record.TokenHash([]byte(pair[0].(string))), redisFields(pair[1]))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, sess)
+	}
+	return all, nil
 }
 
 // redisFields returns the fields of a Redis hash from a script's answer.
@@ -411,6 +420,25 @@ func (s redisSessions) count(ctx context.Context, now time.Time, counters []reco
 		err = asFull(counters, answer)
 	}
 	return err
+}
+
+// If a Refund is lost, the counter is only full earlier.
+var refundScript = newNoWaitScript("refund")
+
+func (s redisSessions) Refund(ctx context.Context, now time.Time, counters ...record.Counter) error {
+	if len(counters) == 0 {
+		return ctx.Err()
+	}
+	return s.call(ctx, "refunding counters", func(ctx context.Context) error {
+		var keys []string
+		var args []any
+		for _, c := range counters {
+			keys = append(keys, s.counterTag(c.Key)+"c"+c.Key)
+			args = append(args, c.Window.Microseconds())
+		}
+		_, _, err := s.run(ctx, refundScript, keys, append(args, micros(now))...)
+		return err
+	})
 }
 
 // addCounters appends the arguments that the function counters in common.lua

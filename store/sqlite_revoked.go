@@ -23,6 +23,19 @@ func (s sqliteSessions) DeleteID(ctx context.Context, now time.Time, company str
 	return changeOne(ctx, s, "ending session", scanSQLiteSession, sqliteDeleteID, company, account, id, string(record.MailedLink), micros(now))
 }
 
+const sqliteDeleteOthers = `
+	DELETE FROM sessions
+	WHERE company = ? AND account = ? AND state = ? AND expires > ? AND hash <> ? AND` + sqliteNotEnded + `
+	RETURNING ` + sqliteSessionColumns
+
+func (s sqliteSessions) DeleteOthers(ctx context.Context, now time.Time, company string, account int64, keep record.TokenHash) (ended []record.Session, err error) {
+	err = s.write(ctx, func(ctx context.Context, tx *sqliteQueries) (err error) {
+		ended, err = collect(ctx, tx, scanSQLiteSession, sqliteDeleteOthers, company, account, string(record.Authorized), micros(now), keep[:])
+		return err
+	})
+	return ended, translate("ending sessions", err)
+}
+
 const (
 	sqliteKeepSession = `
 		UPDATE sessions SET epoch = epoch + 1

@@ -288,6 +288,9 @@ const (
 		SET count = iif(until <= ?2, 1, count + 1), until = iif(until <= ?2, ?3, until)
 		WHERE until <= ?2 OR count < ?4`
 	sqliteFullCounter = `SELECT until FROM counters WHERE key = ? AND until > ? AND count >= ?`
+
+	sqliteRefund      = `UPDATE counters SET count = count - 1 WHERE key = ? AND until > ? AND until <= ?`
+	sqliteDropCounter = `DELETE FROM counters WHERE key = ? AND count <= 0`
 )
 
 // Charge reads before it writes, so that a flood of refused attempts does not block
@@ -298,6 +301,21 @@ func (s sqliteSessions) Charge(ctx context.Context, now time.Time, counters ...r
 	}
 	return translate("charging counters", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		return chargeSQLite(ctx, tx, now, counters)
+	}))
+}
+
+func (s sqliteSessions) Refund(ctx context.Context, now time.Time, counters ...record.Counter) error {
+	return translate("refunding counters", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		for _, c := range counters {
+			_, err := tx.exec(ctx, sqliteRefund, c.Key, micros(now), micros(now.Add(c.Window)))
+			if err == nil {
+				_, err = tx.exec(ctx, sqliteDropCounter, c.Key)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	}))
 }
 

@@ -234,6 +234,11 @@ func (t timedSessions) DeleteID(ctx context.Context, now time.Time, company stri
 	return t.Sessions.DeleteID(ctx, now, company, account, id)
 }
 
+func (t timedSessions) DeleteOthers(ctx context.Context, now time.Time, company string, account int64, keep record.TokenHash) (ended []record.Session, err error) {
+	defer observeCall(ctx, "sessions", "delete_others", time.Now(), &err)
+	return t.Sessions.DeleteOthers(ctx, now, company, account, keep)
+}
+
 func (t timedSessions) End(ctx context.Context, now time.Time, e record.Revocation) (err error) {
 	defer observeCall(ctx, "sessions", "end", time.Now(), &err)
 	return t.Sessions.End(ctx, now, e)
@@ -272,4 +277,9 @@ func (t timedSessions) SpendCode(ctx context.Context, now time.Time, company str
 func (t timedSessions) Charge(ctx context.Context, now time.Time, counters ...record.Counter) (err error) {
 	defer observeCall(ctx, "sessions", "charge", time.Now(), &err)
 	return t.Sessions.Charge(ctx, now, counters...)
+}
+
+func (t timedSessions) Refund(ctx context.Context, now time.Time, counters ...record.Counter) (err error) {
+	defer observeCall(ctx, "sessions", "refund", time.Now(), &err)
+	return t.Sessions.Refund(ctx, now, counters...)
 }

@@ -299,6 +299,10 @@ type SessionWriter interface {
 	// returns it. It does not find links. It returns ErrNotFound if there is no such
 	// session, or it has expired at now.
 	DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (Session, error)
+	// DeleteOthers revokes the account's Authorized sessions that have not expired at
+	// now, except the one under keep, and returns them. Everything else of the account
+	// stays: steps, links and codes.
+	DeleteOthers(ctx context.Context, now time.Time, company string, account int64, keep TokenHash) ([]Session, error)
 	// End revokes the sessions and links that e covers. From then on Create and
 	// Replace refuse such sessions. End takes no longer for a million sessions than
 	// for MaxSessions. It spares the session e.Keep if that belongs to the account, is
@@ -334,6 +338,10 @@ type Counters interface {
 	// counter and says until when. The counters are all of one company or all of
 	// none. If all have CheckOnly, Charge writes nothing.
 	Charge(ctx context.Context, now time.Time, counters ...Counter) error
+	// Refund takes back what a Charge at now has added, if the window is still open that
+	// was open then. A counter that returns to zero has no window. The counters are those
+	// of one Charge.
+	Refund(ctx context.Context, now time.Time, counters ...Counter) error
 }
 
 // KeepExpired is the minimum time that an expired session is kept, so that a client with
