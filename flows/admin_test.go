@@ -164,7 +164,7 @@ func TestPendingRevocationsDoNotFloodTheLog(t *testing.T) {
 		}
 		return nil
 	})
-	if err := b.admin().EndSessions(t.Context(), mnemocode, ""); !errors.Is(err, manage.ErrRevocationPending) {
+	if err := b.admin().EndSessions(t.Context(), mnemocode); !errors.Is(err, manage.ErrRevocationPending) {
 		t.Fatalf("got %v, want ErrRevocationPending", err)
 	}
 	for range 20 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"math"
 	"strings"
 	"time"
 	"unicode"
@@ -43,7 +44,8 @@ func (s *Service) solveCaptcha(ctx context.Context, c *session.Call, response st
 
 // spendCaptcha reports whether a response is right, and marks it as used. It refuses
 // surrounding white space: providers trim it, so a used response with a space added would
-// be valid again.
+// be valid again. GiveBack makes the response unused. A provider verifies it only once, so
+// the store remembers that it was right.
 func spendCaptcha(ctx context.Context, c *session.Call, response string) (bool, error) {
 	if strings.TrimFunc(response, isTrimmed) != response {
 		return false, nil
@@ -52,11 +54,29 @@ func spendCaptcha(ctx context.Context, c *session.Call, response string) (bool, 
 	if err != nil {
 		return false, err
 	}
-	if _, reusable := c.Company.Captcha.(tenant.ReusableCaptcha); reusable || !ok {
+	if _, reusable := c.Company.Captcha.(tenant.ReusableCaptcha); reusable {
 		return ok, nil
 	}
-	hash := sha256.Sum256([]byte(once))
-	return c.MarkUsed(ctx, record.Counter{Key: limits.Key("", "captcha", hex.EncodeToString(hash[:])), Limit: 1, Window: captchaMemory})
+	right := captchaMark("captcha-right", c.Company.Code+"/"+response)
+	if !ok {
+		if wrong, err := c.MarkUsed(ctx, record.CheckOnly(right)[0]); wrong || err != nil {
+			return false, err
+		}
+	}
+	right.Limit = math.MaxInt32                                 // it may be marked again
+	_, right.CheckOnly = c.Company.Captcha.(tenant.ProofOfWork) // whose responses stay right
+	used := captchaMark("captcha", once)
+	first, err := c.MarkUsed(ctx, used, right)
+	if first {
+		c.Took(used)
+	}
+	return first, err
+}
+
+// captchaMark returns the mark of a response.
+func captchaMark(name, of string) record.Counter {
+	hash := sha256.Sum256([]byte(of))
+	return record.Counter{Key: limits.Key("", name, hex.EncodeToString(hash[:])), Limit: 1, Window: captchaMemory}
 }
 
 // verifyCaptcha reports whether a response is right. It also returns the string to mark
@@ -68,9 +88,9 @@ func verifyCaptcha(ctx context.Context, c *session.Call, response string) (once 
 	}
 	ok, err = c.Company.Captcha.Verify(ctx, response, c.Address)
 	if err != nil {
-		return "", false, wire.Unavailable("verifying the captcha response", err)
+		err = wire.Unavailable("verifying the captcha response", err)
 	}
-	return response, ok, nil
+	return response, ok, err
 }
 
 // isTrimmed reports whether some programming language treats r as white space.

@@ -12,8 +12,10 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -297,6 +299,7 @@ func TestEachLockIsOneEvent(t *testing.T) {
 		record.LockSMSCountry:   {reason: "limit.sms_country", limits: func(c *tenant.Company) { c.Limits.SMSPerCountry = one }, try: start},
 		record.LockSMSCountries: {reason: "limit.sms_country", limits: func(c *tenant.Company) { c.Limits.SMSCountries = []string{"+1"} }, try: start},
 		record.LockMails:        {reason: "limit.mails", limits: func(c *tenant.Company) { c.Limits.MailsPerAccount = one }, try: recover("MAIL")},
+		record.LockChanges:      {reason: "limit.changes", limits: func(*tenant.Company) {}, state: record.Authorized, with: changeOften},
 	}
 	for _, kind := range flows.EventKinds {
 		if strings.HasPrefix(kind.Name, record.LockPrefix) && tests[kind.Name].limits == nil {
@@ -464,4 +467,17 @@ func eventTable() string {
 		row(k.Name, k.When, k.Fields)
 	}
 	return b.String()
+}
+
+// changeOften begins 30 changes of a logged-in user, and returns the outcome of the last.
+func changeOften(b *harness, token string) (err error) {
+	authorized, err := b.authorize(token)
+	must(b.t, err)
+	for range 30 {
+		var self *manage.Self
+		if self, err = manage.NewSelf(b.t.Context(), b.Manager, b.company, authorized, session.Client{Address: home}); err == nil {
+			err = self.BeginChange(b.t.Context(), "x")
+		}
+	}
+	return err
 }

@@ -82,6 +82,10 @@ func TestClientsThatHangUpAreCounted(t *testing.T) {
 				return pw.DeriveKey(hash, secret)
 			}
 		}, true},
+		"a busy node": {"auth/checkcredentials", func() object { return object{"login_id": email, "password": password} }, func(b *harness, h *hangingUp) {
+			b.company.Limits.LoginsPerAddress.N = b.company.Limits.FailuresPerAddress.N
+			b.Hasher.Derive = func(string, string) ([]byte, error) { h.client(); return nil, pw.ErrBusy }
+		}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, h := newHarness(t), new(hangingUp)

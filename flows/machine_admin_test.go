@@ -99,7 +99,7 @@ func (m *machine) administer(t *rapid.T) {
 			*attempts = modelAttempts{}
 		}
 	case "end sessions":
-		err = ad.EndSessions(t.Context(), a.mnemocode, "")
+		err = ad.EndSessions(t.Context(), a.mnemocode)
 		m.endAll(a)
 	case "end the company's":
 		err = ad.EndAllSessions(t.Context())

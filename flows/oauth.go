@@ -66,15 +66,18 @@ func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest)
 // exchange returns the user that the code stands for. If the provider refuses the code,
 // that counts as a failure of the address.
 func (s *Service) exchange(ctx context.Context, c *session.Call, config tenant.OAuth, req *oauthRequest) (tenant.OAuthUser, error) {
+	client := ctx
 	ctx = context.WithoutCancel(ctx) // the outcome counts even if the client hangs up
 	user, err := s.askProvider(ctx, c, config, req)
 	if err != nil && !errors.Is(err, wire.ErrOAuthFailed) {
 		return tenant.OAuthUser{}, err
 	}
 	if errors.Is(err, tenant.ErrProviderFault) {
+		c.GiveBack(client, wire.ErrUnavailable)
 		s.Warn("a provider can't confirm logins", "company", c.Company.Code, "provider", req.ProviderID, "error", err)
 		return tenant.OAuthUser{}, wire.ErrOAuthFailed
 	}
+	c.Worked()
 	if err := c.RecordAddress(ctx, err == nil); err != nil {
 		return tenant.OAuthUser{}, err
 	}

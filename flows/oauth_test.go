@@ -222,21 +222,34 @@ func TestAProviderCanNotUseAnothersCode(t *testing.T) {
 	}
 }
 
-// Each code counts as a login of its address, so made-up codes can't fill the store,
-// even while the provider does not answer.
+// Each code counts as a login of its address. While the provider does not answer, an
+// address gets its logins back, but made-up codes can't fill the store.
 func TestCodesOfAnAddressAreLogins(t *testing.T) {
-	b, v := harnessWithProvider(t, tenant.OAuth{})
-	v.err = errDown
-	got := race(200, func(int) error {
-		_, err := b.serve("auth/oauth", "", grant(nil))
-		return err
-	})
-	limit := b.company.Limits.LoginsPerAddress.N
-	if got["service.unavailable"] != limit || got["auth.restricted"] != 200-limit || len(v.asked) != limit {
-		t.Errorf("got %v, and the provider was asked %d times, want %d", got, len(v.asked), limit)
-	}
-	if _, err := b.serve("auth/oauth", "", grant(nil)); refusal(err).Reason != "limit.logins" {
-		t.Errorf("got %v, %q", err, refusal(err).Reason)
+	for _, fault := range []error{wire.ErrOAuthFailed, errDown} {
+		b, v := harnessWithProvider(t, tenant.OAuth{})
+		b.company.Limits.FailuresPerAddress = tenant.Unlimited
+		v.err = fault
+		limit := b.company.Limits.LoginsPerAddress.N
+		if fault == errDown {
+			for range 2 * limit {
+				b.wrong(wire.ErrUnavailable, "auth/oauth", "", grant(nil))
+			}
+			b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
+			limit *= 11
+		}
+		race(200, func(int) error {
+			_, err := b.serve("auth/oauth", "", grant(nil))
+			return err
+		})
+		for range limit {
+			b.serve("auth/oauth", "", grant(nil))
+		}
+		if len(v.asked) > limit {
+			t.Errorf("%v: the provider was asked %d times, want at most %d", fault, len(v.asked), limit)
+		}
+		if _, err := b.serve("auth/oauth", "", grant(nil)); refusal(err).Reason != "limit.logins" {
+			t.Errorf("got %v, %q", err, refusal(err).Reason)
+		}
 	}
 }
 
@@ -244,7 +257,7 @@ func TestCodesOfAnAddressAreLogins(t *testing.T) {
 func TestFaultsOfAProviderAreNoFailuresOfAnAddress(t *testing.T) {
 	b, v := harnessWithProvider(t, tenant.OAuth{})
 	v.err = fmt.Errorf("%w: invalid_client", tenant.ErrProviderFault)
-	for range b.company.Limits.FailuresPerAddress.N + 1 {
+	for range b.company.Limits.FailuresPerAddress.N + b.company.Limits.LoginsPerAddress.N {
 		b.wrong(wire.ErrOAuthFailed, "auth/oauth", "", grant(nil))
 	}
 	v.err = nil

@@ -103,6 +103,7 @@ func (s *Service) accountOfPasskey(ctx context.Context, c *session.Call, token s
 	if err != nil && !errors.Is(err, wire.ErrCredentialsInvalid) {
 		return record.Account{}, err
 	}
+	c.Worked()
 	if err := c.RecordAddress(ctx, err == nil); err != nil {
 		return record.Account{}, err
 	}

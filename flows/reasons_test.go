@@ -56,6 +56,7 @@ func TestThePageExplainsEveryReason(t *testing.T) {
 		"limit.sms_phone":   inWords(l.SMSPerPhone),
 		"limit.sms_address": inWords(l.SMSPerAddress),
 		"limit.mails":       inWords(l.MailsPerAccount),
+		"limit.changes":     "30 in 1 hour:",
 	} {
 		if !strings.HasPrefix(rows[reason], number) {
 			t.Errorf("of %s the page says %q, want %q", reason, rows[reason], number)

@@ -92,6 +92,7 @@ func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error
 	err = wire.ErrService // in case serve panics
 	defer func() { s.emit(ctx, r, c, reply, err) }()
 	reply, err = s.serve(ctx, r, c)
+	c.GiveBack(ctx, err)
 	if errors.Is(err, wire.ErrTokenInvalid) && r.Route.TakesToken() {
 		err = c.WhyRevoked(ctx)
 	}

@@ -144,7 +144,7 @@ func TestNobodyRemovesTheAppThatTheNextLoginNeeds(t *testing.T) {
 		"no sender":                         func(b *harness) { b.company.SMS = nil },
 		"a country to which no SMS is sent": func(b *harness) { b.company.Limits.SMSCountries = []string{"+371"} },
 	} {
-		if err := remove(prepare); !errors.Is(err, wire.ErrValidation) {
+		if err := remove(prepare); !errors.Is(err, wire.ErrConflict) {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}

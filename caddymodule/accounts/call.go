@@ -212,11 +212,11 @@ func (c *Call) refuse(err error) {
 	} else if refusal.Cause != nil && c.App != nil {
 		c.App.Log().Warn("a request for accounts failed", "method", c.Method, "path", c.URL.Path, "error", refusal.Cause)
 	}
-	switch after := refusal.RetryAfter; {
-	case after > 0:
-		bodies.SetRetryAfter(c.W.Header(), after)
-	case refusal.Status == http.StatusServiceUnavailable:
-		c.W.Header().Set("Retry-After", "2")
+	if refusal.Status == http.StatusServiceUnavailable {
+		refusal.RetryAfter = cmp.Or(refusal.RetryAfter, wire.RetrySoon)
+	}
+	if refusal.RetryAfter > 0 {
+		bodies.SetRetryAfter(c.W.Header(), refusal.RetryAfter)
 	}
 	if refusal.Status == http.StatusUnauthorized && c.W.Header().Get("WWW-Authenticate") == "" {
 		c.W.Header().Set("WWW-Authenticate", bodies.Challenge)

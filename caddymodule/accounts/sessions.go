@@ -23,7 +23,7 @@ func (c *Call) endSession() error {
 }
 
 func (c *Call) endSessions() error {
-	return c.done(c.admin.EndSessions(c.ctx, c.mnemocode(), ""))
+	return c.done(c.admin.EndSessions(c.ctx, c.mnemocode()))
 }
 
 func (c *Call) forgetDevices() error {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"time"
@@ -100,9 +101,12 @@ func IsEmpty(body []byte) bool {
 // Challenge is a WWW-Authenticate, or its beginning (RFC 6750, section 3).
 const Challenge = `Bearer realm="mnemogate"`
 
-// SetRetryAfter sets the header Retry-After.
+// retrySpread is over how much time clients come back that were refused at once.
+const retrySpread = 3 * time.Second
+
+// SetRetryAfter sets the header Retry-After to at least a time.
 func SetRetryAfter(header http.Header, after time.Duration) {
-	header.Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
+	header.Set("Retry-After", strconv.Itoa(int(math.Ceil((after + rand.N(retrySpread)).Seconds()))))
 }
 
 // WriteJSON answers with JSON that nobody may keep.

@@ -38,8 +38,14 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 			}
 		}()
 		var user *manage.Self
-		if user, session, err = h.userOf(service, w, r, t, route.Fresh); err != nil {
+		if user, session, err = h.userOf(service, w, r, t); err != nil {
 			return err
+		}
+		fresh := route.IsChange(user, id)
+		if fresh {
+			if _, _, err = h.sessionOf(service, w, r, t, fresh); err != nil {
+				return err
+			}
 		}
 		body, err = route.Serve(selfservice.Call{
 			Request:  r,
@@ -49,7 +55,7 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 			ReadBody: func() ([]byte, error) {
 				body, err := readBody(w, r, h.MaxBody)
 				if err == nil { // it may have come slowly, and the session ended meanwhile
-					_, _, err = h.sessionOf(service, w, r, t, route.Fresh)
+					_, _, err = h.sessionOf(service, w, r, t, fresh)
 				}
 				return body, err
 			},
@@ -76,8 +82,8 @@ func (h *Handler) sessionOf(service *flows.Service, w http.ResponseWriter, r *ht
 }
 
 // userOf returns the logged-in user of a request, and what sessionOf returns.
-func (h *Handler) userOf(service *flows.Service, w http.ResponseWriter, r *http.Request, t target, fresh bool) (*manage.Self, record.Session, error) {
-	company, found, err := h.sessionOf(service, w, r, t, fresh)
+func (h *Handler) userOf(service *flows.Service, w http.ResponseWriter, r *http.Request, t target) (*manage.Self, record.Session, error) {
+	company, found, err := h.sessionOf(service, w, r, t, false)
 	if err != nil {
 		return nil, found, err
 	}

@@ -67,7 +67,8 @@ func errorSite(t *testing.T) *site {
 		}`,
 		company: account("alice", "email alice@example.com\nphone +37060000001\nquestion \"Name of your first cat?\" Whiskers") +
 			account("carol", "phone +37060000003\nsecond_factor") + account("dave", "must_set_password") +
-			account("frank", "") + account("grace", "") + newGateway(t).provider(1, ""),
+			account("frank", "") + account("grace", "") + account("heidi", "") + newGateway(t).provider(1, ""),
+		handler: "self_service",
 		more: "company legal {\napi_key " + testKey + disclaimers + "recovery {\nmethods MAIL\n}\n" + account("alice", "") + "}\n" +
 			"company broken {\napi_key " + testKey + "\nsms panic\n" + bob +
 			"company down {\napi_key " + testKey + "\nsms webhook " + nobodyListens(t) + " {\nsecret " + smsSecret + "\n}\n" + bob,
@@ -208,6 +209,13 @@ func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
 		}},
 		{"a defect", wire.ErrService, nil, func() answer {
 			return post("broken", testKey, "auth/login", "", fields{"login_id": "+37060000002"})
+		}},
+
+		{"the app that the next login needs", wire.ErrConflict, nil, func() answer {
+			token := post("acme", testKey, "auth/checkpassword", login("heidi"), fields{"password": testPassword}).wantState(record.Authorized).token()
+			secret := s.me("POST", "totp", token, nil).wantStatus(200).str("secret")
+			s.me("POST", "totp/confirm", token, fields{"code": appShows(t, secret, 0)}).wantStatus(200)
+			return s.me("DELETE", "totp", token, nil)
 		}},
 
 		{"protected path without a token", wire.ErrHeaderMissing, nil, func() answer { return s.get("/acme/profile", "") }},

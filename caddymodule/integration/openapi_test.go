@@ -161,28 +161,35 @@ var extensions = map[string][]*wire.Error{
 
 	"GET me/factors":                  ownErrors(),
 	"GET me/sessions":                 ownErrors(),
-	"DELETE me/sessions":              ownErrors(),
-	"DELETE me/sessions/{session_id}": ownErrors(wire.ErrNoRoute),
+	"DELETE me/sessions":              changeErrors(),
+	"DELETE me/sessions/{session_id}": changeErrors(wire.ErrNoRoute),
 	"GET me/devices":                  ownErrors(),
-	"DELETE me/devices":               ownErrors(),
-	"DELETE me/devices/{device_id}":   ownErrors(wire.ErrNoRoute),
-	"POST me/password":                ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrPasswordInvalid, wire.ErrPasswordSame, wire.ErrQuality, wire.ErrRestricted})...),
-	"POST me/totp":                    ownErrors(bodyErrors...),
-	"DELETE me/totp":                  ownErrors(),
-	"POST me/totp/confirm":            ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrOTPInvalid, wire.ErrRestricted})...),
-	"POST me/backup-codes":            ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrRestricted})...),
+	"DELETE me/devices":               changeErrors(),
+	"DELETE me/devices/{device_id}":   changeErrors(wire.ErrNoRoute),
+	"POST me/password":                bodyErrors(wire.ErrPasswordInvalid, wire.ErrPasswordSame, wire.ErrQuality),
+	"POST me/totp":                    bodyErrors(),
+	"DELETE me/totp":                  changeErrors(wire.ErrConflict),
+	"POST me/totp/confirm":            bodyErrors(wire.ErrOTPInvalid),
+	"POST me/backup-codes":            bodyErrors(),
 	"GET me/passkeys":                 ownErrors(),
-	"POST me/passkeys":                ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrCredentialsInvalid, wire.ErrNoRoute, wire.ErrRestricted})...),
-	"POST me/passkeys/options":        ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrNoRoute})...),
-	"PATCH me/passkeys/{passkey_id}":  ownErrors(slices.Concat(bodyErrors, []*wire.Error{wire.ErrNoRoute})...),
-	"DELETE me/passkeys/{passkey_id}": ownErrors(wire.ErrNoRoute),
+	"POST me/passkeys":                bodyErrors(wire.ErrCredentialsInvalid, wire.ErrNoRoute),
+	"POST me/passkeys/options":        bodyErrors(wire.ErrNoRoute),
+	"PATCH me/passkeys/{passkey_id}":  bodyErrors(wire.ErrNoRoute),
+	"DELETE me/passkeys/{passkey_id}": changeErrors(wire.ErrNoRoute, wire.ErrConflict),
 }
 
-var bodyErrors = []*wire.Error{wire.ErrTooLarge, wire.ErrMediaType}
-
-// ownErrors returns the errors of a route of self_service.
+// ownErrors returns the errors of a route of self_service, changeErrors those of a change,
+// bodyErrors those of a change with a body.
 func ownErrors(more ...*wire.Error) []*wire.Error {
 	return slices.Concat([]*wire.Error{wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrValidation, wire.ErrUnavailable, wire.ErrService}, flows.TokenErrors, more)
+}
+
+func changeErrors(more ...*wire.Error) []*wire.Error {
+	return ownErrors(append(more, wire.ErrRestricted)...)
+}
+
+func bodyErrors(more ...*wire.Error) []*wire.Error {
+	return changeErrors(append(more, wire.ErrTooLarge, wire.ErrMediaType)...)
 }
 
 // The document has the operations of the table and the extensions, with their

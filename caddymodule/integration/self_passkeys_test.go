@@ -96,7 +96,9 @@ func (s *site) usersManageTheirPasskeys(t *testing.T) {
 
 	s.update("alice", func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
 	last := s.me("POST", "passkeys", token, s.created(phone, token, "")).wantStatus(200).str("id")
-	s.me("DELETE", "passkeys/"+last, token, nil).want(wire.ErrValidation)
+	s.me("DELETE", "passkeys/"+last, token, nil).want(wire.ErrConflict)
+	s.update("alice", func(a *record.Account) { a.PasswordHash, a.SecondFactor = "h", true }) // no code would come
+	s.me("DELETE", "passkeys/"+last, token, nil).want(wire.ErrConflict)
 
 	old := s.begun("mgs_", record.Authorized, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 	for _, route := range [][2]string{{"POST", "passkeys/options"}, {"POST", "passkeys"}, {"PATCH", "passkeys/" + last}, {"DELETE", "passkeys/" + last}} {

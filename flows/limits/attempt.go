@@ -53,8 +53,9 @@ type Attempt struct {
 	// are filled in when the events are emitted.
 	Events []record.Event
 
-	counted []string      // names of the address's counters that this attempt charges
-	waited  time.Duration // for its turns at hashing
+	counted []string           // names of the address's counters that this attempt charges
+	taken   [][]record.Counter // what GiveBack refunds, one element for each charge
+	waited  time.Duration      // for its turns at hashing
 }
 
 // Key returns the key of a company's counter or, if company is empty, of a counter that
@@ -168,7 +169,45 @@ func (at *Attempt) CheckLogins(ctx context.Context) error {
 // BeginLogin does what CheckLogins does, and counts a password that is about to be compared,
 // or a recovery.
 func (at *Attempt) BeginLogin(ctx context.Context) error {
-	return at.Charge(ctx, append(at.AddressCounters(), at.AddressLogins()...)...)
+	return at.Take(ctx, append(at.AddressCounters(), at.AddressLogins()...)...)
+}
+
+// Take is Charge before the work that the counters count. GiveBack refunds it.
+func (at *Attempt) Take(ctx context.Context, counters ...record.Counter) error {
+	err := at.Charge(ctx, counters...)
+	if err == nil {
+		at.Took(counters...)
+	}
+	return err
+}
+
+// Took says that counters were charged as by Take.
+func (at *Attempt) Took(counters ...record.Counter) {
+	at.taken = append(at.taken, slices.DeleteFunc(slices.Clone(counters), func(c record.Counter) bool { return c.CheckOnly }))
+}
+
+// Worked says that the work was done, so that GiveBack refunds nothing of it: a secret was
+// compared, or a message was given to a gateway.
+func (at *Attempt) Worked() { at.taken = nil }
+
+// GiveBack refunds what the attempt took if err, its outcome, says that the node was too
+// busy for the work, or that a store or provider did not answer. A client that hangs up
+// gets nothing back. An address gets back at most wideFactor times its limit, because what
+// a try leaves in the store is bounded by that.
+func (at *Attempt) GiveBack(ctx context.Context, err error) {
+	if len(at.taken) == 0 || !errors.Is(err, wire.ErrUnavailable) || ctx.Err() != nil {
+		return
+	}
+	if bound := at.Company.Limits.LoginsPerAddress; bound != tenant.Unlimited {
+		bound.N *= wideFactor
+		if at.Counters.Charge(ctx, at.Now, at.perAddress("given-back", bound)...) != nil {
+			return
+		}
+	}
+	for _, counters := range at.taken {
+		_ = at.Counters.Refund(ctx, at.Now, counters...) // then they count, as without GiveBack
+	}
+	at.taken = nil
 }
 
 // AddressFirst returns the error of CheckAddress or, if there is none, err. Call it if
@@ -207,11 +246,16 @@ const spentMemory = time.Hour
 
 // Spend marks a secret that a client sent as used, on all nodes. It returns false if the
 // secret was used before. Each secret counts as a login of the address, so strangers
-// can't fill the store with marks.
+// can't fill the store with marks. GiveBack refunds that login, but not the secret.
 func (at *Attempt) Spend(ctx context.Context, name string, secret []byte) (first bool, err error) {
 	hash := sha256.Sum256(secret)
 	mark := at.Counter(name, hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: spentMemory})
-	return at.MarkUsed(ctx, mark, append(at.AddressCounters(), at.AddressLogins()...)...)
+	logins := at.AddressLogins()
+	first, err = at.MarkUsed(ctx, mark, append(at.AddressCounters(), logins...)...)
+	if first {
+		at.Took(logins...)
+	}
+	return first, err
 }
 
 // RecordAddress records the outcome of an attempt for its address. It counts a wrong

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -33,7 +34,7 @@ var (
 	// ErrNoPasskey means that the account has no passkey with this ID.
 	ErrNoPasskey = errors.New("the account has no such passkey")
 	// ErrLastPasskey means that the user could not log in without this passkey.
-	ErrLastPasskey = errors.New("it is the last passkey of an account that has no password and gets no code by SMS: add another way to log in first")
+	ErrLastPasskey = errors.New("it is the last passkey of an account that has no other way to log in: add one first")
 )
 
 // NewPasskey is what a client needs to create a passkey, ready to be marshalled.
@@ -107,7 +108,9 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 		return record.Passkey{}, ErrTooManyPasskeys
 	}
 	if err != nil {
-		return record.Passkey{}, adminError("storing the passkey", err)
+		err = adminError("storing the passkey", err)
+		at.GiveBack(ctx, err)
+		return record.Passkey{}, err
 	}
 	ad.Notify(ctx, ad.Company, a, ad.notice(message.NoticePasskeyAdded))
 	ad.emit(ctx, added)
@@ -205,7 +208,7 @@ func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) 
 	if !ok {
 		return ErrNoPasskey
 	}
-	if ad.isUser() && a.Passkeys == 1 && a.PasswordHash == "" && !ad.Company.SendsCodesTo(a.Phone) {
+	if ad.isUser() && a.Passkeys == 1 && !ad.needsNoPasskey(a) {
 		return ErrLastPasskey
 	}
 	removed := ad.event(record.AccountPasskeyRemoved, a)
@@ -222,4 +225,14 @@ func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) 
 	revokeErr := ad.revoke(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: generation, Keep: kept}, record.EndedByChange)
 	ad.emit(ctx, removed)
 	return revokeErr
+}
+
+// needsNoPasskey reports whether the owner of an account has another way to log in that
+// does not run out, as backup codes do.
+func (ad *Admin) needsNoPasskey(a record.Account) bool {
+	byPassword := a.PasswordHash != "" && (a.HasApp() || !ad.Company.NeedsSecondFactor(a))
+	return byPassword || ad.Company.SendsCodesTo(a.Phone) || slices.ContainsFunc(a.Identities, func(i record.Identity) bool {
+		_, configured := ad.Company.OAuth[i.Provider]
+		return configured
+	})
 }

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -20,6 +22,7 @@ type Self struct {
 	admin   Admin
 	account record.Account
 	session record.Session
+	attempt *limits.Attempt // at the change
 }
 
 // NewSelf returns the Self of an authorized session.
@@ -31,11 +34,28 @@ func NewSelf(ctx context.Context, m *session.Manager, company *tenant.Company, s
 	if err != nil {
 		return nil, wire.Unavailable("loading the account", err)
 	}
-	return &Self{Admin{
+	ad := Admin{
 		Manager: m, Company: company, Actor: record.ActorUser,
 		Address: client.Address, UserAgent: session.KeptUserAgent(client.UserAgent),
-	}, a, s}, nil
+	}
+	at, err := ad.attemptOf(ctx, a, client.Address)
+	return &Self{ad, a, s, at}, err
 }
+
+// changesPerHour is how often a user may make a kind of change (contract, section 17).
+const changesPerHour = 30
+
+// BeginChange charges the account's budget for a kind of change.
+func (s *Self) BeginChange(ctx context.Context, kind string) error {
+	rate := tenant.Rate{N: changesPerHour, Per: time.Hour}
+	err := s.attempt.Take(ctx, s.attempt.Counter("changes-per-account", strconv.FormatInt(s.account.ID, 10)+"/"+kind, rate))
+	s.admin.emitLocks(ctx, s.attempt, s.account)
+	return err
+}
+
+// EndChange gives back what a change has used up if err, its outcome, says that a service
+// did not answer.
+func (s *Self) EndChange(ctx context.Context, err error) { s.attempt.GiveBack(ctx, err) }
 
 // isUser reports whether the Admin is that of a Self.
 func (ad *Admin) isUser() bool { return ad.Actor == record.ActorUser }
@@ -64,9 +84,19 @@ func (s *Self) EndSession(ctx context.Context, id string) (current bool, err err
 	return id == s.session.ID, selfError(s.admin.EndSession(ctx, s.account.Mnemocode, id))
 }
 
-// EndOthers revokes all other sessions of the account.
+// EndOthers revokes the other authorized sessions of the account. Logins and recoveries in
+// progress, codes, links and devices stay: otherwise whoever has a token could keep the
+// owner out with it.
 func (s *Self) EndOthers(ctx context.Context) error {
-	return selfError(s.admin.EndSessions(ctx, s.account.Mnemocode, s.session.ID))
+	ctx = context.WithoutCancel(ctx) // report what was revoked
+	ended, err := s.admin.Sessions.DeleteOthers(ctx, s.admin.Now(), s.account.Company, s.account.ID, s.session.Hash)
+	if err != nil {
+		return wire.Unavailable("ending the other sessions", err)
+	}
+	for _, other := range ended {
+		s.admin.Emit(ctx, other.Ended(s.admin.actorEvent(record.EndedByUser)))
+	}
+	return nil
 }
 
 // ChangePassword changes the password. An account without one needs no current one.
@@ -87,15 +117,12 @@ func (s *Self) NewTOTP(ctx context.Context) (TOTPSecret, error) {
 
 // ConfirmTOTP is Admin.ConfirmTOTP. Wrong codes count like those of a login.
 func (s *Self) ConfirmTOTP(ctx context.Context, code string) error {
-	at, err := s.admin.attemptOf(ctx, s.account, s.admin.Address)
-	if err != nil {
-		return err
-	}
+	at := s.attempt
 	if err := cmp.Or(at.CheckAddress(ctx), at.CheckCodes(s.account)); err != nil {
 		s.admin.emitLocks(ctx, at, s.account)
 		return err
 	}
-	_, err = s.admin.ConfirmTOTP(ctx, s.account.Mnemocode, code, s.session.ID)
+	_, err := s.admin.ConfirmTOTP(ctx, s.account.Mnemocode, code, s.session.ID)
 	if errors.Is(err, ErrAppCode) {
 		err = cmp.Or(at.RecordWindow(ctx, at.FailureKey(s.account, ""), record.WrongCodes, false), err)
 		s.admin.emitLocks(ctx, at, s.account)
@@ -112,12 +139,8 @@ func (s *Self) RemoveTOTP(ctx context.Context) error {
 // NewBackupCodes is Admin.NewBackupCodes. It takes as much time for hashing as many
 // logins, so it counts as one of the address.
 func (s *Self) NewBackupCodes(ctx context.Context) ([]string, error) {
-	at, err := s.admin.attemptOf(ctx, s.account, s.admin.Address)
-	if err != nil {
-		return nil, err
-	}
-	if err := at.BeginLogin(ctx); err != nil {
-		s.admin.emitLocks(ctx, at, s.account)
+	if err := s.attempt.BeginLogin(ctx); err != nil {
+		s.admin.emitLocks(ctx, s.attempt, s.account)
 		return nil, err
 	}
 	codes, err := s.admin.NewBackupCodes(ctx, s.account.Mnemocode)
@@ -168,7 +191,9 @@ func selfError(err error) error {
 		return &wire.Refusal{Err: wire.ErrNoRoute, Message: "You have no passkey with this id. GET passkeys lists them."}
 	case errors.Is(err, ErrPasskeyRefused):
 		return &wire.Refusal{Err: wire.ErrCredentialsInvalid, Message: "The passkey was not accepted. Start again with new options."}
-	case errors.Is(err, ErrPasskeyTaken), errors.Is(err, ErrTooManyPasskeys), errors.Is(err, ErrLastPasskey):
+	case errors.Is(err, ErrLastPasskey):
+		return &wire.Refusal{Err: wire.ErrConflict, Message: "Not done: " + err.Error() + "."}
+	case errors.Is(err, ErrPasskeyTaken), errors.Is(err, ErrTooManyPasskeys):
 		return wire.Invalid("Not done: %v.", err)
 	case errors.Is(err, ErrPasswordWrong):
 		return &wire.Refusal{Err: wire.ErrPasswordInvalid, Message: "current_password is wrong. Ask for it again."}

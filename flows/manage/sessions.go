@@ -49,25 +49,20 @@ func (ad *Admin) EndSession(ctx context.Context, mnemocode, id string) error {
 }
 
 // EndSessions revokes the sessions of an account, including pending steps and recovery
-// links. It spares the session with the ID keep, if that is not empty.
-func (ad *Admin) EndSessions(ctx context.Context, mnemocode, keep string) error {
+// links.
+func (ad *Admin) EndSessions(ctx context.Context, mnemocode string) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
-	if err != nil {
-		return err
-	}
-	kept, err := ad.sessionToKeep(ctx, a, keep)
 	if err != nil {
 		return err
 	}
 	a, err = ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
 		a.Updated = ad.Now()
-		a.Keep = kept
 		return true, nil
 	})
 	if err != nil {
 		return adminError("ending the sessions", err)
 	}
-	return ad.revoke(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation, Keep: kept}, ad.revokeReason())
+	return ad.revoke(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: a.Generation}, record.EndedByAdmin)
 }
 
 // EndAllSessions revokes all sessions of the company, including pending steps and

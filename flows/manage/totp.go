@@ -22,7 +22,7 @@ import (
 var ErrAppCode = errors.New("the code is wrong or was used: send the next one that the app shows")
 
 // errOnlyFactor means that a user can't remove the app, because a login needs its codes.
-var errOnlyFactor = wire.Invalid("A login of this account needs a code, and only the app has one. Set up another app instead, or ask an operator.")
+var errOnlyFactor = &wire.Refusal{Err: wire.ErrConflict, Message: "A login of this account needs a code, and only the app has one. Set up another app instead, or ask an operator."}
 
 // ErrNoTOTP means that no secret is waiting to be confirmed.
 var ErrNoTOTP = errors.New("there is no secret to confirm: make one first")

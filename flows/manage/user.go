@@ -58,6 +58,7 @@ func (ad *Admin) checkOwnPassword(ctx context.Context, at *limits.Attempt, a rec
 		return ErrNotActive
 	}
 	err := ad.TryPassword(ctx, at, a, current)
+	at.GiveBack(ctx, err)
 	if !errors.Is(err, wire.ErrRestricted) {
 		at.RecordTraffic(a.ID, false)
 	}

@@ -101,6 +101,7 @@ const (
 	LockSMSCountry   = LockPrefix + "sms_per_country"
 	LockSMSCountries = LockPrefix + "sms_countries"
 	LockMails        = LockPrefix + "mails_per_account"
+	LockChanges      = LockPrefix + "changes_per_account"
 
 	SessionEnded     = sessionPrefix + "ended"
 	AllSessionsEnded = sessionPrefix + "all_ended"
@@ -182,6 +183,7 @@ func eventKinds() []EventKind {
 		{LockSMSCountry, "`sms_per_country` refused an SMS", attempt},
 		{LockSMSCountries, "`sms_countries` refused an SMS; once per day and node", attempt},
 		{LockMails, "`mails_per_account` refused a mail", attempt},
+		{LockChanges, "a user made the same kind of change too often", attempt},
 		{SessionEnded, "a session or recovery link was revoked; reason: `" + EndedByLogout + "`, `" + EndedByPassword + "` (one was set), `" +
 			EndedByChange + "` (it was changed or deleted), `" + EndedByAdmin + "`, `" + EndedByUser + "` (in the list of sessions), `" + EndedByLimit + "` (a newer one took its place: `sessions_per_account`), `" + EndedLate + "` (what a crash left over)", ended},
 		{AllSessionsEnded, "all sessions of the company were revoked; reason: `" + EndedByAdmin + "`, `" + EndedLate + "`", []string{"company", "address", "actor", "reason"}},

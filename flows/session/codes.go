@@ -111,11 +111,26 @@ func (c *Call) whenSent(state record.State) moment {
 
 // deliver sends a code and waits until it is sent, even if the client hangs up: that is
 // no failure of the gateway.
-func (n newCode) deliver(ctx context.Context) error {
-	if err := n.send(context.WithoutCancel(ctx)); err != nil {
-		return wire.Unavailable("sending the code", err)
+func (c *Call) deliver(ctx context.Context, code newCode) error {
+	return c.handOver(ctx, "sending the code", code.counters, code.send)
+}
+
+// handOver gives a message to a gateway. A message that the gateway refuses counts, too, so
+// Retry-After then says when the budgets allow the next one.
+func (c *Call) handOver(ctx context.Context, doing string, budgets []record.Counter, send func(context.Context) error) error {
+	c.Worked()
+	ctx = context.WithoutCancel(ctx)
+	err := send(ctx)
+	if err == nil {
+		return nil
 	}
-	return nil
+	err = wire.Unavailable(doing, err)
+	next := c.Counters.Charge(ctx, c.Now, record.CheckOnly(budgets...)...)
+	refusal, ok := errors.AsType[*wire.Refusal](err)
+	if full, isFull := errors.AsType[*record.FullError](next); ok && isFull {
+		refusal.RetryAfter = max(refusal.RetryAfter, full.Until.Sub(c.Now))
+	}
+	return err
 }
 
 // sendLater sends the code of a recovery after the answer. If that fails, the code

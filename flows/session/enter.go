@@ -86,7 +86,7 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 			return Issued{}, err
 		}
 		st.Counters = nil
-		if err := code.deliver(ctx); err != nil {
+		if err := c.deliver(ctx, code); err != nil {
 			return Issued{}, err
 		}
 	}
@@ -100,7 +100,7 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 		}
 	}
 	if when == afterStored && code.send != nil { // last, because a code can't be taken back
-		if err := code.deliver(ctx); err != nil {
+		if err := c.deliver(ctx, code); err != nil {
 			c.s.abandon(ctx, hash)
 			return Issued{}, err
 		}

@@ -12,19 +12,22 @@ import (
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
-	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // MailLink mails a link that FindLink accepts to the owner of an account. The argument
 // mail is the type of the message.
 func (c *Call) MailLink(ctx context.Context, a record.Account, mail string) error {
-	if err := c.Charge(ctx, c.mailBudget(strconv.FormatInt(a.ID, 10))...); err != nil {
+	budget := c.mailBudget(strconv.FormatInt(a.ID, 10))
+	if err := c.Charge(ctx, budget...); err != nil {
 		return err
 	}
 	link, message := c.newLink(a, mail)
 	ctx = context.WithoutCancel(ctx) // a mailed link must work even if the client hangs up
-	if err := c.s.send(ctx, c.Company, c.Company.Mail, a, message); err != nil {
-		return wire.Unavailable("mailing the link", err)
+	err := c.handOver(ctx, "mailing the link", budget, func(ctx context.Context) error {
+		return c.s.send(ctx, c.Company, c.Company.Mail, a, message)
+	})
+	if err != nil {
+		return err
 	}
 	return c.store(ctx, link)
 }

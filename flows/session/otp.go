@@ -152,7 +152,8 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 		return record.Account{}, err
 	}
 	if code.stored != nil {
-		if err := c.Charge(ctx, append([]record.Counter{renewals}, code.counters...)...); err != nil {
+		code.counters = append([]record.Counter{renewals}, code.counters...)
+		if err := c.Charge(ctx, code.counters...); err != nil {
 			return record.Account{}, err
 		}
 	}
@@ -171,7 +172,7 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 		c.s.sendLater(ctx, c.Company, a, c.session.Hash, code)
 		return a, nil
 	}
-	if err := code.deliver(ctx); err != nil {
+	if err := c.deliver(ctx, code); err != nil {
 		return record.Account{}, err
 	}
 	return a, c.setCode(ctx, number, code.stored)

@@ -46,6 +46,7 @@ func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *Pa
 	if err != nil {
 		return wire.Unavailable("checking the password", err)
 	}
+	at.Worked()
 	hidden := at.Company.Hardened && t.LoginIDHash != "" // otherwise t.Key is the account's own
 	if hidden && t.Account.FailureCounts[record.WrongPasswords].Count >= at.Company.Limits.DisableAfter {
 		ok = false // as RecordPrivate will say

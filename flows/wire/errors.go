@@ -65,6 +65,7 @@ var (
 	ErrValidation = &Error{"request.validation.failed", 400, "The request is malformed."}
 	ErrQuality    = &Error{"request.validation.failed", 422, "The new_password is too weak. Ask for a different one."} // fixed
 	ErrNoRoute    = &Error{"request.validation.failed", 404, "There is no such route. /{company_code}/v2/openapi.json lists all routes."}
+	ErrConflict   = &Error{"request.validation.failed", 409, "The account could no longer log in. Add another way to log in first."}
 	ErrMethod     = &Error{"request.validation.failed", 405, "Use POST."}
 	ErrTooLarge   = &Error{"request.validation.failed", 413, "The body is larger than max_body (16 KiB by default). Send less."}
 	ErrMediaType  = &Error{"request.validation.failed", 415, "Send the body as application/json in UTF-8, without Content-Encoding."}
@@ -108,6 +109,7 @@ var lockReasons = map[string]Reason{
 	record.LockSMSCountry:   "limit.sms_country",
 	record.LockSMSCountries: "limit.sms_country",
 	record.LockMails:        "limit.mails",
+	record.LockChanges:      "limit.changes",
 }
 
 // Reasons lists the possible reasons of each error. An error that is not listed has none.
@@ -176,8 +178,8 @@ func Restricted(lock string, now, until time.Time) error {
 // Unavailable returns service.unavailable, caused by err. doing says what failed, as in
 // "loading the session".
 func Unavailable(doing string, err error) error {
-	return &Refusal{Err: ErrUnavailable, RetryAfter: retrySoon, Cause: fmt.Errorf("%s: %w", doing, err)}
+	return &Refusal{Err: ErrUnavailable, RetryAfter: RetrySoon, Cause: fmt.Errorf("%s: %w", doing, err)}
 }
 
-// retrySoon is the Retry-After when an external service failed.
-const retrySoon = 2 * time.Second
+// RetrySoon is the Retry-After when an external service failed.
+const RetrySoon = 2 * time.Second

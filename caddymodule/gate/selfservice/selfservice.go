@@ -26,15 +26,15 @@ import (
 type Route struct {
 	method  string
 	pattern string // {id} matches any one segment
-	Fresh   bool   // needs a recent login
+	fresh   bool   // needs a recent login
 	serve   func(*Call) (any, error)
 }
 
 var routes = []Route{
 	{http.MethodGet, "factors", false, (*Call).factors},
 	{http.MethodGet, "sessions", false, (*Call).sessions},
-	{http.MethodDelete, "sessions", false, (*Call).endOthers},
-	{http.MethodDelete, "sessions/{id}", false, (*Call).endSession},
+	{http.MethodDelete, "sessions", true, (*Call).endOthers},
+	{http.MethodDelete, endSession, true, (*Call).endSession},
 	{http.MethodGet, "devices", false, (*Call).devices},
 	{http.MethodDelete, "devices", true, (*Call).forgetDevices},
 	{http.MethodDelete, "devices/{id}", true, (*Call).forgetDevices},
@@ -50,6 +50,14 @@ var routes = []Route{
 	{http.MethodDelete, "passkeys/{id}", true, (*Call).removePasskey},
 }
 
+const endSession = "sessions/{id}"
+
+// IsChange reports whether the user makes a change with the route and the id in the path. It
+// then needs a recent login, and has a budget. A logout does not.
+func (r *Route) IsChange(user *manage.Self, id string) bool {
+	return r.fresh && (r.pattern != endSession || !user.IsCurrent(record.Session{ID: id}))
+}
+
 // A Call is a request to a Route, once its user is known.
 type Call struct {
 	*http.Request
@@ -58,12 +66,16 @@ type Call struct {
 	ReadBody  func() ([]byte, error) // reads the body of the request
 	LoggedOut func()                 // is called after the session of the request was revoked
 	ID        string                 // of the session or other thing in the path
+
+	kind string // of the change, for its budget
 }
 
 // Serve returns the answer of a route: "status":"success" and the route's fields. It
 // refuses a query, and for DELETE a body that says something: otherwise a client that names
-// one session in it would end all.
-func (r *Route) Serve(c Call) (any, error) {
+// one session in it would end all. A change counts once its body is valid.
+func (r *Route) Serve(c Call) (answer any, err error) {
+	c.kind = r.method + " " + r.pattern
+	defer func() { c.EndChange(c.Context(), err) }()
 	if c.URL.RawQuery != "" {
 		return nil, wire.Invalid("This route has no query parameters. Leave them out.")
 	}
@@ -74,6 +86,11 @@ func (r *Route) Serve(c Call) (any, error) {
 		}
 		if err != nil {
 			return nil, err
+		}
+		if r.IsChange(c.Self, c.ID) {
+			if err := c.BeginChange(c.Context(), c.kind); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return r.serve(&c)
@@ -113,13 +130,17 @@ func Find(method, path string) (*Route, string, error) {
 	return nil, "", wire.NotAllowed(strings.Join(methods, ", "), "Use a method that the header Allow lists.")
 }
 
-// read decodes the body into request, as for an auth route.
+// read decodes the body of a change into request, as for an auth route, and counts the
+// change.
 func (c *Call) read(request any) error {
 	body, err := c.ReadBody()
+	if err == nil {
+		err = wire.Decode(body, request)
+	}
 	if err != nil {
 		return err
 	}
-	return wire.Decode(body, request)
+	return c.BeginChange(c.Context(), c.kind)
 }
 
 type factors struct {

@@ -289,7 +289,9 @@ export interface Me {
   factors(): Promise<Factors>;
   /** Oldest first. */
   sessions(): Promise<OwnSession[]>;
+  /** * The current session needs no recent login. */
   endSession(sessionId: string): Promise<unknown>;
+  /** * Logins and recoveries in progress, links and known devices stay. */
   endOtherSessions(): Promise<unknown>;
   /** The devices that the company remembers, oldest first. */
   devices(): Promise<KnownDevice[]>;
@@ -508,7 +510,7 @@ export type ErrorCode =
 
 export type Reason =
   | 'cross_site'
-  | 'limit.address' | 'limit.logins' | 'limit.mails' | 'limit.renewals'
+  | 'limit.address' | 'limit.changes' | 'limit.logins' | 'limit.mails' | 'limit.renewals'
   | 'limit.sms_account' | 'limit.sms_address' | 'limit.sms_company' | 'limit.sms_country' | 'limit.sms_phone'
   | 'lock.answers' | 'lock.codes' | 'lock.disabled' | 'lock.password'
   | 'password.breached' | 'password.common' | 'password.pattern' | 'password.personal' | 'password.too_long' | 'password.too_short'

@@ -1,0 +1,170 @@
+package flows_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/manage"
+	pw "github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// A strictCaptcha says once that a response is right, as providers do.
+type strictCaptcha map[string]bool
+
+func (c strictCaptcha) Verify(_ context.Context, response, _ string) (bool, error) {
+	first := !c[response]
+	c[response] = true
+	return first, nil
+}
+
+// A brokenSystem is a provider and a former system that does not answer.
+type brokenSystem struct{}
+
+func (brokenSystem) Exchange(context.Context, tenant.OAuthGrant) (tenant.OAuthUser, error) {
+	return tenant.OAuthUser{}, errDown
+}
+
+func (brokenSystem) VerifyPassword(context.Context, tenant.PasswordQuestion) (bool, error) {
+	return false, errDown
+}
+
+func (brokenSystem) Verify(context.Context, string, string) (bool, error) { return false, errDown }
+
+// A brokenStore has passkeys that can't be loaded.
+type brokenStore struct{ record.Accounts }
+
+func (brokenStore) Passkey(context.Context, string, []byte) (record.Passkey, error) {
+	return record.Passkey{}, errDown
+}
+
+// Contract, section 9: limits count work. What the node, a provider or a store could not do
+// is no try, and spends no captcha response. What was done counts as ever.
+func TestWhatCouldNotBeDoneIsNoTry(t *testing.T) {
+	credentials := func(*harness) object {
+		return object{"login_id": email, "password": password, "captcha_response": "right"}
+	}
+	busy := func(b *harness) func() {
+		derive := b.Hasher.Derive
+		b.Hasher.Derive = func(string, string) ([]byte, error) { return nil, pw.ErrBusy }
+		return func() { b.Hasher.Derive = derive }
+	}
+	var phone *device
+	for name, c := range map[string]struct {
+		path  string
+		body  func(*harness) object
+		fails func(*harness) (mend func())
+	}{
+		"a busy node": {"auth/checkcredentials", credentials, busy},
+		"a former system": {"auth/checkcredentials", credentials, func(b *harness) func() {
+			hash := b.load().PasswordHash
+			b.company.Migrate = brokenSystem{}
+			b.update(true, func(a *record.Account) { a.PasswordHash = record.ExternalPassword })
+			return func() { b.update(true, func(a *record.Account) { a.PasswordHash = hash }) }
+		}},
+		"a provider": {"auth/oauth", func(*harness) object { return grant(nil) }, func(b *harness) func() {
+			b.company.OAuth[2] = tenant.OAuth{Provider: brokenSystem{}, RedirectURIs: []string{callback}}
+			return func() { b.company.OAuth[2] = tenant.OAuth{Provider: provider{}, RedirectURIs: []string{callback}} }
+		}},
+		"a captcha": {"auth/recovery/recover", func(*harness) object { return recovery(object{"method": "QUESTION"}) }, func(b *harness) func() {
+			captcha := b.company.Captcha
+			b.company.Captcha = brokenSystem{}
+			return func() { b.company.Captcha = captcha }
+		}},
+		"a store": {"passkey/login", func(b *harness) object {
+			if phone == nil {
+				phone = b.device("phone", 0)
+			}
+			return phone.answer(code)
+		}, func(b *harness) func() {
+			accounts := b.Accounts
+			b.Accounts = brokenStore{accounts}
+			return func() { b.Accounts = accounts }
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newHarness(t)
+			b.company.Captcha, b.company.Limits.CaptchaAfter = strictCaptcha{}, new(0)
+			b.company.Limits.LoginsPerAddress.N = 5
+			body := c.body(b) // the same, with the same captcha response
+			mend := c.fails(b)
+			for range 3 * b.company.Limits.LoginsPerAddress.N {
+				if c.path != "auth/checkcredentials" {
+					body = c.body(b)
+				}
+				b.wrong(wire.ErrUnavailable, c.path, "", body)
+			}
+			mend()
+			if c.path == "auth/checkcredentials" {
+				wantStep(t, b.must(c.path, "", body), record.Authorized)
+				b.wrong(wire.ErrCaptchaInvalid, c.path, "", body) // now it was used
+			}
+			b.company.Captcha = nil
+			var err error
+			for range b.company.Limits.LoginsPerAddress.N + 1 {
+				_, err = b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
+			}
+			if refusal(err).Reason != "limit.logins" {
+				t.Errorf("got %v, although the logins are used up", err)
+			}
+		})
+	}
+}
+
+// A user's own changes are given back, too.
+func TestAChangeThatFailsIsGivenBack(t *testing.T) {
+	b := newHarness(t)
+	b.company.Limits.LoginsPerAddress.N = 5
+	authorized, err := b.authorize(b.sessionIn(record.Authorized))
+	must(t, err)
+	derive := b.Hasher.Derive
+	b.Hasher.Derive = func(string, string) ([]byte, error) { return nil, pw.ErrBusy }
+	change := func() error {
+		self, err := manage.NewSelf(t.Context(), b.Manager, b.company, authorized, session.Client{Address: home})
+		must(t, err)
+		if err = self.BeginChange(t.Context(), "backup codes"); err == nil {
+			_, err = self.NewBackupCodes(t.Context())
+		}
+		self.EndChange(t.Context(), err)
+		return err
+	}
+	for range 40 {
+		if err := change(); !errors.Is(err, wire.ErrUnavailable) {
+			t.Fatal(err)
+		}
+	}
+	b.Hasher.Derive = derive
+	must(t, change())
+}
+
+// A message that a gateway refuses counts. The answer says when the next one may be sent.
+func TestARefusedMessageSaysWhenTheNextMayBeSent(t *testing.T) {
+	b := newHarness(t)
+	b.withoutPassword()
+	b.sms.broken, b.mail.broken = errDown, errDown
+	for path, c := range map[string]struct {
+		body  object
+		limit *tenant.Rate
+	}{
+		"auth/login":            {object{"login_id": email}, &b.company.Limits.SMSPerAccount},
+		"auth/recovery/recover": {recovery(object{"method": "MAIL"}), &b.company.Limits.MailsPerAccount},
+	} {
+		for i := range c.limit.N {
+			want := wire.RetrySoon
+			if i == c.limit.N-1 {
+				want = c.limit.Per
+			}
+			_, err := b.serve(path, "", c.body)
+			if wantError(t, err, wire.ErrUnavailable); refusal(err).RetryAfter != want {
+				t.Errorf("%s: got Retry-After %v, want %v", path, refusal(err).RetryAfter, want)
+			}
+		}
+		b.wrong(wire.ErrRestricted, path, "", c.body)
+	}
+	b.clock.advance(time.Hour)
+}
