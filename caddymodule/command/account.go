@@ -18,6 +18,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -136,7 +137,7 @@ func (c *cli) secret(name string) (string, error) {
 	if !isTerminal(c.cmd.InOrStdin()) {
 		line, err := c.in.ReadString('\n')
 		if line = strings.TrimRight(line, "\r\n"); line != "" {
-			return line, nil
+			return line, guest.Inside(name, guest.CheckSecret(line))
 		}
 		if err == nil || err == io.EOF {
 			err = errors.New("the line is empty; write the secret on it")
@@ -159,7 +160,7 @@ func (c *cli) secret(name string) (string, error) {
 	if typed[0] != typed[1] {
 		return "", fmt.Errorf("%s: the two differ; start again", name)
 	}
-	return typed[0], nil
+	return typed[0], guest.Inside(name, guest.CheckSecret(typed[0]))
 }
 
 func (c *cli) addCommand() *cobra.Command {

@@ -9,6 +9,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"os/signal"
@@ -18,6 +19,8 @@ import (
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 )
@@ -144,7 +147,7 @@ func (c *cli) command(use, short, long string, args cobra.PositionalArgs, f func
 		DisableFlagsInUseLine: true,
 		ValidArgsFunction:     cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c.cmd, c.in = cmd, bufio.NewReader(cmd.InOrStdin())
+			c.cmd, c.in = cmd, bufio.NewReader(decoded(cmd.InOrStdin()))
 			err := f(args)
 			if err == nil {
 				return nil
@@ -201,6 +204,15 @@ func (c *cli) orInterrupted(err error) error {
 		return errors.New("interrupted")
 	}
 	return err
+}
+
+// decoded returns the text of a file or pipe in UTF-8. The byte order mark with which some
+// editors and shells begin it, also in UTF-16, is no part of the text.
+func decoded(r io.Reader) io.Reader {
+	if isTerminal(r) { // it has no mark, and the decoder would wait for three bytes of an answer
+		return r
+	}
+	return transform.NewReader(r, unicode.BOMOverride(transform.Nop))
 }
 
 func isTerminal(stream any) bool {

@@ -55,7 +55,12 @@ func (c *cli) accountsAPI() (*server, error) {
 	if u.Scheme == "http" && !guest.Loopback(u.Hostname()) {
 		return nil, errors.New("--api: over http to another machine anyone on the network path can read the key; write https")
 	}
-	data, err := os.ReadFile(c.keyFile)
+	file, err := os.Open(c.keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--key-file: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(decoded(file))
 	if err != nil {
 		return nil, fmt.Errorf("--key-file: %w", err)
 	}

@@ -98,7 +98,7 @@ func (c *cli) runImport(name, format string, update bool) error {
 			return err
 		}
 		defer f.Close()
-		in, r.file = f, f
+		in, r.file = decoded(f), f
 	}
 	if format == "" && strings.EqualFold(filepath.Ext(name), ".csv") {
 		format = "csv"

@@ -43,9 +43,6 @@ type csvRecords struct {
 // newCSVRecords returns the records of r.
 func newCSVRecords(r io.Reader) (*csvRecords, error) {
 	buffered := bufio.NewReader(r)
-	if mark, err := buffered.Peek(3); err == nil && string(mark) == "\ufeff" {
-		_, _ = buffered.Discard(3)
-	}
 	begin, _ := buffered.Peek(buffered.Size()) // an error is reported by the read below
 	first, _, _ := strings.Cut(string(begin), "\n")
 	if !strings.Contains(first, ",") && strings.Contains(first, ";") {

@@ -40,17 +40,32 @@ func CheckReplaced(s string) error {
 	return nil
 }
 
+// CheckSecret refuses a secret with a character that nobody has typed: a line break at the
+// end of a file or variable, or an editor's byte order mark.
+func CheckSecret(s string) error {
+	if strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == '\ufeff' }) {
+		return errors.New("it has a line break, a byte order mark or another control character in it; remove that, for example by writing it with printf %s")
+	}
+	return nil
+}
+
+// pemBlock begins the only secrets that have lines.
+const pemBlock = "-----BEGIN "
+
 // resolveSecret replaces {env.NAME} and {file.PATH} in s, the value of the directive
-// what. The error names the directive. It quotes s only if s is one placeholder: in
-// anything else, a part that looks like a placeholder may be part of a password.
+// what, and calls CheckSecret. The error names the directive. It quotes s only if s is one
+// placeholder: in anything else, a part that looks like a placeholder may be part of a
+// password.
 func resolveSecret(what, s string) (string, error) {
 	if err := CheckReplaced(s); err != nil {
 		return "", fmt.Errorf("%s: %w", what, err)
 	}
 	resolved, err := caddy.NewReplacer().ReplaceOrErr(s, true, true)
 	switch {
-	case err == nil:
+	case err == nil && strings.HasPrefix(resolved, pemBlock):
 		return resolved, nil
+	case err == nil:
+		return resolved, Inside(what, CheckSecret(resolved))
 	case placeholderOnly.MatchString(s):
 		return "", fmt.Errorf("%s: %s is empty; set the variable or fill the file", what, s)
 	default:

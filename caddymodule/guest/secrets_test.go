@@ -46,6 +46,18 @@ func TestSecretsAreResolvedOrRefusedWithoutBeingTold(t *testing.T) {
 			t.Errorf("%s: got %v, want an error with %q", in, err, want)
 		}
 	}
+	for _, in := range []string{"s3cr3t\n", "s3cr3t\r\n\r\n", "\ufeffs3cr3t", "s3c\tr3t"} { // of a variable, since one line break of a file is dropped
+		t.Setenv("MNEMOGATE_TEST_SECRET", in)
+		_, err := resolveSecret("sms webhook: secret", "{env.MNEMOGATE_TEST_SECRET}")
+		guesttest.NoSecrets(t, err, "s3c")
+		if err == nil || !strings.HasPrefix(err.Error(), "sms webhook: secret: it has a line break, ") {
+			t.Errorf("%q: got %v", in, err)
+		}
+	}
+	t.Setenv("MNEMOGATE_TEST_SECRET", "-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----\n")
+	if _, err := resolveSecret("assertion: key", "{env.MNEMOGATE_TEST_SECRET}"); err != nil {
+		t.Errorf("a key of several lines: %v", err)
+	}
 	_, err := resolveSecret("sms webhook: secret", "pass{word}")
 	guesttest.NoSecrets(t, err, "word}", "pass")
 }
