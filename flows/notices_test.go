@@ -3,6 +3,7 @@ package flows_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,6 +16,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -90,8 +92,23 @@ func TestOwnersAreToldOfChangesToTheirLogin(t *testing.T) {
 		"password": {func(b *harness) {
 			b.must("auth/setpassword", b.sessionIn(record.SetPassword), object{"new_password": newSecret})
 		}, []string{"password_changed " + email}, []string{"password_changed " + phone}},
-		"password removed":     {func(b *harness) { b.change(func(a *record.Account) { a.PasswordHash = "" }) }, []string{"password_changed " + email}, []string{"password_changed " + phone}},
-		"identity removed":     {func(b *harness) { b.change(func(a *record.Account) { a.Identities = nil }) }, nil, nil},
+		"password removed": {func(b *harness) { b.change(func(a *record.Account) { a.PasswordHash = "" }) }, []string{"password_changed " + email}, []string{"password_changed " + phone}},
+		"identity removed": {func(b *harness) { b.change(func(a *record.Account) { a.Identities = nil }) }, []string{"identity_removed " + email}, []string{"identity_removed " + phone}},
+		"identity replaced": {func(b *harness) {
+			b.change(func(a *record.Account) { a.Identities = []record.Identity{{Provider: 1, Subject: "other"}} })
+		}, []string{"identity_bound " + email, "identity_removed " + email}, []string{"identity_bound " + phone, "identity_removed " + phone}},
+		"login name":       {func(b *harness) { b.change(func(a *record.Account) { a.LoginName = "wonder" }) }, []string{"login_name_changed " + email}, []string{"login_name_changed " + phone}},
+		"question":         {func(b *harness) { b.change(func(a *record.Account) { a.Question = "Your first street?" }) }, []string{"question_changed " + email}, []string{"question_changed " + phone}},
+		"question removed": {func(b *harness) { b.change(func(a *record.Account) { a.Question, a.AnswerHash = "", "" }) }, []string{"question_changed " + email}, []string{"question_changed " + phone}},
+		"second factor on": {func(b *harness) { b.change(func(a *record.Account) { a.SecondFactor = true }) }, nil, nil},
+		"second factor off": {func(b *harness) {
+			b.update(true, func(a *record.Account) { a.SecondFactor = true })
+			b.change(func(a *record.Account) { a.SecondFactor = false })
+		}, []string{"second_factor_off " + email}, []string{"second_factor_off " + phone}},
+		"passkey removed": {func(b *harness) {
+			must(b.t, b.Accounts.AddPasskey(b.t.Context(), code, record.Passkey{Account: b.account, Credential: []byte("key of alice"), UserHandle: []byte("handle"), PublicKey: []byte("key")}))
+			must(b.t, b.admin().RemovePasskey(b.t.Context(), mnemocode, record.Passkey{Credential: []byte("key of alice")}.ID(), ""))
+		}, []string{"passkey_removed " + email}, []string{"passkey_removed " + phone}},
 		"nothing of the login": {func(b *harness) { b.change(func(a *record.Account) { a.Role, a.Locale = "boss", "de" }) }, nil, nil},
 		"passkey": {func(b *harness) {
 			b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticePasskeyAdded})
@@ -235,6 +252,119 @@ func TestRacingWrongCodesCauseOneNotice(t *testing.T) {
 			return err
 		})
 	})
+}
+
+// An account's owner gets 20 mails of notices an hour. The last one says that there may be
+// more, and after the hour they come again.
+func TestMailsOfNoticesHaveABudget(t *testing.T) {
+	b := newHarness(t)
+	change := func() {
+		for range 10 {
+			b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticeTOTPChanged})
+			settle(b.Service)
+		}
+	}
+	const more = "even if there are more changes."
+	b.wantNotices(slices.Repeat([]string{"totp_changed " + email}, 20), func() { change(); change(); change() })
+	for i, m := range b.mail.sent {
+		if strings.Contains(m.Text, more) != (i == 19) {
+			t.Errorf("mail %d: %s", i+1, m.Text)
+		}
+	}
+	b.clock.advance(time.Hour)
+	b.wantNotices(slices.Repeat([]string{"totp_changed " + email}, 10), change)
+	b.company.Mail = nil // SMS have a budget of their own
+	b.wantNotices(slices.Repeat([]string{"totp_changed " + phone}, 10), func() { change(); change() })
+}
+
+// A notice that the gateway did not take is sent again, as the same message and once, also
+// when the node stops. One that the gateway refused or may have taken is not.
+func TestNoticesAreSentAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		err      error // of the first two attempts
+		attempts int
+	}{
+		"not now": {&message.LaterError{Err: errDown}, 3},
+		"refused": {errDown, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newHarness(t)
+			gateway := &moodySender{fails: []error{c.err, c.err}}
+			b.company.Mail = gateway
+			b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticePasskeyAdded})
+			settle(b.Service)
+			if len(gateway.ids) != c.attempts || slices.ContainsFunc(gateway.ids, func(id string) bool { return id == "" || id != gateway.ids[0] }) {
+				t.Errorf("sent %q", gateway.ids)
+			}
+		})
+	}
+	b := newHarness(t)
+	gateway := &moodySender{fails: []error{&message.LaterError{Err: errDown, Wait: time.Minute}}}
+	b.company.Mail = gateway
+	waits := make(chan time.Duration, 1)
+	b.After = func(d time.Duration) <-chan time.Time { waits <- d; return nil }
+	b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticePasskeyAdded})
+	select {
+	case d := <-waits:
+		if d < time.Minute {
+			t.Errorf("it waits %v", d)
+		}
+	case <-time.After(time.Minute):
+		t.Fatal("it is not sent again")
+	}
+	b.Close()
+	if len(gateway.ids) != 2 {
+		t.Errorf("sent %q", gateway.ids)
+	}
+}
+
+// A moodySender fails first.
+type moodySender struct {
+	fails []error
+	ids   []string
+}
+
+func (s *moodySender) Send(_ context.Context, m message.Message) error {
+	s.ids = append(s.ids, m.ID)
+	if n := len(s.ids); n <= len(s.fails) {
+		return s.fails[n-1]
+	}
+	return nil
+}
+
+// After a message that the gateway did not take, Retry-After says when the last of the
+// budgets allows the next one, or what the gateway asks for.
+func TestRetryAfterIsTheLatestThatIsAskedFor(t *testing.T) {
+	b := newHarness(t)
+	b.company.Limits.SMSPerAccount = tenant.Rate{N: 1, Per: time.Minute}
+	b.company.Limits.SMSPerPhone = tenant.Rate{N: 1, Per: 24 * time.Hour}
+	b.sms.broken = errDown
+	_, err := b.serve("auth/recovery/recover", "", recovery(object{"method": "PHONE"}))
+	if got := refusal(err).RetryAfter; codeOf(err) != wire.ErrUnavailable.Code || got != 24*time.Hour {
+		t.Errorf("two budgets are used up: Retry-After is %v", got)
+	}
+	for asked, want := range map[time.Duration]time.Duration{90 * time.Second: 90 * time.Second, 48 * time.Hour: time.Hour} {
+		b := newHarness(t)
+		b.mail.broken = fmt.Errorf("mail: %w", &message.LaterError{Err: errDown, Wait: asked})
+		_, err := b.serve("auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
+		if got := refusal(err).RetryAfter; codeOf(err) != wire.ErrUnavailable.Code || got < want || got > want+10*time.Second {
+			t.Errorf("the gateway asks for %v: Retry-After is %v", asked, got)
+		}
+	}
+}
+
+// Notices say where users get help, in each language.
+func TestNoticesNameTheSupport(t *testing.T) {
+	b := newHarness(t)
+	b.company.Support = "https://acme.example/help"
+	for _, locale := range []string{"de", "en", "es", "fr", "lt"} {
+		b.update(false, func(a *record.Account) { a.Locale = locale })
+		b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticeTOTPChanged})
+		settle(b.Service)
+		if m := b.mail.last(t); !strings.HasSuffix(m.Text, ": https://acme.example/help") {
+			t.Errorf("%s: %s", locale, m.Text)
+		}
+	}
 }
 
 // Notices of new devices, which change nothing, are as many as recovery mails. Those of

@@ -1,10 +1,12 @@
 package flows_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -27,7 +29,7 @@ func (b *harness) welcome() string {
 // mail greets the user in the language of the account and says until when it is valid.
 func TestAWelcomeLinkIsValidForWelcomeTTL(t *testing.T) {
 	b := newHarness(t)
-	b.update(true, func(a *record.Account) { a.Locale = "lt-LT" })
+	b.update(true, func(a *record.Account) { a.Locale, a.PasswordHash, a.Identities = "lt-LT", "", nil })
 	token := b.welcome()
 	until := b.clock.Now().Add(7 * 24 * time.Hour)
 	if m := b.mail.last(t); !m.Expires.Equal(until) || m.Subject != "Jūsų "+code+" paskyra paruošta" || !strings.Contains(m.Text, until.Format("iki 2006-01-02 15:04 UTC")) {
@@ -57,4 +59,25 @@ func TestAWelcomeLinkIsValidForWelcomeTTL(t *testing.T) {
 	token = b.welcome()
 	b.status(record.StatusClosed)
 	b.wrong(wire.ErrUserClosed, "auth/recovery/checklink", "", object{"token": token})
+}
+
+// An account that can log in gets no welcome: its link would reset the password for days.
+func TestOnlyNewUsersAreWelcomed(t *testing.T) {
+	for name, give := range map[string]func(*harness){
+		"password": func(b *harness) { b.update(true, func(a *record.Account) { a.Identities = nil }) },
+		"identity": func(b *harness) { b.update(true, func(a *record.Account) { a.PasswordHash = "" }) },
+		"passkey": func(b *harness) {
+			b.update(true, func(a *record.Account) { a.PasswordHash, a.Identities = "", nil })
+			must(b.t, b.Accounts.AddPasskey(b.t.Context(), code, record.Passkey{Account: b.account, Credential: []byte("key of alice"), UserHandle: []byte("handle"), PublicKey: []byte("key")}))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newHarness(t)
+			give(b)
+			err := b.admin().Welcome(t.Context(), mnemocode)
+			if refused, ok := errors.AsType[*manage.NoWelcomeError](err); !ok || refused.Field != "password_set" || b.mail.count() != 0 {
+				t.Errorf("got %v and %d mails", err, b.mail.count())
+			}
+		})
+	}
 }

@@ -121,6 +121,7 @@ var leaves = []leaf{
 	{"devices 90d skip_second_factor", "devices 90d", func(c *tenant.Company) any { return c.Devices }},
 	{"locale lt", "locale de-at", func(c *tenant.Company) any { return c.Locale }},
 	{"notices off", "notices email_changed", func(c *tenant.Company) any { return c.Notices }},
+	{"support one.example", "support two.example", func(c *tenant.Company) any { return c.Support }},
 	{"phone_region LT", "phone_region DE", func(c *tenant.Company) any { return c.PhoneRegion }},
 	{"sms_origin one.example", "sms_origin two.example", func(c *tenant.Company) any { return c.SMSOrigin }},
 	{"texts ../integration/testdata/texts", "texts .", func(c *tenant.Company) any { return fmt.Sprintf("%p", c.Texts) }},
@@ -232,12 +233,12 @@ func TestMethodsOfRecovery(t *testing.T) {
 }
 
 func TestOffUndoesTheDefaultForACompany(t *testing.T) {
-	defaults := in("passkeys", "rp_id example.com") + "phone_region LT\nsms_origin app.example.com\n"
+	defaults := in("passkeys", "rp_id example.com") + "phone_region LT\nsms_origin app.example.com\nsupport help@example.com\n"
 	if got := policyOf(t, defaults, ""); got.Passkeys == nil || got.PhoneRegion != "LT" || got.SMSOrigin != "app.example.com" {
 		t.Errorf("got the defaults %v, %q, %q", got.Passkeys, got.PhoneRegion, got.SMSOrigin)
 	}
-	if got := policyOf(t, defaults, "passkeys off\nphone_region off\nsms_origin off"); got.Passkeys != nil || got.PhoneRegion != "" || got.SMSOrigin != "" {
-		t.Errorf("got %v, %q, %q", got.Passkeys, got.PhoneRegion, got.SMSOrigin)
+	if got := policyOf(t, defaults, "passkeys off\nphone_region off\nsms_origin off\nsupport off"); got.Passkeys != nil || got.PhoneRegion+got.SMSOrigin+got.Support != "" {
+		t.Errorf("got %v, %q, %q, %q", got.Passkeys, got.PhoneRegion, got.SMSOrigin, got.Support)
 	}
 }
 

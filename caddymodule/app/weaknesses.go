@@ -110,8 +110,12 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 	if e.SMS != nil && e.Limits.SMSPerCompany == tenant.Unlimited {
 		add("limits sms_per_company", "it is unlimited: strangers who pump SMS can run up any bill", "set it to what your busiest day needs, such as 2000/24h")
 	}
-	if parts := e.Texts.CodeParts(e.DisplayName(), e.SMSOrigin, e.OTP.Length); e.SMS != nil && e.SMSOrigin != "" && parts > 1 {
-		add("sms_origin", fmt.Sprintf("with it, the longest SMS with a code takes %d parts, and gateways charge for each", parts), "shorten the name or the texts, or use only characters of the SMS alphabet")
+	if parts := e.Texts.CodeParts(e.DisplayName(), e.SMSOrigin, e.OTP.Length); e.SMS != nil && parts > 1 {
+		directive := "sms"
+		if e.SMSOrigin != "" {
+			directive = "sms_origin"
+		}
+		add(directive, fmt.Sprintf("with the company's name, the longest SMS with a code takes %d parts, and gateways charge for each", parts), "shorten the name or the texts, use only characters of the SMS alphabet, or leave sms_origin out")
 	}
 	if len(e.Recovery.Methods) == 0 {
 		add("recovery", "no method is possible: users who forget their password need an operator", "configure sms, or mail and recovery link")

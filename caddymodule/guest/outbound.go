@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -38,9 +39,28 @@ var (
 )
 
 // An outage is an answer by which a server says that it can't serve the request now.
-type outage struct{ status int }
+type outage struct {
+	status int
+	wait   time.Duration
+}
 
 func (o *outage) Error() string { return fmt.Sprintf("it answered %d", o.status) }
+
+// RetryAfter implements wire.Waiter.
+func (o *outage) RetryAfter() time.Duration { return o.wait }
+
+// RetryAfter returns how long a server asks to wait (RFC 9110, section 10.2.3), or zero if
+// it does not say.
+func RetryAfter(h http.Header) time.Duration {
+	given := h.Get("Retry-After")
+	if seconds, err := strconv.ParseUint(given, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(given); err == nil {
+		return max(0, time.Until(at))
+	}
+	return 0
+}
 
 // Client returns a client that follows no redirects.
 func Client(t http.RoundTripper, timeout caddy.Duration) *http.Client {
@@ -90,7 +110,7 @@ func (w Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode >= 500 || resp.StatusCode == http.StatusTooManyRequests {
-		return nil, &outage{resp.StatusCode}
+		return nil, &outage{resp.StatusCode, RetryAfter(resp.Header)}
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, w.MaxAnswer+1))
 	if err != nil {

@@ -138,7 +138,7 @@ func TestExampleWorks(t *testing.T) {
 	s.run("Alice recovers her access by mail", func(*testing.T) {
 		a := post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha(), "method": "MAIL"})
 		a.wantState(record.None)
-		link := s.logged(`http://localhost:8080/acme/login#recover=(mgl_[\w-]+)`)
+		link := s.logged(`http://localhost:8080/acme/login#(mgl_[\w-]+)`)
 		b := post("auth/recovery/checklink", "", fields{"token": link}).wantState(record.RecoveryPassword)
 		post("auth/setpassword", b.token(), fields{"new_password": "a much better secret"}).wantState(record.None)
 		c := post("auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": "a much better secret"})

@@ -43,7 +43,7 @@ func (*weakSender) Weaknesses() []guest.Weakness {
 func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 	t.Setenv("MNEMOGATE_TEST_SHORT_KEY", "elevenchars")
 	s := startSite(t, siteConfig{global: strings.Replace(realHashing, "argon2id", "regex [[:digit:]]\nargon2id", 1) + "\nlimits {\nsms_per_address unlimited\n}",
-		company: "captcha static tea-time\nsms weak\nlimits {\nsms_per_company 2000/24h\nlogins_per_address unlimited\n}\npassword {\nregex `(?i)[a-z]`\n}\nsession {\nidle 366d insecure\n}",
+		company: "name \"Žemaitijos šilumos tinklai\"\ncaptcha static tea-time\nsms weak\nlimits {\nsms_per_company 2000/24h\nlogins_per_address unlimited\n}\npassword {\nregex `(?i)[a-z]`\n}\nsession {\nidle 366d insecure\n}",
 		more: "company umbrella {\nname \"Ümbrėlla and Company\"\nsms_origin app.umbrella.example\napi_key off\ncaptcha off\nmail log\nsms webhook http://gateway.invalid insecure {\nsecret whsec_c2VjcmV0\n}\notp {\nfixed 123456 +37060012345\n}\nrecovery {\nlink https://a.example/?{token}\n}\n}\n" +
 			"company zeta {\nnotices new_device\napi_key {env.MNEMOGATE_TEST_SHORT_KEY} " + testKey + "\ncaptcha off\nlimits {\nsms_per_address 30/1h\nsms_per_company 2000/24h\n}\nrecovery {\nmethods off\n}\nmail webhook http://127.0.0.1:1 {\nsecret c2VjcmV0\n}\n}"})
 	doctor := s.cli("", "doctor").out
@@ -63,6 +63,8 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 		{"api_key", "zeta", "company acme has the same", "give each company keys of its own"},
 		{"mail", "zeta", "the secret has no whsec_ before it, so its characters are the key", "the base64 of the key"},
 		{"mail", "umbrella", "links go to the log", "configure mail smtp"},
+		{"sms", "acme", "the longest SMS with a code takes", "shorten the name"},
+		{"sms", "umbrella", "the secret: it has fewer than 12 characters", "generate a random one"},
 		{"sms_origin", "umbrella", "the longest SMS with a code takes", "shorten the name"},
 		{"sms", "umbrella", "anyone on the network path to gateway.invalid can read", "remove the word insecure"},
 		{"otp fixed", "umbrella", "anybody who knows the code needs no SMS to +37060012345", "when the review or test is over"},

@@ -47,6 +47,7 @@ import (
 //	phone_region <region>|off
 //	sms_origin <host>|off
 //	notices <type>...|off
+//	support <text>|off
 //	recovery {
 //		methods PHONE|MAIL|QUESTION...|off
 //		link <url with {token}>
@@ -98,6 +99,7 @@ func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 		"phone_region":  guest.Text(d, &p.PhoneRegion),
 		"sms_origin":    guest.Text(d, &p.SMSOrigin),
 		"notices":       listOrOff(d, &p.Notices),
+		"support":       guest.Text(d, &p.Support),
 		"recovery":      p.block(d, p.recoveryOptions),
 		"passkeys":      func() error { return p.parsePasskeys(d) },
 		"limits":        p.block(d, p.limitOptions),

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/message"
@@ -33,6 +35,7 @@ func (p *Policy) Check() error {
 		p.checkSecondFactor(),
 		p.checkLocale(),
 		p.checkNotices(),
+		p.checkSupport(),
 		p.checkPhoneRegion(),
 		p.checkSMSOrigin(),
 		p.checkRecovery(),
@@ -152,6 +155,13 @@ func (p *Policy) checkNotices() error {
 		}
 	}
 	return nil
+}
+
+func (p *Policy) checkSupport() error {
+	if utf8.RuneCountInString(p.Support) > 100 || strings.ContainsFunc(p.Support, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return errors.New("support: write at most 100 characters in one line, such as a URL, an email or a phone")
+	}
+	return guest.Inside("support", guest.CheckNoPlaceholder(p.Support, "write it as users read it"))
 }
 
 func (p *Policy) checkPhoneRegion() error {

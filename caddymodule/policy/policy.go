@@ -73,10 +73,16 @@ type Policy struct {
 
 	// The notices that owners of accounts get, or none if it is empty:
 	// `password_changed`, `email_changed` and `phone_changed` (also to the old one),
-	// `totp_changed`, `backup_codes_made`, `passkey_added`, `identity_bound`,
-	// `new_device`, `second_factor_failed` (three wrong codes in a row after a correct
-	// password). They go by mail or else by SMS. Default: all.
+	// `totp_changed`, `backup_codes_made`, `passkey_added`, `passkey_removed`,
+	// `second_factor_off`, `login_name_changed`, `question_changed`, `identity_bound`,
+	// `identity_removed`, `new_device`, `second_factor_failed` (three wrong codes in a
+	// row after a correct password). They go by mail or else by SMS. Default: all.
 	Notices []string `json:"notices,omitzero"`
+
+	// Where users get help, such as `https://acme.example/help`, an email or a phone. At
+	// most 100 characters. Notices that ask users to contact you say it. `off` undoes this
+	// for a company. Default: none.
+	Support string `json:"support,omitempty"`
 
 	// The region (ISO 3166-1 alpha-2, such as `LT`) of phones without `+` and `00`, in
 	// login ids and in the accounts API: `8 600 12345` is then +37060012345, by the
@@ -255,6 +261,7 @@ func (p *Policy) Apply(c *tenant.Company) {
 	override(&c.Locale, message.Locale(p.Locale))
 	overrideOrOff(&c.PhoneRegion, p.PhoneRegion)
 	overrideOrOff(&c.SMSOrigin, p.SMSOrigin)
+	overrideOrOff(&c.Support, p.Support)
 	if p.Notices != nil {
 		c.Notices = p.Notices
 	}

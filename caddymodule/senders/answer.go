@@ -1,11 +1,17 @@
 package senders
 
 import (
+	"errors"
 	"net/http"
+	"net/textproto"
 	"regexp"
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/wneessen/go-mail"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
 // maxShown is how much of a gateway's answer a log line may contain, in bytes.
@@ -52,15 +58,22 @@ func statusAdvice(status int) string {
 	}
 }
 
-// smtpAdvice is statusAdvice for a mail server's reply code. It returns "" if there
-// is no code.
-func smtpAdvice(code int) string {
+// smtpAdvice is statusAdvice for an error of a mail server, with what smtpAnswer returns
+// for it.
+func smtpAdvice(err error, code int, said string) string {
+	_, notSMTP := errors.AsType[textproto.ProtocolError](err)
+	switch {
+	case errors.Is(err, mail.ErrNoSupportedAuthDiscovered) || strings.Contains(said, "5.7.139") || strings.Contains(said, "5.7.30"):
+		return "passwords are switched off there, or for this mailbox: allow authenticated SMTP for it, or send through a server that takes a password, or through mail webhook"
+	case code == 0 && (notSMTP || strings.Contains(err.Error(), "STARTTLS") || strings.Contains(err.Error(), "AUTH")):
+		return "check the port: 587 is usual for starttls, 465 for implicit, and 25 takes no login"
+	case code == 0:
+		return guest.ReachAdvice(err)
+	}
 	switch code {
-	case 0:
-		return ""
 	case 530, 534, 535, 538:
 		return "check the username and password; many providers want an app password"
-	case 421, 450, 451, 452:
+	case 421, 432, 450, 451, 452:
 		return "it says that it can't now: try again later, or look at its log"
 	default:
 		return "it refused this message: check that this username may send from the address in from, and to this address"

@@ -66,6 +66,7 @@ const (
 //		types <type>...
 //		retry <duration>
 //		timeout <duration>
+//		max_conns <n>
 //		header <name> <value>
 //	}
 //
@@ -119,7 +120,7 @@ func (w *EventsWebhook) checkTypes() error {
 
 // Deliver implements tenant.EventReceiver.
 func (w *EventsWebhook) Deliver(ctx context.Context, e record.OutboxEvent) error {
-	return w.post(ctx, e.ID, e.Body)
+	return w.post(ctx, false, e.ID, e.Body)
 }
 
 // Settings implements guest.EventsModule.

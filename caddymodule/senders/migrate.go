@@ -52,7 +52,7 @@ func (w *MigrateWebhook) VerifyPassword(ctx context.Context, q tenant.PasswordQu
 		LoginIDs  []string `json:"login_ids"`
 		Password  string   `json:"password"`
 	}{"password.verify", q.Company, q.Mnemocode, q.LoginIDs, q.Password})
-	resp, _, err := w.ask(ctx, q.ID, body) // the answer is not logged, since it may contain the password
+	resp, _, err := w.ask(ctx, false, q.ID, body) // the answer is not logged, since it may contain the password
 	if err != nil {
 		return false, err
 	}

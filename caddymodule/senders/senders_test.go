@@ -1,6 +1,7 @@
 package senders
 
 import (
+	"bytes"
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -13,14 +14,17 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -33,9 +37,10 @@ func TestWebhookCaddyfile(t *testing.T) {
 		{Name: "all", Text: `webhook https://gw.example/sms {
 			secret {env.KEY}
 			timeout 2s
+			max_conns 10
 			header X-One a
 			header X-Two "b c"
-		}`, Want: &SMSWebhook{webhook{URL: "https://gw.example/sms", Secret: "{env.KEY}", Timeout: caddy.Duration(2 * time.Second),
+		}`, Want: &SMSWebhook{webhook{URL: "https://gw.example/sms", Secret: "{env.KEY}", Timeout: caddy.Duration(2 * time.Second), MaxConns: 10,
 			Headers: map[string]string{"X-One": "a", "X-Two": "b c"}}}},
 		{Name: "two urls", Text: "webhook https://a https://b", Err: "wrong argument count"},
 		{Name: "header twice", Text: "webhook https://a {\nheader X-A x\nheader x-a y\n}", Err: "header: x-a already specified"},
@@ -59,10 +64,11 @@ func TestWebhookRefusesWhatCanNotBeSentOrVerified(t *testing.T) {
 		"no host":       {webhook{URL: "https:///hidden", Secret: "x"}, "sms webhook: url"},
 		"bad url":       {webhook{URL: "https://hidden:x\n@a", Secret: "x"}, "sms webhook: url"},
 		"header name":   {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"X Y": "z"}}, "X Y"},
-		"header value":  {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"X": "hidden\r\nY: z"}}, `"X"`},
+		"header value":  {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"X": "hidden\r\nY: z"}}, "header X: it has a line break"},
 		"own header":    {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"Webhook-ID": "z"}}, "Webhook-ID"},
 		"length header": {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"content-length": "1"}}, "content-length"},
 		"timeout":       {webhook{URL: "https://a", Secret: "x", Timeout: caddy.Duration(time.Hour)}, "timeout"},
+		"max_conns":     {webhook{URL: "https://a", Secret: "x", MaxConns: 1001}, "max_conns: choose 1 to 1000"},
 		"negative":      {webhook{URL: "https://a", Secret: "x", Timeout: -1}, "timeout"},
 		"header's":      {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"X": "{env.MNEMOGATE_TEST_ABSENT}"}}, "header X"},
 	} {
@@ -181,6 +187,112 @@ func TestWebhookReusesItsConnectionAndSurvivesItsEnd(t *testing.T) {
 		gateway.CloseClientConnections()
 		if err := w.Send(t.Context(), guesttest.SMS); err != nil {
 			t.Fatalf("after the gateway closed the idle connection: %v", err)
+		}
+	}
+}
+
+// A gateway gets no more requests at once than max_conns; the others wait, within the
+// timeout. Notices leave a connection to messages for which users wait, and no company waits
+// for another's gateway.
+func TestWebhookBoundsWhatIsOpen(t *testing.T) {
+	var open, most atomic.Int64
+	release := make(chan struct{})
+	gateway := guesttest.Serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		n := open.Add(1)
+		defer open.Add(-1)
+		for seen := most.Load(); n > seen && !most.CompareAndSwap(seen, n); seen = most.Load() {
+		}
+		body, _ := io.ReadAll(r.Body)
+		if bytes.Contains(body, []byte("notice.")) {
+			<-release
+		}
+	}))
+	start := func(timeout time.Duration) *MailWebhook {
+		return guesttest.MustStart(t, &MailWebhook{webhook{URL: gateway.URL, Secret: "x", MaxConns: 3, Timeout: caddy.Duration(timeout)}})
+	}
+	w := start(20 * time.Second)
+	notice := guesttest.Mail
+	notice.Type = message.NoticePasswordChanged
+	var all sync.WaitGroup
+	for range 10 {
+		all.Go(func() {
+			if err := w.Send(t.Context(), notice); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for open.Load() < 2 { // both that notices may use
+		time.Sleep(time.Millisecond)
+	}
+	for range 5 {
+		all.Go(func() {
+			if err := w.Send(t.Context(), guesttest.Mail); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	must(t, w.Send(t.Context(), guesttest.Mail))
+	must(t, start(20*time.Second).Send(t.Context(), guesttest.Mail))
+	close(release)
+	all.Wait()
+	if n := most.Load(); n > 4 { // 3, and the other company's
+		t.Errorf("%d requests were open at once", n)
+	}
+
+	w = start(200 * time.Millisecond)
+	must(t, w.open.Do(t.Context(), true, func() error {
+		return w.open.Do(t.Context(), true, func() error { // all that notices may use
+			watch := storetest.StartWatch()
+			err := w.Send(t.Context(), notice)
+			if later, ok := errors.AsType[*message.LaterError](err); !ok || !strings.Contains(later.Error(), "max_conns") || watch.Took() > 3*time.Second {
+				t.Errorf("after %v: %v", watch.Took(), err)
+			}
+			return nil
+		})
+	}))
+}
+
+// What a gateway certainly did not take may be sent again, when it says.
+func TestWebhookSaysWhatMayBeSentAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		status     int
+		retryAfter string
+		again      bool
+		least      time.Duration
+	}{
+		"too many":       {429, "7", true, 7 * time.Second},
+		"down":           {503, time.Now().Add(time.Hour).UTC().Format(http.TimeFormat), true, 59 * time.Minute},
+		"down, no time":  {503, "", true, 0},
+		"down, nonsense": {503, "soon", true, 0},
+		"refused":        {400, "7", false, 0},
+		"perhaps taken":  {502, "7", false, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			gateway := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Retry-After", c.retryAfter)
+				w.WriteHeader(c.status)
+			}))
+			w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: gateway.URL, Secret: "x"}})
+			err := w.Send(t.Context(), guesttest.SMS)
+			later, again := errors.AsType[*message.LaterError](err)
+			if again != c.again || again && (later.Wait < c.least || later.Wait > c.least+time.Minute) {
+				t.Errorf("got %v, %#v", err, later)
+			}
+		})
+	}
+	gone := guesttest.Serve(t, http.NotFoundHandler())
+	gone.Close()
+	err := guesttest.MustStart(t, &SMSWebhook{webhook{URL: gone.URL, Secret: "x"}}).Send(t.Context(), guesttest.SMS)
+	if _, again := errors.AsType[*message.LaterError](err); !again {
+		t.Errorf("nobody listens: %v", err)
+	}
+}
+
+func TestAShortWebhookSecretIsWeak(t *testing.T) {
+	for secret, weak := range map[string]bool{"x": true, "whsec_eA==": true, "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 24)): false} {
+		w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: "https://a.example", Secret: secret}})
+		if got := slices.ContainsFunc(w.Weaknesses(), func(w guest.Weakness) bool { return strings.Contains(w.Message, "fewer than") }); got != weak {
+			t.Errorf("a secret of %d characters: %v", len(secret), w.Weaknesses())
 		}
 	}
 }

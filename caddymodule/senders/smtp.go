@@ -13,6 +13,7 @@ import (
 	"net/netip"
 	"net/textproto"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,9 +31,8 @@ import (
 
 func init() { caddy.RegisterModule(SMTP{}) }
 
-// SMTP sends mails through an SMTP server, with one connection for each mail. It
-// verifies the server's certificate with the system's roots. It sets the headers
-// Message-ID, Date and Auto-Submitted (auto-generated).
+// SMTP sends mails through an SMTP server, with one connection for each mail. It sets
+// the headers Message-ID, Date and Auto-Submitted (auto-generated).
 type SMTP struct {
 	// The server, as host:port. The usual ports are 587 for starttls and 465 for
 	// implicit TLS.
@@ -40,6 +40,9 @@ type SMTP struct {
 
 	// The sender of the mails, as an address or as `Name <address>`.
 	From string `json:"from,omitempty"`
+
+	// The address that answers to the mails go to, as in `from`. Default: that of `from`.
+	ReplyTo string `json:"reply_to,omitempty"`
 
 	// The user name for the login at the server. May contain placeholders like
 	// {env.NAME}. Default: no login.
@@ -59,14 +62,27 @@ type SMTP struct {
 	// logs a warning. Default: false.
 	Insecure bool `json:"insecure,omitempty"`
 
+	// A PEM file with the certificates of the authorities that may have signed the
+	// server's certificate. Default: the system's.
+	CA string `json:"ca,omitempty"`
+
+	// How many connections to the server may be open at once. Further mails wait, within
+	// `timeout`. Notices leave one of them to other mails. Default: 3.
+	MaxConns int `json:"max_conns,omitempty"`
+
 	// The time limit for sending one mail, at most 1m. Default: 5s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	host  string
-	port  int
-	from  *netmail.Address
-	roots *x509.CertPool // nil for the system's
+	host    string
+	port    int
+	from    *netmail.Address
+	replyTo *netmail.Address
+	roots   *x509.CertPool // nil for the system's
+	open    guest.Slots
 }
+
+// defaultMailConns is how many connections the mail servers of most providers allow.
+const defaultMailConns = 3
 
 // Values of SMTP.TLS.
 const (
@@ -91,9 +107,12 @@ func (SMTP) CaddyModule() caddy.ModuleInfo {
 //
 //	smtp <host:port> {
 //		from <address>
+//		reply_to <address>
 //		username <name>
 //		password <secret>
 //		tls starttls|implicit|off [insecure]
+//		ca <file>
+//		max_conns <n>
 //		timeout <duration>
 //	}
 func (s *SMTP) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -102,11 +121,14 @@ func (s *SMTP) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return err
 	}
 	return guest.Options(d, map[string]func() error{
-		"from":     guest.Text(d, &s.From),
-		"username": guest.Text(d, &s.Username),
-		"password": guest.Secret(d, &s.Password),
-		"tls":      func() error { return s.parseTLS(d) },
-		"timeout":  guest.OneValue(d, guest.Timeout(&s.Timeout)),
+		"from":      guest.Text(d, &s.From),
+		"reply_to":  guest.Text(d, &s.ReplyTo),
+		"username":  guest.Text(d, &s.Username),
+		"password":  guest.Secret(d, &s.Password),
+		"tls":       func() error { return s.parseTLS(d) },
+		"ca":        guest.Text(d, &s.CA),
+		"max_conns": guest.OneValue(d, guest.Int(&s.MaxConns)),
+		"timeout":   guest.OneValue(d, guest.Timeout(&s.Timeout)),
 	})
 }
 
@@ -119,10 +141,20 @@ func (s *SMTP) parseTLS(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// Provision sets the defaults and resolves the placeholders.
+// Provision sets the defaults, resolves the placeholders and reads the file of ca.
 func (s *SMTP) Provision(caddy.Context) error {
 	s.TLS = cmp.Or(s.TLS, tlsStartTLS)
 	s.Timeout = cmp.Or(s.Timeout, defaultSendTimeout)
+	s.MaxConns = cmp.Or(s.MaxConns, defaultMailConns)
+	if s.CA != "" {
+		certificates, err := os.ReadFile(s.CA)
+		if err != nil {
+			return fmt.Errorf("mail smtp: ca: %w", err)
+		}
+		if s.roots = x509.NewCertPool(); !s.roots.AppendCertsFromPEM(certificates) {
+			return fmt.Errorf("mail smtp: ca: %s has no certificate in PEM; name the file of the authority's certificate", s.CA)
+		}
+	}
 	return errors.Join(
 		guest.ResolveInto("mail smtp: username", &s.Username),
 		guest.ResolveInto("mail smtp: password", &s.Password))
@@ -140,6 +172,15 @@ func (s *SMTP) Validate() error {
 		return errors.New("mail smtp: from: write an address, like noreply@example.com")
 	}
 	s.from.Address = asciiDomain(s.from.Address)
+	if s.ReplyTo != "" {
+		if s.replyTo, err = netmail.ParseAddress(s.ReplyTo); err != nil {
+			return errors.New("mail smtp: reply_to: write an address, like help@example.com")
+		}
+		s.replyTo.Address = asciiDomain(s.replyTo.Address)
+	}
+	if s.open, err = guest.NewSlots(s.MaxConns); err != nil {
+		return guest.Inside("mail smtp: max_conns", err)
+	}
 	if !slices.Contains([]string{tlsStartTLS, tlsImplicit, tlsOff}, s.TLS) {
 		return fmt.Errorf("mail smtp: tls: %q is not starttls, implicit or off; choose one of these", s.TLS)
 	}
@@ -158,26 +199,32 @@ func (s *SMTP) Send(ctx context.Context, m message.Message) (err error) {
 	defer cancel()
 	began := time.Now()
 	defer func() { guest.TraceCall(ctx, "smtp", "send", began, err != nil) }()
-	message, err := s.message(m)
+	mail, err := s.message(m)
 	if err != nil {
 		return err
 	}
-	if err := s.deliver(ctx, message); err != nil {
-		if ctx.Err() != nil {
+	err = s.open.Do(ctx, message.IsNotice(m.Type), func() error { return s.deliver(ctx, mail, m.Text) })
+	if err != nil {
+		again := guest.MaySendAgain(err)
+		if ctx.Err() != nil && !again {
 			err = guest.Cause(ctx.Err())
 		}
+		code, said := smtpAnswer(err)
 		cause := smtpCause(err, m.Code, m.Link, s.Username, s.Password)
 		if trial := guest.TrialOf(ctx); trial != nil {
-			code, said := smtpAnswer(err)
-			trial.Advice = cmp.Or(smtpAdvice(code), guest.ReachAdvice(err))
+			trial.Advice = smtpAdvice(err, code, said)
 			if said != "" {
 				cause += ": " + s.shown(said)
 			}
 		}
-		return fmt.Errorf("mail smtp: %s: %s", s.Address, cause)
+		err = fmt.Errorf("mail smtp: %s: %s", s.Address, cause)
+		if again || code >= 400 && code <= 499 {
+			err = &message.LaterError{Err: err}
+		}
+		return err
 	}
 	if trial := guest.TrialOf(ctx); trial != nil {
-		trial.Answer = s.Address + " accepted it: " + s.shown(message.ServerResponse())
+		trial.Answer = s.Address + " accepted it: " + s.shown(mail.ServerResponse())
 	}
 	return nil
 }
@@ -234,9 +281,24 @@ func (s *SMTP) message(m message.Message) (*mail.Msg, error) {
 	message.SetDate()
 	message.SetMessageIDWithValue(m.ID + s.from.Address[strings.LastIndexByte(s.from.Address, '@'):])
 	message.SetGenHeader("Auto-Submitted", "auto-generated") // RFC 3834
-	message.SetBodyString(mail.TypeTextPlain, m.Text)
+	if s.replyTo != nil {
+		message.SetAddrHeaderFromMailAddress(mail.HeaderReplyTo, s.replyTo)
+	}
 	return message, nil
 }
+
+// encoding returns how a text is sent. Without an encoding, programs that don't undo
+// quoted-printable show links whole.
+func encoding(text string, eightBit bool) mail.Encoding {
+	tooLong := func(line string) bool { return len(line) > maxLine }
+	if !eightBit || strings.ContainsAny(text, "\r\x00") || slices.ContainsFunc(strings.Split(text, "\n"), tooLong) {
+		return mail.EncodingQP
+	}
+	return mail.NoEncoding
+}
+
+// maxLine is the maximum length of a line in bytes (RFC 5322, section 2.1.1).
+const maxLine = 998
 
 // asciiDomain returns an address with the A-labels of its domain (RFC 5890), so that it
 // needs SMTPUTF8 only for what is before the @.
@@ -267,9 +329,9 @@ func helo(host string, local net.Addr) string {
 	}
 }
 
-// deliver passes the mail to the server. It returns nil once the server has accepted
-// the mail, whatever happens afterwards.
-func (s *SMTP) deliver(ctx context.Context, message *mail.Msg) error {
+// deliver passes the mail to the server, with its text. It returns nil once the server has
+// accepted the mail, whatever happens afterwards.
+func (s *SMTP) deliver(ctx context.Context, message *mail.Msg, text string) error {
 	raw, err := new(net.Dialer).DialContext(ctx, "tcp", s.Address)
 	if err != nil {
 		return err
@@ -290,6 +352,8 @@ func (s *SMTP) deliver(ctx context.Context, message *mail.Msg) error {
 	if err != nil {
 		return err
 	}
+	eightBit, _ := session.Extension("8BITMIME")
+	message.SetBodyString(mail.TypeTextPlain, text, mail.WithPartEncoding(encoding(text, eightBit)))
 	err = client.SendWithSMTPClient(session, message)
 	if !message.IsDelivered() {
 		return cmp.Or(err, errors.New("it did not take the mail"))
@@ -350,13 +414,19 @@ func smtpCause(err error, secrets ...string) string {
 		return strings.TrimSpace(fmt.Sprintf("%v failed: %d %s", refused.Reason, refused.ErrorCode(), refused.EnhancedStatusCode()))
 	}
 	if answer, ok := errors.AsType[*textproto.Error](err); ok {
-		return fmt.Sprintf("it answered %d", answer.Code)
+		return strings.TrimSpace(fmt.Sprintf("it answered %d %s", answer.Code, enhancedCode.FindString(answer.Msg)))
+	}
+	if errors.Is(err, mail.ErrNoSupportedAuthDiscovered) {
+		return "it takes no passwords: none of the logins in its answer AUTH has one"
 	}
 	if _, ok := errors.AsType[textproto.ProtocolError](err); ok {
 		return "its answer is not SMTP"
 	}
 	return guest.Scrub(err.Error(), secrets...)
 }
+
+// enhancedCode matches the status code (RFC 3463) at the beginning of an answer.
+var enhancedCode = regexp.MustCompile(`^[245]\.\d{1,3}\.\d{1,3}\b`)
 
 // smtpConn is a connection whose deadline covers the whole mail: go-mail would set a
 // new deadline for every step. It also limits how much the server may send.

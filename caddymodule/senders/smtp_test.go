@@ -5,10 +5,15 @@ import (
 	"cmp"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/pem"
+	"errors"
 	"io"
 	"mime"
+	"mime/quotedprintable"
 	"net"
 	netmail "net/mail"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -17,13 +22,16 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 func TestSMTPCaddyfile(t *testing.T) {
 	guesttest.Caddyfiles(t, new(SMTP), []guesttest.Case{
 		{Name: "no address", Text: "smtp {\nfrom a@b\n}", Err: "wrong argument count"},
+		{Name: "all", Text: "smtp a:1 {\nfrom a@b\nreply_to c@d\nca roots.pem\nmax_conns 2\n}", Want: &SMTP{Address: "a:1", From: "a@b", ReplyTo: "c@d", CA: "roots.pem", MaxConns: 2}},
 		{Name: "two addresses", Text: "smtp a:1 b:1", Err: "wrong argument count"},
 		{Name: "unquoted from", Text: "smtp a:1 {\nfrom Acme <a@b>\n}", Err: "wrong argument count"},
 	})
@@ -41,12 +49,17 @@ func TestSMTPRefusesABadConfiguration(t *testing.T) {
 		"bad from":        {SMTP{Address: "mail.example:25", From: "nobody"}, "from"},
 		"two from":        {SMTP{Address: "mail.example:25", From: "a@b.example, c@d.example"}, "from"},
 		"from injection":  {SMTP{Address: "mail.example:25", From: "a@b.example\r\nBcc: x@y.example"}, "from"},
+		"bad reply_to":    {SMTP{Address: "mail.example:25", From: "a@b.example", ReplyTo: "nobody"}, "reply_to: write an address"},
+		"no ca":           {SMTP{Address: "mail.example:25", From: "a@b.example", CA: "absent.pem"}, "mail smtp: ca: "},
+		"not a ca":        {SMTP{Address: "mail.example:25", From: "a@b.example", CA: "smtp_test.go"}, "smtp_test.go has no certificate in PEM"},
+		"max_conns":       {SMTP{Address: "mail.example:25", From: "a@b.example", MaxConns: -1}, "max_conns: choose 1 to 1000"},
 		"tls":             {SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "maybe"}, "tls"},
 		"only a username": {SMTP{Address: "mail.example:25", From: "a@b.example", Username: "u"}, "password"},
 		"only a password": {SMTP{Address: "mail.example:25", From: "a@b.example", Password: "hidden"}, "username"},
 		"clear links":     {SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "off"}, "add the word insecure after it"},
 		"clear password":  {SMTP{Address: "mail.example:25", From: "a@b.example", TLS: "off", Username: "u", Password: "hidden"}, "add the word insecure after it"},
 		"timeout":         {SMTP{Address: "mail.example:25", From: "a@b.example", Timeout: caddy.Duration(time.Hour)}, "timeout"},
+		"line break":      {SMTP{Address: "mail.example:25", From: "a@b.example", Username: "u", Password: "hidden\n"}, "mail smtp: password: it has a line break"},
 		"placeholder":     {SMTP{Address: "mail.example:25", From: "a@b.example", Password: "{env.MNEMOGATE_TEST_ABSENT}"}, "mail smtp: password"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -67,8 +80,12 @@ type smtpSink struct {
 	addr      string
 	config    *tls.Config
 	implicit  bool
-	noSTART   bool              // does not offer STARTTLS
-	noAuth    bool              // does not offer AUTH
+	noSTART   bool   // does not offer STARTTLS
+	noAuth    bool   // does not offer AUTH
+	auth      string // what it offers instead of PLAIN and LOGIN
+	sevenBit  bool   // does not offer 8BITMIME
+	most      int    // connections at once; it refuses more; 0 for any number
+	open      int
 	answers   map[string]string // what to say to a command instead; "" to hang up, "wait" to say nothing
 	greeting  string
 	mu        sync.Mutex
@@ -104,6 +121,19 @@ func (s *smtpSink) serve(conn net.Conn) {
 	}
 	in := bufio.NewReader(conn)
 	say := func(line string) { io.WriteString(conn, line+"\r\n") }
+	s.mu.Lock()
+	s.open++
+	full := s.most != 0 && s.open > s.most
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		s.open--
+		s.mu.Unlock()
+	}()
+	if full {
+		say("421 4.7.0 too many connections")
+		return
+	}
 	say(cmp.Or(s.greeting, "220 sink ESMTP"))
 	for {
 		line, err := in.ReadString('\n')
@@ -131,12 +161,15 @@ func (s *smtpSink) serve(conn net.Conn) {
 		switch verb {
 		case "EHLO":
 			_, isTLS := conn.(*tls.Conn)
-			say("250-sink\r\n250-8BITMIME\r\n250-SMTPUTF8\r\n250-ENHANCEDSTATUSCODES")
+			say("250-sink\r\n250-SMTPUTF8\r\n250-ENHANCEDSTATUSCODES")
+			if !s.sevenBit {
+				say("250-8BITMIME")
+			}
 			if !isTLS && !s.noSTART && s.config != nil {
 				say("250-STARTTLS")
 			}
 			if !s.noAuth {
-				say("250-AUTH PLAIN LOGIN")
+				say("250-AUTH " + cmp.Or(s.auth, "PLAIN LOGIN"))
 			}
 			say("250 SIZE 1000000")
 		case "STARTTLS":
@@ -301,7 +334,8 @@ func TestSMTPFailsInTimeAndTellsNothing(t *testing.T) {
 		"no starttls":        {&smtpSink{noSTART: true}, "STARTTLS"},
 		"refuses starttls":   {&smtpSink{config: config, answers: map[string]string{"STARTTLS": "454 " + guesttest.Mail.Link}}, "answered 454"},
 		"no auth":            {&smtpSink{config: config, noAuth: true}, "AUTH"},
-		"wrong password":     {&smtpSink{config: config, answers: map[string]string{"AUTH": "535 5.7.8 hidden"}}, "answered 535"},
+		"wrong password":     {&smtpSink{config: config, answers: map[string]string{"AUTH": "535 5.7.8 hidden"}}, "answered 535 5.7.8"},
+		"no passwords":       {&smtpSink{config: config, auth: "XOAUTH2"}, "it takes no passwords"},
 		"refuses sender":     {&smtpSink{config: config, answers: map[string]string{"MAIL": echo}}, "550 5.7.1"},
 		"refuses recipient":  {&smtpSink{config: config, answers: map[string]string{"RCPT": echo}}, "550 5.7.1"},
 		"refuses data":       {&smtpSink{config: config, answers: map[string]string{"DATA": echo}}, "550"},
@@ -386,5 +420,114 @@ func TestSMTPRefusesAForeignCertificate(t *testing.T) {
 		if len(sink.logins)+len(sink.mails) != 0 {
 			t.Error("it spoke on")
 		}
+	}
+}
+
+// A server that allows few connections gets no more than max_conns, and all mails come.
+func TestSMTPBoundsItsConnections(t *testing.T) {
+	sink := startSink(t, &smtpSink{noAuth: true, most: 3})
+	s := guesttest.MustStart(t, &SMTP{Address: sink.addr, From: "a@acme.example", TLS: "off", Timeout: caddy.Duration(30 * time.Second)})
+	var all sync.WaitGroup
+	for range 24 {
+		all.Go(func() {
+			if err := s.Send(t.Context(), guesttest.Mail); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if len(sink.mails) != 24 {
+		t.Errorf("%d mails came", len(sink.mails))
+	}
+}
+
+// The advice of a trial is about what is wrong, and a refusal for now is known as one.
+func TestSMTPErrorsNameTheirCause(t *testing.T) {
+	config, roots := guesttest.Certificate(t)
+	const switchedOff, port = "passwords are switched off there", "check the port"
+	for name, c := range map[string]struct {
+		sink   *smtpSink
+		advice string
+		again  bool
+	}{
+		"only OAuth":        {&smtpSink{config: config, auth: "XOAUTH2 OAUTHBEARER"}, switchedOff, false},
+		"Exchange, tenant":  {&smtpSink{config: config, answers: map[string]string{"AUTH": "535 5.7.139 Authentication unsuccessful, SmtpClientAuthentication is disabled for the Tenant."}}, switchedOff, false},
+		"Exchange, basic":   {&smtpSink{config: config, answers: map[string]string{"AUTH": "550 5.7.30 Basic authentication is not supported for Client Submission."}}, switchedOff, false},
+		"wrong password":    {&smtpSink{config: config, answers: map[string]string{"AUTH": "535 5.7.8 Username and Password not accepted"}}, "check the username and password", false},
+		"no login":          {&smtpSink{config: config, noAuth: true}, port, false},
+		"no STARTTLS":       {&smtpSink{noSTART: true}, port, false},
+		"not SMTP":          {&smtpSink{config: config, greeting: "HTTP/1.1 400 Bad Request"}, port, false},
+		"silent":            {&smtpSink{config: config, answers: map[string]string{"EHLO": "wait"}}, "check that the address is right", false},
+		"few connections":   {&smtpSink{config: config, greeting: "421 4.3.2 try later"}, "it says that it can't now", true},
+		"too many messages": {&smtpSink{config: config, answers: map[string]string{"MAIL": "432 4.3.2 concurrent connections"}}, "it says that it can't now", true},
+		"greylisting":       {&smtpSink{config: config, answers: map[string]string{"RCPT": "450 4.2.0 greylisted"}}, "it says that it can't now", true},
+		"refused":           {&smtpSink{config: config, answers: map[string]string{".": "554 5.7.1 spam"}}, "it refused this message", false},
+		"perhaps taken":     {&smtpSink{config: config, answers: map[string]string{".": "wait"}}, "check that the address is right", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sink := startSink(t, c.sink)
+			s := guesttest.MustStart(t, &SMTP{Address: sink.addr, From: "a@acme.example", Username: "u", Password: "hidden",
+				Timeout: caddy.Duration(2 * time.Second), roots: roots})
+			var trial guest.Trial
+			err := s.Send(trial.In(t.Context()), guesttest.Mail)
+			if !strings.HasPrefix(trial.Advice, c.advice) {
+				t.Errorf("%v: got the advice %q", err, trial.Advice)
+			}
+			if _, again := errors.AsType[*message.LaterError](err); again != c.again {
+				t.Errorf("%v: may be sent again: %v", err, again)
+			}
+		})
+	}
+}
+
+// A text is not encoded where the server takes 8 bits, so that every program shows its link
+// whole.
+func TestSMTPSendsTextAsItIs(t *testing.T) {
+	m := guesttest.Mail
+	m.Text = "Öffnen Sie diesen Link:\n\nhttps://app.example.com/acme/login#recover=mgl_" + strings.Repeat("A", 80) + "\n.\nEnde"
+	for name, c := range map[string]struct {
+		sink *smtpSink
+		text string
+		want string
+	}{
+		"8 bits":                  {&smtpSink{noAuth: true}, m.Text, "8bit"},
+		"7 bits":                  {&smtpSink{noAuth: true, sevenBit: true}, m.Text, "quoted-printable"},
+		"a line that is too long": {&smtpSink{noAuth: true}, strings.Repeat("ä", 500), "quoted-printable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			sink := startSink(t, c.sink)
+			m.Text = c.text
+			must(t, guesttest.MustStart(t, &SMTP{Address: sink.addr, From: "a@acme.example", ReplyTo: "Hilfe <hilfe@bücher.example>", TLS: "off"}).Send(t.Context(), m))
+			got, err := netmail.ReadMessage(strings.NewReader(sink.mails[0]))
+			must(t, err)
+			body := got.Body
+			if c.want == "quoted-printable" {
+				body = quotedprintable.NewReader(body)
+			}
+			text, err := io.ReadAll(body)
+			must(t, err)
+			if found := got.Header.Get("Content-Transfer-Encoding"); found != c.want || strings.TrimRight(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n") != c.text {
+				t.Errorf("%s: %q", found, text)
+			}
+			if to, err := got.Header.AddressList("Reply-To"); err != nil || len(to) != 1 || to[0].Name != "Hilfe" || to[0].Address != "hilfe@xn--bcher-kva.example" {
+				t.Errorf("Reply-To: %v %v", to, err)
+			}
+		})
+	}
+}
+
+// With ca, only a certificate of these authorities is accepted.
+func TestSMTPTrustsItsCA(t *testing.T) {
+	config, _ := guesttest.Certificate(t)
+	sink := startSink(t, &smtpSink{config: config, noAuth: true})
+	send := func(certificate []byte) error {
+		file := filepath.Join(t.TempDir(), "ca.pem")
+		must(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}), 0o600))
+		return guesttest.MustStart(t, &SMTP{Address: sink.addr, From: "a@acme.example", CA: file}).Send(t.Context(), guesttest.Mail)
+	}
+	must(t, send(config.Certificates[0].Certificate[0]))
+	others, _ := guesttest.Certificate(t)
+	if err := send(others.Certificates[0].Certificate[0]); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("got %v", err)
 	}
 }

@@ -40,6 +40,9 @@ func init() {
 // defaultSendTimeout is the default time limit for a gateway's answer.
 const defaultSendTimeout = caddy.Duration(5 * time.Second)
 
+// defaultWebhookConns is how many requests a webhook handles at once without trouble.
+const defaultWebhookConns = 32
+
 // maxDrained is how many bytes of a gateway's answer are read, so that the
 // connection can be reused.
 const maxDrained = 64 << 10
@@ -72,6 +75,10 @@ type webhook struct {
 	// The time limit for the gateway's answer, at most 1m. Default: 5s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
+	// How many requests to the gateway may be open at once. Further ones wait, within
+	// `timeout`. Notices leave one of them to other messages. Default: 32.
+	MaxConns int `json:"max_conns,omitempty"`
+
 	// More headers of the request, by name. Their values may contain placeholders.
 	Headers map[string]string `json:"headers,omitempty"`
 
@@ -79,6 +86,7 @@ type webhook struct {
 	target *url.URL
 	keys   [][]byte
 	client *http.Client
+	open   guest.Slots
 }
 
 // SMSWebhook posts each SMS to an HTTP gateway as a Standard Webhooks request with
@@ -127,6 +135,7 @@ func (w *MailWebhook) Provision(caddy.Context) error { return w.provision("mail 
 //	webhook <url> [insecure] {
 //		secret <key>...
 //		timeout <duration>
+//		max_conns <n>
 //		header <name> <value>
 //	}
 //
@@ -140,9 +149,10 @@ func (w *webhook) parse(d *caddyfile.Dispenser, more map[string]func() error) er
 		return err
 	}
 	options := map[string]func() error{
-		"secret":  func() error { return w.parseSecrets(d) },
-		"timeout": guest.OneValue(d, guest.Timeout(&w.Timeout)),
-		"header":  func() error { return w.parseHeader(d) },
+		"secret":    func() error { return w.parseSecrets(d) },
+		"timeout":   guest.OneValue(d, guest.Timeout(&w.Timeout)),
+		"max_conns": guest.OneValue(d, guest.Int(&w.MaxConns)),
+		"header":    func() error { return w.parseHeader(d) },
 	}
 	maps.Copy(options, more)
 	err := guest.Options(d, options, "header")
@@ -194,6 +204,7 @@ func (w *webhook) parseHeader(d *caddyfile.Dispenser) error {
 func (w *webhook) provision(what string) error {
 	w.what = what
 	w.Timeout = cmp.Or(w.Timeout, defaultSendTimeout)
+	w.MaxConns = cmp.Or(w.MaxConns, defaultWebhookConns)
 	w.client = guest.Client(guest.Outbound, w.Timeout)
 	for name, value := range w.Headers {
 		if err := guest.ResolveInto(what+": header "+name, &value); err != nil {
@@ -216,6 +227,9 @@ func (w *webhook) Validate() (err error) {
 	}
 	if err := w.checkGiven(); err != nil {
 		return fmt.Errorf("%s: %w", w.what, err)
+	}
+	if w.open, err = guest.NewSlots(w.MaxConns); err != nil {
+		return fmt.Errorf("%s: max_conns: %w", w.what, err)
 	}
 	for _, secret := range w.secrets() {
 		key, err := webhookKey(secret)
@@ -289,12 +303,12 @@ func (w *webhook) Send(ctx context.Context, m message.Message) error {
 		content.Expires = m.Expires.UTC().Format(time.RFC3339)
 	}
 	body, _ := json.Marshal(content) // strings: never fails
-	return w.post(ctx, m.ID, body)
+	return w.post(ctx, message.IsNotice(m.Type), m.ID, body)
 }
 
 // post sends a body. It returns nil if the gateway accepted it.
-func (w *webhook) post(ctx context.Context, id string, body []byte) error {
-	resp, said, err := w.ask(ctx, id, body)
+func (w *webhook) post(ctx context.Context, notice bool, id string, body []byte) error {
+	resp, said, err := w.ask(ctx, notice, id, body)
 	if err != nil {
 		return err
 	}
@@ -315,22 +329,35 @@ func (w *webhook) post(ctx context.Context, id string, body []byte) error {
 	if taken {
 		return nil
 	}
-	return fmt.Errorf("%s: %s", w.what, answer)
+	err = fmt.Errorf("%s: %s", w.what, answer)
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
+		err = &message.LaterError{Err: err, Wait: guest.RetryAfter(resp.Header)}
+	}
+	return err
 }
 
-// ask sends a body and returns the answer and its text.
-func (w *webhook) ask(ctx context.Context, id string, body []byte) (resp *http.Response, said []byte, err error) {
-	req, err := w.request(ctx, id, body, time.Now())
-	if err != nil {
-		return nil, nil, err
-	}
-	resp, err = w.client.Do(req)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: asking %s: %w", w.what, w.target.Host, guest.Cause(err))
-	}
-	defer resp.Body.Close()
-	said, _ = io.ReadAll(io.LimitReader(resp.Body, maxDrained)) // the status is sufficient
-	return resp, said, nil
+// ask sends a body and returns the answer and its text. For a notice, ask leaves a slot to
+// others.
+func (w *webhook) ask(ctx context.Context, notice bool, id string, body []byte) (resp *http.Response, said []byte, err error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(w.Timeout))
+	defer cancel()
+	err = w.open.Do(ctx, notice, func() error {
+		req, err := w.request(ctx, id, body, time.Now())
+		if err != nil {
+			return err
+		}
+		if resp, err = w.client.Do(req); err != nil {
+			err = fmt.Errorf("%s: asking %s: %w", w.what, w.target.Host, guest.Cause(err))
+			if guest.MaySendAgain(err) {
+				err = &message.LaterError{Err: err}
+			}
+			return err
+		}
+		defer resp.Body.Close()
+		said, _ = io.ReadAll(io.LimitReader(resp.Body, maxDrained)) // the status is sufficient
+		return nil
+	})
+	return resp, said, err
 }
 
 // Endpoint implements guest.Remote.
@@ -339,6 +366,9 @@ func (w *webhook) Endpoint() string { return guest.HostPort(w.target) }
 // Weaknesses implements guest.Weak.
 func (w *webhook) Weaknesses() []guest.Weakness {
 	found := guest.HTTPWeakness(w.Insecure, w.URL)
+	if slices.ContainsFunc(w.keys, func(key []byte) bool { return guest.IsShortKey(string(key)) }) {
+		found = append(found, guest.Weakness{Message: "the secret: " + guest.ShortKey.Message, Advice: guest.ShortKey.Advice})
+	}
 	if slices.ContainsFunc(w.secrets(), func(s string) bool { return !strings.HasPrefix(s, keyPrefix) }) {
 		found = append(found, guest.Weakness{
 			Message: "the secret has no whsec_ before it, so its characters are the key; a Standard Webhooks library would decode it as base64, and find each signature wrong",

@@ -3,7 +3,7 @@
 // Tasks send messages in the background.
 //
 // OutboxEvents converts an event to outbox events; a store keeps them with the change.
-// Every failure is logged, and most work is tried again; messages are not. Failures
+// Every failure is logged, and most work is tried again; of messages, only notices. Failures
 // that may hit every request at once are logged through Warnings. No panic ends the
 // process.
 package background
@@ -25,6 +25,8 @@ const (
 	maxTasks   = 256              // at once, for a company's notices and for its other messages
 	maxNotices = 16               // of these, for one account, whose user can cause any number
 	taskLimit  = 75 * time.Second // per task: longer than any sender's timeout, which is at most a minute
+
+	noticeLimit = 10 * time.Minute // per notice, with all attempts to send it
 )
 
 // A Task sends a message that no request waits for.
@@ -53,6 +55,7 @@ type Tasks struct {
 	waiting map[queue]int // tasks in progress, at most maxTasks each
 	notices map[owner]int // notices among them, at most maxNotices each
 	closed  bool
+	closing chan struct{} // closed by Close; nil before the first task
 }
 
 // Do starts a task and logs its error. If the task is dropped, Do returns the reason. The
@@ -72,7 +75,11 @@ func (t *Tasks) Do(ctx context.Context, log *slog.Logger, task Task) error {
 		return fmt.Errorf("%d notices to the account wait for the company's gateway already", maxNotices)
 	}
 	if t.waiting == nil {
-		t.waiting, t.notices = map[queue]int{}, map[owner]int{}
+		t.waiting, t.notices, t.closing = map[queue]int{}, map[owner]int{}, make(chan struct{})
+	}
+	limit := taskLimit
+	if q.notices {
+		limit = noticeLimit
 	}
 	t.count(q, to, 1)
 	t.all.Go(func() {
@@ -81,7 +88,7 @@ func (t *Tasks) Do(ctx context.Context, log *slog.Logger, task Task) error {
 			t.count(q, to, -1)
 			t.mu.Unlock()
 		}()
-		ctx, cancel := context.WithTimeout(record.WithoutStoreTime(context.WithoutCancel(ctx)), taskLimit)
+		ctx, cancel := context.WithTimeout(record.WithoutStoreTime(context.WithoutCancel(ctx)), limit)
 		defer cancel()
 		err := panics.Contain(func() error { return task.Send(ctx) })
 		if p, ok := errors.AsType[*panics.Error](err); ok {
@@ -114,9 +121,25 @@ func (t *Tasks) Waiting() (n int) {
 	return n
 }
 
-// Close waits until all tasks have finished. Later tasks are dropped.
+// Pause waits within a task. It returns false if the next attempt is the last, because Close
+// was called.
+func (t *Tasks) Pause(ctx context.Context, until <-chan time.Time) bool {
+	select {
+	case <-until:
+		return true
+	case <-t.closing:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// Close waits until all tasks have finished. Those that pause make a last attempt. Later
+// tasks are dropped.
 func (t *Tasks) Close() {
 	t.mu.Lock()
+	if !t.closed && t.closing != nil {
+		close(t.closing)
+	}
 	t.closed = true
 	t.mu.Unlock()
 	t.all.Wait()

@@ -191,6 +191,7 @@ func (ad *Admin) notify(ctx context.Context, before, after record.Account, field
 	tell := func(a record.Account, kind string, also ...string) {
 		ad.Notify(ctx, ad.Company, a, ad.notice(kind), also...)
 	}
+	question := false // the question and its answer are one change
 	for _, field := range fields {
 		switch field {
 		case "password":
@@ -203,12 +204,31 @@ func (ad *Admin) notify(ctx context.Context, before, after record.Account, field
 			tell(after, message.NoticeTOTPChanged)
 		case "backup_codes":
 			tell(after, message.NoticeBackupCodesMade)
+		case "second_factor":
+			if ad.Company.NeedsSecondFactor(before) && !ad.Company.NeedsSecondFactor(after) {
+				tell(after, message.NoticeSecondFactorOff)
+			}
+		case "login_name":
+			tell(after, message.NoticeLoginNameChanged)
+		case "control_question", "control_answer":
+			question = true
 		case "oauth_identities":
-			if slices.ContainsFunc(after.Identities, func(i record.Identity) bool { return !slices.Contains(before.Identities, i) }) {
+			if hasOthers(after, before) {
 				tell(after, message.NoticeIdentityBound)
+			}
+			if hasOthers(before, after) {
+				tell(after, message.NoticeIdentityRemoved)
 			}
 		}
 	}
+	if question {
+		tell(after, message.NoticeQuestionChanged)
+	}
+}
+
+// hasOthers reports whether a has identities that b does not have.
+func hasOthers(a, b record.Account) bool {
+	return slices.ContainsFunc(a.Identities, func(i record.Identity) bool { return !slices.Contains(b.Identities, i) })
 }
 
 // notice returns a notice of what the Admin does. Only what a user does has an address

@@ -223,6 +223,7 @@ func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) 
 	}
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
 	revokeErr := ad.revoke(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: generation, Keep: kept}, record.EndedByChange)
+	ad.Notify(ctx, ad.Company, a, ad.notice(message.NoticePasskeyRemoved))
 	ad.emit(ctx, removed)
 	return revokeErr
 }

@@ -33,6 +33,8 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 		return &NoWelcomeError{"", "the company can mail no links: configure mail and recovery link"}
 	case a.Email == "":
 		return &NoWelcomeError{"primary_email", "primary_email: the account has none to mail the link to"}
+	case a.PasswordHash != "" || a.Passkeys > 0 || len(a.Identities) > 0:
+		return &NoWelcomeError{"password_set", "the account can log in already, and the link would be a long-lived way to reset its password: let its owner recover it"}
 	case tenant.CheckStatus(a) != nil:
 		return &NoWelcomeError{"status", "status: an account that is not active could not use the link"}
 	}

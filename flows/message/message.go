@@ -18,6 +18,23 @@ type Sender interface {
 	Send(ctx context.Context, m Message) error
 }
 
+// A LaterError is the error of a Sender whose gateway certainly did not take the message,
+// but may take it later. A notice is then sent again. For other messages, the client learns
+// how long to wait.
+type LaterError struct {
+	Err  error
+	Wait time.Duration // as the gateway asks; zero if it does not
+}
+
+// Error implements error.
+func (e *LaterError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *LaterError) Unwrap() error { return e.Err }
+
+// RetryAfter implements wire.Waiter.
+func (e *LaterError) RetryAfter() time.Duration { return e.Wait }
+
 // The types of a Message.
 const (
 	OTPLogin     = "otp.login"
@@ -31,7 +48,12 @@ const (
 	NoticeTOTPChanged        = noticePrefix + "totp_changed"
 	NoticeBackupCodesMade    = noticePrefix + "backup_codes_made"
 	NoticePasskeyAdded       = noticePrefix + "passkey_added"
+	NoticePasskeyRemoved     = noticePrefix + "passkey_removed"
+	NoticeSecondFactorOff    = noticePrefix + "second_factor_off"
+	NoticeLoginNameChanged   = noticePrefix + "login_name_changed"
+	NoticeQuestionChanged    = noticePrefix + "question_changed"
 	NoticeIdentityBound      = noticePrefix + "identity_bound"
+	NoticeIdentityRemoved    = noticePrefix + "identity_removed"
 	NoticeNewDevice          = noticePrefix + "new_device"
 	NoticeSecondFactorFailed = noticePrefix + "second_factor_failed"
 )
@@ -41,7 +63,8 @@ const noticePrefix = "notice."
 // Notices lists the types of notices.
 var Notices = []string{
 	NoticePasswordChanged, NoticeEmailChanged, NoticePhoneChanged, NoticeTOTPChanged, NoticeBackupCodesMade,
-	NoticePasskeyAdded, NoticeIdentityBound, NoticeNewDevice, NoticeSecondFactorFailed,
+	NoticePasskeyAdded, NoticePasskeyRemoved, NoticeSecondFactorOff, NoticeLoginNameChanged, NoticeQuestionChanged,
+	NoticeIdentityBound, NoticeIdentityRemoved, NoticeNewDevice, NoticeSecondFactorFailed,
 }
 
 // IsNotice reports whether a type is a notice: a message that tells the owner of an
@@ -76,6 +99,8 @@ type Message struct {
 	Expires   time.Time // of the code or link; zero for a notice
 	Time      time.Time // with notices: when it happened
 	Notice    Notice    // with notices
+	Last      bool      // with notices: the budget is used up, so the next ones may not come
+	Support   string    // with notices: where users get help; empty if unknown
 }
 
 // Trial is the type of a message or event with which an operator tests a gateway or

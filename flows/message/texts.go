@@ -27,8 +27,11 @@ var textNames = func() []string {
 	for _, notice := range Notices {
 		names = append(names, textName(notice, false), textName(notice, true))
 	}
-	return names
+	return append(names, lastText)
 }()
+
+// lastText is added to a mail with Message.Last.
+const lastText = "notices.last.txt"
 
 func textName(typ string, mail bool) string {
 	if mail {
@@ -64,6 +67,7 @@ type textData struct {
 	Device  string // such as "Firefox (Windows)"; empty if it is unknown
 	Address string // of the client; empty for a change by an operator or backend
 	Details string // these three, as far as they are known
+	Support string // where users get help; empty if unknown
 }
 
 // textFields are the fields of textData, as templates write them.
@@ -85,6 +89,7 @@ var sampleText = textData{
 	Device:  "Firefox (Windows)",
 	Address: "192.0.2.1",
 	Details: "2026-01-02 15:04 UTC, Firefox (Windows), 192.0.2.1",
+	Support: "https://acme.example/help",
 }
 
 // DefaultTexts returns the built-in texts. They are in English, French, German,
@@ -106,12 +111,13 @@ var defaultTexts = sync.OnceValue(func() *Texts {
 
 // LoadTexts returns the built-in texts. Files in dir replace them: otp.login.sms.txt,
 // otp.recovery.sms.txt, recovery.link.mail.txt, welcome.link.mail.txt and, for each of
-// Notices, such as notice.password_changed, an .sms.txt and a .mail.txt.
+// Notices, such as notice.password_changed, an .sms.txt and a .mail.txt. To the last mail
+// before notices are held back, notices.last.txt is added.
 //
 // Each file is a text/template that may use .Company (its name), .Code, .Link, .Minutes
 // (how long the code or link is valid) and .Until (when it expires, as 2006-01-02 15:04
-// UTC). Notices have .Time, .Device and .Address, and .Details with all three. The first
-// line of a mail is "Subject: …", the second is empty, and the rest is the text. Any other
+// UTC). Notices have .Time, .Device and .Address, .Details with all three, and .Support
+// (where users get help; may be empty). The first line of a mail is "Subject: …", the second is empty, and the rest is the text. Any other
 // .txt file, and a template that fails, is an error. Files with other extensions are
 // ignored.
 //
@@ -276,6 +282,7 @@ func (t *Texts) Render(m *Message, now time.Time, locales ...string) error {
 		data.Time, data.Device, data.Address = m.Time.UTC().Format(timeFormat), Device(m.Notice.UserAgent), m.Notice.Address
 		known := []string{data.Time, data.Device, data.Address}
 		data.Details = strings.Join(slices.DeleteFunc(known, func(s string) bool { return s == "" }), ", ")
+		data.Support = m.Support
 	}
 	name := textName(m.Type, strings.Contains(m.To, "@"))
 	tmpl := t.find(name, locales)
@@ -288,6 +295,13 @@ func (t *Texts) Render(m *Message, now time.Time, locales ...string) error {
 	}
 	if m.Code != "" && m.Origin != "" {
 		text = withOrigin(text, m.Origin, m.Code)
+	}
+	if m.Last {
+		_, last, err := execute(t.find(lastText, locales), data)
+		if err != nil {
+			return fmt.Errorf("wording %s: %w", lastText, err)
+		}
+		text += "\n\n" + last
 	}
 	m.Subject, m.Text = subject, text
 	return nil

@@ -125,10 +125,12 @@ func (c *Call) handOver(ctx context.Context, doing string, budgets []record.Coun
 		return nil
 	}
 	err = wire.Unavailable(doing, err)
-	next := c.Counters.Charge(ctx, c.Now, record.CheckOnly(budgets...)...)
-	refusal, ok := errors.AsType[*wire.Refusal](err)
-	if full, isFull := errors.AsType[*record.FullError](next); ok && isFull {
-		refusal.RetryAfter = max(refusal.RetryAfter, full.Until.Sub(c.Now))
+	refusal, _ := errors.AsType[*wire.Refusal](err)
+	for _, budget := range record.CheckOnly(budgets...) { // one by one, since the last to open counts
+		next := c.Counters.Charge(ctx, c.Now, budget)
+		if full, ok := errors.AsType[*record.FullError](next); ok {
+			refusal.RetryAfter = max(refusal.RetryAfter, full.Until.Sub(c.Now))
+		}
 	}
 	return err
 }

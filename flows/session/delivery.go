@@ -54,18 +54,33 @@ func (s *Manager) sendDelayed(ctx context.Context, company *tenant.Company, a re
 	})
 }
 
-// send fills in the text of a message and passes it to the gateway.
+// send fills in the text of a message and passes it to the gateway. Nobody waits for a
+// notice, so a gateway that did not take it gets the same message again.
 func (s *Manager) send(ctx context.Context, company *tenant.Company, sender message.Sender, a record.Account, m message.Message) error {
 	if sender == nil {
 		return errors.New("the company has no sender for it: configure sms or mail")
 	}
 	m.ID, m.Company, m.Name, m.Mnemocode = tokens.NewID(), company.Code, company.Name, a.Mnemocode
-	m.Locale = cmp.Or(a.Locale, company.Locale)
+	m.Locale, m.Support = cmp.Or(a.Locale, company.Locale), company.Support
 	if err := company.Texts.Render(&m, s.Now(), a.Locale, company.Locale); err != nil {
 		return fmt.Errorf("filling in the text of %s: %w", m.Type, err)
 	}
-	return sender.Send(ctx, m)
+	wait := firstRetry
+	for more := message.IsNotice(m.Type); ; wait = min(2*wait, lastRetry) {
+		err := sender.Send(ctx, m)
+		later, ok := errors.AsType[*message.LaterError](err)
+		if !ok || !more || ctx.Err() != nil {
+			return err
+		}
+		more = s.tasks.Pause(ctx, s.after(max(later.Wait, wait/2+rand.N(wait))))
+	}
 }
+
+// The first and the longest pause, on average, before a notice is sent again.
+const (
+	firstRetry = 2 * time.Second
+	lastRetry  = time.Minute
+)
 
 // Notify tells the owner of an account what happened to it, by mail or, if that is
 // not possible, by SMS. Pass former addresses and phones in also: they get the notice,
@@ -88,6 +103,9 @@ func (s *Manager) Notify(ctx context.Context, company *tenant.Company, a record.
 	}
 }
 
+// noticeMails is how many notices are mailed to the owner of an account.
+var noticeMails = tenant.Rate{N: 20, Per: time.Hour}
+
 // notify sends a notice to one address or phone.
 func (s *Manager) notify(ctx context.Context, company *tenant.Company, a record.Account, m message.Message) {
 	sender, bySMS := company.Mail, !strings.Contains(m.To, "@")
@@ -98,7 +116,7 @@ func (s *Manager) notify(ctx context.Context, company *tenant.Company, a record.
 		return
 	}
 	s.inBackground(ctx, company, a, m.Type, func(ctx context.Context) error {
-		if err := s.chargeNotice(ctx, company, a, m); err != nil {
+		if err := s.chargeNotice(ctx, company, a, &m); err != nil {
 			return err
 		}
 		return s.send(ctx, company, sender, a, m)
@@ -107,19 +125,26 @@ func (s *Manager) notify(ctx context.Context, company *tenant.Company, a record.
 
 // chargeNotice charges the budgets of a notice. SMS with notices have a budget of their
 // own for each phone. Otherwise a thief could first use up the budget for codes, and the
-// owner would get no notice. Mails have none, except those that a login causes, which
-// changes nothing.
-func (s *Manager) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account, m message.Message) error {
+// owner would get no notice. Mails have a budget for each account, and those that a login
+// causes, which changes nothing, a smaller one. The last mail of the budget says so.
+func (s *Manager) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account, m *message.Message) error {
 	at, err := s.Attempt(ctx, company, "")
 	if err != nil {
 		return err
 	}
 	c := &Call{Attempt: at, s: s}
 	if strings.Contains(m.To, "@") {
-		if m.Type != message.NoticeNewDevice {
-			return nil
+		id := strconv.FormatInt(a.ID, 10)
+		counters := []record.Counter{c.Counter("mails-per-account", id+"/all-notices", noticeMails)}
+		last := record.CheckOnly(counters...)
+		if m.Type == message.NoticeNewDevice {
+			counters = append(counters, c.mailBudget(id+"/notices")...)
 		}
-		return c.chargePrivate(ctx, a, c.mailBudget(strconv.FormatInt(a.ID, 10)+"/notices")...)
+		if err := c.chargePrivate(ctx, a, counters...); err != nil {
+			return err
+		}
+		_, m.Last = errors.AsType[*record.FullError](s.Sessions.Charge(ctx, s.Now(), last...))
+		return nil
 	}
 	c.aboutSMS(m.To)
 	counters := append(c.PhoneSMS(m.To+"/notices"), c.CompanySMS()...)

@@ -7,6 +7,7 @@
 package wire
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -175,11 +176,25 @@ func Restricted(lock string, now, until time.Time) error {
 	return r
 }
 
-// Unavailable returns service.unavailable, caused by err. doing says what failed, as in
-// "loading the session".
-func Unavailable(doing string, err error) error {
-	return &Refusal{Err: ErrUnavailable, RetryAfter: RetrySoon, Cause: fmt.Errorf("%s: %w", doing, err)}
+// A Waiter is an error with which another service may say how long to wait; zero if it does
+// not.
+type Waiter interface {
+	error
+	RetryAfter() time.Duration
 }
 
-// RetrySoon is the Retry-After when an external service failed.
-const RetrySoon = 2 * time.Second
+// Unavailable returns service.unavailable, caused by err, which may be a Waiter. doing says
+// what failed, as in "loading the session".
+func Unavailable(doing string, err error) error {
+	wait := RetrySoon
+	if w, ok := errors.AsType[Waiter](err); ok {
+		wait = max(wait, min(w.RetryAfter(), retryLatest))
+	}
+	return &Refusal{Err: ErrUnavailable, RetryAfter: wait, Cause: fmt.Errorf("%s: %w", doing, err)}
+}
+
+// The Retry-After when an external service failed, and the most that it may ask for.
+const (
+	RetrySoon   = 2 * time.Second
+	retryLatest = time.Hour
+)

@@ -1,0 +1,53 @@
+package guest
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/mnemogate/mnemogate/flows/message"
+)
+
+// Slots bounds how many requests to a gateway are open at once. Gateways refuse more than
+// they are made for, and then each of them fails.
+type Slots struct{ all, notices slots }
+
+type slots chan struct{}
+
+// maxSlots is the most slots of a gateway.
+const maxSlots = 1000
+
+// NewSlots returns n slots.
+func NewSlots(n int) (Slots, error) {
+	if n < 1 || n > maxSlots {
+		return Slots{}, errors.New("choose 1 to 1000")
+	}
+	return Slots{make(slots, n), make(slots, max(1, n-1))}, nil
+}
+
+// Do waits for a slot until ctx ends, then calls do. Nobody waits for a notice, so notices
+// leave one slot to other messages.
+func (s Slots) Do(ctx context.Context, notice bool, do func() error) error {
+	if notice {
+		return s.notices.do(ctx, func() error { return s.all.do(ctx, do) })
+	}
+	return s.all.do(ctx, do)
+}
+
+func (s slots) do(ctx context.Context, do func() error) error {
+	select {
+	case s <- struct{}{}:
+		defer func() { <-s }()
+		return do()
+	case <-ctx.Done():
+		return &message.LaterError{Err: errors.New("all connections that max_conns allows were in use; find out why the gateway is slow, or allow more")}
+	}
+}
+
+// MaySendAgain reports whether a gateway certainly did not get the message: it could not be
+// reached, or there was no slot.
+func MaySendAgain(err error) bool {
+	_, waited := errors.AsType[*message.LaterError](err)
+	op, ok := errors.AsType[*net.OpError](err)
+	return waited || ok && op.Op == "dial"
+}
