@@ -1,3 +1,7 @@
+// linkIn returns the token of a mailed link in a fragment. The form without recover= has no
+// equals sign, which mail programs may spoil.
+export const linkIn = (hash) => /^#(?:recover=|(?=mg[lw]_))(.+)$/.exec(hash)?.[1];
+
 // A journey makes each screen an entry of the browser's history, so that Back leads to
 // the previous screen. Its first entry is that of the page itself, where a login
 // begins. The number of an entry is kept in its state, which a reload does not change.
@@ -12,7 +16,7 @@ export class Journey {
     addEventListener('popstate', ({ state }) => {
       const to = state?.mnemogate ?? 0;
       if (this.#arrived) this.#arrived();
-      else if (to !== this.at && !location.hash.startsWith('#recover=')) back(to);
+      else if (to !== this.at && !linkIn(location.hash)) back(to);
     });
   }
 

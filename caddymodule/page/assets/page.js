@@ -6,7 +6,7 @@ import { $, el, alert, anchor, busy, button, complain, entitle, failed, fieldOf,
 import { t, time, language } from './texts.js';
 import { keep, key, languages, remembered, stored } from './frame.js';
 import { returnTo } from './returnto.js';
-import { Journey } from './journey.js';
+import { Journey, linkIn } from './journey.js';
 import { canOffer, offer } from './passkey.js';
 import { screens, deadLink, going, login, logout, loggedOut, openLink, recover, takes, useBackupCode } from './screens.js';
 
@@ -15,7 +15,7 @@ import { screens, deadLink, going, login, logout, loggedOut, openLink, recover, 
 // finds it. The history keeps the token until it is spent, for a reload and for Back.
 const leaving = $('main').dataset.kind === 'logout';
 const address = new URL(location.href);
-const link = /^#recover=(.+)$/.exec(address.hash)?.[1] ?? history.state?.link;
+const link = linkIn(address.hash) ?? history.state?.link;
 const returned = address.searchParams.has('state') && (address.searchParams.has('code') || address.searchParams.has('error'));
 const fresh = returned ? remembered('fresh') : address.searchParams.get('fresh'); // with it, a session is not enough
 const asked = (returned ? remembered('goal') : address.searchParams.get('return_to')) ?? '/';
@@ -315,7 +315,7 @@ async function begin() {
 
 // Pasting a mailed link while this page is open changes only the fragment, so the
 // page does not reload by itself.
-addEventListener('hashchange', () => location.hash.startsWith('#recover=') && location.reload());
+addEventListener('hashchange', () => linkIn(location.hash) && location.reload());
 
 await languages(async () => {
   await client.config().then((config) => footer((page.config = config).links), () => {}); // in the language

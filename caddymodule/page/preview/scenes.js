@@ -114,7 +114,7 @@ export const scenes = {
   'recover-question': question,
   'recover-question-wrong': { ...question, ...refused('auth/recovery/checkquestion', fails(401, 'auth.controlanswer.invalid'), ...enter('answer', 'Tom')) },
   'recover-question-locked': { ...question, ...refused('auth/recovery/checkquestion', locked('lock.answers', 80000), ...enter('answer', 'Tom')) },
-  'link': { at: '#recover=mgl_preview' },
+  'link': { at: '#mgl_preview' },
   'link-dead': { at: '#recover=mgl_preview', ...refused('auth/recovery/checklink', fails(401, 'auth.token.invalid'), ['submit']) },
   'welcome': { at: '#recover=mgw_preview' },
   'welcome-password': { at: '#recover=mgw_preview', answers: { 'auth/recovery/checklink': step('recovery-setpassword', { session_token: 'preview', password_regex: null, password_regex_description: null }) }, act: [['submit']] },
