@@ -21,6 +21,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/bypass"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/logs"
 )
 
 func init() {
@@ -113,6 +114,7 @@ func (h *Handler) check() error {
 
 // ServeHTTP answers every request.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, _ caddyhttp.Handler) error {
+	defer logs.SkipAccessLog(r)
 	address, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
 	// handle_path has removed a prefix from r's path; the original request has it.
 	original, _ := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request)

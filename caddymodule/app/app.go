@@ -27,6 +27,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/hashing"
+	"github.com/mnemogate/mnemogate/caddymodule/logs"
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/assertion"
@@ -141,7 +142,7 @@ var hasher = sync.OnceValue(func() *password.Hasher {
 	h := password.NewHasher(0)
 	h.Waited = hashWaited
 	h.Derive = hashing.New(h.Slots(), func(err error) {
-		caddy.Log().Named("mnemogate").Sugar().Warnw("passwords are hashed in this process, where logins slow other requests down,"+
+		guest.StoreLog("mnemogate").Warn("passwords are hashed in this process, where logins slow other requests down,"+
 			" since no other can be started; let it start itself", "error", err)
 	}).Derive
 	return h
@@ -153,7 +154,7 @@ var hasher = sync.OnceValue(func() *password.Hasher {
 func (a *App) Provision(ctx caddy.Context) error { return a.Source.At(a.provision(ctx)) }
 
 func (a *App) provision(ctx caddy.Context) error {
-	a.log = ctx.Slogger()
+	a.log = logs.Slog(ctx)
 	a.ctx, a.cancel = context.WithCancel(ctx)
 	a.Cache = cmp.Or(a.Cache, defaultCache)
 	a.AuditKeep = cmp.Or(a.AuditKeep, defaultAuditKeep)
@@ -238,6 +239,7 @@ func (a *App) checkCompanies() error {
 // because a crash may have left sessions to revoke.
 func (a *App) Start() error {
 	a.startCalled = true
+	exitDespiteLogs()
 	a.Note(a.unused())
 	_, err := a.started(a.ctx)
 	if errors.Is(err, record.ErrUnreachable) {

@@ -12,6 +12,7 @@ import (
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
+	"github.com/mnemogate/mnemogate/caddymodule/logs"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -42,7 +43,7 @@ const (
 )
 
 func newWatcher(ctx caddy.Context) *watcher {
-	return &watcher{ctx: ctx, log: ctx.Slogger(), audit: ctx.Logger().Named("audit"), queue: make(chan record.Event, eventQueue), done: make(chan struct{})}
+	return &watcher{ctx: ctx, log: logs.Slog(ctx), audit: logs.Of(ctx).Named("audit"), queue: make(chan record.Event, eventQueue), done: make(chan struct{})}
 }
 
 // observe implements session.Manager.Observe.

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mnemogate/mnemogate/caddymodule/logs"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -24,9 +25,9 @@ type health struct {
 	good bool
 }
 
-// Healthy reports whether this node has started and its stores answer within 2 s.
-// With the query `ready` it reports only whether the node has started. It asks the
-// stores at most once a second, however many requests there are.
+// Healthy reports whether this node has started, its stores answer within 2 s, and its logs
+// take their lines. With the query `ready` it reports only whether the node has started. It
+// asks the stores at most once a second, however many requests there are.
 func (a *App) Healthy(r *http.Request) bool {
 	if r.URL.Query().Has("ready") {
 		_, err := a.Service(r.Context())
@@ -39,7 +40,7 @@ func (a *App) Healthy(r *http.Request) bool {
 		err := panics.ContainLogged(a.log, "looking at the stores", a.readStores)
 		h.good, h.at = err == nil, time.Now()
 	}
-	return h.good
+	return h.good && !logs.Stuck()
 }
 
 // readStores reads from each store a record that does not exist.

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/logs"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -115,6 +116,10 @@ var (
 		"company")
 	lastBackup = desc("mnemogate_last_backup_timestamp_seconds", "gauge",
 		"Time of the last backup, in seconds since 1970. Absent until the process has made one.")
+	logStalled = desc("mnemogate_log_stalled", "gauge",
+		"1 while the output of a log does not take its lines.")
+	logLinesLost = desc("mnemogate_log_lines_lost_total", "counter",
+		"Lines of mnemogate's logs, such as the audit log, that their output did not take. Requests do not wait for it.")
 	backgroundMessages = desc("mnemogate_background_messages", "gauge",
 		"Messages that are being sent and that no request waits for.")
 
@@ -457,6 +462,8 @@ func (live) Collect(to chan<- prometheus.Metric) {
 		counter(memoryMisses, misses)
 		gauge(memoryTrusted, number(memory.HasLease()))
 	}
+	gauge(logStalled, number(logs.Stuck()))
+	counter(logLinesLost, logs.Lost())
 	length, limit := hasher().Queue()
 	gauge(hashQueue, float64(length))
 	gauge(hashQueueLimit, float64(limit))

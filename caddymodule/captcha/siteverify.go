@@ -22,6 +22,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/logs"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -183,7 +184,7 @@ func (s *siteverify) options(d *caddyfile.Dispenser) map[string]func() error {
 }
 
 func (s *siteverify) provision(ctx caddy.Context, what, defaultURL string) error {
-	s.what, s.logger = what, ctx.Logger()
+	s.what, s.logger = what, logs.Of(ctx)
 	s.URL = cmp.Or(s.URL, defaultURL)
 	s.Timeout = cmp.Or(s.Timeout, defaultCaptchaTimeout)
 	s.client = guest.Client(guest.Transport{MaxAnswer: maxSiteverifyAnswer}, s.Timeout)

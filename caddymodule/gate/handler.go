@@ -32,6 +32,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/gate/identity"
 	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/logs"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/panics"
@@ -104,8 +105,8 @@ type Handler struct {
 	Companies []string `json:"companies,omitempty"`
 
 	// The path at which load balancers and monitors check this node, such as
-	// `/health`. The answer is 200 if the node's stores answer, else 503, and has no
-	// body. It is also 503 while Caddy's `shutdown_delay` keeps a stopping server
+	// `/health`. The answer is 200 if the node's stores answer and its logs take their
+	// lines, else 503, and has no body. It is also 503 while Caddy's `shutdown_delay` keeps a stopping server
 	// running. Use `/health?ready` to decide which nodes receive requests: it does
 	// not check the stores, since the failure of a shared store would take all nodes
 	// out of service. The path needs no token and never reaches the application.
@@ -195,8 +196,8 @@ func (h *Handler) Provision(ctx caddy.Context) (err error) {
 }
 
 func (h *Handler) provision(ctx caddy.Context) error {
-	h.log = ctx.Slogger()
-	h.accessLog = ctx.Logger(new(caddyhttp.App)).Named("log.access")
+	h.log = logs.Slog(ctx)
+	h.accessLog = logs.Of(ctx, new(caddyhttp.App)).Named("log.access")
 	h.setDefaults()
 	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
 		h.app.RegisterServer(server)
@@ -280,6 +281,7 @@ func (h *Handler) check() error {
 
 // ServeHTTP answers an auth route, or passes a request with a valid token on.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	defer logs.SkipAccessLog(r)
 	asked := isAt(r, h.Check)
 	if asked {
 		if log := h.logCheck(r); log != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"go.uber.org/zap/exp/zapslog"
 
+	"github.com/mnemogate/mnemogate/caddymodule/logs"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -71,8 +72,9 @@ type Store interface {
 // StoreLog returns a logger with this name for a store. A store outlives the config
 // that created it, so each record goes to the default log of the running config.
 func StoreLog(name string) *slog.Logger {
+	gate := logs.NewGate()
 	return slog.New(runningLog(func() slog.Handler {
-		return zapslog.NewHandler(caddy.Log().Core(), zapslog.WithName(name))
+		return zapslog.NewHandler(gate.Bound(caddy.Log().Core()), zapslog.WithName(name))
 	}))
 }
 

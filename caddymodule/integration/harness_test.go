@@ -83,7 +83,9 @@ type site struct {
 	config  string
 	base    string // base_path
 	env     []string
-	program string // the Caddy to run; empty for the test binary
+	program string          // the Caddy to run; empty for the test binary
+	stderr  *os.File        // Caddy's; nil if the site reads it
+	within  func(*exec.Cmd) // changes the world of a command, or nil
 
 	nodes  []*site // they serve the requests in turn; nil for a single node
 	turns  atomic.Int64
@@ -273,6 +275,9 @@ func (s *site) launch() {
 	s.cmd.ExtraFiles = append([]*os.File{s.ln}, s.more...)
 	s.cmd.Stderr = s
 	s.cmd.Stdout = s
+	if s.stderr != nil {
+		s.cmd.Stderr = s.stderr
+	}
 	var err error
 	if s.exited, err = storetest.Start(s.cmd); err != nil {
 		s.t.Fatal(err)
@@ -300,6 +305,9 @@ func (s *site) caddy(args ...string) *exec.Cmd {
 	cmd.Env = append(os.Environ(), "MNEMOGATE_TEST_CADDY=1",
 		"XDG_DATA_HOME="+s.dir+"/data", "XDG_CONFIG_HOME="+s.dir+"/config", "HOME="+s.dir)
 	cmd.Env = append(cmd.Env, s.env...)
+	if s.within != nil {
+		s.within(cmd)
+	}
 	return cmd
 }
 

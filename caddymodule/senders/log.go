@@ -8,6 +8,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/logs"
 	"github.com/mnemogate/mnemogate/flows/message"
 )
 
@@ -56,7 +57,7 @@ func (*logSender) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return gues
 
 // Provision gets the logger.
 func (l *logSender) Provision(ctx caddy.Context) error {
-	l.logger = ctx.Logger()
+	l.logger = logs.Of(ctx)
 	return nil
 }
 
