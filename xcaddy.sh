@@ -4,7 +4,7 @@
 #   ./xcaddy.sh [--with module[@version][=path]]...              builds ./caddy
 #   ./xcaddy.sh [--with module[@version][=path]]... run [arg]... builds it, then: caddy run [arg]...
 #   ./xcaddy.sh [--with module[@version][=path]]... --verify FILE  builds it elsewhere, and compares it with FILE
-#   ./xcaddy.sh [--with module[@version][=path]]... --source DIR   only writes the module to build into DIR
+#   ./xcaddy.sh [--with module[@version][=path]]... --source DIR   only writes the module to build into DIR, which must be empty or missing
 #
 # The source is this directory, and the version of Caddy is the one in go.mod. If
 # xcaddy is on the PATH, it writes the module to build. If it is missing or fails,
@@ -42,6 +42,7 @@ while [ $# -gt 0 ]; do
 		[ $# -eq 2 ] || fail "$1 needs one path, as its last argument"
 		case $2 in /*) path=$2 ;; *) path=$PWD/$2 ;; esac
 		if [ "$1" = --source ]; then
+			[ ! -e "$path" ] || { [ -d "$path" ] && [ -z "$(ls -A "$path")" ]; } || fail "--source: $2 is not an empty directory; remove it, or name another"
 			source=$path
 		else
 			[ -r "$path" ] || fail "--verify: cannot read $2"
@@ -115,8 +116,8 @@ fi
 ln -s "$here" mnemogate
 go mod edit -require "$module@$version" -replace "$module=./mnemogate"
 if [ -n "$source" ]; then
-	rm -rf "$source"
-	cp -R "$dir" "$source"
+	mkdir -p "$source"
+	cp -R . "$source"
 	exit
 fi
 [ -z "$verify" ] || output=$dir/verify

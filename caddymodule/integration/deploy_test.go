@@ -304,6 +304,34 @@ func checkManifestTypes(t *testing.T, text string) {
 		tsc(t, "--noEmit", "--skipLibCheck", "--moduleResolution", "bundler", "--module", "esnext", "manifests.ts")
 }
 
+// With --source, xcaddy.sh deletes nothing: it only writes into a directory that is empty.
+func TestXcaddySourceDeletesNothing(t *testing.T) {
+	t.Parallel()
+	need(t, "sh", "go")
+	dir := t.TempDir()
+	write := func(to string) (string, error) {
+		out, err := exec.Command("../../xcaddy.sh", "--source", to).CombinedOutput()
+		return string(out), err
+	}
+	must(t, os.WriteFile(dir+"/precious", []byte("x"), 0o600))
+	for _, used := range []string{dir, dir + "/precious", "."} {
+		if out, err := write(used); err == nil || !strings.Contains(out, "is not an empty directory") {
+			t.Errorf("%s: %v, %s", used, err, out)
+		}
+	}
+	if names := get(os.ReadDir(dir))(t); len(names) != 1 {
+		t.Errorf("the directory has %v", names)
+	}
+	must(t, os.Mkdir(dir+"/empty", 0o700))
+	for _, free := range []string{dir + "/empty", dir + "/new"} {
+		if out, err := write(free); err != nil {
+			t.Errorf("%v: %s", err, out)
+		} else if _, err := os.Stat(free + "/main.go"); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // A release is the latest, and its image has this tag, only if its version is the highest
 // and no prerelease.
 func TestOnlyTheNewestReleaseIsLatest(t *testing.T) {
