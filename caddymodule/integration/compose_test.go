@@ -144,6 +144,28 @@ func TestComposeBalancerTriesTheOtherNode(t *testing.T) {
 	}
 }
 
+// An image that is not pinned by its digest can change after it was reviewed.
+func TestImagesArePinned(t *testing.T) {
+	t.Parallel()
+	image := regexp.MustCompile(`(?m)^(?:FROM(?: --platform=\S+)?| +(?:- )?image:) (\S+)`)
+	pinned := regexp.MustCompile(`:[\w.]+@sha256:[0-9a-f]{64}$`)
+	files := append(get(filepath.Glob(deployDir+"/*"))(t), "../../store/compose.yaml")
+	found := 0
+	for _, file := range files {
+		for _, m := range image.FindAllStringSubmatch(string(get(os.ReadFile(file))(t)), -1) {
+			if own := regexp.MustCompile(`^(mnemogate|scratch|ghcr\.io/mnemogate/mnemogate:[\d.]+)$`); own.MatchString(m[1]) {
+				continue
+			}
+			if found++; !pinned.MatchString(m[1]) {
+				t.Errorf("%s: %s has no digest", file, m[1])
+			}
+		}
+	}
+	if found < 5 {
+		t.Errorf("only %d images found", found)
+	}
+}
+
 // checkBuild checks that the files to copy exist, and that ./xcaddy.sh reads no
 // others.
 func checkBuild(t *testing.T, context, dockerfile string) {
