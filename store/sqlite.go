@@ -128,7 +128,11 @@ func (s *SQLite) Close() error {
 		return nil
 	}
 	close(s.quit)
-	<-s.stopped
+	select {
+	case <-s.stopped:
+	case <-time.After(sqliteStall):
+		return errSQLiteStalled
+	}
 	return errors.Join(s.readers.Close(), s.writers.Close())
 }
 

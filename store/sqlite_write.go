@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
 
@@ -18,13 +19,21 @@ type sqliteOp struct {
 	run     func(context.Context, *sqliteQueries) error
 	claimed atomic.Bool // set by the writing goroutine, or by the caller when it gives up
 	err     error       // result of run
+	ran     chan struct{}
 	done    chan error
 }
+
+// sqliteStall is how long a write waits for a disk that is stuck, and for the writes before
+// it. Another process may hold the lock for sqliteBusyTimeout.
+var sqliteStall = 10 * time.Second
+
+var errSQLiteStalled = errors.New("the disk of the SQLite file does not answer")
 
 // write runs f in a transaction and returns once that is durable. If f fails,
 // nothing of it is stored and write returns its error. After any other error it may
 // have been stored or not. If the caller's context ends, write gives up only if f
-// has not begun, so that f never runs after write has returned.
+// has not begun, so that f never runs after write has returned. After sqliteStall it also
+// gives up if only the commit is missing.
 func (s *SQLite) write(ctx context.Context, f func(context.Context, *sqliteQueries) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -33,11 +42,15 @@ func (s *SQLite) write(ctx context.Context, f func(context.Context, *sqliteQueri
 		return err
 	}
 	defer s.endCall()
-	o := &sqliteOp{run: f, done: make(chan error, 1)}
+	o := &sqliteOp{run: f, ran: make(chan struct{}), done: make(chan error, 1)}
+	stalled := make(chan struct{})
+	defer time.AfterFunc(sqliteStall, func() { close(stalled) }).Stop()
 	select {
 	case s.ops <- o:
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-stalled:
+		return errSQLiteStalled
 	}
 	select {
 	case err := <-o.done:
@@ -46,7 +59,21 @@ func (s *SQLite) write(ctx context.Context, f func(context.Context, *sqliteQueri
 		if o.claimed.CompareAndSwap(false, true) {
 			return ctx.Err()
 		}
-		return <-o.done
+	case <-stalled:
+		if o.claimed.CompareAndSwap(false, true) {
+			return errSQLiteStalled
+		}
+	}
+	select {
+	case err := <-o.done:
+		return err
+	case <-stalled:
+	}
+	select {
+	case err := <-o.done:
+		return err
+	case <-o.ran:
+		return errSQLiteStalled
 	}
 }
 
@@ -146,7 +173,9 @@ func (c *sqliteWriter) transact(ctx context.Context, db *sql.DB, batch []*sqlite
 		if !o.claimed.CompareAndSwap(false, true) {
 			continue
 		}
-		if err := c.attempt(ctx, o); err != nil {
+		err := c.attempt(ctx, o)
+		close(o.ran)
+		if err != nil {
 			return err
 		}
 	}

@@ -151,3 +151,34 @@ func TestSQLiteWaitsForAnotherProcess(t *testing.T) {
 	must(t, tx.Rollback())
 	must(t, <-done)
 }
+
+// A disk that is stuck keeps the writing goroutine. The writes wait for it only for a while,
+// and none whose function may still run returns.
+func TestSQLiteWritesDoNotWaitForAStuckDisk(t *testing.T) {
+	before := sqliteStall
+	sqliteStall = 200 * time.Millisecond
+	t.Cleanup(func() { sqliteStall = before })
+	free := make(chan struct{})
+	s := startSQLite(t, tempFile(t))
+	t.Cleanup(func() { close(free) })
+	stuck := &sqliteOp{run: func(context.Context, *sqliteQueries) error { <-free; return nil }, ran: make(chan struct{}), done: make(chan error, 1)}
+	s.ops <- stuck
+	nothing := func(context.Context, *sqliteQueries) error { t.Error("it ran"); return nil }
+	if err := s.write(bg, nothing); err != errSQLiteStalled {
+		t.Errorf("behind it: %v", err)
+	}
+
+	committing := &SQLite{phase: sqliteOpen, ops: make(chan *sqliteOp)}
+	go func() {
+		o := <-committing.ops
+		o.claimed.Store(true)
+		time.Sleep(2 * sqliteStall)
+		o.err = o.run(bg, nil)
+		close(o.ran)
+	}()
+	ran := false
+	err := committing.write(bg, func(context.Context, *sqliteQueries) error { ran = true; return nil })
+	if err != errSQLiteStalled || !ran {
+		t.Errorf("in the commit: %v, ran: %v", err, ran)
+	}
+}

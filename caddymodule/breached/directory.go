@@ -10,11 +10,17 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"time"
 )
 
 // directory is a directory of range files. It opens a file for each password, so that
 // a new download takes effect at once.
-type directory struct{ path string }
+type directory struct {
+	path  string
+	reads chan struct{} // in progress
+}
+
+const maxReads = 64 // at once
 
 // extension follows the range in the names of the files that the downloader writes.
 const extension = ".txt"
@@ -37,11 +43,33 @@ func newDirectory(path string) (*directory, error) {
 	if !slices.ContainsFunc(names, rangeFile.MatchString) {
 		return nil, fmt.Errorf("%s has no range files such as 00000.txt; download them with haveibeenpwned-downloader %s -s false", path, filepath.Base(path))
 	}
-	return &directory{path}, nil
+	return &directory{path, make(chan struct{}, maxReads)}, nil
 }
 
-// Has implements tenant.BreachedList.
-func (d *directory) Has(_ context.Context, password string) (bool, error) {
+// Has implements tenant.BreachedList. It waits for a disk that is stuck no longer than for a
+// server, and uses a bounded number of threads.
+func (d *directory) Has(ctx context.Context, password string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(timeout))
+	defer cancel()
+	read := make(chan func() (bool, error), 1)
+	select {
+	case d.reads <- struct{}{}:
+		go func() {
+			listed, err := d.search(password)
+			<-d.reads
+			read <- func() (bool, error) { return listed, err }
+		}()
+	case <-ctx.Done():
+	}
+	select {
+	case result := <-read:
+		return result()
+	case <-ctx.Done():
+		return false, errors.New("reading a range: the disk does not answer")
+	}
+}
+
+func (d *directory) search(password string) (bool, error) {
 	prefix, suffix := split(password)
 	name := filepath.Join(d.path, prefix)
 	lines, err := os.ReadFile(name + extension)
