@@ -20,7 +20,7 @@ func (s *Service) acceptDisclaimers(ctx context.Context, c *session.Call, req *a
 	if err := cmp.Or(err, tenant.CheckStatus(a)); err != nil {
 		return Reply{}, err
 	}
-	accepted, err := c.Accept(a, req.AcceptDisclaimers)
+	accepted, err := c.Accept(ctx, a, req.AcceptDisclaimers)
 	if err != nil {
 		return Reply{}, err
 	}

@@ -33,7 +33,7 @@ func (s *Service) checkOTP(ctx context.Context, c *session.Call, req *checkOTPRe
 	if err != nil {
 		return Reply{}, err
 	}
-	if st.Accepted, err = c.Accept(st.Account, req.AcceptDisclaimers); err != nil {
+	if st.Accepted, err = c.Accept(ctx, st.Account, req.AcceptDisclaimers); err != nil {
 		return Reply{}, c.AddressFirst(ctx, err)
 	}
 	c.Remember(req.RememberDevice)

@@ -44,7 +44,7 @@ func (s *Service) enterByPassword(ctx context.Context, c *session.Call, attempt 
 	if err := tenant.CheckStatus(attempt.Account); err != nil {
 		return Reply{}, err
 	}
-	accepted, err := c.Accept(attempt.Account, req.AcceptDisclaimers)
+	accepted, err := c.Accept(ctx, attempt.Account, req.AcceptDisclaimers)
 	if err != nil {
 		return Reply{}, err
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -147,4 +148,85 @@ func TestANewPasswordComesWithWhatBecamePending(t *testing.T) {
 	b.company.Disclaimers = []wire.Disclaimer{terms}
 	b.must("auth/setpassword", recovery, secret("terms"))
 	wantAccepted(t, b)
+}
+
+// Contract, section 4: an acceptance is evidence. It counts only for a version that an
+// answer to this login has listed. If another is current by then, the answer lists that.
+func TestOnlyWhatThisLoginListedIsAccepted(t *testing.T) {
+	accept := []string{"terms"}
+	for name, c := range map[string]struct {
+		prepare func(*harness)
+		begin   []string
+		end     string
+	}{
+		"password":                  {func(*harness) {}, []string{"auth/login"}, "auth/checkpassword"},
+		"hardened":                  {func(b *harness) { b.company.Hardened = true }, []string{"auth/login"}, "auth/checkpassword"},
+		"code":                      {(*harness).withoutPassword, []string{"auth/login"}, "auth/checkotp"},
+		"provider":                  {func(*harness) {}, []string{"auth/oauth"}, "auth/acceptdisclaimers"},
+		"passkey":                   {func(*harness) {}, []string{"passkey/login"}, "auth/acceptdisclaimers"},
+		"passkey, then a password":  {func(b *harness) { b.update(true, func(a *record.Account) { a.MustSetPassword = true }) }, []string{"passkey/login"}, "auth/setpassword"},
+		"password, then a new one":  {func(b *harness) { b.update(true, func(a *record.Account) { a.MustSetPassword = true }) }, []string{"auth/login", "auth/checkpassword"}, "auth/setpassword"},
+		"password, and then a code": {func(b *harness) { b.update(true, func(a *record.Account) { a.SecondFactor = true }) }, []string{"auth/login", "auth/checkpassword"}, "auth/checkotp"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newHarness(t)
+			c.prepare(b)
+			b.company.Limits.SMSPerAccount = tenant.Unlimited
+			b.company.Disclaimers = []wire.Disclaimer{terms}
+			if len(c.begin) > 1 { // its second step has accepted what was pending
+				b.company.Disclaimers = nil
+			}
+			reply := b.walk(c.begin...)
+			if len(c.begin) == 1 && len(reply.DisclaimersRequired) != 1 {
+				t.Fatalf("got disclaimers_required %v", reply.DisclaimersRequired)
+			}
+			other := b.walk(c.begin...).SessionToken
+			try := func(token string) error {
+				if c.end == "auth/checkotp" {
+					b.must("auth/renewotp", token, nil)
+				}
+				_, err := b.serve(c.end, token, with(b.goodBody(c.end), object{"accept_disclaimers": accept}))
+				return err
+			}
+			for version := range 2 {
+				b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: string(rune('2' + version))}} // a reload
+				err := try(reply.SessionToken)
+				wantError(t, err, wire.ErrDisclaimerInvalid)
+				if got := refusal(err).Disclaimers; len(got) != 1 || got[0].Version != b.company.Disclaimers[0].Version {
+					t.Errorf("got disclaimers_required %v", got)
+				}
+			}
+			wantError(t, try(other), wire.ErrDisclaimerInvalid) // another login has not shown them
+			wantAccepted(t, b)
+			must(t, try(reply.SessionToken))
+			wantAccepted(t, b, "terms 3 12:00:00")
+		})
+	}
+}
+
+// Nothing is listed before these routes, so a code means the present version, and
+// code@version names one.
+func TestAVersionIsNamedWhereNothingWasListed(t *testing.T) {
+	for _, path := range []string{"auth/checkcredentials", "passkey/login"} {
+		b := newHarness(t)
+		b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "2"}, privacy}
+		phone := b.device("phone", 0)
+		try := func(codes ...string) error {
+			body := object{"login_id": email, "password": password}
+			if path == "passkey/login" {
+				body = phone.answer(code)
+			}
+			_, err := b.serve(path, "", with(body, object{"accept_disclaimers": codes}))
+			return err
+		}
+		for _, stale := range []string{"terms@1", "terms@", "terms@2 ", "privacy@2"} {
+			err := try(stale, "privacy")
+			if wantError(t, err, wire.ErrDisclaimerInvalid); len(refusal(err).Disclaimers) != 2 {
+				t.Errorf("%s: got %v", stale, refusal(err).Disclaimers)
+			}
+		}
+		wantAccepted(t, b)
+		must(t, try("terms@2", "privacy"))
+		wantAccepted(t, b, "privacy 1 12:00:00", "terms 2 12:00:00")
+	}
 }

@@ -43,8 +43,9 @@ func (s *Service) loginHardened(ctx context.Context, c *session.Call, a record.A
 	if refusal != nil {
 		return Reply{}, c.AddressFirst(ctx, refusal)
 	}
+	st.Lists = c.Pending(record.Account{}, nil) // all of them
 	reply, err := issued(c.Enter(ctx, st))
-	reply.DisclaimersRequired = c.Pending(record.Account{}, nil) // all of them
+	reply.DisclaimersRequired = st.Lists
 	reply.CaptchaRequired = !byCode && c.CaptchaDue(passwords)
 	return reply, err
 }

@@ -44,11 +44,12 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 		}
 		return Reply{}, wire.ErrLoginIDNotFound
 	}
-	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: state, Counters: c.AddressCounters()}))
+	pending := c.Pending(a, nil)
+	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: state, Lists: pending, Counters: c.AddressCounters()}))
 	if phone := c.Company.ReadPhone(req.LoginID); phone == a.Phone && phone != req.LoginID {
 		reply.LoginID = phone
 	}
-	reply.DisclaimersRequired = c.Pending(a, nil)
+	reply.DisclaimersRequired = pending
 	reply.CaptchaRequired = state == record.CheckPassword && c.CaptchaDue(passwords)
 	return reply, err
 }

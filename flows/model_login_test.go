@@ -41,7 +41,7 @@ func (m *model) login(c *modelCall) modelAnswer {
 			refuse("auth.user.restricted")
 		}
 	}
-	reply := m.enter(c, &modelSession{account: a, of: c.loginID, state: state})
+	reply := m.enter(c, &modelSession{account: a, of: c.loginID, state: state, listed: map[string]bool{c.company.listing(): true}})
 	reply.Disclaimers = c.company.pending(a, nil)
 	if c.company.Hardened {
 		reply.Disclaimers = c.company.pending(&modelAccount{}, nil)
@@ -145,8 +145,17 @@ func (c *modelCompany) pending(a *modelAccount, accepted map[string]string) []st
 	return pending
 }
 
+// listing names the versions of all disclaimers.
+func (c *modelCompany) listing() (all string) {
+	for _, d := range c.Disclaimers {
+		all += d.Code + "@" + d.Version + " "
+	}
+	return all
+}
+
 // accept adds the disclaimers that the body accepts to those of the session.
-// Together they must include all that are pending.
+// Together they must include all that are pending, and an answer to this login must have
+// listed these.
 func (m *model) accept(c *modelCall, a *modelAccount) map[string]string {
 	accepted := map[string]string{}
 	if c.session != nil {
@@ -159,9 +168,13 @@ func (m *model) accept(c *modelCall, a *modelAccount) map[string]string {
 	}
 	pending := c.company.pending(a, accepted)
 	codes, _ := c.body["accept_disclaimers"].([]string)
+	listed := c.session == nil || c.session.listed[c.company.listing()]
 	for _, d := range c.company.Disclaimers {
 		if slices.Contains(pending, d.Code) {
-			if !slices.Contains(codes, d.Code) {
+			if !listed || !slices.Contains(codes, d.Code) {
+				if c.session != nil {
+					c.session.listed[c.company.listing()] = true
+				}
 				panic(modelRefusal{Code: "auth.disclaimer.invalid", Disclaimers: pending})
 			}
 			accepted[d.Code] = d.Version
@@ -181,8 +194,12 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 	if s.state != record.CheckPassword { // its token does not hold the device
 		s.device = c.device
 	}
+	if s.listed == nil {
+		s.listed = map[string]bool{}
+	}
 	if c.session != nil {
 		s.proofs += c.session.proofs
+		s.listed = c.session.listed
 	}
 	switch s.state {
 	case record.CheckOTP, record.RecoveryOTP:

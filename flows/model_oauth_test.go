@@ -29,12 +29,12 @@ func (m *model) oauth(c *modelCall) modelAnswer {
 		fail()
 	}
 	c.company.grants[grant] = m.now
+	if c.broken {
+		refuse("service.unavailable")
+	}
 	c.company.budget("logins "+c.address).add(m.now, c.company.Limits.LoginsPerAddress)
 	user, _, _ := strings.Cut(grant, " ")
-	switch {
-	case c.broken:
-		refuse("service.unavailable")
-	case user == "bad":
+	if user == "bad" {
 		fail()
 	}
 	var told []string
@@ -59,7 +59,7 @@ func (m *model) oauth(c *modelCall) modelAnswer {
 	if len(pending) == 0 {
 		reply = m.enter(c, &modelSession{account: a, state: record.Authorized, proofs: 1})
 	} else {
-		reply = m.enter(c, &modelSession{account: a, state: record.AcceptDisclaimers, proofs: 1})
+		reply = m.enter(c, &modelSession{account: a, state: record.AcceptDisclaimers, proofs: 1, listed: map[string]bool{c.company.listing(): true}})
 		reply.Disclaimers = pending
 	}
 	reply.Sent = told

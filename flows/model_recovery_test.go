@@ -21,7 +21,10 @@ func (m *model) recover(c *modelCall) modelAnswer {
 	}
 	t := m.shown(c.company, a, c.loginID)
 	m.mayLogIn(c)
-	c.company.budget("logins "+c.origin()).add(m.now, c.company.Limits.LoginsPerAddress)
+	logins := c.company.budget("logins " + c.origin())
+	before := *logins
+	c.undo = func() { *logins = before }
+	logins.add(m.now, c.company.Limits.LoginsPerAddress)
 	switch method {
 	case tenant.ByPhone:
 		m.windowOpen("lock.codes", &t.codes, c.company.Limits.WrongCodes)

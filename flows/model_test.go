@@ -80,6 +80,7 @@ type modelSession struct {
 	code      *modelCode
 	byApp     bool              // it expects a code of the authenticator app
 	accepted  map[string]string // disclaimers accepted during the login
+	listed    map[string]bool   // the versions of all disclaimers when an answer to this login listed them
 	renewals  modelCount
 	proofs    int          // how many different ones the user has given in this login
 	device    *modelDevice // the known device that it began on, or the one that it made known; nil if unknown
@@ -104,6 +105,7 @@ type modelCall struct {
 	broken  bool   // gateways and providers don't answer
 	got     modelAnswer
 	session *modelSession // the token's session, once it is found valid
+	undo    func()        // gives back what the call took, if a provider does not answer
 	device  *modelDevice  // the known device that the client is, once that is clear
 }
 
@@ -396,6 +398,9 @@ func (m *model) captcha(c *modelCall) {
 	case response == "":
 		panic(modelRefusal{Code: "auth.captcha.missing", Captcha: true})
 	case c.broken && strings.TrimSpace(response) == response:
+		if c.undo != nil {
+			c.undo()
+		}
 		refuse("service.unavailable")
 	case !strings.HasPrefix(response, "good"), strings.TrimSpace(response) != response,
 		ok && m.now.Before(used.Add(time.Hour)): // providers reject it after minutes

@@ -54,12 +54,13 @@ func (s *Service) oauth(ctx context.Context, c *session.Call, req *oauthRequest)
 	}
 	c.Remember(req.RememberDevice)
 	next := session.Step{Account: a, State: record.Authorized, By: record.ByOAuth, AuthTime: user.AuthTime}
-	if len(c.Pending(a, nil)) == 0 {
+	next.Lists = c.Pending(a, nil)
+	if len(next.Lists) == 0 {
 		return issued(c.Enter(ctx, next))
 	}
 	next.State = record.AcceptDisclaimers
 	reply, err := issued(c.Enter(ctx, next))
-	reply.DisclaimersRequired = c.Pending(a, nil)
+	reply.DisclaimersRequired = next.Lists
 	return reply, err
 }
 

@@ -59,21 +59,20 @@ func (s *Service) passkeyLogin(ctx context.Context, c *session.Call, req *passke
 		return Reply{}, err
 	}
 	c.Remember(req.RememberDevice)
-	accepted, err := c.Accept(a, req.AcceptDisclaimers)
+	accepted, err := c.Accept(ctx, a, req.AcceptDisclaimers)
 	if err != nil && len(req.AcceptDisclaimers) > 0 {
 		return Reply{}, err
 	}
-	st := session.Step{Account: a, Accepted: accepted, By: record.ByPasskey, State: record.Authorized}
-	pending := c.Pending(a, accepted)
+	st := session.Step{Account: a, Accepted: accepted, By: record.ByPasskey, State: record.Authorized, Lists: c.Pending(a, accepted)}
 	switch {
 	case passwordDue(c, a):
 		st.State = record.SetPassword
-	case len(pending) > 0:
+	case len(st.Lists) > 0:
 		st.State = record.AcceptDisclaimers
 	}
 	reply, err := issued(c.Enter(ctx, st))
-	if len(pending) > 0 {
-		reply.DisclaimersRequired = pending
+	if len(st.Lists) > 0 {
+		reply.DisclaimersRequired = st.Lists
 	}
 	return reply, err
 }

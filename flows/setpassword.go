@@ -44,7 +44,7 @@ func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPass
 	c.Remember(req.RememberDevice)
 	st := session.Step{Account: a, State: record.Authorized}
 	if c.Session().State == record.SetPassword {
-		if st.Accepted, err = c.Accept(a, req.AcceptDisclaimers); err != nil {
+		if st.Accepted, err = c.Accept(ctx, a, req.AcceptDisclaimers); err != nil {
 			return Reply{}, err
 		}
 	}

@@ -154,7 +154,7 @@ var counterCases = []sessionsCase{
 	},
 	{
 		name:    "Refund",
-		promise: "Refund takes back what a Charge has added, but nothing of another window. What returns to zero has no window.",
+		promise: "Refund takes back what a Charge has added. A counter that returns to zero has no window.",
 		run: func(t *testing.T, one, two record.Sessions) {
 			a := record.Counter{Key: "acme/a", Limit: 2, Window: time.Minute}
 			b := record.Counter{Key: "acme/b", Limit: 1, Window: time.Hour}
@@ -171,7 +171,7 @@ var counterCases = []sessionsCase{
 			wantFull(t, "Charge", one.Charge(bg, later, b), "acme/b", later.Add(time.Hour))
 			again := t0.Add(time.Minute)
 			must(t, one.Charge(bg, again, a, a))
-			must(t, one.Refund(bg, later, a)) // of the window before
+			must(t, one.Refund(bg, again.Add(time.Minute), a)) // the window is over
 			wantFull(t, "Charge", one.Charge(bg, again, a), "acme/a", again.Add(time.Minute))
 			must(t, one.Refund(bg, again, a, a, a))
 			must(t, one.Charge(bg, again, a, a))

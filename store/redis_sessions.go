@@ -431,12 +431,10 @@ func (s redisSessions) Refund(ctx context.Context, now time.Time, counters ...re
 	}
 	return s.call(ctx, "refunding counters", func(ctx context.Context) error {
 		var keys []string
-		var args []any
 		for _, c := range counters {
 			keys = append(keys, s.counterTag(c.Key)+"c"+c.Key)
-			args = append(args, c.Window.Microseconds())
 		}
-		_, _, err := s.run(ctx, refundScript, keys, append(args, micros(now))...)
+		_, _, err := s.run(ctx, refundScript, keys, micros(now))
 		return err
 	})
 }

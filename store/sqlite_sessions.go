@@ -289,7 +289,7 @@ const (
 		WHERE until <= ?2 OR count < ?4`
 	sqliteFullCounter = `SELECT until FROM counters WHERE key = ? AND until > ? AND count >= ?`
 
-	sqliteRefund      = `UPDATE counters SET count = count - 1 WHERE key = ? AND until > ? AND until <= ?`
+	sqliteRefund      = `UPDATE counters SET count = count - 1 WHERE key = ? AND until > ?`
 	sqliteDropCounter = `DELETE FROM counters WHERE key = ? AND count <= 0`
 )
 
@@ -307,7 +307,7 @@ func (s sqliteSessions) Charge(ctx context.Context, now time.Time, counters ...r
 func (s sqliteSessions) Refund(ctx context.Context, now time.Time, counters ...record.Counter) error {
 	return translate("refunding counters", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
 		for _, c := range counters {
-			_, err := tx.exec(ctx, sqliteRefund, c.Key, micros(now), micros(now.Add(c.Window)))
+			_, err := tx.exec(ctx, sqliteRefund, c.Key, micros(now))
 			if err == nil {
 				_, err = tx.exec(ctx, sqliteDropCounter, c.Key)
 			}

@@ -338,9 +338,9 @@ type Counters interface {
 	// counter and says until when. The counters are all of one company or all of
 	// none. If all have CheckOnly, Charge writes nothing.
 	Charge(ctx context.Context, now time.Time, counters ...Counter) error
-	// Refund takes back what a Charge at now has added, if the window is still open that
-	// was open then. A counter that returns to zero has no window. The counters are those
-	// of one Charge.
+	// Refund takes one from each counter whose window is open at now: what a Charge has
+	// added. A counter that returns to zero has no window. The counters are those of one
+	// Charge.
 	Refund(ctx context.Context, now time.Time, counters ...Counter) error
 }
 

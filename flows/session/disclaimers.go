@@ -1,7 +1,13 @@
 package session
 
 import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
 	"slices"
+	"time"
 
 	"golang.org/x/text/language"
 
@@ -61,8 +67,11 @@ func (c *Call) PendingNow(a record.Account) []wire.Disclaimer {
 
 // Accept adds the disclaimers with these codes to those that the session has accepted,
 // and returns them all. It leaves out those of an old version, which would replace a
-// newer one. It fails if any disclaimer of the company is still pending.
-func (c *Call) Accept(a record.Account, codes []string) ([]record.Acceptance, error) {
+// newer one. It fails if any disclaimer of the company is still pending, or if no answer to
+// this login has listed the present versions: an acceptance is evidence. Calls without a
+// session list nothing before, so there a code means the present version, and code@version
+// names one.
+func (c *Call) Accept(ctx context.Context, a record.Account, codes []string) ([]record.Acceptance, error) {
 	var accepted []record.Acceptance
 	if c.session != nil {
 		accepted = slices.DeleteFunc(slices.Clone(c.session.Accepted), func(a record.Acceptance) bool {
@@ -70,11 +79,52 @@ func (c *Call) Accept(a record.Account, codes []string) ([]record.Acceptance, er
 		})
 	}
 	pending := c.Pending(a, accepted)
+	if len(pending) == 0 {
+		return accepted, nil
+	}
+	listed, err := c.hasListed(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, d := range pending {
-		if !slices.Contains(codes, d.Code) {
-			return nil, &wire.Refusal{Err: wire.ErrDisclaimerInvalid, Disclaimers: pending}
+		named := slices.Contains(codes, d.Code) || slices.Contains(codes, d.Code+"@"+d.Version)
+		if listed && named {
+			accepted = append(accepted, record.Acceptance{Code: d.Code, Version: d.Version, At: c.Now})
+			continue
 		}
-		accepted = append(accepted, record.Acceptance{Code: d.Code, Version: d.Version, At: c.Now})
+		if !listed { // the refusal lists them
+			_, err = c.MarkUsed(ctx, c.listed(c.session.ID))
+		}
+		return nil, cmp.Or(err, error(&wire.Refusal{Err: wire.ErrDisclaimerInvalid, Disclaimers: pending}))
 	}
 	return accepted, nil
+}
+
+// listing stands for the versions of all disclaimers of the company. While it stays the
+// same, nothing becomes pending that an answer to the login has not listed.
+func (c *Call) listing() string {
+	sum := sha256.New()
+	for _, d := range c.Company.Disclaimers {
+		fmt.Fprintf(sum, "%q %q\n", d.Code, d.Version)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:16])
+}
+
+// listedMemory is more than the time from the first step of a login to its last.
+const listedMemory = time.Hour
+
+// listed returns the mark of a session that an answer has listed its pending disclaimers as
+// they are now.
+func (c *Call) listed(session string) record.Counter {
+	return c.Counter("disclaimers-listed", session+"/"+c.listing(), tenant.Rate{N: 1, Per: listedMemory})
+}
+
+// hasListed reports whether an answer to this login has listed the disclaimers that are
+// pending now.
+func (c *Call) hasListed(ctx context.Context) (bool, error) {
+	if c.session == nil || c.claim != nil && c.Keys.Lists(c.token, c.listing()) {
+		return true, nil
+	}
+	unlisted, err := c.MarkUsed(ctx, record.CheckOnly(c.listed(c.session.ID))[0])
+	return !unlisted, err
 }

@@ -59,6 +59,9 @@ func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
 	if remember {
 		next.Device = tokens.NewID() // of the device that rememberDevice adds
 	}
+	if len(st.Lists) > 0 {
+		st.Counters = append(st.Counters, c.listed(next.ID))
+	}
 	issued := Issued{Token: token, State: st.State, ExpiresIn: c.secondsUntil(next.Expires)}
 	var code newCode
 	switch st.State {
@@ -143,7 +146,7 @@ func (c *Call) enterStateless(ctx context.Context, st Step) (Issued, error) {
 		return Issued{}, err
 	}
 	session := c.newSession(st, record.TokenHash{})
-	token := c.Keys.NewStateless(session)
+	token := c.Keys.NewStateless(session, c.listing())
 	c.issued = tokens.StatelessID(token)
 	return Issued{Token: token, State: st.State, ExpiresIn: c.secondsUntil(session.Expires)}, nil
 }

@@ -23,6 +23,7 @@ type Step struct {
 	By       record.AuthMethods // how the user has proved who they are for this step; empty if they did not
 	AuthTime time.Time          // when they did so at the OAuth provider; zero if it is unknown
 	Accepted []record.Acceptance
+	Lists    []wire.Disclaimer // the answer lists them as pending
 	// Counters are charged or checked in the same step that stores the session.
 	Counters []record.Counter
 

@@ -31,6 +31,7 @@ type Keys struct {
 	signing    cipher.AEAD
 	challenges []byte
 	counters   []byte
+	listings   []byte
 	pages      []byte
 	passkeys   []byte // of challenges
 	handles    []byte // user handles
@@ -53,7 +54,7 @@ func NewKeys(secret []byte) (*Keys, error) {
 	k.sessions, k.apps = sealer("mnemogate sealed sessions"), sealer("mnemogate authenticator apps")
 	k.signing = sealer("mnemogate signing keys")
 	k.challenges, k.pages = derive("mnemogate captcha challenges"), derive("mnemogate page keys")
-	k.counters = derive("mnemogate counters")
+	k.counters, k.listings = derive("mnemogate counters"), derive("mnemogate listings of disclaimers")
 	k.passkeys, k.handles = derive("mnemogate passkey challenges"), derive("mnemogate passkey user handles")
 	return k, err
 }

@@ -1,6 +1,7 @@
 package tokens
 
 import (
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -19,8 +20,10 @@ import (
 // used: the step that uses it charges a counter with a limit of one.
 
 // Every encrypted field has a fixed length, so that a decoy's token looks like any other.
-// With a random nonce of 24 bytes, the key can encrypt any number of tokens.
+// The nonce has 16 random bytes, so the key can encrypt any number of tokens. Its other 8 are
+// a MAC of what the answer with the token lists: see Lists.
 const (
+	randomBytes      = 16
 	companyTagBytes  = 16
 	loginIDHashBytes = sha256.Size
 	statelessBytes   = chacha20poly1305.NonceSizeX + companyTagBytes + 3*8 + loginIDHashBytes + chacha20poly1305.Overhead
@@ -43,10 +46,12 @@ func TagOf(code string) CompanyTag {
 	return CompanyTag(sum[:companyTagBytes])
 }
 
-// NewStateless returns the token of a session in state checkpassword.
-func (k *Keys) NewStateless(s record.Session) string {
-	nonce := make([]byte, chacha20poly1305.NonceSizeX, statelessBytes)
+// NewStateless returns the token of a session in state checkpassword. The answer with the
+// token lists the disclaimers that listing stands for.
+func (k *Keys) NewStateless(s record.Session, listing string) string {
+	nonce := make([]byte, randomBytes, statelessBytes)
 	rand.Read(nonce)
+	nonce = append(nonce, k.listingMAC(nonce, listing)...)
 	tag := TagOf(s.Company)
 	text := append(make([]byte, 0, statelessBytes), tag[:]...)
 	text = binary.BigEndian.AppendUint64(text, uint64(s.Account))
@@ -58,6 +63,20 @@ func (k *Keys) NewStateless(s record.Session) string {
 	text = append(text, loginIDHash[:]...)
 	token := append(make([]byte, 0, statelessLength), Prefix...)
 	return string(base64.RawURLEncoding.AppendEncode(token, k.sessions.Seal(nonce, nonce, text, []byte(record.CheckPassword))))
+}
+
+func (k *Keys) listingMAC(random []byte, listing string) []byte {
+	mac := hmac.New(sha256.New, k.listings)
+	mac.Write(random)
+	mac.Write([]byte(listing))
+	return mac.Sum(nil)[:chacha20poly1305.NonceSizeX-randomBytes]
+}
+
+// Lists reports whether NewStateless made a token with this listing. OpenStateless must have
+// opened the token. Tokens of older versions list nothing.
+func (k *Keys) Lists(token, listing string) bool {
+	raw, err := base64.RawURLEncoding.DecodeString(token[len(Prefix):])
+	return err == nil && hmac.Equal(raw[randomBytes:chacha20poly1305.NonceSizeX], k.listingMAC(raw[:randomBytes], listing))
 }
 
 // OpenStateless returns the session in a token and the tag of its company. The session's

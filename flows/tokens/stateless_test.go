@@ -17,7 +17,7 @@ func FuzzUnseal(f *testing.F) {
 		f.Fatal(err)
 	}
 	sealed := record.Session{Company: "acme", Account: 7, Generation: 3, LoginID: strings.Repeat("ab", 32), Expires: time.UnixMicro(1234567)}
-	token := keys.NewStateless(sealed)
+	token := keys.NewStateless(sealed, "listing")
 	f.Add(token)
 	f.Add(token + "=")
 	f.Add(token[:len(token)-1] + "\n")
@@ -25,6 +25,9 @@ func FuzzUnseal(f *testing.F) {
 	f.Fuzz(func(t *testing.T, s string) {
 		if !IsStateless(s) {
 			return
+		}
+		if lists := keys.Lists(s, "listing"); lists != (s == token) || keys.Lists(s, "another") {
+			t.Errorf("it lists: %v", lists)
 		}
 		got, tag, ok := keys.OpenStateless(s)
 		if !ok {
