@@ -8,9 +8,11 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/netip"
 	"path"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -150,10 +152,11 @@ type missed struct {
 type application struct {
 	*walk
 	reach
-	address string // normalized
-	written string // as first written
-	scripts bool   // whether it uses FastCGI
-	failed  bool   // whether the requests have failed, and come from the routes for errors
+	address string  // normalized
+	written string  // as first written
+	visits  []reach // those with a gate
+	scripts bool    // whether it uses FastCGI
+	failed  bool    // whether the requests have failed, and come from the routes for errors
 }
 
 // compare finds applications that open requests reach but that mnemogate guards
@@ -165,6 +168,9 @@ func (f *finder) compare() {
 		}
 	}
 	for _, a := range f.applications {
+		for _, in := range a.visits {
+			f.opened(a, in)
+		}
 		from := cmp.Or(a.site, strings.Join(a.server.Listen, ", "))
 		switch g := f.guarded(a); {
 		case a.gate != nil || !a.open || g == nil:
@@ -263,7 +269,7 @@ func (w *walk) route(r caddyhttp.Route, in reach) (came, passedBy reach) {
 	w.addresses = w.addresses || has(matchers, "remote_ip", "client_ip")
 	came = w.handlers(r, taken)
 	if files := triedBy(r, matchers); files != nil {
-		came.way = append(slices.Clip(in.way), step{lost: true, file: true})
+		came.way, came.bends = append(slices.Clip(in.way), step{lost: true, file: true}), in.bends
 		if !strings.Contains(files[len(files)-1], "{") {
 			passedBy.way = came.way // there are none: all others get the last file or, with =404, an error
 		}
@@ -312,7 +318,7 @@ func (w *walk) handler(h any, in reach) reach {
 		}
 	case *rewrite.Rewrite:
 		in.matched = nil // what matches may differ from here on
-		in.way = in.way.rewritten(h)
+		in.bend(h)
 	case *headers.Handler:
 		w.identity("request_header", h.Request, in)
 		if h.Request != nil && !byLine(in.matched) {
@@ -363,9 +369,13 @@ func (w *walk) guard(g Gate, in reach) reach {
 	if _, byHost := g.Asserts(); byHost && (w.site == "" || strings.Contains(w.site, "*")) {
 		w.add(anyIssuer, g)
 	}
+	w.socket(g)
 	if w.site != "" {
 		if g.Asked() && !refusesOthers(w.server) {
 			w.add(otherHosts, g, w.site)
+		}
+		if health := g.Patterns()["health"]; health != nil && len(w.server.TLSConnPolicies) == 0 && !refusesOthers(w.server) {
+			w.add(otherProbes, g, w.site)
 		}
 		if option, company, rpID := g.WithoutPasskeys(w.app, strings.Split(w.site, ", ")); option != "" {
 			w.add(unusablePasskeys, g, option, company, rpID)
@@ -459,12 +469,25 @@ func asVariable(name string) string {
 
 // accounts handles mnemogate_accounts.
 func (w *walk) accounts(h Handler, in reach) {
+	if in.none() {
+		return
+	}
+	w.socket(h)
 	switch {
-	case in.none():
 	case len(w.server.TLSConnPolicies) == 0 && listensBeyond(w.server, guest.Loopback):
 		w.add(plainAccounts, h)
 	case !w.addresses && !asksForCertificates(w.server) && listensBeyond(w.server, private):
 		w.add(openAccounts, h)
+	}
+}
+
+// socket finds a site on a Unix socket whose clients have no address of their own.
+func (w *walk) socket(h Handler) {
+	if !w.server.TrustedProxiesUnix && slices.ContainsFunc(w.server.Listen, func(listen string) bool {
+		address, err := caddy.ParseNetworkAddress(listen)
+		return err == nil && address.IsUnixNetwork()
+	}) {
+		w.add(oneAddress, h)
 	}
 }
 
@@ -510,8 +533,8 @@ func (w *walk) proxy(h *reverseproxy.Handler, in reach) reach {
 		if in.gate != nil && isElsewhere(dial) && !authenticates(h, in.gate) {
 			w.add(unproven, in.gate, dial)
 		}
-		w.moved(in, h.Rewrite, dial)
 		a := w.application(dial, in.failed())
+		w.moved(in, h.Rewrite, a)
 		a.reach = join(a.reach, in)
 		a.scripts = a.scripts || speaksFastCGI(h)
 		if !in.guarded {
@@ -522,24 +545,43 @@ func (w *walk) proxy(h *reverseproxy.Handler, in reach) reach {
 }
 
 // moved finds paths of options by which requests reach an application that came to the
-// gate by others, because a rewrite follows. own is that of the proxy.
-func (w *walk) moved(in reach, own *rewrite.Rewrite, dial string) {
+// gate by others, because a rewrite follows. own is that of the proxy. What it finds of public
+// depends on the other ways to the application (see opened).
+func (w *walk) moved(in reach, own *rewrite.Rewrite, a *application) {
 	if in.gate == nil {
 		return
 	}
-	y := in.way[in.since:]
 	if own != nil {
-		y = y.rewritten(own)
+		in.bend(own)
 	}
-	prefix, lost := y.stripped(), slices.ContainsFunc(y, func(s step) bool { return s.lost && !s.file && !s.apart })
+	a.visits = append(a.visits, in)
 	all := in.gate.Patterns()
 	for _, option := range []string{"fresh", "role"} {
 		for _, path := range all[option] {
-			switch {
-			case path == "/*": // covers what is rewritten, too
-			case lost, prefix != "" && !strings.HasPrefix(path, prefix) && !slices.Contains(all[option], prefix+path):
-				w.add(rewritten, in.gate, option, path, dial)
+			if path != "/*" && slices.ContainsFunc(in.bends, func(y way) bool { // /* covers what is rewritten, too
+				prefix := y.stripped()
+				return y[len(y)-1].isUnknown() || !strings.HasPrefix(path, prefix) && !slices.Contains(all[option], prefix+path)
+			}) {
+				w.add(rewritten, in.gate, option, path, a.written)
 			}
+		}
+	}
+}
+
+// opened finds public paths by which requests reach an application as other paths, which
+// also come to it from a gate that protects them.
+func (f *finder) opened(a *application, in reach) {
+	public := in.gate.Patterns()["public"]
+	for _, path := range public {
+		if slices.ContainsFunc(in.bends, func(y way) bool {
+			last, prefix := len(y)-1, y.stripped()
+			bare, below := strings.CutPrefix(path, prefix)
+			return y[last].isUnknown() && y[:last].brings(path) ||
+				y[last].strip != "" && below && !slices.Contains(public, bare) && slices.ContainsFunc(f.applications, func(b *application) bool {
+					return b.address == a.address && slices.ContainsFunc(b.visits, func(v reach) bool { return !v.way[v.since:].confines(prefix) })
+				})
+		}) {
+			a.add(opens, in.gate, path, a.written)
 		}
 	}
 }
@@ -556,14 +598,20 @@ func (w *walk) application(dial string, failed bool) *application {
 	return a
 }
 
-// sameAddress returns one spelling for all addresses of this machine.
+// sameAddress returns one spelling for all spellings of an address, and for all addresses of
+// this machine.
 func sameAddress(dial string) string {
-	host, port, err := net.SplitHostPort(dial)
-	switch {
+	address, err := caddy.ParseNetworkAddress(caddy.NewReplacer().ReplaceKnown(dial, ""))
+	host := strings.TrimSuffix(strings.ToLower(address.Host), ".")
+	switch ip, _ := netip.ParseAddr(host); {
 	case err != nil:
 		return dial
-	case host == "" || guest.Loopback(host):
+	case address.IsUnixNetwork():
+		return "unix/" + path.Clean(address.Host)
+	case address.StartPort == 0:
+		return host
+	case host == "" || guest.Loopback(host) || ip.IsUnspecified():
 		host = "localhost"
 	}
-	return net.JoinHostPort(strings.ToLower(host), port)
+	return net.JoinHostPort(host, strconv.Itoa(int(address.StartPort)))
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 )
 
 // A reach describes the requests that come to one point of the routes.
@@ -17,6 +18,7 @@ type reach struct {
 	gate    Gate                  // the gate of the guarded ones; nil for failed requests, which may have passed any
 	way     way                   // the way to this point
 	since   int                   // how many of its steps come before the gate
+	bends   []way                 // the ways of some from the gate to a rewrite
 	groups  []string              // the groups of which all have taken a route: Caddy skips other routes of the same name
 	skipped bool                  // whether Caddy skips this point
 	end     string                // if none come: the handler that answered them, if one did
@@ -38,6 +40,13 @@ func (a reach) endedBy(handler string) reach {
 	return reach{end: handler, ended: !a.open}
 }
 
+// bend follows a rewrite.
+func (a *reach) bend(h *rewrite.Rewrite) {
+	if y := a.way.rewritten(h); len(y) > len(a.way) {
+		a.way, a.bends = y, append(slices.Clip(a.bends), y[a.since:])
+	}
+}
+
 // join merges two reaches.
 func join(a, b reach) reach {
 	if a.none() && (a.end == "" || !b.none()) {
@@ -52,6 +61,9 @@ func join(a, b reach) reach {
 		sure:    a.open && a.sure || b.open && b.sure,
 		gate:    cmp.Or(a.gate, b.gate),
 		way:     a.way.common(b.way),
+		bends: append(slices.Clip(a.bends), slices.DeleteFunc(slices.Clone(b.bends), func(y way) bool {
+			return slices.ContainsFunc(a.bends, func(z way) bool { return reflect.DeepEqual(y, z) })
+		})...),
 		groups:  slices.DeleteFunc(slices.Clone(a.groups), func(g string) bool { return !slices.Contains(b.groups, g) }),
 		skipped: a.skipped && b.skipped,
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -196,22 +197,46 @@ func addressesOf(h *reverseproxy.Handler) (addresses []string) {
 	}
 	var dynamic any = h.DynamicUpstreams
 	if h.DynamicUpstreams == nil {
-		dynamic = loaded("http.reverse_proxy.upstreams."+nameIn(h.DynamicUpstreamsRaw, "source"), h.DynamicUpstreamsRaw)
+		dynamic = loadedSource(h.DynamicUpstreamsRaw)
 	}
-	switch d := dynamic.(type) {
-	case *reverseproxy.AUpstreams:
-		addresses = append(addresses, net.JoinHostPort(d.Name, cmp.Or(d.Port, "80")))
-	case *reverseproxy.SRVUpstreams:
-		addresses = append(addresses, strings.Trim(d.Service+"."+d.Proto+"."+d.Name, "."))
+	return append(addresses, namesIn(reflect.ValueOf(dynamic))...)
+}
+
+func loadedSource(raw json.RawMessage) any {
+	return loaded("http.reverse_proxy.upstreams."+nameIn(raw, "source"), raw)
+}
+
+// namesIn returns the names of dynamic upstreams. It reflects, since Caddy hides the sources of
+// multi once they are provisioned.
+func namesIn(source reflect.Value) (names []string) {
+	for source.Kind() == reflect.Pointer || source.Kind() == reflect.Interface {
+		source = source.Elem()
 	}
-	return addresses
+	if !source.IsValid() {
+		return nil
+	}
+	text := func(field string) string { return source.FieldByName(field).String() }
+	switch source.Type() {
+	case reflect.TypeFor[reverseproxy.AUpstreams]():
+		names = append(names, net.JoinHostPort(text("Name"), cmp.Or(text("Port"), "80")))
+	case reflect.TypeFor[reverseproxy.SRVUpstreams]():
+		names = append(names, strings.Trim(text("Service")+"."+text("Proto")+"."+text("Name"), "."))
+	case reflect.TypeFor[reverseproxy.MultiUpstreams]():
+		for _, raw := range source.FieldByName("SourcesRaw").Interface().([]json.RawMessage) {
+			names = append(names, namesIn(reflect.ValueOf(loadedSource(raw)))...)
+		}
+		for _, provisioned := range source.FieldByName("sources").Seq2() {
+			names = append(names, namesIn(provisioned)...)
+		}
+	}
+	return names
 }
 
 // isElsewhere reports whether an upstream is on another machine, as far as its address
 // shows.
 func isElsewhere(dial string) bool {
-	host, _, err := net.SplitHostPort(dial)
-	return err == nil && host != "" && !strings.ContainsAny(host, "{/") && !guest.Loopback(host)
+	host, _, err := net.SplitHostPort(sameAddress(dial))
+	return err == nil && !strings.ContainsAny(host, "{/") && host != "localhost"
 }
 
 // authenticates reports whether an upstream can tell the requests of a proxy from others.

@@ -39,7 +39,7 @@ var (
 	perhapsTwice = trap{"some requests may pass it twice, and the second one finds no token",
 		"put each into a handle block of its own, or keep only one"}
 	unreachable = trap{"nobody can log in: requests for /{company}/v2/auth/ do not reach it, only those for %s do",
-		"if the login belongs below that path, write base_path; otherwise let /{company}/* reach it, too"}
+		"if the login belongs below that path, write base_path; otherwise let /{company}/* reach it, too, and write a rewrite into a block after it: handle { rewrite ...; reverse_proxy ... }"}
 	replaced = trap{"nobody can log in: try_files comes before it, and only paths of files reach it",
 		"write try_files into a block after it: handle { try_files ...; file_server }"}
 	outside = trap{"%s %s never matches: only requests for %s reach it",
@@ -48,6 +48,8 @@ var (
 		"write the path as it reaches mnemogate, without that prefix"}
 	rewritten = trap{"%s %s does not cover all requests that reach %s by this path: a later handle_path, uri or rewrite changes other paths to it",
 		"write the path as clients send it, with the prefix that is removed, or write mnemogate after the rewrite, into the same block"}
+	opens = trap{"public %s also opens other paths of %s: a later handle_path, uri or rewrite changes the paths that it covers to them",
+		"write mnemogate after the rewrite, into the same block, and the path as the application gets it; or give the public paths an application of their own"}
 	shields = trap{"%s with a matcher comes after it, so it does not protect the auth routes",
 		"write both into a route block, in this order: route { %[1]s ...; mnemogate; ... }"}
 	basicAuth = trap{"basic_auth comes after it, and no request passes both: each needs the Authorization header",
@@ -58,10 +60,14 @@ var (
 		"add issuer <url>, or give the site a name"}
 	otherHosts = trap{"other proxies ask it by check, but Caddy answers 200 for other hosts than %s, which most proxies take as a yes",
 		"give the site no name, as in http://:8080, with bind; or add a site for all other hosts, http://:8080, with the same bind, and respond 404 in it"}
+	otherProbes = trap{"health is for requests to %s: Caddy answers 200 for other hosts, such as those of a load balancer that asks by address, even if the node is down",
+		"let it ask with that name as Host; or add a site for all other hosts, http://:8080, with the same bind, and respond 404 in it"}
+	oneAddress = trap{"its site is on a Unix socket, and trusted_proxies_unix is not set: all clients count as one, so a few wrong passwords or keys of anybody lock out all, and check answers 403",
+		"write trusted_proxies_unix into the global option servers if only your proxy can open the socket"}
 	unusablePasskeys = trap{"%s: passkeys of company %s do not work on this site: its rp_id is %s, and its origins do not name the site",
 		"correct rp_id or origins of passkeys, or give the site a name that they have"}
 	plainAccounts = trap{"a site of it is plain http: anyone on the network path can read the keys and the accounts",
-		"give the site a name, so that it is https, or bind it to 127.0.0.1 or a Unix socket"}
+		"give the site a name, so that it is https, or bind it to 127.0.0.1, or to a Unix socket with trusted_proxies_unix"}
 	openAccounts = trap{"everyone who can reach its site can try keys",
 		"bind the site to a private address, or let only your backends in: @others not remote_ip 10.0.0.0/24, then abort @others"}
 )

@@ -21,10 +21,13 @@ type way []step
 type step struct {
 	paths caddyhttp.MatchPath // one of them matches; nil for any path
 	strip string              // the prefix that is removed
-	lost  bool                // the path may be any other from here on
+	add   string              // the prefix that is added; paths are those with it
+	lost  bool                // the path may be any other from here on, or any of paths
 	file  bool                // and it is that of a file
-	apart bool                // and the same path from all, or the old one with a prefix
 }
+
+// isUnknown reports whether a rewrite makes of a path nobody knows what.
+func (s step) isUnknown() bool { return s.lost && s.paths == nil }
 
 // through returns the way after matchers.
 func (y way) through(sets caddyhttp.MatcherSets) way {
@@ -42,11 +45,22 @@ func (y way) through(sets caddyhttp.MatcherSets) way {
 
 // rewritten returns the way after a rewrite.
 func (y way) rewritten(h *rewrite.Rewrite) way {
-	if h.URI == "" && h.StripPathPrefix+h.StripPathSuffix == "" && h.URISubstring == nil && h.PathRegexp == nil {
+	var s step
+	path, _, _ := strings.Cut(h.URI, "?")
+	prefix := strings.TrimSuffix(strings.TrimSuffix(path, "{http.request.uri}"), "{http.request.uri.path}")
+	switch others := h.StripPathSuffix != "" || h.URISubstring != nil || h.PathRegexp != nil; {
+	case others || strings.Contains(prefix, "{"), path != "" && h.StripPathPrefix != "":
+		s.lost = true
+	case h.StripPathPrefix != "":
+		s.strip = h.StripPathPrefix
+	case prefix != path:
+		s.add, s.paths = prefix, caddyhttp.MatchPath{strings.ToLower(prefix) + "*"}
+	case path == "":
 		return y // the path stays
+	default:
+		s.lost, s.paths = true, caddyhttp.MatchPath{strings.ToLower(path)}
 	}
-	apart := !strings.Contains(h.URI, "{") || strings.HasSuffix(h.URI, "{http.request.uri}") || strings.HasSuffix(h.URI, "{http.request.uri.path}")
-	return append(slices.Clip(y), step{strip: h.StripPathPrefix, lost: h.StripPathPrefix == "", apart: apart && h.URI != ""})
+	return append(slices.Clip(y), s)
 }
 
 // common returns the common beginning of two ways.
@@ -71,7 +85,19 @@ func (y way) stripped() (prefix string) {
 	return prefix
 }
 
-// last returns the paths that were matched last, for people to read.
+// confines reports whether the way is only for paths with the prefixes that it removes, and
+// removes this one in all.
+func (y way) confines(prefix string) bool {
+	for i, s := range y {
+		outside := func(pattern string) bool { return !strings.HasPrefix(literal(pattern), strings.ToLower(s.strip)) }
+		if s.strip != "" && (i == 0 || y[i-1].paths == nil || slices.ContainsFunc(y[i-1].paths, outside)) {
+			return false
+		}
+	}
+	return y.stripped() == prefix
+}
+
+// last returns the paths that were matched or made last, for people to read.
 func (y way) last() string {
 	for _, s := range slices.Backward(y) {
 		if s.paths != nil {
@@ -86,17 +112,16 @@ func (y way) last() string {
 func (y way) brings(pattern string) bool {
 	want := literal(pattern)
 	for _, s := range slices.Backward(y) {
-		if s.lost {
-			return true
-		}
 		meets := func(pattern string) bool {
 			begin := literal(pattern)
 			return strings.HasPrefix(begin, want) || strings.HasPrefix(want, begin)
 		}
 		if s.paths != nil && !slices.ContainsFunc(s.paths, meets) {
 			return false
+		} else if s.lost {
+			return true
 		}
-		want = strings.ToLower(s.strip) + want
+		want = strings.ToLower(s.strip) + want[min(len(want), len(s.add)):]
 	}
 	return true
 }
@@ -115,14 +140,13 @@ func literal(pattern string) string {
 func (y way) reaches(path string) bool {
 	ctx := context.WithValue(context.Background(), caddy.ReplacerCtxKey, caddy.NewReplacer())
 	for _, s := range slices.Backward(y) {
-		if s.lost {
-			return !s.file
-		}
 		r := (&http.Request{URL: &url.URL{Path: path}}).WithContext(ctx)
 		if matches, err := s.paths.MatchWithError(r); s.paths != nil && err == nil && !matches {
 			return false
+		} else if s.lost {
+			return !s.file
 		}
-		path = s.strip + path
+		path = s.strip + strings.TrimPrefix(path, s.add)
 	}
 	return true
 }

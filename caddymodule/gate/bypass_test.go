@@ -575,6 +575,45 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 	}
 }
 
+// However an application's address is written, it is the same application.
+func TestAnUpstreamIsKnownInAllSpellings(t *testing.T) {
+	guesttest.Environment(t)
+	t.Setenv("MNEMOGATE_TEST_UPSTREAM", "127.0.0.1:9000")
+	warned := func(guarded, open string) []string {
+		t.Helper()
+		config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nmnemogate {\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n}\n}\n}\n"+
+			"a.example.com {\nmnemogate {\nassertion x {\nissuer https://a.example.com\n}\n}\nreverse_proxy "+guarded+"\n}\nb.example.com {\nreverse_proxy "+open+"\n}\n"), nil)
+		must(t, err)
+		got, err := warnings(t, config)
+		must(t, err)
+		return got
+	}
+	for guarded, spellings := range map[string][]string{
+		"localhost:9000": {
+			"localhost:9000", "LOCALHOST:9000", "localhost.:9000", "127.0.0.1:9000", "127.1.2.3:9000", "[::1]:9000", "[::ffff:127.0.0.1]:9000",
+			":9000", "0.0.0.0:9000", "[::]:9000", "tcp/127.0.0.1:9000", "TCP4/localhost:9000", "tcp6/[::1]:9000", "127.0.0.1:09000", "127.0.0.1:8999-9001",
+			"http://127.0.0.1:9000", "h2c://localhost:9000", "https://localhost:9000", "{env.MNEMOGATE_TEST_UPSTREAM}",
+			"{\ndynamic a localhost 9000\n}", "{\ndynamic multi {\nsrv _app._tcp.internal\na 127.0.0.1 9000\n}\n}",
+		},
+		"unix//run/app.sock":                   {"unix//run/app.sock", "unix+h2c//run/app.sock", "unix//run//./app.sock", "UNIX//run/app.sock"},
+		"App.Internal":                         {"app.internal:80", "http://app.internal", "app.internal.:80", "tcp/app.internal:80", "h2c://app.internal:80"},
+		"{\ndynamic srv _app._tcp.internal\n}": {"{\ndynamic srv _app._tcp.internal\n}", "{\ndynamic multi {\nsrv _app._tcp.Internal.\n}\n}"},
+	} {
+		for _, open := range spellings {
+			if got := warned(guarded, open); len(got) != 1 || !strings.Contains(got[0], "from b.example.com, where it is missing") {
+				t.Errorf("%s beside %s: got %q", open, guarded, got)
+			}
+		}
+	}
+	for _, other := range []string{"localhost:9001", "10.0.0.5:9000", "unix//run/app2.sock", "unix/run/app.sock", "{env.MNEMOGATE_TEST_NONE}:9000"} {
+		for _, guarded := range []string{"10.0.0.1:9000", "unix//run/app.sock"} {
+			if got := warned(guarded, other); got != nil {
+				t.Errorf("%s beside %s: got %q", other, guarded, got)
+			}
+		}
+	}
+}
+
 // Routes in JSON may be written as no Caddyfile adapts to.
 func TestRoutesInJSONAreFollowed(t *testing.T) {
 	guesttest.Environment(t)

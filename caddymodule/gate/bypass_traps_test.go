@@ -24,6 +24,12 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 	for i := range 40 {
 		headers += fmt.Sprintf("header /%d X Y\n", i)
 	}
+	opened := func(path string) string {
+		return "mnemogate: public " + path + " also opens other paths of localhost:9000: a later handle_path, uri or rewrite changes the paths that it covers to them"
+	}
+	oneAddress := func(directive string) string {
+		return directive + ": its site is on a Unix socket, and trusted_proxies_unix is not set: all clients count as one, so a few wrong passwords or keys of anybody lock out all, and check answers 403"
+	}
 	type told struct{ message, at, advice string }
 	for name, test := range map[string]struct {
 		company string // beside acme
@@ -232,6 +238,61 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 		"PHP past it":              {sites: "http:// {\nmnemogate /acme/*\nphp_fastcgi localhost:9000\n}", refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy"},
 		"PHP behind it":            {sites: "http:// {\nmnemogate\nphp_fastcgi localhost:9000\n}"},
 		"PHP with its own matcher": {sites: "http:// {\n@a path /acme/*\nmnemogate @a\nphp_fastcgi @a localhost:9000\n}"},
+		"public paths that lose a prefix later": {
+			sites: "http:// {\nmnemogate {\npublic /docs/* /x\n}\nhandle {\nuri strip_prefix /docs\n" + upstream + "}\n}",
+			want:  []told{{opened("/docs/*"), "Caddyfile:10", "after the rewrite"}},
+		},
+		"public paths that lose a prefix later, by a matcher": {
+			sites: "http:// {\nmnemogate {\npublic /docs/*\n}\nhandle {\nuri /docs/* strip_prefix /docs\n" + upstream + "}\n}",
+			want:  []told{{opened("/docs/*"), "Caddyfile:10", "after the rewrite"}},
+		},
+		"public paths that lose a prefix in one of two blocks": {
+			sites: "http:// {\nmnemogate {\npublic /docs/*\n}\nhandle_path /docs/* {\n" + upstream + "}\nhandle {\nreverse_proxy tcp/127.0.0.1:9000\n}\n}",
+			want:  []told{{opened("/docs/*"), "Caddyfile:10", "after the rewrite"}},
+		},
+		"public paths that change in ways unknown": {
+			sites: "http:// {\nmnemogate {\npublic /docs/* /x/*\n}\nhandle /docs/* {\nuri replace /docs/ /\n" + upstream + "}\n}",
+			want:  []told{{opened("/docs/*"), "Caddyfile:10", "after the rewrite"}},
+		},
+		"public paths of a prefix that all lose":             {sites: "http:// {\nmnemogate {\npublic /api/docs/*\n}\nhandle_path /api/* {\n" + upstream + "}\n}"},
+		"public paths of another application":                {sites: "http:// {\nmnemogate {\npublic /docs/*\n}\nhandle_path /docs/* {\nreverse_proxy localhost:9001\n}\nhandle {\n" + upstream + "}\n}"},
+		"public paths that are public without a prefix, too": {sites: "http:// {\nmnemogate {\npublic /docs/a/* /a/*\n}\nhandle {\nuri strip_prefix /docs\n" + upstream + "}\n}"},
+		"paths that some requests get by a rewrite": {
+			sites: "http:// {\nmnemogate {\nrole admin /admin/*\n}\nhandle {\nuri /v1/* strip_prefix /v1\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: role /admin/* does not cover all requests that reach localhost:9000 by this path: a later handle_path, uri or rewrite changes other paths to it", "Caddyfile:10", "with the prefix that is removed"}},
+		},
+		"a prefix that is added": {
+			sites: "http:// {\nrewrite * /v1{uri}\nmnemogate\n" + upstream + "}",
+			want:  []told{{"mnemogate: nobody can log in: requests for /{company}/v2/auth/ do not reach it, only those for /v1* do", "Caddyfile:11", "handle { rewrite ...; reverse_proxy ... }"}},
+		},
+		"a prefix that is added, and paths without": {
+			sites: "http:// {\nrewrite * /v1{path}\nmnemogate {\nbase_path /v1\npublic /health /v1/x\n}\n" + upstream + "}",
+			want:  []told{{"mnemogate: public /health never matches: only requests for /v1* reach it", "Caddyfile:11", ""}},
+		},
+		"one path for all": {
+			sites: "http:// {\nrewrite * /index.php?{query}\nmnemogate\n" + upstream + "}",
+			want:  []told{{"mnemogate: nobody can log in: requests for /{company}/v2/auth/ do not reach it, only those for /index.php do", "Caddyfile:11", "handle { rewrite ...; reverse_proxy ... }"}},
+		},
+		"a prefix that some paths get":    {sites: "http:// {\nrewrite /x/* /v1{uri}\nmnemogate\n" + upstream + "}"},
+		"a prefix that is added after it": {sites: "http:// {\nmnemogate {\npublic /x\nrole admin /admin/*\n}\nhandle {\nrewrite * /v1{uri}\n" + upstream + "}\n}"},
+		"probes of a site with a name": {
+			sites: "http://example.com {\nmnemogate {\nhealth /health\n}\n" + upstream + "}",
+			want:  []told{{"mnemogate in example.com: health is for requests to example.com: Caddy answers 200 for other hosts, such as those of a load balancer that asks by address, even if the node is down", "Caddyfile:10", "as Host"}},
+		},
+		"probes of a site with a name, and others refused": {sites: "http://example.com {\nmnemogate {\nhealth /health\n}\n" + upstream + "}\nhttp:// {\nrespond 404\n}"},
+		"probes of a site for any host":                    {sites: "http:// {\nmnemogate {\nhealth /health\n}\n" + upstream + "}"},
+		"a Unix socket": {
+			sites: "http:// {\nbind unix//run/caddy.sock\nmnemogate {\ncheck /check\n}\n" + upstream + "}",
+			want:  []told{{oneAddress("mnemogate"), "Caddyfile:11", "trusted_proxies_unix"}},
+		},
+		"a Unix socket beside a port": {
+			sites: "http:// {\nbind 127.0.0.1 unix//run/caddy.sock|0660\nmnemogate\n" + upstream + "}",
+			want:  []told{{oneAddress("mnemogate"), "Caddyfile:11", "trusted_proxies_unix"}},
+		},
+		"the accounts API on a Unix socket": {
+			sites: "http:// {\nbind unix//run/caddy.sock\nmnemogate_accounts {\nkey shop {env.MNEMOGATE_TEST_SECRET}\n}\n}\nhttp://:8080 {\nmnemogate\n}",
+			want:  []told{{oneAddress("mnemogate_accounts"), "Caddyfile:11", "trusted_proxies_unix"}},
+		},
 		"the accounts API for everyone": {
 			sites: "accounts.example.com {\nmnemogate_accounts {\nkey shop {env.MNEMOGATE_TEST_KEY}\n}\n}\nhttp:// {\nmnemogate\n" + upstream + "}",
 			want:  []told{{"mnemogate_accounts in accounts.example.com: everyone who can reach its site can try keys", "Caddyfile:10", "abort @others"}},
