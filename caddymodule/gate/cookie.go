@@ -78,14 +78,25 @@ func (h *Handler) credentials(r *http.Request) ([]string, error) {
 	return lines, nil
 }
 
-// sentCredentials returns a request's Authorization headers or, if it has none, its cookies
-// in the same form. Two cookies are then refused as two headers are.
+// sentCredentials returns a request's Authorization headers or, if they bring no token, its
+// cookies in the same form. Two cookies are then refused as two headers are.
 func (h *Handler) sentCredentials(r *http.Request) (lines []string, byCookie bool) {
-	if lines = r.Header["Authorization"]; lines != nil || h.Cookie == "" {
-		return lines, false
+	if !bringsToken(r) && h.Cookie != "" {
+		lines = cookies(r, h.Cookie)
 	}
-	lines = cookies(r, h.Cookie)
-	return lines, len(lines) > 0
+	if lines == nil {
+		return r.Header["Authorization"], false
+	}
+	return lines, true
+}
+
+// bringsToken reports whether a request's Authorization may be for this gate, however
+// malformed. One of another scheme than Bearer is not: a browser or a proxy adds it, for the
+// password of a whole site.
+func bringsToken(r *http.Request) bool {
+	const scheme = "Bearer"
+	lines := r.Header["Authorization"]
+	return len(lines) > 1 || len(lines) == 1 && len(lines[0]) >= len(scheme) && strings.EqualFold(lines[0][:len(scheme)], scheme)
 }
 
 const bearerScheme = "Bearer "

@@ -98,7 +98,7 @@ func (h *Handler) authorize(r *http.Request, t target) (found record.Session, as
 // only removes the credentials.
 func (h *Handler) identify(r *http.Request, s *stream) {
 	anonymous := s.session.State == record.None
-	if !h.ForwardAuthorization || anonymous {
+	if !h.ForwardAuthorization || anonymous || !bringsToken(r) {
 		delete(r.Header, "Authorization")
 	}
 	delete(r.Header, apiKeyHeader)

@@ -126,8 +126,8 @@ type Handler struct {
 
 	// The name of the session cookie, such as `__Host-mnemogate`.
 	// `POST /{company_code}/v2/session` sets the cookie and `DELETE` revokes its session.
-	// Protected paths accept the cookie from requests without Authorization. The
-	// application does not see it. A request that may change something (any method
+	// Protected paths accept the cookie from requests whose Authorization, if they have one,
+	// is of another scheme than Bearer, such as Basic. The application does not see it. A request that may change something (any method
 	// but GET, HEAD and OPTIONS, or a WebSocket handshake) must come from a page of
 	// this origin or of one in `cors`. Otherwise the answer is `auth.header.invalid`
 	// with the reason `cross_site`. The cookie is `Secure` even on plain http, where
@@ -140,8 +140,8 @@ type Handler struct {
 	// `Sec-WebSocket-Protocol: mnemogate.bearer.<token>, <protocol>`. Pages in a
 	// browser need this, since they cannot set Authorization there. The handler
 	// removes the token's protocol, and the application must accept the other one. A
-	// token without another protocol gets `auth.header.invalid`. If the request has
-	// Authorization, the handler removes the token and ignores it. With a token in
+	// token without another protocol gets `auth.header.invalid`. If the request has a Bearer
+	// token in Authorization, the handler removes this token and ignores it. With a token in
 	// the protocols it ignores the cookie.
 	//
 	// Caddy's access log would show the token. The handler therefore logs these

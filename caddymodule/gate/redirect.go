@@ -48,10 +48,9 @@ func (h *Handler) redirect(w http.ResponseWriter, to string) {
 }
 
 // isNavigation reports whether a browser will show the answer as a page. A request
-// with Authorization comes from a program, and the cookie of a login would be
-// ignored.
+// with a token comes from a program, and the cookie of a login would be ignored.
 func isNavigation(r *http.Request) bool {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.Header["Upgrade"] != nil || r.Header["Authorization"] != nil {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead || r.Header["Upgrade"] != nil || bringsToken(r) {
 		return false
 	}
 	if modes := r.Header["Sec-Fetch-Mode"]; modes != nil && (len(modes) > 1 || modes[0] != "navigate") {

@@ -127,6 +127,45 @@ func TestASessionIsFoundAgain(t *testing.T) {
 	})
 }
 
+// A browser or a proxy adds Basic for the password of a whole site, such as one for tests.
+func TestTheCookieCountsBesideAnotherScheme(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, handler: "login_page\nforward_authorization\nwebsocket_token\nself_service"})
+	cookie, token := s.moved("frank"), s.login("alice@example.com")
+	const navigation, own, basic = "Accept: text/html\r\n", "Origin: http://example.com\r\n", "Authorization: Basic eDp5\r\n"
+	for _, other := range []string{basic, "Authorization: Digest username=x\r\n", "Authorization: x\r\n"} {
+		for _, a := range []answer{s.ask("GET", "/x", other+cookie), s.ask("POST", "/x", other+own+cookie)} {
+			if got := linesNamed(string(a.wantStatus(200).Body), "X-Profile-Mnemocode", "Authorization"); !slices.Equal(got, []string{"X-Profile-Mnemocode: frank"}) {
+				t.Errorf("%q: the application got %q", other, got)
+			}
+		}
+		if a := s.ask("POST", "/x", other+cookie); a.str("reason") != string(wire.CrossSite) {
+			t.Errorf("%q: got %d %s", other, a.Status, a.Body)
+		}
+		if a, _ := s.session("GET", "acme", sessionKey+other+cookie); a.wantState(record.Authorized).str("profile_mnemocode") != "frank" {
+			t.Errorf("%q: got %s", other, a.Body)
+		}
+		s.ask("GET", "/acme/v2/me/sessions", sessionKey+other+cookie).wantStatus(200)
+		s.ask("GET", "/x", other).want(wire.ErrHeaderInvalid)
+		if a := s.ask("GET", "/x", other+navigation); a.Status != 303 {
+			t.Errorf("%q: a browser without a session got %d %s", other, a.Status, a.Body)
+		}
+		s.open("/socket", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Protocol: chat, mnemogate.bearer."+token+"\r\n"+other, 101)
+	}
+	for sent, want := range map[string]*wire.Error{
+		bearer("mgs_x"):                        wire.ErrTokenInvalid,
+		"Authorization: Bearer\r\n":            wire.ErrHeaderInvalid,
+		"Authorization: bEARER,x\r\n":          wire.ErrHeaderInvalid,
+		basic + basic:                          wire.ErrHeaderInvalid,
+		basic + bearer(token):                  wire.ErrHeaderInvalid,
+		bearer(token) + "Authorization: x\r\n": wire.ErrHeaderInvalid,
+	} {
+		for _, more := range []string{"", navigation} {
+			s.ask("GET", "/x", sent+more+cookie).want(want)
+		}
+	}
+}
+
 // Contract, section 12, cookie.
 func TestASessionGoesOnInACookie(t *testing.T) {
 	t.Parallel()
