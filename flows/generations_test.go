@@ -168,6 +168,8 @@ func TestSessionsKeepTheOriginOfTheLogin(t *testing.T) {
 		strings.Repeat("x", 199) + "é and on": strings.Repeat("x", 199),
 		"a\xffb\xc3":                          "ab",
 		strings.Repeat("\xff", 300) + "x":     "",
+		"a\u202egnp\u009b31m\t \u2028é":       `a\u202egnp\u009b31m\t \u2028é`, // a terminal obeys these
+		strings.Repeat("\u202e", 300):         strings.Repeat(`\u202e`, 33) + `\u`,
 	} {
 		b := newHarness(t)
 		pending := b.sessionIn(record.CheckPassword)

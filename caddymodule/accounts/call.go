@@ -210,7 +210,7 @@ func (c *Call) refuse(err error) {
 	if p, ok := errors.AsType[*panics.Error](err); ok && c.App != nil {
 		p.Log(c.App.Log(), "method", c.Method, "path", c.URL.Path)
 	} else if refusal.Cause != nil && c.App != nil {
-		c.App.Log().Warn("a request for accounts failed", "method", c.Method, "path", c.URL.Path, "error", refusal.Cause)
+		c.App.Log().Warn("a request for accounts failed", "method", c.Method, "path", c.URL.EscapedPath(), "error", refusal.Cause)
 	}
 	if refusal.Status == http.StatusServiceUnavailable {
 		refusal.RetryAfter = cmp.Or(refusal.RetryAfter, wire.RetrySoon)

@@ -279,7 +279,7 @@ func (r *importRun) reportLine(f api.Failure) {
 			f.Error = f.Field + ": " + f.Error
 		}
 		fmt.Fprint(r.status, clearLine)
-		fmt.Fprintf(r.cmd.ErrOrStderr(), "line %d: %s\n", f.Line, f.Error)
+		fmt.Fprintf(r.cmd.ErrOrStderr(), "line %d: %s\n", f.Line, printable(f.Error))
 	}
 }
 

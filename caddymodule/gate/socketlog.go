@@ -13,6 +13,8 @@ import (
 	"github.com/caddyserver/certmagic"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+
+	"github.com/mnemogate/mnemogate/flows/session"
 )
 
 // A redactedLog logs a request that had tokens among its protocols, or whose answer says
@@ -74,7 +76,7 @@ func (l *redactedLog) write(w caddyhttp.ResponseRecorder, err error) {
 	r, took := l.request, time.Since(l.began)
 	if err != nil || l.handshake && l.loggers != nil {
 		l.handler.log.Info("a WebSocket handshake with a token among its protocols; this line replaces its entry in the access log",
-			"client_ip", clientAddress(r), "method", r.Method, "host", r.Host, "path", originalURL(r).EscapedPath(), "user_agent", r.UserAgent(),
+			"client_ip", clientAddress(r), "method", r.Method, "host", r.Host, "path", originalURL(r).EscapedPath(), "user_agent", session.KeptUserAgent(r.UserAgent()),
 			"status", w.Status(), "duration", took, "error", err)
 	}
 	if l.handshake {

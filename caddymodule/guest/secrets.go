@@ -95,7 +95,7 @@ func Scrub(text string, secrets ...string) string {
 		}
 	}
 	text = strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) {
+		if !unicode.IsPrint(r) {
 			return ' '
 		}
 		return r

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"strconv"
 	"strings"
 
 	"golang.org/x/text/language"
@@ -124,7 +125,10 @@ func (c *Call) aboutSMS(phone string) {
 // maxUserAgent is how many bytes of a user agent sessions keep.
 const maxUserAgent = 200
 
-// KeptUserAgent returns the part of a user agent that sessions keep, as valid UTF-8.
+// KeptUserAgent returns the part of a user agent that sessions keep, as valid UTF-8. It escapes
+// what could change how a log or a page shows the rest, such as U+202E.
 func KeptUserAgent(s string) string {
+	s = strconv.Quote(strings.ToValidUTF8(s[:min(len(s), maxUserAgent)], ""))
+	s = s[1 : len(s)-1]
 	return strings.ToValidUTF8(s[:min(len(s), maxUserAgent)], "")
 }
