@@ -47,6 +47,11 @@ func main() {
 	fmt.Printf("{\"port\": %d}\n", listener.Addr().(*net.TCPAddr).Port)
 	go http.Serve(listener, Verified(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, r.Header.Get("X-Profile-Mnemocode"))
+		for _, values := range r.Header {
+			if values[0] == "mallory" {
+				fmt.Fprint(w, " or mallory")
+			}
+		}
 	})))
 	io.Copy(io.Discard, os.Stdin)
 }
@@ -62,7 +67,7 @@ let later = 0;
 Date.now = () => now() + later;
 const server = createServer((req, res) => {
   if (req.url === '/later') { later += 30 * 60_000; res.end(); return; }
-  verified(req, res, () => res.end(req.user.sub));
+  verified(req, res, () => res.end(req.headers['x-profile-mnemocode'] + (Object.values(req.headers).includes('mallory') ? ' or mallory' : '')));
 }).listen(0, '127.0.0.1', () => console.log(JSON.stringify({ port: server.address().port })));
 process.stdin.on('end', () => process.exit()).resume();
 `
@@ -76,7 +81,7 @@ class Quiet(WSGIRequestHandler):
 
 def app(environ, start_response):
     start_response("200 OK", [("Content-Type", "text/plain")])
-    return [environ["REMOTE_USER"].encode()]
+    return [environ["HTTP_X_PROFILE_MNEMOCODE"].encode(), b" or mallory" * ("mallory" in environ.values())]
 
 server = make_server("127.0.0.1", 0, verified(app), handler_class=Quiet)
 threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -278,19 +283,27 @@ func unavailableWithoutKeys(t *testing.T, backends map[string]string, key *ecdsa
 
 func signedAssertion(t *testing.T, algorithm jose.SignatureAlgorithm, key any, claims fields) string {
 	t.Helper()
-	signer := get(jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, new(jose.SignerOptions).WithType("mnemogate+jwt").WithHeader("kid", "own")))(t)
+	return signedJWT(t, "mnemogate+jwt", algorithm, key, claims)
+}
+
+func signedJWT(t *testing.T, kind jose.ContentType, algorithm jose.SignatureAlgorithm, key any, claims fields) string {
+	t.Helper()
+	signer := get(jose.NewSigner(jose.SigningKey{Algorithm: algorithm, Key: key}, new(jose.SignerOptions).WithType(kind).WithHeader("kid", "own")))(t)
 	payload := get(json.Marshal(claims))(t)
 	signed := get(signer.Sign(payload))(t)
 	return get(signed.CompactSerialize())(t)
 }
 
 // askBackend sends an assertion to a backend directly, as somebody does who reaches its
-// port.
+// port, with forged headers beside it.
 func askBackend(t *testing.T, address, assertion string) (answer, error) {
 	t.Helper()
 	r := get(http.NewRequestWithContext(t.Context(), "GET", "http://"+address+"/", nil))(t)
 	if assertion != "" {
 		r.Header.Set("X-Mnemogate-Assertion", assertion)
+	}
+	for _, name := range []string{"X-Profile-Mnemocode", "X-Company-Code", "X-Profile-Role", "X_Profile_Role", "X.Profile.Email"} {
+		r.Header[name] = []string{"mallory"}
 	}
 	return exchanged(t, client, r)
 }
@@ -316,18 +329,20 @@ func refusesForged(t *testing.T, backends map[string]string, key *ecdsa.PrivateK
 	parts := strings.Split(right, ".")
 	for name, token := range map[string]string{
 		"right": right, "missing": "", "not a token": "x",
-		"unsigned":            "eyJhbGciOiJub25lIiwia2lkIjoib3duIiwidHlwIjoibW5lbW9nYXRlK2p3dCJ9." + parts[1] + ".",
-		"without a signature": parts[0] + "." + parts[1] + ".",
-		"by HMAC":             signed(jose.HS256, public, claims()),
-		"by another key":      signed(jose.ES256, stranger, claims()),
-		"expired":             signed(jose.ES256, key, claims("iat", now-120, "exp", now-60)),
-		"for another":         signed(jose.ES256, key, claims("aud", "other-api")),
-		"of another":          signed(jose.ES256, key, claims("iss", "https://api.example.com/umbra", "company", "umbra")),
+		"unsigned":                         "eyJhbGciOiJub25lIiwia2lkIjoib3duIiwidHlwIjoibW5lbW9nYXRlK2p3dCJ9." + parts[1] + ".",
+		"without a signature":              parts[0] + "." + parts[1] + ".",
+		"by HMAC":                          signed(jose.HS256, public, claims()),
+		"by another key":                   signed(jose.ES256, stranger, claims()),
+		"expired":                          signed(jose.ES256, key, claims("iat", now-120, "exp", now-60)),
+		"for another":                      signed(jose.ES256, key, claims("aud", "other-api")),
+		"of another":                       signed(jose.ES256, key, claims("iss", "https://api.example.com/umbra", "company", "umbra")),
+		"of another, with the same issuer": signed(jose.ES256, key, claims("company", "umbra")),
+		"another kind of JWT":              signedJWT(t, "JWT", jose.ES256, key, claims()),
 	} {
 		for language, address := range backends {
 			a, err := askBackend(t, address, token)
-			if accepted := a.Status == 200; err != nil || accepted != (name == "right") || !accepted && a.Status != 403 {
-				t.Errorf("%s: an assertion that is %s: %d, %v", language, name, a.Status, err)
+			if accepted := a.Status == 200 && string(a.Body) == "alice"; err != nil || accepted != (name == "right") || !accepted && a.Status != 403 {
+				t.Errorf("%s: an assertion that is %s: %d %s, %v", language, name, a.Status, a.Body, err)
 			}
 		}
 	}

@@ -5,11 +5,16 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
-	"strings"
+	"regexp"
 
 	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
 )
+
+// identity matches the names of identity headers, in any spelling.
+var identity = regexp.MustCompile(`(?i)^x.(profile.*|company.code)$`)
 
 // Verified passes requests on with the user of a valid assertion, and refuses others.
 func Verified(next http.Handler) http.Handler {
@@ -17,22 +22,32 @@ func Verified(next http.Handler) http.Handler {
 	verifier := oidc.NewVerifier("https://api.example.com/acme", keys,
 		&oidc.Config{ClientID: "profile-api", SupportedSigningAlgs: []string{"ES256"}})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		claims, err := verifier.Verify(r.Context(), r.Header.Get("X-Mnemogate-Assertion"))
+		assertion := r.Header.Get("X-Mnemogate-Assertion")
+		claims, err := verifier.Verify(r.Context(), assertion)
 		var more struct{ Company string }
 		if err == nil {
-			err = claims.Claims(&more)
+			err = errors.Join(checkType(assertion), claims.Claims(&more))
 		}
-		if err != nil {
+		if err != nil || more.Company != "acme" {
 			http.Error(w, "no valid assertion", http.StatusForbidden)
 			return
 		}
 		for name := range r.Header { // those who come past mnemogate can forge the others
-			if strings.HasPrefix(name, "X-Profile-") {
-				r.Header.Del(name)
+			if identity.MatchString(name) {
+				delete(r.Header, name)
 			}
 		}
 		r.Header.Set("X-Profile-Mnemocode", claims.Subject)
 		r.Header.Set("X-Company-Code", more.Company)
 		next.ServeHTTP(w, r)
 	})
+}
+
+// checkType refuses other JWTs with the same key. The library does not look at the type.
+func checkType(assertion string) error {
+	signed, err := jose.ParseSigned(assertion, []jose.SignatureAlgorithm{jose.ES256})
+	if err == nil && signed.Signatures[0].Header.ExtraHeaders[jose.HeaderType] != "mnemogate+jwt" {
+		err = errors.New("not an assertion")
+	}
+	return err
 }

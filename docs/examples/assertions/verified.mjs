@@ -5,9 +5,19 @@ const keys = createRemoteJWKSet(new URL('https://api.example.com/acme/v2/jwks.js
 const expected = { issuer: 'https://api.example.com/acme', audience: 'profile-api', typ: 'mnemogate+jwt', algorithms: ['ES256'], clockTolerance: 5 };
 const unloaded = [undefined, 'ERR_JWKS_TIMEOUT', 'ERR_JWKS_INVALID', 'ERR_JOSE_GENERIC']; // if the keys can't be loaded
 
+const identity = /^x.(profile.*|company.code)$/i; // the names of identity headers, in any spelling
+
 export function verified(req, res, next) {
   jwtVerify(req.headers['x-mnemogate-assertion'] ?? '', keys, expected).then(
-    ({ payload }) => { req.user = payload; next(); },
-    ({ code }) => { res.statusCode = unloaded.includes(code) ? 503 : 403; res.end('no valid assertion'); },
+    ({ payload }) => {
+      if (payload.company !== 'acme') return refuse(403);
+      // Those who come past mnemogate can forge the headers beside their own assertion.
+      Object.keys(req.headers).filter((name) => identity.test(name)).forEach((name) => delete req.headers[name]);
+      Object.assign(req.headers, { 'x-profile-mnemocode': payload.sub, 'x-company-code': payload.company });
+      req.user = payload;
+      next();
+    },
+    ({ code }) => refuse(unloaded.includes(code) ? 503 : 403),
   );
+  function refuse(status) { res.statusCode = status; res.end('no valid assertion'); }
 }
