@@ -42,7 +42,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Se
 	}
 	err := next.ServeHTTP(s, r)
 	if !s.begun {
-		s.vary() // for the answer that Caddy itself gives
+		s.own() // for the answer that Caddy itself gives
 	}
 	if s.body.broken.Load() {
 		if s.begun {
@@ -136,21 +136,24 @@ func (s *stream) ask(least time.Duration) (late time.Duration, err error) {
 	return late, err
 }
 
-// begin records that the answer begins, and sets its Vary header.
+// begin records that the answer begins, and declares whose it is.
 func (s *stream) begin() {
 	if !s.begun {
 		s.begun = true
-		s.vary()
+		s.own()
 	}
 }
 
-// vary declares that the answer is only for clients that send this token or cookie.
+// own declares that the answer is only for clients that send this token or cookie.
 // Otherwise a browser's cache could show it to the next user (RFC 9111, section
-// 4.1). It runs at the last moment, so that the values that the application and
-// Caddy's directives add to Vary stay.
-func (s *stream) vary() {
+// 4.1), and so could a CDN that ignores Vary. It runs at the last moment, so that what
+// the application and Caddy's directives set stays.
+func (s *stream) own() {
 	header := s.Header()
 	header["Vary"] = append(header["Vary"], s.handler.vary())
+	if s.session.State != record.None && header["Cache-Control"] == nil {
+		header["Cache-Control"] = []string{"private"}
+	}
 }
 
 // WriteHeader implements http.ResponseWriter.

@@ -26,6 +26,7 @@ func TestAnswersVaryByToken(t *testing.T) {
 	s := startSite(t, siteConfig{company: people, site: `
 		mnemogate {
 			cors https://app.example.com
+			public /open
 		}
 		handle /broken {
 			reverse_proxy 127.0.0.1:1
@@ -90,8 +91,16 @@ func TestAnswersVaryByToken(t *testing.T) {
 			want := slices.Concat([]string{"Origin"}, test.want, []string{"Authorization"})
 			r := s.getRequest(test.path, token)
 			r.Header.Set("Accept-Encoding", "gzip")
-			if a := s.do(r).wantStatus(test.status); !slices.Equal(a.Header["Vary"], want) {
+			a := s.do(r).wantStatus(test.status)
+			if !slices.Equal(a.Header["Vary"], want) {
 				t.Errorf("Vary is %q, want %q", a.Header["Vary"], want)
+			}
+			cache := "private" // a CDN may ignore Vary
+			if strings.Contains(test.path, "max-age") {
+				cache = "private, max-age=60"
+			}
+			if got := a.Header["Cache-Control"]; !slices.Equal(got, []string{cache}) {
+				t.Errorf("Cache-Control is %q, want %q", got, cache)
 			}
 			r = s.getRequest(test.path, token)
 			r.Header.Set("Accept-Encoding", "gzip")
@@ -103,6 +112,11 @@ func TestAnswersVaryByToken(t *testing.T) {
 	s.run("a header directive replaces only what it knows of", func(t *testing.T) {
 		if got, want := s.get("/header"+private, token).wantStatus(200).Header["Vary"], []string{"X-Before", "Authorization"}; !slices.Equal(got, want) {
 			t.Errorf("Vary is %q, want %q", got, want)
+		}
+	})
+	s.run("without a user", func(t *testing.T) {
+		if a := s.get("/open", "").wantStatus(200); a.Header["Cache-Control"] != nil {
+			t.Errorf("Cache-Control is %q", a.Header["Cache-Control"])
 		}
 	})
 	want := []string{"Origin", "Authorization"}
