@@ -191,7 +191,11 @@ func (b *rawBackend) serve(conn net.Conn) {
 		case r.Method == http.MethodHead:
 			fmt.Fprint(conn, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\n")
 		default:
-			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n%s", len(got), got)
+			more := ""
+			if r.URL.Path == "/cached" {
+				more = "Cache-Control: private, max-age=60\r\nVary: Accept\r\n"
+			}
+			fmt.Fprintf(conn, "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n%sContent-Length: %d\r\n\r\n%s", more, len(got), got)
 		}
 	}
 }
