@@ -14,6 +14,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/logs"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -94,6 +95,10 @@ func (d *doctor) run(ctx context.Context) {
 		})
 	}
 	check("settings", func() { d.weak(d.app.Weaknesses(), nil) })
+	if logs.Stuck() {
+		d.found(api.Finding{Check: "logs", Result: api.Failed, Message: "the output of a log does not take its lines, which are lost",
+			Advice: "make room on its disk, or restart what reads it"})
+	}
 	checks.Wait()
 	slices.SortStableFunc(d.findings, func(a, b api.Finding) int {
 		order := func(f api.Finding) string { return f.Company + "\x00" + f.Check + "\x00" + f.Message }

@@ -14,6 +14,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -93,9 +94,12 @@ func (c *cli) adminEndpoint() (*server, error) {
 		host = "127.0.0.1"                                // the host that Caddy's own commands send; it is not checked
 	}
 	return &server{
-		client: &http.Client{CheckRedirect: guest.NoRedirects, Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, parsed.Network, parsed.JoinHostPort(0))
-		}}},
+		client: &http.Client{CheckRedirect: guest.NoRedirects, Transport: &http.Transport{
+			ResponseHeaderTimeout: 10 * time.Minute, // an import may hash many passwords at its end
+			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, parsed.Network, parsed.JoinHostPort(0))
+			},
+		}},
 		address: address,
 		root:    "http://" + host + api.Root,
 		absent:  "the admin endpoint at %s does not answer (%v): is Caddy running? If its admin endpoint is elsewhere, say where with --address",

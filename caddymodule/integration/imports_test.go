@@ -17,7 +17,7 @@ const module = "github.com/mnemogate/mnemogate/"
 var allowedImports = map[string][]string{
 	"caddymodule":                  {"caddymodule/accounts", "caddymodule/admin", "caddymodule/captcha", "caddymodule/command", "caddymodule/gate", "caddymodule/oauth", "caddymodule/senders", "caddymodule/stores"},
 	"caddymodule/command":          {"caddymodule/accounts/api", "caddymodule/gate", "caddymodule/guest", "caddymodule/page", "flows/manage", "flows/record", "store"},
-	"caddymodule/admin":            {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "flows", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/record", "flows/tenant", "store"},
+	"caddymodule/admin":            {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "caddymodule/logs", "flows", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/record", "flows/tenant", "store"},
 	"caddymodule/accounts":         {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/guest", "caddymodule/logs", "flows", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/wire"},
 	"caddymodule/accounts/api":     {"flows/record", "flows/wire"},
 	"caddymodule/gate":             {"caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/gate/identity", "caddymodule/gate/paths", "caddymodule/gate/selfservice", "caddymodule/guest", "caddymodule/logs", "caddymodule/page", "caddymodule/passkey", "flows", "flows/manage", "flows/panics", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/wire"},

@@ -119,6 +119,9 @@ func TestAStalledLogStopsNoRequest(t *testing.T) {
 			if metrics["mnemogate_log_stalled"] != 1 || metrics["mnemogate_log_lines_lost_total"] < 5 {
 				t.Errorf("stalled: %v, lost: %v", metrics["mnemogate_log_stalled"], metrics["mnemogate_log_lines_lost_total"])
 			}
+			if name != "stderr" { // Caddy logs requests to its admin endpoint there
+				s.cli("", "doctor").want(1, "the output of a log does not take its lines")
+			}
 			reader.read()
 			s.tells("log lines were lost")
 			storetest.Eventually(t, 10*time.Second, "health", func() bool { return health() == http.StatusOK })
