@@ -37,7 +37,7 @@ var allowedImports = map[string][]string{
 	"caddymodule/captcha":          {"caddymodule/guest", "caddymodule/logs", "flows/tenant"},
 	"caddymodule/oauth":            {"caddymodule/guest", "flows/panics", "flows/tenant", "flows/wire"},
 	"caddymodule/stores":           {"caddymodule/guest", "store"},
-	"caddymodule/guest":            {"caddymodule/logs", "flows/record", "flows/tenant"},
+	"caddymodule/guest":            {"caddymodule/logs", "flows/message", "flows/record", "flows/tenant"},
 	"caddymodule/logs":             {"flows/panics"},
 	"caddymodule/guest/guesttest":  {"flows/message"},
 	"caddymodule/bench":            nil,             // tests only
