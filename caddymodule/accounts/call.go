@@ -270,7 +270,11 @@ func asError(err error) *Error {
 	case errors.Is(err, password.ErrBusy):
 		return &Error{Status: http.StatusServiceUnavailable, Message: "too many passwords are being hashed; try again"}
 	default:
-		return &Error{Status: http.StatusServiceUnavailable, Message: "a store, gateway or other service did not answer; see the server's log, then try again", Cause: err}
+		unanswered := &Error{Status: http.StatusServiceUnavailable, Message: "a store, gateway or other service did not answer; see the server's log, then try again", Cause: err}
+		if refusal, ok := errors.AsType[*wire.Refusal](err); ok {
+			unanswered.RetryAfter = refusal.RetryAfter
+		}
+		return unanswered
 	}
 }
 

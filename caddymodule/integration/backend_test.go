@@ -50,6 +50,7 @@ func (s *webhookSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	s.messages = append(s.messages, message)
 	if s.status != 0 {
+		w.Header().Set("Retry-After", "77")
 		w.WriteHeader(s.status)
 	}
 }
