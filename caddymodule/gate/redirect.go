@@ -141,9 +141,9 @@ func originalURL(r *http.Request) *url.URL {
 	return r.URL
 }
 
-// maxReturnTo keeps the URL of the login page short enough for all browsers and
-// proxies.
-const maxReturnTo = 2048
+// maxReturnTo is what proxies let through as the address of a request. Links with a signed
+// request or a saved search can be so long.
+const maxReturnTo = 8192
 
 // isReturnTo reports whether a login may redirect to s. It accepts only a path of
 // this origin, with a query and a fragment, that stays one for every browser, even

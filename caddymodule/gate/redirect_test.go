@@ -19,7 +19,7 @@ var must = storetest.Must
 // returnTos are what a login may go on to, and what it may not.
 var returnTos = map[bool][]string{
 	true: {
-		"/", "/x", "/a/b/", "/x?y=z", "/?", "/x?to=https://evil.example/&p=//evil.example", "/x#y", "/%C4%97?q=%09", "/a%2Fb", "/@evil.example", "/:443", "/a:b", "/x?y\\z", "/..", "/a/../b", "/%ff", "/x?%zz", "/x#//y",
+		"/", "/x", "/a/b/", "/x?y=z", "/?", "/x?to=https://evil.example/&p=//evil.example", "/x#y", "/%C4%97?q=%09", "/a%2Fb", "/@evil.example", "/:443", "/a:b", "/x?y\\z", "/..", "/a/../b", "/%ff", "/x?%zz", "/x#//y", "/x?request=" + strings.Repeat("x", 8000),
 	},
 	false: {
 		"", "x", "?x", "#x", ".", "//evil.example", "///evil.example", "/\\evil.example", "\\/evil.example", "\\\\evil.example", "/\t/evil.example", "/%09/evil.example", " //evil.example", "/\n/evil.example",

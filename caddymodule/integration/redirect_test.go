@@ -44,7 +44,8 @@ func TestABrowserWithoutASessionIsSentToTheLoginPage(t *testing.T) {
 			"//evil.example/x":              "/umbra/login",
 			"/.//evil.example":              "/umbra/login",
 			"/%5Cevil.example":              "/umbra/login",
-			"/" + strings.Repeat("x", 3000): "/umbra/login",
+			"/" + strings.Repeat("x", 8192): "/umbra/login",
+			"/" + strings.Repeat("x", 8191): "/umbra/login?return_to=%2F" + strings.Repeat("x", 8191),
 			"/x?" + strings.Repeat("x", 99): "/umbra/login?return_to=%2Fx%3F" + strings.Repeat("x", 99),
 		} {
 			s.ask("GET", uri, navigates).wantRedirect(to)

@@ -2,7 +2,7 @@
 // optional query and fragment. The server has the same rule (isReturnTo in
 // redirect.go).
 export function isReturnTo(s) {
-  if (s.length > 2048 || !/^\/[!-~]*$/.test(s)) return false;
+  if (s.length > 8192 || !/^\/[!-~]*$/.test(s)) return false;
   const [path] = s.split(/[?#]/, 1);
   if (/%(?![0-9a-f]{2})/i.test(path)) return false;
   const decoded = path.replace(/%(..)/g, (_, hex) => String.fromCharCode(parseInt(hex, 16)));
