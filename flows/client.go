@@ -50,7 +50,7 @@ func (s *Service) clientOAuth(ctx context.Context, c *tenant.Company) []tenant.C
 	var asked sync.WaitGroup
 	for i, id := range ids {
 		o := c.OAuth[id]
-		clients[i] = tenant.ClientOAuth{ProviderID: id, Name: o.Name, ClientID: o.ClientID, Scope: strings.Join(o.Scopes, " "), PKCE: o.RequirePKCE}
+		clients[i] = tenant.ClientOAuth{ProviderID: id, Name: o.Name, ClientID: o.ClientID, Scope: strings.Join(o.Scopes, " "), PKCE: o.RequirePKCE, Prompt: o.Prompt}
 		if o.Authorizer == nil {
 			continue
 		}
@@ -68,6 +68,7 @@ func (s *Service) clientOAuth(ctx context.Context, c *tenant.Company) []tenant.C
 				clients[i].AuthorizeURL = &begins.URL
 			}
 			clients[i].PKCE = o.RequirePKCE || begins.PKCE
+			clients[i].Issuer, clients[i].IssRequired = begins.Issuer, begins.Iss
 		})
 	}
 	asked.Wait()

@@ -87,11 +87,11 @@ func (d *doctor) run(ctx context.Context) {
 		check("events", d.backlogs)
 	}
 	turns := make(chan struct{}, maxProbes)
-	for g, companies := range gatewaysOf(d.app) {
+	for g, use := range gatewaysOf(d.app) {
 		check("gateways", func() {
 			turns <- struct{}{}
 			defer func() { <-turns }()
-			d.probe(ctx, g, companies)
+			d.probe(ctx, g, use)
 		})
 	}
 	check("settings", func() { d.weak(d.app.Weaknesses(), nil) })
@@ -216,39 +216,61 @@ func (d *doctor) faults(ctx context.Context) {
 // A gateway is an endpoint that companies send to.
 type gateway struct{ directive, endpoint string }
 
-// gatewaysOf returns the gateways and the companies that use each of them.
-func gatewaysOf(a *app.App) map[gateway][]string {
-	all := map[gateway][]string{}
+// A use of a gateway is that of one or more companies, with a check of what they need.
+type use struct {
+	companies []string
+	needs     string
+	check     func(context.Context) error
+}
+
+// gatewaysOf returns the gateways and how companies use each of them.
+func gatewaysOf(a *app.App) map[gateway]use {
+	all := map[gateway]use{}
 	for code, c := range a.Sorted() {
 		for _, g := range c.Guests() {
-			if remote, ok := g.Module.(guest.Remote); ok {
-				at := gateway{g.Directive, remote.Endpoint()}
-				all[at] = append(all[at], code)
+			remote, ok := g.Module.(guest.Remote)
+			if !ok {
+				continue
 			}
+			at := gateway{g.Directive, remote.Endpoint()}
+			of := use{needs: "be reached", check: func(ctx context.Context) error { return connect(ctx, at.endpoint) }}
+			if m, ok := g.Module.(guest.Checked); ok {
+				at.endpoint, of.check = m.Check()
+				of.needs = "be used"
+			}
+			of.companies = append(all[at].companies, code)
+			all[at] = of
 		}
 	}
 	return all
 }
 
-// probe reports whether a gateway can be reached, once for all companies that use
+func connect(ctx context.Context, endpoint string) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", endpoint)
+	if err != nil {
+		return guest.Cause(err)
+	}
+	return conn.Close()
+}
+
+// probe reports whether a gateway gives what is needed, once for all companies that use
 // it.
-func (d *doctor) probe(ctx context.Context, g gateway, companies []string) {
+func (d *doctor) probe(ctx context.Context, g gateway, of use) {
 	began := time.Now()
-	conn, err := new(net.Dialer).DialContext(ctx, "tcp", g.endpoint)
+	err := of.check(ctx)
 	endpoint := g.endpoint
 	f := api.Finding{Check: g.directive, Result: api.OK}
-	if len(companies) == 1 {
-		f.Company = companies[0]
+	if len(of.companies) == 1 {
+		f.Company = of.companies[0]
 	} else {
-		endpoint += fmt.Sprintf(" (of %s and %d more)", companies[0], len(companies)-1)
+		endpoint += fmt.Sprintf(" (of %s and %d more)", of.companies[0], len(of.companies)-1)
 	}
-	f.Message = endpoint + " can be reached"
+	f.Message = endpoint + " can " + of.needs
 	if err != nil {
 		f.Result = api.Failed
-		f.Message = endpoint + " can't be reached: " + guest.Cause(err).Error()
+		f.Message = endpoint + " can't " + of.needs + ": " + err.Error()
 		f.Advice = guest.ReachAdvice(err)
 	} else {
-		_ = conn.Close()
 		f.Took = time.Since(began).Round(10 * time.Microsecond).String()
 	}
 	d.found(f)

@@ -4,12 +4,14 @@
 //
 // The interfaces of each kind are in flows/message (Sender), in flows/tenant (Captcha
 // and more) or here (EventsModule, OAuthModule, StoreModule). Any plugin may also be
-// Weak, Remote or Absent. Options parses a plugin's block in a Caddyfile, ResolveInto
+// Weak, Remote, Checked or Absent. Options parses a plugin's block in a Caddyfile, ResolveInto
 // resolves placeholders, and Client calls other servers. Package guesttest tests a
 // plugin. See senders/webhook.go for an example.
 package guest
 
 import (
+	"context"
+
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -35,6 +37,14 @@ type Remote interface {
 	// Endpoint returns the host:port that the module calls. caddy mnemogate doctor
 	// checks that the address accepts connections.
 	Endpoint() string
+}
+
+// A Checked module is a Remote whose server can be asked for what users will need of it.
+type Checked interface {
+	// Check returns what there is to check, such as an address, and a function that
+	// checks it. caddy mnemogate doctor calls it once for all modules that return the
+	// same. Its error must not contain a secret.
+	Check() (what string, check func(context.Context) error)
 }
 
 // An Absent module stands for no module, as captcha off does.

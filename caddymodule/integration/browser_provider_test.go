@@ -40,6 +40,18 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 	isAsked := func() {
 		b.waits(`document.querySelector('input[name=login]') && location.origin === ` + quote(provider.Issuer))
 	}
+	logsInAs := func(user string) {
+		b.eval(`(() => {
+			document.querySelector('input[name=login]').value = ` + quote(user) + `;
+			document.querySelector('input[name=password]').value = 'any';
+			setTimeout(() => document.querySelector('form').submit());
+		})()`)
+	}
+	for _, answer := range []string{"error=server_error", "code=x"} { // without state
+		b.open(s.URL + "/acme/login?" + answer)
+		b.shows(".alert p", "error.oauth.denied")
+		b.reloads("login-provider", ".other")
+	}
 	var logins []string // their times
 	for round, address := range []string{"/home?x=1", "/home?x=1", "/acme/login?fresh=0&return_to=" + url.QueryEscape("/home?x=1")} {
 		if round == 2 {
@@ -47,6 +59,14 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 		}
 		b.open(s.URL + address)
 		visits()
+		if round == 0 { // with the wrong account
+			isAsked()
+			logsInAs("nobody")
+			b.shows(".alert p", "error.auth.oauth.notfound")
+			visits() // now for select_account, which this provider does not know
+			b.shows(".alert p", "error.oauth.denied")
+			visits()
+		}
 		if round == 2 { // the user can't get around it
 			isAsked()
 			b.eval(`void setTimeout(() => document.querySelector('a[href$="/abort"]').click())`)
@@ -56,11 +76,7 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 		}
 		if round != 1 { // then the provider remembers the user
 			isAsked()
-			b.eval(`(() => {
-				document.querySelector('input[name=login]').value = 'sam-at-provider';
-				document.querySelector('input[name=password]').value = 'any';
-				setTimeout(() => document.querySelector('form').submit());
-			})()`)
+			logsInAs("sam-at-provider")
 		}
 		if round == 0 {
 			b.sees("disclaimers", "#disclaimers")

@@ -63,6 +63,24 @@ func TestDoctorTellsOneCauseOnce(t *testing.T) {
 	fails("sessions store")
 }
 
+// Of an OpenID provider, the doctor fetches what a login needs: a server that only accepts
+// connections lets nobody in.
+func TestDoctorFetchesWhatALoginNeeds(t *testing.T) {
+	t.Parallel()
+	p := startOpenID(t)
+	second := strings.Replace(p.provider(2, ""), p.Issuer, p.Issuer+"/tenant", 1)
+	s := startSite(t, siteConfig{
+		company: people + p.provider(1, "") + second,
+		more:    "company umbrella {\napi_key " + testKey + "\ncaptcha off" + p.provider(1, "") + "\n}",
+		env:     []string{"MNEMOGATE_PEER_SECRET=" + peerSecret},
+	})
+	s.cli("", "doctor").want(1, p.Issuer+" (of acme and 1 more) can be used",
+		p.Issuer+"/tenant can't be used: there is no discovery document that can be read")
+	if calls := []int{p.calls(t, "GET /.well-known/openid-configuration"), p.calls(t, "GET /jwks")}; calls[0] != 1 || calls[1] != 1 {
+		t.Errorf("the provider was asked %d times", calls)
+	}
+}
+
 // The doctor sends few queries to PostgreSQL and connects to each gateway once,
 // however many companies there are and however slow the connection to PostgreSQL is.
 func TestDoctorOfManyCompaniesFarFromPostgreSQL(t *testing.T) {

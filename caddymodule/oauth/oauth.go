@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -60,6 +61,12 @@ type oauthClient struct {
 	// link_verified_email; otherwise the provider's default.
 	Scope []string `json:"scope,omitempty"`
 
+	// What the provider shows to users who are logged in to it: the prompt that clients
+	// request (OpenID Connect Core, section 3.1.2.1), such as `select_account` or
+	// `login`. Clients find it in client.json. Default: what the provider chooses. After
+	// a refused login, the login page asks for select_account.
+	Prompt []string `json:"prompt,omitempty"`
+
 	// Whether to refuse a login without code_verifier (RFC 7636). Default: false.
 	RequirePKCE bool `json:"require_pkce,omitempty"`
 
@@ -91,6 +98,7 @@ func (c *oauthClient) Settings() tenant.OAuth {
 		Icon:              c.Icon,
 		ClientID:          c.ClientID,
 		Scopes:            slices.Clone(c.Scope),
+		Prompt:            strings.Join(c.Prompt, " "),
 		RequirePKCE:       c.RequirePKCE,
 		LinkVerifiedEmail: c.LinkVerifiedEmail,
 	}
@@ -105,6 +113,7 @@ func (c *oauthClient) options(d *caddyfile.Dispenser) map[string]func() error {
 		"name":                guest.Text(d, &c.Name),
 		"icon":                guest.Text(d, &c.Icon),
 		"scope":               guest.List(d, &c.Scope),
+		"prompt":              guest.List(d, &c.Prompt),
 		"require_pkce":        guest.Flag(d, &c.RequirePKCE),
 		"link_verified_email": guest.Flag(d, &c.LinkVerifiedEmail),
 		"timeout":             guest.OneValue(d, guest.Timeout(&c.Timeout)),
@@ -150,6 +159,11 @@ func (c *oauthClient) validate(what string) error {
 	for _, scope := range c.Scope {
 		if !scopeToken.MatchString(scope) {
 			return fmt.Errorf("%s: scope: %q is not a scope; write each one separately, without quotes in it", what, scope)
+		}
+	}
+	for _, prompt := range c.Prompt {
+		if prompt == "none" || !scopeToken.MatchString(prompt) {
+			return fmt.Errorf("%s: prompt: %q shows users nothing to log in with; write login, consent or select_account", what, prompt)
 		}
 	}
 	return guest.CheckTimeout(what, c.Timeout)
@@ -232,9 +246,17 @@ var registrationErrors = []string{
 	"incorrect_client_credentials",
 }
 
-// registrationStatuses say the same if no OAuth error comes with them.
+// registrationStatuses say the same if no OAuth error comes with them, and so does any
+// redirect.
 var registrationStatuses = []int{
-	http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed,
+	http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone,
+}
+
+// notTaken reports whether the token endpoint was the wrong one, or was asked in the wrong
+// way, so that it can't have taken the code.
+func notTaken(err error) bool {
+	op, ok := errors.AsType[*net.OpError](err)
+	return errors.Is(err, tenant.ErrProviderFault) || ok && op.Op == "dial"
 }
 
 // tokenError distinguishes a refusal from a fault and an outage. A provider refuses with
@@ -247,7 +269,7 @@ func tokenError(err error) error {
 	switch {
 	case ok && slices.Contains(registrationErrors, refused.ErrorCode):
 		return providerFault("the token endpoint answered %s", refused.ErrorCode)
-	case ok && refused.ErrorCode == "" && slices.Contains(registrationStatuses, refused.Response.StatusCode):
+	case ok && refused.ErrorCode == "" && (refused.Response.StatusCode/100 == 3 || slices.Contains(registrationStatuses, refused.Response.StatusCode)):
 		return providerFault("the token endpoint answered %d", refused.Response.StatusCode)
 	case ok && slices.Contains(tokenErrorCodes, refused.ErrorCode):
 		return oauthFailed("the token endpoint answered %s", refused.ErrorCode)

@@ -84,8 +84,8 @@ var grant = tenant.OAuthGrant{Code: "hidden-code", RedirectURI: "https://a.examp
 func FuzzIDToken(f *testing.F) {
 	issuer := newIssuer(f)
 	p := &OIDC{Issuer: issuer.URL, oauthClient: us, now: time.Now}
-	at := &discovery{Algorithms: idTokenAlgorithms, keys: &oidc.StaticKeySet{PublicKeys: []crypto.PublicKey{
-		testKeys()["RS256"].Public(), testKeys()["ES256"].Public()}}}
+	at := &discovery{Algorithms: idTokenAlgorithms, keySet: &keySet{keys: &oidc.StaticKeySet{PublicKeys: []crypto.PublicKey{
+		testKeys()["RS256"].Public(), testKeys()["ES256"].Public()}}}}
 	good := sign("RS256", "RS256", issuer.claims)
 	if _, err := p.verify(f.Context(), at, good, grant); err != nil {
 		f.Fatal(err)

@@ -1,9 +1,12 @@
 package oauth
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -15,36 +18,45 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
-	"golang.org/x/sync/singleflight"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 func init() { caddy.RegisterModule(new(OIDC)) }
 
 // OIDC logs users in with an OpenID Connect provider. It fetches the discovery
-// document at the first login and keeps it until the configuration is reloaded.
-// After a failure the next login tries again. It verifies the ID token's signature,
-// issuer, audience and times, and its nonce if the client sends one. The email and the
-// time of the login come from the ID token. It uses only https unless the issuer is
-// http, on this machine or with insecure, and follows no redirects. See oauthClient for
-// the other options.
+// document at the first login. It reads it again once a day, when an ID token does not
+// verify or an endpoint is gone, and for client.json once a minute. It verifies the ID
+// token's signature, issuer, audience and times, and its nonce if the client sends one.
+// The email and the time of the login come from the ID token. It uses only https unless
+// the issuer is http, on this machine or with insecure, and follows no redirects. See
+// oauthClient for the other options.
 type OIDC struct {
 	// The issuer, exactly as the provider writes it. The discovery document is below
 	// it, at /.well-known/openid-configuration.
 	Issuer string `json:"issuer,omitempty"`
+
+	// For an issuer of Microsoft that stands for many tenants, such as
+	// https://login.microsoftonline.com/organizations/v2.0, or the same with {tenantid}:
+	// the ids of the tenants whose users may log in, or `any`. The ID token must have
+	// the tenant's id both in its issuer and as `tid`. Not with link_verified_email: a
+	// tenant's administrator chooses the emails of its users. Default: the issuer is one
+	// tenant's.
+	Tenants []string `json:"tenants,omitempty"`
 	oauthClient
 
-	found  atomic.Pointer[discovery]
-	failed atomic.Pointer[failure]
-	flight singleflight.Group
-	now    func() time.Time
+	template  string // the issuer, with {tenantid} if it stands for many tenants
+	found     atomic.Pointer[discovery]
+	documents *http.Client // for the discovery document
+	now       func() time.Time
 }
 
 // discovery is an issuer's discovery document.
 type discovery struct {
+	Issuer      string   `json:"issuer"`
+	Iss         bool     `json:"authorization_response_iss_parameter_supported"`
 	StartURL    string   `json:"authorization_endpoint"`
 	Challenges  []string `json:"code_challenge_methods_supported"`
 	TokenURL    string   `json:"token_endpoint"`
@@ -52,19 +64,24 @@ type discovery struct {
 	Algorithms  []string `json:"id_token_signing_alg_values_supported"`
 	AuthMethods []string `json:"token_endpoint_auth_methods_supported"`
 
+	read  time.Time
 	style oauth2.AuthStyle
-	keys  oidc.KeySet
+	*keySet
 }
 
-// A failure records why and when the last discovery failed.
-type failure struct {
-	err error
-	at  time.Time
+// A keySet has the keys at a document's KeysURL.
+type keySet struct {
+	keys   oidc.KeySet
+	client *http.Client
+	made   time.Time
 }
 
-// askAgain is how long Start returns the last failure before it asks an issuer
-// again.
-const askAgain = 5 * time.Second
+// How old the document may be for a login, and for client.json. Keys are as old as for a
+// login at most: the provider may have withdrawn one.
+const (
+	loginAge = 24 * time.Hour
+	startAge = time.Minute
+)
 
 // CaddyModule returns the Caddy module information.
 func (*OIDC) CaddyModule() caddy.ModuleInfo {
@@ -74,11 +91,13 @@ func (*OIDC) CaddyModule() caddy.ModuleInfo {
 // UnmarshalCaddyfile sets up the provider from Caddyfile tokens. Syntax:
 //
 //	oidc <issuer> [insecure] {
+//		tenants <id>...|any
 //		client_id <id>
 //		client_secret <secret>
 //		redirect_uri <uri>...
 //		name <text>
 //		scope <scope>...
+//		prompt <value>...
 //		require_pkce
 //		link_verified_email
 //		timeout <duration>
@@ -88,7 +107,9 @@ func (p *OIDC) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if err := guest.Address(d, &p.Issuer, &p.Insecure)(); err != nil {
 		return err
 	}
-	return guest.Complete(d, guest.Options(d, p.options(d)), p.checkGiven)
+	options := p.options(d)
+	options["tenants"] = guest.List(d, &p.Tenants)
+	return guest.Complete(d, guest.Options(d, options), func() error { return cmp.Or(p.checkGiven(), p.checkTenants()) })
 }
 
 // Provision sets the defaults and resolves the placeholders.
@@ -101,7 +122,10 @@ func (p *OIDC) Provision(caddy.Context) error {
 			p.Scope = append(p.Scope, "email")
 		}
 	}
-	return p.provision("oauth oidc")
+	err := p.provision("oauth oidc")
+	p.template = p.issuerTemplate()
+	p.documents = p.newReader()
+	return err
 }
 
 // Validate refuses an incomplete provider.
@@ -110,6 +134,9 @@ func (p *OIDC) Validate() error {
 		return fmt.Errorf("oauth oidc: issuer: %w", err)
 	} else if u.RawQuery != "" || u.Fragment != "" {
 		return errors.New("oauth oidc: issuer: leave out what follows ? or #")
+	}
+	if err := p.checkTenants(); err != nil {
+		return fmt.Errorf("oauth oidc: %w", err)
 	}
 	if !slices.Contains(p.Scope, oidc.ScopeOpenID) {
 		return errors.New("oauth oidc: scope: openid is missing, without which there is no ID token; add it")
@@ -135,11 +162,17 @@ func (p *OIDC) Exchange(ctx context.Context, grant tenant.OAuthGrant) (tenant.OA
 }
 
 func (p *OIDC) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {
-	at, err := p.discovered(ctx)
+	at, err := p.document(ctx, loginAge)
 	if err != nil {
-		return tenant.OAuthUser{}, fmt.Errorf("discovery: %w", err)
+		return tenant.OAuthUser{}, err
 	}
 	token, err := p.exchange(ctx, at.TokenURL, at.style, grant)
+	if notTaken(err) {
+		if now, _ := p.document(ctx, 0); now.TokenURL != at.TokenURL || now.style != at.style {
+			at = now
+			token, err = p.exchange(ctx, at.TokenURL, at.style, grant)
+		}
+	}
 	if err != nil {
 		return tenant.OAuthUser{}, err
 	}
@@ -147,87 +180,129 @@ func (p *OIDC) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuth
 	if !ok {
 		return tenant.OAuthUser{}, providerFault("the token endpoint answered no id_token")
 	}
-	return p.verify(ctx, at, raw, grant)
+	user, err := p.verify(ctx, at, raw, grant)
+	if errors.Is(err, tenant.ErrProviderFault) || err != nil && !errors.Is(err, wire.ErrOAuthFailed) {
+		at, _ = p.document(ctx, 0)
+		user, err = p.verify(ctx, at, raw, grant)
+	}
+	return user, err
 }
 
 // Start implements tenant.OAuthAuthorizer.
 func (p *OIDC) Start(ctx context.Context) (tenant.OAuthStart, error) {
-	if last := p.failed.Load(); last != nil && p.found.Load() == nil && p.now().Sub(last.at) < askAgain {
-		return tenant.OAuthStart{}, last.err
+	at, err := p.document(ctx, startAge)
+	if err == nil {
+		_, err = p.endpoint("authorization_endpoint", at.StartURL)
 	}
-	at, err := p.discovered(ctx)
 	if err != nil {
-		return tenant.OAuthStart{}, fmt.Errorf("oauth oidc %s: discovery: %w", p.Issuer, err)
+		return tenant.OAuthStart{}, fmt.Errorf("oauth oidc %s: %w", p.Issuer, err)
 	}
-	if _, err := p.endpoint(at.StartURL); err != nil {
-		return tenant.OAuthStart{}, fmt.Errorf("oauth oidc %s: its document's authorization_endpoint is missing or not https", p.Issuer)
+	start := tenant.OAuthStart{URL: at.StartURL, PKCE: slices.Contains(at.Challenges, "S256")}
+	if p.Tenants == nil { // otherwise the issuer of an answer is not known before
+		start.Issuer, start.Iss = p.Issuer, at.Iss
 	}
-	return tenant.OAuthStart{URL: at.StartURL, PKCE: slices.Contains(at.Challenges, "S256")}, nil
+	return start, nil
 }
 
-// discovered returns the issuer's discovery document. Concurrent callers share one
-// request, and each waits no longer than its own context allows.
-func (p *OIDC) discovered(ctx context.Context) (*discovery, error) {
-	if known := p.found.Load(); known != nil {
-		return known, nil
-	}
-	answer := p.flight.DoChan("", func() (any, error) {
-		ctx, cancel := p.begin(context.WithoutCancel(ctx))
-		defer cancel()
-		var at *discovery
-		err := panics.Contain(func() (err error) { // no caller would recover a panic in this goroutine
-			at, err = p.discover(ctx)
-			return err
-		})
+// Check implements guest.Checked. It does not depend on what earlier logins have found.
+func (p *OIDC) Check() (string, func(context.Context) error) {
+	return p.Issuer, func(ctx context.Context) error {
+		at, err := p.discover(ctx)
 		if err == nil {
-			p.found.Store(at)
-		} else {
-			p.failed.Store(&failure{fmt.Errorf("oauth oidc %s: discovery: %w", p.Issuer, err), p.now()})
+			_, err = p.endpoint("authorization_endpoint", at.StartURL)
 		}
-		return at, err
-	})
-	select {
-	case <-ctx.Done():
-		return nil, guest.Cause(ctx.Err())
-	case result := <-answer:
-		at, _ := result.Val.(*discovery)
-		return at, result.Err
+		if err != nil {
+			return err
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, at.KeysURL, nil)
+		if err != nil {
+			return errors.New("making the request for the keys failed")
+		}
+		resp, err := at.client.Do(req)
+		if err != nil {
+			return fmt.Errorf("asking for the provider's keys: %w", guest.Cause(err))
+		}
+		defer resp.Body.Close()
+		var set struct {
+			Keys []json.RawMessage `json:"keys"`
+		}
+		if resp.StatusCode != http.StatusOK || json.NewDecoder(resp.Body).Decode(&set) != nil || len(set.Keys) == 0 {
+			return errors.New("there are no keys at the document's jwks_uri")
+		}
+		return nil
 	}
 }
+
+// document returns the issuer's discovery document, and reads it again if it is older than
+// age. If that fails, the old one may still be right.
+func (p *OIDC) document(ctx context.Context, age time.Duration) (*discovery, error) {
+	known := p.found.Load()
+	if known != nil && p.now().Sub(known.read) < age {
+		return known, nil
+	}
+	if known != nil { // leave time for the rest of a login
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Duration(p.Timeout)/2)
+		defer cancel()
+	}
+	at, err := p.discover(ctx)
+	switch {
+	case err == nil && p.found.CompareAndSwap(known, at):
+		return at, nil
+	case err == nil: // another caller was faster, and all use one set of keys
+		return p.found.Load(), nil
+	case known != nil:
+		return known, nil
+	default:
+		return nil, fmt.Errorf("discovery: %w", err)
+	}
+}
+
+func (p *OIDC) newReader() *http.Client { return guest.Client(&reader{of: p}, p.Timeout) }
 
 // endpoint parses an address of the discovery document. For an https issuer it must be
 // https: the document must not lead to servers of this machine, like Caddy's admin
 // endpoint.
-func (p *OIDC) endpoint(s string) (*url.URL, error) {
+func (p *OIDC) endpoint(name, s string) (*url.URL, error) {
 	u, err := p.url(s)
-	if err == nil && u.Scheme != "https" && !p.Insecure && strings.HasPrefix(p.Issuer, "https:") {
-		return nil, errors.New("it is not https")
+	if err != nil || u.Scheme != "https" && !p.Insecure && strings.HasPrefix(p.Issuer, "https:") {
+		return nil, fmt.Errorf("the document's %s is missing or not https", name)
 	}
-	return u, err
+	return u, nil
 }
 
 func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
-	provider, err := oidc.NewProvider(ctx, p.Issuer)
-	if other, ok := errors.AsType[*oidc.IssuerMismatchError](err); ok {
-		return nil, fmt.Errorf("the document is the issuer's %q, which must be written exactly so", guest.Scrub(other.Discovered))
-	}
+	ctx = oidc.InsecureIssuerURLContext(oidc.ClientContext(ctx, p.documents), p.Issuer) // checked below
+	provider, err := oidc.NewProvider(ctx, strings.Replace(p.Issuer, tenantID, "common", 1))
 	if requestFailed(err) {
 		return nil, guest.Cause(err)
 	}
 	if err != nil {
 		return nil, errors.New("there is no discovery document that can be read")
 	}
-	at := new(discovery)
+	at := &discovery{read: p.now()}
 	if err := provider.Claims(at); err != nil {
 		return nil, errors.New("the document has a field of an unexpected type")
 	}
-	for _, endpoint := range []string{at.TokenURL, at.KeysURL} {
-		if _, err := p.endpoint(endpoint); err != nil {
-			return nil, errors.New("the document's token_endpoint or jwks_uri is missing or not https")
+	if at.Issuer != p.template && (p.Tenants == nil || p.tenantOf(at.Issuer) == "") {
+		return nil, fmt.Errorf("the document is the issuer's %q, which must be written exactly so", guest.Scrub(at.Issuer))
+	}
+	for name, endpoint := range map[string]string{"token_endpoint": at.TokenURL, "jwks_uri": at.KeysURL} {
+		if _, err := p.endpoint(name, endpoint); err != nil {
+			return nil, err
 		}
 	}
+	listed := len(at.Algorithms)
 	at.Algorithms = slices.DeleteFunc(at.Algorithms, func(alg string) bool { return !slices.Contains(idTokenAlgorithms, alg) })
-	at.keys = oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), p.client), at.KeysURL)
+	if listed > 0 && len(at.Algorithms) == 0 {
+		return nil, errors.New("the provider signs ID tokens with none of " + strings.Join(idTokenAlgorithms, ", "))
+	}
+	if known := p.found.Load(); known != nil && known.KeysURL == at.KeysURL && at.read.Sub(known.made) < loginAge {
+		at.keySet = known.keySet
+	} else {
+		client := p.newReader()
+		at.keySet = &keySet{oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), client), at.KeysURL), client, at.read}
+	}
 	at.style, err = at.authStyle()
 	return at, err
 }
@@ -270,6 +345,7 @@ func (k *keyErrors) VerifySignature(ctx context.Context, jwt string) ([]byte, er
 // idClaims are the claims of an ID token that go-oidc does not verify.
 type idClaims struct {
 	AuthorizedParty string    `json:"azp"`
+	Tenant          string    `json:"tid"`
 	AuthTime        any       `json:"auth_time"` // a number, but some providers write a string
 	Email           string    `json:"email"`
 	EmailVerified   looseBool `json:"email_verified"`
@@ -287,7 +363,7 @@ func (b *looseBool) UnmarshalJSON(text []byte) error {
 // verify verifies an ID token (OpenID Connect Core, section 3.1.3.7).
 func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {
 	keys := &keyErrors{KeySet: at.keys}
-	config := &oidc.Config{ClientID: p.ClientID, SupportedSigningAlgs: at.Algorithms}
+	config := &oidc.Config{ClientID: p.ClientID, SupportedSigningAlgs: at.Algorithms, SkipIssuerCheck: p.Tenants != nil} // see checkClaims
 	token, err := oidc.NewVerifier(p.Issuer, keys, config).Verify(ctx, raw)
 	if requestFailed(keys.err) {
 		return tenant.OAuthUser{}, fmt.Errorf("asking for the provider's keys: %w", guest.Cause(keys.err))
@@ -316,6 +392,10 @@ func (p *OIDC) checkClaims(token *oidc.IDToken, claims idClaims, nonce string, n
 		return providerFault("its ID token has no iat, or one in the future")
 	case len(token.Audience) > 1 && claims.AuthorizedParty != p.ClientID:
 		return providerFault("its ID token has several audiences, and azp is not this client")
+	case p.Tenants != nil && (claims.Tenant == "" || p.tenantOf(token.Issuer) != claims.Tenant):
+		return providerFault("its ID token is issued by a different provider, or for another tenant than its tid")
+	case p.Tenants != nil && p.Tenants[0] != anyTenant && !slices.Contains(p.Tenants, claims.Tenant):
+		return oauthFailed("its ID token is of the tenant %s, which is not in tenants", claims.Tenant)
 	case nonce != "" && token.Nonce != nonce:
 		return oauthFailed("its ID token has no nonce, or another than the client sent")
 	default:
@@ -328,6 +408,7 @@ var (
 	_ guest.OAuthModule      = (*OIDC)(nil)
 	_ tenant.OAuthAuthorizer = (*OIDC)(nil)
 	_ guest.Remote           = (*OIDC)(nil)
+	_ guest.Checked          = (*OIDC)(nil)
 	_ guest.Weak             = (*OIDC)(nil)
 	_ caddy.Provisioner      = (*OIDC)(nil)
 	_ caddy.Validator        = (*OIDC)(nil)

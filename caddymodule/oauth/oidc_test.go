@@ -389,7 +389,7 @@ var misbehaviours = map[string]struct {
 	"500":         {guesttest.Answering(500, `hidden-code`), silence},
 	"503":         {guesttest.Answering(503, `{"access_token":"x"}`), silence},
 	"huge 502":    {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(502); huge(w, r) }, silence},
-	"redirect":    {redirect, unclear},
+	"redirect":    {redirect, fault},
 	"html":        {guesttest.Answering(200, `<html>hidden-code`), unclear},
 	"empty":       {guesttest.Answering(200, ``), unclear},
 	"null":        {guesttest.Answering(200, `null`), unclear},

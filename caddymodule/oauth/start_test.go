@@ -39,15 +39,18 @@ func TestClientsAreToldOfAProvider(t *testing.T) {
 func TestWhereALoginBegins(t *testing.T) {
 	f := newIssuer(t)
 	for name, c := range map[string]struct {
-		challenges any
-		pkce       bool
+		challenges, iss any
+		pkce, named     bool
 	}{
-		"not said": {nil, false},
-		"plain":    {[]string{"plain"}, false},
-		"S256":     {[]string{"plain", "S256"}, true},
+		"not said": {nil, nil, false, false},
+		"plain":    {[]string{"plain"}, false, false, false},
+		"S256":     {[]string{"plain", "S256"}, true, true, true},
 	} {
-		f.discovery = func(doc map[string]any) { doc["code_challenge_methods_supported"] = c.challenges }
-		if got, err := f.client(t).Start(t.Context()); err != nil || got != (tenant.OAuthStart{URL: f.URL + "/auth", PKCE: c.pkce}) {
+		f.discovery = func(doc map[string]any) {
+			doc["code_challenge_methods_supported"], doc["authorization_response_iss_parameter_supported"] = c.challenges, c.iss
+		}
+		want := tenant.OAuthStart{URL: f.URL + "/auth", PKCE: c.pkce, Issuer: f.URL, Iss: c.named}
+		if got, err := f.client(t).Start(t.Context()); err != nil || got != want {
 			t.Errorf("%s: got %+v, %v", name, got, err)
 		}
 	}

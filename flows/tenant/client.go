@@ -46,7 +46,10 @@ type ClientOAuth struct {
 	ClientID     string  `json:"client_id"`
 	Scope        string  `json:"scope"`
 	PKCE         bool    `json:"pkce"`
-	Icon         string  `json:"icon,omitempty"` // address of an image for its button, on this site
+	Prompt       string  `json:"prompt,omitempty"`
+	Issuer       string  `json:"issuer,omitempty"`       // that an iss in the provider's answer must equal (RFC 9207)
+	IssRequired  bool    `json:"iss_required,omitempty"` // whether the answer must have one
+	Icon         string  `json:"icon,omitempty"`         // address of an image for its button, on this site
 }
 
 // ClientSessionLife is how long authorized sessions last, in seconds.

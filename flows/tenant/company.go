@@ -53,6 +53,7 @@ type OAuth struct {
 	Icon              string          // file of an image for its button; empty for none
 	ClientID          string
 	Scopes            []string
+	Prompt            string // that clients request; empty for none
 	RedirectURIs      []string
 	RequirePKCE       bool
 	LinkVerifiedEmail bool

@@ -86,6 +86,11 @@ type OAuthAuthorizer interface {
 type OAuthStart struct {
 	URL  string // without the client's parameters (RFC 6749, 4.1.1); empty if unknown
 	PKCE bool   // whether the provider says that it supports S256 (RFC 7636)
+
+	// The provider's issuer, and whether it says that its answers name it as iss (RFC
+	// 9207). An empty issuer is unknown.
+	Issuer string
+	Iss    bool
 }
 
 // An OAuthGrant is what the client got from the provider.

@@ -169,6 +169,11 @@ interface AtStart extends Noticing {
      * for an older one. OAuth 2.0 and some OpenID providers ask nothing. Default: a year.
      */
     maxAge?: number;
+    /**
+     * What an OpenID provider shows to a user who is logged in there, such as `select_account`
+     * after a login with the wrong account was refused. Default: the provider's `prompt`.
+     */
+    prompt?: string;
   }): Promise<string>;
 }
 
@@ -454,6 +459,12 @@ export interface OAuthProvider {
   clientId: string;
   scope: string;
   pkce: boolean;
+  /** The `prompt` to send, if the operator has set one. */
+  prompt?: string;
+  /** If the provider's answer has an `iss`, it must equal this (RFC 9207). `finishOAuth` checks that. */
+  issuer?: string;
+  /** Whether the answer must have an `iss`. */
+  issRequired?: boolean;
   /** The path of an image for the button, if the operator has set one. */
   icon?: string;
 }
@@ -483,7 +494,7 @@ export type OwnCode =
   | 'busy'
   /** Another tab or another click was faster. `step` is the step that it led to. */
   | 'superseded'
-  /** The provider sent the browser back for a login that did not begin in this tab, or that has ended. */
+  /** The provider sent the browser back for a login that did not begin in this tab, that has ended, or that began at another provider. */
   | 'oauth.state'
   /** The provider sent an error instead of a code. `message` ends with its name, such as access_denied. */
   | 'oauth.denied';

@@ -345,25 +345,27 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   // OAuth (RFC 6749, section 4.1; RFC 7636; the nonce of OpenID Connect Core,
   // section 3.1.2.1).
 
-  async function authorize(provider, { redirectUri = location.origin + location.pathname, maxAge = year } = {}) {
+  async function authorize(provider, { redirectUri = location.origin + location.pathname, maxAge = year, prompt } = {}) {
     if (typeof provider === 'number') {
       const number = provider;
       provider = (await ask('GET', 'client.json')).oauth.find(({ providerId }) => providerId === number);
       if (!provider) throw new RangeError(`the company has no provider ${number}`);
     }
-    const { providerId, authorizeUrl, clientId, scope, pkce } = provider;
+    const { providerId, authorizeUrl, clientId, scope, pkce, issuer, issRequired } = provider;
     if (authorizeUrl === null) throw new MnemogateError('service.unavailable', 'the provider did not answer');
     const [state, nonce, verifier] = [0, 0, 0].map(() => base64url(crypto.getRandomValues(new Uint8Array(32))));
     const parameters = { response_type: 'code', client_id: clientId, redirect_uri: redirectUri, scope, state, nonce };
     // With max_age an OpenID provider says when the user logged in there.
     if (scope?.split(' ').includes('openid')) parameters.max_age = maxAge;
+    prompt ??= provider.prompt;
+    if (prompt) parameters.prompt = prompt;
     if (pkce) {
       const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier));
       Object.assign(parameters, { code_challenge: base64url(new Uint8Array(digest)), code_challenge_method: 'S256' });
     }
     const to = new URL(authorizeUrl);
     for (const [parameter, value] of Object.entries(parameters)) to.searchParams.set(parameter, value);
-    tab.setItem(`${name} oauth`, JSON.stringify({ state, nonce, providerId, redirectUri, verifier: pkce ? verifier : undefined }));
+    tab.setItem(`${name} oauth`, JSON.stringify({ state, nonce, providerId, redirectUri, issuer, issRequired, verifier: pkce ? verifier : undefined }));
     return to.href;
   }
 
@@ -377,6 +379,10 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     }
     tab.removeItem(`${name} oauth`); // a code is sent only once
     const from = { state: 'start', token: read().token };
+    const iss = said.get('iss'); // RFC 9207, section 2.4
+    if (begun.issuer && iss !== begun.issuer && (begun.issRequired || iss !== null)) {
+      throw goingOn(new MnemogateError('oauth.state', 'another provider has answered'), from);
+    }
     if (code === null) throw goingOn(new MnemogateError('oauth.denied', error), from);
     return take(from, 'auth/oauth', {
       provider_id: begun.providerId, code, redirect_uri: begun.redirectUri, code_verifier: begun.verifier, nonce: begun.nonce,

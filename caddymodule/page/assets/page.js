@@ -16,7 +16,7 @@ import { screens, deadLink, going, login, logout, loggedOut, openLink, recover, 
 const leaving = $('main').dataset.kind === 'logout';
 const address = new URL(location.href);
 const link = linkIn(address.hash) ?? history.state?.link;
-const returned = address.searchParams.has('state') && (address.searchParams.has('code') || address.searchParams.has('error'));
+const returned = address.searchParams.has('code') || address.searchParams.has('error');
 const fresh = returned ? remembered('fresh') : address.searchParams.get('fresh'); // with it, a session is not enough
 const asked = (returned ? remembered('goal') : address.searchParams.get('return_to')) ?? '/';
 // Browsers keep the fragment of a page that has led here.
@@ -42,6 +42,7 @@ const page = {
   loginId: null, // as it was entered last
   accepted: new Set(), // disclaimers that are checked
   method: undefined, // of recovery, as it was chosen last
+  prompt: undefined, // for the next provider
   turn: 0, // how many steps were made
   typed: false, // whether the user has entered a password in this login
   offers: false, // whether the user may be offered a passkey
@@ -217,7 +218,8 @@ const page = {
     keep('goal', wanted);
     keep('language', language);
     keep('fresh', fresh ?? '');
-    location.assign(await step.authorize(provider, { ...fresh && { maxAge: Math.min(60, fresh) || 0 } }));
+    keep('prompt', this.prompt ?? '');
+    location.assign(await step.authorize(provider, { prompt: this.prompt, ...fresh && { maxAge: Math.min(60, fresh) || 0 } }));
   },
 
   // go leaves the page after a login. Its entries are left behind, so Back leads to the
@@ -304,10 +306,14 @@ async function begin() {
     const found = await client.resume({ byCookie: hasCookie, fresh: !leaving && !!fresh });
     if (found.state === 'start' && !fresh) page.unchoose();
     const mayEnd = hasCookie || found.state === 'authorized'; // the cookie may be another company's
-    page.show(found, { screen: !leaving ? undefined : mayEnd ? logout : loggedOut });
+    const stateless = returned && found.state !== 'authorized'; // some providers send errors so
+    page.show(found, { screen: !leaving ? undefined : mayEnd ? logout : loggedOut, error: stateless ? new MnemogateError('oauth.denied', 'the answer has no state') : undefined });
   } catch (error) {
     if (!(error instanceof MnemogateError)) throw error;
     const over = error.code === 'oauth.state' && error.step.state === 'authorized'; // Back has led here after the login
+    // The user may want another account than the provider's. Not every provider knows select_account.
+    if (error.code.startsWith('auth.')) page.prompt = 'select_account';
+    else if (error.code === 'oauth.denied' && remembered('prompt') === 'select_account') page.prompt = 'login';
     if (returned && error.step) return page.show(error.step, { error: over ? undefined : error });
     failed(t(leaving ? 'logout.heading' : 'login.heading'), error, begin, ...page.support());
   }

@@ -79,6 +79,7 @@ export const scenes = {
   'provider-failed': { ...oauth, ...refused('auth/oauth', fails(401, 'auth.oauth.failed')) },
   'provider-unknown': { ...oauth, ...refused('auth/oauth', fails(404, 'auth.oauth.notfound')) },
   'provider-denied': { at: '?state=s&error=access_denied' },
+  'provider-stateless': { at: '?error=server_error' },
   'password': password,
   'password-empty': { ...password, act: [['submit']] },
   'password-wrong': { ...password, ...refused('auth/checkpassword', fails(401, 'auth.password.invalid'), ...enter('password', 'wrong')) },

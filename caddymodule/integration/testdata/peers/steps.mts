@@ -197,10 +197,12 @@ const tests: Record<string, () => Promise<void>> = {
     const at = client();
     const start = is(await at.resume(), 'start');
     const redirectUri = 'https://app.example.com/peerCallback';
-    const provider = { providerId: 1, name: 'Provider', authorizeUrl: `${issuer}/auth`, clientId: 'mnemogate', scope: 'openid email', pkce: true };
+    const provider = { providerId: 1, name: 'Provider', authorizeUrl: `${issuer}/auth`, clientId: 'mnemogate', scope: 'openid email', pkce: true, issuer, issRequired: true };
     const leave = () => start.authorize(provider, { redirectUri });
-    const asked = new URL(await leave()).searchParams;
-    assert.deepEqual([asked.get('code_challenge_method'), asked.get('response_type')], ['S256', 'code']);
+    const asked = new URL(await start.authorize({ ...provider, prompt: 'consent' }, { redirectUri })).searchParams;
+    assert.deepEqual([asked.get('code_challenge_method'), asked.get('response_type'), asked.get('prompt')], ['S256', 'code', 'consent']);
+    const another = new URL(await start.authorize({ ...provider, prompt: 'consent' }, { redirectUri, prompt: 'login' }));
+    assert.equal(another.searchParams.get('prompt'), 'login');
     assert.equal((await fails(start.authorize({ ...provider, authorizeUrl: null }, { redirectUri }), 'service.unavailable')).step, undefined);
     assert.equal(await at.finishOAuth(redirectUri), null);
     assert.equal(await at.finishOAuth(`${redirectUri}?code=x`), null);
@@ -208,14 +210,23 @@ const tests: Record<string, () => Promise<void>> = {
     const back = await ask(`provider?at=${encodeURIComponent(await leave())}`);
     const foreign = `${redirectUri}?code=${new URL(back).searchParams.get('code')}&state=another`;
     is((await fails(at.finishOAuth(foreign), 'oauth.state')).step, 'start');
-    const accepting = is((await at.finishOAuth(new URL(back)))!, 'acceptdisclaimers');
-    await fails(at.finishOAuth(back), 'oauth.state'); // a code is sent once
+    for (const iss of ['https://evil.example', `${issuer}/`, '', null]) { // the answer of another provider
+      const mixed = new URL(await ask(`provider?at=${encodeURIComponent(await leave())}`));
+      assert.equal(mixed.searchParams.get('iss'), issuer);
+      if (iss === null) mixed.searchParams.delete('iss');
+      else mixed.searchParams.set('iss', iss);
+      is((await fails(at.finishOAuth(mixed), 'oauth.state')).step, 'start');
+      await fails(at.finishOAuth(mixed), 'oauth.state'); // even if it is tried again
+    }
+    const fresh = await ask(`provider?at=${encodeURIComponent(await leave())}`);
+    const accepting = is((await at.finishOAuth(new URL(fresh)))!, 'acceptdisclaimers');
+    await fails(at.finishOAuth(fresh), 'oauth.state'); // a code is sent once
     const missing = await fails(accepting.acceptDisclaimers(['terms']), 'auth.disclaimer.invalid');
     const sam = await is(missing.step, 'acceptdisclaimers').acceptDisclaimers(['terms', 'privacy']);
     assert.equal(sam.profileMnemocode, 'sam');
 
     const state = new URL(await leave()).searchParams.get('state');
-    const denied = await fails(at.finishOAuth(`${redirectUri}?error=access_denied&state=${state}`), 'oauth.denied');
+    const denied = await fails(at.finishOAuth(`${redirectUri}?error=access_denied&state=${state}&iss=${issuer}`), 'oauth.denied');
     assert.match(denied.message, /access_denied$/);
     delete (globalThis as { sessionStorage?: unknown }).sessionStorage;
   },
