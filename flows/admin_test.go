@@ -287,3 +287,37 @@ func TestAnAdminSetsNoSecretThatCanNotBeSent(t *testing.T) {
 	}
 	wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": "\u0001 \t\ufeff\u200b\U0001f600"}), record.Authorized)
 }
+
+// A nearsighted store examines few accounts in one search.
+type nearsighted struct{ record.Accounts }
+
+func (n nearsighted) Search(ctx context.Context, company string, match record.Match, after string, limit int) ([]record.Account, string, error) {
+	match.Reach = 7
+	return n.Accounts.Search(ctx, company, match, after, limit)
+}
+
+// Contract, section 23: a page of a filtered list is full unless it is the last.
+func TestAPageOfAFilteredListIsFull(t *testing.T) {
+	b := newHarness(t)
+	for i := range 50 {
+		a := record.Account{Mnemocode: fmt.Sprintf("m%02d", i), LoginName: fmt.Sprint("user", i), Company: code, Status: record.StatusActive}
+		if i%20 == 19 || i == 30 {
+			a.LoginName = fmt.Sprint("rare", i)
+		}
+		if _, err := b.Accounts.Create(t.Context(), b.clock.Now(), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Accounts = nearsighted{b.Accounts}
+	for limit, want := range map[int]string{1: "m19", 2: "m19 m30", 3: "m19 m30 m39", 4: "m19 m30 m39"} {
+		found, err := b.admin().Search(t.Context(), "", "rare", "", limit)
+		must(t, err)
+		var got []string
+		for _, a := range found {
+			got = append(got, a.Mnemocode)
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%d: got %q, want %s", limit, got, want)
+		}
+	}
+}

@@ -23,6 +23,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -164,27 +165,32 @@ func (c *Call) Service() (*flows.Service, error) {
 // key without rights for the company, the answer is the same as for a company that
 // does not exist.
 func (c *Call) permit(service *flows.Service, route Route) error {
-	refused := record.Event{Name: record.KeyRefused, Address: c.Address, Actor: c.actor()}
 	if code, ok := c.params["company"]; ok {
 		company := service.Companies[code]
 		if company != nil && !c.key.has(code) {
-			refused.Company, refused.Reason = code, "company"
-			service.Emit(c.Context(), refused)
+			c.emitRefused(service.Manager, "company")
 			company = nil
 		}
 		if company == nil {
 			return &Error{Status: http.StatusNotFound, Field: "company", Message: "no such company is configured"}
 		}
 		c.admin = &manage.Admin{Manager: service.Manager, Company: company, Address: c.Address, Actor: c.actor()}
-		refused.Company = code
 	}
-	if c.May(route.Right) {
+	return c.require(service.Manager, route.Right)
+}
+
+func (c *Call) emitRefused(m *session.Manager, reason string) {
+	m.Emit(c.Context(), record.Event{Name: record.KeyRefused, Company: c.params["company"], Address: c.Address, Actor: c.actor(), Reason: reason})
+}
+
+// require refuses a request whose key does not have a right.
+func (c *Call) require(m *session.Manager, right Right) error {
+	if c.May(right) {
 		return nil
 	}
-	refused.Reason = string(route.Right)
-	service.Emit(c.Context(), refused)
+	c.emitRefused(m, string(right))
 	c.W.Header().Set("WWW-Authenticate", bodies.Challenge+`, error="insufficient_scope"`)
-	return &Error{Status: http.StatusForbidden, Message: fmt.Sprintf("the key does not have the right %s: give it in the configuration, or use another key", route.Right)}
+	return &Error{Status: http.StatusForbidden, Message: fmt.Sprintf("the key does not have the right %s: give it in the configuration, or use another key", right)}
 }
 
 // May reports whether the request has a right. A request to the admin endpoint has

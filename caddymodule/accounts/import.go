@@ -31,13 +31,18 @@ const (
 
 // importLines imports one account from each line. It answers while it reads: a line
 // for each line that failed, and the counts at the end. An account that exists is
-// skipped or, with update=true, changed as by PATCH. So a client can send an
+// skipped or, with update=true, changed as by PATCH, which needs the right to write. So a client can send an
 // interrupted import again from the start. With skipped=true the response also has a
 // line for each skipped line.
 func (c *Call) importLines() error {
 	update, err := c.boolean("update")
 	if err != nil {
 		return err
+	}
+	if update {
+		if err := c.require(c.admin.Manager, Write); err != nil {
+			return err
+		}
 	}
 	skipped, err := c.boolean("skipped")
 	if err != nil {

@@ -142,7 +142,7 @@ func (c *Call) list() error {
 			err = nil
 		}
 	case status != "" || part != "":
-		accounts, p.Next, err = c.admin.Search(c.ctx, status, part, after, limit+1)
+		accounts, err = c.admin.Search(c.ctx, status, part, after, limit+1)
 	default:
 		accounts, err = c.admin.List(c.ctx, after, limit+1)
 	}

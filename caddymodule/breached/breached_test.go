@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -175,5 +177,28 @@ func TestAListThatCannotBeAskedIsRefused(t *testing.T) {
 	insecure := open(t, List{From: "http://ranges.example.com", Insecure: true})
 	if w := insecure.(*server).Weaknesses(); len(w) != 1 {
 		t.Errorf("the weaknesses are %v", w)
+	}
+}
+
+// However many passwords are looked up at once, a server gets a bounded number of requests
+// at a time. The others wait.
+func TestLookupsAtOnceAreBounded(t *testing.T) {
+	var now, most atomic.Int64
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for n, m := now.Add(1), most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
+		}
+		time.Sleep(10 * time.Millisecond)
+		now.Add(-1)
+		fmt.Fprintf(w, "%s:1\r\n", below)
+	}))
+	defer s.Close()
+	list := open(t, List{From: s.URL + "/range"})
+	var asked sync.WaitGroup
+	for range 200 {
+		asked.Go(func() { _, _ = list.Has(t.Context(), listed) })
+	}
+	asked.Wait()
+	if most.Load() > maxAsked || most.Load() == 0 {
+		t.Errorf("%d requests at once, want at most %d", most.Load(), maxAsked)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
@@ -17,6 +18,8 @@ import (
 const (
 	timeout   = caddy.Duration(time.Second)
 	maxAnswer = 1 << 20
+	// maxAsked is how many passwords are looked up at once. Others wait within timeout.
+	maxAsked = 16
 )
 
 // server is a server with the range API of Have I Been Pwned.
@@ -24,6 +27,7 @@ type server struct {
 	url      *url.URL // of the ranges, without a slash at the end
 	insecure bool
 	client   *http.Client
+	asked    *semaphore.Weighted
 }
 
 func newServer(address string, insecure bool) (*server, error) {
@@ -34,11 +38,17 @@ func newServer(address string, insecure bool) (*server, error) {
 	if u.RawQuery != "" || u.Fragment != "" {
 		return nil, errors.New("the range follows the URL, so it can have neither ? nor #")
 	}
-	return &server{u, insecure, guest.Client(guest.Transport{MaxAnswer: maxAnswer}, timeout)}, nil
+	return &server{u, insecure, guest.Client(guest.Transport{MaxAnswer: maxAnswer}, timeout), semaphore.NewWeighted(maxAsked)}, nil
 }
 
 // Has implements tenant.BreachedList.
 func (s *server) Has(ctx context.Context, password string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Duration(timeout))
+	defer cancel()
+	if s.asked.Acquire(ctx, 1) != nil {
+		return false, fmt.Errorf("%d passwords are being looked up at %s already", maxAsked, s.url.Host)
+	}
+	defer s.asked.Release(1)
 	prefix, suffix := split(password)
 	listed, err := s.ask(ctx, prefix, suffix)
 	if err != nil {

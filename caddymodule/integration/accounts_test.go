@@ -85,6 +85,9 @@ const allKeys = `
 			may read write sessions introspect import export
 		}
 		key reader reads-and-nothing-else
+		key importer imports-and-nothing-else {
+			may import
+		}
 		key writer sha256:9af8b6d1d7e6d6bc8d1b8a90e4a0ab1ad0f0ba0bd3c0f5b1f6d24fdd7d3b9ae8 writes-and-nothing-else {
 			company acme
 			may write
@@ -126,6 +129,7 @@ func TestKeyOpensWhatItMay(t *testing.T) {
 		{reader, "GET", "acme/accounts/alice/sessions", ""},
 		{reader, "POST", "acme/import", ""},
 		{reader, "GET", "acme/export", ""},
+		{"imports-and-nothing-else", "POST", "acme/import?update=true", ""}, // it would replace passwords
 		{writer, "GET", "acme/accounts/alice", ""},
 		{writer, "GET", "acme/accounts?login_id=alice", ""},
 		{writer, "DELETE", "acme/accounts/alice/sessions", ""},
@@ -135,6 +139,8 @@ func TestKeyOpensWhatItMay(t *testing.T) {
 			t.Errorf("%s: WWW-Authenticate is %q", refused.path, got)
 		}
 	}
+	s.api("imports-and-nothing-else", "POST", "acme/import", nil).wantStatus(http.StatusOK)
+	s.api(keyOfAll, "POST", "acme/import?update=true", nil).wantStatus(http.StatusOK)
 	nowhere := s.api(keyOfAll, "GET", "nowhere/accounts", nil).wantRefused(http.StatusNotFound, "company")
 	foreign := s.api(writer, "GET", "umbrella/accounts", nil).wantRefused(http.StatusNotFound, "company")
 	if string(nowhere.Body) != string(foreign.Body) {

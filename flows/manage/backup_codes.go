@@ -35,8 +35,9 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 		codes[i] = code[:backupCodeLength/2] + "-" + code[backupCodeLength/2:]
 		normalized[i] = record.NormalizeBackupCode(codes[i])
 	}
-	at := limits.Attempt{Company: ad.Company, Address: ad.Address}
-	hashes, err := ad.Hasher.HashSet(ctx, at.Turn(), ad.Company.Password.Argon2id, normalized)
+	turn := (&limits.Attempt{Company: ad.Company, Address: ad.Address}).Turn()
+	turn.Patient = !ad.isUser()
+	hashes, err := ad.Hasher.HashSet(ctx, turn, ad.Company.Password.Argon2id, normalized)
 	if err != nil {
 		return nil, wire.Unavailable("hashing the backup codes", err)
 	}

@@ -327,7 +327,7 @@ func (ad *Admin) hashOne(ctx context.Context, secret string) (string, error) {
 		return "", nil
 	}
 	for {
-		hash, err := ad.Hasher.Hash(ctx, password.Turn{Company: ad.Company.Code}, ad.Company.Password.Argon2id, secret)
+		hash, err := ad.Hasher.Hash(ctx, password.Turn{Company: ad.Company.Code, Patient: true}, ad.Company.Password.Argon2id, secret)
 		if ad.Bulk && errors.Is(err, password.ErrBusy) {
 			select {
 			case <-time.After(100 * time.Millisecond):

@@ -34,16 +34,21 @@ func (ad *Admin) List(ctx context.Context, after string, limit int) ([]record.Ac
 	return accounts, adminError("listing the accounts", err)
 }
 
-// searchReach is the maximum number of accounts that one search looks at.
+// searchReach is the maximum number of accounts that one call to the store looks at.
 const searchReach = 10_000
 
 // Search returns up to limit accounts that follow the mnemocode after, have this status
 // and have a login id that contains part. An empty status or part matches all accounts.
-// If there are more accounts to search, last is the mnemocode of the last one searched.
-func (ad *Admin) Search(ctx context.Context, status record.Status, part, after string, limit int) (found []record.Account, last string, err error) {
+func (ad *Admin) Search(ctx context.Context, status record.Status, part, after string, limit int) (found []record.Account, err error) {
 	match := record.Match{Status: status, Part: record.NormalizeLoginIDPart(part), Reach: searchReach}
-	found, last, err = ad.Accounts.Search(ctx, ad.Company.Code, match, after, limit)
-	return found, last, adminError("searching the accounts", err)
+	for {
+		more, last, err := ad.Accounts.Search(ctx, ad.Company.Code, match, after, limit-len(found))
+		found = append(found, more...)
+		if err != nil || last == "" || len(found) == limit {
+			return found, adminError("searching the accounts", err)
+		}
+		after = last
+	}
 }
 
 // LockedUntil returns when the last of the account's locks ends. Locks result from wrong

@@ -111,12 +111,12 @@ func (ad *Admin) createSeed(ctx context.Context, seed Seed) (err error) {
 		return err
 	}
 	if plain {
-		if a.PasswordHash, err = ad.Hasher.Hash(ctx, password.Turn{Company: ad.Company.Code}, ad.Company.Password.Argon2id, password.Normalize(seed.Password)); err != nil {
+		if a.PasswordHash, err = ad.Hasher.Hash(ctx, password.Turn{Company: ad.Company.Code, Patient: true}, ad.Company.Password.Argon2id, password.Normalize(seed.Password)); err != nil {
 			return fmt.Errorf("hashing the password: %w", err)
 		}
 	}
 	if seed.Answer != "" {
-		if a.AnswerHash, err = ad.Hasher.Hash(ctx, password.Turn{Company: ad.Company.Code}, ad.Company.Password.Argon2id, record.FoldAnswer(seed.Answer)); err != nil {
+		if a.AnswerHash, err = ad.Hasher.Hash(ctx, password.Turn{Company: ad.Company.Code, Patient: true}, ad.Company.Password.Argon2id, record.FoldAnswer(seed.Answer)); err != nil {
 			return fmt.Errorf("hashing the control answer: %w", err)
 		}
 	}

@@ -18,8 +18,10 @@ var ErrBusy = errors.New("too many passwords are being hashed at once")
 
 const (
 	// maxWait is how long a request waits for its turns in total. It is less than the
-	// 2 s within which a client gets the refusal (contract, section 4).
-	maxWait = 1800 * time.Millisecond
+	// 2 s within which a client gets the refusal (contract, section 4). A patient one waits
+	// for up to patientWait.
+	maxWait     = 1800 * time.Millisecond
+	patientWait = 15 * time.Second
 	// waitersPerSlot bounds the memory of waiting callers. A hash with the default
 	// parameters takes 15 to 30 ms, so a caller after 128 others would wait in vain.
 	waitersPerSlot = 128
@@ -30,6 +32,9 @@ const (
 type Turn struct {
 	Company string
 	Address string // empty if no client asked for the hash
+	// Patient is for work for which an operator or a backend waits. It comes behind all
+	// other callers, and may wait longer.
+	Patient bool
 	// Waited, if not nil, is how long the request has waited for turns so far. Hashes of
 	// one request share it, so that together they wait no longer than one.
 	Waited *time.Duration
@@ -66,7 +71,8 @@ func NewHasher(slots int) *Hasher {
 // Slots returns how many hashes are computed at once.
 func (h *Hasher) Slots() int { return h.turns.slots }
 
-// Queue returns how many callers are waiting or hashing, and the maximum.
+// Queue returns how many callers are waiting or hashing, and the maximum. Patient callers
+// that wait are not counted.
 func (h *Hasher) Queue() (length, limit int) { return h.turns.count() }
 
 // A caller takes a turn for each of its hashes, and waits for up to maxWait in total.
@@ -96,8 +102,12 @@ func (c *caller) do(ctx context.Context, estimate time.Duration, work func() err
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	limit := maxWait
+	if c.turn.Patient {
+		limit = patientWait
+	}
 	began := time.Now()
-	w, err := c.h.turns.await(ctx, c.turn, estimate, maxWait-*c.turn.Waited)
+	w, err := c.h.turns.await(ctx, c.turn, estimate, limit-*c.turn.Waited)
 	waited := time.Since(began)
 	*c.turn.Waited += waited
 	if err == nil {
@@ -223,7 +233,8 @@ type turns struct {
 	slots int
 	mu    sync.Mutex // guards the fields below
 	inUse int
-	all   line // of companies
+	// The lines of companies. The patient ones get a turn when no other waits.
+	all, patient line
 }
 
 // newcomer is how much more time a new address is taken to have used than the one whose
@@ -288,17 +299,21 @@ func (t *turns) enqueue(w *waiter, turn Turn, mayWait bool) bool {
 	if t.inUse == t.slots && !mayWait {
 		return false // it takes no other waiter's place
 	}
-	if t.all.length == t.slots*waitersPerSlot {
-		other := t.all.displaced(turn.Company, turn.Address)
+	all := &t.all
+	if turn.Patient {
+		all = &t.patient
+	}
+	if all.length == t.slots*waitersPerSlot {
+		other := all.displaced(turn.Company, turn.Address)
 		if other == nil {
 			return false
 		}
 		other.leave()
 		other.granted <- false
 	}
-	company := t.all.enter(turn.Company)
+	company := all.enter(turn.Company)
 	address := company.enter(turn.Address)
-	w.path = []*line{&t.all, company, address}
+	w.path = []*line{all, company, address}
 	if t.inUse < t.slots {
 		t.inUse++
 		w.begin()
@@ -326,8 +341,12 @@ func (t *turns) release(w *waiter, took time.Duration) {
 		l.used += took - w.estimate
 		l.running--
 	}
-	if t.all.length > 0 {
-		next := t.all.next()
+	all := &t.all
+	if all.length == 0 {
+		all = &t.patient
+	}
+	if all.length > 0 {
+		next := all.next()
 		next.leave()
 		next.begin()
 	} else {

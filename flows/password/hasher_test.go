@@ -523,3 +523,37 @@ func TestNewAddressesKeepNobodyFromASecondTurn(t *testing.T) {
 		wantEmpty(t, h)
 	})
 }
+
+// Work for which an operator or a backend waits comes behind the logins, and waits longer.
+func TestThePatientWaitBehindTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := NewHasher(1)
+		release := occupy(h)
+		patient := Turn{Company: "acme", Patient: true}
+		var order []string
+		hash := func(turn Turn, name string) {
+			go func() {
+				if err := h.caller(turn).do(t.Context(), 0, func() error { order = append(order, name); return nil }); err != nil {
+					t.Error(name, err)
+				}
+			}()
+			synctest.Wait()
+		}
+		hash(patient, "backup codes")
+		time.Sleep(14 * time.Second)
+		for i := range 3 {
+			hash(acme, fmt.Sprint("login ", i))
+		}
+		release()
+		if got := strings.Join(order, ", "); got != "login 0, login 1, login 2, backup codes" {
+			t.Errorf("the order is %s", got)
+		}
+		release = occupy(h)
+		began := time.Now()
+		_, err := h.HashSet(t.Context(), patient, quick, []string{"a", "b"})
+		if waited := time.Since(began); !errors.Is(err, ErrBusy) || waited != 15*time.Second {
+			t.Errorf("%v after %v, want ErrBusy after 15s", err, waited)
+		}
+		release()
+	})
+}
