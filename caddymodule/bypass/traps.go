@@ -62,7 +62,7 @@ var (
 		"give the site no name, as in http://:8080, with bind; or add a site for all other hosts, http://:8080, with the same bind, and respond 404 in it"}
 	otherProbes = trap{"health is for requests to %s: Caddy answers 200 for other hosts, such as those of a load balancer that asks by address, even if the node is down",
 		"let it ask with that name as Host; or add a site for all other hosts, http://:8080, with the same bind, and respond 404 in it"}
-	oneAddress = trap{"its site is on a Unix socket, and trusted_proxies_unix is not set: all clients count as one, so a few wrong passwords or keys of anybody lock out all, and check answers 403",
+	oneAddress = trap{"its site is on a Unix socket, and trusted_proxies_unix is not set: all clients count as one, so a few wrong passwords or keys of anybody lock out all",
 		"write trusted_proxies_unix into the global option servers if only your proxy can open the socket"}
 	unusablePasskeys = trap{"%s: passkeys of company %s do not work on this site: its rp_id is %s, and its origins do not name the site",
 		"correct rp_id or origins of passkeys, or give the site a name that they have"}

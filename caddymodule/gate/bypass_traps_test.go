@@ -28,7 +28,7 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 		return "mnemogate: public " + path + " also opens other paths of localhost:9000: a later handle_path, uri or rewrite changes the paths that it covers to them"
 	}
 	oneAddress := func(directive string) string {
-		return directive + ": its site is on a Unix socket, and trusted_proxies_unix is not set: all clients count as one, so a few wrong passwords or keys of anybody lock out all, and check answers 403"
+		return directive + ": its site is on a Unix socket, and trusted_proxies_unix is not set: all clients count as one, so a few wrong passwords or keys of anybody lock out all"
 	}
 	type told struct{ message, at, advice string }
 	for name, test := range map[string]struct {

@@ -159,6 +159,6 @@ func (h *Handler) noteUnasked(server *caddyhttp.Server) {
 	}
 	h.app.Note([]app.Weakness{{Directive: "check", At: h.Source.Line("check"), Weakness: guest.Weakness{
 		Message: "the server trusts no proxy, so every question is answered with 403",
-		Advice:  "list the other proxy's addresses in trusted_proxies, in the global option servers",
+		Advice:  "list the other proxy's addresses in trusted_proxies, or for a Unix socket write trusted_proxies_unix, in the global option servers",
 	}}})
 }

@@ -140,8 +140,8 @@ type Handler struct {
 	// `Sec-WebSocket-Protocol: mnemogate.bearer.<token>, <protocol>`. Pages in a
 	// browser need this, since they cannot set Authorization there. The handler
 	// removes the token's protocol, and the application must accept the other one. A
-	// token without another protocol gets `auth.header.invalid`. If the request has a Bearer
-	// token in Authorization, the handler removes this token and ignores it. With a token in
+	// token without another protocol gets `auth.header.invalid`. If the request has
+	// Authorization, the handler removes the token and ignores it. With a token in
 	// the protocols it ignores the cookie.
 	//
 	// Caddy's access log would show the token. The handler therefore logs these

@@ -37,7 +37,7 @@ func (h *Handler) serveSocket(w http.ResponseWriter, r *http.Request, t target, 
 }
 
 func (h *Handler) serveSocketTokens(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler, tokens []string) error {
-	if bringsToken(r) || !isHandshake(r) {
+	if r.Header["Authorization"] != nil || !isHandshake(r) {
 		return h.serve(w, r, t, next) // ignores the tokens
 	}
 	if r.Header[socketProtocols] == nil && !h.IsPublic(r.URL) {
@@ -45,7 +45,6 @@ func (h *Handler) serveSocketTokens(w http.ResponseWriter, r *http.Request, t ta
 		h.deny(w, r, errSocketTokenAlone)
 		return nil
 	}
-	delete(r.Header, "Authorization")
 	for _, token := range tokens { // two tokens are refused, as two Authorization headers are
 		r.Header["Authorization"] = append(r.Header["Authorization"], "Bearer "+token)
 	}
