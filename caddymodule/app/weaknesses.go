@@ -117,6 +117,13 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 		}
 		add(directive, fmt.Sprintf("with the company's name, the longest SMS with a code takes %d parts, and gateways charge for each", parts), "shorten the name or the texts, use only characters of the SMS alphabet, or leave sms_origin out")
 	}
+	if e.Password.MinLength < tenant.SoleMinLength && e.SecondFactor != tenant.SecondFactorRequired && !e.Hardened {
+		add("password min_length", fmt.Sprintf("passwords of %d characters can be all that protects an account: NIST SP 800-63B-4, section 3.1.1.2, demands %d without a second factor", e.Password.MinLength, tenant.SoleMinLength),
+			fmt.Sprintf("set min_length %d, second_factor required or hardened", tenant.SoleMinLength))
+	}
+	if slices.Contains(e.Recovery.Methods, tenant.ByQuestion) {
+		add("recovery methods", "QUESTION is among them: answers can be guessed or found out, and NIST SP 800-63B-4, section 3.1.1.2, forbids questions", "leave QUESTION out")
+	}
 	if len(e.Recovery.Methods) == 0 {
 		add("recovery", "no method is possible: users who forget their password need an operator", "configure sms, or mail and recovery link")
 	}

@@ -65,7 +65,7 @@ func (p *Policy) checkInsecure() error {
 
 func (p *Policy) checkSessions() error {
 	s := &p.Session
-	const nist = "NIST SP 800-63B-4, section 2.2.3"
+	const nist = "NIST SP 800-63B-4, section 2.1.3"
 	return cmp.Or(
 		bounded(p, "session.temporary", s.Temporary, anyLife, upTo(15*time.Minute), "NIST SP 800-63B-4, section 3.1.3"),
 		bounded(p, "session.idle", s.Idle, anyLife, upTo(30*day), nist),

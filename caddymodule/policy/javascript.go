@@ -3,6 +3,7 @@ package policy
 import (
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
@@ -59,13 +60,22 @@ var (
 )
 
 // WeakRegex reports on the policy's own expression, which companies may inherit.
-func (p *Policy) WeakRegex() []guest.Weakness {
-	part := unlikeJavaScript(p.Password.Regex)
-	if part == "" {
-		return nil
+func (p *Policy) WeakRegex() (found []guest.Weakness) {
+	if part := unlikeJavaScript(p.Password.Regex); part != "" {
+		found = append(found, guest.Weakness{
+			Message: fmt.Sprintf("JavaScript can't read %s or reads it differently, so clients that check new passwords with it are wrong", part),
+			Advice:  `write what both read alike, as in [0-9] for \pN, [A-Za-z] for (?i)[a-z], [^ ] for \S, ^ and $ for \A and \z`,
+		})
 	}
-	return []guest.Weakness{{
-		Message: fmt.Sprintf("JavaScript can't read %s or reads it differently, so clients that check new passwords with it are wrong", part),
-		Advice:  `write what both read alike, as in [0-9] for \pN, [A-Za-z] for (?i)[a-z], [^ ] for \S, ^ and $ for \A and \z`,
-	}}
+	if re, err := compile(p.Password.Regex); err == nil && re != nil {
+		for _, all := range [][2]string{{"small letters and spaces", "a passphrase "}, {"capital letters", "ABCDEFGH"}, {"digits", "0192837465"}, {"symbols", "~!@#$%^&*()_+"}} {
+			if !re.MatchString(strings.Repeat(all[1], 8)[:64]) {
+				return append(found, guest.Weakness{
+					Message: "it refuses even 64 " + all[0] + ", but NIST SP 800-63B-4, section 3.1.1.2, forbids rules on what passwords are made of",
+					Advice:  "remove it, and raise min_length instead",
+				})
+			}
+		}
+	}
+	return found
 }

@@ -62,11 +62,11 @@ type ClientSessionLife struct {
 func (c *Company) ClientPassword() ClientPassword {
 	q := c.Quality(record.Account{SecondFactor: true})
 	p := ClientPassword{c.Password.MinLength, q.Regex, q.Description, c.Password.RegexDescription}
-	if c.Hardened && c.SecondFactor == SecondFactorPerAccount && p.MinLength < hardenedMinLength {
-		p.Description += fmt.Sprintf(" At least %d characters for an account without a second factor.", hardenedMinLength)
+	if c.Hardened && c.SecondFactor == SecondFactorPerAccount && p.MinLength < SoleMinLength {
+		p.Description += fmt.Sprintf(" At least %d characters for an account without a second factor.", SoleMinLength)
 	}
 	if c.Hardened && c.SecondFactor == SecondFactorOff {
-		p.MinLength = max(p.MinLength, hardenedMinLength)
+		p.MinLength = max(p.MinLength, SoleMinLength)
 	}
 	return p
 }

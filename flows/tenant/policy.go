@@ -235,7 +235,7 @@ type Devices struct {
 }
 
 // DefaultPolicy returns the defaults. They follow NIST SP 800-63B-4 (2.2.3, 3.1.2,
-// 3.1.3, 3.2.2, 4.2.1.2), OWASP ASVS 5.0 (6.2.1, 6.2.4, 6.4.2, 6.5.4, 6.5.5) and OWASP's
+// 3.1.3, 3.2.2, 4.2.1.2; not 3.1.1.2, see SoleMinLength), OWASP ASVS 5.0 (6.2.1, 6.2.4, 6.4.2, 6.5.4, 6.5.5) and OWASP's
 // Password Storage Cheat Sheet. Recovery.Methods and Recovery.Link have no default here
 // because they depend on the configured senders.
 func DefaultPolicy() Policy {

@@ -15,9 +15,9 @@ import (
 // accept one.
 const MaxPassword = 128
 
-// hardenedMinLength is the minimum length of a password that is the only protection of
-// an account (NIST SP 800-63B-4, section 3.1.1.2).
-const hardenedMinLength = 15
+// SoleMinLength is the minimum length of a password that is the only protection of an
+// account (NIST SP 800-63B-4, section 3.1.1.2).
+const SoleMinLength = 15
 
 // PasswordQuality describes the rules for a new password.
 type PasswordQuality struct {
@@ -37,8 +37,8 @@ type rule struct {
 func (c *Company) rules(a record.Account) []rule {
 	p := &c.Password
 	least, because := p.MinLength, ""
-	if c.Hardened && !c.NeedsSecondFactor(a) && least < hardenedMinLength {
-		least, because = hardenedMinLength, ", because the account has no second factor"
+	if c.Hardened && !c.NeedsSecondFactor(a) && least < SoleMinLength {
+		least, because = SoleMinLength, ", because the account has no second factor"
 	}
 	rules := []rule{
 		{
