@@ -222,7 +222,7 @@ func (c *Call) refuse(err error) {
 		refusal.RetryAfter = cmp.Or(refusal.RetryAfter, wire.RetrySoon)
 	}
 	if refusal.RetryAfter > 0 {
-		bodies.SetRetryAfter(c.W.Header(), refusal.RetryAfter)
+		bodies.SetRetryAfter(c.W.Header(), refusal.Status, refusal.RetryAfter)
 	}
 	if refusal.Status == http.StatusUnauthorized && c.W.Header().Get("WWW-Authenticate") == "" {
 		c.W.Header().Set("WWW-Authenticate", bodies.Challenge)

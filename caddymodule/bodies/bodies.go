@@ -101,12 +101,16 @@ func IsEmpty(body []byte) bool {
 // Challenge is a WWW-Authenticate, or its beginning (RFC 6750, section 3).
 const Challenge = `Bearer realm="mnemogate"`
 
-// retrySpread is over how much time clients come back that were refused at once.
+// retrySpread is over how much time clients come back that got 503 at once.
 const retrySpread = 3 * time.Second
 
-// SetRetryAfter sets the header Retry-After to at least a time.
-func SetRetryAfter(header http.Header, after time.Duration) {
-	header.Set("Retry-After", strconv.Itoa(int(math.Ceil((after + rand.N(retrySpread)).Seconds()))))
+// SetRetryAfter sets the header Retry-After of an answer. With 429 it is when the limit
+// ends. With 503 it is at least the time.
+func SetRetryAfter(header http.Header, status int, after time.Duration) {
+	if status == http.StatusServiceUnavailable {
+		after += rand.N(retrySpread)
+	}
+	header.Set("Retry-After", strconv.Itoa(int(math.Ceil(after.Seconds()))))
 }
 
 // WriteJSON answers with JSON that nobody may keep.

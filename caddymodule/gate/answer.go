@@ -50,7 +50,7 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 			header.Set("Allow", refusal.Allow)
 		}
 		if refusal.RetryAfter > 0 {
-			bodies.SetRetryAfter(header, refusal.RetryAfter)
+			bodies.SetRetryAfter(header, code.Status, refusal.RetryAfter)
 		}
 	}
 	if challenge := challengeFor(code, maxAge); challenge != "" {
