@@ -18,6 +18,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 const (
@@ -278,7 +279,12 @@ func TestPeersOpenIDProvider(t *testing.T) {
 		must(t, s.reload(config))
 		wantUnavailable(t, func() answer { return oauth(1, g) })
 		p.restart()
-		s.wantProfile(oauth(1, p.login(t, "alice-at-provider")), "alice")
+		var back answer
+		storetest.Eventually(t, 10*time.Second, "provider that is asked again", func() bool {
+			back = oauth(1, p.login(t, "alice-at-provider"))
+			return back.Status == 200
+		})
+		s.wantProfile(back, "alice")
 	})
 	s.stop(syscall.SIGTERM) // now the log is complete
 	if !strings.Contains(s.log(), "invalid_client") {
