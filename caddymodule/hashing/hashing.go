@@ -147,7 +147,7 @@ func start() (*child, error) {
 	}
 	// A child needs neither the environment, which contains secrets, nor the
 	// directory.
-	cmd := &exec.Cmd{Path: program, Args: []string{childName}, Env: []string{}, Dir: os.TempDir()}
+	cmd := &exec.Cmd{Path: program, Args: []string{childName}, Env: []string{}, Dir: "/"}
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
