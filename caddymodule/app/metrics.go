@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -16,6 +17,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/logs"
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -80,18 +82,22 @@ var (
 		"Duration of calls to the stores, by store (accounts or sessions), method and result (ok, or error: it did not answer).",
 		[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 		"store", "method", "result")
+	storeDamage = counters("mnemogate_store_damage_total",
+		"Times that a call, a check or a backup found the SQLite file damaged, or not in its place. The log and doctor say what is wrong.").WithLabelValues()
 	hashWait = histogram("mnemogate_hash_wait_seconds",
 		"Time that logins waited for their turn to hash a secret, by result (turn, or busy: refused).",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2},
 		"result")
-	defects = counters("mnemogate_defects_total",
-		"Requests that got service.error. The log says why.").WithLabelValues()
 	eventsDropped = counters("mnemogate_events_dropped_total",
 		"Events that were dropped because the handlers of the events app were too slow.").WithLabelValues()
 
 	buildInfo = desc("mnemogate_build_info", "gauge",
 		"Always 1. The label has the version of mnemogate.",
 		"version")
+
+	serviceErrors atomic.Uint64
+	defects       = desc("mnemogate_defects_total", "counter",
+		"Requests that got service.error, and failures of work that no request waits for, such as storing the history of accounts. The log says why.")
 
 	// These are read from the running config at each scrape.
 	up = desc("mnemogate_up", "gauge",
@@ -271,7 +277,7 @@ func resultLabel(err error) string {
 	if code, ok := errors.AsType[*wire.Error](err); ok && code != wire.ErrService {
 		return code.Code
 	}
-	defects.Inc()
+	serviceErrors.Add(1)
 	return wire.ErrService.Code
 }
 
@@ -443,6 +449,7 @@ func (live) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(value))
 	}
 	gauge(buildInfo, 1, Version())
+	counter(defects, serviceErrors.Load()+background.Failures.Load())
 	service := app.service.Load()
 	gauge(up, number(service != nil))
 	if service != nil {

@@ -1,6 +1,7 @@
 package background
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"slices"
@@ -17,6 +18,8 @@ const (
 	flushWait = 100 * time.Millisecond
 	// recordedAtOnce is how many events one call to the store records.
 	recordedAtOnce = 250
+	// maxAside is how many events must fail alone to show that the store has failed.
+	maxAside = 3
 	// maxUnrecorded is how many events may wait while the store does not answer.
 	maxUnrecorded = 10_000
 )
@@ -27,7 +30,8 @@ type Recorder struct {
 	mu       sync.Mutex // guards events and lost
 	events   []record.Event
 	lost     int
-	flushing sync.Mutex         // held while events are stored
+	flushing sync.Mutex         // held while events are stored; guards atOnce
+	atOnce   int                // how many events the next call to the store records; 0 for recordedAtOnce
 	once     sync.Once          // makes the fields below
 	flushes  chan chan struct{} // callers that wait until all events so far are stored
 	closed   chan struct{}
@@ -112,7 +116,10 @@ func (r *Recorder) Close(history record.History, log *slog.Logger) {
 	r.flush(history, log)
 }
 
-// flush stores the queued events. It keeps those that it can't store for the next time.
+// flush stores the queued events. If a call to the store fails, the next one records
+// half as many events. An event that can't be stored alone is dropped if it fails again
+// after the store has taken another. Otherwise the store has failed, and flush keeps the
+// events for the next time.
 func (r *Recorder) flush(history record.History, log *slog.Logger) {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
@@ -123,16 +130,34 @@ func (r *Recorder) flush(history record.History, log *slog.Logger) {
 	if lost > 0 {
 		log.Warn("account history is incomplete because the store did not answer; the audit log has the events", "events", lost)
 	}
-	for failed := false; len(events) > 0 && !failed; {
-		n := min(len(events), recordedAtOnce)
-		Maintain(log, "recording account history", func() error {
-			err := history.Record(context.Background(), events[:n])
-			if failed = err != nil; failed {
-				r.requeue(events)
+	store := func(events []record.Event) bool {
+		return Maintain(log, "recording account history", func() error { return history.Record(context.Background(), events) }) == nil
+	}
+	var aside []record.Event // they failed alone
+	works := false           // the store has taken the events of the call before
+	for len(events) > 0 && len(aside) < maxAside {
+		n := min(len(events), cmp.Or(r.atOnce, recordedAtOnce))
+		switch {
+		case store(events[:n]):
+			works, r.atOnce = true, min(2*n, recordedAtOnce)
+			if len(aside) > 0 { // try the first of them again
+				r.atOnce = 1
 			}
-			return err
-		})
-		events = events[n:]
+			events, aside = append(aside, events[n:]...), nil
+			continue
+		case n > 1:
+			r.atOnce = n / 2
+		case works:
+			log.Warn("an event can't be stored in the account's history; the audit log has it",
+				"event", events[0].Name, "company", events[0].Company, "account", events[0].Mnemocode)
+			events = events[1:]
+		default:
+			aside, events = append(aside, events[0]), events[1:]
+		}
+		works = false
+	}
+	if events = append(aside, events...); len(events) > 0 {
+		r.requeue(events)
 	}
 }
 

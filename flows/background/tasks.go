@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/message"
@@ -145,9 +146,15 @@ func (t *Tasks) Close() {
 	t.all.Wait()
 }
 
-// Maintain runs a recurring piece of work, and logs and returns its error.
+// Failures counts the failures of Maintain in this process.
+var Failures atomic.Uint64
+
+// Maintain runs a recurring piece of work. It logs, counts and returns its error.
 func Maintain(log *slog.Logger, doing string, do func() error) error {
 	err := panics.Contain(do)
+	if err != nil && err != context.Canceled {
+		Failures.Add(1)
+	}
 	if p, ok := errors.AsType[*panics.Error](err); ok {
 		p.Log(log, "doing", doing)
 	} else if err != nil && err != context.Canceled {
