@@ -12,7 +12,7 @@ func happened(a record.Account, n int, route string) record.Event {
 	return record.Event{
 		Name: "mnemogate.test", Time: t0.Add(time.Duration(n) * time.Second), Company: a.Company, Account: a.ID, Mnemocode: a.Mnemocode,
 		Session: fmt.Sprint(n), State: record.Authorized, Address: "192.0.2.1", UserAgent: "agent/1", Actor: "shop",
-		Route: route, Result: record.Success, Reason: "why", Noise: route == noisy,
+		Route: route, Result: record.Success, Reason: "why", Noise: route == noisy, Count: 1,
 	}
 }
 
@@ -70,6 +70,67 @@ var historyCases = []accountsCase{
 			wantEqual(t, "all", len(all), record.HistoryKept+5)
 			wantEqual(t, "what no stranger caused", others, []string{"4", "3", "2", "1", "0"})
 			wantEqual(t, "the newest", all[0].Session, fmt.Sprint(3*record.HistoryKept-1))
+		},
+	},
+	{
+		name:    "what a session repeats pushes nothing else out of a history",
+		promise: "Of those with Apart set, it keeps the newest HistoryKeptApart of each name besides.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a := create(t, one, plain("acme", "a"))
+			must(t, one.(record.History).Record(bg, []record.Event{happened(a, 0, quiet)}))
+			var want []record.Event
+			for n := 1; n <= record.HistoryKept+5; n++ {
+				var events []record.Event
+				for _, name := range []string{"one", "two"} {
+					e := happened(a, n, quiet)
+					e.Name, e.Apart = name, true
+					events = append(events, e)
+					if e.Apart = false; n > record.HistoryKept+5-record.HistoryKeptApart {
+						want = append([]record.Event{e}, want...)
+					}
+				}
+				must(t, []record.Accounts{one, two}[n%2].(record.History).Record(bg, events))
+			}
+			wantEqual(t, "history", recorded(t, one, a, 1000), append(want, happened(a, 0, quiet)))
+		},
+	},
+	{
+		name:    "what happens again in a row is one entry",
+		promise: "An event that happens again becomes one entry with the earlier one, if no other came between them; for one with Apart set, no other of its name.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a, b := create(t, one, plain("acme", "a")), create(t, one, plain("acme", "b"))
+			again := func(n, at, count int, route string) record.Event {
+				e := happened(a, n, route)
+				e.Time, e.Count = t0.Add(time.Duration(at)*time.Second), count
+				return e
+			}
+			apart := func(n, at, count int) record.Event {
+				e := again(n, at, count, quiet)
+				e.Name, e.Apart = "mnemogate.apart", true
+				return e
+			}
+			for i, events := range [][]record.Event{
+				{again(1, 1, 1, noisy), again(1, 2, 1, noisy), happened(b, 9, quiet)},
+				{again(1, 3, 1, noisy)},
+				{again(2, 4, 1, quiet)},
+				{again(1, 5, 1, noisy), apart(7, 6, 1), again(2, 7, 1, quiet)},
+				{apart(7, 8, 1), apart(8, 9, 1), again(2, 10, 1, quiet), again(2, 11, 1, quiet)},
+			} {
+				must(t, []record.Accounts{one, two}[i%2].(record.History).Record(bg, events))
+			}
+			want := []record.Event{
+				again(2, 11, 2, quiet), apart(8, 9, 1), apart(7, 8, 2), again(2, 7, 1, quiet), again(1, 5, 1, noisy),
+				again(2, 4, 1, quiet), again(1, 3, 3, noisy),
+			}
+			for i := range want {
+				want[i].Apart = false // it is not stored
+			}
+			wantEqual(t, "history", recorded(t, two, a, 10), want)
+			wantEqual(t, "another's", recorded(t, two, b, 10), []record.Event{happened(b, 9, quiet)})
+			other := apart(8, 12, 1)
+			other.Company = "other"
+			must(t, one.(record.History).Record(bg, []record.Event{other}))
+			wantEqual(t, "history after another company's event", recorded(t, two, a, 10), want)
 		},
 	},
 	{

@@ -10,39 +10,67 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
+// sqlEarlier selects the event with which a new one would be one entry: the newest of its
+// name if it is kept apart, otherwise the newest of all.
+const sqlEarlier = `
+	SELECT number FROM history WHERE account = $2 AND noise = $3 AND ($4 = '' AND number > COALESCE(
+		(SELECT number FROM history WHERE account = $2 AND noise = NOT $3 ORDER BY number DESC LIMIT 1), 0) OR $4 <> '' AND apart = $4)
+	ORDER BY number DESC LIMIT 1`
+
 const (
-	sqlRecord       = `INSERT INTO history (account, noise, at, event) SELECT id, $3, $4, $5 FROM accounts WHERE ` + oneAccount
+	sqlRecord = `
+		INSERT INTO history (account, noise, apart, event, at, times)
+			SELECT id, $3, $4, $5, $6, 1 + COALESCE((SELECT times FROM history WHERE number = (` + sqlEarlier + `) AND event = $5), 0)
+			FROM accounts WHERE ` + oneAccount
+	sqlForgetEarlier = `
+		DELETE FROM history WHERE event = $5 AND number = (` + sqlEarlier + ` OFFSET 1)
+			AND number < (SELECT max(number) FROM history WHERE account = $2 AND noise = $3 AND apart = $4 AND event = $5) -- not the new one, if another node was faster
+			AND EXISTS (SELECT 1 FROM accounts WHERE ` + oneAccount + `)`
 	sqlForgetOldest = `
-		DELETE FROM history WHERE account = $1 AND noise = $2 AND number <=
-			(SELECT number FROM history WHERE account = $1 AND noise = $2 ORDER BY number DESC LIMIT 1 OFFSET $3)`
+		DELETE FROM history WHERE account = $1 AND noise = $2 AND apart = $3 AND number <=
+			(SELECT number FROM history WHERE account = $1 AND noise = $2 AND apart = $3 ORDER BY number DESC LIMIT 1 OFFSET $4)`
 )
 
 // Record implements record.History. It fails if an account is being deleted at the
 // same time. On the next attempt the account is gone.
 func (s sqlAccounts) Record(ctx context.Context, events []record.Event) error {
-	// In the order of accounts and kinds, two concurrent calls can't deadlock.
+	// In the order of accounts, two concurrent calls seldom deadlock.
 	events = slices.Clone(events)
 	slices.SortStableFunc(events, func(a, b record.Event) int { return cmp.Compare(a.Account, b.Account) })
 	return translate("recording events", s.transaction(ctx, func(ctx context.Context, tx queries) error {
+		type kind struct {
+			account int64
+			noise   bool
+			apart   string
+		}
+		var kinds []kind
 		for _, e := range events {
-			data, err := json.Marshal(e)
-			if err == nil {
-				err = tx.later(ctx, sqlRecord, e.Company, e.Account, e.Noise, micros(e.Time), string(data))
+			k := kind{e.Account, e.Noise, ""}
+			if e.Apart {
+				k.apart = e.Name
 			}
+			if !slices.Contains(kinds, k) {
+				kinds = append(kinds, k)
+			}
+			data, err := json.Marshal(e)
 			if err != nil {
 				return err
 			}
+			args := []any{e.Company, e.Account, k.noise, k.apart, string(data), micros(e.Time)}
+			if err := tx.later(ctx, sqlRecord, args...); err != nil {
+				return err
+			}
+			if err := tx.later(ctx, sqlForgetEarlier, args[:5]...); err != nil {
+				return err
+			}
 		}
-		for _, noise := range []bool{false, true} {
-			var last int64
-			for _, e := range events {
-				if e.Noise != noise || e.Account == last {
-					continue
-				}
-				last = e.Account
-				if err := tx.later(ctx, sqlForgetOldest, e.Account, noise, record.HistoryKept); err != nil {
-					return err
-				}
+		for _, k := range kinds {
+			kept := record.HistoryKept
+			if k.apart != "" {
+				kept = record.HistoryKeptApart
+			}
+			if err := tx.later(ctx, sqlForgetOldest, k.account, k.noise, k.apart, kept); err != nil {
+				return err
 			}
 		}
 		return nil
@@ -50,10 +78,10 @@ func (s sqlAccounts) Record(ctx context.Context, events []record.Event) error {
 }
 
 const sqlRecorded = `
-	SELECT at, event FROM (
-		SELECT * FROM (SELECT number, at, event FROM history WHERE account = $2 AND noise = false ORDER BY number DESC LIMIT CAST($3 AS bigint)) AS quiet
+	SELECT at, times, event FROM (
+		SELECT * FROM (SELECT number, at, times, event FROM history WHERE account = $2 AND noise = false ORDER BY number DESC LIMIT CAST($3 AS bigint)) AS quiet
 		UNION ALL
-		SELECT * FROM (SELECT number, at, event FROM history WHERE account = $2 AND noise = true ORDER BY number DESC LIMIT CAST($3 AS bigint)) AS noisy
+		SELECT * FROM (SELECT number, at, times, event FROM history WHERE account = $2 AND noise = true ORDER BY number DESC LIMIT CAST($3 AS bigint)) AS noisy
 	) AS recorded
 	WHERE EXISTS (SELECT 1 FROM accounts WHERE ` + oneAccount + `) ORDER BY number DESC LIMIT CAST($3 AS bigint)`
 
@@ -62,10 +90,10 @@ func (s sqlAccounts) Recorded(ctx context.Context, company string, account int64
 	scan := func(row scanner) (e record.Event, err error) {
 		var at int64
 		var data []byte
-		if err := row.Scan(&at, &data); err != nil {
+		if err := row.Scan(&at, &e.Count, &data); err != nil {
 			return e, err
 		}
-		err = json.Unmarshal(data, &e)
+		err = json.Unmarshal(data, &e) // which keeps Count
 		e.Time, e.Company, e.Account = fromMicros(at), company, account
 		return e, err
 	}

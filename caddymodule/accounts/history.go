@@ -31,6 +31,9 @@ func (c *Call) history() error {
 			Time: e.Time.UTC(), Name: e.Name, Session: e.Session, State: e.State, Address: e.Address, UserAgent: e.UserAgent,
 			Actor: e.Actor, Result: e.Result, Reason: e.Reason,
 		}
+		if e.Count > 1 {
+			views[i].Count = e.Count
+		}
 	}
 	return c.reply(http.StatusOK, api.History{Events: views}, nil)
 }

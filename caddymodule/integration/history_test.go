@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,13 +16,19 @@ import (
 
 // history returns the history of an account from the admin endpoint, newest first. It
 // waits until there are n events: if the store is slow, answers do not wait for it.
-func (s *site) history(mnemocode string, n int) []map[string]string {
+func (s *site) history(mnemocode string, n int) (events []map[string]string) {
 	s.t.Helper()
-	var events []map[string]string
 	storetest.Eventually(s.t, 20*time.Second, fmt.Sprint(n, " events in the history of ", mnemocode), func() bool {
-		var answer struct{ Events []map[string]string }
+		var answer struct{ Events []map[string]any }
 		must(s.t, json.Unmarshal(s.all()[0].admin("GET", "accounts/"+mnemocode+"/history?limit=1000", nil).wantStatus(200).Body, &answer))
-		events = answer.Events
+		events = nil
+		for _, event := range answer.Events {
+			texts := map[string]string{}
+			for name, value := range event {
+				texts[name] = fmt.Sprint(value)
+			}
+			events = append(events, texts)
+		}
 		return len(events) >= n
 	})
 	return events
@@ -137,4 +144,32 @@ func TestHistoryHoldsUpNobody(t *testing.T) {
 	if got := named(s.history("alice", 7)); len(got) != 7 {
 		t.Errorf("got %v", got)
 	}
+}
+
+// What one session can repeat without end pushes nothing else out of a history: a thief could
+// wash away what else happened.
+func TestASessionCannotWashAHistoryAway(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: roomy + account("alice", ""), handler: selfService})
+	s.cli("", "account", "set", "alice", "--role", "tester").want(0)
+	token := s.login("alice")
+	s.history("alice", 3)
+	const secrets = 10
+	for i := range 150 {
+		_, set := s.session("POST", "acme", sessionKey+bearer(token)+fmt.Sprintf("User-Agent: thief/%d\r\n", i))
+		token = set.Value
+		if i < secrets { // more are refused
+			s.me("POST", "totp", token, fields{}).wantStatus(200)
+		}
+	}
+	events := s.history("alice", 4)
+	all := strings.Join(named(events), " ")
+	if !strings.HasSuffix(all, " checkcredentials.success account.changed account.created") || strings.Count(all, "session.moved") != record.HistoryKeptApart {
+		t.Errorf("got %s", all)
+	}
+	shown := slices.IndexFunc(events, func(e map[string]string) bool { return e["event"] == record.AccountTOTP })
+	if shown < 0 || events[shown]["count"] != fmt.Sprint(secrets) || strings.Count(all, "account.totp") != 1 {
+		t.Errorf("%d secrets of an app are %v", secrets, events[max(0, shown)])
+	}
+	s.cli("", "account", "history", "alice").want(0, "COUNT", "account.totp", "account.created")
 }

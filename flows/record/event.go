@@ -32,6 +32,8 @@ type Event struct {
 	Reason    string    `json:"reason,omitempty"`     // why, if Result does not say it
 	Traffic   *Traffic  `json:"-"`                    // of an address that reached a limit; nil otherwise
 	Noise     bool      `json:"-"`                    // clients that know a login id and no secret can cause it; for History.Record
+	Apart     bool      `json:"-"`                    // one session can cause it without end; for History.Record
+	Count     int       `json:"-"`                    // how often it happened in a row; only from History.Recorded
 	Previous  string    `json:"-"`                    // the mnemocode before the change, if the change replaced it
 
 	// Only the outbox uses these fields: see background.OutboxEvents.

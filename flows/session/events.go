@@ -17,6 +17,7 @@ func (s *Manager) Emit(ctx context.Context, e record.Event) {
 		if e.Route == "" { // the events of routes have Noise set already
 			e.Noise = strings.HasPrefix(e.Name, record.LockPrefix)
 		}
+		e.Apart = e.Actor == record.ActorUser || e.Name == record.SessionMoved
 		s.recorder.Add(e, s.History, s.Log)
 	}
 	s.EmitUnrecorded(ctx, e)

@@ -81,6 +81,7 @@ type Event struct {
 	Actor     string       `json:"actor,omitempty"`
 	Result    string       `json:"result,omitempty"`
 	Reason    string       `json:"reason,omitempty"`
+	Count     int          `json:"count,omitempty"` // 0 for once
 }
 
 // A History lists the events of an account, newest first.
