@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -34,6 +35,8 @@ type Postgres struct {
 	closed   bool
 
 	open     atomic.Pointer[pgxpool.Pool] // pool while the store is open, or nil
+	refused  atomic.Pointer[refusedConn]  // the last one; nil before
+	turn     chan struct{}                // holds the call that may ask again for a connection
 	answered atomic.Int64                 // when the server last answered: UnixNano
 }
 
@@ -51,7 +54,9 @@ const (
 	postgresMigrateTimeout = time.Minute
 	postgresCloseTimeout   = 5 * time.Second
 	postgresMaxConns       = 8
-	postgresTries          = 20 // per call
+	postgresTries          = 20                     // per call
+	postgresPause          = 2 * time.Millisecond   // before a call asks again for a connection
+	postgresRefusedFor     = 100 * time.Millisecond // in which a server that refused a connection is not asked for another
 	postgresSweepChunk     = 500
 	// The key of the lock taken with pg_advisory_xact_lock: "mnemogat".
 	postgresMigrationLock = int64(0x6d6e656d6f676174)
@@ -82,7 +87,9 @@ func OpenPostgres(dsn string, options PostgresOptions) (*Postgres, error) {
 	default:
 		config.MaxConns = options.MaxConns
 	}
-	return &Postgres{config: config, half: halfOf(int(config.MaxConns))}, nil
+	p := &Postgres{config: config, half: halfOf(int(config.MaxConns)), turn: make(chan struct{}, 1)}
+	config.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return p.refusedBefore() }
+	return p, nil
 }
 
 // Accounts returns the accounts in the database. Its methods fail until Start has
@@ -158,6 +165,12 @@ func postgresConfig(dsn string) (*pgxpool.Config, error) {
 	if err := checkHosts(&conn.Config); err != nil {
 		return nil, err
 	}
+	// pgx passes what it does not know on to the server, which would refuse these.
+	for _, name := range slices.Sorted(maps.Keys(conn.RuntimeParams)) {
+		if slices.Contains(foreignParameters, name) {
+			return nil, fmt.Errorf("the DSN's parameter %s is for other clients of PostgreSQL: leave it out", name)
+		}
+	}
 	// The hosts share the time, because the first may be dead.
 	limit := postgresConnectTimeout / time.Duration(1+len(conn.Fallbacks))
 	if conn.ConnectTimeout <= 0 || conn.ConnectTimeout > limit {
@@ -185,6 +198,16 @@ func postgresConfig(dsn string) (*pgxpool.Config, error) {
 	config.MaxConnLifetimeJitter = 10 * time.Minute
 	return config, nil
 }
+
+// foreignParameters are parameters of libpq and of other clients that neither pgx nor the
+// server knows. The server's own parameters are not listed anywhere: it has hundreds.
+var foreignParameters = strings.Fields(`
+	fallback_application_name gssdelegation gssencmode gsslib hostaddr keepalives keepalives_count keepalives_idle
+	keepalives_interval load_balance_hosts oauth_client_id oauth_client_secret oauth_issuer oauth_scope requirepeer
+	requiressl scram_client_key scram_server_key ssl ssl_max_protocol_version ssl_min_protocol_version sslcompression
+	sslcrl sslcrldir sslkeylogfile tcp_user_timeout
+	connection_limit pgbouncer pool_mode pool_size pool_timeout prepareThreshold prepare_threshold schema
+	socket_timeout sslaccept sslidentity statement_cache_size`)
 
 // dsnError returns what pgx found wrong, without the DSN. pgx masks what looks like
 // a password, but in a DSN that can't be parsed the password can be anywhere.
@@ -358,11 +381,79 @@ func (p *Postgres) call(ctx context.Context, f func(context.Context, postgresQue
 	}
 }
 
+// A refusedConn is a connection that the server refused for now.
+type refusedConn struct {
+	at  time.Time
+	err error
+}
+
+// refusedBefore returns the error of the last refused connection if that was just now.
+func (p *Postgres) refusedBefore() error {
+	if last := p.refused.Load(); last != nil && time.Since(last.at) < postgresRefusedFor {
+		return last.err
+	}
+	return nil
+}
+
+// acquire takes a connection from the pool. If the server refuses a new one for now,
+// acquire waits for one that is free. Of the calls that wait, one at a time asks the pool.
+func (p *Postgres) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
+	refused := p.refusedBefore()
+	if refused == nil {
+		var conn *pgxpool.Conn
+		if conn, refused = p.ask(ctx, pool); !refusedForNow(refused) {
+			return conn, refused
+		}
+	}
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return nil, refused
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil, refused
+		case <-time.After(postgresPause):
+		}
+		conn, err := p.ask(ctx, pool)
+		if err == nil || !refusedForNow(err) && ctx.Err() == nil {
+			return conn, err
+		}
+	}
+}
+
+// ask takes a connection from the pool, and remembers if the server refuses one.
+func (p *Postgres) ask(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
+	conn, err := pool.Acquire(ctx)
+	if refusedForNow(err) && p.refusedBefore() == nil {
+		p.refused.Store(&refusedConn{time.Now(), err})
+	}
+	return conn, err
+}
+
+// refusedForNow reports whether the server is full, or is starting or stopping. PgBouncer
+// has one code for all of these.
+func refusedForNow(err error) bool {
+	return slices.Contains([]string{"53300", "57P03", "08P01"}, postgresCode(err))
+}
+
+// withPoolerAdvice adds advice to errors that come from a pooler that sends each
+// transaction to any server connection.
+func withPoolerAdvice(err error) error {
+	switch postgresCode(err) {
+	case "42P05", "26000", "08P01": // a prepared statement exists already, does not exist, or is another
+		return fmt.Errorf("%w; a pooler such as PgBouncer lost a prepared statement: set its max_prepared_statements to 200, or its pool_mode to session", err)
+	}
+	return err
+}
+
 // attempt runs f and reports whether the connection broke.
 func (p *Postgres) attempt(
 	ctx context.Context, pool *pgxpool.Pool, began time.Time, f func(context.Context, postgresQueries) error,
 ) (broken bool, err error) {
-	conn, err := pool.Acquire(ctx)
+	conn, err := p.acquire(ctx, pool)
 	if err != nil {
 		if errors.Is(err, context.DeadlineExceeded) {
 			p.resetIfDead(pool, began, err)
@@ -373,7 +464,7 @@ func (p *Postgres) attempt(
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
-	err = f(ctx, postgresQueries{on: conn})
+	err = withPoolerAdvice(f(ctx, postgresQueries{on: conn}))
 	if broken = conn.Conn().IsClosed(); broken {
 		p.resetIfDead(pool, began, err)
 	} else {

@@ -351,3 +351,42 @@ func TestPostgresCallersThatGoAwayCostNoConnection(t *testing.T) {
 	must(t, errors.Join(trouble(t, p, a, 1)...))
 	wantEqual(t, "new connections", p.pool.Stat().NewConnsCount()-before, 0)
 }
+
+// A server that takes no more connections serves those that the node has.
+func TestPostgresIsFull(t *testing.T) {
+	t.Parallel()
+	s := storetest.SharedPostgres(t)
+	schema := s.NewSchema(t)
+	s.Exec(t, "CREATE ROLE few LOGIN CONNECTION LIMIT 3", "GRANT ALL ON SCHEMA "+schema+" TO few")
+	p := startPostgres(t, "host="+s.Dir()+" sslmode=disable user=few dbname=postgres search_path="+schema, PostgresOptions{MaxConns: 8})
+	a := create(t, p.Accounts(), plain("acme", "m1"))
+	if err := errors.Join(trouble(t, p, a, 200)...); err != nil {
+		t.Errorf("got %v", err)
+	}
+	s.Exec(t, "ALTER ROLE few CONNECTION LIMIT 0")
+	p.pool.Reset()
+	for _, err := range trouble(t, p, a, 8) {
+		if postgresCode(err) != "53300" {
+			t.Errorf("got %v, want that the server is full", err)
+		}
+	}
+	s.Exec(t, "ALTER ROLE few CONNECTION LIMIT 1")
+	wantNormal(t, p, a)
+}
+
+// A pooler in transaction mode loses prepared statements if it does not know of them.
+func TestPostgresNamesTheSettingOfThePooler(t *testing.T) {
+	t.Parallel()
+	s := storetest.SharedPostgres(t)
+	p := startPostgres(t, s.DSN(s.NewSchema(t)), PostgresOptions{MaxConns: 1})
+	a := create(t, p.Accounts(), plain("acme", "m1"))
+	for range 2 {
+		_, err := p.Accounts().ByID(bg, "acme", a.ID)
+		must(t, err)
+	}
+	_, err := p.pool.Exec(bg, "DEALLOCATE ALL")
+	must(t, err)
+	if _, err = p.Accounts().ByID(bg, "acme", a.ID); err == nil || !strings.Contains(err.Error(), "max_prepared_statements") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -186,6 +186,12 @@ func TestOpenPostgresNamesWhatIsWrongWithTheDSN(t *testing.T) {
 		"postgres://u:hunter2/x@h/db?sslmode=disable":                       "port",
 		"host=h user=u password=not hunter2 sslmode=disable":                "keyword/value",
 		"host=h user=u password='hunter2 sslmode=disable":                   "keyword/value",
+		"postgres://u:hunter2@h/db?sslmode=disable&keepalives=1":            "parameter keepalives is for other clients of PostgreSQL: leave it out",
+		"postgres://u:hunter2@h/db?sslmode=disable&gssencmode=disable":      "parameter gssencmode",
+		"postgres://u:hunter2@h/db?sslmode=disable&load_balance_hosts=on":   "parameter load_balance_hosts",
+		"host=h user=u password=hunter2 sslmode=disable sslcompression=0":   "parameter sslcompression",
+		"postgres://u:hunter2@h/db?sslmode=disable&pgbouncer=true":          "parameter pgbouncer",
+		"postgres://u:hunter2@h/db?sslmode=disable&connection_limit=5":      "parameter connection_limit",
 		"mysql://u:hunter2@h/db":                                            "keyword/value",
 		secret:                                                              "keyword/value",
 	} {
@@ -210,6 +216,7 @@ func TestOpenPostgresTakesDSNs(t *testing.T) {
 		"postgres://[::1]/db?sslmode=prefer",
 		"host=/run/postgresql dbname=db",
 		"host=h user=u password='p w' dbname=db sslmode=require connect_timeout=60",
+		"postgres://localhost/db?application_name=a&options=-csearch_path%3Dx&synchronous_commit=on&channel_binding=prefer",
 	} {
 		p, err := OpenPostgres(dsn, PostgresOptions{})
 		if err != nil {
@@ -347,4 +354,30 @@ func TestPostgresIsSweptByItsOwnClock(t *testing.T) {
 	sweeper.Sweep(bg)
 	wantEqual(t, "history", recorded(t, accounts, a, 10), []record.Event{fresh})
 	wantEqual(t, "devices", namesOf(get[[]record.Device](t)(accounts.Devices(bg, "acme", a.ID))), []string{known.ID})
+}
+
+// A role that may not create tables is told which statement it lacks.
+func TestPostgresTellsWhichGrantIsMissing(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	schema := s.NewSchema(t)
+	s.Exec(t, `CREATE ROLE "Gran" LOGIN`)
+	start := func() error {
+		return openPostgres(t, "host="+s.Dir()+" sslmode=disable user=Gran dbname=postgres search_path="+schema, PostgresOptions{}).Start(bg)
+	}
+	grant := `GRANT USAGE, CREATE ON SCHEMA %s TO "Gran"`
+	if err := start(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf(grant, "<schema>")) {
+		t.Errorf("without any right: got %v", err)
+	}
+	s.Exec(t, `GRANT USAGE ON SCHEMA `+schema+` TO "Gran"`)
+	err := start()
+	if err == nil || !strings.HasSuffix(err.Error(), fmt.Sprintf(grant, `"`+schema+`"`)) {
+		t.Fatalf("without CREATE: got %v", err)
+	}
+	_, statement, _ := strings.Cut(err.Error(), "run: ")
+	s.Exec(t, statement)
+	must(t, start())
+	s.Exec(t, `ALTER TABLE `+schema+`.history OWNER TO postgres`, `DELETE FROM `+schema+`.mnemogate_migrations WHERE name = '012_repeats.sql'`)
+	if err := start(); err == nil || !strings.Contains(err.Error(), `OWNER TO "Gran"`) {
+		t.Errorf("with the tables of another: got %v", err)
+	}
 }

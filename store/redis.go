@@ -87,6 +87,10 @@ const (
 	redisReload = time.Second
 	// redisHops is how often a call follows keys that move within a Cluster.
 	redisHops = 3
+	// redisPause is how long a call waits before it asks a full server again.
+	redisPause = 20 * time.Millisecond
+	// redisIsFull begins the answer of a server that takes no more connections.
+	redisIsFull = "max number of clients reached"
 )
 
 var (
@@ -162,7 +166,7 @@ func (t redisTarget) sentinel(master string, addrs []string) (*redis.Client, err
 		MasterName: master, SentinelAddrs: addrs,
 		SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
 		Username: o.Username, Password: o.Password, DB: o.DB, TLSConfig: o.TLSConfig,
-		MaxRetries: o.MaxRetries, DialTimeout: o.DialTimeout, DialerRetries: o.DialerRetries,
+		Dialer: o.Dialer, MaxRetries: o.MaxRetries, DialTimeout: o.DialTimeout, DialerRetries: o.DialerRetries,
 		ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
 		PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, PipelinePoolSize: o.PipelinePoolSize,
 		DisableIdentity: true,
@@ -180,7 +184,7 @@ func (t redisTarget) cluster(addrs []string) (*redis.ClusterClient, error) {
 	return redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs:    addrs,
 		Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig,
-		MaxRetries: o.MaxRetries, DialTimeout: o.DialTimeout, DialerRetries: o.DialerRetries,
+		Dialer: o.Dialer, MaxRetries: o.MaxRetries, DialTimeout: o.DialTimeout, DialerRetries: o.DialerRetries,
 		ReadTimeout: o.ReadTimeout, WriteTimeout: o.WriteTimeout, ContextTimeoutEnabled: true,
 		PoolSize: o.PoolSize, PoolTimeout: o.PoolTimeout, PipelinePoolSize: o.PipelinePoolSize,
 		DisableIdentity: true, MaintNotificationsConfig: o.MaintNotificationsConfig,
@@ -367,7 +371,7 @@ func (r *Redis) at(ctx context.Context, key string, f func(redisPlace) error) er
 		return err
 	}
 	for hop := 1; ; hop++ {
-		err = f(place)
+		err = whileRedisIsFull(ctx, func() error { return f(place) })
 		asked, asking := redis.IsAskError(err)
 		_, moved := redis.IsMovedError(err)
 		if r.cluster == nil || !asking && !moved || hop == redisHops {
@@ -384,6 +388,26 @@ func (r *Redis) at(ctx context.Context, key string, f func(redisPlace) error) er
 		}
 		if place.Client == nil {
 			return err
+		}
+	}
+}
+
+// whileRedisIsFull calls f again while the server refuses another connection, until one
+// is free, or while it loads its data. The server has then done nothing.
+func whileRedisIsFull(ctx context.Context, f func() error) error {
+	for refused := error(nil); ; {
+		err := f()
+		if !redis.HasErrorPrefix(err, redisIsFull) && !redis.IsLoadingError(err) {
+			if refused != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+				return refused
+			}
+			return err
+		}
+		refused = err
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(redisPause):
 		}
 	}
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -326,6 +328,31 @@ func TestRedisLetsNobodyIn(t *testing.T) {
 			t.Errorf("%s: got %v, want what the server says", name, err)
 		}
 	}
+}
+
+// A server that takes no more connections serves those that the node has.
+func TestRedisIsFull(t *testing.T) {
+	t.Parallel()
+	s := storetest.StartRedis(t)
+	one, two := openServer(t, s), openServer(t, s)
+	must(t, one.Sessions().Create(bg, t0, session("a", 1, 1, record.Authorized)))
+	operator := s.Client(t)
+	limit := func(n int) { must(t, operator.ConfigSet(bg, "maxclients", fmt.Sprint(n)).Err()) }
+	limit(strings.Count(get[string](t)(operator.ClientList(bg).Result()), "\n"))
+	for _, err := range race(200, one.Sessions(), one.Sessions(), func(i int, s record.Sessions) error {
+		return s.Create(bg, t0, session(fmt.Sprint(i), 1, 1, record.Authorized))
+	}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit(1)
+	_, err := two.Sessions().Get(bg, hash("a"))
+	if !redis.HasErrorPrefix(err, redisIsFull) || !strings.Contains(Advice(err), "maxclients") {
+		t.Errorf("got %v, want that the server is full", err)
+	}
+	limit(1000)
+	wantSession(t, two.Sessions(), session("a", 1, 1, record.Authorized))
 }
 
 // Replicas

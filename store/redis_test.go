@@ -519,7 +519,7 @@ func TestRedisTLS(t *testing.T) {
 		fmt.Sprintf("rediss://:s3cret%%2F%%3F%%40@localhost:%d?ca=%s", port, ca): "certificate",
 		fmt.Sprintf("rediss://:s3cret@127.0.0.1:%d?ca=%s", port, ca):             "WRONGPASS",
 		fmt.Sprintf("rediss://127.0.0.1:%d?ca=%s", port, ca):                     "NOAUTH",
-		fmt.Sprintf("redis://:s3cret%%2F%%3F%%40@127.0.0.1:%d", port):            "EOF",
+		fmt.Sprintf("redis://:s3cret%%2F%%3F%%40@127.0.0.1:%d", port):            "connecting to Redis",
 		"rediss://:s3cret%2F%3F%40@127.0.0.1:" + plainPort:                       "deadline exceeded", // the server waits for the end of a line
 	} {
 		r := openRedis(t, RedisOptions{URLs: []string{url}})

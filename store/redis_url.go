@@ -1,16 +1,21 @@
 package store
 
 import (
+	"bufio"
 	"cmp"
+	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/url"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -124,9 +129,42 @@ func withoutRetries(o *redis.Options) *redis.Options {
 	o.PipelinePoolSize = -1 // use one pool for everything
 	o.PoolSize = cmp.Or(o.PoolSize, 10*runtime.GOMAXPROCS(0))
 	o.DisableIdentity = true
+	o.Dialer = unlessFull(redis.NewDialer(o), o)
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	return o
 }
+
+// unlessFull asks a server on each new connection whether it is full. Otherwise a command
+// could end with a broken connection, and nobody would know whether it was carried out.
+func unlessFull(dial redisDialer, o *redis.Options) redisDialer {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dial(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		_ = conn.SetDeadline(time.Now().Add(o.DialTimeout))
+		_, _ = io.WriteString(conn, "PING\r\n") // if it fails, there may be an answer all the same
+		answer, err := bufio.NewReader(conn).ReadString('\n')
+		if full := redisAnswer(strings.Trim(answer, "-\r\n")); redis.HasErrorPrefix(full, redisIsFull) {
+			err = full
+		}
+		if err != nil {
+			conn.Close()
+			return nil, err
+		}
+		return conn, conn.SetDeadline(time.Time{})
+	}
+}
+
+// A redisAnswer is an error with which a server answers. It implements redis.Error.
+type redisAnswer string
+
+func (a redisAnswer) Error() string { return string(a) }
+
+// RedisError implements redis.Error.
+func (redisAnswer) RedisError() {}
+
+type redisDialer func(ctx context.Context, network, addr string) (net.Conn, error)
 
 func readCAs(file string) (*x509.CertPool, error) {
 	pem, err := os.ReadFile(file)
