@@ -100,7 +100,7 @@ func release(t *testing.T, name string) []byte {
 // release refuses a file with a migration that it does not know.
 func TestSQLiteGoesBackToTheRelease(t *testing.T) {
 	t.Parallel()
-	file := tempFile(t)
+	file := writeFile(t, nil)
 	columns := func() map[string]column {
 		t.Helper()
 		db := get[*sql.DB](t)(sql.Open("sqlite", sqliteDSN(file)))

@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -40,7 +41,8 @@ type SQLite struct {
 	// nothing is logged.
 	Log *slog.Logger
 
-	file string
+	file   string
+	opened os.FileInfo // the file, as Start found it
 
 	calls sync.RWMutex // each call holds a read lock, so that Close waits for it; guards phase
 	phase sqlitePhase
@@ -136,13 +138,25 @@ func (s *SQLite) Close() error {
 	return errors.Join(s.readers.Close(), s.writers.Close())
 }
 
-// beginCall begins a call and fails if the store is not open. After it, call
-// endCall.
+// beginCall begins a call. It fails if the store is not open, or its file is not in its
+// place. After it, call endCall.
 func (s *SQLite) beginCall() error {
 	s.calls.RLock()
-	if s.phase != sqliteOpen {
+	err := errSQLiteNotOpen
+	if s.phase == sqliteOpen {
+		err = s.inPlace()
+	}
+	if err != nil {
 		s.calls.RUnlock()
-		return errSQLiteNotOpen
+	}
+	return err
+}
+
+// inPlace returns an error if another file is at the path of the open one, or none.
+// Changes to the open file would then be lost with the next start.
+func (s *SQLite) inPlace() error {
+	if info, err := os.Stat(s.file); err != nil || !os.SameFile(s.opened, info) {
+		return fmt.Errorf("%w: %s was moved, removed or replaced while it was open: put it back, or else restore a backup", record.ErrDamaged, s.file)
 	}
 	return nil
 }
@@ -177,6 +191,31 @@ func (s *SQLite) transaction(ctx context.Context, f func(context.Context, querie
 	return s.write(ctx, with[*sqliteQueries](f))
 }
 
+// sqliteTrialRows is how many rows Check writes: more than a batch of logins.
+const sqliteTrialRows = 1000
+
+// Check reads the whole file and finds out whether it is damaged. It also writes and
+// deletes as much as many logins do.
+func (s *SQLite) Check(ctx context.Context) error {
+	if err := s.beginCall(); err != nil {
+		return err
+	}
+	s.endCall() // Close does not wait for it
+	if err := checkSQLite(ctx, s.readers); err != nil {
+		return translate("checking the file", err)
+	}
+	return translate("writing to the file", s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
+		const company = "/check"
+		for range sqliteTrialRows {
+			if _, err := tx.exec(ctx, sqlInsertFailures, company, 0, rand.Text(), string(record.WrongPasswords), 1, 0, 0); err != nil {
+				return err
+			}
+		}
+		_, err := tx.exec(ctx, `DELETE FROM tallies WHERE company = $1`, company)
+		return err
+	}))
+}
+
 // Opening
 
 func (s *SQLite) open(ctx context.Context) error {
@@ -188,6 +227,9 @@ func (s *SQLite) open(ctx context.Context) error {
 		return err
 	}
 	s.makePrivate(file)
+	if s.opened, err = os.Stat(file); err != nil {
+		return err
+	}
 	writers, err := sql.Open("sqlite", sqliteDSN(file, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
 		// Checkpoint every 4 MB, and give space back after the log has grown in a
 		// burst.
@@ -268,7 +310,8 @@ func (s *SQLite) makePrivate(file string) {
 
 // sqliteDSN names the file as a URI, so that it may contain a space, % or ?. The
 // pragmas apply to each connection that is opened. Temporary data stay in memory,
-// because a service with a read-only root may have no directory for temporary files.
+// because a service with a read-only root may have no directory for temporary files. The
+// file must exist: an empty one must not take the place of one that was moved away.
 func sqliteDSN(file string, pragmas ...string) string {
 	file = filepath.ToSlash(file)
 	if !strings.HasPrefix(file, "/") { // C:/…
@@ -277,6 +320,7 @@ func sqliteDSN(file string, pragmas ...string) string {
 	query := url.Values{
 		"_pragma": append([]string{"busy_timeout(" + sqliteBusyTimeout + ")", "temp_store(MEMORY)"}, pragmas...),
 		"_txlock": {"immediate"},
+		"mode":    {"rw"},
 	}
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: file, RawQuery: query.Encode()}).String()
 }

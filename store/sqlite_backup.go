@@ -26,7 +26,7 @@ const (
 )
 
 // Backup writes a snapshot of the file, with the changes that are still in its log,
-// and a checksum. It writes them to the writer that begin returns for that many
+// and a checksum. It fails if the snapshot is damaged. It writes them to the writer that begin returns for that many
 // bytes. Other calls can read and write meanwhile. The log can't shrink until Backup
 // returns, so the writer must not block for long. After an error, what was written
 // is useless.
@@ -61,6 +61,9 @@ func (s *SQLite) copyPages(ctx context.Context, begin func(size int64) io.Writer
 	// Read everything in one transaction; its first statement fixes the snapshot.
 	// BeginTx would block writers: see sqliteDSN.
 	if _, err := conn.ExecContext(free, `BEGIN DEFERRED`); err != nil {
+		return err
+	}
+	if err := checkSQLite(ctx, conn); err != nil {
 		return err
 	}
 	var pages, size int64

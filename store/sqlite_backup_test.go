@@ -139,7 +139,7 @@ func TestSQLiteRestoreRefuses(t *testing.T) {
 		must(t, db.Close())
 		return get[[]byte](t)(os.ReadFile(file))
 	}
-	other := tempFile(t)
+	other := writeFile(t, nil)
 	db := get[*sql.DB](t)(sql.Open("sqlite", sqliteDSN(other)))
 	_, err := db.Exec(`CREATE TABLE accounts (id INTEGER)`)
 	must(t, errors.Join(err, db.Close()))
@@ -302,3 +302,77 @@ func TestSQLiteBackupBreaksOff(t *testing.T) {
 type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
+
+// The file of a running store is moved, removed or replaced. From then on no call may seem to
+// succeed, and no other file may take its place.
+func TestSQLiteNoticesThatItsFileIsGone(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not let open files be moved")
+	}
+	for name, change := range map[string]func(file string) error{
+		"moved":    func(file string) error { return os.Rename(file, file+".old") },
+		"removed":  os.Remove,
+		"replaced": func(file string) error { return errors.Join(os.Remove(file), os.WriteFile(file, nil, 0o600)) },
+		"restored": func(file string) error {
+			data, err := os.ReadFile(file)
+			return errors.Join(err, os.WriteFile(file+".new", data, 0o600), os.Rename(file+".new", file))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := tempFile(t)
+			s := startSQLite(t, file)
+			a := create(t, s.Accounts(), plain("acme", "a"))
+			must(t, os.Link(file, file+".kept"))
+			must(t, change(file))
+			before, _ := os.ReadFile(file)
+			_, loadErr := s.Accounts().ByID(bg, "acme", a.ID)
+			_, createErr := s.Accounts().Create(bg, t0, plain("acme", "b"))
+			var begun bool
+			for call, err := range map[string]error{
+				"a read": loadErr, "a write": createErr, "a check": s.Check(bg),
+				"a backup": s.Backup(bg, func(int64) io.Writer { begun = true; return io.Discard }),
+				"a sweep":  s.Sessions().Sweep(bg, t0),
+			} {
+				if !errors.Is(err, record.ErrDamaged) || !strings.Contains(err.Error(), file) {
+					t.Errorf("%s: got %v", call, err)
+				}
+			}
+			if after, _ := os.ReadFile(file); begun || !bytes.Equal(before, after) {
+				t.Errorf("a backup began: %v; the file at the path was written to: %v", begun, !bytes.Equal(before, after))
+			}
+			must(t, os.Rename(file+".kept", file))
+			create(t, s.Accounts(), plain("acme", "b"))
+			must(t, s.Check(bg))
+		})
+	}
+}
+
+// A backup of a damaged store fails before it begins: it could not be restored.
+func TestSQLiteDamage(t *testing.T) {
+	file := tempFile(t)
+	s := startSQLite(t, file)
+	for n := range 200 {
+		create(t, s.Accounts(), plain("acme", fmt.Sprint("account ", n)))
+	}
+	must(t, s.Check(bg))
+	backup(t, s)
+	must(t, s.emptyLog(bg))
+	must(t, s.Close())
+	data := get[[]byte](t)(os.ReadFile(file))
+	for i := range data {
+		if i >= 4096 && bytes.HasPrefix(data[i:], []byte("account 1")) {
+			copy(data[i:], "account X")
+		}
+	}
+	must(t, os.WriteFile(file, data, 0o600))
+	s = startSQLite(t, file) // a damaged index does not keep it from starting
+	err := s.Backup(bg, func(int64) io.Writer {
+		t.Error("a backup began")
+		return io.Discard
+	})
+	for _, err := range []error{err, s.Check(bg)} {
+		if !errors.Is(err, record.ErrDamaged) || !strings.Contains(Advice(err), "restore the latest backup") {
+			t.Errorf("got %v, with the advice %q", err, Advice(err))
+		}
+	}
+}

@@ -44,7 +44,7 @@ func TestASecondStoreKeepsTheLocksOfTheFirst(t *testing.T) {
 
 // Without a directory for temporary files, a large write would fail.
 func TestSQLiteMakesNoTemporaryFiles(t *testing.T) {
-	db := get[*sql.DB](t)(sql.Open("sqlite", sqliteDSN(tempFile(t))))
+	db := get[*sql.DB](t)(sql.Open("sqlite", sqliteDSN(writeFile(t, nil))))
 	defer db.Close()
 	db.SetMaxOpenConns(1)
 	for _, statement := range []string{

@@ -15,6 +15,8 @@ import (
 	"runtime"
 
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A SQLiteRestore restores a backup to the file of a SQLite store.
@@ -207,20 +209,13 @@ func (r SQLiteRestore) prepare(ctx context.Context, file string) (done SQLiteRes
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(1)
-	var ours bool
-	if err := db.QueryRowContext(ctx, sqliteIsOurs).Scan(&ours); err != nil {
-		return done, r.damaged(err)
-	}
-	if !ours {
+	err = checkSQLite(ctx, db)
+	if errors.Is(err, errSQLiteNotOurs) {
 		return done, fmt.Errorf("%s belongs to another program, or is a copy of a running store's file without its -wal file: "+
 			"make backups with caddy mnemogate backup", r.From)
 	}
-	var result string
-	if err := db.QueryRowContext(ctx, `PRAGMA integrity_check(1)`).Scan(&result); err != nil {
-		return done, r.damaged(err)
-	}
-	if result != "ok" {
-		return done, r.damaged(errors.New(result))
+	if err != nil {
+		return done, fmt.Errorf("%s is damaged: %w", r.From, err)
 	}
 	if err := migrateSQLite(ctx, db); err != nil {
 		return done, fmt.Errorf("%s: %w", r.From, err)
@@ -233,8 +228,28 @@ func (r SQLiteRestore) prepare(ctx context.Context, file string) (done SQLiteRes
 	return done, db.QueryRowContext(ctx, `SELECT count(*) FROM accounts`).Scan(&done.Accounts)
 }
 
-func (r SQLiteRestore) damaged(err error) error {
-	return fmt.Errorf("%s is damaged: %w", r.From, err)
+var errSQLiteNotOurs = fmt.Errorf("%w: it has not all tables of mnemogate", record.ErrDamaged)
+
+// checkSQLite reads the whole file. It returns an error if the file is damaged, or not
+// a store of ours.
+func checkSQLite(ctx context.Context, on interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}) error {
+	var ours bool
+	var result string
+	if err := on.QueryRowContext(ctx, sqliteIsOurs).Scan(&ours); err != nil {
+		return err
+	}
+	if !ours {
+		return errSQLiteNotOurs
+	}
+	if err := on.QueryRowContext(ctx, `PRAGMA integrity_check(1)`).Scan(&result); err != nil {
+		return err
+	}
+	if result != "ok" {
+		return fmt.Errorf("%w: %s", record.ErrDamaged, result)
+	}
+	return nil
 }
 
 // endAllSQLite revokes all sessions with their codes, all links, and the pending

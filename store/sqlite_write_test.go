@@ -168,7 +168,7 @@ func TestSQLiteWritesDoNotWaitForAStuckDisk(t *testing.T) {
 		t.Errorf("behind it: %v", err)
 	}
 
-	committing := &SQLite{phase: sqliteOpen, ops: make(chan *sqliteOp)}
+	committing := &SQLite{file: s.file, opened: s.opened, phase: sqliteOpen, ops: make(chan *sqliteOp)}
 	go func() {
 		o := <-committing.ops
 		o.claimed.Store(true)

@@ -74,6 +74,10 @@ func translate(doing string, err error) error {
 	if record.IsAnswer(err) {
 		return err
 	}
+	switch sqliteCode(err) & 0xff {
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		err = fmt.Errorf("%w: %w", record.ErrDamaged, err)
+	}
 	return fmt.Errorf("%s: %w", doing, err)
 }
 

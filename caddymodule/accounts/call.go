@@ -253,6 +253,8 @@ func asError(err error) *Error {
 		return &Error{Status: http.StatusConflict, Field: taken.Field, Message: taken.Error()}
 	}
 	switch {
+	case errors.Is(err, record.ErrDamaged):
+		return &Error{Status: http.StatusInternalServerError, Message: "the store is damaged, or its file was moved; 'caddy mnemogate doctor' says what is wrong", Cause: err}
 	case errors.Is(err, record.ErrNotFound):
 		return &Error{Status: http.StatusNotFound, Message: api.NoAccount}
 	case errors.Is(err, manage.ErrNoSession):

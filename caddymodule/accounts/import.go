@@ -323,6 +323,10 @@ func (c *Call) export() error {
 	if err != nil {
 		return err
 	}
+	// Damage can hide accounts from a list that seems complete.
+	if _, err := c.App.CheckStore(c.Context()); err != nil {
+		return err
+	}
 	after := ""
 	for {
 		ctx, cancel := context.WithTimeout(c.Context(), timeout)

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -75,6 +76,7 @@ func (d *doctor) run(ctx context.Context) {
 			if alone {
 				sessions()
 			}
+			check("accounts store", func() { d.damage(ctx) })
 			check("company", func() { d.weak(d.app.Orphans(ctx)) })
 			check("second_factor", func() { d.stranded(ctx) })
 		})
@@ -150,6 +152,19 @@ func (d *doctor) accounts(ctx context.Context) bool {
 		_, err := d.service.Accounts.FailureCounts(ctx, key)
 		return err
 	})
+}
+
+// damage reports whether the accounts store is damaged.
+func (d *doctor) damage(ctx context.Context) {
+	switch checked, err := d.app.CheckStore(ctx); {
+	case ctx.Err() != nil:
+		d.found(api.Finding{Check: "accounts store", Result: api.Warning, Message: "it is too large to be checked for damage in " + doctorTimeout.String(),
+			Advice: "make a backup, which checks all of it"})
+	case err != nil:
+		d.found(storeFailed("accounts store", err))
+	case checked:
+		d.found(api.Finding{Check: "accounts store", Result: api.OK, Message: "it is not damaged"})
+	}
 }
 
 // sessions reads a session that does not exist, and increments a counter.
@@ -299,7 +314,9 @@ func (d *doctor) backlogs() {
 func (d *doctor) stranded(ctx context.Context) {
 	found, err := d.app.Stranded(ctx)
 	d.weak(found, nil)
-	if err != nil {
+	if errors.Is(err, record.ErrDamaged) {
+		d.found(storeFailed("second_factor", err))
+	} else if err != nil {
 		d.found(api.Finding{Check: "second_factor", Result: api.Warning, Message: "accounts without a second factor could not be counted: " + err.Error(),
 			Advice: "ignore this if there are millions of accounts, since the count then takes too long; otherwise look at the load of the store's server"})
 	}

@@ -34,8 +34,18 @@ func (a *App) Backup(ctx context.Context, begin func(size int64) io.Writer) erro
 	}
 	at := time.Now()
 	if err := store.Backup(ctx, begin); err != nil {
-		return err
+		return noteDamage(err)
 	}
 	backedUp.Store(at.Unix())
 	return nil
+}
+
+// CheckStore checks the accounts store, as documented at guest.CheckedStore. It reports
+// whether the store can be checked.
+func (a *App) CheckStore(ctx context.Context) (checked bool, err error) {
+	store, ok := a.stores[0].Store.(guest.CheckedStore)
+	if !ok {
+		return false, nil
+	}
+	return true, noteDamage(store.Check(ctx))
 }

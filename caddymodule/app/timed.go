@@ -15,8 +15,17 @@ func observeCall(ctx context.Context, store, method string, began time.Time, err
 	if failed {
 		result = "error"
 	}
+	_ = noteDamage(*err)
 	storeSeconds.WithLabelValues(store, method, result).Observe(time.Since(began).Seconds())
 	guest.TraceCall(ctx, store, method, began, failed)
+}
+
+// noteDamage counts an error that says that a store is damaged, and returns it.
+func noteDamage(err error) error {
+	if errors.Is(err, record.ErrDamaged) {
+		storeDamage.Inc()
+	}
+	return err
 }
 
 // unanswered reports whether err means that the store did not answer. Other errors

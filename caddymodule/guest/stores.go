@@ -32,6 +32,13 @@ type PrefixStore interface {
 	KeyPrefix() string
 }
 
+// A CheckedStore is a Store that can tell whether its data are whole.
+type CheckedStore interface {
+	// Check reads all data, and writes as much as many requests do. Its error wraps
+	// record.ErrDamaged if data are damaged or missing. It may take minutes.
+	Check(context.Context) error
+}
+
 // A BackupStore is a Store that can be copied while it is in use.
 type BackupStore interface {
 	// Backup writes a snapshot of the store to the writer that begin returns. It

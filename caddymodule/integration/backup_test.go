@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"net/http"
@@ -11,10 +12,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/passkey/keytest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // A backup of a store under load is complete. After a restore all accounts exist,
@@ -218,4 +221,60 @@ func TestRestoreOfOneStoreOfTwo(t *testing.T) {
 		s.get("/", mallory).want(wire.ErrTokenInvalid)
 		s.get("/", s.login("alice")).wantStatus(200)
 	})
+}
+
+// If the store's file is moved away, nothing seems to succeed any more, and nothing makes an
+// empty file in its place.
+func TestTheFileOfTheStoreIsMovedAway(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{company: account("alice", ""), handler: "health /health"})
+	s.login("alice")
+	file, backup := s.dir+"/mnemogate.db", s.dir+"/backup.db"
+	must(t, os.Rename(file, file+".away"))
+	s.cli("", "account", "add", "bob").want(1, "its file was moved")
+	s.credentials("alice", testPassword).want(wire.ErrUnavailable)
+	s.cli("", "backup", "--output", backup).want(1, "its file was moved")
+	s.cli("", "export").want(1, "its file was moved")
+	if got := failed(s.cli("", "doctor").want(1).out); len(got) != 1 || !strings.Contains(got[0], "mnemogate.db was moved, removed or replaced") {
+		t.Errorf("doctor says %q", got)
+	}
+	storetest.Eventually(t, 10*time.Second, "503", func() bool { return s.ask("GET", "/health", "").Status == http.StatusServiceUnavailable })
+	for _, name := range []string{file, backup} {
+		if _, err := os.Stat(name); err == nil {
+			t.Errorf("%s was made", name)
+		}
+	}
+	if got := s.scrape(); got["mnemogate_store_damage_total"] == 0 || got["mnemogate_last_backup_timestamp_seconds"] != 0 {
+		t.Errorf("damage: %v, last backup: %v", got["mnemogate_store_damage_total"], got["mnemogate_last_backup_timestamp_seconds"])
+	}
+	must(t, os.Rename(file+".away", file))
+	s.cli("", "account", "add", "bob").want(0)
+	s.login("alice")
+}
+
+// A damaged store can't be restored from its backup, and may hide accounts from a list. Its
+// operator must notice before the last good backup is deleted.
+func TestADamagedStoreIsNoticed(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{company: account("alice", "")})
+	file, backup := s.dir+"/mnemogate.db", s.dir+"/backup.db"
+	for i := range 40 {
+		s.admin("POST", "accounts", fields{"profile_mnemocode": fmt.Sprint("number-", i)}).wantStatus(201)
+	}
+	s.cli("", "doctor").want(0, "it is not damaged")
+	s.whileStopped(func() {
+		data := get(os.ReadFile(file))(t)
+		must(t, os.WriteFile(file, bytes.ReplaceAll(data, []byte("number-1"), []byte("number-X")), 0o600))
+	})
+	s.cli("", "backup", "--output", backup).want(1, "the store is damaged")
+	if _, err := os.Stat(backup); err == nil {
+		t.Error("there is a backup")
+	}
+	s.cli("", "export").want(1, "the store is damaged")
+	if got := fmt.Sprint(failed(s.cli("", "doctor").want(1).out)); !strings.Contains(got, "restore the latest backup") {
+		t.Errorf("doctor says %s", got)
+	}
+	if got := s.scrape(); got["mnemogate_store_damage_total"] == 0 || got["mnemogate_last_backup_timestamp_seconds"] != 0 {
+		t.Errorf("damage: %v, last backup: %v", got["mnemogate_store_damage_total"], got["mnemogate_last_backup_timestamp_seconds"])
+	}
 }

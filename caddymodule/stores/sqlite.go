@@ -1,7 +1,9 @@
 package stores
 
 import (
+	"fmt"
 	"path/filepath"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -52,6 +54,9 @@ func (s *SQLite) Provision(caddy.Context) (err error) {
 	} else if s.File, err = guest.ResolveGiven("store sqlite", s.File); err != nil {
 		return err
 	}
+	if s.File == ":memory:" || strings.HasPrefix(s.File, "file:") {
+		return fmt.Errorf("store sqlite: %q is not the path of a file; accounts must survive a restart, so write a path such as /data/mnemogate.db", s.File)
+	}
 	s.File, err = filepath.Abs(s.File)
 	return err
 }
@@ -75,4 +80,5 @@ var (
 	_ guest.AccountsStore = (*store.SQLite)(nil)
 	_ guest.FeedingStore  = (*store.SQLite)(nil)
 	_ guest.BackupStore   = (*store.SQLite)(nil)
+	_ guest.CheckedStore  = (*store.SQLite)(nil)
 )

@@ -28,6 +28,10 @@ var (
 // call Start again.
 var ErrUnreachable = errors.New("the store can't be reached")
 
+// ErrDamaged is wrapped by errors of a store whose data are damaged, or no longer where it
+// looks for them. Trying again does not help.
+var ErrDamaged = errors.New("the store is damaged")
+
 // A Fault is a setting with which a store's server can lose data.
 type Fault struct {
 	What   string // what is wrong, with the server's address or its name for the sentinels
