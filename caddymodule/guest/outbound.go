@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -202,9 +203,24 @@ func HTTPWeakness(insecure bool, addresses ...string) []Weakness {
 	return nil
 }
 
+// uri matches the characters of RFC 3986.
+var uri = regexp.MustCompile(`^[!#-;=?-Z\[\]_a-z~]+$`)
+
+// CheckURI refuses an address that ends early in a mail, or that clients and providers
+// spell in another way.
+func CheckURI(s string) error {
+	if !uri.MatchString(s) {
+		return errors.New("it has a space or another character that no URL may have; percent-encode it, and write a domain in ASCII (xn--…)")
+	}
+	return nil
+}
+
 // HTTPSURL parses the URL of a page that receives secrets.
 func HTTPSURL(s string) (*url.URL, error) {
 	u, err := HTTPURL(s)
+	if err == nil {
+		err = CheckURI(s)
+	}
 	if err != nil {
 		return nil, err
 	}

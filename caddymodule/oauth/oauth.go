@@ -149,6 +149,11 @@ func (c *oauthClient) validate(what string) error {
 	for _, uri := range c.RedirectURI {
 		if u, err := url.Parse(uri); err != nil || u.Scheme == "" || strings.Contains(uri, "#") {
 			return fmt.Errorf("%s: redirect_uri: %q is not an absolute URI without a fragment", what, uri)
+		} else if strings.HasPrefix(u.Scheme, "http") && u.Hostname() == "" || len(uri) > maxRedirectURI {
+			return fmt.Errorf("%s: redirect_uri: %q has no host, or more than %d characters, which no client can send; correct it", what, uri, maxRedirectURI)
+		}
+		if err := guest.CheckURI(uri); err != nil {
+			return fmt.Errorf("%s: redirect_uri: %q: %w", what, uri, err)
 		}
 	}
 	if c.Icon != "" {
@@ -168,6 +173,8 @@ func (c *oauthClient) validate(what string) error {
 	}
 	return guest.CheckTimeout(what, c.Timeout)
 }
+
+const maxRedirectURI = 2048 // as in the route
 
 var scopeToken = regexp.MustCompile(`^[!#-[\]-~]+$`) // RFC 6749, section 3.3
 

@@ -65,6 +65,8 @@ func TestWebhookRefusesWhatCanNotBeSentOrVerified(t *testing.T) {
 		"bad url":       {webhook{URL: "https://hidden:x\n@a", Secret: "x"}, "sms webhook: url"},
 		"header name":   {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"X Y": "z"}}, "X Y"},
 		"header value":  {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"X": "hidden\r\nY: z"}}, "header X: it has a line break"},
+		"header's dash": {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"X": "a–b"}}, `"X"`},
+		"header's end":  {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"X": "a "}}, `"X"`},
 		"own header":    {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"Webhook-ID": "z"}}, "Webhook-ID"},
 		"length header": {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"content-length": "1"}}, "content-length"},
 		"timeout":       {webhook{URL: "https://a", Secret: "x", Timeout: caddy.Duration(time.Hour)}, "timeout"},

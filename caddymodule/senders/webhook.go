@@ -19,6 +19,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -239,8 +240,8 @@ func (w *webhook) Validate() (err error) {
 		w.keys = append(w.keys, key)
 	}
 	for name, value := range w.Headers {
-		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
-			return fmt.Errorf("%s: header %q: its name or its value can't be sent in HTTP; correct it", w.what, name)
+		if !httpguts.ValidHeaderFieldName(name) || !fieldValue.MatchString(value) {
+			return fmt.Errorf("%s: header %q: HTTP can't carry its name, or its value, which must be visible ASCII without space around it; correct it", w.what, name)
 		}
 		if ownHeader(name) {
 			return fmt.Errorf("%s: header %s is set by mnemogate; leave it out", w.what, name)
@@ -249,11 +250,14 @@ func (w *webhook) Validate() (err error) {
 	return guest.CheckTimeout(w.what, w.Timeout)
 }
 
+// fieldValue matches the values that every server reads alike (RFC 9110, section 5.5).
+var fieldValue = regexp.MustCompile(`^[!-~]([ \t!-~]*[!-~])?$`)
+
 // ownHeader reports whether a header is one that the configuration must not set.
 func ownHeader(name string) bool {
 	name = strings.ToLower(name)
 	return strings.HasPrefix(name, "webhook-") ||
-		slices.Contains([]string{"content-type", "content-length", "host", "transfer-encoding", "connection", "trailer"}, name)
+		slices.Contains([]string{"content-type", "content-length", "host", "transfer-encoding", "connection", "trailer", "upgrade", "expect", "te"}, name)
 }
 
 // keyPrefix is the prefix of a Standard Webhooks secret. Base64 follows it.

@@ -16,7 +16,8 @@ const maxLocale = 35
 // case. Store the tag's String, which is its canonical spelling.
 func ParseLocale(s string) (language.Tag, error) {
 	tag, err := language.Parse(s)
-	if err != nil || len(s) > maxLocale || strings.Contains(s, "_") || tag == language.Und {
+	base, _, _ := tag.Raw()
+	if err != nil || len(tag.String()) > maxLocale || strings.Contains(s, "_") || base.String() == language.Und.String() {
 		return language.Und, ErrLocale
 	}
 	return tag, nil
