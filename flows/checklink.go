@@ -8,6 +8,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -21,7 +22,7 @@ func (s *Service) checkLink(ctx context.Context, c *session.Call, req *checkLink
 	if err := c.CheckAddress(ctx); err != nil {
 		return Reply{}, err
 	}
-	err := c.FindLink(ctx, req.Token)
+	err := c.FindLink(ctx, typed.Token(req.Token))
 	if errors.Is(err, wire.ErrTokenInvalid) {
 		if err := c.CountAddressFailure(ctx); err != nil {
 			return Reply{}, err
@@ -34,5 +35,7 @@ func (s *Service) checkLink(ctx context.Context, c *session.Call, req *checkLink
 	if err := cmp.Or(err, tenant.CheckStatus(a)); err != nil {
 		return Reply{}, err
 	}
-	return issued(c.Enter(ctx, session.Step{Account: a, State: record.RecoveryPassword}))
+	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: record.RecoveryPassword}))
+	reply.LoginID = a.Email // a change of it would have revoked the link
+	return reply, err
 }

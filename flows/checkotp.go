@@ -5,6 +5,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
+	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -15,7 +16,10 @@ type checkOTPRequest struct {
 	RememberDevice    bool     `json:"remember_device"`
 }
 
-func (r *checkOTPRequest) hasOTP() bool { return r.OTP != "" && r.BackupCode == "" }
+func (r *checkOTPRequest) mayBeCode(length int) bool {
+	_, ok := typed.OTP(r.OTP, length)
+	return ok && r.BackupCode == ""
+}
 
 // checkOTP checks the code of an SMS or app, or a backup code (interface, Endpoints 3).
 func (s *Service) checkOTP(ctx context.Context, c *session.Call, req *checkOTPRequest) (Reply, error) {
@@ -44,7 +48,10 @@ type recoveryCheckOTPRequest struct {
 	OTP string `json:"otp" max:"16" need:"y"`
 }
 
-func (*recoveryCheckOTPRequest) hasOTP() bool { return true }
+func (r *recoveryCheckOTPRequest) mayBeCode(length int) bool {
+	_, ok := typed.OTP(r.OTP, length)
+	return ok
+}
 
 // recoveryCheckOTP checks the code of a recovery by phone (interface, Endpoints 11).
 func (s *Service) recoveryCheckOTP(ctx context.Context, c *session.Call, req *recoveryCheckOTPRequest) (Reply, error) {

@@ -6,6 +6,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -28,7 +29,7 @@ func (s *Service) checkQuestion(ctx context.Context, c *session.Call, req *check
 	if err := tenant.CheckStatus(a); err != nil {
 		return Reply{}, err
 	}
-	ok, _, err := s.Hasher.Verify(ctx, c.Turn(), c.Company.Password.Argon2id, a.AnswerHash, record.FoldAnswer(req.ControlAnswer))
+	ok, _, err := s.Hasher.Verify(ctx, c.Turn(), c.Company.Password.Argon2id, a.AnswerHash, typed.Answer(req.ControlAnswer))
 	if err != nil {
 		return Reply{}, wire.Unavailable("checking the control answer", err)
 	}

@@ -67,8 +67,8 @@ func TestDisclaimersComeBehindTheSecret(t *testing.T) {
 	b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
 	b.withoutPassword()
 	token, _ := b.awaiting()
-	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "x"})
-	b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "x"})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "000000"})
+	b.wrong(wire.ErrBackupCodeInvalid, "auth/checkotp", token, object{"backup_code": "ZZZZZ23456"})
 }
 
 // Disclaimers that were accepted with the password are carried to the step that

@@ -282,7 +282,7 @@ func TestEachLockIsOneEvent(t *testing.T) {
 		record.LockLogins:   {reason: "limit.logins", limits: func(c *tenant.Company) { c.Limits.LoginsPerAddress = one }, try: wrongPassword},
 		record.LockCodes: {reason: "lock.codes", limits: func(c *tenant.Company) { c.Limits.WrongCodes = one }, state: record.CheckOTP,
 			with: func(b *harness, token string) error {
-				_, err := b.serve("auth/checkotp", token, object{"backup_code": "wrong"})
+				_, err := b.serve("auth/checkotp", token, object{"backup_code": "ZZZZZ23456"})
 				return err
 			}},
 		record.LockAnswers: {reason: "lock.answers", limits: func(c *tenant.Company) { c.Limits.WrongAnswers = one }, state: record.RecoveryQuestion,

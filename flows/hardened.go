@@ -7,6 +7,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
 // A hardened company does not reveal to strangers which accounts exist (contract,
@@ -84,7 +85,7 @@ func (s *Service) recoverHardened(ctx context.Context, c *session.Call, req *rec
 // shownEmail returns the login id that was sent if it is an email address, otherwise a
 // mask.
 func shownEmail(loginID string) string {
-	if strings.Contains(record.NormalizeLoginID(loginID), "@") {
+	if strings.Contains(typed.LoginID(loginID, ""), "@") {
 		return strings.TrimSpace(loginID)
 	}
 	return "***@***"

@@ -7,6 +7,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -57,9 +58,9 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 // hardenedPhone returns a phone as mnemogate read it, or "" if the user wrote it so. It
 // also returns "" for plain digits, which may be a login name: otherwise the answer would
 // reveal whether that login name exists.
-func hardenedPhone(company *tenant.Company, typed string) string {
-	phone := company.ReadPhone(typed)
-	if phone == typed || record.NormalizePhone(typed) == "" && !strings.ContainsAny(strings.TrimSpace(typed), " ()/") {
+func hardenedPhone(company *tenant.Company, text string) string {
+	phone := company.ReadPhone(text)
+	if phone == text || typed.Phone(text, "") == "" && !strings.ContainsAny(strings.TrimSpace(text), " ()/") {
 		return ""
 	}
 	return phone

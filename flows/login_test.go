@@ -55,7 +55,7 @@ func TestStatusIsAnsweredInEveryFlow(t *testing.T) {
 				body := b.goodBody(route.Path)
 				b.status(status)
 				b.wrong(want, route.Path, token, body)
-				for field, wrong := range map[string]string{"password": "wrong", "otp": "wrong", "control_answer": "wrong", "new_password": "x"} {
+				for field, wrong := range map[string]string{"password": "wrong", "otp": "000000", "control_answer": "wrong", "new_password": "x"} {
 					if _, ok := body[field]; !ok {
 						continue
 					}

@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -51,7 +52,7 @@ func TestLoginIDsAreFolded(t *testing.T) {
 	for _, pair := range [][2]string{
 		{"ΣΊΣΥΦΟΣ", "σίσυφος"}, {"ﬁﬂ", "FIFL"}, {"ǅ", "ǆ"}, {"ᏣᎳᎩ", "ꮳꮃꭹ"}, {"Ᏹ", "ᏹ"}, {"Ω", "\u2126"}, {"①", "1"}, {"e\u0301", "É"},
 	} {
-		if a, b := record.NormalizeLoginID(pair[0]), record.NormalizeLoginID(pair[1]); a != b {
+		if a, b := typed.LoginID(pair[0], ""), typed.LoginID(pair[1], ""); a != b {
 			t.Errorf("%q is %q, %q is %q", pair[0], a, pair[1], b)
 		}
 	}
@@ -62,7 +63,7 @@ func TestOtherLoginIDsAreOthers(t *testing.T) {
 		{"+37060012345", "37060012345"}, {"+37060012345", "060012345"}, {"a.b@example.com", "ab@example.com"},
 		{"anna-maria", "annamaria"}, {"anna maria", "annamaria"}, {"+37060012345x", "+37060012345"}, {"é", "e"},
 	} {
-		if a, b := record.NormalizeLoginID(pair[0]), record.NormalizeLoginID(pair[1]); a == b {
+		if a, b := typed.LoginID(pair[0], ""), typed.LoginID(pair[1], ""); a == b {
 			t.Errorf("%q and %q are both %q", pair[0], pair[1], a)
 		}
 	}
@@ -81,17 +82,17 @@ func FuzzNormalizeLoginID(f *testing.F) {
 		if !utf8.ValidString(s) {
 			return // no body can contain it
 		}
-		once := record.NormalizeLoginID(s)
-		if twice := record.NormalizeLoginID(once); twice != once {
+		once := typed.LoginID(s, "")
+		if twice := typed.LoginID(once, ""); twice != once {
 			t.Errorf("%+q becomes %+q and then %+q", s, once, twice)
 		}
 		if once != strings.TrimFunc(once, unicode.IsSpace) {
 			t.Errorf("%+q becomes %+q, with space around it", s, once)
 		}
-		if spaced := record.NormalizeLoginID("\t" + s + "\u3000"); spaced != once {
+		if spaced := typed.LoginID("\t"+s+"\u3000", ""); spaced != once {
 			t.Errorf("%+q becomes %+q, with space around it %+q", s, once, spaced)
 		}
-		if phone := record.NormalizePhone(s); phone != "" && phone != once {
+		if phone := typed.Phone(s, ""); phone != "" && phone != once {
 			t.Errorf("%+q is the phone %+q but the login id %+q", s, phone, once)
 		}
 	})

@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/message"
@@ -159,6 +160,9 @@ func (m *model) hides(c *modelCall) bool {
 // request, because the code is used up before the account is known. A wrong code
 // counts only if there was a code to compare it with.
 func (m *model) tryCode(c *modelCall) {
+	if len(c.body["otp"].(string)) != 6 {
+		refuse("request.validation.failed")
+	}
 	m.allowed(c)
 	code := c.session.code
 	c.session.code = nil
@@ -222,6 +226,9 @@ func (m *model) checkOTP(c *modelCall) modelAnswer {
 	if otp != "" {
 		m.tryCode(c)
 		return m.proven(c, a, true)
+	}
+	if len(strings.ReplaceAll(backup, "-", "")) != 10 {
+		refuse("request.validation.failed")
 	}
 	m.codeStep(c)
 	if !slices.Contains(a.backup, backup) {

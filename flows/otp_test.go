@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -49,6 +50,81 @@ func TestCodesAreOfSixDigits(t *testing.T) {
 	if _, otp := b.awaiting(); len(otp) != 8 {
 		t.Errorf("got the code %q, want 8 digits", otp)
 	}
+}
+
+// However people type and paste a code, it is that code. What can't be a code spends and
+// counts nothing.
+func TestCodesAsPeopleTypeThem(t *testing.T) {
+	for _, spell := range spelledCodes {
+		b := harnessWithCodes(t)
+		token, otp := b.awaiting()
+		b.must("auth/checkotp", token, object{"otp": spell(otp)})
+		token, _ = b.awaiting()
+		b.must("auth/checkotp", token, object{"backup_code": spell("abcde23456")})
+		recovery := b.sessionIn(record.RecoveryOTP)
+		b.must("auth/recovery/checkotp", recovery, object{"otp": spell(b.sms.last(t).Code)})
+
+		shows := b.newApp()
+		_, err := b.admin().ConfirmTOTP(t.Context(), mnemocode, spell(shows(-30*time.Second)), "")
+		must(t, err)
+		b.must("auth/recovery/checkotp", b.sessionIn(record.RecoveryOTP), object{"otp": spell(b.sms.last(t).Code)})
+	}
+	b := harnessWithCodes(t)
+	b.company.Limits.WrongCodes.N = 1
+	token, otp := b.awaiting()
+	recovery := b.sessionIn(record.RecoveryOTP)
+	recoveryOTP := b.sms.last(t).Code
+	for _, no := range []string{"12345", "1234567", "12345a", "no code", " ", "½23456"} {
+		b.wrong(wire.ErrValidation, "auth/checkotp", token, object{"otp": no})
+		b.wrong(wire.ErrValidation, "auth/recovery/checkotp", recovery, object{"otp": no})
+	}
+	for _, no := range []string{"ABCDE2345", "ABCDE234567", "ABCDE23451", "ABCDE_23456", otp} {
+		b.wrong(wire.ErrValidation, "auth/checkotp", token, object{"backup_code": no})
+	}
+	if n := b.failureCount(record.WrongCodes) + b.failureCount(record.WrongSecondFactors); n != 0 {
+		t.Errorf("%d wrong codes were counted", n)
+	}
+	b.must("auth/checkotp", token, object{"otp": otp})
+	b.must("auth/recovery/checkotp", recovery, object{"otp": recoveryOTP})
+}
+
+// An app's code has six digits, however long those by SMS are.
+func TestAnAppsCodesAsPeopleTypeThem(t *testing.T) {
+	for _, spell := range spelledCodes {
+		b := newHarness(t)
+		b.company.OTP.Length = 8
+		b.company.Limits.WrongCodes.N = 1
+		shows := b.withApp()
+		token := b.awaitingApp()
+		for _, no := range []string{"12345678", "12345", "no code"} {
+			b.wrong(wire.ErrValidation, "auth/checkotp", token, object{"otp": no})
+		}
+		b.must("auth/checkotp", token, object{"otp": spell(shows(0))})
+		b.newApp()
+		_, err := b.admin().ConfirmTOTP(t.Context(), mnemocode, "1234567", "")
+		if wrong, ok := errors.AsType[*manage.FieldError](err); !ok || wrong.Field != "code" {
+			t.Errorf("got %v, want that the code can't be one", err)
+		}
+	}
+}
+
+// spelledCodes write a code as people type and paste it.
+var spelledCodes = []func(code string) string{
+	func(code string) string { return code[:3] + " " + code[3:] },
+	func(code string) string { return code + "\n" },
+	func(code string) string { return "\u200b" + code[:2] + "\u00a0" + code[2:] + "\ufeff" },
+	func(code string) string { return code[:5] + "–" + code[5:] },
+	func(code string) string { // full-width
+		return strings.Map(func(r rune) rune { return r + 0xfee0 }, code)
+	},
+	func(code string) string { // Persian digits
+		return strings.Map(func(r rune) rune {
+			if '0' <= r && r <= '9' {
+				return r - '0' + '۰'
+			}
+			return r
+		}, code)
+	},
 }
 
 func TestExactlyOneOfOTPAndBackupCode(t *testing.T) {
@@ -142,7 +218,7 @@ func (unaccepting) Accept(context.Context, string, int64, []record.Acceptance, .
 func TestABackupCodeNeedsNoRenewal(t *testing.T) {
 	b := harnessWithCodes(t)
 	token, otp := b.awaiting()
-	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "no code"})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "000000"})
 	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
 	wantStep(t, b.must("auth/checkotp", token, object{"backup_code": "ABCDE23456"}), record.Authorized)
 }
@@ -234,7 +310,7 @@ func TestARightCodeIsOneOfThoseAllowed(t *testing.T) {
 		b.Accounts = laps{accounts, func() {
 			b.Accounts = accounts
 			for i, other := range others {
-				if _, err := b.serveAs(code, addressOf(i), "auth/recovery/checkotp", other, object{"otp": "no code"}); !errors.Is(err, wire.ErrOTPInvalid) {
+				if _, err := b.serveAs(code, addressOf(i), "auth/recovery/checkotp", other, object{"otp": "000000"}); !errors.Is(err, wire.ErrOTPInvalid) {
 					t.Error(err)
 				}
 			}

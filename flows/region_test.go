@@ -1,6 +1,8 @@
 package flows_test
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows/manage"
@@ -49,9 +51,10 @@ func TestNationalPhonesFindTheirAccount(t *testing.T) {
 func TestNationalPhonesAreToldAsTheyWereRead(t *testing.T) {
 	for _, hardened := range []bool{false, true} {
 		b := newHarness(t)
-		b.company.PhoneRegion, b.company.Hardened = "LT", hardened
+		b.company.Hardened = hardened
 		b.seed(manage.Seed{Account: record.Account{Mnemocode: "digits", LoginName: "860054321"}, Password: password})
 		b.seed(manage.Seed{Account: record.Account{Mnemocode: "other", Phone: "+37060054321"}, Password: password})
+		b.company.PhoneRegion = "LT"
 		for typed, want := range map[string]string{
 			"8 600 12345": phone, "(8-600)12345": phone, "8/60012345": phone, "00370 60012345": phone, phone: "", email: "",
 			"860012345": map[bool]string{false: phone}[hardened], "8 600 54321": "+37060054321", "860054321": "",
@@ -79,10 +82,11 @@ func TestUnknownNationalPhonesAreCountedOnce(t *testing.T) {
 func TestALoginNameOfDigitsComesFirst(t *testing.T) {
 	for _, hardened := range []bool{false, true} {
 		b := newHarness(t)
-		b.company.PhoneRegion, b.company.Hardened = "LT", hardened
+		b.company.Hardened = hardened
 		b.company.Limits.LockAfter = 2
 		const name = "860012345" // reads as the phone of the harness's account
 		b.seed(manage.Seed{Account: record.Account{Mnemocode: "digits", LoginName: name}, Password: "the password of digits"})
+		b.company.PhoneRegion = "LT"
 		for _, typed := range []string{name, " 860012345 "} {
 			if reply := b.must("auth/checkcredentials", "", object{"login_id": typed, "password": "the password of digits"}); reply.ProfileMnemocode != "digits" {
 				t.Errorf("%q finds %q", typed, reply.ProfileMnemocode)
@@ -98,6 +102,56 @@ func TestALoginNameOfDigitsComesFirst(t *testing.T) {
 			t.Fatal(err)
 		}
 		b.must("auth/checkcredentials", "", object{"login_id": name, "password": "the password of digits"})
+	}
+}
+
+// A login name that reads as another account's phone would lock that account's owner out,
+// and get the owner's recoveries. So only one of the two can be stored.
+func TestNobodyTakesALoginNameThatReadsAsAnotherPhone(t *testing.T) {
+	b := newHarness(t)
+	b.company.PhoneRegion = "LT"
+	create := func(a record.Account) error {
+		_, err := b.admin().Create(t.Context(), manage.Change{Apply: func(to *record.Account) error {
+			a.Status = to.Status
+			*to = a
+			return nil
+		}})
+		return err
+	}
+	wantTaken := func(field string, err error) {
+		t.Helper()
+		if taken, ok := errors.AsType[*record.TakenError](err); !ok || taken.Field != field {
+			t.Errorf("got %v, want that %s is taken", err, field)
+		}
+	}
+	for i, name := range append(nationally, phone, "00370 60012345", "８ ６００ １２３４５") {
+		wantTaken("login_name", create(record.Account{Mnemocode: fmt.Sprint("thief", i), LoginName: name}))
+	}
+	if err := create(record.Account{Mnemocode: "digits", LoginName: "860099991"}); err != nil {
+		t.Fatal(err)
+	}
+	wantTaken("primary_phone", create(record.Account{Mnemocode: "late", Phone: "+37060099991"}))
+	wantTaken("login_name", create(record.Account{Mnemocode: "late", LoginName: "60099991"}))
+	rename := func(name string) error {
+		_, _, err := b.admin().Change(t.Context(), "digits", manage.Change{Apply: func(a *record.Account) error {
+			a.LoginName = name
+			return nil
+		}})
+		return err
+	}
+	wantTaken("login_name", rename("860012345"))
+	if _, _, err := b.admin().Change(t.Context(), "digits", manage.Change{Apply: func(a *record.Account) error {
+		a.Role = "clerk"
+		return nil
+	}}); err != nil {
+		t.Error(err)
+	}
+	wantTaken("primary_phone", create(record.Account{Mnemocode: "late", Phone: "+37060099991"}))
+	if err := rename("bob"); err != nil {
+		t.Error(err)
+	}
+	if err := create(record.Account{Mnemocode: "late", Phone: "+37060099991"}); err != nil {
+		t.Errorf("the phone stays taken: %v", err)
 	}
 }
 

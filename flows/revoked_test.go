@@ -139,7 +139,7 @@ func TestRevokedTokensOfAHardenedCompanyAnswerAlike(t *testing.T) {
 					say(b.Current(t.Context(), asking(login)))
 					say(b.serve("auth/checkpassword", login, object{"password": "wrong"}))
 					say(b.Current(t.Context(), asking(recover)))
-					say(b.serve("auth/recovery/checkotp", recover, object{"otp": "no code"}))
+					say(b.serve("auth/recovery/checkotp", recover, object{"otp": "000000"}))
 					say(b.serve("auth/recovery/renewotp", recover, nil))
 					settle(b.Service)
 				}
@@ -149,7 +149,7 @@ func TestRevokedTokensOfAHardenedCompanyAnswerAlike(t *testing.T) {
 				}
 				b.clock.advance(time.Duration(b.company.Session.Temporary))
 				say(b.serve("auth/checkpassword", login, object{"password": "wrong"}))
-				say(b.serve("auth/recovery/checkotp", recover, object{"otp": "no code"}))
+				say(b.serve("auth/recovery/checkotp", recover, object{"otp": "000000"}))
 				return said
 			}
 			known, unknown := transcript(email), transcript("nobody@example.com")

@@ -13,6 +13,7 @@
 //   - background runs the work that no request waits for
 //   - tenant holds the configuration of a company
 //   - tokens makes the tokens and codes that clients hold
+//   - typed reads what people type: codes, phones, emails, login names
 //   - wire defines the errors
 //   - record defines what stores keep
 //
@@ -206,9 +207,10 @@ func (r runner) decode(body func() ([]byte, error)) (request any, err error) {
 	return request, wire.Decode(raw, request)
 }
 
-// A codeRequest is a request that may carry a one-time code. If it does, Serve
-// spends the session's code when it finds the session, even if the request then fails.
-type codeRequest interface{ hasOTP() bool }
+// A codeRequest is a request that may carry a one-time code by SMS, which has this length.
+// If it does, Serve spends the session's code when it finds the session, even if the
+// request then fails.
+type codeRequest interface{ mayBeCode(length int) bool }
 
 // RouteByPath returns the route with this path after /{company_code}/v2/, or nil.
 func RouteByPath(path string) *Route {

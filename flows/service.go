@@ -58,7 +58,7 @@ type Reply struct {
 	SessionToken        string               `json:"session_token,omitempty"`
 	SessionState        record.State         `json:"session_state,omitempty"`
 	ExpiresIn           *int                 `json:"expires_in,omitempty"` // whole seconds until the token expires if it is not used
-	LoginID             string               `json:"login_id,omitempty"`   // a phone as it was read, if it was written in another way
+	LoginID             string               `json:"login_id,omitempty"`   // a phone as it was read, if it was written in another way; the email that a link was sent to
 	ProfileMnemocode    string               `json:"profile_mnemocode,omitempty"`
 	DisclaimersRequired []wire.Disclaimer    `json:"disclaimers_required,omitzero"` // nil: omitted
 	CaptchaRequired     bool                 `json:"captcha_required,omitempty"`
@@ -126,7 +126,7 @@ func (s *Service) serve(ctx context.Context, r *Request, c *session.Call) (Reply
 	}
 	if r.Route.TakesToken() {
 		want := session.Requirement{Company: company.Code}
-		if req, ok := request.(codeRequest); ok && bodyErr == nil && req.hasOTP() {
+		if req, ok := request.(codeRequest); ok && bodyErr == nil && req.mayBeCode(company.OTP.Length) {
 			err = c.FindAndSpendCode(ctx, token, want, r.Route.From[0])
 		} else {
 			err = c.Find(ctx, token, want)

@@ -29,8 +29,7 @@ func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPass
 	if err := cmp.Or(err, tenant.CheckStatus(a)); err != nil {
 		return Reply{}, err
 	}
-	password := password.Normalize(req.NewPassword)
-	if err := c.Company.CheckQuality(password, a); err != nil {
+	if err := c.Company.CheckQuality(req.NewPassword, a); err != nil {
 		return Reply{}, err
 	}
 	if err := s.CheckNotSame(ctx, &c.Attempt, a, req.NewPassword); err != nil {
@@ -48,7 +47,7 @@ func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPass
 			return Reply{}, err
 		}
 	}
-	if err := s.changePassword(ctx, c, a, password); err != nil {
+	if err := s.changePassword(ctx, c, a, password.Normalize(req.NewPassword)); err != nil {
 		return Reply{}, err
 	}
 	if c.Session().State == record.RecoveryPassword {

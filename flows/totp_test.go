@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,6 +48,19 @@ func (b *harness) awaitingApp() string {
 		b.t.Fatalf("got %+v, want checkotp without user_phone", reply)
 	}
 	return reply.SessionToken
+}
+
+// A QR code of level M has room for 2,331 bytes.
+func TestEveryAppGetsAQRCode(t *testing.T) {
+	b := newHarness(t)
+	b.company.Name = strings.Repeat("😀", 64)
+	for _, name := range []string{strings.Repeat("😀", 254), strings.Repeat("ﷺ", 254), strings.Repeat("a", 254)} {
+		b.update(true, func(a *record.Account) { a.Email, a.LoginName = "", name })
+		made, err := b.admin().NewTOTP(t.Context(), mnemocode)
+		if err != nil || len(made.URI) > 2331 {
+			t.Errorf("the URI of %.10s… has %d bytes, %v", name, len(made.URI), err)
+		}
+	}
 }
 
 func TestOfSecretsThatAreMadeTheLastIsConfirmed(t *testing.T) {

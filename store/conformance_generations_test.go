@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -29,7 +30,7 @@ var generationAccountsCases = []accountsCase{
 					"ByID":             get[record.Account](t)(two.ByID(bg, "acme", a.ID)).CompanyGeneration,
 					"ByMnemocode":      get[record.Account](t)(two.ByMnemocode(bg, "acme", a.Mnemocode)).CompanyGeneration,
 					"ByIdentity":       get[record.Account](t)(two.ByIdentity(bg, "acme", a.Identities[0])).CompanyGeneration,
-					"ByLoginID":        get[record.Account](t)(two.ByLoginID(bg, "acme", record.NormalizeLoginID(a.LoginName), "")).CompanyGeneration,
+					"ByLoginID":        get[record.Account](t)(two.ByLoginID(bg, "acme", typed.LoginID(a.LoginName, ""), "")).CompanyGeneration,
 					"Update":           get[record.Account](t)(two.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) { a.CompanyGeneration = 9; return false, nil })).CompanyGeneration,
 					"List":             get[[]record.Account](t)(two.List(bg, "acme", "", 1))[0].CompanyGeneration,
 					"an unknown one's": unknown.CompanyGeneration,

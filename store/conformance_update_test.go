@@ -73,6 +73,40 @@ var updateCases = []accountsCase{
 		},
 	},
 	{
+		name:    "update of something else than login ids",
+		promise: "Update stores LoginIDs only if a login id changes. What a login name reads as in the PhoneRegion stays taken meanwhile.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a := plain("acme", "m1")
+			a.LoginName, a.PhoneRegion = "860099991", "LT"
+			id := get[int64](t)(one.Create(bg, t0, a))
+			owner := plain("acme", "m2")
+			owner.Phone = "+37060099991"
+			wantStillTaken := func() {
+				t.Helper()
+				_, err := two.Create(bg, t0, owner)
+				wantTaken(t, "the phone", err, "primary_phone")
+				wantEqual(t, "account of the phone", get[record.Account](t)(two.ByLoginID(bg, "acme", owner.Phone, "")).ID, id)
+				wantEqual(t, "account of the login name", get[record.Account](t)(two.ByLoginID(bg, "acme", a.LoginName, "")).ID, id)
+			}
+			update := func(change func(*record.Account)) {
+				t.Helper()
+				get[record.Account](t)(two.Update(bg, "acme", id, func(a *record.Account) (bool, error) {
+					change(a)
+					return false, nil
+				}))
+			}
+			wantStillTaken()
+			update(func(a *record.Account) { a.Role, a.PhoneRegion = "clerk", "" })
+			wantStillTaken()
+			update(func(a *record.Account) { a.Identities = []record.Identity{{Provider: 1, Subject: "s"}} })
+			wantStillTaken()
+			update(func(a *record.Account) { a.LoginName, a.PhoneRegion = "bob", "LT" })
+			get[int64](t)(two.Create(bg, t0, owner))
+			_, err := two.ByLoginID(bg, "acme", a.LoginName, "")
+			wantErr(t, "the old login name", err, record.ErrNotFound)
+		},
+	},
+	{
 		name:    "update that ends",
 		promise: "If change reports that it ends the account's sessions, the Generation grows by one and a pending revocation is stored.",
 		run: func(t *testing.T, one, two record.Accounts) {

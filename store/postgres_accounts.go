@@ -109,9 +109,9 @@ func newPostgresKeys(before, after record.Account) []int64 {
 }
 
 // postgresKeyArgs returns the arguments $1 to $7 of a statement with postgresTaken.
-func postgresKeyArgs(a record.Account) []any {
+func postgresKeyArgs(before, a record.Account) []any {
 	fields, loginIDs, providers, subjects := []string{}, []string{}, []int{}, []string{}
-	for field, id := range record.LoginIDs(a) {
+	for field, id := range newLoginIDs(before, a) {
 		fields, loginIDs = append(fields, field), append(loginIDs, id)
 	}
 	for _, i := range a.Identities {
@@ -166,7 +166,7 @@ func (s postgresAccounts) Create(ctx context.Context, now time.Time, a record.Ac
 	a.ID = 0
 	codes, versions, ats := columns(a.Accepted)
 	hashes := append([]string{}, a.NewBackupCodes...) // nil would be NULL
-	args := slices.Concat(postgresKeyArgs(a), []any{micros(now), codes, versions, ats, hashes}, accountValues(a))
+	args := slices.Concat(postgresKeyArgs(record.Account{}, a), []any{micros(now), codes, versions, ats, hashes}, accountValues(a))
 	write := s.write
 	if len(a.Outbox) > 0 {
 		write = s.transact
@@ -211,11 +211,11 @@ func columns(accepted []record.Acceptance) (codes, versions []string, ats []int6
 
 var postgresUpdateAccount = `
 	WITH` + postgresTaken + `, changed AS (
-		UPDATE accounts SET epoch = $8, barred = $9, updated = $10, ` + postgresFields("%[1]s = $%[2]d::%[3]s", 13) + `
+		UPDATE accounts SET epoch = $8, barred = $9, updated = $10, ` + postgresFields("%[1]s = $%[2]d::%[3]s", 14) + `
 		WHERE id = $3 AND NOT EXISTS (SELECT 1 FROM taken)
 		RETURNING id, company, epoch
 	), left_l AS (
-		DELETE FROM login_ids USING changed WHERE account = changed.id AND login_id <> ALL ($5::text[])
+		DELETE FROM login_ids USING changed WHERE account = changed.id AND NOT $13::boolean AND login_id <> ALL ($5::text[])
 	), new_l AS (
 		INSERT INTO login_ids (company, login_id, account)
 		SELECT DISTINCT $1, new.login_id, id FROM changed, unnest($5::text[]) AS new (login_id)
@@ -279,8 +279,8 @@ func (s postgresAccounts) lockAndLoad(ctx context.Context, q postgresQueries, co
 func (s postgresAccounts) storeUpdate(
 	ctx context.Context, q postgresQueries, before, after record.Account, ends bool,
 ) (stored record.Account, err error) {
-	args := slices.Concat(postgresKeyArgs(after),
-		[]any{after.Generation, after.InactiveGeneration, micros(after.Updated), ends, keptBytes(after.Keep)}, accountValues(after))
+	args := slices.Concat(postgresKeyArgs(before, after),
+		[]any{after.Generation, after.InactiveGeneration, micros(after.Updated), ends, keptBytes(after.Keep), record.SameLoginIDs(before, after)}, accountValues(after))
 	var taken string
 	var b postgresBatch
 	b.add(postgresLockKeys, newPostgresKeys(before, after))

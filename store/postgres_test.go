@@ -10,6 +10,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -44,7 +45,7 @@ func TestPostgresFindsNoAccountThatIsGone(t *testing.T) {
 	accounts := startPostgres(t, s.DSN(schema), PostgresOptions{}).Accounts()
 	gone := create(t, accounts, someone("acme", "m1"))
 	s.Exec(t, "SET session_replication_role = replica; DELETE FROM "+schema+fmt.Sprintf(".accounts WHERE id = %d", gone.ID))
-	_, err := accounts.ByLoginID(bg, "acme", record.NormalizeLoginID(gone.Email), "")
+	_, err := accounts.ByLoginID(bg, "acme", typed.LoginID(gone.Email, ""), "")
 	wantErr(t, "ByLoginID", err, record.ErrNotFound)
 }
 

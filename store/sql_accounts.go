@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"database/sql"
 	"errors"
+	"iter"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -146,6 +147,15 @@ func setGeneration(a *record.Account, before record.Account, ends bool) {
 	if before.Status == record.StatusActive && a.Status != record.StatusActive {
 		a.InactiveGeneration = a.Generation
 	}
+}
+
+// newLoginIDs yields the login ids of an account that must be stored: all of them, or none
+// if a change leaves them alone.
+func newLoginIDs(before, after record.Account) iter.Seq2[string, string] {
+	if record.SameLoginIDs(before, after) {
+		return func(func(string, string) bool) {}
+	}
+	return record.LoginIDs(after)
 }
 
 // lockAccount returns ErrNotFound if there is no such account. Otherwise no other call

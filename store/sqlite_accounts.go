@@ -37,7 +37,7 @@ var sqliteInsertAccount = `
 func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a record.Account) (int64, error) {
 	a.ID = 0
 	err := s.write(ctx, func(ctx context.Context, tx *sqliteQueries) error {
-		if err := tx.refuseTaken(ctx, a); err != nil {
+		if err := tx.refuseTaken(ctx, record.Account{}, a); err != nil {
 			return err
 		}
 		args := append([]any{a.Company, micros(now)}, accountValues(a)...)
@@ -45,7 +45,7 @@ func (s sqliteAccounts) Create(ctx context.Context, now time.Time, a record.Acco
 		if err != nil {
 			return err
 		}
-		if err := tx.storeKeys(ctx, a); err != nil {
+		if err := tx.storeKeys(ctx, record.Account{}, a); err != nil {
 			return err
 		}
 		if err := insertAcceptances(ctx, tx, a.ID, a.Accepted); err != nil {
@@ -73,7 +73,7 @@ const (
 // identity or mnemocode of a. No other write can happen within the transaction, so
 // the answer stays true. The primary keys would also refuse the account, but without
 // naming the field.
-func (tx *sqliteQueries) refuseTaken(ctx context.Context, a record.Account) error {
+func (tx *sqliteQueries) refuseTaken(ctx context.Context, before, a record.Account) error {
 	check := func(field, query string, args ...any) error {
 		var taken bool
 		if err := tx.row(ctx, query, args...).Scan(&taken); err != nil {
@@ -87,7 +87,7 @@ func (tx *sqliteQueries) refuseTaken(ctx context.Context, a record.Account) erro
 	if err := check("profile_mnemocode", sqliteMnemocodeTaken, a.Company, a.Mnemocode, a.ID); err != nil {
 		return err
 	}
-	for field, id := range record.LoginIDs(a) {
+	for field, id := range newLoginIDs(before, a) {
 		if err := check(field, sqliteLoginIDTaken, a.Company, id, a.ID); err != nil {
 			return err
 		}
@@ -110,11 +110,13 @@ const (
 
 // storeKeys replaces the login ids and identities that find a. After refuseTaken, a
 // conflict can only be within a: two of its fields have the same login id.
-func (tx *sqliteQueries) storeKeys(ctx context.Context, a record.Account) error {
-	if _, err := tx.exec(ctx, sqliteDeleteLoginIDs, a.ID); err != nil {
-		return err
+func (tx *sqliteQueries) storeKeys(ctx context.Context, before, a record.Account) error {
+	if !record.SameLoginIDs(before, a) {
+		if _, err := tx.exec(ctx, sqliteDeleteLoginIDs, a.ID); err != nil {
+			return err
+		}
 	}
-	for _, id := range record.LoginIDs(a) {
+	for _, id := range newLoginIDs(before, a) {
 		if _, err := tx.exec(ctx, sqliteInsertLoginID, a.Company, id, a.ID); err != nil {
 			return err
 		}
@@ -152,7 +154,7 @@ func (s sqliteAccounts) Update(
 		}
 		a.ID, a.Company = id, company
 		setGeneration(&a, before, ends)
-		if err := tx.storeUpdate(ctx, a); err != nil {
+		if err := tx.storeUpdate(ctx, before, a); err != nil {
 			return err
 		}
 		if ends {
@@ -172,15 +174,15 @@ func (s sqliteAccounts) Update(
 	return stored, nil
 }
 
-func (tx *sqliteQueries) storeUpdate(ctx context.Context, a record.Account) error {
-	if err := tx.refuseTaken(ctx, a); err != nil {
+func (tx *sqliteQueries) storeUpdate(ctx context.Context, before, a record.Account) error {
+	if err := tx.refuseTaken(ctx, before, a); err != nil {
 		return err
 	}
 	_, err := tx.exec(ctx, sqliteUpdateAccount, append(accountValues(a), a.Generation, a.InactiveGeneration, micros(a.Updated), a.ID)...)
 	if err != nil {
 		return err
 	}
-	return tx.storeKeys(ctx, a)
+	return tx.storeKeys(ctx, before, a)
 }
 
 const sqliteSweepFailures = `

@@ -14,7 +14,6 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
-	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
@@ -59,7 +58,7 @@ type changeParser struct {
 // parsers has the fields that are more than a text or a flag.
 var parsers = map[string]func(p *changeParser, f record.Field, v jsontext.Value) error{
 	"profile_mnemocode":    (*changeParser).mnemocode,
-	"primary_phone":        (*changeParser).phone,
+	"primary_phone":        (*changeParser).loginID,
 	"primary_email":        (*changeParser).loginID,
 	"login_name":           (*changeParser).loginID,
 	"locale":               (*changeParser).locale,
@@ -182,10 +181,11 @@ func (p *changeParser) flag(f record.Field, v jsontext.Value) error {
 	return nil
 }
 
-// loginID is text, but drops surrounding spaces, which don't count in a login id.
+// loginID is text, but may be surrounded by line breaks and other space, which doesn't
+// count in a login id.
 func (p *changeParser) loginID(f record.Field, v jsontext.Value) error {
 	s, err := stringValue(v)
-	s = app.Trimmed(s)
+	s = cmp.Or(strings.TrimSpace(s), s) // spaces alone are refused later
 	p.set(func(a *record.Account) { *f.Text(a) = s })
 	return cmp.Or(err, checkText(s, f.Limit))
 }
@@ -221,13 +221,6 @@ func checkText(s string, limit int) error {
 		return fmt.Errorf("it has more than %d characters", limit)
 	}
 	return nil
-}
-
-func (p *changeParser) phone(f record.Field, v jsontext.Value) error {
-	phone, err := textValue(v, f.Limit)
-	phone = cmp.Or(record.NormalizePhone(phone), phone) // an invalid phone is refused later
-	p.set(func(a *record.Account) { a.Phone = phone })
-	return err
 }
 
 func (p *changeParser) locale(_ record.Field, v jsontext.Value) error {

@@ -135,7 +135,7 @@ func (i *importer) take(ctx context.Context, n int, text []byte) {
 		i.fail(n, err)
 		return
 	}
-	a.Phone = cmp.Or(i.admin.Company.ReadPhone(a.Phone), a.Phone)
+	manage.Read(i.admin.Company, &a, record.Account{})
 	line := importLine{n, a.Mnemocode, change, claimsOf(a)}
 	if !i.claim(line.claims) {
 		i.wait(ctx)

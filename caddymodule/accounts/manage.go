@@ -13,6 +13,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
 // loginID returns the login id in the query. In a query, + stands for a space, and
@@ -168,7 +169,7 @@ func searchOf(query url.Values) (status record.Status, part string, err error) {
 		err = &manage.FieldError{Field: "login_id", Message: "it finds one account; leave out status and contains"}
 	case query.Has("status") && !slices.Contains(record.Statuses, status):
 		err = &manage.FieldError{Field: "status", Message: "it must be active, restricted, closed or denied"}
-	case query.Has("contains") && (record.NormalizeLoginIDPart(part) == "" || !utf8.ValidString(part) || utf8.RuneCountInString(part) > 254):
+	case query.Has("contains") && (typed.LoginIDPart(part) == "" || !utf8.ValidString(part) || utf8.RuneCountInString(part) > 254):
 		err = &manage.FieldError{Field: "contains", Message: "it must be a part of a login id, of 1 to 254 characters in UTF-8"}
 	}
 	return status, part, err

@@ -24,12 +24,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/typed"
 )
-
-// Trimmed returns s without leading and trailing spaces. If s has only spaces,
-// Trimmed returns it unchanged, so that it is refused later and not taken for an
-// empty value.
-func Trimmed(s string) string { return cmp.Or(strings.TrimSpace(s), s) }
 
 // Company is a tenant. It has its own API keys, accounts, policies, disclaimers and
 // providers. No company can see or use anything of another.
@@ -140,10 +136,24 @@ func (c *Company) provision(ctx caddy.Context, code string, app *policy.Policy) 
 	app.Apply(&c.effective)
 	c.Policy.Apply(&c.effective)
 	c.effective.Recovery.Methods = c.methods(c.effective.Recovery.Methods)
+	c.effective.OTP.Fixed = readFixed(&c.effective)
 	for _, d := range c.Disclaimers {
 		c.effective.Disclaimers = append(c.effective.Disclaimers, d.effective())
 	}
 	return cmp.Or(c.hashAPIKeys(), c.loadOAuth(ctx), c.resolveAccounts())
+}
+
+// readFixed returns the fixed codes with their phones as E.164. It leaves alone what is no
+// phone, which checkFixed refuses.
+func readFixed(c *tenant.Company) []tenant.FixedCode {
+	fixed := slices.Clone(c.OTP.Fixed) // the app's belong to all companies
+	for i := range fixed {
+		fixed[i].Phones = slices.Clone(fixed[i].Phones)
+		for j, phone := range fixed[i].Phones {
+			fixed[i].Phones[j] = cmp.Or(c.ReadPhone(phone), phone)
+		}
+	}
+	return fixed
 }
 
 // StreamRecheck returns how often the session of an open stream is checked. A stream
@@ -235,6 +245,7 @@ func (c *Company) resolveAccounts() error {
 			return fmt.Errorf("account %s: %w", mnemocode, err)
 		}
 		seed.Company = c.code
+		manage.Read(&c.effective, &seed.Account, record.Account{})
 		c.seeds = append(c.seeds, seed)
 	}
 	c.Accounts = nil
@@ -259,9 +270,9 @@ func (a *Account) seed(mnemocode string) (seed manage.Seed, err error) {
 func (a *Account) account(mnemocode string) record.Account {
 	account := record.Account{
 		Mnemocode:       mnemocode,
-		Phone:           cmp.Or(record.NormalizePhone(a.Phone), a.Phone), // an invalid phone is refused later
-		Email:           Trimmed(a.Email),
-		LoginName:       Trimmed(a.Login),
+		Phone:           a.Phone,
+		Email:           a.Email,
+		LoginName:       a.Login,
 		Locale:          message.Locale(a.Locale),
 		Status:          record.StatusActive,
 		SecondFactor:    a.SecondFactor,
@@ -274,9 +285,12 @@ func (a *Account) account(mnemocode string) record.Account {
 	return account
 }
 
-// check reports mistakes that are visible before the secrets are resolved.
+// check reports mistakes that are visible before the secrets and the company's region are
+// known.
 func (a *Account) check(mnemocode string) error {
 	seed := manage.Seed{Account: a.account(mnemocode), Answer: a.Answer}
+	seed.Phone = ""
+	manage.Read(new(tenant.Company), &seed.Account, record.Account{})
 	if !strings.Contains(a.Password, "{") {
 		seed.Password = a.Password
 	}
@@ -380,13 +394,23 @@ func (c *Company) checkSenders() error {
 	return nil
 }
 
-// checkFixed checks the length of the fixed codes. It needs the inherited settings,
-// because the app may set the codes and the company their length.
+// checkFixed checks the fixed codes. It needs the inherited settings, because the app may
+// set the codes, and the company their length and the region of their phones.
 func (c *Company) checkFixed() error {
 	o := &c.effective.OTP
+	phones := map[string]bool{}
 	for _, fixed := range o.Fixed {
 		if len(fixed.Code) != o.Length || strings.Trim(fixed.Code, "0123456789") != "" {
 			return fmt.Errorf("otp fixed: a code must have %d digits, as otp length says", o.Length)
+		}
+		for _, phone := range fixed.Phones {
+			switch {
+			case typed.Phone(phone, "") != phone:
+				return fmt.Errorf("otp fixed: %q is not a possible phone; write it as an international number, as in +37060012345", phone)
+			case phones[phone]:
+				return fmt.Errorf("otp fixed: %s has two codes; keep only one", phone)
+			}
+			phones[phone] = true
 		}
 	}
 	return nil
@@ -460,7 +484,7 @@ func checkSeed(seed manage.Seed) error {
 		a.PasswordHash = seed.Password
 		seed.Password = ""
 	}
-	err := cmp.Or(manage.CheckSecrets(seed.Password, seed.Answer), manage.CheckAccount(a, password.Argon2id{}))
+	err := cmp.Or(manage.CheckSecrets(seed.Password, seed.Answer), manage.CheckAccount(a, record.Account{}, password.Argon2id{}))
 	if field, ok := errors.AsType[*manage.FieldError](err); ok {
 		return fmt.Errorf("%s: %s", cmp.Or(accountDirectives[field.Field], field.Field), field.Message)
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
 	"github.com/mnemogate/mnemogate/flows/message"
-	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -98,9 +97,7 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 	}
 	var fixed []string
 	for _, code := range e.OTP.Fixed {
-		for _, phone := range code.Phones {
-			fixed = append(fixed, record.NormalizePhone(phone))
-		}
+		fixed = append(fixed, code.Phones...)
 	}
 	if len(fixed) > 0 {
 		slices.Sort(fixed)

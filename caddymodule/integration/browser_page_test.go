@@ -225,7 +225,9 @@ func TestBrowserWalksThePage(t *testing.T) {
 		begin("carol@example.com")
 		password()
 		b.sees("code", codeField)
-		b.enters("code", code("otp.login"))
+		b.enters("code", "12 34 5")
+		b.complainsOf("code", "error.request.validation.failed")
+		b.enters("code", " "+strings.Map(func(r rune) rune { return r + 0xfee0 }, code("otp.login"))) // full-width, and the same code as before
 		home("carol")
 	})
 	run("a password and a backup code", func() {
@@ -235,6 +237,8 @@ func TestBrowserWalksThePage(t *testing.T) {
 		b.chooses("backup.offer")
 		b.sees("backup", "#backup")
 		b.enters("backup", "none")
+		b.complainsOf("backup", "error.request.validation.failed")
+		b.enters("backup", "CCCCCDDDDD")
 		b.complainsOf("backup", "error.auth.backupcode.invalid")
 		b.enters("backup", "AAAAABBBBB")
 		home("carol")
@@ -308,6 +312,7 @@ func TestBrowserWalksThePage(t *testing.T) {
 		b.submits()
 		b.sees("newpassword", "#newpassword")
 		b.reloads("newpassword", "#newpassword")
+		b.waits(`document.querySelector('form:has(#newpassword) [autocomplete=username]').value === "alice@example.com"`) // for password managers
 		b.eval(`new Promise((left) => { addEventListener('popstate', left, { once: true }); history.back(); })`)
 		b.waits(`history.state?.mnemogate === 1`)
 		recovered("the third new one of alice")

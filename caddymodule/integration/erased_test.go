@@ -20,7 +20,7 @@ func TestNothingOfADeletedAccountCanBeRead(t *testing.T) {
 	config := siteConfig{global: "captcha off\n", company: "account bob {\nphone +" + phone + "\nemail bob@example.com\n}"}
 	use := func(s *site) {
 		token := s.post("auth/login", "", fields{"login_id": "+" + phone}).wantState(record.CheckOTP).token()
-		s.post("auth/checkotp", token, fields{"otp": "no code"}).want(wire.ErrOTPInvalid)
+		s.post("auth/checkotp", token, fields{"otp": "000000"}).want(wire.ErrOTPInvalid)
 		s.post("auth/recovery/recover", "", fields{"login_id": "bob@example.com", "captcha_response": "x", "method": "MAIL"}).wantState("")
 		s.all()[0].admin("DELETE", "accounts/bob", nil).wantStatus(http.StatusNoContent)
 		s.post("auth/login", "", fields{"login_id": "+" + phone}).want(wire.ErrLoginIDNotFound)

@@ -18,7 +18,7 @@ var allowedImports = map[string][]string{
 	"caddymodule":                  {"caddymodule/accounts", "caddymodule/admin", "caddymodule/captcha", "caddymodule/command", "caddymodule/gate", "caddymodule/oauth", "caddymodule/senders", "caddymodule/stores"},
 	"caddymodule/command":          {"caddymodule/accounts/api", "caddymodule/gate", "caddymodule/guest", "caddymodule/page", "flows/manage", "flows/record", "store"},
 	"caddymodule/admin":            {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "caddymodule/logs", "flows", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/record", "flows/tenant", "store"},
-	"caddymodule/accounts":         {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/guest", "caddymodule/logs", "flows", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/wire"},
+	"caddymodule/accounts":         {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/guest", "caddymodule/logs", "flows", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/typed", "flows/wire"},
 	"caddymodule/accounts/api":     {"flows/record", "flows/wire"},
 	"caddymodule/gate":             {"caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/gate/identity", "caddymodule/gate/paths", "caddymodule/gate/selfservice", "caddymodule/guest", "caddymodule/logs", "caddymodule/page", "caddymodule/passkey", "flows", "flows/manage", "flows/panics", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/wire"},
 	"caddymodule/gate/identity":    {"caddymodule/app", "caddymodule/guest", "flows/assertion", "flows/record", "flows/wire"},
@@ -27,13 +27,13 @@ var allowedImports = map[string][]string{
 	"caddymodule/bypass":           {"caddymodule/app", "caddymodule/guest"},
 	"caddymodule/page":             {"caddymodule/guest", "flows/message"},
 	"caddymodule/bodies":           {"flows/panics"},
-	"caddymodule/policy":           {"caddymodule/breached", "caddymodule/guest", "caddymodule/passkey", "flows/message", "flows/password", "flows/record", "flows/tenant"},
+	"caddymodule/policy":           {"caddymodule/breached", "caddymodule/guest", "caddymodule/passkey", "flows/message", "flows/password", "flows/record", "flows/tenant", "flows/typed"},
 	"caddymodule/breached":         {"caddymodule/guest", "flows/tenant"},
 	"caddymodule/app":              {"caddymodule/guest", "caddymodule/hashing", "caddymodule/logs", "caddymodule/passkey", "caddymodule/policy", "flows", "flows/assertion", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/wire", "store"},
 	"caddymodule/passkey":          {"caddymodule/guest", "flows/record", "flows/tenant"},
 	"caddymodule/passkey/keytest":  nil,
 	"caddymodule/hashing":          {"flows/password"},
-	"caddymodule/senders":          {"caddymodule/guest", "caddymodule/logs", "flows/message", "flows/record", "flows/tenant"},
+	"caddymodule/senders":          {"caddymodule/guest", "caddymodule/logs", "flows/message", "flows/record", "flows/tenant", "flows/typed"},
 	"caddymodule/captcha":          {"caddymodule/guest", "caddymodule/logs", "flows/tenant"},
 	"caddymodule/oauth":            {"caddymodule/guest", "flows/panics", "flows/tenant", "flows/wire"},
 	"caddymodule/stores":           {"caddymodule/guest", "store"},
@@ -44,19 +44,20 @@ var allowedImports = map[string][]string{
 	"caddymodule/integration":      {"caddymodule"}, // tests only
 	"store":                        {"flows/panics", "flows/record"},
 	"store/storetest":              nil,
-	"flows/manage":                 {"flows/background", "flows/limits", "flows/message", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/wire"},
-	"flows":                        {"flows/background", "flows/limits", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/wire"},
-	"flows/session":                {"flows/background", "flows/limits", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
+	"flows/manage":                 {"flows/background", "flows/limits", "flows/message", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/typed", "flows/wire"},
+	"flows":                        {"flows/background", "flows/limits", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/typed", "flows/wire"},
+	"flows/session":                {"flows/background", "flows/limits", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/typed", "flows/wire"},
 	"flows/limits":                 {"flows/background", "flows/password", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
 	"flows/background":             {"flows/message", "flows/panics", "flows/record", "flows/tenant", "flows/tokens", "flows/wire"},
 	"flows/assertion":              {"flows/panics", "flows/record", "flows/tokens", "flows/wire"},
-	"flows/tenant":                 {"flows/message", "flows/password", "flows/record", "flows/wire"},
+	"flows/tenant":                 {"flows/message", "flows/password", "flows/record", "flows/typed", "flows/wire"},
 	"flows/tokens":                 {"flows/record"},
 	"flows/wire":                   {"flows/message", "flows/record"},
 	"flows/message":                nil,
-	"flows/record":                 {"flows/password"},
+	"flows/record":                 {"flows/typed"},
 	"flows/panics":                 nil,
-	"flows/password":               nil,
+	"flows/password":               {"flows/typed"},
+	"flows/typed":                  nil,
 }
 
 // Imports only lead downwards. The protocol does not depend on Caddy, HTTP or a
@@ -96,7 +97,7 @@ func TestImportsRunDownwards(t *testing.T) {
 // of the standard library without sockets, and packages that only compute.
 func protocolMayImport(path string) bool {
 	if domain, _, _ := strings.Cut(path, "/"); strings.Contains(domain, ".") {
-		for _, computing := range []string{"golang.org/x/crypto/", "golang.org/x/text/", "golang.org/x/sync/", "github.com/go-crypt/x/", "github.com/go-jose/go-jose/", "github.com/nyaruka/phonenumbers", "github.com/go-json-experiment/json"} {
+		for _, computing := range []string{"golang.org/x/crypto/", "golang.org/x/net/idna", "golang.org/x/text/", "golang.org/x/sync/", "github.com/go-crypt/x/", "github.com/go-jose/go-jose/", "github.com/nyaruka/phonenumbers", "github.com/go-json-experiment/json"} {
 			if strings.HasPrefix(path, computing) {
 				return true
 			}

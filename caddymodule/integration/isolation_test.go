@@ -219,7 +219,7 @@ func TestCompaniesAreIsolated(t *testing.T) {
 		other.credentials("an-unknown-login", testPassword).want(wire.ErrCredentialsInvalid)
 		for range 3 {
 			a := acme.login("+37060000002").wantState(record.CheckOTP)
-			acme.post("auth/checkotp", a.token(), fields{"otp": "wrong"}).want(wire.ErrOTPInvalid)
+			acme.post("auth/checkotp", a.token(), fields{"otp": "000000"}).want(wire.ErrOTPInvalid)
 		}
 		acme.login("+37060000002").want(wire.ErrRestricted)
 		other.login("+37060000002").wantState(record.CheckOTP)

@@ -94,7 +94,7 @@ func prepare(s *site) (after []survivor) {
 	promise("a pending code", func() { post("auth/checkotp", pending, pendingCode).wantState(record.Authorized) })
 	spent := credentials("cora", testPassword).wantState(record.CheckOTP).token()
 	spentCode := fields{"otp": s.sms.last("otp.login", "code")}
-	post("auth/checkotp", spent, fields{"otp": "wrong"}).want(wire.ErrOTPInvalid)
+	post("auth/checkotp", spent, fields{"otp": "000000"}).want(wire.ErrOTPInvalid)
 	promise("a spent code, and that it can be renewed", func() {
 		post("auth/checkotp", spent, spentCode).want(wire.ErrOTPInvalid)
 		post("auth/renewotp", spent, nil).wantState(record.None)

@@ -17,6 +17,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
 const (
@@ -76,20 +77,9 @@ func (p *Policy) checkSessions() error {
 
 func (p *Policy) checkOTP() error {
 	o := &p.OTP
-	phones := map[string]bool{}
 	for _, fixed := range o.Fixed {
 		if len(fixed.Phones) == 0 {
 			return errors.New("otp fixed: a code has no phone; name those that get it")
-		}
-		for _, given := range fixed.Phones {
-			phone := record.NormalizePhone(given)
-			switch {
-			case phone == "":
-				return fmt.Errorf("otp fixed: %q is not an international number; write it as in +37060012345", given)
-			case phones[phone]:
-				return fmt.Errorf("otp fixed: %s has two codes; keep only one", phone)
-			}
-			phones[phone] = true
 		}
 	}
 	return cmp.Or(
@@ -165,7 +155,7 @@ func (p *Policy) checkSupport() error {
 }
 
 func (p *Policy) checkPhoneRegion() error {
-	if p.PhoneRegion == "" || p.PhoneRegion == off || record.IsRegion(p.PhoneRegion) {
+	if p.PhoneRegion == "" || p.PhoneRegion == off || typed.IsRegion(p.PhoneRegion) {
 		return nil
 	}
 	return fmt.Errorf("phone_region: %q is not a region that has phone numbers; write the two letters of ISO 3166-1 in upper case, as in LT", p.PhoneRegion)

@@ -1,22 +1,32 @@
 package policy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
-	"regexp"
 	"slices"
 
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
-var country = regexp.MustCompile(`^\+[1-9][0-9]{0,6}$`)
+// readCountries returns the countries as +370. It leaves alone what is none, which
+// checkCountries refuses.
+func readCountries(countries []string) []string {
+	read := slices.Clone(countries)
+	for i, s := range read {
+		read[i] = cmp.Or(typed.PhonePrefix(s), s)
+	}
+	return read
+}
 
 func checkCountries(countries []string) error {
+	countries = readCountries(countries)
 	for i, s := range countries {
 		switch {
 		case s == tenant.AllCountries && len(countries) > 1:
 			return errors.New("limits sms_countries: all takes no other countries; write it alone, or remove it")
-		case s != tenant.AllCountries && !country.MatchString(s):
+		case s != tenant.AllCountries && typed.PhonePrefix(s) == "":
 			return fmt.Errorf("limits sms_countries: '%s' is not the beginning of an international number; write it as +370", s)
 		case slices.Contains(countries[:i], s):
 			return fmt.Errorf("limits sms_countries: %s appears twice; remove one", s)

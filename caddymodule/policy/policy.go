@@ -267,6 +267,7 @@ func (p *Policy) Apply(c *tenant.Company) {
 	}
 	overrideFields(&c.Recovery, p.Recovery)
 	overrideFields(&c.Limits, p.Limits)
+	c.Limits.SMSCountries = readCountries(c.Limits.SMSCountries)
 	overrideSet(&c.Devices, p.Devices)
 	overrideSet(&c.Hardened, p.Hardened)
 }

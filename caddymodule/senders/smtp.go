@@ -23,10 +23,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/wneessen/go-mail"
-	"golang.org/x/net/idna"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
 func init() { caddy.RegisterModule(SMTP{}) }
@@ -168,15 +168,13 @@ func (s *SMTP) Validate() error {
 		return errors.New("mail smtp: write the server as host:port")
 	}
 	s.host = host
-	if s.from, err = netmail.ParseAddress(s.From); err != nil {
-		return errors.New("mail smtp: from: write an address, like noreply@example.com")
+	if s.from, err = parseAddress("from", s.From); err != nil {
+		return err
 	}
-	s.from.Address = asciiDomain(s.from.Address)
 	if s.ReplyTo != "" {
-		if s.replyTo, err = netmail.ParseAddress(s.ReplyTo); err != nil {
-			return errors.New("mail smtp: reply_to: write an address, like help@example.com")
+		if s.replyTo, err = parseAddress("reply_to", s.ReplyTo); err != nil {
+			return err
 		}
-		s.replyTo.Address = asciiDomain(s.replyTo.Address)
 	}
 	if s.open, err = guest.NewSlots(s.MaxConns); err != nil {
 		return guest.Inside("mail smtp: max_conns", err)
@@ -270,10 +268,12 @@ func (s *SMTP) Weaknesses() []guest.Weakness {
 // headers.
 func (s *SMTP) message(m message.Message) (*mail.Msg, error) {
 	to, err := netmail.ParseAddress(m.To)
-	if err != nil || to.Address != m.To {
+	if err != nil {
 		return nil, errors.New("mail smtp: the account's email is not an address that mail can be sent to")
 	}
-	to.Address = asciiDomain(to.Address)
+	if ascii, err := typed.ASCIIDomain(to.Address); err == nil { // otherwise the server decides
+		to.Address = ascii
+	}
 	message := mail.NewMsg(mail.WithNoDefaultUserAgent())
 	message.SetAddrHeaderFromMailAddress(mail.HeaderFrom, s.from)
 	message.SetAddrHeaderFromMailAddress(mail.HeaderTo, to)
@@ -300,15 +300,17 @@ func encoding(text string, eightBit bool) mail.Encoding {
 // maxLine is the maximum length of a line in bytes (RFC 5322, section 2.1.1).
 const maxLine = 998
 
-// asciiDomain returns an address with the A-labels of its domain (RFC 5890), so that it
-// needs SMTPUTF8 only for what is before the @.
-func asciiDomain(address string) string {
-	at := strings.LastIndexByte(address, '@')
-	domain, err := idna.Lookup.ToASCII(address[at+1:])
-	if err != nil || isASCII(address[at+1:]) {
-		return address
+// parseAddress parses an address of ours, with or without a name. It writes its domain in
+// ASCII.
+func parseAddress(option, text string) (*netmail.Address, error) {
+	address, err := netmail.ParseAddress(text)
+	if err == nil {
+		address.Address, err = typed.ASCIIDomain(typed.Email(address.Address))
 	}
-	return address[:at+1] + domain
+	if err != nil {
+		return nil, fmt.Errorf("mail smtp: %s: no mail can be sent there; write an address like help@example.com", option)
+	}
+	return address, nil
 }
 
 func isASCII(s string) bool {

@@ -47,6 +47,7 @@ func TestSMTPRefusesABadConfiguration(t *testing.T) {
 		"port":            {SMTP{Address: "mail.example:70000", From: "a@b.example"}, "host:port"},
 		"no from":         {SMTP{Address: "mail.example:25"}, "from"},
 		"bad from":        {SMTP{Address: "mail.example:25", From: "nobody"}, "from"},
+		"from nowhere":    {SMTP{Address: "mail.example:25", From: "a@-b.example"}, "from"},
 		"two from":        {SMTP{Address: "mail.example:25", From: "a@b.example, c@d.example"}, "from"},
 		"from injection":  {SMTP{Address: "mail.example:25", From: "a@b.example\r\nBcc: x@y.example"}, "from"},
 		"bad reply_to":    {SMTP{Address: "mail.example:25", From: "a@b.example", ReplyTo: "nobody"}, "reply_to: write an address"},
@@ -254,6 +255,7 @@ func TestSMTPDeliversInEachMode(t *testing.T) {
 func TestSMTPToInternationalDomains(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, mail, rcpt string }{
 		"ascii":      {"a@acme.example", "b@c.example", "MAIL FROM:<a@acme.example> BODY=8BITMIME", "RCPT TO:<b@c.example>"},
+		"dots":       {"a@acme.example", `"taro..yamada"@docomo.example`, "MAIL FROM:<a@acme.example> BODY=8BITMIME", `RCPT TO:<"taro..yamada"@docomo.example>`},
 		"domain":     {"a@šaltinis.example", "b@Bücher.example", "MAIL FROM:<a@xn--altinis-pqb.example> BODY=8BITMIME", "RCPT TO:<b@xn--bcher-kva.example>"},
 		"local part": {"a@acme.example", "jonė@bücher.example", "MAIL FROM:<a@acme.example> BODY=8BITMIME SMTPUTF8", "RCPT TO:<jonė@xn--bcher-kva.example>"},
 	} {

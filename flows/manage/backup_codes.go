@@ -33,7 +33,7 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 		rand.Read(b[:])
 		code := base32.StdEncoding.EncodeToString(b[:])[:backupCodeLength]
 		codes[i] = code[:backupCodeLength/2] + "-" + code[backupCodeLength/2:]
-		normalized[i] = record.NormalizeBackupCode(codes[i])
+		normalized[i] = code
 	}
 	turn := (&limits.Attempt{Company: ad.Company, Address: ad.Address}).Turn()
 	turn.Patient = !ad.isUser()

@@ -16,6 +16,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -47,7 +48,7 @@ func CheckSecrets(password, answer string) error {
 	switch {
 	case !sendable(password, tenant.MaxPassword):
 		return &FieldError{"password", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL", tenant.MaxPassword)}
-	case !sendable(answer, maxAnswer) || answer != "" && record.FoldAnswer(answer) == "":
+	case !sendable(answer, maxAnswer) || answer != "" && typed.Answer(answer) == "":
 		return &FieldError{"control_answer", fmt.Sprintf("it must have 1 to %d characters, in UTF-8 and without NUL, and not only spaces", maxAnswer)}
 	default:
 		return nil
@@ -258,8 +259,9 @@ func (ad *Admin) apply(ch Change, a *record.Account) error {
 	if ch.Apply == nil {
 		return nil
 	}
+	before := *a
 	err := ch.Apply(a)
-	a.Phone = cmp.Or(ad.Company.ReadPhone(a.Phone), a.Phone) // check refuses what is no phone
+	Read(ad.Company, a, before)
 	return err
 }
 
@@ -296,7 +298,7 @@ func (ch Change) check(a, before record.Account, own password.Argon2id) error {
 	if err := password.CheckHashes(ch.BackupCodes, own); err != nil {
 		return &FieldError{"backup_code_hashes", err.Error()}
 	}
-	return CheckAccount(a, own)
+	return CheckAccount(a, before, own)
 }
 
 // A hashedChange holds the hashes of a Change's plain secrets.
@@ -318,7 +320,7 @@ func (ad *Admin) hash(ctx context.Context, ch Change) (h hashedChange, err error
 	if h.password, err = ad.hashOne(ctx, password.Normalize(ch.Password)); err != nil {
 		return h, err
 	}
-	h.answer, err = ad.hashOne(ctx, record.FoldAnswer(ch.Answer))
+	h.answer, err = ad.hashOne(ctx, typed.Answer(ch.Answer))
 	return h, err
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
 // UntilUnlocked is the end of a lock that stays until an operator unlocks the account
@@ -21,9 +22,10 @@ func (ad *Admin) ByMnemocode(ctx context.Context, mnemocode string) (record.Acco
 
 // ByLoginID finds an account by any of its login ids, in any spelling.
 func (ad *Admin) ByLoginID(ctx context.Context, loginID string) (record.Account, error) {
-	a, err := ad.Accounts.ByLoginID(ctx, ad.Company.Code, record.NormalizeLoginID(loginID), "")
+	read, exact := ad.Company.ReadLoginID(loginID)
+	a, err := ad.Accounts.ByLoginID(ctx, ad.Company.Code, exact, "")
 	if errors.Is(err, record.ErrNotFound) {
-		a, err = ad.Accounts.ByLoginID(ctx, ad.Company.Code, ad.Company.ReadLoginID(loginID), "")
+		a, err = ad.Accounts.ByLoginID(ctx, ad.Company.Code, read, "")
 	}
 	return a, adminError("looking up the login id", err)
 }
@@ -40,7 +42,7 @@ const searchReach = 10_000
 // Search returns up to limit accounts that follow the mnemocode after, have this status
 // and have a login id that contains part. An empty status or part matches all accounts.
 func (ad *Admin) Search(ctx context.Context, status record.Status, part, after string, limit int) (found []record.Account, err error) {
-	match := record.Match{Status: status, Part: record.NormalizeLoginIDPart(part), Reach: searchReach}
+	match := record.Match{Status: status, Part: typed.LoginIDPart(part), Reach: searchReach}
 	for {
 		more, last, err := ad.Accounts.Search(ctx, ad.Company.Code, match, after, limit-len(found))
 		found = append(found, more...)

@@ -1,6 +1,7 @@
 package manage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
 // A FieldError tells an operator what is wrong with a field of an account.
@@ -23,26 +26,42 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Message }
 
+// Read replaces what people typed into the login ids of an account with what is stored. It
+// leaves alone those that the account had before, and what it can't read, which
+// CheckAccount refuses.
+func Read(company *tenant.Company, a *record.Account, before record.Account) {
+	if a.Phone != before.Phone {
+		a.Phone = cmp.Or(company.ReadPhone(a.Phone), a.Phone)
+	}
+	if a.Email != before.Email {
+		a.Email = cmp.Or(typed.Email(a.Email), a.Email)
+	}
+	if a.LoginName != before.LoginName {
+		a.LoginName = cmp.Or(strings.TrimSpace(a.LoginName), a.LoginName)
+	}
+	a.PhoneRegion = company.PhoneRegion
+}
+
 var mnemocodePattern = regexp.MustCompile(`^[!-z|~]{1,128}$`) // visible ASCII without braces
 
 // CheckAccount refuses an account with invalid fields. The error is a *FieldError. The
-// phone must already be in E.164 form (see record.NormalizePhone). Of a password hash, own
-// is as in password.CheckHash.
-func CheckAccount(a record.Account, own password.Argon2id) error {
+// login ids must be as Read leaves them; those of before stay valid, since an older
+// version may have accepted them. Of a password hash, own is as in password.CheckHash.
+func CheckAccount(a, before record.Account, own password.Argon2id) error {
 	wrong := func(field, message string) error { return &FieldError{field, message} }
 	var hash error
 	if a.PasswordHash != "" && a.PasswordHash != record.ExternalPassword {
 		hash = password.CheckHash(a.PasswordHash, own)
 	}
 	switch {
-	case !mnemocodePattern.MatchString(a.Mnemocode):
-		return wrong("profile_mnemocode", "it must be 1 to 128 visible ASCII characters without braces")
-	case a.Phone != "" && record.NormalizePhone(a.Phone) != a.Phone:
-		return wrong("primary_phone", "write it as an international number, as in +37060012345")
-	case a.Email != "" && !looksLikeEmail(a.Email):
-		return wrong("primary_email", "it must be an address like name@example.com")
-	case a.LoginName != "" && !canBeLoginID(a.LoginName):
-		return wrong("login_name", "it must be 1 to 254 characters, without control characters")
+	case a.Mnemocode != before.Mnemocode && (!mnemocodePattern.MatchString(a.Mnemocode) || a.Mnemocode == "." || a.Mnemocode == ".."):
+		return wrong("profile_mnemocode", "it must be 1 to 128 visible ASCII characters without braces, and not . or .., which no URL can name")
+	case a.Phone != before.Phone && typed.Phone(a.Phone, "") != a.Phone:
+		return wrong("primary_phone", "it is not a possible phone; write it as an international number, as in +37060012345")
+	case a.Email != before.Email && typed.Email(a.Email) != a.Email:
+		return wrong("primary_email", "no mail can be sent there; write one address like name@example.com")
+	case a.LoginName != before.LoginName && a.LoginName != "" && !canBeLoginID(a.LoginName):
+		return wrong("login_name", "it must be 1 to 254 characters, some of them visible, without control characters")
 	case a.Locale != "" && !message.IsLocale(a.Locale):
 		return wrong("locale", message.ErrLocale.Error())
 	case !slices.Contains(record.Statuses, a.Status):
@@ -60,16 +79,11 @@ func CheckAccount(a record.Account, own password.Argon2id) error {
 	return nil
 }
 
-func looksLikeEmail(s string) bool {
-	local, domain, ok := strings.Cut(s, "@")
-	return ok && local != "" && domain != "" && !strings.Contains(domain, "@") &&
-		!strings.ContainsAny(s, " <>,;\"") && canBeLoginID(s)
-}
-
 // canBeLoginID reports whether s can be a login id. The limits are those of the field
-// login_id. White space alone is not enough, because normalizing removes it.
+// login_id. White space and invisible characters alone are not enough, because
+// normalizing removes them.
 func canBeLoginID(s string) bool {
-	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= 254 && record.NormalizeLoginID(s) != "" &&
+	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= 254 && typed.LoginID(s, "") != "" &&
 		!strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
@@ -100,6 +114,7 @@ func (ad *Admin) Seed(ctx context.Context, seed Seed) error {
 func (ad *Admin) createSeed(ctx context.Context, seed Seed) (err error) {
 	a := seed.Account
 	a.Company = ad.Company.Code
+	Read(ad.Company, &a, record.Account{})
 	plain := seed.Password != "" && !password.LooksLikeHash(seed.Password)
 	if !plain {
 		a.PasswordHash = seed.Password
@@ -107,7 +122,7 @@ func (ad *Admin) createSeed(ctx context.Context, seed Seed) (err error) {
 	a.AnswerHash = seed.Answer // a placeholder; the hash is computed below
 	// Check before hashing, because CheckAccount limits the cost of imported hashes. The
 	// company's own parameters may be more expensive.
-	if err := CheckAccount(a, password.Argon2id{}); err != nil {
+	if err := CheckAccount(a, record.Account{}, password.Argon2id{}); err != nil {
 		return err
 	}
 	if plain {
@@ -116,7 +131,7 @@ func (ad *Admin) createSeed(ctx context.Context, seed Seed) (err error) {
 		}
 	}
 	if seed.Answer != "" {
-		if a.AnswerHash, err = ad.Hasher.Hash(ctx, password.Turn{Company: ad.Company.Code, Patient: true}, ad.Company.Password.Argon2id, record.FoldAnswer(seed.Answer)); err != nil {
+		if a.AnswerHash, err = ad.Hasher.Hash(ctx, password.Turn{Company: ad.Company.Code, Patient: true}, ad.Company.Password.Argon2id, typed.Answer(seed.Answer)); err != nil {
 			return fmt.Errorf("hashing the control answer: %w", err)
 		}
 	}

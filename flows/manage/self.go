@@ -12,6 +12,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -117,6 +119,9 @@ func (s *Self) NewTOTP(ctx context.Context) (TOTPSecret, error) {
 
 // ConfirmTOTP is Admin.ConfirmTOTP. Wrong codes count like those of a login.
 func (s *Self) ConfirmTOTP(ctx context.Context, code string) error {
+	if _, ok := typed.OTP(code, tokens.TOTPDigits); !ok {
+		return selfError(errNoAppCode)
+	}
 	at := s.attempt
 	if err := cmp.Or(at.CheckAddress(ctx), at.CheckCodes(s.account)); err != nil {
 		s.admin.emitLocks(ctx, at, s.account)

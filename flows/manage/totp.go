@@ -4,15 +4,18 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -20,6 +23,9 @@ import (
 
 // ErrAppCode means that the code for ConfirmTOTP is wrong or was used.
 var ErrAppCode = errors.New("the code is wrong or was used: send the next one that the app shows")
+
+// errNoAppCode means that a text can't be a code of an app.
+var errNoAppCode = &FieldError{"code", fmt.Sprintf("it must have the %d digits that the app shows", tokens.TOTPDigits)}
 
 // errOnlyFactor means that a user can't remove the app, because a login needs its codes.
 var errOnlyFactor = &wire.Refusal{Err: wire.ErrConflict, Message: "A login of this account needs a code, and only the app has one. Set up another app instead, or ask an operator."}
@@ -66,16 +72,30 @@ func totpURI(issuer string, a record.Account, secret []byte) string {
 		"&issuer=" + issuer + "&algorithm=SHA1&digits=6&period=30"
 }
 
-// knownAs returns a login id that the user knows, or else the mnemocode.
+// knownAs returns a login id that the user knows, or else the mnemocode. If a QR code has
+// no room for it, knownAs cuts it.
 func knownAs(a record.Account) string {
-	return cmp.Or(a.Email, a.LoginName, a.Phone, a.Mnemocode)
+	known := cmp.Or(a.Email, a.LoginName, a.Phone, a.Mnemocode)
+	for len(url.PathEscape(known)) > maxLabel {
+		_, last := utf8.DecodeLastRuneInString(known)
+		known = known[:len(known)-last]
+	}
+	return known
 }
+
+// maxLabel is how many bytes of a QR code knownAs may take: more than any email of ASCII
+// needs, and few enough for the code beside the longest company name.
+const maxLabel = 512
 
 // ConfirmTOTP makes the newest secret take effect if code is one of its codes. Like any
 // change of the second factor, this revokes the account's sessions, but spares the one
 // with the ID keep, if that is not empty. The code is then spent. ConfirmTOTP may return
 // ErrAppCode, ErrNoTOTP or ErrNoSessionToKeep.
-func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code, keep string) (record.Account, error) {
+func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, sent, keep string) (record.Account, error) {
+	code, ok := typed.OTP(sent, tokens.TOTPDigits)
+	if !ok {
+		return record.Account{}, errNoAppCode
+	}
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
 		return record.Account{}, err
@@ -96,11 +116,11 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, code, keep string) 
 	if err != nil { // the store's own secret was changed
 		return record.Account{}, ErrNoTOTP
 	}
-	step, ok := tokens.MatchTOTP(secret, code, at.Now)
-	if ok {
+	step, right := tokens.MatchTOTP(secret, code, at.Now)
+	if right {
 		err = session.SpendTOTP(ctx, at, pending, step)
 	}
-	if !ok || errors.Is(err, wire.ErrOTPInvalid) {
+	if !right || errors.Is(err, wire.ErrOTPInvalid) {
 		return record.Account{}, ErrAppCode
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
 // NewTrial returns a test SMS or a test mail, or a *FieldError if the recipient is not
@@ -15,14 +16,16 @@ func NewTrial(company *tenant.Company, to string, mail bool) (message.Message, e
 	what := "SMS"
 	if mail {
 		what = "mails"
-		m.To = to
+		m.To = typed.Email(to)
 		m.Subject = "Test mail of " + company.DisplayName()
 	}
 	switch {
 	case !mail && m.To == "":
-		return m, &FieldError{"to", "write the phone as an international number, as in +37060012345"}
-	case mail && !looksLikeEmail(m.To):
-		return m, &FieldError{"to", "it must be an address like name@example.com"}
+		return m, &FieldError{"to", "it is not a possible phone; write it as an international number, as in +37060012345"}
+	case mail && m.To == "":
+		return m, &FieldError{"to", "no mail can be sent there; write one address like name@example.com"}
+	case mail:
+		m.To = typed.Sendable(m.To)
 	}
 	m.Text = fmt.Sprintf("This is a test: %s of %s arrive here. There is nothing to do.", what, company.DisplayName())
 	return m, nil

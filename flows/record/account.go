@@ -28,7 +28,7 @@ type Account struct {
 	Mnemocode          string // profile_mnemocode
 	Role               string
 	Phone              string // primary phone, E.164; empty for none
-	Email              string // primary email as it was given; empty for none
+	Email              string // primary email, see typed.Email; empty for none
 	LoginName          string // as it was given; empty for none
 	Locale             string // the language of its messages, as message.ParseLocale spells it; empty for unknown
 	Status             Status
@@ -49,6 +49,7 @@ type Account struct {
 	CompanyGeneration  int64                        // the company's session generation: grows each time that all its sessions are revoked
 	FailureCounts      map[FailureKind]FailureCount // wrong attempts when the account was loaded; nil for none
 	Outbox             []OutboxEvent                // events that Create and Update store with the account; never loaded
+	PhoneRegion        string                       // that of the company, for the LoginIDs that Create and Update store; never loaded
 	Keep               TokenHash                    // the session that Update spares if it ends the others; never loaded
 	Created            time.Time
 	Updated            time.Time

@@ -103,7 +103,7 @@ type AccountReader interface {
 // A Match is what Search looks for. An empty field matches every account.
 type Match struct {
 	Status Status
-	Part   string // a part of one of the account's normalised login ids: see NormalizeLoginIDPart
+	Part   string // a part of one of the account's normalised login ids: see typed.LoginIDPart
 	Reach  int    // how many accounts to examine, which bounds the cost of a search
 }
 

@@ -115,8 +115,8 @@ func (c *Call) decoyAccount(ctx context.Context) (record.Account, error) {
 //
 // A text that can be a phone of the company's region may also be a login name. An
 // account with that login name comes first, so a new region changes nothing for it.
-func (c *Call) FindAccount(ctx context.Context, typed string) (a record.Account, loginIDHash string, err error) {
-	exact, read := record.NormalizeLoginID(typed), c.Company.ReadLoginID(typed)
+func (c *Call) FindAccount(ctx context.Context, text string) (a record.Account, loginIDHash string, err error) {
+	read, exact := c.Company.ReadLoginID(text)
 	loginIDHash = c.Keys.LoginIDHash(c.Company.Code, read)
 	a, err = c.s.Accounts.ByLoginID(ctx, c.Company.Code, read, loginIDHash)
 	if read != exact && (err == nil || errors.Is(err, record.ErrNotFound)) {

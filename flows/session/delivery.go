@@ -16,6 +16,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
 // Bounds of the random delay of a message that an answer must not reveal.
@@ -62,6 +63,9 @@ func (s *Manager) send(ctx context.Context, company *tenant.Company, sender mess
 	}
 	m.ID, m.Company, m.Name, m.Mnemocode = tokens.NewID(), company.Code, company.Name, a.Mnemocode
 	m.Locale, m.Support = cmp.Or(a.Locale, company.Locale), company.Support
+	if strings.Contains(m.To, "@") {
+		m.To = typed.Sendable(m.To)
+	}
 	if err := company.Texts.Render(&m, s.Now(), a.Locale, company.Locale); err != nil {
 		return fmt.Errorf("filling in the text of %s: %w", m.Type, err)
 	}

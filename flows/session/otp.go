@@ -10,6 +10,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -55,12 +56,21 @@ func (c *Call) spendCode(state record.State) getter {
 }
 
 // TryCode compares a code with the one that was sent, which FindAndSpendCode has spent.
-// Only a code that is compared counts as an attempt. The returned step checks the address
+// Only a code that is compared counts as an attempt; a text that can't be one spends
+// nothing. The returned step checks the address
 // of a right one.
-func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
+func (c *Call) TryCode(ctx context.Context, sent string) (Step, error) {
 	a, err := c.LoadAccount(ctx)
 	if err != nil {
 		return Step{}, err
+	}
+	byApp, length := c.session.NoCode && a.HasApp(), c.Company.OTP.Length
+	if byApp {
+		length = tokens.TOTPDigits
+	}
+	otp, ok := typed.OTP(sent, length)
+	if !ok {
+		return Step{}, wire.Invalid("The field otp must have the %d digits of the code. Nothing was spent or counted.", length)
 	}
 	if c.limited != nil {
 		return Step{}, c.LimitError(c.limited)
@@ -68,7 +78,7 @@ func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
 	if err := c.mayTryCode(ctx, a); err != nil {
 		return Step{}, err
 	}
-	if c.session.NoCode && a.HasApp() {
+	if byApp {
 		return c.tryApp(ctx, a, otp)
 	}
 	code := c.session.Code
@@ -76,8 +86,8 @@ func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
 		return Step{}, wire.ErrOTPInvalid
 	}
 	c.aboutSMS(a.Phone)
-	sent := tokens.HashCode(c.token, c.session.State, a.Phone, otp)
-	right := subtle.ConstantTimeCompare(sent[:], code.Hash[:]) == 1
+	hash := tokens.HashCode(c.token, c.session.State, a.Phone, otp)
+	right := subtle.ConstantTimeCompare(hash[:], code.Hash[:]) == 1
 	switch {
 	case right: // it proves the owner, so a lock or status that was hidden may show now
 		var stored record.Account
@@ -99,6 +109,10 @@ func (c *Call) TryCode(ctx context.Context, otp string) (Step, error) {
 // TryBackupCode checks a backup code. The code stays valid until the returned step
 // succeeds.
 func (c *Call) TryBackupCode(ctx context.Context, sent string) (Step, error) {
+	code, ok := typed.BackupCode(sent)
+	if !ok {
+		return Step{}, wire.Invalid("The field backup_code must have the 10 letters and digits of a backup code. Nothing was counted.")
+	}
 	a, err := c.codeAccount(ctx)
 	if err != nil {
 		return Step{}, err
@@ -107,7 +121,7 @@ func (c *Call) TryBackupCode(ctx context.Context, sent string) (Step, error) {
 	if err != nil {
 		return Step{}, wire.Unavailable("loading the backup codes", err)
 	}
-	match, err := c.s.Hasher.Match(ctx, c.Turn(), c.Company.Password.Argon2id, hashes, record.NormalizeBackupCode(sent))
+	match, err := c.s.Hasher.Match(ctx, c.Turn(), c.Company.Password.Argon2id, hashes, code)
 	if err != nil {
 		return Step{}, wire.Unavailable("checking the backup code", err)
 	}

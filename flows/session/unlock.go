@@ -76,7 +76,8 @@ func (s *Manager) publicKeys(ctx context.Context, company *tenant.Company, a rec
 		return nil, err
 	}
 	for _, id := range record.LoginIDs(a) {
-		loginIDHash := keys.LoginIDHash(company.Code, company.ReadLoginID(id)) // as FindAccount
+		read, _ := company.ReadLoginID(id) // as FindAccount
+		loginIDHash := keys.LoginIDHash(company.Code, read)
 		public = append(public, record.FailureKey{Company: company.Code, LoginID: loginIDHash})
 	}
 	return public, nil

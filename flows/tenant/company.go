@@ -16,6 +16,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -69,14 +70,13 @@ func (c *Company) Sends(notice string) bool {
 
 // ReadPhone returns a phone as E.164. Without + and 00, it is a number of PhoneRegion.
 // ReadPhone returns "" if s is not a phone.
-func (c *Company) ReadPhone(s string) string {
-	return cmp.Or(record.NormalizePhone(s), record.NationalPhone(s, c.PhoneRegion))
-}
+func (c *Company) ReadPhone(s string) string { return typed.Phone(s, c.PhoneRegion) }
 
 // ReadLoginID returns the normalised form of a login id. Without + and 00, a number of
-// PhoneRegion is read as that phone, although it may be a login name, too.
-func (c *Company) ReadLoginID(s string) string {
-	return cmp.Or(c.ReadPhone(s), record.NormalizeLoginID(s))
+// PhoneRegion is read as that phone, although it may be a login name, too. Then, and in
+// older accounts, folded is another form that finds an account.
+func (c *Company) ReadLoginID(s string) (read, folded string) {
+	return typed.LoginID(s, c.PhoneRegion), typed.Fold(s)
 }
 
 // SendsCodesTo reports whether an account with this phone can get a code, if no budget is

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/password"
-	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // A Policy holds the settings that a company can choose. Its blocks are decoded straight
@@ -74,11 +73,10 @@ type FixedCode struct {
 	Phones []string `json:"phones"`
 }
 
-// FixedCode returns the fixed code of a normalised phone, if it has one.
+// FixedCode returns the fixed code of a phone, if it has one. Both phones are E.164.
 func (o *OTP) FixedCode(phone string) (code string, ok bool) {
-	is := func(other string) bool { return record.NormalizePhone(other) == phone }
 	for _, fixed := range o.Fixed {
-		if slices.ContainsFunc(fixed.Phones, is) {
+		if slices.Contains(fixed.Phones, phone) {
 			return fixed.Code, true
 		}
 	}

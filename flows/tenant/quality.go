@@ -29,7 +29,7 @@ type PasswordQuality struct {
 type rule struct {
 	reason wire.Reason
 	text   string                     // for the user
-	broken func(password string) bool // whether a normalised password breaks it
+	broken func(password string) bool // whether a password, as it was typed, breaks it
 }
 
 // rules returns the rules for a new password of the account. There is no rule for the
@@ -43,7 +43,7 @@ func (c *Company) rules(a record.Account) []rule {
 	rules := []rule{
 		{
 			wire.PasswordTooShort, fmt.Sprintf("%d to %d characters%s.", least, MaxPassword, because),
-			func(password string) bool { return utf8.RuneCountInString(password) < least },
+			func(wanted string) bool { return password.Length(wanted) < least },
 		},
 		{
 			wire.PasswordCommon, "Not a commonly used password.",
@@ -58,13 +58,13 @@ func (c *Company) rules(a record.Account) []rule {
 		return rules
 	}
 	text := strings.TrimSuffix(cmp.Or(p.RegexDescription, "Matches the pattern "+p.Regex), ".") + "."
-	return append(rules, rule{wire.PasswordPattern, text, func(password string) bool { return !c.Regex.MatchString(password) }})
+	return append(rules, rule{wire.PasswordPattern, text, func(wanted string) bool { return !c.Regex.MatchString(password.Normalize(wanted)) }})
 }
 
-// CheckQuality returns an error that names the first rule that a normalised new password
-// breaks, or nil. Also ask session.Manager.Breached.
-func (c *Company) CheckQuality(password string, a record.Account) error {
-	if r := c.broken(password, a); r != nil {
+// CheckQuality returns an error that names the first rule that a new password, as it was
+// typed, breaks, or nil. Also ask session.Manager.Breached.
+func (c *Company) CheckQuality(wanted string, a record.Account) error {
+	if r := c.broken(wanted, a); r != nil {
 		return tooWeak(r.reason, r.text)
 	}
 	return nil
@@ -85,10 +85,10 @@ func BreachedRule(field string) error {
 	return &RuleError{field, wire.PasswordBreached, breachedText}
 }
 
-// broken returns the first rule that a normalised new password breaks, or nil.
-func (c *Company) broken(password string, a record.Account) *rule {
+// broken returns the first rule that a new password breaks, or nil.
+func (c *Company) broken(wanted string, a record.Account) *rule {
 	for _, r := range c.rules(a) {
-		if r.broken(password) {
+		if r.broken(wanted) {
 			return &r
 		}
 	}
@@ -110,7 +110,7 @@ func (c *Company) CheckPassword(field, typed string, a record.Account) error {
 	if utf8.RuneCountInString(typed) > MaxPassword {
 		return &RuleError{field, wire.PasswordTooLong, fmt.Sprintf("At most %d characters.", MaxPassword)}
 	}
-	if r := c.broken(password.Normalize(typed), a); r != nil {
+	if r := c.broken(typed, a); r != nil {
 		return &RuleError{field, r.reason, r.text}
 	}
 	return nil

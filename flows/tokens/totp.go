@@ -17,6 +17,7 @@ import (
 // keeps that a code was used.
 
 const (
+	TOTPDigits      = 6
 	totpStep        = 30 * time.Second
 	totpDrift       = 1  // how many time steps the app's clock may be wrong
 	totpSecretBytes = 20 // RFC 4226, section 4
@@ -34,7 +35,7 @@ func TOTPCode(secret []byte, step int64) string {
 	mac.Write(binary.BigEndian.AppendUint64(nil, uint64(step)))
 	sum := mac.Sum(nil)
 	number := binary.BigEndian.Uint32(sum[sum[len(sum)-1]&0xf:]) & 0x7fffffff
-	return fmt.Sprintf("%06d", number%1_000_000)
+	return fmt.Sprintf("%0*d", TOTPDigits, number%1_000_000)
 }
 
 // MatchTOTP returns the time step of the code. It compares with every possible code

@@ -192,8 +192,9 @@ export interface PasswordSet extends AtStart { state: 'passwordset' }
 
 interface WithToken extends Noticing {
   /**
-   * The login id as the user entered it (a phone as the server read it), or null if this
-   * client does not know it. Show it to users and password managers.
+   * The login id as the user entered it (a phone as the server read it), the email that a
+   * link was sent to, or null if this client does not know it. Show it to users and
+   * password managers.
    */
   loginId: string | null;
   /** When the token expires unless it is used, in milliseconds like Date.now(). */

@@ -161,7 +161,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
         if (read().token !== from.token) throw new MnemogateError('superseded', 'another tab was first', { step: await look() });
         const device = { device_token: valueOf(deviceToken), remember_device: valueOf(rememberDevice) }; // routes ignore them where they mean nothing
         const answer = await ask('POST', route, { token: bare ? undefined : from.token, body: { ...device, ...body } });
-        const next = { state: end, loginId, ...stay, ...answer }; // the answer to a login may have the phone as it was read
+        const next = { state: end, loginId, ...stay, ...answer }; // an answer may have the phone as it was read, or the email that a link was sent to
         if (answer.sessionToken) Object.assign(next, { state: answer.sessionState, token: answer.sessionToken });
         if (next.token) keep(next.token, next.loginId);
         else forget(from.token);

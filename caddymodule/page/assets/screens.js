@@ -86,14 +86,13 @@ function checkPassword(page, step) {
 }
 
 const codeField = () => field({ name: 'code', label: t('code.label'), autocomplete: 'one-time-code', inputmode: 'numeric', class: 'code', maxlength: '16', dir: 'ltr' });
-const onlyDigits = (code) => code.replace(/[\s-]/g, '');
 
 function checkOTP(page, step) {
   return {
     heading: t('code.heading'),
     body: [
       el('p', { class: 'lead' }, step.phone ? sentTo('code.sent', 'phone', step.phone) : t('code.app')),
-      form(page, ({ code, disclaimers }) => step.checkOTP(onlyDigits(code), { acceptDisclaimers: disclaimers }),
+      form(page, ({ code, disclaimers }) => step.checkOTP(code, { acceptDisclaimers: disclaimers }),
         codeField(), consent(page, step.disclaimers), submit(t('code.submit'))),
       links(
         takes(step, 'sms') && button(t(step.phone ? 'code.resend' : 'code.sms'), () => page.act(() => step.renewOTP(), checkOTP)),
@@ -110,7 +109,7 @@ export function useBackupCode(page, step) {
     heading: t('backup.heading'),
     body: [
       el('p', { class: 'lead' }, t('backup.text')),
-      form(page, ({ backup, disclaimers }) => step.useBackupCode(backup.trim(), { acceptDisclaimers: disclaimers }),
+      form(page, ({ backup, disclaimers }) => step.useBackupCode(backup, { acceptDisclaimers: disclaimers }),
         field({ name: 'backup', label: t('backup.label'), autocomplete: 'off', ...verbatim, class: 'code', maxlength: '64', dir: 'ltr' }),
         consent(page, step.disclaimers), submit(t('code.submit'))),
       links(
@@ -127,7 +126,7 @@ function recoveryCheckOTP(page, step) {
     heading: t('code.heading'),
     body: [
       el('p', { class: 'lead' }, step.phone ? sentTo('code.sent', 'phone', step.phone) : t('code.sentsomewhere')),
-      form(page, ({ code }) => step.checkOTP(onlyDigits(code)), codeField(), submit(t('code.submit'))),
+      form(page, ({ code }) => step.checkOTP(code), codeField(), submit(t('code.submit'))),
       links(
         button(t('code.resend'), () => page.act(() => step.renewOTP())),
         button(t('recover.stop'), () => page.act(() => step.cancel()))),
@@ -174,7 +173,7 @@ export function newPassword(page, { rules }) {
     pattern = rules.regex && new RegExp(rules.regex);
   } catch {} // JavaScript does not support all of RE2
   const kept = [
-    [t('rule.length', { min: least, max: longest }), (p) => [...p.normalize('NFKC')].length >= least && [...p].length <= longest],
+    [t('rule.length', { min: least, max: longest }), (p) => Math.min([...p].length, [...p.normalize('NFKC')].length) >= least && [...p].length <= longest],
     [t('rule.common')],
     [t('rule.personal')],
     rules.regex && [el('span', { dir: 'auto' }, page.config.password.regexDescription || t('rule.pattern', { pattern: rules.regex })), pattern && ((p) => pattern.test(p.normalize('NFKC')))],

@@ -50,6 +50,7 @@ async function act(section, dialog, work) {
 const fields = {
   'auth.password.invalid': 'current',
   'auth.otp.invalid': 'code',
+  'request.validation.failed': 'code', // what can't be a code
 };
 
 function fail(section, dialog, error) {
@@ -288,7 +289,7 @@ function enrol() {
     const { secret, qr } = await me.newTOTP();
     const picture = document.importNode(new DOMParser().parseFromString(qr, 'image/svg+xml').documentElement, true);
     for (const [name, value] of Object.entries({ class: 'qr', role: 'img', 'aria-label': t('security.app.qr') })) picture.setAttribute(name, value);
-    enrolment = form('app', ({ code }) => change('app', 'app', () => me.confirmTOTP(code.replace(/\s/g, '')), t('security.app.done')),
+    enrolment = form('app', ({ code }) => change('app', 'app', () => me.confirmTOTP(code), t('security.app.done')),
       t('security.app.confirm'),
       el('div', { id: 'app-ask' },
         el('p', {}, t('security.app.scan')),
