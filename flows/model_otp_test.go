@@ -33,7 +33,7 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 	hidden := c.company.Hardened && s.state == record.RecoveryOTP // the answer must be the same as for a decoy
 	account, phone, fixed := "decoy "+s.of, "decoy "+s.of, ""
 	if a != nil {
-		fixed, _ = c.company.OTP.FixedCode(a.phone)
+		fixed, _ = c.company.FixedCode(a.phone)
 	}
 	if a != nil && !hidden {
 		account, phone = a.key, a.phone

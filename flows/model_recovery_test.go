@@ -121,7 +121,7 @@ func (c *modelCompany) method(wanted tenant.Method, a *modelAccount) (tenant.Met
 
 // getsCodes reports whether a code for the account's phone has a way to it.
 func (c *modelCompany) getsCodes(a *modelAccount) bool {
-	_, fixed := c.OTP.FixedCode(a.phone)
+	_, fixed := c.FixedCode(a.phone)
 	return fixed || c.sendsTo(a.phone)
 }
 

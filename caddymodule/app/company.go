@@ -24,7 +24,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
-	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
 // Company is a tenant. It has its own API keys, accounts, policies, disclaimers and
@@ -136,24 +135,10 @@ func (c *Company) provision(ctx caddy.Context, code string, app *policy.Policy) 
 	app.Apply(&c.effective)
 	c.Policy.Apply(&c.effective)
 	c.effective.Recovery.Methods = c.methods(c.effective.Recovery.Methods)
-	c.effective.OTP.Fixed = readFixed(&c.effective)
 	for _, d := range c.Disclaimers {
 		c.effective.Disclaimers = append(c.effective.Disclaimers, d.effective())
 	}
 	return cmp.Or(c.hashAPIKeys(), c.loadOAuth(ctx), c.resolveAccounts())
-}
-
-// readFixed returns the fixed codes with their phones as E.164. It leaves alone what is no
-// phone, which checkFixed refuses.
-func readFixed(c *tenant.Company) []tenant.FixedCode {
-	fixed := slices.Clone(c.OTP.Fixed) // the app's belong to all companies
-	for i := range fixed {
-		fixed[i].Phones = slices.Clone(fixed[i].Phones)
-		for j, phone := range fixed[i].Phones {
-			fixed[i].Phones[j] = cmp.Or(c.ReadPhone(phone), phone)
-		}
-	}
-	return fixed
 }
 
 // StreamRecheck returns how often the session of an open stream is checked. A stream
@@ -403,10 +388,11 @@ func (c *Company) checkFixed() error {
 		if len(fixed.Code) != o.Length || strings.Trim(fixed.Code, "0123456789") != "" {
 			return fmt.Errorf("otp fixed: a code must have %d digits, as otp length says", o.Length)
 		}
-		for _, phone := range fixed.Phones {
+		for _, given := range fixed.Phones {
+			phone := c.effective.ReadPhone(given)
 			switch {
-			case typed.Phone(phone, "") != phone:
-				return fmt.Errorf("otp fixed: %q is not a possible phone; write it as an international number, as in +37060012345", phone)
+			case phone == "":
+				return fmt.Errorf("otp fixed: %q is not a possible phone; write it as an international number, as in +37060012345", given)
 			case phones[phone]:
 				return fmt.Errorf("otp fixed: %s has two codes; keep only one", phone)
 			}

@@ -97,7 +97,9 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 	}
 	var fixed []string
 	for _, code := range e.OTP.Fixed {
-		fixed = append(fixed, code.Phones...)
+		for _, phone := range code.Phones {
+			fixed = append(fixed, e.ReadPhone(phone))
+		}
 	}
 	if len(fixed) > 0 {
 		slices.Sort(fixed)

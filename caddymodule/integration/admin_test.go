@@ -180,8 +180,8 @@ func adminChangesAccounts(t *testing.T, s *site) {
 		}
 	})
 	s.run("a mnemocode may have odd characters", func(t *testing.T) {
-		for _, mnemocode := range []string{"a/b", "..", ".", "50%", "%2F", "a?b#c", "a;b", "a//b", "~!@$&'()*+,=:[]|\\^`\"<>"} {
-			path := "accounts/" + strings.ReplaceAll(url.PathEscape(mnemocode), ".", "%2E")
+		for _, mnemocode := range []string{"a/b", "...", "50%", "%2F", "a?b#c", "a;b", "a//b", "~!@$&'()*+,=:[]|\\^`\"<>"} {
+			path := "accounts/" + url.PathEscape(mnemocode)
 			got := s.admin("POST", "accounts", fields{"profile_mnemocode": mnemocode}).wantStatus(201)
 			if location := got.Header.Get("Location"); location != "/mnemogate/acme/"+path {
 				t.Errorf("%q: Location is %q", mnemocode, location)

@@ -56,8 +56,8 @@ var allowedImports = map[string][]string{
 	"flows/message":                nil,
 	"flows/record":                 {"flows/typed"},
 	"flows/panics":                 nil,
-	"flows/password":               {"flows/typed"},
-	"flows/typed":                  nil,
+	"flows/password":               nil,
+	"flows/typed":                  {"flows/password"},
 }
 
 // Imports only lead downwards. The protocol does not depend on Caddy, HTTP or a

@@ -31,7 +31,7 @@ func (l *leakTest) exerciseLogins(key, password string) {
 		return // the captcha or the gateway is broken
 	}
 	token = a.token()
-	l.call("acme", key, "auth/checkotp", token, fields{"otp": l.note("a wrong code", "90909"+digits(9))})
+	l.call("acme", key, "auth/checkotp", token, fields{"otp": l.note("a wrong code", "90909"+digits(5))})
 	l.call("acme", key, "auth/checkotp", token, fields{"backup_code": l.note("a wrong backup code", rand.Text()[:10])})
 	l.call("acme", key, "auth/renewotp", token, nil)
 	token = l.call("acme", key, "auth/checkotp", token, fields{"otp": l.latest("otp.login")}).wantState(record.SetPassword).token()
@@ -58,7 +58,7 @@ func (l *leakTest) exerciseRecoveries(key, answer string) {
 	l.call("acme", key, "auth/recovery/checklink", "", fields{"token": l.note("a wrong link", "mgl_"+rand.Text()+rand.Text()[:17])})
 	recover("MAIL")
 	if token := recover("PHONE"); token != "" {
-		l.call("acme", key, "auth/recovery/checkotp", token, fields{"otp": l.note("a wrong code", "80808"+digits(9))}).want(wire.ErrOTPInvalid)
+		l.call("acme", key, "auth/recovery/checkotp", token, fields{"otp": l.note("a wrong code", "80808"+digits(5))}).want(wire.ErrOTPInvalid)
 		l.call("acme", key, "auth/recovery/renewotp", token, nil)
 		l.call("acme", key, "auth/recovery/checkotp", token, fields{"otp": l.latest("otp.recovery")}).wantState(record.RecoveryPassword)
 	}

@@ -268,7 +268,7 @@ func (s *SMTP) Weaknesses() []guest.Weakness {
 // headers.
 func (s *SMTP) message(m message.Message) (*mail.Msg, error) {
 	to, err := netmail.ParseAddress(m.To)
-	if err != nil {
+	if err != nil || to.Name != "" || strings.ContainsAny(to.Address, "<>") {
 		return nil, errors.New("mail smtp: the account's email is not an address that mail can be sent to")
 	}
 	if ascii, err := typed.ASCIIDomain(to.Address); err == nil { // otherwise the server decides

@@ -8,7 +8,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -72,20 +71,15 @@ func totpURI(issuer string, a record.Account, secret []byte) string {
 		"&issuer=" + issuer + "&algorithm=SHA1&digits=6&period=30"
 }
 
-// knownAs returns a login id that the user knows, or else the mnemocode. If a QR code has
-// no room for it, knownAs cuts it.
+// knownAs returns a login id that the user knows, or the mnemocode if there is none or a
+// QR code has no room for it.
 func knownAs(a record.Account) string {
-	known := cmp.Or(a.Email, a.LoginName, a.Phone, a.Mnemocode)
-	for len(url.PathEscape(known)) > maxLabel {
-		_, last := utf8.DecodeLastRuneInString(known)
-		known = known[:len(known)-last]
+	known := cmp.Or(a.Email, a.LoginName, a.Phone)
+	if known == "" || len(url.PathEscape(known)) > 512 { // more than an email in ASCII has
+		return a.Mnemocode
 	}
 	return known
 }
-
-// maxLabel is how many bytes of a QR code knownAs may take: more than any email of ASCII
-// needs, and few enough for the code beside the longest company name.
-const maxLabel = 512
 
 // ConfirmTOTP makes the newest secret take effect if code is one of its codes. Like any
 // change of the second factor, this revokes the account's sessions, but spares the one

@@ -8,8 +8,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-
-	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
 // passwords.txt contains the passwords of zxcvbn-ts (package @zxcvbn-ts/language-common
@@ -36,7 +34,7 @@ func (b *Blocklist) With(r io.Reader) (*Blocklist, error) {
 	var words []string
 	lines := bufio.NewScanner(r)
 	for lines.Scan() {
-		if word := typed.Fold(strings.TrimPrefix(lines.Text(), "\ufeff")); word != "" {
+		if word := Fold(strings.TrimPrefix(lines.Text(), "\ufeff")); word != "" {
 			words = append(words, word)
 		}
 	}
@@ -51,7 +49,7 @@ func (b *Blocklist) With(r io.Reader) (*Blocklist, error) {
 
 // Contains reports whether the password is in the list, ignoring case.
 func (b *Blocklist) Contains(password string) bool {
-	password = typed.Fold(password)
+	password = Fold(password)
 	return slices.ContainsFunc(b.lists, func(lines string) bool { return hasLine(lines, password) })
 }
 

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
-
-	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
 // The search needs this format. A checkout that changes line ends breaks it.
@@ -21,7 +19,7 @@ func TestCommonPasswordsAreFoldedAndSorted(t *testing.T) {
 		t.Error("lines must be sorted, unique and ended")
 	}
 	for _, line := range lines {
-		if len(line) < 8 || typed.Fold(line) != line || strings.ContainsAny(line, "\r\t ") {
+		if len(line) < 8 || Fold(line) != line || strings.ContainsAny(line, "\r\t ") {
 			t.Errorf("%q is too short or not folded", line)
 		}
 		if !Common().Contains(line) {

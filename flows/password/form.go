@@ -2,8 +2,10 @@ package password
 
 import (
 	"slices"
+	"strings"
 	"unicode/utf8"
 
+	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -20,4 +22,24 @@ func Forms(typed string) []string {
 // many, which add nothing to guess.
 func Length(typed string) int {
 	return min(utf8.RuneCountInString(typed), utf8.RuneCountInString(Normalize(typed)))
+}
+
+// Fold maps texts that look the same to people to one text. Folding can undo NFKC, so
+// Fold applies NFKC again.
+func Fold(s string) string {
+	s = cases.Fold().String(norm.NFKC.String(s))
+	s = norm.NFKC.String(strings.Map(foldCherokee, s))
+	return strings.TrimSpace(s)
+}
+
+// foldCherokee corrects x/text, which swaps the case of Cherokee letters. Unicode folds
+// both cases to capitals.
+func foldCherokee(r rune) rune {
+	switch {
+	case 0xab70 <= r && r <= 0xabbf:
+		return r - 0xab70 + 0x13a0
+	case 0x13f8 <= r && r <= 0x13fd:
+		return r - 8
+	}
+	return r
 }

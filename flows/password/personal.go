@@ -6,8 +6,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
 const minOwnWord = 2 // a single letter is no word
@@ -22,7 +20,7 @@ const MaxExtra = 6
 // punctuation inside the password.
 func MadeOf(password string, words []string) bool {
 	for i, word := range words {
-		words[i] = squeeze(typed.Fold(word))
+		words[i] = squeeze(Fold(word))
 	}
 	// Replace tries longer words first: an email address before its local part.
 	slices.SortFunc(words, func(a, b string) int { return cmp.Compare(len(b), len(a)) })
@@ -32,7 +30,7 @@ func MadeOf(password string, words []string) bool {
 			removed = append(removed, word, "")
 		}
 	}
-	password = typed.Fold(password)
+	password = Fold(password)
 	inner := strings.TrimFunc(password, isSeparator)
 	extra := utf8.RuneCountInString(password) - utf8.RuneCountInString(inner)
 	inner = squeeze(inner)

@@ -117,7 +117,7 @@ func (c *Call) Event() record.Event {
 
 // aboutSMS records the country of a phone, unless the phone gets no SMS.
 func (c *Call) aboutSMS(phone string) {
-	if _, fixed := c.Company.OTP.FixedCode(phone); !fixed && phone != "" {
+	if _, fixed := c.Company.FixedCode(phone); !fixed && phone != "" {
 		c.country = tenant.CallingCode(phone)
 	}
 }

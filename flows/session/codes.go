@@ -39,7 +39,7 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 	if a.ID != 0 && st.State == record.CheckOTP && !c.Company.DeliversTo(a.Phone) {
 		return newCode{}, ErrNoSecondFactor // waiting does not help
 	}
-	digits, fixed := c.Company.OTP.FixedCode(a.Phone)
+	digits, fixed := c.Company.FixedCode(a.Phone)
 	c.aboutSMS(a.Phone)
 	if !fixed {
 		digits = tokens.NewDigits(c.Company.OTP.Length)

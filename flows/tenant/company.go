@@ -76,20 +76,31 @@ func (c *Company) ReadPhone(s string) string { return typed.Phone(s, c.PhoneRegi
 // PhoneRegion is read as that phone, although it may be a login name, too. Then, and in
 // older accounts, folded is another form that finds an account.
 func (c *Company) ReadLoginID(s string) (read, folded string) {
-	return typed.LoginID(s, c.PhoneRegion), typed.Fold(s)
+	return typed.LoginID(s, c.PhoneRegion), password.Fold(s)
+}
+
+// FixedCode returns the fixed code of a phone in E.164, if it has one.
+func (c *Company) FixedCode(phone string) (code string, ok bool) {
+	is := func(other string) bool { return c.ReadPhone(other) == phone }
+	for _, fixed := range c.OTP.Fixed {
+		if slices.ContainsFunc(fixed.Phones, is) {
+			return fixed.Code, true
+		}
+	}
+	return "", false
 }
 
 // SendsCodesTo reports whether an account with this phone can get a code, if no budget is
 // used up. The phone may be empty.
 func (c *Company) SendsCodesTo(phone string) bool {
-	_, fixed := c.OTP.FixedCode(phone)
+	_, fixed := c.FixedCode(phone)
 	return phone != "" && (fixed || c.SMS != nil && c.Limits.SendsTo(phone))
 }
 
 // DeliversTo reports whether a code for this phone has a way to its owner: a gateway, or a
 // fixed code. The phone may be empty.
 func (c *Company) DeliversTo(phone string) bool {
-	_, fixed := c.OTP.FixedCode(phone)
+	_, fixed := c.FixedCode(phone)
 	return phone != "" && (fixed || c.SMS != nil)
 }
 

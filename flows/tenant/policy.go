@@ -1,7 +1,6 @@
 package tenant
 
 import (
-	"slices"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/password"
@@ -71,16 +70,6 @@ type FixedCode struct {
 
 	// The phones, as international numbers. At least one.
 	Phones []string `json:"phones"`
-}
-
-// FixedCode returns the fixed code of a phone, if it has one. Both phones are E.164.
-func (o *OTP) FixedCode(phone string) (code string, ok bool) {
-	for _, fixed := range o.Fixed {
-		if slices.Contains(fixed.Phones, phone) {
-			return fixed.Code, true
-		}
-	}
-	return "", false
 }
 
 // Passwords sets the rules for passwords and their hashing.

@@ -9,6 +9,8 @@ import (
 	"github.com/nyaruka/phonenumbers"
 	"golang.org/x/net/idna"
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/mnemogate/mnemogate/flows/password"
 )
 
 // Phone returns a phone as E.164. libphonenumber decides which number a text means, and
@@ -76,10 +78,10 @@ func LoginID(s, region string) string {
 	if phone := Phone(s, region); phone != "" {
 		return phone
 	}
-	s = Fold(unquoted(visible(s)))
+	s = password.Fold(unquoted(visible(s)))
 	at := strings.LastIndexByte(s, '@') + 1
 	if domain, err := domains.ToUnicode(s[at:]); at > 0 && err == nil {
-		s = s[:at] + Fold(visible(domain))
+		s = s[:at] + password.Fold(visible(domain))
 	}
 	return s
 }
@@ -88,7 +90,7 @@ func LoginID(s, region string) string {
 // the part looks like a piece of a phone, with a plus, spaces or brackets, it becomes
 // digits.
 func LoginIDPart(s string) string {
-	if strings.ContainsAny(Fold(s), "+() ") {
+	if strings.ContainsAny(password.Fold(s), "+() ") {
 		if digits := dialled(s); strings.Trim(digits, "+") != "" {
 			return digits
 		}

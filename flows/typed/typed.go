@@ -10,33 +10,14 @@ import (
 	"strings"
 	"unicode"
 
-	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/mnemogate/mnemogate/flows/password"
 )
-
-// Fold maps texts that look the same to people to one text. Folding can undo NFKC, so
-// Fold applies NFKC again.
-func Fold(s string) string {
-	s = cases.Fold().String(norm.NFKC.String(s))
-	s = norm.NFKC.String(strings.Map(foldCherokee, s))
-	return strings.TrimSpace(s)
-}
-
-// foldCherokee corrects x/text, which swaps the case of Cherokee letters. Unicode folds
-// both cases to capitals.
-func foldCherokee(r rune) rune {
-	switch {
-	case 0xab70 <= r && r <= 0xabbf:
-		return r - 0xab70 + 0x13a0
-	case 0x13f8 <= r && r <= 0x13fd:
-		return r - 8
-	}
-	return r
-}
 
 // Answer folds the answer to a control question, and replaces each run of spaces with one
 // space.
-func Answer(s string) string { return strings.Join(strings.Fields(Fold(s)), " ") }
+func Answer(s string) string { return strings.Join(strings.Fields(password.Fold(s)), " ") }
 
 // visible removes default-ignorable characters, which nobody sees and nobody can type.
 func visible(s string) string {

@@ -92,7 +92,7 @@ const page = {
   // be done again. Nor does Back after a mailed link, which works only once.
   async back(to) {
     const { step } = this;
-    const byLink = step?.state === 'recovery-setpassword' && !step.loginId;
+    const byLink = step?.state === 'recovery-setpassword' && journey.at === 1; // other recoveries have screens before it
     if (this.busy || to > journey.at || byLink) return journey.travel(journey.at - to);
     const can = ({ make, turn, loginId }) => turn === this.turn || make === recover || make === screens.checkpassword && loginId;
     const { make, turn, loginId } = await journey.settle(to, can) ?? {};
@@ -183,7 +183,7 @@ const page = {
   // the error concerns.
   complain(error) {
     const { code, reason, retryAfter, before } = error;
-    const name = code === 'request.validation.failed' ? $('input.code', screen)?.name : fieldOf(error, fields); // what can't be a code
+    const name = fieldOf(error, fields) ?? (code === 'request.validation.failed' ? $('input.code', screen)?.name : undefined); // what can't be a code
     const ways = this.ways(error);
     if (name && complain(name, textOf(error), ...ways)) {
       const input = document.getElementById(name);
