@@ -308,7 +308,7 @@ func parseAddress(option, text string) (*netmail.Address, error) {
 		address.Address, err = typed.ASCIIDomain(typed.Email(address.Address))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("mail smtp: %s: no mail can be sent there; write an address like help@example.com", option)
+		return nil, fmt.Errorf("mail smtp: %s: write an address that mail can be sent to, like help@example.com", option)
 	}
 	return address, nil
 }
