@@ -140,6 +140,9 @@ func TestHistoryHoldsUpNobody(t *testing.T) {
 		t.Errorf("five logins took %s", took)
 	}
 	s.nodes[0].tells("recording account history")
+	if s.nodes[0].scrape()["mnemogate_defects_total"] == 0 {
+		t.Error("no metric tells of it")
+	}
 	servers.postgres.Exec(t, "ALTER TABLE "+servers.schema+".away RENAME TO history")
 	if got := named(s.history("alice", 7)); len(got) != 7 {
 		t.Errorf("got %v", got)
