@@ -136,8 +136,8 @@ func TestConfiguredSecretsCanBeSent(t *testing.T) {
 	file := t.TempDir() + "/secret"
 	must(t, os.WriteFile(file, []byte("a\x00b"), 0o600))
 	for option, want := range map[string]string{
-		"password {file." + file + "}":      "company acme: account alice: password: it must have 1 to 128 characters",
-		"question Cat? {file." + file + "}": "company acme: account alice: question: it must have 1 to 256 characters",
+		"password {file." + file + "}":      "company acme: account alice: password: it has a line break, a byte order mark or another control character",
+		"question Cat? {file." + file + "}": "company acme: account alice: question: it has a line break, a byte order mark or another control character",
 	} {
 		_, err := provisioned(t, acme+in("account alice", "phone +37060012345\n"+option)+"}")
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(err.Error(), "\x00") {
