@@ -41,7 +41,11 @@ func (m *model) login(c *modelCall) modelAnswer {
 			refuse("auth.user.restricted")
 		}
 	}
-	reply := m.enter(c, &modelSession{account: a, of: c.loginID, state: state, listed: map[string]bool{c.company.listing(): true}})
+	listed := m.lists(c)
+	if state == record.CheckPassword { // its token knows it
+		listed[c.company.listing()] = m.now.Add(1000 * time.Hour)
+	}
+	reply := m.enter(c, &modelSession{account: a, of: c.loginID, state: state, listed: listed})
 	reply.Disclaimers = c.company.pending(a, nil)
 	if c.company.Hardened {
 		reply.Disclaimers = c.company.pending(&modelAccount{}, nil)
@@ -153,6 +157,11 @@ func (c *modelCompany) listing() (all string) {
 	return all
 }
 
+// lists notes that an answer lists the disclaimers as they are now.
+func (m *model) lists(c *modelCall) map[string]time.Time {
+	return map[string]time.Time{c.company.listing(): m.now.Add(time.Hour)}
+}
+
 // accept adds the disclaimers that the body accepts to those of the session.
 // Together they must include all that are pending, and an answer to this login must have
 // listed these.
@@ -168,12 +177,12 @@ func (m *model) accept(c *modelCall, a *modelAccount) map[string]string {
 	}
 	pending := c.company.pending(a, accepted)
 	codes, _ := c.body["accept_disclaimers"].([]string)
-	listed := c.session == nil || c.session.listed[c.company.listing()]
+	listed := c.session == nil || m.now.Before(c.session.listed[c.company.listing()])
 	for _, d := range c.company.Disclaimers {
 		if slices.Contains(pending, d.Code) {
 			if !listed || !slices.Contains(codes, d.Code) {
-				if c.session != nil {
-					c.session.listed[c.company.listing()] = true
+				if !listed {
+					maps.Copy(c.session.listed, m.lists(c))
 				}
 				panic(modelRefusal{Code: "auth.disclaimer.invalid", Disclaimers: pending})
 			}
@@ -195,7 +204,7 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 		s.device = c.device
 	}
 	if s.listed == nil {
-		s.listed = map[string]bool{}
+		s.listed = map[string]time.Time{}
 	}
 	if c.session != nil {
 		s.proofs += c.session.proofs

@@ -59,7 +59,7 @@ func (m *model) oauth(c *modelCall) modelAnswer {
 	if len(pending) == 0 {
 		reply = m.enter(c, &modelSession{account: a, state: record.Authorized, proofs: 1})
 	} else {
-		reply = m.enter(c, &modelSession{account: a, state: record.AcceptDisclaimers, proofs: 1, listed: map[string]bool{c.company.listing(): true}})
+		reply = m.enter(c, &modelSession{account: a, state: record.AcceptDisclaimers, proofs: 1, listed: m.lists(c)})
 		reply.Disclaimers = pending
 	}
 	reply.Sent = told

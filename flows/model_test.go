@@ -78,9 +78,9 @@ type modelSession struct {
 	early     time.Time // from now on it may have expired: activity is written once a minute
 	ends      time.Time // when its lifetime ends
 	code      *modelCode
-	byApp     bool              // it expects a code of the authenticator app
-	accepted  map[string]string // disclaimers accepted during the login
-	listed    map[string]bool   // the versions of all disclaimers when an answer to this login listed them
+	byApp     bool                 // it expects a code of the authenticator app
+	accepted  map[string]string    // disclaimers accepted during the login
+	listed    map[string]time.Time // the versions of all disclaimers when an answer to this login listed them, and until when that is known
 	renewals  modelCount
 	proofs    int          // how many different ones the user has given in this login
 	device    *modelDevice // the known device that it began on, or the one that it made known; nil if unknown

@@ -45,9 +45,12 @@ func (r *reader) RoundTrip(req *http.Request) (*http.Response, error) {
 	case <-req.Context().Done():
 		return nil, req.Context().Err()
 	case result := <-answer:
-		last, _ := result.Val.(reading)
+		if result.Err != nil {
+			return nil, result.Err
+		}
+		last := result.Val.(reading)
 		last.resp.Body = io.NopCloser(bytes.NewReader(last.body))
-		return &last.resp, result.Err
+		return &last.resp, nil
 	}
 }
 

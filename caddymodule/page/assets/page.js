@@ -183,7 +183,7 @@ const page = {
   // the error concerns.
   complain(error) {
     const { code, reason, retryAfter, before } = error;
-    const name = fieldOf(error, fields) ?? (code === 'request.validation.failed' ? $('input.code', screen)?.name : undefined); // what can't be a code
+    const name = fieldOf(error, fields) ?? (code === 'request.validation.failed' ? $('.code', screen)?.name : undefined); // what can't be a code
     const ways = this.ways(error);
     if (name && complain(name, textOf(error), ...ways)) {
       const input = document.getElementById(name);
