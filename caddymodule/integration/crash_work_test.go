@@ -93,7 +93,7 @@ func (w *crashWorker) choose() (crashOperation, *person) {
 		}
 		p := &person{
 			name:  fmt.Sprintf("p%d-%d", w.number, w.born),
-			phone: fmt.Sprintf("+37060%d%06d", w.number, w.born),
+			phone: fmt.Sprintf("+37061%d%05d", w.number, w.born),
 			kind:  []string{"password", "second", "sms"}[w.born%3],
 			dead:  map[string]ended{},
 		}
@@ -245,7 +245,7 @@ func (w *crashWorker) login(p *person) bool {
 		how := rand.IntN(4)
 		switch {
 		case how == 0:
-			a, ok = w.ask(nil, "auth/checkotp", pending, w.proof(p, "otp", "wrong"))
+			a, ok = w.ask(nil, "auth/checkotp", pending, w.proof(p, "otp", "000000"))
 			if ok && w.expect(p, "a wrong code", a, wire.ErrOTPInvalid) {
 				p.spent[pending] = code
 			}

@@ -223,23 +223,30 @@ func pageListing(t *testing.T) string {
 func TestEveryOptionOfThePageIsOne(t *testing.T) {
 	guesttest.Environment(t)
 	key, _ := testP256Keys(t)
+	certificate, _, _ := certificateFiles(t)
 	fill := strings.NewReplacer(
-		"<PEM>...", "{file."+key+"}",
+		"<PEM>...", "{file."+key+"}", "ca <file>", "ca "+certificate,
 		"# and client_id … as above", "client_id a\nclient_secret b\nredirect_uri https://a.example.com",
 		"redis <url>...", "redis rediss://10.0.0.9", "<dsn>", "postgres://10.0.0.9/a?sslmode=require", "[<file>]", "a.db", "<n>", "1",
 		"types <type>...", "types account.changed", "<code> <phone>...", "123456 +37060012345", `["<description>"]`, `"a"`, "blocklist <file>", "blocklist testdata/blocklist",
 		"texts <dir>", "texts testdata/texts", "<host:port>", "mail.example.com:25", "<address>", "a@example.com",
 		"<key>...", "a-key-of-a-test", "company <code>...", "company acme", "company <code>", "company acme", "login_page [<company>...]", "login_page", "logo <file>", "logo testdata/logo.svg", "logo_dark <file>", "logo_dark testdata/logo.svg", "favicon <file>", "favicon testdata/logo.svg", "icon <file>", "icon testdata/logo.svg", "style <file>", "style testdata/style.css", "[<language>]", "", "[support]", "", "<css color>", "blue", "<duration> <path>...", "5m /a", "<path>...", "/a", "health <path>", "health /a", "check <path>", "check /check", "<duration> [skip_second_factor]", "5m skip_second_factor", "<url>|<dir> [at_login] [require]", "https://a.example.com at_login require", "<code> [<version>]", "terms 2026-01", "<1-5> oauth2", "2 oauth2", "<1-5>", "1",
-		"<issuer>", "https://a.example.com", "<url>", "https://a.example.com", "<uri>...", "https://a.example.com", "<scope>...", "openid", "<origin>...", "https://a.example.com",
+		"<issuer>", "https://a.example.com/{tenantid}", "<id>...", "any", "<url>", "https://a.example.com", "<uri>...", "https://a.example.com", "<scope>...", "openid", "<origin>...", "https://a.example.com",
 		"<e164>", "+37060012345", "<verified json field>", "b", "<language>", "lt", "<tag>", "lt",
 	)
 	placeholder := regexp.MustCompile(`<[^>]*>(\.\.\.)?`)
 	listing := pageListing(t)
 	migrate := regexp.MustCompile(`\t\t\tmigrate [^}]*\}\n`)
+	verified, tenants := regexp.MustCompile(`\t+link_verified_email[^\n]*\n`), regexp.MustCompile(`\t+tenants <id>[^\n]*\n`)
 	for alternative := range 5 {
 		tried := strings.Replace(listing, "\n\t\thardened", "\n\t\thardened off", 1)
+		if alternative > 1 { // they exclude each other
+			tried = verified.ReplaceAllString(tried, "")
+		} else {
+			tried = strings.Replace(tenants.ReplaceAllString(tried, ""), "<issuer>", "https://a.example.com", 1)
+		}
 		if alternative > 0 { // they exclude each other
-			tried = migrate.ReplaceAllString(listing, "")
+			tried = migrate.ReplaceAllString(tried, "")
 			tried = strings.Replace(tried, "\n\t\tdevices <duration> [skip_second_factor]", "\n\t\tdevices off", 1)
 		}
 		config := placeholder.ReplaceAllString(fill.Replace(oneOfEach(tried, alternative)), "a")

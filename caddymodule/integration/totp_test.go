@@ -165,7 +165,7 @@ func TestCommandSetsUpAnApp(t *testing.T) {
 	s := adminSite(t, siteConfig{})
 	s.admin("POST", "accounts", carol).wantStatus(201)
 	s.cli("", "totp", "carol").want(1, "the code is empty")
-	s.cli("abcdef\n", "totp", "carol").want(1, "the code is wrong")
+	s.cli("abcdef\n", "totp", "carol").want(1, "it must have the 6 digits")
 	s.cli("", "totp", "nobody").want(2)
 
 	cmd := s.caddy("mnemogate", "--address", "unix/"+s.dir+"/admin.sock", "totp", "carol")

@@ -147,7 +147,7 @@ const tests: Record<string, () => Promise<void>> = {
     const asked = is(await (await begin()).login('erin@example.com'), 'checkpassword');
     const second = is(await asked.checkPassword(password, accepted), 'checkotp');
     assert.equal(second.loginId, 'erin@example.com');
-    const wrong = is((await fails(second.useBackupCode('none'), 'auth.backupcode.invalid')).step, 'checkotp');
+    const wrong = is((await fails(second.useBackupCode('AAAAA-AAAAA'), 'auth.backupcode.invalid')).step, 'checkotp');
     assert(!wrong.codeSpent);
     const setting = is(await wrong.useBackupCode(await ask('backup?account=erin')), 'setpassword');
     assert.match(setting.rules.description!, /15|8/);
