@@ -40,8 +40,8 @@ func CheckReplaced(s string) error {
 	return nil
 }
 
-// CheckSecret refuses a secret with a character that nobody has typed: a line break at the
-// end of a file or variable, or an editor's byte order mark.
+// CheckSecret refuses a secret with a control character or a byte order mark. These come
+// from editors and commands, such as a line break at the end of a file or variable.
 func CheckSecret(s string) error {
 	if strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) || r == '\ufeff' }) {
 		return errors.New("it has a line break, a byte order mark or another control character in it; remove that, for example by writing it with printf %s")

@@ -44,8 +44,10 @@ func Lose() {
 // SkipAccessLog loses the line of a request in Caddy's access log while lines are stuck,
 // because the request would wait for it without limit. Call it at the end of a handler.
 func SkipAccessLog(r *http.Request) {
-	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if !Stuck() || !ok || server.Logs == nil {
+	if !Stuck() {
+		return
+	}
+	if server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); !ok || server.Logs == nil {
 		return
 	}
 	if skip, _ := caddyhttp.GetVar(r.Context(), caddyhttp.LogSkipVar).(bool); !skip {
