@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,9 +47,11 @@ func TestWhatCannotBeRevokedAtOnceIsRevokedLater(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newHarness(t)
 			kept, other := b.sessionIn(record.Authorized), b.sessionIn(record.Authorized)
-			id, down := b.idOf(kept), true
+			id := b.idOf(kept)
+			var down atomic.Bool // also read by the notice, which is sent in the background
+			down.Store(true)
 			b.watch(func(c seen) error {
-				if down && c.method == "End" {
+				if down.Load() && c.method == "End" {
 					return errDown
 				}
 				return nil
@@ -65,7 +68,7 @@ func TestWhatCannotBeRevokedAtOnceIsRevokedLater(t *testing.T) {
 			if live, err := b.admin().LiveSessions(t.Context(), mnemocode); err != nil || len(live) != 0 {
 				t.Errorf("a session that is to end is shown: %v, %v", live, err)
 			}
-			down = false
+			down.Store(false)
 			later := func() error { return b.RevokePending(t.Context(), late) }
 			if c.repeated {
 				later = func() error { return c.change(b, id) }
