@@ -32,6 +32,35 @@ const (
 	maxProbes = 100
 )
 
+// checks lists what the doctor looks at. To add a check, add a line.
+var checks = []struct {
+	name  string // for the report of a panic
+	needs need
+	look  func(*doctor, context.Context)
+}{
+	{"sessions store", sessionsStore, (*doctor).sessions},
+	{"damage", accountsStore, (*doctor).damage},
+	{"company", accountsStore, func(d *doctor, ctx context.Context) { d.weak(d.app.Orphans(ctx)) }},
+	{"second_factor", accountsStore, (*doctor).stranded},
+	{"clock", service, (*doctor).clocks},
+	{"keys", service, (*doctor).prefixes},
+	{"settings of the stores", service, (*doctor).faults},
+	{"events", service, (*doctor).backlogs},
+	{"gateways", nothing, (*doctor).gateways},
+	{"settings", nothing, func(d *doctor, _ context.Context) { d.weak(d.app.Weaknesses(), nil) }},
+	{"logs", nothing, (*doctor).logs},
+}
+
+// A need is what must work before a check: otherwise it would report the same failure again.
+type need int
+
+const (
+	nothing       need = iota
+	service            // the service has started
+	accountsStore      // its accounts store answers
+	sessionsStore      // likewise, if that keeps the sessions, too
+)
+
 // examine answers with the findings on the running configuration. It asks the stores
 // and connects to the gateways, but sends no message.
 func examine(c *accounts.Call) error {
@@ -48,6 +77,7 @@ func examine(c *accounts.Call) error {
 type doctor struct {
 	app     *app.App
 	service *flows.Service // nil while a store can't be reached
+	running sync.WaitGroup
 
 	mu       sync.Mutex
 	findings []api.Finding
@@ -57,54 +87,37 @@ type doctor struct {
 func (d *doctor) run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
-	var checks sync.WaitGroup
-	check := func(name string, f func()) {
-		checks.Go(func() {
-			err := panics.ContainLogged(d.app.Log(), "checking "+name, func() error { f(); return nil })
-			if err != nil {
-				d.found(api.Finding{Check: name, Result: api.Failed, Message: "internal error: " + err.Error(), Advice: "report it, with the log"})
-			}
-		})
-	}
-	sessions := func() { check("sessions store", func() { d.sessions(ctx) }) }
 	alone := len(d.app.Stores()) == 1
-	if d.service != nil {
-		check("accounts store", func() {
-			if !d.accounts(ctx) {
-				return // further queries would report the same failure
+	start := func(now func(need) bool) {
+		for _, c := range checks {
+			if now(c.needs) {
+				d.start(c.name, func() { c.look(d, ctx) })
 			}
-			if alone {
-				sessions()
-			}
-			check("accounts store", func() { d.damage(ctx) })
-			check("company", func() { d.weak(d.app.Orphans(ctx)) })
-			check("second_factor", func() { d.stranded(ctx) })
-		})
-		if !alone {
-			sessions()
 		}
-		check("clock", func() { d.clocks(ctx) })
-		check("keys", d.prefixes)
-		check("settings of the stores", func() { d.faults(ctx) })
-		check("events", d.backlogs)
 	}
-	turns := make(chan struct{}, maxProbes)
-	for g, use := range gatewaysOf(d.app) {
-		check("gateways", func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
-			d.probe(ctx, g, use)
+	waits := func(n need) bool { return n == accountsStore || n == sessionsStore && alone }
+	start(func(n need) bool { return n == nothing || d.service != nil && !waits(n) })
+	if d.service != nil {
+		d.start("accounts store", func() {
+			if d.accounts(ctx) {
+				start(waits)
+			}
 		})
 	}
-	check("settings", func() { d.weak(d.app.Weaknesses(), nil) })
-	if logs.Stuck() {
-		d.found(api.Finding{Check: "logs", Result: api.Failed, Message: "the output of a log does not take its lines, which are lost",
-			Advice: "make room on its disk, or restart what reads it"})
-	}
-	checks.Wait()
+	d.running.Wait()
 	slices.SortStableFunc(d.findings, func(a, b api.Finding) int {
 		order := func(f api.Finding) string { return f.Company + "\x00" + f.Check + "\x00" + f.Message }
 		return strings.Compare(order(a), order(b))
+	})
+}
+
+// start runs a part of the checks beside the others.
+func (d *doctor) start(name string, look func()) {
+	d.running.Go(func() {
+		err := panics.ContainLogged(d.app.Log(), "checking "+name, func() error { look(); return nil })
+		if err != nil {
+			d.found(api.Finding{Check: name, Result: api.Failed, Message: "internal error: " + err.Error(), Advice: "report it, with the log"})
+		}
 	})
 }
 
@@ -202,7 +215,7 @@ func (d *doctor) clocks(ctx context.Context) {
 }
 
 // prefixes reports the prefix of this deployment's keys.
-func (d *doctor) prefixes() {
+func (d *doctor) prefixes(context.Context) {
 	for _, s := range d.app.Stores() {
 		if keeps, ok := s.(guest.PrefixStore); ok {
 			d.found(api.Finding{Check: "sessions store", Result: api.OK, Message: "the keys of this deployment begin with " + keeps.KeyPrefix()})
@@ -260,6 +273,18 @@ func gatewaysOf(a *app.App) map[gateway]use {
 	return all
 }
 
+// gateways probes each gateway.
+func (d *doctor) gateways(ctx context.Context) {
+	turns := make(chan struct{}, maxProbes)
+	for g, use := range gatewaysOf(d.app) {
+		d.start("gateways", func() {
+			turns <- struct{}{}
+			defer func() { <-turns }()
+			d.probe(ctx, g, use)
+		})
+	}
+}
+
 func connect(ctx context.Context, endpoint string) error {
 	conn, err := new(net.Dialer).DialContext(ctx, "tcp", endpoint)
 	if err != nil {
@@ -291,12 +316,20 @@ func (d *doctor) probe(ctx context.Context, g gateway, of use) {
 	d.found(f)
 }
 
+// logs reports a log whose output has stalled.
+func (d *doctor) logs(context.Context) {
+	if logs.Stuck() {
+		d.found(api.Finding{Check: "logs", Result: api.Failed, Message: "the output of a log does not take its lines, which are lost",
+			Advice: "make room on its disk, or restart what reads it"})
+	}
+}
+
 // lateEvent is the age at which an undelivered event is worth a warning.
 const lateEvent = time.Minute
 
 // backlogs reports the events that wait for each company's receiver. The numbers may
 // be some seconds old.
-func (d *doctor) backlogs() {
+func (d *doctor) backlogs(context.Context) {
 	for _, b := range d.service.Backlogs() {
 		age := time.Since(b.Oldest)
 		f := api.Finding{Check: "events", Company: b.Company, Result: api.OK}
