@@ -243,9 +243,11 @@ func TestDeployedScrapeConfigs(t *testing.T) {
 	}
 }
 
-// The audit log has the same path in all files and pages.
+// The audit log has the same path in all files and pages. Commands read all of it: the
+// rotated files are compressed.
 func TestTheAuditLogHasOnePath(t *testing.T) {
 	path := regexp.MustCompile(`/[\w/-]*audit\.log`)
+	partial := regexp.MustCompile(`(?m)^(\$ )?(cat|grep|jq|tail|zcat|zgrep)\b.*audit\.log`)
 	texts := pages(t)
 	texts["docs/deploy/Caddyfile"] = readDeploy(t, "Caddyfile")
 	for name, text := range texts {
@@ -253,6 +255,9 @@ func TestTheAuditLogHasOnePath(t *testing.T) {
 			if found != "/var/log/mnemogate/audit.log" {
 				t.Errorf("%s has the audit log at %s", name, found)
 			}
+		}
+		for _, found := range partial.FindAllString(text, -1) {
+			t.Errorf("%s does not read the rotated files: %s", name, found)
 		}
 	}
 }
