@@ -136,17 +136,17 @@ func TestEventsNameTheCountryOfAnSMSCode(t *testing.T) {
 	b.company.Limits.SMSPerCountry = tenant.Rate{N: 1, Per: time.Hour}
 	login()
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": phone})
-	wants("the country's budget is used up", record.LockSMSCountry, "+370")
+	wants("the country's budget is used up", record.LimitSMSCountry, "+370")
 	b.company.Limits.SMSCountries = []string{"+371"}
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": phone})
-	wants("the country is not allowed", record.LockSMSCountries, "+370")
+	wants("the country is not allowed", record.LimitSMSUnlisted, "+370")
 
 	b = hardenedHarness(t)
 	b.company.Limits.SMSCountries = []string{"+371"}
 	locked := make(chan record.Event, 1)
 	b.Observe = func(ctx context.Context, e record.Event) {
 		witness(ctx, e)
-		if e.Name == record.LockSMSCountries {
+		if e.Name == record.LimitSMSUnlisted {
 			locked <- e
 		}
 	}

@@ -254,7 +254,7 @@ func TestPanicOfTheObserverEndsOneCall(t *testing.T) {
 }
 
 // A lock emits one event when it is reached, no matter how many requests it refuses
-// afterwards. The refusals name the lock.
+// afterwards. The events and the answers have the same words for it.
 func TestEachLockIsOneEvent(t *testing.T) {
 	login := object{"login_id": email}
 	wrongPassword := func(b *harness) error {
@@ -278,8 +278,8 @@ func TestEachLockIsOneEvent(t *testing.T) {
 	}{
 		record.LockPassword: {reason: "lock.password", limits: func(c *tenant.Company) { c.Limits.LockAfter = 2 }, try: wrongPassword},
 		record.LockDisabled: {reason: "lock.disabled", limits: func(c *tenant.Company) { c.Limits.LockAfter, c.Limits.DisableAfter = 2, 2 }, try: wrongPassword},
-		record.LockAddress:  {reason: "limit.address", limits: func(c *tenant.Company) { c.Limits.FailuresPerAddress = one }, try: wrongPassword},
-		record.LockLogins:   {reason: "limit.logins", limits: func(c *tenant.Company) { c.Limits.LoginsPerAddress = one }, try: wrongPassword},
+		record.LimitAddress: {reason: "limit.address", limits: func(c *tenant.Company) { c.Limits.FailuresPerAddress = one }, try: wrongPassword},
+		record.LimitLogins:  {reason: "limit.logins", limits: func(c *tenant.Company) { c.Limits.LoginsPerAddress = one }, try: wrongPassword},
 		record.LockCodes: {reason: "lock.codes", limits: func(c *tenant.Company) { c.Limits.WrongCodes = one }, state: record.CheckOTP,
 			with: func(b *harness, token string) error {
 				_, err := b.serve("auth/checkotp", token, object{"backup_code": "ZZZZZ23456"})
@@ -290,19 +290,19 @@ func TestEachLockIsOneEvent(t *testing.T) {
 				_, err := b.serve("auth/recovery/checkquestion", token, object{"control_answer": "wrong"})
 				return err
 			}},
-		record.LockRenewals: {reason: "limit.renewals", limits: func(c *tenant.Company) { c.OTP.Renewals = new(1) }, state: record.CheckOTP,
+		record.LimitRenewals: {reason: "limit.renewals", limits: func(c *tenant.Company) { c.OTP.Renewals = new(1) }, state: record.CheckOTP,
 			with: func(b *harness, token string) error { _, err := b.serve("auth/renewotp", token, nil); return err }},
-		record.LockSMSAccount:   {reason: "limit.sms_account", limits: func(c *tenant.Company) { c.Limits.SMSPerAccount = one }, try: start},
-		record.LockSMSPhone:     {reason: "limit.sms_phone", limits: func(c *tenant.Company) { c.Limits.SMSPerPhone = one }, try: start},
-		record.LockSMSAddress:   {reason: "limit.sms_address", limits: func(c *tenant.Company) { c.Limits.SMSPerAddress = one }, try: start},
-		record.LockSMSCompany:   {reason: "limit.sms_company", limits: func(c *tenant.Company) { c.Limits.SMSPerCompany = one }, try: start},
-		record.LockSMSCountry:   {reason: "limit.sms_country", limits: func(c *tenant.Company) { c.Limits.SMSPerCountry = one }, try: start},
-		record.LockSMSCountries: {reason: "limit.sms_country", limits: func(c *tenant.Company) { c.Limits.SMSCountries = []string{"+1"} }, try: start},
-		record.LockMails:        {reason: "limit.mails", limits: func(c *tenant.Company) { c.Limits.MailsPerAccount = one }, try: recover("MAIL")},
-		record.LockChanges:      {reason: "limit.changes", limits: func(*tenant.Company) {}, state: record.Authorized, with: changeOften},
+		record.LimitSMSAccount:  {reason: "limit.sms_account", limits: func(c *tenant.Company) { c.Limits.SMSPerAccount = one }, try: start},
+		record.LimitSMSPhone:    {reason: "limit.sms_phone", limits: func(c *tenant.Company) { c.Limits.SMSPerPhone = one }, try: start},
+		record.LimitSMSAddress:  {reason: "limit.sms_address", limits: func(c *tenant.Company) { c.Limits.SMSPerAddress = one }, try: start},
+		record.LimitSMSCompany:  {reason: "limit.sms_company", limits: func(c *tenant.Company) { c.Limits.SMSPerCompany = one }, try: start},
+		record.LimitSMSCountry:  {reason: "limit.sms_country", limits: func(c *tenant.Company) { c.Limits.SMSPerCountry = one }, try: start},
+		record.LimitSMSUnlisted: {reason: "limit.sms_country", limits: func(c *tenant.Company) { c.Limits.SMSCountries = []string{"+1"} }, try: start},
+		record.LimitMails:       {reason: "limit.mails", limits: func(c *tenant.Company) { c.Limits.MailsPerAccount = one }, try: recover("MAIL")},
+		record.LimitChanges:     {reason: "limit.changes", limits: func(*tenant.Company) {}, state: record.Authorized, with: changeOften},
 	}
 	for _, kind := range flows.EventKinds {
-		if strings.HasPrefix(kind.Name, record.LockPrefix) && tests[kind.Name].limits == nil {
+		if _, ok := record.CutLimit(kind.Name); ok && tests[kind.Name].limits == nil {
 			t.Errorf("no test reaches %s", kind.Name)
 		}
 	}
@@ -333,11 +333,14 @@ func TestEachLockIsOneEvent(t *testing.T) {
 			}
 			var locks []string
 			for _, e := range all() {
-				if strings.HasPrefix(e.Name, "mnemogate.lock.") {
+				if reason, ok := record.CutLimit(e.Name); ok {
 					locks = append(locks, e.Name)
+					if !strings.HasPrefix(reason, string(test.reason)) {
+						t.Errorf("a search for %s does not find the event %s", test.reason, e.Name)
+					}
 				}
-				if e.Result == wire.ErrRestricted.Code && "mnemogate.lock."+e.Reason != lock {
-					t.Errorf("a refusal gives the reason %q", e.Reason)
+				if e.Result == wire.ErrRestricted.Code && e.Reason != string(test.reason) {
+					t.Errorf("the event of a refusal gives the reason %q", e.Reason)
 				}
 			}
 			if !slices.Equal(locks, []string{lock}) {

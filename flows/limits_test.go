@@ -290,9 +290,9 @@ func TestBudgetsBelongToWhatTheyAreNamedAfter(t *testing.T) {
 func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
 	three := tenant.Rate{N: 3, Per: 24 * time.Hour}
 	for lock, limit := range map[string]func(*tenant.Limits) *tenant.Rate{
-		record.LockSMSPhone:   func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerPhone },
-		record.LockSMSCompany: func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerCompany },
-		record.LockSMSCountry: func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerCountry },
+		record.LimitSMSPhone:   func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerPhone },
+		record.LimitSMSCompany: func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerCompany },
+		record.LimitSMSCountry: func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerCountry },
 	} {
 		t.Run(lock, func(t *testing.T) {
 			b := newHarness(t)

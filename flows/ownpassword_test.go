@@ -104,7 +104,7 @@ func TestAUsersOwnCheckIsLockedAsALogin(t *testing.T) {
 		if err := check(password, "192.0.2.7"); refusal(err).Reason != "limit.logins" {
 			t.Errorf("of one address: got %v", err)
 		}
-		limit := named(events(), record.LockLogins)
+		limit := named(events(), record.LimitLogins)
 		if len(limit) != 1 || limit[0].Address != "192.0.2.7" || limit[0].Reason == "" || limit[0].Traffic == nil || limit[0].Traffic.Accounts != 1 {
 			t.Errorf("the limit was told as %+v", limit)
 		}

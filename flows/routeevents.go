@@ -103,7 +103,8 @@ func isNoise(e record.Event) bool {
 	case "auth/logout":
 		return e.State != record.Authorized
 	}
-	return failed(e) || strings.HasPrefix(e.Name, record.LockPrefix)
+	_, limit := record.CutLimit(e.Name)
+	return limit || failed(e)
 }
 
 // outcome returns the Result and Reason of an event for err.
@@ -116,7 +117,7 @@ func outcome(err error) (result, reason string) {
 		result = code.Code
 	}
 	if refusal, ok := errors.AsType[*wire.Refusal](err); ok {
-		reason = cmp.Or(strings.TrimPrefix(refusal.Lock, record.LockPrefix), refusal.Message, string(refusal.Reason))
+		reason = cmp.Or(string(refusal.Reason), refusal.Message)
 		if reason == "" && refusal.Cause != nil {
 			reason = refusal.Cause.Error()
 		}

@@ -31,34 +31,34 @@ func TestALimitOfAnAddressTellsWhoseTrafficItWas(t *testing.T) {
 		want    record.Traffic
 		kind    string
 	}{
-		"users with passwords": {record.LockLogins, nil, logIn, record.Traffic{Attempts: 10, Accounts: 10, Logins: 10}, "users"},
-		"users, some of whom mistype": {record.LockLogins, nil, func(b *harness, address string, i int) {
+		"users with passwords": {record.LimitLogins, nil, logIn, record.Traffic{Attempts: 10, Accounts: 10, Logins: 10}, "users"},
+		"users, some of whom mistype": {record.LimitLogins, nil, func(b *harness, address string, i int) {
 			if i%5 == 0 {
 				guess(b, address, i)
 			} else {
 				logIn(b, address, i)
 			}
 		}, record.Traffic{Attempts: 10, Accounts: 10, Failures: 2, Logins: 8}, "users"},
-		"one user's program": {record.LockLogins, nil, func(b *harness, address string, _ int) { logIn(b, address, 1) },
+		"one user's program": {record.LimitLogins, nil, func(b *harness, address string, _ int) { logIn(b, address, 1) },
 			record.Traffic{Attempts: 10, Accounts: 1, Logins: 10}, "users"},
-		"guesses": {record.LockAddress, nil, guess, record.Traffic{Attempts: 8, Accounts: 8, Failures: 8}, "strangers"},
-		"guesses at unknown login ids": {record.LockAddress, nil, func(b *harness, address string, i int) { guess(b, address, -1) },
+		"guesses": {record.LimitAddress, nil, guess, record.Traffic{Attempts: 8, Accounts: 8, Failures: 8}, "strangers"},
+		"guesses at unknown login ids": {record.LimitAddress, nil, func(b *harness, address string, i int) { guess(b, address, -1) },
 			record.Traffic{Attempts: 8, Failures: 8}, "strangers"},
-		"guesses, few of them right": {record.LockAddress, nil, func(b *harness, address string, i int) {
+		"guesses, few of them right": {record.LimitAddress, nil, func(b *harness, address string, i int) {
 			if i%6 == 5 {
 				logIn(b, address, i)
 			} else {
 				guess(b, address, i)
 			}
 		}, record.Traffic{Attempts: 8, Accounts: 9, Failures: 8, Logins: 1}, "strangers"},
-		"users with codes": {record.LockSMSAddress, nil, func(b *harness, address string, i int) {
+		"users with codes": {record.LimitSMSAddress, nil, func(b *harness, address string, i int) {
 			if token := askForCode(b, address, i); token != "" {
 				_, _ = b.serveAs(code, address, "auth/checkotp", token, object{"otp": b.sms.last(b.t).Code})
 			}
 		}, record.Traffic{Attempts: 6, Accounts: 6, Logins: 6}, "users"},
-		"codes that nobody uses": {record.LockSMSAddress, nil, func(b *harness, address string, i int) { askForCode(b, address, i) },
+		"codes that nobody uses": {record.LimitSMSAddress, nil, func(b *harness, address string, i int) { askForCode(b, address, i) },
 			record.Traffic{Attempts: 6, Accounts: 6}, "strangers"},
-		"a network of IPv6": {record.LockAddress, func(i int) string { return fmt.Sprintf("2001:db8:0:%x::1", i) }, guess,
+		"a network of IPv6": {record.LimitAddress, func(i int) string { return fmt.Sprintf("2001:db8:0:%x::1", i) }, guess,
 			record.Traffic{Attempts: 80, Accounts: users, Failures: 80}, "strangers"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestALimitOfAnAddressTellsWhoseTrafficItWas(t *testing.T) {
 			l.FailuresPerAddress = tenant.Rate{N: 8, Per: time.Hour}
 			l.LoginsPerAddress = tenant.Rate{N: 10, Per: time.Hour}
 			l.SMSPerAddress = tenant.Rate{N: 6, Per: time.Hour}
-			if test.lock == record.LockAddress {
+			if test.lock == record.LimitAddress {
 				l.LoginsPerAddress = tenant.Unlimited
 			}
 			for i := range users {

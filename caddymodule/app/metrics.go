@@ -40,11 +40,11 @@ var (
 		"Requests for the application, by result (pass, public if it passed without a user, or the error_code).",
 		"result")
 	locks = counters("mnemogate_locks_total",
-		"Locks and budgets that were reached, named like the mnemogate.lock events.",
-		"company", "lock")
+		"Locks, limits and budgets that were reached, by the reason of the refusals, after which the events are named (mnemogate.lock.codes, mnemogate.limit.logins).",
+		"company", "reason")
 	addressLimits = counters("mnemogate_address_limits_total",
-		"Addresses that reached a limit, once per window and node, by limit (failures_per_address, logins_per_address, sms_per_address) and kind (users, as behind a shared address, or strangers).",
-		"company", "limit", "kind")
+		"Addresses that reached a limit, once per window and node, by reason (limit.address, limit.logins, limit.sms_address) and kind (users, as behind a shared address, or strangers).",
+		"company", "reason", "kind")
 	sessionsBegun = counters("mnemogate_sessions_begun_total",
 		"Steps that brought a session into a state.",
 		"company", "state")
@@ -199,11 +199,11 @@ func (a *App) registerMetrics(ctx caddy.Context) error {
 		}
 		deliveries.WithLabelValues(code, "dropped") // also without a receiver: events may be left from a former one
 		for _, kind := range flows.EventKinds {
-			if lock, ok := strings.CutPrefix(kind.Name, record.LockPrefix); ok {
-				locks.WithLabelValues(code, lock)
+			if reason, ok := record.CutLimit(kind.Name); ok {
+				locks.WithLabelValues(code, reason)
 				if slices.Contains(kind.Fields, "attempts") {
-					addressLimits.WithLabelValues(code, lock, record.TrafficOfUsers)
-					addressLimits.WithLabelValues(code, lock, record.TrafficOfStrangers)
+					addressLimits.WithLabelValues(code, reason, record.TrafficOfUsers)
+					addressLimits.WithLabelValues(code, reason, record.TrafficOfStrangers)
 				}
 			}
 		}
@@ -219,10 +219,10 @@ var (
 // countEvent counts events other than the results of requests. CountRequest and
 // CountProtected count those.
 func countEvent(e record.Event) {
-	if lock, ok := strings.CutPrefix(e.Name, record.LockPrefix); ok {
-		locks.WithLabelValues(e.Company, lock).Inc()
+	if reason, ok := record.CutLimit(e.Name); ok {
+		locks.WithLabelValues(e.Company, reason).Inc()
 		if e.Traffic != nil {
-			addressLimits.WithLabelValues(e.Company, lock, e.Traffic.Guess()).Inc()
+			addressLimits.WithLabelValues(e.Company, reason, e.Traffic.Guess()).Inc()
 		}
 	} else if change, ok := strings.CutPrefix(e.Name, record.AccountPrefix); ok {
 		accountChanges.WithLabelValues(e.Company, change).Inc()

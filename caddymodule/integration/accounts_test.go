@@ -354,7 +354,7 @@ func welcomeMailsALink(t *testing.T, s *site) {
 		t.Errorf("got %v %s", a.Header, a.Body)
 	}
 	s.audits(2, `"msg":"mnemogate.account.welcomed","company":"acme","mnemocode":"new","address":"127.0.0.1","actor":"all"`)
-	s.audits(1, `"msg":"mnemogate.lock.mails_per_account","company":"acme","mnemocode":"new"`)
+	s.audits(1, `"msg":"mnemogate.limit.mails","company":"acme","mnemocode":"new"`)
 }
 
 // The commands work with this API as well as with the admin endpoint.

@@ -57,7 +57,7 @@ func TestMetricsCountAndGoOnOverReloads(t *testing.T) {
 	t.Parallel()
 	c := siteConfig{company: people, global: "limits {\nlock_after 2\n}"}
 	s := startSite(t, c)
-	if s.scrape()[`mnemogate_locks_total{company="acme",lock="sms_per_company"}`] != 0 {
+	if s.scrape()[`mnemogate_locks_total{company="acme",reason="limit.sms_company"}`] != 0 {
 		t.Error("a lock that was never reached is not 0")
 	}
 	token := s.login("alice@example.com")
@@ -88,8 +88,8 @@ func TestMetricsCountAndGoOnOverReloads(t *testing.T) {
 		`mnemogate_protected_requests_total{result="pass"}`:                                                        3,
 		`mnemogate_protected_requests_total{result="auth.header.missing"}`:                                         1,
 		`mnemogate_protected_requests_total{result="auth.token.invalid"}`:                                          1,
-		`mnemogate_locks_total{company="acme",lock="password"}`:                                                    1,
-		`mnemogate_locks_total{company="acme",lock="sms_per_company"}`:                                             0,
+		`mnemogate_locks_total{company="acme",reason="lock.password"}`:                                             1,
+		`mnemogate_locks_total{company="acme",reason="limit.sms_company"}`:                                         0,
 		`mnemogate_sessions_begun_total{company="acme",state="authorized"}`:                                        3,
 		`mnemogate_sessions_begun_total{company="acme",state="checkotp"}`:                                          1,
 		`mnemogate_sessions_ended_total{company="acme",reason="logout"}`:                                           1,
@@ -98,16 +98,16 @@ func TestMetricsCountAndGoOnOverReloads(t *testing.T) {
 		`mnemogate_messages_total{channel="sms",company="acme",country="+370",result="failed",type="otp.login"}`:   1,
 		`mnemogate_codes_used_total{company="acme",country="+370"}`:                                                1,
 		`mnemogate_messages_dropped_total{company="acme"}`:                                                         0,
-		`mnemogate_memory_hits_total`:                                                                              2,
-		`mnemogate_memory_misses_total`:                                                                            1,
-		`mnemogate_memory_sessions`:                                                                                1,
-		`mnemogate_memory_trusted`:                                                                                 1,
-		`mnemogate_build_info{version="` + changelogVersion(t) + `"}`:                                              1,
-		`mnemogate_up`:                   1,
-		`mnemogate_hash_queue`:           0,
-		`mnemogate_background_messages`:  0,
-		`mnemogate_defects_total`:        0,
-		`mnemogate_events_dropped_total`: 0,
+		`mnemogate_memory_hits_total`:                                 2,
+		`mnemogate_memory_misses_total`:                               1,
+		`mnemogate_memory_sessions`:                                   1,
+		`mnemogate_memory_trusted`:                                    1,
+		`mnemogate_build_info{version="` + changelogVersion(t) + `"}`: 1,
+		`mnemogate_up`:                                                1,
+		`mnemogate_hash_queue`:                                        0,
+		`mnemogate_background_messages`:                               0,
+		`mnemogate_defects_total`:                                     0,
+		`mnemogate_events_dropped_total`:                              0,
 	}
 	check := func(when string) {
 		t.Helper()

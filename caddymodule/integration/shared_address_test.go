@@ -39,18 +39,18 @@ func TestOperatorsCanTellASharedAddressFromAnAttacker(t *testing.T) {
 
 	metrics := s.scrape()
 	for labels, want := range map[string]float64{
-		`company="acme",kind="users",limit="logins_per_address"`:        1,
-		`company="acme",kind="strangers",limit="logins_per_address"`:    0,
-		`company="other",kind="strangers",limit="failures_per_address"`: 1,
-		`company="other",kind="users",limit="failures_per_address"`:     0,
+		`company="acme",kind="users",reason="limit.logins"`:       1,
+		`company="acme",kind="strangers",reason="limit.logins"`:   0,
+		`company="other",kind="strangers",reason="limit.address"`: 1,
+		`company="other",kind="users",reason="limit.address"`:     0,
 	} {
 		if n, ok := metrics["mnemogate_address_limits_total{"+labels+"}"]; !ok || n != want {
 			t.Errorf("%s: %v (there: %v), want %v", labels, n, ok, want)
 		}
 	}
 	for name, want := range map[string]string{
-		record.LockLogins:  "acme users of 127.0.0.1: 8 attempts, 8 accounts, 0 failures, 8 logins",
-		record.LockAddress: "other strangers of 127.0.0.1: 8 attempts, 8 accounts, 8 failures, 0 logins",
+		record.LimitLogins:  "acme users of 127.0.0.1: 8 attempts, 8 accounts, 0 failures, 8 logins",
+		record.LimitAddress: "other strangers of 127.0.0.1: 8 attempts, 8 accounts, 8 failures, 0 logins",
 	} {
 		var told []string
 		for line := range strings.Lines(s.log()) {

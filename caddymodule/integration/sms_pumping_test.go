@@ -105,7 +105,7 @@ func TestTheRunbookStopsSMSPumping(t *testing.T) {
 			t.Errorf("%s is %v, want %d", name, metrics[name], want)
 		}
 	}
-	if metrics[`mnemogate_locks_total{company="acme",lock="sms_countries"}`] == 0 {
+	if metrics[`mnemogate_locks_total{company="acme",reason="limit.sms_country_unlisted"}`] == 0 {
 		t.Error("no lock says that a country is refused")
 	}
 }

@@ -20,7 +20,7 @@ type outboxData struct {
 	Previous  string       `json:"previous_mnemocode,omitempty"`
 	Fields    []string     `json:"fields,omitempty"`
 	Accepted  []acceptance `json:"accepted,omitempty"`
-	Lock      string       `json:"lock,omitempty"`
+	Reason    string       `json:"reason,omitempty"`       // of a lock
 	Until     *time.Time   `json:"locked_until,omitempty"` // nil if the lock lasts until someone removes it
 	Provider  int          `json:"provider_id,omitempty"`
 }
@@ -59,7 +59,7 @@ func OutboxEvents(company *tenant.Company, e record.Event) (all []record.OutboxE
 	case record.AccountPasskeyAdded, record.AccountPasskeyRemoved:
 		add(record.TypeAccountChanged, outboxData{Fields: []string{"passkeys"}})
 	case record.LockPassword, record.LockDisabled, record.LockCodes, record.LockAnswers:
-		data := outboxData{Lock: strings.TrimPrefix(e.Name, record.LockPrefix)}
+		data := outboxData{Reason: strings.TrimPrefix(e.Name, record.EventPrefix)}
 		if e.Name != record.LockDisabled {
 			data.Until = new(e.Until.UTC())
 		}

@@ -24,15 +24,15 @@ func TestOutboxEvents(t *testing.T) {
 		{record.Event{Name: record.AccountBackupCodes}, []string{changed + `,"fields":["backup_codes"]`}},
 		{record.Event{Name: record.AccountDeleted}, []string{deleted}},
 		{record.Event{Name: record.AccountUnlocked}, []string{unlocked}},
-		{record.Event{Name: record.LockPassword, Until: now.Add(time.Hour)}, []string{locked + `,"lock":"password","locked_until":"2026-11-22T16:04:05.123456789Z"`}},
-		{record.Event{Name: record.LockDisabled, Until: now.Add(time.Hour)}, []string{locked + `,"lock":"disabled"`}},
+		{record.Event{Name: record.LockPassword, Until: now.Add(time.Hour)}, []string{locked + `,"reason":"lock.password","locked_until":"2026-11-22T16:04:05.123456789Z"`}},
+		{record.Event{Name: record.LockDisabled, Until: now.Add(time.Hour)}, []string{locked + `,"reason":"lock.disabled"`}},
 		{record.Event{Name: record.IdentityBound, Reason: "provider 3", Provider: 3}, []string{`identity.bound ,"provider_id":3`}},
 		{record.Event{Name: record.TypeDisclaimersAccepted, Accepted: []record.Acceptance{{Code: "terms", Version: "1", At: now}}},
 			[]string{`disclaimers.accepted ,"accepted":[{"code":"terms","version":"1"}]`}},
 		{record.Event{Name: record.TypePasswordChanged}, []string{password}},
 		{record.Event{Name: record.TypeRecoveryCompleted}, []string{password, "recovery.completed "}},
 		{record.Event{Name: record.AccountWelcomed}, nil},
-		{record.Event{Name: record.LockAddress}, nil},
+		{record.Event{Name: record.LimitAddress}, nil},
 		{record.Event{}, nil},
 	} {
 		e := c.event

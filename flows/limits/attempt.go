@@ -270,11 +270,11 @@ func (at *Attempt) RecordAddress(ctx context.Context, ok bool) error {
 // LimitError converts the error of a full counter into auth.restricted.
 func (at *Attempt) LimitError(err error) error {
 	if full, ok := errors.AsType[*record.FullError](err); ok {
-		lock := LockOf(full.Key)
+		limit := LimitOf(full.Key)
 		if at.Reported != nil && at.Reported.FirstTime(at.Now, full) {
-			at.Events = append(at.Events, at.fullEvent(lock, full.Key))
+			at.Events = append(at.Events, at.fullEvent(limit, full.Key))
 		}
-		return wire.Restricted(lock, at.Now, full.Until)
+		return wire.Restricted(limit, at.Now, full.Until)
 	}
 	if err != nil {
 		return wire.Unavailable("counting", err)

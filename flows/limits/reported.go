@@ -8,16 +8,12 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// LockOf returns the lock that a full counter with this key causes.
-func LockOf(key string) string {
+// LimitOf returns the event of a full counter with this key: the counters of limits have the
+// names of their events.
+func LimitOf(key string) string {
 	_, name, _ := strings.Cut(key, "/")
 	name, _, _ = strings.Cut(name, "/")
-	switch name {
-	case addressFailures:
-		return record.LockAddress
-	default:
-		return record.LockPrefix + strings.ReplaceAll(name, "-", "_")
-	}
+	return record.EventPrefix + name
 }
 
 // ReportedLimits remembers the full counters that were already reported, so that a counter

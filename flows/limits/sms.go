@@ -30,7 +30,7 @@ func (at *Attempt) SMSCounters(a record.Account, decoyOf string) []record.Counte
 // AccountSMS returns the budgets of an account and its phone.
 func (at *Attempt) AccountSMS(account, phone string) []record.Counter {
 	l := &at.Company.Limits
-	return append(at.Budget("sms-per-account", account, l.SMSPerAccount), at.PhoneSMS(phone)...)
+	return append(at.Budget("limit.sms_account", account, l.SMSPerAccount), at.PhoneSMS(phone)...)
 }
 
 // PhoneSMS returns the budget of a phone.
@@ -39,12 +39,12 @@ func (at *Attempt) PhoneSMS(phone string) []record.Counter {
 	if rate == tenant.Unlimited {
 		return nil
 	}
-	return []record.Counter{personalCounter(at.Keys, at.Company.Code, "sms-per-phone", phone, rate)}
+	return []record.Counter{personalCounter(at.Keys, at.Company.Code, "limit.sms_phone", phone, rate)}
 }
 
 // CompanySMS returns the budget of the whole company.
 func (at *Attempt) CompanySMS() []record.Counter {
-	return at.Budget("sms-per-company", "", at.Company.Limits.SMSPerCompany)
+	return at.Budget("limit.sms_company", "", at.Company.Limits.SMSPerCompany)
 }
 
 // countryAgain is how long a client should wait before it asks again for an SMS to a
@@ -57,9 +57,9 @@ func (at *Attempt) CountrySMS(phone string) ([]record.Counter, error) {
 	rate := at.Company.Limits.SMSPerCountry
 	prefix, allowed := at.Company.Limits.Country(phone)
 	if !allowed {
-		return nil, &record.FullError{Key: at.Counter("sms-countries", prefix, rate).Key, Until: at.Now.Add(countryAgain)}
+		return nil, &record.FullError{Key: at.Counter("limit.sms_country_unlisted", prefix, rate).Key, Until: at.Now.Add(countryAgain)}
 	}
-	return at.Budget("sms-per-country", prefix, rate), nil
+	return at.Budget("limit.sms_country", prefix, rate), nil
 }
 
 // DecoyBudget returns the name of a login id's budgets, for clients that must not learn

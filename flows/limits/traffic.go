@@ -68,9 +68,9 @@ func (at *Attempt) addressRates() map[string]tenant.Rate {
 
 // Names of the counters of an address.
 const (
-	addressFailures = "failures-of-address"
-	addressLogins   = "logins-per-address"
-	addressSMS      = "sms-per-address"
+	addressFailures = "limit.address"
+	addressLogins   = "limit.logins"
+	addressSMS      = "limit.sms_address"
 )
 
 // RecordTraffic adds an attempt to Traffic: which account it concerned, 0 for none, and
@@ -110,8 +110,8 @@ func (at *Attempt) RecordTraffic(account int64, login bool) {
 
 // fullEvent returns the event of a full counter. For a counter of an address, it includes
 // the address's traffic.
-func (at *Attempt) fullEvent(lock, key string) record.Event {
-	e := record.Event{Name: lock}
+func (at *Attempt) fullEvent(limit, key string) record.Event {
+	e := record.Event{Name: limit}
 	for name, rate := range at.addressRates() {
 		for i, c := range at.perAddress(name, rate) {
 			if c.Key == key {

@@ -50,7 +50,7 @@ const changesPerHour = 30
 // BeginChange charges the account's budget for a kind of change.
 func (s *Self) BeginChange(ctx context.Context, kind string) error {
 	rate := tenant.Rate{N: changesPerHour, Per: time.Hour}
-	err := s.attempt.Take(ctx, s.attempt.Counter("changes-per-account", strconv.FormatInt(s.account.ID, 10)+"/"+kind, rate))
+	err := s.attempt.Take(ctx, s.attempt.Counter("limit.changes", strconv.FormatInt(s.account.ID, 10)+"/"+kind, rate))
 	s.admin.emitLocks(ctx, s.attempt, s.account)
 	return err
 }

@@ -3,6 +3,7 @@ package manage
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
@@ -29,10 +30,10 @@ func CountWrongKey(ctx context.Context, s *session.Manager, address string) erro
 	full, limited := errors.AsType[*record.FullError](err)
 	switch {
 	case limited:
-		if e.Reason = "limit"; at.Reported != nil && at.Reported.FirstTime(at.Now, full) {
+		if e.Reason = strings.TrimPrefix(record.LimitAddress, record.EventPrefix); at.Reported != nil && at.Reported.FirstTime(at.Now, full) {
 			s.Emit(ctx, e)
 		}
-		return wire.Restricted(record.LockAddress, at.Now, full.Until)
+		return wire.Restricted(record.LimitAddress, at.Now, full.Until)
 	case err != nil:
 		return wire.Unavailable("counting wrong keys", err)
 	}

@@ -2,6 +2,7 @@ package record
 
 import (
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -81,29 +82,30 @@ const ActorUser = "the user"
 
 // Names of events. EventKinds says when each occurs. The name for a route is its path
 // without auth/ and with dots (flows.Route.Event): mnemogate.recovery.checkotp.success,
-// ….failure.
+// ….failure. The name for a lock or limit is the reason of its refusals: mnemogate.lock.codes.
 const (
 	EventPrefix   = "mnemogate."
-	LockPrefix    = EventPrefix + "lock."
 	AccountPrefix = EventPrefix + "account."
 	sessionPrefix = EventPrefix + "session."
 	keyPrefix     = EventPrefix + "key."
 
-	LockPassword     = LockPrefix + "password"
-	LockDisabled     = LockPrefix + "disabled"
-	LockCodes        = LockPrefix + "wrong_codes"
-	LockAnswers      = LockPrefix + "wrong_answers"
-	LockAddress      = LockPrefix + "failures_per_address"
-	LockLogins       = LockPrefix + "logins_per_address"
-	LockRenewals     = LockPrefix + "renewals"
-	LockSMSAccount   = LockPrefix + "sms_per_account"
-	LockSMSPhone     = LockPrefix + "sms_per_phone"
-	LockSMSAddress   = LockPrefix + "sms_per_address"
-	LockSMSCompany   = LockPrefix + "sms_per_company"
-	LockSMSCountry   = LockPrefix + "sms_per_country"
-	LockSMSCountries = LockPrefix + "sms_countries"
-	LockMails        = LockPrefix + "mails_per_account"
-	LockChanges      = LockPrefix + "changes_per_account"
+	LockPassword = EventPrefix + "lock.password"
+	LockDisabled = EventPrefix + "lock.disabled"
+	LockCodes    = EventPrefix + "lock.codes"
+	LockAnswers  = EventPrefix + "lock.answers"
+
+	LimitAddress    = EventPrefix + "limit.address"
+	LimitLogins     = EventPrefix + "limit.logins"
+	LimitRenewals   = EventPrefix + "limit.renewals"
+	LimitSMSAccount = EventPrefix + "limit.sms_account"
+	LimitSMSPhone   = EventPrefix + "limit.sms_phone"
+	LimitSMSAddress = EventPrefix + "limit.sms_address"
+	LimitSMSCompany = EventPrefix + "limit.sms_company"
+	LimitSMSCountry = EventPrefix + "limit.sms_country"
+	// The API tells users limit.sms_country. Operators also learn that no budget is used up.
+	LimitSMSUnlisted = EventPrefix + "limit.sms_country_unlisted"
+	LimitMails       = EventPrefix + "limit.mails"
+	LimitChanges     = EventPrefix + "limit.changes"
 
 	SessionEnded     = sessionPrefix + "ended"
 	AllSessionsEnded = sessionPrefix + "all_ended"
@@ -142,6 +144,13 @@ const (
 	KeyRefused = keyPrefix + "refused"
 )
 
+// CutLimit returns what follows EventPrefix in the name of the event of a lock or limit. ok
+// is false for other events.
+func CutLimit(name string) (reason string, ok bool) {
+	reason = strings.TrimPrefix(name, EventPrefix)
+	return reason, strings.HasPrefix(reason, "lock.") || strings.HasPrefix(reason, "limit.")
+}
+
 // Reasons of SessionEnded.
 const (
 	EndedByLogout   = "logout"   // its user logged out
@@ -175,17 +184,17 @@ func eventKinds() []EventKind {
 		{LockDisabled, "`disable_after` wrong passwords in a row: locked until recovery or unlock", attempt},
 		{LockCodes, "`wrong_codes` is reached", attempt},
 		{LockAnswers, "`wrong_answers` is reached", attempt},
-		{LockAddress, "an address reached `failures_per_address`; reason says [whose traffic it is](operators.md#shared-addresses)", address},
-		{LockLogins, "an address reached `logins_per_address`; reason as above", address},
-		{LockRenewals, "`otp renewals` refused a renewal; once per session and node", attempt},
-		{LockSMSAccount, "`sms_per_account` refused an SMS", attempt},
-		{LockSMSPhone, "`sms_per_phone` refused an SMS", attempt},
-		{LockSMSAddress, "`sms_per_address` refused an SMS; reason as above", address},
-		{LockSMSCompany, "`sms_per_company` refused an SMS", attempt},
-		{LockSMSCountry, "`sms_per_country` refused an SMS", attempt},
-		{LockSMSCountries, "`sms_countries` refused an SMS; once per day and node", attempt},
-		{LockMails, "`mails_per_account` refused a mail", attempt},
-		{LockChanges, "a user made the same kind of change too often", attempt},
+		{LimitAddress, "an address reached `failures_per_address`; reason says [whose traffic it is](operators.md#shared-addresses)", address},
+		{LimitLogins, "an address reached `logins_per_address`; reason as above", address},
+		{LimitRenewals, "`otp renewals` refused a renewal; once per session and node", attempt},
+		{LimitSMSAccount, "`sms_per_account` refused an SMS", attempt},
+		{LimitSMSPhone, "`sms_per_phone` refused an SMS", attempt},
+		{LimitSMSAddress, "`sms_per_address` refused an SMS; reason as above", address},
+		{LimitSMSCompany, "`sms_per_company` refused an SMS", attempt},
+		{LimitSMSCountry, "`sms_per_country` refused an SMS", attempt},
+		{LimitSMSUnlisted, "`sms_countries` refused an SMS; once per day and node", attempt},
+		{LimitMails, "`mails_per_account` refused a mail", attempt},
+		{LimitChanges, "a user made the same kind of change too often", attempt},
 		{SessionEnded, "a session or recovery link was revoked; reason: `" + EndedByLogout + "`, `" + EndedByPassword + "` (one was set), `" +
 			EndedByChange + "` (it was changed or deleted), `" + EndedByAdmin + "`, `" + EndedByUser + "` (in the list of sessions), `" + EndedByLimit + "` (a newer one took its place: `sessions_per_account`), `" + EndedLate + "` (what a crash left over)", ended},
 		{AllSessionsEnded, "all sessions of the company were revoked; reason: `" + EndedByAdmin + "`, `" + EndedLate + "`", []string{"company", "address", "actor", "reason"}},
@@ -210,7 +219,7 @@ func eventKinds() []EventKind {
 		{AccountDevicesForgotten, "the known devices of an account were removed, or one, whose id is the reason", admin},
 		{AccountsExported, "an export of the accounts with their hashes began; reason is `secrets` if it includes those of authenticator apps", []string{"company", "address", "actor", "reason"}},
 		{OutboxDropped, "an event was dropped because the `events` receiver did not accept it for three days; reason is its type", []string{"company", "mnemocode", "reason"}},
-		{KeyWrong, "a request to the accounts API had a wrong key; the reason `limit` marks an address that had too many, once per window and node", []string{"address", "reason"}},
+		{KeyWrong, "a request to the accounts API had a wrong key; the reason `limit.address` marks an address that had too many, once per window and node", []string{"address", "reason"}},
 		{KeyRefused, "a key for the accounts API does not cover the company, or lacks the right that reason names", []string{"company", "address", "actor", "reason"}},
 	}
 }

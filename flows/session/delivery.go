@@ -139,7 +139,7 @@ func (s *Manager) chargeNotice(ctx context.Context, company *tenant.Company, a r
 	c := &Call{Attempt: at, s: s}
 	if strings.Contains(m.To, "@") {
 		id := strconv.FormatInt(a.ID, 10)
-		counters := []record.Counter{c.Counter("mails-per-account", id+"/all-notices", noticeMails)}
+		counters := []record.Counter{c.Counter("limit.mails", id+"/all-notices", noticeMails)}
 		last := record.CheckOnly(counters...)
 		if m.Type == message.NoticeNewDevice {
 			counters = append(counters, c.mailBudget(id+"/notices")...)

@@ -164,7 +164,7 @@ func (c *Call) enterCheckOTP(ctx context.Context, st Step) (Issued, error) {
 		return c.enterCodeless(ctx, st)
 	}
 	issued, err := c.enter(ctx, st)
-	if refusal, ok := errors.AsType[*wire.Refusal](err); ok && spare && strings.HasPrefix(refusal.Lock, record.LockPrefix+"sms_") {
+	if refusal, ok := errors.AsType[*wire.Refusal](err); ok && spare && strings.HasPrefix(string(refusal.Reason), "limit.sms_") {
 		return c.enterCodeless(ctx, st)
 	}
 	return issued, err
@@ -174,7 +174,7 @@ func (c *Call) enterCodeless(ctx context.Context, st Step) (Issued, error) {
 	st.codeless = true
 	if st.Account.PasswordHash == "" {
 		of := strconv.FormatInt(st.Account.ID, 10) + "/codeless"
-		st.Counters = append(st.Counters, c.Counter("sms-per-account", of, codelessLogins))
+		st.Counters = append(st.Counters, c.Counter("limit.sms_account", of, codelessLogins))
 	}
 	return c.enter(ctx, st)
 }

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"strings"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -15,7 +14,7 @@ func (s *Manager) Emit(ctx context.Context, e record.Event) {
 	}
 	if s.History != nil && e.Account != 0 {
 		if e.Route == "" { // the events of routes have Noise set already
-			e.Noise = strings.HasPrefix(e.Name, record.LockPrefix)
+			_, e.Noise = record.CutLimit(e.Name)
 		}
 		e.Apart = e.Actor == record.ActorUser || e.Name == record.SessionMoved
 		s.recorder.Add(e, s.History, s.Log)

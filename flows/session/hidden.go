@@ -73,7 +73,7 @@ func (c *Call) spentPrivate(ctx context.Context, a record.Account, err error) er
 	if full, ok := errors.AsType[*record.FullError](err); ok {
 		if s := c.s; s.reported.FirstTime(s.Now(), full) {
 			e := c.ClientEvent("")
-			e.Name, e.Company, e.Account, e.Mnemocode, e.Country = limits.LockOf(full.Key), c.Company.Code, a.ID, a.Mnemocode, c.country
+			e.Name, e.Company, e.Account, e.Mnemocode, e.Country = limits.LimitOf(full.Key), c.Company.Code, a.ID, a.Mnemocode, c.country
 			s.Emit(ctx, e)
 		}
 		return errBudgetSpent

@@ -64,7 +64,7 @@ func (c *Call) MailLinkLater(ctx context.Context, a record.Account, loginIDHash 
 }
 
 func (c *Call) mailBudget(account string) []record.Counter {
-	return c.Budget("mails-per-account", account, c.Company.Limits.MailsPerAccount)
+	return c.Budget("limit.mails", account, c.Company.Limits.MailsPerAccount)
 }
 
 // newLink returns a session that only FindLink finds, and the mail with its link. The

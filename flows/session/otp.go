@@ -156,7 +156,7 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 	if c.session.State == record.CheckOTP && a.Phone == "" {
 		return record.Account{}, noPhone
 	}
-	renewals := c.Counter("renewals", c.session.ID, tenant.Rate{N: *c.Company.OTP.Renewals, Per: time.Duration(c.Company.Session.Temporary)})
+	renewals := c.Counter("limit.renewals", c.session.ID, tenant.Rate{N: *c.Company.OTP.Renewals, Per: time.Duration(c.Company.Session.Temporary)})
 	same := Step{Account: a, DecoyOf: c.session.LoginID, State: c.session.State}
 	code, err := c.newCode(same, c.token)
 	if errors.Is(err, ErrNoSecondFactor) {

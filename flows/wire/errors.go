@@ -9,7 +9,6 @@ package wire
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -94,25 +93,6 @@ const (
 	CrossSite        Reason = "cross_site"
 )
 
-// lockReasons maps the event names of locks to reasons.
-var lockReasons = map[string]Reason{
-	record.LockPassword:     "lock.password",
-	record.LockDisabled:     "lock.disabled",
-	record.LockCodes:        "lock.codes",
-	record.LockAnswers:      "lock.answers",
-	record.LockAddress:      "limit.address",
-	record.LockLogins:       "limit.logins",
-	record.LockRenewals:     "limit.renewals",
-	record.LockSMSAccount:   "limit.sms_account",
-	record.LockSMSPhone:     "limit.sms_phone",
-	record.LockSMSAddress:   "limit.sms_address",
-	record.LockSMSCompany:   "limit.sms_company",
-	record.LockSMSCountry:   "limit.sms_country",
-	record.LockSMSCountries: "limit.sms_country",
-	record.LockMails:        "limit.mails",
-	record.LockChanges:      "limit.changes",
-}
-
 // Reasons lists the possible reasons of each error. An error that is not listed has none.
 var Reasons = map[*Error][]Reason{
 	ErrQuality:        {PasswordTooShort, PasswordCommon, PasswordPersonal, PasswordPattern, PasswordBreached},
@@ -120,7 +100,26 @@ var Reasons = map[*Error][]Reason{
 	ErrUserRestricted: {NoSecondFactor},
 	ErrSessionInvalid: {TooOld, WrongRole},
 	ErrHeaderInvalid:  {CrossSite},
-	ErrRestricted:     slices.Compact(slices.Sorted(maps.Values(lockReasons))),
+	ErrRestricted:     limitReasons(),
+}
+
+func limitReasons() (all []Reason) {
+	for _, kind := range record.EventKinds {
+		if _, ok := record.CutLimit(kind.Name); ok {
+			all = append(all, reasonOf(kind.Name))
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// reasonOf returns the reason of refusals by a lock or limit, which its event is named after.
+func reasonOf(limit string) Reason {
+	if limit == record.LimitSMSUnlisted {
+		limit = record.LimitSMSCountry
+	}
+	reason, _ := record.CutLimit(limit)
+	return Reason(reason)
 }
 
 // A Refusal is an Error with the details of one request.
@@ -133,7 +132,6 @@ type Refusal struct {
 	MaxAge      time.Duration // with TooOld: the maximum age of the login
 	Disclaimers []Disclaimer  // with ErrDisclaimerInvalid: the required ones
 	Allow       string        // with ErrMethod: the methods of a path that takes others than POST
-	Lock        string        // with ErrRestricted: the name of its event
 	Cause       error         // for the log; never sent to the client
 }
 
@@ -164,11 +162,11 @@ func Invalid(format string, args ...any) error {
 }
 
 // Restricted returns auth.restricted until a time, with a Retry-After of at least a second.
-// lock is the name of the lock's event.
-func Restricted(lock string, now, until time.Time) error {
-	r := &Refusal{Err: ErrRestricted, Lock: lock, Reason: lockReasons[lock], RetryAfter: max(until.Sub(now), time.Second)}
-	switch lock { // those that waiting does not end
-	case record.LockSMSCountries:
+// limit is the name of the event of the lock or limit.
+func Restricted(limit string, now, until time.Time) error {
+	r := &Refusal{Err: ErrRestricted, Reason: reasonOf(limit), RetryAfter: max(until.Sub(now), time.Second)}
+	switch limit { // those that waiting does not end
+	case record.LimitSMSUnlisted:
 		r.Message = "No SMS are sent to the country of this phone. Use another way to log in."
 	case record.LockDisabled:
 		r.Message = "The password is disabled after too many wrong attempts. Reset it by recovery."
