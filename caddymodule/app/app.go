@@ -117,6 +117,7 @@ type App struct {
 	watcher     *watcher
 	servers     map[*caddyhttp.Server]bool   // the servers that have a handler of ours
 	looked      bool                         // the routes were checked for weaknesses
+	notedMu     sync.Mutex                   // guards noted
 	noted       []Weakness                   // what the handlers found
 	forwarded   []record.ProfileField        // requested by handlers, which are all provisioned before Start
 	opened      map[[sha256.Size]byte]string // names of the keys for the accounts API, by hash
@@ -277,6 +278,8 @@ func (a *App) CheckRoutesOnce(look func() ([]Weakness, error)) error {
 // Note adds the weaknesses that a handler found and warns of them. If several
 // handlers find the same weakness, Note warns once.
 func (a *App) Note(found []Weakness) {
+	a.notedMu.Lock()
+	defer a.notedMu.Unlock()
 	for _, w := range found {
 		if !slices.Contains(a.noted, w) {
 			a.noted = append(a.noted, w)

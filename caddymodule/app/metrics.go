@@ -33,12 +33,18 @@ var (
 	requests = counters("mnemogate_requests_total",
 		"Requests to the auth API, by route (without auth/; none: no such route) and result (success or the error_code).",
 		"company", "route", "result")
+	// With the label route alone, these are at most 170 series. With company and result,
+	// they could be hundreds of thousands.
+	requestSeconds = histogram("mnemogate_request_seconds",
+		"Duration of requests to the auth API, by route as above, from their header to their answer.",
+		[]float64{.1, .25, .5, 1, 2.5, 5, 10},
+		"route")
 	keyRequests = counters("mnemogate_api_key_requests_total",
 		"Requests with a valid API key, by its place in the company's api_key, from 1 (page: the login page's own).",
 		"company", "key")
 	protected = counters("mnemogate_protected_requests_total",
-		"Requests for the application, by result (pass, public if it passed without a user, or the error_code).",
-		"result")
+		"Requests for the application, by result (pass, public if it passed without a user, or the error_code) and the API's reason, if it has one (too_old, role, cross_site).",
+		"result", "reason")
 	locks = counters("mnemogate_locks_total",
 		"Locks, limits and budgets that were reached, by the reason of the refusals, after which the events are named (mnemogate.lock.codes, mnemogate.limit.logins).",
 		"company", "reason")
@@ -131,8 +137,8 @@ var (
 
 	// These are looked up once, so that counting a request that passes costs one
 	// atomic addition. The rare ones begin at 0.
-	passed       = protected.WithLabelValues("pass")
-	passedPublic = protected.WithLabelValues("public")
+	passed       = protected.WithLabelValues("pass", "")
+	passedPublic = protected.WithLabelValues("public", "")
 	hashTurn     = hashWait.WithLabelValues("turn")
 	hashBusy     = hashWait.WithLabelValues("busy")
 )
@@ -201,7 +207,7 @@ func (a *App) registerMetrics(ctx caddy.Context) error {
 		for _, kind := range flows.EventKinds {
 			if reason, ok := record.CutLimit(kind.Name); ok {
 				locks.WithLabelValues(code, reason)
-				if slices.Contains(kind.Fields, "attempts") {
+				if slices.Contains(record.AddressLimits, kind.Name) {
 					addressLimits.WithLabelValues(code, reason, record.TrafficOfUsers)
 					addressLimits.WithLabelValues(code, reason, record.TrafficOfStrangers)
 				}
@@ -238,8 +244,8 @@ func countEvent(e record.Event) {
 // countDropped implements session.Manager.Dropped.
 func countDropped(company string) { messagesDropped.WithLabelValues(company).Inc() }
 
-// CountRequest counts the response of an auth route.
-func (a *App) CountRequest(company string, route *flows.Route, state record.State, err error) {
+// CountRequest counts the response of an auth route whose request came at the time began.
+func (a *App) CountRequest(company string, route *flows.Route, began time.Time, state record.State, err error) {
 	if a.Companies[company] == nil {
 		company = "unknown"
 	}
@@ -248,6 +254,7 @@ func (a *App) CountRequest(company string, route *flows.Route, state record.Stat
 		name = strings.TrimPrefix(route.Path, "auth/")
 	}
 	requests.WithLabelValues(company, name, resultLabel(err)).Inc()
+	requestSeconds.WithLabelValues(name).Observe(time.Since(began).Seconds())
 	if err == nil && state != record.None {
 		sessionsBegun.WithLabelValues(company, string(state)).Inc()
 	}
@@ -261,7 +268,7 @@ func countKey(company, key string) { keyRequests.WithLabelValues(company, key).I
 func CountProtected(err error, anonymous bool) {
 	switch {
 	case err != nil:
-		protected.WithLabelValues(resultLabel(err)).Inc()
+		protected.WithLabelValues(resultLabel(err), string(wire.ReasonOf(err))).Inc()
 	case anonymous:
 		passedPublic.Inc()
 	default:

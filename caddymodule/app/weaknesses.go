@@ -4,13 +4,19 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"maps"
+	"net"
+	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
 	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A Weakness is a weakness of the configuration.
@@ -38,7 +44,45 @@ func (a *App) Weaknesses() []Weakness {
 		}
 		found[i].At = a.Source.Line(words)
 	}
+	a.notedMu.Lock()
+	defer a.notedMu.Unlock()
 	return append(found, a.noted...)
+}
+
+// maxProxies bounds the warnings of NoteProxy, since any client can send the headers.
+const maxProxies = 10
+
+// NoteProxy warns, once for each address, if a limit of the client's address refused a
+// request that seems to come from a proxy: then all users behind that proxy share the
+// limit.
+func (a *App) NoteProxy(r *http.Request, err error) {
+	if !slices.Contains(record.AddressLimits, record.EventPrefix+string(wire.ReasonOf(err))) {
+		return
+	}
+	header := "X-Forwarded-For"
+	if r.Header[header] == nil {
+		header = "Forwarded"
+	}
+	peer, _, _ := net.SplitHostPort(r.RemoteAddr)
+	client, _ := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string)
+	if r.Header[header] == nil || client != peer {
+		return
+	}
+	trust := "list it in trusted_proxies"
+	if peer == "" {
+		peer, trust = "a Unix socket", "set trusted_proxies_unix"
+	}
+	w := Weakness{Directive: "trusted_proxies", Weakness: guest.Weakness{
+		Message: peer + " reached a limit, and its requests have " + header + ", as those of a proxy do",
+		Advice: "if it is your proxy, " + trust + " and name its header in client_ip_headers, in the global option servers:" +
+			" until then, its users share the limits of one address; otherwise ignore this",
+	}}
+	a.notedMu.Lock()
+	seen := len(slices.DeleteFunc(slices.Clone(a.noted), func(n Weakness) bool { return n.Directive != w.Directive }))
+	a.notedMu.Unlock()
+	if seen < maxProxies {
+		a.Note([]Weakness{w})
+	}
 }
 
 // SharedKeys lists the companies that share an API key with another company.

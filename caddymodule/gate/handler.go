@@ -16,6 +16,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -329,6 +330,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 	defer bodies.Limit(w, r)()
 	switch body, err := answer(h, w, r, t); {
 	case err != nil:
+		h.app.NoteProxy(r, err)
 		h.refuse(w, err)
 	case body != nil:
 		bodies.WriteJSON(w, http.StatusOK, body)
@@ -375,13 +377,14 @@ var answers = [...]func(*Handler, http.ResponseWriter, *http.Request, target) (b
 
 // serveRoute answers an auth route, or a path that could be mistaken for one.
 func (h *Handler) serveRoute(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
+	began := time.Now()
 	var reply flows.Reply
 	if t.route != nil && trace.SpanFromContext(r.Context()).IsRecording() {
 		reply, err = h.traced(w, r, t)
 	} else {
 		reply, err = h.answer(w, r, t)
 	}
-	h.app.CountRequest(t.company, t.route, reply.SessionState, err)
+	h.app.CountRequest(t.company, t.route, began, reply.SessionState, err)
 	return success{Status: "success", Reply: reply}, err
 }
 

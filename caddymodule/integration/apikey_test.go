@@ -43,7 +43,7 @@ func TestAnAPIKeyThatIsUsedIsSeen(t *testing.T) {
 		`mnemogate_requests_total{company="globex",result="auth.loginid.notfound",route="login"}`: 2,
 		`mnemogate_requests_total{company="globex",result="success",route="checkcredentials"}`:    1,
 		`mnemogate_sessions_begun_total{company="globex",state="authorized"}`:                     1,
-		`mnemogate_protected_requests_total{result="pass"}`:                                       2,
+		`mnemogate_protected_requests_total{reason="",result="pass"}`:                             2,
 	} {
 		if got, ok := metrics[name]; !ok || got != want {
 			t.Errorf("%s is %v (there: %v), want %v", name, got, ok, want)

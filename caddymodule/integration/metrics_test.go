@@ -85,9 +85,9 @@ func TestMetricsCountAndGoOnOverReloads(t *testing.T) {
 		`mnemogate_requests_total{company="acme",result="service.unavailable",route="login"}`:                      1,
 		`mnemogate_requests_total{company="unknown",result="auth.apikey.invalid",route="login"}`:                   1,
 		`mnemogate_requests_total{company="acme",result="request.validation.failed",route="none"}`:                 1,
-		`mnemogate_protected_requests_total{result="pass"}`:                                                        3,
-		`mnemogate_protected_requests_total{result="auth.header.missing"}`:                                         1,
-		`mnemogate_protected_requests_total{result="auth.token.invalid"}`:                                          1,
+		`mnemogate_protected_requests_total{reason="",result="pass"}`:                                              3,
+		`mnemogate_protected_requests_total{reason="",result="auth.header.missing"}`:                               1,
+		`mnemogate_protected_requests_total{reason="",result="auth.token.invalid"}`:                                1,
 		`mnemogate_locks_total{company="acme",reason="lock.password"}`:                                             1,
 		`mnemogate_locks_total{company="acme",reason="limit.sms_company"}`:                                         0,
 		`mnemogate_sessions_begun_total{company="acme",state="authorized"}`:                                        3,
@@ -122,6 +122,8 @@ func TestMetricsCountAndGoOnOverReloads(t *testing.T) {
 			`mnemogate_store_seconds_count{method="get",result="ok",store="sessions"}`,
 			`mnemogate_hash_wait_seconds_count{result="turn"}`,
 			`mnemogate_hash_queue_limit`,
+			`mnemogate_request_seconds_count{route="none"}`,
+			`mnemogate_request_seconds_bucket{route="login",le="10"}`,
 		} {
 			if got[name] == 0 {
 				t.Errorf("%s: %s is 0", when, name)
@@ -147,7 +149,7 @@ func TestMetricsCountAndGoOnOverReloads(t *testing.T) {
 	}
 	check("after a failed reload")
 	s.get("/", token)
-	if n := s.scrape()[`mnemogate_protected_requests_total{result="pass"}`]; n != 4 {
+	if n := s.scrape()[`mnemogate_protected_requests_total{reason="",result="pass"}`]; n != 4 {
 		t.Errorf("passes after the reloads: %v", n)
 	}
 	s.wantTable(t)

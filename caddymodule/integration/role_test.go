@@ -119,4 +119,7 @@ func TestPathsNeedARole(t *testing.T) {
 		s.get("/edit/x", old).wantRoleRefused()
 		s.get("/x", old).wantStatus(200)
 	})
+	if s.scrape()[`mnemogate_protected_requests_total{reason="role",result="auth.session.invalid"}`] == 0 {
+		t.Error("the metrics don't say that roles were refused")
+	}
 }

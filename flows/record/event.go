@@ -162,6 +162,9 @@ const (
 	EndedLate       = "owed"     // a crash delayed the revocation of a change; the word is as in v0.1.0
 )
 
+// AddressLimits are the limits that all clients of an address share.
+var AddressLimits = []string{LimitAddress, LimitLogins, LimitSMSAddress}
+
 // An EventKind documents the events of one name.
 type EventKind struct {
 	Name   string

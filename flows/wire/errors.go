@@ -151,6 +151,14 @@ func (r *Refusal) Unwrap() []error {
 	return []error{r.Err, r.Cause}
 }
 
+// ReasonOf returns the reason of an error; empty for none.
+func ReasonOf(err error) Reason {
+	if refusal, ok := errors.AsType[*Refusal](err); ok {
+		return refusal.Reason
+	}
+	return ""
+}
+
 // NotAllowed returns ErrMethod for a path that takes the methods in allow.
 func NotAllowed(allow, message string) error {
 	return &Refusal{Err: ErrMethod, Message: message, Allow: allow}
