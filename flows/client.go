@@ -30,6 +30,8 @@ func (s *Service) ClientConfig(ctx context.Context, r *Request) (config tenant.C
 		Recovery:    append([]tenant.Method{}, c.Recovery.Methods...),
 		OAuth:       s.clientOAuth(ctx, c),
 		Disclaimers: session.Pending(c, r.Languages, record.Account{}, nil),
+		Name:        c.DisplayName(),
+		OTP:         tenant.ClientOTP{Length: c.OTP.Length},
 		Passkeys:    c.Passkeys != nil,
 		Devices:     c.Devices.For != 0,
 		Session:     tenant.ClientSessionLife{Idle: seconds(c.Session.Idle), Lifetime: seconds(c.Session.Lifetime)},

@@ -35,11 +35,11 @@ func (s *Service) Current(ctx context.Context, r *Request) (reply Reply, err err
 func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 	found := c.Session()
 	reply := Reply{SessionState: found.State, ExpiresIn: new(int(found.Expires.Sub(c.Now) / time.Second))}
-	if found.State == record.Authorized {
-		reply.ProfileMnemocode = found.Mnemocode
+	a, err := c.LoadAccount(ctx)
+	if found.State == record.Authorized && (err == nil || errors.Is(err, wire.ErrUnavailable)) {
+		reply.ProfileMnemocode, reply.User = found.Mnemocode, a.ScreenName() // protected paths work without the accounts, so this does, too
 		return reply, nil
 	}
-	a, err := c.LoadAccount(ctx)
 	if err != nil {
 		return Reply{}, err
 	}

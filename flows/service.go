@@ -62,6 +62,7 @@ type Reply struct {
 	ProfileMnemocode    string               `json:"profile_mnemocode,omitempty"`
 	DisclaimersRequired []wire.Disclaimer    `json:"disclaimers_required,omitzero"` // nil: omitted
 	CaptchaRequired     bool                 `json:"captcha_required,omitempty"`
+	User                string               `json:"user,omitempty"` // what to call the user of an authorized session
 	UserPhone           string               `json:"user_phone,omitempty"`
 	UserEmail           string               `json:"user_email,omitempty"`
 	SecondFactors       []record.AuthMethods `json:"second_factors,omitempty"` // those that the account has, after a right password

@@ -11,6 +11,7 @@ import (
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/webauthn"
 	"github.com/chromedp/chromedp"
+	"github.com/google/uuid"
 
 	"github.com/mnemogate/mnemogate/caddymodule/passkey/keytest"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -95,7 +96,20 @@ func (s *site) usersManageTheirPasskeys(t *testing.T) {
 	s.post("passkey/login", "", s.passkeyAnswer(phone, "acme", passkeyOrigin)).want(wire.ErrCredentialsInvalid)
 
 	s.update("alice", func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
-	last := s.me("POST", "passkeys", token, s.created(phone, token, "")).wantStatus(200).str("id")
+	// Without a name it has that of its provider, or else of the device.
+	named := s.me("POST", "passkeys", token, s.created(&keytest.Authenticator{AAGUID: uuid.MustParse("bada5566-a7aa-401f-bd96-45619a55120d")}, token, " ")).wantStatus(200)
+	if named.str("name") != "1Password" {
+		t.Errorf("the passkey of 1Password is called %s", named.Body)
+	}
+	unknown := s.created(phone, token, "")
+	r := s.meRequest("POST", "passkeys", token, unknown)
+	r.Header.Set("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0")
+	added := s.do(r).wantStatus(200)
+	if added.str("name") != "Firefox (Linux)" {
+		t.Errorf("an unknown passkey is called %s", added.Body)
+	}
+	last := added.str("id")
+	s.me("DELETE", "passkeys/"+named.str("id"), token, nil).wantStatus(200)
 	s.me("DELETE", "passkeys/"+last, token, nil).want(wire.ErrConflict)
 	s.update("alice", func(a *record.Account) { a.PasswordHash, a.SecondFactor = "h", true }) // no code would come
 	s.me("DELETE", "passkeys/"+last, token, nil).want(wire.ErrConflict)

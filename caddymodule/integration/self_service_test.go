@@ -55,7 +55,11 @@ const selfService = `
 // with. The session that they do it with stays.
 func TestUsersLookAfterTheirLogin(t *testing.T) {
 	t.Parallel()
-	s := startNodes(t, siteConfig{company: people, handler: selfService + "\nforward session"})
+	s := startNodes(t, siteConfig{
+		company: people, handler: selfService + "\nforward session",
+		more: strings.Replace(umbra, "captcha off", "captcha off\nsecond_factor off", 1) +
+			"company strict {\napi_key strict-key\ncaptcha off\nsecond_factor required\n" + account("zoe", "phone +37060000009") + "}",
+	})
 	s.run("sessions", func(t *testing.T) {
 		token, second, third := s.login("alice@example.com"), s.login("alice@example.com"), s.login("alice@example.com")
 		stranger := s.ownSessions(s.login("frank"))[0]
@@ -191,6 +195,57 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 		s.me("POST", "password", token, fields{"new_password": "another fine secret"}).want(wire.ErrValidation)
 		s.signedIn("+37060000002", "a fine secret")
 	})
+	s.run("the user's name", func(t *testing.T) {
+		token := s.login("alice@example.com")
+		name := func(want string) {
+			t.Helper()
+			for _, path := range []string{"session", "me/factors"} {
+				if got := s.ask("GET", "/acme/v2/"+path, sessionKey+bearer(token)).wantStatus(200).JSON["user"]; got != want {
+					t.Errorf("%s: the user is %v, want %s", path, got, want)
+				}
+			}
+		}
+		name("alice@example.com")
+		s.update("alice", func(a *record.Account) { a.LoginName, a.Email = "Alice", "" })
+		name("Alice")
+		s.update("alice", func(a *record.Account) { a.LoginName = "" })
+		name("+37*******01")
+		s.update("alice", func(a *record.Account) { a.Email = "alice@example.com" })
+		step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
+		if got := s.ask("GET", "/acme/v2/session", sessionKey+bearer(step)).wantStatus(200).JSON["user"]; got != nil {
+			t.Errorf("before a login, the user is %v", got)
+		}
+	})
+	s.run("second factor", func(t *testing.T) {
+		token, other := s.login("alice@example.com"), s.login("alice@example.com")
+		turn := func(token string, on any) answer {
+			return s.me("POST", "second_factor", token, fields{"enabled": on})
+		}
+		for _, bad := range []any{nil, "true", 1} {
+			turn(token, bad).want(wire.ErrValidation)
+		}
+		turn(token, false).wantStatus(200) // it was off
+		s.get("/", other).wantStatus(200)
+		turn(token, true).wantStatus(200)
+		s.gone(other)
+		s.get("/", token).wantStatus(200)
+		s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP)
+		turn(token, false).wantStatus(200)
+		s.signedIn("alice@example.com", testPassword)
+		storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.second_factor_off")) == 1 })
+		turn(s.login("frank"), true).want(wire.ErrConflict) // with neither app nor phone
+		turnAt := func(company, key, token string, on bool) answer {
+			r := s.meRequest("POST", "second_factor", token, fields{"enabled": on})
+			r.URL.Path = "/" + company + "/v2/me/second_factor"
+			r.Header.Set("X-Api-Key", key)
+			return s.do(r)
+		}
+		turnAt("umbra", "other-key", s.loginAt("umbra", "other-key", "zoe"), true).want(wire.ErrUserRestricted) // the company decides
+		step := s.postTo("strict", "strict-key", "auth/checkcredentials", "", fields{"login_id": "zoe", "password": testPassword}).wantState(record.CheckOTP).token()
+		strict := s.postTo("strict", "strict-key", "auth/checkotp", step, fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized).token()
+		turnAt("strict", "strict-key", strict, false).want(wire.ErrUserRestricted)
+		turnAt("strict", "strict-key", strict, true).wantStatus(200)
+	})
 	s.run("authenticator app", func(t *testing.T) {
 		token, other := s.login("alice@example.com"), s.login("alice@example.com")
 		s.me("POST", "totp/confirm", token, fields{"code": "123456"}).want(wire.ErrValidation)
@@ -202,12 +257,15 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 		s.me("POST", "totp/confirm", token, fields{"code": neverShown(t, secret)}).want(wire.ErrOTPInvalid)
 		s.audits(1, `"actor":"the user","route":"me/totp/confirm","result":"auth.otp.invalid"`)
 		s.get("/", other).wantStatus(200)
-		s.me("POST", "totp/confirm", token, fields{"code": appShows(t, secret, 0)}).wantStatus(200)
+		confirmed := s.me("POST", "totp/confirm", token, fields{"code": appShows(t, secret, 0)}).wantStatus(200)
 		s.gone(other)
 		s.get("/", token).wantStatus(200)
 		step := s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP)
 		other = s.post("auth/checkotp", step.token(), fields{"otp": appShows(t, secret, 30*time.Second)}).wantState(record.Authorized).token()
 
+		if codes, _ := confirmed.JSON["backup_codes"].([]any); len(codes) != 10 {
+			t.Errorf("with the app came the backup codes %v", codes)
+		}
 		codes := s.me("POST", "backup-codes", token, nil).wantStatus(200).JSON["backup_codes"].([]any)
 		if len(codes) != 10 {
 			t.Errorf("%d backup codes", len(codes))
@@ -225,7 +283,7 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 		delete(got, "status")
 		delete(got, "fresh_for")
 		want := fmt.Sprint(fields{
-			"password_set": true, "totp": true, "backup_codes_left": 9., "passkeys": 0., "user_phone": "+37*******01", "provider_ids": []any{1.},
+			"user": "alice@example.com", "password_set": true, "totp": true, "backup_codes_left": 9., "passkeys": 0., "user_phone": "+37*******01", "provider_ids": []any{1.},
 			"second_factor": true, "second_factor_policy": "per_account", "password_regex": nil,
 		})
 		if fmt.Sprint(got) != want {
@@ -233,6 +291,11 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 		}
 		s.update("alice", func(a *record.Account) { a.Phone = "" })
 		s.me("DELETE", "totp", token, nil).want(wire.ErrConflict) // nobody could log in then
+		s.me("POST", "second_factor", token, fields{"enabled": false}).wantStatus(200)
+		s.me("POST", "second_factor", token, fields{"enabled": true}).wantStatus(200) // by the app alone
+		if again := s.me("POST", "totp", token, nil).wantStatus(200).str("secret"); s.me("POST", "totp/confirm", token, fields{"code": appShows(t, again, 0)}).wantStatus(200).JSON["backup_codes"] != nil {
+			t.Error("the account gets backup codes, although it has some")
+		}
 		s.update("alice", func(a *record.Account) { a.Phone = "+37060000001" })
 		s.me("DELETE", "totp", token, nil).wantStatus(200)
 		s.gone(other)
@@ -298,6 +361,7 @@ func TestWhoMayUseSelfService(t *testing.T) {
 		{"POST", "totp", nil, true},
 		{"POST", "totp/confirm", fields{"code": "123456"}, true},
 		{"DELETE", "totp", nil, true},
+		{"POST", "second_factor", fields{"enabled": true}, true},
 		{"POST", "backup-codes", nil, true},
 		{"GET", "devices", nil, false},
 		{"DELETE", "devices", nil, true},

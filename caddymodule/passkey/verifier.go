@@ -12,6 +12,7 @@ import (
 	"github.com/go-webauthn/webauthn/protocol"
 	"github.com/go-webauthn/webauthn/protocol/webauthncose"
 	"github.com/go-webauthn/webauthn/webauthn"
+	"github.com/google/uuid"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -135,7 +136,9 @@ func (v *Verifier) Register(challenge []byte, owner tenant.PasskeyOwner, credent
 	if err != nil {
 		return record.Passkey{}, explained(err)
 	}
+	aaguid, _ := uuid.FromBytes(created.Authenticator.AAGUID) // the library reads 16 bytes
 	return record.Passkey{
+		Name:           providers[aaguid.String()],
 		Credential:     created.ID,
 		UserHandle:     owner.Handle,
 		PublicKey:      created.PublicKey,

@@ -62,8 +62,8 @@ func (ad *Admin) NewPasskey(ctx context.Context, mnemocode string) (NewPasskey, 
 }
 
 // AddPasskey verifies and stores a passkey that a client has created with NewPasskey's
-// options. credential is the RegistrationResponseJSON. An empty name gets a default. The
-// owner gets a notice. No session is revoked. It counts as a login of the Admin's Address,
+// options. credential is the RegistrationResponseJSON. Without a name, the passkey is called
+// like the provider that keeps it, or else like the device. The owner gets a notice. No session is revoked. It counts as a login of the Admin's Address,
 // because a spent challenge is stored.
 func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken string, credential []byte, name string) (record.Passkey, error) {
 	a, owner, _, err := ad.passkeyOwner(ctx, mnemocode)
@@ -98,7 +98,7 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 		return record.Passkey{}, ErrPasskeyRefused
 	}
 	p.Account, p.UserHandle, p.Created = a.ID, owner.Handle, at.Now.UTC()
-	p.Name = name
+	p.Name = cmp.Or(name, p.Name, message.Device(ad.UserAgent), passkeyDefault)
 	added := ad.event(record.AccountPasskeyAdded, a)
 	err = ad.Accounts.AddPasskey(ctx, a.Company, p, background.OutboxEvents(ad.Company, added)...)
 	if _, taken := errors.AsType[*record.TakenError](err); taken {
@@ -117,16 +117,18 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 	return p, nil
 }
 
-// maxPasskeyName is the maximum length of a passkey's name in characters.
-const maxPasskeyName = 64
+const (
+	maxPasskeyName = 64 // in characters
+	passkeyDefault = "Passkey"
+)
 
-// passkeyName returns the name to store for what the user has written.
+// passkeyName returns what the user has written as the name to store, or "".
 func passkeyName(name string) (string, error) {
 	name = strings.TrimSpace(name)
 	if !utf8.ValidString(name) || utf8.RuneCountInString(name) > maxPasskeyName || strings.ContainsFunc(name, unicode.IsControl) {
 		return "", &FieldError{"name", fmt.Sprintf("it must have at most %d characters, in UTF-8 and without control characters", maxPasskeyName)}
 	}
-	return cmp.Or(name, "Passkey"), nil
+	return name, nil
 }
 
 // passkeyOwner returns an account, how authenticators keep its user, and its passkeys.
@@ -185,7 +187,7 @@ func (ad *Admin) RenamePasskey(ctx context.Context, mnemocode, id, name string) 
 	if !ok {
 		return ErrNoPasskey
 	}
-	err = ad.Accounts.RenamePasskey(ctx, a.Company, a.ID, credential, name)
+	err = ad.Accounts.RenamePasskey(ctx, a.Company, a.ID, credential, cmp.Or(name, passkeyDefault))
 	if errors.Is(err, record.ErrNotFound) {
 		return ErrNoPasskey
 	}

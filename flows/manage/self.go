@@ -117,21 +117,55 @@ func (s *Self) NewTOTP(ctx context.Context) (TOTPSecret, error) {
 	return secret, selfError(err)
 }
 
-// ConfirmTOTP is Admin.ConfirmTOTP. Wrong codes count like those of a login.
-func (s *Self) ConfirmTOTP(ctx context.Context, code string) error {
+// ConfirmTOTP is Admin.ConfirmTOTP. Wrong codes count like those of a login. To an account
+// without backup codes it gives new ones, which it returns.
+func (s *Self) ConfirmTOTP(ctx context.Context, code string) (backupCodes []string, err error) {
 	if _, ok := typed.OTP(code, tokens.TOTPDigits); !ok {
-		return selfError(errNoAppCode)
+		return nil, selfError(errNoAppCode)
 	}
 	at := s.attempt
 	if err := cmp.Or(at.CheckAddress(ctx), at.CheckCodes(s.account)); err != nil {
 		s.admin.emitLocks(ctx, at, s.account)
-		return err
+		return nil, err
 	}
-	_, err := s.admin.ConfirmTOTP(ctx, s.account.Mnemocode, code, s.session.ID)
+	_, err = s.admin.ConfirmTOTP(ctx, s.account.Mnemocode, code, s.session.ID)
 	if errors.Is(err, ErrAppCode) {
 		err = cmp.Or(at.RecordWindow(ctx, at.FailureKey(s.account, ""), record.WrongCodes, false), err)
 		s.admin.emitLocks(ctx, at, s.account)
 	}
+	if err == nil && s.account.BackupCodes == 0 {
+		backupCodes, _ = s.NewBackupCodes(ctx) // the app works without them, and the user can ask for them again
+	}
+	return backupCodes, selfError(err)
+}
+
+// Errors of SetSecondFactor.
+var (
+	errFactorPolicy = &wire.Refusal{Err: wire.ErrUserRestricted, Message: "The company decides for all accounts whether a login needs a second factor. You can't change it."}
+	errNoFactor     = &wire.Refusal{Err: wire.ErrConflict, Message: "The account has no second factor, so it could no longer log in. Set a password, and add an authenticator app or a phone first."}
+)
+
+// SetSecondFactor says whether a login with the password needs a second factor, if the
+// company lets each account decide.
+func (s *Self) SetSecondFactor(ctx context.Context, on bool) error {
+	ad := &s.admin
+	if policy := ad.Company.SecondFactor; policy == tenant.SecondFactorOff || policy == tenant.SecondFactorRequired && !on {
+		return errFactorPolicy
+	}
+	kept, err := ad.sessionToKeep(ctx, s.account, s.session.ID)
+	if err != nil {
+		return selfError(err)
+	}
+	_, err = ad.changeFactor(ctx, s.account, kept, func(a *record.Account) error {
+		switch {
+		case on && (a.PasswordHash == "" || !a.HasApp() && !ad.Company.SendsCodesTo(a.Phone)):
+			return errNoFactor
+		case a.SecondFactor == on:
+			return errUnchanged
+		}
+		a.SecondFactor = on
+		return nil
+	})
 	return selfError(err)
 }
 

@@ -120,7 +120,7 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, sent, keep string) 
 	if err != nil {
 		return record.Account{}, err
 	}
-	return ad.changeTOTP(ctx, a, kept, func(a *record.Account) error {
+	return ad.changeFactor(ctx, a, kept, func(a *record.Account) error {
 		if a.TOTPPending != pending {
 			return ErrAppCode // another request has made a new secret
 		}
@@ -144,7 +144,7 @@ func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode, keep string) (record
 	if err != nil {
 		return record.Account{}, err
 	}
-	return ad.changeTOTP(ctx, a, kept, func(a *record.Account) error {
+	return ad.changeFactor(ctx, a, kept, func(a *record.Account) error {
 		if a.TOTP == "" && a.TOTPPending == "" {
 			return errUnchanged
 		}
@@ -156,7 +156,8 @@ func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode, keep string) (record
 	})
 }
 
-func (ad *Admin) changeTOTP(ctx context.Context, a record.Account, keep record.TokenHash, change func(*record.Account) error) (record.Account, error) {
+// changeFactor changes the app, or whether a login needs a second factor.
+func (ad *Admin) changeFactor(ctx context.Context, a record.Account, keep record.TokenHash, change func(*record.Account) error) (record.Account, error) {
 	var before record.Account
 	var changes record.Event
 	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
@@ -175,11 +176,11 @@ func (ad *Admin) changeTOTP(ctx context.Context, a record.Account, keep record.T
 	if errors.Is(err, errUnchanged) {
 		return before, ad.revokePending(ctx, before)
 	}
-	if errors.Is(err, ErrAppCode) || errors.Is(err, errOnlyFactor) {
+	if _, refused := errors.AsType[*wire.Refusal](err); refused || errors.Is(err, ErrAppCode) {
 		return record.Account{}, err
 	}
 	if err != nil {
-		return record.Account{}, adminError("changing the app", err)
+		return record.Account{}, adminError("changing the second factor", err)
 	}
 	return stored, ad.finish(ctx, before, stored, &changes, Change{}, keep)
 }

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"cmp"
 	"iter"
 	"slices"
 	"strings"
@@ -39,6 +40,10 @@ func MaskPhone(phone string) string {
 	}
 	return phone[:3] + strings.Repeat("*", len(phone)-5) + phone[len(phone)-2:]
 }
+
+// ScreenName returns what the owner of an account may be called on a screen: the email, else
+// the login name, else the masked phone.
+func (a Account) ScreenName() string { return cmp.Or(a.Email, a.LoginName, MaskPhone(a.Phone)) }
 
 // SameEmail reports whether two addresses differ at most in the case of ASCII letters.
 // The folding of login ids would go too far: it makes faß.de and fass.de equal, which

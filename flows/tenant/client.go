@@ -16,9 +16,16 @@ type ClientConfig struct {
 	Recovery    []Method          `json:"recovery"` // the default first
 	OAuth       []ClientOAuth     `json:"oauth"`    // by provider_id
 	Disclaimers []wire.Disclaimer `json:"disclaimers"`
+	Name        string            `json:"name"` // what people call the company
+	OTP         ClientOTP         `json:"otp"`
 	Passkeys    bool              `json:"passkeys"` // whether users can log in with passkeys
 	Devices     bool              `json:"devices"`  // whether the company remembers devices
 	Session     ClientSessionLife `json:"session"`
+}
+
+// ClientOTP is what a client needs to read a code by SMS.
+type ClientOTP struct {
+	Length int `json:"length"` // in digits
 }
 
 // ClientPassword holds the rules that apply to all new passwords.

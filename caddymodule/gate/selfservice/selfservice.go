@@ -42,6 +42,7 @@ var routes = []Route{
 	{http.MethodPost, "totp", true, (*Call).newTOTP},
 	{http.MethodPost, "totp/confirm", true, (*Call).confirmTOTP},
 	{http.MethodDelete, "totp", true, (*Call).removeTOTP},
+	{http.MethodPost, "second_factor", true, (*Call).setSecondFactor},
 	{http.MethodPost, "backup-codes", true, (*Call).newBackupCodes},
 	{http.MethodGet, "passkeys", false, (*Call).passkeys},
 	{http.MethodPost, "passkeys", true, (*Call).addPasskey},
@@ -145,6 +146,7 @@ func (c *Call) read(request any) error {
 
 type factors struct {
 	done
+	User               string              `json:"user,omitempty"`
 	PasswordSet        bool                `json:"password_set"`
 	TOTP               bool                `json:"totp"`
 	BackupCodesLeft    int                 `json:"backup_codes_left"`
@@ -161,6 +163,7 @@ func (c *Call) factors() (any, error) {
 	a, company := c.Account(), c.Company()
 	f := factors{
 		done:               succeeded,
+		User:               a.ScreenName(),
 		PasswordSet:        a.PasswordHash != "",
 		TOTP:               a.TOTP != "",
 		BackupCodesLeft:    a.BackupCodes,
@@ -303,7 +306,21 @@ func (c *Call) confirmTOTP() (any, error) {
 	if err := c.read(&body); err != nil {
 		return nil, err
 	}
-	return succeeded, c.ConfirmTOTP(c.Context(), body.Code)
+	codes, err := c.ConfirmTOTP(c.Context(), body.Code)
+	return struct {
+		done
+		Codes []string `json:"backup_codes,omitempty"`
+	}{succeeded, codes}, err
+}
+
+func (c *Call) setSecondFactor() (any, error) {
+	var body struct {
+		Enabled *bool `json:"enabled" need:"y"`
+	}
+	if err := c.read(&body); err != nil {
+		return nil, err
+	}
+	return succeeded, c.SetSecondFactor(c.Context(), *body.Enabled)
 }
 
 func (c *Call) removeTOTP() (any, error) { return succeeded, c.RemoveTOTP(c.Context()) }

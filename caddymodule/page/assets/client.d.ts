@@ -271,6 +271,8 @@ export interface RecoverySetPassword extends Halfway {
 export interface Authorized extends WithToken {
   state: 'authorized';
   profileMnemocode: string;
+  /** What to call the user on a screen: the email, login name or masked phone. Null unless `resume` returned this step. */
+  user: string | null;
   /**
    * The device's token if this login made the company remember the device; otherwise null.
    * Keep it where no other app can read it, for the user's next login. With `cookie` it is
@@ -309,16 +311,19 @@ export interface Me {
   changePassword(password: string, options?: { current?: string }): Promise<unknown>;
   /** * A secret for an authenticator app, shown only once. It takes effect with `confirmTOTP`. `qr` is a picture of `uri`, in SVG. */
   newTOTP(): Promise<{ secret: string; uri: string; qr: string }>;
-  /** * Revokes all other sessions. */
-  confirmTOTP(code: string): Promise<unknown>;
+  /** * Revokes all other sessions. An account without backup codes gets ten, shown only once. */
+  confirmTOTP(code: string): Promise<{ backupCodes?: string[] }>;
   /** * Revokes all other sessions. */
   removeTOTP(): Promise<unknown>;
+  /** * Says whether a login with the password needs a code, too. Revokes all other sessions. */
+  setSecondFactor(enabled: boolean): Promise<unknown>;
   /** Oldest first. */
   passkeys(): Promise<Passkey[]>;
   /**
    * * Lets the browser create a passkey. It fails with the browser's `DOMException` if the user
    * cancels (`NotAllowedError`) or the authenticator has a passkey of the account already
-   * (`InvalidStateError`).
+   * (`InvalidStateError`). Without a name it is called like the provider that keeps it, such
+   * as 1Password.
    */
   addPasskey(name?: string): Promise<Passkey>;
   /** * Changes the name. Revokes no session. */
@@ -368,6 +373,8 @@ export interface Passkey {
 }
 
 export interface Factors {
+  /** What to call the user on a screen: the email, login name or masked phone. */
+  user?: string;
   passwordSet: boolean;
   /** How many. */
   passkeys: number;
@@ -416,6 +423,10 @@ export interface PasskeyAnswer { challengeToken: string; credential: unknown }
 export type RecoveryMethod = 'PHONE' | 'MAIL' | 'QUESTION';
 
 export interface Config {
+  /** What people call the company. */
+  name: string;
+  /** How many digits a code by SMS has. */
+  otp: { length: number };
   password: {
     minLength: number;
     regex: string | null;

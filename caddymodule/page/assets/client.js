@@ -264,7 +264,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
         };
       case 'authorized':
         return {
-          state, notice, loginId, expiresAt, profileMnemocode: from.profileMnemocode, deviceToken: from.deviceToken ?? null,
+          state, notice, loginId, expiresAt, profileMnemocode: from.profileMnemocode, user: from.user ?? null, deviceToken: from.deviceToken ?? null,
           headers: () => token ? { Authorization: `Bearer ${token}` } : {},
           fetch: (input, init) => fetchAs(token, input, init),
           logout: () => logout(from),
@@ -321,6 +321,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       newTOTP: () => me('POST', 'totp'),
       confirmTOTP: (code) => me('POST', 'totp/confirm', { code }),
       removeTOTP: () => me('DELETE', 'totp'),
+      setSecondFactor: (enabled) => me('POST', 'second_factor', { enabled }),
       passkeys: async () => (await me('GET', 'passkeys')).passkeys,
       async addPasskey(name) {
         const { challengeToken, publicKey } = await me('POST', 'passkeys/options');

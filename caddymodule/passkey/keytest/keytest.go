@@ -21,6 +21,7 @@ type Authenticator struct {
 	Unverified  bool   // it does not verify the user
 	CrossOrigin bool   // the page is a frame of another site
 	Handle      []byte // sent as the user handle, if not nil
+	AAGUID      [16]byte
 	Key         []byte // sent as the public key of a new passkey, in COSE, if not nil
 	Counts      bool   // it counts signatures
 
@@ -91,7 +92,7 @@ func (a *Authenticator) Create(origin string, options []byte) ([]byte, error) {
 		key = a.Key
 	}
 	data := a.authenticatorData(p, attested)
-	data = append(data, make([]byte, 16)...) // AAGUID
+	data = append(data, a.AAGUID[:]...)
 	data = binary.BigEndian.AppendUint16(data, uint16(len(p.id)))
 	data = slices.Concat(data, p.id, key)
 	object, err := cbor.Marshal(map[string]any{"fmt": "none", "attStmt": map[string]any{}, "authData": data})
