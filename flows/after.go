@@ -17,7 +17,7 @@ func afterPassword(ctx context.Context, c *session.Call, st session.Step) (Reply
 	if !c.Company.NeedsSecondFactor(st.Account) || c.SkipsSecondFactor() {
 		return afterSecondFactor(ctx, c, st)
 	}
-	if err := c.CheckCodes(st.Account); err != nil {
+	if err := c.CheckCodes(st.Account.FailureCounts); err != nil {
 		return Reply{}, err
 	}
 	st.State = record.CheckOTP

@@ -23,9 +23,9 @@ func (s *Service) checkCredentials(ctx context.Context, c *session.Call, req *ch
 	if err != nil {
 		return Reply{}, err
 	}
-	attempt := session.PasswordAttempt{Account: a, LoginIDHash: loginIDHash, Password: req.Password, Wrong: wire.ErrCredentialsInvalid}
+	attempt := passwordAttempt{session.PasswordAttempt{Account: a, Password: req.Password, Wrong: wire.ErrCredentialsInvalid}, loginIDHash, nil}
 	return s.enterByPassword(ctx, c, attempt, &checkPasswordRequest{
 		Password: req.Password, CaptchaResponse: req.CaptchaResponse, AcceptDisclaimers: req.AcceptDisclaimers,
 		DeviceToken: req.DeviceToken, RememberDevice: req.RememberDevice,
-	}, nil)
+	})
 }

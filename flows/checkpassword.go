@@ -23,22 +23,24 @@ func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *check
 	if err != nil {
 		return Reply{}, err
 	}
-	var before error
-	if a.ID != 0 && !c.Company.Hardened {
-		before = tenant.CheckStatus(a)
-	}
-	attempt := session.PasswordAttempt{Account: a, LoginIDHash: c.Session().LoginID, Password: req.Password, Wrong: wire.ErrPasswordInvalid}
-	return s.enterByPassword(ctx, c, attempt, req, before)
+	attempt := passwordAttempt{session.PasswordAttempt{Account: a, Password: req.Password, Wrong: wire.ErrPasswordInvalid}, c.Session().LoginID, c.Tells.Status(a)}
+	return s.enterByPassword(ctx, c, attempt, req)
 }
 
-// enterByPassword takes the step after an attempt with a password, for checkpassword and
-// checkcredentials. before is as in tryPassword.
-func (s *Service) enterByPassword(ctx context.Context, c *session.Call, attempt session.PasswordAttempt, req *checkPasswordRequest, before error) (Reply, error) {
+// A passwordAttempt is an attempt of checkpassword or checkcredentials.
+type passwordAttempt struct {
+	session.PasswordAttempt
+	loginIDHash string
+	before      error // what to return in place of comparing the password; nil to compare it
+}
+
+// enterByPassword takes the step after an attempt with a password.
+func (s *Service) enterByPassword(ctx context.Context, c *session.Call, attempt passwordAttempt, req *checkPasswordRequest) (Reply, error) {
 	if err := c.FindDevice(ctx, attempt.Account, req.DeviceToken); err != nil {
 		return Reply{}, err
 	}
 	c.Remember(req.RememberDevice)
-	if err := s.tryPassword(ctx, c, &attempt, req.CaptchaResponse, before); err != nil {
+	if err := s.tryPassword(ctx, c, &attempt, req.CaptchaResponse); err != nil {
 		return Reply{}, err
 	}
 	if err := tenant.CheckStatus(attempt.Account); err != nil {
@@ -54,16 +56,14 @@ func (s *Service) enterByPassword(ctx context.Context, c *session.Call, attempt 
 	return afterPassword(ctx, c, session.Step{Account: attempt.Account, By: record.ByPassword, Accepted: accepted})
 }
 
-// tryPassword checks limits and locks, then the captcha, then the password. If before is
-// not nil, tryPassword returns it instead of checking the password.
-func (s *Service) tryPassword(ctx context.Context, c *session.Call, t *session.PasswordAttempt, captcha string, before error) error {
-	key, failures, err := c.PublicFailures(ctx, t.Account, t.LoginIDHash)
-	if err != nil {
+// tryPassword checks limits and locks, then the captcha, then the password.
+func (s *Service) tryPassword(ctx context.Context, c *session.Call, t *passwordAttempt, captcha string) (err error) {
+	if t.Counts, err = c.PasswordCounts(ctx, t.Account, t.loginIDHash); err != nil {
 		return err
 	}
-	wrong := failures[record.WrongPasswords]
+	wrong := t.Counts.Now[record.WrongPasswords]
 	locked, due := c.CheckPasswords(wrong), c.CaptchaDue(wrong)
-	if locked != nil || due || before != nil { // otherwise ComparePassword checks this in one step
+	if locked != nil || due || t.before != nil { // otherwise ComparePassword checks this in one step
 		if err := c.CheckLogins(ctx); err != nil {
 			return err
 		}
@@ -76,9 +76,9 @@ func (s *Service) tryPassword(ctx context.Context, c *session.Call, t *session.P
 			return err
 		}
 	}
-	if before != nil {
-		return before
+	if t.before != nil {
+		return t.before
 	}
-	t.Key, t.Solved = key, due
-	return s.ComparePassword(ctx, &c.Attempt, t)
+	t.Solved = due
+	return s.ComparePassword(ctx, &c.Attempt, &t.PasswordAttempt)
 }

@@ -23,7 +23,7 @@ func (s *Service) checkQuestion(ctx context.Context, c *session.Call, req *check
 	if err := c.CheckAddress(ctx); err != nil {
 		return Reply{}, err
 	}
-	if err := c.CheckAnswers(a); err != nil {
+	if err := c.CheckAnswers(a.FailureCounts); err != nil {
 		return Reply{}, err
 	}
 	if err := tenant.CheckStatus(a); err != nil {

@@ -48,29 +48,27 @@ func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 		if err := c.FindDevice(ctx, a, ""); err != nil {
 			return Reply{}, err
 		}
-		_, failures, err := c.PublicFailures(ctx, a, found.LoginID)
+		counts, err := c.PasswordCounts(ctx, a, found.LoginID)
 		if err != nil {
 			return Reply{}, err
 		}
-		reply.CaptchaRequired = c.CaptchaDue(failures[record.WrongPasswords])
-		reply.DisclaimersRequired = c.PendingNow(a)
+		reply.CaptchaRequired = c.CaptchaDue(counts.Now[record.WrongPasswords])
+		reply.DisclaimersRequired = c.Tells.Pending(a, found.State)
 	case record.CheckOTP:
-		reply.DisclaimersRequired = c.PendingNow(a)
+		reply.DisclaimersRequired = c.Tells.Pending(a, found.State)
 		reply.SecondFactors = c.SecondFactors(a)
 		if !found.NoCode {
 			reply.UserPhone = record.MaskPhone(a.Phone)
 		}
 	case record.AcceptDisclaimers:
-		reply.DisclaimersRequired = c.PendingNow(a)
+		reply.DisclaimersRequired = c.Tells.Pending(a, found.State)
 	case record.SetPassword, record.RecoveryPassword:
 		reply.PasswordQuality = c.Company.Quality(a)
-		if pending := c.PendingNow(a); found.State == record.SetPassword && len(pending) > 0 { // as after a passkey
+		if pending := c.Tells.Pending(a, found.State); found.State == record.SetPassword && len(pending) > 0 { // as after a passkey
 			reply.DisclaimersRequired = pending
 		}
 	case record.RecoveryOTP:
-		if !c.Company.Hardened { // a decoy has no phone, so showing it would reveal decoys
-			reply.UserPhone = record.MaskPhone(a.Phone)
-		}
+		reply.UserPhone = c.Tells.Shown("", a).Phone
 	case record.RecoveryQuestion:
 		reply.ControlQuestion = a.Question
 	}

@@ -1,14 +1,11 @@
 package flows
 
 import (
+	"cmp"
 	"context"
-	"strings"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
-	"github.com/mnemogate/mnemogate/flows/tenant"
-	"github.com/mnemogate/mnemogate/flows/typed"
-	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 type loginRequest struct {
@@ -18,81 +15,46 @@ type loginRequest struct {
 
 // login issues the first token of a login (interface, Endpoints 1).
 func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest) (Reply, error) {
-	a, loginIDHash, err := c.FindAccount(ctx, req.LoginID)
+	found, loginIDHash, err := c.FindAccount(ctx, req.LoginID)
 	if err != nil {
 		return Reply{}, c.AddressFirst(ctx, err)
 	}
-	if c.Company.Hardened {
-		reply, err := s.loginHardened(ctx, c, a, loginIDHash)
-		reply.LoginID = hardenedPhone(c.Company, req.LoginID)
-		return reply, err
-	}
-	if err := c.FindDevice(ctx, a, req.DeviceToken); err != nil {
+	if err := c.FindDevice(ctx, found, req.DeviceToken); err != nil {
 		return Reply{}, err
 	}
-	_, failures, err := c.PublicFailures(ctx, a, "")
-	if err != nil {
-		return Reply{}, err
-	}
-	passwords := failures[record.WrongPasswords]
-	state, err := loginState(c, a, passwords)
+	a := c.Tells.StandIn(found)
+	counts, err := c.PasswordCounts(ctx, a, loginIDHash)
 	if err != nil {
 		return Reply{}, c.AddressFirst(ctx, err)
 	}
-	if a.ID == 0 {
-		if err := c.CountAddressFailure(ctx); err != nil {
-			return Reply{}, err
+	wrong := counts.Now[record.WrongPasswords]
+	byCode := a.ID != 0 && a.PasswordHash == ""
+	if err := loginLocked(c, a, wrong, byCode); err != nil {
+		return Reply{}, c.AddressFirst(ctx, err)
+	}
+	if err := c.Tells.Admit(ctx, a); err != nil {
+		return Reply{}, err
+	}
+	st := session.Step{Account: a, LoginIDHash: loginIDHash, State: record.CheckPassword, Counters: c.AddressCounters()}
+	if byCode {
+		st.State = record.CheckOTP
+		if a.Phone == "" {
+			return Reply{}, c.AddressFirst(ctx, session.ErrNoSecondFactor)
 		}
-		return Reply{}, wire.ErrLoginIDNotFound
 	}
-	pending := c.Pending(a, nil)
-	reply, err := issued(c.Enter(ctx, session.Step{Account: a, State: state, Lists: pending, Counters: c.AddressCounters()}))
-	if phone := c.Company.ReadPhone(req.LoginID); phone == a.Phone && phone != req.LoginID {
-		reply.LoginID = phone
-	}
-	reply.DisclaimersRequired = pending
-	reply.CaptchaRequired = state == record.CheckPassword && c.CaptchaDue(passwords)
+	st.Lists = c.Tells.Pending(a, st.State)
+	reply, err := issued(c.Enter(ctx, st))
+	reply.LoginID = c.Tells.Shown(req.LoginID, a).LoginID
+	reply.DisclaimersRequired = st.Lists
+	reply.CaptchaRequired = !byCode && c.CaptchaDue(wrong)
 	return reply, err
 }
 
-// hardenedPhone returns a phone as mnemogate read it, or "" if the user wrote it so. It
-// also returns "" for plain digits, which may be a login name: otherwise the answer would
-// reveal whether that login name exists.
-func hardenedPhone(company *tenant.Company, text string) string {
-	phone := company.ReadPhone(text)
-	if phone == text || typed.Phone(text, "") == "" && !strings.ContainsAny(strings.TrimSpace(text), " ()/") {
-		return ""
+// loginLocked returns an error while the first step of a login is locked.
+func loginLocked(c *session.Call, a record.Account, wrong record.FailureCount, byCode bool) error {
+	if !byCode {
+		return c.CheckPasswords(wrong)
 	}
-	return phone
-}
-
-// loginState returns the state in which a login begins. passwords counts wrong passwords.
-// An unknown login id is locked like one of an account with a password.
-func loginState(c *session.Call, a record.Account, passwords record.FailureCount) (record.State, error) {
-	byCode := a.ID != 0 && a.PasswordHash == ""
-	if byCode {
-		passwords.Count = 0 // wrong passwords lock the account for a time, but there is no password to disable
-	}
-	if err := c.CheckPasswords(passwords); err != nil {
-		return record.None, err
-	}
-	if byCode {
-		if err := c.CheckCodes(a); err != nil {
-			return record.None, err
-		}
-	}
-	if a.ID == 0 {
-		return record.CheckPassword, nil
-	}
-	if err := tenant.CheckStatus(a); err != nil {
-		return record.None, err
-	}
-	switch {
-	case !byCode:
-		return record.CheckPassword, nil
-	case a.Phone == "":
-		return record.None, session.ErrNoSecondFactor
-	default:
-		return record.CheckOTP, nil
-	}
+	wrong.Count = 0 // wrong passwords lock the account for a time, but there is no password to disable
+	return cmp.Or(c.CheckPasswords(wrong), c.CheckCodes(a.FailureCounts))
 }

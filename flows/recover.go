@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -26,57 +25,54 @@ func (s *Service) recover(ctx context.Context, c *session.Call, req *recoverRequ
 	if err := c.BeginLogin(ctx); err != nil {
 		return Reply{}, err
 	}
-	a, loginIDHash, err := c.FindAccount(ctx, req.LoginID)
+	found, loginIDHash, err := c.FindAccount(ctx, req.LoginID)
 	if err != nil {
 		return Reply{}, err
 	}
-	if c.Company.Hardened {
-		return s.recoverHardened(ctx, c, req, a, loginIDHash)
+	a, method, methodErr := c.Tells.RecoveryMethod(req.Method, found)
+	counts, err := c.Tells.Counts(ctx, a, loginIDHash)
+	if err != nil {
+		return Reply{}, err
 	}
-	method, methodErr := c.Company.RecoveryMethod(req.Method, a)
-	if err := checkRecovery(c, a.FailureCounts, method); err != nil {
+	if err := checkRecovery(c, counts.Now, method); err != nil {
 		return Reply{}, err
 	}
 	if err := s.solveCaptcha(ctx, c, req.CaptchaResponse); err != nil {
 		return Reply{}, err
 	}
-	if a.ID == 0 {
-		if err := c.CountAddressFailure(ctx); err != nil {
-			return Reply{}, err
-		}
-		return Reply{}, wire.ErrLoginIDNotFound
-	}
-	if err := tenant.CheckStatus(a); err != nil {
+	if err := c.Tells.Admit(ctx, a); err != nil {
 		return Reply{}, err
 	}
 	if methodErr != nil {
 		return Reply{}, methodErr
 	}
-	return recoverBy(ctx, c, a, method)
-}
-
-func recoverBy(ctx context.Context, c *session.Call, a record.Account, method tenant.Method) (reply Reply, err error) {
+	shown := c.Tells.Shown(req.LoginID, a)
+	st := session.Step{Account: a, LoginIDHash: loginIDHash}
+	reply := Reply{}
 	switch method {
 	case tenant.ByPhone:
-		reply, err = issued(c.Enter(ctx, session.Step{Account: a, State: record.RecoveryOTP}))
+		st.State = record.RecoveryOTP
+		reply, err = issued(c.Enter(ctx, st))
+		reply.UserPhone = shown.Phone
 	case tenant.ByQuestion:
-		reply, err = issued(c.Enter(ctx, session.Step{Account: a, State: record.RecoveryQuestion}))
+		st.State = record.RecoveryQuestion
+		reply, err = issued(c.Enter(ctx, st))
 		reply.ControlQuestion = a.Question
 	case tenant.ByMail:
-		err = c.MailLink(ctx, a, message.RecoveryLink)
-		reply.UserEmail = a.Email
+		err = c.Tells.MailLink(ctx, a, loginIDHash)
+		reply.UserEmail = shown.Email
 	}
 	reply.Verification = method
 	return reply, err
 }
 
 // checkRecovery fails while the codes or answers that the method needs are locked.
-func checkRecovery(c *session.Call, failures map[record.FailureKind]record.FailureCount, method tenant.Method) error {
+func checkRecovery(c *session.Call, now record.Failures, method tenant.Method) error {
 	switch method {
 	case tenant.ByPhone:
-		return c.CheckCodes(record.Account{FailureCounts: failures})
+		return c.CheckCodes(now)
 	case tenant.ByQuestion:
-		return c.CheckAnswers(record.Account{FailureCounts: failures})
+		return c.CheckAnswers(now)
 	default:
 		return nil
 	}

@@ -3,6 +3,7 @@ package flows_test
 import (
 	"testing"
 
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -14,15 +15,19 @@ func TestAPhoneThatChangesWhileACodeIsOut(t *testing.T) {
 	for _, state := range []record.State{record.CheckOTP, record.RecoveryOTP} {
 		t.Run(string(state), func(t *testing.T) {
 			b := newHarness(t)
-			token, path := b.sessionIn(state), map[record.State]string{record.CheckOTP: "auth/checkotp", record.RecoveryOTP: "auth/recovery/checkotp"}[state]
-			out := b.sms.last(t)
+			token, path, kind := b.sessionIn(state), "auth/checkotp", message.OTPLogin
+			if state == record.RecoveryOTP {
+				path, kind = "auth/recovery/checkotp", message.OTPRecovery
+			}
+			out := b.sms.lastOf(t, kind)
 			b.change(func(a *record.Account) { a.Phone = other })
 			b.wrong(wire.ErrTokenInvalid, path, token, object{"otp": out.Code})
 			again := b.sessionIn(state)
-			if sent := b.sms.last(t); sent.To != other {
+			sent := b.sms.lastOf(t, kind)
+			if sent.To != other {
 				t.Errorf("the code went to %s", sent.To)
 			}
-			b.wrong(wire.ErrOTPInvalid, path, again, object{"otp": wrongCode(b.sms.last(t).Code)})
+			b.wrong(wire.ErrOTPInvalid, path, again, object{"otp": wrongCode(sent.Code)})
 			b.wrong(wire.ErrLoginIDNotFound, "auth/login", "", object{"login_id": phone})
 		})
 	}

@@ -83,8 +83,8 @@ func scanFailureCount(row scanner) (record.FailureCount, error) {
 
 const sqlFailuresOf = `SELECT kind, count, until FROM tallies WHERE company = $1 AND account = CAST($2 AS bigint) AND login_id = $3`
 
-func (s sqlAccounts) FailureCounts(ctx context.Context, key record.FailureKey) (map[record.FailureKind]record.FailureCount, error) {
-	failures := map[record.FailureKind]record.FailureCount{}
+func (s sqlAccounts) FailureCounts(ctx context.Context, key record.FailureKey) (record.Failures, error) {
+	failures := record.Failures{}
 	scan := func(row scanner) (kind string, err error) {
 		var t record.FailureCount
 		var until int64

@@ -23,7 +23,7 @@ import (
 
 // view returns the account as the API shows it. Its locks are those of its own failure
 // counts and of the public ones.
-func (c *Call) view(a record.Account, public ...map[record.FailureKind]record.FailureCount) api.Account {
+func (c *Call) view(a record.Account, public ...record.Failures) api.Account {
 	v := api.AccountOf(a)
 	var locked time.Time
 	for _, a.FailureCounts = range append(public, a.FailureCounts) {

@@ -190,7 +190,7 @@ func (t timedAccounts) UpdateFailures(ctx context.Context, now time.Time, key re
 	return err
 }
 
-func (t timedAccounts) FailureCounts(ctx context.Context, key record.FailureKey) (found map[record.FailureKind]record.FailureCount, err error) {
+func (t timedAccounts) FailureCounts(ctx context.Context, key record.FailureKey) (found record.Failures, err error) {
 	defer observeCall(ctx, "accounts", "tallies", time.Now(), &err)
 	return t.Accounts.FailureCounts(ctx, key)
 }

@@ -361,13 +361,13 @@ func (at *Attempt) checkWindow(kind record.FailureKind, t record.FailureCount) e
 }
 
 // CheckCodes returns an error while an account's codes are locked.
-func (at *Attempt) CheckCodes(a record.Account) error {
-	return at.checkWindow(record.WrongCodes, a.FailureCounts[record.WrongCodes])
+func (at *Attempt) CheckCodes(now record.Failures) error {
+	return at.checkWindow(record.WrongCodes, now[record.WrongCodes])
 }
 
 // CheckAnswers returns an error while an account's control answers are locked.
-func (at *Attempt) CheckAnswers(a record.Account) error {
-	return at.checkWindow(record.WrongAnswers, a.FailureCounts[record.WrongAnswers])
+func (at *Attempt) CheckAnswers(now record.Failures) error {
+	return at.checkWindow(record.WrongAnswers, now[record.WrongAnswers])
 }
 
 // RecordWindow records the outcome of an attempt whose failure count has a window. A
@@ -425,32 +425,6 @@ func (at *Attempt) failureCount(ctx context.Context, key record.FailureKey, kind
 		at.Events = append(at.Events, lock)
 	}
 	return err
-}
-
-// PublicFailures returns the failure key and counts that clients may learn about: those
-// of the account or, in a hardened company, those of the login id hash. Those of a known
-// device are its own.
-func (at *Attempt) PublicFailures(ctx context.Context, a record.Account, loginIDHash string) (record.FailureKey, map[record.FailureKind]record.FailureCount, error) {
-	if at.Device != nil {
-		key := record.FailureKey{Company: at.Company.Code, Account: a.ID, Device: at.Device.ID}
-		return key, map[record.FailureKind]record.FailureCount{record.WrongPasswords: {Count: at.Device.Failures}}, nil
-	}
-	if !at.Company.Hardened {
-		return at.FailureKey(a, loginIDHash), a.FailureCounts, nil
-	}
-	key := at.FailureKey(record.Account{}, loginIDHash)
-	failures, err := at.FailureCounts.FailureCounts(ctx, key)
-	if err != nil {
-		err = wire.Unavailable("loading the counts of wrong attempts", err)
-	}
-	return key, failures, err
-}
-
-// PrivateFailureKey returns the key of the failure count that a hardened company keeps
-// in addition to the public one: the account's. An unknown login id gets a key that
-// belongs to no account, so that counting takes the same time.
-func (at *Attempt) PrivateFailureKey(a record.Account, loginIDHash string) record.FailureKey {
-	return at.FailureKey(a, loginIDHash+"/hidden")
 }
 
 // RecordPrivate records an attempt with a password in the private count, and returns

@@ -1,30 +1,18 @@
 package limits
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// SMSCounters returns the counters to charge for one SMS. The narrowest come first,
-// because the caller is told to wait for the first full one. A decoy uses up budgets as
-// an account would, except the company's, which it only checks.
-func (at *Attempt) SMSCounters(a record.Account, decoyOf string) []record.Counter {
-	var counters []record.Counter
-	if a.ID != 0 {
-		counters = at.AccountSMS(strconv.FormatInt(a.ID, 10), a.Phone)
-	} else {
-		counters = at.AccountSMS(DecoyBudget(decoyOf), DecoyBudget(decoyOf))
-	}
+// CountSMS returns the counters to charge for one SMS, except those of the company and of
+// the country. The narrowest come first, because the caller is told to wait for the first
+// full one.
+func (at *Attempt) CountSMS(account, phone string) []record.Counter {
 	at.counted = append(at.counted, addressSMS)
-	counters = append(counters, at.perAddress(addressSMS, at.Company.Limits.SMSPerAddress)...)
-	company := at.CompanySMS()
-	if a.ID == 0 {
-		company = record.CheckOnly(company...)
-	}
-	return append(counters, company...)
+	return append(at.AccountSMS(account, phone), at.perAddress(addressSMS, at.Company.Limits.SMSPerAddress)...)
 }
 
 // AccountSMS returns the budgets of an account and its phone.

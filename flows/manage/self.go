@@ -124,7 +124,7 @@ func (s *Self) ConfirmTOTP(ctx context.Context, code string) (backupCodes []stri
 		return nil, selfError(errNoAppCode)
 	}
 	at := s.attempt
-	if err := cmp.Or(at.CheckAddress(ctx), at.CheckCodes(s.account)); err != nil {
+	if err := cmp.Or(at.CheckAddress(ctx), at.CheckCodes(s.account.FailureCounts)); err != nil {
 		s.admin.emitLocks(ctx, at, s.account)
 		return nil, err
 	}

@@ -37,20 +37,20 @@ type Account struct {
 	PasswordHash       string // empty for none
 	Question           string // the control question; empty for none
 	AnswerHash         string
-	TOTP               string                       // the encrypted secret of the authenticator app; empty for none
-	TOTPPending        string                       // an encrypted secret that is not confirmed yet; empty for none
-	Identities         []Identity                   // ordered by provider and subject
-	Accepted           []Acceptance                 // ordered by code
-	BackupCodes        int                          // how many are left
-	Passkeys           int                          // how many it has
-	NewBackupCodes     []string                     // hashes that Create stores with the account; never loaded
-	Generation         int64                        // the session generation: grows with each change that revokes the account's sessions
-	InactiveGeneration int64                        // the Generation that began when Status last changed from active; 0 if it never did
-	CompanyGeneration  int64                        // the company's session generation: grows each time that all its sessions are revoked
-	FailureCounts      map[FailureKind]FailureCount // wrong attempts when the account was loaded; nil for none
-	Outbox             []OutboxEvent                // events that Create and Update store with the account; never loaded
-	PhoneRegion        string                       // that of the company, for the LoginIDs that Create and Update store; never loaded
-	Keep               TokenHash                    // the session that Update spares if it ends the others; never loaded
+	TOTP               string        // the encrypted secret of the authenticator app; empty for none
+	TOTPPending        string        // an encrypted secret that is not confirmed yet; empty for none
+	Identities         []Identity    // ordered by provider and subject
+	Accepted           []Acceptance  // ordered by code
+	BackupCodes        int           // how many are left
+	Passkeys           int           // how many it has
+	NewBackupCodes     []string      // hashes that Create stores with the account; never loaded
+	Generation         int64         // the session generation: grows with each change that revokes the account's sessions
+	InactiveGeneration int64         // the Generation that began when Status last changed from active; 0 if it never did
+	CompanyGeneration  int64         // the company's session generation: grows each time that all its sessions are revoked
+	FailureCounts      Failures      // wrong attempts when the account was loaded; nil for none
+	Outbox             []OutboxEvent // events that Create and Update store with the account; never loaded
+	PhoneRegion        string        // that of the company, for the LoginIDs that Create and Update store; never loaded
+	Keep               TokenHash     // the session that Update spares if it ends the others; never loaded
 	Created            time.Time
 	Updated            time.Time
 }
@@ -151,6 +151,10 @@ const (
 	// nothing; the owner is notified of them.
 	WrongSecondFactors FailureKind = "second_factor"
 )
+
+// Failures are the wrong attempts of a FailureKey, by their kind. A kind without any is
+// missing.
+type Failures = map[FailureKind]FailureCount
 
 // A FailureCount counts wrong attempts of a FailureKind for a FailureKey.
 type FailureCount struct {

@@ -10,7 +10,7 @@ type Session struct {
 	Hash              TokenHash
 	ID                string // identifies the session to operators, through all its steps; it is not a token
 	Company           string
-	Account           int64  // 0 for a decoy, which cannot complete any step, and for a hidden session (session/hidden.go)
+	Account           int64  // 0 for a decoy, which cannot complete any step, and for a hidden session (session/hardened.go)
 	Mnemocode         string // the account's; empty for a decoy; for a hidden session the ID of the account
 	LoginID           string // for a decoy and a hidden session: the hash of the login id that was sent, for which attempts are counted
 	Generation        int64  // the account's Generation when the login began

@@ -191,7 +191,7 @@ type FailureCounts interface {
 	// counts nothing for an account that does not exist.
 	UpdateFailures(ctx context.Context, now time.Time, key FailureKey, kind FailureKind, change func(*FailureCount) error) error
 	// FailureCounts returns all failure counts of the key.
-	FailureCounts(ctx context.Context, key FailureKey) (map[FailureKind]FailureCount, error)
+	FailureCounts(ctx context.Context, key FailureKey) (Failures, error)
 }
 
 // PendingRevocations keeps the revocations that changes store, until RevocationDone

@@ -36,41 +36,16 @@ func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
 }
 
 // accountOfRevoked returns the account with which the step of a revoked session continues.
-// Usually it returns an error instead. The error is the status of the account if a
-// change of the status revoked the session and the route reports it (contract, section
-// 3). In a hardened company, strangers can begin a session for any login id. Such a
-// session continues as a decoy, so that they don't learn that the account exists. The
-// status is reported only to users who prove a secret of the account.
+// Usually it returns an error instead.
 func (c *Call) accountOfRevoked(a record.Account) (record.Account, error) {
-	var status error
-	if c.session.Generation == a.InactiveGeneration-1 && c.session.CompanyGeneration == a.CompanyGeneration && c.Now.Before(c.session.Expires) {
+	if c.session.CompanyGeneration != a.CompanyGeneration { // this revokes decoys too
+		return record.Account{}, wire.ErrTokenInvalid
+	}
+	var status error // if a change of the status revoked the session
+	if c.session.Generation == a.InactiveGeneration-1 && c.Now.Before(c.session.Expires) {
 		status = tenant.CheckStatus(a)
 	}
-	anyones := c.Company.Hardened && (c.session.State == record.CheckPassword || c.session.State == record.RecoveryOTP)
-	switch {
-	case c.session.CompanyGeneration != a.CompanyGeneration: // a new company generation revokes decoys too
-	case anyones && status != nil && c.session.State == record.CheckPassword:
-		return a, nil // the password may show the status; a code that was sent before shows nothing
-	case anyones:
-		return record.Account{CompanyGeneration: a.CompanyGeneration}, nil
-	case status != nil && c.client.SeesStatus && (!c.Company.Hardened || c.proven(a)):
-		c.SetAccount(a)
-		return record.Account{}, status
-	}
-	return record.Account{}, wire.ErrTokenInvalid
-}
-
-// proven reports whether the client has proven a secret of the account to reach the
-// state of the call's session.
-func (c *Call) proven(a record.Account) bool {
-	switch c.session.State {
-	case record.CheckPassword, record.RecoveryOTP, record.RecoveryQuestion:
-		return false
-	case record.CheckOTP:
-		return a.PasswordHash != ""
-	default:
-		return true
-	}
+	return c.Tells.revoked(a, status)
 }
 
 // whyRevoked is WhyRevoked for a token with this prefix.

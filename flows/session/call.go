@@ -31,12 +31,13 @@ type Client struct {
 // token, and the results so far.
 type Call struct {
 	limits.Attempt
+	Tells Disclosure // what the client may learn
 
 	s         *Manager
 	session   *record.Session // nil until it is found
 	token     string          // the session's
 	revoked   bool            // Revoke has revoked the session, so the next one replaces none
-	hidden    bool            // the store has the session as a decoy's
+	hidden    bool            // the store has the session as a decoy's (see reveal)
 	client    Client
 	userAgent string // as sessions keep it
 	key       string // the name of the API key
@@ -55,14 +56,6 @@ type Call struct {
 // NewCall returns the call of a client. Call SetCompany next.
 func (s *Manager) NewCall(client Client) *Call {
 	return &Call{Attempt: s.attempt(nil, client.Address), s: s, client: client, userAgent: KeptUserAgent(client.UserAgent)}
-}
-
-// SetCompany sets the company of the call and the name of the API key that the client
-// sent. Its error is that of Keys.
-func (c *Call) SetCompany(ctx context.Context, company *tenant.Company, key string) (err error) {
-	c.Company, c.key = company, key
-	c.Keys, err = c.s.Keys(ctx)
-	return err
 }
 
 // Attempt returns a new attempt of a client at the address. Its error is that of Keys.

@@ -16,68 +16,52 @@ import (
 
 // A newCode is a one-time code that was not sent yet.
 type newCode struct {
-	stored   *record.Code     // nil for none
-	counters []record.Counter // the budgets that it is charged to, even if the gateway then fails
-	send     func(context.Context) error
+	stored   *record.Code                // nil for none
+	counters []record.Counter            // the budgets that it is charged to, even if the gateway then fails
+	send     func(context.Context) error // nil if there is nothing to send
 }
 
-// newCode makes a one-time code for the session of a token. A decoy gets a code that
-// nothing matches. Decoys and phones with a fixed code get no SMS. No code is made if
-// the step is codeless or byApp, or if the account has backup codes but no phone.
+// newCode makes a one-time code for the session of a token. Decoys and phones with a fixed
+// code get no SMS.
 func (c *Call) newCode(st Step, token string) (newCode, error) {
-	nothing := func(context.Context) error { return nil }
 	a := st.Account
-	if st.byApp {
-		return newCode{send: nothing}, nil
-	}
-	if a.ID != 0 && (a.Phone == "" || st.codeless) {
-		if a.BackupCodes == 0 {
-			return newCode{}, ErrNoSecondFactor
-		}
-		return newCode{send: nothing}, nil
-	}
-	if a.ID != 0 && st.State == record.CheckOTP && !c.Company.DeliversTo(a.Phone) {
-		return newCode{}, ErrNoSecondFactor // waiting does not help
+	if due, err := c.codeDue(st); !due {
+		return newCode{}, err
 	}
 	digits, fixed := c.Company.FixedCode(a.Phone)
-	c.aboutSMS(a.Phone)
 	if !fixed {
 		digits = tokens.NewDigits(c.Company.OTP.Length)
 	}
-	hidden := c.hides(st.State)
-	var counters []record.Counter
-	switch {
-	case hidden:
-		counters = c.SMSCounters(record.Account{}, st.DecoyOf)
-	case !fixed:
-		country, err := c.CountrySMS(a.Phone)
-		if err != nil {
-			return newCode{}, c.LimitError(err)
-		}
-		counters = append(c.SMSCounters(st.Account, st.DecoyOf), country...)
-	}
+	c.aboutSMS(a.Phone)
 	expires := c.Now.Add(time.Duration(c.Company.OTP.TTL))
-	if a.ID == 0 {
-		code := &record.Code{Expires: expires}
-		rand.Read(code.Hash[:])
-		return newCode{code, counters, nothing}, nil
-	}
 	code := &record.Code{Hash: tokens.HashCode(token, st.State, a.Phone, digits), Phone: a.Phone, Expires: expires}
-	if hidden {
-		code.Phone = "" // as for a decoy; the phone is part of the hash
-	}
-	if fixed {
-		return newCode{code, counters, nothing}, nil
+	counters, err := c.Tells.prepare(code, st, fixed)
+	if err != nil || fixed || a.ID == 0 {
+		return newCode{stored: code, counters: counters}, err
 	}
 	m := message.Message{Type: message.OTPLogin, To: a.Phone, Code: digits, Origin: c.Company.SMSOrigin, Expires: expires}
 	if st.State == record.RecoveryOTP {
 		m.Type = message.OTPRecovery
 	}
 	send := func(ctx context.Context) error { return c.s.send(ctx, c.Company, c.Company.SMS, a, m) }
-	if hidden {
-		send = c.withinPrivate(a, send)
-	}
 	return newCode{code, counters, send}, nil
+}
+
+// codeDue reports whether a step needs a code by SMS. It needs none if the account's app
+// shows it, or if only a backup code can be sent. It fails if there is none of these.
+func (c *Call) codeDue(st Step) (bool, error) {
+	a := st.Account
+	switch {
+	case a.ID == 0:
+		return true, nil // as for the account that the decoy stands for
+	case st.byApp:
+		return false, nil
+	case (a.Phone == "" || st.codeless) && a.BackupCodes > 0:
+		return false, nil
+	case a.Phone == "" || st.codeless, st.State == record.CheckOTP && !c.Company.DeliversTo(a.Phone): // waiting does not help
+		return false, ErrNoSecondFactor
+	}
+	return true, nil
 }
 
 // ErrNoSecondFactor means that the next step needs a code, but the account has neither
@@ -88,37 +72,13 @@ var ErrNoSecondFactor = &wire.Refusal{
 	Reason:  wire.NoSecondFactor,
 }
 
-// A moment says when the code of a step is sent.
-type moment int
-
-const (
-	afterStored  moment = iota // after the session is stored; if sending fails, the session is revoked
-	beforeStored               // before the session is stored; if sending fails, the old session stays valid
-	afterAnswer                // after the answer, which must not reveal whether a code was sent
-)
-
-// whenSent returns when the code of a step to this state is sent.
-func (c *Call) whenSent(state record.State) moment {
-	switch {
-	case c.hides(state):
-		return afterAnswer
-	case c.replacesNone():
-		return afterStored
-	default:
-		return beforeStored
-	}
-}
-
-// deliver sends a code and waits until it is sent, even if the client hangs up: that is
-// no failure of the gateway.
-func (c *Call) deliver(ctx context.Context, code newCode) error {
-	return c.handOver(ctx, "sending the code", code.counters, code.send)
-}
-
-// handOver gives a message to a gateway. A message that the gateway refuses counts, too, so
+// handOver gives a message to a gateway, if there is one. A message that the gateway refuses counts, too, so
 // Retry-After then says when the budgets allow the next one.
 func (c *Call) handOver(ctx context.Context, doing string, budgets []record.Counter, send func(context.Context) error) error {
 	c.Worked()
+	if send == nil {
+		return nil
+	}
 	ctx = context.WithoutCancel(ctx)
 	err := send(ctx)
 	if err == nil {
@@ -139,6 +99,9 @@ func (c *Call) handOver(ctx context.Context, doing string, budgets []record.Coun
 // becomes void.
 func (s *Manager) sendLater(ctx context.Context, company *tenant.Company, a record.Account, session record.TokenHash, code newCode) {
 	s.sendDelayed(ctx, company, a, message.OTPRecovery, func(ctx context.Context) error {
+		if code.send == nil {
+			return nil
+		}
 		err := panics.Contain(func() error { return code.send(ctx) })
 		if err == nil {
 			return nil

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -61,10 +62,17 @@ func (c *Call) SkipsSecondFactor() bool {
 // the session authorized.
 func (c *Call) Remember(wanted bool) { c.remember = wanted && c.Company.Devices.For != 0 }
 
-// rememberDevice stores the client of an authorized session as a device of the account,
-// in place of the one that it was, and returns its token. If the store fails, the client
-// is not remembered, and logs in all the same.
-func (c *Call) rememberDevice(ctx context.Context, next record.Session) string {
+// rememberDevice tells the owner of an account about a login from an unknown device. If the
+// client wants it, rememberDevice stores it as a device of the account, in place of the one
+// that it was, and returns its token. If the store fails, the client is not remembered, and
+// logs in all the same.
+func (c *Call) rememberDevice(ctx context.Context, a record.Account, next record.Session) string {
+	if c.Company.Devices.For != 0 && c.Device == nil {
+		c.Notify(ctx, a, message.NoticeNewDevice)
+	}
+	if !c.remember {
+		return ""
+	}
 	until := c.Now.Add(time.Duration(c.Company.Devices.For))
 	token, hash := tokens.NewDevice()
 	d := record.Device{

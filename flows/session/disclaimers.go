@@ -55,16 +55,6 @@ func (c *Call) Pending(a record.Account, accepted []record.Acceptance) []wire.Di
 	return Pending(c.Company, c.client.Languages, a, accepted)
 }
 
-// PendingNow returns the disclaimers that the session's next step must still accept. In
-// a hardened company it returns all of them until the client proves a secret of the
-// account.
-func (c *Call) PendingNow(a record.Account) []wire.Disclaimer {
-	if c.Company.Hardened && !c.proven(a) {
-		return c.Pending(record.Account{}, nil)
-	}
-	return c.Pending(a, c.session.Accepted)
-}
-
 // Accept adds the disclaimers with these codes to those that the session has accepted,
 // and returns them all. It leaves out those of an old version, which would replace a
 // newer one. It fails if any disclaimer of the company is still pending, or if no answer to

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/background"
-	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
@@ -45,80 +44,85 @@ func (c *Call) Enter(ctx context.Context, st Step) (Issued, error) {
 
 // enter takes a step that stores a session, and sends its code, if it has one.
 func (c *Call) enter(ctx context.Context, st Step) (Issued, error) {
-	bucket := record.AccountBucket(c.Company.Code, st.Account.ID)
-	hidden := c.hides(st.State)
-	if st.Account.ID == 0 || hidden {
-		bucket = record.HashToken(st.DecoyOf).Bucket() // the bucket of an account would reveal what is a decoy
-	}
-	token, hash := tokens.New(tokens.Prefix, bucket)
-	next := c.newSession(st, hash)
-	if hidden {
-		hide(&next)
-	}
-	remember := c.remember && st.State == record.Authorized
-	if remember {
-		next.Device = tokens.NewID() // of the device that rememberDevice adds
-	}
+	next := c.newSession(st)
+	var token string
+	token, next.Hash = tokens.New(tokens.Prefix, c.Tells.place(&next))
+	issued := c.describe(st, next)
+	issued.Token = token
 	if len(st.Lists) > 0 {
 		st.Counters = append(st.Counters, c.listed(next.ID))
 	}
-	issued := Issued{Token: token, State: st.State, ExpiresIn: c.secondsUntil(next.Expires)}
-	var code newCode
+	code, err := c.codeOf(&next, st, token)
+	if err != nil {
+		return Issued{}, c.AddressFirst(ctx, err)
+	}
+	if code != nil && code.stored != nil {
+		issued.Phone = record.MaskPhone(st.Account.Phone)
+	}
+	if err := c.storeAndSend(ctx, next, st, code); err != nil {
+		return Issued{}, err
+	}
+	c.issued = next.ID
+	if st.State == record.Authorized {
+		issued.Device = c.rememberDevice(ctx, st.Account, next)
+	}
+	return issued, nil
+}
+
+// describe returns what the answer says about a new session.
+func (c *Call) describe(st Step, next record.Session) Issued {
+	issued := Issued{State: st.State, ExpiresIn: c.secondsUntil(next.Expires)}
 	switch st.State {
-	case record.CheckOTP, record.RecoveryOTP:
-		var err error
-		if code, err = c.newCode(st, token); err != nil {
-			return Issued{}, c.AddressFirst(ctx, err)
-		}
-		st.Counters = append(st.Counters, code.counters...)
-		next.Code, next.NoCode = code.stored, code.stored == nil
-		if !next.NoCode {
-			issued.Phone = record.MaskPhone(st.Account.Phone)
-		}
-		if st.State == record.CheckOTP {
-			issued.Factors = c.SecondFactors(st.Account)
-		}
+	case record.CheckOTP:
+		issued.Factors = c.SecondFactors(st.Account)
 	case record.SetPassword, record.RecoveryPassword:
 		issued.Quality = c.Company.Quality(st.Account)
 	case record.Authorized:
 		issued.Mnemocode = st.Account.Mnemocode
 	}
-	when := c.whenSent(st.State)
-	if when == beforeStored && code.send != nil {
-		if err := c.Charge(ctx, st.Counters...); err != nil {
-			return Issued{}, err
-		}
-		st.Counters = nil
-		if err := c.deliver(ctx, code); err != nil {
-			return Issued{}, err
+	return issued
+}
+
+// codeOf makes the code of a step, and notes it in the session and the step. It returns nil
+// for a step without one.
+func (c *Call) codeOf(next *record.Session, st Step, token string) (*newCode, error) {
+	if st.State != record.CheckOTP && st.State != record.RecoveryOTP {
+		return nil, nil
+	}
+	code, err := c.newCode(st, token)
+	next.Code, next.NoCode = code.stored, code.stored == nil
+	return &code, err
+}
+
+// storeAndSend stores the session of a step, does what else must succeed, and sends the
+// code. If that fails, the session before it stays valid, or a first one is revoked.
+func (c *Call) storeAndSend(ctx context.Context, next record.Session, st Step, code *newCode) error {
+	counters := st.Counters
+	if code != nil {
+		counters = append(counters, code.counters...)
+		send := func(ctx context.Context) error { return c.Tells.deliver(ctx, st, next.Hash, *code) }
+		if c.replacesNone() {
+			st.then = append(st.then, send) // last, because a code can't be taken back
+		} else {
+			if err := c.Charge(ctx, counters...); err != nil {
+				return err
+			}
+			counters = nil
+			if err := send(ctx); err != nil {
+				return err
+			}
 		}
 	}
-	if err := c.store(ctx, next, st.Counters...); err != nil {
-		return Issued{}, err
+	if err := c.store(ctx, next, counters...); err != nil {
+		return err
 	}
 	for _, then := range st.then {
 		if err := then(ctx); err != nil {
-			c.s.abandon(ctx, hash)
-			return Issued{}, err
+			c.s.abandon(ctx, next.Hash)
+			return err
 		}
 	}
-	if when == afterStored && code.send != nil { // last, because a code can't be taken back
-		if err := c.deliver(ctx, code); err != nil {
-			c.s.abandon(ctx, hash)
-			return Issued{}, err
-		}
-	}
-	if when == afterAnswer && code.send != nil {
-		c.s.sendLater(ctx, c.Company, st.Account, hash, code)
-	}
-	c.issued = next.ID
-	if st.State == record.Authorized && c.Company.Devices.For != 0 && c.Device == nil {
-		c.Notify(ctx, st.Account, message.NoticeNewDevice)
-	}
-	if remember {
-		issued.Device = c.rememberDevice(ctx, next)
-	}
-	return issued, nil
+	return nil
 }
 
 // SecondFactors returns the second factors that the account's owner can use. It returns
@@ -145,7 +149,7 @@ func (c *Call) enterStateless(ctx context.Context, st Step) (Issued, error) {
 	if err := c.Charge(ctx, st.Counters...); err != nil {
 		return Issued{}, err
 	}
-	session := c.newSession(st, record.TokenHash{})
+	session := c.newSession(st)
 	token := c.Keys.NewStateless(session, c.listing())
 	c.issued = tokens.StatelessID(token)
 	return Issued{Token: token, State: st.State, ExpiresIn: c.secondsUntil(session.Expires)}, nil

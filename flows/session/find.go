@@ -37,16 +37,7 @@ func (c *Call) find(ctx context.Context, token string, want Requirement, get get
 		c.session = &session
 		c.setDevice(session.Device)
 	}
-	// With `hardened`, these sessions have a login id hash for the public counts, and there
-	// are no control questions. A reload may have switched `hardened` since one began.
-	hardened := c.Company.Hardened
-	switch c.session.State {
-	case record.CheckPassword, record.RecoveryOTP:
-		hardened = c.session.LoginID != ""
-	case record.RecoveryQuestion:
-		hardened = false
-	}
-	if hardened != c.Company.Hardened {
+	if !c.Tells.began(*c.session) {
 		return wire.ErrTokenInvalid
 	}
 	return nil

@@ -32,10 +32,10 @@ func (c *Call) MailLink(ctx context.Context, a record.Account, mail string) erro
 	return c.store(ctx, link)
 }
 
-// MailLinkLater is MailLink for a recovery whose answer must not reveal whether there is
+// mailLinkLater is MailLink for a recovery whose answer must not reveal whether there is
 // an account. It charges the budget of the login id that was sent. After the answer, it
 // charges the budget of the account and mails the link.
-func (c *Call) MailLinkLater(ctx context.Context, a record.Account, loginIDHash string) error {
+func (c *Call) mailLinkLater(ctx context.Context, a record.Account, loginIDHash string) error {
 	if err := c.Charge(ctx, c.mailBudget(limits.DecoyBudget(loginIDHash))...); err != nil {
 		return err
 	}
@@ -76,7 +76,8 @@ func (c *Call) newLink(a record.Account, mail string) (record.Session, message.M
 		prefix, ttl = tokens.WelcomePrefix, c.Company.Recovery.WelcomeTTL
 	}
 	token, hash := tokens.New(prefix, record.AccountBucket(c.Company.Code, a.ID))
-	link := c.newSession(Step{Account: a, State: record.MailedLink}, hash)
+	link := c.newSession(Step{Account: a, State: record.MailedLink})
+	link.Hash = hash
 	link.Expires = c.Now.Add(time.Duration(ttl))
 	link.Ends = link.Expires
 	return link, message.Message{

@@ -24,15 +24,15 @@ func (c *Call) codeAccount(ctx context.Context) (record.Account, error) {
 	if err := c.CheckAddress(ctx); err != nil {
 		return record.Account{}, err
 	}
-	return a, c.mayTryCode(ctx, a)
+	_, err = c.mayTryCode(ctx, a)
+	return a, err
 }
 
-func (c *Call) mayTryCode(ctx context.Context, a record.Account) error {
-	if c.hides(c.session.State) {
-		_, failures, err := c.PublicFailures(ctx, a, c.session.LoginID)
-		return cmp.Or(err, c.CheckCodes(record.Account{FailureCounts: failures}))
-	}
-	return cmp.Or(c.CheckCodes(a), tenant.CheckStatus(a))
+// mayTryCode returns where a code counts. It fails if its locks or the account's status do
+// not allow a code now.
+func (c *Call) mayTryCode(ctx context.Context, a record.Account) (Counts, error) {
+	counts, err := c.Tells.Counts(ctx, a, c.session.LoginID)
+	return counts, cmp.Or(err, c.CheckCodes(counts.Now), c.Tells.Status(a))
 }
 
 // spendCode returns a getter that spends the code of a session in this state. If the
@@ -75,35 +75,36 @@ func (c *Call) TryCode(ctx context.Context, sent string) (Step, error) {
 	if c.limited != nil {
 		return Step{}, c.LimitError(c.limited)
 	}
-	if err := c.mayTryCode(ctx, a); err != nil {
+	counts, err := c.mayTryCode(ctx, a)
+	if err != nil {
 		return Step{}, err
 	}
 	if byApp {
 		return c.tryApp(ctx, a, otp)
 	}
 	code := c.session.Code
-	if code == nil || !c.Now.Before(code.Expires) || code.Phone != a.Phone && !c.hides(c.session.State) {
+	if code == nil || !c.Now.Before(code.Expires) || code.Phone != "" && code.Phone != a.Phone {
 		return Step{}, wire.ErrOTPInvalid
 	}
 	c.aboutSMS(a.Phone)
 	hash := tokens.HashCode(c.token, c.session.State, a.Phone, otp)
 	right := subtle.ConstantTimeCompare(hash[:], code.Hash[:]) == 1
-	switch {
-	case right: // it proves the owner, so a lock or status that was hidden may show now
-		var stored record.Account
-		if stored, err = c.LoadAccount(ctx); err == nil { // once more, because wrong codes may have been counted since
-			err = cmp.Or(c.CheckCodes(stored), tenant.CheckStatus(a))
-		}
-	case c.hides(c.session.State):
-		err = c.CountWrongCode(ctx, c.PrivateFailureKey(a, c.session.LoginID))
-		err = cmp.Or(err, c.RecordWindow(ctx, c.FailureKey(record.Account{}, c.session.LoginID), record.WrongCodes, false))
-	default:
-		err = c.RecordWindow(ctx, c.FailureKey(a, ""), record.WrongCodes, false)
+	if !right {
+		return Step{Account: a}, cmp.Or(c.recordWrongCode(ctx, counts), error(wire.ErrOTPInvalid))
 	}
-	if err == nil && !right {
-		err = wire.ErrOTPInvalid
+	stored, err := c.LoadAccount(ctx) // once more, because wrong codes may have been counted since
+	if err == nil {                   // the code proves the owner, so any lock and status may show now
+		err = cmp.Or(c.CheckCodes(stored.FailureCounts), tenant.CheckStatus(a))
 	}
 	return Step{Account: a, By: record.BySMS, Counters: c.AddressCounters()}, err
+}
+
+func (c *Call) recordWrongCode(ctx context.Context, counts Counts) error {
+	var err error
+	if counts.Private != (record.FailureKey{}) {
+		err = c.CountWrongCode(ctx, counts.Private)
+	}
+	return cmp.Or(c.RecordWindow(ctx, counts.Key, record.WrongCodes, false), err)
 }
 
 // TryBackupCode checks a backup code. The code stays valid until the returned step
@@ -157,7 +158,7 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 		return record.Account{}, noPhone
 	}
 	renewals := c.Counter("limit.renewals", c.session.ID, tenant.Rate{N: *c.Company.OTP.Renewals, Per: time.Duration(c.Company.Session.Temporary)})
-	same := Step{Account: a, DecoyOf: c.session.LoginID, State: c.session.State}
+	same := Step{Account: a, LoginIDHash: c.session.LoginID, State: c.session.State}
 	code, err := c.newCode(same, c.token)
 	if errors.Is(err, ErrNoSecondFactor) {
 		err = noPhone
@@ -179,17 +180,7 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 	if err != nil {
 		return record.Account{}, wire.Unavailable("ending the code before", err)
 	}
-	if c.hides(c.session.State) {
-		if err := c.setCode(ctx, number, code.stored); err != nil {
-			return record.Account{}, err
-		}
-		c.s.sendLater(ctx, c.Company, a, c.session.Hash, code)
-		return a, nil
-	}
-	if err := c.deliver(ctx, code); err != nil {
-		return record.Account{}, err
-	}
-	return a, c.setCode(ctx, number, code.stored)
+	return a, c.Tells.replaceCode(ctx, same, number, code)
 }
 
 func (c *Call) setCode(ctx context.Context, number int64, code *record.Code) error {

@@ -14,12 +14,11 @@ import (
 
 // A PasswordAttempt is one attempt to enter the password of an account.
 type PasswordAttempt struct {
-	Account     record.Account // for an unknown login id only the FailureCounts
-	LoginIDHash string         // of the login id that was sent; in a hardened company also of a known one
-	Password    string
-	Key         record.FailureKey // the failure key that a wrong password counts for
-	Solved      bool              // a captcha was solved, or is never needed
-	Wrong       *wire.Error       // the error for a wrong password
+	Account  record.Account // for an unknown login id only the FailureCounts
+	Password string
+	Counts   Counts      // where a wrong password counts
+	Solved   bool        // a captcha was solved, or is never needed
+	Wrong    *wire.Error // the error for a wrong password
 }
 
 // TryPassword checks limits and locks, then compares the password of an account. The
@@ -30,8 +29,18 @@ func (s *Manager) TryPassword(ctx context.Context, at *limits.Attempt, a record.
 		return err
 	}
 	return s.ComparePassword(ctx, at, &PasswordAttempt{
-		Account: a, Password: typed, Key: at.FailureKey(a, ""), Solved: true, Wrong: wire.ErrPasswordInvalid,
+		Account: a, Password: typed, Counts: Counts{Key: at.FailureKey(a, "")}, Solved: true, Wrong: wire.ErrPasswordInvalid,
 	})
+}
+
+// PasswordCounts says where an attempt with a password counts. The counts of a known device
+// are its own.
+func (c *Call) PasswordCounts(ctx context.Context, a record.Account, loginIDHash string) (Counts, error) {
+	if c.Device == nil {
+		return c.Tells.Counts(ctx, a, loginIDHash)
+	}
+	key := record.FailureKey{Company: c.Company.Code, Account: a.ID, Device: c.Device.ID}
+	return Counts{Key: key, Now: record.Failures{record.WrongPasswords: {Count: c.Device.Failures}}}, nil
 }
 
 // ComparePassword counts an attempt and compares its password. If there is no account or
@@ -47,21 +56,21 @@ func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *Pa
 		return wire.Unavailable("checking the password", err)
 	}
 	at.Worked()
-	hidden := at.Company.Hardened && t.LoginIDHash != "" // otherwise t.Key is the account's own
-	if hidden && t.Account.FailureCounts[record.WrongPasswords].Count >= at.Company.Limits.DisableAfter {
+	private := t.Counts.Private != (record.FailureKey{})
+	if private && t.Account.FailureCounts[record.WrongPasswords].Count >= at.Company.Limits.DisableAfter {
 		ok = false // as RecordPrivate will say
 	}
 	// The public count comes first: an attempt that it refuses is not counted privately.
-	captcha, err := at.RecordPassword(ctx, t.Key, ok, t.Solved)
+	captcha, err := at.RecordPassword(ctx, t.Counts.Key, ok, t.Solved)
 	if errors.Is(err, limits.ErrDeviceUnknown) { // its other attempts were faster
 		at.Device = nil
 		if err := at.BeginLogin(ctx); err != nil {
 			return err
 		}
-		captcha, err = at.RecordPassword(ctx, at.FailureKey(t.Account, t.LoginIDHash), ok, t.Solved)
+		captcha, err = at.RecordPassword(ctx, at.FailureKey(t.Account, ""), ok, t.Solved)
 	}
-	if err == nil && hidden {
-		ok, err = at.RecordPrivate(ctx, at.PrivateFailureKey(t.Account, t.LoginIDHash), ok)
+	if err == nil && private {
+		ok, err = at.RecordPrivate(ctx, t.Counts.Private, ok)
 	}
 	if err != nil {
 		return err

@@ -17,13 +17,13 @@ import (
 // A Step describes the next session: the first one of a login or recovery, or the one
 // that replaces the call's session.
 type Step struct {
-	Account  record.Account // empty for a decoy
-	DecoyOf  string         // the login id hash that a decoy stands for
-	State    record.State
-	By       record.AuthMethods // how the user has proved who they are for this step; empty if they did not
-	AuthTime time.Time          // when they did so at the OAuth provider; zero if it is unknown
-	Accepted []record.Acceptance
-	Lists    []wire.Disclaimer // the answer lists them as pending
+	Account     record.Account // empty for a decoy
+	LoginIDHash string         // of the first step; what a decoy stands for
+	State       record.State
+	By          record.AuthMethods // how the user has proved who they are for this step; empty if they did not
+	AuthTime    time.Time          // when they did so at the OAuth provider; zero if it is unknown
+	Accepted    []record.Acceptance
+	Lists       []wire.Disclaimer // the answer lists them as pending
 	// Counters are charged or checked in the same step that stores the session.
 	Counters []record.Counter
 
@@ -53,14 +53,13 @@ func (c *Call) profile(st Step) record.Profile {
 	return record.NewProfile(st.Account, c.s.Forwarded, authTime, methods)
 }
 
-func (c *Call) newSession(st Step, hash record.TokenHash) record.Session {
+func (c *Call) newSession(st Step) record.Session {
 	next := record.Session{
-		Hash:              hash,
 		ID:                tokens.NewID(),
 		Company:           c.Company.Code,
 		Account:           st.Account.ID,
 		Mnemocode:         st.Account.Mnemocode,
-		LoginID:           st.DecoyOf,
+		LoginID:           c.Tells.loginID(st.State, st.LoginIDHash),
 		Generation:        st.Account.Generation,
 		CompanyGeneration: st.Account.CompanyGeneration,
 		State:             st.State,
@@ -78,6 +77,9 @@ func (c *Call) newSession(st Step, hash record.TokenHash) record.Session {
 		next.Device = c.Device.ID
 	}
 	if st.State == record.Authorized {
+		if c.remember {
+			next.Device = tokens.NewID() // of the device that rememberDevice adds
+		}
 		next.AtMost = c.Company.Limits.SessionsPerAccount
 		next.Ends = c.Now.Add(time.Duration(c.Company.Session.Lifetime))
 		next.Expires = c.Now.Add(time.Duration(min(c.Company.Session.Idle, c.Company.Session.Lifetime)))

@@ -25,7 +25,8 @@ func (c *Call) openStateless(ctx context.Context, want Requirement) error {
 		return wire.ErrTokenInvalid
 	}
 	session.Company = owner.Code
-	c.Company, c.session = owner, &session
+	c.setCompany(owner)
+	c.session = &session
 	claim := c.Counter("claim", hex.EncodeToString(session.Hash[:]), tenant.Rate{N: 1, Per: session.Expires.Add(record.KeepExpired).Sub(c.Now)})
 	c.claim = &claim
 	if err = c.s.Sessions.Charge(ctx, c.Now, record.CheckOnly(claim)...); err != nil {

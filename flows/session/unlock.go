@@ -56,7 +56,7 @@ func (s *Manager) enablePublic(ctx context.Context, company *tenant.Company, a r
 
 // PublicFailures returns the public failure counts of all login ids of the account. Only
 // hardened companies have them.
-func (s *Manager) PublicFailures(ctx context.Context, company *tenant.Company, a record.Account) (public []map[record.FailureKind]record.FailureCount, err error) {
+func (s *Manager) PublicFailures(ctx context.Context, company *tenant.Company, a record.Account) (public []record.Failures, err error) {
 	keys, err := s.publicKeys(ctx, company, a)
 	for _, key := range keys {
 		failures, failed := s.Accounts.FailureCounts(ctx, key)

@@ -40,10 +40,10 @@ func notSet(m Method, a record.Account) error {
 	return nil
 }
 
-// HardenedMethod chooses a method without looking at the account, so that the choice
+// BlindRecoveryMethod chooses a method without looking at the account, so that the choice
 // reveals nothing about it. The returned account is empty unless the method can recover
 // it.
-func (c *Company) HardenedMethod(wanted Method, a record.Account) (record.Account, Method, error) {
+func (c *Company) BlindRecoveryMethod(wanted Method, a record.Account) (record.Account, Method, error) {
 	methods := slices.DeleteFunc(slices.Clone(c.Recovery.Methods), func(m Method) bool { return m == ByQuestion })
 	if wanted == "" && len(methods) > 0 {
 		wanted = methods[0]
