@@ -82,3 +82,31 @@ func TestARequirementMayBeForAFreshLogin(t *testing.T) {
 		})
 	}
 }
+
+// What a session is not enough for is an event of its user. A loop of requests is one a
+// minute for each rule.
+func TestRefusedRequestsOfAUserAreOneEventAMinute(t *testing.T) {
+	b := newHarness(t)
+	token := b.sessionIn(record.Authorized)
+	all := b.record()
+	nobody := func(string) bool { return false }
+	for range 3 {
+		for range 100 {
+			found, err := b.Authorize(t.Context(), session.Requirement{RoleAllowed: nobody}, []string{"Bearer " + token})
+			wantError(t, err, wire.ErrSessionInvalid)
+			for _, rule := range []string{"/admin/*", "/reports"} {
+				b.RequestRefused(t.Context(), found, session.Client{Address: "192.0.2.1"}, rule, wire.ReasonOf(err))
+			}
+		}
+		b.clock.advance(time.Minute)
+	}
+	refused := named(all(), record.RequestRefused)
+	for _, e := range refused {
+		if checkEvent(t, e); e.Company != code || e.Mnemocode != mnemocode || e.Session == "" || e.Address != "192.0.2.1" || e.Reason != "role" {
+			t.Errorf("got %+v", e)
+		}
+	}
+	if len(refused) != 6 {
+		t.Errorf("got %d events in three minutes, want 6", len(refused))
+	}
+}

@@ -112,10 +112,7 @@ func outcome(err error) (result, reason string) {
 	if err == nil {
 		return record.Success, ""
 	}
-	result = wire.ErrService.Code
-	if code, ok := errors.AsType[*wire.Error](err); ok {
-		result = code.Code
-	}
+	result = wire.CodeOf(err).Code
 	if refusal, ok := errors.AsType[*wire.Refusal](err); ok {
 		reason = cmp.Or(string(refusal.Reason), refusal.Message)
 		if reason == "" && refusal.Cause != nil {

@@ -281,11 +281,11 @@ func resultLabel(err error) string {
 	if err == nil {
 		return record.Success
 	}
-	if code, ok := errors.AsType[*wire.Error](err); ok && code != wire.ErrService {
-		return code.Code
+	code := wire.CodeOf(err)
+	if code == wire.ErrService {
+		serviceErrors.Add(1)
 	}
-	serviceErrors.Add(1)
-	return wire.ErrService.Code
+	return code.Code
 }
 
 // counted returns the company with its gateways and providers wrapped, so that calls

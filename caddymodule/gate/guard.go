@@ -5,6 +5,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap"
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
@@ -25,6 +26,7 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 	app.CountProtected(err, session.State == record.None)
 	if err != nil {
 		h.app.WarnUnanswered(h.log, err)
+		h.noteRefused(r, session, err)
 		if !h.redirectToLogin(w, r, t, err) {
 			h.deny(w, r, err)
 		}
@@ -36,6 +38,34 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 	}
 	return h.pass(w, r, session, assertion, next)
 }
+
+// noteRefused adds to the access log why a request was refused and, if its session is
+// authorized, whose it was. What the session was not enough for is also an event.
+func (h *Handler) noteRefused(r *http.Request, found record.Session, err error) {
+	code, reason := wire.CodeOf(err), wire.ReasonOf(err)
+	caddyhttp.SetVar(r.Context(), refusedVar, refused{code.Code, string(reason)})
+	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
+		extra.Add(zap.String("error_code", code.Code))
+		extra.Add(zap.String("reason", string(reason)))
+	}
+	if found.State != record.Authorized {
+		return
+	}
+	setUser(r, &found)
+	if code != wire.ErrSessionInvalid {
+		return
+	}
+	rule := h.Pattern(map[wire.Reason]string{wire.WrongRole: "role", wire.TooOld: "fresh"}[reason], r.URL)
+	_ = h.withService(r.Context(), func(service *flows.Service) error {
+		service.RequestRefused(r.Context(), found, session.Client{Address: clientAddress(r), UserAgent: r.UserAgent()}, rule, reason)
+		return nil
+	})
+}
+
+// refusedVar is the variable of a refused request for redactedLog.
+const refusedVar = "mnemogate.refused"
+
+type refused struct{ code, reason string }
 
 // deny answers a request that may not pass, or may not pass any longer.
 func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) {
@@ -110,10 +140,14 @@ func (h *Handler) identify(r *http.Request, s *stream) {
 	}
 }
 
-// setIdentity sets the identity headers, and tells Caddy's own directives who the user
-// is.
+// setIdentity sets the identity headers, and tells Caddy's own directives and its access log
+// who the user is.
 func (h *Handler) setIdentity(header http.Header, r *http.Request, session *record.Session, assertion string) {
 	h.Headers.Set(header, session, assertion)
+	setUser(r, session)
+}
+
+func setUser(r *http.Request, session *record.Session) {
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Set("http.auth.user.id", session.Mnemocode)
 		repl.Set("http.auth.user.company", session.Company)

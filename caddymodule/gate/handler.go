@@ -395,8 +395,7 @@ func (h *Handler) traced(w http.ResponseWriter, r *http.Request, t target) (flow
 	reply, err := h.answer(w, r.WithContext(ctx), t)
 	outcome := string(reply.SessionState)
 	if err != nil {
-		code := wire.ErrService
-		_ = errors.As(err, &code)
+		code := wire.CodeOf(err)
 		if outcome = code.Code; code.Status >= http.StatusInternalServerError {
 			span.SetStatus(codes.Error, outcome)
 		}

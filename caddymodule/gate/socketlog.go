@@ -73,11 +73,15 @@ func redact(header http.Header, names ...string) {
 }
 
 func (l *redactedLog) write(w caddyhttp.ResponseRecorder, err error) {
-	r, took := l.request, time.Since(l.began)
+	r, took, user := l.request, time.Since(l.began), ""
+	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		user, _ = repl.GetString("http.auth.user.id")
+	}
+	why, _ := caddyhttp.GetVar(r.Context(), refusedVar).(refused)
 	if err != nil || l.handshake && l.loggers != nil {
 		l.handler.log.Info("a WebSocket handshake with a token among its protocols; this line replaces its entry in the access log",
 			"client_ip", clientAddress(r), "method", r.Method, "host", r.Host, "path", originalURL(r).EscapedPath(), "user_agent", session.KeptUserAgent(r.UserAgent()),
-			"status", w.Status(), "duration", took, "error", err)
+			"status", w.Status(), "user_id", user, "error_code", why.code, "reason", why.reason, "duration", took, "error", err)
 	}
 	if l.handshake {
 		return
@@ -86,10 +90,6 @@ func (l *redactedLog) write(w caddyhttp.ResponseRecorder, err error) {
 	if w.Status() >= http.StatusInternalServerError {
 		level = zapcore.ErrorLevel
 	}
-	user := ""
-	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
-		user, _ = repl.GetString("http.auth.user.id")
-	}
 	header := w.Header().Clone()
 	redact(header, l.hidden...)
 	for _, logger := range l.loggers { // as in caddyhttp.Server.logRequest
@@ -97,6 +97,7 @@ func (l *redactedLog) write(w caddyhttp.ResponseRecorder, err error) {
 			entry.Write(
 				zap.Object("request", caddyhttp.LoggableHTTPRequest{Request: r}), zap.String("user_id", user), zap.Duration("duration", took),
 				zap.Int("size", w.Size()), zap.Int("status", w.Status()), zap.Object("resp_headers", caddyhttp.LoggableHTTPHeader{Header: header}),
+				zap.String("error_code", why.code), zap.String("reason", why.reason),
 			)
 		}
 	}

@@ -1,11 +1,15 @@
 package integration
 
 import (
+	"encoding/json"
+	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // wantRoleRefused checks that the answer says that the account has another role than
@@ -122,4 +126,79 @@ func TestPathsNeedARole(t *testing.T) {
 	if s.scrape()[`mnemogate_protected_requests_total{reason="role",result="auth.session.invalid"}`] == 0 {
 		t.Error("the metrics don't say that roles were refused")
 	}
+}
+
+// The access log says why each request was refused and, if the session is known, whose it
+// was. What the session was not enough for is an event, which a loop can't repeat and which
+// has nothing that the client sent.
+func TestARefusalOfAUserNamesTheUser(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, servers: "trusted_proxies static 127.0.0.1/32", site: `
+		log
+		mnemogate {
+			check /check
+			websocket_token
+			login_page
+			role admin /admin/* /reports/*
+			fresh 1s /account
+		}
+		reverse_proxy BACKEND`})
+	logged := func(method, uri, user, code, reason string) {
+		t.Helper()
+		storetest.Eventually(t, 10*time.Second, uri+" in the access log", func() bool {
+			for line := range strings.Lines(s.log()) {
+				var entry struct {
+					Msg, Reason string
+					Request     struct{ Method, URI string }
+					Code        string `json:"error_code"`
+					User        string `json:"user_id"`
+				}
+				if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == "handled request" && entry.Request.Method+entry.Request.URI == method+uri {
+					return entry.User == user && entry.Code == code && entry.Reason == reason
+				}
+			}
+			return false
+		})
+	}
+	cookie := s.moved("alice@example.com")
+	token := s.login("alice@example.com")
+	const asked = "X-Forwarded-Method: GET\r\nX-Forwarded-Host: example.com\r\nX-Forwarded-Uri: "
+	for range 5 {
+		s.get("/admin/hunter2?password=hunter2", token).wantRoleRefused()
+		s.ask("GET", "/check", bearer(token)+asked+"/reports/x\r\n").wantRoleRefused()
+	}
+	s.ask("POST", "/admin/x", bearer(token)+"Content-Length: 0\r\nSec-WebSocket-Protocol: mnemogate.bearer.x\r\n").wantRoleRefused()
+	s.ask("GET", "/admin/socket", "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Protocol: mnemogate.bearer."+token+", chat\r\n").wantRoleRefused()
+	s.get("/x", token).wantStatus(200)
+	time.Sleep(time.Second)
+	s.get("/account", token).want(wire.ErrSessionInvalid)
+	s.ask("GET", "/account", navigates+cookie).wantStatus(303)
+	s.get("/y", "").want(wire.ErrHeaderMissing)
+	s.get("/z", someToken).want(wire.ErrTokenInvalid)
+
+	invalid := wire.ErrSessionInvalid.Code
+	logged("GET", "/admin/hunter2?password=hunter2", "alice", invalid, "role")
+	logged("GET", "/check", "alice", invalid, "role")
+	logged("POST", "/admin/x", "alice", invalid, "role")
+	s.tells(`"path":"/admin/socket","user_agent":"","status":403,"user_id":"alice","error_code":"` + invalid + `","reason":"role"`)
+	logged("GET", "/account", "alice", invalid, "too_old")
+	logged("GET", "/x", "alice", "", "")
+	logged("GET", "/y", "", wire.ErrHeaderMissing.Code, "")
+	logged("GET", "/z", "", wire.ErrTokenInvalid.Code, "")
+	s.audits(3, `"msg":"mnemogate.request.refused","company":"acme","mnemocode":"alice","session":"`)
+	for rule, reason := range map[string]string{"/admin/*": "role", "/reports/*": "role", "/account": "too_old"} {
+		s.audits(1, `"route":"`+rule+`","result":"`+invalid+`","reason":"`+reason+`"`)
+	}
+	if audited := regexp.MustCompile(`.*mnemogate\.request\.refused.*hunter2.*`).FindString(s.log()); audited != "" {
+		t.Errorf("the audit log has %s", audited)
+	}
+	storetest.Eventually(t, 10*time.Second, "the history", func() bool {
+		var kept []string
+		for _, e := range s.history("alice", 1) {
+			if e["event"] == record.RequestRefused {
+				kept = append(kept, e["reason"])
+			}
+		}
+		return strings.HasPrefix(strings.Join(kept, ", "), "too_old, role")
+	})
 }

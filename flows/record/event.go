@@ -28,7 +28,7 @@ type Event struct {
 	Key       string    `json:"-"`                    // the client's API key: see flows.Service.Company, and flows.KeyOfPage
 	Actor     string    `json:"actor,omitempty"`      // what changed the account: the name of a key for the accounts API, ActorAdmin or ActorUser
 	Country   string    `json:"-"`                    // calling code, such as +370, of the phone that the SMS or its code was for
-	Route     string    `json:"route,omitempty"`      // Route.Path
+	Route     string    `json:"route,omitempty"`      // Route.Path; for RequestRefused the rule's pattern
 	Result    string    `json:"result,omitempty"`     // Success or the error_code
 	Reason    string    `json:"reason,omitempty"`     // why, if Result does not say it
 	Traffic   *Traffic  `json:"-"`                    // of an address that reached a limit; nil otherwise
@@ -110,6 +110,8 @@ const (
 	SessionEnded     = sessionPrefix + "ended"
 	AllSessionsEnded = sessionPrefix + "all_ended"
 	SessionMoved     = sessionPrefix + "moved"
+
+	RequestRefused = EventPrefix + "request.refused"
 
 	OutboxDropped = EventPrefix + "outbox.dropped"
 
@@ -202,6 +204,8 @@ func eventKinds() []EventKind {
 			EndedByChange + "` (it was changed or deleted), `" + EndedByAdmin + "`, `" + EndedByUser + "` (in the list of sessions), `" + EndedByLimit + "` (a newer one took its place: `sessions_per_account`), `" + EndedLate + "` (what a crash left over)", ended},
 		{AllSessionsEnded, "all sessions of the company were revoked; reason: `" + EndedByAdmin + "`, `" + EndedLate + "`", []string{"company", "address", "actor", "reason"}},
 		{SessionMoved, "an authorized token was exchanged for a cookie", client},
+		{RequestRefused, "a path of the application asks for more than the user's session; reason is that of the answer, route the pattern in `role` or `fresh`; once a minute, user, reason, pattern and node",
+			[]string{"company", "mnemocode", "session", "state", "address", "user_agent", "route", "result", "reason"}},
 		{IdentityBound, "`link_verified_email` linked a provider's user to the account; reason names the provider", slices.Concat(client, []string{"route", "reason"})},
 		{AccountCreated, "an account was created; reason: `admin`, `import` or `configuration`", admin},
 		{AccountChanged, "an account was changed; reason lists the fields", slices.Concat(admin, []string{"previous_mnemocode"})},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -29,8 +30,8 @@ func (d *Requirement) meets(company string) bool {
 }
 
 // Authorize checks a request for the protected path. It returns the authorized session
-// of the token that was sent, or a *wire.Error or *wire.Refusal. With wire.TooOld it returns
-// both.
+// of the token that was sent, or a *wire.Error or *wire.Refusal. It returns both if the session
+// is authorized and not enough.
 func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization []string) (record.Session, error) {
 	token, err := wire.ParseBearer(authorization)
 	if err != nil {
@@ -54,7 +55,7 @@ func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization
 		return record.Session{}, wire.ErrSessionInvalid
 	}
 	if want.RoleAllowed != nil && !want.RoleAllowed(session.Profile.Value(record.ProfileRole)) {
-		return record.Session{}, errRole // before Fresh: a new login would not help
+		return session, errRole // before Fresh: a new login would not help
 	}
 	if want.Fresh > 0 && now.Sub(session.LoginTime()) > want.Fresh {
 		return session, &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.TooOld, Message: "The login is too old for this request. Log the user in again.", MaxAge: want.Fresh}
@@ -63,6 +64,24 @@ func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization
 }
 
 var errRole = &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.WrongRole, Message: "The user's role does not allow this path. Only an operator can change the role."}
+
+// RequestRefused reports that an authorized session was not enough for a request. Users can
+// repeat it without end, so it is one event a minute. route is the pattern of the rule: the
+// path itself may hold a secret.
+func (s *Manager) RequestRefused(ctx context.Context, of record.Session, client Client, route string, reason wire.Reason) {
+	now := s.Now()
+	key := limits.Key(of.Company, string(reason)+" "+route, of.Mnemocode)
+	if !s.reported.FirstTime(now, &record.FullError{Key: key, Until: now.Add(time.Minute)}) {
+		return
+	}
+	if whole, err := s.recall(ctx, of.Company, of.Hash, true); err == nil {
+		of = whole // with its ID
+	}
+	s.Emit(ctx, record.Event{
+		Name: record.RequestRefused, Time: now, Company: of.Company, Account: of.Account, Mnemocode: of.Mnemocode, Session: of.ID, State: of.State,
+		Address: client.Address, UserAgent: KeptUserAgent(client.UserAgent), Route: route, Result: wire.ErrSessionInvalid.Code, Reason: string(reason),
+	})
+}
 
 // CheckLive checks whether a session that Authorize has accepted is still valid. It is for
 // streams that stay open after their request was authorized. It does not extend the

@@ -16,7 +16,7 @@ func (s *Manager) Emit(ctx context.Context, e record.Event) {
 		if e.Route == "" { // the events of routes have Noise set already
 			_, e.Noise = record.CutLimit(e.Name)
 		}
-		e.Apart = e.Actor == record.ActorUser || e.Name == record.SessionMoved
+		e.Apart = e.Actor == record.ActorUser || e.Name == record.SessionMoved || e.Name == record.RequestRefused
 		s.recorder.Add(e, s.History, s.Log)
 	}
 	s.EmitUnrecorded(ctx, e)

@@ -27,6 +27,14 @@ type Error struct {
 // Error returns the code.
 func (e *Error) Error() string { return e.Code }
 
+// CodeOf returns the error_code for an error.
+func CodeOf(err error) *Error {
+	if code, ok := errors.AsType[*Error](err); ok {
+		return code
+	}
+	return ErrService
+}
+
 // The errors of the API. Statuses marked "fixed" come from the interface document. The
 // others are our choice.
 var (

@@ -128,6 +128,17 @@ func (r *Rules) Patterns() map[string][]string {
 	return all
 }
 
+// Pattern returns the first pattern of an option that covers a path, however it is read, or "".
+func (r *Rules) Pattern(option string, u *url.URL) string {
+	ways, _ := everyWay(u.EscapedPath())
+	for _, pattern := range r.Patterns()[option] {
+		if slices.ContainsFunc(ways, func(way string) bool { return covers(pattern, way) }) {
+			return pattern
+		}
+	}
+	return ""
+}
+
 // Validate refuses values of public, fresh and role that cannot be meant.
 func (r *Rules) Validate() error {
 	if r.Public != nil {
