@@ -121,7 +121,7 @@ func (p *Postgres) Start(ctx context.Context) error {
 		p.pool = pool
 	}
 	if err := p.prepare(ctx); err != nil {
-		return fmt.Errorf("starting on PostgreSQL: %w", err)
+		return fmt.Errorf("starting on PostgreSQL: %w", p.explain(err))
 	}
 	p.open.Store(p.pool)
 	return nil
@@ -439,16 +439,6 @@ func refusedForNow(err error) bool {
 	return slices.Contains([]string{"53300", "57P03", "08P01"}, postgresCode(err))
 }
 
-// withPoolerAdvice adds advice to errors that come from a pooler that sends each
-// transaction to any server connection.
-func withPoolerAdvice(err error) error {
-	switch postgresCode(err) {
-	case "42P05", "26000", "08P01": // a prepared statement exists already, does not exist, or is another
-		return fmt.Errorf("%w; a pooler such as PgBouncer lost a prepared statement: set its max_prepared_statements to 200, or its pool_mode to session", err)
-	}
-	return err
-}
-
 // attempt runs f and reports whether the connection broke.
 func (p *Postgres) attempt(
 	ctx context.Context, pool *pgxpool.Pool, began time.Time, f func(context.Context, postgresQueries) error,
@@ -458,13 +448,13 @@ func (p *Postgres) attempt(
 		if errors.Is(err, context.DeadlineExceeded) {
 			p.resetIfDead(pool, began, err)
 		}
-		return false, fmt.Errorf("connecting: %w", err)
+		return false, fmt.Errorf("connecting: %w", p.explain(err))
 	}
 	defer conn.Release() // if f has panicked, this closes the connection
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
-	err = withPoolerAdvice(f(ctx, postgresQueries{on: conn}))
+	err = p.explain(f(ctx, postgresQueries{on: conn}))
 	if broken = conn.Conn().IsClosed(); broken {
 		p.resetIfDead(pool, began, err)
 	} else {
@@ -472,6 +462,8 @@ func (p *Postgres) attempt(
 	}
 	return broken, err
 }
+
+func (p *Postgres) explain(err error) error { return explainPostgres(err, p.config.ConnConfig.User) }
 
 // resetIfDead empties the pool after a connection broke: the others are probably dead too,
 // and each would cost a call. A timeout alone does not empty the pool if the server

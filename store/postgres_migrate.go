@@ -3,14 +3,11 @@ package store
 import (
 	"context"
 	"embed"
-	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -46,26 +43,10 @@ func (p *Postgres) prepare(ctx context.Context) error {
 	for _, name := range missing {
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return migratePostgres(ctx, tx, name) })
 		if err != nil {
-			return unreachable("applying migration "+name, withMissingGrant(err, conn.Conn().Config().User))
+			return unreachable("applying migration "+name, err)
 		}
 	}
 	return nil
-}
-
-// withMissingGrant adds the statement that gives the role what it lacks.
-func withMissingGrant(err error, role string) error {
-	role = pgx.Identifier{role}.Sanitize()
-	switch refused, _ := errors.AsType[*pgconn.PgError](err); postgresCode(err) {
-	case "3F000": // no schema in search_path, or none that the role may use
-		return fmt.Errorf("%w; create the schema, or let its owner run: GRANT USAGE, CREATE ON SCHEMA <schema> TO %s", err, role)
-	case "42501":
-		schema, ok := strings.CutPrefix(refused.Message, "permission denied for schema ")
-		if !ok {
-			return fmt.Errorf("%w; the tables must be mnemogate's own: let the owner of each run: ALTER TABLE <table> OWNER TO %s", err, role)
-		}
-		return fmt.Errorf("%w; let its owner run: GRANT USAGE, CREATE ON SCHEMA %s TO %s", err, pgx.Identifier{schema}.Sanitize(), role)
-	}
-	return err
 }
 
 func missingPostgresMigrations(ctx context.Context, conn *pgxpool.Conn) ([]string, error) {

@@ -321,7 +321,7 @@ func (r *Redis) Sessions() record.Sessions { return redisSessions{r} }
 
 // call runs f with the timeout of a call. The text doing is for the error.
 func (r *Redis) call(ctx context.Context, doing string, f func(context.Context) error) error {
-	return translate(doing, r.limited(ctx, f))
+	return translate(doing, explainRedis(r.limited(ctx, f)))
 }
 
 func (r *Redis) limited(ctx context.Context, f func(context.Context) error) error {

@@ -306,7 +306,7 @@ func (l *listener) report(err error) {
 func (l *listener) warn(err error) {
 	if !l.stale {
 		l.stale = true
-		l.redis.log.Warn("no revocations are received; Redis is asked for every request until they are", "error", err)
+		l.redis.log.Warn("no revocations are received; Redis is asked for every request until they are", "error", explainRedis(err))
 	}
 }
 

@@ -22,6 +22,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/causes"
 )
 
 // SQLite keeps accounts and sessions in one file, for a single machine. Several
@@ -110,7 +111,7 @@ func (s *SQLite) Start(ctx context.Context) error {
 		if info != nil && info.Size() > 0 && diskTakesNoWrites(err) {
 			err = fmt.Errorf("%w: %w", record.ErrUnreachable, err)
 		}
-		return err
+		return explainSQLite(err)
 	}
 	s.ops, s.empties = make(chan *sqliteOp), make(chan chan error)
 	s.quit, s.stopped = make(chan struct{}), make(chan struct{})
@@ -156,7 +157,8 @@ func (s *SQLite) beginCall() error {
 // Changes to the open file would then be lost with the next start.
 func (s *SQLite) inPlace() error {
 	if info, err := os.Stat(s.file); err != nil || !os.SameFile(s.opened, info) {
-		return fmt.Errorf("%w: %s was moved, removed or replaced while it was open: put it back, or else restore a backup", record.ErrDamaged, s.file)
+		err = fmt.Errorf("%w: %s was moved, removed or replaced while it was open", record.ErrDamaged, s.file)
+		return causes.Explain(err, "put it back, or else stop Caddy and restore a backup (caddy mnemogate restore)")
 	}
 	return nil
 }

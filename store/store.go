@@ -78,7 +78,7 @@ func translate(doing string, err error) error {
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		err = fmt.Errorf("%w: %w", record.ErrDamaged, err)
 	}
-	return fmt.Errorf("%s: %w", doing, err)
+	return fmt.Errorf("%s: %w", doing, explainSQLite(err))
 }
 
 // sqliteCode returns SQLite's extended result code, or 0 if err is not SQLite's.

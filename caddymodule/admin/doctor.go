@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,7 +20,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/causes"
 )
 
 const (
@@ -124,6 +125,7 @@ func (d *doctor) start(name string, look func()) {
 func (d *doctor) found(f api.Finding) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	f.Message = causes.Printable(f.Message)
 	d.findings = append(d.findings, f)
 }
 
@@ -146,8 +148,12 @@ func (d *doctor) timed(check string, trip func() error) bool {
 }
 
 func storeFailed(check string, err error) api.Finding {
-	return api.Finding{Check: check, Result: api.Failed, Message: err.Error(), Advice: store.Advice(err)}
+	what, step := causes.Split(err)
+	return api.Finding{Check: check, Result: api.Failed, Message: what, Advice: cmp.Or(step, unexplained)}
 }
+
+// unexplained is what to do about an error that does not say it.
+const unexplained = "look at the log of its server, and check that it runs and can be reached from here"
 
 // accounts counts a failure for a login id that no account can have, and removes it.
 func (d *doctor) accounts(ctx context.Context) bool {
@@ -308,8 +314,9 @@ func (d *doctor) probe(ctx context.Context, g gateway, of use) {
 	f.Message = endpoint + " can " + of.needs
 	if err != nil {
 		f.Result = api.Failed
-		f.Message = endpoint + " can't " + of.needs + ": " + err.Error()
-		f.Advice = guest.ReachAdvice(err)
+		what, step := causes.Split(err)
+		f.Message = endpoint + " can't " + of.needs + ": " + what
+		f.Advice = cmp.Or(step, unexplained)
 	} else {
 		f.Took = time.Since(began).Round(10 * time.Microsecond).String()
 	}

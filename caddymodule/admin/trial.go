@@ -16,6 +16,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/store/causes"
 )
 
 // trialTimeout is longer than the longest timeout of a gateway.
@@ -102,8 +103,9 @@ func (t *trial) run(ctx context.Context, a *app.App) api.Finding {
 	f.Took = time.Since(began).Round(10 * time.Microsecond).String()
 	switch {
 	case err != nil:
-		f.Result, f.Advice = api.Failed, cmp.Or(came.Advice, guest.ReachAdvice(err))
-		f.Message = t.what + " was not accepted: " + err.Error()
+		what, step := causes.Split(err)
+		f.Result, f.Advice = api.Failed, cmp.Or(step, unexplained)
+		f.Message = t.what + " was not accepted: " + what
 	case t.doubt != "":
 		f.Result, f.Advice = api.Warning, t.doubt
 		fallthrough

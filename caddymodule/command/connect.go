@@ -21,16 +21,18 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/store/causes"
 )
 
 // A server is the server that commands send requests to.
 type server struct {
 	client  *http.Client
-	address string // as the user knows it
-	root    string // the URL that replaces api.Root
-	key     string // for an accounts API; empty for the admin endpoint
-	absent  string // the format of the error if it does not answer, for address and reason
-	check   string // what to check if it answers as mnemogate does not
+	address string       // as the user knows it
+	root    string       // the URL that replaces api.Root
+	key     string       // for an accounts API; empty for the admin endpoint
+	what    string       // what it is, with the address as the user knows it
+	steps   causes.Steps // what to do if it does not answer
+	check   string       // what to check if it answers as mnemogate does not
 }
 
 func (c *cli) connect() (*server, error) {
@@ -74,10 +76,12 @@ func (c *cli) accountsAPI() (*server, error) {
 		address: c.api,
 		root:    u.Scheme + "://" + u.Host + strings.TrimSuffix(u.EscapedPath(), "/") + "/",
 		key:     key,
-		absent:  "the accounts API at %s does not answer (%v)",
+		what:    "the accounts API at " + c.api,
 		check:   "is --api the URL of an accounts API, with its path?",
 	}, nil
 }
+
+const notRunning = "is Caddy running? If its admin endpoint is elsewhere, say where with --address"
 
 func (c *cli) adminEndpoint() (*server, error) {
 	address, err := caddycmd.DetermineAdminAPIAddress(c.address, nil, c.config, c.adapter)
@@ -102,8 +106,13 @@ func (c *cli) adminEndpoint() (*server, error) {
 		}},
 		address: address,
 		root:    "http://" + host + api.Root,
-		absent:  "the admin endpoint at %s does not answer (%v): is Caddy running? If its admin endpoint is elsewhere, say where with --address",
-		check:   "does this Caddy have mnemogate?",
+		what:    "the admin endpoint at " + address,
+		steps: causes.Steps{
+			causes.Refused:   notRunning,
+			causes.NoSocket:  notRunning,
+			causes.Forbidden: "run this as root, or as the user that Caddy runs as",
+		},
+		check: "does this Caddy have mnemogate?",
 	}, nil
 }
 
@@ -133,7 +142,7 @@ func (c *cli) open(method, path string, body io.Reader) (response *http.Response
 		if wrapped, ok := errors.AsType[*url.Error](err); ok {
 			err = wrapped.Err
 		}
-		return nil, c.unreachable(fmt.Sprintf(c.server.absent, c.server.address, err))
+		return nil, c.unreachable(causes.Explain(fmt.Errorf("%s does not answer: %w", c.server.what, err), c.server.steps.Step(err)).Error())
 	}
 	if response.StatusCode < 300 {
 		return response, nil

@@ -14,11 +14,12 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"golang.org/x/net/idna"
+
+	"github.com/mnemogate/mnemogate/store/causes"
 )
 
 // Outbound carries the requests of all plugins. It outlives config reloads, so that
@@ -33,7 +34,6 @@ func newTransport() *http.Transport {
 }
 
 var (
-	errNoAnswer = errors.New("no answer in time")
 	// ErrTooLarge means that an answer has more bytes than Transport.MaxAnswer.
 	ErrTooLarge = errors.New("its answer is too large")
 	errInsecure = errors.New("its URL is not https")
@@ -124,19 +124,50 @@ func (w Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Cause describes an error in words that contain no secret. The errors of package
-// http contain the URL and may quote what the server sent.
+// steps are for servers that are called over HTTP.
+var steps = causes.Steps{
+	causes.Authority: "this machine does not trust the authority of its certificate: install that authority's certificate here (update-ca-certificates), and restart Caddy",
+	causes.NoTLS:     "it answers without TLS: check the port, or write http if it is on this machine",
+	causes.Other:     "check that it speaks HTTP on this port, and that the URL begins with https if it expects TLS",
+}
+
+// A described error has words of its own for another error, whose text may contain a secret.
+type described struct {
+	text  string
+	cause error
+}
+
+func (d *described) Error() string { return d.text }
+
+func (d *described) Unwrap() error { return d.cause }
+
+// Cause describes an error in words that contain no secret, and says what to do about it.
+// The errors of package http contain the URL and may quote what the server sent.
 func Cause(err error) error {
-	if ne, ok := errors.AsType[net.Error](err); ok && ne.Timeout() || errors.Is(err, context.DeadlineExceeded) {
-		return errNoAnswer
+	var o *outage
+	switch {
+	case errors.As(err, &o):
+		return causes.Explain(o, StatusStep(o.status))
+	case errors.Is(err, ErrTooLarge):
+		return ErrTooLarge
+	case errors.Is(err, errInsecure):
+		return errInsecure
+	case errors.Is(err, context.Canceled):
+		return context.Canceled
 	}
-	for _, plain := range []error{context.Canceled, ErrTooLarge, errInsecure} {
-		if errors.Is(err, plain) {
-			return plain
-		}
-	}
-	if o, ok := errors.AsType[*outage](err); ok {
-		return o
+	return causes.Explain(describe(err), steps.Step(err))
+}
+
+func describe(err error) error {
+	switch causes.Of(err) {
+	case causes.Silent:
+		return &described{"no answer in time", err}
+	case causes.Closed:
+		return &described{"it closed the connection", err}
+	case causes.NoTLS:
+		return &described{"its answer is not TLS", err}
+	case causes.OldTLS:
+		return &described{"it has no version of TLS that is safe", err}
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
 		return op
@@ -144,24 +175,25 @@ func Cause(err error) error {
 	if cert, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
 		return cert
 	}
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return errors.New("it closed the connection")
-	}
-	return errors.New("its answer is not valid HTTP")
+	return &described{"its answer is not valid HTTP", err}
 }
 
-// ReachAdvice says what to do if a server could not be reached or did not answer.
-func ReachAdvice(err error) string {
-	if _, ok := errors.AsType[*net.DNSError](err); ok {
-		return "check that the name is right, and that names are resolved on this machine"
+// StatusStep says what to do about the status with which a server refused a request.
+func StatusStep(status int) string {
+	switch {
+	case status >= 300 && status <= 399:
+		return "no redirect is followed: configure the URL that it leads to"
+	case status == http.StatusUnauthorized || status == http.StatusForbidden:
+		return "check that it has the same secret, and check any key in the URL or in a header"
+	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed:
+		return "check the path of the URL"
+	case status == http.StatusTooManyRequests:
+		return "it says that there were too many: try again later, or ask its operator for a higher limit"
+	case status >= 500:
+		return "it is at fault: look at its log, or ask its operator"
+	default:
+		return "it refused this message: look at its log, and check that it accepts the type and expects https or http as configured"
 	}
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return "nothing listens there: check that the address and port are right, and that it runs"
-	}
-	if _, ok := errors.AsType[*tls.CertificateVerificationError](err); ok {
-		return "its certificate must be valid for this name, and from an authority that this machine trusts"
-	}
-	return "check that the address is right, that it runs, and that no firewall is between"
 }
 
 // HTTPURL parses the URL of a server. The error does not repeat the URL, since it

@@ -3,11 +3,15 @@ package guest
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"regexp"
 	"strings"
 	"unicode"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/mnemogate/mnemogate/store/causes"
 )
 
 // ResolveGiven replaces {env.NAME} and {file.PATH} in s, an optional secret of the
@@ -67,9 +71,30 @@ func resolveSecret(what, s string) (string, error) {
 	case err == nil:
 		return resolved, Inside(what, CheckSecret(resolved))
 	case placeholderOnly.MatchString(s):
-		return "", fmt.Errorf("%s: %s is empty; set the variable or fill the file", what, s)
+		return "", fmt.Errorf("%s: %s %s", what, s, emptiness(s))
 	default:
 		return "", fmt.Errorf(`%s: a placeholder in it is unknown or is empty; write {env.NAME} or {file.PATH}, and \{ for a brace`, what)
+	}
+}
+
+// emptiness says why a placeholder has no value.
+func emptiness(placeholder string) string {
+	variable, isVariable := strings.CutPrefix(placeholder, "{env.")
+	_, set := os.LookupEnv(strings.TrimSuffix(variable, "}"))
+	_, err := os.ReadFile(strings.TrimSuffix(strings.TrimPrefix(placeholder, "{file."), "}"))
+	switch {
+	case isVariable && !set:
+		return "is not set; set the variable, also for caddy validate"
+	case isVariable:
+		return "is empty; give the variable its value"
+	case errors.Is(err, fs.ErrNotExist):
+		return "names no file; create it, or correct the path, from the root"
+	case errors.Is(err, fs.ErrPermission):
+		return "may not be read; let the user that Caddy runs as read the file, and validate as that user"
+	case err != nil:
+		return "can't be read: " + err.Error() + "; name a file with the secret"
+	default:
+		return "is empty; write the secret into the file"
 	}
 }
 
@@ -86,20 +111,15 @@ func ResolveInto(what string, s *string) error {
 // maxQuoted limits how much of another server's text a log line contains.
 const maxQuoted = 300
 
-// Scrub makes another server's text safe for a log line: it removes the secrets, joins the
-// lines and cuts the text after 300 bytes.
+// Scrub makes another server's text safe for a log line: it removes the secrets, quotes what
+// can't be shown and cuts the text after 300 bytes.
 func Scrub(text string, secrets ...string) string {
 	for _, secret := range secrets {
 		if secret != "" {
 			text = strings.ReplaceAll(text, secret, "(removed)")
 		}
 	}
-	text = strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return ' '
-		}
-		return r
-	}, text)
+	text = causes.Printable(text)
 	if len(text) > maxQuoted {
 		text = strings.ToValidUTF8(text[:maxQuoted], "") + "…"
 	}

@@ -8,8 +8,6 @@ import "context"
 type Trial struct {
 	// Answer is the first 200 bytes of the gateway's answer, without secrets.
 	Answer string
-	// Advice is what to do if the trial failed.
-	Advice string
 }
 
 type trialKey struct{}
@@ -20,7 +18,7 @@ func (t *Trial) In(ctx context.Context) context.Context {
 }
 
 // TrialOf returns the trial that a message belongs to, or nil for a real message. A
-// sender may set its fields before it returns. doctor works without them.
+// sender may set it before it returns. doctor works without them.
 func TrialOf(ctx context.Context) *Trial {
 	t, _ := ctx.Value(trialKey{}).(*Trial)
 	return t

@@ -399,7 +399,7 @@ func TestCommandsTakeTheAccountsAPI(t *testing.T) {
 	} {
 		s.cliAt("", "", append(args, "account", "list")...).want(1, problem)
 	}
-	s.cliAt("", "", "--api", nobodyListens(t), "--key-file", keyFile(keyOfAll), "account", "list").want(4, "does not answer")
+	s.cliAt("", "", "--api", nobodyListens(t), "--key-file", keyFile(keyOfAll), "account", "list").want(4, "does not answer: ", "; nothing listens there")
 }
 
 // Without its store the API says so. Only requests with a key learn where the store is.

@@ -53,7 +53,7 @@ func TestDoctorTellsOneCauseOnce(t *testing.T) {
 	fails := func(store string) { // alone, once the others answer in time
 		storetest.Eventually(t, 20*time.Second, "failure of the "+store+" alone", func() bool {
 			got := failed(s.cli("", "doctor").want(1).out)
-			return len(got) == 1 && strings.HasPrefix(got[0], "failed "+store) && strings.Contains(got[0], "check that its server runs")
+			return len(got) == 1 && strings.HasPrefix(got[0], "failed "+store) && strings.Contains(got[0], "it closed the connection")
 		})
 	}
 	fails("accounts store")

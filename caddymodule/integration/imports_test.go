@@ -16,8 +16,8 @@ const module = "github.com/mnemogate/mnemogate/"
 // only lead downwards. An import that is not listed is forbidden.
 var allowedImports = map[string][]string{
 	"caddymodule":                  {"caddymodule/accounts", "caddymodule/admin", "caddymodule/captcha", "caddymodule/command", "caddymodule/gate", "caddymodule/oauth", "caddymodule/senders", "caddymodule/stores"},
-	"caddymodule/command":          {"caddymodule/accounts/api", "caddymodule/gate", "caddymodule/guest", "caddymodule/page", "flows/manage", "flows/record", "store"},
-	"caddymodule/admin":            {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "caddymodule/logs", "flows", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/record", "flows/tenant", "store"},
+	"caddymodule/command":          {"caddymodule/accounts/api", "caddymodule/gate", "caddymodule/guest", "caddymodule/page", "flows/manage", "flows/record", "store", "store/causes"},
+	"caddymodule/admin":            {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "caddymodule/logs", "flows", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/record", "flows/tenant", "store/causes"},
 	"caddymodule/accounts":         {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/guest", "caddymodule/logs", "flows", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/typed", "flows/wire"},
 	"caddymodule/accounts/api":     {"flows/record", "flows/wire"},
 	"caddymodule/gate":             {"caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/gate/identity", "caddymodule/gate/paths", "caddymodule/gate/selfservice", "caddymodule/guest", "caddymodule/logs", "caddymodule/page", "caddymodule/passkey", "flows", "flows/manage", "flows/panics", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/wire"},
@@ -33,16 +33,17 @@ var allowedImports = map[string][]string{
 	"caddymodule/passkey":          {"caddymodule/guest", "flows/record", "flows/tenant"},
 	"caddymodule/passkey/keytest":  nil,
 	"caddymodule/hashing":          {"flows/password"},
-	"caddymodule/senders":          {"caddymodule/guest", "caddymodule/logs", "flows/message", "flows/record", "flows/tenant", "flows/typed"},
+	"caddymodule/senders":          {"caddymodule/guest", "caddymodule/logs", "flows/message", "flows/record", "flows/tenant", "flows/typed", "store/causes"},
 	"caddymodule/captcha":          {"caddymodule/guest", "caddymodule/logs", "flows/tenant"},
 	"caddymodule/oauth":            {"caddymodule/guest", "flows/panics", "flows/tenant", "flows/wire"},
 	"caddymodule/stores":           {"caddymodule/guest", "store"},
-	"caddymodule/guest":            {"caddymodule/logs", "flows/message", "flows/record", "flows/tenant"},
+	"caddymodule/guest":            {"caddymodule/logs", "flows/message", "flows/record", "flows/tenant", "store/causes"},
 	"caddymodule/logs":             {"flows/panics"},
 	"caddymodule/guest/guesttest":  {"flows/message"},
 	"caddymodule/bench":            nil,             // tests only
 	"caddymodule/integration":      {"caddymodule"}, // tests only
-	"store":                        {"flows/panics", "flows/record"},
+	"store":                        {"flows/panics", "flows/record", "store/causes"},
+	"store/causes":                 nil,
 	"store/storetest":              nil,
 	"flows/manage":                 {"flows/background", "flows/limits", "flows/message", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/typed", "flows/wire"},
 	"flows":                        {"flows/background", "flows/limits", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/typed", "flows/wire"},

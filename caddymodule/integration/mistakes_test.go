@@ -160,7 +160,7 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		"assertion app {\naudience other\n}":                             "assertion: unrecognized subdirective 'audience', at Caddyfile:12",
 		"assertion app {\nkey\n}":                                        "assertion: key: " + count + "'key', at Caddyfile:12",
 		"assertion app {\nkey {env.MNEMOGATE_TEST_KEY}\n}":               "assertion: key: key 1 of 1: it is not a private key in PEM; make one with openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256, at Caddyfile:12",
-		"assertion app {\nkey {env.NOT_SET}\n}":                          "assertion: key: {env.NOT_SET} is empty; set the variable or fill the file, at Caddyfile:12",
+		"assertion app {\nkey {env.NOT_SET}\n}":                          "assertion: key: {env.NOT_SET} is not set; set the variable, also for caddy validate, at Caddyfile:12",
 		`assertion app {
 key "-----BEGIN PRIVATE KEY-----
 MIG2AgEAMBAGByqGSM49AgEGBSuBBAAiBIGeMIGbAgEBBDC5Zv/Q8aPyH8CDrrH0

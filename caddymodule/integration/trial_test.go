@@ -123,7 +123,7 @@ func TestDoctorWithoutAStore(t *testing.T) {
 		site:    "respond hello",
 	})
 	got := s.cli("", "doctor").want(1,
-		"failed   stores", "connection refused", "→ check that its server runs",
+		"failed   stores", "connection refused", "→ nothing listens there",
 		"ok       acme: sms", "warning  acme: captcha",
 		"warning  mnemogate", "no site has the directive mnemogate", "1 of ")
 	if strings.Contains(got.out+got.errs, "hidden") {

@@ -2,7 +2,6 @@ package senders
 
 import (
 	"errors"
-	"net/http"
 	"net/textproto"
 	"regexp"
 	"strconv"
@@ -11,7 +10,7 @@ import (
 
 	"github.com/wneessen/go-mail"
 
-	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/store/causes"
 )
 
 // maxShown is how much of a gateway's answer a log line may contain, in bytes.
@@ -39,44 +38,50 @@ func shown(answer []byte, sent ...string) string {
 	}))
 }
 
-// statusAdvice says what to do about the status with which a gateway refused a
-// message.
-func statusAdvice(status int) string {
-	switch {
-	case status >= 300 && status <= 399:
-		return "no redirect is followed: configure the URL that it leads to"
-	case status == http.StatusUnauthorized || status == http.StatusForbidden:
-		return "check that it has the same secret, and check any key in the URL or in a header"
-	case status == http.StatusNotFound || status == http.StatusMethodNotAllowed:
-		return "check the path of the URL"
-	case status == http.StatusTooManyRequests:
-		return "it says that there were too many: try again later, or ask its operator for a higher limit"
-	case status >= 500:
-		return "it is at fault: look at its log, or ask its operator"
-	default:
-		return "it refused this message: look at its log, and check that it accepts the type test"
-	}
+var smtpSteps = causes.Steps{
+	causes.Authority: "this machine does not trust the authority of its certificate: name that authority's certificate in ca",
+	causes.NoTLS:     "it has no implicit TLS on this port: write tls starttls (587 is usual for it), or correct the port (465 is usual for implicit)",
+	causes.Closed:    "it closed the connection: if it expects implicit TLS on this port, write tls implicit; otherwise its log says why",
 }
 
-// smtpAdvice is statusAdvice for an error of a mail server, with what smtpAnswer returns
-// for it.
-func smtpAdvice(err error, code int, said string) string {
+// smtpAnswers says what to do, by the code of a reply.
+var smtpAnswers = map[int]string{
+	530: "it wants a login: set username and password",
+	534: wrongLogin, 535: wrongLogin, 538: wrongLogin,
+	421: smtpLater, 432: smtpLater, 450: smtpLater, 451: smtpLater, 452: smtpLater,
+}
+
+const (
+	wrongLogin = "check the username and password; many providers want an app password"
+	smtpLater  = "it says that it can't now: try again later, or look at its log"
+)
+
+// smtpStep says what to do about an error of a mail server, with what smtpAnswer returns for
+// it.
+func smtpStep(err error, code int, said string) string {
+	refused, _ := errors.AsType[*mail.SendError](err)
 	_, notSMTP := errors.AsType[textproto.ProtocolError](err)
 	switch {
 	case errors.Is(err, mail.ErrNoSupportedAuthDiscovered) || strings.Contains(said, "5.7.139") || strings.Contains(said, "5.7.30"):
 		return "passwords are switched off there, or for this mailbox: allow authenticated SMTP for it, or send through a server that takes a password, or through mail webhook"
-	case code == 0 && (notSMTP || strings.Contains(err.Error(), "STARTTLS") || strings.Contains(err.Error(), "AUTH")):
-		return "check the port: 587 is usual for starttls, 465 for implicit, and 25 takes no login"
+	case errors.Is(err, errNoGreeting):
+		return "it waits for something: if this is a port for implicit TLS, such as 465, write tls implicit; otherwise check the address, and that it runs"
+	case notSMTP:
+		return "this is not the port of a mail server: 587 is usual for starttls, 465 for implicit"
+	case code == 0 && strings.Contains(err.Error(), "STARTTLS"):
+		return "it offers no STARTTLS on this port: correct the port (587 is usual), or write tls implicit for 465"
+	case code == 0 && strings.Contains(err.Error(), "SMTP AUTH"):
+		return "it takes no login on this port: correct the port (587 or 465), since 25 takes none, or leave username and password out"
 	case code == 0:
-		return guest.ReachAdvice(err)
-	}
-	switch code {
-	case 530, 534, 535, 538:
-		return "check the username and password; many providers want an app password"
-	case 421, 432, 450, 451, 452:
-		return "it says that it can't now: try again later, or look at its log"
+		return smtpSteps.Step(err)
+	case smtpAnswers[code] != "":
+		return smtpAnswers[code]
+	case refused != nil && refused.Reason == mail.ErrSMTPMailFrom:
+		return "it refused the sender: let this username send from the address in from, or change from"
+	case refused != nil && refused.Reason == mail.ErrSMTPRcptTo:
+		return "it refused the recipient: check the address, and that it relays to other domains for this machine or username"
 	default:
-		return "it refused this message: check that this username may send from the address in from, and to this address"
+		return "it refused this message: its log says why; it may take it for spam, for example without SPF and DKIM for the domain in from"
 	}
 }
 

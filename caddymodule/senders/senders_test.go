@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/hmac"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -21,12 +22,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/store/causes"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -287,6 +291,52 @@ func TestWebhookSaysWhatMayBeSentAgain(t *testing.T) {
 	err := guesttest.MustStart(t, &SMSWebhook{webhook{URL: gone.URL, Secret: "x"}}).Send(t.Context(), guesttest.SMS)
 	if _, again := errors.AsType[*message.LaterError](err); !again {
 		t.Errorf("nobody listens: %v", err)
+	}
+}
+
+// The error of a gateway names its cause and the next step, in one readable line.
+func TestWebhookErrorsNameTheirCause(t *testing.T) {
+	listen := func(config *tls.Config, answer string) string {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		must(t, err)
+		t.Cleanup(func() { ln.Close() })
+		if config != nil {
+			ln = tls.NewListener(ln, config)
+		}
+		go func() {
+			for {
+				conn, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				_, _ = conn.Read(make([]byte, 4<<10))
+				_, _ = io.WriteString(conn, answer)
+				conn.Close()
+			}
+		}()
+		return ln.Addr().String()
+	}
+	config, _ := guesttest.Certificate(t)
+	old := config.Clone()
+	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	const http = "HTTP/1.1 422 No\r\nContent-Length: 0\r\n\r\n"
+	for url, want := range map[string]string{
+		"https://" + listen(config, http):                   "this machine does not trust the authority of its certificate: install",
+		"https://" + listen(old, http):                      "it has only TLS 1.1 or older",
+		"https://" + listen(nil, http):                      "it answers without TLS: check the port",
+		"https://" + listen(nil, "220 sink ESMTP\r\n"):      "it answers without TLS: check the port",
+		"http://" + listen(config, http):                    "it closed the connection: check the port, and whether it expects TLS",
+		"http://" + listen(nil, "\x15\x03\x01\xff\xfe\r\n"): "check that it speaks HTTP on this port, and that the URL begins with https if",
+		"http://" + listen(nil, http):                       "it refused this message: look at its log",
+		"http://127.0.0.1:1":                                "nothing listens there",
+		"https://no.such.invalid":                           "check that the name is right",
+	} {
+		w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: url, Secret: "whsec_aGlkZGVu"}})
+		err := w.Send(t.Context(), guesttest.SMS)
+		what, step := causes.Split(err)
+		if !strings.HasPrefix(step, want) || !utf8.ValidString(err.Error()) || strings.ContainsFunc(err.Error(), unicode.IsControl) || strings.Contains(what, step) {
+			t.Errorf("%s: got %v", url, err)
+		}
 	}
 }
 

@@ -27,6 +27,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/typed"
+	"github.com/mnemogate/mnemogate/store/causes"
 )
 
 func init() { caddy.RegisterModule(SMTP{}) }
@@ -90,6 +91,9 @@ const (
 	tlsImplicit = "implicit"
 	tlsOff      = "off"
 )
+
+// errNoGreeting means that a server accepts connections and says nothing.
+var errNoGreeting = errors.New("no greeting in time")
 
 // maxSMTPAnswers limits how many bytes a server may send while it accepts one mail.
 const maxSMTPAnswers = 256 << 10
@@ -204,18 +208,15 @@ func (s *SMTP) Send(ctx context.Context, m message.Message) (err error) {
 	err = s.open.Do(ctx, message.IsNotice(m.Type), func() error { return s.deliver(ctx, mail, m.Text) })
 	if err != nil {
 		again := guest.MaySendAgain(err)
-		if ctx.Err() != nil && !again {
+		if ctx.Err() != nil && !again && !errors.Is(err, errNoGreeting) {
 			err = guest.Cause(ctx.Err())
 		}
 		code, said := smtpAnswer(err)
 		cause := smtpCause(err, m.Code, m.Link, s.Username, s.Password)
-		if trial := guest.TrialOf(ctx); trial != nil {
-			trial.Advice = smtpAdvice(err, code, said)
-			if said != "" {
-				cause += ": " + s.shown(said)
-			}
+		if guest.TrialOf(ctx) != nil && said != "" {
+			cause += ": " + s.shown(said)
 		}
-		err = fmt.Errorf("mail smtp: %s: %s", s.Address, cause)
+		err = causes.Explain(fmt.Errorf("mail smtp: %s: %s", s.Address, cause), smtpStep(err, code, said))
 		if again || code >= 400 && code <= 499 {
 			err = &message.LaterError{Err: err}
 		}
@@ -351,6 +352,9 @@ func (s *SMTP) deliver(ctx context.Context, message *mail.Msg, text string) erro
 		return err
 	}
 	session, err := client.DialToSMTPClientWithContext(ctx)
+	if err != nil && ctx.Err() != nil && conn.left == maxSMTPAnswers {
+		return errNoGreeting
+	}
 	if err != nil {
 		return err
 	}

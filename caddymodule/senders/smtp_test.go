@@ -19,12 +19,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/store/causes"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -446,34 +448,50 @@ func TestSMTPBoundsItsConnections(t *testing.T) {
 // The advice of a trial is about what is wrong, and a refusal for now is known as one.
 func TestSMTPErrorsNameTheirCause(t *testing.T) {
 	config, roots := guesttest.Certificate(t)
-	const switchedOff, port = "passwords are switched off there", "check the port"
+	foreign, _ := guesttest.Certificate(t)
+	old := config.Clone()
+	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	const switchedOff = "passwords are switched off there"
 	for name, c := range map[string]struct {
 		sink   *smtpSink
 		advice string
 		again  bool
 	}{
-		"only OAuth":        {&smtpSink{config: config, auth: "XOAUTH2 OAUTHBEARER"}, switchedOff, false},
-		"Exchange, tenant":  {&smtpSink{config: config, answers: map[string]string{"AUTH": "535 5.7.139 Authentication unsuccessful, SmtpClientAuthentication is disabled for the Tenant."}}, switchedOff, false},
-		"Exchange, basic":   {&smtpSink{config: config, answers: map[string]string{"AUTH": "550 5.7.30 Basic authentication is not supported for Client Submission."}}, switchedOff, false},
-		"wrong password":    {&smtpSink{config: config, answers: map[string]string{"AUTH": "535 5.7.8 Username and Password not accepted"}}, "check the username and password", false},
-		"no login":          {&smtpSink{config: config, noAuth: true}, port, false},
-		"no STARTTLS":       {&smtpSink{noSTART: true}, port, false},
-		"not SMTP":          {&smtpSink{config: config, greeting: "HTTP/1.1 400 Bad Request"}, port, false},
-		"silent":            {&smtpSink{config: config, answers: map[string]string{"EHLO": "wait"}}, "check that the address is right", false},
-		"few connections":   {&smtpSink{config: config, greeting: "421 4.3.2 try later"}, "it says that it can't now", true},
-		"too many messages": {&smtpSink{config: config, answers: map[string]string{"MAIL": "432 4.3.2 concurrent connections"}}, "it says that it can't now", true},
-		"greylisting":       {&smtpSink{config: config, answers: map[string]string{"RCPT": "450 4.2.0 greylisted"}}, "it says that it can't now", true},
-		"refused":           {&smtpSink{config: config, answers: map[string]string{".": "554 5.7.1 spam"}}, "it refused this message", false},
-		"perhaps taken":     {&smtpSink{config: config, answers: map[string]string{".": "wait"}}, "check that the address is right", false},
+		"only OAuth":         {&smtpSink{config: config, auth: "XOAUTH2 OAUTHBEARER"}, switchedOff, false},
+		"Exchange, tenant":   {&smtpSink{config: config, answers: map[string]string{"AUTH": "535 5.7.139 Authentication unsuccessful, SmtpClientAuthentication is disabled for the Tenant."}}, switchedOff, false},
+		"Exchange, basic":    {&smtpSink{config: config, answers: map[string]string{"AUTH": "550 5.7.30 Basic authentication is not supported for Client Submission."}}, switchedOff, false},
+		"wrong password":     {&smtpSink{config: config, answers: map[string]string{"AUTH": "535 5.7.8 Username and Password not accepted"}}, "check the username and password", false},
+		"wants a login":      {&smtpSink{config: config, answers: map[string]string{"MAIL": "530 5.7.0 Authentication required"}}, "it wants a login", false},
+		"no login":           {&smtpSink{config: config, noAuth: true}, "it takes no login on this port", false},
+		"no STARTTLS":        {&smtpSink{noSTART: true}, "it offers no STARTTLS on this port", false},
+		"TLS from the start": {&smtpSink{config: config, implicit: true}, "it waits for something: if this is a port for implicit TLS", false},
+		"no implicit TLS":    {&smtpSink{config: config}, "it has no implicit TLS on this port", false},
+		"old TLS":            {&smtpSink{config: old}, "it has only TLS 1.1 or older", false},
+		"old implicit TLS":   {&smtpSink{config: old, implicit: true}, "it has only TLS 1.1 or older", false},
+		"foreign":            {&smtpSink{config: foreign}, "this machine does not trust the authority of its certificate: name that authority's certificate in ca", false},
+		"not SMTP":           {&smtpSink{config: config, greeting: "HTTP/1.1 400 Bad Request"}, "this is not the port of a mail server", false},
+		"not text":           {&smtpSink{config: config, greeting: "\x15\x03\x01\xff\xfe"}, "this is not the port of a mail server", false},
+		"silent":             {&smtpSink{config: config, answers: map[string]string{"EHLO": "wait"}}, "check that the address is right", false},
+		"few connections":    {&smtpSink{config: config, greeting: "421 4.3.2 try later"}, "it says that it can't now", true},
+		"too many messages":  {&smtpSink{config: config, answers: map[string]string{"MAIL": "432 4.3.2 concurrent connections"}}, "it says that it can't now", true},
+		"greylisting":        {&smtpSink{config: config, answers: map[string]string{"RCPT": "450 4.2.0 greylisted"}}, "it says that it can't now", true},
+		"sender":             {&smtpSink{config: config, answers: map[string]string{"MAIL": "553 5.7.1 Sender address rejected: not owned by user"}}, "it refused the sender", false},
+		"recipient":          {&smtpSink{config: config, answers: map[string]string{"RCPT": "550 5.1.1 no such user"}}, "it refused the recipient", false},
+		"relay":              {&smtpSink{config: config, answers: map[string]string{"RCPT": "554 5.7.1 Relay access denied"}}, "it refused the recipient", false},
+		"refused":            {&smtpSink{config: config, answers: map[string]string{".": "554 5.7.1 spam"}}, "it refused this message", false},
+		"perhaps taken":      {&smtpSink{config: config, answers: map[string]string{".": "wait"}}, "check that the address is right", false},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			sink := startSink(t, c.sink)
-			s := guesttest.MustStart(t, &SMTP{Address: sink.addr, From: "a@acme.example", Username: "u", Password: "hidden",
-				Timeout: caddy.Duration(2 * time.Second), roots: roots})
-			var trial guest.Trial
-			err := s.Send(trial.In(t.Context()), guesttest.Mail)
-			if !strings.HasPrefix(trial.Advice, c.advice) {
-				t.Errorf("%v: got the advice %q", err, trial.Advice)
+			s := &SMTP{Address: sink.addr, From: "a@acme.example", Username: "u", Password: "hidden", Timeout: caddy.Duration(2 * time.Second), roots: roots}
+			if strings.HasSuffix(name, "implicit TLS") {
+				s.TLS = tlsImplicit
+			}
+			err := guesttest.MustStart(t, s).Send(t.Context(), guesttest.Mail)
+			what, advice := causes.Split(err)
+			if !strings.HasPrefix(advice, c.advice) || !utf8.ValidString(err.Error()) || strings.ContainsFunc(err.Error(), unicode.IsControl) || strings.Contains(what, advice) {
+				t.Errorf("%v: got the advice %q", err, advice)
 			}
 			if _, again := errors.AsType[*message.LaterError](err); again != c.again {
 				t.Errorf("%v: may be sent again: %v", err, again)

@@ -31,6 +31,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/store/causes"
 )
 
 func init() {
@@ -328,12 +329,12 @@ func (w *webhook) post(ctx context.Context, notice bool, id string, body []byte)
 	}
 	answer := fmt.Sprintf("%s answered %d: %s", w.target.Host, resp.StatusCode, shown(said, sent...))
 	if trial != nil {
-		trial.Answer, trial.Advice = answer, statusAdvice(resp.StatusCode)
+		trial.Answer = answer
 	}
 	if taken {
 		return nil
 	}
-	err = fmt.Errorf("%s: %s", w.what, answer)
+	err = causes.Explain(fmt.Errorf("%s: %s", w.what, answer), guest.StatusStep(resp.StatusCode))
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
 		err = &message.LaterError{Err: err, Wait: guest.RetryAfter(resp.Header)}
 	}
