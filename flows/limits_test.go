@@ -305,7 +305,7 @@ func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
 			b.Observe = func(_ context.Context, e record.Event) {
 				mu.Lock()
 				defer mu.Unlock()
-				if strings.HasPrefix(e.Name, "mnemogate.lock.") {
+				if strings.HasPrefix(e.Name, "mnemogate.limit.") {
 					locks = append(locks, e)
 				}
 			}

@@ -55,18 +55,18 @@ func (c *Call) spendCode(state record.State) getter {
 	}
 }
 
-// TryCode compares a code with the one that was sent, which FindAndSpendCode has spent.
-// Only a code that is compared counts as an attempt; a text that can't be one spends
-// nothing. The returned step checks the address
-// of a right one.
+// TryCode compares a code with that of the account's app, or with the one that was sent,
+// which FindAndSpendCode has spent. Only a code that is compared counts as an attempt; a
+// text that can't be one spends nothing. The returned step checks the address of a right
+// one.
 func (c *Call) TryCode(ctx context.Context, sent string) (Step, error) {
 	a, err := c.LoadAccount(ctx)
 	if err != nil {
 		return Step{}, err
 	}
-	byApp, length := c.session.NoCode && a.HasApp(), c.Company.OTP.Length
-	if byApp {
-		length = tokens.TOTPDigits
+	try, length := c.trySMS, c.Company.OTP.Length
+	if c.session.NoCode && a.HasApp() {
+		try, length = c.tryApp, tokens.TOTPDigits
 	}
 	otp, ok := typed.OTP(sent, length)
 	if !ok {
@@ -79,17 +79,17 @@ func (c *Call) TryCode(ctx context.Context, sent string) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
-	if byApp {
-		return c.tryApp(ctx, a, otp)
-	}
+	return try(ctx, a, counts, otp)
+}
+
+func (c *Call) trySMS(ctx context.Context, a record.Account, counts Counts, otp string) (Step, error) {
 	code := c.session.Code
 	if code == nil || !c.Now.Before(code.Expires) || code.Phone != "" && code.Phone != a.Phone {
 		return Step{}, wire.ErrOTPInvalid
 	}
 	c.aboutSMS(a.Phone)
 	hash := tokens.HashCode(c.token, c.session.State, a.Phone, otp)
-	right := subtle.ConstantTimeCompare(hash[:], code.Hash[:]) == 1
-	if !right {
+	if subtle.ConstantTimeCompare(hash[:], code.Hash[:]) != 1 {
 		return Step{Account: a}, cmp.Or(c.recordWrongCode(ctx, counts), error(wire.ErrOTPInvalid))
 	}
 	stored, err := c.LoadAccount(ctx) // once more, because wrong codes may have been counted since

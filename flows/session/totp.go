@@ -15,13 +15,13 @@ import (
 
 // tryApp compares a code with that of the authenticator app. A wrong code counts and
 // spends nothing. A right code is spent, even if the step then fails at the disclaimers.
-func (c *Call) tryApp(ctx context.Context, a record.Account, code string) (Step, error) {
+func (c *Call) tryApp(ctx context.Context, a record.Account, counts Counts, code string) (Step, error) {
 	secret, err := c.Keys.OpenTOTP(a.Company, a.TOTP)
 	if err != nil {
 		return Step{}, err
 	}
 	step, right := tokens.MatchTOTP(secret, code, c.Now)
-	err = c.RecordWindow(ctx, c.FailureKey(a, ""), record.WrongCodes, right)
+	err = c.RecordWindow(ctx, counts.Key, record.WrongCodes, right)
 	if err == nil && !right {
 		err = ErrAppCode
 	}
