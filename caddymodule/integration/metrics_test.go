@@ -3,14 +3,18 @@ package integration
 import (
 	"bufio"
 	"fmt"
+	"math"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -245,25 +249,128 @@ func TestAlertsAreRaised(t *testing.T) {
 	}
 }
 
-// Each alert is a complete rule, and there is an alert for each failure that is
-// counted.
+// The alerts on outcomes stay quiet over two weeks with busy and quiet hours, Monday
+// mornings on which users have forgotten their passwords, and now and then a failure. After
+// them, they see an attack.
+func TestAlertsKnowWhatIsUsual(t *testing.T) {
+	t.Parallel()
+	need(t, "promtool")
+	const (
+		step    = 150 * time.Second
+		quiet   = 14 * 24 * time.Hour
+		attack  = quiet + 5*time.Minute
+		restart = 3*24*time.Hour + 10*time.Hour // the counters begin at 0
+	)
+	random := rand.New(rand.NewPCG(1, 2))
+	around := func(mean float64) float64 { // the number of independent requests
+		return max(0, math.Round(mean+math.Sqrt(mean)*random.NormFloat64()))
+	}
+	series := map[string][]float64{}
+	for at := time.Duration(0); at <= attack; at += step {
+		hour := math.Mod(at.Hours(), 24)
+		monday, weekend := int(at.Hours()/24)%7 == 0, int(at.Hours()/24)%7 >= 5
+		add := func(name, labels string, n float64) {
+			name += `{instance="one", ` + labels + `}`
+			sum := 0.0
+			if all := series[name]; len(all) > 0 && at != restart {
+				sum = all[len(all)-1]
+			}
+			series[name] = append(series[name], sum+n)
+		}
+		count := func(company, result string, n float64) {
+			add("mnemogate_requests_total", `company="`+company+`", route="checkcredentials", result="`+result+`"`, n)
+		}
+		// a shop with 1,000 logins in five minutes at noon, and 30 at midnight
+		logins := 15 + 500*math.Pow(math.Sin(hour/24*math.Pi), 2)
+		if weekend {
+			logins /= 3
+		}
+		wrong := 0.1 * logins
+		if monday && hour >= 7 && hour < 9 {
+			wrong *= 2
+		}
+		if at > quiet {
+			wrong += 700
+		}
+		count("shop", "success", around(logins))
+		count("shop", "auth.credentials.invalid", around(wrong))
+		count("shop", "auth.restricted", around(0.01*logins))
+		count("shop", "auth.apikey.invalid", around(0.005*logins))
+		// an office that begins at eight, and closes
+		awake := 0.0
+		if !weekend && hour >= 8 && hour < 17 {
+			awake = 1
+		}
+		count("office", "success", around(5*awake))
+		count("office", "auth.credentials.invalid", around(2*awake))
+		// a club, one of whose members tries fifteen passwords in the evening
+		tries := 0.0
+		if hour == 20 {
+			tries = 15
+		}
+		count("club", "success", around(0.2))
+		count("club", "auth.credentials.invalid", tries)
+		// the application, whose store fails over at night
+		failed := 0.0
+		if hour == 3 {
+			failed = 5
+		}
+		add("mnemogate_protected_requests_total", `result="pass"`, around(100*logins))
+		add("mnemogate_protected_requests_total", `result="service.unavailable"`, failed)
+		// a gateway that is slow for every tenth request
+		fast := around(logins)
+		add("mnemogate_request_seconds_count", `route="login"`, fast+around(0.1*logins))
+		add("mnemogate_request_seconds_bucket", `route="login", le="2.5"`, fast)
+	}
+	dir := t.TempDir()
+	_, group, _ := strings.Cut(string(get(os.ReadFile("../app/alerts.yaml"))(t)), "\n  - name: mnemogate-outcomes\n") // the others would take most of the time
+	writeFile(t, dir+"/rules.yaml", "groups:\n  - name: mnemogate-outcomes\n"+group)
+	var file strings.Builder
+	fmt.Fprintf(&file, "rule_files: [rules.yaml]\nevaluation_interval: 5m\ntests:\n- interval: %s\n  input_series:\n", step)
+	for name, values := range series {
+		fmt.Fprintf(&file, "  - {series: '%s', values: '%s'}\n", name, strings.Trim(fmt.Sprintf("%.0f", values), "[]"))
+	}
+	fmt.Fprintf(&file, `  promql_expr_test:
+  - {expr: 'count by (alertname) (count_over_time(ALERTS[14d]))', eval_time: %s, exp_samples: []}
+  - {expr: ALERTS, eval_time: %s, exp_samples: [{labels: 'ALERTS{alertname="MnemogateWrongPasswords", alertstate="firing", company="shop", outcome="password", severity="warning"}', value: 1}]}
+`, quiet, attack)
+	writeFile(t, dir+"/weeks.yaml", file.String())
+	if out, err := exec.Command("promtool", "test", "rules", dir+"/weeks.yaml").CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// Each alert is a complete rule that links to a section of a page, and there is an alert for
+// each failure that is counted.
 func TestAlertsCoverWhatFails(t *testing.T) {
 	raw := get(os.ReadFile("../app/alerts.yaml"))(t)
 	var file struct {
 		Groups []struct {
 			Rules []struct {
-				Alert, Expr         string
+				Record, Alert, Expr string
 				Labels, Annotations map[string]string
 			}
 		}
 	}
 	must(t, yaml.Unmarshal(raw, &file))
+	module := regexp.MustCompile(`(?m)^module (\S+)$`).FindSubmatch(get(os.ReadFile("../../go.mod"))(t))[1]
+	pages := pages(t)
 	var asked strings.Builder
-	for _, rule := range file.Groups[0].Rules {
-		if rule.Alert == "" || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
-			t.Errorf("a rule misses something: %+v", rule)
+	for _, group := range file.Groups {
+		for _, rule := range group.Rules {
+			asked.WriteString(rule.Expr + "\n")
+			if rule.Record != "" {
+				continue
+			}
+			if rule.Alert == "" || rule.Labels["severity"] == "" || rule.Annotations["summary"] == "" || rule.Annotations["description"] == "" {
+				t.Errorf("a rule misses something: %+v", rule)
+			}
+			file, ours := strings.CutPrefix(rule.Annotations["runbook_url"], "https://"+string(module)+"/blob/main/")
+			file, anchor, _ := strings.Cut(file, "#")
+			if !ours || !slices.Contains(anchors(pages[file]), anchor) {
+				t.Errorf("%s: no page of ours has the section %q", rule.Alert, rule.Annotations["runbook_url"])
+			}
 		}
-		asked.WriteString(rule.Expr + "\n")
 	}
 	for _, failure := range []string{
 		`up{job="mnemogate"} == 0`, `absent(mnemogate_up)`, `mnemogate_up == 0`,
@@ -277,6 +384,92 @@ func TestAlertsCoverWhatFails(t *testing.T) {
 		}
 	}
 }
+
+// wantAlerts checks which alerts on what users see fire a minute after Prometheus has
+// scraped before. In this minute, the metrics become after.
+func wantAlerts(t *testing.T, before, after map[string]float64, alerts ...string) {
+	t.Helper()
+	file := "rule_files: [" + get(filepath.Abs("../app/alerts.yaml"))(t) + "]\nevaluation_interval: 15s\ntests:\n- interval: 15s\n  input_series:\n"
+	for name, n := range after {
+		former, there := before[name]
+		values := fmt.Sprintf("%fx120", former)
+		if !there {
+			values = "_x121"
+		}
+		if step := (n - former) / 4; step > 0 {
+			values += fmt.Sprintf(" %f+%fx3", former+step, step)
+		}
+		file += fmt.Sprintf("  - {series: '%s', values: '%s'}\n", name, values)
+	}
+	expr := `{expr: 'count by (alertname) (ALERTS{alertstate="firing", alertname=~"MnemogateWrong.*|MnemogateLoginsRefused|MnemogateUsersLimited|MnemogateUnavailable|MnemogatePasswordsBreached"})'`
+	file += "  promql_expr_test:\n  - " + expr + ", eval_time: 30m, exp_samples: []}\n  - " + expr + ", eval_time: 31m, exp_samples: ["
+	for _, alert := range alerts {
+		file += `{labels: '{alertname="` + alert + `"}', value: 1},`
+	}
+	name := filepath.Join(t.TempDir(), "rules.yaml")
+	writeFile(t, name, file+"]}\n")
+	if out, err := exec.Command("promtool", "test", "rules", name).CombinedOutput(); err != nil {
+		t.Errorf("%v: %v\n%s", alerts, err, out)
+	}
+}
+
+// What makes users fail raises an alert, and the commands of the runbook find the cause.
+func TestWhatMakesUsersFailRaisesAnAlert(t *testing.T) {
+	t.Parallel()
+	need(t, "promtool", "jq")
+	const users = 20
+	ranges, _ := rangesOf(t, testPassword)
+	company := "captcha off\n" + account("alice", "")
+	for i := range users {
+		company += account(fmt.Sprint("user", i), "") + fmt.Sprintf("account phone%d {\nphone +370600001%02d\n}\n", i, i)
+	}
+	s := startSite(t, siteConfig{audit: true, company: company, servers: "trusted_proxies static 127.0.0.1/32",
+		global: "password {\nargon2id 64 1 1 insecure\nbreached " + ranges.URL + "/range at_login\n}\n"})
+	s.admin("PATCH", "accounts/alice", fields{"password": "another fine secret"}).wantStatus(200)
+	address := 0
+	post := func(key, agent, route string, body fields) answer {
+		r := s.postRequest("acme", key, route, "", body)
+		address++
+		r.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.%d.%d", address/250, address%250))
+		r.Header.Set("User-Agent", agent)
+		return s.do(r)
+	}
+	last := s.scrape()
+	raises := func(alerts ...string) {
+		t.Helper()
+		now := s.scrape()
+		wantAlerts(t, last, now, alerts...)
+		last = now
+	}
+	for i := range 60 {
+		post(testKey, "curl/8.5.0", "auth/checkcredentials", fields{"login_id": fmt.Sprint("stranger", i), "password": "stolen"})
+	}
+	post(testKey, "curl/8.5.0", "auth/checkcredentials", fields{"login_id": "alice", "password": "another fine secret"}).wantState(record.Authorized)
+	raises("MnemogateWrongPasswords")
+	for i := range users {
+		post("a-key-of-another-shop", "shop/3.0", "auth/login", fields{"login_id": fmt.Sprint("user", i)}).want(wire.ErrAPIKeyInvalid)
+	}
+	raises("MnemogateWrongKeys")
+	s.sms.answer(500)
+	for i := range users {
+		post(testKey, "shop/2.9", "auth/login", fields{"login_id": fmt.Sprintf("+370600001%02d", i)}).want(wire.ErrUnavailable)
+	}
+	raises("MnemogateUnavailable")
+	for i := range users {
+		post(testKey, "shop/2.9", "auth/checkcredentials", fields{"login_id": fmt.Sprint("user", i), "password": testPassword}).wantState(record.SetPassword)
+	}
+	raises("MnemogatePasswordsBreached")
+	for _, heading := range []string{manyWrongPasswords, waveOfBreached} {
+		s.runConsoles(section(t, "docs/runbook.md", heading), regexp.MustCompile(`^$`))
+	}
+}
+
+// Sections of the runbook whose commands need their situation.
+const (
+	manyWrongPasswords = "Many wrong passwords"
+	waveOfBreached     = "A wave of breached passwords"
+	refusedTogether    = "Users are refused together"
+)
 
 func TestCountingAPassCostsNoMemory(t *testing.T) {
 	if n := testing.AllocsPerRun(1000, func() { app.CountProtected(nil, false) }); n != 0 {
