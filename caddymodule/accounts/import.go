@@ -17,6 +17,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/panics"
+	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -30,7 +31,7 @@ const (
 )
 
 // importLines imports one account from each line. It answers while it reads: a line
-// for each line that failed, and the counts at the end. An account that exists is
+// for each line that failed or deserves a warning, and the counts at the end. An account that exists is
 // skipped or, with update=true, changed as by PATCH, which needs the right to write. So a client can send an
 // interrupted import again from the start. With skipped=true the response also has a
 // line for each skipped line.
@@ -107,7 +108,7 @@ func (i *importer) run(ctx context.Context, body io.Reader) api.Counts {
 		switch err {
 		case nil:
 			i.take(ctx, lines.N, line)
-		case api.ErrLongLine:
+		case api.ErrLongLine, api.ErrNotLines:
 			i.fail(lines.N, &Error{Message: err.Error()})
 		default:
 			i.giveUp(lines.N+1, fmt.Errorf("the rest could not be read: %w", err))
@@ -234,12 +235,12 @@ func (i *importer) store(ctx context.Context, n int, mnemocode string, change ma
 			return err
 		}
 	}
-	_, err := i.admin.Create(ctx, change)
+	a, err := i.admin.Create(ctx, change)
 	taken, ok := errors.AsType[*record.TakenError](err)
 	there := ok && taken.Field == "profile_mnemocode"
 	switch {
 	case err == nil:
-		i.count(&i.counts.Created)
+		i.count(n, &i.counts.Created, a)
 	case there && !i.update:
 		i.skip(n, isThere)
 	case there: // another client has created it meanwhile
@@ -251,12 +252,12 @@ func (i *importer) store(ctx context.Context, n int, mnemocode string, change ma
 }
 
 func (i *importer) change(ctx context.Context, n int, mnemocode string, change manage.Change) error {
-	_, changed, err := i.admin.Change(ctx, mnemocode, change)
+	a, changed, err := i.admin.Change(ctx, mnemocode, change)
 	switch {
 	case err != nil:
 		return err
 	case changed:
-		i.count(&i.counts.Updated)
+		i.count(n, &i.counts.Updated, a)
 	default:
 		i.skip(n, isSame)
 	}
@@ -278,10 +279,29 @@ func (i *importer) skip(n int, why string) {
 	}
 }
 
-func (i *importer) count(what *int) {
+// Warnings about accounts that were stored.
+const (
+	isUnusable = "nobody can log in to the account; it needs a password and a login id, a phone or an email that the company recovers by, or the identity of a provider: import it again with update"
+	isQuick    = "the hash is quick to guess for anybody who gets it, and stays until the first login; for users who may never log in, leave it out, and they set a password by recovery"
+)
+
+// count counts an account that was stored, and warns if nobody can use it or its hash is
+// weak.
+func (i *importer) count(n int, what *int, a record.Account) {
+	warning := ""
+	switch {
+	case !i.admin.IsUsable(a):
+		warning = isUnusable
+	case password.IsQuick(a.PasswordHash):
+		warning = isQuick
+	}
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	*what++
+	if warning != "" {
+		i.counts.Warned++
+		_ = api.WriteLine(i.out, api.Failure{Line: n, Warning: warning}) // the client may be gone
+	}
 }
 
 // failOrGiveUp reports an error of the line, or aborts the import if a store or mnemogate

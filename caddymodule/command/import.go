@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -43,9 +44,10 @@ say which.
 
 The fields are those that you can set with 'account add', and
   password             in plain; slow, since each is hashed
-  password_hash        argon2id, argon2i, bcrypt, scrypt, pbkdf2, sha256crypt
-                       or sha512crypt in PHC or crypt form; as Django, Spring,
-                       Supabase or WordPress keep it; Firebase's
+  password_hash        argon2id, argon2i, bcrypt, scrypt, pbkdf2, sha256crypt,
+                       sha512crypt or md5crypt in PHC or crypt form; as
+                       ASP.NET, Django, Drupal, LDAP, phpBB, Spring, Supabase,
+                       Werkzeug or WordPress keep it; Firebase's
                        as $fbscrypt$v=1,n=<mem_cost>,r=<rounds>,p=1,
                        ss=<salt separator>,sk=<signer key>$<salt>$<hash>;
                        Keycloak's as its credential object. It is replaced by
@@ -69,7 +71,8 @@ authenticator app revokes the account's sessions.
 
 For each line that fails, the import prints its number and the field, and
 continues; the exit status is then 1. At the end, it prints the skipped lines,
-with the reason. A terminal shows the progress.`,
+with the reason, and the accounts that nobody can use or whose hash is weak. A
+terminal shows the progress.`,
 		cobra.MaximumNArgs(1), func(args []string) error {
 			if len(args) == 0 {
 				args = []string{"-"}
@@ -87,7 +90,7 @@ with the reason. A terminal shows the progress.`,
 }
 
 func (c *cli) runImport(name, format string, update bool) error {
-	r := &importRun{cli: c, update: update, began: time.Now(), status: io.Discard, skipped: map[string][]int{}}
+	r := &importRun{cli: c, update: update, began: time.Now(), status: io.Discard, skipped: map[string][]int{}, warned: map[string][]int{}}
 	if isTerminal(c.cmd.ErrOrStderr()) {
 		r.status = c.cmd.ErrOrStderr()
 	}
@@ -134,6 +137,7 @@ type importRun struct {
 	status  io.Writer // the terminal
 	total   api.Counts
 	skipped map[string][]int // the skipped lines, by reason
+	warned  map[string][]int // lines with a warning
 }
 
 // A chunk holds some records and their line numbers.
@@ -144,9 +148,11 @@ type chunk struct {
 
 func (r *importRun) run(records importRecords) error {
 	var end error
+	empty := true
 	for end == nil {
 		var next chunk
 		end = r.fill(&next, records)
+		empty = empty && len(next.lines) == 0 && r.total.Failed == 0
 		if len(next.lines) == 0 {
 			continue
 		}
@@ -161,6 +167,9 @@ func (r *importRun) run(records importRecords) error {
 		}
 		fmt.Fprint(r.status, clearLine, progress(r.total, time.Since(r.began), r.file))
 	}
+	if end == io.EOF && empty {
+		return errEmpty
+	}
 	r.report()
 	if end != io.EOF {
 		return fmt.Errorf("reading the file: %w", end)
@@ -170,6 +179,8 @@ func (r *importRun) run(records importRecords) error {
 	}
 	return nil
 }
+
+var errEmpty = errors.New("the file has no accounts; write one JSON object per line, or CSV whose first line names the columns")
 
 // fill reads the next chunk. It reports records that can't be read as failed.
 func (r *importRun) fill(next *chunk, records importRecords) error {
@@ -201,7 +212,7 @@ func (r *importRun) send(next *chunk) error {
 		slices.SortFunc(lines, func(a, b api.Failure) int { return cmp.Compare(a.Line, b.Line) })
 		for _, f := range lines {
 			switch {
-			case f.Line <= ended:
+			case f.Line <= ended || f.Warning != "": // it is stored, and will be skipped when it is sent again
 				f.Line = next.lines[f.Line-1]
 				r.reportLine(f)
 			case f.Skipped != "":
@@ -262,10 +273,13 @@ func (r *importRun) sendOnce(body []byte) (counts api.Counts, lines []api.Failur
 	return counts, lines, nil
 }
 
-// reportLine reports a line that was not imported. Skipped lines are printed at the
-// end.
+// reportLine reports a line that was not imported, or has a warning. Skipped lines and
+// warnings are printed at the end.
 func (r *importRun) reportLine(f api.Failure) {
-	if f.Skipped == "" {
+	switch {
+	case f.Warning != "":
+		r.total.Warned++
+	case f.Skipped == "":
 		r.total.Failed++
 	}
 	switch {
@@ -273,6 +287,8 @@ func (r *importRun) reportLine(f api.Failure) {
 		_ = api.WriteLine(r.cmd.OutOrStdout(), f)
 	case f.Skipped != "":
 		r.skipped[f.Skipped] = append(r.skipped[f.Skipped], f.Line)
+	case f.Warning != "":
+		r.warned[f.Warning] = append(r.warned[f.Warning], f.Line)
 	case r.total.Failed > maxShown:
 	default:
 		if f.Field != "" && !strings.HasPrefix(f.Error, f.Field) {
@@ -293,6 +309,10 @@ func (r *importRun) report() {
 	errs := r.cmd.ErrOrStderr()
 	if more := r.total.Failed - maxShown; more > 0 {
 		fmt.Fprintf(errs, "… and %s more\n", comma(more))
+	}
+	for _, reason := range slices.Sorted(maps.Keys(r.warned)) {
+		lines := r.warned[reason]
+		fmt.Fprintf(errs, "warning for %s of the lines, %s: %s\n", comma(len(lines)), ranges(lines, maxShown), reason)
 	}
 	for _, reason := range slices.Sorted(maps.Keys(r.skipped)) {
 		fmt.Fprintf(errs, "skipped lines %s: %s\n", ranges(r.skipped[reason], maxShown), reason)

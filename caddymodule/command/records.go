@@ -22,7 +22,8 @@ type importRecords interface {
 	Next() (line int, record []byte, err error)
 }
 
-// jsonRecords are the lines of a file that has one JSON object a line.
+// jsonRecords are the lines of a file that has one JSON object a line. A file that begins
+// otherwise has none.
 type jsonRecords struct{ *api.Lines }
 
 // Next implements importRecords.
@@ -51,6 +52,9 @@ func newCSVRecords(r io.Reader) (*csvRecords, error) {
 	reader := csv.NewReader(buffered)
 	reader.ReuseRecord = true
 	columns, err := reader.Read()
+	if err == io.EOF {
+		return nil, errEmpty
+	}
 	if err != nil {
 		return nil, fmt.Errorf("reading the names of the columns: %w", err)
 	}

@@ -59,6 +59,8 @@ func TestComingFromElsewhere(t *testing.T) {
 		"pia@example.com":    "correct horse battery",
 		"ava@example.com":    "test",
 		"euclid@example.com": "test",
+		"uma":                "my password",
+		"tom":                "correct horse battery",
 	} {
 		r := s.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": login, "password": password})
 		get(s.try(patient, r))(t).wantState(record.Authorized)

@@ -82,6 +82,14 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 	return a, nil
 }
 
+// IsUsable reports whether somebody can log in to an account, now or after a recovery. It
+// says yes of one whose status forbids logins.
+func (ad *Admin) IsUsable(a record.Account) bool {
+	_, lost := ad.Company.RecoveryMethod("", a)
+	return a.Status != record.StatusActive || len(a.Identities) > 0 || a.Passkeys > 0 ||
+		(a.Phone != "" || a.Email != "" || a.LoginName != "") && (a.PasswordHash != "" || ad.Company.SendsCodesTo(a.Phone) || lost == nil)
+}
+
 // Delete removes an account with all its data and revokes its sessions. An operator who
 // repeats a deletion gets no record.ErrNotFound before the sessions are revoked.
 func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/base64"
+	"encoding/hex"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +60,14 @@ func FuzzVerify(f *testing.F) {
 	f.Add("$5$rounds=1000$s$"+strings.Repeat("a", 43), "")
 	f.Add("$6$rounds=1000$s$"+strings.Repeat("a", 86), "f")
 	f.Add("$P$5"+strings.Repeat("a", 30), " it's ")
+	f.Add("$1$s$"+strings.Repeat("a", 22), "g")
+	f.Add("$apr1$12345678$"+strings.Repeat("a", 22), "")
+	f.Add("$H$5"+strings.Repeat("a", 30), "<&>")
+	f.Add("$S$5"+strings.Repeat("a", 51), "h")
+	f.Add("{SSHA}"+strings.Repeat("a", 32), "i")
+	f.Add("pbkdf2:sha512:1$x$0123456789abcdef", "j")
+	f.Add("scrypt:2:1:1$x$0123456789abcdef", "k")
+	f.Add("AQAAAAEAAAABAAAACDAxMjM0NTY3MDEyMzQ1Njc=", "l")
 	h := NewHasher(1)
 	f.Fuzz(func(t *testing.T, hash, secret string) {
 		d, err := parseHash(hash)
@@ -78,8 +87,17 @@ func FuzzVerify(f *testing.F) {
 		switch d.kind {
 		case "7":
 			right = hash[:strings.LastIndexByte(hash, '$')+1] + string(cryptbase64.EncodeCrypt(derived))
-		case "5", "6", "P":
+		case "5", "6", "1", "apr1", "P", "H", "S":
 			right = strings.TrimSuffix(hash, string(d.key)) + string(derived)
+		case "werkzeug":
+			right = hash[:strings.LastIndexByte(hash, '$')+1] + hex.EncodeToString(derived)
+		case "aspnet", "spring_SSHA", "spring_SSHA256", "spring_SSHA512":
+			prefix, encoded, _ := strings.Cut(withDollar(hash)[1:], "$")
+			blob, err := fromBase64(encoded)
+			if err != nil {
+				t.Fatal(err)
+			}
+			right = "$" + prefix + "$" + base64.StdEncoding.EncodeToString(append(blob[:len(blob)-len(d.key)], derived...))
 		}
 		for hash, want := range map[string]bool{hash: matches, right: true} {
 			ok, _, err := h.Verify(context.Background(), acme, quick, hash, secret)

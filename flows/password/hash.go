@@ -91,7 +91,8 @@ func (p Argon2id) encode(salt, key []byte) string {
 
 // LooksLikeHash reports whether s is meant as a hash and not as a plain password. It
 // looks for the name of a kind of hash: between dollar signs, before the first dollar
-// sign (Django) or in braces (Spring). The kind may be one that CheckHash refuses.
+// sign (Django, Werkzeug) or in braces (Spring, LDAP). ASP.NET's has none, but a fixed
+// form. The kind may be one that CheckHash refuses.
 func LooksLikeHash(s string) bool {
 	_, known := hashKinds[hashKind(s)]
 	return known
@@ -122,6 +123,14 @@ func CheckHash(hash string, own Argon2id) error {
 		return d.tooExpensive()
 	}
 	return nil
+}
+
+// IsQuick reports whether a hash is so cheap that a thief who has it tries thousands of
+// passwords a second on one CPU: md5crypt, {SSHA}, or another with few iterations. It says
+// no of argon2id, whose cost a company chooses.
+func IsQuick(hash string) bool {
+	d, err := parseHash(hash)
+	return err == nil && d.kind != "argon2id" && d.cost < maxCost/2048
 }
 
 // CheckHashes refuses hashes that CheckHash refuses, and a set of hashes that takes too
@@ -249,10 +258,17 @@ var hashKinds = map[string]func(kind string, fields []string) (digest, error){
 	"django_bcrypt":        parseDjangoBcrypt,
 	"django_bcrypt_sha256": parseDjangoBcrypt,
 
-	"5":  parseSHACrypt, // hash_shacrypt.go
-	"6":  parseSHACrypt,
-	"P":  parsePHPass, // hash_wordpress.go
-	"wp": parseWordPress,
+	"werkzeug": parseWerkzeug,
+	"aspnet":   parseASPNET,
+
+	"5":    parseSHACrypt, // hash_shacrypt.go
+	"6":    parseSHACrypt,
+	"1":    parseMD5Crypt,
+	"apr1": parseMD5Crypt,
+	"P":    parsePHPass, // hash_wordpress.go
+	"H":    parsePHPass,
+	"S":    parsePHPass,
+	"wp":   parseWordPress,
 
 	"spring_bcrypt":             parseSpringBcrypt, // hash_spring.go
 	"spring_argon2":             parseSpringArgon2,
@@ -261,13 +277,14 @@ var hashKinds = map[string]func(kind string, fields []string) (digest, error){
 	"spring_scrypt" + springV58: parseSpringScrypt,
 	"spring_pbkdf2":             parseSpringPBKDF2,
 	"spring_pbkdf2" + springV58: parseSpringPBKDF2,
+	"spring_SSHA":               parseSSHA, // not Spring's, but LDAP servers write braces, too
+	"spring_SSHA256":            parseSSHA,
+	"spring_SSHA512":            parseSSHA,
 
 	"webhook": nil, // not a hash: record.ExternalPassword
 	"argon2d": nil, // its time depends on the secret
 	"2":       nil, // 2 and 2x mark early bugs of bcrypt
 	"2x":      nil,
-	"1":       nil, // md5crypt
-	"apr1":    nil,
 	"y":       nil, // yescrypt
 	"gy":      nil,
 
@@ -292,8 +309,8 @@ func hashKind(s string) string {
 
 // These errors do not quote the hash, because it may be a password in the wrong place.
 var (
-	errHashKind = errors.New("this kind of hash is not supported; use argon2id, argon2i, bcrypt, scrypt, pbkdf2, sha256crypt or sha512crypt, in PHC or crypt form" +
-		" or as Django, Firebase, Keycloak, Spring, Supabase or WordPress keep it; or leave the password out, and the user sets one by recovery")
+	errHashKind = errors.New("this kind of hash is not supported; use argon2id, argon2i, bcrypt, scrypt, pbkdf2, sha256crypt, sha512crypt or md5crypt, in PHC or crypt form" +
+		" or as ASP.NET, Django, Drupal, Firebase, Keycloak, LDAP, phpBB, Spring, Supabase, Werkzeug or WordPress keep it; or leave the password out, and the user sets one by recovery")
 	errHashLength = errors.New("the salt and the key of a hash must have 8 to 128 bytes each")
 )
 

@@ -3,15 +3,22 @@ package password
 import (
 	"crypto/aes"
 	"crypto/cipher"
+	"crypto/sha1"
 	"crypto/sha256"
+	"crypto/sha512"
 	"encoding/base64"
+	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"hash"
 	"math/bits"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/go-crypt/x/ldap"
 )
 
 // Some programs have their own form of hashes. mnemogate accepts them as the programs
@@ -20,15 +27,22 @@ import (
 //	Django                  pbkdf2_sha256$…, pbkdf2_sha1$…, argon2$…, bcrypt$…, bcrypt_sha256$…, scrypt$…
 //	Firebase, Supabase      $fbscrypt$v=1,n=14,r=8,p=1,ss=<salt separator>,sk=<signer key>$<salt>$<hash>
 //	Keycloak                the credential, see KeycloakHash
-//	WordPress               $P$…, $wp$…: hash_wordpress.go
+//	Werkzeug (Flask)        pbkdf2:sha256:…$…, scrypt:…$…
+//	ASP.NET Identity        base64 that begins with the byte 1
+//	LDAP                    {SSHA}…, {SSHA256}…, {SSHA512}…
+//	WordPress, phpBB        $P$…, $H$…, $wp$…: hash_wordpress.go
+//	Drupal                  $S$…: hash_wordpress.go
 //	Spring Security         {bcrypt}…, {argon2}…, {scrypt}…, {pbkdf2}…: hash_spring.go
 //
 // Supabase also stores bcrypt and argon2, in their usual forms. The first successful
 // login replaces any of these hashes.
 
-// djangoPrefix is put before Django's hashes to parse them. Only Django's and Spring's
-// hashes begin without a dollar sign.
-const djangoPrefix = "$django_"
+// These are put before hashes that begin without a dollar sign, to parse them.
+const (
+	djangoPrefix   = "$django_"
+	werkzeugPrefix = "$werkzeug$"
+	aspnetPrefix   = "$aspnet$"
+)
 
 // withDollar returns a hash in the form that hashKind and parseHash split.
 func withDollar(hash string) string {
@@ -37,6 +51,12 @@ func withDollar(hash string) string {
 	}
 	if name, encoded, braces := strings.Cut(strings.TrimPrefix(hash, "{"), "}"); braces && strings.HasPrefix(hash, "{") {
 		return springPrefix + name + "$" + encoded
+	}
+	if _, ok := decodeASPNET(hash); ok {
+		return aspnetPrefix + hash
+	}
+	if method, _, closed := strings.Cut(hash, "$"); closed && (strings.HasPrefix(method, "pbkdf2:") || strings.HasPrefix(method, "scrypt:")) {
+		return werkzeugPrefix + hash
 	}
 	return djangoPrefix + hash
 }
@@ -51,7 +71,7 @@ func parseDjangoPBKDF2(kind string, fields []string) (d digest, err error) {
 	if err != nil {
 		return d, hashForm(form)
 	}
-	if d.salt, d.key, err = djangoSaltAndKey(fields[1], fields[2]); err != nil {
+	if d.salt, d.key, err = textSaltAndKey(fields[1], fields[2], fromBase64); err != nil {
 		return d, err
 	}
 	if kind == "django_pbkdf2_sha1" {
@@ -77,18 +97,18 @@ func parseDjangoScrypt(_ string, fields []string) (d digest, err error) {
 	if bits.OnesCount64(n) != 1 {
 		return d, hashForm(form)
 	}
-	if d.salt, d.key, err = djangoSaltAndKey(fields[1], fields[4]); err != nil {
+	if d.salt, d.key, err = textSaltAndKey(fields[1], fields[4], fromBase64); err != nil {
 		return d, err
 	}
 	return d.scrypt(uint64(bits.TrailingZeros64(n)), r, p)
 }
 
-// djangoSaltAndKey allows salts that are too short for other kinds, because Django lets
-// its users choose them.
-func djangoSaltAndKey(salt, encoded string) ([]byte, []byte, error) {
-	key, err := fromBase64(encoded)
+// textSaltAndKey allows salts that are too short for other kinds, because Django and
+// Werkzeug let their users choose them.
+func textSaltAndKey(salt, encoded string, decode func(string) ([]byte, error)) ([]byte, []byte, error) {
+	key, err := decode(encoded)
 	if err != nil {
-		return nil, nil, errors.New("the key of the hash is not in base64")
+		return nil, nil, errors.New("the key of the hash is in another encoding than hashes of its kind")
 	}
 	if salt == "" || len(salt) > 128 || len(key) < 8 || len(key) > 128 {
 		return nil, nil, errors.New("the salt of the hash must have 1 to 128 characters, its key 8 to 128 bytes")
@@ -180,6 +200,83 @@ func parseFirebase(_ string, fields []string) (d digest, err error) {
 		return encrypted, nil
 	}
 	return d, nil
+}
+
+// parseWerkzeug parses pbkdf2:sha256:600000$salt$key or scrypt:32768:8:1$salt$key. The
+// salt is plain text, the key is in hex.
+func parseWerkzeug(_ string, fields []string) (d digest, err error) {
+	const form = "pbkdf2:<sha1, sha256 or sha512>:<iterations>$<salt>$<key> or scrypt:<N>:<r>:<p>$<salt>$<key>, the key in hex"
+	if len(fields) != 3 {
+		return d, hashForm(form)
+	}
+	method := strings.Split(fields[0], ":")
+	if method[0] == "pbkdf2" && len(method) > 1 {
+		method = append([]string{"pbkdf2-" + method[1]}, method[2:]...)
+	}
+	var n []uint64
+	for _, s := range method[1:] {
+		number, err := strconv.ParseUint(s, 10, 32)
+		if err != nil {
+			return d, hashForm(form)
+		}
+		n = append(n, number)
+	}
+	if d.salt, d.key, err = textSaltAndKey(fields[1], fields[2], hex.DecodeString); err != nil {
+		return d, err
+	}
+	switch {
+	case len(n) == 1 && slices.Contains([]string{"pbkdf2-sha1", "pbkdf2-sha256", "pbkdf2-sha512"}, method[0]):
+		return d.pbkdf2(method[0], n[0])
+	case len(n) == 3 && method[0] == "scrypt" && bits.OnesCount64(n[0]) == 1:
+		return d.scrypt(uint64(bits.TrailingZeros64(n[0])), n[1], n[2])
+	}
+	return d, hashForm(form)
+}
+
+// decodeASPNET decodes a hash of ASP.NET Identity: base64 of a version and what follows it.
+// Version 3 is a 1, three numbers (the function, the iterations, the length of the salt),
+// the salt and the key. Version 2 is a 0, a salt and a key of fixed length.
+func decodeASPNET(hash string) (blob []byte, ok bool) {
+	blob, err := base64.StdEncoding.Strict().DecodeString(hash)
+	switch {
+	case err != nil:
+		return nil, false
+	case len(blob) > 13 && blob[0] == 1:
+		return blob, binary.BigEndian.Uint32(blob[1:]) <= 2 && uint64(binary.BigEndian.Uint32(blob[9:])) < uint64(len(blob)-13)
+	default:
+		return blob, len(blob) == 1+16+32 && blob[0] == 0
+	}
+}
+
+func parseASPNET(_ string, fields []string) (d digest, err error) {
+	blob, ok := decodeASPNET(fields[0])
+	switch {
+	case !ok:
+		return d, errHashKind
+	case blob[0] == 0:
+		return d, errors.New("a hash of ASP.NET Identity version 2 has only 1000 iterations of SHA-1; leave the password out, and the user sets one by recovery")
+	}
+	end := 13 + binary.BigEndian.Uint32(blob[9:])
+	if d.salt, d.key = blob[13:end], blob[end:]; len(d.salt) < 8 || len(d.salt) > 128 || len(d.key) < 8 || len(d.key) > 128 {
+		return d, errHashLength
+	}
+	d.salted = fmt.Sprintf("aspnet$%x$%d", blob[:end], len(d.key))
+	kind := [...]string{"pbkdf2-sha1", "pbkdf2-sha256", "pbkdf2-sha512"}[binary.BigEndian.Uint32(blob[1:])]
+	return d.pbkdf2(kind, uint64(binary.BigEndian.Uint32(blob[5:])))
+}
+
+// parseSSHA parses base64 of a hash and the salt behind it.
+func parseSSHA(kind string, fields []string) (d digest, err error) {
+	function := map[string]func() hash.Hash{"spring_SSHA": sha1.New, "spring_SSHA256": sha256.New, "spring_SSHA512": sha512.New}[kind]
+	size := function().Size()
+	d.key, err = fromBase64(fields[0])
+	if err != nil || len(fields) != 1 || len(d.key) <= size || len(d.key) > size+128 {
+		return d, hashForm("{SSHA} and base64 of the hash and its salt; also {SSHA256} and {SSHA512}")
+	}
+	d.salt = d.key[size:]
+	d.salted = kind + "$" + string(d.salt)
+	d.derive = func(secret string) ([]byte, error) { return ldap.Key(function, []byte(secret), d.salt), nil }
+	return d.costing(1, 1<<20, "SHA applied once")
 }
 
 // fromBase64 decodes the standard or the URL alphabet, with or without padding.

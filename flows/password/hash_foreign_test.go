@@ -43,6 +43,30 @@ var exportedHashes = []struct{ name, secret, hash string }{
 	{"PHP's password_hash as WordPress 6.8 calls it, posted", `it's a "pässwörd" ✓ \`, "$wp$2y$10$FLecsVIx1Vb3qQbrf/F65.khduwdi/KhwHAIoJPGr9bWEOCKLX54W"},
 	{"PHP's password_hash as WordPress 6.8 calls it, over 72 bytes", strings.Repeat("x", 100) + "pässwörd", "$wp$2y$10$/pQMv0arWK.zUDx3c64CqubHBfDd.WID3ihHjDm5dZEk4yoKA/ZOO"},
 
+	{"openssl passwd -1", "correct horse battery", "$1$nHcF7jTn$HmqoY10BsdvhgD2RQEpsz0"},
+	{"openssl passwd -1, beyond ASCII", "pässwörd ✓", "$1$FfewWXi8$i6E7O7pQfXfKmjJugFJvq1"},
+	{"openssl passwd -1 -salt a", "x", "$1$a$TYcRT0JumNkKBBlirG1X4/"},
+	{"crypt(3) of libxcrypt, md5crypt, over 72 bytes", strings.Repeat("x", 100) + "pässwörd", "$1$ab$9GCXuvO7gXsTtz9/ZPCaA/"},
+	{"openssl passwd -apr1", "correct horse battery", "$apr1$Zdxv4/C7$BKglgcBr74uOKbrbShwZo0"},
+	{"openssl passwd -apr1, beyond ASCII", "pässwörd ✓", "$apr1$OYXeCZ0n$ES2UZ0iHb9j6X7ZKITG6k1"},
+
+	{"passlib, phpBB", "correct horse battery", "$H$9kJFSrLG1bDz3zS1.MHPLHmf4RbHeR1"},
+	{"passlib, phpBB, posted as phpBB gets it", `a & b "<>' ✓`, "$H$9QI6Vq8IkHLr0dpalg/.jIMAdZRg/s1"},
+	{"hashcat's example, Drupal 7", "hashcat", "$S$C33783772bRXEx1aCsvY.dqgaaSu76XmVlKrW9Qu8IQlvxHlmzLf"},
+
+	{"passlib, SSHA", "pässwörd ✓", "{SSHA}6NELWzFYTjQUrMFCwTkwPwsv9Y8GIKS0"},
+	{"passlib, SSHA256", "correct horse battery", "{SSHA256}83i2ED/UEozYASIUPLoa9YFqPt+XGkCdWk77I43+09HUWksppZQyRg=="},
+	{"passlib, SSHA512", "pässwörd ✓", "{SSHA512}xh9wEUm7TykEWqvLDn1V5RezIJRkX1ZvwIF7F7nZCV0FSFYZejKgSWC/kioqNlsRLG+WhTyfh+dQGyngm6qeAF6rFYIQ4nzv"},
+
+	{"Werkzeug 2.2, pbkdf2:sha256", "pässwörd ✓", "pbkdf2:sha256:260000$KrHI0gSc9EoNRsS7$15de0adbab8f07462905816e1a69ac07aa639bc96c79aa3561a1df3d96ad7aed"},
+	{"Werkzeug 2.2, pbkdf2:sha1", "pässwörd ✓", "pbkdf2:sha1:1000$nIBwTI3idoemKjsH$ab5a1529a8f1cc6c78f6a507be1a88e9607e236c"},
+	{"Werkzeug 2.2, pbkdf2:sha512", "correct horse battery", "pbkdf2:sha512:100000$qOcwSyRplbK50ir9$11c31d89107463d4b9cc95160cd16a17de920f2fa1f143b8ca9bf4cd5de261879e6b9c8c7b7732e9d003d9cf826fa15e32342f095f60a5b3b004ebbc9eb6985b"},
+	{"hashlib, as Werkzeug 3 calls scrypt", "correct horse battery", "scrypt:32768:8:1$pAO2Qmvc5WyTzng9$e6416c3b7a25c0fa7ed036c1f85ab5c2cdf74aa617fa4b578e34870107e400e293c627028c0383a8792bd60488503f8b2629647dfeeccd4bbb29adef30cb3115"},
+
+	{"ASP.NET's own test, SHA-1", "my password", "AQAAAAAAAAD6AAAAEAhftMyfTJylOlZT+eEotFXd1elee8ih5WsjXaR3PA9M"},
+	{"ASP.NET's own test, SHA-256", "my password", "AQAAAAEAACcQAAAAEAABAgMEBQYHCAkKCwwNDg+yWU7rLgUwPZb1Itsmra7cbxw2EFpwpVFIEtP+JIuUEw=="},
+	{"ASP.NET's own test, SHA-512", "my password", "AQAAAAIAAAD6AAAAIJbVi5wbMR+htSfFp8fTw8N8GOS/Sje+S/4YZcgBfU7EQuqv4OkVYmc4VJl9AGZzmRTxSkP7LtVi9IWyUxX8IAAfZ8v+ZfhjCcudtC1YERSqE1OEdXLW9VukPuJWBBjLuw=="},
+
 	{"Spring Security 7, bcrypt", "correct horse battery", "{bcrypt}$2a$10$QCCd34Poinjy/n6I4ym2Q.jBEMpUW582RxySs5lJvcOFH1bZ05eA6"},
 	{"Spring Security 7, pbkdf2", "pässwörd ✓ 50m²", "{pbkdf2}2b25a8f05d5691a9d6e40a66beb89d4f7e5527b34ccc267cf04fe82e1d9d4687314801087a80d43b"},
 	{"Spring Security 7, pbkdf2 5.8", "pässwörd ✓ 50m²", "{pbkdf2@SpringSecurity_v5_8}a5513201583d8b5ad4df4d0330190ba78510eae21d4ef6ec6ae394d4c8defe443666e81a616d472964b67a74c5625077"},

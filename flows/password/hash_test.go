@@ -230,7 +230,9 @@ func TestCheckHashRefuses(t *testing.T) {
 		{"nothing", "", "not supported"},
 		{"a password", "hunter2hunter2", "not supported"},
 		{"dollars", "$$$$", "not supported"},
-		{"md5crypt", "$1$abcdefgh$G//4keteveJp0qb8z2DxG/", "not supported"},
+		{"md5crypt cut off", "$1$abcdefgh$G//4keteveJp0qb8z2DxG", "form"},
+		{"md5crypt with a salt of 9", "$1$abcdefghi$G//4keteveJp0qb8z2DxG/", "form"},
+		{"apr1 without salt", "$apr1$$G//4keteveJp0qb8z2DxG/", "form"},
 		{"yescrypt", "$y$j9T$abcdefgh$abcdefgh", "leave the password out"},
 		{"sha512crypt cut off", "$6$abcdefgh$abcdefgh", "form"},
 		{"sha512crypt of 999 rounds", "$6$rounds=999$saltsalt$" + strings.Repeat("a", 86), "1000 to 1000000"},
@@ -244,6 +246,29 @@ func TestCheckHashRefuses(t *testing.T) {
 		{"WordPress, MD5 2^19 times", "$P$H" + strings.Repeat("a", 30), "2^18"},
 		{"WordPress, MD5 2^6 times", "$P$4" + strings.Repeat("a", 30), "2^18"},
 		{"WordPress, cut off", "$P$B" + strings.Repeat("a", 29), "form"},
+		{"phpBB, MD5 2^19 times", "$H$H" + strings.Repeat("a", 30), "5 to G"},
+		{"phpBB, bcrypt of the hash", `$H\2y$zv1uIaq1$10\1ff4640409fb96a449c1fO$x`, "not supported"},
+		{"Drupal, SHA-512 2^21 times", "$S$J" + strings.Repeat("a", 51), "2^20"},
+		{"Drupal, cut off", "$S$D" + strings.Repeat("a", 50), "form"},
+		{"Drupal, of an MD5", "U$S$D" + strings.Repeat("a", 51), "not supported"},
+
+		{"LDAP, no salt", "{SSHA}AAAAAAAAAAAAAAAAAAAAAAAAAAA=", "form"},
+		{"LDAP, the key of SSHA256", "{SSHA512}83i2ED/UEozYASIUPLoa9YFqPt+XGkCdWk77I43+09HUWksppZQyRg==", "form"},
+		{"LDAP, plain SHA", "{SHA}AAAAAAAAAAAAAAAAAAAAAAAAAAA=", "not supported"},
+
+		{"Werkzeug, plain", "sha256$salt$" + strings.Repeat("0", 64), "not supported"},
+		{"Werkzeug, pbkdf2 of md5", "pbkdf2:md5:1000$salt$" + strings.Repeat("0", 32), "form"},
+		{"Werkzeug, pbkdf2 without iterations", "pbkdf2:sha256$salt$" + strings.Repeat("0", 64), "form"},
+		{"Werkzeug, base64", "pbkdf2:sha256:1000$salt$EH3db6XWEF3n9fsrwHbnCqN7+QWH4nsUZqWS3H0zQ4w=", "encoding"},
+		{"Werkzeug, N no power of two", "scrypt:32767:8:1$salt$" + strings.Repeat("0", 64), "form"},
+		{"Werkzeug, scrypt of 512 MiB", "scrypt:524288:8:1$salt$" + strings.Repeat("0", 64), "256 MiB"},
+
+		{"ASP.NET, version 2", "AAABAgMEBQYHCAkKCwwNDg+ukCEMDf0yyQ29NYubggHIVY0sdEUfdyeM+E1LtH1uJg==", "version 2 has only 1000"},
+		{"ASP.NET, SHA-256 of 32 bits of iterations", "AQAAAAH/////AAAAEAABAgMEBQYHCAkKCwwNDg+yWU7rLgUwPZb1Itsmra7cbxw2EFpwpVFIEtP+JIuUEw==", "3000000 iterations"},
+		{"ASP.NET, another function", "AQAAAAMAACcQAAAAEAABAgMEBQYHCAkKCwwNDg+yWU7rLgUwPZb1Itsmra7cbxw2EFpwpVFIEtP+JIuUEw==", "not supported"},
+		{"ASP.NET, a salt beyond the end", "AQAAAAEAACcQAAAAMAABAgMEBQYHCAkKCwwNDg+yWU7rLgUwPZb1Itsmra7cbxw2EFpwpVFIEtP+JIuUEw==", "not supported"},
+		{"ASP.NET, a key of 7 bytes", "AQAAAAEAACcQAAAAKQABAgMEBQYHCAkKCwwNDg+yWU7rLgUwPZb1Itsmra7cbxw2EFpwpVFIEtP+JIuUEw==", "8 to 128"},
+
 		{"WordPress, another bcrypt", "$wp$2x$10$" + bcrypt, "form"},
 		{"WordPress, bcrypt of cost 15", "$wp$2y$15$" + bcrypt, "cost 14 is the most"},
 		{"WordPress, nothing", "$wp$", "form"},
@@ -349,6 +374,8 @@ func TestCheckHashTakesAboutASecond(t *testing.T) {
 		{"$pbkdf2-sha512$i=%s" + salt + key(64), "1500000", "1500001", "5000000"},
 		{"pbkdf2_sha256$%s$salt$" + key(32), "3000000", "3000001", "5000000"},
 		{"pbkdf2_sha1$%s$salt$" + key(20), "4000000", "4000001", "5000000"},
+		{"pbkdf2:sha512:%s$salt$" + strings.Repeat("00", 64), "1500000", "1500001", "5000000"},
+		{"scrypt:16384:8:%s$salt$" + strings.Repeat("00", 64), "16", "17", "64"},
 		{"$scrypt$%s" + salt + key(32), "ln=18,r=8,p=1", "ln=18,r=8,p=2", "ln=18,r=8,p=4"},
 		{"$scrypt$%s" + salt + key(32), "ln=14,r=8,p=16", "ln=14,r=8,p=17", "ln=14,r=8,p=64"},
 		{"scrypt$16384$salt$8$%s$" + key(32), "16", "17", "64"},
@@ -409,15 +436,36 @@ func TestCheckHashesAddsUpTheSaltsOfASet(t *testing.T) {
 	}
 }
 
+// Thieves of these hashes find most passwords. bcrypt's lowest cost is not among them, nor
+// what WordPress and Drupal make.
+func TestQuickHashesAreKnown(t *testing.T) {
+	for hash, want := range map[string]bool{
+		"$1$nHcF7jTn$HmqoY10BsdvhgD2RQEpsz0":                    true,
+		"$apr1$Zdxv4/C7$BKglgcBr74uOKbrbShwZo0":                 true,
+		"{SSHA}6NELWzFYTjQUrMFCwTkwPwsv9Y8GIKS0":                true,
+		"$pbkdf2-sha1$1000$MDEyMzQ1Njc$MDEyMzQ1Njc":             true,
+		"$P$BAjRKiNGO0k5oMn46AhfMv4WChdjMq1":                    false,
+		"$2b$04$" + strings.Repeat("a", 53):                     false,
+		"pbkdf2_sha256$10000$salt$" + strings.Repeat("A", 43):   false,
+		"$argon2id$v=19$m=7168,t=5,p=1$MDEyMzQ1Njc$MDEyMzQ1Njc": false,
+		"rubbish": false,
+	} {
+		if IsQuick(hash) != want {
+			t.Errorf("%.10s: want %v", hash, want)
+		}
+	}
+}
+
 func TestLooksLikeHashKnowsAlsoWhatIsRefused(t *testing.T) {
-	for _, s := range []string{"$argon2id$x", "$2y$10$x", "$7$x", "$pbkdf2-sha512$", "$6$salt$x", "$y$j9T$x", "{noop}x", "{bcrypt}$2a$10$x"} {
+	for _, s := range []string{"$argon2id$x", "$2y$10$x", "$7$x", "$pbkdf2-sha512$", "$6$salt$x", "$y$j9T$x", "{noop}x", "{bcrypt}$2a$10$x", "{SSHA}x", "pbkdf2:sha256:1000$salt$x",
+		"AAABAgMEBQYHCAkKCwwNDg+ukCEMDf0yyQ29NYubggHIVY0sdEUfdyeM+E1LtH1uJg=="} {
 		if !LooksLikeHash(s) {
 			t.Errorf("%q does not look like a hash", s)
 		}
 	}
 	for _, s := range []string{
 		"", "$", "$$", "$$money$$", "argon2id$", "$argon2id", "$2a", "$cash$in$hand", " $2a$10$x", "$5.99", "{x}y", "{bcrypt", "{env.PASSWORD}",
-		"pbkdf2", "pa$$word", "scrypt", "bcrypt_sha256", "md5$x$y", "django_scrypt",
+		"pbkdf2", "pa$$word", "scrypt", "bcrypt_sha256", "md5$x$y", "django_scrypt", "pbkdf2:", "AQAAAA", "AQAAAAEAACcQAAAAEA==",
 	} {
 		if LooksLikeHash(s) {
 			t.Errorf("%q looks like a hash", s)

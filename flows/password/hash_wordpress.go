@@ -5,36 +5,54 @@ import (
 	"crypto/md5"
 	"crypto/sha512"
 	"encoding/base64"
-	"errors"
+	"fmt"
+	"hash"
 	"slices"
 	"strings"
 
 	cryptbase64 "github.com/go-crypt/x/base64"
 )
 
-// parsePHPass parses the characters after $P$: log2 of the number of MD5 iterations in
-// the first, 8 of salt and 22 of key. WordPress before 6.8 made such hashes.
-func parsePHPass(_ string, fields []string) (d digest, err error) {
-	if len(fields) != 1 || len(fields[0]) != 31 || strings.Trim(fields[0], crypt64) != "" {
-		return d, hashForm("$P$<31 characters>")
+// phpass has what differs among the kinds of phpass: the hash function, how many
+// characters of the encoded key are kept, the most iterations and those that cost maxCost
+// (both as log2), and how a program changed the password before.
+var phpass = map[string]struct {
+	function       func() hash.Hash
+	size           int
+	most, costMost uint64
+	forms          func(secret string) []string
+}{
+	"P": {md5.New, 22, 18, 22, wordPressForms}, // before WordPress 6.8
+	"H": {md5.New, 22, 18, 22, phpBBForms},
+	"S": {sha512.New, 43, 20, 21, nil}, // Drupal
+}
+
+// parsePHPass parses the characters after $P$: log2 of the number of iterations in the
+// first, 8 of salt, then the key.
+func parsePHPass(kind string, fields []string) (d digest, err error) {
+	p := phpass[kind]
+	if len(fields) != 1 || len(fields[0]) != 9+p.size || strings.Trim(fields[0], crypt64) != "" {
+		return d, hashForm(fmt.Sprintf("$%s$<%d characters>", kind, 9+p.size))
 	}
 	log2 := crypt64Number(fields[0][:1])
-	if log2 < 7 || log2 > 18 {
-		return d, errors.New("a $P$ hash must apply MD5 2^7 to 2^18 times, which the characters 5 to G behind the second $ stand for")
+	if log2 < 7 || log2 > p.most {
+		return d, fmt.Errorf("a $%s$ hash must have 2^7 to 2^%d iterations, which the characters 5 to %c behind the second $ stand for", kind, p.most, crypt64[p.most])
 	}
 	d.salt, d.key = []byte(fields[0][1:9]), []byte(fields[0][9:])
-	d.salted = "$P$" + fields[0][:9]
-	d.forms = wordPressForms
-	d.derive = eachRound(1<<log2, 1<<22, func(secret string) []byte {
-		sum := md5.Sum(append(d.salt[:8:8], secret...))
-		text := append(sum[:], secret...)
-		for range 1 << log2 {
-			sum = md5.Sum(text)
-			copy(text, sum[:])
+	d.salted = "$" + kind + "$" + fields[0][:9]
+	d.forms = p.forms
+	d.derive = eachRound(1<<log2, 1<<p.costMost, func(secret string) []byte {
+		h := p.function()
+		sum := slices.Clone(d.salt)
+		for range 1 + 1<<log2 {
+			h.Reset()
+			h.Write(sum)
+			h.Write([]byte(secret))
+			sum = h.Sum(sum[:0])
 		}
-		return cryptbase64.EncodeCrypt(sum[:])
+		return cryptbase64.EncodeCrypt(sum)[:p.size]
 	})
-	return d.costing(1<<log2, 1<<22, "MD5 applied 2^18 times")
+	return d.costing(1<<log2, 1<<p.costMost, fmt.Sprintf("2^%d iterations", p.most))
 }
 
 // parseWordPress parses 2y$10$ and 53 characters: bcrypt of an HMAC of the password, so
@@ -55,6 +73,13 @@ func parseWordPress(_ string, fields []string) (d digest, err error) {
 		return plain(base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 	}
 	return d, nil
+}
+
+// phpBBForms returns the forms of a password that phpBB may have hashed: it escapes what
+// comes from a form as HTML.
+func phpBBForms(secret string) []string {
+	escaped := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"`, "&quot;").Replace(secret)
+	return slices.Compact([]string{secret, escaped})
 }
 
 // wordPressForms returns the forms of a password that WordPress may have hashed. It

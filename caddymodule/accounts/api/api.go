@@ -152,13 +152,14 @@ type Changed struct {
 	Mnemocode string `json:"profile_mnemocode"`
 }
 
-// A Failure describes a line that was not imported. Error is set if the line failed,
-// and Skipped if it was skipped.
+// A Failure describes a line that was not imported, or was imported with a Warning. Error
+// is set if the line failed, and Skipped if it was skipped.
 type Failure struct {
 	Line    int    `json:"line"`
 	Field   string `json:"field,omitempty"`
 	Error   string `json:"error,omitempty"`
 	Skipped string `json:"skipped,omitempty"`
+	Warning string `json:"warning,omitempty"`
 }
 
 // Counts are the last line of the response to an import. If Error is set, the import was
@@ -168,6 +169,7 @@ type Counts struct {
 	Updated int    `json:"updated"`
 	Skipped int    `json:"skipped"`
 	Failed  int    `json:"failed"`
+	Warned  int    `json:"warned,omitempty"`
 	Line    int    `json:"line,omitempty"`
 	Error   string `json:"error,omitempty"`
 }
