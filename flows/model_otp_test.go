@@ -72,12 +72,7 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 		}
 	}
 	if full != nil && s.state == record.CheckOTP && renewals == nil && len(a.backup) > 0 {
-		if a.password == "" {
-			strangers := c.company.budget("codeless logins of " + a.key)
-			rate := tenant.Rate{N: 30, Per: 10 * time.Minute}
-			m.windowOpen("limit.sms_account", strangers, rate)
-			strangers.add(m.now, rate)
-		}
+		m.codeless(c, a, nil)
 		return nil // the user can enter a backup code
 	}
 	if decoy := a == nil || hidden; decoy && l.SMSPerCompany.N > 0 && company.count.full(m.now, company.rate) {
@@ -128,6 +123,10 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 		switch {
 		case c.broken && later:
 			return sent
+		case c.broken && s.state == record.CheckOTP && renewals == nil && len(a.backup) > 0:
+			s.code = nil
+			m.codeless(c, a, sent)
+			return sent
 		case c.broken:
 			s.code = nil
 			panic(modelRefusal{Code: "service.unavailable", Sent: sent})
@@ -135,6 +134,18 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 	}
 	s.code.digits = digits
 	return sent
+}
+
+// codeless counts a login for which strangers need no secret, and which gets no code.
+func (m *model) codeless(c *modelCall, a *modelAccount, sent []string) {
+	if a.password != "" {
+		return
+	}
+	strangers, rate := c.company.budget("codeless logins of "+a.key), tenant.Rate{N: 30, Per: 10 * time.Minute}
+	if strangers.full(m.now, rate) {
+		panic(modelRefusal{Code: "auth.restricted", locks: []modelLock{m.lock("limit.sms_account", strangers.until)}, Sent: sent})
+	}
+	strangers.add(m.now, rate)
 }
 
 // codeStep makes the checks that all requests of a session with codes have in

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -316,5 +317,53 @@ func TestARightCodeIsOneOfThoseAllowed(t *testing.T) {
 			}
 		}}
 		b.wrong(wire.ErrRestricted, "auth/recovery/checkotp", token, object{"otp": otp})
+	}
+}
+
+// While the gateway fails, an account with backup codes gets its session at once, and no code
+// that may still arrive works in it. Other accounts wait, and strangers learn nothing new of a
+// login id.
+func TestAFailedCodeLeavesTheBackupCodes(t *testing.T) {
+	begin := map[string]func(b *harness) (flows.Reply, error){
+		"after checkpassword": func(b *harness) (flows.Reply, error) {
+			return b.serve("auth/checkpassword", b.walk("auth/login").SessionToken, object{"password": password})
+		},
+		"after checkcredentials": func(b *harness) (flows.Reply, error) { return b.serve("auth/checkcredentials", "", credentials(nil)) },
+		"without a password": func(b *harness) (flows.Reply, error) {
+			b.withoutPassword()
+			return b.serve("auth/login", "", object{"login_id": email})
+		},
+	}
+	for name, begin := range begin {
+		for _, hardened := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", hardened ", hardened), func(t *testing.T) {
+				b := newHarness(t)
+				b.company.Hardened = hardened
+				b.update(true, func(a *record.Account) { a.SecondFactor = true })
+				b.sms.broken = errDown
+				if _, err := begin(b); !errors.Is(err, wire.ErrUnavailable) {
+					t.Fatalf("an account without backup codes got %v", err)
+				}
+				b.backupCodes("AAAAABBBBB")
+				reply, err := begin(b)
+				if err != nil || reply.SessionState != record.CheckOTP || reply.UserPhone != "" {
+					t.Fatalf("got %+v, %v", reply, err)
+				}
+				b.wrong(wire.ErrOTPInvalid, "auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code})
+				b.wrong(wire.ErrUnavailable, "auth/renewotp", reply.SessionToken, nil)
+				b.must("auth/checkotp", reply.SessionToken, object{"backup_code": "AAAAABBBBB"})
+				if _, err := b.serve("auth/login", "", object{"login_id": "nobody"}); errors.Is(err, wire.ErrLoginIDNotFound) == hardened {
+					t.Errorf("an unknown login id got %v", err)
+				}
+				b.backupCodes("AAAAABBBBB")
+				var failed error
+				for range 31 {
+					_, failed = begin(b)
+				}
+				if bounded := errors.Is(failed, wire.ErrRestricted); bounded != (name == "without a password") {
+					t.Errorf("in the end, got %v", failed)
+				}
+			})
+		}
 	}
 }

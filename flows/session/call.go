@@ -46,6 +46,7 @@ type Call struct {
 	// Results of finding the session.
 	limited *record.FullError // the limit that the address has reached; nil if none
 	loaded  *record.Account   // the session's account, if it was loaded
+	unsent  error             // why the gateway did not take the last code; nil if it did
 	claim   *record.Counter   // of a stateless token: full once it was used; nil if the session is stored
 
 	// For the call's events.

@@ -147,7 +147,8 @@ func (c open) prepare(_ *record.Code, st Step, fixed bool) ([]record.Counter, er
 // deliver waits until the code is sent, even if the client hangs up: that is no failure of
 // the gateway.
 func (c open) deliver(ctx context.Context, _ Step, _ record.TokenHash, code newCode) error {
-	return c.handOver(ctx, "sending the code", code.counters, code.send)
+	c.unsent = c.handOver(ctx, "sending the code", code.counters, code.send)
+	return c.unsent
 }
 
 func (c open) replaceCode(ctx context.Context, st Step, number int64, code newCode) error {

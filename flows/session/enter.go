@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -156,11 +155,11 @@ func (c *Call) enterStateless(ctx context.Context, st Step) (Issued, error) {
 }
 
 // codelessLogins limits the sessions that strangers can begin for an account without
-// a password after its SMS budget is used up.
+// a password after its SMS budget is used up, or while its gateway fails.
 var codelessLogins = tenant.Rate{N: 30, Per: 10 * time.Minute}
 
-// enterCheckOTP takes the step to checkotp. If no SMS can be sent, an account with backup
-// codes still gets its session (contract, section 4, Second factor).
+// enterCheckOTP takes the step to checkotp. If no SMS can be sent, or the gateway fails, an
+// account with backup codes still gets its session (contract, section 4, Second factor).
 func (c *Call) enterCheckOTP(ctx context.Context, st Step) (Issued, error) {
 	st.byApp = st.Account.HasApp()
 	spare := st.Account.BackupCodes > 0 && st.Account.Phone != "" && !st.byApp
@@ -168,7 +167,8 @@ func (c *Call) enterCheckOTP(ctx context.Context, st Step) (Issued, error) {
 		return c.enterCodeless(ctx, st)
 	}
 	issued, err := c.enter(ctx, st)
-	if refusal, ok := errors.AsType[*wire.Refusal](err); ok && spare && strings.HasPrefix(string(refusal.Reason), "limit.sms_") {
+	if spare && (strings.HasPrefix(string(wire.ReasonOf(err)), "limit.sms_") || err != nil && err == c.unsent) {
+		c.s.WarnUnanswered(err, "company", c.Company.Code)
 		return c.enterCodeless(ctx, st)
 	}
 	return issued, err
