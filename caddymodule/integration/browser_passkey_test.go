@@ -49,9 +49,9 @@ func (b *tab) choosesPasskeys() {
 		const timeout = AbortSignal.timeout.bind(AbortSignal);
 		globalThis.calls = [];
 		AbortSignal.timeout = (time) => time === 240_000 ? (globalThis.minutes = new AbortController()).signal : timeout(time);
-		navigator.credentials.get = (options) => new Promise((resolve, reject) => {
+		navigator.credentials.get = (options) => options.mediation !== 'conditional' ? real(options) : new Promise((resolve, reject) => {
 			const call = { began: Date.now(), aborted: false, chooses: () => real(options).then(resolve, reject), cancels: () => reject(new DOMException('', 'NotAllowedError')) };
-			if (options.mediation === 'conditional') calls.push(call);
+			calls.push(call);
 			options.signal.addEventListener('abort', () => { call.aborted = true; reject(options.signal.reason); });
 		});`)
 }
@@ -74,8 +74,8 @@ func browserLogsInWithAPasskey(t *testing.T, s *site) {
 	b.sees("security", "#passkeys")
 	b.authenticator(true)
 	b.chooses("security.passkeys.add")
-	b.sees("security-passkey", "#name")
-	b.submits()
+	b.sees("security-passkey", "#passkeys .main")
+	b.do(chromedp.Click(chromedp.CSS("#passkeys .main")))
 	b.tells("passkeys", "security.passkeys.done")
 	b.logsOut(s)
 
@@ -93,6 +93,20 @@ func browserLogsInWithAPasskey(t *testing.T, s *site) {
 	b.eval(`void calls[0].chooses()`)
 	b.isUser("alice")
 	b.waits(`location.pathname === '/home'`)
+	b.logsOut(s)
+
+	// By the buttons, also on the screen of the password
+	b.open(s.URL + "/home")
+	b.sees("login", idField)
+	b.chooses("login.passkey")
+	b.isUser("alice")
+	b.logsOut(s)
+	b.open(s.URL + "/home")
+	b.sees("login", idField)
+	b.enters("login", "frank")
+	b.sees("password", passwordField)
+	b.chooses("login.passkey")
+	b.isUser("alice")
 	b.logsOut(s)
 
 	// Sending the form and leaving the screen stop asking.
@@ -133,15 +147,15 @@ func browserLogsInWithAPasskey(t *testing.T, s *site) {
 	b.isUser("alice")
 }
 
-// A browser without autofill of passkeys has the page as it is without them.
+// A browser without autofill of passkeys has only the button.
 func browserWithoutAutofillOfPasskeys(t *testing.T, s *site) {
 	b := newBrowser(t)
 	b.choosesPasskeys()
 	b.startsWith(`delete PublicKeyCredential.isConditionalMediationAvailable`)
 	b.open(s.URL + "/home")
 	b.sees("login", idField)
-	if buttons := b.eval(`[...document.querySelectorAll('#screen button')].map((button) => button.textContent)`); len(buttons.([]any)) != 2 {
-		t.Errorf("the page has the buttons %v, want only continue and recover", buttons)
+	if buttons := b.eval(`[...document.querySelectorAll('#screen button')].map((button) => button.textContent)`); len(buttons.([]any)) != 3 {
+		t.Errorf("the page has the buttons %v, want only continue, recover and that for passkeys", buttons)
 	}
 	b.fillsIn("alice@example.com", testPassword)
 	b.isUser("alice")
@@ -170,7 +184,7 @@ func browserIsOfferedAPasskey(t *testing.T, s *site) {
 	created := func(want int) {
 		t.Helper()
 		list := s.admin("GET", "accounts/alice/passkeys", nil).wantStatus(200).JSON["passkeys"].([]any)
-		if len(list) != want || want > 0 && list[0].(fields)["name"] != "Chrome · Linux" {
+		if len(list) != want || want > 0 && list[0].(fields)["name"] != "Chrome (Linux)" {
 			t.Errorf("the passkeys are %v, want %d", list, want)
 		}
 	}

@@ -156,6 +156,67 @@ func (b *tab) listsAtOnce(names []string, alone map[string]any, fields string) {
 	}
 }
 
+// What a screen says is so: an answer that was lost may mean that all went well, a code that
+// was used up can't be entered, and what is over looks over.
+func TestBrowserTellsTheTruth(t *testing.T) {
+	b := newBrowser(t)
+	names, addresses := b.previews(page.Options{Links: []page.Link{{Text: "Help", URL: "/help", Support: true}}}, "Acme", "en")
+	scene := func(name string) { b.opens(addresses[slices.Index(names, name)]) }
+	is := func(what string) {
+		t.Helper()
+		if b.eval(what) != true {
+			t.Errorf("%s is not so:\n%s", what, b.shown())
+		}
+	}
+	for name, want := range map[string][2]string{ // an element, and its text
+		"login-unconfirmed":      {"h1", "unconfirmed.heading"},
+		"login-unconfirmed-over": {".notice", "notice.lost.login"},
+		"password-lost":          {".alert p", "reason.lost.step"},
+		"newpassword-unsure":     {".alert p", "reason.lost.password"},
+		"newpassword-lost":       {".notice", "notice.lost.password"},
+		"link-lost":              {".lead", "deadlink.lost"},
+		"login-blank":            {"#login-error", "error.empty"},
+		"login-changed":          {"h1", "changed.heading"},
+		"password-captcha":       {"form > .hint", "captcha.done"},
+		"code-lost-phone":        {"details p", "code.lost.backup"},
+		"security-app-codes":     {"#codes .done", "security.codes.app"},
+	} {
+		scene(name)
+		b.shows(want[0], want[1])
+	}
+	for name, what := range map[string]string{
+		"login-fresh":       `document.querySelector('#login').value === 'alice@example.com'`,
+		"login-fresh-phone": `document.querySelector('#login').value === '' && document.querySelector('.lead').textContent.includes('+37*******34')`,
+		"newpassword-lost":  `document.querySelector('#login').value === 'alice@example.com'`,
+		"already":           `document.querySelector('.who b').textContent === 'alice@example.com'`,
+		"logout":            `document.querySelector('.who b').textContent === 'alice@example.com'`,
+		"code":              `document.querySelector('.who b').textContent === 'alice@example.com'`,
+		"link-password":     `document.querySelector('.who b').textContent === 'alice@example.com' && document.querySelector('[autocomplete=username]').value === 'alice@example.com'`,
+		"security-password": `document.querySelector('#password [autocomplete=username]').value === 'alice@example.com'`,
+		"code-spent":        `document.querySelector('#code') === null && document.querySelector('#screen .main').textContent === 'Send a new code'`,
+		"code-wrong-limit":  `document.querySelector('#code') === null && document.querySelector('#screen .main').textContent === 'Back to login'`,
+	} {
+		scene(name)
+		is(what)
+	}
+	scene("code-resent")
+	is(`(() => {
+		const again = [...document.querySelectorAll('.links button')].find(({ textContent }) => /^Send a new code \(\d+s\)$/.test(textContent));
+		const { fetch } = globalThis;
+		let sent = 0;
+		globalThis.fetch = (...request) => (sent++, fetch(...request));
+		for (let i = 0; i < 5; i++) again.click();
+		return sent === 0 && again.getAttribute('aria-disabled') === 'true';
+	})()`)
+	scene("code") // a message that is pasted
+	b.eval(`(() => {
+		const clipboardData = new DataTransfer();
+		clipboardData.setData('text', 'Your code is 123 456. It is valid for 5 minutes.');
+		document.querySelector('#code').dispatchEvent(new ClipboardEvent('paste', { clipboardData, bubbles: true, cancelable: true }));
+	})()`)
+	b.sees("newpassword", "#newpassword")
+}
+
 // After an error, the keyboard is where the user goes on, and a link or button offers what
 // helps. A lock of one account does not lock the form for others. English fallbacks on a page from right to left have their
 // own direction. The language menu speaks the chosen language.

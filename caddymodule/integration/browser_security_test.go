@@ -91,7 +91,10 @@ func browserShowsTheSecurityPage(t *testing.T, s *site) {
 	b.complainsOf("code", "error.auth.otp.invalid")
 	b.enters("code", appShows(t, secret, -30*time.Second))
 	b.tells("app", "security.app.done")
-	b.shows("#said", "security.app.done") // backup codes have come, so all sections are new
+	b.shows("#said", "security.codes.app") // backup codes have come, so all sections are new
+	b.tells("codes", "security.codes.app")
+	b.waits(`document.activeElement.closest('#codes') && document.querySelectorAll('.codes li').length === 10`)
+	b.chooses("security.codes.kept")
 	s.credentials("alice@example.com", better).wantState(record.CheckOTP)
 	b.chooses("security.codes.create")
 	b.sees("security-codes-replace", "#codes .main")
@@ -99,8 +102,8 @@ func browserShowsTheSecurityPage(t *testing.T, s *site) {
 	b.tells("codes", "security.codes.done")
 	b.sees("security-codes", ".codes")
 	b.judge("security-codes")
-	if n := b.eval(`document.querySelectorAll('.codes li').length`); n != 10. {
-		t.Errorf("%v codes are shown", n)
+	if saved := b.eval(`decodeURIComponent(document.querySelector('a[download]').href)`); !strings.Contains(saved.(string), "alice@example.com") || strings.Count(saved.(string), "-") < 10 {
+		t.Errorf("the file of the codes is %q", saved)
 	}
 	b.eval(`void (navigator.clipboard.writeText = () => Promise.reject(new DOMException('', 'NotAllowedError')))`)
 	b.chooses("security.copy")
@@ -127,6 +130,16 @@ func browserShowsTheSecurityPage(t *testing.T, s *site) {
 	b.enters("code", appShows(t, secret, 0))
 	b.waits(`location.pathname + location.search === '/acme/security?return_to=/orders' && document.activeElement.id === 'current'`)
 	b.chooses("security.cancel")
+
+	// Two-step login
+	b.chooses("security.twostep.turnoff")
+	b.submits()
+	b.tells("twostep", "security.twostep.off.done")
+	s.signedIn("alice@example.com", better)
+	b.chooses("security.twostep.turnon")
+	b.submits()
+	b.tells("twostep", "security.twostep.on.done")
+	s.credentials("alice@example.com", better).wantState(record.CheckOTP)
 
 	b.eval(`(() => { const l = document.getElementById('language'); l.value = 'de'; l.dispatchEvent(new Event('change')); })()`)
 	b.waits(`document.querySelector('h1')?.textContent === 'Anmeldung und Sicherheit'`)

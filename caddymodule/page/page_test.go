@@ -147,7 +147,7 @@ func TestFrenchMarksStayOnTheirLine(t *testing.T) {
 
 // madeKeys are those of texts that the page puts together, and that the markup has.
 func madeKeys() []string {
-	keys := []string{"language", "language.choose", "loading", "login.heading", "logout.heading", "security.heading", "error.auth.password.invalid.same", "error.cookies", "error.passkey", "link.text", "welcome.text"}
+	keys := []string{"language", "language.choose", "loading", "login.heading", "logout.heading", "security.heading", "error.auth.password.invalid.same", "error.cookies", "error.passkey", "link.text", "welcome.text", "security.twostep.on.app", "security.twostep.on.none"}
 	for _, method := range []tenant.Method{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion} {
 		keys = append(keys, "recover."+string(method))
 	}
@@ -197,6 +197,13 @@ func TestEachTextIsUsed(t *testing.T) {
 		}
 	}
 	texts := builtIn(t)[fallback]
+	for key := range maps.Clone(used) { // notices and reasons of the page itself
+		for _, made := range []string{"notice." + key, "reason." + key} {
+			if texts[made] != "" {
+				used[made] = true
+			}
+		}
+	}
 	may := slices.Sorted(maps.Keys(used))
 	for _, reasons := range wire.Reasons {
 		for _, reason := range reasons {
@@ -209,7 +216,7 @@ func TestEachTextIsUsed(t *testing.T) {
 		}
 	}
 	for key := range used {
-		if texts[key] == "" && texts["notice."+key] == "" && texts["error."+key] == "" {
+		if texts[key] == "" && texts["notice."+key] == "" && texts["reason."+key] == "" && texts["error."+key] == "" {
 			t.Errorf("there is no text %s", key)
 		}
 	}

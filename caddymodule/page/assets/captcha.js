@@ -1,5 +1,5 @@
 // Captchas: an element for a form, and the response once the user has solved it.
-import { el, field } from './ui.js';
+import { el, field, marked } from './ui.js';
 import { t, language } from './texts.js';
 
 const widgets = {
@@ -28,16 +28,22 @@ function typed() {
 function work(client) {
   const stop = new AbortController();
   let begun, solved;
+  const element = el('p', { class: 'hint' });
+  const says = (text) => element.replaceChildren(marked(text));
   const response = () => {
     if (!(Date.now() - begun < 240_000)) {
       begun = Date.now();
+      says(t('captcha.work'));
       solved = client.solveCaptcha({ signal: stop.signal });
-      solved.catch(() => { begun = undefined; }); // the caller of response gets the error
+      solved.then(() => says(t('captcha.done')), () => {
+        begun = undefined; // the caller of response gets the error
+        says('');
+      });
     }
     return solved;
   };
   response();
-  return { element: el('p', { class: 'hint' }, t('captcha.work')), response, stop: () => stop.abort() };
+  return { element, response, stop: () => stop.abort() };
 }
 
 function widget(type, siteKey) {

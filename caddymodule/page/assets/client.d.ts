@@ -147,6 +147,9 @@ interface Noticing {
 interface AtStart extends Noticing {
   /** Whether `loginWithPassword` needs a captcha. */
   captchaRequired: boolean;
+  /** With the notice `login.fresh`, who is logged in: what to call that user on a screen, and the mnemocode. Otherwise null. */
+  user: string | null;
+  profileMnemocode: string | null;
   login(loginId: string): Promise<CheckPassword | CheckOTP>;
   /** Logs in with login id and password at once. The error does not reveal which of them is wrong. */
   loginWithPassword(loginId: string, password: string, options?: Proof & Consent): Promise<CheckOTP | SetPassword | Authorized>;

@@ -123,7 +123,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       if (!token && !byCookie) return step({ state: 'start' });
       if (!token) {
         const answer = await ask('GET', 'session');
-        return step(fresh ? { state: 'start', notice: 'login.fresh' } : { state: 'authorized', ...answer });
+        return step(fresh ? { ...answer, state: 'start', notice: 'login.fresh' } : { state: 'authorized', ...answer });
       }
       const answer = await ask('GET', 'session', { token });
       if (answer.sessionState === 'authorized' && cookie) return await toCookie({ token, loginId });
@@ -205,7 +205,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     const halfway = { state, notice, loginId, expiresAt, cancel: () => cancel(token) };
     const renewed = { ...from, codeSpent: false, codeWrong: false, notice: from.codeWrong ? 'code.wrong.resent' : 'code.resent' };
     const start = {
-      state, captchaRequired, notice: state === 'passwordset' ? 'password.set' : notice,
+      state, captchaRequired, notice: state === 'passwordset' ? 'password.set' : notice, user: from.user ?? null, profileMnemocode: from.profileMnemocode ?? null,
       login: (loginId) => take(from, 'auth/login', { login_id: loginId }, { loginId }),
       loginWithPassword: (loginId, password, { captcha, acceptDisclaimers } = {}) => take(from, 'auth/checkcredentials', async () => (
         { login_id: loginId, password, captcha_response: await solved(captcha, captchaRequired), accept_disclaimers: acceptDisclaimers }

@@ -8,7 +8,7 @@ import { keep, key, languages, remembered, stored } from './frame.js';
 import { returnTo } from './returnto.js';
 import { Journey, linkIn } from './journey.js';
 import { canOffer, offer } from './passkey.js';
-import { screens, deadLink, going, login, logout, loggedOut, openLink, recover, takes, useBackupCode } from './screens.js';
+import { screens, changed, deadLink, going, login, logout, loggedOut, openLink, recover, takes, unconfirmed, useBackupCode } from './screens.js';
 
 // The token of a link and the parameters from a provider are removed from the address
 // before anything else. The address to go to after the login stays, so that a reload
@@ -20,7 +20,7 @@ const returned = address.searchParams.has('code') || address.searchParams.has('e
 const fresh = returned ? remembered('fresh') : address.searchParams.get('fresh'); // with it, a session is not enough
 const asked = (returned ? remembered('goal') : address.searchParams.get('return_to')) ?? '/';
 // Browsers keep the fragment of a page that has led here.
-const wanted = link || returned || asked.includes('#') ? asked : asked + address.hash;
+let wanted = link || returned || asked.includes('#') ? asked : asked + address.hash;
 if (returned) history.replaceState(null, '', `${address.pathname}?${new URLSearchParams({ ...fresh && { fresh }, return_to: wanted })}`);
 else if (link) history.replaceState(leaving ? null : { link }, '', address.pathname + address.search);
 
@@ -46,6 +46,10 @@ const page = {
   turn: 0, // how many steps were made
   typed: false, // whether the user has entered a password in this login
   offers: false, // whether the user may be offered a passkey
+  again: 0, // when another code may be requested
+  noMoreCodes: false, // whether the error says that this login gets none
+  unanswered: undefined, // the screen whose form got no answer
+  former: undefined, // who was logged in before
   leaving: [],
 
   // choose keeps the user's choice to stay logged in or to be remembered, also for a
@@ -70,7 +74,7 @@ const page = {
     const entered = make === this.make || step === this.step ? values(screen) : {};
     if (make === this.make) this.keepTicks(screen);
     if (this.make === openLink && make !== openLink) history.replaceState(null, ''); // the link is spent or unwanted
-    Object.assign(this, { step, make });
+    Object.assign(this, { step, make, noMoreCodes: isRenewals(error?.reason) });
     this.loginId = step.loginId ?? (step.state === 'start' && !error ? null : this.loginId); // a new login may be another user's
     this.made = make(this, step);
     screen.replaceChildren(el('h1', { id: 'heading', tabindex: '-1' }, this.made.heading), ...this.made.body.filter(Boolean));
@@ -132,7 +136,7 @@ const page = {
     made?.stop?.();
     try {
       const step = await work();
-      if (step) this.arrive(step, then, make);
+      if (step) await this.arrive(step, then, make);
     } catch (error) {
       if (!(error instanceof MnemogateError)) throw error;
       await this.fail(error, make, made);
@@ -142,12 +146,21 @@ const page = {
     }
   },
 
-  arrive(step, then, from) {
+  async arrive(step, then, from) {
     this.turn++;
+    this.unanswered = undefined;
     if (step.notice === 'logout.done') this.unchoose();
     this.typed = from === screens.checkpassword || this.typed && from !== login;
     if (from === logout) return this.show(step, { screen: loggedOut });
+    if (from === unconfirmed && step.state === 'start') Object.assign(step, { notice: 'lost.login', loginId: this.loginId });
     if (step.state !== 'authorized') return this.show(step, { screen: then });
+    this.former = JSON.parse(remembered('former') || 'null');
+    keep('former', '');
+    if (this.former && this.former.profileMnemocode !== step.profileMnemocode) {
+      wanted = '/'; // the rest is what the other user wanted to see
+      const { user } = await client.resume().catch(() => step);
+      return this.show({ ...step, user }, { screen: changed });
+    }
     if (this.typed && this.offers && from !== offer) return this.show(step, { screen: offer });
     this.go();
   },
@@ -155,7 +168,15 @@ const page = {
   // fail shows the step to continue with after an error. If a code was used up, it
   // requests a new one.
   async fail(error, make, made) {
-    const step = error.step ?? this.step;
+    const step = make !== unconfirmed && error.step || this.step;
+    const sets = make === screens.setpassword;
+    if (['network', 'service.unavailable'].includes(error.code)) {
+      this.unanswered = make;
+      if (sets) error.reason = 'lost.password';
+    } else if (this.unanswered === make && /^auth\.token\./.test(error.code)) {
+      if (sets) return this.show({ ...step, notice: 'lost.password', loginId: this.loginId });
+      error.reason = 'lost.step';
+    }
     const code = $('#code', screen);
     if (code && [401, 403, 429].includes(error.status)) code.value = ''; // it does not work again
     if (made.renews?.(error)) {
@@ -175,15 +196,15 @@ const page = {
     if (step.state !== this.step.state) this.turn++;
     const dead = make === openLink && ['auth.token.invalid', 'auth.token.expired'].includes(error.code);
     if (dead) return this.show(step, { screen: deadLink });
-    const next = error.step ?? step;
-    this.show(next, { error, screen: next.state === this.step.state ? make : undefined });
+    const next = make === unconfirmed ? step : error.step ?? step;
+    this.show(next, { error, screen: next.state === this.step.state ? make : next.state === 'authorized' ? unconfirmed : undefined });
   },
 
   // complain shows an error. It reports whether it has put the focus on the field that
   // the error concerns.
   complain(error) {
     const { code, reason, retryAfter, before } = error;
-    const name = fieldOf(error, fields) ?? (code === 'request.validation.failed' ? $('.code', screen)?.name : undefined); // what can't be a code
+    const name = fieldOf(error, fields) ?? (code === 'request.validation.failed' ? $('.code, #login', screen)?.name : undefined); // what can't be one
     const ways = this.ways(error);
     if (name && complain(name, textOf(error), ...ways)) {
       const input = document.getElementById(name);
@@ -192,7 +213,7 @@ const page = {
     }
     const text = [before, textOf(error)].filter(Boolean).join(' ');
     const waits = code === 'auth.restricted' && retryAfter && !isEndless(reason);
-    if (waits && this.sent) lock(text, retryAfter, ways);
+    if (waits && this.sent && $('form', screen)) lock(text, retryAfter, ways);
     else alert(waits ? [text, ' ', waitFor(retryAfter)] : text, ...ways); // the form may still work
     return false;
   },
@@ -203,8 +224,8 @@ const page = {
     const { step, config } = this;
     const ways = [];
     if (/^lock\.(password|disabled)$/.test(reason) && config.recovery.length > 0) ways.push(button(t('lock.recover'), () => this.show(step, { screen: recover })));
-    if (/^limit\.(sms|renewals)/.test(reason) && this.make !== useBackupCode && takes(step, 'backup')) ways.push(button(t('backup.offer'), () => this.show(step, { screen: useBackupCode })));
-    if (isRenewals(reason)) ways.push(button(t('login.back'), () => this.act(() => step.cancel())));
+    if (/^limit\.(sms|renewals)/.test(reason) && this.make !== useBackupCode && takes(step, 'backup') && !step.codeSpent) ways.push(button(t('backup.offer'), () => this.show(step, { screen: useBackupCode })));
+    if (isRenewals(reason) && !step.codeSpent) ways.push(button(t('login.back'), () => this.act(() => step.cancel())));
     if (/^recovery/.test(code) && config.recovery.length > 1) ways.push(t('recover.another'));
     const stuck = /^(auth\.user|auth\.oauth\.notfound|recovery|service\.error|lock\.codes|lock\.answers|lock\.disabled)/;
     if (stuck.test(code) || stuck.test(reason)) ways.push(...this.support());
@@ -232,7 +253,7 @@ const page = {
 };
 
 // ends are the screens without a login in progress. Back leaves the page from there.
-const ends = new Set([login, openLink, deadLink, logout, loggedOut, offer, screens.authorized]);
+const ends = new Set([login, openLink, deadLink, logout, loggedOut, offer, unconfirmed, changed, screens.authorized]);
 
 const screenOf = (step) => step.notice === 'sms.exhausted' ? useBackupCode : screens[step.state];
 
@@ -305,6 +326,7 @@ async function begin() {
     if (step) return page.arrive(step);
     const found = await client.resume({ byCookie: hasCookie, fresh: !leaving && !!fresh });
     if (found.state === 'start' && !fresh) page.unchoose();
+    if (found.state === 'start') keep('former', found.user ? JSON.stringify({ user: found.user, profileMnemocode: found.profileMnemocode }) : '');
     const mayEnd = hasCookie || found.state === 'authorized'; // the cookie may be another company's
     const stateless = returned && found.state !== 'authorized'; // some providers send errors so
     page.show(found, { screen: !leaving ? undefined : mayEnd ? logout : loggedOut, error: stateless ? new MnemogateError('oauth.denied', 'the answer has no state') : undefined });
@@ -314,7 +336,7 @@ async function begin() {
     // The user may want another account than the provider's. Not every provider knows select_account.
     if (error.code.startsWith('auth.')) page.prompt = 'select_account';
     else if (error.code === 'oauth.denied' && remembered('prompt') === 'select_account') page.prompt = 'login';
-    if (returned && error.step) return page.show(error.step, { error: over ? undefined : error });
+    if (returned && error.step) return page.show(error.step, over ? {} : { error, screen: error.step.state === 'authorized' ? unconfirmed : undefined });
     failed(t(leaving ? 'logout.heading' : 'login.heading'), error, begin, ...page.support());
   }
 }

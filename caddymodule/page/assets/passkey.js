@@ -41,6 +41,13 @@ async function wait(page, step, stopped) {
   }
 }
 
+// passkey returns a button for users whose browser has no autofill, or who don't find it. start
+// returns the step that the login begins with.
+export const passkey = (page, start) => page.config.passkeys && globalThis.PublicKeyCredential?.parseRequestOptionsFromJSON && button(t('login.passkey'), () => page.act(async () => {
+  const answer = await page.client.askPasskey().catch((cause) => { throw cause instanceof DOMException ? new MnemogateError('passkey', 'the browser gave no passkey', { cause }) : cause; });
+  return login(await start(), answer);
+}), 'other');
+
 async function login(step, answer) {
   const next = await step.loginWithPasskey(answer);
   settle();
@@ -96,9 +103,8 @@ export function offer(page, step) {
 
 // create returns the step to go on with, or nothing if the user has cancelled.
 async function create(step) {
-  const { device } = await import('./device.js');
   try {
-    await step.me.addPasskey(device(navigator.userAgent) ?? undefined);
+    await step.me.addPasskey();
   } catch (error) {
     if (error.reason === 'too_old') return step; // the offer was open for too long
     if (isNone(error)) return void alert(t('security.passkeys.cancelled'));

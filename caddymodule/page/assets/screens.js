@@ -1,21 +1,25 @@
 // The screens. screens[step.state] creates the screen of a step. It acts through
 // page (see page.js).
 import { el, anchor, button, field, form as formOf, choices, link, marked, submit, verbatim } from './ui.js';
-import { t } from './texts.js';
+import { t, time } from './texts.js';
 import { captcha } from './captcha.js';
-import { autofill } from './passkey.js';
+import { autofill, passkey } from './passkey.js';
 
 // form returns a form whose fields the user must fill in before it is sent.
 const form = (page, send, ...content) => formOf((of) => page.submit(of, send), ...content);
 
 // username tells password managers whose login it is.
-const username = ({ loginId }) => loginId && el('input', { type: 'text', name: 'username', autocomplete: 'username', value: loginId, readonly: true, hidden: true, tabindex: '-1' });
+export const username = ({ loginId }) => loginId && el('input', { type: 'text', name: 'username', autocomplete: 'username', value: loginId, readonly: true, hidden: true, tabindex: '-1' });
 
-// who shows whose login it is.
+// who shows whose login it is, and lets the user begin another one.
 const who = (page, step) => el('p', { class: 'who' },
-  step.loginId && el('b', { dir: 'auto' }, step.loginId),
-  username(step),
-  button(t('login.other'), () => page.act(() => step.cancel())));
+  named(step.loginId), username(step), button(t('login.other'), () => page.act(() => step.cancel())));
+
+// named shows what a user is called.
+const named = (user) => user && el('b', { dir: 'auto' }, user);
+
+// isMasked reports whether a user is called by a masked phone, which is no login id.
+export const isMasked = (user) => /^\+\d\d\*+\d\d$/.test(user);
 
 const links = (...content) => el('p', { class: 'links' }, content);
 
@@ -47,26 +51,35 @@ export const takes = (step, factor) => step.state === 'checkotp' && (step.second
 const choice = (page, name, text) => el('label', { class: 'check' },
   el('input', { id: name, type: 'checkbox', checked: page.chose(name), onchange: ({ target }) => page.choose(name, target.checked) }), el('span', {}, text));
 
+// login asks for a login id. It knows that of a user who is logged in and must log in again.
 export function login(page, step) {
   const providers = page.config.oauth.filter(({ authorizeUrl }) => authorizeUrl);
+  const masked = isMasked(step.user);
+  const ways = [
+    passkey(page, () => step),
+    ...providers.map((provider) =>
+      button([provider.icon && el('img', { src: provider.icon, alt: '' }), t('login.with', { name: provider.name || new URL(provider.authorizeUrl).hostname })], () => page.act(() => page.visit(step, provider)), 'other')),
+  ].filter(Boolean);
   return {
     stop: autofill(page, step),
     heading: t('login.heading'),
     body: [
+      masked && el('p', { class: 'lead' }, sentTo('login.as', 'user', step.user)),
       form(page, ({ login }) => step.login(login.trim()),
-        field({ name: 'login', label: t('login.id'), autocomplete: page.config.passkeys ? 'username webauthn' : 'username', ...verbatim, maxlength: '254', value: page.loginId ?? '' }),
+        field({ name: 'login', label: t('login.id'), autocomplete: page.config.passkeys ? 'username webauthn' : 'username', ...verbatim, maxlength: '254', value: page.loginId ?? (masked ? '' : step.user ?? '') }),
         page.config.remember && choice(page, 'remember', t('login.remember')),
         page.config.devices && choice(page, 'device', t('login.device')),
         submit(t('login.submit'))),
       (page.config.recovery.length > 0 || page.config.signup) && links(
         page.config.recovery.length > 0 && button(t('recover.offer'), () => page.show(step, { screen: recover })),
         page.config.signup && anchor(page.config.signup)),
-      providers.length > 0 && el('p', { class: 'or' }, t('login.or')),
-      providers.length > 0 && el('div', { class: 'stack' }, providers.map((provider) =>
-        button([provider.icon && el('img', { src: provider.icon, alt: '' }), t('login.with', { name: provider.name || new URL(provider.authorizeUrl).hostname })], () => page.act(() => page.visit(step, provider)), 'other'))),
+      ...otherwise(ways),
     ],
   };
 }
+
+// otherwise shows other ways to log in, below a form.
+const otherwise = (ways) => ways.length > 0 ? [el('p', { class: 'or' }, t('login.or')), el('div', { class: 'stack' }, ways)] : [];
 
 function checkPassword(page, step) {
   const { element, response, missing } = proof(page, step.captchaRequired);
@@ -81,23 +94,90 @@ function checkPassword(page, step) {
         consent(page, step.disclaimers),
         submit(t('password.submit'))),
       page.config.recovery.length > 0 && links(button(t('recover.offer'), () => page.show(step, { screen: recover }))),
+      ...otherwise([passkey(page, () => step.cancel())].filter(Boolean)),
     ],
   };
 }
 
-const codeField = () => field({ name: 'code', label: t('code.label'), autocomplete: 'one-time-code', inputmode: 'numeric', class: 'code', maxlength: '16', dir: 'ltr' });
+// codeField is for a code with this number of digits. It takes them out of a message that
+// is pasted, and sends a whole code by itself, unless something else is missing.
+export function codeField({ length, ...attributes }) {
+  const digits = `\\p{Nd}(?:[ \u00a0-]?\\p{Nd}){${length - 1}}`;
+  const whole = new RegExp(`^\\s*${digits}\\s*$`, 'u');
+  const within = new RegExp(`(?<!\\p{Nd})${digits}(?!\\p{Nd})`, 'u');
+  return field({
+    name: 'code', label: t('code.label'), autocomplete: 'one-time-code', inputmode: 'numeric', class: 'code', maxlength: '16', dir: 'ltr', ...attributes,
+    onpaste(event) {
+      const found = within.exec(event.clipboardData.getData('text'))?.[0];
+      if (!found) return;
+      event.preventDefault();
+      event.target.value = found;
+      event.target.dispatchEvent(new Event('input'));
+    },
+    oninput({ target }) {
+      if (whole.test(target.value) && !target.form.querySelector('#disclaimers input:not(:checked)')) target.form.requestSubmit();
+    },
+  });
+}
+
+// appDigits is how many digits a code of an app has, for which SMS have their own setting.
+export const appDigits = 6;
+
+// pause keeps users who press again and again from using up their codes.
+const pause = 30_000;
+
+// resend returns a button that requests a code. It counts down after it was pressed.
+function resend(page, text, step, { then, kind } = {}) {
+  const made = button(text, () => {
+    if (page.busy || Date.now() < page.again) return;
+    page.again = Date.now() + pause;
+    page.act(() => step.renewOTP(), then);
+  }, kind);
+  const tick = () => {
+    const left = Math.ceil((page.again - Date.now()) / 1000);
+    made.textContent = left > 0 ? `${text} (${time(left, 'narrow')})` : text;
+    if (left > 0) made.setAttribute('aria-disabled', 'true');
+    else made.removeAttribute('aria-disabled');
+  };
+  tick();
+  const ticking = setInterval(tick, 1000);
+  page.leave(() => clearInterval(ticking));
+  return made;
+}
+
+// spent replaces the form if a code was used up and no other one was sent.
+function spent(page, step, then, ...more) {
+  const over = page.noMoreCodes;
+  return {
+    heading: t('code.spent'),
+    body: [
+      over ? button(t('login.back'), () => page.act(() => step.cancel()), 'main') : resend(page, t('code.resend'), step, { then, kind: 'main' }),
+      links(...more, !over && button(t('login.back'), () => page.act(() => step.cancel()))),
+    ],
+  };
+}
+
+const useBackup = (page, step) => takes(step, 'backup') && button(t('backup.offer'), () => page.show(step, { screen: useBackupCode }));
+
+// lost says what to do without the phone.
+const lost = (page, backup, ...more) => (backup || page.support().length > 0) && el('details', {},
+  el('summary', {}, t('code.lost')),
+  backup && el('p', {}, t('code.lost.backup')),
+  ...more,
+  page.support().length > 0 && el('p', {}, t('code.lost.support'), ' ', ...page.support()));
 
 function checkOTP(page, step) {
+  if (step.codeSpent) return spent(page, step, checkOTP, useBackup(page, step));
   return {
     heading: t('code.heading'),
     body: [
       el('p', { class: 'lead' }, step.phone ? sentTo('code.sent', 'phone', step.phone) : t('code.app')),
       form(page, ({ code, disclaimers }) => step.checkOTP(code, { acceptDisclaimers: disclaimers }),
-        codeField(), consent(page, step.disclaimers), submit(t('code.submit'))),
+        who(page, step), codeField({ length: step.phone ? page.config.otp.length : appDigits }), consent(page, step.disclaimers), submit(t('code.submit'))),
       links(
-        takes(step, 'sms') && button(t(step.phone ? 'code.resend' : 'code.sms'), () => page.act(() => step.renewOTP(), checkOTP)),
-        takes(step, 'backup') && button(t('backup.offer'), () => page.show(step, { screen: useBackupCode })),
-        button(t('login.other'), () => page.act(() => step.cancel()))),
+        takes(step, 'sms') && resend(page, t(step.phone ? 'code.resend' : 'code.sms'), step, { then: checkOTP }),
+        useBackup(page, step)),
+      lost(page, takes(step, 'backup')),
     ],
     // A code by SMS allows one attempt. After that the page requests another one.
     renews: ({ step: left }) => left.codeSpent,
@@ -110,33 +190,36 @@ export function useBackupCode(page, step) {
     body: [
       el('p', { class: 'lead' }, t('backup.text')),
       form(page, ({ backup, disclaimers }) => step.useBackupCode(backup, { acceptDisclaimers: disclaimers }),
+        who(page, step),
         field({ name: 'backup', label: t('backup.label'), autocomplete: 'off', ...verbatim, class: 'code', maxlength: '64', dir: 'ltr' }),
         consent(page, step.disclaimers), submit(t('code.submit'))),
       links(
         step.notice === 'sms.exhausted'
-          ? takes(step, 'sms') && button(t('code.resend'), () => page.act(() => step.renewOTP(), checkOTP))
-          : button(t('backup.back'), () => page.show(step, { screen: checkOTP })),
-        button(t('login.other'), () => page.act(() => step.cancel()))),
+          ? takes(step, 'sms') && resend(page, t('code.resend'), step, { then: checkOTP })
+          : button(t('backup.back'), () => page.show(step, { screen: checkOTP }))),
+      lost(page),
     ],
   };
 }
 
 function recoveryCheckOTP(page, step) {
+  if (step.codeSpent) return spent(page, step);
   return {
     heading: t('code.heading'),
     body: [
       el('p', { class: 'lead' }, step.phone ? sentTo('code.sent', 'phone', step.phone) : t('code.sentsomewhere')),
-      form(page, ({ code }) => step.checkOTP(code), codeField(), submit(t('code.submit'))),
+      form(page, ({ code }) => step.checkOTP(code), who(page, step), codeField({ length: page.config.otp.length }), submit(t('code.submit'))),
       links(
-        button(t('code.resend'), () => page.act(() => step.renewOTP())),
+        resend(page, t('code.resend'), step),
         button(t('recover.stop'), () => page.act(() => step.cancel()))),
+      lost(page),
     ],
     renews: ({ step: left }) => left.codeSpent,
   };
 }
 
 // sentTo returns a text with a value that is always written from left to right.
-function sentTo(key, name, value) {
+export function sentTo(key, name, value) {
   const text = t(key, { [name]: '\0' });
   const [before, after = ''] = text.split('\0');
   const sentence = marked(text);
@@ -151,11 +234,10 @@ function setPassword(page, step) {
     heading: t(isWelcome(page) ? 'welcome.password' : 'newpassword.heading'),
     body: [
       form(page, ({ newpassword, disclaimers }) => step.setPassword(newpassword, { acceptDisclaimers: disclaimers }),
-        username(step),
+        who(page, step),
         newPassword(page, step),
         consent(page, step.disclaimers),
         submit(t('newpassword.submit'))),
-      links(button(t('login.other'), () => page.act(() => step.cancel()))),
     ],
   };
 }
@@ -269,7 +351,7 @@ export function deadLink(page, step) {
   return {
     heading: t('deadlink.heading'),
     body: [
-      el('p', { class: 'lead' }, t('deadlink.text')),
+      el('p', { class: 'lead' }, t(page.unanswered === openLink ? 'deadlink.lost' : 'deadlink.text')),
       el('p', { class: 'stack' },
         renewable && button(t('deadlink.again'), () => page.show(step, { screen: recover }), 'main'),
         button(t('login.back'), () => page.show(step, { screen: login }), renewable ? 'other' : 'main')),
@@ -281,16 +363,43 @@ export function deadLink(page, step) {
 function already(page, step) {
   return {
     heading: t('already.heading'),
-    body: [el('div', { class: 'stack' },
-      button(t('already.continue'), () => page.go(), 'main'),
-      button(t('logout.submit'), () => page.act(() => step.logout()), 'other'))],
+    body: [
+      whose(step),
+      el('div', { class: 'stack' },
+        button(t('already.continue'), () => page.go(), 'main'),
+        button(t('logout.submit'), () => page.act(() => step.logout()), 'other')),
+    ],
   };
 }
+
+// whose shows who is logged in.
+const whose = ({ user }) => user && el('p', { class: 'who' }, named(user));
+
+// unconfirmed asks the server what became of a login whose answer was lost. Without it, no
+// cookie may have come.
+export const unconfirmed = (page) => ({
+  heading: t('unconfirmed.heading'),
+  body: [
+    el('p', { class: 'lead' }, t('unconfirmed.text')),
+    el('p', { class: 'stack' }, button(t('error.again'), () => page.act(() => page.client.resume()), 'main')),
+  ],
+});
+
+// changed tells users that they are not who was logged in before.
+export const changed = (page, step) => ({
+  heading: t('changed.heading'),
+  body: [
+    whose(step),
+    el('p', { class: 'lead' }, sentTo('changed.text', 'user', page.former.user)),
+    button(t('already.continue'), () => page.go(), 'main'),
+  ],
+});
 
 export function logout(page, step) {
   return {
     heading: t('logout.heading'),
     body: [
+      whose(step),
       el('p', { class: 'lead' }, t('logout.text')),
       form(page, step.logout ?? page.client.logout, submit(t('logout.submit'))),
     ],

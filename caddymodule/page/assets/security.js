@@ -4,7 +4,7 @@ import { connect, MnemogateError } from './client.js';
 import { $, el, busy, button, complain, entitle, failed, field, fieldOf, footer, form as formOf, isFilled, say, submit, textOf } from './ui.js';
 import { t, time, language } from './texts.js';
 import { returnTo } from './returnto.js';
-import { newPassword } from './screens.js';
+import { appDigits, codeField, isMasked, newPassword, sentTo, username } from './screens.js';
 import { key, languages } from './frame.js';
 import { device, ago, moment } from './device.js';
 import { creates, isNone, settle } from './passkey.js';
@@ -77,7 +77,7 @@ function open(section, dialog) {
   opened = dialog;
   for (const told of document.querySelectorAll('.done')) told.textContent = '';
   for (const { id } of screen.querySelectorAll('section')) show(id);
-  ($(`#${section} input`) ?? $(`#${section} .main`))?.focus();
+  ($(`#${section} input:not([hidden])`) ?? $(`#${section} .main`))?.focus();
 }
 
 function close(section, text = '') {
@@ -134,6 +134,7 @@ const sections = {
   password: () => opened === 'password' ? [
     form('password', ({ current, newpassword }) => change('password', 'password', () => me.changePassword(newpassword, { current }), t('security.password.done')),
       t('newpassword.submit'),
+      username({ loginId: !isMasked(factors.user) && factors.user }),
       factors.passwordSet && field({ name: 'current', label: t('security.password.current'), type: 'password', autocomplete: 'current-password', reveal: true }),
       newPassword({ config }, { rules: { regex: factors.passwordRegex, description: factors.passwordRegexDescription } })),
   ] : [
@@ -142,13 +143,7 @@ const sections = {
   ],
 
   passkeys() {
-    if (opened === 'passkeys') {
-      return [
-        el('p', { id: 'passkeys-ask' }, t('security.passkeys.create.text')),
-        form('passkeys', ({ name }) => create(name), t('security.passkeys.create'),
-          field({ name: 'name', label: t('security.passkeys.name'), above: 'passkeys-ask', autocomplete: 'off', maxlength: '64', value: device(navigator.userAgent) ?? '' })),
-      ];
-    }
+    if (opened === 'passkeys') return confirmation('passkeys', t('security.passkeys.create.text'), t('security.passkeys.create'), create);
     const named = passkeys.find(({ id }) => opened === `passkeys-rename-${id}`);
     if (named) {
       return [
@@ -174,15 +169,32 @@ const sections = {
     ];
   },
 
+  twostep() {
+    const { secondFactor: on, totp, userPhone: phone } = factors;
+    if (opened === 'twostep') {
+      return confirmation('twostep', t(on ? 'security.twostep.off.ask' : 'security.twostep.on.ask'), t(on ? 'security.twostep.turnoff' : 'security.twostep.turnon'), () =>
+        change('twostep', 'twostep', () => me.setSecondFactor(!on), t(on ? 'security.twostep.off.done' : 'security.twostep.on.done')));
+    }
+    const way = totp ? 'app' : phone ? 'sms' : 'none';
+    return [
+      el('p', {}, !on ? t('security.twostep.off') : way === 'sms' ? sentTo('security.twostep.on.sms', 'phone', phone) : t(`security.twostep.on.${way}`)),
+      !on && way === 'none' && el('p', {}, t('security.twostep.off.none')),
+      factors.secondFactorPolicy === 'required'
+        ? el('p', {}, t('security.twostep.required'))
+        : (on || way !== 'none') && actions(opens('twostep', 'twostep', t(on ? 'security.twostep.turnoff' : 'security.twostep.turnon'))),
+    ];
+  },
+
   app() {
+    const { secondFactor: on, totp, userPhone: phone } = factors;
     if (opened === 'app') return [enrolment];
     if (opened === 'app-remove') {
-      return confirmation('app', t('security.app.remove.text'), t('security.remove'), () =>
+      return confirmation('app', on ? sentTo('security.app.remove.sms', 'phone', phone) : t('security.app.remove.text'), t('security.remove'), () =>
         change('app', 'app-remove', () => me.removeTOTP(), t('security.app.removed')));
     }
-    const needed = factors.secondFactor && !factors.userPhone; // the server refuses to remove it
+    const needed = on && !phone; // the server refuses to remove it
     return [
-      el('p', {}, t(factors.totp ? 'security.app.on' : 'security.app.off')),
+      el('p', {}, t(!totp ? 'security.app.off' : on ? 'security.app.on' : 'security.app.idle')),
       actions(
         button(t(factors.totp ? 'security.app.replace' : 'security.app.setup'), enrol, 'other'),
         factors.totp && !needed && opens('app', 'app-remove', t('security.remove'))),
@@ -196,6 +208,8 @@ const sections = {
         el('ul', { class: 'codes secret', dir: 'ltr' }, codes.map((code) => el('li', {}, code))),
         actions(
           button(t('security.codes.kept'), () => { codes = null; close('codes'); }, 'main'),
+          el('a', { class: 'other', href: `data:text/plain;charset=utf-8,${encodeURIComponent(listed())}`, download: `${t('security.codes')} ${config.name}.txt` }, t('security.download')),
+          button(t('security.print'), () => print(), 'other'),
           navigator.clipboard && button(t('security.copy'), copy, 'other')),
       ];
     }
@@ -242,8 +256,8 @@ const sections = {
 // replaces any code, also that of a login without a password.
 function visible() {
   const second = factors.secondFactorPolicy !== 'off' && factors.passwordSet;
-  const codes = second ? factors.secondFactor : !factors.passwordSet && factors.userPhone;
-  return ['password', ...config.passkeys ? ['passkeys'] : [], ...second ? ['app'] : [], ...codes ? ['codes'] : [], 'sessions', ...config.devices ? ['devices'] : []];
+  const replaces = second ? factors.secondFactor : !factors.passwordSet && factors.userPhone;
+  return ['password', ...config.passkeys ? ['passkeys'] : [], ...second ? ['twostep', 'app'] : [], ...codes || replaces ? ['codes'] : [], 'sessions', ...config.devices ? ['devices'] : []];
 }
 
 const nameOf = ({ userAgent }) => device(userAgent) ?? t('security.sessions.unknown');
@@ -267,9 +281,9 @@ function row(session) {
 // Passkeys
 
 // create lets the browser create a passkey. Users may cancel its dialog.
-const create = (name) => act('passkeys', 'passkeys', async () => {
+const create = () => act('passkeys', 'passkeys', async () => {
   try {
-    await me.addPasskey(name);
+    await me.addPasskey();
   } catch (error) {
     if (!isNone(error) && !(error instanceof DOMException)) throw error;
     return tell('passkeys', t(error.name === 'InvalidStateError' ? 'security.passkeys.exists' : 'security.passkeys.cancelled'), true);
@@ -289,17 +303,31 @@ function enrol() {
     const { secret, qr } = await me.newTOTP();
     const picture = document.importNode(new DOMParser().parseFromString(qr, 'image/svg+xml').documentElement, true);
     for (const [name, value] of Object.entries({ class: 'qr', role: 'img', 'aria-label': t('security.app.qr') })) picture.setAttribute(name, value);
-    enrolment = form('app', ({ code }) => change('app', 'app', () => me.confirmTOTP(code), t('security.app.done')),
+    enrolment = form('app', ({ code }) => confirm(code),
       t('security.app.confirm'),
       el('div', { id: 'app-ask' },
         el('p', {}, t('security.app.scan')),
         picture,
         el('p', {}, t('security.app.type')),
         el('p', { class: 'secret', dir: 'ltr' }, secret.replace(/.{4}\B/g, '$& '))),
-      field({ name: 'code', label: t('security.app.code'), above: 'app-ask', autocomplete: 'one-time-code', inputmode: 'numeric', class: 'code', maxlength: '16', dir: 'ltr' }));
+      codeField({ length: appDigits, label: t('security.app.code'), above: 'app-ask' }));
     open('app', 'app');
   });
 }
+
+// confirm makes the app take effect. Backup codes may come with it, which the user must
+// keep now.
+const confirm = (code) => act('app', 'app', async () => {
+  const { backupCodes } = await me.confirmTOTP(code);
+  await refresh();
+  codes = backupCodes ?? null;
+  close('app', t('security.app.done'));
+  showOthers('app');
+  if (!codes) return;
+  tell('codes', t('security.codes.app'));
+  say(t('security.codes.app')); // its element may be too new to be announced
+  $('#codes h2').focus();
+});
 
 // Backup codes
 
@@ -314,14 +342,17 @@ const createCodes = () => act('codes', 'codes', async () => {
   close('codes', t('security.codes.done'));
 });
 
+// listed returns the codes as a text that says what they are for.
+const listed = () => [`${t('security.codes')}: ${config.name}`, factors.user, '', ...codes, ''].filter((line) => line !== undefined).join('\n');
+
 async function copy() {
-  const done = await navigator.clipboard.writeText(codes.join('\n')).then(() => true, () => false);
+  const done = await navigator.clipboard.writeText(listed()).then(() => true, () => false);
   tell('codes', t(done ? 'security.copied' : 'security.copied.not'), !done);
 }
 
 // The page
 
-const headings = { password: 'password.label', passkeys: 'security.passkeys', app: 'security.app', codes: 'security.codes', sessions: 'security.sessions', devices: 'security.devices' };
+const headings = { password: 'password.label', passkeys: 'security.passkeys', twostep: 'security.twostep', app: 'security.app', codes: 'security.codes', sessions: 'security.sessions', devices: 'security.devices' };
 
 function show(name) {
   $(`#${name} .body`).replaceChildren(...sections[name]().filter(Boolean));
@@ -339,6 +370,7 @@ function showAll(focus, text) {
   entitle(t('security.heading'));
   screen.replaceChildren(
     el('h1', { tabindex: '-1' }, t('security.heading')),
+    factors.user ? el('p', { class: 'who' }, el('b', { dir: 'auto' }, factors.user)) : '',
     back ? el('a', { href: back }, t('security.back')) : '',
     ...visible().map((name) => el('section', { id: name, 'aria-labelledby': `${name}-heading` },
       el('h2', { id: `${name}-heading`, tabindex: '-1' }, t(headings[name])),

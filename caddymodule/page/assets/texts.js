@@ -26,7 +26,7 @@ export function t(key, values = {}) {
 export const isLent = (text) => lent.has(text);
 
 // time formats a number of seconds for people.
-export function time(seconds) {
+export function time(seconds, unitDisplay = 'long') {
   const [n, unit] = seconds >= 7200 ? [seconds / 3600, 'hour'] : seconds >= 120 ? [seconds / 60, 'minute'] : [seconds, 'second'];
-  return new Intl.NumberFormat(language, { style: 'unit', unit, unitDisplay: 'long' }).format(Math.ceil(n));
+  return new Intl.NumberFormat(language, { style: 'unit', unit, unitDisplay }).format(Math.ceil(n));
 }

@@ -128,7 +128,7 @@ export function isFilled(form) {
     error.textContent = ''; // otherwise it still describes its field
   }
   for (const input of form.querySelectorAll('[aria-invalid]')) input.removeAttribute('aria-invalid');
-  const empty = [...form.querySelectorAll('input[required]')].find(({ value }) => value === '');
+  const empty = [...form.querySelectorAll('input[required]')].find(({ value, autocomplete }) => (/password/.test(autocomplete) ? value : value.trim()) === '');
   if (empty) complain(empty.name, t('error.empty'));
   return !empty;
 }
@@ -178,7 +178,7 @@ export const note = (text) => tell(el('p', { id: told, class: 'notice' }, text))
 // focus focuses the first input of a screen, or what else the user needs next. For screen
 // readers, which go on from there, what is above describes it.
 export function focus(screen) {
-  const target = $('input:not([hidden]), .main', screen) ?? $('h1', screen);
+  const target = $('input:not([hidden], .check *), .main', screen) ?? $('h1', screen);
   const lead = $('.lead', screen);
   if (lead) lead.id = 'lead';
   const above = [target.matches('.main') && 'heading', lead && 'lead', document.getElementById(told) && told];

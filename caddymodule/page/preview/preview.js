@@ -53,14 +53,18 @@ globalThis.fetch = async (input, init = {}) => {
   const route = address.startsWith(`${base}/v2/`) && address.slice(base.length + 4);
   if (!route || route.startsWith('page/')) return real(input, init);
   if (route === 'client.json') return json(await configOf(init));
-  if (route === 'session' && init.method === 'GET') return json((init.headers.Authorization || scene.cookie) && scene.session || { status: 401, error_code: 'auth.header.missing' });
-  const answer = scene.answers?.[route] ?? usual[route] ?? { status: 'success' };
+  if (route === 'session' && init.method === 'GET') return json((init.headers.Authorization || scene.cookie) && next(scene.session) || { status: 401, error_code: 'auth.header.missing' });
+  const answer = next(scene.answers?.[route] ?? usual[route] ?? { status: 'success' });
   if (answer === 'network') throw new TypeError('offline');
   return json(answer.session_state ? { expires_in: 600, ...answer } : answer);
 };
 
+// next returns the answer to a request. Several are a list, of which the last one stays.
+const next = (answer) => Array.isArray(answer) ? answer.length > 1 ? answer.shift() : answer[0] : answer;
+
 async function configOf(init) {
   return {
+    name: document.querySelector('main').dataset.title || 'Example', otp: { length: 6 },
     password: { min_length: 8, regex: null, description: '', regex_description: name === 'newpassword-pattern' ? 'At least one digit.' : undefined },
     captcha: { type: 'pow', bits: 8 }, recovery: ['PHONE', 'MAIL', 'QUESTION'], disclaimers: [], session: { idle: 3600, lifetime: 86400 },
     oauth: [{ provider_id: 1, name: 'Example', authorize_url: 'https://id.example.com/', client_id: 'preview', scope: 'openid', pkce: true, icon: new URL('icon.svg', file).href }],
@@ -93,6 +97,7 @@ const doing = {
     await new Promise((resume) => setTimeout(resume, 1000)); // nobody cancels a dialog faster
     asked.reject(new DOMException('', 'NotAllowedError'));
   },
+  open() { document.querySelector('details').open = true; },
   submit() { document.querySelector('#screen .main').click(); },
   async choose(key) {
     const { t } = await import(new URL('texts.js', file));

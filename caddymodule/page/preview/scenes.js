@@ -3,10 +3,11 @@
 //
 //   page      logout or security; otherwise it is the login page
 //   at        the query and fragment of the page's address
-//   session   what GET session answers: the step that the page begins with
+//   session   what GET session answers: the step that the page begins with; several
+//             answers are a list
 //   cookie    it is the session of a cookie, not of a token
 //   loginId   who the user said to be
-//   answers   what other routes answer: a body, or an error by fails
+//   answers   what other routes answer: a body, an error by fails, or a list of these
 //   config    what differs from the usual client.json
 //   act       what the user does: [what, where, text]
 
@@ -25,13 +26,15 @@ const newPassword = { loginId, session: step('setpassword', { password_regex: nu
 const recoveryCode = { loginId, session: step('recovery-checkotp', { user_phone: '+37*******34' }) };
 const question = { loginId, session: step('recovery-checkquestion', { control_question: 'What was your first pet called?' }) };
 const enter = (where, text) => [['enter', where, text], ['submit']];
+const enterCode = ['enter', 'code', '123456']; // which is sent by itself
 const refused = (route, error, ...act) => ({ answers: { [route]: error }, act });
 const recover = [['choose', 'recover.offer']];
-const session = step('authorized', { profile_mnemocode: 'alice-0001' });
+const session = step('authorized', { profile_mnemocode: 'alice-0001', user: loginId });
+const bob = step('authorized', { profile_mnemocode: 'bob-0002', user: 'bob' });
 const authorized = { at: '?cookie', session, cookie: true };
 const days = (n) => new Date(Date.now() - n * 86_400_000).toISOString();
 const answers = {
-  'me/factors': { password_set: true, totp: true, backup_codes_left: 7, user_phone: '+37*******34', provider_ids: [], second_factor: true, second_factor_policy: 'per_account', fresh_for: 600, password_regex: null, password_regex_description: '8 to 128 characters.' },
+  'me/factors': { user: loginId, password_set: true, totp: true, backup_codes_left: 7, user_phone: '+37*******34', provider_ids: [], second_factor: true, second_factor_policy: 'per_account', fresh_for: 600, password_regex: null, password_regex_description: '8 to 128 characters.' },
   'me/sessions': {
     sessions: [
       { session_id: 'a', current: true, created_at: days(2), last_used: days(0), address: '203.0.113.7', user_agent: 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0' },
@@ -56,6 +59,7 @@ const withDevices = {
     { device_id: 'b', current: false, skip_second_factor: false, created_at: days(2), expires_at: days(-88), address: '2001:db8::7', user_agent: '' },
   ] } },
 };
+const factors = (more) => ({ ...security, answers: { ...answers, 'me/factors': { ...answers['me/factors'], ...more } } });
 const offer = { ...password, config: { passkeys: true, self_service: true }, answers: { 'auth/checkpassword': step('authorized', { session_token: 'preview' }) } };
 const oauth = { at: '?state=s&code=c' };
 
@@ -72,6 +76,18 @@ export const scenes = {
   'login-unavailable': refused('auth/login', fails(503, 'service.unavailable'), ...enter('login', loginId)),
   'login-offline': refused('auth/login', 'network', ...enter('login', loginId)),
   'login-fresh': { ...authorized, at: '?fresh=60&cookie' },
+  'login-fresh-phone': { ...authorized, session: step('authorized', { profile_mnemocode: 'bob-0002', user: '+37*******34' }), at: '?fresh=60&cookie' },
+  'login-changed': {
+    ...authorized, session: [session, bob], at: '?fresh=60&cookie', answers: { 'auth/checkpassword': step('authorized', { session_token: 'preview' }), session: bob },
+    act: [...enter('login', 'bob'), ...enter('password', 'right')],
+  },
+  'login-unconfirmed': { ...password, answers: { 'auth/checkpassword': step('authorized', { session_token: 'preview' }), session: 'network' }, act: enter('password', 'right') },
+  'login-unconfirmed-over': {
+    ...password, answers: { 'auth/checkpassword': step('authorized', { session_token: 'preview' }), session: ['network', fails(401, 'auth.token.invalid')] }, session: [password.session, fails(401, 'auth.token.invalid')],
+    act: [...enter('password', 'right'), ['submit']],
+  },
+  'login-blank': { act: enter('login', ' ') },
+  'login-passkeys': { config: { passkeys: true } },
   'login-passkey-unknown': { config: { passkeys: true }, ...refused('passkey/login', fails(401, 'auth.credentials.invalid'), ['passkey', 'given']) },
   'login-passkey-cancelled': { config: { passkeys: true }, act: [['passkey', 'cancelled']] },
   'login-plain': { config: { oauth: [], recovery: [] } },
@@ -85,16 +101,20 @@ export const scenes = {
   'password-wrong': { ...password, ...refused('auth/checkpassword', fails(401, 'auth.password.invalid'), ...enter('password', 'wrong')) },
   'password-locked': { ...password, ...refused('auth/checkpassword', locked('lock.password'), ...enter('password', 'wrong')) },
   'password-expired': { ...password, ...refused('auth/checkpassword', fails(401, 'auth.token.expired'), ...enter('password', 'right')) },
+  'password-passkeys': { ...password, config: { passkeys: true } },
+  'password-lost': { ...password, ...refused('auth/checkpassword', ['network', fails(401, 'auth.token.invalid')], ...enter('password', 'right'), ['submit']) },
   'password-captcha': { ...password, session: step('checkpassword', { captcha_required: true }) },
   'password-disclaimers': { ...password, session: step('checkpassword', { disclaimers_required }), act: enter('password', 'right') },
   'code': code,
-  'code-wrong': { ...code, ...refused('auth/checkotp', fails(401, 'auth.otp.invalid'), ...enter('code', '123456')) },
+  'code-wrong': { ...code, ...refused('auth/checkotp', fails(401, 'auth.otp.invalid'), enterCode) },
   'code-resent': { ...code, act: [['choose', 'code.resend']] },
   'code-limit': { ...code, ...refused('auth/renewotp', locked('limit.sms_account', 600), ['choose', 'code.resend']) },
-  'code-wrong-limit': { ...code, answers: { 'auth/checkotp': fails(401, 'auth.otp.invalid'), 'auth/renewotp': locked('limit.renewals', 600) }, act: enter('code', '123456') },
-  'code-locked': { ...code, ...refused('auth/checkotp', locked('lock.codes', 80000), ...enter('code', '123456')) },
+  'code-wrong-limit': { ...code, answers: { 'auth/checkotp': fails(401, 'auth.otp.invalid'), 'auth/renewotp': locked('limit.renewals', 600) }, act: [enterCode] },
+  'code-spent': { ...code, answers: { 'auth/checkotp': fails(401, 'auth.otp.invalid'), 'auth/renewotp': 'network' }, act: [enterCode] },
+  'code-lost-phone': { ...code, act: [['open']] },
+  'code-locked': { ...code, ...refused('auth/checkotp', locked('lock.codes', 80000), enterCode) },
   'code-app': app,
-  'code-app-wrong': { ...app, ...refused('auth/checkotp', fails(401, 'auth.otp.invalid'), ...enter('code', '123456')) },
+  'code-app-wrong': { ...app, ...refused('auth/checkotp', fails(401, 'auth.otp.invalid'), enterCode) },
   'backup': { ...code, act: [['choose', 'backup.offer']] },
   'backup-wrong': { ...code, ...refused('auth/checkotp', fails(401, 'auth.backupcode.invalid'), ['choose', 'backup.offer'], ...enter('backup', 'AAAAABBBBB')) },
   'backup-without-sms': { loginId, session: step('checkotp', { second_factors: ['sms', 'backup'] }) },
@@ -103,6 +123,8 @@ export const scenes = {
   'newpassword-weak': { ...newPassword, ...refused('auth/setpassword', fails(422, 'request.validation.failed', { reason: 'password.common' }), ...enter('newpassword', 'password1')) },
   'newpassword-same': { ...newPassword, ...refused('auth/setpassword', fails(422, 'auth.password.invalid'), ...enter('newpassword', 'correct horse battery')) },
   'newpassword-pattern': { loginId, session: step('setpassword', { password_regex: '[0-9]', password_regex_description: '8 to 128 characters. At least one digit.' }) },
+  'newpassword-unsure': { ...newPassword, ...refused('auth/setpassword', 'network', ...enter('newpassword', 'correct horse battery')) },
+  'newpassword-lost': { ...newPassword, ...refused('auth/setpassword', ['network', fails(401, 'auth.token.invalid')], ...enter('newpassword', 'correct horse battery'), ['submit']) },
   'newpassword-done': { loginId, session: step('recovery-setpassword', { password_regex: null, password_regex_description: null }), answers: { 'auth/setpassword': { status: 'success' } }, act: enter('newpassword', 'correct horse battery') },
   'disclaimers': { session: step('acceptdisclaimers', { disclaimers_required }) },
   'disclaimers-missing': { session: step('acceptdisclaimers', { disclaimers_required }), act: [['submit']] },
@@ -111,14 +133,16 @@ export const scenes = {
   'recover-mailed': { answers: { 'auth/recovery/recover': { status: 'success', verification: 'MAIL', user_email: loginId } }, act: [...recover, ...enter('login', loginId)] },
   'recover-mails': refused('auth/recovery/recover', locked('limit.mails', 3000), ...recover, ...enter('login', loginId)),
   'recover-code': recoveryCode,
-  'recover-code-wrong': { ...recoveryCode, ...refused('auth/recovery/checkotp', fails(401, 'auth.otp.invalid'), ...enter('code', '123456')) },
+  'recover-code-wrong': { ...recoveryCode, ...refused('auth/recovery/checkotp', fails(401, 'auth.otp.invalid'), enterCode) },
   'recover-question': question,
   'recover-question-wrong': { ...question, ...refused('auth/recovery/checkquestion', fails(401, 'auth.controlanswer.invalid'), ...enter('answer', 'Tom')) },
   'recover-question-locked': { ...question, ...refused('auth/recovery/checkquestion', locked('lock.answers', 80000), ...enter('answer', 'Tom')) },
   'link': { at: '#mgl_preview' },
   'link-dead': { at: '#recover=mgl_preview', ...refused('auth/recovery/checklink', fails(401, 'auth.token.invalid'), ['submit']) },
+  'link-lost': { at: '#recover=mgl_preview', ...refused('auth/recovery/checklink', ['network', fails(401, 'auth.token.invalid')], ['submit'], ['submit']) },
+  'link-password': { at: '#mgl_preview', answers: { 'auth/recovery/checklink': step('recovery-setpassword', { session_token: 'preview', login_id: loginId, password_regex: null, password_regex_description: null }) }, act: [['submit']] },
   'welcome': { at: '#recover=mgw_preview' },
-  'welcome-password': { at: '#recover=mgw_preview', answers: { 'auth/recovery/checklink': step('recovery-setpassword', { session_token: 'preview', password_regex: null, password_regex_description: null }) }, act: [['submit']] },
+  'welcome-password': { at: '#recover=mgw_preview', answers: { 'auth/recovery/checklink': step('recovery-setpassword', { session_token: 'preview', login_id: loginId, password_regex: null, password_regex_description: null }) }, act: [['submit']] },
   'offer': { ...offer, act: enter('password', 'right') },
   'offer-cancelled': { ...offer, act: [...enter('password', 'right'), ['submit']] },
   'offer-refused': { ...offer, answers: { ...offer.answers, 'me/passkeys/options': fails(401, 'auth.credentials.invalid') }, act: [...enter('password', 'right'), ['submit']] },
@@ -127,7 +151,12 @@ export const scenes = {
   'logout-unavailable': { ...authorized, page: 'logout', session: fails(503, 'service.unavailable') },
   'loggedout': { page: 'logout' },
   'security': security,
-  'security-first': { ...security, answers: { ...answers, 'me/factors': { ...answers['me/factors'], totp: false, backup_codes_left: 0 } } },
+  'security-first': factors({ totp: false, backup_codes_left: 0, second_factor: false }),
+  'security-sms': factors({ totp: false }),
+  'security-idle': factors({ second_factor: false }),
+  'security-required': factors({ totp: false, user_phone: undefined, second_factor_policy: 'required' }),
+  'security-twostep-off': { ...security, act: [['choose', 'security.twostep.turnoff']] },
+  'security-twostep-on': { ...factors({ totp: false, second_factor: false }), act: [['choose', 'security.twostep.turnon']] },
   'security-password': { ...security, at: '?cookie#password', answers: { ...answers, 'me/factors': { ...answers['me/factors'], fresh_for: 20 } } },
   'security-password-wrong': {
     ...security, answers: { ...answers, 'me/password': fails(401, 'auth.password.invalid') },
@@ -147,6 +176,7 @@ export const scenes = {
   'security-devices-none': { ...withDevices, answers: { ...answers, 'me/devices': { devices: [] } } },
   'security-device-forget': { ...withDevices, act: [['choose', 'security.devices.forget']] },
   'security-app': { ...security, act: [['choose', 'security.app.replace']] },
+  'security-app-codes': { ...security, answers: { ...answers, 'me/totp/confirm': answers['me/backup-codes'] }, act: [['choose', 'security.app.replace'], enterCode] },
   'security-app-remove': { ...security, act: [['choose', 'security.remove']] },
   'security-codes': { ...security, act: [['choose', 'security.codes.create'], ['submit']] },
 };
