@@ -89,7 +89,7 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 		b.isUser("sam")
 		b.waits(`location.pathname + location.search === '/home?x=1'`)
 		b.open(s.URL + "/acme/login?state=old&code=old") // as Back may do
-		b.sees("already", "h1 + .stack")
+		b.sees("already", ".stack")
 		app.mu.Lock()
 		logins = append(logins, app.authTime)
 		app.mu.Unlock()

@@ -160,10 +160,9 @@ function spent(page, step, then, ...more) {
 const useBackup = (page, step) => takes(step, 'backup') && button(t('backup.offer'), () => page.show(step, { screen: useBackupCode }));
 
 // lost says what to do without the phone.
-const lost = (page, backup, ...more) => (backup || page.support().length > 0) && el('details', {},
+const lost = (page, backup) => (backup || page.support().length > 0) && el('details', {},
   el('summary', {}, t('code.lost')),
   backup && el('p', {}, t('code.lost.backup')),
-  ...more,
   page.support().length > 0 && el('p', {}, t('code.lost.support'), ' ', ...page.support()));
 
 function checkOTP(page, step) {
