@@ -27,7 +27,7 @@ func readDeploy(t *testing.T, name string) string {
 }
 
 // secretFile matches the files with secrets that a Caddyfile reads.
-var secretFile = regexp.MustCompile(`\{file\.(/run/[^}]+/)(\w+)\}`)
+var secretFile = regexp.MustCompile(`\{file\.(?:\{\$CREDENTIALS_DIRECTORY:)?(/run/[^}]+?)\}?/(\w+)\}`)
 
 // checkSecrets validates a Caddyfile with files for the secrets that it reads,
 // checks that all of them are in one directory, and returns their names.
@@ -37,7 +37,7 @@ func checkSecrets(t *testing.T, caddyfile, directory string) []string {
 	names := map[string]bool{}
 	config := secretFile.ReplaceAllStringFunc(caddyfile, func(placeholder string) string {
 		parts := secretFile.FindStringSubmatch(placeholder)
-		if parts[1] != directory {
+		if parts[1]+"/" != directory {
 			t.Errorf("%s is not in %s", placeholder, directory)
 		}
 		names[parts[2]] = true
@@ -117,12 +117,76 @@ func TestDeployedSecretsAreMadeFirst(t *testing.T) {
 	}
 }
 
+// The command of docs/deploy/README.md validates a new secret before the service has it. A stub of
+// systemd-run passes credentials as systemd does.
+func TestDeployedSecretsAreValidatedBeforeTheRestart(t *testing.T) {
+	t.Parallel()
+	_, page, _ := strings.Cut(pages(t)["docs/deploy/README.md"], "\nA changed secret needs")
+	command, _, _ := strings.Cut(blocks(page, "sh")[0], "systemctl")
+	dir := t.TempDir()
+	here := strings.NewReplacer("/etc/systemd/system", dir, "/etc/mnemogate", dir, "/var/log/mnemogate", dir, "/var/lib/mnemogate", dir)
+	stub := func(name, script string) {
+		writeFile(t, filepath.Join(dir, name), "#!/bin/sh\n"+script)
+		must(t, os.Chmod(filepath.Join(dir, name), 0o700))
+	}
+	stub("caddy", "MNEMOGATE_TEST_CADDY=1 exec "+os.Args[0]+` "$@"`)
+	stub("systemd-run", `CREDENTIALS_DIRECTORY=$(mktemp -d `+dir+`/XXXXXX); export CREDENTIALS_DIRECTORY
+while :; do
+	case $1 in
+	LoadCredential=*) c=${1#*=}; cp "${c#*:}" "$CREDENTIALS_DIRECTORY/${c%%:*}" || exit 1;;
+	-*) ;;
+	*) exec "$@";;
+	esac
+	shift
+done`)
+	must(t, os.Mkdir(dir+"/secrets", 0o700))
+	for _, name := range []string{"acme_api_key", "turnstile_secret", "sms_secret", "mail_secret"} {
+		writeFile(t, filepath.Join(dir, "secrets", name), guesttest.Secret+"\n")
+	}
+	caddyfile, unit := here.Replace(readDeploy(t, "Caddyfile")), here.Replace(readDeploy(t, "mnemogate.service"))
+	validate := func() (string, error) {
+		writeFile(t, dir+"/Caddyfile", caddyfile)
+		writeFile(t, dir+"/mnemogate.service", unit)
+		cmd := exec.Command("sh", "-ec", here.Replace(command))
+		cmd.Env = append(os.Environ(), "PATH="+dir+":"+os.Getenv("PATH"), "HOME="+dir)
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	if out, err := validate(); err != nil {
+		t.Errorf("as deployed: %v: %s", err, out)
+	}
+	caddyfile = strings.Replace(caddyfile, "/sms_secret}", "/mail_secret}", 1)
+	if out, err := validate(); err == nil || !strings.Contains(out, "mail_secret} names no file") {
+		t.Errorf("a secret that the unit does not load: %v: %s", err, out)
+	}
+	unit += "LoadCredential=mail_secret:" + dir + "/secrets/mail_secret\n"
+	if out, err := validate(); err != nil {
+		t.Errorf("a new secret: %v: %s", err, out)
+	}
+}
+
 // A manifest holds the parts of a document of kubernetes.yaml that the tests check.
 type manifest struct {
 	Kind, APIVersion string
 	Data             map[string]string
+	Metadata         struct{ Name string }
 	Spec             struct {
-		Ports   []struct{ TargetPort string }
+		Ports []struct {
+			Port       int
+			TargetPort string
+		}
+		Rules []struct {
+			HTTP struct {
+				Paths []struct {
+					Backend struct {
+						Service struct {
+							Name string
+							Port struct{ Number int }
+						}
+					}
+				}
+			}
+		}
 		Ingress []struct {
 			From  []map[string]any
 			Ports []struct{ Port any }
@@ -185,6 +249,10 @@ func TestDeployedManifests(t *testing.T) {
 	}
 	if node.LivenessProbe.TCPSocket.Port != port || byKind["Service"].Spec.Ports[0].TargetPort != port {
 		t.Errorf("not all use the port %s", port)
+	}
+	service, leads := byKind["Service"], byKind["Ingress"].Spec.Rules[0].HTTP.Paths[0].Backend.Service
+	if leads.Name != service.Metadata.Name || leads.Port.Number != service.Spec.Ports[0].Port {
+		t.Errorf("the Ingress leads to %+v", leads)
 	}
 	for _, rule := range byKind["NetworkPolicy"].Spec.Ingress { // the last one, of mnemogate itself
 		if anyone := len(rule.From) == 0; len(rule.Ports) != 1 || anyone != (rule.Ports[0].Port == port) {

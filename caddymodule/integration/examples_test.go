@@ -37,7 +37,7 @@ func startFrom(t *testing.T, example string, env ...string) *site {
 func TestExamplesAreWellFormatted(t *testing.T) {
 	t.Setenv("POSTGRES", "postgres://localhost/db")
 	t.Setenv("REDIS", "redis://localhost")
-	files, _ := filepath.Glob("../../docs/examples/*/Caddyfile")
+	files, _ := filepath.Glob("../../docs/examples/*/*Caddyfile")
 	if len(files) < 4 {
 		t.Fatalf("there are only %d", len(files))
 	}
@@ -103,7 +103,12 @@ func TestExamplesOfDocs(t *testing.T) {
 	t.Run("two-nodes", func(t *testing.T) {
 		t.Parallel()
 		with := sharedServers(t)
-		env := []string{"POSTGRES=" + with.postgres.DSN(with.schema), "REDIS=" + with.redis.URL()}
+		for statement := range strings.Lines(blocks(section(t, "docs/many-nodes.md", "Setting up"), "sql")[0]) {
+			with.postgres.Exec(t, statement)
+		}
+		t.Cleanup(func() { with.postgres.Exec(t, "DROP DATABASE mnemogate (FORCE)", "DROP ROLE mnemogate") })
+		dsn := strings.NewReplacer("user=postgres", "user=mnemogate", "dbname=postgres", "dbname=mnemogate").Replace(with.postgres.DSN("public"))
+		env := []string{"POSTGRES=" + dsn, "REDIS=" + with.redis.URL()}
 		one, two := startFrom(t, "two-nodes", env...), startFrom(t, "two-nodes", env...)
 		a := one.postTo("acme", key, "auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": password})
 		token := a.wantState(record.Authorized).token()

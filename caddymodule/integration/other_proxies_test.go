@@ -179,6 +179,11 @@ func (s *site) checkLogin(t *testing.T) {
 	if lines := linesNamed(string(a.Body), append([]string{"Authorization", "X-Api-Key"}, rewriteHeaders...)...); lines != nil {
 		t.Errorf("the application got %q", lines)
 	}
+	for _, path := range []string{"/x", "/health"} {
+		if body := strings.ToLower(string(s.ask("GET", path, bearer(token)+forwarded).wantStatus(200).Body)); strings.Contains(body, "mallory") || strings.Contains(body, "192.0.2.66") {
+			t.Errorf("%s: the application got %q", path, body)
+		}
+	}
 	hops := s.ask("GET", "/x", bearer(token)+"Connection: X-Profile-Mnemocode, x-company-code\r\n")
 	passes("names in Connection", hops)
 	if lines := linesNamed(string(hops.Body), "Connection"); strings.Contains(strings.ToLower(strings.Join(lines, " ")), "x-") {
@@ -280,16 +285,20 @@ func (s *site) checkBrowsers(t *testing.T) {
 			t.Errorf("%q: the application got %q, want %q", own, lines, want)
 		}
 	}
+	for _, twice := range []string{session + "; a=b; " + session, device + "; " + device, "__Host-mnemogate =x; " + session} {
+		if body := string(s.ask("GET", "/health", "Cookie: "+twice+"\r\n").wantStatus(200).Body); strings.Contains(body, "__Host-") {
+			t.Errorf("%q: the application got %q", twice, linesNamed(body, "Cookie"))
+		}
+	}
 	for _, own := range []string{session + "; " + device, device + "; " + session} {
 		if body := string(s.ask("GET", "/x", "Cookie: "+own+"\r\n").wantStatus(200).Body); strings.Contains(body, "__Host-") {
 			t.Errorf("%q alone: the application got %q", own, linesNamed(body, "Cookie"))
 		}
 	}
 	cookie := "Cookie: a=b; " + session + "; c=d\r\n"
-	const socket = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 	for how, headers := range map[string]string{
 		"a form":      "Origin: https://evil.example\r\n",
-		"a WebSocket": "Origin: https://evil.example\r\n" + socket,
+		"a WebSocket": "Origin: https://evil.example\r\n" + opensSocket,
 	} {
 		method := map[string]string{"a form": "POST", "a WebSocket": "GET"}[how]
 		raw := method + " /x HTTP/1.1\r\nHost: example.com\r\n" + cookie + headers + "\r\n"
@@ -301,7 +310,7 @@ func (s *site) checkBrowsers(t *testing.T) {
 		}
 	}
 	s.ask("POST", "/x", cookie+"Origin: http://example.com\r\n").wantStatus(200)
-	if got := s.seen(func() { s.open("/x", cookie+"Origin: http://x\r\n"+socket, 101) }); len(got) != 1 || linesNamed(got[0], "Upgrade") == nil {
+	if got := s.seen(func() { s.open("/x", cookie+"Origin: http://x\r\n"+opensSocket, 101) }); len(got) != 1 || linesNamed(got[0], "Upgrade") == nil {
 		t.Errorf("a WebSocket of this site: the application got %q", got)
 	}
 	for _, upgrade := range []string{"Upgrade: h2c\r\n", "Upgrade: h2c\r\nUpgrade: websocket\r\n", "Upgrade: h2c, websocket\r\n"} {

@@ -155,8 +155,6 @@ func TestCaddyfilesOfPagesAreValid(t *testing.T) {
 	guesttest.Environment(t)
 	for name, value := range map[string]string{
 		"ACME_API_KEY": "key-of-acme", "UMBRA_API_KEY": "key-of-umbra", "SMS_SECRET": guesttest.Secret, "TURNSTILE_SECRET": guesttest.Secret, "EVENTS_SECRET": guesttest.Secret, "MIGRATE_SECRET": guesttest.Secret, "SHOP_KEY": "key-of-the-shop",
-		"MNEMOGATE_POSTGRES": "postgres://mg:pw@db.example.com/mg?sslmode=verify-full",
-		"MNEMOGATE_REDIS":    "rediss://mg:pw@redis.example.com:6379",
 	} {
 		t.Setenv(name, value)
 	}

@@ -29,25 +29,14 @@ func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	servers := sharedServers(t)
 	servers.restoreRelease()
-	var accounts strings.Builder
-	for i := range rollers {
-		accounts.WriteString(account(fmt.Sprint("roller-", i), fmt.Sprintf("phone +3706000000%d\nsecond_factor", i)) + account(fmt.Sprint("user-", i), ""))
-	}
-	config := siteConfig{stores: servers.direct(), company: roomy + accounts.String(), handler: "health /health"}
-	backend, sms := newRawBackend(t), newWebhookSink(t)
-	nodes := []*site{newNode(t, config, backend, sms), newNode(t, config, backend, sms)}
-	for _, node := range nodes {
-		node.program = *oldProgram
-		node.start()
-	}
-	s := startCaddyfile(t, fmt.Sprintf(balancer, nodes[0].addr, nodes[1].addr, *rollFor/3), nil)
-	s.sms = sms
-	load := &rollingLoad{loading: loading{site: s}, replaced: nodes, client: &http.Client{Timeout: client.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 4 * rollers}}}
+	nodes := rollingNodes(t, servers, *oldProgram)
+	shown := readExample(t, "balancer.Caddyfile", nodes, "fail_duration 10s", fmt.Sprint("fail_duration ", *rollFor/3), "health_interval 1s", "health_interval 200ms")
+	s := startCaddyfile(t, "{\nadmin unix/DIR/admin.sock\npersist_config off\nauto_https off\n}\nhttp:// {\nbind fd/3\n"+directivesOf(t, shown)+"}\n", nil)
+	s.sms, s.backend = nodes[0].sms, nodes[0].backend
+	s.checkBalancer(t)
+	load := newRollingLoad(t, s, nodes)
 	defer load.client.CloseIdleConnections()
 	load.kept = append(load.kept, releasedToShared.live)
-	for i := range 20 {
-		load.kept = append(load.kept, s.login(fmt.Sprint("user-", i%rollers)))
-	}
 	load.begin()
 	load.leave("at first")
 	versions := []string{""}
@@ -68,26 +57,6 @@ func TestRollingUpgrade(t *testing.T) {
 }
 
 const rollers = 3 // of each kind of client
-
-// balancer is the one of docs/many-nodes.md, but five times as fast, so that it uses
-// a restarted node again before the next one stops. The nodes listen on TCP, because
-// Caddy 2.11 mixes up the health checks of several Unix sockets.
-const balancer = `{
-	admin unix/DIR/admin.sock
-	persist_config off
-	auto_https off
-}
-http:// {
-	bind fd/3
-	reverse_proxy %s %s {
-		lb_policy round_robin
-		lb_try_duration 5s
-		fail_duration %s
-		health_uri /health?ready
-		health_interval 200ms
-	}
-}
-`
 
 // newNode returns a node that is not started yet. It has a port of its own, on which
 // nothing listens while the node is stopped.
@@ -121,6 +90,16 @@ type rollingLoad struct {
 	slowest       time.Duration
 	last          time.Time // the time of the last answer
 	pause         time.Duration
+}
+
+// newRollingLoad returns the load for a balancer of nodes. It has not begun.
+func newRollingLoad(t *testing.T, s *site, nodes []*site) *rollingLoad {
+	t.Helper()
+	load := &rollingLoad{loading: loading{site: s}, replaced: nodes, client: &http.Client{Timeout: client.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: 4 * rollers}}}
+	for i := range 20 {
+		load.kept = append(load.kept, s.login(fmt.Sprint("user-", i%rollers)))
+	}
+	return load
 }
 
 func (l *rollingLoad) begin() {
