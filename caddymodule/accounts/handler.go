@@ -131,50 +131,41 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	return handler, handler.UnmarshalCaddyfile(h.Dispenser)
 }
 
-// UnmarshalCaddyfile sets up the handler from Caddyfile tokens:
-//
-//	mnemogate_accounts {
-//		key <name> <key>... {
-//			company <code>...
-//			may read|write|sessions|introspect|import|export...
-//		}
-//	}
-//
-// The option key may be repeated.
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	h.Source = guest.SourceOf(d)
 	d.Next()
-	if d.NextArg() {
-		return d.ArgErr()
+	if err := guest.Syntax(d, d.Val(), guest.Flag(d, new(bool))); err != nil {
+		return err
 	}
 	h.Keys = map[string]*Key{}
-	err := guest.CheckedOptions(d, func() error { return nil }, map[string]func() error{"key": func() error { return h.parseKey(d) }}, "key")
+	err := guest.Options(d, map[string]func() error{"key <name> <key>...": func() error { return h.parseKey(d) }}, "key")
 	return guest.Complete(d, err, h.check)
 }
 
 func (h *Handler) parseKey(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) < 2 {
-		return guest.Inside("key", d.Err("wrong argument count: write a name and one or more keys")) // ArgErr may repeat a key
+		return guest.ErrArguments
 	}
 	name := args[0]
 	if h.Keys[name] != nil {
-		return d.Errf("key %s already specified", name)
+		return guest.Named("key "+name, d.Err("already specified; remove one"))
 	}
 	k := &Key{Keys: args[1:]}
 	h.Keys[name] = k
 	if err := guest.CheckKeys(d, k.Keys); err != nil {
-		return guest.Inside("key "+name, err)
+		return guest.Named("key "+name, err)
 	}
 	var may []string
 	err := guest.Options(d, map[string]func() error{
-		"company": guest.List(d, &k.Companies),
-		"may":     guest.List(d, &may),
+		"company <code>...": guest.List(d, &k.Companies),
+		"may read|write|sessions|introspect|import|export...": guest.List(d, &may),
 	})
 	for _, right := range may {
 		k.May = append(k.May, Right(right))
 	}
-	return guest.Inside("key "+name, guest.Complete(d, err, func() error { return k.check(name) }))
+	return guest.Named("key "+name, guest.Complete(d, err, func() error { return k.check(name) }))
 }
 
 // Interface guards

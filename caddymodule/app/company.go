@@ -66,6 +66,7 @@ type Company struct {
 	at        caddyfile.Token // the start of its block, while a Caddyfile is read
 	effective tenant.Company  // includes inherited settings
 	shortKey  bool            // an API key is easy to guess
+	unusable  []string        // accounts that nobody can log in to
 	seeds     []manage.Seed   // by mnemocode
 }
 
@@ -228,6 +229,9 @@ func (c *Company) resolveAccounts() error {
 		seed, err := c.Accounts[mnemocode].seed(mnemocode)
 		if err != nil {
 			return fmt.Errorf("account %s: %w", mnemocode, err)
+		}
+		if cmp.Or(seed.Phone, seed.Email, seed.LoginName) == "" && len(seed.Identities) == 0 {
+			c.unusable = append(c.unusable, mnemocode)
 		}
 		seed.Company = c.code
 		manage.Read(&c.effective, &seed.Account, record.Account{})

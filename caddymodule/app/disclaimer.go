@@ -52,12 +52,13 @@ type DisclaimerTexts struct {
 // disclaimerTexts lists the texts with their Caddyfile names.
 var disclaimerTexts = []struct {
 	name  string
+	value string // its place in the syntax
 	in    func(*DisclaimerTexts) *string
 	check func(string) error
 }{
-	{"title", func(t *DisclaimerTexts) *string { return &t.Title }, nil},
-	{"description", func(t *DisclaimerTexts) *string { return &t.Description }, nil},
-	{"link", func(t *DisclaimerTexts) *string { return &t.Link }, guest.CheckURL},
+	{"title", "<text>", func(t *DisclaimerTexts) *string { return &t.Title }, nil},
+	{"description", "<text>", func(t *DisclaimerTexts) *string { return &t.Description }, nil},
+	{"link", "<url>", func(t *DisclaimerTexts) *string { return &t.Link }, guest.CheckURL},
 }
 
 // parse parses the block of a disclaimer.
@@ -66,10 +67,10 @@ func (dis *Disclaimer) parse(d *caddyfile.Dispenser) error {
 	var names []string
 	for _, text := range disclaimerTexts {
 		names = append(names, text.name)
-		options[text.name] = func() error {
+		options[text.name+" [<language>] "+text.value] = func() error {
 			args := d.RemainingArgs()
 			if len(args) < 1 || len(args) > 2 || args[len(args)-1] == "" {
-				return d.ArgErr()
+				return guest.ErrArguments
 			}
 			texts := &dis.DisclaimerTexts
 			if len(args) == 2 {
@@ -84,7 +85,7 @@ func (dis *Disclaimer) parse(d *caddyfile.Dispenser) error {
 			}
 			to := text.in(texts)
 			if *to != "" {
-				return d.Err("already specified")
+				return d.Err("already specified; remove one")
 			}
 			*to = args[len(args)-1]
 			if text.check == nil {

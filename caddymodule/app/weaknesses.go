@@ -136,6 +136,12 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 	if c.shortKey {
 		add("api_key", guest.ShortKey.Message, guest.ShortKey.Advice)
 	}
+	if e.Session.Idle > e.Session.Lifetime {
+		add("session idle", "it is longer than lifetime, which ends a session first", "shorten idle, or lengthen lifetime")
+	}
+	for _, mnemocode := range c.unusable {
+		add("account "+mnemocode, "nobody can log in to it, since it has no phone, email, login or identity", "add one of them")
+	}
 	if e.Captcha == nil {
 		add("captcha", "it is off: only rate limits and locks slow down programs that guess", "choose turnstile, hcaptcha, recaptcha, siteverify or pow")
 	}

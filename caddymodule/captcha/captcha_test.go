@@ -18,7 +18,7 @@ import (
 
 func TestCaptchaCaddyfile(t *testing.T) {
 	guesttest.Caddyfiles(t, new(Turnstile), []guesttest.Case{
-		{Name: "no secret", Text: "turnstile", Err: "wrong argument count"},
+		{Name: "no secret", Text: "turnstile", Err: "<secret> is missing; write turnstile <secret>"},
 		{Name: "surplus", Text: "turnstile a b", Err: "wrong argument count"},
 	})
 	guesttest.Caddyfiles(t, new(HCaptcha), []guesttest.Case{{Name: "hcaptcha", Text: "hcaptcha x", Want: &HCaptcha{siteverify{Secret: "x"}}}})
@@ -26,7 +26,7 @@ func TestCaptchaCaddyfile(t *testing.T) {
 	guesttest.Caddyfiles(t, new(Siteverify), []guesttest.Case{
 		{Name: "siteverify", Text: "siteverify https://c.example/verify x {\nhostname a\n}",
 			Want: &Siteverify{siteverify{URL: "https://c.example/verify", Secret: "x", Hostname: []string{"a"}}}},
-		{Name: "siteverify without secret", Text: "siteverify https://c.example/verify", Err: "wrong argument count"},
+		{Name: "siteverify without secret", Text: "siteverify https://c.example/verify", Err: "<secret> is missing; write siteverify <url> [insecure] <secret>"},
 	})
 	guesttest.Caddyfiles(t, new(Pow), []guesttest.Case{
 		{Name: "pow too easy", Text: "pow 7", Err: "choose 8 to 30 bits"},
@@ -34,8 +34,8 @@ func TestCaptchaCaddyfile(t *testing.T) {
 		{Name: "pow without number", Text: "pow x", Err: "'x' is not a number above 0"},
 	})
 	guesttest.Caddyfiles(t, new(Static), []guesttest.Case{
-		{Name: "static without token", Text: "static", Err: "wrong argument count"},
-		{Name: "static with an empty token", Text: `static ""`, Err: "static: the response is empty; write the one that passes"},
+		{Name: "static without token", Text: "static", Err: "<response> is missing; write static <response>"},
+		{Name: "static with an empty token", Text: `static ""`, Err: "the value is empty; write static <response>"},
 	})
 	guesttest.Caddyfiles(t, new(Off), []guesttest.Case{{Name: "off with argument", Text: "off x", Err: "wrong argument count"}})
 }

@@ -34,13 +34,11 @@ func (Pow) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "mnemogate.captcha.pow", New: func() caddy.Module { return new(Pow) }}
 }
 
-// UnmarshalCaddyfile takes the number of bits. Syntax:
-//
-//	pow [<bits>]
+// UnmarshalCaddyfile takes the number of bits.
 func (p *Pow) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
 	if d.CountRemainingArgs() > 0 {
-		if err := guest.OneValue(d, guest.Int(&p.ZeroBits))(); err != nil {
+		if err := guest.Syntax(d, "pow [<bits>]", guest.OneValue(d, guest.Int(&p.ZeroBits))); err != nil {
 			return err
 		}
 		if err := p.Validate(); err != nil {

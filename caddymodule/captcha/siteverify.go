@@ -31,6 +31,7 @@ func init() {
 	caddy.RegisterModule(HCaptcha{})
 	caddy.RegisterModule(ReCaptcha{})
 	caddy.RegisterModule(Siteverify{})
+	guest.Belong("captcha turnstile|hcaptcha|recaptcha <secret> { ... }", map[string]func() error{"site_key": nil, "hostname": nil})
 }
 
 const (
@@ -134,52 +135,43 @@ func (s *Siteverify) Provision(ctx caddy.Context) error {
 	return s.provision(ctx, "captcha siteverify", "")
 }
 
-// UnmarshalCaddyfile sets up the service from Caddyfile tokens. Syntax:
-//
-//	siteverify <url> [insecure] <secret> {
-//		hostname <name>...
-//		timeout <duration>
-//	}
-//
-// The word insecure may also follow the secret.
+// UnmarshalCaddyfile sets up the service from Caddyfile tokens. The word insecure may also
+// follow the secret.
 func (s *Siteverify) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
-	args := d.RemainingArgs()
-	if i := slices.Index(args, guest.Insecure); i > 0 && len(args) == 3 {
-		s.Insecure = true
-		args = slices.Delete(args, i, i+1)
-	}
-	if len(args) != 2 {
-		return d.Err("wrong argument count: write the URL and the secret") // ArgErr may repeat the secret
-	}
-	s.URL, s.Secret = args[0], args[1]
-	if err := guest.Literally(d, s.URL, guest.CheckAddress(s.Insecure)); err != nil {
+	err := guest.Syntax(d, "siteverify <url> [insecure] <secret>", func() error {
+		args := d.RemainingArgs()
+		if i := slices.Index(args, guest.Insecure); i > 0 && len(args) == 3 {
+			s.Insecure = true
+			args = slices.Delete(args, i, i+1)
+		}
+		if len(args) != 2 {
+			return guest.ErrArguments
+		}
+		s.URL, s.Secret = args[0], args[1]
+		return guest.Literally(d, s.URL, guest.CheckAddress(s.Insecure))
+	})
+	if err != nil {
 		return err
 	}
 	return guest.Options(d, s.options(d))
 }
 
-// UnmarshalCaddyfile sets up the provider from Caddyfile tokens. Syntax:
-//
-//	turnstile|hcaptcha|recaptcha <secret> {
-//		site_key <key>
-//		hostname <name>...
-//		timeout <duration>
-//	}
+// UnmarshalCaddyfile sets up the provider from Caddyfile tokens.
 func (s *siteverify) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
-	if err := guest.Secret(d, &s.Secret)(); err != nil {
+	if err := guest.Syntax(d, d.Val()+" <secret>", guest.Text(d, &s.Secret)); err != nil {
 		return err
 	}
 	options := s.options(d)
-	options["site_key"] = guest.Text(d, &s.SiteKey)
+	options["site_key <key>"] = guest.Text(d, &s.SiteKey)
 	return guest.Options(d, options)
 }
 
 func (s *siteverify) options(d *caddyfile.Dispenser) map[string]func() error {
 	return map[string]func() error{
-		"hostname": guest.List(d, &s.Hostname),
-		"timeout":  guest.OneValue(d, guest.Timeout(&s.Timeout)),
+		"hostname <name>...": guest.List(d, &s.Hostname),
+		"timeout <duration>": guest.OneValue(d, guest.Timeout(&s.Timeout)),
 	}
 }
 

@@ -28,16 +28,11 @@ func (Static) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "mnemogate.captcha.static", New: func() caddy.Module { return new(Static) }}
 }
 
-// UnmarshalCaddyfile takes the right response. Syntax:
-//
-//	static <token>
+// UnmarshalCaddyfile takes the right response.
 func (s *Static) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
-	if !d.AllArgs(&s.Token) {
-		return d.Err("wrong argument count: write the response that passes") // ArgErr may repeat it
-	}
-	if s.Token == "" {
-		return d.Err("static: the response is empty; write the one that passes")
+	if err := guest.Syntax(d, "static <response>", guest.Text(d, &s.Token)); err != nil {
+		return err
 	}
 	return guest.Options(d, nil)
 }

@@ -2,13 +2,13 @@ package gate
 
 import (
 	"math"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/dustin/go-humanize"
 
-	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
@@ -17,45 +17,7 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 	return handler, handler.UnmarshalCaddyfile(h.Dispenser)
 }
 
-// UnmarshalCaddyfile sets up the handler from Caddyfile tokens:
-//
-//	mnemogate {
-//		header <name>
-//		company_header <name>
-//		base_path <path>
-//		forward_authorization
-//		require_api_key
-//		max_body <size>
-//		cors <origin>...
-//		public <path>...
-//		company <code>...
-//		fresh <duration> <path>...
-//		role <role> <path>...
-//		forward role|email|phone|session|auth_time|auth_methods...
-//		assertion <audience> {
-//			issuer <url>
-//			ttl <duration>
-//			header <name>
-//			key <PEM>...
-//		}
-//		health <path>
-//		check <path>
-//		cookie [<name>]
-//		websocket_token
-//		login_page [<company>...] {
-//			title <text>
-//			logo <file>
-//			logo_dark <file>
-//			favicon <file>
-//			color <css color>
-//			style <file>
-//			texts <dir>
-//			link [<language>] <text> <url> [support]
-//			signup [<language>] <text> <url>
-//			remember
-//		}
-//		self_service [<duration>]
-//	}
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. See options for the syntax.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	h.Source = guest.SourceOf(d)
 	d.Next()
@@ -67,37 +29,39 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		so.setDefaults()
 		return so.check()
 	}
-	options := h.options(d)
-	guest.Misplaced(d, options, inGlobal, app.GlobalOptions()...)
-	return guest.CheckedOptions(d, check, guest.Naming(options), "fresh", "role")
+	return guest.CheckedOptions(d, check, h.options(d), "fresh", "role")
 }
 
-// options returns the parsers of the options. app.SiteOptions names them, too.
+func init() {
+	guest.Belong("the directive mnemogate, in the block of a site", new(Handler).options(nil))
+	guest.Belong("the global option servers { ... }, in the block at the top of the Caddyfile", map[string]func() error{
+		"trusted_proxies": nil, "trusted_proxies_strict": nil, "trusted_proxies_unix": nil, "client_ip_headers": nil,
+	})
+}
+
 func (h *Handler) options(d *caddyfile.Dispenser) map[string]func() error {
 	return map[string]func() error{
-		"header":                guest.Text(d, &h.Header),
-		"company_header":        guest.Text(d, &h.CompanyHeader),
-		"forward":               guest.List(d, &h.Forward),
-		"assertion":             func() error { return h.ParseAssertion(d) },
-		"health":                guest.Text(d, &h.Health),
-		"check":                 guest.Text(d, &h.Check),
-		"base_path":             guest.Text(d, &h.BasePath),
-		"forward_authorization": guest.Flag(d, &h.ForwardAuthorization),
-		"require_api_key":       guest.Flag(d, &h.RequireAPIKey),
-		"max_body":              guest.OneValue(d, sizeValue(&h.MaxBody)),
-		"cors":                  guest.List(d, &h.CORS),
-		"public":                guest.List(d, &h.Public),
-		"company":               func() error { return h.parseCompanies(d) },
-		"fresh":                 func() error { return h.ParseFresh(d) },
-		"role":                  func() error { return h.ParseRole(d) },
-		"cookie":                func() error { return h.parseCookie(d) },
-		"websocket_token":       guest.Flag(d, &h.WebSocketToken),
-		"login_page":            func() error { return h.parseLoginPage(d) },
-		"self_service":          func() error { return h.parseSelfService(d) },
+		"header <name>":         guest.Text(d, &h.Header),
+		"company_header <name>": guest.Text(d, &h.CompanyHeader),
+		"forward role|email|phone|session|auth_time|auth_methods...": guest.List(d, &h.Forward),
+		"assertion <audience> { ... }":                               func() error { return h.ParseAssertion(d) },
+		"health <path>":                                              guest.Text(d, &h.Health),
+		"check <path>":                                               guest.Text(d, &h.Check),
+		"base_path <path>":                                           guest.Text(d, &h.BasePath),
+		"forward_authorization":                                      guest.Flag(d, &h.ForwardAuthorization),
+		"require_api_key":                                            guest.Flag(d, &h.RequireAPIKey),
+		"max_body <size>":                                            guest.OneValue(d, sizeValue(&h.MaxBody)),
+		"cors <origin>...":                                           guest.List(d, &h.CORS),
+		"public <path>...":                                           guest.List(d, &h.Public),
+		"company <code>...":                                          func() error { return h.parseCompanies(d) },
+		"fresh <duration> <path>...":                                 func() error { return h.ParseFresh(d) },
+		"role <role> <path>...":                                      func() error { return h.ParseRole(d) },
+		"cookie [<name>]":                                            func() error { return h.parseCookie(d) },
+		"websocket_token":                                            guest.Flag(d, &h.WebSocketToken),
+		"login_page [<company>...] { ... }":                          func() error { return h.parseLoginPage(d) },
+		"self_service [<duration>]":                                  func() error { return h.parseSelfService(d) },
 	}
 }
-
-const inGlobal = "into the global option mnemogate, in the block at the top of the Caddyfile"
 
 // parseCompanies parses the codes of the companies that the site serves.
 func (h *Handler) parseCompanies(d *caddyfile.Dispenser) error {
@@ -105,7 +69,7 @@ func (h *Handler) parseCompanies(d *caddyfile.Dispenser) error {
 		return err
 	}
 	if d.NextBlock(d.Nesting()) {
-		return d.Err("here it only names companies: write their blocks " + inGlobal)
+		return d.Err("here it only names companies: write their blocks into the global option mnemogate, in the block at the top of the Caddyfile")
 	}
 	return nil
 }
@@ -114,7 +78,10 @@ func (h *Handler) parseCompanies(d *caddyfile.Dispenser) error {
 func (h *Handler) parseCookie(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) > 1 || len(args) == 1 && args[0] == "" {
-		return d.ArgErr()
+		return guest.ErrArguments
+	}
+	if len(args) > 0 && slices.Contains([]string{"on", "off", "true", "false"}, args[0]) {
+		return d.Errf("'%s' would be its name; write cookie alone to have one, or leave it out", args[0])
 	}
 	h.Cookie = append(args, defaultCookie)[0]
 	return nil

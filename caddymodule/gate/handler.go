@@ -217,6 +217,20 @@ func (h *Handler) provision(ctx caddy.Context) error {
 
 // noteWeak records settings that are valid but probably not meant.
 func (h *Handler) noteWeak() {
+	given := h.Rules.Patterns()
+	for _, rule := range h.Role {
+		given["role"] = append(given["role"], rule.Role)
+	}
+	for _, directive := range []string{"public", "fresh", "role"} {
+		for _, word := range given[directive] {
+			if strings.Contains(word, ",") {
+				h.app.Note([]app.Weakness{{Directive: directive, At: h.Source.Line(directive), Weakness: guest.Weakness{
+					Message: word + " is one word with a comma in it",
+					Advice:  "separate paths by spaces, and give each role a line of its own",
+				}}})
+			}
+		}
+	}
 	for _, p := range h.Public {
 		if paths.Matches(p, "/") && paths.Matches(p, "/any/path") { // only a pattern for all paths matches both
 			h.app.Note([]app.Weakness{{Directive: "public", At: h.Source.Line("public"), Weakness: guest.Weakness{

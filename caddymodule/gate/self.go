@@ -111,7 +111,7 @@ func (h *Handler) parseSelfService(d *caddyfile.Dispenser) error {
 	h.SelfService = defaultSelfService
 	args := d.RemainingArgs()
 	if len(args) > 1 {
-		return d.ArgErr()
+		return guest.ErrArguments
 	}
 	if len(args) == 1 {
 		return guest.Duration(&h.SelfService).Parse(d, args[0])

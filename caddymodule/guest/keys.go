@@ -56,6 +56,9 @@ func CheckKey(key string) error {
 // placeholders.
 func CheckKeys(d *caddyfile.Dispenser, keys []string) error {
 	for _, key := range keys {
+		if key == "" {
+			return ErrEmpty
+		}
 		if err := CheckReplaced(key); err != nil {
 			return d.WrapErr(err)
 		}

@@ -19,16 +19,16 @@ func Module(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage) func
 // arguments and the block after it. It sets raw to the plugin's JSON. The error for an
 // unknown name lists the plugins of this Caddy.
 func ParseModule(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage) error {
-	if !d.NextArg() {
-		return d.ArgErr()
+	name, problem := "", "the name of a module is missing"
+	if d.NextArg() {
+		name, problem = d.Val(), fmt.Sprintf("there is no module '%s'", d.Val())
 	}
-	name := d.Val()
 	if _, err := caddy.GetModule(namespace + "." + name); err != nil {
 		var names []string
 		for _, module := range caddy.GetModules(namespace) {
 			names = append(names, module.ID.Name())
 		}
-		return d.Errf("there is no module '%s'; this Caddy has: %s", name, strings.Join(names, ", "))
+		return d.Errf("%s; this Caddy has: %s", problem, strings.Join(names, ", "))
 	}
 	guest, err := caddyfile.UnmarshalModule(d, namespace+"."+name)
 	if err != nil {

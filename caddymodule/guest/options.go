@@ -3,6 +3,9 @@ package guest
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,63 +28,200 @@ func CheckTimeout(what string, timeout caddy.Duration) error {
 }
 
 // Options parses the optional block after a plugin's name and arguments. The map has a
-// parser for each option by name; Text, List, Flag and others return such parsers. Each
-// option may occur once, unless it is listed as repeatable. Errors begin with the
-// option's name.
+// parser for each option by its syntax, such as "fresh <duration> <path>...", which begins
+// with its name. Text, List, Flag and others return such parsers. Each option may occur
+// once, unless its name is listed as repeatable. Errors begin with the option's name.
 func Options(d *caddyfile.Dispenser, options map[string]func() error, repeatable ...string) error {
-	return CheckedOptions(d, func() error { return nil }, Naming(options), repeatable...)
+	return CheckedOptions(d, func() error { return nil }, options, repeatable...)
 }
 
 // NoOptions parses a plugin that has neither arguments nor options.
 func NoOptions(d *caddyfile.Dispenser) error {
 	d.Next()
-	if d.NextArg() {
-		return d.ArgErr()
+	if err := Syntax(d, d.Val(), Flag(d, new(bool))); err != nil {
+		return err
 	}
 	return Options(d, nil)
 }
 
-// CheckedOptions is Options for parsers whose errors name their option. It calls check
-// after each option, so that the error of a check has the option's line. Errors of check
-// begin with the whole directive.
+// CheckedOptions is Options with a check after each option, so that the error of a check
+// has the option's line. Errors of check begin with the whole directive.
 func CheckedOptions(
 	d *caddyfile.Dispenser, check func() error, options map[string]func() error, repeatable ...string,
 ) error {
+	syntaxes := map[string]string{}
+	for syntax := range options {
+		syntaxes[nameOf(syntax)] = syntax
+	}
 	given := map[string]bool{}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		name := d.Val()
-		parse, known := options[name]
+		syntax, known := syntaxes[name]
 		if !known {
-			return d.Errf("unrecognized subdirective '%s'", name)
+			return unknown(d, slices.Sorted(maps.Keys(syntaxes)))
 		}
 		if given[name] && !slices.Contains(repeatable, name) {
-			return d.Errf("%s already specified", name)
+			return d.Errf("%s already specified; remove one", name)
 		}
 		given[name] = true
-		if err := parse(); err != nil {
-			return err
+		if err := Syntax(d, syntax, options[syntax]); err != nil {
+			if _, named := errors.AsType[namedError](err); named {
+				return err
+			}
+			return Inside(name, err)
 		}
 		if err := check(); err != nil {
-			return checkError{d.WrapErr(err)}
+			return namedError{d.WrapErr(err)}
 		}
 	}
 	return nil
 }
 
-// Misplaced adds options that belong elsewhere to a map for Options, so that the error can
-// say where.
-func Misplaced(d *caddyfile.Dispenser, options map[string]func() error, where string, names ...string) {
-	for _, name := range names {
-		if options[name] == nil {
-			options[name] = func() error { return d.Err("it does not belong here: write it " + where) }
+func nameOf(syntax string) string {
+	name, _, _ := strings.Cut(syntax, " ")
+	return name
+}
+
+// An argError says what is wrong with the arguments of an option. Syntax says how to write
+// it instead. Neither repeats an argument, since that may be a secret.
+type argError string
+
+func (e argError) Error() string { return string(e) }
+
+const (
+	// ErrArguments is the error of a parser that has the wrong number of arguments.
+	ErrArguments argError = "wrong argument count"
+	// ErrEmpty is the error of a parser with an empty argument.
+	ErrEmpty argError = "the value is empty"
+)
+
+// Syntax calls the parser of what d is at. The syntax begins with its name.
+func Syntax(d *caddyfile.Dispenser, syntax string, parse func() error) error {
+	given := 0
+	for ; d.NextArg(); given++ {
+		switch arg := d.Token(); {
+		case arg.Quoted():
+		case arg.Text == "}":
+			return d.Err("write the } on a line of its own")
+		case strings.ContainsAny(arg.Text[:1], "='"):
+			return d.Errf("remove the %.1s; write %s, and double quotes around a value that has spaces", arg.Text, syntax)
 		}
+	}
+	for range given {
+		d.Prev()
+	}
+	err := parse()
+	wrong, ok := errors.AsType[argError](err)
+	if !ok {
+		return err
+	}
+	arguments, _, _ := strings.Cut(syntax, " {")
+	required := slices.DeleteFunc(strings.Fields(arguments)[1:], func(word string) bool { return word[0] == '[' })
+	advice := lost(d)
+	if given < len(required) {
+		missing, _, _ := strings.Cut(required[given], "...")
+		wrong = argError(missing + " is missing")
+	} else if wrong == ErrArguments && len(required) > 0 {
+		advice += ", with quotes around a value that has spaces"
+	}
+	return d.Errf("%s; write %s%s", wrong, syntax, advice)
+}
+
+// vanishes matches what Caddy drops from a line: a {$NAME} or {$NAME:default}, if it is
+// empty, and everything after a # that begins a word.
+var vanishes = regexp.MustCompile(`\{\$([^}:]+):?([^}]*)\}|\s#\S`)
+
+// lost says why the line of an option can lack an argument that is in the Caddyfile.
+func lost(d *caddyfile.Dispenser) (why string) {
+	text, _ := os.ReadFile(d.File())
+	lines := strings.Split(string(text), "\n")
+	if d.Line() > len(lines) {
+		return ""
+	}
+	for _, found := range vanishes.FindAllStringSubmatch(lines[d.Line()-1], -1) {
+		name, value := found[1], found[2]
+		if name == "" {
+			return why + ", with the value in quotes, because # begins a comment"
+		}
+		if set, ok := os.LookupEnv(name); ok {
+			value = set
+		}
+		if value == "" {
+			why += fmt.Sprintf(", and set the variable %s, which is empty", name)
+		}
+	}
+	return why
+}
+
+// homes has the blocks in which each option may be written.
+var homes = map[string][]string{}
+
+// Belong records that options may be written into a block, so that the error about one of
+// them elsewhere can say so.
+func Belong(block string, options map[string]func() error) {
+	for syntax := range options {
+		homes[nameOf(syntax)] = append(homes[nameOf(syntax)], block)
 	}
 }
 
-// A checkError already begins with its whole directive.
-type checkError struct{ error }
+// unknown is the error of an option that a block does not have.
+func unknown(d *caddyfile.Dispenser, known []string) error {
+	name, _, assigned := strings.Cut(d.Val(), "=") // what follows may be a secret
+	if assigned {
+		return Inside(name, d.Err("write a space in place of the ="))
+	}
+	if blocks := homes[name]; blocks != nil {
+		return Inside(name, d.Errf("it does not belong here: write it into %s", strings.Join(blocks, ", or into ")))
+	}
+	for _, id := range caddy.Modules() {
+		if option, found := strings.CutSuffix(id, "."+name); found && strings.HasPrefix(id, "mnemogate.") {
+			option = strings.NewReplacer("mnemogate.accounts", "store", "mnemogate.", "").Replace(option)
+			return Inside(name, d.Errf("it belongs to another option: write %s %s", option, name))
+		}
+		if id == "http.handlers."+name {
+			return Inside(name, d.Err("it is a directive of Caddy: write it after the block of mnemogate"))
+		}
+	}
+	if len(known) == 0 {
+		return d.Errf("unrecognized subdirective '%s'; nothing can be set here, so remove the block", name)
+	}
+	distances := map[string]int{}
+	for _, other := range known {
+		distances[other] = distance(strings.ToLower(name), other)
+	}
+	near := slices.MinFunc(known, func(a, b string) int { return distances[a] - distances[b] })
+	if distances[near] <= max(1, len(name)/3) {
+		return d.Errf("unrecognized subdirective '%s': did you mean %s?", name, near)
+	}
+	return d.Errf("unrecognized subdirective '%s'; choose any of %s", name, strings.Join(known, ", "))
+}
 
-func (e checkError) Unwrap() error { return e.error }
+// distance returns how many letters must be inserted, deleted or replaced to turn one word
+// into another.
+func distance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			changed := diagonal
+			if a[i] != b[j] {
+				changed++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(changed, row[j]+1, diagonal+1)
+		}
+	}
+	return row[len(b)]
+}
+
+// A namedError already begins with its whole directive.
+type namedError struct{ error }
+
+func (e namedError) Unwrap() error { return e.error }
 
 // Complete calls check after a block was parsed without an error, to find out
 // whether an option is missing.
@@ -95,19 +235,13 @@ func Complete(d *caddyfile.Dispenser, err error, check func() error) error {
 	return nil
 }
 
-// Naming makes the errors of all options begin with the option's name, as those of
-// Provision and Validate must. It changes the map and returns it.
-func Naming(options map[string]func() error) map[string]func() error {
-	for name, parse := range options {
-		options[name] = func() error {
-			err := parse()
-			if _, named := errors.AsType[checkError](err); named {
-				return err
-			}
-			return Inside(name, err)
-		}
+// Named is Inside for what has a name of its own, as in "company acme", so that its errors
+// do not also begin with the option.
+func Named(name string, err error) error {
+	if err == nil {
+		return nil
 	}
-	return options
+	return namedError{Inside(name, err)}
 }
 
 // Inside makes an error begin with the name of the option or object that it is
@@ -123,22 +257,12 @@ func Inside(name string, err error) error {
 func Text(d *caddyfile.Dispenser, s *string) func() error {
 	return func() error {
 		if !d.AllArgs(s) {
-			return d.ArgErr()
+			return ErrArguments
 		}
 		if *s == "" {
-			return d.Err("the value is empty; write one")
+			return ErrEmpty
 		}
 		return nil
-	}
-}
-
-// Secret is Text for a secret, which no error repeats.
-func Secret(d *caddyfile.Dispenser, s *string) func() error {
-	return func() error {
-		if d.CountRemainingArgs() > 1 {
-			return d.Err("wrong argument count: write one value, in quotes if it has spaces")
-		}
-		return Text(d, s)()
 	}
 }
 
@@ -148,7 +272,7 @@ func Address(d *caddyfile.Dispenser, address *string, insecure *bool) func() err
 	return func() error {
 		args, word := CutInsecure(d.RemainingArgs())
 		if len(args) != 1 || args[0] == "" {
-			return d.ArgErr()
+			return ErrArguments
 		}
 		*address = args[0]
 		*insecure = *insecure || word
@@ -210,7 +334,7 @@ func CheckedText(d *caddyfile.Dispenser, s *string, check func(string) error) fu
 func List(d *caddyfile.Dispenser, list *[]string) func() error {
 	return func() error {
 		if *list = d.RemainingArgs(); len(*list) == 0 {
-			return d.ArgErr()
+			return ErrArguments
 		}
 		return nil
 	}
@@ -220,7 +344,7 @@ func List(d *caddyfile.Dispenser, list *[]string) func() error {
 func Flag(d *caddyfile.Dispenser, on *bool) func() error {
 	return func() error {
 		if *on = true; d.NextArg() {
-			return d.ArgErr()
+			return ErrArguments
 		}
 		return nil
 	}
@@ -232,8 +356,11 @@ type Value func(arg string) (complaint string)
 
 // Parse parses an argument, and returns the complaint as an error.
 func (read Value) Parse(d *caddyfile.Dispenser, arg string) error {
+	if arg == "" {
+		return ErrEmpty
+	}
 	if complaint := read(arg); complaint != "" {
-		return d.Errf("'%s' is %s", arg, complaint)
+		return d.Errf("'%s' is %s%s", arg, complaint, lost(d))
 	}
 	return nil
 }
@@ -243,7 +370,7 @@ func OneValue(d *caddyfile.Dispenser, read Value) func() error {
 	return func() error {
 		var arg string
 		if !d.AllArgs(&arg) {
-			return d.ArgErr()
+			return ErrArguments
 		}
 		return read.Parse(d, arg)
 	}

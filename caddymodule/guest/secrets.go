@@ -33,7 +33,7 @@ func ResolveGiven(what, s string) (string, error) {
 var placeholderOnly = regexp.MustCompile(`^\{(env\.\w+|file\.[^{}]+)\}$`)
 
 // shellVariable matches a variable that a shell would replace but Caddy does not.
-var shellVariable = regexp.MustCompile(`^\$(\{\w+\}|[A-Z][A-Z0-9_]*)$`)
+var shellVariable = regexp.MustCompile(`^(\$\{\w+\}|\$[A-Z][A-Z0-9_]*|%\w+%)$`)
 
 // CheckReplaced refuses a secret that is the name of a shell variable and not its
 // value.

@@ -1,7 +1,9 @@
 package guest
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -81,5 +83,12 @@ func (s Source) At(err error) error {
 	if err == nil || s == nil {
 		return err
 	}
-	return fmt.Errorf("%w, at %s", err, s.Line(err.Error()))
+	advice := ""
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		advice = "; correct the path"
+	case errors.Is(err, fs.ErrPermission):
+		advice = "; let Caddy's user read it"
+	}
+	return fmt.Errorf("%w%s, at %s", err, advice, s.Line(err.Error()))
 }

@@ -29,9 +29,11 @@ func TestTrapsAreToldByValidateAtStartAndByDoctor(t *testing.T) {
 	type trap struct{ at, message, advice string }
 	for site, traps := range map[string][]trap{
 		"reverse_proxy BACKEND": {{"mnemogate {", "mnemogate: no site has the directive mnemogate", "write it into the site"}},
-		"mnemogate {\npublic /health /* */*\n}\nreverse_proxy BACKEND": {
+		"mnemogate {\npublic /health /* */* /a,/b\nrole admin,editor /c\n}\nreverse_proxy BACKEND": {
 			{"public /health", "public: /* is every path", "name the public paths"},
 			{"public /health", "public: */* is every path", "name the public paths"},
+			{"public /health", "public: /a,/b is one word with a comma in it", "separate paths by spaces"},
+			{"role admin", "role: admin,editor is one word with a comma in it", "each role a line of its own"},
 		},
 		"@bad remote_ip 192.0.2.1\nabort @bad\nmnemogate {\ncheck /check\n}\nreverse_proxy 192.0.2.1:9000": {
 			{"check /check", "check: the server trusts no proxy", "trusted_proxies"},

@@ -18,7 +18,6 @@ func handled(options string) string {
 // Wrong uses of the directive's options are refused with their line.
 func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 	guesttest.Environment(t)
-	const count = "wrong argument count or unexpected line ending after "
 	texts := func(german string) string {
 		dir := t.TempDir()
 		writeFile(t, dir+"/de.json", german)
@@ -28,13 +27,13 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		texts("no JSON"):                       "login_page: texts: de.json: ",
 		texts("[]"):                            "login_page: texts: de.json: ",
 		texts(`{"login.headline": "Los"}`):     `login_page: texts: de.json: there is no text "login.headline"`,
-		"forward":                              "forward: " + count + "'forward', at Caddyfile:11",
+		"forward":                              "forward: role|email|phone|session|auth_time|auth_methods is missing; write forward role|email|phone|session|auth_time|auth_methods..., at Caddyfile:11",
 		"forward role role":                    "forward: it has role twice; remove one, at Caddyfile:11",
-		"forward role\nforward email":          "forward already specified, at Caddyfile:12",
+		"forward role\nforward email":          "forward already specified; remove one, at Caddyfile:12",
 		"forward Role":                         `forward: "Role" is unknown; choose any of auth_methods, auth_time, email, phone, role, session, at Caddyfile:11`,
 		"header X-Profile-Role\nforward role":  "forward: X-Profile-Role is header or company_header already; give that another name, at Caddyfile:12",
-		"check":                                "check: " + count + "'check', at Caddyfile:11",
-		"check /a /b":                          "check: " + count + "'/a', at Caddyfile:11",
+		"check":                                "check: <path> is missing; write check <path>, at Caddyfile:11",
+		"check /a /b":                          "check: wrong argument count; write check <path>, with quotes around a value that has spaces, at Caddyfile:11",
 		"check /check/*":                       `check: "/check/*" is not a path; begin with a slash, and write it without escapes, .. or // in it, at Caddyfile:11`,
 		"check /check?x":                       `check: "/check?x" is not a path`,
 		"check /{env.CHECK}":                   `check: "/{env.CHECK}" is not a path`,
@@ -42,9 +41,9 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		"check /up\nhealth /up":                "check: /up is the path of health; choose another, at Caddyfile:12",
 		"check /up\npublic /up":                "check: public covers /up; choose a path that is not public, at Caddyfile:12",
 		`assertion ""`:                         "assertion: name the application that it is for, as in assertion profile-api, at Caddyfile:11",
-		"assertion app {\nissuer\n}":           "assertion: issuer: " + count + "'issuer', at Caddyfile:12",
-		"assertion app {\nttl 60s\nttl 30s\n}": "assertion: ttl already specified, at Caddyfile:13",
-		"assertion app {\nheader X Proof\n}":   "assertion: header: " + count + "'X', at Caddyfile:12",
+		"assertion app {\nissuer\n}":           "assertion: issuer: <url> is missing; write issuer <url>, at Caddyfile:12",
+		"assertion app {\nttl 60s\nttl 30s\n}": "assertion: ttl already specified; remove one, at Caddyfile:13",
+		"assertion app {\nheader X Proof\n}":   "assertion: header: wrong argument count; write header <name>, with quotes around a value that has spaces, at Caddyfile:12",
 		"assertion app {\nheader X_Proof\n}":   `assertion: header: "X_proof" cannot be the name of a header here; use letters, digits and dashes, at Caddyfile:`,
 		"header X-Proof\nassertion app {\nheader x-proof\n}": "assertion: header: X-Proof is header or company_header already; choose another name, at Caddyfile:",
 		"header X_Profile":                            `header: "X_profile" cannot be the name of a header here; use letters, digits and dashes, at Caddyfile:11`,
@@ -67,8 +66,8 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		"cors https://ä.com":                          `cors: "https://ä.com": browsers write it as https://xn--4ca.com; write that, at Caddyfile:11`,
 		"cors http://[::1]:80":                        `cors: "http://[::1]:80": browsers write it as http://[::1]; write that, at Caddyfile:11`,
 		"cors https://a.com:80 http://a.com:443":      "",
-		"role admin":                                  count + "'admin', at Caddyfile:11",
-		"role":                                        count + "'role', at Caddyfile:11",
+		"role admin":                                  "role: <path> is missing; write role <role> <path>..., at Caddyfile:11",
+		"role":                                        "role: <role> is missing; write role <role> <path>..., at Caddyfile:11",
 		`role "" /adm`:                                `role: "" is not a role; write the role before its paths, as in role admin /admin/*, at Caddyfile:11`,
 		"role /admin/* /adm":                          `role: "/admin/*" is not a role; write the role before its paths, as in role admin /admin/*, at Caddyfile:11`,
 		"role {env.ADMIN} /adm":                       "role: placeholders are not replaced here; write the role as the accounts have it, at Caddyfile:11",
@@ -80,8 +79,8 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		"role admin /a /a.* /a/*":                     "",
 		"role admin /y /x\nrole admin /x":             "role: admin has /x twice; remove one, at Caddyfile:12",
 		"role admin /x\nrole editor /y\nrole admin y": `role: "y" is not a path to match`,
-		"public":                                      "public: " + count + "'public', at Caddyfile:11",
-		"public /a\npublic /b":                        "public already specified, at Caddyfile:12",
+		"public":                                      "public: <path> is missing; write public <path>..., at Caddyfile:11",
+		"public /a\npublic /b":                        "public already specified; remove one, at Caddyfile:12",
 		"public health":                               `public: "health" is not a path to match; begin with / or *, and write letters as they are read, without escapes, placeholders, .. or // in them, at Caddyfile:11`,
 		"public /docs/%20":                            `public: "/docs/%20" is not a path to match`,
 		"public /docs/../x":                           `public: "/docs/../x" is not a path to match`,
@@ -91,9 +90,9 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		"role admin /users/**":                        `role: "/users/**": one star is enough`,
 		"public {path}":                               `public: "{http.request.uri.path}" is not a path to match`,
 		"public /[a":                                  `public: "/[a": syntax error in pattern; close the bracket`,
-		"company":                                     "company: " + count + "'company', at Caddyfile:11",
+		"company":                                     "company: <code> is missing; write company <code>..., at Caddyfile:11",
 		"company acme umbra":                          `company: there is no company "umbra"; name one that the global option mnemogate has`,
-		"fresh 5m":                                    "fresh: " + count + "'5m', at Caddyfile:11",
+		"fresh 5m":                                    "fresh: <path> is missing; write fresh <duration> <path>..., at Caddyfile:11",
 		"fresh soon /account/*":                       "fresh: 'soon' is not a duration like 5m, at Caddyfile:11",
 		"fresh 5ms /account/*":                        "fresh: give a duration of at least 1s, as in fresh 5m /account/*, at Caddyfile:11",
 		"fresh 5m account":                            `fresh: "account" is not a path to match`,
@@ -102,39 +101,40 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		"health ready":                                `health: "ready" is not a path; begin with a slash, and write it without escapes, .. or // in it`,
 		"health /acme/v2/auth/login":                  "health: /acme/v2/auth/login is a path of the auth API; choose another",
 		"check /acme/v2/session":                      "check: mnemogate answers /acme/v2/session already; choose another path, at Caddyfile:11",
-		"check /a\ncheck /b":                          "check already specified, at Caddyfile:12",
+		"check /a\ncheck /b":                          "check already specified; remove one, at Caddyfile:12",
 		`cookie "my cookie"`:                          `cookie: "my cookie" is not a name for a cookie; use letters, digits, dashes and underscores, at Caddyfile:11`,
 		"cookie __host-session":                       `cookie: "__host-session": write the prefix as __Host-, followed by a name, at Caddyfile:11`,
-		"cookie a b":                                  "cookie: " + count + "'b', at Caddyfile:11",
+		"cookie off":                                  "cookie: 'off' would be its name; write cookie alone to have one, or leave it out, at Caddyfile:11",
+		"cookie a b":                                  "cookie: wrong argument count; write cookie [<name>], at Caddyfile:11",
 		"login_page umbra":                            `login_page: this site serves no company "umbra"; name one that it does`,
 		"login_page acme umbra":                       `login_page: this site serves no company "umbra"; name one that it does`,
 		"login_page acme acme":                        `login_page: it names the company "acme" twice; remove one`,
-		"login_page\nlogin_page":                      "login_page already specified, at Caddyfile:12",
-		"login_page {\ncolour blue\n}":                "login_page: unrecognized subdirective 'colour', at Caddyfile:12",
-		"login_page {\ntitle A\ntitle B\n}":           "login_page: title already specified, at Caddyfile:13",
-		"login_page {\ntitle\n}":                      "login_page: title: " + count + "'title', at Caddyfile:12",
-		"login_page {\ntitle \"\"\n}":                 "login_page: title: the value is empty; write one, at Caddyfile:12",
+		"login_page\nlogin_page":                      "login_page already specified; remove one, at Caddyfile:12",
+		"login_page {\ncolour blue\n}":                "login_page: unrecognized subdirective 'colour': did you mean color?, at Caddyfile:12",
+		"login_page {\ntitle A\ntitle B\n}":           "login_page: title already specified; remove one, at Caddyfile:13",
+		"login_page {\ntitle\n}":                      "login_page: title: <text> is missing; write title <text>, at Caddyfile:12",
+		"login_page {\ntitle \"\"\n}":                 "login_page: title: the value is empty; write title <text>, at Caddyfile:12",
 		"self_service soon":                           "self_service: 'soon' is not a duration like 5m, at Caddyfile:11",
 		"self_service 25h":                            "self_service: choose 1s to 24h for how old a login may be for a change, at Caddyfile:11",
-		"self_service 5m 10m":                         "self_service: " + count + "'10m', at Caddyfile:11",
-		"websocket_token on":                          "websocket_token: " + count + "'on', at Caddyfile:11",
-		"websocket_token\nwebsocket_token":            "websocket_token already specified, at Caddyfile:12",
+		"self_service 5m 10m":                         "self_service: wrong argument count; write self_service [<duration>], at Caddyfile:11",
+		"websocket_token on":                          "websocket_token: wrong argument count; write websocket_token, at Caddyfile:11",
+		"websocket_token\nwebsocket_token":            "websocket_token already specified; remove one, at Caddyfile:12",
 		"login_page {\ncolor \"url(//elsewhere)\"\n}": `login_page: color: "url(//elsewhere)" is not a color that the page can use; write it in quotes, as "#336699", "rgb(51, 102, 153)" or "hsl(210, 50%, 40%)", or by its name in CSS`,
 		"login_page {\nlogo testdata/minimal.caddyfiletest\n}":           "login_page: logo: testdata/minimal.caddyfiletest is not an image that browsers can show; use SVG, PNG, JPEG, WebP, GIF or ICO",
 		"login_page {\ntexts testdata/blocklist\n}":                      "login_page: texts: testdata/blocklist is not a directory",
 		"company umbrella {\napi_key k\n}":                               "company: here it only names companies: write their blocks into the global option mnemogate, in the block at the top of the Caddyfile, at Caddyfile:12",
 		"captcha off":                                                    "captcha: it does not belong here: write it into the global option mnemogate, in the block at the top of the Caddyfile, at Caddyfile:11",
-		"api_key k":                                                      "api_key: it does not belong here: write it into the global option mnemogate, in the block at the top of the Caddyfile, at Caddyfile:11",
+		"api_key k":                                                      "api_key: it does not belong here: write it into the block of a company, company <code> { ... }, in the global option mnemogate, at Caddyfile:11",
 		"header X-User\ncompany umbrella":                                `company: there is no company "umbrella"; name one that the global option mnemogate has, at Caddyfile:12`,
 		"login_page {\nlink \"Imprint\" javascript:alert(1)\n}":          `login_page: link: "javascript:alert(1)" is not an address for a link; write https://…, mailto:…, tel:… or a path of this site, such as /imprint, at Caddyfile:12`,
-		"login_page {\nlink \"Imprint\"\n}":                              "login_page: link: " + count + "'Imprint', at Caddyfile:12",
+		"login_page {\nlink \"Imprint\"\n}":                              "login_page: link: <url> is missing; write link [<language>] <text> <url> [support], at Caddyfile:12",
 		"login_page {\nlink klingon \"qepHom\" /q\n}":                    `login_page: link: "klingon" is not a language tag; write one like de or pt-BR, at Caddyfile:12`,
 		"login_page {\nlink pl \"Prywatność\" /p\n}":                     `login_page: link: the page has no texts in "pl", so nobody would see "Prywatność"; add pl.json to texts, or leave the language out`,
 		"login_page {\nsignup \"Join\" /a\nsignup \"Register\" /b\n}":    "login_page: signup: there are two for the same language; remove one, or name its language before the text",
 		"login_page {\nlogo_dark testdata/logo.svg\n}":                   "login_page: logo_dark: there is no logo that it could replace; set logo, too",
 		"login_page {\nfavicon testdata/style.css\n}":                    "login_page: favicon: testdata/style.css is not an image that browsers can show; use SVG, PNG, JPEG, WebP, GIF or ICO",
 		"login_page {\nstyle testdata/none.css\n}":                       "login_page: style: open testdata/none.css: no such file or directory",
-		"login_page {\nremember yes\n}":                                  "login_page: remember: " + count + "'yes', at Caddyfile:12",
+		"login_page {\nremember yes\n}":                                  "login_page: remember: wrong argument count; write remember, at Caddyfile:12",
 		"login_page {\nlink DE Impressum /i\nlink de-at Impressum /i\n}": "",
 		"assertion {env.AUD}":                                            "assertion: placeholders are not replaced here; write the audience as the application checks it, at Caddyfile:11",
 		"assertion app {\nissuer https://a.example/{env.TENANT}\n}":      "assertion: issuer: placeholders are not replaced here; write the URL as the application checks it, at Caddyfile:12",
@@ -148,8 +148,8 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		"company_header user-agent":                                      "company_header: User-Agent has another meaning; choose another name, at Caddyfile:11",
 		"company_header X-Forwarded-Method":                              "company_header: X-Forwarded-Method has another meaning; choose another name, at Caddyfile:11",
 		"company_header WWW-Authenticate":                                "company_header: Www-Authenticate has another meaning; choose another name, at Caddyfile:11",
-		"assertion":                                                      "assertion: " + count + "'assertion', at Caddyfile:11",
-		"assertion a b":                                                  "assertion: " + count + "'b', at Caddyfile:11",
+		"assertion":                                                      "assertion: <audience> is missing; write assertion <audience> { ... }, at Caddyfile:11",
+		"assertion a b":                                                  "assertion: wrong argument count; write assertion <audience> { ... }, with quotes around a value that has spaces, at Caddyfile:11",
 		"assertion app {\nissuer https://a.example\nttl 5s\n}":           "assertion: ttl: choose 10s to 10m, at Caddyfile:13",
 		"assertion app {\nttl 11m\n}":                                    "assertion: ttl: choose 10s to 10m, at Caddyfile:12",
 		"assertion app {\nttl soon\n}":                                   "assertion: ttl: 'soon' is not a duration like 5m, at Caddyfile:12",
@@ -157,9 +157,9 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		"assertion app {\nheader x-profile-role\n}":                      "assertion: header: X-Profile-Role is the header of forward role; choose another name, at Caddyfile:12",
 		"assertion app {\nheader Authorization\n}":                       "assertion: header: Authorization has another meaning; choose another name, at Caddyfile:12",
 		"assertion app {\nissuer api.example.com\n}":                     `assertion: issuer: "api.example.com" is not a URL; write one like https://api.example.com, at Caddyfile:12`,
-		"assertion app {\naudience other\n}":                             "assertion: unrecognized subdirective 'audience', at Caddyfile:12",
-		"assertion app {\nkey\n}":                                        "assertion: key: " + count + "'key', at Caddyfile:12",
-		"assertion app {\nkey {env.MNEMOGATE_TEST_KEY}\n}":               "assertion: key: key 1 of 1: it is not a private key in PEM; make one with openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256, at Caddyfile:12",
+		"assertion app {\naudience other\n}":                             "assertion: unrecognized subdirective 'audience'; choose any of header, issuer, key, ttl, at Caddyfile:12",
+		"assertion app {\nkey\n}":                                        "assertion: key: <PEM> is missing; write key <PEM>..., at Caddyfile:12",
+		"assertion app {\nkey {env.MNEMOGATE_TEST_KEY}\n}":               "assertion: key: key 1 of 1: it is not a private key in PEM; make one with openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256, and name its file as {file.PATH}, at Caddyfile:12",
 		"assertion app {\nkey {env.NOT_SET}\n}":                          "assertion: key: {env.NOT_SET} is not set; set the variable, also for caddy validate, at Caddyfile:12",
 		`assertion app {
 key "-----BEGIN PRIVATE KEY-----
@@ -185,7 +185,7 @@ key "-----BEGIN EC PRIVATE KEY-----
 MHcCAQEE
 -----END EC PRIVATE KEY-----"
 }`: "assertion: key: key 1 of 1: the private key can't be read: its PEM is damaged or holds another kind of key; use a key on the curve P-256, at Caddyfile:12",
-		"assertion app\nassertion app": "assertion already specified, at Caddyfile:12",
+		"assertion app\nassertion app": "assertion already specified; remove one, at Caddyfile:12",
 	} {
 		t.Run(options, func(t *testing.T) {
 			_, err := adaptAndValidate(handled(options))
@@ -195,6 +195,63 @@ MHcCAQEE
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// What operators get wrong most often: each error names the line, the cause and the next
+// step, and no secret.
+func TestMistakesAreExplained(t *testing.T) {
+	guesttest.Environment(t)
+	t.Chdir(t.TempDir())
+	t.Setenv("EMPTY", "")
+	const global, company, of = "1", "2", "it does not belong here: write it into "
+	begins := map[string]string{global: "{\nmnemogate {\n\n", company: "{\nmnemogate {\ncompany acme {\n"}
+	for _, c := range []struct{ in, options, want string }{ // the first option is on line 4
+		{company, "captha off", "unrecognized subdirective 'captha': did you mean captcha?, at Caddyfile:4"},
+		{company, "API-KEY x", "unrecognized subdirective 'API-KEY': did you mean api_key?, at Caddyfile:4"},
+		{company, "api_key: x", "unrecognized subdirective 'api_key:': did you mean api_key?, at Caddyfile:4"},
+		{company, "otp {\ndigits 6\n}", "otp: unrecognized subdirective 'digits'; choose any of fixed, length, renewals, ttl, at Caddyfile:5"},
+		{company, "captcha off {\nx\n}", "captcha: unrecognized subdirective 'x'; nothing can be set here, so remove the block, at Caddyfile:5"},
+		{company, "api_key = " + guesttest.Secret, "api_key: remove the =; write api_key <key>...|off, and double quotes around a value that has spaces, at Caddyfile:4"},
+		{company, "api_key=" + guesttest.Secret, "api_key: write a space in place of the =, at Caddyfile:4"},
+		{company, "name 'Acme Ltd'", "name: remove the '; write name <text>, and double quotes around a value that has spaces, at Caddyfile:4"},
+		{company, "name Acme Ltd", "name: wrong argument count; write name <text>, with quotes around a value that has spaces, at Caddyfile:4"},
+		{company, "session {\nidle 1h }", "session: idle: write the } on a line of its own, at Caddyfile:5"},
+		{company, "session idle 1h", "session: wrong argument count; write session { ... }, at Caddyfile:4"},
+		{company, "hardened on", "hardened: wrong argument count; write hardened [off], at Caddyfile:4"},
+		{company, "api_key {$EMPTY}", "api_key: <key> is missing; write api_key <key>...|off, and set the variable EMPTY, which is empty, at Caddyfile:4"},
+		{company, "api_key \"{$EMPTY}\"", "api_key: the value is empty; write api_key <key>...|off, and set the variable EMPTY, which is empty, at Caddyfile:4"},
+		{company, "limits {\nsms_per_company {$EMPTY}/24h\n}", "limits: sms_per_company: '/24h' is not a rate; write a number and a time, as in 5/10m, and set the variable EMPTY, which is empty, at Caddyfile:5"},
+		{company, "sms webhook {$EMPTY:}", "sms: <url> is missing; write webhook <url> [insecure], and set the variable EMPTY, which is empty, at Caddyfile:4"},
+		{company, "support #help", "support: <text>|off is missing; write support <text>|off, with the value in quotes, because # begins a comment, at Caddyfile:4"},
+		{company, "support # help", "support: <text>|off is missing; write support <text>|off, at Caddyfile:4"},
+		{company, "captcha", "captcha: the name of a module is missing; this Caddy has: "},
+		{company, "captcha turnstile", "captcha: <secret> is missing; write turnstile <secret>, at Caddyfile:4"},
+		{company, "captcha turnstile s\nsite_key k", "site_key: " + of + "captcha turnstile|hcaptcha|recaptcha <secret> { ... }, at Caddyfile:5"},
+		{company, "turnstile s", "turnstile: it belongs to another option: write captcha turnstile, at Caddyfile:4"},
+		{company, "oauth 1 oidc", "oauth 1: <issuer> is missing; write oidc <issuer> [insecure], at Caddyfile:4"},
+		{company, "account a {\nidentity 1\n}", "account a: identity: <subject> is missing; write identity <1-5> <subject>, at Caddyfile:5"},
+		{company, "idle 1h", "idle: " + of + "session { ... }, at Caddyfile:4"},
+		{company, "session {\nlock_after 5\n}", "session: lock_after: " + of + "limits { ... }, at Caddyfile:5"},
+		{company, "title Acme", "title: " + of + "login_page { ... }, at Caddyfile:4"},
+		{company, "client_id x", "client_id: " + of + "oauth <1-5> oidc|oauth2 { ... }, at Caddyfile:4"},
+		{company, "from a@example.com", "from: " + of + "mail smtp <host:port> { ... }, at Caddyfile:4"},
+		{company, "cache 5000", "cache: " + of + "the global option mnemogate, in the block at the top of the Caddyfile, at Caddyfile:4"},
+		{company, "api_key off\ncaptcha off\ntexts texts", "texts: reading the directory of texts texts: open .: no such file or directory; correct the path, at Caddyfile:6"},
+		{company, "api_key %ACME_KEY%", "api_key: it looks like a shell variable, which Caddy does not replace; write {env.NAME} for the value of NAME, at Caddyfile:4"},
+		{global, "api_key x", "api_key: " + of + "the block of a company, company <code> { ... }, in the global option mnemogate, at Caddyfile:4"},
+		{global, "cookie", "cookie: " + of + "the directive mnemogate, in the block of a site, at Caddyfile:4"},
+		{global, "trusted_proxies private_ranges", "trusted_proxies: " + of + "the global option servers { ... }, in the block at the top of the Caddyfile, at Caddyfile:4"},
+		{global, "reverse_proxy localhost", "reverse_proxy: it is a directive of Caddy: write it after the block of mnemogate, at Caddyfile:4"},
+		{global, "redis rediss://r", "redis: it belongs to another option: write sessions redis, at Caddyfile:4"},
+		{global, "postgres dsn", "postgres: it belongs to another option: write store postgres, at Caddyfile:4"},
+		{global, "store postgres", "store: <dsn> is missing; write postgres <dsn>, at Caddyfile:4"},
+		{global, "company {\n}", "company: <code> is missing; write company <code> { ... }, at Caddyfile:4"},
+	} {
+		config := begins[c.in] + c.options + strings.Repeat("\n}", strings.Count(begins[c.in], "{"))
+		writeFile(t, "Caddyfile", config)
+		_, err := adaptAndValidate(config)
+		checkRefused(t, strings.Repeat("company acme: ", strings.Count(c.in, company))+c.want, err)
 	}
 }
 

@@ -45,7 +45,7 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 	s := startSite(t, siteConfig{global: strings.Replace(realHashing, "argon2id", "regex [[:digit:]]\nargon2id", 1) + "\nlimits {\nsms_per_address unlimited\n}",
 		company: "name \"Žemaitijos šilumos tinklai\"\ncaptcha static tea-time\nsms weak\nlimits {\nsms_per_company 2000/24h\nlogins_per_address unlimited\n}\npassword {\nregex `(?i)[a-z]`\n}\nsession {\nidle 366d insecure\n}",
 		more: "company umbrella {\nname \"Ümbrėlla and Company\"\nsms_origin app.umbrella.example\napi_key off\ncaptcha off\nmail log\nsms webhook http://gateway.invalid insecure {\nsecret whsec_c2VjcmV0\n}\notp {\nfixed 123456 +37060012345\n}\nrecovery {\nlink https://a.example/?{token}\n}\n}\n" +
-			"company zeta {\nnotices new_device\napi_key {env.MNEMOGATE_TEST_SHORT_KEY} " + testKey + "\ncaptcha off\nlimits {\nsms_per_address 30/1h\nsms_per_company 2000/24h\n}\nrecovery {\nmethods off\n}\nmail webhook http://127.0.0.1:1 {\nsecret c2VjcmV0\n}\n}"})
+			"company zeta {\naccount zoe@example.com\nnotices new_device\napi_key {env.MNEMOGATE_TEST_SHORT_KEY} " + testKey + "\ncaptcha off\nlimits {\nsms_per_address 30/1h\nsms_per_company 2000/24h\n}\nrecovery {\nmethods off\n}\nmail webhook http://127.0.0.1:1 {\nsecret c2VjcmV0\n}\n}"})
 	doctor := s.cli("", "doctor").out
 	for _, weak := range []struct{ directive, company, message, advice string }{
 		{"sms", "acme", "pigeons carry the codes", "use a gateway without feathers"},
@@ -57,6 +57,8 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 		{"recovery methods", "acme", "QUESTION is among them", "leave QUESTION out"},
 		{"captcha", "acme", "anybody who knows the response passes", "choose turnstile"},
 		{"insecure", "acme", "beyond what standards allow: session.idle", "see what is refused"},
+		{"session idle", "acme", "it is longer than lifetime, which ends a session first", "shorten idle"},
+		{"account zoe@example.com", "zeta", "nobody can log in to it", "add one of them"},
 		{"limits", "acme", "unlimited: logins_per_address, sms_per_address", "as high as your users need"},
 		{"limits", "umbrella", "unlimited: sms_per_address", "as high as your users need"},
 		{"recovery", "zeta", "no method is possible", "configure sms"},

@@ -104,19 +104,23 @@ func (c *oauthClient) Settings() tenant.OAuth {
 	}
 }
 
+func init() {
+	guest.Belong("oauth <1-5> oidc|oauth2 { ... }", new(oauthClient).options(nil))
+}
+
 // options returns the options that every provider has.
 func (c *oauthClient) options(d *caddyfile.Dispenser) map[string]func() error {
 	return map[string]func() error{
-		"client_id":           guest.Text(d, &c.ClientID),
-		"client_secret":       guest.Secret(d, &c.ClientSecret),
-		"redirect_uri":        guest.List(d, &c.RedirectURI),
-		"name":                guest.Text(d, &c.Name),
-		"icon":                guest.Text(d, &c.Icon),
-		"scope":               guest.List(d, &c.Scope),
-		"prompt":              guest.List(d, &c.Prompt),
-		"require_pkce":        guest.Flag(d, &c.RequirePKCE),
-		"link_verified_email": guest.Flag(d, &c.LinkVerifiedEmail),
-		"timeout":             guest.OneValue(d, guest.Timeout(&c.Timeout)),
+		"client_id <id>":         guest.Text(d, &c.ClientID),
+		"client_secret <secret>": guest.Text(d, &c.ClientSecret),
+		"redirect_uri <uri>...":  guest.List(d, &c.RedirectURI),
+		"name <text>":            guest.Text(d, &c.Name),
+		"icon <file>":            guest.Text(d, &c.Icon),
+		"scope <scope>...":       guest.List(d, &c.Scope),
+		"prompt <value>...":      guest.List(d, &c.Prompt),
+		"require_pkce":           guest.Flag(d, &c.RequirePKCE),
+		"link_verified_email":    guest.Flag(d, &c.LinkVerifiedEmail),
+		"timeout <duration>":     guest.OneValue(d, guest.Timeout(&c.Timeout)),
 	}
 }
 
@@ -148,7 +152,7 @@ func (c *oauthClient) validate(what string) error {
 	}
 	for _, uri := range c.RedirectURI {
 		if u, err := url.Parse(uri); err != nil || u.Scheme == "" || strings.Contains(uri, "#") {
-			return fmt.Errorf("%s: redirect_uri: %q is not an absolute URI without a fragment", what, uri)
+			return fmt.Errorf("%s: redirect_uri: %q is not an absolute URI without a fragment; write one like https://app.example.com/callback", what, uri)
 		} else if strings.HasPrefix(u.Scheme, "http") && u.Hostname() == "" || len(uri) > maxRedirectURI {
 			return fmt.Errorf("%s: redirect_uri: %q has no host, or more than %d characters, which no client can send; correct it", what, uri, maxRedirectURI)
 		}

@@ -69,42 +69,24 @@ func (OAuth2) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "mnemogate.oauth.oauth2", New: func() caddy.Module { return new(OAuth2) }}
 }
 
-// UnmarshalCaddyfile sets up the provider from Caddyfile tokens. Syntax:
-//
-//	oauth2 {
-//		authorize_url <url> [insecure]
-//		token_url <url> [insecure]
-//		userinfo_url <url> [insecure]
-//		subject <json field>
-//		email <json field> [<verified json field>]
-//		auth_style basic|post
-//		client_id <id>
-//		client_secret <secret>
-//		redirect_uri <uri>...
-//		name <text>
-//		scope <scope>...
-//		prompt <value>...
-//		require_pkce
-//		link_verified_email
-//		timeout <duration>
-//	}
+// UnmarshalCaddyfile sets up the provider from Caddyfile tokens.
 func (p *OAuth2) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
-	if d.NextArg() {
-		return d.ArgErr()
+	if err := guest.Syntax(d, "oauth2", guest.Flag(d, new(bool))); err != nil {
+		return err
 	}
 	options := p.options(d)
-	options["authorize_url"] = guest.Address(d, &p.AuthorizeURL, &p.Insecure)
-	options["token_url"] = guest.Address(d, &p.TokenURL, &p.Insecure)
-	options["userinfo_url"] = guest.Address(d, &p.UserinfoURL, &p.Insecure)
-	options["subject"] = guest.Text(d, &p.Subject)
-	options["auth_style"] = guest.Text(d, &p.AuthStyle)
-	options["email"] = func() error {
+	options["authorize_url <url> [insecure]"] = guest.Address(d, &p.AuthorizeURL, &p.Insecure)
+	options["token_url <url> [insecure]"] = guest.Address(d, &p.TokenURL, &p.Insecure)
+	options["userinfo_url <url> [insecure]"] = guest.Address(d, &p.UserinfoURL, &p.Insecure)
+	options["subject <field>"] = guest.Text(d, &p.Subject)
+	options["auth_style basic|post"] = guest.Text(d, &p.AuthStyle)
+	options["email <field> [<verified_field>]"] = func() error {
 		if d.CountRemainingArgs() == 1 {
 			return guest.Text(d, &p.Email)()
 		}
 		if !d.AllArgs(&p.Email, &p.Verified) {
-			return d.ArgErr()
+			return guest.ErrArguments
 		}
 		return nil
 	}

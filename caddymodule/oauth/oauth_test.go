@@ -18,14 +18,14 @@ import (
 
 func TestOAuthCaddyfile(t *testing.T) {
 	guesttest.Caddyfiles(t, new(OIDC), []guesttest.Case{
-		{Name: "no issuer", Text: "oidc {\nclient_id x\n}", Err: "wrong argument count"},
+		{Name: "no issuer", Text: "oidc {\nclient_id x\n}", Err: "<issuer> is missing; write oidc <issuer> [insecure]"},
 		{Name: "two issuers", Text: "oidc https://a https://b", Err: "wrong argument count"},
 		{Name: "require_pkce off", Text: "oidc https://a {\nrequire_pkce off\n}", Err: "wrong argument count"},
 	})
 	guesttest.Caddyfiles(t, new(OAuth2), []guesttest.Case{
 		{Name: "only an email", Text: "oauth2 {\nemail mail\n}", Err: "client_id is missing"},
 		{Name: "argument", Text: "oauth2 x", Err: "wrong argument count"},
-		{Name: "no email", Text: "oauth2 {\nemail\n}", Err: "wrong argument count"},
+		{Name: "no email", Text: "oauth2 {\nemail\n}", Err: "<field> is missing; write email <field> [<verified_field>]"},
 		{Name: "three emails", Text: "oauth2 {\nemail a b c\n}", Err: "wrong argument count"},
 	})
 }

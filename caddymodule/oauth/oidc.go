@@ -88,27 +88,14 @@ func (*OIDC) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "mnemogate.oauth.oidc", New: func() caddy.Module { return new(OIDC) }}
 }
 
-// UnmarshalCaddyfile sets up the provider from Caddyfile tokens. Syntax:
-//
-//	oidc <issuer> [insecure] {
-//		tenants <id>...|any
-//		client_id <id>
-//		client_secret <secret>
-//		redirect_uri <uri>...
-//		name <text>
-//		scope <scope>...
-//		prompt <value>...
-//		require_pkce
-//		link_verified_email
-//		timeout <duration>
-//	}
+// UnmarshalCaddyfile sets up the provider from Caddyfile tokens.
 func (p *OIDC) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
-	if err := guest.Address(d, &p.Issuer, &p.Insecure)(); err != nil {
+	if err := guest.Syntax(d, "oidc <issuer> [insecure]", guest.Address(d, &p.Issuer, &p.Insecure)); err != nil {
 		return err
 	}
 	options := p.options(d)
-	options["tenants"] = guest.List(d, &p.Tenants)
+	options["tenants <id>...|any"] = guest.List(d, &p.Tenants)
 	return guest.Complete(d, guest.Options(d, options), func() error { return cmp.Or(p.checkGiven(), p.checkTenants()) })
 }
 
@@ -134,6 +121,9 @@ func (p *OIDC) Validate() error {
 		return fmt.Errorf("oauth oidc: issuer: %w", err)
 	} else if u.RawQuery != "" || u.Fragment != "" {
 		return errors.New("oauth oidc: issuer: leave out what follows ? or #")
+	}
+	if strings.Contains(p.Issuer, "/.well-known/") {
+		return errors.New("oauth oidc: issuer: leave out what begins with /.well-known")
 	}
 	if err := p.checkTenants(); err != nil {
 		return fmt.Errorf("oauth oidc: %w", err)

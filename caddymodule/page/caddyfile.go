@@ -7,27 +7,29 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 )
 
+func init() { guest.Belong("login_page { ... }", new(Options).options(nil)) }
+
 // Parse parses a block of options.
 func (o *Options) Parse(d *caddyfile.Dispenser) error {
-	return guest.Options(d, map[string]func() error{
-		"title":     guest.Text(d, &o.Title),
-		"logo":      guest.Text(d, &o.Logo),
-		"logo_dark": guest.Text(d, &o.LogoDark),
-		"favicon":   guest.Text(d, &o.Favicon),
-		"color":     guest.Text(d, &o.Color),
-		"style":     guest.Text(d, &o.Style),
-		"texts":     guest.Text(d, &o.Texts),
-		"link":      parseLink(d, &o.Links, "support"),
-		"signup":    parseLink(d, &o.SignUp, ""),
-		"remember":  guest.Flag(d, &o.Remember),
-	}, "link", "signup")
+	return guest.Options(d, o.options(d), "link", "signup")
 }
 
-// parseLink parses
-//
-//	[<language>] <text> <url> [support]
-//
-// where support is the word that may follow.
+func (o *Options) options(d *caddyfile.Dispenser) map[string]func() error {
+	return map[string]func() error{
+		"title <text>":     guest.Text(d, &o.Title),
+		"logo <file>":      guest.Text(d, &o.Logo),
+		"logo_dark <file>": guest.Text(d, &o.LogoDark),
+		"favicon <file>":   guest.Text(d, &o.Favicon),
+		"color <color>":    guest.Text(d, &o.Color),
+		"style <file>":     guest.Text(d, &o.Style),
+		"texts <dir>":      guest.Text(d, &o.Texts),
+		"link [<language>] <text> <url> [support]": parseLink(d, &o.Links, "support"),
+		"signup [<language>] <text> <url>":         parseLink(d, &o.SignUp, ""),
+		"remember":                                 guest.Flag(d, &o.Remember),
+	}
+}
+
+// parseLink parses a link, which the word support may follow.
 func parseLink(d *caddyfile.Dispenser, links *[]Link, support string) func() error {
 	return func() error {
 		var l Link
@@ -39,7 +41,7 @@ func parseLink(d *caddyfile.Dispenser, links *[]Link, support string) func() err
 			l.Language, args = message.Locale(args[0]), args[1:]
 		}
 		if len(args) != 2 {
-			return d.ArgErr()
+			return guest.ErrArguments
 		}
 		l.Text, l.URL = args[0], args[1]
 		*links = append(*links, l)

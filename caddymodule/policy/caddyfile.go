@@ -13,98 +13,40 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
+func init() {
+	p := &Policy{Passkeys: new(passkey.Settings)}
+	guest.Belong("session { ... }", p.sessionOptions(nil))
+	guest.Belong("otp { ... }", p.otpOptions(nil))
+	guest.Belong("password { ... }", p.passwordOptions(nil))
+	guest.Belong("recovery { ... }", p.recoveryOptions(nil))
+	guest.Belong("passkeys { ... }", p.passkeyOptions(nil))
+	guest.Belong("limits { ... }", p.limitOptions(nil))
+}
+
 // Options returns the parsers of the policies, each of which may be given once.
-// Syntax:
 //
-//	session {
-//		temporary <duration>
-//		idle <duration>
-//		lifetime <duration>
-//		stream_recheck <duration>
-//	}
-//	otp {
-//		length <digits>
-//		ttl <duration>
-//		renewals <n>
-//		fixed <code> <phone>...
-//	}
-//	password {
-//		min_length <characters>
-//		regex <re2> [<description>]
-//		blocklist <file>
-//		breached <url>|<dir>|off [at_login] [require] [insecure]
-//		argon2id <memory_KiB> <iterations> <parallelism>
-//		required [off]
-//		migrate <module> ...
-//	}
-//	second_factor per_account|required|off
-//	captcha <module> ...
-//	sms <module> ...
-//	mail <module> ...
-//	events <module> ...
-//	texts <dir>
-//	locale <language tag>
-//	phone_region <region>|off
-//	sms_origin <host>|off
-//	notices <type>...|off
-//	support <text>|off
-//	recovery {
-//		methods PHONE|MAIL|QUESTION...|off
-//		link <url with {token}>
-//		link_ttl <duration>
-//		welcome_ttl <duration>
-//	}
-//	passkeys [off] {
-//		rp_id <domain>
-//		origins <origin>...
-//		name <text>
-//	}
-//	limits {
-//		captcha_after <n>
-//		lock_after <n>
-//		lock_for <duration>
-//		disable_after <n>
-//		failures_per_address <n>/<duration>
-//		logins_per_address <n>/<duration>|unlimited
-//		wrong_codes <n>/<duration>
-//		wrong_answers <n>/<duration>
-//		sms_per_account <n>/<duration>|unlimited
-//		sms_per_phone <n>/<duration>|unlimited
-//		sms_per_address <n>/<duration>|unlimited
-//		sms_per_company <n>/<duration>|unlimited
-//		sms_countries <prefix>...|all
-//		sms_per_country <n>/<duration>|unlimited
-//		mails_per_account <n>/<duration>|unlimited
-//		sessions_per_account <n>
-//	}
-//	devices <duration> [skip_second_factor]|off
-//	hardened [off]
-//
-// Only fixed may be repeated. The word insecure, as the last argument, allows what a
-// standard forbids. These options accept it: session temporary, idle and lifetime; otp
-// length and ttl; password min_length and argon2id; recovery link_ttl; limits
-// captcha_after, lock_after, disable_after, wrong_codes and wrong_answers.
+// The word insecure, as the last argument, allows what a standard forbids.
 func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 	return map[string]func() error{
-		"session":       p.block(d, p.sessionOptions),
-		"otp":           p.block(d, p.otpOptions, "fixed"),
-		"password":      p.block(d, p.passwordOptions),
-		"second_factor": guest.Text(d, (*string)(&p.SecondFactor)),
-		"captcha":       guest.Module(d, "mnemogate.captcha", &p.CaptchaRaw),
-		"sms":           guest.Module(d, "mnemogate.sms", &p.SMSRaw),
-		"mail":          guest.Module(d, "mnemogate.mail", &p.MailRaw),
-		"events":        guest.Module(d, "mnemogate.events", &p.EventsRaw),
-		"texts":         guest.Text(d, &p.Texts),
-		"locale":        guest.Text(d, &p.Locale),
-		"phone_region":  guest.Text(d, &p.PhoneRegion),
-		"sms_origin":    guest.Text(d, &p.SMSOrigin),
-		"notices":       listOrOff(d, &p.Notices),
-		"support":       guest.Text(d, &p.Support),
-		"recovery":      p.block(d, p.recoveryOptions),
-		"passkeys":      func() error { return p.parsePasskeys(d) },
-		"limits":        p.block(d, p.limitOptions),
-		"devices":       func() error { return p.parseDevices(d) },
-		"hardened":      unlessOff(d, &p.Hardened),
+		"session { ... }":                             p.block(d, p.sessionOptions),
+		"otp { ... }":                                 p.block(d, p.otpOptions, "fixed"),
+		"password { ... }":                            p.block(d, p.passwordOptions),
+		"second_factor per_account|required|off":      guest.Text(d, (*string)(&p.SecondFactor)),
+		"captcha <module>":                            guest.Module(d, "mnemogate.captcha", &p.CaptchaRaw),
+		"sms <module>":                                guest.Module(d, "mnemogate.sms", &p.SMSRaw),
+		"mail <module>":                               guest.Module(d, "mnemogate.mail", &p.MailRaw),
+		"events <module>":                             guest.Module(d, "mnemogate.events", &p.EventsRaw),
+		"texts <dir>":                                 guest.Text(d, &p.Texts),
+		"locale <tag>":                                guest.Text(d, &p.Locale),
+		"phone_region <region>|off":                   guest.Text(d, &p.PhoneRegion),
+		"sms_origin <host>|off":                       guest.Text(d, &p.SMSOrigin),
+		"notices <type>...|off":                       listOrOff(d, &p.Notices),
+		"support <text>|off":                          guest.Text(d, &p.Support),
+		"recovery { ... }":                            p.block(d, p.recoveryOptions),
+		"passkeys [off] { ... }":                      func() error { return p.parsePasskeys(d) },
+		"limits { ... }":                              p.block(d, p.limitOptions),
+		"devices <duration>|off [skip_second_factor]": func() error { return p.parseDevices(d) },
+		"hardened [off]":                              unlessOff(d, &p.Hardened),
 	}
 }
 
@@ -112,36 +54,36 @@ func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 func (p *Policy) block(d *caddyfile.Dispenser, options func(*caddyfile.Dispenser) map[string]func() error, repeatable ...string) func() error {
 	return func() error {
 		if d.NextArg() {
-			return d.ArgErr()
+			return guest.ErrArguments
 		}
-		return guest.CheckedOptions(d, p.Check, guest.Naming(options(d)), repeatable...)
+		return guest.CheckedOptions(d, p.Check, options(d), repeatable...)
 	}
 }
 
 func (p *Policy) sessionOptions(d *caddyfile.Dispenser) map[string]func() error {
 	s := &p.Session
 	return map[string]func() error{
-		"temporary":      p.insecure(d, "session.temporary", guest.Duration(&s.Temporary)),
-		"idle":           p.insecure(d, "session.idle", guest.Duration(&s.Idle)),
-		"lifetime":       p.insecure(d, "session.lifetime", guest.Duration(&s.Lifetime)),
-		"stream_recheck": guest.OneValue(d, guest.Duration(&s.StreamRecheck)),
+		"temporary <duration> [insecure]": p.insecure(d, "session.temporary", guest.Duration(&s.Temporary)),
+		"idle <duration> [insecure]":      p.insecure(d, "session.idle", guest.Duration(&s.Idle)),
+		"lifetime <duration> [insecure]":  p.insecure(d, "session.lifetime", guest.Duration(&s.Lifetime)),
+		"stream_recheck <duration>":       guest.OneValue(d, guest.Duration(&s.StreamRecheck)),
 	}
 }
 
 func (p *Policy) otpOptions(d *caddyfile.Dispenser) map[string]func() error {
 	o := &p.OTP
 	return map[string]func() error{
-		"length":   p.insecure(d, "otp.length", guest.Int(&o.Length)),
-		"ttl":      p.insecure(d, "otp.ttl", guest.Duration(&o.TTL)),
-		"renewals": guest.OneValue(d, countValue(&o.Renewals)),
-		"fixed":    func() error { return parseFixed(d, o) },
+		"length <digits> [insecure]": p.insecure(d, "otp.length", guest.Int(&o.Length)),
+		"ttl <duration> [insecure]":  p.insecure(d, "otp.ttl", guest.Duration(&o.TTL)),
+		"renewals <n>":               guest.OneValue(d, countValue(&o.Renewals)),
+		"fixed <code> <phone>...":    func() error { return parseFixed(d, o) },
 	}
 }
 
 func parseFixed(d *caddyfile.Dispenser, o *tenant.OTP) error {
 	args := d.RemainingArgs()
 	if len(args) < 2 {
-		return d.Err("wrong argument count: write the code and the phones that get it") // ArgErr may repeat the code
+		return guest.ErrArguments
 	}
 	o.Fixed = append(o.Fixed, tenant.FixedCode{Code: args[0], Phones: args[1:]})
 	return nil
@@ -149,20 +91,20 @@ func parseFixed(d *caddyfile.Dispenser, o *tenant.OTP) error {
 
 func (p *Policy) passwordOptions(d *caddyfile.Dispenser) map[string]func() error {
 	return map[string]func() error{
-		"min_length": p.insecure(d, "password.min_length", guest.Int(&p.Password.MinLength)),
-		"regex":      func() error { return parseRegex(d, &p.Password) },
-		"blocklist":  guest.Text(d, &p.Password.Blocklist),
-		"breached":   func() error { return parseBreached(d, &p.Password) },
-		"argon2id":   func() error { return p.parseArgon2id(d) },
-		"required":   unlessOff(d, &p.Password.Required),
-		"migrate":    guest.Module(d, "mnemogate.migrate", &p.Password.MigrateRaw),
+		"min_length <characters> [insecure]":                          p.insecure(d, "password.min_length", guest.Int(&p.Password.MinLength)),
+		"regex <re2> [<description>]":                                 func() error { return parseRegex(d, &p.Password) },
+		"blocklist <file>":                                            guest.Text(d, &p.Password.Blocklist),
+		"breached <url>|<dir>|off [at_login] [require] [insecure]":    func() error { return parseBreached(d, &p.Password) },
+		"argon2id <memory_KiB> <iterations> <parallelism> [insecure]": func() error { return p.parseArgon2id(d) },
+		"required [off]":                                              unlessOff(d, &p.Password.Required),
+		"migrate <module>":                                            guest.Module(d, "mnemogate.migrate", &p.Password.MigrateRaw),
 	}
 }
 
 func parseRegex(d *caddyfile.Dispenser, p *Passwords) error {
 	args := d.RemainingArgs()
 	if len(args) < 1 || len(args) > 2 || args[0] == "" {
-		return d.ArgErr()
+		return guest.ErrArguments
 	}
 	p.Regex = args[0]
 	if len(args) == 2 {
@@ -174,7 +116,7 @@ func parseRegex(d *caddyfile.Dispenser, p *Passwords) error {
 func parseBreached(d *caddyfile.Dispenser, p *Passwords) error {
 	args := d.RemainingArgs()
 	if len(args) == 0 || args[0] == "" {
-		return d.ArgErr()
+		return guest.ErrArguments
 	}
 	p.Breached = &breached.List{From: args[0]}
 	for i, word := range args[1:] {
@@ -201,7 +143,7 @@ func (p *Policy) parseArgon2id(d *caddyfile.Dispenser) error {
 		p.Insecure = append(p.Insecure, "password.argon2id")
 	}
 	if len(args) != 3 {
-		return d.ArgErr()
+		return guest.ErrArguments
 	}
 	var n [3]uint64
 	for i, bits := range []int{32, 32, 8} {
@@ -217,10 +159,10 @@ func (p *Policy) parseArgon2id(d *caddyfile.Dispenser) error {
 func (p *Policy) recoveryOptions(d *caddyfile.Dispenser) map[string]func() error {
 	r := &p.Recovery
 	return map[string]func() error{
-		"methods":     listOrOff(d, &r.Methods),
-		"link":        guest.Text(d, &r.Link),
-		"link_ttl":    p.insecure(d, "recovery.link_ttl", guest.Duration(&r.LinkTTL)),
-		"welcome_ttl": guest.OneValue(d, guest.Duration(&r.WelcomeTTL)),
+		"methods PHONE|MAIL|QUESTION...|off": listOrOff(d, &r.Methods),
+		"link <url_with_{token}>":            guest.Text(d, &r.Link),
+		"link_ttl <duration> [insecure]":     p.insecure(d, "recovery.link_ttl", guest.Duration(&r.LinkTTL)),
+		"welcome_ttl <duration>":             guest.OneValue(d, guest.Duration(&r.WelcomeTTL)),
 	}
 }
 
@@ -229,7 +171,7 @@ func listOrOff[T ~string](d *caddyfile.Dispenser, list *[]T) func() error {
 	return func() error {
 		args := d.RemainingArgs()
 		if len(args) == 0 {
-			return d.ArgErr()
+			return guest.ErrArguments
 		}
 		*list = []T{}
 		if len(args) == 1 && args[0] == off {
@@ -247,37 +189,40 @@ func (p *Policy) parsePasskeys(d *caddyfile.Dispenser) error {
 	p.Passkeys = &passkey.Settings{}
 	if d.NextArg() {
 		if d.Val() != off || d.NextArg() || d.NextBlock(d.Nesting()) {
-			return d.ArgErr()
+			return guest.ErrArguments
 		}
 		return nil
 	}
-	err := guest.Options(d, map[string]func() error{
-		"rp_id":   guest.Text(d, &p.Passkeys.RPID),
-		"origins": guest.List(d, &p.Passkeys.Origins),
-		"name":    guest.Text(d, &p.Passkeys.Name),
-	})
-	return guest.Complete(d, err, p.Passkeys.Check)
+	return guest.Complete(d, guest.Options(d, p.passkeyOptions(d)), p.Passkeys.Check)
+}
+
+func (p *Policy) passkeyOptions(d *caddyfile.Dispenser) map[string]func() error {
+	return map[string]func() error{
+		"rp_id <domain>":      guest.Text(d, &p.Passkeys.RPID),
+		"origins <origin>...": guest.List(d, &p.Passkeys.Origins),
+		"name <text>":         guest.Text(d, &p.Passkeys.Name),
+	}
 }
 
 func (p *Policy) limitOptions(d *caddyfile.Dispenser) map[string]func() error {
 	l := &p.Limits
 	return map[string]func() error{
-		"captcha_after":        p.insecure(d, "limits.captcha_after", countValue(&l.CaptchaAfter)),
-		"lock_after":           p.insecure(d, "limits.lock_after", guessesValue(&l.LockAfter)),
-		"lock_for":             guest.OneValue(d, guest.Duration(&l.LockFor)),
-		"disable_after":        p.insecure(d, "limits.disable_after", guessesValue(&l.DisableAfter)),
-		"failures_per_address": guest.OneValue(d, rateValue(&l.FailuresPerAddress)),
-		"logins_per_address":   guest.OneValue(d, rateValue(&l.LoginsPerAddress)),
-		"wrong_codes":          p.insecure(d, "limits.wrong_codes", rateValue(&l.WrongCodes)),
-		"wrong_answers":        p.insecure(d, "limits.wrong_answers", rateValue(&l.WrongAnswers)),
-		"sms_per_account":      guest.OneValue(d, rateValue(&l.SMSPerAccount)),
-		"sms_per_phone":        guest.OneValue(d, rateValue(&l.SMSPerPhone)),
-		"sms_per_address":      guest.OneValue(d, rateValue(&l.SMSPerAddress)),
-		"sms_per_company":      guest.OneValue(d, rateValue(&l.SMSPerCompany)),
-		"sms_countries":        guest.List(d, &l.SMSCountries),
-		"sms_per_country":      guest.OneValue(d, rateValue(&l.SMSPerCountry)),
-		"mails_per_account":    guest.OneValue(d, rateValue(&l.MailsPerAccount)),
-		"sessions_per_account": guest.OneValue(d, guest.Int(&l.SessionsPerAccount)),
+		"captcha_after <n> [insecure]":                p.insecure(d, "limits.captcha_after", countValue(&l.CaptchaAfter)),
+		"lock_after <n> [insecure]":                   p.insecure(d, "limits.lock_after", guessesValue(&l.LockAfter)),
+		"lock_for <duration>":                         guest.OneValue(d, guest.Duration(&l.LockFor)),
+		"disable_after <n> [insecure]":                p.insecure(d, "limits.disable_after", guessesValue(&l.DisableAfter)),
+		"failures_per_address <n>/<duration>":         guest.OneValue(d, rateValue(&l.FailuresPerAddress)),
+		"logins_per_address <n>/<duration>|unlimited": guest.OneValue(d, rateValue(&l.LoginsPerAddress)),
+		"wrong_codes <n>/<duration> [insecure]":       p.insecure(d, "limits.wrong_codes", rateValue(&l.WrongCodes)),
+		"wrong_answers <n>/<duration> [insecure]":     p.insecure(d, "limits.wrong_answers", rateValue(&l.WrongAnswers)),
+		"sms_per_account <n>/<duration>|unlimited":    guest.OneValue(d, rateValue(&l.SMSPerAccount)),
+		"sms_per_phone <n>/<duration>|unlimited":      guest.OneValue(d, rateValue(&l.SMSPerPhone)),
+		"sms_per_address <n>/<duration>|unlimited":    guest.OneValue(d, rateValue(&l.SMSPerAddress)),
+		"sms_per_company <n>/<duration>|unlimited":    guest.OneValue(d, rateValue(&l.SMSPerCompany)),
+		"sms_countries <prefix>...|all":               guest.List(d, &l.SMSCountries),
+		"sms_per_country <n>/<duration>|unlimited":    guest.OneValue(d, rateValue(&l.SMSPerCountry)),
+		"mails_per_account <n>/<duration>|unlimited":  guest.OneValue(d, rateValue(&l.MailsPerAccount)),
+		"sessions_per_account <n>":                    guest.OneValue(d, guest.Int(&l.SessionsPerAccount)),
 	}
 }
 
@@ -291,7 +236,7 @@ func (p *Policy) parseDevices(d *caddyfile.Dispenser) error {
 		p.Devices.SkipSecondFactor, args = true, args[:1]
 	}
 	if len(args) != 1 {
-		return d.ArgErr()
+		return guest.ErrArguments
 	}
 	return guest.Duration(&p.Devices.For).Parse(d, args[0])
 }
@@ -305,7 +250,7 @@ func (p *Policy) insecure(d *caddyfile.Dispenser, option string, read guest.Valu
 			p.Insecure = append(p.Insecure, option)
 		}
 		if len(args) != 1 {
-			return d.ArgErr()
+			return guest.ErrArguments
 		}
 		return read.Parse(d, args[0])
 	}
@@ -349,11 +294,11 @@ func unlessOff(d *caddyfile.Dispenser, to **bool) func() error {
 		on := true
 		if d.NextArg() {
 			if on = false; d.Val() != off {
-				return d.ArgErr()
+				return guest.ErrArguments
 			}
 		}
 		if d.NextArg() {
-			return d.ArgErr()
+			return guest.ErrArguments
 		}
 		*to = &on
 		return nil

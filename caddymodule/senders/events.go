@@ -59,21 +59,10 @@ const (
 	maxRetry     = caddy.Duration(10 * time.Minute)
 )
 
-// UnmarshalCaddyfile sets up the receiver from Caddyfile tokens. Syntax:
-//
-//	webhook <url> [insecure] {
-//		secret <key>...
-//		types <type>...
-//		retry <duration>
-//		timeout <duration>
-//		max_conns <n>
-//		header <name> <value>
-//	}
-//
-// header may be repeated with different names.
+// UnmarshalCaddyfile sets up the receiver from Caddyfile tokens.
 func (w *EventsWebhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return w.parse(d, map[string]func() error{
-		"types": func() error {
+		"types <type>...": func() error {
 			if err := guest.List(d, &w.Types)(); err != nil {
 				return err
 			}
@@ -82,7 +71,7 @@ func (w *EventsWebhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 			}
 			return nil
 		},
-		"retry": guest.OneValue(d, guest.Duration(&w.Retry)),
+		"retry <duration>": guest.OneValue(d, guest.Duration(&w.Retry)),
 	})
 }
 

@@ -50,10 +50,10 @@ func TestWebhookCaddyfile(t *testing.T) {
 		{Name: "header twice", Text: "webhook https://a {\nheader X-A x\nheader x-a y\n}", Err: "header: x-a already specified"},
 		{Name: "three secrets", Text: "webhook https://a {\nsecret a b c\n}",
 			Want: &SMSWebhook{webhook{URL: "https://a", Secret: "a", Secrets: []string{"b", "c"}}}},
-		{Name: "an empty secret", Text: "webhook https://a {\nsecret a \"\"\n}", Err: "wrong argument count"},
+		{Name: "an empty secret", Text: "webhook https://a {\nsecret a \"\"\n}", Err: "the value is empty; write secret <key>..."},
 		{Name: "no duration", Text: "webhook https://a {\ntimeout soon\n}", Err: "not a duration"},
 		{Name: "no time", Text: "webhook https://a {\ntimeout 0s\n}", Err: "not a duration"},
-		{Name: "header without value", Text: "webhook https://a {\nheader X\n}", Err: "wrong argument count"},
+		{Name: "header without value", Text: "webhook https://a {\nheader X\n}", Err: "<value> is missing; write header <name> <value>"},
 	})
 }
 

@@ -107,39 +107,34 @@ func (SMTP) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "mnemogate.mail.smtp", New: func() caddy.Module { return new(SMTP) }}
 }
 
-// UnmarshalCaddyfile sets up the server from Caddyfile tokens. Syntax:
-//
-//	smtp <host:port> {
-//		from <address>
-//		reply_to <address>
-//		username <name>
-//		password <secret>
-//		tls starttls|implicit|off [insecure]
-//		ca <file>
-//		max_conns <n>
-//		timeout <duration>
-//	}
+// UnmarshalCaddyfile sets up the server from Caddyfile tokens.
 func (s *SMTP) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
-	if err := guest.Text(d, &s.Address)(); err != nil {
+	if err := guest.Syntax(d, "smtp <host:port>", guest.Text(d, &s.Address)); err != nil {
 		return err
 	}
-	return guest.Options(d, map[string]func() error{
-		"from":      guest.Text(d, &s.From),
-		"reply_to":  guest.Text(d, &s.ReplyTo),
-		"username":  guest.Text(d, &s.Username),
-		"password":  guest.Secret(d, &s.Password),
-		"tls":       func() error { return s.parseTLS(d) },
-		"ca":        guest.Text(d, &s.CA),
-		"max_conns": guest.OneValue(d, guest.Int(&s.MaxConns)),
-		"timeout":   guest.OneValue(d, guest.Timeout(&s.Timeout)),
-	})
+	return guest.Options(d, s.options(d))
+}
+
+func init() { guest.Belong("mail smtp <host:port> { ... }", new(SMTP).options(nil)) }
+
+func (s *SMTP) options(d *caddyfile.Dispenser) map[string]func() error {
+	return map[string]func() error{
+		"from <address>":                       guest.Text(d, &s.From),
+		"reply_to <address>":                   guest.Text(d, &s.ReplyTo),
+		"username <name>":                      guest.Text(d, &s.Username),
+		"password <secret>":                    guest.Text(d, &s.Password),
+		"tls starttls|implicit|off [insecure]": func() error { return s.parseTLS(d) },
+		"ca <file>":                            guest.Text(d, &s.CA),
+		"max_conns <n>":                        guest.OneValue(d, guest.Int(&s.MaxConns)),
+		"timeout <duration>":                   guest.OneValue(d, guest.Timeout(&s.Timeout)),
+	}
 }
 
 func (s *SMTP) parseTLS(d *caddyfile.Dispenser) error {
 	args, insecure := guest.CutInsecure(d.RemainingArgs())
 	if len(args) != 1 || args[0] == "" {
-		return d.ArgErr()
+		return guest.ErrArguments
 	}
 	s.TLS, s.Insecure = args[0], insecure
 	return nil

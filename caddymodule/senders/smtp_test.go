@@ -32,7 +32,7 @@ import (
 
 func TestSMTPCaddyfile(t *testing.T) {
 	guesttest.Caddyfiles(t, new(SMTP), []guesttest.Case{
-		{Name: "no address", Text: "smtp {\nfrom a@b\n}", Err: "wrong argument count"},
+		{Name: "no address", Text: "smtp {\nfrom a@b\n}", Err: "<host:port> is missing; write smtp <host:port>"},
 		{Name: "all", Text: "smtp a:1 {\nfrom a@b\nreply_to c@d\nca roots.pem\nmax_conns 2\n}", Want: &SMTP{Address: "a:1", From: "a@b", ReplyTo: "c@d", CA: "roots.pem", MaxConns: 2}},
 		{Name: "two addresses", Text: "smtp a:1 b:1", Err: "wrong argument count"},
 		{Name: "unquoted from", Text: "smtp a:1 {\nfrom Acme <a@b>\n}", Err: "wrong argument count"},

@@ -132,33 +132,30 @@ func (MailWebhook) CaddyModule() caddy.ModuleInfo {
 // Provision resolves the placeholders.
 func (w *MailWebhook) Provision(caddy.Context) error { return w.provision("mail webhook") }
 
-// UnmarshalCaddyfile sets up the webhook from Caddyfile tokens. Syntax:
-//
-//	webhook <url> [insecure] {
-//		secret <key>...
-//		timeout <duration>
-//		max_conns <n>
-//		header <name> <value>
-//	}
-//
-// header may be repeated with different names.
+// UnmarshalCaddyfile sets up the webhook from Caddyfile tokens.
 func (w *webhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return w.parse(d, nil) }
 
 // parse parses a webhook that has additional options.
 func (w *webhook) parse(d *caddyfile.Dispenser, more map[string]func() error) error {
 	d.Next()
-	if err := guest.Address(d, &w.URL, &w.Insecure)(); err != nil {
+	if err := guest.Syntax(d, "webhook <url> [insecure]", guest.Address(d, &w.URL, &w.Insecure)); err != nil {
 		return err
 	}
-	options := map[string]func() error{
-		"secret":    func() error { return w.parseSecrets(d) },
-		"timeout":   guest.OneValue(d, guest.Timeout(&w.Timeout)),
-		"max_conns": guest.OneValue(d, guest.Int(&w.MaxConns)),
-		"header":    func() error { return w.parseHeader(d) },
-	}
+	options := w.options(d)
 	maps.Copy(options, more)
 	err := guest.Options(d, options, "header")
 	return guest.Complete(d, err, w.checkGiven)
+}
+
+func init() { guest.Belong("the block of a webhook", new(webhook).options(nil)) }
+
+func (w *webhook) options(d *caddyfile.Dispenser) map[string]func() error {
+	return map[string]func() error{
+		"secret <key>...":       func() error { return w.parseSecrets(d) },
+		"timeout <duration>":    guest.OneValue(d, guest.Timeout(&w.Timeout)),
+		"max_conns <n>":         guest.OneValue(d, guest.Int(&w.MaxConns)),
+		"header <name> <value>": func() error { return w.parseHeader(d) },
+	}
 }
 
 // checkGiven refuses a gateway without a required option.
@@ -172,7 +169,7 @@ func (w *webhook) checkGiven() error {
 func (w *webhook) parseSecrets(d *caddyfile.Dispenser) error {
 	secrets := d.RemainingArgs()
 	if len(secrets) == 0 || slices.Contains(secrets, "") {
-		return d.Err("wrong argument count: write one or more keys, none of them empty") // ArgErr may repeat a key
+		return guest.ErrEmpty
 	}
 	for _, secret := range secrets {
 		if err := guest.Literally(d, secret, checkWebhookKey); err != nil {
@@ -189,11 +186,11 @@ func (w *webhook) parseSecrets(d *caddyfile.Dispenser) error {
 func (w *webhook) parseHeader(d *caddyfile.Dispenser) error {
 	var name, value string
 	if !d.AllArgs(&name, &value) {
-		return d.Err("wrong argument count: write a name and a value, in quotes if it has spaces") // ArgErr may repeat the value
+		return guest.ErrArguments
 	}
 	for other := range w.Headers {
 		if strings.EqualFold(other, name) {
-			return d.Errf("%s already specified", name)
+			return d.Errf("%s already specified; remove one", name)
 		}
 	}
 	if w.Headers == nil {

@@ -32,18 +32,14 @@ func (Postgres) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "mnemogate.accounts.postgres", New: func() caddy.Module { return new(Postgres) }}
 }
 
-// UnmarshalCaddyfile takes the database. Syntax:
-//
-//	postgres <dsn> {
-//		max_conns <n>
-//	}
+// UnmarshalCaddyfile takes the database.
 func (p *Postgres) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
-	if err := guest.Secret(d, &p.DSN)(); err != nil {
+	if err := guest.Syntax(d, "postgres <dsn>", guest.Text(d, &p.DSN)); err != nil {
 		return err
 	}
 	return guest.Options(d, map[string]func() error{
-		"max_conns": guest.OneValue(d, guest.Int(&p.MaxConns)),
+		"max_conns <n>": guest.OneValue(d, guest.Int(&p.MaxConns)),
 	})
 }
 

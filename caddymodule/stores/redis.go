@@ -45,20 +45,16 @@ func (Redis) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "mnemogate.sessions.redis", New: func() caddy.Module { return new(Redis) }}
 }
 
-// UnmarshalCaddyfile takes the servers. Syntax:
-//
-//	redis <url>... [insecure] {
-//		sentinel <master name>
-//		wait_replicas <n>
-//	}
+// UnmarshalCaddyfile takes the servers.
 func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
-	if r.URLs, r.Insecure = guest.CutInsecure(d.RemainingArgs()); len(r.URLs) == 0 {
-		return d.ArgErr()
+	if err := guest.Syntax(d, "redis <url>... [insecure]", guest.List(d, &r.URLs)); err != nil {
+		return err
 	}
+	r.URLs, r.Insecure = guest.CutInsecure(r.URLs)
 	return guest.Options(d, map[string]func() error{
-		"sentinel":      guest.Text(d, &r.Sentinel),
-		"wait_replicas": guest.OneValue(d, guest.Int(&r.WaitReplicas)),
+		"sentinel <master>": guest.Text(d, &r.Sentinel),
+		"wait_replicas <n>": guest.OneValue(d, guest.Int(&r.WaitReplicas)),
 	})
 }
 

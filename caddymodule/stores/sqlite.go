@@ -33,16 +33,13 @@ func (SQLite) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "mnemogate.accounts.sqlite", New: func() caddy.Module { return new(SQLite) }}
 }
 
-// UnmarshalCaddyfile takes the file. Syntax:
-//
-//	sqlite [<file>]
+// UnmarshalCaddyfile takes the file.
 func (s *SQLite) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next()
-	if d.NextArg() {
-		s.File = d.Val()
-	}
-	if d.NextArg() {
-		return d.ArgErr()
+	if d.CountRemainingArgs() > 0 {
+		if err := guest.Syntax(d, "sqlite [<file>]", guest.Text(d, &s.File)); err != nil {
+			return err
+		}
 	}
 	return guest.Options(d, nil)
 }

@@ -55,7 +55,7 @@ func ParseKey(text string) (*Key, error) {
 		var block *pem.Block
 		block, rest = pem.Decode(rest)
 		if block == nil {
-			return nil, errors.New("it is not a private key in PEM; make one with openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256")
+			return nil, errors.New("it is not a private key in PEM; make one with openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256, and name its file as {file.PATH}")
 		}
 		switch block.Type {
 		case "PRIVATE KEY":

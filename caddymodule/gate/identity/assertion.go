@@ -77,15 +77,21 @@ func (a *Assertion) withDefaults() *Assertion {
 func (h *Headers) ParseAssertion(d *caddyfile.Dispenser) error {
 	a := new(Assertion)
 	if !d.Args(&a.Audience) || d.NextArg() {
-		return d.ArgErr()
+		return guest.ErrArguments
 	}
 	h.Assertion = a
-	return guest.Options(d, map[string]func() error{
-		"issuer": guest.Text(d, &a.Issuer),
-		"ttl":    guest.OneValue(d, guest.Duration(&a.TTL)),
-		"header": guest.Text(d, &a.Header),
-		"key":    guest.List(d, &a.Keys),
-	})
+	return guest.Options(d, a.options(d))
+}
+
+func init() { guest.Belong("assertion <audience> { ... }", new(Assertion).options(nil)) }
+
+func (a *Assertion) options(d *caddyfile.Dispenser) map[string]func() error {
+	return map[string]func() error{
+		"issuer <url>":   guest.Text(d, &a.Issuer),
+		"ttl <duration>": guest.OneValue(d, guest.Duration(&a.TTL)),
+		"header <name>":  guest.Text(d, &a.Header),
+		"key <PEM>...":   guest.List(d, &a.Keys),
+	}
 }
 
 // ValidateAssertion refuses values of assertion that can't work.

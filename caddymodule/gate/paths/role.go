@@ -27,7 +27,7 @@ type Role struct {
 func (r *Rules) ParseRole(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) < 2 {
-		return d.ArgErr()
+		return guest.ErrArguments
 	}
 	r.Role = append(r.Role, Role{Role: args[0], Paths: args[1:]})
 	return nil

@@ -55,7 +55,7 @@ type Fresh struct {
 func (r *Rules) ParseFresh(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) < 2 {
-		return d.ArgErr()
+		return guest.ErrArguments
 	}
 	f := Fresh{Paths: args[1:]}
 	if err := guest.Duration(&f.Within).Parse(d, args[0]); err != nil {
