@@ -313,7 +313,7 @@ func TestAPageOfAFilteredListIsFull(t *testing.T) {
 	}
 	b.Accounts = nearsighted{b.Accounts}
 	for limit, want := range map[int]string{1: "m19", 2: "m19 m30", 3: "m19 m30 m39", 4: "m19 m30 m39"} {
-		found, err := b.admin().Search(t.Context(), "", "rare", "", limit)
+		found, err := b.admin().Search(t.Context(), record.Match{Part: "rare"}, "", limit)
 		must(t, err)
 		var got []string
 		for _, a := range found {

@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,7 +13,7 @@ import (
 var companyCases = []accountsCase{
 	{
 		name:    "census",
-		promise: "CompaniesWithAccounts returns each company that has accounts. Stranded counts the accounts that need a second factor and have none.",
+		promise: "CompaniesWithAccounts returns each company that has accounts. Stranded counts the accounts that need a second factor and have none, and Search lists them.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			companies := func() []string {
 				return append([]string(nil), get[[]string](t)(two.(record.Census).CompaniesWithAccounts(bg))...)
@@ -21,6 +22,10 @@ var companyCases = []accountsCase{
 			stranded := func(company string, all bool, want int) {
 				t.Helper()
 				wantEqual(t, fmt.Sprintf("stranded of %.20q (all: %v)", company, all), get[map[string]int](t)(two.(record.Census).Stranded(bg, all))[company], want)
+				listed, _, err := two.Search(bg, company, record.Match{Status: record.StatusActive, NoSecondFactor: true, Reach: 100}, "", 100)
+				must(t, err)
+				listed = slices.DeleteFunc(listed, func(a record.Account) bool { return !all && !a.SecondFactor })
+				wantEqual(t, fmt.Sprintf("list of %.20q (all: %v)", company, all), len(listed), want)
 			}
 			for _, company := range []string{"b", "Acme", odd, "acme"} {
 				for i, change := range []func(*record.Account){

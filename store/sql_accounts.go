@@ -71,7 +71,8 @@ func (d dialect) complete() *dialect {
 	d.accountsFound = selectAccount + `
 		company = $1 AND mnemocode > $2 AND mnemocode <= $3 AND ($4 = '' OR status = $4)
 			AND ($5 = '' OR EXISTS (SELECT 1 FROM login_ids WHERE account = accounts.id AND ` + d.position + `(login_id, $5) > 0))
-		ORDER BY mnemocode LIMIT CAST($6 AS bigint)`
+			AND (NOT $6 OR (` + sqlNoSecondFactor + `))
+		ORDER BY mnemocode LIMIT CAST($7 AS bigint)`
 	return &d
 }
 
@@ -126,7 +127,7 @@ func (s sqlAccounts) Search(ctx context.Context, company string, match record.Ma
 		if err := q.row(ctx, sqlSearched, company, after, match.Reach).Scan(&last, &searched); err != nil {
 			return err
 		}
-		found, err = collect(ctx, q, accountScan(s.text), s.accountsFound, company, after, last, string(match.Status), match.Part, limit)
+		found, err = collect(ctx, q, accountScan(s.text), s.accountsFound, company, after, last, string(match.Status), match.Part, match.NoSecondFactor, limit)
 		if searched < match.Reach {
 			last = ""
 		}
@@ -324,13 +325,12 @@ const (
 			SELECT (SELECT min(company) FROM accounts WHERE company > found.company) FROM found WHERE company IS NOT NULL
 		)
 		SELECT company FROM found WHERE company IS NOT NULL`
-	sqlStranded = `
-		SELECT company, count(*) FROM accounts WHERE phone = '' AND status = $1 AND (second_factor OR $2)
-			AND (totp = '' OR password_hash = '')
-			AND NOT EXISTS (SELECT 1 FROM backup_codes WHERE account = accounts.id)
-			AND NOT EXISTS (SELECT 1 FROM identities WHERE account = accounts.id)
-			AND NOT EXISTS (SELECT 1 FROM passkeys WHERE account = accounts.id)
-		GROUP BY company`
+	sqlStranded = `SELECT company, count(*) FROM accounts WHERE status = $1 AND (second_factor OR $2) AND ` + sqlNoSecondFactor + ` GROUP BY company`
+	// With NOT EXISTS, PostgreSQL would read the whole tables for a Search.
+	sqlNoSecondFactor = `phone = '' AND (totp = '' OR password_hash = '')
+			AND (SELECT 1 FROM backup_codes WHERE account = accounts.id LIMIT 1) IS NULL
+			AND (SELECT 1 FROM identities WHERE account = accounts.id LIMIT 1) IS NULL
+			AND (SELECT 1 FROM passkeys WHERE account = accounts.id LIMIT 1) IS NULL`
 )
 
 func (s sqlAccounts) CompaniesWithAccounts(ctx context.Context) ([]string, error) {

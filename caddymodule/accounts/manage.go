@@ -128,7 +128,7 @@ func (c *Call) list() error {
 	if err != nil {
 		return err
 	}
-	status, part, err := searchOf(c.query)
+	match, err := searchOf(c.query)
 	if err != nil {
 		return err
 	}
@@ -142,8 +142,8 @@ func (c *Call) list() error {
 		} else if errors.Is(err, record.ErrNotFound) {
 			err = nil
 		}
-	case status != "" || part != "":
-		accounts, err = c.admin.Search(c.ctx, status, part, after, limit+1)
+	case match != record.Match{}:
+		accounts, err = c.admin.Search(c.ctx, match, after, limit+1)
 	default:
 		accounts, err = c.admin.List(c.ctx, after, limit+1)
 	}
@@ -160,19 +160,21 @@ func (c *Call) list() error {
 	return c.reply(http.StatusOK, p, nil)
 }
 
-// searchOf returns the query parameters status and contains, or empty values if they
-// are missing.
-func searchOf(query url.Values) (status record.Status, part string, err error) {
-	status, part = record.Status(query.Get("status")), query.Get("contains")
+// searchOf returns the query parameters status, contains and no_second_factor.
+func searchOf(query url.Values) (match record.Match, err error) {
+	part := query.Get("contains")
+	match = record.Match{Status: record.Status(query.Get("status")), Part: part, NoSecondFactor: query.Get("no_second_factor") == "true"}
 	switch {
-	case query.Has("login_id") && (query.Has("status") || query.Has("contains")):
-		err = &manage.FieldError{Field: "login_id", Message: "it finds one account; leave out status and contains"}
-	case query.Has("status") && !slices.Contains(record.Statuses, status):
+	case query.Has("login_id") && (query.Has("status") || query.Has("contains") || query.Has("no_second_factor")):
+		err = &manage.FieldError{Field: "login_id", Message: "it finds one account; leave out status, contains and no_second_factor"}
+	case query.Has("no_second_factor") && !match.NoSecondFactor:
+		err = &manage.FieldError{Field: "no_second_factor", Message: "it must be true, or left out"}
+	case query.Has("status") && !slices.Contains(record.Statuses, match.Status):
 		err = &manage.FieldError{Field: "status", Message: "it must be active, restricted, closed or denied"}
 	case query.Has("contains") && (typed.LoginIDPart(part) == "" || !utf8.ValidString(part) || utf8.RuneCountInString(part) > 254):
 		err = &manage.FieldError{Field: "contains", Message: "it must be a part of a login id, of 1 to 254 characters in UTF-8"}
 	}
-	return status, part, err
+	return match, err
 }
 
 // limitOf returns the query parameter limit.

@@ -58,7 +58,7 @@ func (a *App) Stranded(ctx context.Context) (found []Weakness, err error) {
 		if n := counts[all][code]; n > 0 {
 			found = append(found, Weakness{Company: code, Directive: "second_factor", At: a.Source.Line("company " + code + " second_factor"), Weakness: guest.Weakness{
 				Message: fmt.Sprintf("accounts that can't log in, since they have neither a phone for the code nor an authenticator app nor backup codes: %d", n),
-				Advice:  "add a phone to each, an authenticator app, or backup codes",
+				Advice:  "'caddy mnemogate account list --no-second-factor --company " + code + "' lists them; add a phone to each, an authenticator app, or backup codes",
 			}})
 		}
 	}

@@ -19,6 +19,7 @@ func TestAccountsAreFoundByStatusAndPartOfALoginID(t *testing.T) {
 		fmt.Fprintf(&lines, `{"profile_mnemocode":"m%02d","login_name":"Ann_%02d","primary_phone":"+370600123%02d","status":%q}`+"\n", i, i, i, status)
 	}
 	s.importAll("", lines.String())
+	s.admin("POST", "accounts", fields{"profile_mnemocode": "n1", "login_name": "without", "status": "closed"}).wantStatus(201)
 	s.adminRaw("POST", "other/accounts", `{"profile_mnemocode":"z","login_name":"Ann_99"}`).wantStatus(201)
 	search := func(query string) (names []string, next string) {
 		got := s.admin("GET", "accounts?"+query, nil).wantStatus(200)
@@ -36,6 +37,8 @@ func TestAccountsAreFoundByStatusAndPartOfALoginID(t *testing.T) {
 		{"contains=ANN_2&limit=7&after=m22", "m23 m24 m25 m26 m27 m28 m29 to "},
 		{"contains=" + url.QueryEscape("+370 600 123-07"), "m07 to "},
 		{"contains=+370&limit=2", "m00 m01 to m01"}, // the + is not escaped
+		{"no_second_factor=true&limit=1", "n1 to "},
+		{"no_second_factor=true&status=active", " to "},
 		{"contains=%25", " to "},
 		{"contains=zoe", " to "},
 	} {
@@ -46,7 +49,7 @@ func TestAccountsAreFoundByStatusAndPartOfALoginID(t *testing.T) {
 	}
 	for query, field := range map[string]string{
 		"status=gone": "status", "status=": "status", "contains=": "contains", "contains=%20": "contains", "contains=%ff": "contains",
-		"contains=" + strings.Repeat("a", 255): "contains", "login_id=m1&status=active": "login_id",
+		"contains=" + strings.Repeat("a", 255): "contains", "login_id=m1&status=active": "login_id", "no_second_factor=false": "no_second_factor",
 	} {
 		s.admin("GET", "accounts?"+query, nil).wantRefused(400, field)
 	}

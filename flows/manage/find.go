@@ -39,10 +39,10 @@ func (ad *Admin) List(ctx context.Context, after string, limit int) ([]record.Ac
 // searchReach is the maximum number of accounts that one call to the store looks at.
 const searchReach = 10_000
 
-// Search returns up to limit accounts that follow the mnemocode after, have this status
-// and have a login id that contains part. An empty status or part matches all accounts.
-func (ad *Admin) Search(ctx context.Context, status record.Status, part, after string, limit int) (found []record.Account, err error) {
-	match := record.Match{Status: status, Part: typed.LoginIDPart(part), Reach: searchReach}
+// Search returns up to limit accounts that follow the mnemocode after and match. Part is as
+// it was typed.
+func (ad *Admin) Search(ctx context.Context, match record.Match, after string, limit int) (found []record.Account, err error) {
+	match.Part, match.Reach = typed.LoginIDPart(match.Part), searchReach
 	for {
 		more, last, err := ad.Accounts.Search(ctx, ad.Company.Code, match, after, limit-len(found))
 		found = append(found, more...)

@@ -104,7 +104,9 @@ type AccountReader interface {
 type Match struct {
 	Status Status
 	Part   string // a part of one of the account's normalised login ids: see typed.LoginIDPart
-	Reach  int    // how many accounts to examine, which bounds the cost of a search
+	// NoSecondFactor finds accounts that could never give one: see Census.Stranded.
+	NoSecondFactor bool
+	Reach          int // how many accounts to examine, which bounds the cost of a search
 }
 
 // An AccountWriter creates, changes and deletes accounts. It stores the outbox events

@@ -68,7 +68,7 @@ func (c *Call) codeDue(st Step) (bool, error) {
 // backup codes nor a phone that gets one.
 var ErrNoSecondFactor = &wire.Refusal{
 	Err:     wire.ErrUserRestricted,
-	Message: "A code is due, but the account has no phone that gets one. Only an operator can change that.",
+	Message: "A code is due, but the account has no phone that gets one, no authenticator app and no backup codes. Let the user log in another way, or ask an operator to add one of these.",
 	Reason:  wire.NoSecondFactor,
 }
 
