@@ -29,10 +29,12 @@ func (m *model) oauth(c *modelCall) modelAnswer {
 		fail()
 	}
 	c.company.grants[grant] = m.now
+	logins := c.company.budget("logins " + c.address)
+	logins.add(m.now, c.company.Limits.LoginsPerAddress)
 	if c.broken {
+		logins.giveBack()
 		refuse("service.unavailable")
 	}
-	c.company.budget("logins "+c.address).add(m.now, c.company.Limits.LoginsPerAddress)
 	user, _, _ := strings.Cut(grant, " ")
 	if user == "bad" {
 		fail()

@@ -22,9 +22,8 @@ func (m *model) recover(c *modelCall) modelAnswer {
 	t := m.shown(c.company, a, c.loginID)
 	m.mayLogIn(c)
 	logins := c.company.budget("logins " + c.origin())
-	before := *logins
-	c.undo = func() { *logins = before }
 	logins.add(m.now, c.company.Limits.LoginsPerAddress)
+	c.undo = logins.giveBack
 	switch method {
 	case tenant.ByPhone:
 		m.windowOpen("lock.codes", &t.codes, c.company.Limits.WrongCodes)

@@ -324,6 +324,13 @@ func (n *modelCount) add(now time.Time, rate tenant.Rate) {
 	n.changed = now
 }
 
+// giveBack undoes add. The window that add has begun in place of an older one is gone, too.
+func (n *modelCount) giveBack() {
+	if n.n--; n.n == 0 {
+		*n = modelCount{}
+	}
+}
+
 // attempts returns the counts of the account or, without an account, of the login
 // id.
 func (m *model) attempts(c *modelCompany, a *modelAccount, loginID string) *modelAttempts {
