@@ -40,7 +40,7 @@ type Route struct {
 var Routes = []Route{
 	{http.MethodGet, "", "", nil, (*Call).companies, "Lists the companies that the key covers."},
 	{http.MethodGet, "openapi.json", "", nil, (*Call).openAPI, "This document."},
-	{http.MethodGet, "{company}/accounts", Read, []string{"login_id", "status", "contains", "limit", "after"}, (*Call).list, "Finds an account by a login id, or lists all accounts in pages."},
+	{http.MethodGet, "{company}/accounts", Read, []string{"login_id", "status", "contains", "no_second_factor", "limit", "after"}, (*Call).list, "Finds an account by a login id, or lists all accounts in pages."},
 	{http.MethodPost, "{company}/accounts", Write, []string{"rules"}, (*Call).create, "Creates an account."},
 	{http.MethodGet, "{company}/accounts/{mnemocode}", Read, nil, (*Call).show, "Shows an account."},
 	{http.MethodPatch, "{company}/accounts/{mnemocode}", Write, []string{"rules"}, (*Call).change, "Changes an account by a JSON merge patch (RFC 7396)."},

@@ -224,7 +224,7 @@ func TestPeersMailRecovery(t *testing.T) {
 			test("acme", "ops@example.com").want(0, "ok  acme: mail  a test to ops@example.com was accepted: ", " accepted it: ")
 		})
 		checkReceived(t, mail, "ops@example.com", "Test mail of acme")
-		test("acme", "reject@example.com").want(1, "SMTP RCPT TO command failed: 550", "No such user", "→ it refused this message")
+		test("acme", "reject@example.com").want(1, "SMTP RCPT TO command failed: 550", "No such user", "→ it refused the recipient")
 		test("acme", "late@example.com").want(1, "failed: 451", "Not now", "→ it says that it can't now")
 		test("wrongpassword", "ops@example.com").want(1, "it answered 535", "Who are you?", "→ check the username and password")
 		test("wrongname", "ops@example.com").want(1, "certificate", "→ ")
