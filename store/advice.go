@@ -42,6 +42,7 @@ func explainSQLite(err error) error {
 var postgresSteps = causes.Steps{
 	causes.Authority: "this machine does not trust the authority of its certificate: name that authority's certificate in the DSN, as sslrootcert=<file>",
 	causes.NoTLS:     "the server offers no TLS: set ssl = on with a certificate there, and keep the sslmode",
+	causes.Silent:    "check that it runs and how busy it is, and that no firewall is between",
 }
 
 // postgresAnswers are by SQLSTATE and by a part of the message, the first that fits. PgBouncer
@@ -97,7 +98,7 @@ var redisSteps = causes.Steps{
 	causes.Authority: "this machine does not trust the authority of its certificate: name that authority's certificate in the URL, as ?ca=<file>",
 	causes.NoTLS:     "it answers without TLS: turn TLS on there, or write redis:// if it is on this machine",
 	causes.Closed:    "it closed the connection: if it expects TLS on this port, write rediss://; otherwise see its log",
-	causes.Silent:    "check that it runs, that no firewall is between, and that it has TLS on this port if the URL begins with rediss://",
+	causes.Silent:    "check that it runs and how busy it is, that no firewall is between, and that it has TLS on this port if the URL begins with rediss://",
 }
 
 // redisAnswers are by the beginning of the answer.

@@ -445,6 +445,7 @@ func callAllAccounts(ctx context.Context, s record.Accounts, a record.Account) m
 		"SetSeeded":             s.SetSeeded(ctx, a.Company, a.Mnemocode),
 		"Seeded":                second(s.Seeded(ctx, a.Company, a.Mnemocode)),
 		"CompaniesWithAccounts": second(s.(record.Census).CompaniesWithAccounts(ctx)),
+		"Count":                 second(s.(record.Census).Count(ctx)),
 		"Stranded":              second(s.(record.Census).Stranded(ctx, true)),
 		"SigningKeys":           second(s.(record.SigningKeys).SigningKeys(ctx, a.Company)),
 		"AddSigningKey":         s.(record.SigningKeys).AddSigningKey(ctx, a.Company, record.SigningKey{Number: 1, Created: t0}),

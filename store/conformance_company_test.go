@@ -13,12 +13,13 @@ import (
 var companyCases = []accountsCase{
 	{
 		name:    "census",
-		promise: "CompaniesWithAccounts returns each company that has accounts. Stranded counts the accounts that need a second factor and have none, and Search lists them.",
+		promise: "CompaniesWithAccounts returns each company that has accounts. Count counts all of them. Stranded counts the accounts that need a second factor and have none, and Search lists them.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			companies := func() []string {
 				return append([]string(nil), get[[]string](t)(two.(record.Census).CompaniesWithAccounts(bg))...)
 			}
 			wantEqual(t, "companies of none", companies(), nil)
+			wantEqual(t, "accounts of none", get[int](t)(two.(record.Census).Count(bg)), 0)
 			stranded := func(company string, all bool, want int) {
 				t.Helper()
 				wantEqual(t, fmt.Sprintf("stranded of %.20q (all: %v)", company, all), get[map[string]int](t)(two.(record.Census).Stranded(bg, all))[company], want)

@@ -37,6 +37,7 @@ type Postgres struct {
 	open     atomic.Pointer[pgxpool.Pool] // pool while the store is open, or nil
 	refused  atomic.Pointer[refusedConn]  // the last one; nil before
 	turn     chan struct{}                // holds the call that may ask again for a connection
+	created  atomic.Bool                  // Start found no tables
 	answered atomic.Int64                 // when the server last answered: UnixNano
 }
 
@@ -126,6 +127,51 @@ func (p *Postgres) Start(ctx context.Context) error {
 	p.open.Store(p.pool)
 	return nil
 }
+
+// Place returns the database with its hosts, and whether Start created the tables.
+func (p *Postgres) Place() (string, bool) {
+	var hosts []string
+	for _, h := range p.hosts() {
+		_, address := pgconn.NetworkAddress(h.Host, h.Port)
+		hosts = append(hosts, address)
+	}
+	return "database " + p.config.ConnConfig.Database + " at " + strings.Join(slices.Compact(hosts), ", "), p.created.Load()
+}
+
+// hosts returns the ways to connect, the first one first.
+func (p *Postgres) hosts() []*pgconn.FallbackConfig {
+	c := p.config.ConnConfig
+	return append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}}, c.Fallbacks...)
+}
+
+// Unverified says what strangers can do because no certificate of a server on another machine
+// is checked, or "".
+func (p *Postgres) Unverified() string {
+	for _, h := range p.hosts() {
+		switch t := h.TLSConfig; {
+		case onThisMachine(h.Host):
+		case t == nil:
+			return "anyone on the network path to " + h.Host + " can read and change accounts, since sslmode is disable"
+		case t.InsecureSkipVerify && t.VerifyPeerCertificate == nil:
+			return "anyone on the network path can pose as " + h.Host + " and learn the password, since no certificate is checked with this sslmode"
+		}
+	}
+	return ""
+}
+
+// Faults asks for settings with which the server loses data if its machine crashes.
+func (p *Postgres) Faults(ctx context.Context) (faults []record.Fault, err error) {
+	off, err := queryAll(ctx, p, "asking for settings", scanValue[string], postgresUnsafe)
+	for _, name := range off {
+		faults = append(faults, record.Fault{
+			What:   "PostgreSQL can lose what it has acknowledged, such as used codes and revoked sessions, if its machine crashes: its " + name + " is off",
+			Advice: "set " + name + " = on",
+		})
+	}
+	return faults, err
+}
+
+const postgresUnsafe = `SELECT name FROM pg_settings WHERE name IN ('fsync', 'full_page_writes', 'synchronous_commit') AND setting = 'off' ORDER BY name`
 
 // Close waits for the calls in flight, for a few seconds at most, and closes the
 // connections. Later calls of any method fail.

@@ -34,7 +34,7 @@ func (p *Postgres) prepare(ctx context.Context) error {
 	if encoding := conn.Conn().PgConn().ParameterStatus("server_encoding"); encoding != "UTF8" {
 		return fmt.Errorf("the database's encoding is %s; create it with ENCODING 'UTF8'", encoding)
 	}
-	missing, err := missingPostgresMigrations(quick, conn)
+	missing, err := p.missingMigrations(quick, conn)
 	if err != nil {
 		return unreachable("reading which migrations were applied", err)
 	}
@@ -49,7 +49,7 @@ func (p *Postgres) prepare(ctx context.Context) error {
 	return nil
 }
 
-func missingPostgresMigrations(ctx context.Context, conn *pgxpool.Conn) ([]string, error) {
+func (p *Postgres) missingMigrations(ctx context.Context, conn *pgxpool.Conn) ([]string, error) {
 	rows, _ := conn.Query(ctx, postgresSelectMigrations) // CollectRows returns the error of Query
 	applied, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil && postgresCode(err) != "42P01" { // undefined table: no migration was applied
@@ -59,6 +59,7 @@ func missingPostgresMigrations(ctx context.Context, conn *pgxpool.Conn) ([]strin
 	if err != nil {
 		return nil, err
 	}
+	p.created.Store(len(applied) == 0)
 	var missing []string
 	for _, e := range entries {
 		if !slices.Contains(applied, e.Name()) {

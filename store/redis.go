@@ -1,11 +1,14 @@
 package store
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -30,9 +33,11 @@ type Redis struct {
 	master  string               // RedisOptions.SentinelMaster
 	wait    int
 	db      int
+	addrs   []string // as configured: of the servers, or of the sentinels
 	limits  redisLimits
 	log     *slog.Logger
 	feed    atomic.Pointer[record.Feed] // set by Run; nil before
+	deaf    atomic.Pointer[error]       // why no revocations are received; nil while they are
 
 	started atomic.Bool // Start has succeeded
 
@@ -123,7 +128,7 @@ func openRedisWithin(limits redisLimits, o RedisOptions) (*Redis, error) {
 	options.DialTimeout, options.ReadTimeout, options.WriteTimeout, options.PoolTimeout = limits.attempt, limits.attempt, limits.attempt, limits.attempt
 	log := cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	redisLogging.Do(func() { redis.SetLogger(redisLog{log}) })
-	r := &Redis{limits: limits, master: o.SentinelMaster, wait: o.WaitReplicas, db: options.DB, log: log, tags: bucketTags("")}
+	r := &Redis{limits: limits, master: o.SentinelMaster, wait: o.WaitReplicas, db: options.DB, addrs: addrs, log: log, tags: bucketTags("")}
 	switch {
 	case o.SentinelMaster != "":
 		r.single, err = target.sentinel(o.SentinelMaster, addrs)
@@ -194,8 +199,7 @@ func (t redisTarget) cluster(addrs []string) (*redis.ClusterClient, error) {
 
 // Starting and closing
 
-// Start checks that each server answers, and logs a warning for a server whose
-// settings can lose sessions. Its error wraps record.ErrUnreachable if a server did not
+// Start checks that each server answers. Its error wraps record.ErrUnreachable if a server did not
 // answer. It may be called again. On a started store it does nothing, so that a reload
 // does not depend on the servers. The other methods work as soon as the server answers,
 // even if Start failed.
@@ -203,12 +207,7 @@ func (r *Redis) Start(ctx context.Context) error {
 	if r.started.Load() {
 		return r.limited(ctx, func(context.Context) error { return nil }) // fails if the store is closed
 	}
-	faults, err := r.Faults(ctx)
-	for _, f := range faults {
-		if f.Advice != "" {
-			r.log.Warn(f.What, "advice", f.Advice)
-		}
-	}
+	_, err := r.Faults(ctx)
 	if err != nil && !errors.Is(err, errRedisIsCluster) {
 		return fmt.Errorf("%w: %w", record.ErrUnreachable, err)
 	}
@@ -236,6 +235,13 @@ func (r *Redis) Faults(ctx context.Context) (faults []record.Fault, err error) {
 			faults = append(faults, faultsOf(name, info)...)
 			if infoField(info, "aof_enabled") == "1" {
 				faults = append(faults, faultsOfDefaultUser(name, server.Do(ctx, "acl", "getuser", "default"))...)
+				faults = append(faults, faultsOfSync(name, server.ConfigGet(ctx, "appendfsync"))...)
+			}
+			if openToAll(ctx, server.Options()) {
+				faults = append(faults, record.Fault{
+					What:   fmt.Sprintf("anybody who reaches Redis at %s can read and change sessions: its default user needs no password", name),
+					Advice: "give mnemogate a user of its own, and let nobody log in as the default user: user default off ~* &* +@all",
+				})
 			}
 		}
 		return nil
@@ -276,6 +282,53 @@ func faultsOfDefaultUser(server string, answer *redis.Cmd) []record.Fault {
 		What:   fmt.Sprintf("Redis at %s loses at a restart which sessions were revoked and codes spent: its default user lacks rights that Redis needs to replay its append-only file", server),
 		Advice: "write 'user default off ~* &* +@all' into Redis' configuration or its ACL file; nobody can log in as a user that is off",
 	}}
+}
+
+// faultsOfSync reads the answer to CONFIG GET appendfsync.
+func faultsOfSync(server string, answer *redis.MapStringStringCmd) []record.Fault {
+	fault := record.Fault{
+		What:   fmt.Sprintf("Redis at %s may lose the last seconds in a crash: sessions revoked and codes spent in them are then valid again; its appendfsync is %s", server, answer.Val()["appendfsync"]),
+		Advice: "set appendfsync always",
+	}
+	switch {
+	case answer.Err() != nil:
+		fault.What = fmt.Sprintf("Redis at %s does not let this user ask for its appendfsync; with its default, everysec, a crash loses revocations and spent codes of the last seconds", server)
+		fault.Advice = "let its administrator see that CONFIG GET appendfsync is always"
+	case answer.Val()["appendfsync"] == "always":
+		return nil
+	}
+	return []record.Fault{fault}
+}
+
+// openToAll reports whether the default user of a server needs no password, although other
+// machines may reach the server, or this one has a user of its own.
+func openToAll(ctx context.Context, o *redis.Options) bool {
+	conn, err := o.Dialer(ctx, o.Network, o.Addr)
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	host, _, err := net.SplitHostPort(conn.RemoteAddr().String())
+	if o.Username+o.Password == "" && (err != nil || onThisMachine(host)) { // a socket has no port
+		return false
+	}
+	_ = conn.SetDeadline(time.Now().Add(o.DialTimeout))
+	_, _ = io.WriteString(conn, "PING\r\n")
+	answer, _ := bufio.NewReader(conn).ReadString('\n')
+	return strings.HasPrefix(answer, "+PONG")
+}
+
+// Place returns the servers, and false.
+func (r *Redis) Place() (string, bool) {
+	return fmt.Sprintf("database %d of Redis at %s", r.db, strings.Join(r.addrs, ", ")), false
+}
+
+// Deaf returns why this node receives no revocations, or nil.
+func (r *Redis) Deaf() error {
+	if err := r.deaf.Load(); err != nil {
+		return *err
+	}
+	return nil
 }
 
 // infoField returns a field of the answer to INFO.

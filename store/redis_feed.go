@@ -291,6 +291,7 @@ func (l *listener) lease() {
 	l.feed.SetLease(until)
 	if l.stale && time.Now().Before(until) {
 		l.stale = false
+		l.redis.deaf.Store(nil)
 		l.redis.log.Info("revocations are received again")
 	}
 }
@@ -304,9 +305,11 @@ func (l *listener) report(err error) {
 
 // warn is report for callers that hold mu.
 func (l *listener) warn(err error) {
+	err = explainRedis(err)
+	l.redis.deaf.Store(&err)
 	if !l.stale {
 		l.stale = true
-		l.redis.log.Warn("no revocations are received; Redis is asked for every request until they are", "error", explainRedis(err))
+		l.redis.log.Warn("no revocations are received; Redis is asked for every request until they are", "error", err)
 	}
 }
 

@@ -325,6 +325,7 @@ const (
 			SELECT (SELECT min(company) FROM accounts WHERE company > found.company) FROM found WHERE company IS NOT NULL
 		)
 		SELECT company FROM found WHERE company IS NOT NULL`
+	sqlCount    = `SELECT count(*) FROM accounts`
 	sqlStranded = `SELECT company, count(*) FROM accounts WHERE status = $1 AND (second_factor OR $2) AND ` + sqlNoSecondFactor + ` GROUP BY company`
 	// With NOT EXISTS, PostgreSQL would read the whole tables for a Search.
 	sqlNoSecondFactor = `phone = '' AND (totp = '' OR password_hash = '')
@@ -335,6 +336,10 @@ const (
 
 func (s sqlAccounts) CompaniesWithAccounts(ctx context.Context) ([]string, error) {
 	return queryAll(ctx, s, "looking for companies", scanValue[string], sqlCompanies)
+}
+
+func (s sqlAccounts) Count(ctx context.Context) (int, error) {
+	return queryOne(ctx, s, "counting accounts", scanValue[int], sqlCount)
 }
 
 func (s sqlAccounts) Stranded(ctx context.Context, all bool) (map[string]int, error) {

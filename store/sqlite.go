@@ -45,8 +45,9 @@ type SQLite struct {
 	file   string
 	opened os.FileInfo // the file, as Start found it
 
-	calls sync.RWMutex // each call holds a read lock, so that Close waits for it; guards phase
-	phase sqlitePhase
+	calls   sync.RWMutex // each call holds a read lock, so that Close waits for it; guards phase and created
+	phase   sqlitePhase
+	created bool // Start found no file
 
 	readers *sql.DB
 	half    half // of readers
@@ -115,9 +116,16 @@ func (s *SQLite) Start(ctx context.Context) error {
 	}
 	s.ops, s.empties = make(chan *sqliteOp), make(chan chan error)
 	s.quit, s.stopped = make(chan struct{}), make(chan struct{})
-	s.phase = sqliteOpen
+	s.phase, s.created = sqliteOpen, info == nil || info.Size() == 0
 	go s.commitLoop()
 	return nil
+}
+
+// Place returns the file, and whether Start created it.
+func (s *SQLite) Place() (string, bool) {
+	s.calls.RLock()
+	defer s.calls.RUnlock()
+	return s.file, s.created
 }
 
 // Close waits for the calls in flight, ends backups and closes the file. Later calls

@@ -41,12 +41,14 @@ var checks = []struct {
 }{
 	{"sessions store", sessionsStore, (*doctor).sessions},
 	{"damage", accountsStore, (*doctor).damage},
+	{"inventory", accountsStore, (*doctor).inventory},
 	{"company", accountsStore, func(d *doctor, ctx context.Context) { d.weak(d.app.Orphans(ctx)) }},
 	{"second_factor", accountsStore, (*doctor).stranded},
 	{"clock", service, (*doctor).clocks},
 	{"keys", service, (*doctor).prefixes},
 	{"settings of the stores", service, (*doctor).faults},
 	{"events", service, (*doctor).backlogs},
+	{"symptoms", nothing, (*doctor).symptoms},
 	{"gateways", nothing, (*doctor).gateways},
 	{"settings", nothing, func(d *doctor, _ context.Context) { d.weak(d.app.Weaknesses(), nil) }},
 	{"logs", nothing, (*doctor).logs},
@@ -186,15 +188,45 @@ func (d *doctor) damage(ctx context.Context) {
 	}
 }
 
+// inventory reports where the data are, and what there is.
+func (d *doctor) inventory(ctx context.Context) {
+	text, empty, err := d.app.Inventory(ctx)
+	d.found(api.Finding{Check: "stores", Result: api.OK, Message: text})
+	d.weak(empty, err)
+}
+
+// revocations reports whether this node receives what other nodes revoke.
+func (d *doctor) revocations(ctx context.Context) {
+	if err := d.app.Deaf(ctx); err != nil {
+		f := storeFailed("revocations", err)
+		f.Message = "this node receives none, so it asks the store for each request: " + f.Message
+		d.found(f)
+	}
+}
+
+// symptoms reports what users have suffered from in the last minutes.
+func (d *doctor) symptoms(context.Context) {
+	for _, s := range app.Symptoms() {
+		f := api.Finding{Check: s.Directive, Company: s.Company, Result: api.Warning, Message: s.Message, Advice: s.Advice}
+		if s.Failed {
+			f.Result = api.Failed
+		}
+		d.found(f)
+	}
+}
+
 // sessions reads a session that does not exist, and increments a counter.
 func (d *doctor) sessions(ctx context.Context) {
-	d.timed("sessions store", func() error {
+	answers := d.timed("sessions store", func() error {
 		if err := app.ReadSessions(ctx, d.service.Sessions); err != nil {
 			return err
 		}
 		counter := record.Counter{Key: "/doctor", Limit: 1 << 30, Window: time.Second}
 		return d.service.Sessions.Charge(ctx, time.Now(), counter)
 	})
+	if answers {
+		d.revocations(ctx)
+	}
 }
 
 // clocks compares this machine's clock with those of the stores' servers.

@@ -23,6 +23,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/certmagic"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
@@ -107,6 +108,7 @@ type App struct {
 	warnings    background.Warnings
 	ctx         context.Context // ends when the config is unloaded
 	cancel      context.CancelFunc
+	storage     func() certmagic.Storage
 	stores      []*pooledStore // in use; the first keeps the accounts
 	guests      []Guest        // the store modules
 	accounts    record.Accounts
@@ -171,6 +173,7 @@ func (a *App) provision(ctx caddy.Context) error {
 		}
 	}
 	a.watcher = newWatcher(ctx)
+	a.storage = ctx.Storage
 	a.servers = map[*caddyhttp.Server]bool{}
 	a.opened = map[[sha256.Size]byte]string{}
 	if err := a.registerMetrics(ctx); err != nil {
@@ -428,7 +431,7 @@ func (a *App) start(ctx context.Context) error {
 			}
 		})
 	}
-	a.workers.Go(func() { a.warnOfOrphans(ctx) })
+	a.workers.Go(func() { a.takeStock(ctx) })
 	a.workers.Go(func() { service.Run(ctx) })
 	go a.watch(ctx) // Cleanup waits for it, but not for a handler that does not return
 	a.service.Store(service)

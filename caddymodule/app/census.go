@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/panics"
@@ -12,13 +14,89 @@ import (
 // This file finds problems in the stored accounts. It finds none if the store does
 // not implement record.Census.
 
-// warnOfOrphans logs the orphans. It does not report a store that does not answer.
-func (a *App) warnOfOrphans(ctx context.Context) {
-	_ = panics.ContainLogged(a.log, "looking for accounts of companies that are not configured", func() error {
+// takeStock logs what the stores are and have, and warns of what may be wrong with that. It
+// does not report a store that does not answer.
+func (a *App) takeStock(ctx context.Context) {
+	_ = panics.ContainLogged(a.log, "looking at the stores", func() error {
+		text, empty, err := a.Inventory(ctx)
+		a.log.Info("the stores answer: " + text)
+		a.warn(empty)
+		for _, s := range a.Stores() {
+			if server, ok := s.(guest.FaultyStore); ok {
+				faults, _ := server.Faults(ctx)
+				for _, f := range faults {
+					if f.Advice != "" {
+						a.log.Warn(f.What, "advice", f.Advice)
+					}
+				}
+			}
+		}
+		if err != nil {
+			return err
+		}
 		orphans, err := a.Orphans(ctx)
 		a.warn(orphans)
 		return err
 	})
+}
+
+// usedKey is where Caddy's storage has the place of the last store that had accounts.
+const usedKey = "mnemogate-store.txt"
+
+// Inventory says where accounts and sessions are, how many accounts there are, and whether
+// their store is new. It warns of a store without accounts if this Caddy has used one that
+// had some.
+func (a *App) Inventory(ctx context.Context) (text string, empty []Weakness, err error) {
+	place, created := placeOf(a.stores[0])
+	text = "accounts in " + place
+	if created {
+		text += ", which this start has created"
+	}
+	if last := a.stores[len(a.stores)-1]; last != a.stores[0] {
+		there, _ := placeOf(last)
+		text += "; sessions in " + there
+	}
+	if a.census == nil {
+		return text, nil, nil
+	}
+	n, err := a.census.Count(ctx)
+	if err != nil {
+		return text, nil, err
+	}
+	used, _ := a.storage().Load(ctx, usedKey) // without it, nothing was used
+	switch {
+	case n > 0 && string(used) != place:
+		err = a.storage().Store(ctx, usedKey, []byte(place))
+	case n == 0 && len(used) > 0:
+		empty = []Weakness{{Directive: "store", At: a.Source.Line("store"), Weakness: guest.Weakness{
+			Message: place + " has no accounts, and this Caddy has used a store that had some: " + string(used),
+			Advice:  "check the file or database, and that its disk is mounted; if all accounts were to go, create the first new one",
+		}}}
+	}
+	return text + fmt.Sprintf("; accounts: %d", n), empty, err
+}
+
+func placeOf(s *pooledStore) (place string, created bool) {
+	if placed, ok := s.Store.(guest.PlacedStore); ok {
+		return placed.Place()
+	}
+	return s.module, false
+}
+
+// Deaf returns why this node receives no revocations from others, or nil. At its start, it
+// waits for the first sign of them.
+func (a *App) Deaf(ctx context.Context) error {
+	last := a.stores[len(a.stores)-1]
+	for range 20 {
+		if last.memory == nil || last.memory.HasLease() || ctx.Err() != nil {
+			return nil
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if tells, ok := last.Store.(interface{ Deaf() error }); ok && tells.Deaf() != nil {
+		return tells.Deaf()
+	}
+	return errors.New("the store sends none")
 }
 
 // Orphans lists the companies that have accounts but are not configured.

@@ -132,10 +132,14 @@ func (w *watcher) run(ctx context.Context) {
 			}
 		})
 	})
+	sampling := time.NewTicker(sampleEvery / 8)
+	defer sampling.Stop()
 	for {
 		select {
 		case e := <-w.queue:
 			w.emit(handling, e)
+		case <-sampling.C:
+			sampleMetrics()
 		case <-ctx.Done():
 			w.drain(handling)
 			return

@@ -3,7 +3,6 @@ package guest
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"regexp"
 	"strings"
@@ -79,23 +78,17 @@ func resolveSecret(what, s string) (string, error) {
 
 // emptiness says why a placeholder has no value.
 func emptiness(placeholder string) string {
-	variable, isVariable := strings.CutPrefix(placeholder, "{env.")
-	_, set := os.LookupEnv(strings.TrimSuffix(variable, "}"))
-	_, err := os.ReadFile(strings.TrimSuffix(strings.TrimPrefix(placeholder, "{file."), "}"))
-	switch {
-	case isVariable && !set:
-		return "is not set; set the variable, also for caddy validate"
-	case isVariable:
+	kind, name, _ := strings.Cut(strings.Trim(placeholder, "{}"), ".")
+	if kind == "env" {
+		if _, set := os.LookupEnv(name); !set {
+			return "is not set; set the variable, also for caddy validate"
+		}
 		return "is empty; give the variable its value"
-	case errors.Is(err, fs.ErrNotExist):
-		return "names no file; create it, or correct the path, from the root"
-	case errors.Is(err, fs.ErrPermission):
-		return "may not be read; let the user that Caddy runs as read the file, and validate as that user"
-	case err != nil:
-		return "can't be read: " + err.Error() + "; name a file with the secret"
-	default:
-		return "is empty; write the secret into the file"
 	}
+	if _, err := os.ReadFile(name); err != nil {
+		return "can't be read (" + err.Error() + "); correct the path from the root, and let the user that Caddy runs as read the file"
+	}
+	return "is empty; write the secret into the file"
 }
 
 // ResolveInto replaces {env.NAME} and {file.PATH} in the secret s of the directive what.

@@ -42,9 +42,9 @@ func TestSecretsAreResolvedOrRefusedWithoutBeingTold(t *testing.T) {
 	for in, want := range map[string]string{
 		"{env.MNEMOGATE_TEST_ABSENT}":  "{env.MNEMOGATE_TEST_ABSENT} is not set; set the variable",
 		"{env.MNEMOGATE_TEST_EMPTY}":   "{env.MNEMOGATE_TEST_EMPTY} is empty; give the variable its value",
-		"{file.absent-file}":           "{file.absent-file} names no file; create it",
+		"{file.absent-file}":           "{file.absent-file} can't be read (open absent-file: no such file or directory); correct the path",
 		"{file." + empty + "}":         "is empty; write the secret into the file",
-		"{file." + t.TempDir() + "}":   "is a directory; name a file with the secret",
+		"{file." + t.TempDir() + "}":   "is a directory); correct the path",
 		"pass{word}":                   "sms webhook: secret",
 		"x{env.MNEMOGATE_TEST_ABSENT}": "sms webhook: secret",
 	} {

@@ -19,11 +19,18 @@ type ClockStore interface {
 	Clock(context.Context) (time.Time, error)
 }
 
-// A FaultyStore is a Store whose server may be configured so that it loses data.
+// A FaultyStore is a Store whose server may be configured so that it loses data or is open
+// to others.
 type FaultyStore interface {
-	// Faults returns the settings with which the server can lose data. An error means
-	// that it did not answer.
+	// Faults returns these settings. An error means that the server did not answer.
 	Faults(context.Context) ([]record.Fault, error)
+}
+
+// A PlacedStore is a Store that says where its data are.
+type PlacedStore interface {
+	// Place returns the file, or the host and the database, without secrets. It also reports
+	// whether Start found nothing there and began anew.
+	Place() (place string, created bool)
 }
 
 // A PrefixStore is a Store that shares its key space with other programs.

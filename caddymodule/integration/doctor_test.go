@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -61,6 +62,65 @@ func TestDoctorTellsOneCauseOnce(t *testing.T) {
 	storetest.Eventually(t, 10*time.Second, "PostgreSQL again", func() bool { return len(failed(s.cli("", "doctor").out)) == 0 })
 	between.redis.Refuse()
 	fails("sessions store")
+}
+
+// What makes users fail is in the doctor while it does, and for some minutes afterwards: with
+// the cause, and the next step.
+func TestDoctorSeesWhatUsersSee(t *testing.T) {
+	t.Parallel()
+	servers := sharedServers(t)
+	between := servers.newWay()
+	servers.redis.Ask(t, "acl", "setuser", "mg", "on", ">pw", "~{mg:*", "&mnemogate:*", "+@all", "-@admin", "-@dangerous", "+info")
+	s := servers.start(siteConfig{company: "captcha off\n" + account("alice", "")}, fmt.Sprintf("store postgres %q\nsessions redis redis://mg:pw@%s",
+		servers.postgres.DSNThrough(between.postgres, servers.schema), between.redis.Addr())).nodes[0]
+	place := fmt.Sprintf("accounts in database postgres at %s, which this start has created; sessions in database 0 of Redis at %s; accounts: 1", between.postgres.Addr(), between.redis.Addr())
+	s.tells("the stores answer: " + place)
+	out := s.doctor().want(0, "ok       stores", place,
+		"its fsync is off", "its full_page_writes is off", "its synchronous_commit is off", "set fsync = on",
+		"anybody who reaches Redis at "+between.redis.Addr()+" can read and change sessions").out
+	if strings.Contains(out, " requests ") || strings.Contains(s.log()+out, "pw@") || strings.Contains(s.log()+out, "hunter2") {
+		t.Errorf("it tells too much:\n%s", out)
+	}
+	s.tells(`"advice":"set fsync = on"`)
+	for range 12 {
+		s.postTo("acme", "of-another-app", "auth/checkcredentials", "", fields{"login_id": "alice", "password": "x"}).want(wire.ErrAPIKeyInvalid)
+	}
+	between.postgres.Refuse()
+	for range 4 {
+		s.credentials("alice", testPassword).want(wire.ErrUnavailable)
+	}
+	between.postgres.Heal()
+	servers.redis.Ask(t, "acl", "setuser", "mg", "resetchannels") // which also ends its subscriptions
+	storetest.Eventually(t, 20*time.Second, "failures in the doctor", func() bool {
+		out = strings.Join(strings.Fields(s.cli("", "doctor").out), " ")
+		return strings.Contains(out, "NOPERM")
+	})
+	for _, want := range []string{
+		"4 of 16 requests got service.unavailable → see what else failed here",
+		"12 of 16 requests had a wrong API key → find the app that has an old key",
+		"failed revocations this node receives none, so it asks the store for each request: subscribing: NOPERM ",
+		" → give this user the rights that docs/many-nodes.md lists for it",
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("doctor does not say %q:\n%s", want, out)
+		}
+	}
+}
+
+// An empty store in the place of one that had accounts is noticed, and so is a file that
+// was deleted.
+func TestAnEmptyStoreIsNoticed(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: "captcha off\n" + account("alice", "")})
+	s.tells("; accounts: 1")
+	s.doctor().want(0, ", which this start has created; accounts: 1")
+	other := s.dir + "/other.db"
+	must(t, s.reload(siteConfig{company: "captcha off", stores: "store sqlite " + other}))
+	const warning = "/other.db has no accounts, and this Caddy has used a store that had some: "
+	s.tells(warning)
+	s.doctor().want(0, "ok       stores", "accounts in "+other+", which this start has created; accounts: 0", warning, "→ check the file or database")
+	must(t, os.Remove(other))
+	s.cli("", "doctor").want(1, "failed   accounts store", "other.db was moved, removed or replaced while it was open", "→ put it back")
 }
 
 // Of an OpenID provider, the doctor fetches what a login needs: a server that only accepts

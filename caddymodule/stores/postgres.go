@@ -62,6 +62,19 @@ func (p *Postgres) open() (*store.Postgres, error) {
 	return store.OpenPostgres(p.DSN, store.PostgresOptions{MaxConns: int32(p.MaxConns)})
 }
 
+// Weaknesses implements guest.Weak.
+func (p *Postgres) Weaknesses() []guest.Weakness {
+	opened, err := p.open()
+	if err != nil { // Provision has opened it
+		return nil
+	}
+	defer opened.Close()
+	if what := opened.Unverified(); what != "" {
+		return []guest.Weakness{{Message: what, Advice: "write sslmode=verify-full in the DSN, with sslrootcert=<file> for a CA of your own"}}
+	}
+	return nil
+}
+
 // Key implements guest.StoreModule.
 func (p *Postgres) Key() string { return storeKey("postgres", p.DSN, p.MaxConns) }
 
@@ -74,5 +87,8 @@ var (
 	_ caddy.Provisioner     = (*Postgres)(nil)
 	_ caddyfile.Unmarshaler = (*Postgres)(nil)
 
+	_ guest.Weak          = (*Postgres)(nil)
 	_ guest.AccountsStore = (*store.Postgres)(nil)
+	_ guest.PlacedStore   = (*store.Postgres)(nil)
+	_ guest.FaultyStore   = (*store.Postgres)(nil)
 )

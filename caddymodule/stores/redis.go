@@ -120,4 +120,5 @@ var (
 	_ guest.FeedingStore = (*store.Redis)(nil)
 	_ guest.SharedStore  = (*store.Redis)(nil)
 	_ guest.PrefixStore  = (*store.Redis)(nil)
+	_ guest.PlacedStore  = (*store.Redis)(nil)
 )

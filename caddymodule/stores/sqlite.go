@@ -78,4 +78,5 @@ var (
 	_ guest.FeedingStore  = (*store.SQLite)(nil)
 	_ guest.BackupStore   = (*store.SQLite)(nil)
 	_ guest.CheckedStore  = (*store.SQLite)(nil)
+	_ guest.PlacedStore   = (*store.SQLite)(nil)
 )

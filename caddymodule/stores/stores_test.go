@@ -3,7 +3,10 @@ package stores
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -27,6 +30,28 @@ func TestAReloadReadsRenewedCertificates(t *testing.T) {
 		}
 		if keys[0] != keys[1] || keys[1] == keys[2] {
 			t.Errorf("%s: got %s", name, keys)
+		}
+	}
+}
+
+func TestPostgresToAnotherMachineWithoutItsCertificateIsWeak(t *testing.T) {
+	for sslmode, want := range map[string]string{
+		"host=db.example sslmode=disable":     "can read and change accounts",
+		"host=db.example sslmode=require":     "can pose as db.example",
+		"host=db.example sslmode=verify-full": "",
+		"host=127.0.0.1 sslmode=disable":      "",
+		"host=/run/postgresql":                "",
+	} {
+		p := &Postgres{DSN: sslmode + " user=mnemogate password=hidden"}
+		storetest.Must(t, p.Provision(caddy.Context{}))
+		weak := p.Weaknesses()
+		if (len(weak) > 0) != (want != "") || want != "" && (!strings.Contains(weak[0].Message, want) || !strings.Contains(weak[0].Advice, "sslmode=verify-full")) {
+			t.Errorf("%s: got %v", sslmode, weak)
+		}
+	}
+	for _, fallsBack := range []string{"allow", "prefer"} {
+		if err := (&Postgres{DSN: "host=db.example sslmode=" + fallsBack}).Provision(caddy.Context{}); err == nil || !strings.Contains(err.Error(), "fall back to plaintext") {
+			t.Errorf("%s: got %v", fallsBack, err)
 		}
 	}
 }

@@ -146,14 +146,26 @@ func (t *Tasks) Close() {
 	t.all.Wait()
 }
 
-// Failures counts the failures of Maintain in this process.
-var Failures atomic.Uint64
+// Failures counts the failures of Maintain in this process. LastFailure is the last one,
+// or nil.
+var (
+	Failures    atomic.Uint64
+	LastFailure atomic.Pointer[Failure]
+)
+
+// A Failure is one of Maintain.
+type Failure struct {
+	At    time.Time
+	Doing string
+	Err   error
+}
 
 // Maintain runs a recurring piece of work. It logs, counts and returns its error.
 func Maintain(log *slog.Logger, doing string, do func() error) error {
 	err := panics.Contain(do)
 	if err != nil && err != context.Canceled {
 		Failures.Add(1)
+		LastFailure.Store(&Failure{time.Now(), doing, err})
 	}
 	if p, ok := errors.AsType[*panics.Error](err); ok {
 		p.Log(log, "doing", doing)

@@ -32,7 +32,7 @@ var ErrUnreachable = errors.New("the store can't be reached")
 // looks for them. Trying again does not help.
 var ErrDamaged = errors.New("the store is damaged")
 
-// A Fault is a setting with which a store's server can lose data.
+// A Fault is a setting with which a store's server can lose data or is open to others.
 type Fault struct {
 	What   string // what is wrong, with the server's address or its name for the sentinels
 	Advice string // empty if the setting could not be read, and may be right
@@ -229,6 +229,8 @@ type Census interface {
 	// CompaniesWithAccounts returns the companies that have accounts, ordered byte
 	// by byte.
 	CompaniesWithAccounts(ctx context.Context) ([]string, error)
+	// Count counts all accounts.
+	Count(ctx context.Context) (int, error)
 	// Stranded counts, by company, the active accounts that could never give a
 	// second factor. They have no phone, no backup codes, no password with an
 	// authenticator app, and no passkey or identity to log in with instead. If all

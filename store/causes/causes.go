@@ -2,6 +2,7 @@
 package causes
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -10,6 +11,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -40,55 +42,24 @@ const (
 // Steps says what to do, by cause.
 type Steps map[Cause]string
 
-var steps = Steps{
-	NoName:       "check that the name is right, and that names are resolved on this machine",
-	Refused:      "nothing listens there: check that the address and port are right, and that it runs",
-	NoSocket:     "there is no such socket or file: check its path, and that the server runs",
-	Forbidden:    "the user that Caddy runs as may not use it: give that user the right, as by the group of its file",
-	Authority:    "this machine does not trust the authority of its certificate: let it trust that authority, or get a certificate from another",
-	WrongName:    "its certificate is for another name: write a name that is in the certificate, or renew it with this one",
-	Expired:      "its certificate has expired or is not valid yet: renew it, and check the clocks of both machines",
-	NoTLS:        "it answers without TLS: check the port, or turn TLS on there",
-	OldTLS:       "it has only TLS 1.1 or older, which is not safe: update it",
-	BadHandshake: "it refused the TLS handshake: its log says why; it may ask for a client certificate",
-	Closed:       "it closed the connection: check the port, and whether it expects TLS; its log may say why",
-	Silent:       "check that the address is right, that it runs, and that no firewall is between",
-}
-
-// Of returns the cause of an error.
-func Of(err error) Cause {
-	text := ""
-	if err != nil {
-		text = err.Error()
-	}
-	timeout, ok := errors.AsType[net.Error](err)
-	switch {
-	case is[*net.DNSError](err):
-		return NoName
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return Refused
-	case errors.Is(err, fs.ErrNotExist):
-		return NoSocket
-	case errors.Is(err, fs.ErrPermission):
-		return Forbidden
-	case is[x509.UnknownAuthorityError](err):
-		return Authority
-	case is[x509.HostnameError](err):
-		return WrongName
-	case is[x509.CertificateInvalidError](err):
-		return Expired
-	case is[tls.RecordHeaderError](err), errors.Is(err, http.ErrSchemeMismatch), strings.Contains(text, "refused TLS"):
-		return NoTLS
-	case strings.Contains(text, "tls: ") && strings.Contains(text, "protocol version"):
-		return OldTLS
-	case strings.Contains(text, "remote error: tls: "):
-		return BadHandshake
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
-		return Closed
-	case errors.Is(err, context.DeadlineExceeded), ok && timeout.Timeout():
-		return Silent
-	}
-	return Other
+// causes says how each cause is recognized, the first that fits, and what to do in general.
+var causes = []struct {
+	cause Cause
+	fits  func(error) bool
+	step  string
+}{
+	{NoName, is[*net.DNSError], "check that the name is right, and that names are resolved on this machine"},
+	{Refused, wraps(syscall.ECONNREFUSED), "nothing listens there: check that the address and port are right, and that it runs"},
+	{NoSocket, wraps(fs.ErrNotExist), "there is no such socket or file: check its path, and that the server runs"},
+	{Forbidden, wraps(fs.ErrPermission), "the user that Caddy runs as may not use it: give that user the right, as by the group of its file"},
+	{Authority, is[x509.UnknownAuthorityError], "this machine does not trust the authority of its certificate: let it trust that authority, or get a certificate from another"},
+	{WrongName, is[x509.HostnameError], "its certificate is for another name: write a name that is in the certificate, or renew it with this one"},
+	{Expired, is[x509.CertificateInvalidError], "its certificate has expired or is not valid yet: renew it, and check the clocks of both machines"},
+	{NoTLS, noTLS, "it answers without TLS: check the port, or turn TLS on there"},
+	{OldTLS, says("tls: ", "protocol version"), "it has only TLS 1.1 or older, which is not safe: update it"},
+	{BadHandshake, says("remote error: tls: "), "it refused the TLS handshake: its log says why; it may ask for a client certificate"},
+	{Closed, wraps(io.EOF, io.ErrUnexpectedEOF, syscall.ECONNRESET, syscall.EPIPE), "it closed the connection: check the port, and whether it expects TLS; its log may say why"},
+	{Silent, timedOut, "check that the address is right, that it runs, and that no firewall is between"},
 }
 
 func is[E error](err error) bool {
@@ -96,13 +67,46 @@ func is[E error](err error) bool {
 	return ok
 }
 
+func noTLS(err error) bool {
+	return is[tls.RecordHeaderError](err) || errors.Is(err, http.ErrSchemeMismatch) || says("server refused TLS")(err)
+}
+
+func timedOut(err error) bool {
+	late, ok := errors.AsType[net.Error](err)
+	return ok && late.Timeout() || errors.Is(err, context.DeadlineExceeded)
+}
+
+func wraps(these ...error) func(error) bool {
+	return func(err error) bool {
+		return slices.ContainsFunc(these, func(e error) bool { return errors.Is(err, e) })
+	}
+}
+
+func says(parts ...string) func(error) bool {
+	return func(err error) bool {
+		return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(err.Error(), part) })
+	}
+}
+
+// Of returns the cause of an error.
+func Of(err error) Cause {
+	cause, _ := find(err)
+	return cause
+}
+
+func find(err error) (Cause, string) {
+	for _, c := range causes {
+		if err != nil && c.fits(err) {
+			return c.cause, c.step
+		}
+	}
+	return Other, ""
+}
+
 // Step returns what to do about err. s overrides what holds for all servers.
 func (s Steps) Step(err error) string {
-	cause := Of(err)
-	if own, ok := s[cause]; ok {
-		return own
-	}
-	return steps[cause]
+	cause, step := find(err)
+	return cmp.Or(s[cause], step)
 }
 
 // An explained error also says what to do.

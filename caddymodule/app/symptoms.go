@@ -1,0 +1,152 @@
+package app
+
+import (
+	"cmp"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/logs"
+	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/causes"
+)
+
+// This file finds out for the doctor what users have suffered from in the last minutes. It
+// compares metrics with what they were.
+
+// A Symptom is a Weakness that users may notice now.
+type Symptom struct {
+	Weakness
+	Failed bool // they do notice it
+}
+
+// A watched is a sign of a symptom: the series of a metric whose label has a value.
+type watched struct {
+	directive    string
+	metric       prometheus.Collector
+	label, value string  // empty for all series
+	least        float64 // so many are a symptom
+	share        float64 // if they are this share of the company's; 0 for any
+	failed       bool
+	what, advice string
+}
+
+var lostLines = prometheus.NewCounterFunc(prometheus.CounterOpts{}, func() float64 { return float64(logs.Lost()) })
+
+// symptoms lists what is watched. To watch more, add a line.
+var symptoms = []watched{
+	{"requests", requests, "result", wire.ErrUnavailable.Code, 3, .01, true, "requests got service.unavailable", "see what else failed here, and look for \"a service did not answer\" in the log"},
+	{"requests", requests, "result", wire.ErrService.Code, 1, 0, true, "requests got service.error", "look for \"internal error\" in the log, and report it"},
+	{"requests", requests, "result", wire.ErrRestricted.Code, 10, .1, false, "requests were refused by limits and locks", "mnemogate_locks_total and the audit log say by which; if users share an address or a proxy, see Shared addresses in docs/operators.md"},
+	{"requests", requests, "result", wire.ErrAPIKeyInvalid.Code, 10, .1, false, "requests had a wrong API key", "find the app that has an old key, or the stranger who has none"},
+	{"requests", requests, "result", wire.ErrCredentialsInvalid.Code, 30, .5, false, "logins had a wrong login id or password", "somebody may try stolen passwords: see the runbook"},
+	{"requests", requests, "result", wire.ErrPasswordInvalid.Code, 30, .5, false, "passwords were wrong", "somebody may try stolen passwords: see the runbook"},
+	{"requests for the application", protected, "result", wire.ErrUnavailable.Code, 3, .01, true, "got service.unavailable", "see what else failed here, and look for \"a service did not answer\" in the log"},
+	{"stores", storeSeconds, "result", "error", 3, .01, false, "calls to the stores had no answer", "see the checks of the stores, and the log"},
+	{"hashing", hashWait, "result", "busy", 1, 0, true, "logins were refused because too many passwords waited", "add nodes or CPUs, or find out who sends so many"},
+	{"messages", messages, "result", "failed", 1, .1, true, "messages were not taken by the gateway", "the log says why; try caddy mnemogate doctor --send-test"},
+	{"messages", messagesDropped, "", "", 1, 0, true, "messages were dropped because too many waited", "find out why the gateway is slow"},
+	{"captcha", captchas, "result", "failed", 1, .1, true, "captchas were not verified", "look for \"a service did not answer\" in the log"},
+	{"password breached", breachedLookups, "outcome", "failed", 1, .1, false, "passwords were not looked up", "the log says why"},
+	{"password migrate", migratePasswords, "result", "failed", 1, .1, true, "passwords were not verified by the old system", "look for \"a service did not answer\" in the log"},
+	{"oauth", providerLogins, "result", "failed", 1, .1, true, "logins failed at a provider", "the log says why"},
+	{"events", deliveries, "result", "dropped", 1, 0, true, "events were dropped after three days", "let the backend read the accounts again that the audit log names (mnemogate.outbox.dropped)"},
+	{"events app", eventsDropped, "", "", 1, 0, false, "events were missed by Caddy's event handlers, which are too slow", "the audit log has all of them"},
+	{"logs", lostLines, "", "", 1, 0, true, "lines were lost", "make room on the disk of the log, or see what reads it"},
+}
+
+// A sum counts series of a company, and those of them that a watched is about.
+type sum struct{ hits, all float64 }
+
+func (w watched) read() map[string]sum {
+	series := make(chan prometheus.Metric)
+	go func() {
+		defer close(series)
+		w.metric.Collect(series)
+	}()
+	counts := map[string]sum{}
+	for s := range series {
+		var m dto.Metric
+		if s.Write(&m) != nil {
+			continue
+		}
+		n, company, hit := m.GetCounter().GetValue()+float64(m.GetHistogram().GetSampleCount()), "", w.label == ""
+		for _, l := range m.Label {
+			switch l.GetName() {
+			case "company":
+				company = l.GetValue()
+			case w.label:
+				hit = l.GetValue() == w.value
+			}
+		}
+		c := counts[company]
+		c.all += n
+		if hit {
+			c.hits += n
+		}
+		counts[company] = c
+	}
+	return counts
+}
+
+// sampleEvery is the age at which a sample is followed by the next.
+const sampleEvery = 2 * time.Minute
+
+// A sample is what was read at a time; zero at the start of the process.
+type sample struct {
+	at     time.Time
+	counts []map[string]sum // by the index in symptoms
+}
+
+var samples = struct {
+	sync.Mutex
+	older, newer sample
+}{older: zero(), newer: zero()}
+
+func zero() sample { return sample{time.Now(), make([]map[string]sum, len(symptoms))} }
+
+// sampleMetrics takes the next sample if it is time.
+func sampleMetrics() {
+	samples.Lock()
+	defer samples.Unlock()
+	if time.Since(samples.newer.at) < sampleEvery {
+		return
+	}
+	next := zero()
+	for i, w := range symptoms {
+		next.counts[i] = w.read()
+	}
+	samples.older, samples.newer = samples.newer, next
+}
+
+// Symptoms returns what has gone wrong since the older sample, which is some minutes old.
+func Symptoms() (found []Symptom) {
+	samples.Lock()
+	before := samples.older
+	samples.Unlock()
+	since := time.Since(before.at).Round(time.Second)
+	add := func(company, directive, message, advice string, failed bool) {
+		found = append(found, Symptom{Weakness{Company: company, Directive: directive, Weakness: guest.Weakness{Message: message, Advice: advice}}, failed})
+	}
+	for i, w := range symptoms {
+		for company, now := range w.read() {
+			hits, all := now.hits-before.counts[i][company].hits, now.all-before.counts[i][company].all
+			if hits >= w.least && hits >= w.share*all {
+				add(company, w.directive, fmt.Sprintf("in the last %s, %.0f of %.0f %s", since, hits, all, w.what), w.advice, w.failed)
+			}
+		}
+	}
+	if f := background.LastFailure.Load(); f != nil && time.Since(f.At) < since {
+		what, step := causes.Split(f.Err)
+		add("", "background work", fmt.Sprintf("%s failed %s ago: %s", f.Doing, time.Since(f.At).Round(time.Second), what), cmp.Or(step, "it will be retried; the log has more"), false)
+	}
+	if length, limit := hasher().Queue(); 2*length > limit {
+		add("", "hashing", fmt.Sprintf("logins wait for their turn: %d; further ones are refused from %d", length, limit), "add nodes or CPUs, or find out who sends so many", false)
+	}
+	return found
+}
