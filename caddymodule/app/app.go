@@ -62,7 +62,9 @@ const (
 	defaultCache = 250_000
 
 	// validated is the cause with which caddy validate cancels the context of a
-	// valid configuration. The apps of such a configuration are never started.
+	// valid configuration. The apps of such a configuration are never started, and
+	// Caddy tells them in no other way that it is valid. With another text, caddy
+	// validate no longer tells of an app that no site uses.
 	validated = "validation complete"
 
 	defaultAuditKeep = caddy.Duration(30 * 24 * time.Hour)

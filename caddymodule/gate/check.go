@@ -152,7 +152,7 @@ func (h *Handler) checkCheck() error {
 // noteUnasked records that no proxy may ask, since the server trusts none.
 func (h *Handler) noteUnasked(server *caddyhttp.Server) {
 	// Caddy does not say which proxies it trusts, and has already taken the module out
-	// of the configuration.
+	// of the configuration. Without this field, the weakness is no longer told of.
 	trusted := reflect.ValueOf(server).Elem().FieldByName("trustedProxies")
 	if h.Check == "" || server.TrustedProxiesUnix || !trusted.IsValid() || !trusted.IsNil() {
 		return

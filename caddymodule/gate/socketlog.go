@@ -104,8 +104,9 @@ func (l *redactedLog) write(w caddyhttp.ResponseRecorder, err error) {
 }
 
 // accessLoggers returns the loggers that Caddy's access log uses for a request, or
-// nil if it would not log the request (caddyhttp.Server.shouldLogRequest,
-// ServerLogConfig.wrapLogger).
+// nil if it would not log the request. Caddy chooses them in shouldLogRequest and
+// wrapLogger, which are not public. If this differs, the entries of these requests are in
+// other logs than those of others, or in none.
 func (h *Handler) accessLoggers(r *http.Request) (loggers []*zap.Logger) {
 	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if !ok || server.Logs == nil {
