@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"path"
 	"reflect"
 	"slices"
 	"strconv"
@@ -95,7 +96,7 @@ func byLine(sets caddyhttp.MatcherSets) bool {
 
 // changesNothing has the names of handlers that change nothing that matchers depend on.
 var changesNothing = map[string]bool{
-	"encode": true, "file_server": true, "push": true, "request_body": true, "templates": true, "tracing": true, "log_append": true,
+	"authentication": true, "encode": true, "file_server": true, "push": true, "request_body": true, "templates": true, "tracing": true, "log_append": true,
 }
 
 // handlersOf returns a route's handlers.
@@ -190,7 +191,7 @@ func speaksFastCGI(h *reverseproxy.Handler) bool {
 }
 
 // addressesOf returns the addresses of a proxy's upstreams. A dynamic one is known by its
-// name.
+// name, or has none that is known.
 func addressesOf(h *reverseproxy.Handler) (addresses []string) {
 	for _, u := range h.Upstreams {
 		addresses = append(addresses, u.Dial)
@@ -199,7 +200,10 @@ func addressesOf(h *reverseproxy.Handler) (addresses []string) {
 	if h.DynamicUpstreams == nil {
 		dynamic = loadedSource(h.DynamicUpstreamsRaw)
 	}
-	return append(addresses, namesIn(reflect.ValueOf(dynamic))...)
+	if addresses = append(addresses, namesIn(reflect.ValueOf(dynamic))...); addresses == nil {
+		return []string{""}
+	}
+	return addresses
 }
 
 func loadedSource(raw json.RawMessage) any {
@@ -272,12 +276,19 @@ func maybeSecret(value string) bool {
 	return !guest.IsShortKey(value)
 }
 
-// listensBeyond reports whether the configuration makes the server listen at an
-// address that is not local.
+// listens returns the addresses at which the configuration makes the server listen.
+func listens(server *caddyhttp.Server) (addresses []caddy.NetworkAddress) {
+	for _, listen := range server.Listen {
+		if address, err := caddy.ParseNetworkAddress(listen); err == nil {
+			addresses = append(addresses, address)
+		}
+	}
+	return addresses
+}
+
 func listensBeyond(server *caddyhttp.Server, local func(host string) bool) bool {
-	return slices.ContainsFunc(server.Listen, func(listen string) bool {
-		address, err := caddy.ParseNetworkAddress(listen)
-		return err == nil && !address.IsUnixNetwork() && !address.IsFdNetwork() && !local(address.Host)
+	return slices.ContainsFunc(listens(server), func(address caddy.NetworkAddress) bool {
+		return !address.IsUnixNetwork() && !address.IsFdNetwork() && !local(address.Host)
 	})
 }
 
@@ -305,4 +316,22 @@ func fieldsOf(module any) (set fields) {
 	raw, _ := json.Marshal(module) // it came from JSON
 	_ = json.Unmarshal(raw, &set)
 	return set
+}
+
+// sameAddress returns one spelling for all spellings of an address, and for all addresses of
+// this machine.
+func sameAddress(dial string) string {
+	address, err := caddy.ParseNetworkAddress(caddy.NewReplacer().ReplaceKnown(dial, ""))
+	host := strings.TrimSuffix(strings.ToLower(address.Host), ".")
+	switch ip, _ := netip.ParseAddr(host); {
+	case err != nil:
+		return dial
+	case address.IsUnixNetwork():
+		return "unix/" + path.Clean(address.Host)
+	case address.StartPort == 0:
+		return host
+	case host == "" || guest.Loopback(host) || ip.IsUnspecified():
+		host = "localhost"
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(address.StartPort)))
 }

@@ -13,39 +13,153 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 )
 
-// A way is a sequence of steps that requests take to a point of the routes, as far
-// as their paths show it: the paths that they match and the prefixes that are
-// removed.
-type way []step
-
-type step struct {
-	paths caddyhttp.MatchPath // one of them matches; nil for any path
-	strip string              // the prefix that is removed
-	add   string              // the prefix that is added; paths are those with it
-	lost  bool                // the path may be any other from here on, or any of paths
-	file  bool                // and it is that of a file
+// A way is how some requests come to a point of the routes. Those that passed the same gate
+// last share a way, which has only the steps that all of them took.
+type way struct {
+	gate   *visit   // the gate that they passed last; nil if they are open, unknown if they failed
+	steps           // from the beginning of the routes
+	since  int      // how many of the steps come before the gate
+	turns  []steps  // of some of them: the steps up to each change that came after the gate
+	groups []string // of which they took a route: Caddy skips other routes of these groups
+	end    string   // the handler that answered them; empty if they go on
 }
 
-// isUnknown reports whether a rewrite makes of a path nobody knows what.
-func (s step) isUnknown() bool { return s.lost && s.paths == nil }
+type steps []*step
 
-// through returns the way after matchers.
-func (y way) through(sets caddyhttp.MatcherSets) way {
-	var all caddyhttp.MatchPath
+// A step is a route that the requests come to, or a change by a handler.
+type step struct {
+	group    string                // of the route
+	matchers caddyhttp.MatcherSets // of the route, if they may leave out other requests
+	missed   bool                  // whether the requests don't match them
+	paths    caddyhttp.MatchPath   // one of them matches from here on; nil for any path
+	strip    string                // the prefix that is removed
+	add      string                // the prefix that is added; paths are those with it
+	lost     bool                  // the path may be any other from here on, or any of paths
+	file     bool                  // and it is that of a file
+	remade   bool                  // all that matchers depend on may change
+	marked   bool                  // headers and variables may change
+}
+
+// unknown is whichever gate a failed request may have passed.
+var unknown = new(visit)
+
+// tried is a change by try_files.
+var tried = &step{lost: true, file: true, remade: true}
+
+func (y way) isOpen() bool    { return y.gate == nil }
+func (y way) isGuarded() bool { return y.gate != nil && y.gate != unknown }
+
+func (y way) then(s *step) way {
+	y.steps = append(slices.Clip(y.steps), s)
+	if s.group != "" {
+		y.groups = append(slices.Clip(y.groups), s.group)
+	}
+	return y
+}
+
+// changed returns the ways after a change.
+func changed(ways []way, s *step) (after []way) {
+	for _, y := range ways {
+		y = y.then(s)
+		y.turns = append(slices.Clip(y.turns), y.steps)
+		after = append(after, y)
+	}
+	return after
+}
+
+// ended returns the ways after a handler that passes nothing on.
+func ended(ways []way, handler string) (after []way) {
+	for _, y := range ways {
+		y.end = handler
+		after = append(after, y)
+	}
+	return after
+}
+
+// isOver reports whether no request goes on.
+func isOver(ways []way) bool { return len(ways) == 0 || ways[0].end != "" }
+
+// join merges the ways that have the same gate. It forgets those that ended if others go on.
+func join(a, b []way) (joined []way) {
+	switch {
+	case isOver(a) && !isOver(b):
+		return b
+	case isOver(b) && !isOver(a):
+		return a
+	}
+	for _, y := range slices.Concat(a, b) {
+		if i := slices.IndexFunc(joined, func(z way) bool { return z.gate == y.gate && y.end == "" }); i >= 0 {
+			joined[i] = joined[i].merge(y)
+		} else {
+			joined = append(joined, y)
+		}
+	}
+	return joined
+}
+
+func (y way) merge(z way) way {
+	y.steps = slices.DeleteFunc(slices.Clone(y.steps), func(s *step) bool { return !slices.Contains(z.steps, s) })
+	y.groups = slices.DeleteFunc(slices.Clone(y.groups), func(g string) bool { return !slices.Contains(z.groups, g) })
+	y.turns = slices.Concat(y.turns, slices.DeleteFunc(slices.Clone(z.turns), func(t steps) bool {
+		return slices.ContainsFunc(y.turns, func(u steps) bool { return slices.Equal(t, u) })
+	}))
+	return y
+}
+
+// sinceParting returns the steps after those with which both begin.
+func (y steps) sinceParting(z steps) steps {
+	for len(y) > 0 && len(z) > 0 && y[0] == z[0] {
+		y, z = y[1:], z[1:]
+	}
+	return y
+}
+
+// matches reports whether the requests match a route's matchers. It is known if they came to
+// the same ones before, and no change since can matter.
+func (y way) matches(sets caddyhttp.MatcherSets) (matches, known bool) {
+	matters := func(s *step) bool { return s.remade || s.marked && !byLine(sets) }
+	for _, s := range slices.Backward(y.steps) {
+		if matters(s) {
+			break
+		}
+		if s.matchers != nil && reflect.DeepEqual(s.matchers, sets) {
+			return !s.missed, !slices.ContainsFunc(y.turns, func(t steps) bool { return slices.Contains(t, s) && matters(t[len(t)-1]) })
+		}
+	}
+	return false, false
+}
+
+// rewrites returns the steps from the gate to each rewrite, which some of the requests took.
+func (y way) rewrites() (found []steps) {
+	for _, t := range y.turns {
+		if s := t[len(t)-1]; s.strip+s.add != "" || s.lost && !s.file {
+			found = append(found, t[y.since:])
+		}
+	}
+	return found
+}
+
+// hasLost reports whether a path begins with the prefix that was removed.
+func (y steps) hasLost(path string) bool {
+	prefix := y.stripped()
+	return prefix != "" && strings.HasPrefix(path+"/", prefix+"/")
+}
+
+// pathsOf returns the paths of matchers, or nil if some of them match any path.
+func pathsOf(sets caddyhttp.MatcherSets) (all caddyhttp.MatchPath) {
 	for _, set := range sets {
 		i := slices.IndexFunc(set, func(m any) bool { _, ok := m.(*caddyhttp.MatchPath); return ok })
 		if i < 0 {
-			return y
+			return nil
 		}
 		all = append(all, *set[i].(*caddyhttp.MatchPath)...)
 	}
 	_ = all.Provision(caddy.Context{}) // never fails
-	return append(slices.Clip(y), step{paths: all})
+	return all
 }
 
-// rewritten returns the way after a rewrite.
-func (y way) rewritten(h *rewrite.Rewrite) way {
-	var s step
+func rewriting(h *rewrite.Rewrite) *step {
+	s := &step{remade: true}
 	path, _, _ := strings.Cut(h.URI, "?")
 	prefix := strings.TrimSuffix(strings.TrimSuffix(path, "{http.request.uri}"), "{http.request.uri.path}")
 	switch others := h.StripPathSuffix != "" || h.URISubstring != nil || h.PathRegexp != nil; {
@@ -55,50 +169,46 @@ func (y way) rewritten(h *rewrite.Rewrite) way {
 		s.strip = h.StripPathPrefix
 	case prefix != path:
 		s.add, s.paths = prefix, caddyhttp.MatchPath{strings.ToLower(prefix) + "*"}
-	case path == "":
-		return y // the path stays
-	default:
+	case path != "":
 		s.lost, s.paths = true, caddyhttp.MatchPath{strings.ToLower(path)}
 	}
-	return append(slices.Clip(y), s)
+	return s
 }
 
-// common returns the common beginning of two ways.
-func (y way) common(z way) way {
-	n := 0
-	for n < min(len(y), len(z)) && reflect.DeepEqual(y[n], z[n]) {
-		n++
-	}
-	return y[:n]
-}
+// isUnknown reports whether the last step makes of a path nobody knows what.
+func (y steps) isUnknown() bool { return y[len(y)-1].lost && y[len(y)-1].paths == nil }
 
 // tries reports whether try_files replaces the paths on the way.
-func (y way) tries() bool {
-	return slices.ContainsFunc(y, func(s step) bool { return s.file })
+func (y steps) tries() bool {
+	return slices.ContainsFunc(y, func(s *step) bool { return s.file })
 }
 
 // stripped returns all prefixes that were removed.
-func (y way) stripped() (prefix string) {
+func (y steps) stripped() (prefix string) {
 	for _, s := range y {
 		prefix += s.strip
 	}
 	return prefix
 }
 
-// confines reports whether the way is only for paths with the prefixes that it removes, and
-// removes this one in all.
-func (y way) confines(prefix string) bool {
-	for i, s := range y {
+// confines reports whether the steps are only for paths with the prefixes that they remove, and
+// remove this one in all.
+func (y steps) confines(prefix string) bool {
+	var paths caddyhttp.MatchPath
+	for _, s := range y {
 		outside := func(pattern string) bool { return !strings.HasPrefix(literal(pattern), strings.ToLower(s.strip)) }
-		if s.strip != "" && (i == 0 || y[i-1].paths == nil || slices.ContainsFunc(y[i-1].paths, outside)) {
+		if s.strip != "" && (paths == nil || slices.ContainsFunc(paths, outside)) {
 			return false
+		}
+		if s.strip+s.add != "" || s.lost || s.paths != nil {
+			paths = s.paths
 		}
 	}
 	return y.stripped() == prefix
 }
 
 // last returns the paths that were matched or made last, for people to read.
-func (y way) last() string {
+func (y steps) last() string {
 	for _, s := range slices.Backward(y) {
 		if s.paths != nil {
 			return strings.Join(s.paths, " ")
@@ -109,7 +219,7 @@ func (y way) last() string {
 
 // brings reports whether the way can end at a path that a pattern matches. It compares what
 // the patterns begin with, so it may be wrong only in saying yes.
-func (y way) brings(pattern string) bool {
+func (y steps) brings(pattern string) bool {
 	want := literal(pattern)
 	for _, s := range slices.Backward(y) {
 		meets := func(pattern string) bool {
@@ -137,7 +247,7 @@ func literal(pattern string) string {
 
 // reaches reports whether a request can take the way and have this path at its end. It
 // follows the way backwards.
-func (y way) reaches(path string) bool {
+func (y steps) reaches(path string) bool {
 	ctx := context.WithValue(context.Background(), caddy.ReplacerCtxKey, caddy.NewReplacer())
 	for _, s := range slices.Backward(y) {
 		r := (&http.Request{URL: &url.URL{Path: path}}).WithContext(ctx)

@@ -2,12 +2,14 @@ package gate_test
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
+	"github.com/mnemogate/mnemogate/caddymodule/bypass"
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 )
 
@@ -321,6 +323,33 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 	}
 }
 
+// Each trap of the table is told of its example, and of nothing in the corrected one.
+func TestEveryTrapIsToldOfItsExample(t *testing.T) {
+	guesttest.Environment(t)
+	lines := strings.NewReplacer("; ", "\n", " { ", " {\n", " }", "\n}")
+	for _, trap := range bypass.Traps {
+		told := func(sites string) (all []string) {
+			config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(lines.Replace("{ mnemogate { passkeys { rp_id example.com }; company acme { api_key {env.MNEMOGATE_TEST_KEY}; captcha off }; company umbra { api_key {env.MNEMOGATE_TEST_SECRET}; captcha off } } }; "+sites)+"\n"), nil)
+			must(t, err)
+			entries, err := logged(t, config)
+			for _, e := range entries {
+				all = append(all, e.Msg+"; "+e.Advice)
+			}
+			if err != nil {
+				all = append(all, err.Error())
+			}
+			return slices.DeleteFunc(all, func(told string) bool { return strings.HasPrefix(told, "mnemogate_accounts key") })
+		}
+		text := regexp.MustCompile(": " + regexp.MustCompile(`%(\\\[1\\\])?s`).ReplaceAllString(regexp.QuoteMeta(trap.Message+"; "+trap.Advice), ".+"))
+		if got := told(trap.Example); len(got) != 1 || !text.MatchString(got[0]) || strings.Contains(got[0], "provision") != trap.Refused {
+			t.Errorf("%s: got %q, want %q", trap.Example, got, text)
+		}
+		if got := told(trap.Corrected); len(got) > 0 {
+			t.Errorf("%s: got %q", trap.Corrected, got)
+		}
+	}
+}
+
 // A page on which the passkeys of its company can't work is told of, with its line.
 func TestSitesOutsideThePasskeysAreToldOf(t *testing.T) {
 	guesttest.Environment(t)
@@ -345,6 +374,25 @@ func TestSitesOutsideThePasskeysAreToldOf(t *testing.T) {
 		want := c.want + ": passkeys of company acme do not work on this site: its rp_id is example.com"
 		if (len(got) > 0) != (c.want != "") || len(got) > 0 && (!strings.Contains(got[0].Msg, want) || got[0].At != "Caddyfile:14" || !strings.Contains(got[0].Advice, "correct rp_id or origins")) {
 			t.Errorf("%+v: got %q", c, got)
+		}
+	}
+}
+
+// What mnemogate takes from inside Caddy is still there: the field that says which proxies a
+// server trusts, and the text with which caddy validate ends.
+func TestCaddyStillTellsOfTrustedProxiesAndValidation(t *testing.T) {
+	guesttest.Environment(t)
+	for config, want := range map[string]string{
+		"%s\n}\n}\nhttp:// {\nmnemogate {\ncheck /check\n}\n}":                                                      "the server trusts no proxy",
+		"%s\n}\nservers {\ntrusted_proxies static private_ranges\n}\n}\nhttp:// {\nmnemogate {\ncheck /check\n}\n}": "",
+		"%s\n}\n}\nhttp:// {\nrespond ok\n}":                                                                        "no site has the directive mnemogate",
+	} {
+		config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt(fmt.Appendf(nil, config+"\n", "{\nmnemogate {\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n}"), nil)
+		must(t, err)
+		told, err := validated(t, config)
+		must(t, err)
+		if got := fmt.Sprint(told); strings.Contains(got, "the server trusts no proxy") != strings.Contains(want, "trusts") || !strings.Contains(got, want) {
+			t.Errorf("%s: got %q, want %q", config, told, want)
 		}
 	}
 }
