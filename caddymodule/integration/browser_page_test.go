@@ -523,7 +523,7 @@ func browserForgetsWhoLoggedOut(t *testing.T, s *site) {
 	b.open(s.URL + "/home")
 	b.isUser("frank")
 
-	// Who completes another one's step-up is told so, and does not see what that user wanted.
+	// A user who completes another one's step-up is told so, and does not see what that user wanted.
 	b.open(s.URL + "/acme/login?fresh=1&return_to=/home")
 	b.sees("login", idField)
 	b.waits(`document.querySelector('#login').value === 'frank'`)
