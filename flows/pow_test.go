@@ -58,10 +58,10 @@ func TestAChallengeEnds(t *testing.T) {
 	}
 }
 
-// secretless is an account store that can't return its secret.
+// secretless is an account store that can't return its secrets.
 type secretless struct{ record.Accounts }
 
-func (secretless) Secret(context.Context) ([]byte, error) {
+func (secretless) Secrets(context.Context) ([]record.Secret, error) {
 	return nil, errDown
 }
 

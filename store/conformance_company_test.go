@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -87,13 +88,15 @@ var companyCases = []accountsCase{
 		},
 	},
 	{
-		name:    "secret",
-		promise: "Secret returns the same 32 random bytes on every node and after every restart.",
+		name:    "secrets",
+		promise: "Secrets returns the same 32 random bytes on every node and after every restart, and what AddSecret added, ordered by Number. Of several callers of AddSecret with a Number, one succeeds.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			secrets := make([]string, 20)
 			errs := race(20, one, two, func(i int, s record.Accounts) error {
-				secret, err := s.Secret(bg)
-				secrets[i] = string(secret)
+				found, err := s.Secrets(bg)
+				if err == nil && len(found) == 1 && found[0].Number == 0 && found[0].Begins.IsZero() {
+					secrets[i] = string(found[0].Value)
+				}
 				return err
 			})
 			wantWinners(t, errs, 20, is(nil))
@@ -102,6 +105,15 @@ var companyCases = []accountsCase{
 					t.Fatalf("secrets differ or are none: %x and %x", secrets[0], s)
 				}
 			}
+			secret := func(number int64, value string) record.Secret {
+				return record.Secret{Number: number, Value: []byte(value), Begins: t0.Add(time.Duration(number) * time.Hour)}
+			}
+			must(t, two.AddSecret(bg, secret(2, "b")))
+			wantWinners(t, race(20, one, two, func(i int, s record.Accounts) error { return s.AddSecret(bg, secret(1, "a")) }), 1, is(record.ErrConflict))
+			wantErr(t, "AddSecret", one.AddSecret(bg, secret(2, "c")), record.ErrConflict)
+			want := []record.Secret{{Value: []byte(secrets[0])}, secret(1, "a"), secret(2, "b")}
+			wantEqual(t, "secrets", get[[]record.Secret](t)(one.Secrets(bg)), want)
+			wantEqual(t, "secrets", get[[]record.Secret](t)(two.Secrets(bg)), want)
 		},
 	},
 }

@@ -104,7 +104,7 @@ func TestPostgresNodesStartAtOnce(t *testing.T) {
 			if err := p.Start(bg); err != nil {
 				return err
 			}
-			_, err := p.Accounts().Secret(bg)
+			_, err := p.Accounts().Secrets(bg)
 			return err
 		})
 		wantWinners(t, errs, 10, is(nil))
@@ -138,12 +138,12 @@ func TestPostgresStartsLaterWhereTheServerIsNotThereYet(t *testing.T) {
 			t.Errorf("Start took %v", took)
 		}
 		wantErr(t, "Start", err, record.ErrUnreachable)
-		_, err = p.Accounts().Secret(bg)
+		_, err = p.Accounts().Secrets(bg)
 		wantErr(t, "Secret", err, errPostgresNotOpen)
 	}
 	proxy.Heal()
 	must(t, p.Start(bg))
-	_, err := p.Accounts().Secret(bg)
+	_, err := p.Accounts().Secrets(bg)
 	must(t, err)
 }
 

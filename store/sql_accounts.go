@@ -3,8 +3,6 @@ package store
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
-	"errors"
 	"iter"
 	"time"
 
@@ -271,31 +269,34 @@ func (s sqlAccounts) UseBackupCode(ctx context.Context, company string, id int64
 	return change(ctx, s, "using backup code", record.ErrConflict, sqlUseBackupCode, company, id, hash)
 }
 
-// The secret
+// The secrets
 
 const (
-	sqlInsertSecret = `INSERT INTO secret (id, value) VALUES (1, $1) ON CONFLICT DO NOTHING`
-	sqlSelectSecret = `SELECT value FROM secret WHERE id = 1`
+	sqlInsertFirstSecret = `INSERT INTO secret (id, value) VALUES (1, $1) ON CONFLICT DO NOTHING`
+	sqlInsertSecret      = `INSERT INTO secrets (number, value, begins) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
+	sqlSelectSecrets     = `SELECT 0, value, 0 FROM secret WHERE id = 1 UNION ALL SELECT number, value, begins FROM secrets WHERE number > 0 ORDER BY 1`
 )
 
-func (s sqlAccounts) Secret(ctx context.Context) ([]byte, error) {
-	var secret []byte
-	load := func(ctx context.Context, q queries) error { return q.row(ctx, sqlSelectSecret).Scan(&secret) }
-	err := s.reading(ctx, load)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = s.writing(ctx, func(ctx context.Context, q queries) error {
-			candidate := make([]byte, 32)
-			rand.Read(candidate)
-			if _, err := q.exec(ctx, sqlInsertSecret, candidate); err != nil {
-				return err
-			}
-			return load(ctx, q)
-		})
+func (s sqlAccounts) Secrets(ctx context.Context) ([]record.Secret, error) {
+	scan := func(row scanner) (found record.Secret, err error) {
+		var begins int64
+		err = row.Scan(&found.Number, &found.Value, &begins)
+		found.Begins = fromMicros(begins)
+		return found, err
 	}
-	if err != nil {
-		return nil, translate("loading secret", err)
+	secrets, err := queryAll(ctx, s, "loading secrets", scan, sqlSelectSecrets)
+	if err == nil && len(secrets) == 0 {
+		first := make([]byte, 32)
+		rand.Read(first)
+		if err = change(ctx, s, "storing a secret", nil, sqlInsertFirstSecret, first); err == nil {
+			secrets, err = queryAll(ctx, s, "loading secrets", scan, sqlSelectSecrets)
+		}
 	}
-	return secret, nil
+	return secrets, err
+}
+
+func (s sqlAccounts) AddSecret(ctx context.Context, secret record.Secret) error {
+	return change(ctx, s, "storing a secret", record.ErrConflict, sqlInsertSecret, secret.Number, secret.Value, micros(secret.Begins))
 }
 
 // Configured accounts

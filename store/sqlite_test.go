@@ -214,7 +214,7 @@ func TestSQLiteStartsTwiceAtOnceOnAFreshFile(t *testing.T) {
 				if err := s.Start(bg); err != nil {
 					t.Error(err)
 				}
-				if _, err := s.Accounts().Secret(bg); err != nil {
+				if _, err := s.Accounts().Secrets(bg); err != nil {
 					t.Error(err)
 				}
 				if err := s.Close(); err != nil {

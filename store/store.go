@@ -36,14 +36,14 @@ import (
 )
 
 // Deployment returns a name for the deployment that accounts belongs to, derived from its
-// Secret. Deployments that share a Redis use it to keep their data apart: see
-// Redis.SetDeployment. Its errors are those of Secret.
+// first Secret, so that the name stays. Deployments that share a Redis use it to keep their
+// data apart: see Redis.SetDeployment. Its errors are those of Secrets.
 func Deployment(ctx context.Context, accounts record.Accounts) (string, error) {
-	secret, err := accounts.Secret(ctx)
+	secrets, err := accounts.Secrets(ctx)
 	if err != nil {
 		return "", err
 	}
-	mac := hmac.New(sha256.New, secret)
+	mac := hmac.New(sha256.New, secrets[0].Value)
 	mac.Write([]byte("mnemogate deployment"))
 	return hex.EncodeToString(mac.Sum(nil)[:8]), nil
 }

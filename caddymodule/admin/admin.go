@@ -24,6 +24,7 @@ func init() { caddy.RegisterModule(API{}) }
 //	GET /mnemogate/doctor    what is wrong, and what to do
 //	GET /mnemogate/health    200 if this node can serve, else 503; ?ready does not ask the stores
 //	GET /mnemogate/backup    a copy of the SQLite store
+//	POST /mnemogate/rekey    gives the accounts store a new secret
 //	POST /mnemogate/{company}/send-test    tests a gateway
 //
 // It always acts on the running configuration. An error is a JSON object with error,
@@ -64,6 +65,7 @@ var accountsAPI = accounts.API{
 	More: []accounts.Route{
 		{Method: http.MethodGet, Pattern: "doctor", Serve: examine, Summary: "What is wrong with the running configuration, and what to do."},
 		{Method: http.MethodGet, Pattern: "backup", Serve: backup, Summary: "A copy of the SQLite store, as it is at this moment."},
+		{Method: http.MethodPost, Pattern: "rekey", Serve: rekey, Summary: "Gives the accounts store a new secret, and answers when all nodes use it."},
 		{Method: http.MethodPost, Pattern: "{company}/send-test", Serve: try, Summary: "Sends one message that says that it is a test, and tells what came back."},
 	},
 	Storeless: []string{"doctor"},

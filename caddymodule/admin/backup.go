@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts"
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/app"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // backupStall is how long a client may take to read each piece. While it reads, the
@@ -46,6 +48,20 @@ func backup(c *accounts.Call) error {
 		return accounts.ErrBroken
 	}
 	c.App.Log().Info("a backup was taken", "address", c.Address, "bytes", size, "took", time.Since(began))
+	return nil
+}
+
+// rekey answers after about a minute. It goes on if it is repeated.
+func rekey(c *accounts.Call) error {
+	service, err := c.Service()
+	if err != nil {
+		return err
+	}
+	resealed, err := service.Rekey(c.Context(), record.Event{Name: record.StoreRekeyed, Address: c.Address, Actor: record.ActorAdmin})
+	if err != nil {
+		return err
+	}
+	c.WriteJSON(http.StatusOK, api.Rekeyed{Apps: resealed})
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -113,6 +114,28 @@ only if nobody could log in after the backup, as in a move to another machine.`,
 	cmd.Flags().BoolVar(&r.KeepSessions, "keep-sessions", false, "Keep sessions, codes and links")
 	_ = cmd.MarkFlagFilename("to")
 	return cmd
+}
+
+func (c *cli) rekeyCommand() *cobra.Command {
+	return c.command("rekey", "Gives the store a new secret", `Gives the accounts store a new secret, after the database or a backup has
+leaked. All nodes use it within a minute, without a restart, and the command
+waits for that. Sessions, passkeys, passwords and logins that have begun stay as
+they are. You can repeat an interrupted command.
+
+The secrets of authenticator apps are sealed again, but a thief knows them: see
+"The database, a backup or an export has leaked" in the runbook. New keys sign
+assertions after 20 minutes, and the old ones are withdrawn within 40. Counts of
+addresses, phones and unknown login ids begin anew.`,
+		cobra.NoArgs, func([]string) error {
+			if c.api != "" {
+				return errors.New("rekey uses the admin endpoint: leave --api out, and run it on the machine of that endpoint")
+			}
+			defer c.interruptible(os.Interrupt, syscall.SIGTERM)()
+			return show(c, http.MethodPost, api.Root+"rekey", nil, func(done api.Rekeyed) error {
+				_, err := fmt.Fprintf(c.cmd.OutOrStdout(), "all nodes use the new secret; secrets of apps that were sealed again: %s\n", comma(done.Apps))
+				return err
+			})
+		})
 }
 
 // configuredFile returns the file of the SQLite store in the configuration.

@@ -68,7 +68,7 @@ identity, and 4 if the server or one of its stores did not answer.`,
 			c := new(cli)
 			c.flags(cmd)
 			group(cmd, c.accountCommand(), c.backupCodesCommand(), c.totpCommand(), c.sessionsCommand(), c.importCommand(),
-				c.exportCommand(), c.backupCommand(), c.restoreCommand(), c.doctorCommand(), c.pageCommand())
+				c.exportCommand(), c.backupCommand(), c.restoreCommand(), c.rekeyCommand(), c.doctorCommand(), c.pageCommand())
 		},
 	})
 }

@@ -173,6 +173,46 @@ func TestKeysRotateWithoutAFailure(t *testing.T) {
 	}
 }
 
+// If the store gets a new secret, the leaked key has a successor at once, and is withdrawn as
+// soon as nothing that it signed is valid. The nodes learn of the secret one after the
+// other. No backend meets an unknown key.
+func TestALeakedKeyIsWithdrawn(t *testing.T) {
+	c, accounts := newClock(), newStore(t)
+	one, _ := node(c, accounts)
+	two, _ := node(c, accounts)
+	leaked := signs(t, one, "acme")
+	get := func(secrets []record.Secret, err error) []record.Secret { must(t, err); return secrets }
+	get(accounts.Secrets(bg))
+	c.advance(24 * time.Hour)
+	published(t, one, "acme")
+	c.advance(30 * time.Second) // the nodes read the keys at different times
+	published(t, two, "acme")
+	must(t, accounts.AddSecret(bg, record.Secret{Number: 1, Value: []byte("new"), Begins: c.now().Add(time.Minute)}))
+	backend, withdrawn := published(t, one, "acme"), time.Duration(0)
+	for minute := range 90 {
+		if minute%5 == 0 {
+			backend = published(t, []*Keyring{one, two}[minute/5%2], "acme")
+		}
+		for _, n := range []*Keyring{one, two} {
+			if key := signs(t, n, "acme"); !slices.Contains(backend, key) {
+				t.Fatalf("after %d minutes, a backend does not know the key that signs", minute)
+			} else if minute > 23 && key == leaked {
+				t.Fatalf("after %d minutes, a node signs with the leaked key", minute)
+			}
+		}
+		if withdrawn == 0 && !slices.Contains(published(t, one, "acme"), leaked) && !slices.Contains(published(t, two, "acme"), leaked) {
+			withdrawn = time.Duration(minute) * time.Minute
+		}
+		c.advance(time.Minute)
+	}
+	if withdrawn < 30*time.Minute || withdrawn > 40*time.Minute {
+		t.Errorf("the leaked key was withdrawn after %v", withdrawn)
+	}
+	if stored, err := accounts.(record.SigningKeys).SigningKeys(bg, "acme"); err != nil || len(stored) != 1 || stored[0].Number != 2 {
+		t.Errorf("the store has %v, %v", stored, err)
+	}
+}
+
 func TestNodesThatRaceShareOneKey(t *testing.T) {
 	c, accounts := newClock(), newStore(t)
 	for _, wait := range []time.Duration{0, rotateAfter} {

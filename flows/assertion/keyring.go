@@ -34,6 +34,9 @@ const (
 	// retire is how long a key stays published after its successor begins to sign:
 	// MaxTTL, and trust for nodes that do not know the successor.
 	retire = trust + MaxTTL + 10*time.Minute
+	// retireLeaked is retire for a leaked key. A node that can't learn of the successor for
+	// longer is refused by backends.
+	retireLeaked = MaxTTL + 5*time.Minute
 	// trust is how long a node keeps signing with known keys once a newer one may exist.
 	trust = time.Hour
 
@@ -136,11 +139,12 @@ func (r *Keyring) load(ctx context.Context, company string, k *cachedKeys) error
 // old, and afterwards removes those that are no longer published. If the store can be read
 // but not written, rotate returns both keys and an error.
 func (r *Keyring) rotate(ctx context.Context, company string) (*Keys, error) {
-	secret, err := r.Accounts.Secret(ctx)
+	secrets, err := r.Accounts.Secrets(ctx)
 	if err != nil {
 		return nil, err
 	}
-	sealer, err := tokens.NewKeys(secret)
+	now := r.Now()
+	sealer, err := tokens.NewKeys(secrets, now)
 	if err != nil {
 		return nil, err
 	}
@@ -148,9 +152,8 @@ func (r *Keyring) rotate(ctx context.Context, company string) (*Keys, error) {
 	if err != nil {
 		return nil, err
 	}
-	now := r.Now()
 	var failed error
-	if last := len(stored) - 1; last < 0 || now.Sub(stored[last].Created) >= rotateAfter {
+	if last := len(stored) - 1; last < 0 || now.Sub(stored[last].Created) >= rotateAfter || leaked(sealer, company, stored[last]) {
 		next := record.SigningKey{Number: 1, Created: now}
 		if last >= 0 {
 			next.Number = stored[last].Number + 1
@@ -173,7 +176,11 @@ func (r *Keyring) rotate(ctx context.Context, company string) (*Keys, error) {
 	}
 	retired := 0
 	for i, next := range stored[1:] {
-		if !now.Before(next.Created.Add(announce + retire)) {
+		stays := retire
+		if leaked(sealer, company, stored[i]) {
+			stays = retireLeaked
+		}
+		if !now.Before(next.Created.Add(announce + stays)) {
 			retired = i + 1
 		}
 	}
@@ -182,6 +189,13 @@ func (r *Keyring) rotate(ctx context.Context, company string) (*Keys, error) {
 	}
 	keys, err := open(sealer, company, stored, now)
 	return keys, cmp.Or(err, failed)
+}
+
+// leaked reports whether a key is sealed with a secret that was replaced: whoever has a copy
+// of the store from then can open it.
+func leaked(sealer *tokens.Keys, company string, key record.SigningKey) bool {
+	_, secret, err := sealer.OpenSigningKey(company, key.Sealed)
+	return err == nil && secret < sealer.Secret()
 }
 
 func generate(sealer *tokens.Keys, company string) (sealed string, err error) {
@@ -196,7 +210,7 @@ func generate(sealer *tokens.Keys, company string) (sealed string, err error) {
 func open(sealer *tokens.Keys, company string, stored []record.SigningKey, now time.Time) (*Keys, error) {
 	var list []*Key
 	for _, s := range stored {
-		der, err := sealer.OpenSigningKey(company, s.Sealed)
+		der, _, err := sealer.OpenSigningKey(company, s.Sealed)
 		if err != nil {
 			return nil, err
 		}

@@ -112,7 +112,7 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, sent, keep string) 
 	}
 	step, right := tokens.MatchTOTP(secret, code, at.Now)
 	if right {
-		err = session.SpendTOTP(ctx, at, pending, step)
+		err = session.SpendTOTP(ctx, at, a, secret, step)
 	}
 	if !right || errors.Is(err, wire.ErrOTPInvalid) {
 		return record.Account{}, ErrAppCode

@@ -116,6 +116,7 @@ const (
 	OutboxDropped = EventPrefix + "outbox.dropped"
 
 	AccountsExported = EventPrefix + "accounts.exported"
+	StoreRekeyed     = EventPrefix + "store.rekeyed"
 
 	IdentityBound = AccountPrefix + "identity_bound"
 
@@ -226,6 +227,7 @@ func eventKinds() []EventKind {
 		{AccountDevicesForgotten, "the known devices of an account were removed, or one, whose id is the reason", admin},
 		{AccountsExported, "an export of the accounts with their hashes began; reason is `secrets` if it includes those of authenticator apps", []string{"company", "address", "actor", "reason"}},
 		{OutboxDropped, "an event was dropped because the `events` receiver did not accept it for three days; reason is its type", []string{"company", "mnemocode", "reason"}},
+		{StoreRekeyed, "the accounts store got a new secret", []string{"address", "actor"}},
 		{KeyWrong, "a request to the accounts API had a wrong key; the reason `limit.address` marks an address that had too many, once per window and node", []string{"address", "reason"}},
 		{KeyRefused, "a key for the accounts API does not cover the company, or lacks the right that reason names", []string{"company", "address", "actor", "reason"}},
 	}

@@ -8,7 +8,7 @@ import (
 // A SigningKey is a company's key that signs assertions.
 type SigningKey struct {
 	Number  int64  // 1 for the company's first key; each later one has the next number
-	Sealed  string // the private key, encrypted with a key that is derived from Secret
+	Sealed  string // the private key, encrypted with a key that is derived from a Secret
 	Created time.Time
 }
 

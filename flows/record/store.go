@@ -66,13 +66,24 @@ type Accounts interface {
 	PendingRevocations
 	Seeds
 
-	// Secret returns 32 random bytes. The first call creates them; later calls
-	// return the same bytes on every node.
-	Secret(ctx context.Context) ([]byte, error)
+	// Secrets returns the secrets of the deployment, ordered by Number. The first call
+	// creates number 0; later calls return the same on every node, and those that were
+	// added since.
+	Secrets(ctx context.Context) ([]Secret, error)
+	// AddSecret stores a secret. It returns ErrConflict if there is one with this Number.
+	AddSecret(ctx context.Context, s Secret) error
 	// Sweep deletes failure counts of unknown login ids that have not changed for
 	// a day and whose Until is past, and devices that have expired. It must not block
 	// other calls for long.
 	Sweep(ctx context.Context, now time.Time) error
+}
+
+// A Secret is 32 random bytes. The nodes derive their keys from the newest that has begun:
+// see tokens.NewKeys.
+type Secret struct {
+	Number int64
+	Value  []byte
+	Begins time.Time // zero for number 0
 }
 
 // An AccountReader finds accounts. Each comes with its FailureCounts.

@@ -21,7 +21,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
-	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // A Manager manages the sessions of all companies. Set its exported fields before the
@@ -52,28 +51,11 @@ type Manager struct {
 	traffic  limits.Traffic
 	warnings background.Warnings
 	backlogs atomic.Pointer[[]record.Backlog] // nil until the relay reports them
-	derived  atomic.Pointer[tokens.Keys]      // nil until the first use
+	known    atomic.Pointer[knownKeys]        // nil until the first use
+	reading  sync.Mutex                       // held while the secrets are read
 	tagging  sync.Once
 	byTag    map[tokens.CompanyTag]*tenant.Company // of stateless tokens
 	tasks    background.Tasks
-}
-
-// Keys returns the keys that are derived from the store's secret. It loads the secret
-// once. The error is wire.ErrUnavailable if the store did not answer.
-func (s *Manager) Keys(ctx context.Context) (*tokens.Keys, error) {
-	if known := s.derived.Load(); known != nil {
-		return known, nil
-	}
-	secret, err := s.Accounts.Secret(ctx)
-	if err != nil {
-		return nil, wire.Unavailable("loading the store's secret", err)
-	}
-	keys, err := tokens.NewKeys(secret)
-	if err != nil {
-		return nil, err
-	}
-	s.derived.Store(keys)
-	return keys, nil
 }
 
 func (s *Manager) after(d time.Duration) <-chan time.Time {

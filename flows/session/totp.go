@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strconv"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
@@ -26,7 +27,7 @@ func (c *Call) tryApp(ctx context.Context, a record.Account, counts Counts, code
 		err = ErrAppCode
 	}
 	if err == nil {
-		err = SpendTOTP(ctx, &c.Attempt, a.TOTP, step)
+		err = SpendTOTP(ctx, &c.Attempt, a, secret, step)
 	}
 	return Step{Account: a, By: record.ByApp}, err
 }
@@ -37,8 +38,8 @@ var ErrAppCode = &wire.Refusal{Err: wire.ErrOTPInvalid, Message: "The code is wr
 // SpendTOTP marks the code of a time step as used, in all sessions and on all nodes, for
 // as long as the code could be valid. For a code that was used already it returns
 // ErrAppCode. Such a code is not a guess, so it does not count as a wrong attempt.
-func SpendTOTP(ctx context.Context, at *limits.Attempt, sealed string, step int64) error {
-	of := sha256.Sum256([]byte(sealed))
+func SpendTOTP(ctx context.Context, at *limits.Attempt, a record.Account, secret []byte, step int64) error {
+	of := sha256.Sum256(fmt.Appendf(secret[:len(secret):len(secret)], "/%d", a.ID))
 	rate := tenant.Rate{N: 1, Per: tokens.TOTPEnds(step).Sub(at.Now)}
 	first, err := at.MarkUsed(ctx, at.Counter("totp", hex.EncodeToString(of[:16])+"/"+strconv.FormatInt(step, 10), rate))
 	if err == nil && !first {

@@ -42,7 +42,7 @@ func leadingZeros(hash []byte) (n int) {
 // accepted.
 func FuzzWork(f *testing.F) {
 	key, now := []byte("0123456789abcdef0123456789abcdef"), time.Unix(1_800_000_000, 0)
-	keys, others := &Keys{challenges: key}, &Keys{challenges: key[1:]}
+	keys, others := &Keys{challenges: [][]byte{key}}, &Keys{challenges: [][]byte{key[1:]}}
 	text := binary.BigEndian.AppendUint64(make([]byte, challengeTicket.random), uint64(now.Add(life).UnixMicro()))
 	challenge := base64.RawURLEncoding.EncodeToString(append(text, challengeTicket.sign(key, "acme", text)...)) // the same in all processes
 	right := solve(challenge, 8)

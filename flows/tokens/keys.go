@@ -4,7 +4,7 @@
 //
 // Start with New, which creates a token of random bytes; a store keeps its hash.
 // Everything else is signed or encrypted with Keys, so nothing is stored until it is
-// used. Every node of a deployment derives the same Keys from the secret of their store.
+// used. Every node of a deployment derives the same Keys from the secrets of their store.
 // This package calls no store: the caller must check whether something was already used.
 package tokens
 
@@ -19,77 +19,128 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/crypto/chacha20poly1305"
+
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// Keys are derived from the secret of a store. Only the nodes of a deployment know it.
+// Keys are derived from the secrets of a store. Only the nodes of a deployment know them. Of
+// several keys for a purpose, the first one is that of the current secret: it makes what
+// the others may still open.
 type Keys struct {
-	loginIDs   []byte // the secret itself
-	sessions   cipher.AEAD
-	apps       cipher.AEAD
-	signing    cipher.AEAD
-	challenges []byte
+	loginIDs   []byte // the current secret itself
+	sessions   []cipher.AEAD
+	apps       []sealer
+	signing    []sealer
+	challenges [][]byte
 	counters   []byte
-	listings   []byte
-	pages      []byte
-	passkeys   []byte // of challenges
-	handles    []byte // user handles
+	listings   [][]byte
+	pages      [][]byte
+	passkeys   [][]byte // of challenges
+	handles    []byte   // user handles, of the first secret, so that they stay
 }
 
-// NewKeys derives the keys (RFC 5869), one for each purpose.
-func NewKeys(secret []byte) (*Keys, error) {
-	k := &Keys{loginIDs: secret}
+// A sealer encrypts what a store keeps, with the secret of this number.
+type sealer struct {
+	cipher.AEAD
+	secret int64
+}
+
+// Overlap is how long tokens and tickets of a secret are accepted after another began. None
+// of them lives longer.
+const Overlap = time.Hour
+
+// NewKeys derives the keys (RFC 5869), one for each purpose and secret. The current secret
+// is the newest that has begun. What the store keeps can be opened with any secret. Tokens
+// and tickets are those of the current secret, of the one before it until Overlap has
+// passed, and of one that begins soon: another node's clock may be ahead.
+func NewKeys(secrets []record.Secret, now time.Time) (*Keys, error) {
+	k := &Keys{}
 	var err error
-	derive := func(purpose string) []byte {
-		key, failed := hkdf.Key(sha256.New, secret, nil, purpose, chacha20poly1305.KeySize)
-		err = cmp.Or(err, failed)
-		return key
+	current := len(secrets) - 1
+	for current > 0 && now.Before(secrets[current].Begins) {
+		current--
 	}
-	sealer := func(purpose string) cipher.AEAD {
-		aead, failed := chacha20poly1305.NewX(derive(purpose))
-		err = cmp.Or(err, failed)
-		return aead
+	order := []int{current}
+	for i := range secrets {
+		if i != current {
+			order = append(order, i)
+		}
 	}
-	k.sessions, k.apps = sealer("mnemogate sealed sessions"), sealer("mnemogate authenticator apps")
-	k.signing = sealer("mnemogate signing keys")
-	k.challenges, k.pages = derive("mnemogate captcha challenges"), derive("mnemogate page keys")
-	k.counters, k.listings = derive("mnemogate counters"), derive("mnemogate listings of disclaimers")
-	k.passkeys, k.handles = derive("mnemogate passkey challenges"), derive("mnemogate passkey user handles")
+	for _, i := range order {
+		derive := func(purpose string) []byte {
+			key, failed := hkdf.Key(sha256.New, secrets[i].Value, nil, purpose, chacha20poly1305.KeySize)
+			err = cmp.Or(err, failed)
+			return key
+		}
+		aead := func(purpose string) cipher.AEAD {
+			aead, failed := chacha20poly1305.NewX(derive(purpose))
+			err = cmp.Or(err, failed)
+			return aead
+		}
+		k.apps = append(k.apps, sealer{aead("mnemogate authenticator apps"), secrets[i].Number})
+		k.signing = append(k.signing, sealer{aead("mnemogate signing keys"), secrets[i].Number})
+		if i == 0 {
+			k.handles = derive("mnemogate passkey user handles")
+		}
+		if i < current && !now.Before(secrets[i+1].Begins.Add(Overlap)) {
+			continue
+		}
+		k.sessions = append(k.sessions, aead("mnemogate sealed sessions"))
+		k.challenges = append(k.challenges, derive("mnemogate captcha challenges"))
+		k.pages = append(k.pages, derive("mnemogate page keys"))
+		k.listings = append(k.listings, derive("mnemogate listings of disclaimers"))
+		k.passkeys = append(k.passkeys, derive("mnemogate passkey challenges"))
+		if i == current {
+			k.loginIDs, k.counters = secrets[i].Value, derive("mnemogate counters")
+		}
+	}
 	return k, err
 }
 
 // SealSigningKey encrypts a private key that signs the assertions of a company.
 func (k *Keys) SealSigningKey(company string, key []byte) string {
-	return seal(k.signing, company, key)
+	return seal(k.signing[0], company, key)
 }
 
-// OpenSigningKey decrypts the result of SealSigningKey.
-func (k *Keys) OpenSigningKey(company, sealed string) ([]byte, error) {
-	key, err := open(k.signing, company, sealed)
+// OpenSigningKey decrypts the result of SealSigningKey. It also returns the number of the
+// secret that it was encrypted with: see Secret.
+func (k *Keys) OpenSigningKey(company, sealed string) (key []byte, secret int64, err error) {
+	key, secret, err = open(k.signing, company, sealed)
 	if err != nil {
-		return nil, fmt.Errorf("opening a sealed signing key (was the store's own secret changed?): %w", err)
+		err = fmt.Errorf("opening a sealed signing key (were the store's own secrets changed?): %w", err)
 	}
-	return key, nil
+	return key, secret, err
 }
+
+// Secret returns the number of the current secret.
+func (k *Keys) Secret() int64 { return k.signing[0].secret }
 
 // seal encrypts a secret that a store keeps for a company.
-func seal(with cipher.AEAD, company string, secret []byte) string {
+func seal(with sealer, company string, secret []byte) string {
 	nonce := make([]byte, chacha20poly1305.NonceSizeX)
 	rand.Read(nonce)
 	return base64.RawStdEncoding.EncodeToString(with.Seal(nonce, nonce, secret, []byte(company)))
 }
 
-// open decrypts the result of seal.
-func open(with cipher.AEAD, company, sealed string) ([]byte, error) {
+// open decrypts the result of seal with any of the sealers, and returns the number of its
+// secret.
+func open(with []sealer, company, sealed string) (secret []byte, number int64, err error) {
 	raw, err := base64.RawStdEncoding.DecodeString(sealed)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if len(raw) < chacha20poly1305.NonceSizeX {
-		return nil, errors.New("it is cut")
+		return nil, 0, errors.New("it is cut")
 	}
-	return with.Open(nil, raw[:chacha20poly1305.NonceSizeX], raw[chacha20poly1305.NonceSizeX:], []byte(company))
+	for _, s := range with {
+		if secret, err = s.Open(nil, raw[:chacha20poly1305.NonceSizeX], raw[chacha20poly1305.NonceSizeX:], []byte(company)); err == nil {
+			return secret, s.secret, nil
+		}
+	}
+	return nil, 0, err
 }
 
 // LoginIDHash returns the name under which data about a login id is stored if no account

@@ -11,7 +11,7 @@ import (
 // and only until it expires.
 func FuzzPageKey(f *testing.F) {
 	key, ends := []byte("0123456789abcdef0123456789abcdef"), time.Unix(1_800_000_000, 0)
-	keys, others := &Keys{pages: key, challenges: key}, &Keys{pages: key[1:]}
+	keys, others := &Keys{pages: [][]byte{key}, challenges: [][]byte{key}}, &Keys{pages: [][]byte{key[1:]}}
 	good := keys.NewPageKey("acme", ends)
 	last := ends.Add(-time.Microsecond)
 	if !IsPageKey(good) || !keys.VerifyPageKey("acme", good, last) || keys.VerifyPageKey("acme", good, ends) {

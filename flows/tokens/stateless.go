@@ -1,12 +1,14 @@
 package tokens
 
 import (
+	"crypto/cipher"
 	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
+	"slices"
 	"time"
 
 	"golang.org/x/crypto/chacha20poly1305"
@@ -51,7 +53,7 @@ func TagOf(code string) CompanyTag {
 func (k *Keys) NewStateless(s record.Session, listing string) string {
 	nonce := make([]byte, randomBytes, statelessBytes)
 	rand.Read(nonce)
-	nonce = append(nonce, k.listingMAC(nonce, listing)...)
+	nonce = append(nonce, listingMAC(k.listings[0], nonce, listing)...)
 	tag := TagOf(s.Company)
 	text := append(make([]byte, 0, statelessBytes), tag[:]...)
 	text = binary.BigEndian.AppendUint64(text, uint64(s.Account))
@@ -62,11 +64,11 @@ func (k *Keys) NewStateless(s record.Session, listing string) string {
 	hex.Decode(loginIDHash[:], []byte(s.LoginID)) // a login id hash is in hex
 	text = append(text, loginIDHash[:]...)
 	token := append(make([]byte, 0, statelessLength), Prefix...)
-	return string(base64.RawURLEncoding.AppendEncode(token, k.sessions.Seal(nonce, nonce, text, []byte(record.CheckPassword))))
+	return string(base64.RawURLEncoding.AppendEncode(token, k.sessions[0].Seal(nonce, nonce, text, []byte(record.CheckPassword))))
 }
 
-func (k *Keys) listingMAC(random []byte, listing string) []byte {
-	mac := hmac.New(sha256.New, k.listings)
+func listingMAC(key, random []byte, listing string) []byte {
+	mac := hmac.New(sha256.New, key)
 	mac.Write(random)
 	mac.Write([]byte(listing))
 	return mac.Sum(nil)[:chacha20poly1305.NonceSizeX-randomBytes]
@@ -76,7 +78,9 @@ func (k *Keys) listingMAC(random []byte, listing string) []byte {
 // opened the token. Tokens of older versions list nothing.
 func (k *Keys) Lists(token, listing string) bool {
 	raw, err := base64.RawURLEncoding.DecodeString(token[len(Prefix):])
-	return err == nil && hmac.Equal(raw[randomBytes:chacha20poly1305.NonceSizeX], k.listingMAC(raw[:randomBytes], listing))
+	return err == nil && slices.ContainsFunc(k.listings, func(key []byte) bool {
+		return hmac.Equal(raw[randomBytes:chacha20poly1305.NonceSizeX], listingMAC(key, raw[:randomBytes], listing))
+	})
 }
 
 // OpenStateless returns the session in a token and the tag of its company. The session's
@@ -88,8 +92,11 @@ func (k *Keys) OpenStateless(token string) (s record.Session, tag CompanyTag, ok
 		return record.Session{}, tag, false
 	}
 	nonce, sealed := raw[:chacha20poly1305.NonceSizeX], raw[chacha20poly1305.NonceSizeX:]
-	text, err := k.sessions.Open(sealed[:0], nonce, sealed, []byte(record.CheckPassword))
-	if err != nil {
+	var text []byte
+	if !slices.ContainsFunc(k.sessions, func(key cipher.AEAD) bool {
+		text, err = key.Open(nil, nonce, sealed, []byte(record.CheckPassword))
+		return err == nil
+	}) {
 		return record.Session{}, tag, false
 	}
 	tag = CompanyTag(text)

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
+	"slices"
 	"time"
 )
 
@@ -18,12 +19,13 @@ const ticketTime = 8 // bytes
 
 func (t ticket) size() int { return t.random + ticketTime + t.signature }
 
-// issue returns a ticket of its owner that is valid until expires.
-func (t ticket) issue(key []byte, owner string, expires time.Time) []byte {
+// issue returns a ticket of its owner that is valid until expires, signed with the first
+// key.
+func (t ticket) issue(keys [][]byte, owner string, expires time.Time) []byte {
 	text := make([]byte, t.random, t.size())
 	rand.Read(text)
 	text = binary.BigEndian.AppendUint64(text, uint64(expires.UnixMicro()))
-	return append(text, t.sign(key, owner, text)...)
+	return append(text, t.sign(keys[0], owner, text)...)
 }
 
 // sign returns the signature. text has a fixed length.
@@ -34,9 +36,9 @@ func (t ticket) sign(key []byte, owner string, text []byte) []byte {
 	return mac.Sum(nil)[:t.signature]
 }
 
-// open decodes a ticket. It reports whether the ticket is one of this owner and has not
-// expired.
-func (t ticket) open(key []byte, owner, encoded string, now time.Time) (raw []byte, ok bool) {
+// open decodes a ticket. It reports whether the ticket is one of this owner, signed with any
+// of the keys, and has not expired.
+func (t ticket) open(keys [][]byte, owner, encoded string, now time.Time) (raw []byte, ok bool) {
 	if len(encoded) != base64.RawURLEncoding.EncodedLen(t.size()) {
 		return nil, false
 	}
@@ -46,5 +48,6 @@ func (t ticket) open(key []byte, owner, encoded string, now time.Time) (raw []by
 	}
 	text, signature := raw[:t.random+ticketTime], raw[t.random+ticketTime:]
 	expires := time.UnixMicro(int64(binary.BigEndian.Uint64(text[t.random:])))
-	return raw, hmac.Equal(t.sign(key, owner, text), signature) && now.Before(expires)
+	signed := slices.ContainsFunc(keys, func(key []byte) bool { return hmac.Equal(t.sign(key, owner, text), signature) })
+	return raw, signed && now.Before(expires)
 }

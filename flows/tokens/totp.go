@@ -76,13 +76,25 @@ func ParseTOTPSecret(text string) ([]byte, error) {
 }
 
 // SealTOTP encrypts the secret of an app for its company.
-func (k *Keys) SealTOTP(company string, secret []byte) string { return seal(k.apps, company, secret) }
+func (k *Keys) SealTOTP(company string, secret []byte) string {
+	return seal(k.apps[0], company, secret)
+}
+
+// ResealTOTP encrypts with the current secret what SealTOTP has encrypted with an older one.
+// It returns sealed itself if there is nothing to do, or nothing that it can do.
+func (k *Keys) ResealTOTP(company, sealed string) string {
+	secret, with, err := open(k.apps, company, sealed)
+	if err != nil || with >= k.Secret() {
+		return sealed
+	}
+	return k.SealTOTP(company, secret)
+}
 
 // OpenTOTP decrypts the result of SealTOTP.
 func (k *Keys) OpenTOTP(company, sealed string) ([]byte, error) {
-	secret, err := open(k.apps, company, sealed)
+	secret, _, err := open(k.apps, company, sealed)
 	if err != nil {
-		return nil, fmt.Errorf("opening the sealed secret of an app (was the store's own secret changed?): %w", err)
+		return nil, fmt.Errorf("opening the sealed secret of an app (were the store's own secrets changed?): %w", err)
 	}
 	return secret, nil
 }

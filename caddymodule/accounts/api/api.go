@@ -174,6 +174,11 @@ type Counts struct {
 	Error   string `json:"error,omitempty"`
 }
 
+// Rekeyed is the response to a rekey.
+type Rekeyed struct {
+	Apps int `json:"apps"` // whose secrets were sealed again
+}
+
 // NoAccount is the error of a path whose account does not exist.
 const NoAccount = "the company has no such account"
 

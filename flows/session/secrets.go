@@ -1,0 +1,144 @@
+package session
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// Rekey gives the store a new secret after the present one has leaked. Sessions, passkeys,
+// passwords, codes and device tokens do not depend on it. What does:
+//
+//   - Tokens of begun logins, page keys and challenges are made with the new secret once it
+//     begins, and accepted with both until tokens.Overlap has passed.
+//   - Names of addresses, phones and unknown login ids in counters change, so their counts
+//     begin anew.
+//   - Secrets of authenticator apps are sealed again by Rekey. Until then, all nodes open
+//     them with the old secret.
+//   - Signing keys get a successor, and retire: see assertion.Keyring.
+//   - The name of the deployment and new user handles stay those of the first secret.
+//
+// Nodes read the secrets again every readSecrets. A new one begins only when all nodes have
+// read it, so none meets anything made with a secret that it does not know. Rekey can be
+// repeated after an interruption: it continues with a secret that began within the Overlap.
+
+const (
+	readSecrets  = 5 * time.Second
+	secretBegins = 3 * readSecrets // after it is stored
+	secretRules  = 2 * readSecrets // after it begins: all nodes use it, and requests with the old one are over
+	retrySecrets = 2 * time.Second // after the store did not answer
+
+	resealPage = 500
+)
+
+// knownKeys are the keys of a node, and when it reads the secrets again.
+type knownKeys struct {
+	keys *tokens.Keys
+	due  time.Time
+}
+
+// Keys returns the keys that are derived from the store's secrets. If the store does not
+// answer, it returns those that the node knows; only without any, the error is
+// wire.ErrUnavailable.
+func (s *Manager) Keys(ctx context.Context) (*tokens.Keys, error) {
+	known := s.known.Load()
+	switch now := s.Now(); {
+	case known != nil && now.Before(known.due):
+		return known.keys, nil
+	case known == nil || now.Sub(known.due) > readSecrets: // the node had nothing to do, and may know too little
+		s.reading.Lock()
+	case !s.reading.TryLock():
+		return known.keys, nil
+	}
+	defer s.reading.Unlock()
+	if now := s.known.Load(); now != known {
+		return now.keys, nil // another call has read them meanwhile
+	}
+	next := &knownKeys{due: s.Now().Add(readSecrets)}
+	secrets, err := s.Accounts.Secrets(ctx)
+	if err == nil {
+		next.keys, err = tokens.NewKeys(secrets, s.Now())
+	}
+	if err != nil && known == nil {
+		return nil, wire.Unavailable("loading the store's secrets", err)
+	}
+	if err != nil {
+		next = &knownKeys{known.keys, s.Now().Add(retrySecrets)}
+	}
+	s.known.Store(next)
+	return next.keys, nil
+}
+
+// Rekey returns when all nodes use the new secret and all secrets of authenticator apps are
+// sealed with it, and how many it sealed again. Its event is emitted if it stores a secret.
+func (s *Manager) Rekey(ctx context.Context, event record.Event) (resealed int, err error) {
+	secrets, err := s.Accounts.Secrets(ctx)
+	if err != nil {
+		return 0, wire.Unavailable("loading the store's secrets", err)
+	}
+	newest := secrets[len(secrets)-1]
+	if newest.Number == 0 || !s.Now().Before(newest.Begins.Add(tokens.Overlap)) {
+		newest = record.Secret{Number: newest.Number + 1, Value: make([]byte, 32), Begins: s.Now().Add(secretBegins)}
+		rand.Read(newest.Value)
+		if err := s.Accounts.AddSecret(ctx, newest); errors.Is(err, record.ErrConflict) {
+			return s.Rekey(ctx, event) // continue with that of another call
+		} else if err != nil {
+			return 0, wire.Unavailable("storing a secret", err)
+		}
+		s.Emit(ctx, event)
+	}
+	select {
+	case <-s.after(newest.Begins.Add(secretRules).Sub(s.Now())):
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+	keys, err := s.Keys(ctx)
+	for company := range s.Companies {
+		if err == nil {
+			var n int
+			n, err = s.reseal(ctx, company, keys)
+			resealed += n
+		}
+	}
+	return resealed, err
+}
+
+// reseal seals the secrets of a company's authenticator apps with the current secret. It is
+// no change of the accounts.
+func (s *Manager) reseal(ctx context.Context, company string, keys *tokens.Keys) (resealed int, err error) {
+	for after, more := "", true; more; {
+		accounts, err := s.Accounts.List(ctx, company, after, resealPage)
+		if err != nil {
+			return resealed, wire.Unavailable("listing accounts", err)
+		}
+		for _, a := range accounts {
+			after = a.Mnemocode
+			changed := false
+			seal := func(sealed *string) {
+				again := keys.ResealTOTP(company, *sealed)
+				changed = changed || again != *sealed
+				*sealed = again
+			}
+			again := func(a *record.Account) (ends bool, err error) {
+				seal(&a.TOTP)
+				seal(&a.TOTPPending)
+				return false, nil
+			}
+			if again(&a); !changed {
+				continue
+			}
+			_, err := s.Accounts.Update(ctx, company, a.ID, again)
+			if err != nil && !errors.Is(err, record.ErrNotFound) { // it was deleted meanwhile
+				return resealed, wire.Unavailable("sealing the secret of an app", err)
+			}
+			resealed++
+		}
+		more = len(accounts) == resealPage
+	}
+	return resealed, nil
+}
