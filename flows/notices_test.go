@@ -414,7 +414,7 @@ func TestNoticesHoldUpNoChange(t *testing.T) {
 	b.Notify(t.Context(), b.company, bob, message.Notice{Type: message.NoticePasswordChanged})
 	wantDropped(286)
 	for i := range 300 { // with the 17 above, 61 more than fit
-		carol := record.Account{ID: -1, Mnemocode: "carol" + strconv.Itoa(i), Email: "carol@example.com"}
+		carol := record.Account{ID: int64(-2 - i), Mnemocode: "carol" + strconv.Itoa(i), Email: "carol@example.com"}
 		b.Notify(t.Context(), b.company, carol, message.Notice{Type: message.NoticePasskeyAdded})
 	}
 	wantDropped(286 + 61)
