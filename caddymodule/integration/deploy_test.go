@@ -156,7 +156,7 @@ done`)
 		t.Errorf("as deployed: %v: %s", err, out)
 	}
 	caddyfile = strings.Replace(caddyfile, "/sms_secret}", "/mail_secret}", 1)
-	if out, err := validate(); err == nil || !strings.Contains(out, "mail_secret} names no file") {
+	if out, err := validate(); err == nil || !strings.Contains(out, "mail_secret} can't be read") {
 		t.Errorf("a secret that the unit does not load: %v: %s", err, out)
 	}
 	unit += "LoadCredential=mail_secret:" + dir + "/secrets/mail_secret\n"
