@@ -424,7 +424,7 @@ func TestWhoMayUseSelfService(t *testing.T) {
 				t.Errorf("%s %s: got %v %s", route.method, route.path, a.Header, a.Body)
 			}
 		}
-		s.audits(1, `"actor":"the user","route":"me/password","result":"auth.session.invalid","reason":"The login is too old for this request. Log the user in again."`)
+		s.audits(1, `"actor":"the user","route":"me/password","result":"auth.session.invalid","reason":"too_old"`)
 		s.me("DELETE", "sessions/"+s.ownSessions(old)[0], old, nil).wantStatus(200) // a logout
 		s.me("GET", "sessions", old, nil).want(wire.ErrTokenInvalid)
 	})
