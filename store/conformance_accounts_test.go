@@ -443,6 +443,8 @@ func callAllAccounts(ctx context.Context, s record.Accounts, a record.Account) m
 		"RevocationDone":        s.RevocationDone(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: record.AllGenerations}),
 		"Secrets":               second(s.Secrets(ctx)),
 		"AddSecret":             s.AddSecret(ctx, record.Secret{Number: 1, Value: []byte("z"), Begins: t0}),
+		"MoveAccount":           s.MoveAccount(ctx, a.Company, a.ID, a.Company, func(*record.Account) {}),
+		"ForgetCompany":         s.ForgetCompany(ctx, "none", ""),
 		"SetSeeded":             s.SetSeeded(ctx, a.Company, a.Mnemocode),
 		"Seeded":                second(s.Seeded(ctx, a.Company, a.Mnemocode)),
 		"CompaniesWithAccounts": second(s.(record.Census).CompaniesWithAccounts(ctx)),

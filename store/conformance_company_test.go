@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
 // companyCases test what does not belong to a single account.
@@ -85,6 +86,87 @@ var companyCases = []accountsCase{
 			}
 			want(one, "other", "m1", false)
 			want(one, "acme", "M1", false)
+		},
+	},
+	{
+		name:    "move",
+		promise: "MoveAccount takes everything but devices to the other company, in one step, and overwrites nobody there. Of several callers, one succeeds.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a := someone("acme", "m1")
+			a.TOTP, a.TOTPPending = "sealed", "pending"
+			a = create(t, one, a)
+			must(t, one.AddPasskey(bg, "acme", passkey(a.ID, "k")))
+			must(t, one.AddDevice(bg, "acme", a.ID, device("d"), ""))
+			must(t, one.SetBackupCodes(bg, "acme", a.ID, []string{"c"}))
+			failOn(t, one, a, "")
+			failOn(t, one, a, "id of d")
+			for field, other := range map[string]record.Account{
+				"profile_mnemocode": plain("new", "m1"),
+				"primary_email":     {Company: "new", Mnemocode: "m2", Status: record.StatusActive, Email: a.Email},
+				"oauth_identities":  {Company: "new", Mnemocode: "m2", Status: record.StatusActive, Identities: a.Identities},
+			} {
+				other = create(t, one, other)
+				wantTaken(t, "MoveAccount", two.MoveAccount(bg, "acme", a.ID, "new", func(*record.Account) {}), field)
+				must(t, one.Delete(bg, "new", other.ID))
+			}
+			a = get[record.Account](t)(two.ByID(bg, "acme", a.ID))
+			errs := race(10, one, two, func(_ int, s record.Accounts) error {
+				return s.MoveAccount(bg, "acme", a.ID, "new", func(a *record.Account) { a.TOTP += " again" })
+			})
+			wantWinners(t, errs, 1, is(record.ErrNotFound))
+			wantErr(t, "the old company", second(two.ByID(bg, "acme", a.ID)), record.ErrNotFound)
+			wantErr(t, "the old login id", second(two.ByLoginID(bg, "acme", typed.LoginID(a.Email, ""), "")), record.ErrNotFound)
+			a.Company, a.TOTP = "new", "sealed again"
+			wantEqual(t, "by mnemocode", get[record.Account](t)(two.ByMnemocode(bg, "new", "m1")), a)
+			wantEqual(t, "by login id", get[record.Account](t)(two.ByLoginID(bg, "new", typed.LoginID(a.Email, ""), "")), a)
+			wantEqual(t, "by identity", get[record.Account](t)(two.ByIdentity(bg, "new", a.Identities[0])), a)
+			wantEqual(t, "passkey", get[record.Passkey](t)(two.Passkey(bg, "new", []byte("k"))).Account, a.ID)
+			wantEqual(t, "backup codes", get[[]string](t)(two.BackupCodes(bg, "new", a.ID)), []string{"c"})
+			wantEqual(t, "devices", len(get[[]record.Device](t)(two.Devices(bg, "new", a.ID))), 0)
+			for _, company := range []string{"acme", "new"} {
+				of := record.FailureKey{Company: company, Account: a.ID, Device: "id of d"}
+				wantEqual(t, "counts of its device in "+company, len(get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, of))), 0)
+			}
+			must(t, one.Delete(bg, "new", a.ID))
+		},
+	},
+	{
+		name:    "forget company",
+		promise: "ForgetCompany deletes what belongs to a company without accounts, and nothing of others. An heir gets the seeds, and the events stay.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			kept := func(company string) (kept []string) {
+				unknown := record.FailureKey{Company: company, LoginID: "hash"}
+				if len(get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, unknown))) > 0 {
+					kept = append(kept, "failures")
+				}
+				if get[bool](t)(two.Seeded(bg, company, "m1")) {
+					kept = append(kept, "seed")
+				}
+				if len(get[[]record.SigningKey](t)(two.(record.SigningKeys).SigningKeys(bg, company))) > 0 {
+					kept = append(kept, "key")
+				}
+				if b, err := two.(record.Outbox).Backlog(bg, company[:len(company)-1]); err == nil && b.Company == company {
+					kept = append(kept, "event")
+				}
+				return kept
+			}
+			all := []string{"failures", "seed", "key", "event"}
+			for _, company := range []string{"a1", "b2", "c3"} {
+				a := create(t, one, plain(company, "m1"))
+				must(t, one.UpdateFailures(bg, t0, record.FailureKey{Company: company, LoginID: "hash"}, record.WrongPasswords, add(1)))
+				must(t, one.SetSeeded(bg, company, "m1"))
+				must(t, one.(record.SigningKeys).AddSigningKey(bg, company, record.SigningKey{Number: 1, Sealed: "s", Created: t0}))
+				must(t, one.Delete(bg, company, a.ID, record.OutboxEvent{Queue: "q", ID: "1", Type: "t", Body: []byte("{}"), At: t0}))
+				wantEqual(t, "kept of "+company, kept(company), all)
+			}
+			wantEqual(t, "generation", get[record.Revocation](t)(one.NewCompanyGeneration(bg, "a1")).Generation, 1)
+			must(t, one.ForgetCompany(bg, "a1", ""))
+			must(t, one.ForgetCompany(bg, "b2", "heir9"))
+			wantEqual(t, "kept of the erased", kept("a1"), nil)
+			wantEqual(t, "kept of the renamed", kept("b2"), []string{"event"})
+			wantEqual(t, "kept of the heir", kept("heir9"), []string{"seed"})
+			wantEqual(t, "kept of another", kept("c3"), all)
+			wantEqual(t, "generation", get[record.Revocation](t)(one.NewCompanyGeneration(bg, "a1")).Generation, 2)
 		},
 	},
 	{

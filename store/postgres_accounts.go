@@ -55,8 +55,9 @@ var postgresDialect = dialect{
 		UPDATE outbox_queues SET due = $3, claim = $4
 		WHERE company = $1 AND queue = ANY (ARRAY(SELECT queue FROM due)) -- a join would read all queues
 		RETURNING queue, tries`,
-	forget: postgresSweep("history", "at < $1", "at"),
-	chunk:  postgresSweepChunk,
+	forget:   postgresSweep("history", "at < $1", "at"),
+	chunk:    postgresSweepChunk,
+	forgetOf: func(table, key string) string { return postgresSweep(table, "company = $1", key) },
 }.complete()
 
 // postgresSweep returns a statement that deletes up to $2 rows. It skips rows that
@@ -135,6 +136,20 @@ const postgresTaken = `
 		FROM unnest($6::integer[], $7::text[]) AS new (provider, subject)
 		WHERE (SELECT account FROM identities WHERE company = $1 AND provider = new.provider AND subject = new.subject) <> $3
 	)`
+
+const postgresFindTaken = `WITH` + postgresTaken + ` SELECT coalesce((SELECT field FROM taken ORDER BY rank LIMIT 1), '')`
+
+// refuseTaken implements queries.
+func (q postgresQueries) refuseTaken(ctx context.Context, before, after record.Account) error {
+	var taken string
+	var b postgresBatch
+	b.add(postgresLockKeys, newPostgresKeys(before, after))
+	b.addRow(func(row scanner) error { return row.Scan(&taken) }, postgresFindTaken, postgresKeyArgs(before, after)...)
+	if err := q.run(ctx, &b); err != nil {
+		return err
+	}
+	return refuseField(taken)
+}
 
 // Creating
 

@@ -26,6 +26,10 @@ type queries interface {
 	row(ctx context.Context, query string, args ...any) scanner
 	// each passes the rows of a query to scan, one by one.
 	each(ctx context.Context, scan func(scanner) error, query string, args ...any) error
+	// refuseTaken returns a TakenError if another account of the company has a login id,
+	// identity or mnemocode that is new in after. No call stores one of them until the
+	// transaction ends.
+	refuseTaken(ctx context.Context, before, after record.Account) error
 	// insertEvents stores the outbox events of a change to an account, in the change's
 	// transaction.
 	insertEvents(ctx context.Context, company string, account int64, events []record.OutboxEvent) error
@@ -91,7 +95,7 @@ func changeOne[T any](
 
 // sweep repeats a statement that deletes up to chunk rows until no row is left. Each
 // chunk is a call of its own, so that other writes can happen in between.
-func sweep(ctx context.Context, s sqlStore, doing, query string, before, chunk int64) error {
+func sweep(ctx context.Context, s sqlStore, doing, query string, before any, chunk int64) error {
 	for {
 		var n int64
 		err := s.writing(ctx, func(ctx context.Context, q queries) (err error) {

@@ -27,6 +27,7 @@ type dialect struct {
 	claim    string                           // claims up to $5 queues of $1 that are due at $2, until $3, as $4
 	forget   string                           // deletes up to $2 rows of history from before $1
 	chunk    int64                            // how many rows forget deletes at once
+	forgetOf func(table, key string) string   // deletes up to $2 rows of the company $1
 
 	// The fields below are made by complete.
 

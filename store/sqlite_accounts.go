@@ -27,6 +27,9 @@ var sqliteDialect = dialect{
 		RETURNING queue, tries`,
 	forget: `DELETE FROM history WHERE number IN (SELECT number FROM history WHERE at < ? LIMIT +?)`,
 	chunk:  sqliteSweepChunk,
+	forgetOf: func(table, key string) string {
+		return `DELETE FROM ` + table + ` WHERE (` + key + `) IN (SELECT ` + key + ` FROM ` + table + ` WHERE company = ? LIMIT +?)`
+	},
 }.complete()
 
 var sqliteInsertAccount = `
@@ -69,10 +72,8 @@ const (
 		SELECT EXISTS (SELECT 1 FROM identities WHERE company = ? AND provider = ? AND subject = ? AND account <> ?)`
 )
 
-// refuseTaken returns a TakenError if another account of the company has a login id,
-// identity or mnemocode of a. No other write can happen within the transaction, so
-// the answer stays true. The primary keys would also refuse the account, but without
-// naming the field.
+// refuseTaken implements queries. No other write can happen within the transaction. The
+// primary keys would also refuse the account, but without naming the field.
 func (tx *sqliteQueries) refuseTaken(ctx context.Context, before, a record.Account) error {
 	check := func(field, query string, args ...any) error {
 		var taken bool

@@ -111,6 +111,16 @@ func (t timedAccounts) Accept(ctx context.Context, company string, id int64, acc
 	return t.Accounts.Accept(ctx, company, id, accepted, traced(ctx, events)...)
 }
 
+func (t timedAccounts) MoveAccount(ctx context.Context, company string, id int64, to string, change func(*record.Account)) (err error) {
+	defer observeCall(ctx, "accounts", "move_account", time.Now(), &err)
+	return t.Accounts.MoveAccount(ctx, company, id, to, change)
+}
+
+func (t timedAccounts) ForgetCompany(ctx context.Context, company, heir string) (err error) {
+	defer observeCall(ctx, "accounts", "forget_company", time.Now(), &err)
+	return t.Accounts.ForgetCompany(ctx, company, heir)
+}
+
 func (t timedAccounts) SetBackupCodes(ctx context.Context, company string, id int64, hashes []string, events ...record.OutboxEvent) (err error) {
 	defer observeCall(ctx, "accounts", "set_backup_codes", time.Now(), &err)
 	return t.Accounts.SetBackupCodes(ctx, company, id, hashes, traced(ctx, events)...)

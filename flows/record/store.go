@@ -65,6 +65,7 @@ type Accounts interface {
 	FailureCounts
 	PendingRevocations
 	Seeds
+	Companies
 
 	// Secrets returns the secrets of the deployment, ordered by Number. The first call
 	// creates number 0; later calls return the same on every node, and those that were
@@ -232,6 +233,21 @@ type Seeds interface {
 	SetSeeded(ctx context.Context, company, mnemocode string) error
 	// Seeded reports whether SetSeeded was called.
 	Seeded(ctx context.Context, company, mnemocode string) (bool, error)
+}
+
+// Companies renames companies and erases them, account by account, so that no call takes
+// long. AccountWriter deletes accounts.
+type Companies interface {
+	// MoveAccount moves an account to another company, with all that belongs to it but
+	// its devices. It calls change first, which may set TOTP and TOTPPending; those are
+	// sealed for a company. The account's sessions stay in the old company. The errors
+	// are ErrNotFound and a TakenError.
+	MoveAccount(ctx context.Context, company string, id int64, to string, change func(*Account)) error
+	// ForgetCompany deletes what belongs to a company without accounts: failure counts,
+	// what SetSeeded recorded, and signing keys. If heir is empty, it deletes outbox
+	// events, too; otherwise the company heir gets what SetSeeded recorded. The session
+	// generation stays, so that a later company with this code inherits no session.
+	ForgetCompany(ctx context.Context, company, heir string) error
 }
 
 // A Census is an Accounts that answers an operator's questions about all accounts.
