@@ -47,6 +47,19 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 	return newCode{code, counters, send}, nil
 }
 
+// CheckCode returns the error of a step to checkotp of the account, which sends its code and
+// charges for it. CheckCode does neither.
+func (c *Call) CheckCode(ctx context.Context, a record.Account) error {
+	if a.BackupCodes > 0 { // they do without an SMS
+		return nil
+	}
+	code, err := c.newCode(Step{Account: a, State: record.CheckOTP, byApp: a.HasApp()}, "")
+	if err != nil {
+		return err
+	}
+	return c.Charge(ctx, record.CheckOnly(code.counters...)...)
+}
+
 // codeDue reports whether a step needs a code by SMS. It needs none if the account's app
 // shows it, or if only a backup code can be sent. It fails if there is none of these.
 func (c *Call) codeDue(st Step) (bool, error) {

@@ -1,0 +1,148 @@
+package flows_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/manage"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// What Explain says first stands in the way of a login is what a login with the right
+// password answers, in open and in hardened companies; and it counts nothing.
+func TestExplainSaysWhatALoginAnswers(t *testing.T) {
+	fail := func(b *harness, n int, address string) {
+		for range n {
+			_, err := b.serveAs("", address, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+			if err == nil {
+				b.t.Fatal("a wrong password is right")
+			}
+		}
+	}
+	needsCode := func(b *harness) { b.company.SecondFactor = tenant.SecondFactorRequired }
+	for name, c := range map[string]struct {
+		before  func(b *harness)
+		loginID string // the account's email if empty
+		want    string // empty if nothing stands in the way
+		hidden  string // in a hardened company, if it differs: - if strangers get a decoy
+	}{
+		"nothing":    {before: func(*harness) {}},
+		"an unknown": {before: func(*harness) {}, loginID: "nobody@example.com", want: "auth.credentials.invalid"},
+		"closed":     {before: func(b *harness) { b.status(record.StatusClosed) }, want: "auth.user.closed"},
+		"restricted": {before: func(b *harness) { b.status(record.StatusRestricted) }, want: "auth.user.restricted"},
+		"locked":     {before: func(b *harness) { fail(b, b.company.Limits.LockAfter, "198.51.100.1") }, want: "auth.restricted lock.password"},
+		"disabled": {before: func(b *harness) { b.counted(record.WrongPasswords, b.company.Limits.DisableAfter) },
+			want: "auth.restricted lock.disabled", hidden: "auth.credentials.invalid"},
+		"codes are locked": {before: func(b *harness) {
+			needsCode(b)
+			b.counted(record.WrongCodes, b.company.Limits.WrongCodes.N)
+		}, want: "auth.restricted lock.codes"},
+		"code alone, locked": {before: func(b *harness) {
+			b.withoutPassword()
+			b.counted(record.WrongCodes, b.company.Limits.WrongCodes.N)
+		}, want: "auth.restricted lock.codes"},
+		"must set one":   {before: func(b *harness) { b.update(false, func(a *record.Account) { a.MustSetPassword = true }) }},
+		"a code is sent": {before: needsCode},
+		"no phone": {before: func(b *harness) {
+			needsCode(b)
+			b.update(true, func(a *record.Account) { a.Phone = "" })
+		}, want: "auth.user.restricted user.no_second_factor"},
+		"no phone, but codes": {before: func(b *harness) {
+			needsCode(b)
+			b.update(true, func(a *record.Account) { a.Phone = "" })
+			b.backupCodes("AAAAABBBBB")
+		}},
+		"no gateway": {before: func(b *harness) {
+			needsCode(b)
+			b.company.SMS = nil
+		}, want: "auth.user.restricted user.no_second_factor"},
+		"too many SMS": {before: func(b *harness) {
+			needsCode(b)
+			for range 5 {
+				b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
+			}
+		}, want: "auth.restricted limit.sms_account"},
+		"too many SMS, but codes": {before: func(b *harness) {
+			needsCode(b)
+			for range 5 {
+				b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
+			}
+			b.backupCodes("AAAAABBBBB")
+		}},
+		"the address": {before: func(b *harness) {
+			b.company.Limits.LoginsPerAddress = tenant.Rate{N: 3, Per: time.Minute}
+			for range 3 {
+				b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
+			}
+		}, want: "auth.restricted limit.logins"},
+		"code alone": {before: func(b *harness) { b.withoutPassword() }},
+		"code alone, no phone": {before: func(b *harness) {
+			b.update(true, func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
+		}, want: "auth.user.restricted user.no_second_factor", hidden: "-"},
+	} {
+		for _, hardened := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", hardened ", hardened), func(t *testing.T) {
+				b := newHarness(t)
+				b.company.Hardened = hardened
+				c.before(b)
+				loginID := c.loginID
+				if loginID == "" {
+					loginID = email
+				}
+				var found []manage.Finding
+				for range 40 { // more than any limit
+					var err error
+					found, err = b.admin().Explain(t.Context(), loginID, home)
+					must(t, err)
+				}
+				said := ""
+				for _, f := range found {
+					if f.Answer != nil && said == "" {
+						said = answered(f.Answer)
+					}
+				}
+				want := c.want
+				if hardened && len(c.hidden) > 1 {
+					want = c.hidden
+				}
+				if said != want {
+					t.Errorf("Explain says %q, want %q", said, want)
+				}
+				path, body := "auth/checkcredentials", object{"login_id": loginID, "password": password}
+				if b.load().PasswordHash == "" {
+					path, body = "auth/login", object{"login_id": loginID}
+				}
+				_, err := b.serve(path, "", body)
+				if got := answered(err); got != want && !(hardened && c.hidden == "-") {
+					t.Errorf("the login answers %q, want %q", got, want)
+				}
+			})
+		}
+	}
+}
+
+// counted sets a failure count of the account.
+func (b *harness) counted(kind record.FailureKind, n int) {
+	b.t.Helper()
+	key := record.FailureKey{Company: code, Account: b.account}
+	must(b.t, b.Accounts.UpdateFailures(b.t.Context(), b.clock.Now(), key, kind, func(t *record.FailureCount) error {
+		t.Count, t.Until = n, b.clock.Now().Add(time.Hour)
+		return nil
+	}))
+}
+
+// answered returns the error_code and the reason of an error.
+func answered(err error) string {
+	coded, ok := errors.AsType[*wire.Error](err)
+	if !ok {
+		return ""
+	}
+	if reason := wire.ReasonOf(err); reason != "" {
+		return coded.Code + " " + string(reason)
+	}
+	return coded.Code
+}

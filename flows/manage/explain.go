@@ -1,0 +1,95 @@
+package manage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// A Finding is what stands in the way of a login, or a step of it.
+type Finding struct {
+	Answer  error // what the login answers, even with the right secrets; nil for a step
+	Message string
+	Advice  string
+}
+
+// Explain says what becomes of a login with the login id, as a user types it, by a client
+// that is no known device. If address is empty, it leaves out the limits of addresses. It
+// checks what a login checks, in the same order, so the first Answer is that of a login with
+// the right password or, if the account has none, of the first step. It counts nothing.
+func (ad *Admin) Explain(ctx context.Context, loginID, address string) (found []Finding, err error) {
+	c := ad.NewCall(session.Client{Address: address})
+	if err := c.SetCompany(ctx, ad.Company, ""); err != nil {
+		return nil, err
+	}
+	c.Reported, c.NoAddress = nil, address == ""
+	a, loginIDHash, err := c.FindAccount(ctx, loginID)
+	if err != nil {
+		return nil, err
+	}
+	counts, err := c.PasswordCounts(ctx, a, loginIDHash)
+	if err != nil {
+		return nil, err
+	}
+	add := func(answer error, message, advice string) {
+		if errors.Is(answer, wire.ErrUnavailable) {
+			err = answer
+		} else if answer != nil {
+			found = append(found, Finding{answer, message, advice})
+		}
+	}
+	step := func(message string) { found = append(found, Finding{Message: message}) }
+
+	byCode := a.ID != 0 && a.PasswordHash == ""
+	wrong := counts.Now[record.WrongPasswords]
+	if byCode {
+		wrong.Count = 0 // there is no password to disable
+	}
+	add(c.CheckLogins(ctx), "the address has reached a limit", "see 'Shared addresses' in docs/operators.md")
+	add(c.CheckPasswords(wrong), "passwords are locked", "'account unlock' ends the lock, if it was the owner")
+	if a.ID == 0 {
+		add(wire.ErrCredentialsInvalid, "no account has this login id", "'account list --contains' finds similar ones")
+		return found, err
+	}
+	step(fmt.Sprintf("the account is %s; in place of a password it has passkeys: %d, users of OAuth providers: %d", a.Mnemocode, a.Passkeys, len(a.Identities)))
+	if c.CaptchaDue(wrong) && !byCode {
+		step("the password needs a captcha")
+	}
+	if counts.Private != (record.FailureKey{}) && !byCode { // of a hardened company
+		private := c.CheckPasswords(a.FailureCounts[record.WrongPasswords])
+		if wire.ReasonOf(private) == "lock.disabled" {
+			private = wire.ErrCredentialsInvalid
+		}
+		add(private, "passwords of the account are locked, whichever login id it is", "'account unlock' ends the lock, if it was the owner")
+	}
+	if byCode {
+		add(c.CheckCodes(a.FailureCounts), "codes are locked", "'account unlock' ends the lock, if it was the owner")
+	}
+	add(tenant.CheckStatus(a), "the status is "+string(a.Status), "'account set --status active' lets the user log in")
+	if pending := c.Pending(a, nil); len(pending) > 0 {
+		step(fmt.Sprintf("the user must accept disclaimers: %d", len(pending)))
+	}
+	if byCode || ad.Company.NeedsSecondFactor(a) {
+		step("a code is due")
+		if !byCode {
+			add(c.CheckCodes(a.FailureCounts), "codes are locked", "'account unlock' ends the lock, if it was the owner")
+		}
+		const factor = "give the account a phone, an app or backup codes"
+		if byCode && a.Phone == "" {
+			add(session.ErrNoSecondFactor, "the account has neither a password nor a phone", "set a phone, or let the user set a password by recovery or a welcome link")
+		} else if blocked := c.CheckCode(ctx, a); wire.ReasonOf(blocked) == wire.NoSecondFactor {
+			add(blocked, "the account has no way to get the code", factor)
+		} else {
+			add(blocked, "no SMS can be sent to "+a.Phone+" now", "'account unlock' does not end this; until the limit does, "+factor)
+		}
+	}
+	if a.MustSetPassword || byCode && *ad.Company.Password.Required {
+		step("the user must set a password")
+	}
+	return found, err
+}
