@@ -311,16 +311,29 @@ func TestAPageOfAFilteredListIsFull(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for i := range 50 { // most of them are not locked
+		id, err := b.Accounts.ByMnemocode(t.Context(), code, fmt.Sprintf("m%02d", i))
+		must(t, err)
+		must(t, b.Accounts.UpdateFailures(t.Context(), b.clock.Now(), record.FailureKey{Company: code, Account: id.ID}, record.WrongCodes, func(f *record.FailureCount) error {
+			f.Count, f.Until = 1, b.clock.Now().Add(time.Hour)
+			if i%20 == 19 || i == 30 {
+				f.Count = b.company.Limits.WrongCodes.N
+			}
+			return nil
+		}))
+	}
 	b.Accounts = nearsighted{b.Accounts}
 	for limit, want := range map[int]string{1: "m19", 2: "m19 m30", 3: "m19 m30 m39", 4: "m19 m30 m39"} {
-		found, err := b.admin().Search(t.Context(), record.Match{Part: "rare"}, "", limit)
-		must(t, err)
-		var got []string
-		for _, a := range found {
-			got = append(got, a.Mnemocode)
-		}
-		if strings.Join(got, " ") != want {
-			t.Errorf("%d: got %q, want %s", limit, got, want)
+		for _, match := range []record.Match{{Part: "rare"}, {Failed: true}} {
+			found, err := b.admin().Search(t.Context(), match, "", limit)
+			must(t, err)
+			var got []string
+			for _, a := range found {
+				got = append(got, a.Mnemocode)
+			}
+			if strings.Join(got, " ") != want {
+				t.Errorf("%v, %d: got %q, want %s", match, limit, got, want)
+			}
 		}
 	}
 }

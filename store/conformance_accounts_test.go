@@ -208,6 +208,18 @@ var createCases = []accountsCase{
 			add("acme", "m4", record.StatusRestricted, "ЖАННА")
 			add("acme", "m5", record.StatusActive, "o'neill")
 			add("other", "m6", record.StatusActive, "jane")
+			of := func(name string) record.Account { return get[record.Account](t)(one.ByMnemocode(bg, "acme", name)) }
+			failOn(t, one, of("m2"), "")
+			failOn(t, one, of("m3"), "a device")
+			for name, change := range map[string]func(*record.Account){
+				"m5": func(a *record.Account) { a.Role = "editor" },
+				"m4": func(a *record.Account) { a.Phone = "" },
+				"m1": func(a *record.Account) { a.Phone = "" },
+			} {
+				_, err := one.Update(bg, "acme", of(name).ID, func(a *record.Account) (bool, error) { change(a); return false, nil })
+				must(t, err)
+			}
+			must(t, one.AddPasskey(bg, "acme", passkey(of("m1").ID, "k")))
 			search := func(match record.Match, after string, limit int) []string {
 				found, last, err := two.Search(bg, "acme", match, after, limit)
 				must(t, err)
@@ -227,7 +239,7 @@ var createCases = []accountsCase{
 				{"a part", record.Match{Part: "jane"}, []string{"m1", "m2", "m3", "to "}},
 				{"both", record.Match{Part: "jane", Status: record.StatusActive}, []string{"m1", "m3", "to "}},
 				{"a phone's", record.Match{Part: "012343"}, []string{"m3", "to "}},
-				{"of two login ids", record.Match{Part: "0"}, []string{"m1", "m2", "m3", "m4", "m5", "to "}},
+				{"of two login ids", record.Match{Part: "0"}, []string{"m2", "m3", "m5", "to "}},
 				{"a percent sign", record.Match{Part: "%"}, []string{"m2", "to "}},
 				{"an underscore", record.Match{Part: "e_d"}, []string{"m1", "to "}},
 				{"a backslash", record.Match{Part: `\`}, []string{"m3", "to "}},
@@ -235,6 +247,10 @@ var createCases = []accountsCase{
 				{"other letters", record.Match{Part: "анн"}, []string{"m4", "to "}},
 				{"NUL", record.Match{Part: "\x00"}, []string{"to "}},
 				{"nobody's", record.Match{Part: "janet"}, []string{"to "}},
+				{"a role", record.Match{Role: "editor"}, []string{"m5", "to "}},
+				{"another's role", record.Match{Role: "editor", Part: "jane"}, []string{"to "}},
+				{"failures", record.Match{Failed: true}, []string{"m2", "to "}},
+				{"no factor", record.Match{NoSecondFactor: true}, []string{"m4", "to "}},
 			} {
 				c.match.Reach = 10
 				wantEqual(t, c.what, search(c.match, "", 10), c.want)

@@ -71,6 +71,8 @@ func (d dialect) complete() *dialect {
 		company = $1 AND mnemocode > $2 AND mnemocode <= $3 AND ($4 = '' OR status = $4)
 			AND ($5 = '' OR EXISTS (SELECT 1 FROM login_ids WHERE account = accounts.id AND ` + d.position + `(login_id, $5) > 0))
 			AND (NOT $6 OR (` + sqlNoSecondFactor + `))
+			AND ($8 = '' OR role = $8)
+			AND (NOT $9 OR (SELECT 1 FROM tallies WHERE company = accounts.company AND account = accounts.id AND login_id = '' LIMIT 1) IS NOT NULL)
 		ORDER BY mnemocode LIMIT CAST($7 AS bigint)`
 	return &d
 }
@@ -118,7 +120,7 @@ const sqlSearched = `
 	FROM (SELECT mnemocode FROM accounts WHERE company = $1 AND mnemocode > $2 ORDER BY mnemocode LIMIT CAST($3 AS bigint)) AS searched`
 
 func (s sqlAccounts) Search(ctx context.Context, company string, match record.Match, after string, limit int) (found []record.Account, last string, err error) {
-	if !s.findable(match.Part) {
+	if !s.findable(match.Part, match.Role) {
 		return nil, "", ctx.Err()
 	}
 	err = s.reading(ctx, func(ctx context.Context, q queries) error {
@@ -126,7 +128,8 @@ func (s sqlAccounts) Search(ctx context.Context, company string, match record.Ma
 		if err := q.row(ctx, sqlSearched, company, after, match.Reach).Scan(&last, &searched); err != nil {
 			return err
 		}
-		found, err = collect(ctx, q, accountScan(s.text), s.accountsFound, company, after, last, string(match.Status), match.Part, match.NoSecondFactor, limit)
+		found, err = collect(ctx, q, accountScan(s.text), s.accountsFound, company, after, last, string(match.Status), match.Part, match.NoSecondFactor, limit,
+			match.Role, match.Failed)
 		if searched < match.Reach {
 			last = ""
 		}

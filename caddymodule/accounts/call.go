@@ -262,7 +262,9 @@ func asError(err error) *Error {
 	case errors.Is(err, manage.ErrNoSessionToKeep):
 		return &Error{Status: http.StatusBadRequest, Field: "keep_session", Message: "keep_session: " + err.Error()}
 	case errors.Is(err, manage.ErrNoPasskey):
-		return &Error{Status: http.StatusNotFound, Message: err.Error()}
+		return &Error{Status: http.StatusNotFound, Field: "passkey", Message: err.Error()}
+	case errors.Is(err, manage.ErrNoDevice):
+		return &Error{Status: http.StatusNotFound, Field: "device", Message: err.Error()}
 	case errors.Is(err, manage.ErrLastPasskey), errors.Is(err, manage.ErrNoTOTP), errors.Is(err, manage.ErrChanged):
 		return &Error{Status: http.StatusConflict, Message: err.Error()}
 	case errors.Is(err, manage.ErrAppCode):

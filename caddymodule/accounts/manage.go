@@ -8,12 +8,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/typed"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // loginID returns the login id in the query. In a query, + stands for a space, and
@@ -123,6 +125,40 @@ func (c *Call) unlock() error {
 	return c.answer(a, err)
 }
 
+// Explain says what would become of a login.
+func (c *Call) Explain() error {
+	address, err := userAddress(c.query.Get("address"))
+	if err != nil {
+		return err
+	}
+	found, err := c.admin.Explain(c.ctx, c.loginID(), address)
+	findings := make([]api.Finding, len(found))
+	for i, f := range found {
+		findings[i] = api.Finding{Check: "login", Result: api.OK, Message: f.Message}
+		if coded, ok := errors.AsType[*wire.Error](f.Answer); ok {
+			check := strings.TrimSpace(coded.Code + " " + string(wire.ReasonOf(f.Answer)))
+			findings[i] = api.Finding{Check: check, Result: api.Failed, Message: f.Message, Advice: f.Advice}
+		}
+		if refusal, ok := errors.AsType[*wire.Refusal](f.Answer); ok && refusal.RetryAfter > 0 {
+			findings[i].Message += ", for " + refusal.RetryAfter.Round(time.Second).String()
+		}
+	}
+	return c.reply(http.StatusOK, api.Findings{Findings: findings}, err)
+}
+
+// RotateSigningKey gives the company a new key that signs assertions.
+func (c *Call) RotateSigningKey() error {
+	keys := c.App.SigningKeys()
+	if keys == nil {
+		return &Error{Status: http.StatusConflict, Message: "the store keeps no keys that sign assertions; change the key in the configuration"}
+	}
+	err := keys.Rotate(c.ctx, c.admin.Company.Code)
+	if err == nil {
+		c.admin.Emit(c.ctx, record.Event{Name: record.CompanyKeyRotated, Company: c.admin.Company.Code, Address: c.Address, Actor: c.actor()})
+	}
+	return c.done(err)
+}
+
 func (c *Call) list() error {
 	limit, err := limitOf(c.query)
 	if err != nil {
@@ -160,15 +196,23 @@ func (c *Call) list() error {
 	return c.reply(http.StatusOK, p, nil)
 }
 
-// searchOf returns the query parameters status, contains and no_second_factor.
+// filters are the query parameters that select accounts.
+var filters = []string{"status", "contains", "role", "locked", "no_second_factor"}
+
+// searchOf returns the filters of a query.
 func searchOf(query url.Values) (match record.Match, err error) {
 	part := query.Get("contains")
-	match = record.Match{Status: record.Status(query.Get("status")), Part: part, NoSecondFactor: query.Get("no_second_factor") == "true"}
+	match = record.Match{Status: record.Status(query.Get("status")), Part: part, Role: query.Get("role")}
+	for name, flag := range map[string]*bool{"locked": &match.Failed, "no_second_factor": &match.NoSecondFactor} {
+		if *flag = query.Get(name) == "true"; query.Has(name) && !*flag {
+			return match, &manage.FieldError{Field: name, Message: "it must be true, or left out"}
+		}
+	}
 	switch {
-	case query.Has("login_id") && (query.Has("status") || query.Has("contains") || query.Has("no_second_factor")):
-		err = &manage.FieldError{Field: "login_id", Message: "it finds one account; leave out status, contains and no_second_factor"}
-	case query.Has("no_second_factor") && !match.NoSecondFactor:
-		err = &manage.FieldError{Field: "no_second_factor", Message: "it must be true, or left out"}
+	case query.Has("login_id") && slices.ContainsFunc(filters, query.Has):
+		err = &manage.FieldError{Field: "login_id", Message: "it finds one account; leave out " + strings.Join(filters, ", ")}
+	case query.Has("role") && match.Role == "":
+		err = &manage.FieldError{Field: "role", Message: "it is empty; write a role, or leave it out"}
 	case query.Has("status") && !slices.Contains(record.Statuses, match.Status):
 		err = &manage.FieldError{Field: "status", Message: "it must be active, restricted, closed or denied"}
 	case query.Has("contains") && (typed.LoginIDPart(part) == "" || !utf8.ValidString(part) || utf8.RuneCountInString(part) > 254):

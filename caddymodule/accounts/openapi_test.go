@@ -80,7 +80,7 @@ func TestOpenAPIHasTheAnswers(t *testing.T) {
 		reflect.TypeFor[api.Companies](), reflect.TypeFor[api.Page](), reflect.TypeFor[api.Account](), reflect.TypeFor[api.Changed](),
 		reflect.TypeFor[api.Identity](), reflect.TypeFor[api.Acceptance](), reflect.TypeFor[api.History](), reflect.TypeFor[api.Event](),
 		reflect.TypeFor[api.Sessions](), reflect.TypeFor[api.Session](), reflect.TypeFor[api.BackupCodes](), reflect.TypeFor[api.Error](),
-		reflect.TypeFor[api.Passkeys](), reflect.TypeFor[api.Passkey](), reflect.TypeFor[manage.TOTPSecret](), reflect.TypeFor[manage.Introspection](),
+		reflect.TypeFor[api.Passkeys](), reflect.TypeFor[api.Passkey](), reflect.TypeFor[api.Devices](), reflect.TypeFor[api.Device](), reflect.TypeFor[manage.TOTPSecret](), reflect.TypeFor[manage.Introspection](),
 	}
 	if got, want := len(schemas), len(types)+len([]string{"NewAccount", "AccountPatch"}); got != want {
 		t.Errorf("it has %d schemas, want %d", got, want)

@@ -40,7 +40,7 @@ type Route struct {
 var Routes = []Route{
 	{http.MethodGet, "", "", nil, (*Call).companies, "Lists the companies that the key covers."},
 	{http.MethodGet, "openapi.json", "", nil, (*Call).openAPI, "This document."},
-	{http.MethodGet, "{company}/accounts", Read, []string{"login_id", "status", "contains", "no_second_factor", "limit", "after"}, (*Call).list, "Finds an account by a login id, or lists all accounts in pages."},
+	{http.MethodGet, "{company}/accounts", Read, []string{"login_id", "status", "contains", "role", "locked", "no_second_factor", "limit", "after"}, (*Call).list, "Finds an account by a login id, or lists all accounts in pages."},
 	{http.MethodPost, "{company}/accounts", Write, []string{"rules"}, (*Call).create, "Creates an account."},
 	{http.MethodGet, "{company}/accounts/{mnemocode}", Read, nil, (*Call).show, "Shows an account."},
 	{http.MethodPatch, "{company}/accounts/{mnemocode}", Write, []string{"rules"}, (*Call).change, "Changes an account by a JSON merge patch (RFC 7396)."},
@@ -59,6 +59,8 @@ var Routes = []Route{
 	{http.MethodGet, "{company}/accounts/{mnemocode}/sessions", Sessions, nil, (*Call).sessions, "Lists an account's sessions."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/sessions", Sessions, nil, (*Call).endSessions, "Revokes all sessions of an account."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/sessions/{session}", Sessions, nil, (*Call).endSession, "Revokes one session of an account."},
+	{http.MethodGet, "{company}/accounts/{mnemocode}/devices", Sessions, nil, (*Call).devices, "Lists an account's known devices."},
+	{http.MethodDelete, "{company}/accounts/{mnemocode}/devices/{device}", Sessions, nil, (*Call).forgetDevices, "Removes a known device of an account."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/devices", Sessions, nil, (*Call).forgetDevices, "Removes all known devices of an account."},
 	{http.MethodDelete, "{company}/sessions", Sessions, nil, (*Call).endAllSessions, "Revokes all sessions of the company."},
 	{http.MethodPost, "{company}/introspect", Introspect, nil, (*Call).introspect, "Says whether a token is valid (RFC 7662), and extends nothing."},

@@ -26,8 +26,17 @@ func (c *Call) endSessions() error {
 	return c.done(c.admin.EndSessions(c.ctx, c.mnemocode()))
 }
 
+func (c *Call) devices() error {
+	devices, err := c.admin.Devices(c.ctx, c.mnemocode())
+	views := make([]api.Device, len(devices))
+	for i, d := range devices {
+		views[i] = api.DeviceOf(c.admin.Company, d)
+	}
+	return c.reply(http.StatusOK, api.Devices{Devices: views}, err)
+}
+
 func (c *Call) forgetDevices() error {
-	return c.done(c.admin.ForgetDevices(c.ctx, c.mnemocode(), ""))
+	return c.done(c.admin.ForgetDevices(c.ctx, c.mnemocode(), c.Param("device")))
 }
 
 func (c *Call) endAllSessions() error {

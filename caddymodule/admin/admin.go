@@ -26,6 +26,9 @@ func init() { caddy.RegisterModule(API{}) }
 //	GET /mnemogate/backup    a copy of the SQLite store
 //	POST /mnemogate/rekey    gives the accounts store a new secret
 //	POST /mnemogate/{company}/send-test    tests a gateway
+//	GET /mnemogate/{company}/explain    says what would become of a login
+//	POST /mnemogate/{company}/signing-key    gives a company a new key that signs assertions
+//	POST /mnemogate/companies    erases or renames a company
 //
 // It always acts on the running configuration. An error is a JSON object with error,
 // a sentence, and with field if a field is at fault. A mnemocode in a path must be
@@ -67,6 +70,9 @@ var accountsAPI = accounts.API{
 		{Method: http.MethodGet, Pattern: "backup", Serve: backup, Summary: "A copy of the SQLite store, as it is at this moment."},
 		{Method: http.MethodPost, Pattern: "rekey", Serve: rekey, Summary: "Gives the accounts store a new secret, and answers when all nodes use it."},
 		{Method: http.MethodPost, Pattern: "{company}/send-test", Serve: try, Summary: "Sends one message that says that it is a test, and tells what came back."},
+		{Method: http.MethodGet, Pattern: "{company}/explain", Query: []string{"login_id", "address"}, Serve: (*accounts.Call).Explain, Summary: "Says what would become of a login."},
+		{Method: http.MethodPost, Pattern: "{company}/signing-key", Serve: (*accounts.Call).RotateSigningKey, Summary: "Gives a company a new key that signs assertions."},
+		{Method: http.MethodPost, Pattern: "companies", Serve: empty, Summary: "Erases a company or, with to, renames it: a part in each call, until done."},
 	},
 	Storeless: []string{"doctor"},
 }

@@ -109,7 +109,7 @@ func (a *App) Orphans(ctx context.Context) (found []Weakness, err error) {
 		if a.Companies[company] == nil {
 			found = append(found, Weakness{Company: company, Directive: "company", Weakness: guest.Weakness{
 				Message: "it has accounts and is not configured: nobody can log in to them",
-				Advice:  "configure it again, if only to export and delete them, unless another Caddy does",
+				Advice:  "configure it again, or erase it ('caddy mnemogate company erase'), unless another Caddy has it",
 			}})
 		}
 	}

@@ -27,9 +27,9 @@ func (c *cli) accountCommand() *cobra.Command {
 	return group(&cobra.Command{
 		Use:   "account <command>",
 		Short: "Manages accounts",
-		Long:  "Adds, shows, lists, changes, deletes, unlocks, imports and exports accounts, and\nshows what happened to one.",
+		Long:  "Adds, shows, lists, changes, deletes, unlocks, welcomes, imports and exports\naccounts, shows what happened to one, and whether its login would work.",
 	}, c.addCommand(), c.showCommand(), c.listCommand(), c.setCommand(), c.deleteCommand(), c.unlockCommand(),
-		c.importCommand(), c.exportCommand(), c.historyCommand())
+		c.explainCommand(), c.welcomeCommand(), c.importCommand(), c.exportCommand(), c.historyCommand())
 }
 
 // A fieldFlag is a flag of add and set, with the field that it sets.
@@ -287,16 +287,18 @@ func lockedText(until *time.Time) string {
 
 func (c *cli) listCommand() *cobra.Command {
 	var limit int
-	var after, status, contains string
-	var all bool
+	var after, status, contains, role string
+	var all, locked, noFactor bool
 	cmd := c.command("list [flags]", "Lists accounts", `Lists the accounts by mnemocode. If there are more than --limit, the last line
 says how to list the next. --all lists all of them.
 
---status and --contains select accounts; with both, an account must match both.
---contains ignores case, and spaces in a part of a phone, as in '600 12'.
+--status, --contains, --role, --locked and --no-second-factor select accounts,
+which must match all of them. --contains ignores case, and spaces in a part of a
+phone, as in '600 12'. --no-second-factor finds accounts with no way to give a
+code, and no passkey or OAuth identity to log in with instead.
 
 With hardened, the list leaves out the locks of login ids, which 'account show'
-has.`,
+has, and --locked does not find them.`,
 		cobra.NoArgs, func([]string) error {
 			company, err := c.company()
 			if err != nil {
@@ -306,9 +308,11 @@ has.`,
 				limit = api.MaxPage
 			}
 			query := url.Values{}
-			for name, value := range map[string]string{"status": status, "contains": contains} {
+			for name, value := range map[string]string{
+				"status": status, "contains": contains, "role": role, "locked": strconv.FormatBool(locked), "no-second-factor": strconv.FormatBool(noFactor),
+			} {
 				if c.cmd.Flags().Changed(name) {
-					query.Set(name, value)
+					query.Set(strings.ReplaceAll(name, "-", "_"), value)
 				}
 			}
 			header := []string{"MNEMOCODE", "STATUS", "PHONE", "EMAIL", "LOGIN", "PASSWORD", "LOCKED UNTIL"}
@@ -338,6 +342,9 @@ has.`,
 	cmd.Flags().StringVar(&after, "after", "", "Begin after this mnemocode")
 	cmd.Flags().StringVar(&status, "status", "", "Only accounts that are active, restricted, closed or denied")
 	cmd.Flags().StringVar(&contains, "contains", "", "Only accounts with a login id that contains this")
+	cmd.Flags().StringVar(&role, "role", "", "Only accounts with this role")
+	cmd.Flags().BoolVar(&locked, "locked", false, "Only accounts that are locked after wrong passwords, codes or answers")
+	cmd.Flags().BoolVar(&noFactor, "no-second-factor", false, "Only accounts that can give no second factor")
 	cmd.Flags().BoolVar(&all, "all", false, "List all")
 	completeStatus(cmd)
 	return cmd
@@ -351,7 +358,7 @@ user out for a while, change the status instead: 'account set --status'.
 Without --yes, the command asks first.`,
 		func(path string, a api.Account) error {
 			if !yes {
-				if err := c.confirm("Delete account " + a.Mnemocode + "?"); err != nil {
+				if err := c.confirm("Delete account "+a.Mnemocode+"? [y/N]", "y", "yes", "Y", "YES", "Yes"); err != nil {
 					return err
 				}
 			}
@@ -361,25 +368,84 @@ Without --yes, the command asks first.`,
 	return cmd
 }
 
-// confirm asks the user. In a script, use --yes.
-func (c *cli) confirm(question string) error {
+// confirm asks the user for one of the answers. In a script, use --yes.
+func (c *cli) confirm(question string, answers ...string) error {
 	if !isTerminal(c.cmd.InOrStdin()) {
 		return errors.New("there is no terminal to ask at; add --yes")
 	}
-	fmt.Fprint(c.cmd.ErrOrStderr(), question+" [y/N] ")
-	typed, _ := c.in.ReadString('\n')
-	if typed = strings.ToLower(strings.TrimSpace(typed)); typed != "y" && typed != "yes" {
-		return errors.New("canceled; the account was not deleted")
+	fmt.Fprint(c.cmd.ErrOrStderr(), question+" ")
+	if typed, _ := c.in.ReadString('\n'); !slices.Contains(answers, strings.TrimSpace(typed)) {
+		return errors.New("canceled; nothing was changed")
 	}
 	return nil
 }
 
 func (c *cli) unlockCommand() *cobra.Command {
-	return c.onAccount("unlock <account>", "Clears the locks of an account", `Clears all counts of wrong passwords, codes and control answers. A disabled
-password works again. Sessions stay as they are.`,
-		func(path string, a api.Account) error {
-			return c.change(http.MethodPost, path+"/unlock", a, "unlocked")
+	return c.changeCommand("unlock <account>", "Clears the locks of an account", `Clears all counts of wrong passwords, codes and control answers. A disabled
+password works again. Sessions stay as they are.`, http.MethodPost, "/unlock", "unlocked")
+}
+
+func (c *cli) welcomeCommand() *cobra.Command {
+	return c.changeCommand("welcome <account>", "Mails a link for the first password", `The link is valid for welcome_ttl. The account needs an email, and may have no
+password, passkey or identity yet. The company needs mail and a recovery link.`,
+		http.MethodPost, "/welcome", "the link is on its way")
+}
+
+func (c *cli) explainCommand() *cobra.Command {
+	var address string
+	cmd := c.command("explain <login id> [--from <ip>]", "Says whether a login would work now", `Checks what a login checks, without the password and the code, and shows each
+step, and whatever stands in its way, with the error_code and reason that the
+user gets. Write the login id as the user types it. With --from, it also
+checks the limits of that address. It takes the client for no known device, and
+counts nothing. The exit status is 1 if the login would fail.`,
+		cobra.ExactArgs(1), func(args []string) error {
+			company, err := c.company()
+			if err != nil {
+				return err
+			}
+			query := url.Values{"login_id": args}
+			if address != "" {
+				query.Set("address", address)
+			}
+			answer, err := get[api.Findings](c, company+"/explain?"+query.Encode())
+			if err != nil {
+				return err
+			}
+			return c.printFindings(answer.Findings...)
 		})
+	cmd.Flags().StringVar(&address, "from", "", "The address of the client, as in the audit log")
+	return cmd
+}
+
+func (c *cli) passkeysCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "passkeys <command>",
+		Short: "Lists and removes passkeys",
+		Long:  "Lists an account's passkeys, and removes one.",
+	}, listCommand(c, "list <account>", "Lists the passkeys of an account", "BACKED UP says whether the user's other devices have it, too.", "/passkeys",
+		[]string{"PASSKEY", "NAME", "BACKED UP", "CREATED", "LAST USED"}, func(answer api.Passkeys) []api.Passkey { return answer.Passkeys },
+		func(p api.Passkey) []string {
+			used := "-"
+			if p.LastUsed != nil {
+				used = p.LastUsed.Format(time.RFC3339)
+			}
+			return []string{p.ID, p.Name, yesNo(p.BackedUp), p.Created.Format(time.RFC3339), used}
+		}), c.changeCommand("remove <account> <passkey>", "Removes a passkey", `Revokes all sessions of the account, too. <passkey> is as in 'passkeys list'; if
+it begins with a dash, write -- before <account>. The last passkey of an account
+without password, phone and identity stays.`, http.MethodDelete, "/passkeys", "the passkey is removed, all sessions revoked"))
+}
+
+func (c *cli) devicesCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "devices <command>",
+		Short: "Lists and removes known devices",
+		Long:  "Lists an account's known devices, and removes one or all of them.",
+	}, listCommand(c, "list <account>", "Lists the known devices of an account", "ADDRESS and USER AGENT are those of the login that was remembered.", "/devices",
+		[]string{"DEVICE", "CREATED", "EXPIRES", "ADDRESS", "USER AGENT"}, func(answer api.Devices) []api.Device { return answer.Devices },
+		func(d api.Device) []string {
+			return []string{d.ID, d.Created.Format(time.RFC3339), d.Expires.Format(time.RFC3339), d.Address, d.UserAgent}
+		}), c.changeCommand("remove <account> [<device>]", "Removes known devices", `Removes all of them, or one: <device> is as in 'devices list'. Sessions stay as
+they are.`, http.MethodDelete, "/devices", "removed from the known devices"))
 }
 
 func (c *cli) backupCodesCommand() *cobra.Command {

@@ -67,8 +67,9 @@ identity, and 4 if the server or one of its stores did not answer.`,
   $ caddy mnemogate doctor`
 			c := new(cli)
 			c.flags(cmd)
-			group(cmd, c.accountCommand(), c.backupCodesCommand(), c.totpCommand(), c.sessionsCommand(), c.importCommand(),
-				c.exportCommand(), c.backupCommand(), c.restoreCommand(), c.rekeyCommand(), c.doctorCommand(), c.pageCommand())
+			group(cmd, c.accountCommand(), c.backupCodesCommand(), c.totpCommand(), c.passkeysCommand(), c.devicesCommand(),
+				c.sessionsCommand(), c.companyCommand(), c.importCommand(), c.exportCommand(),
+				c.backupCommand(), c.restoreCommand(), c.rekeyCommand(), c.doctorCommand(), c.pageCommand())
 		},
 	})
 }
@@ -173,6 +174,37 @@ func (c *cli) onAccount(use, short, long string, f func(path string, a api.Accou
 		}
 		return f(path, a)
 	}))
+}
+
+// changeCommand returns a command that sends one request without a body for an account. A
+// second argument is the last part of the path.
+func (c *cli) changeCommand(use, short, long, method, path, done string) *cobra.Command {
+	most := argsOf(use)
+	return c.byFlag(c.command(use, short, long, cobra.RangeArgs(most-strings.Count(use, "["), most), func(args []string) error {
+		account, a, err := c.account(args[0])
+		if err != nil {
+			return err
+		}
+		account += path
+		for _, part := range args[1:] {
+			account += "/" + api.PathEscape(part)
+		}
+		return c.change(method, account, a, done)
+	}))
+}
+
+// argsOf returns how many arguments a command takes at most.
+func argsOf(use string) int { return strings.Count(use, "<") }
+
+// listCommand returns a command that lists what an account has.
+func listCommand[T, I any](c *cli, use, short, long, path string, header []string, items func(T) []I, row func(I) []string) *cobra.Command {
+	return c.onAccount(use, short, long, func(account string, _ api.Account) error {
+		answer, err := get[T](c, account+path)
+		if err != nil {
+			return err
+		}
+		return list(c, header, items(answer), row)
+	})
 }
 
 // group makes cmd a parent of other commands. Without it, Cobra would print the help

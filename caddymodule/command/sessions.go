@@ -21,21 +21,15 @@ func (c *cli) sessionsCommand() *cobra.Command {
 }
 
 func (c *cli) listSessionsCommand() *cobra.Command {
-	return c.onAccount("list <account>", "Lists the sessions of an account", `The list includes pending logins, with their state. It shows no tokens, because
+	return listCommand(c, "list <account>", "Lists the sessions of an account", `The list includes pending logins, with their state. It shows no tokens, because
 they are stored only as hashes. ADDRESS and USER AGENT are those of the login.
-LAST USED is usually less than a minute before the last request.`,
-		func(path string, _ api.Account) error {
-			answer, err := get[api.Sessions](c, path+"/sessions")
-			if err != nil {
-				return err
+LAST USED is usually less than a minute before the last request.`, "/sessions",
+		[]string{"SESSION", "STATE", "CREATED", "LAST USED", "EXPIRES", "ENDS", "ADDRESS", "USER AGENT"},
+		func(answer api.Sessions) []api.Session { return answer.Sessions }, func(s api.Session) []string {
+			return []string{
+				s.ID, string(s.State), s.Created.Format(time.RFC3339), s.LastUsed.Format(time.RFC3339),
+				s.Expires.Format(time.RFC3339), s.Ends.Format(time.RFC3339), s.Address, s.UserAgent,
 			}
-			header := []string{"SESSION", "STATE", "CREATED", "LAST USED", "EXPIRES", "ENDS", "ADDRESS", "USER AGENT"}
-			return list(c, header, answer.Sessions, func(s api.Session) []string {
-				return []string{
-					s.ID, string(s.State), s.Created.Format(time.RFC3339), s.LastUsed.Format(time.RFC3339),
-					s.Expires.Format(time.RFC3339), s.Ends.Format(time.RFC3339), s.Address, s.UserAgent,
-				}
-			})
 		})
 }
 

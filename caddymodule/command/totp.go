@@ -42,11 +42,8 @@ has second_factor required. An account without a password still gets an SMS.`,
 		})
 	cmd.Example = `  $ caddy mnemogate totp alice
   $ caddy mnemogate totp remove alice`
-	cmd.AddCommand(c.onAccount("remove <account>", "Removes the authenticator app", `Revokes all sessions of the account, too. The next login needs an SMS, if the
-account has a phone, or a backup code.`,
-		func(path string, a api.Account) error {
-			return c.change(http.MethodDelete, path+"/totp", a, "the app is removed")
-		}))
+	cmd.AddCommand(c.changeCommand("remove <account>", "Removes the authenticator app", `Revokes all sessions of the account, too. The next login needs an SMS, if the
+account has a phone, or a backup code.`, http.MethodDelete, "/totp", "the app is removed"))
 	return cmd
 }
 

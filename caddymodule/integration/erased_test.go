@@ -46,17 +46,25 @@ func TestNothingOfADeletedAccountCanBeRead(t *testing.T) {
 		config := config
 		config.stores = "store sqlite {env.HOME}/mnemogate.db\nsessions redis " + server.URL()
 		use(startSite(t, config))
-		redis := server.Client(t)
-		names, err := redis.Keys(t.Context(), "*").Result()
-		if err != nil || len(names) == 0 {
-			t.Fatalf("%d keys, %v", len(names), err)
-		}
-		for _, name := range names {
-			fields, _ := redis.HGetAll(t.Context(), name).Result() // fails if it is not a hash
-			for field, value := range fields {
-				name += " " + field + "=" + value
-			}
-			readable(t, []byte(name))
+		for _, key := range redisContent(t, server) {
+			readable(t, []byte(key))
 		}
 	})
+}
+
+// redisContent returns the keys of a Redis, each with its fields.
+func redisContent(t *testing.T, server *storetest.Redis) []string {
+	t.Helper()
+	redis := server.Client(t)
+	keys, err := redis.Keys(t.Context(), "*").Result()
+	if err != nil || len(keys) == 0 {
+		t.Fatalf("%d keys, %v", len(keys), err)
+	}
+	for i, name := range keys {
+		fields, _ := redis.HGetAll(t.Context(), name).Result() // fails if it is not a hash
+		for field, value := range fields {
+			keys[i] += " " + field + "=" + value
+		}
+	}
+	return keys
 }

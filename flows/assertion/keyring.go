@@ -118,7 +118,7 @@ func (r *Keyring) get(ctx context.Context, company string, newest bool) (*Keys, 
 func (r *Keyring) load(ctx context.Context, company string, k *cachedKeys) error {
 	var keys *Keys
 	err := panics.Contain(func() (err error) {
-		keys, err = r.rotate(record.WithStoreTime(ctx), company) // requests may wait for it
+		keys, err = r.rotate(record.WithStoreTime(ctx), company, rotateAfter) // requests may wait for it
 		return err
 	})
 	wait := retryAfter
@@ -135,10 +135,16 @@ func (r *Keyring) load(ctx context.Context, company string, k *cachedKeys) error
 	return err
 }
 
-// rotate returns the company's keys. It first stores a new key if the newest one is too
-// old, and afterwards removes those that are no longer published. If the store can be read
+// Rotate gives the company a new key before its time. It begins to sign as any other.
+func (r *Keyring) Rotate(ctx context.Context, company string) error {
+	_, err := r.rotate(ctx, company, 0)
+	return err
+}
+
+// rotate returns the company's keys. It first stores a new key if the newest one is as old
+// as after, and afterwards removes those that are no longer published. If the store can be read
 // but not written, rotate returns both keys and an error.
-func (r *Keyring) rotate(ctx context.Context, company string) (*Keys, error) {
+func (r *Keyring) rotate(ctx context.Context, company string, after time.Duration) (*Keys, error) {
 	secrets, err := r.Accounts.Secrets(ctx)
 	if err != nil {
 		return nil, err
@@ -153,7 +159,7 @@ func (r *Keyring) rotate(ctx context.Context, company string) (*Keys, error) {
 		return nil, err
 	}
 	var failed error
-	if last := len(stored) - 1; last < 0 || now.Sub(stored[last].Created) >= rotateAfter || leaked(sealer, company, stored[last]) {
+	if last := len(stored) - 1; last < 0 || now.Sub(stored[last].Created) >= after || leaked(sealer, company, stored[last]) {
 		next := record.SigningKey{Number: 1, Created: now}
 		if last >= 0 {
 			next.Number = stored[last].Number + 1

@@ -31,6 +31,16 @@ func (ad *Admin) ForgetDevices(ctx context.Context, mnemocode, id string) error 
 	return nil
 }
 
+// Devices returns the account's known devices, oldest first.
+func (ad *Admin) Devices(ctx context.Context, mnemocode string) ([]record.Device, error) {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return nil, err
+	}
+	devices, err := ad.LiveDevices(ctx, a)
+	return devices, adminError("listing the devices", err)
+}
+
 // Devices returns the account's known devices, oldest first, and the ID of the user's
 // own, if it is one of them.
 func (s *Self) Devices(ctx context.Context) (devices []record.Device, current string, err error) {

@@ -3,6 +3,7 @@ package manage
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
@@ -40,12 +41,15 @@ func (ad *Admin) List(ctx context.Context, after string, limit int) ([]record.Ac
 const searchReach = 10_000
 
 // Search returns up to limit accounts that follow the mnemocode after and match. Part is as
-// it was typed.
+// it was typed. Of accounts that Failed, it returns those that are locked.
 func (ad *Admin) Search(ctx context.Context, match record.Match, after string, limit int) (found []record.Account, err error) {
 	match.Part, match.Reach = typed.LoginIDPart(match.Part), searchReach
 	for {
 		more, last, err := ad.Accounts.Search(ctx, ad.Company.Code, match, after, limit-len(found))
-		found = append(found, more...)
+		if len(more) > 0 && len(more) == limit-len(found) {
+			last = more[len(more)-1].Mnemocode // there may be others behind it
+		}
+		found = append(found, slices.DeleteFunc(more, func(a record.Account) bool { return match.Failed && ad.LockedUntil(a).IsZero() })...)
 		if err != nil || last == "" || len(found) == limit {
 			return found, adminError("searching the accounts", err)
 		}

@@ -88,6 +88,7 @@ const (
 	AccountPrefix = EventPrefix + "account."
 	sessionPrefix = EventPrefix + "session."
 	keyPrefix     = EventPrefix + "key."
+	companyPrefix = EventPrefix + "company."
 
 	LockPassword = EventPrefix + "lock.password"
 	LockDisabled = EventPrefix + "lock.disabled"
@@ -114,6 +115,11 @@ const (
 	RequestRefused = EventPrefix + "request.refused"
 
 	OutboxDropped = EventPrefix + "outbox.dropped"
+
+	// Changes of a whole company.
+	CompanyErased     = companyPrefix + "erased"
+	CompanyRenamed    = companyPrefix + "renamed"
+	CompanyKeyRotated = companyPrefix + "signing_key"
 
 	AccountsExported = EventPrefix + "accounts.exported"
 	StoreRekeyed     = EventPrefix + "store.rekeyed"
@@ -226,6 +232,9 @@ func eventKinds() []EventKind {
 		{AccountDeviceDistrusted, "a known device has sent `lock_after` wrong passwords, and counts as unknown from now on", attempt},
 		{AccountDevicesForgotten, "the known devices of an account were removed, or one, whose id is the reason", admin},
 		{AccountsExported, "an export of the accounts with their hashes began; reason is `secrets` if it includes those of authenticator apps", []string{"company", "address", "actor", "reason"}},
+		{CompanyErased, "accounts of the company were erased, or what was left of it; an erasure that takes long is several events", []string{"company", "address", "actor"}},
+		{CompanyRenamed, "accounts of the company were moved to the code that is the reason; a rename that takes long is several events", []string{"company", "address", "actor", "reason"}},
+		{CompanyKeyRotated, "an operator gave the company a new key that signs assertions", []string{"company", "address", "actor"}},
 		{OutboxDropped, "an event was dropped because the `events` receiver did not accept it for three days; reason is its type", []string{"company", "mnemocode", "reason"}},
 		{StoreRekeyed, "the accounts store got a new secret", []string{"address", "actor"}},
 		{KeyWrong, "a request to the accounts API had a wrong key; the reason `limit.address` marks an address that had too many, once per window and node", []string{"address", "reason"}},

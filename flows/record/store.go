@@ -116,9 +116,11 @@ type AccountReader interface {
 type Match struct {
 	Status Status
 	Part   string // a part of one of the account's normalised login ids: see typed.LoginIDPart
+	Role   string
 	// NoSecondFactor finds accounts that could never give one: see Census.Stranded.
 	NoSecondFactor bool
-	Reach          int // how many accounts to examine, which bounds the cost of a search
+	Failed         bool // finds accounts that have failure counts of their own
+	Reach          int  // how many accounts to examine, which bounds the cost of a search
 }
 
 // An AccountWriter creates, changes and deletes accounts. It stores the outbox events

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -99,6 +100,17 @@ type BackupCodes struct {
 	Codes []string `json:"backup_codes"`
 }
 
+// Findings is what explains a login.
+type Findings struct {
+	Findings []Finding `json:"findings"`
+}
+
+// Emptied says what a part of erasing or renaming a company did.
+type Emptied struct {
+	Accounts int  `json:"accounts"` // erased or moved
+	Done     bool `json:"done"`     // nothing is left
+}
+
 // A Page is a page of a list or search of accounts.
 type Page struct {
 	Accounts []Account `json:"accounts"`
@@ -144,6 +156,27 @@ func PasskeyOf(p record.Passkey) Passkey {
 		v.LastUsed = new(p.LastUsed.UTC())
 	}
 	return v
+}
+
+// Devices is a list of known devices.
+type Devices struct {
+	Devices []Device `json:"devices"`
+}
+
+// A Device is a known device of an account.
+type Device struct {
+	ID               string    `json:"device_id"`
+	Created          time.Time `json:"created_at"`
+	Expires          time.Time `json:"expires_at"`
+	Address          string    `json:"address"`
+	UserAgent        string    `json:"user_agent"` // the first 200 bytes
+	SkipSecondFactor bool      `json:"skip_second_factor"`
+}
+
+// DeviceOf returns a device of the company as the API shows it.
+func DeviceOf(company *tenant.Company, d record.Device) Device {
+	skips := company.Devices.SkipSecondFactor && time.Now().Before(d.FactorUntil)
+	return Device{d.ID, d.Created.UTC(), d.Expires.UTC(), d.Address, d.UserAgent, skips}
 }
 
 // Changed names the account that was changed, for a key without the right to read

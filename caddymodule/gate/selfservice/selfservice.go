@@ -216,13 +216,8 @@ func (c *Call) endSession() (any, error) {
 
 // A device is a known device in the user's list.
 type device struct {
-	ID               string    `json:"device_id"`
-	Created          time.Time `json:"created_at"`
-	Expires          time.Time `json:"expires_at"`
-	Address          string    `json:"address"`
-	UserAgent        string    `json:"user_agent"`
-	SkipSecondFactor bool      `json:"skip_second_factor"`
-	Current          bool      `json:"current"`
+	api.Device
+	Current bool `json:"current"`
 }
 
 func (c *Call) devices() (any, error) {
@@ -232,10 +227,7 @@ func (c *Call) devices() (any, error) {
 	}
 	list := make([]device, len(devices))
 	for i, d := range devices {
-		list[i] = device{
-			d.ID, d.Created.UTC(), d.Expires.UTC(), d.Address, d.UserAgent,
-			c.Company().Devices.SkipSecondFactor && time.Now().Before(d.FactorUntil), d.ID == current,
-		}
+		list[i] = device{api.DeviceOf(c.Company(), d), d.ID == current}
 	}
 	return struct {
 		done

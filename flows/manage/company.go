@@ -1,0 +1,66 @@
+package manage
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+// emptyPage is how many accounts EmptyCompany lists at once.
+const emptyPage = 100
+
+// EmptyCompany deletes the company's accounts or, unless to is empty, moves them to the
+// company with that code. It revokes all of the company's sessions first, and stops after a
+// while: call it again until it is done, which is when it found no account. It then also
+// removes what else the store keeps of the company. Only the Code of ad.Company is needed.
+func (ad *Admin) EmptyCompany(ctx context.Context, to string, within time.Duration) (accounts int, done bool, err error) {
+	began, from := time.Now(), ad.Company.Code
+	keys, err := ad.Keys(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	if err := ad.EndAllSessions(ctx); err != nil {
+		return 0, false, err
+	}
+	emptied := ad.actorEvent(to)
+	emptied.Name, emptied.Time, emptied.Company = record.CompanyErased, ad.Now(), from
+	empty := func(a record.Account) error { return ad.Delete(ctx, a.Mnemocode) }
+	if to != "" {
+		emptied.Name = record.CompanyRenamed
+		empty = func(a record.Account) error {
+			return adminError("moving an account", ad.Accounts.MoveAccount(ctx, from, a.ID, to, func(a *record.Account) {
+				for _, sealed := range []*string{&a.TOTP, &a.TOTPPending} {
+					if secret, err := keys.OpenTOTP(from, *sealed); err == nil { // otherwise there is none, or it was useless before
+						*sealed = keys.SealTOTP(to, secret)
+					}
+				}
+			}))
+		}
+	}
+	defer ad.emit(ctx, emptied)
+	for {
+		page, err := ad.List(ctx, "", emptyPage)
+		if err != nil {
+			return accounts, false, err
+		}
+		if len(page) == 0 {
+			break
+		}
+		for _, a := range page {
+			if time.Since(began) > within {
+				return accounts, false, nil
+			}
+			if err := empty(a); err != nil && !errors.Is(err, record.ErrNotFound) {
+				return accounts, false, err
+			}
+			accounts++
+		}
+	}
+	if accounts > 0 {
+		return accounts, false, nil // sessions may have begun since
+	}
+	err = adminError("forgetting the company", ad.Accounts.ForgetCompany(ctx, from, to))
+	return 0, err == nil, err
+}
