@@ -19,7 +19,7 @@ var allowedImports = map[string][]string{
 	"caddymodule/command":          {"caddymodule/accounts/api", "caddymodule/gate", "caddymodule/guest", "caddymodule/page", "flows/manage", "flows/record", "store", "store/causes"},
 	"caddymodule/admin":            {"caddymodule/accounts", "caddymodule/accounts/api", "caddymodule/app", "caddymodule/guest", "caddymodule/logs", "flows", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/record", "flows/tenant", "store/causes"},
 	"caddymodule/accounts":         {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/guest", "caddymodule/logs", "flows", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/typed", "flows/wire"},
-	"caddymodule/accounts/api":     {"flows/record", "flows/wire"},
+	"caddymodule/accounts/api":     {"flows/record", "flows/tenant", "flows/wire"},
 	"caddymodule/gate":             {"caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/gate/identity", "caddymodule/gate/paths", "caddymodule/gate/selfservice", "caddymodule/guest", "caddymodule/logs", "caddymodule/page", "caddymodule/passkey", "flows", "flows/manage", "flows/panics", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/wire"},
 	"caddymodule/gate/identity":    {"caddymodule/app", "caddymodule/guest", "flows/assertion", "flows/record", "flows/wire"},
 	"caddymodule/gate/paths":       {"caddymodule/guest", "flows/record"},
