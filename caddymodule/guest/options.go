@@ -103,7 +103,7 @@ func Syntax(d *caddyfile.Dispenser, syntax string, parse func() error) error {
 		case arg.Quoted():
 		case arg.Text == "}":
 			return d.Err("write the } on a line of its own")
-		case strings.ContainsAny(arg.Text[:1], "='"):
+		case strings.HasPrefix(arg.Text, "="), strings.HasPrefix(arg.Text, "'"):
 			return d.Errf("remove the %.1s; write %s, and double quotes around a value that has spaces", arg.Text, syntax)
 		}
 	}

@@ -204,8 +204,9 @@ func TestMistakesAreExplained(t *testing.T) {
 	guesttest.Environment(t)
 	t.Chdir(t.TempDir())
 	t.Setenv("EMPTY", "")
-	const global, company, of = "1", "2", "it does not belong here: write it into "
+	const global, company, snippet, of = "1", "2", "2, after a snippet", "it does not belong here: write it into "
 	begins := map[string]string{global: "{\nmnemogate {\n\n", company: "{\nmnemogate {\ncompany acme {\n"}
+	begins[snippet] = "(key) {\napi_key {args[0]}\n}\n" + begins[company]
 	for _, c := range []struct{ in, options, want string }{ // the first option is on line 4
 		{company, "captha off", "unrecognized subdirective 'captha': did you mean captcha?, at Caddyfile:4"},
 		{company, "API-KEY x", "unrecognized subdirective 'API-KEY': did you mean api_key?, at Caddyfile:4"},
@@ -220,6 +221,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		{company, "session idle 1h", "session: wrong argument count; write session { ... }, at Caddyfile:4"},
 		{company, "hardened on", "hardened: wrong argument count; write hardened [off], at Caddyfile:4"},
 		{company, "api_key {$EMPTY}", "api_key: <key> is missing; write api_key <key>...|off, and set the variable EMPTY, which is empty, at Caddyfile:4"},
+		{snippet, "import key \"\"", "api_key: the value is empty; write api_key <key>...|off, at Caddyfile:2 import chain ['Caddyfile:7 (import key)']"},
 		{company, "api_key \"{$EMPTY}\"", "api_key: the value is empty; write api_key <key>...|off, and set the variable EMPTY, which is empty, at Caddyfile:4"},
 		{company, "limits {\nsms_per_company {$EMPTY}/24h\n}", "limits: sms_per_company: '/24h' is not a rate; write a number and a time, as in 5/10m, and set the variable EMPTY, which is empty, at Caddyfile:5"},
 		{company, "sms webhook {$EMPTY:}", "sms: <url> is missing; write webhook <url> [insecure], and set the variable EMPTY, which is empty, at Caddyfile:4"},
@@ -248,7 +250,7 @@ func TestMistakesAreExplained(t *testing.T) {
 		{global, "store postgres", "store: <dsn> is missing; write postgres <dsn>, at Caddyfile:4"},
 		{global, "company {\n}", "company: <code> is missing; write company <code> { ... }, at Caddyfile:4"},
 	} {
-		config := begins[c.in] + c.options + strings.Repeat("\n}", strings.Count(begins[c.in], "{"))
+		config := begins[c.in] + c.options + strings.Repeat("\n}", strings.Count(begins[c.in], "{")-strings.Count(begins[c.in], "}"))
 		writeFile(t, "Caddyfile", config)
 		_, err := adaptAndValidate(config)
 		checkRefused(t, strings.Repeat("company acme: ", strings.Count(c.in, company))+c.want, err)
