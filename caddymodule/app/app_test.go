@@ -43,9 +43,27 @@ func newApp(t *testing.T, file, more string) *App {
 	return app
 }
 
+// A lockedLog is what an app has logged, also in the background.
+type lockedLog struct {
+	mu  sync.Mutex
+	out bytes.Buffer
+}
+
+func (l *lockedLog) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.Write(line)
+}
+
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.out.String()
+}
+
 // logged makes the app write its log to what is returned.
-func logged(app *App) *bytes.Buffer {
-	out := new(bytes.Buffer)
+func logged(app *App) *lockedLog {
+	out := new(lockedLog)
 	app.log = slog.New(slog.NewTextHandler(out, nil))
 	return out
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/certmagic"
 	"github.com/google/go-cmp/cmp"
 
 	_ "github.com/mnemogate/mnemogate/caddymodule/captcha"
@@ -34,6 +35,7 @@ func provisioned(t *testing.T, lines string) (*App, error) {
 
 func fromJSON(t *testing.T, config string) (*App, error) {
 	t.Helper()
+	storage := &certmagic.FileStorage{Path: t.TempDir()}
 	app := new(App)
 	must(t, caddy.StrictUnmarshalJSON([]byte(config), app))
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
@@ -44,6 +46,7 @@ func fromJSON(t *testing.T, config string) (*App, error) {
 		}
 	})
 	err := app.Provision(ctx)
+	app.storage = func() certmagic.Storage { return storage } // the context of a whole Caddy has one
 	if err == nil {
 		err = app.Validate()
 	}
