@@ -28,13 +28,8 @@ func afterPassword(ctx context.Context, c *session.Call, st session.Step) (Reply
 // password, if the account needs one, otherwise authorized.
 func afterSecondFactor(ctx context.Context, c *session.Call, st session.Step) (Reply, error) {
 	st.State = record.Authorized
-	if passwordDue(c, st.Account) {
+	if c.Company.PasswordDue(st.Account) {
 		st.State = record.SetPassword
 	}
 	return issued(c.Enter(ctx, st))
-}
-
-// passwordDue reports whether the user must set a new password.
-func passwordDue(c *session.Call, a record.Account) bool {
-	return a.MustSetPassword || a.PasswordHash == "" && *c.Company.Password.Required
 }

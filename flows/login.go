@@ -28,7 +28,7 @@ func (s *Service) login(ctx context.Context, c *session.Call, req *loginRequest)
 		return Reply{}, c.AddressFirst(ctx, err)
 	}
 	wrong := counts.Now[record.WrongPasswords]
-	byCode := a.ID != 0 && a.PasswordHash == ""
+	byCode := a.LogsInByCode()
 	if err := loginLocked(c, a, wrong, byCode); err != nil {
 		return Reply{}, c.AddressFirst(ctx, err)
 	}

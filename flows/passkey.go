@@ -65,7 +65,7 @@ func (s *Service) passkeyLogin(ctx context.Context, c *session.Call, req *passke
 	}
 	st := session.Step{Account: a, Accepted: accepted, By: record.ByPasskey, State: record.Authorized, Lists: c.Pending(a, accepted)}
 	switch {
-	case passwordDue(c, a):
+	case c.Company.PasswordDue(a):
 		st.State = record.SetPassword
 	case len(st.Lists) > 0:
 		st.State = record.AcceptDisclaimers

@@ -199,8 +199,8 @@ func (t redisTarget) cluster(addrs []string) (*redis.ClusterClient, error) {
 
 // Starting and closing
 
-// Start checks that each server answers. Its error wraps record.ErrUnreachable if a server did not
-// answer. It may be called again. On a started store it does nothing, so that a reload
+// Start checks that each server answers. Its error wraps record.ErrUnreachable if a server
+// did not answer. It may be called again. On a started store it does nothing, so that a reload
 // does not depend on the servers. The other methods work as soon as the server answers,
 // even if Start failed.
 func (r *Redis) Start(ctx context.Context) error {

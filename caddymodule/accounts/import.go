@@ -31,10 +31,10 @@ const (
 )
 
 // importLines imports one account from each line. It answers while it reads: a line
-// for each line that failed or deserves a warning, and the counts at the end. An account that exists is
-// skipped or, with update=true, changed as by PATCH, which needs the right to write. So a client can send an
-// interrupted import again from the start. With skipped=true the response also has a
-// line for each skipped line.
+// for each line that failed or deserves a warning, and the counts at the end. An account
+// that exists is skipped or, with update=true, changed as by PATCH, which needs the right to
+// write. So a client can send an interrupted import again from the start. With skipped=true
+// the response also has a line for each skipped line.
 func (c *Call) importLines() error {
 	update, err := c.boolean("update")
 	if err != nil {

@@ -77,8 +77,13 @@ func (a *App) NoteProxy(r *http.Request, err error) {
 		Advice: "if it is your proxy, " + trust + " and name its header in client_ip_headers, in the global option servers:" +
 			" until then, its users share the limits of one address; otherwise ignore this",
 	}}
+	seen := 0
 	a.notedMu.Lock()
-	seen := len(slices.DeleteFunc(slices.Clone(a.noted), func(n Weakness) bool { return n.Directive != w.Directive }))
+	for _, n := range a.noted {
+		if n.Directive == w.Directive {
+			seen++
+		}
+	}
 	a.notedMu.Unlock()
 	if seen < maxProxies {
 		a.Note([]Weakness{w})

@@ -25,6 +25,8 @@ type Postgres struct {
 
 	// The maximum number of connections of this node. Default: 8.
 	MaxConns int `json:"max_conns,omitempty"`
+
+	unverified string // see store.Postgres.Unverified
 }
 
 // CaddyModule returns the Caddy module information.
@@ -55,6 +57,7 @@ func (p *Postgres) Provision(caddy.Context) error {
 	if err != nil {
 		return fmt.Errorf("store postgres: %w", err)
 	}
+	p.unverified = made.Unverified()
 	return made.Close()
 }
 
@@ -64,13 +67,8 @@ func (p *Postgres) open() (*store.Postgres, error) {
 
 // Weaknesses implements guest.Weak.
 func (p *Postgres) Weaknesses() []guest.Weakness {
-	opened, err := p.open()
-	if err != nil { // Provision has opened it
-		return nil
-	}
-	defer opened.Close()
-	if what := opened.Unverified(); what != "" {
-		return []guest.Weakness{{Message: what, Advice: "write sslmode=verify-full in the DSN, with sslrootcert=<file> for a CA of your own"}}
+	if p.unverified != "" {
+		return []guest.Weakness{{Message: p.unverified, Advice: "write sslmode=verify-full in the DSN, with sslrootcert=<file> for a CA of your own"}}
 	}
 	return nil
 }

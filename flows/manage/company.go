@@ -31,11 +31,7 @@ func (ad *Admin) EmptyCompany(ctx context.Context, to string, within time.Durati
 		emptied.Name = record.CompanyRenamed
 		empty = func(a record.Account) error {
 			return adminError("moving an account", ad.Accounts.MoveAccount(ctx, from, a.ID, to, func(a *record.Account) {
-				for _, sealed := range []*string{&a.TOTP, &a.TOTPPending} {
-					if secret, err := keys.OpenTOTP(from, *sealed); err == nil { // otherwise there is none, or it was useless before
-						*sealed = keys.SealTOTP(to, secret)
-					}
-				}
+				a.TOTP, a.TOTPPending = keys.ResealTOTP(from, to, a.TOTP), keys.ResealTOTP(from, to, a.TOTPPending)
 			}))
 		}
 	}

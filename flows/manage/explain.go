@@ -44,14 +44,15 @@ func (ad *Admin) Explain(ctx context.Context, loginID, address string) (found []
 		}
 	}
 	step := func(message string) { found = append(found, Finding{Message: message}) }
+	const unlock = "'account unlock' ends the lock, if it was the owner"
 
-	byCode := a.ID != 0 && a.PasswordHash == ""
+	byCode := a.LogsInByCode()
 	wrong := counts.Now[record.WrongPasswords]
 	if byCode {
 		wrong.Count = 0 // there is no password to disable
 	}
 	add(c.CheckLogins(ctx), "the address has reached a limit", "see 'Shared addresses' in docs/operators.md")
-	add(c.CheckPasswords(wrong), "passwords are locked", "'account unlock' ends the lock, if it was the owner")
+	add(c.CheckPasswords(wrong), "passwords are locked", unlock)
 	if a.ID == 0 {
 		add(wire.ErrCredentialsInvalid, "no account has this login id", "'account list --contains' finds similar ones")
 		return found, err
@@ -60,15 +61,15 @@ func (ad *Admin) Explain(ctx context.Context, loginID, address string) (found []
 	if c.CaptchaDue(wrong) && !byCode {
 		step("the password needs a captcha")
 	}
-	if counts.Private != (record.FailureKey{}) && !byCode { // of a hardened company
+	if counts.HasPrivate() && !byCode { // of a hardened company
 		private := c.CheckPasswords(a.FailureCounts[record.WrongPasswords])
 		if wire.ReasonOf(private) == "lock.disabled" {
 			private = wire.ErrCredentialsInvalid
 		}
-		add(private, "passwords of the account are locked, whichever login id it is", "'account unlock' ends the lock, if it was the owner")
+		add(private, "passwords of the account are locked, whichever login id it is", unlock)
 	}
 	if byCode {
-		add(c.CheckCodes(a.FailureCounts), "codes are locked", "'account unlock' ends the lock, if it was the owner")
+		add(c.CheckCodes(a.FailureCounts), "codes are locked", unlock)
 	}
 	add(tenant.CheckStatus(a), "the status is "+string(a.Status), "'account set --status active' lets the user log in")
 	if pending := c.Pending(a, nil); len(pending) > 0 {
@@ -77,7 +78,7 @@ func (ad *Admin) Explain(ctx context.Context, loginID, address string) (found []
 	if byCode || ad.Company.NeedsSecondFactor(a) {
 		step("a code is due")
 		if !byCode {
-			add(c.CheckCodes(a.FailureCounts), "codes are locked", "'account unlock' ends the lock, if it was the owner")
+			add(c.CheckCodes(a.FailureCounts), "codes are locked", unlock)
 		}
 		const factor = "give the account a phone, an app or backup codes"
 		if byCode && a.Phone == "" {
@@ -88,7 +89,7 @@ func (ad *Admin) Explain(ctx context.Context, loginID, address string) (found []
 			add(blocked, "no SMS can be sent to "+a.Phone+" now", "'account unlock' does not end this; until the limit does, "+factor)
 		}
 	}
-	if a.MustSetPassword || byCode && *ad.Company.Password.Required {
+	if ad.Company.PasswordDue(a) {
 		step("the user must set a password")
 	}
 	return found, err

@@ -3,7 +3,6 @@ package manage
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
@@ -30,7 +29,7 @@ func CountWrongKey(ctx context.Context, s *session.Manager, address string) erro
 	full, limited := errors.AsType[*record.FullError](err)
 	switch {
 	case limited:
-		if e.Reason = strings.TrimPrefix(record.LimitAddress, record.EventPrefix); at.Reported != nil && at.Reported.FirstTime(at.Now, full) {
+		if e.Reason, _ = record.CutLimit(record.LimitAddress); at.Reported != nil && at.Reported.FirstTime(at.Now, full) {
 			s.Emit(ctx, e)
 		}
 		return wire.Restricted(record.LimitAddress, at.Now, full.Until)

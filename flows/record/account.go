@@ -171,5 +171,9 @@ type FailureCount struct {
 const ExternalPassword = "$webhook$"
 
 // HasApp reports whether the account's second factor is an authenticator app. The app
+// LogsInByCode reports whether a login with a login id of the account needs a code in place
+// of a password. It is false of no account.
+func (a Account) LogsInByCode() bool { return a.ID != 0 && a.PasswordHash == "" }
+
 // needs a password first: an account without one logs in by SMS.
 func (a Account) HasApp() bool { return a.TOTP != "" && a.PasswordHash != "" }

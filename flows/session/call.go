@@ -46,7 +46,6 @@ type Call struct {
 	// Results of finding the session.
 	limited *record.FullError // the limit that the address has reached; nil if none
 	loaded  *record.Account   // the session's account, if it was loaded
-	unsent  error             // why the gateway did not take the last code; nil if it did
 	claim   *record.Counter   // of a stateless token: full once it was used; nil if the session is stored
 
 	// For the call's events.
@@ -57,6 +56,22 @@ type Call struct {
 // NewCall returns the call of a client. Call SetCompany next.
 func (s *Manager) NewCall(client Client) *Call {
 	return &Call{Attempt: s.attempt(nil, client.Address), s: s, client: client, userAgent: KeptUserAgent(client.UserAgent)}
+}
+
+// SetCompany sets the company of the call and the name of the API key that the client
+// sent. Its error is that of Keys.
+func (c *Call) SetCompany(ctx context.Context, company *tenant.Company, key string) (err error) {
+	c.setCompany(company)
+	c.key = key
+	c.Keys, err = c.s.Keys(ctx)
+	return err
+}
+
+func (c *Call) setCompany(company *tenant.Company) {
+	c.Company, c.Tells = company, open{c}
+	if company.Hardened {
+		c.Tells = hardened{open{c}}
+	}
 }
 
 // Attempt returns a new attempt of a client at the address. Its error is that of Keys.

@@ -85,8 +85,14 @@ var ErrNoSecondFactor = &wire.Refusal{
 	Reason:  wire.NoSecondFactor,
 }
 
-// handOver gives a message to a gateway, if there is one. A message that the gateway refuses counts, too, so
-// Retry-After then says when the budgets allow the next one.
+// A notTaken is why a gateway did not take a message.
+type notTaken struct{ error }
+
+func (n notTaken) Unwrap() error { return n.error }
+
+// handOver gives a message to a gateway, if there is one. A message that the gateway
+// refuses, with a notTaken, counts, too, so Retry-After then says when the budgets allow the
+// next one.
 func (c *Call) handOver(ctx context.Context, doing string, budgets []record.Counter, send func(context.Context) error) error {
 	c.Worked()
 	if send == nil {
@@ -97,7 +103,7 @@ func (c *Call) handOver(ctx context.Context, doing string, budgets []record.Coun
 	if err == nil {
 		return nil
 	}
-	err = wire.Unavailable(doing, err)
+	err = wire.Unavailable(doing, notTaken{err})
 	refusal, _ := errors.AsType[*wire.Refusal](err)
 	for _, budget := range record.CheckOnly(budgets...) { // one by one, since the last to open counts
 		next := c.Counters.Charge(ctx, c.Now, budget)

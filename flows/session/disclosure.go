@@ -61,27 +61,14 @@ type Counts struct {
 	Private record.FailureKey // counts, too; only who proves a secret learns of its locks; empty for none
 }
 
+// HasPrivate reports whether an attempt has private counts.
+func (c Counts) HasPrivate() bool { return c.Private != record.FailureKey{} }
+
 // Shown is what an answer shows of an account.
 type Shown struct {
 	LoginID string // a phone as it was read, if it was written in another way
 	Phone   string // masked
 	Email   string
-}
-
-// SetCompany sets the company of the call and the name of the API key that the client
-// sent. Its error is that of Keys.
-func (c *Call) SetCompany(ctx context.Context, company *tenant.Company, key string) (err error) {
-	c.setCompany(company)
-	c.key = key
-	c.Keys, err = c.s.Keys(ctx)
-	return err
-}
-
-func (c *Call) setCompany(company *tenant.Company) {
-	c.Company, c.Tells = company, open{c}
-	if company.Hardened {
-		c.Tells = hardened{open{c}}
-	}
 }
 
 // open tells clients whether there is an account, and what stands in its way.
@@ -147,8 +134,7 @@ func (c open) prepare(_ *record.Code, st Step, fixed bool) ([]record.Counter, er
 // deliver waits until the code is sent, even if the client hangs up: that is no failure of
 // the gateway.
 func (c open) deliver(ctx context.Context, _ Step, _ record.TokenHash, code newCode) error {
-	c.unsent = c.handOver(ctx, "sending the code", code.counters, code.send)
-	return c.unsent
+	return c.handOver(ctx, "sending the code", code.counters, code.send)
 }
 
 func (c open) replaceCode(ctx context.Context, st Step, number int64, code newCode) error {

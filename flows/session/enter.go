@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -167,7 +168,8 @@ func (c *Call) enterCheckOTP(ctx context.Context, st Step) (Issued, error) {
 		return c.enterCodeless(ctx, st)
 	}
 	issued, err := c.enter(ctx, st)
-	if spare && (strings.HasPrefix(string(wire.ReasonOf(err)), "limit.sms_") || err != nil && err == c.unsent) {
+	_, unsent := errors.AsType[notTaken](err)
+	if spare && (unsent || strings.HasPrefix(string(wire.ReasonOf(err)), "limit.sms_")) {
 		c.s.WarnUnanswered(err, "company", c.Company.Code)
 		return c.enterCodeless(ctx, st)
 	}

@@ -38,7 +38,7 @@ func (c hardened) toStranger() bool { return c.session == nil || anyones(c.sessi
 // other such account logs in by a code, which shows that it exists.
 func (c hardened) StandIn(a record.Account) record.Account {
 	noCode := a.Phone == "" || !c.Company.DeliversTo(a.Phone) && a.BackupCodes == 0
-	if a.ID != 0 && a.PasswordHash == "" && (noCode || tenant.CheckStatus(a) != nil) {
+	if a.LogsInByCode() && (noCode || tenant.CheckStatus(a) != nil) {
 		return record.Account{CompanyGeneration: a.CompanyGeneration}
 	}
 	return a

@@ -101,7 +101,7 @@ func (c *Call) trySMS(ctx context.Context, a record.Account, counts Counts, otp 
 
 func (c *Call) recordWrongCode(ctx context.Context, counts Counts) error {
 	var err error
-	if counts.Private != (record.FailureKey{}) {
+	if counts.HasPrivate() {
 		err = c.CountWrongCode(ctx, counts.Private)
 	}
 	return cmp.Or(c.RecordWindow(ctx, counts.Key, record.WrongCodes, false), err)

@@ -56,7 +56,7 @@ func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *Pa
 		return wire.Unavailable("checking the password", err)
 	}
 	at.Worked()
-	private := t.Counts.Private != (record.FailureKey{})
+	private := t.Counts.HasPrivate()
 	if private && t.Account.FailureCounts[record.WrongPasswords].Count >= at.Company.Limits.DisableAfter {
 		ok = false // as RecordPrivate will say
 	}

@@ -120,7 +120,7 @@ func (s *Manager) reseal(ctx context.Context, company string, keys *tokens.Keys)
 			after = a.Mnemocode
 			changed := false
 			seal := func(sealed *string) {
-				again := keys.ResealTOTP(company, *sealed)
+				again := keys.ResealTOTP(company, company, *sealed)
 				changed = changed || again != *sealed
 				*sealed = again
 			}

@@ -116,3 +116,8 @@ func (c *Company) NeedsSecondFactor(a record.Account) bool {
 		return a.SecondFactor
 	}
 }
+
+// PasswordDue reports whether a login of the account must set a new password.
+func (c *Company) PasswordDue(a record.Account) bool {
+	return a.MustSetPassword || a.PasswordHash == "" && *c.Password.Required
+}

@@ -93,7 +93,7 @@ func TestTwoSecretsOverlap(t *testing.T) {
 		}
 	}
 	old, current := before.SealTOTP("acme", []byte("app")), after.SealTOTP("acme", []byte("app"))
-	again := after.ResealTOTP("acme", old)
+	again := after.ResealTOTP("acme", "acme", old)
 	if secret, err := alone.OpenTOTP("acme", again); string(secret) != "app" || err != nil {
 		t.Errorf("sealed again: %q, %v", secret, err)
 	}
@@ -101,11 +101,11 @@ func TestTwoSecretsOverlap(t *testing.T) {
 		t.Errorf("not sealed again: %q, %v", secret, err)
 	}
 	for _, same := range []string{current, again, "", "rubbish", before.SealTOTP("umbrella", nil)} {
-		if after.ResealTOTP("acme", same) != same {
+		if after.ResealTOTP("acme", "acme", same) != same {
 			t.Errorf("%q was sealed again", same)
 		}
 	}
-	if k := at(secrets, begins.Add(-1)); k.ResealTOTP("acme", current) != current {
+	if k := at(secrets, begins.Add(-1)); k.ResealTOTP("acme", "acme", current) != current {
 		t.Error("a node whose clock is behind goes back to the old secret")
 	}
 }

@@ -80,14 +80,15 @@ func (k *Keys) SealTOTP(company string, secret []byte) string {
 	return seal(k.apps[0], company, secret)
 }
 
-// ResealTOTP encrypts with the current secret what SealTOTP has encrypted with an older one.
-// It returns sealed itself if there is nothing to do, or nothing that it can do.
-func (k *Keys) ResealTOTP(company, sealed string) string {
-	secret, with, err := open(k.apps, company, sealed)
-	if err != nil || with >= k.Secret() {
+// ResealTOTP encrypts for a company, with the current secret, what SealTOTP has encrypted for
+// another or with an older one. It returns sealed itself if there is nothing to do, or
+// nothing that it can do.
+func (k *Keys) ResealTOTP(from, to, sealed string) string {
+	secret, with, err := open(k.apps, from, sealed)
+	if err != nil || from == to && with >= k.Secret() {
 		return sealed
 	}
-	return k.SealTOTP(company, secret)
+	return k.SealTOTP(to, secret)
 }
 
 // OpenTOTP decrypts the result of SealTOTP.
