@@ -1,11 +1,36 @@
 package flows
 
 import (
+	"context"
 	"strconv"
+	"time"
 
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
+
+// This file has the first step of every request: which company its API key opens.
+
+// companyOf is Company for requests that a login page also sends. If the Request allows
+// it, the key of the page is valid too.
+func (s *Service) companyOf(ctx context.Context, r *Request) (company *tenant.Company, key string, err error) {
+	code, keys := r.Company, r.APIKeys
+	company, key, err = s.Company(code, keys)
+	if err != wire.ErrAPIKeyInvalid || !r.PageKey || len(keys) != 1 || !tokens.IsPageKey(keys[0]) {
+		return company, key, err
+	}
+	secrets, unanswered := s.Keys(ctx)
+	if unanswered != nil {
+		return nil, "", unanswered
+	}
+	good := secrets.VerifyPageKey(code, keys[0], s.Now()) // checked even for an unknown company, so that it takes as long
+	if company = s.Companies[code]; good && company != nil {
+		return company, s.reportKey(company, KeyOfPage), nil
+	}
+	return nil, "", err
+}
 
 // KeyOfPage is the name of a login page's own key, which is not in the configuration.
 const KeyOfPage = "page"
@@ -55,4 +80,22 @@ func (s *Service) reportKey(c *tenant.Company, key string) string {
 		s.KeyUsed(c.Code, key)
 	}
 	return key
+}
+
+// A page must be reloaded when its key has expired: pageKeyLife after the start of the
+// pageKeyStep in which it was made. So the page stays the same for a pageKeyStep.
+const (
+	pageKeyLife = time.Hour
+	pageKeyStep = time.Minute
+)
+
+// PageKey returns a key for the login page of a company. It does not check whether the
+// company has such a page. The key stays the same for a minute. The error is
+// wire.ErrUnavailable if the store's secret can't be loaded.
+func (s *Service) PageKey(ctx context.Context, company string) (string, error) {
+	keys, err := s.Keys(record.WithStoreTime(ctx))
+	if err != nil {
+		return "", err
+	}
+	return keys.NewPageKey(company, s.Now().Truncate(pageKeyStep).Add(pageKeyLife)), nil
 }

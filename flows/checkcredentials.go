@@ -23,9 +23,9 @@ func (s *Service) checkCredentials(ctx context.Context, c *session.Call, req *ch
 	if err != nil {
 		return Reply{}, err
 	}
-	attempt := passwordAttempt{session.PasswordAttempt{Account: a, Password: req.Password, Wrong: wire.ErrCredentialsInvalid}, loginIDHash, nil}
-	return s.enterByPassword(ctx, c, attempt, &checkPasswordRequest{
+	try := session.PasswordAttempt{Account: a, Password: req.Password, Wrong: wire.ErrCredentialsInvalid}
+	return s.enterByPassword(ctx, &passwordAttempt{s: s, c: c, try: try, loginIDHash: loginIDHash, req: &checkPasswordRequest{
 		Password: req.Password, CaptchaResponse: req.CaptchaResponse, AcceptDisclaimers: req.AcceptDisclaimers,
 		DeviceToken: req.DeviceToken, RememberDevice: req.RememberDevice,
-	})
+	}})
 }

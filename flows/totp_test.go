@@ -27,6 +27,7 @@ func (b *harness) withApp() func(from time.Duration) string {
 	if _, err := b.admin().ConfirmTOTP(b.t.Context(), mnemocode, shows(-30*time.Second), ""); err != nil {
 		b.t.Fatal(err)
 	}
+	settle(b.Service) // the notice
 	return shows
 }
 

@@ -57,17 +57,3 @@ func (c *Company) BlindRecoveryMethod(wanted Method, a record.Account) (record.A
 	}
 	return a, wanted, nil
 }
-
-// CheckStatus returns nil if the account's status lets it log in, or the error to return.
-func CheckStatus(a record.Account) error {
-	switch a.Status {
-	case record.StatusActive:
-		return nil
-	case record.StatusRestricted:
-		return wire.ErrUserRestricted
-	case record.StatusClosed:
-		return wire.ErrUserClosed
-	default: // denied, or a status from a newer version
-		return wire.ErrUserDenied
-	}
-}

@@ -1,0 +1,54 @@
+package tenant
+
+import (
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// This file says what a login of an account needs.
+
+// CheckStatus returns nil if the account's status lets it log in, or the error to return.
+func CheckStatus(a record.Account) error {
+	switch a.Status {
+	case record.StatusActive:
+		return nil
+	case record.StatusRestricted:
+		return wire.ErrUserRestricted
+	case record.StatusClosed:
+		return wire.ErrUserClosed
+	default: // denied, or a status from a newer version
+		return wire.ErrUserDenied
+	}
+}
+
+// SendsCodesTo reports whether an account with this phone can get a code, if no budget is
+// used up. The phone may be empty.
+func (c *Company) SendsCodesTo(phone string) bool {
+	_, fixed := c.FixedCode(phone)
+	return phone != "" && (fixed || c.SMS != nil && c.Limits.SendsTo(phone))
+}
+
+// DeliversTo reports whether a code for this phone has a way to its owner: a gateway, or a
+// fixed code. The phone may be empty.
+func (c *Company) DeliversTo(phone string) bool {
+	_, fixed := c.FixedCode(phone)
+	return phone != "" && (fixed || c.SMS != nil)
+}
+
+// NeedsSecondFactor reports whether a login of the account needs a code after the
+// password.
+func (c *Company) NeedsSecondFactor(a record.Account) bool {
+	switch c.SecondFactor {
+	case SecondFactorRequired:
+		return true
+	case SecondFactorOff:
+		return false
+	default:
+		return a.SecondFactor
+	}
+}
+
+// PasswordDue reports whether a login of the account must set a new password.
+func (c *Company) PasswordDue(a record.Account) bool {
+	return a.MustSetPassword || a.PasswordHash == "" && *c.Password.Required
+}
