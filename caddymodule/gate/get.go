@@ -54,17 +54,23 @@ func (h *Handler) serveModule(w http.ResponseWriter, r *http.Request, _ target) 
 // serveClientConfig answers with the company's configuration for clients.
 func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
 	w.Header().Add("Vary", "Accept-Language")
-	var config tenant.ClientConfig
 	err = h.get(r, func(service *flows.Service) (err error) {
-		config, err = service.ClientConfig(r.Context(), h.request(w, r, t))
+		body, err = h.clientConfig(r, service, h.request(w, r, t))
 		return err
 	})
+	return body, err
+}
+
+// clientConfig returns the company's configuration for clients, which the login page
+// carries, too.
+func (h *Handler) clientConfig(r *http.Request, service *flows.Service, of *flows.Request) (any, error) {
+	config, err := service.ClientConfig(r.Context(), of)
 	return struct {
 		Status string `json:"status"`
 		tenant.ClientConfig
 		page.Config
 		SelfService bool `json:"self_service"` // whether the site has the routes of package selfservice
-	}{"success", config, h.pageConfig(r, t.company, config.OAuth), h.SelfService > 0}, err
+	}{"success", config, h.pageConfig(r, of, config.OAuth), h.SelfService > 0}, err
 }
 
 // keySetPath is the path of the keys that verify assertions, below /{company_code}/.

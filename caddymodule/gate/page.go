@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/text/language"
+
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -33,14 +35,14 @@ func (h *Handler) remembers(company string) bool {
 
 // pageConfig returns what clients of the company must know of the site's login page.
 // It adds the addresses of the providers' icons.
-func (h *Handler) pageConfig(r *http.Request, company string, providers []tenant.ClientOAuth) page.Config {
-	if !h.hasPage(company) {
+func (h *Handler) pageConfig(r *http.Request, of *flows.Request, providers []tenant.ClientOAuth) page.Config {
+	if !h.hasPage(of.Company) {
 		return page.NoConfig
 	}
 	for i, p := range providers {
-		providers[i].Icon = h.page.IconURL(h.base(r), company, p.ProviderID)
+		providers[i].Icon = h.page.IconURL(h.base(r), of.Company, p.ProviderID)
 	}
-	return h.page.Config(languagesOf(r)())
+	return h.page.Config(of.Languages())
 }
 
 func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
@@ -52,7 +54,8 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 		h.page.ServeFile(w, r, strings.TrimPrefix(rest, page.Prefix))
 		return nil, nil
 	}
-	view := page.View{Kind: rest, Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie) != nil, Languages: languagesOf(r)()}
+	view := page.View{Kind: rest, Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie) != nil}
+	view.Language = h.page.Language(r.URL.Query().Get("lang"), languagesOf(r)())
 	ctx := record.WithStoreTime(r.Context())
 	err = h.withService(ctx, func(service *flows.Service) (err error) {
 		if t.kind == securityPage {
@@ -62,7 +65,12 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 		} else {
 			view.Captcha = service.Companies[t.company].CaptchaType
 		}
-		view.Key, err = service.PageKey(ctx, t.company)
+		if view.Key, err = service.PageKey(ctx, t.company); err != nil {
+			return err
+		}
+		of := h.request(w, r, t)
+		of.APIKeys, of.Languages = []string{view.Key}, func() []language.Tag { return []language.Tag{view.Language} }
+		view.Config, err = h.clientConfig(r, service, of)
 		return err
 	})
 	if t.kind == securityPage && needsLogin(err) {

@@ -193,7 +193,7 @@ func browserIsOfferedAPasskey(t *testing.T, s *site) {
 	b.authenticator(false)
 	offered("alice@example.com")
 	b.submits()
-	b.isAlerted("security.passkeys.cancelled")
+	b.isAlerted("offer.cancelled")
 	b.chooses("offer.skip")
 	isHome()
 	b.logsIn(s.URL+"/home", "alice@example.com", testPassword) // it was offered

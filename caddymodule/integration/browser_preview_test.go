@@ -262,7 +262,7 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	scene("login-empty")
 	b.shows("#said", "error.empty") // the focus was there before
 	scene("offer-refused")
-	b.shows(".alert p", "security.passkeys.cancelled")
+	b.shows(".alert p", "offer.cancelled")
 	scene("login-disabled") // waiting does not help
 	is(`!document.querySelector('#screen .main').hasAttribute('aria-disabled')`)
 	scene("logout-unavailable") // the user may still be logged in
@@ -344,7 +344,7 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	// The security page
 	scene("security-password") // the login is fresh for only 20 seconds
 	is(`document.querySelector('#current') !== null`)
-	for name, told := range map[string]string{"password-unsure": "security.unsure", "passkey-refused": "security.passkeys.cancelled", "session-over": ""} {
+	for name, told := range map[string]string{"password-unsure": "security.unsure", "passkey-refused": "offer.cancelled", "session-over": ""} {
 		scene("security-" + name)
 		if got := b.eval(`[...document.querySelectorAll('.done')].map(({ textContent }) => textContent).join('')`); got != pageTexts()[told] {
 			t.Errorf("%s says %q", name, got)

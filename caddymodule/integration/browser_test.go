@@ -62,6 +62,7 @@ type tab struct {
 	mu        sync.Mutex
 	complains []string
 	addresses []string // of all requests and pages
+	scripted  []string // of the requests by scripts
 	loud      bool     // errors are expected
 }
 
@@ -106,6 +107,9 @@ func (b *tab) hear(event any) {
 	switch e := event.(type) {
 	case *network.EventRequestWillBeSent:
 		b.addresses = append(b.addresses, e.Request.URL+e.Request.URLFragment)
+		if e.Initiator.Type == network.InitiatorTypeScript {
+			b.scripted = append(b.scripted, e.Request.URL)
+		}
 	case *page.EventFrameNavigated:
 		b.addresses = append(b.addresses, e.Frame.URL+e.Frame.URLFragment)
 	case *page.EventNavigatedWithinDocument:

@@ -151,7 +151,7 @@ func browserCreatesAPasskey(t *testing.T, s *site) {
 	b.sees("security-passkey", "#passkeys .main")
 	b.judge("security-passkey")
 	b.submits()
-	b.tells("passkeys", "security.passkeys.cancelled")
+	b.tells("passkeys", "offer.cancelled")
 	b.authenticator(true)
 	b.submits()
 	b.tells("passkeys", "security.passkeys.done")

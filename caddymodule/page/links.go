@@ -67,7 +67,9 @@ type Config struct {
 var NoConfig = Config{Links: []Link{}}
 
 // Config returns the options in the best of the user's languages.
-func (p *Page) Config(understood []language.Tag) Config { return p.configs[p.language("", understood)] }
+func (p *Page) Config(understood []language.Tag) Config {
+	return p.configs[p.Language("", understood).String()]
+}
 
 // readLinks chooses the links of each of the page's languages.
 func (p *Page) readLinks(o Options) error {

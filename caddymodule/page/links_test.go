@@ -79,7 +79,7 @@ func TestTheStyleOfTheOperator(t *testing.T) {
 		}
 	}
 	w := httptest.NewRecorder()
-	p.Serve(w, httptest.NewRequest(http.MethodGet, "/acme/login", nil), View{Kind: "login", Company: "acme"})
+	p.Serve(w, httptest.NewRequest(http.MethodGet, "/acme/login", nil), View{Kind: "login", Company: "acme", Language: language.English})
 	sheets := strings.Split(w.Body.String(), `<link rel="stylesheet" href="`)
 	if len(sheets) != 3 || !strings.Contains(sheets[2], "/style/style.css") || !slices.Contains(strings.Split(w.Header().Get("Content-Security-Policy"), "; "), "font-src 'self'") {
 		t.Errorf("got %v\n%s", w.Header(), w.Body)

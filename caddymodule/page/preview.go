@@ -49,8 +49,10 @@ func Preview(o Options, name string) (http.Handler, error) {
 	for scheme, replacer := range schemes {
 		pages := func(kind string) http.HandlerFunc {
 			return func(w http.ResponseWriter, r *http.Request) {
+				tags, _, _ := language.ParseAcceptLanguage(r.Header.Get("Accept-Language"))
 				view := View{
 					Kind: kind, Company: r.PathValue("scene"), Name: name, Base: "/" + scheme, Key: "preview", Cookie: r.URL.Query().Has("cookie"),
+					Language: p.Language(r.URL.Query().Get("lang"), tags),
 				}
 				edit(w, r, replacer, func(w http.ResponseWriter) { p.Serve(w, r, view) })
 			}

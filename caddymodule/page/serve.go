@@ -3,6 +3,8 @@ package page
 import (
 	"bytes"
 	"cmp"
+	"encoding/json"
+	"html/template"
 	"net/http"
 	"slices"
 	"strconv"
@@ -22,7 +24,8 @@ type View struct {
 	Captcha string // the company's kind of captcha, such as turnstile
 	Cookie  bool   // whether the request brought a session's cookie
 
-	Languages []language.Tag // of the request's Accept-Language
+	Language language.Tag // one of the page's
+	Config   any          // client.json, in this language; nil lets the page ask for it
 }
 
 // Prefix is the path of the files below /{company_code}/. The version and the file's
@@ -76,8 +79,8 @@ func policy(captcha string, styled bool) string {
 
 // A variant is everything that the page depends on except its key.
 type variant struct {
-	kind, company, name, base, lang string
-	cookie                          bool
+	kind, company, name, base, lang, config string
+	cookie                                  bool
 }
 
 // A markup is the rendered and compressed page of a variant. It is cached until its
@@ -88,8 +91,8 @@ type markup struct {
 	plain, gzipped []byte
 }
 
-// maxWritten limits the number of cached markups, of about 4 kB each.
-const maxWritten = 500
+// maxWritten limits the number of cached markups, of about 20 kB each.
+const maxWritten = 200
 
 func (p *Page) markup(of variant, key string) (markup, error) {
 	p.mu.Lock()
@@ -103,8 +106,9 @@ func (p *Page) markup(of variant, key string) (markup, error) {
 	err := html.Execute(&body, map[string]any{
 		"Lang": of.lang, "Dir": direction(of.lang), "Title": cmp.Or(p.title, of.name), "Kind": of.kind, "Company": of.company,
 		"Files": p.filesAt(of.base, of.company), "Modules": scripts(of.kind), "Images": p.files, "Styled": p.styled(),
-		"Key": key, "Cookie": of.cookie, "Links": p.configs[of.lang].Links,
-		"Heading": texts[of.kind+".heading"], "Loading": texts["loading"], "Language": texts["language.choose"], "Languages": p.languageChoices(of.lang),
+		"Key": key, "Cookie": of.cookie, "Links": p.configs[of.lang].Links, "Config": template.JS(of.config),
+		"Texts": template.JS(p.files[textsFile(of.kind, of.lang)].plain), "Heading": texts[of.kind+".heading"], "Unscripted": texts["noscript"], "Slow": texts["loading.slow"],
+		"Language": texts["language.choose"], "Languages": p.languageChoices(of.lang),
 	})
 	if err != nil {
 		return markup{}, err
@@ -121,9 +125,10 @@ func (p *Page) markup(of variant, key string) (markup, error) {
 
 // Serve answers with the page at /{company_code}/{kind}.
 func (p *Page) Serve(w http.ResponseWriter, r *http.Request, v View) {
-	lang := p.language(r.URL.Query().Get("lang"), v.Languages)
-	m, err := p.markup(variant{v.Kind, v.Company, v.Name, v.Base, lang, v.Cookie}, v.Key)
-	if err != nil {
+	lang := v.Language.String()
+	config, err := json.Marshal(v.Config) // it escapes what could end a script
+	m, failed := p.markup(variant{v.Kind, v.Company, v.Name, v.Base, lang, string(config), v.Cookie}, v.Key)
+	if cmp.Or(err, failed) != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}

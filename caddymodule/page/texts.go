@@ -54,14 +54,28 @@ func (p *Page) readTexts(dir string) error {
 			slices.Sort(foreign)
 			texts["foreign"] = strings.Join(foreign, " ")
 		}
-		content, err := json.Marshal(texts)
-		if err != nil {
-			return err
+		for _, kind := range []string{"security", "login"} {
+			if kind == "login" {
+				maps.DeleteFunc(texts, func(key, _ string) bool { return strings.HasPrefix(key, "security.") })
+			}
+			content, err := json.Marshal(texts) // it escapes what could end a script
+			if err != nil {
+				return err
+			}
+			p.files[textsFile(kind, tag)] = newFile(contentTypes[".json"], content)
 		}
-		p.files["texts/"+tag+".json"] = newFile(contentTypes[".json"], content)
 	}
 	p.matcher = language.NewMatcher(p.languages)
 	return nil
+}
+
+// textsFile returns the name of the file with the texts of a kind of page. Only the
+// security page needs half of them.
+func textsFile(kind, lang string) string {
+	if kind == "security" {
+		return "texts/security/" + lang + ".json"
+	}
+	return "texts/" + lang + ".json"
 }
 
 // readLanguages reads each <language>.json of a directory. If keys is set, a file
@@ -128,16 +142,16 @@ func (p *Page) readLanguage(from fs.FS, file, name string, keys map[string]strin
 // maxTag is the length to which language tags are cut (RFC 5646, section 4.4.1).
 const maxTag = 35
 
-// language returns the language with the requested tag or, if there is none, the
+// Language returns the language with the requested tag or, if there is none, the
 // best match for the languages that the user understands.
-func (p *Page) language(asked string, understood []language.Tag) string {
+func (p *Page) Language(asked string, understood []language.Tag) language.Tag {
 	if tag, err := language.Parse(asked[:min(len(asked), maxTag)]); err == nil {
 		if _, i, how := p.matcher.Match(tag); how != language.No {
-			return p.languages[i].String()
+			return p.languages[i]
 		}
 	}
 	_, i, _ := p.matcher.Match(understood...)
-	return p.languages[i].String()
+	return p.languages[i]
 }
 
 // rightToLeft lists the scripts that are written from right to left.

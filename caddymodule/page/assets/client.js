@@ -423,7 +423,7 @@ const year = 31_536_000; // in seconds; some providers add it to the time in 32 
 const isOver = ({ code }) => ['auth.token.invalid', 'auth.token.expired', 'auth.header.missing'].includes(code);
 
 // camel renames fields to camel case, as is usual in JavaScript.
-function camel(value) {
+export function camel(value) {
   if (Array.isArray(value)) return value.map(camel);
   if (value === null || typeof value !== 'object') return value;
   return Object.fromEntries(Object.entries(value).map(([field, v]) => [field.replace(/_(.)/g, (_, c) => c.toUpperCase()), camel(v)]));

@@ -1,7 +1,13 @@
 // What the login page and the security page share: the page's key, what the tab
 // remembers, and the language.
-import { $, alert, button, el } from './ui.js';
-import { t, speak, language } from './texts.js';
+import { camel } from './client.js';
+import { $, alert } from './ui.js';
+import { t, given, speak, language } from './texts.js';
+
+const own = language; // the page's
+
+// configOf returns the company's configuration. The page brings it in its own language.
+export const configOf = async (client) => given.config && language === own ? camel(given.config) : client.config();
 
 // stored returns the storage of the tab. A browser that accepts no cookies of this
 // site also refuses storage.
@@ -38,18 +44,12 @@ async function choose(tag) {
   $('#language').value = tag;
 }
 
-// languages loads the texts in the user's language, and offers the others. changed is
-// called when the user has chosen another one.
+// languages loads the texts of the language that the user has chosen before, and offers
+// the others. changed is called when the user has chosen another one.
 export async function languages(changed) {
-  const wanted = new URLSearchParams(location.search).has('lang') ? null : remembered('language');
-  await choose(wanted && $(`#language option[value="${CSS.escape(wanted)}"]`) ? wanted : language).catch((error) => {
-    $('.loading').remove();
-    $('#screen').append(el('p', { class: 'stack', lang: 'en', dir: 'ltr' }, button('Try again', () => location.reload(), 'main')));
-    $('#screen').removeAttribute('aria-busy');
-    throw error;
-  });
   const chooser = $('#language');
-  chooser.parentElement.hidden = chooser.options.length < 2;
+  const wanted = new URLSearchParams(location.search).has('lang') ? null : remembered('language');
+  if (wanted && wanted !== own && $(`option[value="${CSS.escape(wanted)}"]`, chooser)) await choose(wanted).catch(() => {}); // otherwise it stays the page's
   chooser.addEventListener('change', async () => {
     try {
       await choose(chooser.value);

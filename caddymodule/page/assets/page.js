@@ -4,7 +4,7 @@
 import { connect, MnemogateError } from './client.js';
 import { $, el, alert, anchor, busy, button, complain, entitle, failed, fieldOf, focus, footer, isFilled, note, say, textOf } from './ui.js';
 import { t, time, language } from './texts.js';
-import { keep, key, languages, remembered, stored } from './frame.js';
+import { configOf, keep, key, languages, remembered, stored } from './frame.js';
 import { returnTo } from './returnto.js';
 import { Journey, linkIn } from './journey.js';
 import { canOffer, offer } from './passkey.js';
@@ -318,7 +318,7 @@ const ticked = (within, name) => [...within.querySelectorAll(`input[name="${name
 async function begin() {
   try {
     if (!navigator.cookieEnabled || !isSecureContext || !stored()) throw new MnemogateError('cookies', 'the session could not be kept');
-    page.config = await client.config();
+    page.config = await configOf(client);
     if (!fresh) canOffer(page.config).then((can) => { page.offers = can; }); // otherwise the user wants to do something else
     if (leaving && hasCookie) client.start(); // a login that has begun in this tab is over
     if (link && !leaving) return page.show(client.start(), { screen: openLink });

@@ -95,7 +95,7 @@ export function offer(page, step) {
     body: [
       el('p', { class: 'lead' }, t('offer.text')),
       el('div', { class: 'stack' },
-        button(t('security.passkeys.create'), () => page.act(() => create(step)), 'main'),
+        button(t('offer.create'), () => page.act(() => create(step)), 'main'),
         button(t('offer.skip'), () => page.go(), 'other')),
     ],
   };
@@ -107,7 +107,7 @@ async function create(step) {
     await step.me.addPasskey();
   } catch (error) {
     if (error.reason === 'too_old') return step; // the offer was open for too long
-    if (isNone(error)) return void alert(t('security.passkeys.cancelled'));
+    if (isNone(error)) return void alert(t('offer.cancelled'));
     if (!(error instanceof DOMException)) throw error;
     // Otherwise there is one already, or this address of the site has none.
   }

@@ -5,7 +5,7 @@ import { $, el, busy, button, complain, entitle, failed, field, fieldOf, footer,
 import { t, time, language } from './texts.js';
 import { returnTo } from './returnto.js';
 import { appDigits, codeField, isMasked, newPassword, sentTo, username } from './screens.js';
-import { key, languages } from './frame.js';
+import { configOf, key, languages } from './frame.js';
 import { device, ago, moment } from './device.js';
 import { creates, isNone, settle } from './passkey.js';
 
@@ -143,7 +143,7 @@ const sections = {
   ],
 
   passkeys() {
-    if (opened === 'passkeys') return confirmation('passkeys', t('security.passkeys.create.text'), t('security.passkeys.create'), create);
+    if (opened === 'passkeys') return confirmation('passkeys', t('security.passkeys.create.text'), t('offer.create'), create);
     const named = passkeys.find(({ id }) => opened === `passkeys-rename-${id}`);
     if (named) {
       return [
@@ -286,7 +286,7 @@ const create = () => act('passkeys', 'passkeys', async () => {
     await me.addPasskey();
   } catch (error) {
     if (!isNone(error) && !(error instanceof DOMException)) throw error;
-    return tell('passkeys', t(error.name === 'InvalidStateError' ? 'security.passkeys.exists' : 'security.passkeys.cancelled'), true);
+    return tell('passkeys', t(error.name === 'InvalidStateError' ? 'security.passkeys.exists' : 'offer.cancelled'), true);
   }
   settle();
   await refresh();
@@ -392,7 +392,7 @@ async function begin() {
     const step = await client.resume({ byCookie: true });
     if (step.state !== 'authorized') return toLogin();
     me = step.me;
-    config = await client.config();
+    config = await configOf(client);
     await load();
   } catch (error) {
     if (!(error instanceof MnemogateError)) throw error;

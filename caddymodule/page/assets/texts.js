@@ -1,16 +1,23 @@
 // The page's texts in the chosen language.
-let texts = {};
-let foreign = new Set(); // the keys of texts that the language lacks, which are in English
+
+// What the page brings with it, so that its first screen needs no request.
+export const given = JSON.parse(document.getElementById('given').textContent);
+
+let texts, foreign; // foreign has the keys of texts that the language lacks, which are in English
 const lent = new Set(); // such texts as they were used
-export let language = document.documentElement.lang;
+export let language;
+use(document.documentElement.lang, given.texts);
+
+function use(tag, of) {
+  [language, texts, foreign] = [tag, of, new Set(of.foreign?.split(' '))];
+}
 
 // speak loads the texts of a language.
 export async function speak(tag) {
-  const answer = await fetch(new URL(`texts/${tag}.json`, import.meta.url));
+  const directory = document.querySelector('main').dataset.kind === 'security' ? 'texts/security/' : 'texts/';
+  const answer = await fetch(new URL(`${directory}${tag}.json`, import.meta.url));
   if (!answer.ok) throw new Error(`no texts in ${tag}`);
-  texts = await answer.json();
-  foreign = new Set(texts.foreign?.split(' '));
-  language = tag;
+  use(tag, await answer.json());
 }
 
 export const has = (key) => Object.hasOwn(texts, key);
