@@ -128,7 +128,7 @@ func TestAChangeThatFailsIsGivenBack(t *testing.T) {
 		self, err := manage.NewSelf(t.Context(), b.Manager, b.company, authorized, session.Client{Address: home})
 		must(t, err)
 		if err = self.BeginChange(t.Context(), "backup codes"); err == nil {
-			_, err = self.NewBackupCodes(t.Context())
+			_, err = self.NewOwnBackupCodes(t.Context())
 		}
 		self.EndChange(t.Context(), err)
 		return err

@@ -167,7 +167,7 @@ func TestANoticeNamesTimeDeviceAndAddress(t *testing.T) {
 	s := record.Session{Company: code, Account: b.account} // as a node remembers it
 	self, err := manage.NewSelf(t.Context(), b.Manager, b.company, s, session.Client{Address: "203.0.113.9", UserAgent: "Chrome/1 Windows"})
 	must(t, err)
-	if _, err := self.NewBackupCodes(t.Context()); err != nil {
+	if _, err := self.NewOwnBackupCodes(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	settle(b.Service)

@@ -392,7 +392,7 @@ func TestRemovingPasskeys(t *testing.T) {
 	must(t, err)
 	user, err := manage.NewSelf(t.Context(), b.Manager, b.company, loggedIn, session.Client{Address: "192.0.2.1"})
 	must(t, err)
-	if err := user.RemovePasskey(t.Context(), id(one)); !errors.Is(err, wire.ErrConflict) {
+	if err := manage.ForUser(user.RemovePasskey(t.Context(), mnemocode, id(one), loggedIn.ID)); !errors.Is(err, wire.ErrConflict) {
 		t.Errorf("the last way to log in, where nothing sends SMS: %v", err)
 	}
 	b.company.SMS = sender

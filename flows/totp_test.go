@@ -151,7 +151,8 @@ func TestNobodyRemovesTheAppThatTheNextLoginNeeds(t *testing.T) {
 		must(t, err)
 		self, err := manage.NewSelf(t.Context(), b.Manager, b.company, s, session.Client{Address: home})
 		must(t, err)
-		return self.RemoveTOTP(t.Context())
+		_, err = self.RemoveTOTP(t.Context(), mnemocode, s.ID)
+		return manage.ForUser(err)
 	}
 	fixed := []tenant.FixedCode{{Code: "123456", Phones: []string{phone}}}
 	for name, prepare := range map[string]func(*harness){

@@ -243,8 +243,8 @@ func asError(err error) *Error {
 	if rule, ok := errors.AsType[*tenant.RuleError](err); ok {
 		return &Error{Status: http.StatusUnprocessableEntity, Field: rule.Field, Reason: rule.Reason, Message: rule.Error()}
 	}
-	if refused, ok := errors.AsType[*manage.NoWelcomeError](err); ok {
-		return &Error{Status: http.StatusConflict, Field: refused.Field, Message: refused.Error()}
+	if refused, ok := errors.AsType[*manage.Error](err); ok {
+		return &Error{Status: refused.Status, Field: refused.Field, Reason: refused.Reason, Message: refused.Message}
 	}
 	if refusal, ok := errors.AsType[*wire.Refusal](err); ok && refusal.Err == wire.ErrRestricted {
 		return &Error{Status: http.StatusTooManyRequests, Reason: refusal.Reason, RetryAfter: refusal.RetryAfter, Message: "too many attempts; wait for the number of seconds in Retry-After, then try again"}
@@ -257,26 +257,8 @@ func asError(err error) *Error {
 		return &Error{Status: http.StatusInternalServerError, Message: "the store is damaged, or its file was moved; 'caddy mnemogate doctor' says what is wrong", Cause: err}
 	case errors.Is(err, record.ErrNotFound):
 		return &Error{Status: http.StatusNotFound, Message: api.NoAccount}
-	case errors.Is(err, manage.ErrNoSession):
-		return &Error{Status: http.StatusNotFound, Field: "session", Message: err.Error()}
-	case errors.Is(err, manage.ErrNoSessionToKeep):
-		return &Error{Status: http.StatusBadRequest, Field: "keep_session", Message: "keep_session: " + err.Error()}
-	case errors.Is(err, manage.ErrNoPasskey):
-		return &Error{Status: http.StatusNotFound, Field: "passkey", Message: err.Error()}
-	case errors.Is(err, manage.ErrNoDevice):
-		return &Error{Status: http.StatusNotFound, Field: "device", Message: err.Error()}
-	case errors.Is(err, manage.ErrLastPasskey), errors.Is(err, manage.ErrNoTOTP), errors.Is(err, manage.ErrChanged):
-		return &Error{Status: http.StatusConflict, Message: err.Error()}
-	case errors.Is(err, manage.ErrAppCode):
-		return &Error{Status: http.StatusUnprocessableEntity, Field: "code", Message: err.Error()}
-	case errors.Is(err, manage.ErrPasswordWrong):
-		return &Error{Status: http.StatusUnauthorized, Field: "current_password", Reason: "password.wrong", Message: "current_password: it is wrong"}
-	case errors.Is(err, manage.ErrNotActive):
-		return &Error{Status: http.StatusConflict, Field: "status", Message: "status: the account is not active, so its user can't log in; set it to active first"}
 	case errors.Is(err, wire.ErrPasswordSame):
 		return asError(&tenant.RuleError{Field: "new_password", Text: "Not the current password."})
-	case errors.Is(err, manage.ErrRevocationPending):
-		return &Error{Status: http.StatusServiceUnavailable, Message: err.Error()}
 	case errors.Is(err, password.ErrBusy):
 		return &Error{Status: http.StatusServiceUnavailable, Message: "too many passwords are being hashed; try again"}
 	default:

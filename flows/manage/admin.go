@@ -24,9 +24,7 @@ import (
 // An Admin acts for an operator. It creates, changes and deletes accounts of one company
 // and revokes their sessions. The caller must authenticate the operator first.
 //
-// If the operator is at fault, the methods return a *FieldError, a
-// *record.TakenError, a *tenant.RuleError, record.ErrNotFound or an ErrNo…. Other
-// errors are ErrRevocationPending and errors that wrap wire.ErrUnavailable.
+// Its errors are in errors.go.
 type Admin struct {
 	*session.Manager
 	Company *tenant.Company
@@ -38,9 +36,6 @@ type Admin struct {
 	// users get no notice of a changed password.
 	Bulk bool
 }
-
-// ErrNoSession means that the account has no session with this ID.
-var ErrNoSession = errors.New("the account has no such session")
 
 // Create stores a new account. If Apply sets a Created time, it is kept.
 func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) {
@@ -157,10 +152,11 @@ func (ad *Admin) emit(ctx context.Context, e record.Event) {
 // adminError returns err if the operator may see it. It wraps any other error in
 // wire.ErrUnavailable.
 func adminError(doing string, err error) error {
+	_, refused := errors.AsType[*Error](err)
 	_, field := errors.AsType[*FieldError](err)
 	_, taken := errors.AsType[*record.TakenError](err)
 	_, rule := errors.AsType[*tenant.RuleError](err)
-	if err == nil || field || taken || rule || errors.Is(err, record.ErrNotFound) || errors.Is(err, wire.ErrUnavailable) {
+	if err == nil || refused || field || taken || rule || errors.Is(err, record.ErrNotFound) || errors.Is(err, wire.ErrUnavailable) {
 		return err
 	}
 	return wire.Unavailable(doing, err)

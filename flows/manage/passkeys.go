@@ -22,21 +22,6 @@ import (
 // This file manages the passkeys of accounts. The caller of NewPasskey and AddPasskey must
 // check that the user has just logged in.
 
-// Errors of passkeys, in addition to those of an Admin.
-var (
-	// ErrPasskeyRefused means that the challenge has expired or was used, or that the
-	// authenticator's answer to it does not verify.
-	ErrPasskeyRefused = errors.New("the passkey was not accepted: start again with new options")
-	// ErrPasskeyTaken means that the authenticator's passkey is stored already.
-	ErrPasskeyTaken = errors.New("this passkey exists already: use it, or remove it first")
-	// ErrTooManyPasskeys means that the account has record.MaxPasskeys.
-	ErrTooManyPasskeys = fmt.Errorf("the account has %d passkeys: remove one first", record.MaxPasskeys)
-	// ErrNoPasskey means that the account has no passkey with this ID.
-	ErrNoPasskey = errors.New("the account has no such passkey")
-	// ErrLastPasskey means that the user could not log in without this passkey.
-	ErrLastPasskey = errors.New("it is the last passkey of an account that has no other way to log in: add one first")
-)
-
 // NewPasskey is what a client needs to create a passkey, ready to be marshalled.
 type NewPasskey struct {
 	ChallengeToken string         `json:"challenge_token"` // for AddPasskey, within tenant.PasskeyLife
@@ -218,7 +203,10 @@ func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) 
 	generation, err := ad.Accounts.DeletePasskey(ctx, ad.Now(), a.Company, a.ID, credential, kept, background.OutboxEvents(ad.Company, removed)...)
 	switch {
 	case errors.Is(err, record.ErrNotFound):
-		return cmp.Or(ad.revokePending(ctx, a), ErrNoPasskey) // an earlier request may have removed it
+		if err := ad.revokePending(ctx, a); err != nil { // an earlier request may have removed it
+			return err
+		}
+		return ErrNoPasskey
 	case errors.Is(err, record.ErrConflict):
 		return ErrLastPasskey
 	case err != nil:

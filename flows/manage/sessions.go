@@ -75,10 +75,6 @@ func (ad *Admin) EndAllSessions(ctx context.Context) error {
 	return ad.revoke(ctx, e, record.EndedByAdmin)
 }
 
-// ErrRevocationPending means that a change is stored, but its sessions could not be
-// revoked yet. Manager.Run retries until they are.
-var ErrRevocationPending = errors.New("the change is stored, but its sessions could not be revoked yet; mnemogate tries again until they are")
-
 // revoke revokes the sessions of a change that is stored. It returns
 // ErrRevocationPending if that failed.
 func (ad *Admin) revoke(ctx context.Context, e record.Revocation, reason string) error {

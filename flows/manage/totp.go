@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -19,18 +18,6 @@ import (
 )
 
 // This file manages authenticator apps for an operator or a backend.
-
-// ErrAppCode means that the code for ConfirmTOTP is wrong or was used.
-var ErrAppCode = errors.New("the code is wrong or was used: send the next one that the app shows")
-
-// errNoAppCode means that a text can't be a code of an app.
-var errNoAppCode = &FieldError{"code", fmt.Sprintf("it must have the %d digits that the app shows", tokens.TOTPDigits)}
-
-// errOnlyFactor means that a user can't remove the app, because a login needs its codes.
-var errOnlyFactor = &wire.Refusal{Err: wire.ErrConflict, Message: "A login of this account needs a code, and only the app has one. Set up another app instead, or ask an operator."}
-
-// ErrNoTOTP means that no secret is waiting to be confirmed.
-var ErrNoTOTP = errors.New("there is no secret to confirm: make one first")
 
 // A TOTPSecret is shown once, so that the user can add it to an authenticator app.
 type TOTPSecret struct {
@@ -83,8 +70,7 @@ func knownAs(a record.Account) string {
 
 // ConfirmTOTP makes the newest secret take effect if code is one of its codes. Like any
 // change of the second factor, this revokes the account's sessions, but spares the one
-// with the ID keep, if that is not empty. The code is then spent. ConfirmTOTP may return
-// ErrAppCode, ErrNoTOTP or ErrNoSessionToKeep.
+// with the ID keep, if that is not empty. The code is then spent.
 func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, sent, keep string) (record.Account, error) {
 	code, ok := typed.OTP(sent, tokens.TOTPDigits)
 	if !ok {
@@ -175,9 +161,6 @@ func (ad *Admin) changeFactor(ctx context.Context, a record.Account, keep record
 	})
 	if errors.Is(err, errUnchanged) {
 		return before, ad.revokePending(ctx, before)
-	}
-	if _, refused := errors.AsType[*wire.Refusal](err); refused || errors.Is(err, ErrAppCode) {
-		return record.Account{}, err
 	}
 	if err != nil {
 		return record.Account{}, adminError("changing the second factor", err)

@@ -17,18 +17,6 @@ import (
 // check the user's session. The limits and locks of a login prevent guessing of the
 // password; they count attempts here and attempts to log in together.
 
-// Errors of CheckPassword and ChangePassword, in addition to those of an Admin,
-// ErrNoSessionToKeep and wire.ErrPasswordSame. If a lock or limit refuses the request,
-// the error is a *wire.Refusal of wire.ErrRestricted.
-var (
-	// ErrPasswordWrong means that the current password is wrong. The attempt was counted.
-	ErrPasswordWrong = errors.New("the current password is wrong")
-	// ErrNotActive means that the account's status does not allow logins.
-	ErrNotActive = errors.New("the account is not active")
-	// ErrChanged means that the account was changed during the request.
-	ErrChanged = errors.New("the account was changed meanwhile: try again")
-)
-
 // CheckPassword checks a user's current password. Its effects are those of a login, such
 // as counting attempts and setting locks. The limits of the user's address apply. If
 // address is empty, only those of the account apply.
@@ -70,13 +58,14 @@ func (ad *Admin) checkOwnPassword(ctx context.Context, at *limits.Attempt, a rec
 	return err
 }
 
-// emitLocks reports the locks that an attempt has reached.
+// emitLocks reports the locks that an attempt has reached since the last call.
 func (ad *Admin) emitLocks(ctx context.Context, at *limits.Attempt, a record.Account) {
 	for _, lock := range at.Events {
 		e := ad.eventOfUser(lock.Name, at, a)
 		e.Reason, e.Traffic = lock.Reason, lock.Traffic
 		ad.emit(ctx, e)
 	}
+	at.Events = nil
 }
 
 // eventOfUser returns an event with the address of the user who made the attempt. If the
@@ -164,9 +153,6 @@ func (ad *Admin) checkBreached(ctx context.Context, field, typed string) error {
 	}
 	return err
 }
-
-// ErrNoSessionToKeep means that the session to keep is not one of the account's.
-var ErrNoSessionToKeep = errors.New("the account has no such authorized session")
 
 // sessionToKeep finds one of the account's sessions by its ID.
 func (ad *Admin) sessionToKeep(ctx context.Context, a record.Account, id string) (record.TokenHash, error) {

@@ -9,20 +9,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
-// A NoWelcomeError says why the owner of an account can't get a welcome mail.
-type NoWelcomeError struct {
-	Field   string // the field at fault; empty if it is the configuration
-	Message string
-}
-
-func (e *NoWelcomeError) Error() string { return e.Message }
-
 // Welcome mails the owner of an account, usually a new one, a link to set a password. The
 // link works like a recovery link: auth/recovery/checklink exchanges it, and the same
 // limits apply. When Welcome returns nil, the mail is on its way and the link is valid.
-//
-// In addition to the errors of an Admin, Welcome may return a *NoWelcomeError, or a
-// *wire.Refusal of wire.ErrRestricted if the account got too many mails.
 func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
@@ -30,13 +19,13 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 	}
 	switch {
 	case ad.Company.Mail == nil || ad.Company.Recovery.Link == "":
-		return &NoWelcomeError{"", "the company can mail no links: configure mail and recovery link"}
+		return noWelcome("", "the company can mail no links: configure mail and recovery link")
 	case a.Email == "":
-		return &NoWelcomeError{"primary_email", "primary_email: the account has none to mail the link to"}
+		return noWelcome("primary_email", "primary_email: the account has none to mail the link to")
 	case a.PasswordHash != "" || a.Passkeys > 0 || len(a.Identities) > 0:
-		return &NoWelcomeError{"password_set", "the account can log in already, and the link would be a long-lived way to reset its password: let its owner recover it"}
+		return noWelcome("password_set", "the account can log in already, and the link would be a long-lived way to reset its password: let its owner recover it")
 	case tenant.CheckStatus(a) != nil:
-		return &NoWelcomeError{"status", "status: an account that is not active could not use the link"}
+		return noWelcome("status", "status: an account that is not active could not use the link")
 	}
 	c := ad.NewCall(session.Client{Address: ad.Address})
 	if err := c.SetCompany(ctx, ad.Company, ""); err != nil {
@@ -50,3 +39,7 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 	ad.emit(ctx, ad.event(record.AccountWelcomed, a))
 	return nil
 }
+
+// noWelcome says why the owner of an account can't get a welcome mail. No field: the
+// configuration is at fault.
+func noWelcome(field, why string) error { return &Error{409, field, "", why, nil} }

@@ -76,7 +76,10 @@ type Call struct {
 // one session in it would end all. A change counts once its body is valid.
 func (r *Route) Serve(c Call) (answer any, err error) {
 	c.kind = r.method + " " + r.pattern
-	defer func() { c.EndChange(c.Context(), err) }()
+	defer func() {
+		err = manage.ForUser(err)
+		c.EndChange(c.Context(), err)
+	}()
 	if c.URL.RawQuery != "" {
 		return nil, wire.Invalid("This route has no query parameters. Leave them out.")
 	}
@@ -160,7 +163,7 @@ type factors struct {
 }
 
 func (c *Call) factors() (any, error) {
-	a, company := c.Account(), c.Company()
+	a, company := c.Account, c.Company
 	f := factors{
 		done:               succeeded,
 		User:               a.ScreenName(),
@@ -171,7 +174,7 @@ func (c *Call) factors() (any, error) {
 		Providers:          []int{},
 		SecondFactor:       company.NeedsSecondFactor(a),
 		SecondFactorPolicy: company.SecondFactor,
-		FreshFor:           max(0, int((c.FreshFor-time.Since(c.LoginTime()))/time.Second)),
+		FreshFor:           max(0, int((c.FreshFor-time.Since(c.Session.LoginTime()))/time.Second)),
 		PasswordQuality:    company.Quality(a),
 	}
 	if company.SendsCodesTo(a.Phone) {
@@ -190,25 +193,24 @@ type session struct {
 }
 
 func (c *Call) sessions() (any, error) {
-	sessions, err := c.Sessions(c.Context())
-	if err != nil {
-		return nil, err
-	}
-	list := make([]session, len(sessions))
-	for i, s := range sessions {
-		list[i] = session{api.SessionOf(s), c.IsCurrent(s)}
+	sessions, err := c.LiveSessions(c.Context(), c.Account.Mnemocode)
+	list := []session{}
+	for _, s := range sessions {
+		if s.State == record.Authorized {
+			list = append(list, session{api.SessionOf(s), c.IsCurrent(s)})
+		}
 	}
 	return struct {
 		done
 		Sessions []session `json:"sessions"`
-	}{succeeded, list}, nil
+	}{succeeded, list}, err
 }
 
 func (c *Call) endOthers() (any, error) { return succeeded, c.EndOthers(c.Context()) }
 
 func (c *Call) endSession() (any, error) {
-	current, err := c.EndSession(c.Context(), c.ID)
-	if err == nil && current {
+	err := c.EndSession(c.Context(), c.Account.Mnemocode, c.ID)
+	if err == nil && c.ID == c.Session.ID {
 		c.LoggedOut()
 	}
 	return succeeded, err
@@ -221,13 +223,13 @@ type device struct {
 }
 
 func (c *Call) devices() (any, error) {
-	devices, current, err := c.Devices(c.Context())
+	devices, current, err := c.OwnDevices(c.Context())
 	if err != nil {
 		return nil, err
 	}
 	list := make([]device, len(devices))
 	for i, d := range devices {
-		list[i] = device{api.DeviceOf(c.Company(), d), d.ID == current}
+		list[i] = device{api.DeviceOf(c.Company, d), d.ID == current}
 	}
 	return struct {
 		done
@@ -236,7 +238,7 @@ func (c *Call) devices() (any, error) {
 }
 
 func (c *Call) forgetDevices() (any, error) {
-	return succeeded, c.ForgetDevices(c.Context(), c.ID)
+	return succeeded, c.ForgetDevices(c.Context(), c.Account.Mnemocode, c.ID)
 }
 
 func (c *Call) changePassword() (any, error) {
@@ -247,14 +249,19 @@ func (c *Call) changePassword() (any, error) {
 	if err := c.read(&body); err != nil {
 		return nil, err
 	}
-	return succeeded, c.ChangePassword(c.Context(), body.Current, body.New)
+	if body.Current == "" && c.Account.PasswordHash != "" {
+		return nil, wire.Invalid("The field current_password is missing.")
+	}
+	return succeeded, c.ChangePassword(c.Context(), c.Account.Mnemocode, manage.PasswordChange{
+		Current: body.Current, New: body.New, Address: c.Address, Keep: c.Session.ID,
+	})
 }
 
 func (c *Call) newTOTP() (any, error) {
 	if err := c.read(&struct{}{}); err != nil {
 		return nil, err
 	}
-	secret, err := c.NewTOTP(c.Context())
+	secret, err := c.NewTOTP(c.Context(), c.Account.Mnemocode)
 	if err != nil {
 		return nil, err
 	}
@@ -298,7 +305,7 @@ func (c *Call) confirmTOTP() (any, error) {
 	if err := c.read(&body); err != nil {
 		return nil, err
 	}
-	codes, err := c.ConfirmTOTP(c.Context(), body.Code)
+	codes, err := c.ConfirmOwnTOTP(c.Context(), body.Code)
 	return struct {
 		done
 		Codes []string `json:"backup_codes,omitempty"`
@@ -315,13 +322,16 @@ func (c *Call) setSecondFactor() (any, error) {
 	return succeeded, c.SetSecondFactor(c.Context(), *body.Enabled)
 }
 
-func (c *Call) removeTOTP() (any, error) { return succeeded, c.RemoveTOTP(c.Context()) }
+func (c *Call) removeTOTP() (any, error) {
+	_, err := c.RemoveTOTP(c.Context(), c.Account.Mnemocode, c.Session.ID)
+	return succeeded, err
+}
 
 func (c *Call) newBackupCodes() (any, error) {
 	if err := c.read(&struct{}{}); err != nil {
 		return nil, err
 	}
-	codes, err := c.NewBackupCodes(c.Context())
+	codes, err := c.NewOwnBackupCodes(c.Context())
 	return struct {
 		done
 		api.BackupCodes
@@ -329,7 +339,7 @@ func (c *Call) newBackupCodes() (any, error) {
 }
 
 func (c *Call) passkeys() (any, error) {
-	passkeys, err := c.Passkeys(c.Context())
+	passkeys, err := c.Passkeys(c.Context(), c.Account.Mnemocode)
 	return struct {
 		done
 		api.Passkeys
@@ -340,7 +350,7 @@ func (c *Call) newPasskey() (any, error) {
 	if err := c.read(&struct{}{}); err != nil {
 		return nil, err
 	}
-	options, err := c.NewPasskey(c.Context())
+	options, err := c.NewPasskey(c.Context(), c.Account.Mnemocode)
 	return struct {
 		done
 		manage.NewPasskey
@@ -356,7 +366,7 @@ func (c *Call) addPasskey() (any, error) {
 	if err := c.read(&body); err != nil {
 		return nil, err
 	}
-	added, err := c.AddPasskey(c.Context(), body.ChallengeToken, body.Credential, body.Name)
+	added, err := c.AddPasskey(c.Context(), c.Account.Mnemocode, body.ChallengeToken, body.Credential, body.Name)
 	return struct {
 		done
 		api.Passkey
@@ -370,7 +380,9 @@ func (c *Call) renamePasskey() (any, error) {
 	if err := c.read(&body); err != nil {
 		return nil, err
 	}
-	return succeeded, c.RenamePasskey(c.Context(), c.ID, body.Name)
+	return succeeded, c.RenamePasskey(c.Context(), c.Account.Mnemocode, c.ID, body.Name)
 }
 
-func (c *Call) removePasskey() (any, error) { return succeeded, c.RemovePasskey(c.Context(), c.ID) }
+func (c *Call) removePasskey() (any, error) {
+	return succeeded, c.RemovePasskey(c.Context(), c.Account.Mnemocode, c.ID, c.Session.ID)
+}

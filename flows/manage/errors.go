@@ -1,0 +1,102 @@
+package manage
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// An Error says why an operation was refused: to operators and backends in the form of the
+// accounts API, and to users in that of the routes below me/ (see ForUser).
+type Error struct {
+	Status  int    // of HTTP
+	Field   string // at fault; empty for none
+	Reason  wire.Reason
+	Message string
+	user    error // what users get
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// The errors of the operations. More are *FieldError, *record.TakenError,
+// *tenant.RuleError, record.ErrNotFound, wire.ErrPasswordSame, a *wire.Refusal of
+// wire.ErrRestricted if a lock or limit refuses an attempt of the user, and what wraps
+// wire.ErrUnavailable.
+var (
+	ErrNoSession = &Error{404, "session", "", "the account has no such session", userNot("You have no session with this id. GET sessions lists them.")}
+	ErrNoDevice  = &Error{404, "device", "", "the account has no such device", userNot("You have no device with this id. GET devices lists them.")}
+	ErrNoPasskey = &Error{404, "passkey", "", "the account has no such passkey", userNot("You have no passkey with this id. GET passkeys lists them.")}
+	// ErrNoSessionToKeep means that the session to keep is not one of the account's. To the
+	// user of that session, another change came first. The next try shows whether it spared
+	// the session.
+	ErrNoSessionToKeep = &Error{400, "keep_session", "", "keep_session: the account has no such authorized session", errMeanwhile}
+	// ErrChanged means that the account was changed during the request.
+	ErrChanged = &Error{409, "", "", "the account was changed meanwhile: try again", errMeanwhile}
+	// ErrNotActive means that the account's status does not allow logins. The change of the
+	// status has revoked the session of a user who gets this.
+	ErrNotActive = &Error{409, "status", "", "status: the account is not active, so its user can't log in; set it to active first", wire.ErrTokenInvalid}
+	// ErrPasswordWrong means that the current password is wrong. The attempt was counted.
+	ErrPasswordWrong = &Error{401, "current_password", "password.wrong", "current_password: it is wrong",
+		&wire.Refusal{Err: wire.ErrPasswordInvalid, Message: "current_password is wrong. Ask for it again."}}
+	// ErrAppCode means that the code for ConfirmTOTP is wrong or was used.
+	ErrAppCode   = &Error{422, "code", "", "the code is wrong or was used: send the next one that the app shows", session.ErrAppCode}
+	errNoAppCode = &FieldError{"code", fmt.Sprintf("it must have the %d digits that the app shows", tokens.TOTPDigits)}
+	// errOnlyFactor means that a user can't remove the app, because a login needs its codes.
+	errOnlyFactor   = refused(wire.ErrConflict, "A login of this account needs a code, and only the app has one. Set up another app instead, or ask an operator.")
+	errNoFactor     = refused(wire.ErrConflict, "The account has no second factor, so it could no longer log in. Set a password, and add an authenticator app or a phone first.")
+	errFactorPolicy = refused(wire.ErrUserRestricted, "The company decides for all accounts whether a login needs a second factor. You can't change it.")
+	// ErrNoTOTP means that no secret is waiting to be confirmed.
+	ErrNoTOTP = &Error{409, "", "", "there is no secret to confirm: make one first", wire.Invalid("There is no secret to confirm. Create one with POST totp first.")}
+	// ErrPasskeyRefused means that the challenge has expired or was used, or that the
+	// authenticator's answer to it does not verify.
+	ErrPasskeyRefused = &Error{422, "credential", "", "the passkey was not accepted: start again with new options",
+		&wire.Refusal{Err: wire.ErrCredentialsInvalid, Message: "The passkey was not accepted. Start again with new options."}}
+	// ErrPasskeyTaken means that the authenticator's passkey is stored already.
+	ErrPasskeyTaken = notDone("this passkey exists already: use it, or remove it first", wire.ErrValidation)
+	// ErrTooManyPasskeys means that the account has record.MaxPasskeys.
+	ErrTooManyPasskeys = notDone(fmt.Sprintf("the account has %d passkeys: remove one first", record.MaxPasskeys), wire.ErrValidation)
+	// ErrLastPasskey means that the user could not log in without this passkey.
+	ErrLastPasskey = notDone("it is the last passkey of an account that has no other way to log in: add one first", wire.ErrConflict)
+	// ErrRevocationPending means that a change is stored, but its sessions could not be
+	// revoked yet. Manager.Run retries until they are.
+	ErrRevocationPending = &Error{503, "", "", "the change is stored, but its sessions could not be revoked yet; mnemogate tries again until they are",
+		&wire.Refusal{Err: wire.ErrUnavailable, RetryAfter: 2 * time.Second,
+			Message: "The change is stored. The other sessions could not be revoked yet; the server tries again until they are."}}
+)
+
+var errMeanwhile = wire.Unavailable("changing the account", errors.New("another change came first"))
+
+func userNot(found string) error { return &wire.Refusal{Err: wire.ErrNoRoute, Message: found} }
+
+// refused is for what only users are refused.
+func refused(user *wire.Error, message string) *Error {
+	return &Error{user.Status, "", "", message, &wire.Refusal{Err: user, Message: message}}
+}
+
+func notDone(why string, user *wire.Error) *Error {
+	return &Error{409, "", "", why, &wire.Refusal{Err: user, Message: "Not done: " + why + "."}}
+}
+
+// ForUser returns the error of an operation as the user's own client gets it: as a
+// *wire.Error or *wire.Refusal.
+func ForUser(err error) error {
+	if refused, ok := errors.AsType[*Error](err); ok {
+		return refused.user
+	}
+	if rule, ok := errors.AsType[*tenant.RuleError](err); ok {
+		return &wire.Refusal{Err: wire.ErrQuality, Message: rule.Error(), Reason: rule.Reason}
+	}
+	if field, ok := errors.AsType[*FieldError](err); ok {
+		return wire.Invalid("The field %s: %s.", field.Field, field.Message)
+	}
+	if errors.Is(err, record.ErrNotFound) {
+		return wire.ErrTokenInvalid // an operator has just deleted the account
+	}
+	return err
+}
