@@ -232,5 +232,6 @@ func (c *cli) save(f *os.File, path, broken string) (size int64, err error) {
 	if err == nil {
 		err = f.Sync()
 	}
-	return size, cmp.Or(err, f.Close())
+	closing := f.Close()
+	return size, cmp.Or(err, closing)
 }

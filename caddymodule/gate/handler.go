@@ -269,7 +269,7 @@ func (h *Handler) validate() error {
 			return fmt.Errorf("company: there is no company %q; name one that the global option mnemogate has", code)
 		}
 	}
-	return cmp.Or(h.checkLoginPage(), h.Headers.ValidateAssertion(), h.check())
+	return guest.First(h.checkLoginPage, h.Headers.ValidateAssertion, h.check)
 }
 
 // check validates the handler's own options. Its errors begin with the directive.
@@ -291,7 +291,7 @@ func (h *Handler) check() error {
 			return fmt.Errorf("cors: %q: browsers write it as %s; write that", o, written)
 		}
 	}
-	return cmp.Or(h.Headers.Validate(), h.checkSelfService(), h.checkHealth(), h.checkCookie(), h.Rules.Validate(), h.checkCheck())
+	return guest.First(h.Headers.Validate, h.checkSelfService, h.checkHealth, h.checkCookie, h.Rules.Validate, h.checkCheck)
 }
 
 // ServeHTTP answers an auth route, or passes a request with a valid token on.

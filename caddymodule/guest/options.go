@@ -223,6 +223,16 @@ type namedError struct{ error }
 
 func (e namedError) Unwrap() error { return e.error }
 
+// First runs checks in their order, until one fails.
+func First(checks ...func() error) error {
+	for _, check := range checks {
+		if err := check(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Complete calls check after a block was parsed without an error, to find out
 // whether an option is missing.
 func Complete(d *caddyfile.Dispenser, err error, check func() error) error {

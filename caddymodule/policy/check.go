@@ -28,21 +28,21 @@ const (
 // Check refuses mistakes within the policy. Its errors begin with the name of the
 // directive.
 func (p *Policy) Check() error {
-	return cmp.Or(
-		p.checkInsecure(),
-		p.checkSessions(),
-		p.checkOTP(),
-		p.checkPasswords(),
-		p.checkSecondFactor(),
-		p.checkLocale(),
-		p.checkNotices(),
-		p.checkSupport(),
-		p.checkPhoneRegion(),
-		p.checkSMSOrigin(),
-		p.checkRecovery(),
-		p.checkPasskeys(),
-		p.checkLimits(),
-		p.checkDevices(),
+	return guest.First(
+		p.checkInsecure,
+		p.checkSessions,
+		p.checkOTP,
+		p.checkPasswords,
+		p.checkSecondFactor,
+		p.checkLocale,
+		p.checkNotices,
+		p.checkSupport,
+		p.checkPhoneRegion,
+		p.checkSMSOrigin,
+		p.checkRecovery,
+		p.checkPasskeys,
+		p.checkLimits,
+		p.checkDevices,
 	)
 }
 

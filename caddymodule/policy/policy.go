@@ -199,12 +199,14 @@ func (p *Policy) NamesCaptcha() bool { return p.captcha != nil || p.CaptchaRaw !
 
 func (p *Policy) loadGuests(ctx caddy.Context) error {
 	var events guest.EventsModule
-	err := cmp.Or(
-		load(ctx, &p.sms, p, "sms", "SMSRaw", p.SMSRaw),
-		load(ctx, &p.mail, p, "mail", "MailRaw", p.MailRaw),
-		load(ctx, &p.migrate, &p.Password, "password migrate", "MigrateRaw", p.Password.MigrateRaw),
-		load(ctx, &events, p, "events", "EventsRaw", p.EventsRaw),
-		load(ctx, &p.captcha, p, "captcha", "CaptchaRaw", p.CaptchaRaw),
+	err := guest.First(
+		func() error { return load(ctx, &p.sms, p, "sms", "SMSRaw", p.SMSRaw) },
+		func() error { return load(ctx, &p.mail, p, "mail", "MailRaw", p.MailRaw) },
+		func() error {
+			return load(ctx, &p.migrate, &p.Password, "password migrate", "MigrateRaw", p.Password.MigrateRaw)
+		},
+		func() error { return load(ctx, &events, p, "events", "EventsRaw", p.EventsRaw) },
+		func() error { return load(ctx, &p.captcha, p, "captcha", "CaptchaRaw", p.CaptchaRaw) },
 	)
 	if err != nil || events == nil {
 		return err

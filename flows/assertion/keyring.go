@@ -191,7 +191,8 @@ func (r *Keyring) rotate(ctx context.Context, company string, after time.Duratio
 		}
 	}
 	if stored = stored[retired:]; retired > 0 {
-		failed = cmp.Or(failed, r.Store.RemoveSigningKeys(ctx, company, stored[0].Number))
+		removing := r.Store.RemoveSigningKeys(ctx, company, stored[0].Number)
+		failed = cmp.Or(failed, removing)
 	}
 	keys, err := open(sealer, company, stored, now)
 	return keys, cmp.Or(err, failed)

@@ -11,7 +11,6 @@
 package limits
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -148,10 +147,10 @@ func (at *Attempt) CheckAddress(ctx context.Context) error {
 	return at.Charge(ctx, at.AddressCounters()...)
 }
 
-// AddressLogins returns counters to charge for a login or recovery. They count
+// CountLogin notes a login or recovery, and returns the counters to charge for it. They count
 // compared passwords, OAuth codes and passkeys, right or wrong, recoveries, and other
 // costly work.
-func (at *Attempt) AddressLogins() []record.Counter {
+func (at *Attempt) CountLogin() []record.Counter {
 	at.counted = append(at.counted, addressLogins)
 	return at.loginCounters()
 }
@@ -169,7 +168,7 @@ func (at *Attempt) CheckLogins(ctx context.Context) error {
 // BeginLogin does what CheckLogins does, and counts a password that is about to be compared,
 // or a recovery.
 func (at *Attempt) BeginLogin(ctx context.Context) error {
-	return at.Take(ctx, append(at.AddressCounters(), at.AddressLogins()...)...)
+	return at.Take(ctx, append(at.AddressCounters(), at.CountLogin()...)...)
 }
 
 // Take is Charge before the work that the counters count. GiveBack refunds it.
@@ -213,7 +212,10 @@ func (at *Attempt) GiveBack(ctx context.Context, err error) {
 // AddressFirst returns the error of CheckAddress or, if there is none, err. Call it if
 // err came before the address was checked.
 func (at *Attempt) AddressFirst(ctx context.Context, err error) error {
-	return cmp.Or(at.CheckAddress(ctx), err)
+	if limited := at.CheckAddress(ctx); limited != nil {
+		return limited
+	}
+	return err
 }
 
 // CountAddressFailure counts a failure of the address. It returns an error if there were
@@ -250,7 +252,7 @@ const spentMemory = time.Hour
 func (at *Attempt) Spend(ctx context.Context, name string, secret []byte) (first bool, err error) {
 	hash := sha256.Sum256(secret)
 	mark := at.Counter(name, hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: spentMemory})
-	logins := at.AddressLogins()
+	logins := at.CountLogin()
 	first, err = at.MarkUsed(ctx, mark, append(at.AddressCounters(), logins...)...)
 	if first {
 		at.Took(logins...)

@@ -53,7 +53,7 @@ func (c *Call) whyRevoked(ctx context.Context, prefix, token string) error {
 	if !c.client.SeesStatus || !tokens.IsWellFormed(prefix, token) {
 		return wire.ErrTokenInvalid
 	}
-	session, err := c.s.Sessions.Revoked(ctx, record.HashToken(token))
+	session, err := c.m.Sessions.Revoked(ctx, record.HashToken(token))
 	if err != nil && !errors.Is(err, record.ErrNotFound) {
 		return wire.Unavailable("asking why the session was revoked", err)
 	}
@@ -70,14 +70,14 @@ func (c *Call) whyRevoked(ctx context.Context, prefix, token string) error {
 
 func (c *Call) accountOfSession(ctx context.Context) (record.Account, error) {
 	if c.session.Account != 0 {
-		return c.s.Accounts.ByID(ctx, c.Company.Code, c.session.Account)
+		return c.m.Accounts.ByID(ctx, c.Company.Code, c.session.Account)
 	}
 	return c.decoyAccount(ctx)
 }
 
 // decoyAccount returns the account of a decoy.
 func (c *Call) decoyAccount(ctx context.Context) (record.Account, error) {
-	a, err := c.s.Accounts.ByLoginID(ctx, c.Company.Code, "", c.session.LoginID) // no account has the login id ""
+	a, err := c.m.Accounts.ByLoginID(ctx, c.Company.Code, "", c.session.LoginID) // no account has the login id ""
 	if errors.Is(err, record.ErrNotFound) {
 		err = nil
 	}
@@ -93,10 +93,10 @@ func (c *Call) decoyAccount(ctx context.Context) (record.Account, error) {
 func (c *Call) FindAccount(ctx context.Context, text string) (a record.Account, loginIDHash string, err error) {
 	read, exact := c.Company.ReadLoginID(text)
 	loginIDHash = c.Keys.LoginIDHash(c.Company.Code, read)
-	a, err = c.s.Accounts.ByLoginID(ctx, c.Company.Code, read, loginIDHash)
+	a, err = c.m.Accounts.ByLoginID(ctx, c.Company.Code, read, loginIDHash)
 	if read != exact && (err == nil || errors.Is(err, record.ErrNotFound)) {
 		// In any case, so that the time does not tell what there is.
-		named, errNamed := c.s.Accounts.ByLoginID(ctx, c.Company.Code, exact, loginIDHash)
+		named, errNamed := c.m.Accounts.ByLoginID(ctx, c.Company.Code, exact, loginIDHash)
 		if !errors.Is(errNamed, record.ErrNotFound) {
 			a, err = named, errNamed
 		}

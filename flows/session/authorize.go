@@ -32,22 +32,22 @@ func (d *Requirement) meets(company string) bool {
 // Authorize checks a request for the protected path. It returns the authorized session
 // of the token that was sent, or a *wire.Error or *wire.Refusal. It returns both if the session
 // is authorized and not enough.
-func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization []string) (record.Session, error) {
+func (m *Manager) Authorize(ctx context.Context, want Requirement, authorization []string) (record.Session, error) {
 	token, err := wire.ParseBearer(authorization)
 	if err != nil {
 		return record.Session{}, err
 	}
-	now := s.Now()
+	now := m.Now()
 	if tokens.IsStateless(token) {
-		return record.Session{}, s.refuseStateless(ctx, want, token, now)
+		return record.Session{}, m.refuseStateless(ctx, want, token, now)
 	}
-	session, err := s.lookup(ctx, tokens.Prefix, token, want, now, func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-		return s.recall(ctx, want.Company, hash, want.Whole || want.Fresh > 0)
+	session, err := m.lookup(ctx, tokens.Prefix, token, want, now, func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+		return m.recall(ctx, want.Company, hash, want.Whole || want.Fresh > 0)
 	})
 	if err != nil {
 		return record.Session{}, err
 	}
-	owner := s.Companies[session.Company]
+	owner := m.Companies[session.Company]
 	if owner == nil {
 		return record.Session{}, wire.ErrTokenInvalid // its company is no longer in the configuration
 	}
@@ -60,7 +60,7 @@ func (s *Manager) Authorize(ctx context.Context, want Requirement, authorization
 	if want.Fresh > 0 && now.Sub(session.LoginTime()) > want.Fresh {
 		return session, &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.TooOld, Message: "The login is too old for this request. Log the user in again.", MaxAge: want.Fresh}
 	}
-	return session, s.touch(ctx, now, session, time.Duration(owner.Session.Idle))
+	return session, m.touch(ctx, now, session, time.Duration(owner.Session.Idle))
 }
 
 var errRole = &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.WrongRole, Message: "The user's role does not allow this path. Only an operator can change the role."}
@@ -68,16 +68,16 @@ var errRole = &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.WrongRole,
 // RequestRefused reports that an authorized session was not enough for a request. Users can
 // repeat it without end, so it is one event a minute. route is the pattern of the rule: the
 // path itself may hold a secret.
-func (s *Manager) RequestRefused(ctx context.Context, of record.Session, client Client, route string, reason wire.Reason) {
-	now := s.Now()
+func (m *Manager) RequestRefused(ctx context.Context, of record.Session, client Client, route string, reason wire.Reason) {
+	now := m.Now()
 	key := limits.Key(of.Company, string(reason)+" "+route, of.Mnemocode)
-	if !s.reported.FirstTime(now, &record.FullError{Key: key, Until: now.Add(time.Minute)}) {
+	if !m.reported.FirstTime(now, &record.FullError{Key: key, Until: now.Add(time.Minute)}) {
 		return
 	}
-	if whole, err := s.recall(ctx, of.Company, of.Hash, true); err == nil {
+	if whole, err := m.recall(ctx, of.Company, of.Hash, true); err == nil {
 		of = whole // with its ID
 	}
-	s.Emit(ctx, record.Event{
+	m.Emit(ctx, record.Event{
 		Name: record.RequestRefused, Time: now, Company: of.Company, Account: of.Account, Mnemocode: of.Mnemocode, Session: of.ID, State: of.State,
 		Address: client.Address, UserAgent: KeptUserAgent(client.UserAgent), Route: route, Result: wire.ErrSessionInvalid.Code, Reason: string(reason),
 	})
@@ -86,16 +86,16 @@ func (s *Manager) RequestRefused(ctx context.Context, of record.Session, client 
 // CheckLive checks whether a session that Authorize has accepted is still valid. It is for
 // streams that stay open after their request was authorized. It does not extend the
 // session.
-func (s *Manager) CheckLive(ctx context.Context, session record.Session) error {
-	recalled, err := s.recall(ctx, session.Company, session.Hash, false)
+func (m *Manager) CheckLive(ctx context.Context, session record.Session) error {
+	recalled, err := m.recall(ctx, session.Company, session.Hash, false)
 	if errors.Is(err, record.ErrNotFound) {
 		return wire.ErrTokenInvalid
 	}
 	if err != nil {
 		return wire.Unavailable("loading the session", err)
 	}
-	if now := s.Now(); !now.Before(recalled.Expires) {
-		s.expire(ctx, now, recalled)
+	if now := m.Now(); !now.Before(recalled.Expires) {
+		m.expire(ctx, now, recalled)
 		return wire.ErrTokenExpired
 	}
 	return nil
@@ -103,12 +103,12 @@ func (s *Manager) CheckLive(ctx context.Context, session record.Session) error {
 
 // Peek returns the authorized session of a company's token. It does not extend the
 // session. Its errors are those of Authorize.
-func (s *Manager) Peek(ctx context.Context, company, token string) (record.Session, error) {
+func (m *Manager) Peek(ctx context.Context, company, token string) (record.Session, error) {
 	if tokens.IsStateless(token) {
 		return record.Session{}, wire.ErrSessionInvalid // stateless tokens are never authorized
 	}
-	session, err := s.lookup(ctx, tokens.Prefix, token, Requirement{Company: company}, s.Now(), func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-		return s.recall(ctx, company, hash, true)
+	session, err := m.lookup(ctx, tokens.Prefix, token, Requirement{Company: company}, m.Now(), func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+		return m.recall(ctx, company, hash, true)
 	})
 	if err == nil && session.State != record.Authorized {
 		return record.Session{}, wire.ErrSessionInvalid
@@ -120,7 +120,7 @@ func (s *Manager) Peek(ctx context.Context, company, token string) (record.Sessi
 type getter = func(context.Context, record.TokenHash) (record.Session, error)
 
 // lookup returns the live session of a token. Its company must meet want.
-func (s *Manager) lookup(ctx context.Context, prefix, token string, want Requirement, now time.Time, get getter) (record.Session, error) {
+func (m *Manager) lookup(ctx context.Context, prefix, token string, want Requirement, now time.Time, get getter) (record.Session, error) {
 	if !tokens.IsWellFormed(prefix, token) {
 		return record.Session{}, wire.ErrTokenInvalid
 	}
@@ -135,7 +135,7 @@ func (s *Manager) lookup(ctx context.Context, prefix, token string, want Require
 		return record.Session{}, wire.ErrTokenInvalid
 	}
 	if !now.Before(session.Expires) {
-		s.expire(ctx, now, session)
+		m.expire(ctx, now, session)
 		return record.Session{}, wire.ErrTokenExpired
 	}
 	return session, nil
@@ -143,17 +143,17 @@ func (s *Manager) lookup(ctx context.Context, prefix, token string, want Require
 
 // recall is Sessions.Get, but reads from memory if the store has one. Unless whole is
 // set, the session may lack the fields that record.Recaller names.
-func (s *Manager) recall(ctx context.Context, company string, hash record.TokenHash, whole bool) (record.Session, error) {
-	if memory, ok := s.Sessions.(record.Recaller); ok {
-		return memory.Recall(ctx, s.Now(), company, hash, whole)
+func (m *Manager) recall(ctx context.Context, company string, hash record.TokenHash, whole bool) (record.Session, error) {
+	if memory, ok := m.Sessions.(record.Recaller); ok {
+		return memory.Recall(ctx, m.Now(), company, hash, whole)
 	}
-	return s.Sessions.Get(ctx, hash)
+	return m.Sessions.Get(ctx, hash)
 }
 
 // touch extends the session of a request. It writes at most once a minute, or ten
 // times within a short idle time. If the write fails, the session stays valid until it
 // expires: a store that takes no writes must not lock out users who are logged in.
-func (s *Manager) touch(ctx context.Context, now time.Time, session record.Session, idle time.Duration) error {
+func (m *Manager) touch(ctx context.Context, now time.Time, session record.Session, idle time.Duration) error {
 	expires := now.Add(idle)
 	if expires.Sub(session.Expires) < min(time.Minute, idle/10) {
 		return nil
@@ -162,12 +162,12 @@ func (s *Manager) touch(ctx context.Context, now time.Time, session record.Sessi
 	if !expires.After(session.Expires) {
 		return nil // it already expires at the end of its lifetime
 	}
-	err := s.Sessions.Touch(ctx, now, session.Hash, expires)
+	err := m.Sessions.Touch(ctx, now, session.Hash, expires)
 	if errors.Is(err, record.ErrNotFound) {
 		return wire.ErrTokenInvalid // it was revoked in the meantime
 	}
 	if err != nil && ctx.Err() == nil {
-		s.Warn("a session could not be extended, and continues until it expires", "company", session.Company, "error", err)
+		m.Warn("a session could not be extended, and continues until it expires", "company", session.Company, "error", err)
 	}
 	return nil
 }
@@ -175,8 +175,8 @@ func (s *Manager) touch(ctx context.Context, now time.Time, session record.Sessi
 // expire marks a session as expired in the store, so that a clock set back does not
 // revive it. If the store fails, the next request with the token tries again. The
 // present request is refused in any case.
-func (s *Manager) expire(ctx context.Context, now time.Time, session record.Session) {
+func (m *Manager) expire(ctx context.Context, now time.Time, session record.Session) {
 	if !session.Expires.IsZero() { // zero: it is marked already
-		_ = s.Sessions.Expire(ctx, now, session.Hash)
+		_ = m.Sessions.Expire(ctx, now, session.Hash)
 	}
 }

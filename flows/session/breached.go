@@ -31,7 +31,7 @@ const (
 
 // Breached reports whether a password is in the company's list of breached passwords. If
 // the list does not answer, the password passes, unless the company requires an answer.
-func (s *Manager) Breached(ctx context.Context, company *tenant.Company, typed string) (bool, error) {
+func (m *Manager) Breached(ctx context.Context, company *tenant.Company, typed string) (bool, error) {
 	if company.Breached.List == nil {
 		return false, nil
 	}
@@ -43,7 +43,7 @@ func (s *Manager) Breached(ctx context.Context, company *tenant.Company, typed s
 	if company.Breached.Require {
 		return false, wire.Unavailable("asking whether a password was breached", err)
 	}
-	s.Warn("the list of breached passwords did not answer, so a password passed", "company", company.Code, "error", err)
+	m.Warn("the list of breached passwords did not answer, so a password passed", "company", company.Code, "error", err)
 	return false, nil
 }
 
@@ -72,7 +72,7 @@ func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed strin
 	err := c.Counters.Charge(ctx, c.Now, append(record.CheckOnly(asked), asking)...)
 	full, isFull := errors.AsType[*record.FullError](err)
 	for waited := time.Duration(0); isFull && full.Key == asking.Key && waited < breachedWait; waited += breachedPoll {
-		<-c.s.after(breachedPoll) // another login is asking
+		<-c.m.after(breachedPoll) // another login is asking
 		err = c.Counters.Charge(ctx, c.Now, record.CheckOnly(asked, asking)...)
 		full, isFull = errors.AsType[*record.FullError](err)
 	}
@@ -93,7 +93,7 @@ func (c *Call) CheckBreached(ctx context.Context, a *record.Account, typed strin
 }
 
 func (c *Call) askBreached(ctx context.Context, a *record.Account, typed string) error {
-	listed, err := c.s.Breached(ctx, c.Company, typed)
+	listed, err := c.m.Breached(ctx, c.Company, typed)
 	if err == nil && listed {
 		err = c.mustSetPassword(ctx, a)
 	}
@@ -102,7 +102,7 @@ func (c *Call) askBreached(ctx context.Context, a *record.Account, typed string)
 
 // reloadMustSetPassword takes over what another login has found out about the password.
 func (c *Call) reloadMustSetPassword(ctx context.Context, a *record.Account) error {
-	stored, err := c.s.Accounts.ByID(ctx, c.Company.Code, a.ID)
+	stored, err := c.m.Accounts.ByID(ctx, c.Company.Code, a.ID)
 	if err != nil && !record.IsAnswer(err) {
 		return wire.Unavailable("loading the account", err)
 	}
@@ -115,7 +115,7 @@ func (c *Call) reloadMustSetPassword(ctx context.Context, a *record.Account) err
 // mustSetPassword makes the user set a new password in place of a breached one.
 func (c *Call) mustSetPassword(ctx context.Context, a *record.Account) error {
 	changed := record.Event{Name: record.AccountChanged, Time: c.Now, Mnemocode: a.Mnemocode, Fields: []string{"must_set_password"}}
-	_, err := c.s.Accounts.Update(ctx, c.Company.Code, a.ID, func(stored *record.Account) (ends bool, err error) {
+	_, err := c.m.Accounts.Update(ctx, c.Company.Code, a.ID, func(stored *record.Account) (ends bool, err error) {
 		if stored.Generation != a.Generation { // compare no hashes: another login may have rehashed the same password
 			return false, record.ErrConflict // the password was changed
 		}

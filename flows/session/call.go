@@ -33,7 +33,7 @@ type Call struct {
 	limits.Attempt
 	Tells Disclosure // what the client may learn
 
-	s         *Manager
+	m         *Manager
 	session   *record.Session // nil until it is found
 	token     string          // the session's
 	revoked   bool            // Revoke has revoked the session, so the next one replaces none
@@ -54,8 +54,8 @@ type Call struct {
 }
 
 // NewCall returns the call of a client. Call SetCompany next.
-func (s *Manager) NewCall(client Client) *Call {
-	return &Call{Attempt: s.attempt(nil, client.Address), s: s, client: client, userAgent: KeptUserAgent(client.UserAgent)}
+func (m *Manager) NewCall(client Client) *Call {
+	return &Call{Attempt: m.attempt(nil, client.Address), m: m, client: client, userAgent: KeptUserAgent(client.UserAgent)}
 }
 
 // SetCompany sets the company of the call and the name of the API key that the client
@@ -63,7 +63,7 @@ func (s *Manager) NewCall(client Client) *Call {
 func (c *Call) SetCompany(ctx context.Context, company *tenant.Company, key string) (err error) {
 	c.setCompany(company)
 	c.key = key
-	c.Keys, err = c.s.Keys(ctx)
+	c.Keys, err = c.m.Keys(ctx)
 	return err
 }
 
@@ -75,18 +75,18 @@ func (c *Call) setCompany(company *tenant.Company) {
 }
 
 // Attempt returns a new attempt of a client at the address. Its error is that of Keys.
-func (s *Manager) Attempt(ctx context.Context, company *tenant.Company, address string) (limits.Attempt, error) {
-	keys, err := s.Keys(ctx)
-	at := s.attempt(company, address)
+func (m *Manager) Attempt(ctx context.Context, company *tenant.Company, address string) (limits.Attempt, error) {
+	keys, err := m.Keys(ctx)
+	at := m.attempt(company, address)
 	at.Keys = keys
 	return at, err
 }
 
 // attempt is Attempt without the Keys.
-func (s *Manager) attempt(company *tenant.Company, address string) limits.Attempt {
-	at := limits.Attempt{Company: company, Address: address, Now: s.Now(), Counters: s.Sessions, FailureCounts: s.Accounts}
-	if s.Observe != nil {
-		at.Reported, at.Traffic = &s.reported, &s.traffic
+func (m *Manager) attempt(company *tenant.Company, address string) limits.Attempt {
+	at := limits.Attempt{Company: company, Address: address, Now: m.Now(), Counters: m.Sessions, FailureCounts: m.Accounts}
+	if m.Observe != nil {
+		at.Reported, at.Traffic = &m.reported, &m.traffic
 	}
 	return at
 }

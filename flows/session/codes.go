@@ -43,7 +43,7 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 	if st.State == record.RecoveryOTP {
 		m.Type = message.OTPRecovery
 	}
-	send := func(ctx context.Context) error { return c.s.send(ctx, c.Company, c.Company.SMS, a, m) }
+	send := func(ctx context.Context) error { return c.m.send(ctx, c.Company, c.Company.SMS, a, m) }
 	return newCode{code, counters, send}, nil
 }
 
@@ -116,8 +116,8 @@ func (c *Call) handOver(ctx context.Context, doing string, budgets []record.Coun
 
 // sendLater sends the code of a recovery after the answer. If that fails, the code
 // becomes void.
-func (s *Manager) sendLater(ctx context.Context, company *tenant.Company, a record.Account, session record.TokenHash, code newCode) {
-	s.sendDelayed(ctx, company, a, message.OTPRecovery, func(ctx context.Context) error {
+func (m *Manager) sendLater(ctx context.Context, company *tenant.Company, a record.Account, session record.TokenHash, code newCode) {
+	m.sendDelayed(ctx, company, a, message.OTPRecovery, func(ctx context.Context) error {
 		if code.send == nil {
 			return nil
 		}
@@ -125,7 +125,7 @@ func (s *Manager) sendLater(ctx context.Context, company *tenant.Company, a reco
 		if err == nil {
 			return nil
 		}
-		void := s.voidCode(ctx, company, session, code.stored)
+		void := m.voidCode(ctx, company, session, code.stored)
 		if errors.Is(err, errBudgetSpent) {
 			return void
 		}
@@ -135,8 +135,8 @@ func (s *Manager) sendLater(ctx context.Context, company *tenant.Company, a reco
 
 // voidCode replaces a code that was not sent with one that nothing matches, unless the
 // code was spent. Guesses then count as they do for a decoy.
-func (s *Manager) voidCode(ctx context.Context, company *tenant.Company, hash record.TokenHash, unsent *record.Code) error {
-	session, err := s.Sessions.SpendCode(ctx, s.Now(), company.Code, hash, record.RecoveryOTP)
+func (m *Manager) voidCode(ctx context.Context, company *tenant.Company, hash record.TokenHash, unsent *record.Code) error {
+	session, err := m.Sessions.SpendCode(ctx, m.Now(), company.Code, hash, record.RecoveryOTP)
 	if errors.Is(err, record.ErrNotFound) {
 		return nil
 	}
@@ -147,9 +147,9 @@ func (s *Manager) voidCode(ctx context.Context, company *tenant.Company, hash re
 	if code.Hash == unsent.Hash { // otherwise it is the code of a renewal, which is put back
 		rand.Read(code.Hash[:])
 	}
-	number, err := s.Sessions.OpenCode(ctx, s.Now(), hash, record.RecoveryOTP)
+	number, err := m.Sessions.OpenCode(ctx, m.Now(), hash, record.RecoveryOTP)
 	if err == nil {
-		err = s.Sessions.SetCode(ctx, hash, number, code)
+		err = m.Sessions.SetCode(ctx, hash, number, code)
 	}
 	if errors.Is(err, record.ErrConflict) { // the session was revoked, or a later renewal has replaced the code
 		return nil

@@ -29,25 +29,25 @@ const (
 // dropped, inBackground counts and logs that, and the request still succeeds. Notices never
 // fail a request, and a recovery in a hardened company must not reveal that there is
 // an account.
-func (s *Manager) inBackground(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
+func (m *Manager) inBackground(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
 	task := background.Task{Company: company.Code, Mnemocode: a.Mnemocode, Type: kind, Send: send}
-	err := s.tasks.Do(ctx, s.Log, task)
+	err := m.tasks.Do(ctx, m.Log, task)
 	if err == nil || a.ID == 0 { // a decoy's task sends nothing
 		return
 	}
-	s.Log.Warn("a message was dropped", "company", company.Code, "account", a.Mnemocode, "type", kind, "error", err)
-	if s.Dropped != nil {
-		s.Dropped(company.Code)
+	m.Log.Warn("a message was dropped", "company", company.Code, "account", a.Mnemocode, "type", kind, "error", err)
+	if m.Dropped != nil {
+		m.Dropped(company.Code)
 	}
 }
 
 // sendDelayed is inBackground for messages that an answer must not reveal. It begins after
 // a random delay. If it began at once, it would compete with the answer for the CPU, and
 // the response time would reveal the message.
-func (s *Manager) sendDelayed(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
-	s.inBackground(ctx, company, a, kind, func(ctx context.Context) error {
+func (m *Manager) sendDelayed(ctx context.Context, company *tenant.Company, a record.Account, kind string, send func(context.Context) error) {
+	m.inBackground(ctx, company, a, kind, func(ctx context.Context) error {
 		select {
-		case <-s.after(minPause + rand.N(maxPause-minPause)):
+		case <-m.after(minPause + rand.N(maxPause-minPause)):
 			return send(ctx)
 		case <-ctx.Done():
 			return ctx.Err()
@@ -57,26 +57,26 @@ func (s *Manager) sendDelayed(ctx context.Context, company *tenant.Company, a re
 
 // send fills in the text of a message and passes it to the gateway. Nobody waits for a
 // notice, so a gateway that did not take it gets the same message again.
-func (s *Manager) send(ctx context.Context, company *tenant.Company, sender message.Sender, a record.Account, m message.Message) error {
+func (m *Manager) send(ctx context.Context, company *tenant.Company, sender message.Sender, a record.Account, msg message.Message) error {
 	if sender == nil {
 		return errors.New("the company has no sender for it: configure sms or mail")
 	}
-	m.ID, m.Company, m.Name, m.Mnemocode = tokens.NewID(), company.Code, company.Name, a.Mnemocode
-	m.Locale, m.Support = cmp.Or(a.Locale, company.Locale), company.Support
-	if strings.Contains(m.To, "@") {
-		m.To = typed.Sendable(m.To)
+	msg.ID, msg.Company, msg.Name, msg.Mnemocode = tokens.NewID(), company.Code, company.Name, a.Mnemocode
+	msg.Locale, msg.Support = cmp.Or(a.Locale, company.Locale), company.Support
+	if strings.Contains(msg.To, "@") {
+		msg.To = typed.Sendable(msg.To)
 	}
-	if err := company.Texts.Render(&m, s.Now(), a.Locale, company.Locale); err != nil {
-		return fmt.Errorf("filling in the text of %s: %w", m.Type, err)
+	if err := company.Texts.Render(&msg, m.Now(), a.Locale, company.Locale); err != nil {
+		return fmt.Errorf("filling in the text of %s: %w", msg.Type, err)
 	}
 	wait := firstRetry
-	for more := message.IsNotice(m.Type); ; wait = min(2*wait, lastRetry) {
-		err := sender.Send(ctx, m)
+	for more := message.IsNotice(msg.Type); ; wait = min(2*wait, lastRetry) {
+		err := sender.Send(ctx, msg)
 		later, ok := errors.AsType[*message.LaterError](err)
 		if !ok || !more || ctx.Err() != nil {
 			return err
 		}
-		more = s.tasks.Pause(ctx, s.after(max(later.Wait, wait/2+rand.N(wait))))
+		more = m.tasks.Pause(ctx, m.after(max(later.Wait, wait/2+rand.N(wait))))
 	}
 }
 
@@ -89,7 +89,7 @@ const (
 // Notify tells the owner of an account what happened to it, by mail or, if that is
 // not possible, by SMS. Pass former addresses and phones in also: they get the notice,
 // too. Notify sends in the background.
-func (s *Manager) Notify(ctx context.Context, company *tenant.Company, a record.Account, n message.Notice, also ...string) {
+func (m *Manager) Notify(ctx context.Context, company *tenant.Company, a record.Account, n message.Notice, also ...string) {
 	if !company.Sends(n.Type) {
 		return
 	}
@@ -97,12 +97,12 @@ func (s *Manager) Notify(ctx context.Context, company *tenant.Company, a record.
 	if company.Mail == nil || to == "" {
 		to = a.Phone
 	}
-	now := s.Now()
+	now := m.Now()
 	var told []string
 	for _, to := range append([]string{to}, also...) {
 		if to != "" && !slices.Contains(told, to) {
 			told = append(told, to)
-			s.notify(ctx, company, a, message.Message{Type: n.Type, To: to, Time: now, Notice: n})
+			m.notify(ctx, company, a, message.Message{Type: n.Type, To: to, Time: now, Notice: n})
 		}
 	}
 }
@@ -111,19 +111,19 @@ func (s *Manager) Notify(ctx context.Context, company *tenant.Company, a record.
 var noticeMails = tenant.Rate{N: 20, Per: time.Hour}
 
 // notify sends a notice to one address or phone.
-func (s *Manager) notify(ctx context.Context, company *tenant.Company, a record.Account, m message.Message) {
-	sender, bySMS := company.Mail, !strings.Contains(m.To, "@")
+func (m *Manager) notify(ctx context.Context, company *tenant.Company, a record.Account, msg message.Message) {
+	sender, bySMS := company.Mail, !strings.Contains(msg.To, "@")
 	if bySMS {
 		sender = company.SMS
 	}
-	if sender == nil || bySMS && !company.Limits.SendsTo(m.To) {
+	if sender == nil || bySMS && !company.Limits.SendsTo(msg.To) {
 		return
 	}
-	s.inBackground(ctx, company, a, m.Type, func(ctx context.Context) error {
-		if err := s.chargeNotice(ctx, company, a, &m); err != nil {
+	m.inBackground(ctx, company, a, msg.Type, func(ctx context.Context) error {
+		if err := m.chargeNotice(ctx, company, a, &msg); err != nil {
 			return err
 		}
-		return s.send(ctx, company, sender, a, m)
+		return m.send(ctx, company, sender, a, msg)
 	})
 }
 
@@ -131,34 +131,34 @@ func (s *Manager) notify(ctx context.Context, company *tenant.Company, a record.
 // own for each phone. Otherwise a thief could first use up the budget for codes, and the
 // owner would get no notice. Mails have a budget for each account, and those that a login
 // causes, which changes nothing, a smaller one. The last mail of the budget says so.
-func (s *Manager) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account, m *message.Message) error {
-	at, err := s.Attempt(ctx, company, "")
+func (m *Manager) chargeNotice(ctx context.Context, company *tenant.Company, a record.Account, msg *message.Message) error {
+	at, err := m.Attempt(ctx, company, "")
 	if err != nil {
 		return err
 	}
-	c := &Call{Attempt: at, s: s}
-	if strings.Contains(m.To, "@") {
+	c := &Call{Attempt: at, m: m}
+	if strings.Contains(msg.To, "@") {
 		id := strconv.FormatInt(a.ID, 10)
 		counters := []record.Counter{c.Counter("limit.mails", id+"/all-notices", noticeMails)}
 		last := record.CheckOnly(counters...)
-		if m.Type == message.NoticeNewDevice {
+		if msg.Type == message.NoticeNewDevice {
 			counters = append(counters, c.mailBudget(id+"/notices")...)
 		}
 		if err := c.chargePrivate(ctx, a, counters...); err != nil {
 			return err
 		}
-		_, m.Last = errors.AsType[*record.FullError](s.Sessions.Charge(ctx, s.Now(), last...))
+		_, msg.Last = errors.AsType[*record.FullError](m.Sessions.Charge(ctx, m.Now(), last...))
 		return nil
 	}
-	c.aboutSMS(m.To)
-	counters := append(c.PhoneSMS(m.To+"/notices"), c.CompanySMS()...)
-	country, _ := c.CountrySMS(m.To) // no error: notify has checked that the country is allowed
+	c.aboutSMS(msg.To)
+	counters := append(c.PhoneSMS(msg.To+"/notices"), c.CompanySMS()...)
+	country, _ := c.CountrySMS(msg.To) // no error: notify has checked that the country is allowed
 	return c.chargePrivate(ctx, a, append(counters, country...)...)
 }
 
 // Notify tells the owner of an account what the call's client did.
 func (c *Call) Notify(ctx context.Context, a record.Account, kind string) {
-	c.s.Notify(ctx, c.Company, a, c.Notice(kind))
+	c.m.Notify(ctx, c.Company, a, c.Notice(kind))
 }
 
 // Notice returns a notice of what the call's client did.

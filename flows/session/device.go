@@ -33,7 +33,7 @@ func (c *Call) FindDevice(ctx context.Context, a record.Account, token string) e
 	if !tokens.IsWellFormed(tokens.DevicePrefix, token) {
 		return nil
 	}
-	d, err := c.s.Accounts.Device(ctx, c.Company.Code, a.ID, record.HashToken(token))
+	d, err := c.m.Accounts.Device(ctx, c.Company.Code, a.ID, record.HashToken(token))
 	if errors.Is(err, record.ErrNotFound) {
 		return nil
 	}
@@ -89,10 +89,10 @@ func (c *Call) rememberDevice(ctx context.Context, a record.Account, next record
 		d.FactorUntil = until
 	}
 	if err == nil {
-		err = c.s.Accounts.AddDevice(ctx, c.Company.Code, next.Account, d, former)
+		err = c.m.Accounts.AddDevice(ctx, c.Company.Code, next.Account, d, former)
 	}
 	if err != nil {
-		c.s.Warn("a device could not be remembered", "company", c.Company.Code, "error", err)
+		c.m.Warn("a device could not be remembered", "company", c.Company.Code, "error", err)
 		return ""
 	}
 	c.Events = append(c.Events, record.Event{Name: record.AccountDeviceRemembered})
@@ -102,7 +102,7 @@ func (c *Call) rememberDevice(ctx context.Context, a record.Account, next record
 // factorUntil returns the FactorUntil of the call's device. A session has only the ID of
 // its device, so steps after the first must load the rest.
 func (c *Call) factorUntil(ctx context.Context, account int64) (time.Time, error) {
-	devices, err := c.s.Accounts.Devices(ctx, c.Company.Code, account)
+	devices, err := c.m.Accounts.Devices(ctx, c.Company.Code, account)
 	for _, d := range devices {
 		if d.ID == c.Device.ID {
 			return d.FactorUntil, err
@@ -113,8 +113,8 @@ func (c *Call) factorUntil(ctx context.Context, account int64) (time.Time, error
 
 // LiveDevices returns the devices of the account that are neither revoked nor expired,
 // oldest first.
-func (s *Manager) LiveDevices(ctx context.Context, a record.Account) ([]record.Device, error) {
-	devices, err := s.Accounts.Devices(ctx, a.Company, a.ID)
-	now := s.Now()
+func (m *Manager) LiveDevices(ctx context.Context, a record.Account) ([]record.Device, error) {
+	devices, err := m.Accounts.Devices(ctx, a.Company, a.ID)
+	now := m.Now()
 	return slices.DeleteFunc(devices, func(d record.Device) bool { return !liveDevice(d, a, now) }), err
 }

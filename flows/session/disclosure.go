@@ -1,7 +1,6 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"strconv"
 
@@ -78,7 +77,10 @@ func (c open) StandIn(found record.Account) record.Account { return found }
 
 func (c open) Admit(ctx context.Context, a record.Account) error {
 	if a.ID == 0 {
-		return cmp.Or(c.CountAddressFailure(ctx), error(wire.ErrLoginIDNotFound))
+		if err := c.CountAddressFailure(ctx); err != nil {
+			return err
+		}
+		return wire.ErrLoginIDNotFound
 	}
 	if err := c.Status(a); err != nil {
 		return c.AddressFirst(ctx, err)

@@ -118,7 +118,7 @@ func (c *Call) storeAndSend(ctx context.Context, next record.Session, st Step, c
 	}
 	for _, then := range st.then {
 		if err := then(ctx); err != nil {
-			c.s.abandon(ctx, next.Hash)
+			c.m.abandon(ctx, next.Hash)
 			return err
 		}
 	}
@@ -170,7 +170,7 @@ func (c *Call) enterCheckOTP(ctx context.Context, st Step) (Issued, error) {
 	issued, err := c.enter(ctx, st)
 	_, unsent := errors.AsType[notTaken](err)
 	if spare && (unsent || strings.HasPrefix(string(wire.ReasonOf(err)), "limit.sms_")) {
-		c.s.WarnUnanswered(err, "company", c.Company.Code)
+		c.m.WarnUnanswered(err, "company", c.Company.Code)
 		return c.enterCodeless(ctx, st)
 	}
 	return issued, err
@@ -188,11 +188,10 @@ func (c *Call) enterCodeless(ctx context.Context, st Step) (Issued, error) {
 // enterAuthorized takes the step to authorized. It records the disclaimers that the user
 // has accepted in this login.
 func (c *Call) enterAuthorized(ctx context.Context, st Step) (Issued, error) {
-	s := c.s
 	if len(st.Accepted) > 0 {
 		accept := func(ctx context.Context) error {
 			accepted := record.Event{Name: record.TypeDisclaimersAccepted, Time: c.Now, Mnemocode: st.Account.Mnemocode, Accepted: st.Accepted}
-			if err := s.Accounts.Accept(ctx, c.Company.Code, st.Account.ID, st.Accepted, background.OutboxEvents(c.Company, accepted)...); err != nil {
+			if err := c.m.Accounts.Accept(ctx, c.Company.Code, st.Account.ID, st.Accepted, background.OutboxEvents(c.Company, accepted)...); err != nil {
 				return wire.Unavailable("recording the accepted disclaimers", err)
 			}
 			return nil
@@ -216,7 +215,7 @@ func (c *Call) Exchange(ctx context.Context) (Issued, error) {
 	}
 	moved := c.Event()
 	moved.Name, moved.Company = record.SessionMoved, c.Company.Code
-	c.s.Emit(ctx, moved)
+	c.m.Emit(ctx, moved)
 	return Issued{Token: token, State: next.State, ExpiresIn: c.secondsUntil(next.Expires), Mnemocode: next.Mnemocode}, nil
 }
 

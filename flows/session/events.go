@@ -8,30 +8,30 @@ import (
 
 // Emit reports an event to the observer, if there is one, and to the account's history.
 // If its Time is zero, Emit sets it to now.
-func (s *Manager) Emit(ctx context.Context, e record.Event) {
+func (m *Manager) Emit(ctx context.Context, e record.Event) {
 	if e.Time.IsZero() {
-		e.Time = s.Now()
+		e.Time = m.Now()
 	}
-	if s.History != nil && e.Account != 0 {
+	if m.History != nil && e.Account != 0 {
 		if e.Route == "" { // the events of routes have Noise set already
 			_, e.Noise = record.CutLimit(e.Name)
 		}
 		e.Apart = e.Actor == record.ActorUser || e.Name == record.SessionMoved || e.Name == record.RequestRefused
-		s.recorder.Add(e, s.History, s.Log)
+		m.recorder.Add(e, m.History, m.Log)
 	}
-	s.EmitUnrecorded(ctx, e)
+	m.EmitUnrecorded(ctx, e)
 }
 
 // EmitUnrecorded is Emit without the account's history.
-func (s *Manager) EmitUnrecorded(ctx context.Context, e record.Event) {
-	if s.Observe != nil {
-		s.Observe(ctx, e)
+func (m *Manager) EmitUnrecorded(ctx context.Context, e record.Event) {
+	if m.Observe != nil {
+		m.Observe(ctx, e)
 	}
 }
 
 // WaitRecorded waits for a short time until the histories have all events emitted so far.
-func (s *Manager) WaitRecorded() {
-	if s.History != nil {
-		s.recorder.Wait()
+func (m *Manager) WaitRecorded() {
+	if m.History != nil {
+		m.recorder.Wait()
 	}
 }

@@ -13,7 +13,7 @@ import (
 // Find finds the session of a token for the call. Its company must meet want; that of a
 // stateless token must be the call's.
 func (c *Call) Find(ctx context.Context, token string, want Requirement) error {
-	return c.find(ctx, token, want, c.s.Sessions.Get)
+	return c.find(ctx, token, want, c.m.Sessions.Get)
 }
 
 // FindAndSpendCode is Find for a request that carries a one-time code. If the session
@@ -29,7 +29,7 @@ func (c *Call) find(ctx context.Context, token string, want Requirement, get get
 			return err
 		}
 	} else {
-		session, err := c.s.lookup(ctx, tokens.Prefix, token, want, c.Now, get)
+		session, err := c.m.lookup(ctx, tokens.Prefix, token, want, c.Now, get)
 		if err != nil {
 			return err
 		}
@@ -57,7 +57,7 @@ func (c *Call) FindLink(ctx context.Context, token string) error {
 	if strings.HasPrefix(token, tokens.WelcomePrefix) {
 		prefix = tokens.WelcomePrefix
 	}
-	link, err := c.s.lookup(ctx, prefix, token, Requirement{Company: c.Company.Code}, c.Now, c.s.Sessions.Get)
+	link, err := c.m.lookup(ctx, prefix, token, Requirement{Company: c.Company.Code}, c.Now, c.m.Sessions.Get)
 	if errors.Is(err, wire.ErrTokenInvalid) {
 		return c.whyRevoked(ctx, prefix, token)
 	}

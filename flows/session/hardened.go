@@ -170,7 +170,7 @@ func (c hardened) deliver(ctx context.Context, st Step, session record.TokenHash
 	if code.send != nil {
 		code.send = c.withinPrivate(st.Account, code.send)
 	}
-	c.s.sendLater(ctx, c.Company, st.Account, session, code)
+	c.m.sendLater(ctx, c.Company, st.Account, session, code)
 	return nil
 }
 
@@ -227,17 +227,17 @@ var errBudgetSpent = errors.New("a budget is used up")
 // chargePrivate charges budgets that the answer does not reveal. If one is used up, it
 // emits an event for the operator.
 func (c *Call) chargePrivate(ctx context.Context, a record.Account, counters ...record.Counter) error {
-	return c.spentPrivate(ctx, a, c.s.Sessions.Charge(ctx, c.s.Now(), counters...))
+	return c.spentPrivate(ctx, a, c.m.Sessions.Charge(ctx, c.m.Now(), counters...))
 }
 
 // spentPrivate returns errBudgetSpent if err says that a counter is full, otherwise err.
 // It emits one event for each window of the counter.
 func (c *Call) spentPrivate(ctx context.Context, a record.Account, err error) error {
 	if full, ok := errors.AsType[*record.FullError](err); ok {
-		if s := c.s; s.reported.FirstTime(s.Now(), full) {
+		if m := c.m; m.reported.FirstTime(m.Now(), full) {
 			e := c.ClientEvent("")
 			e.Name, e.Company, e.Account, e.Mnemocode, e.Country = limits.LimitOf(full.Key), c.Company.Code, a.ID, a.Mnemocode, c.country
-			s.Emit(ctx, e)
+			m.Emit(ctx, e)
 		}
 		return errBudgetSpent
 	}

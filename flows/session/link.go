@@ -24,7 +24,7 @@ func (c *Call) MailLink(ctx context.Context, a record.Account, mail string) erro
 	link, message := c.newLink(a, mail)
 	ctx = context.WithoutCancel(ctx) // a mailed link must work even if the client hangs up
 	err := c.handOver(ctx, "mailing the link", budget, func(ctx context.Context) error {
-		return c.s.send(ctx, c.Company, c.Company.Mail, a, message)
+		return c.m.send(ctx, c.Company, c.Company.Mail, a, message)
 	})
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (c *Call) mailLinkLater(ctx context.Context, a record.Account, loginIDHash 
 	if a.ID == 0 {
 		return nil
 	}
-	c.s.sendDelayed(ctx, c.Company, a, message.RecoveryLink, func(ctx context.Context) error {
+	c.m.sendDelayed(ctx, c.Company, a, message.RecoveryLink, func(ctx context.Context) error {
 		err := c.chargePrivate(ctx, a, c.mailBudget(strconv.FormatInt(a.ID, 10))...)
 		if errors.Is(err, errBudgetSpent) {
 			return nil
@@ -54,9 +54,9 @@ func (c *Call) mailLinkLater(ctx context.Context, a record.Account, loginIDHash 
 		if err := c.store(ctx, link); err != nil {
 			return err
 		}
-		err = panics.Contain(func() error { return c.s.send(ctx, c.Company, c.Company.Mail, a, message) })
+		err = panics.Contain(func() error { return c.m.send(ctx, c.Company, c.Company.Mail, a, message) })
 		if err != nil {
-			c.s.abandon(ctx, link.Hash)
+			c.m.abandon(ctx, link.Hash)
 		}
 		return err
 	})

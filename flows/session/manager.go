@@ -58,19 +58,19 @@ type Manager struct {
 	tasks    background.Tasks
 }
 
-func (s *Manager) after(d time.Duration) <-chan time.Time {
-	if s.After != nil {
-		return s.After(d)
+func (m *Manager) after(d time.Duration) <-chan time.Time {
+	if m.After != nil {
+		return m.After(d)
 	}
 	return time.After(d)
 }
 
 // Warn logs a warning that many requests may cause at once. It logs at most a few lines
 // a second.
-func (s *Manager) Warn(message string, args ...any) { s.warnings.Warn(s.Log, message, args...) }
+func (m *Manager) Warn(message string, args ...any) { m.warnings.Warn(m.Log, message, args...) }
 
 // WarnUnanswered is Warn for an error which says that a store or gateway did not answer.
 // It ignores other errors.
-func (s *Manager) WarnUnanswered(err error, args ...any) {
-	s.warnings.Unanswered(s.Log, err, args...)
+func (m *Manager) WarnUnanswered(err error, args ...any) {
+	m.warnings.Unanswered(m.Log, err, args...)
 }

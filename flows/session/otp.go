@@ -32,7 +32,13 @@ func (c *Call) codeAccount(ctx context.Context) (record.Account, error) {
 // not allow a code now.
 func (c *Call) mayTryCode(ctx context.Context, a record.Account) (Counts, error) {
 	counts, err := c.Tells.Counts(ctx, a, c.session.LoginID)
-	return counts, cmp.Or(err, c.CheckCodes(counts.Now), c.Tells.Status(a))
+	if err == nil {
+		err = c.CheckCodes(counts.Now)
+	}
+	if err == nil {
+		err = c.Tells.Status(a)
+	}
+	return counts, err
 }
 
 // spendCode returns a getter that spends the code of a session in this state. If the
@@ -41,13 +47,13 @@ func (c *Call) mayTryCode(ctx context.Context, a record.Account) (Counts, error)
 func (c *Call) spendCode(state record.State) getter {
 	return func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
 		if c.Company.Devices.For != 0 { // the limits of a known device take the place of the address's
-			session, err := c.s.Sessions.Get(ctx, hash)
+			session, err := c.m.Sessions.Get(ctx, hash)
 			if err != nil {
 				return session, err
 			}
 			c.setDevice(session.Device)
 		}
-		session, err := c.s.Sessions.SpendCode(ctx, c.Now, c.Company.Code, hash, state, c.AddressCounters()...)
+		session, err := c.m.Sessions.SpendCode(ctx, c.Now, c.Company.Code, hash, state, c.AddressCounters()...)
 		if errors.As(err, &c.limited) {
 			err = nil
 		}
@@ -90,7 +96,10 @@ func (c *Call) trySMS(ctx context.Context, a record.Account, counts Counts, otp 
 	c.aboutSMS(a.Phone)
 	hash := tokens.HashCode(c.token, c.session.State, a.Phone, otp)
 	if subtle.ConstantTimeCompare(hash[:], code.Hash[:]) != 1 {
-		return Step{Account: a}, cmp.Or(c.recordWrongCode(ctx, counts), error(wire.ErrOTPInvalid))
+		if err := c.recordWrongCode(ctx, counts); err != nil {
+			return Step{Account: a}, err
+		}
+		return Step{Account: a}, wire.ErrOTPInvalid
 	}
 	stored, err := c.LoadAccount(ctx) // once more, because wrong codes may have been counted since
 	if err == nil {                   // the code proves the owner, so any lock and status may show now
@@ -99,12 +108,16 @@ func (c *Call) trySMS(ctx context.Context, a record.Account, counts Counts, otp 
 	return Step{Account: a, By: record.BySMS, Counters: c.AddressCounters()}, err
 }
 
+// recordWrongCode counts a wrong code where it counts. It does both, even if the first fails.
 func (c *Call) recordWrongCode(ctx context.Context, counts Counts) error {
-	var err error
+	var private error
 	if counts.HasPrivate() {
-		err = c.CountWrongCode(ctx, counts.Private)
+		private = c.CountWrongCode(ctx, counts.Private)
 	}
-	return cmp.Or(c.RecordWindow(ctx, counts.Key, record.WrongCodes, false), err)
+	if err := c.RecordWindow(ctx, counts.Key, record.WrongCodes, false); err != nil {
+		return err
+	}
+	return private
 }
 
 // TryBackupCode checks a backup code. The code stays valid until the returned step
@@ -118,11 +131,11 @@ func (c *Call) TryBackupCode(ctx context.Context, sent string) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
-	hashes, err := c.s.Accounts.BackupCodes(ctx, c.Company.Code, a.ID)
+	hashes, err := c.m.Accounts.BackupCodes(ctx, c.Company.Code, a.ID)
 	if err != nil {
 		return Step{}, wire.Unavailable("loading the backup codes", err)
 	}
-	match, err := c.s.Hasher.Match(ctx, c.Turn(), c.Company.Password.Argon2id, hashes, code)
+	match, err := c.m.Hasher.Match(ctx, c.Turn(), c.Company.Password.Argon2id, hashes, code)
 	if err != nil {
 		return Step{}, wire.Unavailable("checking the backup code", err)
 	}
@@ -135,7 +148,7 @@ func (c *Call) TryBackupCode(ctx context.Context, sent string) (Step, error) {
 }
 
 func (c *Call) useBackupCode(ctx context.Context, a record.Account, hash string) error {
-	err := c.s.Accounts.UseBackupCode(ctx, c.Company.Code, a.ID, hash)
+	err := c.m.Accounts.UseBackupCode(ctx, c.Company.Code, a.ID, hash)
 	if errors.Is(err, record.ErrConflict) {
 		return wire.ErrTokenInvalid // another login has used it; this one's session is replaced already
 	}
@@ -173,7 +186,7 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 		}
 	}
 	ctx = context.WithoutCancel(ctx) // a code that was sent must work even if the client hangs up
-	number, err := c.s.Sessions.OpenCode(ctx, c.Now, c.session.Hash, c.session.State)
+	number, err := c.m.Sessions.OpenCode(ctx, c.Now, c.session.Hash, c.session.State)
 	if errors.Is(err, record.ErrConflict) {
 		return record.Account{}, wire.ErrTokenInvalid
 	}
@@ -187,7 +200,7 @@ func (c *Call) setCode(ctx context.Context, number int64, code *record.Code) err
 	if code == nil {
 		return nil // the account has backup codes only
 	}
-	err := c.s.Sessions.SetCode(ctx, c.session.Hash, number, *code)
+	err := c.m.Sessions.SetCode(ctx, c.session.Hash, number, *code)
 	if err != nil && !errors.Is(err, record.ErrConflict) { // ErrConflict: a later renewal has replaced the code
 		return wire.Unavailable("storing the code", err)
 	}

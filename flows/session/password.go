@@ -24,11 +24,11 @@ type PasswordAttempt struct {
 // TryPassword checks limits and locks, then compares the password of an account. The
 // caller knows the account, so the answer need not hide anything about it. The error
 // for a wrong password is wire.ErrPasswordInvalid.
-func (s *Manager) TryPassword(ctx context.Context, at *limits.Attempt, a record.Account, typed string) error {
+func (m *Manager) TryPassword(ctx context.Context, at *limits.Attempt, a record.Account, typed string) error {
 	if err := at.CheckPasswords(a.FailureCounts[record.WrongPasswords]); err != nil {
 		return err
 	}
-	return s.ComparePassword(ctx, at, &PasswordAttempt{
+	return m.ComparePassword(ctx, at, &PasswordAttempt{
 		Account: a, Password: typed, Counts: Counts{Key: at.FailureKey(a, "")}, Solved: true, Wrong: wire.ErrPasswordInvalid,
 	})
 }
@@ -47,11 +47,11 @@ func (c *Call) PasswordCounts(ctx context.Context, a record.Account, loginIDHash
 // it has no password, the comparison takes as long as for a wrong password. If
 // ComparePassword replaces the stored hash with a stronger one, t.Account has the new one.
 // The error for a wrong password is t.Wrong.
-func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *PasswordAttempt) error {
+func (m *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *PasswordAttempt) error {
 	if err := at.BeginLogin(ctx); err != nil {
 		return err
 	}
-	ok, outdated, err := s.verifyPassword(ctx, at, t.Account, t.Password)
+	ok, outdated, err := m.verifyPassword(ctx, at, t.Account, t.Password)
 	if err != nil {
 		return wire.Unavailable("checking the password", err)
 	}
@@ -79,27 +79,27 @@ func (s *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *Pa
 		return &wire.Refusal{Err: t.Wrong, Captcha: captcha}
 	}
 	if outdated {
-		s.rehash(ctx, at, &t.Account, password.Normalize(t.Password))
+		m.rehash(ctx, at, &t.Account, password.Normalize(t.Password))
 	}
 	return nil
 }
 
 // verifyPassword reports whether a password is right and whether its hash should be
 // replaced.
-func (s *Manager) verifyPassword(ctx context.Context, at *limits.Attempt, a record.Account, typed string) (ok, outdated bool, err error) {
+func (m *Manager) verifyPassword(ctx context.Context, at *limits.Attempt, a record.Account, typed string) (ok, outdated bool, err error) {
 	if a.PasswordHash == record.ExternalPassword {
-		ok, err = s.verifyExternally(ctx, at, a, typed)
+		ok, err = m.verifyExternally(ctx, at, a, typed)
 		return ok, ok, err
 	}
-	return s.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(typed)...)
+	return m.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(typed)...)
 }
 
 // rehash replaces a weaker hash after a right password, in the store and in a. It does not
 // set Updated, because nobody changed the account. If it fails, the next login tries again.
-func (s *Manager) rehash(ctx context.Context, at *limits.Attempt, a *record.Account, password string) {
-	hash, err := s.Hasher.Hash(ctx, at.Turn(), at.Company.Password.Argon2id, password)
+func (m *Manager) rehash(ctx context.Context, at *limits.Attempt, a *record.Account, password string) {
+	hash, err := m.Hasher.Hash(ctx, at.Turn(), at.Company.Password.Argon2id, password)
 	if err == nil {
-		_, err = s.Accounts.Update(ctx, at.Company.Code, a.ID, func(stored *record.Account) (ends bool, err error) {
+		_, err = m.Accounts.Update(ctx, at.Company.Code, a.ID, func(stored *record.Account) (ends bool, err error) {
 			if stored.PasswordHash != a.PasswordHash {
 				return false, record.ErrConflict // the password was changed, or another login has rehashed it
 			}
@@ -108,18 +108,18 @@ func (s *Manager) rehash(ctx context.Context, at *limits.Attempt, a *record.Acco
 		})
 	}
 	if err != nil {
-		s.Log.Warn("a weak password hash was not replaced", "company", at.Company.Code, "account", a.Mnemocode, "error", err)
+		m.Log.Warn("a weak password hash was not replaced", "company", at.Company.Code, "account", a.Mnemocode, "error", err)
 		return
 	}
 	a.PasswordHash = hash
 }
 
 // CheckNotSame returns wire.ErrPasswordSame if a new password equals the current one.
-func (s *Manager) CheckNotSame(ctx context.Context, at *limits.Attempt, a record.Account, wanted string) error {
+func (m *Manager) CheckNotSame(ctx context.Context, at *limits.Attempt, a record.Account, wanted string) error {
 	if a.PasswordHash == "" || a.PasswordHash == record.ExternalPassword {
 		return nil
 	}
-	same, _, err := s.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)
+	same, _, err := m.Hasher.Verify(ctx, at.Turn(), at.Company.Password.Argon2id, a.PasswordHash, password.Forms(wanted)...)
 	if err != nil {
 		return wire.Unavailable("comparing with the current password", err)
 	}
@@ -132,9 +132,9 @@ func (s *Manager) CheckNotSame(ctx context.Context, at *limits.Attempt, a record
 // AfterPasswordSet enables a disabled password for all login ids and notifies the
 // owner. Call it after a new password was set. It does not revoke sessions. Failures
 // are only logged.
-func (s *Manager) AfterPasswordSet(ctx context.Context, company *tenant.Company, a record.Account, n message.Notice) {
-	if err := s.enablePublic(ctx, company, a); err != nil {
-		s.Log.Warn("a login id with which the password is disabled may stay so after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)
+func (m *Manager) AfterPasswordSet(ctx context.Context, company *tenant.Company, a record.Account, n message.Notice) {
+	if err := m.enablePublic(ctx, company, a); err != nil {
+		m.Log.Warn("a login id with which the password is disabled may stay so after a new password", "company", company.Code, "account", a.Mnemocode, "error", err)
 	}
-	s.Notify(ctx, company, a, n)
+	m.Notify(ctx, company, a, n)
 }

@@ -23,22 +23,22 @@ const (
 // Run does the background work until ctx is done. It does the pending revocations that a
 // crash has left, sweeps the stores and delivers events. Only the recording of history
 // goes on until Close, since requests may outlive ctx.
-func (s *Manager) Run(ctx context.Context) {
+func (m *Manager) Run(ctx context.Context) {
 	var beside sync.WaitGroup
 	defer beside.Wait()
-	if s.Outbox != nil {
+	if m.Outbox != nil {
 		relay := &background.Relay{
-			Outbox: s.Outbox, Companies: s.Companies, Now: s.Now, Log: s.Log, Emit: s.Emit,
-			OnBacklogs: func(all []record.Backlog) { s.backlogs.Store(&all) },
+			Outbox: m.Outbox, Companies: m.Companies, Now: m.Now, Log: m.Log, Emit: m.Emit,
+			OnBacklogs: func(all []record.Backlog) { m.backlogs.Store(&all) },
 		}
 		beside.Go(func() { relay.Run(ctx) })
 	}
-	if s.History != nil {
-		go s.recorder.Run(s.History, s.Log)
+	if m.History != nil {
+		go m.recorder.Run(m.History, m.Log)
 	}
 	sweeper := &background.Sweeper{
-		Accounts: s.Accounts, Sessions: s.Sessions, History: s.History, HistoryKeep: s.AuditKeep,
-		Now: s.Now, Clock: s.Clock, Log: s.Log,
+		Accounts: m.Accounts, Sessions: m.Sessions, History: m.History, HistoryKeep: m.AuditKeep,
+		Now: m.Now, Clock: m.Clock, Log: m.Log,
 	}
 	beside.Go(func() { sweeper.Run(ctx) })
 	revocations := time.NewTicker(revocationsEvery)
@@ -53,7 +53,7 @@ func (s *Manager) Run(ctx context.Context) {
 		case <-revocations.C:
 			now := map[record.Revocation]bool{}
 			late := func(e record.Revocation) bool { now[e] = true; return before[e] }
-			background.Maintain(s.Log, "carrying out pending revocations", func() error { return s.RevokePending(ctx, late) })
+			background.Maintain(m.Log, "carrying out pending revocations", func() error { return m.RevokePending(ctx, late) })
 			before = now
 		}
 	}
@@ -62,13 +62,13 @@ func (s *Manager) Run(ctx context.Context) {
 // RevokePending does the pending revocations that are late. If one fails, RevokePending
 // goes on with the others and returns an error. If ctx ends, it begins no more of them:
 // they stay pending, and a reload need not wait for a store that does not answer.
-func (s *Manager) RevokePending(ctx context.Context, late func(record.Revocation) bool) error {
+func (m *Manager) RevokePending(ctx context.Context, late func(record.Revocation) bool) error {
 	var after record.Revocation
 	var group errgroup.Group
 	group.SetLimit(revocationsAtOnce)
 	var failed error
 	for {
-		pending, err := s.Accounts.PendingRevocations(ctx, after, revocationsPage)
+		pending, err := m.Accounts.PendingRevocations(ctx, after, revocationsPage)
 		for _, e := range pending {
 			after = e
 			if !late(e) {
@@ -78,10 +78,11 @@ func (s *Manager) RevokePending(ctx context.Context, late func(record.Revocation
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
-				return panics.Contain(func() error { return s.RevokeAll(ctx, e, record.Event{Reason: record.EndedLate}) })
+				return panics.Contain(func() error { return m.RevokeAll(ctx, e, record.Event{Reason: record.EndedLate}) })
 			})
 		}
-		failed = cmp.Or(failed, group.Wait(), err)
+		revoking := group.Wait()
+		failed = cmp.Or(failed, revoking, err)
 		if err != nil || len(pending) < revocationsPage {
 			return failed
 		}
@@ -89,20 +90,20 @@ func (s *Manager) RevokePending(ctx context.Context, late func(record.Revocation
 }
 
 // Waiting returns the number of messages that are being sent in the background.
-func (s *Manager) Waiting() int { return s.tasks.Waiting() }
+func (m *Manager) Waiting() int { return m.tasks.Waiting() }
 
 // Close waits for the background tasks, each of which has a time limit. Tasks that
 // requests start later are dropped.
-func (s *Manager) Close() {
-	s.tasks.Close()
-	if s.History != nil {
-		s.recorder.Close(s.History, s.Log)
+func (m *Manager) Close() {
+	m.tasks.Close()
+	if m.History != nil {
+		m.recorder.Close(m.History, m.Log)
 	}
 }
 
 // Backlogs returns what waited in the outbox some seconds ago, by company.
-func (s *Manager) Backlogs() []record.Backlog {
-	if all := s.backlogs.Load(); all != nil {
+func (m *Manager) Backlogs() []record.Backlog {
+	if all := m.backlogs.Load(); all != nil {
 		return *all
 	}
 	return nil

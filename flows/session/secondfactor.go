@@ -28,7 +28,7 @@ func (c *Call) RecordSecondFactor(ctx context.Context, a record.Account, outcome
 	}
 	ctx = context.WithoutCancel(ctx) // it counts even if the client hangs up
 	var notify bool
-	err := c.s.Accounts.UpdateFailures(ctx, c.Now, c.FailureKey(a, ""), record.WrongSecondFactors, func(t *record.FailureCount) error {
+	err := c.m.Accounts.UpdateFailures(ctx, c.Now, c.FailureKey(a, ""), record.WrongSecondFactors, func(t *record.FailureCount) error {
 		c.CountWithin(t, secondFactorWindow)
 		notify = wrong && t.Count == notifyAfter
 		if notify || !wrong {
@@ -37,7 +37,7 @@ func (c *Call) RecordSecondFactor(ctx context.Context, a record.Account, outcome
 		return nil
 	})
 	if err != nil {
-		c.s.Warn("wrong codes after a correct password were not counted", "company", c.Company.Code, "account", a.Mnemocode, "error", err)
+		c.m.Warn("wrong codes after a correct password were not counted", "company", c.Company.Code, "account", a.Mnemocode, "error", err)
 	} else if notify {
 		c.Notify(ctx, a, message.NoticeSecondFactorFailed)
 	}

@@ -45,63 +45,63 @@ type knownKeys struct {
 // Keys returns the keys that are derived from the store's secrets. If the store does not
 // answer, it returns those that the node knows; only without any, the error is
 // wire.ErrUnavailable.
-func (s *Manager) Keys(ctx context.Context) (*tokens.Keys, error) {
-	known := s.known.Load()
-	switch now := s.Now(); {
+func (m *Manager) Keys(ctx context.Context) (*tokens.Keys, error) {
+	known := m.known.Load()
+	switch now := m.Now(); {
 	case known != nil && now.Before(known.due):
 		return known.keys, nil
 	case known == nil || now.Sub(known.due) > readSecrets: // the node had nothing to do, and may know too little
-		s.reading.Lock()
-	case !s.reading.TryLock():
+		m.reading.Lock()
+	case !m.reading.TryLock():
 		return known.keys, nil
 	}
-	defer s.reading.Unlock()
-	if now := s.known.Load(); now != known {
+	defer m.reading.Unlock()
+	if now := m.known.Load(); now != known {
 		return now.keys, nil // another call has read them meanwhile
 	}
-	next := &knownKeys{due: s.Now().Add(readSecrets)}
-	secrets, err := s.Accounts.Secrets(ctx)
+	next := &knownKeys{due: m.Now().Add(readSecrets)}
+	secrets, err := m.Accounts.Secrets(ctx)
 	if err == nil {
-		next.keys, err = tokens.NewKeys(secrets, s.Now())
+		next.keys, err = tokens.NewKeys(secrets, m.Now())
 	}
 	if err != nil && known == nil {
 		return nil, wire.Unavailable("loading the store's secrets", err)
 	}
 	if err != nil {
-		next = &knownKeys{known.keys, s.Now().Add(retrySecrets)}
+		next = &knownKeys{known.keys, m.Now().Add(retrySecrets)}
 	}
-	s.known.Store(next)
+	m.known.Store(next)
 	return next.keys, nil
 }
 
 // Rekey returns when all nodes use the new secret and all secrets of authenticator apps are
 // sealed with it, and how many it sealed again. Its event is emitted if it stores a secret.
-func (s *Manager) Rekey(ctx context.Context, event record.Event) (resealed int, err error) {
-	secrets, err := s.Accounts.Secrets(ctx)
+func (m *Manager) Rekey(ctx context.Context, event record.Event) (resealed int, err error) {
+	secrets, err := m.Accounts.Secrets(ctx)
 	if err != nil {
 		return 0, wire.Unavailable("loading the store's secrets", err)
 	}
 	newest := secrets[len(secrets)-1]
-	if newest.Number == 0 || !s.Now().Before(newest.Begins.Add(tokens.Overlap)) {
-		newest = record.Secret{Number: newest.Number + 1, Value: make([]byte, 32), Begins: s.Now().Add(secretBegins)}
+	if newest.Number == 0 || !m.Now().Before(newest.Begins.Add(tokens.Overlap)) {
+		newest = record.Secret{Number: newest.Number + 1, Value: make([]byte, 32), Begins: m.Now().Add(secretBegins)}
 		rand.Read(newest.Value)
-		if err := s.Accounts.AddSecret(ctx, newest); errors.Is(err, record.ErrConflict) {
-			return s.Rekey(ctx, event) // continue with that of another call
+		if err := m.Accounts.AddSecret(ctx, newest); errors.Is(err, record.ErrConflict) {
+			return m.Rekey(ctx, event) // continue with that of another call
 		} else if err != nil {
 			return 0, wire.Unavailable("storing a secret", err)
 		}
-		s.Emit(ctx, event)
+		m.Emit(ctx, event)
 	}
 	select {
-	case <-s.after(newest.Begins.Add(secretRules).Sub(s.Now())):
+	case <-m.after(newest.Begins.Add(secretRules).Sub(m.Now())):
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	keys, err := s.Keys(ctx)
-	for company := range s.Companies {
+	keys, err := m.Keys(ctx)
+	for company := range m.Companies {
 		if err == nil {
 			var n int
-			n, err = s.reseal(ctx, company, keys)
+			n, err = m.reseal(ctx, company, keys)
 			resealed += n
 		}
 	}
@@ -110,9 +110,9 @@ func (s *Manager) Rekey(ctx context.Context, event record.Event) (resealed int, 
 
 // reseal seals the secrets of a company's authenticator apps with the current secret. It is
 // no change of the accounts.
-func (s *Manager) reseal(ctx context.Context, company string, keys *tokens.Keys) (resealed int, err error) {
+func (m *Manager) reseal(ctx context.Context, company string, keys *tokens.Keys) (resealed int, err error) {
 	for after, more := "", true; more; {
-		accounts, err := s.Accounts.List(ctx, company, after, resealPage)
+		accounts, err := m.Accounts.List(ctx, company, after, resealPage)
 		if err != nil {
 			return resealed, wire.Unavailable("listing accounts", err)
 		}
@@ -132,7 +132,7 @@ func (s *Manager) reseal(ctx context.Context, company string, keys *tokens.Keys)
 			if again(&a); !changed {
 				continue
 			}
-			_, err := s.Accounts.Update(ctx, company, a.ID, again)
+			_, err := m.Accounts.Update(ctx, company, a.ID, again)
 			if err != nil && !errors.Is(err, record.ErrNotFound) { // it was deleted meanwhile
 				return resealed, wire.Unavailable("sealing the secret of an app", err)
 			}

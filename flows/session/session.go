@@ -50,7 +50,7 @@ func (c *Call) profile(st Step) record.Profile {
 	if st.State != record.Authorized {
 		return record.NewProfile(record.Account{}, nil, authTime, methods)
 	}
-	return record.NewProfile(st.Account, c.s.Forwarded, authTime, methods)
+	return record.NewProfile(st.Account, c.m.Forwarded, authTime, methods)
 }
 
 func (c *Call) newSession(st Step) record.Session {
@@ -100,30 +100,30 @@ func (c *Call) store(ctx context.Context, next record.Session, counters ...recor
 		next.Displaced = func(id string) {
 			ended := next.Ended(c.ClientEvent(record.EndedByLimit))
 			ended.Session = id
-			c.s.Emit(ctx, ended)
+			c.m.Emit(ctx, ended)
 		}
 	}
 	var err error
 	switch {
 	case c.replacesNone():
-		err = c.s.Sessions.Create(ctx, c.Now, next, counters...)
+		err = c.m.Sessions.Create(ctx, c.Now, next, counters...)
 	case c.claim != nil:
-		err = c.s.Sessions.Create(ctx, c.Now, next, append([]record.Counter{*c.claim}, counters...)...)
+		err = c.m.Sessions.Create(ctx, c.Now, next, append([]record.Counter{*c.claim}, counters...)...)
 		if c.claimed(err) {
 			return wire.ErrTokenInvalid // another request with this token was faster
 		}
 	case c.hidden: // a store can't replace a decoy's session by an account's; only one request had the code
-		if err = c.s.Sessions.Create(ctx, c.Now, next, counters...); err != nil {
+		if err = c.m.Sessions.Create(ctx, c.Now, next, counters...); err != nil {
 			break
 		}
-		if err = c.s.Sessions.Delete(ctx, c.session.Hash); err != nil {
-			c.s.abandon(ctx, next.Hash)
+		if err = c.m.Sessions.Delete(ctx, c.session.Hash); err != nil {
+			c.m.abandon(ctx, next.Hash)
 		}
 		if errors.Is(err, record.ErrNotFound) {
 			return wire.ErrTokenInvalid // it was revoked meanwhile
 		}
 	default:
-		err = c.s.Sessions.Replace(ctx, c.Now, c.session.Hash, c.session.State, next, counters...)
+		err = c.m.Sessions.Replace(ctx, c.Now, c.session.Hash, c.session.State, next, counters...)
 		if errors.Is(err, record.ErrConflict) {
 			return wire.ErrTokenInvalid // as above
 		}
@@ -145,9 +145,9 @@ func (c *Call) Revoke(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx) // a logout ends the session even if the client hangs up
 	var err error
 	if c.claim != nil { // anyone can get many stateless tokens, so revoking them is what counts against the address
-		err = c.s.Sessions.Charge(ctx, c.Now, append(c.AddressLogins(), *c.claim)...)
+		err = c.m.Sessions.Charge(ctx, c.Now, append(c.CountLogin(), *c.claim)...)
 	} else {
-		err = c.s.Sessions.Delete(ctx, c.session.Hash)
+		err = c.m.Sessions.Delete(ctx, c.session.Hash)
 	}
 	if errors.Is(err, record.ErrNotFound) || c.claimed(err) {
 		return wire.ErrTokenInvalid // another request has revoked it
@@ -163,10 +163,10 @@ func (c *Call) Revoke(ctx context.Context) error {
 }
 
 // abandon revokes a session whose token was not given out. A failure is only logged.
-func (s *Manager) abandon(ctx context.Context, hash record.TokenHash) {
+func (m *Manager) abandon(ctx context.Context, hash record.TokenHash) {
 	ctx = record.WithoutStoreTime(context.WithoutCancel(ctx)) // it may be used up
-	if err := s.Sessions.Delete(ctx, hash); err != nil && !errors.Is(err, record.ErrNotFound) {
-		s.Log.Warn("a session that nobody can use stays until it expires", "error", err)
+	if err := m.Sessions.Delete(ctx, hash); err != nil && !errors.Is(err, record.ErrNotFound) {
+		m.Log.Warn("a session that nobody can use stays until it expires", "error", err)
 	}
 }
 
@@ -174,35 +174,35 @@ func (s *Manager) abandon(ctx context.Context, hash record.TokenHash) {
 // company. It emits an event for each session of an account, or one for a company. The
 // events are copies of by, which says who revoked the sessions and why. If RevokeAll
 // fails, Run retries until it succeeds.
-func (s *Manager) RevokeAll(ctx context.Context, e record.Revocation, by record.Event) error {
+func (m *Manager) RevokeAll(ctx context.Context, e record.Revocation, by record.Event) error {
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish its revocation
-	events, unlisted := s.revocationEvents(ctx, e, by)
-	if err := s.Sessions.End(ctx, s.Now(), e); err != nil {
+	events, unlisted := m.revocationEvents(ctx, e, by)
+	if err := m.Sessions.End(ctx, m.Now(), e); err != nil {
 		return wire.Unavailable("ending the sessions", err)
 	}
 	if unlisted != nil {
-		s.Warn("sessions were revoked that could not be listed, so they are not in the audit log", "company", e.Company, "error", unlisted)
+		m.Warn("sessions were revoked that could not be listed, so they are not in the audit log", "company", e.Company, "error", unlisted)
 	}
 	for _, event := range events {
-		s.Emit(ctx, event)
+		m.Emit(ctx, event)
 	}
-	if err := s.Accounts.RevocationDone(ctx, e); err != nil {
-		s.Warn("a revocation that was done will be done again", "company", e.Company, "error", err)
+	if err := m.Accounts.RevocationDone(ctx, e); err != nil {
+		m.Warn("a revocation that was done will be done again", "company", e.Company, "error", err)
 	}
 	return nil
 }
 
 // revocationEvents returns the events of the sessions that RevokeAll is about to revoke,
 // or one event for a company. It fails if the sessions can't be listed.
-func (s *Manager) revocationEvents(ctx context.Context, e record.Revocation, by record.Event) ([]record.Event, error) {
-	if s.Observe == nil {
+func (m *Manager) revocationEvents(ctx context.Context, e record.Revocation, by record.Event) ([]record.Event, error) {
+	if m.Observe == nil {
 		return nil, nil
 	}
 	if e.Account == 0 {
 		by.Name, by.Company = record.AllSessionsEnded, e.Company
 		return []record.Event{by}, nil
 	}
-	sessions, err := s.Sessions.List(ctx, s.Now(), e.Company, e.Account)
+	sessions, err := m.Sessions.List(ctx, m.Now(), e.Company, e.Account)
 	var events []record.Event
 	for _, session := range sessions {
 		if session.Generation < e.Generation && session.Hash != e.Keep {

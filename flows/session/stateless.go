@@ -15,12 +15,12 @@ import (
 // openStateless reads the session from the call's stateless token and loads its account.
 // The company of the token must meet want.
 func (c *Call) openStateless(ctx context.Context, want Requirement) error {
-	keys, err := c.s.Keys(ctx)
+	keys, err := c.m.Keys(ctx)
 	if err != nil {
 		return err
 	}
 	session, tag, ok := keys.OpenStateless(c.token)
-	owner := c.s.companyByTag(tag)
+	owner := c.m.companyByTag(tag)
 	if !ok || owner == nil || !want.meets(owner.Code) || !c.Now.Before(session.Expires.Add(record.KeepExpired)) {
 		return wire.ErrTokenInvalid
 	}
@@ -29,7 +29,7 @@ func (c *Call) openStateless(ctx context.Context, want Requirement) error {
 	c.session = &session
 	claim := c.Counter("claim", hex.EncodeToString(session.Hash[:]), tenant.Rate{N: 1, Per: session.Expires.Add(record.KeepExpired).Sub(c.Now)})
 	c.claim = &claim
-	if err = c.s.Sessions.Charge(ctx, c.Now, record.CheckOnly(claim)...); err != nil {
+	if err = c.m.Sessions.Charge(ctx, c.Now, record.CheckOnly(claim)...); err != nil {
 		if c.claimed(err) {
 			return wire.ErrTokenInvalid
 		}
@@ -53,19 +53,19 @@ func (c *Call) claimed(err error) bool {
 }
 
 // companyByTag returns the company with this tag, or nil if there is none.
-func (s *Manager) companyByTag(tag tokens.CompanyTag) *tenant.Company {
-	s.tagging.Do(func() {
-		s.byTag = map[tokens.CompanyTag]*tenant.Company{}
-		for code, company := range s.Companies {
-			s.byTag[tokens.TagOf(code)] = company
+func (m *Manager) companyByTag(tag tokens.CompanyTag) *tenant.Company {
+	m.tagging.Do(func() {
+		m.byTag = map[tokens.CompanyTag]*tenant.Company{}
+		for code, company := range m.Companies {
+			m.byTag[tokens.TagOf(code)] = company
 		}
 	})
-	return s.byTag[tag]
+	return m.byTag[tag]
 }
 
 // refuseStateless returns the error for a stateless token on the protected path.
-func (s *Manager) refuseStateless(ctx context.Context, want Requirement, token string, now time.Time) error {
-	c := s.NewCall(Client{})
+func (m *Manager) refuseStateless(ctx context.Context, want Requirement, token string, now time.Time) error {
+	c := m.NewCall(Client{})
 	c.token = token
 	c.Now = now
 	if err := c.openStateless(record.WithStoreTime(ctx), want); err != nil {

@@ -11,21 +11,21 @@ import (
 // ClearAttempts resets the failure counts of these kinds, which also ends their locks: the
 // account's own and the public ones of its login ids. The outbox events are stored with
 // the last count of the account itself.
-func (s *Manager) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.FailureKind, events ...record.OutboxEvent) error {
-	own := s.clear(ctx, record.FailureKey{Company: a.Company, Account: a.ID}, kinds, events...)
-	public, err := s.publicKeys(ctx, company, a)
-	err = cmp.Or(own, err)
-	for _, key := range public {
-		err = cmp.Or(err, s.clear(ctx, key, kinds))
+func (m *Manager) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.FailureKind, events ...record.OutboxEvent) error {
+	own := m.clear(ctx, record.FailureKey{Company: a.Company, Account: a.ID}, kinds, events...)
+	public, err := m.publicKeys(ctx, company, a)
+	for _, key := range public { // all of them, even if one fails
+		failed := m.clear(ctx, key, kinds)
+		err = cmp.Or(err, failed)
 	}
-	return err
+	return cmp.Or(own, err)
 }
 
 // clear resets the failure counts of a key, which also ends their locks. The outbox
 // events are stored with the last one.
-func (s *Manager) clear(ctx context.Context, key record.FailureKey, kinds []record.FailureKind, events ...record.OutboxEvent) error {
+func (m *Manager) clear(ctx context.Context, key record.FailureKey, kinds []record.FailureKind, events ...record.OutboxEvent) error {
 	for i, kind := range kinds {
-		err := s.Accounts.UpdateFailures(ctx, s.Now(), key, kind, func(t *record.FailureCount) error {
+		err := m.Accounts.UpdateFailures(ctx, m.Now(), key, kind, func(t *record.FailureCount) error {
 			*t = record.FailureCount{}
 			if i == len(kinds)-1 {
 				t.Outbox = events
@@ -41,25 +41,26 @@ func (s *Manager) clear(ctx context.Context, key record.FailureKey, kinds []reco
 
 // enablePublic resets the public counts of wrong passwords that disable the password. The
 // others stay, because strangers would see that they end.
-func (s *Manager) enablePublic(ctx context.Context, company *tenant.Company, a record.Account) error {
-	keys, err := s.publicKeys(ctx, company, a)
-	for _, key := range keys {
-		err = cmp.Or(err, s.Accounts.UpdateFailures(ctx, s.Now(), key, record.WrongPasswords, func(t *record.FailureCount) error {
+func (m *Manager) enablePublic(ctx context.Context, company *tenant.Company, a record.Account) error {
+	keys, err := m.publicKeys(ctx, company, a)
+	for _, key := range keys { // as above
+		failed := m.Accounts.UpdateFailures(ctx, m.Now(), key, record.WrongPasswords, func(t *record.FailureCount) error {
 			if t.Count >= company.Limits.DisableAfter {
 				*t = record.FailureCount{}
 			}
 			return nil
-		}))
+		})
+		err = cmp.Or(err, failed)
 	}
 	return err
 }
 
 // PublicFailures returns the public failure counts of all login ids of the account. Only
 // hardened companies have them.
-func (s *Manager) PublicFailures(ctx context.Context, company *tenant.Company, a record.Account) (public []record.Failures, err error) {
-	keys, err := s.publicKeys(ctx, company, a)
+func (m *Manager) PublicFailures(ctx context.Context, company *tenant.Company, a record.Account) (public []record.Failures, err error) {
+	keys, err := m.publicKeys(ctx, company, a)
 	for _, key := range keys {
-		failures, failed := s.Accounts.FailureCounts(ctx, key)
+		failures, failed := m.Accounts.FailureCounts(ctx, key)
 		public, err = append(public, failures), cmp.Or(err, failed)
 	}
 	return public, err
@@ -67,11 +68,11 @@ func (s *Manager) PublicFailures(ctx context.Context, company *tenant.Company, a
 
 // publicKeys returns the keys of the public failure counts of all login ids of the
 // account. Only hardened companies have them.
-func (s *Manager) publicKeys(ctx context.Context, company *tenant.Company, a record.Account) (public []record.FailureKey, err error) {
+func (m *Manager) publicKeys(ctx context.Context, company *tenant.Company, a record.Account) (public []record.FailureKey, err error) {
 	if !company.Hardened {
 		return nil, nil
 	}
-	keys, err := s.Keys(ctx)
+	keys, err := m.Keys(ctx)
 	if err != nil {
 		return nil, err
 	}
