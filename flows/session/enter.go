@@ -15,6 +15,134 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
+// This file begins sessions. A step creates a session or replaces the one before it.
+
+// A Step describes the next session: the first one of a login or recovery, or the one
+// that replaces the call's session.
+type Step struct {
+	Account     record.Account // empty for a decoy
+	LoginIDHash string         // of the first step; what a decoy stands for
+	State       record.State
+	By          record.AuthMethods // how the user has proved who they are for this step; empty if they did not
+	AuthTime    time.Time          // when they did so at the OAuth provider; zero if it is unknown
+	Accepted    []record.Acceptance
+	Lists       []wire.Disclaimer // the answer lists them as pending
+	// Counters are charged or checked in the same step that stores the session.
+	Counters []record.Counter
+
+	codeless bool // no code is sent
+	byApp    bool // no code is sent, because the account's app shows it
+	// then holds what else must succeed. It runs after the session is stored and
+	// before the client gets the token. If it fails, the session is revoked.
+	then []func(context.Context) error
+}
+
+// maxPending is how many sessions of an account may wait in one state. Budgets limit
+// most ways to begin one, but not those with control questions, fixed codes and backup
+// codes.
+const maxPending = 100
+
+// profile returns what a session knows of its user. Until it is authorized, that is
+// only how and when the user has proved who they are.
+func (c *Call) profile(st Step) record.Profile {
+	before := c.Session().Profile
+	methods, authTime := before.Methods().With(st.By), st.AuthTime
+	if authTime.IsZero() {
+		authTime = before.AuthTime()
+	}
+	if st.State != record.Authorized {
+		return record.NewProfile(record.Account{}, nil, authTime, methods)
+	}
+	return record.NewProfile(st.Account, c.m.Forwarded, authTime, methods)
+}
+
+func (c *Call) newSession(st Step) record.Session {
+	next := record.Session{
+		ID:                tokens.NewID(),
+		Company:           c.Company.Code,
+		Account:           st.Account.ID,
+		Mnemocode:         st.Account.Mnemocode,
+		LoginID:           c.Tells.loginID(st.State, st.LoginIDHash),
+		Generation:        st.Account.Generation,
+		CompanyGeneration: st.Account.CompanyGeneration,
+		State:             st.State,
+		Accepted:          st.Accepted,
+		Created:           c.Now,
+		LastUsed:          c.Now,
+		Address:           c.Address,
+		UserAgent:         c.userAgent,
+		Profile:           c.profile(st),
+		Expires:           c.Now.Add(time.Duration(c.Company.Session.Temporary)),
+		Ends:              c.Now.Add(time.Duration(c.Company.Session.Temporary)),
+		AtMost:            maxPending,
+	}
+	if c.Device != nil {
+		next.Device = c.Device.ID
+	}
+	if st.State == record.Authorized {
+		if c.remember {
+			next.Device = tokens.NewID() // of the device that rememberDevice adds
+		}
+		next.AtMost = c.Company.Limits.SessionsPerAccount
+		next.Ends = c.Now.Add(time.Duration(c.Company.Session.Lifetime))
+		next.Expires = c.Now.Add(time.Duration(min(c.Company.Session.Idle, c.Company.Session.Lifetime)))
+	}
+	if c.session != nil {
+		next.ID = c.session.ID
+	}
+	return next
+}
+
+// replacesNone reports whether the call's next session replaces none.
+func (c *Call) replacesNone() bool { return c.session == nil || c.revoked }
+
+// store creates the call's first session or replaces the one it has. It fails if one
+// of the counters is full.
+func (c *Call) store(ctx context.Context, next record.Session, counters ...record.Counter) error {
+	if next.State == record.Authorized { // strangers can begin others, and fill the account's history with them
+		next.Displaced = func(id string) {
+			ended := next.Ended(c.ClientEvent(record.EndedByLimit))
+			ended.Session = id
+			c.m.Emit(ctx, ended)
+		}
+	}
+	var err error
+	switch {
+	case c.replacesNone():
+		err = c.m.Sessions.Create(ctx, c.Now, next, counters...)
+	case c.claim != nil:
+		err = c.m.Sessions.Create(ctx, c.Now, next, append([]record.Counter{*c.claim}, counters...)...)
+		if c.claimed(err) {
+			return wire.ErrTokenInvalid // another request with this token was faster
+		}
+	case c.hidden: // a store can't replace a decoy's session by an account's; only one request had the code
+		if err = c.m.Sessions.Create(ctx, c.Now, next, counters...); err != nil {
+			break
+		}
+		if err = c.m.Sessions.Delete(ctx, c.session.Hash); err != nil {
+			c.m.abandon(ctx, next.Hash)
+		}
+		if errors.Is(err, record.ErrNotFound) {
+			return wire.ErrTokenInvalid // it was revoked meanwhile
+		}
+	default:
+		err = c.m.Sessions.Replace(ctx, c.Now, c.session.Hash, c.session.State, next, counters...)
+		if errors.Is(err, record.ErrConflict) {
+			return wire.ErrTokenInvalid // as above
+		}
+	}
+	if full, ok := errors.AsType[*record.FullError](err); ok {
+		return c.LimitError(full)
+	}
+	if errors.Is(err, record.ErrConflict) { // usually because the account was changed during the login
+		return wire.Unavailable("storing the session: the account's sessions have ended meanwhile. If this happens again for the same account, the accounts store has lost a change, as after a failover; then end the sessions once more", err)
+	}
+	if err != nil {
+		return wire.Unavailable("storing the session", err)
+	}
+	return nil
+}
+
 // An Issued is a token for a client, with what the answer says about its session.
 type Issued struct {
 	Token     string

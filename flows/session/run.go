@@ -1,24 +1,15 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/mnemogate/mnemogate/flows/background"
-	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// How pending revocations are done.
-const (
-	revocationsEvery  = 2 * time.Second
-	revocationsAtOnce = 16
-	revocationsPage   = 1000 // loaded at once
-)
+const revocationsEvery = 2 * time.Second
 
 // Run does the background work until ctx is done. It does the pending revocations that a
 // crash has left, sweeps the stores and delivers events. Only the recording of history
@@ -55,36 +46,6 @@ func (m *Manager) Run(ctx context.Context) {
 			late := func(e record.Revocation) bool { now[e] = true; return before[e] }
 			background.Maintain(m.Log, "carrying out pending revocations", func() error { return m.RevokePending(ctx, late) })
 			before = now
-		}
-	}
-}
-
-// RevokePending does the pending revocations that are late. If one fails, RevokePending
-// goes on with the others and returns an error. If ctx ends, it begins no more of them:
-// they stay pending, and a reload need not wait for a store that does not answer.
-func (m *Manager) RevokePending(ctx context.Context, late func(record.Revocation) bool) error {
-	var after record.Revocation
-	var group errgroup.Group
-	group.SetLimit(revocationsAtOnce)
-	var failed error
-	for {
-		pending, err := m.Accounts.PendingRevocations(ctx, after, revocationsPage)
-		for _, e := range pending {
-			after = e
-			if !late(e) {
-				continue
-			}
-			group.Go(func() error {
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-				return panics.Contain(func() error { return m.RevokeAll(ctx, e, record.Event{Reason: record.EndedLate}) })
-			})
-		}
-		revoking := group.Wait()
-		failed = cmp.Or(failed, revoking, err)
-		if err != nil || len(pending) < revocationsPage {
-			return failed
 		}
 	}
 }

@@ -1,0 +1,123 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/mnemogate/mnemogate/flows/panics"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// This file revokes sessions. A logout revokes one (Revoke). A change of an account revokes
+// all its sessions (RevokeAll). What a crash left over is done later (RevokePending).
+
+// Revoke revokes the call's session. Of concurrent callers, one succeeds.
+func (c *Call) Revoke(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx) // a logout ends the session even if the client hangs up
+	var err error
+	if c.claim != nil { // anyone can get many stateless tokens, so revoking them is what counts against the address
+		err = c.m.Sessions.Charge(ctx, c.Now, append(c.CountLogin(), *c.claim)...)
+	} else {
+		err = c.m.Sessions.Delete(ctx, c.session.Hash)
+	}
+	if errors.Is(err, record.ErrNotFound) || c.claimed(err) {
+		return wire.ErrTokenInvalid // another request has revoked it
+	}
+	if full, ok := errors.AsType[*record.FullError](err); ok {
+		return c.LimitError(full)
+	}
+	if err != nil {
+		return wire.Unavailable("ending the session", err)
+	}
+	c.revoked = true
+	return nil
+}
+
+// abandon revokes a session whose token was not given out. A failure is only logged.
+func (m *Manager) abandon(ctx context.Context, hash record.TokenHash) {
+	ctx = record.WithoutStoreTime(context.WithoutCancel(ctx)) // it may be used up
+	if err := m.Sessions.Delete(ctx, hash); err != nil && !errors.Is(err, record.ErrNotFound) {
+		m.Log.Warn("a session that nobody can use stays until it expires", "error", err)
+	}
+}
+
+// RevokeAll revokes the sessions of older session generations of an account or a
+// company. It emits an event for each session of an account, or one for a company. The
+// events are copies of by, which says who revoked the sessions and why. If RevokeAll
+// fails, Run retries until it succeeds.
+func (m *Manager) RevokeAll(ctx context.Context, e record.Revocation, by record.Event) error {
+	ctx = context.WithoutCancel(ctx) // the change is stored; finish its revocation
+	events, unlisted := m.revocationEvents(ctx, e, by)
+	if err := m.Sessions.End(ctx, m.Now(), e); err != nil {
+		return wire.Unavailable("ending the sessions", err)
+	}
+	if unlisted != nil {
+		m.Warn("sessions were revoked that could not be listed, so they are not in the audit log", "company", e.Company, "error", unlisted)
+	}
+	for _, event := range events {
+		m.Emit(ctx, event)
+	}
+	if err := m.Accounts.RevocationDone(ctx, e); err != nil {
+		m.Warn("a revocation that was done will be done again", "company", e.Company, "error", err)
+	}
+	return nil
+}
+
+// revocationEvents returns the events of the sessions that RevokeAll is about to revoke,
+// or one event for a company. It fails if the sessions can't be listed.
+func (m *Manager) revocationEvents(ctx context.Context, e record.Revocation, by record.Event) ([]record.Event, error) {
+	if m.Observe == nil {
+		return nil, nil
+	}
+	if e.Account == 0 {
+		by.Name, by.Company = record.AllSessionsEnded, e.Company
+		return []record.Event{by}, nil
+	}
+	sessions, err := m.Sessions.List(ctx, m.Now(), e.Company, e.Account)
+	var events []record.Event
+	for _, session := range sessions {
+		if session.Generation < e.Generation && session.Hash != e.Keep {
+			events = append(events, session.Ended(by))
+		}
+	}
+	return events, err
+}
+
+const (
+	revocationsAtOnce = 16
+	revocationsPage   = 1000 // loaded at once
+)
+
+// RevokePending does the pending revocations that are late. If one fails, RevokePending
+// goes on with the others and returns an error. If ctx ends, it begins no more of them:
+// they stay pending, and a reload need not wait for a store that does not answer.
+func (m *Manager) RevokePending(ctx context.Context, late func(record.Revocation) bool) error {
+	var after record.Revocation
+	var group errgroup.Group
+	group.SetLimit(revocationsAtOnce)
+	var failed error
+	for {
+		pending, err := m.Accounts.PendingRevocations(ctx, after, revocationsPage)
+		for _, e := range pending {
+			after = e
+			if !late(e) {
+				continue
+			}
+			group.Go(func() error {
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				return panics.Contain(func() error { return m.RevokeAll(ctx, e, record.Event{Reason: record.EndedLate}) })
+			})
+		}
+		revoking := group.Wait()
+		failed = cmp.Or(failed, revoking, err)
+		if err != nil || len(pending) < revocationsPage {
+			return failed
+		}
+	}
+}
