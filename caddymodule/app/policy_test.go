@@ -122,6 +122,7 @@ var leaves = []leaf{
 	{"hardened", "hardened off", func(c *tenant.Company) any { return c.Hardened }},
 	{in("password", "blocklist ../integration/testdata/blocklist"), in("password", "blocklist ../integration/testdata/texts/otp.login.sms.txt"), func(c *tenant.Company) any { return c.Blocklist != nil && c.Blocklist.Contains("our-company-2026") }},
 	{"devices 90d skip_second_factor", "devices 90d", func(c *tenant.Company) any { return c.Devices }},
+	{`mail_color "#336699"`, `mail_color "#FFffff"`, func(c *tenant.Company) any { return c.MailColor }},
 	{"locale lt", "locale de-at", func(c *tenant.Company) any { return c.Locale }},
 	{"notices off", "notices email_changed", func(c *tenant.Company) any { return c.Notices }},
 	{"support one.example", "support two.example", func(c *tenant.Company) any { return c.Support }},

@@ -25,10 +25,10 @@ import (
 func (c *cli) pageCommand() *cobra.Command {
 	var preview bool
 	var listen string
-	cmd := c.command("page --preview [<company>] [--config <file>] [--listen <host:port>]", "Shows the login page without accounts",
+	cmd := c.command("page --preview [<company>] [--config <file>] [--listen <host:port>]", "Shows the login page and mails without accounts",
 		`Serves every screen of the login page, in each state, language and color scheme,
 with the looks of login_page in the configuration: that of the company or, if
-you name none, the first one. It reads the files again at each start. It needs
+you name none, the first one. It also serves the mails to the company's users. It reads the files again at each start. It needs
 no running server, accounts or stores, and sends nothing. Stop it with Ctrl-C.`,
 		cobra.MaximumNArgs(1), func(args []string) error {
 			if !preview {
@@ -46,13 +46,13 @@ func (c *cli) previewPage(listen, company string) error {
 	if err != nil {
 		return err
 	}
-	looks, name, err := looksOf(config, company)
+	looks, name, mails, err := looksOf(config, company)
 	if err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	handler, err := page.Preview(looks, name)
+	handler, err := page.Preview(looks, name, mails)
 	if err != nil {
-		return fmt.Errorf("%s: login_page: %w", file, err)
+		return fmt.Errorf("%s: %w", file, err)
 	}
 	listener, err := net.Listen("tcp", listen)
 	if err != nil {
@@ -69,13 +69,20 @@ func (c *cli) previewPage(listen, company string) error {
 	return nil
 }
 
-// looksOf returns the options of the login page of a company in a configuration, and
-// what people call the company. An empty code means the first page's first company.
-func looksOf(config []byte, code string) (page.Options, string, error) {
+// looksOf returns the options of the login page of a company in a configuration, what
+// people call the company, and how its mails look. An empty code means the first page's
+// first company.
+func looksOf(config []byte, code string) (page.Options, string, page.Mails, error) {
+	type policy struct {
+		Texts, Support string
+		MailColor      string `json:"mail_color"`
+	}
 	var c struct {
 		Apps struct {
 			Mnemogate struct {
+				policy
 				Companies map[string]struct {
+					policy
 					Name  string
 					OAuth map[int]struct{ Icon string }
 				}
@@ -84,7 +91,7 @@ func looksOf(config []byte, code string) (page.Options, string, error) {
 		}
 	}
 	if err := json.Unmarshal(config, &c); err != nil {
-		return page.Options{}, "", err
+		return page.Options{}, "", page.Mails{}, err
 	}
 	companies := c.Apps.Mnemogate.Companies
 	icons := map[string]string{}
@@ -112,11 +119,20 @@ func looksOf(config []byte, code string) (page.Options, string, error) {
 		}
 	})
 	if found == nil {
-		return page.Options{}, "", errors.New("no site has a login_page for it; write login_page in the directive mnemogate")
+		return page.Options{}, "", page.Mails{}, errors.New("no site has a login_page for it; write login_page in the directive mnemogate")
 	}
 	found.Icons = icons
 	code = cmp.Or(code, found.Companies[0])
-	return found.Options, cmp.Or(companies[code].Name, code), nil
+	own, inherited := companies[code], c.Apps.Mnemogate.policy
+	mails := page.Mails{
+		Texts:   cmp.Or(own.Texts, inherited.Texts),
+		Color:   cmp.Or(own.MailColor, inherited.MailColor),
+		Support: cmp.Or(own.Support, inherited.Support),
+	}
+	if mails.Support == "off" {
+		mails.Support = ""
+	}
+	return found.Options, cmp.Or(own.Name, code), mails, nil
 }
 
 // handlers calls f for each handler mnemogate in a configuration.

@@ -21,7 +21,7 @@ import (
 // screenshots, English.
 func (b *tab) previews(o page.Options, company string, languages ...string) (names, addresses []string) {
 	b.t.Helper()
-	handler := get(page.Preview(o, company))(b.t)
+	handler := get(page.Preview(o, company, page.Mails{}))(b.t)
 	server := httptest.NewServer(handler)
 	b.t.Cleanup(server.Close)
 	if screenshots != "" {

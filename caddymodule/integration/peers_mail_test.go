@@ -37,7 +37,7 @@ type receivedMail struct {
 	Subject    string
 	MessageID  string `json:"messageId"`
 	Date       time.Time
-	Text       string
+	Text, HTML string
 	Headers    []struct{ Key, Value string }
 }
 
@@ -57,6 +57,9 @@ func (m receivedMail) linkToken(t *testing.T) string {
 	token, _, _ := strings.Cut(after, "\n")
 	if !found || token == "" {
 		t.Fatalf("no link in a line of its own:\n%s", m.Text)
+	}
+	if !strings.Contains(m.HTML, `href="https://app.example.com/recover#`+token+`"`) {
+		t.Errorf("the HTML has another link:\n%s", m.HTML)
 	}
 	return token
 }
@@ -275,6 +278,9 @@ func checkReceived(t *testing.T, m receivedMail, to, subject string) {
 	}
 	if m.Subject != subject {
 		t.Errorf("Subject is %q, want %q", m.Subject, subject)
+	}
+	if !strings.Contains(m.HTML, "acme</h1>") && !strings.Contains(m.HTML, "implicit</h1>") {
+		t.Errorf("HTML is %q", m.HTML)
 	}
 	if !regexp.MustCompile(`^<[^<>@\s]+@acme\.example>$`).MatchString(m.MessageID) {
 		t.Errorf("Message-ID is %q", m.MessageID)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strings"
 
@@ -28,13 +29,16 @@ var schemes = map[string]*strings.Replacer{
 
 // Preview returns a server of the preview of a page with these options. name is what
 // people call the company. The screens are at /{scheme}/{scene}/login, logout or
-// security, and / lists them.
-func Preview(o Options, name string) (http.Handler, error) {
+// security. / lists them and the mails.
+func Preview(o Options, name string, mails Mails) (http.Handler, error) {
 	p, err := New(o)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("login_page: %w", err)
 	}
 	mux := http.NewServeMux()
+	if err := mails.preview(mux, name); err != nil {
+		return nil, err
+	}
 	mux.Handle("GET /{$}", http.RedirectHandler("/preview/", http.StatusFound))
 	mux.Handle("GET /preview/", http.FileServerFS(previews))
 	mux.HandleFunc("GET /config", func(w http.ResponseWriter, r *http.Request) {

@@ -37,6 +37,7 @@ func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 		"mail <module>":                               guest.Module(d, "mnemogate.mail", &p.MailRaw),
 		"events <module>":                             guest.Module(d, "mnemogate.events", &p.EventsRaw),
 		"texts <dir>":                                 guest.Text(d, &p.Texts),
+		"mail_color <#rrggbb>":                        guest.Text(d, &p.MailColor),
 		"locale <tag>":                                guest.Text(d, &p.Locale),
 		"phone_region <region>|off":                   guest.Text(d, &p.PhoneRegion),
 		"sms_origin <host>|off":                       guest.Text(d, &p.SMSOrigin),

@@ -34,6 +34,7 @@ func (p *Policy) Check() error {
 		p.checkOTP,
 		p.checkPasswords,
 		p.checkSecondFactor,
+		p.checkMailColor,
 		p.checkLocale,
 		p.checkNotices,
 		p.checkSupport,
@@ -145,6 +146,15 @@ func (p *Policy) checkNotices() error {
 		}
 	}
 	return nil
+}
+
+var hexColor = regexp.MustCompile(`^#[0-9A-Fa-f]{6}$`)
+
+func (p *Policy) checkMailColor() error {
+	if p.MailColor == "" || hexColor.MatchString(p.MailColor) {
+		return nil
+	}
+	return fmt.Errorf(`mail_color: %q is not a color that all mail programs read; write it in quotes and six hex digits, as in "#336699"`, p.MailColor)
 }
 
 func (p *Policy) checkSupport() error {

@@ -66,6 +66,10 @@ type Policy struct {
 	// templates for accounts with that `locale`. Default: the built-in texts.
 	Texts string `json:"texts,omitempty"`
 
+	// The color of the button in mails, in the only form that all mail programs read:
+	// `#336699`. Default: a blue.
+	MailColor string `json:"mail_color,omitempty"`
+
 	// The language tag of messages to accounts that have no `locale`, or one without
 	// a directory in `texts`. Default: none; these accounts receive the templates of
 	// `texts` itself.
@@ -260,6 +264,7 @@ func (p *Policy) Apply(c *tenant.Company) {
 	overrideFields(&c.OTP, p.OTP)
 	overrideFields(&c.Password, p.Password.Passwords)
 	override(&c.SecondFactor, p.SecondFactor)
+	override(&c.MailColor, p.MailColor)
 	override(&c.Locale, message.Locale(p.Locale))
 	overrideOrOff(&c.PhoneRegion, p.PhoneRegion)
 	overrideOrOff(&c.SMSOrigin, p.SMSOrigin)

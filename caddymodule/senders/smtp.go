@@ -32,7 +32,8 @@ import (
 
 func init() { caddy.RegisterModule(SMTP{}) }
 
-// SMTP sends mails through an SMTP server, with one connection for each mail. It sets
+// SMTP sends mails through an SMTP server, as plain text and HTML
+// (multipart/alternative), with one connection for each mail. It sets
 // the headers Message-ID, Date and Auto-Submitted (auto-generated).
 type SMTP struct {
 	// The server, as host:port. The usual ports are 587 for starttls and 465 for
@@ -200,7 +201,7 @@ func (s *SMTP) Send(ctx context.Context, m message.Message) (err error) {
 	if err != nil {
 		return err
 	}
-	err = s.open.Do(ctx, message.IsNotice(m.Type), func() error { return s.deliver(ctx, mail, m.Text) })
+	err = s.open.Do(ctx, message.IsNotice(m.Type), func() error { return s.deliver(ctx, mail, m) })
 	if err != nil {
 		again := guest.MaySendAgain(err)
 		if ctx.Err() != nil && !again && !errors.Is(err, errNoGreeting) {
@@ -327,9 +328,9 @@ func helo(host string, local net.Addr) string {
 	}
 }
 
-// deliver passes the mail to the server, with its text. It returns nil once the server has
+// deliver passes the mail to the server, with the content of m. It returns nil once the server has
 // accepted the mail, whatever happens afterwards.
-func (s *SMTP) deliver(ctx context.Context, message *mail.Msg, text string) error {
+func (s *SMTP) deliver(ctx context.Context, message *mail.Msg, content message.Message) error {
 	raw, err := new(net.Dialer).DialContext(ctx, "tcp", s.Address)
 	if err != nil {
 		return err
@@ -354,7 +355,10 @@ func (s *SMTP) deliver(ctx context.Context, message *mail.Msg, text string) erro
 		return err
 	}
 	eightBit, _ := session.Extension("8BITMIME")
-	message.SetBodyString(mail.TypeTextPlain, text, mail.WithPartEncoding(encoding(text, eightBit)))
+	message.SetBodyString(mail.TypeTextPlain, content.Text, mail.WithPartEncoding(encoding(content.Text, eightBit)))
+	if content.HTML != "" {
+		message.AddAlternativeString(mail.TypeTextHTML, content.HTML, mail.WithPartEncoding(encoding(content.HTML, eightBit)))
+	}
 	err = client.SendWithSMTPClient(session, message)
 	if !message.IsDelivered() {
 		return cmp.Or(err, errors.New("it did not take the mail"))

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"io"
 	"mime"
+	"mime/multipart"
 	"mime/quotedprintable"
 	"net"
 	netmail "net/mail"
@@ -533,6 +534,34 @@ func TestSMTPSendsTextAsItIs(t *testing.T) {
 				t.Errorf("Reply-To: %v %v", to, err)
 			}
 		})
+	}
+}
+
+// Programs choose between the parts of a mail, of which the last one is the best (RFC 2046,
+// section 5.1.4).
+func TestSMTPSendsHTMLBesideTheText(t *testing.T) {
+	sink := startSink(t, &smtpSink{noAuth: true})
+	m := guesttest.Mail
+	m.HTML = "<p>Öffnen Sie <a href=\"" + m.Link + "\">diesen Link</a></p>\n.\n<p>Ende</p>"
+	must(t, guesttest.MustStart(t, &SMTP{Address: sink.addr, From: "a@acme.example", TLS: "off"}).Send(t.Context(), m))
+	got, err := netmail.ReadMessage(strings.NewReader(sink.mails[0]))
+	must(t, err)
+	kind, parameters, err := mime.ParseMediaType(got.Header.Get("Content-Type"))
+	if err != nil || kind != "multipart/alternative" {
+		t.Fatalf("%s, %v", kind, err)
+	}
+	parts := multipart.NewReader(got.Body, parameters["boundary"])
+	for _, want := range [][2]string{{"text/plain; charset=UTF-8", m.Text}, {"text/html; charset=UTF-8", m.HTML}} {
+		part, err := parts.NextPart()
+		must(t, err)
+		content, err := io.ReadAll(part)
+		must(t, err)
+		if found := part.Header.Get("Content-Type"); found != want[0] || strings.TrimRight(strings.ReplaceAll(string(content), "\r\n", "\n"), "\n") != want[1] {
+			t.Errorf("%s: %q", found, content)
+		}
+	}
+	if _, err := parts.NextPart(); err != io.EOF {
+		t.Errorf("another part: %v", err)
 	}
 }
 

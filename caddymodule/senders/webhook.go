@@ -120,7 +120,7 @@ func (w *SMSWebhook) Provision(caddy.Context) error { return w.provision("sms we
 //     notice.password_changed
 //   - company_code, profile_mnemocode and to
 //   - locale: the account's, else the company's
-//   - link, subject and text
+//   - link, subject, text and html
 //   - expires_at: RFC 3339; a notice has none
 type MailWebhook struct{ webhook }
 
@@ -295,12 +295,13 @@ type webhookMessage struct {
 	Link      string `json:"link,omitempty"`
 	Subject   string `json:"subject,omitempty"`
 	Text      string `json:"text"`
+	HTML      string `json:"html,omitempty"`
 	Expires   string `json:"expires_at,omitempty"`
 }
 
 // Send implements message.Sender.
 func (w *webhook) Send(ctx context.Context, m message.Message) error {
-	content := webhookMessage{m.Type, m.Company, m.Mnemocode, m.To, m.Locale, m.Code, m.Link, m.Subject, m.Text, ""}
+	content := webhookMessage{m.Type, m.Company, m.Mnemocode, m.To, m.Locale, m.Code, m.Link, m.Subject, m.Text, m.HTML, ""}
 	if !m.Expires.IsZero() {
 		content.Expires = m.Expires.UTC().Format(time.RFC3339)
 	}

@@ -12,7 +12,7 @@ import (
 // NewTrial returns a test SMS or a test mail, or a *FieldError if the recipient is not
 // valid. The message has no code and no link. Callers do not count it against a budget.
 func NewTrial(company *tenant.Company, to string, mail bool) (message.Message, error) {
-	m := message.Message{ID: tokens.NewID(), Type: message.Trial, Company: company.Code, To: company.ReadPhone(to), Locale: company.Locale}
+	m := message.Message{ID: tokens.NewID(), Type: message.Trial, Company: company.Code, Name: company.Name, Color: company.MailColor, To: company.ReadPhone(to), Locale: company.Locale}
 	what := "SMS"
 	if mail {
 		what = "mails"
@@ -28,5 +28,8 @@ func NewTrial(company *tenant.Company, to string, mail bool) (message.Message, e
 		m.To = typed.Sendable(m.To)
 	}
 	m.Text = fmt.Sprintf("This is a test: %s of %s arrive here. There is nothing to do.", what, company.DisplayName())
-	return m, nil
+	if !mail {
+		return m, nil
+	}
+	return m, company.Texts.RenderHTML(&m, "en", company.Locale)
 }

@@ -88,6 +88,7 @@ type Message struct {
 	Type      string
 	Company   string // its code
 	Name      string // what people call the company; empty for its code
+	Color     string // of the company in HTML, like #336699; empty for the built-in one
 	Mnemocode string
 	To        string // E.164 phone or email address
 	Locale    string // the language tag of the account, or else of the company; empty for none
@@ -96,6 +97,7 @@ type Message struct {
 	Link      string // with RecoveryLink and WelcomeLink
 	Subject   string // of a mail
 	Text      string
+	HTML      string    // of a mail: the text in the company's looks
 	Expires   time.Time // of the code or link; zero for a notice
 	Time      time.Time // with notices: when it happened
 	Notice    Notice    // with notices

@@ -5,7 +5,9 @@ import (
 	"embed"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -27,7 +29,7 @@ var textNames = func() []string {
 	for _, notice := range Notices {
 		names = append(names, textName(notice, false), textName(notice, true))
 	}
-	return append(names, lastText)
+	return append(names, lastText, mailHTML)
 }()
 
 // lastText is added to a mail with Message.Last.
@@ -47,8 +49,15 @@ type Texts struct {
 
 // A directory of templates.
 type directory struct {
-	templates map[string]*template.Template            // by file name: for all languages
-	locales   map[string]map[string]*template.Template // by language tag, then by file name
+	templates map[string]text            // by file name: for all languages
+	locales   map[string]map[string]text // by language tag, then by file name
+	lang      string                     // of templates; empty if unknown
+}
+
+// A text is a template of text/template or, for mailHTML, of html/template.
+type text interface {
+	Name() string
+	Execute(w io.Writer, data any) error
 }
 
 // timeFormat is how texts write a time, in any language. The time zone of the reader is
@@ -71,12 +80,16 @@ type textData struct {
 }
 
 // textFields are the fields of textData, as templates write them.
-var textFields = func() (names []string) {
-	for field := range reflect.TypeFor[textData]().Fields() {
-		names = append(names, "."+field.Name)
+var textFields = fieldsOf(reflect.TypeFor[textData]())
+
+func fieldsOf(data reflect.Type) (names []string) {
+	for _, field := range reflect.VisibleFields(data) {
+		if !field.Anonymous {
+			names = append(names, "."+field.Name)
+		}
 	}
 	return names
-}()
+}
 
 // sampleText is the data with which every template is tested when it is loaded.
 var sampleText = textData{
@@ -105,7 +118,8 @@ var defaultTexts = sync.OnceValue(func() *Texts {
 	if err != nil {
 		panic(err)
 	}
-	builtin.templates = builtin.locales["en"]
+	maps.Copy(builtin.templates, builtin.locales["en"])
+	builtin.lang = "en"
 	return &Texts{[]directory{builtin}}
 })
 
@@ -117,9 +131,14 @@ var defaultTexts = sync.OnceValue(func() *Texts {
 // Each file is a text/template that may use .Company (its name), .Code, .Link, .Minutes
 // (how long the code or link is valid) and .Until (when it expires, as 2006-01-02 15:04
 // UTC). Notices have .Time, .Device and .Address, .Details with all three, and .Support
-// (where users get help; may be empty). The first line of a mail is "Subject: …", the second is empty, and the rest is the text. Any other
-// .txt file, and a template that fails, is an error. Files with other extensions are
-// ignored.
+// (where users get help; may be empty). A mail begins with a line "Subject: …". A line
+// "Button: …" can follow, which labels the button for the link in HTML; by default, the
+// subject does. After an empty line comes the text. Any other .txt or .html file, and a
+// template that fails, is an error. Files with other extensions are ignored.
+//
+// The file mail.html, an html/template, is the HTML of all mails. Besides the fields
+// above, it has .Subject, .Button, .Lang, .Color, .OnColor and .Paragraphs of the text,
+// each with .HTML, .IsLink (the link alone) and .IsDetails.
 //
 // Subdirectories named by language tags, such as lt or pt-BR, contain the same files for
 // readers of these languages.
@@ -137,7 +156,7 @@ func loadDirectory(files fs.FS, dir string) (directory, error) {
 	if err != nil {
 		return directory{}, err
 	}
-	d := directory{templates, map[string]map[string]*template.Template{}}
+	d := directory{templates: templates, locales: map[string]map[string]text{}}
 	for _, name := range dirs {
 		path := filepath.Join(dir, name)
 		inside, err := fs.Sub(files, name)
@@ -165,16 +184,16 @@ func loadDirectory(files fs.FS, dir string) (directory, error) {
 
 // loadTexts returns the texts in a directory by file name, and the names of its
 // subdirectories.
-func loadTexts(files fs.FS, dir string) (texts map[string]*template.Template, dirs []string, err error) {
+func loadTexts(files fs.FS, dir string) (texts map[string]text, dirs []string, err error) {
 	entries, err := fs.ReadDir(files, ".")
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading the directory of texts %s: %w", dir, err)
 	}
-	texts = map[string]*template.Template{}
+	texts = map[string]text{}
 	for _, entry := range entries {
 		name := entry.Name()
 		path := filepath.Join(dir, name)
-		if filepath.Ext(name) != ".txt" {
+		if ext := filepath.Ext(name); ext != ".txt" && ext != ".html" {
 			// entry.IsDir would miss Kubernetes mounts, which are symbolic links. The
 			// files that Kubernetes keeps next to them begin with a dot.
 			if info, err := fs.Stat(files, name); err == nil && info.IsDir() && name[0] != '.' {
@@ -194,85 +213,94 @@ func loadTexts(files fs.FS, dir string) (texts map[string]*template.Template, di
 }
 
 // loadText parses a file and tests the template.
-func loadText(files fs.FS, name string) (*template.Template, error) {
+func loadText(files fs.FS, name string) (text, error) {
 	source, err := fs.ReadFile(files, name)
 	if err != nil {
 		return nil, fmt.Errorf("reading it: %w", err)
 	}
-	text := strings.TrimPrefix(string(source), "\ufeff") // the byte order mark of some editors
-	tmpl, err := template.New(name).Parse(strings.ReplaceAll(text, "\r\n", "\n"))
+	content := strings.TrimPrefix(string(source), "\ufeff") // the byte order mark of some editors
+	content = strings.ReplaceAll(content, "\r\n", "\n")
+	if name == mailHTML {
+		return loadHTML(content)
+	}
+	tmpl, err := template.New(name).Parse(content)
 	if err != nil {
 		return nil, fmt.Errorf("it is not a valid template; correct it: %w", err)
 	}
-	_, text, err = execute(tmpl, sampleText)
+	sample, err := execute(tmpl, sampleText)
 	switch {
 	case err != nil:
 		return nil, err
-	case strings.HasPrefix(name, "otp.") && !strings.Contains(text, sampleText.Code):
+	case strings.HasPrefix(name, "otp.") && !strings.Contains(sample.text, sampleText.Code):
 		return nil, errors.New("it does not show the code; add {{.Code}}")
-	case strings.Contains(name, ".link.") && !strings.Contains(text, sampleText.Link):
+	case strings.Contains(name, ".link.") && !strings.Contains(sample.text, sampleText.Link):
 		return nil, errors.New("it does not show the link; add {{.Link}}")
 	}
 	return tmpl, nil
 }
 
-// find returns the text with this name, or nil.
-func (t *Texts) find(name string, locales []string) *template.Template {
+// find returns the text with this name, or nil, and its language, if that is known.
+func (t *Texts) find(name string, locales []string) (tmpl text, lang string) {
 	for _, d := range t.directories {
-		if tmpl := d.find(name, locales); tmpl != nil {
-			return tmpl
+		if tmpl, lang := d.find(name, locales); tmpl != nil {
+			return tmpl, lang
 		}
 	}
-	return nil
+	return nil, ""
 }
 
 // find returns the text with this name in the first locale that has it. A locale also
 // stands for the wider ones: lt-LT for lt. If none has it, find returns the text for all
 // languages, or nil.
-func (d directory) find(name string, locales []string) *template.Template {
+func (d directory) find(name string, locales []string) (tmpl text, lang string) {
 	for _, locale := range locales {
 		for locale != "" {
 			if tmpl := d.locales[locale][name]; tmpl != nil {
-				return tmpl
+				return tmpl, locale
 			}
 			locale = locale[:max(0, strings.LastIndexByte(locale, '-'))]
 		}
 	}
-	return d.templates[name]
+	return d.templates[name], d.lang
 }
 
-// execute returns a message's text and, for a mail, its subject.
-func execute(tmpl *template.Template, data textData) (subject, text string, err error) {
+// A wording is the output of a template. Only mails have a subject and perhaps a button.
+type wording struct{ subject, button, text string }
+
+// execute returns the wording of a message.
+func execute(tmpl text, data textData) (w wording, err error) {
 	var out strings.Builder
 	if err := tmpl.Execute(&out, data); err != nil {
-		return "", "", fmt.Errorf("use only %s: %w", strings.Join(textFields, ", "), err)
+		return w, fmt.Errorf("use only %s: %w", strings.Join(textFields, ", "), err)
 	}
-	text = out.String()
+	w.text = out.String()
 	if strings.HasSuffix(tmpl.Name(), ".mail.txt") {
-		if subject, text, err = cutSubject(text); err != nil {
-			return "", "", err
+		if w, err = cutHead(w.text); err != nil {
+			return w, err
 		}
 	}
-	if text = strings.TrimSpace(text); text == "" {
-		return "", "", errors.New("it is empty; write the text of the message")
+	if w.text = strings.TrimSpace(w.text); w.text == "" {
+		return w, errors.New("it is empty; write the text of the message")
 	}
-	return subject, text, nil
+	return w, nil
 }
 
-// cutSubject splits the output of a mail's template. A subject can't contain a line break,
-// since the line after it must be empty.
-func cutSubject(mail string) (subject, text string, err error) {
+// cutHead splits the output of a mail's template. What a template inserts can't add a line
+// to the head, which has at most two.
+func cutHead(mail string) (w wording, err error) {
 	head, text, ok := strings.Cut(mail, "\n\n")
-	subject, named := strings.CutPrefix(head, "Subject:")
-	subject = strings.TrimSpace(subject)
-	if !ok || !named || subject == "" || strings.ContainsFunc(subject, unicode.IsControl) {
-		return "", "", errors.New(`begin it with one line "Subject: …" and an empty line`)
+	subject, button, second := strings.Cut(head, "\n")
+	subject, named := strings.CutPrefix(subject, "Subject:")
+	button, labeled := strings.CutPrefix(button, "Button:")
+	w = wording{strings.TrimSpace(subject), strings.TrimSpace(button), text}
+	if !ok || !named || second && !labeled || w.subject == "" || strings.ContainsFunc(w.subject+w.button, unicode.IsControl) {
+		return w, errors.New(`begin it with a line "Subject: …", perhaps a line "Button: …", and an empty line`)
 	}
-	return subject, text, nil
+	return w, nil
 }
 
-// Render sets the Text of m and, if m goes to an email address, its Subject. The locales
-// are those of the reader, the best first; any may be empty.
+// Render sets the Text of m and, if m goes to an email address, its Subject and HTML. The
+// locales are those of the reader, the best first; any may be empty.
 func (t *Texts) Render(m *Message, now time.Time, locales ...string) error {
 	data := textData{Company: cmp.Or(m.Name, m.Company), Code: m.Code, Link: m.Link, Minutes: minutesUntil(m.Expires, now)}
 	if !m.Expires.IsZero() {
@@ -284,27 +312,32 @@ func (t *Texts) Render(m *Message, now time.Time, locales ...string) error {
 		data.Details = strings.Join(slices.DeleteFunc(known, func(s string) bool { return s == "" }), ", ")
 		data.Support = m.Support
 	}
-	name := textName(m.Type, strings.Contains(m.To, "@"))
-	tmpl := t.find(name, locales)
+	mail := strings.Contains(m.To, "@")
+	name := textName(m.Type, mail)
+	tmpl, lang := t.find(name, locales)
 	if tmpl == nil {
 		return fmt.Errorf("there is no text %s", name)
 	}
-	subject, text, err := execute(tmpl, data)
+	w, err := execute(tmpl, data)
 	if err != nil {
 		return fmt.Errorf("wording %s: %w", name, err)
 	}
 	if m.Code != "" && m.Origin != "" {
-		text = withOrigin(text, m.Origin, m.Code)
+		w.text = withOrigin(w.text, m.Origin, m.Code)
 	}
 	if m.Last {
-		_, last, err := execute(t.find(lastText, locales), data)
+		tmpl, _ := t.find(lastText, locales)
+		last, err := execute(tmpl, data)
 		if err != nil {
 			return fmt.Errorf("wording %s: %w", lastText, err)
 		}
-		text += "\n\n" + last
+		w.text += "\n\n" + last.text
 	}
-	m.Subject, m.Text = subject, text
-	return nil
+	m.Subject, m.Text = w.subject, w.text
+	if !mail {
+		return nil
+	}
+	return t.renderHTML(m, mailData{textData: data, Lang: lang, Button: w.button}, locales)
 }
 
 // minutesUntil returns the minutes until expires, rounded up so that no message says

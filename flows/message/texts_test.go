@@ -1,9 +1,11 @@
 package message
 
 import (
+	"html/template"
 	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -55,6 +57,11 @@ func TestBuiltinTextsFitAndSayWhatTheyMust(t *testing.T) {
 				if m.Code != "" && strings.Fields(m.Text)[0] != m.Code {
 					t.Errorf("the code does not stand on its own: %s", m.Text)
 				}
+				if mail {
+					checkHTML(t, locale, m)
+				} else if m.HTML != "" {
+					t.Errorf("an SMS has HTML: %s", m.HTML)
+				}
 				if !strings.Contains(m.Text, m.Company) || !strings.Contains(m.Text, m.Link) {
 					t.Errorf("no company or no link: %s", m.Text)
 				}
@@ -70,6 +77,67 @@ func TestBuiltinTextsFitAndSayWhatTheyMust(t *testing.T) {
 	}
 }
 
+// checkHTML checks that the HTML of a mail says the same as its text, loads nothing, and
+// has a button with words of its own for the link.
+func checkHTML(t *testing.T, locale string, m Message) {
+	t.Helper()
+	html := m.HTML
+	for _, line := range strings.Split(m.Text, "\n") {
+		if !strings.Contains(html, template.HTMLEscapeString(line)) {
+			t.Errorf("the HTML lacks %q:\n%s", line, html)
+		}
+	}
+	if !strings.Contains(html, `<html lang="`+locale+`">`) || !strings.Contains(html, "<h1") {
+		t.Errorf("the HTML has no language or heading:\n%s", html)
+	}
+	buttons := regexp.MustCompile(`<a href="([^"]+)"[^>]*>([^<]+)</a>`).FindAllStringSubmatch(html, -1)
+	switch {
+	case m.Link == "" && len(buttons) != 0, m.Link != "" && len(buttons) != 2:
+		t.Errorf("got the links %q", buttons)
+	case m.Link != "" && (buttons[0][1] != m.Link || buttons[1][1] != m.Link || buttons[0][2] == m.Subject || buttons[1][2] != m.Link):
+		t.Errorf("got the links %q, want %s", buttons, m.Link)
+	}
+	if loads := regexp.MustCompile(`<(img|script|link|iframe)|url\(|@import|src=`).FindString(html); loads != "" {
+		t.Errorf("the HTML has %s:\n%s", loads, html)
+	}
+}
+
+// What templates insert into HTML is text, and only addresses are links.
+func TestHTMLIsEscaped(t *testing.T) {
+	const company = `A & B <script src="//x">`
+	for support, href := range map[string]string{
+		"https://acme.example/help?a=1&b=2": `<a href="https://acme.example/help?a=1&amp;b=2"`,
+		"help@acme.example":                 `<a href="mailto:help@acme.example"`,
+		"+370 600 12345":                    "",
+		"call https://acme.example":         "",
+	} {
+		m := Message{Type: NoticeEmailChanged, Company: "acme", Name: company, To: "a@example.com", Time: textTime, Support: support}
+		must(t, DefaultTexts().Render(&m, textTime))
+		if strings.Contains(m.HTML, "<script") || !strings.Contains(m.HTML, "A &amp; B &lt;script") || !strings.Contains(m.Subject, company) {
+			t.Errorf("got the subject %q and\n%s", m.Subject, m.HTML)
+		}
+		if href == "" && strings.Contains(m.HTML, "<a ") || !strings.Contains(m.HTML, href) {
+			t.Errorf("%s: want %q in\n%s", support, href, m.HTML)
+		}
+	}
+	m := Message{Type: RecoveryLink, Company: "acme", Color: "#FFEE00", To: "a@example.com", Link: "app://recover?a=1&t=x#y"}
+	must(t, DefaultTexts().Render(&m, textTime))
+	for _, want := range []string{`href="app://recover?a=1&amp;t=x#y"`, "background-color: #FFEE00", "color: #000000"} {
+		if !strings.Contains(m.HTML, want) {
+			t.Errorf("want %s in\n%s", want, m.HTML)
+		}
+	}
+	must(t, DefaultTexts().RenderHTML(&Message{Text: "a\n\nb"}, "en")) // a test mail
+}
+
+func TestTextOnAColorCanBeRead(t *testing.T) {
+	for color, want := range map[string]string{"#000000": "#ffffff", "#2f5fb3": "#ffffff", "#ffffff": "#000000", "#FFcc00": "#000000", "#d00000": "#ffffff"} {
+		if got := onColor(color); got != want {
+			t.Errorf("on %s: got %s, want %s", color, got, want)
+		}
+	}
+}
+
 // In every language there is a text for every message.
 func TestEveryTextIsBuiltIn(t *testing.T) {
 	builtin := DefaultTexts().directories[0]
@@ -78,7 +146,7 @@ func TestEveryTextIsBuiltIn(t *testing.T) {
 	}
 	for locale, texts := range builtin.locales {
 		for _, name := range textNames {
-			if texts[name] == nil {
+			if texts[name] == nil && name != mailHTML { // one for all languages
 				t.Errorf("%s has no %s", locale, name)
 			}
 		}
@@ -119,6 +187,7 @@ func TestLoadTextsReplacesByName(t *testing.T) {
 	dir := writeTexts(t, map[string]string{
 		"otp.login.sms.txt":      "\ufeff{{.Code}} yra jūsų kodas\r\n",
 		"recovery.link.mail.txt": "Subject: Labas, {{.Company}}\r\n\r\n{{.Link}}\r\n",
+		"mail.html":              "<h1>{{.Company}}</h1>{{range .Paragraphs}}<p>{{.HTML}}</p>{{end}}{{.Link}}{{.Button}}",
 		"README.md":              "not a text",
 	})
 	texts, err := LoadTexts(dir)
@@ -134,6 +203,9 @@ func TestLoadTextsReplacesByName(t *testing.T) {
 	}
 	if mail.Subject != "Labas, acme" || mail.Text != "https://x/#y" {
 		t.Errorf("mail: %q %q", mail.Subject, mail.Text)
+	}
+	if want := `<h1>acme</h1><p><a href="https://x/#y" style="color: inherit">https://x/#y</a></p>https://x/#yLabas, acme`; mail.HTML != want {
+		t.Errorf("mail: %s, want %s", mail.HTML, want)
 	}
 	if !strings.HasPrefix(other.Text, "424242 is your") {
 		t.Errorf("the text that was not replaced: %q", other.Text)
@@ -155,6 +227,14 @@ func TestLoadTextsNamesTheFileAndWhatToDo(t *testing.T) {
 		{"no empty line", link, "Subject: x\n{{.Link}}", "Subject"},
 		{"line break from an expression", link, "Subject: x{{print \"\\nBcc: e@x\"}}\n\n{{.Link}}", "Subject"},
 		{"carriage return", link, "Subject: x{{print \"\\rBcc: e@x\"}}\n\n{{.Link}}", "Subject"},
+		{"another second line", link, "Subject: x\nCc: e@x\n\n{{.Link}}", "Button"},
+		{"third line", link, "Subject: x\nButton: y\nCc: e@x\n\n{{.Link}}", "Button"},
+		{"unknown HTML", "mails.html", "x", mailHTML},
+		{"no template of HTML", mailHTML, "{{.Link", "it is not a valid template"},
+		{"unknown field in HTML", mailHTML, "{{.Phone}}", "use only .Company, .Code"},
+		{"HTML without text", mailHTML, "{{.Link}}", "{{range .Paragraphs}}"},
+		{"HTML without link", mailHTML, "{{range .Paragraphs}}{{.HTML}}{{end}}", "{{.Link}}"},
+		{"HTML that can't be escaped", mailHTML, "<a href='{{if .Link}}x\">{{end}}", mailHTML},
 		{"unknown name in a language", "lt/otp.txt", "x", otp},
 		{"no code in a language", "lt/" + otp, "x", "{{.Code}}"},
 	} {

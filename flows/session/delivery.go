@@ -61,7 +61,7 @@ func (m *Manager) send(ctx context.Context, company *tenant.Company, sender mess
 	if sender == nil {
 		return errors.New("the company has no sender for it: configure sms or mail")
 	}
-	msg.ID, msg.Company, msg.Name, msg.Mnemocode = tokens.NewID(), company.Code, company.Name, a.Mnemocode
+	msg.ID, msg.Company, msg.Name, msg.Color, msg.Mnemocode = tokens.NewID(), company.Code, company.Name, company.MailColor, a.Mnemocode
 	msg.Locale, msg.Support = cmp.Or(a.Locale, company.Locale), company.Support
 	if strings.Contains(msg.To, "@") {
 		msg.To = typed.Sendable(msg.To)

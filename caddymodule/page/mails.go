@@ -1,0 +1,64 @@
+package page
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/message"
+)
+
+// Mails says what the mails of a company look like.
+type Mails struct {
+	Texts   string // the directory of its texts; empty for none
+	Color   string // its mail_color
+	Support string
+}
+
+// mailTypes are the types of messages that are mailed.
+var mailTypes = append([]string{message.RecoveryLink, message.WelcomeLink}, message.Notices...)
+
+// preview adds the mails to the preview, at /mails/{scheme}/{type}?lang={language}, and at
+// /mails the list of their types. name is what people call the company.
+func (m Mails) preview(mux *http.ServeMux, name string) error {
+	texts := message.DefaultTexts()
+	if m.Texts != "" {
+		var err error
+		if texts, err = message.LoadTexts(m.Texts); err != nil {
+			return fmt.Errorf("texts: %w", err)
+		}
+	}
+	mux.HandleFunc("GET /mails", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(mailTypes) // the browser may be gone
+	})
+	for scheme, replacer := range schemes {
+		mux.HandleFunc("GET /mails/"+scheme+"/{type}", func(w http.ResponseWriter, r *http.Request) {
+			mail := m.sample(r.PathValue("type"), name)
+			if err := texts.Render(&mail, time.Now(), r.URL.Query().Get("lang")); err != nil {
+				http.Error(w, err.Error(), http.StatusNotFound)
+				return
+			}
+			edit(w, r, replacer, func(w http.ResponseWriter) {
+				w.Header().Set("Content-Type", "text/html; charset=utf-8")
+				w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; img-src data:")
+				_, _ = w.Write([]byte(mail.HTML)) // the browser may be gone
+			})
+		})
+	}
+	return nil
+}
+
+func (m Mails) sample(kind, company string) message.Message {
+	mail := message.Message{Type: kind, To: "alice@example.com", Name: company, Color: m.Color, Support: m.Support}
+	if message.IsNotice(kind) {
+		mail.Time = time.Now()
+		mail.Notice = message.Notice{Type: kind, Address: "203.0.113.7", UserAgent: "Firefox/140.0 (Windows)"}
+		return mail
+	}
+	mail.Link = "https://app.example.com/acme/login#mgl_" + strings.Repeat("5mBqXnV0sJ", 4)
+	mail.Expires = time.Now().Add(30 * time.Minute)
+	return mail
+}
