@@ -360,6 +360,8 @@ func (h *Handler) has(t target) bool {
 		return h.hasPage(t.company)
 	case securityPage:
 		return h.hasPage(t.company) && h.SelfService > 0
+	case passwordURL:
+		return h.LoginPage != nil && h.SelfService > 0
 	case selfRoute:
 		return h.SelfService > 0
 	case keySet:
@@ -385,6 +387,7 @@ var answers = [...]func(*Handler, http.ResponseWriter, *http.Request, target) (b
 	logoutPage:    (*Handler).servePage,
 	securityPage:  (*Handler).servePage,
 	pageFile:      (*Handler).servePage,
+	passwordURL:   (*Handler).servePasswordURL,
 	preflight:     (*Handler).servePreflight,
 	health:        (*Handler).serveHealth,
 }

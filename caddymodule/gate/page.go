@@ -23,6 +23,9 @@ const (
 	securityPath = "security"
 )
 
+// passwordURLPath is that of W3C's "A Well-Known URL for Changing Passwords".
+const passwordURLPath = "/.well-known/change-password"
+
 // hasPage reports whether the site has a login page for the company.
 func (h *Handler) hasPage(company string) bool {
 	return h.LoginPage != nil && slices.Contains(h.LoginPage.Companies, company)
@@ -55,7 +58,7 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 		return nil, nil
 	}
 	view := page.View{Kind: rest, Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie) != nil}
-	view.Language = h.page.Language(r.URL.Query().Get("lang"), languagesOf(r)())
+	view.Language = h.page.Language(page.LanguageOf(r), languagesOf(r)())
 	ctx := record.WithStoreTime(r.Context())
 	err = h.withService(ctx, func(service *flows.Service) (err error) {
 		if t.kind == securityPage {
@@ -81,5 +84,14 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 		return nil, err
 	}
 	h.page.Serve(w, r, view)
+	return nil, nil
+}
+
+// servePasswordURL leads to where users change their password.
+func (h *Handler) servePasswordURL(w http.ResponseWriter, r *http.Request, _ target) (body any, err error) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return nil, errGetOnly
+	}
+	h.redirect(w, h.base(r)+"/"+h.LoginPage.Companies[0]+"/"+securityPath+"#password")
 	return nil, nil
 }

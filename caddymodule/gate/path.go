@@ -41,7 +41,8 @@ const (
 	logoutPage
 	securityPage // protectedPath without self_service, too
 	pageFile
-	preflight // preflight and health depend on more than the path
+	passwordURL // leads password managers to the security page
+	preflight   // preflight and health depend on more than the path
 	health
 )
 
@@ -52,6 +53,9 @@ func targetOf(base string, u *url.URL) target {
 	escaped := u.EscapedPath()
 	if u.Opaque != "" || escaped != "" && escaped != "*" && escaped[0] != '/' {
 		return target{kind: noAuthRoute}
+	}
+	if escaped == passwordURLPath {
+		return target{kind: passwordURL}
 	}
 	return classify(base, escaped)
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 )
@@ -342,6 +343,27 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	}
 
 	// The security page
+	scene("security-twostep-off")
+	b.do(chromedp.KeyEvent(kb.Escape))
+	b.waits(`document.activeElement.matches('#twostep h2') && document.querySelectorAll('.main').length === 0`)
+	scene("password")
+	is(`(() => {
+		const field = document.querySelector('#password'), hint = () => document.querySelector('.field [role=status]').textContent;
+		const said = [];
+		for (const modifierCapsLock of [true, false]) {
+			field.dispatchEvent(new KeyboardEvent('keydown', { key: 'A', modifierCapsLock }));
+			said.push(hint());
+		}
+		field.dispatchEvent(new Event('keydown')); // autofill
+		return said.join() === ` + quote(pageTexts()["password.capslock"]+",") + ` && hint() === '';
+	})()`)
+	b.eval(`(() => {
+		const { setTimeout } = globalThis;
+		globalThis.setTimeout = (f, wait) => setTimeout(f, wait >= 10_000 ? 0 : wait);
+	})()`)
+	b.submits()
+	b.shows("#password-error", "error.empty")
+	b.waits(`document.querySelector('#said').textContent === ''`)
 	scene("security-password") // the login is fresh for only 20 seconds
 	is(`document.querySelector('#current') !== null`)
 	for name, told := range map[string]string{"password-unsure": "security.unsure", "passkey-refused": "offer.cancelled", "session-over": ""} {

@@ -93,7 +93,7 @@ func TestAnAppUsesTheModule(t *testing.T) {
 	}
 	w := newWorkshop(t, map[string]string{"package.json": `{"type": "module"}`, "shown.mts": shown[0] + "export { logIn };\n"},
 		peersDir+"/steps.mts", "../page/assets/client.js", "../page/assets/client.d.ts")
-	w.tsc(t, "--noUncheckedIndexedAccess", "--target", "es2022", "--lib", "es2022,dom,dom.iterable",
+	w.tsc(t, "--noUncheckedIndexedAccess", "--target", "es2022", "--lib", "es2022",
 		"--module", "nodenext", "--types", "node", "--skipLibCheck", "steps.mts")
 	provider := startOpenID(t)
 	s := startNodes(t, siteConfig{

@@ -152,6 +152,12 @@ func TestTheCookieCountsBesideAnotherScheme(t *testing.T) {
 		}
 		s.open("/socket", "Origin: http://x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+other+cookie, 101)
 	}
+	for _, headers := range []string{"", cookie} { // password managers lead users to their change of password
+		if a := s.ask("GET", "/.well-known/change-password", headers).wantStatus(303); a.Header.Get("Location") != "/acme/security#password" {
+			t.Errorf("got %s", a.Header)
+		}
+	}
+	s.ask("POST", "/.well-known/change-password", cookie+own).want(wire.ErrMethod)
 	for sent, want := range map[string]*wire.Error{
 		bearer("mgs_x"):                        wire.ErrTokenInvalid,
 		"Authorization: Bearer\r\n":            wire.ErrHeaderInvalid,

@@ -114,6 +114,8 @@ func TestTheLoginPageIsServed(t *testing.T) {
 			{"/api/acme/login?lang=de-AT", "lt", `<html lang="de" dir="ltr">`, "Anmelden"},
 			{"/api/acme/login?lang=" + strings.Repeat("de-", 1<<10), "fr", `<html lang="fr" dir="ltr">`, "Connexion"},
 			{"/api/acme/login?lang=%3Cscript%3E", "de", `<html lang="de" dir="ltr">`, "Anmelden"},
+			{"/api/acme/login", "de\r\nCookie: mnemogate-language=lt", `<html lang="lt" dir="ltr">`, "Prisijungimas"}, // the user has chosen it
+			{"/api/acme/login?lang=fr", "de\r\nCookie: mnemogate-language=lt", `<html lang="fr" dir="ltr">`, "Connexion"},
 		} {
 			a, markup := s.loaded(c.path, "Accept-Language: "+c.accept+"\r\n")
 			if !strings.Contains(markup, c.html) || !strings.Contains(markup, "<h1>"+c.heading+"</h1>") || !slices.Contains(a.Header["Vary"], "Accept-Language, Cookie") {

@@ -28,6 +28,19 @@ type View struct {
 	Config   any          // client.json, in this language; nil lets the page ask for it
 }
 
+// languageCookie holds the language that the user has chosen on the page (frame.js).
+const languageCookie = "mnemogate-language"
+
+// LanguageOf returns the language that the address of a page asks for or else that the
+// user has chosen; empty for none.
+func LanguageOf(r *http.Request) string {
+	asked := r.URL.Query().Get("lang")
+	if chosen, err := r.Cookie(languageCookie); asked == "" && err == nil {
+		return chosen.Value
+	}
+	return asked
+}
+
 // Prefix is the path of the files below /{company_code}/. The version and the file's
 // name follow it.
 const Prefix = "v2/page/"

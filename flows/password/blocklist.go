@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"unicode/utf8"
 )
 
 // passwords.txt contains the passwords of zxcvbn-ts (package @zxcvbn-ts/language-common
@@ -51,6 +52,14 @@ func (b *Blocklist) With(r io.Reader) (*Blocklist, error) {
 func (b *Blocklist) Contains(password string) bool {
 	password = Fold(password)
 	return slices.ContainsFunc(b.lists, func(lines string) bool { return hasLine(lines, password) })
+}
+
+// IsRepeated reports whether a password is one character again and again, ignoring case,
+// or only white space.
+func IsRepeated(password string) bool {
+	password = Fold(password)
+	first, _ := utf8.DecodeRuneInString(password)
+	return strings.Trim(password, string(first)) == ""
 }
 
 // hasLine reports whether line is one of lines, which are sorted and end with a newline.

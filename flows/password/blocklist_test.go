@@ -42,6 +42,17 @@ func TestBlocklistContains(t *testing.T) {
 	}
 }
 
+func TestIsRepeated(t *testing.T) {
+	for password, want := range map[string]bool{
+		"        ": true, " \t\n\u00a0\u3000   ": true, "ąĄąĄąĄąĄ": true, "ａaＡAaaaa": true, "😀😀😀😀😀😀😀😀": true, "zzzzzzzzzzzzzzzzzzzz": true, "e\u0301éÉéé": true,
+		"zzzzzzzzzzzzzzzzzzzy": false, "a a a a a": false, "abababab": false,
+	} {
+		if got := IsRepeated(password); got != want {
+			t.Errorf("%q: got %v", password, got)
+		}
+	}
+}
+
 func TestBlocklistWithAddsAndLeavesTheOther(t *testing.T) {
 	b := Common()
 	own, err := b.With(strings.NewReader("\ufeffMnemogate\r\n\r\n  Straße am Meer \n#hash#\npassword\nмосква2024\ncaf\xe9caf\xe9\nfullｗｉｄｔｈ\nlast line"))

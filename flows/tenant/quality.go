@@ -47,7 +47,9 @@ func (c *Company) rules(a record.Account) []rule {
 		},
 		{
 			wire.PasswordCommon, "Not a commonly used password.",
-			cmp.Or(c.Blocklist, password.Common()).Contains,
+			func(wanted string) bool {
+				return password.IsRepeated(wanted) || cmp.Or(c.Blocklist, password.Common()).Contains(wanted)
+			},
 		},
 		{
 			wire.PasswordPersonal, "Not just the account's own login ids or the company's name.",

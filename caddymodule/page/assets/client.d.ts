@@ -54,7 +54,11 @@ export interface Options {
 }
 
 /** The methods of sessionStorage and localStorage that the client uses. */
-export type TokenStorage = Pick<Storage, 'getItem' | 'setItem' | 'removeItem'>;
+export interface TokenStorage {
+  getItem(name: string): string | null;
+  setItem(name: string, value: string): void;
+  removeItem(name: string): void;
+}
 
 export interface Client {
   /** Returns the current step: the start, a step of an interrupted login, or the session of a user who is logged in. */
@@ -284,7 +288,7 @@ export interface Authorized extends WithToken {
   deviceToken: string | null;
   /** The headers for a request to the application: Authorization, or none with the cookie. */
   headers(): Record<string, string>;
-  /** Like fetch, as this user. Only for addresses of the company's origin. After a 401, call `resume`: the session may have ended. */
+  /** Like fetch, as this user. Only for addresses of the company's origin, where `/orders` is one, too. After a 401, call `resume`: the session may have ended. */
   fetch(input: string | URL | Request, init?: RequestInit): Promise<Response>;
   /** Revokes the session. It also succeeds if the session has already ended. */
   logout(): Promise<Start>;

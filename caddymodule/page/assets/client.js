@@ -336,7 +336,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
 
   // fetchAs never sends the token to another origin.
   async function fetchAs(token, input, init) {
-    const at = input instanceof Request ? input : new URL(input, globalThis.location?.href ?? base);
+    const at = input instanceof Request ? input : new URL(input, base);
     const request = new Request(at, token ? init : { credentials: 'include', ...init });
     if (new URL(request.url).origin !== new URL(base).origin) throw new TypeError(`${request.url} has not the origin of ${base}`);
     if (token) request.headers.set('Authorization', `Bearer ${token}`);

@@ -58,6 +58,7 @@ export async function languages(changed) {
       return alert(t('error.network'));
     }
     keep('language', chooser.value);
+    document.cookie = `mnemogate-language=${chooser.value}; Path=${new URL('.', location).pathname}; Max-Age=31536000; SameSite=Lax${location.protocol === 'https:' ? '; Secure' : ''}`;
     await changed();
     chooser.focus();
   });

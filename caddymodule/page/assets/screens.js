@@ -66,7 +66,7 @@ export function login(page, step) {
     body: [
       masked && el('p', { class: 'lead' }, sentTo('login.as', 'user', step.user)),
       form(page, ({ login }) => step.login(login.trim()),
-        field({ name: 'login', label: t('login.id'), autocomplete: page.config.passkeys ? 'username webauthn' : 'username', ...verbatim, maxlength: '254', value: page.loginId ?? (masked ? '' : step.user ?? '') }),
+        field({ name: 'login', label: t('login.id'), autocomplete: page.config.passkeys ? 'username webauthn' : 'username', enterkeyhint: 'next', ...verbatim, maxlength: '254', value: page.loginId ?? (masked ? '' : step.user ?? '') }),
         page.config.remember && choice(page, 'remember', t('login.remember')),
         page.config.devices && choice(page, 'device', t('login.device')),
         submit(t('login.submit'))),

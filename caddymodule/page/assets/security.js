@@ -87,6 +87,8 @@ function close(section, text = '') {
   $(`#${section} h2`).focus();
 }
 
+addEventListener('keydown', (event) => event.key === 'Escape' && !event.isComposing && opened && !acting && close(opened.split('-')[0]));
+
 async function load() {
   [factors, sessions, passkeys, devices] = await Promise.all([me.factors(), me.sessions(), config.passkeys ? me.passkeys() : [], config.devices ? me.devices() : []]);
   freshUntil = Date.now() + 1000 * factors.freshFor;
@@ -135,7 +137,7 @@ const sections = {
     form('password', ({ current, newpassword }) => change('password', 'password', () => me.changePassword(newpassword, { current }), t('security.password.done')),
       t('newpassword.submit'),
       username({ loginId: !isMasked(factors.user) && factors.user }),
-      factors.passwordSet && field({ name: 'current', label: t('security.password.current'), type: 'password', autocomplete: 'current-password', reveal: true }),
+      factors.passwordSet && field({ name: 'current', label: t('security.password.current'), type: 'password', autocomplete: 'current-password', enterkeyhint: 'next', reveal: true }),
       newPassword({ config }, { rules: { regex: factors.passwordRegex, description: factors.passwordRegexDescription } })),
   ] : [
     el('p', {}, t(factors.passwordSet ? 'security.password.text' : 'security.password.none')),

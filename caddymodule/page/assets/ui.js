@@ -51,12 +51,22 @@ export const verbatim = { autocapitalize: 'none', autocorrect: 'off', spellcheck
 // field returns an input with a label and room for a hint and an error. The element with
 // the id above describes it, too.
 export function field({ name, label, hint, reveal, above = '', ...attributes }) {
-  const input = el('input', { id: name, name, type: 'text', required: true, 'aria-describedby': `${above} ${name}-hint ${name}-error`.trim(), ...reveal && verbatim, ...attributes });
+  const input = el('input', { id: name, name, type: 'text', required: true, enterkeyhint: 'go', 'aria-describedby': `${above} ${name}-hint ${name}-error`.trim(), ...reveal && verbatim, ...attributes });
   return el('div', { class: 'field' },
     el('label', { for: name }, label),
     el('div', { class: reveal ? 'entry reveal' : 'entry' }, input, reveal && revealer(input)),
+    reveal && capsLock(input),
     el('div', { id: `${name}-hint` }, hint),
     el('p', { id: `${name}-error`, class: 'error', hidden: true }));
+}
+
+// capsLock returns a hint that caps lock is on, as far as the last key in an input tells.
+function capsLock(input) {
+  const hint = el('div', { class: 'hint', role: 'status' });
+  const look = (event) => event.getModifierState && hint.replaceChildren(event.getModifierState('CapsLock') ? marked(t('password.capslock')) : ''); // autofill sends no real keys
+  for (const type of ['keydown', 'keyup']) input.addEventListener(type, look);
+  input.addEventListener('blur', () => hint.replaceChildren());
+  return hint;
 }
 
 // revealer returns a button that shows and hides the password in an input.
@@ -187,10 +197,13 @@ export function focus(screen) {
   target.focus();
 }
 
-// say announces a message to screen readers.
+// say announces a message to screen readers. Later it is gone: it may no longer be so.
 export function say(text) {
+  clearTimeout(forgetting);
   $('#said').textContent = text;
+  forgetting = setTimeout(() => { $('#said').textContent = ''; }, 20_000);
 }
+let forgetting;
 
 // anchor returns a link of the operator, whose address the server has checked.
 export const anchor = ({ url, text }) => el('a', { href: url, dir: 'auto' }, text);
