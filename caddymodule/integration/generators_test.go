@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/getkin/kin-openapi/openapi3"
+
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -39,6 +41,35 @@ func TestGoClientsFromTheDocuments(t *testing.T) {
 	}
 	if out, err := inDir("build", "./..."); err != nil {
 		t.Errorf("the generated clients: %v\n%s", err, out)
+	}
+}
+
+// ogen makes one type of a schema and a security scheme with the same name, and one of an
+// answer's schema with its headers. (Building ogen and its code takes too long for a test.)
+func TestNamesInTheDocumentsHaveOneMeaning(t *testing.T) {
+	t.Parallel()
+	for name, path := range apiDocuments {
+		doc := get(openapi3.NewLoader().LoadFromFile(path))(t)
+		for scheme := range doc.Components.SecuritySchemes {
+			for schema := range doc.Components.Schemas {
+				if strings.EqualFold(scheme, schema) {
+					t.Errorf("%s: the security scheme %s is named like a schema", name, scheme)
+				}
+			}
+		}
+		required := map[string]bool{}
+		for path, item := range doc.Paths.Map() {
+			for method, operation := range item.Operations() {
+				for status, response := range operation.Responses.Map() {
+					for header, described := range response.Value.Headers {
+						if before, known := required[header]; known && before != described.Value.Required {
+							t.Errorf("%s: %s of %s %s %s is not required as elsewhere", name, header, method, path, status)
+						}
+						required[header] = described.Value.Required
+					}
+				}
+			}
+		}
 	}
 }
 

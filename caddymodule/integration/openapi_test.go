@@ -313,7 +313,7 @@ func checkStates(t *testing.T, route *flows.Route, operation *openapi3.Operation
 	if diff := cmp.Diff(route.To, states); diff != "" {
 		t.Errorf("%s: its states: %s", route.Path, diff)
 	}
-	if _, takes := (*operation.Security)[0]["session"]; takes != route.TakesToken() {
+	if _, takes := (*operation.Security)[0]["token"]; takes != route.TakesToken() {
 		t.Errorf("%s: takes a token: %v", route.Path, takes)
 	}
 	for _, state := range record.States[1:] {
