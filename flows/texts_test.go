@@ -15,17 +15,20 @@ import (
 // code too, and the name alone makes no password.
 func TestACompanyHasAName(t *testing.T) {
 	b := newHarness(t)
-	b.company.Name = "Söhne & Co +"
+	b.company.Name, b.company.MailColor = "Söhne & Co +", "#336699"
 	made, err := b.admin().NewTOTP(t.Context(), mnemocode)
 	must(t, err)
 	if want := "otpauth://totp/S%C3%B6hne%20&%20Co%20+:"; !strings.HasPrefix(made.URI, want) || !strings.Contains(made.URI, "&issuer=S%C3%B6hne%20%26%20Co%20%2B&") {
 		t.Errorf("the app gets %s", made.URI)
 	}
-	b.must("auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
-	if m := b.mail.last(t); !strings.Contains(m.Subject, b.company.Name) || !strings.Contains(m.Text, b.company.Name) || m.Company != code {
-		t.Errorf("the mail of %q is %q\n%s", m.Company, m.Subject, m.Text)
+	looksLikeIt := func(m message.Message) bool {
+		return strings.Contains(m.HTML, "Söhne &amp; Co &#43;</h1>") && strings.Contains(m.HTML, `bgcolor="#336699"`)
 	}
-	if m, err := manage.NewTrial(b.company, email, true); err != nil || !strings.Contains(m.Subject, b.company.Name) {
+	b.must("auth/recovery/recover", "", recovery(object{"method": "MAIL"}))
+	if m := b.mail.last(t); !strings.Contains(m.Subject, b.company.Name) || !strings.Contains(m.Text, b.company.Name) || !looksLikeIt(m) || m.Company != code {
+		t.Errorf("the mail of %q is %q\n%s\n%s", m.Company, m.Subject, m.Text, m.HTML)
+	}
+	if m, err := manage.NewTrial(b.company, email, true); err != nil || !strings.Contains(m.Subject, b.company.Name) || strings.Contains(m.HTML, "<a ") || !strings.Contains(m.HTML, "Söhne &amp; Co &#43;</h1>") {
 		t.Errorf("the test mail is %q, %v", m.Subject, err)
 	}
 	_, err = b.serve("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "söhne&co 2026"})

@@ -262,6 +262,7 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	is(`document.querySelector('#method-error a').textContent === 'Help'`)
 	scene("login-empty")
 	b.shows("#said", "error.empty") // the focus was there before
+	is(`document.activeElement.enterKeyHint === 'next'`)
 	scene("offer-refused")
 	b.shows(".alert p", "offer.cancelled")
 	scene("login-disabled") // waiting does not help

@@ -144,6 +144,9 @@ func browserShowsTheSecurityPage(t *testing.T, s *site) {
 	b.eval(`(() => { const l = document.getElementById('language'); l.value = 'de'; l.dispatchEvent(new Event('change')); })()`)
 	b.waits(`document.querySelector('h1')?.textContent === 'Anmeldung und Sicherheit'`)
 	b.picture("security-de")
+	b.eval(`sessionStorage.clear()`) // as in another tab, days later
+	b.open(s.URL + "/acme/login")
+	b.waits(`document.querySelector('h1')?.textContent === 'Sie sind angemeldet'`)
 }
 
 // A user without a password, whose logins all need a code, makes backup codes and logs in
