@@ -25,16 +25,17 @@ func (s *Service) ClientConfig(ctx context.Context, r *Request) (config tenant.C
 		return tenant.ClientConfig{}, err
 	}
 	return tenant.ClientConfig{
-		Password:    c.ClientPassword(),
-		Captcha:     c.ClientCaptcha(),
-		Recovery:    append([]tenant.Method{}, c.Recovery.Methods...),
-		OAuth:       s.clientOAuth(ctx, c),
-		Disclaimers: session.Pending(c, r.Languages, record.Account{}, nil),
-		Name:        c.DisplayName(),
-		OTP:         tenant.ClientOTP{Length: c.OTP.Length},
-		Passkeys:    c.Passkeys != nil,
-		Devices:     c.Devices.For != 0,
-		Session:     tenant.ClientSessionLife{Idle: seconds(c.Session.Idle), Lifetime: seconds(c.Session.Lifetime)},
+		Password:         c.ClientPassword(),
+		Captcha:          c.ClientCaptcha(),
+		Recovery:         append([]tenant.Method{}, c.Recovery.Methods...),
+		OAuth:            s.clientOAuth(ctx, c),
+		Disclaimers:      session.Pending(c, r.Languages, record.Account{}, nil),
+		Name:             c.DisplayName(),
+		OTP:              tenant.ClientOTP{Length: c.OTP.Length, TTL: seconds(c.OTP.TTL)},
+		Passkeys:         c.Passkeys != nil,
+		Devices:          c.Devices.For != 0,
+		SkipSecondFactor: c.Devices.SkipSecondFactor,
+		Session:          tenant.ClientSessionLife{Idle: seconds(c.Session.Idle), Lifetime: seconds(c.Session.Lifetime)},
 	}, nil
 }
 

@@ -104,18 +104,19 @@ func looksOf(config []byte, code string) (page.Options, string, page.Mails, erro
 	handlers(c.Apps.HTTP, func(handler map[string]any) {
 		raw, _ := json.Marshal(handler) // it was JSON
 		var h gate.Handler
-		if found != nil || json.Unmarshal(raw, &h) != nil || h.LoginPage == nil {
+		if json.Unmarshal(raw, &h) != nil {
 			return
 		}
-		p := h.LoginPage
-		if p.Companies == nil {
-			p.Companies = h.Companies
-		}
-		if p.Companies == nil {
-			p.Companies = slices.Sorted(maps.Keys(companies))
-		}
-		if code == "" && len(p.Companies) > 0 || slices.Contains(p.Companies, code) {
-			found = p
+		for _, p := range h.LoginPages {
+			if p.Companies == nil {
+				p.Companies = h.Companies
+			}
+			if p.Companies == nil {
+				p.Companies = slices.Sorted(maps.Keys(companies))
+			}
+			if found == nil && (code == "" && len(p.Companies) > 0 || slices.Contains(p.Companies, code)) {
+				found = p
+			}
 		}
 	})
 	if found == nil {

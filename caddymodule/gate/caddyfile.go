@@ -29,7 +29,7 @@ func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		so.setDefaults()
 		return so.check()
 	}
-	return guest.CheckedOptions(d, check, h.options(d), "fresh", "role")
+	return guest.CheckedOptions(d, check, h.options(d), "fresh", "role", "login_page")
 }
 
 func init() {

@@ -35,7 +35,7 @@ func checker(t testing.TB) *Handler {
 	h.Fresh = []paths.Fresh{{Within: caddy.Duration(time.Minute), Paths: []string{"/account/*"}}}
 	h.CORS = []string{"https://app.example.com"}
 	h.WebSocketToken = true
-	h.LoginPage = new(LoginPage)
+	h.LoginPages = LoginPages{new(LoginPage)}
 	h.Forward = []string{"role"}
 	must(t, cmp.Or(h.Headers.Provision(h.app, nil), h.Validate()))
 	return h

@@ -151,11 +151,12 @@ type Handler struct {
 	// Default: false.
 	WebSocketToken bool `json:"websocket_token,omitempty"`
 
-	// The login page, `GET /{company_code}/login`. It sets the cookie, by default
-	// `__Host-mnemogate`. Anyone who can load the page can call the auth routes of
-	// its company on this site with the API key that the page contains. The key then
+	// The login pages, `GET /{company_code}/login`, each for companies of its own; a
+	// single one need not be a list. A page sets the cookie, by default
+	// `__Host-mnemogate`. Anyone who can load it can call the auth routes of its
+	// company on this site with the API key that the page contains. The key then
 	// keeps nobody out. Default: none.
-	LoginPage *LoginPage `json:"login_page,omitempty"`
+	LoginPages LoginPages `json:"login_page,omitempty"`
 
 	// Lets users manage their own login with the routes below `/{company_code}/v2/me/`.
 	// They see and revoke their sessions, change their password, and set up passkeys,
@@ -174,7 +175,6 @@ type Handler struct {
 	log       *slog.Logger
 	accessLog *zap.Logger // Caddy's
 	document  []byte      // the OpenAPI document
-	page      *page.Page  // nil if the site has no login page
 }
 
 // CaddyModule returns the Caddy module information.
@@ -204,9 +204,9 @@ func (h *Handler) provision(ctx caddy.Context) error {
 		h.app.RegisterServer(server)
 		h.noteUnasked(server)
 	}
-	if h.LoginPage != nil {
+	for _, p := range h.LoginPages {
 		var err error
-		if h.page, err = page.New(h.pageOptions()); err != nil {
+		if p.page, err = page.New(h.pageOptions(p)); err != nil {
 			return fmt.Errorf("login_page: %w", err)
 		}
 	}
@@ -231,6 +231,11 @@ func (h *Handler) noteWeak() {
 			}
 		}
 	}
+	for _, p := range h.LoginPages {
+		for _, weak := range p.Weaknesses() {
+			h.app.Note([]app.Weakness{{Directive: "login_page", At: h.Source.Line("login_page color"), Weakness: weak}})
+		}
+	}
 	for _, p := range h.Public {
 		if paths.Matches(p, "/") && paths.Matches(p, "/any/path") { // only a pattern for all paths matches both
 			h.app.Note([]app.Weakness{{Directive: "public", At: h.Source.Line("public"), Weakness: guest.Weakness{
@@ -244,7 +249,7 @@ func (h *Handler) noteWeak() {
 func (h *Handler) setDefaults() {
 	h.Headers.SetDefaults()
 	h.MaxBody = cmp.Or(h.MaxBody, defaultMaxBody)
-	if h.LoginPage != nil {
+	if h.LoginPages != nil {
 		h.Cookie = cmp.Or(h.Cookie, defaultCookie)
 	}
 }
@@ -269,7 +274,7 @@ func (h *Handler) validate() error {
 			return fmt.Errorf("company: there is no company %q; name one that the global option mnemogate has", code)
 		}
 	}
-	return guest.First(h.checkLoginPage, h.Headers.ValidateAssertion, h.check)
+	return guest.First(h.checkLoginPages, h.Headers.ValidateAssertion, h.check)
 }
 
 // check validates the handler's own options. Its errors begin with the directive.
@@ -361,7 +366,7 @@ func (h *Handler) has(t target) bool {
 	case securityPage:
 		return h.hasPage(t.company) && h.SelfService > 0
 	case passwordURL:
-		return h.LoginPage != nil && h.SelfService > 0
+		return h.LoginPages != nil && h.SelfService > 0
 	case selfRoute:
 		return h.SelfService > 0
 	case keySet:

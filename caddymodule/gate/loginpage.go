@@ -1,6 +1,8 @@
 package gate
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -22,12 +24,48 @@ type LoginPage struct {
 
 	// The options of the page.
 	page.Options
+
+	page *page.Page
 }
 
-// pageOptions returns the options of the page, with the icons of all companies'
+// LoginPages are the login pages of a site.
+type LoginPages []*LoginPage
+
+// UnmarshalJSON reads a list of pages, or one.
+func (all *LoginPages) UnmarshalJSON(content []byte) error {
+	if bytes.HasPrefix(content, []byte("{")) {
+		content = slices.Concat([]byte("["), content, []byte("]"))
+	}
+	return caddy.StrictUnmarshalJSON(content, (*[]*LoginPage)(all))
+}
+
+// check refuses several pages for one company.
+func (all LoginPages) check() error {
+	named := all.companies()
+	if slices.ContainsFunc(all, func(p *LoginPage) bool { return len(all) > 1 && len(p.Companies) == 0 }) {
+		return errors.New("there are several; name the companies of each, as in login_page acme")
+	}
+	for i, code := range named {
+		if slices.Contains(named[:i], code) {
+			return fmt.Errorf("it names the company %q twice; remove one", code)
+		}
+	}
+	return nil
+}
+
+// companies returns the codes of the companies that have a page, those of the first one
+// first.
+func (all LoginPages) companies() (codes []string) {
+	for _, p := range all {
+		codes = append(codes, p.Companies...)
+	}
+	return codes
+}
+
+// pageOptions returns the options of a page, with the icons of all companies'
 // providers.
-func (h *Handler) pageOptions() page.Options {
-	options := h.LoginPage.Options
+func (h *Handler) pageOptions(p *LoginPage) page.Options {
+	options := p.Options
 	options.Icons = map[string]string{}
 	for code, company := range h.app.Sorted() {
 		for id, icon := range company.Icons() {
@@ -37,12 +75,14 @@ func (h *Handler) pageOptions() page.Options {
 	return options
 }
 
-// checkLoginPage sets the default company, the site's only one, and refuses a page
+// checkLoginPages sets the default company, the site's only one, and refuses a page
 // without a company.
-func (h *Handler) checkLoginPage() error {
-	p := h.LoginPage
-	if p == nil {
+func (h *Handler) checkLoginPages() error {
+	if len(h.LoginPages) == 0 {
 		return nil
+	}
+	if err := h.LoginPages.check(); err != nil {
+		return fmt.Errorf("login_page: %w", err)
 	}
 	served := slices.Clone(h.Companies)
 	if served == nil {
@@ -50,18 +90,15 @@ func (h *Handler) checkLoginPage() error {
 			served = append(served, code)
 		}
 	}
-	if len(p.Companies) == 0 {
+	if len(h.LoginPages.companies()) == 0 {
 		if len(served) > 1 {
 			return fmt.Errorf("login_page: this site serves several companies; name those that have the page, as in login_page %s (the first is for paths that name no company)", strings.Join(served, " "))
 		}
-		p.Companies = served
+		h.LoginPages[0].Companies = served
 	}
-	for i, code := range p.Companies {
+	for _, code := range h.LoginPages.companies() {
 		if !slices.Contains(served, code) {
 			return fmt.Errorf("login_page: this site serves no company %q; name one that it does", code)
-		}
-		if slices.Contains(p.Companies[:i], code) {
-			return fmt.Errorf("login_page: it names the company %q twice; remove one", code)
 		}
 		for _, g := range h.app.Companies[code].Guests() {
 			if kind := widgetWithoutKey(g.Module); kind != "" {
@@ -88,6 +125,9 @@ func widgetWithoutKey(captcha any) string {
 // parseLoginPage parses the companies, which are optional, and the page's options.
 func (h *Handler) parseLoginPage(d *caddyfile.Dispenser) error {
 	p := &LoginPage{Companies: d.RemainingArgs()}
-	h.LoginPage = p
+	h.LoginPages = append(h.LoginPages, p)
+	if err := h.LoginPages.check(); err != nil {
+		return d.WrapErr(err)
+	}
 	return p.Options.Parse(d)
 }

@@ -26,26 +26,36 @@ const (
 // passwordURLPath is that of W3C's "A Well-Known URL for Changing Passwords".
 const passwordURLPath = "/.well-known/change-password"
 
-// hasPage reports whether the site has a login page for the company.
-func (h *Handler) hasPage(company string) bool {
-	return h.LoginPage != nil && slices.Contains(h.LoginPage.Companies, company)
+// pageOf returns the login page that the site has for the company, or nil.
+func (h *Handler) pageOf(company string) *LoginPage {
+	for _, p := range h.LoginPages {
+		if slices.Contains(p.Companies, company) {
+			return p
+		}
+	}
+	return nil
 }
+
+// hasPage reports whether the site has a login page for the company.
+func (h *Handler) hasPage(company string) bool { return h.pageOf(company) != nil }
 
 // remembers reports whether users of the company can choose to stay logged in.
 func (h *Handler) remembers(company string) bool {
-	return h.hasPage(company) && h.LoginPage.Remember
+	p := h.pageOf(company)
+	return p != nil && p.Remember
 }
 
 // pageConfig returns what clients of the company must know of the site's login page.
 // It adds the addresses of the providers' icons.
 func (h *Handler) pageConfig(r *http.Request, of *flows.Request, providers []tenant.ClientOAuth) page.Config {
-	if !h.hasPage(of.Company) {
+	p := h.pageOf(of.Company)
+	if p == nil {
 		return page.NoConfig
 	}
-	for i, p := range providers {
-		providers[i].Icon = h.page.IconURL(h.base(r), of.Company, p.ProviderID)
+	for i, provider := range providers {
+		providers[i].Icon = p.page.IconURL(h.base(r), of.Company, provider.ProviderID)
 	}
-	return h.page.Config(of.Languages())
+	return p.page.Config(of.Languages())
 }
 
 func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
@@ -53,12 +63,13 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 		return nil, errGetOnly
 	}
 	_, rest := split(h.BasePath, r.URL.EscapedPath())
+	p := h.pageOf(t.company).page
 	if t.kind == pageFile {
-		h.page.ServeFile(w, r, strings.TrimPrefix(rest, page.Prefix))
+		p.ServeFile(w, r, strings.TrimPrefix(rest, page.Prefix))
 		return nil, nil
 	}
 	view := page.View{Kind: rest, Company: t.company, Name: h.app.Companies[t.company].DisplayName(), Base: h.base(r), Cookie: cookies(r, h.Cookie) != nil}
-	view.Language = h.page.Language(page.LanguageOf(r), languagesOf(r)())
+	view.Language = p.Language(page.LanguageOf(r), languagesOf(r)())
 	ctx := record.WithStoreTime(r.Context())
 	err = h.withService(ctx, func(service *flows.Service) (err error) {
 		if t.kind == securityPage {
@@ -83,7 +94,7 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 	if err != nil {
 		return nil, err
 	}
-	h.page.Serve(w, r, view)
+	p.Serve(w, r, view)
 	return nil, nil
 }
 
@@ -92,6 +103,6 @@ func (h *Handler) servePasswordURL(w http.ResponseWriter, r *http.Request, _ tar
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, errGetOnly
 	}
-	h.redirect(w, h.base(r)+"/"+h.LoginPage.Companies[0]+"/"+securityPath+"#password")
+	h.redirect(w, h.base(r)+"/"+h.LoginPages[0].Companies[0]+"/"+securityPath+"#password")
 	return nil, nil
 }

@@ -14,9 +14,9 @@ func (h *Handler) WithoutPasskeys(a *app.App, hosts []string) (option, company, 
 	option, works := "login_page", (*passkey.Settings).WorksOn
 	companies := h.Companies
 	switch {
-	case h.LoginPage != nil && len(h.LoginPage.Companies) > 0:
-		companies = h.LoginPage.Companies
-	case h.LoginPage == nil && h.SelfService > 0:
+	case len(h.LoginPages.companies()) > 0:
+		companies = h.LoginPages.companies()
+	case h.LoginPages == nil && h.SelfService > 0:
 		option, works = "self_service", (*passkey.Settings).Owns
 		hosts = slices.Clone(hosts)
 		for _, origin := range h.CORS {
@@ -24,7 +24,7 @@ func (h *Handler) WithoutPasskeys(a *app.App, hosts []string) (option, company, 
 				hosts = append(hosts, u.Hostname())
 			}
 		}
-	case h.LoginPage == nil:
+	case h.LoginPages == nil:
 		return "", "", ""
 	}
 	for code, c := range a.Sorted() {

@@ -24,7 +24,7 @@ import (
 // redirectToLogin redirects a browser to the login page if a login would help, and reports
 // whether it did.
 func (h *Handler) redirectToLogin(w http.ResponseWriter, r *http.Request, t target, err error) bool {
-	if h.LoginPage == nil || !isNavigation(r) || !needsLogin(err) {
+	if len(h.LoginPages) == 0 || !isNavigation(r) || !needsLogin(err) {
 		return false
 	}
 	company := h.loginCompany(t)
@@ -93,7 +93,7 @@ func (h *Handler) loginCompany(t target) string {
 	case company != "":
 		return company
 	}
-	return h.LoginPage.Companies[0]
+	return h.LoginPages[0].Companies[0]
 }
 
 // loginURL returns the URL of the login page. Its query holds the path to return to

@@ -55,20 +55,20 @@ func brandsCaddyfile(t *testing.T) string {
 }
 
 // brands returns the login pages of the companies of brandsCaddyfile.
-func brands(t *testing.T) map[string]gate.LoginPage {
+func brands(t *testing.T) map[string]*gate.LoginPage {
 	t.Helper()
 	guesttest.Environment(t)
 	t.Setenv("ACME_API_KEY", "key-of-pomelo")
 	t.Setenv("UMBRA_API_KEY", "key-of-nocturne")
 	adapted := get(adaptAndValidate(brandsCaddyfile(t)))(t)
-	found := map[string]gate.LoginPage{}
+	found := map[string]*gate.LoginPage{}
 	for _, handler := range bytes.Split(adapted, []byte(`{"companies":["`))[1:] {
 		var p struct {
-			LoginPage gate.LoginPage `json:"login_page"`
+			LoginPages gate.LoginPages `json:"login_page"`
 		}
 		must(t, json.NewDecoder(strings.NewReader(`{"companies":["`+string(handler))).Decode(&p))
 		company, _, _ := strings.Cut(string(handler), `"`)
-		found[company] = p.LoginPage
+		found[company] = p.LoginPages[0]
 	}
 	return found
 }

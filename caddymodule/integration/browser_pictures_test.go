@@ -38,8 +38,8 @@ func keepPicture(t *testing.T, name string, width int, png []byte) {
 	must(t, errors.Join(err, os.WriteFile(filepath.Join(screenshots, fmt.Sprintf("%s-%d.png", name, width)), png, 0o644)))
 }
 
-// Text on the operator's color and links in it have the contrast that WCAG 2.2,
-// 1.4.3 requires, whatever the color. The browser reports the colors that it draws.
+// Text on the operator's color, links in it and the borders of buttons have the contrast
+// that WCAG 2.2, 1.4.3 and 1.4.11, requires, whatever the color. The browser reports the colors that it draws.
 func TestBrowserReadsTextInEachColor(t *testing.T) {
 	b := newBrowser(t)
 	names, addresses := b.previews(page.Options{Color: "rebeccapurple"}, "Acme", "en")
@@ -62,7 +62,7 @@ func TestBrowserReadsTextInEachColor(t *testing.T) {
 		};
 		return {
 			brand: draw(main, 'backgroundColor').join(),
-			contrasts: () => [contrast(draw(main, 'color'), draw(main, 'backgroundColor')), contrast(draw(link, 'color'), draw(paper, 'backgroundColor'))],
+			contrasts: () => [contrast(draw(main, 'color'), draw(main, 'backgroundColor')), contrast(draw(link, 'color'), draw(paper, 'backgroundColor')), contrast(draw(main, 'borderTopColor'), draw(paper, 'backgroundColor'))],
 		};
 	})()`
 	if brand := b.eval(drawn + `.brand`); brand != "102,51,153,255" {
@@ -76,10 +76,10 @@ func TestBrowserReadsTextInEachColor(t *testing.T) {
 			return colors.map((color) => {
 				document.documentElement.style.setProperty('--color', color);
 				return [color, ...` + drawn + `.contrasts()];
-			}).filter(([, button, link]) => !(button >= 4.5 && link >= 4.5));
+			}).filter(([, button, link, border]) => !(button >= 4.5 && link >= 4.5 && border >= 3));
 		})()`)
 		for _, color := range unreadable.([]any) {
-			t.Errorf("%s: color, contrast of the button's text and of a link: %v", scheme, color)
+			t.Errorf("%s: color, contrast of the button's text, of a link and of the button's border: %v", scheme, color)
 		}
 		for _, color := range []string{"gold", "navy", "oklch(70% 0.4 150)", "gray"} {
 			b.eval(`document.documentElement.style.setProperty('--color', '` + color + `')`)

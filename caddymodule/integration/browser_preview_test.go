@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -126,12 +127,25 @@ func TestBrowserSeesEveryScreen(t *testing.T) {
 	if len(names) < 50 {
 		t.Errorf("the preview has only the scenes %q", names)
 	}
+	screens := map[string]bool{"going": true} // which no scene shows for long
 	const fields = `[...document.querySelectorAll('#screen input')].map(({ id }) => id).join(' ')`
 	shown := map[string]any{}
 	for i, address := range addresses {
 		b.opens(address)
 		shown[names[i]] = b.eval(fields)
+		screens[b.eval(`document.querySelector('main').dataset.screen`).(string)] = true
 		b.judge(names[i])
+	}
+	_, listed, _ := strings.Cut(pages(t)["docs/login-page.md"], "| `main[data-screen]` |")
+	listed, _, _ = strings.Cut(listed, "\n")
+	for _, name := range regexp.MustCompile("`([a-z]+)`").FindAllStringSubmatch(listed, -1) {
+		if !screens[name[1]] {
+			t.Errorf("docs/login-page.md lists the screen %s, which no scene has", name[1])
+		}
+		delete(screens, name[1])
+	}
+	if len(screens) > 0 {
+		t.Errorf("docs/login-page.md does not list the screens %v", screens)
 	}
 	b.do(chromedp.EmulateViewport(320, 640))
 	if lines := b.eval(`((title) => Math.round(title.offsetHeight / parseFloat(getComputedStyle(title).lineHeight)))(document.querySelector('.brand p'))`); lines != 3. {
@@ -158,16 +172,20 @@ func (b *tab) listsAtOnce(names []string, alone map[string]any, fields string) {
 }
 
 // What a screen says is so: an answer that was lost may mean that all went well, a code that
-// was used up can't be entered, and what is over looks over.
+// was used up can't be entered, and what is over looks over. The card's top stays where it is.
 func TestBrowserTellsTheTruth(t *testing.T) {
 	b := newBrowser(t)
 	names, addresses := b.previews(page.Options{Links: []page.Link{{Text: "Help", URL: "/help", Support: true}}}, "Acme", "en")
-	scene := func(name string) { b.opens(addresses[slices.Index(names, name)]) }
+	b.do(chromedp.EmulateViewport(1280, 800))
 	is := func(what string) {
 		t.Helper()
 		if b.eval(what) != true {
 			t.Errorf("%s is not so:\n%s", what, b.shown())
 		}
+	}
+	scene := func(name string) {
+		b.opens(addresses[slices.Index(names, name)])
+		is(`document.querySelector('main').offsetTop === 96`)
 	}
 	for name, want := range map[string][2]string{ // an element, and its text
 		"login-unconfirmed":      {"h1", "unconfirmed.heading"},
@@ -180,22 +198,31 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 		"login-changed":          {"h1", "changed.heading"},
 		"password-captcha":       {"form > .hint", "captcha.done"},
 		"code-lost-phone":        {"details p", "code.lost.backup"},
+		"code-expired":           {"#code-hint", "code.over"},
+		"code-choices":           {".check", "code.device"},
+		"password-choices":       {".check", "login.device"},
+		"password":               {".beside", "recover.offer"},
+		"disclaimers-missing":    {"#disclaimers-0-error", "error.auth.disclaimer.invalid"},
+		"security-twostep-off":   {"#twostep .main", "security.twostep.turnoff"},
 		"security-app-codes":     {"#codes .done", "security.codes.app"},
 	} {
 		scene(name)
 		b.shows(want[0], want[1])
 	}
 	for name, what := range map[string]string{
-		"login-fresh":       `document.querySelector('#login').value === 'alice@example.com'`,
-		"login-fresh-phone": `document.querySelector('#login').value === '' && document.querySelector('.lead').textContent.includes('+37*******34')`,
-		"newpassword-lost":  `document.querySelector('#login').value === 'alice@example.com'`,
-		"already":           `document.querySelector('.who b').textContent === 'alice@example.com'`,
-		"logout":            `document.querySelector('.who b').textContent === 'alice@example.com'`,
-		"code":              `document.querySelector('.who b').textContent === 'alice@example.com'`,
-		"link-password":     `document.querySelector('.who b').textContent === 'alice@example.com' && document.querySelector('[autocomplete=username]').value === 'alice@example.com'`,
-		"security-password": `document.querySelector('#password [autocomplete=username]').value === 'alice@example.com'`,
-		"code-spent":        `document.querySelector('#code') === null && document.querySelector('#screen .main').textContent === 'Send a new code'`,
-		"code-wrong-limit":  `document.querySelector('#code') === null && document.querySelector('#screen .main').textContent === 'Back to login'`,
+		"login-fresh":             `document.querySelector('#login').value === 'alice@example.com'`,
+		"login-fresh-phone":       `document.querySelector('#login').value === '' && document.querySelector('.lead').textContent.includes('+37*******34')`,
+		"newpassword-lost":        `document.querySelector('#login').value === 'alice@example.com'`,
+		"already":                 `document.querySelector('.who b').textContent === 'alice@example.com'`,
+		"logout":                  `document.querySelector('.who b').textContent === 'alice@example.com'`,
+		"code":                    `document.querySelector('.who b').textContent === 'alice@example.com'`,
+		"link-password":           `document.querySelector('.who b').textContent === 'alice@example.com' && document.querySelector('[autocomplete=username]').value === 'alice@example.com'`,
+		"security-password":       `document.querySelector('#password [autocomplete=username]').value === 'alice@example.com'`,
+		"code-spent":              `document.querySelector('#code') === null && document.querySelector('#screen .main').textContent === 'Send a new code'`,
+		"code-resent":             `document.querySelector('#code-hint').textContent === 'The code expires in 5 minutes.' && document.querySelector('#code').offsetWidth < 240`,
+		"login-choices":           `document.querySelectorAll('.check').length === 1 && document.querySelector('#login').dir === 'auto'`,
+		"security-passkey-remove": `document.querySelectorAll('#passkeys .item').length === 2 && document.querySelector('#passkeys .item:first-child .ask .danger') !== null`,
+		"code-wrong-limit":        `document.querySelector('#code') === null && document.querySelector('#screen .main').textContent === 'Back to login'`,
 	} {
 		scene(name)
 		is(what)

@@ -82,7 +82,7 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 			b.sees("disclaimers", "#disclaimers")
 			b.reloads("disclaimers", "#disclaimers")
 			b.submits()
-			b.complainsOf("disclaimers", "error.auth.disclaimer.invalid")
+			b.complainsOf("disclaimers-0", "error.auth.disclaimer.invalid")
 			b.accepts()
 			b.submits()
 		}
@@ -104,7 +104,7 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 	b.sees("password-disclaimers", "#disclaimers")
 	b.types("password", testPassword)
 	b.submits()
-	b.complainsOf("disclaimers", "error.auth.disclaimer.invalid")
+	b.complainsOf("disclaimers-0", "error.auth.disclaimer.invalid")
 	b.accepts()
 	b.submits()
 	b.isUser("alice")
@@ -116,7 +116,7 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 	b.sees("code-disclaimers", "#disclaimers")
 	b.eval(`document.querySelector('#disclaimers').remove()`) // as if they were new
 	b.enters("code", s.sms.last("otp.login", "code"))
-	b.complainsOf("disclaimers", "error.auth.disclaimer.invalid")
+	b.complainsOf("disclaimers-0", "error.auth.disclaimer.invalid")
 	b.isTold("notice.code.resent")
 	b.accepts()
 	b.enters("code", s.sms.last("otp.login", "code"))

@@ -133,7 +133,13 @@ func TestALoginPageIsOfTheCompaniesThatItNames(t *testing.T) {
 	s := startSite(t, siteConfig{company: people, more: umbra, site: `
 		handle_path /both/* {
 			mnemogate {
-				login_page umbra acme
+				login_page umbra {
+					title "Umbra's own"
+				}
+				login_page acme {
+					logo testdata/logo.svg
+					title off
+				}
 			}
 			reverse_proxy BACKEND
 		}
@@ -157,6 +163,11 @@ func TestALoginPageIsOfTheCompaniesThatItNames(t *testing.T) {
 	}
 	keys := map[string]string{"acme": keyAt("/one/acme/login"), "umbra": keyAt("/both/umbra/login")}
 	keyAt("/both/acme/logout")
+	for company, looks := range map[string]string{"umbra": "<div class=\"brand\"><p>Umbra&#39;s own</p></div>", "acme": ` alt="acme"></picture></div>`} {
+		if _, markup := s.loaded("/both/"+company+"/login", ""); !strings.Contains(strings.ReplaceAll(markup, "\n", ""), looks) {
+			t.Errorf("%s: there is no %s in\n%s", company, looks, markup)
+		}
+	}
 	for site, companies := range map[string][]string{"/both": {"acme", "umbra"}, "/one": {"acme"}, "/none": {}} {
 		for company, key := range keys {
 			good := slices.Contains(companies, company)

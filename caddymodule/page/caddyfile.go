@@ -16,13 +16,14 @@ func (o *Options) Parse(d *caddyfile.Dispenser) error {
 
 func (o *Options) options(d *caddyfile.Dispenser) map[string]func() error {
 	return map[string]func() error{
-		"title <text>":     guest.Text(d, &o.Title),
-		"logo <file>":      guest.Text(d, &o.Logo),
-		"logo_dark <file>": guest.Text(d, &o.LogoDark),
-		"favicon <file>":   guest.Text(d, &o.Favicon),
-		"color <color>":    guest.Text(d, &o.Color),
-		"style <file>":     guest.Text(d, &o.Style),
-		"texts <dir>":      guest.Text(d, &o.Texts),
+		"title <text>":       guest.Text(d, &o.Title),
+		"logo <file>":        guest.Text(d, &o.Logo),
+		"logo_dark <file>":   guest.Text(d, &o.LogoDark),
+		"favicon <file>":     guest.Text(d, &o.Favicon),
+		"color <color>":      guest.Text(d, &o.Color),
+		"color_dark <color>": guest.Text(d, &o.ColorDark),
+		"style <file>":       guest.Text(d, &o.Style),
+		"texts <dir>":        guest.Text(d, &o.Texts),
 		"link [<language>] <text> <url> [support]": parseLink(d, &o.Links, "support"),
 		"signup [<language>] <text> <url>":         parseLink(d, &o.SignUp, ""),
 		"remember":                                 guest.Flag(d, &o.Remember),

@@ -15,7 +15,7 @@ func TestColorsOfCSS(t *testing.T) {
 		"#369", "#336699", "#ABCDEF", "RebeccaPurple", " teal ", "rgb(51, 102, 153)", "rgb(51 102 153)", "hsl(210, 50%, 40%)", "hsl(210deg 50% 40%)",
 		"oklch(50% .1 250)", "lab(40 -10.5 20)",
 	} {
-		if sheet := string(mustNew(t, Options{Color: s}).files["page.css"].plain); !strings.HasSuffix(sheet, "--color: "+strings.TrimSpace(s)+";\n}\n") {
+		if sheet := string(mustNew(t, Options{Color: s, ColorDark: s}).files["page.css"].plain); strings.Count(sheet, "\n:root {\n\t--color: "+strings.TrimSpace(s)+";\n}\n") != 2 {
 			t.Errorf("%s: the sheet ends with %q", s, sheet[len(sheet)-40:])
 		}
 	}

@@ -15,9 +15,11 @@ import (
 	"html/template"
 	"io/fs"
 	"maps"
+	"math"
 	"path"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 
@@ -31,8 +33,8 @@ var assets embed.FS
 
 // Options configures the page. An empty string means none or the built-in one.
 type Options struct {
-	// The title of the page and of the browser's window. Default: the company's
-	// `name`.
+	// The title of the page and of the browser's window. With `off`, the page shows the
+	// logo alone, for logos that contain the name. Default: the company's `name`.
 	Title string `json:"title,omitempty"`
 
 	// The file of the image above the title: SVG, PNG, JPEG, WebP or GIF. It is read
@@ -47,8 +49,12 @@ type Options struct {
 	Favicon string `json:"favicon,omitempty"`
 
 	// The color of buttons and links, as in CSS: `#336699`, `rgb(51, 102, 153)`,
-	// `teal`. The page keeps text on it and next to it readable. Default: a blue.
+	// `teal`. The page keeps text on it and next to it readable, and gives buttons a
+	// border if their color is close to the background. Default: a blue.
 	Color string `json:"color,omitempty"`
+
+	// The color in dark mode. Default: Color.
+	ColorDark string `json:"color_dark,omitempty"`
 
 	// The file of a style sheet of your own, which the page loads after its own. It
 	// may use fonts and images in files next to it, as `url(fonts/name.woff2)`.
@@ -82,6 +88,7 @@ type Options struct {
 // A Page is a login page that is ready to serve. Its methods may be called concurrently.
 type Page struct {
 	title     string
+	untitled  bool             // the logo stands for the title
 	files     map[string]*file // by the part of the path after the version
 	version   string           // of all files
 	languages []language.Tag
@@ -95,7 +102,7 @@ type Page struct {
 
 // New returns a page with these options. Its errors begin with the directive.
 func New(o Options) (*Page, error) {
-	p := &Page{title: o.Title, files: map[string]*file{}, written: map[variant]markup{}}
+	p := &Page{title: o.Title, untitled: o.Title == "off", files: map[string]*file{}, written: map[variant]markup{}}
 	err := fs.WalkDir(assets, "assets", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || path.Ext(name) == ".html" || path.Ext(name) == ".ts" || path.Dir(name) == "assets/texts" {
 			return err
@@ -113,11 +120,16 @@ func New(o Options) (*Page, error) {
 	if o.LogoDark != "" && o.Logo == "" {
 		return nil, errors.New("logo_dark: there is no logo that it could replace; set logo, too")
 	}
+	if p.untitled {
+		if p.title = ""; o.Logo == "" {
+			return nil, errors.New("title: off leaves the logo alone, and there is none; set logo, too")
+		}
+	}
 	if err := p.readTexts(o.Texts); err != nil {
 		return nil, err
 	}
 	// The links need the texts' languages.
-	err = cmp.Or(p.readLinks(o), p.paint(o.Color), p.readStyle(o.Style),
+	err = cmp.Or(p.readLinks(o), p.paint("color", o.Color), p.paint("color_dark", o.ColorDark), p.readStyle(o.Style),
 		p.readImage("logo", o.Logo), p.readImage("logo_dark", o.LogoDark), p.readImage("favicon", o.Favicon))
 	if err != nil {
 		return nil, err
@@ -159,17 +171,69 @@ var cssColor = regexp.MustCompile(`(?i)^(#([0-9a-f]{3}){1,2}|[a-z]+|(rgb|hsl|hwb
 
 const cssNumber = `-?[0-9]*\.?[0-9]+(%|deg)?`
 
-// paint adds the configured color to the style sheet.
-func (p *Page) paint(color string) error {
+// paint adds the color of an option to the style sheet.
+func (p *Page) paint(option, color string) error {
 	color = strings.TrimSpace(color)
 	if color == "" {
 		return nil
 	}
 	if !cssColor.MatchString(color) {
-		return fmt.Errorf(`color: %q is not a color that the page can use; write it in quotes, as "#336699", "rgb(51, 102, 153)" or "hsl(210, 50%%, 40%%)", or by its name in CSS`, color)
+		return fmt.Errorf(`%s: %q is not a color that the page can use; write it in quotes, as "#336699", "rgb(51, 102, 153)" or "hsl(210, 50%%, 40%%)", or by its name in CSS`, option, color)
 	}
-	p.files["page.css"] = newFile(contentTypes[".css"], fmt.Appendf(p.files["page.css"].plain, "\n:root {\n\t--color: %s;\n}\n", color))
+	rule := fmt.Sprintf("\n:root {\n\t--color: %s;\n}\n", color)
+	if option == "color_dark" {
+		rule = "\n@media (prefers-color-scheme: dark) {" + rule + "}\n"
+	}
+	p.files["page.css"] = newFile(contentTypes[".css"], append(p.files["page.css"].plain, rule...))
 	return nil
+}
+
+// The relative luminances of the card, which is --paper in page.css.
+const lightPaper, darkPaper = 1, .0144
+
+// Weaknesses lists colors in which buttons are hard to see. It knows those in hexadecimal
+// digits, and not what a style sheet of the operator makes of them.
+func (o *Options) Weaknesses() (found []guest.Weakness) {
+	for _, c := range []struct {
+		color, in, advice string
+		paper             float64
+	}{
+		{o.Color, "light", "choose a darker color, and the present one as color_dark", lightPaper},
+		{cmp.Or(o.ColorDark, o.Color), "dark", "set color_dark to a lighter color", darkPaper},
+	} {
+		y, known := luminance(c.color)
+		ratio := (max(y, c.paper) + .05) / (min(y, c.paper) + .05)
+		if known && ratio < 3 && o.Style == "" { // WCAG 2.2, 1.4.11
+			found = append(found, guest.Weakness{
+				Message: fmt.Sprintf("in %s mode, %s has a contrast of only %.1f to 1 to the card, so buttons get a border", c.in, c.color, ratio),
+				Advice:  c.advice,
+			})
+		}
+	}
+	return found
+}
+
+// luminance returns the relative luminance of a color in hexadecimal digits, as WCAG 2.2
+// defines it.
+func luminance(color string) (y float64, known bool) {
+	digits, hex := strings.CutPrefix(strings.TrimSpace(color), "#")
+	if len(digits) == 3 {
+		digits = digits[:1] + digits[:2] + digits[1:] + digits[2:]
+	}
+	n, err := strconv.ParseUint(digits, 16, 24)
+	if !hex || err != nil {
+		return 0, false
+	}
+	for i, weight := range []float64{.0722, .7152, .2126} {
+		part := float64(n>>(8*i)&255) / 255
+		if part <= .04045 {
+			part /= 12.92
+		} else {
+			part = math.Pow((part+.055)/1.055, 2.4)
+		}
+		y += weight * part
+	}
+	return y, true
 }
 
 // setVersion derives the version in the files' paths from all their contents.

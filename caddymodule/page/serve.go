@@ -117,7 +117,7 @@ func (p *Page) markup(of variant, key string) (markup, error) {
 	texts := p.texts[of.lang]
 	var body bytes.Buffer
 	err := html.Execute(&body, map[string]any{
-		"Lang": of.lang, "Dir": direction(of.lang), "Title": cmp.Or(p.title, of.name), "Kind": of.kind, "Company": of.company,
+		"Lang": of.lang, "Dir": direction(of.lang), "Title": cmp.Or(p.title, of.name), "Untitled": p.untitled, "Kind": of.kind, "Company": of.company,
 		"Files": p.filesAt(of.base, of.company), "Modules": scripts(of.kind), "Images": p.files, "Styled": p.styled(),
 		"Key": key, "Cookie": of.cookie, "Links": p.configs[of.lang].Links, "Config": template.JS(of.config),
 		"Texts": template.JS(p.files[textsFile(of.kind, of.lang)].plain), "Heading": texts[of.kind+".heading"], "Unscripted": texts["noscript"], "Slow": texts["loading.slow"],

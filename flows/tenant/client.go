@@ -20,12 +20,15 @@ type ClientConfig struct {
 	OTP         ClientOTP         `json:"otp"`
 	Passkeys    bool              `json:"passkeys"` // whether users can log in with passkeys
 	Devices     bool              `json:"devices"`  // whether the company remembers devices
-	Session     ClientSessionLife `json:"session"`
+	// SkipSecondFactor says whether users of a remembered device are asked for no code.
+	SkipSecondFactor bool              `json:"skip_second_factor"`
+	Session          ClientSessionLife `json:"session"`
 }
 
 // ClientOTP is what a client needs to read a code by SMS.
 type ClientOTP struct {
 	Length int `json:"length"` // in digits
+	TTL    int `json:"ttl"`    // how long one is valid, in seconds
 }
 
 // ClientPassword holds the rules that apply to all new passwords.

@@ -1,5 +1,5 @@
 // Captchas: an element for a form, and the response once the user has solved it.
-import { el, field, marked } from './ui.js';
+import { el, field, labelled, marked } from './ui.js';
 import { t, language } from './texts.js';
 
 const widgets = {
@@ -48,7 +48,7 @@ function work(client) {
 
 function widget(type, siteKey) {
   const place = el('div', { class: 'captcha' });
-  const element = el('div', { id: 'captcha', role: 'group', tabindex: '-1', 'aria-describedby': 'captcha-error', 'aria-label': t('captcha.label') }, place, el('p', { id: 'captcha-error', class: 'error', hidden: true }));
+  const element = el('div', { id: 'captcha', role: 'group', tabindex: '-1', 'aria-describedby': 'captcha-error', ...labelled(t('captcha.label')) }, place, el('p', { id: 'captcha-error', class: 'error', hidden: true }));
   let response;
   load(type).then((api) => api.render(place, {
     sitekey: siteKey,

@@ -432,8 +432,8 @@ export type RecoveryMethod = 'PHONE' | 'MAIL' | 'QUESTION';
 export interface Config {
   /** What people call the company. */
   name: string;
-  /** How many digits a code by SMS has. */
-  otp: { length: number };
+  /** How many digits a code by SMS has, and how many seconds it is valid. */
+  otp: { length: number; ttl: number };
   password: {
     minLength: number;
     regex: string | null;
@@ -456,6 +456,8 @@ export interface Config {
   remember: boolean;
   /** Whether the company can remember devices. See the option `rememberDevice`. */
   devices: boolean;
+  /** Whether users of a remembered device are asked for no code. */
+  skipSecondFactor: boolean;
   /** Whether users can log in with passkeys. */
   passkeys: boolean;
   /** Whether users can manage their own login: `Authorized.me`. */

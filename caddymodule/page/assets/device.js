@@ -1,5 +1,4 @@
-// Words for the sessions in a list.
-import { language } from './texts.js';
+// Words for the sessions in a list. Those for times are values of a text.
 
 // The first that matches counts: browsers also name those that they are compatible with.
 const browsers = [
@@ -29,11 +28,11 @@ export function device(userAgent) {
 }
 
 // ago says how long ago a time is.
-export function ago(then) {
+export const ago = (then) => (language) => {
   const seconds = Math.max(0, Date.now() - new Date(then)) / 1000;
   const [n, unit] = seconds >= 172800 ? [seconds / 86400, 'day'] : seconds >= 7200 ? [seconds / 3600, 'hour'] : seconds >= 60 ? [seconds / 60, 'minute'] : [0, 'second'];
   return new Intl.RelativeTimeFormat(language, { numeric: 'auto' }).format(-Math.floor(n), unit);
-}
+};
 
 // moment formats a time.
-export const moment = (then) => new Intl.DateTimeFormat(language, { dateStyle: 'medium', timeStyle: 'short' }).format(new Date(then));
+export const moment = (then) => (language) => new Intl.DateTimeFormat(language, { dateStyle: 'medium', timeStyle: 'short' }).format(new Date(then));

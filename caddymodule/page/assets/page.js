@@ -2,7 +2,7 @@
 // itself is in client.js, which other apps can use too. The screens are in
 // screens.js.
 import { connect, MnemogateError } from './client.js';
-import { $, el, alert, anchor, busy, button, complain, entitle, failed, fieldOf, focus, footer, isFilled, note, say, textOf } from './ui.js';
+import { $, el, alert, anchor, busy, button, complain, entitle, failed, fieldOf, focus, footer, isFilled, marked, note, say, textOf } from './ui.js';
 import { t, time, language } from './texts.js';
 import { configOf, keep, key, languages, remembered, stored } from './frame.js';
 import { returnTo } from './returnto.js';
@@ -79,6 +79,7 @@ const page = {
     this.made = make(this, step);
     screen.replaceChildren(el('h1', { id: 'heading', tabindex: '-1' }, this.made.heading), ...this.made.body.filter(Boolean));
     screen.removeAttribute('aria-busy');
+    $('main').dataset.screen = this.made.name;
     entitle(this.made.heading);
     for (const [name, value] of Object.entries(entered)) {
       const input = screen.querySelector(`input#${name}`);
@@ -113,6 +114,15 @@ const page = {
     [this.method] = ticked(within, 'method');
   },
 
+  // sent notes when the code of a step was sent, also for a reload.
+  sent(step) {
+    if (step.phone) keep('sent', Date.now());
+    return step;
+  },
+
+  // codeUntil returns when the code of a step expires. It is NaN if that is unknown.
+  codeUntil(step) { return Math.min(step.expiresAt, parseInt(remembered('sent')) + 1000 * this.config.otp.ttl); },
+
   // submit sends a form if nothing is missing.
   submit(form, send) {
     if (Date.now() < until) return say(wait());
@@ -120,16 +130,17 @@ const page = {
     const entered = { ...values(form), disclaimers: [...this.accepted], method: this.method };
     if (!isFilled(form)) return;
     if (this.made.unproven?.()) return void complain('captcha', t('error.auth.captcha.missing'));
-    if ($('#disclaimers input:not(:checked)', form)) return void complain('disclaimers', t('error.auth.disclaimer.invalid'));
+    const unaccepted = $('#disclaimers input:not(:checked)', form);
+    if (unaccepted) return void complain(unaccepted.id, t('error.auth.disclaimer.invalid'));
     this.act(() => send(entered), undefined, true);
   },
 
   // act makes a step and shows the next one, or another screen of it. Only one step
-  // runs at a time. With sent, it is that of the screen's form.
-  async act(work, then, sent = false) {
+  // runs at a time. With submitted, it is that of the screen's form.
+  async act(work, then, submitted = false) {
     if (this.busy) return;
     this.busy = true;
-    this.sent = sent;
+    this.submitted = submitted;
     const main = $('.main', screen);
     busy(main, true); // the next screen has its own button
     const { make, made } = this;
@@ -148,6 +159,7 @@ const page = {
 
   async arrive(step, then, from) {
     this.turn++;
+    this.sent(step);
     this.unanswered = undefined;
     if (step.notice === 'logout.done') this.unchoose();
     this.typed = from === screens.checkpassword || this.typed && from !== login;
@@ -181,7 +193,7 @@ const page = {
     if (code && [401, 403, 429].includes(error.status)) code.value = ''; // it does not work again
     if (made.renews?.(error)) {
       try {
-        const renewed = await step.renewOTP();
+        const renewed = this.sent(await step.renewOTP());
         this.show(renewed, { screen: make, error: error.code === 'auth.otp.invalid' ? undefined : error });
         if (error.code !== 'auth.disclaimer.invalid') return;
         note(t('notice.code.resent'));
@@ -204,16 +216,17 @@ const page = {
   // the error concerns.
   complain(error) {
     const { code, reason, retryAfter, before } = error;
-    const name = fieldOf(error, fields) ?? (code === 'request.validation.failed' ? $('.code, #login', screen)?.name : undefined); // what can't be one
+    const of = fieldOf(error, fields) ?? (code === 'request.validation.failed' ? $('.code, #login', screen)?.name : undefined); // what can't be one
+    const name = of === 'disclaimers' ? $('#disclaimers input:not(:checked), #disclaimers input', screen)?.id : of;
     const ways = this.ways(error);
     if (name && complain(name, textOf(error), ...ways)) {
       const input = document.getElementById(name);
-      if (name !== 'login' && input?.matches('input')) input.value = '';
+      if (name !== 'login' && input?.matches('input:not([type=checkbox])')) input.value = '';
       return true;
     }
     const text = [before, textOf(error)].filter(Boolean).join(' ');
     const waits = code === 'auth.restricted' && retryAfter && !isEndless(reason);
-    if (waits && this.sent && $('form', screen)) lock(text, retryAfter, ways);
+    if (waits && this.submitted && $('form', screen)) lock(text, retryAfter, ways);
     else alert(waits ? [text, ' ', waitFor(retryAfter)] : text, ...ways); // the form may still work
     return false;
   },
@@ -298,7 +311,7 @@ function lock(text, seconds, ways) {
   form?.addEventListener('input', ({ target }) => ['login', 'method'].includes(target.name) && release());
   const tick = () => {
     const rest = Math.ceil((until - Date.now()) / 1000);
-    left.textContent = waitFor(Math.max(rest, 0));
+    left.replaceChildren(marked(waitFor(Math.max(rest, 0))));
     if (rest > 0) return;
     clearInterval(countdown);
     release();

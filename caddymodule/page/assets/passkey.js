@@ -91,6 +91,7 @@ export const isNone = ({ name, code }) => name === 'NotAllowedError' || code ===
 export function offer(page, step) {
   settle();
   return {
+    name: 'offer',
     heading: t('offer.heading'),
     body: [
       el('p', { class: 'lead' }, t('offer.text')),

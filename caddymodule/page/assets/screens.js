@@ -1,7 +1,7 @@
 // The screens. screens[step.state] creates the screen of a step. It acts through
 // page (see page.js).
-import { el, anchor, button, field, form as formOf, choices, link, marked, submit, verbatim } from './ui.js';
-import { t, time } from './texts.js';
+import { $, el, anchor, button, field, form as formOf, choices, labelled, link, marked, submit, verbatim } from './ui.js';
+import { t, time, language } from './texts.js';
 import { captcha } from './captcha.js';
 import { autofill, passkey } from './passkey.js';
 
@@ -25,15 +25,20 @@ const links = (...content) => el('p', { class: 'links' }, content);
 
 // consent asks for disclaimers. A checkbox is checked only if the user has checked
 // it before.
-function consent(page, disclaimers) {
-  if (disclaimers.length === 0) return null;
-  return choices('disclaimers', t('disclaimers.legend'), 'checkbox', disclaimers.map((d) => ({
-    value: d.code,
-    label: el('span', { dir: 'auto' }, t('disclaimers.accept', { title: d.title || d.code })),
-    more: el('p', {}, el('span', { dir: 'auto' }, d.description), ' ', link(d.link, t('disclaimers.read', { title: d.title || d.code }))),
-    checked: page.accepted.has(d.code),
-  })));
-}
+const consent = (page, disclaimers) => disclaimers.length > 0 && el('fieldset', { id: 'disclaimers' },
+  el('legend', {}, t('disclaimers.legend')),
+  disclaimers.map((d, i) => {
+    const id = `disclaimers-${i}`, title = d.title || d.code;
+    const read = link(d.link, t('disclaimers.read', { title }));
+    return el('div', { class: 'disclaimer' },
+      el('b', { id: `${id}-title`, dir: 'auto' }, title),
+      d.description && el('p', { id: `${id}-text`, dir: 'auto' }, d.description),
+      read && el('p', {}, read),
+      el('label', { class: 'agree' },
+        el('input', { id, name: 'disclaimers', type: 'checkbox', value: d.code, checked: page.accepted.has(d.code), 'aria-labelledby': `${id}-agree ${id}-title`, 'aria-describedby': `${d.description ? `${id}-text ` : ''}${id}-error` }),
+        el('span', { id: `${id}-agree` }, t('disclaimers.accept'))),
+      el('p', { id: `${id}-error`, class: 'error', hidden: true }));
+  }));
 
 // proof returns a captcha if one is required.
 function proof(page, due) {
@@ -51,6 +56,12 @@ export const takes = (step, factor) => step.state === 'checkotp' && (step.second
 const choice = (page, name, text) => el('label', { class: 'check' },
   el('input', { id: name, type: 'checkbox', checked: page.chose(name), onchange: ({ target }) => page.choose(name, target.checked) }), el('span', {}, text));
 
+// remembering lets the user have the device remembered.
+const remembering = (page, name) => page.config.devices && choice(page, 'device', t(name));
+
+// forgot leads to the recovery.
+const forgot = (page, step) => page.config.recovery.length > 0 && button(t('recover.offer'), () => page.show(step, { screen: recover }));
+
 // login asks for a login id. It knows that of a user who is logged in and must log in again.
 export function login(page, step) {
   const providers = page.config.oauth.filter(({ authorizeUrl }) => authorizeUrl);
@@ -62,21 +73,22 @@ export function login(page, step) {
   ].filter(Boolean);
   return {
     stop: autofill(page, step),
+    name: 'login',
     heading: t('login.heading'),
     body: [
       masked && el('p', { class: 'lead' }, sentTo('login.as', 'user', step.user)),
       form(page, ({ login }) => step.login(login.trim()),
-        field({ name: 'login', label: t('login.id'), autocomplete: page.config.passkeys ? 'username webauthn' : 'username', enterkeyhint: 'next', ...verbatim, maxlength: '254', value: page.loginId ?? (masked ? '' : step.user ?? '') }),
+        loginField({ autocomplete: page.config.passkeys ? 'username webauthn' : 'username', enterkeyhint: 'next', value: page.loginId ?? (masked ? '' : step.user ?? '') }),
         page.config.remember && choice(page, 'remember', t('login.remember')),
-        page.config.devices && choice(page, 'device', t('login.device')),
         submit(t('login.submit'))),
-      (page.config.recovery.length > 0 || page.config.signup) && links(
-        page.config.recovery.length > 0 && button(t('recover.offer'), () => page.show(step, { screen: recover })),
-        page.config.signup && anchor(page.config.signup)),
+      page.config.recovery.length > 0 && links(forgot(page, step)),
       ...otherwise(ways),
+      page.config.signup && el('p', { class: 'signup' }, anchor(page.config.signup)),
     ],
   };
 }
+
+const loginField = (attributes) => field({ name: 'login', label: t('login.id'), ...verbatim, dir: 'auto', maxlength: '254', ...attributes });
 
 // otherwise shows other ways to log in, below a form.
 const otherwise = (ways) => ways.length > 0 ? [el('p', { class: 'or' }, t('login.or')), el('div', { class: 'stack' }, ways)] : [];
@@ -84,16 +96,17 @@ const otherwise = (ways) => ways.length > 0 ? [el('p', { class: 'or' }, t('login
 function checkPassword(page, step) {
   const { element, response, missing } = proof(page, step.captchaRequired);
   return {
+    name: 'password',
     heading: t('password.heading'),
     unproven: missing,
     body: [
       form(page, ({ password, disclaimers }) => step.checkPassword(password, { captcha: response(), acceptDisclaimers: disclaimers }),
         who(page, step),
-        field({ name: 'password', label: t('password.label'), type: 'password', autocomplete: 'current-password', reveal: true }),
+        field({ name: 'password', label: t('password.label'), type: 'password', autocomplete: 'current-password', reveal: true, beside: forgot(page, step) }),
+        remembering(page, 'login.device'),
         element,
         consent(page, step.disclaimers),
         submit(t('password.submit'))),
-      page.config.recovery.length > 0 && links(button(t('recover.offer'), () => page.show(step, { screen: recover }))),
       ...otherwise([passkey(page, () => step.cancel())].filter(Boolean)),
     ],
   };
@@ -105,8 +118,8 @@ export function codeField({ length, ...attributes }) {
   const digits = `\\p{Nd}(?:[ \u00a0-]?\\p{Nd}){${length - 1}}`;
   const whole = new RegExp(`^\\s*${digits}\\s*$`, 'u');
   const within = new RegExp(`(?<!\\p{Nd})${digits}(?!\\p{Nd})`, 'u');
-  return field({
-    name: 'code', label: t('code.label'), autocomplete: 'one-time-code', inputmode: 'numeric', class: 'code', maxlength: '16', dir: 'ltr', ...attributes,
+  const made = field({
+    name: 'code', label: t('code.label'), autocomplete: 'one-time-code', inputmode: 'numeric', class: 'code digits', maxlength: '16', dir: 'ltr', ...attributes,
     onpaste(event) {
       const found = within.exec(event.clipboardData.getData('text'))?.[0];
       if (!found) return;
@@ -118,6 +131,27 @@ export function codeField({ length, ...attributes }) {
       if (whole.test(target.value) && !target.form.querySelector('#disclaimers input:not(:checked)')) target.form.requestSubmit();
     },
   });
+  $('input', made).style.setProperty('--digits', length);
+  return made;
+}
+
+// validity says how long a code is valid.
+function validity(page, step) {
+  const until = page.codeUntil(step);
+  if (!step.phone || Number.isNaN(until)) return null;
+  const element = el('p', { class: 'hint' });
+  every(page, () => {
+    const left = (until - Date.now()) / 1000;
+    element.replaceChildren(marked(left > 0 ? t('code.valid', { time: time(left) }) : t('code.over')));
+  });
+  return element;
+}
+
+// every calls tick now and each second, until the user leaves the screen.
+function every(page, tick) {
+  tick();
+  const ticking = setInterval(tick, 1000);
+  page.leave(() => clearInterval(ticking));
 }
 
 // appDigits is how many digits a code of an app has, for which SMS have their own setting.
@@ -133,15 +167,12 @@ function resend(page, text, step, { then, kind } = {}) {
     page.again = Date.now() + pause;
     page.act(() => step.renewOTP(), then);
   }, kind);
-  const tick = () => {
+  every(page, () => {
     const left = Math.ceil((page.again - Date.now()) / 1000);
-    made.textContent = left > 0 ? `${text} (${time(left, 'narrow')})` : text;
+    made.textContent = left > 0 ? `${text} (${time(left, 'narrow')(language)})` : text;
     if (left > 0) made.setAttribute('aria-disabled', 'true');
     else made.removeAttribute('aria-disabled');
-  };
-  tick();
-  const ticking = setInterval(tick, 1000);
-  page.leave(() => clearInterval(ticking));
+  });
   return made;
 }
 
@@ -149,6 +180,7 @@ function resend(page, text, step, { then, kind } = {}) {
 function spent(page, step, then, ...more) {
   const over = page.noMoreCodes;
   return {
+    name: 'code',
     heading: t('code.spent'),
     body: [
       over ? button(t('login.back'), () => page.act(() => step.cancel()), 'main') : resend(page, t('code.resend'), step, { then, kind: 'main' }),
@@ -168,11 +200,16 @@ const lost = (page, backup) => (backup || page.support().length > 0) && el('deta
 function checkOTP(page, step) {
   if (step.codeSpent) return spent(page, step, checkOTP, useBackup(page, step));
   return {
+    name: 'code',
     heading: t('code.heading'),
     body: [
       el('p', { class: 'lead' }, step.phone ? sentTo('code.sent', 'phone', step.phone) : t('code.app')),
       form(page, ({ code, disclaimers }) => step.checkOTP(code, { acceptDisclaimers: disclaimers }),
-        who(page, step), codeField({ length: step.phone ? page.config.otp.length : appDigits }), consent(page, step.disclaimers), submit(t('code.submit'))),
+        who(page, step),
+        page.config.skipSecondFactor && remembering(page, 'code.device'), // before the code, which is sent by itself
+        codeField({ length: step.phone ? page.config.otp.length : appDigits, hint: validity(page, step) }),
+        consent(page, step.disclaimers),
+        submit(t('code.submit'))),
       links(
         takes(step, 'sms') && resend(page, t(step.phone ? 'code.resend' : 'code.sms'), step, { then: checkOTP }),
         useBackup(page, step)),
@@ -185,6 +222,7 @@ function checkOTP(page, step) {
 
 export function useBackupCode(page, step) {
   return {
+    name: 'backup',
     heading: t('backup.heading'),
     body: [
       el('p', { class: 'lead' }, t('backup.text')),
@@ -204,10 +242,11 @@ export function useBackupCode(page, step) {
 function recoveryCheckOTP(page, step) {
   if (step.codeSpent) return spent(page, step);
   return {
+    name: 'code',
     heading: t('code.heading'),
     body: [
       el('p', { class: 'lead' }, step.phone ? sentTo('code.sent', 'phone', step.phone) : t('code.sentsomewhere')),
-      form(page, ({ code }) => step.checkOTP(code), who(page, step), codeField({ length: page.config.otp.length }), submit(t('code.submit'))),
+      form(page, ({ code }) => step.checkOTP(code), who(page, step), codeField({ length: page.config.otp.length, hint: validity(page, step) }), submit(t('code.submit'))),
       links(
         resend(page, t('code.resend'), step),
         button(t('recover.stop'), () => page.act(() => step.cancel()))),
@@ -230,6 +269,7 @@ export function sentTo(key, name, value) {
 
 function setPassword(page, step) {
   return {
+    name: 'newpassword',
     heading: t(isWelcome(page) ? 'welcome.password' : 'newpassword.heading'),
     body: [
       form(page, ({ newpassword, disclaimers }) => step.setPassword(newpassword, { acceptDisclaimers: disclaimers }),
@@ -260,7 +300,7 @@ export function newPassword(page, { rules }) {
     rules.regex && [el('span', { dir: 'auto' }, page.config.password.regexDescription || t('rule.pattern', { pattern: rules.regex })), pattern && ((p) => pattern.test(p.normalize('NFKC')))],
   ].filter(Boolean);
   const lines = kept.map(([text]) => el('li', {}, text));
-  const list = el('ul', { class: 'rules', id: 'rules', 'aria-label': t('rule.all') }, lines);
+  const list = el('ul', { class: 'rules', id: 'rules', ...labelled(t('rule.all')) }, lines);
   return field({
     name: 'newpassword', label: t('newpassword.label'), type: 'password', autocomplete: 'new-password', reveal: true, hint: list,
     oninput: ({ target }) => kept.forEach(([, holds], i) => lines[i].classList.toggle('kept', Boolean(target.value && holds?.(target.value)))),
@@ -269,6 +309,7 @@ export function newPassword(page, { rules }) {
 
 function acceptDisclaimers(page, step) {
   return {
+    name: 'disclaimers',
     heading: t('disclaimers.heading'),
     body: [
       form(page, ({ disclaimers }) => step.acceptDisclaimers(disclaimers), consent(page, step.disclaimers), submit(t('disclaimers.submit'))),
@@ -282,6 +323,7 @@ export function recover(page, step) {
   const methods = page.config.recovery;
   const first = page.method ?? (page.link && methods.includes('MAIL') ? 'MAIL' : methods[0]);
   return {
+    name: 'recover',
     heading: t('recover.heading'),
     unproven: missing,
     body: [
@@ -291,8 +333,8 @@ export function recover(page, step) {
         page.loginId = login.trim();
         return step.state === 'checkpassword' ? step.recover({ ...options, loginId: page.loginId }) : step.recover(page.loginId, options);
       },
-      field({ name: 'login', label: t('login.id'), autocomplete: 'username', ...verbatim, maxlength: '254', value: step.loginId ?? page.loginId ?? '' }),
-      methods.length > 1 && choices('method', t('recover.how'), 'radio', methods.map((method) => ({ value: method, label: t(`recover.${method}`), checked: method === first }))),
+      loginField({ autocomplete: 'username', value: step.loginId ?? page.loginId ?? '' }),
+      methods.length > 1 && choices('method', t('recover.how'), methods.map((method) => ({ value: method, label: t(`recover.${method}`), checked: method === first }))),
       element,
       submit(t('code.submit'))),
       links(button(t('recover.stop'), () => page.show(step))),
@@ -302,10 +344,11 @@ export function recover(page, step) {
 
 function checkQuestion(page, step) {
   return {
+    name: 'question',
     heading: t('question.heading'),
     body: [
       form(page, ({ answer }) => step.checkAnswer(answer),
-        field({ name: 'answer', label: el('span', { dir: 'auto' }, step.question), autocomplete: 'off', ...verbatim, maxlength: '256' }),
+        field({ name: 'answer', label: el('span', { dir: 'auto' }, step.question), autocomplete: 'off', ...verbatim, dir: 'auto', maxlength: '256' }),
         submit(t('code.submit'))),
       links(button(t('recover.stop'), () => page.act(() => step.cancel()))),
     ],
@@ -317,6 +360,7 @@ const isShown = (email) => email && email !== '***@***';
 
 function linkMailed(page, step) {
   return {
+    name: 'mailed',
     heading: t('mail.heading'),
     body: [
       el('p', { class: 'lead' }, isShown(step.email) ? sentTo('mail.text', 'email', step.email) : t('mail.textsomewhere')),
@@ -335,6 +379,7 @@ const isWelcome = (page) => page.link?.startsWith('mgw_');
 export function openLink(page, step) {
   const kind = isWelcome(page) ? 'welcome' : 'link';
   return {
+    name: kind,
     heading: t(isWelcome(page) ? 'welcome.heading' : 'recover.heading'),
     body: [
       el('p', { class: 'lead' }, t(`${kind}.text`)),
@@ -348,6 +393,7 @@ export function openLink(page, step) {
 export function deadLink(page, step) {
   const renewable = page.config.recovery.includes('MAIL');
   return {
+    name: 'deadlink',
     heading: t('deadlink.heading'),
     body: [
       el('p', { class: 'lead' }, t(page.unanswered === openLink ? 'deadlink.lost' : 'deadlink.text')),
@@ -361,6 +407,7 @@ export function deadLink(page, step) {
 
 function already(page, step) {
   return {
+    name: 'already',
     heading: t('already.heading'),
     body: [
       whose(step),
@@ -377,6 +424,7 @@ const whose = ({ user }) => user && el('p', { class: 'who' }, named(user));
 // unconfirmed asks the server what became of a login whose answer was lost. Without it, no
 // cookie may have come.
 export const unconfirmed = (page) => ({
+  name: 'unconfirmed',
   heading: t('unconfirmed.heading'),
   body: [
     el('p', { class: 'lead' }, t('unconfirmed.text')),
@@ -386,6 +434,7 @@ export const unconfirmed = (page) => ({
 
 // changed tells users that they are not who was logged in before.
 export const changed = (page, step) => ({
+  name: 'changed',
   heading: t('changed.heading'),
   body: [
     whose(step),
@@ -396,6 +445,7 @@ export const changed = (page, step) => ({
 
 export function logout(page, step) {
   return {
+    name: 'logout',
     heading: t('logout.heading'),
     body: [
       whose(step),
@@ -407,6 +457,7 @@ export function logout(page, step) {
 
 export function loggedOut(page) {
   return {
+    name: 'loggedout',
     heading: t('notice.logout.done'),
     notice: '',
     body: [el('a', { class: 'main', href: new URL('login', location.href).pathname }, t('password.submit'))],
@@ -414,7 +465,7 @@ export function loggedOut(page) {
 }
 
 // going offers a link, because the browser stays here if the goal is a download.
-export const going = (page) => ({ heading: t('going.heading'), body: [links(el('a', { href: page.goal() }, t('already.continue')))] });
+export const going = (page) => ({ name: 'going', heading: t('going.heading'), body: [links(el('a', { href: page.goal() }, t('already.continue')))] });
 
 export const screens = {
   start: login,

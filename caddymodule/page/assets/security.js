@@ -1,7 +1,7 @@
 // The security page: users look after their own login. The requests are those of
 // client.js (Me in client.d.ts).
 import { connect, MnemogateError } from './client.js';
-import { $, el, busy, button, complain, entitle, failed, field, fieldOf, footer, form as formOf, isFilled, say, submit, textOf } from './ui.js';
+import { $, el, busy, button, complain, entitle, failed, field, fieldOf, footer, form as formOf, isFilled, labelled, marked, say, submit, textOf } from './ui.js';
 import { t, time, language } from './texts.js';
 import { returnTo } from './returnto.js';
 import { appDigits, codeField, isMasked, newPassword, sentTo, username } from './screens.js';
@@ -113,145 +113,144 @@ const change = (section, dialog, work, text) => act(section, dialog, async () =>
 // Elements
 
 const actions = (...content) => el('div', { class: 'actions' }, content);
-const cancel = (section) => button(t('security.cancel'), () => close(section), 'other');
-const opens = (section, dialog, text) => button(text, () => open(section, dialog), 'other');
+const cancel = (section) => button(t('security.cancel'), () => close(section), 'quiet');
 
-// opensFor returns a button that opens a dialog for one element of the section's list.
-const opensFor = (section, i, dialog, text) => el('button', {
-  type: 'button', class: 'other', 'aria-describedby': `${section}-${i}`, onclick: () => open(section, dialog),
+// opens returns a button that opens a dialog. It is red for what destroys. of is the id of
+// the element of a list that it is for.
+const opens = (section, dialog, text, { destroys = false, of } = {}) => el('button', {
+  type: 'button', class: destroys ? 'quiet danger' : 'quiet', 'aria-describedby': of, onclick: () => open(section, dialog),
 }, text);
 
-const form = (section, send, text, ...content) => formOf(
-  (of) => isFilled(of) && send(Object.fromEntries(new FormData(of))), ...content, actions(submit(text), cancel(section)));
+// row shows something, with what can be done about it beside it.
+const row = (content, ...buttons) => el('div', { class: 'row' }, el('div', {}, content), buttons.some(Boolean) && actions(...buttons));
+
+const form = (section, send, text, ...content) => el('div', { class: 'ask' }, formOf(
+  (of) => isFilled(of) && send(Object.fromEntries(new FormData(of))), ...content, actions(submit(text), cancel(section))));
 
 // confirmation asks before something that cannot be undone.
-const confirmation = (section, text, yes, send) => [
+const confirmation = (section, text, yes, send, destroys = true) => el('div', { class: 'ask' },
   el('p', { id: `${section}-ask` }, text),
-  actions(el('button', { type: 'button', class: 'main', 'aria-describedby': `${section}-ask`, onclick: send }, yes), cancel(section)),
-];
+  actions(el('button', { type: 'button', class: destroys ? 'main danger' : 'main', 'aria-describedby': `${section}-ask`, onclick: send }, yes), cancel(section)));
 
-// Sections: what each shows, which depends on the dialog that is open.
+// Sections: what each shows. The dialog that is open has its place there.
 
 const sections = {
-  password: () => opened === 'password' ? [
-    form('password', ({ current, newpassword }) => change('password', 'password', () => me.changePassword(newpassword, { current }), t('security.password.done')),
+  password: () => [
+    row(
+      el('p', {}, t(factors.passwordSet ? 'security.password.text' : 'security.password.none')),
+      opened !== 'password' && opens('password', 'password', t(factors.passwordSet ? 'security.password.change' : 'security.password.set'))),
+    opened === 'password' && form('password', ({ current, newpassword }) => change('password', 'password', () => me.changePassword(newpassword, { current }), t('security.password.done')),
       t('newpassword.submit'),
       username({ loginId: !isMasked(factors.user) && factors.user }),
       factors.passwordSet && field({ name: 'current', label: t('security.password.current'), type: 'password', autocomplete: 'current-password', enterkeyhint: 'next', reveal: true }),
       newPassword({ config }, { rules: { regex: factors.passwordRegex, description: factors.passwordRegexDescription } })),
-  ] : [
-    el('p', {}, t(factors.passwordSet ? 'security.password.text' : 'security.password.none')),
-    actions(opens('password', 'password', t(factors.passwordSet ? 'security.password.change' : 'security.password.set'))),
   ],
 
   passkeys() {
-    if (opened === 'passkeys') return confirmation('passkeys', t('security.passkeys.create.text'), t('offer.create'), create);
-    const named = passkeys.find(({ id }) => opened === `passkeys-rename-${id}`);
-    if (named) {
-      return [
-        form('passkeys', ({ name }) => change('passkeys', opened, () => me.renamePasskey(named.id, name), t('security.passkeys.renamed')), t('security.passkeys.rename.submit'),
-          field({ name: 'name', label: t('security.passkeys.name'), autocomplete: 'off', maxlength: '64', value: named.name })),
-      ];
-    }
-    const leaving = passkeys.find(({ id }) => opened === `passkeys-remove-${id}`);
-    if (leaving) {
-      return confirmation('passkeys', t('security.passkeys.remove.text', { name: leaving.name }), t('security.remove'), () =>
-        change('passkeys', opened, () => me.removePasskey(leaving.id), t('security.passkeys.removed')));
-    }
     const last = passkeys.length === 1 && !factors.passwordSet && !factors.userPhone; // the server refuses to remove it
     return [
-      el('p', {}, t('security.passkeys.text')),
-      passkeys.length > 0 && el('ul', { class: 'items' }, passkeys.map((passkey, i) => el('li', { class: 'item' },
-        el('div', {},
-          el('b', { id: `passkeys-${i}`, dir: 'auto' }, passkey.name),
-          el('p', {}, passkey.lastUsed ? t('security.passkeys.used', { time: ago(passkey.lastUsed) }) : t('security.passkeys.since', { time: moment(passkey.createdAt) }))),
-        opensFor('passkeys', i, `passkeys-rename-${passkey.id}`, t('security.passkeys.rename')),
-        !last && opensFor('passkeys', i, `passkeys-remove-${passkey.id}`, t('security.remove'))))),
-      creates && actions(opens('passkeys', 'passkeys', t('security.passkeys.add'))),
+      row(el('p', {}, t('security.passkeys.text')), creates && opened !== 'passkeys' && opens('passkeys', 'passkeys', t('security.passkeys.add'))),
+      opened === 'passkeys' && confirmation('passkeys', t('security.passkeys.create.text'), t('offer.create'), create, false),
+      passkeys.length > 0 && el('ul', { class: 'items' }, passkeys.map(({ id, name, lastUsed, createdAt }, i) => {
+        const renames = opened === `passkeys-rename-${id}`, removes = opened === `passkeys-remove-${id}`;
+        return el('li', { class: 'item' },
+          row(
+            [
+              el('b', { id: `passkeys-${i}`, dir: 'auto' }, name),
+              el('p', {}, lastUsed ? t('security.passkeys.used', { time: ago(lastUsed) }) : t('security.passkeys.since', { time: moment(createdAt) })),
+            ],
+            !renames && !removes && opens('passkeys', `passkeys-rename-${id}`, t('security.passkeys.rename'), { of: `passkeys-${i}` }),
+            !renames && !removes && !last && opens('passkeys', `passkeys-remove-${id}`, t('security.remove'), { destroys: true, of: `passkeys-${i}` })),
+          renames && form('passkeys', ({ name }) => change('passkeys', opened, () => me.renamePasskey(id, name), t('security.passkeys.renamed')), t('security.passkeys.rename.submit'),
+            field({ name: 'name', label: t('security.passkeys.name'), autocomplete: 'off', dir: 'auto', maxlength: '64', value: name })),
+          removes && confirmation('passkeys', t('security.passkeys.remove.text', { name }), t('security.remove'), () =>
+            change('passkeys', opened, () => me.removePasskey(id), t('security.passkeys.removed'))));
+      })),
     ];
   },
 
   twostep() {
     const { secondFactor: on, totp, userPhone: phone } = factors;
-    if (opened === 'twostep') {
-      return confirmation('twostep', t(on ? 'security.twostep.off.ask' : 'security.twostep.on.ask'), t(on ? 'security.twostep.turnoff' : 'security.twostep.turnon'), () =>
-        change('twostep', 'twostep', () => me.setSecondFactor(!on), t(on ? 'security.twostep.off.done' : 'security.twostep.on.done')));
-    }
     const way = totp ? 'app' : phone ? 'sms' : 'none';
+    const required = factors.secondFactorPolicy === 'required';
+    const can = !required && (on || way !== 'none');
     return [
-      el('p', {}, !on ? t('security.twostep.off') : way === 'sms' ? sentTo('security.twostep.on.sms', 'phone', phone) : t(`security.twostep.on.${way}`)),
-      !on && way === 'none' && el('p', {}, t('security.twostep.off.none')),
-      factors.secondFactorPolicy === 'required'
-        ? el('p', {}, t('security.twostep.required'))
-        : (on || way !== 'none') && actions(opens('twostep', 'twostep', t(on ? 'security.twostep.turnoff' : 'security.twostep.turnon'))),
+      row(
+        [
+          el('p', {}, !on ? t('security.twostep.off') : way === 'sms' ? sentTo('security.twostep.on.sms', 'phone', phone) : t(`security.twostep.on.${way}`)),
+          !on && way === 'none' && el('p', {}, t('security.twostep.off.none')),
+          required && el('p', {}, t('security.twostep.required')),
+        ],
+        can && opened !== 'twostep' && opens('twostep', 'twostep', t(on ? 'security.twostep.turnoff' : 'security.twostep.turnon'), { destroys: on })),
+      opened === 'twostep' && confirmation('twostep', t(on ? 'security.twostep.off.ask' : 'security.twostep.on.ask'), t(on ? 'security.twostep.turnoff' : 'security.twostep.turnon'), () =>
+        change('twostep', 'twostep', () => me.setSecondFactor(!on), t(on ? 'security.twostep.off.done' : 'security.twostep.on.done')), on),
     ];
   },
 
   app() {
     const { secondFactor: on, totp, userPhone: phone } = factors;
-    if (opened === 'app') return [enrolment];
-    if (opened === 'app-remove') {
-      return confirmation('app', on ? sentTo('security.app.remove.sms', 'phone', phone) : t('security.app.remove.text'), t('security.remove'), () =>
-        change('app', 'app-remove', () => me.removeTOTP(), t('security.app.removed')));
-    }
+    const asks = opened === 'app' || opened === 'app-remove';
     const needed = on && !phone; // the server refuses to remove it
     return [
-      el('p', {}, t(!totp ? 'security.app.off' : on ? 'security.app.on' : 'security.app.idle')),
-      actions(
-        button(t(factors.totp ? 'security.app.replace' : 'security.app.setup'), enrol, 'other'),
-        factors.totp && !needed && opens('app', 'app-remove', t('security.remove'))),
+      row(
+        el('p', {}, t(!totp ? 'security.app.off' : on ? 'security.app.on' : 'security.app.idle')),
+        !asks && button(t(totp ? 'security.app.replace' : 'security.app.setup'), enrol, 'quiet'),
+        !asks && totp && !needed && opens('app', 'app-remove', t('security.remove'), { destroys: true })),
+      opened === 'app' && enrolment,
+      opened === 'app-remove' && confirmation('app', on ? sentTo('security.app.remove.sms', 'phone', phone) : t('security.app.remove.text'), t('security.remove'), () =>
+        change('app', 'app-remove', () => me.removeTOTP(), t('security.app.removed'))),
     ];
   },
 
-  codes() {
-    if (codes) {
-      return [
-        el('p', {}, t('security.codes.once')),
-        el('ul', { class: 'codes secret', dir: 'ltr' }, codes.map((code) => el('li', {}, code))),
-        actions(
-          button(t('security.codes.kept'), () => { codes = null; close('codes'); }, 'main'),
-          el('a', { class: 'other', href: `data:text/plain;charset=utf-8,${encodeURIComponent(listed())}`, download: `${t('security.codes')} ${config.name}.txt` }, t('security.download')),
-          button(t('security.print'), () => print(), 'other'),
-          navigator.clipboard && button(t('security.copy'), copy, 'other')),
-      ];
-    }
-    if (opened === 'codes') return confirmation('codes', t('security.codes.replace'), t('security.codes.create'), createCodes);
-    return [
-      el('p', {}, factors.backupCodesLeft ? t('security.codes.left', { n: factors.backupCodesLeft }) : t('security.codes.none')),
-      actions(opens('codes', 'codes', t('security.codes.create'))),
-    ];
-  },
+  codes: () => codes ? [
+    el('p', {}, t('security.codes.once')),
+    el('ul', { class: 'codes secret', dir: 'ltr' }, codes.map((code) => el('li', {}, code))),
+    actions(
+      button(t('security.codes.kept'), () => { codes = null; close('codes'); }, 'main'),
+      el('a', { class: 'other', href: `data:text/plain;charset=utf-8,${encodeURIComponent(listed())}`, download: `${t('security.codes')} ${config.name}.txt` }, t('security.download')),
+      button(t('security.print'), () => print(), 'other'),
+      navigator.clipboard && button(t('security.copy'), copy, 'other')),
+  ] : [
+    row(el('p', {}, t('security.codes.text')), opened !== 'codes' && opens('codes', 'codes', t('security.codes.create'))),
+    opened === 'codes' && confirmation('codes', t('security.codes.replace'), t('security.codes.create'), createCodes, factors.backupCodesLeft > 0),
+  ],
 
-  devices() {
-    const leaving = devices.find(({ deviceId }) => opened === `devices-${deviceId}`);
-    if (leaving) {
-      return confirmation('devices', t('security.devices.forget.text', { name: nameOf(leaving) }), t('security.devices.forget'), () =>
-        change('devices', opened, () => me.forgetDevice(leaving.deviceId), t('security.devices.forgotten')));
-    }
-    if (opened === 'devices-all') {
-      return confirmation('devices', t('security.devices.all.text'), t('security.devices.all'), () =>
-        change('devices', opened, () => me.forgetDevices(), t('security.devices.forgotten.all')));
-    }
-    return [
-      el('p', {}, t(devices.length > 0 ? 'security.devices.text' : 'security.devices.none', { choice: t('login.device') })),
-      devices.length > 0 && el('ul', { class: 'items' }, devices.map((known, i) => el('li', { class: 'item' },
-        el('div', {},
-          el('b', { id: `devices-${i}`, dir: 'auto' }, nameOf(known)),
-          known.current && el('span', { class: 'badge' }, t('security.sessions.current')),
-          el('p', {}, t('security.devices.since', { time: moment(known.createdAt) }), ' · ', el('bdi', { dir: 'ltr' }, known.address)),
-          el('p', {}, t('security.devices.until', { time: moment(known.expiresAt) })),
-          known.skipSecondFactor && el('p', {}, t('security.devices.skip'))),
-        opensFor('devices', i, `devices-${known.deviceId}`, t('security.devices.forget'))))),
-      devices.length > 1 && actions(opens('devices', 'devices-all', t('security.devices.all'))),
-    ];
-  },
+  devices: () => [
+    row(
+      el('p', {}, t(devices.length > 0 ? 'security.devices.text' : 'security.devices.none', { choice: t(config.skipSecondFactor ? 'code.device' : 'login.device') })),
+      devices.length > 1 && opened !== 'devices-all' && opens('devices', 'devices-all', t('security.devices.all'), { destroys: true })),
+    opened === 'devices-all' && confirmation('devices', t('security.devices.all.text'), t('security.devices.all'), () =>
+      change('devices', opened, () => me.forgetDevices(), t('security.devices.forgotten.all'))),
+    devices.length > 0 && el('ul', { class: 'items' }, devices.map((known, i) => {
+      const dialog = `devices-${known.deviceId}`;
+      return el('li', { class: 'item' },
+        row(
+          [
+            el('b', { id: `devices-${i}`, dir: 'auto' }, nameOf(known)),
+            known.current && el('span', { class: 'badge' }, t('security.sessions.current')),
+            el('p', {}, t('security.devices.since', { time: moment(known.createdAt) }), ' · ', el('bdi', { dir: 'ltr' }, known.address)),
+            el('p', {}, t('security.devices.until', { time: moment(known.expiresAt) })),
+            known.skipSecondFactor && el('p', {}, t('security.devices.skip')),
+          ],
+          opened !== dialog && opens('devices', dialog, t('security.devices.forget'), { destroys: true, of: `devices-${i}` })),
+        opened === dialog && confirmation('devices', t('security.devices.forget.text', { name: nameOf(known) }), t('security.devices.forget'), () =>
+          change('devices', dialog, () => me.forgetDevice(known.deviceId), t('security.devices.forgotten'))));
+    })),
+  ],
 
   sessions: () => [
-    el('p', {}, t('security.sessions.text')),
-    el('ul', { class: 'items' }, [...sessions].sort((a, b) => b.current - a.current || b.lastUsed.localeCompare(a.lastUsed)).map(row)),
-    sessions.length > 1 && actions(button(t('security.sessions.all'), () =>
-      change('sessions', null, () => me.endOtherSessions(), t('security.sessions.ended.all')), 'other')),
+    row(
+      el('p', {}, t('security.sessions.text')),
+      sessions.length > 1 && button(t('security.sessions.all'), () => change('sessions', null, () => me.endOtherSessions(), t('security.sessions.ended.all')), 'quiet')),
+    el('ul', { class: 'items' }, [...sessions].sort((a, b) => b.current - a.current || b.lastUsed.localeCompare(a.lastUsed)).map(listedSession)),
   ],
+};
+
+// states say at a glance what a section is about.
+const states = {
+  twostep: () => t(factors.secondFactor ? 'security.on' : 'security.off'),
+  app: () => t(factors.totp ? 'security.on' : 'security.off'),
+  codes: () => factors.backupCodesLeft ? t('security.left', { n: factors.backupCodesLeft }) : t('security.none'),
 };
 
 // visible lists the sections to show. An app is only a second factor. A backup code
@@ -264,20 +263,21 @@ function visible() {
 
 const nameOf = ({ userAgent }) => device(userAgent) ?? t('security.sessions.unknown');
 
-function row(session) {
+function listedSession(session) {
   const id = `session-${session.sessionId}`;
-  return el('li', { class: 'item' },
-    el('div', {},
+  return el('li', { class: 'item' }, row(
+    [
       el('b', { id, dir: 'auto' }, nameOf(session)),
       session.current && el('span', { class: 'badge' }, t('security.sessions.current')),
       el('p', {}, session.current ? t('security.sessions.now') : t('security.sessions.used', { time: ago(session.lastUsed) }), ' · ', el('bdi', { dir: 'ltr' }, session.address)),
-      el('p', {}, t('security.sessions.since', { time: moment(session.createdAt) }))),
+      el('p', {}, t('security.sessions.since', { time: moment(session.createdAt) })),
+    ],
     session.current
-      ? el('a', { href: 'logout' }, t('logout.submit'))
+      ? el('a', { class: 'quiet', href: 'logout' }, t('logout.submit'))
       : el('button', {
-        type: 'button', class: 'other', 'aria-describedby': id,
+        type: 'button', class: 'quiet', 'aria-describedby': id,
         onclick: () => change('sessions', null, () => me.endSession(session.sessionId), t('security.sessions.ended')),
-      }, t('logout.submit')));
+      }, t('logout.submit'))));
 }
 
 // Passkeys
@@ -304,7 +304,7 @@ function enrol() {
   return act('app', 'app', async () => {
     const { secret, qr } = await me.newTOTP();
     const picture = document.importNode(new DOMParser().parseFromString(qr, 'image/svg+xml').documentElement, true);
-    for (const [name, value] of Object.entries({ class: 'qr', role: 'img', 'aria-label': t('security.app.qr') })) picture.setAttribute(name, value);
+    for (const [name, value] of Object.entries({ class: 'qr', role: 'img', ...labelled(t('security.app.qr')) })) if (value) picture.setAttribute(name, value);
     enrolment = form('app', ({ code }) => confirm(code),
       t('security.app.confirm'),
       el('div', { id: 'app-ask' },
@@ -358,6 +358,7 @@ const headings = { password: 'password.label', passkeys: 'security.passkeys', tw
 
 function show(name) {
   $(`#${name} .body`).replaceChildren(...sections[name]().filter(Boolean));
+  $(`#${name} .state`).replaceChildren(marked(states[name]?.() ?? ''));
 }
 
 // showOthers shows what a change in one section changes in the others.
@@ -370,12 +371,13 @@ function showOthers(changed) {
 function showAll(focus, text) {
   const back = returnTo(new URLSearchParams(location.search).get('return_to') ?? '');
   entitle(t('security.heading'));
+  $('main').dataset.screen = 'security';
   screen.replaceChildren(
     el('h1', { tabindex: '-1' }, t('security.heading')),
     factors.user ? el('p', { class: 'who' }, el('b', { dir: 'auto' }, factors.user)) : '',
     back ? el('a', { href: back }, t('security.back')) : '',
     ...visible().map((name) => el('section', { id: name, 'aria-labelledby': `${name}-heading` },
-      el('h2', { id: `${name}-heading`, tabindex: '-1' }, t(headings[name])),
+      el('div', { class: 'top' }, el('h2', { id: `${name}-heading`, tabindex: '-1' }, t(headings[name])), el('span', { class: 'state' })),
       el('p', { class: 'done', role: 'status' }),
       el('div', { class: 'body' }))));
   screen.removeAttribute('aria-busy');

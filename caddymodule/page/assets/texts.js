@@ -22,18 +22,23 @@ export async function speak(tag) {
 
 export const has = (key) => Object.hasOwn(texts, key);
 
-// t returns a text and replaces {name} by values.
+// t returns a text and replaces {name} by values. A value that depends on the language is a
+// function of it.
 export function t(key, values = {}) {
-  const text = (texts[key] ?? key).replace(/\{([a-z]+)\}/g, (held, name) => values[name] ?? held);
-  if (foreign.has(key)) lent.add(text);
+  const isForeign = foreign.has(key);
+  const text = (texts[key] ?? key).replace(/\{([a-z]+)\}/g, (held, name) => {
+    const value = values[name] ?? held;
+    return typeof value === 'function' ? value(isForeign ? 'en' : language) : value;
+  });
+  if (isForeign) lent.add(text);
   return text;
 }
 
 // isLent reports whether a text is in English because the language lacks it.
 export const isLent = (text) => lent.has(text);
 
-// time formats a number of seconds for people.
-export function time(seconds, unitDisplay = 'long') {
+// time formats a number of seconds for people, in a text.
+export const time = (seconds, unitDisplay = 'long') => (language) => {
   const [n, unit] = seconds >= 7200 ? [seconds / 3600, 'hour'] : seconds >= 120 ? [seconds / 60, 'minute'] : [seconds, 'second'];
   return new Intl.NumberFormat(language, { style: 'unit', unit, unitDisplay }).format(Math.ceil(n));
-}
+};

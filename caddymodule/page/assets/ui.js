@@ -49,15 +49,16 @@ export function busy(main, on) {
 export const verbatim = { autocapitalize: 'none', autocorrect: 'off', spellcheck: 'false' };
 
 // field returns an input with a label and room for a hint and an error. The element with
-// the id above describes it, too.
-export function field({ name, label, hint, reveal, above = '', ...attributes }) {
+// the id above describes it, too. What is beside the label comes after the field.
+export function field({ name, label, hint, reveal, beside, above = '', ...attributes }) {
   const input = el('input', { id: name, name, type: 'text', required: true, enterkeyhint: 'go', 'aria-describedby': `${above} ${name}-hint ${name}-error`.trim(), ...reveal && verbatim, ...attributes });
   return el('div', { class: 'field' },
     el('label', { for: name }, label),
     el('div', { class: reveal ? 'entry reveal' : 'entry' }, input, reveal && revealer(input)),
     reveal && capsLock(input),
     el('div', { id: `${name}-hint` }, hint),
-    el('p', { id: `${name}-error`, class: 'error', hidden: true }));
+    el('p', { id: `${name}-error`, class: 'error', hidden: true }),
+    beside && el('div', { class: 'beside' }, beside));
 }
 
 // capsLock returns a hint that caps lock is on, as far as the last key in an input tells.
@@ -69,10 +70,13 @@ function capsLock(input) {
   return hint;
 }
 
+// labelled are the attributes of an element whose label is not on the screen.
+export const labelled = (text) => ({ 'aria-label': text, lang: isLent(text) && 'en' });
+
 // revealer returns a button that shows and hides the password in an input.
 function revealer(input) {
   const toggle = el('button', {
-    type: 'button', 'aria-pressed': 'false', 'aria-label': t('password.show'), title: t('password.show'), 'aria-controls': input.id,
+    type: 'button', 'aria-pressed': 'false', ...labelled(t('password.show')), title: t('password.show'), 'aria-controls': input.id,
     onclick() {
       const shown = input.type === 'password';
       input.type = shown ? 'text' : 'password';
@@ -100,17 +104,13 @@ function eye() {
   return svg;
 }
 
-// choices returns a group of checkboxes or radio buttons, with room for an error.
-export function choices(name, legend, type, options) {
+// choices returns a group of radio buttons, with room for an error.
+export function choices(name, legend, options) {
   return el('fieldset', { id: name, 'aria-describedby': `${name}-error` },
     el('legend', {}, legend),
-    options.map(({ value, label, more, checked }, i) => {
-      const id = `${name}-${i}`;
-      return el('div', { class: 'choice' },
-        el('input', { id, name, type, value, checked, 'aria-describedby': `${more ? `${id}-more ` : ''}${name}-error` }),
-        el('label', { for: id }, label),
-        more && el('div', { id: `${id}-more` }, more));
-    }),
+    options.map(({ value, label, checked }) => el('label', { class: 'choice' },
+      el('input', { name, type: 'radio', value, checked, 'aria-describedby': `${name}-error` }),
+      el('span', {}, label))),
     el('p', { id: `${name}-error`, class: 'error', hidden: true }));
 }
 
@@ -165,7 +165,7 @@ function tell(box) {
 
 // alert shows an error, with links and buttons for what the user can do about it.
 export function alert(text, ...ways) {
-  const box = el('div', { id: told, class: 'alert', role: 'alert' }, el('p', {}, text), ways.length > 0 && el('p', { class: 'links' }, ways));
+  const box = el('div', { id: told, class: 'alert', role: 'alert' }, el('p', {}, el('bdi', {}, text)), ways.length > 0 && el('p', { class: 'links' }, ways));
   tell(box);
   return box;
 }
@@ -174,6 +174,7 @@ export function alert(text, ...ways) {
 export function failed(heading, error, again, ...ways) {
   const screen = $('#screen');
   screen.removeAttribute('aria-busy');
+  $('main').dataset.screen = 'failed';
   screen.replaceChildren(el('h1', { id: 'heading', tabindex: '-1' }, heading), el('p', { class: 'stack' }, button(t('error.again'), again, 'main')));
   alert(textOf(error), ...ways);
   focus(screen);

@@ -13,6 +13,7 @@ for (const storage of ['sessionStorage', 'localStorage']) {
   } });
 }
 if (scene.session && !scene.cookie) sessionStorage.setItem(`mnemogate ${base}`, JSON.stringify({ token: 'preview', loginId: scene.loginId }));
+sessionStorage.setItem('mnemogate-page sent', Date.now());
 sessionStorage.setItem(`mnemogate ${base} oauth`, JSON.stringify({ state: 's', providerId: 1, redirectUri: base }));
 
 Object.defineProperty(globalThis, 'isSecureContext', { value: true }); // a preview may be looked at from another machine
@@ -64,7 +65,7 @@ const next = (answer) => Array.isArray(answer) ? answer.length > 1 ? answer.shif
 
 async function configOf(init) {
   return {
-    name: document.querySelector('main').dataset.title || 'Example', otp: { length: 6 },
+    name: document.querySelector('main').dataset.title || 'Example', otp: { length: 6, ttl: 300 },
     password: { min_length: 8, regex: null, description: '', regex_description: name === 'newpassword-pattern' ? 'At least one digit.' : undefined },
     captcha: { type: 'pow', bits: 8 }, recovery: ['PHONE', 'MAIL', 'QUESTION'], disclaimers: [], session: { idle: 3600, lifetime: 86400 },
     oauth: [{ provider_id: 1, name: 'Example', authorize_url: 'https://id.example.com/', client_id: 'preview', scope: 'openid', pkce: true, icon: new URL('icon.svg', file).href }],
