@@ -27,7 +27,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/sqlite"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -175,7 +175,7 @@ var emptyStore = sync.OnceValues(func() ([]byte, error) {
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	db := store.OpenSQLite(filepath.Join(dir, "empty.db"))
+	db := sqlite.Open(filepath.Join(dir, "empty.db"))
 	if err := errors.Join(db.Start(context.Background()), db.Close()); err != nil {
 		return nil, err
 	}
@@ -190,7 +190,7 @@ func newHarness(t *testing.T) *harness {
 		err = os.WriteFile(file, empty, 0o600)
 	}
 	must(t, err)
-	db := store.OpenSQLite(file)
+	db := sqlite.Open(file)
 	must(t, db.Start(t.Context()))
 	t.Cleanup(func() { _ = db.Close() })
 	b := &harness{

@@ -16,7 +16,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/memory"
 )
 
 // begin sends a request that needs no session.
@@ -450,7 +450,7 @@ func (m *machine) pass(t *rapid.T, c *modelCall) {
 	node := pick(t, "node", m.nodes...)
 	m.watch(t, c, func() error {
 		session, err := node.Authorize(t.Context(), session.Requirement{Company: company}, authorization(c))
-		if memory, ok := node.Sessions.(*store.Memory); ok {
+		if memory, ok := node.Sessions.(*memory.Memory); ok {
 			memory.Wait() // the store must learn of the activity before the clock moves
 		}
 		if err == nil {

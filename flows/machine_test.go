@@ -24,7 +24,10 @@ import (
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/memory"
+	"github.com/mnemogate/mnemogate/store/postgres"
+	"github.com/mnemogate/mnemogate/store/redis"
+	"github.com/mnemogate/mnemogate/store/sqlite"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -42,7 +45,7 @@ func TestMachine(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "test.db")
 		var stores [2]machineStore
 		for i := range stores {
-			db := store.OpenSQLite(file)
+			db := sqlite.Open(file)
 			must(t, db.Start(t.Context()))
 			t.Cleanup(func() { _ = db.Close() })
 			stores[i] = machineStore{db.Accounts(), db.Sessions(), relayed(t, db)}
@@ -51,14 +54,14 @@ func TestMachine(t *testing.T) {
 	})
 	t.Run("postgres and redis", func(t *testing.T) {
 		server := storetest.OwnPostgres(t)
-		redis := storetest.StartRedis(t)
+		redisServer := storetest.StartRedis(t)
 		dsn := server.DSN(server.NewSchema(t))
 		var stores [2]machineStore
 		for i := range stores {
-			accounts, err := store.OpenPostgres(dsn, store.PostgresOptions{})
+			accounts, err := postgres.Open(dsn, postgres.Options{})
 			must(t, err)
 			t.Cleanup(func() { _ = accounts.Close() })
-			sessions, err := store.OpenRedis(store.RedisOptions{URLs: []string{redis.URL()}})
+			sessions, err := redis.Open(redis.Options{URLs: []string{redisServer.URL()}})
 			must(t, err)
 			t.Cleanup(func() { _ = sessions.Close() })
 			storetest.Eventually(t, 30*time.Second, "PostgreSQL that answers", func() bool { return accounts.Start(t.Context()) == nil })
@@ -78,7 +81,7 @@ type machineStore struct {
 
 // A relay forwards a store's revocations to the memory of the machine that is
 // running. It ignores the store's leases: the machine sets its own.
-type relay struct{ to atomic.Pointer[store.Memory] }
+type relay struct{ to atomic.Pointer[memory.Memory] }
 
 // relayed subscribes to a store until the test ends.
 func relayed(t *testing.T, s interface {
@@ -92,15 +95,15 @@ func relayed(t *testing.T, s interface {
 	return r
 }
 
-func (r *relay) tell(what func(*store.Memory)) {
+func (r *relay) tell(what func(*memory.Memory)) {
 	if m := r.to.Load(); m != nil {
 		what(m)
 	}
 }
 
-func (r *relay) Ended(hash record.TokenHash)  { r.tell(func(m *store.Memory) { m.Ended(hash) }) }
-func (r *relay) EndedAll(e record.Revocation) { r.tell(func(m *store.Memory) { m.EndedAll(e) }) }
-func (r *relay) Flush()                       { r.tell(func(m *store.Memory) { m.Flush() }) }
+func (r *relay) Ended(hash record.TokenHash)  { r.tell(func(m *memory.Memory) { m.Ended(hash) }) }
+func (r *relay) EndedAll(e record.Revocation) { r.tell(func(m *memory.Memory) { m.EndedAll(e) }) }
+func (r *relay) Flush()                       { r.tell(func(m *memory.Memory) { m.Flush() }) }
 func (r *relay) SetLease(time.Time)           {}
 
 // checkMachine runs checks sequences, unless the command line gives a number. On
@@ -198,7 +201,7 @@ func newMachine(t *rapid.T, stores [2]machineStore) *machine {
 		}}
 		m.nodes = append(m.nodes, node)
 		if remembers {
-			memory := store.NewMemory(s.sessions, 1000)
+			memory := memory.New(s.sessions, 1000)
 			memory.SetLease(time.Now().Add(24 * time.Hour))
 			node.Sessions = memory
 			s.feed.to.Store(memory)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/memory"
 )
 
 // Users who are logged in stay so while the store takes no writes, but no longer
@@ -30,7 +30,7 @@ func TestActivityThatCannotBeWrittenLocksNobodyOut(t *testing.T) {
 			})
 			settled := func() {}
 			if remembered {
-				memory := store.NewMemory(b.Sessions, 1000)
+				memory := memory.New(b.Sessions, 1000)
 				memory.SetLease(time.Now().Add(time.Hour))
 				memory.Untouched = func(err error) { b.Log.Warn("a session could not be extended", "error", err) }
 				b.Sessions, settled = memory, memory.Wait

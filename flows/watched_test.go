@@ -9,7 +9,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/memory"
 )
 
 // A watched is a session store that calls see before the methods below. If see fails, the
@@ -113,7 +113,7 @@ func (w watched) End(ctx context.Context, now time.Time, e record.Revocation) er
 
 // remembering gives the harness a memory with a lease of one hour. It counts the reads of the
 // store behind it.
-func (b *harness) remembering(limit int) (*store.Memory, *atomic.Int64) {
+func (b *harness) remembering(limit int) (*memory.Memory, *atomic.Int64) {
 	var gets atomic.Int64
 	b.watch(func(c seen) error {
 		if c.method == "Get" {
@@ -121,7 +121,7 @@ func (b *harness) remembering(limit int) (*store.Memory, *atomic.Int64) {
 		}
 		return nil
 	})
-	memory := store.NewMemory(b.Sessions, limit)
+	memory := memory.New(b.Sessions, limit)
 	memory.SetLease(time.Now().Add(time.Hour))
 	b.Sessions = memory
 	return memory, &gets

@@ -11,40 +11,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
-// someone returns an account with a value in every field.
-func someone(company, name string) record.Account {
-	return record.Account{
-		Company:         company,
-		Mnemocode:       name,
-		Role:            "admin",
-		Phone:           "+37060012345",
-		Email:           name + "@Example.com",
-		LoginName:       "Login " + name,
-		Status:          record.StatusActive,
-		SecondFactor:    true,
-		MustSetPassword: true,
-		PasswordHash:    "hash of " + name,
-		Question:        "Which?",
-		AnswerHash:      "answer of " + name,
-		TOTP:            "sealed of " + name,
-		TOTPPending:     "pending of " + name,
-		Locale:          "lt-LT",
-		Identities:      []record.Identity{{Provider: 1, Subject: name}, {Provider: 3, Subject: name}},
-		Accepted:        []record.Acceptance{{Code: "a", Version: "1", At: t0}, {Code: "b", Version: "2", At: t0}},
-	}
-}
-
-// plain returns an account whose only unique value is its mnemocode.
-func plain(company, name string) record.Account {
-	return record.Account{Company: company, Mnemocode: name, Status: record.StatusActive}
-}
-
-func create(t *testing.T, s record.Accounts, a record.Account) record.Account {
-	t.Helper()
-	id := get[int64](t)(s.Create(bg, t0, a))
-	return get[record.Account](t)(s.ByID(bg, a.Company, id))
-}
-
 var createCases = []accountsCase{
 	{
 		name:    "create and find",
@@ -426,52 +392,3 @@ func wantStranger(t *testing.T, s record.Accounts, company string, id int64) {
 	wantEqual(t, "Passkeys", len(get[[]record.Passkey](t)(s.Passkeys(bg, company, id))), 0)
 	wantErr(t, "DeletePasskey", second(s.DeletePasskey(bg, t0, company, id, []byte("c"), record.TokenHash{})), record.ErrNotFound)
 }
-
-// callAllAccounts calls each method with arguments that would have an effect.
-func callAllAccounts(ctx context.Context, s record.Accounts, a record.Account) map[string]error {
-	subject := record.FailureKey{Company: a.Company, Account: a.ID}
-	return map[string]error{
-		"Create":      second(s.Create(ctx, t0, plain(a.Company, "new"))),
-		"ByLoginID":   second(s.ByLoginID(ctx, a.Company, typed.LoginID(a.Email, ""), "login id hash")),
-		"ByID":        second(s.ByID(ctx, a.Company, a.ID)),
-		"ByMnemocode": second(s.ByMnemocode(ctx, a.Company, a.Mnemocode)),
-		"List":        second(s.List(ctx, a.Company, "", 100)),
-		"Search":      third(s.Search(ctx, a.Company, record.Match{Reach: 100}, "", 100)),
-		"ByIdentity":  second(s.ByIdentity(ctx, a.Company, a.Identities[0])),
-		"Update": second(s.Update(ctx, a.Company, a.ID, func(a *record.Account) (bool, error) {
-			a.Role = "changed"
-			return true, nil
-		})),
-		"Accept":                s.Accept(ctx, a.Company, a.ID, []record.Acceptance{{Code: "z", Version: "1", At: t0}}),
-		"BackupCodes":           second(s.BackupCodes(ctx, a.Company, a.ID)),
-		"UseBackupCode":         s.UseBackupCode(ctx, a.Company, a.ID, "c"),
-		"SetBackupCodes":        s.SetBackupCodes(ctx, a.Company, a.ID, []string{"z"}),
-		"AddPasskey":            s.AddPasskey(ctx, a.Company, passkey(a.ID, "z")),
-		"Passkeys":              second(s.Passkeys(ctx, a.Company, a.ID)),
-		"Passkey":               second(s.Passkey(ctx, a.Company, []byte("c"))),
-		"UsePasskey":            s.UsePasskey(ctx, t0, a.Company, []byte("c"), 9, true),
-		"DeletePasskey":         second(s.DeletePasskey(ctx, t0, a.Company, a.ID, []byte("c"), record.TokenHash{})),
-		"UpdateFailures":        s.UpdateFailures(ctx, t0, subject, record.WrongCodes, add(1)),
-		"FailureCounts":         second(s.FailureCounts(ctx, subject)),
-		"SetPassword":           s.SetPassword(ctx, t0, a.Company, a.ID, a.Generation, "new", record.TokenHash{}),
-		"NewCompanyGeneration":  second(s.NewCompanyGeneration(ctx, a.Company)),
-		"PendingRevocations":    second(s.PendingRevocations(ctx, record.Revocation{}, 1)),
-		"RevocationDone":        s.RevocationDone(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: record.AllGenerations}),
-		"Secrets":               second(s.Secrets(ctx)),
-		"AddSecret":             s.AddSecret(ctx, record.Secret{Number: 1, Value: []byte("z"), Begins: t0}),
-		"MoveAccount":           s.MoveAccount(ctx, a.Company, a.ID, a.Company, func(*record.Account) {}),
-		"ForgetCompany":         s.ForgetCompany(ctx, "none", ""),
-		"SetSeeded":             s.SetSeeded(ctx, a.Company, a.Mnemocode),
-		"Seeded":                second(s.Seeded(ctx, a.Company, a.Mnemocode)),
-		"CompaniesWithAccounts": second(s.(record.Census).CompaniesWithAccounts(ctx)),
-		"Count":                 second(s.(record.Census).Count(ctx)),
-		"Stranded":              second(s.(record.Census).Stranded(ctx, true)),
-		"SigningKeys":           second(s.(record.SigningKeys).SigningKeys(ctx, a.Company)),
-		"AddSigningKey":         s.(record.SigningKeys).AddSigningKey(ctx, a.Company, record.SigningKey{Number: 1, Created: t0}),
-		"RemoveSigningKeys":     s.(record.SigningKeys).RemoveSigningKeys(ctx, a.Company, 2),
-		"Sweep":                 s.Sweep(ctx, t0),
-		"Delete":                s.Delete(ctx, a.Company, a.ID),
-	}
-}
-
-func third(_, _ any, err error) error { return err }

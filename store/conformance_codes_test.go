@@ -207,7 +207,3 @@ var codeCases = []sessionsCase{
 		},
 	},
 }
-
-func newCode(name string) record.Code {
-	return record.Code{Hash: hash(name), Phone: "+37060012345", Expires: t0.Add(5 * time.Minute)}
-}

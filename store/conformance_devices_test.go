@@ -8,26 +8,11 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// device returns a device whose every field is set.
-func device(name string) record.Device {
-	return record.Device{
-		Hash: record.HashToken(name), ID: "id of " + name, Generation: 3, CompanyGeneration: 2,
-		FactorUntil: t0.Add(2 * time.Hour), Created: t0, Expires: t0.Add(time.Hour), Address: "192.0.2.1", UserAgent: odd[:40],
-	}
-}
-
 // failOn counts a wrong password for a device of the account, or for the account.
 func failOn(t *testing.T, s record.Accounts, a record.Account, device string) {
 	t.Helper()
 	key := record.FailureKey{Company: a.Company, Account: a.ID, Device: device}
 	must(t, s.UpdateFailures(bg, t0, key, record.WrongPasswords, add(1)))
-}
-
-func namesOf(devices []record.Device) (ids []string) {
-	for _, d := range devices {
-		ids = append(ids, d.ID)
-	}
-	return ids
 }
 
 var deviceCases = []accountsCase{

@@ -175,10 +175,3 @@ var failureCases = []accountsCase{
 		},
 	},
 }
-
-func add(n int) func(*record.FailureCount) error {
-	return func(t *record.FailureCount) error {
-		t.Count += n
-		return nil
-	}
-}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/typed"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // Revocations of a whole company, and of one session by its ID.
@@ -262,7 +261,7 @@ var generationSessionsCases = []sessionsCase{
 				must(t, one.Create(bg, t0, s))
 			}
 			gone := get[[]record.Session](t)(two.DeleteOthers(bg, t0, "acme", 1, hash("own")))
-			sortByAge(gone)
+			record.SortByAge(gone)
 			wantEqual(t, "ended", gone, []record.Session{session("a", 1, 1, record.Authorized), session("b", 1, 1, record.Authorized)})
 			wantGone(t, one, "a", "b")
 			for _, name := range []string{"own", "expired", "step", "recovery", "link", "others@2", "elsewhere@other/1"} {
@@ -295,51 +294,4 @@ var generationSessionsCases = []sessionsCase{
 			}
 		},
 	},
-}
-
-func second(_ any, err error) error { return err }
-
-func TestSQLiteClearsACompanysSessionsInPieces(t *testing.T) {
-	t.Parallel()
-	s := startSQLite(t, t.TempDir()+"/m.db")
-	sessions := s.Sessions()
-	const many = 3*sqliteClearChunk + 7
-	for i := range many {
-		must(t, sessions.Create(bg, t0, session(fmt.Sprintf("old%d@%d", i, i%3+1), int64(i%3+1), 1, record.Authorized)))
-		if i%10 == 0 {
-			must(t, sessions.Create(bg, t0, ofCompanyGeneration(1, session(fmt.Sprintf("new%d", i), 1, 1, record.Authorized))))
-			must(t, sessions.Create(bg, t0, session(fmt.Sprintf("elsewhere%d@other/1", i), 1, 1, record.Authorized)))
-		}
-	}
-	rows := func() (n int) {
-		must(t, s.readers.QueryRow(`SELECT count(*) FROM sessions`).Scan(&n))
-		return n
-	}
-	const others = 2 * ((many + 9) / 10)
-	must(t, sessions.End(bg, t0, record.Revocation{Company: "acme", Generation: 1}))
-	wantEqual(t, "rows after End, which leaves them all", rows(), many+others)
-	must(t, sessions.Sweep(bg, t0))
-	wantEqual(t, "rows after the sweep", rows(), others)
-	wantEqual(t, "the company's", len(get[[]record.Session](t)(sessions.List(bg, t0, "acme", 1))), others/2)
-}
-
-// A session stored by a node of an older version stays valid until its company's
-// sessions are revoked.
-func TestRedisTakesSessionsOfOlderNodes(t *testing.T) {
-	t.Parallel()
-	s := storetest.StartRedis(t)
-	r := openServer(t, s)
-	sessions := r.Sessions()
-	old := session("a", 1, 1, record.Authorized)
-	must(t, sessions.Create(bg, t0, old))
-	s.Ask(t, "hdel", r.sessionKey(old.Hash), "y", "v", "w", "u", "u1", "u2", "u3", "f", "f1")
-	old.LastUsed, old.Address, old.UserAgent, old.Profile = time.Time{}, "", "", ""
-	wantSession(t, sessions, old)
-	later := t0.Add(time.Minute)
-	must(t, sessions.Touch(bg, later, old.Hash, old.Expires.Add(time.Minute)))
-	old.LastUsed, old.Expires = later, old.Expires.Add(time.Minute)
-	wantSession(t, sessions, old)
-	wantEqual(t, "listed", get[[]record.Session](t)(sessions.List(bg, t0, "acme", 1)), []record.Session{old})
-	must(t, sessions.End(bg, t0, record.Revocation{Company: "acme", Generation: 1}))
-	wantGone(t, sessions, "a")
 }

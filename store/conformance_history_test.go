@@ -8,26 +8,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-func happened(a record.Account, n int, route string) record.Event {
-	return record.Event{
-		Name: "mnemogate.test", Time: t0.Add(time.Duration(n) * time.Second), Company: a.Company, Account: a.ID, Mnemocode: a.Mnemocode,
-		Session: fmt.Sprint(n), State: record.Authorized, Address: "192.0.2.1", UserAgent: "agent/1", Actor: "shop",
-		Route: route, Result: record.Success, Reason: "why", Noise: route == noisy, Count: 1,
-	}
-}
-
-// noisy is a route on which unauthenticated users cause events; on quiet they can't.
-const noisy, quiet = "auth/login", "auth/checkcredentials"
-
-func recorded(t *testing.T, s record.Accounts, a record.Account, limit int) []record.Event {
-	t.Helper()
-	events := get[[]record.Event](t)(s.(record.History).Recorded(bg, a.Company, a.ID, limit))
-	for i, e := range events {
-		events[i].Noise = e.Route == noisy // Noise itself is not stored
-	}
-	return events
-}
-
 var historyCases = []accountsCase{
 	{
 		name:    "a history has its account's events",

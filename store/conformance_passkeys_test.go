@@ -8,14 +8,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// passkey returns a passkey of an account.
-func passkey(account int64, credential string) record.Passkey {
-	return record.Passkey{
-		Account: account, Credential: []byte(credential), UserHandle: []byte{0, 1, 255}, PublicKey: []byte{255, 0, '\''},
-		SignCount: 5, BackupEligible: true, Transports: "internal hybrid", Name: "phone " + odd, Created: t0,
-	}
-}
-
 var passkeyCases = []accountsCase{
 	{
 		name:    "passkeys",

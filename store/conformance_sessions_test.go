@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,76 +13,6 @@ import (
 func withoutAtMost(s record.Session) record.Session {
 	s.AtMost, s.Displaced = 0, nil
 	return s
-}
-
-// hash returns a token hash for a name. It is in the bucket of the account that owns
-// the session: account 1 of acme, or another that the name gives after an @.
-func hash(name string) (h record.TokenHash) {
-	company, account := ownerOf(name)
-	h[0] = byte(record.AccountBucket(company, account))
-	copy(h[1:], name)
-	return h
-}
-
-// ownerOf returns acme and 2 for "x@2", other and 1 for "x@other/1".
-func ownerOf(name string) (company string, account int64) {
-	_, owner, ok := strings.Cut(name, "@")
-	if !ok {
-		return "acme", 1
-	}
-	company, number, ok := strings.Cut(owner, "/")
-	if !ok {
-		company, number = "acme", owner
-	}
-	account, _ = strconv.ParseInt(number, 10, 64)
-	return company, account
-}
-
-// session returns a session with a value in every field but Code.
-func session(name string, account, generation int64, state record.State) record.Session {
-	company, owner := ownerOf(name)
-	if account != owner && account != 0 {
-		panic(fmt.Sprintf("the session %s of account %d is not named so", name, account))
-	}
-	return record.Session{
-		Hash:       hash(name),
-		ID:         "id of " + name,
-		Company:    company,
-		Account:    account,
-		Mnemocode:  "m1",
-		Generation: generation,
-		State:      state,
-		Accepted:   []record.Acceptance{{Code: "a", Version: "1", At: t0}},
-		Created:    t0,
-		Expires:    t0.Add(10 * time.Minute),
-		Ends:       t0.Add(time.Hour),
-		LastUsed:   t0,
-		Address:    "2001:db8::1",
-		UserAgent:  strings.Repeat("Mozilla/5.0 ", 16),
-		Device:     "0123456789abcdef0123456789abcdef",
-		Profile:    record.Profile("admin " + strings.Repeat("x", 64) + "@example.com +37060012345"),
-	}
-}
-
-func wantGone(t *testing.T, s record.Sessions, names ...string) {
-	t.Helper()
-	for _, name := range names {
-		_, err := s.Get(bg, hash(name))
-		wantErr(t, "Get of "+name, err, record.ErrNotFound)
-	}
-}
-
-func wantSession(t *testing.T, s record.Sessions, want record.Session) {
-	t.Helper()
-	wantEqual(t, "session", get[record.Session](t)(s.Get(bg, want.Hash)), want)
-}
-
-func names(sessions []record.Session) []string {
-	var all []string
-	for _, s := range sessions {
-		all = append(all, s.ID)
-	}
-	return all
 }
 
 var sessionCases = []sessionsCase{
@@ -394,28 +322,4 @@ var sessionsContextCases = []sessionsCase{
 			must(t, two.Charge(bg, t0, record.Counter{Key: "k", Limit: 1, Window: time.Minute}))
 		},
 	},
-}
-
-// callAllSessions calls each method with arguments that would have an effect.
-func callAllSessions(ctx context.Context, s record.Sessions, on record.Session) map[string]error {
-	counter := record.Counter{Key: "k", Limit: 1, Window: time.Minute}
-	return map[string]error{
-		"Create":    s.Create(ctx, t0, session("b", 1, 1, record.Authorized)),
-		"Get":       second(s.Get(ctx, on.Hash)),
-		"Touch":     s.Touch(ctx, t0, on.Hash, t0.Add(time.Hour)),
-		"List":      second(s.List(ctx, t0, on.Company, on.Account)),
-		"OpenCode":  second(s.OpenCode(ctx, t0, on.Hash, on.State)),
-		"SetCode":   s.SetCode(ctx, on.Hash, 0, newCode("z")),
-		"SpendCode": second(s.SpendCode(ctx, t0, on.Company, on.Hash, on.State)),
-		"Charge":    s.Charge(ctx, t0, counter),
-		"a look":    s.Charge(ctx, t0, record.CheckOnly(counter)...),
-		"Sweep":     s.Sweep(ctx, t0.Add(24*time.Hour)),
-		"Replace":   s.Replace(ctx, t0, on.Hash, on.State, session("c", 1, 1, record.Authorized)),
-		"DeleteID":  second(s.DeleteID(ctx, t0, on.Company, on.Account, on.ID)),
-		"Refund":    s.Refund(ctx, t0, counter),
-		"others":    second(s.DeleteOthers(ctx, t0, on.Company, on.Account, hash("z"))),
-		"End all":   s.End(ctx, t0, record.Revocation{Company: "nobody", Generation: 1}),
-		"End":       s.End(ctx, t0, record.Revocation{Company: on.Company, Account: on.Account, Generation: record.AllGenerations}),
-		"Delete":    s.Delete(ctx, on.Hash),
-	}
 }

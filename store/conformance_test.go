@@ -1,17 +1,11 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"slices"
-	"strings"
 	"testing"
-	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // A backend opens two nodes that share one empty set of data. A nil field means that
@@ -85,34 +79,6 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// wantRefusedUnlessOpen starts and closes a store. It checks that every method returns
-// notOpen before and after that.
-func wantRefusedUnlessOpen(t *testing.T, s interface {
-	Start(context.Context) error
-	Close() error
-}, notOpen error, accounts record.Accounts, sessions record.Sessions) {
-	t.Helper()
-	check := func(when string) {
-		t.Helper()
-		for method, err := range callAllAccounts(bg, accounts, someone("acme", "m1")) {
-			wantErr(t, method+" "+when, err, notOpen)
-		}
-		if sessions == nil {
-			return
-		}
-		for method, err := range callAllSessions(bg, sessions, session("a", 1, 1, record.CheckOTP)) {
-			wantErr(t, method+" "+when, err, notOpen)
-		}
-	}
-	check("before Start")
-	must(t, s.Start(bg))
-	must(t, s.Start(bg))
-	must(t, s.Close())
-	check("after Close")
-	must(t, s.Close())
-	wantErr(t, "Start after Close", s.Start(bg), notOpen)
-}
-
 func sayOnFailure(t *testing.T, promise string) {
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -121,92 +87,12 @@ func sayOnFailure(t *testing.T, promise string) {
 	})
 }
 
-// t0 is the time of the tests.
-var t0 = time.Date(2031, 5, 6, 7, 8, 9, 123456000, time.UTC)
-
-// odd contains what a careless store damages: quotes, NUL, a line end, a byte order
-// mark, characters outside the BMP, a combining character, and length.
-var odd = "it's \"odd\" \x00 \\ % _ \r\n \ufeff 𝔐🗝 e\u0301 {x} " + strings.Repeat("ж", 2048)
-
-var bg = context.Background()
-
-var must = storetest.Must
-
-func get[T any](t *testing.T) func(v T, err error) T {
-	return func(v T, err error) T {
-		t.Helper()
-		must(t, err)
-		return v
-	}
-}
-
-func wantErr(t *testing.T, what string, got, want error) {
-	t.Helper()
-	if !errors.Is(got, want) {
-		t.Errorf("%s: got error %v, want %v", what, got, want)
-	}
-}
-
 func wantTaken(t *testing.T, what string, got error, field string) {
 	t.Helper()
 	taken, ok := errors.AsType[*record.TakenError](got)
 	if !ok || taken.Field != field {
 		t.Errorf("%s: got error %v, want that %s is taken", what, got, field)
 	}
-}
-
-func wantFull(t *testing.T, what string, got error, key string, until time.Time) {
-	t.Helper()
-	full, ok := errors.AsType[*record.FullError](got)
-	if !ok || full.Key != key || !full.Until.Equal(until) {
-		t.Errorf("%s: got error %#v, want %s full until %v", what, got, key, until)
-	}
-}
-
-func wantEqual[T any](t *testing.T, what string, got, want T) {
-	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
-// race calls f n times, on both nodes in turn, and returns the errors. It has more calls
-// in flight than both nodes have connections to PostgreSQL, but no more than two busy CPUs
-// can answer in time.
-func race[S any](n int, one, two S, f func(i int, s S) error) []error {
-	return callers(n, 3*postgresMaxConns, one, two, f)
-}
-
-// callers is race with atOnce calls in flight.
-func callers[S any](n, atOnce int, one, two S, f func(i int, s S) error) []error {
-	free := make(chan struct{}, atOnce)
-	return storetest.Together(n, func(i int) error {
-		free <- struct{}{}
-		defer func() { <-free }()
-		return f(i, []S{one, two}[i%2])
-	})
-}
-
-// wantWinners checks that n calls succeeded and that the others failed with an error
-// for which lost is true.
-func wantWinners(t *testing.T, errs []error, n int, lost func(error) bool) {
-	t.Helper()
-	won := 0
-	for i, err := range errs {
-		switch {
-		case err == nil:
-			won++
-		case !lost(err):
-			t.Errorf("racer %d: unexpected error %v", i, err)
-		}
-	}
-	if won != n {
-		t.Errorf("%d of %d won, want %d", won, len(errs), n)
-	}
-}
-
-func is(want error) func(error) bool {
-	return func(err error) bool { return errors.Is(err, want) }
 }
 
 func isA[E error](err error) bool {

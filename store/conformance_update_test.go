@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,22 +11,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
-
-func nothing(*record.Account) (ends bool, err error) { return false, nil }
-
-func revoking(*record.Account) (ends bool, err error) { return true, nil }
-
-// bind returns a change that adds an identity, if the account has none of its
-// provider.
-func bind(identity record.Identity) func(*record.Account) (ends bool, err error) {
-	return func(a *record.Account) (bool, error) {
-		if slices.ContainsFunc(a.Identities, func(i record.Identity) bool { return i.Provider == identity.Provider }) {
-			return false, record.ErrConflict
-		}
-		a.Identities = append(a.Identities, identity)
-		return false, nil
-	}
-}
 
 func pendingRevocations(t *testing.T, s record.Accounts) map[record.Revocation]bool {
 	t.Helper()

@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/postgres"
+	"github.com/mnemogate/mnemogate/store/sqlite"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -100,10 +102,10 @@ func release(t *testing.T, name string) []byte {
 // release refuses a file with a migration that it does not know.
 func TestSQLiteGoesBackToTheRelease(t *testing.T) {
 	t.Parallel()
-	file := writeFile(t, nil)
+	file := tempFile(t)
 	columns := func() map[string]column {
 		t.Helper()
-		db := get[*sql.DB](t)(sql.Open("sqlite", sqliteDSN(file)))
+		db := get[*sql.DB](t)(sql.Open("sqlite", file))
 		defer db.Close()
 		rows := get[*sql.Rows](t)(db.Query(`
 			SELECT t.name || '.' || c.name, c.type, NOT c."notnull" OR c.dflt_value IS NOT NULL
@@ -119,17 +121,17 @@ func TestSQLiteGoesBackToTheRelease(t *testing.T) {
 		must(t, rows.Err())
 		return all
 	}
-	db := get[*sql.DB](t)(sql.Open("sqlite", sqliteDSN(file)))
+	db := get[*sql.DB](t)(sql.Open("sqlite", file))
 	_, err := db.Exec(string(release(t, "sqlite.sql")))
 	must(t, errors.Join(err, db.Close()))
 	before := columns()
 	startSQLite(t, file)
 	wantOnlyAdded(t, before, columns())
-	db = get[*sql.DB](t)(sql.Open("sqlite", sqliteDSN(file)))
+	db = get[*sql.DB](t)(sql.Open("sqlite", file))
 	defer db.Close()
 	var last string
 	must(t, db.QueryRow(`SELECT max(name) FROM migrations`).Scan(&last))
-	wantEqual(t, "last migration that v0.1.0 looks for", last, sqliteLastMigration)
+	wantEqual(t, "last migration that v0.1.0 looks for", last, "006_sessions.sql")
 	wantBothKept(t, func() record.Accounts { return startSQLite(t, file).Accounts() }, func(sql string) {
 		_, err := db.Exec(`PRAGMA foreign_keys = ON;` + sql) // as in that release
 		must(t, err)
@@ -138,11 +140,11 @@ func TestSQLiteGoesBackToTheRelease(t *testing.T) {
 
 func TestPostgresGoesBackToTheRelease(t *testing.T) {
 	t.Parallel()
-	postgres := storetest.SharedPostgres(t)
-	schema := postgres.NewSchema(t)
+	server := storetest.SharedPostgres(t)
+	schema := server.NewSchema(t)
 	columns := func() map[string]column {
 		t.Helper()
-		conn := get[*pgx.Conn](t)(pgx.Connect(bg, postgres.DSN(schema)))
+		conn := get[*pgx.Conn](t)(pgx.Connect(bg, server.DSN(schema)))
 		defer conn.Close(bg)
 		rows, _ := conn.Query(bg, `
 			SELECT table_name || '.' || column_name, data_type, is_nullable = 'YES' OR column_default IS NOT NULL OR is_identity = 'YES'
@@ -154,13 +156,13 @@ func TestPostgresGoesBackToTheRelease(t *testing.T) {
 		must(t, err)
 		return all
 	}
-	postgres.Restore(t, schema, bytes.ReplaceAll(release(t, "postgres.sql"), []byte("test1"), []byte(schema)))
+	server.Restore(t, schema, bytes.ReplaceAll(release(t, "postgres.sql"), []byte("test1"), []byte(schema)))
 	before := columns()
-	start := func() record.Accounts { return startPostgres(t, postgres.DSN(schema), PostgresOptions{}).Accounts() }
+	start := func() record.Accounts { return startPostgres(t, server.DSN(schema), postgres.Options{}).Accounts() }
 	start()
 	wantOnlyAdded(t, before, columns())
 	wantBothKept(t, start, func(sql string) {
-		conn := get[*pgx.Conn](t)(pgx.Connect(bg, postgres.DSN(schema)))
+		conn := get[*pgx.Conn](t)(pgx.Connect(bg, server.DSN(schema)))
 		defer conn.Close(bg)
 		_, err := conn.Exec(bg, sql)
 		must(t, err)
@@ -170,22 +172,23 @@ func TestPostgresGoesBackToTheRelease(t *testing.T) {
 // Behind a waiting change of a table, PostgreSQL makes all reads of the table wait, too.
 func TestPostgresUpgradesOnlyOnceALongTransactionHasEnded(t *testing.T) {
 	t.Parallel()
-	postgres := storetest.SharedPostgres(t)
-	schema := postgres.NewSchema(t)
-	postgres.Restore(t, schema, bytes.ReplaceAll(release(t, "postgres.sql"), []byte("test1"), []byte(schema)))
+	server := storetest.SharedPostgres(t)
+	schema := server.NewSchema(t)
+	server.Restore(t, schema, bytes.ReplaceAll(release(t, "postgres.sql"), []byte("test1"), []byte(schema)))
 	const read = `SELECT FROM accounts`
-	dump, old := get[*pgx.Conn](t)(pgx.Connect(bg, postgres.DSN(schema))), get[*pgx.Conn](t)(pgx.Connect(bg, postgres.DSN(schema)))
+	dump, old := get[*pgx.Conn](t)(pgx.Connect(bg, server.DSN(schema))), get[*pgx.Conn](t)(pgx.Connect(bg, server.DSN(schema)))
 	defer dump.Close(bg)
 	defer old.Close(bg)
 	tx := get[pgx.Tx](t)(dump.Begin(bg))
 	get[pgconn.CommandTag](t)(tx.Exec(bg, read))
 
-	p := openPostgres(t, postgres.DSN(schema), PostgresOptions{})
+	p := get[*postgres.Store](t)(postgres.Open(server.DSN(schema), postgres.Options{}))
+	defer p.Close()
 	for range 3 {
 		started := make(chan error, 1)
 		go func() { started <- p.Start(bg) }()
 		for ended := false; !ended; {
-			ctx, cancel := context.WithTimeout(bg, postgresTimeout)
+			ctx, cancel := context.WithTimeout(bg, 2*time.Second)
 			_, err := old.Exec(ctx, read)
 			cancel()
 			must(t, err)
@@ -205,8 +208,8 @@ func TestPostgresUpgradesOnlyOnceALongTransactionHasEnded(t *testing.T) {
 func TestSQLiteGoesOnWithWhatANewerVersionAdded(t *testing.T) {
 	t.Parallel()
 	file := tempFile(t)
-	must(t, func() error { s := OpenSQLite(file); return errors.Join(s.Start(bg), s.Close()) }())
-	db := get[*sql.DB](t)(sql.Open("sqlite", sqliteDSN(file)))
+	must(t, func() error { s := sqlite.Open(file); return errors.Join(s.Start(bg), s.Close()) }())
+	db := get[*sql.DB](t)(sql.Open("sqlite", file))
 	_, err := db.Exec(`INSERT INTO additions VALUES ('999_future.sql'); ALTER TABLE accounts ADD COLUMN future TEXT NOT NULL DEFAULT ''`)
 	must(t, errors.Join(err, db.Close()))
 	s := startSQLite(t, file)

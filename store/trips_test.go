@@ -18,6 +18,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/postgres"
+	"github.com/mnemogate/mnemogate/store/redis"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -52,8 +54,8 @@ func newTripService(t *testing.T) *tripService {
 		now:      t0,
 	}
 	// One connection, so that no statement is prepared twice.
-	p := startPostgres(t, pg.DSNThrough(s.postgres, pg.NewSchema(t)), PostgresOptions{MaxConns: 1})
-	r := openRedis(t, RedisOptions{URLs: []string{"redis://" + s.redis.Addr()}})
+	p := startPostgres(t, pg.DSNThrough(s.postgres, pg.NewSchema(t)), postgres.Options{MaxConns: 1})
+	r := openRedis(t, redis.Options{URLs: []string{"redis://" + s.redis.Addr()}})
 	policy := tenant.DefaultPolicy()
 	policy.Password.Argon2id = password.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}
 	policy.Recovery.Methods = []tenant.Method{tenant.ByPhone}

@@ -39,7 +39,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/memory"
 )
 
 func init() { caddy.RegisterModule(new(App)) }
@@ -448,7 +448,7 @@ func (a *App) watch(ctx context.Context) {
 	if !retry(ctx, 10*time.Millisecond, func() bool { return Running() == a }) {
 		return
 	}
-	if memory, ok := a.sessions.(*store.Memory); ok {
+	if memory, ok := a.sessions.(*memory.Memory); ok {
 		memory.SetLimit(a.Cache)
 	}
 	a.watcher.run(ctx)

@@ -17,7 +17,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/sqlite"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -123,13 +123,13 @@ func TestFailedStartIsTriedAgain(t *testing.T) {
 }
 
 // A clockStore has a server with a clock.
-type clockStore struct{ *store.SQLite }
+type clockStore struct{ *sqlite.Store }
 
 func (clockStore) Clock(context.Context) (time.Time, error) { return time.Unix(7, 0), nil }
 
 func TestServiceAsksTheServerOfTheAccountsForTheTime(t *testing.T) {
 	app := newApp(t, t.TempDir()+"/a.db", "")
-	app.stores[0].Store = clockStore{app.stores[0].Store.(*store.SQLite)}
+	app.stores[0].Store = clockStore{app.stores[0].Store.(*sqlite.Store)}
 	service, err := serviceOf(t, app)
 	must(t, err)
 	if service.Clock == nil {

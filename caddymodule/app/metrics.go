@@ -22,7 +22,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/memory"
 )
 
 // The metrics are in Caddy's registry: at /metrics of the admin endpoint, and on
@@ -469,7 +469,7 @@ func (live) Collect(to chan<- prometheus.Metric) {
 	if at := backedUp.Load(); at != 0 {
 		gauge(lastBackup, float64(at))
 	}
-	if memory, ok := app.sessions.(*store.Memory); ok {
+	if memory, ok := app.sessions.(*memory.Memory); ok {
 		hits, misses := memory.Asked()
 		gauge(memorySessions, float64(memory.Len()))
 		counter(memoryHits, hits)

@@ -19,7 +19,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/sqlite"
 )
 
 // The dashboard and the alerts ask only for metrics and labels that exist.
@@ -116,7 +116,7 @@ func TestStoreAnswersAreNoErrors(t *testing.T) {
 	if unanswered(nil) {
 		t.Error("a success counts as an error")
 	}
-	db := store.OpenSQLite(t.TempDir() + "/a.db")
+	db := sqlite.Open(t.TempDir() + "/a.db")
 	must(t, db.Start(t.Context()))
 	defer db.Close()
 	failures := storeSeconds.WithLabelValues("accounts", "tally", "error").(prometheus.Histogram)

@@ -15,6 +15,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/memory"
 )
 
 // stores holds the stores in use by key, so that a reload keeps them.
@@ -26,11 +27,11 @@ var storeLog = guest.StoreLog("mnemogate")
 // store share it. It closes when the last of them has released it.
 type pooledStore struct {
 	guest.Store
-	key    string        // in stores
-	module string        // for errors
-	memory *store.Memory // nil unless the store is a guest.FeedingStore
-	naming sync.Mutex    // guards named
-	named  bool          // the deployment is set, if the store is a guest.SharedStore
+	key    string         // in stores
+	module string         // for errors
+	memory *memory.Memory // nil unless the store is a guest.FeedingStore
+	naming sync.Mutex     // guards named
+	named  bool           // the deployment is set, if the store is a guest.SharedStore
 	feed   sync.Once
 	keys   *assertion.Keyring // nil unless the store keeps accounts and record.SigningKeys
 	ctx    context.Context    // ends when the store closes
@@ -44,7 +45,7 @@ func newPooledStore(key, module string, s guest.Store, cache int) *pooledStore {
 	p := &pooledStore{Store: s, key: key, module: module}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if feeding, ok := s.(guest.FeedingStore); ok {
-		p.memory = store.NewMemory(timedSessions{feeding.Sessions()}, cache)
+		p.memory = memory.New(timedSessions{feeding.Sessions()}, cache)
 		p.memory.Untouched = p.warner("a session could not be extended, and continues until it expires")
 	}
 	if keeps, ok := s.(guest.AccountsStore); ok {

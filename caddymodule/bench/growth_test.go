@@ -19,7 +19,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/memory"
 )
 
 var growthFlag = flag.String("growth", "1000,100000,1000000", "numbers of accounts and sessions, for Growth")
@@ -98,7 +98,7 @@ func newGrown(b testing.TB, s *stores, n int) *grown {
 			Now:       time.Now,
 		}}
 	}
-	memory := store.NewMemory(s.sessions, n*5/4+10_000)
+	memory := memory.New(s.sessions, n*5/4+10_000)
 	memory.SetLease(time.Now().Add(24 * time.Hour))
 	g.service, g.forgetful = service(memory), service(s.sessions)
 	// This account's sessions are revoked again and again.

@@ -14,7 +14,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/memory"
+	"github.com/mnemogate/mnemogate/store/redis"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -50,7 +51,7 @@ type fleet struct {
 // A node is what an instance of Caddy has: the flows, their memory and a client of
 // Redis. All nodes run in this process.
 type node struct {
-	*store.Memory
+	*memory.Memory
 	service *flows.Service
 	fleet   *fleet
 	number  int
@@ -100,9 +101,9 @@ func newFleet(b testing.TB, servers []*storetest.Redis, nodes int) *fleet {
 		urls = append(urls, s.URL())
 	}
 	for i := range nodes {
-		server, err := store.OpenRedis(store.RedisOptions{URLs: urls})
+		server, err := redis.Open(redis.Options{URLs: urls})
 		must(b, err)
-		n := &node{Memory: store.NewMemory(server.Sessions(), 100_000), fleet: f, number: i}
+		n := &node{Memory: memory.New(server.Sessions(), 100_000), fleet: f, number: i}
 		n.service = &flows.Service{Manager: &session.Manager{
 			Accounts:  noAccounts{},
 			Sessions:  n,

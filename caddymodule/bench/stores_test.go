@@ -17,6 +17,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/postgres"
+	"github.com/mnemogate/mnemogate/store/redis"
+	"github.com/mnemogate/mnemogate/store/sqlite"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -52,7 +55,7 @@ var deployments = []struct {
 func embedded(b testing.TB) *stores {
 	b.Helper()
 	file := b.TempDir() + "/mnemogate.db"
-	db := store.OpenSQLite(file)
+	db := sqlite.Open(file)
 	storetest.Started(b, db.Start)
 	return &stores{
 		accounts: db.Accounts(), sessions: db.Sessions(), caddyfile: "store sqlite " + file, file: file,
@@ -60,15 +63,15 @@ func embedded(b testing.TB) *stores {
 	}
 }
 
-func shared(b testing.TB, postgres *storetest.Postgres, server *storetest.Redis) *stores {
+func shared(b testing.TB, database *storetest.Postgres, server *storetest.Redis) *stores {
 	b.Helper()
-	dsn := postgres.DSN(postgres.NewSchema(b))
-	accounts, err := store.OpenPostgres(dsn, store.PostgresOptions{})
+	dsn := database.DSN(database.NewSchema(b))
+	accounts, err := postgres.Open(dsn, postgres.Options{})
 	must(b, err)
 	storetest.Started(b, accounts.Start)
 	name, err := store.Deployment(b.Context(), accounts.Accounts())
 	must(b, err)
-	sessions, err := store.OpenRedis(store.RedisOptions{URLs: []string{server.URL()}})
+	sessions, err := redis.Open(redis.Options{URLs: []string{server.URL()}})
 	must(b, err)
 	sessions.SetDeployment(name)
 	storetest.Started(b, sessions.Start)

@@ -17,7 +17,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/sqlite"
 )
 
 func (c *cli) backupCommand() *cobra.Command {
@@ -67,11 +67,11 @@ func (c *cli) backup(output string, force bool) (size int64, err error) {
 	if err := os.Rename(part.Name(), output); err != nil {
 		return 0, err
 	}
-	return size, store.SyncFile(filepath.Dir(output))
+	return size, sqlite.SyncFile(filepath.Dir(output))
 }
 
 func (c *cli) restoreCommand() *cobra.Command {
-	var r store.SQLiteRestore
+	var r sqlite.Restore
 	cmd := c.command("restore <file> (--config <Caddyfile> | --to <file>) [--force] [--keep-sessions] [--unverified]", "Restores a backup of the store", `Verifies a file that 'backup' made, and copies it to the store's place: 'store
 sqlite <file>' in the configuration, or --to. Stop Caddy first. An existing file
 is replaced only with --force.

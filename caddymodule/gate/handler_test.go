@@ -21,7 +21,7 @@ import (
 	_ "github.com/mnemogate/mnemogate/caddymodule/captcha"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/sqlite"
 )
 
 // liveSessions has one session, of which get tells.
@@ -36,7 +36,7 @@ func (s liveSessions) Get(ctx context.Context, _ record.TokenHash) (record.Sessi
 
 // A fakeStore keeps the sessions that a test gives it.
 type fakeStore struct {
-	accounts *store.SQLite
+	accounts *sqlite.Store
 	sessions record.Sessions
 }
 
@@ -69,7 +69,7 @@ var fakeStores = map[string]fakeStore{}
 func newHandler(t testing.TB, recheck time.Duration, sessions record.Sessions) (*Handler, *bytes.Buffer) {
 	t.Helper()
 	name := fmt.Sprint(len(fakeStores))
-	fakeStores[name] = fakeStore{store.OpenSQLite(filepath.Join(t.TempDir(), "accounts.db")), sessions}
+	fakeStores[name] = fakeStore{sqlite.Open(filepath.Join(t.TempDir(), "accounts.db")), sessions}
 	configured := new(app.App)
 	err := json.Unmarshal(fmt.Appendf(nil, `{"store": {"module": "fake", "name": %q}, "session": {"stream_recheck": %d},
 		"companies": {"acme": {"api_key_off": true, "captcha": {"module": "off"}}}}`, name, recheck), configured)

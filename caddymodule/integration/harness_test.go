@@ -43,7 +43,7 @@ import (
 
 	_ "github.com/mnemogate/mnemogate/caddymodule"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/sqlite"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -410,7 +410,7 @@ func (s *site) store() openStores {
 	if s.beside != nil {
 		return s.beside()
 	}
-	db := store.OpenSQLite(s.dir + "/mnemogate.db")
+	db := sqlite.Open(s.dir + "/mnemogate.db")
 	must(s.t, db.Start(s.t.Context()))
 	s.t.Cleanup(func() { _ = db.Close() })
 	return db

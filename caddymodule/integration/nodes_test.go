@@ -16,6 +16,8 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/postgres"
+	"github.com/mnemogate/mnemogate/store/redis"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -114,19 +116,23 @@ func (s *servers) start(c siteConfig, nodes ...string) *site {
 // open opens the stores that the nodes use.
 func (s *servers) open() openStores {
 	s.t.Helper()
-	accounts := get(store.OpenPostgres(s.postgres.DSN(s.schema), store.PostgresOptions{}))(s.t)
+	accounts := get(postgres.Open(s.postgres.DSN(s.schema), postgres.Options{}))(s.t)
 	s.t.Cleanup(func() { _ = accounts.Close() })
-	sessions := get(store.OpenRedis(store.RedisOptions{URLs: []string{s.redis.URL()}}))(s.t)
+	sessions := get(redis.Open(redis.Options{URLs: []string{s.redis.URL()}}))(s.t)
 	s.t.Cleanup(func() { _ = sessions.Close() })
 	startShared(s.t, accounts, sessions)
+	type (
+		postgresStore = postgres.Store
+		redisStore    = redis.Store
+	)
 	return struct {
-		*store.Postgres
-		*store.Redis
+		*postgresStore
+		*redisStore
 	}{accounts, sessions}
 }
 
 // startShared starts the stores like nodes that share them.
-func startShared(t testing.TB, accounts *store.Postgres, sessions *store.Redis) {
+func startShared(t testing.TB, accounts *postgres.Store, sessions *redis.Store) {
 	t.Helper()
 	storetest.Started(t, accounts.Start)
 	name := get(store.Deployment(t.Context(), accounts.Accounts()))(t)

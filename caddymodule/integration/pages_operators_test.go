@@ -66,7 +66,7 @@ func TestSettingsBehindPgBouncer(t *testing.T) {
 	if strings.Join(given, ",") != ignored {
 		t.Errorf("PgBouncer ignores %s, and the user has %s", ignored, given)
 	}
-	source := get(os.ReadFile("../../store/postgres.go"))(t)
+	source := get(os.ReadFile("../../store/postgres/postgres.go"))(t)
 	for _, found := range regexp.MustCompile(`RuntimeParams\["(\w+)"\]`).FindAllSubmatch(source, -1) {
 		if name := string(found[1]); !slices.Contains(given, name) && name != "application_name" {
 			t.Errorf("nodes also ask for %s", name)

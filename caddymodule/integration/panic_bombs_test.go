@@ -18,7 +18,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/sqlite"
 )
 
 // The modules below panic at the points that a file lists. A test writes that file.
@@ -68,19 +68,19 @@ func (b *bombStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 func (b *bombStore) Key() string { return "bomb " + b.File }
 
 func (b *bombStore) Store() (guest.Store, error) {
-	return explodingStore{store.OpenSQLite(b.File)}, nil
+	return explodingStore{sqlite.Open(b.File)}, nil
 }
 
-type explodingStore struct{ *store.SQLite }
+type explodingStore struct{ *sqlite.Store }
 
 func (s explodingStore) Start(ctx context.Context) error {
 	explode("store.Start")
-	return s.SQLite.Start(ctx)
+	return s.Store.Start(ctx)
 }
 
-func (s explodingStore) Accounts() record.Accounts { return explodingAccounts{s.SQLite.Accounts()} }
+func (s explodingStore) Accounts() record.Accounts { return explodingAccounts{s.Store.Accounts()} }
 
-func (s explodingStore) Sessions() record.Sessions { return explodingSessions{s.SQLite.Sessions()} }
+func (s explodingStore) Sessions() record.Sessions { return explodingSessions{s.Store.Sessions()} }
 
 func (s explodingStore) Run(ctx context.Context, feed record.Feed) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -89,7 +89,7 @@ func (s explodingStore) Run(ctx context.Context, feed record.Feed) {
 	defer cancel()
 	go func() {
 		defer close(ended)
-		s.SQLite.Run(ctx, feed)
+		s.Store.Run(ctx, feed)
 	}()
 	for ctx.Err() == nil {
 		explode("store.Run")

@@ -8,7 +8,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/postgres"
 )
 
 func init() { caddy.RegisterModule(Postgres{}) }
@@ -61,8 +61,8 @@ func (p *Postgres) Provision(caddy.Context) error {
 	return made.Close()
 }
 
-func (p *Postgres) open() (*store.Postgres, error) {
-	return store.OpenPostgres(p.DSN, store.PostgresOptions{MaxConns: int32(p.MaxConns)})
+func (p *Postgres) open() (*postgres.Store, error) {
+	return postgres.Open(p.DSN, postgres.Options{MaxConns: int32(p.MaxConns)})
 }
 
 // Weaknesses implements guest.Weak.
@@ -86,7 +86,7 @@ var (
 	_ caddyfile.Unmarshaler = (*Postgres)(nil)
 
 	_ guest.Weak          = (*Postgres)(nil)
-	_ guest.AccountsStore = (*store.Postgres)(nil)
-	_ guest.PlacedStore   = (*store.Postgres)(nil)
-	_ guest.FaultyStore   = (*store.Postgres)(nil)
+	_ guest.AccountsStore = (*postgres.Store)(nil)
+	_ guest.PlacedStore   = (*postgres.Store)(nil)
+	_ guest.FaultyStore   = (*postgres.Store)(nil)
 )

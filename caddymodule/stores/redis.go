@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/redis"
 )
 
 func init() { caddy.RegisterModule(Redis{}) }
@@ -65,7 +65,7 @@ func (r *Redis) Provision(caddy.Context) error {
 			return err
 		}
 	}
-	made, err := store.OpenRedis(r.options())
+	made, err := redis.Open(r.options())
 	if err != nil {
 		return fmt.Errorf("sessions redis: %w", err)
 	}
@@ -76,7 +76,7 @@ func (r *Redis) Provision(caddy.Context) error {
 }
 
 // open returns the first server on another machine that is used without TLS, or ""
-// if there is none. OpenRedis has validated the URLs.
+// if there is none. redis.Open has validated the URLs.
 func (r *Redis) open() string {
 	for _, s := range r.URLs {
 		if u, err := url.Parse(s); err == nil && u.Scheme == "redis" && u.Hostname() != "" && !guest.Loopback(u.Hostname()) {
@@ -98,8 +98,8 @@ func (r *Redis) Weaknesses() []guest.Weakness {
 	}}
 }
 
-func (r *Redis) options() store.RedisOptions {
-	return store.RedisOptions{URLs: r.URLs, SentinelMaster: r.Sentinel, WaitReplicas: r.WaitReplicas, Log: guest.StoreLog("mnemogate.sessions.redis")}
+func (r *Redis) options() redis.Options {
+	return redis.Options{URLs: r.URLs, SentinelMaster: r.Sentinel, WaitReplicas: r.WaitReplicas, Log: guest.StoreLog("mnemogate.sessions.redis")}
 }
 
 // Key implements guest.StoreModule.
@@ -108,7 +108,7 @@ func (r *Redis) Key() string {
 }
 
 // Store implements guest.StoreModule.
-func (r *Redis) Store() (guest.Store, error) { return store.OpenRedis(r.options()) }
+func (r *Redis) Store() (guest.Store, error) { return redis.Open(r.options()) }
 
 // Interface guards
 var (
@@ -117,8 +117,8 @@ var (
 	_ caddy.Provisioner     = (*Redis)(nil)
 	_ caddyfile.Unmarshaler = (*Redis)(nil)
 
-	_ guest.FeedingStore = (*store.Redis)(nil)
-	_ guest.SharedStore  = (*store.Redis)(nil)
-	_ guest.PrefixStore  = (*store.Redis)(nil)
-	_ guest.PlacedStore  = (*store.Redis)(nil)
+	_ guest.FeedingStore = (*redis.Store)(nil)
+	_ guest.SharedStore  = (*redis.Store)(nil)
+	_ guest.PrefixStore  = (*redis.Store)(nil)
+	_ guest.PlacedStore  = (*redis.Store)(nil)
 )

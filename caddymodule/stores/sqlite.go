@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/sqlite"
 )
 
 func init() { caddy.RegisterModule(SQLite{}) }
@@ -63,7 +63,7 @@ func (s *SQLite) Key() string { return "sqlite:" + s.File }
 
 // Store implements guest.StoreModule.
 func (s *SQLite) Store() (guest.Store, error) {
-	made := store.OpenSQLite(s.File)
+	made := sqlite.Open(s.File)
 	made.Log = guest.StoreLog("mnemogate.accounts.sqlite")
 	return made, nil
 }
@@ -74,9 +74,9 @@ var (
 	_ caddy.Provisioner     = (*SQLite)(nil)
 	_ caddyfile.Unmarshaler = (*SQLite)(nil)
 
-	_ guest.AccountsStore = (*store.SQLite)(nil)
-	_ guest.FeedingStore  = (*store.SQLite)(nil)
-	_ guest.BackupStore   = (*store.SQLite)(nil)
-	_ guest.CheckedStore  = (*store.SQLite)(nil)
-	_ guest.PlacedStore   = (*store.SQLite)(nil)
+	_ guest.AccountsStore = (*sqlite.Store)(nil)
+	_ guest.FeedingStore  = (*sqlite.Store)(nil)
+	_ guest.BackupStore   = (*sqlite.Store)(nil)
+	_ guest.CheckedStore  = (*sqlite.Store)(nil)
+	_ guest.PlacedStore   = (*sqlite.Store)(nil)
 )

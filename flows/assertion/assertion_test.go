@@ -17,7 +17,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store"
+	"github.com/mnemogate/mnemogate/store/sqlite"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -83,7 +83,7 @@ func (f faultyKeys) wait(ctx context.Context) error {
 }
 
 func newStore(t *testing.T) record.Accounts {
-	s := store.OpenSQLite(filepath.Join(t.TempDir(), "keys.db"))
+	s := sqlite.Open(filepath.Join(t.TempDir(), "keys.db"))
 	must(t, s.Start(bg))
 	t.Cleanup(func() { must(t, s.Close()) })
 	return s.Accounts()

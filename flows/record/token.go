@@ -25,3 +25,11 @@ func AccountBucket(company string, account int64) int {
 func HashToken(token string) TokenHash {
 	return sha256.Sum256([]byte(token))
 }
+
+// Bytes returns the hash as it is stored. The zero hash is stored as nothing.
+func (h TokenHash) Bytes() []byte {
+	if h == (TokenHash{}) {
+		return []byte{}
+	}
+	return h[:]
+}

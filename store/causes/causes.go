@@ -42,6 +42,9 @@ const (
 // Steps says what to do, by cause.
 type Steps map[Cause]string
 
+// NoSpace says what to do if a server can't write.
+const NoSpace = "it answers and takes no writes: free or add space on its disk, and check that neither the disk nor the server is read-only; nobody can log in until then"
+
 // causes says how each cause is recognized, the first that fits, and what to do in general.
 var causes = []struct {
 	cause Cause

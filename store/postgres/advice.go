@@ -1,0 +1,88 @@
+package postgres
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/causes"
+)
+
+// This file says what an operator can do about the errors of PostgreSQL. Its texts are part of
+// the errors.
+
+// code returns the SQLSTATE, or "" if err is not the server's.
+func code(err error) string {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
+		return e.Code
+	}
+	return ""
+}
+
+// Answer implements sqlstore.Database. attempt has explained the error.
+func (p *Store) Answer(err error) error {
+	if code(err) == "23503" { // foreign key violation: the account was deleted
+		return record.ErrNotFound
+	}
+	return err
+}
+
+const noPooled = "a pooler such as PgBouncer lost a prepared statement: set its max_prepared_statements to 200, or its pool_mode to session"
+
+var steps = causes.Steps{
+	causes.Authority: "this machine does not trust the authority of its certificate: name that authority's certificate in the DSN, as sslrootcert=<file>",
+	causes.NoTLS:     "the server offers no TLS: set ssl = on with a certificate there, and keep the sslmode",
+	causes.Silent:    "check that it runs and how busy it is, and that no firewall is between",
+}
+
+// stepsByCode are by SQLSTATE and by a part of the message, the first that fits. PgBouncer
+// has 08P01 for almost everything.
+var stepsByCode = []struct{ code, text, step string }{
+	{"28P01", "", "correct the user and the password in the DSN, with %xx for special characters"},
+	{"28000", "no encryption", "the server wants TLS: set sslmode=verify-full in the DSN"},
+	{"28000", "pg_hba.conf", "the server does not admit this user from this machine: add a line for both to its pg_hba.conf, and reload it"},
+	{"28", "", "create the role, as in CREATE ROLE mnemogate LOGIN PASSWORD '…', or correct the user in the DSN"},
+	{"3D000", "", "create the database, as in CREATE DATABASE mnemogate OWNER mnemogate, or correct its name in the DSN"},
+	{"53300", "", "it takes no more connections: raise its max_connections or the limit of the role, or lower max_conns on the nodes"},
+	{"53100", "", causes.NoSpace},
+	{"25006", "", causes.NoSpace},
+	{"57P0", "", "it is starting or stopping: wait, or see its log if this lasts"},
+	{"55P03", "", "another transaction reads the tables, such as pg_dump: wait for its end"},
+	{"26000", "", noPooled},
+	{"42P05", "", noPooled},
+	{"08P01", "prepared statement", noPooled},
+	{"08P01", "startup parameter", "PgBouncer refuses a parameter: name it in its ignore_startup_parameters (docs/many-nodes.md has the list)"},
+	{"08P01", "max_", "PgBouncer takes no more connections: raise the limit that it names, or lower max_conns on the nodes"},
+	{"08P01", "query_wait_timeout", "PgBouncer has no free connection to PostgreSQL: raise its default_pool_size, or find out what holds them"},
+	{"08P01", "no such", "PgBouncer does not know it: add the database to its [databases], and the user to its auth_file"},
+	{"08P01", "auth", "PgBouncer refuses the user or the password: correct them in the DSN or in its auth_file"},
+	{"08P01", "", "this is an error of a pooler such as PgBouncer, which perhaps does not reach PostgreSQL: see its log"},
+}
+
+// explain adds what to do about an error of the server, which knows this client by
+// a role.
+func explain(err error, role string) error {
+	answer, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		return causes.Explain(err, steps.Step(err))
+	}
+	role = pgx.Identifier{role}.Sanitize()
+	switch answer.Code {
+	case "3F000": // no schema in search_path, or none that the role may use
+		return causes.Explain(err, "create the schema, or let its owner run: GRANT USAGE, CREATE ON SCHEMA <schema> TO "+role)
+	case "42501":
+		if schema, ok := strings.CutPrefix(answer.Message, "permission denied for schema "); ok {
+			return causes.Explain(err, "let its owner run: GRANT USAGE, CREATE ON SCHEMA "+pgx.Identifier{schema}.Sanitize()+" TO "+role)
+		}
+		return causes.Explain(err, "the tables must be mnemogate's own: let the owner of each run: ALTER TABLE <table> OWNER TO "+role)
+	}
+	for _, a := range stepsByCode {
+		if strings.HasPrefix(answer.Code, a.code) && strings.Contains(answer.Message, a.text) {
+			return causes.Explain(err, a.step)
+		}
+	}
+	return err
+}

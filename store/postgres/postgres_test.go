@@ -1,0 +1,377 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/typed"
+	"github.com/mnemogate/mnemogate/store/redis"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// openStore opens a store and closes it when the test ends.
+func openStore(t testing.TB, dsn string, options Options) *Store {
+	t.Helper()
+	p, err := Open(dsn, options)
+	must(t, err)
+	t.Cleanup(func() { must(t, p.Close()) })
+	return p
+}
+
+func startStore(t testing.TB, dsn string, options Options) *Store {
+	t.Helper()
+	p := openStore(t, dsn, options)
+	must(t, p.Start(bg))
+	return p
+}
+
+// If an account is deleted during the lookup, its login id belongs to nobody.
+func TestPostgresFindsNoAccountThatIsGone(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	schema := s.NewSchema(t)
+	accounts := startStore(t, s.DSN(schema), Options{}).Accounts()
+	gone := create(t, accounts, someone("acme", "m1"))
+	s.Exec(t, "SET session_replication_role = replica; DELETE FROM "+schema+fmt.Sprintf(".accounts WHERE id = %d", gone.ID))
+	_, err := accounts.ByLoginID(bg, "acme", typed.LoginID(gone.Email, ""), "")
+	wantErr(t, "ByLoginID", err, record.ErrNotFound)
+}
+
+// Strings that are not valid UTF-8 are never found, and are not stored as other
+// strings.
+func TestPostgresStoresNoTextForAnother(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	p := startStore(t, s.DSN(s.NewSchema(t)), Options{})
+	if _, err := p.Accounts().Create(bg, t0, plain("acme", "m\xff")); err == nil || record.IsAnswer(err) {
+		t.Errorf("an account was stored whose mnemocode is no text: %v", err)
+	}
+}
+
+func TestPostgresRefusesCallsUnlessOpen(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	p := openStore(t, s.DSN(s.NewSchema(t)), Options{})
+	wantRefusedUnlessOpen(t, p, errNotOpen, p.Accounts(), nil)
+}
+
+func TestPostgresCloseWaitsForCallsInFlight(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	dsn := s.DSN(s.NewSchema(t))
+	p := startStore(t, dsn, Options{})
+	a := create(t, p.Accounts(), plain("acme", "m1"))
+	begun, finish, done := make(chan bool), make(chan bool), make(chan error)
+	go func() {
+		_, err := p.Accounts().Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
+			close(begun)
+			<-finish
+			a.Role = "r"
+			return false, nil
+		})
+		done <- err
+	}()
+	<-begun
+	closed := make(chan error)
+	go func() { closed <- p.Close() }()
+	select {
+	case <-closed:
+		t.Error("Close did not wait")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(finish)
+	must(t, <-done)
+	must(t, <-closed)
+	again := startStore(t, dsn, Options{})
+	wantEqual(t, "role", get[record.Account](t)(again.Accounts().ByID(bg, "acme", a.ID)).Role, "r")
+}
+
+func TestPostgresNodesStartAtOnce(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	for range 3 {
+		dsn := s.DSN(s.NewSchema(t))
+		errs := race(10, dsn, dsn, func(_ int, dsn string) error {
+			p := openStore(t, dsn, Options{})
+			if err := p.Start(bg); err != nil {
+				return err
+			}
+			_, err := p.Accounts().Secrets(bg)
+			return err
+		})
+		wantWinners(t, errs, 10, is(nil))
+	}
+}
+
+func TestPostgresTakesTablesOfANewerVersion(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	schema := s.NewSchema(t)
+	startStore(t, s.DSN(schema), Options{})
+	s.Exec(t, "SET search_path = "+schema,
+		"ALTER TABLE accounts ADD COLUMN nickname text NOT NULL DEFAULT ''",
+		"INSERT INTO mnemogate_migrations VALUES ('999_future.sql')")
+	p := startStore(t, s.DSN(schema), Options{})
+	a := create(t, p.Accounts(), someone("acme", "m1"))
+	_, err := p.Accounts().Update(bg, "acme", a.ID, revoking)
+	must(t, err)
+}
+
+func TestPostgresStartsLaterWhereTheServerIsNotThereYet(t *testing.T) {
+	t.Parallel()
+	s := storetest.SharedPostgres(t)
+	proxy := storetest.NewProxy(t, "unix", s.Socket())
+	p := openStore(t, s.DSNThrough(proxy, s.NewSchema(t)), Options{})
+	for _, begin := range []func(){proxy.Refuse, proxy.Blackhole, func() { proxy.Delay(3 * time.Second) }} {
+		proxy.Heal()
+		begin()
+		began, stalled := time.Now(), storetest.WatchStalls()
+		err := p.Start(bg)
+		if took, stall := time.Since(began), stalled(); took > answerWithin+stall {
+			t.Errorf("Start took %v", took)
+		}
+		wantErr(t, "Start", err, record.ErrUnreachable)
+		_, err = p.Accounts().Secrets(bg)
+		wantErr(t, "Secret", err, errNotOpen)
+	}
+	proxy.Heal()
+	must(t, p.Start(bg))
+	_, err := p.Accounts().Secrets(bg)
+	must(t, err)
+}
+
+func TestPostgresStartTellsRefusalsFromAbsence(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	s.Exec(t, "CREATE ROLE nobody LOGIN", "CREATE DATABASE latin ENCODING 'LATIN1' TEMPLATE template0")
+	dsn := func(rest string) string { return "host=" + s.Dir() + " sslmode=disable " + rest }
+	for rest, want := range map[string]string{
+		"user=postgres dbname=none":                     `database "none" does not exist`,
+		"user=stranger dbname=postgres":                 `role "stranger" does not exist`,
+		"user=nobody dbname=postgres":                   "permission denied",
+		"user=postgres dbname=latin":                    "ENCODING 'UTF8'",
+		"user=postgres dbname=postgres search_path=gap": "no schema has been selected",
+		"user=postgres dbname=postgres sslmod=require":  "sslmod",
+	} {
+		err := openStore(t, dsn(rest), Options{}).Start(bg)
+		if err == nil || errors.Is(err, record.ErrUnreachable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("Start with %s: got error %v, want one with %q that is not record.ErrUnreachable", rest, err, want)
+		}
+	}
+}
+
+func TestOpenPostgresNamesWhatIsWrongWithTheDSN(t *testing.T) {
+	const secret = "hunter2"
+	for dsn, want := range map[string]string{
+		"":                                      "empty",
+		"  ":                                    "empty",
+		"postgres://u:hunter2@h":                "sslmode",
+		"postgres://u:hunter2@h?sslmode=prefer": "plaintext",
+		"postgres://u:hunter2@h?sslmode=allow":  "plaintext",
+		"postgres://u:hunter2@10.0.0.1?sslmode=prefer":                      "10.0.0.1",
+		"postgres://u:hunter2@localhost,h/db":                               "connection to h ",
+		"postgres://u:hunter2@h?sslmode=sometimes":                          "sslmode is invalid",
+		"postgres://u:hunter2@h:none/db":                                    "port",
+		"postgres://u:hunter2@h/db?sslmode=verify-full&sslrootcert=/gone":   "/gone",
+		"postgres://u:hunter2@h/db?sslmode=disable&connect_timeout=soon":    "connect_timeout",
+		"postgres://u:hunter2@h/db?sslmode=disable&pool_max_conns=many":     "pool_max_conns",
+		"postgres://u:hunter2@h/db?sslmode=disable&target_session_attrs=no": "target_session_attrs",
+		"postgres://u:hunter2%zz@h/db":                                      "failed to parse as URL",
+		"postgres://u:1/hunter2@h/db?sslmode=disable":                       "special characters",
+		"postgres://u:hunter2/x@h/db?sslmode=disable":                       "port",
+		"host=h user=u password=not hunter2 sslmode=disable":                "keyword/value",
+		"host=h user=u password='hunter2 sslmode=disable":                   "keyword/value",
+		"postgres://u:hunter2@h/db?sslmode=disable&keepalives=1":            "parameter keepalives is for other clients of PostgreSQL: leave it out",
+		"postgres://u:hunter2@h/db?sslmode=disable&gssencmode=disable":      "parameter gssencmode",
+		"postgres://u:hunter2@h/db?sslmode=disable&load_balance_hosts=on":   "parameter load_balance_hosts",
+		"host=h user=u password=hunter2 sslmode=disable sslcompression=0":   "parameter sslcompression",
+		"postgres://u:hunter2@h/db?sslmode=disable&pgbouncer=true":          "parameter pgbouncer",
+		"postgres://u:hunter2@h/db?sslmode=disable&connection_limit=5":      "parameter connection_limit",
+		"mysql://u:hunter2@h/db":                                            "keyword/value",
+		secret:                                                              "keyword/value",
+	} {
+		_, err := Open(dsn, Options{})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want one with %q", dsn, err, want)
+		} else if strings.Contains(err.Error(), secret) {
+			t.Errorf("%s: error tells the secret: %v", dsn, err)
+		}
+	}
+	if _, err := Open("postgres://localhost/db", Options{MaxConns: -1}); err == nil {
+		t.Error("a negative MaxConns was taken")
+	}
+}
+
+func TestOpenPostgresTakesDSNs(t *testing.T) {
+	for _, dsn := range []string{
+		"postgres://u:p%2Fw%40@db.example.com:5433/db?sslmode=verify-full",
+		"postgresql://u@one,two/db?sslmode=require",
+		"postgres://u:p@db.example.com/db?sslmode=disable",
+		"postgres://localhost/db",
+		"postgres://[::1]/db?sslmode=prefer",
+		"host=/run/postgresql dbname=db",
+		"host=h user=u password='p w' dbname=db sslmode=require connect_timeout=60",
+		"postgres://localhost/db?application_name=a&options=-csearch_path%3Dx&synchronous_commit=on&channel_binding=prefer",
+	} {
+		p, err := Open(dsn, Options{})
+		if err != nil {
+			t.Errorf("%s: %v", dsn, err)
+			continue
+		}
+		if limit := p.config.ConnConfig.ConnectTimeout; limit <= 0 || limit > timeout {
+			t.Errorf("%s: connects within %v", dsn, limit)
+		}
+		must(t, p.Close())
+	}
+}
+
+func TestPostgresHasAsManyConnectionsAsItMay(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	dsn := s.DSN(s.NewSchema(t))
+	for given, want := range map[int32]int32{0: maxConns, 3: 3, 50: 50} {
+		p := startStore(t, dsn, Options{MaxConns: given})
+		callers(200, 100, p.Accounts(), p.Accounts(), func(_ int, s record.Accounts) error {
+			_, err := s.PendingRevocations(bg, record.Revocation{}, 1)
+			return err
+		})
+		if got := p.pool.Stat().TotalConns(); got > want {
+			t.Errorf("MaxConns %d: %d connections", given, got)
+		}
+	}
+}
+
+// Without the order of the locks, two writers that want each other's values would
+// deadlock.
+func TestPostgresWritersNeverDeadlock(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	dsn := s.DSN(s.NewSchema(t))
+	one, two := startStore(t, dsn, Options{}).Accounts(), startStore(t, dsn, Options{}).Accounts()
+	var ids []int64
+	for i := range 4 {
+		ids = append(ids, create(t, one, plain("acme", fmt.Sprint(i))).ID)
+	}
+	before := strings.Count(s.Log(t), "deadlock detected")
+	errs := race(600, one, two, func(i int, s record.Accounts) error {
+		id, x, y := ids[i%4], fmt.Sprint("x", i%3), fmt.Sprint("y", i%5)
+		if i%2 == 0 {
+			x, y = y, x
+		}
+		switch i % 7 {
+		case 0:
+			return s.Accept(bg, "acme", id, []record.Acceptance{{Code: x, At: t0}, {Code: y, At: t0}})
+		case 1:
+			_, err := s.Update(bg, "acme", id, bind(record.Identity{Provider: i%2 + 1, Subject: x}))
+			return err
+		case 2:
+			return s.SetPassword(bg, t0, "acme", id, 1, "h", record.TokenHash{})
+		case 3:
+			return s.SetBackupCodes(bg, "acme", id, []string{x, y})
+		case 4:
+			_, err := s.Create(bg, t0, record.Account{Company: "acme", Mnemocode: fmt.Sprint("new", i), Email: x, LoginName: y})
+			return err
+		case 5:
+			if i > 500 {
+				return s.Delete(bg, "acme", id)
+			}
+		}
+		_, err := s.Update(bg, "acme", id, func(a *record.Account) (bool, error) {
+			a.Email, a.LoginName, a.Identities = x, y, []record.Identity{{Provider: 1, Subject: x}, {Provider: 2, Subject: y}}
+			if i%3 == 0 {
+				a.Email, a.LoginName, a.Identities = "", "", nil
+			}
+			return true, nil
+		})
+		return err
+	})
+	for i, err := range errs {
+		if err != nil && !record.IsAnswer(err) {
+			t.Errorf("call %d: %v", i, err)
+		}
+	}
+	if n := strings.Count(s.Log(t), "deadlock detected") - before; n > 0 {
+		t.Errorf("%d deadlocks", n)
+	}
+}
+
+// A call that the server rolled back, as after a deadlock, is made again.
+func TestPostgresRepeatsWhatWasRolledBack(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	schema := s.NewSchema(t)
+	accounts := startStore(t, s.DSN(schema), Options{MaxConns: 1}).Accounts()
+	subject, device := record.FailureKey{Company: "acme"}, record.Device{}
+	for table, call := range map[string]func(a record.Account) error{
+		"accounts": func(a record.Account) error { return second(accounts.Update(bg, "acme", a.ID, revoking)) },
+		"endings": func(a record.Account) error { // the last statement before the commit
+			return accounts.SetPassword(bg, t0, "acme", a.ID, a.Generation, "hash", record.TokenHash{})
+		},
+		"tallies": func(record.Account) error { return accounts.UpdateFailures(bg, t0, subject, record.WrongCodes, add(1)) },
+		"devices": func(a record.Account) error {
+			device.Hash[0]++
+			return accounts.AddDevice(bg, "acme", a.ID, device, "")
+		},
+		"history": func(a record.Account) error {
+			return accounts.(record.History).Record(bg, []record.Event{{Name: "e", Time: t0, Company: "acme", Account: a.ID}})
+		},
+	} {
+		t.Run(table, func(t *testing.T) {
+			a := create(t, accounts, plain("acme", table))
+			must(t, call(a)) // prepares the statements
+			a = get[record.Account](t)(accounts.ByID(bg, "acme", a.ID))
+			s.Exec(t, "SET search_path = "+schema,
+				"CREATE SEQUENCE tries_"+table, // not rolled back
+				"CREATE FUNCTION fail_"+table+"() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF nextval('"+schema+".tries_"+table+
+					"') = 1 THEN RAISE serialization_failure; END IF; RETURN NEW; END $$",
+				"CREATE TRIGGER fail BEFORE INSERT OR UPDATE ON "+table+" FOR EACH ROW EXECUTE FUNCTION fail_"+table+"()")
+			must(t, call(a))
+		})
+	}
+}
+
+// A node whose clock is a month ahead does not delete what the other nodes still need.
+func TestPostgresIsSweptByItsOwnClock(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	p := startStore(t, s.DSN(s.NewSchema(t)), Options{})
+	accounts := p.Accounts()
+	a := create(t, accounts, plain("acme", "a"))
+	fresh, old := happened(a, 1, quiet), happened(a, 2, quiet)
+	fresh.Time, old.Time = time.Now().Add(-24*time.Hour).Truncate(time.Microsecond).UTC(), time.Now().Add(-31*24*time.Hour)
+	must(t, accounts.(record.History).Record(bg, []record.Event{fresh, old}))
+	known, expired := device("known"), device("expired")
+	known.Expires, expired.Expires = time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
+	must(t, accounts.AddDevice(bg, "acme", a.ID, known, ""))
+	must(t, accounts.AddDevice(bg, "acme", a.ID, expired, ""))
+	sweeper := background.Sweeper{
+		Accounts: accounts, History: accounts.(record.History), HistoryKeep: 30 * 24 * time.Hour,
+		Sessions: get[*redis.Store](t)(redis.Open(redis.Options{URLs: []string{"redis://localhost"}})).Sessions(), // Redis needs no sweep
+		Now:      func() time.Time { return time.Now().Add(31 * 24 * time.Hour) },
+		Clock:    p.Clock, Log: slog.New(slog.DiscardHandler),
+	}
+	sweeper.Sweep(bg)
+	wantEqual(t, "history", recorded(t, accounts, a, 10), []record.Event{fresh})
+	wantEqual(t, "devices", namesOf(get[[]record.Device](t)(accounts.Devices(bg, "acme", a.ID))), []string{known.ID})
+}
+
+// A role that may not create tables is told which statement it lacks.
+func TestPostgresTellsWhichGrantIsMissing(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	schema := s.NewSchema(t)
+	s.Exec(t, `CREATE ROLE "Gran" LOGIN`)
+	start := func() error {
+		return openStore(t, "host="+s.Dir()+" sslmode=disable user=Gran dbname=postgres search_path="+schema, Options{}).Start(bg)
+	}
+	grant := `GRANT USAGE, CREATE ON SCHEMA %s TO "Gran"`
+	if err := start(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf(grant, "<schema>")) {
+		t.Errorf("without any right: got %v", err)
+	}
+	s.Exec(t, `GRANT USAGE ON SCHEMA `+schema+` TO "Gran"`)
+	err := start()
+	if err == nil || !strings.HasSuffix(err.Error(), fmt.Sprintf(grant, `"`+schema+`"`)) {
+		t.Fatalf("without CREATE: got %v", err)
+	}
+	_, statement, _ := strings.Cut(err.Error(), "run: ")
+	s.Exec(t, statement)
+	must(t, start())
+	s.Exec(t, `ALTER TABLE `+schema+`.history OWNER TO postgres`, `DELETE FROM `+schema+`.mnemogate_migrations WHERE name = '012_repeats.sql'`)
+	if err := start(); err == nil || !strings.Contains(err.Error(), `OWNER TO "Gran"`) {
+		t.Errorf("with the tables of another: got %v", err)
+	}
+}

@@ -1,0 +1,53 @@
+package redis
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/mnemogate/mnemogate/store/causes"
+)
+
+// This file says what an operator can do about the errors of Redis. Its texts are part of
+// the errors.
+
+var steps = causes.Steps{
+	causes.Authority: "this machine does not trust the authority of its certificate: name that authority's certificate in the URL, as ?ca=<file>",
+	causes.NoTLS:     "it answers without TLS: turn TLS on there, or write redis:// if it is on this machine",
+	causes.Closed:    "it closed the connection: if it expects TLS on this port, write rediss://; otherwise see its log",
+	causes.Silent:    "check that it runs and how busy it is, that no firewall is between, and that it has TLS on this port if the URL begins with rediss://",
+}
+
+// stepsByAnswer are by the beginning of the answer.
+var stepsByAnswer = []struct{ prefix, step string }{
+	{"WRONGPASS", "correct the user and the password before the @ of its URL, with %xx for special characters"},
+	{"NOAUTH", "it wants a password: write redis://<user>:<password>@<host>"},
+	{"NOPERM", "give this user the rights that docs/many-nodes.md lists for it (ACL SETUSER): channels &mnemogate:*, keys ~{mg:*, and commands"},
+	{isFull, "it takes no more connections: raise its maxclients, or lower pool_size on the nodes"},
+	{"OOM ", "its memory is full, and it takes no writes: raise its maxmemory; nobody can log in until then"},
+	{"MISCONF ", causes.NoSpace},
+	{"READONLY ", "it is a replica and takes no writes: name its master, or use sentinel"},
+	{"NOREPLICAS ", "it has too few replicas for its min-replicas-to-write: see that they run and follow"},
+	{"LOADING ", "it is loading its data: wait"},
+	{"MASTERDOWN ", "it is a replica that does not reach its master: see that the master runs"},
+	{"CLUSTERDOWN ", "a part of the Cluster is down: see CLUSTER INFO and CLUSTER NODES there"},
+}
+
+// explain adds what to do about an error of a server.
+func explain(err error) error {
+	step := ""
+	switch {
+	case errors.Is(err, errReplicas):
+		step = "see that its replicas run and follow, or lower wait_replicas"
+	case err != nil && strings.Contains(err.Error(), "redis: all sentinels"):
+		step = "no sentinel answers, or none knows the master: check their addresses and the name of the master"
+	}
+	for _, a := range stepsByAnswer {
+		if goredis.HasErrorPrefix(err, a.prefix) {
+			step = a.step
+		}
+	}
+	return causes.Explain(err, cmp.Or(step, steps.Step(err)))
+}

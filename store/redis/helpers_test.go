@@ -1,0 +1,45 @@
+package redis
+
+import (
+	"context"
+	"os"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/store/recordtest"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+func TestMain(m *testing.M) { os.Exit(storetest.Run(m)) }
+
+var (
+	bg              = context.Background()
+	must            = storetest.Must
+	wantErr         = recordtest.WantErr
+	wantFull        = recordtest.WantFull
+	wantGone        = recordtest.WantGone
+	wantSession     = recordtest.WantSession
+	second          = recordtest.Second
+	t0              = recordtest.T0
+	odd             = recordtest.Odd
+	plain           = recordtest.Plain
+	hash            = recordtest.Hash
+	session         = recordtest.Session
+	newCode         = recordtest.NewCode
+	callAllSessions = recordtest.CallAllSessions
+	answering       = recordtest.Answering
+)
+
+func get[T any](t *testing.T) func(v T, err error) T { return recordtest.Get[T](t) }
+
+func wantEqual[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	recordtest.WantEqual(t, what, got, want)
+}
+
+func race[S any](n int, one, two S, f func(i int, s S) error) []error {
+	return recordtest.Race(n, one, two, f)
+}
+
+func callers[S any](n, atOnce int, one, two S, f func(i int, s S) error) []error {
+	return recordtest.Callers(n, atOnce, one, two, f)
+}

@@ -1,0 +1,495 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/recordtest"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// openStore opens a store and closes it when the test ends.
+func openStore(t testing.TB, o Options) *Store {
+	t.Helper()
+	r, err := Open(o)
+	must(t, err)
+	t.Cleanup(func() { must(t, r.Close()) })
+	return r
+}
+
+func openServer(t testing.TB, s *storetest.Redis) *Store {
+	return openStore(t, Options{URLs: []string{s.URL()}})
+}
+
+// Opening
+
+func TestRedisURLs(t *testing.T) {
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	must(t, os.WriteFile(ca, []byte("no certificate"), 0o600))
+	type urls = []string
+	for _, c := range []struct {
+		options Options
+		want    string // part of the error; empty for no error
+	}{
+		{Options{URLs: urls{"redis://localhost"}}, ""},
+		{Options{URLs: urls{"rediss://user:s3cret%40%2F%3F@[::1]:6380/3?pool_size=5"}}, ""},
+		{Options{URLs: urls{"unix:///run/redis.sock?db=2"}}, ""},
+		{Options{URLs: urls{"redis://:s3cret@a:1", "redis://:s3cret@b:2"}}, ""},
+		{Options{URLs: urls{"redis://a?sentinel_user=u&sentinel_password=s3cret"}, SentinelMaster: "m"}, ""},
+		{Options{}, "URL is missing"},
+		{Options{URLs: urls{"redis://a"}, WaitReplicas: -1}, "wait_replicas is negative"},
+		{Options{URLs: urls{""}}, "Redis URL 1 begins with none"},
+		{Options{URLs: urls{"http://user:s3cret@a"}}, "begins with none"},
+		{Options{URLs: urls{"localhost:6379"}}, "can't be read"},
+		{Options{URLs: urls{"redis://u:s3cret/@a"}}, "percent-encoded"},
+		{Options{URLs: urls{"redis://u:12?s3cret@a"}}, "percent-encoded"},
+		{Options{URLs: urls{"redis://u:12/s3cret@a"}}, "percent-encoded"},
+		{Options{URLs: urls{"redis://u:12#s3cret@a"}}, "percent-encoded"},
+		{Options{URLs: urls{"redis://u:s3cret%@a"}}, "percent-encoded"},
+		{Options{URLs: urls{"redis://u:s3cret\n@a"}}, "percent-encoded"},
+		{Options{URLs: urls{"redis://a", "redis://b?s3cret=1"}}, "Redis URL 2 has an option after ? that is not one of ca, db"},
+		{Options{URLs: urls{"redis://a/s3cret"}}, "database that is not a number"},
+		{Options{URLs: urls{"redis://a/-1"}}, "database that is not a number"},
+		{Options{URLs: urls{"unix://"}}, "no socket"},
+		{Options{URLs: urls{"redis://a?db=1&db=2"}}, "db twice"},
+		{Options{URLs: urls{"redis://a?pool_size=none"}}, "pool_size"},
+		{Options{URLs: urls{"redis://a?ca=x"}}, "rediss://"},
+		{Options{URLs: urls{"rediss://a?ca=/nowhere/ca.pem"}}, "/nowhere/ca.pem"},
+		{Options{URLs: urls{"rediss://a?ca=" + ca}}, "has no certificates"},
+		{Options{URLs: urls{"redis://:s3cret@a", "redis://:s3cret2@b"}}, "differ in their credentials"},
+		{Options{URLs: urls{"redis://a", "rediss://b"}}, "differ in their scheme"},
+		{Options{URLs: urls{"redis://a/1", "redis://b/1"}}, "no database but 0"},
+		{Options{URLs: urls{"unix:///a", "unix:///b"}}, "not reached by unix"},
+		{Options{URLs: urls{"unix:///a"}, SentinelMaster: "m"}, "not reached by unix"},
+		{Options{URLs: urls{"redis://a?sentinel_password=s3cret"}}, "name of their master is missing"},
+	} {
+		r, err := Open(c.options)
+		if err == nil {
+			must(t, r.Close())
+		}
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: got error %v, want %q", c.options.URLs, err, c.want)
+		}
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%q: the error shows a password: %v", c.options.URLs, err)
+		}
+	}
+}
+
+// A default user that is off, as in "user default off", has no rights. Redis replays
+// its append-only file with the rights of this user.
+func TestRedisTellsOfAServerThatLosesThings(t *testing.T) {
+	const ours = "--user mg on >pw ~{mg:* &mnemogate:* +@all -@admin -@dangerous +info"
+	const noRights, unread, unreadSync = "its default user lacks rights", "does not let this user ask for the rights", "does not let this user ask for its appendfsync"
+	for _, test := range []struct {
+		settings []string
+		want     []string // expected messages, in this order
+	}{
+		{[]string{"--maxmemory-policy", "noeviction", "--appendonly", "yes", "--appendfsync", "always"}, nil},
+		{[]string{"--maxmemory-policy", "allkeys-lru", "--appendonly", "yes"}, []string{"maxmemory-policy is allkeys-lru", "appendfsync is everysec"}},
+		{[]string{"--maxmemory-policy", "volatile-ttl", "--appendonly", "no"}, []string{"maxmemory-policy is volatile-ttl", "appendonly is off"}},
+		{[]string{"--appendonly", "yes", "--appendfsync", "always", "--user default on nopass ~* +@all -flushall"}, []string{noRights}},
+		{[]string{"--appendonly", "no", "--user default on nopass ~* +@all -flushall"}, []string{"appendonly is off"}},
+		{[]string{"--appendonly", "yes", "--user default off", ours + " +acl|getuser +config|get"}, []string{noRights, "appendfsync is everysec"}},
+		{[]string{"--appendonly", "yes", "--appendfsync", "always", "--user default off ~* &* +@all", ours + " +acl|getuser +config|get"}, nil},
+		{[]string{"--appendonly", "yes", "--appendfsync", "always", ours + " +acl|getuser +config|get"}, []string{"its default user needs no password"}},
+		{[]string{"--appendonly", "yes", "--user default off", ours}, []string{unread, unreadSync}},
+	} {
+		s := storetest.StartRedis(t, test.settings...)
+		url := s.URL()
+		if strings.Contains(fmt.Sprint(test.settings), ours) {
+			url = "unix://mg:pw@" + s.Socket()
+		}
+		r := openStore(t, Options{URLs: []string{url}})
+		must(t, r.Start(bg))
+		faults := get[[]record.Fault](t)(r.Faults(bg))
+		if len(faults) != len(test.want) {
+			t.Fatalf("%q: got %q", test.settings, faults)
+		}
+		for i, f := range faults {
+			if !strings.Contains(f.What, test.want[i]) || (f.Advice != "") != (test.want[i] != unread) {
+				t.Errorf("%q: got %q", test.settings, f)
+			}
+		}
+	}
+}
+
+func TestRedisNamesTheMasterThatLosesThings(t *testing.T) {
+	t.Parallel()
+	f := storetest.NewFailover(t)
+	r := openStore(t, Options{URLs: []string{f.Sentinel.URL()}, SentinelMaster: storetest.MasterName})
+	faults := get[[]record.Fault](t)(r.Faults(bg))
+	if len(faults) != 1 || !strings.HasPrefix(faults[0].What, "Redis at "+storetest.MasterName+" loses ") {
+		t.Errorf("got %q", faults)
+	}
+}
+
+func TestRedisNeedNotBeThereAtStart(t *testing.T) {
+	s := storetest.NewRedis(t, 0)
+	r := openServer(t, s)
+	if err := r.Start(bg); err == nil {
+		t.Error("Start found a server")
+	}
+	must(t, s.Start())
+	recordtest.Soon(t, "an answer", func() bool {
+		return r.Sessions().Create(bg, t0, session("a", 1, 1, record.Authorized)) == nil
+	})
+	must(t, r.Start(bg))
+	s.Kill()
+	must(t, r.Start(bg))
+}
+
+func TestRedisRefusesCallsOnceClosed(t *testing.T) {
+	s := storetest.StartRedis(t)
+	r := openServer(t, s)
+	storetest.Started(t, r.Start)
+	must(t, r.Close())
+	must(t, r.Close())
+	for method, err := range callAllSessions(bg, r.Sessions(), session("a", 1, 1, record.CheckOTP)) {
+		if method != "Sweep" {
+			wantErr(t, method, err, errClosed)
+		}
+	}
+	wantErr(t, "Start", r.Start(bg), errClosed)
+}
+
+func TestRedisOfAClusterIsNotTakenForOne(t *testing.T) {
+	c := storetest.SharedCluster(t)
+	err := openServer(t, c[0]).Start(bg)
+	if err == nil || !strings.Contains(err.Error(), "one of a Cluster") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+// docs/many-nodes.md lists the rights that a user needs.
+func TestRedisUserNeedsFewRights(t *testing.T) {
+	one := storetest.NewRedis(t, storetest.FreePorts(t, 1)[0])
+	must(t, one.Start())
+	for name, servers := range map[string][]*storetest.Redis{
+		"one server": {one},
+		"cluster":    storetest.SharedCluster(t),
+	} {
+		t.Run(name, func(t *testing.T) {
+			var urls []string
+			for _, s := range servers {
+				s.Ask(t, "acl", "setuser", "mg", "on", ">pw", "~{mg:*", "&mnemogate:*", "+@all", "-@admin", "-@dangerous", "+info")
+				t.Cleanup(func() { s.Ask(t, "acl", "deluser", "mg") })
+				urls = append(urls, "redis://mg:pw@"+s.Addr())
+			}
+			r := openStore(t, Options{URLs: urls})
+			must(t, r.Start(bg))
+			f := recordtest.ListenTo(t, r)
+			for method, err := range callAllSessions(bg, r.Sessions(), session("a", 1, 1, record.CheckOTP)) {
+				if err != nil && !record.IsAnswer(err) {
+					t.Errorf("%s: %v", method, err)
+				}
+			}
+			must(t, r.Sessions().Create(bg, t0, session("b@2", 2, 1, record.Authorized)))
+			must(t, r.Sessions().Delete(bg, hash("b@2")))
+			recordtest.Soon(t, "an ending", func() bool { return f.Hears(hash("b@2")) })
+			_, err := r.Clock(bg)
+			must(t, err)
+		})
+	}
+}
+
+// Scripts
+
+func TestRedisScriptsAreSentAgain(t *testing.T) {
+	s := storetest.StartRedis(t)
+	sessions := openServer(t, s).Sessions()
+	must(t, sessions.Create(bg, t0, session("a", 1, 1, record.Authorized)))
+	s.Ask(t, "script", "flush")
+	must(t, sessions.Create(bg, t0, session("b", 1, 1, record.Authorized)))
+	must(t, sessions.Delete(bg, hash("a")))
+}
+
+// Two deployments may have the same companies and accounts and share one Redis.
+func TestRedisKeepsDeploymentsApart(t *testing.T) {
+	s := storetest.StartRedis(t)
+	a, b := openServer(t, s), openServer(t, s)
+	a.SetDeployment("a")
+	b.SetDeployment("b")
+	heartbeatReturned := recordtest.ListenTo(t, b)
+	sess := session("a", 1, 1, record.Authorized)
+	counter := record.Counter{Key: "acme/k", Limit: 1, Window: time.Minute}
+	must(t, a.Sessions().Create(bg, t0, sess, counter))
+	wantGone(t, b.Sessions(), "a")
+	must(t, b.Sessions().Create(bg, t0, sess, counter))
+	must(t, a.Sessions().End(bg, t0, record.Revocation{Company: "acme", Account: 1, Generation: 2}))
+	wantGone(t, a.Sessions(), "a")
+	wantSession(t, b.Sessions(), sess)
+	must(t, b.Sessions().Create(bg, t0, session("b", 1, 1, record.Authorized)))
+	must(t, b.Sessions().Delete(bg, hash("b")))
+	recordtest.Soon(t, "the deployment's own ending", func() bool { return heartbeatReturned.Hears(hash("b")) })
+	if heartbeatReturned.HearsAccount(record.Revocation{Company: "acme", Account: 1, Generation: 2}) {
+		t.Error("another deployment's ending was heard")
+	}
+}
+
+// Nodes of other versions listen on these channels.
+func TestRedisChannelsOfAllVersions(t *testing.T) {
+	r := openStore(t, Options{URLs: []string{"redis://127.0.0.1/3"}})
+	if got := r.channel(); got != "mnemogate:3" {
+		t.Errorf("without a deployment: %s", got)
+	}
+	r.SetDeployment("a")
+	if got := r.channel(); got != "mnemogate:3:a" {
+		t.Errorf("of a deployment: %s", got)
+	}
+}
+
+// An index contains only sessions that exist.
+func TestRedisIndexHasOnlyWhatIsThere(t *testing.T) {
+	s := storetest.StartRedis(t)
+	r := openServer(t, s)
+	sessions := r.Sessions()
+	must(t, sessions.Create(bg, t0, session("a", 1, 1, record.CheckOTP)))
+	must(t, sessions.Create(bg, t0, session("b", 1, 1, record.CheckOTP)))
+	must(t, sessions.Replace(bg, t0, hash("a"), record.CheckOTP, session("c", 1, 1, record.Authorized)))
+	must(t, sessions.Delete(bg, hash("b")))
+	index := r.accountKey(indexKind(record.Authorized), "acme", 1)
+	wantEqual(t, "index of the state before", s.Ask(t, "exists", r.accountKey(indexKind(record.CheckOTP), "acme", 1)), "0")
+	want := hash("c")
+	wantEqual(t, "index", s.Ask(t, "zrange", index, 0, -1), fmt.Sprint([]string{string(want[:])}))
+
+	// c expired long ago; it is removed from the index when another session is
+	// created.
+	late := t0.Add(24 * time.Hour)
+	next := session("d", 1, 1, record.Authorized)
+	next.Expires, next.Ends = late.Add(time.Hour), late.Add(time.Hour)
+	must(t, sessions.Create(bg, late, next))
+	wantEqual(t, "index", s.Ask(t, "zcard", index), "1")
+	if left := s.Client(t).PTTL(bg, index).Val(); left > time.Hour+record.KeepExpired+time.Second {
+		t.Errorf("the index is kept for %v", left)
+	}
+}
+
+// A session of usual size takes less than half a kilobyte, including its index
+// entry.
+func TestRedisBytesPerSession(t *testing.T) {
+	s := storetest.StartRedis(t)
+	r := openServer(t, s)
+	sessions := r.Sessions()
+	used := func() int {
+		var n int
+		fmt.Sscan(infoField(s.Ask(t, "info", "memory"), "used_memory_dataset"), &n)
+		return n
+	}
+	const n = 4096
+	must(t, sessions.Create(bg, t0, session("warm", 1, 1, record.Authorized)))
+	before := used()
+	for i := range n {
+		sess := session(fmt.Sprintf("s@%d", i+2), int64(i+2), 1, record.Authorized)
+		sess.ID, sess.Mnemocode, sess.Accepted = fmt.Sprintf("%032x", i), fmt.Sprintf("profile-%08d", i), nil
+		sess.UserAgent = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/142.0.0.0 Safari/537.36"
+		sess.Profile, sess.Device = "    pwd", "" // a known device takes 34 bytes more
+		must(t, sessions.Create(bg, t0, sess))
+	}
+	each := (used() - before) / n
+	key := hash("s@7")
+	t.Logf("%d bytes a session; MEMORY USAGE: session %s, index %s", each,
+		s.Ask(t, "memory", "usage", r.sessionKey(key)), s.Ask(t, "memory", "usage", r.accountKey(indexKind(record.Authorized), "acme", 7)))
+	wantEqual(t, "encoding", s.Ask(t, "object", "encoding", r.sessionKey(key)), "listpack")
+	if each > 512 {
+		t.Errorf("%d bytes a session", each)
+	}
+}
+
+// A server that is out of memory makes no partial changes, and can still revoke
+// sessions.
+func TestRedisOutOfMemory(t *testing.T) {
+	s := storetest.StartRedis(t)
+	sessions := openServer(t, s).Sessions()
+	a, link := session("a", 1, 1, record.CheckOTP), session("link", 1, 1, record.MailedLink)
+	code := newCode("c")
+	a.Code = &code
+	must(t, sessions.Create(bg, t0, a))
+	must(t, sessions.Create(bg, t0, link))
+	s.Ask(t, "config", "set", "maxmemory", "1")
+	_, err := sessions.OpenCode(bg, t0, a.Hash, a.State)
+	for method, err := range map[string]error{
+		"OpenCode":         err,
+		"Create":           sessions.Create(bg, t0, session("b", 1, 1, record.CheckOTP)),
+		"Create of a link": sessions.Create(bg, t0, session("c", 1, 1, record.MailedLink)),
+		"Replace":          sessions.Replace(bg, t0, a.Hash, a.State, session("d", 1, 1, record.Authorized)),
+		"Charge":           sessions.Charge(bg, t0, record.Counter{Key: "k", Limit: 1, Window: time.Minute}),
+	} {
+		if err == nil || record.IsAnswer(err) {
+			t.Errorf("%s: got %v, want an error that says nothing", method, err)
+		}
+	}
+	wantSession(t, sessions, a)
+	wantSession(t, sessions, link)
+	wantGone(t, sessions, "b", "c", "d")
+	must(t, sessions.Delete(bg, a.Hash))
+	wantGone(t, sessions, "a")
+}
+
+// Clusters
+
+// While the slot of a bucket moves from one node to another, its sessions can be
+// found, and those that their company has revoked can't.
+func TestRedisFollowsAMovingSlot(t *testing.T) {
+	t.Parallel()
+	c := storetest.NewCluster(t, 2)
+	r := openStore(t, Options{URLs: c.URLs()})
+	sessions := r.Sessions()
+	account := int64(1)
+	for record.AccountBucket("other", account) != record.AccountBucket("acme", 1) {
+		account++
+	}
+	a, revoked := session("a", 1, 1, record.CheckOTP), session(fmt.Sprint("a@other/", account), account, 1, record.Authorized)
+	must(t, sessions.Create(bg, t0, a))
+	must(t, sessions.Create(bg, t0, revoked))
+	must(t, sessions.End(bg, t0, record.Revocation{Company: revoked.Company, Generation: 1}))
+	key := r.sessionKey(a.Hash)
+	var slot int
+	fmt.Sscan(c[0].Ask(t, "cluster", "keyslot", key), &slot)
+	from, to := c[0], c[1]
+	if slot >= 16384/2 {
+		from, to = to, from
+	}
+	fromID, toID := from.Ask(t, "cluster", "myid"), to.Ask(t, "cluster", "myid")
+	to.Ask(t, "cluster", "setslot", slot, "importing", fromID)
+	from.Ask(t, "cluster", "setslot", slot, "migrating", toID)
+	wantFound := func() {
+		t.Helper()
+		wantSession(t, sessions, a)
+		_, err := sessions.Get(bg, revoked.Hash)
+		wantErr(t, "Get of a revoked session", err, record.ErrNotFound)
+	}
+	wantFound()
+	keys := from.Client(t).ClusterGetKeysInSlot(bg, slot, 100).Val()
+	slices.SortFunc(keys, func(a, b string) int { return strings.Compare(b, a) }) // the marker last
+	for _, k := range keys {
+		from.Ask(t, "migrate", "127.0.0.1", to.Port, k, 0, 1000)
+		wantFound()
+	}
+	number := get[int64](t)(sessions.OpenCode(bg, t0, a.Hash, record.CheckOTP))
+	for _, s := range []*storetest.Redis{to, from} {
+		s.Ask(t, "cluster", "setslot", slot, "node", toID)
+	}
+	must(t, sessions.SetCode(bg, a.Hash, number, newCode("c")))
+	must(t, sessions.Replace(bg, t0, a.Hash, a.State, session("b", 1, 1, record.Authorized)))
+}
+
+// When a replica has replaced a failed master of a Cluster, everything works as
+// before.
+func TestRedisClusterFailsOver(t *testing.T) {
+	t.Parallel()
+	c := storetest.NewCluster(t, 3)
+	replica := storetest.NewClusterNode(t)
+	must(t, replica.Start())
+	replica.Ask(t, "cluster", "meet", "127.0.0.1", c[0].Port)
+	lost := c[1]
+	lostID := lost.Ask(t, "cluster", "myid")
+	recordtest.Soon(t, "a node that is known", func() bool { return strings.Contains(replica.Ask(t, "cluster", "nodes"), lostID) })
+	replica.Ask(t, "cluster", "replicate", lostID)
+	recordtest.Soon(t, "a replica that follows", func() bool {
+		return infoField(replica.Ask(t, "info", "replication"), "master_link_status") == "up"
+	})
+	r := openStore(t, Options{URLs: c.URLs()})
+	heartbeatReturned := recordtest.ListenTo(t, r)
+	lost.Kill()
+	storetest.Eventually(t, 15*time.Second, "new master", func() bool {
+		return infoField(c[0].Ask(t, "cluster", "info"), "cluster_state") == "ok" &&
+			infoField(replica.Ask(t, "info", "replication"), "role") == "master"
+	})
+	began := time.Now()
+	for account := int64(1); account <= 30; account++ { // accounts on all nodes
+		s := session(fmt.Sprintf("a@%d", account), account, 1, record.Authorized)
+		recordtest.Soon(t, "an answer", func() bool { return r.Sessions().Create(bg, t0, s) == nil })
+	}
+	recordtest.Soon(t, "trust", heartbeatReturned.Trusted)
+	t.Logf("as before %v after the replica was made master", time.Since(began))
+	for account := int64(1); account <= 30; account++ {
+		h := hash(fmt.Sprintf("a@%d", account))
+		must(t, r.Sessions().Delete(bg, h))
+		recordtest.Soon(t, "an ending", func() bool { return heartbeatReturned.Hears(h) })
+	}
+}
+
+// TLS
+
+func TestRedisTLS(t *testing.T) {
+	port := storetest.FreePorts(t, 1)[0]
+	s := storetest.NewRedis(t, 0, "--requirepass", "s3cret/?@", "--tls-port", strconv.Itoa(port), "--tls-auth-clients", "no",
+		"--tls-cert-file", "server.crt", "--tls-key-file", "server.key", "--tls-ca-cert-file", "server.crt")
+	ca, _ := s.Certificate(t, "server")
+	must(t, s.Start())
+	plain := storetest.StartRedis(t, "--port", strconv.Itoa(storetest.FreePorts(t, 1)[0]))
+	plainPort := plain.Ask(t, "config", "get", "port")
+	plainPort = strings.Trim(plainPort[strings.Index(plainPort, ":")+1:], "]")
+	const silent = "deadline exceeded; check that it runs and how busy it is, that no firewall is between, and that it has TLS on this port"
+	for url, want := range map[string]string{
+		fmt.Sprintf("rediss://:s3cret%%2F%%3F%%40@127.0.0.1:%d?ca=%s", port, ca): "",
+		fmt.Sprintf("rediss://:s3cret%%2F%%3F%%40@127.0.0.1:%d", port):           "; this machine does not trust the authority of its certificate: name that authority's certificate in the URL",
+		fmt.Sprintf("rediss://:s3cret%%2F%%3F%%40@localhost:%d?ca=%s", port, ca): "; its certificate is for another name",
+		fmt.Sprintf("rediss://:s3cret@127.0.0.1:%d?ca=%s", port, ca):             "; correct the user and the password before the @",
+		fmt.Sprintf("rediss://127.0.0.1:%d?ca=%s", port, ca):                     "; it wants a password",
+		fmt.Sprintf("redis://:s3cret%%2F%%3F%%40@127.0.0.1:%d", port):            "; it closed the connection: if it expects TLS on this port, write rediss://",
+		"rediss://:s3cret%2F%3F%40@127.0.0.1:" + plainPort:                       silent, // the server waits for the end of a line
+		"rediss://" + answering(t, "HTTP/1.1 400 Bad Request\r\n\r\n"):           "; it answers without TLS",
+	} {
+		r := openStore(t, Options{URLs: []string{url}})
+		err := r.Start(bg)
+		for began := time.Now(); errors.Is(err, context.DeadlineExceeded) && want != silent && time.Since(began) < 20*time.Second; {
+			err = r.Start(bg) // repeat, as the machine may be busy
+		}
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got error %v, want %q", url, err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("the error shows a password: %v", err)
+		}
+	}
+}
+
+// The sentinel's certificate need not have the address by which the sentinel names the
+// master.
+func TestRedisTLSWithOneSentinel(t *testing.T) {
+	ports := storetest.FreePorts(t, 2)
+	master := storetest.NewRedis(t, 0, "--tls-port", strconv.Itoa(ports[0]), "--tls-auth-clients", "no",
+		"--tls-cert-file", "server.crt", "--tls-key-file", "server.key", "--tls-ca-cert-file", "server.crt")
+	ofMaster, _ := master.Certificate(t, "server")
+	must(t, master.Start())
+	sentinel := storetest.NewSentinel(t, 0, ports[0], fmt.Sprintf("tls-port %d", ports[1]), "tls-auth-clients no", "tls-replication yes",
+		"tls-cert-file server.crt", "tls-key-file server.key", "tls-ca-cert-file "+ofMaster)
+	ofSentinel, _ := sentinel.Certificate(t, "server", "localhost")
+	must(t, sentinel.Start())
+	ca := filepath.Join(t.TempDir(), "ca.pem")
+	must(t, os.WriteFile(ca, slices.Concat(get[[]byte](t)(os.ReadFile(ofMaster)), get[[]byte](t)(os.ReadFile(ofSentinel))), 0o600))
+	url := fmt.Sprintf("rediss://localhost:%d?ca=%s", ports[1], ca)
+	storetest.Started(t, openStore(t, Options{URLs: []string{url}, SentinelMaster: storetest.MasterName}).Start)
+}
+
+// A session stored by a node of an older version stays valid until its company's
+// sessions are revoked.
+func TestRedisTakesSessionsOfOlderNodes(t *testing.T) {
+	t.Parallel()
+	s := storetest.StartRedis(t)
+	r := openServer(t, s)
+	sessions := r.Sessions()
+	old := session("a", 1, 1, record.Authorized)
+	must(t, sessions.Create(bg, t0, old))
+	s.Ask(t, "hdel", r.sessionKey(old.Hash), "y", "v", "w", "u", "u1", "u2", "u3", "f", "f1")
+	old.LastUsed, old.Address, old.UserAgent, old.Profile = time.Time{}, "", "", ""
+	wantSession(t, sessions, old)
+	later := t0.Add(time.Minute)
+	must(t, sessions.Touch(bg, later, old.Hash, old.Expires.Add(time.Minute)))
+	old.LastUsed, old.Expires = later, old.Expires.Add(time.Minute)
+	wantSession(t, sessions, old)
+	wantEqual(t, "listed", get[[]record.Session](t)(sessions.List(bg, t0, "acme", 1)), []record.Session{old})
+	must(t, sessions.End(bg, t0, record.Revocation{Company: "acme", Generation: 1}))
+	wantGone(t, sessions, "a")
+}

@@ -1,0 +1,55 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+
+	modernc "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/causes"
+)
+
+// This file says what an operator can do about the errors of SQLite. Its texts are part of
+// the errors.
+
+// code returns SQLite's extended result code, or 0 if err is not SQLite's.
+func code(err error) int {
+	if e, ok := errors.AsType[*modernc.Error](err); ok {
+		return e.Code()
+	}
+	return 0
+}
+
+// Answer implements sqlstore.Database.
+func (s *Store) Answer(err error) error {
+	switch code(err) {
+	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE:
+		return record.ErrConflict
+	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
+		return record.ErrNotFound
+	}
+	switch code(err) & 0xff {
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		err = fmt.Errorf("%w: %w", record.ErrDamaged, err)
+	}
+	return explain(err)
+}
+
+// explain adds what to do about an error of the file.
+func explain(err error) error {
+	step := ""
+	switch code := code(err) & 0xff; {
+	case errors.Is(err, record.ErrDamaged), code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
+		step = "stop Caddy, keep a copy of the file and its -wal file, and restore the latest backup (caddy mnemogate restore); until then, delete no older backup"
+	case diskTakesNoWrites(err):
+		step = causes.NoSpace
+	case errors.Is(err, fs.ErrPermission), code == sqlite3.SQLITE_CANTOPEN, code == sqlite3.SQLITE_PERM, code == sqlite3.SQLITE_AUTH:
+		step = "give the file, the -wal and -shm files beside it, and their directory to the user that Caddy runs as, for example with chown"
+	case code == sqlite3.SQLITE_BUSY, code == sqlite3.SQLITE_LOCKED:
+		step = "another program holds the file, for example sqlite3 with an open transaction: end it"
+	}
+	return causes.Explain(err, step)
+}

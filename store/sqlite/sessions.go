@@ -1,0 +1,361 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/sqlstore"
+)
+
+// sessions implements record.Sessions for SQLite. A session counts as expired
+// from the time Expires on.
+type sessions struct{ *Store }
+
+// notEnded is the condition that a session is not revoked. A revocation is a
+// marker that takes effect when it is committed; the rows of the sessions may be
+// deleted later. The marker of account 0 is the company's and revokes earlier
+// company generations.
+const notEnded = ` NOT EXISTS (SELECT 1 FROM fences
+		WHERE company = sessions.company AND account = sessions.account AND account <> 0 AND epoch > sessions.epoch)
+	AND NOT EXISTS (SELECT 1 FROM fences WHERE company = sessions.company AND account = 0 AND epoch > sessions.era)`
+
+const (
+	deleteLinks = `DELETE FROM sessions WHERE company = ? AND account = ? AND state = ?`
+
+	insertSession = `
+		INSERT INTO sessions (` + sessionColumns + `)
+		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22
+		WHERE NOT EXISTS (SELECT 1 FROM fences WHERE company = ?3 AND account = ?4 AND account <> 0 AND epoch > ?7)
+			AND NOT EXISTS (SELECT 1 FROM fences WHERE company = ?3 AND account = 0 AND epoch > ?17)`
+)
+
+func (s sessions) Create(ctx context.Context, now time.Time, sess record.Session, counters ...record.Counter) error {
+	return s.store(ctx, "creating session", now, sess, counters, func(ctx context.Context, tx *queries) error {
+		if sess.State != record.MailedLink || sess.Account == 0 {
+			return nil
+		}
+		_, err := tx.Exec(ctx, deleteLinks, sess.Company, sess.Account, string(record.MailedLink))
+		return err
+	})
+}
+
+// store charges the counters, runs before and stores a session, in one write. It
+// tells the feed and sess.Displaced which sessions were revoked to make room: the feed
+// even after an error, which may come after the commit.
+func (s sessions) store(
+	ctx context.Context, doing string, now time.Time, sess record.Session, counters []record.Counter,
+	before func(context.Context, *queries) error,
+) error {
+	var displaced []record.Session
+	err := s.write(ctx, func(ctx context.Context, tx *queries) error {
+		if err := charge(ctx, tx, now, counters); err != nil {
+			return err
+		}
+		if err := before(ctx, tx); err != nil {
+			return err
+		}
+		err := tx.storeSession(ctx, sess)
+		if err == nil && sess.AtMost > 0 && sess.Account != 0 {
+			displaced, err = tx.revokeOldest(ctx, now, sess)
+		}
+		return err
+	})
+	for _, old := range displaced {
+		if feed := s.feed.Load(); feed != nil {
+			(*feed).Ended(old.Hash)
+		}
+		if err == nil && sess.Displaced != nil {
+			sess.Displaced(old.ID)
+		}
+	}
+	return sqlstore.Translate(s, doing, err)
+}
+
+func (tx *queries) storeSession(ctx context.Context, s record.Session) error {
+	var code record.Code
+	var hash []byte
+	if s.Code != nil {
+		code = *s.Code
+		hash = code.Hash[:]
+	}
+	return sqlstore.ExecOr(ctx, tx, record.ErrConflict, insertSession,
+		s.Hash[:], s.ID, s.Company, s.Account, s.Mnemocode, s.LoginID, s.Generation, string(s.State), record.EncodeAcceptances(s.Accepted),
+		record.Micros(s.Created), record.Micros(s.Expires), record.Micros(s.Ends), hash, code.Phone, record.Micros(code.Expires), s.NoCode,
+		s.CompanyGeneration, record.Micros(s.LastUsed), s.Address, s.UserAgent, string(s.Profile), s.Device)
+}
+
+const (
+	// Counts expired sessions too, because then the index alone is enough.
+	isOverLimit = `SELECT 1 FROM sessions WHERE company = ? AND account = ? AND state = ? LIMIT 1 OFFSET ?`
+	endOldest   = `
+		DELETE FROM sessions WHERE hash IN (
+			SELECT hash FROM sessions
+			WHERE company = ?1 AND account = ?2 AND state = ?3 AND expires > ?4 AND hash <> ?5 AND` + notEnded + `
+			ORDER BY created DESC LIMIT -1 OFFSET ?6)
+		RETURNING hash, id`
+)
+
+// revokeOldest revokes the oldest sessions of the account in the state of s, but never s
+// itself, so that at most s.AtMost are left. It returns their Hash and ID.
+func (tx *queries) revokeOldest(ctx context.Context, now time.Time, s record.Session) ([]record.Session, error) {
+	var overLimit int
+	err := tx.Row(ctx, isOverLimit, s.Company, s.Account, string(s.State), s.AtMost).Scan(&overLimit)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	scan := func(row sqlstore.Scanner) (old record.Session, err error) {
+		var hash []byte
+		err = row.Scan(&hash, &old.ID)
+		copy(old.Hash[:], hash)
+		return old, err
+	}
+	return sqlstore.Collect(ctx, tx, scan, endOldest,
+		s.Company, s.Account, string(s.State), record.Micros(now), s.Hash[:], s.AtMost-1)
+}
+
+func scanHash(row sqlstore.Scanner) (hash record.TokenHash, err error) {
+	var raw []byte
+	err = row.Scan(&raw)
+	copy(hash[:], raw)
+	return hash, err
+}
+
+const (
+	sessionColumns = `hash, id, company, account, mnemocode, login_id, epoch, state, accepted,
+			created, expires, ends, code_hash, code_phone, code_expires, by_app,
+			era, last_used, address, user_agent, profile, device`
+	selectSession = `SELECT ` + sessionColumns + ` FROM sessions`
+	sessionByHash = selectSession + ` WHERE hash = ? AND` + notEnded
+)
+
+func (s sessions) Get(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+	return sqlstore.QueryOne(ctx, s, "loading session", scanSession, sessionByHash, hash[:])
+}
+
+func scanSession(row sqlstore.Scanner) (record.Session, error) {
+	var s record.Session
+	var hash, accepted, codeHash []byte
+	var created, expires, ends, codeExpires, lastUsed int64
+	var phone string
+	err := row.Scan(&hash, &s.ID, &s.Company, &s.Account, &s.Mnemocode, &s.LoginID, &s.Generation, &s.State, &accepted,
+		&created, &expires, &ends, &codeHash, &phone, &codeExpires, &s.NoCode,
+		&s.CompanyGeneration, &lastUsed, &s.Address, &s.UserAgent, &s.Profile, &s.Device)
+	if err != nil {
+		return record.Session{}, err
+	}
+	copy(s.Hash[:], hash)
+	s.Created, s.Expires, s.Ends, s.LastUsed = record.FromMicros(created), record.FromMicros(expires), record.FromMicros(ends), record.FromMicros(lastUsed)
+	if codeHash != nil {
+		s.Code = &record.Code{Phone: phone, Expires: record.FromMicros(codeExpires)}
+		copy(s.Code.Hash[:], codeHash)
+	}
+	s.Accepted, err = record.DecodeAcceptances(accepted)
+	return s, err
+}
+
+// Revoked sessions that were not deleted yet are still in the table sessions, with a
+// marker that revokes them.
+const revoked = `
+	SELECT company, account, epoch, era, state, expires FROM revoked WHERE hash = ?1
+	UNION ALL
+	SELECT company, account, epoch, era, state, expires FROM sessions
+	WHERE hash = ?1 AND EXISTS (SELECT 1 FROM fences
+		WHERE company = sessions.company AND account = sessions.account AND account <> 0 AND epoch > sessions.epoch)`
+
+func (s sessions) Revoked(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+	scan := func(row sqlstore.Scanner) (record.Session, error) {
+		sess := record.Session{Hash: hash}
+		var expires int64
+		err := row.Scan(&sess.Company, &sess.Account, &sess.Generation, &sess.CompanyGeneration, &sess.State, &expires)
+		sess.Expires = record.FromMicros(expires)
+		return sess, err
+	}
+	return sqlstore.QueryOne(ctx, s, "loading revoked session", scan, revoked, hash[:])
+}
+
+const takeSession = `DELETE FROM sessions WHERE hash = ? AND state = ? AND expires > ? AND` + notEnded
+
+func (s sessions) Replace(
+	ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter,
+) error {
+	return s.store(ctx, "replacing session", now, next, counters, func(ctx context.Context, tx *queries) error {
+		return sqlstore.ExecOr(ctx, tx, record.ErrConflict, takeSession, old[:], string(from), record.Micros(now))
+	})
+}
+
+const touchSession = `
+	UPDATE sessions SET expires = max(expires, min(?1, ends)), last_used = max(last_used, ?3)
+	WHERE hash = ?2 AND expires > ?3 AND` + notEnded
+
+func (s sessions) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
+	return sqlstore.Change(ctx, s, "touching session", record.ErrNotFound, touchSession, record.Micros(expires), hash[:], record.Micros(now))
+}
+
+// ends takes the value of expires, so that the sweep knows when to delete the
+// session.
+const expireSession = `
+	UPDATE sessions SET expires = 0, ends = expires, code_hash = NULL, code_phone = ''
+	WHERE hash = ? AND expires > 0 AND expires <= ? AND` + notEnded
+
+func (s sessions) Expire(ctx context.Context, now time.Time, hash record.TokenHash) error {
+	return sqlstore.Change(ctx, s, "expiring session", record.ErrNotFound, expireSession, hash[:], record.Micros(now))
+}
+
+const sessionsByState = selectSession + `
+	WHERE company = ? AND account = ? AND state = ? AND expires > ? AND` + notEnded + `
+	ORDER BY created DESC LIMIT +?`
+
+func (s sessions) List(ctx context.Context, now time.Time, company string, account int64) ([]record.Session, error) {
+	var all []record.Session
+	err := s.Reading(ctx, func(ctx context.Context, q sqlstore.Queries) error {
+		for _, state := range record.StoredStates {
+			found, err := sqlstore.Collect(ctx, q, scanSession, sessionsByState,
+				company, account, string(state), record.Micros(now), record.MaxSessions)
+			if err != nil {
+				return err
+			}
+			all = append(all, found...)
+		}
+		return nil
+	})
+	record.SortByAge(all)
+	return all, sqlstore.Translate(s, "listing sessions", err)
+}
+
+const openCode = `
+	UPDATE sessions SET code_number = code_number + 1, code_hash = NULL, code_phone = ''
+	WHERE hash = ? AND state = ? AND expires > ? AND` + notEnded + ` RETURNING code_number`
+
+func (s sessions) OpenCode(ctx context.Context, now time.Time, hash record.TokenHash, state record.State) (int64, error) {
+	number, err := sqlstore.ChangeOne(ctx, s, "opening code", sqlstore.ScanValue[int64], openCode, hash[:], string(state), record.Micros(now))
+	if errors.Is(err, record.ErrNotFound) {
+		err = record.ErrConflict
+	}
+	return number, err
+}
+
+const setCode = `UPDATE sessions SET code_hash = ?, code_phone = ?, code_expires = ?, by_app = 0 WHERE hash = ? AND code_number = ? AND` + notEnded
+
+func (s sessions) SetCode(ctx context.Context, hash record.TokenHash, number int64, code record.Code) error {
+	return sqlstore.Change(ctx, s, "setting code", record.ErrConflict, setCode, code.Hash[:], code.Phone, record.Micros(code.Expires), hash[:], number)
+}
+
+const takeCode = `UPDATE sessions SET code_hash = NULL, code_phone = '' WHERE hash = ? AND code_hash = ? AND` + notEnded
+
+// SpendCode reads before it writes, so that callers without a valid code do not
+// queue for the writer. If several callers have read the same code, one of them
+// removes it. For the others the code was already gone.
+func (s sessions) SpendCode(
+	ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, counters ...record.Counter,
+) (record.Session, error) {
+	sess, err := s.Get(ctx, hash)
+	if err != nil {
+		return record.Session{}, err
+	}
+	code := sess.Code
+	sess.Code = nil
+	if sess.Company != company || sess.State != state || !sess.Expires.After(now) {
+		return sess, nil
+	}
+	if code == nil {
+		return sess, s.look(ctx, now, counters)
+	}
+	var taken int64
+	err = s.write(ctx, func(ctx context.Context, tx *queries) (err error) {
+		if err := charge(ctx, tx, now, record.CheckOnly(counters...)); err != nil {
+			return err
+		}
+		taken, err = tx.Exec(ctx, takeCode, hash[:], code.Hash[:])
+		return err
+	})
+	if err == nil && taken == 1 {
+		sess.Code = code
+	}
+	return sess, sqlstore.Translate(s, "spending code", err)
+}
+
+const (
+	// If no row changes, the counter is at its limit.
+	chargeCounter = `
+		INSERT INTO counters (key, count, until) VALUES (?1, 1, ?3)
+		ON CONFLICT (key) DO UPDATE
+		SET count = iif(until <= ?2, 1, count + 1), until = iif(until <= ?2, ?3, until)
+		WHERE until <= ?2 OR count < ?4`
+	fullCounter = `SELECT until FROM counters WHERE key = ? AND until > ? AND count >= ?`
+
+	refund      = `UPDATE counters SET count = count - 1 WHERE key = ? AND until > ?`
+	dropCounter = `DELETE FROM counters WHERE key = ? AND count <= 0`
+)
+
+// Charge reads before it writes, so that a flood of refused attempts does not block
+// the single writer. A counter that is only looked at never needs the writer.
+func (s sessions) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
+	if err := s.look(ctx, now, counters); err != nil || !slices.ContainsFunc(counters, record.Counter.IsCharged) {
+		return err
+	}
+	return sqlstore.Translate(s, "charging counters", s.write(ctx, func(ctx context.Context, tx *queries) error {
+		return charge(ctx, tx, now, counters)
+	}))
+}
+
+func (s sessions) Refund(ctx context.Context, now time.Time, counters ...record.Counter) error {
+	return sqlstore.Translate(s, "refunding counters", s.write(ctx, func(ctx context.Context, tx *queries) error {
+		for _, c := range counters {
+			_, err := tx.Exec(ctx, refund, c.Key, record.Micros(now))
+			if err == nil {
+				_, err = tx.Exec(ctx, dropCounter, c.Key)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+func charge(ctx context.Context, q sqlstore.Queries, now time.Time, counters []record.Counter) error {
+	for _, c := range counters {
+		if !c.CheckOnly && c.Limit > 0 {
+			n, err := q.Exec(ctx, chargeCounter, c.Key, record.Micros(now), record.Micros(now.Add(c.Window)), c.Limit)
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				continue
+			}
+		}
+		if err := full(ctx, q, now, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// full returns a FullError if a counter is at its limit. A counter whose limit
+// is 0 has no window, so the error says that it ends one Window from now.
+func full(ctx context.Context, q sqlstore.Queries, now time.Time, c record.Counter) error {
+	var until int64
+	err := q.Row(ctx, fullCounter, c.Key, record.Micros(now), c.Limit).Scan(&until)
+	switch {
+	case err == nil:
+		return &record.FullError{Key: c.Key, Until: record.FromMicros(until)}
+	case !errors.Is(err, sql.ErrNoRows):
+		return err
+	case c.Limit <= 0:
+		return &record.FullError{Key: c.Key, Until: record.FromMicros(record.Micros(now.Add(c.Window)))}
+	}
+	return nil
+}
+
+func (s sessions) look(ctx context.Context, now time.Time, counters []record.Counter) error {
+	return sqlstore.Translate(s, "reading counters", s.Reading(ctx, func(ctx context.Context, q sqlstore.Queries) error {
+		return charge(ctx, q, now, record.CheckOnly(counters...))
+	}))
+}

@@ -1,0 +1,341 @@
+// Package sqlite keeps accounts and sessions in one file, for a single machine. Begin with
+// Store, then read write.go.
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/causes"
+	"github.com/mnemogate/mnemogate/store/sqlstore"
+)
+
+// A Store keeps accounts and sessions in one file. Several
+// processes may use the file at once. A change that a method has acknowledged
+// survives power loss.
+//
+// Reads use a few connections of their own. Writes queue for one goroutine, which
+// commits all waiting writes in one transaction, because an fsync costs more than a
+// hundred writes.
+//
+// Deleted data are overwritten. After the next sweep of the accounts, no file
+// contains them. There is one exception: when SQLite has moved a row to another
+// page, a copy may stay in the unused part of the old page until VACUUM rewrites the
+// file. Tests saw this with one row in thousands.
+type Store struct {
+	// Log receives what an operator should know. Set it before Start. Default:
+	// nothing is logged.
+	Log *slog.Logger
+
+	file   string
+	opened os.FileInfo // the file, as Start found it
+
+	calls   sync.RWMutex // each call holds a read lock, so that Close waits for it; guards phase and created
+	phase   phase
+	created bool // Start found no file
+
+	readers *sql.DB
+	half    sqlstore.Half // of readers
+	reads   *queries
+	writers *sql.DB // at most one connection
+	ops     chan *op
+	empties chan chan error             // requests of emptyLog
+	feed    atomic.Pointer[record.Feed] // set by Run; nil before
+	backups atomic.Int32                // number of backups under way
+	quit    chan struct{}               // closed by Close
+	stopped chan struct{}               // closed by the writing goroutine
+}
+
+type phase int
+
+const (
+	phaseNew phase = iota
+	phaseOpen
+	phaseClosed
+)
+
+const (
+	readConns    = 4
+	maxBatch     = 256
+	startTimeout = 10 * time.Second
+	sweepChunk   = 100
+	busyTimeout  = "5000" // milliseconds
+	clearChunk   = 100    // revoked sessions deleted per write; each is on a page of its own
+)
+
+var errNotOpen = errors.New("the SQLite store is not open")
+
+// Open returns the store in a file. It does not touch the file before Start.
+func Open(file string) *Store { return &Store{file: file, half: sqlstore.HalfOf(readConns)} }
+
+// Accounts returns the accounts in the file. Its methods fail until Start has succeeded.
+func (s *Store) Accounts() record.Accounts {
+	return accounts{s, sqlstore.Accounts{Database: s, Dialect: dialect}}
+}
+
+// Sessions returns the sessions in the file. Its methods fail until Start has succeeded.
+func (s *Store) Sessions() record.Sessions { return sessions{s} }
+
+// Start opens the file and updates its tables. If the file or its directory is
+// missing, it creates them, readable only by this user. After an error you may call
+// it again. On a started store it does nothing. Its error wraps record.ErrUnreachable if
+// the file exists but the disk is full or read-only.
+func (s *Store) Start(ctx context.Context) error {
+	if s.beginCall() == nil { // don't wait for calls in flight, as new calls would wait, too
+		s.endCall()
+		return nil
+	}
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	switch s.phase {
+	case phaseOpen:
+		return nil
+	case phaseClosed:
+		return errNotOpen
+	}
+	info, _ := os.Stat(s.file)
+	if err := s.open(ctx); err != nil {
+		err = fmt.Errorf("opening the SQLite file %s: %w", s.file, err)
+		if info != nil && info.Size() > 0 && diskTakesNoWrites(err) {
+			err = fmt.Errorf("%w: %w", record.ErrUnreachable, err)
+		}
+		return explain(err)
+	}
+	s.ops, s.empties = make(chan *op), make(chan chan error)
+	s.quit, s.stopped = make(chan struct{}), make(chan struct{})
+	s.phase, s.created = phaseOpen, info == nil || info.Size() == 0
+	go s.commitLoop()
+	return nil
+}
+
+// Place returns the file, and whether Start created it.
+func (s *Store) Place() (string, bool) {
+	s.calls.RLock()
+	defer s.calls.RUnlock()
+	return s.file, s.created
+}
+
+// Close waits for the calls in flight, ends backups and closes the file. Later calls
+// of any method fail.
+func (s *Store) Close() error {
+	s.calls.Lock()
+	defer s.calls.Unlock()
+	before := s.phase
+	s.phase = phaseClosed
+	if before != phaseOpen {
+		return nil
+	}
+	close(s.quit)
+	select {
+	case <-s.stopped:
+	case <-time.After(stall):
+		return errStalled
+	}
+	return errors.Join(s.readers.Close(), s.writers.Close())
+}
+
+// beginCall begins a call. It fails if the store is not open, or its file is not in its
+// place. After it, call endCall.
+func (s *Store) beginCall() error {
+	s.calls.RLock()
+	err := errNotOpen
+	if s.phase == phaseOpen {
+		err = s.inPlace()
+	}
+	if err != nil {
+		s.calls.RUnlock()
+	}
+	return err
+}
+
+// inPlace returns an error if another file is at the path of the open one, or none.
+// Changes to the open file would then be lost with the next start.
+func (s *Store) inPlace() error {
+	if info, err := os.Stat(s.file); err != nil || !os.SameFile(s.opened, info) {
+		err = fmt.Errorf("%w: %s was moved, removed or replaced while it was open", record.ErrDamaged, s.file)
+		return causes.Explain(err, "put it back, or else stop Caddy and restore a backup (caddy mnemogate restore)")
+	}
+	return nil
+}
+
+func (s *Store) endCall() { s.calls.RUnlock() }
+
+// Reading implements sqlstore.Database, on the reading connections. It checks the caller's
+// context only before f: interrupting a statement takes longer than running it, and
+// costs the connection.
+func (s *Store) Reading(ctx context.Context, f func(context.Context, sqlstore.Queries) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	leave, err := s.half.Enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	if err := s.beginCall(); err != nil {
+		return err
+	}
+	defer s.endCall()
+	return f(context.WithoutCancel(ctx), s.reads)
+}
+
+// Writing uses a transaction, as every write does.
+func (s *Store) Writing(ctx context.Context, f func(context.Context, sqlstore.Queries) error) error {
+	return s.Transaction(ctx, f)
+}
+
+func (s *Store) Transaction(ctx context.Context, f func(context.Context, sqlstore.Queries) error) error {
+	return s.write(ctx, sqlstore.With[*queries](f))
+}
+
+// trialRows is how many rows Check writes: more than a batch of logins.
+const trialRows = 1000
+
+// Check reads the whole file and finds out whether it is damaged. It also writes and
+// deletes as much as many logins do.
+func (s *Store) Check(ctx context.Context) error {
+	if err := s.beginCall(); err != nil {
+		return err
+	}
+	s.endCall() // Close does not wait for it
+	if err := check(ctx, s.readers); err != nil {
+		return sqlstore.Translate(s, "checking the file", err)
+	}
+	return sqlstore.Translate(s, "writing to the file", s.write(ctx, func(ctx context.Context, tx *queries) error {
+		const company = "/check"
+		for range trialRows {
+			if _, err := tx.Exec(ctx, sqlstore.InsertFailures, company, 0, rand.Text(), string(record.WrongPasswords), 1, 0, 0); err != nil {
+				return err
+			}
+		}
+		_, err := tx.Exec(ctx, `DELETE FROM tallies WHERE company = $1`, company)
+		return err
+	}))
+}
+
+// Opening
+
+func (s *Store) open(ctx context.Context) error {
+	file, err := filepath.Abs(s.file)
+	if err != nil {
+		return err
+	}
+	if err := createPrivateFile(file); err != nil {
+		return err
+	}
+	s.makePrivate(file)
+	if s.opened, err = os.Stat(file); err != nil {
+		return err
+	}
+	writers, err := sql.Open("sqlite", dsn(file, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
+		// Checkpoint every 4 MB, and give space back after the log has grown in a
+		// burst.
+		"wal_autocheckpoint(1000)", "journal_size_limit(16777216)",
+		// Overwrite deleted data. The log still has them: see emptyLog.
+		"secure_delete(1)"))
+	if err != nil {
+		return err
+	}
+	writers.SetMaxOpenConns(1)
+	if err := migrate(ctx, writers); err != nil {
+		return errors.Join(err, writers.Close())
+	}
+	readers, err := sql.Open("sqlite", dsn(file, "query_only(1)"))
+	if err != nil {
+		return errors.Join(err, writers.Close())
+	}
+	readers.SetMaxOpenConns(readConns)
+	readers.SetMaxIdleConns(readConns)
+	s.writers, s.readers, s.reads = writers, readers, newQueries(readers)
+	return nil
+}
+
+// diskTakesNoWrites reports whether err comes from the disk, so that a later attempt
+// may succeed.
+func diskTakesNoWrites(err error) bool {
+	switch code(err) & 0xff {
+	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY:
+		return true
+	}
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS)
+}
+
+// createPrivateFile creates a file that only this user can read. SQLite gives its
+// -wal and -shm files the same mode.
+func createPrivateFile(file string) error {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+		return err
+	}
+	info, err := os.Stat(file)
+	if err == nil {
+		// Do not open it: closing it would end all locks of this process on it
+		// (sqlite.org/howtocorrupt.html, 2.2), and another store may have it open.
+		if err := os.Chmod(file, info.Mode().Perm()); errors.Is(err, syscall.EROFS) {
+			return err // SQLite only says that it can't open the file
+		}
+		return nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(file, os.O_RDWR|os.O_CREATE, 0o600) // also behind a link
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}
+
+// makePrivate removes other users' access to existing files, such as a file that was
+// copied into place.
+func (s *Store) makePrivate(file string) {
+	if runtime.GOOS == "windows" {
+		return // Windows has no file modes
+	}
+	log := cmp.Or(s.Log, slog.New(slog.DiscardHandler))
+	for _, name := range []string{file, file + "-wal", file + "-shm"} {
+		info, err := os.Stat(name)
+		if err != nil || info.Mode().Perm()&0o077 == 0 {
+			continue
+		}
+		if err := os.Chmod(name, info.Mode().Perm()&^0o077); err != nil {
+			log.Warn("other users can read or write this file, which holds all accounts: let its owner run chmod 600 on it", "file", name, "mode", info.Mode(), "error", err)
+			continue
+		}
+		log.Warn("other users could read or write this file, which holds all accounts; now only this user can", "file", name, "mode", info.Mode())
+	}
+}
+
+// dsn names the file as a URI, so that it may contain a space, % or ?. The
+// pragmas apply to each connection that is opened. Temporary data stay in memory,
+// because a service with a read-only root may have no directory for temporary files. The
+// file must exist: an empty one must not take the place of one that was moved away.
+func dsn(file string, pragmas ...string) string {
+	file = filepath.ToSlash(file)
+	if !strings.HasPrefix(file, "/") { // C:/…
+		file = "/" + file
+	}
+	query := url.Values{
+		"_pragma": append([]string{"busy_timeout(" + busyTimeout + ")", "temp_store(MEMORY)"}, pragmas...),
+		"_txlock": {"immediate"},
+		"mode":    {"rw"},
+	}
+	return (&url.URL{Scheme: "file", OmitHost: true, Path: file, RawQuery: query.Encode()}).String()
+}

@@ -1,0 +1,395 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/rand"
+	"iter"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+// Accounts has the methods of record.Accounts that SQLite and PostgreSQL share. If
+// an account does not exist or belongs to another company, they return ErrNotFound,
+// unless their comments in record say ErrConflict.
+type Accounts struct {
+	Database
+	*Dialect
+}
+
+// A Dialect is what SQLite and PostgreSQL write differently.
+type Dialect struct {
+	JSON         func(object, from string) string // a list of JSON objects, as a subquery
+	Position     string                           // function that returns where in a text another one begins, or 0
+	Lock         string                           // ends a SELECT of a row that no other call may change until the transaction ends
+	Text         func(string) string              // converts texts that are part of JSON
+	Findable     func(args ...any) bool           // false if no row can have these texts
+	ClaimQueues  string                           // claims up to $5 queues of $1 that are due at $2, until $3, as $4
+	ForgetEvents string                           // deletes up to $2 rows of history from before $1
+	Chunk        int64                            // how many rows forget deletes at once
+	ForgetOf     func(table, key string) string   // deletes up to $2 rows of the company $1
+
+	// The fields below are made by complete.
+
+	AccountByID, accountByMnemocode, accountByLoginID, accountByIdentity, accountsOf, accountsFound string
+	AccountLock, failuresLock, queueLock, insertKnown, insertUnknown                                string
+}
+
+// Complete adds the statements that the other fields make possible.
+func (d Dialect) Complete() *Dialect {
+	d.AccountLock = `SELECT id FROM accounts WHERE ` + OneAccount + d.Lock
+	d.failuresLock = `SELECT count, until FROM tallies` + oneFailureCount + d.Lock
+	d.queueLock = `SELECT queue FROM outbox_queues WHERE company = $1 AND queue = $2` + d.Lock
+	d.insertKnown = InsertFailures + ` FROM accounts WHERE ` + OneAccount + d.Lock + ` ON CONFLICT DO NOTHING`
+	d.insertUnknown = InsertFailures + ` WHERE true ON CONFLICT DO NOTHING` // SQLite needs WHERE here
+	failures := `'kind', kind, 'count', count, 'until', until`
+	selectAccount := `
+		SELECT id, company, ` + AccountColumns + `, epoch, barred, created, updated, ` +
+		d.JSON(`'provider', provider, 'subject', subject`, `identities WHERE account = accounts.id`) + `, ` +
+		d.JSON(`'code', code, 'version', version, 'at', at`, `acceptances WHERE account = accounts.id`) + `,
+			(SELECT count(*) FROM backup_codes WHERE account = accounts.id),
+			(SELECT count(*) FROM passkeys WHERE account = accounts.id), ` +
+		d.JSON(failures, `tallies WHERE company = accounts.company AND account = accounts.id AND login_id = ''`) + `,
+			coalesce((SELECT era FROM eras WHERE company = accounts.company), 0)
+		FROM accounts WHERE `
+	d.AccountByID = selectAccount + OneAccount
+	d.accountByMnemocode = selectAccount + `company = $1 AND mnemocode = $2`
+	// If no account is found, the row is an account 0 with the failure counts of the
+	// login id hash and the company generation. The 0 is the parameter $4: see
+	// postgres.accounts.
+	d.accountByLoginID = selectAccount + `
+		id = (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2)
+		UNION ALL
+		SELECT 0, '', ` + noAccount + `, 0, 0, 0, 0, '[]', '[]', 0, 0, ` +
+		d.JSON(failures, `tallies WHERE company = $1 AND account = CAST($4 AS bigint) AND login_id = $3`) + `,
+			coalesce((SELECT era FROM eras WHERE company = $1), 0)
+		WHERE (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2) IS NULL`
+	d.accountByIdentity = selectAccount + `
+		id = (SELECT account FROM identities WHERE company = $1 AND provider = $2 AND subject = $3)`
+	d.accountsOf = selectAccount + `company = $1 AND mnemocode > $2 ORDER BY mnemocode LIMIT CAST($3 AS bigint)`
+	d.accountsFound = selectAccount + `
+		company = $1 AND mnemocode > $2 AND mnemocode <= $3 AND ($4 = '' OR status = $4)
+			AND ($5 = '' OR EXISTS (SELECT 1 FROM login_ids WHERE account = accounts.id AND ` + d.Position + `(login_id, $5) > 0))
+			AND (NOT $6 OR (` + noSecondFactor + `))
+			AND ($8 = '' OR role = $8)
+			AND (NOT $9 OR (SELECT 1 FROM tallies WHERE company = accounts.company AND account = accounts.id AND login_id = '' LIMIT 1) IS NOT NULL)
+		ORDER BY mnemocode LIMIT CAST($7 AS bigint)`
+	return &d
+}
+
+// OneAccount is the condition for the account $2 of the company $1.
+const OneAccount = `id = $2 AND (company = $1) IS TRUE`
+
+// Loading
+
+func (s Accounts) ByLoginID(ctx context.Context, company, loginID, loginIDHash string) (record.Account, error) {
+	a, err := s.load(ctx, s.accountByLoginID, company, loginID, loginIDHash, 0)
+	if err == nil && a.ID == 0 {
+		return record.Account{CompanyGeneration: a.CompanyGeneration, FailureCounts: a.FailureCounts}, record.ErrNotFound
+	}
+	return a, err
+}
+
+func (s Accounts) ByID(ctx context.Context, company string, id int64) (record.Account, error) {
+	return s.load(ctx, s.AccountByID, company, id)
+}
+
+func (s Accounts) ByMnemocode(ctx context.Context, company, mnemocode string) (record.Account, error) {
+	return s.load(ctx, s.accountByMnemocode, company, mnemocode)
+}
+
+func (s Accounts) ByIdentity(ctx context.Context, company string, identity record.Identity) (record.Account, error) {
+	return s.load(ctx, s.accountByIdentity, company, identity.Provider, identity.Subject)
+}
+
+// load returns the one account that a query finds.
+func (s Accounts) load(ctx context.Context, query string, args ...any) (record.Account, error) {
+	if !s.Findable(args...) {
+		return record.Account{}, record.ErrNotFound
+	}
+	return QueryOne(ctx, s, "loading account", AccountScan(s.Text), query, args...)
+}
+
+func (s Accounts) List(ctx context.Context, company, after string, limit int) ([]record.Account, error) {
+	return QueryAll(ctx, s, "listing accounts", AccountScan(s.Text), s.accountsOf, company, after, limit)
+}
+
+// The last mnemocode that a search looks at, and how many it looks at.
+const searchedPart = `
+	SELECT coalesce(max(mnemocode), ''), count(*)
+	FROM (SELECT mnemocode FROM accounts WHERE company = $1 AND mnemocode > $2 ORDER BY mnemocode LIMIT CAST($3 AS bigint)) AS searched`
+
+func (s Accounts) Search(ctx context.Context, company string, match record.Match, after string, limit int) (found []record.Account, last string, err error) {
+	if !s.Findable(match.Part, match.Role) {
+		return nil, "", ctx.Err()
+	}
+	err = s.Reading(ctx, func(ctx context.Context, q Queries) error {
+		var searched int
+		if err := q.Row(ctx, searchedPart, company, after, match.Reach).Scan(&last, &searched); err != nil {
+			return err
+		}
+		found, err = Collect(ctx, q, AccountScan(s.Text), s.accountsFound, company, after, last, string(match.Status), match.Part, match.NoSecondFactor, limit,
+			match.Role, match.Failed)
+		if searched < match.Reach {
+			last = ""
+		}
+		return err
+	})
+	return found, last, Translate(s, "searching accounts", err)
+}
+
+// Changing
+
+// SetGeneration sets Generation and InactiveGeneration of an account that Update changes.
+func SetGeneration(a *record.Account, before record.Account, ends bool) {
+	a.Generation, a.InactiveGeneration = before.Generation, before.InactiveGeneration
+	if !ends {
+		return
+	}
+	a.Generation++
+	if before.Status == record.StatusActive && a.Status != record.StatusActive {
+		a.InactiveGeneration = a.Generation
+	}
+}
+
+// NewLoginIDs yields the login ids of an account that must be stored: all of them, or none
+// if a change leaves them alone.
+func NewLoginIDs(before, after record.Account) iter.Seq2[string, string] {
+	if record.SameLoginIDs(before, after) {
+		return func(func(string, string) bool) {}
+	}
+	return record.LoginIDs(after)
+}
+
+// lockAccount returns ErrNotFound if there is no such account. Otherwise no other call
+// changes the account until the transaction ends.
+func (s Accounts) lockAccount(ctx context.Context, tx Queries, company string, id int64) error {
+	return tx.Row(ctx, s.AccountLock, company, id).Scan(&id)
+}
+
+const (
+	deleteAccount     = `DELETE FROM accounts WHERE ` + OneAccount // foreign keys also delete the rows that belong to it
+	deleteAllFailures = `DELETE FROM tallies WHERE company = $1 AND account = CAST($2 AS bigint)`
+)
+
+func (s Accounts) Delete(ctx context.Context, company string, id int64, events ...record.OutboxEvent) error {
+	return Translate(s, "deleting account", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+		if err := ExecOr(ctx, tx, record.ErrNotFound, deleteAccount, company, id); err != nil {
+			return err
+		}
+		if err := tx.Later(ctx, deleteAllFailures, company, id); err != nil {
+			return err
+		}
+		return s.RevokeLater(ctx, tx, record.Revocation{Company: company, Account: id, Generation: record.AllGenerations}, events)
+	}))
+}
+
+const setPassword = `
+	UPDATE accounts SET password_hash = $4, must_set_password = false, epoch = epoch + 1, updated = $5
+	WHERE ` + OneAccount + ` AND epoch = $3`
+
+func (s Accounts) SetPassword(
+	ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep record.TokenHash, events ...record.OutboxEvent,
+) error {
+	return Translate(s, "setting password", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+		err := ExecOr(ctx, tx, record.ErrConflict, setPassword, company, id, generation, hash, record.Micros(now))
+		if err != nil {
+			return err
+		}
+		if err := tx.Later(ctx, deleteFailures, company, id, "", string(record.WrongPasswords)); err != nil {
+			return err
+		}
+		return s.RevokeLater(ctx, tx, record.Revocation{Company: company, Account: id, Generation: generation + 1, Keep: keep}, events)
+	}))
+}
+
+const accept = `
+	INSERT INTO acceptances (account, code, version, at) VALUES ($1, $2, $3, $4)
+	ON CONFLICT (account, code) DO UPDATE SET version = excluded.version, at = excluded.at`
+
+func (s Accounts) Accept(
+	ctx context.Context, company string, id int64, accepted []record.Acceptance, events ...record.OutboxEvent,
+) error {
+	return Translate(s, "storing acceptances", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+		if err := s.lockAccount(ctx, tx, company, id); err != nil {
+			return err
+		}
+		if err := InsertAcceptances(ctx, tx, id, accepted); err != nil {
+			return err
+		}
+		return tx.InsertEvents(ctx, company, id, events)
+	}))
+}
+
+func InsertAcceptances(ctx context.Context, tx Queries, id int64, accepted []record.Acceptance) error {
+	for _, a := range accepted {
+		if err := tx.Later(ctx, accept, id, a.Code, a.Version, record.Micros(a.At)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Backup codes
+
+const (
+	backupCodes       = `SELECT hash FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE ` + OneAccount + `) ORDER BY hash`
+	useBackupCode     = `DELETE FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE ` + OneAccount + `) AND hash = $3`
+	deleteBackupCodes = `DELETE FROM backup_codes WHERE account = $1`
+	insertBackupCode  = `INSERT INTO backup_codes (account, hash) VALUES ($1, $2) ON CONFLICT DO NOTHING`
+)
+
+func (s Accounts) SetBackupCodes(
+	ctx context.Context, company string, id int64, hashes []string, events ...record.OutboxEvent,
+) error {
+	return Translate(s, "storing backup codes", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+		if err := s.lockAccount(ctx, tx, company, id); err != nil {
+			return err
+		}
+		if err := tx.Later(ctx, deleteBackupCodes, id); err != nil {
+			return err
+		}
+		if err := InsertBackupCodes(ctx, tx, id, hashes); err != nil {
+			return err
+		}
+		return tx.InsertEvents(ctx, company, id, events)
+	}))
+}
+
+func InsertBackupCodes(ctx context.Context, tx Queries, id int64, hashes []string) error {
+	for _, hash := range hashes {
+		if err := tx.Later(ctx, insertBackupCode, id, hash); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s Accounts) BackupCodes(ctx context.Context, company string, id int64) ([]string, error) {
+	return QueryAll(ctx, s, "loading backup codes", ScanValue[string], backupCodes, company, id)
+}
+
+func (s Accounts) UseBackupCode(ctx context.Context, company string, id int64, hash string) error {
+	return Change(ctx, s, "using backup code", record.ErrConflict, useBackupCode, company, id, hash)
+}
+
+// The secrets
+
+const (
+	insertFirstSecret = `INSERT INTO secret (id, value) VALUES (1, $1) ON CONFLICT DO NOTHING`
+	insertSecret      = `INSERT INTO secrets (number, value, begins) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
+	selectSecrets     = `SELECT 0, value, 0 FROM secret WHERE id = 1 UNION ALL SELECT number, value, begins FROM secrets WHERE number > 0 ORDER BY 1`
+)
+
+func (s Accounts) Secrets(ctx context.Context) ([]record.Secret, error) {
+	scan := func(row Scanner) (found record.Secret, err error) {
+		var begins int64
+		err = row.Scan(&found.Number, &found.Value, &begins)
+		found.Begins = record.FromMicros(begins)
+		return found, err
+	}
+	secrets, err := QueryAll(ctx, s, "loading secrets", scan, selectSecrets)
+	if err == nil && len(secrets) == 0 {
+		first := make([]byte, 32)
+		rand.Read(first)
+		if err = Change(ctx, s, "storing a secret", nil, insertFirstSecret, first); err == nil {
+			secrets, err = QueryAll(ctx, s, "loading secrets", scan, selectSecrets)
+		}
+	}
+	return secrets, err
+}
+
+func (s Accounts) AddSecret(ctx context.Context, secret record.Secret) error {
+	return Change(ctx, s, "storing a secret", record.ErrConflict, insertSecret, secret.Number, secret.Value, record.Micros(secret.Begins))
+}
+
+// Configured accounts
+
+const (
+	insertSeed = `INSERT INTO seeds (company, mnemocode) VALUES ($1, $2) ON CONFLICT DO NOTHING`
+	selectSeed = `SELECT EXISTS (SELECT 1 FROM seeds WHERE company = $1 AND mnemocode = $2)`
+)
+
+func (s Accounts) SetSeeded(ctx context.Context, company, mnemocode string) error {
+	return Change(ctx, s, "recording a configured account", nil, insertSeed, company, mnemocode)
+}
+
+func (s Accounts) Seeded(ctx context.Context, company, mnemocode string) (bool, error) {
+	return QueryOne(ctx, s, "looking up a configured account", ScanValue[bool], selectSeed, company, mnemocode)
+}
+
+// Census
+
+const (
+	// Looks up one company after the other, because the index has many entries for
+	// each.
+	companies = `
+		WITH RECURSIVE found (company) AS (
+			SELECT min(company) FROM accounts
+			UNION ALL
+			SELECT (SELECT min(company) FROM accounts WHERE company > found.company) FROM found WHERE company IS NOT NULL
+		)
+		SELECT company FROM found WHERE company IS NOT NULL`
+	count    = `SELECT count(*) FROM accounts`
+	stranded = `SELECT company, count(*) FROM accounts WHERE status = $1 AND (second_factor OR $2) AND ` + noSecondFactor + ` GROUP BY company`
+	// With NOT EXISTS, PostgreSQL would read the whole tables for a Search.
+	noSecondFactor = `phone = '' AND (totp = '' OR password_hash = '')
+			AND (SELECT 1 FROM backup_codes WHERE account = accounts.id LIMIT 1) IS NULL
+			AND (SELECT 1 FROM identities WHERE account = accounts.id LIMIT 1) IS NULL
+			AND (SELECT 1 FROM passkeys WHERE account = accounts.id LIMIT 1) IS NULL`
+)
+
+func (s Accounts) CompaniesWithAccounts(ctx context.Context) ([]string, error) {
+	return QueryAll(ctx, s, "looking for companies", ScanValue[string], companies)
+}
+
+func (s Accounts) Count(ctx context.Context) (int, error) {
+	return QueryOne(ctx, s, "counting accounts", ScanValue[int], count)
+}
+
+func (s Accounts) Stranded(ctx context.Context, all bool) (map[string]int, error) {
+	counts := map[string]int{}
+	scan := func(row Scanner) (company string, err error) {
+		var n int
+		err = row.Scan(&company, &n)
+		counts[company] = n
+		return company, err
+	}
+	_, err := QueryAll(ctx, s, "counting accounts without a second factor", scan, stranded, string(record.StatusActive), all)
+	return counts, err
+}
+
+// Signing keys
+
+const (
+	signingKeys       = `SELECT number, sealed, created FROM signing_keys WHERE company = $1 ORDER BY number`
+	insertSigningKey  = `INSERT INTO signing_keys (company, number, sealed, created) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`
+	deleteSigningKeys = `DELETE FROM signing_keys WHERE company = $1 AND number < $2`
+)
+
+// SigningKeys implements record.SigningKeys.
+func (s Accounts) SigningKeys(ctx context.Context, company string) ([]record.SigningKey, error) {
+	scan := func(row Scanner) (k record.SigningKey, err error) {
+		var created int64
+		err = row.Scan(&k.Number, &k.Sealed, &created)
+		k.Created = record.FromMicros(created)
+		return k, err
+	}
+	return QueryAll(ctx, s, "loading signing keys", scan, signingKeys, company)
+}
+
+// AddSigningKey implements record.SigningKeys.
+func (s Accounts) AddSigningKey(ctx context.Context, company string, key record.SigningKey) error {
+	return Change(ctx, s, "storing a signing key", record.ErrConflict, insertSigningKey, company, key.Number, key.Sealed, record.Micros(key.Created))
+}
+
+// RemoveSigningKeys implements record.SigningKeys.
+func (s Accounts) RemoveSigningKeys(ctx context.Context, company string, number int64) error {
+	return Change(ctx, s, "removing signing keys", nil, deleteSigningKeys, company, number)
+}
+
+// Interface guards
+var (
+	_ record.SigningKeys = Accounts{}
+	_ record.Census      = Accounts{}
+)

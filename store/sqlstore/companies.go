@@ -1,0 +1,63 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+const (
+	moveLoginIDs         = `UPDATE login_ids SET company = $2 WHERE account = $1`
+	moveIdentities       = `UPDATE identities SET company = $2 WHERE account = $1`
+	movePasskeys         = `UPDATE passkeys SET company = $2 WHERE account = $1`
+	deleteDevices        = `DELETE FROM devices WHERE account = $1`
+	deleteDeviceFailures = `DELETE FROM tallies WHERE company = $1 AND account = CAST($2 AS bigint) AND login_id <> ''`
+	moveFailures         = `UPDATE tallies SET company = $3 WHERE company = $1 AND account = CAST($2 AS bigint)`
+	moveAccount          = `UPDATE accounts SET company = $2, totp = $3, totp_pending = $4 WHERE id = $1`
+)
+
+// MoveAccount implements record.Companies.
+func (s Accounts) MoveAccount(ctx context.Context, company string, id int64, to string, change func(*record.Account)) error {
+	return Translate(s, "moving an account", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+		if err := s.lockAccount(ctx, tx, company, id); err != nil {
+			return err
+		}
+		a, err := AccountScan(s.Text)(tx.Row(ctx, s.AccountByID, company, id))
+		if err != nil {
+			return err
+		}
+		a.Company = to
+		change(&a)
+		if err := tx.RefuseTaken(ctx, record.Account{}, a); err != nil {
+			return err
+		}
+		return errors.Join(
+			tx.Later(ctx, moveLoginIDs, id, to),
+			tx.Later(ctx, moveIdentities, id, to),
+			tx.Later(ctx, movePasskeys, id, to),
+			tx.Later(ctx, deleteDevices, id),
+			tx.Later(ctx, deleteDeviceFailures, company, id),
+			tx.Later(ctx, moveFailures, company, id, to),
+			tx.Later(ctx, moveAccount, id, to, a.TOTP, a.TOTPPending),
+		)
+	}))
+}
+
+const inheritSeeds = `INSERT INTO seeds (company, mnemocode) SELECT $2, mnemocode FROM seeds WHERE company = $1 ON CONFLICT DO NOTHING`
+
+// ForgetCompany implements record.Companies.
+func (s Accounts) ForgetCompany(ctx context.Context, company, heir string) error {
+	tables := [][2]string{{"tallies", "company, account, login_id, kind"}, {"seeds", "company, mnemocode"}, {"signing_keys", "company, number"}}
+	if heir == "" {
+		tables = append(tables, [2]string{"outbox", "company, queue, number"}, [2]string{"outbox_queues", "company, queue"})
+	} else if err := Change(ctx, s, "handing on the configured accounts", nil, inheritSeeds, company, heir); err != nil {
+		return err
+	}
+	for _, t := range tables {
+		if err := Sweep(ctx, s, "forgetting a company", s.ForgetOf(t[0], t[1]), company, s.Chunk); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,94 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+const (
+	oneFailureCount = ` WHERE company = $1 AND account = CAST($2 AS bigint) AND login_id = $3 AND kind = $4`
+	deleteFailures  = `DELETE FROM tallies` + oneFailureCount
+	updateFailures  = `UPDATE tallies SET count = $5, until = $6, changed = $7` + oneFailureCount
+	InsertFailures  = `INSERT INTO tallies (company, account, login_id, kind, count, until, changed) SELECT $1, $2, $3, $4, $5, $6, $7`
+
+	// StaleFailures are what a sweep at $1 deletes. A day has 86,400,000,000 microseconds.
+	StaleFailures = `account = 0 AND changed < $1 - 86400000000 AND until <= $1`
+)
+
+func (s Accounts) UpdateFailures(
+	ctx context.Context, now time.Time, key record.FailureKey, kind record.FailureKind, change func(*record.FailureCount) error,
+) error {
+	row := []any{key.Company, key.Account, cmp.Or(key.Device, key.LoginID), string(kind)}
+	return Translate(s, "updating a failure count", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+		before, err := scanFailureCount(tx.Row(ctx, s.failuresLock, row...))
+		missing := errors.Is(err, sql.ErrNoRows)
+		if err != nil && !missing {
+			return err
+		}
+		after := before
+		if err := change(&after); err != nil {
+			return refusal{err}
+		}
+		values := slices.Concat(row, []any{after.Count, record.Micros(after.Until), record.Micros(now)})
+		err = nil
+		switch {
+		case after.Count == before.Count && after.Until.Equal(before.Until):
+		case missing: // there was no row to lock, so another node may insert it first
+			err = s.insertFailures(ctx, tx, key, values)
+		case after.Count == 0 && after.Until.IsZero(): // same as no row
+			err = tx.Later(ctx, deleteFailures, row...)
+		default:
+			err = tx.Later(ctx, updateFailures, values...)
+		}
+		if err != nil {
+			return err
+		}
+		return tx.InsertEvents(ctx, key.Company, key.Account, after.Outbox)
+	}))
+}
+
+// insertFailures stores the first count of a key, or nothing if the account has been
+// deleted.
+func (s Accounts) insertFailures(ctx context.Context, tx Queries, key record.FailureKey, values []any) error {
+	insert := s.insertUnknown
+	if key.Account != 0 {
+		insert = s.insertKnown
+	}
+	err := ExecOr(ctx, tx, ErrAgain, insert, values...)
+	if err == ErrAgain && key.Account != 0 && errors.Is(s.lockAccount(ctx, tx, key.Company, key.Account), sql.ErrNoRows) {
+		return nil
+	}
+	return err
+}
+
+func scanFailureCount(row Scanner) (record.FailureCount, error) {
+	var t record.FailureCount
+	var until int64
+	if err := row.Scan(&t.Count, &until); err != nil {
+		return record.FailureCount{}, err
+	}
+	t.Until = record.FromMicros(until)
+	return t, nil
+}
+
+const failuresOf = `SELECT kind, count, until FROM tallies WHERE company = $1 AND account = CAST($2 AS bigint) AND login_id = $3`
+
+func (s Accounts) FailureCounts(ctx context.Context, key record.FailureKey) (record.Failures, error) {
+	failures := record.Failures{}
+	scan := func(row Scanner) (kind string, err error) {
+		var t record.FailureCount
+		var until int64
+		err = row.Scan(&kind, &t.Count, &until)
+		t.Until = record.FromMicros(until)
+		failures[record.FailureKind(kind)] = t
+		return kind, err
+	}
+	_, err := QueryAll(ctx, s, "loading failure counts", scan, failuresOf, key.Company, key.Account, cmp.Or(key.Device, key.LoginID))
+	return failures, err
+}

@@ -1,0 +1,109 @@
+package sqlstore
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+// This file makes the parts of statements that list record.Fields. A field is stored as
+// soon as it is there and a migration has added its column.
+
+// EachField joins what part returns for each of record.Fields.
+func EachField(part func(i int, f record.Field) string) string {
+	parts := make([]string, len(record.Fields))
+	for i, f := range record.Fields {
+		parts[i] = part(i, f)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// noAccount are the values of AccountColumns in a row without an account.
+var (
+	AccountColumns = EachField(func(_ int, f record.Field) string { return f.Column })
+	noAccount      = EachField(func(_ int, f record.Field) string {
+		if f.Flag != nil {
+			return "false"
+		}
+		return "''"
+	})
+)
+
+// AccountValues returns the values of AccountColumns.
+func AccountValues(a record.Account) []any {
+	values := make([]any, len(record.Fields))
+	for i, f := range record.Fields {
+		if f.Flag != nil {
+			values[i] = *f.Flag(&a)
+		} else {
+			values[i] = *f.Text(&a)
+		}
+	}
+	return values
+}
+
+// AccountScan returns a function that scans the accounts of a result, row by row. A row
+// overwrites everything of the row before. The function text converts the texts that
+// are part of JSON.
+func AccountScan(text func(string) string) func(Scanner) (record.Account, error) {
+	var a record.Account
+	var created, updated int64
+	var identities, accepted, failures []byte
+	columns := append(make([]any, 0, len(record.Fields)+12), &a.ID, &a.Company)
+	for _, f := range record.Fields {
+		if f.Flag != nil {
+			columns = append(columns, f.Flag(&a))
+		} else {
+			columns = append(columns, f.Text(&a))
+		}
+	}
+	columns = append(columns, &a.Generation, &a.InactiveGeneration, &created, &updated,
+		&identities, &accepted, &a.BackupCodes, &a.Passkeys, &failures, &a.CompanyGeneration)
+	return func(row Scanner) (_ record.Account, err error) {
+		if err = row.Scan(columns...); err != nil {
+			return record.Account{}, err
+		}
+		a.Created, a.Updated = record.FromMicros(created), record.FromMicros(updated)
+		if a.FailureCounts, err = decodeFailureCounts(failures, text); err != nil {
+			return record.Account{}, err
+		}
+		if a.Identities, err = decodeIdentities(identities); err != nil {
+			return record.Account{}, err
+		}
+		for i := range a.Identities {
+			a.Identities[i].Subject = text(a.Identities[i].Subject)
+		}
+		if a.Accepted, err = record.DecodeAcceptances(accepted); err != nil {
+			return record.Account{}, err
+		}
+		for i := range a.Accepted {
+			a.Accepted[i].Code, a.Accepted[i].Version = text(a.Accepted[i].Code), text(a.Accepted[i].Version)
+		}
+		return a, nil
+	}
+}
+
+// Child rows of an account, as JSON. The decoders return nil for an empty list.
+
+func decodeIdentities(data []byte) ([]record.Identity, error) {
+	identities, err := record.DecodeList[record.Identity](data)
+	slices.SortFunc(identities, record.Identity.Compare)
+	return identities, err
+}
+
+func decodeFailureCounts(data []byte, text func(string) string) (map[record.FailureKind]record.FailureCount, error) {
+	stored, err := record.DecodeList[struct {
+		Kind  string `json:"kind"`
+		Count int    `json:"count"`
+		Until int64  `json:"until"`
+	}](data)
+	if err != nil || len(stored) == 0 {
+		return nil, err
+	}
+	failures := make(map[record.FailureKind]record.FailureCount, len(stored))
+	for _, t := range stored {
+		failures[record.FailureKind(text(t.Kind))] = record.FailureCount{Count: t.Count, Until: record.FromMicros(t.Until)}
+	}
+	return failures, nil
+}

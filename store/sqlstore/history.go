@@ -1,0 +1,109 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+// earlier selects the event with which a new one would be one entry: the newest of its
+// name if it is kept apart, otherwise the newest of all.
+const earlier = `
+	SELECT number FROM history WHERE account = $2 AND noise = $3 AND ($4 = '' AND number > COALESCE(
+		(SELECT number FROM history WHERE account = $2 AND noise = NOT $3 ORDER BY number DESC LIMIT 1), 0) OR $4 <> '' AND apart = $4)
+	ORDER BY number DESC LIMIT 1`
+
+const (
+	recordEvent = `
+		INSERT INTO history (account, noise, apart, event, at, times)
+			SELECT id, $3, $4, $5, $6, 1 + COALESCE((SELECT times FROM history WHERE number = (` + earlier + `) AND event = $5), 0)
+			FROM accounts WHERE ` + OneAccount
+	forgetEarlier = `
+		DELETE FROM history WHERE event = $5 AND number = (` + earlier + ` OFFSET 1)
+			AND number < (SELECT max(number) FROM history WHERE account = $2 AND noise = $3 AND apart = $4 AND event = $5) -- not the new one, if another node was faster
+			AND EXISTS (SELECT 1 FROM accounts WHERE ` + OneAccount + `)`
+	forgetOldest = `
+		DELETE FROM history WHERE account = $1 AND noise = $2 AND apart = $3 AND number <=
+			(SELECT number FROM history WHERE account = $1 AND noise = $2 AND apart = $3 ORDER BY number DESC LIMIT 1 OFFSET $4)`
+)
+
+// Record implements record.History. It fails if an account is being deleted at the
+// same time. On the next attempt the account is gone.
+func (s Accounts) Record(ctx context.Context, events []record.Event) error {
+	// In the order of accounts, two concurrent calls seldom deadlock.
+	events = slices.Clone(events)
+	slices.SortStableFunc(events, func(a, b record.Event) int { return cmp.Compare(a.Account, b.Account) })
+	return Translate(s, "recording events", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+		type kind struct {
+			account int64
+			noise   bool
+			apart   string
+		}
+		var kinds []kind
+		for _, e := range events {
+			k := kind{e.Account, e.Noise, ""}
+			if e.Apart {
+				k.apart = e.Name
+			}
+			if !slices.Contains(kinds, k) {
+				kinds = append(kinds, k)
+			}
+			data, err := json.Marshal(e)
+			if err != nil {
+				return err
+			}
+			args := []any{e.Company, e.Account, k.noise, k.apart, string(data), record.Micros(e.Time)}
+			if err := tx.Later(ctx, recordEvent, args...); err != nil {
+				return err
+			}
+			if err := tx.Later(ctx, forgetEarlier, args[:5]...); err != nil {
+				return err
+			}
+		}
+		for _, k := range kinds {
+			kept := record.HistoryKept
+			if k.apart != "" {
+				kept = record.HistoryKeptApart
+			}
+			if err := tx.Later(ctx, forgetOldest, k.account, k.noise, k.apart, kept); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+const recordedOf = `
+	SELECT at, times, event FROM (
+		SELECT * FROM (SELECT number, at, times, event FROM history WHERE account = $2 AND noise = false ORDER BY number DESC LIMIT CAST($3 AS bigint)) AS quiet
+		UNION ALL
+		SELECT * FROM (SELECT number, at, times, event FROM history WHERE account = $2 AND noise = true ORDER BY number DESC LIMIT CAST($3 AS bigint)) AS noisy
+	) AS recorded
+	WHERE EXISTS (SELECT 1 FROM accounts WHERE ` + OneAccount + `) ORDER BY number DESC LIMIT CAST($3 AS bigint)`
+
+// Recorded implements record.History.
+func (s Accounts) Recorded(ctx context.Context, company string, account int64, limit int) ([]record.Event, error) {
+	scan := func(row Scanner) (e record.Event, err error) {
+		var at int64
+		var data []byte
+		if err := row.Scan(&at, &e.Count, &data); err != nil {
+			return e, err
+		}
+		err = json.Unmarshal(data, &e) // which keeps Count
+		e.Time, e.Company, e.Account = record.FromMicros(at), company, account
+		return e, err
+	}
+	return QueryAll(ctx, s, "reading a history", scan, recordedOf, company, account, limit)
+}
+
+// Forget implements record.History.
+func (s Accounts) Forget(ctx context.Context, before time.Time) error {
+	return Sweep(ctx, s, "forgetting events", s.ForgetEvents, record.Micros(before), s.Chunk)
+}
+
+// Interface guard
+var _ record.History = Accounts{}

@@ -1,0 +1,107 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+// For each company, reads only the queue that is due first, and not its whole backlog.
+const Due = `
+	WITH RECURSIVE waiting (company) AS (
+		SELECT min(company) FROM outbox_queues
+		UNION ALL
+		SELECT (SELECT min(company) FROM outbox_queues WHERE company > waiting.company)
+		FROM waiting WHERE company IS NOT NULL
+	)
+	SELECT company FROM waiting
+	WHERE (SELECT due FROM outbox_queues WHERE company = waiting.company ORDER BY due LIMIT 1) <= $1`
+
+// Due implements record.Outbox.
+func (s Accounts) Due(ctx context.Context, now time.Time) ([]string, error) {
+	return QueryAll(ctx, s, "looking for events", ScanValue[string], Due, record.Micros(now))
+}
+
+const eventsOf = `
+	SELECT number, id, type, body, at, traceparent FROM outbox WHERE company = $1 AND queue = $2 ORDER BY number LIMIT CAST($3 AS bigint)`
+
+func scanOutboxEvent(row Scanner) (record.OutboxEvent, error) {
+	var e record.OutboxEvent
+	var body string
+	var at int64
+	err := row.Scan(&e.Number, &e.ID, &e.Type, &body, &at, &e.Traceparent)
+	e.Body, e.At = []byte(body), record.FromMicros(at)
+	return e, err
+}
+
+// Claim implements record.Outbox. It commits the claim before it reads the events, so
+// that it returns no event that another node has acknowledged meanwhile.
+func (s Accounts) Claim(ctx context.Context, now, until time.Time, company string, limit int) ([]record.OutboxQueue, error) {
+	claim := rand.Text()
+	scan := func(row Scanner) (record.OutboxQueue, error) {
+		q := record.OutboxQueue{Company: company, Claim: claim, Until: until}
+		err := row.Scan(&q.Name, &q.Tries)
+		return q, err
+	}
+	var queues []record.OutboxQueue
+	err := s.Writing(ctx, func(ctx context.Context, q Queries) (err error) {
+		queues, err = Collect(ctx, q, scan, s.ClaimQueues, company, record.Micros(now), record.Micros(until), claim, limit)
+		return err
+	})
+	if err != nil || len(queues) == 0 {
+		return nil, Translate(s, "claiming events", err)
+	}
+	err = s.Reading(ctx, func(ctx context.Context, q Queries) (err error) {
+		for i := range queues {
+			queues[i].Events, err = Collect(ctx, q, scanOutboxEvent, eventsOf, company, queues[i].Name, record.ClaimedEvents)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return queues, Translate(s, "loading events", err)
+}
+
+const (
+	deleteEvent = `DELETE FROM outbox WHERE number = $1`
+	giveBack    = `UPDATE outbox_queues SET due = $4, tries = $5, claim = '' WHERE company = $1 AND queue = $2 AND claim = $3`
+	closeQueue  = `
+		DELETE FROM outbox_queues WHERE company = $1 AND queue = $2 AND claim = ''
+			AND NOT EXISTS (SELECT 1 FROM outbox WHERE company = $1 AND queue = $2)`
+	backlog = `
+		SELECT company, count(*), min(at) FROM outbox WHERE company = (SELECT min(company) FROM outbox WHERE company > $1)
+		GROUP BY company`
+)
+
+// Acknowledge implements record.Outbox. It locks the queue first: the statements
+// after the lock see the events of transactions that held it before, and later
+// writers wait.
+func (s Accounts) Acknowledge(ctx context.Context, q record.OutboxQueue, delivered []int64, due time.Time, tries int) error {
+	return Translate(s, "acknowledging events", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+		err := tx.Later(ctx, s.queueLock, q.Company, q.Name)
+		for _, number := range delivered {
+			err = errors.Join(err, tx.Later(ctx, deleteEvent, number))
+		}
+		return errors.Join(err,
+			tx.Later(ctx, giveBack, q.Company, q.Name, q.Claim, record.Micros(due), tries),
+			tx.Later(ctx, closeQueue, q.Company, q.Name))
+	}))
+}
+
+// Backlog implements record.Outbox.
+func (s Accounts) Backlog(ctx context.Context, after string) (record.Backlog, error) {
+	scan := func(row Scanner) (b record.Backlog, err error) {
+		var oldest int64
+		err = row.Scan(&b.Company, &b.Events, &oldest)
+		b.Oldest = record.FromMicros(oldest)
+		return b, err
+	}
+	return QueryOne(ctx, s, "counting events", scan, backlog, after)
+}
+
+// Interface guard
+var _ record.Outbox = Accounts{}

@@ -1,0 +1,116 @@
+package sqlstore
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+const (
+	countPasskeys = `SELECT count(*) FROM passkeys WHERE account = $1`
+	insertPasskey = `
+		INSERT INTO passkeys (company, credential, account, user_handle, public_key, sign_count, backup_eligible, backed_up,
+			transports, name, created, last_used)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING`
+)
+
+func (s Accounts) AddPasskey(ctx context.Context, company string, p record.Passkey, events ...record.OutboxEvent) error {
+	return Translate(s, "storing passkey", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+		if err := s.lockAccount(ctx, tx, company, p.Account); err != nil {
+			return err
+		}
+		var has int
+		if err := tx.Row(ctx, countPasskeys, p.Account).Scan(&has); err != nil {
+			return err
+		}
+		if has >= record.MaxPasskeys {
+			return record.ErrConflict
+		}
+		err := ExecOr(ctx, tx, &record.TakenError{Field: "credential"}, insertPasskey, company, p.Credential, p.Account, p.UserHandle,
+			p.PublicKey, int64(p.SignCount), p.BackupEligible, p.BackedUp, p.Transports, p.Name, record.Micros(p.Created), record.Micros(p.LastUsed))
+		if err != nil {
+			return err
+		}
+		return tx.InsertEvents(ctx, company, p.Account, events)
+	}))
+}
+
+const (
+	selectPasskey = `
+		SELECT account, credential, user_handle, public_key, sign_count, backup_eligible, backed_up, transports, name, created, last_used
+		FROM passkeys`
+	passkeysOf = selectPasskey + `
+		WHERE account = (SELECT id FROM accounts WHERE ` + OneAccount + `) ORDER BY created, credential`
+	passkeyByCredential = selectPasskey + ` WHERE company = $1 AND credential = $2`
+)
+
+func (s Accounts) Passkeys(ctx context.Context, company string, account int64) ([]record.Passkey, error) {
+	return QueryAll(ctx, s, "loading passkeys", scanPasskey, passkeysOf, company, account)
+}
+
+func (s Accounts) Passkey(ctx context.Context, company string, credential []byte) (record.Passkey, error) {
+	return QueryOne(ctx, s, "loading passkey", scanPasskey, passkeyByCredential, company, credential)
+}
+
+func scanPasskey(row Scanner) (p record.Passkey, err error) {
+	var signCount, created, used int64
+	err = row.Scan(&p.Account, &p.Credential, &p.UserHandle, &p.PublicKey, &signCount, &p.BackupEligible, &p.BackedUp,
+		&p.Transports, &p.Name, &created, &used)
+	p.SignCount, p.Created, p.LastUsed = uint32(signCount), record.FromMicros(created), record.FromMicros(used)
+	return p, err
+}
+
+const (
+	usePasskey = `
+		UPDATE passkeys SET sign_count = $3, backed_up = $4, last_used = $5
+		WHERE company = $1 AND credential = $2 AND (sign_count < $3 OR sign_count = 0 AND $3 = 0)`
+	renamePasskey = `UPDATE passkeys SET name = $4 WHERE company = $1 AND account = $2 AND credential = $3`
+	deletePasskey = `DELETE FROM passkeys WHERE company = $1 AND account = $2 AND credential = $3`
+	// Returns nothing if a deleted passkey was the account's last way to log in.
+	nextGeneration = `
+		UPDATE accounts SET epoch = epoch + 1, updated = $3
+		WHERE ` + OneAccount + ` AND (phone <> '' OR password_hash <> '' OR
+			EXISTS (SELECT 1 FROM identities WHERE account = accounts.id) OR EXISTS (SELECT 1 FROM passkeys WHERE account = accounts.id))
+		RETURNING epoch`
+)
+
+func (s Accounts) UsePasskey(ctx context.Context, now time.Time, company string, credential []byte, signCount uint32, backedUp bool) error {
+	return Translate(s, "using passkey", s.Writing(ctx, func(ctx context.Context, q Queries) error {
+		n, err := q.Exec(ctx, usePasskey, company, credential, int64(signCount), backedUp, record.Micros(now))
+		if err != nil || n > 0 {
+			return err
+		}
+		_, err = scanPasskey(q.Row(ctx, passkeyByCredential, company, credential))
+		return cmp.Or(err, record.ErrConflict)
+	}))
+}
+
+func (s Accounts) RenamePasskey(ctx context.Context, company string, account int64, credential []byte, name string) error {
+	return Change(ctx, s, "renaming passkey", record.ErrNotFound, renamePasskey, company, account, credential, name)
+}
+
+func (s Accounts) DeletePasskey(
+	ctx context.Context, now time.Time, company string, account int64, credential []byte, keep record.TokenHash, events ...record.OutboxEvent,
+) (generation int64, err error) {
+	err = s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+		if err := s.lockAccount(ctx, tx, company, account); err != nil {
+			return err
+		}
+		if err := ExecOr(ctx, tx, record.ErrNotFound, deletePasskey, company, account, credential); err != nil {
+			return err
+		}
+		err := tx.Row(ctx, nextGeneration, company, account, record.Micros(now)).Scan(&generation)
+		if errors.Is(err, sql.ErrNoRows) {
+			return record.ErrConflict
+		}
+		if err != nil {
+			return err
+		}
+		return s.RevokeLater(ctx, tx, record.Revocation{Company: company, Account: account, Generation: generation, Keep: keep}, events)
+	})
+	return generation, Translate(s, "deleting passkey", err)
+}
