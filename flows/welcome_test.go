@@ -17,7 +17,7 @@ import (
 // welcome mails a welcome link and returns its token.
 func (b *harness) welcome() string {
 	b.t.Helper()
-	must(b.t, b.admin().Welcome(b.t.Context(), mnemocode))
+	must(b.t, b.admin().Welcome(b.t.Context(), mnemocode, false))
 	m := b.mail.last(b.t)
 	if m.Type != message.WelcomeLink {
 		b.t.Fatalf("the mail is %s", m.Type)
@@ -74,7 +74,7 @@ func TestOnlyNewUsersAreWelcomed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newHarness(t)
 			give(b)
-			err := b.admin().Welcome(t.Context(), mnemocode)
+			err := b.admin().Welcome(t.Context(), mnemocode, false)
 			if refused, ok := errors.AsType[*manage.Error](err); !ok || refused.Field != "password_set" || b.mail.count() != 0 {
 				t.Errorf("got %v and %d mails", err, b.mail.count())
 			}

@@ -60,6 +60,9 @@ type Call struct {
 	params map[string]string
 	query  url.Values    // checked against the route's
 	admin  *manage.Admin // of the company in the path
+
+	introspects bool   // the route is introspect, which OAuth's clients call
+	form        []byte // its body, if it was read for the key
 }
 
 // An Error is an error response.
@@ -105,13 +108,14 @@ func (c *Call) serve(d *API) (err error) {
 	}
 	c.App.BeginCall()
 	defer c.App.EndCall()
+	path, ok := strings.CutPrefix(c.URL.EscapedPath(), d.Root)
+	routes, params := match(path, slices.Concat(Routes, d.More))
+	c.introspects = ok && len(routes) == 1 && routes[0].Pattern == introspectPattern
 	if d.Admit != nil {
 		if c.key, err = d.Admit(c); err != nil {
 			return err
 		}
 	}
-	path, ok := strings.CutPrefix(c.URL.EscapedPath(), d.Root)
-	routes, params := match(path, slices.Concat(Routes, d.More))
 	if !ok || len(routes) == 0 {
 		return &Error{Status: http.StatusNotFound, Message: "there is no such path; GET openapi.json lists all"}
 	}

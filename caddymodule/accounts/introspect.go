@@ -6,14 +6,19 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json"
+
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 )
 
 // introspect reports the state of a token (RFC 7662). The token is sent in a form,
 // as in the RFC, or as JSON.
 func (c *Call) introspect() error {
-	body, err := c.body()
-	if err != nil {
-		return err
+	body := c.form
+	if body == nil {
+		var err error
+		if body, err = c.body(); err != nil {
+			return err
+		}
 	}
 	token, err := tokenIn(c.Header, body)
 	if err != nil {
@@ -21,6 +26,23 @@ func (c *Call) introspect() error {
 	}
 	answer, err := c.admin.Introspect(c.ctx, token)
 	return c.reply(http.StatusOK, answer, err)
+}
+
+// clientSecret returns the key as OAuth's clients send it to introspect, with any client id:
+// client_secret_basic or client_secret_post (RFC 6749, section 2.3.1). Of the former, many
+// clients do not percent-encode the key, so there are two ways to read it. It also returns
+// the scheme's challenge.
+func (c *Call) clientSecret() (keys []string, challenge string) {
+	if _, secret, basic := c.BasicAuth(); basic && len(c.Header["Authorization"]) == 1 {
+		decoded, _ := url.QueryUnescape(secret) // "" is no key
+		return []string{secret, decoded}, `Basic realm="mnemogate"`
+	}
+	if len(c.Header["Authorization"]) > 0 || c.Method != http.MethodPost {
+		return nil, bodies.Challenge
+	}
+	c.form, _ = c.body()                      // introspect reads it again, and tells of an error
+	form, _ := url.ParseQuery(string(c.form)) // introspect refuses a malformed one
+	return form["client_secret"], bodies.Challenge
 }
 
 // tokenIn returns the token in a body. It ignores other members.

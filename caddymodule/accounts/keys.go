@@ -29,9 +29,10 @@ type Key struct {
 	// The companies whose accounts the key can access. Default: all.
 	Companies []string `json:"companies,omitempty"`
 
-	// The rights of the key: `read` accounts, `write` them, list and revoke `sessions`,
-	// `introspect` tokens, `import`, `export` (with the hashes of secrets). No right
-	// includes another. Default: `read`.
+	// The rights of the key: `read` accounts, `write` them, only `create` them and send
+	// each a first welcome, list and revoke `sessions`, `introspect` tokens, `import`,
+	// `export` (with the hashes of secrets). Only `write` includes another right,
+	// `create`. Default: `read`.
 	May []Right `json:"may,omitempty"`
 
 	name   string
@@ -55,7 +56,7 @@ func (k *Key) check(name string) error {
 	}
 	for i, right := range k.May {
 		if !slices.Contains(Rights, right) {
-			return fmt.Errorf("may: %q is unknown; choose from read, write, sessions, introspect, import and export", string(right))
+			return fmt.Errorf("may: %q is unknown; choose from read, write, create, sessions, introspect, import and export", string(right))
 		}
 		if slices.Contains(k.May[:i], right) {
 			return fmt.Errorf("may: %s appears twice; remove one", right)
@@ -105,7 +106,7 @@ func (k *Key) has(code string) bool {
 }
 
 func (k *Key) may(right Right) bool {
-	return right == "" || slices.Contains(k.May, right) || right == Read && len(k.May) == 0
+	return right == "" || slices.Contains(k.May, right) || right == Read && len(k.May) == 0 || right == Create && slices.Contains(k.May, Write)
 }
 
 // keyOf returns the key that was sent, or nil if it is wrong. It takes the same time
@@ -128,12 +129,20 @@ func (h *Handler) admit(c *Call) (*Key, error) {
 	if len(c.Header["Origin"]) > 0 {
 		return nil, &Error{Status: http.StatusForbidden, Message: "requests of web pages, which have an Origin, are refused: this API is for backends"}
 	}
-	sent, ok := bearer(c.Header["Authorization"])
-	if !ok {
+	var sent []string
+	challenge := bodies.Challenge
+	if key, ok := bearer(c.Header["Authorization"]); ok {
+		sent, challenge = []string{key}, bodies.Challenge+`, error="invalid_token"`
+	} else if c.introspects {
+		sent, challenge = c.clientSecret()
+	}
+	if len(sent) == 0 {
 		return nil, &Error{Status: http.StatusUnauthorized, Message: "send the key in one Authorization header: Bearer <key>"}
 	}
-	if key := h.keyOf(sent); key != nil {
-		return key, nil
+	for _, key := range sent {
+		if found := h.keyOf(key); found != nil {
+			return found, nil
+		}
 	}
 	service, err := c.Service()
 	if err != nil { // the error names the store, which strangers must not learn
@@ -142,7 +151,7 @@ func (h *Handler) admit(c *Call) (*Key, error) {
 	if err := manage.CountWrongKey(c.Context(), service.Manager, c.Address); err != nil {
 		return nil, err
 	}
-	c.W.Header().Set("WWW-Authenticate", bodies.Challenge+`, error="invalid_token"`)
+	c.W.Header().Set("WWW-Authenticate", challenge)
 	return nil, &Error{Status: http.StatusUnauthorized, Message: "the key is wrong; send one of the keys in mnemogate_accounts"}
 }
 

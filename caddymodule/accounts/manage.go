@@ -117,7 +117,7 @@ func (c *Call) backupCodes() error {
 }
 
 func (c *Call) welcome() error {
-	return c.reply(http.StatusAccepted, struct{}{}, c.admin.Welcome(c.ctx, c.mnemocode()))
+	return c.reply(http.StatusAccepted, struct{}{}, c.admin.Welcome(c.ctx, c.mnemocode(), !c.May(Write)))
 }
 
 func (c *Call) unlock() error {

@@ -7,13 +7,14 @@ import (
 	"strings"
 )
 
-// A Right is a permission of a key. No right includes another.
+// A Right is a permission of a key. Only Write includes another, Create.
 type Right string
 
 // The rights. A route that needs none is open to every key.
 const (
 	Read       Right = "read"
 	Write      Right = "write"
+	Create     Right = "create" // part of Write
 	Sessions   Right = "sessions"
 	Introspect Right = "introspect"
 	Import     Right = "import"
@@ -21,7 +22,7 @@ const (
 )
 
 // Rights lists all rights.
-var Rights = []Right{Read, Write, Sessions, Introspect, Import, Export}
+var Rights = []Right{Read, Write, Create, Sessions, Introspect, Import, Export}
 
 // A Route is a route of the API.
 type Route struct {
@@ -36,12 +37,14 @@ type Route struct {
 	Summary string
 }
 
+const introspectPattern = "{company}/introspect"
+
 // Routes lists the routes that every API has.
 var Routes = []Route{
 	{http.MethodGet, "", "", nil, (*Call).companies, "Lists the companies that the key covers."},
 	{http.MethodGet, "openapi.json", "", nil, (*Call).openAPI, "This document."},
 	{http.MethodGet, "{company}/accounts", Read, []string{"login_id", "status", "contains", "role", "locked", "no_second_factor", "limit", "after"}, (*Call).list, "Finds an account by a login id, or lists all accounts in pages."},
-	{http.MethodPost, "{company}/accounts", Write, []string{"rules"}, (*Call).create, "Creates an account."},
+	{http.MethodPost, "{company}/accounts", Create, []string{"rules"}, (*Call).create, "Creates an account."},
 	{http.MethodGet, "{company}/accounts/{mnemocode}", Read, nil, (*Call).show, "Shows an account."},
 	{http.MethodPatch, "{company}/accounts/{mnemocode}", Write, []string{"rules"}, (*Call).change, "Changes an account by a JSON merge patch (RFC 7396)."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}", Write, nil, (*Call).delete, "Deletes an account and revokes its sessions."},
@@ -55,7 +58,7 @@ var Routes = []Route{
 	{http.MethodPost, "{company}/accounts/{mnemocode}/password", Write, nil, (*Call).changePassword, "Changes a user's password, given the current one."},
 	{http.MethodPost, "{company}/accounts/{mnemocode}/check-password", Write, nil, (*Call).checkPassword, "Checks a user's current password."},
 	{http.MethodPost, "{company}/accounts/{mnemocode}/unlock", Write, nil, (*Call).unlock, "Clears the failure counts, and so all locks."},
-	{http.MethodPost, "{company}/accounts/{mnemocode}/welcome", Write, nil, (*Call).welcome, "Mails a link for setting the first password."},
+	{http.MethodPost, "{company}/accounts/{mnemocode}/welcome", Create, nil, (*Call).welcome, "Mails a link for setting the first password; with `create`, once for an account."},
 	{http.MethodGet, "{company}/accounts/{mnemocode}/sessions", Sessions, nil, (*Call).sessions, "Lists an account's sessions."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/sessions", Sessions, nil, (*Call).endSessions, "Revokes all sessions of an account."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/sessions/{session}", Sessions, nil, (*Call).endSession, "Revokes one session of an account."},
@@ -63,7 +66,7 @@ var Routes = []Route{
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/devices/{device}", Sessions, nil, (*Call).forgetDevices, "Removes a known device of an account."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/devices", Sessions, nil, (*Call).forgetDevices, "Removes all known devices of an account."},
 	{http.MethodDelete, "{company}/sessions", Sessions, nil, (*Call).endAllSessions, "Revokes all sessions of the company."},
-	{http.MethodPost, "{company}/introspect", Introspect, nil, (*Call).introspect, "Says whether a token is valid (RFC 7662), and extends nothing."},
+	{http.MethodPost, introspectPattern, Introspect, nil, (*Call).introspect, "Says whether a token is valid (RFC 7662), and extends nothing."},
 	{http.MethodPost, "{company}/import", Import, []string{"update", "skipped"}, (*Call).importLines, "Imports accounts, one per line."},
 	{http.MethodGet, "{company}/export", Export, []string{"secrets"}, (*Call).export, "Exports all accounts, one per line, with their password hashes; with secrets=true also the secrets of authenticator apps, in plain text."},
 }

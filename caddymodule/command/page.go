@@ -28,8 +28,9 @@ func (c *cli) pageCommand() *cobra.Command {
 	cmd := c.command("page --preview [<company>] [--config <file>] [--listen <host:port>]", "Shows the login page and mails without accounts",
 		`Serves every screen of the login page, in each state, language and color scheme,
 with the looks of login_page in the configuration: that of the company or, if
-you name none, the first one. It also serves the mails to the company's users. It reads the files again at each start. It needs
-no running server, accounts or stores, and sends nothing. Stop it with Ctrl-C.`,
+you name none, the first one. It also serves the mails to the company's users.
+It reads the files again at each start. It needs no running server, accounts or
+stores, and sends nothing. Stop it with Ctrl-C.`,
 		cobra.MaximumNArgs(1), func(args []string) error {
 			if !preview {
 				return errors.New("add --preview: the command has no other function yet")

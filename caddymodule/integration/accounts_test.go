@@ -91,6 +91,9 @@ const allKeys = `
 		key writer sha256:9af8b6d1d7e6d6bc8d1b8a90e4a0ab1ad0f0ba0bd3c0f5b1f6d24fdd7d3b9ae8 writes-and-nothing-else {
 			company acme
 			may write
+		}
+		key signup creates-and-nothing-else {
+			may create
 		}`
 
 // audits waits until the logs have this many lines with the text.
@@ -339,7 +342,15 @@ func welcomeMailsALink(t *testing.T, s *site) {
 	}
 	s.sms.answer(0)
 	s.api("reads-and-nothing-else", "POST", "acme/accounts/new/welcome", nil).wantRefused(http.StatusForbidden, "")
-	welcome("new").wantStatus(http.StatusAccepted)
+	signUp := func(method, path string, body any) answer {
+		return s.api("creates-and-nothing-else", method, "acme/accounts"+path, body)
+	}
+	signUp("POST", "", fields{"profile_mnemocode": "joins"}).wantStatus(http.StatusCreated)
+	for _, method := range []string{"GET", "PATCH", "DELETE"} {
+		signUp(method, "/joins", nil).wantRefused(http.StatusForbidden, "")
+	}
+	signUp("POST", "/new/welcome", nil).wantStatus(http.StatusAccepted)
+	signUp("POST", "/new/welcome", nil).wantRefused(http.StatusForbidden, "")
 	if to, subject := s.sms.last("welcome.link", "to"), s.sms.last("welcome.link", "subject"); to != "new@example.com" || subject != "Welcome to acme" {
 		t.Errorf("%q went to %s", subject, to)
 	}
@@ -353,7 +364,9 @@ func welcomeMailsALink(t *testing.T, s *site) {
 	if a := welcome("new").wantRefused(http.StatusTooManyRequests, ""); a.str("reason") != "limit.mails" || a.Header.Get("Retry-After") == "" {
 		t.Errorf("got %v %s", a.Header, a.Body)
 	}
-	s.audits(2, `"msg":"mnemogate.account.welcomed","company":"acme","mnemocode":"new","address":"127.0.0.1","actor":"all"`)
+	for _, actor := range []string{"all", "signup"} {
+		s.audits(1, `"msg":"mnemogate.account.welcomed","company":"acme","mnemocode":"new","address":"127.0.0.1","actor":"`+actor+`"`)
+	}
 	s.audits(1, `"msg":"mnemogate.limit.mails","company":"acme","mnemocode":"new"`)
 }
 

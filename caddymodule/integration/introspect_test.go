@@ -38,10 +38,11 @@ func TestTokensAreIntrospected(t *testing.T) {
 	t.Parallel()
 	s := accountsSite(t, startNodes, allKeys, siteConfig{company: zed, more: umbra})
 	began := time.Now()
+	s.api(keyOfAll, "PATCH", "acme/accounts/zed", fields{"role": "Büro 100%"}).wantStatus(http.StatusOK)
 	token := s.login("zed")
 	session := s.sessions("zed")[0]
 	want := fields{"active": true, "sub": "zed", "company": "acme", "state": "authorized", "sid": session.ID,
-		"iat": float64(session.Created.Unix()), "exp": float64(session.Expires.Unix())}
+		"iat": float64(session.Created.Unix()), "exp": float64(session.Expires.Unix()), "auth_time": float64(session.Created.Unix()), "amr": []string{"pwd"}, "role": "Büro 100%"}
 	for range 4 { // from the stores and from the memories of both nodes
 		for contentType, body := range map[string]string{
 			form:                              "token_type_hint=refresh_token&token=" + token,
@@ -88,6 +89,23 @@ func TestTokensAreIntrospected(t *testing.T) {
 		t.Error("401 without a challenge")
 	}
 	s.introspect("not-a-key-at-all", form, "token="+token).wantRefused(http.StatusUnauthorized, "")
+	asClient := func(path, user, secret, body string) answer {
+		r := s.request("POST", "/api/acme/"+path, body)
+		r.Header.Set("Content-Type", form)
+		if user != "" {
+			r.SetBasicAuth(user, secret)
+		}
+		return s.do(r)
+	}
+	asClient("introspect", "x", "key%2Dthat-may-do-all", "token="+token).wantStatus(http.StatusOK) // as RFC 6749 has it
+	asClient("introspect", "x", keyOfAll, "token="+token+"&client_secret=x").wantStatus(http.StatusOK)
+	if a := asClient("introspect", "x", "reads", "token="+token).wantRefused(http.StatusUnauthorized, ""); !strings.HasPrefix(a.Header.Get("WWW-Authenticate"), "Basic ") {
+		t.Errorf("the challenge is %q", a.Header.Get("WWW-Authenticate"))
+	}
+	asClient("introspect", "", "", "token="+token+"&client_id=x&client_secret=reads-and-nothing-else").wantRefused(http.StatusForbidden, "")
+	asClient("introspect", "", "", "token="+token+"&client_secret=").wantRefused(http.StatusUnauthorized, "")
+	asClient("introspect", "", "", "token="+token+"&client_secret="+strings.Repeat("x", 1<<20)).wantRefused(http.StatusUnauthorized, "")
+	asClient("accounts", "x", keyOfAll, `{"profile_mnemocode":"x"}`).wantRefused(http.StatusUnauthorized, "") // only introspect is OAuth's
 	for body, contentType := range map[string]string{
 		"": form, "token=": form, "token=a&token=b": form, "Token=a": form, "{}": "application/json", `{"token":null}`: "application/json",
 		`{"token":"a","token":"b"}`: "application/json", `{"token":1}`: "application/json", `{"token":"a"}x`: "application/json",
@@ -106,13 +124,13 @@ func TestTokensAreIntrospected(t *testing.T) {
 		node := s.nodes[0]
 		token, ended := node.login("zed"), node.login("zed")
 		node.post("auth/logout", ended, nil).wantState(record.None)
-		config := s.encoded(fields{"api": node.URL + "/api", "company": "acme", "key": keyOfAll, "tokens": []string{token, ended}})
+		config := s.encoded(fields{"api": node.URL + "/api", "company": "acme", "key": keyOfAll, "tokens": []string{ended, token, token}})
 		out := newWorkshop(t, nil, peersDir+"/introspect.mjs").node(t, "introspect.mjs", config)
 		var got []manage.Introspection
-		if err := json.Unmarshal([]byte(out), &got); err != nil || len(got) != 2 {
+		if err := json.Unmarshal([]byte(out), &got); err != nil || len(got) != 3 {
 			t.Fatalf("%v: %s", err, out)
 		}
-		if !got[0].Active || got[0].Sub != "zed" || got[1].Active {
+		if got[0].Active || !got[1].Active || got[1].Sub != "zed" || !got[2].Active {
 			t.Errorf("the client says %s", out)
 		}
 	})

@@ -3,6 +3,7 @@ package manage
 import (
 	"context"
 	"errors"
+	"net/url"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -18,6 +19,10 @@ type Introspection struct {
 	SID     string       `json:"sid,omitempty"` // the ID of the session, not the token
 	Issued  int64        `json:"iat,omitempty"` // the time of the login, in Unix seconds
 	Expires int64        `json:"exp,omitempty"` // when it expires if it is not used, in Unix seconds
+	// AuthTime is that of the OAuth provider, if it is earlier than Issued.
+	AuthTime int64    `json:"auth_time,omitempty"`
+	Methods  []string `json:"amr,omitempty"` // see record.AuthMethods
+	Role     string   `json:"role,omitempty"`
 }
 
 // Introspect describes a token of the company. It does not extend the session. An error
@@ -30,13 +35,17 @@ func (ad *Admin) Introspect(ctx context.Context, token string) (Introspection, e
 	case err != nil:
 		return Introspection{}, err
 	}
+	role, err := url.PathUnescape(session.Profile.Value(record.ProfileRole))
 	return Introspection{
-		Active:  true,
-		Sub:     session.Mnemocode,
-		Company: session.Company,
-		State:   session.State,
-		SID:     session.ID,
-		Issued:  session.Created.Unix(),
-		Expires: session.Expires.Unix(),
-	}, nil
+		Active:   true,
+		Sub:      session.Mnemocode,
+		Company:  session.Company,
+		State:    session.State,
+		SID:      session.ID,
+		Issued:   session.Created.Unix(),
+		Expires:  session.Expires.Unix(),
+		AuthTime: session.LoginTime().Unix(),
+		Methods:  session.Profile.Methods().Words(),
+		Role:     role,
+	}, err
 }

@@ -2,6 +2,8 @@ package manage
 
 import (
 	"context"
+	"strconv"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -12,7 +14,8 @@ import (
 // Welcome mails the owner of an account, usually a new one, a link to set a password. The
 // link works like a recovery link: auth/recovery/checklink exchanges it, and the same
 // limits apply. When Welcome returns nil, the mail is on its way and the link is valid.
-func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
+// With once, it refuses an account that got one within a year.
+func (ad *Admin) Welcome(ctx context.Context, mnemocode string, once bool) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
 		return err
@@ -31,8 +34,19 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string) error {
 	if err := c.SetCompany(ctx, ad.Company, ""); err != nil {
 		return err
 	}
+	mark := c.Counter("welcomed", strconv.FormatInt(a.ID, 10), tenant.Rate{N: 1, Per: 366 * 24 * time.Hour})
+	first, err := c.MarkUsed(ctx, mark)
+	if err != nil {
+		return err
+	}
+	if once && !first {
+		return &Error{403, "", "", "the account got a welcome mail already, and the key has only the right create: use one with write", nil}
+	}
 	err = c.MailLink(ctx, a, message.WelcomeLink)
 	ad.emitLocks(ctx, &c.Attempt, a)
+	if err != nil && first {
+		_ = c.Counters.Refund(context.WithoutCancel(ctx), c.Now, mark) // so that it can be tried again
+	}
 	if err != nil {
 		return err
 	}

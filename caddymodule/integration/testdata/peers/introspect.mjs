@@ -7,10 +7,11 @@ const { api, company, key, tokens } = JSON.parse(process.argv[2]);
 const server = { issuer: api, introspection_endpoint: `${api}/${company}/introspect` };
 const client = { client_id: 'service' };
 const withKey = (_server, _client, _body, headers) => headers.set('Authorization', `Bearer ${key}`);
+const ways = [withKey, oauth.ClientSecretBasic(key), oauth.ClientSecretPost(key)];
 
 const answers = [];
-for (const token of tokens) {
-  const response = await oauth.introspectionRequest(server, client, withKey, token, {
+for (const [i, token] of tokens.entries()) {
+  const response = await oauth.introspectionRequest(server, client, ways[i % ways.length], token, {
     [oauth.allowInsecureRequests]: true, // on this machine
     additionalParameters: { token_type_hint: 'access_token' },
   });
