@@ -10,9 +10,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/cdp"
+	browserpage "github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
 	"github.com/mnemogate/mnemogate/caddymodule/page"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // picture takes screenshots of the page in two sizes.
@@ -36,6 +39,45 @@ func keepPicture(t *testing.T, name string, width int, png []byte) {
 	t.Helper()
 	err := os.MkdirAll(screenshots, 0o755)
 	must(t, errors.Join(err, os.WriteFile(filepath.Join(screenshots, fmt.Sprintf("%s-%d.png", name, width)), png, 0o644)))
+}
+
+// The pictures of the documentation. With -update, the test takes them again, from scenes
+// of the preview.
+func TestBrowserPicturesOfTheDocumentation(t *testing.T) {
+	const most = 60_000
+	plain := page.Options{Title: "Acme", Color: "#3a76b0", Remember: true, SignUp: []page.Link{{Text: "Create an account", URL: "/join"}}, Links: []page.Link{{Text: "Imprint", URL: "/imprint"}, {Text: "Privacy", URL: "/privacy"}}}
+	for _, of := range []struct {
+		file, brand, name, scene string
+		width                    int64
+	}{
+		{"login-page.webp", "", "Acme", "login-passkeys", 560},
+		{"login-page-code.webp", "", "Acme", "code-choices", 560},
+		{"login-page-security.webp", "", "Acme", "security", 672},
+		{"brands/pomelo.webp", "pomelo", "Pomelo", "login-choices", 560},
+		{"brands/nocturne.webp", "nocturne", "NOCTURNE & VALE", "login-plain", 560},
+	} {
+		file := "../../docs/" + of.file
+		if *storetest.Update {
+			options := plain
+			if of.brand != "" {
+				options = brands(t)[of.brand].Options
+			}
+			b := newBrowser(t)
+			names, addresses := b.previews(options, of.name, "en")
+			b.do(chromedp.EmulateViewport(of.width, 400, chromedp.EmulateScale(2)))
+			b.opens(addresses[slices.Index(names, of.scene)])
+			height := b.eval(`document.fonts.ready.then(() => { document.activeElement.blur(); return document.documentElement.scrollHeight; })`)
+			b.do(chromedp.EmulateViewport(of.width, int64(height.(float64)), chromedp.EmulateScale(2)))
+			b.eval(`document.body.style.paddingBlockStart = '3rem'`) // which depends on the height
+			b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+				shot, err := cdp.Call(ctx, target, browserpage.CaptureScreenshot, browserpage.CaptureScreenshotParams{Format: browserpage.CaptureScreenshotFormatWebp, Quality: new(int64(40))})
+				return errors.Join(err, os.WriteFile(file, shot.Data, 0o644))
+			}))
+		}
+		if picture, err := os.Stat(file); err != nil || picture.Size() > most {
+			t.Errorf("%s: %v, or it has more than %d bytes", file, err, most)
+		}
+	}
 }
 
 // Text on the operator's color, links in it and the borders of buttons have the contrast

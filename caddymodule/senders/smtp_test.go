@@ -129,12 +129,11 @@ func (s *smtpSink) serve(conn net.Conn) {
 	s.open++
 	full := s.most != 0 && s.open > s.most
 	s.mu.Unlock()
-	leave := sync.OnceFunc(func() {
+	defer func() {
 		s.mu.Lock()
 		s.open--
 		s.mu.Unlock()
-	})
-	defer leave()
+	}()
 	if full {
 		say("421 4.7.0 too many connections")
 		return
@@ -214,7 +213,6 @@ func (s *smtpSink) serve(conn net.Conn) {
 			s.mu.Unlock()
 			say("250 2.0.0 taken")
 		case "QUIT":
-			leave() // the client may connect again when it is told
 			say("221 bye")
 			return
 		default:
