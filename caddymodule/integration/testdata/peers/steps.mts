@@ -429,6 +429,8 @@ function types(step: Step, at: Client, otp: CheckOTP, pass: CheckPassword, set: 
   void set.setPassword('x', { captcha: 'x' });
   // @ts-expect-error: no such method
   void otp.recover();
+  // @ts-expect-error: a storage has methods, also where the DOM has no types
+  void ({ getItem: 1, setItem: 1, removeItem: 1 } satisfies Options['storage']);
   // @ts-expect-error: a method of recovery
   void pass.recover({ method: 'PIGEON' });
   // @ts-expect-error: it is read only by asking
