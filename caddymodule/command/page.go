@@ -74,16 +74,12 @@ func (c *cli) previewPage(listen, company string) error {
 // people call the company, and how its mails look. An empty code means the first page's
 // first company.
 func looksOf(config []byte, code string) (page.Options, string, page.Mails, error) {
-	type policy struct {
-		Texts, Support string
-		MailColor      string `json:"mail_color"`
-	}
 	var c struct {
 		Apps struct {
 			Mnemogate struct {
-				policy
+				page.Mails
 				Companies map[string]struct {
-					policy
+					page.Mails
 					Name  string
 					OAuth map[int]struct{ Icon string }
 				}
@@ -125,16 +121,8 @@ func looksOf(config []byte, code string) (page.Options, string, page.Mails, erro
 	}
 	found.Icons = icons
 	code = cmp.Or(code, found.Companies[0])
-	own, inherited := companies[code], c.Apps.Mnemogate.policy
-	mails := page.Mails{
-		Texts:   cmp.Or(own.Texts, inherited.Texts),
-		Color:   cmp.Or(own.MailColor, inherited.MailColor),
-		Support: cmp.Or(own.Support, inherited.Support),
-	}
-	if mails.Support == "off" {
-		mails.Support = ""
-	}
-	return found.Options, cmp.Or(own.Name, code), mails, nil
+	own := companies[code]
+	return found.Options, cmp.Or(own.Name, code), own.Or(c.Apps.Mnemogate.Mails), nil
 }
 
 // handlers calls f for each handler mnemogate in a configuration.

@@ -70,7 +70,7 @@ func TestBrowserDescribesWhatHasTheFocus(t *testing.T) {
 func TestThePreviewOfACaddyfile(t *testing.T) {
 	t.Parallel()
 	s := &site{t: t, dir: shortTempDir(t)}
-	s.config = siteConfig{company: "captcha off\nname \"The Company\"", more: umbra, site: `
+	s.config = siteConfig{global: "mail_color \"#336699\"\n", company: "captcha off\nname \"The Company\"\nsupport https://acme.example/help", more: umbra, site: `
 		handle /other/* {
 			mnemogate {
 				company umbra
@@ -103,6 +103,14 @@ func TestThePreviewOfACaddyfile(t *testing.T) {
 	for _, want := range []string{"The Company", ">Imprint</a>", "/preview/preview.js", `<html lang="de"`, `content="dark"`} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the page has no %s\n%s", want, body)
+		}
+	}
+	mail := get(http.Get(strings.TrimSuffix(url, "/") + "/mails/dark/notice.phone_changed?lang=de"))(t)
+	defer mail.Body.Close()
+	content, _ = io.ReadAll(mail.Body)
+	for _, want := range []string{"The Company</h1>", `<html lang="de"`, "https://acme.example/help</a>", "(min-width: 0)"} {
+		if !strings.Contains(string(content), want) {
+			t.Errorf("the mail has no %s\n%s", want, content)
 		}
 	}
 	must(t, cmd.Process.Signal(syscall.SIGTERM))

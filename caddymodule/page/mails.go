@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -10,11 +11,16 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 )
 
-// Mails says what the mails of a company look like.
+// Mails says what the mails of a company look like, in the words of its configuration.
 type Mails struct {
-	Texts   string // the directory of its texts; empty for none
-	Color   string // its mail_color
-	Support string
+	Texts   string `json:"texts"`
+	Color   string `json:"mail_color"`
+	Support string `json:"support"`
+}
+
+// Or returns m with the inherited settings where it has none.
+func (m Mails) Or(inherited Mails) Mails {
+	return Mails{cmp.Or(m.Texts, inherited.Texts), cmp.Or(m.Color, inherited.Color), cmp.Or(m.Support, inherited.Support)}
 }
 
 // mailTypes are the types of messages that are mailed.
@@ -52,13 +58,17 @@ func (m Mails) preview(mux *http.ServeMux, name string) error {
 }
 
 func (m Mails) sample(kind, company string) message.Message {
-	mail := message.Message{Type: kind, To: "alice@example.com", Name: company, Color: m.Color, Support: m.Support}
+	mail := message.Message{
+		Type: kind, To: "alice@example.com", Name: company, Color: m.Color, Support: m.Support,
+		Notice: message.Notice{Address: "203.0.113.7", UserAgent: "Firefox/140.0 (Windows)"},
+	}
+	if m.Support == "off" {
+		mail.Support = ""
+	}
 	if message.IsNotice(kind) {
 		mail.Time = time.Now()
-		mail.Notice = message.Notice{Type: kind, Address: "203.0.113.7", UserAgent: "Firefox/140.0 (Windows)"}
-		return mail
+	} else {
+		mail.Link, mail.Expires = "https://app.example.com/acme/login#mgl_"+strings.Repeat("5mBqXnV0sJ", 4), time.Now().Add(30*time.Minute)
 	}
-	mail.Link = "https://app.example.com/acme/login#mgl_" + strings.Repeat("5mBqXnV0sJ", 4)
-	mail.Expires = time.Now().Add(30 * time.Minute)
 	return mail
 }

@@ -46,6 +46,14 @@ func (t *Texts) RenderHTML(m *Message, lang string, locales ...string) error {
 
 func (t *Texts) renderHTML(m *Message, data mailData, locales []string) (err error) {
 	tmpl, _ := t.find(mailHTML, locales)
+	if m.HTML, err = fill(tmpl, data.of(m), mailFields); err != nil {
+		return fmt.Errorf("filling in %s: %w", mailHTML, err)
+	}
+	return nil
+}
+
+// of returns the data with what a mail says.
+func (data mailData) of(m *Message) mailData {
 	data.Subject, data.Link, data.Button = m.Subject, template.URL(m.Link), cmp.Or(data.Button, m.Subject)
 	data.Color = cmp.Or(m.Color, defaultColor)
 	data.OnColor = onColor(data.Color)
@@ -53,26 +61,19 @@ func (t *Texts) renderHTML(m *Message, data mailData, locales []string) (err err
 		html := linked(text, cmp.Or(m.Link, data.Support))
 		data.Paragraphs = append(data.Paragraphs, paragraph{html, text == m.Link, text == data.Details})
 	}
-	if m.HTML, err = executeHTML(tmpl, data); err != nil {
-		return fmt.Errorf("filling in %s: %w", mailHTML, err)
-	}
-	return nil
+	return data
 }
 
 var blankLines = regexp.MustCompile(`\n\s*\n`)
 
-// linked returns a text as HTML, in which an address is a link if programs can open it.
+// linked returns a text as HTML, in which an address is a link if it is a URL.
 func linked(text, address string) template.HTML {
 	html := strings.ReplaceAll(template.HTMLEscapeString(text), "\n", "<br>\n")
-	scheme := ""
-	if isEmail := strings.Contains(address, "@"); isEmail && !strings.Contains(address, ":") {
-		scheme = "mailto:"
+	if strings.Contains(address, "://") && !strings.Contains(address, " ") {
+		shown := template.HTMLEscapeString(address)
+		html = strings.ReplaceAll(html, shown, `<a href="`+shown+`" style="color: inherit">`+shown+`</a>`)
 	}
-	if scheme == "" && !strings.Contains(address, "://") || strings.Contains(address, " ") {
-		return template.HTML(html)
-	}
-	shown := template.HTMLEscapeString(address)
-	return template.HTML(strings.ReplaceAll(html, shown, `<a href="`+scheme+shown+`" style="color: inherit">`+shown+`</a>`))
+	return template.HTML(html)
 }
 
 // onColor returns the color for text on a color like #336699: white, or black where that
@@ -87,40 +88,21 @@ func onColor(color string) string {
 	return "#ffffff"
 }
 
-// sampleMail is the data with which mailHTML is tested when it is loaded.
-var sampleMail = mailData{
-	textData:   sampleText,
-	Lang:       "en",
-	Subject:    "A subject",
-	Paragraphs: []paragraph{{HTML: "A paragraph"}, {HTML: "Its link", IsLink: true}},
-	Link:       template.URL("https://app.example.com/recover#token"),
-	Button:     "Open it",
-	Color:      defaultColor,
-	OnColor:    onColor(defaultColor),
-}
-
 // loadHTML parses a mailHTML and tests it.
 func loadHTML(source string) (text, error) {
 	tmpl, err := template.New(mailHTML).Parse(source)
 	if err != nil {
-		return nil, fmt.Errorf("it is not a valid template; correct it: %w", err)
+		return nil, invalid(err)
 	}
-	html, err := executeHTML(tmpl, sampleMail)
+	sample := &Message{Subject: "A subject", Text: "A text\n\n" + sampleText.Link, Link: sampleText.Link}
+	html, err := fill(tmpl, mailData{textData: sampleText}.of(sample), mailFields)
 	switch {
 	case err != nil:
 		return nil, err
-	case !strings.Contains(html, string(sampleMail.Paragraphs[0].HTML)):
+	case !strings.Contains(html, "A text"):
 		return nil, errors.New("it does not show the text; add {{range .Paragraphs}}<p>{{.HTML}}</p>{{end}}")
-	case !strings.Contains(html, string(sampleMail.Link)):
+	case !strings.Contains(html, "https://app.example.com/recover#"):
 		return nil, errors.New(`it does not show the link; add {{if .Link}}<a href="{{.Link}}">{{.Button}}</a>{{end}}`)
 	}
 	return tmpl, nil
-}
-
-func executeHTML(tmpl text, data mailData) (string, error) {
-	var out strings.Builder
-	if err := tmpl.Execute(&out, data); err != nil {
-		return "", fmt.Errorf("use only %s: %w", strings.Join(mailFields, ", "), err)
-	}
-	return out.String(), nil
 }

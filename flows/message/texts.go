@@ -225,7 +225,7 @@ func loadText(files fs.FS, name string) (text, error) {
 	}
 	tmpl, err := template.New(name).Parse(content)
 	if err != nil {
-		return nil, fmt.Errorf("it is not a valid template; correct it: %w", err)
+		return nil, invalid(err)
 	}
 	sample, err := execute(tmpl, sampleText)
 	switch {
@@ -238,6 +238,8 @@ func loadText(files fs.FS, name string) (text, error) {
 	}
 	return tmpl, nil
 }
+
+func invalid(err error) error { return fmt.Errorf("it is not a valid template; correct it: %w", err) }
 
 // find returns the text with this name, or nil, and its language, if that is known.
 func (t *Texts) find(name string, locales []string) (tmpl text, lang string) {
@@ -269,11 +271,9 @@ type wording struct{ subject, button, text string }
 
 // execute returns the wording of a message.
 func execute(tmpl text, data textData) (w wording, err error) {
-	var out strings.Builder
-	if err := tmpl.Execute(&out, data); err != nil {
-		return w, fmt.Errorf("use only %s: %w", strings.Join(textFields, ", "), err)
+	if w.text, err = fill(tmpl, data, textFields); err != nil {
+		return w, err
 	}
-	w.text = out.String()
 	if strings.HasSuffix(tmpl.Name(), ".mail.txt") {
 		if w, err = cutHead(w.text); err != nil {
 			return w, err
@@ -283,6 +283,15 @@ func execute(tmpl text, data textData) (w wording, err error) {
 		return w, errors.New("it is empty; write the text of the message")
 	}
 	return w, nil
+}
+
+// fill executes a template. fields are those of the data.
+func fill(tmpl text, data any, fields []string) (string, error) {
+	var out strings.Builder
+	if err := tmpl.Execute(&out, data); err != nil {
+		return "", fmt.Errorf("use only %s: %w", strings.Join(fields, ", "), err)
+	}
+	return out.String(), nil
 }
 
 // cutHead splits the output of a mail's template. What a template inserts can't add a line
