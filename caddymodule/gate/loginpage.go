@@ -36,7 +36,14 @@ func (all *LoginPages) UnmarshalJSON(content []byte) error {
 	if bytes.HasPrefix(content, []byte("{")) {
 		content = slices.Concat([]byte("["), content, []byte("]"))
 	}
-	return caddy.StrictUnmarshalJSON(content, (*[]*LoginPage)(all))
+	var pages []*LoginPage
+	err := caddy.StrictUnmarshalJSON(content, &pages)
+	for _, p := range pages {
+		if p != nil { // a null
+			*all = append(*all, p)
+		}
+	}
+	return err
 }
 
 // check refuses several pages for one company.
