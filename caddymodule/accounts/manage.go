@@ -169,15 +169,15 @@ func (c *Call) list() error {
 		return err
 	}
 	p := api.Page{Accounts: []api.Account{}}
+	one, asked, err := c.one()
+	if err != nil {
+		return err
+	}
 	var accounts []record.Account
 	switch after := c.query.Get("after"); {
-	case c.query.Has("login_id"):
-		var a record.Account
-		if a, err = c.admin.ByLoginID(c.ctx, c.loginID()); err == nil {
-			accounts = []record.Account{a}
-		} else if errors.Is(err, record.ErrNotFound) {
-			err = nil
-		}
+	case one.ID != 0:
+		accounts = []record.Account{one}
+	case asked:
 	case match != record.Match{}:
 		accounts, err = c.admin.Search(c.ctx, match, after, limit+1)
 	default:

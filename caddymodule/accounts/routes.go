@@ -43,7 +43,7 @@ const introspectPattern = "{company}/introspect"
 var Routes = []Route{
 	{http.MethodGet, "", "", nil, (*Call).companies, "Lists the companies that the key covers."},
 	{http.MethodGet, "openapi.json", "", nil, (*Call).openAPI, "This document."},
-	{http.MethodGet, "{company}/accounts", Read, []string{"login_id", "status", "contains", "role", "locked", "no_second_factor", "limit", "after"}, (*Call).list, "Finds an account by a login id, or lists all accounts in pages."},
+	{http.MethodGet, "{company}/accounts", Read, []string{"login_id", "provider_id", "subject", "status", "contains", "role", "locked", "no_second_factor", "limit", "after"}, (*Call).list, "Finds an account by a login id or identity, or lists all accounts in pages."},
 	{http.MethodPost, "{company}/accounts", Create, []string{"rules"}, (*Call).create, "Creates an account."},
 	{http.MethodGet, "{company}/accounts/{mnemocode}", Read, nil, (*Call).show, "Shows an account."},
 	{http.MethodPatch, "{company}/accounts/{mnemocode}", Write, []string{"rules"}, (*Call).change, "Changes an account by a JSON merge patch (RFC 7396)."},
@@ -55,6 +55,8 @@ var Routes = []Route{
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/totp", Write, []string{"keep_session"}, (*Call).removeTOTP, "Removes the authenticator app and revokes the account's sessions."},
 	{http.MethodGet, "{company}/accounts/{mnemocode}/passkeys", Read, nil, (*Call).passkeys, "Lists an account's passkeys."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/passkeys/{passkey}", Write, []string{"keep_session"}, (*Call).removePasskey, "Removes a passkey and revokes the account's sessions."},
+	{http.MethodPut, "{company}/accounts/{mnemocode}/identities/{provider_id}/{subject}", Write, nil, (*Call).addIdentity, "Binds a user of an OAuth provider to an account."},
+	{http.MethodDelete, "{company}/accounts/{mnemocode}/identities/{provider_id}/{subject}", Write, nil, (*Call).removeIdentity, "Removes the user of an OAuth provider from an account."},
 	{http.MethodPost, "{company}/accounts/{mnemocode}/password", Write, nil, (*Call).changePassword, "Changes a user's password, given the current one."},
 	{http.MethodPost, "{company}/accounts/{mnemocode}/check-password", Write, nil, (*Call).checkPassword, "Checks a user's current password."},
 	{http.MethodPost, "{company}/accounts/{mnemocode}/unlock", Write, nil, (*Call).unlock, "Clears the failure counts, and so all locks."},

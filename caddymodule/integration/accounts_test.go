@@ -247,6 +247,7 @@ func TestParametersAndBodiesThatARouteDoesNotHaveAreRefused(t *testing.T) {
 func TestAccountsAPIOfTwoNodes(t *testing.T) {
 	t.Parallel()
 	s := accountsSite(t, startNodes, allKeys, siteConfig{})
+	s.run("identities are added and removed one by one", func(t *testing.T) { identitiesOneByOne(t, s) })
 	s.run("welcome mails a link that sets the password", func(t *testing.T) { welcomeMailsALink(t, s) })
 	s.run("wrong keys are counted on all nodes", func(t *testing.T) { wrongKeysAreCounted(t, s) })
 }
@@ -321,6 +322,39 @@ func TestRulesForUsersHoldWhereTheyAreAskedFor(t *testing.T) {
 	patch("?rules=all", fields{"role": "x"}).wantRefused(http.StatusBadRequest, "rules")
 	patch("?rules=user", fields{"role": "x", "password": nil}).wantStatus(http.StatusOK)
 	patch("", fields{"password": "short"}).wantStatus(http.StatusOK)
+}
+
+func identitiesOneByOne(t *testing.T, s *site) {
+	for _, mnemocode := range []string{"ida", "idb"} {
+		s.api(keyOfAll, "POST", "acme/accounts", fields{"profile_mnemocode": mnemocode}).wantStatus(http.StatusCreated)
+	}
+	at := func(method, path string) answer { return s.api(keyOfAll, method, "acme/accounts/"+path, nil) }
+	of := func(a answer) string { return s.encoded(a.JSON["oauth_identities"]) }
+	found := func(query string) int {
+		return len(s.api(keyOfAll, "GET", "acme/accounts?"+query, nil).wantStatus(http.StatusOK).JSON["accounts"].([]any))
+	}
+	at("PUT", "ida/identities/1/a%2Fb").wantStatus(http.StatusOK)
+	if got := of(at("PUT", "ida/identities/2/x").wantStatus(http.StatusOK)); got != `[{"provider_id":1,"subject":"a/b"},{"provider_id":2,"subject":"x"}]` {
+		t.Errorf("it has %s", got)
+	}
+	at("PUT", "ida/identities/2/x").wantStatus(http.StatusOK)
+	at("PUT", "ida/identities/2/y").wantRefused(http.StatusConflict, "provider_id")
+	at("PUT", "idb/identities/2/x").wantRefused(http.StatusConflict, "oauth_identities")
+	for _, bad := range []string{"6/x", "0/x", "one/x", "1/%0A", "1/" + strings.Repeat("x", 256)} {
+		if a := at("PUT", "ida/identities/"+bad); a.Status != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", bad, a.Status, a.Body)
+		}
+	}
+	if found("provider_id=1&subject=a/b") != 1 || found("provider_id=1&subject=x") != 0 {
+		t.Error("an identity does not find its account alone")
+	}
+	s.api(keyOfAll, "GET", "acme/accounts?provider_id=1", nil).wantRefused(http.StatusBadRequest, "subject")
+	s.api(keyOfAll, "GET", "acme/accounts?provider_id=1&subject=x&role=y", nil).wantRefused(http.StatusBadRequest, "subject")
+	at("DELETE", "ida/identities/1/a%2Fb").wantStatus(http.StatusNoContent)
+	at("DELETE", "ida/identities/1/a%2Fb").wantRefused(http.StatusNotFound, "subject")
+	if got := of(at("GET", "ida")); got != `[{"provider_id":2,"subject":"x"}]` {
+		t.Errorf("it has %s", got)
+	}
 }
 
 func welcomeMailsALink(t *testing.T, s *site) {

@@ -29,9 +29,12 @@ func (e *Error) Error() string { return e.Message }
 // wire.ErrRestricted if a lock or limit refuses an attempt of the user, and what wraps
 // wire.ErrUnavailable.
 var (
-	ErrNoSession = &Error{404, "session", "", "the account has no such session", userNot("You have no session with this id. GET sessions lists them.")}
-	ErrNoDevice  = &Error{404, "device", "", "the account has no such device", userNot("You have no device with this id. GET devices lists them.")}
-	ErrNoPasskey = &Error{404, "passkey", "", "the account has no such passkey", userNot("You have no passkey with this id. GET passkeys lists them.")}
+	ErrNoSession  = &Error{404, "session", "", "the account has no such session", userNot("You have no session with this id. GET sessions lists them.")}
+	ErrNoDevice   = &Error{404, "device", "", "the account has no such device", userNot("You have no device with this id. GET devices lists them.")}
+	ErrNoPasskey  = &Error{404, "passkey", "", "the account has no such passkey", userNot("You have no passkey with this id. GET passkeys lists them.")}
+	ErrNoIdentity = &Error{404, "subject", "", "the account has no such identity", nil}
+	// ErrOtherIdentity means that the account would have two identities of a provider.
+	ErrOtherIdentity = &Error{409, "provider_id", "", "provider_id: the account has another identity of this provider; remove it first", nil}
 	// ErrNoSessionToKeep means that the session to keep is not one of the account's. To the
 	// user of that session, another change came first. The next try shows whether it spared
 	// the session.

@@ -31,6 +31,12 @@ func (ad *Admin) ByLoginID(ctx context.Context, loginID string) (record.Account,
 	return a, adminError("looking up the login id", err)
 }
 
+// ByIdentity finds an account by the user of a provider that is bound to it.
+func (ad *Admin) ByIdentity(ctx context.Context, identity record.Identity) (record.Account, error) {
+	a, err := ad.Accounts.ByIdentity(ctx, ad.Company.Code, identity)
+	return a, adminError("looking up the identity", err)
+}
+
 // List returns up to limit accounts that follow the mnemocode after, ordered by mnemocode.
 func (ad *Admin) List(ctx context.Context, after string, limit int) ([]record.Account, error) {
 	accounts, err := ad.Accounts.List(ctx, ad.Company.Code, after, limit)
