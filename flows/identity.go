@@ -73,7 +73,7 @@ func (s *Service) bind(ctx context.Context, c *session.Call, to record.Account, 
 		}
 		a.Identities = append(a.Identities, identity)
 		a.Updated = c.Now
-		a.Outbox = background.OutboxEvents(c.Company, bound)
+		a.Outbox = background.OutboxEvents(ctx, c.Company, bound)
 		return false, nil
 	})
 	if _, taken := errors.AsType[*record.TakenError](err); taken {

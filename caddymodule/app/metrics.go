@@ -298,7 +298,7 @@ func counted(c tenant.Company) *tenant.Company {
 		c.Mail = countedSender{c.Mail, "mail"}
 	}
 	if c.Events.Receiver != nil {
-		c.Events.Receiver = countedReceiver{c.Events.Receiver, c.Code}
+		c.Events.Receiver, c.Events.Traceparent = countedReceiver{c.Events.Receiver, c.Code}, guest.Traceparent
 	}
 	if c.Breached.List != nil {
 		c.Breached.List = countedBreachedList{c.Breached.List, c.Code}
@@ -421,6 +421,31 @@ func (p countedProvider) Exchange(ctx context.Context, grant tenant.OAuthGrant) 
 	}
 	providerLogins.WithLabelValues(p.company, p.id, result).Inc()
 	return user, err
+}
+
+// observeCall is the observer of the stores.
+func observeCall(ctx context.Context, call string, began time.Time, err error) {
+	result, failed := "ok", unanswered(noteDamage(err))
+	if failed {
+		result = "error"
+	}
+	store, method, _ := strings.Cut(call, ".")
+	storeSeconds.WithLabelValues(store, method, result).Observe(time.Since(began).Seconds())
+	guest.TraceCall(ctx, store, method, began, failed)
+}
+
+// noteDamage counts an error that says that a store is damaged, and returns it.
+func noteDamage(err error) error {
+	if errors.Is(err, record.ErrDamaged) {
+		storeDamage.Inc()
+	}
+	return err
+}
+
+// unanswered reports whether err means that the store did not answer. Other errors
+// are answers of the store, or mean that the caller has gone away.
+func unanswered(err error) bool {
+	return err != nil && !errors.Is(err, context.Canceled) && !record.IsAnswer(err)
 }
 
 // hashWaited implements password.Hasher.Waited.

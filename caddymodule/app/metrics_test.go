@@ -117,9 +117,10 @@ func TestStoreAnswersAreNoErrors(t *testing.T) {
 		t.Error("a success counts as an error")
 	}
 	db := sqlite.Open(t.TempDir() + "/a.db")
+	db.Observe(observeCall)
 	must(t, db.Start(t.Context()))
 	defer db.Close()
-	failures := storeSeconds.WithLabelValues("accounts", "tally", "error").(prometheus.Histogram)
+	failures := storeSeconds.WithLabelValues("accounts", "update_failures", "error").(prometheus.Histogram)
 	count := func() uint64 {
 		m := new(dto.Metric)
 		must(t, failures.Write(m))
@@ -127,7 +128,7 @@ func TestStoreAnswersAreNoErrors(t *testing.T) {
 	}
 	before := count()
 	refuse := func(*record.FailureCount) error { return errors.New("not so") }
-	if timed := (timedAccounts{db.Accounts()}); timed.UpdateFailures(t.Context(), time.Now(), record.FailureKey{Company: "acme", Account: 1}, record.WrongCodes, refuse) == nil {
+	if db.Accounts().UpdateFailures(t.Context(), time.Now(), record.FailureKey{Company: "acme", Account: 1}, record.WrongCodes, refuse) == nil {
 		t.Error("the function's error is lost")
 	}
 	if count() != before {

@@ -44,8 +44,11 @@ type pooledStore struct {
 func newPooledStore(key, module string, s guest.Store, cache int) *pooledStore {
 	p := &pooledStore{Store: s, key: key, module: module}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
+	if observed, ok := s.(guest.ObservedStore); ok {
+		observed.Observe(observeCall)
+	}
 	if feeding, ok := s.(guest.FeedingStore); ok {
-		p.memory = memory.New(timedSessions{feeding.Sessions()}, cache)
+		p.memory = memory.New(feeding.Sessions(), cache)
 		p.memory.Untouched = p.warner("a session could not be extended, and continues until it expires")
 	}
 	if keeps, ok := s.(guest.AccountsStore); ok {
@@ -135,7 +138,7 @@ func (p *pooledStore) sessions() (record.Sessions, bool) {
 	if !ok {
 		return nil, false
 	}
-	return timedSessions{keeps.Sessions()}, true
+	return keeps.Sessions(), true
 }
 
 // loadStores takes the stores from the pool, or adds them to it.
@@ -152,7 +155,7 @@ func (a *App) loadStores(ctx caddy.Context) error {
 	if !ok {
 		return fmt.Errorf("store %s: it keeps no accounts; use another module", main.module)
 	}
-	a.accounts = timedAccounts{accounts.Accounts()}
+	a.accounts = accounts.Accounts()
 	a.census, _ = accounts.Accounts().(record.Census)
 	a.outbox, _ = accounts.Accounts().(record.Outbox)
 	a.history, _ = accounts.Accounts().(record.History)

@@ -137,6 +137,14 @@ type FeedingStore interface {
 	Run(ctx context.Context, feed record.Feed)
 }
 
+// An ObservedStore is a Store whose calls are measured and traced. A store becomes one by
+// embedding a record.Observed.
+type ObservedStore interface {
+	// Observe sets the function that the store calls when a call has ended. It is called
+	// once, before any other use of the store.
+	Observe(record.Observer)
+}
+
 // A SharedStore is a SessionsStore that several deployments can use at once. Each of
 // them has its own accounts store.
 type SharedStore interface {

@@ -33,7 +33,7 @@ func TestHealthIsToldToAnybody(t *testing.T) {
 	}
 	asked := func() (sum float64) {
 		for name, value := range s.scrape() {
-			if strings.HasPrefix(name, "mnemogate_store_seconds_count") && strings.Contains(name, `"tallies"`) {
+			if strings.HasPrefix(name, "mnemogate_store_seconds_count") && strings.Contains(name, `"failure_counts"`) {
 				sum += value
 			}
 		}

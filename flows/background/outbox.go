@@ -2,6 +2,7 @@ package background
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -33,14 +34,18 @@ type acceptance struct {
 // OutboxEvents returns the outbox events for an event. It returns none, at no cost, if
 // the company has no receiver. If only the outbox uses an event, the event's name is the
 // type of the outbox event.
-func OutboxEvents(company *tenant.Company, e record.Event) (all []record.OutboxEvent) {
+func OutboxEvents(ctx context.Context, company *tenant.Company, e record.Event) (all []record.OutboxEvent) {
 	if company.Events.Receiver == nil {
 		return nil
 	}
 	add := func(kind string, data outboxData) {
 		if company.Events.Wants(kind) {
 			data.Company, data.Mnemocode = company.Code, e.Mnemocode
-			all = append(all, outboxEvent(kind, e.Time, data))
+			event := outboxEvent(kind, e.Time, data)
+			if company.Events.Traceparent != nil {
+				event.Traceparent = company.Events.Traceparent(ctx)
+			}
+			all = append(all, event)
 		}
 	}
 	switch e.Name {

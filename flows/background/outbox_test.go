@@ -42,7 +42,7 @@ func TestOutboxEvents(t *testing.T) {
 			if types != "" {
 				company.Events.Types = []string{types}
 			}
-			got := OutboxEvents(company, e)
+			got := OutboxEvents(t.Context(), company, e)
 			if len(got) != len(want) {
 				t.Fatalf("%s for %q: got %d events, want %d", e.Name, types, len(got), len(want))
 			}
@@ -58,7 +58,7 @@ func TestOutboxEvents(t *testing.T) {
 				}
 			}
 		}
-		if n := testing.AllocsPerRun(10, func() { OutboxEvents(&tenant.Company{}, e) }); n > 0 {
+		if n := testing.AllocsPerRun(10, func() { OutboxEvents(t.Context(), &tenant.Company{}, e) }); n > 0 {
 			t.Errorf("%s costs %v allocations where there is no receiver", e.Name, n)
 		}
 	}

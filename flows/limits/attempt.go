@@ -414,7 +414,7 @@ func (at *Attempt) failureCount(ctx context.Context, key record.FailureKey, kind
 				lock.Name = record.AccountDeviceDistrusted
 			}
 		} else if key.Account != 0 {
-			t.Outbox = background.OutboxEvents(at.Company, lock)
+			t.Outbox = background.OutboxEvents(ctx, at.Company, lock)
 		}
 		return nil
 	})

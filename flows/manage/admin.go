@@ -67,7 +67,7 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 	if ad.Bulk {
 		created.Reason = "import"
 	}
-	a.Outbox = background.OutboxEvents(ad.Company, created)
+	a.Outbox = background.OutboxEvents(ctx, ad.Company, created)
 	if a.ID, err = ad.Accounts.Create(ctx, a.Created, a); err != nil {
 		return record.Account{}, adminError("creating the account", err)
 	}
@@ -102,7 +102,7 @@ func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {
 		return err
 	}
 	deleted := ad.event(record.AccountDeleted, a)
-	if err := ad.Accounts.Delete(ctx, a.Company, a.ID, background.OutboxEvents(ad.Company, deleted)...); err != nil {
+	if err := ad.Accounts.Delete(ctx, a.Company, a.ID, background.OutboxEvents(ctx, ad.Company, deleted)...); err != nil {
 		return adminError("deleting the account", err)
 	}
 	e := record.Revocation{Company: a.Company, Account: a.ID, Generation: record.AllGenerations}
@@ -121,7 +121,7 @@ func (ad *Admin) Unlock(ctx context.Context, mnemocode string) (record.Account, 
 	ctx = context.WithoutCancel(ctx) // otherwise the first locks could end without the event
 	kinds := []record.FailureKind{record.WrongPasswords, record.WrongCodes, record.WrongAnswers}
 	unlocked := ad.event(record.AccountUnlocked, a)
-	if err := ad.clear(ctx, a, kinds, background.OutboxEvents(ad.Company, unlocked)...); err != nil {
+	if err := ad.clear(ctx, a, kinds, background.OutboxEvents(ctx, ad.Company, unlocked)...); err != nil {
 		return record.Account{}, err
 	}
 	ad.emit(ctx, unlocked)

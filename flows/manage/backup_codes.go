@@ -51,7 +51,7 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 }
 
 func (ad *Admin) storeCodes(ctx context.Context, a record.Account, hashes []string, replaced record.Event) error {
-	events := background.OutboxEvents(ad.Company, replaced)
+	events := background.OutboxEvents(ctx, ad.Company, replaced)
 	return adminError("storing the backup codes", ad.Accounts.SetBackupCodes(ctx, a.Company, a.ID, hashes, events...))
 }
 

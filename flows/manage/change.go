@@ -102,7 +102,7 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 			return false, errUnchanged
 		}
 		a.Updated = ad.Now()
-		a.Outbox = background.OutboxEvents(ad.Company, changes)
+		a.Outbox = background.OutboxEvents(ctx, ad.Company, changes)
 		return slices.ContainsFunc(changes.Fields, endsSessions), nil
 	})
 	var revokeErr error
@@ -163,7 +163,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 	if accepted := newAcceptances(before.Accepted, ch.Accepted); len(accepted) > 0 {
 		e := ad.event(record.TypeDisclaimersAccepted, stored)
 		e.Accepted = accepted
-		if err := ad.Accounts.Accept(ctx, stored.Company, stored.ID, accepted, background.OutboxEvents(ad.Company, e)...); err != nil {
+		if err := ad.Accounts.Accept(ctx, stored.Company, stored.ID, accepted, background.OutboxEvents(ctx, ad.Company, e)...); err != nil {
 			return adminError("recording the accepted disclaimers", err)
 		}
 		changes.Fields = append(changes.Fields, "disclaimers_accepted")

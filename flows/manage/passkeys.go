@@ -86,7 +86,7 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 	p.Account, p.UserHandle, p.Created = a.ID, owner.Handle, at.Now.UTC()
 	p.Name = cmp.Or(name, p.Name, message.Device(ad.UserAgent), passkeyDefault)
 	added := ad.event(record.AccountPasskeyAdded, a)
-	err = ad.Accounts.AddPasskey(ctx, a.Company, p, background.OutboxEvents(ad.Company, added)...)
+	err = ad.Accounts.AddPasskey(ctx, a.Company, p, background.OutboxEvents(ctx, ad.Company, added)...)
 	if _, taken := errors.AsType[*record.TakenError](err); taken {
 		return record.Passkey{}, ErrPasskeyTaken
 	}
@@ -200,7 +200,7 @@ func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) 
 		return ErrLastPasskey
 	}
 	removed := ad.event(record.AccountPasskeyRemoved, a)
-	generation, err := ad.Accounts.DeletePasskey(ctx, ad.Now(), a.Company, a.ID, credential, kept, background.OutboxEvents(ad.Company, removed)...)
+	generation, err := ad.Accounts.DeletePasskey(ctx, ad.Now(), a.Company, a.ID, credential, kept, background.OutboxEvents(ctx, ad.Company, removed)...)
 	switch {
 	case errors.Is(err, record.ErrNotFound):
 		if err := ad.revokePending(ctx, a); err != nil { // an earlier request may have removed it

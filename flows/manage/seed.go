@@ -137,7 +137,7 @@ func (ad *Admin) createSeed(ctx context.Context, seed Seed) (err error) {
 	}
 	created := ad.event(record.AccountCreated, a)
 	created.Reason = "configuration"
-	a.Outbox = background.OutboxEvents(ad.Company, created)
+	a.Outbox = background.OutboxEvents(ctx, ad.Company, created)
 	if created.Account, err = ad.Accounts.Create(ctx, created.Time, a); err != nil {
 		if _, there := ad.Accounts.ByMnemocode(ctx, ad.Company.Code, seed.Mnemocode); there == nil {
 			return nil // another node that starts up was faster

@@ -156,7 +156,7 @@ func (ad *Admin) changeFactor(ctx context.Context, a record.Account, keep record
 			return false, nil
 		}
 		a.Updated, a.Keep = ad.Now(), keep
-		a.Outbox = background.OutboxEvents(ad.Company, changes)
+		a.Outbox = background.OutboxEvents(ctx, ad.Company, changes)
 		return true, nil
 	})
 	if errors.Is(err, errUnchanged) {

@@ -120,7 +120,7 @@ func (c *Call) mustSetPassword(ctx context.Context, a *record.Account) error {
 			return false, record.ErrConflict // the password was changed
 		}
 		stored.MustSetPassword, stored.Updated = true, c.Now
-		stored.Outbox = background.OutboxEvents(c.Company, changed)
+		stored.Outbox = background.OutboxEvents(ctx, c.Company, changed)
 		return false, nil
 	})
 	if record.IsAnswer(err) {

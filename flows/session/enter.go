@@ -319,7 +319,7 @@ func (c *Call) enterAuthorized(ctx context.Context, st Step) (Issued, error) {
 	if len(st.Accepted) > 0 {
 		accept := func(ctx context.Context) error {
 			accepted := record.Event{Name: record.TypeDisclaimersAccepted, Time: c.Now, Mnemocode: st.Account.Mnemocode, Accepted: st.Accepted}
-			if err := c.m.Accounts.Accept(ctx, c.Company.Code, st.Account.ID, st.Accepted, background.OutboxEvents(c.Company, accepted)...); err != nil {
+			if err := c.m.Accounts.Accept(ctx, c.Company.Code, st.Account.ID, st.Accepted, background.OutboxEvents(ctx, c.Company, accepted)...); err != nil {
 				return wire.Unavailable("recording the accepted disclaimers", err)
 			}
 			return nil

@@ -122,6 +122,8 @@ type Events struct {
 	Types    []string      // of record.OutboxTypes; nil for all
 	Timeout  time.Duration // of the receiver
 	Retry    time.Duration // the delay before the first retry of an event
+	// Traceparent names the trace of a request, as record.OutboxEvent does; nil for none.
+	Traceparent func(context.Context) string
 }
 
 // Wants reports whether the receiver wants events of this type.

@@ -200,7 +200,7 @@ func (s accounts) Create(ctx context.Context, now time.Time, a record.Account) (
 		write = s.transact
 	}
 	var id int64
-	err := write(ctx, func(ctx context.Context, q queries) error {
+	err := s.called(ctx, "accounts.create: creating account", write, func(ctx context.Context, q queries) error {
 		var taken string
 		var b batch
 		b.add(lockKeys, keys(a))
@@ -214,7 +214,7 @@ func (s accounts) Create(ctx context.Context, now time.Time, a record.Account) (
 		return q.InsertEvents(ctx, a.Company, id, a.Outbox)
 	})
 	if err != nil {
-		return 0, sqlstore.Translate(s, "creating account", err)
+		return 0, err
 	}
 	return id, nil
 }
@@ -267,7 +267,7 @@ func (s accounts) Update(
 	ctx context.Context, company string, id int64, change func(*record.Account) (ends bool, err error),
 ) (record.Account, error) {
 	var stored record.Account
-	err := s.transact(ctx, func(ctx context.Context, q queries) error {
+	err := s.called(ctx, "accounts.update: updating account", s.transact, func(ctx context.Context, q queries) error {
 		before, err := s.lockAndLoad(ctx, q, company, id)
 		if err != nil {
 			return err
@@ -286,7 +286,7 @@ func (s accounts) Update(
 		return q.InsertEvents(ctx, company, id, after.Outbox)
 	})
 	if err != nil {
-		return record.Account{}, sqlstore.Translate(s, "updating account", err)
+		return record.Account{}, err
 	}
 	return stored, nil
 }
@@ -326,9 +326,9 @@ func (s accounts) storeUpdate(
 var sweepFailures = sweep("tallies", sqlstore.StaleFailures, "changed")
 
 func (s accounts) Sweep(ctx context.Context, now time.Time) error {
-	err := sqlstore.Sweep(ctx, s, "sweeping failure counts", sweepFailures, record.Micros(now), sweepChunk)
+	err := sqlstore.Sweep(ctx, s.Store, "sweeping failure counts", sweepFailures, record.Micros(now), sweepChunk)
 	if err != nil {
 		return err
 	}
-	return sqlstore.Sweep(ctx, s, "sweeping devices", sweepDevices, record.Micros(now), sweepChunk)
+	return sqlstore.Sweep(ctx, s.Store, "sweeping devices", sweepDevices, record.Micros(now), sweepChunk)
 }

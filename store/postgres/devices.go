@@ -39,22 +39,22 @@ const (
 )
 
 func (s accounts) AddDevice(ctx context.Context, company string, account int64, d record.Device, former string) error {
-	return sqlstore.Translate(s, "storing a device", s.write(ctx, func(ctx context.Context, q queries) error {
+	return s.called(ctx, "accounts.add_device: storing a device", s.write, func(ctx context.Context, q queries) error {
 		var b batch
 		b.addOr(record.ErrNotFound, s.AccountLock, company, account)
 		b.add(insertDevice, company, account, d.Hash[:], d.ID, d.Generation, d.CompanyGeneration,
 			record.Micros(d.FactorUntil), record.Micros(d.Created), record.Micros(d.Expires), d.Address, d.UserAgent)
 		b.add(dropDevices, account, former, record.MaxDevices)
 		return q.run(ctx, &b)
-	}))
+	})
 }
 
 func (s accounts) RemoveDevices(ctx context.Context, company string, account int64, id string) error {
-	return sqlstore.Translate(s, "removing devices", s.write(ctx, func(ctx context.Context, q queries) error {
+	return s.called(ctx, "accounts.remove_devices: removing devices", s.write, func(ctx context.Context, q queries) error {
 		n, err := q.Exec(ctx, removeDevices, company, account, id)
 		if err == nil && n == 0 && id != "" {
 			return record.ErrNotFound
 		}
 		return err
-	}))
+	})
 }

@@ -34,13 +34,22 @@ func (p *Store) prepare(ctx context.Context) error {
 	if encoding := conn.Conn().PgConn().ParameterStatus("server_encoding"); encoding != "UTF8" {
 		return fmt.Errorf("the database's encoding is %s; create it with ENCODING 'UTF8'", encoding)
 	}
-	missing, err := p.missingMigrations(quick, conn)
+	applied, err := appliedMigrations(quick, conn)
 	if err != nil {
 		return unreachable("reading which migrations were applied", err)
 	}
+	p.created.Store(len(applied) == 0)
+	entries, err := fs.ReadDir(migrations, "migrations")
+	if err != nil {
+		return err
+	}
 	ctx, cancel = context.WithTimeout(ctx, migrateTimeout)
 	defer cancel()
-	for _, name := range missing {
+	for _, e := range entries {
+		name := e.Name()
+		if slices.Contains(applied, name) {
+			continue
+		}
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return migrate(ctx, tx, name) })
 		if err != nil {
 			return unreachable("applying migration "+name, err)
@@ -49,24 +58,14 @@ func (p *Store) prepare(ctx context.Context) error {
 	return nil
 }
 
-func (p *Store) missingMigrations(ctx context.Context, conn *pgxpool.Conn) ([]string, error) {
+// appliedMigrations returns the names of the applied migrations.
+func appliedMigrations(ctx context.Context, conn *pgxpool.Conn) ([]string, error) {
 	rows, _ := conn.Query(ctx, selectMigrations) // CollectRows returns the error of Query
 	applied, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	if err != nil && code(err) != "42P01" { // undefined table: no migration was applied
-		return nil, err
+	if code(err) == "42P01" { // undefined table: no migration was applied
+		return nil, nil
 	}
-	entries, err := fs.ReadDir(migrations, "migrations")
-	if err != nil {
-		return nil, err
-	}
-	p.created.Store(len(applied) == 0)
-	var missing []string
-	for _, e := range entries {
-		if !slices.Contains(applied, e.Name()) {
-			missing = append(missing, e.Name())
-		}
-	}
-	return missing, nil
+	return applied, err
 }
 
 // migrate applies a migration, unless another node has applied it while this

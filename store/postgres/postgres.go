@@ -30,6 +30,7 @@ import (
 // the wait for a connection. Most calls are one statement or one batch of statements,
 // which PostgreSQL runs as one transaction.
 type Store struct {
+	record.Observed
 	config *pgxpool.Config
 	half   sqlstore.Half
 
@@ -439,6 +440,13 @@ func (p *Store) call(ctx context.Context, f func(context.Context, queries) error
 			return err
 		}
 	}
+}
+
+// called is sqlstore.Call for write or transact.
+func (p *Store) called(
+	ctx context.Context, what string, run func(context.Context, func(context.Context, queries) error) error, f func(context.Context, queries) error,
+) error {
+	return sqlstore.Call(ctx, p, what, func() error { return run(ctx, f) })
 }
 
 // A refusedConn is a connection that the server refused for now.

@@ -30,6 +30,8 @@ import (
 // company. The name of the deployment, if it has one, follows mg: (see
 // SetDeployment).
 type Store struct {
+	record.Observed
+
 	single  *goredis.Client        // nil if cluster is set
 	cluster *goredis.ClusterClient // nil if single is set
 	master  string                 // Options.SentinelMaster
@@ -398,13 +400,9 @@ func (r *Store) Sessions() record.Sessions { return sessions{r} }
 
 // Calls
 
-// call runs f with the timeout of a call. The text doing is for the error.
-func (r *Store) call(ctx context.Context, doing string, f func(context.Context) error) error {
-	err := r.limited(ctx, f)
-	if err == nil || record.IsAnswer(err) {
-		return err
-	}
-	return fmt.Errorf("%s: %w", doing, explain(err))
+// call runs f with the timeout of a call: see record.Observed.Called.
+func (r *Store) call(ctx context.Context, what string, f func(context.Context) error) error {
+	return r.Called(ctx, what, time.Now(), explain(r.limited(ctx, f)))
 }
 
 func (r *Store) limited(ctx context.Context, f func(context.Context) error) error {

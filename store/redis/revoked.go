@@ -13,13 +13,13 @@ import (
 var deleteScript = newScript("delete")
 
 func (s sessions) Delete(ctx context.Context, hash record.TokenHash) error {
-	return s.call(ctx, "ending session", func(ctx context.Context) error {
+	return s.call(ctx, "sessions.delete: ending session", func(ctx context.Context) error {
 		return s.changes(ctx, record.ErrNotFound, deleteScript, []string{s.sessionKey(hash)}, hash[:], s.channel())
 	})
 }
 
 func (s sessions) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (record.Session, error) {
-	ended, err := s.deleteThese(ctx, now, company, account, record.States[1:], id, "")
+	ended, err := s.deleteThese(ctx, "sessions.delete_id: ending session", now, company, account, record.States[1:], id, "")
 	if err == nil && len(ended) == 0 {
 		err = record.ErrNotFound
 	}
@@ -30,7 +30,7 @@ func (s sessions) DeleteID(ctx context.Context, now time.Time, company string, a
 }
 
 func (s sessions) DeleteOthers(ctx context.Context, now time.Time, company string, account int64, keep record.TokenHash) ([]record.Session, error) {
-	return s.deleteThese(ctx, now, company, account, []record.State{record.Authorized}, "", string(keep[:]))
+	return s.deleteThese(ctx, "sessions.delete_others: ending sessions", now, company, account, []record.State{record.Authorized}, "", string(keep[:]))
 }
 
 var deleteTheseScript = newScript("deletethese")
@@ -38,9 +38,9 @@ var deleteTheseScript = newScript("deletethese")
 // deleteThese revokes the session with an ID or, if keep is a hash, all others. It returns
 // them.
 func (s sessions) deleteThese(
-	ctx context.Context, now time.Time, company string, account int64, states []record.State, id, keep string,
+	ctx context.Context, what string, now time.Time, company string, account int64, states []record.State, id, keep string,
 ) (ended []record.Session, err error) {
-	err = s.call(ctx, "ending sessions", func(ctx context.Context) error {
+	err = s.call(ctx, what, func(ctx context.Context) error {
 		_, answer, err := s.run(ctx, deleteTheseScript, s.indexes(company, account, states), id, keep, record.Micros(now), s.channel())
 		if err == nil {
 			ended, err = decodeSessions(answer)
@@ -53,7 +53,7 @@ func (s sessions) deleteThese(
 var expireScript = newScript("expire")
 
 func (s sessions) Expire(ctx context.Context, now time.Time, hash record.TokenHash) error {
-	return s.call(ctx, "expiring session", func(ctx context.Context) error {
+	return s.call(ctx, "sessions.expire: expiring session", func(ctx context.Context) error {
 		return s.changes(ctx, record.ErrNotFound, expireScript, []string{s.sessionKey(hash)}, record.Micros(now), hash[:], s.channel())
 	})
 }
@@ -61,10 +61,11 @@ func (s sessions) Expire(ctx context.Context, now time.Time, hash record.TokenHa
 var endScript = newScript("end")
 
 func (s sessions) End(ctx context.Context, now time.Time, e record.Revocation) error {
+	const what = "sessions.end: ending sessions"
 	if e.Account == 0 {
-		return s.endCompany(ctx, e)
+		return s.Called(ctx, what, time.Now(), s.endCompany(ctx, e))
 	}
-	return s.call(ctx, "ending sessions", func(ctx context.Context) error {
+	return s.call(ctx, what, func(ctx context.Context) error {
 		keys := append([]string{s.accountKey("f", e.Company, e.Account)}, s.indexes(e.Company, e.Account, record.StoredStates)...)
 		_, _, err := s.run(ctx, endScript, keys, e.Generation, e.MarkerLife().Milliseconds(), s.channel(), encodeRevocation(e),
 			e.Keep.Bytes(), string(record.Authorized), record.Micros(now))
@@ -81,11 +82,11 @@ func (s sessions) endCompany(ctx context.Context, e record.Revocation) error {
 	const last = record.Buckets - 1
 	raise := func(ctx context.Context, bucket int, message string) error {
 		// Each has the time of a call: waiting for replicas takes some in each bucket.
-		return s.call(ctx, "ending sessions", func(ctx context.Context) error {
+		return explain(s.limited(ctx, func(ctx context.Context) error {
 			_, _, err := s.run(ctx, endCompanyScript, []string{s.companyMarker(bucket, e.Company)},
 				e.Generation, e.MarkerLife().Milliseconds(), s.channel(), message)
 			return err
-		})
+		}))
 	}
 	group, of := errgroup.WithContext(ctx)
 	group.SetLimit(16)

@@ -84,7 +84,7 @@ func ttl(now, expires time.Time) int64 {
 var createScript = newScript("create")
 
 func (s sessions) Create(ctx context.Context, now time.Time, sess record.Session, counters ...record.Counter) error {
-	return s.call(ctx, "creating session", func(ctx context.Context) error {
+	return s.call(ctx, "sessions.create: creating session", func(ctx context.Context) error {
 		counters, err := s.chargeOnOtherServers(ctx, now, counters)
 		if err != nil {
 			return err
@@ -157,16 +157,16 @@ func (s sessions) changes(ctx context.Context, otherwise error, script *script, 
 }
 
 func (s sessions) Get(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-	return s.get(ctx, "loading session", hash, s.sessionKey(hash))
+	return s.get(ctx, "sessions.get: loading session", hash, s.sessionKey(hash))
 }
 
 func (s sessions) Revoked(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-	return s.get(ctx, "loading revoked session", hash, s.tags[hash.Bucket()]+"r"+string(hash[:]))
+	return s.get(ctx, "sessions.revoked: loading revoked session", hash, s.tags[hash.Bucket()]+"r"+string(hash[:]))
 }
 
-func (s sessions) get(ctx context.Context, doing string, hash record.TokenHash, key string) (record.Session, error) {
+func (s sessions) get(ctx context.Context, what string, hash record.TokenHash, key string) (record.Session, error) {
 	var sess record.Session
-	err := s.call(ctx, doing, func(ctx context.Context) error {
+	err := s.call(ctx, what, func(ctx context.Context) error {
 		fields, err := s.readWithRetry(ctx, hash, key)
 		if err != nil {
 			return err
@@ -247,7 +247,7 @@ var replaceScript = newScript("replace")
 func (s sessions) Replace(
 	ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter,
 ) error {
-	return s.call(ctx, "replacing session", func(ctx context.Context) error {
+	return s.call(ctx, "sessions.replace: replacing session", func(ctx context.Context) error {
 		counters, err := s.chargeOnOtherServers(ctx, now, counters)
 		if err != nil {
 			return err
@@ -273,7 +273,7 @@ func (s sessions) indexes(company string, account int64, states []record.State) 
 var touchScript = newNoWaitScript("touch")
 
 func (s sessions) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
-	return s.call(ctx, "touching session", func(ctx context.Context) error {
+	return s.call(ctx, "sessions.touch: touching session", func(ctx context.Context) error {
 		return s.changes(ctx, record.ErrNotFound, touchScript, []string{s.sessionKey(hash)},
 			record.Micros(now), record.Micros(expires), record.KeepExpired.Milliseconds())
 	})
@@ -283,7 +283,7 @@ var listScript = newNoWaitScript("list")
 
 func (s sessions) List(ctx context.Context, now time.Time, company string, account int64) ([]record.Session, error) {
 	var all []record.Session
-	err := s.call(ctx, "listing sessions", func(ctx context.Context) error {
+	err := s.call(ctx, "sessions.list: listing sessions", func(ctx context.Context) error {
 		_, answer, err := s.run(ctx, listScript, s.indexes(company, account, record.StoredStates), record.Micros(now))
 		if err == nil {
 			all, err = decodeSessions(answer)
@@ -322,7 +322,7 @@ var openCodeScript = newScript("opencode")
 
 func (s sessions) OpenCode(ctx context.Context, now time.Time, hash record.TokenHash, state record.State) (int64, error) {
 	var number int64
-	err := s.call(ctx, "opening code", func(ctx context.Context) error {
+	err := s.call(ctx, "sessions.open_code: opening code", func(ctx context.Context) error {
 		changed, answer, err := s.run(ctx, openCodeScript, []string{s.sessionKey(hash)}, record.Micros(now), string(state))
 		if err != nil {
 			return err
@@ -339,7 +339,7 @@ func (s sessions) OpenCode(ctx context.Context, now time.Time, hash record.Token
 var setCodeScript = newScript("setcode")
 
 func (s sessions) SetCode(ctx context.Context, hash record.TokenHash, number int64, code record.Code) error {
-	return s.call(ctx, "setting code", func(ctx context.Context) error {
+	return s.call(ctx, "sessions.set_code: setting code", func(ctx context.Context) error {
 		return s.changes(ctx, record.ErrConflict, setCodeScript, []string{s.sessionKey(hash)},
 			append([]any{number}, encodeCode(code)...)...)
 	})
@@ -351,7 +351,7 @@ func (s sessions) SpendCode(
 	ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, counters ...record.Counter,
 ) (record.Session, error) {
 	var sess record.Session
-	err := s.call(ctx, "spending code", func(ctx context.Context) (err error) {
+	err := s.call(ctx, "sessions.spend_code: spending code", func(ctx context.Context) (err error) {
 		counters = record.CheckOnly(counters...)
 		var full error
 		if s.cluster != nil {
@@ -401,7 +401,7 @@ var (
 )
 
 func (s sessions) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
-	return s.call(ctx, "charging counters", func(ctx context.Context) error {
+	return s.call(ctx, "sessions.charge: charging counters", func(ctx context.Context) error {
 		return s.count(ctx, now, counters)
 	})
 }
@@ -429,7 +429,7 @@ func (s sessions) Refund(ctx context.Context, now time.Time, counters ...record.
 	if len(counters) == 0 {
 		return ctx.Err()
 	}
-	return s.call(ctx, "refunding counters", func(ctx context.Context) error {
+	return s.call(ctx, "sessions.refund: refunding counters", func(ctx context.Context) error {
 		var keys []string
 		for _, c := range counters {
 			keys = append(keys, s.counterTag(c.Key)+"c"+c.Key)

@@ -40,7 +40,7 @@ var insertAccount = `
 
 func (s accounts) Create(ctx context.Context, now time.Time, a record.Account) (int64, error) {
 	a.ID = 0
-	err := s.write(ctx, func(ctx context.Context, tx *queries) error {
+	err := s.call(ctx, "accounts.create: creating account", func(ctx context.Context, tx *queries) error {
 		if err := tx.RefuseTaken(ctx, record.Account{}, a); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ func (s accounts) Create(ctx context.Context, now time.Time, a record.Account) (
 		return tx.InsertEvents(ctx, a.Company, a.ID, a.Outbox)
 	})
 	if err != nil {
-		return 0, sqlstore.Translate(s, "creating account", err)
+		return 0, err
 	}
 	return a.ID, nil
 }
@@ -144,7 +144,7 @@ func (s accounts) Update(
 ) (record.Account, error) {
 	var stored record.Account
 	scan := sqlstore.AccountScan(s.Text)
-	err := s.write(ctx, func(ctx context.Context, tx *queries) error {
+	err := s.call(ctx, "accounts.update: updating account", func(ctx context.Context, tx *queries) error {
 		before, err := scan(tx.Row(ctx, s.AccountByID, company, id))
 		if err != nil {
 			return err
@@ -171,7 +171,7 @@ func (s accounts) Update(
 		return err
 	})
 	if err != nil {
-		return record.Account{}, sqlstore.Translate(s, "updating account", err)
+		return record.Account{}, err
 	}
 	return stored, nil
 }
@@ -192,7 +192,7 @@ const sweepFailures = `
 		(SELECT company, login_id, kind FROM tallies WHERE ` + sqlstore.StaleFailures + ` LIMIT +$2)`
 
 func (s accounts) Sweep(ctx context.Context, now time.Time) error {
-	err := sqlstore.Sweep(ctx, s, "sweeping failure counts", sweepFailures, record.Micros(now), sweepChunk)
+	err := sqlstore.Sweep(ctx, s.Store, "sweeping failure counts", sweepFailures, record.Micros(now), sweepChunk)
 	if err != nil {
 		return err
 	}
@@ -202,5 +202,5 @@ func (s accounts) Sweep(ctx context.Context, now time.Time) error {
 	if s.backups.Load() > 0 {
 		return nil // backups need the log; the next sweep empties it
 	}
-	return sqlstore.Translate(s, "emptying the log", s.emptyLog(ctx))
+	return sqlstore.Call(ctx, s.Store, "emptying the log", func() error { return s.emptyLog(ctx) })
 }

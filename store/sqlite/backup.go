@@ -38,7 +38,7 @@ func (s *Store) Backup(ctx context.Context, begin func(size int64) io.Writer) er
 	s.endCall() // Close does not wait for a backup, whose writer may be slow
 	s.backups.Add(1)
 	defer s.backups.Add(-1)
-	return sqlstore.Translate(s, "reading the file for a backup", s.copyPages(ctx, begin))
+	return sqlstore.Call(ctx, s, "reading the file for a backup", func() error { return s.copyPages(ctx, begin) })
 }
 
 func (s *Store) copyPages(ctx context.Context, begin func(size int64) io.Writer) error {

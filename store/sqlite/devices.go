@@ -22,14 +22,14 @@ const (
 )
 
 func (s accounts) AddDevice(ctx context.Context, company string, account int64, d record.Device, former string) error {
-	return sqlstore.Translate(s, "storing a device", s.write(ctx, func(ctx context.Context, tx *queries) error {
+	return s.call(ctx, "accounts.add_device: storing a device", func(ctx context.Context, tx *queries) error {
 		err := sqlstore.ExecOr(ctx, tx, record.ErrNotFound, insertDevice, company, account, d.Hash[:], d.ID, d.Generation,
 			d.CompanyGeneration, record.Micros(d.FactorUntil), record.Micros(d.Created), record.Micros(d.Expires), d.Address, d.UserAgent)
 		if err == nil {
 			_, err = tx.removeDevices(ctx, dropDevices, account, former, record.MaxDevices)
 		}
 		return err
-	}))
+	})
 }
 
 // removeDevices deletes devices and their failure counts, and returns how many.
@@ -48,24 +48,24 @@ func (tx *queries) removeDevices(ctx context.Context, query string, args ...any)
 }
 
 func (s accounts) RemoveDevices(ctx context.Context, company string, account int64, id string) error {
-	return sqlstore.Translate(s, "removing devices", s.write(ctx, func(ctx context.Context, tx *queries) error {
+	return s.call(ctx, "accounts.remove_devices: removing devices", func(ctx context.Context, tx *queries) error {
 		n, err := tx.removeDevices(ctx, removeDevices, company, account, id)
 		if err == nil && n == 0 && id != "" {
 			return record.ErrNotFound
 		}
 		return err
-	}))
+	})
 }
 
 func (s accounts) sweepDevices(ctx context.Context, now time.Time) error {
 	for {
 		var n int
-		err := s.write(ctx, func(ctx context.Context, tx *queries) (err error) {
+		err := s.call(ctx, "sweeping devices", func(ctx context.Context, tx *queries) (err error) {
 			n, err = tx.removeDevices(ctx, sweepDevices, record.Micros(now), sweepChunk)
 			return err
 		})
 		if err != nil || n < sweepChunk {
-			return sqlstore.Translate(s, "sweeping devices", err)
+			return err
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 const deleteSession = `DELETE FROM sessions WHERE hash = ? AND` + notEnded
 
 func (s sessions) Delete(ctx context.Context, hash record.TokenHash) error {
-	return sqlstore.Change(ctx, s, "ending session", record.ErrNotFound, deleteSession, hash[:])
+	return sqlstore.Change(ctx, s, "sessions.delete: ending session", record.ErrNotFound, deleteSession, hash[:])
 }
 
 const deleteID = `
@@ -21,7 +21,7 @@ const deleteID = `
 	RETURNING ` + sessionColumns
 
 func (s sessions) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (record.Session, error) {
-	return sqlstore.ChangeOne(ctx, s, "ending session", scanSession, deleteID, company, account, id, string(record.MailedLink), record.Micros(now))
+	return sqlstore.ChangeOne(ctx, s, "sessions.delete_id: ending session", scanSession, deleteID, company, account, id, string(record.MailedLink), record.Micros(now))
 }
 
 const deleteOthers = `
@@ -30,11 +30,11 @@ const deleteOthers = `
 	RETURNING ` + sessionColumns
 
 func (s sessions) DeleteOthers(ctx context.Context, now time.Time, company string, account int64, keep record.TokenHash) (ended []record.Session, err error) {
-	err = s.write(ctx, func(ctx context.Context, tx *queries) (err error) {
+	err = s.call(ctx, "sessions.delete_others: ending sessions", func(ctx context.Context, tx *queries) (err error) {
 		ended, err = sqlstore.Collect(ctx, tx, scanSession, deleteOthers, company, account, string(record.Authorized), record.Micros(now), keep[:])
 		return err
 	})
-	return ended, sqlstore.Translate(s, "ending sessions", err)
+	return ended, err
 }
 
 const (
@@ -57,7 +57,7 @@ const (
 // End deletes the rows of an account at once, up to as many as an account usually
 // has. The sweep deletes the rest, and all rows of a company.
 func (s sessions) End(ctx context.Context, now time.Time, e record.Revocation) error {
-	return sqlstore.Translate(s, "ending sessions", s.write(ctx, func(ctx context.Context, tx *queries) error {
+	return s.call(ctx, "sessions.end: ending sessions", func(ctx context.Context, tx *queries) error {
 		_, err := tx.Exec(ctx, keepSession, e.Keep[:], e.Company, e.Account, e.Generation-1, string(record.Authorized))
 		if err != nil {
 			return err
@@ -67,7 +67,7 @@ func (s sessions) End(ctx context.Context, now time.Time, e record.Revocation) e
 			return err
 		}
 		return tx.clearEnded(ctx, now, e)
-	}))
+	})
 }
 
 // clearEnded deletes up to clearChunk revoked sessions of an account, and
@@ -120,7 +120,7 @@ func (s sessions) Sweep(ctx context.Context, now time.Time) error {
 			return err
 		}
 	}
-	return sqlstore.Translate(s, "sweeping ended sessions", s.sweepEnded(ctx, now))
+	return sqlstore.Call(ctx, s, "sweeping ended sessions", func() error { return s.sweepEnded(ctx, now) })
 }
 
 // sweepEnded deletes the rows of revoked sessions that End left. It deletes each

@@ -34,7 +34,7 @@ const (
 )
 
 func (s sessions) Create(ctx context.Context, now time.Time, sess record.Session, counters ...record.Counter) error {
-	return s.store(ctx, "creating session", now, sess, counters, func(ctx context.Context, tx *queries) error {
+	return s.store(ctx, "sessions.create: creating session", now, sess, counters, func(ctx context.Context, tx *queries) error {
 		if sess.State != record.MailedLink || sess.Account == 0 {
 			return nil
 		}
@@ -47,11 +47,11 @@ func (s sessions) Create(ctx context.Context, now time.Time, sess record.Session
 // tells the feed and sess.Displaced which sessions were revoked to make room: the feed
 // even after an error, which may come after the commit.
 func (s sessions) store(
-	ctx context.Context, doing string, now time.Time, sess record.Session, counters []record.Counter,
+	ctx context.Context, what string, now time.Time, sess record.Session, counters []record.Counter,
 	before func(context.Context, *queries) error,
 ) error {
 	var displaced []record.Session
-	err := s.write(ctx, func(ctx context.Context, tx *queries) error {
+	err := s.call(ctx, what, func(ctx context.Context, tx *queries) error {
 		if err := charge(ctx, tx, now, counters); err != nil {
 			return err
 		}
@@ -72,7 +72,7 @@ func (s sessions) store(
 			sess.Displaced(old.ID)
 		}
 	}
-	return sqlstore.Translate(s, doing, err)
+	return err
 }
 
 func (tx *queries) storeSession(ctx context.Context, s record.Session) error {
@@ -136,7 +136,7 @@ const (
 )
 
 func (s sessions) Get(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-	return sqlstore.QueryOne(ctx, s, "loading session", scanSession, sessionByHash, hash[:])
+	return sqlstore.QueryOne(ctx, s, "sessions.get: loading session", scanSession, sessionByHash, hash[:])
 }
 
 func scanSession(row sqlstore.Scanner) (record.Session, error) {
@@ -177,7 +177,7 @@ func (s sessions) Revoked(ctx context.Context, hash record.TokenHash) (record.Se
 		sess.Expires = record.FromMicros(expires)
 		return sess, err
 	}
-	return sqlstore.QueryOne(ctx, s, "loading revoked session", scan, revoked, hash[:])
+	return sqlstore.QueryOne(ctx, s, "sessions.revoked: loading revoked session", scan, revoked, hash[:])
 }
 
 const takeSession = `DELETE FROM sessions WHERE hash = ? AND state = ? AND expires > ? AND` + notEnded
@@ -185,7 +185,7 @@ const takeSession = `DELETE FROM sessions WHERE hash = ? AND state = ? AND expir
 func (s sessions) Replace(
 	ctx context.Context, now time.Time, old record.TokenHash, from record.State, next record.Session, counters ...record.Counter,
 ) error {
-	return s.store(ctx, "replacing session", now, next, counters, func(ctx context.Context, tx *queries) error {
+	return s.store(ctx, "sessions.replace: replacing session", now, next, counters, func(ctx context.Context, tx *queries) error {
 		return sqlstore.ExecOr(ctx, tx, record.ErrConflict, takeSession, old[:], string(from), record.Micros(now))
 	})
 }
@@ -195,7 +195,7 @@ const touchSession = `
 	WHERE hash = ?2 AND expires > ?3 AND` + notEnded
 
 func (s sessions) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
-	return sqlstore.Change(ctx, s, "touching session", record.ErrNotFound, touchSession, record.Micros(expires), hash[:], record.Micros(now))
+	return sqlstore.Change(ctx, s, "sessions.touch: touching session", record.ErrNotFound, touchSession, record.Micros(expires), hash[:], record.Micros(now))
 }
 
 // ends takes the value of expires, so that the sweep knows when to delete the
@@ -205,7 +205,7 @@ const expireSession = `
 	WHERE hash = ? AND expires > 0 AND expires <= ? AND` + notEnded
 
 func (s sessions) Expire(ctx context.Context, now time.Time, hash record.TokenHash) error {
-	return sqlstore.Change(ctx, s, "expiring session", record.ErrNotFound, expireSession, hash[:], record.Micros(now))
+	return sqlstore.Change(ctx, s, "sessions.expire: expiring session", record.ErrNotFound, expireSession, hash[:], record.Micros(now))
 }
 
 const sessionsByState = selectSession + `
@@ -214,7 +214,7 @@ const sessionsByState = selectSession + `
 
 func (s sessions) List(ctx context.Context, now time.Time, company string, account int64) ([]record.Session, error) {
 	var all []record.Session
-	err := s.Reading(ctx, func(ctx context.Context, q sqlstore.Queries) error {
+	err := sqlstore.Read(ctx, s, "sessions.list: listing sessions", func(ctx context.Context, q sqlstore.Queries) error {
 		for _, state := range record.StoredStates {
 			found, err := sqlstore.Collect(ctx, q, scanSession, sessionsByState,
 				company, account, string(state), record.Micros(now), record.MaxSessions)
@@ -226,7 +226,7 @@ func (s sessions) List(ctx context.Context, now time.Time, company string, accou
 		return nil
 	})
 	record.SortByAge(all)
-	return all, sqlstore.Translate(s, "listing sessions", err)
+	return all, err
 }
 
 const openCode = `
@@ -234,7 +234,7 @@ const openCode = `
 	WHERE hash = ? AND state = ? AND expires > ? AND` + notEnded + ` RETURNING code_number`
 
 func (s sessions) OpenCode(ctx context.Context, now time.Time, hash record.TokenHash, state record.State) (int64, error) {
-	number, err := sqlstore.ChangeOne(ctx, s, "opening code", sqlstore.ScanValue[int64], openCode, hash[:], string(state), record.Micros(now))
+	number, err := sqlstore.ChangeOne(ctx, s, "sessions.open_code: opening code", sqlstore.ScanValue[int64], openCode, hash[:], string(state), record.Micros(now))
 	if errors.Is(err, record.ErrNotFound) {
 		err = record.ErrConflict
 	}
@@ -244,7 +244,7 @@ func (s sessions) OpenCode(ctx context.Context, now time.Time, hash record.Token
 const setCode = `UPDATE sessions SET code_hash = ?, code_phone = ?, code_expires = ?, by_app = 0 WHERE hash = ? AND code_number = ? AND` + notEnded
 
 func (s sessions) SetCode(ctx context.Context, hash record.TokenHash, number int64, code record.Code) error {
-	return sqlstore.Change(ctx, s, "setting code", record.ErrConflict, setCode, code.Hash[:], code.Phone, record.Micros(code.Expires), hash[:], number)
+	return sqlstore.Change(ctx, s, "sessions.set_code: setting code", record.ErrConflict, setCode, code.Hash[:], code.Phone, record.Micros(code.Expires), hash[:], number)
 }
 
 const takeCode = `UPDATE sessions SET code_hash = NULL, code_phone = '' WHERE hash = ? AND code_hash = ? AND` + notEnded
@@ -254,8 +254,21 @@ const takeCode = `UPDATE sessions SET code_hash = NULL, code_phone = '' WHERE ha
 // removes it. For the others the code was already gone.
 func (s sessions) SpendCode(
 	ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, counters ...record.Counter,
-) (record.Session, error) {
-	sess, err := s.Get(ctx, hash)
+) (sess record.Session, err error) {
+	err = sqlstore.Call(ctx, s, "sessions.spend_code: spending code", func() (err error) {
+		sess, err = s.spendCode(ctx, now, company, hash, state, counters)
+		return err
+	})
+	return sess, err
+}
+
+func (s sessions) spendCode(
+	ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, counters []record.Counter,
+) (sess record.Session, err error) {
+	err = s.Reading(ctx, func(ctx context.Context, q sqlstore.Queries) (err error) {
+		sess, err = scanSession(q.Row(ctx, sessionByHash, hash[:]))
+		return err
+	})
 	if err != nil {
 		return record.Session{}, err
 	}
@@ -278,7 +291,7 @@ func (s sessions) SpendCode(
 	if err == nil && taken == 1 {
 		sess.Code = code
 	}
-	return sess, sqlstore.Translate(s, "spending code", err)
+	return sess, err
 }
 
 const (
@@ -297,16 +310,16 @@ const (
 // Charge reads before it writes, so that a flood of refused attempts does not block
 // the single writer. A counter that is only looked at never needs the writer.
 func (s sessions) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
-	if err := s.look(ctx, now, counters); err != nil || !slices.ContainsFunc(counters, record.Counter.IsCharged) {
-		return err
-	}
-	return sqlstore.Translate(s, "charging counters", s.write(ctx, func(ctx context.Context, tx *queries) error {
-		return charge(ctx, tx, now, counters)
-	}))
+	return sqlstore.Call(ctx, s, "sessions.charge: charging counters", func() error {
+		if err := s.look(ctx, now, counters); err != nil || !slices.ContainsFunc(counters, record.Counter.IsCharged) {
+			return err
+		}
+		return s.write(ctx, func(ctx context.Context, tx *queries) error { return charge(ctx, tx, now, counters) })
+	})
 }
 
 func (s sessions) Refund(ctx context.Context, now time.Time, counters ...record.Counter) error {
-	return sqlstore.Translate(s, "refunding counters", s.write(ctx, func(ctx context.Context, tx *queries) error {
+	return s.call(ctx, "sessions.refund: refunding counters", func(ctx context.Context, tx *queries) error {
 		for _, c := range counters {
 			_, err := tx.Exec(ctx, refund, c.Key, record.Micros(now))
 			if err == nil {
@@ -317,7 +330,7 @@ func (s sessions) Refund(ctx context.Context, now time.Time, counters ...record.
 			}
 		}
 		return nil
-	}))
+	})
 }
 
 func charge(ctx context.Context, q sqlstore.Queries, now time.Time, counters []record.Counter) error {
@@ -355,7 +368,7 @@ func full(ctx context.Context, q sqlstore.Queries, now time.Time, c record.Count
 }
 
 func (s sessions) look(ctx context.Context, now time.Time, counters []record.Counter) error {
-	return sqlstore.Translate(s, "reading counters", s.Reading(ctx, func(ctx context.Context, q sqlstore.Queries) error {
+	return s.Reading(ctx, func(ctx context.Context, q sqlstore.Queries) error {
 		return charge(ctx, q, now, record.CheckOnly(counters...))
-	}))
+	})
 }

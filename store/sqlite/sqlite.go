@@ -41,6 +41,8 @@ import (
 // page, a copy may stay in the unused part of the old page until VACUUM rewrites the
 // file. Tests saw this with one row in thousands.
 type Store struct {
+	record.Observed
+
 	// Log receives what an operator should know. Set it before Start. Default:
 	// nothing is logged.
 	Log *slog.Logger
@@ -216,10 +218,10 @@ func (s *Store) Check(ctx context.Context) error {
 		return err
 	}
 	s.endCall() // Close does not wait for it
-	if err := check(ctx, s.readers); err != nil {
-		return sqlstore.Translate(s, "checking the file", err)
+	if err := sqlstore.Call(ctx, s, "checking the file", func() error { return check(ctx, s.readers) }); err != nil {
+		return err
 	}
-	return sqlstore.Translate(s, "writing to the file", s.write(ctx, func(ctx context.Context, tx *queries) error {
+	return s.call(ctx, "writing to the file", func(ctx context.Context, tx *queries) error {
 		const company = "/check"
 		for range trialRows {
 			if _, err := tx.Exec(ctx, sqlstore.InsertFailures, company, 0, rand.Text(), string(record.WrongPasswords), 1, 0, 0); err != nil {
@@ -228,7 +230,7 @@ func (s *Store) Check(ctx context.Context) error {
 		}
 		_, err := tx.Exec(ctx, `DELETE FROM tallies WHERE company = $1`, company)
 		return err
-	}))
+	})
 }
 
 // Opening

@@ -12,6 +12,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/mnemogate/mnemogate/flows/panics"
+	"github.com/mnemogate/mnemogate/store/sqlstore"
 )
 
 // A op is a write that waits for its commit.
@@ -75,6 +76,11 @@ func (s *Store) write(ctx context.Context, f func(context.Context, *queries) err
 	case <-o.ran:
 		return errStalled
 	}
+}
+
+// call is sqlstore.Call for write.
+func (s *Store) call(ctx context.Context, what string, f func(context.Context, *queries) error) error {
+	return sqlstore.Call(ctx, s, what, func() error { return s.write(ctx, f) })
 }
 
 // emptyLog removes deleted data from the log: see writer.emptyLog.

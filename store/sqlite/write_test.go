@@ -70,7 +70,7 @@ func TestSQLiteSurvivesALostTransaction(t *testing.T) {
 		_, err := tx.Exec(ctx, `ROLLBACK`)
 		return errors.Join(err, record.ErrConflict)
 	})
-	if err = sqlstore.Translate(s, "testing", err); record.IsAnswer(err) {
+	if err = sqlstore.Call(bg, s, "testing", func() error { return err }); record.IsAnswer(err) {
 		t.Errorf("got error %v, an answer that comes from a lost transaction", err)
 	}
 }

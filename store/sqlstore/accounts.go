@@ -83,7 +83,7 @@ const OneAccount = `id = $2 AND (company = $1) IS TRUE`
 // Loading
 
 func (s Accounts) ByLoginID(ctx context.Context, company, loginID, loginIDHash string) (record.Account, error) {
-	a, err := s.load(ctx, s.accountByLoginID, company, loginID, loginIDHash, 0)
+	a, err := s.load(ctx, "accounts.by_login_id", s.accountByLoginID, company, loginID, loginIDHash, 0)
 	if err == nil && a.ID == 0 {
 		return record.Account{CompanyGeneration: a.CompanyGeneration, FailureCounts: a.FailureCounts}, record.ErrNotFound
 	}
@@ -91,27 +91,27 @@ func (s Accounts) ByLoginID(ctx context.Context, company, loginID, loginIDHash s
 }
 
 func (s Accounts) ByID(ctx context.Context, company string, id int64) (record.Account, error) {
-	return s.load(ctx, s.AccountByID, company, id)
+	return s.load(ctx, "accounts.by_id", s.AccountByID, company, id)
 }
 
 func (s Accounts) ByMnemocode(ctx context.Context, company, mnemocode string) (record.Account, error) {
-	return s.load(ctx, s.accountByMnemocode, company, mnemocode)
+	return s.load(ctx, "accounts.by_mnemocode", s.accountByMnemocode, company, mnemocode)
 }
 
 func (s Accounts) ByIdentity(ctx context.Context, company string, identity record.Identity) (record.Account, error) {
-	return s.load(ctx, s.accountByIdentity, company, identity.Provider, identity.Subject)
+	return s.load(ctx, "accounts.by_identity", s.accountByIdentity, company, identity.Provider, identity.Subject)
 }
 
 // load returns the one account that a query finds.
-func (s Accounts) load(ctx context.Context, query string, args ...any) (record.Account, error) {
+func (s Accounts) load(ctx context.Context, method, query string, args ...any) (record.Account, error) {
 	if !s.Findable(args...) {
 		return record.Account{}, record.ErrNotFound
 	}
-	return QueryOne(ctx, s, "loading account", AccountScan(s.Text), query, args...)
+	return QueryOne(ctx, s, method+": loading account", AccountScan(s.Text), query, args...)
 }
 
 func (s Accounts) List(ctx context.Context, company, after string, limit int) ([]record.Account, error) {
-	return QueryAll(ctx, s, "listing accounts", AccountScan(s.Text), s.accountsOf, company, after, limit)
+	return QueryAll(ctx, s, "accounts.list: listing accounts", AccountScan(s.Text), s.accountsOf, company, after, limit)
 }
 
 // The last mnemocode that a search looks at, and how many it looks at.
@@ -123,7 +123,7 @@ func (s Accounts) Search(ctx context.Context, company string, match record.Match
 	if !s.Findable(match.Part, match.Role) {
 		return nil, "", ctx.Err()
 	}
-	err = s.Reading(ctx, func(ctx context.Context, q Queries) error {
+	err = Read(ctx, s, "accounts.search: searching accounts", func(ctx context.Context, q Queries) error {
 		var searched int
 		if err := q.Row(ctx, searchedPart, company, after, match.Reach).Scan(&last, &searched); err != nil {
 			return err
@@ -135,7 +135,7 @@ func (s Accounts) Search(ctx context.Context, company string, match record.Match
 		}
 		return err
 	})
-	return found, last, Translate(s, "searching accounts", err)
+	return found, last, err
 }
 
 // Changing
@@ -173,7 +173,7 @@ const (
 )
 
 func (s Accounts) Delete(ctx context.Context, company string, id int64, events ...record.OutboxEvent) error {
-	return Translate(s, "deleting account", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+	return transact(ctx, s, "accounts.delete: deleting account", func(ctx context.Context, tx Queries) error {
 		if err := ExecOr(ctx, tx, record.ErrNotFound, deleteAccount, company, id); err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (s Accounts) Delete(ctx context.Context, company string, id int64, events .
 			return err
 		}
 		return s.RevokeLater(ctx, tx, record.Revocation{Company: company, Account: id, Generation: record.AllGenerations}, events)
-	}))
+	})
 }
 
 const setPassword = `
@@ -191,7 +191,7 @@ const setPassword = `
 func (s Accounts) SetPassword(
 	ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep record.TokenHash, events ...record.OutboxEvent,
 ) error {
-	return Translate(s, "setting password", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+	return transact(ctx, s, "accounts.set_password: setting password", func(ctx context.Context, tx Queries) error {
 		err := ExecOr(ctx, tx, record.ErrConflict, setPassword, company, id, generation, hash, record.Micros(now))
 		if err != nil {
 			return err
@@ -200,7 +200,7 @@ func (s Accounts) SetPassword(
 			return err
 		}
 		return s.RevokeLater(ctx, tx, record.Revocation{Company: company, Account: id, Generation: generation + 1, Keep: keep}, events)
-	}))
+	})
 }
 
 const accept = `
@@ -210,7 +210,7 @@ const accept = `
 func (s Accounts) Accept(
 	ctx context.Context, company string, id int64, accepted []record.Acceptance, events ...record.OutboxEvent,
 ) error {
-	return Translate(s, "storing acceptances", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+	return transact(ctx, s, "accounts.accept: storing acceptances", func(ctx context.Context, tx Queries) error {
 		if err := s.lockAccount(ctx, tx, company, id); err != nil {
 			return err
 		}
@@ -218,7 +218,7 @@ func (s Accounts) Accept(
 			return err
 		}
 		return tx.InsertEvents(ctx, company, id, events)
-	}))
+	})
 }
 
 func InsertAcceptances(ctx context.Context, tx Queries, id int64, accepted []record.Acceptance) error {
@@ -242,7 +242,7 @@ const (
 func (s Accounts) SetBackupCodes(
 	ctx context.Context, company string, id int64, hashes []string, events ...record.OutboxEvent,
 ) error {
-	return Translate(s, "storing backup codes", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+	return transact(ctx, s, "accounts.set_backup_codes: storing backup codes", func(ctx context.Context, tx Queries) error {
 		if err := s.lockAccount(ctx, tx, company, id); err != nil {
 			return err
 		}
@@ -253,7 +253,7 @@ func (s Accounts) SetBackupCodes(
 			return err
 		}
 		return tx.InsertEvents(ctx, company, id, events)
-	}))
+	})
 }
 
 func InsertBackupCodes(ctx context.Context, tx Queries, id int64, hashes []string) error {
@@ -266,11 +266,11 @@ func InsertBackupCodes(ctx context.Context, tx Queries, id int64, hashes []strin
 }
 
 func (s Accounts) BackupCodes(ctx context.Context, company string, id int64) ([]string, error) {
-	return QueryAll(ctx, s, "loading backup codes", ScanValue[string], backupCodes, company, id)
+	return QueryAll(ctx, s, "accounts.backup_codes: loading backup codes", ScanValue[string], backupCodes, company, id)
 }
 
 func (s Accounts) UseBackupCode(ctx context.Context, company string, id int64, hash string) error {
-	return Change(ctx, s, "using backup code", record.ErrConflict, useBackupCode, company, id, hash)
+	return Change(ctx, s, "accounts.use_backup_code: using backup code", record.ErrConflict, useBackupCode, company, id, hash)
 }
 
 // The secrets

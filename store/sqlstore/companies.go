@@ -19,7 +19,7 @@ const (
 
 // MoveAccount implements record.Companies.
 func (s Accounts) MoveAccount(ctx context.Context, company string, id int64, to string, change func(*record.Account)) error {
-	return Translate(s, "moving an account", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+	return transact(ctx, s, "accounts.move_account: moving an account", func(ctx context.Context, tx Queries) error {
 		if err := s.lockAccount(ctx, tx, company, id); err != nil {
 			return err
 		}
@@ -41,7 +41,7 @@ func (s Accounts) MoveAccount(ctx context.Context, company string, id int64, to 
 			tx.Later(ctx, moveFailures, company, id, to),
 			tx.Later(ctx, moveAccount, id, to, a.TOTP, a.TOTPPending),
 		)
-	}))
+	})
 }
 
 const inheritSeeds = `INSERT INTO seeds (company, mnemocode) SELECT $2, mnemocode FROM seeds WHERE company = $1 ON CONFLICT DO NOTHING`
@@ -51,13 +51,19 @@ func (s Accounts) ForgetCompany(ctx context.Context, company, heir string) error
 	tables := [][2]string{{"tallies", "company, account, login_id, kind"}, {"seeds", "company, mnemocode"}, {"signing_keys", "company, number"}}
 	if heir == "" {
 		tables = append(tables, [2]string{"outbox", "company, queue, number"}, [2]string{"outbox_queues", "company, queue"})
-	} else if err := Change(ctx, s, "handing on the configured accounts", nil, inheritSeeds, company, heir); err != nil {
-		return err
 	}
-	for _, t := range tables {
-		if err := Sweep(ctx, s, "forgetting a company", s.ForgetOf(t[0], t[1]), company, s.Chunk); err != nil {
-			return err
+	return Call(ctx, s, "accounts.forget_company: forgetting a company", func() error {
+		if heir != "" {
+			err := s.Writing(ctx, func(ctx context.Context, q Queries) error { return q.Later(ctx, inheritSeeds, company, heir) })
+			if err != nil {
+				return err
+			}
 		}
-	}
-	return nil
+		for _, t := range tables {
+			if err := sweep(ctx, s, s.ForgetOf(t[0], t[1]), company, s.Chunk); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }

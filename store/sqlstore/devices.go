@@ -17,11 +17,11 @@ const (
 )
 
 func (s Accounts) Device(ctx context.Context, company string, account int64, hash record.TokenHash) (record.Device, error) {
-	return QueryOne(ctx, s, "loading a device", scanDevice, deviceByHash, string(record.WrongPasswords), company, account, hash[:])
+	return QueryOne(ctx, s, "accounts.device: loading a device", scanDevice, deviceByHash, string(record.WrongPasswords), company, account, hash[:])
 }
 
 func (s Accounts) Devices(ctx context.Context, company string, account int64) ([]record.Device, error) {
-	return QueryAll(ctx, s, "listing devices", scanDevice, devicesOf, string(record.WrongPasswords), company, account)
+	return QueryAll(ctx, s, "accounts.devices: listing devices", scanDevice, devicesOf, string(record.WrongPasswords), company, account)
 }
 
 func scanDevice(row Scanner) (d record.Device, err error) {

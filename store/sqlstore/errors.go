@@ -1,9 +1,10 @@
 package sqlstore
 
 import (
+	"context"
 	"database/sql"
 	"errors"
-	"fmt"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -11,27 +12,28 @@ import (
 // A refusal is the error of a function that the caller passed in.
 type refusal struct{ error }
 
-// Refused returns the error of a function that the caller passed in, for Translate.
+// Refused returns the error of a function that the caller passed in, for Call.
 func Refused(err error) error { return refusal{err} }
 
 // ErrAgain means that a call must start again, because another call made the same
 // change first.
 var ErrAgain = errors.New("too many calls change the same")
 
-// Translate turns the errors of a store's driver into those that the interfaces promise.
-// It adds doing to any other error.
-func Translate(s Database, doing string, err error) error {
-	if err == nil {
-		return nil
-	}
+// Call runs f as a call of the store: see record.Observed.Called. It turns the errors of
+// the store's driver into those that the interfaces promise.
+func Call(ctx context.Context, s Database, what string, f func() error) error {
+	began := time.Now()
+	err := f()
 	if r, ok := errors.AsType[refusal](err); ok {
+		_ = s.Called(ctx, what, began, nil) // the store has answered
 		return r.error
 	}
-	if errors.Is(err, sql.ErrNoRows) {
-		return record.ErrNotFound
+	switch {
+	case err == nil:
+	case errors.Is(err, sql.ErrNoRows):
+		err = record.ErrNotFound
+	default:
+		err = s.Answer(err)
 	}
-	if err = s.Answer(err); record.IsAnswer(err) {
-		return err
-	}
-	return fmt.Errorf("%s: %w", doing, err)
+	return s.Called(ctx, what, began, err)
 }

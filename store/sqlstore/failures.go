@@ -25,7 +25,7 @@ func (s Accounts) UpdateFailures(
 	ctx context.Context, now time.Time, key record.FailureKey, kind record.FailureKind, change func(*record.FailureCount) error,
 ) error {
 	row := []any{key.Company, key.Account, cmp.Or(key.Device, key.LoginID), string(kind)}
-	return Translate(s, "updating a failure count", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+	return transact(ctx, s, "accounts.update_failures: updating a failure count", func(ctx context.Context, tx Queries) error {
 		before, err := scanFailureCount(tx.Row(ctx, s.failuresLock, row...))
 		missing := errors.Is(err, sql.ErrNoRows)
 		if err != nil && !missing {
@@ -50,7 +50,7 @@ func (s Accounts) UpdateFailures(
 			return err
 		}
 		return tx.InsertEvents(ctx, key.Company, key.Account, after.Outbox)
-	}))
+	})
 }
 
 // insertFailures stores the first count of a key, or nothing if the account has been
@@ -89,6 +89,6 @@ func (s Accounts) FailureCounts(ctx context.Context, key record.FailureKey) (rec
 		failures[record.FailureKind(kind)] = t
 		return kind, err
 	}
-	_, err := QueryAll(ctx, s, "loading failure counts", scan, failuresOf, key.Company, key.Account, cmp.Or(key.Device, key.LoginID))
+	_, err := QueryAll(ctx, s, "accounts.failure_counts: loading failure counts", scan, failuresOf, key.Company, key.Account, cmp.Or(key.Device, key.LoginID))
 	return failures, err
 }

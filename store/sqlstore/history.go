@@ -37,7 +37,7 @@ func (s Accounts) Record(ctx context.Context, events []record.Event) error {
 	// In the order of accounts, two concurrent calls seldom deadlock.
 	events = slices.Clone(events)
 	slices.SortStableFunc(events, func(a, b record.Event) int { return cmp.Compare(a.Account, b.Account) })
-	return Translate(s, "recording events", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+	return transact(ctx, s, "recording events", func(ctx context.Context, tx Queries) error {
 		type kind struct {
 			account int64
 			noise   bool
@@ -74,7 +74,7 @@ func (s Accounts) Record(ctx context.Context, events []record.Event) error {
 			}
 		}
 		return nil
-	}))
+	})
 }
 
 const recordedOf = `

@@ -47,14 +47,14 @@ func (s Accounts) Claim(ctx context.Context, now, until time.Time, company strin
 		return q, err
 	}
 	var queues []record.OutboxQueue
-	err := s.Writing(ctx, func(ctx context.Context, q Queries) (err error) {
+	err := write(ctx, s, "claiming events", func(ctx context.Context, q Queries) (err error) {
 		queues, err = Collect(ctx, q, scan, s.ClaimQueues, company, record.Micros(now), record.Micros(until), claim, limit)
 		return err
 	})
 	if err != nil || len(queues) == 0 {
-		return nil, Translate(s, "claiming events", err)
+		return nil, err
 	}
-	err = s.Reading(ctx, func(ctx context.Context, q Queries) (err error) {
+	err = Read(ctx, s, "loading events", func(ctx context.Context, q Queries) (err error) {
 		for i := range queues {
 			queues[i].Events, err = Collect(ctx, q, scanOutboxEvent, eventsOf, company, queues[i].Name, record.ClaimedEvents)
 			if err != nil {
@@ -63,7 +63,7 @@ func (s Accounts) Claim(ctx context.Context, now, until time.Time, company strin
 		}
 		return nil
 	})
-	return queues, Translate(s, "loading events", err)
+	return queues, err
 }
 
 const (
@@ -81,7 +81,7 @@ const (
 // after the lock see the events of transactions that held it before, and later
 // writers wait.
 func (s Accounts) Acknowledge(ctx context.Context, q record.OutboxQueue, delivered []int64, due time.Time, tries int) error {
-	return Translate(s, "acknowledging events", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+	return transact(ctx, s, "acknowledging events", func(ctx context.Context, tx Queries) error {
 		err := tx.Later(ctx, s.queueLock, q.Company, q.Name)
 		for _, number := range delivered {
 			err = errors.Join(err, tx.Later(ctx, deleteEvent, number))
@@ -89,7 +89,7 @@ func (s Accounts) Acknowledge(ctx context.Context, q record.OutboxQueue, deliver
 		return errors.Join(err,
 			tx.Later(ctx, giveBack, q.Company, q.Name, q.Claim, record.Micros(due), tries),
 			tx.Later(ctx, closeQueue, q.Company, q.Name))
-	}))
+	})
 }
 
 // Backlog implements record.Outbox.

@@ -19,7 +19,7 @@ const (
 )
 
 func (s Accounts) AddPasskey(ctx context.Context, company string, p record.Passkey, events ...record.OutboxEvent) error {
-	return Translate(s, "storing passkey", s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+	return transact(ctx, s, "accounts.add_passkey: storing passkey", func(ctx context.Context, tx Queries) error {
 		if err := s.lockAccount(ctx, tx, company, p.Account); err != nil {
 			return err
 		}
@@ -36,7 +36,7 @@ func (s Accounts) AddPasskey(ctx context.Context, company string, p record.Passk
 			return err
 		}
 		return tx.InsertEvents(ctx, company, p.Account, events)
-	}))
+	})
 }
 
 const (
@@ -49,11 +49,11 @@ const (
 )
 
 func (s Accounts) Passkeys(ctx context.Context, company string, account int64) ([]record.Passkey, error) {
-	return QueryAll(ctx, s, "loading passkeys", scanPasskey, passkeysOf, company, account)
+	return QueryAll(ctx, s, "accounts.passkeys: loading passkeys", scanPasskey, passkeysOf, company, account)
 }
 
 func (s Accounts) Passkey(ctx context.Context, company string, credential []byte) (record.Passkey, error) {
-	return QueryOne(ctx, s, "loading passkey", scanPasskey, passkeyByCredential, company, credential)
+	return QueryOne(ctx, s, "accounts.passkey: loading passkey", scanPasskey, passkeyByCredential, company, credential)
 }
 
 func scanPasskey(row Scanner) (p record.Passkey, err error) {
@@ -79,24 +79,24 @@ const (
 )
 
 func (s Accounts) UsePasskey(ctx context.Context, now time.Time, company string, credential []byte, signCount uint32, backedUp bool) error {
-	return Translate(s, "using passkey", s.Writing(ctx, func(ctx context.Context, q Queries) error {
+	return write(ctx, s, "accounts.use_passkey: using passkey", func(ctx context.Context, q Queries) error {
 		n, err := q.Exec(ctx, usePasskey, company, credential, int64(signCount), backedUp, record.Micros(now))
 		if err != nil || n > 0 {
 			return err
 		}
 		_, err = scanPasskey(q.Row(ctx, passkeyByCredential, company, credential))
 		return cmp.Or(err, record.ErrConflict)
-	}))
+	})
 }
 
 func (s Accounts) RenamePasskey(ctx context.Context, company string, account int64, credential []byte, name string) error {
-	return Change(ctx, s, "renaming passkey", record.ErrNotFound, renamePasskey, company, account, credential, name)
+	return Change(ctx, s, "accounts.rename_passkey: renaming passkey", record.ErrNotFound, renamePasskey, company, account, credential, name)
 }
 
 func (s Accounts) DeletePasskey(
 	ctx context.Context, now time.Time, company string, account int64, credential []byte, keep record.TokenHash, events ...record.OutboxEvent,
 ) (generation int64, err error) {
-	err = s.Transaction(ctx, func(ctx context.Context, tx Queries) error {
+	err = transact(ctx, s, "accounts.delete_passkey: deleting passkey", func(ctx context.Context, tx Queries) error {
 		if err := s.lockAccount(ctx, tx, company, account); err != nil {
 			return err
 		}
@@ -112,5 +112,5 @@ func (s Accounts) DeletePasskey(
 		}
 		return s.RevokeLater(ctx, tx, record.Revocation{Company: company, Account: account, Generation: generation, Keep: keep}, events)
 	})
-	return generation, Translate(s, "deleting passkey", err)
+	return generation, err
 }

@@ -28,7 +28,7 @@ const newCompanyGeneration = `
 	RETURNING era`
 
 func (s Accounts) NewCompanyGeneration(ctx context.Context, company string) (record.Revocation, error) {
-	generation, err := ChangeOne(ctx, s, "beginning a session generation", ScanValue[int64], newCompanyGeneration, company)
+	generation, err := ChangeOne(ctx, s, "accounts.new_company_generation: beginning a session generation", ScanValue[int64], newCompanyGeneration, company)
 	return record.Revocation{Company: company, Generation: generation}, err
 }
 
@@ -43,7 +43,7 @@ const pendingRevocations = `
 	ORDER BY company, account LIMIT CAST($3 AS bigint)`
 
 func (s Accounts) PendingRevocations(ctx context.Context, after record.Revocation, limit int) ([]record.Revocation, error) {
-	return QueryAll(ctx, s, "loading pending revocations", ScanRevocation, pendingRevocations, after.Company, after.Account, limit)
+	return QueryAll(ctx, s, "accounts.pending_revocations: loading pending revocations", ScanRevocation, pendingRevocations, after.Company, after.Account, limit)
 }
 
 func ScanRevocation(row Scanner) (e record.Revocation, err error) {
@@ -60,7 +60,7 @@ const (
 
 func (s Accounts) RevocationDone(ctx context.Context, e record.Revocation) error {
 	if e.Account == 0 {
-		return Change(ctx, s, "completing a revocation", nil, companyRevoked, e.Company, e.Generation)
+		return Change(ctx, s, "accounts.revocation_done: completing a revocation", nil, companyRevoked, e.Company, e.Generation)
 	}
-	return Change(ctx, s, "completing a revocation", nil, deletePending, e.Company, e.Account, e.Generation)
+	return Change(ctx, s, "accounts.revocation_done: completing a revocation", nil, deletePending, e.Company, e.Account, e.Generation)
 }

@@ -11,6 +11,7 @@ package sqlstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -46,6 +47,8 @@ type Database interface {
 	// Answer returns the error that the interfaces promise for an error of the driver, or
 	// the same error with what an operator can do about it.
 	Answer(err error) error
+	// Called is that of record.Observed.
+	Called(ctx context.Context, what string, began time.Time, err error) error
 }
 
 // With returns f for the queries of one store.
@@ -56,49 +59,68 @@ func With[Q Queries](f func(context.Context, Queries) error) func(context.Contex
 // A Scanner is a row of a result.
 type Scanner interface{ Scan(dest ...any) error }
 
-// QueryOne returns the first row of a query. The text doing is for the error.
+// QueryOne returns the first row of a query.
 func QueryOne[T any](
-	ctx context.Context, s Database, doing string, scan func(Scanner) (T, error), query string, args ...any,
+	ctx context.Context, s Database, what string, scan func(Scanner) (T, error), query string, args ...any,
 ) (found T, err error) {
-	err = s.Reading(ctx, func(ctx context.Context, q Queries) (err error) {
+	err = Read(ctx, s, what, func(ctx context.Context, q Queries) (err error) {
 		found, err = scan(q.Row(ctx, query, args...))
 		return err
 	})
-	return found, Translate(s, doing, err)
+	return found, err
 }
 
 // QueryAll returns all rows of a query.
 func QueryAll[T any](
-	ctx context.Context, s Database, doing string, scan func(Scanner) (T, error), query string, args ...any,
+	ctx context.Context, s Database, what string, scan func(Scanner) (T, error), query string, args ...any,
 ) (all []T, err error) {
-	err = s.Reading(ctx, func(ctx context.Context, q Queries) (err error) {
+	err = Read(ctx, s, what, func(ctx context.Context, q Queries) (err error) {
 		all, err = Collect(ctx, q, scan, query, args...)
 		return err
 	})
-	return all, Translate(s, doing, err)
+	return all, err
 }
 
-// Change runs a statement. If it changes no row, change returns otherwise.
-func Change(ctx context.Context, s Database, doing string, otherwise error, query string, args ...any) error {
-	return Translate(s, doing, s.Writing(ctx, func(ctx context.Context, q Queries) error {
+// Read is Call for a function that changes nothing.
+func Read(ctx context.Context, s Database, what string, f func(context.Context, Queries) error) error {
+	return Call(ctx, s, what, func() error { return s.Reading(ctx, f) })
+}
+
+// write is Call for a function of which at most one statement changes something.
+func write(ctx context.Context, s Database, what string, f func(context.Context, Queries) error) error {
+	return Call(ctx, s, what, func() error { return s.Writing(ctx, f) })
+}
+
+// transact is Call for a function of which nothing is stored if it fails.
+func transact(ctx context.Context, s Database, what string, f func(context.Context, Queries) error) error {
+	return Call(ctx, s, what, func() error { return s.Transaction(ctx, f) })
+}
+
+// Change runs a statement. If it changes no row, Change returns otherwise.
+func Change(ctx context.Context, s Database, what string, otherwise error, query string, args ...any) error {
+	return write(ctx, s, what, func(ctx context.Context, q Queries) error {
 		return ExecOr(ctx, q, otherwise, query, args...)
-	}))
+	})
 }
 
 // ChangeOne runs a statement that returns the row that it changed.
 func ChangeOne[T any](
-	ctx context.Context, s Database, doing string, scan func(Scanner) (T, error), query string, args ...any,
+	ctx context.Context, s Database, what string, scan func(Scanner) (T, error), query string, args ...any,
 ) (changed T, err error) {
-	err = s.Writing(ctx, func(ctx context.Context, q Queries) (err error) {
+	err = write(ctx, s, what, func(ctx context.Context, q Queries) (err error) {
 		changed, err = scan(q.Row(ctx, query, args...))
 		return err
 	})
-	return changed, Translate(s, doing, err)
+	return changed, err
 }
 
 // Sweep repeats a statement that deletes up to chunk rows until no row is left. Each
-// chunk is a call of its own, so that other writes can happen in between.
-func Sweep(ctx context.Context, s Database, doing, query string, before any, chunk int64) error {
+// chunk is a write of its own, so that other writes can happen in between.
+func Sweep(ctx context.Context, s Database, what, query string, before any, chunk int64) error {
+	return Call(ctx, s, what, func() error { return sweep(ctx, s, query, before, chunk) })
+}
+
+func sweep(ctx context.Context, s Database, query string, before any, chunk int64) error {
 	for {
 		var n int64
 		err := s.Writing(ctx, func(ctx context.Context, q Queries) (err error) {
@@ -106,7 +128,7 @@ func Sweep(ctx context.Context, s Database, doing, query string, before any, chu
 			return err
 		})
 		if err != nil || n < chunk {
-			return Translate(s, doing, err)
+			return err
 		}
 	}
 }
