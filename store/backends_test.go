@@ -11,6 +11,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/postgres"
+	"github.com/mnemogate/mnemogate/store/recordtest"
 	"github.com/mnemogate/mnemogate/store/redis"
 	"github.com/mnemogate/mnemogate/store/sqlite"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -25,7 +26,7 @@ func startSQLite(t testing.TB, file string) *sqlite.Store {
 	t.Cleanup(func() {
 		statements, err := s.Statements(bg)
 		must(t, err)
-		storetest.WantNoScans(t, file, statements)
+		recordtest.WantNoScans(t, file, statements)
 		must(t, s.Close())
 	})
 	return s
@@ -134,7 +135,7 @@ func forgetOld(ctx context.Context, server *goredis.Client, passed time.Duration
 }
 
 // pgStatements collects the statements that the tests run.
-var pgStatements storetest.StatementLog
+var pgStatements recordtest.StatementLog
 
 func startPostgres(t testing.TB, dsn string, options postgres.Options) *postgres.Store {
 	t.Helper()

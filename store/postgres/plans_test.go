@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/recordtest"
 	"github.com/mnemogate/mnemogate/store/sqlstore"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -30,7 +31,7 @@ func TestPostgresPlansAreSeen(t *testing.T) {
 		"DELETE FROM accounts WHERE company = $1 AND role = $2":      "Index Cond: (company = $1)",
 		"SELECT FROM login_ids WHERE company = $1 AND login_id = $2": "",
 	} {
-		if got := storetest.ReadsAll(storetest.PostgresPlan(t, conn, statement)); !strings.Contains(got, want) || want == "" && got != "" {
+		if got := recordtest.ReadsAll(recordtest.PostgresPlan(t, conn, statement)); !strings.Contains(got, want) || want == "" && got != "" {
 			t.Errorf("of %s: %q, want %q", statement, got, want)
 		}
 	}
@@ -69,7 +70,7 @@ func TestPostgresReadsNoTableWhole(t *testing.T) {
 		_, err := conn.Exec(bg, strings.Replace(statement, "ACCOUNTS", strconv.Itoa(*plannedAccounts), 1))
 		must(t, err)
 	}
-	var log storetest.StatementLog
+	var log recordtest.StatementLog
 	p := openStore(t, s.DSN(schema), Options{})
 	p.config.ConnConfig.Tracer = &log
 	must(t, p.Start(bg))
@@ -90,7 +91,7 @@ func TestPostgresReadsNoTableWhole(t *testing.T) {
 	must(t, err)
 	defer planner.Release()
 	for _, statement := range statements {
-		storetest.WantIndexed(t, planner.Conn(), statement)
+		recordtest.WantIndexed(t, planner.Conn(), statement)
 	}
 	if len(statements) < 25 {
 		t.Errorf("only %d statements were seen", len(statements))

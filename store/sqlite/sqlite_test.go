@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/recordtest"
 	"github.com/mnemogate/mnemogate/store/sqlstore"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // startStore starts a store in a file and closes it when the test ends. The test
@@ -28,7 +28,7 @@ func startStore(t testing.TB, file string) *Store {
 	must(t, s.Start(bg))
 	t.Cleanup(func() {
 		if statements, err := s.Statements(bg); err == nil { // otherwise the test has closed it
-			storetest.WantNoScans(t, file, statements)
+			recordtest.WantNoScans(t, file, statements)
 		}
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -42,7 +42,7 @@ func tempFile(t testing.TB) string { return filepath.Join(t.TempDir(), "test.db"
 // Processes ask twice a second what is due, even with a large backlog.
 func TestSQLiteDueReadsNoBacklog(t *testing.T) {
 	s := startStore(t, tempFile(t))
-	for _, step := range storetest.SQLitePlan(t, s.file, sqlstore.Due) {
+	for _, step := range recordtest.SQLitePlan(t, s.file, sqlstore.Due) {
 		// A step without a condition computes min.
 		if strings.Contains(step, "outbox_queues") && !strings.Contains(step, "(company") && !strings.HasSuffix(step, "INDEX outbox_queues_turn") {
 			t.Errorf("it reads more of a company than its first queue: %s", step)
@@ -52,7 +52,7 @@ func TestSQLiteDueReadsNoBacklog(t *testing.T) {
 
 func TestSQLitePlansAreSeen(t *testing.T) {
 	s := startStore(t, tempFile(t))
-	got := storetest.SQLitePlan(t, s.file, "DELETE FROM sessions WHERE id = ?")
+	got := recordtest.SQLitePlan(t, s.file, "DELETE FROM sessions WHERE id = ?")
 	wantEqual(t, "plan of a statement without an index", got, []string{"SCAN sessions"})
 }
 

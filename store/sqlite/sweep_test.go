@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/recordtest"
 	"github.com/mnemogate/mnemogate/store/sqlstore"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -26,7 +27,7 @@ func TestSQLiteSweepsLookAtNothingTheyLeave(t *testing.T) {
 		sweepSessions: "SEARCH sessions USING COVERING INDEX sessions_expires (expires>? AND expires<?)",
 		sweepExpired:  "SEARCH sessions USING COVERING INDEX sessions_expired (ends<?)",
 	} {
-		steps := storetest.SQLitePlan(t, s.file, query)
+		steps := recordtest.SQLitePlan(t, s.file, query)
 		wantEqual(t, query, steps[len(steps)-1], want)
 	}
 }

@@ -1,4 +1,4 @@
-package storetest
+package recordtest
 
 import (
 	"context"
@@ -11,6 +11,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	_ "modernc.org/sqlite" // the driver
+
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // This file checks the plans of statements.
@@ -75,10 +77,10 @@ func (l *StatementLog) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchE
 func (l *StatementLog) WantIndexes(t testing.TB, dsn string) {
 	t.Helper()
 	conn, err := pgx.Connect(bg, dsn)
-	Must(t, err)
+	storetest.Must(t, err)
 	defer conn.Close(bg)
 	_, err = conn.Exec(bg, "SET enable_seqscan = off")
-	Must(t, err)
+	storetest.Must(t, err)
 	for _, statement := range l.Take() {
 		WantIndexed(t, conn, statement)
 	}
@@ -127,18 +129,18 @@ var (
 func PostgresPlan(t testing.TB, conn *pgx.Conn, statement string) []string {
 	t.Helper()
 	_, err := conn.Exec(bg, "SET plan_cache_mode = force_generic_plan")
-	Must(t, err)
+	storetest.Must(t, err)
 	prepared, err := conn.Prepare(bg, "planned", statement)
-	Must(t, err)
+	storetest.Must(t, err)
 	defer conn.Deallocate(bg, "planned")
 	execute := "EXPLAIN EXECUTE planned"
 	if n := len(prepared.ParamOIDs); n > 0 {
 		execute += "(NULL" + strings.Repeat(", NULL", n-1) + ")"
 	}
 	rows, err := conn.Query(bg, execute, pgx.QueryExecModeSimpleProtocol)
-	Must(t, err)
+	storetest.Must(t, err)
 	steps, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	Must(t, err)
+	storetest.Must(t, err)
 	return steps
 }
 
@@ -172,18 +174,18 @@ var (
 func SQLitePlan(t testing.TB, file, query string) []string {
 	t.Helper()
 	db, err := sql.Open("sqlite", file)
-	Must(t, err)
+	storetest.Must(t, err)
 	defer db.Close()
 	rows, err := db.Query("EXPLAIN QUERY PLAN "+query, make([]any, 30)...)
-	Must(t, err)
+	storetest.Must(t, err)
 	defer rows.Close()
 	var steps []string
 	for rows.Next() {
 		var id, parent, unused int
 		var step string
-		Must(t, rows.Scan(&id, &parent, &unused, &step))
+		storetest.Must(t, rows.Scan(&id, &parent, &unused, &step))
 		steps = append(steps, step)
 	}
-	Must(t, rows.Err())
+	storetest.Must(t, rows.Err())
 	return steps
 }
