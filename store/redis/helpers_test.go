@@ -21,7 +21,6 @@ var (
 	second          = recordtest.Second
 	t0              = recordtest.T0
 	odd             = recordtest.Odd
-	plain           = recordtest.Plain
 	hash            = recordtest.Hash
 	session         = recordtest.Session
 	newCode         = recordtest.NewCode

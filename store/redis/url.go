@@ -30,6 +30,7 @@ func parseURLs(urls []string) (target, []string, error) {
 	for i, s := range urls {
 		t, err := parseURL(s)
 		if err != nil {
+			//lint:ignore ST1005 Redis is a name
 			return target{}, nil, fmt.Errorf("Redis URL %d %w", i+1, err)
 		}
 		addrs = append(addrs, t.options.Addr)
@@ -38,6 +39,7 @@ func parseURLs(urls []string) (target, []string, error) {
 			continue
 		}
 		if what := first.differsFrom(t); what != "" {
+			//lint:ignore ST1005 Redis is a name
 			return target{}, nil, fmt.Errorf("Redis URLs 1 and %d differ in %s; only host and port may differ", i+1, what)
 		}
 	}
