@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/text/language"
+
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
@@ -17,26 +19,31 @@ import (
 // ClientConfig returns the client configuration of the company whose API key was sent. A
 // provider that does not return its authorization URL in time has none in the result.
 // ClientConfig uses only Company, APIKeys, PageKey and Languages of the Request.
-func (s *Service) ClientConfig(ctx context.Context, r *Request) (config tenant.ClientConfig, err error) {
+func (s *Service) ClientConfig(ctx context.Context, r *Request) (tenant.ClientConfig, error) {
 	ctx = record.WithStoreTime(ctx)
-	defer func() { s.WarnUnanswered(err, "company", r.Company, "route", "client.json") }()
 	c, _, err := s.companyOf(ctx, r)
 	if err != nil {
+		s.WarnUnanswered(err, "company", r.Company, "route", "client.json")
 		return tenant.ClientConfig{}, err
 	}
+	return s.ConfigOf(ctx, c, r.Languages), nil
+}
+
+// ConfigOf is ClientConfig for a page that brings its configuration with it.
+func (s *Service) ConfigOf(ctx context.Context, c *tenant.Company, languages func() []language.Tag) tenant.ClientConfig {
 	return tenant.ClientConfig{
 		Password:         c.ClientPassword(),
 		Captcha:          c.ClientCaptcha(),
 		Recovery:         append([]tenant.Method{}, c.Recovery.Methods...),
 		OAuth:            s.clientOAuth(ctx, c),
-		Disclaimers:      session.Pending(c, r.Languages, record.Account{}, nil),
+		Disclaimers:      session.Pending(c, languages, record.Account{}, nil),
 		Name:             c.DisplayName(),
 		OTP:              tenant.ClientOTP{Length: c.OTP.Length, TTL: seconds(c.OTP.TTL)},
 		Passkeys:         c.Passkeys != nil,
 		Devices:          c.Devices.For != 0,
 		SkipSecondFactor: c.Devices.SkipSecondFactor,
 		Session:          tenant.ClientSessionLife{Idle: seconds(c.Session.Idle), Lifetime: seconds(c.Session.Lifetime)},
-	}, nil
+	}
 }
 
 func seconds(d tenant.Duration) int { return int(time.Duration(d) / time.Second) }

@@ -54,8 +54,10 @@ func (h *Handler) serveModule(w http.ResponseWriter, r *http.Request, _ target) 
 // serveClientConfig answers with the company's configuration for clients.
 func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
 	w.Header().Add("Vary", "Accept-Language")
-	err = h.get(r, func(service *flows.Service) (err error) {
-		body, err = h.clientConfig(r, service, h.request(w, r, t))
+	err = h.get(r, func(service *flows.Service) error {
+		of := h.request(w, r, t)
+		config, err := service.ClientConfig(r.Context(), of)
+		body = h.clientConfig(r, config, of)
 		return err
 	})
 	return body, err
@@ -63,14 +65,13 @@ func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t ta
 
 // clientConfig returns the company's configuration for clients, which the login page
 // carries, too.
-func (h *Handler) clientConfig(r *http.Request, service *flows.Service, of *flows.Request) (any, error) {
-	config, err := service.ClientConfig(r.Context(), of)
+func (h *Handler) clientConfig(r *http.Request, config tenant.ClientConfig, of *flows.Request) any {
 	return struct {
 		Status string `json:"status"`
 		tenant.ClientConfig
 		page.Config
 		SelfService bool `json:"self_service"` // whether the site has the routes of package selfservice
-	}{"success", config, h.pageConfig(r, of, config.OAuth), h.SelfService > 0}, err
+	}{"success", config, h.pageConfig(r, of, config.OAuth), h.SelfService > 0}
 }
 
 // keySetPath is the path of the keys that verify assertions, below /{company_code}/.

@@ -83,9 +83,9 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 			return err
 		}
 		of := h.request(w, r, t)
-		of.APIKeys, of.Languages = []string{view.Key}, func() []language.Tag { return []language.Tag{view.Language} }
-		view.Config, err = h.clientConfig(r, service, of)
-		return err
+		of.Languages = func() []language.Tag { return []language.Tag{view.Language} }
+		view.Config = h.clientConfig(r, service.ConfigOf(ctx, service.Companies[t.company], of.Languages), of)
+		return nil
 	})
 	if t.kind == securityPage && needsLogin(err) {
 		h.redirect(w, h.loginURL(r, t.company, err))

@@ -176,7 +176,8 @@ func TestKeyOpensWhatItMay(t *testing.T) {
 	} {
 		s.audits(1, line)
 	}
-	s.audits(3, `"msg":"mnemogate.key.refused","company":"acme","address":"127.0.0.1","actor":"reader","reason":"write"`)
+	s.audits(1, `"msg":"mnemogate.key.refused","company":"acme","address":"127.0.0.1","actor":"reader","reason":"create"`)
+	s.audits(2, `"msg":"mnemogate.key.refused","company":"acme","address":"127.0.0.1","actor":"reader","reason":"write"`)
 	if strings.Contains(s.log(), keyOfAll) {
 		t.Error("the log holds a key")
 	}

@@ -20,15 +20,8 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string, once bool) error
 	if err != nil {
 		return err
 	}
-	switch {
-	case ad.Company.Mail == nil || ad.Company.Recovery.Link == "":
-		return noWelcome("", "the company can mail no links: configure mail and recovery link")
-	case a.Email == "":
-		return noWelcome("primary_email", "primary_email: the account has none to mail the link to")
-	case a.PasswordHash != "" || a.Passkeys > 0 || len(a.Identities) > 0:
-		return noWelcome("password_set", "the account can log in already, and the link would be a long-lived way to reset its password: let its owner recover it")
-	case tenant.CheckStatus(a) != nil:
-		return noWelcome("status", "status: an account that is not active could not use the link")
+	if err := ad.mayWelcome(a); err != nil {
+		return err
 	}
 	c := ad.NewCall(session.Client{Address: ad.Address})
 	if err := c.SetCompany(ctx, ad.Company, ""); err != nil {
@@ -51,6 +44,21 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string, once bool) error
 		return err
 	}
 	ad.emit(ctx, ad.event(record.AccountWelcomed, a))
+	return nil
+}
+
+// mayWelcome returns why the owner of an account can't get a welcome mail, or nil.
+func (ad *Admin) mayWelcome(a record.Account) error {
+	switch {
+	case ad.Company.Mail == nil || ad.Company.Recovery.Link == "":
+		return noWelcome("", "the company can mail no links: configure mail and recovery link")
+	case a.Email == "":
+		return noWelcome("primary_email", "primary_email: the account has none to mail the link to")
+	case a.PasswordHash != "" || a.Passkeys > 0 || len(a.Identities) > 0:
+		return noWelcome("password_set", "the account can log in already, and the link would be a long-lived way to reset its password: let its owner recover it")
+	case tenant.CheckStatus(a) != nil:
+		return noWelcome("status", "status: an account that is not active could not use the link")
+	}
 	return nil
 }
 
