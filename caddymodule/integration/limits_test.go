@@ -2,6 +2,7 @@ package integration
 
 import (
 	"fmt"
+	"strconv"
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -41,9 +42,8 @@ func (s *site) guessesAtOnceCompareOneCode() {
 	}
 	// guess returns the i-th of many different guesses; number 0 is right.
 	guess := func(code string, i int) fields {
-		var n int
-		_, _ = fmt.Sscan(code, &n)
-		return fields{"otp": fmt.Sprintf("%06d", (n+i*4999)%1_000_000)}
+		n, _ := strconv.Atoi(code) // Sscan would read 012345 as octal
+		return fields{"otp": fmt.Sprintf("%06d", (n+i*4999+1_000_000)%1_000_000)}
 	}
 	s.run("one is right", func(t *testing.T) {
 		for round := range 3 {

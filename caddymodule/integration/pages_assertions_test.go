@@ -134,7 +134,8 @@ func TestVerifyingBackendsOfThePage(t *testing.T) {
 	var down atomic.Int32 // the status with which the keys are refused; -1: the connection breaks
 	own := get(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	// The keys are the test's until there are nodes. Then they are those of any node
-	// that is up.
+	// that is up. One that starts accepts connections before it answers.
+	soon := &http.Client{Timeout: time.Second}
 	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch status := down.Load(); {
 		case status < 0:
@@ -149,7 +150,7 @@ func TestVerifyingBackendsOfThePage(t *testing.T) {
 		}
 		for range 200 {
 			for _, node := range *nodes.Load() {
-				if response, err := http.Get(node.URL + r.URL.Path); err == nil {
+				if response, err := soon.Get(node.URL + r.URL.Path); err == nil {
 					body, _ := io.ReadAll(response.Body)
 					response.Body.Close()
 					w.WriteHeader(response.StatusCode)

@@ -1,6 +1,7 @@
 // Package page serves the login page, and the module client.js that the page and
 // apps use. There is no framework and no build step: the files in assets are served
-// as they are, but without the comments of scripts. Start at Page. The code in the browser starts in assets/page.js.
+// as they are, but without the comments of scripts. Start at Page. The code in the browser
+// starts in assets/page.js.
 package page
 
 import (
@@ -15,17 +16,16 @@ import (
 	"html/template"
 	"io/fs"
 	"maps"
-	"math"
 	"path"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
 	"golang.org/x/text/language"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows/message"
 )
 
 //go:embed assets
@@ -129,8 +129,15 @@ func New(o Options) (*Page, error) {
 		return nil, err
 	}
 	// The links need the texts' languages.
-	err = cmp.Or(p.readLinks(o), p.paint("color", o.Color), p.paint("color_dark", o.ColorDark), p.readStyle(o.Style),
-		p.readImage("logo", o.Logo), p.readImage("logo_dark", o.LogoDark), p.readImage("favicon", o.Favicon))
+	err = guest.First(
+		func() error { return p.readLinks(o) },
+		func() error { return p.paint("color", o.Color) },
+		func() error { return p.paint("color_dark", o.ColorDark) },
+		func() error { return p.readStyle(o.Style) },
+		func() error { return p.readImage("logo", o.Logo) },
+		func() error { return p.readImage("logo_dark", o.LogoDark) },
+		func() error { return p.readImage("favicon", o.Favicon) },
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +208,7 @@ func (o *Options) Weaknesses() (found []guest.Weakness) {
 		{o.Color, "light", "choose a darker color, and the present one as color_dark", lightPaper},
 		{cmp.Or(o.ColorDark, o.Color), "dark", "set color_dark to a lighter color", darkPaper},
 	} {
-		y, known := luminance(c.color)
+		y, known := message.Luminance(c.color)
 		ratio := (max(y, c.paper) + .05) / (min(y, c.paper) + .05)
 		if known && ratio < 3 && o.Style == "" { // WCAG 2.2, 1.4.11
 			found = append(found, guest.Weakness{
@@ -211,29 +218,6 @@ func (o *Options) Weaknesses() (found []guest.Weakness) {
 		}
 	}
 	return found
-}
-
-// luminance returns the relative luminance of a color in hexadecimal digits, as WCAG 2.2
-// defines it.
-func luminance(color string) (y float64, known bool) {
-	digits, hex := strings.CutPrefix(strings.TrimSpace(color), "#")
-	if len(digits) == 3 {
-		digits = digits[:1] + digits[:2] + digits[1:] + digits[2:]
-	}
-	n, err := strconv.ParseUint(digits, 16, 24)
-	if !hex || err != nil {
-		return 0, false
-	}
-	for i, weight := range []float64{.0722, .7152, .2126} {
-		part := float64(n>>(8*i)&255) / 255
-		if part <= .04045 {
-			part /= 12.92
-		} else {
-			part = math.Pow((part+.055)/1.055, 2.4)
-		}
-		y += weight * part
-	}
-	return y, true
 }
 
 // setVersion derives the version in the files' paths from all their contents.

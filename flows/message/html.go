@@ -8,6 +8,7 @@ import (
 	"math"
 	"reflect"
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -77,15 +78,35 @@ func linked(text, address string) template.HTML {
 }
 
 // onColor returns the color for text on a color like #336699: white, or black where that
-// has more contrast (WCAG 2.2, relative luminance).
+// has more contrast.
 func onColor(color string) string {
-	var r, g, b uint8
-	_, _ = fmt.Sscanf(color, "#%02x%02x%02x", &r, &g, &b) // it was checked
-	linear := func(part uint8) float64 { return math.Pow(float64(part)/255, 2.2) }
-	if .2126*linear(r)+.7152*linear(g)+.0722*linear(b) > .179 {
+	if y, _ := Luminance(color); y > .179 { // known, because it was checked
 		return "#000000"
 	}
 	return "#ffffff"
+}
+
+// Luminance returns the relative luminance of a color in hexadecimal digits, as WCAG 2.2
+// defines it.
+func Luminance(color string) (y float64, known bool) {
+	digits, hex := strings.CutPrefix(strings.TrimSpace(color), "#")
+	if len(digits) == 3 {
+		digits = digits[:1] + digits[:2] + digits[1:] + digits[2:]
+	}
+	n, err := strconv.ParseUint(digits, 16, 24)
+	if !hex || err != nil {
+		return 0, false
+	}
+	for i, weight := range []float64{.0722, .7152, .2126} {
+		part := float64(n>>(8*i)&255) / 255
+		if part <= .04045 {
+			part /= 12.92
+		} else {
+			part = math.Pow((part+.055)/1.055, 2.4)
+		}
+		y += weight * part
+	}
+	return y, true
 }
 
 // loadHTML parses a mailHTML and tests it.
