@@ -75,7 +75,7 @@ func TestOnlyNewUsersAreWelcomed(t *testing.T) {
 			b := newHarness(t)
 			give(b)
 			err := b.admin().Welcome(t.Context(), mnemocode, false)
-			if refused, ok := errors.AsType[*manage.Error](err); !ok || refused.Field != "password_set" || b.mail.count() != 0 {
+			if refused, ok := errors.AsType[*manage.Error](err); !ok || refused.Field != "password_set" || b.mail.count() != 0 || manage.ForUser(err) == nil {
 				t.Errorf("got %v and %d mails", err, b.mail.count())
 			}
 		})

@@ -220,7 +220,7 @@ func (c *Company) loadOAuth(ctx caddy.Context) error {
 // providerID reads the id of an OAuth provider.
 func providerID(id string) (n int, ok bool) {
 	n, err := strconv.Atoi(id)
-	return n, err == nil && n >= 1 && n <= 5 && len(id) == 1
+	return n, err == nil && n >= 1 && n <= record.MaxProvider && len(id) == 1
 }
 
 // resolveAccounts turns the accounts into seeds and forgets their secrets.

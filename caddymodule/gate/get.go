@@ -57,7 +57,9 @@ func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t ta
 	err = h.get(r, func(service *flows.Service) error {
 		of := h.request(w, r, t)
 		config, err := service.ClientConfig(r.Context(), of)
-		body = h.clientConfig(r, config, of)
+		if err == nil {
+			body = h.clientConfig(r, config, of)
+		}
 		return err
 	})
 	return body, err

@@ -139,9 +139,12 @@ func (p *Page) markup(of variant, key string) (markup, error) {
 // Serve answers with the page at /{company_code}/{kind}.
 func (p *Page) Serve(w http.ResponseWriter, r *http.Request, v View) {
 	lang := v.Language.String()
+	var m markup
 	config, err := json.Marshal(v.Config) // it escapes what could end a script
-	m, failed := p.markup(variant{v.Kind, v.Company, v.Name, v.Base, lang, string(config), v.Cookie}, v.Key)
-	if cmp.Or(err, failed) != nil {
+	if err == nil {
+		m, err = p.markup(variant{v.Kind, v.Company, v.Name, v.Base, lang, string(config), v.Cookie}, v.Key)
+	}
+	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}

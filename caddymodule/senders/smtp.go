@@ -328,8 +328,8 @@ func helo(host string, local net.Addr) string {
 	}
 }
 
-// deliver passes the mail to the server, with the content of m. It returns nil once the server has
-// accepted the mail, whatever happens afterwards.
+// deliver passes the mail to the server, with its content. It returns nil once the server
+// has accepted the mail, whatever happens afterwards.
 func (s *SMTP) deliver(ctx context.Context, message *mail.Msg, content message.Message) error {
 	raw, err := new(net.Dialer).DialContext(ctx, "tcp", s.Address)
 	if err != nil {

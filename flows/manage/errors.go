@@ -19,7 +19,7 @@ type Error struct {
 	Field   string // at fault; empty for none
 	Reason  wire.Reason
 	Message string
-	user    error // what users get
+	user    error // what users get; nil if they can't cause it
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -89,7 +89,7 @@ func notDone(why string, user *wire.Error) *Error {
 // ForUser returns the error of an operation as the user's own client gets it: as a
 // *wire.Error or *wire.Refusal.
 func ForUser(err error) error {
-	if refused, ok := errors.AsType[*Error](err); ok {
+	if refused, ok := errors.AsType[*Error](err); ok && refused.user != nil {
 		return refused.user
 	}
 	if rule, ok := errors.AsType[*tenant.RuleError](err); ok {

@@ -72,7 +72,7 @@ func CheckAccount(a, before record.Account, own password.Argon2id) error {
 		return wrong("password_hash", hash.Error())
 	}
 	for _, i := range a.Identities {
-		if i.Provider < 1 || i.Provider > 5 || i.Subject == "" || len(i.Subject) > 255 {
+		if i.Provider < 1 || i.Provider > record.MaxProvider || i.Subject == "" || len(i.Subject) > record.MaxSubject {
 			return wrong("oauth_identities", "provider_id must be 1 to 5 and subject 1 to 255 bytes")
 		}
 	}

@@ -37,10 +37,10 @@ func (ad *Admin) Welcome(ctx context.Context, mnemocode string, once bool) error
 	}
 	err = c.MailLink(ctx, a, message.WelcomeLink)
 	ad.emitLocks(ctx, &c.Attempt, a)
-	if err != nil && first {
-		_ = c.Counters.Refund(context.WithoutCancel(ctx), c.Now, mark) // so that it can be tried again
-	}
 	if err != nil {
+		if first {
+			_ = c.Counters.Refund(context.WithoutCancel(ctx), c.Now, mark) // so that it can be tried again
+		}
 		return err
 	}
 	ad.emit(ctx, ad.event(record.AccountWelcomed, a))

@@ -110,9 +110,15 @@ func (f Field) Same(a, b *Account) bool {
 
 // An Identity is a user of an OAuth provider.
 type Identity struct {
-	Provider int // 1 to 5
+	Provider int // 1 to MaxProvider
 	Subject  string
 }
+
+// The bounds of an Identity that an operator or backend names. MaxSubject is in bytes.
+const (
+	MaxProvider = 5
+	MaxSubject  = 255
+)
 
 // Compare orders the identities of an account.
 func (i Identity) Compare(j Identity) int {

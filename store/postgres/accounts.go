@@ -140,7 +140,7 @@ const taken = `
 
 const findTaken = `WITH` + taken + ` SELECT coalesce((SELECT field FROM taken ORDER BY rank LIMIT 1), '')`
 
-// RefuseTaken implements queries.
+// RefuseTaken implements sqlstore.Queries.
 func (q queries) RefuseTaken(ctx context.Context, before, after record.Account) error {
 	var taken string
 	var b batch

@@ -117,6 +117,7 @@ func Open(o Options) (*Store, error) {
 	}, o)
 }
 
+// OpenWithin is Open with other limits, for tests.
 func OpenWithin(limits Limits, o Options) (*Store, error) {
 	if len(o.URLs) == 0 {
 		return nil, errors.New("a Redis URL is missing")
@@ -402,7 +403,9 @@ func (r *Store) Sessions() record.Sessions { return sessions{r} }
 
 // call runs f with the timeout of a call: see record.Observed.Called.
 func (r *Store) call(ctx context.Context, what string, f func(context.Context) error) error {
-	return r.Called(ctx, what, time.Now(), explain(r.limited(ctx, f)))
+	began := time.Now()
+	err := explain(r.limited(ctx, f))
+	return r.Called(ctx, what, began, err)
 }
 
 func (r *Store) limited(ctx context.Context, f func(context.Context) error) error {

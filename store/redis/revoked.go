@@ -63,7 +63,9 @@ var endScript = newScript("end")
 func (s sessions) End(ctx context.Context, now time.Time, e record.Revocation) error {
 	const what = "sessions.end: ending sessions"
 	if e.Account == 0 {
-		return s.Called(ctx, what, time.Now(), s.endCompany(ctx, e))
+		began := time.Now()
+		err := s.endCompany(ctx, e)
+		return s.Called(ctx, what, began, err)
 	}
 	return s.call(ctx, what, func(ctx context.Context) error {
 		keys := append([]string{s.accountKey("f", e.Company, e.Account)}, s.indexes(e.Company, e.Account, record.StoredStates)...)

@@ -73,7 +73,7 @@ const (
 		SELECT EXISTS (SELECT 1 FROM identities WHERE company = ? AND provider = ? AND subject = ? AND account <> ?)`
 )
 
-// RefuseTaken implements queries. No other write can happen within the transaction. The
+// RefuseTaken implements sqlstore.Queries. No other write can happen within the transaction. The
 // primary keys would also refuse the account, but without naming the field.
 func (tx *queries) RefuseTaken(ctx context.Context, before, a record.Account) error {
 	check := func(field, query string, args ...any) error {
@@ -110,7 +110,7 @@ const (
 		INSERT INTO identities (company, provider, subject, account) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
 )
 
-// storeKeys replaces the login ids and identities that find a. After refuseTaken, a
+// storeKeys replaces the login ids and identities that find a. After RefuseTaken, a
 // conflict can only be within a: two of its fields have the same login id.
 func (tx *queries) storeKeys(ctx context.Context, before, a record.Account) error {
 	if !record.SameLoginIDs(before, a) {

@@ -29,7 +29,7 @@ type Dialect struct {
 	Chunk        int64                            // how many rows forget deletes at once
 	ForgetOf     func(table, key string) string   // deletes up to $2 rows of the company $1
 
-	// The fields below are made by complete.
+	// The fields below are made by Complete.
 
 	AccountByID, accountByMnemocode, accountByLoginID, accountByIdentity, accountsOf, accountsFound string
 	AccountLock, failuresLock, queueLock, insertKnown, insertUnknown                                string
@@ -221,6 +221,7 @@ func (s Accounts) Accept(
 	})
 }
 
+// InsertAcceptances stores disclaimers that the account has accepted.
 func InsertAcceptances(ctx context.Context, tx Queries, id int64, accepted []record.Acceptance) error {
 	for _, a := range accepted {
 		if err := tx.Later(ctx, accept, id, a.Code, a.Version, record.Micros(a.At)); err != nil {
@@ -256,6 +257,7 @@ func (s Accounts) SetBackupCodes(
 	})
 }
 
+// InsertBackupCodes stores hashes of backup codes.
 func InsertBackupCodes(ctx context.Context, tx Queries, id int64, hashes []string) error {
 	for _, hash := range hashes {
 		if err := tx.Later(ctx, insertBackupCode, id, hash); err != nil {

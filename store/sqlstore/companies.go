@@ -2,7 +2,6 @@ package sqlstore
 
 import (
 	"context"
-	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -32,15 +31,23 @@ func (s Accounts) MoveAccount(ctx context.Context, company string, id int64, to 
 		if err := tx.RefuseTaken(ctx, record.Account{}, a); err != nil {
 			return err
 		}
-		return errors.Join(
-			tx.Later(ctx, moveLoginIDs, id, to),
-			tx.Later(ctx, moveIdentities, id, to),
-			tx.Later(ctx, movePasskeys, id, to),
-			tx.Later(ctx, deleteDevices, id),
-			tx.Later(ctx, deleteDeviceFailures, company, id),
-			tx.Later(ctx, moveFailures, company, id, to),
-			tx.Later(ctx, moveAccount, id, to, a.TOTP, a.TOTPPending),
-		)
+		for _, move := range []struct {
+			query string
+			args  []any
+		}{
+			{moveLoginIDs, []any{id, to}},
+			{moveIdentities, []any{id, to}},
+			{movePasskeys, []any{id, to}},
+			{deleteDevices, []any{id}},
+			{deleteDeviceFailures, []any{company, id}},
+			{moveFailures, []any{company, id, to}},
+			{moveAccount, []any{id, to, a.TOTP, a.TOTPPending}},
+		} {
+			if err := tx.Later(ctx, move.query, move.args...); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

@@ -46,6 +46,7 @@ func (s Accounts) PendingRevocations(ctx context.Context, after record.Revocatio
 	return QueryAll(ctx, s, "accounts.pending_revocations: loading pending revocations", ScanRevocation, pendingRevocations, after.Company, after.Account, limit)
 }
 
+// ScanRevocation reads a row of pendingRevocations.
 func ScanRevocation(row Scanner) (e record.Revocation, err error) {
 	var keep []byte
 	err = row.Scan(&e.Company, &e.Account, &e.Generation, &keep)

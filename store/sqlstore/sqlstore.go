@@ -20,7 +20,7 @@ import (
 type Queries interface {
 	// Exec returns the number of rows that a statement changed.
 	Exec(ctx context.Context, query string, args ...any) (int64, error)
-	// Later is exec for a statement in a transaction whose result does not matter. If it
+	// Later is Exec for a statement in a transaction whose result does not matter. If it
 	// fails, a later call or the transaction may return the error.
 	Later(ctx context.Context, query string, args ...any) error
 	// Row returns the first row of a query.
@@ -133,7 +133,7 @@ func sweep(ctx context.Context, s Database, query string, before any, chunk int6
 	}
 }
 
-// ExecOr is exec, but returns otherwise if no row was changed.
+// ExecOr is Exec, but returns otherwise if no row was changed.
 func ExecOr(ctx context.Context, q Queries, otherwise error, query string, args ...any) error {
 	n, err := q.Exec(ctx, query, args...)
 	if err == nil && n == 0 {
