@@ -250,7 +250,7 @@ func TestMailGoesToWhateverIsStored(t *testing.T) {
 	}
 }
 
-// What an older version stored and this one refuses stays, and so do other changes.
+// A stored value that would be refused today stays, and other changes of its account work.
 func TestAnAccountKeepsWhatANewOneMayNotHave(t *testing.T) {
 	b := newHarness(t)
 	b.update(true, func(a *record.Account) {

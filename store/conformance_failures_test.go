@@ -41,7 +41,7 @@ var failureCases = []accountsCase{
 				if err != refused {
 					t.Errorf("got error %v, want change's own", err)
 				}
-				wantEqual(t, "tallies", get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, subject)), map[record.FailureKind]record.FailureCount{
+				wantEqual(t, "failures", get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, subject)), map[record.FailureKind]record.FailureCount{
 					record.WrongPasswords: {Count: 10*n + 1, Until: until},
 					record.WrongCodes:     {Count: 10*n + 2, Until: until},
 				})
@@ -58,7 +58,7 @@ var failureCases = []accountsCase{
 		},
 	},
 	{
-		name:    "accounts with their tallies",
+		name:    "accounts with their failures",
 		promise: "Every finder returns an account's failure counts. If ByLoginID finds no account, it returns the counts of the login id's hash.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
@@ -99,7 +99,7 @@ var failureCases = []accountsCase{
 				return s.UpdateFailures(bg, t0, subject, record.WrongPasswords, add(1))
 			})
 			wantWinners(t, errs, 100, is(nil))
-			wantEqual(t, "tallies", get[map[record.FailureKind]record.FailureCount](t)(one.FailureCounts(bg, subject)),
+			wantEqual(t, "failures", get[map[record.FailureKind]record.FailureCount](t)(one.FailureCounts(bg, subject)),
 				map[record.FailureKind]record.FailureCount{record.WrongPasswords: {Count: 100}})
 		},
 	},
@@ -127,7 +127,7 @@ var failureCases = []accountsCase{
 		},
 	},
 	{
-		name:    "sweep of tallies",
+		name:    "sweep of failures",
 		promise: "Sweep deletes failure counts of unknown login ids that have not changed for a day, but not before their lock or window has ended.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
@@ -155,13 +155,13 @@ var failureCases = []accountsCase{
 			} {
 				must(t, two.Sweep(bg, sweep.at))
 				for subject, want := range sweep.left {
-					wantEqual(t, fmt.Sprint("tallies of ", subject, " at ", sweep.at), len(get[map[record.FailureKind]record.FailureCount](t)(one.FailureCounts(bg, subject))), want)
+					wantEqual(t, fmt.Sprint("failures of ", subject, " at ", sweep.at), len(get[map[record.FailureKind]record.FailureCount](t)(one.FailureCounts(bg, subject))), want)
 				}
 			}
 		},
 	},
 	{
-		name:    "sweep of many tallies",
+		name:    "sweep of many failures",
 		promise: "Sweep deletes everything that is due, however much it is.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			subject := func(i int) record.FailureKey { return record.FailureKey{Company: "acme", LoginID: fmt.Sprint(i)} }
@@ -170,7 +170,7 @@ var failureCases = []accountsCase{
 			}
 			must(t, two.Sweep(bg, t0.Add(48*time.Hour)))
 			for i := range 1200 {
-				wantEqual(t, "tallies", len(get[map[record.FailureKind]record.FailureCount](t)(one.FailureCounts(bg, subject(i)))), 0)
+				wantEqual(t, "failures", len(get[map[record.FailureKind]record.FailureCount](t)(one.FailureCounts(bg, subject(i)))), 0)
 			}
 		},
 	},

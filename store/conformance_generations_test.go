@@ -16,7 +16,7 @@ import (
 
 var generationAccountsCases = []accountsCase{
 	{
-		name:    "eras",
+		name:    "company generations",
 		promise: "NewCompanyGeneration begins a company generation that is one higher. All accounts that are loaded from now on have it.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
@@ -25,7 +25,7 @@ var generationAccountsCases = []accountsCase{
 				wantEqual(t, "revocation", get[record.Revocation](t)(one.NewCompanyGeneration(bg, "acme")), record.Revocation{Company: "acme", Generation: companyGeneration})
 				unknown, err := two.ByLoginID(bg, "acme", "unknown", "login id hash")
 				wantErr(t, "an unknown login id", err, record.ErrNotFound)
-				eras := map[string]int64{
+				generations := map[string]int64{
 					"ByID":             get[record.Account](t)(two.ByID(bg, "acme", a.ID)).CompanyGeneration,
 					"ByMnemocode":      get[record.Account](t)(two.ByMnemocode(bg, "acme", a.Mnemocode)).CompanyGeneration,
 					"ByIdentity":       get[record.Account](t)(two.ByIdentity(bg, "acme", a.Identities[0])).CompanyGeneration,
@@ -34,7 +34,7 @@ var generationAccountsCases = []accountsCase{
 					"List":             get[[]record.Account](t)(two.List(bg, "acme", "", 1))[0].CompanyGeneration,
 					"an unknown one's": unknown.CompanyGeneration,
 				}
-				for by, got := range eras {
+				for by, got := range generations {
 					wantEqual(t, by, got, companyGeneration)
 				}
 			}
@@ -44,20 +44,20 @@ var generationAccountsCases = []accountsCase{
 		},
 	},
 	{
-		name:    "racing eras",
+		name:    "racing company generations",
 		promise: "Each call of NewCompanyGeneration begins another generation, also under concurrency.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			var mu sync.Mutex
-			var eras []int64
+			var generations []int64
 			race(40, one, two, func(_ int, s record.Accounts) error {
 				e := get[record.Revocation](t)(s.NewCompanyGeneration(bg, "acme"))
 				mu.Lock()
 				defer mu.Unlock()
-				eras = append(eras, e.Generation)
+				generations = append(generations, e.Generation)
 				return nil
 			})
-			slices.Sort(eras)
-			for i, companyGeneration := range eras {
+			slices.Sort(generations)
+			for i, companyGeneration := range generations {
 				wantEqual(t, "company generation", companyGeneration, int64(i+1))
 			}
 			wantEqual(t, "pending revocations", pendingRevocations(t, one), map[record.Revocation]bool{{Company: "acme", Generation: 40}: true})

@@ -106,15 +106,15 @@ var updateCases = []accountsCase{
 		promise: "If it also changes Status from active, InactiveGeneration becomes the new Generation.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
-			set := func(status record.Status, ends bool, barred int64) {
+			set := func(status record.Status, ends bool, inactive int64) {
 				t.Helper()
 				got := get[record.Account](t)(one.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
 					a.Status, a.InactiveGeneration = status, 99
 					return ends, nil
 				}))
-				wantEqual(t, "barred", got.InactiveGeneration, barred)
+				wantEqual(t, "inactive generation", got.InactiveGeneration, inactive)
 				for _, id := range record.LoginIDs(got) {
-					wantEqual(t, "barred", get[record.Account](t)(two.ByLoginID(bg, "acme", id, "")).InactiveGeneration, barred)
+					wantEqual(t, "inactive generation", get[record.Account](t)(two.ByLoginID(bg, "acme", id, "")).InactiveGeneration, inactive)
 				}
 			}
 			set(record.StatusActive, true, 0)

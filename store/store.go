@@ -5,10 +5,6 @@
 //
 // Read record first and then one store, beginning with sqlite/sqlite.go. All stores pass
 // the same tests, in conformance*_test.go. To fix a store, first add a test there.
-//
-// Tables and columns keep older names: "endings" are pending revocations, "fences"
-// revocation markers, "eras" and "epoch" session generations, "tallies" failure counts,
-// and "barred" is InactiveGeneration.
 package store
 
 import (

@@ -10,13 +10,13 @@ import (
 // version is the topmost release of CHANGELOG.md or, while changes are listed under
 // "Unreleased", the next release with -dev. A test compares them. Go itself does not
 // record a version for a module that was built from a directory.
-const version = "v0.2.0"
+const version = "v0.1.0-dev"
 
 // revision is the commit. xcaddy.sh sets it with -ldflags -X.
 var revision string
 
 // Version returns the version of this program. An unreleased version ends in its
-// commit, if that is known: v0.2.0-dev+ce04d48c6012.
+// commit, if that is known: v0.1.0-dev+ce04d48c6012.
 func Version() string {
 	if !strings.HasSuffix(version, "-dev") {
 		return version

@@ -58,7 +58,7 @@ func (s *site) checkFile(dir string) {
 		"PRAGMA integrity_check":                          "ok",
 		"SELECT count(*) FROM pragma_foreign_key_check()": "0",
 		`SELECT count(*) FROM sessions LEFT JOIN accounts ON accounts.id = sessions.account
-			WHERE accounts.id IS NULL OR accounts.epoch <> sessions.epoch`: "0",
+			WHERE accounts.id IS NULL OR accounts.generation <> sessions.generation`: "0",
 	} {
 		var got string
 		if err := db.QueryRow(query).Scan(&got); err != nil || got != want {

@@ -29,8 +29,7 @@ func salted(iterations int) (hashes []string) {
 // hashSlots is the number of hashes that Caddy computes at once.
 var hashSlots = max(1, runtime.NumCPU()-1)
 
-// A company whose accounts have expensive hashes, imported by an older version,
-// delays its own logins. It delays another company's logins by one hash at most.
+// A company whose accounts have expensive hashes delays its own logins. It delays another company's logins by one hash at most.
 func TestExpensiveHashesHoldUpNoOtherCompany(t *testing.T) {
 	s := startSite(t, siteConfig{
 		company: hurried + account("alice", "") + "account bob {\nphone +37060000002\n}\n",

@@ -144,7 +144,7 @@ func (a explodingAccounts) List(ctx context.Context, company, after string, limi
 }
 
 func (a explodingAccounts) PendingRevocations(ctx context.Context, after record.Revocation, limit int) ([]record.Revocation, error) {
-	explode("accounts.Endings")
+	explode("accounts.PendingRevocations")
 	return a.Accounts.PendingRevocations(ctx, after, limit)
 }
 

@@ -271,7 +271,7 @@ func (s bombSite) wellAfterAll() {
 func (s bombSite) backgroundPanics() {
 	s.t.Helper()
 	s.run("maintenance", func(*testing.T) {
-		s.arm("accounts.Endings")
+		s.arm("accounts.PendingRevocations")
 		s.toldOf("carrying out pending revocations")
 		s.arm()
 	})

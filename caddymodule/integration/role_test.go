@@ -117,8 +117,7 @@ func TestPathsNeedARole(t *testing.T) {
 		s.ask("GET", "/check", editor+"/x/..;/admin/x\r\n").wantRoleRefused()
 	})
 	s.run("the role comes before the age of the login", func(*testing.T) {
-		// As an older version stored it, without a role.
-		old := s.begun("mgs_", record.Authorized, time.Now().Add(-2*time.Hour), time.Now().Add(time.Hour))
+		old := s.begun("mgs_", record.Authorized, time.Now().Add(-2*time.Hour), time.Now().Add(time.Hour)) // has no role
 		s.get("/adm", old).wantRoleRefused()
 		s.get("/edit/x", old).wantRoleRefused()
 		s.get("/x", old).wantStatus(200)

@@ -11,16 +11,17 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// newer adds options that older versions don't have to a Caddyfile with these comments.
+// newer adds options that the release lacks to a Caddyfile with these comments. Change it
+// with each release.
 var newer = strings.NewReplacer(
 	"# all", "devices 90d",
 	"# acme", passkeys,
 	"# site", "assertion profile-api\nself_service\n",
 )
 
-// An operator upgrades from the older version of -old, uses what is new, goes back, and
+// An operator upgrades from the release of -old, uses what is new, goes back, and
 // upgrades again. Users keep their accounts, sessions, passkeys and devices, and what
-// the older version changed counts. Package store compares the tables without a program.
+// the release changed counts.
 func TestUpgradeAndBack(t *testing.T) {
 	if *oldProgram == "" {
 		t.Skip("needs -old <program>, as in .ci/run install upgrade")

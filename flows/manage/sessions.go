@@ -19,15 +19,9 @@ func (ad *Admin) LiveSessions(ctx context.Context, mnemocode string) ([]record.S
 	if err != nil {
 		return nil, adminError("listing the sessions", err)
 	}
-	sessions = slices.DeleteFunc(sessions, func(s record.Session) bool {
+	return slices.DeleteFunc(sessions, func(s record.Session) bool {
 		return s.State == record.MailedLink || s.Generation < a.Generation || s.CompanyGeneration < a.CompanyGeneration
-	})
-	for i := range sessions {
-		if s := &sessions[i]; s.LastUsed.IsZero() { // stored by an older version
-			s.LastUsed = s.Created
-		}
-	}
-	return sessions, nil
+	}), nil
 }
 
 // EndSession revokes one of an account's sessions by its ID. It returns ErrNoSession if

@@ -101,8 +101,8 @@ func LooksLikeHash(s string) bool {
 const (
 	// maxCost is the maximum CPU time of an attempt (contract, section 4).
 	maxCost = time.Second
-	// Verify accepts hashes that cost up to maxStored times maxCost: older versions
-	// stored more expensive hashes, and operators may set more expensive parameters.
+	// Verify accepts hashes that cost up to maxStored times maxCost, because operators may
+	// set more expensive parameters for their own hashes.
 	maxStored = 4
 )
 

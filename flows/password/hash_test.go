@@ -357,7 +357,7 @@ func TestCheckHashRefuses(t *testing.T) {
 }
 
 // CheckHash accepts hashes that take up to about a second of CPU time. More
-// expensive hashes that an older version stored can still be verified.
+// expensive hashes that are stored can be verified.
 func TestCheckHashTakesAboutASecond(t *testing.T) {
 	const salt = "$MDEyMzQ1Njc4OWFiY2RlZg$"
 	key := func(bytes int) string { return strings.Repeat("A", (bytes*8+5)/6) }

@@ -355,8 +355,8 @@ func TestExpensiveHashesHoldOthersUpForOneOfThem(t *testing.T) {
 	})
 }
 
-// Older versions stored sets with many salts. Such a set releases its slot after
-// each salt, and stops when the client is gone.
+// A set of backup codes may have many salts. It releases its slot after each salt, and
+// stops when the client is gone.
 func TestEachSaltOfASetHasATurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := timed(NewHasher(1))

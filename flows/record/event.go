@@ -168,7 +168,7 @@ const (
 	EndedByAdmin    = "admin"    // an administrator revoked it
 	EndedByUser     = "user"     // its user revoked it, in the list of the account's sessions
 	EndedByLimit    = "limit"    // a newer session of the account needed its place (Session.AtMost)
-	EndedLate       = "owed"     // a crash delayed the revocation of a change; the word is as in v0.1.0
+	EndedLate       = "late"     // a crash delayed the revocation of a change
 )
 
 // AddressLimits are the limits that all clients of an address share.

@@ -28,7 +28,7 @@ func LoginIDs(a Account) iter.Seq2[string, string] {
 }
 
 // SameLoginIDs reports whether a change leaves an account's login ids alone. They then
-// stay as they are stored, even if an older version normalised them in another way.
+// stay as they are stored, even if they would be normalised in another way today.
 func SameLoginIDs(before, after Account) bool {
 	return before.Phone == after.Phone && before.Email == after.Email && before.LoginName == after.LoginName
 }

@@ -46,15 +46,3 @@ func TestAProfileHasTheRoleAndWhatIsAskedFor(t *testing.T) {
 		}
 	}
 }
-
-// Older versions stored three values, and no role unless it was forwarded.
-func TestAProfileOfAnOlderVersionHasNoMethods(t *testing.T) {
-	for _, p := range []Profile{"", "admin a@example.com ", "  +37060012345"} {
-		if got := p.Methods(); got != "" || len(got.Words()) != 0 {
-			t.Errorf("%q: got %q", p, got)
-		}
-	}
-	if got := Profile("  +37060012345").Value(ProfilePhone); got != "+37060012345" {
-		t.Errorf("got the phone %q", got)
-	}
-}

@@ -75,7 +75,7 @@ func listingMAC(key, random []byte, listing string) []byte {
 }
 
 // Lists reports whether NewStateless made a token with this listing. OpenStateless must have
-// opened the token. Tokens of older versions list nothing.
+// opened the token.
 func (k *Keys) Lists(token, listing string) bool {
 	raw, err := base64.RawURLEncoding.DecodeString(token[len(Prefix):])
 	return err == nil && slices.ContainsFunc(k.listings, func(key []byte) bool {

@@ -239,9 +239,9 @@ func columns(accepted []record.Acceptance) (codes, versions []string, ats []int6
 
 var updateAccount = `
 	WITH` + taken + `, changed AS (
-		UPDATE accounts SET epoch = $8, barred = $9, updated = $10, ` + fields("%[1]s = $%[2]d::%[3]s", 14) + `
+		UPDATE accounts SET generation = $8, inactive_generation = $9, updated = $10, ` + fields("%[1]s = $%[2]d::%[3]s", 14) + `
 		WHERE id = $3 AND NOT EXISTS (SELECT 1 FROM taken)
-		RETURNING id, company, epoch
+		RETURNING id, company, generation
 	), left_l AS (
 		DELETE FROM login_ids USING changed WHERE account = changed.id AND NOT $13::boolean AND login_id <> ALL ($5::text[])
 	), new_l AS (
@@ -258,7 +258,7 @@ var updateAccount = `
 		FROM changed, unnest($6::integer[], $7::text[]) AS new (provider, subject)
 		WHERE (SELECT account FROM identities WHERE company = $1 AND provider = new.provider AND subject = new.subject) IS NULL
 	), pending AS (
-		INSERT INTO endings (company, account, epoch, keep) SELECT company, id, epoch, $12 FROM changed WHERE $11::boolean` +
+		INSERT INTO pending_revocations (company, account, generation, keep) SELECT company, id, generation, $12 FROM changed WHERE $11::boolean` +
 	sqlstore.NewerPending + `
 	)
 	SELECT coalesce((SELECT field FROM taken ORDER BY rank LIMIT 1), '')`
@@ -323,7 +323,7 @@ func (s accounts) storeUpdate(
 	return stored, refuseField(taken)
 }
 
-var sweepFailures = sweep("tallies", sqlstore.StaleFailures, "changed")
+var sweepFailures = sweep("failures", sqlstore.StaleFailures, "changed")
 
 func (s accounts) Sweep(ctx context.Context, now time.Time) error {
 	err := sqlstore.Sweep(ctx, s.Store, "sweeping failure counts", sweepFailures, record.Micros(now), sweepChunk)

@@ -9,15 +9,15 @@ import (
 
 const (
 	insertDevice = `
-		INSERT INTO devices (company, account, hash, id, epoch, era, factor, created, expires, address, user_agent)
+		INSERT INTO devices (company, account, hash, id, generation, company_generation, factor, created, expires, address, user_agent)
 		SELECT $1, id, $3, $4, $5, $6, $7, $8, $9, $10, $11 FROM accounts WHERE ` + sqlstore.OneAccount
 
 	// goneDevices ends a WITH gone AS (DELETE FROM devices …): it deletes their
 	// failure counts, too, and returns a row for each device.
 	goneDevices = `
 		RETURNING company, account, id), counts AS (
-			DELETE FROM tallies WHERE ctid = ANY (ARRAY(
-				SELECT (SELECT ctid FROM tallies WHERE company = gone.company AND account = gone.account
+			DELETE FROM failures WHERE ctid = ANY (ARRAY(
+				SELECT (SELECT ctid FROM failures WHERE company = gone.company AND account = gone.account
 					AND login_id = gone.id AND kind = 'password')
 				FROM gone))
 		)

@@ -12,7 +12,7 @@ import (
 )
 
 //go:embed migrations/*.sql
-var migrations embed.FS
+var migrations embed.FS // as in package sqlite, they only add
 
 const (
 	createMigrations = `CREATE TABLE IF NOT EXISTS mnemogate_migrations (name text PRIMARY KEY)`
@@ -39,7 +39,7 @@ func (p *Store) prepare(ctx context.Context) error {
 		return unreachable("reading which migrations were applied", err)
 	}
 	p.created.Store(len(applied) == 0)
-	entries, err := fs.ReadDir(migrations, "migrations")
+	entries, err := fs.ReadDir(p.migrations, "migrations")
 	if err != nil {
 		return err
 	}
@@ -50,7 +50,7 @@ func (p *Store) prepare(ctx context.Context) error {
 		if slices.Contains(applied, name) {
 			continue
 		}
-		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return migrate(ctx, tx, name) })
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error { return p.migrate(ctx, tx, name) })
 		if err != nil {
 			return unreachable("applying migration "+name, err)
 		}
@@ -70,8 +70,8 @@ func appliedMigrations(ctx context.Context, conn *pgxpool.Conn) ([]string, error
 
 // migrate applies a migration, unless another node has applied it while this
 // one waited for the lock.
-func migrate(ctx context.Context, tx pgx.Tx, name string) error {
-	script, err := migrations.ReadFile("migrations/" + name)
+func (p *Store) migrate(ctx context.Context, tx pgx.Tx, name string) error {
+	script, err := fs.ReadFile(p.migrations, "migrations/"+name)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net"
 	"slices"
@@ -33,6 +34,8 @@ type Store struct {
 	record.Observed
 	config *pgxpool.Config
 	half   sqlstore.Half
+
+	migrations fs.FS
 
 	starting sync.Mutex // held by Start and Close; guards pool and closed
 	pool     *pgxpool.Pool
@@ -95,7 +98,7 @@ func Open(dsn string, options Options) (*Store, error) {
 		config.MaxConns = options.MaxConns
 	}
 	config.ConnConfig.Tracer = options.Tracer
-	p := &Store{config: config, half: sqlstore.HalfOf(int(config.MaxConns)), turn: make(chan struct{}, 1)}
+	p := &Store{config: config, migrations: migrations, half: sqlstore.HalfOf(int(config.MaxConns)), turn: make(chan struct{}, 1)}
 	config.BeforeConnect = func(context.Context, *pgx.ConnConfig) error { return p.refusedBefore() }
 	return p, nil
 }

@@ -1,12 +1,18 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -102,6 +108,53 @@ func TestPostgresNodesStartAtOnce(t *testing.T) {
 		})
 		wantWinners(t, errs, 10, is(nil))
 	}
+}
+
+// upgraded returns p with one more migration, as the next version has it.
+func upgraded(t *testing.T, p *Store) *Store {
+	t.Helper()
+	next := fstest.MapFS{"migrations/999_next.sql": {Data: []byte(`ALTER TABLE history ADD COLUMN next text NOT NULL DEFAULT ''`)}}
+	for _, name := range get[[]string](t)(fs.Glob(migrations, "migrations/*")) {
+		next[name] = &fstest.MapFile{Data: get[[]byte](t)(migrations.ReadFile(name))}
+	}
+	p.migrations = next
+	return p
+}
+
+// Behind a waiting change of a table, PostgreSQL makes all reads of the table wait, too.
+func TestPostgresUpgradesOnlyOnceALongTransactionHasEnded(t *testing.T) {
+	t.Parallel()
+	server := storetest.SharedPostgres(t)
+	dsn := server.DSN(server.NewSchema(t))
+	startStore(t, dsn, Options{})
+	const read = `SELECT FROM history`
+	dump, old := get[*pgx.Conn](t)(pgx.Connect(bg, dsn)), get[*pgx.Conn](t)(pgx.Connect(bg, dsn))
+	defer dump.Close(bg)
+	defer old.Close(bg)
+	tx := get[pgx.Tx](t)(dump.Begin(bg))
+	get[pgconn.CommandTag](t)(tx.Exec(bg, read))
+
+	p := upgraded(t, openStore(t, dsn, Options{}))
+	for range 3 {
+		started := make(chan error, 1)
+		go func() { started <- p.Start(bg) }()
+		for ended := false; !ended; {
+			ctx, cancel := context.WithTimeout(bg, 2*time.Second)
+			_, err := old.Exec(ctx, read)
+			cancel()
+			must(t, err)
+			select {
+			case err := <-started:
+				if !errors.Is(err, record.ErrUnreachable) {
+					t.Errorf("Start: %v", err)
+				}
+				ended = true
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+	}
+	must(t, tx.Commit(bg))
+	must(t, p.Start(bg))
 }
 
 func TestPostgresTakesTablesOfANewerVersion(t *testing.T) {
@@ -300,10 +353,10 @@ func TestPostgresRepeatsWhatWasRolledBack(t *testing.T) {
 	subject, device := record.FailureKey{Company: "acme"}, record.Device{}
 	for table, call := range map[string]func(a record.Account) error{
 		"accounts": func(a record.Account) error { return second(accounts.Update(bg, "acme", a.ID, revoking)) },
-		"endings": func(a record.Account) error { // the last statement before the commit
+		"pending_revocations": func(a record.Account) error { // the last statement before the commit
 			return accounts.SetPassword(bg, t0, "acme", a.ID, a.Generation, "hash", record.TokenHash{})
 		},
-		"tallies": func(record.Account) error { return accounts.UpdateFailures(bg, t0, subject, record.WrongCodes, add(1)) },
+		"failures": func(record.Account) error { return accounts.UpdateFailures(bg, t0, subject, record.WrongCodes, add(1)) },
 		"devices": func(a record.Account) error {
 			device.Hash[0]++
 			return accounts.AddDevice(bg, "acme", a.ID, device, "")
@@ -355,9 +408,10 @@ func TestPostgresTellsWhichGrantIsMissing(t *testing.T) {
 	s := storetest.SharedPostgres(t)
 	schema := s.NewSchema(t)
 	s.Exec(t, `CREATE ROLE "Gran" LOGIN`)
-	start := func() error {
-		return openStore(t, "host="+s.Dir()+" sslmode=disable user=Gran dbname=postgres search_path="+schema, Options{}).Start(bg)
+	open := func() *Store {
+		return openStore(t, "host="+s.Dir()+" sslmode=disable user=Gran dbname=postgres search_path="+schema, Options{})
 	}
+	start := func() error { return open().Start(bg) }
 	grant := `GRANT USAGE, CREATE ON SCHEMA %s TO "Gran"`
 	if err := start(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf(grant, "<schema>")) {
 		t.Errorf("without any right: got %v", err)
@@ -370,8 +424,8 @@ func TestPostgresTellsWhichGrantIsMissing(t *testing.T) {
 	_, statement, _ := strings.Cut(err.Error(), "run: ")
 	s.Exec(t, statement)
 	must(t, start())
-	s.Exec(t, `ALTER TABLE `+schema+`.history OWNER TO postgres`, `DELETE FROM `+schema+`.mnemogate_migrations WHERE name = '012_repeats.sql'`)
-	if err := start(); err == nil || !strings.Contains(err.Error(), `OWNER TO "Gran"`) {
+	s.Exec(t, `ALTER TABLE `+schema+`.history OWNER TO postgres`)
+	if err := upgraded(t, open()).Start(bg); err == nil || !strings.Contains(err.Error(), `OWNER TO "Gran"`) {
 		t.Errorf("with the tables of another: got %v", err)
 	}
 }

@@ -121,7 +121,7 @@ func ReadsAll(plan []string) string {
 }
 
 var (
-	pgTableRead    = regexp.MustCompile(`Scan .*\bon (accounts|login_ids|identities|acceptances|backup_codes|passkeys|tallies|endings|seeds|history)\b`)
+	pgTableRead    = regexp.MustCompile(`Scan .*\bon (accounts|login_ids|identities|acceptances|backup_codes|passkeys|failures|pending_revocations|seeds|history)\b`)
 	pgCompanyAlone = regexp.MustCompile(`Cond: \((\w+\.)?company = [^()]*\)$`)
 )
 
@@ -164,10 +164,10 @@ func WantNoScans(t testing.TB, file string, statements []string) {
 var (
 	// compiledAgain finds parameters of which SQLite compiles the statement again: they
 	// need a + or CAST.
-	compiledAgain = regexp.MustCompile(`LIMIT [?$]|tallies WHERE company = [?$]\d* AND account = [?$]`)
+	compiledAgain = regexp.MustCompile(`LIMIT [?$]|failures WHERE company = [?$]\d* AND account = [?$]`)
 	// mayScan finds the statements that read a part of an index in order, or that only the
 	// doctor and the start run.
-	mayScan = regexp.MustCompile(`FROM endings WHERE \(company, account\) >|AS searched|AS recorded|AND \(second_factor OR|^SELECT count\(\*\) FROM accounts$`)
+	mayScan = regexp.MustCompile(`FROM pending_revocations WHERE \(company, account\) >|AS searched|AS recorded|AND \(second_factor OR|^SELECT count\(\*\) FROM accounts$`)
 )
 
 // SQLitePlan returns the steps of a statement's plan.

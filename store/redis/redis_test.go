@@ -236,7 +236,7 @@ func TestRedisKeepsDeploymentsApart(t *testing.T) {
 	}
 }
 
-// Nodes of other versions listen on these channels.
+// Nodes of all versions listen on these channels.
 func TestRedisChannelsOfAllVersions(t *testing.T) {
 	r := openStore(t, Options{URLs: []string{"redis://127.0.0.1/3"}})
 	if got := r.channel(); got != "mnemogate:3" {
@@ -471,25 +471,4 @@ func TestRedisTLSWithOneSentinel(t *testing.T) {
 	must(t, os.WriteFile(ca, slices.Concat(get[[]byte](t)(os.ReadFile(ofMaster)), get[[]byte](t)(os.ReadFile(ofSentinel))), 0o600))
 	url := fmt.Sprintf("rediss://localhost:%d?ca=%s", ports[1], ca)
 	storetest.Started(t, openStore(t, Options{URLs: []string{url}, SentinelMaster: storetest.MasterName}).Start)
-}
-
-// A session stored by a node of an older version stays valid until its company's
-// sessions are revoked.
-func TestRedisTakesSessionsOfOlderNodes(t *testing.T) {
-	t.Parallel()
-	s := storetest.StartRedis(t)
-	r := openServer(t, s)
-	sessions := r.Sessions()
-	old := session("a", 1, 1, record.Authorized)
-	must(t, sessions.Create(bg, t0, old))
-	s.Ask(t, "hdel", r.sessionKey(old.Hash), "y", "v", "w", "u", "u1", "u2", "u3", "f", "f1")
-	old.LastUsed, old.Address, old.UserAgent, old.Profile = time.Time{}, "", "", ""
-	wantSession(t, sessions, old)
-	later := t0.Add(time.Minute)
-	must(t, sessions.Touch(bg, later, old.Hash, old.Expires.Add(time.Minute)))
-	old.LastUsed, old.Expires = later, old.Expires.Add(time.Minute)
-	wantSession(t, sessions, old)
-	wantEqual(t, "listed", get[[]record.Session](t)(sessions.List(bg, t0, "acme", 1)), []record.Session{old})
-	must(t, sessions.End(bg, t0, record.Revocation{Company: "acme", Generation: 1}))
-	wantGone(t, sessions, "a")
 }

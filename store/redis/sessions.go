@@ -466,8 +466,8 @@ func (s sessions) Sweep(ctx context.Context, _ time.Time) error { return ctx.Err
 
 // encodeSession returns a session as the fields of a Redis hash. Field names
 // have one letter and values are short, so that Redis keeps the hash in its compact
-// form. Empty values are left out. An older node ignores fields that it does not
-// know, and leaves them as they are.
+// form. Empty values are left out. A node of another version ignores fields that it does
+// not know, and leaves them as they are.
 //
 //	i id          c company   a account    m mnemocode   l login id   e session generation
 //	s state       d disclaimers accepted   b created     x expires    n ends
@@ -573,7 +573,7 @@ func (d *decoder) number(name string) int64 {
 
 func (d *decoder) time(name string) time.Time { return record.FromMicros(d.number(name)) }
 
-// optional returns a number that older nodes did not store, or 0.
+// optional returns a number that was left out if it is 0.
 func (d *decoder) optional(name string) int64 {
 	if _, ok := d.fields[name]; !ok {
 		return 0

@@ -136,7 +136,7 @@ func (tx *queries) storeKeys(ctx context.Context, before, a record.Account) erro
 
 var updateAccount = `
 	UPDATE accounts SET ` + sqlstore.EachField(func(_ int, f record.Field) string { return f.Column + " = ?" }) + `,
-		epoch = ?, barred = ?, updated = ?
+		generation = ?, inactive_generation = ?, updated = ?
 	WHERE id = ?`
 
 func (s accounts) Update(
@@ -188,8 +188,8 @@ func (tx *queries) storeUpdate(ctx context.Context, before, a record.Account) er
 }
 
 const sweepFailures = `
-	DELETE FROM tallies WHERE account = 0 AND (company, login_id, kind) IN
-		(SELECT company, login_id, kind FROM tallies WHERE ` + sqlstore.StaleFailures + ` LIMIT +$2)`
+	DELETE FROM failures WHERE account = 0 AND (company, login_id, kind) IN
+		(SELECT company, login_id, kind FROM failures WHERE ` + sqlstore.StaleFailures + ` LIMIT +$2)`
 
 func (s accounts) Sweep(ctx context.Context, now time.Time) error {
 	err := sqlstore.Sweep(ctx, s.Store, "sweeping failure counts", sweepFailures, record.Micros(now), sweepChunk)

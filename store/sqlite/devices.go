@@ -10,7 +10,7 @@ import (
 
 const (
 	insertDevice = `
-		INSERT INTO devices (company, account, hash, id, epoch, era, factor, created, expires, address, user_agent)
+		INSERT INTO devices (company, account, hash, id, generation, company_generation, factor, created, expires, address, user_agent)
 		SELECT ?1, id, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11 FROM accounts WHERE company = ?1 AND id = ?2`
 	dropDevices = `
 		DELETE FROM devices WHERE account = ?1 AND (id = ?2 OR number <=
@@ -18,7 +18,7 @@ const (
 	removeDevices = `DELETE FROM devices WHERE account = (SELECT id FROM accounts WHERE company = ? AND id = ?) AND (?3 = '' OR id = ?3)`
 	sweepDevices  = `DELETE FROM devices WHERE number IN (SELECT number FROM devices WHERE expires < ? LIMIT +?)`
 
-	deleteDeviceFailures = `DELETE FROM tallies WHERE company = ? AND account = +? AND login_id = ?`
+	deleteDeviceFailures = `DELETE FROM failures WHERE company = ? AND account = +? AND login_id = ?`
 )
 
 func (s accounts) AddDevice(ctx context.Context, company string, account int64, d record.Device, former string) error {

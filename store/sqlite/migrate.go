@@ -6,7 +6,6 @@ import (
 	"embed"
 	"fmt"
 	"io/fs"
-	"slices"
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
@@ -15,19 +14,12 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// These tables have the names of the applied migrations. A version refuses to run if
-// migrations has a name that it does not know. It can run with unknown names in
-// additions, because those migrations only add. The migrations of v0.1.0 are in
-// migrations.
+// Migrations only add, so a file with migrations that this version does not know can be
+// used, too.
 const (
-	createMigrations = `
-		CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY) STRICT;
-		CREATE TABLE IF NOT EXISTS additions (name TEXT PRIMARY KEY) STRICT`
-	selectMigrations = `SELECT name, false FROM migrations UNION ALL SELECT name, true FROM additions ORDER BY name`
+	createMigrations = `CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY) STRICT`
+	migrationApplied = `SELECT EXISTS (SELECT 1 FROM migrations WHERE name = ?)`
 	insertMigration  = `INSERT INTO migrations (name) VALUES (?)`
-	insertAddition   = `INSERT INTO additions (name) VALUES (?)`
-
-	lastMigration = "006_sessions.sql"
 )
 
 // migrate updates the tables. Another process may do the same at the same
@@ -37,16 +29,12 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	if err != nil {
 		return err
 	}
-	var names []string
-	for _, e := range entries {
-		names = append(names, e.Name())
-	}
 	// Limit only the waiting: indexing a large file takes long.
 	waiting, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for _, name := range names {
-		if err := whileBusy(waiting, func() error { return migrateOnce(ctx, db, names, name) }); err != nil {
-			return fmt.Errorf("applying migration %s: %w", name, err)
+	for _, e := range entries {
+		if err := whileBusy(waiting, func() error { return migrateOnce(ctx, db, e.Name()) }); err != nil {
+			return fmt.Errorf("applying migration %s: %w", e.Name(), err)
 		}
 	}
 	return nil
@@ -54,7 +42,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 
 // migrateOnce applies a migration unless it has been applied. Its transaction
 // locks the file from the beginning, so that no other process applies it meanwhile.
-func migrateOnce(ctx context.Context, db *sql.DB, known []string, name string) error {
+func migrateOnce(ctx context.Context, db *sql.DB, name string) error {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -63,15 +51,9 @@ func migrateOnce(ctx context.Context, db *sql.DB, known []string, name string) e
 	if _, err := tx.ExecContext(ctx, createMigrations); err != nil {
 		return err
 	}
-	applied, err := appliedMigrations(ctx, tx)
-	if err != nil {
+	var applied bool
+	if err := tx.QueryRowContext(ctx, migrationApplied, name).Scan(&applied); err != nil || applied {
 		return err
-	}
-	if err := refuseNewer(applied, known); err != nil {
-		return err
-	}
-	if _, is := applied[name]; is {
-		return nil
 	}
 	script, err := migrations.ReadFile("migrations/" + name)
 	if err != nil {
@@ -80,44 +62,10 @@ func migrateOnce(ctx context.Context, db *sql.DB, known []string, name string) e
 	if _, err := tx.ExecContext(ctx, string(script)); err != nil {
 		return err
 	}
-	insert := insertAddition
-	if name <= lastMigration {
-		insert = insertMigration
-	}
-	if _, err := tx.ExecContext(ctx, insert, name); err != nil {
+	if _, err := tx.ExecContext(ctx, insertMigration, name); err != nil {
 		return err
 	}
 	return tx.Commit()
-}
-
-// appliedMigrations returns the names of the applied migrations. The value is
-// true for those that only add.
-func appliedMigrations(ctx context.Context, tx *sql.Tx) (map[string]bool, error) {
-	rows, err := tx.QueryContext(ctx, selectMigrations)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	applied := map[string]bool{}
-	for rows.Next() {
-		var name string
-		var adds bool
-		if err := rows.Scan(&name, &adds); err != nil {
-			return nil, err
-		}
-		applied[name] = adds
-	}
-	return applied, rows.Err()
-}
-
-func refuseNewer(applied map[string]bool, known []string) error {
-	for name, adds := range applied {
-		if !adds && !slices.Contains(known, name) {
-			return fmt.Errorf("a newer version of mnemogate has changed the file (migration %q is not known here): "+
-				"run that version, or put back a copy of the file from before the upgrade", name)
-		}
-	}
-	return nil
 }
 
 // whileBusy repeats f while the file is locked. The busy timeout does not

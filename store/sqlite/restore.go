@@ -196,8 +196,8 @@ const (
 	// generation is the time in seconds since 1970, because a generation must never
 	// be used twice, not even one that began after the backup was made.
 	restoreGenerations = `
-		INSERT INTO eras (company, era) SELECT company, unixepoch() FROM (SELECT company FROM accounts UNION SELECT company FROM eras) WHERE true
-		ON CONFLICT (company) DO UPDATE SET era = max(era + 1, excluded.era)`
+		INSERT INTO company_generations (company, generation) SELECT company, unixepoch() FROM (SELECT company FROM accounts UNION SELECT company FROM company_generations) WHERE true
+		ON CONFLICT (company) DO UPDATE SET generation = max(generation + 1, excluded.generation)`
 )
 
 // prepare checks a copy of the backup and updates its tables. Unless KeepSessions is

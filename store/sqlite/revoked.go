@@ -39,19 +39,19 @@ func (s sessions) DeleteOthers(ctx context.Context, now time.Time, company strin
 
 const (
 	keepSession = `
-		UPDATE sessions SET epoch = epoch + 1
-		WHERE hash = ? AND company = ? AND account = ? AND epoch = ? AND state = ? AND` + notEnded
+		UPDATE sessions SET generation = generation + 1
+		WHERE hash = ? AND company = ? AND account = ? AND generation = ? AND state = ? AND` + notEnded
 	storeMarker = `
-		INSERT INTO fences (company, account, epoch, expires, uncleared) VALUES (?, ?, ?, ?, 1)
+		INSERT INTO revocations (company, account, generation, expires, uncleared) VALUES (?, ?, ?, ?, 1)
 		ON CONFLICT (company, account) DO UPDATE
-		SET epoch = max(epoch, excluded.epoch), expires = max(expires, excluded.expires), uncleared = 1`
+		SET generation = max(generation, excluded.generation), expires = max(expires, excluded.expires), uncleared = 1`
 	clearEnded = `
 		DELETE FROM sessions WHERE hash IN
-			(SELECT hash FROM sessions WHERE company = ? AND account = ? AND epoch < ? LIMIT +?)
+			(SELECT hash FROM sessions WHERE company = ? AND account = ? AND generation < ? LIMIT +?)
 		RETURNING ` + sessionColumns
 	insertRevoked = `
-		INSERT OR IGNORE INTO revoked (hash, company, account, epoch, era, state, expires) VALUES (?, ?, ?, ?, ?, ?, ?)`
-	cleared = `UPDATE fences SET uncleared = 0 WHERE company = ? AND account = ? AND epoch = ?`
+		INSERT OR IGNORE INTO revoked (hash, company, account, generation, company_generation, state, expires) VALUES (?, ?, ?, ?, ?, ?, ?)`
+	cleared = `UPDATE revocations SET uncleared = 0 WHERE company = ? AND account = ? AND generation = ?`
 )
 
 // End deletes the rows of an account at once, up to as many as an account usually
@@ -107,11 +107,11 @@ const (
 	sweepCounters = `DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until < ? LIMIT +?)`
 	sweepRevoked  = `DELETE FROM revoked WHERE hash IN (SELECT hash FROM revoked WHERE expires < ? LIMIT +?)`
 	sweepMarkers  = `
-		DELETE FROM fences WHERE (company, account) IN
-			(SELECT company, account FROM fences WHERE expires < ? AND uncleared = 0 LIMIT +?)`
+		DELETE FROM revocations WHERE (company, account) IN
+			(SELECT company, account FROM revocations WHERE expires < ? AND uncleared = 0 LIMIT +?)`
 )
 
-const uncleared = `SELECT company, account, epoch, x'' FROM fences WHERE uncleared = 1 LIMIT 1`
+const uncleared = `SELECT company, account, generation, x'' FROM revocations WHERE uncleared = 1 LIMIT 1`
 
 func (s sessions) Sweep(ctx context.Context, now time.Time) error {
 	before := record.Micros(now.Add(-record.KeepExpired))
@@ -146,7 +146,7 @@ func (s sessions) sweepEnded(ctx context.Context, now time.Time) error {
 const (
 	// Scans the primary key, because no index has company generations. The + keeps
 	// SQLite from using another index, whose order would not match after.
-	olderGeneration = `SELECT hash FROM sessions WHERE hash > ? AND +company = ? AND era < ? ORDER BY hash LIMIT +?`
+	olderGeneration = `SELECT hash FROM sessions WHERE hash > ? AND +company = ? AND company_generation < ? ORDER BY hash LIMIT +?`
 	delete          = `DELETE FROM sessions WHERE hash = ?`
 )
 

@@ -19,9 +19,9 @@ type sessions struct{ *Store }
 // marker that takes effect when it is committed; the rows of the sessions may be
 // deleted later. The marker of account 0 is the company's and revokes earlier
 // company generations.
-const notEnded = ` NOT EXISTS (SELECT 1 FROM fences
-		WHERE company = sessions.company AND account = sessions.account AND account <> 0 AND epoch > sessions.epoch)
-	AND NOT EXISTS (SELECT 1 FROM fences WHERE company = sessions.company AND account = 0 AND epoch > sessions.era)`
+const notEnded = ` NOT EXISTS (SELECT 1 FROM revocations
+		WHERE company = sessions.company AND account = sessions.account AND account <> 0 AND generation > sessions.generation)
+	AND NOT EXISTS (SELECT 1 FROM revocations WHERE company = sessions.company AND account = 0 AND generation > sessions.company_generation)`
 
 const (
 	deleteLinks = `DELETE FROM sessions WHERE company = ? AND account = ? AND state = ?`
@@ -29,8 +29,8 @@ const (
 	insertSession = `
 		INSERT INTO sessions (` + sessionColumns + `)
 		SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22
-		WHERE NOT EXISTS (SELECT 1 FROM fences WHERE company = ?3 AND account = ?4 AND account <> 0 AND epoch > ?7)
-			AND NOT EXISTS (SELECT 1 FROM fences WHERE company = ?3 AND account = 0 AND epoch > ?17)`
+		WHERE NOT EXISTS (SELECT 1 FROM revocations WHERE company = ?3 AND account = ?4 AND account <> 0 AND generation > ?7)
+			AND NOT EXISTS (SELECT 1 FROM revocations WHERE company = ?3 AND account = 0 AND generation > ?17)`
 )
 
 func (s sessions) Create(ctx context.Context, now time.Time, sess record.Session, counters ...record.Counter) error {
@@ -128,9 +128,9 @@ func scanHash(row sqlstore.Scanner) (hash record.TokenHash, err error) {
 }
 
 const (
-	sessionColumns = `hash, id, company, account, mnemocode, login_id, epoch, state, accepted,
+	sessionColumns = `hash, id, company, account, mnemocode, login_id, generation, state, accepted,
 			created, expires, ends, code_hash, code_phone, code_expires, by_app,
-			era, last_used, address, user_agent, profile, device`
+			company_generation, last_used, address, user_agent, profile, device`
 	selectSession = `SELECT ` + sessionColumns + ` FROM sessions`
 	sessionByHash = selectSession + ` WHERE hash = ? AND` + notEnded
 )
@@ -163,11 +163,11 @@ func scanSession(row sqlstore.Scanner) (record.Session, error) {
 // Revoked sessions that were not deleted yet are still in the table sessions, with a
 // marker that revokes them.
 const revoked = `
-	SELECT company, account, epoch, era, state, expires FROM revoked WHERE hash = ?1
+	SELECT company, account, generation, company_generation, state, expires FROM revoked WHERE hash = ?1
 	UNION ALL
-	SELECT company, account, epoch, era, state, expires FROM sessions
-	WHERE hash = ?1 AND EXISTS (SELECT 1 FROM fences
-		WHERE company = sessions.company AND account = sessions.account AND account <> 0 AND epoch > sessions.epoch)`
+	SELECT company, account, generation, company_generation, state, expires FROM sessions
+	WHERE hash = ?1 AND EXISTS (SELECT 1 FROM revocations
+		WHERE company = sessions.company AND account = sessions.account AND account <> 0 AND generation > sessions.generation)`
 
 func (s sessions) Revoked(ctx context.Context, hash record.TokenHash) (record.Session, error) {
 	scan := func(row sqlstore.Scanner) (record.Session, error) {

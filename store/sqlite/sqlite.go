@@ -228,7 +228,7 @@ func (s *Store) Check(ctx context.Context) error {
 				return err
 			}
 		}
-		_, err := tx.Exec(ctx, `DELETE FROM tallies WHERE company = $1`, company)
+		_, err := tx.Exec(ctx, `DELETE FROM failures WHERE company = $1`, company)
 		return err
 	})
 }

@@ -93,8 +93,7 @@ func TestSQLiteSweepsWhileSomeoneReads(t *testing.T) {
 
 var leftover = flag.Int("leftover", 20_000, "how many sessions TestSQLiteEndsAnyNumberOfSessionsAtOnce ends")
 
-// However many rows an older version has left, a revocation is effective when End
-// returns. End deletes only as many rows as one write should; the sweep deletes the
+// However many sessions an account has, a revocation is effective when End returns. End deletes only as many rows as one write should; the sweep deletes the
 // rest. With a million:
 //
 //	go test ./store -run AnyNumberOfSessions -v -leftover 1000000
@@ -104,7 +103,7 @@ func TestSQLiteEndsAnyNumberOfSessionsAtOnce(t *testing.T) {
 	must(t, sessions.Create(bg, t0, session("alive", 1, 1, record.Authorized)))
 	const many = `
 		WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?1)
-		INSERT INTO sessions (hash, id, company, account, mnemocode, login_id, epoch, state, accepted, created, expires, ends, code_phone, code_expires)
+		INSERT INTO sessions (hash, id, company, account, mnemocode, login_id, generation, state, accepted, created, expires, ends, code_phone, code_expires)
 		SELECT randomblob(32), n, 'acme', 1, 'm1', '', 1, 'checkpassword', '[]', ?2 + n, ?3, ?3, '', 0 FROM numbers`
 	db := get[*sql.DB](t)(sql.Open("sqlite", dsn(s.file)))
 	_, err := db.Exec(many, *leftover, record.Micros(t0), record.Micros(t0.Add(10*time.Minute)))

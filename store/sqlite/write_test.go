@@ -30,7 +30,7 @@ func TestSQLiteWritesThatFailHarmNoOthers(t *testing.T) {
 			case 2:
 				panic("a secret")
 			case 3:
-				_, err := tx.Exec(ctx, `INSERT INTO fences (company) VALUES (NULL)`)
+				_, err := tx.Exec(ctx, `INSERT INTO revocations (company) VALUES (NULL)`)
 				return err
 			}
 			return nil

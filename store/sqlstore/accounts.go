@@ -38,19 +38,19 @@ type Dialect struct {
 // Complete adds the statements that the other fields make possible.
 func (d Dialect) Complete() *Dialect {
 	d.AccountLock = `SELECT id FROM accounts WHERE ` + OneAccount + d.Lock
-	d.failuresLock = `SELECT count, until FROM tallies` + oneFailureCount + d.Lock
+	d.failuresLock = `SELECT count, until FROM failures` + oneFailureCount + d.Lock
 	d.queueLock = `SELECT queue FROM outbox_queues WHERE company = $1 AND queue = $2` + d.Lock
 	d.insertKnown = InsertFailures + ` FROM accounts WHERE ` + OneAccount + d.Lock + ` ON CONFLICT DO NOTHING`
 	d.insertUnknown = InsertFailures + ` WHERE true ON CONFLICT DO NOTHING` // SQLite needs WHERE here
 	failures := `'kind', kind, 'count', count, 'until', until`
 	selectAccount := `
-		SELECT id, company, ` + AccountColumns + `, epoch, barred, created, updated, ` +
+		SELECT id, company, ` + AccountColumns + `, generation, inactive_generation, created, updated, ` +
 		d.JSON(`'provider', provider, 'subject', subject`, `identities WHERE account = accounts.id`) + `, ` +
 		d.JSON(`'code', code, 'version', version, 'at', at`, `acceptances WHERE account = accounts.id`) + `,
 			(SELECT count(*) FROM backup_codes WHERE account = accounts.id),
 			(SELECT count(*) FROM passkeys WHERE account = accounts.id), ` +
-		d.JSON(failures, `tallies WHERE company = accounts.company AND account = accounts.id AND login_id = ''`) + `,
-			coalesce((SELECT era FROM eras WHERE company = accounts.company), 0)
+		d.JSON(failures, `failures WHERE company = accounts.company AND account = accounts.id AND login_id = ''`) + `,
+			coalesce((SELECT generation FROM company_generations WHERE company = accounts.company), 0)
 		FROM accounts WHERE `
 	d.AccountByID = selectAccount + OneAccount
 	d.accountByMnemocode = selectAccount + `company = $1 AND mnemocode = $2`
@@ -61,8 +61,8 @@ func (d Dialect) Complete() *Dialect {
 		id = (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2)
 		UNION ALL
 		SELECT 0, '', ` + noAccount + `, 0, 0, 0, 0, '[]', '[]', 0, 0, ` +
-		d.JSON(failures, `tallies WHERE company = $1 AND account = CAST($4 AS bigint) AND login_id = $3`) + `,
-			coalesce((SELECT era FROM eras WHERE company = $1), 0)
+		d.JSON(failures, `failures WHERE company = $1 AND account = CAST($4 AS bigint) AND login_id = $3`) + `,
+			coalesce((SELECT generation FROM company_generations WHERE company = $1), 0)
 		WHERE (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2) IS NULL`
 	d.accountByIdentity = selectAccount + `
 		id = (SELECT account FROM identities WHERE company = $1 AND provider = $2 AND subject = $3)`
@@ -72,7 +72,7 @@ func (d Dialect) Complete() *Dialect {
 			AND ($5 = '' OR EXISTS (SELECT 1 FROM login_ids WHERE account = accounts.id AND ` + d.Position + `(login_id, $5) > 0))
 			AND (NOT $6 OR (` + noSecondFactor + `))
 			AND ($8 = '' OR role = $8)
-			AND (NOT $9 OR (SELECT 1 FROM tallies WHERE company = accounts.company AND account = accounts.id AND login_id = '' LIMIT 1) IS NOT NULL)
+			AND (NOT $9 OR (SELECT 1 FROM failures WHERE company = accounts.company AND account = accounts.id AND login_id = '' LIMIT 1) IS NOT NULL)
 		ORDER BY mnemocode LIMIT CAST($7 AS bigint)`
 	return &d
 }
@@ -169,7 +169,7 @@ func (s Accounts) lockAccount(ctx context.Context, tx Queries, company string, i
 
 const (
 	deleteAccount     = `DELETE FROM accounts WHERE ` + OneAccount // foreign keys also delete the rows that belong to it
-	deleteAllFailures = `DELETE FROM tallies WHERE company = $1 AND account = CAST($2 AS bigint)`
+	deleteAllFailures = `DELETE FROM failures WHERE company = $1 AND account = CAST($2 AS bigint)`
 )
 
 func (s Accounts) Delete(ctx context.Context, company string, id int64, events ...record.OutboxEvent) error {
@@ -185,8 +185,8 @@ func (s Accounts) Delete(ctx context.Context, company string, id int64, events .
 }
 
 const setPassword = `
-	UPDATE accounts SET password_hash = $4, must_set_password = false, epoch = epoch + 1, updated = $5
-	WHERE ` + OneAccount + ` AND epoch = $3`
+	UPDATE accounts SET password_hash = $4, must_set_password = false, generation = generation + 1, updated = $5
+	WHERE ` + OneAccount + ` AND generation = $3`
 
 func (s Accounts) SetPassword(
 	ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep record.TokenHash, events ...record.OutboxEvent,

@@ -11,8 +11,8 @@ const (
 	moveIdentities       = `UPDATE identities SET company = $2 WHERE account = $1`
 	movePasskeys         = `UPDATE passkeys SET company = $2 WHERE account = $1`
 	deleteDevices        = `DELETE FROM devices WHERE account = $1`
-	deleteDeviceFailures = `DELETE FROM tallies WHERE company = $1 AND account = CAST($2 AS bigint) AND login_id <> ''`
-	moveFailures         = `UPDATE tallies SET company = $3 WHERE company = $1 AND account = CAST($2 AS bigint)`
+	deleteDeviceFailures = `DELETE FROM failures WHERE company = $1 AND account = CAST($2 AS bigint) AND login_id <> ''`
+	moveFailures         = `UPDATE failures SET company = $3 WHERE company = $1 AND account = CAST($2 AS bigint)`
 	moveAccount          = `UPDATE accounts SET company = $2, totp = $3, totp_pending = $4 WHERE id = $1`
 )
 
@@ -55,7 +55,7 @@ const inheritSeeds = `INSERT INTO seeds (company, mnemocode) SELECT $2, mnemocod
 
 // ForgetCompany implements record.Companies.
 func (s Accounts) ForgetCompany(ctx context.Context, company, heir string) error {
-	tables := [][2]string{{"tallies", "company, account, login_id, kind"}, {"seeds", "company, mnemocode"}, {"signing_keys", "company, number"}}
+	tables := [][2]string{{"failures", "company, account, login_id, kind"}, {"seeds", "company, mnemocode"}, {"signing_keys", "company, number"}}
 	if heir == "" {
 		tables = append(tables, [2]string{"outbox", "company, queue, number"}, [2]string{"outbox_queues", "company, queue"})
 	}

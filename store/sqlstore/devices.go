@@ -8,8 +8,8 @@ import (
 
 const (
 	selectDevice = `
-		SELECT hash, id, epoch, era, factor, created, expires, address, user_agent,
-			coalesce((SELECT count FROM tallies WHERE company = devices.company AND account = devices.account
+		SELECT hash, id, generation, company_generation, factor, created, expires, address, user_agent,
+			coalesce((SELECT count FROM failures WHERE company = devices.company AND account = devices.account
 				AND login_id = devices.id AND kind = $1), 0)
 		FROM devices WHERE (company = $2) IS TRUE`
 	deviceByHash = selectDevice + ` AND hash = $4 AND (account = $3) IS TRUE`

@@ -13,9 +13,9 @@ import (
 
 const (
 	oneFailureCount = ` WHERE company = $1 AND account = CAST($2 AS bigint) AND login_id = $3 AND kind = $4`
-	deleteFailures  = `DELETE FROM tallies` + oneFailureCount
-	updateFailures  = `UPDATE tallies SET count = $5, until = $6, changed = $7` + oneFailureCount
-	InsertFailures  = `INSERT INTO tallies (company, account, login_id, kind, count, until, changed) SELECT $1, $2, $3, $4, $5, $6, $7`
+	deleteFailures  = `DELETE FROM failures` + oneFailureCount
+	updateFailures  = `UPDATE failures SET count = $5, until = $6, changed = $7` + oneFailureCount
+	InsertFailures  = `INSERT INTO failures (company, account, login_id, kind, count, until, changed) SELECT $1, $2, $3, $4, $5, $6, $7`
 
 	// StaleFailures are what a sweep at $1 deletes. A day has 86,400,000,000 microseconds.
 	StaleFailures = `account = 0 AND changed < $1 - 86400000000 AND until <= $1`
@@ -77,7 +77,7 @@ func scanFailureCount(row Scanner) (record.FailureCount, error) {
 	return t, nil
 }
 
-const failuresOf = `SELECT kind, count, until FROM tallies WHERE company = $1 AND account = CAST($2 AS bigint) AND login_id = $3`
+const failuresOf = `SELECT kind, count, until FROM failures WHERE company = $1 AND account = CAST($2 AS bigint) AND login_id = $3`
 
 func (s Accounts) FailureCounts(ctx context.Context, key record.FailureKey) (record.Failures, error) {
 	failures := record.Failures{}

@@ -72,10 +72,10 @@ const (
 	deletePasskey = `DELETE FROM passkeys WHERE company = $1 AND account = $2 AND credential = $3`
 	// Returns nothing if a deleted passkey was the account's last way to log in.
 	nextGeneration = `
-		UPDATE accounts SET epoch = epoch + 1, updated = $3
+		UPDATE accounts SET generation = generation + 1, updated = $3
 		WHERE ` + OneAccount + ` AND (phone <> '' OR password_hash <> '' OR
 			EXISTS (SELECT 1 FROM identities WHERE account = accounts.id) OR EXISTS (SELECT 1 FROM passkeys WHERE account = accounts.id))
-		RETURNING epoch`
+		RETURNING generation`
 )
 
 func (s Accounts) UsePasskey(ctx context.Context, now time.Time, company string, credential []byte, signCount uint32, backedUp bool) error {

@@ -7,11 +7,11 @@ import (
 )
 
 const (
-	addPending = `INSERT INTO endings (company, account, epoch, keep) VALUES ($1, $2, $3, $4)` + NewerPending
-	// NewerPending is the end of an INSERT INTO endings.
+	addPending = `INSERT INTO pending_revocations (company, account, generation, keep) VALUES ($1, $2, $3, $4)` + NewerPending
+	// NewerPending is the end of an INSERT INTO pending_revocations.
 	NewerPending = `
-		ON CONFLICT (company, account) DO UPDATE SET epoch = excluded.epoch, keep = excluded.keep
-		WHERE excluded.epoch > endings.epoch`
+		ON CONFLICT (company, account) DO UPDATE SET generation = excluded.generation, keep = excluded.keep
+		WHERE excluded.generation > pending_revocations.generation`
 )
 
 // RevokeLater stores a pending revocation and the outbox events of the change that
@@ -24,8 +24,8 @@ func (s Accounts) RevokeLater(ctx context.Context, tx Queries, e record.Revocati
 }
 
 const newCompanyGeneration = `
-	INSERT INTO eras (company, era) VALUES ($1, 1) ON CONFLICT (company) DO UPDATE SET era = eras.era + 1
-	RETURNING era`
+	INSERT INTO company_generations (company, generation) VALUES ($1, 1) ON CONFLICT (company) DO UPDATE SET generation = company_generations.generation + 1
+	RETURNING generation`
 
 func (s Accounts) NewCompanyGeneration(ctx context.Context, company string) (record.Revocation, error) {
 	generation, err := ChangeOne(ctx, s, "accounts.new_company_generation: beginning a session generation", ScanValue[int64], newCompanyGeneration, company)
@@ -33,12 +33,12 @@ func (s Accounts) NewCompanyGeneration(ctx context.Context, company string) (rec
 }
 
 // A company's revocation is pending while ended, the generation of its last completed
-// revocation, is lower than the one in column era.
+// revocation, is lower than the one in column generation.
 const pendingRevocations = `
-	SELECT * FROM (SELECT company, account, epoch, keep FROM endings WHERE (company, account) > ($1, $2)
+	SELECT * FROM (SELECT company, account, generation, keep FROM pending_revocations WHERE (company, account) > ($1, $2)
 		ORDER BY company, account LIMIT CAST($3 AS bigint)) AS accounts
 	UNION ALL
-	SELECT * FROM (SELECT company, 0, era, CAST(NULL AS bytea) FROM eras WHERE company > $1 AND ended < era
+	SELECT * FROM (SELECT company, 0, generation, CAST(NULL AS bytea) FROM company_generations WHERE company > $1 AND revoked < generation
 		ORDER BY company LIMIT CAST($3 AS bigint)) AS companies
 	ORDER BY company, account LIMIT CAST($3 AS bigint)`
 
@@ -55,8 +55,8 @@ func ScanRevocation(row Scanner) (e record.Revocation, err error) {
 }
 
 const (
-	deletePending  = `DELETE FROM endings WHERE company = $1 AND account = $2 AND epoch <= $3`
-	companyRevoked = `UPDATE eras SET ended = $2 WHERE company = $1 AND ended < $2`
+	deletePending  = `DELETE FROM pending_revocations WHERE company = $1 AND account = $2 AND generation <= $3`
+	companyRevoked = `UPDATE company_generations SET revoked = $2 WHERE company = $1 AND revoked < $2`
 )
 
 func (s Accounts) RevocationDone(ctx context.Context, e record.Revocation) error {

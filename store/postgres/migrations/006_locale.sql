@@ -1,2 +1,0 @@
--- The language that the account's owner reads, as a tag of BCP 47; empty for none.
-ALTER TABLE accounts ADD COLUMN locale text NOT NULL DEFAULT '';

@@ -1,2 +1,0 @@
--- The trace of the request that caused the event (W3C Trace Context); empty for none.
-ALTER TABLE outbox ADD COLUMN traceparent TEXT NOT NULL DEFAULT '';
