@@ -13,6 +13,7 @@ import (
 )
 
 type checkLinkRequest struct {
+	// The token in the mailed link.
 	Token string `json:"token" max:"128" need:"y"`
 }
 

@@ -10,7 +10,8 @@ import (
 )
 
 type checkOTPRequest struct {
-	OTP               string   `json:"otp" max:"16"`
+	OTP string `json:"otp" max:"16"`
+	// A backup code instead of the one-time code, with or without the dash.
 	BackupCode        string   `json:"backup_code" max:"64"`
 	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
 	RememberDevice    bool     `json:"remember_device"`

@@ -11,6 +11,7 @@ import (
 )
 
 type checkQuestionRequest struct {
+	// The answer to the control question.
 	ControlAnswer string `json:"control_answer" max:"256" need:"y"`
 }
 

@@ -16,12 +16,19 @@ import (
 )
 
 type oauthRequest struct {
-	ProviderID   int    `json:"provider_id" need:"y"`
-	Code         string `json:"code" max:"4096" need:"y"`
-	RedirectURI  string `json:"redirect_uri" max:"2048" need:"y"`
+	// Which of the company's OAuth providers.
+	ProviderID int `json:"provider_id" need:"y"`
+	// The authorization code as received from the provider. It works once.
+	Code string `json:"code" max:"4096" need:"y"`
+	// The redirect URI that was sent to the provider. It must be one of those configured.
+	RedirectURI string `json:"redirect_uri" max:"2048" need:"y"`
+	// The verifier of the code_challenge that was sent to the provider (PKCE).
 	CodeVerifier string `json:"code_verifier" max:"128"`
-	Nonce        string `json:"nonce" max:"256"`
+	// The nonce that was sent to the provider.
+	Nonce string `json:"nonce" max:"256"`
 
+	// The token of a known device, from an earlier login. The owner gets no notice of a login
+	// from a known device. Default: the cookie `__Host-mnemogate-device`.
 	DeviceToken    string `json:"device_token" max:"128"`
 	RememberDevice bool   `json:"remember_device"`
 }

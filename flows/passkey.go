@@ -30,11 +30,16 @@ func (s *Service) passkeyOptions(ctx context.Context, c *session.Call, _ *emptyR
 }
 
 type passkeyLoginRequest struct {
-	ChallengeToken    string         `json:"challenge_token" max:"256" need:"y"`
+	// The challenge_token that came with the options.
+	ChallengeToken string `json:"challenge_token" max:"256" need:"y"`
+	// The authenticator's answer: the AuthenticationResponseJSON that PublicKeyCredential.toJSON
+	// returns.
 	Credential        jsontext.Value `json:"credential" need:"y"`
 	AcceptDisclaimers []string       `json:"accept_disclaimers" max:"64"`
-	DeviceToken       string         `json:"device_token" max:"128"`
-	RememberDevice    bool           `json:"remember_device"`
+	// The token of a known device, from an earlier login. The owner gets no notice of a login
+	// from a known device. Default: the cookie `__Host-mnemogate-device`.
+	DeviceToken    string `json:"device_token" max:"128"`
+	RememberDevice bool   `json:"remember_device"`
 }
 
 // passkeyLogin logs in with a passkey (contract, section 17). A passkey is both factors,

@@ -14,9 +14,12 @@ const challengeLife = 5 * time.Minute
 
 // A Challenge is what a client needs to solve captcha pow, ready to be marshalled.
 type Challenge struct {
+	// The beginning of the captcha_response. It is opaque to clients.
 	Challenge string `json:"challenge"`
-	Bits      int    `json:"bits"`
-	ExpiresIn int    `json:"expires_in"` // whole seconds
+	// The number of zero bits at the beginning of the hash.
+	Bits int `json:"bits"`
+	// Seconds for which the challenge is valid.
+	ExpiresIn int `json:"expires_in"`
 }
 
 // Challenge returns a new challenge of the company whose API key was sent. The error is

@@ -11,9 +11,10 @@ import (
 )
 
 type recoverRequest struct {
-	LoginID         string        `json:"login_id" max:"254" need:"y"`
-	CaptchaResponse string        `json:"captcha_response" max:"4096" need:"y"`
-	Method          tenant.Method `json:"method"`
+	LoginID         string `json:"login_id" max:"254" need:"y"`
+	CaptchaResponse string `json:"captcha_response" max:"4096" need:"y"`
+	// How to recover.
+	Method tenant.Method `json:"method"`
 }
 
 // recover begins a recovery (interface, Endpoints 10). It does not change the account.

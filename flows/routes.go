@@ -181,6 +181,9 @@ func (r *Route) MayFail(e *wire.Error) bool {
 	return slices.Contains(Common, e) || r.TakesToken() && slices.Contains(TokenErrors, e) || slices.Contains(r.Fails, e)
 }
 
+// Request returns the struct of the route's body.
+func (r *Route) Request() reflect.Type { return r.run.request }
+
 // Fields lists the fields of the route's body. If there are none, the body may be empty.
 func (r *Route) Fields() []wire.Field { return wire.Fields(r.run.request) }
 

@@ -55,22 +55,44 @@ func (r *Request) client() session.Client {
 
 // A Reply is the answer of a route that succeeded, ready to be marshalled.
 type Reply struct {
-	SessionToken        string               `json:"session_token,omitempty"`
-	SessionState        record.State         `json:"session_state,omitempty"`
-	ExpiresIn           *int                 `json:"expires_in,omitempty"` // whole seconds until the token expires if it is not used
-	LoginID             string               `json:"login_id,omitempty"`   // a phone as it was read, if it was written in another way; the email that a link was sent to
-	ProfileMnemocode    string               `json:"profile_mnemocode,omitempty"`
-	DisclaimersRequired []wire.Disclaimer    `json:"disclaimers_required,omitzero"` // nil: omitted
-	CaptchaRequired     bool                 `json:"captcha_required,omitempty"`
-	User                string               `json:"user,omitempty"` // what to call the user of an authorized session
-	UserPhone           string               `json:"user_phone,omitempty"`
-	UserEmail           string               `json:"user_email,omitempty"`
-	SecondFactors       []record.AuthMethods `json:"second_factors,omitempty"` // those that the account has, after a right password
-	ControlQuestion     string               `json:"control_question,omitempty"`
-	Verification        tenant.Method        `json:"verification,omitempty"`
-	DeviceToken         string               `json:"device_token,omitempty"`
-	ChallengeToken      string               `json:"challenge_token,omitempty"`
-	PublicKey           jsontext.Value       `json:"public_key,omitempty"` // WebAuthn's options
+	// The token for the next step. It is opaque to clients.
+	SessionToken string `json:"session_token,omitempty"`
+	// The next step.
+	SessionState record.State `json:"session_state,omitempty"`
+	// Seconds until the token expires if it is not used.
+	ExpiresIn *int `json:"expires_in,omitempty"`
+	// The phone in login_id as the server read it, if it was written differently. Show it to the
+	// user.
+	LoginID string `json:"login_id,omitempty"`
+	// Identifies the user to the application.
+	ProfileMnemocode string `json:"profile_mnemocode,omitempty"`
+	// The disclaimers that the user must accept.
+	DisclaimersRequired []wire.Disclaimer `json:"disclaimers_required,omitzero"`
+	// The next attempt needs a captcha_response.
+	CaptchaRequired bool `json:"captcha_required,omitempty"`
+	// What to call the user of an authorized session on a screen: the email, else the login
+	// name, else the masked phone. Only in the answer to GET, and absent while the accounts
+	// can't be read.
+	User string `json:"user,omitempty"`
+	// The phone that the code was sent to, masked.
+	UserPhone string `json:"user_phone,omitempty"`
+	// The address that the link was mailed to. With hardened, it is what the user sent, or
+	// ***@***, and nothing is mailed unless an account can be recovered.
+	UserEmail string `json:"user_email,omitempty"`
+	// What the user can enter: sms (a code by SMS), otp (a code of an authenticator app), backup
+	// (a backup code). Only after a correct password.
+	SecondFactors []record.AuthMethods `json:"second_factors,omitempty"`
+	// The question that the user chose.
+	ControlQuestion string `json:"control_question,omitempty"`
+	// The recovery method in use.
+	Verification tenant.Method `json:"verification,omitempty"`
+	// The token of this device, if remember_device asked for it. Keep it separate from the
+	// session's token, and send it in later logins.
+	DeviceToken string `json:"device_token,omitempty"`
+	// Send it back with the authenticator's answer. It is opaque to clients.
+	ChallengeToken string `json:"challenge_token,omitempty"`
+	// WebAuthn's PublicKeyCredentialRequestOptionsJSON.
+	PublicKey jsontext.Value `json:"public_key,omitempty"`
 	*tenant.PasswordQuality
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 )
 
-// openAPIFile describes Routes. It is written by hand. A test compares it with
-// Routes, with the fields of accounts, and with the types of the responses.
+// openAPIFile describes Routes. A test of package openapi writes it from Routes, the fields of
+// accounts, the types of the responses, and openapi.yaml.
 //
 //go:embed openapi.json
 var openAPIFile []byte

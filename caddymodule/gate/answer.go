@@ -17,11 +17,16 @@ type success struct {
 }
 
 type failure struct {
-	Status              string            `json:"status"`
-	ErrorCode           string            `json:"error_code"`
-	Message             string            `json:"message"`
-	Reason              wire.Reason       `json:"reason,omitempty"`
-	CaptchaRequired     bool              `json:"captcha_required,omitempty"`
+	Status string `json:"status"`
+	// The code to decide by.
+	ErrorCode string `json:"error_code"`
+	// What is wrong and what to do, for the client's developer.
+	Message string `json:"message"`
+	// The cause, if an error_code has several.
+	Reason wire.Reason `json:"reason,omitempty"`
+	// The next attempt needs a captcha_response.
+	CaptchaRequired bool `json:"captcha_required,omitempty"`
+	// The disclaimers that the user must accept.
 	DisclaimersRequired []wire.Disclaimer `json:"disclaimers_required,omitzero"`
 }
 

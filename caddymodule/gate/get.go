@@ -65,15 +65,18 @@ func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t ta
 	return body, err
 }
 
+type configAnswer struct {
+	Status string `json:"status"`
+	tenant.ClientConfig
+	page.Config
+	// Whether logged-in users can manage their own login, with the routes below me/.
+	SelfService bool `json:"self_service"`
+}
+
 // clientConfig returns the company's configuration for clients, which the login page
 // carries, too.
 func (h *Handler) clientConfig(r *http.Request, config tenant.ClientConfig, of *flows.Request) any {
-	return struct {
-		Status string `json:"status"`
-		tenant.ClientConfig
-		page.Config
-		SelfService bool `json:"self_service"` // whether the site has the routes of package selfservice
-	}{"success", config, h.pageConfig(r, of, config.OAuth), h.SelfService > 0}
+	return configAnswer{"success", config, h.pageConfig(r, of, config.OAuth), h.SelfService > 0}
 }
 
 // keySetPath is the path of the keys that verify assertions, below /{company_code}/.

@@ -29,8 +29,8 @@ func (h *Handler) serveDocument(w http.ResponseWriter, r *http.Request, t target
 var openAPIFile []byte
 
 // openAPI returns the OpenAPI document of a site whose routes are below base. The
-// embedded openapi.json is the document of a site without a base. It is written by
-// hand, and a test compares it with the table of routes.
+// embedded openapi.json is the document of a site without a base. A test of package openapi
+// writes it from the tables of routes and errors, the Go types, and openapi.yaml.
 func openAPI(base string) []byte {
 	if base == "" {
 		return openAPIFile

@@ -17,10 +17,11 @@ const sessionPath = "v2/session"
 // sessionRequest is the body with which a session moves into a cookie. Clients may
 // leave it out.
 type sessionRequest struct {
-	// Remember asks for a cookie that outlives the browser. Sites whose login page
-	// does not offer that ignore it.
+	// The cookie lasts for the session's lifetime, not only until the browser is closed. Ignored
+	// unless remember in client.json is true.
 	Remember bool `json:"remember"`
-	// DeviceToken is the token of a known device to move into a cookie of its own.
+	// The token of a known device. It moves into a cookie of its own, `__Host-mnemogate-device`,
+	// which later logins send.
 	DeviceToken string `json:"device_token" max:"128"`
 }
 

@@ -42,6 +42,7 @@ var allowedImports = map[string][]string{
 	"caddymodule/guest/guesttest":  {"flows/message"},
 	"caddymodule/bench":            nil,             // tests only
 	"caddymodule/integration":      {"caddymodule"}, // tests only
+	"caddymodule/openapi":          nil,             // tests only
 	"store":                        {"flows/record"},
 	"store/sqlite":                 {"flows/panics", "flows/record", "store/causes", "store/sqlstore"},
 	"store/postgres":               {"flows/record", "store/causes", "store/sqlstore"},

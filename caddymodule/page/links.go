@@ -58,9 +58,13 @@ func (l Link) Check() error {
 // A Config is what the page's options tell clients, as JSON. Its links are for one
 // language and do not name it.
 type Config struct {
-	Links    []Link `json:"links"`
-	SignUp   *Link  `json:"signup"` // null for none
-	Remember bool   `json:"remember"`
+	// The operator's links, such as imprint, privacy policy and support, in the language of
+	// Accept-Language. Empty without a login page.
+	Links []Link `json:"links"`
+	// Where users without an account create one, or null.
+	SignUp *Link `json:"signup"`
+	// Users can choose to stay logged in: POST session takes remember.
+	Remember bool `json:"remember"`
 }
 
 // NoConfig is the Config of a site without a page.

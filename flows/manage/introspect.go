@@ -12,17 +12,26 @@ import (
 // An Introspection describes a token (RFC 7662, section 2.2). A token that is not valid
 // for the protected path has only Active, which is false.
 type Introspection struct {
-	Active  bool         `json:"active"`
-	Sub     string       `json:"sub,omitempty"` // the mnemocode
-	Company string       `json:"company,omitempty"`
-	State   record.State `json:"state,omitempty"`
-	SID     string       `json:"sid,omitempty"` // the ID of the session, not the token
-	Issued  int64        `json:"iat,omitempty"` // the time of the login, in Unix seconds
-	Expires int64        `json:"exp,omitempty"` // when it expires if it is not used, in Unix seconds
-	// AuthTime is that of the OAuth provider, if it is earlier than Issued.
-	AuthTime int64    `json:"auth_time,omitempty"`
-	Methods  []string `json:"amr,omitempty"` // see record.AuthMethods
-	Role     string   `json:"role,omitempty"`
+	// Whether the token belongs to an authorized session of the company.
+	Active bool `json:"active"`
+	// The user's profile_mnemocode.
+	Sub string `json:"sub,omitempty"`
+	// The company's code.
+	Company string `json:"company,omitempty"`
+	// Always `authorized`.
+	State record.State `json:"state,omitempty"`
+	// The session's id. It does not work as a token.
+	SID string `json:"sid,omitempty"`
+	// When the user logged in, in Unix seconds.
+	Issued int64 `json:"iat,omitempty"`
+	// When the session expires if it is not used, in Unix seconds.
+	Expires int64 `json:"exp,omitempty"`
+	// When the user logged in or, with OpenID, when at the provider, in Unix seconds.
+	AuthTime int64 `json:"auth_time,omitempty"`
+	// How the user logged in; `mfa` if by two factors.
+	Methods []string `json:"amr,omitempty"`
+	// The account's role; absent if it has none.
+	Role string `json:"role,omitempty"`
 }
 
 // Introspect describes a token of the company. It does not extend the session. An error

@@ -24,8 +24,10 @@ import (
 
 // NewPasskey is what a client needs to create a passkey, ready to be marshalled.
 type NewPasskey struct {
-	ChallengeToken string         `json:"challenge_token"` // for AddPasskey, within tenant.PasskeyLife
-	PublicKey      jsontext.Value `json:"public_key"`      // PublicKeyCredentialCreationOptionsJSON
+	// Send it with the new passkey to me/passkeys, within five minutes.
+	ChallengeToken string `json:"challenge_token"`
+	// WebAuthn's PublicKeyCredentialCreationOptionsJSON.
+	PublicKey jsontext.Value `json:"public_key"`
 }
 
 // NewPasskey begins the creation of a passkey. It stores nothing.

@@ -21,8 +21,10 @@ import (
 
 // A TOTPSecret is shown once, so that the user can add it to an authenticator app.
 type TOTPSecret struct {
-	Secret string `json:"secret"` // base32
-	URI    string `json:"uri"`    // otpauth://…, for a QR code
+	// In base32, for users who type it.
+	Secret string `json:"secret"`
+	// For a QR code.
+	URI string `json:"uri"`
 }
 
 // NewTOTP makes a secret for an authenticator app. The secret takes effect with

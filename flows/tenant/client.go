@@ -11,60 +11,93 @@ import (
 // A ClientConfig is what a client must know about a company before a login, as JSON.
 // It contains no secrets.
 type ClientConfig struct {
-	Password    ClientPassword    `json:"password"`
-	Captcha     ClientCaptcha     `json:"captcha"`
-	Recovery    []Method          `json:"recovery"` // the default first
-	OAuth       []ClientOAuth     `json:"oauth"`    // by provider_id
+	// The rules for a new password.
+	Password ClientPassword `json:"password"`
+	// Where a captcha_response comes from.
+	Captcha ClientCaptcha `json:"captcha"`
+	// Allowed recovery methods, the default first.
+	Recovery []Method `json:"recovery"`
+	// The company's OAuth providers.
+	OAuth []ClientOAuth `json:"oauth"`
+	// The legal texts that users must accept.
 	Disclaimers []wire.Disclaimer `json:"disclaimers"`
-	Name        string            `json:"name"` // what people call the company
-	OTP         ClientOTP         `json:"otp"`
-	Passkeys    bool              `json:"passkeys"` // whether users can log in with passkeys
-	Devices     bool              `json:"devices"`  // whether the company remembers devices
-	// SkipSecondFactor says whether users of a remembered device are asked for no code.
-	SkipSecondFactor bool              `json:"skip_second_factor"`
-	Session          ClientSessionLife `json:"session"`
+	// What people call the company.
+	Name string `json:"name"`
+	// The codes by SMS.
+	OTP ClientOTP `json:"otp"`
+	// Whether users can log in with passkeys.
+	Passkeys bool `json:"passkeys"`
+	// Whether the company remembers devices: steps take remember_device.
+	Devices bool `json:"devices"`
+	// Whether users of a remembered device are asked for no code.
+	SkipSecondFactor bool `json:"skip_second_factor"`
+	// How long authorized sessions last.
+	Session ClientSessionLife `json:"session"`
 }
 
 // ClientOTP is what a client needs to read a code by SMS.
 type ClientOTP struct {
-	Length int `json:"length"` // in digits
-	TTL    int `json:"ttl"`    // how long one is valid, in seconds
+	// How many digits they have.
+	Length int `json:"length"`
+	// How many seconds they are valid.
+	TTL int `json:"ttl"`
 }
 
 // ClientPassword holds the rules that apply to all new passwords.
 type ClientPassword struct {
-	MinLength   int     `json:"min_length"`
-	Regex       *string `json:"regex"` // null for none
-	Description string  `json:"description"`
-	// RegexDescription is the operator's description of Regex alone. Clients that
-	// describe the other rules in their own language use it.
+	// Minimum number of characters.
+	MinLength int `json:"min_length"`
+	// What it must match, in RE2 syntax; null if there is no such rule.
+	Regex *string `json:"regex"`
+	// All rules in English, then the operator's text.
+	Description string `json:"description"`
+	// The operator's description of the regular expression, for clients that state the other
+	// rules themselves.
 	RegexDescription string `json:"regex_description,omitempty"`
 }
 
 // ClientCaptcha is what a client needs to create a captcha_response.
 type ClientCaptcha struct {
-	Type    string `json:"type"` // as configured, such as turnstile or off
+	// turnstile, hcaptcha, recaptcha, siteverify, pow, static, off, or the name of a plugin.
+	Type string `json:"type"`
+	// The key for the captcha's widget, if the operator has set it.
 	SiteKey string `json:"site_key,omitempty"`
-	Bits    int    `json:"bits,omitempty"` // of a ProofOfWork
+	// For pow: the number of zero bits. GET captcha returns challenges.
+	Bits int `json:"bits,omitempty"`
 }
 
 // ClientOAuth is what a client needs to start a login with a provider.
 type ClientOAuth struct {
-	ProviderID   int     `json:"provider_id"`
-	Name         string  `json:"name"`
-	AuthorizeURL *string `json:"authorize_url"` // null if it is unknown, or the provider did not answer
-	ClientID     string  `json:"client_id"`
-	Scope        string  `json:"scope"`
-	PKCE         bool    `json:"pkce"`
-	Prompt       string  `json:"prompt,omitempty"`
-	Issuer       string  `json:"issuer,omitempty"`       // that an iss in the provider's answer must equal (RFC 9207)
-	IssRequired  bool    `json:"iss_required,omitempty"` // whether the answer must have one
-	Icon         string  `json:"icon,omitempty"`         // address of an image for its button, on this site
+	// The provider_id for POST auth/oauth.
+	ProviderID int `json:"provider_id"`
+	// The name that users know.
+	Name string `json:"name"`
+	// Where the browser starts the login. null: the operator has not set it, or the provider
+	// does not answer.
+	AuthorizeURL *string `json:"authorize_url"`
+	// The client_id parameter.
+	ClientID string `json:"client_id"`
+	// The scope parameter; empty for none.
+	Scope string `json:"scope"`
+	// Send a code_challenge with the method S256, and then code_verifier to POST auth/oauth.
+	PKCE bool `json:"pkce"`
+	// The prompt parameter, if the operator has set one.
+	Prompt string `json:"prompt,omitempty"`
+	// If the provider's answer has an iss, it must equal this (RFC 9207); otherwise drop the
+	// code.
+	Issuer string `json:"issuer,omitempty"`
+	// Whether the answer must have an iss. Missing means false.
+	IssRequired bool `json:"iss_required,omitempty"`
+	// The path of an image for the provider's button, if the operator has set one and the site
+	// has a login page.
+	Icon string `json:"icon,omitempty"`
 }
 
 // ClientSessionLife is how long authorized sessions last, in seconds.
 type ClientSessionLife struct {
-	Idle     int `json:"idle"`
+	// Seconds without a request.
+	Idle int `json:"idle"`
+	// Seconds, in any case.
 	Lifetime int `json:"lifetime"`
 }
 

@@ -21,8 +21,10 @@ const SoleMinLength = 15
 
 // PasswordQuality describes the rules for a new password.
 type PasswordQuality struct {
-	Regex       *string `json:"password_regex"`             // null for none
-	Description string  `json:"password_regex_description"` // of all rules, including the Regex
+	// What a new password must match, in RE2 syntax; null if there is no such rule.
+	Regex *string `json:"password_regex"`
+	// All rules for a new password, in English, then the operator's text.
+	Description string `json:"password_regex_description"`
 }
 
 // A rule is a condition on new passwords.

@@ -8,11 +8,16 @@ import (
 
 // A Disclaimer is a legal text that users must accept, and again for each new version.
 type Disclaimer struct {
-	Code        string `json:"code"`
-	Title       string `json:"title"`
+	// The code for accept_disclaimers.
+	Code string `json:"code"`
+	// In the first language of Accept-Language that the company has texts in, or else in the
+	// account's. So are description and link.
+	Title string `json:"title"`
+	// A short description.
 	Description string `json:"description"`
-	Link        string `json:"link"`
-	Version     string `json:"-"`
+	// The URL of the full text.
+	Link    string `json:"link"`
+	Version string `json:"-"`
 
 	// Translations; nil for none.
 	Titles       *message.Translations `json:"-"`

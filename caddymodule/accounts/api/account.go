@@ -26,26 +26,52 @@ var OnlyImported = []string{"control_answer_hash", "backup_code_hashes", "totp_s
 
 // An Account is an account as the accounts API shows it. Every field is always present.
 type Account struct {
-	Mnemocode       string        `json:"profile_mnemocode"`
-	Role            *string       `json:"role"`
-	Phone           *string       `json:"primary_phone"`
-	Email           *string       `json:"primary_email"`
-	LoginName       *string       `json:"login_name"`
-	Locale          *string       `json:"locale"`
-	Status          record.Status `json:"status"`
-	SecondFactor    bool          `json:"second_factor"`
-	MustSetPassword bool          `json:"must_set_password"`
-	PasswordSet     bool          `json:"password_set"`
-	Question        *string       `json:"control_question"`
-	BackupCodes     int           `json:"backup_codes_left"`
-	TOTP            bool          `json:"totp"` // an authenticator app was confirmed
-	Passkeys        int           `json:"passkeys"`
-	Identities      []Identity    `json:"oauth_identities"`
-	Accepted        []Acceptance  `json:"disclaimers_accepted"`
-	LockedUntil     *time.Time    `json:"locked_until"`
-	CaptchaDue      bool          `json:"captcha_due"` // the next password requires a captcha
-	Created         time.Time     `json:"created_at"`
-	Updated         time.Time     `json:"updated_at"`
+	// Identifies the account, and its user to the application: visible ASCII, no braces.
+	Mnemocode string `json:"profile_mnemocode"`
+	// The application decides what it means.
+	Role *string `json:"role"`
+	// An international number. It is a login id.
+	Phone *string `json:"primary_phone"`
+	// A login id.
+	Email *string `json:"primary_email"`
+	// A login id.
+	LoginName *string `json:"login_name"`
+	// The owner's language, as a BCP 47 tag such as lt or pt-BR: for SMS, mails and, after
+	// Accept-Language, disclaimers.
+	Locale *string `json:"locale"`
+	// Only active accounts can log in.
+	Status record.Status `json:"status"`
+	// A one-time code follows the password.
+	SecondFactor bool `json:"second_factor"`
+	// The next login must set a new password. A new password clears this field, unless the
+	// request sets it.
+	MustSetPassword bool `json:"must_set_password"`
+	// The account has a password.
+	PasswordSet bool `json:"password_set"`
+	// For a recovery by QUESTION. Set it together with control_answer.
+	Question *string `json:"control_question"`
+	// The number of codes that are left.
+	BackupCodes int `json:"backup_codes_left"`
+	// An authenticator app was confirmed.
+	TOTP bool `json:"totp"`
+	// The number of passkeys.
+	Passkeys int `json:"passkeys"`
+	// Users of OAuth providers who log in to the account, at most one for each provider.
+	Identities []Identity `json:"oauth_identities"`
+	// Accepted disclaimers can't be withdrawn.
+	Accepted []Acceptance `json:"disclaimers_accepted"`
+	// The end of the longest lock after wrong attempts; 9999-12-31T23:59:59Z if waiting does not
+	// end it. With `hardened`, a list leaves out the locks of login ids: ask for the account by
+	// its mnemocode.
+	LockedUntil *time.Time `json:"locked_until"`
+	// The next password needs a captcha, after `captcha_after` wrong ones. False if the company
+	// has no captcha. With `hardened`, a list leaves out the wrong passwords that count for a
+	// login id.
+	CaptchaDue bool `json:"captcha_due"`
+	// When it was created.
+	Created time.Time `json:"created_at"`
+	// The last change; accepted disclaimers and backup codes do not count.
+	Updated time.Time `json:"updated_at"`
 }
 
 // AccountOf returns an account as the API shows it, but without its locks.
@@ -126,15 +152,19 @@ func ExportedAccountOf(a record.Account, backupCodes []string) ExportedAccount {
 
 // An Identity is a user of an OAuth provider who logs in as the account.
 type Identity struct {
-	Provider int    `json:"provider_id"`
-	Subject  string `json:"subject"`
+	// Which of the company's OAuth providers, 1 to 5.
+	Provider int `json:"provider_id"`
+	// The user's id at the provider, at most 255 bytes in UTF-8.
+	Subject string `json:"subject"`
 }
 
 // An Acceptance records that a disclaimer was accepted.
 type Acceptance struct {
-	Code    string `json:"code"`
+	// The disclaimer's code.
+	Code string `json:"code"`
+	// The disclaimer's version; it may be empty.
 	Version string `json:"version"`
-	// At is the time of acceptance. Default: now.
+	// Default: now.
 	At time.Time `json:"accepted_at,omitzero"`
 }
 

@@ -30,25 +30,32 @@ func PathEscape(segment string) string {
 
 // An Error is the body of every error response.
 type Error struct {
-	Error  string      `json:"error"`            // a sentence
-	Field  string      `json:"field,omitempty"`  // the field at fault
-	Reason wire.Reason `json:"reason,omitempty"` // for programs, if an error has several causes
+	// A sentence for developers.
+	Error string `json:"error"`
+	// The field at fault.
+	Field string `json:"field,omitempty"`
+	// The cause, as a word for programs, if there are several.
+	Reason wire.Reason `json:"reason,omitempty"`
 }
 
 // A Session is a session as operators see it. Its id can't be used as a token.
 type Session struct {
-	ID      string       `json:"session_id"`
-	State   record.State `json:"session_state"`
-	Created time.Time    `json:"created_at"`
-	// LastUsed is when the session was last seen in use. The last request usually
-	// came less than a minute later.
+	// It does not work as a token.
+	ID string `json:"session_id"`
+	// The step that comes next, or authorized.
+	State record.State `json:"session_state"`
+	// When it was created.
+	Created time.Time `json:"created_at"`
+	// When it was last used, usually to within a minute.
 	LastUsed time.Time `json:"last_used"`
-	Expires  time.Time `json:"expires_at"` // unless it is used before
-	Ends     time.Time `json:"ends_at"`
-	// Address and UserAgent are those of the request that brought the session into
-	// its state. For an authorized session that is the login.
-	Address   string `json:"address"`
-	UserAgent string `json:"user_agent"` // the first 200 bytes
+	// When it expires if it is not used.
+	Expires time.Time `json:"expires_at"`
+	// When it expires in any case.
+	Ends time.Time `json:"ends_at"`
+	// The address of the login.
+	Address string `json:"address"`
+	// The User-Agent of the login, cut at 200 bytes.
+	UserAgent string `json:"user_agent"`
 }
 
 // SessionOf returns a session as it is shown.
@@ -67,36 +74,51 @@ func SessionOf(s record.Session) Session {
 
 // Sessions lists the sessions of an account, oldest first.
 type Sessions struct {
+	// Recovery links are not listed.
 	Sessions []Session `json:"sessions"`
 }
 
 // An Event is an event in the history of an account. It has the same name as in the
 // audit log.
 type Event struct {
-	Time      time.Time    `json:"time"`
-	Name      string       `json:"event"`
-	Session   string       `json:"session_id,omitempty"`
-	State     record.State `json:"session_state,omitempty"`
-	Address   string       `json:"address,omitempty"`
-	UserAgent string       `json:"user_agent,omitempty"`
-	Actor     string       `json:"actor,omitempty"`
-	Result    string       `json:"result,omitempty"`
-	Reason    string       `json:"reason,omitempty"`
-	Count     int          `json:"count,omitempty"` // 0 for once
+	// When it happened.
+	Time time.Time `json:"time"`
+	// What happened, named as in the audit log.
+	Name string `json:"event"`
+	// The session concerned.
+	Session string `json:"session_id,omitempty"`
+	// The state of the session.
+	State record.State `json:"session_state,omitempty"`
+	// The client's address.
+	Address string `json:"address,omitempty"`
+	// What the client says it is, cut at 200 bytes.
+	UserAgent string `json:"user_agent,omitempty"`
+	// Who managed the account: the name of a key, `admin endpoint` or, with `self_service`, `the
+	// user`.
+	Actor string `json:"actor,omitempty"`
+	// The result: `success`, or the error_code.
+	Result string `json:"result,omitempty"`
+	// The reason, if the result does not say it.
+	Reason string `json:"reason,omitempty"`
+	// How often the event happened in a row, if more than once. The time is that of the last.
+	Count int `json:"count,omitempty"`
 }
 
 // A History lists the events of an account, newest first.
 type History struct {
+	// The account's events, the newest first.
 	Events []Event `json:"events"`
 }
 
 // Companies lists the codes of the companies that a key can access.
 type Companies struct {
+	// Their codes.
 	Companies []string `json:"companies"`
 }
 
 // BackupCodes holds new backup codes, which are shown only once.
 type BackupCodes struct {
+	// As shown to the user. They are shown only this once.
 	Codes []string `json:"backup_codes"`
 }
 
@@ -113,10 +135,9 @@ type Emptied struct {
 
 // A Page is a page of a list or search of accounts.
 type Page struct {
+	// At most limit accounts.
 	Accounts []Account `json:"accounts"`
-	// Next is the parameter after of the next page; empty on the last page. A page
-	// of a search can have fewer accounts than its limit, or none, and still have a
-	// next page.
+	// The `after` of the next page; absent on the last.
 	Next string `json:"next,omitempty"`
 }
 
@@ -128,16 +149,22 @@ const (
 
 // Passkeys is a list of passkeys.
 type Passkeys struct {
+	// Oldest first.
 	Passkeys []Passkey `json:"passkeys"`
 }
 
 // A Passkey is a passkey of an account.
 type Passkey struct {
-	ID       string     `json:"id"` // WebAuthn's credential ID
-	Name     string     `json:"name"`
-	BackedUp bool       `json:"backed_up"` // it exists on other devices, too
-	Created  time.Time  `json:"created_at"`
-	LastUsed *time.Time `json:"last_used"` // null until the first login
+	// WebAuthn's credential ID, in base64url.
+	ID string `json:"id"`
+	// The name that the user gave it.
+	Name string `json:"name"`
+	// The user's other devices have it, too.
+	BackedUp bool `json:"backed_up"`
+	// When it was created.
+	Created time.Time `json:"created_at"`
+	// When a login last used it; null until the first.
+	LastUsed *time.Time `json:"last_used"`
 }
 
 // PasskeysOf returns passkeys as the API shows them.
@@ -160,17 +187,24 @@ func PasskeyOf(p record.Passkey) Passkey {
 
 // Devices is a list of known devices.
 type Devices struct {
+	// Oldest first.
 	Devices []Device `json:"devices"`
 }
 
 // A Device is a known device of an account.
 type Device struct {
-	ID               string    `json:"device_id"`
-	Created          time.Time `json:"created_at"`
-	Expires          time.Time `json:"expires_at"`
-	Address          string    `json:"address"`
-	UserAgent        string    `json:"user_agent"` // the first 200 bytes
-	SkipSecondFactor bool      `json:"skip_second_factor"`
+	// Identifies the device; it is not a token.
+	ID string `json:"device_id"`
+	// When it was remembered.
+	Created time.Time `json:"created_at"`
+	// Until when it is known.
+	Expires time.Time `json:"expires_at"`
+	// The client's address at that time.
+	Address string `json:"address"`
+	// The first 200 bytes of its user agent at that time.
+	UserAgent string `json:"user_agent"`
+	// Its logins need no code now.
+	SkipSecondFactor bool `json:"skip_second_factor"`
 }
 
 // DeviceOf returns a device of the company as the API shows it.
@@ -182,6 +216,7 @@ func DeviceOf(company *tenant.Company, d record.Device) Device {
 // Changed names the account that was changed, for a key without the right to read
 // it.
 type Changed struct {
+	// Identifies the account, and its user to the application: visible ASCII, no braces.
 	Mnemocode string `json:"profile_mnemocode"`
 }
 

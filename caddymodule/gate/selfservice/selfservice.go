@@ -24,13 +24,14 @@ import (
 
 // A Route is one of the routes.
 type Route struct {
-	method  string
+	Method  string
 	pattern string // {id} matches any one segment
-	fresh   bool   // needs a recent login
+	Fresh   bool   // needs a recent login
 	serve   func(*Call) (any, error)
 }
 
-var routes = []Route{
+// Routes lists the routes.
+var Routes = []Route{
 	{http.MethodGet, "factors", false, (*Call).factors},
 	{http.MethodGet, "sessions", false, (*Call).sessions},
 	{http.MethodDelete, "sessions", true, (*Call).endOthers},
@@ -56,7 +57,7 @@ const endSession = "sessions/{id}"
 // IsChange reports whether the user makes a change with the route and the id in the path. It
 // then needs a recent login, and has a budget. A logout does not.
 func (r *Route) IsChange(user *manage.Self, id string) bool {
-	return r.fresh && (r.pattern != endSession || !user.IsCurrent(record.Session{ID: id}))
+	return r.Fresh && (r.pattern != endSession || !user.IsCurrent(record.Session{ID: id}))
 }
 
 // A Call is a request to a Route, once its user is known.
@@ -75,7 +76,7 @@ type Call struct {
 // refuses a query, and for DELETE a body that says something: otherwise a client that names
 // one session in it would end all. A change counts once its body is valid.
 func (r *Route) Serve(c Call) (answer any, err error) {
-	c.kind = r.method + " " + r.pattern
+	c.kind = r.Method + " " + r.pattern
 	defer func() {
 		err = manage.ForUser(err)
 		c.EndChange(c.Context(), err)
@@ -83,7 +84,7 @@ func (r *Route) Serve(c Call) (answer any, err error) {
 	if c.URL.RawQuery != "" {
 		return nil, wire.Invalid("This route has no query parameters. Leave them out.")
 	}
-	if r.method == http.MethodDelete {
+	if r.Method == http.MethodDelete {
 		body, err := c.ReadBody()
 		if errors.Is(err, wire.ErrTooLarge) || errors.Is(err, wire.ErrMediaType) || !bodies.IsEmpty(body) {
 			return nil, wire.Invalid("This route has no body. Leave it out.")
@@ -113,8 +114,8 @@ func (r *Route) Name() string { return "me/" + r.pattern }
 // Find returns the route of a method and path, and the id in the path.
 func Find(method, path string) (*Route, string, error) {
 	var methods []string
-	for i := range routes {
-		route, id := &routes[i], ""
+	for i := range Routes {
+		route, id := &Routes[i], ""
 		if before, ok := strings.CutSuffix(route.pattern, "{id}"); ok {
 			if id, ok = strings.CutPrefix(path, before); !ok || id == "" || strings.Contains(id, "/") {
 				continue
@@ -122,10 +123,10 @@ func Find(method, path string) (*Route, string, error) {
 		} else if path != route.pattern {
 			continue
 		}
-		if route.method == method {
+		if route.Method == method {
 			return route, id, nil
 		}
-		methods = append(methods, route.method)
+		methods = append(methods, route.Method)
 	}
 	if methods == nil {
 		return nil, "", wire.ErrNoRoute
@@ -149,16 +150,28 @@ func (c *Call) read(request any) error {
 
 type factors struct {
 	done
-	User               string              `json:"user,omitempty"`
-	PasswordSet        bool                `json:"password_set"`
-	TOTP               bool                `json:"totp"`
-	BackupCodesLeft    int                 `json:"backup_codes_left"`
-	Passkeys           int                 `json:"passkeys"`
-	UserPhone          string              `json:"user_phone,omitempty"`
-	Providers          []int               `json:"provider_ids"`
-	SecondFactor       bool                `json:"second_factor"` // whether a login with the password needs a code
+	// What to call the user on a screen: the email, else the login name, else the masked phone.
+	// Absent if there is none.
+	User string `json:"user,omitempty"`
+	// Whether the account has a password.
+	PasswordSet bool `json:"password_set"`
+	// Whether an authenticator app is set up and confirmed.
+	TOTP bool `json:"totp"`
+	// How many backup codes are left.
+	BackupCodesLeft int `json:"backup_codes_left"`
+	// How many passkeys there are.
+	Passkeys int `json:"passkeys"`
+	// The phone that gets codes, masked. Absent if there is none.
+	UserPhone string `json:"user_phone,omitempty"`
+	// The OAuth providers that the account is linked to.
+	Providers []int `json:"provider_ids"`
+	// Whether a login with the password needs a code, too.
+	SecondFactor bool `json:"second_factor"`
+	// The company's setting. With `off` no login with a password needs a code; with `required`
+	// every login with a password does.
 	SecondFactorPolicy tenant.SecondFactor `json:"second_factor_policy"`
-	FreshFor           int                 `json:"fresh_for"` // seconds in which changes need no new login
+	// For how many seconds the login is recent enough for changes.
+	FreshFor int `json:"fresh_for"`
 	*tenant.PasswordQuality
 }
 
@@ -189,21 +202,25 @@ func (c *Call) factors() (any, error) {
 // A session is one in the user's list.
 type session struct {
 	api.Session
+	// Whether the request was sent with this session.
 	Current bool `json:"current"`
 }
 
+type sessions struct {
+	done
+	// The sessions.
+	Sessions []session `json:"sessions"`
+}
+
 func (c *Call) sessions() (any, error) {
-	sessions, err := c.LiveSessions(c.Context(), c.Account.Mnemocode)
+	live, err := c.LiveSessions(c.Context(), c.Account.Mnemocode)
 	list := []session{}
-	for _, s := range sessions {
+	for _, s := range live {
 		if s.State == record.Authorized {
 			list = append(list, session{api.SessionOf(s), c.IsCurrent(s)})
 		}
 	}
-	return struct {
-		done
-		Sessions []session `json:"sessions"`
-	}{succeeded, list}, err
+	return sessions{succeeded, list}, err
 }
 
 func (c *Call) endOthers() (any, error) { return succeeded, c.EndOthers(c.Context()) }
@@ -219,33 +236,40 @@ func (c *Call) endSession() (any, error) {
 // A device is a known device in the user's list.
 type device struct {
 	api.Device
+	// Whether the session of this request is of this device.
 	Current bool `json:"current"`
 }
 
+type devices struct {
+	done
+	// The devices.
+	Devices []device `json:"devices"`
+}
+
 func (c *Call) devices() (any, error) {
-	devices, current, err := c.OwnDevices(c.Context())
+	known, current, err := c.OwnDevices(c.Context())
 	if err != nil {
 		return nil, err
 	}
-	list := make([]device, len(devices))
-	for i, d := range devices {
+	list := make([]device, len(known))
+	for i, d := range known {
 		list[i] = device{api.DeviceOf(c.Company, d), d.ID == current}
 	}
-	return struct {
-		done
-		Devices []device `json:"devices"`
-	}{succeeded, list}, nil
+	return devices{succeeded, list}, nil
 }
 
 func (c *Call) forgetDevices() (any, error) {
 	return succeeded, c.ForgetDevices(c.Context(), c.Account.Mnemocode, c.ID)
 }
 
+type passwordChange struct {
+	// The current password. Leave it out only if the account has none.
+	Current string `json:"current_password" max:"128"`
+	New     string `json:"new_password" max:"128" long:"password.too_long" need:"y"`
+}
+
 func (c *Call) changePassword() (any, error) {
-	var body struct {
-		Current string `json:"current_password" max:"128"`
-		New     string `json:"new_password" max:"128" long:"password.too_long" need:"y"`
-	}
+	var body passwordChange
 	if err := c.read(&body); err != nil {
 		return nil, err
 	}
@@ -257,6 +281,13 @@ func (c *Call) changePassword() (any, error) {
 	})
 }
 
+type newSecret struct {
+	done
+	manage.TOTPSecret
+	// The QR code of the URI, as an SVG image.
+	QR string `json:"qr"`
+}
+
 func (c *Call) newTOTP() (any, error) {
 	if err := c.read(&struct{}{}); err != nil {
 		return nil, err
@@ -266,11 +297,7 @@ func (c *Call) newTOTP() (any, error) {
 		return nil, err
 	}
 	picture, err := drawQR(secret.URI)
-	return struct {
-		done
-		manage.TOTPSecret
-		QR string `json:"qr"`
-	}{succeeded, secret, picture}, err
+	return newSecret{succeeded, secret, picture}, err
 }
 
 // quietZone is the number of light modules that must surround a QR code (ISO/IEC 18004).
@@ -298,24 +325,33 @@ func drawQR(text string) (string, error) {
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %[1]d" shape-rendering="crispEdges"><path fill="#fff" d="M0 0h%[1]dv%[1]dH0z"/><path d="%s"/></svg>`, size, dark.String()), nil
 }
 
+type appCode struct {
+	// The app's current code.
+	Code string `json:"code" max:"16" need:"y"`
+}
+
+type appConfirmed struct {
+	done
+	// Backup codes, shown only this once, if the account had none left.
+	Codes []string `json:"backup_codes,omitempty"`
+}
+
 func (c *Call) confirmTOTP() (any, error) {
-	var body struct {
-		Code string `json:"code" max:"16" need:"y"`
-	}
+	var body appCode
 	if err := c.read(&body); err != nil {
 		return nil, err
 	}
 	codes, err := c.ConfirmOwnTOTP(c.Context(), body.Code)
-	return struct {
-		done
-		Codes []string `json:"backup_codes,omitempty"`
-	}{succeeded, codes}, err
+	return appConfirmed{succeeded, codes}, err
+}
+
+type secondFactor struct {
+	// Whether to turn it on.
+	Enabled *bool `json:"enabled" need:"y"`
 }
 
 func (c *Call) setSecondFactor() (any, error) {
-	var body struct {
-		Enabled *bool `json:"enabled" need:"y"`
-	}
+	var body secondFactor
 	if err := c.read(&body); err != nil {
 		return nil, err
 	}
@@ -357,12 +393,18 @@ func (c *Call) newPasskey() (any, error) {
 	}{succeeded, options}, err
 }
 
+type addedPasskey struct {
+	// The challenge_token that came with the options. It works once.
+	ChallengeToken string `json:"challenge_token" max:"256" need:"y"`
+	// WebAuthn's RegistrationResponseJSON.
+	Credential jsontext.Value `json:"credential" need:"y"`
+	// What the user calls it. Without a name it is called like the provider that keeps it,
+	// such as 1Password, or else like the browser and system.
+	Name string `json:"name" max:"64"`
+}
+
 func (c *Call) addPasskey() (any, error) {
-	var body struct {
-		ChallengeToken string         `json:"challenge_token" max:"256" need:"y"`
-		Credential     jsontext.Value `json:"credential" need:"y"`
-		Name           string         `json:"name" max:"64"`
-	}
+	var body addedPasskey
 	if err := c.read(&body); err != nil {
 		return nil, err
 	}
@@ -373,10 +415,13 @@ func (c *Call) addPasskey() (any, error) {
 	}{succeeded, api.PasskeyOf(added)}, err
 }
 
+type passkeyName struct {
+	// What the user calls it.
+	Name string `json:"name" max:"64" need:"y"`
+}
+
 func (c *Call) renamePasskey() (any, error) {
-	var body struct {
-		Name string `json:"name" max:"64" need:"y"`
-	}
+	var body passkeyName
 	if err := c.read(&body); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,146 @@
+package openapi
+
+import (
+	"bytes"
+	"os"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+// An overlay is what no table and no Go type says: a file openapi.yaml.
+type overlay struct {
+	Document   *object              // the document itself: title, security schemes and parameters
+	Operations map[string]operation // by method and path
+	Schemas    map[string]schema
+	Fields     map[string]*object // by name, or by schema or operation and name; parts of schemas, with example for examples
+	Errors     map[string]*object // examples of errors: fields besides code and message, by code and status
+	Responses  map[string]string  // descriptions of errors, if not their messages
+}
+
+// An operation describes a route.
+type operation struct {
+	ID, Tag, Summary, Text string
+	Security               string   // key, token, cookie or none
+	Body                   string   // the Go type of the body, if no table says it
+	Shows                  []string // optional fields of the body that its example has
+	Optional               bool     // the body may be missing
+	Answers                []string // the schemas of a success
+	Examples               []string // of the answer, if they are not those of the schemas
+	Success                string   // the description of the success, if it is not that of the schemas
+	Status                 int      // of the success; default: 200, or 204 without an answer
+	Fails                  []string // errors that no table says: codes with statuses, common or token
+	Texts                  string   // of the accounts API: the names of texts in the body; those with ? may be missing
+	Headers                *object  // of the success
+	Parameters             []string // more of the document's parameters, such as request headers
+	Literal                *object  // members of the operation as they are
+}
+
+// A schema describes an answer.
+type schema struct {
+	Text      string
+	Of        types  // Go types; their fields are joined
+	Anonymous bool   // other schemas do not refer to it
+	Part      bool   // of answers, so without their status
+	Fields    string // those of the types that it has, and in which order; default: all. See exampleOf
+	State     string // the only session_state
+	Example   *object
+	Literal   *object // the schema as it is
+}
+
+type types []string
+
+func (l *types) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		*l = types{n.Value}
+		return nil
+	}
+	return n.Decode((*[]string)(l))
+}
+
+// UnmarshalYAML keeps the order of members.
+func (o *object) UnmarshalYAML(n *yaml.Node) error {
+	*o = *obj()
+	for i := 0; i < len(n.Content); i += 2 {
+		value, err := decode(n.Content[i+1])
+		if err != nil {
+			return err
+		}
+		o.set(n.Content[i].Value, value)
+		o.values[n.Content[i].Value] = value // even an empty text
+	}
+	return nil
+}
+
+func decode(n *yaml.Node) (any, error) {
+	switch n.Kind {
+	case yaml.AliasNode:
+		return decode(n.Alias)
+	case yaml.MappingNode:
+		o := obj()
+		return o, o.UnmarshalYAML(n)
+	case yaml.SequenceNode:
+		l := []any{}
+		for _, one := range n.Content {
+			v, err := decode(one)
+			if err != nil {
+				return nil, err
+			}
+			l = append(l, v)
+		}
+		return l, nil
+	}
+	var v any
+	err := n.Decode(&v)
+	if v == nil {
+		return null{}, err
+	}
+	return v, err
+}
+
+func readOverlay(t *testing.T, path string) *overlay {
+	t.Helper()
+	f, err := os.Open(path)
+	storetest.Must(t, err)
+	defer f.Close()
+	var o overlay
+	d := yaml.NewDecoder(f)
+	d.KnownFields(true)
+	storetest.Must(t, d.Decode(&o))
+	return &o
+}
+
+// write checks the document, or writes it with -update.
+func (w *writer) write(path string, parts, components *object) {
+	w.t.Helper()
+	document := w.overlay.Document
+	declared, _ := document.get("components").(*object)
+	whole := obj("openapi", "3.1.0")
+	for _, name := range document.names {
+		if name != "components" {
+			whole.set(name, document.values[name])
+		}
+	}
+	whole.merge(parts)
+	all := obj()
+	all.merge(declared)
+	all.merge(components)
+	whole.set("components", all)
+	if w.t.Failed() {
+		return
+	}
+	made := format(whole)
+	doc, err := openapi3.NewLoader().LoadFromData(made)
+	if err == nil {
+		err = doc.Validate(w.t.Context())
+	}
+	storetest.Must(w.t, err)
+	if *storetest.Update {
+		storetest.Must(w.t, os.WriteFile(path, made, 0o644))
+	} else if is, err := os.ReadFile(path); err != nil || !bytes.Equal(is, made) {
+		w.t.Errorf("%s is not what the code and the overlay beside it say; run go test ./caddymodule/openapi -update", path)
+	}
+}
