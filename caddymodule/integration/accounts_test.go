@@ -1,16 +1,19 @@
 package integration
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -36,8 +39,68 @@ func (s *site) api(key, method, path string, body any) answer {
 }
 
 var accountsDocument = sync.OnceValues(func() (*apiDocument, error) {
-	return loadDocument("../accounts/openapi.json", func(*openapi3.T) {})
+	return loadDocument("../accounts/openapi.json", func(doc *openapi3.T) {
+		for _, item := range doc.Webhooks {
+			closeSchema(sentBody(item))
+		}
+	})
 })
+
+func sentBody(item *openapi3.PathItem) *openapi3.SchemaRef {
+	return item.Post.RequestBody.Value.Content.Get("application/json").Schema
+}
+
+// checkMessage checks that the OpenAPI document of the accounts API describes a message to a
+// receiver, gateway or other server, with all its fields.
+func checkMessage(t *testing.T, body []byte) {
+	t.Helper()
+	if err := checkSent(body); err != nil {
+		t.Errorf("%s: the OpenAPI document describes no such message: %v", body, err)
+	}
+}
+
+func checkSent(body []byte) error {
+	doc, err := accountsDocument()
+	if err != nil {
+		return err
+	}
+	message, err := jsonschema.UnmarshalJSON(bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	kind, _ := message.(map[string]any)["type"].(string)
+	err = fmt.Errorf("there is no type %q", kind)
+	for name, item := range doc.Webhooks {
+		if !slices.Contains(sentBody(item).Value.Properties["type"].Value.Enum, any(kind)) {
+			continue
+		}
+		schema, broken := doc.schema("#/webhooks/" + name + "/post/requestBody/content/application~1json/schema")
+		if broken != nil {
+			return broken
+		}
+		if err = schema.Validate(message); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
+// The check of messages finds what the document does not describe.
+func TestMessagesThatAreNotDocumentedAreFound(t *testing.T) {
+	for body, good := range map[string]bool{
+		`{"type":"account.deleted","timestamp":"2026-11-22T15:04:05Z","data":{"company_code":"acme","profile_mnemocode":"alice"}}`:             true,
+		`{"type":"account.deleted","timestamp":"2026-11-22T15:04:05Z","data":{"company_code":"acme","profile_mnemocode":"alice","fields":[]}}`: false,
+		`{"type":"account.deleted","timestamp":"2026-11-22T15:04:05Z","data":{"company_code":"acme"}}`:                                         false,
+		`{"type":"account.deleted","timestamp":"today","data":{"company_code":"acme","profile_mnemocode":"alice"}}`:                            false,
+		`{"type":"account.eaten","timestamp":"2026-11-22T15:04:05Z","data":{"company_code":"acme","profile_mnemocode":"alice"}}`:               false,
+		`{"type":"test","company_code":"acme","profile_mnemocode":"","to":"+37060012345","text":"a test"}`:                                     true,
+		`{"type":"test","company_code":"acme","profile_mnemocode":"","to":"+37060012345","text":"a test","data":{}}`:                           false,
+	} {
+		if err := checkSent([]byte(body)); (err == nil) != good {
+			t.Errorf("%s: %v", body, err)
+		}
+	}
+}
 
 // checkInDocument checks that the OpenAPI document of the accounts API describes the
 // answer.

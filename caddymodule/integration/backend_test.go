@@ -42,6 +42,7 @@ func (s *webhookSink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if want := signature(smsSecret, r.Header, string(body)); r.Header.Get("webhook-signature") != want {
 		s.t.Errorf("webhook-signature is %q, want %q", r.Header.Get("webhook-signature"), want)
 	}
+	checkMessage(s.t, body)
 	message := map[string]any{}
 	if err := json.Unmarshal(body, &message); err != nil {
 		s.t.Errorf("webhook body %s: %v", body, err)

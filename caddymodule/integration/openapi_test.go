@@ -23,24 +23,25 @@ import (
 // documented is openapi.json with one change: a response must not have fields that
 // the document does not name.
 var documented = sync.OnceValues(func() (*apiDocument, error) {
-	var closeSchema func(s *openapi3.SchemaRef)
-	closeSchema = func(s *openapi3.SchemaRef) {
-		if s.Value.Type.Is("object") {
-			s.Value.AdditionalProperties.Has = new(bool)
-		}
-		for _, property := range s.Value.Properties {
-			closeSchema(property)
-		}
-		if s.Value.Items != nil {
-			closeSchema(s.Value.Items)
-		}
-	}
 	return loadDocument(openAPIName, func(doc *openapi3.T) {
 		for _, schema := range doc.Components.Schemas {
 			closeSchema(schema)
 		}
 	})
 })
+
+// closeSchema refuses fields that a schema does not name.
+func closeSchema(s *openapi3.SchemaRef) {
+	if s.Value.Type.Is("object") {
+		s.Value.AdditionalProperties.Has = new(bool)
+	}
+	for _, property := range s.Value.Properties {
+		closeSchema(property)
+	}
+	if s.Value.Items != nil {
+		closeSchema(s.Value.Items)
+	}
+}
 
 func document(t *testing.T) *apiDocument {
 	t.Helper()

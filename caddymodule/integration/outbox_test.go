@@ -63,6 +63,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if !slices.Contains(strings.Split(q.Header.Get("webhook-signature"), " "), want) {
 		r.t.Errorf("webhook-signature is %q, want %q", q.Header.Get("webhook-signature"), want)
 	}
+	checkMessage(r.t, body)
 	var event struct {
 		Type string
 		Data struct {

@@ -121,6 +121,7 @@ func TestSamplesOfTheWebhooksPage(t *testing.T) {
 		if h.header.Get("Webhook-Signature") != h.sign(secret) {
 			t.Errorf("%s: the signature is wrong", what)
 		}
+		checkMessage(t, []byte(h.body))
 		return h
 	}
 	created := func(account fields) {

@@ -28,7 +28,8 @@ func TestAccountsDocument(t *testing.T) {
 	if len(w.overlay.Operations) != len(accounts.Routes) {
 		t.Errorf("the overlay has %d operations, not those of %d routes", len(w.overlay.Operations), len(accounts.Routes))
 	}
-	w.write("../accounts/openapi.json", obj("paths", a.paths), obj("schemas", w.schemas, "responses", a.responses))
+	hooks := w.hooks()
+	w.write("../accounts/openapi.json", obj("paths", a.paths, "webhooks", hooks), obj("schemas", w.schemas, "responses", a.responses))
 }
 
 type accountsAPI struct {

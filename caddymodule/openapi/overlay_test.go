@@ -19,6 +19,25 @@ type overlay struct {
 	Fields     map[string]*object // by name, or by schema or operation and name; parts of schemas, with example for examples
 	Errors     map[string]*object // examples of errors: fields besides code and message, by code and status
 	Responses  map[string]string  // descriptions of errors, if not their messages
+	Messages   map[string]hook    // what leaves for servers of the company, by name
+	Receivers  map[string]receiver
+	Signed     []*object // the headers of each message, as parameters
+}
+
+// A hook describes a message to a server of the company.
+type hook struct {
+	To      string   // which of the receivers
+	Types   []string // its types; default: its name; notices for all of them
+	Summary string
+	Fields  string // those of the Go type that it has; those with ? may be missing
+}
+
+// A receiver describes a kind of server that gets messages.
+type receiver struct {
+	Text    string // for each message
+	Of      string // the Go type of the body
+	Data    string // the Go type of its field data, which then has the fields
+	Answers *object
 }
 
 // An operation describes a route.

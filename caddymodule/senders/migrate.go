@@ -43,16 +43,24 @@ func (w *MigrateWebhook) Validate() error {
 	return nil
 }
 
+// passwordQuestion is the body of the request.
+type passwordQuestion struct {
+	// What is asked.
+	Type string `json:"type"`
+	// The company's code.
+	Company string `json:"company_code"`
+	// The account's profile_mnemocode.
+	Mnemocode string `json:"profile_mnemocode"`
+	// The account's phone, email and login name, as far as it has them.
+	LoginIDs []string `json:"login_ids"`
+	// The password, as the user typed it.
+	Password string `json:"password"`
+}
+
 // VerifyPassword implements tenant.PasswordVerifier.
 func (w *MigrateWebhook) VerifyPassword(ctx context.Context, q tenant.PasswordQuestion) (bool, error) {
-	body, _ := json.Marshal(struct { // strings: never fails
-		Type      string   `json:"type"`
-		Company   string   `json:"company_code"`
-		Mnemocode string   `json:"profile_mnemocode"`
-		LoginIDs  []string `json:"login_ids"`
-		Password  string   `json:"password"`
-	}{"password.verify", q.Company, q.Mnemocode, q.LoginIDs, q.Password})
-	resp, _, err := w.ask(ctx, false, q.ID, body) // the answer is not logged, since it may contain the password
+	body, _ := json.Marshal(passwordQuestion{"password.verify", q.Company, q.Mnemocode, q.LoginIDs, q.Password}) // strings: never fails
+	resp, _, err := w.ask(ctx, false, q.ID, body)                                                                // the answer is not logged, since it may contain the password
 	if err != nil {
 		return false, err
 	}

@@ -286,17 +286,28 @@ func checkWebhookKey(secret string) error {
 
 // webhookMessage is the body of the request.
 type webhookMessage struct {
-	Type      string `json:"type"`
-	Company   string `json:"company_code"`
+	// What the message is for.
+	Type string `json:"type"`
+	// The company's code.
+	Company string `json:"company_code"`
+	// The profile_mnemocode of the owner of the message; empty in a test.
 	Mnemocode string `json:"profile_mnemocode"`
-	To        string `json:"to"`
-	Locale    string `json:"locale,omitempty"`
-	Code      string `json:"code,omitempty"`
-	Link      string `json:"link,omitempty"`
-	Subject   string `json:"subject,omitempty"`
-	Text      string `json:"text"`
-	HTML      string `json:"html,omitempty"`
-	Expires   string `json:"expires_at,omitempty"`
+	// The phone (E.164) or address, quoted where RFC 5321 demands it.
+	To string `json:"to"`
+	// The language tag of the account, else of the company; absent if neither has one.
+	Locale string `json:"locale,omitempty"`
+	// The one-time code.
+	Code string `json:"code,omitempty"`
+	// The link.
+	Link string `json:"link,omitempty"`
+	// The subject of a mail.
+	Subject string `json:"subject,omitempty"`
+	// The text for the owner.
+	Text string `json:"text"`
+	// The text of a mail as HTML.
+	HTML string `json:"html,omitempty"`
+	// When the code or link expires.
+	Expires string `json:"expires_at,omitempty"`
 }
 
 // Send implements message.Sender.

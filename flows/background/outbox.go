@@ -14,20 +14,41 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tokens"
 )
 
+// outboxBody is what a receiver gets.
+type outboxBody struct {
+	// What happened.
+	Type string `json:"type"`
+	// When it happened.
+	Timestamp time.Time `json:"timestamp"`
+	// Whose account it is, and what is known of the event.
+	Data outboxData `json:"data"`
+}
+
 // outboxData is the data of an outbox event, with the names of the accounts API.
 type outboxData struct {
-	Company   string       `json:"company_code"`
-	Mnemocode string       `json:"profile_mnemocode"`
-	Previous  string       `json:"previous_mnemocode,omitempty"`
-	Fields    []string     `json:"fields,omitempty"`
-	Accepted  []acceptance `json:"accepted,omitempty"`
-	Reason    string       `json:"reason,omitempty"`       // of a lock
-	Until     *time.Time   `json:"locked_until,omitempty"` // nil if the lock lasts until someone removes it
-	Provider  int          `json:"provider_id,omitempty"`
+	// The company's code.
+	Company string `json:"company_code"`
+	// The account's profile_mnemocode after the event; empty in a test.
+	Mnemocode string `json:"profile_mnemocode"`
+	// What it was before, if it changed.
+	Previous string `json:"previous_mnemocode,omitempty"`
+	// The fields that changed, with their names in the accounts API, or control_answer or
+	// backup_codes.
+	Fields []string `json:"fields,omitempty"`
+	// The disclaimers that were accepted.
+	Accepted []acceptance `json:"accepted,omitempty"`
+	// Which lock it is.
+	Reason string `json:"reason,omitempty"`
+	// When the lock ends; absent if it lasts until someone removes it.
+	Until *time.Time `json:"locked_until,omitempty"`
+	// Which of the company's OAuth providers.
+	Provider int `json:"provider_id,omitempty"`
 }
 
 type acceptance struct {
-	Code    string `json:"code"`
+	// The disclaimer's code.
+	Code string `json:"code"`
+	// The disclaimer's version; it may be empty.
 	Version string `json:"version"`
 }
 
@@ -94,20 +115,14 @@ func TrialEvent(company *tenant.Company, now time.Time) record.OutboxEvent {
 // mnemocodeOf returns the mnemocode of the event's account. The name of its queue may be
 // a former one.
 func mnemocodeOf(e record.OutboxEvent) string {
-	var body struct {
-		Data outboxData `json:"data"`
-	}
+	var body outboxBody
 	_ = json.Unmarshal(e.Body, &body) // outboxEvent has written it
 	return body.Data.Mnemocode
 }
 
 func outboxEvent(kind string, at time.Time, data outboxData) record.OutboxEvent {
 	at = at.UTC().Truncate(time.Microsecond)
-	body, err := json.Marshal(struct {
-		Type      string     `json:"type"`
-		Timestamp time.Time  `json:"timestamp"`
-		Data      outboxData `json:"data"`
-	}{kind, at, data})
+	body, err := json.Marshal(outboxBody{kind, at, data})
 	if err != nil {
 		panic(err) // cannot happen: strings and times can always be marshalled
 	}
