@@ -123,6 +123,7 @@ func fieldsOf(e record.Event) map[string]string {
 		"key":        e.Key,
 		"actor":      e.Actor,
 		"country":    e.Country,
+		"gateway":    e.Gateway,
 		"route":      e.Route,
 		"result":     e.Result,
 		"reason":     e.Reason,
@@ -176,7 +177,7 @@ func named(events []record.Event, name string) []record.Event {
 
 func TestEventKindsAreWellFormed(t *testing.T) {
 	form := regexp.MustCompile(`^mnemogate(\.[a-z_]+)+$`) // Caddy looks them up in lower case
-	all := []string{"company", "mnemocode", "previous_mnemocode", "session", "state", "address", "user_agent", "key", "actor", "country", "route", "result", "reason", "attempts", "accounts", "failures", "logins"}
+	all := []string{"company", "mnemocode", "previous_mnemocode", "session", "state", "address", "user_agent", "key", "actor", "country", "gateway", "route", "result", "reason", "attempts", "accounts", "failures", "logins"}
 	seen := map[string]bool{}
 	for _, k := range flows.EventKinds {
 		if !form.MatchString(k.Name) || seen[k.Name] || k.When == "" {

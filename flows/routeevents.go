@@ -18,7 +18,7 @@ var EventKinds = eventKinds()
 func eventKinds() []record.EventKind {
 	var kinds []record.EventKind
 	for _, r := range Routes {
-		who := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "country", "route", "result"}
+		who := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "country", "gateway", "route", "result"}
 		kinds = append(kinds,
 			record.EventKind{Name: r.Event(record.Success), When: "`" + r.Path + "` succeeded", Fields: who},
 			record.EventKind{Name: r.Event(""), When: "`" + r.Path + "` failed; result is the error_code", Fields: slices.Concat(who, []string{"reason"})},

@@ -19,10 +19,11 @@ const (
 	Introspect Right = "introspect"
 	Import     Right = "import"
 	Export     Right = "export"
+	Messages   Right = "messages"
 )
 
 // Rights lists all rights.
-var Rights = []Right{Read, Write, Create, Sessions, Introspect, Import, Export}
+var Rights = []Right{Read, Write, Create, Sessions, Introspect, Import, Export, Messages}
 
 // A Route is a route of the API.
 type Route struct {
@@ -67,6 +68,7 @@ var Routes = []Route{
 	{http.MethodGet, "{company}/accounts/{mnemocode}/devices", Sessions, nil, (*Call).devices, "Lists an account's known devices."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/devices/{device}", Sessions, nil, (*Call).forgetDevices, "Removes a known device of an account."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/devices", Sessions, nil, (*Call).forgetDevices, "Removes all known devices of an account."},
+	{http.MethodGet, "{company}/messages", Messages, []string{"to", "after", "wait"}, (*Call).messages, "Lists the messages that `sms capture` and `mail capture` have captured on this node, the oldest first."},
 	{http.MethodDelete, "{company}/sessions", Sessions, nil, (*Call).endAllSessions, "Revokes all sessions of the company."},
 	{http.MethodPost, introspectPattern, Introspect, nil, (*Call).introspect, "Says whether a token is valid (RFC 7662), and extends nothing."},
 	{http.MethodPost, "{company}/import", Import, []string{"update", "skipped"}, (*Call).importLines, "Imports accounts, one per line."},

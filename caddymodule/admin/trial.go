@@ -3,7 +3,9 @@ package admin
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts"
@@ -58,12 +60,6 @@ type trial struct {
 // newTrial returns a trial, or an error that says why it is not possible.
 func newTrial(service *flows.Service, a *app.App, code, channel, to string) (*trial, error) {
 	t := &trial{company: service.Companies[code], check: channel}
-	var gateway any
-	for _, g := range a.Companies[code].Guests() {
-		if g.Directive == channel {
-			gateway = g.Module
-		}
-	}
 	switch channel {
 	case "sms", "mail":
 		m, err := manage.NewTrial(t.company, to, channel == "mail")
@@ -71,18 +67,22 @@ func newTrial(service *flows.Service, a *app.App, code, channel, to string) (*tr
 			return nil, err
 		}
 		t.what = "a test to " + m.To
-		if channel == "sms" && !t.company.Limits.SendsTo(m.To) {
-			t.doubt = "codes are not sent to this phone, because sms_countries does not include its country: add it if they should be"
+		sender := t.company.Mail
+		if channel == "sms" {
+			sender = t.company.SMS
+			if !t.company.SendsTo(m.To) {
+				t.doubt = "codes are not sent to this phone, because sms_countries does not include its country, or countries of no gateway: add it if they should be"
+			}
 		}
-		if sender, ok := gateway.(message.Sender); ok {
-			t.send = func(ctx context.Context) error { return sender.Send(ctx, m) }
+		if gateways, _ := sender.(message.Gateways); len(gateways) > 0 {
+			t.send = func(ctx context.Context) error { return sendThroughAll(ctx, gateways, m) }
 		}
 	case "events":
 		if to != "" {
 			return nil, &manage.FieldError{Field: "to", Message: "events have one receiver: leave it out"}
 		}
 		t.what = "a test event"
-		if receiver, ok := gateway.(tenant.EventReceiver); ok {
+		if receiver := t.company.Events.Receiver; receiver != nil {
 			e := background.TrialEvent(t.company, service.Now())
 			t.send = func(ctx context.Context) error { return receiver.Deliver(ctx, e) }
 		}
@@ -93,6 +93,23 @@ func newTrial(service *flows.Service, a *app.App, code, channel, to string) (*tr
 		return nil, &accounts.Error{Status: http.StatusBadRequest, Field: "channel", Message: "company " + code + " has no " + channel + " in its configuration: there is nothing to test"}
 	}
 	return t, nil
+}
+
+// sendThroughAll sends a test through each gateway, and returns all their errors. The answer
+// of the trial is that of each gateway.
+func sendThroughAll(ctx context.Context, gateways message.Gateways, m message.Message) (err error) {
+	var answers []string
+	for _, g := range gateways {
+		came := new(guest.Trial)
+		failed := g.Send(came.In(ctx), m)
+		if err != nil && failed != nil {
+			failed = fmt.Errorf("%w; %v", failed, err)
+		}
+		err = cmp.Or(failed, err)
+		answers = append(answers, came.Answer)
+	}
+	guest.TrialOf(ctx).Answer = strings.Join(answers, "; ")
+	return err
 }
 
 func (t *trial) run(ctx context.Context, a *app.App) api.Finding {

@@ -418,6 +418,7 @@ func (a *App) start(ctx context.Context) error {
 		Log:       a.log,
 		Now:       time.Now,
 		Observe:   a.watcher.observe,
+		Sent:      countSent,
 		Dropped:   countDropped,
 	}}
 	if server, ok := a.stores[0].Store.(guest.ClockStore); ok {

@@ -11,6 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/caddymodule/policy"
 )
 
 func init() {
@@ -40,7 +41,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return d.Errf("mnemogate: it takes no argument like %s; write company %[1]s { ... } into its block", d.Val())
 	}
 	a.Companies = map[string]*Company{}
-	if err := guest.CheckedOptions(d, a.Policy.Check, a.options(d), "company"); err != nil {
+	if err := guest.CheckedOptions(d, a.Policy.Check, a.options(d), append(policy.Repeatable, "company")...); err != nil {
 		return err
 	}
 	return a.checkWhole(d)
@@ -95,7 +96,7 @@ func (c *Company) parse(d *caddyfile.Dispenser) error {
 	c.Accounts = map[string]*Account{}
 	options := c.Policy.Options(d)
 	maps.Copy(options, c.options(d))
-	return guest.CheckedOptions(d, c.Policy.Check, options, "disclaimer", "oauth", "account")
+	return guest.CheckedOptions(d, c.Policy.Check, options, append(policy.Repeatable, "disclaimer", "oauth", "account")...)
 }
 
 // options returns the parsers of the options that only a company has.

@@ -97,6 +97,7 @@ func eachField(e record.Event, f func(name string, value any)) {
 		{"key", e.Key},
 		{"actor", e.Actor},
 		{"country", e.Country},
+		{"gateway", e.Gateway},
 		{"route", e.Route},
 		{"result", e.Result},
 		{"reason", e.Reason},

@@ -61,8 +61,8 @@ var (
 		"Accounts that were created, changed, deleted, unlocked and so on, named like the mnemogate.account events.",
 		"company", "change")
 	messages = counters("mnemogate_messages_total",
-		"SMS and mails that were passed to a gateway, by type of message, result (accepted or failed) and, for SMS, country (the phone's calling code, such as +370).",
-		"company", "channel", "type", "result", "country")
+		"SMS and mails that were passed to a gateway, by type of message, result (accepted or failed), gateway and, for SMS, country (the phone's calling code, such as +370).",
+		"company", "channel", "type", "result", "country", "gateway")
 	messagesDropped = counters("mnemogate_messages_dropped_total",
 		"Messages that were dropped because too many of the company's messages waited for its gateway. No request waited for them. The log names the accounts.",
 		"company")
@@ -241,6 +241,15 @@ func countEvent(e record.Event) {
 	}
 }
 
+// countSent implements session.Manager.Sent.
+func countSent(m message.Message, gateway string, err error) {
+	channel, country := "mail", ""
+	if !strings.Contains(m.To, "@") {
+		channel, country = "sms", tenant.CallingCode(m.To)
+	}
+	messages.WithLabelValues(m.Company, channel, m.Type, orFailed("accepted", err), country, gateway).Inc()
+}
+
 // countDropped implements session.Manager.Dropped.
 func countDropped(company string) { messagesDropped.WithLabelValues(company).Inc() }
 
@@ -288,15 +297,9 @@ func resultLabel(err error) string {
 	return code.Code
 }
 
-// counted returns the company with its gateways and providers wrapped, so that calls
+// counted returns the company with its providers and receivers wrapped, so that calls
 // to them are counted.
 func counted(c tenant.Company) *tenant.Company {
-	if c.SMS != nil {
-		c.SMS = countedSender{c.SMS, "sms"}
-	}
-	if c.Mail != nil {
-		c.Mail = countedSender{c.Mail, "mail"}
-	}
 	if c.Events.Receiver != nil {
 		c.Events.Receiver, c.Events.Traceparent = countedReceiver{c.Events.Receiver, c.Code}, guest.Traceparent
 	}
@@ -337,22 +340,6 @@ func verdict(ok bool) string {
 		return "right"
 	}
 	return "wrong"
-}
-
-type countedSender struct {
-	message.Sender
-	channel string
-}
-
-// Send implements message.Sender.
-func (s countedSender) Send(ctx context.Context, m message.Message) error {
-	err := s.Sender.Send(ctx, m)
-	country := ""
-	if s.channel == "sms" {
-		country = tenant.CallingCode(m.To)
-	}
-	messages.WithLabelValues(m.Company, s.channel, m.Type, orFailed("accepted", err), country).Inc()
-	return err
 }
 
 type countedReceiver struct {

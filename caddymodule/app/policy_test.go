@@ -19,6 +19,7 @@ import (
 	_ "github.com/mnemogate/mnemogate/caddymodule/oauth"
 	_ "github.com/mnemogate/mnemogate/caddymodule/senders"
 	_ "github.com/mnemogate/mnemogate/caddymodule/stores"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
@@ -97,8 +98,8 @@ var leaves = []leaf{
 	}},
 	{"second_factor off", "second_factor per_account", func(c *tenant.Company) any { return c.SecondFactor }},
 	{captchaOption, "captcha off", func(c *tenant.Company) any { return c.Captcha != nil }},
-	{smsOption, "sms log", func(c *tenant.Company) any { return fmt.Sprintf("%T", c.SMS) }},
-	{mailOption, "mail log", func(c *tenant.Company) any { return fmt.Sprintf("%T", c.Mail) }},
+	{smsOption, "sms log", func(c *tenant.Company) any { return gatewayNames(c.SMS) }},
+	{mailOption, "mail log", func(c *tenant.Company) any { return gatewayNames(c.Mail) }},
 	{in("recovery", "methods QUESTION"), in("recovery", "methods off"), func(c *tenant.Company) any { return fmt.Sprint(c.Recovery.Methods) }},
 	{in("recovery", "link https://one.example/#{token}"), in("recovery", "link https://two.example/#{token}"), func(c *tenant.Company) any { return c.Recovery.Link }},
 	{in("recovery", "link_ttl 1m"), in("recovery", "link_ttl 2m"), func(c *tenant.Company) any { return c.Recovery.LinkTTL }},
@@ -246,6 +247,13 @@ func TestOffUndoesTheDefaultForACompany(t *testing.T) {
 	}
 }
 
+func gatewayNames(s message.Sender) (names []string) {
+	for _, g := range s.(message.Gateways) {
+		names = append(names, g.Name)
+	}
+	return names
+}
+
 // TestJSONIsRefused has the mistakes that a Caddyfile can't even make.
 func TestJSONIsRefused(t *testing.T) {
 	const acme = `"companies":{"acme":{"api_key_off":true,"captcha":{"module":"off"}`
@@ -263,7 +271,7 @@ func TestJSONIsRefused(t *testing.T) {
 		`{` + acme + `}},"limits":{"lock_after":-1}}`:                      "limits lock_after: -1 is out of range",
 		`{` + acme + `}},"otp":{"fixed":[{"code":"123456","phones":[]}]}}`: "otp fixed: a code has no phone",
 		`{` + acme + `}},"insecure":["otp.renewals"]}`:                     `insecure: no standard bounds "otp.renewals"`,
-		`{` + acme + `}},"sms":{"module":"pigeon"}}`:                       "sms: ",
+		`{` + acme + `}},"sms":[{"sender":{"module":"pigeon"}}]}`:          "sms: ",
 	} {
 		_, err := fromJSON(t, config)
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -211,7 +211,14 @@ type Guest struct {
 // Guests lists the company's plugins.
 func (c *Company) Guests() []Guest {
 	e := &c.effective
-	guests := []Guest{{"captcha", e.Captcha}, {"sms", e.SMS}, {"mail", e.Mail}, {"events", e.Events.Receiver}, {"password migrate", e.Migrate}, {"password breached", e.Breached.List}}
+	guests := []Guest{{"captcha", e.Captcha}}
+	for _, channel := range []Guest{{"sms", e.SMS}, {"mail", e.Mail}} {
+		gateways, _ := channel.Module.(message.Gateways)
+		for _, g := range gateways {
+			guests = append(guests, Guest{channel.Directive, g.Sender})
+		}
+	}
+	guests = append(guests, Guest{"events", e.Events.Receiver}, Guest{"password migrate", e.Migrate}, Guest{"password breached", e.Breached.List})
 	for _, id := range slices.Sorted(maps.Keys(e.OAuth)) {
 		guests = append(guests, Guest{fmt.Sprintf("oauth %d", id), e.OAuth[id].Provider})
 	}

@@ -23,7 +23,11 @@ func init() {
 	guest.Belong("limits { ... }", p.limitOptions(nil))
 }
 
-// Options returns the parsers of the policies, each of which may be given once.
+// Repeatable names the options of policies that may be given several times.
+var Repeatable = []string{"sms", "mail"}
+
+// Options returns the parsers of the policies, each of which may be given once, unless it is
+// in Repeatable.
 //
 // The word insecure, as the last argument, allows what a standard forbids.
 func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
@@ -33,8 +37,8 @@ func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 		"password { ... }":                            p.block(d, p.passwordOptions),
 		"second_factor per_account|required|off":      guest.Text(d, (*string)(&p.SecondFactor)),
 		"captcha <module>":                            guest.Module(d, "mnemogate.captcha", &p.CaptchaRaw),
-		"sms <module>":                                guest.Module(d, "mnemogate.sms", &p.SMSRaw),
-		"mail <module>":                               guest.Module(d, "mnemogate.mail", &p.MailRaw),
+		"sms <module>":                                func() error { return p.parseSMS(d) },
+		"mail <module>":                               func() error { return p.parseMail(d) },
 		"events <module>":                             guest.Module(d, "mnemogate.events", &p.EventsRaw),
 		"texts <dir>":                                 guest.Text(d, &p.Texts),
 		"mail_color <#rrggbb>":                        guest.Text(d, &p.MailColor),

@@ -34,6 +34,7 @@ func (p *Policy) Check() error {
 		p.checkOTP,
 		p.checkPasswords,
 		p.checkSecondFactor,
+		p.checkGateways,
 		p.checkMailColor,
 		p.checkLocale,
 		p.checkNotices,
@@ -250,7 +251,7 @@ func (p *Policy) checkLimits() error {
 		checkGuesses("wrong_answers", l.WrongAnswers),
 		bounded(p, "limits.wrong_answers", l.WrongAnswers.N, works, attempts, nist),
 		checkGuesses("failures_per_address", l.FailuresPerAddress),
-		checkCountries(l.SMSCountries),
+		checkCountries("limits sms_countries", l.SMSCountries),
 		within("limits.sessions_per_account", l.SessionsPerAccount, span[int]{1, record.MaxSessions}),
 	)
 }

@@ -20,16 +20,17 @@ func readCountries(countries []string) []string {
 	return read
 }
 
-func checkCountries(countries []string) error {
+// checkCountries refuses prefixes of phones that an option must not have.
+func checkCountries(option string, countries []string) error {
 	countries = readCountries(countries)
 	for i, s := range countries {
 		switch {
 		case s == tenant.AllCountries && len(countries) > 1:
-			return errors.New("limits sms_countries: all takes no other countries; write it alone, or remove it")
+			return errors.New(option + ": all takes no other countries; write it alone, or remove it")
 		case s != tenant.AllCountries && typed.PhonePrefix(s) == "":
-			return fmt.Errorf("limits sms_countries: '%s' is not the beginning of an international number; write it as +370", s)
+			return fmt.Errorf("%s: '%s' is not the beginning of an international number; write it as +370", option, s)
 		case slices.Contains(countries[:i], s):
-			return fmt.Errorf("limits sms_countries: %s appears twice; remove one", s)
+			return fmt.Errorf("%s: %s appears twice; remove one", option, s)
 		}
 	}
 	return nil

@@ -49,13 +49,15 @@ type Policy struct {
 	// set it, or the app for it. There is no default.
 	CaptchaRaw json.RawMessage `json:"captcha,omitempty" caddy:"namespace=mnemogate.captcha inline_key=module"`
 
-	// The module that sends SMS. Default: none; users then can't log in or recover
-	// access by phone.
-	SMSRaw json.RawMessage `json:"sms,omitempty" caddy:"namespace=mnemogate.sms inline_key=module"`
+	// The gateways for SMS, in the order in which they are asked. The next one is asked
+	// if one can't be reached, does not answer in time, or answers 429 or 5xx; any other
+	// answer is final. All together take at most 10 s, and one that failed is asked last
+	// for 30 s. Default: none; users then can't log in or recover access by phone.
+	SMS []SMSGateway `json:"sms,omitempty"`
 
-	// The module that sends mails. Default: none; users then can't recover access by
-	// mail.
-	MailRaw json.RawMessage `json:"mail,omitempty" caddy:"namespace=mnemogate.mail inline_key=module"`
+	// The gateways for mails, in the order in which they are asked, as those for SMS.
+	// Default: none; users then can't recover access by mail.
+	Mail []MailGateway `json:"mail,omitempty"`
 
 	// The module that receives an event for each change of an account, so that a
 	// backend need not poll, or `off`. Default: none.
@@ -128,7 +130,7 @@ type Policy struct {
 	Insecure []string `json:"insecure,omitempty"`
 
 	captcha   tenant.Captcha // a guest.Absent for captcha off
-	sms, mail message.Sender
+	sms, mail message.Gateways
 	events    *tenant.Events
 	passkeys  *passkey.Verifier
 	migrate   tenant.PasswordVerifier
@@ -204,8 +206,7 @@ func (p *Policy) NamesCaptcha() bool { return p.captcha != nil || p.CaptchaRaw !
 func (p *Policy) loadGuests(ctx caddy.Context) error {
 	var events guest.EventsModule
 	err := guest.First(
-		func() error { return load(ctx, &p.sms, p, "sms", "SMSRaw", p.SMSRaw) },
-		func() error { return load(ctx, &p.mail, p, "mail", "MailRaw", p.MailRaw) },
+		func() error { return p.loadGateways(ctx) },
 		func() error {
 			return load(ctx, &p.migrate, &p.Password, "password migrate", "MigrateRaw", p.Password.MigrateRaw)
 		},
@@ -241,8 +242,12 @@ func readBlocklist(name string) (*password.Blocklist, error) {
 
 // Apply overrides the settings of c that the policy sets.
 func (p *Policy) Apply(c *tenant.Company) {
-	override(&c.SMS, p.sms)
-	override(&c.Mail, p.mail)
+	if p.sms != nil {
+		c.SMS = p.sms
+	}
+	if p.mail != nil {
+		c.Mail = p.mail
+	}
 	override(&c.Texts, p.texts)
 	override(&c.Blocklist, p.blocklist)
 	override(&c.Migrate, p.migrate)

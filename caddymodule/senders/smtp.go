@@ -207,16 +207,20 @@ func (s *SMTP) Send(ctx context.Context, m message.Message) (err error) {
 		if ctx.Err() != nil && !again && !errors.Is(err, errNoGreeting) {
 			err = guest.Cause(ctx.Err())
 		}
-		code, said := smtpAnswer(err)
+		code, said, final := smtpAnswer(err)
 		cause := smtpCause(err, m.Code, m.Link, s.Username, s.Password)
 		if guest.TrialOf(ctx) != nil && said != "" {
 			cause += ": " + s.shown(said)
 		}
 		err = causes.Explain(fmt.Errorf("mail smtp: %s: %s", s.Address, cause), smtpStep(err, code, said))
-		if again || code >= 400 && code <= 499 {
-			err = &message.LaterError{Err: err}
+		switch {
+		case again || code >= 400 && code <= 499:
+			return &message.LaterError{Err: err}
+		case final:
+			return &message.FinalError{Err: err}
+		default:
+			return err
 		}
-		return err
 	}
 	if trial := guest.TrialOf(ctx); trial != nil {
 		trial.Answer = s.Address + " accepted it: " + s.shown(mail.ServerResponse())
@@ -234,17 +238,18 @@ func (s *SMTP) shown(said string) string {
 	return shown([]byte(said), sent...)
 }
 
-// smtpAnswer returns the reply that caused an error: its code and its text.
-func smtpAnswer(err error) (code int, said string) {
+// smtpAnswer returns the reply that caused an error: its code and its text, and whether it
+// refuses this message for good.
+func smtpAnswer(err error) (code int, said string, final bool) {
 	if refused, ok := errors.AsType[*mail.SendError](err); ok {
 		_, said, _ = strings.Cut(refused.Error(), ": ")
 		said, _, _ = strings.Cut(said, ", affected ")
-		return refused.ErrorCode(), said
+		return refused.ErrorCode(), said, refused.ErrorCode() >= 500
 	}
 	if answer, ok := errors.AsType[*textproto.Error](err); ok {
-		return answer.Code, answer.Msg
+		return answer.Code, answer.Msg, false
 	}
-	return 0, ""
+	return 0, "", false
 }
 
 // Endpoint implements guest.Remote.

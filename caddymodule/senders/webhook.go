@@ -344,10 +344,14 @@ func (w *webhook) post(ctx context.Context, notice bool, id string, body []byte)
 		return nil
 	}
 	err = causes.Explain(fmt.Errorf("%s: %s", w.what, answer), guest.StatusStep(resp.StatusCode))
-	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusServiceUnavailable {
-		err = &message.LaterError{Err: err, Wait: guest.RetryAfter(resp.Header)}
+	switch status := resp.StatusCode; {
+	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
+		return &message.LaterError{Err: err, Wait: guest.RetryAfter(resp.Header)}
+	case status < http.StatusInternalServerError:
+		return &message.FinalError{Err: err}
+	default:
+		return err
 	}
-	return err
 }
 
 // ask sends a body and returns the answer and its text. For a notice, ask leaves a slot to

@@ -40,11 +40,11 @@ func (at *Attempt) CompanySMS() []record.Counter {
 const countryAgain = 24 * time.Hour
 
 // CountrySMS returns the budget of a phone's country. It returns a FullError if the
-// country is not allowed.
+// country is not allowed, or no gateway serves the phone.
 func (at *Attempt) CountrySMS(phone string) ([]record.Counter, error) {
 	rate := at.Company.Limits.SMSPerCountry
-	prefix, allowed := at.Company.Limits.Country(phone)
-	if !allowed {
+	prefix, _ := at.Company.Limits.Country(phone)
+	if !at.Company.SendsTo(phone) {
 		return nil, &record.FullError{Key: at.Counter("limit.sms_country_unlisted", prefix, rate).Key, Until: at.Now.Add(countryAgain)}
 	}
 	return at.Budget("limit.sms_country", prefix, rate), nil

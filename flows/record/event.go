@@ -28,6 +28,7 @@ type Event struct {
 	Key       string    `json:"-"`                    // the client's API key: see flows.Service.Company, and flows.KeyOfPage
 	Actor     string    `json:"actor,omitempty"`      // what changed the account: the name of a key for the accounts API, ActorAdmin or ActorUser
 	Country   string    `json:"-"`                    // calling code, such as +370, of the phone that the SMS or its code was for
+	Gateway   string    `json:"-"`                    // the one that was asked last to send a code or link
 	Route     string    `json:"route,omitempty"`      // Route.Path; for RequestRefused the rule's pattern
 	Result    string    `json:"result,omitempty"`     // Success or the error_code
 	Reason    string    `json:"reason,omitempty"`     // why, if Result does not say it
@@ -187,7 +188,7 @@ var EventKinds = eventKinds()
 
 func eventKinds() []EventKind {
 	client := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key"}
-	attempt := slices.Concat(client, []string{"actor", "country", "route"})
+	attempt := slices.Concat(client, []string{"actor", "country", "gateway", "route"})
 	address := slices.Concat(attempt, []string{"reason", "attempts", "accounts", "failures", "logins"})
 	ended := slices.Concat(client, []string{"actor", "route", "reason"})
 	admin := []string{"company", "mnemocode", "address", "actor", "reason"}

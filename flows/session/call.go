@@ -51,6 +51,7 @@ type Call struct {
 	// For the call's events.
 	issued  string // the ID of the session that the call issued a token for
 	country string // calling code of the phone that the call's SMS code is for; empty for none
+	gateway string // the one that was asked last for the call's code or link; empty for none
 }
 
 // NewCall returns the call of a client. Call SetCompany next.
@@ -111,10 +112,10 @@ func (c *Call) ClientEvent(reason string) record.Event {
 	return record.Event{Address: c.Address, UserAgent: c.userAgent, Key: c.key, Reason: reason}
 }
 
-// Event is ClientEvent with the account, the session and the country of the call.
+// Event is ClientEvent with the account, the session, and the country and gateway of an SMS.
 func (c *Call) Event() record.Event {
 	e := c.ClientEvent("")
-	e.Time, e.Country, e.Account, e.Mnemocode = c.Now, c.country, c.Account, c.Mnemocode
+	e.Time, e.Country, e.Gateway, e.Account, e.Mnemocode = c.Now, c.country, c.gateway, c.Account, c.Mnemocode
 	if c.session != nil {
 		e.Session, e.State = c.session.ID, c.session.State
 		if c.Mnemocode == "" {

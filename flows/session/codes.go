@@ -101,7 +101,7 @@ func (c *Call) handOver(ctx context.Context, doing string, budgets []record.Coun
 	if send == nil {
 		return nil
 	}
-	ctx = context.WithoutCancel(ctx)
+	ctx = message.WhenAsked(context.WithoutCancel(ctx), func(gateway string, _ error) { c.gateway = gateway })
 	err := send(ctx)
 	if err == nil {
 		return nil

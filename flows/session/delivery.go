@@ -69,6 +69,9 @@ func (m *Manager) send(ctx context.Context, company *tenant.Company, sender mess
 	if err := company.Texts.Render(&msg, m.Now(), a.Locale, company.Locale); err != nil {
 		return fmt.Errorf("filling in the text of %s: %w", msg.Type, err)
 	}
+	if m.Sent != nil {
+		ctx = message.WhenAsked(ctx, func(gateway string, err error) { m.Sent(msg, gateway, err) })
+	}
 	wait := firstRetry
 	for more := message.IsNotice(msg.Type); ; wait = min(2*wait, lastRetry) {
 		err := sender.Send(ctx, msg)
@@ -116,7 +119,7 @@ func (m *Manager) notify(ctx context.Context, company *tenant.Company, a record.
 	if bySMS {
 		sender = company.SMS
 	}
-	if sender == nil || bySMS && !company.Limits.SendsTo(msg.To) {
+	if sender == nil || bySMS && !company.SendsTo(msg.To) {
 		return
 	}
 	m.inBackground(ctx, company, a, msg.Type, func(ctx context.Context) error {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/limits"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -40,6 +41,9 @@ type Manager struct {
 	After     func(time.Duration) <-chan time.Time     // nil: time.After
 	// Observe, if not nil, is called for each Event. It must not block.
 	Observe func(context.Context, record.Event)
+	// Sent, if not nil, is called after each gateway that was asked to send a message, with
+	// the gateway's error. It must not block.
+	Sent func(m message.Message, gateway string, err error)
 	// Dropped, if not nil, is called for each background message that is dropped, with
 	// the code of its company. It must not block.
 	Dropped   func(company string)

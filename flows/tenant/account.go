@@ -25,7 +25,7 @@ func CheckStatus(a record.Account) error {
 // used up. The phone may be empty.
 func (c *Company) SendsCodesTo(phone string) bool {
 	_, fixed := c.FixedCode(phone)
-	return phone != "" && (fixed || c.SMS != nil && c.Limits.SendsTo(phone))
+	return phone != "" && (fixed || c.SMS != nil && c.SendsTo(phone))
 }
 
 // DeliversTo reports whether a code for this phone has a way to its owner: a gateway, or a

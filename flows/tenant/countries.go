@@ -1,6 +1,10 @@
 package tenant
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/mnemogate/mnemogate/flows/message"
+)
 
 // AllCountries is the only entry of SMSCountries in a company that lifts the
 // restriction of its app.
@@ -40,8 +44,8 @@ func (l *Limits) Country(phone string) (prefix string, allowed bool) {
 	return prefix, true
 }
 
-// SendsTo reports whether SMSCountries allows SMS to a phone.
-func (l *Limits) SendsTo(phone string) bool {
-	_, allowed := l.Country(phone)
-	return allowed
+// SendsTo reports whether SMSCountries allows SMS to a phone, and a gateway serves it.
+func (c *Company) SendsTo(phone string) bool {
+	_, allowed := c.Limits.Country(phone)
+	return allowed && message.Serves(c.SMS, phone)
 }

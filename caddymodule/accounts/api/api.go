@@ -110,6 +110,24 @@ type History struct {
 	Events []Event `json:"events"`
 }
 
+// A Message is one that sms capture or mail capture has captured.
+type Message struct {
+	ID   string    `json:"id"`
+	Time time.Time `json:"time"`
+	Type string    `json:"type"`
+	To   string    `json:"to"`
+	Code string    `json:"code,omitempty"`
+	Link string    `json:"link,omitempty"`
+	Text string    `json:"text"`
+}
+
+// Messages lists captured messages, the oldest first. Next, given as after, lists those that
+// came later.
+type Messages struct {
+	Messages []Message `json:"messages"`
+	Next     string    `json:"next"`
+}
+
 // Companies lists the codes of the companies that a key can access.
 type Companies struct {
 	// Their codes.

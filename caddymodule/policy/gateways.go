@@ -1,0 +1,135 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+)
+
+// An SMSGateway is one `sms` of a policy.
+type SMSGateway struct {
+	// The name in metrics, the audit log and `doctor`. Default: the host that the module
+	// calls, or else the module's name.
+	Name string `json:"name,omitempty"`
+
+	// The calling codes of the phones that this gateway serves, such as `+370`, or longer
+	// prefixes. Default: all.
+	Countries []string `json:"countries,omitempty"`
+
+	// The module that sends the SMS.
+	SenderRaw json.RawMessage `json:"sender,omitempty" caddy:"namespace=mnemogate.sms inline_key=module"`
+}
+
+// A MailGateway is one `mail` of a policy.
+type MailGateway struct {
+	// The name in metrics, the audit log and `doctor`. Default: the host that the module
+	// calls, or else the module's name.
+	Name string `json:"name,omitempty"`
+
+	// The module that sends the mails.
+	SenderRaw json.RawMessage `json:"sender,omitempty" caddy:"namespace=mnemogate.mail inline_key=module"`
+}
+
+func (p *Policy) parseSMS(d *caddyfile.Dispenser) error {
+	var g SMSGateway
+	block := d.NewFromNextSegment()
+	err := parseGateway(block, "mnemogate.sms", &g.SenderRaw, map[string]func() error{
+		"name <name>":                 guest.Text(block, &g.Name),
+		"countries <calling code>...": guest.List(block, &g.Countries),
+	})
+	p.SMS = append(p.SMS, g)
+	return err
+}
+
+func (p *Policy) parseMail(d *caddyfile.Dispenser) error {
+	var g MailGateway
+	block := d.NewFromNextSegment()
+	err := parseGateway(block, "mnemogate.mail", &g.SenderRaw, map[string]func() error{
+		"name <name>": guest.Text(block, &g.Name),
+	})
+	p.Mail = append(p.Mail, g)
+	return err
+}
+
+// parseGateway parses a gateway. In its block, our options stand beside those of the module,
+// which gets the block without them.
+func parseGateway(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage, options map[string]func() error) error {
+	for d.Next(); d.NextArg(); {
+	}
+	for d.NextBlock(0) {
+		for syntax, parse := range options {
+			name, _, _ := strings.Cut(syntax, " ")
+			if d.Val() != name || d.Nesting() > 1 {
+				continue
+			}
+			words := 1 + d.CountRemainingArgs()
+			if err := guest.Syntax(d, syntax, parse); err != nil {
+				return guest.Inside(name, err)
+			}
+			d.DeleteN(words)
+			break
+		}
+		for d.NextArg() {
+		}
+	}
+	d.Reset()
+	d.Next()
+	return guest.ParseModule(d, namespace, raw)
+}
+
+// checkGateways refuses countries that no phone has.
+func (p *Policy) checkGateways() error {
+	for _, g := range p.SMS {
+		if err := checkCountries("sms countries", g.Countries); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (p *Policy) loadGateways(ctx caddy.Context) (err error) {
+	for i := range p.SMS {
+		g := &p.SMS[i]
+		countries := readCountries(g.Countries)
+		if slices.Contains(countries, tenant.AllCountries) {
+			countries = nil
+		}
+		if p.sms, err = loadGateway(ctx, p.sms, g, "sms", g.Name, countries); err != nil {
+			return err
+		}
+	}
+	for i := range p.Mail {
+		g := &p.Mail[i]
+		if p.mail, err = loadGateway(ctx, p.mail, g, "mail", g.Name, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// loadGateway appends the gateway whose module is in the field SenderRaw of host.
+func loadGateway(ctx caddy.Context, before message.Gateways, host any, directive, name string, countries []string) (message.Gateways, error) {
+	sender, err := guest.Load[message.Sender](ctx, host, "SenderRaw")
+	if err != nil {
+		return nil, guest.Inside(directive, err)
+	}
+	if remote, ok := sender.(guest.Remote); ok && name == "" {
+		name, _, _ = net.SplitHostPort(remote.Endpoint())
+	}
+	if module, ok := sender.(caddy.Module); ok && name == "" {
+		name = module.CaddyModule().ID.Name()
+	}
+	if slices.ContainsFunc(before, func(g *message.Gateway) bool { return g.Name == name }) {
+		return nil, fmt.Errorf("%s: two gateways have the name %s; write name and another one into the block of one", directive, name)
+	}
+	return append(before, &message.Gateway{Sender: sender, Name: name, Countries: countries}), nil
+}

@@ -1,0 +1,109 @@
+package message
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// A FinalError is the error of a Sender whose gateway answered that it will not take the
+// message. No other gateway is asked.
+type FinalError struct{ Err error }
+
+// Error implements error.
+func (e *FinalError) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *FinalError) Unwrap() error { return e.Err }
+
+// A Gateway is one of several Senders of SMS or of mails.
+type Gateway struct {
+	Sender
+	Name      string   // in metrics, the audit log and doctor
+	Countries []string // prefixes, such as +370, of the phones that it serves; empty for all
+
+	failed atomic.Int64 // when it failed last, in nanoseconds since 1970
+}
+
+func (g *Gateway) serves(to string) bool {
+	return len(g.Countries) == 0 || slices.ContainsFunc(g.Countries, func(prefix string) bool { return strings.HasPrefix(to, prefix) })
+}
+
+// Bounds of Gateways (contract, section 27).
+const (
+	inAll     = 10 * time.Second // for all gateways of a message together, where there are several
+	askedLast = 30 * time.Second // for a gateway that failed
+)
+
+// Gateways is a Sender that asks gateways in their order, until one takes the message or
+// refuses it with a FinalError. A gateway that failed is asked last for 30 s.
+type Gateways []*Gateway
+
+// Serving returns the gateways that serve a phone or address, in the order in which to ask
+// them now.
+func (g Gateways) Serving(to string) Gateways {
+	serving := slices.DeleteFunc(slices.Clone(g), func(g *Gateway) bool { return !g.serves(to) })
+	now := time.Now().UnixNano()
+	failing := func(g *Gateway) int {
+		if now-g.failed.Load() < int64(askedLast) {
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(serving, func(a, b *Gateway) int { return cmp.Compare(failing(a), failing(b)) })
+	return serving
+}
+
+// Serves reports whether a sender serves a phone. Only Gateways may serve some phones only.
+func Serves(s Sender, phone string) bool {
+	g, several := s.(Gateways)
+	return !several || len(g.Serving(phone)) > 0
+}
+
+// Send implements Sender. If several gateways failed, its error is a LaterError only if none
+// of them can have taken the message.
+func (g Gateways) Send(ctx context.Context, m Message) error {
+	client := ctx
+	if len(g) > 1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, inAll)
+		defer cancel()
+	}
+	failed := errors.New("no gateway serves this phone: add its calling code to countries of one")
+	for i, gateway := range g.Serving(m.To) {
+		err := gateway.Send(ctx, m)
+		if asked, ok := ctx.Value(askedKey{}).(func(string, error)); ok {
+			asked(gateway.Name, err)
+		}
+		if _, final := errors.AsType[*FinalError](err); err == nil || final || client.Err() != nil {
+			return err
+		}
+		gateway.failed.Store(time.Now().UnixNano())
+		if i == 0 {
+			failed = err
+			continue
+		}
+		if _, later := errors.AsType[*LaterError](failed); later {
+			failed, err = err, failed
+		}
+		failed = fmt.Errorf("%w; %v", failed, err)
+	}
+	return failed
+}
+
+type askedKey struct{}
+
+// WhenAsked returns a context with which Gateways call f after each gateway that they ask,
+// with the gateway's name and error.
+func WhenAsked(ctx context.Context, f func(gateway string, err error)) context.Context {
+	if before, ok := ctx.Value(askedKey{}).(func(string, error)); ok {
+		then := f
+		f = func(gateway string, err error) { before(gateway, err); then(gateway, err) }
+	}
+	return context.WithValue(ctx, askedKey{}, f)
+}
