@@ -112,20 +112,29 @@ type History struct {
 
 // A Message is one that sms capture or mail capture has captured.
 type Message struct {
-	ID   string    `json:"id"`
+	// It is unique.
+	ID string `json:"id"`
+	// When it was captured.
 	Time time.Time `json:"time"`
-	Type string    `json:"type"`
-	To   string    `json:"to"`
-	Code string    `json:"code,omitempty"`
-	Link string    `json:"link,omitempty"`
-	Text string    `json:"text"`
+	// As in webhooks, such as `otp.login`.
+	Type string `json:"type"`
+	// The phone (E.164) or email.
+	To string `json:"to"`
+	// Its code, if it has one.
+	Code string `json:"code,omitempty"`
+	// Its link, if it has one.
+	Link string `json:"link,omitempty"`
+	// What the user would have read.
+	Text string `json:"text"`
 }
 
 // Messages lists captured messages, the oldest first. Next, given as after, lists those that
 // came later.
 type Messages struct {
+	// The oldest first.
 	Messages []Message `json:"messages"`
-	Next     string    `json:"next"`
+	// For `after`.
+	Next string `json:"next"`
 }
 
 // Companies lists the codes of the companies that a key can access.
