@@ -248,7 +248,8 @@ func TestOffUndoesTheDefaultForACompany(t *testing.T) {
 }
 
 func gatewayNames(s message.Sender) (names []string) {
-	for _, g := range s.(message.Gateways) {
+	gateways, _ := s.(message.Gateways)
+	for _, g := range gateways {
 		names = append(names, g.Name)
 	}
 	return names
