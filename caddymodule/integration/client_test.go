@@ -10,13 +10,8 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/mnemogate/mnemogate/flows"
-	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // client.js is served to everyone, as a module with its types.
@@ -48,39 +43,6 @@ func theModuleIsServed(t *testing.T, s *site) {
 		}
 	}
 	unreached()
-}
-
-// The types have a name for each code and reason of the table, and no other names.
-func TestTheModuleNamesAllErrors(t *testing.T) {
-	t.Parallel()
-	types := get(os.ReadFile("../page/assets/client.d.ts"))(t)
-	named := func(union string) []string {
-		_, rest, _ := strings.Cut(string(types), "export type "+union+" =")
-		rest, _, _ = strings.Cut(rest, ";")
-		var names []string
-		for _, found := range regexp.MustCompile(`'([^']+)'`).FindAllStringSubmatch(rest, -1) {
-			names = append(names, found[1])
-		}
-		slices.Sort(names)
-		return names
-	}
-	var codes, reasons []string
-	for i := range flows.Routes {
-		for _, e := range slices.Concat(flows.Common, flows.TokenErrors, flows.Routes[i].Fails) {
-			codes = append(codes, e.Code)
-		}
-	}
-	for _, of := range wire.Reasons {
-		for _, reason := range of {
-			reasons = append(reasons, string(reason))
-		}
-	}
-	for union, want := range map[string][]string{"ErrorCode": codes, "Reason": reasons} {
-		slices.Sort(want)
-		if got, want := named(union), slices.Compact(want); !slices.Equal(got, want) {
-			t.Errorf("%s has %q, want %q", union, got, want)
-		}
-	}
 }
 
 // steps.mts is an app that logs in with client.js, as docs/clients.md shows. The

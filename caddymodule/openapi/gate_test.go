@@ -3,6 +3,7 @@ package openapi
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // The document of the gate is made of flows.Routes, selfservice.Routes, the errors and the
@@ -333,6 +335,9 @@ func (g *gate) finish(path string) {
 	properties := g.schemas.get("Error").(*object).get("properties").(*object)
 	properties.get("error_code").(*object).set("enum", list(unique(codes)))
 	properties.get("reason").(*object).set("enum", list(unique(reasons)))
+	const types = "../page/assets/client.d.ts"
+	g.union(types, "ErrorCode", unique(codes), "")
+	g.union(types, "Reason", unique(reasons), "\n  | (string & {})")
 	g.write(path, obj("paths", g.paths), obj("schemas", g.schemas, "responses", g.responses, "examples", g.shown))
 }
 
@@ -343,4 +348,16 @@ func unique(all []string) (once []string) {
 		}
 	}
 	return once
+}
+
+// union checks the texts of a union type in TypeScript, or writes them with -update. They are in
+// order, and before the rest of the union.
+func (g *gate) union(path, name string, texts []string, rest string) {
+	slices.Sort(texts)
+	raw, err := os.ReadFile(path)
+	storetest.Must(g.t, err)
+	head, tail, _ := strings.Cut(string(raw), "export type "+name+" =\n")
+	_, tail, _ = strings.Cut(tail, ";")
+	made := head + "export type " + name + " =\n  | '" + strings.Join(texts, "'\n  | '") + "'" + rest + ";" + tail
+	g.keep(path, []byte(made))
 }

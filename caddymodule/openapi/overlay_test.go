@@ -157,9 +157,15 @@ func (w *writer) write(path string, parts, components *object) {
 		err = doc.Validate(w.t.Context())
 	}
 	storetest.Must(w.t, err)
+	w.keep(path, made)
+}
+
+// keep checks a file, or writes it with -update.
+func (w *writer) keep(path string, made []byte) {
+	w.t.Helper()
 	if *storetest.Update {
 		storetest.Must(w.t, os.WriteFile(path, made, 0o644))
 	} else if is, err := os.ReadFile(path); err != nil || !bytes.Equal(is, made) {
-		w.t.Errorf("%s is not what the code and the overlay beside it say; run go test ./caddymodule/openapi -update", path)
+		w.t.Errorf("%s is not what the code and the overlays say; run go test ./caddymodule/openapi -update", path)
 	}
 }

@@ -93,8 +93,8 @@ type Event struct {
 	Address string `json:"address,omitempty"`
 	// What the client says it is, cut at 200 bytes.
 	UserAgent string `json:"user_agent,omitempty"`
-	// The user who managed the account: the name of a key, `admin endpoint` or, with `self_service`, `the
-	// user`.
+	// The one that managed the account: the name of a key, `admin endpoint` or, with
+	// `self_service`, `the user`.
 	Actor string `json:"actor,omitempty"`
 	// The result: `success`, or the error_code.
 	Result string `json:"result,omitempty"`
