@@ -334,7 +334,7 @@ func TestManyEventsWait(t *testing.T) {
 				name := fmt.Sprint("user", i)
 				var all []record.OutboxEvent
 				for n := range each {
-					body := fmt.Sprintf(`{"type":"account.changed","data":{"company_code":"acme","profile_mnemocode":%q,"number":%d}}`, name, n)
+					body := fmt.Sprintf(`{"type":"account.changed","timestamp":"2026-11-22T15:04:05Z","data":{"company_code":"acme","profile_mnemocode":%q,"fields":["%d"]}}`, name, n)
 					all = append(all, record.OutboxEvent{ID: fmt.Sprint(name, "/", n), Type: "account.changed", At: time.Now(), Body: []byte(body), Queue: name})
 				}
 				a := record.Account{Company: "acme", Mnemocode: name, Status: record.StatusActive}
