@@ -32,6 +32,14 @@ func (s *Service) companyOf(ctx context.Context, r *Request) (company *tenant.Co
 	return nil, "", err
 }
 
+// Admits reports whether a request has an API key of its company. It does not report the
+// key to KeyUsed.
+func (s *Service) Admits(ctx context.Context, r *Request) bool {
+	quiet := &Service{Manager: s.Manager}
+	_, _, err := quiet.companyOf(ctx, r)
+	return err == nil
+}
+
 // KeyOfPage is the name of a login page's own key, which is not in the configuration.
 const KeyOfPage = "page"
 

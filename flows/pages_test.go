@@ -178,7 +178,7 @@ func fieldTable() string {
 // errorTable lists every error that clients can get, with its default message. Some
 // answers have a more exact one.
 func errorTable() string {
-	all := []*wire.Error{wire.ErrNoRoute, wire.ErrConflict, wire.ErrMethod}
+	all := []*wire.Error{wire.ErrNoRoute, wire.ErrConflict, wire.ErrMethod, wire.ErrOtherBody}
 	all = append(append(all, flows.Common...), flows.TokenErrors...)
 	for _, r := range flows.Routes {
 		all = append(all, r.Fails...)

@@ -36,7 +36,9 @@ type Route struct {
 	From  []record.State // states the session may be in; None: the route takes no token
 	To    []record.State // states that a success may lead to; None: the route issues no token
 	Fails []*wire.Error  // errors of the route, in addition to Common and, if it takes a token, TokenErrors
-	run   runner
+	// Unkept says that an Idempotency-Key means nothing to the route.
+	Unkept bool
+	run    runner
 }
 
 // Error groups of the interface document ("Common error code groups"), with our
@@ -151,11 +153,12 @@ var Routes = []Route{
 		run:   run((*Service).checkLink),
 	},
 	{ // passkey.go; only with passkeys
-		Path:  "passkey/options",
-		From:  in(record.None),
-		To:    to(record.None), // no session begins
-		Fails: fails(nil, wire.ErrNoRoute),
-		run:   run((*Service).passkeyOptions),
+		Path:   "passkey/options",
+		From:   in(record.None),
+		To:     to(record.None), // no session begins
+		Fails:  fails(nil, wire.ErrNoRoute),
+		Unkept: true,
+		run:    run((*Service).passkeyOptions),
 	},
 	{ // passkey.go; only with passkeys
 		Path:  "passkey/login",

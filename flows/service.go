@@ -43,6 +43,9 @@ type Request struct {
 	// Body reads the body. It may fail with wire.ErrTooLarge or wire.ErrMediaType. It
 	// is called only after the headers were checked.
 	Body func() ([]byte, error)
+	// Accepted, if not nil, is called once the API key, the token and the body were
+	// accepted.
+	Accepted func()
 }
 
 // client describes the sender of the request.
@@ -163,6 +166,9 @@ func (s *Service) serve(ctx context.Context, r *Request, c *session.Call) (Reply
 	}
 	if bodyErr != nil {
 		return Reply{}, bodyErr
+	}
+	if r.Accepted != nil {
+		r.Accepted()
 	}
 	return r.Route.run.serve(ctx, s, c, request)
 }

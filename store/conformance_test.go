@@ -45,7 +45,7 @@ var accountsCases = slices.Concat(
 )
 
 var sessionsCases = slices.Concat(
-	sessionCases, endCases, expireCases, codeCases, counterCases, sessionsContextCases,
+	sessionCases, endCases, expireCases, codeCases, counterCases, answerCases, sessionsContextCases,
 	generationSessionsCases,
 )
 

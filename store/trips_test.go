@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -147,6 +148,27 @@ func TestAPasswordLoginTakesSixRoundTrips(t *testing.T) {
 		})
 		wantEqual(t, "auth/checkcredentials from "+address, trips, 6)
 	}
+}
+
+// A key takes one round trip before the answer. Its own is not waited for.
+func TestAnIdempotencyKeyTakesOneRoundTrip(t *testing.T) {
+	s := newTripService(t)
+	s.seed(manage.Seed{Account: record.Account{Mnemocode: "m1", LoginName: "alice"}, Password: "correct horse battery"})
+	login := func() {
+		s.must("auth/checkcredentials", "", map[string]string{"login_id": "alice", "password": "correct horse battery"})
+	}
+	without := s.trips(login)
+	var keep func()
+	with := s.trips(func() {
+		_, replayed, err := s.Once(bg, flows.Repeatable{
+			Key: rand.Text(), Route: "r", Address: s.address, KeepFor: time.Minute, Later: func(f func()) { keep = f },
+		}, func(context.Context) []byte { login(); return []byte("answer") })
+		if must(t, err); replayed {
+			t.Error("it was replayed")
+		}
+	})
+	wantEqual(t, "the round trips of a login with a key", with, without+1)
+	wantEqual(t, "the round trips after its answer", s.trips(func() { keep() }), 1)
 }
 
 // The time of an answer must not reveal whether an account exists either.

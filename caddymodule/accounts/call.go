@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -143,7 +144,48 @@ func (c *Call) serve(d *API) (err error) {
 			return err
 		}
 	}
+	if lines := c.Header[flows.IdempotencyKeyHeader]; lines != nil && route.mayRepeat() {
+		return c.serveOnce(service, route, lines)
+	}
 	return route.Serve(c)
+}
+
+// keptAnswers is how long an answer is kept for a client that did not get it.
+const keptAnswers = 24 * time.Hour
+
+// serveOnce serves a request that may have been answered before.
+func (c *Call) serveOnce(service *flows.Service, route Route, lines []string) error {
+	key, ok := flows.IdempotencyKey(lines)
+	if !ok {
+		return &Error{Status: http.StatusBadRequest, Field: flows.IdempotencyKeyHeader, Message: "send it once, with 1 to 255 visible ASCII characters"}
+	}
+	body, err := c.body()
+	if err != nil {
+		return err
+	}
+	sent, answer := c.W, &bodies.Recorder{}
+	kept, replayed, err := service.Once(c.Context(), flows.Repeatable{
+		Key: key, Route: "accounts " + c.Method + " " + c.root + c.URL.RequestURI(), Credentials: c.Header["Authorization"],
+		Body: body, KeepFor: keptAnswers, Later: c.App.Later,
+	}, func(ctx context.Context) []byte {
+		work, cancel := context.WithTimeout(ctx, timeout)
+		defer cancel()
+		c.W, c.Request, c.ctx = answer, c.WithContext(ctx), work
+		c.Body = io.NopCloser(bytes.NewReader(body))
+		if err := panics.Contain(func() error { return route.Serve(c) }); err != nil {
+			c.refuse(err)
+		}
+		return answer.Kept(answer.Status != http.StatusBadRequest)
+	})
+	c.W = sent
+	if errors.Is(err, wire.ErrOtherBody) {
+		return &Error{Status: http.StatusUnprocessableEntity, Field: flows.IdempotencyKeyHeader, Message: "it came with another body; send the same bytes again, or another key"}
+	}
+	if err == nil {
+		c.App.CountReplay(replayed)
+		answer.Send(c.W, kept, replayed)
+	}
+	return err
 }
 
 // noBody refuses a body that says something: otherwise a client that names one session in

@@ -38,6 +38,11 @@ type Route struct {
 	Summary string
 }
 
+// mayRepeat reports whether the route takes an Idempotency-Key.
+func (r *Route) mayRepeat() bool {
+	return r.Method != http.MethodGet && r.Right != Import && r.Right != Introspect
+}
+
 const introspectPattern = "{company}/introspect"
 
 // Routes lists the routes that every API has.

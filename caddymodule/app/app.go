@@ -354,6 +354,18 @@ func (a *App) BeginCall() { a.calls.Add(1) }
 // EndCall ends a use of the service.
 func (a *App) EndCall() { a.calls.Add(-1) }
 
+// Later runs f in the background, as a use of the service.
+func (a *App) Later(f func()) {
+	a.BeginCall()
+	go func() {
+		defer a.EndCall()
+		_ = panics.ContainLogged(a.log, "keeping an answer", func() error {
+			f()
+			return nil
+		})
+	}()
+}
+
 // drain waits until the service is no longer in use, or keepAtMost has passed.
 func (a *App) drain() {
 	time.Sleep(keepAtLeast)

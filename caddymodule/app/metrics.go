@@ -88,6 +88,8 @@ var (
 		"Duration of calls to the stores, by store (accounts or sessions), method and result (ok, or error: it did not answer).",
 		[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 		"store", "method", "result")
+	replays = counters("mnemogate_replays_total",
+		"Requests with an Idempotency-Key that got the answer to an earlier one. No other metric counts them.").WithLabelValues()
 	storeDamage = counters("mnemogate_store_damage_total",
 		"Times that a call, a check or a backup found the SQLite file damaged, or not in its place. The log and doctor say what is wrong.").WithLabelValues()
 	hashWait = histogram("mnemogate_hash_wait_seconds",
@@ -266,6 +268,13 @@ func (a *App) CountRequest(company string, route *flows.Route, began time.Time, 
 	requestSeconds.WithLabelValues(name).Observe(time.Since(began).Seconds())
 	if err == nil && state != record.None {
 		sessionsBegun.WithLabelValues(company, string(state)).Inc()
+	}
+}
+
+// CountReplay counts an answer that was given before to the same request.
+func (a *App) CountReplay(replayed bool) {
+	if replayed {
+		replays.Inc()
 	}
 }
 

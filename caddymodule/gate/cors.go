@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 )
 
 // crossOrigin reports whether the request comes from a page of a listed origin. If
@@ -58,7 +60,7 @@ func (h *Handler) withCORS(w http.ResponseWriter, r *http.Request) http.Response
 			return false
 		}
 		header.Set(allowOrigin, from)
-		header.Add("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate")
+		header.Add("Access-Control-Expose-Headers", "Retry-After, WWW-Authenticate, "+bodies.ReplayedHeader)
 		header.Del(allowCredentials) // the application may have set it for another origin
 		if h.Cookie != "" {
 			header.Set(allowCredentials, "true")

@@ -347,14 +347,23 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 		t.company = "" // answered like an unknown company
 	}
 	defer bodies.Limit(w, r)()
-	switch body, err := answer(h, w, r, t); {
+	if h.mayRepeat(r, t) {
+		h.serveOnce(w, r, t)
+	} else {
+		h.respond(w, r, t)
+	}
+	return nil
+}
+
+// respond writes the answer of a target that has a method in answers.
+func (h *Handler) respond(w http.ResponseWriter, r *http.Request, t target) {
+	switch body, err := answers[t.kind](h, w, r, t); {
 	case err != nil:
 		h.app.NoteProxy(r, err)
 		h.refuse(w, err)
 	case body != nil:
 		bodies.WriteJSON(w, http.StatusOK, body)
 	}
-	return nil
 }
 
 // has reports whether the site answers this target itself. Some exist only with an
@@ -456,7 +465,8 @@ func (h *Handler) request(w http.ResponseWriter, r *http.Request, t target) *flo
 		UserAgent:     r.UserAgent(),
 		Languages:     languagesOf(r),
 		Device:        func() (string, error) { return h.device(r) },
-		Body:          func() ([]byte, error) { return readBody(w, r, h.MaxBody) },
+		Body:          func() ([]byte, error) { return h.body(w, r, t) },
+		Accepted:      t.once.accept,
 	}
 }
 

@@ -22,6 +22,7 @@ type target struct {
 	others  []string
 	// asked is set if another proxy asks about the request instead of sending it.
 	asked bool
+	once  *attempt // of a request with an Idempotency-Key; else nil
 }
 
 type targetKind int

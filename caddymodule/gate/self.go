@@ -53,7 +53,7 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 			ID:       id,
 			FreshFor: time.Duration(h.SelfService),
 			ReadBody: func() ([]byte, error) {
-				body, err := readBody(w, r, h.MaxBody)
+				body, err := h.body(w, r, t)
 				if err == nil { // it may have come slowly, and the session ended meanwhile
 					_, _, err = h.sessionOf(service, w, r, t, fresh)
 				}
@@ -65,6 +65,9 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 				}
 			},
 		})
+		if !isEarly(err) {
+			t.once.accept()
+		}
 		return err
 	})
 	h.app.WarnUnanswered(h.log, err)

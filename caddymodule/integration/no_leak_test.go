@@ -38,6 +38,7 @@ const leakSite = `{
 			wrap json
 			fields {
 				request>headers>X-Api-Key delete
+				request>headers>Idempotency-Key delete
 			}
 		}
 	}
@@ -224,7 +225,7 @@ func (l *leakTest) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // call posts to a company and records the token in the answer.
 func (l *leakTest) call(company, key, route, token string, body fields) answer {
 	l.t.Helper()
-	a := l.postTo(company, key, route, token, body)
+	a := l.do(keyed(l.postRequest(company, key, route, token, body), l.secret("an Idempotency-Key")))
 	l.note("a session token", a.str("session_token"))
 	return a
 }

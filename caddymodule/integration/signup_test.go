@@ -3,6 +3,11 @@ package integration
 import (
 	"bufio"
 	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"strings"
@@ -17,20 +22,64 @@ func TestSignUpsOfThePage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := accountsSite(t, startSite, allKeys, siteConfig{company: company})
-			for _, program := range []string{"go run signup.go", "node signup.mjs"} {
-				s.run(program, func(t *testing.T) { s.signsUp(t, strings.Fields(program)) })
+			for _, program := range []string{"signup.go", "node signup.mjs"} {
+				s.run(program, func(t *testing.T) {
+					command := strings.Fields(program)
+					if command[0] == "signup.go" {
+						need(t, "go")
+						command[0] = t.TempDir() + "/signup"
+						build := exec.Command("go", "build", "-o", command[0], "signup.go")
+						build.Dir = signUpDir
+						if out, err := build.CombinedOutput(); err != nil {
+							t.Fatalf("%v: %s", err, out)
+						}
+					}
+					for request := range 4 { // without a crash, then after the answer to each request
+						s.signsUp(t, command, request)
+					}
+				})
 			}
 		})
 	}
 }
 
-// signsUp runs a program, which creates the accounts erin-0005 and frank-0006.
-func (s *site) signsUp(t *testing.T, command []string) {
+const signUpDir = "../../docs/examples/signup"
+
+// signsUp runs a program, which creates the accounts erin-0005 and frank-0006. It is killed
+// when the accounts API has answered this request of it, but before it gets the answer. Then
+// it starts again, and does nothing twice.
+func (s *site) signsUp(t *testing.T, command []string, killedAt int) {
 	need(t, command[0])
-	cmd := exec.Command(command[0], command[1:]...)
-	cmd.Dir = "../../docs/examples/signup"
-	cmd.Env = append(os.Environ(), "ACCOUNTS_API="+s.URL+"/api", "ACCOUNTS_KEY="+keyOfAll, "AUTH_API="+s.URL, "API_KEY="+testKey)
-	cmd.Stderr = os.Stderr
+	var cmd *exec.Cmd
+	requests := 0
+	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		answer := httptest.NewRecorder()
+		(&httputil.ReverseProxy{Rewrite: func(p *httputil.ProxyRequest) { p.SetURL(get(url.Parse(s.URL))(t)) }}).ServeHTTP(answer, r)
+		if requests++; requests == killedAt {
+			_ = cmd.Process.Kill()
+			panic(http.ErrAbortHandler)
+		}
+		maps.Copy(w.Header(), answer.Header())
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
+	}))
+	defer between.Close()
+	start := func() *exec.Cmd {
+		cmd := exec.Command(command[0], command[1:]...)
+		cmd.Dir = signUpDir
+		cmd.Env = append(os.Environ(), "ACCOUNTS_API="+between.URL+"/api", "ACCOUNTS_KEY="+keyOfAll, "AUTH_API="+s.URL, "API_KEY="+testKey,
+			fmt.Sprint("SIGN_UP_ID=", t.Name(), killedAt))
+		cmd.Stderr = os.Stderr
+		return cmd
+	}
+	mails := len(s.sms.of("welcome.link"))
+	cmd = start()
+	if killedAt > 0 {
+		if err := cmd.Run(); err == nil || requests != killedAt {
+			t.Fatalf("it was not killed: %v after %d requests", err, requests)
+		}
+		cmd = start()
+	}
 	stdin := get(cmd.StdinPipe())(t)
 	stdout := get(cmd.StdoutPipe())(t)
 	must(t, cmd.Start())
@@ -49,6 +98,9 @@ func (s *site) signsUp(t *testing.T, command []string) {
 	}
 	if got, want := strings.Join(said, ", "), "code, authorized erin-0005, link, authorized frank-0006"; got != want {
 		t.Errorf("it says %s, want %s", got, want)
+	}
+	if n := len(s.sms.of("welcome.link")) - mails; n != 1 {
+		t.Errorf("%d welcome mails, want 1", n)
 	}
 	for _, account := range []string{"erin-0005", "frank-0006"} {
 		s.api(keyOfAll, "DELETE", "acme/accounts/"+account, nil).wantStatus(204)

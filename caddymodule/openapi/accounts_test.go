@@ -58,6 +58,10 @@ func (a *accountsAPI) add(r *accounts.Route) {
 	for _, name := range r.Query {
 		parameters = append(parameters, a.parameter(name, "query"))
 	}
+	if r.Method != http.MethodGet && r.Right != accounts.Import && r.Right != accounts.Introspect {
+		a.repeatable(&o)
+		statuses = append(statuses, http.StatusUnprocessableEntity)
+	}
 	parameters = append(parameters, refs("parameters", o.Parameters)...)
 	if parameters != nil {
 		made.set("parameters", parameters)

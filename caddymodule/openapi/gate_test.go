@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/caddymodule/gate/selfservice"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -80,10 +81,23 @@ func (g *gate) addStep(r *flows.Route) {
 			o.Tag = "recovery"
 		}
 	}
+	if !r.Unkept {
+		fails = append(fails, g.repeatable(&o))
+	}
 	g.add(http.MethodPost, r.Path, o, append(fails, r.Fails...), text)
 	if diff := cmp.Diff(r.To, g.statesOf(o)); diff != "" {
 		g.t.Errorf("%s: its answers lead to other states than the table says: %s", r.Path, diff)
 	}
+}
+
+// repeatable adds to an operation what its Idempotency-Key needs, and returns its error.
+func (w *writer) repeatable(o *operation) *wire.Error {
+	o.Parameters = append(slices.Clone(o.Parameters), flows.IdempotencyKeyHeader)
+	headers := obj()
+	headers.merge(o.Headers)
+	headers.set(bodies.ReplayedHeader, ref("headers", bodies.ReplayedHeader))
+	o.Headers = headers
+	return wire.ErrOtherBody
 }
 
 // statesOf returns the states that the answers of an operation lead to.
@@ -117,6 +131,9 @@ func (g *gate) addOwn(r *selfservice.Route) {
 	}
 	if r.Method == http.MethodPost || r.Method == http.MethodPatch {
 		fails = append(fails, wire.ErrTooLarge, wire.ErrMediaType)
+	}
+	if r.Method == http.MethodPost || r.Method == http.MethodDelete {
+		fails = append(fails, g.repeatable(&o))
 	}
 	g.add(r.Method, path, o, append(fails, g.errorsOf(o.Fails)...), text)
 }

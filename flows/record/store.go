@@ -278,9 +278,10 @@ type Sessions interface {
 	SessionWriter
 	SessionCodes
 	Counters
+	Answers
 
-	// Sweep deletes what expired more than KeepExpired ago. It must not block other calls
-	// for long.
+	// Sweep deletes what expired more than KeepExpired ago, and the Answers that have
+	// expired. It must not block other calls for long.
 	Sweep(ctx context.Context, now time.Time) error
 }
 
@@ -379,6 +380,22 @@ type Counters interface {
 	// added. A counter that returns to zero has no window. The counters are those of one
 	// Charge.
 	Refund(ctx context.Context, now time.Time, counters ...Counter) error
+}
+
+// Answers keeps the answers to requests that clients may repeat (contract, section 20). A
+// name is that of a request: see tokens.Keys.RetryName. It has a holder from the Claim on,
+// and an answer once Keep has stored one.
+type Answers interface {
+	// Claim makes holder the holder of a name until the time until, if the name has none
+	// at now, and charges the counters in the same step. Otherwise Claim returns the
+	// answer, or ErrConflict if there is none yet, and changes nothing. If a counter is at
+	// its limit, Claim returns the FullError of Charge and changes nothing; it looks for
+	// the name first. The counters are of no company.
+	Claim(ctx context.Context, now time.Time, name, holder string, until time.Time, counters ...Counter) (answer []byte, err error)
+	// Keep stores an answer until the time until. Without an answer it extends the claim,
+	// or ends it if until is not after now. It returns ErrConflict, and changes nothing,
+	// unless holder has the name at now and there is no answer.
+	Keep(ctx context.Context, now time.Time, name, holder string, answer []byte, until time.Time) error
 }
 
 // KeepExpired is the minimum time that an expired session is kept, so that a client with

@@ -39,6 +39,7 @@ type Keys struct {
 	listings   [][]byte
 	pages      [][]byte
 	passkeys   [][]byte // of challenges
+	retries    []byte   // of kept answers, of the first secret
 	handles    []byte   // user handles, of the first secret, so that they stay
 }
 
@@ -83,7 +84,7 @@ func NewKeys(secrets []record.Secret, now time.Time) (*Keys, error) {
 		k.apps = append(k.apps, sealer{aead("mnemogate authenticator apps"), secrets[i].Number})
 		k.signing = append(k.signing, sealer{aead("mnemogate signing keys"), secrets[i].Number})
 		if i == 0 {
-			k.handles = derive("mnemogate passkey user handles")
+			k.handles, k.retries = derive("mnemogate passkey user handles"), derive("mnemogate retries")
 		}
 		if i < current && !now.Before(secrets[i+1].Begins.Add(Overlap)) {
 			continue

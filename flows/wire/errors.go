@@ -72,6 +72,7 @@ var (
 
 	ErrValidation = &Error{"request.validation.failed", 400, "The request is malformed."}
 	ErrQuality    = &Error{"request.validation.failed", 422, "The new_password is too weak. Ask for a different one."} // fixed
+	ErrOtherBody  = &Error{"request.validation.failed", 422, "This Idempotency-Key came with another body. Send the same bytes again, or another key."}
 	ErrNoRoute    = &Error{"request.validation.failed", 404, "There is no such route. /{company_code}/v2/openapi.json lists all routes."}
 	ErrConflict   = &Error{"request.validation.failed", 409, "The account could no longer log in. Add another way to log in first."}
 	ErrMethod     = &Error{"request.validation.failed", 405, "Use POST."}

@@ -260,6 +260,8 @@ func CallAllSessions(ctx context.Context, s record.Sessions, on record.Session) 
 		"Replace":   s.Replace(ctx, T0, on.Hash, on.State, Session("c", 1, 1, record.Authorized)),
 		"DeleteID":  Second(s.DeleteID(ctx, T0, on.Company, on.Account, on.ID)),
 		"Refund":    s.Refund(ctx, T0, counter),
+		"Claim":     Second(s.Claim(ctx, T0, "n", "h", T0.Add(time.Minute))),
+		"Keep":      s.Keep(ctx, T0, "n", "h", nil, T0.Add(time.Minute)),
 		"others":    Second(s.DeleteOthers(ctx, T0, on.Company, on.Account, Hash("z"))),
 		"End all":   s.End(ctx, T0, record.Revocation{Company: "nobody", Generation: 1}),
 		"End":       s.End(ctx, T0, record.Revocation{Company: on.Company, Account: on.Account, Generation: record.AllGenerations}),

@@ -29,6 +29,8 @@ import (
 //	                              count as revoked
 //	l<company>/<account>          the hash of the account's mailed link
 //	c<key>                        a counter: n is its count, u the time when its window ends
+//	o<name>                       an answer that clients may ask for again: h is who claimed it, u until when it
+//	                              is kept, a the answer itself
 //	h                             a random name that the bucket's data got when they were empty (see Run)
 //
 // A decoy has only the session key.

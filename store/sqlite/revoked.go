@@ -106,6 +106,7 @@ const (
 			(SELECT hash FROM sessions INDEXED BY sessions_expired WHERE expires = 0 AND ends < ? LIMIT +?)`
 	sweepCounters = `DELETE FROM counters WHERE key IN (SELECT key FROM counters WHERE until < ? LIMIT +?)`
 	sweepRevoked  = `DELETE FROM revoked WHERE hash IN (SELECT hash FROM revoked WHERE expires < ? LIMIT +?)`
+	sweepAnswers  = `DELETE FROM answers WHERE name IN (SELECT name FROM answers WHERE until <= ? LIMIT +?)`
 	sweepMarkers  = `
 		DELETE FROM revocations WHERE (company, account) IN
 			(SELECT company, account FROM revocations WHERE expires < ? AND uncleared = 0 LIMIT +?)`
@@ -119,6 +120,9 @@ func (s sessions) Sweep(ctx context.Context, now time.Time) error {
 		if err := sqlstore.Sweep(ctx, s, "sweeping sessions", query, before, sweepChunk); err != nil {
 			return err
 		}
+	}
+	if err := sqlstore.Sweep(ctx, s, "sweeping answers", sweepAnswers, record.Micros(now), sweepChunk); err != nil {
+		return err
 	}
 	return sqlstore.Call(ctx, s, "sweeping ended sessions", func() error { return s.sweepEnded(ctx, now) })
 }

@@ -509,7 +509,7 @@ export declare class MnemogateError extends Error {
 
 /** Codes of this module. All others come from the server. */
 export type OwnCode =
-  /** No answer from mnemogate arrived, or `apiKey` failed. The step may have succeeded, so the client does not repeat it. You may try `step` again. */
+  /** No answer from mnemogate arrived, or `apiKey` failed. The client has sent a step twice, with one `Idempotency-Key`. It may have succeeded. You may try `step` again. */
   | 'network'
   /** Another step of this client is in progress, for example after a double click. Nothing was sent. */
   | 'busy'

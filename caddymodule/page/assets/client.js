@@ -37,8 +37,8 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
 
   // Requests.
 
-  // ask sends a request. It does not retry: a request without an answer may have
-  // taken effect.
+  // ask sends a request. If no answer comes to a step, it sends the step once more: the
+  // server answers it as the first time, by its key.
   async function ask(method, path, { token, body, again = false } = {}) {
     key ??= await keyOf();
     const headers = { 'X-Api-Key': key };
@@ -46,13 +46,18 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     if (body) headers['Content-Type'] = 'application/json';
     const spoken = valueOf(language);
     if (spoken) headers['Accept-Language'] = spoken;
+    const repeatable = ['POST', 'DELETE'].includes(method) && !['session', 'passkey/options'].includes(path);
+    if (repeatable) headers['Idempotency-Key'] = base64url(crypto.getRandomValues(new Uint8Array(16)));
     let response, answer;
-    try {
+    const send = async () => {
       response = await fetch(`${base}/v2/${path}`, {
         method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout(timeout),
         credentials: cookie ? 'include' : 'omit', cache: 'no-store', redirect: 'error', referrerPolicy: 'no-referrer',
       });
       answer = camel(await response.json());
+    };
+    try {
+      await send().catch((error) => repeatable ? send() : Promise.reject(error));
     } catch (cause) {
       throw new MnemogateError('network', `no answer to ${method} ${path}`, { cause, status: response?.status ?? 0 });
     }

@@ -8,25 +8,29 @@ package main
 
 import (
 	"bytes"
+	"cmp"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"log"
 	"net/http"
 	"os"
+	"time"
 )
 
 type object = map[string]any
 
-// post sends an object and returns the answer.
-func post(url string, header http.Header, body object) object {
+// post sends an object and returns the answer. If none comes, it sends the same again: with
+// the same key, nothing is done twice.
+func post(url, key string, header http.Header, body object) object {
 	data, _ := json.Marshal(body)
-	r, err := http.NewRequest("POST", url, bytes.NewReader(data))
-	if err != nil {
-		log.Fatal(err)
+	response, err := send(url, key, header, data)
+	for range 2 {
+		if err != nil {
+			time.Sleep(time.Second)
+			response, err = send(url, key, header, data)
+		}
 	}
-	r.Header = header.Clone()
-	r.Header.Set("Content-Type", "application/json")
-	response, err := http.DefaultClient.Do(r)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -38,22 +42,34 @@ func post(url string, header http.Header, body object) object {
 	return answer
 }
 
+func send(url, key string, header http.Header, data []byte) (*http.Response, error) {
+	r, err := http.NewRequest("POST", url, bytes.NewReader(data))
+	if err != nil {
+		log.Fatal(err)
+	}
+	r.Header = header.Clone()
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", key)
+	return http.DefaultClient.Do(r)
+}
+
 func ask(what string) (answer string) {
 	fmt.Println(what)
 	fmt.Scanln(&answer)
 	return answer
 }
 
-// signUp creates an account with a phone or an email, which is the backend's part.
-func signUp(mnemocode, phone, email string) {
+// signUp creates an account with a phone or an email, which is the backend's part. A
+// backend that crashed calls it again with the same signUpID, which it had stored before.
+func signUp(signUpID, mnemocode, phone, email string) {
 	accounts := os.Getenv("ACCOUNTS_API") + "/acme/accounts"
 	key := http.Header{"Authorization": {"Bearer " + os.Getenv("ACCOUNTS_KEY")}}
 	if phone != "" {
-		post(accounts, key, object{"profile_mnemocode": mnemocode, "primary_phone": phone, "must_set_password": true})
+		post(accounts, signUpID, key, object{"profile_mnemocode": mnemocode, "primary_phone": phone, "must_set_password": true})
 		return
 	}
-	post(accounts, key, object{"profile_mnemocode": mnemocode, "primary_email": email})
-	post(accounts+"/"+mnemocode+"/welcome", key, nil)
+	post(accounts, signUpID, key, object{"profile_mnemocode": mnemocode, "primary_email": email})
+	post(accounts+"/"+mnemocode+"/welcome", signUpID, key, nil)
 }
 
 // step calls a route of the auth API with the newest token.
@@ -62,7 +78,7 @@ func step(route, token string, body object) object {
 	if token != "" {
 		header.Set("Authorization", "Bearer "+token)
 	}
-	return post(os.Getenv("AUTH_API")+"/acme/v2/auth/"+route, header, body)
+	return post(os.Getenv("AUTH_API")+"/acme/v2/auth/"+route, rand.Text(), header, body)
 }
 
 func token(answer object) string { return answer["session_token"].(string) }
@@ -76,16 +92,21 @@ func accepted(login object) []any {
 	return codes
 }
 
+// id begins the ids of the sign-ups. The test of this program kills it, and starts it again
+// with the same id.
+var id = cmp.Or(os.Getenv("SIGN_UP_ID"), rand.Text())
+
 func main() {
 	const password = "a fine new secret"
 
-	signUp("erin-0005", "+37060000005", "")
+	signUp(id+"-erin", "erin-0005", "+37060000005", "")
+	signUp(id+"-frank", "frank-0006", "", "frank@example.com")
+
 	login := step("login", "", object{"login_id": "+37060000005"}) // log in
 	checked := step("checkotp", token(login), object{"otp": ask("code"), "accept_disclaimers": accepted(login)})
 	set := step("setpassword", token(checked), object{"new_password": password})
 	fmt.Println(set["session_state"], set["profile_mnemocode"])
 
-	signUp("frank-0006", "", "frank@example.com")
 	link := step("recovery/checklink", "", object{"token": ask("link")}) // log in
 	step("setpassword", token(link), object{"new_password": password})
 	login = step("login", "", object{"login_id": "frank@example.com"})

@@ -2,17 +2,27 @@
 // parts after "log in" belong to the app, and are here so that you can try it:
 //
 //     ACCOUNTS_API=… ACCOUNTS_KEY=… AUTH_API=… API_KEY=… node signup.mjs
+import { randomUUID } from 'node:crypto'
 import { createInterface } from 'node:readline'
 
-const { ACCOUNTS_API, ACCOUNTS_KEY, AUTH_API, API_KEY } = process.env
+const { ACCOUNTS_API, ACCOUNTS_KEY, AUTH_API, API_KEY, SIGN_UP_ID } = process.env
 const lines = createInterface({ input: process.stdin })[Symbol.asyncIterator]()
 
-async function post(url, headers, body = {}) {
-  const response = await fetch(url, {
-    method: 'POST',
-    headers: { 'Content-Type': 'application/json', ...headers },
-    body: JSON.stringify(body),
-  })
+// Sends an object and returns the answer. If none comes, it sends the same again: with the
+// same key, nothing is done twice.
+async function post(url, idempotencyKey, headers, body = {}, tries = 3) {
+  let response
+  try {
+    response = await fetch(url, {
+      method: 'POST',
+      headers: { 'Content-Type': 'application/json', 'Idempotency-Key': idempotencyKey, ...headers },
+      body: JSON.stringify(body),
+    })
+  } catch (error) {
+    if (tries === 1) throw error
+    await new Promise((resume) => setTimeout(resume, 1000))
+    return post(url, idempotencyKey, headers, body, tries - 1)
+  }
   const answer = await response.json()
   if (!response.ok) throw new Error(`${url}: ${response.status} ${JSON.stringify(answer)}`)
   return answer
@@ -23,22 +33,23 @@ async function ask(what) {
   return (await lines.next()).value
 }
 
-// Creates an account with a phone or an email, which is the backend's part.
-async function signUp(mnemocode, { phone, email }) {
+// Creates an account with a phone or an email, which is the backend's part. A backend that
+// crashed calls it again with the same id, which it had stored before.
+async function signUp(id, mnemocode, { phone, email }) {
   const accounts = `${ACCOUNTS_API}/acme/accounts`
   const key = { Authorization: `Bearer ${ACCOUNTS_KEY}` }
   if (phone) {
-    await post(accounts, key, { profile_mnemocode: mnemocode, primary_phone: phone, must_set_password: true })
+    await post(accounts, id, key, { profile_mnemocode: mnemocode, primary_phone: phone, must_set_password: true })
     return
   }
-  await post(accounts, key, { profile_mnemocode: mnemocode, primary_email: email })
-  await post(`${accounts}/${mnemocode}/welcome`, key)
+  await post(accounts, id, key, { profile_mnemocode: mnemocode, primary_email: email })
+  await post(`${accounts}/${mnemocode}/welcome`, id, key)
 }
 
 // Calls a route of the auth API with the newest token.
 function step(route, token, body) {
   const authorization = token ? { Authorization: `Bearer ${token}` } : {}
-  return post(`${AUTH_API}/acme/v2/auth/${route}`, { 'X-Api-Key': API_KEY, ...authorization }, body)
+  return post(`${AUTH_API}/acme/v2/auth/${route}`, randomUUID(), { 'X-Api-Key': API_KEY, ...authorization }, body)
 }
 
 // Returns the codes of the disclaimers that the app shows and the user accepts.
@@ -46,13 +57,15 @@ const accepted = (login) => login.disclaimers_required.map(({ code }) => code)
 
 const new_password = 'a fine new secret'
 
-await signUp('erin-0005', { phone: '+37060000005' })
+const id = SIGN_UP_ID ?? randomUUID() // the test of this program kills it, and starts it again with the same id
+await signUp(`${id}-erin`, 'erin-0005', { phone: '+37060000005' })
+await signUp(`${id}-frank`, 'frank-0006', { email: 'frank@example.com' })
+
 const login = await step('login', null, { login_id: '+37060000005' }) // log in
 const checked = await step('checkotp', login.session_token, { otp: await ask('code'), accept_disclaimers: accepted(login) })
 const set = await step('setpassword', checked.session_token, { new_password })
 console.log(set.session_state, set.profile_mnemocode)
 
-await signUp('frank-0006', { email: 'frank@example.com' })
 const link = await step('recovery/checklink', null, { token: await ask('link') }) // log in
 await step('setpassword', link.session_token, { new_password })
 const back = await step('login', null, { login_id: 'frank@example.com' })

@@ -141,6 +141,15 @@ CREATE TABLE counters (
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX counters_until ON counters (until);
 
+-- Answers to requests that clients may repeat; null while the holder is at work.
+CREATE TABLE answers (
+	name   TEXT    PRIMARY KEY NOT NULL,
+	holder TEXT    NOT NULL,
+	answer BLOB   ,
+	until  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX answers_until ON answers (until);
+
 -- The accounts that the configuration has brought. A row outlives its account:
 -- one that was deleted is not created again.
 CREATE TABLE seeds (

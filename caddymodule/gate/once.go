@@ -1,0 +1,106 @@
+package gate
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// keptAnswers is how long an answer is kept for a client that did not get it.
+const keptAnswers = time.Minute
+
+// An attempt is what is known of a request with an Idempotency-Key. Its methods may be
+// called on a nil attempt.
+type attempt struct {
+	body     []byte
+	err      error // of reading the body
+	accepted bool  // the API key, the token and the body were
+}
+
+func (a *attempt) accept() {
+	if a != nil {
+		a.accepted = true
+	}
+}
+
+// mayRepeat reports whether a request has an Idempotency-Key that counts.
+func (h *Handler) mayRepeat(r *http.Request, t target) bool {
+	switch {
+	case r.Header[flows.IdempotencyKeyHeader] == nil:
+		return false
+	case t.kind == authRoute:
+		return r.Method == http.MethodPost && !t.route.Unkept
+	}
+	return t.kind == selfRoute && (r.Method == http.MethodPost || r.Method == http.MethodDelete)
+}
+
+// serveOnce is respond for a request that may have been answered before. A request that
+// is refused before its body counts is answered as without the header.
+func (h *Handler) serveOnce(w http.ResponseWriter, r *http.Request, t target) {
+	early := false
+	err := h.withService(r.Context(), func(service *flows.Service) error {
+		request := h.request(w, r, t)
+		credentials, refused := h.credentials(r)
+		device, foreign := h.device(r)
+		if early = refused != nil || foreign != nil || !service.Admits(r.Context(), request); early {
+			return nil
+		}
+		key, ok := flows.IdempotencyKey(r.Header[flows.IdempotencyKeyHeader])
+		if !ok {
+			return wire.Invalid("Send one Idempotency-Key of 1 to 255 visible ASCII characters.")
+		}
+		t.once = &attempt{}
+		if t.once.body, t.once.err = readBody(w, r, h.MaxBody); t.once.err != nil {
+			early = true
+			return nil
+		}
+		repeatable := flows.Repeatable{
+			Key:         key,
+			Route:       r.Method + " " + r.URL.RequestURI(),
+			Credentials: slices.Concat(request.APIKeys, []string{device, "credentials"}, credentials),
+			Body:        t.once.body,
+			KeepFor:     keptAnswers,
+			Later:       h.app.Later,
+		}
+		if t.kind == authRoute && !t.route.TakesToken() {
+			repeatable.Address = clientAddress(r)
+		}
+		answer := &bodies.Recorder{}
+		kept, replayed, err := service.Once(r.Context(), repeatable, func(ctx context.Context) []byte {
+			h.respond(answer, r.WithContext(ctx), t)
+			return answer.Kept(t.once.accepted)
+		})
+		if err == nil {
+			h.app.CountReplay(replayed)
+			answer.Send(w, kept, replayed)
+		}
+		return err
+	})
+	switch {
+	case early:
+		h.respond(w, r, t)
+	case err != nil:
+		h.app.WarnUnanswered(h.log, err)
+		h.refuse(w, err)
+	}
+}
+
+// isEarly reports whether an error may have come before the API key, the token and the body
+// were accepted.
+func isEarly(err error) bool {
+	code := wire.CodeOf(err)
+	return err != nil && (slices.Contains(flows.Common, code) || slices.Contains(flows.TokenErrors, code))
+}
+
+// body returns the body of a request, which may have been read before.
+func (h *Handler) body(w http.ResponseWriter, r *http.Request, t target) ([]byte, error) {
+	if t.once != nil {
+		return t.once.body, t.once.err
+	}
+	return readBody(w, r, h.MaxBody)
+}

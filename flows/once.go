@@ -1,0 +1,140 @@
+package flows
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/limits"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// A Repeatable is a request that its client may send again if the answer is lost
+// (contract, section 20).
+type Repeatable struct {
+	Key         string        // see IdempotencyKey
+	Route       string        // which API, and the method and path with query
+	Credentials []string      // what came in headers, in an order that says what is what
+	Body        []byte        // as sent
+	KeepFor     time.Duration // how long the answer is kept
+	// Address is the client's if the route takes no token, else empty. Of such requests
+	// at most 60 a minute are kept for an address. The others are answered as without a
+	// Key.
+	Address string
+	// Later runs a function that the answer need not wait for.
+	Later func(func())
+}
+
+// IdempotencyKeyHeader is the header with the key of a Repeatable.
+const IdempotencyKeyHeader = "Idempotency-Key"
+
+// IdempotencyKey returns the key of a request with these header lines. It is not ok unless
+// there is one line, of 1 to 255 visible ASCII characters.
+func IdempotencyKey(lines []string) (key string, ok bool) {
+	if len(lines) != 1 || len(lines[0]) == 0 || len(lines[0]) > 255 {
+		return "", false
+	}
+	for _, c := range []byte(lines[0]) {
+		if c <= ' ' || c > '~' {
+			return "", false
+		}
+	}
+	return lines[0], true
+}
+
+const (
+	retryLease = 10 * time.Second // how long a node that died holds a key
+	retryRenew = 3 * time.Second
+	retryWait  = 5 * time.Second // how long a request waits for the answer to the first
+
+	firstPoll, lastPoll = 10 * time.Millisecond, 250 * time.Millisecond
+)
+
+var keptPerAddress = tenant.Rate{N: 60, Per: time.Minute}
+
+// Once calls work, unless another request with the same Route, Credentials and Key was
+// answered before, on any node: then it returns that answer, and replayed. While another is
+// at work, Once waits. work gets a context that does not end when the client hangs up, and
+// returns the answer to keep, or nil to keep none: a later request then does the work.
+// The errors are wire.ErrOtherBody and wire.ErrUnavailable; work was not called then.
+//
+// The claim is one call of the store, which ends before work begins. The answer is stored
+// after work, without the client waiting. So a node that dies during work holds the key
+// until its lease ends. Then the work is done again, as if the client had sent no key:
+// usually its token is spent by then.
+func (s *Service) Once(ctx context.Context, r Repeatable, work func(context.Context) []byte) (answer []byte, replayed bool, err error) {
+	keys, err := s.Keys(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	name := keys.RetryName(slices.Concat([]string{r.Route, r.Key}, r.Credentials)...)
+	parts := slices.Concat([]string{r.Route, r.Key, string(r.Body)}, r.Credentials)
+	var counters []record.Counter
+	if r.Address != "" {
+		counters = limits.PerAddress(keys, "", "retries", r.Address, keptPerAddress)
+	}
+	kept, holder := []byte(nil), rand.Text()
+	for pause, until := firstPoll, time.Now().Add(retryWait); ; pause = min(2*pause, lastPoll) {
+		now := s.Now()
+		kept, err = s.Sessions.Claim(ctx, now, name, holder, now.Add(retryLease), counters...)
+		if !errors.Is(err, record.ErrConflict) {
+			break
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, false, wire.Unavailable("waiting for another request", ctx.Err())
+		}
+		if time.Now().After(until) {
+			return nil, false, wire.Unavailable("waiting for another request", context.DeadlineExceeded)
+		}
+	}
+	ctx = context.WithoutCancel(ctx)
+	switch _, full := errors.AsType[*record.FullError](err); {
+	case full:
+		return work(ctx), false, nil
+	case err != nil:
+		return nil, false, wire.Unavailable("claiming a request", err)
+	case kept != nil:
+		if answer, err = keys.OpenAnswer(kept, parts...); err != nil {
+			return nil, false, wire.ErrOtherBody
+		}
+		return answer, true, nil
+	}
+	keep := func(answer []byte, until time.Time) error {
+		return s.Sessions.Keep(ctx, s.Now(), name, holder, answer, until)
+	}
+	done := make(chan struct{})
+	go func() {
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(retryRenew):
+				_ = keep(nil, s.Now().Add(retryLease)) // the next one may succeed
+			}
+		}
+	}()
+	defer func() { // even if work panics
+		close(done)
+		r.Later(func() {
+			sealed, until := []byte(nil), s.Now()
+			if answer != nil {
+				sealed, err = keys.SealAnswer(answer, parts...)
+				until = until.Add(r.KeepFor)
+			}
+			if err == nil {
+				err = keep(sealed, until)
+			}
+			if err != nil && !errors.Is(err, record.ErrConflict) {
+				s.Warn("an answer could not be kept: a client that sends its request again does not get it", "error", err)
+			}
+		})
+	}()
+	answer = work(ctx)
+	return answer, false, nil
+}

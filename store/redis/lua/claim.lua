@@ -1,0 +1,17 @@
+-- Returns {0, answer}, or {0} if there is none yet, unless the holder has the name now.
+--
+-- KEYS  answer, then counters (see there)
+-- ARGV  holder, until, ttl, now, then as for counters
+local add, full = counters()
+local kept = redis.call('HMGET', KEYS[1], 'u', 'a')
+if kept[1] and tonumber(kept[1]) > tonumber(ARGV[4]) then
+	return {0, kept[2] or nil}
+end
+if full then
+	return full
+end
+redis.call('DEL', KEYS[1])
+redis.call('HSET', KEYS[1], 'h', ARGV[1], 'u', ARGV[2])
+redis.call('PEXPIRE', KEYS[1], ARGV[3])
+add()
+return {1}
