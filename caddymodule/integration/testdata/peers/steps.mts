@@ -295,23 +295,38 @@ const tests: Record<string, () => Promise<void>> = {
     }
   },
 
-  async 'nothing is sent twice'() {
+  async 'a lost answer'() {
+    let losses = 1;
+    broken = () => losses-- > 0 ? 'behind' : undefined;
+    const there = is(await (await begin()).login('frank'), 'checkpassword');
+    losses = 1;
+    requests = [];
+    is(await there.checkPassword(password), 'authorized'); // the server took the token once
+    assert.deepEqual(requests, Array(2).fill('POST /acme/v2/auth/checkpassword'));
+    losses = 1;
+    requests = [];
+    await fails(client().config(), 'network'); // not a step
+    assert.equal(requests.length, 1);
+    broken = undefined;
+  },
+
+  async 'two lost answers'() {
     const start = await begin();
     requests = [];
     broken = () => 'behind';
     const lost = await fails(start.login('frank'), 'network');
-    assert.deepEqual([requests.length, lost.status], [1, 0]);
+    assert.deepEqual([requests.length, lost.status], [2, 0]);
     broken = undefined;
     const asked = is(await is(lost.step, 'start').login('frank'), 'checkpassword');
     broken = (request) => request.url.endsWith('checkpassword') ? 'behind' : undefined;
     requests = [];
     const unheard = await fails(asked.checkPassword(password), 'network');
-    assert.deepEqual(requests, ['POST /acme/v2/auth/checkpassword']);
+    assert.deepEqual(requests, Array(2).fill('POST /acme/v2/auth/checkpassword'));
     broken = undefined;
     const clicks = await Promise.allSettled([0, 1, 2].map(() => is(unheard.step, 'checkpassword').checkPassword('wrong')));
     const codes = clicks.map((click) => (click as PromiseRejectedResult).reason.code);
     assert.deepEqual(codes.filter((code) => code === 'busy').length, 2);
-    assert.equal(requests.length, 2);
+    assert.equal(requests.length, 3);
   },
 
   async 'two clients with one token'() {
