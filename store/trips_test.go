@@ -150,7 +150,7 @@ func TestAPasswordLoginTakesSixRoundTrips(t *testing.T) {
 	}
 }
 
-// A key takes one round trip before the answer. Its own is not waited for.
+// A key takes one round trip before the answer, and one after it, for which the client does not wait.
 func TestAnIdempotencyKeyTakesOneRoundTrip(t *testing.T) {
 	s := newTripService(t)
 	s.seed(manage.Seed{Account: record.Account{Mnemocode: "m1", LoginName: "alice"}, Password: "correct horse battery"})
