@@ -93,7 +93,7 @@ func (b *harness) Serve(ctx context.Context, r *flows.Request) (flows.Reply, err
 // checkExtensions checks expires_in and reason.
 func checkExtensions(t *testing.T, company *tenant.Company, reply flows.Reply, err error) {
 	t.Helper()
-	if (reply.ExpiresIn != nil) != (reply.SessionToken != "") {
+	if (reply.ExpiresIn != nil) != (reply.SessionToken != "" || reply.StepUpToken != "" || reply.AuthMethods != nil) {
 		t.Errorf("expires_in is %v beside the token %q", reply.ExpiresIn, reply.SessionToken)
 	}
 	if reply.ExpiresIn != nil {
@@ -127,6 +127,7 @@ func fieldsOf(e record.Event) map[string]string {
 		"route":      e.Route,
 		"result":     e.Result,
 		"reason":     e.Reason,
+		"factor":     e.Factor,
 	}
 }
 
@@ -177,7 +178,7 @@ func named(events []record.Event, name string) []record.Event {
 
 func TestEventKindsAreWellFormed(t *testing.T) {
 	form := regexp.MustCompile(`^mnemogate(\.[a-z_]+)+$`) // Caddy looks them up in lower case
-	all := []string{"company", "mnemocode", "previous_mnemocode", "session", "state", "address", "user_agent", "key", "actor", "country", "gateway", "route", "result", "reason", "attempts", "accounts", "failures", "logins"}
+	all := []string{"company", "mnemocode", "previous_mnemocode", "session", "state", "address", "user_agent", "key", "actor", "country", "gateway", "route", "result", "reason", "factor", "attempts", "accounts", "failures", "logins"}
 	seen := map[string]bool{}
 	for _, k := range flows.EventKinds {
 		if !form.MatchString(k.Name) || seen[k.Name] || k.When == "" {

@@ -43,7 +43,8 @@ type harness struct {
 	mail    *outbox
 	clock   *clock
 	account int64
-	pages   bool // whether the site has a login page
+	pages   bool   // whether the site has a login page
+	held    string // the token that was issued last
 }
 
 const (
@@ -411,6 +412,7 @@ func (b *harness) must(path, token string, body object) flows.Reply {
 	if err != nil {
 		b.t.Fatalf("%s: %v", path, err)
 	}
+	b.held = cmp.Or(reply.SessionToken, b.held)
 	return reply
 }
 
@@ -480,6 +482,12 @@ func (b *harness) goodBody(path string) object {
 		return object{"login_id": email, "captcha_response": "x"}
 	case "auth/recovery/checkquestion":
 		return object{"control_answer": answer}
+	case "stepup/check":
+		begun, err := b.serve("stepup", b.held, object{"factor": "sms"})
+		if err != nil { // the session is in another state
+			return object{"stepup_token": "mgu_x", "otp": "000000"}
+		}
+		return object{"stepup_token": begun.StepUpToken, "otp": b.sms.lastOf(b.t, message.OTPStepUp).Code}
 	case "auth/recovery/checklink":
 		b.must("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": "MAIL"})
 		return object{"token": strings.TrimPrefix(b.mail.lastOf(b.t, message.RecoveryLink).Link, linkURL)}

@@ -32,7 +32,7 @@ func TestPagesShowTheTables(t *testing.T) {
 
 // listed has the error codes that the interface document lists for each route,
 // without API-KEY and request.validation.failed. The document does not show checklink
-// and passkeys, so their codes are those of the contract.
+// passkeys and step-ups, so their codes are those of the contract.
 var listed = map[string]string{
 	"auth/login":                  "USER auth.loginid.notfound auth.restricted",
 	"auth/checkpassword":          "TOKEN USER auth.captcha.missing auth.captcha.invalid auth.password.invalid auth.disclaimer.invalid auth.restricted",
@@ -48,6 +48,8 @@ var listed = map[string]string{
 	"auth/recovery/renewotp":      "TOKEN USER",
 	"auth/recovery/checkquestion": "TOKEN auth.controlanswer.invalid USER",
 	"auth/recovery/checklink":     "auth.token.invalid auth.token.expired USER auth.restricted",
+	"stepup":                      "TOKEN USER auth.restricted",
+	"stepup/check":                "TOKEN USER auth.otp.invalid auth.backupcode.invalid auth.password.invalid auth.credentials.invalid auth.restricted",
 	"passkey/login":               "USER auth.credentials.invalid auth.disclaimer.invalid auth.restricted",
 }
 
@@ -126,7 +128,7 @@ func stateDiagram() string {
 		}
 		for _, from := range r.From {
 			for _, to := range r.To {
-				if to == record.None && strings.HasSuffix(r.Path, "renewotp") {
+				if to == record.None && (r.StepsUp || strings.HasSuffix(r.Path, "renewotp")) {
 					to = from
 				}
 				if from == to && from == record.None || from == record.SetPassword && to == record.None ||

@@ -21,12 +21,14 @@ func (s *Service) passkeyOptions(ctx context.Context, c *session.Call, _ *emptyR
 	if c.Company.Passkeys == nil {
 		return Reply{}, tenant.ErrNoPasskeys
 	}
-	challenge := c.Keys.NewPasskeyChallenge(c.Company.Code, 0, nil, c.Now.Add(tenant.PasskeyLife))
+	return challengeOf(c, 0, nil)
+}
+
+// challengeOf returns a reply with a challenge of the account, or of any account for 0.
+func challengeOf(c *session.Call, account int64, handle []byte) (Reply, error) {
+	challenge := c.Keys.NewPasskeyChallenge(c.Company.Code, account, handle, c.Now.Add(tenant.PasskeyLife))
 	options, err := c.Company.Passkeys.RequestOptions(challenge)
-	if err != nil {
-		return Reply{}, err
-	}
-	return Reply{ChallengeToken: tokens.FormatPasskeyChallenge(challenge), PublicKey: options}, nil
+	return Reply{ChallengeToken: tokens.FormatPasskeyChallenge(challenge), PublicKey: options}, err
 }
 
 type passkeyLoginRequest struct {
@@ -51,9 +53,10 @@ func (s *Service) passkeyLogin(ctx context.Context, c *session.Call, req *passke
 	}
 	assertion, err := c.Company.Passkeys.ReadAssertion(req.Credential)
 	if err != nil {
-		return Reply{}, wire.Invalid("The field credential must be an AuthenticationResponseJSON, as PublicKeyCredential.toJSON() returns.")
+		return Reply{}, errNoCredential
 	}
-	a, err := s.accountOfPasskey(ctx, c, req.ChallengeToken, assertion)
+	challenge, ok := c.Keys.OpenPasskeyChallenge(c.Company.Code, 0, nil, req.ChallengeToken, c.Now)
+	a, err := s.accountOfPasskey(ctx, c, challenge, ok, assertion)
 	if err != nil {
 		return Reply{}, err
 	}
@@ -82,6 +85,8 @@ func (s *Service) passkeyLogin(ctx context.Context, c *session.Call, req *passke
 	return reply, err
 }
 
+var errNoCredential = wire.Invalid("The field credential must be an AuthenticationResponseJSON, as PublicKeyCredential.toJSON() returns.")
+
 // errPasskeyInvalid is the same for every cause, so that it does not reveal which
 // passkeys exist.
 var errPasskeyInvalid = &wire.Refusal{
@@ -89,11 +94,11 @@ var errPasskeyInvalid = &wire.Refusal{
 	Message: "The passkey was not accepted. Get new options and try again, or log in another way.",
 }
 
-// accountOfPasskey verifies the answer of an authenticator and returns the account of its
-// passkey. It spends the challenge, even if the login then fails.
-func (s *Service) accountOfPasskey(ctx context.Context, c *session.Call, token string, assertion tenant.PasskeyAssertion) (record.Account, error) {
-	challenge, ok := c.Keys.OpenPasskeyChallenge(c.Company.Code, 0, nil, token, c.Now)
-	if !ok { // usually because the page was open for too long, so this is not a failure of the address
+// accountOfPasskey verifies the answer of an authenticator to a challenge, if that is valid,
+// and returns the account of its passkey. It spends the challenge, even if the login then
+// fails. If the call has a session, the account is the session's.
+func (s *Service) accountOfPasskey(ctx context.Context, c *session.Call, challenge []byte, valid bool, assertion tenant.PasskeyAssertion) (record.Account, error) {
+	if !valid { // usually because the page was open for too long, so this is not a failure of the address
 		return record.Account{}, c.AddressFirst(ctx, errPasskeyInvalid)
 	}
 	fresh, err := c.Spend(ctx, "passkey", challenge)
@@ -118,7 +123,7 @@ func (s *Service) accountOfPasskey(ctx context.Context, c *session.Call, token s
 // stores the use of the passkey.
 func (s *Service) verifyPasskey(ctx context.Context, c *session.Call, challenge []byte, assertion tenant.PasskeyAssertion) (record.Account, error) {
 	p, err := s.Accounts.Passkey(ctx, c.Company.Code, assertion.Credential)
-	if errors.Is(err, record.ErrNotFound) {
+	if errors.Is(err, record.ErrNotFound) || err == nil && c.Session().Account != 0 && c.Session().Account != p.Account {
 		return record.Account{}, errPasskeyInvalid
 	}
 	if err != nil {

@@ -38,7 +38,10 @@ type Route struct {
 	Fails []*wire.Error  // errors of the route, in addition to Common and, if it takes a token, TokenErrors
 	// Unkept says that an Idempotency-Key means nothing to the route.
 	Unkept bool
-	run    runner
+	// StepsUp says that the route raises sessions: it takes a cookie, too, and exists only on
+	// sites that may ask for that.
+	StepsUp bool
+	run     runner
 }
 
 // Error groups of the interface document ("Common error code groups"), with our
@@ -166,6 +169,22 @@ var Routes = []Route{
 		To:    to(record.SetPassword, record.Authorized, record.AcceptDisclaimers),
 		Fails: fails(userErrors, wire.ErrHeaderInvalid, wire.ErrCredentialsInvalid, wire.ErrDisclaimerInvalid, wire.ErrRestricted, wire.ErrNoRoute),
 		run:   run((*Service).passkeyLogin),
+	},
+	{ // stepup.go
+		Path:    "stepup",
+		From:    in(record.Authorized),
+		To:      to(record.None), // the token and its state stay
+		Fails:   fails(userErrors, wire.ErrRestricted),
+		StepsUp: true,
+		run:     run((*Service).stepUp),
+	},
+	{ // stepup.go
+		Path:    "stepup/check",
+		From:    in(record.Authorized),
+		To:      to(record.Authorized), // the token stays
+		Fails:   fails(userErrors, wire.ErrOTPInvalid, wire.ErrBackupCodeInvalid, wire.ErrPasswordInvalid, wire.ErrCredentialsInvalid, wire.ErrRestricted),
+		StepsUp: true,
+		run:     run((*Service).checkStepUp),
 	},
 }
 

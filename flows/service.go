@@ -32,8 +32,12 @@ type Request struct {
 	APIKeys       []string
 	PageKey       bool // whether the key of the company's login page is valid too, because the site has that page
 	Authorization []string
-	Address       string // the client's, for its limits
-	UserAgent     string // as sent; sessions keep the first part
+	// Credentials returns the Authorization or, in the same form, a cookie. Routes that raise
+	// sessions call it in place of Authorization. It fails for a cookie that another site made
+	// the browser send. Credentials may be nil.
+	Credentials func() ([]string, error)
+	Address     string // the client's, for its limits
+	UserAgent   string // as sent; sessions keep the first part
 	// Languages returns the languages that the user reads, best first. It is called
 	// only if a text has translations. Languages may be nil.
 	Languages func() []language.Tag
@@ -96,6 +100,14 @@ type Reply struct {
 	ChallengeToken string `json:"challenge_token,omitempty"`
 	// WebAuthn's PublicKeyCredentialRequestOptionsJSON.
 	PublicKey jsontext.Value `json:"public_key,omitempty"`
+	// The token of the step-up, for stepup/check. It belongs to this session and works once.
+	StepUpToken string `json:"stepup_token,omitempty"`
+	// The factors with which the account can raise the session, best first.
+	Factors []record.AuthMethods `json:"factors,omitempty"`
+	// The factor that was chosen.
+	Factor record.AuthMethods `json:"factor,omitempty"`
+	// How the user has proved who they are: words as in the header X-Profile-Auth-Methods.
+	AuthMethods []string `json:"auth_methods,omitempty"`
 	*tenant.PasswordQuality
 }
 
@@ -141,7 +153,13 @@ func (s *Service) serve(ctx context.Context, r *Request, c *session.Call) (Reply
 	}
 	var token string
 	if r.Route.TakesToken() {
-		if token, err = wire.ParseBearer(r.Authorization); err != nil {
+		authorization := r.Authorization
+		if r.Route.StepsUp && r.Credentials != nil {
+			if authorization, err = r.Credentials(); err != nil {
+				return Reply{}, err
+			}
+		}
+		if token, err = wire.ParseBearer(authorization); err != nil {
 			return Reply{}, err
 		}
 	}

@@ -147,6 +147,7 @@ var generationSessionsCases = []sessionsCase{
 					"OpenCode": second(one.OpenCode(bg, t0, s.Hash, s.State)),
 					"SetCode":  one.SetCode(bg, s.Hash, 0, code),
 					"Replace":  one.Replace(bg, t0, s.Hash, s.State, next),
+					"Raise":    one.Raise(bg, t0, s.Hash, s.Profile, "raised"),
 				} {
 					wantErr(t, method+" of "+s.ID, err, record.ErrConflict)
 				}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -198,6 +200,32 @@ var expireCases = []sessionsCase{
 			s.Expires = t0.Add(40 * time.Minute)
 			wantSession(t, one, s)
 			wantGone(t, one, "b")
+		},
+	},
+	{
+		name:    "raise",
+		promise: "Raise replaces the profile of an authorized session if it is the one that the caller knows, and nothing else. Of racing callers with one profile, one succeeds. It brings no ended session back.",
+		run: func(t *testing.T, one, two record.Sessions) {
+			s := session("a", 1, 1, record.Authorized)
+			s.Profile = record.Profile(strings.Repeat("long ", 40) + "  pwd")
+			must(t, one.Create(bg, t0, s))
+			must(t, one.Create(bg, t0, session("b", 1, 1, record.CheckOTP)))
+			for _, next := range []record.Profile{record.Profile(strings.Repeat("longer ", 60)), "   1 pwd sms mfa"} { // of more and of fewer pieces
+				raised := make([]bool, 20)
+				for i, err := range race(len(raised), one, two, func(_ int, n record.Sessions) error { return n.Raise(bg, t0, s.Hash, s.Profile, next) }) {
+					if raised[i] = err == nil; err != nil {
+						wantErr(t, "a racer", err, record.ErrConflict)
+					}
+				}
+				wantEqual(t, "how many succeed", len(slices.DeleteFunc(raised, func(ok bool) bool { return !ok })), 1)
+				s.Profile = next
+				wantSession(t, two, s)
+			}
+			wantErr(t, "a step", one.Raise(bg, t0, hash("b"), session("b", 1, 1, record.CheckOTP).Profile, "x"), record.ErrConflict)
+			wantErr(t, "at its end", one.Raise(bg, s.Expires, s.Hash, s.Profile, "x"), record.ErrConflict)
+			must(t, two.Delete(bg, s.Hash))
+			wantErr(t, "an ended session", one.Raise(bg, t0, s.Hash, s.Profile, "x"), record.ErrConflict)
+			wantGone(t, one, "a")
 		},
 	},
 	{

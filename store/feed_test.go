@@ -11,6 +11,17 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
+// A raise reaches the other nodes as a revocation does, so that they load the session again.
+func TestARaiseIsPublished(t *testing.T) {
+	rd := storetest.StartRedis(t)
+	one, two := openRedis(t, redis.Options{URLs: []string{rd.URL()}}), openRedis(t, redis.Options{URLs: []string{rd.URL()}})
+	feed := recordtest.ListenTo(t, two)
+	s := session("a", 1, 1, record.Authorized)
+	must(t, one.Sessions().Create(bg, t0, s))
+	must(t, one.Sessions().Raise(bg, t0, s.Hash, s.Profile, "   1 pwd sms mfa"))
+	recordtest.Soon(t, "the raise", func() bool { return feed.Hears(s.Hash) })
+}
+
 // The feed flushes after commits of another process, but not after commits of this
 // one.
 func TestSQLiteHearsOfOtherProcesses(t *testing.T) {

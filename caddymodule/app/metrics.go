@@ -219,10 +219,12 @@ func (a *App) registerMetrics(ctx caddy.Context) error {
 	return nil
 }
 
-var (
-	codeUsed         = flows.RouteByPath("auth/checkotp").Event(record.Success)
-	recoveryCodeUsed = flows.RouteByPath("auth/recovery/checkotp").Event(record.Success)
-)
+// codesUsedBy are the events of a right code.
+var codesUsedBy = []string{
+	flows.RouteByPath("auth/checkotp").Event(record.Success),
+	flows.RouteByPath("auth/recovery/checkotp").Event(record.Success),
+	flows.RouteByPath("stepup/check").Event(record.Success),
+}
 
 // countEvent counts events other than the results of requests. CountRequest and
 // CountProtected count those.
@@ -238,7 +240,7 @@ func countEvent(e record.Event) {
 		deliveries.WithLabelValues(e.Company, "dropped").Inc()
 	} else if e.Name == record.SessionEnded {
 		sessionsEnded.WithLabelValues(e.Company, e.Reason).Inc()
-	} else if e.Country != "" && (e.Name == codeUsed || e.Name == recoveryCodeUsed) {
+	} else if e.Country != "" && slices.Contains(codesUsedBy, e.Name) {
 		codesUsed.WithLabelValues(e.Company, e.Country).Inc()
 	}
 }

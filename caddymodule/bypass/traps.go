@@ -362,7 +362,7 @@ func unproven(_ facts, v *visit, y way) [][]any {
 
 func rewritten(_ facts, v *visit, y way) (found [][]any) {
 	all := y.gate.Patterns()
-	for _, option := range []string{"fresh", "role"} {
+	for _, option := range []string{"fresh", "mfa", "role"} {
 		for _, path := range all[option] {
 			others := slices.ContainsFunc(y.rewrites(), func(s steps) bool {
 				prefix := s.stripped()

@@ -39,7 +39,7 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	}
 	body := failure{Status: "error", ErrorCode: code.Code, Message: code.Message}
 	header := w.Header()
-	var maxAge time.Duration
+	var lacks string
 	if code == wire.ErrMethod {
 		header.Set("Allow", http.MethodPost)
 	}
@@ -48,7 +48,7 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 			body.Message = refusal.Message
 		}
 		body.Reason = refusal.Reason
-		maxAge = refusal.MaxAge
+		lacks = lackOf(refusal)
 		body.CaptchaRequired = refusal.Captcha
 		body.DisclaimersRequired = refusal.Disclaimers
 		if refusal.Allow != "" {
@@ -58,21 +58,31 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 			bodies.SetRetryAfter(header, code.Status, refusal.RetryAfter)
 		}
 	}
-	if challenge := challengeFor(code, maxAge); challenge != "" {
+	if challenge := challengeFor(code, lacks); challenge != "" {
 		header.Set("WWW-Authenticate", challenge)
 	}
 	bodies.WriteJSON(w, code.Status, body)
 }
 
+// lackOf returns what the login of a session lacks, as a parameter of the challenge, or "".
+func lackOf(refusal *wire.Refusal) string {
+	switch {
+	case refusal.Reason == wire.OneFactor:
+		return `acr_values="mfa"`
+	case refusal.MaxAge > 0:
+		return fmt.Sprintf(`max_age="%d"`, refusal.MaxAge/time.Second)
+	}
+	return ""
+}
+
 // challengeFor returns the WWW-Authenticate header (RFC 6750, section 3). It is set
 // on every 401, and on the other answers about a token. The realm is the same for
 // all companies: a company's code would tell strangers which companies exist. If
-// maxAge is not 0, the login is too old, and the header says so as in RFC 9470,
-// section 3.
-func challengeFor(code *wire.Error, maxAge time.Duration) string {
+// the login lacks something, the header says so as in RFC 9470, section 3.
+func challengeFor(code *wire.Error, lacks string) string {
 	challenge := bodies.Challenge
-	if maxAge > 0 {
-		return challenge + fmt.Sprintf(`, error="insufficient_user_authentication", max_age="%d"`, maxAge/time.Second)
+	if lacks != "" {
+		return challenge + `, error="insufficient_user_authentication", ` + lacks
 	}
 	switch code {
 	case wire.ErrHeaderInvalid:

@@ -56,6 +56,7 @@ func (h *Handler) options(d *caddyfile.Dispenser) map[string]func() error {
 		"company <code>...":                                          func() error { return h.parseCompanies(d) },
 		"fresh <duration> <path>...":                                 func() error { return h.ParseFresh(d) },
 		"role <role> <path>...":                                      func() error { return h.ParseRole(d) },
+		"mfa <path>...":                                              guest.List(d, &h.MFA),
 		"cookie [<name>]":                                            func() error { return h.parseCookie(d) },
 		"websocket_token":                                            guest.Flag(d, &h.WebSocketToken),
 		"login_page [<company>...] { ... }":                          func() error { return h.parseLoginPage(d) },

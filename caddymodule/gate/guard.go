@@ -55,7 +55,7 @@ func (h *Handler) noteRefused(r *http.Request, found record.Session, err error) 
 	if code != wire.ErrSessionInvalid {
 		return
 	}
-	rule := h.Pattern(map[wire.Reason]string{wire.WrongRole: "role", wire.TooOld: "fresh"}[reason], r.URL)
+	rule := h.Pattern(map[wire.Reason]string{wire.WrongRole: "role", wire.OneFactor: "mfa", wire.TooOld: "fresh"}[reason], r.URL)
 	_ = h.withService(r.Context(), func(service *flows.Service) error {
 		service.RequestRefused(r.Context(), found, session.Client{Address: clientAddress(r), UserAgent: r.UserAgent()}, rule, reason)
 		return nil
@@ -111,7 +111,7 @@ func (h *Handler) authorize(r *http.Request, t target) (found record.Session, as
 			return err
 		}
 		want := session.Requirement{Company: company, Companies: h.Companies, Whole: h.Whole()}
-		want.Fresh, want.RoleAllowed = h.Needs(r.URL)
+		want.Fresh, want.RoleAllowed, want.TwoFactors = h.Needs(r.URL)
 		if found, err = service.Authorize(r.Context(), want, credentials); err != nil {
 			return err
 		}

@@ -221,7 +221,7 @@ func (h *Handler) noteWeak() {
 	for _, rule := range h.Role {
 		given["role"] = append(given["role"], rule.Role)
 	}
-	for _, directive := range []string{"public", "fresh", "role"} {
+	for _, directive := range []string{"public", "fresh", "mfa", "role"} {
 		for _, word := range given[directive] {
 			if strings.Contains(word, ",") {
 				h.app.Note([]app.Weakness{{Directive: directive, At: h.Source.Line(directive), Weakness: guest.Weakness{
@@ -370,6 +370,8 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, t target) {
 // option.
 func (h *Handler) has(t target) bool {
 	switch t.kind {
+	case authRoute:
+		return !t.route.StepsUp || len(h.MFA) > 0 || len(h.Fresh) > 0 || h.SelfService > 0
 	case loginPage, logoutPage, pageFile:
 		return h.hasPage(t.company)
 	case securityPage:
@@ -446,6 +448,9 @@ func (h *Handler) answer(w http.ResponseWriter, r *http.Request, t target) (repl
 	if r.Method != http.MethodPost {
 		return flows.Reply{}, wire.ErrMethod
 	}
+	if t.route.StepsUp {
+		w.Header().Add("Vary", h.vary())
+	}
 	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
 		reply, err = service.Serve(r.Context(), h.request(w, r, t))
 		return err
@@ -461,6 +466,7 @@ func (h *Handler) request(w http.ResponseWriter, r *http.Request, t target) *flo
 		APIKeys:       r.Header[apiKeyHeader],
 		PageKey:       h.hasPage(t.company),
 		Authorization: r.Header["Authorization"],
+		Credentials:   func() ([]string, error) { return h.credentials(r) },
 		Address:       clientAddress(r),
 		UserAgent:     r.UserAgent(),
 		Languages:     languagesOf(r),

@@ -96,15 +96,19 @@ func (h *Handler) loginCompany(t target) string {
 	return h.LoginPages[0].Companies[0]
 }
 
-// loginURL returns the URL of the login page. Its query holds the path to return to
-// and, if the login is too old, the allowed age in seconds.
+// loginURL returns the URL of the login page. Its query holds the path to return to, and
+// what the session lacks: a second factor, or a login of this age in seconds.
 func (h *Handler) loginURL(r *http.Request, company string, err error) string {
 	var query []string
 	asked := originalURL(r)
 	if to := asked.RequestURI(); isReturnTo(to) {
 		query = append(query, "return_to="+url.QueryEscape(to))
 	}
-	if refusal, ok := errors.AsType[*wire.Refusal](err); ok && refusal.MaxAge > 0 {
+	refusal, _ := errors.AsType[*wire.Refusal](err)
+	switch {
+	case refusal != nil && refusal.Reason == wire.OneFactor:
+		query = append(query, "mfa=1")
+	case refusal != nil && refusal.MaxAge > 0:
 		query = append(query, fmt.Sprintf("fresh=%d", refusal.MaxAge/time.Second))
 	}
 	page := h.base(r) + "/" + company + "/" + loginPath

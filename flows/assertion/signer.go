@@ -51,7 +51,8 @@ type claims struct {
 }
 
 // Assertion returns an assertion about an authorized session, which must have its ID and
-// Created. For two thirds of an assertion's life it returns the same one again. Then it
+// Created. For two thirds of an assertion's life it returns the same one again, unless the
+// session is raised. Then it
 // signs a new one in the background. It waits for that only if less than a sixth of the
 // life is left. The error is wire.ErrRestricted if the session is used with too many
 // issuers at once. Other errors are those of Keys, or mean that signing failed.
@@ -63,10 +64,10 @@ func (s *Signer) Assertion(ctx context.Context, issuer string, session record.Se
 	}
 	made := of.made.Load()
 	switch {
-	case made == nil || now.Sub(made.at) >= s.TTL*5/6:
+	case made == nil || made.profile != session.Profile || now.Sub(made.at) >= s.TTL*5/6:
 		of.signing.Lock()
 		defer of.signing.Unlock()
-		if made = of.made.Load(); made != nil && made.isFresh(now, s.TTL) {
+		if made = of.made.Load(); made != nil && made.profile == session.Profile && made.isFresh(now, s.TTL) {
 			return made.token, nil // another request has signed it meanwhile
 		}
 		return s.sign(ctx, issuer, session, of)
@@ -125,7 +126,7 @@ func (s *Signer) sign(ctx context.Context, issuer string, session record.Session
 	}
 	token, err := signed.CompactSerialize()
 	if err == nil {
-		of.made.Store(&signedToken{token, now})
+		of.made.Store(&signedToken{token, session.Profile, now})
 	}
 	return token, err
 }
@@ -155,8 +156,9 @@ func (s cacheEntries) by(issuer string) *cacheEntry {
 }
 
 type signedToken struct {
-	token string
-	at    time.Time
+	token   string
+	profile record.Profile // another one after the session was raised
+	at      time.Time
 }
 
 // isFresh reports whether an assertion need not be signed again yet.

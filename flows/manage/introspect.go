@@ -26,7 +26,8 @@ type Introspection struct {
 	Issued int64 `json:"iat,omitempty"`
 	// When the session expires if it is not used, in Unix seconds.
 	Expires int64 `json:"exp,omitempty"`
-	// When the user logged in or, with OpenID, when at the provider, in Unix seconds.
+	// When the user logged in, gave another factor since or, with OpenID, logged in at the
+	// provider, in Unix seconds.
 	AuthTime int64 `json:"auth_time,omitempty"`
 	// How the user logged in; `mfa` if by two factors.
 	Methods []string `json:"amr,omitempty"`

@@ -39,6 +39,7 @@ func (e *LaterError) RetryAfter() time.Duration { return e.Wait }
 const (
 	OTPLogin     = "otp.login"
 	OTPRecovery  = "otp.recovery"
+	OTPStepUp    = "otp.stepup"
 	RecoveryLink = "recovery.link"
 	WelcomeLink  = "welcome.link"
 

@@ -25,7 +25,7 @@ var builtinTexts embed.FS
 // textNames are the file names that LoadTexts knows: the type of a message, and sms or
 // mail.
 var textNames = func() []string {
-	names := []string{textName(OTPLogin, false), textName(OTPRecovery, false), textName(RecoveryLink, true), textName(WelcomeLink, true)}
+	names := []string{textName(OTPLogin, false), textName(OTPRecovery, false), textName(OTPStepUp, false), textName(RecoveryLink, true), textName(WelcomeLink, true)}
 	for _, notice := range Notices {
 		names = append(names, textName(notice, false), textName(notice, true))
 	}
@@ -124,7 +124,7 @@ var defaultTexts = sync.OnceValue(func() *Texts {
 })
 
 // LoadTexts returns the built-in texts. Files in dir replace them: otp.login.sms.txt,
-// otp.recovery.sms.txt, recovery.link.mail.txt, welcome.link.mail.txt and, for each of
+// otp.recovery.sms.txt, otp.stepup.sms.txt, recovery.link.mail.txt, welcome.link.mail.txt and, for each of
 // Notices, such as notice.password_changed, an .sms.txt and a .mail.txt. To the last mail
 // before notices are held back, notices.last.txt is added.
 //

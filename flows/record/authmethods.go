@@ -25,6 +25,11 @@ const (
 // Words returns the words. A session that an old version stored has none.
 func (m AuthMethods) Words() []string { return strings.Fields(string(m)) }
 
+// Multi reports whether two factors were given.
+func (m AuthMethods) Multi() bool {
+	return m == MultiFactor || strings.HasSuffix(string(m), " "+string(MultiFactor))
+}
+
 // With returns the methods after the user has also given the proof next, which may be
 // empty.
 func (m AuthMethods) With(next AuthMethods) AuthMethods {

@@ -32,6 +32,7 @@ type Event struct {
 	Route     string    `json:"route,omitempty"`      // Route.Path; for RequestRefused the rule's pattern
 	Result    string    `json:"result,omitempty"`     // Success or the error_code
 	Reason    string    `json:"reason,omitempty"`     // why, if Result does not say it
+	Factor    string    `json:"factor,omitempty"`     // with SessionRaised: one of the AuthMethods
 	Traffic   *Traffic  `json:"-"`                    // of an address that reached a limit; nil otherwise
 	Noise     bool      `json:"-"`                    // clients that know a login id and no secret can cause it; for History.Record
 	Apart     bool      `json:"-"`                    // one session can cause it without end; for History.Record
@@ -112,6 +113,7 @@ const (
 	SessionEnded     = sessionPrefix + "ended"
 	AllSessionsEnded = sessionPrefix + "all_ended"
 	SessionMoved     = sessionPrefix + "moved"
+	SessionRaised    = sessionPrefix + "raised"
 
 	RequestRefused = EventPrefix + "request.refused"
 
@@ -212,7 +214,8 @@ func eventKinds() []EventKind {
 			EndedByChange + "` (it was changed or deleted), `" + EndedByAdmin + "`, `" + EndedByUser + "` (in the list of sessions), `" + EndedByLimit + "` (a newer one took its place: `sessions_per_account`), `" + EndedLate + "` (what a crash left over)", ended},
 		{AllSessionsEnded, "all sessions of the company were revoked; reason: `" + EndedByAdmin + "`, `" + EndedLate + "`", []string{"company", "address", "actor", "reason"}},
 		{SessionMoved, "an authorized token was exchanged for a cookie", client},
-		{RequestRefused, "a path of the application asks for more than the user's session; reason is that of the answer, route the pattern in `role` or `fresh`; once a minute, user, reason, pattern and node",
+		{SessionRaised, "a user gave another factor, or one again, for a session; factor is its word in [auth_methods](backends.md#the-user-and-the-session)", slices.Concat(client, []string{"factor"})},
+		{RequestRefused, "a path of the application asks for more than the user's session; reason is that of the answer, route the pattern in `role`, `mfa` or `fresh`; once a minute, user, reason, pattern and node",
 			[]string{"company", "mnemocode", "session", "state", "address", "user_agent", "route", "result", "reason"}},
 		{IdentityBound, "`link_verified_email` linked a provider's user to the account; reason names the provider", slices.Concat(client, []string{"route", "reason"})},
 		{AccountCreated, "an account was created; reason: `admin`, `import` or `configuration`", admin},

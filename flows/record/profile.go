@@ -1,15 +1,16 @@
 package record
 
 import (
+	"math"
 	"strconv"
 	"strings"
 	"time"
 )
 
 // A Profile is what a session knows of its user in addition to the mnemocode. It is
-// taken at login. It holds five values, separated by spaces: role, email and phone, each
-// escaped, AuthTime in Unix seconds, and the AuthMethods. A value may be empty. The profile
-// is empty if all values are.
+// taken at login, and Raised later. It holds five values, separated by spaces: role, email and phone, each
+// escaped, AuthTime in Unix seconds, which may have a fraction, and the AuthMethods. A value
+// may be empty. The profile is empty if all values are.
 type Profile string
 
 // A ProfileField is one of a Profile's values.
@@ -28,9 +29,7 @@ const (
 // authTime may be zero.
 func NewProfile(a Account, fields []ProfileField, authTime time.Time, methods AuthMethods) Profile {
 	values := [...]string{ProfileRole: EscapeProfile(a.Role), profileMethods: string(methods)}
-	if !authTime.IsZero() {
-		values[profileAuthTime] = strconv.FormatInt(authTime.Unix(), 10)
-	}
+	values[profileAuthTime] = formatAuthTime(authTime)
 	for _, f := range fields {
 		values[f] = EscapeProfile([]string{a.Role, a.Email, a.Phone}[f])
 	}
@@ -48,14 +47,30 @@ func (p Profile) Value(f ProfileField) string {
 	return value
 }
 
-// AuthTime returns when the user logged in at the OAuth provider, or zero if it does not
-// say so.
+// AuthTime returns when the user last raised the session, or else logged in at the OAuth
+// provider. It is zero for neither.
 func (p Profile) AuthTime() time.Time {
-	at, err := strconv.ParseInt(p.Value(profileAuthTime), 10, 64)
+	at, err := strconv.ParseFloat(p.Value(profileAuthTime), 64)
 	if err != nil {
 		return time.Time{}
 	}
-	return time.Unix(at, 0)
+	return FromMicros(int64(math.Round(at * 1e6)))
+}
+
+// formatAuthTime keeps microseconds: with whole seconds, a fresh login could be a second old.
+func formatAuthTime(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return strconv.FormatFloat(float64(Micros(t))/1e6, 'f', -1, 64)
+}
+
+// Raised returns the profile after the user has also given the proof by, at this time.
+func (p Profile) Raised(at time.Time, by AuthMethods) Profile {
+	values := strings.SplitN(string(p)+strings.Repeat(" ", int(profileMethods)), " ", int(profileMethods)+1)
+	values[profileAuthTime] = formatAuthTime(at)
+	values[profileMethods] = string(p.Methods().With(by))
+	return Profile(strings.Join(values, " "))
 }
 
 // Methods returns how the user has proved who they are in this login.

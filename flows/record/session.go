@@ -52,10 +52,10 @@ func (s *Session) IdleUntil(t time.Time) time.Time {
 	return t
 }
 
-// LoginTime returns when the user proved who they are. That was at the OAuth provider, if it
-// says so, and otherwise when the session was created.
+// LoginTime returns when the user last proved who they are: when they raised the session, or
+// logged in at the OAuth provider, if it says so, and otherwise when the session was created.
 func (s *Session) LoginTime() time.Time {
-	if at := s.Profile.AuthTime(); !at.IsZero() && at.Before(s.Created) {
+	if at := s.Profile.AuthTime(); !at.IsZero() {
 		return at
 	}
 	return s.Created

@@ -22,6 +22,9 @@ type Requirement struct {
 	// may be slow, so Authorize calls it only with the role of an authorized session. If
 	// it is nil, any role will do.
 	RoleAllowed func(role string) bool
+	// TwoFactors reports whether the session must have been given two factors. It may be
+	// slow, so Authorize calls it only for a session with one. If it is nil, one is enough.
+	TwoFactors func() bool
 }
 
 // meets reports whether a token of the company meets the requirement.
@@ -57,10 +60,18 @@ func (m *Manager) Authorize(ctx context.Context, want Requirement, authorization
 	if want.RoleAllowed != nil && !want.RoleAllowed(session.Profile.Value(record.ProfileRole)) {
 		return session, errRole // before Fresh: a new login would not help
 	}
+	if want.TwoFactors != nil && !session.Profile.Methods().Multi() && want.TwoFactors() {
+		return session, errOneFactor // before Fresh: the second factor is also a new login
+	}
 	if want.Fresh > 0 && now.Sub(session.LoginTime()) > want.Fresh {
-		return session, &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.TooOld, Message: "The login is too old for this request. Log the user in again.", MaxAge: want.Fresh}
+		return session, &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.TooOld, Message: "The login is too old for this request. Let the user log in again, or confirm it with stepup.", MaxAge: want.Fresh}
 	}
 	return session, m.touch(ctx, now, session, time.Duration(owner.Session.Idle))
+}
+
+var errOneFactor = &wire.Refusal{
+	Err: wire.ErrSessionInvalid, Reason: wire.OneFactor,
+	Message: "This path needs a second factor. Ask the user for it with stepup; the session stays.",
 }
 
 var errRole = &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.WrongRole, Message: "The user's role does not allow this path. Only an operator can change the role."}

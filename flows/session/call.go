@@ -36,6 +36,7 @@ type Call struct {
 	m         *Manager
 	session   *record.Session // nil until it is found
 	token     string          // the session's
+	stepUp    string          // the token with which the session is being raised; empty for none
 	revoked   bool            // Revoke has revoked the session, so the next one replaces none
 	hidden    bool            // the store has the session as a decoy's (see reveal)
 	client    Client

@@ -42,12 +42,15 @@ func (c *Call) newCode(st Step, token string) (newCode, error) {
 	if err != nil || fixed || a.ID == 0 {
 		return newCode{stored: code, counters: counters}, err
 	}
-	m := message.Message{Type: message.OTPLogin, To: a.Phone, Code: digits, Origin: c.Company.SMSOrigin, Expires: expires}
-	if st.State == record.RecoveryOTP {
-		m.Type = message.OTPRecovery
-	}
+	m := message.Message{Type: codeTypes[st.State], To: a.Phone, Code: digits, Origin: c.Company.SMSOrigin, Expires: expires}
 	send := func(ctx context.Context) error { return c.m.send(ctx, c.Company, c.Company.SMS, a, m) }
 	return newCode{code, counters, send}, nil
+}
+
+// codeTypes are the types of messages with codes, by the state of their session. One that is
+// authorized is being raised.
+var codeTypes = map[record.State]string{
+	record.CheckOTP: message.OTPLogin, record.RecoveryOTP: message.OTPRecovery, record.Authorized: message.OTPStepUp,
 }
 
 // CheckCode returns the error of a step to checkotp of the account, which sends its code and
@@ -212,12 +215,17 @@ func (c *Call) spendCode(state record.State) getter {
 // text that can't be one spends nothing. The returned step checks the address of a right
 // one.
 func (c *Call) TryCode(ctx context.Context, sent string) (Step, error) {
+	return c.tryCode(ctx, sent, c.session.NoCode)
+}
+
+// tryCode is TryCode. byApp says that no code was sent.
+func (c *Call) tryCode(ctx context.Context, sent string, byApp bool) (Step, error) {
 	a, err := c.LoadAccount(ctx)
 	if err != nil {
 		return Step{}, err
 	}
 	try, length := c.trySMS, c.Company.OTP.Length
-	if c.session.NoCode && a.HasApp() {
+	if byApp && a.HasApp() {
 		try, length = c.tryApp, tokens.TOTPDigits
 	}
 	otp, ok := typed.OTP(sent, length)
@@ -234,13 +242,14 @@ func (c *Call) TryCode(ctx context.Context, sent string) (Step, error) {
 	return try(ctx, a, counts, otp)
 }
 
+// trySMS compares a code with that of the call's session, which must be spent already.
 func (c *Call) trySMS(ctx context.Context, a record.Account, counts Counts, otp string) (Step, error) {
 	code := c.session.Code
 	if code == nil || !c.Now.Before(code.Expires) || code.Phone != "" && code.Phone != a.Phone {
 		return Step{}, wire.ErrOTPInvalid
 	}
 	c.aboutSMS(a.Phone)
-	hash := tokens.HashCode(c.token, c.session.State, a.Phone, otp)
+	hash := tokens.HashCode(cmp.Or(c.stepUp, c.token), c.session.State, a.Phone, otp)
 	if subtle.ConstantTimeCompare(hash[:], code.Hash[:]) != 1 {
 		if err := c.recordWrongCode(ctx, counts); err != nil {
 			return Step{Account: a}, err
@@ -331,15 +340,20 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 			return record.Account{}, err
 		}
 	}
+	return a, c.replaceCode(ctx, same, code)
+}
+
+// replaceCode ends the code of the call's session, and sends a new one.
+func (c *Call) replaceCode(ctx context.Context, st Step, code newCode) error {
 	ctx = context.WithoutCancel(ctx) // a code that was sent must work even if the client hangs up
 	number, err := c.m.Sessions.OpenCode(ctx, c.Now, c.session.Hash, c.session.State)
 	if errors.Is(err, record.ErrConflict) {
-		return record.Account{}, wire.ErrTokenInvalid
+		return wire.ErrTokenInvalid
 	}
 	if err != nil {
-		return record.Account{}, wire.Unavailable("ending the code before", err)
+		return wire.Unavailable("ending the code before", err)
 	}
-	return a, c.Tells.replaceCode(ctx, same, number, code)
+	return c.Tells.replaceCode(ctx, st, number, code)
 }
 
 func (c *Call) setCode(ctx context.Context, number int64, code *record.Code) error {

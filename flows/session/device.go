@@ -85,7 +85,7 @@ func (c *Call) rememberDevice(ctx context.Context, a record.Account, next record
 		former = c.Device.ID
 		d.FactorUntil, err = c.factorUntil(ctx, next.Account)
 	}
-	if slices.Contains(next.Profile.Methods().Words(), string(record.MultiFactor)) {
+	if next.Profile.Methods().Multi() {
 		d.FactorUntil = until
 	}
 	if err == nil {

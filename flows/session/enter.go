@@ -47,8 +47,11 @@ const maxPending = 100
 func (c *Call) profile(st Step) record.Profile {
 	before := c.Session().Profile
 	methods, authTime := before.Methods().With(st.By), st.AuthTime
-	if authTime.IsZero() {
+	switch {
+	case authTime.IsZero():
 		authTime = before.AuthTime()
+	case authTime.After(c.Now): // the provider's clock is ahead
+		authTime = c.Now
 	}
 	if st.State != record.Authorized {
 		return record.NewProfile(record.Account{}, nil, authTime, methods)

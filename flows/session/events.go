@@ -16,7 +16,7 @@ func (m *Manager) Emit(ctx context.Context, e record.Event) {
 		if e.Route == "" { // the events of routes have Noise set already
 			_, e.Noise = record.CutLimit(e.Name)
 		}
-		e.Apart = e.Actor == record.ActorUser || e.Name == record.SessionMoved || e.Name == record.RequestRefused
+		e.Apart = e.Actor == record.ActorUser || e.Name == record.SessionMoved || e.Name == record.SessionRaised || e.Name == record.RequestRefused
 		m.recorder.Add(e, m.History, m.Log)
 	}
 	m.EmitUnrecorded(ctx, e)

@@ -39,8 +39,9 @@ type Keys struct {
 	listings   [][]byte
 	pages      [][]byte
 	passkeys   [][]byte // of challenges
-	retries    []byte   // of kept answers, of the first secret
-	handles    []byte   // user handles, of the first secret, so that they stay
+	stepUps    [][]byte
+	retries    []byte // of kept answers, of the first secret
+	handles    []byte // user handles, of the first secret, so that they stay
 }
 
 // A sealer encrypts what a store keeps, with the secret of this number.
@@ -94,6 +95,7 @@ func NewKeys(secrets []record.Secret, now time.Time) (*Keys, error) {
 		k.pages = append(k.pages, derive("mnemogate page keys"))
 		k.listings = append(k.listings, derive("mnemogate listings of disclaimers"))
 		k.passkeys = append(k.passkeys, derive("mnemogate passkey challenges"))
+		k.stepUps = append(k.stepUps, derive("mnemogate step-ups"))
 		if i == current {
 			k.loginIDs, k.counters = secrets[i].Value, derive("mnemogate counters")
 		}

@@ -15,6 +15,7 @@ const (
 	LinkPrefix    = "mgl_" // of a mailed link; not accepted in an Authorization header
 	WelcomePrefix = "mgw_" // of a mailed link that welcomes a user; otherwise like LinkPrefix
 	DevicePrefix  = "mgd_" // of a device; it is no session
+	StepUpPrefix  = "mgu_" // of a step-up; it is no session
 	tokenBytes    = 32
 )
 

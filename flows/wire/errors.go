@@ -98,6 +98,7 @@ const (
 	PasswordBreached Reason = "password.breached"
 	NoSecondFactor   Reason = "user.no_second_factor"
 	TooOld           Reason = "too_old"
+	OneFactor        Reason = "mfa"
 	WrongRole        Reason = "role"
 	CrossSite        Reason = "cross_site"
 )
@@ -107,7 +108,7 @@ var Reasons = map[*Error][]Reason{
 	ErrQuality:        {PasswordTooShort, PasswordCommon, PasswordPersonal, PasswordPattern, PasswordBreached},
 	ErrValidation:     {PasswordTooLong},
 	ErrUserRestricted: {NoSecondFactor},
-	ErrSessionInvalid: {TooOld, WrongRole},
+	ErrSessionInvalid: {TooOld, OneFactor, WrongRole},
 	ErrHeaderInvalid:  {CrossSite},
 	ErrRestricted:     limitReasons(),
 }

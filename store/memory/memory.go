@@ -197,6 +197,12 @@ func (m *Memory) Expire(ctx context.Context, now time.Time, hash record.TokenHas
 	return m.Sessions.Expire(ctx, now, hash)
 }
 
+// Raise implements record.Sessions. What is remembered has the profile from before.
+func (m *Memory) Raise(ctx context.Context, now time.Time, hash record.TokenHash, from, to record.Profile) error {
+	defer m.Ended(hash)
+	return m.Sessions.Raise(ctx, now, hash, from, to)
+}
+
 // Ended implements record.Feed.
 func (m *Memory) Ended(hash record.TokenHash) { m.shards[hash.Bucket()].forget(hash) }
 

@@ -129,6 +129,7 @@ func TestMemoryForgetsWhatIsRevokedWhateverTheStoreAnswers(t *testing.T) {
 	for name, revoke := range map[string]func(m *Memory, s record.Session) error{
 		"Replace": func(m *Memory, s record.Session) error { return m.Replace(bg, t0, s.Hash, s.State, next) },
 		"Delete":  func(m *Memory, s record.Session) error { return m.Delete(bg, s.Hash) },
+		"Raise":   func(m *Memory, s record.Session) error { return m.Raise(bg, t0, s.Hash, s.Profile, "raised") },
 		"Expire":  func(m *Memory, s record.Session) error { return m.Expire(bg, t0, s.Hash) },
 		"DeleteID": func(m *Memory, s record.Session) error {
 			_, err := m.DeleteID(bg, t0, s.Company, s.Account, s.ID)

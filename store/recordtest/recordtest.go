@@ -250,6 +250,7 @@ func CallAllSessions(ctx context.Context, s record.Sessions, on record.Session) 
 		"Create":    s.Create(ctx, T0, Session("b", 1, 1, record.Authorized)),
 		"Get":       Second(s.Get(ctx, on.Hash)),
 		"Touch":     s.Touch(ctx, T0, on.Hash, T0.Add(time.Hour)),
+		"Raise":     s.Raise(ctx, T0, on.Hash, on.Profile, "   2 pwd"),
 		"List":      Second(s.List(ctx, T0, on.Company, on.Account)),
 		"OpenCode":  Second(s.OpenCode(ctx, T0, on.Hash, on.State)),
 		"SetCode":   s.SetCode(ctx, on.Hash, 0, NewCode("z")),

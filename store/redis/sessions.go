@@ -281,6 +281,15 @@ func (s sessions) Touch(ctx context.Context, now time.Time, hash record.TokenHas
 	})
 }
 
+var raiseScript = newScript("raise")
+
+func (s sessions) Raise(ctx context.Context, now time.Time, hash record.TokenHash, from, to record.Profile) error {
+	return s.call(ctx, "sessions.raise: raising session", func(ctx context.Context) error {
+		args := []any{record.Micros(now), string(record.Authorized), string(from), hash[:], s.channel()}
+		return s.changes(ctx, record.ErrConflict, raiseScript, []string{s.sessionKey(hash)}, appendLong(args, "f", string(to))...)
+	})
+}
+
 var listScript = newNoWaitScript("list")
 
 func (s sessions) List(ctx context.Context, now time.Time, company string, account int64) ([]record.Session, error) {

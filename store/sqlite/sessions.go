@@ -198,6 +198,15 @@ func (s sessions) Touch(ctx context.Context, now time.Time, hash record.TokenHas
 	return sqlstore.Change(ctx, s, "sessions.touch: touching session", record.ErrNotFound, touchSession, record.Micros(expires), hash[:], record.Micros(now))
 }
 
+const raiseSession = `
+	UPDATE sessions SET profile = ?
+	WHERE hash = ? AND state = '` + string(record.Authorized) + `' AND expires > ? AND profile = ? AND` + notEnded
+
+// Raise needs no feed: other processes notice each commit.
+func (s sessions) Raise(ctx context.Context, now time.Time, hash record.TokenHash, from, to record.Profile) error {
+	return sqlstore.Change(ctx, s, "sessions.raise: raising session", record.ErrConflict, raiseSession, string(to), hash[:], record.Micros(now), string(from))
+}
+
 // ends takes the value of expires, so that the sweep knows when to delete the
 // session.
 const expireSession = `

@@ -1,5 +1,5 @@
 // Package paths knows how servers read the path of a request, and which paths are public,
-// need a fresh login or need a role. Clients can write a path in several ways, and
+// and which need a fresh login, two factors or a role. Clients can write a path in several ways, and
 // applications read it in several ways, so an option that names paths must hold in each
 // of them. Start at Rules.
 package paths
@@ -157,7 +157,7 @@ const (
 	maxOddPath = 1024
 )
 
-// everyWay is readAs for the option role, which must not refuse users a file
+// everyWay is readAs for the options role and mfa, which must not refuse users a file
 // because of the characters in its name. It lists what any sequence of the steps that
 // applications take makes of a path. If all is false, there are other ways as well.
 func everyWay(escaped string) (ways []string, all bool) {

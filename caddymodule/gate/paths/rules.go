@@ -13,8 +13,8 @@ import (
 )
 
 // Rules are the options that name paths. An application may read a path in several ways.
-// A path is public only if every reading is. It needs a fresh login if any reading
-// does, and a role that may open every reading.
+// A path is public only if every reading is. It needs a fresh login or two factors if any
+// reading does, and a role that may open every reading.
 type Rules struct {
 	// The paths that need no token and no API key, in the syntax of Caddy's path
 	// matcher: `/health`, `/docs/*`, `*.css`. The handler still removes identity
@@ -29,6 +29,13 @@ type Rules struct {
 	// `WWW-Authenticate` contains `max_age` (RFC 9470). If several entries match,
 	// the shortest time applies. Default: none.
 	Fresh []Fresh `json:"fresh,omitempty"`
+
+	// Paths that need a session in which the user gave two factors, even if they are
+	// public. With one factor the answer is `auth.session.invalid` with the reason `mfa`,
+	// and `WWW-Authenticate` contains `acr_values="mfa"` (RFC 9470). The user gives the
+	// missing factor with `POST /{company_code}/v2/stepup`, and the session goes on. A login
+	// page asks browsers for it. The syntax is that of the paths of `role`. Default: none.
+	MFA []string `json:"mfa,omitempty"`
 
 	// Paths that only accounts with a role may open, even if the paths are public. If
 	// several entries match a path, any of their roles is enough. Without a session
@@ -80,12 +87,13 @@ func (r *Rules) IsPublic(u *url.URL) bool {
 		}
 	}
 	needsRole, _ := r.rolesOf(u)
-	return !needsRole
+	return !needsRole && !r.needsMFA(u)
 }
 
 // Needs returns what a path needs of a session: the maximum age of its login, or 0 for any
-// age, and whether a role may open it. admits is nil if every role may.
-func (r *Rules) Needs(u *url.URL) (fresh time.Duration, admits func(role string) bool) {
+// age, whether a role may open it, and whether it needs two factors. admits is nil if every
+// role may, and twice if no path needs two factors.
+func (r *Rules) Needs(u *url.URL) (fresh time.Duration, admits func(role string) bool, twice func() bool) {
 	if len(r.Fresh) > 0 {
 		fresh = r.freshOf(readAs(u.EscapedPath()))
 	}
@@ -95,7 +103,20 @@ func (r *Rules) Needs(u *url.URL) (fresh time.Duration, admits func(role string)
 			return !needed || slices.Contains(roles, role)
 		}
 	}
-	return fresh, admits
+	if len(r.MFA) > 0 {
+		twice = func() bool { return r.needsMFA(u) }
+	}
+	return fresh, admits, twice
+}
+
+// needsMFA reports whether a path needs two factors in any way to read it, or in one that
+// nobody can list.
+func (r *Rules) needsMFA(u *url.URL) bool {
+	if len(r.MFA) == 0 {
+		return false
+	}
+	ways, all := everyWay(u.EscapedPath())
+	return !all || matchAny(r.MFA, ways)
 }
 
 // freshOf returns the maximum age of the login that any way to read a path requires,
@@ -110,15 +131,18 @@ func (r *Rules) freshOf(ways []string, all bool) time.Duration {
 	return time.Duration(shortest)
 }
 
-func (f *Fresh) has(ways []string) bool {
-	return slices.ContainsFunc(f.Paths, func(pattern string) bool {
+func (f *Fresh) has(ways []string) bool { return matchAny(f.Paths, ways) }
+
+// matchAny reports whether a pattern covers any way to read a path.
+func matchAny(patterns, ways []string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool {
 		return slices.ContainsFunc(ways, func(way string) bool { return covers(pattern, way) })
 	})
 }
 
 // Patterns returns the paths by option.
 func (r *Rules) Patterns() map[string][]string {
-	all := map[string][]string{"public": r.Public}
+	all := map[string][]string{"public": r.Public, "mfa": r.MFA}
 	for _, f := range r.Fresh {
 		all["fresh"] = append(all["fresh"], f.Paths...)
 	}
@@ -132,18 +156,24 @@ func (r *Rules) Patterns() map[string][]string {
 func (r *Rules) Pattern(option string, u *url.URL) string {
 	ways, _ := everyWay(u.EscapedPath())
 	for _, pattern := range r.Patterns()[option] {
-		if slices.ContainsFunc(ways, func(way string) bool { return covers(pattern, way) }) {
+		if matchAny([]string{pattern}, ways) {
 			return pattern
 		}
 	}
 	return ""
 }
 
-// Validate refuses values of public, fresh and role that cannot be meant.
+// Validate refuses values of public, fresh, mfa and role that cannot be meant.
 func (r *Rules) Validate() error {
-	if r.Public != nil {
-		if err := checkPatterns(r.Public); err != nil {
-			return guest.Inside("public", err)
+	for _, given := range []struct {
+		option   string
+		patterns []string
+	}{{"public", r.Public}, {"mfa", r.MFA}} {
+		if given.patterns == nil {
+			continue
+		}
+		if err := checkPatterns(given.patterns); err != nil {
+			return guest.Inside(given.option, err)
 		}
 	}
 	for _, f := range r.Fresh {

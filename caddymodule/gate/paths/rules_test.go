@@ -139,11 +139,11 @@ func TestFreshPathsAreSoInAnyReading(t *testing.T) {
 		"/x;y/z":                 0,
 		"/x//y":                  0,
 	} {
-		if got, _ := rules.Needs(parsed(t, uri)); got != want {
+		if got, _, _ := rules.Needs(parsed(t, uri)); got != want {
 			t.Errorf("%s: got %v, want %v", uri, got, want)
 		}
 	}
-	if fresh, admits := new(Rules).Needs(parsed(t, "/x/../y")); fresh != 0 || admits != nil {
+	if fresh, admits, twice := new(Rules).Needs(parsed(t, "/x/../y")); fresh != 0 || admits != nil || twice != nil {
 		t.Errorf("without the option: got %v", fresh)
 	}
 }
@@ -349,7 +349,7 @@ func (rules *Rules) judge(t *testing.T, uri string) {
 		return
 	}
 	public := rules.IsPublic(u)
-	fresh, _ := rules.Needs(u)
+	fresh, _, _ := rules.Needs(u)
 	needsRole, roles := rules.rolesOf(u)
 	if public && !caddyMatches(t, u, rules.Public...) {
 		t.Errorf("%q is public, but not by Caddy's matcher", uri)

@@ -1,0 +1,194 @@
+package session
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/typed"
+	"github.com/mnemogate/mnemogate/flows/wire"
+)
+
+// This file raises a session: its user proves more, and it goes on with the same token
+// (contract, section 21).
+
+// What a step-up is for.
+const (
+	ForMFA   = "mfa"   // two factors
+	ForFresh = "fresh" // a recent login
+)
+
+// stepUpOrders are the factors of each kind of step-up, best first.
+var stepUpOrders = map[string][]record.AuthMethods{
+	ForMFA:   {record.ByPasskey, record.ByApp, record.BySMS, record.ByBackupCode, record.ByPassword},
+	ForFresh: {record.ByPasskey, record.ByPassword, record.ByApp, record.BySMS},
+}
+
+// StepUpAccount returns the account of the call's authorized session. From then on the call
+// hides nothing of it: the client is its user.
+func (c *Call) StepUpAccount(ctx context.Context) (record.Account, error) {
+	c.Tells = open{c}
+	a, err := c.LoadAccount(ctx)
+	if err == nil {
+		err = tenant.CheckStatus(a)
+	}
+	return a, err
+}
+
+// StepUpFactors returns the factors with which the owner of an account can raise the call's
+// session, best first. For two factors, these are what the session was not given yet.
+func (c *Call) StepUpFactors(a record.Account, wanted string) (factors []record.AuthMethods) {
+	has := map[record.AuthMethods]bool{
+		record.ByPasskey:    a.Passkeys > 0 && c.Company.Passkeys != nil,
+		record.ByApp:        a.HasApp(),
+		record.BySMS:        c.Company.SendsCodesTo(a.Phone),
+		record.ByBackupCode: a.BackupCodes > 0,
+		record.ByPassword:   a.PasswordHash != "",
+	}
+	given := c.session.Profile.Methods().Words()
+	for _, factor := range stepUpOrders[wanted] {
+		if has[factor] && (wanted != ForMFA || !slices.Contains(given, string(factor))) {
+			factors = append(factors, factor)
+		}
+	}
+	return factors
+}
+
+// NewStepUp returns the token of a step-up of the call's session, and for how many seconds
+// it is valid. If the factor is an SMS, NewStepUp sends the code, which replaces that of an
+// earlier step-up.
+func (c *Call) NewStepUp(ctx context.Context, a record.Account, wanted string, factor record.AuthMethods) (token string, expiresIn int, err error) {
+	expires := c.Now.Add(time.Duration(c.Company.Session.Temporary))
+	if expires.After(c.session.Ends) {
+		expires = c.session.Ends
+	}
+	token = c.Keys.NewStepUp(tokens.StepUp{Company: c.Company.Code, Session: c.session.ID, Wanted: wanted, Factor: factor}, expires)
+	if factor != record.BySMS {
+		return token, c.secondsUntil(expires), nil
+	}
+	if _, err := c.codeAccount(ctx); err != nil {
+		return "", 0, err
+	}
+	st := Step{Account: a, State: record.Authorized}
+	code, err := c.newCode(st, token)
+	if err == nil {
+		err = c.Charge(ctx, code.counters...)
+	}
+	if err == nil {
+		err = c.replaceCode(ctx, st, code)
+	}
+	return token, c.secondsUntil(expires), err
+}
+
+var errStepUp = wire.Invalid("The stepup_token is not one of this session, was used before or has expired. Call stepup again.")
+
+// OpenStepUp returns what a token of the call's session stands for. A token works once: see
+// Raise.
+func (c *Call) OpenStepUp(ctx context.Context, token string) (tokens.StepUp, error) {
+	found, ok := c.Keys.OpenStepUp(c.Company.Code, c.session.ID, token, c.Now)
+	if !ok {
+		return found, errStepUp
+	}
+	c.stepUp = token
+	unused, err := c.MarkUsed(ctx, record.CheckOnly(c.stepUpMark())[0])
+	if err == nil && !unused {
+		err = errStepUp
+	}
+	return found, err
+}
+
+// stepUpMark is full once the call's step-up was used. It outlives the token, by any clock.
+func (c *Call) stepUpMark() record.Counter {
+	hash := sha256.Sum256([]byte(c.stepUp))
+	return c.Counter("stepup", hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: time.Hour})
+}
+
+// TryStepUpCode compares a code with that of the app or, if the factor is an SMS, with the
+// one that was sent, which it spends.
+func (c *Call) TryStepUpCode(ctx context.Context, factor record.AuthMethods, sent string) (Step, error) {
+	if _, ok := typed.OTP(sent, c.Company.OTP.Length); ok && factor == record.BySMS {
+		found, err := c.spendCode(record.Authorized)(ctx, c.session.Hash)
+		if errors.Is(err, record.ErrNotFound) {
+			return Step{}, wire.ErrTokenInvalid
+		}
+		if err != nil {
+			return Step{}, wire.Unavailable("spending the code", err)
+		}
+		c.session = &found
+	}
+	return c.tryCode(ctx, sent, factor == record.ByApp)
+}
+
+// Raise adds the proof of a step to the call's session, whose login counts as now. The token
+// that OpenStepUp has opened is then used: of any number of callers with it, one succeeds.
+func (c *Call) Raise(ctx context.Context, st Step) (record.Session, error) {
+	if err := c.Charge(ctx, st.Counters...); err != nil {
+		return record.Session{}, err
+	}
+	first, err := c.MarkUsed(ctx, c.stepUpMark())
+	if err == nil && !first {
+		err = errStepUp
+	}
+	if err != nil {
+		return record.Session{}, err
+	}
+	ctx = context.WithoutCancel(ctx) // the factor may be spent already
+	for _, then := range st.then {
+		err := then(ctx)
+		if errors.Is(err, wire.ErrTokenInvalid) { // another request was faster with the same backup code
+			err = wire.ErrBackupCodeInvalid
+		}
+		if err != nil {
+			return record.Session{}, err
+		}
+	}
+	if err := c.raise(ctx, st.By); err != nil {
+		return record.Session{}, err
+	}
+	raised := c.Event()
+	raised.Name, raised.Company, raised.Factor, raised.Country = record.SessionRaised, c.Company.Code, string(st.By), ""
+	c.m.Emit(ctx, raised)
+	err = c.extend(ctx)
+	return *c.session, err
+}
+
+// extend extends the call's session as a request for the application does.
+func (c *Call) extend(ctx context.Context) error {
+	expires := c.session.IdleUntil(c.Now.Add(time.Duration(c.Company.Session.Idle)))
+	err := c.m.Sessions.Touch(ctx, c.Now, c.session.Hash, expires)
+	if errors.Is(err, record.ErrNotFound) {
+		return wire.ErrTokenInvalid // it was revoked in the meantime
+	}
+	if err == nil {
+		c.session.Expires = expires
+	}
+	return nil
+}
+
+// raises bounds how often raise begins again. Each time, another step-up was faster.
+const raises = 8
+
+// raise stores a proof. If the session is raised by two of them at once, it has both.
+func (c *Call) raise(ctx context.Context, by record.AuthMethods) error {
+	for range raises {
+		profile := c.session.Profile.Raised(c.Now, by)
+		err := c.m.Sessions.Raise(ctx, c.Now, c.session.Hash, c.session.Profile, profile)
+		if err == nil {
+			c.session.Profile = profile
+			return nil
+		}
+		if !errors.Is(err, record.ErrConflict) {
+			return wire.Unavailable("raising the session", err)
+		}
+		if err := c.Find(ctx, c.token, Requirement{Company: c.Company.Code}); err != nil {
+			return err
+		}
+	}
+	return wire.Unavailable("raising the session", record.ErrConflict)
+}

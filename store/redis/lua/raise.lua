@@ -1,0 +1,23 @@
+-- Replaces the profile of a session, which is stored in pieces f, f1, f2 and so on.
+--
+-- KEYS  session
+-- ARGV  now, state that it must have, profile that it must have, hash, channel, field, value, …
+local found, state, expires = find(KEYS[1], 's', 'x')
+if not found or state ~= ARGV[2] or tonumber(expires) <= tonumber(ARGV[1]) then
+	return {0}
+end
+local profile, pieces = '', 0
+local piece = redis.call('HGET', KEYS[1], 'f')
+while piece do
+	profile, pieces = profile .. piece, pieces + 1
+	piece = redis.call('HGET', KEYS[1], 'f' .. pieces)
+end
+if profile ~= ARGV[3] then
+	return {0}
+end
+redis.call('HSET', KEYS[1], unpack(ARGV, 6))
+for i = (#ARGV - 5) / 2, pieces - 1 do
+	redis.call('HDEL', KEYS[1], 'f' .. i)
+end
+redis.call('PUBLISH', ARGV[5], 'd' .. ARGV[4])
+return {1}
