@@ -37,6 +37,7 @@ func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 	reply := Reply{SessionState: found.State, ExpiresIn: new(int(found.Expires.Sub(c.Now) / time.Second))}
 	a, err := c.LoadAccount(ctx)
 	if found.State == record.Authorized && (err == nil || errors.Is(err, wire.ErrUnavailable)) {
+		reply.AuthMethods = found.Profile.Methods().Words()
 		reply.ProfileMnemocode, reply.User = found.Mnemocode, a.ScreenName() // protected paths work without the accounts, so this does, too
 		return reply, nil
 	}

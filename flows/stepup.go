@@ -36,10 +36,24 @@ func (s *Service) stepUp(ctx context.Context, c *session.Call, req *stepUpReques
 	if len(factors) == 0 {
 		return Reply{}, errNoFactor
 	}
-	reply := Reply{Factors: factors, Factor: cmp.Or(record.AuthMethods(req.Factor), factors[0])}
-	if !slices.Contains(factors, reply.Factor) {
+	named := record.AuthMethods(req.Factor)
+	if named != "" && !slices.Contains(factors, named) {
 		return Reply{}, wire.Invalid("The account can't give this factor now. Leave it out, and see factors in the answer.")
 	}
+	reply, err := beginStepUp(ctx, c, a, wanted, cmp.Or(named, factors[0]))
+	if next := slices.Index(factors, record.BySMS) + 1; named == "" && session.IsUnsent(err) && next < len(factors) {
+		reply, err = beginStepUp(ctx, c, a, wanted, factors[next]) // as in a login, where a backup code can take the place of the SMS
+	}
+	if err != nil {
+		return Reply{}, err
+	}
+	reply.Factors = factors
+	return reply, nil
+}
+
+// beginStepUp begins a step-up with a factor.
+func beginStepUp(ctx context.Context, c *session.Call, a record.Account, wanted string, factor record.AuthMethods) (Reply, error) {
+	reply := Reply{Factor: factor}
 	if reply.Factor == record.ByPasskey {
 		challenge, err := challengeOf(c, a.ID, stepUpHandle(c))
 		if err != nil {
@@ -68,10 +82,12 @@ var errNoFactor = &wire.Refusal{
 func stepUpHandle(c *session.Call) []byte { return []byte("step-up of " + c.Session().ID) }
 
 type checkStepUpRequest struct {
-	StepUpToken    string         `json:"stepup_token" max:"256" need:"y"`
-	OTP            string         `json:"otp" max:"16"`
-	BackupCode     string         `json:"backup_code" max:"64"`
-	Password       string         `json:"password" max:"128"`
+	StepUpToken string `json:"stepup_token" max:"256" need:"y"`
+	OTP         string `json:"otp" max:"16"`
+	// One of the user's backup codes.
+	BackupCode string `json:"backup_code" max:"64"`
+	Password   string `json:"password" max:"128"`
+	// The challenge_token that came with the answer to stepup.
 	ChallengeToken string         `json:"challenge_token" max:"256"`
 	Credential     jsontext.Value `json:"credential"`
 }

@@ -71,12 +71,14 @@ type configAnswer struct {
 	page.Config
 	// Whether logged-in users can manage their own login, with the routes below me/.
 	SelfService bool `json:"self_service"`
+	// Whether sessions can be raised, with the route stepup.
+	StepUp bool `json:"step_up"`
 }
 
 // clientConfig returns the company's configuration for clients, which the login page
 // carries, too.
 func (h *Handler) clientConfig(r *http.Request, config tenant.ClientConfig, of *flows.Request) any {
-	return configAnswer{"success", config, h.pageConfig(r, of, config.OAuth), h.SelfService > 0}
+	return configAnswer{"success", config, h.pageConfig(r, of, config.OAuth), h.SelfService > 0, h.stepsUp()}
 }
 
 // keySetPath is the path of the keys that verify assertions, below /{company_code}/.

@@ -371,7 +371,7 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, t target) {
 func (h *Handler) has(t target) bool {
 	switch t.kind {
 	case authRoute:
-		return !t.route.StepsUp || len(h.MFA) > 0 || len(h.Fresh) > 0 || h.SelfService > 0
+		return !t.route.StepsUp || h.stepsUp()
 	case loginPage, logoutPage, pageFile:
 		return h.hasPage(t.company)
 	case securityPage:
@@ -385,6 +385,9 @@ func (h *Handler) has(t target) bool {
 	}
 	return true
 }
+
+// stepsUp reports whether something on the site may ask for a step-up.
+func (h *Handler) stepsUp() bool { return len(h.MFA) > 0 || len(h.Fresh) > 0 || h.SelfService > 0 }
 
 // answers maps each kind of target to the method that answers it. A method returns the
 // body of its answer, or nil if it has written one. A kind without a method is guarded.

@@ -67,6 +67,9 @@ func (g *gate) addStep(r *flows.Route) {
 			text = o.Text + " Takes a token in any state."
 		}
 	}
+	if r.StepsUp {
+		o.Security, text = "cookie", o.Text+" Takes an authorized token, or the cookie."
+	}
 	if len(r.Fields()) == 0 {
 		text += " Send no body; an empty JSON object is accepted, too."
 	} else {

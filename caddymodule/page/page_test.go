@@ -158,6 +158,9 @@ func madeKeys() []string {
 	for _, method := range []tenant.Method{tenant.ByPhone, tenant.ByMail, tenant.ByQuestion} {
 		keys = append(keys, "recover."+string(method))
 	}
+	for _, made := range []string{"mfa", "fresh", "use.passkey", "use.otp", "use.sms", "use.backup", "use.pwd"} {
+		keys = append(keys, "stepup."+made)
+	}
 	for _, own := range []string{"network", "superseded", "oauth.state", "oauth.denied"} { // OwnCode in client.d.ts
 		keys = append(keys, "error."+own)
 	}

@@ -299,12 +299,17 @@ func (c *Call) enterCheckOTP(ctx context.Context, st Step) (Issued, error) {
 		return c.enterCodeless(ctx, st)
 	}
 	issued, err := c.enter(ctx, st)
-	_, unsent := errors.AsType[notTaken](err)
-	if spare && (unsent || strings.HasPrefix(string(wire.ReasonOf(err)), "limit.sms_")) {
+	if spare && IsUnsent(err) {
 		c.m.WarnUnanswered(err, "company", c.Company.Code)
 		return c.enterCodeless(ctx, st)
 	}
 	return issued, err
+}
+
+// IsUnsent reports whether no SMS could be sent, because of a budget or the gateway.
+func IsUnsent(err error) bool {
+	_, unsent := errors.AsType[notTaken](err)
+	return unsent || strings.HasPrefix(string(wire.ReasonOf(err)), "limit.sms_")
 }
 
 func (c *Call) enterCodeless(ctx context.Context, st Step) (Issued, error) {

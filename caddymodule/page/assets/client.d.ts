@@ -79,6 +79,21 @@ export interface Client {
   /** Ends the session of the cookie. It may be one of another company of the site, which `resume` does not find. */
   logout(): Promise<Start>;
   /**
+   * Asks a user who is logged in for one more factor, after `auth.session.invalid` with the
+   * reason `mfa` (`for: 'mfa'`) or `too_old` (`for: 'fresh'`). The session and its token stay.
+   * Returns the start if nobody is logged in, and the session if it has two factors already.
+   * Fails with `auth.user.restricted`, `user.no_second_factor`, if the account has no factor
+   * that would do.
+   */
+  stepUp(options?: {
+    /** Default: mfa. */
+    for?: 'mfa' | 'fresh';
+    /** The factor to begin with. Default: the best one that the account has. */
+    factor?: Factor;
+    /** As for `resume`. */
+    byCookie?: boolean;
+  }): Promise<Step>;
+  /**
    * Continues the login that `authorize` began. Call it with the address that the provider
    * sent the browser back to. For other addresses it returns null. Remove code and state
    * from the address (`history.replaceState`) before the page loads anything else. The
@@ -123,6 +138,7 @@ export type Step =
   | RecoveryCheckOTP
   | RecoveryCheckQuestion
   | RecoverySetPassword
+  | StepUp
   | Authorized;
 
 /** What happened on the way to a step. Choose your text for users by it. */
@@ -275,8 +291,40 @@ export interface RecoverySetPassword extends Halfway {
   setPassword(password: string): Promise<PasswordSet>;
 }
 
+/** A factor: a code by SMS, a code of an authenticator app, a backup code, a passkey or the password. */
+export type Factor = 'sms' | 'otp' | 'backup' | 'passkey' | 'pwd';
+
+/** The session of a user who is logged in waits for one more factor. */
+export interface StepUp extends WithToken {
+  state: 'stepup';
+  for: 'mfa' | 'fresh';
+  /** What to call the user on a screen. */
+  user: string | null;
+  /** The factors that the user can give, best first. */
+  factors: Factor[];
+  /** The one to ask for. The user may give another one: see `choose`. */
+  factor: Factor;
+  /** The masked phone that a code was sent to, or null. */
+  phone: string | null;
+  /** A failed attempt spent the code by SMS. Call `renewOTP` before the next `checkOTP`. */
+  codeSpent: boolean;
+  /** Asks for another factor. For `sms` it sends a code. */
+  choose(factor: Factor): Promise<StepUp>;
+  /** Sends another code by SMS. */
+  renewOTP(): Promise<StepUp>;
+  checkOTP(code: string): Promise<Authorized>;
+  useBackupCode(code: string): Promise<Authorized>;
+  checkPassword(password: string): Promise<Authorized>;
+  /** Lets the browser ask for a passkey. Fails with the browser's `DOMException` as `askPasskey` does. */
+  usePasskey(options?: { signal?: AbortSignal }): Promise<Authorized>;
+  /** Returns the session as it is. Nothing is sent. */
+  cancel(): Promise<Step>;
+}
+
 export interface Authorized extends WithToken {
   state: 'authorized';
+  /** How the user has proved who they are, with `mfa` for two factors. Empty if this client has not asked: see `resume`. */
+  authMethods: string[];
   profileMnemocode: string;
   /** What to call the user on a screen: the email, login name or masked phone. Null unless `resume` returned this step. */
   user: string | null;
@@ -462,6 +510,8 @@ export interface Config {
   passkeys: boolean;
   /** Whether users can manage their own login: `Authorized.me`. */
   selfService: boolean;
+  /** Whether sessions can be raised: `stepUp`. */
+  stepUp: boolean;
 }
 
 /** A link of the operator, in the client's language. The address has https, http, mailto or tel, or is a path of this site. */
@@ -567,6 +617,7 @@ export type Reason =
   | 'lock.codes'
   | 'lock.disabled'
   | 'lock.password'
+  | 'mfa'
   | 'password.breached'
   | 'password.common'
   | 'password.pattern'

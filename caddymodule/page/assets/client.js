@@ -29,6 +29,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       return step({ state: 'start' });
     },
     logout: () => logout({ state: 'start' }),
+    stepUp: (options) => inTurn(() => stepUp(options)),
     finishOAuth,
     askPasskey,
     config: () => ask('GET', 'client.json'),
@@ -170,12 +171,13 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
         if (answer.sessionToken) Object.assign(next, { state: answer.sessionState, token: answer.sessionToken });
         if (next.token) keep(next.token, next.loginId);
         else forget(from.token);
-        if (next.state !== 'authorized' || !cookie) return step(next);
+        if (next.state !== 'authorized' || !cookie || !next.token) return step(next); // a session in the cookie may be raised there
         // If this fails, the user is logged in all the same, and the app must show that.
         return await toCookie(next).catch((error) => { throw isOver(error) ? error : goingOn(error, next); });
       });
     } catch (error) {
       if (isOver(error) && from.token && !bare) throw await lost(error, from);
+      if (isOver(error) && from.state === 'stepup') throw goingOn(error, { state: 'start' });
       const known = { ...from, notice: undefined };
       if (error.captchaRequired && route !== 'auth/recovery/recover') known.captchaRequired = true;
       if (error.code === 'auth.disclaimer.invalid') known.disclaimersRequired = error.disclaimersRequired;
@@ -267,9 +269,11 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
           setPassword: (password, { acceptDisclaimers } = {}) => take(from, 'auth/setpassword',
             { new_password: password, accept_disclaimers: acceptDisclaimers }, { end: 'passwordset' }),
         };
+      case 'stepup':
+        return raising(from, renewed);
       case 'authorized':
         return {
-          state, notice, loginId, expiresAt, profileMnemocode: from.profileMnemocode, user: from.user ?? null, deviceToken: from.deviceToken ?? null,
+          state, notice, loginId, expiresAt, authMethods: from.authMethods ?? [], profileMnemocode: from.profileMnemocode, user: from.user ?? null, deviceToken: from.deviceToken ?? null,
           headers: () => token ? { Authorization: `Bearer ${token}` } : {},
           fetch: (input, init) => fetchAs(token, input, init),
           logout: () => logout(from),
@@ -286,6 +290,46 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     return take(from, 'auth/recovery/recover', async () => (
       { login_id: loginId, method, captcha_response: await solved(captcha, true) ?? 'none' }
     ), { loginId, bare: true, end: 'linkmailed' });
+  }
+
+  // Step-ups raise a session, which stays. In a step-up, `from` has the session's token, if
+  // it is not in the cookie, and what to call the user.
+
+  // stepUp begins a step-up, unless nobody is logged in or nothing is missing.
+  async function stepUp({ byCookie, for: wanted = 'mfa', factor } = {}) {
+    const now = await look({ byCookie });
+    if (now.state !== 'authorized' || wanted === 'mfa' && now.authMethods.includes('mfa')) return now;
+    const from = { state: 'authorized', wanted, token: cookie ? undefined : read().token, user: now.user, loginId: now.loginId, profileMnemocode: now.profileMnemocode, authMethods: now.authMethods };
+    try {
+      return step({ ...from, ...await ask('POST', 'stepup', { token: from.token, body: { for: wanted, factor } }), state: 'stepup' });
+    } catch (error) {
+      throw goingOn(error, isOver(error) ? { state: 'start' } : { ...from, expiresAt: now.expiresAt });
+    }
+  }
+
+  // raising returns the step of a step-up. renewed has the fields after another code was sent.
+  function raising(from, renewed) {
+    const { factors, factor, wanted, userPhone: phone = null, user, loginId, expiresAt, codeSpent = false, notice = null } = from;
+    const begin = (other) => ask('POST', 'stepup', { token: from.token, body: { for: wanted, factor: other } });
+    const choose = (other, stay) => take(from, 'stepup', { for: wanted, factor: other }, { stay: { ...stay, userPhone: undefined } });
+    const prove = (proof, spends = false) => take(from, 'stepup/check', proof, { stay: { ...from, state: 'authorized', notice: undefined }, spends });
+    // A token that has expired sent no code that could still be valid, so another one will do.
+    const token = async () => (Date.now() < expiresAt || phone ? from : await begin(factor)).stepupToken;
+    const typed = (proof, spends) => prove(async () => ({ stepup_token: await token(), ...proof }), spends);
+    return {
+      state: 'stepup', notice, loginId, user: user ?? null, expiresAt, for: wanted, factors, factor, phone, codeSpent,
+      choose: (other) => choose(other, { ...from, codeSpent: false, notice: undefined }),
+      renewOTP: () => choose('sms', renewed),
+      checkOTP: (code) => typed({ otp: code }, phone !== null),
+      useBackupCode: (code) => typed({ backup_code: code }),
+      checkPassword: (password) => typed({ password }),
+      usePasskey: ({ signal } = {}) => prove(async () => {
+        const { stepupToken, challengeToken, publicKey } = await begin('passkey'); // a challenge does not live as long as the step
+        const credential = await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(publicKey), signal });
+        return { stepup_token: stepupToken, challenge_token: challengeToken, credential: credential.toJSON() };
+      }),
+      cancel: () => look().catch((error) => { throw goingOn(error, from); }),
+    };
   }
 
   async function cancel(token) {

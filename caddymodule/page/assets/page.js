@@ -8,7 +8,7 @@ import { configOf, keep, key, languages, remembered, stored } from './frame.js';
 import { returnTo } from './returnto.js';
 import { Journey, linkIn } from './journey.js';
 import { canOffer, offer } from './passkey.js';
-import { screens, changed, deadLink, going, login, logout, loggedOut, openLink, recover, takes, unconfirmed, useBackupCode } from './screens.js';
+import { screens, changed, noFactor, deadLink, going, login, logout, loggedOut, openLink, recover, takes, unconfirmed, useBackupCode } from './screens.js';
 
 // The token of a link and the parameters from a provider are removed from the address
 // before anything else. The address to go to after the login stays, so that a reload
@@ -17,6 +17,8 @@ const leaving = $('main').dataset.kind === 'logout';
 const address = new URL(location.href);
 const link = linkIn(address.hash) ?? history.state?.link;
 const returned = address.searchParams.has('code') || address.searchParams.has('error');
+let raises = false; // whether the user may give only what is missing
+const mfa = !returned && address.searchParams.has('mfa'); // the path needs two factors
 const fresh = returned ? remembered('fresh') : address.searchParams.get('fresh'); // with it, a session is not enough
 const asked = (returned ? remembered('goal') : address.searchParams.get('return_to')) ?? '/';
 // Browsers keep the fragment of a page that has led here.
@@ -50,6 +52,8 @@ const page = {
   noMoreCodes: false, // whether the error says that this login gets none
   unanswered: undefined, // the screen whose form got no answer
   former: undefined, // who was logged in before
+  stuck: false, // whether the account has no second factor for this path
+  relogin: () => relogin(),
   leaving: [],
 
   // choose keeps the user's choice to stay logged in or to be remembered, also for a
@@ -189,6 +193,7 @@ const page = {
       if (sets) return this.show({ ...step, notice: 'lost.password', loginId: this.loginId });
       error.reason = 'lost.step';
     }
+    if (make === screens.stepup && this.unanswered === make && error.code === 'request.validation.failed') return this.arrive(await raise()); // it may be done
     const code = $('#code', screen);
     if (code && [401, 403, 429].includes(error.status)) code.value = ''; // it does not work again
     if (made.renews?.(error)) {
@@ -265,8 +270,34 @@ const page = {
   },
 };
 
+// find finds out the current step. A user who is logged in gives only what is missing. Who
+// has nothing to give for it logs in again, if that would help.
+async function find() {
+  if (!raises) return relogin();
+  try {
+    const step = await raise();
+    if (step.state !== 'start') keep('former', ''); // it is the same user
+    return step.state === 'start' ? relogin() : step;
+  } catch (error) {
+    if (error.reason !== 'user.no_second_factor') throw error;
+    page.stuck = mfa;
+    return mfa ? error.step : relogin();
+  }
+}
+
+const raise = () => client.stepUp({ for: mfa ? 'mfa' : 'fresh', byCookie: hasCookie });
+
+// relogin is find for users who log in again, perhaps as somebody else. The page remembers
+// who was logged in.
+async function relogin() {
+  const found = await client.resume({ byCookie: hasCookie, fresh: !leaving && !!(fresh || mfa) });
+  if (found.state === 'start' && !fresh && !mfa) page.unchoose();
+  if (found.state === 'start') keep('former', found.user ? JSON.stringify({ user: found.user, profileMnemocode: found.profileMnemocode }) : '');
+  return found;
+}
+
 // ends are the screens without a login in progress. Back leaves the page from there.
-const ends = new Set([login, openLink, deadLink, logout, loggedOut, offer, unconfirmed, changed, screens.authorized]);
+const ends = new Set([login, openLink, deadLink, logout, loggedOut, offer, unconfirmed, changed, noFactor, screens.stepup, screens.authorized]);
 
 const screenOf = (step) => step.notice === 'sms.exhausted' ? useBackupCode : screens[step.state];
 
@@ -332,17 +363,16 @@ async function begin() {
   try {
     if (!navigator.cookieEnabled || !isSecureContext || !stored()) throw new MnemogateError('cookies', 'the session could not be kept');
     page.config = await configOf(client);
-    if (!fresh) canOffer(page.config).then((can) => { page.offers = can; }); // otherwise the user wants to do something else
+    if (!fresh && !mfa) canOffer(page.config).then((can) => { page.offers = can; }); // otherwise the user wants to do something else
     if (leaving && hasCookie) client.start(); // a login that has begun in this tab is over
     if (link && !leaving) return page.show(client.start(), { screen: openLink });
     const step = returned && await client.finishOAuth(address);
     if (step) return page.arrive(step);
-    const found = await client.resume({ byCookie: hasCookie, fresh: !leaving && !!fresh });
-    if (found.state === 'start' && !fresh) page.unchoose();
-    if (found.state === 'start') keep('former', found.user ? JSON.stringify({ user: found.user, profileMnemocode: found.profileMnemocode }) : '');
+    raises = !leaving && Boolean(mfa || fresh) && page.config.stepUp;
+    const found = page.sent(await find());
     const mayEnd = hasCookie || found.state === 'authorized'; // the cookie may be another company's
     const stateless = returned && found.state !== 'authorized'; // some providers send errors so
-    page.show(found, { screen: !leaving ? undefined : mayEnd ? logout : loggedOut, error: stateless ? new MnemogateError('oauth.denied', 'the answer has no state') : undefined });
+    page.show(found, { screen: page.stuck ? noFactor : !leaving ? undefined : mayEnd ? logout : loggedOut, error: stateless ? new MnemogateError('oauth.denied', 'the answer has no state') : undefined });
   } catch (error) {
     if (!(error instanceof MnemogateError)) throw error;
     const over = error.code === 'oauth.state' && error.step.state === 'authorized'; // Back has led here after the login

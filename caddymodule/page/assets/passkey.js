@@ -44,9 +44,15 @@ async function wait(page, step, stopped) {
 // passkey returns a button for users whose browser has no autofill, or who don't find it. start
 // returns the step that the login begins with.
 export const passkey = (page, start) => page.config.passkeys && globalThis.PublicKeyCredential?.parseRequestOptionsFromJSON && button(t('login.passkey'), () => page.act(async () => {
-  const answer = await page.client.askPasskey().catch((cause) => { throw cause instanceof DOMException ? new MnemogateError('passkey', 'the browser gave no passkey', { cause }) : cause; });
+  const answer = await page.client.askPasskey().catch(unanswered);
   return login(await start(), answer);
 }), 'other');
+
+// unanswered replaces the error of a browser whose user has cancelled, or has no passkey.
+const unanswered = (cause) => { throw cause instanceof DOMException ? new MnemogateError('passkey', 'the browser gave no passkey', { cause }) : cause; };
+
+// usePasskey is passkey for a user who is logged in.
+export const usePasskey = (step) => step.usePasskey().catch(unanswered);
 
 async function login(step, answer) {
   const next = await step.loginWithPasskey(answer);

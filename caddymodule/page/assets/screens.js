@@ -3,7 +3,7 @@
 import { $, el, anchor, button, field, form as formOf, choices, labelled, link, marked, submit, verbatim } from './ui.js';
 import { t, time, language } from './texts.js';
 import { captcha } from './captcha.js';
-import { autofill, passkey } from './passkey.js';
+import { autofill, passkey, usePasskey } from './passkey.js';
 
 // form returns a form whose fields the user must fill in before it is sent.
 const form = (page, send, ...content) => formOf((of) => page.submit(of, send), ...content);
@@ -93,6 +93,8 @@ const loginField = (attributes) => field({ name: 'login', label: t('login.id'), 
 // otherwise shows other ways to log in, below a form.
 const otherwise = (ways) => ways.length > 0 ? [el('p', { class: 'or' }, t('login.or')), el('div', { class: 'stack' }, ways)] : [];
 
+const passwordField = (attributes) => field({ name: 'password', label: t('password.label'), type: 'password', autocomplete: 'current-password', reveal: true, ...attributes });
+
 function checkPassword(page, step) {
   const { element, response, missing } = proof(page, step.captchaRequired);
   return {
@@ -102,7 +104,7 @@ function checkPassword(page, step) {
     body: [
       form(page, ({ password, disclaimers }) => step.checkPassword(password, { captcha: response(), acceptDisclaimers: disclaimers }),
         who(page, step),
-        field({ name: 'password', label: t('password.label'), type: 'password', autocomplete: 'current-password', reveal: true, beside: forgot(page, step) }),
+        passwordField({ beside: forgot(page, step) }),
         remembering(page, 'login.device'),
         element,
         consent(page, step.disclaimers),
@@ -220,6 +222,8 @@ function checkOTP(page, step) {
   };
 }
 
+const backupField = () => field({ name: 'backup', label: t('backup.label'), autocomplete: 'off', ...verbatim, class: 'code', maxlength: '64', dir: 'ltr' });
+
 export function useBackupCode(page, step) {
   return {
     name: 'backup',
@@ -228,7 +232,7 @@ export function useBackupCode(page, step) {
       el('p', { class: 'lead' }, t('backup.text')),
       form(page, ({ backup, disclaimers }) => step.useBackupCode(backup, { acceptDisclaimers: disclaimers }),
         who(page, step),
-        field({ name: 'backup', label: t('backup.label'), autocomplete: 'off', ...verbatim, class: 'code', maxlength: '64', dir: 'ltr' }),
+        backupField(),
         consent(page, step.disclaimers), submit(t('code.submit'))),
       links(
         step.notice === 'sms.exhausted'
@@ -418,6 +422,54 @@ function already(page, step) {
   };
 }
 
+// stepUp asks a user who is logged in for one more factor. The form is that of the factor;
+// the others are below it.
+function stepUp(page, step) {
+  const { factor, factors, phone } = step;
+  const owner = el('p', { class: 'who' }, named(step.user ?? step.loginId), username({ loginId: !isMasked(step.user) && step.user }), button(t('login.other'), () => page.act(page.relogin)));
+  const asks = {
+    passkey: () => [owner, button(t('stepup.passkey'), () => page.act(() => usePasskey(step)), 'main')],
+    otp: () => code(t('code.app'), appDigits),
+    sms: () => step.codeSpent ? [resend(page, t('code.resend'), step, { kind: 'main' })] : code(sentTo('code.sent', 'phone', phone), page.config.otp.length),
+    backup: () => [
+      el('p', { class: 'lead' }, t('backup.text')),
+      form(page, ({ backup }) => step.useBackupCode(backup), owner, backupField(), submit(t('code.submit'))),
+    ],
+    pwd: () => [form(page, ({ password }) => step.checkPassword(password), owner, passwordField(), submit(t('code.submit')))],
+  };
+  const code = (lead, length) => [
+    el('p', { class: 'lead' }, lead),
+    form(page, ({ code }) => step.checkOTP(code), owner, codeField({ length, hint: validity(page, step) }), submit(t('code.submit'))),
+  ];
+  return {
+    name: 'stepup',
+    heading: t('stepup.heading'),
+    body: [
+      el('p', { class: 'lead' }, t(`stepup.${step.for}`)),
+      ...asks[factor](),
+      links(
+        factor === 'sms' && !step.codeSpent && resend(page, t('code.resend'), step),
+        ...factors.filter((other) => other !== factor).map((other) => button(t(`stepup.use.${other}`), () => page.act(() => step.choose(other))))),
+    ],
+    renews: ({ step: left }) => left?.codeSpent, // as for a login
+  };
+}
+
+// noFactor tells users of a path that needs two factors how to get the second one.
+export function noFactor(page, step) {
+  const back = new URLSearchParams({ return_to: location.pathname + location.search });
+  return {
+    name: 'nofactor',
+    heading: t('stepup.none.heading'),
+    body: [
+      whose(step),
+      el('p', { class: 'lead' }, t(page.config.selfService ? 'stepup.none.text' : 'stepup.none.support')),
+      page.config.selfService && el('a', { class: 'main', href: `security?${back}` }, t('stepup.none.setup')),
+      links(...page.support(), button(t('login.other'), () => page.act(page.relogin))),
+    ],
+  };
+}
+
 // whose shows who is logged in.
 const whose = ({ user }) => user && el('p', { class: 'who' }, named(user));
 
@@ -478,5 +530,6 @@ export const screens = {
   'recovery-checkotp': recoveryCheckOTP,
   'recovery-checkquestion': checkQuestion,
   'recovery-setpassword': setPassword,
+  stepup: stepUp,
   authorized: already,
 };

@@ -61,6 +61,10 @@ const withDevices = {
 };
 const factors = (more) => ({ ...security, answers: { ...answers, 'me/factors': { ...answers['me/factors'], ...more } } });
 const offer = { ...password, config: { passkeys: true, self_service: true }, answers: { 'auth/checkpassword': step('authorized', { session_token: 'preview' }) } };
+const raised = (more, session = authorized) => ({ ...session, at: '?mfa=1&cookie', config: { step_up: true, self_service: true }, answers: {
+  stepup: { stepup_token: 'preview', expires_in: 600, factors: ['passkey', 'otp', 'sms', 'backup'], ...more }, 'stepup/check': [fails(401, 'auth.otp.invalid'), session.session],
+} });
+const raisedBySMS = { factor: 'sms', user_phone: '+37*******34', factors: ['sms', 'backup'] };
 const oauth = { at: '?state=s&code=c' };
 
 export const scenes = {
@@ -77,6 +81,16 @@ export const scenes = {
   'login-offline': refused('auth/login', 'network', ...enter('login', loginId)),
   'login-fresh': { ...authorized, at: '?fresh=60&cookie' },
   'login-fresh-phone': { ...authorized, session: step('authorized', { profile_mnemocode: 'bob-0002', user: '+37*******34' }), at: '?fresh=60&cookie' },
+  'stepup-passkey': raised({ factor: 'passkey', challenge_token: 'preview', public_key: {} }),
+  'stepup-app': raised({ factor: 'otp' }),
+  'stepup-app-wrong': { ...raised({ factor: 'otp' }), act: [enterCode] },
+  'stepup-code': raised(raisedBySMS),
+  'stepup-code-wrong': { ...raised(raisedBySMS), act: [enterCode] },
+  'stepup-backup': raised({ factor: 'backup' }),
+  'stepup-password': { ...raised({ factor: 'pwd', factors: ['pwd', 'otp'] }), at: '?fresh=60&cookie' },
+  'stepup-password-wrong': { ...refused('stepup/check', fails(401, 'auth.password.invalid'), ...enter('password', 'x')), ...authorized, at: '?fresh=60&cookie', config: { step_up: true }, answers: { stepup: { stepup_token: 'preview', expires_in: 600, factors: ['pwd'], factor: 'pwd' }, 'stepup/check': fails(401, 'auth.password.invalid') } },
+  'stepup-none': { ...authorized, at: '?mfa=1&cookie', config: { step_up: true, self_service: true }, answers: { stepup: fails(403, 'auth.user.restricted', { reason: 'user.no_second_factor' }) } },
+  'stepup-none-support': { ...authorized, at: '?mfa=1&cookie', config: { step_up: true }, answers: { stepup: fails(403, 'auth.user.restricted', { reason: 'user.no_second_factor' }) } },
   'login-changed': {
     ...authorized, session: [session, bob], at: '?fresh=60&cookie', answers: { 'auth/checkpassword': step('authorized', { session_token: 'preview' }), session: bob },
     act: [...enter('login', 'bob'), ...enter('password', 'right')],

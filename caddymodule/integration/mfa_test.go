@@ -1,0 +1,122 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
+)
+
+const mfaChallenge = `Bearer realm="mnemogate", error="insufficient_user_authentication", acr_values="mfa"`
+
+// wantOneFactor checks that the answer says that the session needs another factor.
+func (a answer) wantOneFactor() {
+	a.t.Helper()
+	a.want(wire.ErrSessionInvalid)
+	if got := a.Header.Get("WWW-Authenticate"); got != mfaChallenge || a.str("reason") != "mfa" {
+		a.t.Errorf("got %q and %s", got, a.Body)
+	}
+}
+
+// Contract, section 21: these paths need two factors. The user of a session by password gives
+// a code for the payment page. The session, its token and what is open elsewhere stay, and
+// every node knows at once.
+func TestAPaymentPageAsksForOneCode(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		s := start(t, siteConfig{company: people, servers: "trusted_proxies static 127.0.0.1/32", handler: `
+			login_page acme
+			check /check
+			public /open/*
+			fresh 1h /pay/new
+			mfa /pay/* /open/pay/*
+			forward auth_methods session
+			assertion profile-api`})
+		one, two := s.all()[0], s.all()[len(s.all())-1]
+		token := s.login("alice@example.com")
+		s.run("without a session", func(*testing.T) {
+			one.ask("GET", "/pay/x", "").want(wire.ErrHeaderMissing)
+			one.ask("GET", "/open/pay/x", "").want(wire.ErrHeaderMissing)
+			one.ask("GET", "/open/x", "").wantStatus(200)
+		})
+		s.run("with one factor", func(*testing.T) {
+			const asked = "X-Forwarded-Method: GET\r\nX-Forwarded-Host: example.com\r\nX-Forwarded-Uri: "
+			for range 2 { // from the store and from memory
+				for _, uri := range []string{"/pay/x", "/PAY", "/pay/new", "/open/pay/x", "/x/..;/pay/x", "/x%00", "/open/../pay/x"} {
+					one.ask("GET", uri, bearer(token)).wantOneFactor()
+				}
+				one.ask("POST", "/pay/x", bearer(token)+"Content-Length: 0\r\n").wantOneFactor()
+				one.ask("GET", "/check", bearer(token)+asked+"/x/..;/pay/x\r\n").wantOneFactor()
+				one.ask("GET", "/check", bearer(token)+asked+"/payments\r\n").wantStatus(204)
+			}
+			cookie := s.moved("alice@example.com")
+			one.ask("GET", "/pay/x", navigates+cookie).wantRedirect("/acme/login?return_to=%2Fpay%2Fx&mfa=1")
+		})
+		tab := one.stream("SSE", token)
+		s.remember(token)
+		begun := one.post("stepup", token, fields{}).wantStatus(200)
+		if got := s.encoded(begun.JSON["factors"]); got != `["sms"]` || begun.str("user_phone") != "+37*******01" {
+			t.Fatalf("got %s", begun.Body)
+		}
+		raise := fields{"stepup_token": begun.str("stepup_token"), "otp": s.sms.last("otp.stepup", "code")}
+		answered := two.post("stepup/check", token, raise).wantState("authorized")
+		raised := time.Now()
+		if got := s.encoded(answered.JSON["auth_methods"]); got != `["pwd","sms","mfa"]` {
+			t.Errorf("got %s", answered.Body)
+		}
+		storetest.Eventually(t, heardWithin, "the raise on the other node", func() bool { return one.get("/pay/x", token).Status == 200 })
+		if took := time.Since(raised); took > heardWithin {
+			t.Errorf("the raise was heard after %v", took)
+		}
+		for _, node := range s.all() {
+			node.get("/pay/new", token).wantStatus(200)
+			claims, err := verified(s.asserted("X-Mnemogate-Assertion"), s.keySet("/acme/v2/jwks.json"))
+			if err != nil || s.encoded(claims["amr"]) != `["pwd","sms","mfa"]` || claims["auth_time"].(float64) < float64(raised.Unix()-60) {
+				t.Errorf("the application is told %v, %v", claims, err)
+			}
+			if got := node.get("/x", token).told(); !strings.Contains(strings.Join(got, "\n"), "X-Profile-Auth-Methods: pwd sms mfa") {
+				t.Errorf("the application got %q", got)
+			}
+		}
+		tab.lives(t)
+		one.post("stepup/check", token, raise).want(wire.ErrValidation)
+		s.audits(1, `"msg":"mnemogate.session.raised","company":"acme","mnemocode":"alice"`)
+		if strings.Contains(s.log(), begun.str("stepup_token")) {
+			t.Error("the log has the stepup_token")
+		}
+	})
+}
+
+// The step-up takes the cookie, under the rules against cross-site requests. It exists only
+// where something may ask for it.
+func TestACookieIsRaised(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, handler: "cookie\nmfa /pay/*"})
+	cookie := s.moved("alice@example.com")
+	post := func(path, headers, body string) answer {
+		t.Helper()
+		r := s.request("POST", "/acme/v2/"+path, body)
+		for line := range strings.Lines("Content-Type: application/json\r\n" + headers + cookie) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			r.Header.Set(name, value)
+		}
+		return s.do(r)
+	}
+	post("stepup", "Sec-Fetch-Site: same-origin\r\n", "{}").want(wire.ErrAPIKeyMissing)
+	if a := post("stepup", sessionKey+"Sec-Fetch-Site: cross-site\r\n", "{}").want(wire.ErrHeaderInvalid); a.str("reason") != "cross_site" {
+		t.Errorf("got %s", a.Body)
+	}
+	const own = sessionKey + "Sec-Fetch-Site: same-origin\r\n"
+	begun := post("stepup", own, "{}").wantStatus(200)
+	if got := begun.Header.Get("Vary"); got != "Authorization, Cookie" {
+		t.Errorf("Vary is %q", got)
+	}
+	post("stepup/check", own, s.encoded(fields{"stepup_token": begun.str("stepup_token"), "otp": s.sms.last("otp.stepup", "code")})).wantStatus(200)
+	s.ask("GET", "/pay/x", cookie).wantStatus(200)
+
+	none := startSite(t, siteConfig{company: people})
+	none.ask("POST", "/acme/v2/stepup", "Content-Length: 0\r\n").want(wire.ErrHeaderMissing) // a path of the application
+	none.ask("POST", "/acme/v2/stepup", bearer(none.login("alice@example.com"))+"Content-Length: 0\r\n").wantStatus(200)
+}
