@@ -96,7 +96,7 @@ type webhook struct {
 // that the gateway accepted the SMS. See webhook for the options. The body is a JSON
 // object:
 //
-//   - type: otp.login, otp.recovery, test, or a notice such as notice.password_changed
+//   - type: otp.login, otp.recovery, otp.stepup, test, or a notice such as notice.password_changed
 //   - company_code, profile_mnemocode and to
 //   - locale: the account's, else the company's
 //   - code and text
