@@ -204,6 +204,42 @@ func (m *machine) drawBody(t *rapid.T, c *modelCall) {
 		}
 	case "auth/recovery/checkquestion":
 		secret("control_answer", of(func(a *modelAccount) string { return strings.ToUpper(a.answer) }), machineAnswers...)
+	case "stepup":
+		if wanted := pick(t, "for", "", "", "mfa", "fresh"); wanted != "" {
+			c.body["for"] = wanted
+		}
+		if factor := pick(t, "factor", "", "", "", "sms", "otp", "backup", "pwd", "passkey"); factor != "" {
+			c.body["factor"] = factor
+		}
+	case "stepup/check":
+		var begun []*modelStepUp
+		for _, u := range m.stepUps {
+			if u.session == s || oneIn(t, 20, "another session's") {
+				begun = append(begun, u)
+			}
+		}
+		c.body["stepup_token"] = "mgu_x"
+		factor := pick(t, "factor", "otp", "backup", "pwd")
+		if n := len(begun); n > 0 {
+			u := begun[n-1-min(n-1, rapid.IntRange(0, 3).Draw(t, "step-up, from the newest"))]
+			c.body["stepup_token"] = u.token
+			factor = pick(t, "factor", u.factor, u.factor, u.factor, factor)
+		}
+		switch factor {
+		case "pwd":
+			secret("password", of(func(a *modelAccount) string { return a.password }), machinePasswords...)
+		case "backup":
+			secret("backup_code", of(func(a *modelAccount) string { return strings.Join(a.backup[:min(1, len(a.backup))], "") }), "AAAAAAAAAA", "no code")
+		default:
+			right := ""
+			if factor == "otp" && a != nil && a.app != nil {
+				right = appCode(a.app, m.now)
+			}
+			if factor == "sms" && s != nil && s.code != nil {
+				right = s.code.digits
+			}
+			secret("otp", right, "000000", "no code")
+		}
 	case "auth/recovery/checklink":
 		var links []string
 		for _, s := range m.sessions {
@@ -219,6 +255,9 @@ func (m *machine) drawBody(t *rapid.T, c *modelCall) {
 // drawDevice draws what a client says about its device: mostly the token of the last one
 // of the account, or any other.
 func (m *machine) drawDevice(t *rapid.T, c *modelCall, a *modelAccount) {
+	if strings.HasPrefix(c.path, "stepup") { // devices_test.go has known devices that step up
+		return
+	}
 	if rapid.Bool().Draw(t, "remember_device") {
 		c.body["remember_device"] = true
 	}
@@ -307,6 +346,10 @@ func (m *machine) serve(t *rapid.T, c *modelCall) {
 		c.got.Phone, c.got.Email, c.got.Question, c.got.Method = reply.UserPhone, reply.UserEmail, reply.ControlQuestion, reply.Verification
 		c.got.Quality = reply.PasswordQuality != nil
 		c.got.ExpiresIn = reply.ExpiresIn
+		c.got.stepUp, c.got.Factor, c.got.Methods = reply.StepUpToken, string(reply.Factor), reply.AuthMethods
+		for _, factor := range reply.Factors {
+			c.got.Factors = append(c.got.Factors, string(factor))
+		}
 		c.got.device, c.got.Device = reply.DeviceToken, reply.DeviceToken != ""
 		if reply.DisclaimersRequired != nil {
 			c.got.Disclaimers = codesOf(reply.DisclaimersRequired)
@@ -420,7 +463,32 @@ func (m *machine) protected(t *rapid.T) {
 	if rapid.Bool().Draw(t, "a company's path") {
 		c.company = pick(t, "company", m.companies...)
 	}
+	c.twice = oneIn(t, 4, "mfa")
+	if oneIn(t, 4, "fresh") {
+		c.fresh = 10 * time.Minute
+	}
 	m.pass(t, c)
+}
+
+// raise begins a step-up of the session that began last, or of another one, and mostly ends it.
+func (m *machine) raise(t *rapid.T) {
+	var authorized []*modelSession
+	for _, s := range m.sessions {
+		if s.state == record.Authorized && !s.ended && !s.expired {
+			authorized = append(authorized, s)
+		}
+	}
+	n := len(authorized)
+	if n == 0 {
+		t.Skip("nobody is logged in")
+	}
+	s := authorized[n-1-rapid.IntRange(0, n-1).Draw(t, "session, from the newest")]
+	if !oneIn(t, 4, "an earlier step-up") {
+		m.request(t, &modelCall{company: s.company, path: "stepup", token: s.token})
+	}
+	if !m.cut && !oneIn(t, 6, "given up") {
+		m.request(t, &modelCall{company: s.company, path: "stepup/check", token: s.token})
+	}
 }
 
 // logOut ends the session that began last, and requests the protected path before
@@ -449,7 +517,7 @@ func (m *machine) pass(t *rapid.T, c *modelCall) {
 	}
 	node := pick(t, "node", m.nodes...)
 	m.watch(t, c, func() error {
-		session, err := node.Authorize(t.Context(), session.Requirement{Company: company}, authorization(c))
+		session, err := node.Authorize(t.Context(), session.Requirement{Company: company, Fresh: c.fresh, TwoFactors: func() bool { return c.twice }}, authorization(c))
 		if memory, ok := node.Sessions.(*memory.Memory); ok {
 			memory.Wait() // the store must learn of the activity before the clock moves
 		}

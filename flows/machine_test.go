@@ -130,6 +130,7 @@ func checkMachine(t *testing.T, stores [2]machineStore, servers bool, checks int
 			"stray request":  m.stray,
 			"protected path": m.protected,
 			"log out":        m.logOut,
+			"step up":        m.raise,
 			"look":           m.look,
 			"devices":        m.rememberOften,
 			"clock":          m.jump,

@@ -60,7 +60,7 @@ func (m *model) remember(c *modelCall, s *modelSession) {
 			d.factorUntil = former.factorUntil
 		}
 	}
-	if s.proofs > 1 {
+	if s.hasTwo() {
 		d.factorUntil = d.expires
 	}
 	s.device, m.devices = d, append(m.devices, d)

@@ -120,7 +120,7 @@ func (n *modelCount) wrong(now time.Time, c *modelCompany) {
 // proven starts the next session once a password or code was right: the second
 // factor, a new password, or authorized. Pending disclaimers must be accepted first.
 func (m *model) proven(c *modelCall, a *modelAccount, secondDone bool) modelAnswer {
-	next := &modelSession{account: a, accepted: m.accept(c, a), proofs: 1}
+	next := &modelSession{account: a, accepted: m.accept(c, a), methods: []string{c.proof()}}
 	switch {
 	case !secondDone && c.company.needsSecond(a) && !m.skipsSecond(c):
 		m.windowOpen("lock.codes", &a.codes, c.company.Limits.WrongCodes)
@@ -131,6 +131,19 @@ func (m *model) proven(c *modelCall, a *modelAccount, secondDone bool) modelAnsw
 		next.state = record.Authorized
 	}
 	return m.enter(c, next)
+}
+
+// proof names what the user has just given.
+func (c *modelCall) proof() string {
+	switch {
+	case c.path != "auth/checkotp":
+		return "pwd"
+	case c.body["backup_code"] != nil:
+		return "backup"
+	case c.session.byApp:
+		return "otp"
+	}
+	return "sms"
 }
 
 func (c *modelCompany) needsSecond(a *modelAccount) bool {
@@ -207,7 +220,7 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 		s.listed = map[string]time.Time{}
 	}
 	if c.session != nil {
-		s.proofs += c.session.proofs
+		s.methods = append(slices.Clone(c.session.methods), s.methods...)
 		s.listed = c.session.listed
 	}
 	switch s.state {
@@ -225,7 +238,7 @@ func (m *model) enter(c *modelCall, s *modelSession) modelAnswer {
 		reply.Mnemocode = s.account.mnemocode
 		maps.Copy(s.account.accepted, s.accepted)
 	}
-	s.company, s.token, s.begun = c.company, c.got.token, m.now
+	s.company, s.token, s.begun, s.proved = c.company, c.got.token, m.now, m.now
 	s.expires = m.now.Add(time.Duration(c.company.Session.Temporary))
 	if s.state == record.MailedLink {
 		s.expires = m.now.Add(time.Duration(c.company.Recovery.LinkTTL))

@@ -59,9 +59,9 @@ func (m *model) oauth(c *modelCall) modelAnswer {
 	pending := c.company.pending(a, nil)
 	var reply modelAnswer
 	if len(pending) == 0 {
-		reply = m.enter(c, &modelSession{account: a, state: record.Authorized, proofs: 1})
+		reply = m.enter(c, &modelSession{account: a, state: record.Authorized, methods: []string{"oauth"}})
 	} else {
-		reply = m.enter(c, &modelSession{account: a, state: record.AcceptDisclaimers, proofs: 1, listed: m.lists(c)})
+		reply = m.enter(c, &modelSession{account: a, state: record.AcceptDisclaimers, methods: []string{"oauth"}, listed: m.lists(c)})
 		reply.Disclaimers = pending
 	}
 	reply.Sent = told

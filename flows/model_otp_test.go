@@ -115,6 +115,9 @@ func (m *model) sendCode(c *modelCall, s *modelSession, renewals ...*modelCount)
 	if a != nil && fixed == "" {
 		digits = c.got.digits
 		kind := message.OTPLogin
+		if s.state == record.Authorized {
+			kind = message.OTPStepUp
+		}
 		if s.state == record.RecoveryOTP {
 			kind = message.OTPRecovery
 		}

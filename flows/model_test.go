@@ -20,6 +20,7 @@ type model struct {
 	now       time.Time
 	companies []*modelCompany
 	captchas  map[string]time.Time // the responses that were used
+	stepUps   []*modelStepUp       // every one that was begun
 	sessions  []*modelSession      // every session there ever was, mailed links included, in the order of issue of their tokens
 
 	devices      []*modelDevice // every one there ever was, in the order in which they were remembered
@@ -82,11 +83,13 @@ type modelSession struct {
 	accepted  map[string]string    // disclaimers accepted during the login
 	listed    map[string]time.Time // the versions of all disclaimers when an answer to this login listed them, and until when that is known
 	renewals  modelCount
-	proofs    int          // how many different ones the user has given in this login
+	methods   []string     // the proofs that the user has given
+	proved    time.Time    // when the last one was given
 	device    *modelDevice // the known device that it began on, or the one that it made known; nil if unknown
 }
 
 type modelCode struct {
+	of      string // the step-up that it was sent for; empty for none
 	digits  string
 	expires time.Time
 }
@@ -101,8 +104,10 @@ type modelCall struct {
 	token   string
 	loginID string // of the body, normalized
 	body    object
-	cookie  string // the token of a device
-	broken  bool   // gateways and providers don't answer
+	cookie  string        // the token of a device
+	twice   bool          // the path needs two factors
+	fresh   time.Duration // the age of the login that it allows; 0 for any
+	broken  bool          // gateways and providers don't answer
 	got     modelAnswer
 	session *modelSession // the token's session, once it is found valid
 	undo    func()        // gives back what the call took, if a provider does not answer
@@ -124,7 +129,11 @@ type modelAnswer struct {
 	Sent        []string // messages: type and recipient
 	ExpiresIn   *int     // nil: not in the answer
 	Device      bool     // the client is remembered as a device
+	Factors     []string // of a step-up
+	Factor      string
+	Methods     []string // of a raised session
 
+	stepUp string      // the token of a step-up
 	token  string      // issued, or mailed in a link
 	device string      // the token of the device
 	digits string      // of the code that was sent
@@ -189,6 +198,8 @@ var modelRoutes = map[string]struct {
 	"auth/recovery/renewotp":      {[]record.State{"recovery-checkotp"}, nil, (*model).renewOTP},
 	"auth/recovery/checkquestion": {[]record.State{"recovery-checkquestion"}, []string{"control_answer"}, (*model).checkQuestion},
 	"auth/recovery/checklink":     {nil, []string{"token"}, (*model).checkLink},
+	"stepup":                      {[]record.State{"authorized"}, nil, (*model).stepUp},
+	"stepup/check":                {[]record.State{"authorized"}, []string{"stepup_token"}, (*model).checkStepUp},
 }
 
 // answer returns the answer that a route should give.
@@ -217,6 +228,9 @@ func (m *model) protected(c *modelCall) modelAnswer {
 		m.session(c)
 		s := c.session
 		if s.state != record.Authorized {
+			refuse("auth.session.invalid")
+		}
+		if c.twice && !s.hasTwo() || c.fresh > 0 && m.now.Sub(s.proved) > c.fresh {
 			refuse("auth.session.invalid")
 		}
 		s.extend(m.now.Add(time.Duration(s.company.Session.Idle)))

@@ -4,7 +4,9 @@ import (
 	"encoding/base64"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -25,6 +27,31 @@ func FuzzTokenShape(f *testing.F) {
 		}
 		if got, err := wire.ParseBearer([]string{"Bearer " + s}); err != nil || got != s {
 			t.Errorf("%q is a token that no header can carry: %q, %v", s, got, err)
+		}
+	})
+}
+
+// FuzzStepUp checks that no text but a step-up's own token opens as one, in any spelling, and
+// that it opens for its own session alone.
+func FuzzStepUp(f *testing.F) {
+	keys, err := NewKeys([]record.Secret{{Value: make([]byte, 32)}}, time.Now())
+	if err != nil {
+		f.Fatal(err)
+	}
+	now := time.Now()
+	of := StepUp{Company: "acme", Session: "0123", Wanted: "mfa", Factor: record.BySMS}
+	token := keys.NewStepUp(of, now.Add(time.Minute))
+	for _, s := range []string{token, token + ".", token[4:], strings.ToUpper(token), strings.Replace(token, ".mfa", ".fresh", 1), strings.Replace(token, ".sms", "", 1), token[:len(token)-1], "mgu_..", ""} {
+		f.Add("acme", "0123", s)
+		f.Add("acme/0123", "mfa", s)
+	}
+	f.Fuzz(func(t *testing.T, company, session, s string) {
+		got, ok := keys.OpenStepUp(company, session, s, now)
+		if ok != (s == token && company == "acme" && session == "0123") || ok && got != of {
+			t.Errorf("%q of %q and %q: %v, %+v", s, company, session, ok, got)
+		}
+		if _, ok := keys.OpenStepUp("acme", "0123", token, now.Add(time.Minute)); ok {
+			t.Error("it opens when it has expired")
 		}
 	})
 }

@@ -35,6 +35,7 @@ func reader() *Rules {
 			{"admin", []string{"/edit/*", "/adm", "/open/admins/*"}},
 			{"Büro", []string{"/Team/*/settings"}},
 		},
+		MFA: []string{"/pay/*", "/open/till"},
 	}
 }
 
@@ -367,6 +368,9 @@ func (rules *Rules) judge(t *testing.T, uri string) {
 		if needs && (public || fresh == 0) {
 			t.Errorf("%q needs no fresh login, and can be read as %q", uri, reading)
 		}
+		if slices.ContainsFunc(rules.MFA, func(pattern string) bool { return Matches(pattern, lower) }) && (public || !rules.needsMFA(u)) {
+			t.Errorf("%q needs one factor, and can be read as %q", uri, reading)
+		}
 		rules.judgeRoles(t, uri, lower, public, needsRole, roles)
 	}
 }
@@ -395,6 +399,7 @@ func (rules *Rules) judgeRoles(t *testing.T, uri, reading string, public, needed
 
 func FuzzReadings(f *testing.F) {
 	for _, seed := range []string{
+		"/PAY/x", "/open/..;/pay/x", "/open/%2e%2e/open/till",
 		"/open/x", "/open/../account/x", "/open/%2e%2e/account/x", "/open/..;/account/x", "/open/%252e%252e%252faccount/x", `/open\..\account\x`,
 		"/open//vault/x", "/health%00/../account/", "/account/%3f.css", "/account/x;.css", "/OPEN/VAULT/%EF%BC%8E.", "/open/vault./x", "/%C5%BFx/logo",
 		"/admin;a/x", "/x/..;/adm", `/edit\x`, "/edit/..%2fadm", "/edit//../adm", "/docs/drafts%2f..%2fteam/x/settings", "/team///settings", "/%2561dm;%3f",
@@ -413,7 +418,7 @@ func FuzzReadings(f *testing.F) {
 // What an attacker would try, put together in any order.
 func TestOddPathsAreReadCarefully(t *testing.T) {
 	parts := []string{
-		"/edit", "/adm", "/team", "/settings", "/drafts/", "/admins", "/open", "/OPEN", "/account", "/vault", "/delete", "/health", "/docs/", "index.html", "logo", ".css", "open", "account", "/x",
+		"/edit", "/adm", "/pay/", "/till", "/team", "/settings", "/drafts/", "/admins", "/open", "/OPEN", "/account", "/vault", "/delete", "/health", "/docs/", "index.html", "logo", ".css", "open", "account", "/x",
 		"/", "//", "\\", ".", "..", "/..", "/.", ";", "%2e", "%2f", "%5c", "%3b", "%00", "%0a", "%20", "%25", "%252e", "%252f", "%3f", "%23",
 		"A", "%6f", "%C3%A9", "%EF%BC%8E", "%EF%BC%8F", "%c0%ae", "%C5%BF",
 	}
