@@ -117,17 +117,14 @@ func browserShowsTheSecurityPage(t *testing.T, s *site) {
 		t.Error("a page without codes asks before it is left")
 	}
 
-	// A change needs a new login, which leads back to its dialog.
+	// A change needs a recent login. The password alone is asked for, and leads back to its dialog.
 	old := s.begun("mgs_", record.Authorized, time.Now().Add(-20*time.Minute), time.Now().Add(time.Hour))
 	b.holds(s, old)
 	b.reload()
 	b.sees("security", "#sessions")
 	b.chooses("security.password.change")
-	b.sees("login", idField)
-	b.isTold("notice.login.fresh")
-	b.fillsIn("alice@example.com", better)
-	b.sees("code", codeField)
-	b.enters("code", appShows(t, secret, 0))
+	b.sees("stepup-password", passwordField)
+	b.enters("password", better)
 	b.waits(`location.pathname + location.search === '/acme/security?return_to=/orders' && document.activeElement.id === 'current'`)
 	b.chooses("security.cancel")
 
