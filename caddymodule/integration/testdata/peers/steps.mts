@@ -433,6 +433,7 @@ function types(step: Step, at: Client, otp: CheckOTP, pass: CheckPassword, set: 
     case 'acceptdisclaimers': return step.acceptDisclaimers([]);
     case 'recovery-checkotp': return step.checkOTP('x');
     case 'recovery-checkquestion': return step.checkAnswer('x');
+    case 'stepup': return step.choose('sms');
     case 'authorized': return step.logout();
     default: return step satisfies never;
   }
