@@ -26,6 +26,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -298,6 +299,9 @@ func asError(err error) *Error {
 	if taken, ok := errors.AsType[*record.TakenError](err); ok {
 		return &Error{Status: http.StatusConflict, Field: taken.Field, Message: taken.Error()}
 	}
+	if spent, ok := errors.AsType[*record.SpentError](err); ok {
+		return &Error{Status: http.StatusBadRequest, Field: spent.Field, Message: spent.Error()}
+	}
 	switch {
 	case errors.Is(err, record.ErrDamaged):
 		return &Error{Status: http.StatusInternalServerError, Message: "the store is damaged, or its file was moved; 'caddy mnemogate doctor' says what is wrong", Cause: err}
@@ -369,7 +373,7 @@ func (c *Call) Texts(names ...string) (map[string]string, error) {
 
 // maxText limits the texts that are processed. The rules for passwords have their
 // own limit.
-const maxText = 1024
+const maxText = tokens.MaxContact
 
 // parseQuery returns the parameters of a query. It refuses unknown ones: otherwise a
 // client that names one session in the query would revoke all.

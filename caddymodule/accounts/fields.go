@@ -61,6 +61,8 @@ var parsers = map[string]func(p *changeParser, f record.Field, v jsontext.Value)
 	"primary_phone":        (*changeParser).loginID,
 	"primary_email":        (*changeParser).loginID,
 	"login_name":           (*changeParser).loginID,
+	"phone_verified_at":    verifiedAt(record.Phone),
+	"email_verified_at":    verifiedAt(record.Email),
 	"locale":               (*changeParser).locale,
 	"status":               (*changeParser).status,
 	"password":             (*changeParser).password,
@@ -101,6 +103,7 @@ func parseChange(data []byte, kind changeKind) (manage.Change, error) {
 		return manage.Change{}, err
 	}
 	p := &changeParser{kind: kind, given: map[string]bool{}}
+	p.change.Verified, p.change.Proofs = map[string]time.Time{}, map[string]string{}
 	for _, name := range api.Fields {
 		value, ok := values[name]
 		if !ok || kind != changeImport && slices.Contains(api.OnlyImported, name) {
@@ -111,6 +114,9 @@ func parseChange(data []byte, kind changeKind) (manage.Change, error) {
 		if err := p.parse(name, value); err != nil {
 			return manage.Change{}, &manage.FieldError{Field: name, Message: err.Error()}
 		}
+	}
+	if err := p.parseOnce(values); err != nil {
+		return manage.Change{}, err
 	}
 	for name := range values {
 		if slices.Contains(shownOnly, name) {
@@ -136,6 +142,40 @@ func parseChange(data []byte, kind changeKind) (manage.Change, error) {
 		return nil
 	}
 	return p.change, nil
+}
+
+// parseOnce reads what is no field of an account but said about a change: proofs of contacts
+// and, in a patch, the session to keep.
+func (p *changeParser) parseOnce(values map[string]jsontext.Value) error {
+	if p.kind == changeImport {
+		return nil
+	}
+	take := func(name string, set func(string)) error {
+		value, given := values[name]
+		delete(values, name)
+		if !given || value.Kind() == 'n' {
+			return nil
+		}
+		text, err := textValue(value, maxText)
+		if err != nil {
+			return &manage.FieldError{Field: name, Message: err.Error()}
+		}
+		set(text)
+		return nil
+	}
+	for _, contact := range record.Contacts {
+		_, said := p.change.Verified[contact.Name]
+		if err := take(contact.ProofField(), func(proof string) { p.change.Proofs[contact.Name] = proof }); err != nil {
+			return err
+		}
+		if _, proven := p.change.Proofs[contact.Name]; proven && said {
+			return &manage.FieldError{Field: contact.ProofField(), Message: "give either it or " + contact.VerifiedField()}
+		}
+	}
+	if p.kind != changePatch {
+		return nil
+	}
+	return take(api.KeepSession, func(id string) { p.change.Keep = id })
 }
 
 var errNoObject = &Error{Status: 400, Message: "it must be one JSON object in UTF-8"}
@@ -401,13 +441,27 @@ func (p *changeParser) accepted(_ record.Field, v jsontext.Value) error {
 	return nil
 }
 
+// verifiedAt reads when a contact was proven. Null means that it was not.
+func verifiedAt(contact record.Contact) func(*changeParser, record.Field, jsontext.Value) error {
+	return func(p *changeParser, _ record.Field, v jsontext.Value) error {
+		var at time.Time
+		if v.Kind() != 'n' && (json.Unmarshal(v, &at) != nil || !isPast(at)) {
+			return errPast
+		}
+		p.change.Verified[contact.Name] = at.UTC().Truncate(time.Microsecond)
+		return nil
+	}
+}
+
+var errPast = errors.New("it must be a time of the past, as in 2026-11-21T12:00:00Z")
+
 func (p *changeParser) created(_ record.Field, v jsontext.Value) error {
 	var at time.Time
 	if v.Kind() == 'n' {
 		return nil
 	}
 	if json.Unmarshal(v, &at) != nil || !isPast(at) {
-		return errors.New("it must be a time of the past, as in 2026-11-21T12:00:00Z")
+		return errPast
 	}
 	p.set(func(a *record.Account) {
 		if a.ID == 0 {

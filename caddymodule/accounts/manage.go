@@ -49,6 +49,13 @@ func (c *Call) create() error {
 	if err != nil {
 		return err
 	}
+	for _, at := range change.Verified { // a key that only creates accounts must prove what it says
+		if !at.IsZero() {
+			if err := c.require(c.admin.Manager, Write); err != nil {
+				return err
+			}
+		}
+	}
 	a, err := c.admin.Create(c.ctx, change)
 	if err != nil {
 		return err

@@ -224,6 +224,7 @@ var codesUsedBy = []string{
 	flows.RouteByPath("auth/checkotp").Event(record.Success),
 	flows.RouteByPath("auth/recovery/checkotp").Event(record.Success),
 	flows.RouteByPath("stepup/check").Event(record.Success),
+	record.ContactCodeUsed,
 }
 
 // countEvent counts events other than the results of requests. CountRequest and

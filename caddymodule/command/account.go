@@ -39,6 +39,8 @@ var (
 	textFlags = []fieldFlag{
 		{"phone", "primary_phone", "The primary phone, such as +37060012345"},
 		{"email", "primary_email", "The primary email"},
+		{"phone-verified-at", "phone_verified_at", "When its owner has proven the phone, such as 2026-11-21T12:00:00Z"},
+		{"email-verified-at", "email_verified_at", "When its owner has proven the email"},
 		{"login", "login_name", "The login name"},
 		{"locale", "locale", "The language of its owner, such as lt or pt-BR"},
 		{"role", "role", "The role"},
@@ -241,7 +243,9 @@ func (c *cli) showAccount(a api.Account) error {
 		[]string{"status", string(a.Status)},
 		[]string{"role", orDash(a.Role)},
 		[]string{"primary_phone", orDash(a.Phone)},
+		[]string{"phone_verified_at", instant(a.PhoneVerified)},
 		[]string{"primary_email", orDash(a.Email)},
+		[]string{"email_verified_at", instant(a.EmailVerified)},
 		[]string{"login_name", orDash(a.LoginName)},
 		[]string{"locale", orDash(a.Locale)},
 		[]string{"password_set", yesNo(a.PasswordSet)},
@@ -265,6 +269,13 @@ func orDash(s *string) string {
 		return "-"
 	}
 	return *s
+}
+
+func instant(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.Format(time.RFC3339)
 }
 
 func yesNo(b bool) string {

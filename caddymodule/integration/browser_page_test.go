@@ -92,7 +92,7 @@ func (b *tab) enters(field, text string) {
 		}
 		return -1
 	}, text)
-	if field != "code" || utf8.RuneCountInString(digits) != 6 {
+	if n := utf8.RuneCountInString(digits); field != "code" || n != 6 && n != 8 { // by SMS or app, or by mail
 		b.submits()
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,7 @@ func TestBrowserAtTheSecurityPage(t *testing.T) {
 	s, _ := startBrowserSite(t, siteConfig{company: people, global: "devices 90d\n", handler: "login_page\nself_service"})
 	s.run("all sections", func(t *testing.T) { browserShowsTheSecurityPage(t, s) })
 	s.run("no password", func(t *testing.T) { browserHasNoPassword(t, s) })
+	s.run("another phone and email", func(t *testing.T) { browserMovesToAnotherPhone(t, s) })
 	s.run("known devices", func(t *testing.T) { browserForgetsDevices(t, s) })
 }
 
@@ -170,6 +172,62 @@ func browserHasNoPassword(t *testing.T, s *site) {
 	b.chooses("backup.offer")
 	b.enters("backup", backup)
 	b.sees("security", "#codes")
+}
+
+// A user moves to a new phone and a new email. The old ones stay in force until the last
+// step.
+func browserMovesToAnotherPhone(t *testing.T, s *site) {
+	const phone, email = "+37060000093", "carol.new@example.com"
+	b := newBrowser(t)
+	b.open(s.URL + "/acme/security")
+	b.fillsIn("carol@example.com", testPassword)
+	b.sees("code", codeField)
+	b.enters("code", s.sms.last("otp.login", "code"))
+	b.sees("security", "#phone")
+	inForce := func(loginIDs ...string) {
+		t.Helper()
+		for _, id := range []string{"+37060000003", phone, "carol@example.com", email} {
+			if a := s.post("auth/login", "", fields{"login_id": id}); (a.Status == http.StatusOK) != slices.Contains(loginIDs, id) {
+				t.Errorf("%s: got %d %s", id, a.Status, a.Body)
+			}
+		}
+	}
+	confirmed, _, _ := strings.Cut(pageTexts()["security.contact.since"], "{")
+	b.waits(`document.querySelector('#phone .row p + p').textContent.startsWith(` + quote(confirmed) + `)`) // its code was used
+	b.chooses("security.phone.change")
+	b.waits(`document.activeElement.id === 'newphone'`)
+	b.judge("security-phone-new")
+	b.enters("newphone", "12")
+	b.complainsOf("newphone", "security.phone.invalid")
+	b.enters("newphone", "+370 600 00093")
+	b.waits(`document.activeElement.id === 'code'`)
+	b.judge("security-phone-code")
+	b.enters("code", wrong(s.sms.last("contact.code", "code")))
+	b.complainsOf("code", "error.auth.otp.invalid")
+	inForce("+37060000003", "carol@example.com")
+	b.chooses("code.resend")
+	b.waits(`document.activeElement.id === 'code' && document.activeElement.value === ''`)
+	b.enters("code", s.sms.last("contact.code", "code"))
+	b.tells("phone", "security.phone.changed")
+	inForce(phone, "carol@example.com")
+
+	b.chooses("security.contact.confirm")
+	b.waits(`document.activeElement.value === 'carol@example.com'`)
+	b.enters("newemail", email)
+	b.waits(`document.activeElement.id === 'code'`)
+	b.judge("security-email-code")
+	inForce(phone, "carol@example.com")
+	b.enters("code", s.sms.last("contact.code", "code"))
+	b.tells("email", "security.email.changed")
+	b.waits(`document.querySelector('#email-value').textContent === '` + email + `'`)
+	inForce(phone, email)
+	b.reload()
+	b.sees("security", "#email")
+	b.chooses("security.email.change") // proven now
+	b.chooses("security.cancel")
+	if fmt.Sprint(b.eval(`document.querySelectorAll('#email .danger, #phone .danger').length`)) != "1" { // the phone is the second factor
+		t.Error("one of the two can be removed")
+	}
 }
 
 // A user sees the known devices, and has one and then the others forgotten.

@@ -10,6 +10,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts"
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 )
 
 // The document of the accounts API is made of accounts.Routes, api.Fields, the types of api and
@@ -21,6 +22,12 @@ func TestAccountsDocument(t *testing.T) {
 	w.schemas.set("NewAccount", a.writable())
 	w.schemas.set("AccountPatch", obj())
 	w.schemas.get("AccountPatch").(*object).merge(w.schemas.get("NewAccount").(*object))
+	kept := obj("type", []any{"string", "null"})
+	a.annotate(kept, "AccountPatch", field{name: api.KeepSession})
+	patched := obj()
+	patched.merge(w.schemas.get("NewAccount").(*object).get("properties").(*object))
+	patched.set(api.KeepSession, kept)
+	w.schemas.get("AccountPatch").(*object).set("properties", patched)
 	w.schemas.get("NewAccount").(*object).set("required", []any{"profile_mnemocode"})
 	for i := range accounts.Routes {
 		a.add(&accounts.Routes[i])
@@ -119,7 +126,7 @@ func (a *accountsAPI) body(o operation) *object {
 				required = append(required, name)
 				s.set("minLength", 1)
 			}
-			s.set("maxLength", 1024)
+			s.set("maxLength", tokens.MaxContact)
 			a.annotate(s, o.ID, field{name: name})
 			properties.set(name, s)
 		}
@@ -190,7 +197,7 @@ func (a *accountsAPI) failure(status int) *object {
 func (a *accountsAPI) writable() *object {
 	shown := a.source.fields(a.t, "api.Account")
 	properties := obj()
-	for _, name := range api.Fields {
+	for _, name := range slices.Concat(api.Fields, api.Proofs) {
 		if slices.Contains(api.OnlyImported, name) {
 			continue
 		}

@@ -24,7 +24,7 @@ func (m Mails) Or(inherited Mails) Mails {
 }
 
 // mailTypes are the types of messages that are mailed.
-var mailTypes = append([]string{message.RecoveryLink, message.WelcomeLink}, message.Notices...)
+var mailTypes = append([]string{message.RecoveryLink, message.WelcomeLink, message.ContactCode}, message.Notices...)
 
 // preview adds the mails to the preview, at /mails/{scheme}/{type}?lang={language}, and at
 // /mails the list of their types. name is what people call the company.
@@ -65,9 +65,12 @@ func (m Mails) sample(kind, company string) message.Message {
 	if m.Support == "off" {
 		mail.Support = ""
 	}
-	if message.IsNotice(kind) {
+	switch {
+	case message.IsNotice(kind):
 		mail.Time = time.Now()
-	} else {
+	case kind == message.ContactCode:
+		mail.Code, mail.Expires = "31415926", time.Now().Add(5*time.Minute)
+	default:
 		mail.Link, mail.Expires = "https://app.example.com/acme/login#mgl_"+strings.Repeat("5mBqXnV0sJ", 4), time.Now().Add(30*time.Minute)
 	}
 	return mail

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/text/language"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -163,6 +164,11 @@ func madeKeys() []string {
 	}
 	for _, own := range []string{"network", "superseded", "oauth.state", "oauth.denied"} { // OwnCode in client.d.ts
 		keys = append(keys, "error."+own)
+	}
+	for _, contact := range record.Contacts {
+		for _, text := range []string{"none", "add", "change", "label", "invalid", "changed", "remove.text", "removed"} {
+			keys = append(keys, "security."+contact.Name+"."+text)
+		}
 	}
 	for _, code := range codes() {
 		keys = append(keys, "error."+code)

@@ -31,6 +31,7 @@ func init() {
 //   - disclaimers.accepted: what was accepted
 //   - account.locked: lock and locked_until
 //   - identity.bound: provider_id
+//   - contact.verified: fields, with primary_phone or primary_email
 //
 // Each event is stored with the change that it reports, and delivered at least once.
 // The events of one account arrive in order. A failed delivery is retried for three
@@ -40,8 +41,8 @@ type EventsWebhook struct {
 
 	// The types of events to send: account.created, account.changed,
 	// account.deleted, account.locked, account.unlocked, password.changed,
-	// disclaimers.accepted, recovery.completed, identity.bound. Default: all of
-	// them.
+	// disclaimers.accepted, recovery.completed, identity.bound, contact.verified,
+	// welcome.used. Default: all of them.
 	Types []string `json:"types,omitempty"`
 
 	// The delay before the first retry of an event, from 100ms to 10m. Default: 5s.

@@ -96,8 +96,9 @@ type webhook struct {
 // that the gateway accepted the SMS. See webhook for the options. The body is a JSON
 // object:
 //
-//   - type: otp.login, otp.recovery, otp.stepup, test, or a notice such as notice.password_changed
-//   - company_code, profile_mnemocode and to
+//   - type: otp.login, otp.recovery, otp.stepup, contact.code, test, or a notice such as notice.password_changed
+//   - company_code, profile_mnemocode (none with the contact.code of someone who has no
+//     account) and to
 //   - locale: the account's, else the company's
 //   - code and text
 //   - expires_at: RFC 3339; a notice has none
@@ -116,11 +117,12 @@ func (w *SMSWebhook) Provision(caddy.Context) error { return w.provision("sms we
 // that the gateway accepted the mail. See webhook for the options. The body is a JSON
 // object:
 //
-//   - type: recovery.link, welcome.link, test, or a notice such as
+//   - type: recovery.link, welcome.link, contact.code, test, or a notice such as
 //     notice.password_changed
-//   - company_code, profile_mnemocode and to
+//   - company_code, profile_mnemocode (none with the contact.code of someone who has no
+//     account) and to
 //   - locale: the account's, else the company's
-//   - link, subject, text and html
+//   - link, or code with contact.code; subject, text and html
 //   - expires_at: RFC 3339; a notice has none
 type MailWebhook struct{ webhook }
 
@@ -290,8 +292,9 @@ type webhookMessage struct {
 	Type string `json:"type"`
 	// The company's code.
 	Company string `json:"company_code"`
-	// The profile_mnemocode of the owner of the message; empty in a test.
-	Mnemocode string `json:"profile_mnemocode"`
+	// The profile_mnemocode of the owner of the message; absent in a test, and with the
+	// contact.code of someone who has no account.
+	Mnemocode string `json:"profile_mnemocode,omitempty"`
 	// The phone (E.164) or address, quoted where RFC 5321 demands it.
 	To string `json:"to"`
 	// The language tag of the account, else of the company; absent if neither has one.

@@ -32,7 +32,7 @@ type outboxData struct {
 	Mnemocode string `json:"profile_mnemocode"`
 	// What it was before, if it changed.
 	Previous string `json:"previous_mnemocode,omitempty"`
-	// The fields that changed, with their names in the accounts API, or control_answer or
+	// The fields that changed or were proven, with their names in the accounts API, or control_answer or
 	// backup_codes.
 	Fields []string `json:"fields,omitempty"`
 	// The disclaimers that were accepted.
@@ -92,6 +92,10 @@ func OutboxEvents(ctx context.Context, company *tenant.Company, e record.Event) 
 		add(record.TypeAccountLocked, data)
 	case record.IdentityBound:
 		add(record.TypeIdentityBound, outboxData{Provider: e.Provider})
+	case record.ContactVerified:
+		add(record.TypeContactVerified, outboxData{Fields: e.Fields})
+	case record.WelcomeUsed:
+		add(record.TypeWelcomeUsed, outboxData{})
 	case record.TypePasswordChanged:
 		add(record.TypePasswordChanged, outboxData{})
 	case record.TypeRecoveryCompleted:

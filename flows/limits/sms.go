@@ -8,11 +8,15 @@ import (
 )
 
 // CountSMS returns the counters to charge for one SMS, except those of the company and of
-// the country. The narrowest come first, because the caller is told to wait for the first
+// the country. The account may be empty, for none. The narrowest come first, because the caller is told to wait for the first
 // full one.
 func (at *Attempt) CountSMS(account, phone string) []record.Counter {
 	at.counted = append(at.counted, addressSMS)
-	return append(at.AccountSMS(account, phone), at.perAddress(addressSMS, at.Company.Limits.SMSPerAddress)...)
+	counters := at.PhoneSMS(phone)
+	if account != "" {
+		counters = at.AccountSMS(account, phone)
+	}
+	return append(counters, at.perAddress(addressSMS, at.Company.Limits.SMSPerAddress)...)
 }
 
 // AccountSMS returns the budgets of an account and its phone.
@@ -28,6 +32,17 @@ func (at *Attempt) PhoneSMS(phone string) []record.Counter {
 		return nil
 	}
 	return []record.Counter{personalCounter(at.Keys, at.Company.Code, "limit.sms_phone", phone, rate)}
+}
+
+// ContactMails returns the budgets of a mail to someone who has no account yet. The email
+// is normalised as a login id.
+func (at *Attempt) ContactMails(email string) []record.Counter {
+	rate := at.Company.Limits.MailsPerAccount
+	if rate == tenant.Unlimited {
+		return nil
+	}
+	contact := personalCounter(at.Keys, at.Company.Code, "limit.mails", email, rate)
+	return append([]record.Counter{contact}, at.perAddress("limit.mails", rate)...)
 }
 
 // CompanySMS returns the budget of the whole company.

@@ -40,6 +40,9 @@ type Admin struct {
 // Create stores a new account. If Apply sets a Created time, it is kept.
 func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) {
 	a := record.Account{Status: record.StatusActive}
+	if err := ad.openProofs(ctx, &ch); err != nil {
+		return record.Account{}, err
+	}
 	if err := ad.apply(ch, &a); err != nil {
 		return record.Account{}, err
 	}
@@ -67,13 +70,16 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 	if ad.Bulk {
 		created.Reason = "import"
 	}
-	a.Outbox = background.OutboxEvents(ctx, ad.Company, created)
+	a.Outbox = ad.outbox(ctx, created, ad.provenEvents(ch, a))
 	if a.ID, err = ad.Accounts.Create(ctx, a.Created, a); err != nil {
 		return record.Account{}, adminError("creating the account", err)
 	}
-	a.BackupCodes, a.NewBackupCodes, a.Outbox = len(ch.BackupCodes), nil, nil
+	a.BackupCodes, a.NewBackupCodes, a.Outbox, a.Spends = len(ch.BackupCodes), nil, nil, nil
 	created.Account = a.ID
 	ad.emit(ctx, created)
+	for _, proven := range ad.provenEvents(ch, a) {
+		ad.emit(ctx, proven)
+	}
 	return a, nil
 }
 
@@ -155,8 +161,9 @@ func adminError(doing string, err error) error {
 	_, refused := errors.AsType[*Error](err)
 	_, field := errors.AsType[*FieldError](err)
 	_, taken := errors.AsType[*record.TakenError](err)
+	_, spent := errors.AsType[*record.SpentError](err)
 	_, rule := errors.AsType[*tenant.RuleError](err)
-	if err == nil || refused || field || taken || rule || errors.Is(err, record.ErrNotFound) || errors.Is(err, wire.ErrUnavailable) {
+	if err == nil || refused || field || taken || spent || rule || errors.Is(err, record.ErrNotFound) || errors.Is(err, wire.ErrUnavailable) {
 		return err
 	}
 	return wire.Unavailable(doing, err)

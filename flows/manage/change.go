@@ -16,6 +16,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -37,6 +38,17 @@ type Change struct {
 	// TOTP is the secret of an authenticator app. It takes effect at once; nil keeps the
 	// present one.
 	TOTP []byte
+	// Verified says when contacts were proven, by their names; the zero time means that
+	// they were not. Without it, a new value is not proven.
+	Verified map[string]time.Time
+	// Proofs, from ConfirmContact, prove the contacts that the account then has, by their
+	// names. The change spends them.
+	Proofs map[string]string
+	// Keep is the ID of a session that the change spares; empty for none. It works with a
+	// change of phone, email and second factor, but of nothing else that a session contains.
+	Keep string
+
+	proven []tokens.Contact // the opened Proofs, or a user's own code
 }
 
 // maxAnswer is the maximum length of a control answer in characters, as in its route.
@@ -68,6 +80,14 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 	if err != nil {
 		return record.Account{}, false, err
 	}
+	kept, err := ad.sessionToKeep(ctx, a, ch.Keep)
+	if err != nil {
+		return record.Account{}, false, err
+	}
+	if err := ad.openProofs(ctx, &ch); err != nil {
+		return record.Account{}, false, err
+	}
+	generation := a.Generation
 	if ch.UserRules { // a password that breaks another rule is not looked up
 		wanted := a
 		if err := ad.apply(ch, &wanted); err != nil {
@@ -101,8 +121,11 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 		if len(changes.Fields) == 0 {
 			return false, errUnchanged
 		}
-		a.Updated = ad.Now()
-		a.Outbox = background.OutboxEvents(ctx, ad.Company, changes)
+		if err := ch.checkKeep(changes.Fields, a.Generation == generation); err != nil {
+			return false, err
+		}
+		a.Updated, a.Keep = ad.Now(), kept
+		a.Outbox = ad.outbox(ctx, changes, ad.provenEvents(ch, *a))
 		return slices.ContainsFunc(changes.Fields, endsSessions), nil
 	})
 	var revokeErr error
@@ -113,13 +136,31 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 	if err != nil {
 		return record.Account{}, false, adminError("changing the account", err)
 	}
-	err = ad.finish(ctx, before, stored, &changes, ch, record.TokenHash{})
+	err = ad.finish(ctx, before, stored, &changes, ch, kept)
 	if err = cmp.Or(err, revokeErr); err != nil || len(changes.Fields) == 0 {
 		return stored, false, err
 	}
 	a, err = ad.Accounts.ByID(ctx, stored.Company, stored.ID)
 	return a, true, adminError("loading the account", err)
 }
+
+// checkKeep refuses to spare a session from a change of something else that sessions
+// contain, or if another change came first.
+func (ch Change) checkKeep(fields []string, present bool) error {
+	if ch.Keep == "" {
+		return nil
+	}
+	if slices.ContainsFunc(fields, func(f string) bool { return endsSessions(f) && !slices.Contains(keepable, f) }) {
+		return &FieldError{"keep_session", "it can't be kept with this change: change only " + strings.Join(keepable, ", ") + " and what revokes no sessions"}
+	}
+	if !present {
+		return ErrChanged
+	}
+	return nil
+}
+
+// keepable lists the fields that can change while a session goes on.
+var keepable = []string{record.Phone.Field(), record.Email.Field(), "second_factor"}
 
 // errUnchanged means that a change stores nothing.
 var errUnchanged = errors.New("nothing changes")
@@ -147,6 +188,9 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 		if len(changes.Fields) > 0 {
 			changes.Reason = strings.Join(changes.Fields, ", ")
 			ad.emit(ctx, *changes)
+			for _, proven := range ad.provenEvents(ch, stored) {
+				ad.emit(ctx, proven)
+			}
 		}
 	}()
 	var revokeErr error
@@ -256,13 +300,13 @@ func (ad *Admin) changes(before, after record.Account) record.Event {
 }
 
 func (ad *Admin) apply(ch Change, a *record.Account) error {
-	if ch.Apply == nil {
-		return nil
-	}
 	before := *a
-	err := ch.Apply(a)
-	Read(ad.Company, a, before)
-	return err
+	var err error
+	if ch.Apply != nil {
+		err = ch.Apply(a)
+		Read(ad.Company, a, before)
+	}
+	return cmp.Or(err, ad.prove(ch, a, before))
 }
 
 // check refuses a change whose result would be an invalid account.
@@ -275,7 +319,7 @@ func (ad *Admin) check(ch Change, a, before record.Account) error {
 			return err
 		}
 	}
-	return ch.check(a, before, ad.Company.Password.Argon2id)
+	return cmp.Or(ch.check(a, before, ad.Company.Password.Argon2id), ch.checkProofs(a))
 }
 
 // check validates the account and the hashes that are part of the change. It does not

@@ -25,7 +25,7 @@ type Error struct {
 func (e *Error) Error() string { return e.Message }
 
 // The errors of the operations. More are *FieldError, *record.TakenError,
-// *tenant.RuleError, record.ErrNotFound, wire.ErrPasswordSame, a *wire.Refusal of
+// *record.SpentError, *tenant.RuleError, record.ErrNotFound, wire.ErrPasswordSame, a *wire.Refusal of
 // wire.ErrRestricted if a lock or limit refuses an attempt of the user, and what wraps
 // wire.ErrUnavailable.
 var (
@@ -54,6 +54,11 @@ var (
 	errOnlyFactor   = refused(wire.ErrConflict, "A login of this account needs a code, and only the app has one. Set up another app instead, or ask an operator.")
 	errNoFactor     = refused(wire.ErrConflict, "The account has no second factor, so it could no longer log in. Set a password, and add an authenticator app or a phone first.")
 	errFactorPolicy = refused(wire.ErrUserRestricted, "The company decides for all accounts whether a login needs a second factor. You can't change it.")
+	// ErrContactCode means that a code for a contact is wrong, has no guesses left, was used
+	// or has expired.
+	ErrContactCode = &Error{422, "code", "", "code: it is wrong, was used or has expired: send a new one",
+		&wire.Refusal{Err: wire.ErrOTPInvalid, Message: "The code is wrong, was used or has expired. One by SMS can be tried once, one by mail five times. Then send a new one."}}
+	errOnlyContact = refused(wire.ErrConflict, "Without it, the account would have no way to log in or none to be recovered. Add another one first.")
 	// ErrNoTOTP means that no secret is waiting to be confirmed.
 	ErrNoTOTP = &Error{409, "", "", "there is no secret to confirm: make one first", wire.Invalid("There is no secret to confirm. Create one with POST totp first.")}
 	// ErrPasskeyRefused means that the challenge has expired or was used, or that the
@@ -94,6 +99,9 @@ func ForUser(err error) error {
 	}
 	if rule, ok := errors.AsType[*tenant.RuleError](err); ok {
 		return &wire.Refusal{Err: wire.ErrQuality, Message: rule.Error(), Reason: rule.Reason}
+	}
+	if _, taken := errors.AsType[*record.TakenError](err); taken {
+		return &wire.Refusal{Err: wire.ErrConflict, Message: "Another account has this already. Let the user choose another one, or log in to that account."}
 	}
 	if field, ok := errors.AsType[*FieldError](err); ok {
 		return wire.Invalid("The field %s: %s.", field.Field, field.Message)

@@ -28,6 +28,11 @@ func (e *FieldError) Error() string { return e.Field + ": " + e.Message }
 
 // Read replaces what people typed into the login ids of an account with what is stored. It
 // leaves alone those that the account had before, and what it can't read, which
+const (
+	noPhone = "it is not a possible phone; write it as an international number, as in +37060012345"
+	noEmail = "no mail can be sent there; write one address like name@example.com"
+)
+
 // CheckAccount refuses.
 func Read(company *tenant.Company, a *record.Account, before record.Account) {
 	if a.Phone != before.Phone {
@@ -57,9 +62,9 @@ func CheckAccount(a, before record.Account, own password.Argon2id) error {
 	case a.Mnemocode != before.Mnemocode && (!mnemocodePattern.MatchString(a.Mnemocode) || a.Mnemocode == "." || a.Mnemocode == ".."):
 		return wrong("profile_mnemocode", "it must be 1 to 128 visible ASCII characters without braces, and not . or .., which no URL can name")
 	case a.Phone != before.Phone && typed.Phone(a.Phone, "") != a.Phone:
-		return wrong("primary_phone", "it is not a possible phone; write it as an international number, as in +37060012345")
+		return wrong("primary_phone", noPhone)
 	case a.Email != before.Email && typed.Email(a.Email) != a.Email:
-		return wrong("primary_email", "no mail can be sent there; write one address like name@example.com")
+		return wrong("primary_email", noEmail)
 	case a.LoginName != before.LoginName && a.LoginName != "" && !canBeLoginID(a.LoginName):
 		return wrong("login_name", "it must be 1 to 254 characters, some of them visible, without control characters")
 	case a.Locale != "" && !message.IsLocale(a.Locale):

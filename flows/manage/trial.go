@@ -21,9 +21,9 @@ func NewTrial(company *tenant.Company, to string, mail bool) (message.Message, e
 	}
 	switch {
 	case !mail && m.To == "":
-		return m, &FieldError{"to", "it is not a possible phone; write it as an international number, as in +37060012345"}
+		return m, &FieldError{"to", noPhone}
 	case mail && m.To == "":
-		return m, &FieldError{"to", "no mail can be sent there; write one address like name@example.com"}
+		return m, &FieldError{"to", noEmail}
 	case mail:
 		m.To = typed.Sendable(m.To)
 	}

@@ -34,6 +34,7 @@ type mailData struct {
 type paragraph struct {
 	HTML      template.HTML // with line breaks, and the addresses of links and support as links
 	IsLink    bool          // it is the link alone
+	IsCode    bool          // it is the code alone
 	IsDetails bool          // it says when something happened, and from where
 }
 
@@ -60,7 +61,7 @@ func (data mailData) of(m *Message) mailData {
 	data.OnColor = onColor(data.Color)
 	for _, text := range blankLines.Split(m.Text, -1) {
 		html := linked(text, cmp.Or(m.Link, data.Support))
-		data.Paragraphs = append(data.Paragraphs, paragraph{html, text == m.Link, text == data.Details})
+		data.Paragraphs = append(data.Paragraphs, paragraph{html, text == m.Link, text == m.Code, text == data.Details})
 	}
 	return data
 }

@@ -42,6 +42,7 @@ const (
 	OTPStepUp    = "otp.stepup"
 	RecoveryLink = "recovery.link"
 	WelcomeLink  = "welcome.link"
+	ContactCode  = "contact.code"
 
 	NoticePasswordChanged    = noticePrefix + "password_changed"
 	NoticeEmailChanged       = noticePrefix + "email_changed"
@@ -90,11 +91,11 @@ type Message struct {
 	Company   string // its code
 	Name      string // what people call the company; empty for its code
 	Color     string // of the company in HTML, like #336699; empty for the built-in one
-	Mnemocode string
+	Mnemocode string // empty where there is no account
 	To        string // E.164 phone or email address
 	Locale    string // the language tag of the account, or else of the company; empty for none
-	Code      string // with the OTP types
-	Origin    string // with the OTP types: the host on whose pages phones fill in the code; empty for any
+	Code      string // with the OTP types and ContactCode
+	Origin    string // of an SMS with a Code: the host on whose pages phones fill in the code; empty for any
 	Link      string // with RecoveryLink and WelcomeLink
 	Subject   string // of a mail
 	Text      string

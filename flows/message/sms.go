@@ -28,7 +28,7 @@ func (t *Texts) CodeParts(company, origin string, digits int) (most int) {
 		locales = slices.AppendSeq(locales, maps.Keys(d.locales))
 	}
 	for _, locale := range locales {
-		for _, kind := range []string{OTPLogin, OTPRecovery, OTPStepUp} {
+		for _, kind := range []string{OTPLogin, OTPRecovery, OTPStepUp, ContactCode} {
 			m := Message{Type: kind, Company: company, Origin: origin, Code: strings.Repeat("0", digits), Expires: now.Add(10 * time.Minute)}
 			if err := t.Render(&m, now, locale); err == nil {
 				most = max(most, parts(m.Text))

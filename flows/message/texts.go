@@ -25,7 +25,8 @@ var builtinTexts embed.FS
 // textNames are the file names that LoadTexts knows: the type of a message, and sms or
 // mail.
 var textNames = func() []string {
-	names := []string{textName(OTPLogin, false), textName(OTPRecovery, false), textName(OTPStepUp, false), textName(RecoveryLink, true), textName(WelcomeLink, true)}
+	names := []string{textName(OTPLogin, false), textName(OTPRecovery, false), textName(OTPStepUp, false), textName(RecoveryLink, true), textName(WelcomeLink, true),
+		textName(ContactCode, false), textName(ContactCode, true)}
 	for _, notice := range Notices {
 		names = append(names, textName(notice, false), textName(notice, true))
 	}
@@ -67,7 +68,7 @@ const timeFormat = "2006-01-02 15:04 UTC"
 // textData is the data of a template.
 type textData struct {
 	Company string // what people call it
-	Code    string // of the otp templates
+	Code    string // of the otp and contact.code templates
 	Link    string // of the link templates
 	Minutes int    // how long the code or link is valid, rounded up
 	Until   string // when the code or link expires
@@ -124,8 +125,8 @@ var defaultTexts = sync.OnceValue(func() *Texts {
 })
 
 // LoadTexts returns the built-in texts. Files in dir replace them: otp.login.sms.txt,
-// otp.recovery.sms.txt, otp.stepup.sms.txt, recovery.link.mail.txt, welcome.link.mail.txt and, for each of
-// Notices, such as notice.password_changed, an .sms.txt and a .mail.txt. To the last mail
+// otp.recovery.sms.txt, otp.stepup.sms.txt, recovery.link.mail.txt, welcome.link.mail.txt,
+// contact.code.sms.txt, contact.code.mail.txt and, for each of Notices, such as notice.password_changed, an .sms.txt and a .mail.txt. To the last mail
 // before notices are held back, notices.last.txt is added.
 //
 // Each file is a text/template that may use .Company (its name), .Code, .Link, .Minutes
@@ -138,7 +139,7 @@ var defaultTexts = sync.OnceValue(func() *Texts {
 //
 // The file mail.html, an html/template, is the HTML of all mails. Besides the fields
 // above, it has .Subject, .Button, .Lang, .Color, .OnColor and .Paragraphs of the text,
-// each with .HTML, .IsLink (the link alone) and .IsDetails.
+// each with .HTML, .IsLink (the link alone), .IsCode (the code alone) and .IsDetails.
 //
 // Subdirectories named by language tags, such as lt or pt-BR, contain the same files for
 // readers of these languages.
@@ -231,7 +232,7 @@ func loadText(files fs.FS, name string) (text, error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case strings.HasPrefix(name, "otp.") && !strings.Contains(sample.text, sampleText.Code):
+	case (strings.HasPrefix(name, "otp.") || strings.HasPrefix(name, ContactCode)) && !strings.Contains(sample.text, sampleText.Code):
 		return nil, errors.New("it does not show the code; add {{.Code}}")
 	case strings.Contains(name, ".link.") && !strings.Contains(sample.text, sampleText.Link):
 		return nil, errors.New("it does not show the link; add {{.Link}}")

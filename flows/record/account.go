@@ -27,10 +27,12 @@ type Account struct {
 	Company            string
 	Mnemocode          string // profile_mnemocode
 	Role               string
-	Phone              string // primary phone, E.164; empty for none
-	Email              string // primary email, see typed.Email; empty for none
-	LoginName          string // as it was given; empty for none
-	Locale             string // the language of its messages, as message.ParseLocale spells it; empty for unknown
+	Phone              string    // primary phone, E.164; empty for none
+	Email              string    // primary email, see typed.Email; empty for none
+	PhoneVerified      time.Time // when Phone was proven; zero if it was not
+	EmailVerified      time.Time // when Email was proven; zero if it was not
+	LoginName          string    // as it was given; empty for none
+	Locale             string    // the language of its messages, as message.ParseLocale spells it; empty for unknown
 	Status             Status
 	SecondFactor       bool
 	MustSetPassword    bool
@@ -49,22 +51,24 @@ type Account struct {
 	CompanyGeneration  int64         // the company's session generation: grows each time that all its sessions are revoked
 	FailureCounts      Failures      // wrong attempts when the account was loaded; nil for none
 	Outbox             []OutboxEvent // events that Create and Update store with the account; never loaded
+	Spends             []Spend       // what Create and Update spend with the account; never loaded
 	PhoneRegion        string        // that of the company, for the LoginIDs that Create and Update store; never loaded
 	Keep               TokenHash     // the session that Update spares if it ends the others; never loaded
 	Created            time.Time
 	Updated            time.Time
 }
 
-// A Field is a text or a flag of an Account. Code that stores such fields, compares them
+// A Field is a text, a flag or a time of an Account. Code that stores such fields, compares them
 // or reads them from operators uses Fields.
 type Field struct {
 	// Name is the name of the field in the accounts API, in imports and exports, and in
 	// events of changes. It is empty for a field that no operator changes.
 	Name   string
-	Column string                 // of the SQL stores
-	Text   func(*Account) *string // nil for a flag
-	Flag   func(*Account) *bool   // nil for a text
-	Limit  int                    // the longest text that an operator may give, in characters
+	Column string                    // of the SQL stores
+	Text   func(*Account) *string    // nil for others
+	Flag   func(*Account) *bool      // nil for others
+	Time   func(*Account) *time.Time // nil for others
+	Limit  int                       // the longest text that an operator may give, in characters
 	// Secret means that the accounts API does not show the field, and sets it by fields
 	// with other names.
 	Secret bool
@@ -73,12 +77,14 @@ type Field struct {
 	EndsSessions bool
 }
 
-// Fields lists the fields of an account that are texts or flags.
+// Fields lists the fields of an account that are texts, flags or times.
 var Fields = []Field{
 	{Name: "profile_mnemocode", Column: "mnemocode", Text: func(a *Account) *string { return &a.Mnemocode }, Limit: 1024, EndsSessions: true},
 	{Name: "role", Column: "role", Text: func(a *Account) *string { return &a.Role }, Limit: 128, EndsSessions: true},
 	{Name: "primary_phone", Column: "phone", Text: func(a *Account) *string { return &a.Phone }, Limit: 254, EndsSessions: true},
 	{Name: "primary_email", Column: "email", Text: func(a *Account) *string { return &a.Email }, Limit: 254, EndsSessions: true},
+	{Name: Phone.VerifiedField(), Column: "phone_verified", Time: Phone.Verified},
+	{Name: Email.VerifiedField(), Column: "email_verified", Time: Email.Verified},
 	{Name: "login_name", Column: "login_name", Text: func(a *Account) *string { return &a.LoginName }, Limit: 254},
 	{Name: "locale", Column: "locale", Text: func(a *Account) *string { return &a.Locale }},
 	{Name: "status", Column: "status", Text: func(a *Account) *string { return (*string)(&a.Status) }, Limit: 64, EndsSessions: true},
@@ -102,10 +108,14 @@ func FieldNamed(name string) Field {
 
 // Same reports whether two accounts have the same value in the field.
 func (f Field) Same(a, b *Account) bool {
-	if f.Flag != nil {
+	switch {
+	case f.Flag != nil:
 		return *f.Flag(a) == *f.Flag(b)
+	case f.Time != nil:
+		return f.Time(a).Equal(*f.Time(b))
+	default:
+		return *f.Text(a) == *f.Text(b)
 	}
-	return *f.Text(a) == *f.Text(b)
 }
 
 // An Identity is a user of an OAuth provider.

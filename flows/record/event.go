@@ -117,6 +117,11 @@ const (
 
 	RequestRefused = EventPrefix + "request.refused"
 
+	ContactCodeSent = EventPrefix + "contact.code_sent"
+	ContactCodeUsed = EventPrefix + "contact.code_used"
+	ContactVerified = EventPrefix + TypeContactVerified
+	WelcomeUsed     = EventPrefix + TypeWelcomeUsed
+
 	OutboxDropped = EventPrefix + "outbox.dropped"
 
 	// Changes of a whole company.
@@ -231,6 +236,10 @@ func eventKinds() []EventKind {
 		{AccountChangeFailed, "a request of self_service for a change failed, for another cause than a wrong `current_password`; result is the error_code",
 			[]string{"company", "mnemocode", "session", "address", "actor", "route", "result", "reason"}},
 		{AccountWelcomed, "a welcome link was mailed", admin},
+		{ContactCodeSent, "a code was sent to prove a phone or email, which reason says", slices.Concat(admin, []string{"country"})},
+		{ContactCodeUsed, "such a code was right", slices.Concat(admin, []string{"country"})},
+		{ContactVerified, "the owner of an account has proven its phone or email, which reason says, or used a code or link that was sent there for the first time", slices.Concat(attempt, []string{"reason"})},
+		{WelcomeUsed, "a welcome link was opened and used", slices.Concat(client, []string{"route"})},
 		{AccountPasswordBreached, "a correct password is in the list of `breached` passwords; the account must set a new one", attempt},
 		{AccountDeviceRemembered, "a client became a known device of the account", attempt},
 		{AccountDeviceDistrusted, "a known device has sent `lock_after` wrong passwords, and counts as unknown from now on", attempt},

@@ -78,10 +78,12 @@ const (
 	TypeDisclaimersAccepted = "disclaimers.accepted"
 	TypeRecoveryCompleted   = "recovery.completed"
 	TypeIdentityBound       = "identity.bound"
+	TypeContactVerified     = "contact.verified"
+	TypeWelcomeUsed         = "welcome.used"
 )
 
 // OutboxTypes lists every type of OutboxEvent.
 var OutboxTypes = []string{
 	TypeAccountCreated, TypeAccountChanged, TypeAccountDeleted, TypeAccountLocked, TypeAccountUnlocked,
-	TypePasswordChanged, TypeDisclaimersAccepted, TypeRecoveryCompleted, TypeIdentityBound,
+	TypePasswordChanged, TypeDisclaimersAccepted, TypeRecoveryCompleted, TypeIdentityBound, TypeContactVerified, TypeWelcomeUsed,
 }

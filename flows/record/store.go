@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// These errors, FullError and TakenError are answers of a store. Any other error means
+// These errors, FullError, TakenError and SpentError are answers of a store. Any other error means
 // that the store could not answer, and the client gets service.unavailable.
 var (
 	// ErrNotFound means that the row does not exist.
@@ -39,11 +39,12 @@ type Fault struct {
 }
 
 // IsAnswer reports whether err is an answer of a store: ErrNotFound, ErrConflict, a
-// FullError or a TakenError.
+// FullError, a TakenError or a SpentError.
 func IsAnswer(err error) bool {
 	_, taken := errors.AsType[*TakenError](err)
 	_, full := errors.AsType[*FullError](err)
-	return taken || full || errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict)
+	_, spent := errors.AsType[*SpentError](err)
+	return taken || full || spent || errors.Is(err, ErrNotFound) || errors.Is(err, ErrConflict)
 }
 
 // Accounts keeps what outlives a session: accounts with their login ids, identities,
@@ -74,7 +75,7 @@ type Accounts interface {
 	// AddSecret stores a secret. It returns ErrConflict if there is one with this Number.
 	AddSecret(ctx context.Context, s Secret) error
 	// Sweep deletes failure counts of unknown login ids that have not changed for
-	// a day and whose Until is past, and devices that have expired. It must not block
+	// a day and whose Until is past, and what has expired of devices and Spends. It must not block
 	// other calls for long.
 	Sweep(ctx context.Context, now time.Time) error
 }
@@ -131,14 +132,15 @@ type AccountWriter interface {
 	// Create stores a new account and returns its id. It ignores ID, Generation,
 	// InactiveGeneration, CompanyGeneration, Created, Updated and BackupCodes of a. The
 	// login ids are LoginIDs(a), the backup codes NewBackupCodes. A TakenError says which
-	// value another account of the company already has.
+	// value another account of the company already has, a SpentError which of a.Spends
+	// was spent before. Of several calls that spend the same, one succeeds.
 	Create(ctx context.Context, now time.Time, a Account) (int64, error)
 	// Update loads the account, calls change, stores what change made of the account
 	// and returns the account as stored. No other write to the account can happen in
 	// between. Update ignores changes of ID, Company, Generation, InactiveGeneration,
 	// CompanyGeneration, Accepted, BackupCodes, Passkeys, FailureCounts and Created. It
 	// does not set Updated: change does. If change fails, Update stores nothing and
-	// returns that error. Other errors are ErrNotFound and a TakenError.
+	// returns that error. Other errors are ErrNotFound, and those of Create.
 	//
 	// If change reports that the account's sessions end, Update increments Generation
 	// and stores a pending revocation (see PendingRevocations), which spares the
@@ -461,6 +463,11 @@ type TakenError struct {
 }
 
 func (e *TakenError) Error() string { return e.Field + " is taken by another account" }
+
+// A SpentError says which of an account's Spends was spent before.
+type SpentError struct{ Field string }
+
+func (e *SpentError) Error() string { return e.Field + " was used before" }
 
 // A Feed is notified by a store of what happens to sessions on any node. Its methods
 // don't block and may be called concurrently.

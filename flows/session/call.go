@@ -43,6 +43,7 @@ type Call struct {
 	userAgent string // as sessions keep it
 	key       string // the name of the API key
 	remember  bool   // the client wants to be a known device
+	welcomed  bool   // the session is that of a link that welcomes a user
 
 	// Results of finding the session.
 	limited *record.FullError // the limit that the address has reached; nil if none

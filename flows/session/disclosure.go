@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"strconv"
 
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -125,12 +124,7 @@ func (c open) prepare(_ *record.Code, st Step, fixed bool) ([]record.Counter, er
 	if fixed {
 		return nil, nil
 	}
-	country, err := c.CountrySMS(st.Account.Phone)
-	if err != nil {
-		return nil, c.LimitError(err)
-	}
-	counters := c.CountSMS(strconv.FormatInt(st.Account.ID, 10), st.Account.Phone)
-	return append(append(counters, c.CompanySMS()...), country...), nil
+	return c.smsBudgets(st.Account, st.Account.Phone)
 }
 
 // deliver waits until the code is sent, even if the client hangs up: that is no failure of

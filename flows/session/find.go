@@ -65,7 +65,7 @@ func (c *Call) FindLink(ctx context.Context, token string) error {
 		return c.whyRevoked(ctx, prefix, token)
 	}
 	if err == nil {
-		c.session = &link
+		c.session, c.welcomed = &link, prefix == tokens.WelcomePrefix
 	}
 	return err
 }

@@ -57,3 +57,15 @@ func (c *Company) BlindRecoveryMethod(wanted Method, a record.Account) (record.A
 	}
 	return a, wanted, nil
 }
+
+// CanRecover reports whether the owner of an account can recover it by any method.
+func (c *Company) CanRecover(a record.Account) bool {
+	if !c.Hardened {
+		_, err := c.RecoveryMethod("", a)
+		return err == nil
+	}
+	return slices.ContainsFunc(c.Recovery.Methods, func(m Method) bool {
+		found, _, err := c.BlindRecoveryMethod(m, a)
+		return err == nil && found.ID != 0
+	})
+}

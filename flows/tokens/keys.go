@@ -1,6 +1,6 @@
 // Package tokens creates and checks what clients hold during a login: session tokens,
 // stateless tokens that hold their session themselves, the keys of login pages, the
-// challenges of captcha pow and passkeys, and the codes of authenticator apps.
+// challenges of captcha pow and passkeys, codes and proofs of contacts, and the codes of authenticator apps.
 //
 // Start with New, which creates a token of random bytes; a store keeps its hash.
 // Everything else is signed or encrypted with Keys, so nothing is stored until it is
@@ -32,6 +32,7 @@ import (
 type Keys struct {
 	loginIDs   []byte // the current secret itself
 	sessions   []cipher.AEAD
+	contacts   []cipher.AEAD
 	apps       []sealer
 	signing    []sealer
 	challenges [][]byte
@@ -91,6 +92,7 @@ func NewKeys(secrets []record.Secret, now time.Time) (*Keys, error) {
 			continue
 		}
 		k.sessions = append(k.sessions, aead("mnemogate sealed sessions"))
+		k.contacts = append(k.contacts, aead("mnemogate contacts"))
 		k.challenges = append(k.challenges, derive("mnemogate captcha challenges"))
 		k.pages = append(k.pages, derive("mnemogate page keys"))
 		k.listings = append(k.listings, derive("mnemogate listings of disclaimers"))

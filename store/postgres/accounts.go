@@ -159,8 +159,11 @@ func (q queries) RefuseTaken(ctx context.Context, before, after record.Account) 
 func fields(format string, first int) string {
 	return sqlstore.EachField(func(i int, f record.Field) string {
 		kind := "text"
-		if f.Flag != nil {
+		switch {
+		case f.Flag != nil:
 			kind = "boolean"
+		case f.Time != nil:
+			kind = "bigint"
 		}
 		return fmt.Sprintf(format, f.Column, first+i, kind)
 	})
@@ -196,7 +199,7 @@ func (s accounts) Create(ctx context.Context, now time.Time, a record.Account) (
 	hashes := append([]string{}, a.NewBackupCodes...) // nil would be NULL
 	args := slices.Concat(keyArgs(record.Account{}, a), []any{record.Micros(now), codes, versions, ats, hashes}, sqlstore.AccountValues(a))
 	write := s.write
-	if len(a.Outbox) > 0 {
+	if len(a.Outbox)+len(a.Spends) > 0 {
 		write = s.transact
 	}
 	var id int64
@@ -211,7 +214,10 @@ func (s accounts) Create(ctx context.Context, now time.Time, a record.Account) (
 		if err := refuseField(taken); err != nil {
 			return err
 		}
-		return q.InsertEvents(ctx, a.Company, id, a.Outbox)
+		if err := q.InsertEvents(ctx, a.Company, id, a.Outbox); err != nil {
+			return err
+		}
+		return sqlstore.InsertSpent(ctx, q, a.Spends)
 	})
 	if err != nil {
 		return 0, err
@@ -283,7 +289,10 @@ func (s accounts) Update(
 		if stored, err = s.storeUpdate(ctx, q, before, after, ends); err != nil {
 			return err
 		}
-		return q.InsertEvents(ctx, company, id, after.Outbox)
+		if err := q.InsertEvents(ctx, company, id, after.Outbox); err != nil {
+			return err
+		}
+		return sqlstore.InsertSpent(ctx, q, after.Spends)
 	})
 	if err != nil {
 		return record.Account{}, err
@@ -325,9 +334,14 @@ func (s accounts) storeUpdate(
 
 var sweepFailures = sweep("failures", sqlstore.StaleFailures, "changed")
 
+var sweepSpent = sweep("spent", "until < $1", "until")
+
 func (s accounts) Sweep(ctx context.Context, now time.Time) error {
 	err := sqlstore.Sweep(ctx, s.Store, "sweeping failure counts", sweepFailures, record.Micros(now), sweepChunk)
 	if err != nil {
+		return err
+	}
+	if err := sqlstore.Sweep(ctx, s.Store, "sweeping spent proofs", sweepSpent, record.Micros(now), sweepChunk); err != nil {
 		return err
 	}
 	return sqlstore.Sweep(ctx, s.Store, "sweeping devices", sweepDevices, record.Micros(now), sweepChunk)

@@ -58,7 +58,10 @@ func (s accounts) Create(ctx context.Context, now time.Time, a record.Account) (
 		if err := sqlstore.InsertBackupCodes(ctx, tx, a.ID, a.NewBackupCodes); err != nil {
 			return err
 		}
-		return tx.InsertEvents(ctx, a.Company, a.ID, a.Outbox)
+		if err := tx.InsertEvents(ctx, a.Company, a.ID, a.Outbox); err != nil {
+			return err
+		}
+		return sqlstore.InsertSpent(ctx, tx, a.Spends)
 	})
 	if err != nil {
 		return 0, err
@@ -167,6 +170,9 @@ func (s accounts) Update(
 		if err != nil {
 			return err
 		}
+		if err := sqlstore.InsertSpent(ctx, tx, a.Spends); err != nil {
+			return err
+		}
 		stored, err = scan(tx.Row(ctx, s.AccountByID, company, id))
 		return err
 	})
@@ -191,12 +197,17 @@ const sweepFailures = `
 	DELETE FROM failures WHERE account = 0 AND (company, login_id, kind) IN
 		(SELECT company, login_id, kind FROM failures WHERE ` + sqlstore.StaleFailures + ` LIMIT +$2)`
 
+const sweepSpent = `DELETE FROM spent WHERE hash IN (SELECT hash FROM spent WHERE until < ? LIMIT +?)`
+
 func (s accounts) Sweep(ctx context.Context, now time.Time) error {
 	err := sqlstore.Sweep(ctx, s.Store, "sweeping failure counts", sweepFailures, record.Micros(now), sweepChunk)
 	if err != nil {
 		return err
 	}
 	if err := s.sweepDevices(ctx, now); err != nil {
+		return err
+	}
+	if err := sqlstore.Sweep(ctx, s.Store, "sweeping spent proofs", sweepSpent, record.Micros(now), sweepChunk); err != nil {
 		return err
 	}
 	if s.backups.Load() > 0 {

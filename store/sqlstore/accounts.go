@@ -231,6 +231,19 @@ func InsertAcceptances(ctx context.Context, tx Queries, id int64, accepted []rec
 	return nil
 }
 
+const insertSpent = `INSERT INTO spent (hash, until) VALUES ($1, $2) ON CONFLICT DO NOTHING`
+
+// InsertSpent spends what a change of an account spends. It must come last, because it
+// waits for another transaction that spends the same.
+func InsertSpent(ctx context.Context, tx Queries, spends []record.Spend) error {
+	for _, spend := range spends {
+		if err := ExecOr(ctx, tx, &record.SpentError{Field: spend.Field}, insertSpent, spend.Hash[:], record.Micros(spend.Until)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Backup codes
 
 const (

@@ -1,8 +1,10 @@
 package sqlstore
 
 import (
+	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -23,10 +25,14 @@ func EachField(part func(i int, f record.Field) string) string {
 var (
 	AccountColumns = EachField(func(_ int, f record.Field) string { return f.Column })
 	noAccount      = EachField(func(_ int, f record.Field) string {
-		if f.Flag != nil {
+		switch {
+		case f.Flag != nil:
 			return "false"
+		case f.Time != nil:
+			return "0"
+		default:
+			return "''"
 		}
-		return "''"
 	})
 )
 
@@ -34,9 +40,12 @@ var (
 func AccountValues(a record.Account) []any {
 	values := make([]any, len(record.Fields))
 	for i, f := range record.Fields {
-		if f.Flag != nil {
+		switch {
+		case f.Flag != nil:
 			values[i] = *f.Flag(&a)
-		} else {
+		case f.Time != nil:
+			values[i] = record.Micros(*f.Time(&a))
+		default:
 			values[i] = *f.Text(&a)
 		}
 	}
@@ -52,9 +61,12 @@ func AccountScan(text func(string) string) func(Scanner) (record.Account, error)
 	var identities, accepted, failures []byte
 	columns := append(make([]any, 0, len(record.Fields)+12), &a.ID, &a.Company)
 	for _, f := range record.Fields {
-		if f.Flag != nil {
+		switch {
+		case f.Flag != nil:
 			columns = append(columns, f.Flag(&a))
-		} else {
+		case f.Time != nil:
+			columns = append(columns, (*storedTime)(f.Time(&a)))
+		default:
 			columns = append(columns, f.Text(&a))
 		}
 	}
@@ -82,6 +94,19 @@ func AccountScan(text func(string) string) func(Scanner) (record.Account, error)
 		}
 		return a, nil
 	}
+}
+
+// A storedTime is a time in a column with microseconds.
+type storedTime time.Time
+
+// Scan implements sql.Scanner.
+func (t *storedTime) Scan(value any) error {
+	n, ok := value.(int64)
+	if !ok {
+		return fmt.Errorf("a time is stored as %T", value)
+	}
+	*t = storedTime(record.FromMicros(n))
+	return nil
 }
 
 // Child rows of an account, as JSON. The decoders return nil for an empty list.

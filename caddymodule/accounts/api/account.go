@@ -24,6 +24,13 @@ func plain() (names []string) {
 // OnlyImported lists the Fields that only an import accepts.
 var OnlyImported = []string{"control_answer_hash", "backup_code_hashes", "totp_secret", "created_at"}
 
+// Proofs lists what a request to create or change an account can have beside its Fields.
+// KeepSession is only for a change.
+var Proofs = []string{record.Phone.ProofField(), record.Email.ProofField()}
+
+// KeepSession names the field of a change that spares a session.
+const KeepSession = "keep_session"
+
 // An Account is an account as the accounts API shows it. Every field is always present.
 type Account struct {
 	// Identifies the account, and its user to the application: visible ASCII, no braces.
@@ -34,6 +41,12 @@ type Account struct {
 	Phone *string `json:"primary_phone"`
 	// A login id.
 	Email *string `json:"primary_email"`
+	// When the owner has proven the phone, or used a code that was sent there, or when a
+	// backend says so. A new phone without phone_proof was not proven.
+	PhoneVerified *time.Time `json:"phone_verified_at"`
+	// When the owner has proven the email, or used a link that was sent there, or when a
+	// backend says so. A new email without email_proof was not proven.
+	EmailVerified *time.Time `json:"email_verified_at"`
 	// A login id.
 	LoginName *string `json:"login_name"`
 	// The owner's language, as a BCP 47 tag such as lt or pt-BR: for SMS, mails and, after
@@ -81,6 +94,8 @@ func AccountOf(a record.Account) Account {
 		Role:            text(a.Role),
 		Phone:           text(a.Phone),
 		Email:           text(a.Email),
+		PhoneVerified:   instant(a.PhoneVerified),
+		EmailVerified:   instant(a.EmailVerified),
 		LoginName:       text(a.LoginName),
 		Locale:          text(a.Locale),
 		Status:          a.Status,
@@ -106,12 +121,22 @@ func text(s string) *string {
 	return &s
 }
 
+// instant returns nil for the zero time.
+func instant(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return new(t.UTC())
+}
+
 // An ExportedAccount is a line of an export, in the format that import reads.
 type ExportedAccount struct {
 	Mnemocode       string        `json:"profile_mnemocode"`
 	Role            string        `json:"role,omitempty"`
 	Phone           string        `json:"primary_phone,omitempty"`
 	Email           string        `json:"primary_email,omitempty"`
+	PhoneVerified   time.Time     `json:"phone_verified_at,omitzero"`
+	EmailVerified   time.Time     `json:"email_verified_at,omitzero"`
 	LoginName       string        `json:"login_name,omitempty"`
 	Locale          string        `json:"locale,omitempty"`
 	Status          record.Status `json:"status"`
@@ -135,6 +160,8 @@ func ExportedAccountOf(a record.Account, backupCodes []string) ExportedAccount {
 		Role:            a.Role,
 		Phone:           a.Phone,
 		Email:           a.Email,
+		PhoneVerified:   a.PhoneVerified.UTC(),
+		EmailVerified:   a.EmailVerified.UTC(),
 		LoginName:       a.LoginName,
 		Locale:          a.Locale,
 		Status:          a.Status,

@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -15,9 +16,12 @@ func TestWrittenFieldsAreShownAndExported(t *testing.T) {
 		}
 		var a record.Account
 		var want any = "given"
-		if f.Flag != nil {
+		switch {
+		case f.Flag != nil:
 			want, *f.Flag(&a) = true, true
-		} else {
+		case f.Time != nil:
+			want, *f.Time(&a) = "2026-11-21T12:00:00Z", time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+		default:
 			*f.Text(&a) = "given"
 		}
 		for _, view := range []any{AccountOf(a), ExportedAccountOf(a, nil)} {

@@ -297,3 +297,13 @@ const (
 // MaxSkew is the difference between clocks that is worth a warning. Nodes read the
 // times that other nodes have stored.
 const MaxSkew = 2 * time.Second
+
+// A ProvenContact is a phone or email with a proof, which works once.
+type ProvenContact struct {
+	// The phone, as it will be stored.
+	Phone string `json:"phone,omitempty"`
+	// The email, as it will be stored.
+	Email string `json:"email,omitempty"`
+	// The phone_proof or email_proof of an account. It works once, within 15 minutes.
+	Proof string `json:"proof"`
+}

@@ -45,6 +45,12 @@ var Routes = []Route{
 	{http.MethodDelete, "totp", true, (*Call).removeTOTP},
 	{http.MethodPost, "second_factor", true, (*Call).setSecondFactor},
 	{http.MethodPost, "backup-codes", true, (*Call).newBackupCodes},
+	{http.MethodPost, "phone", true, send(record.Phone)},
+	{http.MethodPost, "phone/confirm", true, confirm(record.Phone)},
+	{http.MethodDelete, "phone", true, remove(record.Phone)},
+	{http.MethodPost, "email", true, send(record.Email)},
+	{http.MethodPost, "email/confirm", true, confirm(record.Email)},
+	{http.MethodDelete, "email", true, remove(record.Email)},
 	{http.MethodGet, "passkeys", false, (*Call).passkeys},
 	{http.MethodPost, "passkeys", true, (*Call).addPasskey},
 	{http.MethodPost, "passkeys/options", true, (*Call).newPasskey},
@@ -163,6 +169,12 @@ type factors struct {
 	Passkeys int `json:"passkeys"`
 	// The phone that gets codes, masked. Absent if there is none.
 	UserPhone string `json:"user_phone,omitempty"`
+	// The phone. Absent if there is none.
+	Phone *contact `json:"phone,omitempty"`
+	// The email. Absent if there is none.
+	Email *contact `json:"email,omitempty"`
+	// To which of phone and email the company can send a code, so that users can change them.
+	Provable []string `json:"provable"`
 	// The OAuth providers that the account is linked to.
 	Providers []int `json:"provider_ids"`
 	// Whether a login with the password needs a code, too.
@@ -184,11 +196,19 @@ func (c *Call) factors() (any, error) {
 		TOTP:               a.TOTP != "",
 		BackupCodesLeft:    a.BackupCodes,
 		Passkeys:           a.Passkeys,
+		Provable:           []string{},
 		Providers:          []int{},
 		SecondFactor:       company.NeedsSecondFactor(a),
 		SecondFactorPolicy: company.SecondFactor,
 		FreshFor:           max(0, int((c.FreshFor-time.Since(c.Session.LoginTime()))/time.Second)),
 		PasswordQuality:    company.Quality(a),
+	}
+	f.Phone, f.Email = c.contact(record.Phone, record.MaskPhone(a.Phone)), c.contact(record.Email, a.Email)
+	if company.SMS != nil {
+		f.Provable = append(f.Provable, record.Phone.Name)
+	}
+	if company.Mail != nil {
+		f.Provable = append(f.Provable, record.Email.Name)
 	}
 	if company.SendsCodesTo(a.Phone) {
 		f.UserPhone = record.MaskPhone(a.Phone)
@@ -197,6 +217,79 @@ func (c *Call) factors() (any, error) {
 		f.Providers = append(f.Providers, identity.Provider)
 	}
 	return f, nil
+}
+
+// A contact is the user's phone or email.
+type contact struct {
+	// A phone is masked.
+	Value string `json:"value"`
+	// When its owner has proven it. Absent if it was not proven.
+	Verified time.Time `json:"verified_at,omitzero"`
+	// Whether the account could do without it.
+	Removable bool `json:"removable"`
+}
+
+// contact returns nil if the user has none.
+func (c *Call) contact(of record.Contact, shown string) *contact {
+	if shown == "" {
+		return nil
+	}
+	return &contact{shown, *of.Verified(&c.Account), c.CanRemoveContact(of)}
+}
+
+type newPhone struct {
+	Text string `json:"phone" max:"254" need:"y"`
+}
+
+type newEmail struct {
+	Text string `json:"email" max:"254" need:"y"`
+}
+
+type sentContact struct {
+	done
+	manage.SentContact
+	// The phone, masked.
+	Phone string `json:"user_phone,omitempty"`
+	// The email as it will be stored.
+	Email string `json:"user_email,omitempty"`
+}
+
+type contactCode struct {
+	Token string `json:"contact_token" max:"2048" need:"y"`
+	Code  string `json:"code" max:"16" need:"y"`
+}
+
+func send(contact record.Contact) func(*Call) (any, error) {
+	return func(c *Call) (any, error) {
+		var phone newPhone
+		var email newEmail
+		body, text := any(&phone), &phone.Text
+		if contact.Name == record.Email.Name {
+			body, text = &email, &email.Text
+		}
+		if err := c.read(body); err != nil {
+			return nil, err
+		}
+		sent, value, err := c.SendOwnContact(c.Context(), contact, *text)
+		if contact.Name == record.Email.Name {
+			return sentContact{succeeded, sent, "", value}, err
+		}
+		return sentContact{succeeded, sent, record.MaskPhone(value), ""}, err
+	}
+}
+
+func confirm(contact record.Contact) func(*Call) (any, error) {
+	return func(c *Call) (any, error) {
+		var body contactCode
+		if err := c.read(&body); err != nil {
+			return nil, err
+		}
+		return succeeded, c.ConfirmOwnContact(c.Context(), contact, body.Token, body.Code)
+	}
+}
+
+func remove(contact record.Contact) func(*Call) (any, error) {
+	return func(c *Call) (any, error) { return succeeded, c.RemoveOwnContact(c.Context(), contact) }
 }
 
 // A session is one in the user's list.

@@ -364,6 +364,8 @@ export interface Me {
   forgetDevices(): Promise<unknown>;
   /** * Revokes all other sessions. An account without a password needs no current one. */
   changePassword(password: string, options?: { current?: string }): Promise<unknown>;
+  phone: OwnContact;
+  email: OwnContact;
   /** * A secret for an authenticator app, shown only once. It takes effect with `confirmTOTP`. `qr` is a picture of `uri`, in SVG. */
   newTOTP(): Promise<{ secret: string; uri: string; qr: string }>;
   /** * Revokes all other sessions. An account without backup codes gets ten, shown only once. */
@@ -387,6 +389,19 @@ export interface Me {
   removePasskey(id: string): Promise<unknown>;
   /** * Ten codes, shown only once. This revokes the old ones. */
   newBackupCodes(): Promise<string[]>;
+}
+
+export interface OwnContact {
+  /** * Sends a code to a new phone or email. Until `confirm`, nothing changes. The phone is masked in the answer. */
+  send(value: string): Promise<{ contactToken: string; expiresIn: number; userPhone?: string; userEmail?: string }>;
+  /**
+   * * Makes the change and revokes all other sessions. A code by SMS can be tried once, one by
+   * mail five times; then send a new one. It fails with the status 409 if another account
+   * has the value. One's own present value is only proven.
+   */
+  confirm(contactToken: string, code: string): Promise<unknown>;
+  /** * Revokes all other sessions. It fails with the status 409 if the account would have no way to log in or none to be recovered. */
+  remove(): Promise<unknown>;
 }
 
 export interface OwnSession {
@@ -437,6 +452,10 @@ export interface Factors {
   backupCodesLeft: number;
   /** Masked. */
   userPhone?: string;
+  phone?: ContactFactor;
+  email?: ContactFactor;
+  /** To which of them the company can send a code, so that users can change them. */
+  provable: ('phone' | 'email')[];
   providerIds: number[];
   /** Whether a login with the password needs a code, too. */
   secondFactor: boolean;
@@ -447,6 +466,15 @@ export interface Factors {
   passwordRegex: string | null;
   /** All rules for a new password of this account, in English. */
   passwordRegexDescription: string;
+}
+
+export interface ContactFactor {
+  /** A phone is masked. */
+  value: string;
+  /** When its owner has proven it, in ISO 8601. */
+  verifiedAt?: string;
+  /** Whether the account could do without it. */
+  removable: boolean;
 }
 
 interface Proof {

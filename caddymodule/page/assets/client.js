@@ -358,6 +358,11 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   // meOf returns what users can do for their own login.
   function meOf(token) {
     const me = (method, path, body) => ask(method, `me/${path}`, { token, body });
+    const contact = (kind) => ({
+      send: (value) => me('POST', kind, { [kind]: value }),
+      confirm: (contactToken, code) => me('POST', `${kind}/confirm`, { contact_token: contactToken, code }),
+      remove: () => me('DELETE', kind),
+    });
     return {
       factors: () => me('GET', 'factors'),
       sessions: async () => (await me('GET', 'sessions')).sessions,
@@ -367,6 +372,8 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       forgetDevice: (id) => me('DELETE', `devices/${encodeURIComponent(id)}`),
       forgetDevices: () => me('DELETE', 'devices'),
       changePassword: (password, { current } = {}) => me('POST', 'password', { current_password: current, new_password: password }),
+      phone: contact('phone'),
+      email: contact('email'),
       newTOTP: () => me('POST', 'totp'),
       confirmTOTP: (code) => me('POST', 'totp/confirm', { code }),
       removeTOTP: () => me('DELETE', 'totp'),

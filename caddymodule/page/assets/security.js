@@ -1,7 +1,7 @@
 // The security page: users look after their own login. The requests are those of
 // client.js (Me in client.d.ts).
 import { connect, MnemogateError } from './client.js';
-import { $, el, busy, button, complain, entitle, failed, field, fieldOf, footer, form as formOf, isFilled, labelled, marked, say, submit, textOf } from './ui.js';
+import { $, el, busy, button, complain, entitle, failed, field, fieldOf, footer, form as formOf, isFilled, labelled, marked, say, submit, textOf, verbatim } from './ui.js';
 import { t, time, language } from './texts.js';
 import { returnTo } from './returnto.js';
 import { appDigits, codeField, isMasked, newPassword, sentTo, username } from './screens.js';
@@ -58,8 +58,10 @@ function fail(section, dialog, error) {
   if (dialog && dialog === opened && ['network', 'service.unavailable'].includes(code)) return tell(section, t('security.unsure'), true);
   if (reason === 'too_old') return toLogin(dialog, true);
   if (/^auth\.(token|header|session)\./.test(code)) return toLogin(dialog);
-  const text = [textOf(error), retryAfter && !/^lock\.disabled/.test(reason) && t('lock.wait', { time: time(retryAfter) })].filter(Boolean).join(' ');
-  const name = fieldOf(error, fields);
+  const typing = dialog in contacts && !sent && code === 'request.validation.failed' && error.status === 400;
+  const own = typing ? t(`security.${dialog}.invalid`) : dialog in contacts && error.status === 409 ? t('security.contact.taken') : textOf(error);
+  const text = [own, retryAfter && !/^lock\.disabled/.test(reason) && t('lock.wait', { time: time(retryAfter) })].filter(Boolean).join(' ');
+  const name = typing ? `new${dialog}` : fieldOf(error, fields);
   if (!name || !complain(name, text)) tell(section, text, true);
 }
 
@@ -75,13 +77,14 @@ function tell(section, text, bad = false) {
 function open(section, dialog) {
   if (Date.now() + soon > freshUntil) return toLogin(dialog, true);
   opened = dialog;
+  sent = null;
   for (const told of document.querySelectorAll('.done')) told.textContent = '';
   for (const { id } of screen.querySelectorAll('section')) show(id);
   ($(`#${section} input:not([hidden])`) ?? $(`#${section} .main`))?.focus();
 }
 
 function close(section, text = '') {
-  opened = null;
+  opened = sent = null;
   show(section);
   tell(section, text);
   $(`#${section} h2`).focus();
@@ -145,6 +148,10 @@ const sections = {
       factors.passwordSet && field({ name: 'current', label: t('security.password.current'), type: 'password', autocomplete: 'current-password', enterkeyhint: 'next', reveal: true }),
       newPassword({ config }, { rules: { regex: factors.passwordRegex, description: factors.passwordRegexDescription } })),
   ],
+
+  email: () => contactSection('email'),
+
+  phone: () => contactSection('phone'),
 
   passkeys() {
     const last = passkeys.length === 1 && !factors.passwordSet && !factors.userPhone; // the server refuses to remove it
@@ -258,7 +265,8 @@ const states = {
 function visible() {
   const second = factors.secondFactorPolicy !== 'off' && factors.passwordSet;
   const replaces = second ? factors.secondFactor : !factors.passwordSet && factors.userPhone;
-  return ['password', ...config.passkeys ? ['passkeys'] : [], ...second ? ['twostep', 'app'] : [], ...codes || replaces ? ['codes'] : [], 'sessions', ...config.devices ? ['devices'] : []];
+  for (const kind in contacts) contacts[kind].shown ||= factors[kind] || factors.provable.includes(kind);
+  return ['password', ...Object.keys(contacts).filter((kind) => contacts[kind].shown), ...config.passkeys ? ['passkeys'] : [], ...second ? ['twostep', 'app'] : [], ...codes || replaces ? ['codes'] : [], 'sessions', ...config.devices ? ['devices'] : []];
 }
 
 const nameOf = ({ userAgent }) => device(userAgent) ?? t('security.sessions.unknown');
@@ -279,6 +287,51 @@ function listedSession(session) {
         onclick: () => change('sessions', null, () => me.endSession(session.sessionId), t('security.sessions.ended')),
       }, t('logout.submit'))));
 }
+
+// Email and phone
+
+// Sections of contacts stay once they were shown. The attributes are those of the field.
+const contacts = {
+  email: { attributes: { ...verbatim, inputmode: 'email', autocomplete: 'email', dir: 'auto' } },
+  phone: { attributes: { type: 'tel', autocomplete: 'tel', dir: 'ltr' } },
+};
+
+let sent = null; // what came with the code that the open dialog asks for
+
+function contactSection(kind) {
+  const present = factors[kind];
+  const asks = opened === kind || opened === `${kind}-remove`;
+  const unproven = present && !present.verifiedAt;
+  const { attributes } = contacts[kind];
+  return [
+    row(
+      [
+        el('p', {}, present ? el('b', { id: `${kind}-value`, dir: attributes.dir }, present.value) : t(`security.${kind}.none`)),
+        present && el('p', {}, unproven ? t('security.contact.unproven') : t('security.contact.since', { time: moment(present.verifiedAt) })),
+      ],
+      !asks && factors.provable.includes(kind) && opens(kind, kind, t(unproven ? 'security.contact.confirm' : `security.${kind}.${present ? 'change' : 'add'}`), { of: present && `${kind}-value` }),
+      !asks && present?.removable && opens(kind, `${kind}-remove`, t('security.remove'), { destroys: true, of: `${kind}-value` })),
+    opened === kind && (sent ? codeForm(kind) : form(kind, (values) => sendCode(kind, values[`new${kind}`]), t('security.contact.send'),
+      el('p', { id: `${kind}-ask` }, t('security.contact.later')),
+      field({ name: `new${kind}`, label: t(`security.${kind}.label`), maxlength: '254', above: `${kind}-ask`, ...attributes, value: kind === 'email' && unproven ? present.value : '' }))),
+    opened === `${kind}-remove` && confirmation(kind, t(`security.${kind}.remove.text`), t('security.remove'), () =>
+      change(kind, opened, () => me[kind].remove(), t(`security.${kind}.removed`))),
+  ];
+}
+
+const sendCode = (kind, value) => act(kind, kind, async () => {
+  const answer = await me[kind].send(value);
+  sent = { value, token: answer.contactToken, to: answer.userPhone ?? answer.userEmail };
+  tell(kind, '');
+  show(kind);
+  $('#code').focus();
+});
+
+const codeForm = (kind) => form(kind, ({ code }) => change(kind, kind, () => me[kind].confirm(sent.token, code), t(sent.to === factors[kind]?.value ? 'security.contact.confirmed' : `security.${kind}.changed`)),
+  t('code.submit'),
+  el('div', { id: `${kind}-ask` }, sentTo(kind === 'phone' ? 'code.sent' : 'security.email.sent', kind, sent.to)),
+  codeField({ length: kind === 'phone' ? config.otp.length : 8, above: `${kind}-ask` }),
+  el('p', {}, button(t('code.resend'), () => sendCode(kind, sent.value))));
 
 // Passkeys
 
@@ -354,7 +407,7 @@ async function copy() {
 
 // The page
 
-const headings = { password: 'password.label', passkeys: 'security.passkeys', twostep: 'security.twostep', app: 'security.app', codes: 'security.codes', sessions: 'security.sessions', devices: 'security.devices' };
+const headings = { password: 'password.label', email: 'security.email', phone: 'security.phone', passkeys: 'security.passkeys', twostep: 'security.twostep', app: 'security.app', codes: 'security.codes', sessions: 'security.sessions', devices: 'security.devices' };
 
 function show(name) {
   $(`#${name} .body`).replaceChildren(...sections[name]().filter(Boolean));

@@ -34,7 +34,9 @@ const bob = step('authorized', { profile_mnemocode: 'bob-0002', user: 'bob' });
 const authorized = { at: '?cookie', session, cookie: true };
 const days = (n) => new Date(Date.now() - n * 86_400_000).toISOString();
 const answers = {
-  'me/factors': { user: loginId, password_set: true, totp: true, backup_codes_left: 7, user_phone: '+37*******34', provider_ids: [], second_factor: true, second_factor_policy: 'per_account', fresh_for: 600, password_regex: null, password_regex_description: '8 to 128 characters.' },
+  'me/factors': { user: loginId, password_set: true, totp: true, backup_codes_left: 7, user_phone: '+37*******34', phone: { value: '+37*******34', verified_at: days(90), removable: false }, email: { value: loginId, removable: false }, provable: ['phone', 'email'], provider_ids: [], second_factor: true, second_factor_policy: 'per_account', fresh_for: 600, password_regex: null, password_regex_description: '8 to 128 characters.' },
+  'me/phone': { contact_token: 'x', expires_in: 300, user_phone: '+37*******99' },
+  'me/email': { contact_token: 'x', expires_in: 300, user_email: 'alice.new@example.com' },
   'me/sessions': {
     sessions: [
       { session_id: 'a', current: true, created_at: days(2), last_used: days(0), address: '203.0.113.7', user_agent: 'Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0' },
@@ -44,6 +46,7 @@ const answers = {
   'me/totp': { secret: 'JBSWY3DPEHPK3PXPJBSWY3DPEHPK3PXP', uri: 'otpauth://totp/x', qr: '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 29 29"><path fill="#fff" d="M0 0h29v29H0z"/><path d="M4 4h7v7H4zM18 4h7v7h-7zM4 18h7v7H4z"/></svg>' },
   'me/backup-codes': { backup_codes: ['AAAAA-BBBBB', 'CCCCC-DDDDD', 'EEEEE-FFFFF', 'GGGGG-HHHHH', 'JJJJJ-KKKKK'] },
 };
+const changeEmail = [['choose', 'security.contact.confirm'], ...enter('newemail', 'alice.new@example.com')];
 const security = { ...authorized, page: 'security', answers };
 const withPasskeys = {
   ...security, config: { passkeys: true },
@@ -183,6 +186,14 @@ export const scenes = {
     ...security, answers: { ...answers, 'me/password': fails(503, 'service.unavailable', { retry: 5 }) },
     act: [['choose', 'security.password.change'], ['enter', 'current', 'right'], ...enter('newpassword', 'correct horse battery')],
   },
+  'security-contacts-none': factors({ phone: undefined, email: undefined }),
+  'security-email': { ...security, act: [['choose', 'security.contact.confirm']] },
+  'security-email-invalid': { ...security, answers: { ...answers, 'me/email': fails(400, 'request.validation.failed') }, act: [['choose', 'security.contact.confirm'], ...enter('newemail', 'alice')] },
+  'security-email-code': { ...security, act: changeEmail },
+  'security-email-taken': { ...security, answers: { ...answers, 'me/email/confirm': fails(409, 'request.validation.failed') }, act: [...changeEmail, ['enter', 'code', '12345678']] },
+  'security-phone-code-wrong': { ...security, answers: { ...answers, 'me/phone/confirm': fails(401, 'auth.otp.invalid') }, act: [['choose', 'security.phone.change'], ...enter('newphone', '+37060012399'), enterCode] },
+  'security-phone-limit': { ...security, answers: { ...answers, 'me/phone': locked('limit.sms_phone', 600) }, act: [['choose', 'security.phone.change'], ...enter('newphone', '+37060012399')] },
+  'security-phone-remove': { ...factors({ phone: { ...answers['me/factors'].phone, removable: true } }), act: [['choose', 'security.remove']] },
   'security-session-over': { ...security, answers: { ...answers, 'me/sessions/b': fails(404, 'request.validation.failed') }, act: [['choose', 'logout.submit']] },
   'security-passkeys': withPasskeys,
   'security-passkey': { ...withPasskeys, act: [['choose', 'security.passkeys.add']] },

@@ -28,6 +28,9 @@ CREATE TABLE accounts (
 	locale              text    NOT NULL DEFAULT '',
 	-- The generation that began when the status was last changed from active.
 	inactive_generation bigint  NOT NULL DEFAULT 0,
+	-- When the phone and the email were proven.
+	phone_verified      bigint  NOT NULL DEFAULT 0,
+	email_verified      bigint  NOT NULL DEFAULT 0,
 	UNIQUE (company, mnemocode)
 );
 
@@ -209,3 +212,10 @@ CREATE TABLE secrets (
 	value  bytea  NOT NULL,
 	begins bigint NOT NULL
 );
+
+-- Proofs that a change of an account has used up, until they would have expired.
+CREATE TABLE spent (
+	hash  bytea PRIMARY KEY,
+	until bigint NOT NULL
+);
+CREATE INDEX spent_until ON spent (until);

@@ -27,6 +27,9 @@ CREATE TABLE accounts (
 	locale              TEXT    NOT NULL DEFAULT '',
 	-- The generation that began when the status was last changed from active.
 	inactive_generation INTEGER NOT NULL DEFAULT 0,
+	-- When the phone and the email were proven.
+	phone_verified      INTEGER NOT NULL DEFAULT 0,
+	email_verified      INTEGER NOT NULL DEFAULT 0,
 	UNIQUE (company, mnemocode)
 ) STRICT;
 
@@ -286,3 +289,10 @@ CREATE TABLE secrets (
 	value  BLOB    NOT NULL,
 	begins INTEGER NOT NULL
 ) STRICT;
+
+-- Proofs that a change of an account has used up, until they would have expired.
+CREATE TABLE spent (
+	hash  BLOB    PRIMARY KEY NOT NULL,
+	until INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX spent_until ON spent (until);

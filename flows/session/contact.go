@@ -1,0 +1,112 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/typed"
+)
+
+// mailedDigits is the length of a code by mail, which may be guessed several times
+// (contract, section 22).
+const mailedDigits = 8
+
+// SendContact sends a code to a contact that may belong to no account yet. Its token is for
+// tokens.OpenContact with the same owner. Of the account, which may be empty, it uses the
+// budgets and the language.
+func (c *Call) SendContact(ctx context.Context, owner string, contact record.Contact, value string, a record.Account) (token string, expiresIn int, err error) {
+	m := message.Message{Type: message.ContactCode, To: value, Code: tokens.NewDigits(mailedDigits), Expires: c.Now.Add(time.Duration(c.Company.OTP.TTL))}
+	sender, fixed := c.Company.Mail, false
+	var budgets []record.Counter
+	switch {
+	case contact.Name == record.Phone.Name:
+		sender, m.Origin = c.Company.SMS, c.Company.SMSOrigin
+		if m.Code, fixed = c.Company.FixedCode(value); fixed {
+			break
+		}
+		m.Code = tokens.NewDigits(c.Company.OTP.Length)
+		c.aboutSMS(value)
+		budgets, err = c.smsBudgets(a, value)
+	case a.ID != 0:
+		budgets = c.mailBudget(strconv.FormatInt(a.ID, 10))
+	default:
+		budgets = c.ContactMails(typed.LoginID(value, ""))
+	}
+	if err == nil {
+		err = c.Charge(ctx, budgets...)
+	}
+	if err != nil {
+		return "", 0, err
+	}
+	if !fixed {
+		err = c.handOver(ctx, "sending the code", budgets, func(ctx context.Context) error { return c.m.send(ctx, c.Company, sender, a, m) })
+	}
+	sent := tokens.Contact{ID: tokens.NewID(), Name: contact.Name, Value: value, Code: m.Code, Expires: m.Expires}
+	return c.Keys.SealContact(owner, sent), c.secondsUntil(m.Expires), err
+}
+
+// smsBudgets returns what a code by SMS is charged to.
+func (c *Call) smsBudgets(a record.Account, phone string) ([]record.Counter, error) {
+	country, err := c.CountrySMS(phone)
+	if err != nil {
+		return nil, c.LimitError(err)
+	}
+	account := ""
+	if a.ID != 0 {
+		account = strconv.FormatInt(a.ID, 10)
+	}
+	return slices.Concat(c.CountSMS(account, phone), c.CompanySMS(), country), nil
+}
+
+// recordUse records that a step was taken with a code or link that proves a contact of the
+// account, if it was not proven before. The step does not wait for a store that does not
+// answer: the next login proves the contact as well.
+func (c *Call) recordUse(ctx context.Context, st Step) {
+	contact, welcomed := record.Phone, false
+	switch {
+	case st.Account.ID == 0:
+		return
+	case c.Session().State == record.MailedLink:
+		contact, welcomed = record.Email, c.welcomed
+	case st.By != record.BySMS:
+		return
+	}
+	value := *contact.Value(&st.Account)
+	if !welcomed && !contact.Verified(&st.Account).IsZero() {
+		return
+	}
+	var used []record.Event
+	_, err := c.m.Accounts.Update(context.WithoutCancel(ctx), c.Company.Code, st.Account.ID, func(a *record.Account) (ends bool, err error) {
+		used = nil
+		note := func(e record.Event) {
+			e.Time, e.Mnemocode = c.Now, a.Mnemocode
+			used = append(used, e)
+			a.Outbox = append(a.Outbox, background.OutboxEvents(ctx, c.Company, e)...)
+		}
+		if welcomed {
+			note(record.Event{Name: record.WelcomeUsed})
+		}
+		if *contact.Value(a) == value && contact.Verified(a).IsZero() {
+			a.Updated = c.Now.UTC().Truncate(time.Microsecond)
+			*contact.Verified(a) = a.Updated
+			note(contact.VerifiedEvent())
+		}
+		if used == nil {
+			return false, record.ErrConflict // another login was faster
+		}
+		return false, nil
+	})
+	switch {
+	case err == nil:
+		c.Events = append(c.Events, used...)
+	case !errors.Is(err, record.ErrConflict) && !errors.Is(err, record.ErrNotFound):
+		c.m.WarnUnanswered(err, "company", c.Company.Code)
+	}
+}
