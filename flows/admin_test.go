@@ -97,12 +97,12 @@ func TestARepeatedDeletionWaitsForItsSessions(t *testing.T) {
 		return nil
 	})
 	for range 2 {
-		if err := b.admin().Delete(t.Context(), mnemocode); !errors.Is(err, manage.ErrRevocationPending) {
+		if err := b.admin().Delete(t.Context(), mnemocode, nil); !errors.Is(err, manage.ErrRevocationPending) {
 			t.Fatalf("got %v, want ErrRevocationPending", err)
 		}
 	}
 	down = false
-	if err := b.admin().Delete(t.Context(), mnemocode); !errors.Is(err, record.ErrNotFound) {
+	if err := b.admin().Delete(t.Context(), mnemocode, nil); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("got %v, want ErrNotFound", err)
 	}
 	b.wantLive(token, wire.ErrTokenInvalid)
@@ -120,7 +120,7 @@ func (failing) SetBackupCodes(context.Context, string, int64, []string, ...recor
 	return errDown
 }
 
-func (failing) Delete(context.Context, string, int64, ...record.OutboxEvent) error {
+func (failing) Delete(context.Context, string, int64, time.Time, ...record.OutboxEvent) error {
 	return errDown
 }
 
@@ -228,7 +228,7 @@ func TestAnAdminsChangesAreEvents(t *testing.T) {
 	}
 	do(ad.Unlock(t.Context(), "zed"))
 	do(ad.NewBackupCodes(t.Context(), "zed"))
-	do(nil, ad.Delete(t.Context(), "zed"))
+	do(nil, ad.Delete(t.Context(), "zed", nil))
 	ad.Bulk = true
 	do(ad.Create(t.Context(), named("zed", "")))
 	want := []string{

@@ -178,7 +178,8 @@ var createCases = []accountsCase{
 			failOn(t, one, of("m2"), "")
 			failOn(t, one, of("m3"), "a device")
 			for name, change := range map[string]func(*record.Account){
-				"m5": func(a *record.Account) { a.Role = "editor" },
+				"m5": func(a *record.Account) { a.Role, a.Updated = "editor", t0.Add(time.Hour) },
+				"m3": func(a *record.Account) { a.PasswordHash = "h" },
 				"m4": func(a *record.Account) { a.Phone = "" },
 				"m1": func(a *record.Account) { a.Phone = "" },
 			} {
@@ -216,6 +217,9 @@ var createCases = []accountsCase{
 				{"a role", record.Match{Role: "editor"}, []string{"m5", "to "}},
 				{"another's role", record.Match{Role: "editor", Part: "jane"}, []string{"to "}},
 				{"failures", record.Match{Failed: true}, []string{"m2", "to "}},
+				{"a password", record.Match{PasswordSet: new(true)}, []string{"m3", "to "}},
+				{"no password", record.Match{PasswordSet: new(false)}, []string{"m1", "m2", "m4", "m5", "to "}},
+				{"changed then", record.Match{UpdatedSince: t0.Add(time.Hour)}, []string{"m5", "to "}},
 				{"no factor", record.Match{NoSecondFactor: true}, []string{"m4", "to "}},
 			} {
 				c.match.Reach = 10
@@ -379,7 +383,7 @@ func wantStranger(t *testing.T, s record.Accounts, company string, id int64) {
 		return true, nil
 	})
 	wantErr(t, "Update", err, record.ErrNotFound)
-	wantErr(t, "Delete", s.Delete(bg, company, id), record.ErrNotFound)
+	wantErr(t, "Delete", s.Delete(bg, company, id, time.Time{}), record.ErrNotFound)
 	for generation := range int64(3) {
 		wantErr(t, "SetPassword", s.SetPassword(bg, t0, company, id, generation, "h", record.TokenHash{}), record.ErrConflict)
 	}

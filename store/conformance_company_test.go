@@ -62,7 +62,7 @@ var companyCases = []accountsCase{
 			must(t, err)
 			stranded("b", true, 2)
 			for _, mnemocode := range []string{"0", "1", "2", "3", "4", "app", "coded", "keyed"} {
-				must(t, one.Delete(bg, "b", get[record.Account](t)(one.ByMnemocode(bg, "b", mnemocode)).ID))
+				must(t, one.Delete(bg, "b", get[record.Account](t)(one.ByMnemocode(bg, "b", mnemocode)).ID, time.Time{}))
 			}
 			wantEqual(t, "companies after deletes", companies(), []string{"Acme", "acme", odd})
 			stranded("b", true, 0)
@@ -81,7 +81,7 @@ var companyCases = []accountsCase{
 				want(two, "acme", mnemocode, false)
 				wantWinners(t, race(10, one, two, func(_ int, s record.Accounts) error { return s.SetSeeded(bg, "acme", mnemocode) }), 10, is(nil))
 				want(two, "acme", mnemocode, true)
-				must(t, one.Delete(bg, "acme", a.ID))
+				must(t, one.Delete(bg, "acme", a.ID, time.Time{}))
 				want(one, "acme", mnemocode, true)
 			}
 			want(one, "other", "m1", false)
@@ -107,7 +107,7 @@ var companyCases = []accountsCase{
 			} {
 				other = create(t, one, other)
 				wantTaken(t, "MoveAccount", two.MoveAccount(bg, "acme", a.ID, "new", func(*record.Account) {}), field)
-				must(t, one.Delete(bg, "new", other.ID))
+				must(t, one.Delete(bg, "new", other.ID, time.Time{}))
 			}
 			a = get[record.Account](t)(two.ByID(bg, "acme", a.ID))
 			errs := race(10, one, two, func(_ int, s record.Accounts) error {
@@ -127,7 +127,7 @@ var companyCases = []accountsCase{
 				of := record.FailureKey{Company: company, Account: a.ID, Device: "id of d"}
 				wantEqual(t, "counts of its device in "+company, len(get[map[record.FailureKind]record.FailureCount](t)(two.FailureCounts(bg, of))), 0)
 			}
-			must(t, one.Delete(bg, "new", a.ID))
+			must(t, one.Delete(bg, "new", a.ID, time.Time{}))
 		},
 	},
 	{
@@ -156,7 +156,7 @@ var companyCases = []accountsCase{
 				must(t, one.UpdateFailures(bg, t0, record.FailureKey{Company: company, LoginID: "hash"}, record.WrongPasswords, add(1)))
 				must(t, one.SetSeeded(bg, company, "m1"))
 				must(t, one.(record.SigningKeys).AddSigningKey(bg, company, record.SigningKey{Number: 1, Sealed: "s", Created: t0}))
-				must(t, one.Delete(bg, company, a.ID, record.OutboxEvent{Queue: "q", ID: "1", Type: "t", Body: []byte("{}"), At: t0}))
+				must(t, one.Delete(bg, company, a.ID, time.Time{}, record.OutboxEvent{Queue: "q", ID: "1", Type: "t", Body: []byte("{}"), At: t0}))
 				wantEqual(t, "kept of "+company, kept(company), all)
 			}
 			wantEqual(t, "generation", get[record.Revocation](t)(one.NewCompanyGeneration(bg, "a1")).Generation, 1)

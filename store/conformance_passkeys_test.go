@@ -126,7 +126,7 @@ var passkeyCases = []accountsCase{
 				must(t, one.AddPasskey(bg, "acme", last))
 				wantEqual(t, "generation", get[int64](t)(two.DeletePasskey(bg, t0, "acme", last.Account, last.Credential, record.TokenHash{})), 2)
 			}
-			must(t, one.Delete(bg, "acme", a.ID))
+			must(t, one.Delete(bg, "acme", a.ID, time.Time{}))
 			for _, c := range []string{"1", "2"} {
 				wantErr(t, "of a deleted account", second(two.Passkey(bg, "acme", []byte(c))), record.ErrNotFound)
 			}

@@ -202,7 +202,7 @@ var updateCases = []accountsCase{
 			_, err := one.Update(bg, "acme", old.ID, revoking)
 			must(t, err)
 
-			must(t, two.Delete(bg, "acme", old.ID))
+			must(t, two.Delete(bg, "acme", old.ID, time.Time{}))
 			wantStranger(t, one, "acme", old.ID)
 			wantEqual(t, "failure counts", len(get[map[record.FailureKind]record.FailureCount](t)(one.FailureCounts(bg, subject))), 0)
 			wantEqual(t, "pending revocations", pendingRevocations(t, one), map[record.Revocation]bool{{Company: "acme", Account: old.ID, Generation: record.AllGenerations}: true})
@@ -269,7 +269,7 @@ var updateCases = []accountsCase{
 			must(t, err)
 			wantPending(a.Generation+4, hash("s"))
 			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Generation+4, "h", hash("s")))
-			must(t, two.Delete(bg, "acme", a.ID))
+			must(t, two.Delete(bg, "acme", a.ID, time.Time{}))
 			wantPending(record.AllGenerations, record.TokenHash{})
 		},
 	},
@@ -345,7 +345,7 @@ var updateCases = []accountsCase{
 	},
 	{
 		name:    "pending revocations",
-		promise: "PendingRevocations returns up to limit accounts. RevocationDone removes one unless its generation is higher by now.",
+		promise: "Delete removes the account in the version that it is given. PendingRevocations returns up to limit accounts. RevocationDone removes one unless its generation is higher by now.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			b := create(t, one, plain("acme", "m2"))
@@ -353,7 +353,8 @@ var updateCases = []accountsCase{
 				_, err := one.Update(bg, "acme", a.ID, revoking)
 				must(t, err)
 			}
-			must(t, one.Delete(bg, "acme", b.ID))
+			wantErr(t, "another version", one.Delete(bg, "acme", b.ID, t0.Add(time.Hour)), record.ErrNotFound)
+			must(t, one.Delete(bg, "acme", b.ID, get[record.Account](t)(two.ByID(bg, "acme", b.ID)).Updated))
 			page := get[[]record.Revocation](t)(two.PendingRevocations(bg, record.Revocation{}, 1))
 			rest := get[[]record.Revocation](t)(two.PendingRevocations(bg, page[len(page)-1], 1000))
 			wantEqual(t, "page by page", append(page, rest...), get[[]record.Revocation](t)(one.PendingRevocations(bg, record.Revocation{}, 1000)))

@@ -227,7 +227,7 @@ func TestAChangeOfAnAccountTakesTwoRoundTrips(t *testing.T) {
 			return accounts.Accept(bg, "acme", a.ID, []record.Acceptance{{Code: "a"}, {Code: "b"}}, events...)
 		},
 		"SetBackupCodes": func() error { return accounts.SetBackupCodes(bg, "acme", a.ID, []string{"1", "2", "3"}, events...) },
-		"Delete":         func() error { return accounts.Delete(bg, "acme", a.ID, events...) },
+		"Delete":         func() error { return accounts.Delete(bg, "acme", a.ID, time.Time{}, events...) },
 		"UpdateFailures": func() error {
 			return accounts.UpdateFailures(bg, t0, record.FailureKey{Company: "acme", Account: a.ID}, kind, func(c *record.FailureCount) error {
 				c.Count, c.Outbox = c.Count+1, events

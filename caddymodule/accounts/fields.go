@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"cmp"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/caddymodule/passkey"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
@@ -53,6 +55,7 @@ type changeParser struct {
 	change manage.Change
 	sets   []func(*record.Account) error // in the order of api.Fields
 	given  map[string]bool               // the fields of the JSON object; false is null
+	handle []byte                        // user_handle
 }
 
 // parsers has the fields that are more than a text or a flag.
@@ -74,6 +77,8 @@ var parsers = map[string]func(p *changeParser, f record.Field, v jsontext.Value)
 	"disclaimers_accepted": (*changeParser).accepted,
 	"backup_code_hashes":   (*changeParser).backupCodes,
 	"totp_secret":          (*changeParser).totpSecret,
+	"user_handle":          (*changeParser).userHandle,
+	"passkeys":             (*changeParser).passkeys,
 	"created_at":           (*changeParser).created,
 }
 
@@ -384,6 +389,64 @@ func (p *changeParser) totpSecret(_ record.Field, v jsontext.Value) error {
 	}
 	p.change.TOTP, err = tokens.ParseTOTPSecret(text)
 	return err
+}
+
+// Passkeys
+
+func (p *changeParser) userHandle(_ record.Field, v jsontext.Value) error {
+	text, err := stringValue(v)
+	if err == nil {
+		p.handle, err = base64url(text, 64) // WebAuthn, section 4
+	}
+	return err
+}
+
+// passkeys reads passkeys as they are exported. user_handle, which all of them have, comes
+// first in api.Fields.
+func (p *changeParser) passkeys(_ record.Field, v jsontext.Value) error {
+	var views []api.ExportedKey
+	switch {
+	case v.Kind() != 'n' && json.Unmarshal(v, &views, json.RejectUnknownMembers(true)) != nil:
+		return errors.New("it must be an array of passkeys as they are exported")
+	case len(views) > record.MaxPasskeys:
+		return fmt.Errorf("an account has at most %d; send fewer", record.MaxPasskeys)
+	case len(views) > 0 && p.handle == nil:
+		return errors.New("user_handle is missing: their authenticators keep it")
+	}
+	for _, view := range views {
+		credential, err := base64url(view.Credential, 1023)
+		if err != nil {
+			return fmt.Errorf("credential_id: %w", err)
+		}
+		key, err := base64url(view.PublicKey, 2048)
+		if err == nil {
+			err = passkey.CheckPublicKey(key)
+		}
+		if err != nil {
+			return fmt.Errorf("public_key: %w", err)
+		}
+		if err := cmp.Or(checkText(view.Name, 64), checkText(strings.Join(view.Transports, " "), 64)); err != nil {
+			return err
+		}
+		k := record.Passkey{
+			Credential: credential, UserHandle: p.handle, PublicKey: key, SignCount: view.SignCount, BackupEligible: view.BackupEligible, BackedUp: view.BackedUp,
+			Transports: strings.Join(view.Transports, " "), Name: view.Name, Created: cmp.Or(view.Created, time.Now()).UTC().Truncate(time.Microsecond),
+		}
+		if view.LastUsed != nil {
+			k.LastUsed = view.LastUsed.UTC().Truncate(time.Microsecond)
+		}
+		p.change.Passkeys = append(p.change.Passkeys, k)
+	}
+	return nil
+}
+
+// base64url decodes 1 to most bytes.
+func base64url(text string, most int) ([]byte, error) {
+	data, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if err != nil || len(data) == 0 || len(data) > most {
+		return nil, fmt.Errorf("it must be 1 to %d bytes in base64url without padding", most)
+	}
+	return data, nil
 }
 
 // Lists

@@ -392,6 +392,13 @@ func (c *Call) exportPage(ctx context.Context, after string, secrets bool) (line
 			return nil, "", err
 		}
 		exported := api.ExportedAccountOf(a, codes)
+		if a.Passkeys > 0 {
+			passkeys, err := c.admin.Passkeys(ctx, a.Mnemocode)
+			if err != nil {
+				return nil, "", err
+			}
+			exported.SetPasskeys(passkeys)
+		}
 		if secrets {
 			if exported.TOTPSecret, err = c.admin.ExportTOTP(ctx, a); err != nil {
 				return nil, "", err

@@ -60,6 +60,7 @@ func (c *Call) create() error {
 	if err != nil {
 		return err
 	}
+	c.W.Header().Set("ETag", api.ETag(a))
 	c.W.Header().Set("Location", c.root+c.admin.Company.Code+"/accounts/"+api.PathEscape(a.Mnemocode))
 	return c.reply(http.StatusCreated, c.view(a), nil)
 }
@@ -93,6 +94,7 @@ func (c *Call) answer(a record.Account, err error) error {
 	if err != nil || !c.May(Read) {
 		return c.reply(http.StatusOK, api.Changed{Mnemocode: a.Mnemocode}, err)
 	}
+	c.W.Header().Set("ETag", api.ETag(a))
 	public, err := c.admin.PublicFailures(c.ctx, c.admin.Company, a)
 	if c.Method != http.MethodGet {
 		err = nil // the change was made
@@ -110,12 +112,37 @@ func (c *Call) change() error {
 	if err != nil {
 		return err
 	}
+	change.Match = c.ifMatch()
 	a, _, err := c.admin.Change(c.ctx, c.mnemocode(), change)
-	return c.answer(a, err)
+	return c.answer(a, c.ifMissing(err))
 }
 
 func (c *Call) delete() error {
-	return c.done(c.admin.Delete(c.ctx, c.mnemocode()))
+	return c.done(c.ifMissing(c.admin.Delete(c.ctx, c.mnemocode(), c.ifMatch())))
+}
+
+// ifMatch returns the condition of the header If-Match (RFC 9110, section 13.1.1), or nil
+// if there is none.
+func (c *Call) ifMatch() func(record.Account) bool {
+	var tags []string
+	for _, line := range c.Header.Values("If-Match") {
+		for tag := range strings.SplitSeq(line, ",") { // an ETag of ours has no comma
+			tags = append(tags, strings.TrimSpace(tag))
+		}
+	}
+	if tags == nil {
+		return nil
+	}
+	return func(a record.Account) bool { return slices.Contains(tags, "*") || slices.Contains(tags, api.ETag(a)) }
+}
+
+// ifMissing returns the error of a request whose account does not exist: with If-Match, no
+// version of it matches.
+func (c *Call) ifMissing(err error) error {
+	if errors.Is(err, record.ErrNotFound) && c.Header.Values("If-Match") != nil {
+		return manage.ErrVersion
+	}
+	return err
 }
 
 func (c *Call) backupCodes() error {
@@ -204,7 +231,7 @@ func (c *Call) list() error {
 }
 
 // filters are the query parameters that select accounts.
-var filters = []string{"status", "contains", "role", "locked", "no_second_factor"}
+var filters = []string{"status", "contains", "role", "locked", "no_second_factor", "updated_since", "password_set"}
 
 // searchOf returns the filters of a query.
 func searchOf(query url.Values) (match record.Match, err error) {
@@ -213,6 +240,17 @@ func searchOf(query url.Values) (match record.Match, err error) {
 	for name, flag := range map[string]*bool{"locked": &match.Failed, "no_second_factor": &match.NoSecondFactor} {
 		if *flag = query.Get(name) == "true"; query.Has(name) && !*flag {
 			return match, &manage.FieldError{Field: name, Message: "it must be true, or left out"}
+		}
+	}
+	if query.Has("password_set") {
+		set := query.Get("password_set")
+		if match.PasswordSet = new(set == "true"); set != "true" && set != "false" {
+			return match, &manage.FieldError{Field: "password_set", Message: "it must be true or false"}
+		}
+	}
+	if query.Has("updated_since") {
+		if match.UpdatedSince, err = time.Parse(time.RFC3339, query.Get("updated_since")); err != nil {
+			return match, &manage.FieldError{Field: "updated_since", Message: "it must be a time as in updated_at (RFC 3339), such as 2026-11-22T15:04:05Z"}
 		}
 	}
 	switch {

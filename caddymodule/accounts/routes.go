@@ -51,7 +51,7 @@ var Routes = []Route{
 	{http.MethodGet, "openapi.json", "", nil, (*Call).openAPI, "This document."},
 	{http.MethodPost, "{company}/contacts", Create, nil, (*Call).sendContact, "Sends a code to a phone or email, which need not belong to an account."},
 	{http.MethodPost, "{company}/contacts/confirm", Create, nil, (*Call).confirmContact, "Exchanges such a code for a proof, which creating or changing an account takes."},
-	{http.MethodGet, "{company}/accounts", Read, []string{"login_id", "provider_id", "subject", "status", "contains", "role", "locked", "no_second_factor", "limit", "after"}, (*Call).list, "Finds an account by a login id or identity, or lists all accounts in pages."},
+	{http.MethodGet, "{company}/accounts", Read, []string{"login_id", "provider_id", "subject", "status", "contains", "role", "locked", "no_second_factor", "updated_since", "password_set", "limit", "after"}, (*Call).list, "Finds an account by a login id or identity, or lists all accounts in pages."},
 	{http.MethodPost, "{company}/accounts", Create, []string{"rules"}, (*Call).create, "Creates an account."},
 	{http.MethodGet, "{company}/accounts/{mnemocode}", Read, nil, (*Call).show, "Shows an account."},
 	{http.MethodPatch, "{company}/accounts/{mnemocode}", Write, []string{"rules"}, (*Call).change, "Changes an account by a JSON merge patch (RFC 7396)."},

@@ -82,9 +82,11 @@ func newTrial(service *flows.Service, a *app.App, code, channel, to string) (*tr
 			return nil, &manage.FieldError{Field: "to", Message: "events have one receiver: leave it out"}
 		}
 		t.what = "a test event"
-		if receiver := t.company.Events.Receiver; receiver != nil {
-			e := background.TrialEvent(t.company, service.Now())
-			t.send = func(ctx context.Context) error { return receiver.Deliver(ctx, e) }
+		for _, g := range a.Companies[code].Guests() { // those of t.company count what they deliver
+			if receiver, ok := g.Module.(tenant.EventReceiver); ok {
+				e := background.TrialEvent(t.company, service.Now())
+				t.send = func(ctx context.Context) error { return receiver.Deliver(ctx, e) }
+			}
 		}
 	default:
 		return nil, &manage.FieldError{Field: "channel", Message: "it must be sms, mail or events"}

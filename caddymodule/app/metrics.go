@@ -70,7 +70,7 @@ var (
 		"Correct SMS codes with which a login or recovery continued, by the phone's calling code.",
 		"company", "country")
 	deliveries = counters("mnemogate_outbox_deliveries_total",
-		"Events for receivers, by result (delivered; failed: will be retried; dropped: retried for three days).",
+		"Events for receivers, by result (delivered; failed: will be retried; gone: the receiver wants no more, and gets none until a reload; dropped: retried for three days).",
 		"company", "result")
 	captchas = counters("mnemogate_captchas_total",
 		"Captcha responses that a provider had to verify, by result (right, wrong, or failed: it did not answer).",
@@ -362,7 +362,11 @@ type countedReceiver struct {
 // Deliver implements tenant.EventReceiver.
 func (r countedReceiver) Deliver(ctx context.Context, e record.OutboxEvent) error {
 	err := r.EventReceiver.Deliver(guest.WithTraceparent(ctx, e.Traceparent), e)
-	deliveries.WithLabelValues(r.company, orFailed("delivered", err)).Inc()
+	result := orFailed("delivered", err)
+	if errors.Is(err, tenant.ErrReceiverGone) {
+		result = "gone"
+	}
+	deliveries.WithLabelValues(r.company, result).Inc()
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/caddymodule/passkey/keytest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -320,7 +321,7 @@ func (s *site) importsOverReloads(t *testing.T) {
 
 func TestAnExportTakesItsUsersToAnotherStore(t *testing.T) {
 	t.Parallel()
-	from := adminSite(t, siteConfig{})
+	from := adminSite(t, siteConfig{company: passkeys})
 	from.admin("POST", "accounts", with(alice, fields{
 		"role": "tester", "locale": "lt", "second_factor": true, "control_question": "Cat?", "control_answer": "Tom Puss",
 		"oauth_identities":     []fields{{"provider_id": 2, "subject": "sub-2"}},
@@ -330,6 +331,8 @@ func TestAnExportTakesItsUsersToAnotherStore(t *testing.T) {
 		return from.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200).JSON["backup_codes"].([]any)
 	}
 	old, codes := newCodes(), newCodes()
+	phone := new(keytest.Authenticator)
+	from.newPasskey(phone, "alice")
 	if len(codes) != 10 {
 		t.Errorf("got the codes %v", codes)
 	}
@@ -347,7 +350,7 @@ func TestAnExportTakesItsUsersToAnotherStore(t *testing.T) {
 		t.Error("the export holds plain secrets")
 	}
 
-	to := adminSite(t, siteConfig{})
+	to := adminSite(t, siteConfig{company: passkeys})
 	failures, counts := to.importAll("", string(export.Body))
 	if counts.Created != 1236 || len(failures) > 0 {
 		t.Fatalf("got %+v %v", counts, failures)
@@ -368,6 +371,7 @@ func TestAnExportTakesItsUsersToAnotherStore(t *testing.T) {
 	try(codes[3]).wantState(record.Authorized)
 	try(strings.ToLower(strings.ReplaceAll(codes[4].(string), "-", " "))).wantState(record.Authorized)
 	try(codes[3]).want(wire.ErrBackupCodeInvalid)
+	to.post("passkey/login", "", to.passkeyAnswer(phone, "acme", passkeyOrigin)).wantState(record.Authorized)
 	if got := to.admin("GET", "accounts/alice", nil); got.JSON["backup_codes_left"] != 8.0 {
 		t.Errorf("got %s", got.Body)
 	}

@@ -97,9 +97,9 @@ func TestTheRunbookStopsSMSPumping(t *testing.T) {
 	}
 	metrics := s.scrape()
 	for name, want := range map[string]int{
-		`mnemogate_messages_total{channel="sms",company="acme",country="+881",result="accepted",type="otp.login"}`: flood,
-		`mnemogate_codes_used_total{company="acme",country="+370"}`:                                                2,
-		`mnemogate_codes_used_total{company="acme",country="+881"}`:                                                0,
+		`mnemogate_messages_total{channel="sms",company="acme",country="+881",gateway="127.0.0.1",result="accepted",type="otp.login"}`: flood,
+		`mnemogate_codes_used_total{company="acme",country="+370"}`:                                                                    2,
+		`mnemogate_codes_used_total{company="acme",country="+881"}`:                                                                    0,
 	} {
 		if metrics[name] != float64(want) {
 			t.Errorf("%s is %v, want %d", name, metrics[name], want)

@@ -120,11 +120,8 @@ func (v *Verifier) Register(challenge []byte, owner tenant.PasskeyOwner, credent
 	}
 	object := &parsed.Response.AttestationObject
 	key := object.AuthData.AttData.CredentialPublicKey
-	if len(key) > maxPublicKey {
-		return record.Passkey{}, fmt.Errorf("its public key has %d bytes", len(key))
-	}
-	if _, err := webauthncose.ParsePublicKey(key); err != nil { // the library parses it only at a login
-		return record.Passkey{}, explained(err)
+	if err := CheckPublicKey(key); err != nil { // the library parses it only at a login
+		return record.Passkey{}, err
 	}
 	// The options ask for no attestation, so browsers remove it. Clients that send one
 	// all the same would choose the keys with which it is verified, and so how long
@@ -147,6 +144,17 @@ func (v *Verifier) Register(challenge []byte, owner tenant.PasskeyOwner, credent
 		BackedUp:       created.Flags.BackupState,
 		Transports:     transports(created.Transport),
 	}, nil
+}
+
+// CheckPublicKey refuses a public key, in COSE, with which no login could be verified in time.
+func CheckPublicKey(key []byte) error {
+	if len(key) > maxPublicKey {
+		return fmt.Errorf("its public key has %d bytes", len(key))
+	}
+	if _, err := webauthncose.ParsePublicKey(key); err != nil {
+		return explained(err)
+	}
+	return nil
 }
 
 // maxPublicKey is the maximum size of a public key in bytes. It is enough for RSA with 4096

@@ -3,6 +3,7 @@ package senders
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
@@ -110,7 +112,11 @@ func (w *EventsWebhook) checkTypes() error {
 
 // Deliver implements tenant.EventReceiver.
 func (w *EventsWebhook) Deliver(ctx context.Context, e record.OutboxEvent) error {
-	return w.post(ctx, false, e.ID, e.Body)
+	err := w.post(ctx, false, e.ID, e.Body)
+	if refused, final := errors.AsType[*message.FinalError](err); final && refused.Gone {
+		return fmt.Errorf("%w: %w", tenant.ErrReceiverGone, err)
+	}
+	return err
 }
 
 // Settings implements guest.EventsModule.

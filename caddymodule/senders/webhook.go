@@ -351,7 +351,7 @@ func (w *webhook) post(ctx context.Context, notice bool, id string, body []byte)
 	case status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable:
 		return &message.LaterError{Err: err, Wait: guest.RetryAfter(resp.Header)}
 	case status < http.StatusInternalServerError:
-		return &message.FinalError{Err: err}
+		return &message.FinalError{Err: err, Gone: status == http.StatusGone}
 	default:
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -24,6 +25,7 @@ const (
 	backlogEvery  = 2 * time.Second        // between counts of the backlog, or longer if counting is slow
 	backlogShare  = 50                     // counting takes at most one part in this many of the time
 	maxRetryPause = 10 * time.Minute
+	maxAskedPause = time.Hour      // if the receiver asks for it
 	keepEvents    = 72 * time.Hour // an event older than this is dropped when it fails
 	claimTimeouts = 4              // a claim lasts for this many of the receiver's timeouts
 )
@@ -103,6 +105,7 @@ func (r *Relay) wakeWhenDue(ctx context.Context, wake map[string]chan struct{}) 
 
 func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan struct{}) {
 	finished := make(chan outcome)
+	gone := false                                  // the receiver wants no more events
 	active, atOnce, more := 0, outboxAtOnce, false // more: there may be more due queues
 	var pause <-chan time.Time                     // set while waiting after the store did not answer
 	failed := func() {
@@ -111,7 +114,7 @@ func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan
 		atOnce, pause = 1, time.After(outboxAgain)
 	}
 	for {
-		if more && pause == nil && active <= atOnce/2 {
+		if more && !gone && pause == nil && active <= atOnce/2 {
 			limit := atOnce - active
 			queues, err := r.claimEvents(ctx, c, limit)
 			if err != nil {
@@ -126,6 +129,10 @@ func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan
 		select {
 		case o := <-finished:
 			active--
+			if o.gone && !gone {
+				gone = true
+				r.Log.Error("the receiver of events answered that it wants no more (410): events wait until the configuration is loaded again", "company", c.Code)
+			}
 			// If the receiver refuses an event, claim no more queues until an event
 			// is delivered or the next look for due queues. So it gets at most atOnce
 			// events per look.
@@ -152,6 +159,7 @@ func (r *Relay) deliverEvents(ctx context.Context, c *tenant.Company, due <-chan
 type outcome struct {
 	more    bool  // there may be more to send right away
 	refused bool  // the receiver refused an event
+	gone    bool  // the receiver wants no more events
 	err     error // from the store
 }
 
@@ -168,7 +176,8 @@ func (r *Relay) claimEvents(ctx context.Context, c *tenant.Company, limit int) (
 // those that were delivered.
 func (r *Relay) deliverQueue(ctx context.Context, c *tenant.Company, q record.OutboxQueue) (o outcome) {
 	o.err = Maintain(r.Log, "delivering events", func() error {
-		sent, pause, tries := r.sendEvents(ctx, c, q)
+		sent, pause, tries, err := r.sendEvents(ctx, c, q)
+		o.gone = errors.Is(err, tenant.ErrReceiverGone)
 		o.refused = pause > 0
 		o.more = !o.refused && ctx.Err() == nil
 		// Acknowledge even if this node stops, so that no delivered event is sent again.
@@ -178,31 +187,37 @@ func (r *Relay) deliverQueue(ctx context.Context, c *tenant.Company, q record.Ou
 }
 
 // sendEvents sends the events of a queue. It returns the events that are finished, the
-// pause before the next try, and how many times the next event was tried.
-func (r *Relay) sendEvents(ctx context.Context, c *tenant.Company, q record.OutboxQueue) (done []int64, pause time.Duration, tries int) {
+// pause before the next try, how many times the next event was tried, and the error of the
+// receiver.
+func (r *Relay) sendEvents(ctx context.Context, c *tenant.Company, q record.OutboxQueue) (done []int64, pause time.Duration, tries int, err error) {
 	tries = q.Tries
 	for _, e := range q.Events {
 		if r.Now().Add(claimTimeouts / 2 * c.Events.Timeout).After(q.Until) {
-			return done, 0, tries // the claim may expire before the queue is acknowledged
+			return done, 0, tries, nil // the claim may expire before the queue is acknowledged
 		}
-		var err error
+		err = nil
 		if c.Events.Wants(e.Type) { // the configuration may have changed
 			err = panics.Contain(func() error { return c.Events.Receiver.Deliver(ctx, e) })
 		}
 		switch {
 		case err != nil && ctx.Err() != nil:
-			return done, 0, tries
+			return done, 0, tries, nil
+		case errors.Is(err, tenant.ErrReceiverGone):
+			return done, c.Events.Retry, tries, err // another node may have a configuration that is newer
 		case err != nil && r.Now().Sub(e.At) < keepEvents:
 			pause = retryPause(c.Events.Retry, tries)
+			if later, ok := errors.AsType[*message.LaterError](err); ok {
+				pause = max(pause, min(later.Wait, maxAskedPause))
+			}
 			r.warnings.Warn(r.Log, "an event was not delivered and will be tried again", "company", c.Code,
 				"account", mnemocodeOf(e), "type", e.Type, "id", e.ID, "try", tries+1, "again_in", pause, "error", err)
-			return done, pause, tries + 1
+			return done, pause, tries + 1, err
 		case err != nil:
 			r.reportDropped(ctx, c.Code, e, err)
 		}
 		done, tries = append(done, e.Number), 0
 	}
-	return done, 0, tries
+	return done, 0, tries, nil
 }
 
 // retryPause returns the pause after an event failed that had already failed tries times.

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 )
@@ -65,6 +66,9 @@ func TestSendEvents(t *testing.T) {
 		"the claim holds for one":       {events: three, left: 10 * time.Second, got: "a", done: []int64{1}},
 		"none is wanted any more":       {events: three, types: []string{record.TypeAccountCreated}, got: "", done: []int64{1, 2, 3}},
 		"there is nothing in the queue": {},
+		"the receiver asks for time":    {events: three, answers: []error{&message.LaterError{Err: broken, Wait: 40 * time.Minute}}, got: "a", pause: 40 * time.Minute, after: 1},
+		"it asks for too much":          {events: three, answers: []error{&message.LaterError{Err: broken, Wait: 24 * time.Hour}}, got: "a", pause: time.Hour, after: 1},
+		"it wants no more, even of old": {events: []record.OutboxEvent{event(1, 90*time.Hour)}, tries: 500, answers: []error{tenant.ErrReceiverGone}, got: "a", pause: 5 * time.Second, after: 500},
 	} {
 		t.Run(name, func(t *testing.T) {
 			at, dropped := now, 0
@@ -80,7 +84,7 @@ func TestSendEvents(t *testing.T) {
 				q.Until = now.Add(c.left)
 				company.Events.Receiver = slow{r, func() { at = at.Add(time.Nanosecond) }}
 			}
-			done, pause, tries := relay.sendEvents(t.Context(), company, q)
+			done, pause, tries, _ := relay.sendEvents(t.Context(), company, q)
 			got := ""
 			for _, id := range r.got {
 				got += id
@@ -111,7 +115,7 @@ func TestSendEventsIsCutOff(t *testing.T) {
 	relay := &Relay{Log: slog.New(slog.DiscardHandler), Now: time.Now}
 	company := &tenant.Company{Events: tenant.Events{Receiver: slow{&fickle{answers: []error{context.Canceled}}, cancel}, Timeout: time.Second, Retry: time.Second}}
 	q := record.OutboxQueue{Tries: 2, Until: time.Now().Add(time.Hour), Events: []record.OutboxEvent{{Number: 1, Type: record.TypeAccountChanged, At: time.Now()}}}
-	if done, pause, tries := relay.sendEvents(ctx, company, q); len(done) > 0 || pause > 0 || tries != 2 {
+	if done, pause, tries, _ := relay.sendEvents(ctx, company, q); len(done) > 0 || pause > 0 || tries != 2 {
 		t.Errorf("got done %v, pause %v, tries %d", done, pause, tries)
 	}
 }

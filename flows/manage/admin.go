@@ -62,7 +62,7 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 	setTOTP(&a)
 	slices.SortFunc(a.Identities, record.Identity.Compare)
 	a.Accepted = slices.SortedFunc(slices.Values(ch.Accepted), record.Acceptance.Compare)
-	a.NewBackupCodes = ch.BackupCodes
+	a.NewBackupCodes, a.NewPasskeys = ch.BackupCodes, ch.Passkeys
 	a.Created = cmp.Or(a.Created, ad.Now()).UTC().Truncate(time.Microsecond)
 	a.Updated = a.Created
 	created := ad.event(record.AccountCreated, a)
@@ -74,7 +74,8 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 	if a.ID, err = ad.Accounts.Create(ctx, a.Created, a); err != nil {
 		return record.Account{}, adminError("creating the account", err)
 	}
-	a.BackupCodes, a.NewBackupCodes, a.Outbox, a.Spends = len(ch.BackupCodes), nil, nil, nil
+	a.BackupCodes, a.Passkeys = len(ch.BackupCodes), len(ch.Passkeys)
+	a.NewBackupCodes, a.NewPasskeys, a.Outbox, a.Spends = nil, nil, nil, nil
 	created.Account = a.ID
 	ad.emit(ctx, created)
 	for _, proven := range ad.provenEvents(ch, a) {
@@ -92,8 +93,9 @@ func (ad *Admin) IsUsable(a record.Account) bool {
 }
 
 // Delete removes an account with all its data and revokes its sessions. An operator who
-// repeats a deletion gets no record.ErrNotFound before the sessions are revoked.
-func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {
+// repeats a deletion gets no record.ErrNotFound before the sessions are revoked. The account
+// must match, as in a Change.
+func (ad *Admin) Delete(ctx context.Context, mnemocode string, match func(record.Account) bool) error {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if errors.Is(err, record.ErrNotFound) {
 		deleted := func(e record.Revocation) bool {
@@ -107,8 +109,17 @@ func (ad *Admin) Delete(ctx context.Context, mnemocode string) error {
 	if err != nil {
 		return err
 	}
+	var version time.Time
+	if match != nil {
+		if version = a.Updated; !match(a) {
+			return ErrVersion
+		}
+	}
 	deleted := ad.event(record.AccountDeleted, a)
-	if err := ad.Accounts.Delete(ctx, a.Company, a.ID, background.OutboxEvents(ctx, ad.Company, deleted)...); err != nil {
+	if err := ad.Accounts.Delete(ctx, a.Company, a.ID, version, background.OutboxEvents(ctx, ad.Company, deleted)...); err != nil {
+		if match != nil && errors.Is(err, record.ErrNotFound) {
+			return ErrVersion // it was changed or deleted meanwhile
+		}
 		return adminError("deleting the account", err)
 	}
 	e := record.Revocation{Company: a.Company, Account: a.ID, Generation: record.AllGenerations}

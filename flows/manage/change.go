@@ -23,6 +23,8 @@ import (
 
 // A Change is an operator's change of an account, or the content of a new one.
 type Change struct {
+	// Match, if not nil, must accept the present account. Otherwise the error is ErrVersion.
+	Match func(record.Account) bool
 	// Apply changes the account; nil changes nothing. It must be quick, and may be
 	// called more than once. A new account has status active before Apply is called.
 	Apply func(*record.Account) error
@@ -35,6 +37,9 @@ type Change struct {
 	Accepted []record.Acceptance
 	// BackupCodes are hashes that replace the remaining backup codes; nil keeps them.
 	BackupCodes []string
+	// Passkeys are added to those that the account has. Of the fields of a Passkey, Account is
+	// not used.
+	Passkeys []record.Passkey
 	// TOTP is the secret of an authenticator app. It takes effect at once; nil keeps the
 	// present one.
 	TOTP []byte
@@ -109,6 +114,9 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 	var changes record.Event
 	stored, err := ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
 		before = *a
+		if ch.Match != nil && !ch.Match(*a) {
+			return false, ErrVersion
+		}
 		if err := ad.apply(ch, a); err != nil {
 			return false, err
 		}
@@ -211,6 +219,15 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 			return adminError("recording the accepted disclaimers", err)
 		}
 		changes.Fields = append(changes.Fields, "disclaimers_accepted")
+	}
+	if len(ch.Passkeys) > 0 {
+		added, err := ad.importPasskeys(ctx, stored, ch.Passkeys)
+		if added {
+			changes.Fields = append(changes.Fields, "passkeys")
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if ch.BackupCodes != nil {
 		same, err := ad.sameCodes(ctx, stored, ch.BackupCodes)

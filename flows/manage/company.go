@@ -26,7 +26,7 @@ func (ad *Admin) EmptyCompany(ctx context.Context, to string, within time.Durati
 	}
 	emptied := ad.actorEvent(to)
 	emptied.Name, emptied.Time, emptied.Company = record.CompanyErased, ad.Now(), from
-	empty := func(a record.Account) error { return ad.Delete(ctx, a.Mnemocode) }
+	empty := func(a record.Account) error { return ad.Delete(ctx, a.Mnemocode, nil) }
 	if to != "" {
 		emptied.Name = record.CompanyRenamed
 		empty = func(a record.Account) error {

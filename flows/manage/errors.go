@@ -41,6 +41,8 @@ var (
 	ErrNoSessionToKeep = &Error{400, "keep_session", "", "keep_session: the account has no such authorized session", errMeanwhile}
 	// ErrChanged means that the account was changed during the request.
 	ErrChanged = &Error{409, "", "", "the account was changed meanwhile: try again", errMeanwhile}
+	// ErrVersion means that the account is not in the version that the request names.
+	ErrVersion = &Error{412, "If-Match", "", "the account has another version: read it again, then repeat the change with its ETag", nil}
 	// ErrNotActive means that the account's status does not allow logins. The change of the
 	// status has revoked the session of a user who gets this.
 	ErrNotActive = &Error{409, "status", "", "status: the account is not active, so its user can't log in; set it to active first", wire.ErrTokenInvalid}

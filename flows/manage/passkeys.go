@@ -1,6 +1,7 @@
 package manage
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -103,6 +104,28 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 	ad.Notify(ctx, ad.Company, a, ad.notice(message.NoticePasskeyAdded))
 	ad.emit(ctx, added)
 	return p, nil
+}
+
+// importPasskeys adds the passkeys that the account does not have.
+func (ad *Admin) importPasskeys(ctx context.Context, a record.Account, passkeys []record.Passkey) (added bool, err error) {
+	has, err := ad.Accounts.Passkeys(ctx, a.Company, a.ID)
+	if err != nil {
+		return false, adminError("listing the passkeys", err)
+	}
+	for _, p := range passkeys {
+		if slices.ContainsFunc(has, func(h record.Passkey) bool { return bytes.Equal(h.Credential, p.Credential) }) {
+			continue
+		}
+		p.Account = a.ID
+		switch err := ad.Accounts.AddPasskey(ctx, a.Company, p); {
+		case errors.Is(err, record.ErrConflict):
+			return added, ErrTooManyPasskeys
+		case err != nil:
+			return added, adminError("storing the passkey", err)
+		}
+		added = true
+	}
+	return added, nil
 }
 
 const (

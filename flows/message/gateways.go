@@ -13,7 +13,10 @@ import (
 
 // A FinalError is the error of a Sender whose gateway answered that it will not take the
 // message. No other gateway is asked.
-type FinalError struct{ Err error }
+type FinalError struct {
+	Err  error
+	Gone bool // it wants no more messages at all (410 of HTTP)
+}
 
 // Error implements error.
 func (e *FinalError) Error() string { return e.Err.Error() }

@@ -46,6 +46,7 @@ type Account struct {
 	BackupCodes        int           // how many are left
 	Passkeys           int           // how many it has
 	NewBackupCodes     []string      // hashes that Create stores with the account; never loaded
+	NewPasskeys        []Passkey     // that Create stores with the account; never loaded
 	Generation         int64         // the session generation: grows with each change that revokes the account's sessions
 	InactiveGeneration int64         // the Generation that began when Status last changed from active; 0 if it never did
 	CompanyGeneration  int64         // the company's session generation: grows each time that all its sessions are revoked

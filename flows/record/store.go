@@ -121,7 +121,10 @@ type Match struct {
 	// NoSecondFactor finds accounts that could never give one: see Census.Stranded.
 	NoSecondFactor bool
 	Failed         bool // finds accounts that have failure counts of their own
-	Reach          int  // how many accounts to examine, which bounds the cost of a search
+	// PasswordSet finds accounts with a password (true) or without one (false); nil finds both.
+	PasswordSet  *bool
+	UpdatedSince time.Time // finds accounts that were changed then or later
+	Reach        int       // how many accounts to examine, which bounds the cost of a search
 }
 
 // An AccountWriter creates, changes and deletes accounts. It stores the outbox events
@@ -131,9 +134,10 @@ type Match struct {
 type AccountWriter interface {
 	// Create stores a new account and returns its id. It ignores ID, Generation,
 	// InactiveGeneration, CompanyGeneration, Created, Updated and BackupCodes of a. The
-	// login ids are LoginIDs(a), the backup codes NewBackupCodes. A TakenError says which
-	// value another account of the company already has, a SpentError which of a.Spends
-	// was spent before. Of several calls that spend the same, one succeeds.
+	// login ids are LoginIDs(a), the backup codes NewBackupCodes, the passkeys
+	// NewPasskeys. A TakenError says which value another account of the company already
+	// has, a SpentError which of a.Spends was spent before. Of several calls that spend
+	// the same, one succeeds.
 	Create(ctx context.Context, now time.Time, a Account) (int64, error)
 	// Update loads the account, calls change, stores what change made of the account
 	// and returns the account as stored. No other write to the account can happen in
@@ -158,8 +162,8 @@ type AccountWriter interface {
 	Accept(ctx context.Context, company string, id int64, accepted []Acceptance, events ...OutboxEvent) error
 	// Delete removes the account with everything that belongs to it, and stores a
 	// pending revocation of all its session generations. It returns ErrNotFound if there
-	// is no such account.
-	Delete(ctx context.Context, company string, id int64, events ...OutboxEvent) error
+	// is no such account or, unless updated is zero, its Updated is another time.
+	Delete(ctx context.Context, company string, id int64, updated time.Time, events ...OutboxEvent) error
 }
 
 // BackupCodes keeps the hashes of accounts' backup codes.

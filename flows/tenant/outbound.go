@@ -2,6 +2,7 @@ package tenant
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -109,9 +110,13 @@ type OAuthUser struct {
 	AuthTime      time.Time // when the user last proved to the provider who they are; zero if unknown
 }
 
+// ErrReceiverGone is the error of an EventReceiver that wants no more events. This node
+// sends it none until its configuration is loaded again; the events wait.
+var ErrReceiverGone = errors.New("the receiver wants no more events")
+
 // An EventReceiver receives the account events of a company. Deliver returns nil once
-// the receiver has accepted the event. It enforces its own timeout and may be called
-// concurrently.
+// the receiver has accepted the event. With a message.LaterError, it is asked again only after
+// Wait. It enforces its own timeout and may be called concurrently.
 type EventReceiver interface {
 	Deliver(ctx context.Context, e record.OutboxEvent) error
 }

@@ -199,7 +199,7 @@ func (s accounts) Create(ctx context.Context, now time.Time, a record.Account) (
 	hashes := append([]string{}, a.NewBackupCodes...) // nil would be NULL
 	args := slices.Concat(keyArgs(record.Account{}, a), []any{record.Micros(now), codes, versions, ats, hashes}, sqlstore.AccountValues(a))
 	write := s.write
-	if len(a.Outbox)+len(a.Spends) > 0 {
+	if len(a.Outbox)+len(a.Spends)+len(a.NewPasskeys) > 0 {
 		write = s.transact
 	}
 	var id int64
@@ -212,6 +212,9 @@ func (s accounts) Create(ctx context.Context, now time.Time, a record.Account) (
 			return err
 		}
 		if err := refuseField(taken); err != nil {
+			return err
+		}
+		if err := sqlstore.InsertPasskeys(ctx, q, a.Company, id, a.NewPasskeys); err != nil {
 			return err
 		}
 		if err := q.InsertEvents(ctx, a.Company, id, a.Outbox); err != nil {

@@ -25,7 +25,7 @@ func TestYieldingCallsLeaveHalfOfThePostgresConnections(t *testing.T) {
 	must(t, err)
 	var calls sync.WaitGroup
 	for range 20 {
-		calls.Go(func() { _ = p.Accounts().Delete(record.Yielding(bg), "acme", a.ID) })
+		calls.Go(func() { _ = p.Accounts().Delete(record.Yielding(bg), "acme", a.ID, time.Time{}) })
 	}
 	storetest.Eventually(t, 10*time.Second, "calls that wait for the lock", func() bool { return len(p.half) == 2 })
 	time.Sleep(100 * time.Millisecond)

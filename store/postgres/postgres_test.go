@@ -323,7 +323,7 @@ func TestPostgresWritersNeverDeadlock(t *testing.T) {
 			return err
 		case 5:
 			if i > 500 {
-				return s.Delete(bg, "acme", id)
+				return s.Delete(bg, "acme", id, time.Time{})
 			}
 		}
 		_, err := s.Update(bg, "acme", id, func(a *record.Account) (bool, error) {

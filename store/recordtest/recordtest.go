@@ -104,7 +104,7 @@ func CallAllAccounts(ctx context.Context, s record.Accounts, a record.Account) m
 		"AddSigningKey":         s.(record.SigningKeys).AddSigningKey(ctx, a.Company, record.SigningKey{Number: 1, Created: T0}),
 		"RemoveSigningKeys":     s.(record.SigningKeys).RemoveSigningKeys(ctx, a.Company, 2),
 		"Sweep":                 s.Sweep(ctx, T0),
-		"Delete":                s.Delete(ctx, a.Company, a.ID),
+		"Delete":                s.Delete(ctx, a.Company, a.ID, time.Time{}),
 	}
 }
 

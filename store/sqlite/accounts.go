@@ -58,6 +58,9 @@ func (s accounts) Create(ctx context.Context, now time.Time, a record.Account) (
 		if err := sqlstore.InsertBackupCodes(ctx, tx, a.ID, a.NewBackupCodes); err != nil {
 			return err
 		}
+		if err := sqlstore.InsertPasskeys(ctx, tx, a.Company, a.ID, a.NewPasskeys); err != nil {
+			return err
+		}
 		if err := tx.InsertEvents(ctx, a.Company, a.ID, a.Outbox); err != nil {
 			return err
 		}

@@ -72,6 +72,7 @@ func (d Dialect) Complete() *Dialect {
 			AND ($5 = '' OR EXISTS (SELECT 1 FROM login_ids WHERE account = accounts.id AND ` + d.Position + `(login_id, $5) > 0))
 			AND (NOT $6 OR (` + noSecondFactor + `))
 			AND ($8 = '' OR role = $8)
+			AND updated >= CAST($10 AS bigint) AND (CAST($11 AS bigint) < 0 OR (password_hash <> '') = (CAST($11 AS bigint) = 1))
 			AND (NOT $9 OR (SELECT 1 FROM failures WHERE company = accounts.company AND account = accounts.id AND login_id = '' LIMIT 1) IS NOT NULL)
 		ORDER BY mnemocode LIMIT CAST($7 AS bigint)`
 	return &d
@@ -124,12 +125,18 @@ func (s Accounts) Search(ctx context.Context, company string, match record.Match
 		return nil, "", ctx.Err()
 	}
 	err = Read(ctx, s, "accounts.search: searching accounts", func(ctx context.Context, q Queries) error {
-		var searched int
+		searched, passwordSet := 0, -1 // -1 for both
+		if match.PasswordSet != nil {
+			passwordSet = 0
+			if *match.PasswordSet {
+				passwordSet = 1
+			}
+		}
 		if err := q.Row(ctx, searchedPart, company, after, match.Reach).Scan(&last, &searched); err != nil {
 			return err
 		}
 		found, err = Collect(ctx, q, AccountScan(s.Text), s.accountsFound, company, after, last, string(match.Status), match.Part, match.NoSecondFactor, limit,
-			match.Role, match.Failed)
+			match.Role, match.Failed, record.Micros(match.UpdatedSince), passwordSet)
 		if searched < match.Reach {
 			last = ""
 		}
@@ -168,13 +175,13 @@ func (s Accounts) lockAccount(ctx context.Context, tx Queries, company string, i
 }
 
 const (
-	deleteAccount     = `DELETE FROM accounts WHERE ` + OneAccount // foreign keys also delete the rows that belong to it
+	deleteAccount     = `DELETE FROM accounts WHERE ` + OneAccount + ` AND (CAST($3 AS bigint) = 0 OR updated = $3)` // foreign keys also delete the rows that belong to it
 	deleteAllFailures = `DELETE FROM failures WHERE company = $1 AND account = CAST($2 AS bigint)`
 )
 
-func (s Accounts) Delete(ctx context.Context, company string, id int64, events ...record.OutboxEvent) error {
+func (s Accounts) Delete(ctx context.Context, company string, id int64, updated time.Time, events ...record.OutboxEvent) error {
 	return transact(ctx, s, "accounts.delete: deleting account", func(ctx context.Context, tx Queries) error {
-		if err := ExecOr(ctx, tx, record.ErrNotFound, deleteAccount, company, id); err != nil {
+		if err := ExecOr(ctx, tx, record.ErrNotFound, deleteAccount, company, id, record.Micros(updated)); err != nil {
 			return err
 		}
 		if err := tx.Later(ctx, deleteAllFailures, company, id); err != nil {

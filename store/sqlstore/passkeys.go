@@ -30,13 +30,24 @@ func (s Accounts) AddPasskey(ctx context.Context, company string, p record.Passk
 		if has >= record.MaxPasskeys {
 			return record.ErrConflict
 		}
-		err := ExecOr(ctx, tx, &record.TakenError{Field: "credential"}, insertPasskey, company, p.Credential, p.Account, p.UserHandle,
-			p.PublicKey, int64(p.SignCount), p.BackupEligible, p.BackedUp, p.Transports, p.Name, record.Micros(p.Created), record.Micros(p.LastUsed))
-		if err != nil {
+		if err := InsertPasskeys(ctx, tx, company, p.Account, []record.Passkey{p}); err != nil {
 			return err
 		}
 		return tx.InsertEvents(ctx, company, p.Account, events)
 	})
+}
+
+// InsertPasskeys stores passkeys of an account. It returns a TakenError with the field
+// credential if the company has one of them.
+func InsertPasskeys(ctx context.Context, tx Queries, company string, account int64, passkeys []record.Passkey) error {
+	for _, p := range passkeys {
+		err := ExecOr(ctx, tx, &record.TakenError{Field: "credential"}, insertPasskey, company, p.Credential, account, p.UserHandle,
+			p.PublicKey, int64(p.SignCount), p.BackupEligible, p.BackedUp, p.Transports, p.Name, record.Micros(p.Created), record.Micros(p.LastUsed))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const (

@@ -1,6 +1,11 @@
 package api
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -10,7 +15,7 @@ import (
 // A question comes before its answer, because removing the question also removes the
 // answer.
 var Fields = append(plain(), "password", "password_hash", "control_answer", "control_answer_hash",
-	"oauth_identities", "disclaimers_accepted", "backup_code_hashes", "totp_secret", "created_at")
+	"oauth_identities", "disclaimers_accepted", "backup_code_hashes", "totp_secret", "user_handle", "passkeys", "created_at")
 
 func plain() (names []string) {
 	for _, f := range record.Fields {
@@ -22,7 +27,7 @@ func plain() (names []string) {
 }
 
 // OnlyImported lists the Fields that only an import accepts.
-var OnlyImported = []string{"control_answer_hash", "backup_code_hashes", "totp_secret", "created_at"}
+var OnlyImported = []string{"control_answer_hash", "backup_code_hashes", "totp_secret", "user_handle", "passkeys", "created_at"}
 
 // Proofs lists what a request to create or change an account can have beside its Fields.
 // KeepSession is only for a change.
@@ -113,6 +118,14 @@ func AccountOf(a record.Account) Account {
 	}
 }
 
+// ETag returns the version of an account: a strong entity tag (RFC 9110, section 8.8.3) of what
+// AccountOf returns. Locks are no part of it.
+func ETag(a record.Account) string {
+	shown, _ := json.Marshal(AccountOf(a)) // texts, numbers and times: never fails
+	sum := sha256.Sum256(fmt.Appendf(shown, "%d", a.Generation))
+	return `"` + base64.RawURLEncoding.EncodeToString(sum[:12]) + `"`
+}
+
 // text returns nil for an empty text.
 func text(s string) *string {
 	if s == "" {
@@ -149,11 +162,41 @@ type ExportedAccount struct {
 	TOTPSecret      string        `json:"totp_secret,omitempty"`
 	Identities      []Identity    `json:"oauth_identities,omitempty"`
 	Accepted        []Acceptance  `json:"disclaimers_accepted,omitempty"`
+	UserHandle      string        `json:"user_handle,omitempty"`
+	Passkeys        []ExportedKey `json:"passkeys,omitempty"`
 	Created         time.Time     `json:"created_at"`
 }
 
-// ExportedAccountOf returns an account as it is exported, but without the secret of its
-// authenticator app.
+// An ExportedKey is a passkey in an export. Bytes are in base64url without padding.
+type ExportedKey struct {
+	Credential     string     `json:"credential_id"`
+	PublicKey      string     `json:"public_key"` // in COSE
+	SignCount      uint32     `json:"sign_count"`
+	BackupEligible bool       `json:"backup_eligible"`
+	BackedUp       bool       `json:"backed_up"`
+	Transports     []string   `json:"transports,omitempty"`
+	Name           string     `json:"name"`
+	Created        time.Time  `json:"created_at"`
+	LastUsed       *time.Time `json:"last_used,omitempty"`
+}
+
+// SetPasskeys adds passkeys to what is exported. They have one user handle.
+func (e *ExportedAccount) SetPasskeys(passkeys []record.Passkey) {
+	for _, p := range passkeys {
+		e.UserHandle = base64.RawURLEncoding.EncodeToString(p.UserHandle)
+		key := ExportedKey{
+			Credential: p.ID(), PublicKey: base64.RawURLEncoding.EncodeToString(p.PublicKey), SignCount: p.SignCount,
+			BackupEligible: p.BackupEligible, BackedUp: p.BackedUp, Transports: strings.Fields(p.Transports), Name: p.Name, Created: p.Created.UTC(),
+		}
+		if !p.LastUsed.IsZero() {
+			key.LastUsed = new(p.LastUsed.UTC())
+		}
+		e.Passkeys = append(e.Passkeys, key)
+	}
+}
+
+// ExportedAccountOf returns an account as it is exported, but without its passkeys and the
+// secret of its authenticator app.
 func ExportedAccountOf(a record.Account, backupCodes []string) ExportedAccount {
 	return ExportedAccount{
 		Mnemocode:       a.Mnemocode,
