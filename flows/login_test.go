@@ -3,6 +3,7 @@ package flows_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"

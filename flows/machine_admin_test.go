@@ -124,7 +124,7 @@ func (m *machine) administer(t *rapid.T) {
 	case "forget a device":
 		err = m.forget(t, ad, a)
 	case "delete":
-		err = ad.Delete(t.Context(), a.mnemocode)
+		err = ad.Delete(t.Context(), a.mnemocode, nil)
 		m.endAll(a)
 		m.forgetBarred(func(s *modelSession) bool { return s.barred == a })
 		c.accounts = slices.DeleteFunc(c.accounts, func(b *modelAccount) bool { return a == b })

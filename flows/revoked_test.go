@@ -82,7 +82,7 @@ func TestATokenTellsOfTheStatusThatRevokedIt(t *testing.T) {
 			b := newHarness(t)
 			token := b.sessionIn(state)
 			b.changeStatus(record.StatusClosed)
-			must(t, b.admin().Delete(t.Context(), mnemocode))
+			must(t, b.admin().Delete(t.Context(), mnemocode, nil))
 			b.wantRevoked(token, nil)
 		})
 	}
@@ -121,7 +121,7 @@ func TestRevokedTokensOfAHardenedCompanyAnswerAlike(t *testing.T) {
 		"closed, active": func(b *harness) { b.changeStatus(record.StatusClosed); b.changeStatus(record.StatusActive) },
 		"another phone":  func(b *harness) { b.update(true, func(a *record.Account) { a.Phone = "+37060000099" }) },
 		"deleted": func(b *harness) {
-			must(b.t, b.admin().Delete(b.t.Context(), mnemocode))
+			must(b.t, b.admin().Delete(b.t.Context(), mnemocode, nil))
 		},
 		"all of the company's": (*harness).endAllSessions,
 	} {

@@ -108,11 +108,15 @@ func (s *site) wantHealth(t *testing.T, status int) {
 }
 
 // changelogVersion returns the version according to the changelog: the topmost
-// release or, if "Unreleased" is above it, the next minor version with -dev.
+// release or, if "Unreleased" is above it, the next minor version with -dev. The first is
+// v0.1.0.
 func changelogVersion(t *testing.T) string {
 	t.Helper()
 	text := get(os.ReadFile("../../CHANGELOG.md"))(t)
 	top := regexp.MustCompile(`^# Changelog\n\n## (Unreleased\n(?s:.*?)\n## )?v(\d+)\.(\d+)\.(\d+) \(\d{4}-\d\d-\d\d\)\n`).FindStringSubmatch(string(text))
+	if strings.HasPrefix(string(text), "# Changelog\n\n## Unreleased\n") && top == nil {
+		return "v0.1.0-dev"
+	}
 	if top == nil {
 		t.Fatal("CHANGELOG.md begins with neither a release nor Unreleased")
 	}

@@ -221,7 +221,7 @@ func (l *leakTest) exerciseBadConfig() string {
 	good := l.config
 	for _, change := range [][2]string{
 		{"api_key {env.LEAK_KEY}", "api_key {env.LEAK_BAD}"},
-		{"sms webhook", "mail log\n\t\tsms webhook"},
+		{"sms webhook", "locale ?\n\t\tsms webhook"},
 	} {
 		l.config = strings.Replace(good, change[0], change[1], 1)
 		if err := l.load(); err != nil {
