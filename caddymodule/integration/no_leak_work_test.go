@@ -170,6 +170,10 @@ func (l *leakTest) exerciseAdmin(key string) {
 	l.admin("POST", "accounts", fields{"profile_mnemocode": "dave", "login_name": "dave", "password": wrong,
 		"control_question": "Cat?", "control_answer": l.secret("an answer set by an administrator")}).wantStatus(http.StatusCreated)
 	l.admin("PATCH", "accounts/dave", fields{"password": right, "primary_phone": "+37060000009"}).wantStatus(http.StatusOK)
+	sent := l.admin("POST", "contacts", fields{"phone": "+37060000008"}).wantStatus(http.StatusAccepted)
+	confirm := fields{"contact_token": l.note("a contact token", sent.str("contact_token")), "code": l.latest("contact.code")}
+	proof := l.admin("POST", "contacts/confirm", confirm).wantStatus(http.StatusOK)
+	l.admin("PATCH", "accounts/dave", fields{"primary_phone": "+37060000008", "phone_proof": l.note("a proof", proof.str("proof"))}).wantStatus(http.StatusOK)
 	for _, bad := range []fields{
 		{"password": []string{l.secret("a misplaced secret")}},
 		{l.secret("a misplaced secret"): 1},

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -21,7 +22,7 @@ func TestSignUpsOfThePage(t *testing.T) {
 	for name, company := range map[string]string{"without disclaimers": "", "with disclaimers": disclaimers} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := accountsSite(t, startSite, allKeys, siteConfig{company: company})
+			s := accountsSite(t, startSite, allKeys, siteConfig{company: company + "limits {\nsms_per_account unlimited\nsms_per_phone unlimited\nsms_per_address unlimited\nmails_per_account unlimited\n}"})
 			for _, program := range []string{"signup.go", "node signup.mjs"} {
 				s.run(program, func(t *testing.T) {
 					command := strings.Fields(program)
@@ -34,7 +35,7 @@ func TestSignUpsOfThePage(t *testing.T) {
 							t.Fatalf("%v: %s", err, out)
 						}
 					}
-					for request := range 4 { // without a crash, then after the answer to each request
+					for request := range 8 { // without a crash, then after the answer to each request
 						s.signsUp(t, command, request)
 					}
 				})
@@ -72,32 +73,43 @@ func (s *site) signsUp(t *testing.T, command []string, killedAt int) {
 		cmd.Stderr = os.Stderr
 		return cmd
 	}
-	mails := len(s.sms.of("welcome.link"))
-	cmd = start()
+	mails, codes := len(s.sms.of("welcome.link")), len(s.sms.of("contact.code"))
+	// talk starts the program, and reads the messages as its user. It returns what the
+	// program says.
+	talk := func() (said []string, err error) {
+		cmd = start()
+		stdin := get(cmd.StdinPipe())(t)
+		stdout := get(cmd.StdoutPipe())(t)
+		must(t, cmd.Start())
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			switch said = append(said, lines.Text()); lines.Text() {
+			case "contact code":
+				to := []string{"+37060000005", "frank@example.com"}[strings.Count(strings.Join(said, " "), "contact code")-1]
+				sent := slices.DeleteFunc(s.sms.of("contact.code"), func(m map[string]any) bool { return m["to"] != to })
+				fmt.Fprintln(stdin, sent[len(sent)-1]["code"])
+			case "code":
+				fmt.Fprintln(stdin, s.sms.last("otp.login", "code"))
+			case "link":
+				_, token, _ := strings.Cut(s.sms.last("welcome.link", "link"), "#")
+				fmt.Fprintln(stdin, token)
+			}
+		}
+		return said, cmd.Wait()
+	}
 	if killedAt > 0 {
-		if err := cmd.Run(); err == nil || requests != killedAt {
+		if _, err := talk(); err == nil || requests != killedAt {
 			t.Fatalf("it was not killed: %v after %d requests", err, requests)
 		}
-		cmd = start()
 	}
-	stdin := get(cmd.StdinPipe())(t)
-	stdout := get(cmd.StdoutPipe())(t)
-	must(t, cmd.Start())
-	var said []string
-	for lines := bufio.NewScanner(stdout); lines.Scan(); {
-		switch said = append(said, lines.Text()); lines.Text() { // the user has to read the message
-		case "code":
-			fmt.Fprintln(stdin, s.sms.last("otp.login", "code"))
-		case "link":
-			_, token, _ := strings.Cut(s.sms.last("welcome.link", "link"), "#")
-			fmt.Fprintln(stdin, token)
-		}
-	}
-	if err := cmd.Wait(); err != nil {
+	said, err := talk()
+	if err != nil {
 		t.Error(err)
 	}
-	if got, want := strings.Join(said, ", "), "code, authorized erin-0005, link, authorized frank-0006"; got != want {
+	if got, want := strings.Join(said, ", "), "contact code, contact code, code, authorized erin-0005, link, authorized frank-0006"; got != want {
 		t.Errorf("it says %s, want %s", got, want)
+	}
+	if n := len(s.sms.of("contact.code")) - codes; n != 2 {
+		t.Errorf("%d codes to prove contacts, want 2", n)
 	}
 	if n := len(s.sms.of("welcome.link")) - mails; n != 1 {
 		t.Errorf("%d welcome mails, want 1", n)

@@ -59,17 +59,33 @@ func ask(what string) (answer string) {
 	return answer
 }
 
+var (
+	company = os.Getenv("ACCOUNTS_API") + "/acme"
+	backend = http.Header{"Authorization": {"Bearer " + os.Getenv("ACCOUNTS_KEY")}}
+)
+
+// proofOf sends a code to a phone or email, and exchanges the code for a proof that the user
+// has read it there.
+func proofOf(signUpID string, contact object) any {
+	sent := post(company+"/contacts", signUpID, backend, contact)
+	proven := post(company+"/contacts/confirm", signUpID, backend,
+		object{"contact_token": sent["contact_token"], "code": ask("contact code")})
+	return proven["proof"]
+}
+
 // signUp creates an account with a phone or an email, which is the backend's part. A
 // backend that crashed calls it again with the same signUpID, which it had stored before.
 func signUp(signUpID, mnemocode, phone, email string) {
-	accounts := os.Getenv("ACCOUNTS_API") + "/acme/accounts"
-	key := http.Header{"Authorization": {"Bearer " + os.Getenv("ACCOUNTS_KEY")}}
 	if phone != "" {
-		post(accounts, signUpID, key, object{"profile_mnemocode": mnemocode, "primary_phone": phone, "must_set_password": true})
+		proof := proofOf(signUpID, object{"phone": phone})
+		post(company+"/accounts", signUpID, backend,
+			object{"profile_mnemocode": mnemocode, "primary_phone": phone, "phone_proof": proof, "must_set_password": true})
 		return
 	}
-	post(accounts, signUpID, key, object{"profile_mnemocode": mnemocode, "primary_email": email})
-	post(accounts+"/"+mnemocode+"/welcome", signUpID, key, nil)
+	proof := proofOf(signUpID, object{"email": email})
+	post(company+"/accounts", signUpID, backend,
+		object{"profile_mnemocode": mnemocode, "primary_email": email, "email_proof": proof})
+	post(company+"/accounts/"+mnemocode+"/welcome", signUpID, backend, nil)
 }
 
 // step calls a route of the auth API with the newest token.

@@ -33,17 +33,29 @@ async function ask(what) {
   return (await lines.next()).value
 }
 
+const company = `${ACCOUNTS_API}/acme`
+const backend = { Authorization: `Bearer ${ACCOUNTS_KEY}` }
+
+// Sends a code to a phone or email, and exchanges the code for a proof that the user has
+// read it there.
+async function proofOf(id, contact) {
+  const { contact_token } = await post(`${company}/contacts`, id, backend, contact)
+  const { proof } = await post(`${company}/contacts/confirm`, id, backend, { contact_token, code: await ask('contact code') })
+  return proof
+}
+
 // Creates an account with a phone or an email, which is the backend's part. A backend that
 // crashed calls it again with the same id, which it had stored before.
 async function signUp(id, mnemocode, { phone, email }) {
-  const accounts = `${ACCOUNTS_API}/acme/accounts`
-  const key = { Authorization: `Bearer ${ACCOUNTS_KEY}` }
+  const accounts = `${company}/accounts`
   if (phone) {
-    await post(accounts, id, key, { profile_mnemocode: mnemocode, primary_phone: phone, must_set_password: true })
+    const phone_proof = await proofOf(id, { phone })
+    await post(accounts, id, backend, { profile_mnemocode: mnemocode, primary_phone: phone, phone_proof, must_set_password: true })
     return
   }
-  await post(accounts, id, key, { profile_mnemocode: mnemocode, primary_email: email })
-  await post(`${accounts}/${mnemocode}/welcome`, id, key)
+  const email_proof = await proofOf(id, { email })
+  await post(accounts, id, backend, { profile_mnemocode: mnemocode, primary_email: email, email_proof })
+  await post(`${accounts}/${mnemocode}/welcome`, id, backend)
 }
 
 // Calls a route of the auth API with the newest token.
