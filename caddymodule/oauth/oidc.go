@@ -45,6 +45,12 @@ type OIDC struct {
 	// tenant's administrator chooses the emails of its users. Default: the issuer is one
 	// tenant's.
 	Tenants []string `json:"tenants,omitempty"`
+
+	// `off` for a provider that leaves the nonce out of its ID tokens, such as LinkedIn.
+	// One that is there must still be the client's. Then only PKCE ties a code to the
+	// browser that began the login. Default: an ID token must have the nonce that the client
+	// has sent.
+	Nonce string `json:"nonce,omitempty"`
 	oauthClient
 
 	template  string // the issuer, with {tenantid} if it stands for many tenants
@@ -96,6 +102,7 @@ func (p *OIDC) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	options := p.options(d)
 	options["tenants <id>...|any"] = guest.List(d, &p.Tenants)
+	options["nonce off"] = guest.CheckedText(d, &p.Nonce, checkNonce)
 	return guest.Complete(d, guest.Options(d, options), func() error { return cmp.Or(p.checkGiven(), p.checkTenants()) })
 }
 
@@ -125,13 +132,22 @@ func (p *OIDC) Validate() error {
 	if strings.Contains(p.Issuer, "/.well-known/") {
 		return errors.New("oauth oidc: issuer: leave out what begins with /.well-known")
 	}
-	if err := p.checkTenants(); err != nil {
+	if err := cmp.Or(p.checkTenants(), guest.Inside("nonce", checkNonce(p.Nonce))); err != nil {
 		return fmt.Errorf("oauth oidc: %w", err)
 	}
 	if !slices.Contains(p.Scope, oidc.ScopeOpenID) {
 		return errors.New("oauth oidc: scope: openid is missing, without which there is no ID token; add it")
 	}
 	return p.validate("oauth oidc")
+}
+
+const nonceOff = "off"
+
+func checkNonce(nonce string) error {
+	if nonce != "" && nonce != nonceOff {
+		return errors.New("it can only be off; leave it out if the provider puts the nonce into its ID tokens")
+	}
+	return nil
 }
 
 // Endpoint implements guest.Remote.
@@ -386,7 +402,7 @@ func (p *OIDC) checkClaims(token *oidc.IDToken, claims idClaims, nonce string, n
 		return providerFault("its ID token is issued by a different provider, or for another tenant than its tid")
 	case p.Tenants != nil && p.Tenants[0] != anyTenant && !slices.Contains(p.Tenants, claims.Tenant):
 		return oauthFailed("its ID token is of the tenant %s, which is not in tenants", claims.Tenant)
-	case nonce != "" && token.Nonce != nonce:
+	case nonce != "" && token.Nonce != nonce && (token.Nonce != "" || p.Nonce != nonceOff):
 		return oauthFailed("its ID token has no nonce, or another than the client sent")
 	default:
 		return nil

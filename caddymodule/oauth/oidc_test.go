@@ -279,6 +279,22 @@ func TestOIDCClaims(t *testing.T) {
 	}
 }
 
+// With nonce off, an ID token may lack the nonce, and may not have another one.
+func TestOIDCWithoutANonce(t *testing.T) {
+	for name, c := range map[string]struct {
+		nonce any
+		ok    bool
+	}{"none": {nil, true}, "the client's": {"n-1", true}, "another": {"n-2", false}} {
+		f := newIssuer(t)
+		f.claims["nonce"] = c.nonce
+		client := f.client(t)
+		client.Nonce = nonceOff
+		if _, err := client.Exchange(t.Context(), grant); (err == nil) != c.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestOIDCSaysWhenTheUserLoggedIn(t *testing.T) {
 	at := time.Now().Add(-time.Hour).Truncate(time.Second)
 	for name, c := range map[string]struct {
