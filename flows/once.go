@@ -121,10 +121,11 @@ func (s *Service) Once(ctx context.Context, r Repeatable, work func(context.Cont
 	}()
 	defer func() { // even if work panics
 		close(done)
+		toKeep := answer // Later may run while Once returns
 		r.Later(func() {
-			sealed, until := []byte(nil), s.Now()
-			if answer != nil {
-				sealed, err = keys.SealAnswer(answer, parts...)
+			sealed, until, err := []byte(nil), s.Now(), error(nil)
+			if toKeep != nil {
+				sealed, err = keys.SealAnswer(toKeep, parts...)
 				until = until.Add(r.KeepFor)
 			}
 			if err == nil {
