@@ -43,8 +43,16 @@ func (p *Policy) parseSMS(d *caddyfile.Dispenser) error {
 	var g SMSGateway
 	block := d.NewFromNextSegment()
 	err := parseGateway(block, "mnemogate.sms", &g.SenderRaw, map[string]func() error{
-		"name <name>":                 guest.Text(block, &g.Name),
-		"countries <calling code>...": guest.List(block, &g.Countries),
+		"name <name>": guest.Text(block, &g.Name),
+		"countries <calling code>...": func() error {
+			if err := guest.List(block, &g.Countries)(); err != nil {
+				return err
+			}
+			if err := checkCountries("countries", g.Countries); err != nil {
+				return block.WrapErr(err)
+			}
+			return nil
+		},
 	})
 	p.SMS = append(p.SMS, g)
 	return err
@@ -63,6 +71,7 @@ func (p *Policy) parseMail(d *caddyfile.Dispenser) error {
 // parseGateway parses a gateway. In its block, our options stand beside those of the module,
 // which gets the block without them.
 func parseGateway(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage, options map[string]func() error) error {
+	given := map[string]bool{}
 	for d.Next(); d.NextArg(); {
 	}
 	for d.NextBlock(0) {
@@ -71,9 +80,13 @@ func parseGateway(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage
 			if d.Val() != name || d.Nesting() > 1 {
 				continue
 			}
+			if given[name] {
+				return d.Errf("%s already specified; remove one", name)
+			}
+			given[name] = true
 			words := 1 + d.CountRemainingArgs()
 			if err := guest.Syntax(d, syntax, parse); err != nil {
-				return guest.Inside(name, err)
+				return err
 			}
 			d.DeleteN(words)
 			break
