@@ -1,6 +1,6 @@
 // Package command implements the command caddy mnemogate. It is an HTTP client of
-// the accounts API and knows nothing else about the server. One exception is
-// restore, which writes the file of a store. See connect.go for how it finds the
+// the accounts API and knows nothing else about the server. Exceptions are restore,
+// which writes the file of a store, and sandbox, which runs Caddy itself. See connect.go for how it finds the
 // server. The other files have one group of commands each.
 package command
 
@@ -69,7 +69,7 @@ identity, and 4 if the server or one of its stores did not answer.`,
 			c.flags(cmd)
 			group(cmd, c.accountCommand(), c.backupCodesCommand(), c.totpCommand(), c.passkeysCommand(), c.devicesCommand(),
 				c.sessionsCommand(), c.companyCommand(), c.importCommand(), c.exportCommand(),
-				c.backupCommand(), c.restoreCommand(), c.rekeyCommand(), c.doctorCommand(), c.pageCommand(), c.messagesCommand())
+				c.backupCommand(), c.restoreCommand(), c.rekeyCommand(), c.doctorCommand(), c.pageCommand(), c.messagesCommand(), c.sandboxCommand())
 		},
 	})
 }
