@@ -19,6 +19,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/spf13/cobra"
 
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
@@ -154,6 +155,9 @@ func (c *cli) sandbox(listen, backend string) (err error) {
 	}
 	defer func() { err = errors.Join(err, caddy.Stop()) }()
 	c.api, c.keyFile, c.companyCode, c.address = "", "", "acme", "unix/"+slashed+"/admin.sock"
+	if err := c.untilReady(); err != nil {
+		return err
+	}
 	if err := c.printSandbox(ip, at); err != nil {
 		return err
 	}
@@ -228,6 +232,23 @@ func runSandbox(dir, ip, at, upstream string) error {
 		return err
 	}
 	return caddy.Run(parsed)
+}
+
+// untilReady waits until the sandbox has its last account: the store is opened, and
+// passwords are hashed, while Caddy already answers.
+func (c *cli) untilReady() error {
+	last := sandboxAccounts[len(sandboxAccounts)-1].Mnemocode
+	for tries := 0; ; tries++ {
+		_, err := c.ask(http.MethodGet, api.Root+"acme/accounts/"+last, nil)
+		if err == nil || tries == 300 {
+			return err
+		}
+		select {
+		case <-c.cmd.Context().Done():
+			return err
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
 }
 
 func (c *cli) printSandbox(ip, at string) error {
