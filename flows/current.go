@@ -131,7 +131,7 @@ func (s *Service) ChangeFailed(ctx context.Context, route, address string, of re
 	}
 	e := record.Event{
 		Name: record.AccountChangeFailed, Time: s.Now(), Company: of.Company, Account: of.Account, Mnemocode: of.Mnemocode,
-		Session: of.ID, Address: address, Actor: record.ActorUser, Route: route,
+		Session: of.ID, Address: address, Actor: record.ActorUser, Route: route, Ref: wire.RefOf(err),
 	}
 	e.Result, e.Reason = outcome(err)
 	if !failed(e) {

@@ -127,6 +127,7 @@ func fieldsOf(e record.Event) map[string]string {
 		"route":      e.Route,
 		"result":     e.Result,
 		"reason":     e.Reason,
+		"ref":        e.Ref,
 		"factor":     e.Factor,
 	}
 }
@@ -178,7 +179,7 @@ func named(events []record.Event, name string) []record.Event {
 
 func TestEventKindsAreWellFormed(t *testing.T) {
 	form := regexp.MustCompile(`^mnemogate(\.[a-z_]+)+$`) // Caddy looks them up in lower case
-	all := []string{"company", "mnemocode", "previous_mnemocode", "session", "state", "address", "user_agent", "key", "actor", "country", "gateway", "route", "result", "reason", "factor", "attempts", "accounts", "failures", "logins"}
+	all := []string{"company", "mnemocode", "previous_mnemocode", "session", "state", "address", "user_agent", "key", "actor", "country", "gateway", "route", "result", "reason", "ref", "factor", "attempts", "accounts", "failures", "logins"}
 	seen := map[string]bool{}
 	for _, k := range flows.EventKinds {
 		if !form.MatchString(k.Name) || seen[k.Name] || k.When == "" {
@@ -455,7 +456,7 @@ func eventTable() string {
 	var b strings.Builder
 	b.WriteString("| Event | When | Fields |\n| --- | --- | --- |\n")
 	const client = "company, mnemocode, session, state, address, user_agent, key"
-	const attempt = client + ", actor, country, route"
+	const attempt = client + ", actor, country, gateway, route, ref"
 	groups := strings.NewReplacer( // a later one is tried only where no earlier one matches
 		attempt+", reason, attempts, accounts, failures, logins", "*limit*",
 		attempt, "*attempt*",

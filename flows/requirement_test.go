@@ -95,7 +95,7 @@ func TestRefusedRequestsOfAUserAreOneEventAMinute(t *testing.T) {
 			found, err := b.Authorize(t.Context(), session.Requirement{RoleAllowed: nobody}, []string{"Bearer " + token})
 			wantError(t, err, wire.ErrSessionInvalid)
 			for _, rule := range []string{"/admin/*", "/reports"} {
-				b.RequestRefused(t.Context(), found, session.Client{Address: "192.0.2.1"}, rule, wire.ReasonOf(err))
+				b.RequestRefused(t.Context(), found, session.Client{Address: "192.0.2.1"}, rule, err)
 			}
 		}
 		b.clock.advance(time.Minute)

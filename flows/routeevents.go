@@ -21,7 +21,7 @@ func eventKinds() []record.EventKind {
 		who := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key", "country", "gateway", "route", "result"}
 		kinds = append(kinds,
 			record.EventKind{Name: r.Event(record.Success), When: "`" + r.Path + "` succeeded", Fields: who},
-			record.EventKind{Name: r.Event(""), When: "`" + r.Path + "` failed; result is the error_code", Fields: slices.Concat(who, []string{"reason"})},
+			record.EventKind{Name: r.Event(""), When: "`" + r.Path + "` failed; result is the error_code", Fields: slices.Concat(who, []string{"reason", "ref"})},
 		)
 	}
 	return append(kinds, record.EventKinds...)
@@ -40,7 +40,7 @@ func (r *Route) Event(result string) string {
 // its result.
 func (s *Service) emit(ctx context.Context, r *Request, c *session.Call, reply Reply, err error) {
 	e := c.Event()
-	e.Route = r.Route.Path
+	e.Route, e.Ref = r.Route.Path, wire.RefOf(err)
 	if s.Companies[r.Company] != nil {
 		e.Company = r.Company
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/text/language"
 
+	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -127,18 +128,23 @@ func issued(t session.Issued, err error) (Reply, error) {
 func (s *Service) Serve(ctx context.Context, r *Request) (reply Reply, err error) {
 	c := s.NewCall(r.client())
 	ctx = record.WithStoreTime(ctx)
-	err = wire.ErrService // in case serve panics
 	defer func() { s.emit(ctx, r, c, reply, err) }()
+	defer func() {
+		if p := panics.Recovered(recover()); p != nil {
+			p.Log(s.Log, "company", r.Company, "route", r.Route.Path)
+			reply, err = Reply{}, wire.WithRef(wire.ErrService)
+		}
+	}()
 	reply, err = s.serve(ctx, r, c)
 	c.GiveBack(ctx, err)
 	if errors.Is(err, wire.ErrTokenInvalid) && r.Route.TakesToken() {
 		err = c.WhyRevoked(ctx)
 	}
 	if err != nil {
-		return Reply{}, s.checked(r, err)
+		return Reply{}, s.checked(r, wire.WithRef(err))
 	}
 	if !slices.Contains(r.Route.To, reply.SessionState) {
-		return Reply{}, s.defect(r, fmt.Errorf("it led to state %q, which its row does not list", reply.SessionState))
+		return Reply{}, s.defect(r, wire.WithRef(fmt.Errorf("it led to state %q, which its row does not list", reply.SessionState)))
 	}
 	return reply, nil
 }
@@ -199,13 +205,13 @@ func (s *Service) checked(r *Request, err error) error {
 		return s.defect(r, err)
 	}
 	if !r.Route.MayFail(code) {
-		return s.defect(r, fmt.Errorf("it failed with %s, which its row does not list", code.Code))
+		return s.defect(r, wire.SameRef(err, fmt.Errorf("it failed with %s, which its row does not list", code.Code)))
 	}
 	s.WarnUnanswered(err, "company", r.Company, "route", r.Route.Path)
 	return err
 }
 
 func (s *Service) defect(r *Request, err error) error {
-	s.Log.Error("internal error; please report it", "company", r.Company, "route", r.Route.Path, "error", err)
+	s.Log.Error("internal error; please report it", "company", r.Company, "route", r.Route.Path, "error", err, "ref", wire.RefOf(err))
 	return &wire.Refusal{Err: wire.ErrService, Cause: err}
 }

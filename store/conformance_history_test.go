@@ -114,6 +114,36 @@ var historyCases = []accountsCase{
 		},
 	},
 	{
+		name:    "a ref finds its event",
+		promise: "Referred returns the events of a company's accounts with this Ref, newest first, with the present Mnemocode of each account.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a, b := create(t, one, plain("acme", "a")), create(t, one, plain("acme", "b"))
+			with := func(of record.Account, n, at int, ref string) record.Event {
+				e := happened(of, n, quiet)
+				e.Time, e.Ref = t0.Add(time.Duration(at)*time.Second), ref
+				return e
+			}
+			must(t, one.(record.History).Record(bg, []record.Event{with(a, 1, 1, "OLD"), with(a, 1, 2, "NEW"), with(a, 2, 3, "ONE"), with(b, 3, 4, "ONE"), with(a, 4, 5, "")}))
+			newest := with(a, 1, 2, "NEW")
+			newest.Count = 2
+			wantEqual(t, "history", recorded(t, two, a, 10), []record.Event{with(a, 4, 5, ""), with(a, 2, 3, "ONE"), newest})
+			const name = "c"
+			must(t, second(one.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
+				a.Mnemocode = name
+				return false, nil
+			})))
+			for ref, want := range map[string][]record.Event{"OLD": nil, "NEW": {newest}, "ONE": {with(b, 3, 4, "ONE"), with(a, 2, 3, "ONE")}, "": nil, "new": nil} {
+				for i := range want {
+					if want[i].Account == a.ID {
+						want[i].Mnemocode = name
+					}
+				}
+				wantEqual(t, ref, get[[]record.Event](t)(two.(record.History).Referred(bg, "acme", ref)), want)
+			}
+			wantEqual(t, "another company's", len(get[[]record.Event](t)(one.(record.History).Referred(bg, "other", "ONE"))), 0)
+		},
+	},
+	{
 		name:    "a history goes with its account",
 		promise: "An event of an unknown account is dropped. Events are deleted with their account.",
 		run: func(t *testing.T, one, two record.Accounts) {

@@ -14,10 +14,32 @@ func (c *Call) history() error {
 	if err != nil {
 		return err
 	}
-	events, err := c.admin.History(c.ctx, c.mnemocode(), limit)
+	var events []record.Event
+	if c.query.Has("ref") {
+		events, err = c.admin.Referred(c.ctx, c.mnemocode(), c.query.Get("ref"))
+	} else {
+		events, err = c.admin.History(c.ctx, c.mnemocode(), limit)
+	}
 	if err != nil {
 		return err
 	}
+	return c.reply(http.StatusOK, api.History{Events: c.eventViews(events)}, nil)
+}
+
+// referred finds the events with a ref, of any account.
+func (c *Call) referred() error {
+	events, err := c.admin.Referred(c.ctx, "", c.query.Get("ref"))
+	if err != nil {
+		return err
+	}
+	views := c.eventViews(events)
+	for i, e := range events {
+		views[i].Mnemocode = e.Mnemocode
+	}
+	return c.reply(http.StatusOK, api.History{Events: views}, nil)
+}
+
+func (c *Call) eventViews(events []record.Event) []api.Event {
 	views := make([]api.Event, len(events))
 	named := c.May(Sessions)
 	for i, e := range events {
@@ -29,11 +51,11 @@ func (c *Call) history() error {
 		}
 		views[i] = api.Event{
 			Time: e.Time.UTC(), Name: e.Name, Session: e.Session, State: e.State, Address: e.Address, UserAgent: e.UserAgent,
-			Actor: e.Actor, Result: e.Result, Reason: e.Reason,
+			Actor: e.Actor, Result: e.Result, Reason: e.Reason, Ref: e.Ref,
 		}
 		if e.Count > 1 {
 			views[i].Count = e.Count
 		}
 	}
-	return c.reply(http.StatusOK, api.History{Events: views}, nil)
+	return views
 }

@@ -101,6 +101,7 @@ func eachField(e record.Event, f func(name string, value any)) {
 		{"route", e.Route},
 		{"result", e.Result},
 		{"reason", e.Reason},
+		{"ref", e.Ref},
 		{"factor", e.Factor},
 		{"previous_mnemocode", e.Previous},
 	} {

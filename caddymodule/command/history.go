@@ -2,7 +2,9 @@ package command
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -14,26 +16,57 @@ import (
 
 func (c *cli) historyCommand() *cobra.Command {
 	var limit int
-	cmd := c.onAccount("history <account> [--limit <n>]", "Shows what happened to an account", `Shows the newest events of an account, the newest first: logins, wrong
+	var ref string
+	cmd := c.byFlag(c.command("history [<account>] [--limit <n>] [--ref <ref>]", "Shows what happened to an account", `Shows the newest events of an account, the newest first: logins, wrong
 passwords and codes, locks, changes and revoked sessions, named as in the audit
 log. The store keeps them for audit_keep: at most a hundred that strangers can
 cause, twenty of each kind that a user's session can repeat, and a hundred
 others. ACTOR says who managed the account. COUNT is how often the event
-happened in a row; TIME is then that of the last.`,
-		func(path string, _ api.Account) error {
-			answer, err := get[api.History](c, fmt.Sprintf("%s/history?limit=%d", path, limit))
-			if err != nil {
-				return err
+happened in a row; TIME and REF are then those of the last. REF names the
+answer that the user got. --ref shows only the event with this ref; without an
+account it searches all of the company, and says whose the event was. What is
+not in a history may be in the audit log.`, cobra.MaximumNArgs(1), func(args []string) error {
+		if len(args) == 0 && ref == "" {
+			return errors.New("name an account, or an error with --ref")
+		}
+		var path, query string
+		var err error
+		if len(args) == 0 {
+			path, err = c.company()
+		} else {
+			path, _, err = c.account(args[0])
+			query = "?limit=" + strconv.Itoa(limit)
+		}
+		if err != nil {
+			return err
+		}
+		if ref != "" {
+			query = "?ref=" + url.QueryEscape(ref)
+		}
+		answer, err := get[api.History](c, path+"/history"+query)
+		if err != nil {
+			return err
+		}
+		if ref != "" && len(answer.Events) == 0 {
+			return &cliError{exit: exitNotFound, message: fmt.Sprintf("no history has an event with the ref %q; search the audit log for it", ref)}
+		}
+		header := []string{"TIME", "EVENT", "RESULT", "ADDRESS", "USER AGENT", "ACTOR", "SESSION", "COUNT", "REF"}
+		if len(args) == 0 {
+			header = append(header, "ACCOUNT")
+		}
+		return list(c, header, answer.Events, func(e api.Event) []string {
+			result := strings.Join(strings.Fields(e.Result+" "+e.Reason), " ")
+			row := []string{
+				e.Time.Format(time.RFC3339), strings.TrimPrefix(e.Name, "mnemogate."), cmp.Or(result, "-"), cmp.Or(e.Address, "-"),
+				cmp.Or(e.UserAgent, "-"), cmp.Or(e.Actor, "-"), cmp.Or(e.Session, "-"), strconv.Itoa(max(1, e.Count)), cmp.Or(e.Ref, "-"),
 			}
-			header := []string{"TIME", "EVENT", "RESULT", "ADDRESS", "USER AGENT", "ACTOR", "SESSION", "COUNT"}
-			return list(c, header, answer.Events, func(e api.Event) []string {
-				result := strings.Join(strings.Fields(e.Result+" "+e.Reason), " ")
-				return []string{
-					e.Time.Format(time.RFC3339), strings.TrimPrefix(e.Name, "mnemogate."), cmp.Or(result, "-"), cmp.Or(e.Address, "-"),
-					cmp.Or(e.UserAgent, "-"), cmp.Or(e.Actor, "-"), cmp.Or(e.Session, "-"), strconv.Itoa(max(1, e.Count)),
-				}
-			})
+			if len(args) == 0 {
+				row = append(row, e.Mnemocode)
+			}
+			return row
 		})
+	}))
 	cmd.Flags().IntVar(&limit, "limit", api.DefaultPage, "How many events at most")
+	cmd.Flags().StringVar(&ref, "ref", "", "The ref of an error, as the user sees it")
 	return cmd
 }

@@ -6,6 +6,9 @@ import (
 	"net/http"
 	"time"
 
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -26,18 +29,23 @@ type failure struct {
 	Reason wire.Reason `json:"reason,omitempty"`
 	// The next attempt needs a captcha_response.
 	CaptchaRequired bool `json:"captcha_required,omitempty"`
+	// Names this refusal in the server's log, the account's history and the trace: 10 random
+	// characters of Crockford's base32. Show it to the user where you offer support.
+	Ref string `json:"ref"`
 	// The disclaimers that the user must accept.
 	DisclaimersRequired []wire.Disclaimer `json:"disclaimers_required,omitzero"`
 }
 
 // refuse answers every error.
-func (h *Handler) refuse(w http.ResponseWriter, err error) {
+func (h *Handler) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	err = wire.WithRef(err)
+	trace.SpanFromContext(r.Context()).SetAttributes(refOf(err)) // of Caddy's tracing, if there is one
 	code, ok := errors.AsType[*wire.Error](err)
 	if !ok {
-		h.log.Error("internal error; please report it", "error", err)
+		h.log.Error("internal error; please report it", "error", err, "ref", wire.RefOf(err))
 		code = wire.ErrService
 	}
-	body := failure{Status: "error", ErrorCode: code.Code, Message: code.Message}
+	body := failure{Status: "error", ErrorCode: code.Code, Message: code.Message, Ref: wire.RefOf(err)}
 	header := w.Header()
 	var lacks string
 	if code == wire.ErrMethod {
@@ -63,6 +71,9 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	}
 	bodies.WriteJSON(w, code.Status, body)
 }
+
+// refOf returns the attribute of a span that has the ref of an error.
+func refOf(err error) attribute.KeyValue { return attribute.String("mnemogate.ref", wire.RefOf(err)) }
 
 // lackOf returns what the login of a session lacks, as a parameter of the challenge, or "".
 func lackOf(refusal *wire.Refusal) string {

@@ -25,6 +25,7 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 	session, assertion, err := h.admit(r, t)
 	app.CountProtected(err, session.State == record.None)
 	if err != nil {
+		err = wire.WithRef(err)
 		h.app.WarnUnanswered(h.log, err)
 		h.noteRefused(r, session, err)
 		if !h.redirectToLogin(w, r, t, err) {
@@ -43,10 +44,12 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 // authorized, whose it was. What the session was not enough for is also an event.
 func (h *Handler) noteRefused(r *http.Request, found record.Session, err error) {
 	code, reason := wire.CodeOf(err), wire.ReasonOf(err)
-	caddyhttp.SetVar(r.Context(), refusedVar, refused{code.Code, string(reason)})
+	why := refused{code.Code, string(reason), wire.RefOf(err)}
+	caddyhttp.SetVar(r.Context(), refusedVar, why)
 	if extra, ok := r.Context().Value(caddyhttp.ExtraLogFieldsCtxKey).(*caddyhttp.ExtraLogFields); ok {
-		extra.Add(zap.String("error_code", code.Code))
-		extra.Add(zap.String("reason", string(reason)))
+		extra.Add(zap.String("error_code", why.code))
+		extra.Add(zap.String("reason", why.reason))
+		extra.Add(zap.String("ref", why.ref))
 	}
 	if found.State != record.Authorized {
 		return
@@ -57,7 +60,7 @@ func (h *Handler) noteRefused(r *http.Request, found record.Session, err error) 
 	}
 	rule := h.Pattern(map[wire.Reason]string{wire.WrongRole: "role", wire.OneFactor: "mfa", wire.TooOld: "fresh"}[reason], r.URL)
 	_ = h.withService(r.Context(), func(service *flows.Service) error {
-		service.RequestRefused(r.Context(), found, session.Client{Address: clientAddress(r), UserAgent: r.UserAgent()}, rule, reason)
+		service.RequestRefused(r.Context(), found, session.Client{Address: clientAddress(r), UserAgent: r.UserAgent()}, rule, err)
 		return nil
 	})
 }
@@ -65,13 +68,13 @@ func (h *Handler) noteRefused(r *http.Request, found record.Session, err error) 
 // refusedVar is the variable of a refused request for redactedLog.
 const refusedVar = "mnemogate.refused"
 
-type refused struct{ code, reason string }
+type refused struct{ code, reason, ref string }
 
 // deny answers a request that may not pass, or may not pass any longer.
 func (h *Handler) deny(w http.ResponseWriter, r *http.Request, err error) {
 	defer bodies.Limit(w, r)()
 	w.Header().Add("Vary", h.vary())
-	h.refuse(w, err)
+	h.refuse(w, r, err)
 }
 
 // admit returns the session of a request that may pass, and the assertion about its user

@@ -360,7 +360,7 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, t target) {
 	switch body, err := answers[t.kind](h, w, r, t); {
 	case err != nil:
 		h.app.NoteProxy(r, err)
-		h.refuse(w, err)
+		h.refuse(w, r, err)
 	case body != nil:
 		bodies.WriteJSON(w, http.StatusOK, body)
 	}
@@ -435,6 +435,7 @@ func (h *Handler) traced(w http.ResponseWriter, r *http.Request, t target) (flow
 		if outcome = code.Code; code.Status >= http.StatusInternalServerError {
 			span.SetStatus(codes.Error, outcome)
 		}
+		span.SetAttributes(refOf(err))
 	}
 	span.SetAttributes(attribute.String("mnemogate.route", t.route.Path), attribute.String("mnemogate.outcome", outcome))
 	if h.app.Companies[t.company] != nil { // other names are a stranger's words

@@ -86,7 +86,7 @@ func (h *Handler) serveOnce(w http.ResponseWriter, r *http.Request, t target) {
 		h.respond(w, r, t)
 	case err != nil:
 		h.app.WarnUnanswered(h.log, err)
-		h.refuse(w, err)
+		h.refuse(w, r, err)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // selfPrefix begins the paths of package selfservice below /{company_code}/.
@@ -33,7 +34,10 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 	var session record.Session
 	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
 		defer func() {
-			if err != nil && r.Method != http.MethodGet {
+			if err == nil {
+				return
+			}
+			if err = wire.WithRef(err); r.Method != http.MethodGet {
 				service.ChangeFailed(r.Context(), route.Name(), clientAddress(r), session, err)
 			}
 		}()

@@ -162,6 +162,7 @@ func tracesSteps(t *testing.T, stores string) {
 		return new(net.Dialer).DialContext(ctx, "unix", dir+"/web.sock")
 	}}}
 	trace := func(i int) string { return fmt.Sprintf("4bf92f3577b34da6a3ce929d0e0e473%d", i) }
+	refs := map[int]string{} // of errors
 	ask := func(i int, method, path, token, body string) (token2 string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, "http://traced.example"+path, strings.NewReader(body))
@@ -176,8 +177,10 @@ func tracesSteps(t *testing.T, stores string) {
 		var reply struct {
 			Token string `json:"session_token"`
 			Error string `json:"error_code"`
+			Ref   string `json:"ref"`
 		}
 		_ = json.NewDecoder(answer.Body).Decode(&reply)
+		refs[i] = reply.Ref
 		if i > 1 && reply.Error != "" {
 			t.Errorf("%s: %s", path, reply.Error)
 		}
@@ -214,10 +217,14 @@ func tracesSteps(t *testing.T, stores string) {
 		}
 		span := received.named(t, trace(i), want.route)
 		got := attributes(span)
-		if got["mnemogate.route"] != want.route || got["mnemogate.outcome"] != want.outcome || got["mnemogate.company"] != "acme" || len(got) != 3 {
+		if got["mnemogate.route"] != want.route || got["mnemogate.outcome"] != want.outcome || got["mnemogate.company"] != "acme" || got["mnemogate.ref"] != refs[i] || (i == 1) != (refs[i] != "") {
 			t.Errorf("%s: got %v", want.route, got)
 		}
-		if caddys := received.named(t, trace(i), "handler"); !bytes.Equal(span.ParentSpanId, caddys.SpanId) {
+		caddys := received.named(t, trace(i), "handler")
+		if ref := attributes(caddys)["mnemogate.ref"]; ref != refs[i] {
+			t.Errorf("%s: Caddy's span has the ref %q, the answer %q", want.route, ref, refs[i])
+		}
+		if !bytes.Equal(span.ParentSpanId, caddys.SpanId) {
 			t.Errorf("%s: its parent is not Caddy's span", want.route)
 		}
 		store := map[string]string{"auth/checkotp": "sessions spend_code", "auth/setpassword": "accounts set_password"}[want.route]
@@ -254,12 +261,15 @@ func tracesSteps(t *testing.T, stores string) {
 	must(t, err)
 	lines := 0
 	for line := range strings.Lines(string(log)) {
-		var entry struct{ Logger, Route, Trace_ID string }
+		var entry struct{ Logger, Route, Trace_ID, Ref string }
 		must(t, json.Unmarshal([]byte(line), &entry))
 		if entry.Logger == "mnemogate.audit" && entry.Route != "" {
 			lines++
 			if want := trace(lines); entry.Trace_ID != want {
 				t.Errorf("trace_id is %q, want %q, in %s", entry.Trace_ID, want, line)
+			}
+			if entry.Ref != refs[lines] {
+				t.Errorf("the ref is %q, want %q, in %s", entry.Ref, refs[lines], line)
 			}
 		}
 	}

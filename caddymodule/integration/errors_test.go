@@ -258,7 +258,7 @@ func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
 // may be followed by a space and the value.
 func (a answer) wantError(extra, secrets []string) {
 	a.t.Helper()
-	want := []string{"error_code", "message", "status"}
+	want := []string{"error_code", "message", "ref", "status"}
 	for _, field := range extra {
 		name, value, given := strings.Cut(field, " ")
 		if given && a.str(name) != value {

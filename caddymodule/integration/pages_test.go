@@ -368,7 +368,7 @@ func TestConsolesOfTheOperatorsPage(t *testing.T) {
 	socket := s.dir + "/admin.sock"
 	writeFile(t, filepath.Join(s.dir, ".curlrc"), "unix-socket = "+socket)
 	here := strings.NewReplacer("unix/"+socket, "unix//run/caddy/admin.sock", address, "127.0.0.1:2525", gateway.Listener.Addr().String(), "127.0.0.1:8025", s.dir+"/Caddyfile:", "/etc/caddy/Caddyfile:", s.dir+"/mnemogate.db", "/var/lib/mnemogate/mnemogate.db")
-	anew := regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b[0-9a-f]{32}\b|\b[A-Z2-7]{5}-[A-Z2-7]{5}\b|\([\d.]+(m|µ)?s\)|[\d,]+ bytes|in the last \w+, \d+ of \d+|in [\d.]+m?s|curl/[\d.]+|Go-http-client/[\d.]+`)
+	anew := regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z|\b[0-9a-f]{32}\b|\b[A-Z2-7]{5}-[A-Z2-7]{5}\b|\b[0-9A-HJKMNP-TV-Z]{10}\b|\([\d.]+(m|µ)?s\)|[\d,]+ bytes|in the last \w+, \d+ of \d+|in [\d.]+m?s|curl/[\d.]+|Go-http-client/[\d.]+`)
 	session := regexp.MustCompile(`\b[0-9a-f]{32}\b`)
 	listed, now := "none", "" // the session that the page lists, and the one of this run
 	prompts := regexp.MustCompile(`Password(, again)?: \n`)

@@ -284,7 +284,7 @@ func (g *gate) failure(errs []wire.Error) *object {
 	examples := obj()
 	for _, e := range errs {
 		codes = append(codes, "`"+e.Code+"`")
-		value := obj("status", "error", "error_code", e.Code, "message", e.Message)
+		value := obj("status", "error", "error_code", e.Code, "message", e.Message, "ref", "7K3M9QXZ2B")
 		value.merge(g.overlay.Errors[nameOfError(e)])
 		examples.set(nameOfError(e), g.show(nameOfError(e), value))
 	}

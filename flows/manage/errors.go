@@ -94,8 +94,10 @@ func notDone(why string, user *wire.Error) *Error {
 }
 
 // ForUser returns the error of an operation as the user's own client gets it: as a
-// *wire.Error or *wire.Refusal.
-func ForUser(err error) error {
+// *wire.Error or *wire.Refusal, with its ref.
+func ForUser(err error) error { return wire.SameRef(err, forUser(err)) }
+
+func forUser(err error) error {
 	if refused, ok := errors.AsType[*Error](err); ok && refused.user != nil {
 		return refused.user
 	}

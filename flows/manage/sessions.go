@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // LiveSessions returns the account's sessions that have not expired, oldest first. It
@@ -100,4 +101,24 @@ func (ad *Admin) History(ctx context.Context, mnemocode string, limit int) ([]re
 	}
 	events, err := ad.Manager.History.Recorded(ctx, a.Company, a.ID, limit)
 	return events, adminError("reading the history", err)
+}
+
+// Referred returns the events with the ref of an answer, as a person typed it. If mnemocode
+// is empty, they may be of any account.
+func (ad *Admin) Referred(ctx context.Context, mnemocode, typed string) ([]record.Event, error) {
+	ref, ok := wire.ReadRef(typed)
+	if !ok {
+		return nil, &FieldError{"ref", "it is not the ref of an error, which has 10 letters and digits"}
+	}
+	if ad.Manager.History == nil {
+		return nil, nil
+	}
+	events, err := ad.Manager.History.Referred(ctx, ad.Company.Code, ref)
+	if mnemocode != "" && err == nil {
+		if _, err := ad.ByMnemocode(ctx, mnemocode); err != nil {
+			return nil, err
+		}
+		events = slices.DeleteFunc(events, func(e record.Event) bool { return e.Mnemocode != mnemocode })
+	}
+	return events, adminError("finding a ref", err)
 }

@@ -52,8 +52,10 @@ func (ad *Admin) checkOwnPassword(ctx context.Context, at *limits.Attempt, a rec
 	}
 	ad.emitLocks(ctx, at, a)
 	if errors.Is(err, wire.ErrPasswordInvalid) {
-		ad.emit(ctx, ad.eventOfUser(record.AccountPasswordWrong, at, a))
-		return ErrPasswordWrong
+		err = wire.WithRef(ErrPasswordWrong)
+		e := ad.eventOfUser(record.AccountPasswordWrong, at, a)
+		e.Ref = wire.RefOf(err)
+		ad.emit(ctx, e)
 	}
 	return err
 }

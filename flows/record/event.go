@@ -14,7 +14,7 @@ import (
 // flows.EventKinds lists the names and the fields that each can have. An Event never
 // holds what a client sent, because a user may type a password as the login id. The
 // exceptions are the user agent, and values that the store or the configuration also
-// has. A history keeps the JSON of the Event, and its time.
+// has. A history keeps the JSON of the Event, its time and its Ref.
 type Event struct {
 	Name      string    `json:"event"`
 	Time      time.Time `json:"-"`
@@ -32,6 +32,7 @@ type Event struct {
 	Route     string    `json:"route,omitempty"`      // Route.Path; for RequestRefused the rule's pattern
 	Result    string    `json:"result,omitempty"`     // Success or the error_code
 	Reason    string    `json:"reason,omitempty"`     // why, if Result does not say it
+	Ref       string    `json:"-"`                    // of the answer that refused the request: see wire.WithRef
 	Factor    string    `json:"factor,omitempty"`     // with SessionRaised: one of the AuthMethods
 	Traffic   *Traffic  `json:"-"`                    // of an address that reached a limit; nil otherwise
 	Noise     bool      `json:"-"`                    // clients that know a login id and no secret can cause it; for History.Record
@@ -195,9 +196,9 @@ var EventKinds = eventKinds()
 
 func eventKinds() []EventKind {
 	client := []string{"company", "mnemocode", "session", "state", "address", "user_agent", "key"}
-	attempt := slices.Concat(client, []string{"actor", "country", "gateway", "route"})
+	attempt := slices.Concat(client, []string{"actor", "country", "gateway", "route", "ref"})
 	address := slices.Concat(attempt, []string{"reason", "attempts", "accounts", "failures", "logins"})
-	ended := slices.Concat(client, []string{"actor", "route", "reason"})
+	ended := slices.Concat(client, []string{"actor", "route", "reason", "ref"})
 	admin := []string{"company", "mnemocode", "address", "actor", "reason"}
 	return []EventKind{
 		{LockPassword, "`lock_after` wrong passwords in a row, or one more after such a lock: locked for `lock_for`", attempt},
@@ -221,8 +222,8 @@ func eventKinds() []EventKind {
 		{SessionMoved, "an authorized token was exchanged for a cookie", client},
 		{SessionRaised, "a user gave another factor, or one again, for a session; factor is its word in [auth_methods](backends.md#the-user-and-the-session)", slices.Concat(client, []string{"factor"})},
 		{RequestRefused, "a path of the application asks for more than the user's session; reason is that of the answer, route the pattern in `role`, `mfa` or `fresh`; once a minute, user, reason, pattern and node",
-			[]string{"company", "mnemocode", "session", "state", "address", "user_agent", "route", "result", "reason"}},
-		{IdentityBound, "`link_verified_email` linked a provider's user to the account; reason names the provider", slices.Concat(client, []string{"route", "reason"})},
+			[]string{"company", "mnemocode", "session", "state", "address", "user_agent", "route", "result", "reason", "ref"}},
+		{IdentityBound, "`link_verified_email` linked a provider's user to the account; reason names the provider", slices.Concat(client, []string{"route", "reason", "ref"})},
 		{AccountCreated, "an account was created; reason: `admin`, `import` or `configuration`", admin},
 		{AccountChanged, "an account was changed; reason lists the fields", slices.Concat(admin, []string{"previous_mnemocode"})},
 		{AccountDeleted, "an account was deleted", admin},
@@ -231,10 +232,10 @@ func eventKinds() []EventKind {
 		{AccountTOTP, "a secret for an authenticator app was shown; once it is confirmed, the account is changed", admin},
 		{AccountPasskeyAdded, "a passkey was added to an account", admin},
 		{AccountPasskeyRemoved, "a passkey of an account was removed", admin},
-		{AccountPasskeyCopied, "a passkey was refused because its sign count went back: it may have been copied", slices.Concat(client, []string{"route"})},
-		{AccountPasswordWrong, "a user, or a backend for a user, sent a wrong `current_password`", admin},
+		{AccountPasskeyCopied, "a passkey was refused because its sign count went back: it may have been copied", slices.Concat(client, []string{"route", "ref"})},
+		{AccountPasswordWrong, "a user, or a backend for a user, sent a wrong `current_password`", slices.Concat(admin, []string{"ref"})},
 		{AccountChangeFailed, "a request of self_service for a change failed, for another cause than a wrong `current_password`; result is the error_code",
-			[]string{"company", "mnemocode", "session", "address", "actor", "route", "result", "reason"}},
+			[]string{"company", "mnemocode", "session", "address", "actor", "route", "result", "reason", "ref"}},
 		{AccountWelcomed, "a welcome link was mailed", admin},
 		{ContactCodeSent, "a code was sent to prove a phone or email, which reason says", slices.Concat(admin, []string{"country"})},
 		{ContactCodeUsed, "such a code was right", slices.Concat(admin, []string{"country"})},

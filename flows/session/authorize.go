@@ -79,8 +79,8 @@ var errRole = &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.WrongRole,
 // RequestRefused reports that an authorized session was not enough for a request. Users can
 // repeat it without end, so it is one event a minute. route is the pattern of the rule: the
 // path itself may hold a secret.
-func (m *Manager) RequestRefused(ctx context.Context, of record.Session, client Client, route string, reason wire.Reason) {
-	now := m.Now()
+func (m *Manager) RequestRefused(ctx context.Context, of record.Session, client Client, route string, err error) {
+	now, reason := m.Now(), wire.ReasonOf(err)
 	key := limits.Key(of.Company, string(reason)+" "+route, of.Mnemocode)
 	if !m.reported.FirstTime(now, &record.FullError{Key: key, Until: now.Add(time.Minute)}) {
 		return
@@ -90,7 +90,7 @@ func (m *Manager) RequestRefused(ctx context.Context, of record.Session, client 
 	}
 	m.Emit(ctx, record.Event{
 		Name: record.RequestRefused, Time: now, Company: of.Company, Account: of.Account, Mnemocode: of.Mnemocode, Session: of.ID, State: of.State,
-		Address: client.Address, UserAgent: KeptUserAgent(client.UserAgent), Route: route, Result: wire.ErrSessionInvalid.Code, Reason: string(reason),
+		Address: client.Address, UserAgent: KeptUserAgent(client.UserAgent), Route: route, Result: wire.ErrSessionInvalid.Code, Reason: string(reason), Ref: wire.RefOf(err),
 	})
 }
 

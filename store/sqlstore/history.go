@@ -19,8 +19,8 @@ const earlier = `
 
 const (
 	recordEvent = `
-		INSERT INTO history (account, noise, apart, event, at, times)
-			SELECT id, $3, $4, $5, $6, 1 + COALESCE((SELECT times FROM history WHERE number = (` + earlier + `) AND event = $5), 0)
+		INSERT INTO history (account, noise, apart, event, at, ref, times)
+			SELECT id, $3, $4, $5, $6, $7, 1 + COALESCE((SELECT times FROM history WHERE number = (` + earlier + `) AND event = $5), 0)
 			FROM accounts WHERE ` + OneAccount
 	forgetEarlier = `
 		DELETE FROM history WHERE event = $5 AND number = (` + earlier + ` OFFSET 1)
@@ -56,7 +56,7 @@ func (s Accounts) Record(ctx context.Context, events []record.Event) error {
 			if err != nil {
 				return err
 			}
-			args := []any{e.Company, e.Account, k.noise, k.apart, string(data), record.Micros(e.Time)}
+			args := []any{e.Company, e.Account, k.noise, k.apart, string(data), record.Micros(e.Time), e.Ref}
 			if err := tx.Later(ctx, recordEvent, args...); err != nil {
 				return err
 			}
@@ -78,26 +78,52 @@ func (s Accounts) Record(ctx context.Context, events []record.Event) error {
 }
 
 const recordedOf = `
-	SELECT at, times, event FROM (
-		SELECT * FROM (SELECT number, at, times, event FROM history WHERE account = $2 AND noise = false ORDER BY number DESC LIMIT CAST($3 AS bigint)) AS quiet
+	SELECT at, times, event, ref FROM (
+		SELECT * FROM (SELECT number, at, times, event, ref FROM history WHERE account = $2 AND noise = false ORDER BY number DESC LIMIT CAST($3 AS bigint)) AS quiet
 		UNION ALL
-		SELECT * FROM (SELECT number, at, times, event FROM history WHERE account = $2 AND noise = true ORDER BY number DESC LIMIT CAST($3 AS bigint)) AS noisy
+		SELECT * FROM (SELECT number, at, times, event, ref FROM history WHERE account = $2 AND noise = true ORDER BY number DESC LIMIT CAST($3 AS bigint)) AS noisy
 	) AS recorded
 	WHERE EXISTS (SELECT 1 FROM accounts WHERE ` + OneAccount + `) ORDER BY number DESC LIMIT CAST($3 AS bigint)`
 
 // Recorded implements record.History.
 func (s Accounts) Recorded(ctx context.Context, company string, account int64, limit int) ([]record.Event, error) {
 	scan := func(row Scanner) (e record.Event, err error) {
-		var at int64
-		var data []byte
-		if err := row.Scan(&at, &e.Count, &data); err != nil {
-			return e, err
-		}
-		err = json.Unmarshal(data, &e) // which keeps Count
-		e.Time, e.Company, e.Account = record.FromMicros(at), company, account
+		e, err = scanEvent(row)
+		e.Company, e.Account = company, account
 		return e, err
 	}
 	return QueryAll(ctx, s, "reading a history", scan, recordedOf, company, account, limit)
+}
+
+const referredTo = `
+	SELECT at, times, event, ref, account, mnemocode FROM (
+		SELECT number, at, times, event, ref, account, (SELECT mnemocode FROM accounts WHERE company = $1 AND id = history.account) AS mnemocode
+		FROM history WHERE ref = $2 AND ref <> ''
+	) AS found
+	WHERE mnemocode IS NOT NULL ORDER BY number DESC`
+
+// Referred implements record.History.
+func (s Accounts) Referred(ctx context.Context, company, ref string) ([]record.Event, error) {
+	scan := func(row Scanner) (record.Event, error) {
+		var account int64
+		var mnemocode string
+		e, err := scanEvent(row, &account, &mnemocode)
+		e.Company, e.Account, e.Mnemocode = company, account, mnemocode
+		return e, err
+	}
+	return QueryAll(ctx, s, "finding a ref", scan, referredTo, company, ref)
+}
+
+// scanEvent scans an event, then what else is in the row.
+func scanEvent(row Scanner, more ...any) (e record.Event, err error) {
+	var at int64
+	var data []byte
+	if err := row.Scan(append([]any{&at, &e.Count, &data, &e.Ref}, more...)...); err != nil {
+		return e, err
+	}
+	err = json.Unmarshal(data, &e) // which keeps Count and Ref
+	e.Time = record.FromMicros(at)
+	return e, err
 }
 
 // Forget implements record.History.

@@ -100,6 +100,10 @@ type Event struct {
 	Result string `json:"result,omitempty"`
 	// The reason, if the result does not say it.
 	Reason string `json:"reason,omitempty"`
+	// Of the answer that refused the request. Of refusals in a row it is the newest's.
+	Ref string `json:"ref,omitempty"`
+	// The account. Only in the answer that finds a `ref`.
+	Mnemocode string `json:"profile_mnemocode,omitempty"`
 	// How often the event happened in a row, if more than once. The time is that of the last.
 	Count int `json:"count,omitempty"`
 }

@@ -575,6 +575,8 @@ export declare class MnemogateError extends Error {
   readonly status: number;
   /** The cause, if the code has several. It is a word for programs. */
   readonly reason: Reason | null;
+  /** Names the error in the server's logs, or null without an answer. Show it where you offer support. */
+  readonly ref: string | null;
   /** Seconds until another attempt may succeed, or null if the server does not say. */
   readonly retryAfter: number | null;
   /** Whether the next attempt needs a captcha. `step` has it too, except after `recover`, which always needs one. */

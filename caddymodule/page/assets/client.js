@@ -6,7 +6,7 @@ export class MnemogateError extends Error {
   constructor(code, message, more) {
     super(`${code}: ${message}`);
     Object.assign(this, {
-      name: 'MnemogateError', code, status: 0, reason: null, retryAfter: null,
+      name: 'MnemogateError', code, status: 0, reason: null, ref: null, retryAfter: null,
       captchaRequired: false, disclaimersRequired: [], step: undefined,
     }, more);
   }
@@ -64,14 +64,14 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     }
     if (answer?.expiresIn !== undefined) answer.expiresAt = Date.now() + 1000 * answer.expiresIn;
     if (response.ok) return answer;
-    const { errorCode: code = 'network', message = `status ${response.status}`, reason = null, disclaimersRequired = [] } = answer ?? {};
+    const { errorCode: code = 'network', message = `status ${response.status}`, reason = null, ref = null, disclaimersRequired = [] } = answer ?? {};
     if (code === 'auth.apikey.invalid' && typeof apiKey === 'function' && !again) { // safe to repeat: the server checks the key first
       key = await keyOf(key);
       return ask(method, path, { token, body, again: true });
     }
     const retryAfter = response.headers.get('Retry-After');
     throw new MnemogateError(code, message, {
-      status: response.status, reason, disclaimersRequired, retryAfter: retryAfter && Number(retryAfter),
+      status: response.status, reason, ref, disclaimersRequired, retryAfter: retryAfter && Number(retryAfter),
       captchaRequired: answer?.captchaRequired ?? code.startsWith('auth.captcha.'),
     });
   }

@@ -53,6 +53,7 @@ const page = {
   unanswered: undefined, // the screen whose form got no answer
   former: undefined, // who was logged in before
   stuck: false, // whether the account has no second factor for this path
+  stuckBy: {}, // the error that said so
   relogin: () => relogin(),
   leaving: [],
 
@@ -238,7 +239,8 @@ const page = {
 
   // ways returns links, buttons and advice for what the user can do after an error,
   // besides trying again.
-  ways({ code, reason }) {
+  ways(error) {
+    const { code, reason } = error;
     const { step, config } = this;
     const ways = [];
     if (/^lock\.(password|disabled)$/.test(reason) && config.recovery.length > 0) ways.push(button(t('lock.recover'), () => this.show(step, { screen: recover })));
@@ -246,9 +248,12 @@ const page = {
     if (isRenewals(reason) && !step.codeSpent) ways.push(button(t('login.back'), () => this.act(() => step.cancel())));
     if (/^recovery/.test(code) && config.recovery.length > 1) ways.push(t('recover.another'));
     const stuck = /^(auth\.user|auth\.oauth\.notfound|recovery|service\.error|lock\.codes|lock\.answers|lock\.disabled)/;
-    if (stuck.test(code) || stuck.test(reason)) ways.push(...this.support());
+    if (stuck.test(code) || stuck.test(reason)) ways.push(...this.help(error));
     return ways;
   },
+
+  // help returns the links to support, and the ref by which support finds the error.
+  help({ ref }) { return ref ? [...this.support(), t('error.ref', { ref })] : this.support(); },
 
   support() { return this.config?.links.filter(({ support }) => support).map(anchor) ?? []; },
 
@@ -280,7 +285,7 @@ async function find() {
     return step.state === 'start' ? relogin() : step;
   } catch (error) {
     if (error.reason !== 'user.no_second_factor') throw error;
-    page.stuck = mfa;
+    Object.assign(page, { stuck: mfa, stuckBy: error });
     return mfa ? error.step : relogin();
   }
 }
@@ -380,7 +385,7 @@ async function begin() {
     if (error.code.startsWith('auth.')) page.prompt = 'select_account';
     else if (error.code === 'oauth.denied' && remembered('prompt') === 'select_account') page.prompt = 'login';
     if (returned && error.step) return page.show(error.step, over ? {} : { error, screen: error.step.state === 'authorized' ? unconfirmed : undefined });
-    failed(t(leaving ? 'logout.heading' : 'login.heading'), error, begin, ...page.support());
+    failed(t(leaving ? 'logout.heading' : 'login.heading'), error, begin, ...page.help(error));
   }
 }
 

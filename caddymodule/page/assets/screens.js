@@ -465,7 +465,7 @@ export function noFactor(page, step) {
       whose(step),
       el('p', { class: 'lead' }, t(page.config.selfService ? 'stepup.none.text' : 'stepup.none.support')),
       page.config.selfService && el('a', { class: 'main', href: `security?${back}` }, t('stepup.none.setup')),
-      links(...page.support(), button(t('login.other'), () => page.act(page.relogin))),
+      links(...page.help(page.stuckBy), button(t('login.other'), () => page.act(page.relogin))),
     ],
   };
 }

@@ -11,7 +11,7 @@
 //   config    what differs from the usual client.json
 //   act       what the user does: [what, where, text]
 
-const fails = (status, error_code, more = {}) => ({ status, error_code, message: error_code, ...more });
+const fails = (status, error_code, more = {}) => ({ status, error_code, message: error_code, ref: '7K3M9QXZ2B', ...more });
 const locked = (reason, seconds = 900) => fails(429, 'auth.restricted', { reason, retry: seconds });
 const disclaimers_required = [
   { code: 'terms', title: 'Terms of use', description: 'How you may use the service, and what we promise.', link: 'https://example.com/terms' },

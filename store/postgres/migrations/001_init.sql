@@ -151,10 +151,13 @@ CREATE TABLE history (
 	event   text    NOT NULL,
 	-- The name of an event that one session can cause without end, else empty; and how often in a row an event happened.
 	apart   text    NOT NULL DEFAULT '',
-	times   bigint  NOT NULL DEFAULT 1
+	times   bigint  NOT NULL DEFAULT 1,
+	-- Of the refusal, else empty.
+	ref     text    NOT NULL DEFAULT ''
 );
 CREATE INDEX history_account ON history (account, noise, number);
 CREATE INDEX history_at ON history (at);
+CREATE INDEX history_ref ON history (ref) WHERE ref <> '';
 
 -- The keys that sign assertions, sealed with the store's secret.
 CREATE TABLE signing_keys (

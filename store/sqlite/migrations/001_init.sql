@@ -212,10 +212,13 @@ CREATE TABLE history (
 	event   TEXT    NOT NULL,
 	-- The name of an event that one session can cause without end, else empty; and how often in a row an event happened.
 	apart   TEXT    NOT NULL DEFAULT '',
-	times   INTEGER NOT NULL DEFAULT 1
+	times   INTEGER NOT NULL DEFAULT 1,
+	-- Of the refusal, else empty.
+	ref     TEXT    NOT NULL DEFAULT ''
 ) STRICT;
 CREATE INDEX history_account ON history (account, noise, number);
 CREATE INDEX history_at ON history (at);
+CREATE INDEX history_ref ON history (ref) WHERE ref <> '';
 
 -- When the sessions expired of which it has been noted that they did.
 CREATE INDEX sessions_expired ON sessions (ends) WHERE expires = 0;
