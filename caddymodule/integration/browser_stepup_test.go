@@ -68,6 +68,8 @@ func TestBrowserGivesOnlyWhatIsMissing(t *testing.T) {
 	b.logsIn(s.URL+"/pay/x", "frank", testPassword)
 	b.sees("stepup-none", "a.main")
 	b.waits(`document.querySelector('.links a').textContent === 'Help'`)
+	ref := fmt.Sprint(b.eval(`document.querySelector('.links').textContent.match(/[0-9A-Z]{10}/)?.[0]`))
+	s.audits(1, `"result":"auth.user.restricted","reason":"user.no_second_factor","ref":"`+ref+`"`)
 	b.judge("stepup-none")
 	b.eval(`document.querySelector('a.main').click()`)
 	b.sees("security", "#app")
