@@ -97,10 +97,11 @@ func (s Accounts) Recorded(ctx context.Context, company string, account int64, l
 
 const referredTo = `
 	SELECT at, times, event, ref, account, mnemocode FROM (
-		SELECT number, at, times, event, ref, account, (SELECT mnemocode FROM accounts WHERE company = $1 AND id = history.account) AS mnemocode
+		SELECT number, at, times, event, ref, account,
+			(SELECT mnemocode FROM accounts WHERE id = history.account) AS mnemocode, (SELECT company FROM accounts WHERE id = history.account) AS owner
 		FROM history WHERE ref = $2 AND ref <> ''
 	) AS found
-	WHERE mnemocode IS NOT NULL ORDER BY number DESC`
+	WHERE owner = $1 ORDER BY number DESC`
 
 // Referred implements record.History.
 func (s Accounts) Referred(ctx context.Context, company, ref string) ([]record.Event, error) {
