@@ -40,7 +40,7 @@ type sessionsCase struct {
 }
 
 var accountsCases = slices.Concat(
-	createCases, updateCases, backupCodeCases, deviceCases, passkeyCases, failureCases, companyCases, accountsContextCases,
+	createCases, updateCases, backupCodeCases, deviceCases, passkeyCases, tokenCases, failureCases, companyCases, accountsContextCases,
 	generationAccountsCases, historyCases, outboxCases, signingKeyCases,
 )
 

@@ -160,7 +160,7 @@ func (h *Handler) parseKey(d *caddyfile.Dispenser) error {
 	var may []string
 	err := guest.Options(d, map[string]func() error{
 		"company <code>...": guest.List(d, &k.Companies),
-		"may read|write|create|sessions|introspect|import|export...": guest.List(d, &may),
+		"may read|write|create|sessions|introspect|import|export|messages|issue|act...": guest.List(d, &may),
 	})
 	for _, right := range may {
 		k.May = append(k.May, Right(right))

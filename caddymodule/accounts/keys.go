@@ -31,8 +31,9 @@ type Key struct {
 
 	// The rights of the key: `read` accounts, `write` them, only `create` them and send
 	// each a first welcome, list and revoke `sessions`, `introspect` tokens, `import`,
-	// `export` (with the hashes of secrets), and read captured `messages`. Only `write`
-	// includes another right, `create`. Default: `read`.
+	// `export` (with the hashes of secrets), read captured `messages`, `issue` tokens, and
+	// issue those with which somebody may `act` as a user. Only `write` includes another
+	// right, `create`. Default: `read`.
 	May []Right `json:"may,omitempty"`
 
 	name   string
@@ -56,7 +57,7 @@ func (k *Key) check(name string) error {
 	}
 	for i, right := range k.May {
 		if !slices.Contains(Rights, right) {
-			return fmt.Errorf("may: %q is unknown; choose from read, write, create, sessions, introspect, import, export and messages", string(right))
+			return fmt.Errorf("may: %q is unknown; choose from read, write, create, sessions, introspect, import, export, messages, issue and act", string(right))
 		}
 		if slices.Contains(k.May[:i], right) {
 			return fmt.Errorf("may: %s appears twice; remove one", right)

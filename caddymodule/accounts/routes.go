@@ -20,10 +20,12 @@ const (
 	Import     Right = "import"
 	Export     Right = "export"
 	Messages   Right = "messages"
+	Issue      Right = "issue"
+	Act        Right = "act" // opens the routes of Issue, for tokens with an actor
 )
 
 // Rights lists all rights.
-var Rights = []Right{Read, Write, Create, Sessions, Introspect, Import, Export, Messages}
+var Rights = []Right{Read, Write, Create, Sessions, Introspect, Import, Export, Messages, Issue, Act}
 
 // A Route is a route of the API.
 type Route struct {
@@ -76,6 +78,9 @@ var Routes = []Route{
 	{http.MethodGet, "{company}/accounts/{mnemocode}/devices", Sessions, nil, (*Call).devices, "Lists an account's known devices."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/devices/{device}", Sessions, nil, (*Call).forgetDevices, "Removes a known device of an account."},
 	{http.MethodDelete, "{company}/accounts/{mnemocode}/devices", Sessions, nil, (*Call).forgetDevices, "Removes all known devices of an account."},
+	{http.MethodPost, "{company}/accounts/{mnemocode}/tokens", Issue, nil, (*Call).issueToken, "Issues a token for an account, shown only this once."},
+	{http.MethodGet, "{company}/accounts/{mnemocode}/tokens", Issue, nil, (*Call).tokens, "Lists an account's issued tokens."},
+	{http.MethodDelete, "{company}/accounts/{mnemocode}/tokens/{token}", Issue, nil, (*Call).removeToken, "Revokes an issued token of an account."},
 	{http.MethodGet, "{company}/messages", Messages, []string{"to", "after", "wait"}, (*Call).messages, "Lists the messages that `sms capture` and `mail capture` have captured on this node, the oldest first."},
 	{http.MethodDelete, "{company}/sessions", Sessions, nil, (*Call).endAllSessions, "Revokes all sessions of the company."},
 	{http.MethodPost, introspectPattern, Introspect, nil, (*Call).introspect, "Says whether a token is valid (RFC 7662), and extends nothing."},

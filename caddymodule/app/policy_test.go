@@ -123,6 +123,7 @@ var leaves = []leaf{
 	{"hardened", "hardened off", func(c *tenant.Company) any { return c.Hardened }},
 	{in("password", "blocklist ../integration/testdata/blocklist"), in("password", "blocklist ../integration/testdata/texts/otp.login.sms.txt"), func(c *tenant.Company) any { return c.Blocklist != nil && c.Blocklist.Contains("our-company-2026") }},
 	{"devices 90d skip_second_factor", "devices 90d", func(c *tenant.Company) any { return c.Devices }},
+	{in("issued_tokens", "lifetime 1d"), "issued_tokens off", func(c *tenant.Company) any { return c.IssuedTokens }},
 	{`mail_color "#336699"`, `mail_color "#FFffff"`, func(c *tenant.Company) any { return c.MailColor }},
 	{"locale lt", "locale de-at", func(c *tenant.Company) any { return c.Locale }},
 	{"notices off", "notices email_changed", func(c *tenant.Company) any { return c.Notices }},
@@ -184,7 +185,7 @@ func TestPolicyIsInheritedLeafByLeaf(t *testing.T) {
 func TestLeavesAreComplete(t *testing.T) {
 	const (
 		apart  = 5 // the leaves migrate, captcha, sms, mail and texts, whose modules and files a company has beside its Policy
-		joined = 2 // RegexDescription, which goes with Regex, and SkipSecondFactor, with the duration of devices
+		joined = 4 // RegexDescription, which goes with Regex, SkipSecondFactor, with the duration of devices, and two of issued_tokens, which is one block
 	)
 	want := apart - joined
 	for field := range reflect.TypeFor[tenant.Policy]().Fields() {

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
+	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
@@ -113,8 +115,12 @@ func (h *Handler) authorize(r *http.Request, t target) (found record.Session, as
 		if err != nil {
 			return err
 		}
+		_, byCookie := h.sentCredentials(r)
 		want := session.Requirement{Company: company, Companies: h.Companies, Whole: h.Whole()}
 		want.Fresh, want.RoleAllowed, want.TwoFactors = h.Needs(r.URL)
+		if !byCookie {
+			want.Covers = func(t *record.IssuedToken) bool { return covers(t, r) }
+		}
 		if found, err = service.Authorize(r.Context(), want, credentials); err != nil {
 			return err
 		}
@@ -125,6 +131,15 @@ func (h *Handler) authorize(r *http.Request, t target) (found record.Session, as
 		return err
 	})
 	return found, assertion, err
+}
+
+// covers reports whether an issued token opens the path and method of a request.
+func covers(t *record.IssuedToken, r *http.Request) bool {
+	method := r.Method
+	if (method == http.MethodHead || method == http.MethodConnect) && !slices.Contains(t.Methods, method) { // CONNECT opens a WebSocket here
+		method = http.MethodGet
+	}
+	return slices.Contains(t.Methods, method) && paths.Cover(t.Paths, r.URL)
 }
 
 // identify tells the application who the user is. For a request without a session it

@@ -118,7 +118,7 @@ type identity struct {
 	forged                 []string // what clients send, unless it is the two headers
 }
 
-var profileHeaders = []string{"X-Profile-Auth-Methods", "X-Profile-Auth-Time", "X-Profile-Email", "X-Profile-Phone", "X-Profile-Role", "X-Profile-Session"}
+var profileHeaders = []string{"X-Profile-Auth-Methods", "X-Profile-Auth-Time", "X-Profile-Email", "X-Profile-Phone", "X-Profile-Role", "X-Profile-Session", "X-Profile-Token", "X-Profile-Actor"}
 
 // guardedHeaders never reach the backend from a client, whatever the names of the
 // identity headers.

@@ -134,7 +134,7 @@ func (a *accountsAPI) body(o operation) *object {
 	case o.Body == "lines":
 		return obj("required", true, "content", lines)
 	case o.Body != "":
-		return jsonBody(ref("schemas", o.Body))
+		return jsonBody(a.use(o.Body))
 	}
 	return nil
 }

@@ -14,13 +14,14 @@ import (
 )
 
 func init() {
-	p := &Policy{Passkeys: new(passkey.Settings)}
+	p := &Policy{Passkeys: new(passkey.Settings), IssuedTokens: new(tenant.IssuedTokens)}
 	guest.Belong("session { ... }", p.sessionOptions(nil))
 	guest.Belong("otp { ... }", p.otpOptions(nil))
 	guest.Belong("password { ... }", p.passwordOptions(nil))
 	guest.Belong("recovery { ... }", p.recoveryOptions(nil))
 	guest.Belong("passkeys { ... }", p.passkeyOptions(nil))
 	guest.Belong("limits { ... }", p.limitOptions(nil))
+	guest.Belong("issued_tokens { ... }", p.tokenOptions(nil))
 }
 
 // Repeatable names the options of policies that may be given several times.
@@ -51,6 +52,7 @@ func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
 		"passkeys [off] { ... }":                      func() error { return p.parsePasskeys(d) },
 		"limits { ... }":                              p.block(d, p.limitOptions),
 		"devices <duration>|off [skip_second_factor]": func() error { return p.parseDevices(d) },
+		"issued_tokens [off] { ... }":                 func() error { return p.parseTokens(d) },
 		"hardened [off]":                              unlessOff(d, &p.Hardened),
 	}
 }
@@ -244,6 +246,28 @@ func (p *Policy) parseDevices(d *caddyfile.Dispenser) error {
 		return guest.ErrArguments
 	}
 	return guest.Duration(&p.Devices.For).Parse(d, args[0])
+}
+
+// parseTokens gives the options of the block that are left out their defaults.
+func (p *Policy) parseTokens(d *caddyfile.Dispenser) error {
+	p.IssuedTokens = &tenant.IssuedTokens{}
+	if d.NextArg() {
+		if d.Val() != off || d.NextArg() || d.NextBlock(d.Nesting()) {
+			return guest.ErrArguments
+		}
+		return nil
+	}
+	*p.IssuedTokens = tenant.DefaultIssuedTokens
+	return guest.CheckedOptions(d, p.Check, p.tokenOptions(d))
+}
+
+func (p *Policy) tokenOptions(d *caddyfile.Dispenser) map[string]func() error {
+	t := p.IssuedTokens
+	return map[string]func() error{
+		"lifetime <duration>": guest.OneValue(d, guest.Duration(&t.Lifetime)),
+		"per_account <n>":     guest.OneValue(d, guest.Int(&t.PerAccount)),
+		"acting <duration>":   guest.OneValue(d, guest.Duration(&t.Acting)),
+	}
 }
 
 // insecure parses an option that has one value, optionally followed by the word

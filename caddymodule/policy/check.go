@@ -45,6 +45,7 @@ func (p *Policy) Check() error {
 		p.checkPasskeys,
 		p.checkLimits,
 		p.checkDevices,
+		p.checkTokens,
 	)
 }
 
@@ -264,6 +265,18 @@ func (p *Policy) checkDevices() error {
 		return errors.New("devices: skip_second_factor needs a duration; write it as in devices 90d skip_second_factor")
 	}
 	return within("devices", p.Devices.For, upTo(year))
+}
+
+func (p *Policy) checkTokens() error {
+	if p.IssuedTokens == nil {
+		return nil
+	}
+	t := p.IssuedTokens
+	return cmp.Or(
+		within("issued_tokens.lifetime", t.Lifetime, upTo(year)),
+		within("issued_tokens.per_account", t.PerAccount, span[int]{1, 1000}),
+		within("issued_tokens.acting", t.Acting, upTo(day)),
+	)
 }
 
 // value returns the number that an option is set to, or 0 if it is not set.

@@ -82,7 +82,8 @@ type Policy struct {
 	// `totp_changed`, `backup_codes_made`, `passkey_added`, `passkey_removed`,
 	// `second_factor_off`, `login_name_changed`, `question_changed`, `identity_bound`,
 	// `identity_removed`, `new_device`, `second_factor_failed` (three wrong codes in a
-	// row after a correct password). They go by mail or else by SMS. Default: all.
+	// row after a correct password), `acted` (somebody, such as support, may act as the
+	// user for some time). They go by mail or else by SMS. Default: all.
 	Notices []string `json:"notices,omitzero"`
 
 	// Where users get help, such as `https://acme.example/help`, an email or a phone. At
@@ -119,6 +120,10 @@ type Policy struct {
 	// does not lock out a known device. An empty object turns this off for a company.
 	// Default: none are remembered.
 	Devices *tenant.Devices `json:"devices,omitempty"`
+
+	// Tokens that backends issue for machines, scripts and support. A company's block
+	// replaces the app's; an empty one issues none. Default: none are issued.
+	IssuedTokens *tenant.IssuedTokens `json:"issued_tokens,omitempty"`
 
 	// Tell strangers less. An unknown login id gets the same answer as a known one, and
 	// emails are masked. QUESTION and recovery by the phone of the second factor are
@@ -281,6 +286,9 @@ func (p *Policy) Apply(c *tenant.Company) {
 	overrideFields(&c.Limits, p.Limits)
 	c.Limits.SMSCountries = readCountries(c.Limits.SMSCountries)
 	overrideSet(&c.Devices, p.Devices)
+	if p.IssuedTokens != nil {
+		c.IssuedTokens = p.IssuedTokens.WithDefaults()
+	}
 	overrideSet(&c.Hardened, p.Hardened)
 }
 

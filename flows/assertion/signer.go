@@ -40,14 +40,21 @@ type claims struct {
 	Audience string   `json:"aud"`
 	Subject  string   `json:"sub"`
 	Company  string   `json:"company"`
-	Session  string   `json:"sid"`
+	Session  string   `json:"sid,omitempty"`
 	IssuedAt int64    `json:"iat"`
 	Expires  int64    `json:"exp"`
-	AuthTime int64    `json:"auth_time"`
+	AuthTime int64    `json:"auth_time,omitempty"`
 	Methods  []string `json:"amr,omitempty"`
 	Role     string   `json:"role,omitempty"`
 	Email    string   `json:"email,omitempty"`
 	Phone    string   `json:"phone,omitempty"`
+	Token    string   `json:"token,omitempty"` // instead of sid and auth_time
+	Act      *actor   `json:"act,omitempty"`
+}
+
+// An actor is who acts as the subject (RFC 8693, section 4.1).
+type actor struct {
+	Subject string `json:"sub"`
 }
 
 // Assertion returns an assertion about an authorized session, which must have its ID and
@@ -109,6 +116,12 @@ func (s *Signer) sign(ctx context.Context, issuer string, session record.Session
 		Issuer: issuer, Audience: s.Audience, Subject: session.Mnemocode, Company: session.Company, Session: session.ID,
 		IssuedAt: now.Unix(), Expires: now.Add(s.TTL).Unix(), AuthTime: session.LoginTime().Unix(),
 		Methods: session.Profile.Methods().Words(),
+	}
+	if t := session.Issued; t != nil {
+		stated.Token, stated.AuthTime = t.ID, 0
+		if t.Actor != "" {
+			stated.Act = &actor{t.Actor}
+		}
 	}
 	values := [...]*string{record.ProfileRole: &stated.Role, record.ProfileEmail: &stated.Email, record.ProfilePhone: &stated.Phone}
 	for _, f := range s.Fields {

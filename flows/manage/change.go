@@ -134,7 +134,9 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 		}
 		a.Updated, a.Keep = ad.Now(), kept
 		a.Outbox = ad.outbox(ctx, changes, ad.provenEvents(ch, *a))
-		return slices.ContainsFunc(changes.Fields, endsSessions), nil
+		ending := slices.DeleteFunc(slices.Clone(changes.Fields), func(f string) bool { return !endsSessions(f) })
+		a.SpareTokens = slices.Equal(ending, []string{"password"})
+		return len(ending) > 0, nil
 	})
 	var revokeErr error
 	if errors.Is(err, errUnchanged) {

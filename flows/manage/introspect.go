@@ -33,6 +33,16 @@ type Introspection struct {
 	Methods []string `json:"amr,omitempty"`
 	// The account's role; absent if it has none.
 	Role string `json:"role,omitempty"`
+	// The id of an issued token, which has no `sid`, `state` and `auth_time`.
+	Token string `json:"token,omitempty"`
+	// Who acts as the user with it (RFC 8693).
+	Act *Actor `json:"act,omitempty"`
+}
+
+// An Actor is who acts as the user.
+type Actor struct {
+	// The name that was given when the token was issued.
+	Sub string `json:"sub"`
 }
 
 // Introspect describes a token of the company. It does not extend the session. An error
@@ -46,6 +56,16 @@ func (ad *Admin) Introspect(ctx context.Context, token string) (Introspection, e
 		return Introspection{}, err
 	}
 	role, err := url.PathUnescape(session.Profile.Value(record.ProfileRole))
+	if t := session.Issued; t != nil {
+		found := Introspection{
+			Active: true, Sub: session.Mnemocode, Company: session.Company, Issued: t.Created.Unix(), Expires: t.Expires.Unix(),
+			Methods: session.Profile.Methods().Words(), Role: role, Token: t.ID,
+		}
+		if t.Actor != "" {
+			found.Act = &Actor{t.Actor}
+		}
+		return found, err
+	}
 	return Introspection{
 		Active:   true,
 		Sub:      session.Mnemocode,

@@ -58,6 +58,7 @@ const (
 	NoticeIdentityRemoved    = noticePrefix + "identity_removed"
 	NoticeNewDevice          = noticePrefix + "new_device"
 	NoticeSecondFactorFailed = noticePrefix + "second_factor_failed"
+	NoticeActed              = noticePrefix + "acted"
 )
 
 const noticePrefix = "notice."
@@ -66,7 +67,7 @@ const noticePrefix = "notice."
 var Notices = []string{
 	NoticePasswordChanged, NoticeEmailChanged, NoticePhoneChanged, NoticeTOTPChanged, NoticeBackupCodesMade,
 	NoticePasskeyAdded, NoticePasskeyRemoved, NoticeSecondFactorOff, NoticeLoginNameChanged, NoticeQuestionChanged,
-	NoticeIdentityBound, NoticeIdentityRemoved, NoticeNewDevice, NoticeSecondFactorFailed,
+	NoticeIdentityBound, NoticeIdentityRemoved, NoticeNewDevice, NoticeSecondFactorFailed, NoticeActed,
 }
 
 // IsNotice reports whether a type is a notice: a message that tells the owner of an

@@ -55,6 +55,7 @@ type Account struct {
 	Spends             []Spend       // what Create and Update spend with the account; never loaded
 	PhoneRegion        string        // that of the company, for the LoginIDs that Create and Update store; never loaded
 	Keep               TokenHash     // the session that Update spares if it ends the others; never loaded
+	SpareTokens        bool          // whether Update leaves the IssuedTokens if it ends the sessions; never loaded
 	Created            time.Time
 	Updated            time.Time
 }

@@ -18,6 +18,7 @@ const (
 	ByBackupCode AuthMethods = "backup"
 	ByOAuth      AuthMethods = "oauth"
 	ByPasskey    AuthMethods = "passkey" // counts as two factors
+	ByToken      AuthMethods = "token"   // an IssuedToken, alone
 
 	MultiFactor AuthMethods = "mfa"
 )

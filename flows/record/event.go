@@ -145,6 +145,9 @@ const (
 
 	AccountPasskeyAdded   = AccountPrefix + "passkey_added"
 	AccountPasskeyRemoved = AccountPrefix + "passkey_removed"
+
+	AccountTokenIssued  = AccountPrefix + "token_issued"
+	AccountTokenRemoved = AccountPrefix + "token_removed"
 	// A login with a passkey whose sign count did not grow: it may have been copied.
 	AccountPasskeyCopied = AccountPrefix + "passkey_copied"
 
@@ -221,8 +224,8 @@ func eventKinds() []EventKind {
 		{AllSessionsEnded, "all sessions of the company were revoked; reason: `" + EndedByAdmin + "`, `" + EndedLate + "`", []string{"company", "address", "actor", "reason"}},
 		{SessionMoved, "an authorized token was exchanged for a cookie", client},
 		{SessionRaised, "a user gave another factor, or one again, for a session; factor is its word in [auth_methods](backends.md#the-user-and-the-session)", slices.Concat(client, []string{"factor"})},
-		{RequestRefused, "a path of the application asks for more than the user's session; reason is that of the answer, route the pattern in `role`, `mfa` or `fresh`; once a minute, user, reason, pattern and node",
-			[]string{"company", "mnemocode", "session", "state", "address", "user_agent", "route", "result", "reason", "ref"}},
+		{RequestRefused, "a path of the application asks for more than the user's session; reason is that of the answer, route the pattern in `role`, `mfa` or `fresh`, actor who acts with a token; once a minute, user, reason, pattern and node",
+			[]string{"company", "mnemocode", "session", "state", "address", "user_agent", "actor", "route", "result", "reason", "ref"}},
 		{IdentityBound, "`link_verified_email` linked a provider's user to the account; reason names the provider", slices.Concat(client, []string{"route", "reason", "ref"})},
 		{AccountCreated, "an account was created; reason: `admin`, `import` or `configuration`", admin},
 		{AccountChanged, "an account was changed; reason lists the fields", slices.Concat(admin, []string{"previous_mnemocode"})},
@@ -232,6 +235,8 @@ func eventKinds() []EventKind {
 		{AccountTOTP, "a secret for an authenticator app was shown; once it is confirmed, the account is changed", admin},
 		{AccountPasskeyAdded, "a passkey was added to an account", admin},
 		{AccountPasskeyRemoved, "a passkey of an account was removed", admin},
+		{AccountTokenIssued, "a token was issued; reason is its id or, if somebody acts as the user, who and why", admin},
+		{AccountTokenRemoved, "a token of an account was removed; reason is its id", admin},
 		{AccountPasskeyCopied, "a passkey was refused because its sign count went back: it may have been copied", slices.Concat(client, []string{"route", "ref"})},
 		{AccountPasswordWrong, "a user, or a backend for a user, sent a wrong `current_password`", slices.Concat(admin, []string{"ref"})},
 		{AccountChangeFailed, "a request of self_service for a change failed, for another cause than a wrong `current_password`; result is the error_code",

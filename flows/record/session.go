@@ -18,15 +18,16 @@ type Session struct {
 	State             State
 	Accepted          []Acceptance // disclaimers accepted so far, written to the account when the session is authorized
 	Created           time.Time
-	Expires           time.Time // when the token expires if it is not used; use moves it while Authorized
-	Ends              time.Time // when the session ends in any case; Expires is never later
-	LastUsed          time.Time // when a request last used the session, roughly: see Touch
-	Address           string    // the client's when the session reached its state: for an authorized session, at login
-	UserAgent         string    // of the same request
-	Profile           Profile   // what else the session knows of its user
-	Device            string    // the ID of the Device that it began on, or that was remembered then; empty for none
-	Code              *Code     // the one-time code that the user must enter; nil if there is none or it was used
-	NoCode            bool      // in CheckOTP: no code was sent, because the authenticator app shows it or no SMS may be sent; SetCode ends that
+	Expires           time.Time    // when the token expires if it is not used; use moves it while Authorized
+	Ends              time.Time    // when the session ends in any case; Expires is never later
+	LastUsed          time.Time    // when a request last used the session, roughly: see Touch
+	Address           string       // the client's when the session reached its state: for an authorized session, at login
+	UserAgent         string       // of the same request
+	Profile           Profile      // what else the session knows of its user
+	Device            string       // the ID of the Device that it began on, or that was remembered then; empty for none
+	Code              *Code        // the one-time code that the user must enter; nil if there is none or it was used
+	NoCode            bool         // in CheckOTP: no code was sent, because the authenticator app shows it or no SMS may be sent; SetCode ends that
+	Issued            *IssuedToken // that the session stands for; no store of sessions has such a session
 
 	// For Create and Replace, and not stored:
 	AtMost    int             // the account's maximum of sessions in State; 0 for any number

@@ -63,6 +63,7 @@ type Accounts interface {
 	BackupCodes
 	Devices
 	Passkeys
+	IssuedTokens
 	FailureCounts
 	PendingRevocations
 	Seeds
@@ -148,7 +149,8 @@ type AccountWriter interface {
 	//
 	// If change reports that the account's sessions end, Update increments Generation
 	// and stores a pending revocation (see PendingRevocations), which spares the
-	// session Keep. If change also moved Status away from active, InactiveGeneration
+	// session Keep. It also removes the account's IssuedTokens, unless change set
+	// SpareTokens. If change also moved Status away from active, InactiveGeneration
 	// becomes the new Generation.
 	Update(ctx context.Context, company string, id int64, change func(*Account) (ends bool, err error)) (Account, error)
 	// SetPassword stores a password hash, clears MustSetPassword and the failure
@@ -247,7 +249,7 @@ type Seeds interface {
 // long. AccountWriter deletes accounts.
 type Companies interface {
 	// MoveAccount moves an account to another company, with all that belongs to it but
-	// its devices. It calls change first, which may set TOTP and TOTPPending; those are
+	// its devices and IssuedTokens. It calls change first, which may set TOTP and TOTPPending; those are
 	// sealed for a company. The account's sessions stay in the old company. The errors
 	// are ErrNotFound and a TakenError.
 	MoveAccount(ctx context.Context, company string, id int64, to string, change func(*Account)) error
@@ -495,4 +497,7 @@ type Recaller interface {
 	// Address, UserAgent and Device, which are seldom needed there. If whole is set,
 	// it has ID and Created.
 	Recall(ctx context.Context, now time.Time, company string, hash TokenHash, whole bool) (Session, error)
+	// RecallFrom is Recall for a session that load returns. Its hash must be in the
+	// AccountBucket, and it must have Issued.
+	RecallFrom(ctx context.Context, now time.Time, company string, hash TokenHash, load func(context.Context, TokenHash) (Session, error)) (Session, error)
 }

@@ -25,6 +25,9 @@ type Requirement struct {
 	// TwoFactors reports whether the session must have been given two factors. It may be
 	// slow, so Authorize calls it only for a session with one. If it is nil, one is enough.
 	TwoFactors func() bool
+	// Covers reports whether an issued token covers the request. If it is nil, no issued
+	// token will do.
+	Covers func(*record.IssuedToken) bool
 }
 
 // meets reports whether a token of the company meets the requirement.
@@ -43,6 +46,9 @@ func (m *Manager) Authorize(ctx context.Context, want Requirement, authorization
 	now := m.Now()
 	if tokens.IsStateless(token) {
 		return record.Session{}, m.refuseStateless(ctx, want, token, now)
+	}
+	if tokens.IsWellFormed(tokens.IssuedPrefix, token) {
+		return m.authorizeIssued(ctx, want, token, now)
 	}
 	session, err := m.lookup(ctx, tokens.Prefix, token, want, now, func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
 		return m.recall(ctx, want.Company, hash, want.Whole || want.Fresh > 0)
@@ -85,12 +91,15 @@ func (m *Manager) RequestRefused(ctx context.Context, of record.Session, client 
 	if !m.reported.FirstTime(now, &record.FullError{Key: key, Until: now.Add(time.Minute)}) {
 		return
 	}
-	if whole, err := m.recall(ctx, of.Company, of.Hash, true); err == nil {
+	actor := ""
+	if of.Issued != nil {
+		actor = of.Issued.Actor
+	} else if whole, err := m.recall(ctx, of.Company, of.Hash, true); err == nil {
 		of = whole // with its ID
 	}
 	m.Emit(ctx, record.Event{
 		Name: record.RequestRefused, Time: now, Company: of.Company, Account: of.Account, Mnemocode: of.Mnemocode, Session: of.ID, State: of.State,
-		Address: client.Address, UserAgent: KeptUserAgent(client.UserAgent), Route: route, Result: wire.ErrSessionInvalid.Code, Reason: string(reason), Ref: wire.RefOf(err),
+		Address: client.Address, UserAgent: KeptUserAgent(client.UserAgent), Actor: actor, Route: route, Result: wire.ErrSessionInvalid.Code, Reason: string(reason), Ref: wire.RefOf(err),
 	})
 }
 
@@ -98,7 +107,13 @@ func (m *Manager) RequestRefused(ctx context.Context, of record.Session, client 
 // streams that stay open after their request was authorized. It does not extend the
 // session.
 func (m *Manager) CheckLive(ctx context.Context, session record.Session) error {
-	recalled, err := m.recall(ctx, session.Company, session.Hash, false)
+	recall := m.recallIssued
+	if session.Issued == nil {
+		recall = func(ctx context.Context, company string, hash record.TokenHash) (record.Session, error) {
+			return m.recall(ctx, company, hash, false)
+		}
+	}
+	recalled, err := recall(ctx, session.Company, session.Hash)
 	if errors.Is(err, record.ErrNotFound) {
 		return wire.ErrTokenInvalid
 	}
@@ -117,6 +132,9 @@ func (m *Manager) CheckLive(ctx context.Context, session record.Session) error {
 func (m *Manager) Peek(ctx context.Context, company, token string) (record.Session, error) {
 	if tokens.IsStateless(token) {
 		return record.Session{}, wire.ErrSessionInvalid // stateless tokens are never authorized
+	}
+	if tokens.IsWellFormed(tokens.IssuedPrefix, token) {
+		return m.findIssued(ctx, Requirement{Company: company}, token, m.Now())
 	}
 	session, err := m.lookup(ctx, tokens.Prefix, token, Requirement{Company: company}, m.Now(), func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
 		return m.recall(ctx, company, hash, true)
@@ -187,7 +205,7 @@ func (m *Manager) touch(ctx context.Context, now time.Time, session record.Sessi
 // revive it. If the store fails, the next request with the token tries again. The
 // present request is refused in any case.
 func (m *Manager) expire(ctx context.Context, now time.Time, session record.Session) {
-	if !session.Expires.IsZero() { // zero: it is marked already
+	if !session.Expires.IsZero() && session.Issued == nil { // zero: it is marked already
 		_ = m.Sessions.Expire(ctx, now, session.Hash)
 	}
 }

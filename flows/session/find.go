@@ -27,6 +27,9 @@ func (c *Call) FindAndSpendCode(ctx context.Context, token string, want Requirem
 
 func (c *Call) find(ctx context.Context, token string, want Requirement, get getter) error {
 	c.token = token
+	if tokens.IsWellFormed(tokens.IssuedPrefix, token) {
+		return wire.ErrSessionInvalid // it is for the application alone
+	}
 	if tokens.IsStateless(token) {
 		if err := c.openStateless(ctx, Requirement{Company: c.Company.Code}); err != nil {
 			return err

@@ -60,6 +60,7 @@ type Manager struct {
 	tagging  sync.Once
 	byTag    map[tokens.CompanyTag]*tenant.Company // of stateless tokens
 	tasks    background.Tasks
+	noting   atomic.Int64 // how many uses of tokens are being stored
 }
 
 func (m *Manager) after(d time.Duration) <-chan time.Time {

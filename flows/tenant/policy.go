@@ -1,6 +1,7 @@
 package tenant
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/password"
@@ -24,6 +25,7 @@ type Policy struct {
 	Recovery     Recovery
 	Limits       Limits
 	Devices      Devices
+	IssuedTokens IssuedTokens
 	Hardened     bool
 }
 
@@ -221,6 +223,35 @@ type Devices struct {
 	// given there. Default: false.
 	SkipSecondFactor bool `json:"skip_second_factor,omitempty"`
 }
+
+// IssuedTokens sets whether tokens are issued for machines, scripts and support, and for how
+// long. They are no logins.
+type IssuedTokens struct {
+	// How long a token is valid, at most 366 days. Default: 90 days.
+	Lifetime Duration `json:"lifetime,omitempty"`
+
+	// How many tokens an account can have at once. 1 to 1000. Default: 20.
+	PerAccount int `json:"per_account,omitempty"`
+
+	// How long a token is valid with which somebody acts as the account's user. At most
+	// 24h. Default: 1h.
+	Acting Duration `json:"acting,omitempty"`
+}
+
+// WithDefaults returns t with the defaults of what is not set, unless nothing is set.
+func (t IssuedTokens) WithDefaults() IssuedTokens {
+	if t == (IssuedTokens{}) {
+		return t
+	}
+	return IssuedTokens{
+		Lifetime:   cmp.Or(t.Lifetime, DefaultIssuedTokens.Lifetime),
+		PerAccount: cmp.Or(t.PerAccount, DefaultIssuedTokens.PerAccount),
+		Acting:     cmp.Or(t.Acting, DefaultIssuedTokens.Acting),
+	}
+}
+
+// DefaultIssuedTokens has the defaults of a block that is there.
+var DefaultIssuedTokens = IssuedTokens{Lifetime: Duration(90 * 24 * time.Hour), PerAccount: 20, Acting: Duration(time.Hour)}
 
 // DefaultPolicy returns the defaults. They follow NIST SP 800-63B-4 (2.2.3, 3.1.2,
 // 3.1.3, 3.2.2, 4.2.1.2; not 3.1.1.2, see SoleMinLength), OWASP ASVS 5.0 (6.2.1, 6.2.4, 6.4.2, 6.5.4, 6.5.5) and OWASP's

@@ -16,6 +16,7 @@ const (
 	WelcomePrefix = "mgw_" // of a mailed link that welcomes a user; otherwise like LinkPrefix
 	DevicePrefix  = "mgd_" // of a device; it is no session
 	StepUpPrefix  = "mgu_" // of a step-up; it is no session
+	IssuedPrefix  = "mgp_" // of a record.IssuedToken
 	tokenBytes    = 32
 )
 

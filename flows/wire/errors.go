@@ -100,6 +100,7 @@ const (
 	TooOld           Reason = "too_old"
 	OneFactor        Reason = "mfa"
 	WrongRole        Reason = "role"
+	OutOfScope       Reason = "scope"
 	CrossSite        Reason = "cross_site"
 )
 
@@ -108,7 +109,7 @@ var Reasons = map[*Error][]Reason{
 	ErrQuality:        {PasswordTooShort, PasswordCommon, PasswordPersonal, PasswordPattern, PasswordBreached},
 	ErrValidation:     {PasswordTooLong},
 	ErrUserRestricted: {NoSecondFactor},
-	ErrSessionInvalid: {TooOld, OneFactor, WrongRole},
+	ErrSessionInvalid: {TooOld, OneFactor, WrongRole, OutOfScope},
 	ErrHeaderInvalid:  {CrossSite},
 	ErrRestricted:     limitReasons(),
 }

@@ -68,10 +68,22 @@ func (m *Memory) SetLimit(limit int) { m.limit.Store(int64(max(1, limit/record.B
 // revoked session. The memory keeps ID and Created only for sessions that were asked for
 // whole.
 func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash record.TokenHash, whole bool) (record.Session, error) {
+	return m.recall(ctx, now, company, hash, whole, m.Get)
+}
+
+// RecallFrom implements record.Recaller.
+func (m *Memory) RecallFrom(ctx context.Context, now time.Time, company string, hash record.TokenHash, load loader) (record.Session, error) {
+	return m.recall(ctx, now, company, hash, false, load)
+}
+
+// A loader is Get of a store, or a function that returns the same.
+type loader = func(context.Context, record.TokenHash) (record.Session, error)
+
+func (m *Memory) recall(ctx context.Context, now time.Time, company string, hash record.TokenHash, whole bool, load loader) (record.Session, error) {
 	shard := &m.shards[hash.Bucket()]
 	if !m.HasLease() {
 		shard.misses.Add(1)
-		return m.Get(ctx, hash)
+		return load(ctx, hash)
 	}
 	// A session that has expired in memory may have been extended on another node.
 	if s, ok := shard.recall(hash, &m.kinds, whole); ok && now.Before(s.Expires) {
@@ -80,7 +92,7 @@ func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash
 	}
 	shard.misses.Add(1)
 	revocations := shard.revocations.Load()
-	s, err := m.ask(ctx, company, hash, revocations)
+	s, err := m.ask(ctx, company, hash, revocations, load)
 	if err == nil && s.State == record.Authorized {
 		shard.remember(s, &m.kinds, int(m.limit.Load()), revocations, whole)
 	}
@@ -90,10 +102,10 @@ func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash
 // ask calls the store once for concurrent callers that want the same session.
 // Callers share an answer only if no revocation arrived between their calls, as the
 // answer may be older than that revocation.
-func (m *Memory) ask(ctx context.Context, company string, hash record.TokenHash, revocations uint64) (record.Session, error) {
+func (m *Memory) ask(ctx context.Context, company string, hash record.TokenHash, revocations uint64, load loader) (record.Session, error) {
 	key := string(hash[:]) + strconv.FormatUint(revocations, 10) + " " + company
 	answer, err, _ := m.asking.Do(key, func() (any, error) {
-		return m.Get(record.NotYielding(context.WithoutCancel(ctx)), hash) // other callers wait for it too
+		return load(record.NotYielding(context.WithoutCancel(ctx)), hash) // other callers wait for it too
 	})
 	s, _ := answer.(record.Session)
 	return s, err
@@ -275,6 +287,7 @@ type extra struct {
 	profile   record.Profile
 	id        string // empty unless Recall asked for it
 	created   time.Time
+	issued    *record.IssuedToken
 }
 
 // key returns a part of the hash that does not determine the bucket. Whole hashes as
@@ -301,7 +314,7 @@ func (s *shard) recall(hash record.TokenHash, kinds *kinds, whole bool) (record.
 	if !ok {
 		more.mnemocode, more.profile = string(e.mnemocode[:e.length]), of.profile
 	}
-	if whole && more.id == "" {
+	if whole && more.id == "" && more.issued == nil {
 		return record.Session{}, false
 	}
 	if atomic.LoadUint32(&e.recent) == 0 {
@@ -319,6 +332,7 @@ func (s *shard) recall(hash record.TokenHash, kinds *kinds, whole bool) (record.
 		Expires:    time.Unix(0, e.expires),
 		Ends:       time.Unix(0, e.ends),
 		Profile:    more.profile,
+		Issued:     more.issued,
 	}, true
 }
 
@@ -347,9 +361,9 @@ func (s *shard) remember(session record.Session, kinds *kinds, limit int, revoca
 		kind:       number,
 	}
 	e.length = uint8(copy(e.mnemocode[:], session.Mnemocode))
-	if len(session.Mnemocode) > longest || !fits || whole {
-		more := extra{mnemocode: session.Mnemocode, profile: session.Profile}
-		if whole {
+	if len(session.Mnemocode) > longest || !fits || whole || session.Issued != nil {
+		more := extra{mnemocode: session.Mnemocode, profile: session.Profile, issued: session.Issued}
+		if whole || session.Issued != nil {
 			more.id, more.created = session.ID, session.Created
 		}
 		s.extras[session.Hash] = more

@@ -325,6 +325,9 @@ func (s accounts) storeUpdate(
 	var b batch
 	b.add(lockKeys, newKeys(before, after))
 	b.addRow(func(row sqlstore.Scanner) error { return row.Scan(&taken) }, updateAccount, args...)
+	if ends && !after.SpareTokens {
+		b.add(sqlstore.DeleteTokens, after.ID)
+	}
 	b.addRow(func(row sqlstore.Scanner) error {
 		stored, err = sqlstore.AccountScan(s.Text)(row)
 		return err
@@ -335,7 +338,10 @@ func (s accounts) storeUpdate(
 	return stored, refuseField(taken)
 }
 
-var sweepFailures = sweep("failures", sqlstore.StaleFailures, "changed")
+var (
+	sweepFailures = sweep("failures", sqlstore.StaleFailures, "changed")
+	sweepTokens   = sweep("tokens", "expires < $1", "expires")
+)
 
 var sweepSpent = sweep("spent", "until < $1", "until")
 
@@ -347,5 +353,8 @@ func (s accounts) Sweep(ctx context.Context, now time.Time) error {
 	if err := sqlstore.Sweep(ctx, s.Store, "sweeping spent proofs", sweepSpent, record.Micros(now), sweepChunk); err != nil {
 		return err
 	}
-	return sqlstore.Sweep(ctx, s.Store, "sweeping devices", sweepDevices, record.Micros(now), sweepChunk)
+	if err := sqlstore.Sweep(ctx, s.Store, "sweeping devices", sweepDevices, record.Micros(now), sweepChunk); err != nil {
+		return err
+	}
+	return sqlstore.Sweep(ctx, s.Store, "sweeping tokens", sweepTokens, record.Micros(now.Add(-record.KeepExpired)), sweepChunk)
 }

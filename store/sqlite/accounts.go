@@ -165,6 +165,11 @@ func (s accounts) Update(
 		if err := tx.storeUpdate(ctx, before, a); err != nil {
 			return err
 		}
+		if ends && !a.SpareTokens {
+			if _, err := tx.Exec(ctx, sqlstore.DeleteTokens, id); err != nil {
+				return err
+			}
+		}
 		if ends {
 			err = s.RevokeLater(ctx, tx, record.Revocation{Company: company, Account: id, Generation: a.Generation, Keep: a.Keep}, a.Outbox)
 		} else {
@@ -201,6 +206,7 @@ const sweepFailures = `
 		(SELECT company, login_id, kind FROM failures WHERE ` + sqlstore.StaleFailures + ` LIMIT +$2)`
 
 const sweepSpent = `DELETE FROM spent WHERE hash IN (SELECT hash FROM spent WHERE until < ? LIMIT +?)`
+const sweepTokens = `DELETE FROM tokens WHERE number IN (SELECT number FROM tokens WHERE expires < ? LIMIT +?)`
 
 func (s accounts) Sweep(ctx context.Context, now time.Time) error {
 	err := sqlstore.Sweep(ctx, s.Store, "sweeping failure counts", sweepFailures, record.Micros(now), sweepChunk)
@@ -211,6 +217,9 @@ func (s accounts) Sweep(ctx context.Context, now time.Time) error {
 		return err
 	}
 	if err := sqlstore.Sweep(ctx, s.Store, "sweeping spent proofs", sweepSpent, record.Micros(now), sweepChunk); err != nil {
+		return err
+	}
+	if err := sqlstore.Sweep(ctx, s.Store, "sweeping tokens", sweepTokens, record.Micros(now.Add(-record.KeepExpired)), sweepChunk); err != nil {
 		return err
 	}
 	if s.backups.Load() > 0 {

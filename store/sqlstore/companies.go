@@ -39,6 +39,7 @@ func (s Accounts) MoveAccount(ctx context.Context, company string, id int64, to 
 			{moveIdentities, []any{id, to}},
 			{movePasskeys, []any{id, to}},
 			{deleteDevices, []any{id}},
+			{DeleteTokens, []any{id}},
 			{deleteDeviceFailures, []any{company, id}},
 			{moveFailures, []any{company, id, to}},
 			{moveAccount, []any{id, to, a.TOTP, a.TOTPPending}},

@@ -244,6 +244,62 @@ func DeviceOf(company *tenant.Company, d record.Device) Device {
 	return Device{d.ID, d.Created.UTC(), d.Expires.UTC(), d.Address, d.UserAgent, skips}
 }
 
+// A NewToken is what a token is to be issued for.
+type NewToken struct {
+	// For people, at most 128 characters. Default: the actor.
+	Name string `json:"name,omitempty"`
+	// The paths that it opens, in the syntax of `fresh`. An application may read a path in
+	// several ways: each must match one of them.
+	Paths []string `json:"paths"`
+	// The methods that it opens them for, in upper case; `GET` is also for `HEAD`.
+	Methods []string `json:"methods"`
+	// How many seconds it is valid. Default, and at most: `lifetime`, with an actor `acting`.
+	ExpiresIn int64 `json:"expires_in,omitempty"`
+	// Who acts as the user with it, at most 128 characters.
+	Actor string `json:"actor,omitempty"`
+	// Why the actor acts as the user, at most 128 characters.
+	Reason string `json:"reason,omitempty"`
+}
+
+// A Token is a token that was issued for an account.
+type Token struct {
+	// Identifies the token; it is not a token.
+	ID string `json:"id"`
+	// For people.
+	Name string `json:"name"`
+	// The token itself. Only the answer that issues it has it.
+	Token string `json:"token,omitempty"`
+	// The paths that it opens.
+	Paths []string `json:"paths"`
+	// The methods that it opens them for; `GET` is also for `HEAD`.
+	Methods []string `json:"methods"`
+	// Who acts as the user with it.
+	Actor string `json:"actor,omitempty"`
+	// Why the actor acts as the user.
+	Reason string `json:"reason,omitempty"`
+	// When it was issued.
+	Created time.Time `json:"created_at"`
+	// When it expires.
+	Expires time.Time `json:"expires_at"`
+	// When a request last used it, to the minute; null if none did.
+	LastUsed *time.Time `json:"last_used"`
+}
+
+// Tokens lists the issued tokens of an account.
+type Tokens struct {
+	// Oldest first.
+	Tokens []Token `json:"tokens"`
+}
+
+// TokenOf returns an issued token as the API shows it.
+func TokenOf(t *record.IssuedToken) Token {
+	v := Token{ID: t.ID, Name: t.Name, Paths: t.Paths, Methods: t.Methods, Actor: t.Actor, Reason: t.Reason, Created: t.Created, Expires: t.Expires}
+	if !t.LastUsed.IsZero() {
+		v.LastUsed = &t.LastUsed
+	}
+	return v
+}
+
 // Changed names the account that was changed, for a key without the right to read
 // it.
 type Changed struct {

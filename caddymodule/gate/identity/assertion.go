@@ -34,7 +34,9 @@ const (
 //
 // Its `typ` is `mnemogate+jwt`. It has the claims `iss`, `aud`, `sub` (the
 // profile_mnemocode), `company`, `sid` (the session's id), `iat`, `exp`, `auth_time` (the
-// time of the login) and `amr` (the methods of the login). It also has those of `role`,
+// time of the login) and `amr` (the methods of the login). For an issued token it has `token`
+// (the token's id) instead of `sid` and `auth_time`, and `act` with a `sub` if somebody acts
+// as the user (RFC 8693). It also has those of `role`,
 // `email` and `phone` that `forward` names.
 type Assertion struct {
 	// The audience, `aud`: a name of the application, such as `profile-api`. The

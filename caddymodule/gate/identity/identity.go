@@ -43,9 +43,10 @@ type Headers struct {
 	// Word | Header | Value
 	// -----|--------|------
 	// `role`, `email`, `phone` | `X-Profile-Role`, `X-Profile-Email`, `X-Profile-Phone` | The fields of the account, with their values at the time of the login. A change of one of them revokes the account's sessions. Bytes other than visible ASCII, and `%`, are percent-encoded. A field that the account lacks is not sent. Sessions that began before `email` or `phone` was set do not send it.
+	// `token` | `X-Profile-Token` | The id of the issued token, as in the accounts API. A session does not send it. An issued token does not send the next two headers.
 	// `session` | `X-Profile-Session` | The id of the session, as in the accounts API.
 	// `auth_time` | `X-Profile-Auth-Time` | The time of the login, in Unix seconds.
-	// `auth_methods` | `X-Profile-Auth-Methods` | How the user logged in: words separated by spaces, of `pwd`, `sms`, `otp` (an authenticator app), `backup`, `oauth` and `passkey`, and `mfa` if two factors were given.
+	// `auth_methods` | `X-Profile-Auth-Methods` | How the user logged in: words separated by spaces, of `pwd`, `sms`, `otp` (an authenticator app), `backup`, `oauth` and `passkey`, and `mfa` if two factors were given. For an issued token it is `token`.
 	Forward []string `json:"forward,omitempty"`
 
 	// A signed statement about the user, sent to the application with each request
@@ -78,7 +79,7 @@ func (h *Headers) names() []string {
 	if h.Assertion != nil {
 		names = append(names, h.Assertion.Header)
 	}
-	others := []string{defaultHeader, defaultCompanyHeader, defaultAssertionHeader}
+	others := []string{defaultHeader, defaultCompanyHeader, defaultAssertionHeader, actorHeader}
 	for _, p := range profileHeaders {
 		others = append(others, p.name)
 	}
@@ -128,7 +129,7 @@ func checkName(option, name string) error {
 	if !headerName.MatchString(name) {
 		return fmt.Errorf("%s: %q cannot be the name of a header here; use letters, digits and dashes", option, name)
 	}
-	if isAmong(otherHeaders, name) || isAmong(rewriteHeaders, name) {
+	if isAmong(otherHeaders, name) || isAmong(rewriteHeaders, name) || isAmong([]string{actorHeader}, name) {
 		return fmt.Errorf("%s: %s has another meaning; choose another name", option, name)
 	}
 	return nil
@@ -158,6 +159,9 @@ func (h *Headers) Set(header http.Header, session *record.Session, assertion str
 	header[h.CompanyHeader] = []string{session.Company}
 	if h.signer != nil {
 		header[h.Assertion.Header] = []string{assertion}
+	}
+	if session.Issued != nil && session.Issued.Actor != "" {
+		header[actorHeader] = []string{record.EscapeProfile(session.Issued.Actor)}
 	}
 	if len(h.profile) > 0 {
 		h.setProfile(header, session)

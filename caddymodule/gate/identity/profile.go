@@ -25,13 +25,32 @@ var profileHeaders = map[string]profileHeader{
 	"role":         {name: "X-Profile-Role", value: valueOf(record.ProfileRole), field: record.ProfileRole, claimed: true},
 	"email":        {name: "X-Profile-Email", value: valueOf(record.ProfileEmail), field: record.ProfileEmail, claimed: true},
 	"phone":        {name: "X-Profile-Phone", value: valueOf(record.ProfilePhone), field: record.ProfilePhone, claimed: true},
+	"token":        {name: "X-Profile-Token", value: tokenID},
 	"session":      {name: "X-Profile-Session", value: func(s *record.Session) string { return s.ID }, whole: true},
-	"auth_time":    {name: "X-Profile-Auth-Time", value: func(s *record.Session) string { return strconv.FormatInt(s.LoginTime().Unix(), 10) }, whole: true},
+	"auth_time":    {name: "X-Profile-Auth-Time", value: authTime, whole: true},
 	"auth_methods": {name: "X-Profile-Auth-Methods", value: func(s *record.Session) string { return string(s.Profile.Methods()) }},
 }
 
 func valueOf(f record.ProfileField) func(*record.Session) string {
 	return func(s *record.Session) string { return s.Profile.Value(f) }
+}
+
+// actorHeader tells the application who acts as the user with an issued token.
+const actorHeader = "X-Profile-Actor"
+
+func tokenID(s *record.Session) string {
+	if s.Issued == nil {
+		return ""
+	}
+	return s.Issued.ID
+}
+
+// authTime is empty for an issued token, which is no login.
+func authTime(s *record.Session) string {
+	if s.Issued != nil {
+		return ""
+	}
+	return strconv.FormatInt(s.LoginTime().Unix(), 10)
 }
 
 // Private returns the names of the headers that logs must not show: with an assertion

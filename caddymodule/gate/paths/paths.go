@@ -104,7 +104,7 @@ func Matches(pattern, p string) bool {
 	case stars == 1 && last:
 		return strings.HasPrefix(p, pattern[:len(pattern)-1])
 	}
-	matched, _ := path.Match(pattern, p) // checkPatterns has validated the pattern
+	matched, _ := path.Match(pattern, p) // CheckPatterns has validated the pattern
 	return matched
 }
 
@@ -203,8 +203,8 @@ var readingSteps = []func(string) string{
 	norm.NFKC.String,
 }
 
-// checkPatterns refuses patterns that match nothing or not what they seem to match.
-func checkPatterns(patterns []string) error {
+// CheckPatterns refuses a list without patterns, and patterns that match nothing or not what they seem to match.
+func CheckPatterns(patterns []string) error {
 	if len(patterns) == 0 {
 		return errors.New("name at least one path")
 	}

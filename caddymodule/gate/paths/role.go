@@ -78,7 +78,7 @@ func (r *Rules) checkRoles() error {
 		if err := guest.CheckNoPlaceholder(rule.Role, "write the role as the accounts have it"); err != nil {
 			return guest.Inside("role", err)
 		}
-		if err := checkPatterns(rule.Paths); err != nil {
+		if err := CheckPatterns(rule.Paths); err != nil {
 			return guest.Inside("role", err)
 		}
 		for j, p := range rule.Paths {

@@ -140,6 +140,13 @@ func matchAny(patterns, ways []string) bool {
 	})
 }
 
+// Cover reports whether each way to read a path is covered by one of the patterns. It says
+// no if nobody can list the ways.
+func Cover(patterns []string, u *url.URL) bool {
+	ways, all := readAs(u.EscapedPath())
+	return all && !slices.ContainsFunc(ways, func(way string) bool { return !matchAny(patterns, []string{way}) })
+}
+
 // Patterns returns the paths by option.
 func (r *Rules) Patterns() map[string][]string {
 	all := map[string][]string{"public": r.Public, "mfa": r.MFA}
@@ -172,7 +179,7 @@ func (r *Rules) Validate() error {
 		if given.patterns == nil {
 			continue
 		}
-		if err := checkPatterns(given.patterns); err != nil {
+		if err := CheckPatterns(given.patterns); err != nil {
 			return guest.Inside(given.option, err)
 		}
 	}
@@ -180,7 +187,7 @@ func (r *Rules) Validate() error {
 		if f.Within < caddy.Duration(time.Second) {
 			return errors.New("fresh: give a duration of at least 1s, as in fresh 5m /account/*")
 		}
-		if err := checkPatterns(f.Paths); err != nil {
+		if err := CheckPatterns(f.Paths); err != nil {
 			return guest.Inside("fresh", err)
 		}
 	}

@@ -282,7 +282,7 @@ func TestPatternsAreThoseOfCaddysPathMatcher(t *testing.T) {
 	patterns := []string{"*", "/*", "/a", "/a*", "/a/*", "*a", "*/a", "*a*", "/a/*/b", "/a*b*", "*a*b*", "/?", "/[ab]", "/[^a]/b", "/a/*.b"}
 	sent := []string{"/", "/a", "/b", "/a/", "/ab", "/a/b", "/b/a", "/c/b", "/a/x/b", "/a/x/y/b", "/a/x.b", "/a/x/y.b", "/xax", "/a/c/b/d"}
 	for _, pattern := range patterns {
-		if err := checkPatterns([]string{pattern}); err != nil {
+		if err := CheckPatterns([]string{pattern}); err != nil {
 			t.Error(err)
 		}
 		for _, p := range sent {

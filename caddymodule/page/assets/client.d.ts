@@ -655,6 +655,7 @@ export type Reason =
   | 'password.too_long'
   | 'password.too_short'
   | 'role'
+  | 'scope'
   | 'too_old'
   | 'user.no_second_factor'
   | (string & {}); // newer servers may have more

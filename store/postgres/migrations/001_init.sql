@@ -222,3 +222,24 @@ CREATE TABLE spent (
 	until bigint NOT NULL
 );
 CREATE INDEX spent_until ON spent (until);
+
+-- Tokens that are issued for accounts: no logins. paths has one on each line, methods are
+-- separated by spaces.
+CREATE TABLE tokens (
+	number             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+	account            bigint NOT NULL REFERENCES accounts (id) ON DELETE CASCADE,
+	hash               bytea  NOT NULL,
+	id                 text   COLLATE "C" NOT NULL,
+	company_generation bigint NOT NULL,
+	name               text   NOT NULL,
+	paths              text   NOT NULL,
+	methods            text   NOT NULL,
+	actor              text   NOT NULL,
+	reason             text   NOT NULL,
+	created            bigint NOT NULL,
+	expires            bigint NOT NULL,
+	last_used          bigint NOT NULL
+);
+CREATE UNIQUE INDEX tokens_hash ON tokens (hash);
+CREATE INDEX tokens_account ON tokens (account, number);
+CREATE INDEX tokens_expires ON tokens (expires);

@@ -299,3 +299,24 @@ CREATE TABLE spent (
 	until INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX spent_until ON spent (until);
+
+-- Tokens that are issued for accounts: no logins. paths has one on each line, methods are
+-- separated by spaces.
+CREATE TABLE tokens (
+	number             INTEGER PRIMARY KEY AUTOINCREMENT,
+	account            INTEGER NOT NULL REFERENCES accounts (id) ON DELETE CASCADE,
+	hash               BLOB    NOT NULL,
+	id                 TEXT    NOT NULL,
+	company_generation INTEGER NOT NULL,
+	name               TEXT    NOT NULL,
+	paths              TEXT    NOT NULL,
+	methods            TEXT    NOT NULL,
+	actor              TEXT    NOT NULL,
+	reason             TEXT    NOT NULL,
+	created            INTEGER NOT NULL,
+	expires            INTEGER NOT NULL,
+	last_used          INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX tokens_hash ON tokens (hash);
+CREATE INDEX tokens_account ON tokens (account, number);
+CREATE INDEX tokens_expires ON tokens (expires);

@@ -1,0 +1,106 @@
+package accounts
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/go-json-experiment/json"
+
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
+	"github.com/mnemogate/mnemogate/flows/manage"
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+// issueToken issues a token. With an actor it needs the right act, and otherwise issue.
+func (c *Call) issueToken() error {
+	data, err := c.body()
+	if err != nil {
+		return err
+	}
+	wish, err := parseToken(data)
+	if err != nil {
+		return err
+	}
+	right := Issue
+	if wish.Actor != "" {
+		right = Act
+	}
+	if err := c.require(c.admin.Manager, right); err != nil {
+		return err
+	}
+	token, t, err := c.admin.IssueToken(c.ctx, c.mnemocode(), wish)
+	if err != nil {
+		return err
+	}
+	view := api.TokenOf(t)
+	view.Token = token
+	return c.reply(http.StatusCreated, view, nil)
+}
+
+const (
+	maxTokenPaths = 20
+	maxPattern    = 256
+)
+
+// parseToken reads what a token is for.
+func parseToken(data []byte) (manage.TokenWish, error) {
+	var wanted api.NewToken
+	var wish manage.TokenWish
+	values, err := parseObject(data)
+	if err != nil {
+		return wish, err
+	}
+	fields := map[string]any{
+		"name": &wanted.Name, "paths": &wanted.Paths, "methods": &wanted.Methods, "expires_in": &wanted.ExpiresIn,
+		"actor": &wanted.Actor, "reason": &wanted.Reason,
+	}
+	for name, value := range values {
+		to, known := fields[name]
+		if !known {
+			return wish, &manage.FieldError{Field: printable(name), Message: "there is no such field; leave it out"}
+		}
+		if err := json.Unmarshal(value, to); err != nil {
+			return wish, &manage.FieldError{Field: name, Message: "it must be a text, a list of texts for paths and methods, and a whole number for expires_in"}
+		}
+	}
+	_, given := values["expires_in"]
+	if longest := int64(record.LongestSession / time.Second); given && (wanted.ExpiresIn < 1 || wanted.ExpiresIn > longest) {
+		return wish, &manage.FieldError{Field: "expires_in", Message: fmt.Sprintf("it must be 1 to %d seconds", longest)}
+	}
+	wish = manage.TokenWish{
+		Name: wanted.Name, Paths: wanted.Paths, Methods: wanted.Methods, Actor: wanted.Actor, Reason: wanted.Reason,
+		Life: time.Duration(wanted.ExpiresIn) * time.Second,
+	}
+	err = paths.CheckPatterns(wish.Paths)
+	if len(wish.Paths) > maxTokenPaths || slices.ContainsFunc(wish.Paths, func(p string) bool { return len(p) > maxPattern }) {
+		err = errors.New("name at most 20 paths, each of at most 256 bytes")
+	}
+	if err != nil {
+		return wish, &manage.FieldError{Field: "paths", Message: err.Error()}
+	}
+	return wish, nil
+}
+
+// tokens lists the tokens that the key may see: with the right act alone, those with which
+// somebody acts as the user.
+func (c *Call) tokens() error {
+	found, err := c.admin.IssuedTokens(c.ctx, c.mnemocode())
+	if err != nil {
+		return err
+	}
+	list := api.Tokens{Tokens: []api.Token{}}
+	for _, t := range found {
+		if t.Actor != "" || c.May(Issue) {
+			list.Tokens = append(list.Tokens, api.TokenOf(t))
+		}
+	}
+	return c.reply(http.StatusOK, list, nil)
+}
+
+func (c *Call) removeToken() error {
+	return c.done(c.admin.RemoveToken(c.ctx, c.mnemocode(), c.Param("token"), !c.May(Issue)))
+}

@@ -1,0 +1,143 @@
+package manage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/mnemogate/mnemogate/flows/message"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
+)
+
+// A TokenWish is what an issued token is for. The caller has checked Paths.
+type TokenWish struct {
+	Name    string // if it is empty, the Actor
+	Paths   []string
+	Methods []string
+	Actor   string        // who acts as the user of the account; empty if nobody does
+	Reason  string        // why
+	Life    time.Duration // 0 for the longest that the company allows
+}
+
+const (
+	maxTokenText    = 128 // characters of a name, an actor or a reason
+	maxTokenMethods = 20
+)
+
+// check refuses a wish that can't be fulfilled. longest is the longest life.
+func (w *TokenWish) check(longest time.Duration) error {
+	w.Name = cmp.Or(w.Name, w.Actor)
+	for field, text := range map[string]string{"name": w.Name, "actor": w.Actor, "reason": w.Reason} {
+		if !utf8.ValidString(text) || utf8.RuneCountInString(text) > maxTokenText || strings.ContainsFunc(text, unicode.IsControl) {
+			return &FieldError{field, fmt.Sprintf("it must have at most %d characters, in UTF-8 and without control characters", maxTokenText)}
+		}
+	}
+	for _, method := range w.Methods {
+		if method == "" || len(method) > maxTokenText || strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" {
+			return &FieldError{"methods", "write methods in upper case, such as GET and POST"}
+		}
+	}
+	switch {
+	case w.Name == "":
+		return &FieldError{"name", "it is missing"}
+	case len(w.Methods) == 0:
+		return &FieldError{"methods", "name at least one, such as GET"}
+	case len(w.Methods) > maxTokenMethods:
+		return &FieldError{"methods", fmt.Sprintf("name at most %d", maxTokenMethods)}
+	case w.Actor == "" && w.Reason != "":
+		return &FieldError{"actor", "it is missing: a reason is for those who act as the user"}
+	case w.Actor != "" && w.Reason == "":
+		return &FieldError{"reason", "it is missing: write why the actor acts as the user"}
+	case w.Life < 0 || w.Life > longest:
+		return &FieldError{"expires_in", fmt.Sprintf("it must be 1 to %d seconds", longest/time.Second)}
+	}
+	return nil
+}
+
+// IssueToken issues a token for an account. The token itself is returned this once. If
+// somebody acts with it as the user, the owner gets a notice. The errors are ErrNoTokens,
+// ErrTooManyTokens and ErrNotActive.
+func (ad *Admin) IssueToken(ctx context.Context, mnemocode string, w TokenWish) (string, *record.IssuedToken, error) {
+	may := ad.Company.IssuedTokens
+	if may.Lifetime == 0 {
+		return "", nil, ErrNoTokens
+	}
+	longest := time.Duration(may.Lifetime)
+	if w.Actor != "" {
+		longest = min(longest, time.Duration(may.Acting))
+	}
+	if err := w.check(longest); err != nil {
+		return "", nil, err
+	}
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return "", nil, err
+	}
+	if a.Status != record.StatusActive {
+		return "", nil, ErrNotActive
+	}
+	token, hash := tokens.New(tokens.IssuedPrefix, record.AccountBucket(a.Company, a.ID))
+	now := ad.Now().UTC().Truncate(time.Microsecond)
+	t := &record.IssuedToken{
+		Hash: hash, ID: tokens.NewID(), Company: a.Company, Account: a.ID, Name: w.Name, Paths: w.Paths, Methods: w.Methods,
+		Actor: w.Actor, Reason: w.Reason, Created: now, Expires: now.Add(cmp.Or(w.Life, longest)),
+	}
+	err = ad.Accounts.AddToken(ctx, a.Company, t, may.PerAccount)
+	if errors.Is(err, record.ErrConflict) {
+		return "", nil, ErrTooManyTokens
+	}
+	if err != nil {
+		return "", nil, adminError("storing the token", err)
+	}
+	ctx = context.WithoutCancel(ctx) // the token is stored; tell of it
+	issued := ad.event(record.AccountTokenIssued, a)
+	issued.Reason = t.ID
+	if t.Actor != "" {
+		issued.Reason = t.Actor + ": " + t.Reason
+		ad.Notify(ctx, ad.Company, a, ad.notice(message.NoticeActed))
+	}
+	ad.emit(ctx, issued)
+	return token, t, nil
+}
+
+// IssuedTokens returns an account's tokens that have not expired, oldest first.
+func (ad *Admin) IssuedTokens(ctx context.Context, mnemocode string) ([]*record.IssuedToken, error) {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return nil, err
+	}
+	found, err := ad.Accounts.Tokens(ctx, ad.Now(), a.Company, a.ID)
+	return found, adminError("listing the tokens", err)
+}
+
+// RemoveToken revokes the account's token with this IssuedToken.ID. If acting is set, it
+// removes only one with an Actor. It ends no session. The error is ErrNoToken if there is
+// none.
+func (ad *Admin) RemoveToken(ctx context.Context, mnemocode, id string, acting bool) error {
+	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if err != nil {
+		return err
+	}
+	generation, err := ad.Accounts.DeleteToken(ctx, a.Company, a.ID, id, acting)
+	if errors.Is(err, record.ErrNotFound) {
+		if err := ad.revokePending(ctx, a); err != nil { // an earlier request may have removed it
+			return err
+		}
+		return ErrNoToken
+	}
+	if err != nil {
+		return adminError("removing the token", err)
+	}
+	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
+	err = ad.revoke(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: generation}, record.EndedByChange)
+	removed := ad.event(record.AccountTokenRemoved, a)
+	removed.Reason = id
+	ad.emit(ctx, removed)
+	return err
+}

@@ -1,0 +1,123 @@
+package store
+
+import (
+	"reflect"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+func issued(account int64, name string) *record.IssuedToken {
+	return &record.IssuedToken{
+		Hash: record.HashToken(name), ID: "id of " + name, Company: "acme", Account: account, Name: name,
+		Paths: []string{"/a b/*", "/x"}, Methods: []string{"GET", "POST"}, Actor: "anna", Reason: "ticket", Created: t0, Expires: t0.Add(time.Hour),
+	}
+}
+
+func tokensOf(t *testing.T, s record.Accounts, a record.Account) (names []string) {
+	t.Helper()
+	for _, found := range get[[]*record.IssuedToken](t)(s.Tokens(bg, t0, a.Company, a.ID)) {
+		names = append(names, found.Name)
+	}
+	return names
+}
+
+var tokenCases = []accountsCase{
+	{
+		name:    "issued tokens",
+		promise: "AddToken stores a token, Token finds it by its hash, Tokens lists an account's, UseToken moves LastUsed forward, DeleteToken removes one and leaves a pending revocation of the present generation.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a, b := create(t, one, plain("acme", "m1")), create(t, one, plain("acme", "m2"))
+			x, y := issued(a.ID, "x"), issued(a.ID, "y")
+			y.Actor, y.Reason = "", ""
+			must(t, one.AddToken(bg, "acme", x, 5))
+			must(t, one.AddToken(bg, "acme", y, 5))
+			must(t, one.AddToken(bg, "acme", issued(b.ID, "z"), 5))
+			wantErr(t, "in another company", one.AddToken(bg, "other", issued(a.ID, "n"), 5), record.ErrNotFound)
+			wantErr(t, "of no account", one.AddToken(bg, "acme", issued(b.ID+7, "n"), 5), record.ErrNotFound)
+			if got := get[*record.IssuedToken](t)(two.Token(bg, x.Hash)); !reflect.DeepEqual(got, x) {
+				t.Errorf("x is %v", got)
+			}
+			wantErr(t, "an unknown one", second(two.Token(bg, record.HashToken("n"))), record.ErrNotFound)
+			wantEqual(t, "all", tokensOf(t, two, a), []string{"x", "y"})
+			wantEqual(t, "of another company", len(get[[]*record.IssuedToken](t)(two.Tokens(bg, t0, "other", a.ID))), 0)
+			wantEqual(t, "after they expired", len(get[[]*record.IssuedToken](t)(two.Tokens(bg, t0.Add(time.Hour), "acme", a.ID))), 0)
+			must(t, one.UseToken(bg, x.Hash, t0.Add(time.Minute)))
+			must(t, one.UseToken(bg, x.Hash, t0))
+			must(t, one.UseToken(bg, record.HashToken("n"), t0))
+			wantEqual(t, "last used", get[*record.IssuedToken](t)(two.Token(bg, x.Hash)).LastUsed, t0.Add(time.Minute))
+			for what, err := range map[string]error{
+				"another's":           second(one.DeleteToken(bg, "acme", b.ID, x.ID, false)),
+				"another company's":   second(one.DeleteToken(bg, "other", a.ID, x.ID, false)),
+				"without an actor":    second(one.DeleteToken(bg, "acme", a.ID, y.ID, true)),
+				"that does not exist": second(one.DeleteToken(bg, "acme", a.ID, "n", false)),
+			} {
+				wantErr(t, what, err, record.ErrNotFound)
+			}
+			wantEqual(t, "generation", get[int64](t)(one.DeleteToken(bg, "acme", a.ID, x.ID, true)), a.Generation)
+			wantEqual(t, "the account's generation", get[record.Account](t)(two.ByID(bg, "acme", a.ID)).Generation, a.Generation)
+			wantEqual(t, "left", tokensOf(t, two, a), []string{"y"})
+			pending := get[[]record.Revocation](t)(two.PendingRevocations(bg, record.Revocation{}, 10))
+			if !slices.Contains(pending, record.Revocation{Company: "acme", Account: a.ID, Generation: a.Generation}) {
+				t.Errorf("pending are %v", pending)
+			}
+		},
+	},
+	{
+		name:    "what revokes issued tokens",
+		promise: "An Update that ends the sessions revokes an account's tokens unless it spares them. So do a revocation of the company, a move and a deletion, but no new password. Sweep removes those that expired.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a, b := create(t, one, plain("acme", "m1")), create(t, one, plain("acme", "m2"))
+			change := func(ends, spare bool) {
+				t.Helper()
+				_, err := one.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
+					a.SpareTokens = spare
+					return ends, nil
+				})
+				must(t, err)
+			}
+			must(t, one.AddToken(bg, "acme", issued(a.ID, "x"), 5))
+			must(t, one.AddToken(bg, "acme", issued(b.ID, "z"), 5))
+			change(false, false)
+			change(true, true)
+			a = get[record.Account](t)(two.ByID(bg, "acme", a.ID))
+			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Generation, "hash", record.TokenHash{}))
+			wantEqual(t, "spared", tokensOf(t, two, a), []string{"x"})
+			change(true, false)
+			wantEqual(t, "revoked", tokensOf(t, two, a), nil)
+			wantErr(t, "revoked", second(two.Token(bg, record.HashToken("x"))), record.ErrNotFound)
+			wantEqual(t, "another's", tokensOf(t, two, b), []string{"z"})
+			get[record.Revocation](t)(one.NewCompanyGeneration(bg, "acme"))
+			wantEqual(t, "of the company", tokensOf(t, two, b), nil)
+			wantErr(t, "of the company", second(two.Token(bg, record.HashToken("z"))), record.ErrNotFound)
+			must(t, one.AddToken(bg, "acme", issued(a.ID, "new"), 1))
+			wantEqual(t, "after that", tokensOf(t, two, a), []string{"new"})
+			must(t, one.Sweep(bg, t0.Add(time.Hour+record.KeepExpired)))
+			get[*record.IssuedToken](t)(two.Token(bg, record.HashToken("new")))
+			must(t, one.Sweep(bg, t0.Add(time.Hour+record.KeepExpired+time.Microsecond)))
+			wantErr(t, "swept", second(two.Token(bg, record.HashToken("new"))), record.ErrNotFound)
+			must(t, one.AddToken(bg, "acme", issued(a.ID, "moved"), 5))
+			must(t, one.MoveAccount(bg, "acme", a.ID, "new", func(*record.Account) {}))
+			wantErr(t, "moved", second(two.Token(bg, record.HashToken("moved"))), record.ErrNotFound)
+			must(t, one.AddToken(bg, "acme", issued(b.ID, "deleted"), 5))
+			must(t, one.Delete(bg, "acme", b.ID))
+			wantErr(t, "deleted", second(two.Token(bg, record.HashToken("deleted"))), record.ErrNotFound)
+		},
+	},
+	{
+		name:    "racing AddToken",
+		promise: "An account has at most limit tokens that have not expired.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a := create(t, one, plain("acme", "m1"))
+			expired := issued(a.ID, "expired")
+			expired.Expires = t0
+			must(t, one.AddToken(bg, "acme", expired, 5))
+			errs := race(20, one, two, func(i int, s record.Accounts) error { return s.AddToken(bg, "acme", issued(a.ID, strconv.Itoa(i)), 5) })
+			wantWinners(t, errs, 5, is(record.ErrConflict))
+			wantEqual(t, "tokens", len(tokensOf(t, two, a)), 5)
+		},
+	},
+}

@@ -1,0 +1,93 @@
+package sqlstore
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+const (
+	companyGeneration = `coalesce((SELECT generation FROM company_generations WHERE company = accounts.company), 0)`
+	countTokens       = `
+		SELECT count(*) FROM tokens JOIN accounts ON accounts.id = tokens.account
+		WHERE account = $1 AND expires > $2 AND company_generation = ` + companyGeneration
+	insertToken = `
+		INSERT INTO tokens (account, hash, id, company_generation, name, paths, methods, actor, reason, created, expires, last_used)
+		SELECT id, $3, $4, ` + companyGeneration + `, $5, $6, $7, $8, $9, $10, $11, 0 FROM accounts WHERE ` + OneAccount
+	selectToken = `
+		SELECT hash, tokens.id, company, account, name, paths, methods, actor, reason, tokens.created, expires, last_used
+		FROM tokens JOIN accounts ON accounts.id = tokens.account
+		WHERE company_generation = ` + companyGeneration
+	tokenByHash = selectToken + ` AND hash = $1`
+	tokensOf    = selectToken + ` AND (company = $1) IS TRUE AND account = $2 AND expires > $3 ORDER BY number`
+	useToken    = `UPDATE tokens SET last_used = $2 WHERE hash = $1 AND last_used < $2`
+	deleteToken = `DELETE FROM tokens WHERE account = $1 AND id = $2 AND (NOT $3 OR actor <> '')`
+	generation  = `SELECT generation FROM accounts WHERE ` + OneAccount
+
+	// DeleteTokens removes all tokens of an account.
+	DeleteTokens = `DELETE FROM tokens WHERE account = $1`
+)
+
+// AddToken implements record.IssuedTokens.
+func (s Accounts) AddToken(ctx context.Context, company string, t *record.IssuedToken, limit int) error {
+	return transact(ctx, s, "accounts.add_token: storing a token", func(ctx context.Context, tx Queries) error {
+		if err := s.lockAccount(ctx, tx, company, t.Account); err != nil {
+			return err
+		}
+		var has int
+		if err := tx.Row(ctx, countTokens, t.Account, record.Micros(t.Created)).Scan(&has); err != nil {
+			return err
+		}
+		if has >= limit {
+			return record.ErrConflict
+		}
+		return tx.Later(ctx, insertToken, company, t.Account, t.Hash[:], t.ID, t.Name, strings.Join(t.Paths, "\n"), strings.Join(t.Methods, " "),
+			t.Actor, t.Reason, record.Micros(t.Created), record.Micros(t.Expires))
+	})
+}
+
+// Token implements record.IssuedTokens.
+func (s Accounts) Token(ctx context.Context, hash record.TokenHash) (*record.IssuedToken, error) {
+	return QueryOne(ctx, s, "accounts.token: loading a token", scanToken, tokenByHash, hash[:])
+}
+
+// Tokens implements record.IssuedTokens.
+func (s Accounts) Tokens(ctx context.Context, now time.Time, company string, account int64) ([]*record.IssuedToken, error) {
+	return QueryAll(ctx, s, "accounts.tokens: listing tokens", scanToken, tokensOf, company, account, record.Micros(now))
+}
+
+// UseToken implements record.IssuedTokens.
+func (s Accounts) UseToken(ctx context.Context, hash record.TokenHash, at time.Time) error {
+	return Change(ctx, s, "accounts.use_token: noting the use of a token", nil, useToken, hash[:], record.Micros(at))
+}
+
+// DeleteToken implements record.IssuedTokens.
+func (s Accounts) DeleteToken(ctx context.Context, company string, account int64, id string, acting bool) (now int64, err error) {
+	err = transact(ctx, s, "accounts.delete_token: removing a token", func(ctx context.Context, tx Queries) error {
+		if err := s.lockAccount(ctx, tx, company, account); err != nil {
+			return err
+		}
+		if err := ExecOr(ctx, tx, record.ErrNotFound, deleteToken, account, id, acting); err != nil {
+			return err
+		}
+		if err := tx.Row(ctx, generation, company, account).Scan(&now); err != nil {
+			return err
+		}
+		return s.RevokeLater(ctx, tx, record.Revocation{Company: company, Account: account, Generation: now}, nil)
+	})
+	return now, err
+}
+
+func scanToken(row Scanner) (*record.IssuedToken, error) {
+	var t record.IssuedToken
+	var hash []byte
+	var paths, methods string
+	var created, expires, used int64
+	err := row.Scan(&hash, &t.ID, &t.Company, &t.Account, &t.Name, &paths, &methods, &t.Actor, &t.Reason, &created, &expires, &used)
+	copy(t.Hash[:], hash)
+	t.Paths, t.Methods = strings.Split(paths, "\n"), strings.Fields(methods)
+	t.Created, t.Expires, t.LastUsed = record.FromMicros(created), record.FromMicros(expires), record.FromMicros(used)
+	return &t, err
+}
