@@ -103,7 +103,7 @@ var tokenCases = []accountsCase{
 			must(t, one.MoveAccount(bg, "acme", a.ID, "new", func(*record.Account) {}))
 			wantErr(t, "moved", second(two.Token(bg, record.HashToken("moved"))), record.ErrNotFound)
 			must(t, one.AddToken(bg, "acme", issued(b.ID, "deleted"), 5))
-			must(t, one.Delete(bg, "acme", b.ID))
+			must(t, one.Delete(bg, "acme", b.ID, t0))
 			wantErr(t, "deleted", second(two.Token(bg, record.HashToken("deleted"))), record.ErrNotFound)
 		},
 	},
