@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -111,7 +112,7 @@ func (m *model) checkStepUp(c *modelCall) modelAnswer {
 	if wanted == "mfa" && s.hasTwo() {
 		wanted = "fresh"
 	}
-	if !slices.Contains(m.stepUpFactors(s, wanted), factor) || hasOTP && len(otp) != 6 || hasBackup && len(backup) != 10 {
+	if !slices.Contains(m.stepUpFactors(s, wanted), factor) || hasOTP && len(otp) != 6 || hasBackup && len(strings.ReplaceAll(backup, "-", "")) != 10 {
 		refuse("request.validation.failed")
 	}
 	switch factor {
