@@ -35,7 +35,7 @@ type Introspection struct {
 	Role string `json:"role,omitempty"`
 	// The id of an issued token, which has no `sid`, `state` and `auth_time`.
 	Token string `json:"token,omitempty"`
-	// Who acts as the user with it (RFC 8693).
+	// The person or program that acts as the user with it (RFC 8693).
 	Act *Actor `json:"act,omitempty"`
 }
 

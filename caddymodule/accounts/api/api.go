@@ -244,7 +244,7 @@ func DeviceOf(company *tenant.Company, d record.Device) Device {
 	return Device{d.ID, d.Created.UTC(), d.Expires.UTC(), d.Address, d.UserAgent, skips}
 }
 
-// A NewToken is what a token is to be issued for.
+// A NewToken asks for a token.
 type NewToken struct {
 	// For people, at most 128 characters. Default: the actor.
 	Name string `json:"name,omitempty"`
@@ -255,7 +255,7 @@ type NewToken struct {
 	Methods []string `json:"methods"`
 	// How many seconds it is valid. Default, and at most: `lifetime`, with an actor `acting`.
 	ExpiresIn int64 `json:"expires_in,omitempty"`
-	// Who acts as the user with it, at most 128 characters.
+	// The person or program that acts as the user with it, at most 128 characters.
 	Actor string `json:"actor,omitempty"`
 	// Why the actor acts as the user, at most 128 characters.
 	Reason string `json:"reason,omitempty"`
@@ -273,7 +273,7 @@ type Token struct {
 	Paths []string `json:"paths"`
 	// The methods that it opens them for; `GET` is also for `HEAD`.
 	Methods []string `json:"methods"`
-	// Who acts as the user with it.
+	// The person or program that acts as the user with it.
 	Actor string `json:"actor,omitempty"`
 	// Why the actor acts as the user.
 	Reason string `json:"reason,omitempty"`
