@@ -147,7 +147,11 @@ func TestAPasswordIsLookedUpOnceInAMonth(t *testing.T) {
 	b, l := newBreached(t, true, false)
 	b.After = nil // logins at once wait for the one that asks
 	l.has = "nothing"
-	login := func() { b.must("auth/checkcredentials", "", object{"login_id": email, "password": password}) }
+	login := func() {
+		if _, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password}); err != nil {
+			t.Error(err)
+		}
+	}
 	race(20, func(int) error { login(); return nil })
 	b.clock.advance(30*24*time.Hour - time.Second)
 	if login(); l.times() != 1 {

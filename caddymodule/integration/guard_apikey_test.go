@@ -61,10 +61,11 @@ func TestAPIKeysOfProtectedPaths(t *testing.T) {
 		s.run(test.name, func(t *testing.T) {
 			a := ask(test.start, test.keys, token).want(test.want)
 			a.wantChallenge()
-			if body, ok := bodies[test.want]; ok && body != string(a.Body) {
+			said := strings.Replace(string(a.Body), a.str("ref"), "", 1)
+			if body, ok := bodies[test.want]; ok && body != said {
 				t.Errorf("got %s, others got %s", a.Body, body)
 			}
-			bodies[test.want] = string(a.Body)
+			bodies[test.want] = said
 		})
 	}
 	// The key is checked before the token.

@@ -30,7 +30,7 @@ func TestMistakesAreRefusedWithTheirLine(t *testing.T) {
 		"forward":                              "forward: role|email|phone|session|auth_time|auth_methods is missing; write forward role|email|phone|session|auth_time|auth_methods..., at Caddyfile:11",
 		"forward role role":                    "forward: it has role twice; remove one, at Caddyfile:11",
 		"forward role\nforward email":          "forward already specified; remove one, at Caddyfile:12",
-		"forward Role":                         `forward: "Role" is unknown; choose any of auth_methods, auth_time, email, phone, role, session, at Caddyfile:11`,
+		"forward Role":                         `forward: "Role" is unknown; choose any of auth_methods, auth_time, email, phone, role, session, token, at Caddyfile:11`,
 		"header X-Profile-Role\nforward role":  "forward: X-Profile-Role is header or company_header already; give that another name, at Caddyfile:12",
 		"check":                                "check: <path> is missing; write check <path>, at Caddyfile:11",
 		"check /a /b":                          "check: wrong argument count; write check <path>, with quotes around a value that has spaces, at Caddyfile:11",

@@ -230,7 +230,7 @@ func TestEveryOptionOfThePageIsOne(t *testing.T) {
 		"texts <dir>", "texts testdata/texts", "<host:port>", "mail.example.com:25", "<address>", "a@example.com",
 		"<key>...", "a-key-of-a-test", "company <code>...", "company acme", "company <code>", "company acme", "login_page [<company>...]", "login_page", "logo <file>", "logo testdata/logo.svg", "logo_dark <file>", "logo_dark testdata/logo.svg", "favicon <file>", "favicon testdata/logo.svg", "icon <file>", "icon testdata/logo.svg", "style <file>", "style testdata/style.css", "[<language>]", "", "[support]", "", "<css color>", "blue", "<duration> <path>...", "5m /a", "<path>...", "/a", "health <path>", "health /a", "check <path>", "check /check", "<duration> [skip_second_factor]", "5m skip_second_factor", "<url>|<dir> [at_login] [require]", "https://a.example.com at_login require", "<code> [<version>]", "terms 2026-01", "<1-5> oauth2", "2 oauth2", "<1-5>", "1",
 		"<issuer>", "https://a.example.com/{tenantid}", "<id>...", "any", "<url>", "https://a.example.com", "<uri>...", "https://a.example.com", "<scope>...", "openid", "<origin>...", "https://a.example.com",
-		"<e164>", "+37060012345", "<verified json field>", "b", "<language>", "lt", "<tag>", "lt",
+		"<e164>", "+37060012345", "<prefix>...", "+370", "<verified json field>", "b", "<language>", "lt", "<tag>", "lt",
 	)
 	placeholder := regexp.MustCompile(`<[^>]*>(\.\.\.)?`)
 	listing := pageListing(t)
