@@ -46,7 +46,7 @@ func TestBackupAndRestore(t *testing.T) {
 		return s.me("POST", "passkeys", token, s.created(phone, token, "")).wantStatus(200).str("id")
 	}
 	old := create()
-	if exported := s.cli("", "export", "--with-secrets"); strings.Contains(exported.out, "passkey") || !strings.Contains(exported.out, "alice@example.com") {
+	if exported := s.cli("", "export", "--with-secrets"); !strings.Contains(exported.out, `"credential_id":"`+old) || !strings.Contains(exported.out, "alice@example.com") {
 		t.Errorf("exported: %s", exported.out)
 	}
 	withPasskey := func() answer { return s.post("passkey/login", "", s.passkeyAnswer(phone, "acme", passkeyOrigin)) }
