@@ -145,7 +145,7 @@ const keyOfAll = "key-that-may-do-all"
 
 const allKeys = `
 		key all ` + keyOfAll + ` {
-			may read write sessions introspect import export
+			may read write sessions introspect import export messages issue act
 		}
 		key reader reads-and-nothing-else
 		key importer imports-and-nothing-else {

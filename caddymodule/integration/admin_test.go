@@ -43,6 +43,15 @@ func (s *site) admin(method, path string, body any) answer {
 	return s.adminRaw(method, "acme/"+path, s.encoded(body))
 }
 
+// said returns the body without the ref of an error, which is never the same.
+func (a answer) said() string {
+	ref := a.str("ref")
+	if ref == "" {
+		return string(a.Body)
+	}
+	return strings.Replace(string(a.Body), ref, "", 1)
+}
+
 func (a answer) wantStatus(status int) answer {
 	a.t.Helper()
 	if a.Status != status {
