@@ -172,7 +172,7 @@ func TestABackendHearsOfItsAccounts(t *testing.T) {
 	s.adminRaw("POST", "quiet/accounts", `{"profile_mnemocode":"nobody"}`).wantStatus(201)
 	r.hears("alice", "account.created disclaimers.accepted account.changed password.changed "+
 		"account.changed password.changed account.changed password.changed account.locked account.unlocked identity.bound "+
-		"password.changed recovery.completed account.changed account.deleted account.created account.created")
+		"contact.verified password.changed recovery.completed account.changed account.deleted account.created account.created")
 	r.hears("bob", "account.changed")
 	r.hears("nobody", "")
 	r.wantSamples(t)
