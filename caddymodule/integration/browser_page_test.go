@@ -123,7 +123,8 @@ func (b *tab) shows(selector string, names ...string) {
 	for _, name := range names {
 		texts = append(texts, pageTexts()[name])
 	}
-	b.waits(`document.querySelector(` + quote(selector) + `)?.textContent === ` + quote(strings.Join(texts, " ")) + ` && !document.querySelector('.main.busy')`)
+	ref := quote(" " + strings.Replace(pageTexts()["error.ref"], "{ref}", "[0-9A-Z]{10}", 1) + "$")
+	b.waits(`document.querySelector(` + quote(selector) + `)?.textContent.replace(new RegExp(` + ref + `), '') === ` + quote(strings.Join(texts, " ")) + ` && !document.querySelector('.main.busy')`)
 }
 
 // isUser waits for the page of the backend, which shows the user, and checks that no

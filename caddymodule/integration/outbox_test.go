@@ -173,6 +173,12 @@ func TestABackendHearsOfItsAccounts(t *testing.T) {
 	r.hears("alice", "account.created disclaimers.accepted account.changed password.changed "+
 		"account.changed password.changed account.changed password.changed account.locked account.unlocked identity.bound "+
 		"contact.verified password.changed recovery.completed account.changed account.deleted account.created account.created")
+	s.admin("POST", "accounts", fields{"profile_mnemocode": "carol", "primary_email": "carol@example.com"}).wantStatus(201)
+	s.admin("POST", "accounts/carol/welcome", nil).wantStatus(202)
+	_, link, _ := strings.Cut(s.sms.last("welcome.link", "link"), "#")
+	welcomed := s.post("auth/recovery/checklink", "", fields{"token": link}).wantState(record.RecoveryPassword).token()
+	s.post("auth/setpassword", welcomed, fields{"new_password": "a much better secret"}).wantStatus(200)
+	r.hears("carol", "account.created welcome.used contact.verified password.changed recovery.completed")
 	r.hears("bob", "account.changed")
 	r.hears("nobody", "")
 	r.wantSamples(t)
