@@ -281,8 +281,8 @@ func TestALossyConnection(t *testing.T) {
 		for i := range *lossyRounds {
 			address = fmt.Sprintf("10.%d.%d.%d", i>>16&255, i>>8&255, i&255)
 			var a answer
-			code := sent("otp.login", func() { a = step("auth/login", "", fields{"login_id": "+37060000002"}).wantState(record.CheckOTP) })
-			code = sent("otp.login", func() { step("auth/renewotp", a.token(), nil).wantStatus(200) })
+			sent("otp.login", func() { a = step("auth/login", "", fields{"login_id": "+37060000002"}).wantState(record.CheckOTP) })
+			code := sent("otp.login", func() { step("auth/renewotp", a.token(), nil).wantStatus(200) })
 			bob := step("auth/checkotp", a.token(), fields{"otp": code}).wantState(record.Authorized).token()
 			step("auth/logout", bob, nil).wantStatus(200)
 
