@@ -72,7 +72,7 @@ func TestAClientIsToldWhatTheCompanyAsksFor(t *testing.T) {
 func TestThePagesKey(t *testing.T) {
 	t.Parallel()
 	s := startNodes(t, siteConfig{company: people, more: umbra, handler: "login_page acme\nrequire_api_key"})
-	found := regexp.MustCompile(`<meta name="mnemogate-key" content="(mgp_[A-Za-z0-9_-]{54})">`).FindSubmatch(s.ask("GET", "/acme/login", navigates).wantStatus(200).Body)
+	found := regexp.MustCompile(`<meta name="mnemogate-key" content="(mgk_[A-Za-z0-9_-]{54})">`).FindSubmatch(s.ask("GET", "/acme/login", navigates).wantStatus(200).Body)
 	if found == nil {
 		t.Fatal("the page has no key")
 	}

@@ -10,7 +10,7 @@ import (
 // Instead, mnemogate creates a key with each page. It is valid for one company, for an
 // hour, and only on the routes that clients need to get a session.
 
-const pageKeyPrefix = "mgp_"
+const pageKeyPrefix = "mgk_"
 
 var pageTicket = ticket{signature: sha256.Size}
 
