@@ -63,7 +63,7 @@ func TestBrowserGivesOnlyWhatIsMissing(t *testing.T) {
 	b.sees("login", idField)
 	b.isTold("notice.login.fresh")
 
-	// Who has no second factor is shown the way to one, and then back.
+	// Users without a second factor are shown the way to one, and then back.
 	b.logsOut(s)
 	b.logsIn(s.URL+"/pay/x", "frank", testPassword)
 	b.sees("stepup-none", "a.main")

@@ -20,7 +20,7 @@ type outboxBody struct {
 	Type string `json:"type"`
 	// When it happened.
 	Timestamp time.Time `json:"timestamp"`
-	// Whose account it is, and what is known of the event.
+	// The account, and what is known of the event.
 	Data outboxData `json:"data"`
 }
 

@@ -8,8 +8,8 @@ import (
 )
 
 // CountSMS returns the counters to charge for one SMS, except those of the company and of
-// the country. The account may be empty, for none. The narrowest come first, because the caller is told to wait for the first
-// full one.
+// the country. The account may be empty, for none. The narrowest come first, because the
+// caller is told to wait for the first full one.
 func (at *Attempt) CountSMS(account, phone string) []record.Counter {
 	at.counted = append(at.counted, addressSMS)
 	counters := at.PhoneSMS(phone)

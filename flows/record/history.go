@@ -11,9 +11,9 @@ type History interface {
 	// event of a missing account is dropped. Record keeps the newest HistoryKept
 	// events of an account with Noise set, and as many without. Of those with Apart
 	// set, it keeps the newest HistoryKeptApart of each name besides. An event that
-	// happens again becomes one entry with the earlier one, whatever their Refs (the newest is kept), if no other came between
-	// them; for one with Apart set, no other of its name. Deleting the account deletes
-	// its events.
+	// happens again becomes one entry with the earlier one, if no other came between
+	// them; for one with Apart set, no other of its name. The entry has the newest Ref.
+	// Deleting the account deletes its events.
 	Record(ctx context.Context, events []Event) error
 	// Recorded returns up to limit of an account's events, newest first, with Count
 	// and the time of the latest.

@@ -8,9 +8,9 @@ import (
 )
 
 // A Profile is what a session knows of its user in addition to the mnemocode. It is
-// taken at login, and Raised later. It holds five values, separated by spaces: role, email and phone, each
-// escaped, AuthTime in Unix seconds, which may have a fraction, and the AuthMethods. A value
-// may be empty. The profile is empty if all values are.
+// taken at login, and Raised later. It holds five values, separated by spaces: role, email
+// and phone, each escaped, AuthTime in Unix seconds, which may have a fraction, and the
+// AuthMethods. A value may be empty. The profile is empty if all values are.
 type Profile string
 
 // A ProfileField is one of a Profile's values.

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// These errors, FullError, TakenError and SpentError are answers of a store. Any other error means
-// that the store could not answer, and the client gets service.unavailable.
+// These errors, FullError, TakenError and SpentError are answers of a store. Any other error
+// means that the store could not answer, and the client gets service.unavailable.
 var (
 	// ErrNotFound means that the row does not exist.
 	ErrNotFound = errors.New("not found")
