@@ -10,6 +10,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/fake"
 	"github.com/mnemogate/mnemogate/store/postgres"
 	"github.com/mnemogate/mnemogate/store/recordtest"
 	"github.com/mnemogate/mnemogate/store/redis"
@@ -152,4 +153,14 @@ func postgresAccountNodes(t *testing.T) (one, two record.Accounts) {
 	dsn := s.DSN(s.NewSchema(t))
 	t.Cleanup(func() { pgStatements.WantIndexes(t, dsn) })
 	return startPostgres(t, dsn, postgres.Options{}).Accounts(), startPostgres(t, dsn, postgres.Options{}).Accounts()
+}
+
+func fakeAccountNodes(*testing.T) (one, two record.Accounts) {
+	var s fake.Accounts
+	return s.Through(fake.Direct), s.Through(fake.Direct)
+}
+
+func fakeSessionNodes(*testing.T) (one, two record.Sessions) {
+	var s fake.Sessions
+	return s.Through(fake.Direct), s.Through(fake.Direct)
 }

@@ -22,6 +22,7 @@ var backends = []backend{
 	{name: "redis cluster", sessions: redisClusterNodes},
 	{name: "redis sentinel", sessions: redisSentinelNodes},
 	{name: "postgres", accounts: postgresAccountNodes},
+	{name: "fake", accounts: fakeAccountNodes, sessions: fakeSessionNodes},
 }
 
 // An accountsCase tests one promise of record.Accounts. Cases for which one node is

@@ -51,6 +51,7 @@ var allowedImports = map[string][]string{
 	"store/memory":                 {"flows/panics", "flows/record"},
 	"store/sqlstore":               {"flows/record"},
 	"store/causes":                 nil,
+	"store/fake":                   {"flows/record"}, // for tests
 	"store/storetest":              nil,
 	"store/recordtest":             {"flows/record", "flows/typed", "store/storetest"},
 	"flows/manage":                 {"flows/background", "flows/limits", "flows/message", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/typed", "flows/wire"},

@@ -1,0 +1,1083 @@
+package fake
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/rand"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+// An Accounts is what all nodes share of a store of accounts. Its zero value is empty.
+type Accounts struct {
+	mu          sync.Mutex
+	numbered    int64 // the last number of an account, event or claim
+	rows        map[int64]*row
+	failures    map[record.FailureKey]map[record.FailureKind]failure
+	pending     map[account]record.Revocation
+	generations map[string]int64 // of companies
+	seeds       map[[2]string]bool
+	spent       map[[32]byte]time.Time
+	secrets     []record.Secret
+	keys        map[string][]record.SigningKey
+	queues      map[[2]string]*queue // by company and name
+}
+
+// A row is an account with all that belongs to it.
+type row struct {
+	record.Account
+	loginIDs [][2]string // field and login id
+	backup   []string
+	passkeys []record.Passkey
+	devices  []record.Device
+	tokens   []token
+	history  []record.Event // oldest first
+}
+
+type token struct {
+	*record.IssuedToken
+	generation int64 // the company's
+}
+
+type failure struct {
+	record.FailureCount
+	changed time.Time
+}
+
+type queue struct {
+	record.OutboxQueue
+	due      time.Time
+	accounts []int64 // of the Events
+}
+
+// Through returns a node's view of the store.
+func (s *Accounts) Through(link Link) record.Accounts {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.rows == nil {
+		s.rows, s.failures, s.pending = map[int64]*row{}, map[record.FailureKey]map[record.FailureKind]failure{}, map[account]record.Revocation{}
+		s.generations, s.seeds, s.spent = map[string]int64{}, map[[2]string]bool{}, map[[32]byte]time.Time{}
+		s.keys, s.queues = map[string][]record.SigningKey{}, map[[2]string]*queue{}
+	}
+	return accounts{s, link}
+}
+
+type accounts struct {
+	*Accounts
+	link Link
+}
+
+func (s accounts) do(ctx context.Context, what string, call func() error) error {
+	return do(ctx, s.link, &s.mu, "accounts."+what, call)
+}
+
+func (s *Accounts) next() int64 {
+	s.numbered++
+	return s.numbered
+}
+
+// row returns an account of a company, or ErrNotFound.
+func (s *Accounts) row(company string, id int64) (*row, error) {
+	r := s.rows[id]
+	if r == nil || r.Company != company {
+		return nil, record.ErrNotFound
+	}
+	return r, nil
+}
+
+// ordered returns the accounts for which which is true, ordered by company and mnemocode.
+func (s *Accounts) ordered(which func(*row) bool) (all []*row) {
+	for _, r := range s.rows {
+		if which(r) {
+			all = append(all, r)
+		}
+	}
+	slices.SortFunc(all, func(a, b *row) int {
+		return cmp.Or(strings.Compare(a.Company, b.Company), strings.Compare(a.Mnemocode, b.Mnemocode))
+	})
+	return all
+}
+
+// load returns an account as readers get it.
+func (s *Accounts) load(r *row) record.Account {
+	a := r.Account
+	a.Identities, a.Accepted = slices.Clone(a.Identities), slices.Clone(a.Accepted)
+	a.BackupCodes, a.Passkeys, a.CompanyGeneration = len(r.backup), len(r.passkeys), s.generations[a.Company]
+	a.FailureCounts = s.counts(record.FailureKey{Company: a.Company, Account: a.ID})
+	return a
+}
+
+// one loads the account for which which is true.
+func (s accounts) one(ctx context.Context, what string, which func(*row) bool) (record.Account, error) {
+	return ask(ctx, s.link, &s.mu, "accounts."+what, func() (record.Account, error) {
+		for _, r := range s.rows {
+			if which(r) {
+				return s.load(r), nil
+			}
+		}
+		return record.Account{}, record.ErrNotFound
+	})
+}
+
+func (s accounts) ByLoginID(ctx context.Context, company, loginID, loginIDHash string) (record.Account, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.by_login_id", func() (record.Account, error) {
+		for _, r := range s.rows {
+			if r.Company == company && slices.ContainsFunc(r.loginIDs, func(id [2]string) bool { return id[1] == loginID }) {
+				return s.load(r), nil
+			}
+		}
+		counts := s.counts(record.FailureKey{Company: company, LoginID: loginIDHash})
+		return record.Account{CompanyGeneration: s.generations[company], FailureCounts: counts}, record.ErrNotFound
+	})
+}
+
+func (s accounts) ByID(ctx context.Context, company string, id int64) (record.Account, error) {
+	return s.one(ctx, "by_id", func(r *row) bool { return r.Company == company && r.ID == id })
+}
+
+func (s accounts) ByMnemocode(ctx context.Context, company, mnemocode string) (record.Account, error) {
+	return s.one(ctx, "by_mnemocode", func(r *row) bool { return r.Company == company && r.Mnemocode == mnemocode })
+}
+
+func (s accounts) ByIdentity(ctx context.Context, company string, identity record.Identity) (record.Account, error) {
+	return s.one(ctx, "by_identity", func(r *row) bool { return r.Company == company && slices.Contains(r.Identities, identity) })
+}
+
+func (s accounts) List(ctx context.Context, company, after string, limit int) ([]record.Account, error) {
+	all, _, err := s.Search(ctx, company, record.Match{Reach: limit}, after, limit)
+	return all, err
+}
+
+func (s accounts) Search(ctx context.Context, company string, match record.Match, after string, limit int) (found []record.Account, last string, err error) {
+	found, err = ask(ctx, s.link, &s.mu, "accounts.search", func() (found []record.Account, _ error) {
+		rows := s.ordered(func(r *row) bool { return r.Company == company && r.Mnemocode > after })
+		if len(rows) >= match.Reach {
+			rows = rows[:match.Reach]
+			for _, r := range rows {
+				last = r.Mnemocode
+			}
+		}
+		for _, r := range rows {
+			a := s.load(r)
+			if (match.Status == "" || match.Status == a.Status) && (match.Role == "" || match.Role == a.Role) &&
+				(match.Part == "" || slices.ContainsFunc(r.loginIDs, func(id [2]string) bool { return strings.Contains(id[1], match.Part) })) &&
+				(!match.NoSecondFactor || stranded(a)) && (!match.Failed || len(a.FailureCounts) > 0) &&
+				(match.PasswordSet == nil || *match.PasswordSet == (a.PasswordHash != "")) && !a.Updated.Before(stored(match.UpdatedSince)) && len(found) < limit {
+				found = append(found, a)
+			}
+		}
+		return found, nil
+	})
+	if err != nil {
+		last = ""
+	}
+	return found, last, err
+}
+
+// stranded reports whether an account could never give a second factor: see record.Census.
+func stranded(a record.Account) bool {
+	return a.Phone == "" && !a.HasApp() && a.BackupCodes == 0 && len(a.Identities) == 0 && a.Passkeys == 0
+}
+
+// refuse returns the TakenError or SpentError of an account that is about to be stored.
+func (s *Accounts) refuse(a record.Account, loginIDs [][2]string) error {
+	field := ""
+	taken := func(name string, is func(*row) bool) {
+		for _, r := range s.rows {
+			if field == "" && r.Company == a.Company && r.ID != a.ID && is(r) {
+				field = name
+			}
+		}
+	}
+	taken("profile_mnemocode", func(r *row) bool { return r.Mnemocode == a.Mnemocode })
+	for _, id := range loginIDs {
+		taken(id[0], func(r *row) bool {
+			return slices.ContainsFunc(r.loginIDs, func(other [2]string) bool { return other[1] == id[1] })
+		})
+	}
+	for _, i := range a.Identities {
+		taken("oauth_identities", func(r *row) bool { return slices.Contains(r.Identities, i) })
+	}
+	for _, p := range a.NewPasskeys {
+		taken("credential", func(r *row) bool { return r.passkey(p.Credential) >= 0 })
+	}
+	if field != "" {
+		return &record.TakenError{Field: field}
+	}
+	for _, spend := range a.Spends {
+		if _, again := s.spent[spend.Hash]; again {
+			return &record.SpentError{Field: spend.Field}
+		}
+	}
+	return nil
+}
+
+// put stores an account and what comes with it.
+func (s *Accounts) put(r *row, a record.Account, loginIDs [][2]string) {
+	events := a.Outbox
+	for _, spend := range a.Spends {
+		s.spent[spend.Hash] = spend.Until
+	}
+	a.NewBackupCodes, a.NewPasskeys, a.Outbox, a.Spends, a.FailureCounts = nil, nil, nil, nil, nil
+	a.PhoneRegion, a.Keep, a.SpareTokens = "", record.TokenHash{}, false
+	a.Identities = slices.Clone(a.Identities)
+	slices.SortFunc(a.Identities, record.Identity.Compare)
+	a.PhoneVerified, a.EmailVerified, a.Updated = stored(a.PhoneVerified), stored(a.EmailVerified), stored(a.Updated)
+	r.Account, r.loginIDs = a, loginIDs
+	s.insert(a.Company, a.ID, events)
+}
+
+func loginIDsOf(a record.Account) (ids [][2]string) {
+	for field, id := range record.LoginIDs(a) {
+		ids = append(ids, [2]string{field, id})
+	}
+	return ids
+}
+
+func (s accounts) Create(ctx context.Context, now time.Time, a record.Account) (int64, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.create", func() (int64, error) {
+		a.ID, a.Generation, a.InactiveGeneration, a.CompanyGeneration = 0, 1, 0, 0
+		ids := loginIDsOf(a)
+		if err := s.refuse(a, ids); err != nil {
+			return 0, err
+		}
+		a.ID = s.next()
+		a.Created, a.Updated = stored(now), now
+		r := &row{backup: slices.Compact(slices.Sorted(slices.Values(a.NewBackupCodes)))}
+		for _, p := range a.NewPasskeys {
+			r.add(a.ID, p)
+		}
+		accepted := a.Accepted
+		a.Accepted = nil
+		s.rows[a.ID] = r
+		s.put(r, a, ids)
+		r.accept(accepted)
+		return a.ID, nil
+	})
+}
+
+func (s accounts) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error)) (record.Account, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.update", func() (record.Account, error) {
+		r, err := s.row(company, id)
+		if err != nil {
+			return record.Account{}, err
+		}
+		before, a := s.load(r), s.load(r)
+		ends, err := change(&a)
+		if err != nil {
+			return record.Account{}, refusal{err}
+		}
+		a.ID, a.Company, a.Created, a.Accepted = id, company, before.Created, r.Accepted
+		a.Generation, a.InactiveGeneration = before.Generation, before.InactiveGeneration
+		ids := r.loginIDs
+		if !record.SameLoginIDs(before, a) {
+			ids = loginIDsOf(a)
+		}
+		if err := s.refuse(a, ids); err != nil {
+			return record.Account{}, err
+		}
+		if ends {
+			a.Generation++
+			if before.Status == record.StatusActive && a.Status != record.StatusActive {
+				a.InactiveGeneration = a.Generation
+			}
+			s.revokeLater(company, id, a.Generation, a.Keep)
+			if !a.SpareTokens {
+				r.tokens = nil
+			}
+		}
+		s.put(r, a, ids)
+		return s.load(r), nil
+	})
+}
+
+// A refusal is the error of a change, which the caller of Update gets whatever it is.
+type refusal struct{ error }
+
+func (r refusal) Unwrap() error { return r.error }
+
+func (s *Accounts) revokeLater(company string, id, generation int64, keep record.TokenHash) {
+	if of := (account{company, id}); s.pending[of].Generation < generation {
+		s.pending[of] = record.Revocation{Company: company, Account: id, Generation: generation, Keep: keep}
+	}
+}
+
+func (s accounts) SetPassword(ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep record.TokenHash, events ...record.OutboxEvent) error {
+	return s.do(ctx, "set_password", func() error {
+		r, err := s.row(company, id)
+		if err != nil || r.Generation != generation {
+			return record.ErrConflict
+		}
+		r.PasswordHash, r.MustSetPassword, r.Updated = hash, false, stored(now)
+		r.Generation++
+		delete(s.failures[record.FailureKey{Company: company, Account: id}], record.WrongPasswords)
+		s.revokeLater(company, id, r.Generation, keep)
+		s.insert(company, id, events)
+		return nil
+	})
+}
+
+func (r *row) accept(accepted []record.Acceptance) {
+	for _, a := range accepted {
+		a.At = stored(a.At)
+		r.Accepted = append(slices.DeleteFunc(slices.Clone(r.Accepted), func(old record.Acceptance) bool { return old.Code == a.Code }), a)
+	}
+	slices.SortFunc(r.Accepted, record.Acceptance.Compare)
+}
+
+func (s accounts) Accept(ctx context.Context, company string, id int64, accepted []record.Acceptance, events ...record.OutboxEvent) error {
+	return s.with(ctx, "accept", company, id, func(r *row) error {
+		r.accept(accepted)
+		s.insert(company, id, events)
+		return nil
+	})
+}
+
+// with calls change with a row, or returns ErrNotFound.
+func (s accounts) with(ctx context.Context, what, company string, id int64, change func(*row) error) error {
+	return s.do(ctx, what, func() error {
+		r, err := s.row(company, id)
+		if err != nil {
+			return err
+		}
+		return change(r)
+	})
+}
+
+func (s accounts) Delete(ctx context.Context, company string, id int64, updated time.Time, events ...record.OutboxEvent) error {
+	return s.with(ctx, "delete", company, id, func(r *row) error {
+		if !updated.IsZero() && !r.Updated.Equal(stored(updated)) {
+			return record.ErrNotFound
+		}
+		s.insert(company, id, events)
+		delete(s.rows, id)
+		maps.DeleteFunc(s.failures, func(key record.FailureKey, _ map[record.FailureKind]failure) bool { return key.Account == id })
+		s.revokeLater(company, id, record.AllGenerations, record.TokenHash{})
+		return nil
+	})
+}
+
+// Backup codes
+
+func (s accounts) SetBackupCodes(ctx context.Context, company string, id int64, hashes []string, events ...record.OutboxEvent) error {
+	return s.with(ctx, "set_backup_codes", company, id, func(r *row) error {
+		r.backup = slices.Compact(slices.Sorted(slices.Values(hashes)))
+		s.insert(company, id, events)
+		return nil
+	})
+}
+
+func (s accounts) BackupCodes(ctx context.Context, company string, id int64) ([]string, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.backup_codes", func() ([]string, error) {
+		r, err := s.row(company, id)
+		if err != nil {
+			return nil, nil
+		}
+		return slices.Clone(r.backup), nil
+	})
+}
+
+func (s accounts) UseBackupCode(ctx context.Context, company string, id int64, hash string) error {
+	return s.do(ctx, "use_backup_code", func() error {
+		r, err := s.row(company, id)
+		if err != nil || !slices.Contains(r.backup, hash) {
+			return record.ErrConflict
+		}
+		r.backup = slices.DeleteFunc(slices.Clone(r.backup), func(h string) bool { return h == hash })
+		return nil
+	})
+}
+
+// Passkeys
+
+// passkey returns the position of a passkey, or -1.
+func (r *row) passkey(credential []byte) int {
+	return slices.IndexFunc(r.passkeys, func(p record.Passkey) bool { return bytes.Equal(p.Credential, credential) })
+}
+
+func (r *row) add(id int64, p record.Passkey) {
+	p.Account, p.Created, p.LastUsed = id, stored(p.Created), stored(p.LastUsed)
+	r.passkeys = append(r.passkeys, p)
+	slices.SortStableFunc(r.passkeys, func(a, b record.Passkey) int {
+		return cmp.Or(a.Created.Compare(b.Created), bytes.Compare(a.Credential, b.Credential))
+	})
+}
+
+// holder returns the account that has a passkey, and its position there.
+func (s *Accounts) holder(company string, credential []byte) (*row, int, error) {
+	for _, r := range s.rows {
+		if i := r.passkey(credential); i >= 0 && r.Company == company {
+			return r, i, nil
+		}
+	}
+	return nil, 0, record.ErrNotFound
+}
+
+func (s accounts) AddPasskey(ctx context.Context, company string, p record.Passkey, events ...record.OutboxEvent) error {
+	return s.with(ctx, "add_passkey", company, p.Account, func(r *row) error {
+		if len(r.passkeys) >= record.MaxPasskeys {
+			return record.ErrConflict
+		}
+		if _, _, err := s.holder(company, p.Credential); err == nil {
+			return &record.TakenError{Field: "credential"}
+		}
+		r.add(r.ID, p)
+		s.insert(company, r.ID, events)
+		return nil
+	})
+}
+
+func (s accounts) Passkeys(ctx context.Context, company string, id int64) ([]record.Passkey, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.passkeys", func() ([]record.Passkey, error) {
+		r, err := s.row(company, id)
+		if err != nil {
+			return nil, nil
+		}
+		return slices.Clone(r.passkeys), nil
+	})
+}
+
+func (s accounts) Passkey(ctx context.Context, company string, credential []byte) (record.Passkey, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.passkey", func() (record.Passkey, error) {
+		r, i, err := s.holder(company, credential)
+		if err != nil {
+			return record.Passkey{}, err
+		}
+		return r.passkeys[i], nil
+	})
+}
+
+func (s accounts) UsePasskey(ctx context.Context, now time.Time, company string, credential []byte, signCount uint32, backedUp bool) error {
+	return s.do(ctx, "use_passkey", func() error {
+		r, i, err := s.holder(company, credential)
+		if err != nil {
+			return err
+		}
+		p := &r.passkeys[i]
+		if signCount <= p.SignCount && signCount+p.SignCount > 0 {
+			return record.ErrConflict
+		}
+		p.SignCount, p.BackedUp, p.LastUsed = signCount, backedUp, stored(now)
+		return nil
+	})
+}
+
+func (s accounts) RenamePasskey(ctx context.Context, company string, id int64, credential []byte, name string) error {
+	return s.with(ctx, "rename_passkey", company, id, func(r *row) error {
+		i := r.passkey(credential)
+		if i < 0 {
+			return record.ErrNotFound
+		}
+		r.passkeys[i].Name = name
+		return nil
+	})
+}
+
+func (s accounts) DeletePasskey(ctx context.Context, now time.Time, company string, id int64, credential []byte, keep record.TokenHash, events ...record.OutboxEvent) (int64, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.delete_passkey", func() (int64, error) {
+		r, err := s.row(company, id)
+		if err != nil || r.passkey(credential) < 0 {
+			return 0, record.ErrNotFound
+		}
+		if r.Phone == "" && r.PasswordHash == "" && len(r.Identities) == 0 && len(r.passkeys) == 1 {
+			return 0, record.ErrConflict
+		}
+		i := r.passkey(credential)
+		r.passkeys = slices.Delete(slices.Clone(r.passkeys), i, i+1)
+		r.Generation++
+		r.Updated = stored(now)
+		s.revokeLater(company, id, r.Generation, keep)
+		s.insert(company, id, events)
+		return r.Generation, nil
+	})
+}
+
+// Devices
+
+func (s accounts) AddDevice(ctx context.Context, company string, id int64, d record.Device, former string) error {
+	return s.with(ctx, "add_device", company, id, func(r *row) error {
+		d.FactorUntil, d.Created, d.Expires, d.Failures = stored(d.FactorUntil), stored(d.Created), stored(d.Expires), 0
+		r.devices = append(slices.Clone(r.devices), d)
+		s.forget(r, func(i int, old record.Device) bool { return old.ID == former })
+		over := len(r.devices) - record.MaxDevices
+		s.forget(r, func(i int, _ record.Device) bool { return i < over })
+		return nil
+	})
+}
+
+// forget removes devices with their failure counts, and returns how many.
+func (s *Accounts) forget(r *row, which func(i int, d record.Device) bool) (n int) {
+	var left []record.Device
+	for i, d := range r.devices {
+		if !which(i, d) {
+			left = append(left, d)
+			continue
+		}
+		delete(s.failures, record.FailureKey{Company: r.Company, Account: r.ID, Device: d.ID})
+		n++
+	}
+	r.devices = left
+	return n
+}
+
+func (s *Accounts) device(r *row, d record.Device) record.Device {
+	d.Failures = s.counts(record.FailureKey{Company: r.Company, Account: r.ID, Device: d.ID})[record.WrongPasswords].Count
+	return d
+}
+
+func (s accounts) Device(ctx context.Context, company string, id int64, hash record.TokenHash) (record.Device, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.device", func() (record.Device, error) {
+		r, err := s.row(company, id)
+		if err != nil {
+			return record.Device{}, err
+		}
+		for _, d := range r.devices {
+			if d.Hash == hash {
+				return s.device(r, d), nil
+			}
+		}
+		return record.Device{}, record.ErrNotFound
+	})
+}
+
+func (s accounts) Devices(ctx context.Context, company string, id int64) ([]record.Device, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.devices", func() (all []record.Device, _ error) {
+		if r, err := s.row(company, id); err == nil {
+			for _, d := range r.devices {
+				all = append(all, s.device(r, d))
+			}
+		}
+		return all, nil
+	})
+}
+
+func (s accounts) RemoveDevices(ctx context.Context, company string, id int64, device string) error {
+	return s.do(ctx, "remove_devices", func() error {
+		n := 0
+		if r, err := s.row(company, id); err == nil {
+			n = s.forget(r, func(_ int, d record.Device) bool { return device == "" || d.ID == device })
+		}
+		if n == 0 && device != "" {
+			return record.ErrNotFound
+		}
+		return nil
+	})
+}
+
+// Issued tokens
+
+// tokensOf returns the tokens of an account that its company has not revoked.
+func (s *Accounts) tokensOf(r *row) (all []*record.IssuedToken) {
+	for _, t := range r.tokens {
+		if t.generation == s.generations[r.Company] {
+			all = append(all, copied(t.IssuedToken, r.Company))
+		}
+	}
+	return all
+}
+
+func copied(t *record.IssuedToken, company string) *record.IssuedToken {
+	return &record.IssuedToken{
+		Hash: t.Hash, ID: t.ID, Company: company, Account: t.Account, Name: t.Name, Paths: slices.Clone(t.Paths), Methods: slices.Clone(t.Methods),
+		Actor: t.Actor, Reason: t.Reason, Created: stored(t.Created), Expires: stored(t.Expires), LastUsed: stored(t.LastUsed),
+	}
+}
+
+func unexpired(all []*record.IssuedToken, now time.Time) []*record.IssuedToken {
+	return slices.DeleteFunc(all, func(t *record.IssuedToken) bool { return !t.Expires.After(now) })
+}
+
+func (s accounts) AddToken(ctx context.Context, company string, t *record.IssuedToken, limit int) error {
+	return s.with(ctx, "add_token", company, t.Account, func(r *row) error {
+		if len(unexpired(s.tokensOf(r), t.Created)) >= limit {
+			return record.ErrConflict
+		}
+		kept := copied(t, company)
+		kept.LastUsed = time.Time{}
+		r.tokens = append(r.tokens, token{kept, s.generations[company]})
+		return nil
+	})
+}
+
+func (s accounts) Token(ctx context.Context, hash record.TokenHash) (*record.IssuedToken, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.token", func() (*record.IssuedToken, error) {
+		for _, r := range s.rows {
+			for _, t := range s.tokensOf(r) {
+				if t.Hash == hash {
+					return t, nil
+				}
+			}
+		}
+		return nil, record.ErrNotFound
+	})
+}
+
+func (s accounts) Tokens(ctx context.Context, now time.Time, company string, id int64) ([]*record.IssuedToken, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.tokens", func() ([]*record.IssuedToken, error) {
+		r, err := s.row(company, id)
+		if err != nil {
+			return nil, nil
+		}
+		return unexpired(s.tokensOf(r), now), nil
+	})
+}
+
+func (s accounts) UseToken(ctx context.Context, hash record.TokenHash, at time.Time) error {
+	return s.do(ctx, "use_token", func() error {
+		for _, r := range s.rows {
+			for _, t := range r.tokens {
+				if t.Hash == hash && t.LastUsed.Before(at) {
+					t.LastUsed = stored(at)
+				}
+			}
+		}
+		return nil
+	})
+}
+
+func (s accounts) DeleteToken(ctx context.Context, company string, id int64, tokenID string, acting bool) (int64, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.delete_token", func() (int64, error) {
+		r, err := s.row(company, id)
+		if err != nil {
+			return 0, err
+		}
+		left := slices.DeleteFunc(slices.Clone(r.tokens), func(t token) bool { return t.ID == tokenID && (!acting || t.Actor != "") })
+		if len(left) == len(r.tokens) {
+			return 0, record.ErrNotFound
+		}
+		r.tokens = left
+		s.revokeLater(company, id, r.Generation, record.TokenHash{})
+		return r.Generation, nil
+	})
+}
+
+// Failure counts
+
+func (s *Accounts) counts(key record.FailureKey) record.Failures {
+	var counts record.Failures
+	for kind, f := range s.failures[key] {
+		if counts == nil {
+			counts = record.Failures{}
+		}
+		counts[kind] = f.FailureCount
+	}
+	return counts
+}
+
+func (s accounts) UpdateFailures(ctx context.Context, now time.Time, key record.FailureKey, kind record.FailureKind, change func(*record.FailureCount) error) error {
+	return s.do(ctx, "update_failures", func() error {
+		f := s.failures[key][kind].FailureCount
+		if err := change(&f); err != nil {
+			return refusal{err}
+		}
+		if _, err := s.row(key.Company, key.Account); err != nil && key.Account != 0 {
+			return nil
+		}
+		if s.failures[key] == nil {
+			s.failures[key] = map[record.FailureKind]failure{}
+		}
+		events := f.Outbox
+		f.Outbox, f.Until = nil, stored(f.Until)
+		s.failures[key][kind] = failure{f, now}
+		if f.Count == 0 && f.Until.IsZero() {
+			delete(s.failures[key], kind)
+		}
+		s.insert(key.Company, key.Account, events)
+		return nil
+	})
+}
+
+func (s accounts) FailureCounts(ctx context.Context, key record.FailureKey) (record.Failures, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.failure_counts", func() (record.Failures, error) {
+		counts := record.Failures{}
+		maps.Copy(counts, s.counts(key))
+		return counts, nil
+	})
+}
+
+// Pending revocations
+
+func (s accounts) NewCompanyGeneration(ctx context.Context, company string) (record.Revocation, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.new_company_generation", func() (record.Revocation, error) {
+		s.generations[company]++
+		s.revokeLater(company, 0, s.generations[company], record.TokenHash{})
+		return s.pending[account{company, 0}], nil
+	})
+}
+
+func (s accounts) PendingRevocations(ctx context.Context, after record.Revocation, limit int) ([]record.Revocation, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.pending_revocations", func() (all []record.Revocation, _ error) {
+		order := func(a, b record.Revocation) int {
+			return cmp.Or(strings.Compare(a.Company, b.Company), cmp.Compare(a.Account, b.Account))
+		}
+		for _, e := range slices.SortedFunc(maps.Values(s.pending), order) {
+			if order(e, after) > 0 && len(all) < limit {
+				all = append(all, e)
+			}
+		}
+		return all, nil
+	})
+}
+
+func (s accounts) RevocationDone(ctx context.Context, done record.Revocation) error {
+	return s.do(ctx, "revocation_done", func() error {
+		if of := (account{done.Company, done.Account}); s.pending[of].Generation <= done.Generation {
+			delete(s.pending, of)
+		}
+		return nil
+	})
+}
+
+// Companies, seeds, secrets and keys
+
+func (s accounts) SetSeeded(ctx context.Context, company, mnemocode string) error {
+	return s.do(ctx, "set_seeded", func() error {
+		s.seeds[[2]string{company, mnemocode}] = true
+		return nil
+	})
+}
+
+func (s accounts) Seeded(ctx context.Context, company, mnemocode string) (bool, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.seeded", func() (bool, error) { return s.seeds[[2]string{company, mnemocode}], nil })
+}
+
+func (s accounts) MoveAccount(ctx context.Context, company string, id int64, to string, change func(*record.Account)) error {
+	return s.with(ctx, "move_account", company, id, func(r *row) error {
+		a := s.load(r)
+		a.Company = to
+		change(&a)
+		for _, p := range r.passkeys {
+			a.NewPasskeys = append(a.NewPasskeys, p)
+		}
+		if err := s.refuse(a, r.loginIDs); err != nil {
+			return err
+		}
+		s.forget(r, func(int, record.Device) bool { return true })
+		r.tokens = nil
+		from, now := record.FailureKey{Company: company, Account: id}, record.FailureKey{Company: to, Account: id}
+		if moved := s.failures[from]; moved != nil {
+			delete(s.failures, from)
+			s.failures[now] = moved
+		}
+		r.Company, r.TOTP, r.TOTPPending = to, a.TOTP, a.TOTPPending
+		return nil
+	})
+}
+
+func (s accounts) ForgetCompany(ctx context.Context, company, heir string) error {
+	return s.do(ctx, "forget_company", func() error {
+		for seed := range s.seeds {
+			if seed[0] == company {
+				delete(s.seeds, seed)
+				if heir != "" {
+					s.seeds[[2]string{heir, seed[1]}] = true
+				}
+			}
+		}
+		maps.DeleteFunc(s.failures, func(key record.FailureKey, _ map[record.FailureKind]failure) bool { return key.Company == company })
+		delete(s.keys, company)
+		if heir == "" {
+			maps.DeleteFunc(s.queues, func(name [2]string, _ *queue) bool { return name[0] == company })
+		}
+		return nil
+	})
+}
+
+func (s accounts) Secrets(ctx context.Context) ([]record.Secret, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.secrets", func() ([]record.Secret, error) {
+		if len(s.secrets) == 0 {
+			s.secrets = []record.Secret{{Value: make([]byte, 32)}}
+			rand.Read(s.secrets[0].Value)
+		}
+		return slices.Clone(s.secrets), nil
+	})
+}
+
+func (s accounts) AddSecret(ctx context.Context, secret record.Secret) error {
+	return s.do(ctx, "add_secret", func() error {
+		if slices.ContainsFunc(s.secrets, func(old record.Secret) bool { return old.Number == secret.Number }) {
+			return record.ErrConflict
+		}
+		secret.Begins = stored(secret.Begins)
+		s.secrets = append(s.secrets, secret)
+		slices.SortFunc(s.secrets, func(a, b record.Secret) int { return cmp.Compare(a.Number, b.Number) })
+		return nil
+	})
+}
+
+func (s accounts) SigningKeys(ctx context.Context, company string) ([]record.SigningKey, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.signing_keys", func() ([]record.SigningKey, error) { return slices.Clone(s.keys[company]), nil })
+}
+
+func (s accounts) AddSigningKey(ctx context.Context, company string, key record.SigningKey) error {
+	return s.do(ctx, "add_signing_key", func() error {
+		if slices.ContainsFunc(s.keys[company], func(old record.SigningKey) bool { return old.Number == key.Number }) {
+			return record.ErrConflict
+		}
+		key.Created = stored(key.Created)
+		s.keys[company] = append(s.keys[company], key)
+		slices.SortFunc(s.keys[company], func(a, b record.SigningKey) int { return cmp.Compare(a.Number, b.Number) })
+		return nil
+	})
+}
+
+func (s accounts) RemoveSigningKeys(ctx context.Context, company string, number int64) error {
+	return s.do(ctx, "remove_signing_keys", func() error {
+		s.keys[company] = slices.DeleteFunc(slices.Clone(s.keys[company]), func(k record.SigningKey) bool { return k.Number < number })
+		return nil
+	})
+}
+
+func (s accounts) CompaniesWithAccounts(ctx context.Context) ([]string, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.companies", func() (companies []string, _ error) {
+		for _, r := range s.ordered(func(*row) bool { return true }) {
+			companies = append(companies, r.Company)
+		}
+		return slices.Compact(companies), nil
+	})
+}
+
+func (s accounts) Count(ctx context.Context) (int, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.count", func() (int, error) { return len(s.rows), nil })
+}
+
+func (s accounts) Stranded(ctx context.Context, all bool) (map[string]int, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.stranded", func() (map[string]int, error) {
+		counts := map[string]int{}
+		for _, r := range s.rows {
+			if a := s.load(r); a.Status == record.StatusActive && (all || a.SecondFactor) && stranded(a) {
+				counts[a.Company]++
+			}
+		}
+		return counts, nil
+	})
+}
+
+func (s accounts) Sweep(ctx context.Context, now time.Time) error {
+	return s.do(ctx, "sweep", func() error {
+		for key, kinds := range s.failures {
+			maps.DeleteFunc(kinds, func(_ record.FailureKind, f failure) bool {
+				return key.Account == 0 && f.changed.Before(now.Add(-24*time.Hour)) && !f.Until.After(now)
+			})
+		}
+		for _, r := range s.rows {
+			s.forget(r, func(_ int, d record.Device) bool { return d.Expires.Before(now) })
+			r.tokens = slices.DeleteFunc(r.tokens, func(t token) bool { return t.Expires.Before(now.Add(-record.KeepExpired)) })
+		}
+		maps.DeleteFunc(s.spent, func(_ [32]byte, until time.Time) bool { return until.Before(now) })
+		return nil
+	})
+}
+
+// History
+
+func (s accounts) Record(ctx context.Context, events []record.Event) error {
+	return s.do(ctx, "record", func() error {
+		for _, e := range events {
+			r, err := s.row(e.Company, e.Account)
+			if err != nil {
+				continue
+			}
+			e.Time, e.Count = stored(e.Time), 1
+			alike := func(old record.Event) bool {
+				return old.Noise == e.Noise && old.Apart == e.Apart && (!e.Apart || old.Name == e.Name)
+			}
+			last := len(r.history) - 1 // the one that came just before, if the event is apart, of its name
+			for e.Apart && last >= 0 && !alike(r.history[last]) {
+				last--
+			}
+			if last >= 0 && alike(r.history[last]) && same(r.history[last], e) {
+				e.Count += r.history[last].Count
+				r.history = slices.Delete(slices.Clone(r.history), last, last+1)
+			}
+			r.history = append(r.history, e)
+			kept, n := record.HistoryKept, 0
+			if e.Apart {
+				kept = record.HistoryKeptApart
+			}
+			for i := len(r.history) - 1; i >= 0; i-- {
+				if alike(r.history[i]) {
+					if n++; n > kept {
+						r.history = slices.Delete(slices.Clone(r.history), i, i+1)
+					}
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// same reports whether two events differ at most in what one entry can have of both.
+func same(a, b record.Event) bool {
+	a.Time, a.Count, a.Ref = b.Time, b.Count, b.Ref
+	return fmt.Sprint(a) == fmt.Sprint(b)
+}
+
+func (s accounts) Recorded(ctx context.Context, company string, id int64, limit int) ([]record.Event, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.recorded", func() (all []record.Event, _ error) {
+		r, err := s.row(company, id)
+		if err != nil {
+			return nil, nil
+		}
+		for _, e := range slices.Backward(r.history) {
+			if len(all) < limit {
+				all = append(all, shown(r, e))
+			}
+		}
+		return all, nil
+	})
+}
+
+// shown returns what a history keeps of an event.
+func shown(r *row, e record.Event) record.Event {
+	return record.Event{
+		Name: e.Name, Time: e.Time, Company: r.Company, Account: r.ID, Mnemocode: e.Mnemocode, Session: e.Session, State: e.State,
+		Address: e.Address, UserAgent: e.UserAgent, Actor: e.Actor, Route: e.Route, Result: e.Result, Reason: e.Reason, Ref: e.Ref, Factor: e.Factor, Count: e.Count,
+	}
+}
+
+func (s accounts) Referred(ctx context.Context, company, ref string) ([]record.Event, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.referred", func() (all []record.Event, _ error) {
+		for _, r := range s.ordered(func(r *row) bool { return r.Company == company }) {
+			for _, e := range r.history {
+				if e.Ref == ref && ref != "" {
+					e = shown(r, e)
+					e.Mnemocode = r.Mnemocode
+					all = append(all, e)
+				}
+			}
+		}
+		slices.SortStableFunc(all, func(a, b record.Event) int { return b.Time.Compare(a.Time) })
+		return all, nil
+	})
+}
+
+func (s accounts) Forget(ctx context.Context, before time.Time) error {
+	return s.do(ctx, "forget", func() error {
+		for _, r := range s.rows {
+			r.history = slices.DeleteFunc(slices.Clone(r.history), func(e record.Event) bool { return e.Time.Before(stored(before)) })
+		}
+		return nil
+	})
+}
+
+// Outbox
+
+// insert stores events of an account. They join the queue in which some of the account's
+// already wait.
+func (s *Accounts) insert(company string, id int64, events []record.OutboxEvent) {
+	for _, e := range events {
+		name := [2]string{company, e.Queue}
+		latest := int64(0)
+		for other, q := range s.queues {
+			for i, waiting := range q.Events {
+				if q.accounts[i] == id && other[0] == company && waiting.Number > latest {
+					name, latest = other, waiting.Number
+				}
+			}
+		}
+		q := s.queues[name]
+		if q == nil {
+			q = &queue{OutboxQueue: record.OutboxQueue{Company: company, Name: name[1]}, due: stored(e.At)}
+			s.queues[name] = q
+		}
+		e.Number, e.At, e.Queue = s.next(), stored(e.At), ""
+		q.Events, q.accounts = append(q.Events, e), append(q.accounts, id)
+	}
+}
+
+// waiting returns the queues, those that were due first first.
+func (s *Accounts) waiting() []*queue {
+	return slices.SortedFunc(maps.Values(s.queues), func(a, b *queue) int {
+		return cmp.Or(a.due.Compare(b.due), strings.Compare(a.Company, b.Company), strings.Compare(a.Name, b.Name))
+	})
+}
+
+func (s accounts) Due(ctx context.Context, now time.Time) ([]string, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.due", func() (companies []string, _ error) {
+		for _, q := range s.waiting() {
+			if !q.due.After(now) {
+				companies = append(companies, q.Company)
+			}
+		}
+		slices.Sort(companies)
+		return slices.Compact(companies), nil
+	})
+}
+
+func (s accounts) Claim(ctx context.Context, now, until time.Time, company string, limit int) ([]record.OutboxQueue, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.claim", func() (claimed []record.OutboxQueue, _ error) {
+		for _, q := range s.waiting() {
+			if q.Company == company && !q.due.After(now) && len(claimed) < limit {
+				q.due, q.Claim = stored(until), fmt.Sprint(s.next())
+				c := q.OutboxQueue
+				c.Until, c.Events = until, slices.Clone(q.Events[:min(len(q.Events), record.ClaimedEvents)])
+				claimed = append(claimed, c)
+			}
+		}
+		return claimed, nil
+	})
+}
+
+func (s accounts) Acknowledge(ctx context.Context, c record.OutboxQueue, delivered []int64, due time.Time, tries int) error {
+	return s.do(ctx, "acknowledge", func() error {
+		name := [2]string{c.Company, c.Name}
+		q := s.queues[name]
+		if q == nil {
+			return nil
+		}
+		var events []record.OutboxEvent
+		var ids []int64
+		for i, e := range q.Events {
+			if !slices.Contains(delivered, e.Number) {
+				events, ids = append(events, e), append(ids, q.accounts[i])
+			}
+		}
+		q.Events, q.accounts = events, ids
+		if q.Claim == c.Claim {
+			q.due, q.Tries, q.Claim = stored(due), tries, ""
+		}
+		if q.Claim == "" && len(q.Events) == 0 {
+			delete(s.queues, name)
+		}
+		return nil
+	})
+}
+
+func (s accounts) Backlog(ctx context.Context, last string) (record.Backlog, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.backlog", func() (b record.Backlog, _ error) {
+		for _, q := range s.waiting() {
+			switch {
+			case q.Company <= last || len(q.Events) == 0 || b.Company != "" && q.Company > b.Company:
+				continue
+			case q.Company != b.Company:
+				b = record.Backlog{Company: q.Company, Oldest: q.Events[0].At}
+			}
+			b.Events += len(q.Events)
+			for _, e := range q.Events {
+				if e.At.Before(b.Oldest) {
+					b.Oldest = e.At
+				}
+			}
+		}
+		if b.Company == "" {
+			return b, record.ErrNotFound
+		}
+		return b, nil
+	})
+}
+
+// Interface guards
+var (
+	_ record.Outbox      = accounts{}
+	_ record.History     = accounts{}
+	_ record.Census      = accounts{}
+	_ record.SigningKeys = accounts{}
+)
