@@ -17,6 +17,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	_ "github.com/mnemogate/mnemogate/caddymodule/oauth"
+	"github.com/mnemogate/mnemogate/caddymodule/policy"
 	_ "github.com/mnemogate/mnemogate/caddymodule/senders"
 	_ "github.com/mnemogate/mnemogate/caddymodule/stores"
 	"github.com/mnemogate/mnemogate/flows/message"
@@ -76,16 +77,8 @@ func migrateOption(host string) string {
 	return in("password", in("migrate webhook https://"+host+".example.com", "secret "+guesttest.Secret))
 }
 
-var leaves = []leaf{
-	{in("session", "temporary 1m"), in("session", "temporary 2m"), func(c *tenant.Company) any { return c.Session.Temporary }},
-	{in("session", "idle 1m"), in("session", "idle 2m"), func(c *tenant.Company) any { return c.Session.Idle }},
-	{in("session", "lifetime 1m"), in("session", "lifetime 2m"), func(c *tenant.Company) any { return c.Session.Lifetime }},
-	{in("session", "stream_recheck 5s"), in("session", "stream_recheck 3s"), func(c *tenant.Company) any { return c.Session.StreamRecheck }},
-	{in("otp", "length 7"), in("otp", "length 8"), func(c *tenant.Company) any { return c.OTP.Length }},
-	{in("otp", "ttl 1m"), in("otp", "ttl 2m"), func(c *tenant.Company) any { return c.OTP.TTL }},
-	{in("otp", "renewals 1"), in("otp", "renewals 0"), func(c *tenant.Company) any { return *c.OTP.Renewals }},
+var leaves = append(boundedLeaves(), []leaf{
 	{in("otp", "fixed 123456 +37060000001"), in("otp", "fixed 123456 +37060000002"), func(c *tenant.Company) any { return c.OTP.Fixed }},
-	{in("password", "min_length 9"), in("password", "min_length 10"), func(c *tenant.Company) any { return c.Password.MinLength }},
 	{in("password", "regex a"), in("password", "regex b"), func(c *tenant.Company) any { return c.Password.Regex }},
 	{in("password", "argon2id 19456 3 1"), in("password", "argon2id 19456 4 1"), func(c *tenant.Company) any { return c.Password.Argon2id }},
 	{in("password", "required"), in("password", "required off"), func(c *tenant.Company) any { return *c.Password.Required }},
@@ -102,24 +95,7 @@ var leaves = []leaf{
 	{mailOption, "mail log", func(c *tenant.Company) any { return gatewayNames(c.Mail) }},
 	{in("recovery", "methods QUESTION"), in("recovery", "methods off"), func(c *tenant.Company) any { return fmt.Sprint(c.Recovery.Methods) }},
 	{in("recovery", "link https://one.example/#{token}"), in("recovery", "link https://two.example/#{token}"), func(c *tenant.Company) any { return c.Recovery.Link }},
-	{in("recovery", "link_ttl 1m"), in("recovery", "link_ttl 2m"), func(c *tenant.Company) any { return c.Recovery.LinkTTL }},
-	{in("recovery", "welcome_ttl 1d"), in("recovery", "welcome_ttl 30d"), func(c *tenant.Company) any { return c.Recovery.WelcomeTTL }},
-	{in("limits", "captcha_after 1"), in("limits", "captcha_after 0"), func(c *tenant.Company) any { return *c.Limits.CaptchaAfter }},
-	{in("limits", "lock_after 1"), in("limits", "lock_after 2"), func(c *tenant.Company) any { return c.Limits.LockAfter }},
-	{in("limits", "lock_for 1m"), in("limits", "lock_for 2m"), func(c *tenant.Company) any { return c.Limits.LockFor }},
-	{in("limits", "disable_after 1"), in("limits", "disable_after 2"), func(c *tenant.Company) any { return c.Limits.DisableAfter }},
-	{in("limits", "failures_per_address 1/1m"), in("limits", "failures_per_address 2/2m"), func(c *tenant.Company) any { return c.Limits.FailuresPerAddress }},
-	{in("limits", "logins_per_address 1/1m"), in("limits", "logins_per_address unlimited"), func(c *tenant.Company) any { return c.Limits.LoginsPerAddress }},
-	{in("limits", "wrong_codes 1/1m"), in("limits", "wrong_codes 2/2m"), func(c *tenant.Company) any { return c.Limits.WrongCodes }},
-	{in("limits", "wrong_answers 1/1m"), in("limits", "wrong_answers 2/2m"), func(c *tenant.Company) any { return c.Limits.WrongAnswers }},
-	{in("limits", "sms_per_account 1/1m"), in("limits", "sms_per_account unlimited"), func(c *tenant.Company) any { return c.Limits.SMSPerAccount }},
-	{in("limits", "sms_per_phone 1/1m"), in("limits", "sms_per_phone unlimited"), func(c *tenant.Company) any { return c.Limits.SMSPerPhone }},
-	{in("limits", "sms_per_address 1/1m"), in("limits", "sms_per_address unlimited"), func(c *tenant.Company) any { return c.Limits.SMSPerAddress }},
-	{in("limits", "sms_per_company 1/1m"), in("limits", "sms_per_company unlimited"), func(c *tenant.Company) any { return c.Limits.SMSPerCompany }},
 	{in("limits", "sms_countries +370 +371"), in("limits", "sms_countries +372"), func(c *tenant.Company) any { return fmt.Sprint(c.Limits.SMSCountries) }},
-	{in("limits", "sms_per_country 1/1m"), in("limits", "sms_per_country unlimited"), func(c *tenant.Company) any { return c.Limits.SMSPerCountry }},
-	{in("limits", "mails_per_account 1/1m"), in("limits", "mails_per_account unlimited"), func(c *tenant.Company) any { return c.Limits.MailsPerAccount }},
-	{in("limits", "sessions_per_account 1"), in("limits", "sessions_per_account 2"), func(c *tenant.Company) any { return c.Limits.SessionsPerAccount }},
 	{"hardened", "hardened off", func(c *tenant.Company) any { return c.Hardened }},
 	{in("password", "blocklist ../integration/testdata/blocklist"), in("password", "blocklist ../integration/testdata/texts/otp.login.sms.txt"), func(c *tenant.Company) any { return c.Blocklist != nil && c.Blocklist.Contains("our-company-2026") }},
 	{"devices 90d skip_second_factor", "devices 90d", func(c *tenant.Company) any { return c.Devices }},
@@ -131,6 +107,67 @@ var leaves = []leaf{
 	{"phone_region LT", "phone_region DE", func(c *tenant.Company) any { return c.PhoneRegion }},
 	{"sms_origin one.example", "sms_origin two.example", func(c *tenant.Company) any { return c.SMSOrigin }},
 	{"texts ../integration/testdata/texts", "texts .", func(c *tenant.Company) any { return fmt.Sprintf("%p", c.Texts) }},
+}...)
+
+// boundedLeaves are those of policy.Options, with two values that each standard allows.
+func boundedLeaves() (leaves []leaf) {
+	for _, o := range policy.Options {
+		if o.Block == "devices" || o.Block == "issued_tokens" {
+			continue // a company replaces these as a whole
+		}
+		most := o.Works.Most
+		if o.Source != "" {
+			most = o.Bound.Most
+		}
+		leaves = append(leaves, leaf{in(o.Block, written(o, most-1)), in(o.Block, written(o, most-2)), func(c *tenant.Company) any {
+			p := policy.Policy{Session: c.Session, OTP: c.OTP, Password: policy.Passwords{Passwords: c.Password}, Recovery: c.Recovery, Limits: c.Limits}
+			return reflect.Indirect(reflect.ValueOf(o.Of(&p))).Interface()
+		}})
+	}
+	return leaves
+}
+
+// written returns the line of an option with a number of nanoseconds, or another one.
+func written(o policy.Option, n int64) string {
+	line := fmt.Sprint(o.Name(), " ", n)
+	switch o.Of(new(policy.Policy)).(type) {
+	case *tenant.Duration:
+		return line + "ns"
+	case *tenant.Rate:
+		return line + "/1m"
+	}
+	return line
+}
+
+func TestOptionsKeepTheirBounds(t *testing.T) {
+	for _, o := range policy.Options {
+		if o.Block == "devices" {
+			continue // it is no block: see bad_policy.caddyfiletest
+		}
+		try := func(n int64, more, want string) {
+			t.Helper()
+			text := in("mnemogate", in(o.Block, written(o, n)+more)+in("company acme", "api_key k\ncaptcha off"))
+			err := new(App).UnmarshalCaddyfile(caddyfile.NewTestDispenser(text))
+			if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+				t.Errorf("%s %d%s: got %v, want %q", o.Directive(), n, more, err, want)
+			}
+		}
+		insecure := ""
+		if o.Source != "" {
+			insecure = " insecure"
+			try(o.Bound.Most, "", "")
+			if forbidden := o.Bound.Most + 1; o.Works.Most > o.Bound.Most {
+				try(forbidden, "", o.Directive()+": ")
+				try(forbidden, "", "is against "+o.Source+"; choose "+o.Rule())
+			}
+			if forbidden := o.Bound.Least - 1; o.Bound.Least > o.Works.Least {
+				try(forbidden, "", "is against "+o.Source+"; choose "+o.Rule())
+			}
+		}
+		try(o.Works.Most, insecure, "")
+		try(o.Works.Most+1, insecure, " at Testfile:3")
+		try(o.Works.Least-1, insecure, " at Testfile:3")
+	}
 }
 
 // policyOf returns what applies to a company of an app.

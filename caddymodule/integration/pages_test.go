@@ -17,6 +17,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/gate"
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+	"github.com/mnemogate/mnemogate/caddymodule/policy"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -68,6 +69,25 @@ func TestPagesLinkToWhatIsThere(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The bounds of options are those that standards set.
+func TestPagesShowTheBounds(t *testing.T) {
+	table := "| Option | Bound | From |\n| --- | --- | --- |\n"
+	var names []string
+	for i, o := range policy.Options {
+		if o.Source == "" {
+			continue
+		}
+		names = append(names, "`"+o.Directive()+"`")
+		rest := slices.DeleteFunc(slices.Clone(policy.Options[i+1:]), func(o policy.Option) bool { return o.Source == "" })
+		if len(rest) > 0 && rest[0].Source == o.Source && rest[0].Rule() == o.Rule() {
+			continue
+		}
+		table += "| " + strings.Join(names, ", ") + " | " + o.Rule() + " | " + o.Source + " |\n"
+		names = nil
+	}
+	storetest.Generated(t, "../../docs/configuration.md", "bounds", table+"| `password argon2id` | at least the minimum there | OWASP Password Storage Cheat Sheet |\n")
 }
 
 // anchors returns the anchors that GitHub creates for a page's headings.

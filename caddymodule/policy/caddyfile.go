@@ -68,23 +68,13 @@ func (p *Policy) block(d *caddyfile.Dispenser, options func(*caddyfile.Dispenser
 }
 
 func (p *Policy) sessionOptions(d *caddyfile.Dispenser) map[string]func() error {
-	s := &p.Session
-	return map[string]func() error{
-		"temporary <duration> [insecure]": p.insecure(d, "session.temporary", guest.Duration(&s.Temporary)),
-		"idle <duration> [insecure]":      p.insecure(d, "session.idle", guest.Duration(&s.Idle)),
-		"lifetime <duration> [insecure]":  p.insecure(d, "session.lifetime", guest.Duration(&s.Lifetime)),
-		"stream_recheck <duration>":       guest.OneValue(d, guest.Duration(&s.StreamRecheck)),
-	}
+	return p.optionsOf("session", d, map[string]func() error{})
 }
 
 func (p *Policy) otpOptions(d *caddyfile.Dispenser) map[string]func() error {
-	o := &p.OTP
-	return map[string]func() error{
-		"length <digits> [insecure]": p.insecure(d, "otp.length", guest.Int(&o.Length)),
-		"ttl <duration> [insecure]":  p.insecure(d, "otp.ttl", guest.Duration(&o.TTL)),
-		"renewals <n>":               guest.OneValue(d, countValue(&o.Renewals)),
-		"fixed <code> <phone>...":    func() error { return parseFixed(d, o) },
-	}
+	return p.optionsOf("otp", d, map[string]func() error{
+		"fixed <code> <phone>...": func() error { return parseFixed(d, &p.OTP) },
+	})
 }
 
 func parseFixed(d *caddyfile.Dispenser, o *tenant.OTP) error {
@@ -97,15 +87,14 @@ func parseFixed(d *caddyfile.Dispenser, o *tenant.OTP) error {
 }
 
 func (p *Policy) passwordOptions(d *caddyfile.Dispenser) map[string]func() error {
-	return map[string]func() error{
-		"min_length <characters> [insecure]":                          p.insecure(d, "password.min_length", guest.Int(&p.Password.MinLength)),
-		"regex <re2> [<description>]":                                 func() error { return parseRegex(d, &p.Password) },
-		"blocklist <file>":                                            guest.Text(d, &p.Password.Blocklist),
+	return p.optionsOf("password", d, map[string]func() error{
+		"regex <re2> [<description>]": func() error { return parseRegex(d, &p.Password) },
+		"blocklist <file>":            guest.Text(d, &p.Password.Blocklist),
 		"breached <url>|<dir>|off [at_login] [require] [insecure]":    func() error { return parseBreached(d, &p.Password) },
 		"argon2id <memory_KiB> <iterations> <parallelism> [insecure]": func() error { return p.parseArgon2id(d) },
-		"required [off]":                                              unlessOff(d, &p.Password.Required),
-		"migrate <module>":                                            guest.Module(d, "mnemogate.migrate", &p.Password.MigrateRaw),
-	}
+		"required [off]":   unlessOff(d, &p.Password.Required),
+		"migrate <module>": guest.Module(d, "mnemogate.migrate", &p.Password.MigrateRaw),
+	})
 }
 
 func parseRegex(d *caddyfile.Dispenser, p *Passwords) error {
@@ -164,13 +153,10 @@ func (p *Policy) parseArgon2id(d *caddyfile.Dispenser) error {
 }
 
 func (p *Policy) recoveryOptions(d *caddyfile.Dispenser) map[string]func() error {
-	r := &p.Recovery
-	return map[string]func() error{
-		"methods PHONE|MAIL|QUESTION...|off": listOrOff(d, &r.Methods),
-		"link <url_with_{token}>":            guest.Text(d, &r.Link),
-		"link_ttl <duration> [insecure]":     p.insecure(d, "recovery.link_ttl", guest.Duration(&r.LinkTTL)),
-		"welcome_ttl <duration>":             guest.OneValue(d, guest.Duration(&r.WelcomeTTL)),
-	}
+	return p.optionsOf("recovery", d, map[string]func() error{
+		"methods PHONE|MAIL|QUESTION...|off": listOrOff(d, &p.Recovery.Methods),
+		"link <url_with_{token}>":            guest.Text(d, &p.Recovery.Link),
+	})
 }
 
 // listOrOff parses one or more values, or the word off for none.
@@ -212,25 +198,9 @@ func (p *Policy) passkeyOptions(d *caddyfile.Dispenser) map[string]func() error 
 }
 
 func (p *Policy) limitOptions(d *caddyfile.Dispenser) map[string]func() error {
-	l := &p.Limits
-	return map[string]func() error{
-		"captcha_after <n> [insecure]":                p.insecure(d, "limits.captcha_after", countValue(&l.CaptchaAfter)),
-		"lock_after <n> [insecure]":                   p.insecure(d, "limits.lock_after", guessesValue(&l.LockAfter)),
-		"lock_for <duration>":                         guest.OneValue(d, guest.Duration(&l.LockFor)),
-		"disable_after <n> [insecure]":                p.insecure(d, "limits.disable_after", guessesValue(&l.DisableAfter)),
-		"failures_per_address <n>/<duration>":         guest.OneValue(d, rateValue(&l.FailuresPerAddress)),
-		"logins_per_address <n>/<duration>|unlimited": guest.OneValue(d, rateValue(&l.LoginsPerAddress)),
-		"wrong_codes <n>/<duration> [insecure]":       p.insecure(d, "limits.wrong_codes", rateValue(&l.WrongCodes)),
-		"wrong_answers <n>/<duration> [insecure]":     p.insecure(d, "limits.wrong_answers", rateValue(&l.WrongAnswers)),
-		"sms_per_account <n>/<duration>|unlimited":    guest.OneValue(d, rateValue(&l.SMSPerAccount)),
-		"sms_per_phone <n>/<duration>|unlimited":      guest.OneValue(d, rateValue(&l.SMSPerPhone)),
-		"sms_per_address <n>/<duration>|unlimited":    guest.OneValue(d, rateValue(&l.SMSPerAddress)),
-		"sms_per_company <n>/<duration>|unlimited":    guest.OneValue(d, rateValue(&l.SMSPerCompany)),
-		"sms_countries <prefix>...|all":               guest.List(d, &l.SMSCountries),
-		"sms_per_country <n>/<duration>|unlimited":    guest.OneValue(d, rateValue(&l.SMSPerCountry)),
-		"mails_per_account <n>/<duration>|unlimited":  guest.OneValue(d, rateValue(&l.MailsPerAccount)),
-		"sessions_per_account <n>":                    guest.OneValue(d, guest.Int(&l.SessionsPerAccount)),
-	}
+	return p.optionsOf("limits", d, map[string]func() error{
+		"sms_countries <prefix>...|all": guest.List(d, &p.Limits.SMSCountries),
+	})
 }
 
 func (p *Policy) parseDevices(d *caddyfile.Dispenser) error {
@@ -262,12 +232,7 @@ func (p *Policy) parseTokens(d *caddyfile.Dispenser) error {
 }
 
 func (p *Policy) tokenOptions(d *caddyfile.Dispenser) map[string]func() error {
-	t := p.IssuedTokens
-	return map[string]func() error{
-		"lifetime <duration>": guest.OneValue(d, guest.Duration(&t.Lifetime)),
-		"per_account <n>":     guest.OneValue(d, guest.Int(&t.PerAccount)),
-		"acting <duration>":   guest.OneValue(d, guest.Duration(&t.Acting)),
-	}
+	return p.optionsOf("issued_tokens", d, map[string]func() error{})
 }
 
 // insecure parses an option that has one value, optionally followed by the word
@@ -282,37 +247,6 @@ func (p *Policy) insecure(d *caddyfile.Dispenser, option string, read guest.Valu
 			return guest.ErrArguments
 		}
 		return read.Parse(d, args[0])
-	}
-}
-
-// guessesValue reads a limit on wrong guesses.
-func guessesValue(to *int) guest.Value {
-	return func(arg string) string {
-		if arg == "unlimited" {
-			return "not possible here, because it limits how much can be guessed; choose a number"
-		}
-		return guest.Int(to)(arg)
-	}
-}
-
-func rateValue(to *tenant.Rate) guest.Value {
-	return func(arg string) string {
-		if err := to.UnmarshalText([]byte(arg)); err != nil {
-			return "not a rate; " + err.Error()
-		}
-		return ""
-	}
-}
-
-// countValue reads a number that may be 0.
-func countValue(to **int) guest.Value {
-	return func(arg string) string {
-		n, err := strconv.Atoi(arg)
-		if err != nil {
-			return "not a number"
-		}
-		*to = &n
-		return ""
 	}
 }
 

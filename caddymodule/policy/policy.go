@@ -1,8 +1,8 @@
 // Package policy holds the settings that a company may choose, or the app for all
 // companies: how long sessions live, the rules for passwords, and the limits on
 // attempts and messages. Start at Policy and its blocks in flows/tenant, whose
-// fields document the options and their defaults. Check has the bounds, and
-// caddyfile.go the syntax.
+// fields document the options and their defaults. options.go has the options with one
+// value and their bounds, caddyfile.go the syntax of the others, and check.go their checks.
 package policy
 
 import (

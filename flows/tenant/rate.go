@@ -13,8 +13,12 @@ import (
 // or a text, in which d is a day of 24 hours.
 type Duration time.Duration
 
-// String formats a duration as time.Duration does, but 10m0s as 10m.
+// String formats a duration as time.Duration does, but 10m0s as 10m and 720h as 30d.
 func (d Duration) String() string {
+	const day = Duration(24 * time.Hour)
+	if d >= 2*day && d%day == 0 {
+		return strconv.FormatInt(int64(d/day), 10) + "d"
+	}
 	s := time.Duration(d).String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")
