@@ -31,6 +31,10 @@ func (s *Service) ClientConfig(ctx context.Context, r *Request) (tenant.ClientCo
 
 // ConfigOf is ClientConfig for a page that brings its configuration with it.
 func (s *Service) ConfigOf(ctx context.Context, c *tenant.Company, languages func() []language.Tag) tenant.ClientConfig {
+	var issued *tenant.ClientTokens
+	if c.IssuedTokens.ByUsers {
+		issued = &tenant.ClientTokens{Lifetime: seconds(c.IssuedTokens.Lifetime)}
+	}
 	return tenant.ClientConfig{
 		Password:         c.ClientPassword(),
 		Captcha:          c.ClientCaptcha(),
@@ -42,6 +46,7 @@ func (s *Service) ConfigOf(ctx context.Context, c *tenant.Company, languages fun
 		Passkeys:         c.Passkeys != nil,
 		Devices:          c.Devices.For != 0,
 		SkipSecondFactor: c.Devices.SkipSecondFactor,
+		IssuedTokens:     issued,
 		Session:          tenant.ClientSessionLife{Idle: seconds(c.Session.Idle), Lifetime: seconds(c.Session.Lifetime)},
 	}
 }

@@ -1,18 +1,13 @@
 package accounts
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
-	"slices"
-	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/flows/manage"
-	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 // issueToken issues a token. With an actor it needs the right act, and otherwise issue.
@@ -41,22 +36,15 @@ func (c *Call) issueToken() error {
 	return c.reply(http.StatusCreated, view, nil)
 }
 
-const (
-	maxTokenPaths = 20
-	maxPattern    = 256
-)
-
 // parseToken reads what a token is for.
-func parseToken(data []byte) (manage.TokenWish, error) {
-	var wanted api.NewToken
-	var wish manage.TokenWish
+func parseToken(data []byte) (wish manage.TokenWish, err error) {
 	values, err := parseObject(data)
 	if err != nil {
 		return wish, err
 	}
 	fields := map[string]any{
-		"name": &wanted.Name, "paths": &wanted.Paths, "methods": &wanted.Methods, "expires_in": &wanted.ExpiresIn,
-		"actor": &wanted.Actor, "reason": &wanted.Reason,
+		"name": &wish.Name, "paths": &wish.Paths, "methods": &wish.Methods, "expires_in": &wish.ExpiresIn,
+		"actor": &wish.Actor, "reason": &wish.Reason,
 	}
 	for name, value := range values {
 		to, known := fields[name]
@@ -67,19 +55,7 @@ func parseToken(data []byte) (manage.TokenWish, error) {
 			return wish, &manage.FieldError{Field: name, Message: "it must be a text, a list of texts for paths and methods, and a whole number for expires_in"}
 		}
 	}
-	_, given := values["expires_in"]
-	if longest := int64(record.LongestSession / time.Second); given && (wanted.ExpiresIn < 1 || wanted.ExpiresIn > longest) {
-		return wish, &manage.FieldError{Field: "expires_in", Message: fmt.Sprintf("it must be 1 to %d seconds", longest)}
-	}
-	wish = manage.TokenWish{
-		Name: wanted.Name, Paths: wanted.Paths, Methods: wanted.Methods, Actor: wanted.Actor, Reason: wanted.Reason,
-		Life: time.Duration(wanted.ExpiresIn) * time.Second,
-	}
-	err = paths.CheckPatterns(wish.Paths)
-	if len(wish.Paths) > maxTokenPaths || slices.ContainsFunc(wish.Paths, func(p string) bool { return len(p) > maxPattern }) {
-		err = errors.New("name at most 20 paths, each of at most 256 bytes")
-	}
-	if err != nil {
+	if err := paths.CheckToken(wish.Paths); err != nil {
 		return wish, &manage.FieldError{Field: "paths", Message: err.Error()}
 	}
 	return wish, nil

@@ -41,7 +41,8 @@ socket as unix//run/caddy/admin.sock.
 
 With --api, they use the accounts API of a site with the directive
 mnemogate_accounts instead, with the key in --key-file. The key needs the right
-read and, if the command needs it, write, sessions, import, export or messages.
+read and, if the command needs it, write, sessions, issue, act, import, export
+or messages.
 
 --company names the company. You can omit it if only one is configured.
 
@@ -67,7 +68,7 @@ identity, and 4 if the server or one of its stores did not answer.`,
   $ caddy mnemogate doctor`
 			c := new(cli)
 			c.flags(cmd)
-			group(cmd, c.accountCommand(), c.backupCodesCommand(), c.totpCommand(), c.passkeysCommand(), c.devicesCommand(),
+			group(cmd, c.accountCommand(), c.backupCodesCommand(), c.totpCommand(), c.passkeysCommand(), c.devicesCommand(), c.tokensCommand(),
 				c.sessionsCommand(), c.companyCommand(), c.importCommand(), c.exportCommand(),
 				c.backupCommand(), c.restoreCommand(), c.rekeyCommand(), c.doctorCommand(), c.pageCommand(), c.messagesCommand(), c.sandboxCommand())
 		},

@@ -34,11 +34,12 @@ func (b *tab) holds(s *site, token string) {
 
 // One site serves all browsers with the security page.
 func TestBrowserAtTheSecurityPage(t *testing.T) {
-	s, _ := startBrowserSite(t, siteConfig{company: people, global: "devices 90d\n", handler: "login_page\nself_service"})
+	s, _ := startBrowserSite(t, siteConfig{company: people + byUsers, global: "devices 90d\n", handler: "login_page\nself_service"})
 	s.run("all sections", func(t *testing.T) { browserShowsTheSecurityPage(t, s) })
 	s.run("no password", func(t *testing.T) { browserHasNoPassword(t, s) })
 	s.run("another phone and email", func(t *testing.T) { browserMovesToAnotherPhone(t, s) })
 	s.run("known devices", func(t *testing.T) { browserForgetsDevices(t, s) })
+	s.run("tokens", func(t *testing.T) { browserIssuesTokens(t, s) })
 }
 
 // A user sees the devices and ends one, changes the password, sets up an app and backup
@@ -246,6 +247,42 @@ func browserForgetsDevices(t *testing.T, s *site) {
 	b.submits()
 	b.tells("devices", "security.devices.forgotten.all")
 	b.waits(`document.querySelector('#devices .item') === null`)
+}
+
+// A user makes a token for a program, sees it once, and removes it.
+func browserIssuesTokens(t *testing.T, s *site) {
+	b := newBrowser(t)
+	b.logsIn(s.URL+"/acme/security", "frank", testPassword)
+	b.sees("security", "#tokens .row")
+	b.chooses("security.tokens.create")
+	b.types("name", "Nightly <b>report</b>")
+	b.enters("paths", "reports")
+	b.shows("#paths-error", "security.tokens.invalid")
+	b.enters("paths", " /reports/*  /files/* ")
+	b.tells("tokens", "security.tokens.done")
+	b.judge("security-token-issued")
+	token := b.eval(`document.querySelector('.token').textContent`).(string)
+	b.eval(`(() => { navigator.clipboard.writeText = async (text) => { globalThis.copied = text; }; })()`)
+	b.chooses("security.copy")
+	b.tells("tokens", "security.copied")
+	b.waits(`globalThis.copied === ` + quote(token))
+	s.get("/reports/x", token).wantStatus(200)
+	s.get("/x", token).want(wire.ErrSessionInvalid)
+	if a := s.ask("POST", "/files/x", bearer(token)+"Content-Length: 0\r\n"); a.Status != http.StatusForbidden {
+		t.Errorf("a token to read with may change: %d", a.Status)
+	}
+	b.chooses("security.tokens.kept")
+	b.waits(`document.querySelector('.token') === null && document.querySelector('#tokens .item b').textContent === 'Nightly <b>report</b>'`)
+	b.reload()
+	b.sees("security", "#tokens .item")
+	if strings.Contains(b.eval(`document.documentElement.innerHTML`).(string), token) {
+		t.Error("the page shows the token again")
+	}
+	b.chooses("security.remove")
+	b.submits()
+	b.tells("tokens", "security.tokens.removed")
+	b.waits(`document.querySelector('#tokens .item') === null`)
+	s.get("/reports/x", token).want(wire.ErrTokenInvalid)
 }
 
 // The page exists only together with both options. Strangers are sent to the login.

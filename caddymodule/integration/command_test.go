@@ -91,7 +91,7 @@ func TestCommandsHaveManuals(t *testing.T) {
 	manual := regexp.MustCompile(`\A(.{0,80}\n)*Usage:\n(.*\n)*.*--address`)
 	for _, command := range []string{
 		"account", "account add", "account show", "account list", "account set", "account delete", "account unlock", "account import",
-		"account explain", "account welcome", "passkeys list", "passkeys remove", "devices list", "devices remove", "company", "company erase", "company rename", "company rotate-key",
+		"account explain", "account welcome", "passkeys list", "passkeys remove", "devices list", "devices remove", "tokens", "tokens list", "tokens issue", "tokens remove", "company", "company erase", "company rename", "company rotate-key",
 		"account export", "import", "export", "backup-codes", "sessions", "sessions list", "sessions end", "doctor", "page", "rekey",
 	} {
 		if o := s.cliAt("", "", append(strings.Fields(command), "--help")...).want(0); !manual.MatchString(o.out) {

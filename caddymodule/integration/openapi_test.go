@@ -51,6 +51,7 @@ func document(t *testing.T) *apiDocument {
 var (
 	routePath   = regexp.MustCompile(`^/[A-Za-z0-9_-]{1,64}/v2/(auth/.+|me/.+|captcha|session|client.json|jwks.json)$`)
 	sessionPath = regexp.MustCompile(`^me/sessions/.+`)
+	tokenPath   = regexp.MustCompile(`^me/tokens/.+`)
 	devicePath  = regexp.MustCompile(`^me/devices/.+`)
 	passkeyPath = regexp.MustCompile(`^me/passkeys/[^o].+`) // not me/passkeys/options
 )
@@ -65,6 +66,7 @@ func (s *site) checkDocumented(r *http.Request, a answer) {
 	}
 	doc := document(s.t)
 	path := sessionPath.ReplaceAllString(found[1], "me/sessions/{session_id}")
+	path = tokenPath.ReplaceAllString(path, "me/tokens/{token_id}")
 	path = devicePath.ReplaceAllString(path, "me/devices/{device_id}")
 	path = "/{company_code}/v2/" + passkeyPath.ReplaceAllString(path, "me/passkeys/{passkey_id}")
 	call := doc.call(path, r)

@@ -349,7 +349,7 @@ func TestEachKindOfChangeHasABudget(t *testing.T) {
 // Contract, section 17: who may ask, and from where.
 func TestWhoMayUseSelfService(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, siteConfig{company: people, more: umbra, handler: selfService + " 5m\npublic /acme/*"})
+	s := startSite(t, siteConfig{company: people + byUsers, more: umbra, handler: selfService + " 5m\npublic /acme/*"})
 	type route struct {
 		method, path string
 		body         fields
@@ -380,6 +380,9 @@ func TestWhoMayUseSelfService(t *testing.T) {
 		{"POST", "passkeys", fields{"challenge_token": "x", "credential": fields{}}, true},
 		{"PATCH", "passkeys/x", fields{"name": "x"}, true},
 		{"DELETE", "passkeys/x", nil, true},
+		{"GET", "tokens", nil, false},
+		{"POST", "tokens", fields{"name": "x", "paths": []string{"/*"}, "methods": []string{"GET"}}, true},
+		{"DELETE", "tokens/x", nil, true},
 	}
 	for path, item := range document(t).Paths.Map() {
 		rest, mine := strings.CutPrefix(path, "/{company_code}/v2/me/")

@@ -229,7 +229,7 @@ func (w *writer) request(operation, of string) *object {
 			}
 		}
 		w.annotate(s, operation, f)
-		if !need {
+		if _, nullable := s.get("type").([]any); !need && !nullable {
 			s.set("type", []any{s.get("type"), "null"})
 			if enum, ok := s.get("enum").([]any); ok && !slices.Contains(enum, any(null{})) {
 				s.set("enum", append(slices.Clone(enum), null{}))

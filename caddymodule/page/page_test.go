@@ -166,7 +166,7 @@ func madeKeys() []string {
 		keys = append(keys, "error."+own)
 	}
 	for _, contact := range record.Contacts {
-		for _, text := range []string{"none", "add", "change", "label", "invalid", "changed", "remove.text", "removed"} {
+		for _, text := range []string{"none", "add", "change", "label", "changed", "remove.text", "removed"} {
 			keys = append(keys, "security."+contact.Name+"."+text)
 		}
 	}

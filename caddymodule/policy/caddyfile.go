@@ -232,7 +232,9 @@ func (p *Policy) parseTokens(d *caddyfile.Dispenser) error {
 }
 
 func (p *Policy) tokenOptions(d *caddyfile.Dispenser) map[string]func() error {
-	return p.optionsOf("issued_tokens", d, map[string]func() error{})
+	return p.optionsOf("issued_tokens", d, map[string]func() error{
+		"by_users": guest.Flag(d, &p.issuedTokens().ByUsers),
+	})
 }
 
 // insecure parses an option that has one value, optionally followed by the word

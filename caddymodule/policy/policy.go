@@ -83,7 +83,8 @@ type Policy struct {
 	// `second_factor_off`, `login_name_changed`, `question_changed`, `identity_bound`,
 	// `identity_removed`, `new_device`, `second_factor_failed` (three wrong codes in a
 	// row after a correct password), `acted` (somebody, such as support, may act as the
-	// user for some time). They go by mail or else by SMS. Default: all.
+	// user for some time), `token_issued` (by the user). They go by mail or else by SMS.
+	// Default: all.
 	Notices []string `json:"notices,omitzero"`
 
 	// Where users get help, such as `https://acme.example/help`, an email or a phone. At

@@ -32,7 +32,7 @@ var (
 	ErrNoSession  = &Error{404, "session", "", "the account has no such session", userNot("You have no session with this id. GET sessions lists them.")}
 	ErrNoDevice   = &Error{404, "device", "", "the account has no such device", userNot("You have no device with this id. GET devices lists them.")}
 	ErrNoPasskey  = &Error{404, "passkey", "", "the account has no such passkey", userNot("You have no passkey with this id. GET passkeys lists them.")}
-	ErrNoToken    = &Error{404, "token", "", "the account has no such token", nil}
+	ErrNoToken    = &Error{404, "token", "", "the account has no such token", userNot("You have no token with this id. GET tokens lists them.")}
 	ErrNoIdentity = &Error{404, "subject", "", "the account has no such identity", nil}
 	// ErrOtherIdentity means that the account would have two identities of a provider.
 	ErrOtherIdentity = &Error{409, "provider_id", "", "provider_id: the account has another identity of this provider; remove it first", nil}
@@ -72,10 +72,10 @@ var (
 	ErrPasskeyTaken = notDone("this passkey exists already: use it, or remove it first", wire.ErrValidation)
 	// ErrTooManyPasskeys means that the account has record.MaxPasskeys.
 	ErrTooManyPasskeys = notDone(fmt.Sprintf("the account has %d passkeys: remove one first", record.MaxPasskeys), wire.ErrValidation)
-	// ErrNoTokens means that the company issues no tokens.
-	ErrNoTokens = &Error{409, "", "", "the company issues no tokens: set issued_tokens in its configuration", nil}
+	// ErrNoTokens means that the company issues no tokens, or its users don't.
+	ErrNoTokens = &Error{409, "", "", "the company issues no tokens: set issued_tokens in its configuration", userNot("Users of this company can't issue tokens. Do not offer it.")}
 	// ErrTooManyTokens means that the account has as many as the company allows.
-	ErrTooManyTokens = &Error{409, "", "", "the account has as many tokens as per_account allows: remove one first", nil}
+	ErrTooManyTokens = notDone("the account has as many tokens as per_account allows: remove one first", wire.ErrConflict)
 	// ErrLastPasskey means that the user could not log in without this passkey.
 	ErrLastPasskey = notDone("it is the last passkey of an account that has no other way to log in: add one first", wire.ErrConflict)
 	// ErrRevocationPending means that a change is stored, but its sessions could not be

@@ -20,9 +20,10 @@ type TokenWish struct {
 	Name    string // if it is empty, the Actor
 	Paths   []string
 	Methods []string
-	Actor   string        // who acts as the user of the account; empty if nobody does
-	Reason  string        // why
-	Life    time.Duration // 0 for the longest that the company allows
+	Actor   string // who acts as the user of the account; empty if nobody does
+	Reason  string // why
+	// ExpiresIn is for how many seconds it is valid; nil for as long as the company allows.
+	ExpiresIn *int64
 }
 
 const (
@@ -54,28 +55,40 @@ func (w *TokenWish) check(longest time.Duration) error {
 		return &FieldError{"actor", "it is missing: a reason is for those who act as the user"}
 	case w.Actor != "" && w.Reason == "":
 		return &FieldError{"reason", "it is missing: write why the actor acts as the user"}
-	case w.Life < 0 || w.Life > longest:
+	}
+	if seconds := w.ExpiresIn; seconds != nil && (*seconds < 1 || *seconds > int64(longest/time.Second)) {
 		return &FieldError{"expires_in", fmt.Sprintf("it must be 1 to %d seconds", longest/time.Second)}
 	}
 	return nil
 }
 
+// tokenOwner returns an account if the Admin may see its tokens. The error is ErrNoTokens.
+func (ad *Admin) tokenOwner(ctx context.Context, mnemocode string) (record.Account, error) {
+	if ad.isUser() && !ad.Company.IssuedTokens.ByUsers {
+		return record.Account{}, ErrNoTokens
+	}
+	return ad.ByMnemocode(ctx, mnemocode)
+}
+
 // IssueToken issues a token for an account. The token itself is returned this once. If
-// somebody acts with it as the user, the owner gets a notice. The errors are ErrNoTokens,
-// ErrTooManyTokens and ErrNotActive.
+// somebody acts with it as the user, or it is the user who issues it, the owner gets a
+// notice. The errors are ErrNoTokens, ErrTooManyTokens and ErrNotActive.
 func (ad *Admin) IssueToken(ctx context.Context, mnemocode string, w TokenWish) (string, *record.IssuedToken, error) {
 	may := ad.Company.IssuedTokens
 	if may.Lifetime == 0 {
 		return "", nil, ErrNoTokens
 	}
-	longest := time.Duration(may.Lifetime)
+	life := time.Duration(may.Lifetime)
 	if w.Actor != "" {
-		longest = min(longest, time.Duration(may.Acting))
+		life = min(life, time.Duration(may.Acting))
 	}
-	if err := w.check(longest); err != nil {
+	if err := w.check(life); err != nil {
 		return "", nil, err
 	}
-	a, err := ad.ByMnemocode(ctx, mnemocode)
+	if w.ExpiresIn != nil {
+		life = time.Duration(*w.ExpiresIn) * time.Second
+	}
+	a, err := ad.tokenOwner(ctx, mnemocode)
 	if err != nil {
 		return "", nil, err
 	}
@@ -86,7 +99,7 @@ func (ad *Admin) IssueToken(ctx context.Context, mnemocode string, w TokenWish) 
 	now := ad.Now().UTC().Truncate(time.Microsecond)
 	t := &record.IssuedToken{
 		Hash: hash, ID: tokens.NewID(), Company: a.Company, Account: a.ID, Name: w.Name, Paths: w.Paths, Methods: w.Methods,
-		Actor: w.Actor, Reason: w.Reason, Created: now, Expires: now.Add(cmp.Or(w.Life, longest)),
+		Actor: w.Actor, Reason: w.Reason, Created: now, Expires: now.Add(life),
 	}
 	err = ad.Accounts.AddToken(ctx, a.Company, t, may.PerAccount)
 	if errors.Is(err, record.ErrConflict) {
@@ -98,9 +111,12 @@ func (ad *Admin) IssueToken(ctx context.Context, mnemocode string, w TokenWish) 
 	ctx = context.WithoutCancel(ctx) // the token is stored; tell of it
 	issued := ad.event(record.AccountTokenIssued, a)
 	issued.Reason = t.ID
-	if t.Actor != "" {
+	switch {
+	case t.Actor != "":
 		issued.Reason = t.Actor + ": " + t.Reason
 		ad.Notify(ctx, ad.Company, a, ad.notice(message.NoticeActed))
+	case ad.isUser():
+		ad.Notify(ctx, ad.Company, a, ad.notice(message.NoticeTokenIssued))
 	}
 	ad.emit(ctx, issued)
 	return token, t, nil
@@ -108,7 +124,7 @@ func (ad *Admin) IssueToken(ctx context.Context, mnemocode string, w TokenWish) 
 
 // IssuedTokens returns an account's tokens that have not expired, oldest first.
 func (ad *Admin) IssuedTokens(ctx context.Context, mnemocode string) ([]*record.IssuedToken, error) {
-	a, err := ad.ByMnemocode(ctx, mnemocode)
+	a, err := ad.tokenOwner(ctx, mnemocode)
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +136,7 @@ func (ad *Admin) IssuedTokens(ctx context.Context, mnemocode string) ([]*record.
 // removes only one with an Actor. It ends no session. The error is ErrNoToken if there is
 // none.
 func (ad *Admin) RemoveToken(ctx context.Context, mnemocode, id string, acting bool) error {
-	a, err := ad.ByMnemocode(ctx, mnemocode)
+	a, err := ad.tokenOwner(ctx, mnemocode)
 	if err != nil {
 		return err
 	}

@@ -59,6 +59,7 @@ const (
 	NoticeNewDevice          = noticePrefix + "new_device"
 	NoticeSecondFactorFailed = noticePrefix + "second_factor_failed"
 	NoticeActed              = noticePrefix + "acted"
+	NoticeTokenIssued        = noticePrefix + "token_issued"
 )
 
 const noticePrefix = "notice."
@@ -68,6 +69,7 @@ var Notices = []string{
 	NoticePasswordChanged, NoticeEmailChanged, NoticePhoneChanged, NoticeTOTPChanged, NoticeBackupCodesMade,
 	NoticePasskeyAdded, NoticePasskeyRemoved, NoticeSecondFactorOff, NoticeLoginNameChanged, NoticeQuestionChanged,
 	NoticeIdentityBound, NoticeIdentityRemoved, NoticeNewDevice, NoticeSecondFactorFailed, NoticeActed,
+	NoticeTokenIssued,
 }
 
 // IsNotice reports whether a type is a notice: a message that tells the owner of an

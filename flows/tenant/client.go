@@ -31,6 +31,8 @@ type ClientConfig struct {
 	Devices bool `json:"devices"`
 	// Whether users of a remembered device are asked for no code.
 	SkipSecondFactor bool `json:"skip_second_factor"`
+	// The tokens that users can issue for themselves; null if they can't.
+	IssuedTokens *ClientTokens `json:"issued_tokens"`
 	// How long authorized sessions last.
 	Session ClientSessionLife `json:"session"`
 }
@@ -41,6 +43,12 @@ type ClientOTP struct {
 	Length int `json:"length"`
 	// How many seconds they are valid.
 	TTL int `json:"ttl"`
+}
+
+// ClientTokens bounds the tokens that users issue.
+type ClientTokens struct {
+	// How many seconds they are valid at most.
+	Lifetime int `json:"lifetime"`
 }
 
 // ClientPassword holds the rules that apply to all new passwords.

@@ -236,6 +236,10 @@ type IssuedTokens struct {
 	// How long a token is valid with which somebody acts as the account's user. At most
 	// 24h. Default: 1h.
 	Acting Duration `json:"acting,omitempty"`
+
+	// Whether users issue tokens for their own accounts, with `self_service`. Default:
+	// false.
+	ByUsers bool `json:"by_users,omitempty"`
 }
 
 // WithDefaults returns t with the defaults of what is not set, unless nothing is set.
@@ -247,6 +251,7 @@ func (t IssuedTokens) WithDefaults() IssuedTokens {
 		Lifetime:   cmp.Or(t.Lifetime, DefaultIssuedTokens.Lifetime),
 		PerAccount: cmp.Or(t.PerAccount, DefaultIssuedTokens.PerAccount),
 		Acting:     cmp.Or(t.Acting, DefaultIssuedTokens.Acting),
+		ByUsers:    t.ByUsers,
 	}
 }
 

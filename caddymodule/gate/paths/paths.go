@@ -229,6 +229,19 @@ func CheckPatterns(patterns []string) error {
 	return nil
 }
 
+const (
+	maxTokenPaths = 20
+	maxPattern    = 256 // bytes
+)
+
+// CheckToken is CheckPatterns for the paths of an issued token, which the store keeps.
+func CheckToken(patterns []string) error {
+	if len(patterns) > maxTokenPaths || slices.ContainsFunc(patterns, func(p string) bool { return len(p) > maxPattern }) {
+		return fmt.Errorf("name at most %d paths, each of at most %d bytes", maxTokenPaths, maxPattern)
+	}
+	return CheckPatterns(patterns)
+}
+
 // includes reports whether a pattern matches all paths that another one matches. It may
 // be wrong only in saying no.
 func includes(pattern, other string) bool {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
+	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
@@ -56,6 +57,9 @@ var Routes = []Route{
 	{http.MethodPost, "passkeys/options", true, (*Call).newPasskey},
 	{http.MethodPatch, "passkeys/{id}", true, (*Call).renamePasskey},
 	{http.MethodDelete, "passkeys/{id}", true, (*Call).removePasskey},
+	{http.MethodGet, "tokens", false, (*Call).tokens},
+	{http.MethodPost, "tokens", true, (*Call).issueToken},
+	{http.MethodDelete, "tokens/{id}", true, (*Call).removeToken},
 }
 
 const endSession = "sessions/{id}"
@@ -523,4 +527,74 @@ func (c *Call) renamePasskey() (any, error) {
 
 func (c *Call) removePasskey() (any, error) {
 	return succeeded, c.RemovePasskey(c.Context(), c.Account.Mnemocode, c.ID, c.Session.ID)
+}
+
+type newToken struct {
+	// What the user calls it.
+	Name string `json:"name" max:"128" need:"y"`
+	// The paths that it opens, in the syntax of `fresh`. An application may read a path in
+	// several ways: each must match one of them.
+	Paths []string `json:"paths" max:"256" need:"y"`
+	// The methods that it opens them for, in upper case; `GET` is also for `HEAD`.
+	Methods []string `json:"methods" max:"128" need:"y"`
+	// How many seconds it is valid. Default, and at most: `issued_tokens.lifetime` of
+	// client.json.
+	ExpiresIn *int64 `json:"expires_in"`
+}
+
+// A token is an issued token in the user's list. It does not say who acts as the user, and
+// why.
+type token struct {
+	api.Token
+	// Whether somebody, such as support, acts as the user with it. The name is empty then.
+	Acting bool `json:"acting"`
+}
+
+func tokenOf(t *record.IssuedToken) token {
+	v := token{api.TokenOf(t), t.Actor != ""}
+	if v.Acting {
+		v.Name, v.Actor, v.Reason = "", "", ""
+	}
+	return v
+}
+
+type tokens struct {
+	done
+	// The tokens that were issued for the account, oldest first.
+	Tokens []token `json:"tokens"`
+}
+
+func (c *Call) tokens() (any, error) {
+	issued, err := c.IssuedTokens(c.Context(), c.Account.Mnemocode)
+	list := make([]token, len(issued))
+	for i, t := range issued {
+		list[i] = tokenOf(t)
+	}
+	return tokens{succeeded, list}, err
+}
+
+func (c *Call) issueToken() (any, error) {
+	var body newToken
+	if err := c.read(&body); err != nil {
+		return nil, err
+	}
+	if err := paths.CheckToken(body.Paths); err != nil {
+		return nil, &manage.FieldError{Field: "paths", Message: err.Error()}
+	}
+	secret, issued, err := c.IssueToken(c.Context(), c.Account.Mnemocode, manage.TokenWish{
+		Name: body.Name, Paths: body.Paths, Methods: body.Methods, ExpiresIn: body.ExpiresIn,
+	})
+	if err != nil {
+		return nil, err
+	}
+	v := tokenOf(issued)
+	v.Token.Token = secret
+	return struct {
+		done
+		token
+	}{succeeded, v}, nil
+}
+
+func (c *Call) removeToken() (any, error) {
+	return succeeded, c.RemoveToken(c.Context(), c.Account.Mnemocode, c.ID, false)
 }

@@ -387,6 +387,16 @@ export interface Me {
   renamePasskey(id: string, name: string): Promise<unknown>;
   /** * Revokes all other sessions. */
   removePasskey(id: string): Promise<unknown>;
+  /** The issued tokens of the account, oldest first, for companies whose `config().issuedTokens` is not null. */
+  tokens(): Promise<IssuedToken[]>;
+  /**
+   * * Issues a token for a machine or script, shown only once: `token`. It opens the paths (as
+   * `/reports/*`) and methods (as `GET`), and is no login. `expiresIn` is in seconds; without
+   * it the token is valid as long as the company allows.
+   */
+  issueToken(wish: { name: string; paths: string[]; methods: string[]; expiresIn?: number }): Promise<IssuedToken & { token: string }>;
+  /** * Revokes a token. Revokes no session. */
+  removeToken(id: string): Promise<unknown>;
   /** * Ten codes, shown only once. This revokes the old ones. */
   newBackupCodes(): Promise<string[]>;
 }
@@ -429,6 +439,21 @@ export interface KnownDevice {
   address: string;
   /** Text of a client. Show it as text, not as markup. */
   userAgent: string;
+}
+
+export interface IssuedToken {
+  /** It does not work as a token. */
+  id: string;
+  /** Text of the user or of a backend. Show it as text, not as markup. Empty if somebody acts as the user with it. */
+  name: string;
+  paths: string[];
+  methods: string[];
+  createdAt: string;
+  expiresAt: string;
+  /** To the minute. Null until it is first used. */
+  lastUsed: string | null;
+  /** Whether somebody, such as support, acts as the user with it. */
+  acting: boolean;
 }
 
 export interface Passkey {
@@ -536,6 +561,8 @@ export interface Config {
   skipSecondFactor: boolean;
   /** Whether users can log in with passkeys. */
   passkeys: boolean;
+  /** The tokens that users can issue for themselves, and how many seconds these are valid at most. Null if users can't. */
+  issuedTokens: { lifetime: number } | null;
   /** Whether users can manage their own login: `Authorized.me`. */
   selfService: boolean;
   /** Whether sessions can be raised: `stepUp`. */

@@ -386,6 +386,9 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       },
       renamePasskey: (id, name) => me('PATCH', `passkeys/${encodeURIComponent(id)}`, { name }),
       removePasskey: (id) => me('DELETE', `passkeys/${encodeURIComponent(id)}`),
+      tokens: async () => (await me('GET', 'tokens')).tokens,
+      issueToken: ({ name, paths, methods, expiresIn }) => me('POST', 'tokens', { name, paths, methods, expires_in: expiresIn }),
+      removeToken: (id) => me('DELETE', `tokens/${encodeURIComponent(id)}`),
       newBackupCodes: async () => (await me('POST', 'backup-codes')).backupCodes,
     };
   }

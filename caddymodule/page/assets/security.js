@@ -1,7 +1,7 @@
 // The security page: users look after their own login. The requests are those of
 // client.js (Me in client.d.ts).
 import { connect, MnemogateError } from './client.js';
-import { $, el, busy, button, complain, entitle, failed, field, fieldOf, footer, form as formOf, isFilled, labelled, marked, say, submit, textOf, verbatim } from './ui.js';
+import { $, el, busy, button, choices, complain, entitle, failed, field, fieldOf, footer, form as formOf, isFilled, labelled, marked, say, submit, textOf, verbatim } from './ui.js';
 import { t, time, language } from './texts.js';
 import { returnTo } from './returnto.js';
 import { appDigits, codeField, isMasked, newPassword, sentTo, username } from './screens.js';
@@ -12,7 +12,7 @@ import { creates, isNone, settle } from './passkey.js';
 const screen = $('#screen');
 const client = connect({ company: new URL('.', location).href, apiKey: key, cookie: true, language: () => language });
 
-let me, config, factors, sessions, passkeys, devices;
+let me, config, factors, sessions, passkeys, devices, tokens;
 let freshUntil = 0; // until then, changes need no new login
 let opened = null; // the dialog that is open, as 'password'
 let acting = false;
@@ -53,15 +53,24 @@ const fields = {
   'request.validation.failed': 'code', // what can't be a code
 };
 
+// By dialog: a field whose text may be invalid (400), what to say then, and what if there can
+// be no more or no other (409).
+const typed = {
+  email: ['newemail', 'security.email.invalid', 'security.contact.taken'],
+  phone: ['newphone', 'security.phone.invalid', 'security.contact.taken'],
+  tokens: ['paths', 'security.tokens.invalid', 'security.tokens.full'],
+};
+
 function fail(section, dialog, error) {
   const { code, reason, retryAfter } = error;
   if (dialog && dialog === opened && ['network', 'service.unavailable'].includes(code)) return tell(section, t('security.unsure'), true);
   if (reason === 'too_old') return toLogin(dialog, true);
   if (/^auth\.(token|header|session)\./.test(code)) return toLogin(dialog);
-  const typing = dialog in contacts && !sent && code === 'request.validation.failed' && error.status === 400;
-  const own = typing ? t(`security.${dialog}.invalid`) : dialog in contacts && error.status === 409 ? t('security.contact.taken') : textOf(error);
+  const [input, invalid, conflict] = typed[dialog] ?? [];
+  const typing = input && !sent && code === 'request.validation.failed' && error.status === 400;
+  const own = typing ? t(invalid) : conflict && error.status === 409 ? t(conflict) : textOf(error);
   const text = [own, retryAfter && !/^lock\.disabled/.test(reason) && t('lock.wait', { time: time(retryAfter) })].filter(Boolean).join(' ');
-  const name = typing ? `new${dialog}` : fieldOf(error, fields);
+  const name = typing ? input : fieldOf(error, fields);
   if (!name || !complain(name, text)) tell(section, text, true);
 }
 
@@ -93,7 +102,9 @@ function close(section, text = '') {
 addEventListener('keydown', (event) => event.key === 'Escape' && !event.isComposing && opened && !acting && close(opened.split('-')[0]));
 
 async function load() {
-  [factors, sessions, passkeys, devices] = await Promise.all([me.factors(), me.sessions(), config.passkeys ? me.passkeys() : [], config.devices ? me.devices() : []]);
+  [factors, sessions, passkeys, devices, tokens] = await Promise.all([
+    me.factors(), me.sessions(), config.passkeys ? me.passkeys() : [], config.devices ? me.devices() : [], config.issuedTokens ? me.tokens() : [],
+  ]);
   freshUntil = Date.now() + 1000 * factors.freshFor;
 }
 
@@ -216,7 +227,7 @@ const sections = {
       button(t('security.codes.kept'), () => { codes = null; close('codes'); }, 'main'),
       el('a', { class: 'other', href: `data:text/plain;charset=utf-8,${encodeURIComponent(listed())}`, download: `${t('security.codes')} ${config.name}.txt` }, t('security.download')),
       button(t('security.print'), () => print(), 'other'),
-      navigator.clipboard && button(t('security.copy'), copy, 'other')),
+      copies('codes', listed)),
   ] : [
     row(el('p', {}, t('security.codes.text')), opened !== 'codes' && opens('codes', 'codes', t('security.codes.create'))),
     opened === 'codes' && confirmation('codes', t('security.codes.replace'), t('security.codes.create'), createCodes, factors.backupCodesLeft > 0),
@@ -245,6 +256,37 @@ const sections = {
     })),
   ],
 
+  tokens: () => issued ? [
+    el('p', {}, t('security.tokens.once')),
+    el('p', { class: 'secret token', dir: 'ltr' }, issued),
+    actions(button(t('security.tokens.kept'), () => { issued = null; close('tokens'); }, 'main'), copies('tokens', () => issued)),
+  ] : [
+    row(el('p', {}, t('security.tokens.text')), opened !== 'tokens' && opens('tokens', 'tokens', t('security.tokens.create'))),
+    opened === 'tokens' && form('tokens', issue, t('security.tokens.submit'),
+      field({ name: 'name', label: t('security.tokens.name'), autocomplete: 'off', dir: 'auto', maxlength: '128' }),
+      field({ name: 'paths', label: t('security.tokens.paths'), hint: el('div', { class: 'hint' }, t('security.tokens.paths.hint')), ...verbatim, autocomplete: 'off', dir: 'ltr', value: '/*' }),
+      choices('methods', t('security.tokens.may'), [
+        { value: 'GET', label: t('security.tokens.may.read'), checked: true },
+        { value: 'GET POST PUT PATCH DELETE', label: t('security.tokens.may.change') },
+      ]),
+      el('div', { class: 'field' }, el('label', { for: 'life' }, t('security.tokens.life')), el('div', { class: 'entry' }, el('select', { id: 'life', name: 'life' }, lives().map((life) =>
+        el('option', { value: String(life), selected: life === month }, time(life)(language))))))),
+    tokens.length > 0 && el('ul', { class: 'items' }, tokens.map((token, i) => {
+      const dialog = `tokens-remove-${token.id}`;
+      return el('li', { class: 'item' },
+        row(
+          [
+            el('b', { id: `tokens-${i}`, dir: 'auto' }, token.acting ? t('security.tokens.acting') : token.name),
+            el('p', {}, el('bdi', { class: 'scope', dir: 'ltr' }, [...token.methods, ...token.paths].join(' '))),
+            el('p', {}, token.lastUsed ? t('security.tokens.used', { time: ago(token.lastUsed) }) : t('security.tokens.since', { time: moment(token.createdAt) })),
+            el('p', {}, t('security.tokens.until', { time: moment(token.expiresAt) })),
+          ],
+          opened !== dialog && opens('tokens', dialog, t('security.remove'), { destroys: true, of: `tokens-${i}` })),
+        opened === dialog && confirmation('tokens', token.acting ? t('security.tokens.remove.acting') : t('security.tokens.remove.text', { name: token.name }), t('security.remove'), () =>
+          change('tokens', dialog, () => me.removeToken(token.id), t('security.tokens.removed'))));
+    })),
+  ],
+
   sessions: () => [
     row(
       el('p', {}, t('security.sessions.text')),
@@ -266,7 +308,7 @@ function visible() {
   const second = factors.secondFactorPolicy !== 'off' && factors.passwordSet;
   const replaces = second ? factors.secondFactor : !factors.passwordSet && factors.userPhone;
   for (const kind in contacts) contacts[kind].shown ||= factors[kind] || factors.provable.includes(kind);
-  return ['password', ...Object.keys(contacts).filter((kind) => contacts[kind].shown), ...config.passkeys ? ['passkeys'] : [], ...second ? ['twostep', 'app'] : [], ...codes || replaces ? ['codes'] : [], 'sessions', ...config.devices ? ['devices'] : []];
+  return ['password', ...Object.keys(contacts).filter((kind) => contacts[kind].shown), ...config.passkeys ? ['passkeys'] : [], ...second ? ['twostep', 'app'] : [], ...codes || replaces ? ['codes'] : [], 'sessions', ...config.devices ? ['devices'] : [], ...config.issuedTokens ? ['tokens'] : []];
 }
 
 const nameOf = ({ userAgent }) => device(userAgent) ?? t('security.sessions.unknown');
@@ -388,8 +430,8 @@ const confirm = (code) => act('app', 'app', async () => {
 
 let codes = null; // those to show, this once
 
-// Whoever leaves the page while it shows codes may not have saved them.
-addEventListener('beforeunload', (event) => codes && event.preventDefault());
+// Whoever leaves the page while it shows codes or a token may not have saved them.
+addEventListener('beforeunload', (event) => (codes || issued) && event.preventDefault());
 
 const createCodes = () => act('codes', 'codes', async () => {
   codes = await me.newBackupCodes();
@@ -400,14 +442,30 @@ const createCodes = () => act('codes', 'codes', async () => {
 // listed returns the codes as a text that says what they are for.
 const listed = () => [`${t('security.codes')}: ${config.name}`, factors.user, '', ...codes, ''].filter((line) => line !== undefined).join('\n');
 
-async function copy() {
-  const done = await navigator.clipboard.writeText(listed()).then(() => true, () => false);
-  tell('codes', t(done ? 'security.copied' : 'security.copied.not'), !done);
-}
+// copies returns a button that copies a text of a section.
+const copies = (section, textOf) => navigator.clipboard && button(t('security.copy'), async () => {
+  const done = await navigator.clipboard.writeText(textOf()).then(() => true, () => false);
+  tell(section, t(done ? 'security.copied' : 'security.copied.not'), !done);
+}, 'other');
+
+// Issued tokens
+
+let issued = null; // the one to show, this once
+
+const day = 86_400, month = 30 * day;
+
+// lives returns for how many seconds a token may be valid. The last is as long as can be.
+const lives = () => [...[day, 7 * day, month, 90 * day].filter((life) => life < config.issuedTokens.lifetime), config.issuedTokens.lifetime];
+
+const issue = ({ name, paths, methods, life }) => act('tokens', 'tokens', async () => {
+  ({ token: issued } = await me.issueToken({ name, paths: paths.trim().split(/\s+/), methods: methods.split(' '), expiresIn: Number(life) }));
+  await refresh();
+  close('tokens', t('security.tokens.done'));
+});
 
 // The page
 
-const headings = { password: 'password.label', email: 'security.email', phone: 'security.phone', passkeys: 'security.passkeys', twostep: 'security.twostep', app: 'security.app', codes: 'security.codes', sessions: 'security.sessions', devices: 'security.devices' };
+const headings = { password: 'password.label', email: 'security.email', phone: 'security.phone', passkeys: 'security.passkeys', twostep: 'security.twostep', app: 'security.app', codes: 'security.codes', sessions: 'security.sessions', devices: 'security.devices', tokens: 'security.tokens' };
 
 function show(name) {
   $(`#${name} .body`).replaceChildren(...sections[name]().filter(Boolean));

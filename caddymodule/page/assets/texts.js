@@ -39,6 +39,6 @@ export const isLent = (text) => lent.has(text);
 
 // time formats a number of seconds for people, in a text.
 export const time = (seconds, unitDisplay = 'long') => (language) => {
-  const [n, unit] = seconds >= 7200 ? [seconds / 3600, 'hour'] : seconds >= 120 ? [seconds / 60, 'minute'] : [seconds, 'second'];
+  const [n, unit] = seconds >= 172800 ? [seconds / 86400, 'day'] : seconds >= 7200 ? [seconds / 3600, 'hour'] : seconds >= 120 ? [seconds / 60, 'minute'] : [seconds, 'second'];
   return new Intl.NumberFormat(language, { style: 'unit', unit, unitDisplay }).format(Math.ceil(n));
 };

@@ -63,6 +63,14 @@ const withDevices = {
   ] } },
 };
 const factors = (more) => ({ ...security, answers: { ...answers, 'me/factors': { ...answers['me/factors'], ...more } } });
+const withTokens = {
+  ...security, config: { issued_tokens: { lifetime: 7_776_000 } },
+  answers: { ...factors({ totp: false }).answers, 'me/tokens': { tokens: [
+    { id: 'a', name: 'Nightly report', paths: ['/reports/*', '/a/very/long/path/that/does/not/fit/into/any/narrow/window/at/all/*'], methods: ['GET'], created_at: days(40), expires_at: days(-50), last_used: days(1), acting: false },
+    { id: 'b', name: '', paths: ['/*'], methods: ['GET', 'POST'], created_at: days(0), expires_at: days(-0.04), last_used: null, acting: true },
+  ] } },
+};
+const newToken = (answer, ...act) => ({ ...withTokens, answers: { ...withTokens.answers, 'me/tokens': [withTokens.answers['me/tokens'], answer, withTokens.answers['me/tokens']] }, act: [['choose', 'security.tokens.create'], ...act] });
 const offer = { ...password, config: { passkeys: true, self_service: true }, answers: { 'auth/checkpassword': step('authorized', { session_token: 'preview' }) } };
 const raised = (more, session = authorized) => ({ ...session, at: '?mfa=1&cookie', config: { step_up: true, self_service: true }, answers: {
   stepup: { stepup_token: 'preview', expires_in: 600, factors: ['passkey', 'otp', 'sms', 'backup'], ...more }, 'stepup/check': [fails(401, 'auth.otp.invalid'), session.session],
@@ -203,6 +211,12 @@ export const scenes = {
   'security-devices': withDevices,
   'security-devices-none': { ...withDevices, answers: { ...answers, 'me/devices': { devices: [] } } },
   'security-device-forget': { ...withDevices, act: [['choose', 'security.devices.forget']] },
+  'security-tokens': withTokens,
+  'security-token': newToken({}),
+  'security-token-invalid': newToken(fails(400, 'request.validation.failed'), ['enter', 'name', 'Backup'], ...enter('paths', 'reports')),
+  'security-token-full': newToken(fails(409, 'request.validation.failed'), ...enter('name', 'Backup')),
+  'security-token-issued': newToken({ token: 'mgp_AbCdEfGhIjKlMnOpQrStUvWxYz0123456789-_AbCdE' }, ...enter('name', 'Backup')),
+  'security-token-remove': { ...withTokens, act: [['choose', 'security.remove']] },
   'security-app': { ...security, act: [['choose', 'security.app.replace']] },
   'security-app-codes': { ...security, answers: { ...answers, 'me/totp/confirm': answers['me/backup-codes'] }, act: [['choose', 'security.app.replace'], enterCode] },
   'security-app-remove': { ...security, act: [['choose', 'security.remove']] },
