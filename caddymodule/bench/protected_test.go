@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -190,6 +191,24 @@ func BenchmarkWays(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkIssued compares issued tokens with sessions, as many of each. Nearly every request
+// of the side token is the first of its token's minute, which notes the use in the store. The
+// side busy uses a hundred of the tokens.
+func BenchmarkIssued(b *testing.B) {
+	const clients = 32
+	backend, n := startBackend(b), numbers(b, *sessionsFlag)[0]
+	s := embedded(b)
+	sessions := s.fill(b, min(n, 10_000), n)
+	issued := s.issue(b, sessions, n)
+	s.close()
+	c := startCaddy(b, backend, s.mnemogate(2*n, "issued_tokens {\n}"), map[string]string{"mnemogate": "mnemogate", "warm": "mnemogate\nrespond 204"})
+	c.warm(&seed{tokens: slices.Concat(sessions.tokens, issued.tokens)})
+	using := func(name string, tokens []string) side {
+		return c.protected(b, name, "mnemogate", "http1", clients, "Authorization", "Bearer ", &seed{tokens: tokens})
+	}
+	compare(b, using("session", sessions.tokens), using("token", issued.tokens), using("busy", issued.tokens[:min(n, 100)]))
 }
 
 // BenchmarkBeside compares what an operator of Caddy can choose from: no guard,

@@ -173,6 +173,24 @@ func (s *stores) remember(b testing.TB, seed *seed) []string {
 	return devices
 }
 
+// issue issues tokens that are spread evenly over the accounts.
+func (s *stores) issue(b testing.TB, of *seed, n int) *seed {
+	b.Helper()
+	began := time.Now()
+	issued := &seed{of.accounts, of.ids, make([]string, n)}
+	fillWith(b, n, func(i int) error {
+		id := of.ids[i%of.accounts]
+		token, hash := tokens.New(tokens.IssuedPrefix, record.AccountBucket("acme", id))
+		issued.tokens[i] = token
+		return s.accounts.AddToken(b.Context(), "acme", &record.IssuedToken{
+			Hash: hash, ID: tokens.NewID(), Company: "acme", Account: id, Name: "nightly",
+			Paths: []string{"/*"}, Methods: []string{"GET"}, Created: began, Expires: began.Add(24 * time.Hour),
+		}, n)
+	})
+	b.Logf("%d tokens issued in %v", n, time.Since(began).Round(time.Millisecond))
+	return issued
+}
+
 // newSession returns a session that no request extends.
 func newSession(id int64, number int) (token string, s record.Session) {
 	const life = 30 * 24 * time.Hour
