@@ -33,11 +33,11 @@ var tokenCases = []accountsCase{
 			a, b := create(t, one, plain("acme", "m1")), create(t, one, plain("acme", "m2"))
 			x, y := issued(a.ID, "x"), issued(a.ID, "y")
 			y.Actor, y.Reason = "", ""
-			must(t, one.AddToken(bg, "acme", x, 5))
-			must(t, one.AddToken(bg, "acme", y, 5))
-			must(t, one.AddToken(bg, "acme", issued(b.ID, "z"), 5))
-			wantErr(t, "in another company", one.AddToken(bg, "other", issued(a.ID, "n"), 5), record.ErrNotFound)
-			wantErr(t, "of no account", one.AddToken(bg, "acme", issued(b.ID+7, "n"), 5), record.ErrNotFound)
+			must(t, one.AddToken(bg, a, x, 5))
+			must(t, one.AddToken(bg, a, y, 5))
+			must(t, one.AddToken(bg, b, issued(b.ID, "z"), 5))
+			wantErr(t, "in another company", one.AddToken(bg, record.Account{Company: "other", ID: a.ID, Generation: a.Generation}, issued(a.ID, "n"), 5), record.ErrNotFound)
+			wantErr(t, "of no account", one.AddToken(bg, record.Account{Company: "acme", ID: b.ID + 7, Generation: b.Generation}, issued(b.ID+7, "n"), 5), record.ErrNotFound)
 			if got := get[*record.IssuedToken](t)(two.Token(bg, x.Hash)); !reflect.DeepEqual(got, x) {
 				t.Errorf("x is %v", got)
 			}
@@ -79,8 +79,8 @@ var tokenCases = []accountsCase{
 				})
 				must(t, err)
 			}
-			must(t, one.AddToken(bg, "acme", issued(a.ID, "x"), 5))
-			must(t, one.AddToken(bg, "acme", issued(b.ID, "z"), 5))
+			must(t, one.AddToken(bg, a, issued(a.ID, "x"), 5))
+			must(t, one.AddToken(bg, b, issued(b.ID, "z"), 5))
 			change(false, false)
 			change(true, true)
 			a = get[record.Account](t)(two.ByID(bg, "acme", a.ID))
@@ -93,18 +93,51 @@ var tokenCases = []accountsCase{
 			get[record.Revocation](t)(one.NewCompanyGeneration(bg, "acme"))
 			wantEqual(t, "of the company", tokensOf(t, two, b), nil)
 			wantErr(t, "of the company", second(two.Token(bg, record.HashToken("z"))), record.ErrNotFound)
-			must(t, one.AddToken(bg, "acme", issued(a.ID, "new"), 1))
+			a = get[record.Account](t)(two.ByID(bg, "acme", a.ID))
+			must(t, one.AddToken(bg, a, issued(a.ID, "new"), 1))
 			wantEqual(t, "after that", tokensOf(t, two, a), []string{"new"})
 			must(t, one.Sweep(bg, t0.Add(time.Hour+record.KeepExpired)))
 			get[*record.IssuedToken](t)(two.Token(bg, record.HashToken("new")))
 			must(t, one.Sweep(bg, t0.Add(time.Hour+record.KeepExpired+time.Microsecond)))
 			wantErr(t, "swept", second(two.Token(bg, record.HashToken("new"))), record.ErrNotFound)
-			must(t, one.AddToken(bg, "acme", issued(a.ID, "moved"), 5))
+			must(t, one.AddToken(bg, a, issued(a.ID, "moved"), 5))
 			must(t, one.MoveAccount(bg, "acme", a.ID, "new", func(*record.Account) {}))
 			wantErr(t, "moved", second(two.Token(bg, record.HashToken("moved"))), record.ErrNotFound)
-			must(t, one.AddToken(bg, "acme", issued(b.ID, "deleted"), 5))
+			b = get[record.Account](t)(two.ByID(bg, "acme", b.ID))
+			must(t, one.AddToken(bg, b, issued(b.ID, "deleted"), 5))
 			must(t, one.Delete(bg, "acme", b.ID, t0))
 			wantErr(t, "deleted", second(two.Token(bg, record.HashToken("deleted"))), record.ErrNotFound)
+		},
+	},
+	{
+		name:    "AddToken after a revocation",
+		promise: "A revocation of the account or of the company leaves no token that was being issued.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a := create(t, one, plain("acme", "m1"))
+			get[record.Account](t)(one.Update(bg, "acme", a.ID, func(*record.Account) (bool, error) { return true, nil }))
+			wantErr(t, "an account revoked meanwhile", two.AddToken(bg, a, issued(a.ID, "x"), 5), record.ErrNotFound)
+			a = get[record.Account](t)(two.ByID(bg, "acme", a.ID))
+			get[record.Revocation](t)(one.NewCompanyGeneration(bg, "acme"))
+			must(t, two.AddToken(bg, a, issued(a.ID, "y"), 5))
+			wantErr(t, "a company revoked meanwhile", second(two.Token(bg, record.HashToken("y"))), record.ErrNotFound)
+			wantEqual(t, "tokens", tokensOf(t, two, a), nil)
+		},
+	},
+	{
+		name:    "racing DeleteToken and UseToken",
+		promise: "One of the callers removes a token. The latest use counts.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a := create(t, one, plain("acme", "m1"))
+			x := issued(a.ID, "x")
+			must(t, one.AddToken(bg, a, x, 5))
+			for _, err := range race(20, one, two, func(i int, s record.Accounts) error {
+				return s.UseToken(bg, x.Hash, t0.Add(time.Duration(i)*time.Minute))
+			}) {
+				must(t, err)
+			}
+			wantEqual(t, "last used", get[*record.IssuedToken](t)(two.Token(bg, x.Hash)).LastUsed, t0.Add(19*time.Minute))
+			errs := race(20, one, two, func(_ int, s record.Accounts) error { return second(s.DeleteToken(bg, "acme", a.ID, x.ID, false)) })
+			wantWinners(t, errs, 1, is(record.ErrNotFound))
 		},
 	},
 	{
@@ -114,8 +147,8 @@ var tokenCases = []accountsCase{
 			a := create(t, one, plain("acme", "m1"))
 			expired := issued(a.ID, "expired")
 			expired.Expires = t0
-			must(t, one.AddToken(bg, "acme", expired, 5))
-			errs := race(20, one, two, func(i int, s record.Accounts) error { return s.AddToken(bg, "acme", issued(a.ID, strconv.Itoa(i)), 5) })
+			must(t, one.AddToken(bg, a, expired, 5))
+			errs := race(20, one, two, func(i int, s record.Accounts) error { return s.AddToken(bg, a, issued(a.ID, strconv.Itoa(i)), 5) })
 			wantWinners(t, errs, 5, is(record.ErrConflict))
 			wantEqual(t, "tokens", len(tokensOf(t, two, a)), 5)
 		},

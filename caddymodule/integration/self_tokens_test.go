@@ -195,6 +195,26 @@ func TestWhatRevokesIssuedTokens(t *testing.T) {
 			session = s.login("alice@example.com")
 			s.remember(token)
 		})
+		s.run("a revocation while tokens are issued", func(t *testing.T) {
+			for range 9 {
+				frank := s.login("frank")
+				s.remember(frank)
+				answers := storetest.Together(4, func(i int) answer {
+					if i == 3 {
+						return s.api(keyOfAll, "DELETE", "acme/accounts/frank/sessions", nil)
+					}
+					return s.me("POST", "tokens", frank, ownToken)
+				})
+				for _, a := range answers {
+					if token := a.str("token"); token != "" {
+						s.gone(token)
+					}
+				}
+				if left := s.api(keyOfAll, "GET", "acme/accounts/frank/tokens", nil).wantStatus(200).JSON["tokens"].([]any); len(left) > 0 {
+					t.Fatalf("left are %v", left)
+				}
+			}
+		})
 		s.run("what does, and no session to keep keeps it", func(*testing.T) {
 			for _, revoke := range []func(){
 				func() { s.me("POST", "second_factor", session, fields{"enabled": true}).wantStatus(200) },

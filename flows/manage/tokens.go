@@ -24,6 +24,7 @@ type TokenWish struct {
 	Reason  string // why
 	// ExpiresIn is for how many seconds it is valid; nil for as long as the company allows.
 	ExpiresIn *int64
+	Session   string // the Session.ID of the user who issues it; empty if it is no user
 }
 
 const (
@@ -72,7 +73,8 @@ func (ad *Admin) tokenOwner(ctx context.Context, mnemocode string) (record.Accou
 
 // IssueToken issues a token for an account. The token itself is returned this once. If
 // somebody acts with it as the user, or it is the user who issues it, the owner gets a
-// notice. The errors are ErrNoTokens, ErrTooManyTokens and ErrNotActive.
+// notice. A revocation of all sessions that comes meanwhile leaves no token. The errors are
+// ErrNoTokens, ErrTooManyTokens, ErrNotActive, ErrNoSessionToKeep and ErrChanged.
 func (ad *Admin) IssueToken(ctx context.Context, mnemocode string, w TokenWish) (string, *record.IssuedToken, error) {
 	may := ad.Company.IssuedTokens
 	if may.Lifetime == 0 {
@@ -95,17 +97,22 @@ func (ad *Admin) IssueToken(ctx context.Context, mnemocode string, w TokenWish) 
 	if a.Status != record.StatusActive {
 		return "", nil, ErrNotActive
 	}
+	if _, err := ad.sessionToKeep(ctx, a, w.Session); err != nil {
+		return "", nil, err
+	}
 	token, hash := tokens.New(tokens.IssuedPrefix, record.AccountBucket(a.Company, a.ID))
 	now := ad.Now().UTC().Truncate(time.Microsecond)
 	t := &record.IssuedToken{
 		Hash: hash, ID: tokens.NewID(), Company: a.Company, Account: a.ID, Name: w.Name, Paths: w.Paths, Methods: w.Methods,
 		Actor: w.Actor, Reason: w.Reason, Created: now, Expires: now.Add(life),
 	}
-	err = ad.Accounts.AddToken(ctx, a.Company, t, may.PerAccount)
-	if errors.Is(err, record.ErrConflict) {
+	err = ad.Accounts.AddToken(ctx, a, t, may.PerAccount)
+	switch {
+	case errors.Is(err, record.ErrConflict):
 		return "", nil, ErrTooManyTokens
-	}
-	if err != nil {
+	case errors.Is(err, record.ErrNotFound):
+		return "", nil, ErrChanged
+	case err != nil:
 		return "", nil, adminError("storing the token", err)
 	}
 	ctx = context.WithoutCancel(ctx) // the token is stored; tell of it

@@ -38,10 +38,11 @@ func (t *IssuedToken) Use(now time.Time) bool {
 // of a company also revokes its tokens. So does an Update that revokes those of an account,
 // unless Account.SpareTokens is set. No method returns a revoked token.
 type IssuedTokens interface {
-	// AddToken stores a token of the account t.Account, if the account then has at most
-	// limit tokens that have not expired at t.Created. Otherwise it returns ErrConflict. It
-	// returns ErrNotFound if there is no such account.
-	AddToken(ctx context.Context, company string, t *IssuedToken, limit int) error
+	// AddToken stores a token of the account a, if the account then has at most limit
+	// tokens that have not expired at t.Created. Otherwise it returns ErrConflict. It
+	// returns ErrNotFound if the account does not exist any more in a.Generation: a
+	// revocation also concerns a token that is being issued.
+	AddToken(ctx context.Context, a Account, t *IssuedToken, limit int) error
 	// Token finds the token with this hash, of any company and even if it has expired. It
 	// returns ErrNotFound if there is none.
 	Token(ctx context.Context, hash TokenHash) (*IssuedToken, error)

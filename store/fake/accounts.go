@@ -594,14 +594,17 @@ func unexpired(all []*record.IssuedToken, now time.Time) []*record.IssuedToken {
 	return slices.DeleteFunc(all, func(t *record.IssuedToken) bool { return !t.Expires.After(now) })
 }
 
-func (s accounts) AddToken(ctx context.Context, company string, t *record.IssuedToken, limit int) error {
-	return s.with(ctx, "add_token", company, t.Account, func(r *row) error {
+func (s accounts) AddToken(ctx context.Context, a record.Account, t *record.IssuedToken, limit int) error {
+	return s.with(ctx, "add_token", a.Company, a.ID, func(r *row) error {
+		if r.Generation != a.Generation {
+			return record.ErrNotFound
+		}
 		if len(unexpired(s.tokensOf(r), t.Created)) >= limit {
 			return record.ErrConflict
 		}
-		kept := copied(t, company)
+		kept := copied(t, a.Company)
 		kept.LastUsed = time.Time{}
-		r.tokens = append(r.tokens, token{kept, s.generations[company]})
+		r.tokens = append(r.tokens, token{kept, a.CompanyGeneration})
 		return nil
 	})
 }

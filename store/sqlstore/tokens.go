@@ -15,7 +15,7 @@ const (
 		WHERE account = $1 AND expires > $2 AND company_generation = ` + companyGeneration
 	insertToken = `
 		INSERT INTO tokens (account, hash, id, company_generation, name, paths, methods, actor, reason, created, expires, last_used)
-		SELECT id, $3, $4, ` + companyGeneration + `, $5, $6, $7, $8, $9, $10, $11, 0 FROM accounts WHERE ` + OneAccount
+		SELECT id, $3, $4, $12, $5, $6, $7, $8, $9, $10, $11, 0 FROM accounts WHERE ` + OneAccount + ` AND generation = $13`
 	selectToken = `
 		SELECT hash, tokens.id, company, account, name, paths, methods, actor, reason, tokens.created, expires, last_used
 		FROM tokens JOIN accounts ON accounts.id = tokens.account
@@ -31,20 +31,20 @@ const (
 )
 
 // AddToken implements record.IssuedTokens.
-func (s Accounts) AddToken(ctx context.Context, company string, t *record.IssuedToken, limit int) error {
+func (s Accounts) AddToken(ctx context.Context, a record.Account, t *record.IssuedToken, limit int) error {
 	return transact(ctx, s, "accounts.add_token: storing a token", func(ctx context.Context, tx Queries) error {
-		if err := s.lockAccount(ctx, tx, company, t.Account); err != nil {
+		if err := s.lockAccount(ctx, tx, a.Company, a.ID); err != nil {
 			return err
 		}
 		var has int
-		if err := tx.Row(ctx, countTokens, t.Account, record.Micros(t.Created)).Scan(&has); err != nil {
+		if err := tx.Row(ctx, countTokens, a.ID, record.Micros(t.Created)).Scan(&has); err != nil {
 			return err
 		}
 		if has >= limit {
 			return record.ErrConflict
 		}
-		return tx.Later(ctx, insertToken, company, t.Account, t.Hash[:], t.ID, t.Name, strings.Join(t.Paths, "\n"), strings.Join(t.Methods, " "),
-			t.Actor, t.Reason, record.Micros(t.Created), record.Micros(t.Expires))
+		return ExecOr(ctx, tx, record.ErrNotFound, insertToken, a.Company, a.ID, t.Hash[:], t.ID, t.Name, strings.Join(t.Paths, "\n"), strings.Join(t.Methods, " "),
+			t.Actor, t.Reason, record.Micros(t.Created), record.Micros(t.Expires), a.CompanyGeneration, a.Generation)
 	})
 }
 
