@@ -82,6 +82,8 @@ type Options struct {
 	WaitReplicas int
 	// Log receives what an operator should know. Default: nothing is logged.
 	Log *slog.Logger
+	// Dial opens the connections to a single server, for tests. Default: as the URL says.
+	Dial func(ctx context.Context, network, addr string) (net.Conn, error)
 }
 
 // Limits are the longest times that calls take (contract, section 5).
@@ -131,6 +133,9 @@ func OpenWithin(limits Limits, o Options) (*Store, error) {
 	}
 	options := target.options
 	options.DialTimeout, options.ReadTimeout, options.WriteTimeout, options.PoolTimeout = limits.Attempt, limits.Attempt, limits.Attempt, limits.Attempt
+	if o.Dial != nil {
+		options.Dialer = unlessFull(o.Dial, options)
+	}
 	log := cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	logging.Do(func() { goredis.SetLogger(logger{log}) })
 	r := &Store{limits: limits, master: o.SentinelMaster, wait: o.WaitReplicas, db: options.DB, addrs: addrs, log: log, tags: bucketTags("")}

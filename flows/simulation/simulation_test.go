@@ -1,0 +1,220 @@
+package simulation
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows/message"
+	pw "github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/store/fake"
+	"github.com/mnemogate/mnemogate/store/memory"
+)
+
+var (
+	seeds    = flag.Int("seeds", 200, "how many worlds TestSimulation runs")
+	from     = flag.Uint64("from", 1, "the first of these seeds")
+	oneSeed  = flag.Uint64("seed", 0, "the only seed to run; its story is printed")
+	oneFault = flag.String("planted", "", "the fault that is planted in the world of -seed")
+)
+
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // worlds are small and many
+	m.Run()
+}
+
+// The limits of the companies. They are low, so that races reach them.
+const (
+	smsPerAccount      = 3
+	mailsPerAccount    = 3
+	lockAfter          = 4
+	failuresPerAddress = 6
+	sessionsPerAccount = 2 // of beta
+	recoveryLink       = "https://app.example.com/recover#"
+)
+
+var backupCodes = []string{"ABCDEFGHJK", "BCDEFGHJKL"}
+
+// hashes are those of the secrets that persons have at first.
+var hashes = sync.OnceValue(func() map[string]string {
+	hashes := map[string]string{}
+	for _, secret := range append([]string{firstPassword}, backupCodes...) {
+		set, err := newHasher().HashSet(context.Background(), pw.Turn{}, cheap, []string{secret})
+		if err != nil {
+			panic(err)
+		}
+		hashes[secret] = set[0]
+	}
+	return hashes
+})
+
+const firstPassword = "correct horse battery"
+
+var cheap = pw.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}
+
+// direct is a link that only checks use.
+var direct = fake.Direct
+
+// newWorld returns a world before anything happens. It must be called in a bubble of synctest.
+func newWorld(p plan, fault mutant, traced bool) *world {
+	w := &world{seed: p.seed, planted: fault, began: time.Now(), over: make(chan struct{}), channel: &channel{}}
+	w.traced, w.names, w.ended = traced, map[string]int{}, map[string]*[]*revocation{"acme": {}, "beta": {}}
+	w.replicas.awaited, w.replicas.hasty = p.awaited, fault.hasty
+	w.sessions.Feed = planted[record.Feed](w.channel, fault.channel)
+	w.outside = outside{w: w, failing: map[string]bool{}}
+	w.companies = map[string]*tenant.Company{}
+	for code := range w.ended {
+		policy := tenant.DefaultPolicy()
+		policy.Password.Argon2id = cheap
+		policy.Session.Idle = tenant.Duration(20 * time.Second) // a touch every 2 s
+		policy.Recovery.Methods, policy.Recovery.Link = []tenant.Method{tenant.ByMail}, recoveryLink+"{token}"
+		l := &policy.Limits
+		l.LockAfter, l.FailuresPerAddress = lockAfter, tenant.Rate{N: failuresPerAddress, Per: time.Hour}
+		l.SMSPerAccount, l.MailsPerAccount = tenant.Rate{N: smsPerAccount, Per: time.Hour}, tenant.Rate{N: mailsPerAccount, Per: time.Hour}
+		if code == "beta" {
+			l.SessionsPerAccount = sessionsPerAccount
+		}
+		c := &tenant.Company{Code: code, NoAPIKey: true, Passkeys: keychain{}, SMS: &w.outside, Mail: &w.outside, Texts: texts(), Policy: policy}
+		if code == "acme" {
+			c.Events = tenant.Events{Receiver: &w.outside, Timeout: time.Second, Retry: 500 * time.Millisecond}
+		}
+		w.companies[code] = c
+	}
+	accounts := w.accounts.Through(direct)
+	for i, name := range []string{"alice", "bob", "carol", "victor", "alba", "brad"} {
+		company := "acme"
+		if i >= 4 {
+			company = "beta"
+		}
+		known := []string{"alice", "bob", "carol", "victor", "alice", "bob"}[i] // the login ids are the same in both companies
+		person := &person{
+			name: name, company: company, mnemocode: company + "-" + name, email: known + "@example.com", phone: fmt.Sprintf("+3706000000%d", i),
+			coded: known == "bob", passwords: []string{firstPassword}, used: map[string]time.Time{},
+		}
+		a := record.Account{
+			Company: company, Mnemocode: person.mnemocode, Email: person.email, Phone: person.phone, Status: record.StatusActive,
+			SecondFactor: person.coded, PasswordHash: hashes()[firstPassword],
+		}
+		if person.coded {
+			a.NewBackupCodes = []string{hashes()[backupCodes[0]], hashes()[backupCodes[1]]}
+		}
+		if name == "carol" || person.coded {
+			a.NewPasskeys = []record.Passkey{{Credential: []byte(name), PublicKey: []byte{1}}}
+		}
+		var err error
+		if person.id, err = accounts.Create(context.Background(), time.Now(), a); err != nil {
+			panic(err)
+		}
+		w.persons = append(w.persons, person)
+	}
+	for i := range p.nodes {
+		w.nodes = append(w.nodes, &node{world: w, name: fmt.Sprint("node", i+1)})
+	}
+	return w
+}
+
+var texts = sync.OnceValue(message.DefaultTexts)
+
+// run acts a plan out, mends everything, and checks the end.
+func (w *world) run(p plan) {
+	for _, n := range w.nodes {
+		n.redis.set(func(*network) {})
+		n.postgres.set(func(*network) {})
+		time.Sleep(between(w.draw(n.name, "starts"), time.Millisecond, 50*time.Millisecond))
+		n.start()
+	}
+	var acting sync.WaitGroup
+	for _, a := range p.actions {
+		acting.Go(func() {
+			time.Sleep(a.at)
+			w.tell("> %s", a)
+			verbs[a.verb](w, a.who, a.args)
+		})
+	}
+	for _, person := range w.persons {
+		acting.Go(func() { w.browse(person, time.Now().Add(p.duration)) })
+	}
+	acting.Wait()
+	w.tell("everything is mended")
+	for _, n := range w.nodes {
+		if n.running.Load() == nil {
+			n.start()
+		}
+		n.skew.Store(0)
+	}
+	time.Sleep(5 * time.Second) // see "What happens when" in docs/many-nodes.md
+	w.checkEnd()
+	for _, n := range w.nodes {
+		close(n.running.Load().dead)
+	}
+	close(w.over)
+	for _, p := range w.processes { // now nothing waits that holds a mutex
+		p.stop()
+	}
+	w.stopped.Wait()
+}
+
+var idleMemories = sync.Pool{New: func() any { return &memories{} }}
+
+// simulate runs a plan in a world of its own.
+func simulate(t *testing.T, p plan, fault mutant, traced bool) (failures []string, story string) {
+	idle := idleMemories.Get().(*memories)
+	defer idleMemories.Put(idle)
+	for len(idle.free) < p.nodes+p.crashes() {
+		idle.free = append(idle.free, memory.New(nil, remembered))
+	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(p, fault, traced)
+		w.memories = idle
+		w.run(p)
+		failures, story = w.failures, w.story()
+	})
+	return failures, story
+}
+
+// In no world is a promise broken. A failure is printed as its story; -seed repeats it.
+func TestSimulation(t *testing.T) {
+	t.Parallel()
+	if *oneSeed != 0 {
+		p := newPlan(*oneSeed)
+		failures, story := simulate(t, p, mutants[*oneFault], true)
+		t.Logf("%s\n%s", p, story)
+		for _, f := range failures {
+			t.Error(f)
+		}
+		return
+	}
+	for seed := *from; seed < *from+uint64(*seeds); seed++ {
+		if failures, _ := simulate(t, newPlan(seed), mutant{}, false); len(failures) > 0 {
+			if !t.Failed() {
+				_, story := simulate(t, newPlan(seed), mutant{}, true)
+				t.Logf("%s\n%s", newPlan(seed), story)
+			}
+			t.Errorf("seed %d: %s", seed, strings.Join(failures, "; "))
+		}
+	}
+}
+
+// A seed always tells the same story.
+func TestASeedRepeats(t *testing.T) {
+	for seed := range uint64(20) {
+		_, first := simulate(t, newPlan(seed), mutant{}, true)
+		if _, again := simulate(t, newPlan(seed), mutant{}, true); again != first {
+			before, after := strings.Split(first, "\n"), strings.Split(again, "\n")
+			for i := range min(len(before), len(after)) {
+				if before[i] != after[i] {
+					t.Fatalf("seed %d: line %d is %q, then %q", seed, i, before[i], after[i])
+				}
+			}
+			t.Fatalf("seed %d: %d lines, then %d", seed, len(before), len(after))
+		}
+	}
+}

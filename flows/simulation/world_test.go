@@ -1,0 +1,420 @@
+// Package simulation runs whole deployments in one process, each from a seed. It has only
+// tests:
+//
+//	go test ./flows/simulation -seeds 10000            # many deployments
+//	go test ./flows/simulation -seed 42 -v             # one, with what happened in it
+//
+// Read this file first. In it, a world is a deployment: nodes with the code that they have in
+// production, a PostgreSQL and a Redis (see record and fake), and what is between them.
+// plan_test.go makes a script from a seed: what clients, operators and failing machines do,
+// and when. actors_test.go acts it out. history_test.go remembers what was answered, and says
+// what must never happen. mutants_test.go plants faults, each of which must be found.
+//
+// Everything runs under the clock of testing/synctest. No two things happen at the same time,
+// because each call to a store takes a time of its own, which is drawn from the seed, from who
+// calls and when. So a seed always tells the same story. Tokens and keys are random all the
+// same: they change nothing, and the story numbers them.
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/password"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/store/fake"
+	"github.com/mnemogate/mnemogate/store/memory"
+	"github.com/mnemogate/mnemogate/store/redis"
+)
+
+// A world is a deployment.
+type world struct {
+	seed     uint64
+	planted  mutant
+	memories *memories
+	began    time.Time
+	over     chan struct{} // closed when the world ends: what waited for a dead machine fails
+
+	accounts  fake.Accounts // PostgreSQL
+	sessions  fake.Sessions // Redis
+	channel   *channel      // Redis, too
+	replicas  replicas
+	nodes     []*node
+	processes []*process     // all that ever ran
+	stopped   sync.WaitGroup // all that the processes do
+	outside   outside        // gateways and the receiver of events
+
+	companies map[string]*tenant.Company
+	persons   []*person
+
+	history
+}
+
+// draw returns random numbers for something that somebody does now.
+func (w *world) draw(who, what string) *rand.Rand {
+	h := fnv.New64a()
+	fmt.Fprint(h, who, " ", what, " ", time.Since(w.began))
+	return rand.New(rand.NewPCG(w.seed, h.Sum64()))
+}
+
+// between draws a time. Its nanoseconds keep things apart that would happen at once.
+func between(r *rand.Rand, from, to time.Duration) time.Duration {
+	return from + time.Duration(r.Int64N(int64(to-from)))
+}
+
+// A caller is who makes a call: an actor or, in the background, a node.
+type caller struct {
+	name    string
+	process *process // that works for the caller
+}
+
+type callerKey struct{}
+
+func callerOf(ctx context.Context) caller {
+	c, _ := ctx.Value(callerKey{}).(caller)
+	return c
+}
+
+// A node is a machine. Its process can crash, and another one starts later.
+type node struct {
+	*world
+	name            string
+	redis, postgres network
+	awake           atomic.Int64 // since began; until then nothing on the node goes on
+	skew            atomic.Int64 // of its clock
+	running         atomic.Pointer[process]
+}
+
+// A process is the program on a node.
+type process struct {
+	*node
+	service *flows.Service
+	memory  *memory.Memory
+	feed    *redis.Store
+	started time.Time
+	dead    chan struct{} // closed when it crashes
+	stop    context.CancelFunc
+	dialled atomic.Int64
+}
+
+func (n *node) now() time.Time { return time.Now().Add(time.Duration(n.skew.Load())) }
+
+// start starts a process on the node.
+func (n *node) start() {
+	p := &process{node: n, started: time.Now(), dead: make(chan struct{})}
+	ctx, stop := context.WithCancel(context.WithValue(context.Background(), callerKey{}, caller{n.name, p}))
+	p.stop = stop
+	var err error
+	p.feed, err = redis.Open(redis.Options{URLs: []string{"redis://redis"}, Dial: p.dial})
+	if err != nil {
+		panic(err)
+	}
+	accounts := n.accounts.Through(p.link(&n.postgres)).(accountStore)
+	if n.planted.accounts != nil {
+		accounts = n.planted.accounts(n.world, accounts)
+	}
+	sessions := n.sessions.Through(p.link(&n.redis))
+	if n.planted.sessions != nil {
+		sessions = n.planted.sessions(n.world, sessions)
+	}
+	p.memory = n.memories.take()
+	p.memory.Sessions = sessions
+	sessions = p.memory
+	if n.planted.memory != nil {
+		sessions = n.planted.memory(p.memory)
+	}
+	manager := &session.Manager{
+		Accounts: accounts, Outbox: accounts, Sessions: sessions, Companies: n.companies,
+		Hasher: newHasher(), Log: slog.New(slog.DiscardHandler), Now: n.now, After: p.after,
+	}
+	p.service = &flows.Service{Manager: manager}
+	var ended sync.WaitGroup
+	ended.Go(func() {
+		p.feed.Run(ctx, planted[record.Feed](p.memory, n.planted.feed))
+		<-n.over
+		_ = p.feed.Close()
+	})
+	p.stopped.Go(func() {
+		p.service.Run(ctx)
+		<-n.over
+		p.service.Close()
+		ended.Wait()
+		n.memories.give(p.memory)
+	})
+	n.running.Store(p)
+	n.world.mu.Lock()
+	n.processes = append(n.processes, p)
+	n.world.mu.Unlock()
+	n.tell("%s starts", n.name)
+}
+
+// planted returns what a fault makes of v.
+func planted[T any](v T, fault func(T) T) T {
+	if fault == nil {
+		return v
+	}
+	return fault(v)
+}
+
+// after stands for time.After where the code draws the time by chance.
+func (p *process) after(time.Duration) <-chan time.Time {
+	return time.After(between(p.draw(p.name, "after"), 100*time.Millisecond, 2*time.Second))
+}
+
+// Memories are taken again by later worlds, because it takes longer to make one than to
+// run a node. They are made outside of bubbles, in which nothing of a former one can be used.
+type memories struct {
+	mu   sync.Mutex
+	free []*memory.Memory
+}
+
+func (m *memories) take() *memory.Memory {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	last := len(m.free) - 1
+	taken := m.free[last]
+	m.free = m.free[:last]
+	return taken
+}
+
+func (m *memories) give(back *memory.Memory) {
+	back.Wait()
+	back.Flush()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.free = append(m.free, back)
+}
+
+// remembered is how many sessions a node remembers.
+const remembered = record.Buckets
+
+// crash ends the process. None of its calls goes on, and nobody gets an answer.
+func (n *node) crash() {
+	if p := n.running.Swap(nil); p != nil {
+		n.tell("%s crashes", n.name)
+		close(p.dead)
+	}
+}
+
+// newHasher returns a Hasher whose hashes cost nothing.
+func newHasher() *password.Hasher {
+	h := password.NewHasher(4)
+	h.Derive = func(_, secret string) ([]byte, error) {
+		sum := sha256.Sum256([]byte(secret))
+		return sum[:], nil
+	}
+	return h
+}
+
+// wait waits within a process. It does not return in time if the node stalls, nor before the
+// world ends if the process crashes.
+func (p *process) wait(d time.Duration) error {
+	for {
+		select {
+		case <-time.After(d):
+		case <-p.dead:
+			<-p.over
+			return errDead
+		}
+		stalls := time.Duration(p.awake.Load()) - time.Since(p.began)
+		if stalls <= 0 {
+			return nil
+		}
+		d = stalls + d%time.Millisecond // not all at once
+	}
+}
+
+var (
+	errDead        = errors.New("the process is dead")
+	errUnreachable = errors.New("the server can't be reached")
+	errLost        = errors.New("the answer was lost")
+	errReplicas    = errors.New("too few replicas have the change")
+)
+
+// A network is the way from a node to a server.
+type network struct {
+	mu     sync.Mutex
+	cut    bool          // connections break
+	silent bool          // nothing arrives
+	slow   time.Duration // how much longer everything takes, at most
+	lossy  bool          // one answer in three is lost
+	calmed time.Time     // since when it has worked as it should
+}
+
+// set changes the network.
+func (n *network) set(change func(*network)) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	change(n)
+	if n.cut || n.silent || n.slow > 0 || n.lossy {
+		n.calmed = time.Time{}
+	} else if n.calmed.IsZero() {
+		n.calmed = time.Now()
+	}
+}
+
+func (n *network) get() (cut, silent bool, slow time.Duration, lossy bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.cut, n.silent, n.slow, n.lossy
+}
+
+// calmSince returns whether the network has worked since then.
+func (n *network) calmSince(t time.Time) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return !n.calmed.IsZero() && !n.calmed.After(t)
+}
+
+// takes draws how long a message takes.
+func (p *process) takes(r *rand.Rand, slow time.Duration) time.Duration {
+	return between(r, 100*time.Microsecond, 4*time.Millisecond) + time.Duration(r.Float64()*float64(slow))
+}
+
+// callLimit is how long a call to a store takes at most.
+const callLimit = 900 * time.Millisecond
+
+// link returns the process's way to a store.
+func (p *process) link(way *network) fake.Link {
+	return func(ctx context.Context, what string, call func() error) error {
+		if err := ctx.Err(); err != nil || what == "accounts.secrets" { // a mutex is held meanwhile, for which the bubble can't wait
+			return cmp.Or(err, call())
+		}
+		limited, done := record.StoreContext(context.WithoutCancel(ctx), callLimit)
+		defer done()
+		end, _ := limited.Deadline()
+		who := callerOf(ctx).name
+		r := p.draw(who, p.name+" "+what)
+		cut, silent, slow, lossy := way.get()
+		there, back, lost := p.takes(r, slow), p.takes(r, slow), lossy && r.IntN(3) == 0
+		late := func(err error) error { return errors.Join(p.wait(time.Until(end)), err) }
+		if silent || time.Until(end) < there {
+			return late(errUnreachable)
+		}
+		if err := p.wait(there); err != nil {
+			return err
+		}
+		if cut {
+			return errUnreachable
+		}
+		err := call()
+		if err == nil && way == &p.redis && !p.replicas.have(what) {
+			err = errReplicas
+		}
+		p.tellCall(who, p.name, what, err)
+		if cut, silent, _, _ = way.get(); silent || lost || time.Until(end) < back {
+			return late(errLost)
+		}
+		if err := p.wait(back); err != nil {
+			return err
+		}
+		if cut {
+			return errLost
+		}
+		return err
+	}
+}
+
+// dial opens a connection to Redis, for the feed of revocations.
+func (p *process) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+	if err := p.wait(p.takes(p.draw(p.name, "dials"), 0)); err != nil {
+		return nil, err
+	}
+	if cut, silent, _, _ := p.node.redis.get(); cut || silent {
+		return nil, errUnreachable
+	}
+	client, near := net.Pipe()
+	far, server := net.Pipe()
+	go p.channel.serve(server)
+	number := p.dialled.Add(1)
+	forward := func(from, to net.Conn, what string) {
+		defer from.Close()
+		defer to.Close()
+		for buffer := make([]byte, 4096); ; {
+			n, err := from.Read(buffer)
+			if err != nil {
+				return
+			}
+			for r := p.draw(p.name, fmt.Sprint(what, number)); ; {
+				cut, silent, slow, _ := p.node.redis.get()
+				if p.wait(p.takes(r, slow)) != nil || cut {
+					return
+				}
+				if !silent { // otherwise the bytes come later, as with TCP
+					break
+				}
+			}
+			if _, err := to.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+	}
+	go forward(near, far, "to Redis")
+	go forward(far, near, "from Redis")
+	return client, nil
+}
+
+// replicas are those of Redis. While they lag, a failover loses what the master does.
+type replicas struct {
+	mu      sync.Mutex
+	awaited bool // wait_replicas is set
+	hasty   bool // and does not wait: a planted fault
+	lag     bool
+	since   time.Time
+	lost    [][2]time.Time // when the master did what failovers have lost
+}
+
+// have reports whether a change may be acknowledged.
+func (r *replicas) have(what string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !r.lag || !r.awaited || r.hasty || slices.Contains([]string{"get", "list", "touch", "refund", "revoked"}, strings.TrimPrefix(what, "sessions."))
+}
+
+// failOver promotes a replica that has nothing of what was done in the time before.
+func (w *world) failOver(lag time.Duration) {
+	w.replicas.mu.Lock()
+	if w.replicas.lag {
+		w.replicas.mu.Unlock()
+		return
+	}
+	w.replicas.lag, w.replicas.since = true, time.Now()
+	w.replicas.mu.Unlock()
+	w.tell("Redis' replica gets nothing more")
+	restore := w.sessions.Snapshot()
+	time.Sleep(lag)
+	restore()
+	w.channel.close()
+	w.mu.Lock()
+	w.failovers = append(w.failovers, time.Now())
+	w.mu.Unlock()
+	w.replicas.mu.Lock()
+	defer w.replicas.mu.Unlock()
+	w.replicas.lag = false
+	if !w.replicas.awaited {
+		w.replicas.lost = append(w.replicas.lost, [2]time.Time{w.replicas.since, time.Now()})
+	}
+	w.tell("Redis' replica is the master")
+}
+
+// mayHaveLost reports whether a failover may have lost what was done in this time.
+func (w *world) mayHaveLost(from, to time.Time) bool {
+	w.replicas.mu.Lock()
+	defer w.replicas.mu.Unlock()
+	return slices.ContainsFunc(w.replicas.lost, func(l [2]time.Time) bool { return !from.After(l[1]) && !to.Before(l[0]) })
+}
