@@ -25,6 +25,7 @@ func init() { caddy.RegisterModule(API{}) }
 //	GET /mnemogate/health    200 if this node can serve, else 503; ?ready does not ask the stores
 //	GET /mnemogate/backup    a copy of the SQLite store
 //	POST /mnemogate/rekey    gives the accounts store a new secret
+//	POST /mnemogate/explain    says what would become of a request for a site
 //	POST /mnemogate/{company}/send-test    tests a gateway
 //	GET /mnemogate/{company}/explain    says what would become of a login
 //	POST /mnemogate/{company}/signing-key    gives a company a new key that signs assertions
@@ -69,6 +70,7 @@ var accountsAPI = accounts.API{
 		{Method: http.MethodGet, Pattern: "doctor", Serve: examine, Summary: "What is wrong with the running configuration, and what to do."},
 		{Method: http.MethodGet, Pattern: "backup", Serve: backup, Summary: "A copy of the SQLite store, as it is at this moment."},
 		{Method: http.MethodPost, Pattern: "rekey", Serve: rekey, Summary: "Gives the accounts store a new secret, and answers when all nodes use it."},
+		{Method: http.MethodPost, Pattern: "explain", Serve: explain, Summary: "Says what would become of a request for a site."},
 		{Method: http.MethodPost, Pattern: "{company}/send-test", Serve: try, Summary: "Sends one message that says that it is a test, and tells what came back."},
 		{Method: http.MethodGet, Pattern: "{company}/explain", Query: []string{"login_id", "address"}, Serve: (*accounts.Call).Explain, Summary: "Says what would become of a login."},
 		{Method: http.MethodPost, Pattern: "{company}/signing-key", Serve: (*accounts.Call).RotateSigningKey, Summary: "Gives a company a new key that signs assertions."},

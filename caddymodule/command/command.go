@@ -70,7 +70,7 @@ identity, and 4 if the server or one of its stores did not answer.`,
 			c.flags(cmd)
 			group(cmd, c.accountCommand(), c.backupCodesCommand(), c.totpCommand(), c.passkeysCommand(), c.devicesCommand(), c.tokensCommand(),
 				c.sessionsCommand(), c.companyCommand(), c.importCommand(), c.exportCommand(),
-				c.backupCommand(), c.restoreCommand(), c.rekeyCommand(), c.doctorCommand(), c.pageCommand(), c.messagesCommand(), c.sandboxCommand())
+				c.backupCommand(), c.restoreCommand(), c.rekeyCommand(), c.doctorCommand(), c.explainRequestCommand(), c.pageCommand(), c.messagesCommand(), c.sandboxCommand())
 		},
 	})
 }

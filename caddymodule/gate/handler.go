@@ -175,6 +175,8 @@ type Handler struct {
 	log       *slog.Logger
 	accessLog *zap.Logger // Caddy's
 	document  []byte      // the OpenAPI document
+
+	imagined *flows.Service // in place of the app's, for Explain; else nil
 }
 
 // CaddyModule returns the Caddy module information.
@@ -314,15 +316,24 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 			return nil
 		}
 	}
-	t := targetOf(h.BasePath, r.URL)
+	t := h.find(r)
 	t.asked = asked
-	if isAt(r, h.Health) {
-		t.kind = health
-	}
 	if h.WebSocketToken && r.Header[socketProtocols] != nil {
 		return h.serveSocket(w, r, t, next)
 	}
 	return h.serve(w, r, t, next)
+}
+
+// find returns what a request asks for.
+func (h *Handler) find(r *http.Request) target {
+	t := targetOf(h.BasePath, r.URL)
+	if isAt(r, h.Health) {
+		t.kind = health
+	}
+	if !h.has(t) {
+		t.kind = protectedPath
+	}
+	return t
 }
 
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next caddyhttp.Handler) error {
@@ -331,9 +342,6 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 		if isPreflight(r) {
 			t.kind = preflight
 		}
-	}
-	if !h.has(t) {
-		t.kind = protectedPath
 	}
 	answer := answers[t.kind]
 	if answer == nil {
@@ -484,6 +492,9 @@ func (h *Handler) request(w http.ResponseWriter, r *http.Request, t target) *flo
 // f becomes an error. If the service has not started, the error is the same as if a store
 // did not answer.
 func (h *Handler) withService(ctx context.Context, f func(*flows.Service) error) (err error) {
+	if h.imagined != nil {
+		return f(h.imagined)
+	}
 	h.app.BeginCall()
 	defer h.app.EndCall()
 	defer h.contain(&err)

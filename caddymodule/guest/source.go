@@ -20,6 +20,10 @@ type Source map[string]string
 // outermost level.
 var named = map[string]bool{"company": true, "disclaimer": true, "oauth": true, "account": true, "key": true}
 
+// numbered lists the options of a site that may stand several times. From the second on, a
+// key has the number after the name, as in `role 2`.
+var numbered = map[string]bool{"fresh": true, "role": true}
+
 // SourceOf reads the positions of a directive. d must begin with its first token.
 func SourceOf(d *caddyfile.Dispenser) Source {
 	defer d.Reset()
@@ -36,6 +40,9 @@ func (s Source) read(d *caddyfile.Dispenser, outer string) {
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		name, at := d.Val(), line(d)
 		key := strings.TrimSpace(outer + " " + name)
+		for n := 2; outer == "" && numbered[name] && s[key] != ""; n++ {
+			key = fmt.Sprint(name, " ", n)
+		}
 		s.add(key, at)
 		if args := d.RemainingArgs(); named[name] && len(args) > 0 && !(name == "key" && outer != "") {
 			key += " " + args[0]

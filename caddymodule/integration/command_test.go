@@ -92,7 +92,7 @@ func TestCommandsHaveManuals(t *testing.T) {
 	for _, command := range []string{
 		"account", "account add", "account show", "account list", "account set", "account delete", "account unlock", "account import",
 		"account explain", "account welcome", "passkeys list", "passkeys remove", "devices list", "devices remove", "tokens", "tokens list", "tokens issue", "tokens remove", "company", "company erase", "company rename", "company rotate-key",
-		"account export", "import", "export", "backup-codes", "sessions", "sessions list", "sessions end", "doctor", "page", "rekey",
+		"account export", "import", "export", "backup-codes", "sessions", "sessions list", "sessions end", "doctor", "explain", "page", "rekey",
 	} {
 		if o := s.cliAt("", "", append(strings.Fields(command), "--help")...).want(0); !manual.MatchString(o.out) {
 			t.Errorf("%s: %s", command, o.out)

@@ -153,6 +153,25 @@ type BackupCodes struct {
 	Codes []string `json:"backup_codes"`
 }
 
+// An Explanation says what would become of a request for a site.
+type Explanation struct {
+	Site    string            `json:"site"`
+	Rules   []Rule            `json:"rules"`
+	Passes  bool              `json:"passes"`
+	Status  int               `json:"status,omitempty"` // of the refusal, as the next two
+	Code    string            `json:"error_code,omitempty"`
+	Reason  string            `json:"reason,omitempty"`
+	Headers map[string]string `json:"headers,omitempty"` // for the upstream, if it passes
+}
+
+// A Rule is an option of a site that matters for a request.
+type Rule struct {
+	Rule  string `json:"rule"`            // public, fresh, mfa, role, company or require_api_key
+	Value string `json:"value,omitempty"` // what stands after it
+	File  string `json:"file,omitempty"`  // the Caddyfile; empty for a configuration in JSON
+	Line  int    `json:"line,omitempty"`  // in the file
+}
+
 // Findings is what explains a login.
 type Findings struct {
 	Findings []Finding `json:"findings"`

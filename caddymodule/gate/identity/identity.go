@@ -58,6 +58,7 @@ type Headers struct {
 	profile []profileHeader
 	whole   bool              // see Whole
 	signer  *assertion.Signer // nil without Assertion
+	imagine bool              // see Imagine
 	// published returns the keys of a company that verify assertions.
 	published func(ctx context.Context, company string) (*assertion.Keys, error)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/url"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -124,14 +125,14 @@ func (r *Rules) needsMFA(u *url.URL) bool {
 func (r *Rules) freshOf(ways []string, all bool) time.Duration {
 	var shortest caddy.Duration
 	for _, f := range r.Fresh {
-		if (shortest == 0 || f.Within < shortest) && (!all || f.has(ways)) {
+		if (shortest == 0 || f.Within < shortest) && f.appliesTo(ways, all) {
 			shortest = f.Within
 		}
 	}
 	return time.Duration(shortest)
 }
 
-func (f *Fresh) has(ways []string) bool { return matchAny(f.Paths, ways) }
+func (f *Fresh) appliesTo(ways []string, all bool) bool { return !all || matchAny(f.Paths, ways) }
 
 // matchAny reports whether a pattern covers any way to read a path.
 func matchAny(patterns, ways []string) bool {
@@ -145,6 +146,39 @@ func matchAny(patterns, ways []string) bool {
 func Cover(patterns []string, u *url.URL) bool {
 	ways, all := readAs(u.EscapedPath())
 	return all && !slices.ContainsFunc(ways, func(way string) bool { return !matchAny(patterns, []string{way}) })
+}
+
+// A Match is an option that matters for a path.
+type Match struct {
+	Option string
+	Nth    int    // which one of this name, from 0
+	Value  string // what stands after the name
+}
+
+// Matching returns the options that matter for a path.
+func (r *Rules) Matching(u *url.URL) (found []Match) {
+	add := func(option string, nth int, first string, others []string) {
+		found = append(found, Match{option, nth, strings.TrimSpace(first + " " + strings.Join(others, " "))})
+	}
+	if r.IsPublic(u) {
+		add("public", 0, "", r.Public)
+	}
+	ways, all := readAs(u.EscapedPath())
+	for i, f := range r.Fresh {
+		if f.appliesTo(ways, all) {
+			add("fresh", i, time.Duration(f.Within).String(), f.Paths)
+		}
+	}
+	if r.needsMFA(u) {
+		add("mfa", 0, "", r.MFA)
+	}
+	ways, all = everyWay(u.EscapedPath())
+	for i, rule := range r.Role {
+		if !all || matchAny(rule.Paths, ways) {
+			add("role", i, rule.Role, rule.Paths)
+		}
+	}
+	return found
 }
 
 // Patterns returns the paths by option.

@@ -1,0 +1,123 @@
+package admin
+
+import (
+	"bufio"
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"golang.org/x/net/http/httpguts"
+
+	"github.com/mnemogate/mnemogate/caddymodule/accounts"
+	"github.com/mnemogate/mnemogate/caddymodule/bypass"
+	"github.com/mnemogate/mnemogate/caddymodule/gate"
+	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/manage"
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+)
+
+// explain says what would become of a request for a site. It changes and counts nothing.
+func explain(c *accounts.Call) error {
+	given, err := c.Texts("method", "url", "as?", "company?")
+	if err != nil {
+		return err
+	}
+	r, port, err := imagine(given["method"], given["url"])
+	if err != nil {
+		return err
+	}
+	service, err := c.Service()
+	if err != nil {
+		return err
+	}
+	company, a, err := who(c, service, given["company"], given["as"])
+	if err != nil {
+		return err
+	}
+	running, err := caddy.ActiveContext().AppIfConfigured("http")
+	if err != nil {
+		return &accounts.Error{Status: http.StatusConflict, Message: "the running configuration has no sites: add one"}
+	}
+	found, err := bypass.Find(running.(*caddyhttp.App).Servers, r.WithContext(c.Context()), port)
+	if err != nil {
+		return &accounts.Error{Status: http.StatusNotFound, Field: "url", Message: "url: " + err.Error()}
+	}
+	explained, err := found.Gate.(*gate.Handler).Explain(found.Request, service, company, a)
+	if err != nil {
+		return &manage.FieldError{Field: "url", Message: err.Error()}
+	}
+	explained.Site = found.Site
+	c.WriteJSON(http.StatusOK, explained)
+	return nil
+}
+
+// imagine returns a request as a server gets it from a client on this machine, and the port
+// that it comes to.
+func imagine(method, address string) (r *http.Request, port uint, err error) {
+	if !httpguts.ValidHeaderFieldName(method) { // both are tokens
+		return nil, 0, &manage.FieldError{Field: "method", Message: "it must be a method such as GET"}
+	}
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {
+		return nil, 0, &manage.FieldError{Field: "url", Message: "it must be a whole URL as the client has it, such as https://api.example.com/orders"}
+	}
+	r, err = http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + u.RequestURI() + " HTTP/1.1\r\nHost: " + u.Host + "\r\n\r\n")))
+	if err != nil {
+		return nil, 0, &manage.FieldError{Field: "url", Message: "no server accepts it: " + err.Error()}
+	}
+	r.RemoteAddr = "127.0.0.1:1"
+	usual := "80"
+	if u.Scheme == "https" {
+		usual, r.TLS = "443", &tls.ConnectionState{HandshakeComplete: true, ServerName: u.Hostname()}
+	}
+	n, err := strconv.ParseUint(cmp.Or(u.Port(), usual), 10, 16)
+	if err != nil {
+		return nil, 0, &manage.FieldError{Field: "url", Message: "its port must be 1 to 65535"}
+	}
+	return r, uint(n), nil
+}
+
+// who returns the company with a code and the account with a mnemocode or login id. Both
+// texts may be empty. If there is only one company, it need not be named.
+func who(c *accounts.Call, service *flows.Service, code, name string) (company *tenant.Company, a record.Account, err error) {
+	codes := slices.Sorted(maps.Keys(service.Companies))
+	if code == "" && name != "" {
+		if code = codes[0]; len(codes) > 1 {
+			return nil, a, &manage.FieldError{Field: "company", Message: "there are several; choose one: " + strings.Join(codes, ", ")}
+		}
+	}
+	if company = service.Companies[code]; company == nil && code != "" {
+		return nil, a, &accounts.Error{Status: http.StatusNotFound, Field: "company", Message: "no such company is configured"}
+	}
+	if name == "" {
+		return company, a, nil
+	}
+	admin := &manage.Admin{Manager: service.Manager, Company: company}
+	a, err = admin.ByMnemocode(c.Context(), name)
+	if err != nil && !errors.Is(err, record.ErrNotFound) {
+		return nil, a, err
+	}
+	other, err := admin.ByLoginID(c.Context(), name)
+	switch {
+	case errors.Is(err, record.ErrNotFound) && a.ID == 0:
+		err = &accounts.Error{Status: http.StatusNotFound, Field: "as", Message: fmt.Sprintf("the company has no account %q", name)}
+	case errors.Is(err, record.ErrNotFound) || err == nil && a.ID == other.ID:
+		err = nil
+	case err == nil && a.ID != 0:
+		err = &accounts.Error{Status: http.StatusConflict, Field: "as", Message: fmt.Sprintf(
+			"%q is the mnemocode of one account and a login id of another, %s; name it in another way", name, other.Mnemocode)}
+	case err == nil:
+		a = other
+	}
+	return company, a, err
+}
