@@ -41,7 +41,7 @@ func Find(servers map[string]*caddyhttp.Server, r *http.Request, port uint) (Fou
 		routes := s.copies(server, server.Routes, "")
 		prepared := caddyhttp.PrepareRequest(r.Clone(r.Context()), caddy.NewReplacer(), nil, server)
 		if err := routes.Compile(s).ServeHTTP(new(bodies.Recorder), prepared); err != nil {
-			return s.found, fmt.Errorf("Caddy fails to route it: %w", err)
+			return s.found, fmt.Errorf("a matcher of Caddy failed: %w; see its log", err)
 		}
 		if s.found.Gate != nil {
 			return s.found, nil
@@ -51,9 +51,9 @@ func Find(servers map[string]*caddyhttp.Server, r *http.Request, port uint) (Fou
 	case s.end != "":
 		return s.found, fmt.Errorf("%s answers it before mnemogate is asked", s.end)
 	case s.sites == nil:
-		return s.found, errors.New("no site has the directive mnemogate")
+		return s.found, errors.New("no server at this port has a site with mnemogate")
 	default:
-		return s.found, fmt.Errorf("it is for no site with mnemogate; these are %s", strings.Join(slices.Compact(s.sites), ", "))
+		return s.found, fmt.Errorf("it is for none of the sites with mnemogate: %s", strings.Join(slices.Compact(s.sites), "; "))
 	}
 }
 
@@ -101,6 +101,8 @@ func (s *search) copy(server *caddyhttp.Server, h caddyhttp.MiddlewareHandler, h
 		return &caddyhttp.Subroute{Routes: s.copies(server, caddyhttp.RouteList{*named}, hosts)}
 	case *rewrite.Rewrite, *headers.Handler:
 		return h
+	case caddyhttp.StaticResponse: // to https, by Caddy itself
+		return s.copy(server, &h, hosts)
 	case Gate:
 		name := cmp.Or(hosts, strings.Join(server.Listen, ", "))
 		s.sites = append(s.sites, name)

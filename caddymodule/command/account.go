@@ -408,7 +408,8 @@ func (c *cli) explainCommand() *cobra.Command {
 step, and whatever stands in its way, with the error_code and reason that the
 user gets. Write the login id as the user types it. With --from, it also
 checks the limits of that address. It takes the client for no known device, and
-counts nothing. The exit status is 1 if the login would fail.`,
+counts nothing. Of a request for the application, 'explain' says the same. The
+exit status is 1 if the login would fail.`,
 		cobra.ExactArgs(1), func(args []string) error {
 			company, err := c.company()
 			if err != nil {

@@ -105,7 +105,7 @@ func TestARequestIsExplained(t *testing.T) {
 		{1, "POST https://api.example.com/v1/acme/v2/auth/login", []string{"/acme/v2/auth/login is a route of the auth API", "account explain"}},
 		{1, "https://api.example.com/v1/acme/v2/session", []string{"mnemogate answers /acme/v2/session itself"}},
 		{2, "https://api.example.com/plain/x", []string{"reverse_proxy answers it before mnemogate is asked"}},
-		{2, "https://www.example.com/x", []string{"it is for no site with mnemogate", "api.example.com"}},
+		{2, "https://www.example.com/x", []string{"it is for none of the sites with mnemogate", "api.example.com"}},
 		{2, "GET https://api.example.com/v1/x --as nobody --company acme", []string{`no account "nobody"`}},
 		{2, "GET https://api.example.com/v1/x --as alice --company nobody", []string{"no such company"}},
 		{1, "GET https://api.example.com/v1/x --as alice", []string{"there are several; choose one: acme, neu"}},
