@@ -23,7 +23,7 @@ var allowedImports = map[string][]string{
 	"caddymodule/gate":             {"caddymodule/accounts/api", "caddymodule/app", "caddymodule/bodies", "caddymodule/bypass", "caddymodule/gate/identity", "caddymodule/gate/paths", "caddymodule/gate/selfservice", "caddymodule/guest", "caddymodule/logs", "caddymodule/page", "caddymodule/passkey", "flows", "flows/manage", "flows/panics", "flows/record", "flows/session", "flows/tenant", "flows/tokens", "flows/wire"},
 	"caddymodule/gate/identity":    {"caddymodule/app", "caddymodule/guest", "flows/assertion", "flows/record", "flows/wire"},
 	"caddymodule/gate/paths":       {"caddymodule/guest", "flows/record"},
-	"caddymodule/gate/selfservice": {"caddymodule/accounts/api", "caddymodule/bodies", "flows/manage", "flows/record", "flows/tenant", "flows/wire"},
+	"caddymodule/gate/selfservice": {"caddymodule/accounts/api", "caddymodule/bodies", "caddymodule/gate/paths", "flows/manage", "flows/record", "flows/tenant", "flows/wire"},
 	"caddymodule/bypass":           {"caddymodule/app", "caddymodule/bodies", "caddymodule/guest"},
 	"caddymodule/page":             {"caddymodule/guest", "flows/message"},
 	"caddymodule/captured":         {"flows/message", "flows/typed"},
