@@ -94,6 +94,20 @@ var errPasskeyInvalid = &wire.Refusal{
 	Message: "The passkey was not accepted. Get new options and try again, or log in another way.",
 }
 
+// errPasskeyUnknown tells clients that they can make the browser forget the passkey. Nobody
+// guesses the ID of one.
+var errPasskeyUnknown = &wire.Refusal{
+	Err:     wire.ErrCredentialsInvalid,
+	Reason:  wire.PasskeyUnknown,
+	Message: "There is no such passkey any more. Tell the browser (signalUnknownCredential), and let the user log in another way.",
+}
+
+var errPasskeyChanged = &wire.Refusal{
+	Err:     wire.ErrCredentialsInvalid,
+	Reason:  wire.PasskeyChanged,
+	Message: "The passkey is no longer the one that was created. Let the user log in another way, then create a new one.",
+}
+
 // accountOfPasskey verifies the answer of an authenticator to a challenge, if that is valid,
 // and returns the account of its passkey. It spends the challenge, even if the login then
 // fails. If the call has a session, the account is the session's.
@@ -123,7 +137,10 @@ func (s *Service) accountOfPasskey(ctx context.Context, c *session.Call, challen
 // stores the use of the passkey.
 func (s *Service) verifyPasskey(ctx context.Context, c *session.Call, challenge []byte, assertion tenant.PasskeyAssertion) (record.Account, error) {
 	p, err := s.Accounts.Passkey(ctx, c.Company.Code, assertion.Credential)
-	if errors.Is(err, record.ErrNotFound) || err == nil && c.Session().Account != 0 && c.Session().Account != p.Account {
+	if errors.Is(err, record.ErrNotFound) {
+		return record.Account{}, s.unknownPasskey(ctx, c, assertion.Credential)
+	}
+	if err == nil && c.Session().Account != 0 && c.Session().Account != p.Account {
 		return record.Account{}, errPasskeyInvalid
 	}
 	if err != nil {
@@ -137,6 +154,11 @@ func (s *Service) verifyPasskey(ctx context.Context, c *session.Call, challenge 
 		return record.Account{}, wire.Unavailable("loading the account of the passkey", err)
 	}
 	use, err := assertion.Verify(challenge, p)
+	if errors.Is(err, tenant.ErrPasskeyChanged) {
+		c.SetAccount(a)
+		c.Events = append(c.Events, record.Event{Name: record.AccountPasskeyChanged, Time: c.Now, Mnemocode: a.Mnemocode})
+		return record.Account{}, errPasskeyChanged
+	}
 	if err == nil && subtle.ConstantTimeCompare(assertion.UserHandle, p.UserHandle) != 1 {
 		err = errors.New("the user handle is not that of the passkey")
 	}
@@ -156,4 +178,18 @@ func (s *Service) verifyPasskey(ctx context.Context, c *session.Call, challenge 
 		return record.Account{}, wire.Unavailable("storing the use of the passkey", err)
 	}
 	return a, nil
+}
+
+// unknownPasskey returns the error of a passkey that the company does not have. It is
+// errPasskeyUnknown unless another company with the same domain has it.
+func (s *Service) unknownPasskey(ctx context.Context, c *session.Call, credential []byte) error {
+	for code, other := range s.Companies {
+		if code == c.Company.Code || other.Passkeys == nil || other.Passkeys.RPID() != c.Company.Passkeys.RPID() {
+			continue
+		}
+		if _, err := s.Accounts.Passkey(ctx, code, credential); !errors.Is(err, record.ErrNotFound) {
+			return errPasskeyInvalid
+		}
+	}
+	return errPasskeyUnknown
 }

@@ -23,6 +23,7 @@ type keychain struct{}
 type keychainAnswer struct {
 	ID, Handle, Challenge []byte
 	Count                 uint32
+	Changed               bool // it is no longer the passkey that was created
 }
 
 func (keychain) RequestOptions(challenge []byte) ([]byte, error) {
@@ -42,11 +43,16 @@ func (keychain) ReadAssertion(credential []byte) (tenant.PasskeyAssertion, error
 		if string(challenge) != string(a.Challenge) {
 			return tenant.PasskeyUse{}, errors.New("wrong challenge")
 		}
+		if a.Changed {
+			return tenant.PasskeyUse{}, tenant.ErrPasskeyChanged
+		}
 		return tenant.PasskeyUse{SignCount: a.Count, BackedUp: true}, nil
 	}}, nil
 }
 
-func (keychain) Register(challenge []byte, _ tenant.PasskeyOwner, credential []byte) (record.Passkey, error) {
+func (keychain) RPID() string { return "example.com" }
+
+func (keychain) Register(challenge []byte, _ tenant.PasskeyOwner, credential []byte, _ bool) (record.Passkey, error) {
 	var a keychainAnswer
 	if err := json.Unmarshal(credential, &a); err != nil || len(a.ID) == 0 {
 		return record.Passkey{}, tenant.ErrPasskeyJSON
@@ -86,7 +92,7 @@ func (b *harness) device(id string, count uint32) *device {
 	b.t.Helper()
 	d := &device{b: b, id: []byte(id), count: count}
 	token, credential := d.create(mnemocode)
-	if _, err := b.admin().AddPasskey(b.t.Context(), mnemocode, token, credential, ""); err != nil {
+	if _, err := b.admin().AddPasskey(b.t.Context(), mnemocode, token, credential, "", false); err != nil {
 		b.t.Fatal(err)
 	}
 	settle(b.Service) // its notice
@@ -199,7 +205,7 @@ func TestPasskeysThatAreRefused(t *testing.T) {
 	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob-0001"}})
 	bobs := &device{b: b, id: []byte("bobs"), count: 5}
 	token, credential := bobs.create("bob-0001")
-	if _, err := b.admin().AddPasskey(t.Context(), "bob-0001", token, credential, "Bob's"); err != nil {
+	if _, err := b.admin().AddPasskey(t.Context(), "bob-0001", token, credential, "Bob's", false); err != nil {
 		t.Fatal(err)
 	}
 	if string(bobs.handle) == string(d.handle) {
@@ -209,7 +215,28 @@ func TestPasskeysThatAreRefused(t *testing.T) {
 	swapped.handle = bobs.handle
 	b.wrong(invalid, "passkey/login", "", swapped.answer(code))
 	unknown := device{b: b, id: []byte("unknown"), handle: d.handle}
-	b.wrong(invalid, "passkey/login", "", unknown.answer(code))
+	b.addCompany("other")
+	changed := d.answer(code)
+	credentialOf := changed["credential"].(keychainAnswer)
+	credentialOf.Changed = true
+	changed["credential"] = credentialOf
+	before := b.record()
+	for _, c := range []struct {
+		name, company string
+		body          object
+		reason        wire.Reason
+	}{
+		{"one that nobody has", code, unknown.answer(code), wire.PasskeyUnknown},
+		{"one of another company of the domain", "other", d.answer("other"), ""}, // the browser must keep it
+		{"one that has changed", code, changed, wire.PasskeyChanged},
+	} {
+		if _, err := b.serveAs(c.company, "192.0.2.1", "passkey/login", "", c.body); !errors.Is(err, invalid) || wire.ReasonOf(err) != c.reason {
+			t.Errorf("%s: %v, reason %q", c.name, err, wire.ReasonOf(err))
+		}
+	}
+	if got := before(); len(named(got, record.AccountPasskeyChanged)) != 1 {
+		t.Errorf("the events are %v", got)
+	}
 
 	copied := *d
 	b.must("passkey/login", "", d.answer(code))
@@ -246,7 +273,7 @@ func TestPasskeyLoginsCountForTheAddress(t *testing.T) {
 	user.Address = "203.0.113.9"
 	for i, want := range []error{nil, nil, wire.ErrRestricted} {
 		token, credential := (&device{b: b, id: []byte{byte(i)}}).create(mnemocode)
-		if _, err := user.AddPasskey(t.Context(), mnemocode, token, credential, ""); !errors.Is(err, want) {
+		if _, err := user.AddPasskey(t.Context(), mnemocode, token, credential, "", false); !errors.Is(err, want) {
 			t.Errorf("new passkey %d: %v", i, err)
 		}
 	}
@@ -287,11 +314,11 @@ func TestAddingPasskeys(t *testing.T) {
 		"a long name":         {token, string(credential), strings.Repeat("x", 65), "name: "},
 		"a name of two lines": {token, string(credential), "a\nb", "name: "},
 	} {
-		if _, err := ad.AddPasskey(t.Context(), mnemocode, c.token, []byte(c.credential), c.name); err == nil || !strings.HasPrefix(err.Error(), c.want) {
+		if _, err := ad.AddPasskey(t.Context(), mnemocode, c.token, []byte(c.credential), c.name, false); err == nil || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	p, err := ad.AddPasskey(t.Context(), mnemocode, token, credential, " My phone ")
+	p, err := ad.AddPasskey(t.Context(), mnemocode, token, credential, " My phone ", false)
 	if err != nil || p.Name != "My phone" || p.ID() != "aw" {
 		t.Fatalf("got %+v, %v", p, err)
 	}
@@ -302,11 +329,11 @@ func TestAddingPasskeys(t *testing.T) {
 	if got := events(); len(named(got, record.AccountPasskeyAdded)) != 1 {
 		t.Errorf("the events are %v", got)
 	}
-	if _, err := ad.AddPasskey(t.Context(), mnemocode, token, credential, ""); !errors.Is(err, manage.ErrPasskeyRefused) {
+	if _, err := ad.AddPasskey(t.Context(), mnemocode, token, credential, "", false); !errors.Is(err, manage.ErrPasskeyRefused) {
 		t.Errorf("the same challenge: %v", err)
 	}
 	token, credential = d.create(mnemocode)
-	if _, err := ad.AddPasskey(t.Context(), mnemocode, token, credential, ""); !errors.Is(err, manage.ErrPasskeyTaken) {
+	if _, err := ad.AddPasskey(t.Context(), mnemocode, token, credential, "", false); !errors.Is(err, manage.ErrPasskeyTaken) {
 		t.Errorf("the same passkey: %v", err)
 	}
 	second := b.device("k2", 0)

@@ -330,7 +330,7 @@ func (h *Handler) find(r *http.Request) target {
 	if isAt(r, h.Health) {
 		t.kind = health
 	}
-	if !h.has(t) {
+	if !h.has(r, t) {
 		t.kind = protectedPath
 	}
 	return t
@@ -376,7 +376,7 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, t target) {
 
 // has reports whether the site answers this target itself. Some exist only with an
 // option.
-func (h *Handler) has(t target) bool {
+func (h *Handler) has(r *http.Request, t target) bool {
 	switch t.kind {
 	case authRoute:
 		return !t.route.StepsUp || h.stepsUp()
@@ -386,6 +386,8 @@ func (h *Handler) has(t target) bool {
 		return h.hasPage(t.company) && h.SelfService > 0
 	case passwordURL:
 		return h.LoginPages != nil && h.SelfService > 0
+	case passkeyURL:
+		return h.relatedOrigins(r) != nil
 	case selfRoute:
 		return h.SelfService > 0
 	case keySet:
@@ -415,6 +417,7 @@ var answers = [...]func(*Handler, http.ResponseWriter, *http.Request, target) (b
 	securityPage:  (*Handler).servePage,
 	pageFile:      (*Handler).servePage,
 	passwordURL:   (*Handler).servePasswordURL,
+	passkeyURL:    (*Handler).servePasskeyURL,
 	preflight:     (*Handler).servePreflight,
 	health:        (*Handler).serveHealth,
 }

@@ -1,8 +1,11 @@
 package gate
 
 import (
+	"net"
+	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/passkey"
@@ -37,4 +40,32 @@ func (h *Handler) WithoutPasskeys(a *app.App, hosts []string) (option, company, 
 		}
 	}
 	return "", "", ""
+}
+
+// passkeyURLPath is where browsers look, at the domain of a passkey, for origins elsewhere that
+// may use it (WebAuthn Level 3, section 5.11).
+const passkeyURLPath = "/.well-known/webauthn"
+
+func (h *Handler) servePasskeyURL(_ http.ResponseWriter, r *http.Request, _ target) (body any, err error) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return nil, errGetOnly
+	}
+	return struct {
+		Origins []string `json:"origins"`
+	}{h.relatedOrigins(r)}, nil
+}
+
+// relatedOrigins returns the origins elsewhere that use passkeys of the request's host.
+func (h *Handler) relatedOrigins(r *http.Request) (origins []string) {
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = r.Host
+	}
+	for code, c := range h.app.Sorted() {
+		if s := c.PasskeySettings(&h.app.Policy); s != nil && h.Serves(code) && strings.EqualFold(s.RPID, host) {
+			origins = append(origins, s.Related()...)
+		}
+	}
+	slices.Sort(origins)
+	return slices.Compact(origins)
 }

@@ -43,6 +43,7 @@ const (
 	securityPage // protectedPath without self_service, too
 	pageFile
 	passwordURL // leads password managers to the security page
+	passkeyURL  // the other origins that use the passkeys of a domain
 	preflight   // preflight and health depend on more than the path
 	health
 )
@@ -57,6 +58,9 @@ func targetOf(base string, u *url.URL) target {
 	}
 	if escaped == passwordURLPath {
 		return target{kind: passwordURL}
+	}
+	if escaped == passkeyURLPath {
+		return target{kind: passkeyURL}
 	}
 	return classify(base, escaped)
 }

@@ -48,6 +48,8 @@ func (b *tab) choosesPasskeys() {
 		const real = navigator.credentials.get.bind(navigator.credentials);
 		const timeout = AbortSignal.timeout.bind(AbortSignal);
 		globalThis.calls = [];
+		globalThis.signals = {};
+		for (const name of ['signalUnknownCredential', 'signalAllAcceptedCredentials', 'signalCurrentUserDetails']) PublicKeyCredential[name] = async (known) => { signals[name] = known; };
 		AbortSignal.timeout = (time) => time === 240_000 ? (globalThis.minutes = new AbortController()).signal : timeout(time);
 		navigator.credentials.get = (options) => options.mediation !== 'conditional' ? real(options) : new Promise((resolve, reject) => {
 			const call = { began: Date.now(), aborted: false, chooses: () => real(options).then(resolve, reject), cancels: () => reject(new DOMException('', 'NotAllowedError')) };
@@ -95,6 +97,13 @@ func browserLogsInWithAPasskey(t *testing.T, s *site) {
 	b.waits(`location.pathname === '/home'`)
 	b.logsOut(s)
 
+	// The browser hears which passkeys there are, and of one that is unknown.
+	b.open(s.URL + "/acme/login")
+	b.logsIn(s.URL+"/acme/security", "alice@example.com", testPassword)
+	b.sees("security", "#passkeys")
+	b.waits(`signals.signalAllAcceptedCredentials?.allAcceptedCredentialIds.length === 1 && signals.signalCurrentUserDetails.name === 'alice@example.com' && signals.signalCurrentUserDetails.rpId === 'localhost'`)
+	b.logsOut(s)
+
 	// By the buttons, also on the screen of the password
 	b.open(s.URL + "/home")
 	b.sees("login", idField)
@@ -135,7 +144,8 @@ func browserLogsInWithAPasskey(t *testing.T, s *site) {
 	list := s.admin("GET", "accounts/alice/passkeys", nil).wantStatus(200).JSON["passkeys"].([]any)
 	s.admin("DELETE", "accounts/alice/passkeys/"+list[0].(fields)["id"].(string), nil).wantStatus(204)
 	b.eval(`void calls[4].chooses()`)
-	b.isAlerted("error.auth.credentials.invalid")
+	b.isAlerted("reason.passkey.unknown")
+	b.waits(`signals.signalUnknownCredential?.rpId === 'localhost' && signals.signalUnknownCredential.credentialId.length > 20`)
 	b.waits(`calls.length === 6 && !calls[5].aborted`)
 
 	b.authenticator(true) // another one, without a passkey
@@ -214,6 +224,26 @@ func browserIsOfferedAPasskey(t *testing.T, s *site) {
 	b.sees("already", ".main")
 	b.chooses("already.continue")
 	isHome()
+
+	// A browser that creates one without a question needs no offer.
+	b.authenticator(true)
+	forgets()
+	b.startsWith(`if (sessionStorage.silent) {
+		PublicKeyCredential.getClientCapabilities = async () => ({ conditionalCreate: true });
+		const create = navigator.credentials.create.bind(navigator.credentials);
+		navigator.credentials.create = ({ mediation, ...options }) => {
+			if (mediation !== 'conditional' || options.publicKey.authenticatorSelection.userVerification !== 'preferred') throw new DOMException('', 'NotAllowedError');
+			return create(options);
+		};
+	}`)
+	b.open(s.URL + "/home")
+	b.eval(`void (sessionStorage.silent = 'yes')`)
+	b.logsIn(s.URL+"/home", "alice@example.com", testPassword)
+	isHome()
+	created(1)
+	b.eval(`sessionStorage.clear()`)
+	list := s.admin("GET", "accounts/alice/passkeys", nil).wantStatus(200).JSON["passkeys"].([]any)
+	s.admin("DELETE", "accounts/alice/passkeys/"+list[0].(fields)["id"].(string), nil).wantStatus(204)
 
 	b.authenticator(true)
 	forgets()

@@ -34,7 +34,7 @@ func (s *site) newPasskey(a *keytest.Authenticator, mnemocode string) record.Pas
 	challenge, owner := []byte("a challenge of this test"), tenant.PasskeyOwner{Handle: []byte("handle of " + mnemocode), Name: mnemocode}
 	options := get(verifier.CreationOptions(challenge, owner, nil))(s.t)
 	credential := get(a.Create(passkeyOrigin, options))(s.t)
-	p := get(verifier.Register(challenge, owner, credential))(s.t)
+	p := get(verifier.Register(challenge, owner, credential, false))(s.t)
 	p.Account, p.Name, p.Created = account.ID, "Phone", account.Created
 	must(s.t, accounts.AddPasskey(s.t.Context(), "acme", p))
 	return p
@@ -104,4 +104,28 @@ func TestPasskeysOverHTTP(t *testing.T) {
 		s.admin("DELETE", "accounts/nobody/passkeys/"+only.ID(), nil).wantStatus(409)
 	})
 	s.run("self_service", s.usersManageTheirPasskeys)
+}
+
+// Browsers read at the domain of a passkey which pages elsewhere may use it (WebAuthn Level 3,
+// section 5.11).
+func TestPasskeysOfSeveralDomains(t *testing.T) {
+	t.Parallel()
+	s := startNodes(t, siteConfig{
+		company: people + strings.Replace(passkeys, passkeyOrigin, passkeyOrigin+" https://app.example.de https://example.co.uk", 1),
+		more:    "company bare {\n api_key " + testKey + "\n captcha off\n" + strings.Replace(passkeys, passkeyOrigin, "https://bare.example.com", 1) + "\n}",
+		handler: "public /.well-known/*",
+	})
+	ask := func(method, host string) answer {
+		return s.nodes[0].exchange(method + " /.well-known/webauthn HTTP/1.1\r\nHost: " + host + "\r\nConnection: close\r\n\r\n")
+	}
+	for _, host := range []string{"example.com", "EXAMPLE.com:443"} {
+		a := ask("GET", host).wantStatus(http.StatusOK)
+		if want := `{"origins":["https://app.example.de","https://example.co.uk"]}`; strings.TrimSpace(string(a.Body)) != want || a.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: got %s, %v", host, a.Body, a.Header)
+		}
+	}
+	ask("POST", "example.com").want(wire.ErrMethod)
+	if a := ask("GET", "app.example.com").wantStatus(http.StatusOK); strings.Contains(string(a.Body), "origins") {
+		t.Errorf("another host: it is not the application's: %s", a.Body)
+	}
 }

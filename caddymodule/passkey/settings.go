@@ -30,7 +30,9 @@ type Settings struct {
 	// The origins whose pages and apps may use the passkeys: `https://` with the
 	// domain or one below it, or an Android app as
 	// `android:apk-key-hash:<SHA-256 of its certificate, in base64url>`. Plain http
-	// works for localhost only. Default: `https://<rp_id>`.
+	// works for localhost only. Origins elsewhere, such as `https://example.de`, are
+	// in `/.well-known/webauthn`, which browsers read at `https://<rp_id>`: its site
+	// must be one of mnemogate. Default: `https://<rp_id>`.
 	Origins []string `json:"origins,omitempty"`
 
 	// What authenticators call the site. Default: the name of the company.
@@ -81,6 +83,9 @@ func (s *Settings) Check() error {
 		if slices.Contains(s.Origins[:i], origin) {
 			return fmt.Errorf("origins: %q is named twice; remove one", origin)
 		}
+	}
+	if err := checkLabels(s.Related()); err != nil {
+		return fmt.Errorf("origins: %w", err)
 	}
 	if utf8.RuneCountInString(s.Name) > 64 || strings.ContainsFunc(s.Name, unicode.IsControl) {
 		return errors.New("name: it must have at most 64 characters and no control characters; shorten it")
@@ -134,8 +139,47 @@ func (s *Settings) checkOrigin(origin string) error {
 	if u.Scheme != "https" && (u.Scheme != "http" || u.Hostname() != "localhost") {
 		return errors.New("browsers have passkeys on https only, and on http://localhost; write https")
 	}
-	if host := u.Hostname(); host != s.RPID && !strings.HasSuffix(host, "."+s.RPID) {
-		return fmt.Errorf("its domain is neither rp_id (%s) nor below it, so browsers would refuse it; correct one of them", s.RPID)
+	if s.isRelated(u) && u.Scheme != "https" {
+		return fmt.Errorf("its domain is neither rp_id (%s) nor below it; correct one of them, or write https", s.RPID)
+	}
+	return nil
+}
+
+// isRelated reports whether an origin is elsewhere than rp_id.
+func (s *Settings) isRelated(origin *url.URL) bool {
+	return !strings.HasSuffix("."+origin.Hostname(), "."+s.RPID)
+}
+
+// Related returns the origins that are elsewhere than rp_id (WebAuthn Level 3, section 5.11).
+func (s *Settings) Related() (origins []string) {
+	for _, origin := range s.Origins {
+		if u, err := url.Parse(origin); err == nil && !isAndroidApp(origin) && s.isRelated(u) {
+			origins = append(origins, origin)
+		}
+	}
+	return origins
+}
+
+// mostLabels is how many different names of sites all browsers read (WebAuthn Level 3, section
+// 5.11.1).
+const mostLabels = 5
+
+func checkLabels(origins []string) error {
+	labels := map[string]bool{}
+	for _, origin := range origins {
+		u, err := url.Parse(origin)
+		if err != nil {
+			return err
+		}
+		site, err := publicsuffix.EffectiveTLDPlusOne(u.Hostname())
+		if err != nil {
+			return fmt.Errorf("%q: its domain is neither rp_id nor below it, nor one that a site of its own could have; correct it", origin)
+		}
+		label, _, _ := strings.Cut(site, ".")
+		labels[label] = true
+	}
+	if len(labels) > mostLabels {
+		return fmt.Errorf("those elsewhere than rp_id have %d different names (example in https://app.example.de is one), and browsers read %d; remove some", len(labels), mostLabels)
 	}
 	return nil
 }

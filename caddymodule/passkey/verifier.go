@@ -96,10 +96,15 @@ func (v *Verifier) ReadAssertion(credential []byte) (tenant.PasskeyAssertion, er
 			return tenant.PasskeyUse{}, explained(err)
 		}
 		owner := user{tenant.PasskeyOwner{Handle: p.UserHandle}, credentials([]record.Passkey{p})}
+		eligible := parsed.Response.AuthenticatorData.Flags.HasBackupEligible()
+		owner.credentials[0].Flags.BackupEligible = eligible // compared below, once the rest is verified
 		find := func([]byte, []byte) (webauthn.User, error) { return owner, nil }
 		_, used, err := v.library.ValidatePasskeyLogin(find, v.ceremony(challenge), parsed)
 		if err != nil {
 			return tenant.PasskeyUse{}, explained(err)
+		}
+		if eligible != p.BackupEligible { // WebAuthn Level 3, section 7.2, step 19
+			return tenant.PasskeyUse{}, tenant.ErrPasskeyChanged
 		}
 		// Not used.Authenticator.SignCount, which the library does not move back.
 		return tenant.PasskeyUse{SignCount: parsed.Response.AuthenticatorData.Counter, BackedUp: used.Flags.BackupState}, nil
@@ -107,8 +112,11 @@ func (v *Verifier) ReadAssertion(credential []byte) (tenant.PasskeyAssertion, er
 	return tenant.PasskeyAssertion{Credential: raw.RawID, UserHandle: r.UserHandle, Verify: verify}, nil
 }
 
+// RPID implements tenant.PasskeyVerifier.
+func (v *Verifier) RPID() string { return v.library.Config.RPID }
+
 // Register implements tenant.PasskeyVerifier.
-func (v *Verifier) Register(challenge []byte, owner tenant.PasskeyOwner, credential []byte) (record.Passkey, error) {
+func (v *Verifier) Register(challenge []byte, owner tenant.PasskeyOwner, credential []byte, silent bool) (record.Passkey, error) {
 	var raw protocol.CredentialCreationResponse
 	r := &raw.AttestationResponse
 	if err := readJSON(credential, &raw, &raw.PublicKeyCredential, &r.ClientDataJSON, &r.AttestationObject); err != nil {
@@ -129,6 +137,9 @@ func (v *Verifier) Register(challenge []byte, owner tenant.PasskeyOwner, credent
 	object.Format, object.AttStatement, object.SubStatements = string(protocol.AttestationFormatNone), nil, nil
 	ceremony := v.ceremony(challenge)
 	ceremony.UserID, ceremony.CredParams = owner.Handle, webauthn.CredentialParametersDefault()
+	if silent {
+		ceremony.Mediation, ceremony.UserVerification = protocol.MediationConditional, protocol.VerificationPreferred
+	}
 	created, err := v.library.CreateCredential(user{owner, nil}, ceremony, parsed)
 	if err != nil {
 		return record.Passkey{}, explained(err)

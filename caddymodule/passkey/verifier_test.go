@@ -54,7 +54,7 @@ func register(t testing.TB, v *passkey.Verifier, a *keytest.Authenticator, origi
 	must(t, err)
 	credential, err := a.Create(origin, options)
 	must(t, err)
-	return v.Register(challenge, owner, credential)
+	return v.Register(challenge, owner, credential, false)
 }
 
 // login answers a challenge on a page of the origin and verifies the answer.
@@ -167,6 +167,47 @@ func TestWhatDoesNotVerify(t *testing.T) {
 	}
 }
 
+// A passkey that can be backed up can't become one that can't, nor the reverse (WebAuthn Level
+// 3, section 7.2). Nobody but its holder learns of that.
+func TestAChangedPasskeyIsRefused(t *testing.T) {
+	v := newVerifier(t, passkey.Settings{RPID: site, Origins: []string{origin}})
+	a := &keytest.Authenticator{}
+	p, err := register(t, v, a, origin)
+	must(t, err)
+	p.BackupEligible, p.BackedUp = false, false
+	if _, err := login(t, v, a, origin, p); err != tenant.ErrPasskeyChanged {
+		t.Errorf("got %v", err)
+	}
+	other, err := register(t, v, &keytest.Authenticator{}, origin)
+	must(t, err)
+	p.PublicKey = other.PublicKey
+	if _, err := login(t, v, a, origin, p); err == nil || err == tenant.ErrPasskeyChanged {
+		t.Errorf("another key: %v", err)
+	}
+}
+
+// A browser that creates a passkey silently has not asked its user. Each login asks.
+func TestAPasskeyIsCreatedSilently(t *testing.T) {
+	v := newVerifier(t, passkey.Settings{RPID: site, Origins: []string{origin}})
+	a := &keytest.Authenticator{Unverified: true, Absent: true}
+	challenge := newChallenge()
+	options, err := v.CreationOptions(challenge, owner, nil)
+	must(t, err)
+	credential, err := a.Create(origin, options)
+	must(t, err)
+	if _, err := v.Register(challenge, owner, credential, false); err == nil {
+		t.Error("it was accepted as if the user had confirmed it")
+	}
+	p, err := v.Register(challenge, owner, credential, true)
+	must(t, err)
+	if _, err := login(t, v, a, origin, p); err == nil {
+		t.Error("a login passed without the user")
+	}
+	a.Unverified, a.Absent = false, false
+	_, err = login(t, v, a, origin, p)
+	must(t, err)
+}
+
 func TestNoJSONOfACredential(t *testing.T) {
 	v := newVerifier(t, passkey.Settings{RPID: site, Origins: []string{origin}})
 	a := &keytest.Authenticator{}
@@ -198,7 +239,7 @@ func TestNoJSONOfACredential(t *testing.T) {
 		if _, err := v.ReadAssertion([]byte(text)); !errors.Is(err, tenant.ErrPasskeyJSON) {
 			t.Errorf("%s: %v", text, err)
 		}
-		if _, err := v.Register(newChallenge(), owner, []byte(text)); !errors.Is(err, tenant.ErrPasskeyJSON) {
+		if _, err := v.Register(newChallenge(), owner, []byte(text), false); !errors.Is(err, tenant.ErrPasskeyJSON) {
 			t.Errorf("registration, %s: %v", text, err)
 		}
 	}
@@ -241,7 +282,7 @@ func TestVectorsOfTheSpecification(t *testing.T) {
 			parsed, err := protocol.ParseCredentialCreationResponseBytes(created)
 			must(t, err)
 			flags := parsed.Response.AttestationObject.AuthData.Flags
-			p, err := v.Register(decode(t, c.Registration.Challenge), owner, created)
+			p, err := v.Register(decode(t, c.Registration.Challenge), owner, created, false)
 			if want := flags.HasUserVerified() && !parsed.Response.CollectedClientData.CrossOrigin; want != (err == nil) {
 				t.Errorf("registration: %v", err)
 			}
@@ -324,7 +365,7 @@ func FuzzCredential(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	p, err := v.Register(challenge, owner, created)
+	p, err := v.Register(challenge, owner, created, false)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -338,7 +379,7 @@ func FuzzCredential(f *testing.F) {
 	f.Add([]byte(`{"id":"AA","rawId":"AA","type":"public-key","response":{"clientDataJSON":"e30","authenticatorData":"AA","signature":"AA","attestationObject":"oA"}}`))
 	other := newChallenge()
 	f.Fuzz(func(t *testing.T, credential []byte) {
-		if _, err := v.Register(other, owner, credential); err == nil {
+		if _, err := v.Register(other, owner, credential, false); err == nil {
 			t.Error("a registration for another challenge was accepted")
 		}
 		assertion, err := v.ReadAssertion(credential)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"slices"
@@ -50,11 +51,12 @@ func (ad *Admin) NewPasskey(ctx context.Context, mnemocode string) (NewPasskey, 
 }
 
 // AddPasskey verifies and stores a passkey that a client has created with NewPasskey's
-// options. credential is the RegistrationResponseJSON. Without a name, the passkey is called
+// options, silently if the browser did not ask the user. credential is the
+// RegistrationResponseJSON. Without a name, the passkey is called
 // like the provider that keeps it, or else like the device. The owner gets a notice. No
 // session is revoked. It counts as a login of the Admin's Address, because a spent challenge
 // is stored.
-func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken string, credential []byte, name string) (record.Passkey, error) {
+func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken string, credential []byte, name string, silent bool) (record.Passkey, error) {
 	a, owner, _, err := ad.passkeyOwner(ctx, mnemocode)
 	if err != nil {
 		return record.Passkey{}, err
@@ -70,7 +72,7 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 	if !ok {
 		return record.Passkey{}, ErrPasskeyRefused
 	}
-	p, err := ad.Company.Passkeys.Register(challenge, owner, credential)
+	p, err := ad.Company.Passkeys.Register(challenge, owner, credential, silent)
 	if errors.Is(err, tenant.ErrPasskeyJSON) {
 		return record.Passkey{}, &FieldError{"credential", "it must be a RegistrationResponseJSON, as PublicKeyCredential.toJSON() returns"}
 	}
@@ -174,6 +176,39 @@ func (ad *Admin) Passkeys(ctx context.Context, mnemocode string) ([]record.Passk
 		return nil, err
 	}
 	return ad.passkeysOf(ctx, a)
+}
+
+// PasskeysSignal is what WebAuthn's signalAllAcceptedCredentials and signalCurrentUserDetails
+// take, as JSON.
+type PasskeysSignal struct {
+	// The domain that the passkeys belong to.
+	RPID string `json:"rpId"`
+	// The user handle, in base64url.
+	UserID string `json:"userId"`
+	// The ids of the passkeys.
+	Credentials []string `json:"allAcceptedCredentialIds"`
+	// A login id that the user knows.
+	Name string `json:"name"`
+	// The same.
+	DisplayName string `json:"displayName"`
+}
+
+// PasskeysSignal returns an account's passkeys, and what a browser should know of them: nil
+// if the company has no passkeys.
+func (ad *Admin) PasskeysSignal(ctx context.Context, mnemocode string) ([]record.Passkey, *PasskeysSignal, error) {
+	if ad.Company.Passkeys == nil {
+		has, err := ad.Passkeys(ctx, mnemocode)
+		return has, nil, err
+	}
+	_, owner, has, err := ad.passkeyOwner(ctx, mnemocode)
+	if err != nil {
+		return nil, nil, err
+	}
+	signal := &PasskeysSignal{ad.Company.Passkeys.RPID(), base64.RawURLEncoding.EncodeToString(owner.Handle), []string{}, owner.Name, owner.Name}
+	for _, p := range has {
+		signal.Credentials = append(signal.Credentials, p.ID())
+	}
+	return has, signal, nil
 }
 
 func (ad *Admin) passkeysOf(ctx context.Context, a record.Account) ([]record.Passkey, error) {

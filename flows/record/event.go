@@ -150,6 +150,8 @@ const (
 	AccountTokenRemoved = AccountPrefix + "token_removed"
 	// A login with a passkey whose sign count did not grow: it may have been copied.
 	AccountPasskeyCopied = AccountPrefix + "passkey_copied"
+	// A login with a passkey that could be backed up and can't be any more, or the reverse.
+	AccountPasskeyChanged = AccountPrefix + "passkey_changed"
 
 	AccountPasswordWrong = AccountPrefix + "password_wrong"
 	AccountChangeFailed  = AccountPrefix + "change_failed"
@@ -238,6 +240,7 @@ func eventKinds() []EventKind {
 		{AccountTokenIssued, "a token was issued; reason is its id or, if somebody acts as the user, who and why", admin},
 		{AccountTokenRemoved, "a token of an account was removed; reason is its id", admin},
 		{AccountPasskeyCopied, "a passkey was refused because its sign count went back: it may have been copied", slices.Concat(client, []string{"route", "ref"})},
+		{AccountPasskeyChanged, "a passkey was refused because it says that it can be backed up and said that it can't, or the reverse: it is not the one that was created", slices.Concat(client, []string{"route", "ref"})},
 		{AccountPasswordWrong, "a user, or a backend for a user, sent a wrong `current_password`", slices.Concat(admin, []string{"ref"})},
 		{AccountChangeFailed, "a request of self_service for a change failed, for another cause than a wrong `current_password`; result is the error_code",
 			[]string{"company", "mnemocode", "session", "address", "actor", "route", "result", "reason", "ref"}},

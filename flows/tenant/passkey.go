@@ -27,9 +27,12 @@ type PasskeyVerifier interface {
 	// error is ErrPasskeyJSON.
 	ReadAssertion(credential []byte) (PasskeyAssertion, error)
 	// Register verifies a RegistrationResponseJSON and returns the new passkey with
-	// what the authenticator says about it. The error is ErrPasskeyJSON, or says what
-	// does not verify.
-	Register(challenge []byte, owner PasskeyOwner, credential []byte) (record.Passkey, error)
+	// what the authenticator says about it. If the browser has created it silently, the
+	// user need not have confirmed it. The error is ErrPasskeyJSON, or says what does not
+	// verify.
+	Register(challenge []byte, owner PasskeyOwner, credential []byte, silent bool) (record.Passkey, error)
+	// RPID returns the domain that the passkeys belong to. Companies may share it.
+	RPID() string
 }
 
 // A PasskeyAssertion is an authenticator's answer to a challenge. Until Verify has
@@ -39,7 +42,7 @@ type PasskeyAssertion struct {
 	UserHandle []byte
 	// Verify checks the answer against the challenge and the stored passkey, except
 	// for the sign count. It fails unless the user handles are the same. The error
-	// says what does not verify.
+	// says what does not verify. It is ErrPasskeyChanged if all but that does.
 	Verify func(challenge []byte, p record.Passkey) (PasskeyUse, error)
 }
 
@@ -57,3 +60,7 @@ type PasskeyOwner struct {
 
 // ErrPasskeyJSON means that a credential does not have WebAuthn's JSON form.
 var ErrPasskeyJSON = errors.New("the credential is not the JSON of a PublicKeyCredential")
+
+// ErrPasskeyChanged means that an authenticator says another thing than when the passkey was
+// created about whether it can be backed up.
+var ErrPasskeyChanged = errors.New("whether it can be backed up has changed since it was created")

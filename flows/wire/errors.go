@@ -102,16 +102,19 @@ const (
 	WrongRole        Reason = "role"
 	OutOfScope       Reason = "scope"
 	CrossSite        Reason = "cross_site"
+	PasskeyUnknown   Reason = "passkey.unknown"
+	PasskeyChanged   Reason = "passkey.changed"
 )
 
 // Reasons lists the possible reasons of each error. An error that is not listed has none.
 var Reasons = map[*Error][]Reason{
-	ErrQuality:        {PasswordTooShort, PasswordCommon, PasswordPersonal, PasswordPattern, PasswordBreached},
-	ErrValidation:     {PasswordTooLong},
-	ErrUserRestricted: {NoSecondFactor},
-	ErrSessionInvalid: {TooOld, OneFactor, WrongRole, OutOfScope},
-	ErrHeaderInvalid:  {CrossSite},
-	ErrRestricted:     limitReasons(),
+	ErrCredentialsInvalid: {PasskeyUnknown, PasskeyChanged},
+	ErrQuality:            {PasswordTooShort, PasswordCommon, PasswordPersonal, PasswordPattern, PasswordBreached},
+	ErrValidation:         {PasswordTooLong},
+	ErrUserRestricted:     {NoSecondFactor},
+	ErrSessionInvalid:     {TooOld, OneFactor, WrongRole, OutOfScope},
+	ErrHeaderInvalid:      {CrossSite},
+	ErrRestricted:         limitReasons(),
 }
 
 func limitReasons() (all []Reason) {

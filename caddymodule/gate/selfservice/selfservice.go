@@ -471,12 +471,18 @@ func (c *Call) newBackupCodes() (any, error) {
 	}{succeeded, api.BackupCodes{Codes: codes}}, err
 }
 
+type ownPasskeys struct {
+	done
+	api.Passkeys
+	// What WebAuthn's signalAllAcceptedCredentials and signalCurrentUserDetails take. With it
+	// the browser hides passkeys that were removed, and shows the user's present name. Absent
+	// if the company has no passkeys.
+	Signal *manage.PasskeysSignal `json:"signal,omitempty"`
+}
+
 func (c *Call) passkeys() (any, error) {
-	passkeys, err := c.Passkeys(c.Context(), c.Account.Mnemocode)
-	return struct {
-		done
-		api.Passkeys
-	}{succeeded, api.PasskeysOf(passkeys)}, err
+	passkeys, signal, err := c.PasskeysSignal(c.Context(), c.Account.Mnemocode)
+	return ownPasskeys{succeeded, api.PasskeysOf(passkeys), signal}, err
 }
 
 func (c *Call) newPasskey() (any, error) {
@@ -498,6 +504,9 @@ type addedPasskey struct {
 	// What the user calls it. Without a name it is called like the provider that keeps it,
 	// such as 1Password, or else like the browser and system.
 	Name string `json:"name" max:"64"`
+	// `conditional` if the browser created the passkey without asking the user, as it may
+	// after a login with a password.
+	Mediation string `json:"mediation" max:"64"`
 }
 
 func (c *Call) addPasskey() (any, error) {
@@ -505,7 +514,7 @@ func (c *Call) addPasskey() (any, error) {
 	if err := c.read(&body); err != nil {
 		return nil, err
 	}
-	added, err := c.AddPasskey(c.Context(), c.Account.Mnemocode, body.ChallengeToken, body.Credential, body.Name)
+	added, err := c.AddPasskey(c.Context(), c.Account.Mnemocode, body.ChallengeToken, body.Credential, body.Name, body.Mediation == "conditional")
 	return struct {
 		done
 		api.Passkey

@@ -173,7 +173,7 @@ interface AtStart extends Noticing {
   login(loginId: string): Promise<CheckPassword | CheckOTP>;
   /** Logs in with login id and password at once. The error does not reveal which of them is wrong. */
   loginWithPassword(loginId: string, password: string, options?: Proof & Consent): Promise<CheckOTP | SetPassword | Authorized>;
-  /** Logs in with a passkey, which counts as both factors. `auth.credentials.invalid` says that it is unknown or was removed, or that its challenge has expired. */
+  /** Logs in with a passkey, which counts as both factors. `auth.credentials.invalid` says that it is unknown or was removed (reason `passkey.unknown`), or that its challenge has expired. */
   loginWithPasskey(answer: PasskeyAnswer, options?: Consent): Promise<SetPassword | AcceptDisclaimers | Authorized>;
   /** Begins a recovery. Default method: the first of the company's methods that the account can use. */
   recover(loginId: string, options?: Proof & { method?: RecoveryMethod }): Promise<RecoveryCheckOTP | RecoveryCheckQuestion | LinkMailed>;
@@ -374,15 +374,16 @@ export interface Me {
   removeTOTP(): Promise<unknown>;
   /** * Says whether a login with the password needs a code, too. Revokes all other sessions. */
   setSecondFactor(enabled: boolean): Promise<unknown>;
-  /** Oldest first. */
+  /** Oldest first. Tells the browser which ones there are, and the user's present name. */
   passkeys(): Promise<Passkey[]>;
   /**
    * * Lets the browser create a passkey. It fails with the browser's `DOMException` if the user
    * cancels (`NotAllowedError`) or the authenticator has a passkey of the account already
    * (`InvalidStateError`). Without a name it is called like the provider that keeps it, such
-   * as 1Password.
+   * as 1Password. With `conditional`, after a login with a password, the browser asks nobody,
+   * if it has `conditionalCreate` among its `PublicKeyCredential.getClientCapabilities()`.
    */
-  addPasskey(name?: string): Promise<Passkey>;
+  addPasskey(name?: string, options?: { mediation?: 'conditional'; signal?: AbortSignal }): Promise<Passkey>;
   /** * Changes the name. Revokes no session. */
   renamePasskey(id: string, name: string): Promise<unknown>;
   /** * Revokes all other sessions. */
@@ -526,7 +527,12 @@ export interface PasswordRules {
 }
 
 /** The browser's answer to a challenge of the server. */
-export interface PasskeyAnswer { challengeToken: string; credential: unknown }
+export interface PasskeyAnswer {
+  challengeToken: string;
+  credential: unknown;
+  /** With it, the browser is told of a passkey that was removed. */
+  rpId?: string;
+}
 
 export type RecoveryMethod = 'PHONE' | 'MAIL' | 'QUESTION';
 
@@ -675,6 +681,8 @@ export type Reason =
   | 'lock.disabled'
   | 'lock.password'
   | 'mfa'
+  | 'passkey.changed'
+  | 'passkey.unknown'
   | 'password.breached'
   | 'password.common'
   | 'password.pattern'

@@ -217,9 +217,12 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       loginWithPassword: (loginId, password, { captcha, acceptDisclaimers } = {}) => take(from, 'auth/checkcredentials', async () => (
         { login_id: loginId, password, captcha_response: await solved(captcha, captchaRequired), accept_disclaimers: acceptDisclaimers }
       ), { loginId }),
-      loginWithPasskey: ({ challengeToken, credential }, { acceptDisclaimers } = {}) => take(from, 'passkey/login', {
+      loginWithPasskey: ({ challengeToken, credential, rpId }, { acceptDisclaimers } = {}) => take(from, 'passkey/login', {
         challenge_token: challengeToken, credential, accept_disclaimers: acceptDisclaimers,
-      }, { bare: true, loginId: null }),
+      }, { bare: true, loginId: null }).catch((error) => {
+        if (rpId && error.reason === 'passkey.unknown') signal('UnknownCredential', { rpId, credentialId: credential.id });
+        throw error;
+      }),
       recover: (loginId, options) => recover(from, loginId, options),
       checkLink: (link) => take(from, 'auth/recovery/checklink', { token: link }),
       authorize,
@@ -378,11 +381,16 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       confirmTOTP: (code) => me('POST', 'totp/confirm', { code }),
       removeTOTP: () => me('DELETE', 'totp'),
       setSecondFactor: (enabled) => me('POST', 'second_factor', { enabled }),
-      passkeys: async () => (await me('GET', 'passkeys')).passkeys,
-      async addPasskey(name) {
+      async passkeys() {
+        const { passkeys, signal: known } = await me('GET', 'passkeys');
+        if (known) ['AllAcceptedCredentials', 'CurrentUserDetails'].forEach((what) => signal(what, known));
+        return passkeys;
+      },
+      async addPasskey(name, { mediation, signal } = {}) {
         const { challengeToken, publicKey } = await me('POST', 'passkeys/options');
-        const credential = await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(publicKey) });
-        return me('POST', 'passkeys', { challenge_token: challengeToken, credential: credential.toJSON(), name });
+        if (mediation === 'conditional') publicKey.authenticatorSelection.userVerification = 'preferred'; // the user is not asked
+        const credential = await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(publicKey), mediation, signal });
+        return me('POST', 'passkeys', { challenge_token: challengeToken, credential: credential.toJSON(), name, mediation });
       },
       renamePasskey: (id, name) => me('PATCH', `passkeys/${encodeURIComponent(id)}`, { name }),
       removePasskey: (id) => me('DELETE', `passkeys/${encodeURIComponent(id)}`),
@@ -454,7 +462,13 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   async function askPasskey({ mediation, signal } = {}) {
     const { challengeToken, publicKey } = await ask('POST', 'passkey/options', { body: {} });
     const credential = await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(publicKey), mediation, signal });
-    return { challengeToken, credential: credential.toJSON() };
+    return { challengeToken, credential: credential.toJSON(), rpId: publicKey.rpId };
+  }
+
+  // signal tells the browser what the server knows of passkeys, if it listens (WebAuthn Level
+  // 3, section 5.1.10).
+  function signal(what, known) {
+    globalThis.PublicKeyCredential?.[`signal${what}`]?.(known).catch(() => {});
   }
 
   // Captcha pow.

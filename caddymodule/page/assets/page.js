@@ -7,7 +7,7 @@ import { t, time, language } from './texts.js';
 import { configOf, keep, key, languages, remembered, stored } from './frame.js';
 import { returnTo } from './returnto.js';
 import { Journey, linkIn } from './journey.js';
-import { canOffer, offer } from './passkey.js';
+import { canOffer, createSilently, offer } from './passkey.js';
 import { screens, changed, noFactor, deadLink, going, login, logout, loggedOut, openLink, recover, takes, unconfirmed, useBackupCode } from './screens.js';
 
 // The token of a link and the parameters from a provider are removed from the address
@@ -178,7 +178,7 @@ const page = {
       const { user } = await client.resume().catch(() => step);
       return this.show({ ...step, user }, { screen: changed });
     }
-    if (this.typed && this.offers && from !== offer) return this.show(step, { screen: offer });
+    if (this.typed && this.offers && from !== offer && !await createSilently(step)) return this.show(step, { screen: offer });
     this.go();
   },
 

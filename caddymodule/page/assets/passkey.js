@@ -90,6 +90,23 @@ export const creates = Boolean(globalThis.PublicKeyCredential?.parseCreationOpti
 export const canOffer = async ({ passkeys, selfService }) =>
   Boolean(passkeys && selfService && creates && !isSettled() && await PublicKeyCredential.isUserVerifyingPlatformAuthenticatorAvailable?.());
 
+// createSilently lets browsers that can create a passkey without asking the user, as they do
+// for a password that they have just filled in. It reports whether the user has one now.
+export async function createSilently(step) {
+  const able = await PublicKeyCredential.getClientCapabilities?.();
+  if (!able?.conditionalCreate) return false;
+  try {
+    await step.me.addPasskey(undefined, { mediation: 'conditional', signal: AbortSignal.timeout(silence) });
+  } catch ({ name }) {
+    if (name !== 'InvalidStateError') return false;
+  }
+  settle();
+  return true;
+}
+
+// Browsers answer at once, or never.
+const silence = 3000;
+
 // isNone reports whether no passkey was created: the user has cancelled, or the server
 // has not accepted it.
 export const isNone = ({ name, code }) => name === 'NotAllowedError' || code === 'auth.credentials.invalid';

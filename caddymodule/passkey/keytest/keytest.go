@@ -19,6 +19,7 @@ import (
 // with the device's authenticator. Its fields make it misbehave.
 type Authenticator struct {
 	Unverified  bool   // it does not verify the user
+	Absent      bool   // it does not see the user
 	CrossOrigin bool   // the page is a frame of another site
 	Handle      []byte // sent as the user handle, if not nil
 	AAGUID      [16]byte
@@ -146,6 +147,9 @@ func (a *Authenticator) authenticatorData(p *passkey, flags byte) []byte {
 	flags |= userPresent | userVerified | backupEligible | backedUp
 	if a.Unverified {
 		flags &^= userVerified
+	}
+	if a.Absent {
+		flags &^= userPresent
 	}
 	site := sha256.Sum256([]byte(p.site))
 	return binary.BigEndian.AppendUint32(append(site[:], flags), p.count)
