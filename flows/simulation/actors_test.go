@@ -93,13 +93,19 @@ type person struct {
 
 	mu        sync.Mutex
 	id        int64
-	passwords []string             // one of these is valid: several, after answers that were lost
+	passwords []word               // one of these is valid: several, if an answer was lost or changes raced
 	former    []string             // none of these is
 	used      map[string]time.Time // backup codes
 	held      []*held              // sessions, the newest last
 	ended     []*revocation
 	settled   int // changes whose event must come
 	wrong     int // wrong passwords that were told from right ones
+}
+
+// A word is a password, and when its change ended: zero until it does.
+type word struct {
+	text  string
+	ended time.Time
 }
 
 // A held is a session of which a client has the token.
@@ -267,33 +273,40 @@ func (w *world) checkPassword(p *person, nodes []*node) (checked flows.Reply, lo
 func (p *person) password() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.passwords[len(p.passwords)-1]
+	return p.passwords[len(p.passwords)-1].text
 }
 
 // usesBackupCode begins a login on each node. All use the same code.
 func (w *world) usesBackupCode(who string, args []string) {
 	p, nodes := w.person(who), w.at(args)
 	code := backupCodes[w.draw(who, "chooses a code").IntN(len(backupCodes))]
-	steps := map[string]flows.Reply{} // by actor
-	born, loaded := time.Now(), time.Now()
+	type step struct {
+		flows.Reply
+		loaded time.Time
+	}
+	steps := map[string]step{} // by actor
+	born := time.Now()
 	for i, n := range nodes {
 		name := who
 		if i > 0 {
 			name = fmt.Sprint(who, i+1)
 		}
-		steps[name], loaded, _ = w.checkPassword(p, []*node{n})
+		reply, loaded, _ := w.checkPassword(p, []*node{n})
+		steps[name] = step{reply, loaded}
 	}
 	asked := time.Now()
-	reply, ok := race(w, "a backup code", who, nodes, func(who string, n *node) (flows.Reply, error) {
-		if steps[who].SessionState != record.CheckOTP {
-			return flows.Reply{}, errUnreachable
+	won, ok := race(w, "a backup code", who, nodes, func(who string, n *node) (step, error) {
+		begun := steps[who]
+		if begun.SessionState != record.CheckOTP {
+			return step{}, errUnreachable
 		}
-		return w.serve(n, who, p, "auth/checkotp", steps[who].SessionToken, object{"backup_code": code})
+		reply, err := w.serve(n, who, p, "auth/checkotp", begun.SessionToken, object{"backup_code": code})
+		return step{reply, begun.loaded}, err
 	})
 	if !ok {
 		return
 	}
-	w.hold(p, reply, born, loaded) // or an earlier time
+	w.hold(p, won.Reply, born, won.loaded)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if before, again := p.used[code]; again {
@@ -520,21 +533,30 @@ func (w *world) newPassword(who string) string {
 
 // change sets a new password, which ends all sessions.
 func (w *world) change(p *person, password string, set func() error) {
+	began := time.Now()
 	p.mu.Lock()
-	before := slices.Clone(p.passwords)
-	p.passwords = append([]string{password}, p.passwords...)
+	p.passwords = append([]word{{text: password}}, p.passwords...)
 	p.mu.Unlock()
 	w.revoke(&p.ended, "a new password of "+p.name, &p.mu, func() bool {
 		err := set()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		for i := range p.passwords {
+			if p.passwords[i].text == password {
+				p.passwords[i].ended = time.Now()
+			}
+		}
 		if err != nil {
 			return false
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
 		p.settled++
-		// Those of changes that began meanwhile stay: one of these may have come last.
-		p.passwords = slices.DeleteFunc(p.passwords, func(old string) bool { return slices.Contains(before, old) })
-		p.former = append(p.former, before...)
+		p.passwords = slices.DeleteFunc(p.passwords, func(old word) bool {
+			replaced := old.text != password && !old.ended.IsZero() && old.ended.Before(began)
+			if replaced {
+				p.former = append(p.former, old.text)
+			}
+			return replaced
+		})
 		return true
 	})
 }

@@ -158,7 +158,7 @@ func (w *world) checkRefusal(p *person, asked time.Time, password string, err er
 	if code := wire.CodeOf(err); code != wire.ErrCredentialsInvalid && code != wire.ErrPasswordInvalid {
 		return
 	}
-	if len(p.passwords) == 1 && p.passwords[0] == password && !slices.ContainsFunc(p.ended, func(r *revocation) bool { return r.acked.IsZero() || r.acked.After(asked) }) {
+	if len(p.passwords) == 1 && p.passwords[0].text == password && !slices.ContainsFunc(p.ended, func(r *revocation) bool { return r.acked.IsZero() || r.acked.After(asked) }) {
 		w.fail("the password of %s was refused", p.name)
 	}
 }

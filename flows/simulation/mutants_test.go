@@ -284,7 +284,7 @@ type longLease struct{ record.Feed }
 
 func (f longLease) SetLease(until time.Time) {
 	if !until.IsZero() {
-		f.Feed.SetLease(until.Add(3 * time.Second))
+		f.Feed.SetLease(until.Add(10 * time.Second))
 	}
 }
 

@@ -56,7 +56,11 @@ func newPlan(seed uint64) plan {
 		return some
 	}
 	add := func(who, verb string, args ...string) {
-		p.actions = append(p.actions, action{between(r, 0, p.duration).Round(time.Millisecond), who, verb, args})
+		at := between(r, 0, p.duration)
+		if n := len(p.actions); n > 0 && r.IntN(2) == 0 { // soon after another action
+			at = p.actions[r.IntN(n)].at + between(r, 0, 30*time.Millisecond)
+		}
+		p.actions = append(p.actions, action{at.Round(time.Millisecond), who, verb, args})
 	}
 	users := []string{"alice", "bob", "carol", "alba", "brad"}
 	for _, user := range users {
@@ -94,26 +98,26 @@ func newPlan(seed uint64) plan {
 	lasting := func(most time.Duration) string {
 		return between(r, 50*time.Millisecond, most).Round(time.Millisecond).String()
 	}
-	for range 1 + r.IntN(5) {
+	for range 1 + r.IntN(4) {
 		server := []string{"redis", "redis", "postgres"}[r.IntN(3)]
-		switch r.IntN(9) {
+		switch r.IntN(11) {
 		case 0:
 			add(one(), "is_cut_off", server, lasting(2500*time.Millisecond))
-		case 1:
-			add(one(), "hears_nothing_of", server, lasting(2500*time.Millisecond))
-		case 2:
-			add(one(), "is_slow_to", server, lasting(2*time.Second))
-		case 3:
-			add(one(), "loses_answers_of", server, lasting(2*time.Second))
+		case 1, 2, 3:
+			add(one(), "hears_nothing_of", server, lasting(4*time.Second))
 		case 4:
-			add(one(), "crashes", lasting(time.Second))
+			add(one(), "is_slow_to", server, lasting(2*time.Second))
 		case 5:
-			add(one(), "stalls", lasting(1500*time.Millisecond))
+			add(one(), "loses_answers_of", server, lasting(2*time.Second))
 		case 6:
-			add(one(), "jumps", []string{"-4s", "-1s", "1s", "4s"}[r.IntN(4)])
+			add(one(), "crashes", lasting(time.Second))
 		case 7:
-			add("redis", "fails_over", lasting(300*time.Millisecond))
+			add(one(), "stalls", lasting(1500*time.Millisecond))
 		case 8:
+			add(one(), "jumps", []string{"-4s", "-1s", "1s", "4s"}[r.IntN(4)])
+		case 9:
+			add("redis", "fails_over", lasting(300*time.Millisecond))
+		case 10:
 			add([]string{"gateway", "receiver"}[r.IntN(2)], "fails", lasting(2*time.Second))
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"runtime/debug"
 	"strings"
 	"sync"
@@ -23,7 +24,8 @@ var (
 	seeds    = flag.Int("seeds", 200, "how many worlds TestSimulation runs")
 	from     = flag.Uint64("from", 1, "the first of these seeds")
 	oneSeed  = flag.Uint64("seed", 0, "the only seed to run; its story is printed")
-	oneFault = flag.String("planted", "", "the fault that is planted in the world of -seed")
+	onePlan  = flag.String("plan", "", "a file with the only plan to run; its story is printed")
+	oneFault = flag.String("planted", "", "the fault that is planted in the world of -seed or -plan")
 )
 
 func TestMain(m *testing.M) {
@@ -74,13 +76,13 @@ func newWorld(p plan, fault mutant, traced bool) *world {
 	for code := range w.ended {
 		policy := tenant.DefaultPolicy()
 		policy.Password.Argon2id = cheap
-		policy.Session.Idle = tenant.Duration(20 * time.Second) // a touch every 2 s
 		policy.Recovery.Methods, policy.Recovery.Link = []tenant.Method{tenant.ByMail}, recoveryLink+"{token}"
 		l := &policy.Limits
 		l.LockAfter, l.FailuresPerAddress = lockAfter, tenant.Rate{N: failuresPerAddress, Per: time.Hour}
 		l.SMSPerAccount, l.MailsPerAccount = tenant.Rate{N: smsPerAccount, Per: time.Hour}, tenant.Rate{N: mailsPerAccount, Per: time.Hour}
 		if code == "beta" {
 			l.SessionsPerAccount = sessionsPerAccount
+			policy.Session.Idle = tenant.Duration(12 * time.Second) // a touch every 1.2 s
 		}
 		c := &tenant.Company{Code: code, NoAPIKey: true, Passkeys: keychain{}, SMS: &w.outside, Mail: &w.outside, Texts: texts(), Policy: policy}
 		if code == "acme" {
@@ -97,7 +99,7 @@ func newWorld(p plan, fault mutant, traced bool) *world {
 		known := []string{"alice", "bob", "carol", "victor", "alice", "bob"}[i] // the login ids are the same in both companies
 		person := &person{
 			name: name, company: company, mnemocode: company + "-" + name, email: known + "@example.com", phone: fmt.Sprintf("+3706000000%d", i),
-			coded: known == "bob", passwords: []string{firstPassword}, used: map[string]time.Time{},
+			coded: known == "bob", passwords: []word{{firstPassword, w.began}}, used: map[string]time.Time{},
 		}
 		a := record.Account{
 			Company: company, Mnemocode: person.mnemocode, Email: person.email, Phone: person.phone, Status: record.StatusActive,
@@ -183,8 +185,17 @@ func simulate(t *testing.T, p plan, fault mutant, traced bool) (failures []strin
 // In no world is a promise broken. A failure is printed as its story; -seed repeats it.
 func TestSimulation(t *testing.T) {
 	t.Parallel()
-	if *oneSeed != 0 {
+	if *oneSeed != 0 || *onePlan != "" {
 		p := newPlan(*oneSeed)
+		if *onePlan != "" {
+			text, err := os.ReadFile(*onePlan)
+			if err == nil {
+				p, err = parse(string(text))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 		failures, story := simulate(t, p, mutants[*oneFault], true)
 		t.Logf("%s\n%s", p, story)
 		for _, f := range failures {

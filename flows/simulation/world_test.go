@@ -22,7 +22,6 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -66,10 +65,19 @@ type world struct {
 }
 
 // draw returns random numbers for something that somebody does now.
-func (w *world) draw(who, what string) *rand.Rand {
-	h := fnv.New64a()
-	fmt.Fprint(h, who, " ", what, " ", time.Since(w.began))
-	return rand.New(rand.NewPCG(w.seed, h.Sum64()))
+func (w *world) draw(who string, what ...string) *rand.Rand {
+	hash := uint64(14695981039346656037) // FNV-1a
+	add := func(text string) {
+		for i := range len(text) {
+			hash = (hash ^ uint64(text[i])) * 1099511628211
+		}
+		hash *= 1099511628211
+	}
+	add(who)
+	for _, text := range what {
+		add(text)
+	}
+	return rand.New(rand.NewPCG(w.seed, hash^uint64(time.Since(w.began))))
 }
 
 // between draws a time. Its nanoseconds keep things apart that would happen at once.
@@ -299,7 +307,7 @@ func (p *process) link(way *network) fake.Link {
 		defer done()
 		end, _ := limited.Deadline()
 		who := callerOf(ctx).name
-		r := p.draw(who, p.name+" "+what)
+		r := p.draw(who, p.name, what)
 		cut, silent, slow, lossy := way.get()
 		there, back, lost := p.takes(r, slow), p.takes(r, slow), lossy && r.IntN(3) == 0
 		late := func(err error) error { return errors.Join(p.wait(time.Until(end)), err) }
@@ -341,7 +349,7 @@ func (p *process) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	client, near := net.Pipe()
 	far, server := net.Pipe()
 	go p.channel.serve(server)
-	number := p.dialled.Add(1)
+	number := fmt.Sprint(p.dialled.Add(1))
 	forward := func(from, to net.Conn, what string) {
 		defer from.Close()
 		defer to.Close()
@@ -350,7 +358,7 @@ func (p *process) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 			if err != nil {
 				return
 			}
-			for r := p.draw(p.name, fmt.Sprint(what, number)); ; {
+			for r := p.draw(p.name, what, number); ; {
 				cut, silent, slow, _ := p.node.redis.get()
 				if p.wait(p.takes(r, slow)) != nil || cut {
 					return
