@@ -3,10 +3,12 @@ package store
 import (
 	"context"
 	"fmt"
+	"net"
 	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -153,6 +155,18 @@ func postgresAccountNodes(t *testing.T) (one, two record.Accounts) {
 	dsn := s.DSN(s.NewSchema(t))
 	t.Cleanup(func() { pgStatements.WantIndexes(t, dsn) })
 	return startPostgres(t, dsn, postgres.Options{}).Accounts(), startPostgres(t, dsn, postgres.Options{}).Accounts()
+}
+
+// miniredisNodes run the scripts in a Redis that is written in Go.
+func miniredisNodes(t *testing.T) (one, two record.Sessions) {
+	m := miniredis.NewMiniRedis()
+	t.Cleanup(m.Close)
+	server := goredis.NewClient(&goredis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() }})
+	t.Cleanup(func() { must(t, server.Close()) })
+	node := func() record.Sessions {
+		return inTime{openRedis(t, redis.Options{URLs: []string{"redis://miniredis"}, Dial: storetest.DialMiniredis(m.Dial)}).Sessions(), []*goredis.Client{server}}
+	}
+	return node(), node()
 }
 
 func fakeAccountNodes(*testing.T) (one, two record.Accounts) {

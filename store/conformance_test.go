@@ -22,6 +22,7 @@ var backends = []backend{
 	{name: "redis cluster", sessions: redisClusterNodes},
 	{name: "redis sentinel", sessions: redisSentinelNodes},
 	{name: "postgres", accounts: postgresAccountNodes},
+	{name: "miniredis", sessions: miniredisNodes},
 	{name: "fake", accounts: fakeAccountNodes, sessions: fakeSessionNodes},
 }
 

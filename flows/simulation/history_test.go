@@ -342,7 +342,7 @@ func (w *world) checkEnd() {
 		}
 	}
 	live := 0
-	all, _ := w.sessions.Through(direct).List(context.Background(), time.Now(), "beta", w.person("alba").id)
+	all, _ := w.nodes[0].running.Load().service.Sessions.List(context.Background(), time.Now(), "beta", w.person("alba").id)
 	for _, s := range all {
 		if s.State == record.Authorized {
 			live++

@@ -31,6 +31,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -39,6 +41,7 @@ import (
 	"github.com/mnemogate/mnemogate/store/fake"
 	"github.com/mnemogate/mnemogate/store/memory"
 	"github.com/mnemogate/mnemogate/store/redis"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // A world is a deployment.
@@ -49,9 +52,10 @@ type world struct {
 	began    time.Time
 	over     chan struct{} // closed when the world ends: what waited for a dead machine fails
 
-	accounts  fake.Accounts // PostgreSQL
-	sessions  fake.Sessions // Redis
-	channel   *channel      // Redis, too
+	accounts  fake.Accounts        // PostgreSQL
+	sessions  fake.Sessions        // Redis
+	channel   *channel             // Redis, too
+	scripts   *miniredis.Miniredis // in place of both, if the scripts run; nil otherwise
 	replicas  replicas
 	nodes     []*node
 	processes []*process     // all that ever ran
@@ -136,7 +140,10 @@ func (n *node) start() {
 	if n.planted.accounts != nil {
 		accounts = n.planted.accounts(n.world, accounts)
 	}
-	sessions := n.sessions.Through(p.link(&n.redis))
+	sessions := p.feed.Sessions()
+	if n.scripts == nil {
+		sessions = n.sessions.Through(p.link(&n.redis))
+	}
 	if n.planted.sessions != nil {
 		sessions = n.planted.sessions(n.world, sessions)
 	}
@@ -343,38 +350,52 @@ func (p *process) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	if err := p.wait(p.takes(p.draw(p.name, "dials"), 0)); err != nil {
 		return nil, err
 	}
-	if cut, silent, _, _ := p.node.redis.get(); cut || silent {
+	if cut, silent, _, _ := p.redis.get(); cut || silent {
 		return nil, errUnreachable
 	}
 	client, near := net.Pipe()
 	far, server := net.Pipe()
-	go p.channel.serve(server)
+	if p.scripts == nil {
+		go p.channel.serve(server)
+	} else if far, _ = storetest.DialMiniredis(p.scripts.Dial)(ctx, "", ""); far == nil {
+		return nil, errUnreachable
+	}
 	number := fmt.Sprint(p.dialled.Add(1))
-	forward := func(from, to net.Conn, what string) {
-		defer from.Close()
-		defer to.Close()
-		for buffer := make([]byte, 4096); ; {
-			n, err := from.Read(buffer)
+	go p.forward(near, far, "to Redis", number)
+	go p.forward(far, near, "from Redis", number)
+	return client, nil
+}
+
+// forward passes on what comes from one end of a connection, some time later.
+func (p *process) forward(from, to net.Conn, what, number string) {
+	defer from.Close()
+	defer to.Close()
+	arrived := make(chan []byte, 1000) // Redis does not wait for slow clients
+	go func() {
+		defer close(arrived)
+		for {
+			data := make([]byte, 1024)
+			n, err := from.Read(data)
 			if err != nil {
 				return
 			}
-			for r := p.draw(p.name, what, number); ; {
-				cut, silent, slow, _ := p.node.redis.get()
-				if p.wait(p.takes(r, slow)) != nil || cut {
-					return
-				}
-				if !silent { // otherwise the bytes come later, as with TCP
-					break
-				}
-			}
-			if _, err := to.Write(buffer[:n]); err != nil {
+			arrived <- data[:n]
+		}
+	}()
+	for data := range arrived {
+		for r := p.draw(p.name, what, number); ; {
+			cut, silent, slow, lossy := p.redis.get()
+			if p.wait(p.takes(r, slow)) != nil || cut || lossy && p.scripts != nil && what == "from Redis" && r.IntN(3) == 0 {
 				return
 			}
+			if !silent { // otherwise the bytes come later, as with TCP
+				break
+			}
+		}
+		if _, err := to.Write(data); err != nil {
+			return
 		}
 	}
-	go forward(near, far, "to Redis")
-	go forward(far, near, "from Redis")
-	return client, nil
 }
 
 // replicas are those of Redis. While they lag, a failover loses what the master does.
@@ -397,7 +418,7 @@ func (r *replicas) have(what string) bool {
 // failOver promotes a replica that has nothing of what was done in the time before.
 func (w *world) failOver(lag time.Duration) {
 	w.replicas.mu.Lock()
-	if w.replicas.lag {
+	if w.replicas.lag || w.scripts != nil {
 		w.replicas.mu.Unlock()
 		return
 	}
