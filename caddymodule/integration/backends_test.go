@@ -3,39 +3,9 @@ package integration
 import (
 	"os/exec"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 )
-
-// The configuration that docs/backends.md shows for development makes every request
-// one of the same user.
-func TestThePageShowsHowToDevelopWithoutIt(t *testing.T) {
-	t.Parallel()
-	need(t, "curl")
-	shown := section(t, "docs/backends.md", "Developing without it")
-	_, site, _ := strings.Cut(blocks(shown, "caddyfile")[0], "{\n")
-	site = strings.TrimSuffix(strings.TrimSpace(site), "}")
-	s := startSite(t, siteConfig{company: "captcha off", site: strings.ReplaceAll(site, "localhost:9000", "BACKEND")})
-	check := func(how string) {
-		t.Helper()
-		requests := s.backend.requests()
-		got := linesNamed(requests[len(requests)-1], "X-Profile-Mnemocode", "X-Company-Code", "Authorization")
-		if want := []string{"X-Company-Code: acme", "X-Profile-Mnemocode: alice-0001"}; !slices.Equal(got, want) {
-			t.Errorf("%s: the application got %q, want %q", how, got, want)
-		}
-	}
-	s.ask("GET", "/profile", "X-Profile-Mnemocode: bob\r\nAuthorization: Bearer x\r\n").wantStatus(200)
-	check("a browser")
-	steps := consoleSteps(shown)
-	if len(steps) != 1 {
-		t.Fatalf("the page shows %d commands", len(steps))
-	}
-	if out, err := exec.Command("sh", "-c", strings.ReplaceAll(steps[0].command, "localhost:9000", s.backend.addr)).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	check("curl")
-}
 
 func TestThePageShowsIntrospection(t *testing.T) {
 	t.Parallel()
