@@ -202,6 +202,15 @@ func TestRedisUserNeedsFewRights(t *testing.T) {
 	}
 }
 
+// If CLIENT SETINFO is given up, go-redis up to 9.7.2 gives each call the answer to the one
+// before (CVE-2025-29923).
+func TestRedisIsNotToldWhoAsks(t *testing.T) {
+	_, p, r := behindProxy(t)
+	p.CutAnswerTo("setinfo")
+	storetest.Started(t, r.Start)
+	must(t, r.Sessions().Create(bg, t0, session("a", 1, 1, record.Authorized)))
+}
+
 // Scripts
 
 func TestRedisScriptsAreSentAgain(t *testing.T) {
