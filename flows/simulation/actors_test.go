@@ -116,7 +116,8 @@ type held struct {
 	born   time.Time // when its login began
 	loaded time.Time // when the login had loaded the account: each revocation that began later covers it
 	issued time.Time
-	ended  []*revocation // of this session alone
+	ended  []*revocation     // of this session alone
+	told   map[string]string // what came of its last use, by node
 }
 
 // A revocation is one of a session, a person or a company.
@@ -321,17 +322,17 @@ func (w *world) hold(p *person, reply flows.Reply, born, loaded time.Time) *held
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	h := &held{person: p, number: w.numberOf(reply.SessionToken), token: reply.SessionToken, born: born, loaded: loaded, issued: time.Now()}
+	h := &held{person: p, number: w.numberOf(reply.SessionToken), token: reply.SessionToken, born: born, loaded: loaded, issued: time.Now(), told: map[string]string{}}
 	p.held = append(p.held, h)
 	return h
 }
 
-// newest returns the newest session of a person that nobody has ended, or nil.
+// newest returns the newest session of a person whose end was not acknowledged, or nil.
 func (p *person) newest() *held {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, h := range slices.Backward(p.held) {
-		if len(h.ended) == 0 {
+		if !slices.ContainsFunc(h.ended, func(r *revocation) bool { return !r.acked.IsZero() }) {
 			return h
 		}
 	}
@@ -684,10 +685,12 @@ func (w *world) browse(p *person, until time.Time) {
 	}
 }
 
+const browser = "'s browser"
+
 // use requests a path of the application with a session.
 func (w *world) use(n *node, h *held) error {
 	asked := time.Now()
-	who := h.name + "'s browser"
+	who := h.name + browser
 	_, err := ask(n, who, func(ctx context.Context, s *flows.Service) (record.Session, error) {
 		found, err := s.Authorize(ctx, session.Requirement{Company: h.company}, []string{"Bearer " + h.token})
 		if err == nil && found.Mnemocode != h.mnemocode {
@@ -695,7 +698,15 @@ func (w *world) use(n *node, h *held) error {
 		}
 		return found, err
 	})
-	w.tell("%s uses session %d on %s: %s", h.name, h.number, n.name, said(err))
+	if w.traced {
+		h.mu.Lock()
+		before, known := h.told[n.name]
+		h.told[n.name] = said(err)
+		h.mu.Unlock()
+		if !known || before != said(err) { // it is tried all the time
+			w.tell("%s uses session %d on %s: %s", h.name, h.number, n.name, said(err))
+		}
+	}
 	w.checkUse(n, h, asked, err)
 	return err
 }

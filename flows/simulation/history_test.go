@@ -61,7 +61,7 @@ func (w *world) tell(format string, args ...any) {
 
 // tellCall tells what a store did for an actor. What nodes do by themselves is left out.
 func (w *world) tellCall(who, node, what string, err error) {
-	if w.traced && who != node && who != "" {
+	if w.traced && who != node && !strings.HasSuffix(who, browser) {
 		w.tell("        %s for %s: %s %s", node, who, what, said(err))
 	}
 }
@@ -132,7 +132,7 @@ func said(err error) string {
 	switch code := codeOf(err); {
 	case err == nil:
 		return "success"
-	case code != "" && !record.IsAnswer(err) && !errors.Is(err, errUnreachable):
+	case code != "" && code != wire.ErrService.Code:
 		return code
 	default:
 		text, _, _ := strings.Cut(err.Error(), "\n")
@@ -214,7 +214,7 @@ func (n *node) heard(since time.Time) bool {
 	p := n.running.Load()
 	n.world.mu.Lock()
 	defer n.world.mu.Unlock()
-	return n.redis.calmSince(before) && p != nil && p.started.Before(before) && n.began.Add(time.Duration(n.awake.Load())).Before(before) &&
+	return n.redis.calmSince(before) && p != nil && p.started.Before(since.Add(-300*time.Millisecond)) && n.began.Add(time.Duration(n.awake.Load())).Before(before) &&
 		!slices.ContainsFunc(n.failovers, func(t time.Time) bool { return t.After(before) })
 }
 

@@ -59,7 +59,9 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for seed := range uint64(1000) {
-				if failures, _ := simulate(t, newPlan(seed), mutants[name], false, false); len(failures) > 0 {
+				p := newPlan(seed)
+				p.planted = name
+				if failures, _ := simulate(t, p, false, false); len(failures) > 0 {
 					t.Logf("seed %d: %s", seed, failures[0])
 					return
 				}

@@ -14,8 +14,8 @@ import (
 // kept in testdata.
 type plan struct {
 	seed     uint64
-	awaited  bool // wait_replicas
-	nodes    int
+	awaited  bool   // wait_replicas
+	planted  string // the name of a fault; empty for none
 	actions  []action
 	duration time.Duration
 }
@@ -45,8 +45,8 @@ func (a action) String() string {
 // newPlan draws a plan.
 func newPlan(seed uint64) plan {
 	r := rand.New(rand.NewPCG(seed, 1))
-	p := plan{seed: seed, awaited: r.IntN(2) == 0, nodes: 2 + r.IntN(2), duration: 4 * time.Second}
-	nodes := []string{"node1", "node2", "node3"}[:p.nodes]
+	p := plan{seed: seed, awaited: r.IntN(2) == 0, duration: 4 * time.Second}
+	nodes := []string{"node1", "node2", "node3"}[:2+r.IntN(2)]
 	one := func() string { return nodes[r.IntN(len(nodes))] }
 	several := func() []string { // nodes at which the same is tried, often at once
 		some := []string{one()}
@@ -128,21 +128,27 @@ func newPlan(seed uint64) plan {
 	return p
 }
 
-// parse reads a plan as String writes it.
+// parse reads a plan as String writes it, up to the first empty line. Lines that begin with #
+// are comments.
 func parse(text string) (p plan, err error) {
+	p.duration = 2 * time.Second
 	for line := range strings.Lines(text) {
 		f := strings.Fields(line)
 		switch {
 		case len(f) == 0:
+			return p, nil
+		case strings.HasPrefix(line, "#"):
 		case f[0] == "seed":
 			_, err = fmt.Sscan(f[1], &p.seed)
-			p.awaited, p.nodes = slices.Contains(f, "wait_replicas"), 3
-		case len(f) < 3:
+			p.awaited = slices.Contains(f, "wait_replicas")
+		case f[0] == "planted":
+			p.planted = strings.Join(f[1:], " ")
+		case len(f) < 3 || verbs[f[2]] == nil:
 			err = fmt.Errorf("not an action: %q", line)
 		default:
 			a := action{who: f[1], verb: f[2], args: f[3:]}
 			a.at, err = time.ParseDuration(f[0])
-			p.actions, p.duration = append(p.actions, a), max(p.duration, a.at)
+			p.actions, p.duration = append(p.actions, a), max(p.duration, a.at+time.Second)
 		}
 		if err != nil {
 			return p, err
@@ -156,8 +162,23 @@ func (p plan) String() string {
 	if p.awaited {
 		text += " wait_replicas"
 	}
+	if p.planted != "" {
+		text += "\nplanted " + p.planted
+	}
 	for _, a := range p.actions {
 		text += "\n" + a.String()
 	}
 	return text + "\n"
+}
+
+// shortest returns a plan without the actions that it fails without.
+func (p plan) shortest(fails func(plan) bool) plan {
+	for i := len(p.actions) - 1; i >= 0; i-- {
+		without := p
+		without.actions = slices.Delete(slices.Clone(p.actions), i, i+1)
+		if fails(without) {
+			p = without
+		}
+	}
+	return p
 }

@@ -1,10 +1,12 @@
 package simulation
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -21,6 +23,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/store/fake"
 	"github.com/mnemogate/mnemogate/store/memory"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 var (
@@ -69,7 +72,8 @@ var cheap = pw.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}
 var direct = fake.Direct
 
 // newWorld returns a world before anything happens. It must be called in a bubble of synctest.
-func newWorld(p plan, fault mutant, traced bool) *world {
+func newWorld(p plan, traced bool) *world {
+	fault := mutants[p.planted]
 	w := &world{seed: p.seed, planted: fault, began: time.Now(), over: make(chan struct{}), channel: &channel{}}
 	w.traced, w.names, w.ended = traced, map[string]int{}, map[string]*[]*revocation{"acme": {}, "beta": {}}
 	w.replicas.awaited, w.replicas.hasty = p.awaited, fault.hasty
@@ -120,13 +124,15 @@ func newWorld(p plan, fault mutant, traced bool) *world {
 		}
 		w.persons = append(w.persons, person)
 	}
-	for i := range p.nodes {
+	for i := range 3 {
 		w.nodes = append(w.nodes, &node{world: w, name: fmt.Sprint("node", i+1)})
 	}
 	return w
 }
 
 var texts = sync.OnceValue(message.DefaultTexts)
+
+const mended = "everything is mended"
 
 // run acts a plan out, mends everything, and checks the end.
 func (w *world) run(p plan) {
@@ -148,7 +154,7 @@ func (w *world) run(p plan) {
 		acting.Go(func() { w.browse(person, time.Now().Add(p.duration)) })
 	}
 	acting.Wait()
-	w.tell("everything is mended")
+	w.tell(mended)
 	for _, n := range w.nodes {
 		if n.running.Load() == nil {
 			n.start()
@@ -174,14 +180,14 @@ func (w *world) run(p plan) {
 var idleMemories = sync.Pool{New: func() any { return &memories{} }}
 
 // simulate runs a plan in a world of its own.
-func simulate(t *testing.T, p plan, fault mutant, traced, scripts bool) (failures []string, story string) {
+func simulate(t *testing.T, p plan, traced, scripts bool) (failures []string, story string) {
 	idle := idleMemories.Get().(*memories)
 	defer idleMemories.Put(idle)
-	for len(idle.free) < p.nodes+p.crashes() {
+	for len(idle.free) < 3+p.crashes() {
 		idle.free = append(idle.free, memory.New(nil, remembered))
 	}
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(p, fault, traced)
+		w := newWorld(p, traced)
 		w.memories = idle
 		if scripts {
 			w.scripts = miniredis.NewMiniRedis()
@@ -199,15 +205,10 @@ func TestSimulation(t *testing.T) {
 	if *oneSeed != 0 || *onePlan != "" {
 		p := newPlan(*oneSeed)
 		if *onePlan != "" {
-			text, err := os.ReadFile(*onePlan)
-			if err == nil {
-				p, err = parse(string(text))
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			p = readPlan(t, *onePlan)
 		}
-		failures, story := simulate(t, p, mutants[*oneFault], true, false)
+		p.planted = cmp.Or(p.planted, *oneFault)
+		failures, story := simulate(t, p, true, false)
 		t.Logf("%s\n%s", p, story)
 		for _, f := range failures {
 			t.Error(f)
@@ -230,14 +231,54 @@ func findNone(t *testing.T, n int, scripts bool) {
 			runtime.GC()
 			runtime.GC()
 		}
-		if failures, story := simulate(t, newPlan(seed), mutant{}, scripts, scripts); len(failures) > 0 {
-			if !t.Failed() {
-				if !scripts {
-					_, story = simulate(t, newPlan(seed), mutant{}, true, false)
-				}
-				t.Logf("%s\n%s", newPlan(seed), story)
+		p := newPlan(seed)
+		failures, story := simulate(t, p, scripts, scripts)
+		if len(failures) == 0 {
+			continue
+		}
+		if !t.Failed() && !scripts {
+			p = p.shortest(func(p plan) bool { failures, _ := simulate(t, p, false, false); return len(failures) > 0 })
+			_, story = simulate(t, p, true, false)
+		}
+		if !t.Failed() {
+			t.Logf("%s\n%s", p, story)
+		}
+		t.Errorf("seed %d: %s", seed, strings.Join(failures, "; "))
+	}
+}
+
+func readPlan(t *testing.T, file string) plan {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	var p plan
+	if err == nil {
+		p, err = parse(string(text))
+	}
+	if err != nil {
+		t.Fatal(file, ": ", err)
+	}
+	return p
+}
+
+// The stories in testdata are as they were. With -update, they are written again: a change of
+// what flows ask stores for changes them.
+func TestStories(t *testing.T) {
+	files, _ := filepath.Glob("testdata/*.txt")
+	for _, file := range files {
+		text, _ := os.ReadFile(file)
+		script, before, _ := strings.Cut(string(text), "\n\n")
+		failures, story := simulate(t, readPlan(t, file), true, false)
+		story, _, _ = strings.Cut(story, mended)
+		story = story[:strings.LastIndex(story, "\n")+1]
+		for _, f := range failures {
+			story += "BROKEN: " + f + "\n"
+		}
+		if *storetest.Update {
+			if err := os.WriteFile(file, []byte(script+"\n\n"+story), 0o644); err != nil {
+				t.Error(err)
 			}
-			t.Errorf("seed %d: %s", seed, strings.Join(failures, "; "))
+		} else if story != before {
+			t.Errorf("%s is another story: run go test ./flows/simulation -run Stories -update, and read what has changed\n%s", file, story)
 		}
 	}
 }
@@ -245,8 +286,8 @@ func findNone(t *testing.T, n int, scripts bool) {
 // A seed always tells the same story.
 func TestASeedRepeats(t *testing.T) {
 	for seed := range uint64(20) {
-		_, first := simulate(t, newPlan(seed), mutant{}, true, false)
-		if _, again := simulate(t, newPlan(seed), mutant{}, true, false); again != first {
+		_, first := simulate(t, newPlan(seed), true, false)
+		if _, again := simulate(t, newPlan(seed), true, false); again != first {
 			before, after := strings.Split(first, "\n"), strings.Split(again, "\n")
 			for i := range min(len(before), len(after)) {
 				if before[i] != after[i] {
