@@ -444,3 +444,23 @@ func TestOnlyTheNewestReleaseIsLatest(t *testing.T) {
 		t.Error("the release does not use LATEST")
 	}
 }
+
+// The security.txt of docs/deploy/README.md is served to strangers, and has what RFC 9116
+// demands. All else needs a session.
+func TestSecurityTxtOfThePage(t *testing.T) {
+	t.Parallel()
+	config := blocks(section(t, "docs/deploy/README.md", "security.txt"), "caddyfile")[0]
+	config = strings.NewReplacer("{env.ACME_API_KEY}", testKey, "localhost:9000", "BACKEND", "api.example.com {", "http:// {\n\tbind fd/3").Replace(config)
+	config = strings.Replace(config, "{", "{\n\tadmin unix/DIR/admin.sock\n\tpersist_config off\n\tauto_https off", 1)
+	s := startCaddyfile(t, strings.Replace(config, "mnemogate {", "mnemogate {\nstore sqlite DIR/mnemogate.db", 1), nil)
+	a := s.ask("GET", "/.well-known/security.txt", "").wantStatus(200)
+	if got := a.Header.Get("Content-Type"); got != "text/plain; charset=utf-8" {
+		t.Errorf("Content-Type is %q", got)
+	}
+	for _, field := range []string{"Contact: mailto:", "\nExpires: 20"} {
+		if !strings.Contains(string(a.Body), field) {
+			t.Errorf("%q is not in\n%s", field, a.Body)
+		}
+	}
+	s.ask("GET", "/.well-known/other", "").wantStatus(401)
+}
