@@ -3,14 +3,18 @@ package flows_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/fake"
 )
 
 // repeatable returns a request with a key.
@@ -21,70 +25,73 @@ func repeatable(key string) flows.Repeatable {
 	}
 }
 
+// inBubble runs a test in a bubble, with a service on stores in memory.
+func inBubble(t *testing.T, test func(t *testing.T, s *flows.Service)) {
+	synctest.Test(t, func(t *testing.T) {
+		var accounts fake.Accounts
+		var sessions fake.Sessions
+		test(t, &flows.Service{Manager: &session.Manager{
+			Accounts: accounts.Through(fake.Direct), Sessions: sessions.Through(fake.Direct), Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		}})
+	})
+}
+
 // Contract, section 20: a request that comes while the first is at work waits for its
 // answer. A client that hangs up does not stop the work.
 func TestTheSecondRequestWaits(t *testing.T) {
-	h := newHarness(t)
-	begun, finish := make(chan struct{}), make(chan struct{})
-	ctx, hangUp := context.WithCancel(t.Context())
-	go h.Once(ctx, repeatable("k"), func(ctx context.Context) []byte {
-		close(begun)
-		<-finish
-		return fmt.Append(nil, ctx.Err())
-	})
-	<-begun
-	hangUp()
-	again := func(ctx context.Context) (string, bool, error) {
-		answer, replayed, err := h.Once(ctx, repeatable("k"), func(context.Context) []byte {
-			t.Error("the work is done twice")
-			return nil
+	inBubble(t, func(t *testing.T, s *flows.Service) {
+		begun, finish := make(chan struct{}), make(chan struct{})
+		ctx, hangUp := context.WithCancel(t.Context())
+		go s.Once(ctx, repeatable("k"), func(ctx context.Context) []byte {
+			close(begun)
+			<-finish
+			return fmt.Append(nil, ctx.Err())
 		})
-		return string(answer), replayed, err
-	}
-	asked := time.Now()
-	if _, _, err := again(t.Context()); wire.CodeOf(err) != wire.ErrUnavailable || time.Since(asked) < 5*time.Second {
-		t.Errorf("after %s it gets %v, want service.unavailable after 5 s", time.Since(asked), err)
-	}
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, _, err := again(gone); wire.CodeOf(err) != wire.ErrUnavailable {
-		t.Errorf("one that hangs up gets %v", err)
-	}
-	time.AfterFunc(100*time.Millisecond, func() { close(finish) })
-	if answer, replayed, err := again(t.Context()); answer != "<nil>" || !replayed || err != nil {
-		t.Errorf("it gets %q, %t, %v; want the answer of the first, whose context did not end", answer, replayed, err)
-	}
+		<-begun
+		hangUp()
+		again := func(ctx context.Context) (string, bool, error) {
+			answer, replayed, err := s.Once(ctx, repeatable("k"), func(context.Context) []byte {
+				t.Error("the work is done twice")
+				return nil
+			})
+			return string(answer), replayed, err
+		}
+		asked := time.Now()
+		if _, _, err := again(t.Context()); wire.CodeOf(err) != wire.ErrUnavailable || time.Since(asked) < 5*time.Second {
+			t.Errorf("after %s it gets %v, want service.unavailable after 5 s", time.Since(asked), err)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, _, err := again(gone); wire.CodeOf(err) != wire.ErrUnavailable {
+			t.Errorf("one that hangs up gets %v", err)
+		}
+		time.AfterFunc(100*time.Millisecond, func() { close(finish) })
+		if answer, replayed, err := again(t.Context()); answer != "<nil>" || !replayed || err != nil {
+			t.Errorf("it gets %q, %t, %v; want the answer of the first, whose context did not end", answer, replayed, err)
+		}
+	})
 }
 
 // Contract, section 20: a node that died holds a key for at most 10 s, and one that works
 // longer holds it as long as it works.
 func TestALeaseIsRenewed(t *testing.T) {
-	h := newHarness(t)
-	begun, finish := make(chan struct{}), make(chan struct{})
-	var done atomic.Int32
-	work := func(context.Context) []byte {
-		done.Add(1)
-		close(begun)
-		<-finish
-		return []byte("first")
-	}
-	go h.Once(t.Context(), repeatable("k"), work)
-	<-begun
-	h.clock.advance(8 * time.Second)
-	time.Sleep(4 * time.Second) // it renews its lease after 3 s
-	h.clock.advance(8 * time.Second)
-	close(finish)
-	answer, replayed, err := h.Once(t.Context(), repeatable("k"), func(context.Context) []byte {
-		done.Add(1)
-		return []byte("second")
+	inBubble(t, func(t *testing.T, s *flows.Service) {
+		work := func(answer string) func(context.Context) []byte {
+			return func(context.Context) []byte {
+				time.Sleep(16 * time.Second)
+				return []byte(answer)
+			}
+		}
+		go s.Once(t.Context(), repeatable("k"), work("first"))
+		time.Sleep(14 * time.Second)
+		if answer, replayed, err := s.Once(t.Context(), repeatable("k"), work("second")); string(answer) != "first" || !replayed || err != nil {
+			t.Errorf("got %q, %t, %v", answer, replayed, err)
+		}
+		time.Sleep(time.Minute)
+		if answer, replayed, err := s.Once(t.Context(), repeatable("k"), func(context.Context) []byte { return nil }); answer != nil || replayed || err != nil {
+			t.Errorf("after a minute: %q, %t, %v", answer, replayed, err)
+		}
 	})
-	if string(answer) != "first" || !replayed || err != nil || done.Load() != 1 {
-		t.Errorf("got %q, %t, %v after %d times", answer, replayed, err, done.Load())
-	}
-	h.clock.advance(time.Minute)
-	if answer, replayed, err := h.Once(t.Context(), repeatable("k"), func(context.Context) []byte { return nil }); answer != nil || replayed || err != nil {
-		t.Errorf("after a minute: %q, %t, %v", answer, replayed, err)
-	}
 }
 
 // An answer that is not kept frees the key at once, and so does a panic.

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -204,27 +203,4 @@ func failsNow(doctor []byte) bool {
 		}
 	}
 	return err != nil
-}
-
-// Pending revocations that a crash left are done once the servers are back, even
-// without any request.
-func TestPendingRevocationsNeedNoRequest(t *testing.T) {
-	t.Parallel()
-	servers := durableServers(t)
-	s := servers.start(siteConfig{company: roomy + account("alice", "")}, servers.direct())
-	s.login("alice")
-	ctx, accounts := t.Context(), s.accounts()
-	a := get(accounts.ByMnemocode(ctx, "acme", "alice"))(t)
-	s.nodes[0].stop(syscall.SIGKILL)
-	// This is the state that remains if a change is interrupted before it revokes
-	// the sessions.
-	get(accounts.Update(ctx, "acme", a.ID, func(*record.Account) (bool, error) { return true, nil }))(t)
-	servers.postgres.Kill()
-	s.nodes[0].startAgain()
-	must(t, servers.postgres.Start())
-	storetest.Eventually(t, 30*time.Second, "end of the sessions", func() bool {
-		pending, err := accounts.PendingRevocations(ctx, record.Revocation{}, 1)
-		return err == nil && len(pending) == 0
-	})
-	s.wantSessions("alice")
 }

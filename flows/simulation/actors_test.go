@@ -238,7 +238,7 @@ func (w *world) logIn(p *person, nodes []*node) *held {
 	born := time.Now()
 	checked, loaded, ok := w.checkPassword(p, nodes)
 	if ok && checked.SessionState == record.CheckOTP {
-		token, asked, body := checked.SessionToken, time.Now(), object{"otp": w.outside.last(p.phone, message.OTPLogin).Code}
+		token, asked, body := checked.SessionToken, time.Now(), object{"otp": w.outside.last(p, message.OTPLogin).Code}
 		checked, ok = race(w, "a code", p.name, nodes, func(who string, n *node) (flows.Reply, error) {
 			return w.serve(n, who, p, "auth/checkotp", token, body)
 		})
@@ -492,17 +492,17 @@ func (w *world) stepsUp(who string, args []string) {
 
 func (w *world) recovers(who string, args []string) {
 	p, nodes := w.person(who), w.at(args)
-	before := w.outside.count(p.email)
+	before := w.outside.count(p, p.email)
 	if _, err := w.serve(nodes[0], who, p, "auth/recovery/recover", "", object{"login_id": p.email, "method": "MAIL", "captcha_response": "x"}); err != nil {
 		return
 	}
 	for range 20 {
 		time.Sleep(between(w.draw(who, "reads mails"), 100*time.Millisecond, 300*time.Millisecond))
-		if w.outside.count(p.email) > before {
+		if w.outside.count(p, p.email) > before {
 			break
 		}
 	}
-	link := strings.TrimPrefix(w.outside.last(p.email, message.RecoveryLink).Link, recoveryLink)
+	link := strings.TrimPrefix(w.outside.last(p, message.RecoveryLink).Link, recoveryLink)
 	if link == "" {
 		return
 	}

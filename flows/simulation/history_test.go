@@ -286,22 +286,24 @@ func mnemocodeOf(e record.OutboxEvent) string {
 	return body.Data.Mnemocode
 }
 
-func (o *outside) last(to, kind string) message.Message {
+// last returns the last message of a type to a person.
+func (o *outside) last(p *person, kind string) message.Message {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, m := range slices.Backward(o.messages) {
-		if m.To == to && m.Type == kind {
+		if m.Company == p.company && (m.To == p.phone || m.To == p.email) && m.Type == kind {
 			return m
 		}
 	}
 	return message.Message{}
 }
 
-func (o *outside) count(to string) (n int) {
+// count counts the codes and links that were sent to a person.
+func (o *outside) count(p *person, to string) (n int) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, m := range o.messages {
-		if m.To == to && !message.IsNotice(m.Type) {
+		if m.Company == p.company && m.To == to && !message.IsNotice(m.Type) {
 			n++
 		}
 	}
@@ -328,13 +330,16 @@ func (w *world) checkEnd() {
 			}
 		}
 		w.checkLogin(p)
-		if sent := w.outside.count(p.phone); sent > smsPerAccount && !w.forgetful() {
+		if sent := w.outside.count(p, p.phone); sent > smsPerAccount && !w.forgetful() {
 			w.fail("%d SMS were sent to %s; the limit is %d", sent, p.name, smsPerAccount)
 		}
-		if sent := w.outside.count(p.email); sent > mailsPerAccount && !w.forgetful() {
+		if sent := w.outside.count(p, p.email); sent > mailsPerAccount && !w.forgetful() {
 			w.fail("%d mails were sent to %s; the limit is %d", sent, p.name, mailsPerAccount)
 		}
 		w.checkEvents(p)
+	}
+	if left, err := w.accounts.Through(direct).PendingRevocations(context.Background(), record.Revocation{}, 10); len(left) > 0 || err != nil {
+		w.fail("what crashes left is not revoked: %v, %v", left, err)
 	}
 	for _, n := range w.nodes {
 		if has := n.running.Load().memory.Len(); has > remembered {

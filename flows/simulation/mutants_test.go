@@ -46,6 +46,7 @@ var mutants = map[string]mutant{
 	"an event that failed is sent last":             {accounts: func(_ *world, a accountStore) accountStore { return failedLast{a} }},
 	"events are acknowledged before they are sent":  {accounts: func(_ *world, a accountStore) accountStore { return acknowledgeAll{a} }},
 	"a login id is looked up in all companies":      {accounts: func(_ *world, a accountStore) accountStore { return anyCompany{a} }},
+	"what is pending is never revoked":              {accounts: func(_ *world, a accountStore) accountStore { return pendingForever{a} }},
 	"a feed trusts its memory for too long":         {feed: func(f record.Feed) record.Feed { return longLease{f} }},
 	"a feed trusts its memory too early":            {feed: func(f record.Feed) record.Feed { return noFlush{f} }},
 	"a feed passes on no revocation of a company":   {feed: func(f record.Feed) record.Feed { return noCompanies{f} }},
@@ -280,6 +281,12 @@ type anyCompany struct{ accountStore }
 
 func (a anyCompany) ByLoginID(ctx context.Context, _, loginID, loginIDHash string) (record.Account, error) {
 	return a.accountStore.ByLoginID(ctx, "acme", loginID, loginIDHash)
+}
+
+type pendingForever struct{ accountStore }
+
+func (pendingForever) PendingRevocations(context.Context, record.Revocation, int) ([]record.Revocation, error) {
+	return nil, nil
 }
 
 type longLease struct{ record.Feed }
