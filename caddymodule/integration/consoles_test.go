@@ -5,12 +5,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -50,31 +52,66 @@ func TestComingFromElsewhere(t *testing.T) {
 	s := adminSite(t, siteConfig{})
 	patient := &http.Client{Timeout: 2 * time.Minute} // these hashes are expensive, and get little of a busy machine
 	s.runConsoles(pages(t)["docs/coming-from.md"], regexp.MustCompile(`in [\d.]+m?s`))
-	for login, password := range map[string]string{
-		"lena@example.com":   "lètmein",
-		"noor@example.com":   "user1password",
-		"+37060077777":       "test",
-		"kim":                "password",
-		"wil":                "correct horse battery",
-		"pia@example.com":    "correct horse battery",
-		"ava@example.com":    "test",
-		"euclid@example.com": "test",
-		"uma":                "my password",
-		"tom":                "correct horse battery",
+	for login, c := range map[string]struct {
+		password string
+		state    record.State
+	}{
+		"lena":             {"lètmein", record.Authorized},
+		"noor@example.com": {"user1password", record.CheckOTP},
+		"+37060077777":     {"test", record.CheckOTP},
+		"kim":              {"password", record.CheckOTP},
+		"wil":              {"correct horse battery", record.Authorized},
+		"pia@example.com":  {"correct horse battery", record.Authorized},
+		"ava@example.com":  {"test", record.CheckOTP},
+		"uma":              {"my password", record.Authorized},
+		"tom":              {"correct horse battery", record.Authorized},
 	} {
-		r := s.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": login, "password": password})
-		get(s.try(patient, r))(t).wantState(record.Authorized)
+		step := s.postRequest("acme", testKey, "auth/login", "", fields{"login_id": login})
+		r := s.postRequest("acme", testKey, "auth/checkpassword", s.do(step).token(), fields{"password": c.password})
+		a := get(s.try(patient, r))(t).wantState(c.state)
+		if secret := map[string]string{"+37060077777": "12345678901234567890", "kim": "Quohp7t2mrLMUwft3g90"}[login]; secret != "" {
+			code := tokens.TOTPCode([]byte(secret), time.Now().Unix()/30)
+			s.post("auth/checkotp", a.token(), fields{"otp": code}).wantState(record.Authorized)
+		}
 	}
+	step := s.post("auth/login", "", fields{"login_id": "lou"}) // had an app that cannot be taken along
+	if a := s.post("auth/checkpassword", step.token(), fields{"password": "password"}); a.JSON["reason"] != string(wire.NoSecondFactor) {
+		t.Errorf("got %s", a.Body)
+	}
+	identity := func(provider float64, subject string) map[string]any {
+		return map[string]any{"provider_id": provider, "subject": subject}
+	}
+	none := []any{}
 	for mnemocode, want := range map[string]fields{
-		"django-8":     {"status": "closed", "login_name": "mo", "password_set": false, "primary_email": nil},
-		"Qm9ab":        {"primary_phone": "+37060054321", "password_set": false, "created_at": "2024-05-01T09:00:00Z"},
-		"auth0|euclid": {"primary_email": "euclid@example.com"},
+		"django-7": {"role": "staff", "primary_email": nil, "status": "active"},
+		"django-9": {"role": "superuser", "status": "closed", "login_name": "max"},
+		"XkT2p":    {"primary_phone": "+37060054329", "second_factor": true, "role": "editor", "oauth_identities": none},
+		"Qm9ab": {"primary_phone": "+37060054321", "password_set": false, "second_factor": false, "created_at": "2024-05-01T09:00:00Z",
+			"oauth_identities": []any{identity(1, "108765"), identity(2, "001.a")}},
+		"Rn3cd":                                {"second_factor": true, "totp": false, "status": "closed"},
+		"7d9f2c1e-0b6a-4c55-9d3e-5f1a8a1b2c3d": {"second_factor": true, "totp": true, "role": "editor", "oauth_identities": []any{identity(1, "2210")}},
+		"8e0a3d2f-0b6a-4c55-9d3e-5f1a8a1b2c3d": {"second_factor": true, "totp": false, "primary_phone": "+37060077778", "status": "restricted"},
+		"1f0c":                                 {"second_factor": true, "totp": true, "role": "editor", "locale": "lt", "primary_phone": "+37060088881", "oauth_identities": []any{identity(1, "4711")}},
+		"3a2b":                                 {"second_factor": true, "totp": false, "role": nil, "must_set_password": true},
+		"wp-3":                                 {"role": "editor"},
+		"auth0|5dea9f9c82dd7c0e76e4ec93":       {"second_factor": true, "role": "editor", "primary_phone": "+37060099991", "oauth_identities": []any{identity(1, "1087")}},
+		"auth0|euclid":                         {"primary_email": "euclid@example.com", "status": "closed", "password_set": true},
 	} {
 		got := s.admin("GET", "accounts/"+strings.ReplaceAll(mnemocode, "|", "%7C"), nil).wantStatus(200)
 		for field, value := range want {
-			if got.JSON[field] != value {
+			if !reflect.DeepEqual(got.JSON[field], value) {
 				t.Errorf("%s: %s is %v, want %v", mnemocode, field, got.JSON[field], value)
 			}
+		}
+	}
+	for _, mnemocode := range []string{"django-8", "Anonym", "9f1b4e3a-0b6a-4c55-9d3e-5f1a8a1b2c3d", "4b3c", "2e1d", "auth0%7Cnobody"} {
+		s.admin("GET", "accounts/"+mnemocode, nil).wantStatus(404) // they have nothing to log in with
+	}
+	leaving := blocks(section(t, "docs/coming-from.md", "Leaving"), "sh")[0]
+	out := string(get(s.shell(leaving).Output())(t))
+	for _, line := range []string{"lena:$argon2id$v=19$m=", "euclid@example.com:$2y$10$"} {
+		if !strings.Contains("\n"+out, "\n"+line) {
+			t.Errorf("%q begins no line of\n%s", line, out)
 		}
 	}
 }
