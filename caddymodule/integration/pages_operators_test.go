@@ -1,6 +1,8 @@
 package integration
 
 import (
+	"cmp"
+	"fmt"
 	"net/http"
 	"os"
 	"regexp"
@@ -86,39 +88,94 @@ func TestBackupCodesWhileTheGatewayIsDown(t *testing.T) {
 	s.post("auth/checkotp", asked.token(), fields{"backup_code": code}).wantState(record.Authorized)
 }
 
-// The receiver that docs/webhooks.md puts between mnemogate and an SMS gateway
-// forwards messages, reports their result, and accepts only signed ones.
+// The receiver that docs/webhooks.md puts between mnemogate and Twilio hands on only signed
+// messages, each once, and answers so that the next gateway gets what another could send.
 func TestThePagesSMSReceiverHandsOn(t *testing.T) {
 	t.Parallel()
 	storetest.NeedPeers(t, peersDir)
-	_, section, _ := strings.Cut(pages(t)["docs/webhooks.md"], "\n## SMS\n")
-	receivers := blocks(section, "js")
-	if len(receivers) != 1 {
-		t.Fatalf("docs/webhooks.md shows %d receivers", len(receivers))
+	// Twilio's answers, as its documentation shows them.
+	type said struct {
+		status int
+		code   int // of its error
 	}
-	answer := make(chan int, 1)
-	gateway := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("Authorization") != "Bearer key" || r.Header.Get("Idempotency-Key") == "" ||
-			r.FormValue("to") != "+37060012345" || !strings.Contains(r.FormValue("text"), "is your acme login code") {
-			t.Errorf("the gateway got %v %v", r.Header, r.Form)
+	answers := make(chan said, 1)
+	twilio := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sid, token, _ := r.BasicAuth()
+		if r.Method != "POST" || r.URL.Path != "/2010-04-01/Accounts/AC1/Messages.json" || sid != "AC1" || token != "token" ||
+			r.FormValue("To") != "+37060012345" || r.FormValue("From") != "+37060000000" || !strings.Contains(r.FormValue("Body"), "acme") {
+			t.Errorf("Twilio got %s %s %v %v", r.Method, r.URL, r.Header, r.Form)
 		}
-		w.WriteHeader(<-answer)
+		answer := <-answers
+		w.Header().Set("Content-Type", "application/json")
+		if answer.status == http.StatusTooManyRequests {
+			w.Header().Set("Retry-After", "7")
+		}
+		w.WriteHeader(answer.status)
+		if answer.code == 0 {
+			fmt.Fprint(w, `{"sid":"SM1","status":"queued","error_code":null}`)
+		} else {
+			fmt.Fprintf(w, `{"code":%d,"message":"…","more_info":"https://www.twilio.com/docs/errors/%[1]d","status":%d}`, answer.code, answer.status)
+		}
 	}))
-	url, _ := runReceiver(t, receivers[0], "SMS_SECRET="+smsSecret, "GATEWAY_URL="+gateway.URL, "GATEWAY_KEY=key")
+	program := get(os.ReadFile("../../docs/examples/sms/twilio.mjs"))(t)
+	url, _ := runReceiver(t, string(program), "SMS_SECRET="+smsSecret, "TWILIO="+twilio.URL, "ACCOUNT_SID=AC1", "AUTH_TOKEN=token", "FROM=+37060000000")
+	const body = `{"type":"test","company_code":"acme","to":"+37060012345","text":"for acme"}`
+	send := func(id, signature string) (*http.Response, error) {
+		r := get(http.NewRequest("POST", url, strings.NewReader(body)))(t)
+		r.Header.Set("Webhook-Id", id)
+		r.Header.Set("Webhook-Timestamp", fmt.Sprint(time.Now().Unix()))
+		r.Header.Set("Webhook-Signature", cmp.Or(signature, sentHook{header: r.Header, body: body}.sign(smsSecret)))
+		response, err := client.Do(r)
+		if err == nil {
+			response.Body.Close()
+		}
+		return response, err
+	}
 	storetest.Eventually(t, 20*time.Second, "the receiver", func() bool {
-		response, err := client.Post(url, "application/json", strings.NewReader(`{"to":"+37060012345","text":"unsigned"}`))
-		if err != nil {
-			return false
+		response, err := send("forged", "v1,"+strings.Repeat("A", 43)+"=")
+		if err == nil && response.StatusCode != http.StatusUnauthorized {
+			t.Errorf("a forged message: got %s, want 401", response.Status)
 		}
-		defer response.Body.Close()
-		if response.StatusCode != http.StatusUnauthorized {
-			t.Errorf("a message without a signature: got %s, want 401", response.Status)
-		}
-		return true
+		return err == nil
 	})
-	s := adminSite(t, siteConfig{company: "sms webhook " + url + " {\nsecret " + smsSecret + "\n}\naccount alice {\nphone +37060012345\n}"})
-	answer <- http.StatusCreated
-	s.post("auth/login", "", fields{"login_id": "+37060012345"}).wantState(record.CheckOTP)
-	answer <- http.StatusPaymentRequired
-	s.post("auth/login", "", fields{"login_id": "+37060012345"}).want(wire.ErrUnavailable)
+	for i, c := range []struct {
+		said
+		want int
+		wait string
+	}{
+		{said{201, 0}, 204, ""},
+		{said{429, 20429}, 429, "7"},
+		{said{400, 21211}, 422, ""},
+		{said{400, 21614}, 422, ""},
+		{said{400, 21606}, 502, ""}, // FROM sends no SMS
+		{said{401, 20003}, 502, ""},
+		{said{500, 20500}, 502, ""},
+	} {
+		answers <- c.said
+		if response := get(send(fmt.Sprint("id-", i), ""))(t); response.StatusCode != c.want || response.Header.Get("Retry-After") != c.wait {
+			t.Errorf("%v: got %s %v", c.said, response.Status, response.Header)
+		}
+	}
+	if response := get(send("id-0", ""))(t); response.StatusCode != http.StatusNoContent { // Twilio would wait for answers
+		t.Errorf("a repeated message: got %s", response.Status)
+	}
+
+	backup := newWebhookSink(t)
+	hook := func(name, url string) string {
+		return fmt.Sprintf("sms webhook %s {\nname %s\nsecret %s\n}\n", url, name, smsSecret)
+	}
+	s := startSite(t, siteConfig{company: hook("twilio", url) + hook("backup", backup.URL) + "account alice {\nphone +37060012345\n}"})
+	login := func(twilio said) answer {
+		answers <- twilio
+		return s.post("auth/login", "", fields{"login_id": "+37060012345"})
+	}
+	login(said{201, 0}).wantState(record.CheckOTP)
+	login(said{400, 21211}).want(wire.ErrUnavailable)
+	if n := len(backup.of("otp.login")); n != 0 {
+		t.Errorf("the other gateway got %d messages, want none", n)
+	}
+	login(said{429, 20429}).wantState(record.CheckOTP)
+	if n := len(backup.of("otp.login")); n != 1 {
+		t.Errorf("the other gateway got %d messages, want 1", n)
+	}
 }
