@@ -106,15 +106,19 @@ func (d *device) answer(company string) object {
 	if err != nil {
 		d.b.t.Fatal(err)
 	}
+	return object{"challenge_token": reply.ChallengeToken, "credential": d.sign(reply.PublicKey)}
+}
+
+// sign answers a challenge.
+func (d *device) sign(publicKey []byte) keychainAnswer {
+	d.b.t.Helper()
 	var a keychainAnswer
-	if err := json.Unmarshal(reply.PublicKey, &a); err != nil {
-		d.b.t.Fatal(err)
-	}
+	must(d.b.t, json.Unmarshal(publicKey, &a))
 	if d.count > 0 {
 		d.count++
 	}
 	a.ID, a.Handle, a.Count = d.id, d.handle, d.count
-	return object{"challenge_token": reply.ChallengeToken, "credential": a}
+	return a
 }
 
 func TestAPasskeyIsBothFactors(t *testing.T) {
