@@ -21,13 +21,22 @@ import (
 // agree. After a change: go test ./flows -run Pages -update
 func TestPagesShowTheTables(t *testing.T) {
 	for page, parts := range map[string]map[string]string{
-		"../docs/api.md":        {"states": stateDiagram(), "routes": routeTable(), "fields": fieldTable(), "errors": errorTable()},
+		"../docs/api.md":        {"states": stateDiagram(), "routes": routeTable(), "fields": fieldTable(), "errors": errorTable(), "walk": walkOf(t, "code")},
 		"../docs/monitoring.md": {"events": eventTable()},
 	} {
 		for name, want := range parts {
 			storetest.Generated(t, page, name, want)
 		}
 	}
+}
+
+// walkOf returns the first conversation in a script: see TestScripts.
+func walkOf(t *testing.T, script string) string {
+	t.Helper()
+	text, err := os.ReadFile("testdata/" + script + ".txt")
+	must(t, err)
+	first, _, _ := strings.Cut(string(text), "\n\n")
+	return "```text\n" + first[strings.Index(first, "POST"):] + "\n```\n"
 }
 
 // listed has the error codes that the interface document lists for each route,
