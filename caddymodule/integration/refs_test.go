@@ -143,6 +143,9 @@ func TestRunbookOfAScreenshot(t *testing.T) {
 	a := s.credentials("alice@example.com", "a wrong password").want(wire.ErrCredentialsInvalid)
 	s.history("alice", 2)
 	for _, command := range blocks(section(t, "docs/runbook.md", "A user sends a screenshot"), "sh") {
+		if !strings.Contains(command, "7K3M9QXZ2B") {
+			continue // it explains a request of the application
+		}
 		command = strings.NewReplacer("7K3M9QXZ2B", a.ref(), "/var/log/mnemogate/", s.dir+"/").Replace(command)
 		out, err := s.shell(command).Output()
 		if err != nil || !strings.Contains(string(out), "checkcredentials.failure") || !strings.Contains(string(out), a.ref()) || !strings.Contains(string(out), "alice") {
