@@ -32,7 +32,7 @@ type history struct {
 	attempts  []attempt
 	failovers []time.Time
 
-	addresses, passwords, flooded atomic.Int64
+	passwords, flooded atomic.Int64
 }
 
 // An attempt is one that worked, and must not work again.

@@ -215,18 +215,25 @@ func TestSimulation(t *testing.T) {
 		}
 		return
 	}
-	findNone(t, *seeds, false)
+	cpus := runtime.GOMAXPROCS(0)
+	for i := range cpus {
+		t.Run(fmt.Sprint("cpu ", i+1), func(t *testing.T) {
+			t.Parallel()
+			share := uint64(*seeds / cpus)
+			findNone(t, *from+uint64(i)*share, share, false)
+		})
+	}
 }
 
 // The same with the scripts of store/redis, in a Redis that is written in Go. Such a story does
 // not repeat exactly, because the client library chooses by chance.
 func TestSimulationOfScripts(t *testing.T) {
-	findNone(t, *seeds/10, true)
+	findNone(t, *from, uint64(*seeds/10), true)
 }
 
 // findNone runs the plans of n seeds, in which no promise must be broken.
-func findNone(t *testing.T, n int, scripts bool) {
-	for seed := *from; seed < *from+uint64(n); seed++ {
+func findNone(t *testing.T, first, n uint64, scripts bool) {
+	for seed := first; seed < first+n; seed++ {
 		if scripts { // empties the library's pool of timers, which belong to a bubble
 			runtime.GC()
 			runtime.GC()

@@ -1,8 +1,8 @@
 // Package simulation runs whole deployments in one process, each from a seed. It has only
 // tests:
 //
-//	go test ./flows/simulation -seeds 10000            # many deployments
-//	go test ./flows/simulation -seed 42 -v             # one, with what happened in it
+//	go test ./flows/simulation -run 'Simulation$' -seeds 10000     # many deployments
+//	go test ./flows/simulation -run 'Simulation$' -seed 42 -v      # one, with what happened in it
 //
 // Read this file first. In it, a world is a deployment: nodes with the code that they have in
 // production, a PostgreSQL and a Redis (see record and fake), and what is between them.
@@ -48,7 +48,7 @@ import (
 type world struct {
 	seed     uint64
 	planted  mutant
-	memories *memories
+	memories *memories // for its processes
 	began    time.Time
 	over     chan struct{} // closed when the world ends: what waited for a dead machine fails
 
