@@ -65,7 +65,7 @@ func (s *Service) clientOAuth(ctx context.Context, c *tenant.Company) []tenant.C
 	var asked sync.WaitGroup
 	for i, id := range ids {
 		o := c.OAuth[id]
-		clients[i] = tenant.ClientOAuth{ProviderID: id, Name: o.Name, ClientID: o.ClientID, Scope: strings.Join(o.Scopes, " "), PKCE: o.RequirePKCE, Prompt: o.Prompt}
+		clients[i] = tenant.ClientOAuth{ProviderID: id, Name: o.Name, ClientID: o.ClientID, Scope: strings.Join(o.Scopes, " "), PKCE: o.RequirePKCE, Prompt: o.Prompt, ResponseMode: o.ResponseMode}
 		if o.Authorizer == nil {
 			continue
 		}

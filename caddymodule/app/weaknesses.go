@@ -236,6 +236,16 @@ func (c *Company) Icons() map[int]string {
 	return icons
 }
 
+// AnswersByForm reports whether a provider of the company lets the browser post its answer.
+func (c *Company) AnswersByForm() bool {
+	for _, o := range c.effective.OAuth {
+		if o.ResponseMode == tenant.FormPost {
+			return true
+		}
+	}
+	return false
+}
+
 func weakGuests(guests []Guest) (found []Weakness) {
 	for _, g := range guests {
 		if weak, ok := g.Module.(guest.Weak); ok {

@@ -13,14 +13,25 @@ import (
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// readBody reads a JSON body, unless the headers already show that it is not valid.
+// A bodyType is a media type, and the error for a body of any other.
+type bodyType struct {
+	name  string
+	other error
+}
+
+var (
+	jsonBody = bodyType{"application/json", wire.ErrMediaType}
+	formBody = bodyType{"application/x-www-form-urlencoded", &wire.Refusal{Err: wire.ErrMediaType, Message: "Send the body as application/x-www-form-urlencoded."}}
+)
+
+// readBody reads a body of a type, unless the headers already show that it is not valid.
 // An empty body needs no Content-Type: the route decides whether it accepts one.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, want bodyType) ([]byte, error) {
 	if r.ContentLength > limit {
 		return nil, wire.ErrTooLarge
 	}
-	if r.ContentLength > 0 && !isJSON(r.Header) {
-		return nil, wire.ErrMediaType
+	if r.ContentLength > 0 && !want.is(r.Header) {
+		return nil, want.other
 	}
 	if r.ContentLength == 0 {
 		return nil, nil
@@ -36,22 +47,22 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, erro
 		return nil, wire.ErrValidation // the client closed the connection
 	case int64(len(body)) > limit:
 		return nil, wire.ErrTooLarge
-	case len(body) > 0 && !isJSON(r.Header):
-		return nil, wire.ErrMediaType
+	case len(body) > 0 && !want.is(r.Header):
+		return nil, want.other
 	}
 	return body, nil
 }
 
 var errBodySlow = &wire.Refusal{Err: wire.ErrValidation, Message: "The body did not arrive in time. Send it at once."}
 
-func isJSON(header http.Header) bool {
+func (b bodyType) is(header http.Header) bool {
 	types := header["Content-Type"]
 	if len(types) != 1 || len(header["Content-Encoding"]) > 0 || strings.Contains(types[0], "İ") { // which ParseMediaType takes for an i
 		return false
 	}
 	mediaType, params, err := mime.ParseMediaType(types[0])
 	charset, given := params["charset"]
-	return err == nil && mediaType == "application/json" && (!given || strings.EqualFold(charset, "utf-8"))
+	return err == nil && mediaType == b.name && (!given || strings.EqualFold(charset, "utf-8"))
 }
 
 // A chunkedBody records whether the body is malformed. The bytes that follow a

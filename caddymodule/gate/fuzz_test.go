@@ -27,12 +27,12 @@ func FuzzRequestHeaders(f *testing.F) {
 	f.Add("text/plain; x=\"application/json\"", "https://app.example.com\n", "GET", "")
 	f.Fuzz(func(t *testing.T, contentType, origin, method, headers string) {
 		header := http.Header{"Content-Type": {contentType}}
-		if isJSON(header) && !jsonType.MatchString(contentType) {
+		if jsonBody.is(header) && !jsonType.MatchString(contentType) {
 			t.Errorf("%q is taken for JSON", contentType)
 		}
 		twice := http.Header{"Content-Type": {contentType, contentType}}
 		encoded := http.Header{"Content-Type": {contentType}, "Content-Encoding": {""}}
-		if isJSON(twice) || isJSON(encoded) {
+		if jsonBody.is(twice) || jsonBody.is(encoded) {
 			t.Error("it is taken for JSON twice, or encoded")
 		}
 
@@ -54,6 +54,42 @@ func FuzzRequestHeaders(f *testing.F) {
 		}
 		if allowed != slices.Contains(sent.Values(allowOrigin), ours) || !slices.Contains(sent.Values("Vary"), "Origin") {
 			t.Errorf("%q is answered %v", origin, sent)
+		}
+	})
+}
+
+// FuzzAnswerIn lets a stranger post a form to the login page: it leads to the page with
+// the four parameters that the page reads, as the form has them, or nowhere.
+func FuzzAnswerIn(f *testing.F) {
+	f.Add("code=c-1&state=s-1&user=%7B%22name%22%3A%7B%7D%7D")
+	f.Add("error=user_cancelled_authorize&state=s-1&iss=https%3A%2F%2Fid.example")
+	f.Add("code=%3Cscript%3E&state=%22%0d%0aLocation:%20//evil.example&return_to=//evil.example")
+	f.Add("code=a&code=b&state=s")
+	f.Add("state=s;code=a")
+	f.Add("code=%zz")
+	f.Add("code=" + strings.Repeat("x", maxReturnTo))
+	f.Add("")
+	f.Fuzz(func(t *testing.T, form string) {
+		query, err := answerIn(form)
+		if err != nil {
+			if query != "" {
+				t.Errorf("%q: %q, %v", form, query, err)
+			}
+			return
+		}
+		sent, _ := url.ParseQuery(form)
+		to := "/acme/login?" + query
+		u, err := url.ParseRequestURI(to)
+		if err != nil || u.Path != "/acme/login" || !isReturnTo("/?"+query) && len(query) < maxReturnTo-2 {
+			t.Fatalf("%q leads to %q", form, to)
+		}
+		for name, values := range u.Query() {
+			if !slices.Contains([]string{"code", "error", "iss", "state"}, name) || !slices.Equal(values, sent[name]) {
+				t.Errorf("%q leads to %q", form, to)
+			}
+		}
+		if !u.Query().Has("code") && !u.Query().Has("error") {
+			t.Errorf("%q leads to %q", form, to)
 		}
 	})
 }

@@ -55,7 +55,7 @@ func (h *Handler) serveOnce(w http.ResponseWriter, r *http.Request, t target) {
 			return wire.Invalid("Send one Idempotency-Key of 1 to 255 visible ASCII characters.")
 		}
 		t.once = &attempt{}
-		if t.once.body, t.once.err = readBody(w, r, h.MaxBody); t.once.err != nil {
+		if t.once.body, t.once.err = readBody(w, r, h.MaxBody, jsonBody); t.once.err != nil {
 			early = true
 			return nil
 		}
@@ -102,5 +102,5 @@ func (h *Handler) body(w http.ResponseWriter, r *http.Request, t target) ([]byte
 	if t.once != nil {
 		return t.once.body, t.once.err
 	}
-	return readBody(w, r, h.MaxBody)
+	return readBody(w, r, h.MaxBody, jsonBody)
 }

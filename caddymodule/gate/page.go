@@ -2,6 +2,7 @@ package gate
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // loginPath and logoutPath are the paths of the pages below /{company_code}/. Their
@@ -59,6 +61,9 @@ func (h *Handler) pageConfig(r *http.Request, of *flows.Request, providers []ten
 }
 
 func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
+	if t.kind == loginPage && r.Method == http.MethodPost && h.app.Companies[t.company].AnswersByForm() {
+		return nil, h.takeForm(w, r, t)
+	}
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, errGetOnly
 	}
@@ -96,6 +101,43 @@ func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (b
 	}
 	p.Serve(w, r, view)
 	return nil, nil
+}
+
+// takeForm leads a provider's answer to the page, which reads it from its address. The form
+// comes from the provider's site, as strangers' forms may. It is worth no more than a link
+// to the page.
+func (h *Handler) takeForm(w http.ResponseWriter, r *http.Request, t target) error {
+	body, err := readBody(w, r, h.MaxBody, formBody)
+	if err != nil {
+		return err
+	}
+	query, err := answerIn(string(body))
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	h.redirect(w, h.base(r)+"/"+t.company+"/"+loginPath+"?"+query)
+	return nil
+}
+
+// answerIn returns a query with what the page reads of a provider's form (OAuth 2.0 Form
+// Post Response Mode; RFC 6749, section 4.1.2; RFC 9207), and nothing else. It is no longer
+// than an address may be.
+func answerIn(form string) (string, error) {
+	sent, err := url.ParseQuery(form)
+	answer := url.Values{}
+	for _, name := range []string{"code", "error", "iss", "state"} {
+		if values := sent[name]; len(values) == 1 {
+			answer[name] = values
+		} else if len(values) > 1 {
+			err = wire.ErrValidation
+		}
+	}
+	query := answer.Encode()
+	if err != nil || !answer.Has("code") && !answer.Has("error") || len(query) > maxReturnTo {
+		return "", wire.Invalid("The form has neither code nor error, or has one twice or too long. Begin the login again.")
+	}
+	return query, nil
 }
 
 // servePasswordURL leads to where users change their password.

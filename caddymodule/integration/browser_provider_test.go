@@ -16,6 +16,16 @@ func (b *tab) accepts() {
 	b.eval(`document.querySelectorAll('#disclaimers input:not(:checked)').forEach((box) => box.click())`)
 }
 
+// logsInAtProvider fills in the form of oidc-provider.
+func (b *tab) logsInAtProvider(user string) {
+	b.t.Helper()
+	b.eval(`(() => {
+		document.querySelector('input[name=login]').value = ` + quote(user) + `;
+		document.querySelector('input[name=password]').value = 'any';
+		setTimeout(() => document.querySelector('form').submit());
+	})()`)
+}
+
 // A login with a provider, followed by disclaimers, leads to the page that the browser
 // wanted. The login is as old as that at the provider. Where the page asks for a new
 // login, so does the provider.
@@ -40,13 +50,7 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 	isAsked := func() {
 		b.waits(`document.querySelector('input[name=login]') && location.origin === ` + quote(provider.Issuer))
 	}
-	logsInAs := func(user string) {
-		b.eval(`(() => {
-			document.querySelector('input[name=login]').value = ` + quote(user) + `;
-			document.querySelector('input[name=password]').value = 'any';
-			setTimeout(() => document.querySelector('form').submit());
-		})()`)
-	}
+	logsInAs := b.logsInAtProvider
 	for _, answer := range []string{"error=server_error", "code=x"} { // without state
 		b.open(s.URL + "/acme/login?" + answer)
 		b.shows(".alert p", "error.oauth.denied")

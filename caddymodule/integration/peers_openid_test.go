@@ -38,7 +38,14 @@ type openID struct {
 
 func startOpenID(t *testing.T, redirectURIs ...string) *openID {
 	t.Helper()
+	return startOpenIDLike(t, nil, redirectURIs...)
+}
+
+// startOpenIDLike starts an openID that is like another provider, in what oidc.mjs can be.
+func startOpenIDLike(t *testing.T, like fields, redirectURIs ...string) *openID {
+	t.Helper()
 	p := &openID{config: fields{
+		"like": like,
 		"port": 0,
 		"client": fields{
 			"client_id":     "mnemogate",
@@ -49,6 +56,7 @@ func startOpenID(t *testing.T, redirectURIs ...string) *openID {
 			"carol-at-provider": fields{"email": "Carol@EXAMPLE.com", "email_verified": true},
 			"dave-at-provider":  fields{"email": "dave@example.com", "email_verified": false},
 			"erin-at-provider":  fields{"email": "erin@example.com"},
+			"sam-at-provider":   fields{"id": 583231, "email_verified": "true"},
 		},
 	}}
 	p.peer = startPeer(t, "oidc.mjs", p.config, p)

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -136,4 +137,56 @@ func TestTheLoginPageIsWhereTheBrowserFindsIt(t *testing.T) {
 	// A navigation never has an API key, even if the user is logged in.
 	s.ask("GET", "/keyed/x", navigates).want(wire.ErrAPIKeyMissing)
 	s.ask("GET", "/keyed/x", navigates+sessionKey).wantRedirect("/acme/login?return_to=%2Fkeyed%2Fx")
+}
+
+// A provider with response_mode form_post lets the browser post its answer to the login
+// page. The form leads to the page, with what the page reads and nothing else. Without such
+// a provider nothing can be posted there.
+func TestTheLoginPageTakesAProvidersForm(t *testing.T) {
+	t.Parallel()
+	provider := func(more string) string {
+		return "oauth 1 oidc https://id.example.com {\nclient_id a\nclient_secret b\nredirect_uri https://app.example.com/api/acme/login\n" + more + "\n}\n"
+	}
+	s := startSite(t, siteConfig{company: people + provider("response_mode form_post"),
+		more: strings.Replace(umbra, "captcha off", "captcha off\n"+provider(""), 1), handler: "base_path /api\nlogin_page acme umbra"})
+	const form = "Content-Type: application/x-www-form-urlencoded\r\n"
+	post := func(path, headers, body string) answer {
+		return s.ask("POST", path, fmt.Sprintf("Origin: https://id.example.com\r\nSec-Fetch-Site: cross-site\r\n%sContent-Length: %d\r\n\r\n%s", headers, len(body), body))
+	}
+	leads := func(path, body, to string) {
+		t.Helper()
+		a := post(path, form, body)
+		for name, want := range map[string]string{"Location": to, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"} {
+			if got := a.Header.Get(name); a.Status != http.StatusSeeOther || got != want {
+				t.Errorf("%.60q: %d, %s: %.120q, want %.120q", body, a.Status, name, got, want)
+			}
+		}
+		if len(a.Body) > 0 || a.Header["Set-Cookie"] != nil {
+			t.Errorf("%.60q: %s %s", body, a.Header, a.Body)
+		}
+	}
+	leads("/api/acme/login", "code=c%2B1&state=s-1&user=%7B%22email%22%3A%22eve%40example.com%22%7D&id_token=x", "/api/acme/login?code=c%2B1&state=s-1")
+	leads("/api/acme/login?return_to=//evil.example", "state=s-1&error=user_cancelled_authorize&iss=https%3A%2F%2Fid.example.com&return_to=%2F%2Fevil.example",
+		"/api/acme/login?error=user_cancelled_authorize&iss=https%3A%2F%2Fid.example.com&state=s-1")
+	leads("/api/acme/login", "error=%22%3E%3Cscript%3E%0d%0aLocation:%20https://evil.example&state=%00%ff",
+		"/api/acme/login?error=%22%3E%3Cscript%3E%0D%0ALocation%3A+https%3A%2F%2Fevil.example&state=%00%FF")
+	leads("/api/acme/login", "code="+strings.Repeat("x", 4096), "/api/acme/login?code="+strings.Repeat("x", 4096))
+
+	for _, body := range []string{"", "state=s-1", "code=a&code=b", "code=a&state=s&state=t", "code=a&state=%zz", "code=a;state=b", "Code=a", "code[]=a",
+		"code=" + strings.Repeat("x", 9<<10), "code=" + strings.Repeat("%01", 4<<10)} {
+		if a := post("/api/acme/login", form, body).want(wire.ErrValidation); a.Header.Get("Location") != "" {
+			t.Errorf("%.60q leads to %s", body, a.Header.Get("Location"))
+		}
+	}
+	post("/api/acme/login", form, "code=a&user="+strings.Repeat("x", 16<<10)).want(wire.ErrTooLarge)
+	for _, headers := range []string{"", "Content-Type: application/json\r\n", "Content-Type: text/plain\r\n", form + form, form + "Content-Encoding: gzip\r\n",
+		"Content-Type: multipart/form-data; boundary=x\r\n", "Content-Type: application/x-www-form-urlencoded; charset=utf-16\r\n"} {
+		post("/api/acme/login", headers, "code=a").want(wire.ErrMediaType)
+	}
+	for _, path := range []string{"/api/umbra/login", "/api/acme/logout"} {
+		post(path, form, "code=a&state=b").want(wire.ErrMethod)
+	}
+	s.ask("PUT", "/api/acme/login", "").want(wire.ErrMethod)
+	post("/api/acme/login/", form, "code=a&state=b").want(wire.ErrHeaderMissing)
+	s.get("/api/acme/login", "").wantStatus(http.StatusOK)
 }

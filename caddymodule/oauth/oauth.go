@@ -67,6 +67,17 @@ type oauthClient struct {
 	// a refused login, the login page asks for select_account.
 	Prompt []string `json:"prompt,omitempty"`
 
+	// `form_post` for a provider that lets the browser post its answer to the redirect URI,
+	// such as Apple if scope has name or email. The login page takes it. Clients find it
+	// in client.json as response_mode. Default: the answer is in the query of the redirect
+	// URI.
+	ResponseMode string `json:"response_mode,omitempty"`
+
+	// How the client secret is sent: `basic`, in the Authorization header, or `post`, in
+	// the body. Default: with OpenID Connect what the provider's document says, otherwise
+	// `basic` (RFC 6749, section 2.3.1).
+	AuthStyle string `json:"auth_style,omitempty"`
+
 	// Whether to refuse a login without code_verifier (RFC 7636). Default: false.
 	RequirePKCE bool `json:"require_pkce,omitempty"`
 
@@ -99,6 +110,7 @@ func (c *oauthClient) Settings() tenant.OAuth {
 		ClientID:          c.ClientID,
 		Scopes:            slices.Clone(c.Scope),
 		Prompt:            strings.Join(c.Prompt, " "),
+		ResponseMode:      c.ResponseMode,
 		RequirePKCE:       c.RequirePKCE,
 		LinkVerifiedEmail: c.LinkVerifiedEmail,
 	}
@@ -111,17 +123,39 @@ func init() {
 // options returns the options that every provider has.
 func (c *oauthClient) options(d *caddyfile.Dispenser) map[string]func() error {
 	return map[string]func() error{
-		"client_id <id>":         guest.Text(d, &c.ClientID),
-		"client_secret <secret>": guest.Text(d, &c.ClientSecret),
-		"redirect_uri <uri>...":  guest.List(d, &c.RedirectURI),
-		"name <text>":            guest.Text(d, &c.Name),
-		"icon <file>":            guest.Text(d, &c.Icon),
-		"scope <scope>...":       guest.List(d, &c.Scope),
-		"prompt <value>...":      guest.List(d, &c.Prompt),
-		"require_pkce":           guest.Flag(d, &c.RequirePKCE),
-		"link_verified_email":    guest.Flag(d, &c.LinkVerifiedEmail),
-		"timeout <duration>":     guest.OneValue(d, guest.Timeout(&c.Timeout)),
+		"client_id <id>":          guest.Text(d, &c.ClientID),
+		"client_secret <secret>":  guest.Text(d, &c.ClientSecret),
+		"redirect_uri <uri>...":   guest.List(d, &c.RedirectURI),
+		"name <text>":             guest.Text(d, &c.Name),
+		"icon <file>":             guest.Text(d, &c.Icon),
+		"scope <scope>...":        guest.List(d, &c.Scope),
+		"prompt <value>...":       guest.List(d, &c.Prompt),
+		"response_mode form_post": guest.CheckedText(d, &c.ResponseMode, checkResponseMode),
+		"auth_style basic|post":   guest.CheckedText(d, &c.AuthStyle, checkAuthStyle),
+		"require_pkce":            guest.Flag(d, &c.RequirePKCE),
+		"link_verified_email":     guest.Flag(d, &c.LinkVerifiedEmail),
+		"timeout <duration>":      guest.OneValue(d, guest.Timeout(&c.Timeout)),
 	}
+}
+
+// Values of oauthClient.AuthStyle.
+const (
+	authBasic = "basic"
+	authPost  = "post"
+)
+
+func checkAuthStyle(style string) error {
+	if style != "" && style != authBasic && style != authPost {
+		return fmt.Errorf("%q is neither basic nor post", style)
+	}
+	return nil
+}
+
+func checkResponseMode(mode string) error {
+	if mode != "" && mode != tenant.FormPost {
+		return errors.New("it can only be form_post; leave it out if the provider can answer in the query")
+	}
+	return nil
 }
 
 func (c *oauthClient) provision(what string) error {
@@ -175,6 +209,9 @@ func (c *oauthClient) validate(what string) error {
 			return fmt.Errorf("%s: prompt: %q shows users nothing to log in with; write login, consent or select_account", what, prompt)
 		}
 	}
+	if err := cmp.Or(guest.Inside("response_mode", checkResponseMode(c.ResponseMode)), guest.Inside("auth_style", checkAuthStyle(c.AuthStyle))); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
 	return guest.CheckTimeout(what, c.Timeout)
 }
 
@@ -204,11 +241,14 @@ func (c *oauthClient) begin(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeout(ctx, time.Duration(c.Timeout))
 }
 
-// exchange exchanges the code for tokens. It always sets the style: to find it out,
-// x/oauth2 would send the code twice.
+// exchange exchanges the code for tokens. style is how the secret is sent without
+// auth_style. It is never left open: to find it out, x/oauth2 would send the code twice.
 func (c *oauthClient) exchange(ctx context.Context, tokenURL string, style oauth2.AuthStyle, grant tenant.OAuthGrant) (*oauth2.Token, error) {
-	if c.ClientSecret == "" {
-		style = oauth2.AuthStyleInParams // RFC 6749, section 3.2.1: a public client sends its client_id
+	switch {
+	case c.ClientSecret == "", c.AuthStyle == authPost: // RFC 6749, section 3.2.1: a public client sends its client_id
+		style = oauth2.AuthStyleInParams
+	case c.AuthStyle == authBasic:
+		style = oauth2.AuthStyleInHeader
 	}
 	config := oauth2.Config{
 		ClientID:     c.ClientID,

@@ -51,18 +51,8 @@ type OAuth2 struct {
 	// The field that is true (or "true") if the provider has verified the email, in
 	// the same syntax. Default: none, and emails count as unverified.
 	Verified string `json:"verified,omitempty"`
-
-	// How the client secret is sent: `basic`, in the Authorization header, or
-	// `post`, in the body. Default: `basic` (RFC 6749, section 2.3.1).
-	AuthStyle string `json:"auth_style,omitempty"`
 	oauthClient
 }
-
-// Values of OAuth2.AuthStyle.
-const (
-	authBasic = "basic"
-	authPost  = "post"
-)
 
 // CaddyModule returns the Caddy module information.
 func (OAuth2) CaddyModule() caddy.ModuleInfo {
@@ -80,7 +70,6 @@ func (p *OAuth2) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	options["token_url <url> [insecure]"] = guest.Address(d, &p.TokenURL, &p.Insecure)
 	options["userinfo_url <url> [insecure]"] = guest.Address(d, &p.UserinfoURL, &p.Insecure)
 	options["subject <field>"] = guest.Text(d, &p.Subject)
-	options["auth_style basic|post"] = guest.Text(d, &p.AuthStyle)
 	options["email <field> [<verified_field>]"] = func() error {
 		if d.CountRemainingArgs() == 1 {
 			return guest.Text(d, &p.Email)()
@@ -95,7 +84,6 @@ func (p *OAuth2) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Provision sets the defaults and resolves the placeholders.
 func (p *OAuth2) Provision(caddy.Context) error {
-	p.AuthStyle = cmp.Or(p.AuthStyle, authBasic)
 	p.nameAfter(cmp.Or(p.AuthorizeURL, p.TokenURL))
 	return p.provision("oauth oauth2")
 }
@@ -113,9 +101,6 @@ func (p *OAuth2) Validate() error {
 	}
 	if p.Subject == "" {
 		return errors.New("oauth oauth2: subject is missing; name the field that identifies the user")
-	}
-	if p.AuthStyle != authBasic && p.AuthStyle != authPost {
-		return fmt.Errorf("oauth oauth2: auth_style: %q is neither basic nor post", p.AuthStyle)
 	}
 	if p.LinkVerifiedEmail && (p.Email == "" || p.Verified == "") {
 		return errors.New("oauth oauth2: link_verified_email needs email with the field that says whether it is verified")
@@ -148,11 +133,7 @@ func (p *OAuth2) Exchange(ctx context.Context, grant tenant.OAuthGrant) (tenant.
 }
 
 func (p *OAuth2) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {
-	style := oauth2.AuthStyleInHeader
-	if p.AuthStyle == authPost {
-		style = oauth2.AuthStyleInParams
-	}
-	token, err := p.exchange(ctx, p.TokenURL, style, grant)
+	token, err := p.exchange(ctx, p.TokenURL, oauth2.AuthStyleInHeader, grant)
 	if err != nil {
 		return tenant.OAuthUser{}, err
 	}

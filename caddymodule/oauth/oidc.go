@@ -103,7 +103,7 @@ func (p *OIDC) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	options := p.options(d)
 	options["tenants <id>...|any"] = guest.List(d, &p.Tenants)
 	options["nonce off"] = guest.CheckedText(d, &p.Nonce, checkNonce)
-	return guest.Complete(d, guest.Options(d, options), func() error { return cmp.Or(p.checkGiven(), p.checkTenants()) })
+	return guest.Complete(d, guest.Options(d, options), func() error { return cmp.Or(p.checkGiven(), p.checkTenants(), p.checkApple()) })
 }
 
 // Provision sets the defaults and resolves the placeholders.
@@ -132,7 +132,7 @@ func (p *OIDC) Validate() error {
 	if strings.Contains(p.Issuer, "/.well-known/") {
 		return errors.New("oauth oidc: issuer: leave out what begins with /.well-known")
 	}
-	if err := cmp.Or(p.checkTenants(), guest.Inside("nonce", checkNonce(p.Nonce))); err != nil {
+	if err := cmp.Or(p.checkTenants(), p.checkApple(), guest.Inside("nonce", checkNonce(p.Nonce))); err != nil {
 		return fmt.Errorf("oauth oidc: %w", err)
 	}
 	if !slices.Contains(p.Scope, oidc.ScopeOpenID) {
@@ -146,6 +146,16 @@ const nonceOff = "off"
 func checkNonce(nonce string) error {
 	if nonce != "" && nonce != nonceOff {
 		return errors.New("it can only be off; leave it out if the provider puts the nonce into its ID tokens")
+	}
+	return nil
+}
+
+// checkApple refuses a login that Apple would refuse.
+func (p *OIDC) checkApple() error {
+	personal := func(scope string) bool { return scope == "name" || scope == "email" }
+	asks := slices.ContainsFunc(p.Scope, personal) || p.Scope == nil && p.LinkVerifiedEmail
+	if p.Issuer == "https://appleid.apple.com" && asks && p.ResponseMode == "" {
+		return errors.New("response_mode is missing, without which Apple tells no name or email; add response_mode form_post")
 	}
 	return nil
 }
@@ -309,7 +319,9 @@ func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
 		client := p.newReader()
 		at.keySet = &keySet{oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), client), at.KeysURL), client, at.read}
 	}
-	at.style, err = at.authStyle()
+	if p.AuthStyle == "" {
+		at.style, err = at.authStyle()
+	}
 	return at, err
 }
 

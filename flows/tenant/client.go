@@ -91,6 +91,9 @@ type ClientOAuth struct {
 	PKCE bool `json:"pkce"`
 	// The prompt parameter, if the operator has set one.
 	Prompt string `json:"prompt,omitempty"`
+	// The response_mode parameter, if the operator has set it. With form_post, the browser
+	// posts the answer to the redirect_uri.
+	ResponseMode string `json:"response_mode,omitempty"`
 	// If the provider's answer has an iss, it must equal this (RFC 9207); otherwise drop the
 	// code.
 	Issuer string `json:"issuer,omitempty"`

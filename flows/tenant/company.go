@@ -54,10 +54,15 @@ type OAuth struct {
 	ClientID          string
 	Scopes            []string
 	Prompt            string // that clients request; empty for none
+	ResponseMode      string // that clients request: FormPost, or empty for the query
 	RedirectURIs      []string
 	RequirePKCE       bool
 	LinkVerifiedEmail bool
 }
+
+// FormPost is the OAuth.ResponseMode of a provider that lets the browser post its answer
+// (OAuth 2.0 Form Post Response Mode).
+const FormPost = "form_post"
 
 // DisplayName returns what people call the company.
 func (c *Company) DisplayName() string { return cmp.Or(c.Name, c.Code) }

@@ -593,6 +593,8 @@ export interface OAuthProvider {
   pkce: boolean;
   /** The `prompt` to send, if the operator has set one. */
   prompt?: string;
+  /** The `response_mode` to send, if the operator has set it: `form_post`. The answer is then posted to the redirect URI. */
+  responseMode?: string;
   /** If the provider's answer has an `iss`, it must equal this (RFC 9207). `finishOAuth` checks that. */
   issuer?: string;
   /** Whether the answer must have an `iss`. */

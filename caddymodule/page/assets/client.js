@@ -427,6 +427,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     if (scope?.split(' ').includes('openid')) parameters.max_age = maxAge;
     prompt ??= provider.prompt;
     if (prompt) parameters.prompt = prompt;
+    if (provider.responseMode) parameters.response_mode = provider.responseMode;
     if (pkce) {
       const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(verifier));
       Object.assign(parameters, { code_challenge: base64url(new Uint8Array(digest)), code_challenge_method: 'S256' });
