@@ -19,13 +19,20 @@ import (
 // backend of the test.
 func startFrom(t *testing.T, example string, env ...string) *site {
 	t.Helper()
+	return startInFrontOf(t, newRawBackend(t), example, func(*site) []string { return env })
+}
+
+// startInFrontOf is startFrom with this backend, whose address may depend on the site.
+func startInFrontOf(t *testing.T, backend *rawBackend, example string, env func(*site) []string) *site {
+	t.Helper()
 	file := "../../docs/examples/" + example + "/Caddyfile"
 	raw := get(os.ReadFile(file))(t)
 	if lines := strings.Count(string(raw), "\n"); lines > 40 {
 		t.Errorf("%s has %d lines, more than 40", file, lines)
 	}
-	return startWith(t, &site{backend: newRawBackend(t)}, func(s *site) string {
-		s.env = append(env, "SITE="+s.URL, "BACKEND="+s.backend.addr)
+	return startWith(t, &site{backend: backend}, func(s *site) string {
+		s.env = env(s)
+		s.env = append(s.env, "SITE="+s.URL, "BACKEND="+s.backend.addr)
 		config := strings.Replace(string(raw), "{\n", "{\n\tadmin off\n", 1)
 		config = strings.Replace(config, "shutdown_delay 5s", "shutdown_delay 10ms", 1) // no balancer waits for it
 		config = strings.Replace(config, "} {\n", "} {\n\tbind fd/3\n", 1)              // the site's block
