@@ -71,7 +71,7 @@ func wrong(code string) string {
 func TestUsersMoveToAnotherPhoneAndEmail(t *testing.T) {
 	t.Parallel()
 	onEachDeployment(t, func(t *testing.T, start starter) {
-		s := accountsSite(t, start, allKeys, siteConfig{handler: selfService, company: contactCompany})
+		s := accountsSite(t, start, allKeys, siteConfig{handler: selfService + "\nforward phone email", company: contactCompany})
 		send := func(token, kind, value string) answer {
 			return s.me("POST", kind, token, fields{kind: value})
 		}
@@ -124,6 +124,11 @@ func TestUsersMoveToAnotherPhoneAndEmail(t *testing.T) {
 			s.post("auth/login", "", fields{"login_id": "alice.new@example.com"}).wantState(record.CheckPassword)
 			for _, to := range []string{"alice@example.com", "Alice.New@example.com"} {
 				s.tellsOwner("notice.email_changed", to)
+			}
+			for _, node := range s.all() { // backends hear of it with the next request
+				if got := string(node.get("/", token).wantStatus(http.StatusOK).Body); !strings.Contains(got, "X-Profile-Phone: +37060000011") || !strings.Contains(got, "X-Profile-Email: Alice.New@example.com") {
+					t.Errorf("the backend got %s", got)
+				}
 			}
 			factors := s.me("GET", "factors", token, nil).wantStatus(http.StatusOK).JSON
 			phone, email := factors["phone"].(fields), factors["email"].(fields)

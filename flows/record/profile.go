@@ -73,6 +73,11 @@ func (p Profile) Raised(at time.Time, by AuthMethods) Profile {
 	return Profile(strings.Join(values, " "))
 }
 
+// Of returns the profile with the account's present role and requested fields.
+func (p Profile) Of(a Account, fields []ProfileField) Profile {
+	return NewProfile(a, fields, p.AuthTime(), p.Methods())
+}
+
 // Methods returns how the user has proved who they are in this login.
 func (p Profile) Methods() AuthMethods { return AuthMethods(p.from(profileMethods)) }
 
