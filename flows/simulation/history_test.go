@@ -172,17 +172,18 @@ func (w *world) forgetful() bool {
 
 // covering returns the revocations that may have ended a session.
 func (w *world) covering(h *held) (all []*revocation) {
+	add := func(some []*revocation) {
+		for _, r := range some { // copies: others write these
+			all = append(all, new(*r))
+		}
+	}
 	w.mu.Lock()
-	all = append(all, *w.ended[h.company]...)
+	add(*w.ended[h.company])
 	w.mu.Unlock()
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	all = append(append(all, h.person.ended...), h.ended...)
-	all = slices.Clone(all)
-	for i, r := range all { // without those who write them
-		copied := *r
-		all[i] = &copied
-	}
+	add(h.person.ended)
+	add(h.ended)
+	h.mu.Unlock()
 	return slices.DeleteFunc(all, func(r *revocation) bool { return !r.acked.IsZero() && r.acked.Before(h.born) })
 }
 
@@ -396,7 +397,10 @@ func (w *world) checkLogin(p *person) {
 func (w *world) checkEvents(p *person) {
 	var numbers []int64
 	changes := 0
-	for _, e := range w.outside.events {
+	w.outside.mu.Lock()
+	events := slices.Clone(w.outside.events)
+	w.outside.mu.Unlock()
+	for _, e := range events {
 		if mnemocodeOf(e) == p.mnemocode && !slices.Contains(numbers, e.Number) {
 			numbers = append(numbers, e.Number)
 			if e.Type == record.TypeAccountChanged || e.Type == record.TypePasswordChanged {
