@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -48,6 +49,44 @@ var createCases = []accountsCase{
 			_, err := two.Create(bg, t0, taken)
 			wantTaken(t, "Create", err, "profile_mnemocode")
 			wantEqual(t, "codes", get[[]string](t)(one.BackupCodes(bg, "acme", a.ID)), []string{"a", odd})
+		},
+	},
+	{
+		name:    "what works once",
+		promise: "Create and Update spend a.Spends in the same step. A SpentError says which was spent before, and then nothing is stored.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			proof := func(field string, first byte) record.Spend {
+				return record.Spend{Field: field, Hash: [32]byte{first}, Until: t0.Add(time.Hour)}
+			}
+			wantSpent := func(what string, err error, field string) {
+				t.Helper()
+				if spent, ok := errors.AsType[*record.SpentError](err); !ok || spent.Field != field {
+					t.Errorf("%s: got %v, want that %s was spent", what, err, field)
+				}
+			}
+			with := func(mnemocode string, spends ...record.Spend) record.Account {
+				a := plain("acme", mnemocode)
+				a.Spends = spends
+				return a
+			}
+			a := create(t, one, with("m1", proof("phone_proof", 1)))
+			_, err := two.Create(bg, t0, with("m2", proof("email_proof", 2), proof("phone_proof", 1)))
+			wantSpent("Create", err, "phone_proof")
+			_, err = two.ByMnemocode(bg, "acme", "m2")
+			wantErr(t, "the account", err, record.ErrNotFound)
+			_, err = one.Create(bg, t0, with("m1", proof("email_proof", 2)))
+			wantTaken(t, "Create", err, "profile_mnemocode")
+			spends := func(accounts record.Accounts, p record.Spend) error {
+				_, err := accounts.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
+					a.Role, a.Spends = p.Field, []record.Spend{p}
+					return false, nil
+				})
+				return err
+			}
+			wantSpent("Update", spends(two, proof("phone_proof", 1)), "phone_proof")
+			wantEqual(t, "role", get[record.Account](t)(one.ByID(bg, "acme", a.ID)).Role, "")
+			errs := race(20, one, two, func(_ int, s record.Accounts) error { return spends(s, proof("email_proof", 2)) })
+			wantWinners(t, errs, 1, isA[*record.SpentError]) // no failed call has spent it
 		},
 	},
 	{

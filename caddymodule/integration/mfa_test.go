@@ -1,10 +1,13 @@
 package integration
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mnemogate/mnemogate/caddymodule/passkey/keytest"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -119,4 +122,37 @@ func TestACookieIsRaised(t *testing.T) {
 	none := startSite(t, siteConfig{company: people})
 	none.ask("POST", "/acme/v2/stepup", "Content-Length: 0\r\n").want(wire.ErrHeaderMissing) // a path of the application
 	none.ask("POST", "/acme/v2/stepup", bearer(none.login("alice@example.com"))+"Content-Length: 0\r\n").wantStatus(200)
+}
+
+// A passkey is both factors. Only one of the session's own user raises it, and its challenge
+// works once.
+func TestAPasskeyRaisesASession(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		s := start(t, siteConfig{company: people + passkeys, handler: "mfa /pay/*"})
+		own, others := new(keytest.Authenticator), new(keytest.Authenticator)
+		s.newPasskey(own, "alice")
+		s.newPasskey(others, "bob")
+		token := s.login("alice@example.com")
+		answer := func(a *keytest.Authenticator) fields {
+			begun := s.post("stepup", token, fields{"factor": "passkey"}).wantStatus(200)
+			if got := s.encoded(begun.JSON["factors"]); got != `["passkey","sms"]` {
+				t.Errorf("the factors are %s", got)
+			}
+			credential := get(a.Get(passkeyOrigin, get(json.Marshal(begun.JSON["public_key"]))(t)))(t)
+			return fields{"stepup_token": begun.str("stepup_token"), "challenge_token": begun.str("challenge_token"), "credential": json.RawMessage(credential)}
+		}
+		s.post("stepup/check", token, answer(others)).want(wire.ErrCredentialsInvalid)
+		s.get("/pay/x", token).wantOneFactor()
+		raise := answer(own)
+		raised := s.post("stepup/check", token, raise).wantState(record.Authorized)
+		if got := s.encoded(raised.JSON["auth_methods"]); got != `["pwd","passkey","mfa"]` {
+			t.Errorf("got %s", raised.Body)
+		}
+		s.get("/pay/x", token).wantStatus(200)
+		s.post("stepup/check", token, raise).want(wire.ErrValidation)
+		other := s.login("alice@example.com")
+		s.post("passkey/login", "", fields{"challenge_token": raise["challenge_token"], "credential": raise["credential"]}).want(wire.ErrCredentialsInvalid)
+		s.get("/pay/x", other).wantOneFactor()
+	})
 }
