@@ -756,9 +756,7 @@ func (s accounts) MoveAccount(ctx context.Context, company string, id int64, to 
 		a := s.load(r)
 		a.Company = to
 		change(&a)
-		for _, p := range r.passkeys {
-			a.NewPasskeys = append(a.NewPasskeys, p)
-		}
+		a.NewPasskeys = append(a.NewPasskeys, r.passkeys...)
 		if err := s.refuse(a, r.loginIDs); err != nil {
 			return err
 		}
