@@ -11,8 +11,8 @@
 // what must never happen. mutants_test.go plants faults, each of which must be found.
 //
 // Everything runs under the clock of testing/synctest. No two things happen at the same time,
-// because each call to a store takes a time of its own, which is drawn from the seed, from who
-// calls and when. So a seed always tells the same story. Tokens and keys are random all the
+// because each call to a store takes a time of its own. The seed, the caller and the moment
+// decide it. So a seed always tells the same story. Tokens and keys are random all the
 // same: they change nothing, and the story numbers them.
 package simulation
 
