@@ -57,15 +57,21 @@ func (h *Handler) servePasskeyURL(_ http.ResponseWriter, r *http.Request, _ targ
 
 // relatedOrigins returns the origins elsewhere that use passkeys of the request's host.
 func (h *Handler) relatedOrigins(r *http.Request) (origins []string) {
-	host, _, err := net.SplitHostPort(r.Host)
-	if err != nil {
-		host = r.Host
-	}
+	host := hostOf(r)
 	for code, c := range h.app.Sorted() {
-		if s := c.PasskeySettings(&h.app.Policy); s != nil && h.Serves(code) && strings.EqualFold(s.RPID, host) {
+		if s := c.PasskeySettings(&h.app.Policy); s != nil && h.Serves(code) && s.RPID == host {
 			origins = append(origins, s.Related()...)
 		}
 	}
 	slices.Sort(origins)
 	return slices.Compact(origins)
+}
+
+// hostOf returns the host that a request is for, in lower case and without a port.
+func hostOf(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = r.Host
+	}
+	return strings.ToLower(host)
 }

@@ -2,10 +2,8 @@ package gate
 
 import (
 	"errors"
-	"net"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -112,11 +110,7 @@ func (h *Handler) accessLoggers(r *http.Request) (loggers []*zap.Logger) {
 	if !ok || server.Logs == nil {
 		return nil
 	}
-	host, _, err := net.SplitHostPort(r.Host)
-	if err != nil {
-		host = r.Host
-	}
-	host = strings.ToLower(host)
+	host := hostOf(r)
 	matches := func(pattern string) bool { return certmagic.MatchWildcard(host, pattern) }
 	names, mapped := server.Logs.LoggerNames[host]
 	for pattern, theirs := range server.Logs.LoggerNames {

@@ -336,9 +336,10 @@ type SessionWriter interface {
 	// or had expired at now.
 	Touch(ctx context.Context, now time.Time, hash TokenHash, expires time.Time) error
 	// Raise replaces the Profile of an Authorized session, because its user has proved more
-	// (contract, section 21), or a change of the account has spared it. Everything else stays. It returns ErrConflict unless the
-	// session exists, is Authorized, has not expired at now, and has the profile from. Before
-	// it returns, it notifies a Feed on each node, as for a session that was revoked.
+	// (contract, section 21), or a change of the account has spared it. Everything else
+	// stays. It returns ErrConflict unless the session exists, is Authorized, has not expired
+	// at now, and has the profile from. Before it returns, it notifies a Feed on each node, as
+	// for a session that was revoked.
 	Raise(ctx context.Context, now time.Time, hash TokenHash, from, to Profile) error
 	// Expire marks a session that has expired at now as expired at any time: Get
 	// returns it with a zero Expires. The session is kept as long as before. Expire

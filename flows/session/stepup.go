@@ -204,7 +204,11 @@ func (m *Manager) Refresh(ctx context.Context, spared record.TokenHash, a record
 		if err != nil {
 			return wire.Unavailable("loading the session", err)
 		}
-		err = m.Sessions.Raise(ctx, m.Now(), spared, found.Profile, found.Profile.Of(a, m.Forwarded))
+		present := found.Profile.Of(a, m.Forwarded)
+		if present == found.Profile {
+			return nil
+		}
+		err = m.Sessions.Raise(ctx, m.Now(), spared, found.Profile, present)
 		if err == nil {
 			return nil
 		}
