@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -48,14 +47,8 @@ func TestWhatCannotBeRevokedAtOnceIsRevokedLater(t *testing.T) {
 			b := newHarness(t)
 			kept, other := b.sessionIn(record.Authorized), b.sessionIn(record.Authorized)
 			id := b.idOf(kept)
-			var down atomic.Bool // also read by the notice, which is sent in the background
+			down := b.fails("End")
 			down.Store(true)
-			b.watch(func(c seen) error {
-				if down.Load() && c.method == "End" {
-					return errDown
-				}
-				return nil
-			})
 			times := 1
 			if c.repeated {
 				times = 2
@@ -89,19 +82,14 @@ func TestWhatCannotBeRevokedAtOnceIsRevokedLater(t *testing.T) {
 
 func TestARepeatedDeletionWaitsForItsSessions(t *testing.T) {
 	b := newHarness(t)
-	token, down := b.sessionIn(record.Authorized), true
-	b.watch(func(c seen) error {
-		if down && c.method == "End" {
-			return errDown
-		}
-		return nil
-	})
+	token, down := b.sessionIn(record.Authorized), b.fails("End")
+	down.Store(true)
 	for range 2 {
 		if err := b.admin().Delete(t.Context(), mnemocode, nil); !errors.Is(err, manage.ErrRevocationPending) {
 			t.Fatalf("got %v, want ErrRevocationPending", err)
 		}
 	}
-	down = false
+	down.Store(false)
 	if err := b.admin().Delete(t.Context(), mnemocode, nil); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("got %v, want ErrNotFound", err)
 	}

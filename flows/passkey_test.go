@@ -362,13 +362,8 @@ func TestAddingPasskeys(t *testing.T) {
 func TestRemovingAPasskeyAgainRevokesWhatIsPending(t *testing.T) {
 	b := newHarness(t)
 	d := b.device("one", 0)
-	other, down := b.sessionIn(record.Authorized), true
-	b.watch(func(c seen) error {
-		if down && c.method == "End" {
-			return errDown
-		}
-		return nil
-	})
+	other, down := b.sessionIn(record.Authorized), b.fails("End")
+	down.Store(true)
 	remove := func() error {
 		return b.admin().RemovePasskey(t.Context(), mnemocode, record.Passkey{Credential: d.id}.ID(), "")
 	}
@@ -377,7 +372,7 @@ func TestRemovingAPasskeyAgainRevokesWhatIsPending(t *testing.T) {
 			t.Fatalf("got %v, want ErrRevocationPending", err)
 		}
 	}
-	down = false
+	down.Store(false)
 	if err := remove(); !errors.Is(err, manage.ErrNoPasskey) {
 		t.Errorf("got %v, want ErrNoPasskey", err)
 	}

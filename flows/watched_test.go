@@ -32,6 +32,19 @@ var errDown = errors.New("connection refused")
 // watch makes the harness's sessions a watched store.
 func (b *harness) watch(see func(seen) error) { b.Sessions = watched{b.Sessions, see} }
 
+// fails lets the calls of a method fail while the switch is on. Notices, which are sent in the
+// background, call the store at any time.
+func (b *harness) fails(method string) (down *atomic.Bool) {
+	down = new(atomic.Bool)
+	b.watch(func(c seen) error {
+		if c.method == method && down.Load() {
+			return errDown
+		}
+		return nil
+	})
+	return down
+}
+
 // countWrites counts the calls that may write something from now on.
 func (b *harness) countWrites() *atomic.Int64 {
 	var n atomic.Int64

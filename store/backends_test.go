@@ -55,11 +55,11 @@ func openRedis(t testing.TB, o redis.Options) *redis.Store {
 	return r
 }
 
-// patientRedis opens a store that waits ten times as long, because a busy machine can
-// stop a race for longer than an attempt may take.
+// patientRedis opens a store that waits longer, because a busy machine, or Lua with the race
+// detector, can stop a race for longer than an attempt may take.
 func patientRedis(t testing.TB, o redis.Options) *redis.Store {
 	t.Helper()
-	r, err := redis.OpenWithin(redis.Limits{Attempt: 2500 * time.Millisecond, Call: 9 * time.Second, Replicas: 2 * time.Second}, o)
+	r, err := redis.OpenWithin(redis.Limits{Attempt: 30 * time.Second, Call: time.Minute, Replicas: 10 * time.Second}, o)
 	must(t, err)
 	t.Cleanup(func() { must(t, r.Close()) })
 	return r
@@ -164,7 +164,7 @@ func miniredisNodes(t *testing.T) (one, two record.Sessions) {
 	server := goredis.NewClient(&goredis.Options{Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() }})
 	t.Cleanup(func() { must(t, server.Close()) })
 	node := func() record.Sessions {
-		return inTime{openRedis(t, redis.Options{URLs: []string{"redis://miniredis"}, Dial: storetest.DialMiniredis(m.Dial)}).Sessions(), []*goredis.Client{server}}
+		return inTime{patientRedis(t, redis.Options{URLs: []string{"redis://miniredis"}, Dial: storetest.DialMiniredis(m.Dial)}).Sessions(), []*goredis.Client{server}}
 	}
 	return node(), node()
 }

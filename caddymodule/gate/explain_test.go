@@ -12,7 +12,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -29,7 +28,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
-	"github.com/mnemogate/mnemogate/store/sqlite"
+	"github.com/mnemogate/mnemogate/store/fake"
 )
 
 var explained = flag.Int("explained", 3000, "how many requests TestExplainSaysWhatTheGateDoes compares; 100000 for a thorough run")
@@ -106,15 +105,7 @@ func newTown(t *testing.T) *town {
 		limits {
 			logins_per_address 1000/1m
 		}`+text+"\n}")))
-	store := sqlite.Open(filepath.Join(t.TempDir(), "town.db"))
-	fakeStores["town"] = fakeStore{store, store.Sessions()}
-	one.app.StoreRaw = []byte(`{"module": "fake", "name": "town"}`)
-	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
-	t.Cleanup(func() {
-		cancel()
-		must(t, one.app.Cleanup())
-	})
-	must(t, one.app.Provision(ctx))
+	provision(t, one.app, new(fake.Sessions).Through(fake.Direct))
 	h := one.handler(func(h *Handler) { h.Forward = []string{"role", "email", "phone"} }) // so that sessions carry them
 	service, err := one.app.Service(t.Context())
 	must(t, err)

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +20,7 @@ import (
 	_ "github.com/mnemogate/mnemogate/caddymodule/captcha"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/store/sqlite"
+	"github.com/mnemogate/mnemogate/store/fake"
 )
 
 // liveSessions has one session, of which get tells.
@@ -34,19 +33,19 @@ func (s liveSessions) Get(ctx context.Context, _ record.TokenHash) (record.Sessi
 	return s.get(ctx)
 }
 
-// A fakeStore keeps the sessions that a test gives it.
+// A fakeStore keeps accounts in memory, and the sessions that a test gives it.
 type fakeStore struct {
-	accounts *sqlite.Store
+	accounts fake.Accounts
 	sessions record.Sessions
 }
 
-func (s fakeStore) Start(ctx context.Context) error { return s.accounts.Start(ctx) }
+func (*fakeStore) Start(context.Context) error { return nil }
 
-func (s fakeStore) Close() error { return s.accounts.Close() }
+func (*fakeStore) Close() error { return nil }
 
-func (s fakeStore) Accounts() record.Accounts { return s.accounts.Accounts() }
+func (s *fakeStore) Accounts() record.Accounts { return s.accounts.Through(fake.Direct) }
 
-func (s fakeStore) Sessions() record.Sessions { return s.sessions }
+func (s *fakeStore) Sessions() record.Sessions { return s.sessions }
 
 // A fakeGuest is the configuration of a fakeStore.
 type fakeGuest struct {
@@ -63,25 +62,28 @@ func (g *fakeGuest) Key() string { return "fake:" + g.Name }
 
 func (g *fakeGuest) Store() (guest.Store, error) { return fakeStores[g.Name], nil }
 
-var fakeStores = map[string]fakeStore{}
+var fakeStores = map[string]*fakeStore{}
+
+// provision provisions an app with these sessions, until the test ends.
+func provision(t testing.TB, configured *app.App, sessions record.Sessions) {
+	t.Helper()
+	name := fmt.Sprint(len(fakeStores))
+	fakeStores[name] = &fakeStore{sessions: sessions}
+	configured.StoreRaw = fmt.Appendf(nil, `{"module": "fake", "name": %q}`, name)
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
+	t.Cleanup(func() {
+		cancel()
+		must(t, configured.Cleanup())
+	})
+	must(t, configured.Provision(ctx))
+}
 
 // newHandler returns a handler in front of these sessions, and its log.
 func newHandler(t testing.TB, recheck time.Duration, sessions record.Sessions) (*Handler, *bytes.Buffer) {
 	t.Helper()
-	name := fmt.Sprint(len(fakeStores))
-	fakeStores[name] = fakeStore{sqlite.Open(filepath.Join(t.TempDir(), "accounts.db")), sessions}
 	configured := new(app.App)
-	err := json.Unmarshal(fmt.Appendf(nil, `{"store": {"module": "fake", "name": %q}, "session": {"stream_recheck": %d},
-		"companies": {"acme": {"api_key_off": true, "captcha": {"module": "off"}}}}`, name, recheck), configured)
-	must(t, err)
-	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
-	t.Cleanup(func() {
-		cancel()
-		if err := configured.Cleanup(); err != nil {
-			t.Error(err)
-		}
-	})
-	must(t, configured.Provision(ctx))
+	must(t, json.Unmarshal(fmt.Appendf(nil, `{"session": {"stream_recheck": %d}, "companies": {"acme": {"api_key_off": true, "captcha": {"module": "off"}}}}`, recheck), configured))
+	provision(t, configured, sessions)
 	log := new(bytes.Buffer)
 	h := &Handler{app: configured, log: slog.New(slog.NewTextHandler(log, nil))}
 	h.setDefaults()

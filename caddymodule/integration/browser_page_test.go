@@ -139,9 +139,9 @@ func (b *tab) isUser(mnemocode string) {
 }
 
 const (
-	idField       = "#login"
-	passwordField = "#password"
-	codeField     = "#code"
+	idField       = "input#login"
+	passwordField = "input#password" // not the section of the security page
+	codeField     = "input#code"
 )
 
 // logsIn opens an address that requires a session and logs in on the login page.
