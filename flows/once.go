@@ -71,54 +71,27 @@ func (s *Service) Once(ctx context.Context, r Repeatable, work func(context.Cont
 	if err != nil {
 		return nil, false, err
 	}
-	name := keys.RetryName(slices.Concat([]string{r.Route, r.Key}, r.Credentials)...)
 	parts := slices.Concat([]string{r.Route, r.Key, string(r.Body)}, r.Credentials)
 	var counters []record.Counter
 	if r.Address != "" {
 		counters = limits.PerAddress(keys, "", "retries", r.Address, keptPerAddress)
 	}
-	kept, holder := []byte(nil), rand.Text()
-	for pause, until := firstPoll, time.Now().Add(retryWait); ; pause = min(2*pause, lastPoll) {
-		now := s.Now()
-		kept, err = s.Sessions.Claim(ctx, now, name, holder, now.Add(retryLease), counters...)
-		if !errors.Is(err, record.ErrConflict) {
-			break
-		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return nil, false, wire.Unavailable("waiting for another request", ctx.Err())
-		}
-		if time.Now().After(until) {
-			return nil, false, wire.Unavailable("waiting for another request", context.DeadlineExceeded)
-		}
-	}
+	c := claim{s, keys.RetryName(slices.Concat([]string{r.Route, r.Key}, r.Credentials)...), rand.Text()}
+	kept, err := c.wait(ctx, counters)
 	ctx = context.WithoutCancel(ctx)
 	switch _, full := errors.AsType[*record.FullError](err); {
 	case full:
 		return work(ctx), false, nil
 	case err != nil:
-		return nil, false, wire.Unavailable("claiming a request", err)
+		return nil, false, err
 	case kept != nil:
 		if answer, err = keys.OpenAnswer(kept, parts...); err != nil {
 			return nil, false, wire.ErrOtherBody
 		}
 		return answer, true, nil
 	}
-	keep := func(answer []byte, until time.Time) error {
-		return s.Sessions.Keep(ctx, s.Now(), name, holder, answer, until)
-	}
 	done := make(chan struct{})
-	go func() {
-		for {
-			select {
-			case <-done:
-				return
-			case <-time.After(retryRenew):
-				_ = keep(nil, s.Now().Add(retryLease)) // the next one may succeed
-			}
-		}
-	}()
+	go c.renew(ctx, done)
 	defer func() { // even if work panics
 		close(done)
 		toKeep := answer // Later may run while Once returns
@@ -129,7 +102,7 @@ func (s *Service) Once(ctx context.Context, r Repeatable, work func(context.Cont
 				until = until.Add(r.KeepFor)
 			}
 			if err == nil {
-				err = keep(sealed, until)
+				err = c.keep(ctx, sealed, until)
 			}
 			if err != nil && !errors.Is(err, record.ErrConflict) {
 				s.Warn("an answer could not be kept: a client that sends its request again does not get it", "error", err)
@@ -138,4 +111,49 @@ func (s *Service) Once(ctx context.Context, r Repeatable, work func(context.Cont
 	}()
 	answer = work(ctx)
 	return answer, false, nil
+}
+
+// A claim is a request's hold on its key.
+type claim struct {
+	*Service
+	name, holder string
+}
+
+// wait claims the key, or returns the answer that was kept under it. While another request
+// holds the key, it waits. Its errors are wire.ErrUnavailable and *record.FullError.
+func (c claim) wait(ctx context.Context, counters []record.Counter) (kept []byte, err error) {
+	for pause, until := firstPoll, time.Now().Add(retryWait); ; pause = min(2*pause, lastPoll) {
+		now := c.Now()
+		kept, err = c.Sessions.Claim(ctx, now, c.name, c.holder, now.Add(retryLease), counters...)
+		if _, full := errors.AsType[*record.FullError](err); err == nil || full {
+			return kept, err
+		}
+		if !errors.Is(err, record.ErrConflict) {
+			return nil, wire.Unavailable("claiming a request", err)
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, wire.Unavailable("waiting for another request", ctx.Err())
+		}
+		if time.Now().After(until) {
+			return nil, wire.Unavailable("waiting for another request", context.DeadlineExceeded)
+		}
+	}
+}
+
+// renew extends the claim until done is closed.
+func (c claim) renew(ctx context.Context, done <-chan struct{}) {
+	for {
+		select {
+		case <-done:
+			return
+		case <-time.After(retryRenew):
+			_ = c.keep(ctx, nil, c.Now().Add(retryLease)) // the next one may succeed
+		}
+	}
+}
+
+func (c claim) keep(ctx context.Context, answer []byte, until time.Time) error {
+	return c.Sessions.Keep(ctx, c.Now(), c.name, c.holder, answer, until)
 }

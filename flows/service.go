@@ -157,17 +157,9 @@ func (s *Service) serve(ctx context.Context, r *Request, c *session.Call) (Reply
 	if err := c.SetCompany(ctx, company, key); err != nil {
 		return Reply{}, err
 	}
-	var token string
-	if r.Route.TakesToken() {
-		authorization := r.Authorization
-		if r.Route.StepsUp && r.Credentials != nil {
-			if authorization, err = r.Credentials(); err != nil {
-				return Reply{}, err
-			}
-		}
-		if token, err = wire.ParseBearer(authorization); err != nil {
-			return Reply{}, err
-		}
+	token, err := r.token()
+	if err != nil {
+		return Reply{}, err
 	}
 	request, bodyErr := r.Route.run.decode(r.Body) // errors of the token take precedence
 	c.Now = s.Now()                                // the body may have come slowly
@@ -175,17 +167,10 @@ func (s *Service) serve(ctx context.Context, r *Request, c *session.Call) (Reply
 		return Reply{}, bodyErr // the client hung up; do not ask the store
 	}
 	if r.Route.TakesToken() {
-		want := session.Requirement{Company: company.Code}
-		if req, ok := request.(codeRequest); ok && bodyErr == nil && req.mayBeCode(company.OTP.Length) {
-			err = c.FindAndSpendCode(ctx, token, want, r.Route.From[0])
-		} else {
-			err = c.Find(ctx, token, want)
-		}
-		if err != nil {
+		code, mayBeCode := request.(codeRequest)
+		spend := mayBeCode && bodyErr == nil && code.mayBeCode(company.OTP.Length)
+		if err := r.Route.findSession(ctx, c, token, spend); err != nil {
 			return Reply{}, err
-		}
-		if !slices.Contains(r.Route.From, c.Session().State) {
-			return Reply{}, wire.ErrSessionInvalid
 		}
 	}
 	if bodyErr != nil {
@@ -195,6 +180,36 @@ func (s *Service) serve(ctx context.Context, r *Request, c *session.Call) (Reply
 		r.Accepted()
 	}
 	return r.Route.run.serve(ctx, s, c, request)
+}
+
+// token returns the token of the request, or "" if the route takes none.
+func (r *Request) token() (string, error) {
+	if !r.Route.TakesToken() {
+		return "", nil
+	}
+	authorization := r.Authorization
+	if r.Route.StepsUp && r.Credentials != nil {
+		var err error
+		if authorization, err = r.Credentials(); err != nil {
+			return "", err
+		}
+	}
+	return wire.ParseBearer(authorization)
+}
+
+// findSession finds the token's session, which must be in a state that the route accepts.
+// In the same step it spends the code of the session if the request may have it.
+func (r *Route) findSession(ctx context.Context, c *session.Call, token string, spend bool) (err error) {
+	want := session.Requirement{Company: c.Company.Code}
+	if spend {
+		err = c.FindAndSpendCode(ctx, token, want, r.From[0])
+	} else {
+		err = c.Find(ctx, token, want)
+	}
+	if err == nil && !slices.Contains(r.From, c.Session().State) {
+		err = wire.ErrSessionInvalid
+	}
+	return err
 }
 
 // checked returns err if the route lists it. It reports any other error as a defect
