@@ -33,11 +33,16 @@ import (
 // patience is the timeout for the browser on a busy machine.
 const patience = time.Minute
 
-var chromium = sync.OnceValues(func() (context.Context, error) {
+func chromiumPath() (string, error) {
 	path, err := exec.LookPath("chromium-headless-shell")
 	if err != nil {
 		path, err = exec.LookPath("chromium")
 	}
+	return path, err
+}
+
+var chromium = sync.OnceValues(func() (context.Context, error) {
+	path, err := chromiumPath()
 	if err != nil {
 		return nil, err
 	}

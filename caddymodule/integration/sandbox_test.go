@@ -214,9 +214,21 @@ func TestTestsOfThePage(t *testing.T) {
 		at := fmt.Sprint("localhost:", storetest.FreePorts(t, 1)[0])
 		job := strings.ReplaceAll(regexp.MustCompile(`(?m)^- run: `).ReplaceAllString(blocks(page, "yaml")[0], ""), "localhost:8080", at)
 		job = changed(t, job, "caddy mnemogate sandbox >", "caddy mnemogate sandbox --listen "+at+" >")
-		dir := t.TempDir()
-		must(t, os.WriteFile(dir+"/login.test.mjs", get(os.ReadFile(examples+"login.test.mjs"))(t), 0o600))
-		in(dir, "set -e\ntrap 'kill -INT $!; wait $!' EXIT\n"+job, "SANDBOX=http://"+at)
+		// The peers have Playwright, and the browser is Debian's.
+		job = changed(t, job, "npm install --save-dev @playwright/test && npx playwright install --with-deps chromium\n", "")
+		path, err := chromiumPath()
+		if err != nil {
+			storetest.SkipOrFail(t, fmt.Sprintf("%v: install chromium", err))
+		}
+		spec := string(get(os.ReadFile(examples + "login.spec.mjs"))(t))
+		if shown := blocks(page, "js")[0]; !strings.HasSuffix(spec, "\n"+shown) {
+			t.Errorf("login.spec.mjs does not end with\n%s", shown)
+		}
+		w := newWorkshop(t, map[string]string{"playwright.config.mjs": fmt.Sprintf(`export default {
+			timeout: 180_000, expect: { timeout: 60_000 }, // for a busy machine
+			use: { launchOptions: { executablePath: %q, chromiumSandbox: false } },
+		}`, path)}, examples+"login.test.mjs", examples+"login.spec.mjs", examples+"sandbox.mjs")
+		in(w.dir, "set -e\ntrap 'kill -INT $!; wait $!' EXIT\n"+job, "SANDBOX=http://"+at)
 	})
 	t.Run("in Go", func(t *testing.T) {
 		in(examples, "go test -count=1 login_test.go", "HOME="+os.Getenv("HOME"), "GOFLAGS=")
