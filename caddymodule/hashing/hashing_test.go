@@ -143,3 +143,44 @@ func TestAHashingProcessEndsWithItsInput(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// BenchmarkOthers has as many clients as CPUs that each compute for a moment and pause, as
+// requests without a hash do, while passwords are hashed one after another, by a child and
+// by this process.
+func BenchmarkOthers(b *testing.B) {
+	hash := strings.Replace(someHash, "m=7168,t=5", "m=19456,t=2", 1)
+	children := New(1, nil)
+	b.Cleanup(func() { (<-children.idle).kill() })
+	for name, derive := range map[string]func(hash, secret string) ([]byte, error){"child": children.Derive, "process": password.DeriveKey} {
+		b.Run(name, func(b *testing.B) {
+			var others sync.WaitGroup
+			stop, late := make(chan struct{}), make([][]time.Duration, runtime.NumCPU())
+			for i := range late {
+				others.Go(func() {
+					for {
+						select {
+						case <-stop:
+							return
+						default:
+						}
+						began := time.Now()
+						time.Sleep(time.Millisecond)
+						for text := []byte(hash); cap(text) < 1<<16; text = bytes.Repeat(text, 2) {
+						}
+						late[i] = append(late[i], time.Since(began)-time.Millisecond)
+					}
+				})
+			}
+			for b.Loop() {
+				if _, err := derive(hash, "secret"); err != nil {
+					b.Fatal(err)
+				}
+			}
+			close(stop)
+			others.Wait()
+			all := slices.Concat(late...)
+			slices.Sort(all)
+			b.ReportMetric(float64(all[len(all)*99/100].Microseconds())/1000, "p99-ms")
+		})
+	}
+}

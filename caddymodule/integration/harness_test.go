@@ -86,6 +86,7 @@ type site struct {
 	program string          // the Caddy to run; empty for the test binary
 	stderr  *os.File        // Caddy's; nil if the site reads it
 	within  func(*exec.Cmd) // changes the world of a command, or nil
+	unraced bool            // see siteConfig
 
 	nodes  []*site // they serve the requests in turn; nil for a single node
 	turns  atomic.Int64
@@ -109,6 +110,7 @@ type siteConfig struct {
 	env     []string
 	files   []*os.File // from fd/4 on
 	audit   bool       // the audit log is also written to where runConsoles expects it
+	unraced bool       // Caddy runs without the race detector
 }
 
 // cheapHashing sets the cost of hashes, unless the site sets it in global. Most
@@ -191,7 +193,7 @@ func startSite(t *testing.T, c siteConfig) *site {
 
 func startSiteWith(t *testing.T, c siteConfig, backend *rawBackend, sms *webhookSink) *site {
 	t.Helper()
-	return startWith(t, &site{backend: backend, sms: sms, env: c.env, more: c.files}, func(s *site) string {
+	return startWith(t, &site{backend: backend, sms: sms, env: c.env, more: c.files, unraced: c.unraced}, func(s *site) string {
 		return c.caddyfile(s.dir, s.sms.URL, s.backend.addr)
 	})
 }
@@ -271,7 +273,9 @@ func (s *site) start() {
 func (s *site) launch() {
 	s.t.Helper()
 	s.cmd = s.caddy("run", "--config", s.dir+"/Caddyfile")
-	s.cmd.Path = cmp.Or(s.program, racedCaddy, s.cmd.Path)
+	if racedCaddy != "" && s.program == "" && !s.unraced {
+		s.cmd.Path = racedCaddy
+	}
 	s.cmd.ExtraFiles = append([]*os.File{s.ln}, s.more...)
 	s.cmd.Stderr = s
 	s.cmd.Stdout = s

@@ -527,6 +527,52 @@ func benchmarkRecall(b *testing.B, n int) {
 	}
 }
 
+// BenchmarkCollect lets the garbage collector look at a million sessions: those of a Memory,
+// and the same in maps.
+func BenchmarkCollect(b *testing.B) {
+	const n, shards = 1_000_000, 64
+	token := func(i int) record.TokenHash { return sha256.Sum256(binary.LittleEndian.AppendUint64(nil, uint64(i))) }
+	made := newMadeSessions()
+	for name, fill := range map[string]func() any{
+		"memory": func() any {
+			memory := newLeasedMemory(made, n*5/4+10_000)
+			for i := range n {
+				if _, err := memory.Recall(b.Context(), time.Now(), "", token(i), false); err != nil {
+					b.Fatal(err)
+				}
+			}
+			return memory
+		},
+		"maps": func() any {
+			maps := make([]map[record.TokenHash]record.Session, shards)
+			for i := range maps {
+				maps[i] = map[record.TokenHash]record.Session{}
+			}
+			for i := range n {
+				session, err := made.Get(b.Context(), token(i))
+				if err != nil {
+					b.Fatal(err)
+				}
+				maps[token(i)[0]%shards][token(i)] = session
+			}
+			return maps
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			before := heap()
+			sessions := fill()
+			perSession := float64(heap()-before) / n
+			began := gcTime()
+			for b.Loop() {
+				runtime.GC()
+			}
+			b.ReportMetric((gcTime()-began)*1000/float64(b.N), "CPU-ms/gc")
+			b.ReportMetric(perSession, "B/session")
+			runtime.KeepAlive(sessions)
+		})
+	}
+}
+
 func heap() uint64 {
 	runtime.GC()
 	var m runtime.MemStats
