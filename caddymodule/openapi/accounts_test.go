@@ -53,7 +53,7 @@ func (a *accountsAPI) add(r *accounts.Route) {
 	if r.Right != "" {
 		text = strings.TrimSpace("Needs the right `" + string(r.Right) + "`. " + text)
 	}
-	made := obj("operationId", o.ID, "summary", strings.TrimSuffix(r.Summary, "."), "description", text)
+	made := obj("operationId", o.ID, "tags", []any{"accounts"}, "summary", strings.TrimSuffix(r.Summary, "."), "description", text)
 	statuses := []int{400, 401, 403, 429, 500, 503}
 	var parameters []any
 	for segment := range strings.SplitSeq(r.Pattern, "/") {
@@ -130,7 +130,7 @@ func (a *accountsAPI) body(o operation) *object {
 			a.annotate(s, o.ID, field{name: name})
 			properties.set(name, s)
 		}
-		return jsonBody(a.closed(required, properties))
+		return jsonBody(a.requestOf(o.ID, a.closed(required, properties)))
 	case o.Body == "lines":
 		return obj("required", true, "content", lines)
 	case o.Body != "":
@@ -155,21 +155,24 @@ func (a *accountsAPI) success(o operation) (status int, made *object) {
 	if status == 0 {
 		status = http.StatusOK
 	}
-	var schemas []any
-	for _, name := range o.Answers {
-		switch name {
-		case "lines":
-			made.set("content", lines)
-			return status, made
-		case "object":
-			schemas = append(schemas, obj("type", "object"))
-		default:
+	var schema *object
+	switch name := o.Answers[0]; name {
+	case "lines":
+		made.set("content", lines)
+		return status, made
+	case "object":
+		schema = obj("type", "object")
+	default:
+		schema = a.use(name)
+	}
+	if len(o.Answers) > 1 {
+		schemas := []any{schema}
+		for _, name := range o.Answers[1:] {
 			schemas = append(schemas, a.use(name))
 		}
-	}
-	schema := schemas[0]
-	if len(schemas) > 1 {
-		schema = obj("oneOf", schemas)
+		whole := strings.Join(o.Answers, "Or")
+		a.schemas.set(whole, obj("oneOf", schemas))
+		schema = ref("schemas", whole)
 	}
 	made.set("content", obj("application/json", obj("schema", schema)))
 	return status, made

@@ -186,7 +186,7 @@ func (g *gate) add(method, path string, o operation, fails []*wire.Error, text s
 	}
 	if o.Body != "" {
 		body := g.request(o.ID, o.Body)
-		content := obj("schema", body)
+		content := obj("schema", g.requestOf(o.ID, body))
 		if !o.Optional {
 			content.set("example", g.example(body, o.Shows))
 		}

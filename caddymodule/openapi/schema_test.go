@@ -240,6 +240,14 @@ func (w *writer) request(operation, of string) *object {
 	return w.closed(required, properties)
 }
 
+// requestOf adds the schema of a body to the document, and refers to it. Generators that get no
+// name for a body make one up: InlineObject7.
+func (w *writer) requestOf(operation string, body *object) *object {
+	name := camel(operation) + "Request"
+	w.schemas.set(name, body)
+	return ref("schemas", name)
+}
+
 // example makes an example from those of the fields. It has the fields that are required and
 // those in more.
 func (w *writer) example(s *object, more []string) any {
