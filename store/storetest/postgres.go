@@ -258,8 +258,9 @@ func (s *Postgres) Exec(t testing.TB, statements ...string) {
 	}
 }
 
-// Replica starts a server that replicates this one.
-func (s *Postgres) Replica(t testing.TB) *Postgres {
+// Replica starts a server that replicates this one. Additional settings have the form
+// name=value.
+func (s *Postgres) Replica(t testing.TB, settings ...string) *Postgres {
 	t.Helper()
 	r, err := newPostgresDir(s.bin)
 	Must(t, err)
@@ -268,7 +269,7 @@ func (s *Postgres) Replica(t testing.TB) *Postgres {
 	if err != nil {
 		t.Fatalf("pg_basebackup: %v: %s", err, out)
 	}
-	Must(t, r.Start("wal_level=replica", "max_wal_senders=3"))
+	Must(t, r.Start(append([]string{"wal_level=replica", "max_wal_senders=3"}, settings...)...))
 	return r
 }
 
@@ -307,6 +308,9 @@ func (s *Postgres) Restore(t testing.TB, schema string, dump []byte) {
 		t.Fatalf("psql: %v: %s", err, out)
 	}
 }
+
+// Psql returns the shell's command that opens psql as an administrator.
+func (s *Postgres) Psql() string { return strings.Join(s.client("psql").Args, " ") }
 
 func (s *Postgres) client(name string, args ...string) *exec.Cmd {
 	return s.command(name, append([]string{"-h", s.path, "-p", fmt.Sprint(s.Port), "-U", "postgres", "-d", "postgres"}, args...)...)
