@@ -2,9 +2,11 @@ package accounts
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
+	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -20,4 +22,18 @@ func TestPageListsTheRoutes(t *testing.T) {
 		want += fmt.Sprintf("| `%s /%s` | %s | %s |\n", r.Method, r.Pattern, right, strings.TrimSuffix(r.Summary, "."))
 	}
 	storetest.Generated(t, "../../docs/backends.md", "accounts API", want)
+}
+
+// The OpenAPI document and docs/operators.md name all that only an import takes.
+func TestTheFieldsOfAnImportAreNamed(t *testing.T) {
+	page, err := os.ReadFile("../../docs/operators.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document := openAPIDocument(t).Paths.Value("/{company}/import").Post.Description
+	for _, name := range api.OnlyImported {
+		if !strings.Contains(document, "`"+name+"`") || !strings.Contains(string(page), "`"+name+"`") {
+			t.Errorf("the document or the page does not name %s", name)
+		}
+	}
 }

@@ -36,7 +36,11 @@ const inactive = `{"active":false}` + "\n"
 
 func TestTokensAreIntrospected(t *testing.T) {
 	t.Parallel()
-	s := accountsSite(t, startNodes, allKeys, siteConfig{company: zed, more: umbra})
+	onEachDeployment(t, tokensAreIntrospected)
+}
+
+func tokensAreIntrospected(t *testing.T, start starter) {
+	s := accountsSite(t, start, allKeys, siteConfig{company: zed, more: umbra})
 	began := time.Now()
 	s.api(keyOfAll, "PATCH", "acme/accounts/zed", fields{"role": "Büro 100%"}).wantStatus(http.StatusOK)
 	token := s.login("zed")
@@ -121,7 +125,7 @@ func TestTokensAreIntrospected(t *testing.T) {
 	s.api(keyOfAll, "POST", "acme/introspect?token="+token, nil).wantRefused(http.StatusBadRequest, "token")
 	s.api(keyOfAll, "GET", "acme/introspect", nil).wantRefused(http.StatusMethodNotAllowed, "")
 	s.run("by an OAuth client", func(t *testing.T) {
-		node := s.nodes[0]
+		node := s.all()[0]
 		token, ended := node.login("zed"), node.login("zed")
 		node.post("auth/logout", ended, nil).wantState(record.None)
 		config := s.encoded(fields{"api": node.URL + "/api", "company": "acme", "key": keyOfAll, "tokens": []string{ended, token, token}})

@@ -24,19 +24,21 @@ import (
 // A starter starts a site, or several nodes that behave like one.
 type starter = func(*testing.T, siteConfig) *site
 
-// onEachDeployment runs a test on all deployments, which must behave the same. The race
-// detector watches one of the three Caddys.
+// deployments must behave the same. The race detector watches one of the three Caddys.
+var deployments = []struct {
+	name  string
+	start starter
+}{
+	{"embedded", func(t *testing.T, c siteConfig) *site {
+		c.unraced = true
+		return startSite(t, c)
+	}},
+	{"two nodes", startNodes},
+}
+
+// onEachDeployment runs a test on all deployments.
 func onEachDeployment(t *testing.T, test func(*testing.T, starter)) {
-	for _, d := range []struct {
-		name  string
-		start starter
-	}{
-		{"embedded", func(t *testing.T, c siteConfig) *site {
-			c.unraced = true
-			return startSite(t, c)
-		}},
-		{"two nodes", startNodes},
-	} {
+	for _, d := range deployments {
 		t.Run(d.name, func(t *testing.T) { test(t, d.start) })
 	}
 }
