@@ -3,6 +3,7 @@ package admin
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -40,7 +41,11 @@ func explain(c *accounts.Call) error {
 	if err != nil {
 		return err
 	}
-	company, a, err := who(c, service, given["company"], given["as"])
+	company, err := companyNamed(service, given["company"], given["as"] != "")
+	if err != nil {
+		return err
+	}
+	a, err := accountNamed(c.Context(), &manage.Admin{Manager: service.Manager, Company: company}, given["as"])
 	if err != nil {
 		return err
 	}
@@ -87,37 +92,43 @@ func imagine(method, address string) (r *http.Request, port uint, err error) {
 	return r, uint(n), nil
 }
 
-// who returns the company with a code and the account with a mnemocode or login id. Both
-// texts may be empty. If there is only one company, it need not be named.
-func who(c *accounts.Call, service *flows.Service, code, name string) (company *tenant.Company, a record.Account, err error) {
+// companyNamed returns the company with a code. Without a code it returns none, or the only
+// one if the request is somebody's.
+func companyNamed(service *flows.Service, code string, somebody bool) (*tenant.Company, error) {
 	codes := slices.Sorted(maps.Keys(service.Companies))
-	if code == "" && name != "" {
+	if code == "" && somebody {
 		if code = codes[0]; len(codes) > 1 {
-			return nil, a, &manage.FieldError{Field: "company", Message: "there are several; choose one: " + strings.Join(codes, ", ")}
+			return nil, &manage.FieldError{Field: "company", Message: "there are several; choose one: " + strings.Join(codes, ", ")}
 		}
 	}
-	if company = service.Companies[code]; company == nil && code != "" {
-		return nil, a, &accounts.Error{Status: http.StatusNotFound, Field: "company", Message: "no such company is configured"}
+	company := service.Companies[code]
+	if company == nil && code != "" {
+		return nil, &accounts.Error{Status: http.StatusNotFound, Field: "company", Message: "no such company is configured"}
 	}
+	return company, nil
+}
+
+// accountNamed returns the account with this mnemocode or login id, or none for "".
+func accountNamed(ctx context.Context, admin *manage.Admin, name string) (record.Account, error) {
 	if name == "" {
-		return company, a, nil
+		return record.Account{}, nil
 	}
-	admin := &manage.Admin{Manager: service.Manager, Company: company}
-	a, err = admin.ByMnemocode(c.Context(), name)
+	a, err := admin.ByMnemocode(ctx, name)
 	if err != nil && !errors.Is(err, record.ErrNotFound) {
-		return nil, a, err
+		return a, err
 	}
-	other, err := admin.ByLoginID(c.Context(), name)
+	other, err := admin.ByLoginID(ctx, name)
+	if err != nil && !errors.Is(err, record.ErrNotFound) {
+		return a, err
+	}
 	switch {
-	case errors.Is(err, record.ErrNotFound) && a.ID == 0:
-		err = &accounts.Error{Status: http.StatusNotFound, Field: "as", Message: fmt.Sprintf("the company has no account %q", name)}
-	case errors.Is(err, record.ErrNotFound) || err == nil && a.ID == other.ID:
-		err = nil
-	case err == nil && a.ID != 0:
-		err = &accounts.Error{Status: http.StatusConflict, Field: "as", Message: fmt.Sprintf(
+	case a.ID == 0 && other.ID == 0:
+		return a, &accounts.Error{Status: http.StatusNotFound, Field: "as", Message: fmt.Sprintf("the company has no account %q", name)}
+	case a.ID == 0:
+		return other, nil
+	case other.ID != 0 && other.ID != a.ID:
+		return a, &accounts.Error{Status: http.StatusConflict, Field: "as", Message: fmt.Sprintf(
 			"%q is the mnemocode of one account and a login id of another, %s; name it in another way", name, other.Mnemocode)}
-	case err == nil:
-		a = other
 	}
-	return company, a, err
+	return a, nil
 }

@@ -125,6 +125,7 @@ type App struct {
 	noted       []Weakness                   // what the handlers found
 	forwarded   []record.ProfileField        // requested by handlers, which are all provisioned before Start
 	opened      map[[sha256.Size]byte]string // names of the keys for the accounts API, by hash
+	selfService []func(company string) bool  // whom the handlers with self_service serve
 	startCalled bool                         // Start was called
 
 	service  atomic.Pointer[flows.Service] // nil until it has started
@@ -293,16 +294,30 @@ func (a *App) Note(found []Weakness) {
 	}
 }
 
-// unused reports a weakness if no site has a handler of ours. Call it after all
-// handlers are provisioned.
-func (a *App) unused() []Weakness {
-	if len(a.servers) > 0 || len(a.opened) > 0 {
-		return nil
+// RegisterSelfService registers a handler with self_service, by the companies that it serves.
+func (a *App) RegisterSelfService(serves func(company string) bool) {
+	a.selfService = append(a.selfService, serves)
+}
+
+// unused reports what is configured and no site uses. Call it after all handlers are
+// provisioned.
+func (a *App) unused() (found []Weakness) {
+	if len(a.servers) == 0 && len(a.opened) == 0 {
+		return []Weakness{{Directive: "mnemogate", At: a.Source.Line(""), Weakness: guest.Weakness{
+			Message: "no site has the directive mnemogate: nobody can log in, and nothing is guarded",
+			Advice:  "write it into the site, before its reverse_proxy",
+		}}}
 	}
-	return []Weakness{{Directive: "mnemogate", At: a.Source.Line(""), Weakness: guest.Weakness{
-		Message: "no site has the directive mnemogate: nobody can log in, and nothing is guarded",
-		Advice:  "write it into the site, before its reverse_proxy",
-	}}}
+	for code, c := range a.Sorted() {
+		served := func(serves func(string) bool) bool { return serves(code) }
+		if c.effective.IssuedTokens.ByUsers && !slices.ContainsFunc(a.selfService, served) {
+			found = append(found, Weakness{Company: code, Directive: "issued_tokens by_users", Weakness: guest.Weakness{
+				Message: "no site that serves the company has self_service, so its users can't issue tokens",
+				Advice:  "write self_service into the site's mnemogate, or leave by_users out",
+			}})
+		}
+	}
+	return found
 }
 
 // Forward registers a profile field that a handler forwards to the application.

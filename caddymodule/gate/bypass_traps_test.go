@@ -378,6 +378,20 @@ func TestSitesOutsideThePasskeysAreToldOf(t *testing.T) {
 	}
 }
 
+// Tokens that users may issue need a site where they can.
+func TestTokensByUsersNeedSelfService(t *testing.T) {
+	guesttest.Environment(t)
+	for options, warned := range map[string]bool{"self_service": false, "": true, "self_service\ncompany other": true} {
+		config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nmnemogate {\ncompany other {\napi_key off\ncaptcha off\n}\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\nissued_tokens {\nby_users\n}\n}\n}\n}\nhttp:// {\nmnemogate {\n"+options+"\n}\n}\n"), nil)
+		must(t, err)
+		told, err := validated(t, config)
+		must(t, err)
+		if got := fmt.Sprint(told); strings.Contains(got, "issued_tokens by_users: no site that serves the company has self_service") != warned {
+			t.Errorf("%q: got %q", options, got)
+		}
+	}
+}
+
 // What mnemogate takes from inside Caddy is still there: the field that says which proxies a
 // server trusts, and the text with which caddy validate ends.
 func TestCaddyStillTellsOfTrustedProxiesAndValidation(t *testing.T) {

@@ -212,6 +212,9 @@ func (h *Handler) provision(ctx caddy.Context) error {
 			return fmt.Errorf("login_page: %w", err)
 		}
 	}
+	if h.SelfService > 0 {
+		h.app.RegisterSelfService(h.Serves)
+	}
 	h.document = openAPI(h.BasePath)
 	h.noteWeak()
 	return h.Headers.Provision(h.app, h.Source)
