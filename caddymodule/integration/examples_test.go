@@ -1,11 +1,10 @@
 package integration
 
 import (
+	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // startFrom runs an example of docs/examples on a port of the test, in front of a
@@ -125,18 +125,27 @@ func TestExamplesOfDocs(t *testing.T) {
 	})
 }
 
-// The commands that docs/examples/README.md shows for production start the example.
+// The commands that docs/examples/README.md shows for production start the example, and their
+// checks answer what it says.
 func TestExampleInProduction(t *testing.T) {
 	t.Parallel()
-	need(t, "openssl")
-	shown := blocks(pages(t)["docs/examples/README.md"], "sh")[0]
-	out := get(exec.Command("env", "-i", "PATH="+os.Getenv("PATH"), "sh", "-c", "caddy() { env -0; }\n"+shown).Output())(t)
-	env := strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
-	of := func(name string) string {
-		i := slices.IndexFunc(env, func(variable string) bool { return strings.HasPrefix(variable, name+"=") })
-		return strings.TrimPrefix(env[i], name+"=")
+	need(t, "openssl", "curl")
+	shown := blocks(section(t, "docs/examples/README.md", "In production"), "sh")
+	s := &site{t: t, dir: shortTempDir(t), backend: newRawBackend(t)}
+	must(t, os.Symlink(get(filepath.Abs("../../docs"))(t), s.dir+"/docs"))
+	url := fmt.Sprint("http://localhost:", storetest.FreePorts(t, 1)[0])
+	start := changed(t, shown[0], "https://api.example.com", url, "localhost:9000", s.backend.addr, "https://mail.example.com/send", "http://"+s.backend.addr+"/send",
+		"caddy run --config docs/examples/one-api/Caddyfile --envfile acme.env\n", "caddy run --config docs/examples/one-api/Caddyfile --envfile acme.env 2>log &\n")
+	cmd := s.shell("set -e\n" + start + "trap 'kill $!; wait $!' EXIT\ncurl -s --retry 50 --retry-delay 1 --retry-connrefused -o /dev/null " + url + "/health\n" + shown[1])
+	out, err := cmd.CombinedOutput()
+	for _, want := range []string{"Valid configuration\n", "ok       acme: mail", `"error_code":"auth.header.missing"`, "\r\nX-Profile-Mnemocode: alice\r\n"} {
+		if err != nil || strings.Count(string(out), want) != 1 {
+			t.Fatalf("%v, and %q is not there once:\n%s", err, want, out)
+		}
 	}
-	s := startFrom(t, "one-api", env...)
-	a := s.postTo("acme", of("ACME_KEY"), "auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": of("ALICE")})
-	s.get("/orders", a.wantState(record.Authorized).token()).wantStatus(http.StatusOK)
+	for _, of := range s.backend.requests() {
+		if strings.Contains(of, "bob") {
+			t.Errorf("the backend got %s", of)
+		}
+	}
 }
