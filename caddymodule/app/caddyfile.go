@@ -48,7 +48,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 func (a *App) options(d *caddyfile.Dispenser) map[string]func() error {
-	options := a.Policy.Options(d)
+	options := a.Policy.Parsers(d)
 	options["store <module>"] = guest.Module(d, "mnemogate.accounts", &a.StoreRaw)
 	options["sessions <module>"] = guest.Module(d, "mnemogate.sessions", &a.SessionsRaw)
 	options["cache <sessions>"] = guest.OneValue(d, guest.Int(&a.Cache))
@@ -94,7 +94,7 @@ func (c *Company) parse(d *caddyfile.Dispenser) error {
 	}
 	c.OAuthRaw = map[string]json.RawMessage{}
 	c.Accounts = map[string]*Account{}
-	options := c.Policy.Options(d)
+	options := c.Policy.Parsers(d)
 	maps.Copy(options, c.options(d))
 	return guest.CheckedOptions(d, c.Policy.Check, options, append(policy.Repeatable, "disclaimer", "oauth", "account")...)
 }

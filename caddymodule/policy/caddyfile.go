@@ -27,11 +27,11 @@ func init() {
 // Repeatable names the options of policies that may be given several times.
 var Repeatable = []string{"sms", "mail"}
 
-// Options returns the parsers of the policies, each of which may be given once, unless it is
+// Parsers returns the parsers of the policies, each of which may be given once, unless it is
 // in Repeatable.
 //
 // The word insecure, as the last argument, allows what a standard forbids.
-func (p *Policy) Options(d *caddyfile.Dispenser) map[string]func() error {
+func (p *Policy) Parsers(d *caddyfile.Dispenser) map[string]func() error {
 	return map[string]func() error{
 		"session { ... }":                             p.block(d, p.sessionOptions),
 		"otp { ... }":                                 p.block(d, p.otpOptions, "fixed"),
