@@ -30,6 +30,14 @@ func (p plan) crashes() (n int) {
 	return n
 }
 
+// nodes returns how many nodes there are: two, unless something is done at the third.
+func (p plan) nodes() int {
+	if slices.ContainsFunc(p.actions, func(a action) bool { return a.who == "node3" || slices.Contains(a.args, "node3") }) {
+		return 3
+	}
+	return 2
+}
+
 // An action is a line of a plan, such as "1.25s alice logs_in node1 node2".
 type action struct {
 	at   time.Duration
@@ -45,7 +53,7 @@ func (a action) String() string {
 // newPlan draws a plan.
 func newPlan(seed uint64) plan {
 	r := rand.New(rand.NewPCG(seed, 1))
-	p := plan{seed: seed, awaited: r.IntN(2) == 0, duration: 4 * time.Second}
+	p := plan{seed: seed, awaited: r.IntN(2) == 0, duration: 3 * time.Second}
 	nodes := []string{"node1", "node2", "node3"}[:2+r.IntN(2)]
 	one := func() string { return nodes[r.IntN(len(nodes))] }
 	several := func() []string { // nodes at which the same is tried, often at once

@@ -1,17 +1,20 @@
 package simulation
 
 import (
-	"bufio"
+	"bytes"
+	"context"
 	"fmt"
 	"io"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
+
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // A channel stands for the part of Redis that the feed of revocations needs: it carries
@@ -22,11 +25,26 @@ type channel struct {
 	conns []*conn // the oldest first
 }
 
-// A conn is a connection to the channel.
+// A conn is the server's end of a connection to the channel.
 type conn struct {
-	net.Conn
-	names  []string    // the channels that it listens to
-	output chan string // what the server says, in RESP
+	*channel
+	mailbox
+	names  []string // the channels that it listens to
+	input  bytes.Buffer
+	closed bool
+}
+
+// A mailbox is what a server has said, in RESP, and nobody has read.
+type mailbox chan string
+
+func newMailbox() mailbox { return make(mailbox, 100) }
+
+func (m mailbox) Read(data []byte) (int, error) {
+	text, ok := <-m
+	if !ok {
+		return 0, io.EOF
+	}
+	return copy(data, text), nil
 }
 
 const revocations = "mnemogate:0" // the channel's name, as in store/redis
@@ -51,99 +69,129 @@ func (c *channel) SetLease(time.Time) {}
 func (c *channel) publish(name, message string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, conn := range c.conns {
-		if slices.Contains(conn.names, name) {
-			conn.output <- push("message", name, message)
-		}
-	}
+	c.send(name, message)
 }
 
-func push(parts ...string) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, ">%d\r\n", len(parts))
-	for _, p := range parts {
-		fmt.Fprintf(&b, "$%d\r\n%s\r\n", len(p), p)
+func (c *channel) send(name, message string) {
+	for _, conn := range slices.Clone(c.conns) {
+		if slices.Contains(conn.names, name) {
+			conn.say(fmt.Sprintf(">3\r\n$7\r\nmessage\r\n$%d\r\n%s\r\n$%d\r\n%s\r\n", len(name), name, len(message), message))
+		}
 	}
-	return b.String()
 }
 
 // close breaks all connections, as a failover does.
 func (c *channel) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, conn := range c.conns {
-		conn.Close()
+	for len(c.conns) > 0 {
+		c.conns[0].end()
 	}
 }
 
-// serve answers the commands of a connection: PING, SUBSCRIBE, and scripts, which are all
-// heartbeats.
-func (c *channel) serve(with net.Conn) {
-	s := &conn{Conn: with, output: make(chan string, 1000)}
+func (c *channel) connect() *conn {
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	s := &conn{channel: c, mailbox: newMailbox()}
 	c.conns = append(c.conns, s)
-	c.mu.Unlock()
-	defer func() {
-		c.mu.Lock()
-		c.conns = slices.DeleteFunc(c.conns, func(other *conn) bool { return other == s })
-		c.mu.Unlock()
-		close(s.output)
-		s.Close()
-	}()
-	go func() {
-		for text := range s.output {
-			if _, err := io.WriteString(s, text); err != nil {
-				s.Close()
-			}
-		}
-	}()
-	for in := bufio.NewReader(s); ; {
-		command, err := readCommand(in)
-		if err != nil {
-			return
-		}
+	return s
+}
+
+// say sends an answer or a message. Redis does not wait for slow clients.
+func (s *conn) say(text string) {
+	if s.closed {
+		return
+	}
+	select {
+	case s.mailbox <- text:
+	default:
+		s.end()
+	}
+}
+
+// end ends the connection.
+func (s *conn) end() {
+	if !s.closed {
+		s.closed = true
+		close(s.mailbox)
+		s.conns = slices.DeleteFunc(s.conns, func(other *conn) bool { return other == s })
+	}
+}
+
+func (s *conn) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.end()
+	return nil
+}
+
+// Write carries out commands: PING, SUBSCRIBE, and scripts, which are all heartbeats.
+func (s *conn) Write(data []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.input.Write(data); s.input.Len() > 0 && !s.closed; {
+		command := readCommand(&s.input)
 		switch name := strings.ToUpper(command[0]); name {
 		case "PING":
-			s.output <- "+PONG\r\n"
+			s.say("+PONG\r\n")
 		case "HELLO":
-			s.output <- "%1\r\n$5\r\nproto\r\n:3\r\n"
+			s.say("%1\r\n$5\r\nproto\r\n:3\r\n")
 		case "SUBSCRIBE":
 			for i, channel := range command[1:] {
-				s.output <- fmt.Sprintf(">3\r\n$9\r\nsubscribe\r\n$%d\r\n%s\r\n:%d\r\n", len(channel), channel, i+1)
+				s.say(fmt.Sprintf(">3\r\n$9\r\nsubscribe\r\n$%d\r\n%s\r\n:%d\r\n", len(channel), channel, i+1))
 			}
-			c.mu.Lock()
 			s.names = append(s.names, command[1:]...)
-			c.mu.Unlock()
 		case "EVALSHA":
-			c.publish(command[6], command[7]+"data")
-			s.output <- "*1\r\n:1\r\n"
+			s.send(command[6], command[7]+"data")
+			s.say("*1\r\n:1\r\n")
 		default:
-			s.output <- "+OK\r\n"
+			s.say("+OK\r\n")
 		}
 	}
+	if s.closed {
+		return 0, io.ErrClosedPipe
+	}
+	return len(data), nil
 }
 
-func readCommand(in *bufio.Reader) (command []string, err error) {
-	line := func() (string, error) {
-		text, err := in.ReadString('\n')
-		return strings.TrimSuffix(text, "\r\n"), err
+// readCommand reads a command. The client library writes each in one piece.
+func readCommand(in *bytes.Buffer) (command []string) {
+	line := func() string {
+		text, _ := in.ReadString('\n')
+		return strings.TrimSuffix(text, "\r\n")
 	}
-	first, err := line()
-	if err != nil || !strings.HasPrefix(first, "*") {
-		return []string{first}, err
+	first, parts := strings.CutPrefix(line(), "*")
+	if !parts { // the PING that store/redis sends first
+		return []string{first}
 	}
-	n, _ := strconv.Atoi(first[1:])
+	n, _ := strconv.Atoi(first)
 	for range n {
-		length, err := line()
-		if err != nil {
-			return nil, err
-		}
-		size, _ := strconv.Atoi(length[1:])
-		part := make([]byte, size+2)
-		if _, err := io.ReadFull(in, part); err != nil {
-			return nil, err
-		}
-		command = append(command, string(part[:size]))
+		length, _ := strconv.Atoi(line()[1:])
+		command = append(command, string(in.Next(length)))
+		in.Next(len("\r\n"))
 	}
-	return command, nil
+	return command
+}
+
+// dialScripts opens a connection to the Redis that runs the scripts, or returns nil.
+func dialScripts(to *miniredis.Miniredis) io.ReadWriteCloser {
+	conn, _ := storetest.DialMiniredis(to.Dial)(context.Background(), "", "")
+	if conn == nil {
+		return nil
+	}
+	said := newMailbox()
+	go func() {
+		defer close(said)
+		for data := make([]byte, 1024); ; {
+			n, err := conn.Read(data)
+			if err != nil {
+				return
+			}
+			said <- string(data[:n])
+		}
+	}()
+	return struct {
+		mailbox
+		io.WriteCloser
+	}{said, conn}
 }

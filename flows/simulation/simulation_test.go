@@ -9,14 +9,17 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -35,7 +38,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // worlds are small and many
+	debug.SetGCPercent(20) // a small heap stays in the caches of the CPU
 	m.Run()
 }
 
@@ -74,7 +77,7 @@ var direct = fake.Direct
 // newWorld returns a world before anything happens. It must be called in a bubble of synctest.
 func newWorld(p plan, traced bool) *world {
 	fault := mutants[p.planted]
-	w := &world{seed: p.seed, planted: fault, began: time.Now(), over: make(chan struct{}), channel: &channel{}}
+	w := &world{seed: p.seed, planted: fault, began: time.Now(), channel: &channel{}}
 	w.traced, w.names, w.ended = traced, map[string]int{}, map[string]*[]*revocation{"acme": {}, "beta": {}}
 	w.replicas.awaited, w.replicas.hasty = p.awaited, fault.hasty
 	w.sessions.Feed = planted[record.Feed](w.channel, fault.channel)
@@ -124,7 +127,7 @@ func newWorld(p plan, traced bool) *world {
 		}
 		w.persons = append(w.persons, person)
 	}
-	for i := range 3 {
+	for i := range p.nodes() {
 		w.nodes = append(w.nodes, &node{world: w, name: fmt.Sprint("node", i+1)})
 	}
 	return w
@@ -146,14 +149,24 @@ func (w *world) run(p plan) {
 	for _, a := range p.actions {
 		acting.Go(func() {
 			time.Sleep(a.at)
+			roomy()
 			w.tell("> %s", a)
 			verbs[a.verb](w, a.who, a.args)
 		})
 	}
+	acting.Go(func() { time.Sleep(p.duration) })
+	var acted atomic.Bool
+	var browsing sync.WaitGroup
 	for _, person := range w.persons {
-		acting.Go(func() { w.browse(person, time.Now().Add(p.duration)) })
+		browsing.Go(func() {
+			for !acted.Load() {
+				w.browse(person)
+			}
+		})
 	}
 	acting.Wait()
+	acted.Store(true)
+	browsing.Wait()
 	w.tell(mended)
 	for _, n := range w.nodes {
 		if n.running.Load() == nil {
@@ -161,20 +174,37 @@ func (w *world) run(p plan) {
 		}
 		n.skew.Store(0)
 	}
-	time.Sleep(5 * time.Second) // see "What happens when" in docs/many-nodes.md
+	soon := time.Now().Add(5 * time.Second) // see "What happens when" in docs/many-nodes.md
+	for time.Sleep(2 * time.Second); time.Now().Before(soon) && !w.isNormal(); {
+		time.Sleep(100 * time.Millisecond)
+	}
 	w.checkEnd()
 	for _, n := range w.nodes {
-		close(n.running.Load().dead)
+		n.crash()
 	}
-	close(w.over)
+	time.Sleep(100 * time.Millisecond)
 	for _, p := range w.processes { // now nothing waits that holds a mutex
 		p.stop()
 	}
 	w.stopped.Wait()
+	for _, p := range w.processes {
+		w.memories.give(p.memory)
+	}
 	if w.scripts != nil {
 		w.scripts.Close()
 	}
 	time.Sleep(2 * time.Second) // then the client library has noticed
+}
+
+// isNormal reports whether nothing is left to do in the background.
+func (w *world) isNormal() bool {
+	store := w.accounts.Through(direct).(accountStore)
+	pending, _ := store.PendingRevocations(context.Background(), record.Revocation{}, 1)
+	waiting, _ := background.Backlogs(context.Background(), store)
+	return len(pending)+len(waiting) == 0 && !slices.ContainsFunc(w.nodes, func(n *node) bool {
+		p := n.running.Load()
+		return !p.memory.HasLease() || p.service.Waiting() > 0
+	})
 }
 
 var idleMemories = sync.Pool{New: func() any { return &memories{} }}
@@ -183,7 +213,7 @@ var idleMemories = sync.Pool{New: func() any { return &memories{} }}
 func simulate(t *testing.T, p plan, traced, scripts bool) (failures []string, story string) {
 	idle := idleMemories.Get().(*memories)
 	defer idleMemories.Put(idle)
-	for len(idle.free) < 3+p.crashes() {
+	for len(idle.free) < p.nodes()+p.crashes() {
 		idle.free = append(idle.free, memory.New(nil, remembered))
 	}
 	synctest.Test(t, func(t *testing.T) {

@@ -22,6 +22,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net"
@@ -41,7 +42,6 @@ import (
 	"github.com/mnemogate/mnemogate/store/fake"
 	"github.com/mnemogate/mnemogate/store/memory"
 	"github.com/mnemogate/mnemogate/store/redis"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // A world is a deployment.
@@ -50,7 +50,6 @@ type world struct {
 	planted  mutant
 	memories *memories // for its processes
 	began    time.Time
-	over     chan struct{} // closed when the world ends: what waited for a dead machine fails
 
 	accounts  fake.Accounts        // PostgreSQL
 	sessions  fake.Sessions        // Redis
@@ -119,7 +118,7 @@ type process struct {
 	memory  *memory.Memory
 	feed    *redis.Store
 	started time.Time
-	dead    chan struct{} // closed when it crashes
+	dead    atomic.Bool // it has crashed: none of its calls succeeds
 	stop    context.CancelFunc
 	dialled atomic.Int64
 }
@@ -128,7 +127,7 @@ func (n *node) now() time.Time { return time.Now().Add(time.Duration(n.skew.Load
 
 // start starts a process on the node.
 func (n *node) start() {
-	p := &process{node: n, started: time.Now(), dead: make(chan struct{})}
+	p := &process{node: n, started: time.Now()}
 	ctx, stop := context.WithCancel(context.WithValue(context.Background(), callerKey{}, caller{n.name, p}))
 	p.stop = stop
 	var err error
@@ -158,18 +157,13 @@ func (n *node) start() {
 		Hasher: newHasher(), Log: slog.New(slog.DiscardHandler), Now: n.now, After: p.after,
 	}
 	p.service = &flows.Service{Manager: manager}
-	var ended sync.WaitGroup
-	ended.Go(func() {
+	p.stopped.Go(func() {
 		p.feed.Run(ctx, planted[record.Feed](p.memory, n.planted.feed))
-		<-n.over
 		_ = p.feed.Close()
 	})
 	p.stopped.Go(func() {
 		p.service.Run(ctx)
-		<-n.over
 		p.service.Close()
-		ended.Wait()
-		n.memories.give(p.memory)
 	})
 	n.running.Store(p)
 	n.world.mu.Lock()
@@ -222,7 +216,7 @@ const remembered = record.Buckets
 func (n *node) crash() {
 	if p := n.running.Swap(nil); p != nil {
 		n.tell("%s crashes", n.name)
-		close(p.dead)
+		p.dead.Store(true)
 	}
 }
 
@@ -236,22 +230,17 @@ func newHasher() *password.Hasher {
 	return h
 }
 
-// wait waits within a process. It does not return in time if the node stalls, nor before the
-// world ends if the process crashes.
+// wait waits within a process. It returns later if the node stalls.
 func (p *process) wait(d time.Duration) error {
-	for {
-		select {
-		case <-time.After(d):
-		case <-p.dead:
-			<-p.over
-			return errDead
-		}
+	for !p.dead.Load() {
+		time.Sleep(d)
 		stalls := time.Duration(p.awake.Load()) - time.Since(p.began)
-		if stalls <= 0 {
+		if stalls <= 0 && !p.dead.Load() {
 			return nil
 		}
-		d = stalls + d%time.Millisecond // not all at once
+		d = max(0, stalls) + d%time.Millisecond // not all at once
 	}
+	return errDead
 }
 
 var (
@@ -346,7 +335,7 @@ func (p *process) link(way *network) fake.Link {
 }
 
 // dial opens a connection to Redis, for the feed of revocations.
-func (p *process) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (p *process) dial(context.Context, string, string) (net.Conn, error) {
 	if err := p.wait(p.takes(p.draw(p.name, "dials"), 0)); err != nil {
 		return nil, err
 	}
@@ -354,10 +343,10 @@ func (p *process) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		return nil, errUnreachable
 	}
 	client, near := net.Pipe()
-	far, server := net.Pipe()
+	var far io.ReadWriteCloser
 	if p.scripts == nil {
-		go p.channel.serve(server)
-	} else if far, _ = storetest.DialMiniredis(p.scripts.Dial)(ctx, "", ""); far == nil {
+		far = p.channel.connect()
+	} else if far = dialScripts(p.scripts); far == nil {
 		return nil, errUnreachable
 	}
 	number := fmt.Sprint(p.dialled.Add(1))
@@ -367,24 +356,19 @@ func (p *process) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 }
 
 // forward passes on what comes from one end of a connection, some time later.
-func (p *process) forward(from, to net.Conn, what, number string) {
+func (p *process) forward(from, to io.ReadWriteCloser, what, number string) {
 	defer from.Close()
 	defer to.Close()
-	arrived := make(chan []byte, 1000) // Redis does not wait for slow clients
-	go func() {
-		defer close(arrived)
-		for {
-			data := make([]byte, 1024)
-			n, err := from.Read(data)
-			if err != nil {
-				return
-			}
-			arrived <- data[:n]
+	for data := make([]byte, 1024); ; {
+		n, err := from.Read(data)
+		if err != nil {
+			return
 		}
-	}()
-	for data := range arrived {
 		for r := p.draw(p.name, what, number); ; {
 			cut, silent, slow, lossy := p.redis.get()
+			if silent {
+				slow += 50 * time.Millisecond
+			}
 			if p.wait(p.takes(r, slow)) != nil || cut || lossy && p.scripts != nil && what == "from Redis" && r.IntN(3) == 0 {
 				return
 			}
@@ -392,7 +376,7 @@ func (p *process) forward(from, to net.Conn, what, number string) {
 				break
 			}
 		}
-		if _, err := to.Write(data); err != nil {
+		if _, err := to.Write(data[:n]); err != nil {
 			return
 		}
 	}
