@@ -17,6 +17,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
 	"golang.org/x/oauth2"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
@@ -164,7 +166,32 @@ func (p *OIDC) checkApple() error {
 func (p *OIDC) Endpoint() string { return guest.EndpointOf(p.Issuer) }
 
 // Weaknesses implements guest.Weak.
-func (p *OIDC) Weaknesses() []guest.Weakness { return guest.HTTPWeakness(p.Insecure, p.Issuer) }
+func (p *OIDC) Weaknesses() []guest.Weakness {
+	return append(guest.HTTPWeakness(p.Insecure, p.Issuer), p.expiring(p.now())...)
+}
+
+// secretNotice is how long before its end to warn of a client secret.
+const secretNotice = 30 * 24 * time.Hour
+
+// expiring warns of a client secret that is a JWT, as Apple's is, and expires soon.
+func (c *oauthClient) expiring(now time.Time) []guest.Weakness {
+	var claims jwt.Claims
+	token, err := jwt.ParseSigned(c.ClientSecret, []jose.SignatureAlgorithm{jose.ES256})
+	if err != nil || token.UnsafeClaimsWithoutVerification(&claims) != nil || claims.Expiry == nil {
+		return nil
+	}
+	end, verb := claims.Expiry.Time(), "expires"
+	if end.Sub(now) > secretNotice {
+		return nil
+	}
+	if now.After(end) {
+		verb = "expired"
+	}
+	return []guest.Weakness{{
+		Message: "client_secret " + verb + " on " + end.UTC().Format(time.DateOnly) + ", after which nobody can log in with " + c.Name,
+		Advice:  "sign a new one, and run caddy reload --force",
+	}}
+}
 
 // Exchange implements tenant.OAuthProvider.
 func (p *OIDC) Exchange(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {

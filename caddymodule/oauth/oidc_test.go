@@ -531,3 +531,30 @@ func TestAnIssuerOnTheWebLeadsNowhereOnThisMachine(t *testing.T) {
 		}
 	}
 }
+
+// A client secret like Apple's is warned of before it expires, and the warning does not
+// reveal it.
+func TestAClientSecretThatExpiresIsWarnedOf(t *testing.T) {
+	const day = 24 * time.Hour
+	now := time.Now()
+	of := func(left time.Duration) string {
+		return sign("ES256", "key", map[string]any{"iss": "team", "exp": now.Add(left).Unix()})
+	}
+	for secret, want := range map[string]string{
+		of(31 * day):        "",
+		of(29 * day):        "expires on " + now.Add(29*day).UTC().Format(time.DateOnly),
+		of(-day):            "expired on " + now.Add(-day).UTC().Format(time.DateOnly),
+		"hidden-secret":     "",
+		"hidden.secret.e30": "",
+		sign("ES256", "key", map[string]any{"iss": "team"}): "",
+	} {
+		c := oauthClient{ClientID: "c", ClientSecret: secret, RedirectURI: []string{"https://app.example.com/"}}
+		p := guesttest.MustStart(t, &OIDC{Issuer: "https://appleid.apple.com", oauthClient: c})
+		found := p.Weaknesses()
+		switch {
+		case want == "" && len(found) == 0:
+		case len(found) != 1 || !strings.Contains(found[0].Message, want) || strings.Contains(found[0].Message, secret):
+			t.Errorf("got %v, want %q", found, want)
+		}
+	}
+}
