@@ -54,7 +54,7 @@ func orvalClient(t *testing.T) []string {
 	if out := w.node(t, "node_modules/orval/dist/bin/orval.js", "--config", "orval.config.cjs"); strings.Count(out, "ready to use") != len(apiDocuments) {
 		t.Error(out)
 	}
-	w.tsc(t, "--skipLibCheck", "--target", "es2022", "--module", "nodenext", "--types", "node", "story-orval.mts")
+	w.compile(t, "story-orval.mts")
 	return []string{"node", w.dir + "/story-orval.mjs"}
 }
 
@@ -63,7 +63,7 @@ func orvalClient(t *testing.T) []string {
 func openAPIFetchClient(t *testing.T) []string {
 	w := newWorkshop(t, nil, apiDocuments["accounts"], peersDir+"/story.mts", peersDir+"/story-fetch.mts")
 	w.node(t, "node_modules/openapi-typescript/bin/cli.js", "openapi.json", "--output", "schema.ts")
-	w.tsc(t, "--skipLibCheck", "--target", "es2022", "--module", "nodenext", "--types", "node", "story-fetch.mts")
+	w.compile(t, "story-fetch.mts")
 	return []string{"node", w.dir + "/story-fetch.mjs"}
 }
 

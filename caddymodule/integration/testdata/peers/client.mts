@@ -8,7 +8,7 @@ import type { paths } from './schema.js';
 
 const { document, company, key, loginID, password } = JSON.parse(process.argv[2]!);
 
-const { servers } = await (await fetch(document, { headers: { 'X-Api-Key': key } })).json();
+const { servers } = (await (await fetch(document, { headers: { 'X-Api-Key': key } })).json()) as { servers: [{ url: string }] };
 const api = createClient<paths>({ baseUrl: new URL(servers[0].url, document).href, headers: { 'X-Api-Key': key } });
 const params = { path: { company_code: company } };
 const bearer = (token: string) => ({ Authorization: `Bearer ${token}` });
