@@ -432,7 +432,9 @@ func TestOIDCTellsARefusalFromAnOutage(t *testing.T) {
 				f.handlers[path] = c.handler
 				f.handlers["/elsewhere"] = func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }
 				p := f.client(t)
-				p.Timeout, p.client.Timeout = caddy.Duration(300*time.Millisecond), 300*time.Millisecond
+				if c.says == silence { // the others answer, however busy this machine is
+					p.Timeout, p.client.Timeout = caddy.Duration(300*time.Millisecond), 300*time.Millisecond
+				}
 				watch := storetest.StartWatch()
 				_, err := p.Exchange(t.Context(), grant)
 				if took := watch.Took(); took > 3*time.Second {
