@@ -110,3 +110,23 @@ func TestAReceiverThatIsGone(t *testing.T) {
 	r.hears("alice", "account.created")
 	r.hears("bob", "account.created")
 }
+
+// A receiver that asks for time gets it, although the pauses are shorter.
+func TestAReceiverAsksForTime(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	r.retryAfter = "2"
+	var tries []time.Time
+	r.behave(func(told) int {
+		if tries = append(tries, time.Now()); len(tries) == 1 {
+			return http.StatusServiceUnavailable
+		}
+		return http.StatusNoContent
+	})
+	s := startSite(t, siteConfig{company: r.events("") + "captcha off"})
+	s.admin("POST", "accounts", fields{"profile_mnemocode": "alice"}).wantStatus(201)
+	r.hears("alice", "account.created")
+	if len(tries) != 2 || tries[1].Sub(tries[0]) < 2*time.Second {
+		t.Errorf("it was asked at %v", tries)
+	}
+}

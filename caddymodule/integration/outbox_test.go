@@ -25,7 +25,8 @@ const eventsSecret = "whsec_dGhlIHNlY3JldCBvZiB0aGUgZXZlbnRz"
 // A receiver is a backend that receives the events of accounts.
 type receiver struct {
 	*httptest.Server
-	t *testing.T
+	t          *testing.T
+	retryAfter string // of its refusals; empty for none
 
 	mu    sync.Mutex
 	tries []told
@@ -84,6 +85,9 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	r.mu.Lock()
 	r.tries = append(r.tries, e)
 	r.mu.Unlock()
+	if e.Status != http.StatusNoContent && r.retryAfter != "" {
+		w.Header().Set("Retry-After", r.retryAfter)
+	}
 	w.WriteHeader(e.Status)
 }
 

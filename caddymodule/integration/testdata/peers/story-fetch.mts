@@ -1,6 +1,6 @@
 // A client with the types that openapi-typescript makes of the document, as ./schema.ts.
 import createClient from 'openapi-fetch';
-import type { paths } from './schema.js';
+import type { paths, webhooks } from './schema.js';
 import { ACCOUNTS_API, ACCOUNTS_KEY, SIGNUP_KEY, SUPPORT_KEY, actorIn, basic, bearer, form, lines, moving, name, subject, until, visit } from './story.mjs';
 
 const api = createClient<paths>({ baseUrl: ACCOUNTS_API, headers: bearer(ACCOUNTS_KEY) });
@@ -80,3 +80,9 @@ const line = await exported();
 const deleted = await api.DELETE('/{company}/accounts/{mnemocode}', { params: { path: { company, mnemocode: `${name}-moves` } } });
 const imported = await api.POST('/{company}/import', { ...at, body: `${line}\n`, bodySerializer: (body) => body, headers: lines, parseAs: 'text' });
 console.log('move', deleted.response.status, JSON.parse(imported.data!).created, JSON.parse(line).passkeys.length, (await exported()) === line);
+
+// What a receiver gets has types, too.
+type Told<T extends keyof webhooks> = NonNullable<webhooks[T]['post']['requestBody']>['content']['application/json'];
+export const changes = ({ data }: Told<'account.changed'>) => [data.company_code, data.profile_mnemocode, data.previous_mnemocode, ...data.fields];
+// @ts-expect-error: this event has no fields
+export const none = ({ data }: Told<'account.deleted'>) => data.fields;
