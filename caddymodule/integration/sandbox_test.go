@@ -146,6 +146,14 @@ func TestSandbox(t *testing.T) {
 			t.Errorf("got %d %s", page.Status, page.Body)
 		}
 	})
+	s.run("by the names of a development server and of an emulator", func(*testing.T) {
+		for _, host := range []string{"localhost:5173", "10.0.2.2:8080"} {
+			r := s.postRequest("acme", sandboxKey, "auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": "correct horse battery"})
+			r.Host = host
+			r.Header.Set("Origin", "http://"+host)
+			s.do(r).wantState(record.Authorized)
+		}
+	})
 	s.run("the accounts API has the messages", func(t *testing.T) {
 		r := s.getRequest("/mnemogate/acme/messages?to="+url.QueryEscape("+37060067890"), sandboxAccountsKey)
 		if got := s.do(r).wantStatus(200).JSON["messages"].([]any); len(got) != 1 {
