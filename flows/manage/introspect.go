@@ -12,7 +12,8 @@ import (
 // An Introspection describes a token (RFC 7662, section 2.2). A token that is not valid
 // for the protected path has only Active, which is false.
 type Introspection struct {
-	// Whether the token belongs to an authorized session of the company.
+	// Whether the token belongs to an authorized session of the company, or is an issued
+	// token of one of its accounts.
 	Active bool `json:"active"`
 	// The user's profile_mnemocode.
 	Sub string `json:"sub,omitempty"`
@@ -22,9 +23,10 @@ type Introspection struct {
 	State record.State `json:"state,omitempty"`
 	// The session's id. It does not work as a token.
 	SID string `json:"sid,omitempty"`
-	// When the user logged in, in Unix seconds.
+	// When the user logged in, or the token was issued, in Unix seconds.
 	Issued int64 `json:"iat,omitempty"`
-	// When the session expires if it is not used, in Unix seconds.
+	// When the session expires if it is not used, or the issued token expires, in Unix
+	// seconds.
 	Expires int64 `json:"exp,omitempty"`
 	// When the user logged in, gave another factor since or, with OpenID, logged in at the
 	// provider, in Unix seconds.
@@ -33,7 +35,8 @@ type Introspection struct {
 	Methods []string `json:"amr,omitempty"`
 	// The account's role; absent if it has none.
 	Role string `json:"role,omitempty"`
-	// The id of an issued token, which has no `sid`, `state` and `auth_time`.
+	// The id of an issued token, which has no `sid`, `state` and `auth_time`. The token may
+	// open only some paths.
 	Token string `json:"token,omitempty"`
 	// The person or program that acts as the user with it (RFC 8693).
 	Act *Actor `json:"act,omitempty"`
