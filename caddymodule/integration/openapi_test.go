@@ -30,9 +30,10 @@ var documented = sync.OnceValues(func() (*apiDocument, error) {
 	})
 })
 
-// closeSchema refuses fields that a schema does not name.
+// closeSchema refuses fields that a schema does not name. One that names none is that of any
+// object.
 func closeSchema(s *openapi3.SchemaRef) {
-	if s.Value.Type.Is("object") {
+	if len(s.Value.Properties) > 0 {
 		s.Value.AdditionalProperties.Has = new(bool)
 	}
 	for _, property := range s.Value.Properties {
