@@ -146,8 +146,12 @@ func (w *world) checkAnswer(p *person, reply flows.Reply, err error) {
 	if p.company == "beta" {
 		other = "acme-"
 	}
-	if text, _ := json.Marshal(reply); strings.Contains(string(text), other) || err != nil && strings.Contains(err.Error(), other) {
-		w.fail("%s learned of another company: %s %v", p.name, text, err)
+	text, _ := json.Marshal(reply)
+	if err != nil {
+		text = []byte(err.Error())
+	}
+	if strings.Contains(string(text), other) && strings.Contains(secret.ReplaceAllString(string(text), ""), other) { // by chance, a token has it
+		w.fail("%s learned of another company: %s", p.name, text)
 	}
 }
 
@@ -163,15 +167,8 @@ func (w *world) checkRefusal(p *person, asked time.Time, password string, err er
 	}
 }
 
-// forgetful reports whether Redis has lost something, and with it counters.
-func (w *world) forgetful() bool {
-	w.replicas.mu.Lock()
-	defer w.replicas.mu.Unlock()
-	return len(w.replicas.lost) > 0 || w.replicas.lag && !w.replicas.awaited
-}
-
-// covering returns the revocations that may have ended a session.
-func (w *world) covering(h *held) (all []*revocation) {
+// revocations returns those of a session, its person and its company.
+func (w *world) revocations(h *held) (all []*revocation) {
 	add := func(some []*revocation) {
 		for _, r := range some { // copies: others write these
 			all = append(all, new(*r))
@@ -184,22 +181,32 @@ func (w *world) covering(h *held) (all []*revocation) {
 	add(h.person.ended)
 	add(h.ended)
 	h.mu.Unlock()
-	return slices.DeleteFunc(all, func(r *revocation) bool { return !r.acked.IsZero() && r.acked.Before(h.born) })
+	return all
+}
+
+// isLost reports whether a failover may have lost that PostgreSQL knows of a revocation.
+func (w *world) isLost(r *revocation) bool {
+	return w.standby.mayHaveLost(r.began, cmp.Or(r.acked, time.Now()))
 }
 
 // A session is refused at most 100 ms after its revocation was acknowledged by a node that
 // hears Redis, and after at most 2 s by any. One that nobody has ended is not refused.
 func (w *world) checkUse(n *node, h *held, asked time.Time, err error) {
-	covering := w.covering(h)
+	all := w.revocations(h)
+	covering := slices.DeleteFunc(slices.Clone(all), func(r *revocation) bool { return !r.acked.IsZero() && r.acked.Before(h.born) })
 	if err != nil {
-		lost := w.mayHaveLost(h.born, h.issued) // with what came before
+		lost := w.replica.mayHaveLost(h.born, h.issued) // with what came before
 		if !unknown(err) && len(covering) == 0 && !lost && h.company == "acme" {
 			w.fail("session %d of %s was refused on %s, although nobody has ended it: %s", h.number, h.name, n.name, said(err))
 		}
 		return
 	}
 	for _, r := range covering {
-		if r.acked.IsZero() || r.began.Before(h.loaded) || w.mayHaveLost(r.began, r.acked) {
+		// The next revocation after a lost one gets its generation: see testdata/lost.txt.
+		again := slices.ContainsFunc(all, func(lost *revocation) bool {
+			return w.isLost(lost) && lost.began.Before(r.began) && lost.began.Before(h.issued)
+		})
+		if again || r.acked.IsZero() || r.began.Before(h.loaded) || w.replica.mayHaveLost(r.began, r.acked) {
 			continue
 		}
 		if late := asked.Sub(r.acked); late > 2*time.Second || late > 100*time.Millisecond && n.heard(r.acked) {
@@ -316,7 +323,7 @@ var _ tenant.EventReceiver = (*outside)(nil)
 // checkEnd checks what must hold once all faults have ended.
 func (w *world) checkEnd() {
 	for _, a := range w.attempts { // what was spent stays spent
-		if w.mayHaveLost(a.from, a.to) {
+		if w.replica.mayHaveLost(a.from, a.to) {
 			continue
 		}
 		n := w.nodes[w.draw(a.name, a.path).IntN(len(w.nodes))]
@@ -326,15 +333,18 @@ func (w *world) checkEnd() {
 	}
 	for _, p := range w.persons {
 		for _, h := range p.held { // what was revoked stays revoked, everywhere
-			for _, n := range w.nodes {
-				_ = w.use(n, h)
+			first := w.use(w.nodes[0], h)
+			for _, n := range w.nodes[1:] {
+				if err := w.use(n, h); said(err) != said(first) {
+					w.fail("session %d of %s: %s on %s, but %s on %s", h.number, h.name, said(err), n.name, said(first), w.nodes[0].name)
+				}
 			}
 		}
 		w.checkLogin(p)
-		if sent := w.outside.count(p, p.phone); sent > smsPerAccount && !w.forgetful() {
+		if sent := w.outside.count(p, p.phone); sent > smsPerAccount && !w.replica.forgetful() {
 			w.fail("%d SMS were sent to %s; the limit is %d", sent, p.name, smsPerAccount)
 		}
-		if sent := w.outside.count(p, p.email); sent > mailsPerAccount && !w.forgetful() {
+		if sent := w.outside.count(p, p.email); sent > mailsPerAccount && !w.replica.forgetful() {
 			w.fail("%d mails were sent to %s; the limit is %d", sent, p.name, mailsPerAccount)
 		}
 		w.checkEvents(p)
@@ -367,6 +377,15 @@ func (w *world) checkLogin(p *person) {
 	for _, password := range p.former {
 		if _, err := w.serve(w.nodes[0], p.name, p, "auth/checkcredentials", "", object{"login_id": p.email, "password": password}); err == nil {
 			w.fail("%s has a new password, and logged in with a former one", p.name)
+		}
+	}
+	for _, r := range slices.Concat(p.ended, *w.ended[p.company]) { // see "Backup and restore" in docs/many-nodes.md
+		switch {
+		case !w.isLost(r):
+		case slices.Contains(p.ended, r):
+			w.endsSessions("operator", []string{p.name, "node1"})
+		default:
+			w.endsAllSessions("operator", []string{p.company, "node1"})
 		}
 	}
 	if len(p.passwords)+len(p.former) > 1 { // a wrong one was perhaps tried too often

@@ -16,12 +16,14 @@ import (
 // A mutant is a fault that stores, feeds and memories of other systems have had. It is planted
 // in what the nodes are given, and a simulation must find it. The zero mutant is none.
 type mutant struct {
-	accounts func(*world, accountStore) accountStore
-	sessions func(*world, record.Sessions) record.Sessions
-	feed     func(record.Feed) record.Feed        // what a node's memory hears
-	channel  func(record.Feed) record.Feed        // what Redis is told to publish
-	memory   func(*memory.Memory) record.Sessions // what a node remembers
-	hasty    bool                                 // wait_replicas does not wait
+	accounts     func(*world, accountStore) accountStore
+	sessions     func(*world, record.Sessions) record.Sessions
+	feed         func(record.Feed) record.Feed        // what a node's memory hears
+	channel      func(record.Feed) record.Feed        // what Redis is told to publish
+	memory       func(*memory.Memory) record.Sessions // what a node remembers
+	hasty        bool                                 // wait_replicas does not wait
+	hastyStandby bool                                 // synchronous_standby_names does not wait
+	scripts      bool                                 // it is planted in a node that runs the scripts
 }
 
 // An accountStore is what nodes need of a store of accounts.
@@ -52,6 +54,8 @@ var mutants = map[string]mutant{
 	"a feed passes on no revocation of a company":   {feed: func(f record.Feed) record.Feed { return noCompanies{f} }},
 	"a memory keeps an answer that came late":       {memory: func(m *memory.Memory) record.Sessions { return &lateMemory{Memory: m} }},
 	"a change is acknowledged without a replica":    {hasty: true},
+	"a node remembers what a failover has lost":     {feed: func(f record.Feed) record.Feed { return noFlush{f} }, scripts: true},
+	"a change is acknowledged without a standby":    {hastyStandby: true},
 }
 
 // Each planted fault is found within 1,000 seeds.
@@ -62,7 +66,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 			for seed := range uint64(1000) {
 				p := newPlan(seed)
 				p.planted = name
-				if failures, _ := simulate(t, p, false, false); len(failures) > 0 {
+				if failures, _ := simulate(t, p, false, mutants[name].scripts); len(failures) > 0 {
 					t.Logf("seed %d: %s", seed, failures[0])
 					return
 				}

@@ -14,7 +14,7 @@ import (
 // kept in testdata.
 type plan struct {
 	seed     uint64
-	awaited  bool   // wait_replicas
+	awaited  bool   // wait_replicas, and synchronous_standby_names
 	planted  string // the name of a fault; empty for none
 	actions  []action
 	duration time.Duration
@@ -108,7 +108,7 @@ func newPlan(seed uint64) plan {
 	}
 	for range 1 + r.IntN(4) {
 		server := []string{"redis", "redis", "postgres"}[r.IntN(3)]
-		switch r.IntN(11) {
+		switch r.IntN(12) {
 		case 0:
 			add(one(), "is_cut_off", server, lasting(2500*time.Millisecond))
 		case 1, 2, 3:
@@ -123,9 +123,9 @@ func newPlan(seed uint64) plan {
 			add(one(), "stalls", lasting(1500*time.Millisecond))
 		case 8:
 			add(one(), "jumps", []string{"-4s", "-1s", "1s", "4s"}[r.IntN(4)])
-		case 9:
-			add("redis", "fails_over", lasting(300*time.Millisecond))
-		case 10:
+		case 9, 10:
+			add([]string{"redis", "postgres"}[r.IntN(2)], "fails_over", lasting(300*time.Millisecond))
+		case 11:
 			add([]string{"gateway", "receiver"}[r.IntN(2)], "fails", lasting(2*time.Second))
 		}
 	}

@@ -80,15 +80,6 @@ func (c *channel) send(name, message string) {
 	}
 }
 
-// close breaks all connections, as a failover does.
-func (c *channel) close() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for len(c.conns) > 0 {
-		c.conns[0].end()
-	}
-}
-
 func (c *channel) connect() *conn {
 	c.mu.Lock()
 	defer c.mu.Unlock()

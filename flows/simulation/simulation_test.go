@@ -79,7 +79,8 @@ func newWorld(p plan, traced bool) *world {
 	fault := mutants[p.planted]
 	w := &world{seed: p.seed, planted: fault, began: time.Now(), channel: &channel{}}
 	w.traced, w.names, w.ended = traced, map[string]int{}, map[string]*[]*revocation{"acme": {}, "beta": {}}
-	w.replicas.awaited, w.replicas.hasty = p.awaited, fault.hasty
+	w.replica.awaited, w.replica.hasty = p.awaited, fault.hasty
+	w.standby.awaited, w.standby.hasty = p.awaited, fault.hastyStandby
 	w.sessions.Feed = planted[record.Feed](w.channel, fault.channel)
 	w.outside = outside{w: w, failing: map[string]bool{}}
 	w.companies = map[string]*tenant.Company{}
@@ -168,14 +169,15 @@ func (w *world) run(p plan) {
 	acted.Store(true)
 	browsing.Wait()
 	w.tell(mended)
+	soon := 5 * time.Second // see "What happens when" in docs/many-nodes.md
 	for _, n := range w.nodes {
 		if n.running.Load() == nil {
 			n.start()
 		}
-		n.skew.Store(0)
+		soon = max(soon, 5*time.Second+time.Duration(n.skew.Swap(0))) // retries were put off by this clock
 	}
-	soon := time.Now().Add(5 * time.Second) // see "What happens when" in docs/many-nodes.md
-	for time.Sleep(2 * time.Second); time.Now().Before(soon) && !w.isNormal(); {
+	end := time.Now().Add(soon)
+	for time.Sleep(2 * time.Second); time.Now().Before(end) && !w.isNormal(); {
 		time.Sleep(100 * time.Millisecond)
 	}
 	w.checkEnd()
@@ -216,12 +218,17 @@ func simulate(t *testing.T, p plan, traced, scripts bool) (failures []string, st
 	for len(idle.free) < p.nodes()+p.crashes() {
 		idle.free = append(idle.free, memory.New(nil, remembered))
 	}
+	if scripts { // empties the library's pool of timers, which belong to a bubble
+		runtime.GC()
+		runtime.GC()
+	}
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(p, traced)
 		w.memories = idle
 		if scripts {
 			w.scripts = miniredis.NewMiniRedis()
 			w.scripts.ClockTTL(true)
+			w.replica.awaited = false // it has no WAIT
 		}
 		w.run(p)
 		failures, story = w.failures, w.story()
@@ -264,10 +271,6 @@ func TestSimulationOfScripts(t *testing.T) {
 // findNone runs the plans of n seeds, in which no promise must be broken.
 func findNone(t *testing.T, first, n uint64, scripts bool) {
 	for seed := first; seed < first+n; seed++ {
-		if scripts { // empties the library's pool of timers, which belong to a bubble
-			runtime.GC()
-			runtime.GC()
-		}
 		p := newPlan(seed)
 		failures, story := simulate(t, p, scripts, scripts)
 		if len(failures) == 0 {

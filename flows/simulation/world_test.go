@@ -27,7 +27,6 @@ import (
 	"math/rand/v2"
 	"net"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,9 +54,11 @@ type world struct {
 	sessions  fake.Sessions        // Redis
 	channel   *channel             // Redis, too
 	scripts   *miniredis.Miniredis // in place of both, if the scripts run; nil otherwise
-	replicas  replicas
+	replica   replica              // of Redis
+	standby   replica              // of PostgreSQL
 	nodes     []*node
 	processes []*process     // all that ever ran
+	connected []net.Conn     // to Redis, the server's ends
 	stopped   sync.WaitGroup // all that the processes do
 	outside   outside        // gateways and the receiver of events
 
@@ -247,7 +248,7 @@ var (
 	errDead        = errors.New("the process is dead")
 	errUnreachable = errors.New("the server can't be reached")
 	errLost        = errors.New("the answer was lost")
-	errReplicas    = errors.New("too few replicas have the change")
+	errReplica     = errors.New("too few replicas have the change")
 )
 
 // A network is the way from a node to a server.
@@ -316,9 +317,12 @@ func (p *process) link(way *network) fake.Link {
 		if cut {
 			return errUnreachable
 		}
+		if way == &p.postgres && !p.standby.has(what) { // PostgreSQL shows nobody the change, and does not answer
+			return late(errReplica)
+		}
 		err := call()
-		if err == nil && way == &p.redis && !p.replicas.have(what) {
-			err = errReplicas
+		if err == nil && way == &p.redis && !p.replica.has(what) {
+			err = errReplica
 		}
 		p.tellCall(who, p.name, what, err)
 		if cut, silent, _, _ = way.get(); silent || lost || time.Until(end) < back {
@@ -343,6 +347,9 @@ func (p *process) dial(context.Context, string, string) (net.Conn, error) {
 		return nil, errUnreachable
 	}
 	client, near := net.Pipe()
+	p.node.world.mu.Lock()
+	p.connected = append(p.connected, near)
+	p.node.world.mu.Unlock()
 	var far io.ReadWriteCloser
 	if p.scripts == nil {
 		far = p.channel.connect()
@@ -382,52 +389,85 @@ func (p *process) forward(from, to io.ReadWriteCloser, what, number string) {
 	}
 }
 
-// replicas are those of Redis. While they lag, a failover loses what the master does.
-type replicas struct {
+// A replica is that of a store. While it lags, a failover loses what the master does.
+type replica struct {
 	mu      sync.Mutex
-	awaited bool // wait_replicas is set
+	awaited bool // wait_replicas or synchronous_standby_names is set
 	hasty   bool // and does not wait: a planted fault
 	lag     bool
 	since   time.Time
 	lost    [][2]time.Time // when the master did what failovers have lost
 }
 
-// have reports whether a change may be acknowledged.
-func (r *replicas) have(what string) bool {
+var reads = []string{
+	"sessions.get", "sessions.list", "sessions.touch", "sessions.refund", "sessions.revoked",
+	"accounts.by_login_id", "accounts.by_id", "accounts.by_mnemocode", "accounts.passkey", "accounts.passkeys", "accounts.backup_codes",
+	"accounts.failure_counts", "accounts.pending_revocations", "accounts.due", "accounts.backlog",
+}
+
+// has reports whether a call may be acknowledged.
+func (r *replica) has(what string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.lag || !r.awaited || r.hasty || slices.Contains([]string{"get", "list", "touch", "refund", "revoked"}, strings.TrimPrefix(what, "sessions."))
+	return !r.lag || !r.awaited || r.hasty || slices.Contains(reads, what)
 }
 
 // failOver promotes a replica that has nothing of what was done in the time before.
-func (w *world) failOver(lag time.Duration) {
-	w.replicas.mu.Lock()
-	if w.replicas.lag || w.scripts != nil {
-		w.replicas.mu.Unlock()
+func (w *world) failOver(server string, lag time.Duration) {
+	r, snapshot := &w.replica, w.sessions.Snapshot
+	switch {
+	case server == "postgres":
+		r, snapshot = &w.standby, w.accounts.Snapshot
+	case w.scripts != nil:
+		snapshot = w.snapshotScripts
+	}
+	r.mu.Lock()
+	if r.lag {
+		r.mu.Unlock()
 		return
 	}
-	w.replicas.lag, w.replicas.since = true, time.Now()
-	w.replicas.mu.Unlock()
-	w.tell("Redis' replica gets nothing more")
-	restore := w.sessions.Snapshot()
+	r.lag, r.since = true, time.Now()
+	r.mu.Unlock()
+	w.tell("the replica of %s gets nothing more", server)
+	restore := snapshot()
 	time.Sleep(lag)
 	restore()
-	w.channel.close()
 	w.mu.Lock()
-	w.failovers = append(w.failovers, time.Now())
-	w.mu.Unlock()
-	w.replicas.mu.Lock()
-	defer w.replicas.mu.Unlock()
-	w.replicas.lag = false
-	if !w.replicas.awaited {
-		w.replicas.lost = append(w.replicas.lost, [2]time.Time{w.replicas.since, time.Now()})
+	if server == "redis" {
+		w.failovers = append(w.failovers, time.Now())
+		for _, c := range w.connected {
+			c.Close()
+		}
+		w.connected = nil
 	}
-	w.tell("Redis' replica is the master")
+	w.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.lag = false
+	if !r.awaited {
+		r.lost = append(r.lost, [2]time.Time{r.since, time.Now()})
+	}
+	w.tell("the replica of %s is the master", server)
+}
+
+// snapshotScripts returns a function that brings Redis back to the present state.
+func (w *world) snapshotScripts() (restore func()) {
+	w.scripts.DB(1).FlushDB()
+	for _, key := range w.scripts.Keys() {
+		if err := w.scripts.Copy(0, key, 1, key); err != nil {
+			panic(err)
+		}
+	}
+	return func() { w.scripts.SwapDB(0, 1) }
 }
 
 // mayHaveLost reports whether a failover may have lost what was done in this time.
-func (w *world) mayHaveLost(from, to time.Time) bool {
-	w.replicas.mu.Lock()
-	defer w.replicas.mu.Unlock()
-	return slices.ContainsFunc(w.replicas.lost, func(l [2]time.Time) bool { return !from.After(l[1]) && !to.Before(l[0]) })
+func (r *replica) mayHaveLost(from, to time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.ContainsFunc(r.lost, func(l [2]time.Time) bool { return !from.After(l[1]) && !to.Before(l[0]) }) ||
+		r.lag && !r.awaited && !to.Before(r.since)
 }
+
+// forgetful reports whether the store has lost something, or is about to.
+func (r *replica) forgetful() bool { return r.mayHaveLost(time.Time{}, time.Now()) }

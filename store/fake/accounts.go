@@ -17,7 +17,12 @@ import (
 
 // An Accounts is what all nodes share of a store of accounts. Its zero value is empty.
 type Accounts struct {
-	mu          sync.Mutex
+	mu sync.Mutex
+	accountData
+}
+
+// accountData is what a standby has too.
+type accountData struct {
 	numbered    int64 // the last number of an account, event or claim
 	rows        map[int64]*row
 	failures    map[record.FailureKey]map[record.FailureKind]failure
@@ -30,6 +35,33 @@ type Accounts struct {
 	queues      map[[2]string]*queue // by company and name
 }
 
+// Snapshot returns a function that brings the store back to the present state, as a
+// failover does to a standby that has got nothing since. Numbers are not given out again.
+func (s *Accounts) Snapshot() (restore func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	then := s.accountData
+	then.rows, then.failures, then.queues = map[int64]*row{}, map[record.FailureKey]map[record.FailureKind]failure{}, map[[2]string]*queue{}
+	for id, r := range s.rows {
+		then.rows[id] = r.clone()
+	}
+	for key, counts := range s.failures {
+		then.failures[key] = maps.Clone(counts)
+	}
+	for name, q := range s.queues {
+		then.queues[name] = &queue{q.OutboxQueue, q.due, slices.Clone(q.accounts)}
+		then.queues[name].Events = slices.Clone(q.Events)
+	}
+	then.pending, then.generations, then.seeds = maps.Clone(s.pending), maps.Clone(s.generations), maps.Clone(s.seeds)
+	then.spent, then.secrets, then.keys = maps.Clone(s.spent), slices.Clone(s.secrets), maps.Clone(s.keys)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		then.numbered = s.numbered
+		s.accountData = then
+	}
+}
+
 // A row is an account with all that belongs to it.
 type row struct {
 	record.Account
@@ -39,6 +71,14 @@ type row struct {
 	devices  []record.Device
 	tokens   []token
 	history  []record.Event // oldest first
+}
+
+func (r *row) clone() *row {
+	c := *r
+	c.Identities, c.Accepted, c.loginIDs = slices.Clone(r.Identities), slices.Clone(r.Accepted), slices.Clone(r.loginIDs)
+	c.backup, c.passkeys, c.devices = slices.Clone(r.backup), slices.Clone(r.passkeys), slices.Clone(r.devices)
+	c.tokens, c.history = slices.Clone(r.tokens), slices.Clone(r.history)
+	return &c
 }
 
 type token struct {
