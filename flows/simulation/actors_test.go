@@ -42,7 +42,7 @@ var verbs = map[string]func(w *world, who string, args []string){
 	"crashes": func(w *world, who string, args []string) {
 		n := w.at([]string{who})[0]
 		n.crash()
-		time.Sleep(duration(args[0]))
+		w.lasts(who, args[0])
 		if n.running.Load() == nil {
 			n.start()
 		}
@@ -55,11 +55,11 @@ var verbs = map[string]func(w *world, who string, args []string){
 		w.tell("the clock of %s is %s ahead", who, args[0])
 		w.at([]string{who})[0].skew.Store(int64(duration(args[0])))
 	},
-	"fails_over": func(w *world, who string, args []string) { w.failOver(who, duration(args[0])) },
+	"fails_over": func(w *world, who string, args []string) { w.failOver(who, args[0]) },
 	"fails": func(w *world, who string, args []string) {
 		w.tell("the %s fails for %s", who, args[0])
 		w.outside.fail(who, true)
-		time.Sleep(duration(args[0]))
+		w.lasts(who, args[0])
 		w.outside.fail(who, false)
 	},
 }
@@ -72,6 +72,11 @@ func duration(text string) time.Duration {
 	return d
 }
 
+// lasts waits while something lasts, a little longer so that nothing else happens at its end.
+func (w *world) lasts(who, text string) {
+	time.Sleep(duration(text) + between(w.draw(who, "lasts"), 0, time.Millisecond))
+}
+
 // failing returns the verb of a network that is broken for some time.
 func failing(breaks, mends func(*network)) func(w *world, who string, args []string) {
 	return func(w *world, who string, args []string) {
@@ -80,7 +85,7 @@ func failing(breaks, mends func(*network)) func(w *world, who string, args []str
 			way = &w.at([]string{who})[0].postgres
 		}
 		way.set(breaks)
-		time.Sleep(duration(args[1]))
+		w.lasts(who, args[1])
 		way.set(mends)
 		w.tell("%s reaches %s again", who, args[0])
 	}
@@ -265,7 +270,14 @@ func (w *world) checkPassword(p *person, nodes []*node) (checked flows.Reply, lo
 	if err != nil {
 		return flows.Reply{}, time.Time{}, false
 	}
-	asked, body := time.Now(), object{"password": password}
+	body := object{"password": password}
+	if w.draw(p.name, "strays").IntN(4) == 0 {
+		w.strays(p, "a token for auth/checkpassword", func(elsewhere *person) error {
+			_, err := w.serve(nodes[0], p.name, elsewhere, "auth/checkpassword", begun.SessionToken, body)
+			return err
+		})
+	}
+	asked := time.Now()
 	checked, ok = race(w, "a token for auth/checkpassword", p.name, nodes, func(who string, n *node) (flows.Reply, error) {
 		reply, err := w.serve(n, who, p, "auth/checkpassword", begun.SessionToken, body)
 		w.checkRefusal(p, asked, password, err)
@@ -402,9 +414,9 @@ func (w *world) retries(who string, args []string) {
 	token := begun.SessionToken
 	var mu sync.Mutex
 	var answers []string
-	together(len(nodes)+1, func(i int) {
-		n := append(nodes, nodes[0])[i]
-		name := fmt.Sprint(who, i+1)
+	nodes = append(nodes, nodes[0])
+	together(len(nodes), func(i int) {
+		n, name := nodes[i], fmt.Sprint(who, i+1)
 		time.Sleep(between(w.draw(name, "retries"), 0, time.Millisecond))
 		w.tell("%s → %s auth/checkpassword with a key, %s", name, n.name, w.masked(token, string(raw)))
 		answer, err := ask(n, name, func(ctx context.Context, s *flows.Service) ([]byte, error) {
@@ -671,6 +683,14 @@ func (w *world) attack(nodes []*node, loginID string, outcome func(wrong bool)) 
 	})
 }
 
+// strays uses a token in the other company. The answer is that to a token that nobody has.
+func (w *world) strays(p *person, what string, use func(elsewhere *person) error) {
+	elsewhere := &person{name: p.name, company: map[string]string{"acme": "beta", "beta": "acme"}[p.company]}
+	if err := use(elsewhere); !unknown(err) && wire.CodeOf(err) != wire.ErrTokenInvalid {
+		w.fail("%s used %s of %s in %s: %s", p.name, what, p.company, elsewhere.company, said(err))
+	}
+}
+
 // browse uses a session of a person a little later, perhaps one that was ended.
 func (w *world) browse(p *person) {
 	r := w.draw(p.name, "browses")
@@ -682,23 +702,32 @@ func (w *world) browse(p *person) {
 	}
 	p.mu.Unlock()
 	if h != nil {
-		w.use(w.nodes[r.IntN(len(w.nodes))], h)
+		n := w.nodes[r.IntN(len(w.nodes))]
+		w.use(n, h)
+		if r.IntN(8) == 0 {
+			w.strays(p, "a session", func(elsewhere *person) error { return w.authorize(n, h, elsewhere.company) })
+		}
 	}
 }
 
 const browser = "'s browser"
 
-// use requests a path of the application with a session.
-func (w *world) use(n *node, h *held) error {
-	asked := time.Now()
-	who := h.name + browser
-	_, err := ask(n, who, func(ctx context.Context, s *flows.Service) (record.Session, error) {
-		found, err := s.Authorize(ctx, session.Requirement{Company: h.company}, []string{"Bearer " + h.token})
+// authorize requests a path of a company's application with a session.
+func (w *world) authorize(n *node, h *held, company string) error {
+	_, err := ask(n, h.name+browser, func(ctx context.Context, s *flows.Service) (record.Session, error) {
+		found, err := s.Authorize(ctx, session.Requirement{Company: company}, []string{"Bearer " + h.token})
 		if err == nil && found.Mnemocode != h.mnemocode {
 			w.fail("session %d of %s is that of %s", h.number, h.mnemocode, found.Mnemocode)
 		}
 		return found, err
 	})
+	return err
+}
+
+// use requests a path of the application with a session.
+func (w *world) use(n *node, h *held) error {
+	asked := time.Now()
+	err := w.authorize(n, h, h.company)
 	if w.traced {
 		h.mu.Lock()
 		before, known := h.told[n.name]

@@ -48,6 +48,7 @@ var mutants = map[string]mutant{
 	"an event that failed is sent last":             {accounts: func(_ *world, a accountStore) accountStore { return failedLast{a} }},
 	"events are acknowledged before they are sent":  {accounts: func(_ *world, a accountStore) accountStore { return acknowledgeAll{a} }},
 	"a login id is looked up in all companies":      {accounts: func(_ *world, a accountStore) accountStore { return anyCompany{a} }},
+	"a session is one of each company":              {memory: func(m *memory.Memory) record.Sessions { return eachCompany{m} }},
 	"what is pending is never revoked":              {accounts: func(_ *world, a accountStore) accountStore { return pendingForever{a} }},
 	"a feed trusts its memory for too long":         {feed: func(f record.Feed) record.Feed { return longLease{f} }},
 	"a feed trusts its memory too early":            {feed: func(f record.Feed) record.Feed { return noFlush{f} }},
@@ -285,6 +286,14 @@ type anyCompany struct{ accountStore }
 
 func (a anyCompany) ByLoginID(ctx context.Context, _, loginID, loginIDHash string) (record.Account, error) {
 	return a.accountStore.ByLoginID(ctx, "acme", loginID, loginIDHash)
+}
+
+type eachCompany struct{ *memory.Memory }
+
+func (m eachCompany) Recall(ctx context.Context, now time.Time, company string, hash record.TokenHash, whole bool) (record.Session, error) {
+	found, err := m.Memory.Recall(ctx, now, company, hash, whole)
+	found.Company = company
+	return found, err
 }
 
 type pendingForever struct{ accountStore }

@@ -235,11 +235,12 @@ func newHasher() *password.Hasher {
 func (p *process) wait(d time.Duration) error {
 	for !p.dead.Load() {
 		time.Sleep(d)
-		stalls := time.Duration(p.awake.Load()) - time.Since(p.began)
+		since := time.Since(p.began)
+		stalls := time.Duration(p.awake.Load()) - since
 		if stalls <= 0 && !p.dead.Load() {
 			return nil
 		}
-		d = max(0, stalls) + d%time.Millisecond // not all at once
+		d = max(0, stalls) + since%time.Millisecond // not all at once
 	}
 	return errDead
 }
@@ -413,7 +414,7 @@ func (r *replica) has(what string) bool {
 }
 
 // failOver promotes a replica that has nothing of what was done in the time before.
-func (w *world) failOver(server string, lag time.Duration) {
+func (w *world) failOver(server, lag string) {
 	r, snapshot := &w.replica, w.sessions.Snapshot
 	switch {
 	case server == "postgres":
@@ -430,7 +431,7 @@ func (w *world) failOver(server string, lag time.Duration) {
 	r.mu.Unlock()
 	w.tell("the replica of %s gets nothing more", server)
 	restore := snapshot()
-	time.Sleep(lag)
+	w.lasts(server, lag)
 	restore()
 	w.mu.Lock()
 	if server == "redis" {
