@@ -67,6 +67,19 @@ func openAPIFetchClient(t *testing.T) []string {
 	return []string{"node", w.dir + "/story-fetch.mjs"}
 }
 
+// hey-api makes clients that compile.
+func TestHeyAPIClientsCompile(t *testing.T) {
+	t.Parallel()
+	w := newWorkshop(t, nil)
+	var made []string
+	for name, document := range apiDocuments {
+		path := get(filepath.Abs(document))(t)
+		w.node(t, "node_modules/@hey-api/openapi-ts/bin/index.cjs", "--input", path, "--output", name, "--client", "@hey-api/client-fetch")
+		made = append(made, name+"/index.ts", name+"/sdk.gen.ts")
+	}
+	w.tsc(t, append(made, "--noEmit", "--skipLibCheck", "--target", "es2022", "--module", "esnext", "--moduleResolution", "bundler")...)
+}
+
 // ogen makes one type of a schema and a security scheme with the same name, and one of an
 // answer's schema with its headers. (Building ogen and its code takes too long for a test.)
 func TestNamesInTheDocumentsHaveOneMeaning(t *testing.T) {
