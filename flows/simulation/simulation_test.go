@@ -102,6 +102,9 @@ func newWorld(p plan, traced bool) *world {
 		w.companies[code] = c
 	}
 	accounts := w.accounts.Through(direct)
+	if _, err := accounts.Secrets(context.Background()); err != nil { // makes the first one, as the first node did once
+		panic(err)
+	}
 	for i, name := range []string{"alice", "bob", "carol", "victor", "alba", "brad"} {
 		company := "acme"
 		if i >= 4 {
