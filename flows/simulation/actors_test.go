@@ -99,10 +99,10 @@ type person struct {
 
 	mu        sync.Mutex
 	id        int64
-	passwords []word               // one of these is valid: several, if an answer was lost or changes raced
-	former    []string             // none of these is
-	used      map[string]time.Time // backup codes
-	held      []*held              // sessions, the newest last
+	passwords []word                  // one of these is valid: several, if an answer was lost or changes raced
+	former    []string                // none of these is
+	used      map[string][2]time.Time // backup codes, and when
+	held      []*held                 // sessions, the newest last
 	ended     []*revocation
 	settled   int // changes whose event must come
 	wrong     int // wrong passwords that were told from right ones
@@ -328,10 +328,10 @@ func (w *world) usesBackupCode(who string, args []string) {
 	w.hold(p, won.Reply, born, won.loaded)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if before, again := p.used[code]; again && !w.standby.mayHaveLost(before, before) {
-		w.fail("%s logged in with a backup code that was used %s before", who, asked.Sub(before))
+	if before, again := p.used[code]; again && !w.standby.mayHaveLost(before[0], before[1]) {
+		w.fail("%s logged in with a backup code that was used %s before", who, asked.Sub(before[1]))
 	}
-	p.used[code] = time.Now()
+	p.used[code] = [2]time.Time{asked, time.Now()}
 }
 
 func (w *world) hold(p *person, reply flows.Reply, born, loaded time.Time) *held {

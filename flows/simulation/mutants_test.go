@@ -40,6 +40,7 @@ var mutants = map[string]mutant{
 	"a logout is published before it is stored":     {sessions: func(w *world, s record.Sessions) record.Sessions { return publishThenDelete{s, w} }, channel: mute},
 	"a revocation ends only what it lists":          {sessions: func(_ *world, s record.Sessions) record.Sessions { return listThenEnd{s} }},
 	"a revocation is acknowledged, then stored":     {sessions: func(w *world, s record.Sessions) record.Sessions { return acknowledgeThenEnd{s, w} }},
+	"a lost answer is taken for a success":          {sessions: func(_ *world, s record.Sessions) record.Sessions { return takeForSuccess{s} }},
 	"a touch writes the whole session back":         {sessions: func(_ *world, s record.Sessions) record.Sessions { return touchBack{s} }},
 	"a new session displaces none":                  {sessions: func(_ *world, s record.Sessions) record.Sessions { return displaceNone{s} }},
 	"a failure count is read, then written":         {accounts: func(_ *world, a accountStore) accountStore { return readThenCount{a} }},
@@ -185,6 +186,15 @@ type acknowledgeThenEnd struct {
 
 func (s acknowledgeThenEnd) End(ctx context.Context, now time.Time, e record.Revocation) error {
 	s.w.stopped.Go(func() { _ = s.Sessions.End(ctx, now, e) })
+	return nil
+}
+
+type takeForSuccess struct{ record.Sessions }
+
+func (s takeForSuccess) Delete(ctx context.Context, hash record.TokenHash) error {
+	if err := s.Sessions.Delete(ctx, hash); record.IsAnswer(err) {
+		return err
+	}
 	return nil
 }
 

@@ -113,7 +113,7 @@ func newWorld(p plan, traced bool) *world {
 		known := []string{"alice", "bob", "carol", "victor", "alice", "bob"}[i] // the login ids are the same in both companies
 		person := &person{
 			name: name, company: company, mnemocode: company + "-" + name, email: known + "@example.com", phone: fmt.Sprintf("+3706000000%d", i),
-			coded: known == "bob", passwords: []word{{firstPassword, w.began}}, used: map[string]time.Time{},
+			coded: known == "bob", passwords: []word{{firstPassword, w.began}}, used: map[string][2]time.Time{},
 		}
 		a := record.Account{
 			Company: company, Mnemocode: person.mnemocode, Email: person.email, Phone: person.phone, Status: record.StatusActive,
