@@ -388,17 +388,17 @@ func (w *world) checkLogin(p *person) {
 			w.endsAllSessions("operator", []string{p.company, "node1"})
 		}
 	}
-	if len(p.passwords)+len(p.former) > 1 { // a wrong one was perhaps tried too often
-		w.operate(w.nodes[0], "unlocks "+p.name, func(ctx context.Context, s *flows.Service) error {
-			_, err := w.admin(s, p.company).Unlock(ctx, p.mnemocode)
-			return err
-		})
-	}
 	logIn := w.logIn
 	if p.coded { // may have used up its SMS
 		logIn = w.logInByPasskey
 	}
 	for range len(p.passwords) { // one of them is right
+		if len(p.passwords)+len(p.former) > 1 { // wrong ones were perhaps tried too often
+			w.operate(w.nodes[0], "unlocks "+p.name, func(ctx context.Context, s *flows.Service) error {
+				_, err := w.admin(s, p.company).Unlock(ctx, p.mnemocode)
+				return err
+			})
+		}
 		if h := logIn(p, w.nodes[:1]); h != nil {
 			for _, n := range w.nodes {
 				if err := w.use(n, h); err != nil {
