@@ -29,6 +29,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/store/fake"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 var explained = flag.Int("explained", 3000, "how many requests TestExplainSaysWhatTheGateDoes compares; 100000 for a thorough run")
@@ -107,6 +108,10 @@ func newTown(t *testing.T) *town {
 		}`+text+"\n}")))
 	provision(t, one.app, new(fake.Sessions).Through(fake.Direct))
 	h := one.handler(func(h *Handler) { h.Forward = []string{"role", "email", "phone"} }) // so that sessions carry them
+	storetest.Eventually(t, time.Minute, "start", func() bool { // it hashes all passwords
+		_, err := one.app.Service(t.Context())
+		return err == nil
+	})
 	service, err := one.app.Service(t.Context())
 	must(t, err)
 	for company, key := range one.keys {

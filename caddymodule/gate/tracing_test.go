@@ -53,14 +53,20 @@ func (c *otlpCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// named returns the span of a trace with this name.
-func (c *otlpCollector) named(t *testing.T, traceID, name string) *spans.Span {
+// named waits for the span of a trace with this name, and returns it. The span of a request
+// ends shortly after the other side has answered it.
+func (c *otlpCollector) named(t *testing.T, traceID, name string) (found *spans.Span) {
 	t.Helper()
-	i := slices.IndexFunc(c.spans, func(s *spans.Span) bool { return s.Name == name && fmt.Sprintf("%x", s.TraceId) == traceID })
-	if i < 0 {
-		t.Fatalf("the trace has no span %q", name)
-	}
-	return c.spans[i]
+	storetest.Eventually(t, 20*time.Second, "span "+name+" of the trace "+traceID, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		i := slices.IndexFunc(c.spans, func(s *spans.Span) bool { return s.Name == name && fmt.Sprintf("%x", s.TraceId) == traceID })
+		if i >= 0 {
+			found = c.spans[i]
+		}
+		return i >= 0
+	})
+	return found
 }
 
 func attributes(s *spans.Span) map[string]string {
@@ -115,6 +121,7 @@ func tracesSteps(t *testing.T, stores string) {
 	}
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", otlp.URL)
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf")
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "50") // ms
 	load(t, `{
 		admin off
 		persist_config off
@@ -201,10 +208,11 @@ func tracesSteps(t *testing.T, stores string) {
 	await("notice.password_changed")
 	await("otp.recovery")
 	await("password.changed")
+	for _, i := range []int{2, 4, 5} {
+		received.named(t, trace(i), "POST")
+	}
 	client.CloseIdleConnections()
 	_ = caddy.Stop() // sends what is left
-	received.mu.Lock()
-	defer received.mu.Unlock()
 
 	for i, want := range []struct{ route, outcome string }{
 		1: {"auth/checkcredentials", "auth.credentials.invalid"},
