@@ -24,16 +24,17 @@ import (
 // the document does not name.
 var documented = sync.OnceValues(func() (*apiDocument, error) {
 	return loadDocument(openAPIName, func(doc *openapi3.T) {
-		for _, schema := range doc.Components.Schemas {
-			closeSchema(schema)
+		for name, schema := range doc.Components.Schemas {
+			if !strings.HasSuffix(name, "Request") { // mnemogate ignores what it does not know
+				closeSchema(schema)
+			}
 		}
 	})
 })
 
-// closeSchema refuses fields that a schema does not name. One that names none is that of any
-// object.
+// closeSchema refuses fields that a schema does not name.
 func closeSchema(s *openapi3.SchemaRef) {
-	if len(s.Value.Properties) > 0 {
+	if s.Value.Type.Is("object") {
 		s.Value.AdditionalProperties.Has = new(bool)
 	}
 	for _, property := range s.Value.Properties {
