@@ -108,7 +108,7 @@ func newTown(t *testing.T) *town {
 		}`+text+"\n}")))
 	provision(t, one.app, new(fake.Sessions).Through(fake.Direct))
 	h := one.handler(func(h *Handler) { h.Forward = []string{"role", "email", "phone"} }) // so that sessions carry them
-	storetest.Eventually(t, time.Minute, "start", func() bool { // it hashes all passwords
+	storetest.Eventually(t, time.Minute, "start", func() bool {                           // it hashes all passwords
 		_, err := one.app.Service(t.Context())
 		return err == nil
 	})
