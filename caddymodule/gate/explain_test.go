@@ -26,6 +26,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/gate/identity"
 	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
+	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/store/fake"
@@ -108,12 +109,12 @@ func newTown(t *testing.T) *town {
 		}`+text+"\n}")))
 	provision(t, one.app, new(fake.Sessions).Through(fake.Direct))
 	h := one.handler(func(h *Handler) { h.Forward = []string{"role", "email", "phone"} }) // so that sessions carry them
-	storetest.Eventually(t, time.Minute, "start", func() bool {                           // it hashes all passwords
-		_, err := one.app.Service(t.Context())
+	var service *flows.Service
+	storetest.Eventually(t, time.Minute, "start", func() (up bool) { // it hashes all passwords
+		var err error
+		service, err = one.app.Service(t.Context())
 		return err == nil
 	})
-	service, err := one.app.Service(t.Context())
-	must(t, err)
 	for company, key := range one.keys {
 		for _, name := range []string{"plain", "twice", "code", "admin", "editor", "restricted", "closed", "denied"} {
 			a, err := service.Accounts.ByMnemocode(t.Context(), company, name)

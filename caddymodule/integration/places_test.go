@@ -16,14 +16,13 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-var drill = flag.Duration("drill", 0, "how long users log in before TestTheFirstPlaceDies kills the first place; 10s for figures, 0 to skip the test")
+var drill = flag.Duration("drill", time.Second, "how long users log in before TestTheFirstPlaceDies kills the first place, and how long it takes each time; 10s for figures")
 
 // The first of two places dies. An operator does what docs/many-nodes.md says, and users of
 // the second place go on. Nothing that was acknowledged is lost.
 func TestTheFirstPlaceDies(t *testing.T) {
-	if *drill == 0 {
-		t.Skip("it is a drill, which -drill 10s runs")
-	}
+	t.Parallel()
+	need(t, "redis-cli")
 	const trip = 30 * time.Millisecond // to the other place and back
 	primary := storetest.OwnPostgres(t, "wal_level=replica", "max_wal_senders=3")
 	master := storetest.StartRedis(t)
@@ -52,43 +51,50 @@ func TestTheFirstPlaceDies(t *testing.T) {
 	inSecond := &servers{t: t, postgres: standby, redis: replica, schema: "public"}
 	must(t, os.WriteFile(second.dir+"/second.Caddyfile", []byte(strings.Replace(second.config, s.through(way)+waits, inSecond.direct(), 1)), 0o600))
 
+	logsIn := func(node *site) (token string, ok bool) {
+		a, err := node.try(client, node.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}))
+		if err != nil || a.Status != http.StatusOK {
+			return "", false
+		}
+		return a.str("session_token"), true
+	}
 	kept := []string{second.signedIn("alice", testPassword)}
 	for name, node := range map[string]*site{"first": first, "second": second} {
 		t.Logf("in the %s place: a login takes %v, a request %v (medians)", name,
-			medianOf(50, func() { node.signedIn("alice", testPassword) }), medianOf(50, func() { node.get("/", kept[0]).wantStatus(200) }))
+			medianWithin(*drill, func() { logsIn(node) }), medianWithin(*drill, func() { node.get("/", kept[0]).wantStatus(200) }))
 	}
 
 	// Users log in, and some log out, until the place is gone.
+	logsOut := func(node *site, token string) (ok bool) {
+		a, err := node.try(client, node.postRequest("acme", testKey, "auth/logout", token, nil))
+		return err == nil && a.Status == http.StatusOK
+	}
 	var users sync.WaitGroup
 	var mu sync.Mutex
 	var ended []string
+	note := func(list *[]string, token string) {
+		mu.Lock()
+		defer mu.Unlock()
+		*list = append(*list, token)
+	}
 	for i := range 8 {
 		users.Go(func() {
 			node := both.nodes[i%2]
 			for {
-				a, err := node.try(client, node.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}))
-				if err != nil || a.Status != http.StatusOK {
+				token, ok := logsIn(node)
+				if !ok || !logsOut(node, token) {
 					return
 				}
-				token := a.str("session_token")
-				if a, err = node.try(client, node.postRequest("acme", testKey, "auth/logout", token, nil)); err != nil || a.Status != http.StatusOK {
+				note(&ended, token)
+				if token, ok = logsIn(node); !ok {
 					return
 				}
-				mu.Lock()
-				ended = append(ended, token)
-				mu.Unlock()
-				a, err = node.try(client, node.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}))
-				if err != nil || a.Status != http.StatusOK {
-					return
-				}
-				mu.Lock()
-				kept = append(kept, a.str("session_token"))
-				mu.Unlock()
+				note(&kept, token)
 			}
 		})
 	}
 	time.Sleep(*drill)
-	first.cmd.Process.Signal(syscall.SIGKILL)
+	first.stop(syscall.SIGKILL)
 	primary.Kill()
 	master.Kill()
 	for _, p := range far {
@@ -96,13 +102,8 @@ func TestTheFirstPlaceDies(t *testing.T) {
 	}
 	users.Wait()
 
-	tools := map[string]string{
-		"psql":      standby.Psql(),
-		"redis-cli": "redis-cli -s " + replica.Socket(),
-	}
-	for name, command := range tools {
-		path := "PATH=" + os.Getenv("PATH")
-		must(t, os.WriteFile(second.dir+"/"+name, []byte("#!/bin/sh\n"+path+" exec "+command+` "$@"`), 0o700))
+	for tool, command := range map[string]string{"psql": standby.Psql(), "redis-cli": "redis-cli -s " + replica.Socket()} {
+		must(t, os.WriteFile(second.dir+"/"+tool, []byte("#!/bin/sh\nPATH="+os.Getenv("PATH")+" exec "+command+` "$@"`), 0o700))
 	}
 	began := time.Now()
 	for command := range strings.Lines(blocks(section(t, "docs/many-nodes.md", "Two places"), "sh")[0]) {
@@ -113,8 +114,8 @@ func TestTheFirstPlaceDies(t *testing.T) {
 		must(t, err)
 	}
 	storetest.Eventually(t, time.Minute, "login in the second place", func() bool {
-		a, err := second.try(client, second.postRequest("acme", testKey, "auth/checkcredentials", "", fields{"login_id": "alice", "password": testPassword}))
-		return err == nil && a.Status == http.StatusOK
+		_, ok := logsIn(second)
+		return ok
 	})
 	t.Logf("a login succeeded %v after the first command", time.Since(began))
 	for _, token := range kept {
@@ -126,13 +127,13 @@ func TestTheFirstPlaceDies(t *testing.T) {
 	t.Logf("of %d sessions that were to go on and %d that had ended, all did", len(kept), len(ended))
 }
 
-// medianOf returns the median time of n calls.
-func medianOf(n int, call func()) time.Duration {
-	times := make([]time.Duration, n)
-	for i := range times {
-		began := time.Now()
+// medianWithin calls until a time is over, and returns the median of what the calls took.
+func medianWithin(limit time.Duration, call func()) time.Duration {
+	var took []time.Duration
+	for began := time.Now(); time.Since(began) < limit; {
+		one := time.Now()
 		call()
-		times[i] = time.Since(began)
+		took = append(took, time.Since(one))
 	}
-	return median(times)
+	return median(took)
 }

@@ -683,7 +683,7 @@ func (w *world) attack(nodes []*node, loginID string, outcome func(wrong bool)) 
 	})
 }
 
-// strays uses a token in the other company. The answer is that to a token that nobody has.
+// strays uses a token in the other company, which must refuse it like one that it does not know.
 func (w *world) strays(p *person, what string, use func(elsewhere *person) error) {
 	elsewhere := &person{name: p.name, company: map[string]string{"acme": "beta", "beta": "acme"}[p.company]}
 	if err := use(elsewhere); !unknown(err) && wire.CodeOf(err) != wire.ErrTokenInvalid {

@@ -34,7 +34,7 @@ type conn struct {
 	closed bool
 }
 
-// A mailbox is what a server has said, in RESP, and nobody has read.
+// A mailbox holds what a server has sent, in RESP, until the client reads it.
 type mailbox chan string
 
 func newMailbox() mailbox { return make(mailbox, 100) }

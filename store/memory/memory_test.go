@@ -500,15 +500,24 @@ func BenchmarkRecall(b *testing.B) {
 	}
 }
 
-func benchmarkRecall(b *testing.B, n int) {
-	token := func(i int) record.TokenHash { return sha256.Sum256(binary.LittleEndian.AppendUint64(nil, uint64(i))) }
-	before := heap()
+func token(i int) record.TokenHash {
+	return sha256.Sum256(binary.LittleEndian.AppendUint64(nil, uint64(i)))
+}
+
+// remembering returns a Memory that has recalled n sessions.
+func remembering(b *testing.B, n int) *Memory {
 	memory := newLeasedMemory(newMadeSessions(), n*5/4+10_000)
 	for i := range n {
 		if _, err := memory.Recall(b.Context(), time.Now(), "", token(i), false); err != nil {
 			b.Fatal(err)
 		}
 	}
+	return memory
+}
+
+func benchmarkRecall(b *testing.B, n int) {
+	before := heap()
+	memory := remembering(b, n)
 	perSession := float64(heap()-before) / float64(n)
 	asked := make([]record.TokenHash, 1<<16)
 	for i := range asked {
@@ -531,20 +540,10 @@ func benchmarkRecall(b *testing.B, n int) {
 // and the same in maps.
 func BenchmarkCollect(b *testing.B) {
 	const n, shards = 1_000_000, 64
-	token := func(i int) record.TokenHash { return sha256.Sum256(binary.LittleEndian.AppendUint64(nil, uint64(i))) }
-	made := newMadeSessions()
 	for name, fill := range map[string]func() any{
-		"memory": func() any {
-			memory := newLeasedMemory(made, n*5/4+10_000)
-			for i := range n {
-				if _, err := memory.Recall(b.Context(), time.Now(), "", token(i), false); err != nil {
-					b.Fatal(err)
-				}
-			}
-			return memory
-		},
+		"memory": func() any { return remembering(b, n) },
 		"maps": func() any {
-			maps := make([]map[record.TokenHash]record.Session, shards)
+			made, maps := newMadeSessions(), make([]map[record.TokenHash]record.Session, shards)
 			for i := range maps {
 				maps[i] = map[record.TokenHash]record.Session{}
 			}
