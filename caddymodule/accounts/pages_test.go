@@ -10,18 +10,42 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// What docs/backends.md lists is the table of the routes. After a change:
+// What docs/backends.md lists is the table of the routes, by their rights. After a change:
 // go test ./caddymodule/accounts -run Page -update
 func TestPageListsTheRoutes(t *testing.T) {
-	want := "| Route | Right | |\n| --- | --- | --- |\n"
-	for _, r := range Routes {
-		right := "any key"
-		if r.Right != "" {
-			right = "`" + string(r.Right) + "`"
+	list := ""
+	for _, right := range append([]Right{""}, Rights...) {
+		var patterns []string
+		methods := map[string]string{}
+		for _, r := range Routes {
+			if r.Right != right {
+				continue
+			}
+			if methods[r.Pattern] == "" {
+				patterns = append(patterns, r.Pattern)
+			} else {
+				methods[r.Pattern] += ", "
+			}
+			methods[r.Pattern] += r.Method
 		}
-		want += fmt.Sprintf("| `%s /%s` | %s | %s |\n", r.Method, r.Pattern, right, strings.TrimSuffix(r.Summary, "."))
+		var shown []string
+		for _, pattern := range patterns {
+			path, ok := strings.CutPrefix(pattern, "{company}/")
+			if !ok {
+				path = "/" + pattern
+			}
+			shown = append(shown, fmt.Sprintf("`%s %s`", methods[pattern], strings.Replace(path, "accounts/{mnemocode}", "…", 1)))
+		}
+		if shown == nil {
+			continue // act opens the routes of issue
+		}
+		name := "any key"
+		if right != "" {
+			name = "`" + string(right) + "`"
+		}
+		list += fmt.Sprintf("- %s: %s\n", name, strings.Join(shown, ", "))
 	}
-	storetest.Generated(t, "../../docs/backends.md", "accounts API", want)
+	storetest.Generated(t, "../../docs/backends.md", "accounts API", list)
 }
 
 // The OpenAPI document and docs/operators.md name all that only an import takes.

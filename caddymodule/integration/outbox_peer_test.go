@@ -12,20 +12,16 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// The receiver that docs/backends.md shows accepts the events. The library of
-// Standard Webhooks verifies them with either of two secrets.
-func TestThePagesReceiverTakesEvents(t *testing.T) {
+// The receiver of docs/examples/events accepts the events. The library of Standard
+// Webhooks verifies them with either of two secrets.
+func TestTheExampleReceivesEvents(t *testing.T) {
 	t.Parallel()
 	storetest.NeedPeers(t, peersDir)
-	_, section, _ := strings.Cut(pages(t)["docs/backends.md"], "\n## Learning that an account changed\n")
-	receivers := blocks(section, "js")
-	if len(receivers) == 0 {
-		t.Fatal("docs/backends.md shows no receiver")
-	}
+	program := string(get(os.ReadFile("../../docs/examples/events/receiver.mjs"))(t))
 	const newer = "whsec_YSBuZXdlciBzZWNyZXQgb2YgdGhlIGV2ZW50cw=="
 	for name, known := range map[string]string{"the older secret": eventsSecret, "the newer secret": newer} {
 		t.Run(name, func(t *testing.T) {
-			url, out := runReceiver(t, receivers[0], "EVENTS_SECRET="+known)
+			url, out := runReceiver(t, program, "EVENTS_SECRET="+known)
 			s := startSite(t, siteConfig{company: roomy + account("alice", "") + fmt.Sprintf(
 				"events webhook %s {\nsecret %s %s\nretry 100ms\n}\n", url, newer, eventsSecret)})
 			s.admin("PATCH", "accounts/alice", fields{"role": "editor"}).wantStatus(200)
@@ -46,7 +42,7 @@ func TestThePagesReceiverTakesEvents(t *testing.T) {
 	}
 }
 
-// runReceiver runs a page's receiver in Node and returns its URL and output.
+// runReceiver runs a receiver in Node and returns its URL and output.
 func runReceiver(t *testing.T, script string, env ...string) (url string, out io.Reader) {
 	t.Helper()
 	port := storetest.FreePorts(t, 1)[0]

@@ -46,7 +46,8 @@ type Session struct {
 	State record.State `json:"session_state"`
 	// When it was created.
 	Created time.Time `json:"created_at"`
-	// When it was last used, usually to within a minute.
+	// When it was last used, usually to within a minute. Open streams, and most requests in
+	// the last `idle` before ends_at, do not change it.
 	LastUsed time.Time `json:"last_used"`
 	// When it expires if it is not used.
 	Expires time.Time `json:"expires_at"`
@@ -54,7 +55,7 @@ type Session struct {
 	Ends time.Time `json:"ends_at"`
 	// The address of the login.
 	Address string `json:"address"`
-	// The User-Agent of the login, cut at 200 bytes.
+	// The User-Agent of the login, as the client chose it, cut at 200 bytes.
 	UserAgent string `json:"user_agent"`
 }
 
@@ -74,7 +75,7 @@ func SessionOf(s record.Session) Session {
 
 // Sessions lists the sessions of an account, oldest first.
 type Sessions struct {
-	// Recovery links are not listed.
+	// Recovery links are not listed and, with `hardened`, neither are recoveries by phone.
 	Sessions []Session `json:"sessions"`
 }
 

@@ -1,0 +1,25 @@
+// Receives mnemogate's events, as docs/backends.md describes. It needs the package
+// standardwebhooks and these variables: PORT, and the EVENTS_SECRET of `events webhook`.
+import { createServer } from 'node:http'
+import { text } from 'node:stream/consumers'
+import { Webhook } from 'standardwebhooks'
+
+const webhook = new Webhook(process.env.EVENTS_SECRET)
+const known = new Set() // of webhook-ids; in your database, beside what the event changes there
+
+createServer(async (request, response) => {
+  const body = await text(request)
+  try {
+    webhook.verify(body, request.headers)
+  } catch {
+    response.writeHead(401).end()
+    return
+  }
+  const id = request.headers['webhook-id']
+  if (!known.has(id)) {
+    const { type, data } = JSON.parse(body)
+    console.log(type, data.profile_mnemocode)
+    known.add(id)
+  }
+  response.writeHead(204).end()
+}).listen(process.env.PORT)
