@@ -3,7 +3,6 @@ package flows_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -449,30 +448,36 @@ func TestEventsHoldNothingThatWasTyped(t *testing.T) {
 	}
 }
 
-// eventTable returns the list of events in docs/monitoring.md. The events of routes
-// differ only in their names, so two rows describe them all. The page explains the
-// names of the two groups of fields.
+// eventTable returns the list of events in docs/monitoring.md, with their fields. The
+// events of routes differ only in their names, so two rows describe them all. Adjacent
+// events for which the table says the same share a row.
 func eventTable() string {
-	var b strings.Builder
-	b.WriteString("| Event | When | Fields |\n| --- | --- | --- |\n")
-	const client = "company, mnemocode, session, state, address, user_agent, key"
-	const attempt = client + ", actor, country, gateway, route, ref"
-	groups := strings.NewReplacer( // a later one is tried only where no earlier one matches
-		attempt+", reason, attempts, accounts, failures, logins", "*limit*",
-		attempt, "*attempt*",
-		client, "*client*",
-		"company, mnemocode, address, actor, reason", "*change*",
-	)
-	row := func(name, when string, fields []string) {
-		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, when, groups.Replace(strings.Join(fields, ", ")))
+	var fields []string
+	for _, k := range flows.EventKinds {
+		for _, f := range k.Fields {
+			if !slices.Contains(fields, "`"+f+"`") {
+				fields = append(fields, "`"+f+"`")
+			}
+		}
 	}
-	routes, others := flows.EventKinds[:2*len(flows.Routes)], flows.EventKinds[2*len(flows.Routes):]
-	row("mnemogate.<route>.success", "the route succeeded; in its name, without auth/, dots stand for slashes", routes[0].Fields)
-	row("mnemogate.<route>.failure", "it failed; result is the error_code", routes[1].Fields)
-	for _, k := range others {
-		row(k.Name, k.When, k.Fields)
+	b := "Each line has those of these fields that apply: " + strings.Join(fields, ", ") + ".\n\n| Event | When |\n| --- | --- |\n" +
+		"| `mnemogate.<route>.success` | the route succeeded; in its name, without auth/, dots stand for slashes |\n" +
+		"| `mnemogate.<route>.failure` | it failed; result is the error_code |\n"
+	rows := flows.EventKinds[2*len(flows.Routes):]
+	for i, k := range rows {
+		if i > 0 && rows[i-1].When == k.When {
+			continue
+		}
+		var names []string
+		for _, same := range rows[i:] {
+			if same.When != k.When {
+				break
+			}
+			names = append(names, "`"+same.Name+"`")
+		}
+		b += "| " + strings.Join(names, ", ") + " | " + k.When + " |\n"
 	}
-	return b.String()
+	return b
 }
 
 // changeOften begins 30 changes of a logged-in user, and returns the outcome of the last.

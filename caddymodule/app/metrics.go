@@ -36,80 +36,80 @@ var (
 	// With the label route alone, these are at most 170 series. With company and result,
 	// they could be hundreds of thousands.
 	requestSeconds = histogram("mnemogate_request_seconds",
-		"Duration of requests to the auth API, by route as above, from their header to their answer.",
+		"Duration of requests to the auth API, from their header to their answer.",
 		[]float64{.1, .25, .5, 1, 2.5, 5, 10},
 		"route")
 	keyRequests = counters("mnemogate_api_key_requests_total",
-		"Requests with a valid API key, by its place in the company's api_key, from 1 (page: the login page's own).",
+		"Requests with a valid API key, by its place in api_key, from 1 (page: the login page's own).",
 		"company", "key")
 	protected = counters("mnemogate_protected_requests_total",
-		"Requests for the application, by result (pass, public if it passed without a user, or the error_code) and the API's reason, if it has one (too_old, role, cross_site).",
+		"Requests for the application, by result (pass, public if it passed without a user, or the error_code) and reason of the answer.",
 		"result", "reason")
 	locks = counters("mnemogate_locks_total",
-		"Locks, limits and budgets that were reached, by the reason of the refusals, after which the events are named (mnemogate.lock.codes, mnemogate.limit.logins).",
+		"Locks, limits and budgets that were reached, by the reason of the refusals.",
 		"company", "reason")
 	addressLimits = counters("mnemogate_address_limits_total",
-		"Addresses that reached a limit, once per window and node, by reason (limit.address, limit.logins, limit.sms_address) and kind (users, as behind a shared address, or strangers).",
+		"Addresses that reached a limit, once per window and node, by reason of the refusals and kind (users or strangers).",
 		"company", "reason", "kind")
 	sessionsBegun = counters("mnemogate_sessions_begun_total",
-		"Steps that brought a session into a state.",
+		"Steps into a state.",
 		"company", "state")
 	sessionsEnded = counters("mnemogate_sessions_ended_total",
-		"Sessions that were revoked, by the reason of the event mnemogate.session.ended.",
+		"Sessions that were revoked, by the reason of mnemogate.session.ended.",
 		"company", "reason")
 	accountChanges = counters("mnemogate_account_changes_total",
-		"Accounts that were created, changed, deleted, unlocked and so on, named like the mnemogate.account events.",
+		"Changes of accounts, named like the mnemogate.account events.",
 		"company", "change")
 	messages = counters("mnemogate_messages_total",
-		"SMS and mails that were passed to a gateway, by type of message, result (accepted or failed), gateway and, for SMS, country (the phone's calling code, such as +370).",
+		"SMS and mails for a gateway, by result (accepted or failed) and, for SMS, country (calling code, such as +370).",
 		"company", "channel", "type", "result", "country", "gateway")
 	messagesDropped = counters("mnemogate_messages_dropped_total",
-		"Messages that were dropped because too many of the company's messages waited for its gateway. No request waited for them. The log names the accounts.",
+		"Messages that no request waited for and that were dropped because the gateway was too slow. The log names the accounts.",
 		"company")
 	codesUsed = counters("mnemogate_codes_used_total",
-		"Correct SMS codes with which a login or recovery continued, by the phone's calling code.",
+		"Correct SMS codes, by the phone's calling code.",
 		"company", "country")
 	deliveries = counters("mnemogate_outbox_deliveries_total",
-		"Events for receivers, by result (delivered; failed: will be retried; gone: the receiver wants no more, and gets none until a reload; dropped: retried for three days).",
+		"Events for receivers, by result (delivered; failed: will be retried; gone: the receiver wants no more until a reload; dropped: retried for three days).",
 		"company", "result")
 	captchas = counters("mnemogate_captchas_total",
-		"Captcha responses that a provider had to verify, by result (right, wrong, or failed: it did not answer).",
+		"Captcha responses for a provider, by result (right, wrong, or failed: no answer).",
 		"company", "result")
 	breachedLookups = counters("mnemogate_breached_lookups_total",
-		"Passwords that were looked up in the list of breached passwords, by outcome (listed, unlisted, or failed: it did not answer, and without require the password passed).",
+		"Passwords looked up in the list of breached ones, by outcome (listed, unlisted, or failed: no answer, and without require the password passed).",
 		"company", "outcome")
 	migratePasswords = counters("mnemogate_migrate_passwords_total",
-		"Passwords that password migrate asked the old system about, by result (right, wrong, or failed: it did not answer).",
+		"Passwords that password migrate asked about, by result (right, wrong, or failed: no answer).",
 		"company", "result")
 	providerLogins = counters("mnemogate_provider_logins_total",
-		"Codes that OAuth providers had to exchange, by provider_id and result (accepted, refused, or failed: it did not answer, or the fault is its own or the configuration's).",
+		"OAuth codes, by provider_id and result (accepted, refused, or failed: a fault of the provider or the configuration).",
 		"company", "provider", "result")
 	storeSeconds = histogram("mnemogate_store_seconds",
-		"Duration of calls to the stores, by store (accounts or sessions), method and result (ok, or error: it did not answer).",
+		"Duration of calls to the stores, by store (accounts or sessions) and result (ok, or error: no answer).",
 		[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 		"store", "method", "result")
 	replays = counters("mnemogate_replays_total",
-		"Requests with an Idempotency-Key that got the answer to an earlier one. No other metric counts them.").WithLabelValues()
+		"Requests with an Idempotency-Key that got an earlier answer. No other metric counts them.").WithLabelValues()
 	storeDamage = counters("mnemogate_store_damage_total",
-		"Times that a call, a check or a backup found the SQLite file damaged, or not in its place. The log and doctor say what is wrong.").WithLabelValues()
+		"Times that the SQLite file was found damaged, or not in its place.").WithLabelValues()
 	hashWait = histogram("mnemogate_hash_wait_seconds",
-		"Time that logins waited for their turn to hash a secret, by result (turn, or busy: refused).",
+		"Time that logins waited to hash a secret, by result (turn, or busy: refused).",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2},
 		"result")
 	eventsDropped = counters("mnemogate_events_dropped_total",
-		"Events that were dropped because the handlers of the events app were too slow.").WithLabelValues()
+		"Events that handlers of the events app were too slow for.").WithLabelValues()
 
 	buildInfo = desc("mnemogate_build_info", "gauge",
-		"Always 1. The label has the version of mnemogate.",
+		"Always 1.",
 		"version")
 
 	serviceErrors atomic.Uint64
 	defects       = desc("mnemogate_defects_total", "counter",
-		"Requests that got service.error, and failures of work that no request waits for, such as storing the history of accounts. The log says why.")
+		"Requests that got service.error, and failures of work that no request waits for. The log says why.")
 
 	// These are read from the running config at each scrape.
 	up = desc("mnemogate_up", "gauge",
-		"1 once the service has started. It starts when its stores have answered.")
+		"1 once the stores have answered and the service has started.")
 	memorySessions = desc("mnemogate_memory_sessions", "gauge",
 		"Sessions in this node's memory.")
 	memoryHits = desc("mnemogate_memory_hits_total", "counter",
@@ -117,23 +117,23 @@ var (
 	memoryMisses = desc("mnemogate_memory_misses_total", "counter",
 		"Requests for the application whose session was loaded from the store.")
 	memoryTrusted = desc("mnemogate_memory_trusted", "gauge",
-		"1 while this node receives revocations from the others. While it is 0, the node asks the store for every request.")
+		"1 while this node receives revocations. While it is 0, the node asks the store for every request.")
 	hashQueue = desc("mnemogate_hash_queue", "gauge",
-		"Logins that wait for a hash or are being hashed.")
+		"Logins that wait for a hash or are hashing.")
 	hashQueueLimit = desc("mnemogate_hash_queue_limit", "gauge",
 		"The maximum of mnemogate_hash_queue. Further logins are refused.")
 	outboxEvents = desc("mnemogate_outbox_events", "gauge",
-		"Events that wait for a company's receiver, the same on all nodes. A company without waiting events has no series.",
+		"Events that wait for a receiver, the same on all nodes. Absent if none wait.",
 		"company")
 	outboxOldest = desc("mnemogate_outbox_oldest_seconds", "gauge",
 		"Age of the oldest waiting event.",
 		"company")
 	lastBackup = desc("mnemogate_last_backup_timestamp_seconds", "gauge",
-		"Time of the last backup, in seconds since 1970. Absent until the process has made one.")
+		"Unix time of the process's last backup. Absent before the first.")
 	logStalled = desc("mnemogate_log_stalled", "gauge",
 		"1 while the output of a log does not take its lines.")
 	logLinesLost = desc("mnemogate_log_lines_lost_total", "counter",
-		"Lines of mnemogate's logs, such as the audit log, that their output did not take. Requests do not wait for it.")
+		"Lines of mnemogate's logs that their output did not take.")
 	backgroundMessages = desc("mnemogate_background_messages", "gauge",
 		"Messages that are being sent and that no request waits for.")
 

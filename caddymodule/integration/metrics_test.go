@@ -484,9 +484,13 @@ func TestCountingAPassCostsNoMemory(t *testing.T) {
 // After a change, run: go test ./caddymodule/integration -run Pages -update
 func TestPagesShowTheMetrics(t *testing.T) {
 	var table strings.Builder
-	table.WriteString("| Metric | Type | Labels | |\n| --- | --- | --- | --- |\n")
+	table.WriteString("| Metric | |\n| --- | --- |\n")
 	for _, k := range app.MetricKinds {
-		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", k.Name, k.Kind, strings.Join(k.Labels, ", "), k.Help)
+		labels := ""
+		if len(k.Labels) > 0 {
+			labels = "{" + strings.Join(k.Labels, ",") + "}"
+		}
+		fmt.Fprintf(&table, "| `%s%s` | %s |\n", k.Name, labels, k.Help)
 	}
 	storetest.Generated(t, "../../docs/monitoring.md", "metrics", table.String())
 }
