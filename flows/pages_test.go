@@ -21,7 +21,7 @@ import (
 // agree. After a change: go test ./flows -run Pages -update
 func TestPagesShowTheTables(t *testing.T) {
 	for page, parts := range map[string]map[string]string{
-		"../docs/api.md":        {"states": stateDiagram(), "routes": routeTable(), "fields": fieldTable(), "errors": errorTable(), "walk": walkOf(t, "code")},
+		"../docs/api.md":        {"routes": routeTable(), "fields": fieldTable(), "errors": errorTable(), "walk": walkOf(t, "code")},
 		"../docs/monitoring.md": {"events": eventTable()},
 	} {
 		for name, want := range parts {
@@ -116,42 +116,6 @@ func errorCodes(errs []*wire.Error) string {
 	return strings.Join(all, " ")
 }
 
-// stateDiagram returns a Mermaid diagram, which Markdown viewers show.
-func stateDiagram() string {
-	node := func(s record.State) string {
-		if s == record.None {
-			return "[*]"
-		}
-		return strings.ReplaceAll(string(s), "-", "_")
-	}
-	var b strings.Builder
-	b.WriteString("```mermaid\nstateDiagram-v2\n")
-	for _, s := range record.States[1:] {
-		if node(s) != string(s) {
-			fmt.Fprintf(&b, "    %s: %s\n", node(s), s)
-		}
-	}
-	for _, r := range flows.Routes {
-		if r.Path == "auth/logout" {
-			continue // possible in every state, so it would hide the rest
-		}
-		for _, from := range r.From {
-			for _, to := range r.To {
-				if to == record.None && (r.StepsUp || strings.HasSuffix(r.Path, "renewotp")) {
-					to = from
-				}
-				if from == to && from == record.None || from == record.SetPassword && to == record.None ||
-					from == record.RecoveryPassword && to == record.Authorized {
-					continue // no change, or the other half of a row with two states
-				}
-				fmt.Fprintf(&b, "    %s --> %s: %s\n", node(from), node(to), strings.TrimPrefix(r.Path, "auth/"))
-			}
-		}
-	}
-	b.WriteString("```\n")
-	return b.String()
-}
-
 func routeTable() string {
 	var b strings.Builder
 	b.WriteString("| Route | Token in state | Leads to | Errors of its own |\n| --- | --- | --- | --- |\n")
@@ -165,23 +129,19 @@ func routeTable() string {
 
 func fieldTable() string {
 	var b strings.Builder
-	b.WriteString("| Route | Fields of the body, with their maximum characters |\n| --- | --- |\n")
+	b.WriteString("| Route | Fields of the body |\n| --- | --- |\n")
 	for _, r := range flows.Routes {
 		var fields []string
 		for _, f := range r.Fields() {
 			field := "`" + f.Name + "`"
-			switch {
-			case f.MaxItems > 0:
-				field += fmt.Sprintf(" (%d of %d)", f.MaxItems, f.Max)
-			case f.Max > 0:
-				field += fmt.Sprintf(" (%d)", f.Max)
-			}
 			if f.Required {
 				field = "**" + field + "**"
 			}
 			fields = append(fields, field)
 		}
-		fmt.Fprintf(&b, "| `%s` | %s |\n", r.Path, cmp.Or(strings.Join(fields, ", "), "none"))
+		if len(fields) > 0 {
+			fmt.Fprintf(&b, "| `%s` | %s |\n", r.Path, strings.Join(fields, ", "))
+		}
 	}
 	return b.String()
 }
@@ -189,15 +149,9 @@ func fieldTable() string {
 // errorTable lists every error that clients can get, with its default message. Some
 // answers have a more exact one.
 func errorTable() string {
-	all := []*wire.Error{wire.ErrNoRoute, wire.ErrConflict, wire.ErrMethod, wire.ErrOtherBody}
-	all = append(append(all, flows.Common...), flows.TokenErrors...)
-	for _, r := range flows.Routes {
-		all = append(all, r.Fails...)
-	}
-	slices.SortFunc(all, func(a, b *wire.Error) int { return cmp.Or(strings.Compare(a.Code, b.Code), a.Status-b.Status) })
 	var b strings.Builder
 	b.WriteString("| error_code | Status | message | reason, if any |\n| --- | --- | --- | --- |\n")
-	for _, e := range slices.Compact(all) {
+	for _, e := range everyError() {
 		var reasons []string
 		for _, r := range wire.Reasons[e] {
 			reasons = append(reasons, "`"+string(r)+"`")
@@ -205,6 +159,16 @@ func errorTable() string {
 		fmt.Fprintf(&b, "| `%s` | %d | %s | %s |\n", e.Code, e.Status, strings.ReplaceAll(e.Message, "<", `\<`), strings.Join(reasons, ", "))
 	}
 	return b.String()
+}
+
+func everyError() []*wire.Error {
+	all := []*wire.Error{wire.ErrNoRoute, wire.ErrConflict, wire.ErrMethod, wire.ErrOtherBody}
+	all = append(append(all, flows.Common...), flows.TokenErrors...)
+	for _, r := range flows.Routes {
+		all = append(all, r.Fails...)
+	}
+	slices.SortFunc(all, func(a, b *wire.Error) int { return cmp.Or(strings.Compare(a.Code, b.Code), a.Status-b.Status) })
+	return slices.Compact(all)
 }
 
 func stateNames(states []record.State, none string) string {
@@ -234,10 +198,15 @@ func codes(errors []*wire.Error) string {
 	return strings.Join([]string{"USER", names(rest)}, ", ")
 }
 
+// names shows the status of a code that has several.
 func names(errors []*wire.Error) string {
 	var names []string
 	for _, e := range errors {
-		names = append(names, fmt.Sprintf("`%s` %d", e.Code, e.Status))
+		name := "`" + e.Code + "`"
+		if slices.ContainsFunc(everyError(), func(other *wire.Error) bool { return other.Code == e.Code && other.Status != e.Status }) {
+			name += fmt.Sprint(" ", e.Status)
+		}
+		names = append(names, name)
 	}
 	return strings.Join(names, ", ")
 }
