@@ -109,8 +109,8 @@ func anchors(page string) []string {
 	return anchors
 }
 
-// Pages name tests and files, and these must exist under these names. In a test's
-// name, … matches any letters.
+// Pages name tests, files, and functions of files, and these must exist under these
+// names. In a test's name, … matches any letters.
 func TestPagesNameWhatIsThere(t *testing.T) {
 	var tests strings.Builder
 	for _, pattern := range []string{"../../*/*_test.go", "../../*/*/*_test.go"} {
@@ -136,11 +136,60 @@ func TestPagesNameWhatIsThere(t *testing.T) {
 				}
 			}
 		}
+		for _, found := range regexp.MustCompile("`(\\w+)` in `([\\w./]+\\.go)`").FindAllStringSubmatch(text, -1) {
+			wantDeclared(t, page, found[1], found[2])
+		}
+		for _, diagram := range blocks(text, "mermaid") {
+			if strings.HasPrefix(diagram, "sequenceDiagram\n") {
+				wantSequence(t, page, diagram)
+			}
+		}
 		for _, found := range regexp.MustCompile(`go test .* -run (\w+)`).FindAllStringSubmatch(text, -1) {
 			if !regexp.MustCompile(`\nfunc \w*` + found[1]).MatchString(tests.String()) {
 				t.Errorf("%s: %s runs no test", page, found[0])
 			}
 		}
+	}
+}
+
+// wantSequence checks a diagram of calls. A participant is a directory, perhaps with words
+// after it, and an arrow to it names functions with their files in that directory.
+func wantSequence(t *testing.T, page, diagram string) {
+	t.Helper()
+	dirs := map[string]string{}
+	for _, found := range regexp.MustCompile(`(?m)^    participant (\w+) as (\S+)`).FindAllStringSubmatch(diagram, -1) {
+		dirs[found[1]] = found[2]
+	}
+	arrow := regexp.MustCompile(`^    (\w+)-?->>(\w+): (.+)\n`)
+	function := regexp.MustCompile(`(\w+) \(([\w./]+\.go)\)`)
+	for line := range strings.Lines(diagram) {
+		found := arrow.FindStringSubmatch(line)
+		if found == nil {
+			if strings.Contains(line, "->") {
+				t.Errorf("%s: this is no arrow: %s", page, line)
+			}
+			continue
+		}
+		from, to := dirs[found[1]], dirs[found[2]]
+		if to == "client" { // an answer
+			to = from
+		}
+		calls := function.FindAllStringSubmatch(found[3], -1)
+		if from == "" || to == "" || len(calls) == 0 {
+			t.Errorf("%s: the arrow names no function: %s", page, line)
+		}
+		for _, call := range calls {
+			wantDeclared(t, page, call[1], to+"/"+call[2])
+		}
+	}
+}
+
+// wantDeclared checks that the file declares the name.
+func wantDeclared(t *testing.T, page, name, file string) {
+	t.Helper()
+	source, err := os.ReadFile(filepath.Join("../..", file))
+	if err != nil || !regexp.MustCompile(`(?m)^(func( \(.*?\))?|var|const|type) `+name+`\b`).Match(source) {
+		t.Errorf("%s: %s is not in %s: %v", page, name, file, err)
 	}
 }
 
