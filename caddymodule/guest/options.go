@@ -97,9 +97,11 @@ const (
 
 // Syntax calls the parser of what d is at. The syntax begins with its name.
 func Syntax(d *caddyfile.Dispenser, syntax string, parse func() error) error {
-	given := 0
+	given, empty := 0, false
 	for ; d.NextArg(); given++ {
 		switch arg := d.Token(); {
+		case arg.Text == "":
+			empty = true
 		case arg.Quoted():
 		case arg.Text == "}":
 			return d.Err("write the } on a line of its own")
@@ -121,6 +123,8 @@ func Syntax(d *caddyfile.Dispenser, syntax string, parse func() error) error {
 	if given < len(required) {
 		missing, _, _ := strings.Cut(required[given], "...")
 		wrong = argError(missing + " is missing")
+	} else if empty {
+		wrong = ErrEmpty
 	} else if wrong == ErrArguments && len(required) > 0 {
 		advice += ", with quotes around a value that has spaces"
 	}

@@ -235,6 +235,8 @@ func adminRefuses(t *testing.T, s *site) {
 	}{
 		{fields{}, 400, "profile_mnemocode"},
 		{fields{"profile_mnemocode": nil}, 400, "profile_mnemocode"},
+		{fields{"profile_mnemocode": ""}, 400, "profile_mnemocode"},
+		{fields{"profile_mnemocode": strings.Repeat("m", 129)}, 400, "profile_mnemocode"},
 		{fields{"profile_mnemocode": "a b"}, 400, "profile_mnemocode"},
 		{fields{"profile_mnemocode": "{x}"}, 400, "profile_mnemocode"},
 		{fields{"profile_mnemocode": 1}, 400, "profile_mnemocode"},
@@ -303,6 +305,10 @@ func adminRefuses(t *testing.T, s *site) {
 	s.adminRaw("POST", "acme/accounts", `{"profile_mnemocode":"x","role":"a","role":"b"}`).wantRefused(400, "role")
 	s.adminRaw("POST", "acme/accounts", `{"profile_mnemocode":"x","oauth_identities":[{"subject":"a","subject":"b"}]}`).wantRefused(400, "subject")
 	s.adminRaw("POST", "acme/accounts", `{"role":"`+strings.Repeat("x", 64<<10)+`"}`).wantRefused(413, "")
+	if got := s.adminRaw("POST", "acme/import", `{"profile_mnemocode":""}`); !strings.Contains(string(got.Body), `"field":"profile_mnemocode"`) || !strings.Contains(string(got.Body), `"failed":1`) {
+		t.Errorf("importing an account without a name: %d %s", got.Status, got.Body)
+	}
+	s.admin("PATCH", "accounts/bob", fields{"profile_mnemocode": ""}).wantRefused(400, "profile_mnemocode")
 	s.admin("PATCH", "accounts/bob", fields{"profile_mnemocode": "alice"}).wantRefused(409, "profile_mnemocode")
 	s.admin("PATCH", "accounts/bob", fields{"status": nil}).wantRefused(400, "status")
 	s.admin("PATCH", "accounts/bob", fields{"login_name": "alice"}).wantRefused(409, "login_name")

@@ -35,7 +35,7 @@ func (p *Policy) Check() error {
 		p.checkSMSOrigin,
 		p.checkRecovery,
 		p.checkPasskeys,
-		func() error { return checkCountries("limits sms_countries", p.Limits.SMSCountries) },
+		func() error { return guest.Inside("limits sms_countries", checkCountries(p.Limits.SMSCountries)) },
 		p.checkDevices,
 	)
 }

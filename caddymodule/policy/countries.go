@@ -21,16 +21,16 @@ func readCountries(countries []string) []string {
 }
 
 // checkCountries refuses prefixes of phones that an option must not have.
-func checkCountries(option string, countries []string) error {
+func checkCountries(countries []string) error {
 	countries = readCountries(countries)
 	for i, s := range countries {
 		switch {
 		case s == tenant.AllCountries && len(countries) > 1:
-			return errors.New(option + ": all takes no other countries; write it alone, or remove it")
+			return errors.New("all takes no other countries; write it alone, or remove it")
 		case s != tenant.AllCountries && typed.PhonePrefix(s) == "":
-			return fmt.Errorf("%s: '%s' is not the beginning of an international number; write it as +370", option, s)
+			return fmt.Errorf("'%s' is not the beginning of an international number; write it as +370", s)
 		case slices.Contains(countries[:i], s):
-			return fmt.Errorf("%s: %s appears twice; remove one", option, s)
+			return fmt.Errorf("%s appears twice; remove one", s)
 		}
 	}
 	return nil

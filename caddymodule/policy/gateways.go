@@ -44,11 +44,11 @@ func (p *Policy) parseSMS(d *caddyfile.Dispenser) error {
 	block := d.NewFromNextSegment()
 	err := parseGateway(block, "mnemogate.sms", &g.SenderRaw, map[string]func() error{
 		"name <name>": guest.Text(block, &g.Name),
-		"countries <calling code>...": func() error {
+		"countries <prefix>...": func() error {
 			if err := guest.List(block, &g.Countries)(); err != nil {
 				return err
 			}
-			if err := checkCountries("countries", g.Countries); err != nil {
+			if err := checkCountries(g.Countries); err != nil {
 				return block.WrapErr(err)
 			}
 			return nil
@@ -86,7 +86,7 @@ func parseGateway(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage
 			given[name] = true
 			words := 1 + d.CountRemainingArgs()
 			if err := guest.Syntax(d, syntax, parse); err != nil {
-				return err
+				return guest.Inside(name, err)
 			}
 			d.DeleteN(words)
 			break
@@ -102,8 +102,8 @@ func parseGateway(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage
 // checkGateways refuses countries that no phone has.
 func (p *Policy) checkGateways() error {
 	for _, g := range p.SMS {
-		if err := checkCountries("sms countries", g.Countries); err != nil {
-			return err
+		if err := checkCountries(g.Countries); err != nil {
+			return guest.Inside("sms countries", err)
 		}
 	}
 	return nil

@@ -40,9 +40,16 @@ func (p *Postgres) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if err := guest.Syntax(d, "postgres <dsn>", guest.Text(d, &p.DSN)); err != nil {
 		return err
 	}
-	return guest.Options(d, map[string]func() error{
-		"max_conns <n>": guest.OneValue(d, guest.Int(&p.MaxConns)),
-	})
+	return guest.Options(d, p.syntax(d))
+}
+
+func init() {
+	guest.Belong("store postgres <dsn> { ... }", new(Postgres).syntax(nil))
+	guest.Belong("sessions redis <url>... { ... }", new(Redis).syntax(nil))
+}
+
+func (p *Postgres) syntax(d *caddyfile.Dispenser) map[string]func() error {
+	return map[string]func() error{"max_conns <n>": guest.OneValue(d, guest.Int(&p.MaxConns))}
 }
 
 // Provision parses the DSN. It does not connect.

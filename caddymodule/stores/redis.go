@@ -52,10 +52,14 @@ func (r *Redis) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return err
 	}
 	r.URLs, r.Insecure = guest.CutInsecure(r.URLs)
-	return guest.Options(d, map[string]func() error{
+	return guest.Options(d, r.syntax(d))
+}
+
+func (r *Redis) syntax(d *caddyfile.Dispenser) map[string]func() error {
+	return map[string]func() error{
 		"sentinel <master>": guest.Text(d, &r.Sentinel),
 		"wait_replicas <n>": guest.OneValue(d, guest.Int(&r.WaitReplicas)),
-	})
+	}
 }
 
 // Provision resolves and parses the URLs. It does not connect.

@@ -59,7 +59,7 @@ func CheckAccount(a, before record.Account, own password.Argon2id) error {
 		hash = password.CheckHash(a.PasswordHash, own)
 	}
 	switch {
-	case a.Mnemocode != before.Mnemocode && (!mnemocodePattern.MatchString(a.Mnemocode) || a.Mnemocode == "." || a.Mnemocode == ".."):
+	case (a.Mnemocode != before.Mnemocode || a.Mnemocode == "") && (!mnemocodePattern.MatchString(a.Mnemocode) || a.Mnemocode == "." || a.Mnemocode == ".."):
 		return wrong("profile_mnemocode", "it must be 1 to 128 visible ASCII characters without braces, and not . or .., which no URL can name")
 	case a.Phone != before.Phone && typed.Phone(a.Phone, "") != a.Phone:
 		return wrong("primary_phone", noPhone)
