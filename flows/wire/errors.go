@@ -39,48 +39,48 @@ func CodeOf(err error) *Error {
 // others are our choice.
 var (
 	ErrAPIKeyMissing = &Error{"auth.apikey.missing", 401, "Send your API key in one X-Api-Key header."}
-	ErrAPIKeyInvalid = &Error{"auth.apikey.invalid", 401, "X-Api-Key is not a valid API key of this company. Check the key and the company in the path."}
+	ErrAPIKeyInvalid = &Error{"auth.apikey.invalid", 401, "X-Api-Key is not a key of the company in the path."}
 
 	ErrHeaderMissing  = &Error{"auth.header.missing", 401, "Send the session token in an Authorization header: Bearer <session_token>."}
 	ErrHeaderInvalid  = &Error{"auth.header.invalid", 400, "Send exactly one Authorization header of the form Bearer <session_token>."}
 	ErrTokenInvalid   = &Error{"auth.token.invalid", 401, "The token is unknown or has been revoked. Start again."}
 	ErrTokenExpired   = &Error{"auth.token.expired", 401, "The token has expired. Start again."}
-	ErrSessionInvalid = &Error{"auth.session.invalid", 403, "This path needs a session in another state. Continue with the session_state that came with the token."}
+	ErrSessionInvalid = &Error{"auth.session.invalid", 403, "This path needs another session_state. Continue with the one that came with the token."}
 
-	ErrLoginIDNotFound = &Error{"auth.loginid.notfound", 404, "No account has this login_id. Let the user correct it."}                           // fixed
-	ErrUserRestricted  = &Error{"auth.user.restricted", 403, "The account is restricted, so it cannot log in. Only an operator can change this."} // fixed
-	ErrUserClosed      = &Error{"auth.user.closed", 403, "The account is closed. Only an operator can change this."}                              // fixed
-	ErrUserDenied      = &Error{"auth.user.denied", 403, "An operator has denied access to this account. Only an operator can change this."}      // fixed
-	ErrRestricted      = &Error{"auth.restricted", 429, "Too many attempts. Wait for the number of seconds in Retry-After, then try again."}      // a limit or a lock
+	ErrLoginIDNotFound = &Error{"auth.loginid.notfound", 404, "No account has this login_id. Let the user correct it."}         // fixed
+	ErrUserRestricted  = &Error{"auth.user.restricted", 403, "The account is restricted. Only an operator can change this."}    // fixed
+	ErrUserClosed      = &Error{"auth.user.closed", 403, "The account is closed. Only an operator can change this."}            // fixed
+	ErrUserDenied      = &Error{"auth.user.denied", 403, "Access to this account is denied. Only an operator can change this."} // fixed
+	ErrRestricted      = &Error{"auth.restricted", 429, "Too many attempts. Try again after the seconds in Retry-After."}       // a limit or a lock
 	ErrCaptchaMissing  = &Error{"auth.captcha.missing", 403, "Solve the captcha and send captcha_response."}
-	ErrCaptchaInvalid  = &Error{"auth.captcha.invalid", 403, "The captcha_response is invalid or was used before. Solve a new captcha."}
+	ErrCaptchaInvalid  = &Error{"auth.captcha.invalid", 403, "The captcha_response is wrong or was used. Solve a new captcha."}
 	ErrPasswordInvalid = &Error{"auth.password.invalid", 401, "The password is wrong. Try again with the same token."}
 	// ErrPasswordSame is the auth.password.invalid of auth/setpassword.
 	ErrPasswordSame       = &Error{"auth.password.invalid", 422, "new_password is the current password. Choose a different one."}
 	ErrCredentialsInvalid = &Error{"auth.credentials.invalid", 401, "The login_id or the password is wrong. Ask for both again."}
-	ErrOTPInvalid         = &Error{"auth.otp.invalid", 401, "The code is wrong, expired or already used. Request a new code before you try again."}
-	ErrBackupCodeInvalid  = &Error{"auth.backupcode.invalid", 401, "The backup_code is wrong or was used before. Try another one with the same token."}
-	ErrDisclaimerInvalid  = &Error{"auth.disclaimer.invalid", 403, "Send the codes of all disclaimers_required in accept_disclaimers. Get a new SMS code or passkey challenge first if you sent one."}
-	ErrOAuthNotFound      = &Error{"auth.oauth.notfound", 404, "No account is linked to this user of the provider. Offer another way to log in."}                              // fixed
-	ErrOAuthFailed        = &Error{"auth.oauth.failed", 401, "The provider did not confirm the login. Check code and redirect_uri, then send the user to the provider again."} // fixed
+	ErrOTPInvalid         = &Error{"auth.otp.invalid", 401, "The code is wrong, expired or used. Request a new one before you try again."}
+	ErrBackupCodeInvalid  = &Error{"auth.backupcode.invalid", 401, "The backup_code is wrong or was used. Try another one with the same token."}
+	ErrDisclaimerInvalid  = &Error{"auth.disclaimer.invalid", 403, "Send the codes of all disclaimers_required in accept_disclaimers, with a new SMS code or passkey challenge if you sent one."}
+	ErrOAuthNotFound      = &Error{"auth.oauth.notfound", 404, "No account is linked to this user of the provider. Offer another way to log in."}                     // fixed
+	ErrOAuthFailed        = &Error{"auth.oauth.failed", 401, "The provider did not confirm the login. Check code and redirect_uri, and begin at the provider again."} // fixed
 	ErrAnswerInvalid      = &Error{"auth.controlanswer.invalid", 401, "The control_answer is wrong. Try again with the same token."}
 
-	ErrMethodRestricted = &Error{"recovery.method.restricted", 403, "This recovery method is not allowed here. Choose another one, or leave out method."} // fixed
+	ErrMethodRestricted = &Error{"recovery.method.restricted", 403, "This recovery method is not allowed. Choose another one, or leave out method."} // fixed
 	ErrPhoneNotSet      = &Error{"recovery.phone.notset", 409, "The account has no phone. Choose another method."}
 	ErrEmailNotSet      = &Error{"recovery.email.notset", 409, "The account has no email address. Choose another method."}
 	ErrQuestionNotSet   = &Error{"recovery.question.notset", 409, "The account has no control question. Choose another method."}
 
 	ErrValidation = &Error{"request.validation.failed", 400, "The request is malformed."}
 	ErrQuality    = &Error{"request.validation.failed", 422, "The new_password is too weak. Ask for a different one."} // fixed
-	ErrOtherBody  = &Error{"request.validation.failed", 422, "This Idempotency-Key came with another body. Send the same bytes again, or another key."}
+	ErrOtherBody  = &Error{"request.validation.failed", 422, "This Idempotency-Key came with another body. Send the same bytes, or another key."}
 	ErrNoRoute    = &Error{"request.validation.failed", 404, "There is no such route. /{company_code}/v2/openapi.json lists all routes."}
 	ErrConflict   = &Error{"request.validation.failed", 409, "The account could no longer log in. Add another way to log in first."}
 	ErrMethod     = &Error{"request.validation.failed", 405, "Use POST."}
-	ErrTooLarge   = &Error{"request.validation.failed", 413, "The body is larger than max_body (16 KiB by default). Send less."}
+	ErrTooLarge   = &Error{"request.validation.failed", 413, "The body is larger than max_body (16 KiB by default)."}
 	ErrMediaType  = &Error{"request.validation.failed", 415, "Send the body as application/json in UTF-8, without Content-Encoding."}
 
 	// ErrUnavailable and ErrService extend the interface document.
-	ErrUnavailable = &Error{"service.unavailable", 503, "A service that this request needs did not answer. Wait for the number of seconds in Retry-After, then try again."}
+	ErrUnavailable = &Error{"service.unavailable", 503, "A service that this request needs did not answer. Try again after the seconds in Retry-After."}
 	ErrService     = &Error{"service.error", 500, "The server failed. Tell its operator: the log has the details."}
 )
 
