@@ -31,7 +31,7 @@ import (
 // sent.
 var (
 	requests = counters("mnemogate_requests_total",
-		"Requests to the auth API, by route (without auth/; none: no such route) and result (success or the error_code).",
+		"Requests to the auth API. route has no auth/, or is none; result is success or the error_code.",
 		"company", "route", "result")
 	// With the label route alone, these are at most 170 series. With company and result,
 	// they could be hundreds of thousands.
@@ -40,16 +40,16 @@ var (
 		[]float64{.1, .25, .5, 1, 2.5, 5, 10},
 		"route")
 	keyRequests = counters("mnemogate_api_key_requests_total",
-		"Requests with a valid API key, by its place in api_key, from 1 (page: the login page's own).",
+		"Requests with a valid API key. key is its place in api_key, from 1, or page.",
 		"company", "key")
 	protected = counters("mnemogate_protected_requests_total",
-		"Requests for the application, by result (pass, public if it passed without a user, or the error_code) and reason of the answer.",
+		"Requests for the application. result is pass, public (without a user) or the error_code.",
 		"result", "reason")
 	locks = counters("mnemogate_locks_total",
-		"Locks, limits and budgets that were reached, by the reason of the refusals.",
+		"Locks and limits that were reached.",
 		"company", "reason")
 	addressLimits = counters("mnemogate_address_limits_total",
-		"Addresses that reached a limit, once per window and node, by reason of the refusals and kind (users or strangers).",
+		"Addresses that reached a limit, once per window and node. kind is users or strangers.",
 		"company", "reason", "kind")
 	sessionsBegun = counters("mnemogate_sessions_begun_total",
 		"Steps into a state.",
@@ -61,31 +61,31 @@ var (
 		"Changes of accounts, named like the mnemogate.account events.",
 		"company", "change")
 	messages = counters("mnemogate_messages_total",
-		"SMS and mails for a gateway, by result (accepted or failed) and, for SMS, country (calling code, such as +370).",
+		"SMS and mails for a gateway. result is accepted or failed; country is a calling code, such as +370.",
 		"company", "channel", "type", "result", "country", "gateway")
 	messagesDropped = counters("mnemogate_messages_dropped_total",
-		"Messages that no request waited for and that were dropped because the gateway was too slow. The log names the accounts.",
+		"Background messages that were dropped because the gateway was too slow. The log names the accounts.",
 		"company")
 	codesUsed = counters("mnemogate_codes_used_total",
-		"Correct SMS codes, by the phone's calling code.",
+		"Correct codes from SMS.",
 		"company", "country")
 	deliveries = counters("mnemogate_outbox_deliveries_total",
-		"Events for receivers, by result (delivered; failed: will be retried; gone: the receiver wants no more until a reload; dropped: retried for three days).",
+		"Events for receivers. result is delivered, failed (will be retried), gone (the receiver wants no more until a reload) or dropped (after three days).",
 		"company", "result")
 	captchas = counters("mnemogate_captchas_total",
-		"Captcha responses for a provider, by result (right, wrong, or failed: no answer).",
+		"Captcha responses for a provider. result is right, wrong or failed (no answer).",
 		"company", "result")
 	breachedLookups = counters("mnemogate_breached_lookups_total",
-		"Passwords looked up in the list of breached ones, by outcome (listed, unlisted, or failed: no answer, and without require the password passed).",
+		"Passwords looked up in the breached list. outcome is listed, unlisted or failed (without require, the password passed).",
 		"company", "outcome")
 	migratePasswords = counters("mnemogate_migrate_passwords_total",
-		"Passwords that password migrate asked about, by result (right, wrong, or failed: no answer).",
+		"Passwords that password migrate asked about. result is right, wrong or failed (no answer).",
 		"company", "result")
 	providerLogins = counters("mnemogate_provider_logins_total",
-		"OAuth codes, by provider_id and result (accepted, refused, or failed: a fault of the provider or the configuration).",
+		"OAuth codes. provider is the provider_id; result is accepted, refused or failed (a fault of the provider or the configuration).",
 		"company", "provider", "result")
 	storeSeconds = histogram("mnemogate_store_seconds",
-		"Duration of calls to the stores, by store (accounts or sessions) and result (ok, or error: no answer).",
+		"Duration of calls to the stores. store is accounts or sessions; result is ok or error (no answer).",
 		[]float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5},
 		"store", "method", "result")
 	replays = counters("mnemogate_replays_total",
@@ -93,7 +93,7 @@ var (
 	storeDamage = counters("mnemogate_store_damage_total",
 		"Times that the SQLite file was found damaged, or not in its place.").WithLabelValues()
 	hashWait = histogram("mnemogate_hash_wait_seconds",
-		"Time that logins waited to hash a secret, by result (turn, or busy: refused).",
+		"Time that logins waited to hash. result is turn or busy (refused).",
 		[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2},
 		"result")
 	eventsDropped = counters("mnemogate_events_dropped_total",
@@ -105,7 +105,7 @@ var (
 
 	serviceErrors atomic.Uint64
 	defects       = desc("mnemogate_defects_total", "counter",
-		"Requests that got service.error, and failures of work that no request waits for. The log says why.")
+		"Requests that got service.error, and failed background work. The log says why.")
 
 	// These are read from the running config at each scrape.
 	up = desc("mnemogate_up", "gauge",
@@ -135,7 +135,7 @@ var (
 	logLinesLost = desc("mnemogate_log_lines_lost_total", "counter",
 		"Lines of mnemogate's logs that their output did not take.")
 	backgroundMessages = desc("mnemogate_background_messages", "gauge",
-		"Messages that are being sent and that no request waits for.")
+		"Messages that are being sent in the background.")
 
 	// These are looked up once, so that counting a request that passes costs one
 	// atomic addition. The rare ones begin at 0.
