@@ -221,7 +221,7 @@ func blocks(page, language string) []string {
 func TestCaddyfilesOfPagesAreValid(t *testing.T) {
 	guesttest.Environment(t)
 	for name, value := range map[string]string{
-		"ACME_API_KEY": "key-of-acme", "UMBRA_API_KEY": "key-of-umbra", "SMS_SECRET": guesttest.Secret, "OTHER_SMS_SECRET": guesttest.Secret, "API_KEY": "key-of-all-clients", "TURNSTILE_SECRET": guesttest.Secret, "EVENTS_SECRET": guesttest.Secret, "MIGRATE_SECRET": guesttest.Secret, "SHOP_KEY": "key-of-the-shop",
+		"ACME_API_KEY": "key-of-acme", "UMBRA_API_KEY": "key-of-umbra", "SMS_SECRET": guesttest.Secret, "API_KEY": "key-of-all-clients", "TURNSTILE_SECRET": guesttest.Secret, "EVENTS_SECRET": guesttest.Secret, "MIGRATE_SECRET": guesttest.Secret, "SHOP_KEY": "key-of-the-shop",
 	} {
 		t.Setenv(name, value)
 	}
