@@ -30,7 +30,7 @@ func (h *Handler) guard(w http.ResponseWriter, r *http.Request, t target, next c
 		err = wire.WithRef(err)
 		h.app.WarnUnanswered(h.log, err)
 		h.noteRefused(r, session, err)
-		if !h.redirectToLogin(w, r, t, err) {
+		if !h.redirectToLogin(w, r, t, session, err) {
 			h.deny(w, r, err)
 		}
 		return nil

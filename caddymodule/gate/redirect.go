@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -22,12 +23,12 @@ import (
 // login page, which redirects it back. Other clients get an error, as on any site.
 
 // redirectToLogin redirects a browser to the login page if a login would help, and reports
-// whether it did.
-func (h *Handler) redirectToLogin(w http.ResponseWriter, r *http.Request, t target, err error) bool {
+// whether it did. found is the session that was not enough, if there is one.
+func (h *Handler) redirectToLogin(w http.ResponseWriter, r *http.Request, t target, found record.Session, err error) bool {
 	if len(h.LoginPages) == 0 || !isNavigation(r) || !needsLogin(err) {
 		return false
 	}
-	company := h.loginCompany(t)
+	company := h.loginCompany(t, found)
 	if company == "" {
 		return false
 	}
@@ -85,13 +86,15 @@ func needsLogin(err error) bool {
 }
 
 // loginCompany returns the company whose users may open a path, or "" if there is
-// none.
-func (h *Handler) loginCompany(t target) string {
+// none. A session that needs more is raised on the page of its own company.
+func (h *Handler) loginCompany(t target, found record.Session) string {
 	switch company, ambiguous := h.named(t); {
 	case ambiguous || company != "" && !h.hasPage(company):
 		return ""
 	case company != "":
 		return company
+	case h.hasPage(found.Company):
+		return found.Company
 	}
 	return h.LoginPages[0].Companies[0]
 }

@@ -124,6 +124,36 @@ func TestACookieIsRaised(t *testing.T) {
 	none.ask("POST", "/acme/v2/stepup", bearer(none.login("alice@example.com"))+"Content-Length: 0\r\n").wantStatus(200)
 }
 
+// Contract, section 21: a browser on a path that names no company is led to the page of its
+// session's company, because only that can raise the session.
+func TestABrowserIsRaisedByItsOwnCompany(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, more: umbra, site: `
+		handle_path /one/* {
+			mnemogate {
+				login_page acme
+				mfa /pay/*
+			}
+			reverse_proxy BACKEND
+		}
+		handle {
+			mnemogate {
+				login_page acme umbra
+				mfa /pay/*
+				fresh 1s /old/*
+			}
+			reverse_proxy BACKEND
+		}`})
+	_, set := s.session("POST", "umbra", "X-Api-Key: other-key\r\n"+bearer(s.loginAt("umbra", "other-key", "zoe")))
+	zoe, alice := navigates+"Cookie: "+cookieName+"="+set.Value+"\r\n", navigates+s.moved("alice@example.com")
+	s.ask("GET", "/pay/x", zoe).wantRedirect("/umbra/login?return_to=%2Fpay%2Fx&mfa=1")
+	s.ask("GET", "/pay/x", alice).wantRedirect("/acme/login?return_to=%2Fpay%2Fx&mfa=1")
+	storetest.Eventually(t, 5*time.Second, "a login that is too old", func() bool { return s.ask("GET", "/old/x", zoe).Status != 200 })
+	s.ask("GET", "/old/x", zoe).wantRedirect("/umbra/login?return_to=%2Fold%2Fx&fresh=1")
+	s.ask("GET", "/one/pay/x", zoe).wantRedirect("/one/acme/login?return_to=%2Fone%2Fpay%2Fx&mfa=1") // umbra has no page there
+	s.ask("GET", "/pay/x", navigates+"Cookie: "+cookieName+"=mgs_x\r\n").wantRedirect("/acme/login?return_to=%2Fpay%2Fx")
+}
+
 // A passkey is both factors. Only one of the session's own user raises it, and its challenge
 // works once.
 func TestAPasskeyRaisesASession(t *testing.T) {
