@@ -15,7 +15,7 @@ import (
 func identity(provider, subject string) (record.Identity, error) {
 	id, err := strconv.Atoi(provider)
 	switch {
-	case err != nil || id < 1 || id > record.MaxProvider:
+	case err != nil || id < 1 || id > record.MaxProvider || provider != strconv.Itoa(id):
 		return record.Identity{}, &manage.FieldError{Field: "provider_id", Message: "it must be 1 to 5"}
 	case subject == "" || len(subject) > record.MaxSubject || strings.ContainsFunc(subject, unicode.IsControl):
 		return record.Identity{}, &manage.FieldError{Field: "subject", Message: "it must be 1 to 255 bytes, without control characters"}

@@ -403,6 +403,9 @@ func identitiesOneByOne(t *testing.T, s *site) {
 	}
 	at("PUT", "ida/identities/2/x").wantStatus(http.StatusOK)
 	at("PUT", "ida/identities/2/y").wantRefused(http.StatusConflict, "provider_id")
+	for _, provider := range []string{"0", "6", "01", "+1", "1.0", "x"} {
+		at("PUT", "ida/identities/"+provider+"/y").wantRefused(http.StatusBadRequest, "provider_id")
+	}
 	at("PUT", "idb/identities/2/x").wantRefused(http.StatusConflict, "oauth_identities")
 	for _, bad := range []string{"6/x", "0/x", "one/x", "1/%0A", "1/" + strings.Repeat("x", 256)} {
 		if a := at("PUT", "ida/identities/"+bad); a.Status != http.StatusBadRequest {

@@ -73,6 +73,12 @@ func TestIssuedTokens(t *testing.T) {
 					t.Errorf("%v: got %s", body, a.Body)
 				}
 			}
+			for range 5 { // the field at fault is the first, and one that was sent
+				body := fields{"paths": []string{"/*"}, "methods": []string{"GET"}, "actor": "anna\n", "reason": "x\n"}
+				if a := s.api(keyOfAll, "POST", tokens, body).wantStatus(400); a.str("field") != "actor" {
+					t.Errorf("got %s", a.Body)
+				}
+			}
 			s.api(keyOfAll, "POST", tokens, fields{"name": "x", "methods": []string{"GET"}}).wantStatus(400)
 			s.api(keyOfAll, "POST", tokens, fields{"name": "x", "paths": []string{"/*"}, "methods": []string{"GET"}, "expires_in": 0}).wantStatus(400)
 			s.api(keyOfAll, "POST", tokens, fields{"name": "x", "paths": []string{"/*"}, "methods": []string{"GET"}, "actor": "anna", "reason": "x", "expires_in": 3601}).wantStatus(400)

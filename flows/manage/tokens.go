@@ -34,12 +34,12 @@ const (
 
 // check refuses a wish that can't be fulfilled. longest is the longest life.
 func (w *TokenWish) check(longest time.Duration) error {
-	w.Name = cmp.Or(w.Name, w.Actor)
-	for field, text := range map[string]string{"name": w.Name, "actor": w.Actor, "reason": w.Reason} {
-		if !utf8.ValidString(text) || utf8.RuneCountInString(text) > maxTokenText || strings.ContainsFunc(text, unicode.IsControl) {
+	for _, f := range [][2]string{{"name", w.Name}, {"actor", w.Actor}, {"reason", w.Reason}} {
+		if field, text := f[0], f[1]; !utf8.ValidString(text) || utf8.RuneCountInString(text) > maxTokenText || strings.ContainsFunc(text, unicode.IsControl) {
 			return &FieldError{field, fmt.Sprintf("it must have at most %d characters, in UTF-8 and without control characters", maxTokenText)}
 		}
 	}
+	w.Name = cmp.Or(w.Name, w.Actor)
 	for _, method := range w.Methods {
 		if method == "" || len(method) > maxTokenText || strings.Trim(method, "ABCDEFGHIJKLMNOPQRSTUVWXYZ-") != "" {
 			return &FieldError{"methods", "write methods in upper case, such as GET and POST"}
