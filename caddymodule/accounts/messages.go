@@ -28,7 +28,7 @@ func (c *Call) messages() error {
 	}
 	wait := time.Duration(0)
 	if c.query.Has("wait") {
-		if wait, err = time.ParseDuration(c.query.Get("wait")); err != nil || wait < 0 || wait > maxWait {
+		if wait, err = parseWait(c.query.Get("wait")); err != nil || wait < 0 || wait > maxWait {
 			return &manage.FieldError{Field: "wait", Message: "it must be a duration of at most 30s, such as 10s"}
 		}
 	}
@@ -42,4 +42,12 @@ func (c *Call) messages() error {
 		})
 	}
 	return c.reply(http.StatusOK, answer, nil)
+}
+
+// parseWait reads a duration, or a whole number of seconds.
+func parseWait(s string) (time.Duration, error) {
+	if seconds, err := strconv.ParseUint(s, 10, 8); err == nil {
+		return time.Duration(seconds) * time.Second, nil
+	}
+	return time.ParseDuration(s)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
 // Company is a tenant. It has its own API keys, accounts, policies, disclaimers and
@@ -389,7 +390,7 @@ func (c *Company) checkFixed() error {
 	o := &c.effective.OTP
 	phones := map[string]bool{}
 	for _, fixed := range o.Fixed {
-		if len(fixed.Code) != o.Length || strings.Trim(fixed.Code, "0123456789") != "" {
+		if _, ok := typed.OTP(fixed.Code, o.Length); !ok {
 			return fmt.Errorf("otp fixed: a code must have %d digits, as otp length says", o.Length)
 		}
 		for _, given := range fixed.Phones {

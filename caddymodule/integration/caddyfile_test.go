@@ -153,6 +153,8 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 		"account a {\nphone 60012345\n}":                                       "company acme: account a: phone: it is not a possible phone; write it as an international number, as in +37060012345, at Caddyfile:7",
 		"sms webhook gateway {\nsecret x\n}":                                   "company acme: sms: write a URL like https://host/path, at Caddyfile:6",
 		"sms log {\nname a\nname b\n}":                                         "company acme: sms: name already specified; remove one, at Caddyfile:8",
+		"sms log {\ncountries\n}":                                              "company acme: sms: countries: <prefix> is missing; write countries <prefix>..., at Caddyfile:7",
+		"sms log {\nname \"\"\n}":                                              "company acme: sms: name: the value is empty; write name <name>, at Caddyfile:7",
 		"sms log {\ncountries 370\n}":                                          "company acme: sms: countries: '370' is not the beginning of an international number; write it as +370, at Caddyfile:7",
 		"sms log\nsms log":                                                     "sms: two gateways have the name log; write name and another one into the block of one, at Caddyfile:6",
 		"sms webhook https://gateway.example {\nsecret whsec_?\n}":             "company acme: sms: secret: what follows whsec_ must be base64, at Caddyfile:7",

@@ -34,7 +34,7 @@ func TestCapturedMessages(t *testing.T) {
 				time.Sleep(100 * time.Millisecond)
 			}
 			token := a.wantState(record.CheckOTP).token()
-			messages, _ := next("wait=30s&to=" + url.QueryEscape(phone))
+			messages, _ := next("wait=30&to=" + url.QueryEscape(phone))
 			if len(messages) != 1 {
 				t.Errorf("%s has %d messages", name, len(messages))
 				return
@@ -68,6 +68,7 @@ func TestCapturedMessages(t *testing.T) {
 		t.Errorf("the command shows %s", out)
 	}
 	s.admin("GET", "messages?wait=31s", nil).wantRefused(400, "wait")
+	s.admin("GET", "messages?wait=31", nil).wantRefused(400, "wait")
 	s.admin("GET", "messages?after=x", nil).wantRefused(400, "after")
 	if !strings.Contains(s.log(), "messages are captured, and reach nobody") {
 		t.Error("the start does not warn")

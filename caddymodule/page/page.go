@@ -172,9 +172,24 @@ func (p *Page) readImage(option, name string) error {
 	return nil
 }
 
-// cssColor matches an opaque CSS color. A name may be any word: browsers use the
-// built-in color for a name that they don't know.
-var cssColor = regexp.MustCompile(`(?i)^(#([0-9a-f]{3}){1,2}|[a-z]+|(rgb|hsl|hwb|lab|lch|oklab|oklch)\(\s*` + cssNumber + `([\s,]+` + cssNumber + `){2}\s*\))$`)
+// cssColor matches an opaque CSS color that is no name.
+var cssColor = regexp.MustCompile(`(?i)^(#([0-9a-f]{3}){1,2}|(rgb|hsl|hwb|lab|lch|oklab|oklch)\(\s*` + cssNumber + `([\s,]+` + cssNumber + `){2}\s*\))$`)
+
+// cssNames are the named colors of CSS Color Module Level 4.
+var cssNames = strings.Fields("aliceblue antiquewhite aqua aquamarine azure beige bisque black blanchedalmond blue blueviolet brown burlywood " +
+	"cadetblue chartreuse chocolate coral cornflowerblue cornsilk crimson cyan darkblue darkcyan darkgoldenrod " +
+	"darkgray darkgreen darkgrey darkkhaki darkmagenta darkolivegreen darkorange darkorchid darkred darksalmon " +
+	"darkseagreen darkslateblue darkslategray darkslategrey darkturquoise darkviolet deeppink deepskyblue dimgray " +
+	"dimgrey dodgerblue firebrick floralwhite forestgreen fuchsia gainsboro ghostwhite gold goldenrod gray green " +
+	"greenyellow grey honeydew hotpink indianred indigo ivory khaki lavender lavenderblush lawngreen lemonchiffon " +
+	"lightblue lightcoral lightcyan lightgoldenrodyellow lightgray lightgreen lightgrey lightpink lightsalmon " +
+	"lightseagreen lightskyblue lightslategray lightslategrey lightsteelblue lightyellow lime limegreen linen " +
+	"magenta maroon mediumaquamarine mediumblue mediumorchid mediumpurple mediumseagreen mediumslateblue " +
+	"mediumspringgreen mediumturquoise mediumvioletred midnightblue mintcream mistyrose moccasin navajowhite navy " +
+	"oldlace olive olivedrab orange orangered orchid palegoldenrod palegreen paleturquoise palevioletred papayawhip " +
+	"peachpuff peru pink plum powderblue purple rebeccapurple red rosybrown royalblue saddlebrown salmon sandybrown " +
+	"seagreen seashell sienna silver skyblue slateblue slategray slategrey snow springgreen steelblue tan teal " +
+	"thistle tomato turquoise violet wheat white whitesmoke yellow yellowgreen")
 
 const cssNumber = `-?[0-9]*\.?[0-9]+(%|deg)?`
 
@@ -184,7 +199,7 @@ func (p *Page) paint(option, color string) error {
 	if color == "" {
 		return nil
 	}
-	if !cssColor.MatchString(color) {
+	if !cssColor.MatchString(color) && !slices.Contains(cssNames, strings.ToLower(color)) {
 		return fmt.Errorf(`%s: %q is not a color that the page can use; write it in quotes, as "#336699", "rgb(51, 102, 153)" or "hsl(210, 50%%, 40%%)", or by its name in CSS`, option, color)
 	}
 	rule := fmt.Sprintf("\n:root {\n\t--color: %s;\n}\n", color)

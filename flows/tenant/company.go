@@ -88,7 +88,7 @@ func (c *Company) FixedCode(phone string) (code string, ok bool) {
 	is := func(other string) bool { return c.ReadPhone(other) == phone }
 	for _, fixed := range c.OTP.Fixed {
 		if slices.ContainsFunc(fixed.Phones, is) {
-			return fixed.Code, true
+			return typed.OTP(fixed.Code, c.OTP.Length)
 		}
 	}
 	return "", false

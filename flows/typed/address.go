@@ -54,7 +54,7 @@ func PhonePrefix(s string) string { return beginning.FindString(dialled(s)) }
 // if s has other characters than people write in phones.
 func dialled(s string) string {
 	s = strings.Map(func(r rune) rune {
-		if r == '.' || r == '/' || unicode.In(r, unicode.Ps, unicode.Pe) {
+		if r == '.' || r == '/' || r == japaneseDash || unicode.In(r, unicode.Ps, unicode.Pe) {
 			return -1
 		}
 		return r
@@ -67,6 +67,10 @@ func dialled(s string) string {
 	}
 	return s
 }
+
+// japaneseDash is what the dash key of a Japanese keyboard types. To Unicode it is a letter,
+// to libphonenumber a dash.
+const japaneseDash = 'ー'
 
 // IsRegion reports whether Phone knows the numbers of a region.
 func IsRegion(region string) bool { return phonenumbers.GetSupportedRegions()[region] }
@@ -109,13 +113,38 @@ var sendable = regexp.MustCompile(`^[^@<>,;"\\\s\pZ\pC]+@[A-Za-z0-9]([A-Za-z0-9-
 // Email returns an email in the form in which it is stored: NFKC, without invisible
 // characters and the space around it. It returns "" if no mail can be sent to s.
 func Email(s string) string {
+	typed := s
 	s = strings.TrimSpace(unquoted(norm.NFKC.String(visible(s))))
+	if at := strings.LastIndexByte(s, '@') + 1; at > 0 {
+		s = s[:at] + strings.ReplaceAll(joined(s[at:], typed), "。", ".")
+	}
 	ascii, err := ASCIIDomain(s)
 	if err != nil || !sendable.MatchString(ascii) || len(ascii) > 254 || strings.IndexByte(ascii, '@') > 64 { // RFC 5321, section 4.5.3.1
 		return ""
 	}
 	return s
 }
+
+// joined returns the domain of a typed email with the joiners that tell it from another one,
+// as in Persian (RFC 5892, appendix A). Elsewhere they are invisible, and are left out.
+func joined(domain, typed string) string {
+	if !strings.ContainsFunc(typed, isJoiner) {
+		return domain
+	}
+	typed = norm.NFKC.String(strings.Map(func(r rune) rune {
+		if isIgnorable(r) && !isJoiner(r) {
+			return -1
+		}
+		return r
+	}, typed))
+	typed = strings.TrimSpace(typed[strings.LastIndexByte(typed, '@')+1:])
+	if _, err := domains.ToASCII(typed); err != nil || visible(typed) != domain {
+		return domain
+	}
+	return typed
+}
+
+func isJoiner(r rune) bool { return r == '\u200c' || r == '\u200d' }
 
 // unquoted returns an email without the quotes of RFC 5321, which Sendable adds where they
 // are needed.

@@ -57,6 +57,7 @@ func FuzzEmail(f *testing.F) {
 		"alice@example.com", "taro..yamada@docomo.ne.jp", "hanako.@docomo.ne.jp", `"taro..yamada"@docomo.ne.jp`, "ü@bücher.example", "a@xn--bcher-kva.example",
 		"ａｌｉｃｅ＠ｅｘａｍｐｌｅ．ｃｏｍ", "a@example。com", "a@faß.de", "a@xn--fa-hia.de", "a@xn--a.example", "a@xn--xn---epa.example", "\"a\\\"b\"@c.de", "a@\u0130.example", "(a)@b",
 		"a@\u200d.example", "x\u200cn--a@x\u200cn--a.example", "ali\u200bce@exam\u00adple.com", "a@xn--ls8h.la", "A@B", "a\u0345@\u1e9e.de", "a@נּ.example",
+		"a@نامه\u200cای.example", "\u200d\"a..b\"@ශ්\u200dරී.example \u200c",
 	} {
 		f.Add(s)
 	}

@@ -33,6 +33,8 @@ func TestPhones(t *testing.T) {
 		{"06 12 34 56 78", "FR", "+33612345678"},
 		{"(212) 555-1234", "US", "+12125551234"},
 		{"011 44 7911 123456", "US", "+447911123456"},
+		{"０９０ー１２３４ー５６７８", "JP", "+819012345678"}, // the dash of a Japanese keyboard
+		{"090ｰ1234ｰ5678", "JP", "+819012345678"},
 		{"06 1234 5678", "IT", "+390612345678"},
 		{"８６００１２３４５", "LT", "+37060012345"},
 		{"+370 600 12345", "DE", "+37060012345"},
@@ -76,6 +78,12 @@ func TestEmails(t *testing.T) {
 		{"ali\u200bce@exam\u00adple.com\ufeff", "alice@example.com", "alice@example.com"},
 		{"ü@bücher.example", "ü@bücher.example", "ü@xn--bcher-kva.example"},
 		{"a@xn--bcher-kva.example", "a@xn--bcher-kva.example", "a@xn--bcher-kva.example"},
+		{"a@例え。テスト", "a@例え.テスト", "a@xn--r8jz45g.xn--zckzah"},
+		{"a@b｡example", "a@b.example", "a@b.example"},
+		{"a\u200c@نامه\u200cای.example", "a@نامه\u200cای.example", "a@xn--mgba3gch31f060k.example"}, // not xn--mgba3gch31f.example
+		{"a@نامهای.example", "a@نامهای.example", "a@xn--mgba3gch31f.example"},
+		{"a@ශ්\u200dරී.example", "a@ශ්\u200dරී.example", "a@xn--10cl1a0b660p.example"},
+		{"a@exam\u200cple.com\u200d ", "a@example.com", "a@example.com"},
 		{"a@r3---sn.example", "a@r3---sn.example", "a@r3---sn.example"},
 		{"a@localhost", "a@localhost", "a@localhost"},
 		{"Alice <alice@example.com>", "", ""},
