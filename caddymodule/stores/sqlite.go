@@ -2,6 +2,7 @@ package stores
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 
@@ -54,8 +55,14 @@ func (s *SQLite) Provision(caddy.Context) (err error) {
 	if s.File == ":memory:" || strings.HasPrefix(s.File, "file:") {
 		return fmt.Errorf("store sqlite: %q is not the path of a file; accounts must survive a restart, so write a path such as /data/mnemogate.db", s.File)
 	}
-	s.File, err = filepath.Abs(s.File)
-	return err
+	given := s.File
+	if s.File, err = filepath.Abs(given); err != nil {
+		return err
+	}
+	if info, err := os.Stat(s.File); err == nil && info.IsDir() || strings.HasSuffix(given, "/") {
+		return fmt.Errorf("store sqlite: %s is a directory; write the path of a file in it, such as %s", given, filepath.Join(s.File, "mnemogate.db"))
+	}
+	return nil
 }
 
 // Key implements guest.StoreModule.
