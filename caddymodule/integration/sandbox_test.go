@@ -228,10 +228,6 @@ func TestTestsOfThePage(t *testing.T) {
 		if err != nil {
 			storetest.SkipOrFail(t, fmt.Sprintf("%v: install chromium", err))
 		}
-		spec := string(get(os.ReadFile(examples + "login.spec.mjs"))(t))
-		if shown := blocks(page, "js")[0]; !strings.HasSuffix(spec, "\n"+shown) {
-			t.Errorf("login.spec.mjs does not end with\n%s", shown)
-		}
 		w := newWorkshop(t, map[string]string{"playwright.config.mjs": fmt.Sprintf(`export default {
 			timeout: 180_000, expect: { timeout: 60_000 }, // for a busy machine
 			use: { launchOptions: { executablePath: %q, chromiumSandbox: false } },
