@@ -117,7 +117,7 @@ function checkPassword(page, step) {
 // codeField is for a code with this number of digits. It takes them out of a message that
 // is pasted, and sends a whole code by itself, unless something else is missing.
 export function codeField({ length, ...attributes }) {
-  const digits = `\\p{Nd}(?:[ \u00a0-]?\\p{Nd}){${length - 1}}`;
+  const digits = `\\p{Nd}(?:[\\p{Zs}\\p{Pd}\\p{Cf}]?\\p{Nd}){${length - 1}}`; // in groups, as people write them
   const whole = new RegExp(`^\\s*${digits}\\s*$`, 'u');
   const within = new RegExp(`(?<!\\p{Nd})${digits}(?!\\p{Nd})`, 'u');
   const made = field({
