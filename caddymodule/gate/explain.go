@@ -10,6 +10,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -21,7 +22,7 @@ import (
 func (h *Handler) Explain(r *http.Request, service *flows.Service, company *tenant.Company, a record.Account) (api.Explanation, error) {
 	var barred error
 	if a.ID != 0 {
-		if barred = tenant.CheckStatus(a); barred != nil {
+		if barred = session.CheckOwner(company, a); barred != nil {
 			a = record.Account{} // has no session
 		}
 	}

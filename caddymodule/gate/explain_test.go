@@ -41,6 +41,7 @@ type person struct {
 	account       record.Account
 	token         string // empty if the login was refused
 	refused       string // the error_code of the login
+	reason        string // of the same
 }
 
 // A town is a running service with people of all kinds.
@@ -94,6 +95,12 @@ func newTown(t *testing.T) *town {
 			account denied { login denied
 				password %[3]q
 			}
+			account codeless { login codeless
+				password %[3]q
+				second_factor
+			}
+			account mute { login mute
+			}
 		}`, code, key, pass)
 	}
 	text := regexp.MustCompile(`(account \w+ \{) `).ReplaceAllString(companies.String(), "$1\n")
@@ -116,7 +123,7 @@ func newTown(t *testing.T) *town {
 		return err == nil
 	})
 	for company, key := range one.keys {
-		for _, name := range []string{"plain", "twice", "code", "admin", "editor", "restricted", "closed", "denied"} {
+		for _, name := range []string{"plain", "twice", "code", "admin", "editor", "restricted", "closed", "denied", "codeless", "mute"} {
 			a, err := service.Accounts.ByMnemocode(t.Context(), company, name)
 			must(t, err)
 			a, err = service.Accounts.Update(t.Context(), company, a.ID, func(a *record.Account) (bool, error) {
@@ -141,9 +148,12 @@ func newTown(t *testing.T) *town {
 				clear(answer)
 				must(t, json.Unmarshal(w.Body.Bytes(), &answer))
 			}
-			if name == "code" {
+			switch name {
+			case "code":
 				post("login", "", `{"login_id": "+37060000002"}`)
-			} else {
+			case "mute":
+				post("login", "", `{"login_id": "mute"}`)
+			default:
 				post("checkcredentials", "", fmt.Sprintf(`{"login_id": %q, "password": %q}`, name, pass))
 			}
 			if answer["session_state"] == "checkotp" {
@@ -151,7 +161,8 @@ func newTown(t *testing.T) *town {
 			}
 			p.token, _ = answer["session_token"].(string)
 			p.refused, _ = answer["error_code"].(string)
-			if (p.token == "") != (a.Status != record.StatusActive) || p.token != "" && answer["session_state"] != "authorized" {
+			p.reason, _ = answer["reason"].(string)
+			if (p.token == "") != (a.Status != record.StatusActive || name == "codeless" || name == "mute") || p.token != "" && answer["session_state"] != "authorized" {
 				t.Fatalf("%s of %s: %v", name, company, answer)
 			}
 			one.people = append(one.people, p)
@@ -277,7 +288,7 @@ func TestExplainSaysWhatTheGateDoes(t *testing.T) {
 		found, err := h.Explain(caddyhttp.PrepareRequest(asked, caddy.NewReplacer(), nil, new(caddyhttp.Server)), service, company, p.account)
 		said, did := told(found, err), one.sent(h, r)
 		if p.refused != "" && did.code == "auth.header.missing" {
-			did.code, did.status = p.refused, http.StatusForbidden // of the login
+			did.code, did.reason, did.status = p.refused, p.reason, http.StatusForbidden // of the login
 		}
 		switch {
 		case said.own:
@@ -297,14 +308,14 @@ func TestExplainSaysWhatTheGateDoes(t *testing.T) {
 		r.Header = credentials
 		other := one.sent(without, r)
 		if p.refused != "" && other.code == "auth.header.missing" {
-			other.code, other.status = p.refused, http.StatusForbidden
+			other.code, other.reason, other.status = p.refused, p.reason, http.StatusForbidden
 		}
 		if other != did {
 			t.Fatalf("%d: %q as %s of %s, with\n%s:\nonly %+v matter, but without the others it is\n%+v\nin place of\n%+v", i, raw, p.name, p.company, asJSON(h), found.Rules, other, did)
 		}
 	}
 	t.Logf("%d in %v: %v", *explained, time.Since(began), outcomes)
-	for _, want := range []string{"", "auth.header.missing", "auth.token.invalid", "auth.apikey.missing", "auth.apikey.invalid", "auth.session.invalid role", "auth.session.invalid mfa", "auth.user.restricted", "auth.user.closed", "auth.user.denied"} {
+	for _, want := range []string{"", "auth.header.missing", "auth.token.invalid", "auth.apikey.missing", "auth.apikey.invalid", "auth.session.invalid role", "auth.session.invalid mfa", "auth.user.restricted", "auth.user.restricted user.no_second_factor", "auth.user.closed", "auth.user.denied"} {
 		if outcomes[want] == 0 {
 			t.Errorf("%q never happened", want)
 		}

@@ -70,6 +70,7 @@ func TestARequestIsExplained(t *testing.T) {
 		return strings.NewReplacer("DIR", s.dir, "BACKEND", s.backend.addr).Replace(explainedSites)
 	})
 	s.cli("", "account", "set", "alice", "--company", "acme", "--role", "editor").want(0)
+	s.cli("", "account", "add", "machine", "--company", "acme").want(0)
 	unreached, counted, stored, logged := s.unreached(), s.scrape(), s.contents(), len(s.log())
 	lineOf := func(text string) string {
 		before, _, found := strings.Cut(s.config, text)
@@ -100,6 +101,7 @@ func TestARequestIsExplained(t *testing.T) {
 		{1, "GET https://keys.example.com/x --company acme", []string{"refused  401 auth.header.missing"}},
 		{1, "GET https://keys.example.com/x --as zoe --company neu", []string{"refused  401 auth.apikey.missing"}},
 		{0, "GET https://api.example.com/v1/x --as alice --company neu", []string{"X-Profile-Mnemocode: zoe"}},
+		{1, "GET https://api.example.com/v1/x --as machine --company acme", []string{"refused  403 auth.user.restricted"}}, // nobody can log in to it
 		{1, "TRACE https://api.example.com/v1/x", []string{"refused  405 request.validation.failed"}},
 
 		{1, "POST https://api.example.com/v1/acme/v2/auth/login", []string{"/acme/v2/auth/login is a route of the auth API", "account explain"}},

@@ -10,6 +10,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // ImaginedID is the ID of an imagined session.
@@ -46,6 +47,29 @@ func (m *Manager) Imagine(company *tenant.Company, a record.Account) (imagined *
 	}
 	imagined.Sessions = only
 	return imagined, token, key
+}
+
+// CheckOwner returns nil if the owner of an account can log in, whatever is locked now, or the
+// error of a login. The owner has all factors of the account.
+func CheckOwner(company *tenant.Company, a record.Account) error {
+	if err := tenant.CheckStatus(a); err != nil {
+		return err
+	}
+	atProvider := slices.ContainsFunc(a.Identities, func(i record.Identity) bool {
+		_, configured := company.OAuth[i.Provider]
+		return configured
+	})
+	if atProvider || a.Passkeys > 0 && company.Passkeys != nil {
+		return nil
+	}
+	code := company.SendsCodesTo(a.Phone) || a.HasApp() || a.BackupCodes > 0
+	switch byCode := a.LogsInByCode(); {
+	case a.Phone == "" && a.Email == "" && a.LoginName == "":
+		return wire.ErrUserRestricted
+	case byCode && (a.Phone == "" || !code), !byCode && company.NeedsSecondFactor(a) && !code:
+		return ErrNoSecondFactor
+	}
+	return nil
 }
 
 // oneSession is a store that has one session at most. It takes no changes.
