@@ -22,12 +22,6 @@ import (
 
 const otherProxies = "docs/other-proxies.md"
 
-// proxyFile returns a configuration of docs/examples/other-proxies.
-func proxyFile(t *testing.T, name string) string {
-	t.Helper()
-	return string(get(os.ReadFile("../../docs/examples/other-proxies/" + name))(t))
-}
-
 // directivesOf returns the directives of the only site of a Caddyfile, without its
 // address and bind.
 func directivesOf(t *testing.T, caddyfile string) string {
@@ -94,19 +88,18 @@ func addresses(s *site, backend string) *strings.Replacer {
 	return strings.NewReplacer("127.0.0.1:8080", s.addr, "127.0.0.1:9000", backend)
 }
 
-// nginx returns an nginx with the example's configuration in front of a backend of its own.
+// nginx returns an nginx with the page's configuration in front of a backend of its own.
 func (s *site) nginx(t *testing.T) *site {
 	t.Helper()
 	return s.front(t, func(dir, addr, backend string) *exec.Cmd {
-		shown := addresses(s, backend).Replace(proxyFile(t, "nginx.conf"))
+		shown := addresses(s, backend).Replace(blocks(section(t, otherProxies, "nginx"), "nginx")[0])
 		shown = changed(t, shown, "listen 80;", "listen "+addr+";", "http {\n", "http {\naccess_log off;\nclient_body_temp_path "+dir+"/body;\n")
 		writeFile(t, dir+"/nginx.conf", shown)
 		return exec.Command("nginx", "-p", dir, "-c", dir+"/nginx.conf", "-e", "stderr", "-g", "daemon off; master_process off; pid "+dir+"/pid;")
 	})
 }
 
-// The complete configurations of docs/other-proxies.md and docs/examples/other-proxies do what
-// the page promises.
+// The complete configurations of docs/other-proxies.md do what it promises.
 func TestOtherProxiesOfThePage(t *testing.T) {
 	t.Parallel()
 	for _, proxy := range []struct {
@@ -117,8 +110,9 @@ func TestOtherProxiesOfThePage(t *testing.T) {
 		{"nginx", []string{"nginx"}, func(t *testing.T, s *site) *site { return s.nginx(t) }},
 		{"HAProxy", []string{"haproxy"}, func(t *testing.T, s *site) *site {
 			return s.front(t, func(dir, addr, backend string) *exec.Cmd {
-				writeFile(t, dir+"/mnemogate.lua", addresses(s, backend).Replace(proxyFile(t, "mnemogate.lua")))
-				writeFile(t, dir+"/haproxy.cfg", changed(t, addresses(s, backend).Replace(proxyFile(t, "haproxy.cfg")),
+				shown := section(t, otherProxies, "HAProxy")
+				writeFile(t, dir+"/mnemogate.lua", addresses(s, backend).Replace(blocks(shown, "lua")[0]))
+				writeFile(t, dir+"/haproxy.cfg", changed(t, addresses(s, backend).Replace(blocks(shown, "haproxy")[0]),
 					"bind :80\n", "bind "+addr+"\n", "/etc/haproxy/mnemogate.lua", dir+"/mnemogate.lua"))
 				return exec.Command("haproxy", "-db", "-f", dir+"/haproxy.cfg")
 			})
@@ -362,7 +356,7 @@ func (s *site) checkSpellings(t *testing.T, direct *site) {
 	}
 }
 
-// Traefik and Envoy are not at hand. A stub reads the example's configuration and sends
+// Traefik and Envoy are not at hand. A stub reads the page's configuration and sends
 // what their documentation and source say.
 func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 	t.Parallel()
@@ -386,8 +380,8 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 				} `yaml:"middlewares"`
 			} `yaml:"http"`
 		}
-		readYAML(t, "traefik-dynamic.yaml", &config)
-		if !strings.Contains(proxyFile(t, "traefik.yaml"), "aliasHeadersStrategy: delete") { // of its own, Traefik passes aliases on
+		readYAML(t, "Traefik", &config)
+		if !strings.Contains(blocks(section(t, otherProxies, "Traefik"), "yaml")[0], "aliasHeadersStrategy: delete") { // of its own, Traefik passes aliases on
 			t.Error("aliases of the identity headers stay")
 		}
 		clean := config.HTTP.Middlewares.Clean.Headers
@@ -450,7 +444,7 @@ func TestTraefikAndEnvoyOfThePage(t *testing.T) {
 				}
 			} `yaml:"static_resources"`
 		}
-		readYAML(t, "envoy.yaml", &config)
+		readYAML(t, "Envoy", &config)
 		filters := config.Static.Listeners[0].Chains[0].Filters[0].Config.Filters
 		authz := filters[1].Config
 		removed := regexp.MustCompile("^(" + filters[0].Config.Mutations.Request[0].Remove.Key.Regex.Regex + ")$")
@@ -495,9 +489,10 @@ func (p patterns) has(name string) bool {
 	return false
 }
 
-func readYAML(t *testing.T, name string, into any) {
+func readYAML(t *testing.T, heading string, into any) {
 	t.Helper()
-	must(t, yaml.Unmarshal([]byte(proxyFile(t, name)), into))
+	shown := blocks(section(t, otherProxies, heading), "yaml")
+	must(t, yaml.Unmarshal([]byte(shown[len(shown)-1]), into))
 }
 
 // checkStub asks as a stub does, which also says what it copies from the answer. The
