@@ -164,6 +164,11 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 	if e.SMS != nil && e.Limits.SMSPerCompany == tenant.Unlimited {
 		add("limits sms_per_company", "it is unlimited: strangers who pump SMS can run up any bill", "set it to what your busiest day needs, such as 2000/24h")
 	}
+	for _, prefix := range e.Limits.SMSCountries {
+		if e.SMS != nil && prefix != tenant.AllCountries && !message.Reaches(e.SMS, prefix) {
+			add("limits sms_countries", "no gateway serves "+prefix+", so its phones get no SMS", "add it to countries of an sms gateway, or leave it out")
+		}
+	}
 	if parts := e.Texts.CodeParts(e.DisplayName(), e.SMSOrigin, e.OTP.Length); e.SMS != nil && parts > 1 {
 		directive := "sms"
 		if e.SMSOrigin != "" {

@@ -45,7 +45,7 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 	s := startSite(t, siteConfig{global: strings.Replace(realHashing, "argon2id", "regex [[:digit:]]\nargon2id", 1) + "\nlimits {\nsms_per_address unlimited\n}",
 		handler: "login_page acme {\ncolor \"#111111\"\n}",
 		company: "name \"Žemaitijos šilumos tinklai\"\ncaptcha static tea-time\nsms weak\nlimits {\nsms_per_company 2000/24h\nlogins_per_address unlimited\n}\npassword {\nregex `(?i)[a-z]`\n}\nsession {\nidle 366d insecure\n}",
-		more: "company umbrella {\nname \"Ümbrėlla and Company\"\nsms_origin app.umbrella.example\napi_key off\ncaptcha off\nmail log\nsms webhook http://gateway.invalid insecure {\nsecret whsec_c2VjcmV0\n}\notp {\nfixed 123456 +37060012345\n}\nrecovery {\nlink https://a.example/?{token}\n}\n}\n" +
+		more: "company umbrella {\nname \"Ümbrėlla and Company\"\nsms_origin app.umbrella.example\napi_key off\ncaptcha off\nmail log\nsms webhook http://gateway.invalid insecure {\nsecret whsec_c2VjcmV0\ncountries +370 +3712\n}\nlimits {\nsms_countries +3706 +371 +372\n}\notp {\nfixed 123456 +37060012345\n}\nrecovery {\nlink https://a.example/?{token}\n}\n}\n" +
 			"company zeta {\naccount zoe@example.com\nnotices new_device\napi_key {env.MNEMOGATE_TEST_SHORT_KEY} " + testKey + "\ncaptcha off\nlimits {\nsms_per_address 30/1h\nsms_per_company 2000/24h\n}\nrecovery {\nmethods off\n}\nmail webhook http://127.0.0.1:1 {\nsecret c2VjcmV0\n}\n}"})
 	doctor := s.cli("", "doctor").out
 	for _, weak := range []struct{ directive, company, message, advice string }{
@@ -76,6 +76,7 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 		{"sms_origin", "umbrella", "the longest SMS with a code takes", "shorten the name"},
 		{"sms", "umbrella", "anyone on the network path to gateway.invalid can read", "remove the word insecure"},
 		{"otp fixed", "umbrella", "anybody who knows the code needs no SMS to +37060012345", "when the review or test is over"},
+		{"limits sms_countries", "umbrella", "no gateway serves +372, so its phones get no SMS", "add it to countries of an sms gateway"},
 		{"limits sms_per_company", "umbrella", "strangers who pump SMS can run up any bill", "what your busiest day needs"},
 		{"recovery link", "umbrella", "the token is not in the fragment", "behind #"},
 	} {
@@ -94,6 +95,9 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 		if !told || !strings.Contains(doctor, weak.advice) {
 			t.Errorf("%s %s: doctor does not say %q", weak.company, weak.directive, weak.message)
 		}
+	}
+	if strings.Contains(doctor, "no gateway serves +3706") || strings.Contains(doctor, "no gateway serves +371") {
+		t.Error("doctor warns of phones that a gateway serves")
 	}
 	if strings.Contains(doctor, "acme: limits sms_per_company") || strings.Contains(doctor, "zeta: limits ") {
 		t.Error("doctor warns of a budget that is limited")

@@ -68,6 +68,15 @@ func Serves(s Sender, phone string) bool {
 	return !several || len(g.Serving(phone)) > 0
 }
 
+// Reaches reports whether a sender serves some of the phones that begin with a prefix.
+func Reaches(s Sender, prefix string) bool {
+	g, several := s.(Gateways)
+	return !several || slices.ContainsFunc(g, func(g *Gateway) bool {
+		within := func(country string) bool { return strings.HasPrefix(country, prefix) }
+		return g.serves(prefix) || slices.ContainsFunc(g.Countries, within)
+	})
+}
+
 // Send implements Sender. If several gateways failed, its error is a LaterError only if none
 // of them can have taken the message.
 func (g Gateways) Send(ctx context.Context, m Message) error {
