@@ -479,9 +479,9 @@ func (p *changeParser) accepted(_ record.Field, v jsontext.Value) error {
 	}
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	for _, view := range views {
-		switch n := utf8.RuneCountInString(view.Code); {
-		case n < 1 || n > 64 || utf8.RuneCountInString(view.Version) > 64 || strings.ContainsFunc(view.Code+view.Version, unicode.IsControl):
-			return errors.New("a code must have 1 to 64 characters, a version at most 64")
+		switch {
+		case !record.Acceptance{Code: view.Code, Version: view.Version}.IsValid():
+			return errors.New("a code must have 1 to 64 characters, a version at most 64, and neither control characters")
 		case slices.ContainsFunc(p.change.Accepted, func(a record.Acceptance) bool { return a.Code == view.Code }):
 			return errors.New("a code appears twice; send it once")
 		case !view.At.IsZero() && !isPast(view.At):

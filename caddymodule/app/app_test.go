@@ -107,8 +107,8 @@ func TestServiceStartsOnceForAllWhoAsk(t *testing.T) {
 
 func TestFailedStartIsTriedAgain(t *testing.T) {
 	file := t.TempDir() + "/a.db"
-	must(t, os.Mkdir(file, 0o700))
 	app := newApp(t, file, "")
+	must(t, os.Mkdir(file, 0o700))
 	if err := app.Start(); err == nil {
 		t.Fatal("a directory serves as a database")
 	}

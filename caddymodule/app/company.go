@@ -413,9 +413,9 @@ func (c *Company) checkDisclaimers() error {
 	}
 	seen := map[string]bool{}
 	for _, d := range c.Disclaimers {
-		switch n := utf8.RuneCountInString(d.Code); {
-		case n < 1 || n > 64:
-			return fmt.Errorf("disclaimer %q: its code must have 1 to 64 characters", d.Code)
+		switch {
+		case !record.Acceptance{Code: d.Code, Version: d.Version}.IsValid():
+			return fmt.Errorf("disclaimer %q: its code must have 1 to 64 characters, its version at most 64, and neither control characters", d.Code)
 		case seen[d.Code]:
 			return fmt.Errorf("disclaimer %s appears twice; remove one", d.Code)
 		}

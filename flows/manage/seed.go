@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/mnemogate/mnemogate/flows/background"
@@ -67,6 +68,8 @@ func CheckAccount(a, before record.Account, own password.Argon2id) error {
 		return wrong("primary_email", noEmail)
 	case a.LoginName != before.LoginName && a.LoginName != "" && !canBeLoginID(a.LoginName):
 		return wrong("login_name", "it must be 1 to 254 characters, some of them visible, without control characters")
+	case a.Question != before.Question && !isLine(a.Question, maxQuestion):
+		return wrong("control_question", fmt.Sprintf("it must have at most %d characters, without control characters", maxQuestion))
 	case a.Locale != "" && !message.IsLocale(a.Locale):
 		return wrong("locale", message.ErrLocale.Error())
 	case !slices.Contains(record.Statuses, a.Status):
@@ -80,6 +83,9 @@ func CheckAccount(a, before record.Account, own password.Argon2id) error {
 		if i.Provider < 1 || i.Provider > record.MaxProvider || i.Subject == "" || len(i.Subject) > record.MaxSubject {
 			return wrong("oauth_identities", "provider_id must be 1 to 5 and subject 1 to 255 bytes")
 		}
+		if !slices.Contains(before.Identities, i) && strings.ContainsFunc(i.Subject, unicode.IsControl) {
+			return wrong("oauth_identities", "a subject contains a control character")
+		}
 	}
 	return nil
 }
@@ -88,9 +94,18 @@ func CheckAccount(a, before record.Account, own password.Argon2id) error {
 // login_id. White space and invisible characters alone are not enough, because
 // normalizing removes them.
 func canBeLoginID(s string) bool {
-	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= 254 && typed.LoginID(s, "") != "" &&
-		!strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f })
+	return isLine(s, 254) && typed.LoginID(s, "") != ""
 }
+
+// maxQuestion is the most characters of a control question.
+const maxQuestion = 256
+
+// isLine reports whether s is valid UTF-8 without control characters, and not longer.
+func isLine(s string, longest int) bool {
+	return utf8.ValidString(s) && utf8.RuneCountInString(s) <= longest && !strings.ContainsFunc(s, isASCIIControl)
+}
+
+func isASCIIControl(r rune) bool { return r < ' ' || r == 0x7f }
 
 // A Seed is an account in the configuration. Its secrets are not hashed yet.
 type Seed struct {

@@ -3,7 +3,10 @@ package record
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // A Status says whether an account may log in.
@@ -142,6 +145,13 @@ type Acceptance struct {
 	Code    string    `json:"code"`
 	Version string    `json:"version"`
 	At      time.Time `json:"at"`
+}
+
+// IsValid reports whether clients and backends can name what was accepted: the code has 1
+// to 64 characters, the version at most 64, and neither has control characters.
+func (a Acceptance) IsValid() bool {
+	return a.Code != "" && utf8.RuneCountInString(a.Code) <= 64 && utf8.RuneCountInString(a.Version) <= 64 &&
+		!strings.ContainsFunc(a.Code+a.Version, unicode.IsControl)
 }
 
 // Compare orders the acceptances of an account, which has one per code.
