@@ -57,7 +57,7 @@ func (ad *Admin) Explain(ctx context.Context, loginID, address string) (found []
 		add(wire.ErrCredentialsInvalid, "no account has this login id", "'account list --contains' finds similar ones")
 		return found, err
 	}
-	step(fmt.Sprintf("the account is %s; in place of a password it has passkeys: %d, users of OAuth providers: %d", a.Mnemocode, a.Passkeys, len(a.Identities)))
+	step(fmt.Sprintf("the account is %s, with passkeys: %d, users of OAuth providers: %d", a.Mnemocode, a.Passkeys, len(a.Identities)))
 	if c.CaptchaDue(wrong) && !byCode {
 		step("the password needs a captcha")
 	}
