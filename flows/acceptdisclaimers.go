@@ -10,7 +10,7 @@ import (
 )
 
 type acceptDisclaimersRequest struct {
-	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
+	AcceptDisclaimers []string `json:"accept_disclaimers" max:"129"`
 	RememberDevice    bool     `json:"remember_device"`
 }
 

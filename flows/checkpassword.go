@@ -12,7 +12,7 @@ import (
 type checkPasswordRequest struct {
 	Password          string   `json:"password" max:"128" need:"y"`
 	CaptchaResponse   string   `json:"captcha_response" max:"4096"`
-	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
+	AcceptDisclaimers []string `json:"accept_disclaimers" max:"129"`
 	DeviceToken       string   `json:"device_token" max:"128"`
 	RememberDevice    bool     `json:"remember_device"`
 }

@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -228,5 +229,8 @@ func TestAVersionIsNamedWhereNothingWasListed(t *testing.T) {
 		wantAccepted(t, b)
 		must(t, try("terms@2", "privacy"))
 		wantAccepted(t, b, "privacy 1 12:00:00", "terms 2 12:00:00")
+		longest := wire.Disclaimer{Code: strings.Repeat("c", 64), Version: strings.Repeat("ü", 64)}
+		b.company.Disclaimers = []wire.Disclaimer{longest}
+		must(t, try(longest.Code+"@"+longest.Version))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -26,7 +27,7 @@ func (s *Service) accountOfUser(ctx context.Context, c *session.Call, config ten
 	if !errors.Is(err, record.ErrNotFound) {
 		return record.Account{}, wire.Unavailable("looking up the provider's user", err)
 	}
-	if !config.LinkVerifiedEmail || !user.EmailVerified || user.Email == "" {
+	if !config.LinkVerifiedEmail || !user.EmailVerified || typed.Email(user.Email) == "" {
 		return record.Account{}, wire.ErrOAuthNotFound
 	}
 	a, _, err = c.FindAccount(ctx, user.Email)

@@ -16,7 +16,7 @@ import (
 
 type setPasswordRequest struct {
 	NewPassword       string   `json:"new_password" max:"128" long:"password.too_long" need:"y"`
-	AcceptDisclaimers []string `json:"accept_disclaimers" max:"64"`
+	AcceptDisclaimers []string `json:"accept_disclaimers" max:"129"`
 	RememberDevice    bool     `json:"remember_device"`
 }
 

@@ -29,6 +29,9 @@ func (ad *Admin) Explain(ctx context.Context, loginID, address string) (found []
 	}
 	c.Reported, c.NoAddress = nil, address == ""
 	a, loginIDHash, err := c.FindAccount(ctx, loginID)
+	if errors.Is(err, wire.ErrValidation) {
+		return nil, &FieldError{"login_id", "it has no visible characters"}
+	}
 	if err != nil {
 		return nil, err
 	}

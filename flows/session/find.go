@@ -217,12 +217,16 @@ func (c *Call) decoyAccount(ctx context.Context) (record.Account, error) {
 
 // FindAccount finds the account with a login id, as a user typed it. It also returns the
 // login id hash. An unknown login id is not an error: the account then has only
-// CompanyGeneration and the FailureCounts of the login id hash.
+// CompanyGeneration and the FailureCounts of the login id hash. A text without visible
+// characters is none: wire.ErrValidation.
 //
 // A text that can be a phone of the company's region may also be a login name. An
 // account with that login name comes first, so a new region changes nothing for it.
 func (c *Call) FindAccount(ctx context.Context, text string) (a record.Account, loginIDHash string, err error) {
 	read, exact := c.Company.ReadLoginID(text)
+	if read == "" {
+		return record.Account{}, "", wire.Invalid("The field login_id has no visible characters.")
+	}
 	loginIDHash = c.Keys.LoginIDHash(c.Company.Code, read)
 	a, err = c.m.Accounts.ByLoginID(ctx, c.Company.Code, read, loginIDHash)
 	if read != exact && (err == nil || errors.Is(err, record.ErrNotFound)) {
