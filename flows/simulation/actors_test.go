@@ -328,7 +328,10 @@ func (w *world) usesBackupCode(who string, args []string) {
 	w.hold(p, won.Reply, born, won.loaded)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if before, again := p.used[code]; again && !w.standby.mayHaveLost(before[0], before[1]) {
+	before, again := p.used[code]
+	lost := w.standby.mayHaveLost(before[0], before[1]) ||
+		asked.Before(before[1]) && w.standby.mayHaveLost(asked, time.Now()) // this use may have been the first
+	if again && !lost {
 		w.fail("%s logged in with a backup code that was used %s before", who, asked.Sub(before[1]))
 	}
 	p.used[code] = [2]time.Time{asked, time.Now()}
