@@ -135,7 +135,7 @@ func TestDoctorFetchesWhatALoginNeeds(t *testing.T) {
 		env:     []string{"MNEMOGATE_PEER_SECRET=" + peerSecret},
 	})
 	s.cli("", "doctor").want(1, p.Issuer+" (of acme and 1 more) can be used",
-		p.Issuer+"/tenant can't be used: there is no discovery document that can be read")
+		p.Issuer+"/tenant can't be used: instead of its discovery document it answered 404")
 	if calls := []int{p.calls(t, "GET /.well-known/openid-configuration"), p.calls(t, "GET /jwks")}; calls[0] != 1 || calls[1] != 1 {
 		t.Errorf("the provider was asked %d times", calls)
 	}

@@ -36,7 +36,7 @@ var allowedImports = map[string][]string{
 	"caddymodule/hashing":          {"flows/password"},
 	"caddymodule/senders":          {"caddymodule/captured", "caddymodule/guest", "caddymodule/logs", "flows/message", "flows/record", "flows/tenant", "flows/typed", "store/causes"},
 	"caddymodule/captcha":          {"caddymodule/guest", "caddymodule/logs", "flows/tenant"},
-	"caddymodule/oauth":            {"caddymodule/guest", "flows/panics", "flows/tenant", "flows/wire"},
+	"caddymodule/oauth":            {"caddymodule/guest", "flows/panics", "flows/tenant", "flows/wire", "store/causes"},
 	"caddymodule/stores":           {"caddymodule/guest", "store/postgres", "store/redis", "store/sqlite"},
 	"caddymodule/guest":            {"caddymodule/logs", "flows/message", "flows/record", "flows/tenant", "store/causes"},
 	"caddymodule/logs":             {"flows/panics"},

@@ -26,6 +26,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/causes"
 )
 
 const (
@@ -99,6 +100,7 @@ type oauthClient struct {
 	Insecure bool `json:"insecure,omitempty"`
 
 	client *http.Client
+	tokens *http.Client // for the token endpoint
 }
 
 // Settings implements guest.OAuthModule.
@@ -160,7 +162,8 @@ func checkResponseMode(mode string) error {
 
 func (c *oauthClient) provision(what string) error {
 	c.Timeout = cmp.Or(c.Timeout, defaultOAuthTimeout)
-	c.client = guest.Client(guest.Transport{MaxAnswer: maxOAuthAnswer, HTTPSOnly: !c.Insecure, Unrepeated: true}, c.Timeout)
+	transport := guest.Transport{MaxAnswer: maxOAuthAnswer, HTTPSOnly: !c.Insecure, Unrepeated: true}
+	c.client, c.tokens = guest.Client(transport, c.Timeout), guest.Client(tokenAnswers{transport}, c.Timeout)
 	return errors.Join(
 		guest.ResolveInto(what+": client_id", &c.ClientID),
 		guest.ResolveInto(what+": client_secret", &c.ClientSecret))
@@ -237,7 +240,7 @@ func (c *oauthClient) url(s string) (*url.URL, error) {
 
 // begin sets the time limit for all requests of one login.
 func (c *oauthClient) begin(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx = oidc.ClientContext(ctx, c.client) // x/oauth2 uses the same context key
+	ctx = oidc.ClientContext(ctx, c.tokens) // x/oauth2 uses the same context key
 	return context.WithTimeout(ctx, time.Duration(c.Timeout))
 }
 
@@ -303,6 +306,12 @@ var registrationStatuses = []int{
 	http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone,
 }
 
+// What to do about faults of a provider.
+const (
+	checkRegistration = "check client_id, client_secret and auth_style, and the provider's registration of this client"
+	askOperator       = "the provider is at fault: look at its log, or ask its operator"
+)
+
 // notTaken reports whether the token endpoint was the wrong one, or was asked in the wrong
 // way, so that it can't have taken the code.
 func notTaken(err error) bool {
@@ -319,9 +328,11 @@ func tokenError(err error) error {
 	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
 	switch {
 	case ok && slices.Contains(registrationErrors, refused.ErrorCode):
-		return providerFault("the token endpoint answered %s", refused.ErrorCode)
-	case ok && refused.ErrorCode == "" && (refused.Response.StatusCode/100 == 3 || slices.Contains(registrationStatuses, refused.Response.StatusCode)):
-		return providerFault("the token endpoint answered %d", refused.Response.StatusCode)
+		return causes.Explain(providerFault("the token endpoint answered %s", refused.ErrorCode), checkRegistration)
+	case ok && refused.ErrorCode == "" && refused.Response.StatusCode/100 == 3:
+		return causes.Explain(providerFault("the token endpoint answered %d", refused.Response.StatusCode), "no redirect is followed: let the token endpoint's address be the one that it leads to")
+	case ok && refused.ErrorCode == "" && slices.Contains(registrationStatuses, refused.Response.StatusCode):
+		return causes.Explain(providerFault("the token endpoint answered %d", refused.Response.StatusCode), checkRegistration)
 	case ok && slices.Contains(tokenErrorCodes, refused.ErrorCode):
 		return oauthFailed("the token endpoint answered %s", refused.ErrorCode)
 	case ok && (refused.ErrorCode != "" || refused.Response.StatusCode >= 400):
@@ -331,7 +342,7 @@ func tokenError(err error) error {
 	case requestFailed(err):
 		return fmt.Errorf("asking the token endpoint: %w", guest.Cause(err))
 	default:
-		return errors.New("the token endpoint's answer is too large, or not JSON with an access_token")
+		return causes.Explain(errors.New("the token endpoint's answer is too large, or not JSON with an access_token"), askOperator)
 	}
 }
 

@@ -24,6 +24,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/causes"
 )
 
 func init() { caddy.RegisterModule(new(OIDC)) }
@@ -63,14 +64,14 @@ type OIDC struct {
 
 // discovery is an issuer's discovery document.
 type discovery struct {
-	Issuer      string   `json:"issuer"`
-	Iss         bool     `json:"authorization_response_iss_parameter_supported"`
-	StartURL    string   `json:"authorization_endpoint"`
-	Challenges  []string `json:"code_challenge_methods_supported"`
-	TokenURL    string   `json:"token_endpoint"`
-	KeysURL     string   `json:"jwks_uri"`
-	Algorithms  []string `json:"id_token_signing_alg_values_supported"`
-	AuthMethods []string `json:"token_endpoint_auth_methods_supported"`
+	Issuer      string    `json:"issuer"`
+	Iss         looseBool `json:"authorization_response_iss_parameter_supported"`
+	StartURL    string    `json:"authorization_endpoint"`
+	Challenges  looseList `json:"code_challenge_methods_supported"`
+	TokenURL    string    `json:"token_endpoint"`
+	KeysURL     string    `json:"jwks_uri"`
+	Algorithms  []string  `json:"id_token_signing_alg_values_supported"`
+	AuthMethods looseList `json:"token_endpoint_auth_methods_supported"`
 
 	read  time.Time
 	style oauth2.AuthStyle
@@ -120,7 +121,7 @@ func (p *OIDC) Provision(caddy.Context) error {
 	}
 	err := p.provision("oauth oidc")
 	p.template = p.issuerTemplate()
-	p.documents = p.newReader()
+	p.documents = p.newReader(nil)
 	return err
 }
 
@@ -242,7 +243,7 @@ func (p *OIDC) Start(ctx context.Context) (tenant.OAuthStart, error) {
 	}
 	start := tenant.OAuthStart{URL: at.StartURL, PKCE: slices.Contains(at.Challenges, "S256")}
 	if p.Tenants == nil { // otherwise the issuer of an answer is not known before
-		start.Issuer, start.Iss = p.Issuer, at.Iss
+		start.Issuer, start.Iss = p.Issuer, bool(at.Iss)
 	}
 	return start, nil
 }
@@ -270,7 +271,7 @@ func (p *OIDC) Check() (string, func(context.Context) error) {
 			Keys []json.RawMessage `json:"keys"`
 		}
 		if resp.StatusCode != http.StatusOK || json.NewDecoder(resp.Body).Decode(&set) != nil || len(set.Keys) == 0 {
-			return errors.New("there are no keys at the document's jwks_uri")
+			return causes.Explain(errors.New("there are no keys at the document's jwks_uri that can be used"), askOperator)
 		}
 		return nil
 	}
@@ -301,7 +302,9 @@ func (p *OIDC) document(ctx context.Context, age time.Duration) (*discovery, err
 	}
 }
 
-func (p *OIDC) newReader() *http.Client { return guest.Client(&reader{of: p}, p.Timeout) }
+func (p *OIDC) newReader(tidy func([]byte) []byte) *http.Client {
+	return guest.Client(&reader{of: p, tidy: tidy}, p.Timeout)
+}
 
 // endpoint parses an address of the discovery document. For an https issuer it must be
 // https: the document must not lead to servers of this machine, like Caddy's admin
@@ -309,26 +312,30 @@ func (p *OIDC) newReader() *http.Client { return guest.Client(&reader{of: p}, p.
 func (p *OIDC) endpoint(name, s string) (*url.URL, error) {
 	u, err := p.url(s)
 	if err != nil || u.Scheme != "https" && !p.Insecure && strings.HasPrefix(p.Issuer, "https:") {
-		return nil, fmt.Errorf("the document's %s is missing or not https", name)
+		return nil, causes.Explain(fmt.Errorf("the document's %s is missing or not https", name), askOperator)
 	}
 	return u, nil
 }
 
 func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
-	ctx = oidc.InsecureIssuerURLContext(oidc.ClientContext(ctx, p.documents), p.Issuer) // checked below
+	var status int
+	client := *p.documents
+	client.Transport = noted{client.Transport, &status}
+	ctx = oidc.InsecureIssuerURLContext(oidc.ClientContext(ctx, &client), p.Issuer) // checked below
 	provider, err := oidc.NewProvider(ctx, strings.Replace(p.Issuer, tenantID, "common", 1))
 	if requestFailed(err) {
 		return nil, guest.Cause(err)
 	}
 	if err != nil {
-		return nil, errors.New("there is no discovery document that can be read")
+		return nil, noDocument(status)
 	}
 	at := &discovery{read: p.now()}
 	if err := provider.Claims(at); err != nil {
-		return nil, errors.New("the document has a field of an unexpected type")
+		return nil, causes.Explain(errors.New("the document has a field of an unexpected type"), askOperator)
 	}
 	if at.Issuer != p.template && (p.Tenants == nil || p.tenantOf(at.Issuer) == "") {
-		return nil, fmt.Errorf("the document is the issuer's %q, which must be written exactly so", guest.Scrub(at.Issuer))
+		return nil, causes.Explain(fmt.Errorf("the document is the issuer's %q, which must be written exactly so", guest.Scrub(at.Issuer)),
+			"write it so behind oidc if it is your provider; a slash at the end counts")
 	}
 	for name, endpoint := range map[string]string{"token_endpoint": at.TokenURL, "jwks_uri": at.KeysURL} {
 		if _, err := p.endpoint(name, endpoint); err != nil {
@@ -338,18 +345,32 @@ func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
 	listed := len(at.Algorithms)
 	at.Algorithms = slices.DeleteFunc(at.Algorithms, func(alg string) bool { return !slices.Contains(idTokenAlgorithms, alg) })
 	if listed > 0 && len(at.Algorithms) == 0 {
-		return nil, errors.New("the provider signs ID tokens with none of " + strings.Join(idTokenAlgorithms, ", "))
+		return nil, causes.Explain(errors.New("the provider signs ID tokens with none of "+strings.Join(idTokenAlgorithms, ", ")),
+			"let it sign those for this client with one of them")
 	}
 	if known := p.found.Load(); known != nil && known.KeysURL == at.KeysURL && at.read.Sub(known.made) < loginAge {
 		at.keySet = known.keySet
 	} else {
-		client := p.newReader()
+		client := p.newReader(usableKeys)
 		at.keySet = &keySet{oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), client), at.KeysURL), client, at.read}
 	}
 	if p.AuthStyle == "" {
 		at.style, err = at.authStyle()
 	}
 	return at, err
+}
+
+// noDocument returns the error for an issuer that has answered with something else than a
+// discovery document.
+func noDocument(status int) error {
+	switch {
+	case status >= 300 && status <= 399:
+		return causes.Explain(fmt.Errorf("instead of its discovery document it answered %d", status), "no redirect is followed: write the issuer that it leads to")
+	case status != http.StatusOK:
+		return causes.Explain(fmt.Errorf("instead of its discovery document it answered %d", status), "check that the issuer is written as the provider writes it")
+	default:
+		return causes.Explain(errors.New("its discovery document can't be read"), "check that the issuer is written as the provider writes it, and look at what it answers below /.well-known/openid-configuration")
+	}
 }
 
 // idTokenAlgorithms are the asymmetric algorithms. Others prove nothing: anyone who
@@ -370,7 +391,8 @@ func (at *discovery) authStyle() (oauth2.AuthStyle, error) {
 	case slices.Contains(methods, "client_secret_post"), slices.Contains(methods, "none"):
 		return oauth2.AuthStyleInParams, nil
 	default:
-		return 0, errors.New("the provider takes neither client_secret_basic nor client_secret_post")
+		return 0, causes.Explain(errors.New("the provider takes neither client_secret_basic nor client_secret_post"),
+			"let its registration of this client take one of them, or write auth_style if it takes one that it does not list")
 	}
 }
 
@@ -389,11 +411,41 @@ func (k *keyErrors) VerifySignature(ctx context.Context, jwt string) ([]byte, er
 
 // idClaims are the claims of an ID token that go-oidc does not verify.
 type idClaims struct {
-	AuthorizedParty string    `json:"azp"`
-	Tenant          string    `json:"tid"`
+	AuthorizedParty looseText `json:"azp"`
+	Tenant          looseText `json:"tid"`
 	AuthTime        any       `json:"auth_time"` // a number, but some providers write a string
-	Email           string    `json:"email"`
+	Email           looseText `json:"email"`
 	EmailVerified   looseBool `json:"email_verified"`
+}
+
+// looseText is a text that a provider may also use for something else. Any other value is
+// empty.
+type looseText string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *looseText) UnmarshalJSON(value []byte) error {
+	var text string
+	_ = json.Unmarshal(value, &text)
+	*t = looseText(text)
+	return nil
+}
+
+// looseList is a list of texts that some providers write as one text. Any other value is
+// empty.
+type looseList []string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (l *looseList) UnmarshalJSON(value []byte) error {
+	var list []string
+	var text string
+	if json.Unmarshal(value, &list) != nil {
+		list = nil
+	}
+	if json.Unmarshal(value, &text) == nil && text != "" {
+		list = []string{text}
+	}
+	*l = list
+	return nil
 }
 
 // looseBool is a bool that some providers write as a string.
@@ -424,7 +476,7 @@ func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tena
 	if err := p.checkClaims(token, claims, grant.Nonce, p.now()); err != nil {
 		return tenant.OAuthUser{}, err
 	}
-	user, err := newOAuthUser(token.Subject, claims.Email, bool(claims.EmailVerified))
+	user, err := newOAuthUser(token.Subject, string(claims.Email), bool(claims.EmailVerified))
 	if at, _ := strconv.ParseFloat(fmt.Sprint(claims.AuthTime), 64); err == nil && 0 < at && at < 1<<40 {
 		user.AuthTime = time.Unix(int64(at), 0)
 	}
@@ -435,11 +487,11 @@ func (p *OIDC) checkClaims(token *oidc.IDToken, claims idClaims, nonce string, n
 	switch {
 	case token.IssuedAt.IsZero() || token.IssuedAt.After(now.Add(clockSkew)):
 		return providerFault("its ID token has no iat, or one in the future")
-	case len(token.Audience) > 1 && claims.AuthorizedParty != p.ClientID:
+	case len(token.Audience) > 1 && string(claims.AuthorizedParty) != p.ClientID:
 		return providerFault("its ID token has several audiences, and azp is not this client")
-	case p.Tenants != nil && (claims.Tenant == "" || p.tenantOf(token.Issuer) != claims.Tenant):
+	case p.Tenants != nil && (claims.Tenant == "" || p.tenantOf(token.Issuer) != string(claims.Tenant)):
 		return providerFault("its ID token is issued by a different provider, or for another tenant than its tid")
-	case p.Tenants != nil && p.Tenants[0] != anyTenant && !slices.Contains(p.Tenants, claims.Tenant):
+	case p.Tenants != nil && p.Tenants[0] != anyTenant && !slices.Contains(p.Tenants, string(claims.Tenant)):
 		return oauthFailed("its ID token is of the tenant %s, which is not in tenants", claims.Tenant)
 	case nonce != "" && token.Nonce != nonce && (token.Nonce != "" || p.Nonce != nonceOff):
 		return oauthFailed("its ID token has no nonce, or another than the client sent")

@@ -229,7 +229,10 @@ func TestOIDCClaims(t *testing.T) {
 		"verified unknown":      {map[string]any{"email_verified": nil}, "", false},
 		"no email":              {map[string]any{"email": nil}, "", false},
 		"email that is none":    {map[string]any{"email": "a\u0000@b"}, "", false},
-		"email of another type": {map[string]any{"email": 1}, "type", false},
+		"email of another type": {map[string]any{"email": []string{"ana@example.com"}}, "", false},
+		"azp of another type":   {map[string]any{"azp": 1}, "", true},
+		"of several, too":       {map[string]any{"aud": []string{"x", "me"}, "azp": []string{"me"}}, "azp", false},
+		"tid of another type":   {map[string]any{"tid": 1}, "", true},
 		"several audiences":     {map[string]any{"aud": []string{"x", "me"}, "azp": "me"}, "", true},
 		"no azp":                {map[string]any{"aud": []string{"x", "me"}}, "azp", false},
 		"another azp":           {map[string]any{"aud": []string{"x", "me"}, "azp": "x"}, "azp", false},
@@ -496,7 +499,7 @@ func TestOIDCRefusesABadDiscoveryDocument(t *testing.T) {
 		"http token":     func(doc map[string]any) { doc["token_endpoint"] = "http://id.example/token" },
 		"http keys":      func(doc map[string]any) { doc["jwks_uri"] = "http://id.example/keys" },
 		"file keys":      func(doc map[string]any) { doc["jwks_uri"] = "file:///etc/passwd" },
-		"types":          func(doc map[string]any) { doc["token_endpoint_auth_methods_supported"] = "none" },
+		"types":          func(doc map[string]any) { doc["id_token_signing_alg_values_supported"] = "RS256" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newIssuer(t)

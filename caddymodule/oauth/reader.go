@@ -3,10 +3,12 @@ package oauth
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"golang.org/x/sync/singleflight"
 
 	"github.com/mnemogate/mnemogate/flows/panics"
@@ -20,7 +22,8 @@ const askAgain = 3 * time.Second
 // it ask, for example by ID tokens with unknown keys.
 type reader struct {
 	of     *OIDC
-	flight singleflight.Group // guards what follows
+	tidy   func([]byte) []byte // what callers get of a body; nil: all of it
+	flight singleflight.Group  // guards what follows
 	asked  time.Time
 	last   reading
 }
@@ -62,7 +65,90 @@ func (r *reader) read(req *http.Request) (got reading) {
 		}
 		got.resp = *resp
 		got.body, err = io.ReadAll(resp.Body)
+		got.body = withoutBOM(got.body)
+		if r.tidy != nil {
+			got.body = r.tidy(got.body)
+		}
 		return err
 	})
 	return got
+}
+
+// withoutBOM removes the byte order mark that some servers write before JSON.
+func withoutBOM(text []byte) []byte { return bytes.TrimPrefix(text, []byte("\ufeff")) }
+
+// keyMembers are the members of a public key that count here. What a certificate or its
+// thumbprint says does not: the keys come from the provider itself.
+var keyMembers = []string{"kty", "kid", "alg", "use", "crv", "x", "y", "n", "e"}
+
+// usableKeys leaves the keys that can be read, as RFC 7517, section 5, wants. Otherwise
+// go-oidc would refuse all for one that a provider has for others.
+func usableKeys(text []byte) []byte {
+	var set, usable struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if json.Unmarshal(text, &set) != nil {
+		return text
+	}
+	for _, raw := range set.Keys {
+		var all map[string]json.RawMessage
+		if json.Unmarshal(raw, &all) != nil {
+			continue
+		}
+		key := map[string]json.RawMessage{}
+		for _, name := range keyMembers {
+			if value, ok := all[name]; ok {
+				key[name] = value
+			}
+		}
+		made, err := json.Marshal(key)
+		if err == nil && json.Unmarshal(made, new(jose.JSONWebKey)) == nil {
+			usable.Keys = append(usable.Keys, made)
+		}
+	}
+	made, _ := json.Marshal(usable) // it was JSON before: never fails
+	return made
+}
+
+// A noted notes the status of an answer.
+type noted struct {
+	http.RoundTripper
+	status *int
+}
+
+// RoundTrip implements http.RoundTripper.
+func (n noted) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := n.RoundTripper.RoundTrip(r)
+	if err == nil {
+		*n.status = resp.StatusCode
+	}
+	return resp, err
+}
+
+// tokenAnswers leaves only what a login needs of an answer of the token endpoint. For what
+// is beside it, such as an expires_in with a fraction, x/oauth2 would refuse the answer, and
+// it would take text/plain for a form.
+type tokenAnswers struct{ http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (t tokenAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := t.RoundTripper.RoundTrip(r)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		AccessToken string          `json:"access_token,omitempty"`
+		IDToken     string          `json:"id_token,omitempty"`
+		Error       json.RawMessage `json:"error,omitempty"`
+	}
+	if json.Unmarshal(withoutBOM(body), &answer) == nil {
+		body, _ = json.Marshal(answer) // never fails
+		resp.Header.Set("Content-Type", "application/json")
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
 }

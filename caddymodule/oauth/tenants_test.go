@@ -110,16 +110,25 @@ func TestOIDCOfManyTenants(t *testing.T) {
 // doctor finds what would fail a login, whatever an earlier login has found.
 func TestOIDCCheckFindsWhatALoginNeeds(t *testing.T) {
 	for want, change := range map[string]func(*fakeIssuer){
-		"":                       func(*fakeIssuer) {},
-		"no discovery document":  func(f *fakeIssuer) { f.handlers[document] = guesttest.Answering(404, "") },
-		"written exactly so":     func(f *fakeIssuer) { f.discovery = func(doc map[string]any) { doc["issuer"] = "https://id.example" } },
-		"jwks_uri is missing":    func(f *fakeIssuer) { f.discovery = func(doc map[string]any) { delete(doc, "jwks_uri") } },
-		"authorization_endpoint": func(f *fakeIssuer) { f.discovery = func(doc map[string]any) { delete(doc, "authorization_endpoint") } },
+		"": func(*fakeIssuer) {},
+		"document it answered 404; check that the issuer": func(f *fakeIssuer) { f.handlers[document] = guesttest.Answering(404, "") },
+		"document it answered 301; no redirect is followed": func(f *fakeIssuer) {
+			f.handlers[document] = func(w http.ResponseWriter, r *http.Request) {
+				http.Redirect(w, r, "/elsewhere", http.StatusMovedPermanently)
+			}
+		},
+		"its discovery document can't be read": func(f *fakeIssuer) { f.handlers[document] = guesttest.Answering(200, "<html>") },
+		"written exactly so":                   func(f *fakeIssuer) { f.discovery = func(doc map[string]any) { doc["issuer"] = "https://id.example" } },
+		"jwks_uri is missing":                  func(f *fakeIssuer) { f.discovery = func(doc map[string]any) { delete(doc, "jwks_uri") } },
+		"authorization_endpoint":               func(f *fakeIssuer) { f.discovery = func(doc map[string]any) { delete(doc, "authorization_endpoint") } },
 		"with none of RS256": func(f *fakeIssuer) {
 			f.discovery = func(doc map[string]any) { doc["id_token_signing_alg_values_supported"] = []string{"HS256"} }
 		},
 		"there are no keys": func(f *fakeIssuer) { f.handlers["/keys"] = guesttest.Answering(200, `{"keys":[]}`) },
-		"it answered 503":   func(f *fakeIssuer) { f.handlers["/keys"] = guesttest.Answering(503, "") },
+		"that can be used": func(f *fakeIssuer) {
+			f.handlers["/keys"] = guesttest.Answering(200, `{"keys":[{"kty":"RSA","n":"","e":""},{"kty":"EC","crv":"secp256k1","x":"AA","y":"AA"}]}`)
+		},
+		"it answered 503": func(f *fakeIssuer) { f.handlers["/keys"] = guesttest.Answering(503, "") },
 	} {
 		f := newIssuer(t)
 		p := f.client(t)
