@@ -72,6 +72,8 @@ func smtpStep(err error, code int, said string) string {
 		return "it offers no STARTTLS on this port: correct the port (587 is usual), or write tls implicit for 465"
 	case code == 0 && strings.Contains(err.Error(), "SMTP AUTH"):
 		return "it takes no login on this port: correct the port (587 or 465), since 25 takes none, or leave username and password out"
+	case code == 0 && refused != nil:
+		return "it closed the connection before it took the mail: its log says why"
 	case code == 0:
 		return smtpSteps.Step(err)
 	case smtpAnswers[code] != "":

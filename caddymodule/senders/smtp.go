@@ -208,11 +208,12 @@ func (s *SMTP) Send(ctx context.Context, m message.Message) (err error) {
 			err = guest.Cause(ctx.Err())
 		}
 		code, said, final := smtpAnswer(err)
-		cause := smtpCause(err, m.Code, m.Link, s.Username, s.Password)
+		what, step := causes.Split(err)
+		cause := smtpCause(err, what, m.Code, m.Link, s.Username, s.Password)
 		if guest.TrialOf(ctx) != nil && said != "" {
 			cause += ": " + s.shown(said)
 		}
-		err = causes.Explain(fmt.Errorf("mail smtp: %s: %s", s.Address, cause), smtpStep(err, code, said))
+		err = causes.Explain(fmt.Errorf("mail smtp: %s: %s", s.Address, cause), cmp.Or(step, smtpStep(err, code, said)))
 		switch {
 		case again || code >= 400 && code <= 499:
 			return &message.LaterError{Err: err}
@@ -415,8 +416,9 @@ func (s *SMTP) mechanisms() []mail.SMTPAuthType {
 	return []mail.SMTPAuthType{mail.SMTPAuthSCRAMSHA256, mail.SMTPAuthPlain, mail.SMTPAuthLogin}
 }
 
-// smtpCause describes an error without the server's text, which may quote the mail.
-func smtpCause(err error, secrets ...string) string {
+// smtpCause describes an error, whose text is what, without the server's text, which may
+// quote the mail.
+func smtpCause(err error, what string, secrets ...string) string {
 	if refused, ok := errors.AsType[*mail.SendError](err); ok {
 		if refused.ErrorCode() == 0 {
 			return fmt.Sprintf("%v failed: the connection broke", refused.Reason)
@@ -432,7 +434,7 @@ func smtpCause(err error, secrets ...string) string {
 	if _, ok := errors.AsType[textproto.ProtocolError](err); ok {
 		return "its answer is not SMTP"
 	}
-	return guest.Scrub(err.Error(), secrets...)
+	return guest.Scrub(what, secrets...)
 }
 
 // enhancedCode matches the status code (RFC 3463) at the beginning of an answer.
