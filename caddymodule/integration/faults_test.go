@@ -278,6 +278,22 @@ func TestNodesStartBeforeTheirServers(t *testing.T) {
 	all.remember(token)
 }
 
+// A node whose PostgreSQL is a standby, or is set to take no writes, says so, and works
+// without a restart as soon as it takes them.
+func TestANodeSaysThatPostgresTakesNoWrites(t *testing.T) {
+	t.Parallel()
+	s := ownServers(t)
+	const setting = "ALTER DATABASE postgres SET default_transaction_read_only = "
+	s.postgres.Exec(t, setting+"on")
+	node := s.start(siteConfig{company: roomy + account("alice", "")}, s.direct()).nodes[0]
+	node.credentials("alice", testPassword).want(wire.ErrUnavailable)
+	node.cli("", "doctor").want(1, "read only connection", "the server that answers takes no writes: see that the primary runs")
+	s.postgres.Exec(t, "SET default_transaction_read_only = off", setting+"off")
+	storetest.Eventually(t, 10*time.Second, "login once it takes writes", func() bool {
+		return node.credentials("alice", testPassword).Status == http.StatusOK
+	})
+}
+
 // A config can be loaded while a server is down, and uses the stores of the one before.
 func TestReloadWithoutAServer(t *testing.T) {
 	t.Parallel()

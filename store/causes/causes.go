@@ -142,6 +142,7 @@ func Split(err error) (what, step string) {
 
 // Printable quotes the bytes of a text if a terminal can't show some of them.
 func Printable(text string) string {
+	text = strings.ReplaceAll(text, "\n\t", " ") // between the hosts that PostgreSQL's driver has tried
 	if utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
 		return text
 	}

@@ -66,6 +66,9 @@ var stepsByCode = []struct{ code, text, step string }{
 // a role.
 func explain(err error, role string) error {
 	answer, ok := errors.AsType[*pgconn.PgError](err)
+	if errors.Is(err, pgconn.ErrReadOnlyConnection) {
+		return causes.Explain(err, "the server that answers takes no writes: see that the primary runs and name it in the DSN, or promote this standby; default_transaction_read_only must be off")
+	}
 	if !ok {
 		return causes.Explain(err, steps.Step(err))
 	}
