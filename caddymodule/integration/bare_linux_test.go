@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -253,4 +254,27 @@ func (s *site) deployed(t *testing.T, text string) string {
 		}
 	}
 	return strings.NewReplacer("/var/lib/mnemogate", s.dir, "/var/log/mnemogate", s.dir, "/data/", s.dir+"/").Replace(strings.Join(kept, ""))
+}
+
+// Somebody takes the directory of the file from Caddy's user. Then the log does not say that
+// the file is gone and a backup is needed, and all works once the directory is given back.
+func TestADirectoryThatIsTakenAway(t *testing.T) {
+	t.Parallel()
+	needBareWorld(t)
+	config := siteConfig{company: roomy + account("alice", "")}
+	s := launchBare(t, func(s *site) string {
+		config.stores = "store sqlite " + s.dir + "/state/mnemogate.db"
+		return config.caddyfile(s.dir, s.sms.URL, s.backend.addr)
+	})
+	token := s.login("alice")
+	must(t, os.Chmod(s.dir+"/state", 0))
+	s.clearLog()
+	s.post("auth/logout", token, nil).want(wire.ErrUnavailable)
+	s.tells("their directory to the user that Caddy runs as")
+	if strings.Contains(s.log(), "restore a backup") {
+		t.Errorf("the log advises to restore a backup:\n%s", s.log())
+	}
+	must(t, os.Chmod(s.dir+"/state", 0o700))
+	s.get("/", token).wantStatus(200)
+	s.post("auth/logout", token, nil).wantState(record.None)
 }

@@ -27,6 +27,8 @@ type SQLite struct {
 	// in the same directory. May contain placeholders like {env.NAME}. Default:
 	// `mnemogate/mnemogate.db` in Caddy's data directory.
 	File string `json:"file,omitempty"`
+
+	homeless bool // the default depends on the directory that Caddy starts in
 }
 
 // CaddyModule returns the Caddy module information.
@@ -49,6 +51,7 @@ func (s *SQLite) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 func (s *SQLite) Provision(caddy.Context) (err error) {
 	if s.File == "" {
 		s.File = filepath.Join(caddy.AppDataDir(), "mnemogate", "mnemogate.db")
+		s.homeless = !filepath.IsAbs(s.File)
 	} else if s.File, err = guest.ResolveGiven("store sqlite", s.File); err != nil {
 		return err
 	}
@@ -65,6 +68,17 @@ func (s *SQLite) Provision(caddy.Context) (err error) {
 	return nil
 }
 
+// Weaknesses implements guest.Weak.
+func (s *SQLite) Weaknesses() []guest.Weakness {
+	if !s.homeless {
+		return nil
+	}
+	return []guest.Weakness{{
+		Message: "neither HOME nor XDG_DATA_HOME is set, so the accounts are below the directory that Caddy starts in: started elsewhere, it has none",
+		Advice:  "set XDG_DATA_HOME, or name the file, as in store sqlite /var/lib/mnemogate/mnemogate.db",
+	}}
+}
+
 // Key implements guest.StoreModule.
 func (s *SQLite) Key() string { return "sqlite:" + s.File }
 
@@ -78,6 +92,7 @@ func (s *SQLite) Store() (guest.Store, error) {
 // Interface guards
 var (
 	_ guest.StoreModule     = (*SQLite)(nil)
+	_ guest.Weak            = (*SQLite)(nil)
 	_ caddy.Provisioner     = (*SQLite)(nil)
 	_ caddyfile.Unmarshaler = (*SQLite)(nil)
 

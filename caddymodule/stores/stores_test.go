@@ -3,6 +3,7 @@ package stores
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -52,6 +53,31 @@ func TestPostgresToAnotherMachineWithoutItsCertificateIsWeak(t *testing.T) {
 	for _, fallsBack := range []string{"allow", "prefer"} {
 		if err := (&Postgres{DSN: "host=db.example sslmode=" + fallsBack}).Provision(caddy.Context{}); err == nil || !strings.Contains(err.Error(), "fall back to plaintext") {
 			t.Errorf("%s: got %v", fallsBack, err)
+		}
+	}
+}
+
+// Where neither HOME nor XDG_DATA_HOME is set, the accounts depend on the directory that Caddy
+// starts in. An operator is told.
+func TestAHomelessFileIsWarnedOf(t *testing.T) {
+	if runtime.GOOS == "windows" || runtime.GOOS == "darwin" {
+		t.Skip("Caddy has another default there")
+	}
+	for _, c := range []struct {
+		home, data, file string
+		weak             bool
+	}{
+		{"", "", "", true},
+		{"", "", "/var/lib/mnemogate.db", false},
+		{"/home/caddy", "", "", false},
+		{"", "/var/lib", "", false},
+	} {
+		t.Setenv("HOME", c.home)
+		t.Setenv("XDG_DATA_HOME", c.data)
+		s := &SQLite{File: c.file}
+		storetest.Must(t, s.Provision(caddy.Context{}))
+		if weak := s.Weaknesses(); (len(weak) == 1) != c.weak {
+			t.Errorf("%+v: got %v", c, weak)
 		}
 	}
 }

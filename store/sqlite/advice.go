@@ -31,23 +31,37 @@ func (s *Store) Answer(err error) error {
 	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY:
 		return record.ErrNotFound
 	}
-	switch code(err) & 0xff {
-	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+	if isDamage(err) {
 		err = fmt.Errorf("%w: %w", record.ErrDamaged, err)
 	}
 	return explain(err)
 }
 
+func isDamage(err error) bool {
+	switch code(err) & 0xff {
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return true
+	}
+	return isCut(err)
+}
+
+const stepOwner = "give the file, the -wal and -shm files beside it, and their directory to the user that Caddy runs as, for example with chown"
+
+// mayNotWriteBeside reports whether this user may write the file, but not create its log.
+func mayNotWriteBeside(err error) bool { return code(err) == sqlite3.SQLITE_READONLY_DIRECTORY }
+
 // explain adds what to do about an error of the file.
 func explain(err error) error {
 	step := ""
 	switch code := code(err) & 0xff; {
-	case errors.Is(err, record.ErrDamaged), code == sqlite3.SQLITE_CORRUPT, code == sqlite3.SQLITE_NOTADB:
+	case errors.Is(err, record.ErrDamaged), isDamage(err):
 		step = "stop Caddy, keep a copy of the file and its -wal file, and restore the latest backup (caddy mnemogate restore); until then, delete no older backup"
+	case errors.Is(err, errForeign):
+		step = "if it is another program's database, name another file"
+	case mayNotWriteBeside(err), errors.Is(err, fs.ErrPermission), code == sqlite3.SQLITE_CANTOPEN, code == sqlite3.SQLITE_PERM, code == sqlite3.SQLITE_AUTH:
+		step = stepOwner
 	case diskTakesNoWrites(err):
 		step = causes.NoSpace
-	case errors.Is(err, fs.ErrPermission), code == sqlite3.SQLITE_CANTOPEN, code == sqlite3.SQLITE_PERM, code == sqlite3.SQLITE_AUTH:
-		step = "give the file, the -wal and -shm files beside it, and their directory to the user that Caddy runs as, for example with chown"
 	case code == sqlite3.SQLITE_BUSY, code == sqlite3.SQLITE_LOCKED:
 		step = "another program holds the file, for example sqlite3 with an open transaction: end it"
 	}

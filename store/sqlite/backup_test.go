@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/store/causes"
 )
 
 // backup returns the bytes of a backup.
@@ -302,8 +303,8 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// The file of a running store is moved, removed or replaced. From then on no call may seem to
-// succeed, and no other file may take its place.
+// The file of a running store, or its log, is moved, removed, replaced or emptied. From then
+// on no call may seem to succeed, and no other file may take its place.
 func TestSQLiteNoticesThatItsFileIsGone(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows does not let open files be moved")
@@ -312,38 +313,86 @@ func TestSQLiteNoticesThatItsFileIsGone(t *testing.T) {
 		"moved":    func(file string) error { return os.Rename(file, file+".old") },
 		"removed":  os.Remove,
 		"replaced": func(file string) error { return errors.Join(os.Remove(file), os.WriteFile(file, nil, 0o600)) },
+		"emptied":  func(file string) error { return os.Truncate(file, 0) },
 		"restored": func(file string) error {
 			data, err := os.ReadFile(file)
 			return errors.Join(err, os.WriteFile(file+".new", data, 0o600), os.Rename(file+".new", file))
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			file := tempFile(t)
-			s := startStore(t, file)
-			a := create(t, s.Accounts(), plain("acme", "a"))
-			must(t, os.Link(file, file+".kept"))
-			must(t, change(file))
-			before, _ := os.ReadFile(file)
-			_, loadErr := s.Accounts().ByID(bg, "acme", a.ID)
-			_, createErr := s.Accounts().Create(bg, t0, plain("acme", "b"))
-			var begun bool
-			for call, err := range map[string]error{
-				"a read": loadErr, "a write": createErr, "a check": s.Check(bg),
-				"a backup": s.Backup(bg, func(int64) io.Writer { begun = true; return io.Discard }),
-				"a sweep":  s.Sessions().Sweep(bg, t0),
-			} {
-				if !errors.Is(err, record.ErrDamaged) || !strings.Contains(err.Error(), file) {
-					t.Errorf("%s: got %v", call, err)
+		for _, suffix := range []string{"", "-wal"} {
+			if name == "emptied" && suffix == "-wal" {
+				continue // as SQLite does it itself
+			}
+			t.Run(name+suffix, func(t *testing.T) {
+				file := tempFile(t)
+				s := startStore(t, file)
+				a := create(t, s.Accounts(), plain("acme", "a"))
+				gone := file + suffix
+				must(t, os.Link(gone, gone+".kept"))
+				content := get[[]byte](t)(os.ReadFile(gone))
+				must(t, change(gone))
+				before, _ := os.ReadFile(gone)
+				_, loadErr := s.Accounts().ByID(bg, "acme", a.ID)
+				_, createErr := s.Accounts().Create(bg, t0, plain("acme", "b"))
+				var begun bool
+				for call, err := range map[string]error{
+					"a read": loadErr, "a write": createErr, "a check": s.Check(bg),
+					"a backup": s.Backup(bg, func(int64) io.Writer { begun = true; return io.Discard }),
+					"a sweep":  s.Sessions().Sweep(bg, t0),
+				} {
+					if !errors.Is(err, record.ErrDamaged) || !strings.Contains(err.Error(), gone+" was ") {
+						t.Errorf("%s: got %v", call, err)
+					}
 				}
-			}
-			if after, _ := os.ReadFile(file); begun || !bytes.Equal(before, after) {
-				t.Errorf("a backup began: %v; the file at the path was written to: %v", begun, !bytes.Equal(before, after))
-			}
-			must(t, os.Rename(file+".kept", file))
-			create(t, s.Accounts(), plain("acme", "b"))
-			must(t, s.Check(bg))
-		})
+				if after, _ := os.ReadFile(gone); begun || !bytes.Equal(before, after) {
+					t.Errorf("a backup began: %v; the file at the path was written to: %v", begun, !bytes.Equal(before, after))
+				}
+				must(t, os.Rename(gone+".kept", gone))
+				if name == "emptied" {
+					must(t, os.WriteFile(gone, content, 0o600))
+				}
+				create(t, s.Accounts(), plain("acme", "b"))
+				must(t, s.Check(bg))
+			})
+		}
 	}
+}
+
+// What a store has acknowledged is in its file once it is closed, even if its log was
+// removed.
+func TestSQLiteKeepsWhatWasInARemovedLog(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not let open files be removed")
+	}
+	file := tempFile(t)
+	s := startStore(t, file)
+	a := create(t, s.Accounts(), plain("acme", "a"))
+	must(t, os.Remove(file+"-wal"))
+	if _, err := s.Accounts().ByID(bg, "acme", a.ID); !errors.Is(err, record.ErrDamaged) {
+		t.Errorf("got %v", err)
+	}
+	must(t, s.Close())
+	s = startStore(t, file)
+	get[record.Account](t)(s.Accounts().ByID(bg, "acme", a.ID))
+	must(t, s.Check(bg))
+}
+
+// A log that was cut is damage, and not a disk without space.
+func TestSQLiteKnowsACutLog(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not let open files be cut")
+	}
+	file := tempFile(t)
+	s := Open(file)
+	must(t, s.Start(bg))
+	for n := range 50 {
+		create(t, s.Accounts(), plain("acme", fmt.Sprint(n)))
+	}
+	must(t, os.Truncate(file+"-wal", 0))
+	if err := s.Check(bg); !errors.Is(err, record.ErrDamaged) || strings.Contains(err.Error(), causes.NoSpace) {
+		t.Errorf("got %v", err)
+	}
+	_ = s.Close()
 }
 
 // A backup of a damaged store fails before it begins: it could not be restored.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"time"
@@ -20,7 +21,24 @@ const (
 	createMigrations = `CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY) STRICT`
 	migrationApplied = `SELECT EXISTS (SELECT 1 FROM migrations WHERE name = ?)`
 	insertMigration  = `INSERT INTO migrations (name) VALUES (?)`
+	// Ours have a table of migrations with a column of this name, if any.
+	isForeign = `SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite\_%' ESCAPE '\')
+		AND NOT EXISTS (SELECT 1 FROM pragma_table_info('migrations') WHERE name = 'name')`
 )
+
+var errForeign = errors.New("it has tables of another program")
+
+// checkOurs refuses a file with which another program works.
+func checkOurs(ctx context.Context, conn *sql.Conn) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	var foreign bool
+	err := whileBusy(ctx, func() error { return conn.QueryRowContext(ctx, isForeign).Scan(&foreign) })
+	if err == nil && foreign {
+		err = errForeign
+	}
+	return err
+}
 
 // migrate updates the tables. Another process may do the same at the same
 // time.

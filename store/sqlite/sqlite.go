@@ -48,13 +48,14 @@ type Store struct {
 	Log *slog.Logger
 
 	file   string
-	opened os.FileInfo // the file, as Start found it
+	opened []openedFile
 
 	calls   sync.RWMutex // each call holds a read lock, so that Close waits for it; guards phase and created
 	phase   phase
 	created bool // Start found no file
 
 	readers *sql.DB
+	keeper  *sql.Conn     // of readers; keeps the log from being removed by its last user
 	half    sqlstore.Half // of readers
 	reads   *queries
 	writers *sql.DB // at most one connection
@@ -64,6 +65,13 @@ type Store struct {
 	backups atomic.Int32                // number of backups under way
 	quit    chan struct{}               // closed by Close
 	stopped chan struct{}               // closed by the writing goroutine
+}
+
+// An openedFile is a file or its log, as Start opened it.
+type openedFile struct {
+	name string
+	info os.FileInfo
+	step string // what to do if it is gone
 }
 
 type phase int
@@ -151,7 +159,7 @@ func (s *Store) Close() error {
 	case <-time.After(stall):
 		return errStalled
 	}
-	return errors.Join(s.readers.Close(), s.writers.Close())
+	return errors.Join(s.keeper.Close(), s.readers.Close(), s.writers.Close())
 }
 
 // beginCall begins a call. It fails if the store is not open, or its file is not in its
@@ -168,15 +176,32 @@ func (s *Store) beginCall() error {
 	return err
 }
 
-// inPlace returns an error if another file is at the path of the open one, or none.
-// Changes to the open file would then be lost with the next start.
+// inPlace returns an error if another file is at the path of the open one or of its log, or
+// none, or if the file was emptied. Changes would then be lost with the next start.
 func (s *Store) inPlace() error {
-	if info, err := os.Stat(s.file); err != nil || !os.SameFile(s.opened, info) {
-		err = fmt.Errorf("%w: %s was moved, removed or replaced while it was open", record.ErrDamaged, s.file)
-		return causes.Explain(err, "put it back, or else stop Caddy and restore a backup (caddy mnemogate restore)")
+	for i, opened := range s.opened {
+		info, err := os.Stat(opened.name)
+		switch {
+		case err != nil && !errors.Is(err, fs.ErrNotExist):
+			return explain(fmt.Errorf("looking whether the file is in its place: %w", err))
+		case err != nil || !os.SameFile(opened.info, info):
+			err = fmt.Errorf("%w: %s was moved, removed or replaced while it was open", record.ErrDamaged, opened.name)
+		case i == 0 && info.Size() == 0:
+			err = fmt.Errorf("%w: %s was emptied while it was open", record.ErrDamaged, opened.name)
+		default:
+			continue
+		}
+		return causes.Explain(err, opened.step)
 	}
 	return nil
 }
+
+// What to do if the file or its log is gone. Closing the store moves what is in the log,
+// which it still has open, into the file.
+const (
+	stepFileGone = "put it back, or else stop Caddy and restore a backup (caddy mnemogate restore)"
+	stepLogGone  = "put it back, or else stop Caddy with SIGTERM, as systemctl stop does, and start it again: it keeps what is in this file only if it is not killed"
+)
 
 func (s *Store) endCall() { s.calls.RUnlock() }
 
@@ -243,9 +268,18 @@ func (s *Store) open(ctx context.Context) error {
 	if err := createPrivateFile(file); err != nil {
 		return err
 	}
-	s.makePrivate(file)
-	if s.opened, err = os.Stat(file); err != nil {
+	readers, err := sql.Open("sqlite", dsn(file, "query_only(1)"))
+	if err != nil {
 		return err
+	}
+	readers.SetMaxOpenConns(readConns + 1)
+	readers.SetMaxIdleConns(readConns)
+	keeper, err := readers.Conn(ctx)
+	if err == nil {
+		err = checkOurs(ctx, keeper) // before anything is written to the file
+	}
+	if err != nil {
+		return errors.Join(err, readers.Close())
 	}
 	writers, err := sql.Open("sqlite", dsn(file, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
 		// Checkpoint every 4 MB, and give space back after the log has grown in a
@@ -254,20 +288,34 @@ func (s *Store) open(ctx context.Context) error {
 		// Overwrite deleted data. The log still has them: see emptyLog.
 		"secure_delete(1)"))
 	if err != nil {
-		return err
+		return errors.Join(err, keeper.Close(), readers.Close())
 	}
 	writers.SetMaxOpenConns(1)
-	if err := migrate(ctx, writers); err != nil {
-		return errors.Join(err, writers.Close())
+	if err = migrate(ctx, writers); err == nil {
+		err = s.keep(ctx, keeper, file)
 	}
-	readers, err := sql.Open("sqlite", dsn(file, "query_only(1)"))
 	if err != nil {
-		return errors.Join(err, writers.Close())
+		return errors.Join(err, keeper.Close(), readers.Close(), writers.Close())
 	}
-	readers.SetMaxOpenConns(readConns)
-	readers.SetMaxIdleConns(readConns)
-	s.writers, s.readers, s.reads = writers, readers, newQueries(readers)
+	s.makePrivate(file) // not before it is known to be ours
+	s.writers, s.readers, s.keeper, s.reads = writers, readers, keeper, newQueries(readers)
 	return nil
+}
+
+// keep opens the log on a connection that stays open, and notes which files are open.
+func (s *Store) keep(ctx context.Context, keeper *sql.Conn, file string) error {
+	var tables int
+	err := keeper.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master`).Scan(&tables)
+	if err == nil {
+		file, err = filepath.EvalSymlinks(file) // the log is beside the file itself
+	}
+	s.opened = []openedFile{{name: s.file, step: stepFileGone}, {name: file + "-wal", step: stepLogGone}}
+	for i, opened := range s.opened {
+		if err == nil {
+			s.opened[i].info, err = os.Stat(opened.name)
+		}
+	}
+	return err
 }
 
 // diskTakesNoWrites reports whether err comes from the disk, so that a later attempt
@@ -275,10 +323,13 @@ func (s *Store) open(ctx context.Context) error {
 func diskTakesNoWrites(err error) bool {
 	switch code(err) & 0xff {
 	case sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_READONLY:
-		return true
+		return !isCut(err)
 	}
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EROFS)
 }
+
+// isCut reports whether a file has less than SQLite has written to it.
+func isCut(err error) bool { return code(err) == sqlite3.SQLITE_IOERR_SHORT_READ }
 
 // createPrivateFile creates a file that only this user can read. SQLite gives its
 // -wal and -shm files the same mode.
@@ -287,6 +338,9 @@ func createPrivateFile(file string) error {
 		return err
 	}
 	info, err := os.Stat(file)
+	if err == nil && !info.Mode().IsRegular() {
+		return causes.Explain(errors.New("it is no regular file"), "name one, as in /var/lib/mnemogate/mnemogate.db")
+	}
 	if err == nil {
 		// Do not open it: closing it would end all locks of this process on it
 		// (sqlite.org/howtocorrupt.html, 2.2), and another store may have it open.

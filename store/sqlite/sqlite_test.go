@@ -194,6 +194,47 @@ func TestSQLiteStartSaysWhichFileItCannotOpen(t *testing.T) {
 	must(t, s.Close())
 }
 
+// A file that is none of ours stays as it is, with its mode, and so does a directory. The
+// error says what to do.
+func TestSQLiteLeavesOtherFilesAlone(t *testing.T) {
+	database := func(statement string) func(string) error {
+		return func(file string) error {
+			db, err := sql.Open("sqlite", "file:"+file)
+			if err != nil {
+				return err
+			}
+			_, err = db.Exec(statement)
+			return errors.Join(err, db.Close())
+		}
+	}
+	for name, c := range map[string]struct {
+		make func(string) error
+		want string
+	}{
+		"a text":           {func(file string) error { return os.WriteFile(file, []byte(strings.Repeat("text ", 1000)), 0o644) }, "file is not a database"},
+		"a directory":      {func(file string) error { return os.Mkdir(file, 0o755) }, "it is no regular file; name one"},
+		"a database":       {database(`CREATE TABLE notes (text)`), "it has tables of another program; if it is another program's database, name another file"},
+		"other accounts":   {database(`CREATE TABLE accounts (id)`), "it has tables of another program; if"},
+		"other migrations": {database(`CREATE TABLE migrations (id, batch)`), "name another file"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := tempFile(t)
+			must(t, c.make(file))
+			must(t, os.Chmod(file, 0o755))
+			before, _ := os.ReadFile(file)
+			err := Open(file).Start(bg)
+			if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+			after, _ := os.ReadFile(file)
+			info := get[os.FileInfo](t)(os.Stat(file))
+			if info.Mode().Perm() != 0o755 && runtime.GOOS != "windows" || !bytes.Equal(before, after) {
+				t.Errorf("it has the mode %v; it was written to: %v", info.Mode(), !bytes.Equal(before, after))
+			}
+		})
+	}
+}
+
 // modernc.org/sqlite is C code translated for one version of modernc.org/libc and
 // fails in subtle ways with any other. A dependency that needs a newer libc would
 // silently bring it in.
