@@ -45,6 +45,8 @@ func isDamage(err error) bool {
 	return isCut(err)
 }
 
+const stepDamage = "stop Caddy, keep a copy of the file and its -wal file, and restore the latest backup (caddy mnemogate restore); until then, delete no older backup"
+
 const stepOwner = "give the file, the -wal and -shm files beside it, and their directory to the user that Caddy runs as, for example with chown"
 
 // mayNotWriteBeside reports whether this user may write the file, but not create its log.
@@ -55,7 +57,10 @@ func explain(err error) error {
 	step := ""
 	switch code := code(err) & 0xff; {
 	case errors.Is(err, record.ErrDamaged), isDamage(err):
-		step = "stop Caddy, keep a copy of the file and its -wal file, and restore the latest backup (caddy mnemogate restore); until then, delete no older backup"
+		step = stepDamage
+		if code == sqlite3.SQLITE_NOTADB {
+			step = "correct the path if it leads to another file; otherwise " + stepDamage
+		}
 	case errors.Is(err, errForeign):
 		step = "if it is another program's database, name another file"
 	case mayNotWriteBeside(err), errors.Is(err, fs.ErrPermission), code == sqlite3.SQLITE_CANTOPEN, code == sqlite3.SQLITE_PERM, code == sqlite3.SQLITE_AUTH:

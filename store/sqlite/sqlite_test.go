@@ -211,7 +211,7 @@ func TestSQLiteLeavesOtherFilesAlone(t *testing.T) {
 		make func(string) error
 		want string
 	}{
-		"a text":           {func(file string) error { return os.WriteFile(file, []byte(strings.Repeat("text ", 1000)), 0o644) }, "file is not a database"},
+		"a text":           {func(file string) error { return os.WriteFile(file, []byte(strings.Repeat("text ", 1000)), 0o644) }, "file is not a database (26); correct the path if"},
 		"a directory":      {func(file string) error { return os.Mkdir(file, 0o755) }, "it is no regular file; name one"},
 		"a database":       {database(`CREATE TABLE notes (text)`), "it has tables of another program; if it is another program's database, name another file"},
 		"other accounts":   {database(`CREATE TABLE accounts (id)`), "it has tables of another program; if"},
