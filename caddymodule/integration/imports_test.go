@@ -30,7 +30,7 @@ var allowedImports = map[string][]string{
 	"caddymodule/bodies":           {"flows/panics"},
 	"caddymodule/policy":           {"caddymodule/breached", "caddymodule/guest", "caddymodule/passkey", "flows/message", "flows/password", "flows/record", "flows/tenant", "flows/typed"},
 	"caddymodule/breached":         {"caddymodule/guest", "flows/tenant"},
-	"caddymodule/app":              {"caddymodule/guest", "caddymodule/hashing", "caddymodule/logs", "caddymodule/passkey", "caddymodule/policy", "flows", "flows/assertion", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/wire", "store", "store/causes", "store/memory"},
+	"caddymodule/app":              {"caddymodule/guest", "caddymodule/hashing", "caddymodule/logs", "caddymodule/passkey", "caddymodule/policy", "flows", "flows/assertion", "flows/background", "flows/manage", "flows/message", "flows/panics", "flows/password", "flows/record", "flows/session", "flows/tenant", "flows/typed", "flows/wire", "store", "store/causes", "store/memory"},
 	"caddymodule/passkey":          {"caddymodule/guest", "flows/record", "flows/tenant"},
 	"caddymodule/passkey/keytest":  nil,
 	"caddymodule/hashing":          {"flows/password"},
