@@ -69,7 +69,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		"a key without quotes":          `{login_id:"a","password":"b"}`,
 		"UTF-16":                        "\xfe\xff\x00{\x00}",
 		"one more than a login id":      `{"login_id":"` + strings.Repeat("ą", 255) + `","password":"b"}`,
-		"one more than a disclaimer":    `{"login_id":"a","password":"b","accept_disclaimers":["` + strings.Repeat("ą", 65) + `"]}`,
+		"one more than a disclaimer":    `{"login_id":"a","password":"b","accept_disclaimers":["` + strings.Repeat("ą", 130) + `"]}`,
 		"one more than 64 disclaimers":  `{"login_id":"a","password":"b","accept_disclaimers":["c"` + strings.Repeat(`,"c"`, 64) + `]}`,
 		"a secret in the wrong place":   `{"login_id":"a","password":{"hunter2":1}}`,
 		"a secret for a key, twice":     `{"login_id":"a","password":"b","hunter2":1,"hunter2":1}`,

@@ -25,9 +25,10 @@ func TestLoginNeedsAPasswordOrAPhone(t *testing.T) {
 
 func TestLoginUnknown(t *testing.T) {
 	b := newHarness(t)
-	for _, id := range []string{"nobody@example.com", "+37060012346", "alice", "alice@example.co", "   ", mnemocode, "00", "+"} {
+	for _, id := range []string{"nobody@example.com", "+37060012346", "alice", "alice@example.co", mnemocode, "00", "+"} {
 		b.wrong(wire.ErrLoginIDNotFound, "auth/login", "", object{"login_id": id})
 	}
+	b.wrong(wire.ErrValidation, "auth/login", "", object{"login_id": "   "}) // contract, section 19: empty afterwards
 }
 
 var statuses = map[record.Status]*wire.Error{
