@@ -275,11 +275,11 @@ func (s *Store) open(ctx context.Context) error {
 	readers.SetMaxOpenConns(readConns + 1)
 	readers.SetMaxIdleConns(readConns)
 	keeper, err := readers.Conn(ctx)
-	if err == nil {
-		err = checkOurs(ctx, keeper) // before anything is written to the file
-	}
 	if err != nil {
 		return errors.Join(err, readers.Close())
+	}
+	if err := checkOurs(ctx, keeper); err != nil { // before anything is written to the file
+		return errors.Join(err, keeper.Close(), readers.Close())
 	}
 	writers, err := sql.Open("sqlite", dsn(file, "journal_mode(WAL)", "synchronous(FULL)", "foreign_keys(1)",
 		// Checkpoint every 4 MB, and give space back after the log has grown in a
