@@ -11,7 +11,10 @@ import (
 	"github.com/mnemogate/mnemogate/store/postgres"
 )
 
-func init() { caddy.RegisterModule(Postgres{}) }
+func init() {
+	caddy.RegisterModule(Postgres{})
+	guest.Belong("store postgres <dsn> { ... }", new(Postgres).syntax(nil))
+}
 
 // Postgres keeps accounts in a PostgreSQL database that any number of nodes can
 // share. It keeps no sessions: configure a store for them with `sessions`.
@@ -41,11 +44,6 @@ func (p *Postgres) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		return err
 	}
 	return guest.Options(d, p.syntax(d))
-}
-
-func init() {
-	guest.Belong("store postgres <dsn> { ... }", new(Postgres).syntax(nil))
-	guest.Belong("sessions redis <url>... { ... }", new(Redis).syntax(nil))
 }
 
 func (p *Postgres) syntax(d *caddyfile.Dispenser) map[string]func() error {

@@ -12,7 +12,10 @@ import (
 	"github.com/mnemogate/mnemogate/store/redis"
 )
 
-func init() { caddy.RegisterModule(Redis{}) }
+func init() {
+	caddy.RegisterModule(Redis{})
+	guest.Belong("sessions redis <url>... { ... }", new(Redis).syntax(nil))
+}
 
 // Redis keeps sessions, one-time codes and counters in Redis: one server, a Cluster,
 // or a master with Sentinel. Any number of nodes can share it. Deployments with

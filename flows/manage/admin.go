@@ -89,7 +89,7 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 func (ad *Admin) IsUsable(a record.Account) bool {
 	_, lost := ad.Company.RecoveryMethod("", a)
 	return a.Status != record.StatusActive || len(a.Identities) > 0 || a.Passkeys > 0 ||
-		(a.Phone != "" || a.Email != "" || a.LoginName != "") && (a.PasswordHash != "" || ad.Company.SendsCodesTo(a.Phone) || lost == nil)
+		a.HasLoginID() && (a.PasswordHash != "" || ad.Company.SendsCodesTo(a.Phone) || lost == nil)
 }
 
 // Delete removes an account with all its data and revokes its sessions. An operator who

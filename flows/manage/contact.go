@@ -303,6 +303,5 @@ func (s *Self) CanRemoveContact(contact record.Contact) bool {
 // canSpare reports whether the owner of an account, without one of its contacts, has a way
 // to log in that does not run out, and one to recover.
 func (ad *Admin) canSpare(a record.Account) bool {
-	named := a.Phone != "" || a.Email != "" || a.LoginName != ""
-	return named && ad.Company.CanRecover(a) && (ad.needsNoPasskey(a) || a.Passkeys > 0 && ad.Company.Passkeys != nil)
+	return a.HasLoginID() && ad.Company.CanRecover(a) && (ad.needsNoPasskey(a) || a.Passkeys > 0 && ad.Company.Passkeys != nil)
 }

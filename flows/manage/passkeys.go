@@ -283,8 +283,5 @@ func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) 
 // does not run out, as backup codes do.
 func (ad *Admin) needsNoPasskey(a record.Account) bool {
 	byPassword := a.PasswordHash != "" && (a.HasApp() || !ad.Company.NeedsSecondFactor(a))
-	return byPassword || ad.Company.SendsCodesTo(a.Phone) || slices.ContainsFunc(a.Identities, func(i record.Identity) bool {
-		_, configured := ad.Company.OAuth[i.Provider]
-		return configured
-	})
+	return byPassword || ad.Company.SendsCodesTo(a.Phone) || ad.Company.LogsInAtProvider(a)
 }

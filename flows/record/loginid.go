@@ -9,6 +9,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/typed"
 )
 
+// HasLoginID reports whether a login id finds the account.
+func (a Account) HasLoginID() bool { return a.Phone != "" || a.Email != "" || a.LoginName != "" }
+
 // LoginIDs yields an account's normalised login ids, each after the name of its field. If
 // several are taken, the first one is reported. A login name that a login in PhoneRegion
 // reads as a phone also takes that phone, so that no other account can have it.

@@ -55,16 +55,12 @@ func CheckOwner(company *tenant.Company, a record.Account) error {
 	if err := tenant.CheckStatus(a); err != nil {
 		return err
 	}
-	atProvider := slices.ContainsFunc(a.Identities, func(i record.Identity) bool {
-		_, configured := company.OAuth[i.Provider]
-		return configured
-	})
-	if atProvider || a.Passkeys > 0 && company.Passkeys != nil {
+	if company.LogsInAtProvider(a) || a.Passkeys > 0 && company.Passkeys != nil {
 		return nil
 	}
 	code := company.SendsCodesTo(a.Phone) || a.HasApp() || a.BackupCodes > 0
 	switch byCode := a.LogsInByCode(); {
-	case a.Phone == "" && a.Email == "" && a.LoginName == "":
+	case !a.HasLoginID():
 		return wire.ErrUserRestricted
 	case byCode && (a.Phone == "" || !code), !byCode && company.NeedsSecondFactor(a) && !code:
 		return ErrNoSecondFactor

@@ -1,6 +1,8 @@
 package tenant
 
 import (
+	"slices"
+
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -33,6 +35,14 @@ func (c *Company) SendsCodesTo(phone string) bool {
 func (c *Company) DeliversTo(phone string) bool {
 	_, fixed := c.FixedCode(phone)
 	return phone != "" && (fixed || c.SMS != nil)
+}
+
+// LogsInAtProvider reports whether the account has a user of one of the company's providers.
+func (c *Company) LogsInAtProvider(a record.Account) bool {
+	return slices.ContainsFunc(a.Identities, func(i record.Identity) bool {
+		_, configured := c.OAuth[i.Provider]
+		return configured
+	})
 }
 
 // NeedsSecondFactor reports whether a login of the account needs a code after the
