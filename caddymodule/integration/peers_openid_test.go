@@ -168,8 +168,9 @@ func (p *openID) provider(number int, more string) string {
 func TestPeersOpenIDProvider(t *testing.T) {
 	t.Parallel()
 	p := startOpenID(t)
+	standard := startOpenIDLike(t, fields{"userinfo": true}) // where the emails are
 	config := siteConfig{
-		company: people + p.provider(1, "") + p.provider(2, "link_verified_email") +
+		company: people + p.provider(1, "") + p.provider(2, "link_verified_email") + standard.provider(3, "link_verified_email") +
 			strings.Replace(p.provider(4, ""), "{env.MNEMOGATE_PEER_SECRET}", "another-secret", 1),
 		more: `company strict {
 			api_key ` + testKey + `
@@ -249,9 +250,13 @@ func TestPeersOpenIDProvider(t *testing.T) {
 			t.Errorf("carol's identities are %v, %v; want %v", a.Identities, err, want)
 		}
 	})
+	s.run("also one that only userinfo has", func(t *testing.T) {
+		s.wantProfile(oauth(3, standard.login(t, "carol-at-provider")), "carol")
+	})
 	s.run("an email that is not verified does not", func(t *testing.T) {
 		for _, name := range []string{"dave", "erin"} {
 			oauth(2, p.login(t, name+"-at-provider")).want(wire.ErrOAuthNotFound)
+			oauth(3, standard.login(t, name+"-at-provider")).want(wire.ErrOAuthNotFound)
 		}
 	})
 	s.run("disclaimers come before authorized", func(t *testing.T) {
@@ -298,5 +303,5 @@ func TestPeersOpenIDProvider(t *testing.T) {
 	if !strings.Contains(s.log(), "invalid_client") {
 		t.Error("the log does not tell of the wrong client_secret")
 	}
-	s.wantNoneLogged(append(p.secrets, peerSecret, url.QueryEscape(peerSecret), "another-secret")...)
+	s.wantNoneLogged(append(append(p.secrets, standard.secrets...), peerSecret, url.QueryEscape(peerSecret), "another-secret")...)
 }

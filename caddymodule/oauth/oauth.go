@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -21,6 +22,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/net/http/httpguts"
 	"golang.org/x/oauth2"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
@@ -268,6 +270,32 @@ func (c *oauthClient) exchange(ctx context.Context, tokenURL string, style oauth
 		return nil, tokenError(err)
 	}
 	return token, nil
+}
+
+// userinfo asks the provider which user the access token belongs to.
+func (c *oauthClient) userinfo(ctx context.Context, address, accessToken string) ([]byte, error) {
+	if !httpguts.ValidHeaderFieldValue(accessToken) {
+		return nil, providerFault("the access token can't be sent in a header")
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, errors.New("making the userinfo request failed")
+	}
+	req.Header.Set("Authorization", "Bearer "+accessToken)
+	req.Header.Set("Accept", "application/json")
+	req.Header.Set("User-Agent", "mnemogate") // GitHub requires one
+	resp, err := c.client.Do(req)
+	if errors.Is(err, guest.ErrTooLarge) {
+		return nil, providerFault("userinfo: %v", guest.ErrTooLarge)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("asking userinfo: %w", guest.Cause(err))
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, providerFault("userinfo answered %d", resp.StatusCode)
+	}
+	return io.ReadAll(resp.Body)
 }
 
 // oauthFailed returns the error for a login that the provider refused.

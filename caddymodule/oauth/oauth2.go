@@ -6,14 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"golang.org/x/net/http/httpguts"
 	"golang.org/x/oauth2"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
@@ -137,37 +134,11 @@ func (p *OAuth2) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAu
 	if err != nil {
 		return tenant.OAuthUser{}, err
 	}
-	info, err := p.userinfo(ctx, token.AccessToken)
+	info, err := p.userinfo(ctx, p.UserinfoURL, token.AccessToken)
 	if err != nil {
 		return tenant.OAuthUser{}, err
 	}
 	return p.user(info)
-}
-
-// userinfo asks the provider which user the access token belongs to.
-func (p *OAuth2) userinfo(ctx context.Context, accessToken string) ([]byte, error) {
-	if !httpguts.ValidHeaderFieldValue(accessToken) {
-		return nil, providerFault("the access token can't be sent in a header")
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.UserinfoURL, nil)
-	if err != nil {
-		return nil, errors.New("making the userinfo request failed")
-	}
-	req.Header.Set("Authorization", "Bearer "+accessToken)
-	req.Header.Set("Accept", "application/json")
-	req.Header.Set("User-Agent", "mnemogate") // GitHub requires one
-	resp, err := p.client.Do(req)
-	if errors.Is(err, guest.ErrTooLarge) {
-		return nil, providerFault("userinfo: %v", guest.ErrTooLarge)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("asking userinfo: %w", guest.Cause(err))
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return nil, providerFault("userinfo answered %d", resp.StatusCode)
-	}
-	return io.ReadAll(resp.Body)
 }
 
 // user reads the configured fields from a userinfo answer.

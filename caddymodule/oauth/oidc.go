@@ -33,9 +33,10 @@ func init() { caddy.RegisterModule(new(OIDC)) }
 // document at the first login. It reads it again once a day, when an ID token does not
 // verify or an endpoint is gone, and for client.json once a minute. It verifies the ID
 // token's signature, issuer, audience and times, and its nonce if the client sends one.
-// The email and the time of the login come from the ID token. It uses only https unless
-// the issuer is http, on this machine or with insecure, and follows no redirects. See
-// oauthClient for the other options.
+// The time of the login comes from the ID token, and so does the email. If it is not there,
+// link_verified_email makes it ask userinfo. It uses only https unless the issuer is http,
+// on this machine or with insecure, and follows no redirects. See oauthClient for the other
+// options.
 type OIDC struct {
 	// The issuer, exactly as the provider writes it. The discovery document is below
 	// it, at /.well-known/openid-configuration.
@@ -70,6 +71,7 @@ type discovery struct {
 	Challenges  looseList `json:"code_challenge_methods_supported"`
 	TokenURL    string    `json:"token_endpoint"`
 	KeysURL     string    `json:"jwks_uri"`
+	UserinfoURL string    `json:"userinfo_endpoint"`
 	Algorithms  []string  `json:"id_token_signing_alg_values_supported"`
 	AuthMethods looseList `json:"token_endpoint_auth_methods_supported"`
 
@@ -229,7 +231,32 @@ func (p *OIDC) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuth
 		at, _ = p.document(ctx, 0)
 		user, err = p.verify(ctx, at, raw, grant)
 	}
-	return user, err
+	if err != nil || !p.LinkVerifiedEmail || user.Email != "" || at.UserinfoURL == "" {
+		return user, err
+	}
+	return p.withEmail(ctx, at, token.AccessToken, user)
+}
+
+// withEmail adds the email that userinfo has. That is where a standard provider says it: its
+// ID tokens have none if there is an access token (OpenID Connect Core, section 5.4).
+func (p *OIDC) withEmail(ctx context.Context, at *discovery, accessToken string, user tenant.OAuthUser) (tenant.OAuthUser, error) {
+	if _, err := p.endpoint("userinfo_endpoint", at.UserinfoURL); err != nil {
+		return tenant.OAuthUser{}, err
+	}
+	info, err := p.userinfo(ctx, at.UserinfoURL, accessToken)
+	if err != nil {
+		return tenant.OAuthUser{}, err
+	}
+	var claims struct {
+		Subject string `json:"sub"`
+		emailClaims
+	}
+	if json.Unmarshal(info, &claims) != nil || claims.Subject != user.Subject { // section 5.3.2
+		return tenant.OAuthUser{}, providerFault("userinfo's answer is not a JSON object, or is for another sub than the ID token")
+	}
+	told, err := newOAuthUser(user.Subject, string(claims.Email), bool(claims.EmailVerified))
+	told.AuthTime = user.AuthTime
+	return told, err
 }
 
 // Start implements tenant.OAuthAuthorizer.
@@ -414,8 +441,12 @@ type idClaims struct {
 	AuthorizedParty looseText `json:"azp"`
 	Tenant          looseText `json:"tid"`
 	AuthTime        any       `json:"auth_time"` // a number, but some providers write a string
-	Email           looseText `json:"email"`
-	EmailVerified   looseBool `json:"email_verified"`
+	emailClaims
+}
+
+type emailClaims struct {
+	Email         looseText `json:"email"`
+	EmailVerified looseBool `json:"email_verified"`
 }
 
 // looseText is a text that a provider may also use for something else. Any other value is

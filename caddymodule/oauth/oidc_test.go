@@ -1,6 +1,7 @@
 package oauth
 
 import (
+	"cmp"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -9,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"io"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -277,6 +279,66 @@ func TestOIDCClaims(t *testing.T) {
 			guesttest.NoSecrets(t, err, "hidden", "\n")
 			if !errors.Is(err, wire.ErrOAuthFailed) || !strings.Contains(err.Error(), c.want) || user != (tenant.OAuthUser{}) {
 				t.Errorf("got %+v, %v, want %q", user, err, c.want)
+			}
+		})
+	}
+}
+
+// An email that the ID token lacks is asked for at userinfo, if it can link an account.
+func TestOIDCAsksUserinfoForTheEmail(t *testing.T) {
+	const ana = `{"sub": "user-1", "email": "ana@example.com", "email_verified": true}`
+	for name, c := range map[string]struct {
+		inToken, unlinked bool
+		endpoint          string // in place of the issuer's /userinfo; "-": none
+		status            int
+		answer, want      string // of the error; empty for none
+		email, asked      bool
+	}{
+		"there":                {answer: ana, email: true, asked: true},
+		"verified as a string": {answer: `{"sub": "user-1", "email": "ana@example.com", "email_verified": "true"}`, email: true, asked: true},
+		"not verified":         {answer: `{"sub": "user-1", "email": "ana@example.com"}`, asked: true},
+		"no email":             {answer: `{"sub": "user-1"}`, asked: true},
+		"in the ID token":      {inToken: true, answer: ana, email: true},
+		"not needed":           {unlinked: true, answer: ana},
+		"no endpoint":          {endpoint: "-", answer: ana},
+		"a bad address":        {endpoint: "/userinfo", answer: ana, want: "userinfo_endpoint"},
+		"another user":         {answer: `{"sub": "user-2", "email": "ana@example.com", "email_verified": true}`, want: "another sub", asked: true},
+		"no user":              {answer: `{"email": "ana@example.com", "email_verified": true}`, want: "another sub", asked: true},
+		"no JSON":              {answer: "hidden", want: "not a JSON object", asked: true},
+		"refused":              {status: 403, answer: ana, want: "userinfo answered 403", asked: true},
+		"down":                 {status: 503, answer: ana, want: "asking userinfo", asked: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newIssuer(t)
+			if !c.inToken {
+				delete(f.claims, "email")
+			}
+			f.claims["auth_time"] = 1700000000
+			f.discovery = func(doc map[string]any) {
+				doc["userinfo_endpoint"] = strings.TrimPrefix(cmp.Or(c.endpoint, f.URL+"/userinfo"), "-")
+			}
+			f.handlers["/userinfo"] = func(w http.ResponseWriter, r *http.Request) {
+				if r.Header.Get("Authorization") != "Bearer hidden-access" {
+					t.Errorf("the request has %v", r.Header)
+				}
+				w.WriteHeader(cmp.Or(c.status, 200))
+				io.WriteString(w, c.answer)
+			}
+			p := f.client(t)
+			p.LinkVerifiedEmail = !c.unlinked
+			user, err := p.Exchange(t.Context(), grant)
+			if asked := f.requests["/userinfo"] == 1; asked != c.asked {
+				t.Errorf("userinfo was asked: %t", asked)
+			}
+			if c.want != "" {
+				guesttest.NoSecrets(t, err, "hidden", "\n")
+				if err == nil || !strings.Contains(err.Error(), c.want) || errors.Is(err, wire.ErrOAuthFailed) != (c.asked && c.status != 503) || user != (tenant.OAuthUser{}) {
+					t.Errorf("got %+v, %v, want %q", user, err, c.want)
+				}
+				return
+			}
+			if err != nil || user.Subject != "user-1" || (user.Email != "" && user.EmailVerified) != c.email || user.AuthTime.Unix() != 1700000000 {
+				t.Errorf("got %+v, %v", user, err)
 			}
 		})
 	}

@@ -9,7 +9,7 @@ import { createServer } from 'node:http';
 import Provider from 'oidc-provider';
 
 const { port, client, users, like } = JSON.parse(process.argv[2]);
-const { path = '', alias = path, routes, claims = {}, document = {}, nonce = true, form = false, basic = true } = like ?? {};
+const { path = '', alias = path, routes, claims = {}, document = {}, nonce = true, form = false, basic = true, userinfo = false } = like ?? {};
 process.stdin.on('end', () => process.exit()).resume();
 
 const server = createServer();
@@ -40,7 +40,7 @@ function newProvider(issuer) {
     jwks: { keys: [{ ...key.export({ format: 'jwk' }), alg: 'RS256', use: 'sig' }] },
     cookies: { keys: [randomBytes(32).toString('hex')] },
     claims: { openid: ['sub', ...Object.keys(claims)], email: ['email', 'email_verified'] },
-    conformIdTokenClaims: false, // the claims of the scope email are in the ID token
+    conformIdTokenClaims: userinfo, // otherwise the claims of the scope email are in the ID token
     pkce: { required: () => false },
     findAccount: (_, sub) => ({ accountId: sub, claims: () => ({ sub, ...claims, ...users[sub] }) }),
     loadExistingGrant: consent,
