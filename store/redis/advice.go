@@ -20,11 +20,17 @@ var steps = causes.Steps{
 	causes.Silent:    "check that it runs and how busy it is, that no firewall is between, and that it has TLS on this port if the URL begins with rediss://",
 }
 
+const noRight = "give this user the rights that docs/many-nodes.md lists for it (ACL SETUSER): channels &mnemogate:*, keys ~{mg:*, and commands"
+
 // stepsByAnswer are by the beginning of the answer.
 var stepsByAnswer = []struct{ prefix, step string }{
 	{"WRONGPASS", "correct the user and the password before the @ of its URL, with %xx for special characters"},
 	{"NOAUTH", "it wants a password: write redis://<user>:<password>@<host>"},
-	{"NOPERM", "give this user the rights that docs/many-nodes.md lists for it (ACL SETUSER): channels &mnemogate:*, keys ~{mg:*, and commands"},
+	{"NOPERM", noRight},
+	{"The user executing the script", noRight}, // the answer to a script that may not publish
+	{"unknown command", "mnemogate needs this command: use Redis 7 or newer, and take it out of rename-command there"},
+	{"DB index", "it has no database of this number: write a lower one in the URL, or raise its databases"},
+	{"This instance has cluster support disabled", "it is not one of a Cluster: name it alone, or add sentinel if these are sentinels"},
 	{isFull, "it takes no more connections: raise its maxclients, or lower pool_size on the nodes"},
 	{"OOM ", "its memory is full, and it takes no writes: raise its maxmemory; nobody can log in until then"},
 	{"MISCONF ", causes.NoSpace},

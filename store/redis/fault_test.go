@@ -428,6 +428,25 @@ func TestRedisWithoutItsReplicasIsTold(t *testing.T) {
 	recordtest.Soon(t, "a warning", func() bool { return strings.Contains(log.String(), "no revocations are received") })
 }
 
+// A node that can't send its heartbeats says what the server answers, not that none came back.
+func TestRedisThatRefusesHeartbeatsIsTold(t *testing.T) {
+	t.Parallel()
+	s := storetest.StartRedis(t)
+	r := openServer(t, s)
+	recordtest.ListenTo(t, r)
+	for _, refuse := range []struct {
+		config, on, off, want string
+	}{
+		{"maxmemory", "1", "0", "; its memory is full"},
+		{"min-replicas-to-write", "1", "0", "; it has too few replicas"},
+	} {
+		s.Ask(t, "config", "set", refuse.config, refuse.on)
+		storetest.Eventually(t, 20*time.Second, refuse.want, func() bool { return r.Deaf() != nil && strings.Contains(r.Deaf().Error(), refuse.want) })
+		s.Ask(t, "config", "set", refuse.config, refuse.off)
+		recordtest.Soon(t, "an end of it", func() bool { return r.Deaf() == nil })
+	}
+}
+
 // A used code or revoked session does not come back if the master dies immediately
 // afterwards. The feed subscribes to the new master.
 func TestRedisFailoverKeepsWhatWasAcknowledged(t *testing.T) {

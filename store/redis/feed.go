@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -85,6 +86,7 @@ type subscription struct {
 	began             time.Duration // when it began
 	heartbeatReturned time.Duration // the last heartbeat that came back
 	written           time.Duration // the last heartbeat that the server acknowledged
+	failed            error         // of the last heartbeat
 	name              string        // name of the server's data
 }
 
@@ -156,7 +158,7 @@ func (l *listener) listen(ctx context.Context, server *goredis.Client) *subscrip
 				return l.receive(ctx, s)
 			})
 			if ctx.Err() == nil {
-				l.report(err)
+				l.lost(s, err)
 			}
 			select {
 			case <-ctx.Done():
@@ -250,9 +252,12 @@ func (l *listener) heartbeat(ctx context.Context, s *subscription, number int64,
 	case s.number != number:
 	case err == nil:
 		s.written = max(s.written, sent)
+		s.failed = nil
 		l.lease()
 	case sent-max(s.began, s.written) > record.FeedLease:
 		l.warn(err) // such as too few replicas; the heartbeat comes back, so nothing else reports it
+	default:
+		s.failed = err
 	}
 }
 
@@ -294,6 +299,15 @@ func (l *listener) lease() {
 		l.redis.deaf.Store(nil)
 		l.redis.log.Info("revocations are received again")
 	}
+}
+
+// lost reports why a subscription was lost. That no heartbeat came back means little if
+// none was sent.
+func (l *listener) lost(s *subscription, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.warn(cmp.Or(s.failed, err))
+	s.failed = nil
 }
 
 // report logs the first error since all subscriptions worked.

@@ -170,6 +170,39 @@ func TestRedisOfAClusterIsNotTakenForOne(t *testing.T) {
 	}
 }
 
+// An operator learns from the error what to change.
+func TestRedisThatIsNotAsItShouldBeSaysWhatToDo(t *testing.T) {
+	use := func(r *Store) error {
+		if err := r.Start(bg); err != nil {
+			return err
+		}
+		if err := r.Sessions().Create(bg, t0, session("a", 1, 1, record.Authorized)); err != nil {
+			return err
+		}
+		return r.Sessions().Delete(bg, hash("a"))
+	}
+	for _, test := range []struct {
+		settings []string
+		more     string // of the URL
+		urls     int
+		want     string
+	}{
+		{[]string{"--rename-command", "INFO", "x"}, "", 1, "out of rename-command"},
+		{[]string{"--rename-command", "EVALSHA", "x"}, "", 1, "out of rename-command"},
+		{[]string{"--user default on nopass ~* &* +@all -publish"}, "", 1, "give this user the rights"},
+		{[]string{"--user default on nopass ~* resetchannels +@all"}, "", 1, "give this user the rights"},
+		{nil, "?db=99", 1, "raise its databases"},
+		{nil, "", 2, "name it alone"},
+	} {
+		s := storetest.NewRedis(t, storetest.FreePorts(t, 1)[0], test.settings...)
+		must(t, s.Start())
+		r := openStore(t, Options{URLs: slices.Repeat([]string{s.URL() + test.more}, test.urls)})
+		if err := use(r); err == nil || record.IsAnswer(err) || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%q: got %v, want %q", test.settings, err, test.want)
+		}
+	}
+}
+
 // docs/many-nodes.md lists the rights that a user needs.
 func TestRedisUserNeedsFewRights(t *testing.T) {
 	one := storetest.NewRedis(t, storetest.FreePorts(t, 1)[0])
