@@ -32,10 +32,12 @@ func (p *Store) Answer(err error) error {
 
 const noPooled = "a pooler such as PgBouncer lost a prepared statement: set its max_prepared_statements to 200, or its pool_mode to session"
 
+const noTable = "these are not the tables that this node started with: put them back, and see docs/many-nodes.md (Backup and restore) if the database was restored or replaced"
+
 var steps = causes.Steps{
 	causes.Authority: "this machine does not trust the authority of its certificate: name that authority's certificate in the DSN, as sslrootcert=<file>",
 	causes.NoTLS:     "the server offers no TLS: set ssl = on with a certificate there, and keep the sslmode",
-	causes.Silent:    "check that it runs and how busy it is, and that no firewall is between",
+	causes.Silent:    "check that it runs and how busy it is, that no firewall is between, and that the standby follows if synchronous_standby_names is set",
 }
 
 // stepsByCode are by SQLSTATE and by a part of the message, the first that fits. PgBouncer
@@ -49,8 +51,11 @@ var stepsByCode = []struct{ code, text, step string }{
 	{"53300", "", "it takes no more connections: raise its max_connections or the limit of the role, or lower max_conns on the nodes"},
 	{"53100", "", causes.NoSpace},
 	{"25006", "", causes.NoSpace},
+	{"57P05", "", "its idle_session_timeout is too short: let the owner of the role run ALTER ROLE … SET idle_session_timeout = 0"},
 	{"57P0", "", "it is starting or stopping: wait, or see its log if this lasts"},
 	{"55P03", "", "another transaction reads the tables, such as pg_dump: wait for its end"},
+	{"42P01", "", noTable},
+	{"42703", "", noTable}, // no such column
 	{"26000", "", noPooled},
 	{"42P05", "", noPooled},
 	{"08P01", "prepared statement", noPooled},

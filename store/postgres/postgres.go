@@ -229,6 +229,9 @@ func config(dsn string) (*pgxpool.Config, error) {
 	if err := checkHosts(&conn.Config); err != nil {
 		return nil, err
 	}
+	if err := checkOptions(dsn, conn); err != nil {
+		return nil, err
+	}
 	// pgx passes what it does not know on to the server, which would refuse these.
 	for _, name := range slices.Sorted(maps.Keys(conn.RuntimeParams)) {
 		if slices.Contains(foreignParameters, name) {
@@ -312,6 +315,25 @@ func checkHosts(config *pgconn.Config) error {
 			return fmt.Errorf("the connection to %s could fall back to plaintext, since the DSN's sslmode is not set, "+
 				"prefer or allow: set it to verify-full (with sslrootcert=<file> for a CA of your own), require or disable", h.Host)
 		}
+	}
+	return nil
+}
+
+// checkOptions refuses options of pgx with which nothing would work, or which would have no
+// effect.
+func checkOptions(dsn string, conn *pgx.ConnConfig) error {
+	mode := conn.DefaultQueryExecMode
+	if conn.StatementCacheCapacity < 1 && mode == pgx.QueryExecModeCacheStatement ||
+		conn.DescriptionCacheCapacity < 1 && mode == pgx.QueryExecModeCacheDescribe {
+		return errors.New("the DSN turns off the cache that its default_query_exec_mode needs: " +
+			"leave out statement_cache_capacity and description_cache_capacity")
+	}
+	given, err := pgconn.ParseConfig(dsn) // which leaves the pool's options in it
+	if err != nil {
+		return dsnError(err)
+	}
+	if n, ok := given.RuntimeParams["pool_max_conns"]; ok {
+		return fmt.Errorf("the DSN's pool_max_conns has no effect: write max_conns %s in the block of the store instead", n)
 	}
 	return nil
 }

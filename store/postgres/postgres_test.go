@@ -220,27 +220,30 @@ func TestOpenPostgresNamesWhatIsWrongWithTheDSN(t *testing.T) {
 		"postgres://u:hunter2@h":                "sslmode",
 		"postgres://u:hunter2@h?sslmode=prefer": "plaintext",
 		"postgres://u:hunter2@h?sslmode=allow":  "plaintext",
-		"postgres://u:hunter2@10.0.0.1?sslmode=prefer":                      "10.0.0.1",
-		"postgres://u:hunter2@localhost,h/db":                               "connection to h ",
-		"postgres://u:hunter2@h?sslmode=sometimes":                          "sslmode is invalid",
-		"postgres://u:hunter2@h:none/db":                                    "port",
-		"postgres://u:hunter2@h/db?sslmode=verify-full&sslrootcert=/gone":   "/gone",
-		"postgres://u:hunter2@h/db?sslmode=disable&connect_timeout=soon":    "connect_timeout",
-		"postgres://u:hunter2@h/db?sslmode=disable&pool_max_conns=many":     "pool_max_conns",
-		"postgres://u:hunter2@h/db?sslmode=disable&target_session_attrs=no": "target_session_attrs",
-		"postgres://u:hunter2%zz@h/db":                                      "failed to parse as URL",
-		"postgres://u:1/hunter2@h/db?sslmode=disable":                       "special characters",
-		"postgres://u:hunter2/x@h/db?sslmode=disable":                       "port",
-		"host=h user=u password=not hunter2 sslmode=disable":                "keyword/value",
-		"host=h user=u password='hunter2 sslmode=disable":                   "keyword/value",
-		"postgres://u:hunter2@h/db?sslmode=disable&keepalives=1":            "parameter keepalives is for other clients of PostgreSQL: leave it out",
-		"postgres://u:hunter2@h/db?sslmode=disable&gssencmode=disable":      "parameter gssencmode",
-		"postgres://u:hunter2@h/db?sslmode=disable&load_balance_hosts=on":   "parameter load_balance_hosts",
-		"host=h user=u password=hunter2 sslmode=disable sslcompression=0":   "parameter sslcompression",
-		"postgres://u:hunter2@h/db?sslmode=disable&pgbouncer=true":          "parameter pgbouncer",
-		"postgres://u:hunter2@h/db?sslmode=disable&connection_limit=5":      "parameter connection_limit",
-		"mysql://u:hunter2@h/db":                                            "keyword/value",
-		secret:                                                              "keyword/value",
+		"postgres://u:hunter2@10.0.0.1?sslmode=prefer":                                                      "10.0.0.1",
+		"postgres://u:hunter2@localhost,h/db":                                                               "connection to h ",
+		"postgres://u:hunter2@h?sslmode=sometimes":                                                          "sslmode is invalid",
+		"postgres://u:hunter2@h:none/db":                                                                    "port",
+		"postgres://u:hunter2@h/db?sslmode=verify-full&sslrootcert=/gone":                                   "/gone",
+		"postgres://u:hunter2@h/db?sslmode=disable&connect_timeout=soon":                                    "connect_timeout",
+		"postgres://u:hunter2@h/db?sslmode=disable&pool_max_conns=many":                                     "pool_max_conns",
+		"postgres://u:hunter2@h/db?sslmode=disable&target_session_attrs=no":                                 "target_session_attrs",
+		"postgres://u:hunter2%zz@h/db":                                                                      "failed to parse as URL",
+		"postgres://u:1/hunter2@h/db?sslmode=disable":                                                       "special characters",
+		"postgres://u:hunter2/x@h/db?sslmode=disable":                                                       "port",
+		"host=h user=u password=not hunter2 sslmode=disable":                                                "keyword/value",
+		"host=h user=u password='hunter2 sslmode=disable":                                                   "keyword/value",
+		"postgres://u:hunter2@h/db?sslmode=disable&keepalives=1":                                            "parameter keepalives is for other clients of PostgreSQL: leave it out",
+		"postgres://u:hunter2@h/db?sslmode=disable&gssencmode=disable":                                      "parameter gssencmode",
+		"postgres://u:hunter2@h/db?sslmode=disable&load_balance_hosts=on":                                   "parameter load_balance_hosts",
+		"host=h user=u password=hunter2 sslmode=disable sslcompression=0":                                   "parameter sslcompression",
+		"postgres://u:hunter2@h/db?sslmode=disable&pgbouncer=true":                                          "parameter pgbouncer",
+		"postgres://u:hunter2@h/db?sslmode=disable&connection_limit=5":                                      "parameter connection_limit",
+		"postgres://u:hunter2@h/db?sslmode=disable&pool_max_conns=5":                                        "write max_conns 5 ",
+		"host=h user=u sslmode=disable statement_cache_capacity=0":                                          "statement_cache_capacity",
+		"host=h user=u sslmode=disable default_query_exec_mode=cache_describe description_cache_capacity=0": "description_cache_capacity",
+		"mysql://u:hunter2@h/db":                                                                            "keyword/value",
+		secret:                                                                                              "keyword/value",
 	} {
 		_, err := Open(dsn, Options{})
 		if err == nil || !strings.Contains(err.Error(), want) {
@@ -263,6 +266,7 @@ func TestOpenPostgresTakesDSNs(t *testing.T) {
 		"postgres://[::1]/db?sslmode=prefer",
 		"host=/run/postgresql dbname=db",
 		"host=h user=u password='p w' dbname=db sslmode=require connect_timeout=60",
+		"postgres://localhost/db?default_query_exec_mode=exec&statement_cache_capacity=0",
 		"postgres://localhost/db?application_name=a&options=-csearch_path%3Dx&synchronous_commit=on&channel_binding=prefer",
 	} {
 		p, err := Open(dsn, Options{})
@@ -401,6 +405,27 @@ func TestPostgresIsSweptByItsOwnClock(t *testing.T) {
 	sweeper.Sweep(bg)
 	wantEqual(t, "history", recorded(t, accounts, a, 10), []record.Event{fresh})
 	wantEqual(t, "devices", namesOf(get[[]record.Device](t)(accounts.Devices(bg, "acme", a.ID))), []string{known.ID})
+}
+
+// The database of a running node was replaced.
+func TestPostgresTellsThatTheTablesAreGone(t *testing.T) {
+	s := storetest.SharedPostgres(t)
+	schema := s.NewSchema(t)
+	p := startStore(t, s.DSN(schema), Options{})
+	for _, change := range []string{`ALTER TABLE %s.accounts RENAME COLUMN email TO mail`, `DROP SCHEMA %s CASCADE`} {
+		s.Exec(t, fmt.Sprintf(change, schema))
+		_, err := p.Accounts().ByID(bg, "acme", 1)
+		if err == nil || record.IsAnswer(err) || !strings.Contains(err.Error(), "; these are not the tables that this node started with") {
+			t.Errorf("after %s: got %v", change, err)
+		}
+	}
+}
+
+func TestPostgresTellsThatConnectionsAreEnded(t *testing.T) {
+	err := explain(&pgconn.PgError{Code: "57P05", Message: "terminating connection due to idle-session timeout"}, "mnemogate")
+	if !strings.Contains(err.Error(), "; its idle_session_timeout is too short") {
+		t.Errorf("got %v", err)
+	}
 }
 
 // A role that may not create tables is told which statement it lacks.
