@@ -243,8 +243,8 @@ func (d *doctor) clocks(ctx context.Context) {
 			continue // the check of this store reports the error
 		}
 		skew := there.Sub(began.Add(time.Since(began) / 2))
-		f.Message = fmt.Sprintf("%T: its server's clock differs by %s", s, skew.Abs().Round(time.Millisecond))
-		f.Message = strings.Replace(f.Message, "*store.", "", 1)
+		kind := strings.Trim(fmt.Sprintf("%T", s), "*") // as in redis.Store
+		f.Message = fmt.Sprintf("%s: its server's clock differs by %s", strings.TrimSuffix(kind, ".Store"), skew.Abs().Round(time.Millisecond))
 		if skew.Abs() > api.MaxSkew {
 			f.Result, f.Advice = api.Failed, "let both machines take their time from NTP: sessions and codes expire too early or too late"
 		}
