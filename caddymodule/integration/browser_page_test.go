@@ -503,6 +503,64 @@ func TestBrowserTakesNamesAsText(t *testing.T) {
 	b.waits(`document.querySelector('main').innerText.includes(` + quote(hostile) + `) && !document.querySelector('main img, main script') && document.title !== 'owned'`)
 }
 
+// Names in a script that runs from right to left are in order, also beside other signs.
+func TestBrowserKeepsNamesInOrder(t *testing.T) {
+	const name = "חברה\u00a0(x)"
+	s, _ := startBrowserSite(t, siteConfig{
+		company: people + `
+			disclaimer terms 1 {
+				title "` + name + `"
+				description "` + name + `"
+				link https://example.com/terms
+			}
+			oauth 1 oauth2 {
+				name "` + name + `"
+				authorize_url https://id.example.com/authorize
+				token_url https://id.example.com/token
+				userinfo_url https://id.example.com/user
+				subject id
+				client_id us
+				client_secret s
+				redirect_uri https://app.example.com/callback
+			}`,
+		handler: `login_page {
+			title "` + name + `"
+			link "` + name + `" https://example.com/help
+			signup "` + name + `" https://example.com/join
+		}`,
+	})
+	b := newBrowser(t)
+	inOrder := func(names int) {
+		t.Helper()
+		wrong := b.eval(`(() => {
+			const left = (node, at) => {
+				const range = document.createRange();
+				range.setStart(node, at);
+				range.setEnd(node, at + 1);
+				return range.getBoundingClientRect().left;
+			};
+			const nodes = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+			let names = 0;
+			for (let node; node = nodes.nextNode();) {
+				const at = node.data.indexOf(` + quote(name) + `);
+				if (at < 0 || !node.parentElement.checkVisibility()) continue;
+				names++;
+				if (left(node, at) < left(node, at + ` + quote(name) + `.length - 1)) return node.parentElement.parentElement.outerHTML;
+			}
+			return names;
+		})()`)
+		if wrong != float64(names) {
+			t.Errorf("got %v, want %d names in order", wrong, names)
+		}
+	}
+	b.open(s.URL + "/home")
+	b.sees("login", idField)
+	inOrder(4)
+	b.enters("login", "alice@example.com")
+	b.sees("password", "#disclaimers")
+	inOrder(5)
+}
+
 // After Alice logs out and Dave logs in, neither the back button nor the browser's
 // storage reveals anything of Alice.
 func browserForgetsWhoLoggedOut(t *testing.T, s *site) {

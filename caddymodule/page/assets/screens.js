@@ -29,7 +29,7 @@ const consent = (page, disclaimers) => disclaimers.length > 0 && el('fieldset', 
   el('legend', {}, t('disclaimers.legend')),
   disclaimers.map((d, i) => {
     const id = `disclaimers-${i}`, title = d.title || d.code;
-    const read = link(d.link, t('disclaimers.read', { title }));
+    const read = link(d.link, sentTo('disclaimers.read', 'title', title, 'auto'));
     return el('div', { class: 'disclaimer' },
       el('b', { id: `${id}-title`, dir: 'auto' }, title),
       d.description && el('p', { id: `${id}-text`, dir: 'auto' }, d.description),
@@ -69,7 +69,7 @@ export function login(page, step) {
   const ways = [
     passkey(page, () => step),
     ...providers.map((provider) =>
-      button([provider.icon && el('img', { src: provider.icon, alt: '' }), t('login.with', { name: provider.name || new URL(provider.authorizeUrl).hostname })], () => page.act(() => page.visit(step, provider)), 'other')),
+      button([provider.icon && el('img', { src: provider.icon, alt: '' }), el('span', {}, sentTo('login.with', 'name', provider.name || new URL(provider.authorizeUrl).hostname, 'auto'))], () => page.act(() => page.visit(step, provider)), 'other')),
   ].filter(Boolean);
   return {
     stop: autofill(page, step),
@@ -260,12 +260,12 @@ function recoveryCheckOTP(page, step) {
   };
 }
 
-// sentTo returns a text with a value that is always written from left to right.
-export function sentTo(key, name, value) {
+// sentTo returns a text with a value that has a direction of its own.
+export function sentTo(key, name, value, dir = 'ltr') {
   const text = t(key, { [name]: '\0' });
   const [before, after = ''] = text.split('\0');
   const sentence = marked(text);
-  const parts = [before, el('bdi', { dir: 'ltr' }, value), after];
+  const parts = [before, el('bdi', { dir }, value), after];
   if (sentence === text) return parts;
   sentence.replaceChildren(...parts);
   return sentence;
