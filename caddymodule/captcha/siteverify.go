@@ -203,9 +203,9 @@ func (s *siteverify) Validate() error {
 
 // verdict is the provider's answer.
 type verdict struct {
-	Success    *bool    `json:"success"`
+	Success    any      `json:"success"`
 	Hostname   string   `json:"hostname"`
-	Score      *float64 `json:"score"`
+	Score      any      `json:"score"` // reCAPTCHA v3 gives a number, v2 nothing
 	ErrorCodes []string `json:"error-codes"`
 }
 
@@ -260,11 +260,12 @@ func (s *siteverify) ask(ctx context.Context, response, address string) (verdict
 // parseVerdict returns an error if the answer says nothing about the response.
 func parseVerdict(body []byte) (verdict, error) {
 	var v verdict
-	if json.Unmarshal(body, &v) != nil || v.Success == nil {
+	var otherType *json.UnmarshalTypeError // then all other members are set
+	if err := json.Unmarshal(body, &v); err != nil && !errors.As(err, &otherType) || v.Success != true && v.Success != false {
 		return verdict{}, errors.New("the provider's answer is not a JSON object with success")
 	}
 	for _, code := range operatorErrors {
-		if !*v.Success && slices.Contains(v.ErrorCodes, code) {
+		if v.Success != true && slices.Contains(v.ErrorCodes, code) {
 			return verdict{}, fmt.Errorf("the provider answered %s; check the secret and the site key", code)
 		}
 	}
@@ -298,7 +299,7 @@ var testSecrets = []string{
 }
 
 func (s *siteverify) accepts(v verdict) bool {
-	if !*v.Success || v.Score != nil && *v.Score < s.minScore {
+	if score, _ := v.Score.(float64); v.Success != true || v.Score != nil && score < s.minScore {
 		return false
 	}
 	sameHost := func(name string) bool { return strings.EqualFold(name, v.Hostname) }
