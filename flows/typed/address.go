@@ -3,6 +3,7 @@ package typed
 import (
 	"net/mail"
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -47,8 +48,17 @@ var (
 )
 
 // PhonePrefix returns the beginning of international numbers, such as +370, without what
-// people write between the digits. It returns "" if s is not one.
-func PhonePrefix(s string) string { return beginning.FindString(dialled(s)) }
+// people write between the digits. It returns "" if s is not one, or of no country.
+func PhonePrefix(s string) string {
+	prefix := beginning.FindString(dialled(s))
+	for code := range phonenumbers.GetSupportedCallingCodes() {
+		country := "+" + strconv.Itoa(code)
+		if strings.HasPrefix(prefix, country) || prefix != "" && strings.HasPrefix(country, prefix) {
+			return prefix
+		}
+	}
+	return ""
+}
 
 // dialled returns the digits of a phone, after a + if it is international. It returns ""
 // if s has other characters than people write in phones.

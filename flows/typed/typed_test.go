@@ -56,7 +56,7 @@ func TestPhones(t *testing.T) {
 
 func TestBeginningsOfPhones(t *testing.T) {
 	for typed, want := range map[string]string{
-		"+370": "+370", "00370": "+370", "＋３７０": "+370", "+1 (876)": "+1876", "+1-876": "+1876", "370": "", "+0": "", "+": "", "all": "", "+37060012345": "",
+		"+370": "+370", "00370": "+370", "＋３７０": "+370", "+1 (876)": "+1876", "+1-876": "+1876", "370": "", "+0": "", "+": "", "all": "", "+37060012345": "", "+999": "", "+3": "+3", "+3706": "+3706",
 	} {
 		if got := PhonePrefix(typed); got != want {
 			t.Errorf("%q: got %q, want %q", typed, got, want)
