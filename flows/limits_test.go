@@ -2,13 +2,11 @@ package flows_test
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,31 +28,21 @@ func (b *harness) fail(n int, loginID string) {
 	}
 }
 
+// Attempts during a lock do not extend it. It locks the password alone.
 func TestPasswordsAreLockedAndUnlocked(t *testing.T) {
 	b := newHarness(t)
-	limits := &b.company.Limits
-	before := b.sessionIn(record.CheckPassword)
-	b.fail(limits.LockAfter, phone)
+	lockFor := time.Duration(b.company.Limits.LockFor)
+	b.fail(b.company.Limits.LockAfter, phone)
 	b.clock.advance(5 * time.Minute)
-	_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
-	wantError(t, err, wire.ErrRestricted)
-	if got, want := refusal(err).RetryAfter, time.Duration(limits.LockFor)-5*time.Minute; got != want {
-		t.Errorf("got Retry-After %v, want %v", got, want)
+	_, err := b.serve("auth/checkcredentials", "", credentials(nil))
+	if wantError(t, err, wire.ErrRestricted); refusal(err).RetryAfter != lockFor-5*time.Minute {
+		t.Errorf("got Retry-After %v", refusal(err).RetryAfter)
 	}
-	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
-	b.wrong(wire.ErrRestricted, "auth/checkpassword", before, object{"password": password})
 	b.must("auth/oauth", "", b.goodBody("auth/oauth")) // needs no password
-
-	b.clock.advance(time.Duration(limits.LockFor) - 5*time.Minute - time.Microsecond)
+	b.clock.advance(lockFor - 5*time.Minute - time.Microsecond)
 	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
 	b.clock.advance(time.Microsecond)
-	b.must("auth/login", "", object{"login_id": email})
-	b.fail(1, email) // the count goes on, so one more failure locks again
-	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
-	b.clock.advance(time.Duration(limits.LockFor))
-	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
-	b.fail(limits.LockAfter-1, email) // the success has cleared it
-	b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
+	b.must("auth/checkcredentials", "", credentials(nil))
 }
 
 // Recovery by phone and by mail works during a lock, and ends it.
@@ -75,59 +63,6 @@ func TestARecoveryEndsTheLock(t *testing.T) {
 	}
 }
 
-// disable sends wrong passwords until the password is disabled.
-func (b *harness) disable(loginID string) {
-	b.t.Helper()
-	limits := &b.company.Limits
-	b.fail(limits.LockAfter, loginID)
-	for range limits.DisableAfter - limits.LockAfter {
-		b.clock.advance(time.Duration(limits.LockFor))
-		b.fail(1, loginID)
-	}
-}
-
-func TestAPasswordIsDisabledUntilItIsSetAnew(t *testing.T) {
-	b := newHarness(t)
-	b.disable(email)
-	b.clock.advance(30 * 24 * time.Hour)
-	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
-	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": phone, "password": password})
-	b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "another fine secret"})
-	b.must("auth/checkcredentials", "", object{"login_id": email, "password": "another fine secret"})
-	b.fail(b.company.Limits.LockAfter-1, email)
-}
-
-// An account without a password can't have it disabled: otherwise strangers could
-// lock the user out for good. The temporary lock still applies.
-func TestAnAccountWithoutAPasswordIsLockedButNotDisabled(t *testing.T) {
-	b := newHarness(t)
-	b.withoutPassword()
-	b.disable(email)
-	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
-	b.clock.advance(time.Duration(b.company.Limits.LockFor))
-	reply := b.must("auth/login", "", object{"login_id": email})
-	b.must("auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code})
-}
-
-// A right password that races with wrong ones clears the count at most once.
-func TestTheLockWithARightPasswordAmongMany(t *testing.T) {
-	b := newHarness(t)
-	b.company.Limits.LockFor = tenant.Duration(24 * time.Hour)
-	token := b.sessionIn(record.CheckPassword)
-	got := race(200, func(i int) error {
-		given := "wrong"
-		if i == 100 {
-			given = password
-		}
-		_, err := b.serveAs(code, addressOf(i), "auth/checkpassword", token, object{"password": given})
-		return err
-	})
-	// If the right password comes in time, it uses the token up.
-	if looked := got["auth.password.invalid"]; looked > 2*b.company.Limits.LockAfter || got[""] == 0 && looked > b.company.Limits.LockAfter {
-		t.Errorf("got %v", got)
-	}
-}
-
 func TestFailuresOfAnAddressAreCounted(t *testing.T) {
 	for _, c := range []struct {
 		name, fails, same, other string
@@ -139,87 +74,18 @@ func TestFailuresOfAnAddressAreCounted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			b := newHarness(t)
-			token := b.sessionIn(record.CheckPassword)
-			failures := []func() error{
-				func() error {
-					_, err := b.serveAs(code, c.fails, "auth/login", "", object{"login_id": "nobody@example.com"})
-					return err
-				},
-				func() error {
-					_, err := b.serveAs(code, c.fails, "auth/recovery/recover", "", object{"login_id": "nobody@example.com", "captcha_response": "x"})
-					return err
-				},
-				func() error {
-					_, err := b.serveAs(code, c.fails, "auth/recovery/checklink", "", object{"token": "mgl_unknown"})
-					return err
-				},
-				func() error {
-					_, err := b.serveAs(code, c.fails, "auth/oauth", "", object{"provider_id": 1, "code": newGrant("bad"), "redirect_uri": "https://app.example.com/cb"})
-					return err
-				},
-			}
-			limit := b.company.Limits.FailuresPerAddress
-			for i := range limit.N {
-				if err := failures[i%len(failures)](); codeOf(err) == "auth.restricted" {
-					t.Fatalf("restricted after %d failures", i)
+			for i := range b.company.Limits.FailuresPerAddress.N {
+				path := []string{"auth/login", "auth/recovery/recover", "auth/recovery/checklink", "auth/oauth"}[i%4]
+				_, err := b.serveAs(code, c.fails, path, "", object{"login_id": "nobody", "captcha_response": "x", "token": "mgl_unknown",
+					"provider_id": 1, "code": newGrant("bad"), "redirect_uri": "https://app.example.com/cb"})
+				if err == nil || errors.Is(err, wire.ErrRestricted) {
+					t.Fatalf("%s after %d failures: %v", path, i, err)
 				}
 			}
-			for _, fail := range failures {
-				wantError(t, fail(), wire.ErrRestricted)
-			}
-			b.clock.advance(time.Minute)
-			_, err := b.serveAs(code, c.same, "auth/checkpassword", token, object{"password": password})
+			_, err := b.serveAs(code, c.same, "auth/checkcredentials", "", credentials(nil))
 			wantError(t, err, wire.ErrRestricted)
-			if got, want := refusal(err).RetryAfter, limit.Per-time.Minute; got != want {
-				t.Errorf("got Retry-After %v, want %v", got, want)
-			}
-			if _, err := b.serveAs(code, c.other, "auth/checkpassword", token, object{"password": password}); err != nil {
-				t.Errorf("another address: %v", err)
-			}
-			b.clock.advance(limit.Per - time.Minute)
-			if _, err := b.serveAs(code, c.same, "auth/login", "", object{"login_id": email}); err != nil {
-				t.Errorf("after the window: %v", err)
-			}
-		})
-	}
-}
-
-// Passwords are counted for their address before they are compared, whether right or
-// wrong, and also for unknown login ids. A password beyond the limit is not hashed.
-func TestPasswordsOfAnAddressAreCounted(t *testing.T) {
-	const limit = 7
-	for _, c := range []struct {
-		name, loginID, password, answer string
-	}{
-		{"right", email, password, ""},
-		{"wrong", email, "wrong", "auth.credentials.invalid"},
-		{"unknown", "nobody", "wrong", "auth.credentials.invalid"},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			b := newHarness(t)
-			b.company.Limits.LoginsPerAddress = tenant.Rate{N: limit, Per: time.Minute}
-			hashes := b.countHashes()
-			try := func(address string) error {
-				_, err := b.serveAs(code, address, "auth/checkcredentials", "", object{"login_id": c.loginID, "password": c.password})
-				return err
-			}
-			got := race(100, func(int) error { return try("203.0.113.7") })
-			if got[c.answer] != limit || got["auth.restricted"] != 100-limit || hashes.Load() != limit {
-				t.Errorf("got %v and %d hashes, want %d", got, hashes.Load(), limit)
-			}
-			b.clock.advance(20 * time.Second)
-			err := try("203.0.113.7")
-			wantError(t, err, wire.ErrRestricted)
-			if got := refusal(err).RetryAfter; got != 40*time.Second {
-				t.Errorf("got Retry-After %v, want 40s", got)
-			}
-			if err := try("203.0.113.8"); codeOf(err) != c.answer {
-				t.Errorf("another address: %v", err)
-			}
-			b.clock.advance(40 * time.Second)
-			if err := try("203.0.113.7"); codeOf(err) != c.answer {
-				t.Errorf("after the window: %v", err)
-			}
+			_, err = b.serveAs(code, c.other, "auth/checkcredentials", "", credentials(nil))
+			must(t, err)
 		})
 	}
 }
@@ -234,61 +100,9 @@ func (b *harness) countHashes() *atomic.Int64 {
 	return &n
 }
 
-// A request that is refused before its password is compared does not count. At the
-// limit, no captcha is verified.
-func TestOnlyPasswordsThatAreComparedAreCounted(t *testing.T) {
-	for _, r := range passwordRoutes {
-		t.Run(r.path, func(t *testing.T) {
-			b := newHarness(t)
-			asked := &captcha{}
-			b.company.Captcha = asked
-			l := &b.company.Limits
-			l.CaptchaAfter, l.LockAfter, l.LockFor = new(1), 2, tenant.Duration(time.Second)
-			l.LoginsPerAddress = tenant.Rate{N: 3, Per: time.Hour}
-			token := b.sessionIn(record.CheckPassword)
-			wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, true) // 1
-			wantRefusal(t, b.try(r.path, token, "wrong", ""), wire.ErrCaptchaMissing, true)
-			wantRefusal(t, b.try(r.path, token, "wrong", "bad"), wire.ErrCaptchaInvalid, true)
-			wantRefusal(t, b.try(r.path, token, "wrong", "down"), wire.ErrUnavailable, false)
-			wantRefusal(t, b.try(r.path, token, "wrong", "good 1"), r.code, true) // 2
-			wantRefusal(t, b.try(r.path, token, password, "good 2"), wire.ErrRestricted, false)
-			b.clock.advance(time.Duration(l.LockFor))
-			wantRefusal(t, b.try(r.path, token, "wrong", "good 3"), r.code, true) // 3
-			b.clock.advance(time.Duration(l.LockFor))
-			before := asked.asked.Load()
-			wantRefusal(t, b.try(r.path, token, password, "good 4"), wire.ErrRestricted, false)
-			if asked.asked.Load() != before {
-				t.Error("a captcha was verified whose password could not be compared")
-			}
-		})
-	}
-}
-
-// Two accounts share the budget of their company, but not those of the accounts.
-func TestBudgetsBelongToWhatTheyAreNamedAfter(t *testing.T) {
-	b := newHarness(t)
-	b.withoutPassword()
-	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", Phone: "+37060099999"}})
-	b.company.Limits.SMSPerCompany = tenant.Rate{N: 8, Per: time.Hour}
-	for range b.company.Limits.SMSPerAccount.N {
-		b.must("auth/login", "", object{"login_id": email})
-	}
-	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": phone})
-	for range 3 {
-		b.must("auth/login", "", object{"login_id": "+37060099999"})
-	}
-	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": "+37060099999"})
-	b.clock.advance(10 * time.Minute)
-	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email}) // a refusal does not use the budget up
-	if got := b.sms.count(); got != 8 {
-		t.Errorf("%d SMS were sent, want 8", got)
-	}
-}
-
 // Notices by SMS count against the budgets of their company and country, as codes
-// do, and against a budget of their own per phone. The limits also hold in races.
+// do, and against a budget of their own per phone.
 func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
-	three := tenant.Rate{N: 3, Per: 24 * time.Hour}
 	for lock, limit := range map[string]func(*tenant.Limits) *tenant.Rate{
 		record.LimitSMSPhone:   func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerPhone },
 		record.LimitSMSCompany: func(l *tenant.Limits) *tenant.Rate { return &l.SMSPerCompany },
@@ -297,48 +111,35 @@ func TestNoticesAreWithinTheBudgetsOfSMS(t *testing.T) {
 		t.Run(lock, func(t *testing.T) {
 			b := newHarness(t)
 			b.company.Mail = nil
-			*limit(&b.company.Limits) = three
+			*limit(&b.company.Limits) = tenant.Rate{N: 3, Per: 24 * time.Hour}
 			var log bytes.Buffer
 			b.Log = slog.New(slog.NewTextHandler(&log, nil))
-			var mu sync.Mutex
-			var locks []record.Event
-			b.Observe = func(_ context.Context, e record.Event) {
-				mu.Lock()
-				defer mu.Unlock()
-				if strings.HasPrefix(e.Name, "mnemogate.limit.") {
-					locks = append(locks, e)
-				}
-			}
+			events := b.record()
 			current := password
-			change := func() {
+			change := func(n int) (sms int) {
 				t.Helper()
-				next := current + "!"
-				must(t, b.changeOwn(manage.PasswordChange{Current: current, New: next}))
-				current = next
+				for range n {
+					must(t, b.changeOwn(manage.PasswordChange{Current: current, New: current + "!"}))
+					current += "!"
+				}
+				settle(b.Service)
+				return b.sms.count()
 			}
-			for range 10 {
-				change()
+			if n := change(10); n != 3 {
+				t.Errorf("%d SMS were sent, want 3", n)
 			}
-			settle(b.Service)
-			if n := b.sms.count(); n != three.N {
-				t.Errorf("%d SMS were sent, want %d", n, three.N)
-			}
-			if len(locks) != 1 || locks[0].Name != lock || locks[0].Mnemocode != mnemocode {
-				t.Errorf("got the locks %+v, want %s once", locks, lock)
+			if locks := named(events(), lock); len(locks) != 1 || locks[0].Mnemocode != mnemocode {
+				t.Errorf("got the locks %+v, want one", locks)
 			}
 			if n := strings.Count(log.String(), "account="+mnemocode+" type="+message.NoticePasswordChanged); n != 7 {
 				t.Errorf("%d dropped notices are logged, want 7:\n%s", n, log.String())
 			}
-			b.clock.advance(three.Per)
-			change()
-			settle(b.Service)
-			if n := b.sms.count(); n != three.N+1 {
-				t.Errorf("%d SMS were sent after the window, want %d", n, three.N+1)
+			b.clock.advance(24 * time.Hour)
+			if n := change(1); n != 4 {
+				t.Errorf("%d SMS were sent after the window, want 4", n)
 			}
 			b.company.Mail = b.mail
-			for range 5 {
-				change()
-			}
+			change(5)
 			b.mail.await(5) // mails don't count against the budgets of SMS
 		})
 	}
@@ -421,20 +222,6 @@ func TestWrongCodesLockTheAccountForADay(t *testing.T) {
 	b.must("auth/checkotp", login(), object{"backup_code": "ABCDE23456"})
 }
 
-func TestWrongCodesLockALoginWithoutPassword(t *testing.T) {
-	b := newHarness(t)
-	b.withoutPassword()
-	b.company.Limits.WrongCodes.N = 1
-	token := b.must("auth/login", "", object{"login_id": email}).SessionToken
-	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": wrongCode(b.sms.last(t).Code)})
-	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
-	b.status(record.StatusClosed) // the status is checked after the locks
-	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
-	if b.sms.count() != 1 {
-		t.Error("a code was sent that could not be used")
-	}
-}
-
 // Of a hundred requests at once, exactly as many are let through as a limit allows.
 func TestLimitsAreExactUnderRaces(t *testing.T) {
 	wrong := credentials(object{"password": "wrong"})
@@ -498,6 +285,16 @@ func TestLimitsAreExactUnderRaces(t *testing.T) {
 				b.t.Errorf("%d mails were sent", n)
 			}
 		}},
+		"passwords of an address": {newHarness, func(b *harness) func(int) error {
+			b.company.Limits.LoginsPerAddress.N = 7
+			hashes := b.countHashes()
+			b.t.Cleanup(func() {
+				if n := hashes.Load(); n != 7 {
+					b.t.Errorf("%d passwords were hashed", n)
+				}
+			})
+			return func(int) error { _, err := b.serve("auth/checkcredentials", "", wrong); return err }
+		}, map[string]int{"auth.credentials.invalid": 7, "auth.restricted": 93}, nil},
 		"control answers": {newHarness, func(b *harness) func(int) error {
 			return sends(b, "auth/recovery/checkquestion", b.sessionIn(record.RecoveryQuestion), object{"control_answer": "Rex"})
 		}, map[string]int{"auth.controlanswer.invalid": 3, "auth.restricted": 97}, nil},

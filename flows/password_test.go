@@ -3,7 +3,6 @@ package flows_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -14,45 +13,9 @@ import (
 	"github.com/mnemogate/mnemogate/flows/manage"
 	pw "github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
-
-// The table of the contract, section 4, "Second factor", for both routes with a
-// password.
-func TestWhatFollowsThePassword(t *testing.T) {
-	for _, c := range []struct {
-		mode             tenant.SecondFactor
-		factor, must     bool
-		want, afterwards record.State // afterwards: after the code
-	}{
-		{tenant.SecondFactorPerAccount, false, false, record.Authorized, ""},
-		{tenant.SecondFactorPerAccount, false, true, record.SetPassword, ""},
-		{tenant.SecondFactorPerAccount, true, false, record.CheckOTP, record.Authorized},
-		{tenant.SecondFactorPerAccount, true, true, record.CheckOTP, record.SetPassword},
-		{tenant.SecondFactorRequired, false, false, record.CheckOTP, record.Authorized},
-		{tenant.SecondFactorRequired, true, true, record.CheckOTP, record.SetPassword},
-		{tenant.SecondFactorOff, true, false, record.Authorized, ""},
-		{tenant.SecondFactorOff, true, true, record.SetPassword, ""},
-	} {
-		for _, required := range []bool{false, true} { // makes no difference for an account with a password
-			t.Run(fmt.Sprintf("%s/%v/%v/%v", c.mode, c.factor, c.must, required), func(t *testing.T) {
-				b := newHarness(t)
-				b.company.SecondFactor = c.mode
-				b.company.Password.Required = new(required)
-				b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = c.factor, c.must })
-				for _, r := range passwordRoutes {
-					reply := b.must(r.path, b.sessionIn(record.CheckPassword), object{"login_id": email, "password": password})
-					wantStep(t, reply, c.want)
-					if c.want == record.CheckOTP {
-						wantStep(t, b.must("auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code}), c.afterwards)
-					}
-				}
-			})
-		}
-	}
-}
 
 // wantStep checks the state of a reply and the fields that come with it.
 func wantStep(t *testing.T, reply flows.Reply, state record.State) {
@@ -69,24 +32,6 @@ func wantStep(t *testing.T, reply flows.Reply, state record.State) {
 	if got, want := reply.ProfileMnemocode != "", state == record.Authorized; got != want {
 		t.Errorf("%s: profile_mnemocode present: %v, want %v", state, got, want)
 	}
-}
-
-func TestASecondFactorWithoutPhoneOrBackupCodesLetsNobodyIn(t *testing.T) {
-	b := newHarness(t)
-	b.company.SecondFactor = tenant.SecondFactorRequired
-	b.update(true, func(a *record.Account) { a.Phone = "" })
-	all := b.record()
-	_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
-	wantError(t, err, wire.ErrUserRestricted)
-	if refusal(err).Reason != wire.NoSecondFactor || all()[0].Reason != string(wire.NoSecondFactor) {
-		t.Errorf("the client is told %q, the operator %q", refusal(err).Reason, all()[0].Reason)
-	}
-	b.backupCodes("ABCDE23456")
-	reply := b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
-	if reply.SessionState != record.CheckOTP || reply.UserPhone != "" || b.sms.count() != 0 {
-		t.Errorf("got state %q, phone %q, %d SMS", reply.SessionState, reply.UserPhone, b.sms.count())
-	}
-	b.must("auth/checkotp", reply.SessionToken, object{"backup_code": "ABCDE23456"})
 }
 
 func TestPasswordsAreNeverCut(t *testing.T) {
@@ -155,61 +100,11 @@ var passwordRoutes = []struct {
 	{"auth/checkcredentials", wire.ErrCredentialsInvalid},
 }
 
-// try sends a password by a route. Only checkpassword uses the token.
-func (b *harness) try(path, token, password, response string) error {
-	body := object{"password": password}
-	if path == "auth/checkcredentials" {
-		body["login_id"] = email
-	}
-	if response != "" {
-		body["captcha_response"] = response
-	}
-	_, err := b.serve(path, token, body)
-	return err
-}
-
 func wantRefusal(t *testing.T, err error, want *wire.Error, captcha bool) {
 	t.Helper()
 	wantError(t, err, want)
 	if refusal(err).Captcha != captcha {
 		t.Fatalf("%s: got captcha_required %v, want %v", want, !captcha, captcha)
-	}
-}
-
-func TestCaptchaIsDueAfterThreeFailures(t *testing.T) {
-	for _, r := range passwordRoutes {
-		t.Run(r.path, func(t *testing.T) {
-			b := newHarness(t)
-			asked := &captcha{}
-			b.company.Captcha = asked
-			b.company.Limits.FailuresPerAddress.N = 100
-			token := b.sessionIn(record.CheckPassword)
-			wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, false)
-			wantRefusal(t, b.try(r.path, token, "wrong", "good, but not due"), r.code, false)
-			wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, true)
-			if asked.asked.Load() != 0 {
-				t.Error("a captcha was verified before it was due")
-			}
-			if !b.must("auth/login", "", object{"login_id": phone}).CaptchaRequired {
-				t.Error("login does not say that the next request needs a captcha_response")
-			}
-			// With a missing or bad response the password is not compared.
-			for range 20 {
-				wantRefusal(t, b.try(r.path, token, "wrong", ""), wire.ErrCaptchaMissing, true)
-				wantRefusal(t, b.try(r.path, token, password, ""), wire.ErrCaptchaMissing, true)
-				wantRefusal(t, b.try(r.path, token, "wrong", "bad"), wire.ErrCaptchaInvalid, true)
-				wantRefusal(t, b.try(r.path, token, password, "bad"), wire.ErrCaptchaInvalid, true)
-			}
-			wantRefusal(t, b.try(r.path, token, "wrong", "good 1"), r.code, true)
-			wantRefusal(t, b.try(r.path, token, password, "good 1"), wire.ErrCaptchaInvalid, true)
-			wantRefusal(t, b.try(r.path, token, password, "down"), wire.ErrUnavailable, false)
-			must(t, b.try(r.path, token, password, "good 2"))
-			if b.must("auth/login", "", object{"login_id": email}).CaptchaRequired {
-				t.Error("a success does not clear the count")
-			}
-			token = b.sessionIn(record.CheckPassword)
-			wantRefusal(t, b.try(r.path, token, "wrong", ""), r.code, false)
-		})
 	}
 }
 
