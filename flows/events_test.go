@@ -83,6 +83,12 @@ func (b *harness) Serve(ctx context.Context, r *flows.Request) (flows.Reply, err
 		b.t.Errorf("%s: the company is %q", r.Route.Path, last.Company)
 	}
 	checkExtensions(b.t, b.Companies[r.Company], reply, err)
+	if err == nil && !slices.Contains(r.Route.To, reply.SessionState) {
+		b.t.Errorf("%s led to %q, which its row does not list", r.Route.Path, reply.SessionState)
+	}
+	if !r.Route.StepsUp && ((reply.SessionToken == "") != (reply.SessionState == record.None) || (reply.ProfileMnemocode == "") != (reply.SessionState != record.Authorized)) {
+		b.t.Errorf("%s led to %q with a token: %v, and %q", r.Route.Path, reply.SessionState, reply.SessionToken != "", reply.ProfileMnemocode)
+	}
 	if reply.SessionState != record.None && (last.State != reply.SessionState || last.Session == "") {
 		b.t.Errorf("%s led to %s, but the event is %+v", r.Route.Path, reply.SessionState, last)
 	}

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -42,28 +39,6 @@ func (b *harness) endAllSessions() {
 	}
 }
 
-func TestTheEndOfACompanysSessionsLeavesNoTokenOfBefore(t *testing.T) {
-	for _, state := range record.States[1:] {
-		t.Run(string(state), func(t *testing.T) {
-			t.Parallel()
-			b := newHarness(t)
-			token := b.sessionIn(state)
-			b.endAllSessions()
-			b.wrong(wire.ErrTokenInvalid, "auth/logout", token, nil)
-			again := b.sessionIn(state)
-			b.must("auth/logout", again, nil)
-		})
-	}
-	t.Run("a link", func(t *testing.T) {
-		t.Parallel()
-		b := newHarness(t)
-		link := b.mailed()
-		b.endAllSessions()
-		b.wrong(wire.ErrTokenInvalid, "auth/recovery/checklink", "", object{"token": link})
-		b.must("auth/recovery/checklink", "", object{"token": b.mailed()})
-	})
-}
-
 func TestALoginThatTheEndOfAllSessionsOvertakesLeavesNone(t *testing.T) {
 	b := newHarness(t)
 	accounts := b.Accounts
@@ -79,64 +54,6 @@ func TestALoginThatTheEndOfAllSessionsOvertakesLeavesNone(t *testing.T) {
 		t.Errorf("got %v, %v", live, err)
 	}
 	b.must("auth/checkcredentials", "", credentials)
-}
-
-// A login that was answered before all sessions were revoked is revoked with them,
-// even in races.
-func TestLoginsThatRaceWithTheEndOfAllSessions(t *testing.T) {
-	b := newHarness(t)
-	b.company.Limits.LoginsPerAddress = tenant.Rate{N: 10_000, Per: time.Minute}
-	b.remembering(1000)
-	var ended atomic.Bool
-	var mu sync.Mutex
-	var before, after []string
-	var all, begun sync.WaitGroup
-	begun.Add(8)
-	for range 8 {
-		all.Go(func() {
-			some := sync.OnceFunc(begun.Done)
-			defer some()
-			for i, lates := 0, 0; lates < 3; i++ {
-				if i == 5 {
-					some()
-				}
-				late := ended.Load()
-				reply, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
-				if err != nil {
-					if !errors.Is(err, wire.ErrUnavailable) {
-						t.Error(err)
-						return
-					}
-					continue
-				}
-				_, _ = b.authorize(reply.SessionToken) // so that memory remembers it
-				mu.Lock()
-				if late {
-					lates++
-					after = append(after, reply.SessionToken)
-				} else if !ended.Load() {
-					before = append(before, reply.SessionToken)
-				}
-				mu.Unlock()
-			}
-		})
-	}
-	begun.Wait()
-	mu.Lock()
-	sure := before
-	mu.Unlock()
-	b.endAllSessions()
-	ended.Store(true)
-	for _, token := range sure {
-		b.wantLive(token, wire.ErrTokenInvalid)
-	}
-	all.Wait()
-	for _, token := range after {
-		b.wantLive(token, nil)
-	}
-	if a := b.load(); a.CompanyGeneration != 1 || len(sure) == 0 || len(after) == 0 {
-		t.Errorf("company generation %d, %d tokens before, %d after", a.CompanyGeneration, len(sure), len(after))
-	}
 }
 
 func TestOneSessionIsEnded(t *testing.T) {

@@ -47,6 +47,9 @@ func TestCodesAreOfSixDigits(t *testing.T) {
 	if len(seen) < 190 {
 		t.Errorf("200 codes, of which %d differ", len(seen))
 	}
+	if m := b.sms.last(t); !m.Expires.Equal(b.clock.Now().Add(5 * time.Minute)) {
+		t.Errorf("the SMS says %v", m.Expires)
+	}
 	b.company.OTP.Length = 8
 	if _, otp := b.awaiting(); len(otp) != 8 {
 		t.Errorf("got the code %q, want 8 digits", otp)
@@ -128,85 +131,6 @@ var spelledCodes = []func(code string) string{
 	},
 }
 
-func TestExactlyOneOfOTPAndBackupCode(t *testing.T) {
-	b := harnessWithCodes(t)
-	token, otp := b.awaiting()
-	for _, body := range []object{
-		{}, {"otp": otp, "backup_code": "ABCDE23456"}, {"otp": "", "backup_code": ""}, {"otp": nil}, {"otp": "1", "backup_code": "2"},
-	} {
-		b.wrong(wire.ErrValidation, "auth/checkotp", token, body)
-	}
-	b.must("auth/checkotp", token, object{"otp": otp, "backup_code": nil}) // the refusals did not use the code up
-	token, _ = b.awaiting()
-	b.must("auth/checkotp", token, object{"otp": "", "backup_code": "ABCDE23456"})
-}
-
-func TestACodeExpires(t *testing.T) {
-	b := harnessWithCodes(t)
-	token, otp := b.awaiting()
-	if got, want := b.sms.last(t).Expires, b.clock.Now().Add(5*time.Minute); !got.Equal(want) {
-		t.Errorf("the SMS says %v, want %v", got, want)
-	}
-	b.clock.advance(5*time.Minute - time.Microsecond)
-	b.must("auth/checkotp", token, object{"otp": otp})
-	token, otp = b.awaiting()
-	b.clock.advance(5 * time.Minute)
-	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
-	b.clock.advance(-time.Minute) // it stays used up, whatever the clock says
-	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
-	b.must("auth/renewotp", token, nil)
-	b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code})
-}
-
-func TestACodeIsBound(t *testing.T) {
-	t.Run("to its session", func(t *testing.T) {
-		b := harnessWithCodes(t)
-		one, oneOTP := b.awaiting()
-		two, twoOTP := b.awaiting()
-		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", two, object{"otp": oneOTP})
-		b.must("auth/checkotp", one, object{"otp": oneOTP})
-		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", two, object{"otp": twoOTP})
-	})
-	t.Run("to its purpose", func(t *testing.T) {
-		b := harnessWithCodes(t)
-		login, loginOTP := b.awaiting()
-		recovery := b.sessionIn(record.RecoveryOTP)
-		b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", recovery, object{"otp": loginOTP})
-		b.wrong(wire.ErrSessionInvalid, "auth/recovery/checkotp", login, object{"otp": loginOTP})
-		b.wrong(wire.ErrSessionInvalid, "auth/checkotp", recovery, object{"otp": loginOTP})
-	})
-	t.Run("to its phone", func(t *testing.T) {
-		b := harnessWithCodes(t)
-		token, otp := b.awaiting()
-		b.update(false, func(a *record.Account) { a.Phone = "+37060054321" })
-		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
-		if n := b.failureCount(record.WrongCodes); n != 0 {
-			t.Errorf("what was not compared counts: %d", n)
-		}
-		b.must("auth/renewotp", token, nil)
-		if to := b.sms.last(t).To; to != "+37060054321" {
-			t.Errorf("the new code went to %s", to)
-		}
-		b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code})
-	})
-}
-
-// If a password is required, an account without one must set it after the code.
-func TestAnAccountWithoutAPasswordMustSetItWhereThatIsRequired(t *testing.T) {
-	b := harnessWithCodes(t)
-	token, otp := b.awaiting()
-	wantStep(t, b.must("auth/checkotp", token, object{"otp": otp}), record.Authorized)
-	b.company.Password.Required = new(true)
-	token, otp = b.awaiting()
-	reply := b.must("auth/checkotp", token, object{"otp": otp})
-	wantStep(t, reply, record.SetPassword)
-	if reply.Regex != nil || !strings.Contains(reply.Description, "8 to 128 ") {
-		t.Errorf("got %v and %q, want null where there is no regular expression, and the other rules", reply.Regex, reply.Description)
-	}
-	wantStep(t, b.must("auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"}), record.Authorized)
-	wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": "another fine secret"}), record.Authorized)
-}
-
 // unaccepting is an account store that can't record acceptances.
 type unaccepting struct{ record.Accounts }
 
@@ -214,38 +138,23 @@ func (unaccepting) Accept(context.Context, string, int64, []record.Acceptance, .
 	return errors.New("the store is away")
 }
 
-// A wrong code does not lock out users who can get no more SMS: it asks for a renewal
-// before the next otp, not before a backup code.
-func TestABackupCodeNeedsNoRenewal(t *testing.T) {
-	b := harnessWithCodes(t)
-	token, otp := b.awaiting()
-	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "000000"})
-	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
-	wantStep(t, b.must("auth/checkotp", token, object{"backup_code": "ABCDE23456"}), record.Authorized)
-}
-
-// A company that sends no SMS asks an account with a phone for a backup code.
-func TestABackupCodeNeedsNoSMS(t *testing.T) {
-	b := newHarness(t)
-	b.backupCodes("ABCDE23456")
-	b.update(true, func(a *record.Account) { a.SecondFactor = true })
-	b.company.SMS = nil
-	token := b.must("auth/checkcredentials", "", object{"login_id": email, "password": password}).SessionToken
-	wantStep(t, b.must("auth/checkotp", token, object{"backup_code": "ABCDE23456"}), record.Authorized)
-}
-
-// If no code can be sent, waiting does not help, so it is not service.unavailable.
+// If no code can be sent, waiting does not help, so it is not service.unavailable. Other
+// second factors work.
 func TestACompanyWithoutSMSRefusesUsersWhoNeedIt(t *testing.T) {
 	b := newHarness(t)
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })
 	b.company.SMS = nil
 	for range b.company.Limits.SMSPerAccount.N + 1 {
-		b.wrong(wire.ErrUserRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": password})
+		b.wrong(wire.ErrUserRestricted, "auth/checkcredentials", "", credentials(nil))
 	}
+	b.backupCodes("ABCDE23456")
+	token := b.must("auth/checkcredentials", "", credentials(nil)).SessionToken
+	wantStep(t, b.must("auth/checkotp", token, object{"backup_code": "ABCDE23456"}), record.Authorized)
 	b.newAppNow()
-	token := b.must("auth/checkcredentials", "", object{"login_id": email, "password": password}).SessionToken
+	token = b.must("auth/checkcredentials", "", credentials(nil)).SessionToken
 	b.wrong(wire.ErrValidation, "auth/renewotp", token, nil)
 	b.withoutPassword()
+	b.backupCodes()
 	b.wrong(wire.ErrUserRestricted, "auth/login", "", object{"login_id": email})
 	b.company.Hardened = true
 	wantStep(t, b.must("auth/login", "", object{"login_id": email}), record.CheckPassword) // as for an unknown login id
