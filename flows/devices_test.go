@@ -3,7 +3,6 @@ package flows_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -60,175 +59,59 @@ func (b *harness) lockOut(wrong int) {
 	}
 }
 
-// isKnown reports whether the client of a device gets in while strangers have locked the
-// account.
-func (b *harness) isKnown(device string) bool {
-	b.t.Helper()
-	b.company.Captcha = nil
-	b.lockOut(2 * b.company.Limits.LockAfter)
-	b.clock.advance(time.Hour)
-	b.lockOut(1) // begins a new lock
-	_, err := b.serve("auth/checkcredentials", "", credentials(object{"device_token": device}))
-	if err != nil && !errors.Is(err, wire.ErrRestricted) {
-		b.t.Fatal(err)
-	}
-	return err == nil
-}
-
-// Every step that can make a session authorized.
-func TestADeviceIsRememberedByTheStepThatAuthorizes(t *testing.T) {
-	remember := object{"remember_device": true}
-	for name, last := range map[string]func(b *harness) flows.Reply{
-		"checkpassword": func(b *harness) flows.Reply {
-			return b.must("auth/checkpassword", b.sessionIn(record.CheckPassword), credentials(remember))
-		},
-		"checkcredentials": func(b *harness) flows.Reply { return b.must("auth/checkcredentials", "", credentials(remember)) },
-		"checkotp": func(b *harness) flows.Reply {
-			return b.must("auth/checkotp", b.sessionIn(record.CheckOTP), object{"otp": b.sms.last(b.t).Code, "remember_device": true})
-		},
-		"setpassword": func(b *harness) flows.Reply {
-			return b.must("auth/setpassword", b.sessionIn(record.SetPassword), object{"new_password": "another fine secret", "remember_device": true})
-		},
-		"oauth": func(b *harness) flows.Reply {
-			body := b.goodBody("auth/oauth")
-			body["remember_device"] = true
-			return b.must("auth/oauth", "", body)
-		},
-		"acceptdisclaimers": func(b *harness) flows.Reply {
-			return b.must("auth/acceptdisclaimers", b.sessionIn(record.AcceptDisclaimers), remember)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newDevices(t)
-			reply := last(b)
-			wantStep(t, reply, record.Authorized)
-			if !tokens.IsWellFormed(tokens.DevicePrefix, reply.DeviceToken) {
-				t.Fatalf("got %q", reply.DeviceToken)
-			}
-			if name == "setpassword" {
-				return // the password has changed
-			}
-			if !b.isKnown(reply.DeviceToken) {
-				t.Error("the device is not known")
-			}
-		})
-	}
-	b := newHarness(t)
-	if reply := b.must("auth/checkcredentials", "", credentials(remember)); reply.DeviceToken != "" {
-		t.Error("a company without devices remembers one")
-	}
-	b = newDevices(t)
-	if reply := b.must("auth/checkcredentials", "", credentials(nil)); reply.DeviceToken != "" {
-		t.Error("a client that did not ask is remembered")
-	}
-	if reply := b.must("auth/setpassword", b.sessionIn(record.RecoveryPassword), object{"new_password": "another fine secret", "remember_device": true}); reply.DeviceToken != "" {
-		t.Error("a recovery remembers a device")
-	}
-}
-
 // Neither lock_after nor disable_after nor an address's limits, on each route.
 func TestStrangersDoNotLockOutAKnownDevice(t *testing.T) {
+	byAddress := func(b *harness) {
+		for range 4 {
+			_, _ = b.serve("auth/checkcredentials", "", object{"login_id": "nobody", "password": "wrong"})
+		}
+	}
 	for name, attack := range map[string]func(b *harness){
 		"lock_after":    func(b *harness) { b.lockOut(b.company.Limits.LockAfter) },
 		"disable_after": func(b *harness) { b.lockOut(2 * b.company.Limits.DisableAfter) },
 		"failures_per_address": func(b *harness) {
 			b.company.Limits.FailuresPerAddress.N = 3
-			for range 4 {
-				_, _ = b.serveAs(code, home, "auth/checkcredentials", "", object{"login_id": "nobody", "password": "wrong"})
-			}
+			byAddress(b)
 		},
 		"logins_per_address": func(b *harness) {
 			b.company.Limits.LoginsPerAddress = tenant.Rate{N: 3, Per: time.Hour}
-			for range 4 {
-				_, _ = b.serveAs(code, home, "auth/checkcredentials", "", object{"login_id": "nobody", "password": "wrong"})
-			}
+			byAddress(b)
 		},
 	} {
-		for _, factor := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/%v", name, factor), func(t *testing.T) {
-				b := newDevices(t)
-				b.company.Captcha = nil
-				b.update(true, func(a *record.Account) { a.SecondFactor = factor })
-				device := b.remembered()
-				before := b.must("auth/login", "", object{"login_id": email}).SessionToken
-				attack(b)
-				if strings.HasPrefix(name, "logins") {
-					b.wrong(wire.ErrRestricted, "auth/checkpassword", before, object{"password": password})
-				} else {
-					b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
-				}
-				b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", credentials(nil))
-				step := b.must("auth/login", "", object{"login_id": email, "device_token": device})
-				if step.CaptchaRequired {
-					t.Error("it must solve a captcha for what strangers did")
-				}
-				reply := b.must("auth/checkpassword", step.SessionToken, object{"password": password, "device_token": device})
-				if factor {
-					reply = b.must("auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code})
-				}
-				wantStep(t, reply, record.Authorized)
-				reply = b.must("auth/checkcredentials", "", credentials(object{"device_token": device}))
-				if factor {
-					b.must("auth/renewotp", reply.SessionToken, nil)
-					reply = b.must("auth/checkotp", reply.SessionToken, object{"otp": b.sms.last(t).Code})
-				}
-				wantStep(t, reply, record.Authorized)
-				b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", credentials(nil)) // strangers stay locked
-			})
-		}
+		t.Run(name, func(t *testing.T) {
+			b := newDevices(t)
+			b.update(true, func(a *record.Account) { a.SecondFactor = true })
+			device := b.remembered()
+			attack(b)
+			b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", credentials(nil))
+			known := object{"device_token": device}
+			step := b.must("auth/login", "", with(known, object{"login_id": email}))
+			step = b.must("auth/checkpassword", step.SessionToken, with(known, object{"password": password}))
+			wantStep(t, b.must("auth/checkotp", step.SessionToken, object{"otp": b.sms.last(t).Code}), record.Authorized)
+			step = b.must("auth/checkcredentials", "", credentials(known))
+			b.must("auth/renewotp", step.SessionToken, nil)
+			wantStep(t, b.must("auth/checkotp", step.SessionToken, object{"otp": b.sms.last(t).Code}), record.Authorized)
+			b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", credentials(nil)) // strangers stay locked
+		})
 	}
 }
 
-// A device's failures count for that device alone, and after lock_after of them it counts
-// as unknown, for good.
+// A device's failures count for that device alone. With the last one it is known no longer.
 func TestADeviceCountsItsOwnFailures(t *testing.T) {
 	b := newDevices(t)
-	b.company.Captcha = &captcha{}
-	*b.company.Limits.CaptchaAfter = 4
-	bad, other := b.remembered(), b.remembered()
+	device := b.remembered()
 	events := b.record()
-	wrong := credentials(object{"password": "wrong", "device_token": bad, "captcha_response": "good"})
-	for i := range b.company.Limits.LockAfter {
-		wrong["captcha_response"] = "good " + addressOf(i)
-		_, err := b.serve("auth/checkcredentials", "", wrong)
-		wantRefusal(t, err, wire.ErrCredentialsInvalid, i >= 3)
+	for range b.company.Limits.LockAfter {
+		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", credentials(object{"password": "wrong", "device_token": device}))
 	}
 	if n := b.failureCount(record.WrongPasswords); n != 0 {
 		t.Errorf("the account has %d failures", n)
 	}
-	if got := b.must("auth/login", "", object{"login_id": email, "device_token": bad}); got.CaptchaRequired {
-		t.Error("an unknown device needs a captcha for what it did as a known one")
-	}
 	if len(named(events(), record.AccountDeviceDistrusted)) != 1 || len(named(events(), record.LockPassword)) != 0 {
-		t.Errorf("%d locks of the device, %d of the account", len(named(events(), record.AccountDeviceDistrusted)), len(named(events(), record.LockPassword)))
+		t.Errorf("the events are %+v", events())
 	}
-	if b.isKnown(bad) {
-		t.Error("the device is still known")
-	}
-	if !b.isKnown(other) {
-		t.Error("another device of the account is not")
-	}
-	b.clock.advance(24 * time.Hour)
-	if b.isKnown(bad) {
-		t.Error("it is known again a day later")
-	}
-}
-
-// A right password clears the device's count and leaves that of the account.
-func TestASuccessOfADeviceClearsItsOwnCount(t *testing.T) {
-	b := newDevices(t)
-	b.company.Captcha = nil
-	device := b.remembered()
-	b.lockOut(5)
-	for range 3 {
-		for range b.company.Limits.LockAfter - 1 {
-			b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", credentials(object{"password": "wrong", "device_token": device}))
-		}
-		b.must("auth/checkcredentials", "", credentials(object{"device_token": device}))
-	}
-	if n := b.failureCount(record.WrongPasswords); n != 5 {
-		t.Errorf("the account has %d failures", n)
-	}
+	b.lockOut(b.company.Limits.LockAfter)
+	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", credentials(object{"device_token": device}))
 }
 
 // A device that has failed too often can't enter a code, and the refusal spends none.
@@ -248,51 +131,28 @@ func TestADevicesOwnLimitsBoundItsCodes(t *testing.T) {
 	wantStep(t, b.must("auth/checkotp", step, sent), record.Authorized)
 }
 
-func TestADeviceSkipsTheSecondFactorItWasRememberedWith(t *testing.T) {
-	b := newDevices(t)
-	b.company.Devices.SkipSecondFactor = true
-	first := b.remembered() // without a second factor
-	b.company.SecondFactor = tenant.SecondFactorRequired
-	login := func(device string) flows.Reply {
+// A device that is remembered anew replaces the old one and keeps what it was remembered
+// with, also if the last step of the login is not its first one.
+func TestADeviceKeepsItsSecondFactor(t *testing.T) {
+	b, _ := harnessWithProvider(t, tenant.OAuth{})
+	b.company.Devices = tenant.Devices{For: tenant.Duration(90 * 24 * time.Hour), SkipSecondFactor: true}
+	b.update(true, func(a *record.Account) { a.SecondFactor = true })
+	login := func(device string, want record.State) string {
 		t.Helper()
-		return b.must("auth/checkcredentials", "", credentials(object{"device_token": device, "remember_device": true}))
+		reply := b.must("auth/checkcredentials", "", credentials(object{"device_token": device, "remember_device": true}))
+		wantStep(t, reply, want)
+		return reply.DeviceToken
 	}
-	if reply := login(first); reply.SessionState != record.CheckOTP {
-		t.Errorf("without a second factor before: got %s", reply.SessionState)
-	}
-	device := b.remembered()
+	first := b.remembered()
 	b.clock.advance(89 * 24 * time.Hour)
-	reply := login(device)
-	wantStep(t, reply, record.Authorized)
-	if reply.DeviceToken == "" || login(device).SessionState != record.CheckOTP {
-		t.Error("the new token does not replace the old one")
-	}
-	device = reply.DeviceToken
-	b.clock.advance(2 * 24 * time.Hour) // remembering it anew does not put the next code off
-	if reply := login(device); reply.SessionState != record.CheckOTP {
-		t.Errorf("90 days after the code: got %s", reply.SessionState)
-	}
-	b.company.Devices.SkipSecondFactor = false
-	device = b.remembered()
-	if reply := login(device); reply.SessionState != record.CheckOTP {
-		t.Errorf("without skip_second_factor: got %s", reply.SessionState)
-	}
-}
-
-// Integration's TestKnownDevices has all that users and operators do.
-func TestADeviceEndsWithItsTimeAndWithTheOption(t *testing.T) {
-	for name, end := range map[string]func(b *harness){
-		"its time":   func(b *harness) { b.clock.advance(90 * 24 * time.Hour) },
-		"the option": func(b *harness) { b.company.Devices = tenant.Devices{} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newDevices(t)
-			device := b.remembered()
-			if end(b); b.isKnown(device) {
-				t.Error("the device is still known")
-			}
-		})
-	}
+	second := login(first, record.Authorized)
+	login(first, record.CheckOTP)
+	b.company.Disclaimers = []wire.Disclaimer{terms}
+	step := b.must("auth/oauth", "", grant(object{"device_token": second}))
+	step = b.must("auth/acceptdisclaimers", step.SessionToken, object{"accept_disclaimers": []string{"terms"}, "remember_device": true})
+	third := login(step.DeviceToken, record.Authorized)
+	b.clock.advance(2 * 24 * time.Hour) // 91 days after the code
+	login(third, record.CheckOTP)
 }
 
 // A token works for its account and company only, and tells nobody whether an account
@@ -364,18 +224,6 @@ func TestALoginWithAProviderKnowsTheDeviceByItsCookie(t *testing.T) {
 	if b.mail.count() != told {
 		t.Errorf("the owner was told of %d logins more", b.mail.count()-told)
 	}
-}
-
-// A login whose last step is not its first one keeps what was known of the device.
-func TestADeviceKeepsItsSecondFactor(t *testing.T) {
-	b, _ := harnessWithProvider(t, tenant.OAuth{})
-	b.company.Devices = tenant.Devices{For: tenant.Duration(time.Hour), SkipSecondFactor: true}
-	b.update(true, func(a *record.Account) { a.SecondFactor = true })
-	device := b.remembered()
-	b.company.Disclaimers = []wire.Disclaimer{terms}
-	step := b.must("auth/oauth", "", grant(object{"device_token": device}))
-	step = b.must("auth/acceptdisclaimers", step.SessionToken, object{"accept_disclaimers": []string{"terms"}, "remember_device": true})
-	wantStep(t, b.must("auth/checkcredentials", "", credentials(object{"device_token": step.DeviceToken})), record.Authorized)
 }
 
 // If the store can't remember a device, the login succeeds without it.
