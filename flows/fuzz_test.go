@@ -38,7 +38,8 @@ func FuzzEveryBody(f *testing.F) {
 	for _, body := range []string{
 		`{}`, `{"login_id":"a","password":"b","accept_disclaimers":["c"],"captcha_response":null}`, `{"login_id":"a","login_id":"b"}`, `{"Login_ID":"a"}`,
 		`{"login_id":"\ud800","password":"b"}`, `{"login_id":"\u0000","password":"b"}`, `{"login_id":"a","password":"b","x":{"y":[1,{"z":"\ud83d\ude00"}]}} `,
-		`{"login_id":"a","password":"b"}x`, "{\"login_id\":\"\xff\"}",
+		`{"login_id":"a","password":"b"}x`, "{\"login_id\":\"\xff\"}", `{"login_id":"a",/**/"password":"b"}`, `{'login_id':'a','password':'b'}`, `{login_id:"a","password":"b"}`,
+		`{"login_id":"\x61","password":"b"}`, `{"login_id":"a","password":"b","x":NaN}`, "{\"login_id\":\"a\n\",\"password\":\"b\"}", `{"login_id":"\udc00","password":"b"}`,
 	} {
 		f.Add([]byte(body), credentials)
 	}

@@ -58,61 +58,47 @@ func (b *harness) change(apply func(*record.Account)) {
 // at the old address or phone, too. A gateway that fails lets no change fail.
 func TestOwnersAreToldOfChangesToTheirLogin(t *testing.T) {
 	const newEmail, newPhone = "new@example.com", "+37061111111"
-	setEmail := func(to string) func(*harness) {
-		return func(b *harness) { b.change(func(a *record.Account) { a.Email = to }) }
-	}
-	setPhone := func(to string) func(*harness) {
-		return func(b *harness) { b.change(func(a *record.Account) { a.Phone = to }) }
-	}
+	type told struct{ byMail, bySMS []string }
+	one := func(notice string) told { return told{[]string{notice + " " + email}, []string{notice + " " + phone}} }
+	changes := func(apply func(*record.Account)) func(*harness) { return func(b *harness) { b.change(apply) } }
 	for name, c := range map[string]struct {
-		do            func(*harness)
-		byMail, bySMS []string
+		do func(*harness)
+		told
 	}{
-		"email":         {setEmail(newEmail), []string{"email_changed " + email, "email_changed " + newEmail}, []string{"email_changed " + phone}},
-		"email removed": {setEmail(""), []string{"email_changed " + phone, "email_changed " + email}, []string{"email_changed " + phone}},
-		"phone":         {setPhone(newPhone), []string{"phone_changed " + phone, "phone_changed " + email}, []string{"phone_changed " + phone, "phone_changed " + newPhone}},
-		"app":           {func(b *harness) { b.newAppNow() }, []string{"totp_changed " + email}, []string{"totp_changed " + phone}},
+		"email": {changes(func(a *record.Account) { a.Email = newEmail }), told{[]string{"email_changed " + email, "email_changed " + newEmail}, []string{"email_changed " + phone}}},
+		"email removed": {changes(func(a *record.Account) { a.Email = "" }),
+			told{[]string{"email_changed " + phone, "email_changed " + email}, []string{"email_changed " + phone}}},
+		"phone": {changes(func(a *record.Account) { a.Phone = newPhone }),
+			told{[]string{"phone_changed " + phone, "phone_changed " + email}, []string{"phone_changed " + phone, "phone_changed " + newPhone}}},
+		"app": {(*harness).newAppNow, one("totp_changed")},
 		"backup codes": {func(b *harness) {
-			if _, err := b.admin().NewBackupCodes(b.t.Context(), mnemocode); err != nil {
-				b.t.Fatal(err)
-			}
-		}, []string{"backup_codes_made " + email}, []string{"backup_codes_made " + phone}},
-		"identity": {func(b *harness) {
-			b.change(func(a *record.Account) {
-				a.Identities = append(a.Identities, record.Identity{Provider: 2, Subject: "x"})
-			})
-		}, []string{"identity_bound " + email}, []string{"identity_bound " + phone}},
-		"identity, at a login": {func(b *harness) {
-			config := b.company.OAuth[1]
-			config.LinkVerifiedEmail = true
-			b.company.OAuth[1] = config
-			b.update(false, func(a *record.Account) { a.Identities = nil })
-			b.must("auth/oauth", "", b.goodBody("auth/oauth"))
-		}, []string{"identity_bound " + email}, []string{"identity_bound " + phone}},
+			_, err := b.admin().NewBackupCodes(b.t.Context(), mnemocode)
+			must(b.t, err)
+		}, one("backup_codes_made")},
+		"identity": {changes(func(a *record.Account) {
+			a.Identities = append(a.Identities, record.Identity{Provider: 2, Subject: "x"})
+		}), one("identity_bound")},
+		"identity removed": {changes(func(a *record.Account) { a.Identities = nil }), one("identity_removed")},
+		"identity replaced": {changes(func(a *record.Account) { a.Identities = []record.Identity{{Provider: 1, Subject: "other"}} }),
+			told{[]string{"identity_bound " + email, "identity_removed " + email}, []string{"identity_bound " + phone, "identity_removed " + phone}}},
 		"password": {func(b *harness) {
 			b.must("auth/setpassword", b.sessionIn(record.SetPassword), object{"new_password": newSecret})
-		}, []string{"password_changed " + email}, []string{"password_changed " + phone}},
-		"password removed": {func(b *harness) { b.change(func(a *record.Account) { a.PasswordHash = "" }) }, []string{"password_changed " + email}, []string{"password_changed " + phone}},
-		"identity removed": {func(b *harness) { b.change(func(a *record.Account) { a.Identities = nil }) }, []string{"identity_removed " + email}, []string{"identity_removed " + phone}},
-		"identity replaced": {func(b *harness) {
-			b.change(func(a *record.Account) { a.Identities = []record.Identity{{Provider: 1, Subject: "other"}} })
-		}, []string{"identity_bound " + email, "identity_removed " + email}, []string{"identity_bound " + phone, "identity_removed " + phone}},
-		"login name":       {func(b *harness) { b.change(func(a *record.Account) { a.LoginName = "wonder" }) }, []string{"login_name_changed " + email}, []string{"login_name_changed " + phone}},
-		"question":         {func(b *harness) { b.change(func(a *record.Account) { a.Question = "Your first street?" }) }, []string{"question_changed " + email}, []string{"question_changed " + phone}},
-		"question removed": {func(b *harness) { b.change(func(a *record.Account) { a.Question, a.AnswerHash = "", "" }) }, []string{"question_changed " + email}, []string{"question_changed " + phone}},
-		"second factor on": {func(b *harness) { b.change(func(a *record.Account) { a.SecondFactor = true }) }, nil, nil},
+		}, one("password_changed")},
+		"password removed": {changes(func(a *record.Account) { a.PasswordHash = "" }), one("password_changed")},
+		"login name":       {changes(func(a *record.Account) { a.LoginName = "wonder" }), one("login_name_changed")},
+		"question":         {changes(func(a *record.Account) { a.Question = "Your first street?" }), one("question_changed")},
+		"question removed": {changes(func(a *record.Account) { a.Question, a.AnswerHash = "", "" }), one("question_changed")},
+		"second factor on": {changes(func(a *record.Account) { a.SecondFactor = true }), told{}},
 		"second factor off": {func(b *harness) {
 			b.update(true, func(a *record.Account) { a.SecondFactor = true })
 			b.change(func(a *record.Account) { a.SecondFactor = false })
-		}, []string{"second_factor_off " + email}, []string{"second_factor_off " + phone}},
+		}, one("second_factor_off")},
+		"passkey": {func(b *harness) { b.device("k", 0) }, one("passkey_added")},
 		"passkey removed": {func(b *harness) {
 			must(b.t, b.Accounts.AddPasskey(b.t.Context(), code, record.Passkey{Account: b.account, Credential: []byte("key of alice"), UserHandle: []byte("handle"), PublicKey: []byte("key")}))
 			must(b.t, b.admin().RemovePasskey(b.t.Context(), mnemocode, record.Passkey{Credential: []byte("key of alice")}.ID(), ""))
-		}, []string{"passkey_removed " + email}, []string{"passkey_removed " + phone}},
-		"nothing of the login": {func(b *harness) { b.change(func(a *record.Account) { a.Role, a.Locale = "boss", "de" }) }, nil, nil},
-		"passkey": {func(b *harness) {
-			b.Notify(t.Context(), b.company, b.load(), message.Notice{Type: message.NoticePasskeyAdded})
-		}, []string{"passkey_added " + email}, []string{"passkey_added " + phone}},
+		}, one("passkey_removed")},
+		"nothing of the login": {changes(func(a *record.Account) { a.Role, a.Locale = "boss", "de" }), told{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i, want := range [][]string{c.byMail, c.bySMS, nil} {
@@ -218,23 +204,20 @@ func TestOwnersAreToldOfThreeWrongCodesAfterTheirPassword(t *testing.T) {
 // Nobody is told of wrong codes without a correct password, nor of codes that were not
 // compared.
 func TestOtherWrongCodesAreNoNews(t *testing.T) {
+	for path, begin := range map[string]func(b *harness) string{
+		"auth/recovery/checkotp": func(b *harness) string { return b.sessionIn(record.RecoveryOTP) },
+		"auth/checkotp":          func(b *harness) string { b.withoutPassword(); return b.walk("auth/login").SessionToken },
+	} {
+		b := newHarness(t)
+		b.wantNotices(nil, func() {
+			for range 4 {
+				b.wrong(wire.ErrOTPInvalid, path, begin(b), object{"otp": "000000"})
+			}
+		})
+	}
 	b := newHarness(t)
+	token := b.sessionIn(record.CheckOTP)
 	b.wantNotices(nil, func() {
-		for range 4 {
-			b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", b.sessionIn(record.RecoveryOTP), object{"otp": "000000"})
-		}
-	})
-	b = newHarness(t)
-	b.withoutPassword()
-	b.wantNotices(nil, func() {
-		for range 4 {
-			b.wrong(wire.ErrOTPInvalid, "auth/checkotp", b.must("auth/login", "", object{"login_id": email}).SessionToken, object{"otp": "000000"})
-		}
-	})
-	b = newHarness(t)
-	b.update(true, func(a *record.Account) { a.SecondFactor = true })
-	b.wantNotices(nil, func() {
-		token := b.sessionIn(record.CheckOTP)
 		for range 4 {
 			b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": "000000"}) // the first spends the code
 		}

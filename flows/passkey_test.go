@@ -139,37 +139,6 @@ func TestAPasskeyIsBothFactors(t *testing.T) {
 	}
 }
 
-func TestAfterAPasskeyComesWhatIsDue(t *testing.T) {
-	b := newHarness(t)
-	d := b.device("k", 0)
-	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}, {Code: "privacy", Version: "1"}}
-
-	reply := b.must("passkey/login", "", d.answer(code))
-	wantStep(t, reply, record.AcceptDisclaimers)
-	if len(reply.DisclaimersRequired) != 2 {
-		t.Errorf("required: %+v", reply.DisclaimersRequired)
-	}
-	_, err := b.serve("passkey/login", "", with(d.answer(code), object{"accept_disclaimers": []string{"terms"}}))
-	if wantError(t, err, wire.ErrDisclaimerInvalid); len(refusal(err).Disclaimers) != 2 {
-		t.Errorf("required: %+v", refusal(err).Disclaimers)
-	}
-	both := object{"accept_disclaimers": []string{"terms", "privacy"}}
-	b.update(true, func(a *record.Account) { a.MustSetPassword = true })
-	reply = b.must("passkey/login", "", d.answer(code))
-	wantStep(t, reply, record.SetPassword)
-	if len(reply.DisclaimersRequired) != 2 || reply.PasswordQuality == nil {
-		t.Errorf("got %+v", reply)
-	}
-	b.wrong(wire.ErrDisclaimerInvalid, "auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"})
-	wantStep(t, b.must("auth/setpassword", reply.SessionToken, with(both, object{"new_password": "another fine secret"})), record.Authorized)
-
-	b.company.Disclaimers[0].Version = "2"
-	wantStep(t, b.must("passkey/login", "", with(d.answer(code), both)), record.Authorized)
-	if a := b.load(); len(a.Accepted) != 2 || a.Accepted[1].Version != "2" {
-		t.Errorf("accepted: %+v", a.Accepted)
-	}
-}
-
 func TestAPasskeyChallengeWorksOnceInItsCompany(t *testing.T) {
 	b := newHarness(t)
 	d := b.device("k", 0)
@@ -355,30 +324,6 @@ func TestAddingPasskeys(t *testing.T) {
 	b.company.Passkeys = nil
 	if _, err := ad.NewPasskey(t.Context(), mnemocode); !errors.Is(err, tenant.ErrNoPasskeys) {
 		t.Errorf("without passkeys: %v", err)
-	}
-}
-
-// Users who repeat the removal of a passkey learn that its sessions are not revoked yet.
-func TestRemovingAPasskeyAgainRevokesWhatIsPending(t *testing.T) {
-	b := newHarness(t)
-	d := b.device("one", 0)
-	other, down := b.sessionIn(record.Authorized), b.fails("End")
-	down.Store(true)
-	remove := func() error {
-		return b.admin().RemovePasskey(t.Context(), mnemocode, record.Passkey{Credential: d.id}.ID(), "")
-	}
-	for range 2 {
-		if err := remove(); !errors.Is(err, manage.ErrRevocationPending) {
-			t.Fatalf("got %v, want ErrRevocationPending", err)
-		}
-	}
-	down.Store(false)
-	if err := remove(); !errors.Is(err, manage.ErrNoPasskey) {
-		t.Errorf("got %v, want ErrNoPasskey", err)
-	}
-	b.wantLive(other, wire.ErrTokenInvalid)
-	if pending, err := b.Accounts.PendingRevocations(t.Context(), record.Revocation{}, 10); err != nil || len(pending) != 0 {
-		t.Errorf("still pending: %v, %v", pending, err)
 	}
 }
 
