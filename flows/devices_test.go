@@ -59,43 +59,6 @@ func (b *harness) lockOut(wrong int) {
 	}
 }
 
-// Neither lock_after nor disable_after nor an address's limits, on each route.
-func TestStrangersDoNotLockOutAKnownDevice(t *testing.T) {
-	byAddress := func(b *harness) {
-		for range 4 {
-			_, _ = b.serve("auth/checkcredentials", "", object{"login_id": "nobody", "password": "wrong"})
-		}
-	}
-	for name, attack := range map[string]func(b *harness){
-		"lock_after":    func(b *harness) { b.lockOut(b.company.Limits.LockAfter) },
-		"disable_after": func(b *harness) { b.lockOut(2 * b.company.Limits.DisableAfter) },
-		"failures_per_address": func(b *harness) {
-			b.company.Limits.FailuresPerAddress.N = 3
-			byAddress(b)
-		},
-		"logins_per_address": func(b *harness) {
-			b.company.Limits.LoginsPerAddress = tenant.Rate{N: 3, Per: time.Hour}
-			byAddress(b)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newDevices(t)
-			b.update(true, func(a *record.Account) { a.SecondFactor = true })
-			device := b.remembered()
-			attack(b)
-			b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", credentials(nil))
-			known := object{"device_token": device}
-			step := b.must("auth/login", "", with(known, object{"login_id": email}))
-			step = b.must("auth/checkpassword", step.SessionToken, with(known, object{"password": password}))
-			wantStep(t, b.must("auth/checkotp", step.SessionToken, object{"otp": b.sms.last(t).Code}), record.Authorized)
-			step = b.must("auth/checkcredentials", "", credentials(known))
-			b.must("auth/renewotp", step.SessionToken, nil)
-			wantStep(t, b.must("auth/checkotp", step.SessionToken, object{"otp": b.sms.last(t).Code}), record.Authorized)
-			b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", credentials(nil)) // strangers stay locked
-		})
-	}
-}
-
 // A device's failures count for that device alone. With the last one it is known no longer.
 func TestADeviceCountsItsOwnFailures(t *testing.T) {
 	b := newDevices(t)

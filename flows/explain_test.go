@@ -33,7 +33,6 @@ func TestExplainSaysWhatALoginAnswers(t *testing.T) {
 		"nothing":    {before: func(*harness) {}},
 		"an unknown": {before: func(*harness) {}, loginID: "nobody@example.com", want: "auth.credentials.invalid"},
 		"closed":     {before: func(b *harness) { b.status(record.StatusClosed) }, want: "auth.user.closed"},
-		"restricted": {before: func(b *harness) { b.status(record.StatusRestricted) }, want: "auth.user.restricted"},
 		"locked":     {before: func(b *harness) { fail(b, b.company.Limits.LockAfter, "198.51.100.1") }, want: "auth.restricted lock.password"},
 		"disabled": {before: func(b *harness) { b.counted(record.WrongPasswords, b.company.Limits.DisableAfter) },
 			want: "auth.restricted lock.disabled", hidden: "auth.credentials.invalid"},
@@ -41,11 +40,6 @@ func TestExplainSaysWhatALoginAnswers(t *testing.T) {
 			needsCode(b)
 			b.counted(record.WrongCodes, b.company.Limits.WrongCodes.N)
 		}, want: "auth.restricted lock.codes"},
-		"code alone, locked": {before: func(b *harness) {
-			b.withoutPassword()
-			b.counted(record.WrongCodes, b.company.Limits.WrongCodes.N)
-		}, want: "auth.restricted lock.codes"},
-		"must set one":   {before: func(b *harness) { b.update(false, func(a *record.Account) { a.MustSetPassword = true }) }},
 		"a code is sent": {before: needsCode},
 		"no phone": {before: func(b *harness) {
 			needsCode(b)
@@ -66,13 +60,6 @@ func TestExplainSaysWhatALoginAnswers(t *testing.T) {
 				b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
 			}
 		}, want: "auth.restricted limit.sms_account"},
-		"too many SMS, but codes": {before: func(b *harness) {
-			needsCode(b)
-			for range 5 {
-				b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
-			}
-			b.backupCodes("AAAAABBBBB")
-		}},
 		"the address": {before: func(b *harness) {
 			b.company.Limits.LoginsPerAddress = tenant.Rate{N: 3, Per: time.Minute}
 			for range 3 {

@@ -405,6 +405,13 @@ func (b *harness) wrong(want *wire.Error, path, token string, body object) {
 	}
 }
 
+func wantError(t *testing.T, err error, want *wire.Error) {
+	t.Helper()
+	if !errors.Is(err, want) {
+		t.Fatalf("got error %v, want %v (%d)", err, want, want.Status)
+	}
+}
+
 // must is serve for a request that must succeed.
 func (b *harness) must(path, token string, body object) flows.Reply {
 	b.t.Helper()

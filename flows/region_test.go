@@ -66,17 +66,6 @@ func TestNationalPhonesAreToldAsTheyWereRead(t *testing.T) {
 	}
 }
 
-// Unknown phones are counted as one however they are typed.
-func TestUnknownNationalPhonesAreCountedOnce(t *testing.T) {
-	b := newHarness(t)
-	b.company.PhoneRegion = "LT"
-	b.company.Limits.LockAfter = 3
-	for _, typed := range []string{"8 600 99999", "60099999", "+37060099999"} {
-		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": typed, "password": "wrong"})
-	}
-	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": "0 600 99999"})
-}
-
 // A region does not change which account a login name of digits finds, and neither does
 // an account whose phone is written like it.
 func TestALoginNameOfDigitsComesFirst(t *testing.T) {
