@@ -55,7 +55,7 @@ func TestMain(m *testing.M) {
 		caddycmd.Main()
 		return
 	}
-	os.Setenv("GORACE", "atexit_sleep_ms=20") // by default each process exits a second later
+	os.Setenv("GORACE", "atexit_sleep_ms=20 no_huge_pages_for_shadow=0") // as in .ci/run
 	code := storetest.Run(m)
 	closeChromium()
 	os.Exit(code)
