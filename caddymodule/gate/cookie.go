@@ -34,7 +34,7 @@ func (h *Handler) device(r *http.Request) (string, error) {
 	case mayChange(r) && crossSite(r, h.CORS):
 		return "", errCrossSite
 	case len(lines) > 1:
-		return "", &wire.Refusal{Err: wire.ErrHeaderInvalid, Message: "There are two cookies " + deviceCookie + ". Send one."}
+		return "", twoCookies(deviceCookie)
 	}
 	return strings.TrimPrefix(lines[0], bearerScheme), nil
 }
@@ -68,18 +68,26 @@ func setCookie(w http.ResponseWriter, name, token string, keep time.Duration) {
 	http.SetCookie(w, cookie)
 }
 
-// credentials returns the credentials that the request brought. It refuses a cookie
-// if another site made the browser send it with a request that may change something.
+// credentials returns the credentials that the request brought. It refuses two cookies, and
+// one that another site made the browser send with a request that may change something.
 func (h *Handler) credentials(r *http.Request) ([]string, error) {
 	lines, byCookie := h.sentCredentials(r)
-	if byCookie && mayChange(r) && crossSite(r, h.CORS) {
+	switch {
+	case byCookie && mayChange(r) && crossSite(r, h.CORS):
 		return nil, errCrossSite
+	case byCookie && len(lines) > 1:
+		return nil, twoCookies(h.Cookie)
 	}
 	return lines, nil
 }
 
+// twoCookies refuses two cookies of a name, as a domain and its parent can set them.
+func twoCookies(name string) error {
+	return &wire.Refusal{Err: wire.ErrHeaderInvalid, Message: "There are two cookies " + name + ". Send one."}
+}
+
 // sentCredentials returns a request's Authorization headers or, if they bring no token, its
-// cookies in the same form. Two cookies are then refused as two headers are.
+// cookies in the same form.
 func (h *Handler) sentCredentials(r *http.Request) (lines []string, byCookie bool) {
 	if !bringsToken(r) && h.Cookie != "" {
 		lines = cookies(r, h.Cookie)

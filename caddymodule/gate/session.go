@@ -33,7 +33,9 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	var do func(*flows.Service) error
 	switch {
 	case r.Method == http.MethodGet:
-		request.Authorization, _ = h.sentCredentials(r)
+		if request.Authorization, err = h.credentials(r); err != nil {
+			return nil, err
+		}
 		do = func(service *flows.Service) (err error) {
 			reply, err = service.Current(r.Context(), request)
 			return err
@@ -46,7 +48,9 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 			return err
 		}
 	case r.Method == http.MethodDelete:
-		request.Authorization = cookies(r, h.Cookie)
+		if request.Authorization = cookies(r, h.Cookie); len(request.Authorization) > 1 {
+			return nil, twoCookies(h.Cookie)
+		}
 		do = func(service *flows.Service) error { return h.endCookie(w, r, service, request) }
 	default:
 		return nil, errSessionMethod
