@@ -110,6 +110,10 @@ func (s *Service) askProvider(ctx context.Context, c *session.Call, config tenan
 		RedirectURI:  req.RedirectURI,
 		CodeVerifier: req.CodeVerifier,
 		Nonce:        req.Nonce,
+		IsLinked: func(ctx context.Context, subject string) bool {
+			_, err := s.Accounts.ByIdentity(ctx, c.Company.Code, record.Identity{Provider: req.ProviderID, Subject: subject})
+			return err == nil
+		},
 	})
 	switch {
 	case err != nil && !errors.Is(err, wire.ErrOAuthFailed):

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"sync"
 	"testing"
@@ -24,11 +25,14 @@ type voucher struct {
 	asked []tenant.OAuthGrant
 	user  tenant.OAuthUser
 	err   error
+	links []bool // whether each user was linked
 }
 
-func (v *voucher) Exchange(_ context.Context, g tenant.OAuthGrant) (tenant.OAuthUser, error) {
+func (v *voucher) Exchange(ctx context.Context, g tenant.OAuthGrant) (tenant.OAuthUser, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	v.links = append(v.links, g.IsLinked(ctx, v.user.Subject))
+	g.IsLinked = nil
 	v.asked = append(v.asked, g)
 	return v.user, v.err
 }
@@ -61,8 +65,11 @@ func TestOAuthPassesOnWhatTheClientBrought(t *testing.T) {
 	brought := grant(object{"code": "abc", "code_verifier": verifier, "nonce": "nonce"})
 	wantStep(t, b.must("auth/oauth", "not looked at", brought), record.Authorized)
 	want := tenant.OAuthGrant{Code: "abc", RedirectURI: callback, CodeVerifier: verifier, Nonce: "nonce"}
-	if len(v.asked) != 1 || v.asked[0] != want {
+	if len(v.asked) != 1 || !reflect.DeepEqual(v.asked[0], want) {
 		t.Errorf("the provider was asked %+v", v.asked)
+	}
+	if !v.links[0] {
+		t.Error("it was told that no account has the user")
 	}
 }
 
@@ -189,7 +196,7 @@ func TestAProviderCanNotUseAnothersCode(t *testing.T) {
 	b.company.OAuth[1] = tenant.OAuth{Provider: evil, RedirectURIs: []string{callback}}
 	body := grant(object{"provider_id": 1, "code_verifier": verifier, "nonce": "n"})
 	b.wrong(wire.ErrOAuthNotFound, "auth/oauth", "", body)
-	if len(evil.asked) != 1 || evil.asked[0].Code != body["code"] {
+	if len(evil.asked) != 1 || evil.asked[0].Code != body["code"] || evil.links[0] {
 		t.Fatalf("the provider was asked %+v", evil.asked)
 	}
 	body["provider_id"] = 2

@@ -34,9 +34,9 @@ func init() { caddy.RegisterModule(new(OIDC)) }
 // verify or an endpoint is gone, and for client.json once a minute. It verifies the ID
 // token's signature, issuer, audience and times, and its nonce if the client sends one.
 // The time of the login comes from the ID token, and so does the email. If it is not there,
-// link_verified_email makes it ask userinfo. It uses only https unless the issuer is http,
-// on this machine or with insecure, and follows no redirects. See oauthClient for the other
-// options.
+// link_verified_email makes it ask userinfo, as long as no account has the user. It uses only
+// https unless the issuer is http, on this machine or with insecure, and follows no redirects.
+// See oauthClient for the other options.
 type OIDC struct {
 	// The issuer, exactly as the provider writes it. The discovery document is below
 	// it, at /.well-known/openid-configuration.
@@ -231,7 +231,7 @@ func (p *OIDC) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuth
 		at, _ = p.document(ctx, 0)
 		user, err = p.verify(ctx, at, raw, grant)
 	}
-	if err != nil || !p.LinkVerifiedEmail || user.Email != "" || at.UserinfoURL == "" {
+	if err != nil || !p.LinkVerifiedEmail || user.Email != "" || at.UserinfoURL == "" || grant.IsLinked != nil && grant.IsLinked(ctx, user.Subject) {
 		return user, err
 	}
 	return p.withEmail(ctx, at, token.AccessToken, user)

@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"cmp"
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -289,6 +290,7 @@ func TestOIDCAsksUserinfoForTheEmail(t *testing.T) {
 	const ana = `{"sub": "user-1", "email": "ana@example.com", "email_verified": true}`
 	for name, c := range map[string]struct {
 		inToken, unlinked bool
+		known             bool   // an account has the user
 		endpoint          string // in place of the issuer's /userinfo; "-": none
 		status            int
 		answer, want      string // of the error; empty for none
@@ -300,6 +302,7 @@ func TestOIDCAsksUserinfoForTheEmail(t *testing.T) {
 		"no email":             {answer: `{"sub": "user-1"}`, asked: true},
 		"in the ID token":      {inToken: true, answer: ana, email: true},
 		"not needed":           {unlinked: true, answer: ana},
+		"not needed again":     {known: true, answer: ana},
 		"no endpoint":          {endpoint: "-", answer: ana},
 		"a bad address":        {endpoint: "/userinfo", answer: ana, want: "userinfo_endpoint"},
 		"another user":         {answer: `{"sub": "user-2", "email": "ana@example.com", "email_verified": true}`, want: "another sub", asked: true},
@@ -326,6 +329,8 @@ func TestOIDCAsksUserinfoForTheEmail(t *testing.T) {
 			}
 			p := f.client(t)
 			p.LinkVerifiedEmail = !c.unlinked
+			grant := grant
+			grant.IsLinked = func(_ context.Context, subject string) bool { return c.known && subject == "user-1" }
 			user, err := p.Exchange(t.Context(), grant)
 			if asked := f.requests["/userinfo"] == 1; asked != c.asked {
 				t.Errorf("userinfo was asked: %t", asked)

@@ -100,6 +100,9 @@ type OAuthGrant struct {
 	RedirectURI  string
 	CodeVerifier string // RFC 7636; empty for none
 	Nonce        string // OpenID Connect; empty for none, which skips the check
+	// IsLinked reports whether an account has this user of the provider, which then needs to
+	// tell no email. IsLinked may be nil, for false.
+	IsLinked func(ctx context.Context, subject string) bool
 }
 
 // An OAuthUser is the user that the provider vouches for.
