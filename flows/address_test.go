@@ -6,38 +6,61 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-// An address at its limit learns nothing else, whatever it sends, and spends nobody's code.
+// limited returns an address that has reached its limit of failures.
+func (b *harness) limited() string {
+	b.t.Helper()
+	const address = "203.0.113.7"
+	for range b.company.Limits.FailuresPerAddress.N {
+		_, err := b.serveAs(code, address, "auth/login", "", object{"login_id": "nobody@example.com"})
+		wantError(b.t, err, wire.ErrLoginIDNotFound)
+	}
+	return address
+}
+
+// An address at its limit learns nothing else, even if the request has other faults.
 func TestALimitedAddressLearnsNothing(t *testing.T) {
 	b := harnessWithCodes(t)
-	token, otp := b.awaiting()
-	limit := b.company.Limits.FailuresPerAddress
-	for range limit.N {
-		b.wrong(wire.ErrLoginIDNotFound, "auth/login", "", object{"login_id": "nobody"})
-	}
-	b.status(record.StatusClosed)
-	for _, c := range []struct {
-		path, token string
-		body        object
-	}{
-		{"auth/login", "", object{"login_id": email}},
-		{"auth/login", "", object{"login_id": "nobody"}},
-		{"auth/checkotp", token, object{"otp": wrongCode(otp)}},
-		{"auth/checkotp", token, object{"otp": otp}},
-		{"auth/checkotp", token, object{"backup_code": "ABCDE23456"}},
-	} {
-		_, err := b.serve(c.path, c.token, c.body)
-		if wantError(t, err, wire.ErrRestricted); refusal(err).RetryAfter != limit.Per {
-			t.Errorf("%v: Retry-After is %v", c, refusal(err).RetryAfter)
+	address := b.limited()
+	refused := func(what, path, token string, body object) {
+		t.Helper()
+		sent := b.sms.count()
+		_, err := b.serveAs(code, address, path, token, body)
+		wantError(t, err, wire.ErrRestricted)
+		if got, want := refusal(err).RetryAfter, b.company.Limits.FailuresPerAddress.Per; got != want {
+			t.Errorf("%s: got Retry-After %v, want the address's, %v", what, got, want)
+		}
+		if b.sms.count() > sent {
+			t.Errorf("%s: an SMS was sent", what)
 		}
 	}
-	b.status(record.StatusActive)
-	if _, err := b.serveAs(code, stranger, "auth/checkotp", token, object{"otp": otp}); err != nil || b.sms.count() != 1 {
-		t.Errorf("from another address: %v, %d SMS", err, b.sms.count())
+	login := object{"login_id": email}
+	refused("good", "auth/login", "", login)
+	refused("unknown", "auth/login", "", object{"login_id": "nobody@example.com"})
+	b.company.Hardened = true
+	refused("decoy", "auth/login", "", object{"login_id": "nobody@example.com"})
+	b.company.Hardened = false
+
+	token, otp := b.awaiting()
+	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
+	refused("right code without the disclaimers", "auth/checkotp", token, object{"otp": otp})
+	b.company.Disclaimers = nil
+	refused("wrong code", "auth/checkotp", token, object{"otp": wrongCode(otp)})
+	refused("right code", "auth/checkotp", token, object{"otp": otp})
+	refused("right backup code", "auth/checkotp", token, object{"backup_code": "ABCDE23456"})
+	b.must("auth/checkotp", token, object{"otp": otp}) // from another address: the refusals did not use the code up
+
+	for range b.company.Limits.WrongCodes.N {
+		token, otp := b.awaiting()
+		b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": wrongCode(otp)})
+	}
+	refused("codes are locked", "auth/login", "", login)
+	for status := range statuses {
+		b.status(status)
+		refused("account is "+string(status), "auth/login", "", login)
 	}
 }
 

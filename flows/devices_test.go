@@ -59,22 +59,54 @@ func (b *harness) lockOut(wrong int) {
 	}
 }
 
-// A device's failures count for that device alone. With the last one it is known no longer.
+// isKnown reports whether the client of a device gets in while strangers have locked the
+// account.
+func (b *harness) isKnown(device string) bool {
+	b.t.Helper()
+	b.company.Captcha = nil
+	b.lockOut(2 * b.company.Limits.LockAfter)
+	b.clock.advance(time.Hour)
+	b.lockOut(1) // begins a new lock
+	_, err := b.serve("auth/checkcredentials", "", credentials(object{"device_token": device}))
+	if err != nil && !errors.Is(err, wire.ErrRestricted) {
+		b.t.Fatal(err)
+	}
+	return err == nil
+}
+
+// A device's failures count for that device alone, and after lock_after of them it counts
+// as unknown, for good.
 func TestADeviceCountsItsOwnFailures(t *testing.T) {
 	b := newDevices(t)
-	device := b.remembered()
+	b.company.Captcha = &captcha{}
+	*b.company.Limits.CaptchaAfter = 4
+	bad, other := b.remembered(), b.remembered()
 	events := b.record()
-	for range b.company.Limits.LockAfter {
-		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", credentials(object{"password": "wrong", "device_token": device}))
+	wrong := credentials(object{"password": "wrong", "device_token": bad, "captcha_response": "good"})
+	for i := range b.company.Limits.LockAfter {
+		wrong["captcha_response"] = "good " + addressOf(i)
+		_, err := b.serve("auth/checkcredentials", "", wrong)
+		wantRefusal(t, err, wire.ErrCredentialsInvalid, i >= 3)
 	}
 	if n := b.failureCount(record.WrongPasswords); n != 0 {
 		t.Errorf("the account has %d failures", n)
 	}
-	if len(named(events(), record.AccountDeviceDistrusted)) != 1 || len(named(events(), record.LockPassword)) != 0 {
-		t.Errorf("the events are %+v", events())
+	if got := b.must("auth/login", "", object{"login_id": email, "device_token": bad}); got.CaptchaRequired {
+		t.Error("an unknown device needs a captcha for what it did as a known one")
 	}
-	b.lockOut(b.company.Limits.LockAfter)
-	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", credentials(object{"device_token": device}))
+	if len(named(events(), record.AccountDeviceDistrusted)) != 1 || len(named(events(), record.LockPassword)) != 0 {
+		t.Errorf("%d locks of the device, %d of the account", len(named(events(), record.AccountDeviceDistrusted)), len(named(events(), record.LockPassword)))
+	}
+	if b.isKnown(bad) {
+		t.Error("the device is still known")
+	}
+	if !b.isKnown(other) {
+		t.Error("another device of the account is not")
+	}
+	b.clock.advance(24 * time.Hour)
+	if b.isKnown(bad) {
+		t.Error("it is known again a day later")
+	}
 }
 
 // A device that has failed too often can't enter a code, and the refusal spends none.
@@ -92,6 +124,22 @@ func TestADevicesOwnLimitsBoundItsCodes(t *testing.T) {
 	b.wrong(wire.ErrRestricted, "auth/checkotp", step, sent)
 	b.clock.advance(time.Minute)
 	wantStep(t, b.must("auth/checkotp", step, sent), record.Authorized)
+}
+
+// Integration's TestKnownDevices has all that users and operators do.
+func TestADeviceEndsWithItsTimeAndWithTheOption(t *testing.T) {
+	for name, end := range map[string]func(b *harness){
+		"its time":   func(b *harness) { b.clock.advance(90 * 24 * time.Hour) },
+		"the option": func(b *harness) { b.company.Devices = tenant.Devices{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newDevices(t)
+			device := b.remembered()
+			if end(b); b.isKnown(device) {
+				t.Error("the device is still known")
+			}
+		})
+	}
 }
 
 // A device that is remembered anew replaces the old one and keeps what it was remembered

@@ -40,6 +40,10 @@ func TestExplainSaysWhatALoginAnswers(t *testing.T) {
 			needsCode(b)
 			b.counted(record.WrongCodes, b.company.Limits.WrongCodes.N)
 		}, want: "auth.restricted lock.codes"},
+		"code alone, locked": {before: func(b *harness) {
+			b.withoutPassword()
+			b.counted(record.WrongCodes, b.company.Limits.WrongCodes.N)
+		}, want: "auth.restricted lock.codes"},
 		"a code is sent": {before: needsCode},
 		"no phone": {before: func(b *harness) {
 			needsCode(b)
@@ -60,6 +64,13 @@ func TestExplainSaysWhatALoginAnswers(t *testing.T) {
 				b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
 			}
 		}, want: "auth.restricted limit.sms_account"},
+		"too many SMS, but codes": {before: func(b *harness) {
+			needsCode(b)
+			for range 5 {
+				b.must("auth/checkcredentials", "", object{"login_id": email, "password": password})
+			}
+			b.backupCodes("AAAAABBBBB")
+		}},
 		"the address": {before: func(b *harness) {
 			b.company.Limits.LoginsPerAddress = tenant.Rate{N: 3, Per: time.Minute}
 			for range 3 {

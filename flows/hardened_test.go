@@ -412,3 +412,72 @@ func TestBudgetsTellNothingOfAnotherLoginID(t *testing.T) {
 		})
 	}
 }
+
+// Attempts with one login id of an account do not show with another login id, but
+// they count all the same.
+func TestCountsTellNothingOfAnotherLoginID(t *testing.T) {
+	b := hardenedHarness(t)
+	b.company.Captcha = nil
+	b.company.Limits.FailuresPerAddress.N = 1000
+	l := &b.company.Limits
+	for range l.LockAfter {
+		b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+	}
+	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", object{"login_id": email, "password": "wrong"})
+	b.wrong(wire.ErrRestricted, "auth/login", "", object{"login_id": email})
+	b.must("auth/login", "", object{"login_id": phone})
+	b.clock.advance(time.Duration(l.LockFor) / 2)
+	b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": phone, "password": "wrong"})
+	_, err := b.serve("auth/checkcredentials", "", object{"login_id": phone, "password": password})
+	wantError(t, err, wire.ErrRestricted)
+	if reason := refusal(err).Reason; reason != "lock.password" {
+		t.Errorf("the reason is %q", reason)
+	}
+	b.clock.advance(time.Duration(l.LockFor) / 2) // the wrong one has not extended the lock
+	b.must("auth/checkcredentials", "", object{"login_id": phone, "password": password})
+}
+
+// Strangers who have failed with a login id do not see that its owner logs in or sets a
+// new password. What they see ends by age alone, whether or not there is an account.
+func TestNothingShowsWhatTheOwnerDoes(t *testing.T) {
+	const nobody = "nobody@example.com"
+	for name, owner := range map[string]func(b *harness) error{
+		"login": func(b *harness) error {
+			_, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password, "captcha_response": "good, by the owner"})
+			return err
+		},
+		"change of the password": func(b *harness) error {
+			return b.changeOwn(manage.PasswordChange{Current: password, New: "another fine secret"})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := hardenedHarness(t)
+			login := func(id string) string { return shape(b.serve("auth/login", "", object{"login_id": id})) }
+			alike := func() string {
+				t.Helper()
+				known := login(email)
+				if unknown := login(nobody); unknown != known {
+					t.Errorf("got\n%s, with an unknown login id\n%s", known, unknown)
+				}
+				return known
+			}
+			before := alike()
+			for _, id := range []string{email, nobody} {
+				for i := range 3 {
+					b.wrong(wire.ErrCredentialsInvalid, "auth/checkcredentials", "", object{"login_id": id, "password": "wrong", "captcha_response": fmt.Sprint("good ", id, i)})
+				}
+			}
+			must(t, owner(b))
+			if alike() == before {
+				t.Error("the failures do not show")
+			}
+			b.clock.advance(time.Duration(b.company.Limits.LockFor))
+			alike()
+			b.clock.advance(24 * time.Hour)
+			must(t, b.Accounts.Sweep(t.Context(), b.clock.Now()))
+			if after := alike(); after != before {
+				t.Errorf("a day later: got\n%s, want\n%s", after, before)
+			}
+		})
+	}
+}

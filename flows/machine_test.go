@@ -50,7 +50,7 @@ func TestMachine(t *testing.T) {
 			t.Cleanup(func() { _ = db.Close() })
 			stores[i] = machineStore{db.Accounts(), db.Sessions(), relayed(t, db)}
 		}
-		checkMachine(t, stores, false, 50)
+		checkMachine(t, stores, false, 100)
 	})
 	t.Run("postgres and redis", func(t *testing.T) {
 		server := storetest.OwnPostgres(t)

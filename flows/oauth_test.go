@@ -267,6 +267,7 @@ func TestLinkVerifiedEmail(t *testing.T) {
 	}{
 		"verified":      {},
 		"not verified":  {user: func(u *tenant.OAuthUser) { u.EmailVerified = false }, want: wire.ErrOAuthNotFound},
+		"no email":      {user: func(u *tenant.OAuthUser) { u.Email = "" }, want: wire.ErrOAuthNotFound},
 		"case of ASCII": {account: func(a *record.Account) { a.Email = "aLice@EXAMPLE.com" }},
 		// These pairs are the same login id, but different mailboxes.
 		"fullwidth":   {user: func(u *tenant.OAuthUser) { u.Email = "ａlice@example.com" }, want: wire.ErrOAuthNotFound},

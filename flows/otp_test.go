@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -246,4 +247,48 @@ func TestAFailedCodeLeavesTheBackupCodes(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestExactlyOneOfOTPAndBackupCode(t *testing.T) {
+	b := harnessWithCodes(t)
+	token, otp := b.awaiting()
+	for _, body := range []object{
+		{}, {"otp": otp, "backup_code": "ABCDE23456"}, {"otp": "", "backup_code": ""}, {"otp": nil}, {"otp": "1", "backup_code": "2"},
+	} {
+		b.wrong(wire.ErrValidation, "auth/checkotp", token, body)
+	}
+	b.must("auth/checkotp", token, object{"otp": otp, "backup_code": nil}) // the refusals did not use the code up
+	token, _ = b.awaiting()
+	b.must("auth/checkotp", token, object{"otp": "", "backup_code": "ABCDE23456"})
+}
+
+func TestACodeIsBoundToItsPhone(t *testing.T) {
+	b := harnessWithCodes(t)
+	token, otp := b.awaiting()
+	b.update(false, func(a *record.Account) { a.Phone = "+37060054321" })
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", token, object{"otp": otp})
+	if n := b.failureCount(record.WrongCodes); n != 0 {
+		t.Errorf("what was not compared counts: %d", n)
+	}
+	b.must("auth/renewotp", token, nil)
+	if to := b.sms.last(t).To; to != "+37060054321" {
+		t.Errorf("the new code went to %s", to)
+	}
+	b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code})
+}
+
+// If a password is required, an account without one must set it after the code.
+func TestAnAccountWithoutAPasswordMustSetItWhereThatIsRequired(t *testing.T) {
+	b := harnessWithCodes(t)
+	token, otp := b.awaiting()
+	wantStep(t, b.must("auth/checkotp", token, object{"otp": otp}), record.Authorized)
+	b.company.Password.Required = new(true)
+	token, otp = b.awaiting()
+	reply := b.must("auth/checkotp", token, object{"otp": otp})
+	wantStep(t, reply, record.SetPassword)
+	if reply.Regex != nil || !strings.Contains(reply.Description, "8 to 128 ") {
+		t.Errorf("got %v and %q, want null where there is no regular expression, and the other rules", reply.Regex, reply.Description)
+	}
+	wantStep(t, b.must("auth/setpassword", reply.SessionToken, object{"new_password": "another fine secret"}), record.Authorized)
+	wantStep(t, b.must("auth/checkcredentials", "", object{"login_id": email, "password": "another fine secret"}), record.Authorized)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -157,5 +158,57 @@ func TestNothingElseUsesALinkUp(t *testing.T) {
 	broken := " " + link[:20] + "\r\n " + link[20:] + "\u00a0"
 	if reply := b.must("auth/recovery/checklink", "", object{"token": broken}); reply.LoginID != email {
 		t.Errorf("the link was sent to %q, want %q", reply.LoginID, email)
+	}
+}
+
+// Wrong answers are limited to three a day over all sessions. A right one does not
+// reset the count.
+func TestWrongAnswersAreCounted(t *testing.T) {
+	b := newHarness(t)
+	token := b.sessionIn(record.RecoveryQuestion)
+	other := b.sessionIn(record.RecoveryQuestion)
+	b.wrong(wire.ErrAnswerInvalid, "auth/recovery/checkquestion", token, object{"control_answer": "Rex"})
+	b.wrong(wire.ErrAnswerInvalid, "auth/recovery/checkquestion", token, object{"control_answer": "Rex"})
+	b.must("auth/recovery/checkquestion", token, object{"control_answer": answer})
+	b.wrong(wire.ErrAnswerInvalid, "auth/recovery/checkquestion", other, object{"control_answer": "Rex"})
+	_, err := b.serve("auth/recovery/checkquestion", other, object{"control_answer": answer})
+	wantError(t, err, wire.ErrRestricted)
+	if got := refusal(err).RetryAfter; got != 24*time.Hour {
+		t.Errorf("got Retry-After %v", got)
+	}
+	b.wrong(wire.ErrRestricted, "auth/recovery/recover", "", recovery(object{"login_id": phone, "method": "QUESTION"}))
+	b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE"})) // a code counts separately
+	b.clock.advance(24 * time.Hour)
+	b.must("auth/recovery/checkquestion", b.sessionIn(record.RecoveryQuestion), object{"control_answer": answer})
+}
+
+func TestRecoveryMethods(t *testing.T) {
+	const phone, mail, question = tenant.ByPhone, tenant.ByMail, tenant.ByQuestion
+	for _, c := range []struct {
+		allowed []tenant.Method
+		wanted  string
+		account func(*record.Account)
+		want    tenant.Method
+		fails   *wire.Error
+	}{
+		{[]tenant.Method{question, mail, phone}, "", func(*record.Account) {}, question, nil},
+		{[]tenant.Method{phone, mail}, "", func(a *record.Account) { a.Phone = "" }, mail, nil},
+		{[]tenant.Method{phone, mail}, "", func(a *record.Account) { a.Phone = "+37120000045" }, mail, nil}, // gets no SMS
+		{[]tenant.Method{mail, phone}, "", func(a *record.Account) { a.Phone, a.Email = "", "" }, "", wire.ErrEmailNotSet},
+		{nil, "", func(*record.Account) {}, "", wire.ErrMethodRestricted},
+		{[]tenant.Method{phone, mail}, "QUESTION", func(*record.Account) {}, "", wire.ErrMethodRestricted},
+		{[]tenant.Method{phone, mail}, "PHONE", func(a *record.Account) { a.Phone = "" }, "", wire.ErrPhoneNotSet},
+		{[]tenant.Method{phone}, "phone", func(*record.Account) {}, "", wire.ErrValidation},
+	} {
+		b := newHarness(t)
+		b.company.Recovery.Methods = c.allowed
+		b.company.Limits.SMSCountries = []string{"+370"}
+		b.update(true, func(a *record.Account) { a.LoginName = "alice"; c.account(a) })
+		reply, err := b.serve("auth/recovery/recover", "", recovery(object{"login_id": "alice", "method": c.wanted}))
+		if c.fails != nil {
+			wantError(t, err, c.fails)
+		} else if err != nil || reply.Verification != c.want {
+			t.Errorf("%v: got %s, %v", c.allowed, reply.Verification, err)
+		}
 	}
 }

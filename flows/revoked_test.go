@@ -127,3 +127,27 @@ func TestRevokedTokensOfAHardenedCompanyAnswerAlike(t *testing.T) {
 		})
 	}
 }
+
+// A client with the password may learn the status, but a revoked token never gets it
+// further.
+func TestRevokedTokensOfAHardenedCompanyPassNowhere(t *testing.T) {
+	b := hardenedHarness(t)
+	b.company.Captcha = nil
+	login := b.sessionIn(record.CheckPassword)
+	recover := b.must("auth/recovery/recover", "", recovery(object{"method": "PHONE"})).SessionToken
+	b.sms.await(1)
+	settle(b.Service)
+	authorized := b.sessionIn(record.Authorized)
+	b.changeStatus(record.StatusClosed)
+	b.wrong(wire.ErrUserClosed, "auth/checkpassword", login, b.goodBody("auth/checkpassword"))
+	b.wrong(wire.ErrUserClosed, "auth/checkpassword", authorized, b.goodBody("auth/checkpassword"))
+	b.changeStatus(record.StatusActive)
+	b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", login, b.goodBody("auth/checkpassword"))
+	b.wrong(wire.ErrTokenInvalid, "auth/checkpassword", authorized, b.goodBody("auth/checkpassword"))
+	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", recover, b.goodBody("auth/recovery/checkotp"))
+
+	b.withoutPassword() // so that a code is the first secret
+	token := b.sessionIn(record.CheckPassword)
+	b.changeStatus(record.StatusClosed)
+	b.wrong(wire.ErrTokenInvalid, "auth/checkotp", token, b.goodBody("auth/checkotp"))
+}
