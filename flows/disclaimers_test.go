@@ -33,6 +33,27 @@ func wantAccepted(t *testing.T, b *harness, want ...string) {
 	}
 }
 
+// Disclaimers that were accepted with the password are carried to the step that
+// authorizes. That step checks what is required by then, and writes the acceptances.
+func TestAcceptancesAreCarriedToTheStepThatAuthorizes(t *testing.T) {
+	b := newHarness(t)
+	b.update(true, func(a *record.Account) { a.SecondFactor, a.MustSetPassword = true, true })
+	b.company.Disclaimers = []wire.Disclaimer{terms}
+	token := b.must("auth/checkcredentials", "", credentials(object{"accept_disclaimers": []string{"terms"}})).SessionToken
+	b.company.Disclaimers = []wire.Disclaimer{terms, privacy} // privacy becomes pending during the login
+	_, err := b.serve("auth/checkotp", token, object{"otp": b.sms.last(t).Code})
+	wantError(t, err, wire.ErrDisclaimerInvalid)
+	if got := refusal(err).Disclaimers; len(got) != 1 || got[0] != privacy {
+		t.Errorf("got disclaimers_required %v, want the new one", got)
+	}
+	b.clock.advance(time.Minute)
+	b.must("auth/renewotp", token, nil)
+	token = b.must("auth/checkotp", token, object{"otp": b.sms.last(t).Code, "accept_disclaimers": []string{"privacy"}}).SessionToken
+	wantAccepted(t, b)
+	b.must("auth/setpassword", token, b.goodBody("auth/setpassword"))
+	wantAccepted(t, b, "privacy 1 12:01:00", "terms 1 12:00:00")
+}
+
 func TestAnOldVersionDoesNotReplaceANewOne(t *testing.T) {
 	b := newHarness(t)
 	b.update(true, func(a *record.Account) { a.SecondFactor = true })
