@@ -241,6 +241,17 @@ func (c *Company) Icons() map[int]string {
 	return icons
 }
 
+// ProvidersWithout returns, in order, the providers that send the browser back to no address
+// with this end.
+func (c *Company) ProvidersWithout(end string) (ids []int) {
+	for _, id := range slices.Sorted(maps.Keys(c.effective.OAuth)) {
+		if !slices.ContainsFunc(c.effective.OAuth[id].RedirectURIs, func(uri string) bool { return strings.HasSuffix(uri, end) }) {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
 // AnswersByForm reports whether a provider of the company lets the browser post its answer.
 func (c *Company) AnswersByForm() bool {
 	for _, o := range c.effective.OAuth {

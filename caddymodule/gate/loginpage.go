@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 )
@@ -112,8 +113,20 @@ func (h *Handler) checkLoginPages() error {
 				return fmt.Errorf("login_page: the page can't show the captcha of company %s without a key; set site_key in the block of captcha %s", code, kind)
 			}
 		}
+		h.noteProviders(code)
 	}
 	return nil
+}
+
+// noteProviders records the providers of a company whose button on the page can't work.
+func (h *Handler) noteProviders(code string) {
+	address := "/" + code + "/" + loginPath
+	for _, id := range h.app.Companies[code].ProvidersWithout(address) {
+		h.app.Note([]app.Weakness{{Company: code, Directive: "login_page", At: h.Source.Line("login_page"), Weakness: guest.Weakness{
+			Message: fmt.Sprintf("the button of provider %d fails, because the provider can't send the browser back to the page", id),
+			Advice:  fmt.Sprintf("list https://<host>%s%s as a redirect_uri, here and at the provider", h.BasePath, address),
+		}}})
+	}
 }
 
 // widgetWithoutKey returns the kind of a captcha if the page has a widget for it but

@@ -44,12 +44,13 @@ func TestWeaknessesAreToldAtEachStartAndByDoctor(t *testing.T) {
 	t.Setenv("MNEMOGATE_TEST_SHORT_KEY", "elevenchars")
 	s := startSite(t, siteConfig{global: strings.Replace(realHashing, "argon2id", "regex [[:digit:]]\nargon2id", 1) + "\nlimits {\nsms_per_address unlimited\n}",
 		handler: "login_page acme {\ncolor \"#111111\"\n}",
-		company: "name \"Žemaitijos šilumos tinklai\"\ncaptcha static tea-time\nsms weak\nlimits {\nsms_per_company 2000/24h\nlogins_per_address unlimited\n}\npassword {\nregex `(?i)[a-z]`\n}\nsession {\nidle 366d insecure\n}",
+		company: "name \"Žemaitijos šilumos tinklai\"\ncaptcha static tea-time\nsms weak\noauth 3 oauth2 {\nauthorize_url http://127.0.0.1:2/a\ntoken_url http://127.0.0.1:2/t\nuserinfo_url http://127.0.0.1:2/u\nsubject id\nclient_id x\nclient_secret x\nredirect_uri https://app.example.com/callback\n}\nlimits {\nsms_per_company 2000/24h\nlogins_per_address unlimited\n}\npassword {\nregex `(?i)[a-z]`\n}\nsession {\nidle 366d insecure\n}",
 		more: "company umbrella {\nname \"Ümbrėlla and Company\"\nsms_origin app.umbrella.example\napi_key off\ncaptcha off\nmail log\nsms webhook http://gateway.invalid insecure {\nsecret whsec_c2VjcmV0\ncountries +370 +3712\n}\nlimits {\nsms_countries +3706 +371 +372\n}\notp {\nfixed 123456 +37060012345\n}\nrecovery {\nlink https://a.example/?{token}\n}\n}\n" +
 			"company zeta {\naccount zoe@example.com\nnotices new_device\napi_key {env.MNEMOGATE_TEST_SHORT_KEY} " + testKey + "\ncaptcha off\nlimits {\nsms_per_address 30/1h\nsms_per_company 2000/24h\n}\nrecovery {\nmethods off\n}\nmail webhook http://127.0.0.1:1 {\nsecret c2VjcmV0\n}\n}"})
 	doctor := s.cli("", "doctor").out
 	for _, weak := range []struct{ directive, company, message, advice string }{
 		{"sms", "acme", "pigeons carry the codes", "use a gateway without feathers"},
+		{"login_page", "acme", "the button of provider 3 fails", "list https://<host>/acme/login as a redirect_uri"},
 		{"login_page", "", "in dark mode, #111111 has a contrast of only 1.2 to 1 to the card", "set color_dark"},
 		{"password regex", "", "JavaScript can't read [:digit:]", "[A-Za-z] for (?i)[a-z]"},
 		{"password regex", "acme", "JavaScript can't read (?i)", "[A-Za-z] for (?i)[a-z]"},
