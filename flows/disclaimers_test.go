@@ -137,6 +137,7 @@ func TestAVersionIsNamedWhereNothingWasListed(t *testing.T) {
 			_, err := b.serve(path, "", with(body, object{"accept_disclaimers": codes}))
 			return err
 		}
+		wantError(t, try("terms"), wire.ErrDisclaimerInvalid) // one of two
 		for _, stale := range []string{"terms@1", "terms@", "terms@2 ", "privacy@2"} {
 			err := try(stale, "privacy")
 			if wantError(t, err, wire.ErrDisclaimerInvalid); len(refusal(err).Disclaimers) != 2 {
