@@ -129,11 +129,12 @@ func (s *smtpSink) serve(conn net.Conn) {
 	s.open++
 	full := s.most != 0 && s.open > s.most
 	s.mu.Unlock()
-	defer func() {
+	ended := sync.OnceFunc(func() {
 		s.mu.Lock()
 		s.open--
 		s.mu.Unlock()
-	}()
+	})
+	defer ended()
 	if full {
 		say("421 4.7.0 too many connections")
 		return
@@ -213,6 +214,7 @@ func (s *smtpSink) serve(conn net.Conn) {
 			s.mu.Unlock()
 			say("250 2.0.0 taken")
 		case "QUIT":
+			ended() // before the client connects again
 			say("221 bye")
 			return
 		default:
