@@ -47,7 +47,7 @@ func TestTheLoginPageIsTheCompanysOwn(t *testing.T) {
 		}`})
 	_, english := s.loaded("/own/acme/login", "")
 	for _, want := range []string{
-		`<a href="https://example.com/imprint">Imprint</a>`, `<a href="tel:&#43;37060000000">Help</a>`, `/favicon">`, `/style/style.css">`,
+		`<a href="https://example.com/imprint" dir="auto">Imprint</a>`, `<a href="tel:&#43;37060000000" dir="auto">Help</a>`, `/favicon">`, `/style/style.css">`,
 		`/logo_dark" media="(prefers-color-scheme: dark)">`,
 	} {
 		if !strings.Contains(english, want) {

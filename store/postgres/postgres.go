@@ -332,8 +332,9 @@ func checkOptions(dsn string, conn *pgx.ConnConfig) error {
 	if err != nil {
 		return dsnError(err)
 	}
-	if n, ok := given.RuntimeParams["pool_max_conns"]; ok {
-		return fmt.Errorf("the DSN's pool_max_conns has no effect: write max_conns %s in the block of the store instead", n)
+	const size = "pool_max_conns"
+	if n, ok := given.RuntimeParams[size]; ok {
+		return fmt.Errorf("the DSN's %s has no effect: write max_conns %s in the block of the store instead", size, n)
 	}
 	return nil
 }
