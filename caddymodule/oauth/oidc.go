@@ -231,10 +231,16 @@ func (p *OIDC) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuth
 		at, _ = p.document(ctx, 0)
 		user, err = p.verify(ctx, at, raw, grant)
 	}
-	if err != nil || !p.LinkVerifiedEmail || user.Email != "" || at.UserinfoURL == "" || grant.IsLinked != nil && grant.IsLinked(ctx, user.Subject) {
-		return user, err
+	if err == nil && p.lacksEmail(ctx, at, user, grant) {
+		return p.withEmail(ctx, at, token.AccessToken, user)
 	}
-	return p.withEmail(ctx, at, token.AccessToken, user)
+	return user, err
+}
+
+// lacksEmail reports whether the user's email could link an account, and only userinfo may
+// have it.
+func (p *OIDC) lacksEmail(ctx context.Context, at *discovery, user tenant.OAuthUser, grant tenant.OAuthGrant) bool {
+	return p.LinkVerifiedEmail && user.Email == "" && at.UserinfoURL != "" && (grant.IsLinked == nil || !grant.IsLinked(ctx, user.Subject))
 }
 
 // withEmail adds the email that userinfo has. That is where a standard provider says it: its

@@ -217,37 +217,50 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 			return err
 		}
 	}
-	if accepted := newAcceptances(before.Accepted, ch.Accepted); len(accepted) > 0 {
-		e := ad.event(record.TypeDisclaimersAccepted, stored)
-		e.Accepted = accepted
-		if err := ad.Accounts.Accept(ctx, stored.Company, stored.ID, accepted, background.OutboxEvents(ctx, ad.Company, e)...); err != nil {
-			return adminError("recording the accepted disclaimers", err)
-		}
-		changes.Fields = append(changes.Fields, "disclaimers_accepted")
-	}
-	if len(ch.Passkeys) > 0 {
-		added, err := ad.importPasskeys(ctx, stored, ch.Passkeys)
-		if added {
-			changes.Fields = append(changes.Fields, "passkeys")
+	for _, more := range []struct {
+		field string
+		store func() (changed bool, err error)
+	}{
+		{"disclaimers_accepted", func() (bool, error) { return ad.accept(ctx, stored, newAcceptances(before.Accepted, ch.Accepted)) }},
+		{"passkeys", func() (bool, error) { return ad.importPasskeys(ctx, stored, ch.Passkeys) }},
+		{"backup_codes", func() (bool, error) { return ad.importCodes(ctx, stored, ch.BackupCodes) }},
+	} {
+		changed, err := more.store()
+		if changed {
+			changes.Fields = append(changes.Fields, more.field)
 		}
 		if err != nil {
 			return err
-		}
-	}
-	if ch.BackupCodes != nil {
-		same, err := ad.sameCodes(ctx, stored, ch.BackupCodes)
-		if err != nil {
-			return err
-		}
-		if !same {
-			if err := ad.storeCodes(ctx, stored, ch.BackupCodes, ad.event(record.AccountBackupCodes, stored)); err != nil {
-				return err
-			}
-			changes.Fields = append(changes.Fields, "backup_codes")
-			ad.notify(ctx, before, stored, []string{"backup_codes"})
 		}
 	}
 	return revokeErr
+}
+
+// accept records acceptances, if there are any.
+func (ad *Admin) accept(ctx context.Context, a record.Account, accepted []record.Acceptance) (changed bool, err error) {
+	if len(accepted) == 0 {
+		return false, nil
+	}
+	e := ad.event(record.TypeDisclaimersAccepted, a)
+	e.Accepted = accepted
+	err = ad.Accounts.Accept(ctx, a.Company, a.ID, accepted, background.OutboxEvents(ctx, ad.Company, e)...)
+	return err == nil, adminError("recording the accepted disclaimers", err)
+}
+
+// importCodes replaces the backup codes, unless hashes is nil or the account has the same.
+func (ad *Admin) importCodes(ctx context.Context, a record.Account, hashes []string) (changed bool, err error) {
+	if hashes == nil {
+		return false, nil
+	}
+	same, err := ad.sameCodes(ctx, a, hashes)
+	if err != nil || same {
+		return false, err
+	}
+	if err := ad.storeCodes(ctx, a, hashes, ad.event(record.AccountBackupCodes, a)); err != nil {
+		return false, err
+	}
+	ad.notify(ctx, a, a, []string{"backup_codes"})
+	return true, nil
 }
 
 // notify tells the owner of changes to how one logs in.

@@ -110,6 +110,9 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 
 // importPasskeys adds the passkeys that the account does not have.
 func (ad *Admin) importPasskeys(ctx context.Context, a record.Account, passkeys []record.Passkey) (added bool, err error) {
+	if len(passkeys) == 0 {
+		return false, nil
+	}
 	has, err := ad.Accounts.Passkeys(ctx, a.Company, a.ID)
 	if err != nil {
 		return false, adminError("listing the passkeys", err)
