@@ -110,22 +110,9 @@ func (c *Call) serve(d *API) (err error) {
 	}
 	c.App.BeginCall()
 	defer c.App.EndCall()
-	path, ok := strings.CutPrefix(c.URL.EscapedPath(), d.Root)
-	routes, params := match(path, slices.Concat(Routes, d.More))
-	c.introspects = ok && len(routes) == 1 && routes[0].Pattern == introspectPattern
-	if d.Admit != nil {
-		if c.key, err = d.Admit(c); err != nil {
-			return err
-		}
-	}
-	if !ok || len(routes) == 0 {
-		return &Error{Status: http.StatusNotFound, Message: "there is no such path; GET openapi.json lists all"}
-	}
-	c.params = params
-	route, ok := withMethod(routes, c.Method)
-	if !ok {
-		c.W.Header().Set("Allow", allowed(routes))
-		return &Error{Status: http.StatusMethodNotAllowed, Message: "this path does not have the method " + c.Method + "; use one that the header Allow lists"}
+	route, err := c.route(d)
+	if err != nil {
+		return err
 	}
 	service, err := c.Service()
 	switch {
@@ -149,6 +136,29 @@ func (c *Call) serve(d *API) (err error) {
 		return c.serveOnce(service, route, lines)
 	}
 	return route.Serve(c)
+}
+
+// route returns the route of the request. Without a key, it says nothing of what routes there
+// are.
+func (c *Call) route(d *API) (_ Route, err error) {
+	path, ok := strings.CutPrefix(c.URL.EscapedPath(), d.Root)
+	routes, params := match(path, slices.Concat(Routes, d.More))
+	c.introspects = ok && len(routes) == 1 && routes[0].Pattern == introspectPattern
+	if d.Admit != nil {
+		if c.key, err = d.Admit(c); err != nil {
+			return Route{}, err
+		}
+	}
+	if !ok || len(routes) == 0 {
+		return Route{}, &Error{Status: http.StatusNotFound, Message: "there is no such path; GET openapi.json lists all"}
+	}
+	c.params = params
+	route, ok := withMethod(routes, c.Method)
+	if !ok {
+		c.W.Header().Set("Allow", allowed(routes))
+		return Route{}, &Error{Status: http.StatusMethodNotAllowed, Message: "this path does not have the method " + c.Method + "; use one that the header Allow lists"}
+	}
+	return route, nil
 }
 
 // keptAnswers is how long an answer is kept for a client that did not get it.
