@@ -299,3 +299,25 @@ func TestAPageOfAFilteredListIsFull(t *testing.T) {
 		}
 	}
 }
+
+func TestOfChangesThatRaceNoneIsLost(t *testing.T) {
+	b := newHarness(t)
+	got := race(40, func(i int) error {
+		_, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
+			if i%2 == 0 {
+				a.LoginName += "x"
+			} else {
+				a.SecondFactor = !a.SecondFactor // revokes sessions
+			}
+			return nil
+		}})
+		return err
+	})
+	if got[""] != 40 {
+		t.Errorf("got %v", got)
+	}
+	a, err := b.admin().ByMnemocode(t.Context(), mnemocode)
+	if err != nil || len(a.LoginName) != 20 || a.SecondFactor || a.Generation != 21 {
+		t.Errorf("got login name %q, second factor %v, generation %d, %v", a.LoginName, a.SecondFactor, a.Generation, err)
+	}
+}

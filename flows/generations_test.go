@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -102,5 +105,63 @@ func TestSessionsKeepTheOriginOfTheLogin(t *testing.T) {
 		if s.Address != "2001:db8::7" || s.UserAgent != want || !s.LastUsed.Equal(b.clock.Now()) {
 			t.Errorf("got %q, %q, %v", s.Address, s.UserAgent, s.LastUsed)
 		}
+	}
+}
+
+// A login that was answered before all sessions were revoked is revoked with them,
+// even in races.
+func TestLoginsThatRaceWithTheEndOfAllSessions(t *testing.T) {
+	b := newHarness(t)
+	b.company.Limits.LoginsPerAddress = tenant.Rate{N: 10_000, Per: time.Minute}
+	b.remembering(1000)
+	var ended atomic.Bool
+	var mu sync.Mutex
+	var before, after []string
+	var all, begun sync.WaitGroup
+	begun.Add(8)
+	for range 8 {
+		all.Go(func() {
+			some := sync.OnceFunc(begun.Done)
+			defer some()
+			for i, lates := 0, 0; lates < 3; i++ {
+				if i == 5 {
+					some()
+				}
+				late := ended.Load()
+				reply, err := b.serve("auth/checkcredentials", "", object{"login_id": email, "password": password})
+				if err != nil {
+					if !errors.Is(err, wire.ErrUnavailable) {
+						t.Error(err)
+						return
+					}
+					continue
+				}
+				_, _ = b.authorize(reply.SessionToken) // so that memory remembers it
+				mu.Lock()
+				if late {
+					lates++
+					after = append(after, reply.SessionToken)
+				} else if !ended.Load() {
+					before = append(before, reply.SessionToken)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	begun.Wait()
+	mu.Lock()
+	sure := before
+	mu.Unlock()
+	b.endAllSessions()
+	ended.Store(true)
+	for _, token := range sure {
+		b.wantLive(token, wire.ErrTokenInvalid)
+	}
+	all.Wait()
+	for _, token := range after {
+		b.wantLive(token, nil)
+	}
+	if a := b.load(); a.CompanyGeneration != 1 || len(sure) == 0 || len(after) == 0 {
+		t.Errorf("company generation %d, %d tokens before, %d after", a.CompanyGeneration, len(sure), len(after))
 	}
 }

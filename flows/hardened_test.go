@@ -481,3 +481,20 @@ func TestNothingShowsWhatTheOwnerDoes(t *testing.T) {
 		})
 	}
 }
+
+func TestADecoyNeverPasses(t *testing.T) {
+	b := hardenedHarness(t)
+	const id = "bob@example.com"
+	token := b.must("auth/login", "", object{"login_id": id}).SessionToken
+	recovered := b.must("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE"}))
+	b.must("auth/recovery/recover", "", recovery(object{"login_id": " BOB@example.com", "method": "PHONE", "captcha_response": "good 2"}))
+	b.must("auth/recovery/recover", "", recovery(object{"login_id": "+370 600 99999", "captcha_response": "good 3"}))
+	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", Email: id, Phone: "+37060099999"}, Password: password})
+	b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": password})
+	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", recovered.SessionToken, object{"otp": "000000"})
+	b.must("auth/checkpassword", b.must("auth/login", "", object{"login_id": id}).SessionToken, object{"password": password})
+	b.Close()
+	if b.sms.count()+b.mail.count() != 0 {
+		t.Error("something was sent")
+	}
+}

@@ -392,3 +392,22 @@ func TestWrongCodesLockTheAccountForADay(t *testing.T) {
 	b.clock.advance(time.Minute)
 	b.must("auth/checkotp", login(), object{"backup_code": "ABCDE23456"})
 }
+
+// A right password that races with wrong ones clears the count at most once.
+func TestTheLockWithARightPasswordAmongMany(t *testing.T) {
+	b := newHarness(t)
+	b.company.Limits.LockFor = tenant.Duration(24 * time.Hour)
+	token := b.sessionIn(record.CheckPassword)
+	got := race(200, func(i int) error {
+		given := "wrong"
+		if i == 100 {
+			given = password
+		}
+		_, err := b.serveAs(code, addressOf(i), "auth/checkpassword", token, object{"password": given})
+		return err
+	})
+	// If the right password comes in time, it uses the token up.
+	if looked := got["auth.password.invalid"]; looked > 2*b.company.Limits.LockAfter || got[""] == 0 && looked > b.company.Limits.LockAfter {
+		t.Errorf("got %v", got)
+	}
+}

@@ -366,3 +366,33 @@ func TestAnIdentityThatWasJustBoundIsItsAccounts(t *testing.T) {
 		t.Errorf("the event is of %q", last.Mnemocode)
 	}
 }
+
+func TestRacingUsersAreBoundToOne(t *testing.T) {
+	b, v := harnessWithProvider(t, tenant.OAuth{LinkVerifiedEmail: true})
+	b.update(true, func(a *record.Account) { a.Identities = nil })
+	v.user = tenant.OAuthUser{Subject: "new", Email: email, EmailVerified: true}
+	got := race(50, func(int) error {
+		_, err := b.serve("auth/oauth", "", grant(nil))
+		return err
+	})
+	b.Close()
+	if got[""] == 0 || got[""]+got["auth.oauth.notfound"] != 50 || len(b.load().Identities) != 1 || b.mail.count() != 1 {
+		t.Errorf("got %v, the identities %v and %d mails", got, b.load().Identities, b.mail.count())
+	}
+}
+
+// mnemogate can't know whether the provider received the code, so nobody may send it
+// again.
+func TestACodeIsSpentWhateverComesOfIt(t *testing.T) {
+	b, v := harnessWithProvider(t, tenant.OAuth{})
+	body := grant(nil)
+	v.err = errDown
+	b.wrong(wire.ErrUnavailable, "auth/oauth", "", body)
+	v.err = nil
+	b.wrong(wire.ErrOAuthFailed, "auth/oauth", "", body)
+	// No provider was asked with these codes, so they are still unused.
+	body = grant(object{"redirect_uri": callback + "/"})
+	b.wrong(wire.ErrOAuthFailed, "auth/oauth", "", body)
+	body["redirect_uri"] = callback
+	b.must("auth/oauth", "", body)
+}

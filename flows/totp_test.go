@@ -155,3 +155,21 @@ func TestNobodyRemovesTheAppThatTheNextLoginNeeds(t *testing.T) {
 		}
 	}
 }
+
+// A code is valid once across all sessions. A used code is refused but does not
+// count as a guess.
+func TestAnAppsCodeIsGoodOnce(t *testing.T) {
+	b := newHarness(t)
+	shows := b.withApp()
+	first, second := b.awaitingApp(), b.awaitingApp()
+	b.must("auth/checkotp", first, object{"otp": shows(0)})
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", second, object{"otp": shows(0)})
+	b.clock.advance(30 * time.Second) // now it is the code of the previous step
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", second, object{"otp": shows(-30 * time.Second)})
+	b.clock.advance(29 * time.Second)
+	b.wrong(wire.ErrOTPInvalid, "auth/checkotp", second, object{"otp": shows(-30 * time.Second)})
+	if n := b.failureCount(record.WrongCodes); n != 0 {
+		t.Errorf("%d wrong codes were counted", n)
+	}
+	wantStep(t, b.must("auth/checkotp", second, object{"otp": shows(0)}), record.Authorized)
+}
