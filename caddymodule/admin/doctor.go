@@ -232,7 +232,7 @@ func (d *doctor) sessions(ctx context.Context) {
 // clocks compares this machine's clock with those of the stores' servers.
 func (d *doctor) clocks(ctx context.Context) {
 	for _, s := range d.app.Stores() {
-		server, ok := s.(guest.ClockStore)
+		server, ok := s.Store.(guest.ClockStore)
 		if !ok {
 			continue // it is on this machine, or does not tell its time
 		}
@@ -243,8 +243,7 @@ func (d *doctor) clocks(ctx context.Context) {
 			continue // the check of this store reports the error
 		}
 		skew := there.Sub(began.Add(time.Since(began) / 2))
-		kind := strings.Trim(fmt.Sprintf("%T", s), "*") // as in redis.Store
-		f.Message = fmt.Sprintf("%s: its server's clock differs by %s", strings.TrimSuffix(kind, ".Store"), skew.Abs().Round(time.Millisecond))
+		f.Message = fmt.Sprintf("%s: its server's clock differs by %s", s.Module, skew.Abs().Round(time.Millisecond))
 		if skew.Abs() > api.MaxSkew {
 			f.Result, f.Advice = api.Failed, "let both machines take their time from NTP: sessions and codes expire too early or too late"
 		}
@@ -255,7 +254,7 @@ func (d *doctor) clocks(ctx context.Context) {
 // prefixes reports the prefix of this deployment's keys.
 func (d *doctor) prefixes(context.Context) {
 	for _, s := range d.app.Stores() {
-		if keeps, ok := s.(guest.PrefixStore); ok {
+		if keeps, ok := s.Store.(guest.PrefixStore); ok {
 			d.found(api.Finding{Check: "sessions store", Result: api.OK, Message: "the keys of this deployment begin with " + keeps.KeyPrefix()})
 		}
 	}
@@ -264,7 +263,7 @@ func (d *doctor) prefixes(context.Context) {
 // faults reports servers whose settings can lose data.
 func (d *doctor) faults(ctx context.Context) {
 	for _, s := range d.app.Stores() {
-		server, ok := s.(guest.FaultyStore)
+		server, ok := s.Store.(guest.FaultyStore)
 		if !ok {
 			continue
 		}

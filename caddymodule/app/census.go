@@ -22,7 +22,7 @@ func (a *App) takeStock(ctx context.Context) {
 		a.log.Info("the stores answer: " + text)
 		a.warn(empty)
 		for _, s := range a.Stores() {
-			if server, ok := s.(guest.FaultyStore); ok {
+			if server, ok := s.Store.(guest.FaultyStore); ok {
 				faults, _ := server.Faults(ctx)
 				for _, f := range faults {
 					if f.Advice != "" {

@@ -207,10 +207,16 @@ func (a *App) use(directive string, module any, more string) (*pooledStore, erro
 	return used, nil
 }
 
+// A UsedStore is a store in use, with the name of its module.
+type UsedStore struct {
+	guest.Store
+	Module string
+}
+
 // Stores returns the stores in use.
-func (a *App) Stores() (all []guest.Store) {
+func (a *App) Stores() (all []UsedStore) {
 	for _, s := range a.stores {
-		all = append(all, s.Store)
+		all = append(all, UsedStore{s.Store, s.module})
 	}
 	return all
 }
