@@ -48,9 +48,7 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 			return err
 		}
 	case r.Method == http.MethodDelete:
-		if request.Authorization = cookies(r, h.Cookie); len(request.Authorization) > 1 {
-			return nil, twoCookies(h.Cookie)
-		}
+		request.Authorization = cookies(r, h.Cookie)
 		do = func(service *flows.Service) error { return h.endCookie(w, r, service, request) }
 	default:
 		return nil, errSessionMethod
@@ -87,8 +85,11 @@ func (h *Handler) moveToCookie(w http.ResponseWriter, r *http.Request, service *
 // endCookie revokes the session of a cookie, and deletes the cookie unless the session
 // may still be valid.
 func (h *Handler) endCookie(w http.ResponseWriter, r *http.Request, service *flows.Service, request *flows.Request) error {
-	if request.Authorization != nil && crossSite(r, nil) {
+	switch {
+	case request.Authorization != nil && crossSite(r, nil):
 		return errCrossSite
+	case len(request.Authorization) > 1:
+		return twoCookies(h.Cookie)
 	}
 	err := service.End(r.Context(), request)
 	if err == nil || service.Companies[request.Company] != nil && (errors.Is(err, wire.ErrTokenInvalid) || errors.Is(err, wire.ErrTokenExpired)) {
