@@ -29,7 +29,7 @@ const consent = (page, disclaimers) => disclaimers.length > 0 && el('fieldset', 
   el('legend', {}, t('disclaimers.legend')),
   disclaimers.map((d, i) => {
     const id = `disclaimers-${i}`, title = d.title || d.code;
-    const read = link(d.link, sentTo('disclaimers.read', 'title', title, 'auto'));
+    const read = link(d.link, isolated('disclaimers.read', 'title', title, 'auto'));
     return el('div', { class: 'disclaimer' },
       el('b', { id: `${id}-title`, dir: 'auto' }, title),
       d.description && el('p', { id: `${id}-text`, dir: 'auto' }, d.description),
@@ -69,14 +69,14 @@ export function login(page, step) {
   const ways = [
     passkey(page, () => step),
     ...providers.map((provider) =>
-      button([provider.icon && el('img', { src: provider.icon, alt: '' }), el('span', {}, sentTo('login.with', 'name', provider.name || new URL(provider.authorizeUrl).hostname, 'auto'))], () => page.act(() => page.visit(step, provider)), 'other')),
+      button([provider.icon && el('img', { src: provider.icon, alt: '' }), el('span', {}, isolated('login.with', 'name', provider.name || new URL(provider.authorizeUrl).hostname, 'auto'))], () => page.act(() => page.visit(step, provider)), 'other')),
   ].filter(Boolean);
   return {
     stop: autofill(page, step),
     name: 'login',
     heading: t('login.heading'),
     body: [
-      masked && el('p', { class: 'lead' }, sentTo('login.as', 'user', step.user)),
+      masked && el('p', { class: 'lead' }, isolated('login.as', 'user', step.user)),
       form(page, ({ login }) => step.login(login.trim()),
         loginField({ autocomplete: page.config.passkeys ? 'username webauthn' : 'username', enterkeyhint: 'next', value: page.loginId ?? (masked ? '' : step.user ?? '') }),
         page.config.remember && choice(page, 'remember', t('login.remember')),
@@ -205,7 +205,7 @@ function checkOTP(page, step) {
     name: 'code',
     heading: t('code.heading'),
     body: [
-      el('p', { class: 'lead' }, step.phone ? sentTo('code.sent', 'phone', step.phone) : t('code.app')),
+      el('p', { class: 'lead' }, step.phone ? isolated('code.sent', 'phone', step.phone) : t('code.app')),
       form(page, ({ code, disclaimers }) => step.checkOTP(code, { acceptDisclaimers: disclaimers }),
         who(page, step),
         page.config.skipSecondFactor && remembering(page, 'code.device'), // before the code, which is sent by itself
@@ -249,7 +249,7 @@ function recoveryCheckOTP(page, step) {
     name: 'code',
     heading: t('code.heading'),
     body: [
-      el('p', { class: 'lead' }, step.phone ? sentTo('code.sent', 'phone', step.phone) : t('code.sentsomewhere')),
+      el('p', { class: 'lead' }, step.phone ? isolated('code.sent', 'phone', step.phone) : t('code.sentsomewhere')),
       form(page, ({ code }) => step.checkOTP(code), who(page, step), codeField({ length: page.config.otp.length, hint: validity(page, step) }), submit(t('code.submit'))),
       links(
         resend(page, t('code.resend'), step),
@@ -260,8 +260,9 @@ function recoveryCheckOTP(page, step) {
   };
 }
 
-// sentTo returns a text with a value that has a direction of its own.
-export function sentTo(key, name, value, dir = 'ltr') {
+// isolated returns a text with a value that is written in a direction of its own, as a bidi
+// isolate.
+export function isolated(key, name, value, dir = 'ltr') {
   const text = t(key, { [name]: '\0' });
   const [before, after = ''] = text.split('\0');
   const sentence = marked(text);
@@ -367,7 +368,7 @@ function linkMailed(page, step) {
     name: 'mailed',
     heading: t('mail.heading'),
     body: [
-      el('p', { class: 'lead' }, isShown(step.email) ? sentTo('mail.text', 'email', step.email) : t('mail.textsomewhere')),
+      el('p', { class: 'lead' }, isShown(step.email) ? isolated('mail.text', 'email', step.email) : t('mail.textsomewhere')),
       el('p', { class: 'hint' }, t('mail.hint')),
       links(
         button(t('mail.again'), () => page.show(step, { screen: recover })),
@@ -430,7 +431,7 @@ function stepUp(page, step) {
   const asks = {
     passkey: () => [owner, button(t('stepup.passkey'), () => page.act(() => usePasskey(step)), 'main')],
     otp: () => code(t('code.app'), appDigits),
-    sms: () => step.codeSpent ? [resend(page, t('code.resend'), step, { kind: 'main' })] : code(sentTo('code.sent', 'phone', phone), page.config.otp.length),
+    sms: () => step.codeSpent ? [resend(page, t('code.resend'), step, { kind: 'main' })] : code(isolated('code.sent', 'phone', phone), page.config.otp.length),
     backup: () => [
       el('p', { class: 'lead' }, t('backup.text')),
       form(page, ({ backup }) => step.useBackupCode(backup), owner, backupField(), submit(t('code.submit'))),
@@ -490,7 +491,7 @@ export const changed = (page, step) => ({
   heading: t('changed.heading'),
   body: [
     whose(step),
-    el('p', { class: 'lead' }, sentTo('changed.text', 'user', page.former.user)),
+    el('p', { class: 'lead' }, isolated('changed.text', 'user', page.former.user)),
     button(t('already.continue'), () => page.go(), 'main'),
   ],
 });

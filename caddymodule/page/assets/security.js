@@ -4,7 +4,7 @@ import { connect, MnemogateError } from './client.js';
 import { $, el, busy, button, choices, complain, entitle, failed, field, fieldOf, footer, form as formOf, isFilled, labelled, marked, say, submit, textOf, verbatim } from './ui.js';
 import { t, time, language } from './texts.js';
 import { returnTo } from './returnto.js';
-import { appDigits, codeField, isMasked, newPassword, sentTo, username } from './screens.js';
+import { appDigits, codeField, isMasked, isolated, newPassword, username } from './screens.js';
 import { configOf, key, languages } from './frame.js';
 import { device, ago, moment } from './device.js';
 import { creates, isNone, settle } from './passkey.js';
@@ -195,7 +195,7 @@ const sections = {
     return [
       row(
         [
-          el('p', {}, !on ? t('security.twostep.off') : way === 'sms' ? sentTo('security.twostep.on.sms', 'phone', phone) : t(`security.twostep.on.${way}`)),
+          el('p', {}, !on ? t('security.twostep.off') : way === 'sms' ? isolated('security.twostep.on.sms', 'phone', phone) : t(`security.twostep.on.${way}`)),
           !on && way === 'none' && el('p', {}, t('security.twostep.off.none')),
           required && el('p', {}, t('security.twostep.required')),
         ],
@@ -215,7 +215,7 @@ const sections = {
         !asks && button(t(totp ? 'security.app.replace' : 'security.app.setup'), enrol, 'quiet'),
         !asks && totp && !needed && opens('app', 'app-remove', t('security.remove'), { destroys: true })),
       opened === 'app' && enrolment,
-      opened === 'app-remove' && confirmation('app', on ? sentTo('security.app.remove.sms', 'phone', phone) : t('security.app.remove.text'), t('security.remove'), () =>
+      opened === 'app-remove' && confirmation('app', on ? isolated('security.app.remove.sms', 'phone', phone) : t('security.app.remove.text'), t('security.remove'), () =>
         change('app', 'app-remove', () => me.removeTOTP(), t('security.app.removed'))),
     ];
   },
@@ -371,7 +371,7 @@ const sendCode = (kind, value) => act(kind, kind, async () => {
 
 const codeForm = (kind) => form(kind, ({ code }) => change(kind, kind, () => me[kind].confirm(sent.token, code), t(sent.to === factors[kind]?.value ? 'security.contact.confirmed' : `security.${kind}.changed`)),
   t('code.submit'),
-  el('div', { id: `${kind}-ask` }, sentTo(kind === 'phone' ? 'code.sent' : 'security.email.sent', kind, sent.to)),
+  el('div', { id: `${kind}-ask` }, isolated(kind === 'phone' ? 'code.sent' : 'security.email.sent', kind, sent.to)),
   codeField({ length: kind === 'phone' ? config.otp.length : 8, above: `${kind}-ask` }),
   el('p', {}, button(t('code.resend'), () => sendCode(kind, sent.value))));
 
