@@ -83,8 +83,8 @@ func (h *Handler) pageOptions(p *LoginPage) page.Options {
 	return options
 }
 
-// checkLoginPages sets the default company, the site's only one, and refuses a page
-// without a company.
+// checkLoginPages sets the default company, the site's only one. It refuses a page without
+// a company, or with a captcha that it can't show, and notes providers that can't work.
 func (h *Handler) checkLoginPages() error {
 	if len(h.LoginPages) == 0 {
 		return nil
