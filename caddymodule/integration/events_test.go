@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -92,11 +91,10 @@ func readLines(t *testing.T, file string, n int) []map[string]any {
 			t.Fatal(err)
 		}
 		lines = nil
-		scanner := bufio.NewScanner(strings.NewReader(string(content)))
-		for scanner.Scan() {
+		for text := range strings.Lines(wholeLines(string(content))) {
 			line := map[string]any{}
-			if err := json.Unmarshal(scanner.Bytes(), &line); err != nil {
-				t.Fatalf("%s is no JSON: %v", scanner.Text(), err)
+			if err := json.Unmarshal([]byte(text), &line); err != nil {
+				t.Fatalf("%s is no JSON: %v", text, err)
 			}
 			lines = append(lines, line)
 		}

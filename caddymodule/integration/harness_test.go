@@ -387,12 +387,15 @@ func (s *site) Write(p []byte) (int, error) {
 func (s *site) log() string {
 	s.logMu.Lock()
 	defer s.logMu.Unlock()
-	logs := s.logs.String()
+	logs := wholeLines(s.logs.String())
 	for _, node := range s.nodes {
 		logs += node.log()
 	}
 	return logs
 }
+
+// wholeLines leaves out the line that Caddy is still writing.
+func wholeLines(log string) string { return log[:strings.LastIndexByte(log, '\n')+1] }
 
 // tells waits until a text appears in Caddy's log, which arrives through a pipe.
 func (s *site) tells(text string) {

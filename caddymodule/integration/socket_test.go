@@ -197,13 +197,14 @@ func TestNoTokenAmongProtocolsIsLogged(t *testing.T) {
 	}
 	s.get("/last", "").wantStatus(401)
 
-	var log []byte
+	var log string
 	s.eventually("the last entry", func() bool {
-		log, _ = os.ReadFile(file)
-		return strings.Contains(string(log), `"/last"`)
+		content, _ := os.ReadFile(file)
+		log = wholeLines(string(content))
+		return strings.Contains(log, `"/last"`)
 	})
 	var entries []string
-	for line := range strings.Lines(string(log)) {
+	for line := range strings.Lines(log) {
 		var entry struct {
 			Level, Msg string
 			Request    struct {
