@@ -20,6 +20,8 @@ var steps = causes.Steps{
 	causes.Silent:    "check that it runs and how busy it is, that no firewall is between, and that it has TLS on this port if the URL begins with rediss://",
 }
 
+const sentinelLogin = "the sentinels want a password of their own: correct sentinel_user and sentinel_password in the URL"
+
 const noRight = "give this user the rights that docs/many-nodes.md lists for it (ACL SETUSER): channels &mnemogate:*, keys ~{mg:*, and commands"
 
 // stepsByAnswer are by the beginning of the answer.
@@ -29,6 +31,8 @@ var stepsByAnswer = []struct{ prefix, step string }{
 	{"NOPERM", noRight},
 	{"The user executing the script", noRight}, // the answer to a script that may not publish
 	{"unknown command", "mnemogate needs this command: use Redis 7 or newer, and take it out of rename-command there"},
+	{"unknown command 'cluster'", "it is not one of a Cluster: name it alone, or add sentinel if these are sentinels"},
+	{"unknown command 'sentinel'", "it is no sentinel: name the sentinels, or leave out sentinel"},
 	{"DB index", "it has no database of this number: write a lower one in the URL, or raise its databases"},
 	{"This instance has cluster support disabled", "it is not one of a Cluster: name it alone, or add sentinel if these are sentinels"},
 	{isFull, "it takes no more connections: raise its maxclients, or lower pool_size on the nodes"},
@@ -44,16 +48,20 @@ var stepsByAnswer = []struct{ prefix, step string }{
 // explain adds what to do about an error of a server.
 func explain(err error) error {
 	step := ""
+	sentinels := err != nil && strings.Contains(err.Error(), "redis: all sentinels")
 	switch {
 	case errors.Is(err, errReplicas):
 		step = "see that its replicas run and follow, or lower wait_replicas"
-	case err != nil && strings.Contains(err.Error(), "redis: all sentinels"):
+	case sentinels:
 		step = "no sentinel answers, or none knows the master: check their addresses and the name of the master"
 	}
 	for _, a := range stepsByAnswer {
 		if goredis.HasErrorPrefix(err, a.prefix) {
 			step = a.step
 		}
+	}
+	if sentinels && goredis.IsAuthError(err) {
+		step = sentinelLogin
 	}
 	return causes.Explain(err, cmp.Or(step, steps.Step(err)))
 }

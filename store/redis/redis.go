@@ -105,10 +105,12 @@ const (
 )
 
 var (
-	errClosed    = errors.New("the Redis store is closed")
-	errIsCluster = errors.New("the server is one of a Cluster; name several of its nodes")
-	errReplicas  = errors.New("too few replicas have the change")
-	errSilent    = errors.New("a script answered nothing")
+	errClosed     = errors.New("the Redis store is closed")
+	errIsCluster  = errors.New("the server is one of a Cluster; name several of its nodes")
+	errIsSentinel = errors.New("the server is a sentinel; add sentinel <master>")
+	errNoMaster   = errors.New("the Cluster has no masters yet; create it with redis-cli --cluster create")
+	errReplicas   = errors.New("too few replicas have the change")
+	errSilent     = errors.New("a script answered nothing")
 )
 
 // Open returns the store. It reads the CA file but does not connect. Its errors
@@ -218,7 +220,7 @@ func (r *Store) Start(ctx context.Context) error {
 		return r.limited(ctx, func(context.Context) error { return nil }) // fails if the store is closed
 	}
 	_, err := r.Faults(ctx)
-	if err != nil && !errors.Is(err, errIsCluster) {
+	if err != nil && !errors.Is(err, errIsCluster) && !errors.Is(err, errIsSentinel) {
 		return fmt.Errorf("%w: %w", record.ErrUnreachable, err)
 	}
 	r.started.Store(err == nil)
@@ -239,6 +241,9 @@ func (r *Store) Faults(ctx context.Context) (faults []record.Fault, err error) {
 			}
 			if r.cluster == nil && infoField(info, "cluster_enabled") == "1" {
 				return errIsCluster
+			}
+			if infoField(info, "redis_mode") == "sentinel" {
+				return errIsSentinel
 			}
 			// The client library does not give the address of a sentinel's master.
 			name := cmp.Or(r.master, server.Options().Addr)
@@ -514,6 +519,9 @@ func (r *Store) servers(ctx context.Context) (map[string]*goredis.Client, error)
 		servers[c.Options().Addr] = c
 		return nil
 	})
+	if err == nil && len(servers) == 0 {
+		err = errNoMaster
+	}
 	return servers, err
 }
 

@@ -203,6 +203,32 @@ func TestRedisThatIsNotAsItShouldBeSaysWhatToDo(t *testing.T) {
 	}
 }
 
+// An operator who mixes up servers, sentinels and a Cluster learns that.
+func TestRedisIsNotWhatTheConfigurationSays(t *testing.T) {
+	ports := storetest.FreePorts(t, 3)
+	master, node := storetest.NewRedis(t, ports[0]), storetest.NewClusterNode(t)
+	open := storetest.NewSentinel(t, ports[1], ports[0])
+	locked := storetest.NewSentinel(t, ports[2], ports[0], "requirepass secret")
+	for _, s := range []*storetest.Redis{master, node, open, locked} {
+		must(t, s.Start())
+	}
+	for _, test := range []struct {
+		o    Options
+		want string
+	}{
+		{Options{URLs: []string{open.URL()}}, "add sentinel <master>"},
+		{Options{URLs: []string{open.URL(), open.URL()}}, "add sentinel if these are sentinels"},
+		{Options{URLs: []string{master.URL()}, SentinelMaster: "m"}, "leave out sentinel"},
+		{Options{URLs: []string{locked.URL()}, SentinelMaster: "m"}, "sentinel_password"},
+		{Options{URLs: []string{locked.URL() + "?sentinel_password=wrong"}, SentinelMaster: "m"}, "sentinel_password"},
+		{Options{URLs: []string{node.URL(), node.URL()}}, "redis-cli --cluster create"},
+	} {
+		if err := openStore(t, test.o).Start(bg); err == nil || !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%+v: got %v, want %q", test.o, err, test.want)
+		}
+	}
+}
+
 // docs/many-nodes.md lists the rights that a user needs.
 func TestRedisUserNeedsFewRights(t *testing.T) {
 	one := storetest.NewRedis(t, storetest.FreePorts(t, 1)[0])

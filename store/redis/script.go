@@ -92,7 +92,7 @@ func (r *Store) eval(ctx context.Context, p location, s *script, command []any) 
 	// conn.Wait would wait ten seconds longer than asked.
 	wait := goredis.NewIntCmd(ctx, "wait", r.wait, r.limits.Replicas.Milliseconds())
 	if err := conn.Process(ctx, wait); err != nil {
-		return false, nil, fmt.Errorf("waiting for replicas: %w", err)
+		return false, nil, fmt.Errorf("%w: %w", errReplicas, err)
 	}
 	if wait.Val() < int64(r.wait) {
 		return false, nil, errReplicas
