@@ -219,8 +219,8 @@ func (c *Company) Guests() []Guest {
 	guests := []Guest{{"captcha", e.Captcha}}
 	for _, channel := range []Guest{{"sms", e.SMS}, {"mail", e.Mail}} {
 		gateways, _ := channel.Module.(message.Gateways)
-		for _, g := range gateways {
-			guests = append(guests, Guest{channel.Directive, g.Sender})
+		for i, g := range gateways {
+			guests = append(guests, Guest{guest.Nth(channel.Directive, i), g.Sender})
 		}
 	}
 	guests = append(guests, Guest{"events", e.Events.Receiver}, Guest{"password migrate", e.Migrate}, Guest{"password breached", e.Breached.List})

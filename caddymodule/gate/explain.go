@@ -8,6 +8,7 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
@@ -80,11 +81,7 @@ func (h *Handler) rulesFor(r *http.Request) []api.Rule {
 	}
 	rules := []api.Rule{}
 	for _, m := range matches {
-		key := m.Option
-		if m.Nth > 0 {
-			key = fmt.Sprint(key, " ", m.Nth+1)
-		}
-		at := h.Source[key]
+		at := h.Source[guest.Nth(m.Option, m.Nth)]
 		colon := max(0, strings.LastIndexByte(at, ':'))
 		line, _ := strconv.Atoi(strings.TrimPrefix(at[colon:], ":"))
 		rules = append(rules, api.Rule{Rule: m.Option, Value: m.Value, File: at[:colon], Line: line})

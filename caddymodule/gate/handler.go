@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -206,10 +207,10 @@ func (h *Handler) provision(ctx caddy.Context) error {
 		h.app.RegisterServer(server)
 		h.noteUnasked(server)
 	}
-	for _, p := range h.LoginPages {
+	for i, p := range h.LoginPages {
 		var err error
 		if p.page, err = page.New(h.pageOptions(p)); err != nil {
-			return fmt.Errorf("login_page: %w", err)
+			return guest.Inside(guest.Nth("login_page", i), err)
 		}
 	}
 	if h.SelfService > 0 {
@@ -222,11 +223,14 @@ func (h *Handler) provision(ctx caddy.Context) error {
 
 // noteWeak records settings that are valid but probably not meant.
 func (h *Handler) noteWeak() {
-	given := h.Rules.Patterns()
-	for _, rule := range h.Role {
-		given["role"] = append(given["role"], rule.Role)
+	given := map[string][]string{"public": h.Public, "mfa": h.MFA}
+	for i, f := range h.Fresh {
+		given[guest.Nth("fresh", i)] = f.Paths
 	}
-	for _, directive := range []string{"public", "fresh", "mfa", "role"} {
+	for i, r := range h.Role {
+		given[guest.Nth("role", i)] = append([]string{r.Role}, r.Paths...)
+	}
+	for _, directive := range slices.Sorted(maps.Keys(given)) {
 		for _, word := range given[directive] {
 			if strings.Contains(word, ",") {
 				h.app.Note([]app.Weakness{{Directive: directive, At: h.Source.Line(directive), Weakness: guest.Weakness{
@@ -236,9 +240,10 @@ func (h *Handler) noteWeak() {
 			}
 		}
 	}
-	for _, p := range h.LoginPages {
+	for i, p := range h.LoginPages {
+		option := guest.Nth("login_page", i)
 		for _, weak := range p.Weaknesses() {
-			h.app.Note([]app.Weakness{{Directive: "login_page", At: h.Source.Line("login_page color"), Weakness: weak}})
+			h.app.Note([]app.Weakness{{Directive: option, At: h.Source.Line(option + " color"), Weakness: weak}})
 		}
 	}
 	for _, p := range h.Public {

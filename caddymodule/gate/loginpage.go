@@ -104,25 +104,28 @@ func (h *Handler) checkLoginPages() error {
 		}
 		h.LoginPages[0].Companies = served
 	}
-	for _, code := range h.LoginPages.companies() {
-		if !slices.Contains(served, code) {
-			return fmt.Errorf("login_page: this site serves no company %q; name one that it does", code)
-		}
-		for _, g := range h.app.Companies[code].Guests() {
-			if kind := widgetWithoutKey(g.Module); kind != "" {
-				return fmt.Errorf("login_page: the page can't show the captcha of company %s without a key; set site_key in the block of captcha %s", code, kind)
+	for i, p := range h.LoginPages {
+		option := guest.Nth("login_page", i)
+		for _, code := range p.Companies {
+			if !slices.Contains(served, code) {
+				return fmt.Errorf("%s: this site serves no company %q; name one that it does", option, code)
 			}
+			for _, g := range h.app.Companies[code].Guests() {
+				if kind := widgetWithoutKey(g.Module); kind != "" {
+					return fmt.Errorf("%s: the page can't show the captcha of company %s without a key; set site_key in the block of captcha %s", option, code, kind)
+				}
+			}
+			h.noteProviders(option, code)
 		}
-		h.noteProviders(code)
 	}
 	return nil
 }
 
 // noteProviders records the providers of a company whose button on the page can't work.
-func (h *Handler) noteProviders(code string) {
+func (h *Handler) noteProviders(option, code string) {
 	address := "/" + code + "/" + loginPath
 	for _, id := range h.app.Companies[code].ProvidersWithout(address) {
-		h.app.Note([]app.Weakness{{Company: code, Directive: "login_page", At: h.Source.Line("login_page"), Weakness: guest.Weakness{
+		h.app.Note([]app.Weakness{{Company: code, Directive: option, At: h.Source.Line(option), Weakness: guest.Weakness{
 			Message: fmt.Sprintf("the button of provider %d fails, because the provider can't send the browser back to the page", id),
 			Advice:  fmt.Sprintf("list https://<host>%s%s as a redirect_uri, here and at the provider", h.BasePath, address),
 		}}})

@@ -18,11 +18,19 @@ type Source map[string]string
 // named lists the repeatable options whose first argument distinguishes them. Keys
 // contain no other arguments, since these may be secrets. A key has a name only at the
 // outermost level.
-var named = map[string]bool{"company": true, "disclaimer": true, "oauth": true, "account": true, "key": true}
+var named = map[string]bool{"company": true, "disclaimer": true, "oauth": true, "account": true, "key": true, "header": true}
 
-// numbered lists the options of a site that may stand several times. From the second on, a
-// key has the number after the name, as in `role 2`.
-var numbered = map[string]bool{"fresh": true, "role": true}
+// numbered lists the options that may stand several times and have no name. See Nth.
+var numbered = map[string]bool{"fresh": true, "role": true, "login_page": true, "sms": true, "mail": true}
+
+// Nth names the option at index i of those with one name. From the second on, it has the
+// number after the name, as in `role 2`.
+func Nth(option string, i int) string {
+	if i == 0 {
+		return option
+	}
+	return fmt.Sprint(option, " ", i+1)
+}
 
 // SourceOf reads the positions of a directive. d must begin with its first token.
 func SourceOf(d *caddyfile.Dispenser) Source {
@@ -39,9 +47,10 @@ func line(d *caddyfile.Dispenser) string { return fmt.Sprintf("%s:%d", d.File(),
 func (s Source) read(d *caddyfile.Dispenser, outer string) {
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		name, at := d.Val(), line(d)
-		key := strings.TrimSpace(outer + " " + name)
-		for n := 2; outer == "" && numbered[name] && s[key] != ""; n++ {
-			key = fmt.Sprint(name, " ", n)
+		option := strings.TrimSpace(outer + " " + name)
+		key := option
+		for i := 1; numbered[name] && s[key] != ""; i++ {
+			key = Nth(option, i)
 		}
 		s.add(key, at)
 		if args := d.RemainingArgs(); named[name] && len(args) > 0 && !(name == "key" && outer != "") {

@@ -156,7 +156,7 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 		"sms log {\ncountries\n}":                                              "company acme: sms: countries: <prefix> is missing; write countries <prefix>..., at Caddyfile:7",
 		"sms log {\nname \"\"\n}":                                              "company acme: sms: name: the value is empty; write name <name>, at Caddyfile:7",
 		"sms log {\ncountries 370\n}":                                          "company acme: sms: countries: '370' is not the beginning of an international number; write it as +370, at Caddyfile:7",
-		"sms log\nsms log":                                                     "sms: two gateways have the name log; write name and another one into the block of one, at Caddyfile:6",
+		"sms log\nsms log":                                                     "sms 2: two gateways have the name log; write name and another one into the block of one, at Caddyfile:7",
 		"sms webhook https://gateway.example {\nsecret whsec_?\n}":             "company acme: sms: secret: what follows whsec_ must be base64, at Caddyfile:7",
 		"sms webhook https://gateway.example {\ntimeout 2m\nsecret {env.X}\n}": "company acme: sms: timeout: '2m' is too long; choose at most 1m, at Caddyfile:7",
 		"oauth 1 oidc https://id.example {\nclient_id us\n}":                   "company acme: oauth 1: client_secret is missing; a client without one needs require_pkce, at Caddyfile:8",

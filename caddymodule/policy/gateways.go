@@ -131,6 +131,7 @@ func (p *Policy) loadGateways(ctx caddy.Context) (err error) {
 
 // loadGateway appends the gateway whose module is in the field SenderRaw of host.
 func loadGateway(ctx caddy.Context, before message.Gateways, host any, directive, name string, countries []string) (message.Gateways, error) {
+	directive = guest.Nth(directive, len(before))
 	sender, err := guest.Load[message.Sender](ctx, host, "SenderRaw")
 	if err != nil {
 		return nil, guest.Inside(directive, err)
