@@ -150,6 +150,13 @@ func (s *site) try(c *http.Client, r *http.Request) (answer, error) {
 		}
 	}
 	s.checkDocumented(r, a)
+	if a.Status == http.StatusServiceUnavailable {
+		s.t.Cleanup(func() {
+			if s.t.Failed() {
+				s.t.Logf("%s %s got 503: %s", r.Method, r.URL.Path, s.refusals())
+			}
+		})
+	}
 	return a, nil
 }
 
