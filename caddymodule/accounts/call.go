@@ -337,9 +337,11 @@ func asError(err error) *Error {
 // does.
 func (c *Call) body() ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(c.Body, api.MaxAccount+1))
-	switch {
+	switch _, cut := errors.AsType[*http.MaxBytesError](err); {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, &Error{Status: http.StatusBadRequest, Message: "the body did not arrive in time; send it at once"}
+	case cut:
+		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Message: "the body has more bytes than Caddy's request_body lets through; send less"}
 	case err != nil:
 		return nil, &Error{Status: http.StatusBadRequest, Message: "the body could not be read; send it again"}
 	case len(data) > api.MaxAccount:

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -53,7 +54,8 @@ func explain(c *accounts.Call) error {
 	if err != nil {
 		return &accounts.Error{Status: http.StatusConflict, Message: "the running configuration has no sites: add one"}
 	}
-	found, err := bypass.Find(running.(*caddyhttp.App).Servers, r.WithContext(c.Context()), port)
+	ctx := context.WithValue(c.Context(), http.LocalAddrContextKey, &net.TCPAddr{Port: int(port)}) // as the server sets it
+	found, err := bypass.Find(running.(*caddyhttp.App).Servers, r.WithContext(ctx), port)
 	if err != nil {
 		return &accounts.Error{Status: http.StatusNotFound, Field: "url", Message: "url: " + err.Error()}
 	}
@@ -75,6 +77,9 @@ func imagine(method, address string) (r *http.Request, port uint, err error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && u.Scheme != "http" {
 		return nil, 0, &manage.FieldError{Field: "url", Message: "it must be a whole URL as the client has it, such as https://api.example.com/orders"}
+	}
+	if u.Host, err = httpguts.PunycodeHostPort(u.Host); err != nil { // as clients send it
+		return nil, 0, &manage.FieldError{Field: "url", Message: "its host is not a name or an address"}
 	}
 	r, err = http.ReadRequest(bufio.NewReader(strings.NewReader(method + " " + u.RequestURI() + " HTTP/1.1\r\nHost: " + u.Host + "\r\n\r\n")))
 	if err != nil {

@@ -40,9 +40,11 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, want bodyType
 	if err == nil && int64(len(body)) <= limit {
 		bodies.Unlimit(w, r)
 	}
-	switch {
+	switch _, cut := errors.AsType[*http.MaxBytesError](err); {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, errBodySlow
+	case cut: // by Caddy's request_body
+		return nil, wire.ErrTooLarge
 	case err != nil:
 		return nil, wire.ErrValidation // the client closed the connection
 	case int64(len(body)) > limit:

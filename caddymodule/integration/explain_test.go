@@ -88,6 +88,8 @@ func TestARequestIsExplained(t *testing.T) {
 		want []string
 	}{
 		{0, "https://api.example.com/v1/acme/x", []string{"site    api.example.com", "passes", "X-Profile-Mnemocode: alice", "X-Company-Code: acme", "X-Profile-Role: editor", "X-Profile-Auth-Methods: pwd", "X-Profile-Session: (", "X-Mnemogate-Assertion: (an assertion by https://api.example.com/acme)"}},
+		{0, "https://api.example.com:8443/v1/acme/x", []string{"(an assertion by https://api.example.com:8443/acme)"}},
+		{0, "https://clés.example.com/x", []string{"site    keys.example.com, xn--cls-cma.example.com", "passes"}},
 		{0, "https://api.example.com/v1/pay/new", []string{"rule    fresh 5m0s /pay/*, at ", lineOf("fresh 5m"), "rule    fresh 1m0s /pay/new, at ", lineOf("fresh 1m"), "passes"}},
 		{0, "https://api.example.com/v1/admin/texts/x?a=b", []string{lineOf("role admin"), lineOf("role editor"), "passes"}},
 		{1, "https://api.example.com/v1/x/..;/admin/x", []string{"role admin /admin/*", "refused  403 auth.session.invalid role"}},

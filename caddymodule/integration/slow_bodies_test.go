@@ -228,3 +228,36 @@ func TestBodiesThatNeverEnd(t *testing.T) {
 		t.Errorf("caddy ends after %v", took)
 	}
 }
+
+// Caddy's request_body may let less through than max_body. A body whose length it can't
+// see is then refused while mnemogate reads it.
+func TestBodiesThatCaddyCuts(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people, site: `
+		request_body {
+			max_size 100
+		}
+		handle_path /manage/* {
+			mnemogate_accounts {
+				key writer a-key-of-a-writer {
+					may write
+				}
+			}
+		}
+		handle {
+			mnemogate
+			reverse_proxy BACKEND
+		}`})
+	for path, key := range map[string]string{
+		"/acme/v2/auth/login":   sessionKey,
+		"/manage/acme/accounts": "Authorization: Bearer a-key-of-a-writer\r\n",
+	} {
+		conn := s.dial()
+		get(fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n80\r\n%128s\r\n0\r\n\r\n", path, key, "{}"))(t)
+		response := get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
+		if body := get(io.ReadAll(response.Body))(t); response.StatusCode != http.StatusRequestEntityTooLarge || !bytes.Contains(body, []byte("error")) {
+			t.Errorf("%s: got %s, %s", path, response.Status, body)
+		}
+		_ = conn.Close()
+	}
+}
