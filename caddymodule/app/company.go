@@ -420,7 +420,7 @@ func (c *Company) checkDisclaimers() error {
 			return fmt.Errorf("disclaimer %s appears twice; remove one", d.Code)
 		}
 		seen[d.Code] = true
-		if err := d.check(); err != nil {
+		if err := cmp.Or(guest.CheckNoPlaceholder(d.Code+d.Version, "write its code and version themselves"), d.check()); err != nil {
 			return fmt.Errorf("disclaimer %s: %w", d.Code, err)
 		}
 	}
@@ -470,6 +470,9 @@ func (c *Company) checkAccounts() error {
 
 func checkSeed(seed manage.Seed) error {
 	a := seed.Account
+	if err := cmp.Or(guest.Inside("login", guest.CheckNoPlaceholder(a.LoginName, "write the name that the user types")), guest.Inside("question", asRead(a.Question))); err != nil {
+		return err
+	}
 	a.AnswerHash = seed.Answer // not hashed yet; only its presence matters here
 	if password.LooksLikeHash(seed.Password) {
 		a.PasswordHash = seed.Password

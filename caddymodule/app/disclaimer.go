@@ -56,10 +56,12 @@ var disclaimerTexts = []struct {
 	in    func(*DisclaimerTexts) *string
 	check func(string) error
 }{
-	{"title", "<text>", func(t *DisclaimerTexts) *string { return &t.Title }, nil},
-	{"description", "<text>", func(t *DisclaimerTexts) *string { return &t.Description }, nil},
+	{"title", "<text>", func(t *DisclaimerTexts) *string { return &t.Title }, asRead},
+	{"description", "<text>", func(t *DisclaimerTexts) *string { return &t.Description }, asRead},
 	{"link", "<url>", func(t *DisclaimerTexts) *string { return &t.Link }, guest.CheckURL},
 }
+
+func asRead(text string) error { return guest.CheckNoPlaceholder(text, "write it as users read it") }
 
 // parse parses the block of a disclaimer.
 func (dis *Disclaimer) parse(d *caddyfile.Dispenser) error {
@@ -88,9 +90,6 @@ func (dis *Disclaimer) parse(d *caddyfile.Dispenser) error {
 				return d.Err("already specified; remove one")
 			}
 			*to = args[len(args)-1]
-			if text.check == nil {
-				return nil
-			}
 			return guest.Literally(d, *to, text.check)
 		}
 	}
@@ -137,7 +136,7 @@ func (dis *Disclaimer) check() error {
 }
 
 func checkText(text string, check func(string) error) error {
-	if text == "" || check == nil {
+	if text == "" {
 		return nil
 	}
 	return check(text)

@@ -186,6 +186,27 @@ func TestMistakesAreToldWithTheirLine(t *testing.T) {
 	}
 }
 
+// A placeholder where none is replaced is refused. Otherwise it would be the text that
+// users read, or the version of a disclaimer, which then never changes.
+func TestPlaceholdersAreReplacedOrRefused(t *testing.T) {
+	guesttest.Environment(t)
+	for _, option := range []string{
+		"disclaimer {env.X} {\ntitle a\n}", "disclaimer terms {env.X} {\ntitle a\n}", "disclaimer terms {\ntitle {env.X}\n}",
+		"disclaimer terms {\ntitle a\ntitle lt {env.X}\n}", "disclaimer terms {\ntitle a\ndescription {env.X}\n}",
+		"account a {\nlogin {env.X}\n}", "account a {\nlogin a\nquestion {env.X} b\n}",
+		"sms log {\nname {env.X}\n}", "mail log {\nname {env.X}\n}",
+		"password {\nregex {env.X}\n}", "password {\nregex .* {file.X}\n}",
+	} {
+		_, err := adaptAndValidate("{\nmnemogate {\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n" + option + "\n}\n}\n}")
+		if err == nil || !regexp.MustCompile(`: placeholders are not replaced here; write .*, at Caddyfile:\d+$`).MatchString(err.Error()) {
+			t.Errorf("%s\n\tgot %v", option, err)
+		}
+	}
+	if _, err := adaptAndValidate("{\nmnemogate {\ncompany acme {\napi_key off\ncaptcha off\npassword {\nregex .{8,} \"One of {}\"\n}\n}\n}\n}"); err != nil {
+		t.Error(err)
+	}
+}
+
 // Plain http to another machine requires the word insecure at each address.
 func TestHTTPToAnotherMachineNeedsTheWordInsecure(t *testing.T) {
 	const refused = "anyone on the network path can read http"

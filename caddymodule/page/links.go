@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/text/language"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
 // Link is a link to a page of the operator.
@@ -37,6 +39,9 @@ func (l Link) Check() error {
 	}
 	if strings.TrimSpace(l.Text) == "" {
 		return errors.New("it has no text; write what users should read, in quotes, before the address")
+	}
+	if err := guest.CheckNoPlaceholder(l.Text, "write the text as users read it"); err != nil {
+		return err
 	}
 	u, err := url.Parse(l.URL)
 	switch {

@@ -117,6 +117,9 @@ func New(o Options) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := guest.CheckNoPlaceholder(o.Title, "write it as users read it"); err != nil {
+		return nil, guest.Inside("title", err)
+	}
 	if o.LogoDark != "" && o.Logo == "" {
 		return nil, errors.New("logo_dark: there is no logo that it could replace; set logo, too")
 	}

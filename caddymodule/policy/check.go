@@ -62,6 +62,9 @@ func (p *Policy) checkPasswords() error {
 	if _, err := compile(p.Password.Regex); err != nil {
 		return err
 	}
+	if text := p.Password.Regex + p.Password.RegexDescription; strings.Contains(text, "{env.") || strings.Contains(text, "{file.") { // other braces have a meaning
+		return errors.New("password regex: placeholders are not replaced here; write the expression and its description themselves")
+	}
 	if list := p.Password.Breached; list != nil {
 		if err := list.Check(); err != nil {
 			return fmt.Errorf("password breached: %w", err)

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -101,9 +102,15 @@ func parseGateway(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage
 
 // checkGateways refuses countries that no phone has.
 func (p *Policy) checkGateways() error {
+	const advice = "write the name as metrics and the log should have it"
 	for _, g := range p.SMS {
-		if err := checkCountries(g.Countries); err != nil {
-			return guest.Inside("sms countries", err)
+		if err := cmp.Or(guest.Inside("name", guest.CheckNoPlaceholder(g.Name, advice)), guest.Inside("countries", checkCountries(g.Countries))); err != nil {
+			return guest.Inside("sms", err)
+		}
+	}
+	for _, g := range p.Mail {
+		if err := guest.CheckNoPlaceholder(g.Name, advice); err != nil {
+			return guest.Inside("mail: name", err)
 		}
 	}
 	return nil
