@@ -47,19 +47,11 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 		return record.Account{}, err
 	}
 	a.Company = ad.Company.Code
-	if err := ad.check(ch, a, record.Account{}); err != nil {
-		return record.Account{}, err // before time is spent on hashes
-	}
-	hashed, err := ad.hash(ctx, ch)
+	setSecrets, err := ad.secrets(ctx, ch)
 	if err != nil {
 		return record.Account{}, err
 	}
-	hashed.set(&a)
-	setTOTP, err := ad.importTOTP(ctx, ch.TOTP)
-	if err != nil {
-		return record.Account{}, err
-	}
-	setTOTP(&a)
+	setSecrets(&a)
 	slices.SortFunc(a.Identities, record.Identity.Compare)
 	a.Accepted = slices.SortedFunc(slices.Values(ch.Accepted), record.Acceptance.Compare)
 	a.NewBackupCodes, a.NewPasskeys = ch.BackupCodes, ch.Passkeys

@@ -98,15 +98,8 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 		if err := ad.apply(ch, &wanted); err != nil {
 			return record.Account{}, false, err
 		}
-		if err := ad.check(ch, wanted, a); err != nil {
-			return record.Account{}, false, err
-		}
 	}
-	hashed, err := ad.hash(ctx, ch)
-	if err != nil {
-		return record.Account{}, false, err
-	}
-	setTOTP, err := ad.importTOTP(ctx, ch.TOTP)
+	setSecrets, err := ad.secrets(ctx, ch)
 	if err != nil {
 		return record.Account{}, false, err
 	}
@@ -120,11 +113,7 @@ func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ rec
 		if err := ad.apply(ch, a); err != nil {
 			return false, err
 		}
-		if err := ad.check(ch, *a, before); err != nil {
-			return false, err
-		}
-		hashed.set(a)
-		setTOTP(a)
+		setSecrets(a)
 		changes = ad.changes(before, *a)
 		if len(changes.Fields) == 0 {
 			return false, errUnchanged
@@ -334,14 +323,20 @@ func (ad *Admin) changes(before, after record.Account) record.Event {
 	return e
 }
 
+// apply makes a change, except for its plain secrets. It refuses one whose result would be
+// an invalid account.
 func (ad *Admin) apply(ch Change, a *record.Account) error {
 	before := *a
-	var err error
 	if ch.Apply != nil {
-		err = ch.Apply(a)
+		if err := ch.Apply(a); err != nil {
+			return err
+		}
 		Read(ad.Company, a, before)
 	}
-	return cmp.Or(err, ad.prove(ch, a, before))
+	if err := ad.prove(ch, a, before); err != nil {
+		return err
+	}
+	return ad.check(ch, *a, before)
 }
 
 // check refuses a change whose result would be an invalid account.
@@ -380,27 +375,29 @@ func (ch Change) check(a, before record.Account, own password.Argon2id) error {
 	return CheckAccount(a, before, own)
 }
 
-// A hashedChange holds the hashes of a Change's plain secrets.
-type hashedChange struct{ password, answer string }
-
-func (h hashedChange) set(a *record.Account) {
-	a.PasswordHash = cmp.Or(h.password, a.PasswordHash)
-	a.AnswerHash = cmp.Or(h.answer, a.AnswerHash)
-}
-
-// hash returns the hashes. If the rules for users apply, it first asks whether the
+// secrets hashes or encrypts the secrets of a change, which takes time. The function that it
+// returns gives them to the account. If the rules for users apply, it first asks whether the
 // password was breached.
-func (ad *Admin) hash(ctx context.Context, ch Change) (h hashedChange, err error) {
+func (ad *Admin) secrets(ctx context.Context, ch Change) (set func(*record.Account), err error) {
 	if ch.UserRules && ch.Password != "" {
 		if err := ad.checkBreached(ctx, "password", ch.Password); err != nil {
-			return h, err
+			return nil, err
 		}
 	}
-	if h.password, err = ad.hashOne(ctx, password.Normalize(ch.Password)); err != nil {
-		return h, err
+	passwordHash, err := ad.hashOne(ctx, password.Normalize(ch.Password))
+	if err != nil {
+		return nil, err
 	}
-	h.answer, err = ad.hashOne(ctx, typed.Answer(ch.Answer))
-	return h, err
+	answerHash, err := ad.hashOne(ctx, typed.Answer(ch.Answer))
+	if err != nil {
+		return nil, err
+	}
+	setTOTP, err := ad.importTOTP(ctx, ch.TOTP)
+	return func(a *record.Account) {
+		a.PasswordHash = cmp.Or(passwordHash, a.PasswordHash)
+		a.AnswerHash = cmp.Or(answerHash, a.AnswerHash)
+		setTOTP(a)
+	}, err
 }
 
 func (ad *Admin) hashOne(ctx context.Context, secret string) (string, error) {

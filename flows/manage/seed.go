@@ -27,13 +27,13 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return e.Field + ": " + e.Message }
 
-// Read replaces what people typed into the login ids of an account with what is stored. It
-// leaves alone those that the account had before, and what it can't read, which
 const (
 	noPhone = "it is not a possible phone; write it as an international number, as in +37060012345"
 	noEmail = "no mail can be sent there; write one address like name@example.com"
 )
 
+// Read replaces what people typed into the login ids of an account with what is stored. It
+// leaves alone those that the account had before, and what it can't read, which
 // CheckAccount refuses.
 func Read(company *tenant.Company, a *record.Account, before record.Account) {
 	if a.Phone != before.Phone {
