@@ -336,6 +336,11 @@ func checkOptions(dsn string, conn *pgx.ConnConfig) error {
 	if n, ok := given.RuntimeParams[size]; ok {
 		return fmt.Errorf("the DSN's %s has no effect: write max_conns %s in the block of the store instead", size, n)
 	}
+	for _, fixed := range []string{"pool_max_conn_idle_time", "pool_max_conn_lifetime_jitter", "pool_ping_timeout"} {
+		if _, ok := given.RuntimeParams[fixed]; ok {
+			return fmt.Errorf("the DSN's %s has no effect: leave it out", fixed)
+		}
+	}
 	return nil
 }
 

@@ -240,6 +240,7 @@ func TestOpenPostgresNamesWhatIsWrongWithTheDSN(t *testing.T) {
 		"postgres://u:hunter2@h/db?sslmode=disable&pgbouncer=true":                                          "parameter pgbouncer",
 		"postgres://u:hunter2@h/db?sslmode=disable&connection_limit=5":                                      "parameter connection_limit",
 		"postgres://u:hunter2@h/db?sslmode=disable&pool_max_conns=5":                                        "write max_conns 5 ",
+		"postgres://u:hunter2@h/db?sslmode=disable&pool_max_conn_idle_time=1m":                              "pool_max_conn_idle_time has no effect",
 		"host=h user=u sslmode=disable statement_cache_capacity=0":                                          "statement_cache_capacity",
 		"host=h user=u sslmode=disable default_query_exec_mode=cache_describe description_cache_capacity=0": "description_cache_capacity",
 		"mysql://u:hunter2@h/db":                                                                            "keyword/value",
