@@ -35,7 +35,9 @@ type Option struct {
 // A Span is a range of numbers or nanoseconds, inclusive.
 type Span struct{ Least, Most int64 }
 
-func upTo(most time.Duration) Span { return Span{1, int64(most)} }
+// upTo begins with a second. In JSON, a bare number is nanoseconds, which people take for
+// seconds.
+func upTo(most time.Duration) Span { return Span{int64(time.Second), int64(most)} }
 
 var (
 	anyLife  = upTo(record.LongestSession) // that sessions and links can have
@@ -173,8 +175,6 @@ func (o *Option) check(p *Policy) error {
 	switch {
 	case n == 0: // it is not set, or 0 works
 		return nil
-	case !o.Works.has(n) && o.Works.Least == 1 && o.isDuration():
-		return fmt.Errorf("%s is out of range; choose one above 0 and at most %s", o.text(n), o.text(o.Works.Most))
 	case !o.Works.has(n):
 		return fmt.Errorf("%s is out of range; choose %s to %s", o.text(n), o.text(o.Works.Least), o.text(o.Works.Most))
 	case o.Source != "" && !o.Bound.has(n) && !slices.Contains(p.Insecure, o.key()):
