@@ -158,6 +158,11 @@ func (c *Call) route(d *API) (_ Route, err error) {
 		c.W.Header().Set("Allow", allowed(routes))
 		return Route{}, &Error{Status: http.StatusMethodNotAllowed, Message: "this path does not have the method " + c.Method + "; use one that the header Allow lists"}
 	}
+	for name, value := range params {
+		if !utf8.ValidString(value) { // not every store can look for it
+			return Route{}, &Error{Status: http.StatusNotFound, Field: name, Message: name + ": nothing has this name, because it is not UTF-8"}
+		}
+	}
 	return route, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // A Right is a permission of a key. Only Write includes another, Create.
@@ -91,13 +90,12 @@ var Routes = []Route{
 
 // match returns the routes of a path, which differ only in their methods. The path
 // is relative to the root and still escaped, so that a parameter can contain a
-// slash. A path that is not UTF-8 has no routes, because not every store can look for its
-// parameters.
+// slash.
 func match(path string, routes []Route) (found []Route, params map[string]string) {
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
 		var err error
-		if segments[i], err = url.PathUnescape(s); err != nil || !utf8.ValidString(segments[i]) {
+		if segments[i], err = url.PathUnescape(s); err != nil {
 			return nil, nil
 		}
 	}

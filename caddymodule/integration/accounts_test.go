@@ -306,8 +306,9 @@ func TestParametersAndBodiesThatARouteDoesNotHaveAreRefused(t *testing.T) {
 	// A path that is not UTF-8 names nothing. PostgreSQL would refuse to look for it.
 	for _, r := range accounts.Routes {
 		before, after, ok := strings.Cut(strings.Replace(at.Replace(r.Pattern), "{provider_id}", "1", 1), "{")
-		if _, rest, _ := strings.Cut(after, "}"); ok {
-			s.api(keyOfAll, r.Method, before+"%ff"+rest, nil).wantRefused(http.StatusNotFound, "")
+		if ok {
+			name, rest, _ := strings.Cut(after, "}")
+			s.api(keyOfAll, r.Method, before+"%ff"+rest, nil).wantRefused(http.StatusNotFound, name)
 		}
 	}
 
