@@ -394,6 +394,9 @@ func (c *Call) exportPage(ctx context.Context, after string, secrets bool) (line
 		exported := api.ExportedAccountOf(a, codes)
 		if a.Passkeys > 0 {
 			passkeys, err := c.admin.Passkeys(ctx, a.Mnemocode)
+			if errors.Is(err, record.ErrNotFound) {
+				continue // it was deleted after it was listed
+			}
 			if err != nil {
 				return nil, "", err
 			}

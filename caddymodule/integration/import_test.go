@@ -3,12 +3,14 @@ package integration
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -378,6 +380,24 @@ func TestAnExportTakesItsUsersToAnotherStore(t *testing.T) {
 	token := to.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "x", "method": "QUESTION"}).wantStatus(200).token()
 	to.post("auth/recovery/checkquestion", token, fields{"control_answer": "tom puss"}).wantState(record.RecoveryPassword)
 	to.post("auth/checkcredentials", "", fields{"login_id": "user1233", "password": "test"}).wantState(record.Authorized)
+	to.run("and goes on while an account with a passkey is deleted", func(t *testing.T) {
+		line, _, _ := strings.Cut(string(export.Body), "\n")
+		var w sync.WaitGroup
+		defer w.Wait()
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w.Go(func() {
+			for ctx.Err() == nil {
+				to.admin("DELETE", "accounts/alice", nil)
+				to.importAll("", line)
+			}
+		})
+		for range 60 {
+			if n := bytes.Count(to.admin("GET", "export", nil).wantStatus(200).Body, []byte("\n")); n < 1235 {
+				t.Errorf("%d lines", n)
+			}
+		}
+	})
 	to.run("and again changes nothing", func(t *testing.T) {
 		if _, counts := to.importAll("?update=true", string(from.admin("GET", "export", nil).Body)); counts.Failed != 0 || counts.Created != 0 {
 			t.Errorf("got %+v", counts)
