@@ -31,7 +31,7 @@ type server struct {
 }
 
 func newServer(address string, insecure bool) (*server, error) {
-	u, err := guest.RemoteURL(address, insecure)
+	u, err := guest.LiteralURL(address, insecure)
 	if err != nil {
 		return nil, err
 	}

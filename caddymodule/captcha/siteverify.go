@@ -187,7 +187,7 @@ func (s *siteverify) provision(ctx caddy.Context, what, defaultURL string) error
 
 // Validate refuses a configuration that can't verify any response.
 func (s *siteverify) Validate() error {
-	if _, err := guest.RemoteURL(s.URL, s.Insecure); err != nil {
+	if _, err := guest.LiteralURL(s.URL, s.Insecure); err != nil {
 		return fmt.Errorf("%s: url: %w", s.what, err)
 	}
 	if s.Secret == "" {

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -206,10 +207,10 @@ func HTTPURL(s string) (*url.URL, error) {
 	return u, nil
 }
 
-// CheckURL returns the error of HTTPURL.
+// CheckURL returns the error of HTTPURL. It refuses placeholders, which are not replaced.
 func CheckURL(s string) error {
 	_, err := HTTPURL(s)
-	return err
+	return cmp.Or(err, CheckNoPlaceholder(s, "write the URL itself"))
 }
 
 // RemoteURL parses the URL of a server that receives codes or secrets. It accepts
@@ -220,6 +221,12 @@ func RemoteURL(s string, insecure bool) (*url.URL, error) {
 		return nil, errors.New("anyone on the network path can read http; write https or, if you must, the word insecure after the address")
 	}
 	return u, err
+}
+
+// LiteralURL is RemoteURL for an address whose placeholders are not replaced.
+func LiteralURL(s string, insecure bool) (*url.URL, error) {
+	u, err := RemoteURL(s, insecure)
+	return u, cmp.Or(err, CheckNoPlaceholder(s, "write the URL itself"))
 }
 
 // HTTPWeakness reports addresses that use plain http because insecure allows it.

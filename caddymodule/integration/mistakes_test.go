@@ -278,6 +278,26 @@ func TestMistakesAreExplained(t *testing.T) {
 	}
 }
 
+// An address with a placeholder would never answer.
+func TestPlaceholdersInAddressesAreRefused(t *testing.T) {
+	const company, client = "{\nmnemogate {\ncaptcha off\ncompany acme {\napi_key off\n", "\nclient_id x\nclient_secret y\nredirect_uri https://a.example/\n}"
+	for options, want := range map[string]string{ // the first option is on line 6
+		"disclaimer terms {\ntitle T\nlink https://a.example/{env.X}\n}":                                              "company acme: disclaimer terms: link: ? write the URL itself, at Caddyfile:9",
+		"oauth 1 oidc https://a.example/{env.X} {" + client:                                                           "oauth oidc: issuer: ? write the URL itself, at Caddyfile:6",
+		"oauth 1 oidc https://a.example {\nscope openid {env.X}" + client:                                             "oauth oidc: scope: ? write the scope itself, at Caddyfile:7",
+		"oauth 1 oauth2 {\ntoken_url https://a.example/{env.X}\nsubject id\nuserinfo_url https://a.example/" + client: "oauth oauth2: token_url: ? write the URL itself, at Caddyfile:7",
+		"password {\nbreached https://a.example/{env.X}\n}":                                                           "company acme: password breached: ? write the URL itself, at Caddyfile:7",
+		"captcha siteverify https://a.example/{env.X} s":                                                              "captcha siteverify: url: ? write the URL itself, at Caddyfile:6",
+		"mail smtp {env.X}:587 {\nfrom a@a.example\n}":                                                                "mail smtp: ? write the server as host:port, at Caddyfile:6",
+		"mail smtp a.example:587 {\nfrom \"{env.X} <a@a.example>\"\n}":                                                "mail smtp: from: ? write the address itself, at Caddyfile:7",
+		"mail log {\nname a\n}\nmail log {\nname {env.X}\n}":                                                          "company acme: mail 2: name: ? write the name as metrics and the log should have it, at Caddyfile:11",
+		"captcha off\n}\n}\n}\nhttp:// {\nmnemogate {\nlogin_page {\nlink Imprint /{env.X}":                           "login_page: link: ? write the address itself, at Caddyfile:13",
+	} {
+		_, err := adaptAndValidate(company + options + "\n}\n}\n}")
+		checkRefused(t, strings.Replace(want, "?", "placeholders are not replaced here;", 1), err)
+	}
+}
+
 // JSON has no lines, but the same mistakes are refused, by the name of the option.
 func TestMistakesInJSONAreRefused(t *testing.T) {
 	t.Parallel()

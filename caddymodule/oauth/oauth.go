@@ -208,6 +208,9 @@ func (c *oauthClient) validate(what string) error {
 		if !scopeToken.MatchString(scope) {
 			return fmt.Errorf("%s: scope: %q is not a scope; write each one separately, without quotes in it", what, scope)
 		}
+		if err := guest.CheckNoPlaceholder(scope, "write the scope itself"); err != nil {
+			return fmt.Errorf("%s: scope: %w", what, err)
+		}
 	}
 	for _, prompt := range c.Prompt {
 		if prompt == "none" || !scopeToken.MatchString(prompt) {
@@ -238,6 +241,12 @@ func (c *oauthClient) url(s string) (*url.URL, error) {
 		return nil, errors.New("write it without credentials, which client_id and client_secret are for")
 	}
 	return u, err
+}
+
+// given parses an address of the configuration, where no placeholders are replaced.
+func (c *oauthClient) given(s string) (*url.URL, error) {
+	u, err := c.url(s)
+	return u, cmp.Or(err, guest.CheckNoPlaceholder(s, "write the URL itself"))
 }
 
 // begin sets the time limit for all requests of one login.

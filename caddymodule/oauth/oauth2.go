@@ -87,13 +87,13 @@ func (p *OAuth2) Provision(caddy.Context) error {
 
 // Validate refuses an incomplete provider.
 func (p *OAuth2) Validate() error {
-	if _, err := p.url(p.TokenURL); err != nil {
+	if _, err := p.given(p.TokenURL); err != nil {
 		return fmt.Errorf("oauth oauth2: token_url: %w", err)
 	}
-	if _, err := p.url(p.UserinfoURL); err != nil {
+	if _, err := p.given(p.UserinfoURL); err != nil {
 		return fmt.Errorf("oauth oauth2: userinfo_url: %w", err)
 	}
-	if u, err := p.url(p.AuthorizeURL); p.AuthorizeURL != "" && (err != nil || u.Fragment != "") {
+	if u, err := p.given(p.AuthorizeURL); p.AuthorizeURL != "" && (err != nil || u.Fragment != "") {
 		return fmt.Errorf("oauth oauth2: authorize_url: %w", cmp.Or(err, errors.New("leave out what follows #")))
 	}
 	if p.Subject == "" {

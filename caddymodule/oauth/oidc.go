@@ -129,7 +129,7 @@ func (p *OIDC) Provision(caddy.Context) error {
 
 // Validate refuses an incomplete provider.
 func (p *OIDC) Validate() error {
-	if u, err := p.url(p.Issuer); err != nil {
+	if u, err := p.given(strings.Replace(p.Issuer, tenantID, "tenant", 1)); err != nil {
 		return fmt.Errorf("oauth oidc: issuer: %w", err)
 	} else if u.RawQuery != "" || u.Fragment != "" {
 		return errors.New("oauth oidc: issuer: leave out what follows ? or #")

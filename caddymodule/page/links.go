@@ -40,7 +40,7 @@ func (l Link) Check() error {
 	if strings.TrimSpace(l.Text) == "" {
 		return errors.New("it has no text; write what users should read, in quotes, before the address")
 	}
-	if err := guest.CheckNoPlaceholder(l.Text, "write the text as users read it"); err != nil {
+	if err := cmp.Or(guest.CheckNoPlaceholder(l.Text, "write the text as users read it"), guest.CheckNoPlaceholder(l.URL, "write the address itself")); err != nil {
 		return err
 	}
 	u, err := url.Parse(l.URL)

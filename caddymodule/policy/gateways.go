@@ -103,14 +103,14 @@ func parseGateway(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage
 // checkGateways refuses countries that no phone has.
 func (p *Policy) checkGateways() error {
 	const advice = "write the name as metrics and the log should have it"
-	for _, g := range p.SMS {
+	for i, g := range p.SMS {
 		if err := cmp.Or(guest.Inside("name", guest.CheckNoPlaceholder(g.Name, advice)), guest.Inside("countries", checkCountries(g.Countries))); err != nil {
-			return guest.Inside("sms", err)
+			return guest.Inside(guest.Nth("sms", i), err)
 		}
 	}
-	for _, g := range p.Mail {
+	for i, g := range p.Mail {
 		if err := guest.CheckNoPlaceholder(g.Name, advice); err != nil {
-			return guest.Inside("mail: name", err)
+			return guest.Inside(guest.Nth("mail", i)+": name", err)
 		}
 	}
 	return nil

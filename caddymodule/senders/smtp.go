@@ -167,6 +167,9 @@ func (s *SMTP) Validate() error {
 	if s.port, _ = strconv.Atoi(port); err != nil || host == "" || s.port < 1 || s.port > 65535 {
 		return errors.New("mail smtp: write the server as host:port")
 	}
+	if err := guest.CheckNoPlaceholder(s.Address, "write the server as host:port"); err != nil {
+		return fmt.Errorf("mail smtp: %w", err)
+	}
 	s.host = host
 	if s.from, err = parseAddress("from", s.From); err != nil {
 		return err
@@ -312,6 +315,9 @@ func parseAddress(option, text string) (*netmail.Address, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("mail smtp: %s: write an address that mail can be sent to, like help@example.com", option)
+	}
+	if err := guest.CheckNoPlaceholder(text, "write the address itself"); err != nil {
+		return nil, fmt.Errorf("mail smtp: %s: %w", option, err)
 	}
 	return address, nil
 }
