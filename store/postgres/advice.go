@@ -44,13 +44,16 @@ var steps = causes.Steps{
 // has 08P01 for almost everything.
 var stepsByCode = []struct{ code, text, step string }{
 	{"28P01", "", "correct the user and the password in the DSN, with %xx for special characters"},
-	{"28000", "no encryption", "the server wants TLS: set sslmode=verify-full in the DSN"},
+	{"28000", "no encryption", "the server does not admit this user from this machine without TLS: set sslmode=verify-full in the DSN, or add a line for both to its pg_hba.conf, and reload it"},
 	{"28000", "pg_hba.conf", "the server does not admit this user from this machine: add a line for both to its pg_hba.conf, and reload it"},
+	{"28000", "authentication failed", "the server wants the role's name as that of the user that Caddy runs as, or of a certificate: name that role in the DSN, or write scram-sha-256 into the line of its pg_hba.conf, and reload it"},
+	{"28000", "not permitted to log in", "let its administrator run: ALTER ROLE … LOGIN"},
 	{"28", "", "create the role, as in CREATE ROLE mnemogate LOGIN PASSWORD '…', or correct the user in the DSN"},
 	{"3D000", "", "create the database, as in CREATE DATABASE mnemogate OWNER mnemogate, or correct its name in the DSN"},
 	{"53300", "", "it takes no more connections: raise its max_connections or the limit of the role, or lower max_conns on the nodes"},
 	{"53100", "", causes.NoSpace},
 	{"25006", "", causes.NoSpace},
+	{"55000", "not currently accepting connections", "let its administrator run: ALTER DATABASE … ALLOW_CONNECTIONS true"},
 	{"57P05", "", "its idle_session_timeout is too short: let the owner of the role run ALTER ROLE … SET idle_session_timeout = 0"},
 	{"57P0", "", "it is starting or stopping: wait, or see its log if this lasts"},
 	{"55P03", "", "another transaction reads the tables, such as pg_dump: wait for its end"},
@@ -84,6 +87,9 @@ func explain(err error, role string) error {
 	case "42501":
 		if schema, ok := strings.CutPrefix(answer.Message, "permission denied for schema "); ok {
 			return causes.Explain(err, "let its owner run: GRANT USAGE, CREATE ON SCHEMA "+pgx.Identifier{schema}.Sanitize()+" TO "+role)
+		}
+		if database, ok := strings.CutPrefix(answer.Message, "permission denied for database "); ok { // in quotes
+			return causes.Explain(err, "let its owner run: GRANT CONNECT ON DATABASE "+database+" TO "+role)
 		}
 		return causes.Explain(err, "the tables must be mnemogate's own: let the owner of each run: ALTER TABLE <table> OWNER TO "+role)
 	}

@@ -30,20 +30,26 @@ func TestPostgresIsReachedByTLS(t *testing.T) {
 		must(t, err)
 		wantEqual(t, "encrypted", encrypted, true)
 	}
-	s.Exec(t, "CREATE ROLE weak LOGIN", "CREATE ROLE full LOGIN CONNECTION LIMIT 0")
+	s.Exec(t, "CREATE ROLE weak LOGIN", "CREATE ROLE full LOGIN CONNECTION LIMIT 0", "CREATE ROLE idle", "CREATE ROLE peered LOGIN",
+		"CREATE DATABASE others", "REVOKE CONNECT ON DATABASE others FROM PUBLIC", "CREATE DATABASE closed ALLOW_CONNECTIONS false")
 	must(t, os.WriteFile(filepath.Join(s.Dir(), "data", "pg_hba.conf"), []byte(
-		"local all all trust\nhostssl all weak 127.0.0.1/32 md5\nhostssl all postgres,full,nobody 127.0.0.1/32 trust\n"), 0o600))
+		"local all peered peer\nlocal all all trust\nhostssl all weak 127.0.0.1/32 md5\nhostssl all postgres,full,nobody 127.0.0.1/32 trust\n"), 0o600))
 	s.Exec(t, "SELECT pg_reload_conf()")
 	as := func(user string) string { return dsn("127.0.0.1", "verify-full", certificate) + " user=" + user }
+	local := fmt.Sprintf("host=%s port=%d dbname=postgres sslmode=disable", s.Dir(), s.Port)
 	for bad, want := range map[string]string{
 		dsn("127.0.0.1", "verify-full", other):       "; this machine does not trust the authority of its certificate: name that authority's certificate in the DSN, as sslrootcert",
 		dsn("localhost", "verify-full", certificate): "; its certificate is for another name",
-		dsn("127.0.0.1", "disable", certificate):     "; the server wants TLS: set sslmode=verify-full",
+		dsn("127.0.0.1", "disable", certificate):     "; the server does not admit this user from this machine without TLS: set sslmode=verify-full",
 		as("weak password=hidden"):                   "; correct the user and the password in the DSN",
 		as("nobody"):                                 "; create the role",
 		as("else"):                                   "; the server does not admit this user from this machine",
 		as("full"):                                   "; it takes no more connections: raise its max_connections or the limit of the role",
 		as("postgres dbname=nowhere"):                "; create the database",
+		as("postgres dbname=closed"):                 "; let its administrator run: ALTER DATABASE … ALLOW_CONNECTIONS true",
+		local + " user=idle":                         "; let its administrator run: ALTER ROLE … LOGIN",
+		local + " user=peered":                       "; the server wants the role's name",
+		local + " user=weak dbname=others":           `; let its owner run: GRANT CONNECT ON DATABASE "others" TO "weak"`,
 		"host=/nowhere user=x":                       "; there is no such socket or file",
 		"sslmode=disable user=x host=127.0.0.1 port=" + strings.TrimPrefix(answering(t, ""), "127.0.0.1:"): "; it closed the connection",
 		"sslmode=disable user=x host=127.0.0.1 port=1":                                                     "; nothing listens there",
