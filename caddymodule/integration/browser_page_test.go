@@ -349,7 +349,7 @@ func TestBrowserWalksThePage(t *testing.T) {
 		s.admin("POST", "accounts", fields{"profile_mnemocode": "new", "primary_email": "new@example.com"}).wantStatus(http.StatusCreated)
 		s.admin("POST", "accounts/new/welcome", nil).wantStatus(http.StatusAccepted)
 		_, token, _ := strings.Cut(s.sms.last("welcome.link", "link"), "#")
-		b.open(s.URL + "/acme/login#recover=" + token)
+		b.open(s.URL + "/acme/login#recover=%20" + token[:9] + "%0D%0A" + token[9:] + "%3E.") // as mail programs spoil it
 		b.sees("welcome", "form")
 		greeting := func(text string) { b.waits(`document.querySelector('h1').textContent === ` + quote(pageTexts()[text])) }
 		greeting("welcome.heading")

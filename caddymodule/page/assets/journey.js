@@ -1,6 +1,7 @@
 // linkIn returns the token of a mailed link in a fragment. The form without recover= has no
-// equals sign, which mail programs may spoil.
-export const linkIn = (hash) => /^#(?:recover=|(?=mg[lw]_))(.+)$/.exec(hash)?.[1].replace(/%(20|0[9AD]|C2%A0)/gi, ''); // mail programs break lines
+// equals sign, which mail programs may spoil. They also break lines, and add to a link what
+// follows it.
+export const linkIn = (hash) => /^#(?:recover=|(?=mg[lw]_))([\w-]+)/.exec(hash.replace(/%(20|0[9AD]|C2%A0)/gi, ''))?.[1];
 
 // A journey makes each screen an entry of the browser's history, so that Back leads to
 // the previous screen. Its first entry is that of the page itself, where a login
