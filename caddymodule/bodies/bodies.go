@@ -61,6 +61,14 @@ func Unlimit(w http.ResponseWriter, r *http.Request) {
 	setDeadline(w, r, time.Time{}) // the deadline would otherwise end the request
 }
 
+// End makes reading the body fail from now on. Closing it does not: over HTTP/1 the
+// server then reads the rest, for as long as the client takes to send it.
+func End(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 && r.ProtoMajor == 1 {
+		setDeadline(w, r, time.Now())
+	}
+}
+
 // Streamed returns the body of a request that may take long. It removes the limits of
 // Limit; instead, the client may pause for up to stall.
 func Streamed(w http.ResponseWriter, r *http.Request, stall time.Duration) io.Reader {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -22,6 +23,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Se
 	s := &stream{
 		ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
 		handler:               h,
+		came:                  r,
 		session:               session,
 		assertion:             assertion,
 	}
@@ -70,7 +72,8 @@ type stream struct {
 	caddyhttp.ResponseWriterWrapper
 	handler   *Handler
 	session   record.Session
-	request   http.Request // the request that is passed on
+	came      *http.Request // as it came
+	request   http.Request  // the request that is passed on
 	recheck   time.Duration
 	confirmed time.Time // when the session was last known to be valid
 	ctx       context.Context
@@ -111,6 +114,7 @@ func (s *stream) check() time.Duration {
 		s.cutErr = err
 		s.cut.Store(true)
 		s.cancel(nil)
+		bodies.End(s.ResponseWriter, s.came)
 	}
 	return again
 }

@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bufio"
 	"io"
 	"net"
 	"net/http"
@@ -135,6 +136,13 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 		}
 		pending <- response
 	}()
+	var uploads []net.Conn // in the middle of a body
+	for _, framing := range []string{"Content-Length: 1000", "Transfer-Encoding: chunked"} {
+		conn := s.dial()
+		defer conn.Close()
+		get(io.WriteString(conn, "POST /pending HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+token+"\r\n"+framing+"\r\n\r\n4\r\n"))(t)
+		uploads = append(uploads, conn)
+	}
 	for _, f := range append(alices, franks...) {
 		f.lives(t)
 	}
@@ -150,6 +158,12 @@ func TestStreamsEndWithTheirSession(t *testing.T) {
 			t.Error(err)
 		}
 		newAnswer(t, response, body).want(wire.ErrTokenInvalid)
+	}
+	for _, conn := range uploads {
+		_ = conn.SetDeadline(time.Now().Add(3 * time.Second))
+		if response := get(http.ReadResponse(bufio.NewReader(conn), nil))(t); response.StatusCode != http.StatusUnauthorized {
+			t.Errorf("upload: got %s", response.Status)
+		}
 	}
 	for _, f := range brief {
 		f.isCut(t) // its session expired
