@@ -32,7 +32,16 @@ func (j jsonRecords) Next() (int, []byte, error) {
 	if err != nil && err != api.ErrLongLine {
 		return 0, nil, err
 	}
+	if j.N == 1 && namesColumns(record) {
+		return 0, nil, errors.New("it is CSV; add --format csv")
+	}
 	return j.N, record, err
+}
+
+// namesColumns reports whether a line is the first of a CSV file.
+func namesColumns(line []byte) bool {
+	names := strings.FieldsFunc(string(line), func(c rune) bool { return strings.ContainsRune(",;\t\" ", c) })
+	return len(names) > 0 && slices.Contains(api.Fields, names[0])
 }
 
 // csvRecords are the records of a CSV file. The first record names the columns.
