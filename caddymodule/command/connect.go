@@ -89,7 +89,7 @@ func (c *cli) adminEndpoint() (*server, error) {
 		return nil, err
 	}
 	parsed, err := caddy.ParseNetworkAddress(address)
-	if err != nil || parsed.PortRangeSize() > 1 {
+	if err != nil || parsed.PortRangeSize() > 1 || strings.Contains(address, "://") || strings.HasPrefix(address, "/") {
 		return nil, fmt.Errorf("%q is not an address of an admin endpoint; write it like localhost:2019 or unix//run/caddy/admin.sock", address)
 	}
 	host := parsed.JoinHostPort(0)
@@ -176,6 +176,9 @@ func (s *server) refusalOf(response *http.Response) error {
 		if exit != exitUnreachable {
 			exit = exitFailed
 		}
+	}
+	if response.StatusCode == http.StatusForbidden && s.key == "" { // Caddy has checked Host and Origin
+		refusal.Error += "; the global option admin may have no enforce_origin, and needs this address in its origins if it has any"
 	}
 	return &cliError{exit: exit, field: refusal.Field, message: refusal.Error}
 }

@@ -173,3 +173,17 @@ func TestEventsOfTheAdminEndpointHaveAddresses(t *testing.T) {
 		t.Errorf("the address is %q", newest.Address)
 	}
 }
+
+// An operator whose admin endpoint is elsewhere, or strict, learns how to name or set it.
+func TestCommandsSayHowTheyReachTheAdminEndpoint(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: "captcha off\n"})
+	for _, address := range []string{"http://localhost:2019", "https://localhost:2019", s.dir + "/admin.sock"} {
+		s.cliAt(address, "", "account", "list").want(1, "is not an address of an admin endpoint; write it like localhost:2019 or unix//run/caddy/admin.sock")
+	}
+	strict := startWith(t, &site{backend: newRawBackend(t), sms: newWebhookSink(t)}, func(s *site) string {
+		socket := "admin unix/" + s.dir + "/admin.sock"
+		return strings.Replace(siteConfig{company: "captcha off\n"}.caddyfile(s.dir, s.sms.URL, s.backend.addr), socket, socket+" {\nenforce_origin\n}", 1)
+	})
+	strict.cli("", "account", "list").want(1, "the global option admin may have no enforce_origin")
+}
