@@ -244,9 +244,33 @@ func Complete(d *caddyfile.Dispenser, err error, check func() error) error {
 		return err
 	}
 	if err := check(); err != nil {
+		backToOption(d, err)
 		return d.WrapErr(err)
 	}
 	return nil
+}
+
+// backToOption moves d from the end of a block to the option that an error begins with, if
+// the block has it.
+func backToOption(d *caddyfile.Dispenser, err error) {
+	if d.Val() != "}" {
+		return
+	}
+	name := strings.TrimSuffix(strings.Fields(err.Error())[0], ":")
+	steps := 0
+	for depth := 0; depth >= 0 && d.Prev(); steps++ {
+		switch {
+		case d.Val() == "}":
+			depth++
+		case d.Val() == "{":
+			depth--
+		case d.Val() == name && depth == 0:
+			return
+		}
+	}
+	for range steps {
+		d.Next()
+	}
 }
 
 // Named is Inside for what has a name of its own, as in "company acme", so that its errors

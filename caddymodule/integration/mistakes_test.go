@@ -282,7 +282,7 @@ func TestMistakesAreExplained(t *testing.T) {
 func TestPlaceholdersInAddressesAreRefused(t *testing.T) {
 	const company, client = "{\nmnemogate {\ncaptcha off\ncompany acme {\napi_key off\n", "\nclient_id x\nclient_secret y\nredirect_uri https://a.example/\n}"
 	for options, want := range map[string]string{ // the first option is on line 6
-		"disclaimer terms {\ntitle T\nlink https://a.example/{env.X}\n}":                                              "company acme: disclaimer terms: link: ? write the URL itself, at Caddyfile:9",
+		"disclaimer terms {\ntitle T\nlink https://a.example/{env.X}\n}":                                              "company acme: disclaimer terms: link: ? write the URL itself, at Caddyfile:8",
 		"oauth 1 oidc https://a.example/{env.X} {" + client:                                                           "oauth oidc: issuer: ? write the URL itself, at Caddyfile:6",
 		"oauth 1 oidc https://a.example {\nscope openid {env.X}" + client:                                             "oauth oidc: scope: ? write the scope itself, at Caddyfile:7",
 		"oauth 1 oauth2 {\ntoken_url https://a.example/{env.X}\nsubject id\nuserinfo_url https://a.example/" + client: "oauth oauth2: token_url: ? write the URL itself, at Caddyfile:7",
