@@ -102,21 +102,11 @@ type Page struct {
 
 // New returns a page with these options. Its errors begin with the directive.
 func New(o Options) (*Page, error) {
-	p := &Page{title: o.Title, untitled: o.Title == "off", files: map[string]*file{}, written: map[variant]markup{}}
-	err := fs.WalkDir(assets, "assets", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() || path.Ext(name) == ".html" || path.Ext(name) == ".ts" || path.Dir(name) == "assets/texts" {
-			return err
-		}
-		content, err := assets.ReadFile(name)
-		if path.Ext(name) == ".js" {
-			content = jsForReaders.ReplaceAll(content, nil)
-		}
-		p.files[strings.TrimPrefix(name, "assets/")] = newFile(contentTypes[path.Ext(name)], content)
-		return err
-	})
+	common, err := filesOfAll()
 	if err != nil {
 		return nil, err
 	}
+	p := &Page{title: o.Title, untitled: o.Title == "off", files: maps.Clone(common), written: map[variant]markup{}}
 	if err := guest.CheckNoPlaceholder(o.Title, "write it as users read it"); err != nil {
 		return nil, guest.Inside("title", err)
 	}
@@ -152,6 +142,23 @@ func New(o Options) (*Page, error) {
 	p.setVersion()
 	return p, nil
 }
+
+// filesOfAll returns the files that all pages have, by name. A Caddy may have hundreds of
+// pages, and packing takes most of New's time.
+var filesOfAll = sync.OnceValues(func() (map[string]*file, error) {
+	files := map[string]*file{}
+	return files, fs.WalkDir(assets, "assets", func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Ext(name) == ".html" || path.Ext(name) == ".ts" || path.Dir(name) == "assets/texts" {
+			return err
+		}
+		content, err := assets.ReadFile(name)
+		if path.Ext(name) == ".js" {
+			content = jsForReaders.ReplaceAll(content, nil)
+		}
+		files[strings.TrimPrefix(name, "assets/")] = newFile(contentTypes[path.Ext(name)], content)
+		return err
+	})
+})
 
 // jsForReaders matches what only readers of a script need. It is a quarter of the size,
 // which is half a second on a slow line.
@@ -209,7 +216,7 @@ func (p *Page) paint(option, color string) error {
 	if option == "color_dark" {
 		rule = "\n@media (prefers-color-scheme: dark) {" + rule + "}\n"
 	}
-	p.files["page.css"] = newFile(contentTypes[".css"], append(p.files["page.css"].plain, rule...))
+	p.files["page.css"] = newFile(contentTypes[".css"], slices.Concat(p.files["page.css"].plain, []byte(rule)))
 	return nil
 }
 
