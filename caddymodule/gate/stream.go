@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -33,7 +34,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Se
 	} else {
 		s.recheck, s.confirmed = h.app.Companies[session.Company].StreamRecheck(), time.Now()
 		s.ctx, s.cancel = context.WithCancelCause(r.Context())
-		defer s.cancel(nil)
+		defer s.end()
 		defer time.AfterFunc(s.recheck/2, s.watch).Stop()
 		s.request = *r.WithContext(s.ctx)
 	}
@@ -83,6 +84,8 @@ type stream struct {
 	cutErr    error // the reason for the cut; set before cut
 	cut       atomic.Bool
 	begun     bool // whether the answer has begun
+	mu        sync.Mutex
+	ended     bool // whether the handlers have returned; guarded by mu
 }
 
 // watch checks the session until the request ends.
@@ -114,9 +117,26 @@ func (s *stream) check() time.Duration {
 		s.cutErr = err
 		s.cut.Store(true)
 		s.cancel(nil)
-		bodies.End(s.ResponseWriter, s.came)
+		s.endBody()
 	}
 	return again
+}
+
+// end ends the work for a request whose handlers have returned.
+func (s *stream) end() {
+	s.mu.Lock()
+	s.ended = true
+	s.mu.Unlock()
+	s.cancel(nil)
+}
+
+// endBody ends the client's body, unless the connection may serve another request by now.
+func (s *stream) endBody() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.ended {
+		bodies.End(s.ResponseWriter, s.came)
+	}
 }
 
 // ask asks once, for as long as stream_recheck allows but at least for a while, since
