@@ -34,7 +34,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Se
 	} else {
 		s.recheck, s.confirmed = h.app.Companies[session.Company].StreamRecheck(), time.Now()
 		s.ctx, s.cancel = context.WithCancelCause(r.Context())
-		defer s.end()
+		defer s.cancel(nil)
 		defer time.AfterFunc(s.recheck/2, s.watch).Stop()
 		s.request = *r.WithContext(s.ctx)
 	}
@@ -43,7 +43,7 @@ func (h *Handler) pass(w http.ResponseWriter, r *http.Request, session record.Se
 		s.body.ReadCloser = r.Body
 		r.Body = &s.body
 	}
-	err := next.ServeHTTP(s, r)
+	err := s.serve(next)
 	if !s.begun {
 		s.own() // for the answer that Caddy itself gives
 	}
@@ -83,9 +83,19 @@ type stream struct {
 	body      chunkedBody
 	cutErr    error // the reason for the cut; set before cut
 	cut       atomic.Bool
-	begun     bool // whether the answer has begun
-	mu        sync.Mutex
-	ended     bool // whether the handlers have returned; guarded by mu
+	mu        sync.Mutex // of the fields below
+	begun     bool       // whether the answer has begun
+	ended     bool       // whether serve has returned: its connection may have another request now
+}
+
+// serve passes the request on. Once it has returned, nothing more is cut.
+func (s *stream) serve(next caddyhttp.Handler) error {
+	defer func() {
+		s.mu.Lock()
+		s.ended = true
+		s.mu.Unlock()
+	}()
+	return next.ServeHTTP(s, &s.request)
 }
 
 // watch checks the session until the request ends.
@@ -114,28 +124,24 @@ func (s *stream) check() time.Duration {
 		return s.recheck / 2
 	case errors.Is(err, wire.ErrUnavailable) && time.Since(s.confirmed)+again < s.recheck:
 	default:
-		s.cutErr = err
-		s.cut.Store(true)
-		s.cancel(nil)
-		s.endBody()
+		s.end(err)
 	}
 	return again
 }
 
-// end ends the work for a request whose handlers have returned.
-func (s *stream) end() {
-	s.mu.Lock()
-	s.ended = true
-	s.mu.Unlock()
-	s.cancel(nil)
-}
-
-// endBody ends the client's body, unless the connection may serve another request by now.
-func (s *stream) endBody() {
+// end cuts the request, and does not wait for a client that sends or reads slowly.
+func (s *stream) end(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.ended {
-		bodies.End(s.ResponseWriter, s.came)
+	if s.ended {
+		return
+	}
+	s.cutErr = err
+	s.cut.Store(true)
+	s.cancel(nil)
+	bodies.End(s.ResponseWriter, s.came)
+	if s.begun {
+		_ = http.NewResponseController(s.ResponseWriter).SetWriteDeadline(time.Now()) // a writer without deadlines ends with its client
 	}
 }
 
@@ -163,7 +169,9 @@ func (s *stream) ask(least time.Duration) (late time.Duration, err error) {
 // begin records that the answer begins, and declares whose it is.
 func (s *stream) begin() {
 	if !s.begun {
+		s.mu.Lock()
 		s.begun = true
+		s.mu.Unlock()
 		s.own()
 	}
 }

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -102,6 +103,45 @@ func TestHandlersThatIgnoreCancellationAreCut(t *testing.T) {
 			})
 			if err == nil {
 				t.Errorf("got %d, and %d bytes that look whole", status, len(body))
+			}
+		})
+	}
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run("a client that reads nothing, over "+protocol, func(t *testing.T) {
+			var sessions switchable
+			h, _ := newHandler(t, recheck, liveSessions{get: sessions.get})
+			ended := make(chan error, 1)
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				_ = h.ServeHTTP(w, r, caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+					_, err := io.Copy(w, rand.Reader)
+					ended <- err
+					return err
+				}))
+			}))
+			if server.EnableHTTP2 = protocol == "HTTP/2.0"; server.EnableHTTP2 {
+				server.StartTLS()
+			} else {
+				server.Start() // TLS would wait 5 s to say goodbye
+			}
+			defer server.Close()
+			r, err := http.NewRequest("GET", server.URL, nil)
+			must(t, err)
+			r.Header.Set("Authorization", "Bearer "+someToken)
+			response, err := server.Client().Do(r)
+			must(t, err)
+			defer response.Body.Close()
+			if response.StatusCode != 200 || response.Proto != protocol {
+				t.Fatalf("got %s %s", response.Proto, response.Status)
+			}
+			time.Sleep(recheck) // until no more is sent
+			sessions.fail(record.ErrNotFound)
+			select {
+			case err := <-ended:
+				if err == nil {
+					t.Error("it looks whole")
+				}
+			case <-time.After(5 * time.Second):
+				t.Error("it waits for the client")
 			}
 		})
 	}
