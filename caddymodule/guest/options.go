@@ -15,14 +15,18 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 )
 
-// maxTimeout is the longest timeout for a call to another server.
-const maxTimeout = caddy.Duration(time.Minute)
+// The bounds of a timeout for a call to another server. In JSON, a bare number is
+// nanoseconds, which people take for seconds.
+const (
+	minTimeout = caddy.Duration(time.Millisecond)
+	maxTimeout = caddy.Duration(time.Minute)
+)
 
-// CheckTimeout refuses a timeout that is negative or above 1m. Its error begins with what,
-// the directive.
+// CheckTimeout refuses a timeout that is not from 1ms to 1m, unless it is 0, which means that
+// it is not set. Its error begins with what, the directive.
 func CheckTimeout(what string, timeout caddy.Duration) error {
-	if timeout < 0 || timeout > maxTimeout {
-		return fmt.Errorf("%s: timeout: choose one of at most 1m", what)
+	if timeout != 0 && (timeout < minTimeout || timeout > maxTimeout) {
+		return fmt.Errorf(`%s: timeout: choose 1ms to 1m; in JSON, write it with a unit, such as "5s"`, what)
 	}
 	return nil
 }

@@ -76,6 +76,7 @@ func TestWebhookRefusesWhatCanNotBeSentOrVerified(t *testing.T) {
 		"timeout":       {webhook{URL: "https://a", Secret: "x", Timeout: caddy.Duration(time.Hour)}, "timeout"},
 		"max_conns":     {webhook{URL: "https://a", Secret: "x", MaxConns: 1001}, "max_conns: choose 1 to 1000"},
 		"negative":      {webhook{URL: "https://a", Secret: "x", Timeout: -1}, "timeout"},
+		"5 in JSON":     {webhook{URL: "https://a", Secret: "x", Timeout: 5}, "timeout: choose 1ms to 1m"},
 		"header's":      {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"X": "{env.MNEMOGATE_TEST_ABSENT}"}}, "header X"},
 	} {
 		t.Run(name, func(t *testing.T) {
