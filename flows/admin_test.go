@@ -100,7 +100,7 @@ func (failing) UpdateFailures(context.Context, time.Time, record.FailureKey, rec
 	return errDown
 }
 
-func (failing) SetBackupCodes(context.Context, string, int64, []string, ...record.OutboxEvent) error {
+func (failing) SetBackupCodes(context.Context, record.Account, []string, ...record.OutboxEvent) error {
 	return errDown
 }
 

@@ -305,7 +305,7 @@ func (b *harness) backupCodes(codes ...string) {
 	b.t.Helper()
 	hashes, err := b.Hasher.HashSet(b.t.Context(), pw.Turn{Company: code}, cheap, codes)
 	must(b.t, err)
-	must(b.t, b.Accounts.SetBackupCodes(b.t.Context(), code, b.account, hashes))
+	must(b.t, b.Accounts.SetBackupCodes(b.t.Context(), b.load(), hashes))
 }
 
 func (b *harness) load() record.Account {

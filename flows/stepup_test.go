@@ -135,7 +135,7 @@ func TestFactorsAreThoseThatWouldHelp(t *testing.T) {
 	s.must("stepup/check", token, s.right(token, "otp", nil))
 	check(object{}, "[passkey pwd otp sms]passkey") // it has two factors, so only freshness can be wanted
 	s.update(false, func(a *record.Account) { a.Phone, a.TOTP = "", "" })
-	must(t, s.Accounts.SetBackupCodes(t.Context(), code, s.account, nil))
+	must(t, s.Accounts.SetBackupCodes(t.Context(), s.load(), nil))
 	s.company.Passkeys = nil
 	token = s.logIn()
 	_, err := s.serve("stepup", token, object{})

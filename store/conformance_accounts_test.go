@@ -118,7 +118,7 @@ var createCases = []accountsCase{
 			wantEqual(t, "ByMnemocode", get[record.Account](t)(two.ByMnemocode(bg, odd, odd)), want)
 			wantEqual(t, "ByIdentity", get[record.Account](t)(two.ByIdentity(bg, odd, want.Identities[0])), want)
 			wantEqual(t, "ByLoginID", get[record.Account](t)(two.ByLoginID(bg, odd, typed.LoginID(odd, ""), "login id hash")), want)
-			must(t, one.SetBackupCodes(bg, odd, a.ID, []string{odd}))
+			must(t, one.SetBackupCodes(bg, a, []string{odd}))
 			wantEqual(t, "codes", get[[]string](t)(two.BackupCodes(bg, odd, a.ID)), []string{odd})
 			must(t, two.UseBackupCode(bg, odd, a.ID, odd))
 			subject := record.FailureKey{Company: odd, LoginID: odd}
@@ -225,7 +225,7 @@ var createCases = []accountsCase{
 				_, err := one.Update(bg, "acme", of(name).ID, func(a *record.Account) (bool, error) { change(a); return false, nil })
 				must(t, err)
 			}
-			must(t, one.AddPasskey(bg, "acme", passkey(of("m1").ID, "k")))
+			must(t, one.AddPasskey(bg, of("m1"), passkey(0, "k")))
 			search := func(match record.Match, after string, limit int) []string {
 				found, last, err := two.Search(bg, "acme", match, after, limit)
 				must(t, err)
@@ -277,7 +277,7 @@ var createCases = []accountsCase{
 		promise: "No company sees or uses the data of another.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
-			must(t, one.SetBackupCodes(bg, "acme", a.ID, []string{"c"}))
+			must(t, one.SetBackupCodes(bg, a, []string{"c"}))
 			b := create(t, two, someone("other", "m1"))
 			must(t, one.UpdateFailures(bg, t0, record.FailureKey{Company: "acme", LoginID: "x"}, record.WrongPasswords, add(1)))
 			before := get[record.Account](t)(one.ByID(bg, "acme", a.ID))
@@ -369,8 +369,8 @@ var accountsContextCases = []accountsCase{
 		promise: "A method does everything or nothing. If the context ended before, it returns the context's error.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
-			must(t, one.SetBackupCodes(bg, "acme", a.ID, []string{"c"}))
-			must(t, one.AddPasskey(bg, "acme", passkey(a.ID, "c")))
+			must(t, one.SetBackupCodes(bg, a, []string{"c"}))
+			must(t, one.AddPasskey(bg, a, passkey(a.ID, "c")))
 			a.BackupCodes, a.Passkeys = 1, 1
 			ctx, cancel := context.WithCancel(bg)
 			cancel()
@@ -427,11 +427,11 @@ func wantStranger(t *testing.T, s record.Accounts, company string, id int64) {
 		wantErr(t, "SetPassword", s.SetPassword(bg, t0, company, id, generation, "h", record.TokenHash{}), record.ErrConflict)
 	}
 	wantErr(t, "Accept", s.Accept(bg, company, id, []record.Acceptance{{Code: "z", Version: "1", At: t0}}), record.ErrNotFound)
-	wantErr(t, "SetBackupCodes", s.SetBackupCodes(bg, company, id, []string{"z"}), record.ErrNotFound)
+	wantErr(t, "SetBackupCodes", s.SetBackupCodes(bg, record.Account{Company: company, ID: id, Generation: 1}, []string{"z"}), record.ErrNotFound)
 	wantErr(t, "UseBackupCode", s.UseBackupCode(bg, company, id, "z"), record.ErrConflict)
 	codes := get[[]string](t)(s.BackupCodes(bg, company, id))
 	wantEqual(t, "BackupCodes", len(codes), 0)
-	wantErr(t, "AddPasskey", s.AddPasskey(bg, company, passkey(id, "z")), record.ErrNotFound)
+	wantErr(t, "AddPasskey", s.AddPasskey(bg, record.Account{Company: company, ID: id, Generation: 1}, passkey(id, "z")), record.ErrNotFound)
 	wantEqual(t, "Passkeys", len(get[[]record.Passkey](t)(s.Passkeys(bg, company, id))), 0)
 	wantErr(t, "DeletePasskey", second(s.DeletePasskey(bg, t0, company, id, []byte("c"), record.TokenHash{})), record.ErrNotFound)
 }

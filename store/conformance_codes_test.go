@@ -15,16 +15,16 @@ var backupCodeCases = []accountsCase{
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			b := create(t, one, plain("acme", "m2"))
-			must(t, one.SetBackupCodes(bg, "acme", a.ID, []string{"old"}))
-			must(t, one.SetBackupCodes(bg, "acme", a.ID, []string{"a", "b", "c"}))
-			must(t, one.SetBackupCodes(bg, "acme", b.ID, []string{"a"}))
+			must(t, one.SetBackupCodes(bg, a, []string{"old"}))
+			must(t, one.SetBackupCodes(bg, a, []string{"a", "b", "c"}))
+			must(t, one.SetBackupCodes(bg, b, []string{"a"}))
 			must(t, two.UseBackupCode(bg, "acme", a.ID, "a"))
 			wantErr(t, "a used code", one.UseBackupCode(bg, "acme", a.ID, "a"), record.ErrConflict)
 			wantErr(t, "a replaced code", one.UseBackupCode(bg, "acme", a.ID, "old"), record.ErrConflict)
 			wantEqual(t, "left", get[[]string](t)(one.BackupCodes(bg, "acme", a.ID)), []string{"b", "c"})
 			wantEqual(t, "count", get[record.Account](t)(one.ByID(bg, "acme", a.ID)).BackupCodes, 2)
 			wantEqual(t, "other's", get[[]string](t)(one.BackupCodes(bg, "acme", b.ID)), []string{"a"})
-			must(t, one.SetBackupCodes(bg, "acme", a.ID, nil))
+			must(t, one.SetBackupCodes(bg, a, nil))
 			wantEqual(t, "count", get[record.Account](t)(one.ByID(bg, "acme", a.ID)).BackupCodes, 0)
 		},
 	},
@@ -33,7 +33,7 @@ var backupCodeCases = []accountsCase{
 		promise: "A backup code is used once.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
-			must(t, one.SetBackupCodes(bg, "acme", a.ID, []string{"a", "b"}))
+			must(t, one.SetBackupCodes(bg, a, []string{"a", "b"}))
 			errs := race(100, one, two, func(_ int, s record.Accounts) error {
 				return s.UseBackupCode(bg, "acme", a.ID, "a")
 			})

@@ -50,10 +50,10 @@ var companyCases = []accountsCase{
 			wantEqual(t, "companies", companies(), []string{"Acme", "acme", "b", odd})
 			coded := plain("b", "coded")
 			coded.SecondFactor = true
-			must(t, one.SetBackupCodes(bg, "b", create(t, one, coded).ID, []string{"c"}))
+			must(t, one.SetBackupCodes(bg, create(t, one, coded), []string{"c"}))
 			keyed := plain("b", "keyed")
 			keyed.SecondFactor = true
-			must(t, one.AddPasskey(bg, "b", passkey(create(t, one, keyed).ID, "k")))
+			must(t, one.AddPasskey(bg, create(t, one, keyed), passkey(0, "k")))
 			app := plain("b", "app") // useless without a password
 			app.SecondFactor, app.TOTP = true, "sealed"
 			id := create(t, one, app).ID
@@ -95,9 +95,9 @@ var companyCases = []accountsCase{
 			a := someone("acme", "m1")
 			a.TOTP, a.TOTPPending = "sealed", "pending"
 			a = create(t, one, a)
-			must(t, one.AddPasskey(bg, "acme", passkey(a.ID, "k")))
+			must(t, one.AddPasskey(bg, a, passkey(a.ID, "k")))
 			must(t, one.AddDevice(bg, "acme", a.ID, device("d"), ""))
-			must(t, one.SetBackupCodes(bg, "acme", a.ID, []string{"c"}))
+			must(t, one.SetBackupCodes(bg, a, []string{"c"}))
 			failOn(t, one, a, "")
 			failOn(t, one, a, "id of d")
 			for field, other := range map[string]record.Account{

@@ -105,7 +105,7 @@ var outboxCases = []accountsCase{
 			must(t, err)
 			must(t, one.SetPassword(bg, t0, "acme", id, 1, "hash", record.TokenHash{}, note("m", "3")))
 			must(t, one.Accept(bg, "acme", id, []record.Acceptance{{Code: "a"}}, note("m", "4")))
-			must(t, one.SetBackupCodes(bg, "acme", id, []string{"hash"}, note("m", "5")))
+			must(t, one.SetBackupCodes(bg, get[record.Account](t)(one.ByID(bg, "acme", id)), []string{"hash"}, note("m", "5")))
 			subject := record.FailureKey{Company: "acme", Account: id}
 			must(t, one.UpdateFailures(bg, t0, subject, record.WrongCodes, counting(1, note("m", "6"))))
 			must(t, one.UpdateFailures(bg, t0, subject, record.WrongCodes, counting(0, note("m", "7"), note("m", "8"))))
@@ -131,7 +131,7 @@ var outboxCases = []accountsCase{
 			wantTaken(t, "Update", err, "profile_mnemocode")
 			wantErr(t, "SetPassword", one.SetPassword(bg, t0, "acme", id, 7, "hash", record.TokenHash{}, note("m", "4")), record.ErrConflict)
 			wantErr(t, "Accept", one.Accept(bg, "acme", id+7, []record.Acceptance{{Code: "a"}}, note("m", "5")), record.ErrNotFound)
-			wantErr(t, "SetBackupCodes", one.SetBackupCodes(bg, "acme", id+7, []string{"hash"}, note("m", "6")), record.ErrNotFound)
+			wantErr(t, "SetBackupCodes", one.SetBackupCodes(bg, record.Account{Company: "acme", ID: id + 7, Generation: 1}, []string{"hash"}, note("m", "6")), record.ErrNotFound)
 			wantErr(t, "Delete", one.Delete(bg, "acme", id+7, time.Time{}, note("m", "7")), record.ErrNotFound)
 			err = one.UpdateFailures(bg, t0, record.FailureKey{Company: "acme", Account: id}, record.WrongCodes, func(failureCount *record.FailureCount) error {
 				failureCount.Outbox = []record.OutboxEvent{note("m", "8")}

@@ -111,11 +111,13 @@ var tokenCases = []accountsCase{
 	},
 	{
 		name:    "AddToken after a revocation",
-		promise: "A revocation of the account or of the company leaves no token that was being issued.",
+		promise: "A revocation of the account or of the company leaves no token that was being issued. One of the account leaves no backup codes and no passkey.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			get[record.Account](t)(one.Update(bg, "acme", a.ID, func(*record.Account) (bool, error) { return true, nil }))
 			wantErr(t, "an account revoked meanwhile", two.AddToken(bg, a, issued(a.ID, "x"), 5), record.ErrNotFound)
+			wantErr(t, "its backup codes", two.SetBackupCodes(bg, a, []string{"x"}), record.ErrNotFound)
+			wantErr(t, "its passkey", two.AddPasskey(bg, a, passkey(a.ID, "x")), record.ErrNotFound)
 			a = get[record.Account](t)(two.ByID(bg, "acme", a.ID))
 			get[record.Revocation](t)(one.NewCompanyGeneration(bg, "acme"))
 			must(t, two.AddToken(bg, a, issued(a.ID, "y"), 5))

@@ -196,7 +196,7 @@ var updateCases = []accountsCase{
 		promise: "Delete removes the account with all its data and stores a pending revocation of every generation. A new account inherits nothing.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			old := create(t, one, someone("acme", "m1"))
-			must(t, one.SetBackupCodes(bg, "acme", old.ID, []string{"c"}))
+			must(t, one.SetBackupCodes(bg, old, []string{"c"}))
 			subject := record.FailureKey{Company: "acme", Account: old.ID}
 			must(t, one.UpdateFailures(bg, t0, subject, record.WrongCodes, add(3)))
 			_, err := one.Update(bg, "acme", old.ID, revoking)

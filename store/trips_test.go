@@ -226,7 +226,7 @@ func TestAChangeOfAnAccountTakesTwoRoundTrips(t *testing.T) {
 		"Accept": func() error {
 			return accounts.Accept(bg, "acme", a.ID, []record.Acceptance{{Code: "a"}, {Code: "b"}}, events...)
 		},
-		"SetBackupCodes": func() error { return accounts.SetBackupCodes(bg, "acme", a.ID, []string{"1", "2", "3"}, events...) },
+		"SetBackupCodes": func() error { return accounts.SetBackupCodes(bg, a, []string{"1", "2", "3"}, events...) },
 		"Delete":         func() error { return accounts.Delete(bg, "acme", a.ID, time.Time{}, events...) },
 		"UpdateFailures": func() error {
 			return accounts.UpdateFailures(bg, t0, record.FailureKey{Company: "acme", Account: a.ID}, kind, func(c *record.FailureCount) error {

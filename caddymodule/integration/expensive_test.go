@@ -52,7 +52,7 @@ func TestExpensiveHashesHoldUpNoOtherCompany(t *testing.T) {
 
 	s.run("backup codes, each with a salt of its own", func(t *testing.T) {
 		bob := get(s.accounts().ByMnemocode(t.Context(), "acme", "bob"))(t)
-		must(t, s.accounts().SetBackupCodes(t.Context(), "acme", bob.ID, salted(600_000/raceSlows)))
+		must(t, s.accounts().SetBackupCodes(t.Context(), bob, salted(600_000/raceSlows)))
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		var all sync.WaitGroup

@@ -88,7 +88,7 @@ func (s *site) setBackupCodes(mnemocode string, codes ...string) {
 	s.t.Helper()
 	hashes := get(password.NewHasher(1).HashSet(s.t.Context(), password.Turn{Company: "acme"}, password.Argon2id{MemoryKiB: 64, Iterations: 1, Parallelism: 1}, codes))(s.t)
 	a := get(s.accounts().ByMnemocode(s.t.Context(), "acme", mnemocode))(s.t)
-	must(s.t, s.accounts().SetBackupCodes(s.t.Context(), "acme", a.ID, hashes))
+	must(s.t, s.accounts().SetBackupCodes(s.t.Context(), a, hashes))
 }
 
 // account returns an account for a Caddyfile. Its login name is its mnemocode, and

@@ -321,6 +321,36 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 	})
 }
 
+// A thief with a session keeps nothing of it: what its owner revokes while new backup
+// codes are hashed gets none of them.
+func TestARevocationLeavesNoNewBackupCodes(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		s := start(t, siteConfig{company: people + "password {\nargon2id 65536 2 1\n}\n", handler: selfService}) // ten codes take long
+		for name, revoke := range map[string]func(token string){
+			"logout":  func(token string) { s.post("auth/logout", token, nil).wantStatus(200) },
+			"account": func(string) { s.admin("DELETE", "accounts/alice/sessions", nil).wantStatus(204) },
+			"status": func(string) {
+				s.admin("PATCH", "accounts/alice", fields{"status": "restricted"}).wantStatus(200)
+				s.admin("PATCH", "accounts/alice", fields{"status": "active"}).wantStatus(200)
+			},
+		} {
+			token := s.login("alice@example.com")
+			made := make(chan answer, 1)
+			go func() { made <- s.me("POST", "backup-codes", token, fields{}) }()
+			time.Sleep(100 * time.Millisecond)
+			revoke(token)
+			if a := <-made; a.Status != 503 && a.Status != 401 {
+				t.Errorf("%s: got %d %s", name, a.Status, a.Body)
+			}
+			s.gone(token)
+		}
+		if left := s.admin("GET", "accounts/alice", nil).JSON["backup_codes_left"]; left != 0.0 {
+			t.Errorf("%v codes were stored", left)
+		}
+	})
+}
+
 // Contract, section 17: nobody repeats a change without end, whatever comes of it. Requests
 // that are malformed do not count.
 func TestEachKindOfChangeHasABudget(t *testing.T) {

@@ -32,6 +32,8 @@ type Admin struct {
 	Actor   string // the name of the operator, for the events
 	// UserAgent is that of the user of a Self, for notices.
 	UserAgent string
+	// session is the ID of the session of a Self; empty for operators.
+	session string
 	// Bulk is for imports. Plain secrets then wait for hashing without a time limit, and
 	// users get no notice of a changed password.
 	Bulk bool
@@ -156,6 +158,14 @@ func (ad *Admin) emit(ctx context.Context, e record.Event) {
 	if !ad.Bulk {
 		ad.WaitRecorded()
 	}
+}
+
+// orChanged returns ErrChanged if a store did not find the account in its generation.
+func orChanged(err error) error {
+	if errors.Is(err, record.ErrNotFound) {
+		return ErrChanged
+	}
+	return err
 }
 
 // adminError returns err if the operator may see it. It wraps any other error in

@@ -20,7 +20,9 @@ const (
 )
 
 // NewBackupCodes replaces the account's backup codes. It returns the new ones in the form
-// ABCDE-FGHIJ. They can't be read again later, because only hashes are stored.
+// ABCDE-FGHIJ. They can't be read again later, because only hashes are stored. A revocation
+// that comes while they are hashed leaves no new codes: the errors are ErrChanged and
+// ErrNoSessionToKeep.
 func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string, error) {
 	a, err := ad.ByMnemocode(ctx, mnemocode)
 	if err != nil {
@@ -41,6 +43,9 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 	if err != nil {
 		return nil, wire.Unavailable("hashing the backup codes", err)
 	}
+	if _, err := ad.sessionToKeep(ctx, a, ad.session); err != nil {
+		return nil, err
+	}
 	replaced := ad.event(record.AccountBackupCodes, a)
 	if err := ad.storeCodes(ctx, a, hashes, replaced); err != nil {
 		return nil, err
@@ -52,7 +57,7 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 
 func (ad *Admin) storeCodes(ctx context.Context, a record.Account, hashes []string, replaced record.Event) error {
 	events := background.OutboxEvents(ctx, ad.Company, replaced)
-	return adminError("storing the backup codes", ad.Accounts.SetBackupCodes(ctx, a.Company, a.ID, hashes, events...))
+	return adminError("storing the backup codes", orChanged(ad.Accounts.SetBackupCodes(ctx, a, hashes, events...)))
 }
 
 func (ad *Admin) sameCodes(ctx context.Context, a record.Account, hashes []string) (bool, error) {

@@ -54,11 +54,14 @@ func (ad *Admin) NewPasskey(ctx context.Context, mnemocode string) (NewPasskey, 
 // options, silently if the browser did not ask the user. credential is the
 // RegistrationResponseJSON. Without a name, the passkey is called
 // like the provider that keeps it, or else like the device. The owner gets a notice. No
-// session is revoked. It counts as a login of the Admin's Address, because a spent challenge
+// session is revoked. A revocation that comes meanwhile leaves no passkey. It counts as a login of the Admin's Address, because a spent challenge
 // is stored.
 func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken string, credential []byte, name string, silent bool) (record.Passkey, error) {
 	a, owner, _, err := ad.passkeyOwner(ctx, mnemocode)
 	if err != nil {
+		return record.Passkey{}, err
+	}
+	if _, err := ad.sessionToKeep(ctx, a, ad.session); err != nil {
 		return record.Passkey{}, err
 	}
 	if name, err = passkeyName(name); err != nil {
@@ -91,7 +94,7 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 	p.Account, p.UserHandle, p.Created = a.ID, owner.Handle, at.Now.UTC()
 	p.Name = cmp.Or(name, p.Name, message.Device(ad.UserAgent), passkeyDefault)
 	added := ad.event(record.AccountPasskeyAdded, a)
-	err = ad.Accounts.AddPasskey(ctx, a.Company, p, background.OutboxEvents(ctx, ad.Company, added)...)
+	err = ad.Accounts.AddPasskey(ctx, a, p, background.OutboxEvents(ctx, ad.Company, added)...)
 	if _, taken := errors.AsType[*record.TakenError](err); taken {
 		return record.Passkey{}, ErrPasskeyTaken
 	}
@@ -99,7 +102,7 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 		return record.Passkey{}, ErrTooManyPasskeys
 	}
 	if err != nil {
-		err = adminError("storing the passkey", err)
+		err = adminError("storing the passkey", orChanged(err))
 		at.GiveBack(ctx, err)
 		return record.Passkey{}, err
 	}
@@ -121,12 +124,11 @@ func (ad *Admin) importPasskeys(ctx context.Context, a record.Account, passkeys 
 		if slices.ContainsFunc(has, func(h record.Passkey) bool { return bytes.Equal(h.Credential, p.Credential) }) {
 			continue
 		}
-		p.Account = a.ID
-		switch err := ad.Accounts.AddPasskey(ctx, a.Company, p); {
+		switch err := ad.Accounts.AddPasskey(ctx, a, p); {
 		case errors.Is(err, record.ErrConflict):
 			return added, ErrTooManyPasskeys
 		case err != nil:
-			return added, adminError("storing the passkey", err)
+			return added, adminError("storing the passkey", orChanged(err))
 		}
 		added = true
 	}

@@ -24,7 +24,6 @@ type TokenWish struct {
 	Reason  string // why
 	// ExpiresIn is for how many seconds it is valid; nil for as long as the company allows.
 	ExpiresIn *int64
-	Session   string // the Session.ID of the user who issues it; empty if it is no user
 }
 
 const (
@@ -97,7 +96,7 @@ func (ad *Admin) IssueToken(ctx context.Context, mnemocode string, w TokenWish) 
 	if a.Status != record.StatusActive {
 		return "", nil, ErrNotActive
 	}
-	if _, err := ad.sessionToKeep(ctx, a, w.Session); err != nil {
+	if _, err := ad.sessionToKeep(ctx, a, ad.session); err != nil {
 		return "", nil, err
 	}
 	token, hash := tokens.New(tokens.IssuedPrefix, record.AccountBucket(a.Company, a.ID))

@@ -129,6 +129,9 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch Passwo
 	if err != nil {
 		return wire.Unavailable("hashing the password", err)
 	}
+	if _, err := ad.sessionToKeep(ctx, a, ch.Keep); err != nil { // it may have been revoked meanwhile
+		return err
+	}
 	changed := ad.event(record.AccountChanged, a)
 	changed.Fields, changed.Reason = []string{"password"}, "password"
 	err = ad.Accounts.SetPassword(ctx, at.Now, a.Company, a.ID, a.Generation, hash, keep, background.OutboxEvents(ctx, ad.Company, changed)...)

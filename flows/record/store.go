@@ -170,9 +170,10 @@ type AccountWriter interface {
 
 // BackupCodes keeps the hashes of accounts' backup codes.
 type BackupCodes interface {
-	// SetBackupCodes replaces the account's backup codes with these hashes. It returns
-	// ErrNotFound if there is no such account.
-	SetBackupCodes(ctx context.Context, company string, id int64, hashes []string, events ...OutboxEvent) error
+	// SetBackupCodes replaces the backup codes of the account a with these hashes. It
+	// returns ErrNotFound if the account does not exist any more in a.Generation: whoever
+	// makes the codes may have been logged out meanwhile.
+	SetBackupCodes(ctx context.Context, a Account, hashes []string, events ...OutboxEvent) error
 	// BackupCodes returns the hashes of the unused codes.
 	BackupCodes(ctx context.Context, company string, id int64) ([]string, error)
 	// UseBackupCode removes a code. It returns ErrConflict if it was already used.
@@ -181,11 +182,11 @@ type BackupCodes interface {
 
 // Passkeys keeps the passkeys of accounts.
 type Passkeys interface {
-	// AddPasskey stores a passkey of the account p.Account. It returns ErrNotFound if
-	// there is no such account, and ErrConflict if it has MaxPasskeys already. It
-	// returns a TakenError with the field credential if the company has a passkey with
-	// this Credential.
-	AddPasskey(ctx context.Context, company string, p Passkey, events ...OutboxEvent) error
+	// AddPasskey stores a passkey of the account a, whatever p.Account is. It returns
+	// ErrNotFound as SetBackupCodes does, and ErrConflict if the account has MaxPasskeys
+	// already. It returns a TakenError with the field credential if the company has a
+	// passkey with this Credential.
+	AddPasskey(ctx context.Context, a Account, p Passkey, events ...OutboxEvent) error
 	// Passkeys returns the account's passkeys, oldest first.
 	Passkeys(ctx context.Context, company string, account int64) ([]Passkey, error)
 	// Passkey finds a passkey by its Credential. It returns ErrNotFound if there is none.

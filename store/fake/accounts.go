@@ -406,10 +406,13 @@ func (s accounts) Delete(ctx context.Context, company string, id int64, updated 
 
 // Backup codes
 
-func (s accounts) SetBackupCodes(ctx context.Context, company string, id int64, hashes []string, events ...record.OutboxEvent) error {
-	return s.with(ctx, "set_backup_codes", company, id, func(r *row) error {
+func (s accounts) SetBackupCodes(ctx context.Context, a record.Account, hashes []string, events ...record.OutboxEvent) error {
+	return s.with(ctx, "set_backup_codes", a.Company, a.ID, func(r *row) error {
+		if r.Generation != a.Generation {
+			return record.ErrNotFound
+		}
 		r.backup = slices.Compact(slices.Sorted(slices.Values(hashes)))
-		s.insert(company, id, events)
+		s.insert(a.Company, a.ID, events)
 		return nil
 	})
 }
@@ -460,16 +463,19 @@ func (s *Accounts) holder(company string, credential []byte) (*row, int, error) 
 	return nil, 0, record.ErrNotFound
 }
 
-func (s accounts) AddPasskey(ctx context.Context, company string, p record.Passkey, events ...record.OutboxEvent) error {
-	return s.with(ctx, "add_passkey", company, p.Account, func(r *row) error {
+func (s accounts) AddPasskey(ctx context.Context, a record.Account, p record.Passkey, events ...record.OutboxEvent) error {
+	return s.with(ctx, "add_passkey", a.Company, a.ID, func(r *row) error {
+		if r.Generation != a.Generation {
+			return record.ErrNotFound
+		}
 		if len(r.passkeys) >= record.MaxPasskeys {
 			return record.ErrConflict
 		}
-		if _, _, err := s.holder(company, p.Credential); err == nil {
+		if _, _, err := s.holder(a.Company, p.Credential); err == nil {
 			return &record.TakenError{Field: "credential"}
 		}
 		r.add(r.ID, p)
-		s.insert(company, r.ID, events)
+		s.insert(a.Company, r.ID, events)
 		return nil
 	})
 }

@@ -236,7 +236,7 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, proxy, a := behindProxy(t, Options{MaxConns: 1})
-			must(t, p.Accounts().SetBackupCodes(bg, "acme", a.ID, []string{"c"}))
+			must(t, p.Accounts().SetBackupCodes(bg, a, []string{"c"}))
 			// Call once before, so that all statements are prepared.
 			warm := create(t, p.Accounts(), plain("other", "m1"))
 			for method, err := range callAllAccounts(bg, p.Accounts(), withIdentity(warm)) {

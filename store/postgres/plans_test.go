@@ -75,7 +75,7 @@ func TestPostgresReadsNoTableWhole(t *testing.T) {
 	p.config.ConnConfig.Tracer = &log
 	must(t, p.Start(bg))
 	a := create(t, p.Accounts(), someone("company1", "m1"))
-	must(t, p.Accounts().SetBackupCodes(bg, "company1", a.ID, []string{"c"}))
+	must(t, p.Accounts().SetBackupCodes(bg, a, []string{"c"}))
 	for method, err := range callAllAccounts(bg, p.Accounts(), a) {
 		if err != nil && !record.IsAnswer(err) {
 			t.Errorf("%s: %v", method, err)

@@ -322,7 +322,11 @@ func TestPostgresWritersNeverDeadlock(t *testing.T) {
 		case 2:
 			return s.SetPassword(bg, t0, "acme", id, 1, "h", record.TokenHash{})
 		case 3:
-			return s.SetBackupCodes(bg, "acme", id, []string{x, y})
+			a, err := s.ByID(bg, "acme", id)
+			if err != nil {
+				return err
+			}
+			return s.SetBackupCodes(bg, a, []string{x, y})
 		case 4:
 			_, err := s.Create(bg, t0, record.Account{Company: "acme", Mnemocode: fmt.Sprint("new", i), Email: x, LoginName: y})
 			return err

@@ -32,12 +32,13 @@ type Dialect struct {
 	// The fields below are made by Complete.
 
 	AccountByID, accountByMnemocode, accountByLoginID, accountByIdentity, accountsOf, accountsFound string
-	AccountLock, failuresLock, queueLock, insertKnown, insertUnknown                                string
+	AccountLock, presentLock, failuresLock, queueLock, insertKnown, insertUnknown                   string
 }
 
 // Complete adds the statements that the other fields make possible.
 func (d Dialect) Complete() *Dialect {
 	d.AccountLock = `SELECT id FROM accounts WHERE ` + OneAccount + d.Lock
+	d.presentLock = `SELECT id FROM accounts WHERE ` + OneAccount + ` AND generation = $3` + d.Lock
 	d.failuresLock = `SELECT count, until FROM failures` + oneFailureCount + d.Lock
 	d.queueLock = `SELECT queue FROM outbox_queues WHERE company = $1 AND queue = $2` + d.Lock
 	d.insertKnown = InsertFailures + ` FROM accounts WHERE ` + OneAccount + d.Lock + ` ON CONFLICT DO NOTHING`
@@ -174,6 +175,11 @@ func (s Accounts) lockAccount(ctx context.Context, tx Queries, company string, i
 	return tx.Row(ctx, s.AccountLock, company, id).Scan(&id)
 }
 
+// lockPresent is lockAccount for the account in a.Generation.
+func (s Accounts) lockPresent(ctx context.Context, tx Queries, a record.Account) error {
+	return tx.Row(ctx, s.presentLock, a.Company, a.ID, a.Generation).Scan(&a.ID)
+}
+
 const (
 	deleteAccount     = `DELETE FROM accounts WHERE ` + OneAccount + ` AND (CAST($3 AS bigint) = 0 OR updated = $3)` // foreign keys also delete the rows that belong to it
 	deleteAllFailures = `DELETE FROM failures WHERE company = $1 AND account = CAST($2 AS bigint)`
@@ -260,20 +266,18 @@ const (
 	insertBackupCode  = `INSERT INTO backup_codes (account, hash) VALUES ($1, $2) ON CONFLICT DO NOTHING`
 )
 
-func (s Accounts) SetBackupCodes(
-	ctx context.Context, company string, id int64, hashes []string, events ...record.OutboxEvent,
-) error {
+func (s Accounts) SetBackupCodes(ctx context.Context, a record.Account, hashes []string, events ...record.OutboxEvent) error {
 	return transact(ctx, s, "accounts.set_backup_codes: storing backup codes", func(ctx context.Context, tx Queries) error {
-		if err := s.lockAccount(ctx, tx, company, id); err != nil {
+		if err := s.lockPresent(ctx, tx, a); err != nil {
 			return err
 		}
-		if err := tx.Later(ctx, deleteBackupCodes, id); err != nil {
+		if err := tx.Later(ctx, deleteBackupCodes, a.ID); err != nil {
 			return err
 		}
-		if err := InsertBackupCodes(ctx, tx, id, hashes); err != nil {
+		if err := InsertBackupCodes(ctx, tx, a.ID, hashes); err != nil {
 			return err
 		}
-		return tx.InsertEvents(ctx, company, id, events)
+		return tx.InsertEvents(ctx, a.Company, a.ID, events)
 	})
 }
 

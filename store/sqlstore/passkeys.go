@@ -18,22 +18,22 @@ const (
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING`
 )
 
-func (s Accounts) AddPasskey(ctx context.Context, company string, p record.Passkey, events ...record.OutboxEvent) error {
+func (s Accounts) AddPasskey(ctx context.Context, a record.Account, p record.Passkey, events ...record.OutboxEvent) error {
 	return transact(ctx, s, "accounts.add_passkey: storing passkey", func(ctx context.Context, tx Queries) error {
-		if err := s.lockAccount(ctx, tx, company, p.Account); err != nil {
+		if err := s.lockPresent(ctx, tx, a); err != nil {
 			return err
 		}
 		var has int
-		if err := tx.Row(ctx, countPasskeys, p.Account).Scan(&has); err != nil {
+		if err := tx.Row(ctx, countPasskeys, a.ID).Scan(&has); err != nil {
 			return err
 		}
 		if has >= record.MaxPasskeys {
 			return record.ErrConflict
 		}
-		if err := InsertPasskeys(ctx, tx, company, p.Account, []record.Passkey{p}); err != nil {
+		if err := InsertPasskeys(ctx, tx, a.Company, a.ID, []record.Passkey{p}); err != nil {
 			return err
 		}
-		return tx.InsertEvents(ctx, company, p.Account, events)
+		return tx.InsertEvents(ctx, a.Company, a.ID, events)
 	})
 }
 

@@ -591,7 +591,7 @@ func (c *Call) issueToken() (any, error) {
 		return nil, &manage.FieldError{Field: "paths", Message: err.Error()}
 	}
 	secret, issued, err := c.IssueToken(c.Context(), c.Account.Mnemocode, manage.TokenWish{
-		Name: body.Name, Paths: body.Paths, Methods: body.Methods, ExpiresIn: body.ExpiresIn, Session: c.Session.ID,
+		Name: body.Name, Paths: body.Paths, Methods: body.Methods, ExpiresIn: body.ExpiresIn,
 	})
 	if err != nil {
 		return nil, err
