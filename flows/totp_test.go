@@ -1,6 +1,7 @@
 package flows_test
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -172,4 +173,32 @@ func TestAnAppsCodeIsGoodOnce(t *testing.T) {
 		t.Errorf("%d wrong codes were counted", n)
 	}
 	wantStep(t, b.must("auth/checkotp", second, object{"otp": shows(0)}), record.Authorized)
+}
+
+// A meanwhile is an account store in which something happens just before a change.
+type meanwhile struct {
+	record.Accounts
+	happens func()
+}
+
+func (m *meanwhile) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error)) (record.Account, error) {
+	if happens := m.happens; happens != nil {
+		m.happens = nil
+		happens()
+	}
+	return m.Accounts.Update(ctx, company, id, change)
+}
+
+// A session that is revoked at the last moment changes no second factor any more.
+func TestARevokedSessionChangesNoSecondFactor(t *testing.T) {
+	b := newHarness(t)
+	b.update(false, func(a *record.Account) { a.TOTP = "sealed" })
+	id := b.idOf(b.sessionIn(record.Authorized))
+	b.Accounts = &meanwhile{b.Accounts, func() { must(t, b.admin().EndSessions(t.Context(), mnemocode)) }}
+	if _, err := b.admin().RemoveTOTP(t.Context(), mnemocode, id); !errors.Is(err, manage.ErrChanged) {
+		t.Errorf("got %v", err)
+	}
+	if b.load().TOTP == "" {
+		t.Error("the app was removed")
+	}
 }
