@@ -499,6 +499,11 @@ func (b *harness) goodBody(path string) object {
 		b.must("auth/recovery/recover", "", object{"login_id": email, "captcha_response": "x", "method": "MAIL"})
 		return object{"token": strings.TrimPrefix(b.mail.lastOf(b.t, message.RecoveryLink).Link, linkURL)}
 	}
+	for _, f := range flows.RouteByPath(path).Fields() {
+		if f.Required {
+			b.t.Fatalf("goodBody has no %s for %s", f.Name, path)
+		}
+	}
 	return object{}
 }
 

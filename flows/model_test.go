@@ -205,7 +205,10 @@ var modelRoutes = map[string]struct {
 // answer returns the answer that a route should give.
 func (m *model) answer(c *modelCall) modelAnswer {
 	return run(func(m *model, c *modelCall) modelAnswer {
-		route := modelRoutes[c.path]
+		route, ok := modelRoutes[c.path]
+		if !ok {
+			panic("modelRoutes has no row for " + c.path)
+		}
 		if route.from != nil {
 			m.session(c)
 			if !slices.Contains(route.from, c.session.state) {

@@ -40,8 +40,9 @@ func walkOf(t *testing.T, script string) string {
 }
 
 // listed has the error codes that the interface document lists for each route,
-// without API-KEY and request.validation.failed. The document does not show checklink
-// passkeys and step-ups, so their codes are those of the contract.
+// without API-KEY and request.validation.failed. The document does not show checklink,
+// passkeys and step-ups, so their codes are those of the contract. Other routes can't
+// differ from it.
 var listed = map[string]string{
 	"auth/login":                  "USER auth.loginid.notfound auth.restricted",
 	"auth/checkpassword":          "TOKEN USER auth.captcha.missing auth.captcha.invalid auth.password.invalid auth.disclaimer.invalid auth.restricted",
@@ -92,6 +93,9 @@ func TestPagesNameTheDepartures(t *testing.T) {
 	}
 	for i := range flows.Routes {
 		r := &flows.Routes[i]
+		if listed[r.Path] == "" {
+			continue
+		}
 		lists, answers := strings.Fields(groups.Replace(listed[r.Path])), strings.Fields(errorCodes(r.Fails))
 		if r.TakesToken() {
 			answers = append(answers, strings.Fields(errorCodes(flows.TokenErrors))...)
@@ -103,7 +107,7 @@ func TestPagesNameTheDepartures(t *testing.T) {
 		}
 	}
 	if diff := gocmp.Diff(want, got); diff != "" {
-		t.Errorf("the departures (-routes +page):\n%s", diff)
+		t.Errorf("routes differ from the interface otherwise than docs/api.md says; in its Departures, write a row for each -, and remove each +:\n%s", diff)
 	}
 }
 

@@ -45,7 +45,7 @@ func TestScripts(t *testing.T) {
 	}
 	for _, s := range record.States[1:] {
 		if !strings.Contains(seen.String(), `"session_state":"`+string(s)+`"`) {
-			t.Errorf("no conversation comes to the state %s", s)
+			t.Errorf("no conversation comes to the state %s; write one that does in testdata", s)
 		}
 	}
 	expected := slices.Concat(flows.Common, flows.TokenErrors)
@@ -55,7 +55,7 @@ func TestScripts(t *testing.T) {
 	for _, e := range expected {
 		said := regexp.MustCompile(`(?m)^\d+ ` + regexp.QuoteMeta(e.Code) + `\b`)
 		if e != wire.ErrService && !said.MatchString(seen.String()) { // that one is a defect of the server
-			t.Errorf("no conversation has the error %s", e.Code)
+			t.Errorf("no conversation has the error %s; write one that has it in testdata, and run go test ./flows -run Scripts -update", e.Code)
 		}
 	}
 }

@@ -233,7 +233,7 @@ func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
 		})
 	}
 	for _, name := range left {
-		t.Errorf("flows.%s was never provoked", name)
+		t.Errorf("no case provokes wire.%s; write one above", name)
 	}
 	if got := s.backend.requests(); len(got) != 0 {
 		t.Errorf("a refused request went to the application: %q", got)

@@ -88,6 +88,18 @@ func TestPagesShowTheBounds(t *testing.T) {
 	storetest.Generated(t, "../../docs/configuration.md", "bounds", table+"| `password argon2id` | at least the minimum there | OWASP Password Storage Cheat Sheet |\n")
 }
 
+// docs/configuration.md and the complete Caddyfile have a line for each option of a block.
+func TestPagesShowEachOption(t *testing.T) {
+	for _, file := range []string{"../../docs/configuration.md", "testdata/complete.caddyfiletest"} {
+		text := get(os.ReadFile(file))(t)
+		for _, o := range policy.Options {
+			if o.Syntax != "" && !regexp.MustCompile(`\s`+o.Block+` \{\n(\s+[^\s}].*\n)*?\s+`+o.Name()+` `).Match(text) {
+				t.Errorf("%s lacks %s; write a line with it into the block %s", file, o.Name(), o.Block)
+			}
+		}
+	}
+}
+
 // anchors returns the anchors that GitHub creates for a page's headings.
 func anchors(page string) []string {
 	var anchors []string

@@ -47,7 +47,7 @@ type accountsAPI struct {
 func (a *accountsAPI) add(r *accounts.Route) {
 	o, ok := a.overlay.Operations[r.Method+" /"+r.Pattern]
 	if !ok {
-		a.t.Fatalf("the overlay does not describe %s /%s", r.Method, r.Pattern)
+		a.t.Fatalf("openapi.yaml does not describe %s /%s", r.Method, r.Pattern)
 	}
 	text := o.Text
 	if r.Right != "" {
@@ -107,7 +107,7 @@ func (a *accountsAPI) parameter(name, in string) *object {
 		name += "_in_path"
 	}
 	if one, ok := known.get(name).(*object); !ok || one.get("in") != in {
-		a.t.Errorf("the overlay does not describe %s as a parameter of a %s", name, in)
+		a.t.Errorf("openapi.yaml does not describe %s as a parameter of a %s", name, in)
 	}
 	return ref("parameters", name)
 }
@@ -182,7 +182,7 @@ func (a *accountsAPI) failure(status int) *object {
 	name := strings.ReplaceAll(http.StatusText(status), " ", "")
 	text := a.overlay.Responses[fmt.Sprint(status)]
 	if text == "" {
-		a.t.Errorf("the overlay does not describe the response %d", status)
+		a.t.Errorf("openapi.yaml does not describe the response %d", status)
 	}
 	made := obj("description", text)
 	switch status {

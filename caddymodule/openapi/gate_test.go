@@ -144,7 +144,7 @@ func (g *gate) addOwn(r *selfservice.Route) {
 func (g *gate) operation(name string) operation {
 	o, ok := g.overlay.Operations[name]
 	if !ok {
-		g.t.Fatalf("the overlay does not describe %s", name)
+		g.t.Fatalf("caddymodule/gate/openapi.yaml does not describe %s; write it there, below operations", name)
 	}
 	return o
 }

@@ -13,7 +13,7 @@ func (w *writer) hooks() *object {
 	made := obj()
 	for _, kind := range record.OutboxTypes {
 		if w.overlay.Messages[kind].To != "events" {
-			w.t.Errorf("the overlay does not describe the event %s in messages", kind)
+			w.t.Errorf("openapi.yaml does not describe the event %s in messages", kind)
 		}
 	}
 	for _, name := range sorted(w.overlay.Messages) {

@@ -198,10 +198,10 @@ type FailureCount struct {
 // hash of it and does not ask again.
 const ExternalPassword = "$webhook$"
 
-// HasApp reports whether the account's second factor is an authenticator app. The app
 // LogsInByCode reports whether a login with a login id of the account needs a code in place
 // of a password. It is false of no account.
 func (a Account) LogsInByCode() bool { return a.ID != 0 && a.PasswordHash == "" }
 
+// HasApp reports whether the account's second factor is an authenticator app. The app
 // needs a password first: an account without one logs in by SMS.
 func (a Account) HasApp() bool { return a.TOTP != "" && a.PasswordHash != "" }
