@@ -77,8 +77,8 @@ func parseTarget(uri string) (*url.URL, error) {
 	if !strings.HasPrefix(uri, "/") || strings.Contains(path, `\`) || strings.ContainsFunc(uri, func(c rune) bool { return c <= ' ' || c == 0x7f || c == '#' }) {
 		return nil, errTarget
 	}
-	// The other proxy sends the path as it is. With a byte beyond ASCII in it, url.URL
-	// would not keep its escapes, which an application may read in other ways.
+	// The other proxy sends the path as it is. With a byte in it that needs an escape, url.URL
+	// would not keep its other escapes, which an application may read in other ways.
 	u, err := url.ParseRequestURI(escapeBytes(path) + uri[len(path):])
 	if err != nil {
 		return nil, errTarget
@@ -86,11 +86,11 @@ func parseTarget(uri string) (*url.URL, error) {
 	return u, nil
 }
 
-// escapeBytes escapes the bytes beyond ASCII.
+// escapeBytes escapes the bytes that a URL can't have.
 func escapeBytes(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
-		if s[i] < utf8.RuneSelf {
+		if s[i] < utf8.RuneSelf && !strings.Contains("\"<>^`{|}", s[i:i+1]) {
 			b.WriteByte(s[i])
 		} else {
 			fmt.Fprintf(&b, "%%%02X", s[i])

@@ -191,6 +191,7 @@ func TestCheckIsForTrustedProxiesAndWholeDescriptions(t *testing.T) {
 		"a control byte in a query":  {true, describe("GET", "a.example", "/open/x?\x7f"), 400},
 		"a backslash":                {true, describe("GET", "a.example", `/open/x\y`), 400},
 		"bytes beyond ASCII":         {true, describe("GET", "a.example", "/open/é?ü=\xff"), 204},
+		"bytes that need an escape":  {true, describe("GET", "a.example", "/open/\"<>^`{|}"), 204},
 		"a backslash in a query":     {true, describe("GET", "a.example", `/open/x?y\z`), 204},
 		"one before a query":         {true, describe("GET", "a.example", `/open\x?y\z`), 400},
 		"a wrong escape":             {true, describe("GET", "a.example", "/open/%zz"), 400},
@@ -200,6 +201,11 @@ func TestCheckIsForTrustedProxiesAndWholeDescriptions(t *testing.T) {
 		w := h.asked(t, test.trusted, test.header)
 		if w.Code != test.status || w.Code != 204 && !strings.Contains(w.Body.String(), `"request.validation.failed"`) {
 			t.Errorf("%s: got %d %s, want %d", name, w.Code, w.Body, test.status)
+		}
+	}
+	for _, odd := range "\"<>^`{|}é" { // the application gets the escape beside it as it is
+		if w := h.asked(t, true, describe("GET", "a.example", "/open%2fx"+string(odd))); w.Code != 401 {
+			t.Errorf("/open%%2fx%c: got %d", odd, w.Code)
 		}
 	}
 	for _, uri := range []string{"/check/", "//check", "/chec%6b", "/Check", "/check;x"} {
