@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"encoding/json"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/gate"
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/caddymodule/policy"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -88,13 +90,22 @@ func TestPagesShowTheBounds(t *testing.T) {
 	storetest.Generated(t, "../../docs/configuration.md", "bounds", table+"| `password argon2id` | at least the minimum there | OWASP Password Storage Cheat Sheet |\n")
 }
 
-// docs/configuration.md and the complete Caddyfile have a line for each option of a block.
+// docs/configuration.md and the complete Caddyfile have a line for each option of a block,
+// the page with the default.
 func TestPagesShowEachOption(t *testing.T) {
-	for _, file := range []string{"../../docs/configuration.md", "testdata/complete.caddyfiletest"} {
-		text := get(os.ReadFile(file))(t)
-		for _, o := range policy.Options {
-			if o.Syntax != "" && !regexp.MustCompile(`\s`+o.Block+` \{\n(\s+[^\s}].*\n)*?\s+`+o.Name()+` `).Match(text) {
-				t.Errorf("%s lacks %s; write a line with it into the block %s", file, o.Name(), o.Block)
+	d := tenant.DefaultPolicy()
+	defaults := &policy.Policy{Session: d.Session, OTP: d.OTP, Password: policy.Passwords{Passwords: d.Password}, Recovery: d.Recovery, Limits: d.Limits, IssuedTokens: &tenant.DefaultIssuedTokens}
+	for _, o := range policy.Options {
+		if o.Syntax == "" {
+			continue
+		}
+		value := strings.Trim(string(get(json.Marshal(o.Of(defaults)))(t)), `"`)
+		if d, ok := o.Of(defaults).(*tenant.Duration); ok {
+			value = d.String()
+		}
+		for file, line := range map[string]string{"../../docs/configuration.md": o.Name() + " " + value, "testdata/complete.caddyfiletest": o.Name()} {
+			if !regexp.MustCompile(`\s` + o.Block + ` \{\n(\s+[^\s}].*\n)*?\s+` + line + `\s`).Match(get(os.ReadFile(file))(t)) {
+				t.Errorf("%s lacks %s; write it into the block %s", file, line, o.Block)
 			}
 		}
 	}
