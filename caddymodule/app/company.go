@@ -88,10 +88,10 @@ type Account struct {
 	// Default: none.
 	Locale string `json:"locale,omitempty"`
 
-	// The password, preferably as a placeholder such as {env.NAME} or {file.PATH},
-	// or its hash: argon2id, bcrypt, scrypt, pbkdf2, sha256crypt or sha512crypt in
-	// PHC or crypt format, or another that an import accepts. A plain password has at most 128 characters. The rules
-	// for new passwords don't apply to it.
+	// The password, preferably as a placeholder such as {env.NAME} or {file.PATH}, or its
+	// hash: argon2id, bcrypt, scrypt, pbkdf2, sha256crypt or sha512crypt in PHC or crypt
+	// format, or another that an import accepts. A plain password has at most 128
+	// characters. The rules for new passwords don't apply to it.
 	Password string `json:"password,omitempty"`
 
 	// The control question. It requires an answer.

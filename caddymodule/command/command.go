@@ -1,7 +1,7 @@
-// Package command implements the command caddy mnemogate. It is an HTTP client of
-// the accounts API and knows nothing else about the server. Exceptions are restore,
-// which writes the file of a store, and sandbox, which runs Caddy itself. See connect.go for how it finds the
-// server. The other files have one group of commands each.
+// Package command implements the command caddy mnemogate. It is an HTTP client of the
+// accounts API and knows nothing else about the server. Exceptions are restore, which
+// writes the file of a store, and sandbox, which runs Caddy itself. See connect.go for how
+// it finds the server. The other files have one group of commands each.
 package command
 
 import (

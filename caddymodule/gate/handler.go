@@ -108,11 +108,11 @@ type Handler struct {
 
 	// The path at which load balancers and monitors check this node, such as
 	// `/health`. The answer is 200 if the node's stores answer and its logs take their
-	// lines, else 503, and has no body. It is also 503 while Caddy's `shutdown_delay` keeps a stopping server
-	// running. Use `/health?ready` to decide which nodes receive requests: it does
-	// not check the stores, since the failure of a shared store would take all nodes
-	// out of service. The path needs no token and never reaches the application.
-	// Default: none.
+	// lines, else 503, and has no body. It is also 503 while Caddy's `shutdown_delay` keeps
+	// a stopping server running. Use `/health?ready` to decide which nodes receive
+	// requests: it does not check the stores, since the failure of a shared store would
+	// take all nodes out of service. The path needs no token and never reaches the
+	// application. Default: none.
 	Health string `json:"health,omitempty"`
 
 	// The path at which another proxy asks whether it may pass a request on, such as
@@ -128,14 +128,14 @@ type Handler struct {
 
 	// The name of the session cookie, such as `__Host-mnemogate`.
 	// `POST /{company_code}/v2/session` sets the cookie and `DELETE` revokes its session.
-	// Protected paths accept the cookie from requests whose Authorization, if they have one,
-	// is of another scheme than Bearer, such as Basic. The application does not see it. A request that may change something (any method
-	// but GET, HEAD and OPTIONS, or a WebSocket handshake) must come from a page of
-	// this origin or of one in `cors`. Otherwise the answer is `auth.header.invalid`
-	// with the reason `cross_site`. The cookie is `Secure` even on plain http, where
-	// browsers keep it only for localhost. Other hosts of the domain can set a
-	// cookie whose name does not begin with `__Host-`. Default: none, so cookies are
-	// ignored; with a login page, `__Host-mnemogate`.
+	// Protected paths accept the cookie from requests whose Authorization, if they have
+	// one, is of another scheme than Bearer, such as Basic. The application does not see
+	// it. A request that may change something (any method but GET, HEAD and OPTIONS, or a
+	// WebSocket handshake) must come from a page of this origin or of one in `cors`.
+	// Otherwise the answer is `auth.header.invalid` with the reason `cross_site`. The
+	// cookie is `Secure` even on plain http, where browsers keep it only for localhost.
+	// Other hosts of the domain can set a cookie whose name does not begin with `__Host-`.
+	// Default: none, so cookies are ignored; with a login page, `__Host-mnemogate`.
 	Cookie string `json:"cookie,omitempty"`
 
 	// Whether a WebSocket handshake may carry the token as one of its protocols, in

@@ -96,7 +96,8 @@ type webhook struct {
 // that the gateway accepted the SMS. See webhook for the options. The body is a JSON
 // object:
 //
-//   - type: otp.login, otp.recovery, otp.stepup, contact.code, test, or a notice such as notice.password_changed
+//   - type: otp.login, otp.recovery, otp.stepup, contact.code, test, or a notice such as
+//     notice.password_changed
 //   - company_code, profile_mnemocode (none with the contact.code of someone who has no
 //     account) and to
 //   - locale: the account's, else the company's

@@ -60,8 +60,9 @@ type actor struct {
 // Assertion returns an assertion about an authorized session, which must have its ID and
 // Created. For two thirds of an assertion's life it returns the same one again. Then it
 // signs a new one in the background. It waits for that only if less than a sixth of the
-// life is left, or the session was raised since. The error is wire.ErrRestricted if the session is used with too many
-// issuers at once. Other errors are those of Keys, or mean that signing failed.
+// life is left, or the session was raised since. The error is wire.ErrRestricted if the
+// session is used with too many issuers at once. Other errors are those of Keys, or mean
+// that signing failed.
 func (s *Signer) Assertion(ctx context.Context, issuer string, session record.Session) (string, error) {
 	now := s.Now()
 	of, ok := s.shards[int(session.Hash[len(session.Hash)-1])%len(s.shards)].find(session.Hash, issuer, now, s.TTL, s.Limit/len(s.shards))

@@ -52,10 +52,10 @@ func (ad *Admin) NewPasskey(ctx context.Context, mnemocode string) (NewPasskey, 
 
 // AddPasskey verifies and stores a passkey that a client has created with NewPasskey's
 // options, silently if the browser did not ask the user. credential is the
-// RegistrationResponseJSON. Without a name, the passkey is called
-// like the provider that keeps it, or else like the device. The owner gets a notice. No
-// session is revoked. A revocation that comes meanwhile leaves no passkey. It counts as a login of the Admin's Address, because a spent challenge
-// is stored.
+// RegistrationResponseJSON. Without a name, the passkey is called like the provider that
+// keeps it, or else like the device. The owner gets a notice. No session is revoked. A
+// revocation that comes meanwhile leaves no passkey. It counts as a login of the Admin's
+// Address, because a spent challenge is stored.
 func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken string, credential []byte, name string, silent bool) (record.Passkey, error) {
 	a, owner, _, err := ad.passkeyOwner(ctx, mnemocode)
 	if err != nil {

@@ -203,7 +203,8 @@ var readingSteps = []func(string) string{
 	norm.NFKC.String,
 }
 
-// CheckPatterns refuses a list without patterns, and patterns that match nothing or not what they seem to match.
+// CheckPatterns refuses a list without patterns, and patterns that match nothing or not
+// what they seem to match.
 func CheckPatterns(patterns []string) error {
 	if len(patterns) == 0 {
 		return errors.New("name at least one path")
