@@ -141,7 +141,11 @@ func (s *stream) end(err error) {
 	s.cancel(nil)
 	bodies.End(s.ResponseWriter, s.came)
 	if s.begun {
-		_ = http.NewResponseController(s.ResponseWriter).SetWriteDeadline(time.Now()) // a writer without deadlines ends with its client
+		control := http.NewResponseController(s.ResponseWriter)
+		if _, idle := caddyhttp.IdleTimeoutsFromContext(s.ctx); idle != nil {
+			control = idle.Ctrl // its own method is only for the handler's goroutine
+		}
+		_ = control.SetWriteDeadline(time.Now()) // a writer without deadlines ends with its client
 	}
 }
 

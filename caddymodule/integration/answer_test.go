@@ -253,6 +253,23 @@ func (s *site) begin(path, headers string, status int) (net.Conn, *bufio.Reader,
 	return conn, reader, response
 }
 
+// meanwhile calls f in the background. The function that it returns waits for the result.
+func meanwhile[T any](t *testing.T, f func() T) func() T {
+	done := make(chan T, 1)
+	go func() {
+		defer close(done) // also if f fails the test, which ends the goroutine
+		done <- f()
+	}()
+	return func() T {
+		t.Helper()
+		result, ok := <-done
+		if !ok {
+			t.FailNow()
+		}
+		return result
+	}
+}
+
 // login logs in an account that needs only a password, and returns its token. On a busy
 // machine, a store may answer too late at first.
 func (s *site) login(loginID string) string {

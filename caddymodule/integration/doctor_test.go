@@ -228,10 +228,9 @@ func TestTheAdminAPIWaitsForCaddysStart(t *testing.T) {
 	if took := time.Since(begun); a.Status != http.StatusServiceUnavailable || !strings.Contains(string(a.Body), "Caddy is starting") || took < time.Second {
 		t.Errorf("got %d %s after %s", a.Status, a.Body, took)
 	}
-	answered := make(chan answer, 1)
-	go func() { answered <- s.admin("GET", "accounts", nil) }()
+	answered := meanwhile(t, func() answer { return s.admin("GET", "accounts", nil) })
 	must(t, os.WriteFile(s.dir+"/go", nil, 0o600))
-	if a := <-answered; a.Status != http.StatusOK {
+	if a := answered(); a.Status != http.StatusOK {
 		t.Errorf("after the start: %d %s", a.Status, a.Body)
 	}
 }

@@ -281,14 +281,13 @@ func TestEventsAcrossReloads(t *testing.T) {
 	// The handlers and the audit log of the next config receive the events of a request
 	// that is in progress.
 	s.sms.mu.Lock() // so the gateway does not answer
-	answered := make(chan answer)
-	go func() { answered <- s.post("auth/login", "", fields{"login_id": "+37060000002"}) }()
+	answered := meanwhile(t, func() answer { return s.post("auth/login", "", fields{"login_id": "+37060000002"}) })
 	time.Sleep(200 * time.Millisecond) // if it has not arrived by then, the next config serves it
 	s.config = strings.NewReplacer("all.log", "all-later.log", "audit.log", "audit-later.log").Replace(s.config)
 	err := s.load()
 	s.sms.mu.Unlock()
 	must(t, err)
-	(<-answered).wantState(record.CheckOTP)
+	answered().wantState(record.CheckOTP)
 	for _, file := range []string{"/all-later.log", "/audit-later.log"} {
 		storetest.Eventually(t, 10*time.Second, "the event in "+file, func() bool {
 			events, _ := os.ReadFile(s.dir + file)

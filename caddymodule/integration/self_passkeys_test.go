@@ -33,13 +33,13 @@ func (s *site) created(a *keytest.Authenticator, token, name string) fields {
 func (s *site) usersManageTheirPasskeys(t *testing.T) {
 	token, phone := s.login("alice@example.com"), new(keytest.Authenticator)
 	body := s.created(phone, token, "Phone")
-	answers := make(chan answer, 10)
-	for range cap(answers) {
-		go func() { answers <- s.me("POST", "passkeys", token, body) }()
+	var answers []func() answer
+	for range 10 {
+		answers = append(answers, meanwhile(t, func() answer { return s.me("POST", "passkeys", token, body) }))
 	}
 	var ids []string
-	for range cap(answers) {
-		if a := <-answers; a.Status == http.StatusOK {
+	for _, answered := range answers {
+		if a := answered(); a.Status == http.StatusOK {
 			ids = append(ids, a.str("id"))
 		} else {
 			a.want(wire.ErrCredentialsInvalid) // its challenge is spent
@@ -64,7 +64,7 @@ func (s *site) usersManageTheirPasskeys(t *testing.T) {
 	s.me("DELETE", "passkeys/"+id, frank, nil).want(wire.ErrNoRoute)
 	s.me("PATCH", "passkeys/"+id, frank, fields{"name": "Mine"}).want(wire.ErrNoRoute)
 	s.me("POST", "passkeys", frank, s.created(new(keytest.Authenticator), token, "")).want(wire.ErrCredentialsInvalid) // alice's challenge
-	s.audits(cap(answers), `"actor":"the user","route":"me/passkeys","result":"auth.credentials.invalid"`)             // nine of them alice's
+	s.audits(len(answers), `"actor":"the user","route":"me/passkeys","result":"auth.credentials.invalid"`)             // nine of them alice's
 	for _, bad := range []fields{
 		{"challenge_token": "x", "credential": fields{}},
 		{"challenge_token": "x", "credential": "x"},
