@@ -391,6 +391,16 @@ func (s accounts) with(ctx context.Context, what, company string, id int64, chan
 	})
 }
 
+// withPresent is with for the account in a.Generation.
+func (s accounts) withPresent(ctx context.Context, what string, a record.Account, change func(*row) error) error {
+	return s.with(ctx, what, a.Company, a.ID, func(r *row) error {
+		if r.Generation != a.Generation {
+			return record.ErrNotFound
+		}
+		return change(r)
+	})
+}
+
 func (s accounts) Delete(ctx context.Context, company string, id int64, updated time.Time, events ...record.OutboxEvent) error {
 	return s.with(ctx, "delete", company, id, func(r *row) error {
 		if !updated.IsZero() && !r.Updated.Equal(stored(updated)) {
@@ -407,10 +417,7 @@ func (s accounts) Delete(ctx context.Context, company string, id int64, updated 
 // Backup codes
 
 func (s accounts) SetBackupCodes(ctx context.Context, a record.Account, hashes []string, events ...record.OutboxEvent) error {
-	return s.with(ctx, "set_backup_codes", a.Company, a.ID, func(r *row) error {
-		if r.Generation != a.Generation {
-			return record.ErrNotFound
-		}
+	return s.withPresent(ctx, "set_backup_codes", a, func(r *row) error {
 		r.backup = slices.Compact(slices.Sorted(slices.Values(hashes)))
 		s.insert(a.Company, a.ID, events)
 		return nil
@@ -464,10 +471,7 @@ func (s *Accounts) holder(company string, credential []byte) (*row, int, error) 
 }
 
 func (s accounts) AddPasskey(ctx context.Context, a record.Account, p record.Passkey, events ...record.OutboxEvent) error {
-	return s.with(ctx, "add_passkey", a.Company, a.ID, func(r *row) error {
-		if r.Generation != a.Generation {
-			return record.ErrNotFound
-		}
+	return s.withPresent(ctx, "add_passkey", a, func(r *row) error {
 		if len(r.passkeys) >= record.MaxPasskeys {
 			return record.ErrConflict
 		}
@@ -641,10 +645,7 @@ func unexpired(all []*record.IssuedToken, now time.Time) []*record.IssuedToken {
 }
 
 func (s accounts) AddToken(ctx context.Context, a record.Account, t *record.IssuedToken, limit int) error {
-	return s.with(ctx, "add_token", a.Company, a.ID, func(r *row) error {
-		if r.Generation != a.Generation {
-			return record.ErrNotFound
-		}
+	return s.withPresent(ctx, "add_token", a, func(r *row) error {
 		if len(unexpired(s.tokensOf(r), t.Created)) >= limit {
 			return record.ErrConflict
 		}

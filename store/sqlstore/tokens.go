@@ -15,7 +15,7 @@ const (
 		WHERE account = $1 AND expires > $2 AND company_generation = ` + companyGeneration
 	insertToken = `
 		INSERT INTO tokens (account, hash, id, company_generation, name, paths, methods, actor, reason, created, expires, last_used)
-		SELECT id, $3, $4, $12, $5, $6, $7, $8, $9, $10, $11, 0 FROM accounts WHERE ` + OneAccount + ` AND generation = $13`
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0)`
 	selectToken = `
 		SELECT hash, tokens.id, company, account, name, paths, methods, actor, reason, tokens.created, expires, last_used
 		FROM tokens JOIN accounts ON accounts.id = tokens.account
@@ -33,7 +33,7 @@ const (
 // AddToken implements record.IssuedTokens.
 func (s Accounts) AddToken(ctx context.Context, a record.Account, t *record.IssuedToken, limit int) error {
 	return transact(ctx, s, "accounts.add_token: storing a token", func(ctx context.Context, tx Queries) error {
-		if err := s.lockAccount(ctx, tx, a.Company, a.ID); err != nil {
+		if err := s.lockPresent(ctx, tx, a); err != nil {
 			return err
 		}
 		var has int
@@ -43,8 +43,8 @@ func (s Accounts) AddToken(ctx context.Context, a record.Account, t *record.Issu
 		if has >= limit {
 			return record.ErrConflict
 		}
-		return ExecOr(ctx, tx, record.ErrNotFound, insertToken, a.Company, a.ID, t.Hash[:], t.ID, t.Name, strings.Join(t.Paths, "\n"), strings.Join(t.Methods, " "),
-			t.Actor, t.Reason, record.Micros(t.Created), record.Micros(t.Expires), a.CompanyGeneration, a.Generation)
+		return tx.Later(ctx, insertToken, a.ID, t.Hash[:], t.ID, a.CompanyGeneration, t.Name, strings.Join(t.Paths, "\n"), strings.Join(t.Methods, " "),
+			t.Actor, t.Reason, record.Micros(t.Created), record.Micros(t.Expires))
 	})
 }
 
