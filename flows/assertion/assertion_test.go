@@ -423,7 +423,7 @@ func TestRequestsAtOnceShareSignatures(t *testing.T) {
 				}
 				signedAt[i%sessions].Store(got.IssuedAt, true)
 				if i%4 == 0 {
-					c.advance(50 * time.Millisecond)
+					c.advance(100 * time.Millisecond)
 				}
 			}
 		})
