@@ -142,7 +142,7 @@ func written(o policy.Option, n int64) string {
 func TestOptionsKeepTheirBounds(t *testing.T) {
 	for _, o := range policy.Options {
 		if o.Block == "devices" {
-			continue // it is no block: see bad_policy.caddyfiletest
+			continue // it is no block: see mistakes_global_test.go of caddymodule/integration
 		}
 		try := func(n int64, more, want string) {
 			t.Helper()
