@@ -60,7 +60,7 @@ func (h *Handler) options(d *caddyfile.Dispenser) map[string]func() error {
 		"cookie [<name>]":                                                  func() error { return h.parseCookie(d) },
 		"websocket_token":                                                  guest.Flag(d, &h.WebSocketToken),
 		"login_page [<company>...] { ... }":                                func() error { return h.parseLoginPage(d) },
-		"self_service [<duration>]":                                        func() error { return h.parseSelfService(d) },
+		"self_service [<duration>] [mfa]":                                  func() error { return h.parseSelfService(d) },
 	}
 }
 

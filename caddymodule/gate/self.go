@@ -31,19 +31,23 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 	}
 	w.Header().Add("Vary", h.vary())
 	r = r.WithContext(record.WithStoreTime(r.Context()))
-	var session record.Session
+	var found record.Session
 	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
 		defer func() {
 			if err == nil {
 				return
 			}
 			if err = wire.WithRef(err); r.Method != http.MethodGet {
-				service.ChangeFailed(r.Context(), route.Name(), clientAddress(r), session, err)
+				service.ChangeFailed(r.Context(), route.Name(), clientAddress(r), found, err)
 			}
 		}()
 		var user *manage.Self
-		if user, session, err = h.userOf(service, w, r, t); err != nil {
+		if user, found, err = h.userOf(service, w, r, t); err != nil {
 			return err
+		}
+		missing := h.SelfServiceMFA && user.LacksFactor()
+		if missing && route.ChangesFactors() {
+			return session.ErrOneFactor
 		}
 		fresh := route.IsChange(user, id)
 		if fresh {
@@ -55,7 +59,7 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 			Request:  r,
 			Self:     user,
 			ID:       id,
-			FreshFor: time.Duration(h.SelfService),
+			FreshFor: time.Duration(h.SelfService), MFAMissing: missing,
 			ReadBody: func() ([]byte, error) {
 				body, err := h.body(w, r, t)
 				if err == nil { // it may have come slowly, and the session ended meanwhile
@@ -110,13 +114,19 @@ func (h *Handler) checkSelfService() error {
 	if s := h.SelfService; s != 0 && (s < minSelfService || s > maxSelfService) {
 		return errors.New("self_service: choose 1s to 24h for how old a login may be for a change")
 	}
+	if h.SelfServiceMFA && h.SelfService == 0 {
+		return errors.New("self_service_mfa: it needs self_service")
+	}
 	return nil
 }
 
-// parseSelfService parses an optional duration.
+// parseSelfService parses an optional duration and the optional word mfa.
 func (h *Handler) parseSelfService(d *caddyfile.Dispenser) error {
 	h.SelfService = defaultSelfService
 	args := d.RemainingArgs()
+	if n := len(args); n > 0 && args[n-1] == "mfa" {
+		h.SelfServiceMFA, args = true, args[:n-1]
+	}
 	if len(args) > 1 {
 		return guest.ErrArguments
 	}

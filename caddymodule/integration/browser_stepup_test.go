@@ -12,7 +12,7 @@ import (
 // A browser that navigates to a path of mfa or fresh is asked for what is missing and for
 // nothing else, and is then where it wanted to be. Another tab of the session loses nothing.
 func TestBrowserGivesOnlyWhatIsMissing(t *testing.T) {
-	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page {\nlink \"Help\" /help support\n}\nself_service\nmfa /pay/*\nfresh 1h /account/*"})
+	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page {\nlink \"Help\" /help support\n}\nself_service mfa\nmfa /pay/*\nfresh 1h /account/*"})
 	s.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200)
 	b := newBrowser(t)
 	b.logsIn(s.URL+"/home", "alice@example.com", testPassword)
@@ -84,4 +84,13 @@ func TestBrowserGivesOnlyWhatIsMissing(t *testing.T) {
 	b.enters("code", appShows(t, secret, 0))
 	b.waits(`location.pathname === '/pay/x'`)
 	b.isUser("frank")
+
+	// The security page asks for the other factor before a change, and then goes on with it.
+	b.logsOut(s)
+	b.logsIn(s.URL+"/acme/security", "alice@example.com", testPassword)
+	b.sees("security", "#app")
+	b.chooses("security.app.setup")
+	b.sees("stepup-code", codeField)
+	b.enters("code", s.sms.last("otp.stepup", "code"))
+	b.sees("security-app", "svg.qr")
 }

@@ -92,6 +92,34 @@ func TestAPaymentPageAsksForOneCode(t *testing.T) {
 	})
 }
 
+// With `self_service mfa`, whoever has only the password can't set up the factor that the paths
+// of mfa ask for. An account without a second factor gets its first one.
+func TestChangesOfFactorsNeedTheOtherFactor(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: people + passkeys, handler: "self_service 10m mfa\nmfa /pay/*"})
+	token := s.login("alice@example.com")
+	changes := []string{
+		"POST totp", "POST totp/confirm", "DELETE totp", "POST backup-codes", "POST passkeys", "POST passkeys/options", "DELETE passkeys/1",
+		"POST phone", "POST phone/confirm", "DELETE phone", "POST email", "POST email/confirm", "DELETE email",
+	}
+	for _, change := range changes {
+		method, path, _ := strings.Cut(change, " ")
+		s.me(method, path, token, nil).wantOneFactor()
+	}
+	if s.me("GET", "factors", token, nil).JSON["mfa_missing"] != true {
+		t.Error("factors does not say that a factor is missing")
+	}
+	s.me("POST", "password", token, fields{"current_password": testPassword, "new_password": "another-Passw0rd"}).wantStatus(200)
+	s.me("DELETE", "sessions", token, nil).wantStatus(200)
+	begun := s.post("stepup", token, fields{}).wantStatus(200)
+	s.post("stepup/check", token, fields{"stepup_token": begun.str("stepup_token"), "otp": s.sms.last("otp.stepup", "code")}).wantState("authorized")
+	s.me("POST", "backup-codes", token, nil).wantStatus(200)
+	if s.me("GET", "factors", token, nil).JSON["mfa_missing"] != false {
+		t.Error("factors says that a factor is missing")
+	}
+	s.me("POST", "totp", s.login("frank"), nil).wantStatus(200)
+}
+
 // The step-up takes the cookie, under the rules against cross-site requests. It exists only
 // where something may ask for it.
 func TestACookieIsRaised(t *testing.T) {

@@ -126,10 +126,13 @@ func (g *gate) addOwn(r *selfservice.Route) {
 	o.Tag, o.Security = "self-service", "cookie"
 	fails := slices.Concat([]*wire.Error{wire.ErrAPIKeyMissing, wire.ErrAPIKeyInvalid, wire.ErrValidation, wire.ErrUnavailable, wire.ErrService}, flows.TokenErrors)
 	text := o.Text
-	if r.Fresh {
+	if r.IsFresh() {
 		fails = append(fails, wire.ErrRestricted)
 		if !strings.Contains(text, "recent login") {
 			text += " Needs a recent login; otherwise `auth.session.invalid` with the reason `too_old`."
+		}
+		if r.ChangesFactors() {
+			text += " Some sites also ask for a second factor, if the account has one, with the reason `mfa`."
 		}
 	}
 	if r.Method == http.MethodPost || r.Method == http.MethodPatch {

@@ -44,6 +44,13 @@ func NewSelf(ctx context.Context, m *session.Manager, company *tenant.Company, s
 // changesPerHour is how often a user may make a kind of change (contract, section 17).
 const changesPerHour = 30
 
+// LacksFactor reports whether the session was given only one factor, although its account
+// has another one.
+func (s *Self) LacksFactor() bool {
+	given := s.Session.Profile.Methods()
+	return !given.Multi() && len(session.StepUpFactors(s.Company, s.Account, given, session.ForMFA)) > 0
+}
+
 // BeginChange charges the account's budget for a kind of change.
 func (s *Self) BeginChange(ctx context.Context, kind string) error {
 	rate := tenant.Rate{N: changesPerHour, Per: time.Hour}

@@ -67,7 +67,7 @@ func (m *Manager) Authorize(ctx context.Context, want Requirement, authorization
 		return session, errRole // before Fresh: a new login would not help
 	}
 	if want.TwoFactors != nil && !session.Profile.Methods().Multi() && want.TwoFactors() {
-		return session, errOneFactor // before Fresh: the second factor is also a new login
+		return session, ErrOneFactor // before Fresh: the second factor is also a new login
 	}
 	if want.Fresh > 0 && now.Sub(session.LoginTime()) > want.Fresh {
 		return session, &wire.Refusal{Err: wire.ErrSessionInvalid, Reason: wire.TooOld, Message: "The login is too old for this request. Let the user log in again, or confirm it with stepup.", MaxAge: want.Fresh}
@@ -75,7 +75,8 @@ func (m *Manager) Authorize(ctx context.Context, want Requirement, authorization
 	return session, m.touch(ctx, now, session, time.Duration(owner.Session.Idle))
 }
 
-var errOneFactor = &wire.Refusal{
+// ErrOneFactor refuses a session that was given only one factor.
+var ErrOneFactor = &wire.Refusal{
 	Err: wire.ErrSessionInvalid, Reason: wire.OneFactor,
 	Message: "This path needs a second factor. Ask the user for it with stepup; the session stays.",
 }

@@ -39,7 +39,7 @@ func (m *Manager) Imagine(company *tenant.Company, a record.Account) (imagined *
 		if len(a.Identities) > 0 && len(company.OAuth) > 0 {
 			st.By = record.ByOAuth
 		}
-		for _, factor := range slices.Backward(c.StepUpFactors(a, ForMFA)) {
+		for _, factor := range slices.Backward(StepUpFactors(company, a, "", ForMFA)) {
 			st.By = st.By.With(factor)
 		}
 		only.session = c.newSession(st)

@@ -41,23 +41,28 @@ func (c *Call) StepUpAccount(ctx context.Context) (record.Account, error) {
 	return a, err
 }
 
-// StepUpFactors returns the factors with which the owner of an account can raise the call's
-// session, best first. For two factors, these are what the session was not given yet.
-func (c *Call) StepUpFactors(a record.Account, wanted string) (factors []record.AuthMethods) {
+// StepUpFactors returns the factors with which the owner of an account can raise a session
+// that was given some, best first. For two factors, these are what it was not given yet.
+func StepUpFactors(company *tenant.Company, a record.Account, given record.AuthMethods, wanted string) (factors []record.AuthMethods) {
 	has := map[record.AuthMethods]bool{
-		record.ByPasskey:    a.Passkeys > 0 && c.Company.Passkeys != nil,
+		record.ByPasskey:    a.Passkeys > 0 && company.Passkeys != nil,
 		record.ByApp:        a.HasApp(),
-		record.BySMS:        c.Company.SendsCodesTo(a.Phone),
+		record.BySMS:        company.SendsCodesTo(a.Phone),
 		record.ByBackupCode: a.BackupCodes > 0,
 		record.ByPassword:   a.PasswordHash != "",
 	}
-	given := c.session.Profile.Methods().Words()
+	words := given.Words()
 	for _, factor := range stepUpOrders[wanted] {
-		if has[factor] && (wanted != ForMFA || !slices.Contains(given, string(factor))) {
+		if has[factor] && (wanted != ForMFA || !slices.Contains(words, string(factor))) {
 			factors = append(factors, factor)
 		}
 	}
 	return factors
+}
+
+// StepUpFactors returns the factors with which the account's owner can raise the call's session.
+func (c *Call) StepUpFactors(a record.Account, wanted string) []record.AuthMethods {
+	return StepUpFactors(c.Company, a, c.session.Profile.Methods(), wanted)
 }
 
 // NewStepUp returns the token of a step-up of the call's session, and for how many seconds

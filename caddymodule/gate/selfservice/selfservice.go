@@ -27,57 +27,73 @@ import (
 type Route struct {
 	Method  string
 	pattern string // {id} matches any one segment
-	Fresh   bool   // needs a recent login
+	needs   need
 	serve   func(*Call) (any, error)
 }
 
+// A need is what a route needs of the session.
+type need int
+
+const (
+	aSession    need = iota
+	recentLogin      // for a change
+	twoFactors       // for a change of what gives a second one, with self_service_mfa
+)
+
 // Routes lists the routes.
 var Routes = []Route{
-	{http.MethodGet, "factors", false, (*Call).factors},
-	{http.MethodGet, "sessions", false, (*Call).sessions},
-	{http.MethodDelete, "sessions", true, (*Call).endOthers},
-	{http.MethodDelete, endSession, true, (*Call).endSession},
-	{http.MethodGet, "devices", false, (*Call).devices},
-	{http.MethodDelete, "devices", true, (*Call).forgetDevices},
-	{http.MethodDelete, "devices/{id}", true, (*Call).forgetDevices},
-	{http.MethodPost, "password", true, (*Call).changePassword},
-	{http.MethodPost, "totp", true, (*Call).newTOTP},
-	{http.MethodPost, "totp/confirm", true, (*Call).confirmTOTP},
-	{http.MethodDelete, "totp", true, (*Call).removeTOTP},
-	{http.MethodPost, "second_factor", true, (*Call).setSecondFactor},
-	{http.MethodPost, "backup-codes", true, (*Call).newBackupCodes},
-	{http.MethodPost, "phone", true, send(record.Phone)},
-	{http.MethodPost, "phone/confirm", true, confirm(record.Phone)},
-	{http.MethodDelete, "phone", true, remove(record.Phone)},
-	{http.MethodPost, "email", true, send(record.Email)},
-	{http.MethodPost, "email/confirm", true, confirm(record.Email)},
-	{http.MethodDelete, "email", true, remove(record.Email)},
-	{http.MethodGet, "passkeys", false, (*Call).passkeys},
-	{http.MethodPost, "passkeys", true, (*Call).addPasskey},
-	{http.MethodPost, "passkeys/options", true, (*Call).newPasskey},
-	{http.MethodPatch, "passkeys/{id}", true, (*Call).renamePasskey},
-	{http.MethodDelete, "passkeys/{id}", true, (*Call).removePasskey},
-	{http.MethodGet, "tokens", false, (*Call).tokens},
-	{http.MethodPost, "tokens", true, (*Call).issueToken},
-	{http.MethodDelete, "tokens/{id}", true, (*Call).removeToken},
+	{http.MethodGet, "factors", aSession, (*Call).factors},
+	{http.MethodGet, "sessions", aSession, (*Call).sessions},
+	{http.MethodDelete, "sessions", recentLogin, (*Call).endOthers},
+	{http.MethodDelete, endSession, recentLogin, (*Call).endSession},
+	{http.MethodGet, "devices", aSession, (*Call).devices},
+	{http.MethodDelete, "devices", recentLogin, (*Call).forgetDevices},
+	{http.MethodDelete, "devices/{id}", recentLogin, (*Call).forgetDevices},
+	{http.MethodPost, "password", recentLogin, (*Call).changePassword},
+	{http.MethodPost, "totp", twoFactors, (*Call).newTOTP},
+	{http.MethodPost, "totp/confirm", twoFactors, (*Call).confirmTOTP},
+	{http.MethodDelete, "totp", twoFactors, (*Call).removeTOTP},
+	{http.MethodPost, "second_factor", recentLogin, (*Call).setSecondFactor},
+	{http.MethodPost, "backup-codes", twoFactors, (*Call).newBackupCodes},
+	{http.MethodPost, "phone", twoFactors, send(record.Phone)},
+	{http.MethodPost, "phone/confirm", twoFactors, confirm(record.Phone)},
+	{http.MethodDelete, "phone", twoFactors, remove(record.Phone)},
+	{http.MethodPost, "email", twoFactors, send(record.Email)},
+	{http.MethodPost, "email/confirm", twoFactors, confirm(record.Email)},
+	{http.MethodDelete, "email", twoFactors, remove(record.Email)},
+	{http.MethodGet, "passkeys", aSession, (*Call).passkeys},
+	{http.MethodPost, "passkeys", twoFactors, (*Call).addPasskey},
+	{http.MethodPost, "passkeys/options", twoFactors, (*Call).newPasskey},
+	{http.MethodPatch, "passkeys/{id}", recentLogin, (*Call).renamePasskey},
+	{http.MethodDelete, "passkeys/{id}", twoFactors, (*Call).removePasskey},
+	{http.MethodGet, "tokens", aSession, (*Call).tokens},
+	{http.MethodPost, "tokens", recentLogin, (*Call).issueToken},
+	{http.MethodDelete, "tokens/{id}", recentLogin, (*Call).removeToken},
 }
 
 const endSession = "sessions/{id}"
 
+// IsFresh reports whether the route needs a recent login.
+func (r *Route) IsFresh() bool { return r.needs >= recentLogin }
+
+// ChangesFactors reports whether the route changes what gives a second factor.
+func (r *Route) ChangesFactors() bool { return r.needs == twoFactors }
+
 // IsChange reports whether the user makes a change with the route and the id in the path. It
 // then needs a recent login, and has a budget. A logout does not.
 func (r *Route) IsChange(user *manage.Self, id string) bool {
-	return r.Fresh && (r.pattern != endSession || !user.IsCurrent(record.Session{ID: id}))
+	return r.IsFresh() && (r.pattern != endSession || !user.IsCurrent(record.Session{ID: id}))
 }
 
 // A Call is a request to a Route, once its user is known.
 type Call struct {
 	*http.Request
 	*manage.Self
-	FreshFor  time.Duration          // the age up to which a login allows changes
-	ReadBody  func() ([]byte, error) // reads the body of the request
-	LoggedOut func()                 // is called after the session of the request was revoked
-	ID        string                 // of the session or other thing in the path
+	FreshFor   time.Duration          // the age up to which a login allows changes
+	MFAMissing bool                   // some changes need a factor more than the session was given
+	ReadBody   func() ([]byte, error) // reads the body of the request
+	LoggedOut  func()                 // is called after the session of the request was revoked
+	ID         string                 // of the session or other thing in the path
 
 	kind string // of the change, for its budget
 }
@@ -188,6 +204,9 @@ type factors struct {
 	SecondFactorPolicy tenant.SecondFactor `json:"second_factor_policy"`
 	// For how many seconds the login is recent enough for changes.
 	FreshFor int `json:"fresh_for"`
+	// Whether changes of phone, email, app, backup codes and passkeys need a step-up for `mfa`
+	// first.
+	MFAMissing bool `json:"mfa_missing"`
 	*tenant.PasswordQuality
 }
 
@@ -205,6 +224,7 @@ func (c *Call) factors() (any, error) {
 		SecondFactor:       company.NeedsSecondFactor(a),
 		SecondFactorPolicy: company.SecondFactor,
 		FreshFor:           max(0, int((c.FreshFor-time.Since(c.Session.LoginTime()))/time.Second)),
+		MFAMissing:         c.MFAMissing,
 		PasswordQuality:    company.Quality(a),
 	}
 	f.Phone, f.Email = c.contact(record.Phone, record.MaskPhone(a.Phone)), c.contact(record.Email, a.Email)

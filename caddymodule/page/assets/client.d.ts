@@ -346,7 +346,7 @@ export interface Authorized extends WithToken {
 
 /**
  * Users manage their own login. Methods marked with * fail with `auth.session.invalid`
- * and the reason `too_old` if the login is not recent: let the user log in again.
+ * and the reason `too_old` if the login is not recent, or `mfa`: use `stepUp`.
  */
 export interface Me {
   factors(): Promise<Factors>;
@@ -488,6 +488,8 @@ export interface Factors {
   secondFactorPolicy: 'per_account' | 'required' | 'off';
   /** For how many seconds the login is recent enough for changes. */
   freshFor: number;
+  /** Whether changes of phone, email, app, backup codes and passkeys need a step-up `for: 'mfa'`. */
+  mfaMissing: boolean;
   /** What a new password must match, in RE2 syntax, or null. */
   passwordRegex: string | null;
   /** All rules for a new password of this account, in English. */

@@ -131,6 +131,7 @@ async function create(step) {
     await step.me.addPasskey();
   } catch (error) {
     if (error.reason === 'too_old') return step; // the offer was open for too long
+    if (error.reason === 'mfa') return location.assign('security#passkeys'); // where the user gives the other factor first
     if (isNone(error)) return void alert(t('offer.cancelled'));
     if (!(error instanceof DOMException)) throw error;
     // Otherwise there is one already, or this address of the site has none.

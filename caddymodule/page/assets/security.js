@@ -20,13 +20,16 @@ let acting = false;
 // Going to the login page and back
 
 // toLogin goes to the login page. After the login it leads back to the dialog.
-function toLogin(dialog, fresh = false) {
+function toLogin(dialog, needed) {
   const back = location.pathname + location.search + (dialog ? `#${dialog}` : '');
-  location.assign(`login?${fresh ? 'fresh=1&' : ''}${new URLSearchParams({ return_to: back })}`);
+  location.assign(`login?${needed ? `${needed}=1&` : ''}${new URLSearchParams({ return_to: back })}`);
 }
 
 // Someone who has just logged in for a change should have the time to make it.
 let soon = 30_000;
+
+// needed returns what the login page must raise the session to before a change.
+const needed = () => factors.mfaMissing ? 'mfa' : Date.now() + soon > freshUntil && 'fresh';
 
 // Actions
 
@@ -64,7 +67,8 @@ const typed = {
 function fail(section, dialog, error) {
   const { code, reason, retryAfter } = error;
   if (dialog && dialog === opened && ['network', 'service.unavailable'].includes(code)) return tell(section, t('security.unsure'), true);
-  if (reason === 'too_old') return toLogin(dialog, true);
+  if (reason === 'too_old') return toLogin(dialog, 'fresh');
+  if (reason === 'mfa') return toLogin(dialog, 'mfa');
   if (/^auth\.(token|header|session)\./.test(code)) return toLogin(dialog);
   const [input, invalid, conflict] = typed[dialog] ?? [];
   const typing = input && !sent && code === 'request.validation.failed' && error.status === 400;
@@ -81,10 +85,10 @@ function tell(section, text, bad = false) {
   told.textContent = text;
 }
 
-// open shows a dialog in its section. If the login is too old for the change, the user
-// logs in first. A dialog that is open in another section closes.
+// open shows a dialog in its section. If the session is not enough for the change, the
+// user raises it first. A dialog that is open in another section closes.
 function open(section, dialog) {
-  if (Date.now() + soon > freshUntil) return toLogin(dialog, true);
+  if (needed()) return toLogin(dialog, needed());
   opened = dialog;
   sent = null;
   for (const told of document.querySelectorAll('.done')) told.textContent = '';
@@ -395,7 +399,7 @@ const create = () => act('passkeys', 'passkeys', async () => {
 let enrolment = null;
 
 function enrol() {
-  if (Date.now() + soon > freshUntil) return toLogin('app', true);
+  if (needed()) return toLogin('app', needed());
   return act('app', 'app', async () => {
     const { secret, qr } = await me.newTOTP();
     const picture = document.importNode(new DOMParser().parseFromString(qr, 'image/svg+xml').documentElement, true);
@@ -520,7 +524,7 @@ async function begin() {
   history.replaceState(null, '', location.pathname + location.search);
   const section = wanted.split('-')[0];
   if (wanted) soon = Math.min(soon, 500 * factors.freshFor); // self_service may be shorter
-  if (!visible().includes(section) || Date.now() + soon > freshUntil) return;
+  if (!visible().includes(section) || needed()) return;
   if (wanted === 'app') return enrol();
   if (section !== 'sessions') open(section, wanted);
 }

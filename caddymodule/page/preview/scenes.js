@@ -34,7 +34,7 @@ const bob = step('authorized', { profile_mnemocode: 'bob-0002', user: 'bob' });
 const authorized = { at: '?cookie', session, cookie: true };
 const days = (n) => new Date(Date.now() - n * 86_400_000).toISOString();
 const answers = {
-  'me/factors': { user: loginId, password_set: true, totp: true, backup_codes_left: 7, user_phone: '+37*******34', phone: { value: '+37*******34', verified_at: days(90), removable: false }, email: { value: loginId, removable: false }, provable: ['phone', 'email'], provider_ids: [], second_factor: true, second_factor_policy: 'per_account', fresh_for: 600, password_regex: null, password_regex_description: '8 to 128 characters.' },
+  'me/factors': { user: loginId, password_set: true, totp: true, backup_codes_left: 7, user_phone: '+37*******34', phone: { value: '+37*******34', verified_at: days(90), removable: false }, email: { value: loginId, removable: false }, provable: ['phone', 'email'], provider_ids: [], second_factor: true, second_factor_policy: 'per_account', fresh_for: 600, mfa_missing: false, password_regex: null, password_regex_description: '8 to 128 characters.' },
   'me/phone': { contact_token: 'x', expires_in: 300, user_phone: '+37*******99' },
   'me/email': { contact_token: 'x', expires_in: 300, user_email: 'alice.new@example.com' },
   'me/sessions': {
