@@ -192,7 +192,7 @@ func TestPostgresReportsAnAmbiguousCommitAsAnError(t *testing.T) {
 		call    func(s record.Accounts, a record.Account) error
 		stored  func(s record.Accounts, a record.Account) bool
 	}{
-		{"Create", "", func(s record.Accounts, _ record.Account) error {
+		{"Create", commitSent, func(s record.Accounts, _ record.Account) error {
 			_, err := s.Create(bg, t0, plain("acme", "new"))
 			return err
 		}, func(s record.Accounts, _ record.Account) bool {

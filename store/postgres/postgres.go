@@ -106,7 +106,7 @@ func Open(dsn string, options Options) (*Store, error) {
 // Accounts returns the accounts in the database. Its methods fail until Start has
 // succeeded.
 func (p *Store) Accounts() record.Accounts {
-	return accounts{p, sqlstore.Accounts{Database: p, Dialect: dialect}}
+	return sqlstore.Accounts{Database: p, Dialect: dialect}
 }
 
 // Start connects and updates the tables. Many nodes may call it at once. Its error
@@ -471,13 +471,6 @@ func (p *Store) call(ctx context.Context, f func(context.Context, queries) error
 			return err
 		}
 	}
-}
-
-// called is sqlstore.Call for write or transact.
-func (p *Store) called(
-	ctx context.Context, what string, run func(context.Context, func(context.Context, queries) error) error, f func(context.Context, queries) error,
-) error {
-	return sqlstore.Call(ctx, p, what, func() error { return run(ctx, f) })
 }
 
 // A refusedConn is a connection that the server refused for now.

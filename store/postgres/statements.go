@@ -30,14 +30,7 @@ func (q queries) Exec(ctx context.Context, query string, args ...any) (n int64, 
 	return n, err
 }
 
-func (q queries) Later(ctx context.Context, query string, args ...any) error {
-	if q.waiting == nil {
-		_, err := q.Exec(ctx, query, args...)
-		return err
-	}
-	q.waiting.add(query, args...)
-	return nil
-}
+func (q queries) Later(_ context.Context, query string, args ...any) { q.waiting.add(query, args...) }
 
 func (q queries) Row(ctx context.Context, query string, args ...any) sqlstore.Scanner {
 	if q.waiting == nil {
@@ -91,22 +84,6 @@ type batch struct{ pgx.Batch }
 
 // add adds a statement whose result does not matter.
 func (b *batch) add(query string, args ...any) { b.Queue(query, texts(args)...) }
-
-// addOr adds a statement. If it returns or changes no row, the batch fails with
-// otherwise, but the statements after it still run.
-func (b *batch) addOr(otherwise error, query string, args ...any) {
-	b.Queue(query, texts(args)...).Exec(func(tag pgconn.CommandTag) error {
-		if tag.RowsAffected() == 0 {
-			return otherwise
-		}
-		return nil
-	})
-}
-
-// addRow adds a statement that returns one row.
-func (b *batch) addRow(scan func(sqlstore.Scanner) error, query string, args ...any) {
-	b.Queue(query, texts(args)...).QueryRow(func(row pgx.Row) error { return scan(textRow{row}) })
-}
 
 // run sends the statements that wait, and those of b.
 func (q queries) run(ctx context.Context, b *batch) error {

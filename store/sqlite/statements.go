@@ -19,6 +19,7 @@ type queries struct {
 	on       preparer
 	mu       sync.Mutex
 	prepared map[string]*sql.Stmt
+	failed   error // the first error of Later in an op
 }
 
 // A preparer is a *sql.DB or *sql.Conn.
@@ -55,9 +56,10 @@ func (q *queries) Exec(ctx context.Context, query string, args ...any) (int64, e
 	return result.RowsAffected()
 }
 
-func (q *queries) Later(ctx context.Context, query string, args ...any) error {
-	_, err := q.Exec(ctx, query, args...)
-	return err
+func (q *queries) Later(ctx context.Context, query string, args ...any) {
+	if q.failed == nil {
+		_, q.failed = q.Exec(ctx, query, args...)
+	}
 }
 
 func (q *queries) Row(ctx context.Context, query string, args ...any) sqlstore.Scanner {

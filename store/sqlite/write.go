@@ -197,7 +197,11 @@ func (c *writer) attempt(ctx context.Context, o *op) error {
 	if _, err := c.Exec(ctx, `SAVEPOINT op`); err != nil {
 		return fmt.Errorf("setting a savepoint: %w", err)
 	}
-	if o.err = panics.Contain(func() error { return o.run(ctx, c.queries) }); o.err != nil {
+	c.failed = nil
+	if o.err = panics.Contain(func() error { return o.run(ctx, c.queries) }); c.failed != nil {
+		o.err = c.failed
+	}
+	if o.err != nil {
 		if _, err := c.Exec(ctx, `ROLLBACK TO op`); err != nil {
 			// %v, not %w: this op's error must not become an answer to the other
 			// callers.

@@ -3,15 +3,15 @@ package sqlstore
 import (
 	"context"
 	"crypto/rand"
-	"iter"
+	"strings"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-// Accounts has the methods of record.Accounts that SQLite and PostgreSQL share. If
-// an account does not exist or belongs to another company, they return ErrNotFound,
-// unless their comments in record say ErrConflict.
+// Accounts implements record.Accounts for SQLite and PostgreSQL. If an account does not
+// exist or belongs to another company, its methods return ErrNotFound, unless their
+// comments in record say ErrConflict.
 type Accounts struct {
 	Database
 	*Dialect
@@ -24,28 +24,30 @@ type Dialect struct {
 	Lock         string                           // ends a SELECT of a row that no other call may change until the transaction ends
 	Text         func(string) string              // converts texts that are part of JSON
 	Findable     func(args ...any) bool           // false if no row can have these texts
+	InsertEvents []string                         // stores an outbox event: see insertEvents
 	ClaimQueues  string                           // claims up to $5 queues of $1 that are due at $2, until $3, as $4
-	ForgetEvents string                           // deletes up to $2 rows of history from before $1
-	Chunk        int64                            // how many rows forget deletes at once
-	ForgetOf     func(table, key string) string   // deletes up to $2 rows of the company $1
+	Chunk        int64                            // how many rows DeleteSome deletes at once
+	// DeleteSome deletes up to $2 rows of a table for which the condition is true. The columns
+	// of key are unique, those of order have an index.
+	DeleteSome func(table, condition, key, order string) string
 
 	// The fields below are made by Complete.
 
-	AccountByID, accountByMnemocode, accountByLoginID, accountByIdentity, accountsOf, accountsFound string
-	AccountLock, presentLock, failuresLock, queueLock, insertKnown, insertUnknown                   string
+	accountByID, accountByMnemocode, accountByLoginID, accountByIdentity, accountsOf, accountsFound string
+	accountLock, presentLock, failuresLock, queueLock, insertKnown, insertUnknown                   string
 }
 
 // Complete adds the statements that the other fields make possible.
 func (d Dialect) Complete() *Dialect {
-	d.AccountLock = `SELECT id FROM accounts WHERE ` + OneAccount + d.Lock
-	d.presentLock = `SELECT id FROM accounts WHERE ` + OneAccount + ` AND generation = $3` + d.Lock
+	d.accountLock = `SELECT id FROM accounts WHERE ` + oneAccount + d.Lock
+	d.presentLock = `SELECT id FROM accounts WHERE ` + oneAccount + ` AND generation = $3` + d.Lock
 	d.failuresLock = `SELECT count, until FROM failures` + oneFailureCount + d.Lock
 	d.queueLock = `SELECT queue FROM outbox_queues WHERE company = $1 AND queue = $2` + d.Lock
-	d.insertKnown = InsertFailures + ` FROM accounts WHERE ` + OneAccount + d.Lock + ` ON CONFLICT DO NOTHING`
+	d.insertKnown = InsertFailures + ` FROM accounts WHERE ` + oneAccount + d.Lock + ` ON CONFLICT DO NOTHING`
 	d.insertUnknown = InsertFailures + ` WHERE true ON CONFLICT DO NOTHING` // SQLite needs WHERE here
 	failures := `'kind', kind, 'count', count, 'until', until`
 	selectAccount := `
-		SELECT id, company, ` + AccountColumns + `, generation, inactive_generation, created, updated, ` +
+		SELECT id, company, ` + accountColumns + `, generation, inactive_generation, created, updated, ` +
 		d.JSON(`'provider', provider, 'subject', subject`, `identities WHERE account = accounts.id`) + `, ` +
 		d.JSON(`'code', code, 'version', version, 'at', at`, `acceptances WHERE account = accounts.id`) + `,
 			(SELECT count(*) FROM backup_codes WHERE account = accounts.id),
@@ -53,11 +55,11 @@ func (d Dialect) Complete() *Dialect {
 		d.JSON(failures, `failures WHERE company = accounts.company AND account = accounts.id AND login_id = ''`) + `,
 			coalesce((SELECT generation FROM company_generations WHERE company = accounts.company), 0)
 		FROM accounts WHERE `
-	d.AccountByID = selectAccount + OneAccount
+	d.accountByID = selectAccount + oneAccount
 	d.accountByMnemocode = selectAccount + `company = $1 AND mnemocode = $2`
 	// If no account is found, the row is an account 0 with the failure counts of the
 	// login id hash and the company generation. The 0 is the parameter $4: see
-	// postgres.accounts.
+	// postgres.dialect.
 	d.accountByLoginID = selectAccount + `
 		id = (SELECT account FROM login_ids WHERE company = $1 AND login_id = $2)
 		UNION ALL
@@ -79,8 +81,8 @@ func (d Dialect) Complete() *Dialect {
 	return &d
 }
 
-// OneAccount is the condition for the account $2 of the company $1.
-const OneAccount = `id = $2 AND (company = $1) IS TRUE`
+// oneAccount is the condition for the account $2 of the company $1.
+const oneAccount = `id = $2 AND (company = $1) IS TRUE`
 
 // Loading
 
@@ -93,7 +95,7 @@ func (s Accounts) ByLoginID(ctx context.Context, company, loginID, loginIDHash s
 }
 
 func (s Accounts) ByID(ctx context.Context, company string, id int64) (record.Account, error) {
-	return s.load(ctx, "accounts.by_id", s.AccountByID, company, id)
+	return s.load(ctx, "accounts.by_id", s.accountByID, company, id)
 }
 
 func (s Accounts) ByMnemocode(ctx context.Context, company, mnemocode string) (record.Account, error) {
@@ -109,11 +111,15 @@ func (s Accounts) load(ctx context.Context, method, query string, args ...any) (
 	if !s.Findable(args...) {
 		return record.Account{}, record.ErrNotFound
 	}
-	return QueryOne(ctx, s, method+": loading account", AccountScan(s.Text), query, args...)
+	return QueryOne(ctx, s, method+": loading account", accountScan(s.Text), query, args...)
 }
 
+// A text that is not valid UTF-8 can't be the mnemocode of an account; the next one after it
+// is the same as after its valid form, which PostgreSQL can search for.
+
 func (s Accounts) List(ctx context.Context, company, after string, limit int) ([]record.Account, error) {
-	return QueryAll(ctx, s, "accounts.list: listing accounts", AccountScan(s.Text), s.accountsOf, company, after, limit)
+	after = strings.ToValidUTF8(after, "\uFFFD")
+	return QueryAll(ctx, s, "accounts.list: listing accounts", accountScan(s.Text), s.accountsOf, company, after, limit)
 }
 
 // The last mnemocode that a search looks at, and how many it looks at.
@@ -125,6 +131,7 @@ func (s Accounts) Search(ctx context.Context, company string, match record.Match
 	if !s.Findable(match.Part, match.Role) {
 		return nil, "", ctx.Err()
 	}
+	after = strings.ToValidUTF8(after, "\uFFFD")
 	err = Read(ctx, s, "accounts.search: searching accounts", func(ctx context.Context, q Queries) error {
 		searched, passwordSet := 0, -1 // -1 for both
 		if match.PasswordSet != nil {
@@ -136,7 +143,7 @@ func (s Accounts) Search(ctx context.Context, company string, match record.Match
 		if err := q.Row(ctx, searchedPart, company, after, match.Reach).Scan(&last, &searched); err != nil {
 			return err
 		}
-		found, err = Collect(ctx, q, AccountScan(s.Text), s.accountsFound, company, after, last, string(match.Status), match.Part, match.NoSecondFactor, limit,
+		found, err = Collect(ctx, q, accountScan(s.Text), s.accountsFound, company, after, last, string(match.Status), match.Part, match.NoSecondFactor, limit,
 			match.Role, match.Failed, record.Micros(match.UpdatedSince), passwordSet)
 		if searched < match.Reach {
 			last = ""
@@ -148,40 +155,8 @@ func (s Accounts) Search(ctx context.Context, company string, match record.Match
 
 // Changing
 
-// SetGeneration sets Generation and InactiveGeneration of an account that Update changes.
-func SetGeneration(a *record.Account, before record.Account, ends bool) {
-	a.Generation, a.InactiveGeneration = before.Generation, before.InactiveGeneration
-	if !ends {
-		return
-	}
-	a.Generation++
-	if before.Status == record.StatusActive && a.Status != record.StatusActive {
-		a.InactiveGeneration = a.Generation
-	}
-}
-
-// NewLoginIDs yields the login ids of an account that must be stored: all of them, or none
-// if a change leaves them alone.
-func NewLoginIDs(before, after record.Account) iter.Seq2[string, string] {
-	if record.SameLoginIDs(before, after) {
-		return func(func(string, string) bool) {}
-	}
-	return record.LoginIDs(after)
-}
-
-// lockAccount returns ErrNotFound if there is no such account. Otherwise no other call
-// changes the account until the transaction ends.
-func (s Accounts) lockAccount(ctx context.Context, tx Queries, company string, id int64) error {
-	return tx.Row(ctx, s.AccountLock, company, id).Scan(&id)
-}
-
-// lockPresent is lockAccount for the account in a.Generation.
-func (s Accounts) lockPresent(ctx context.Context, tx Queries, a record.Account) error {
-	return tx.Row(ctx, s.presentLock, a.Company, a.ID, a.Generation).Scan(&a.ID)
-}
-
 const (
-	deleteAccount     = `DELETE FROM accounts WHERE ` + OneAccount + ` AND (CAST($3 AS bigint) = 0 OR updated = $3)` // foreign keys also delete the rows that belong to it
+	deleteAccount     = `DELETE FROM accounts WHERE ` + oneAccount + ` AND (CAST($3 AS bigint) = 0 OR updated = $3)` // foreign keys also delete the rows that belong to it
 	deleteAllFailures = `DELETE FROM failures WHERE company = $1 AND account = CAST($2 AS bigint)`
 )
 
@@ -190,16 +165,15 @@ func (s Accounts) Delete(ctx context.Context, company string, id int64, updated 
 		if err := ExecOr(ctx, tx, record.ErrNotFound, deleteAccount, company, id, record.Micros(updated)); err != nil {
 			return err
 		}
-		if err := tx.Later(ctx, deleteAllFailures, company, id); err != nil {
-			return err
-		}
-		return s.RevokeLater(ctx, tx, record.Revocation{Company: company, Account: id, Generation: record.AllGenerations}, events)
+		tx.Later(ctx, deleteAllFailures, company, id)
+		s.revokeLater(ctx, tx, record.Revocation{Company: company, Account: id, Generation: record.AllGenerations}, events)
+		return nil
 	})
 }
 
 const setPassword = `
 	UPDATE accounts SET password_hash = $4, must_set_password = false, generation = generation + 1, updated = $5
-	WHERE ` + OneAccount + ` AND generation = $3`
+	WHERE ` + oneAccount + ` AND generation = $3`
 
 func (s Accounts) SetPassword(
 	ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep record.TokenHash, events ...record.OutboxEvent,
@@ -209,10 +183,9 @@ func (s Accounts) SetPassword(
 		if err != nil {
 			return err
 		}
-		if err := tx.Later(ctx, deleteFailures, company, id, "", string(record.WrongPasswords)); err != nil {
-			return err
-		}
-		return s.RevokeLater(ctx, tx, record.Revocation{Company: company, Account: id, Generation: generation + 1, Keep: keep}, events)
+		tx.Later(ctx, deleteFailures, company, id, "", string(record.WrongPasswords))
+		s.revokeLater(ctx, tx, record.Revocation{Company: company, Account: id, Generation: generation + 1, Keep: keep}, events)
+		return nil
 	})
 }
 
@@ -227,41 +200,24 @@ func (s Accounts) Accept(
 		if err := s.lockAccount(ctx, tx, company, id); err != nil {
 			return err
 		}
-		if err := InsertAcceptances(ctx, tx, id, accepted); err != nil {
-			return err
-		}
-		return tx.InsertEvents(ctx, company, id, events)
+		insertAcceptances(ctx, tx, id, accepted)
+		s.insertEvents(ctx, tx, company, id, events)
+		return nil
 	})
 }
 
-// InsertAcceptances stores disclaimers that the account has accepted.
-func InsertAcceptances(ctx context.Context, tx Queries, id int64, accepted []record.Acceptance) error {
+// insertAcceptances stores disclaimers that the account has accepted.
+func insertAcceptances(ctx context.Context, tx Queries, id int64, accepted []record.Acceptance) {
 	for _, a := range accepted {
-		if err := tx.Later(ctx, accept, id, a.Code, a.Version, record.Micros(a.At)); err != nil {
-			return err
-		}
+		tx.Later(ctx, accept, id, a.Code, a.Version, record.Micros(a.At))
 	}
-	return nil
-}
-
-const insertSpent = `INSERT INTO spent (hash, until) VALUES ($1, $2) ON CONFLICT DO NOTHING`
-
-// InsertSpent spends what a change of an account spends. It must come last, because it
-// waits for another transaction that spends the same.
-func InsertSpent(ctx context.Context, tx Queries, spends []record.Spend) error {
-	for _, spend := range spends {
-		if err := ExecOr(ctx, tx, &record.SpentError{Field: spend.Field}, insertSpent, spend.Hash[:], record.Micros(spend.Until)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // Backup codes
 
 const (
-	backupCodes       = `SELECT hash FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE ` + OneAccount + `) ORDER BY hash`
-	useBackupCode     = `DELETE FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE ` + OneAccount + `) AND hash = $3`
+	backupCodes       = `SELECT hash FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE ` + oneAccount + `) ORDER BY hash`
+	useBackupCode     = `DELETE FROM backup_codes WHERE account = (SELECT id FROM accounts WHERE ` + oneAccount + `) AND hash = $3`
 	deleteBackupCodes = `DELETE FROM backup_codes WHERE account = $1`
 	insertBackupCode  = `INSERT INTO backup_codes (account, hash) VALUES ($1, $2) ON CONFLICT DO NOTHING`
 )
@@ -271,24 +227,18 @@ func (s Accounts) SetBackupCodes(ctx context.Context, a record.Account, hashes [
 		if err := s.lockPresent(ctx, tx, a); err != nil {
 			return err
 		}
-		if err := tx.Later(ctx, deleteBackupCodes, a.ID); err != nil {
-			return err
-		}
-		if err := InsertBackupCodes(ctx, tx, a.ID, hashes); err != nil {
-			return err
-		}
-		return tx.InsertEvents(ctx, a.Company, a.ID, events)
+		tx.Later(ctx, deleteBackupCodes, a.ID)
+		insertBackupCodes(ctx, tx, a.ID, hashes)
+		s.insertEvents(ctx, tx, a.Company, a.ID, events)
+		return nil
 	})
 }
 
-// InsertBackupCodes stores hashes of backup codes.
-func InsertBackupCodes(ctx context.Context, tx Queries, id int64, hashes []string) error {
+// insertBackupCodes stores hashes of backup codes.
+func insertBackupCodes(ctx context.Context, tx Queries, id int64, hashes []string) {
 	for _, hash := range hashes {
-		if err := tx.Later(ctx, insertBackupCode, id, hash); err != nil {
-			return err
-		}
+		tx.Later(ctx, insertBackupCode, id, hash)
 	}
-	return nil
 }
 
 func (s Accounts) BackupCodes(ctx context.Context, company string, id int64) ([]string, error) {

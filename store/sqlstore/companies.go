@@ -7,22 +7,18 @@ import (
 )
 
 const (
-	moveLoginIDs         = `UPDATE login_ids SET company = $2 WHERE account = $1`
-	moveIdentities       = `UPDATE identities SET company = $2 WHERE account = $1`
-	movePasskeys         = `UPDATE passkeys SET company = $2 WHERE account = $1`
-	deleteDevices        = `DELETE FROM devices WHERE account = $1`
-	deleteDeviceFailures = `DELETE FROM failures WHERE company = $1 AND account = CAST($2 AS bigint) AND login_id <> ''`
-	moveFailures         = `UPDATE failures SET company = $3 WHERE company = $1 AND account = CAST($2 AS bigint)`
-	moveAccount          = `UPDATE accounts SET company = $2, totp = $3, totp_pending = $4 WHERE id = $1`
+	moveLoginIDs   = `UPDATE login_ids SET company = $2 WHERE account = $1`
+	moveIdentities = `UPDATE identities SET company = $2 WHERE account = $1`
+	movePasskeys   = `UPDATE passkeys SET company = $2 WHERE account = $1`
+	deleteDevices  = `DELETE FROM devices WHERE account = $1`
+	moveFailures   = `UPDATE failures SET company = $3 WHERE company = $1 AND account = CAST($2 AS bigint)`
+	moveAccount    = `UPDATE accounts SET company = $2, totp = $3, totp_pending = $4 WHERE id = $1`
 )
 
 // MoveAccount implements record.Companies.
 func (s Accounts) MoveAccount(ctx context.Context, company string, id int64, to string, change func(*record.Account)) error {
 	return transact(ctx, s, "accounts.move_account: moving an account", func(ctx context.Context, tx Queries) error {
-		if err := s.lockAccount(ctx, tx, company, id); err != nil {
-			return err
-		}
-		a, err := AccountScan(s.Text)(tx.Row(ctx, s.AccountByID, company, id))
+		a, err := s.lockAndLoad(ctx, tx, company, id)
 		if err != nil {
 			return err
 		}
@@ -31,23 +27,14 @@ func (s Accounts) MoveAccount(ctx context.Context, company string, id int64, to 
 		if err := tx.RefuseTaken(ctx, record.Account{}, a); err != nil {
 			return err
 		}
-		for _, move := range []struct {
-			query string
-			args  []any
-		}{
-			{moveLoginIDs, []any{id, to}},
-			{moveIdentities, []any{id, to}},
-			{movePasskeys, []any{id, to}},
-			{deleteDevices, []any{id}},
-			{DeleteTokens, []any{id}},
-			{deleteDeviceFailures, []any{company, id}},
-			{moveFailures, []any{company, id, to}},
-			{moveAccount, []any{id, to, a.TOTP, a.TOTPPending}},
-		} {
-			if err := tx.Later(ctx, move.query, move.args...); err != nil {
-				return err
-			}
-		}
+		tx.Later(ctx, moveLoginIDs, id, to)
+		tx.Later(ctx, moveIdentities, id, to)
+		tx.Later(ctx, movePasskeys, id, to)
+		tx.Later(ctx, deleteDevices, id)
+		tx.Later(ctx, deleteTokens, id)
+		tx.Later(ctx, forgetDevices, company, id)
+		tx.Later(ctx, moveFailures, company, id, to)
+		tx.Later(ctx, moveAccount, id, to, a.TOTP, a.TOTPPending)
 		return nil
 	})
 }
@@ -62,13 +49,13 @@ func (s Accounts) ForgetCompany(ctx context.Context, company, heir string) error
 	}
 	return Call(ctx, s, "accounts.forget_company: forgetting a company", func() error {
 		if heir != "" {
-			err := s.Writing(ctx, func(ctx context.Context, q Queries) error { return q.Later(ctx, inheritSeeds, company, heir) })
+			err := s.Writing(ctx, func(ctx context.Context, q Queries) error { return ExecOr(ctx, q, nil, inheritSeeds, company, heir) })
 			if err != nil {
 				return err
 			}
 		}
 		for _, t := range tables {
-			if err := sweep(ctx, s, s.ForgetOf(t[0], t[1]), company, s.Chunk); err != nil {
+			if err := sweep(ctx, s, s.DeleteSome(t[0], "company = $1", t[1], t[1]), company, s.Chunk); err != nil {
 				return err
 			}
 		}

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -31,4 +32,66 @@ func scanDevice(row Scanner) (d record.Device, err error) {
 	copy(d.Hash[:], hash)
 	d.FactorUntil, d.Created, d.Expires = record.FromMicros(factor), record.FromMicros(created), record.FromMicros(expires)
 	return d, err
+}
+
+const (
+	insertDevice = `
+		INSERT INTO devices (company, account, hash, id, generation, company_generation, factor, created, expires, address, user_agent)
+		SELECT $1, id, $3, $4, $5, $6, $7, $8, $9, $10, $11 FROM accounts WHERE ` + oneAccount
+	dropDevices = `
+		DELETE FROM devices WHERE account = $1 AND (id = $2 OR number <=
+			(SELECT number FROM devices WHERE account = $1 AND id <> $2 ORDER BY number DESC LIMIT 1 OFFSET $3))`
+	removeDevices = `
+		DELETE FROM devices WHERE account = (SELECT id FROM accounts WHERE ` + oneAccount + `) AND ($3 = '' OR id = $3)`
+	// Deletes the failure counts of devices that the account has no more.
+	forgetDevices = `
+		DELETE FROM failures WHERE company = $1 AND account = CAST($2 AS bigint) AND login_id <> ''
+			AND login_id NOT IN (SELECT id FROM devices WHERE account = CAST($2 AS bigint))`
+)
+
+func (s Accounts) AddDevice(ctx context.Context, company string, account int64, d record.Device, former string) error {
+	return transact(ctx, s, "accounts.add_device: storing a device", func(ctx context.Context, tx Queries) error {
+		tx.Later(ctx, s.accountLock, company, account)
+		err := ExecOr(ctx, tx, record.ErrNotFound, insertDevice, company, account, d.Hash[:], d.ID, d.Generation, d.CompanyGeneration,
+			record.Micros(d.FactorUntil), record.Micros(d.Created), record.Micros(d.Expires), d.Address, d.UserAgent)
+		if err != nil {
+			return err
+		}
+		tx.Later(ctx, dropDevices, account, former, record.MaxDevices)
+		tx.Later(ctx, forgetDevices, company, account)
+		return nil
+	})
+}
+
+func (s Accounts) RemoveDevices(ctx context.Context, company string, account int64, id string) error {
+	return transact(ctx, s, "accounts.remove_devices: removing devices", func(ctx context.Context, tx Queries) error {
+		n, err := tx.Exec(ctx, removeDevices, company, account, id)
+		if err == nil && n == 0 && id != "" {
+			return record.ErrNotFound
+		}
+		tx.Later(ctx, forgetDevices, company, account)
+		return err
+	})
+}
+
+// sweepDevices removes the devices that have expired.
+func (s Accounts) sweepDevices(ctx context.Context, now time.Time) error {
+	scan := func(row Scanner) (of record.FailureKey, err error) {
+		err = row.Scan(&of.Company, &of.Account)
+		return of, err
+	}
+	query := s.DeleteSome("devices", "expires < $1", "number", "expires") + ` RETURNING company, account`
+	for {
+		var removed []record.FailureKey
+		err := transact(ctx, s, "sweeping devices", func(ctx context.Context, tx Queries) (err error) {
+			removed, err = Collect(ctx, tx, scan, query, record.Micros(now), s.Chunk)
+			for _, of := range removed {
+				tx.Later(ctx, forgetDevices, of.Company, of.Account)
+			}
+			return err
+		})
+		if err != nil || int64(len(removed)) < s.Chunk {
+			return err
+		}
+	}
 }

@@ -17,8 +17,8 @@ const (
 	updateFailures  = `UPDATE failures SET count = $5, until = $6, changed = $7` + oneFailureCount
 	InsertFailures  = `INSERT INTO failures (company, account, login_id, kind, count, until, changed) SELECT $1, $2, $3, $4, $5, $6, $7`
 
-	// StaleFailures are what a sweep at $1 deletes. A day has 86,400,000,000 microseconds.
-	StaleFailures = `account = 0 AND changed < $1 - 86400000000 AND until <= $1`
+	// staleFailures are what a sweep at $1 deletes. A day has 86,400,000,000 microseconds.
+	staleFailures = `account = 0 AND changed < $1 - 86400000000 AND until <= $1`
 )
 
 func (s Accounts) UpdateFailures(
@@ -36,20 +36,19 @@ func (s Accounts) UpdateFailures(
 			return refusal{err}
 		}
 		values := slices.Concat(row, []any{after.Count, record.Micros(after.Until), record.Micros(now)})
-		err = nil
 		switch {
 		case after.Count == before.Count && after.Until.Equal(before.Until):
 		case missing: // there was no row to lock, so another node may insert it first
-			err = s.insertFailures(ctx, tx, key, values)
+			if err := s.insertFailures(ctx, tx, key, values); err != nil {
+				return err
+			}
 		case after.Count == 0 && after.Until.IsZero(): // same as no row
-			err = tx.Later(ctx, deleteFailures, row...)
+			tx.Later(ctx, deleteFailures, row...)
 		default:
-			err = tx.Later(ctx, updateFailures, values...)
+			tx.Later(ctx, updateFailures, values...)
 		}
-		if err != nil {
-			return err
-		}
-		return tx.InsertEvents(ctx, key.Company, key.Account, after.Outbox)
+		s.insertEvents(ctx, tx, key.Company, key.Account, after.Outbox)
+		return nil
 	})
 }
 

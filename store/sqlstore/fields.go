@@ -12,8 +12,8 @@ import (
 // This file makes the parts of statements that list record.Fields. A field is stored as
 // soon as it is there and a migration has added its column.
 
-// EachField joins what part returns for each of record.Fields.
-func EachField(part func(i int, f record.Field) string) string {
+// eachField joins what part returns for each of record.Fields.
+func eachField(part func(i int, f record.Field) string) string {
 	parts := make([]string, len(record.Fields))
 	for i, f := range record.Fields {
 		parts[i] = part(i, f)
@@ -21,10 +21,10 @@ func EachField(part func(i int, f record.Field) string) string {
 	return strings.Join(parts, ", ")
 }
 
-// noAccount are the values of AccountColumns in a row without an account.
+// noAccount are the values of accountColumns in a row without an account.
 var (
-	AccountColumns = EachField(func(_ int, f record.Field) string { return f.Column })
-	noAccount      = EachField(func(_ int, f record.Field) string {
+	accountColumns = eachField(func(_ int, f record.Field) string { return f.Column })
+	noAccount      = eachField(func(_ int, f record.Field) string {
 		switch {
 		case f.Flag != nil:
 			return "false"
@@ -36,8 +36,8 @@ var (
 	})
 )
 
-// AccountValues returns the values of AccountColumns.
-func AccountValues(a record.Account) []any {
+// accountValues returns the values of accountColumns.
+func accountValues(a record.Account) []any {
 	values := make([]any, len(record.Fields))
 	for i, f := range record.Fields {
 		switch {
@@ -52,10 +52,10 @@ func AccountValues(a record.Account) []any {
 	return values
 }
 
-// AccountScan returns a function that scans the accounts of a result, row by row. A row
+// accountScan returns a function that scans the accounts of a result, row by row. A row
 // overwrites everything of the row before. The function text converts the texts that
 // are part of JSON.
-func AccountScan(text func(string) string) func(Scanner) (record.Account, error) {
+func accountScan(text func(string) string) func(Scanner) (record.Account, error) {
 	var a record.Account
 	var created, updated int64
 	var identities, accepted, failures []byte

@@ -21,11 +21,11 @@ const (
 	recordEvent = `
 		INSERT INTO history (account, noise, apart, event, at, ref, times)
 			SELECT id, $3, $4, $5, $6, $7, 1 + COALESCE((SELECT times FROM history WHERE number = (` + earlier + `) AND event = $5), 0)
-			FROM accounts WHERE ` + OneAccount
+			FROM accounts WHERE ` + oneAccount
 	forgetEarlier = `
 		DELETE FROM history WHERE event = $5 AND number = (` + earlier + ` OFFSET 1)
 			AND number < (SELECT max(number) FROM history WHERE account = $2 AND noise = $3 AND apart = $4 AND event = $5) -- not the new one, if another node was faster
-			AND EXISTS (SELECT 1 FROM accounts WHERE ` + OneAccount + `)`
+			AND EXISTS (SELECT 1 FROM accounts WHERE ` + oneAccount + `)`
 	forgetOldest = `
 		DELETE FROM history WHERE account = $1 AND noise = $2 AND apart = $3 AND number <=
 			(SELECT number FROM history WHERE account = $1 AND noise = $2 AND apart = $3 ORDER BY number DESC LIMIT 1 OFFSET $4)`
@@ -57,21 +57,15 @@ func (s Accounts) Record(ctx context.Context, events []record.Event) error {
 				return err
 			}
 			args := []any{e.Company, e.Account, k.noise, k.apart, string(data), record.Micros(e.Time), e.Ref}
-			if err := tx.Later(ctx, recordEvent, args...); err != nil {
-				return err
-			}
-			if err := tx.Later(ctx, forgetEarlier, args[:5]...); err != nil {
-				return err
-			}
+			tx.Later(ctx, recordEvent, args...)
+			tx.Later(ctx, forgetEarlier, args[:5]...)
 		}
 		for _, k := range kinds {
 			kept := record.HistoryKept
 			if k.apart != "" {
 				kept = record.HistoryKeptApart
 			}
-			if err := tx.Later(ctx, forgetOldest, k.account, k.noise, k.apart, kept); err != nil {
-				return err
-			}
+			tx.Later(ctx, forgetOldest, k.account, k.noise, k.apart, kept)
 		}
 		return nil
 	})
@@ -83,7 +77,7 @@ const recordedOf = `
 		UNION ALL
 		SELECT * FROM (SELECT number, at, times, event, ref FROM history WHERE account = $2 AND noise = true ORDER BY number DESC LIMIT CAST($3 AS bigint)) AS noisy
 	) AS recorded
-	WHERE EXISTS (SELECT 1 FROM accounts WHERE ` + OneAccount + `) ORDER BY number DESC LIMIT CAST($3 AS bigint)`
+	WHERE EXISTS (SELECT 1 FROM accounts WHERE ` + oneAccount + `) ORDER BY number DESC LIMIT CAST($3 AS bigint)`
 
 // Recorded implements record.History.
 func (s Accounts) Recorded(ctx context.Context, company string, account int64, limit int) ([]record.Event, error) {
@@ -129,7 +123,7 @@ func scanEvent(row Scanner, more ...any) (e record.Event, err error) {
 
 // Forget implements record.History.
 func (s Accounts) Forget(ctx context.Context, before time.Time) error {
-	return Sweep(ctx, s, "forgetting events", s.ForgetEvents, record.Micros(before), s.Chunk)
+	return Sweep(ctx, s, "forgetting events", s.DeleteSome("history", "at < $1", "number", "at"), record.Micros(before), s.Chunk)
 }
 
 // Interface guard

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -23,6 +22,17 @@ const Due = `
 // Due implements record.Outbox.
 func (s Accounts) Due(ctx context.Context, now time.Time) ([]string, error) {
 	return QueryAll(ctx, s, "looking for events", ScanValue[string], Due, record.Micros(now))
+}
+
+// insertEvents stores the outbox events of a change to an account, in the change's
+// transaction. An account's events join the queue of those that already wait, even if the
+// mnemocode was different then.
+func (s Accounts) insertEvents(ctx context.Context, tx Queries, company string, account int64, events []record.OutboxEvent) {
+	for _, e := range events {
+		for _, insert := range s.InsertEvents {
+			tx.Later(ctx, insert, company, account, e.Queue, record.Micros(e.At), e.ID, e.Type, string(e.Body), e.Traceparent)
+		}
+	}
 }
 
 const eventsOf = `
@@ -82,13 +92,13 @@ const (
 // writers wait.
 func (s Accounts) Acknowledge(ctx context.Context, q record.OutboxQueue, delivered []int64, due time.Time, tries int) error {
 	return transact(ctx, s, "acknowledging events", func(ctx context.Context, tx Queries) error {
-		err := tx.Later(ctx, s.queueLock, q.Company, q.Name)
+		tx.Later(ctx, s.queueLock, q.Company, q.Name)
 		for _, number := range delivered {
-			err = errors.Join(err, tx.Later(ctx, deleteEvent, number))
+			tx.Later(ctx, deleteEvent, number)
 		}
-		return errors.Join(err,
-			tx.Later(ctx, giveBack, q.Company, q.Name, q.Claim, record.Micros(due), tries),
-			tx.Later(ctx, closeQueue, q.Company, q.Name))
+		tx.Later(ctx, giveBack, q.Company, q.Name, q.Claim, record.Micros(due), tries)
+		tx.Later(ctx, closeQueue, q.Company, q.Name)
+		return nil
 	})
 }
 

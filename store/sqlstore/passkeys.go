@@ -30,16 +30,17 @@ func (s Accounts) AddPasskey(ctx context.Context, a record.Account, p record.Pas
 		if has >= record.MaxPasskeys {
 			return record.ErrConflict
 		}
-		if err := InsertPasskeys(ctx, tx, a.Company, a.ID, []record.Passkey{p}); err != nil {
+		if err := insertPasskeys(ctx, tx, a.Company, a.ID, []record.Passkey{p}); err != nil {
 			return err
 		}
-		return tx.InsertEvents(ctx, a.Company, a.ID, events)
+		s.insertEvents(ctx, tx, a.Company, a.ID, events)
+		return nil
 	})
 }
 
-// InsertPasskeys stores passkeys of an account. It returns a TakenError with the field
+// insertPasskeys stores passkeys of an account. It returns a TakenError with the field
 // credential if the company has one of them.
-func InsertPasskeys(ctx context.Context, tx Queries, company string, account int64, passkeys []record.Passkey) error {
+func insertPasskeys(ctx context.Context, tx Queries, company string, account int64, passkeys []record.Passkey) error {
 	for _, p := range passkeys {
 		err := ExecOr(ctx, tx, &record.TakenError{Field: "credential"}, insertPasskey, company, p.Credential, account, p.UserHandle,
 			p.PublicKey, int64(p.SignCount), p.BackupEligible, p.BackedUp, p.Transports, p.Name, record.Micros(p.Created), record.Micros(p.LastUsed))
@@ -55,7 +56,7 @@ const (
 		SELECT account, credential, user_handle, public_key, sign_count, backup_eligible, backed_up, transports, name, created, last_used
 		FROM passkeys`
 	passkeysOf = selectPasskey + `
-		WHERE account = (SELECT id FROM accounts WHERE ` + OneAccount + `) ORDER BY created, credential`
+		WHERE account = (SELECT id FROM accounts WHERE ` + oneAccount + `) ORDER BY created, credential`
 	passkeyByCredential = selectPasskey + ` WHERE company = $1 AND credential = $2`
 )
 
@@ -84,7 +85,7 @@ const (
 	// Returns nothing if a deleted passkey was the account's last way to log in.
 	nextGeneration = `
 		UPDATE accounts SET generation = generation + 1, updated = $3
-		WHERE ` + OneAccount + ` AND (phone <> '' OR password_hash <> '' OR
+		WHERE ` + oneAccount + ` AND (phone <> '' OR password_hash <> '' OR
 			EXISTS (SELECT 1 FROM identities WHERE account = accounts.id) OR EXISTS (SELECT 1 FROM passkeys WHERE account = accounts.id))
 		RETURNING generation`
 )
@@ -121,7 +122,8 @@ func (s Accounts) DeletePasskey(
 		if err != nil {
 			return err
 		}
-		return s.RevokeLater(ctx, tx, record.Revocation{Company: company, Account: account, Generation: generation, Keep: keep}, events)
+		s.revokeLater(ctx, tx, record.Revocation{Company: company, Account: account, Generation: generation, Keep: keep}, events)
+		return nil
 	})
 	return generation, err
 }

@@ -6,21 +6,16 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-const (
-	addPending = `INSERT INTO pending_revocations (company, account, generation, keep) VALUES ($1, $2, $3, $4)` + NewerPending
-	// NewerPending is the end of an INSERT INTO pending_revocations.
-	NewerPending = `
-		ON CONFLICT (company, account) DO UPDATE SET generation = excluded.generation, keep = excluded.keep
-		WHERE excluded.generation > pending_revocations.generation`
-)
+const addPending = `
+	INSERT INTO pending_revocations (company, account, generation, keep) VALUES ($1, $2, $3, $4)
+	ON CONFLICT (company, account) DO UPDATE SET generation = excluded.generation, keep = excluded.keep
+	WHERE excluded.generation > pending_revocations.generation`
 
-// RevokeLater stores a pending revocation and the outbox events of the change that
+// revokeLater stores a pending revocation and the outbox events of the change that
 // causes it.
-func (s Accounts) RevokeLater(ctx context.Context, tx Queries, e record.Revocation, events []record.OutboxEvent) error {
-	if err := tx.Later(ctx, addPending, e.Company, e.Account, e.Generation, e.Keep.Bytes()); err != nil {
-		return err
-	}
-	return tx.InsertEvents(ctx, e.Company, e.Account, events)
+func (s Accounts) revokeLater(ctx context.Context, tx Queries, e record.Revocation, events []record.OutboxEvent) {
+	tx.Later(ctx, addPending, e.Company, e.Account, e.Generation, e.Keep.Bytes())
+	s.insertEvents(ctx, tx, e.Company, e.Account, events)
 }
 
 const newCompanyGeneration = `

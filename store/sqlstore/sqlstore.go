@@ -20,9 +20,9 @@ import (
 type Queries interface {
 	// Exec returns the number of rows that a statement changed.
 	Exec(ctx context.Context, query string, args ...any) (int64, error)
-	// Later is Exec for a statement in a transaction whose result does not matter. If it
-	// fails, a later call or the transaction may return the error.
-	Later(ctx context.Context, query string, args ...any) error
+	// Later is Exec for a statement in a Transaction whose result does not matter. If it
+	// fails, so does the transaction.
+	Later(ctx context.Context, query string, args ...any)
 	// Row returns the first row of a query.
 	Row(ctx context.Context, query string, args ...any) Scanner
 	// Each passes the rows of a query to scan, one by one.
@@ -31,9 +31,6 @@ type Queries interface {
 	// identity or mnemocode that is new in after. No call stores one of them until the
 	// transaction ends.
 	RefuseTaken(ctx context.Context, before, after record.Account) error
-	// InsertEvents stores the outbox events of a change to an account, in the change's
-	// transaction.
-	InsertEvents(ctx context.Context, company string, account int64, events []record.OutboxEvent) error
 }
 
 // A Database is the store of SQLite or PostgreSQL.

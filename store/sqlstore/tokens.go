@@ -24,10 +24,9 @@ const (
 	tokensOf    = selectToken + ` AND (company = $1) IS TRUE AND account = $2 AND expires > $3 ORDER BY number`
 	useToken    = `UPDATE tokens SET last_used = $2 WHERE hash = $1 AND last_used < $2`
 	deleteToken = `DELETE FROM tokens WHERE account = $1 AND id = $2 AND (NOT $3 OR actor <> '')`
-	generation  = `SELECT generation FROM accounts WHERE ` + OneAccount
+	generation  = `SELECT generation FROM accounts WHERE ` + oneAccount
 
-	// DeleteTokens removes all tokens of an account.
-	DeleteTokens = `DELETE FROM tokens WHERE account = $1`
+	deleteTokens = `DELETE FROM tokens WHERE account = $1`
 )
 
 // AddToken implements record.IssuedTokens.
@@ -43,8 +42,9 @@ func (s Accounts) AddToken(ctx context.Context, a record.Account, t *record.Issu
 		if has >= limit {
 			return record.ErrConflict
 		}
-		return tx.Later(ctx, insertToken, a.ID, t.Hash[:], t.ID, a.CompanyGeneration, t.Name, strings.Join(t.Paths, "\n"), strings.Join(t.Methods, " "),
+		tx.Later(ctx, insertToken, a.ID, t.Hash[:], t.ID, a.CompanyGeneration, t.Name, strings.Join(t.Paths, "\n"), strings.Join(t.Methods, " "),
 			t.Actor, t.Reason, record.Micros(t.Created), record.Micros(t.Expires))
+		return nil
 	})
 }
 
@@ -75,7 +75,8 @@ func (s Accounts) DeleteToken(ctx context.Context, company string, account int64
 		if err := tx.Row(ctx, generation, company, account).Scan(&now); err != nil {
 			return err
 		}
-		return s.RevokeLater(ctx, tx, record.Revocation{Company: company, Account: account, Generation: now}, nil)
+		s.revokeLater(ctx, tx, record.Revocation{Company: company, Account: account, Generation: now}, nil)
+		return nil
 	})
 	return now, err
 }
