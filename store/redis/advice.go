@@ -30,6 +30,7 @@ var stepsByAnswer = []struct{ prefix, step string }{
 	{"NOAUTH", "it wants a password: write redis://<user>:<password>@<host>"},
 	{"NOPERM", noRight},
 	{"The user executing the script", noRight}, // the answer to a script that may not publish
+	{"ACL failure in script", noRight},         // the same from Valkey
 	{"unknown command", "mnemogate needs this command: use Redis 7 or newer, and take it out of rename-command there"},
 	{"unknown command 'cluster'", "it is not one of a Cluster: name it alone, or add sentinel if these are sentinels"},
 	{"unknown command 'sentinel'", "it is no sentinel: name the sentinels, or leave out sentinel"},

@@ -242,7 +242,7 @@ func (r *Store) Faults(ctx context.Context) (faults []record.Fault, err error) {
 			if r.cluster == nil && infoField(info, "cluster_enabled") == "1" {
 				return errIsCluster
 			}
-			if infoField(info, "redis_mode") == "sentinel" {
+			if infoField(info, "sentinel_masters") != "" { // Valkey has no redis_mode
 				return errIsSentinel
 			}
 			// The client library does not give the address of a sentinel's master.

@@ -203,6 +203,19 @@ func TestRedisThatIsNotAsItShouldBeSaysWhatToDo(t *testing.T) {
 	}
 }
 
+type answer string
+
+func (a answer) Error() string { return string(a) }
+func (answer) RedisError()     {}
+
+// Valkey 9 has words of its own for a script that may not publish.
+func TestValkeyThatIsNotAsItShouldBeSaysWhatToDo(t *testing.T) {
+	const said = "ERR ACL failure in script: User default has no permissions to run the 'publish' command"
+	if got := explain(answer(said)).Error(); !strings.Contains(got, noRight) {
+		t.Errorf("got %s", got)
+	}
+}
+
 // An operator who mixes up servers, sentinels and a Cluster learns that.
 func TestRedisIsNotWhatTheConfigurationSays(t *testing.T) {
 	ports := storetest.FreePorts(t, 3)
