@@ -5,12 +5,15 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
-func TestAccountsAreFoundByStatusAndPartOfALoginID(t *testing.T) {
+// Filters find accounts by status, a part of a login id, the lack of a second factor or a
+// password, and the time of their last change.
+func TestAccountsAreFound(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: "captcha off", more: "company other {\napi_key off\ncaptcha off\n}"})
 	var lines strings.Builder
@@ -29,7 +32,12 @@ func TestAccountsAreFoundByStatusAndPartOfALoginID(t *testing.T) {
 		next, _ = got.JSON["next"].(string)
 		return names, next
 	}
+	since := time.Now()
+	s.admin("PATCH", "accounts/m02", fields{"role": "editor", "password": testPassword}).wantStatus(200)
 	for _, c := range []struct{ query, want string }{
+		{"password_set=true", "m02 to "},
+		{"password_set=false&contains=ann_0&limit=3", "m00 m01 m03 to m03"},
+		{"updated_since=" + url.QueryEscape(since.Format(time.RFC3339Nano)), "m02 to "},
 		{"status=restricted", "m01 m05 m09 m13 m17 m21 m25 m29 to "},
 		{"contains=ann_1&status=active", "m12 m16 to "},
 		{"contains=ANN_2&limit=3", "m20 m21 m22 to m22"},
@@ -50,6 +58,7 @@ func TestAccountsAreFoundByStatusAndPartOfALoginID(t *testing.T) {
 	for query, field := range map[string]string{
 		"status=gone": "status", "status=": "status", "contains=": "contains", "contains=%20": "contains", "contains=%ff": "contains",
 		"contains=" + strings.Repeat("a", 255): "contains", "login_id=m1&status=active": "login_id", "no_second_factor=false": "no_second_factor",
+		"updated_since=yesterday": "updated_since", "password_set=yes": "password_set",
 	} {
 		s.admin("GET", "accounts?"+query, nil).wantRefused(400, field)
 	}

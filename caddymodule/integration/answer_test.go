@@ -56,6 +56,30 @@ func (a answer) wantState(state record.State) answer {
 	return a
 }
 
+// wantReason checks the reason of an error.
+func (a answer) wantReason(reason string) answer {
+	a.t.Helper()
+	if a.str("reason") != reason {
+		a.t.Errorf("got %d %s, want the reason %q", a.Status, a.Body, reason)
+	}
+	return a
+}
+
+// wantHeader checks the first header of a name, which is missing if value is empty.
+func (a answer) wantHeader(name, value string) answer {
+	a.t.Helper()
+	if got := a.Header.Get(name); got != value {
+		a.t.Errorf("%s is %q, want %q, in %d %v %.500s", name, got, value, a.Status, a.Header, a.Body)
+	}
+	return a
+}
+
+// wantScope checks that the session is not enough, for this reason.
+func (a answer) wantScope(reason, challenge string) {
+	a.t.Helper()
+	a.want(wire.ErrSessionInvalid).wantReason(reason).wantHeader("WWW-Authenticate", `Bearer realm="mnemogate", error=`+challenge)
+}
+
 type fields = map[string]any
 
 // post calls an auth route of acme, with its key.

@@ -23,8 +23,7 @@ import (
 // asserted returns the assertion that the backend received with its last request.
 func (s *site) asserted(header string) string {
 	s.t.Helper()
-	requests := s.backend.requests()
-	lines := linesNamed(requests[len(requests)-1], header)
+	lines := linesNamed(s.backend.last(), header)
 	if len(lines) == 0 {
 		return ""
 	}
@@ -134,9 +133,7 @@ func TestTheApplicationGetsAnAssertion(t *testing.T) {
 		s.do(s.request("GET", "/nobody/v2/jwks.json", "")).want(wire.ErrNoRoute)
 		r := s.request("GET", path, "")
 		r.Header.Set("Origin", "https://app.example.com")
-		if a := s.do(r).wantStatus(200); a.Header.Get("Access-Control-Allow-Origin") != "https://app.example.com" {
-			t.Errorf("to a page of a listed origin: %v", a.Header)
-		}
+		s.do(r).wantStatus(200).wantHeader("Access-Control-Allow-Origin", "https://app.example.com")
 	})
 }
 
@@ -188,9 +185,7 @@ func TestClientsChooseNoIssuer(t *testing.T) {
 	}
 	r := s.getRequest("/", token)
 	r.Host = "one-more.example.com"
-	if a := s.do(r).want(wire.ErrRestricted); a.Header.Get("Retry-After") != "60" {
-		t.Errorf("Retry-After is %q", a.Header.Get("Retry-After"))
-	}
+	s.do(r).want(wire.ErrRestricted).wantHeader("Retry-After", "60")
 	asks("0.example.com", "https://0.example.com/acme")
 }
 

@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -131,7 +132,13 @@ func serveTCP(t *testing.T, serve func(net.Conn)) (addr string) {
 func (b *rawBackend) requests() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return append([]string(nil), b.seen...)
+	return slices.Clone(b.seen)
+}
+
+// last returns the newest request.
+func (b *rawBackend) last() string {
+	requests := b.requests()
+	return requests[len(requests)-1]
 }
 
 // unreached returns a function that checks that the backend received no requests

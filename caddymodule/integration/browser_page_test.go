@@ -369,7 +369,6 @@ func TestBrowserWalksThePage(t *testing.T) {
 func TestBrowserAtTheLoginPage(t *testing.T) {
 	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page"})
 	for name, test := range map[string]func(*testing.T, *site){
-		"its session ends":                  browserIsSentToThePage,
 		"a link is pasted":                  browserTakesALinkThatIsPasted,
 		"without cookies":                   browserWithoutCookiesIsToldSo,
 		"a slow line":                       browserShowsTheFormAtOnce,
@@ -378,18 +377,6 @@ func TestBrowserAtTheLoginPage(t *testing.T) {
 	} {
 		s.run(name, func(t *testing.T) { test(t, s) })
 	}
-}
-
-// After an operator ends a session, the browser's next navigation leads to the login
-// page.
-func browserIsSentToThePage(t *testing.T, s *site) {
-	b := newBrowser(t)
-	b.logsIn(s.URL+"/home", "frank", testPassword)
-	b.isUser("frank")
-	s.admin("PATCH", "accounts/frank", fields{"role": "other"}).wantStatus(200)
-	b.logsIn(s.URL+"/orders?page=2", "frank", testPassword)
-	b.isUser("frank")
-	b.waits(`location.pathname + location.search === '/orders?page=2'`)
 }
 
 // A link from a mail also works if it is pasted into a tab that shows the page,

@@ -310,9 +310,7 @@ func TestTheSecurityPageNeedsALogin(t *testing.T) {
 		}`})
 	for _, headers := range []string{"", "Cookie: " + cookieName + "=mgs_x\r\n"} {
 		a := s.ask("GET", "/acme/security?lang=de", headers).wantStatus(http.StatusSeeOther)
-		if got := a.Header.Get("Location"); got != "/acme/login?return_to=%2Facme%2Fsecurity%3Flang%3Dde" {
-			t.Errorf("%q leads to %q", headers, got)
-		}
+		a.wantHeader("Location", "/acme/login?return_to=%2Facme%2Fsecurity%3Flang%3Dde")
 	}
 	a := s.ask("GET", "/acme/security", s.moved("alice@example.com")).wantStatus(200)
 	if policy := a.Header.Get("Content-Security-Policy"); strings.Contains(policy, "unsafe") || !strings.Contains(policy, "frame-ancestors 'none'") || a.Header.Get("Cache-Control") != "no-store" {

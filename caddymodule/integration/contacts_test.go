@@ -4,13 +4,12 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // contactCompany has no limits but those that the tests are about.
@@ -338,18 +337,13 @@ func TestBackendsProveContacts(t *testing.T) {
 func TestOneProofHasOneEffect(t *testing.T) {
 	t.Parallel()
 	s := accountsSite(t, startNodes, allKeys, siteConfig{handler: selfService, company: contactCompany})
-	race := func(n int, ask func(i int) bool) (succeeded int64) {
-		var all sync.WaitGroup
-		var done atomic.Int64
-		for i := range n {
-			all.Go(func() {
-				if ask(i) {
-					done.Add(1)
-				}
-			})
+	race := func(n int, ask func(i int) bool) (succeeded int) {
+		for _, done := range storetest.Together(n, ask) {
+			if done {
+				succeeded++
+			}
 		}
-		all.Wait()
-		return done.Load()
+		return succeeded
 	}
 	proof := s.prove("phone", "+37060000041")
 	if n := race(24, func(i int) bool {
@@ -394,9 +388,7 @@ func TestCodesForContactsHaveBudgets(t *testing.T) {
 		}`})
 	refused := func(a answer, reason string) {
 		t.Helper()
-		if a.Status != http.StatusTooManyRequests || a.str("reason") != reason || a.Header.Get("Retry-After") == "" {
-			t.Errorf("got %d %s, want %s", a.Status, a.Body, reason)
-		}
+		a.wantStatus(http.StatusTooManyRequests).wantReason(reason).wantRetryAfter()
 	}
 	send := func(body fields) answer { return s.api(keyOfAll, "POST", "acme/contacts", body) }
 	for i := range 3 {

@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 const cookieName = "__Host-mnemogate"
@@ -118,9 +118,8 @@ func TestASessionIsFoundAgain(t *testing.T) {
 			{"DELETE", "acme", sessionKey + bearer(token), wire.ErrMethod},
 		} {
 			a, _ := s.session(test.method, test.company, test.headers)
-			a.want(test.want)
-			if test.want == wire.ErrMethod && a.Header.Get("Allow") != "GET" {
-				t.Errorf("Allow is %q", a.Header.Get("Allow"))
+			if a.want(test.want); test.want == wire.ErrMethod {
+				a.wantHeader("Allow", "GET")
 			}
 		}
 		s.get("/", token).wantStatus(200)
@@ -139,9 +138,7 @@ func TestTheCookieCountsBesideAnotherScheme(t *testing.T) {
 				t.Errorf("%q: the application got %q", other, got)
 			}
 		}
-		if a := s.ask("POST", "/x", other+cookie); a.str("reason") != string(wire.CrossSite) {
-			t.Errorf("%q: got %d %s", other, a.Status, a.Body)
-		}
+		s.ask("POST", "/x", other+cookie).wantReason(string(wire.CrossSite))
 		if a, _ := s.session("GET", "acme", sessionKey+other+cookie); a.wantState(record.Authorized).str("profile_mnemocode") != "frank" {
 			t.Errorf("%q: got %s", other, a.Body)
 		}
@@ -153,9 +150,7 @@ func TestTheCookieCountsBesideAnotherScheme(t *testing.T) {
 		s.open("/socket", "Origin: http://x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+other+cookie, 101)
 	}
 	for _, headers := range []string{"", cookie} { // password managers lead users to their change of password
-		if a := s.ask("GET", "/.well-known/change-password", headers).wantStatus(303); a.Header.Get("Location") != "/acme/security#password" {
-			t.Errorf("got %s", a.Header)
-		}
+		s.ask("GET", "/.well-known/change-password", headers).wantStatus(303).wantHeader("Location", "/acme/security#password")
 	}
 	s.ask("POST", "/.well-known/change-password", cookie+own).want(wire.ErrMethod)
 	for sent, want := range map[string]*wire.Error{
@@ -222,17 +217,13 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 			}
 		}
 		a, _ := s.session("PUT", "acme", sessionKey+cookie)
-		if a.want(wire.ErrMethod); a.Header.Get("Allow") != "GET, POST, DELETE" {
-			t.Errorf("Allow is %q", a.Header.Get("Allow"))
-		}
+		a.want(wire.ErrMethod).wantHeader("Allow", "GET, POST, DELETE")
 	})
 	s.run("where it came from", func(t *testing.T) {
 		cookie := s.moved("alice@example.com")
 		crossed := func(a answer) {
 			a.t.Helper()
-			if a.want(wire.ErrHeaderInvalid); a.str("reason") != "cross_site" {
-				a.t.Errorf("got %s", a.Body)
-			}
+			a.want(wire.ErrHeaderInvalid).wantReason("cross_site")
 		}
 		unreached := s.unreached()
 		for _, from := range []string{
@@ -403,30 +394,13 @@ func TestACookieTakesThePlaceOfItsToken(t *testing.T) {
 	t.Parallel()
 	s := startNodes(t, siteConfig{company: strings.Replace(people, "limits {", "limits {\nsessions_per_account 2", 1), handler: "cookie"})
 	other, token := s.login("frank"), s.login("frank")
-	var mu sync.Mutex
-	var cookies []string
-	var racing sync.WaitGroup
-	for range 20 {
+	answers := storetest.Together(20, func(int) answer {
 		r := s.request("POST", "/acme/v2/session", "")
 		r.Header = http.Header{"X-Api-Key": {testKey}, "Authorization": {"Bearer " + token}}
-		racing.Go(func() {
-			a, err := s.try(client, r)
-			if err != nil {
-				t.Error(err)
-			} else if set := a.Header.Get("Set-Cookie"); set != "" {
-				mu.Lock()
-				defer mu.Unlock()
-				cookies = append(cookies, set)
-			} else if a.str("error_code") != wire.ErrTokenInvalid.Code {
-				t.Errorf("got %d %s", a.Status, a.Body)
-			}
-		})
-	}
-	racing.Wait()
-	if len(cookies) != 1 {
-		t.Fatalf("%d succeeded, want 1", len(cookies))
-	}
-	cookie := "Cookie: " + strings.Split(cookies[0], ";")[0] + "\r\n"
+		return s.do(r)
+	})
+	set := answers[s.wantOne(answers, wire.ErrTokenInvalid)].Header.Get("Set-Cookie")
+	cookie := "Cookie: " + strings.Split(set, ";")[0] + "\r\n"
 	s.ask("GET", "/x", cookie).wantStatus(200)
 	s.get("/x", other).wantStatus(200)
 	s.nodes[0].admin("PATCH", "accounts/frank", fields{"role": "admin"}).wantStatus(200)

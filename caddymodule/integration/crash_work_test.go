@@ -1,8 +1,6 @@
 package integration
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -140,18 +138,7 @@ func (c *crash) ask(node *site, route, token string, body fields) (answer, bool)
 
 // operate is like ask, but for the admin API.
 func (c *crash) operate(method, path string, body any) (answer, bool) {
-	node := c.nodes[rand.IntN(len(c.nodes))]
-	raw, err := json.Marshal(body)
-	if err != nil {
-		c.s.t.Error(err)
-	}
-	r, err := http.NewRequest(method, "http://127.0.0.1/mnemogate/"+path, bytes.NewReader(raw))
-	if err != nil {
-		c.s.t.Error(err)
-	}
-	client := node.adminClient()
-	defer client.CloseIdleConnections()
-	a, err := exchanged(c.s.t, client, r)
+	a, err := c.nodes[rand.IntN(len(c.nodes))].tryAdmin(method, path, c.s.encoded(body))
 	return a, err == nil && a.Status != http.StatusServiceUnavailable
 }
 

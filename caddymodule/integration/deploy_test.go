@@ -454,9 +454,7 @@ func TestSecurityTxtOfThePage(t *testing.T) {
 	config = strings.Replace(config, "{", "{\n\tadmin unix/DIR/admin.sock\n\tpersist_config off\n\tauto_https off", 1)
 	s := startCaddyfile(t, strings.Replace(config, "mnemogate {", "mnemogate {\nstore sqlite DIR/mnemogate.db", 1), nil)
 	a := s.ask("GET", "/.well-known/security.txt", "").wantStatus(200)
-	if got := a.Header.Get("Content-Type"); got != "text/plain; charset=utf-8" {
-		t.Errorf("Content-Type is %q", got)
-	}
+	a.wantHeader("Content-Type", "text/plain; charset=utf-8")
 	for _, field := range []string{"Contact: mailto:", "\nExpires: 20"} {
 		if !strings.Contains(string(a.Body), field) {
 			t.Errorf("%q is not in\n%s", field, a.Body)

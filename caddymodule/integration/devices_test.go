@@ -72,9 +72,7 @@ func TestKnownDevices(t *testing.T) {
 		alice := fields{"login_id": "alice"}
 		login(alice, "Sec-Fetch-Site", "same-origin").wantState(record.CheckPassword)
 		for _, site := range []string{"cross-site", "same-site"} {
-			if a := login(alice, "Sec-Fetch-Site", site).want(wire.ErrHeaderInvalid); a.str("reason") != string(wire.CrossSite) {
-				t.Errorf("%s: got %s", site, a.Body)
-			}
+			login(alice, "Sec-Fetch-Site", site).want(wire.ErrHeaderInvalid).wantReason(string(wire.CrossSite))
 		}
 		login(alice).want(wire.ErrHeaderInvalid) // no browser sends it without an origin
 		login(alice, "Sec-Fetch-Site", "same-origin", "Cookie", deviceCookieName+"="+device+"; "+deviceCookieName+"="+device).want(wire.ErrHeaderInvalid)

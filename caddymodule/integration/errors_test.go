@@ -286,9 +286,7 @@ func (a answer) wantError(extra, secrets []string) {
 	if a.Status == http.StatusMethodNotAllowed {
 		allow = "POST"
 	}
-	if got := a.Header.Get("Allow"); got != allow {
-		a.t.Errorf("Allow is %q, want %q", got, allow)
-	}
+	a.wantHeader("Allow", allow)
 	a.wantRetryAfter()
 	a.wantChallenge()
 }

@@ -70,7 +70,7 @@ func (s *servers) faulty(c siteConfig) (*site, []*way) {
 func TestFaultsOfRedis(t *testing.T) {
 	t.Parallel()
 	s := sharedServers(t)
-	all, ways := s.faulty(siteConfig{company: roomy + account("alice", "")})
+	all, ways := s.faulty(siteConfig{company: roomy + account("alice", "") + account("dave", "must_set_password")})
 	for _, f := range redisFaults {
 		all.run(f.name, func(t *testing.T) {
 			live, ended := all.login("alice"), all.login("alice")
@@ -116,21 +116,31 @@ func TestFaultsOfRedis(t *testing.T) {
 			all.hears(all.nodes[0], token)
 		})
 	}
-}
-
-// If only the subscription is lost, no revocation is missed.
-func TestKilledSubscriptionMissesNothing(t *testing.T) {
-	t.Parallel()
-	s := sharedServers(t)
-	all, _ := s.faulty(siteConfig{company: roomy + account("alice", "")})
-	for range 5 {
-		token, other := all.login("alice"), all.login("alice")
-		all.remember(token, other)
-		s.redis.Ask(t, "client", "kill", "type", "pubsub")
-		all.nodes[0].post("auth/logout", token, nil).wantState(record.None)
+	all.run("only the subscription is lost, so no revocation is missed", func(*testing.T) {
+		for range 5 {
+			token, other := all.login("alice"), all.login("alice")
+			all.remember(token, other)
+			s.redis.Ask(t, "client", "kill", "type", "pubsub")
+			all.nodes[0].post("auth/logout", token, nil).wantState(record.None)
+			all.hears(all.nodes[1], token)
+			all.remember(other)
+		}
+	})
+	all.run("an answer that does not reach the node is no success", func(*testing.T) {
+		all.post("auth/logout", all.login("alice"), nil).wantState(record.None) // caches the script in Redis
+		token := all.login("alice")
+		all.remember(token)
+		ways[0].redis.CutAnswerTo("mnemogate:") // the channel of revocations
+		all.nodes[0].post("auth/logout", token, nil).want(wire.ErrUnavailable)
+		all.nodes[0].get("/", token).want(wire.ErrTokenInvalid) // although the client got no success
 		all.hears(all.nodes[1], token)
-		all.remember(other)
-	}
+		ways[0].redis.Heal()
+
+		setting := all.nodes[1].credentials("dave", testPassword).wantState(record.SetPassword).token()
+		ways[0].postgres.CutAnswerTo("")
+		all.nodes[0].post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).want(wire.ErrUnavailable)
+		ways[0].postgres.Heal()
+	})
 }
 
 // Locks, and passwords that were disabled, are stored with the account. Emptying
@@ -234,63 +244,55 @@ func TestFaultsOfPostgres(t *testing.T) {
 	}
 }
 
-// If the response of a server does not reach the node, the request does not succeed.
-func TestLostAnswerOfAStoreIsNoSuccess(t *testing.T) {
-	t.Parallel()
-	all, ways := sharedServers(t).faulty(siteConfig{company: roomy + account("alice", "") + account("dave", "must_set_password")})
-	all.post("auth/logout", all.login("alice"), nil).wantState(record.None) // caches the script in Redis
-	token := all.login("alice")
-	all.remember(token)
-	ways[0].redis.CutAnswerTo("mnemogate:") // the channel of revocations
-	all.nodes[0].post("auth/logout", token, nil).want(wire.ErrUnavailable)
-	all.nodes[0].get("/", token).want(wire.ErrTokenInvalid) // although the client got no success
-	all.hears(all.nodes[1], token)
-	ways[0].redis.Heal()
-
-	setting := all.nodes[1].credentials("dave", testPassword).wantState(record.SetPassword).token()
-	ways[0].postgres.CutAnswerTo("")
-	all.nodes[0].post("auth/setpassword", setting, fields{"new_password": "a much better secret"}).want(wire.ErrUnavailable)
-	ways[0].postgres.Heal()
-}
-
-// Nodes start while the servers are down, and work after the servers are up. They
-// can also start at the same time on an empty database.
+// Nodes start while the servers are down, at the same time on an empty database, and work after
+// the servers are up. Health tells of each outage, while nodes stay ready that have worked.
 func TestNodesStartBeforeTheirServers(t *testing.T) {
 	t.Parallel()
 	s := ownServers(t)
 	s.postgres.Stop()
 	s.redis.Kill()
-	all := s.start(siteConfig{company: roomy + account("alice", "")}, s.direct(), s.direct())
+	all := s.start(siteConfig{company: roomy + account("alice", ""), handler: "health /health"}, s.direct(), s.direct())
+	healthy := func(status, ready int) {
+		t.Helper()
+		for _, node := range all.nodes {
+			storetest.Eventually(t, 20*time.Second, http.StatusText(status), func() bool { return node.ask("GET", "/health", "").Status == status })
+			node.wantHealth(t, status)
+			for way, a := range map[string]answer{"site": node.ask("GET", "/health?ready", ""), "admin endpoint": node.adminRaw("GET", "health?ready", "")} {
+				if a.Status != ready {
+					t.Errorf("%s: ready is %d, want %d", way, a.Status, ready)
+				}
+			}
+		}
+	}
+	healthy(http.StatusServiceUnavailable, http.StatusServiceUnavailable) // before the first start of the service
 	for _, node := range all.nodes {
 		all.timely(func() answer { return node.credentials("alice", testPassword) }).want(wire.ErrUnavailable)
-		all.timely(func() answer { return node.get("/", "mgs_"+strings.Repeat("A", 43)) }).want(wire.ErrUnavailable)
+		all.timely(func() answer { return node.get("/", someToken) }).want(wire.ErrUnavailable)
 	}
 	must(t, s.redis.Start())
 	all.timely(func() answer { return all.credentials("alice", testPassword) }).want(wire.ErrUnavailable)
 	must(t, s.postgres.Start())
 	all.normally(func(node *site) bool { return node.credentials("alice", testPassword).Status == http.StatusOK })
-	for _, node := range all.nodes {
-		if log := node.log(); strings.Contains(log, "a configured account was not created") || strings.Contains(log, "hunter2") {
-			t.Errorf("the log of a node:\n%s", log)
-		}
-	}
+	all.wantNoneLogged("a configured account was not created", "hunter2")
 	token := all.login("alice")
 	all.remember(token)
-}
+	healthy(http.StatusOK, http.StatusOK)
+	s.postgres.Stop()
+	healthy(http.StatusServiceUnavailable, http.StatusOK)
+	all.remember(token)
+	must(t, s.postgres.Start())
+	healthy(http.StatusOK, http.StatusOK)
 
-// A node whose PostgreSQL is a standby, or is set to take no writes, says so, and works
-// without a restart as soon as it takes them.
-func TestANodeSaysThatPostgresTakesNoWrites(t *testing.T) {
-	t.Parallel()
-	s := ownServers(t)
-	const setting = "ALTER DATABASE postgres SET default_transaction_read_only = "
-	s.postgres.Exec(t, setting+"on")
-	node := s.start(siteConfig{company: roomy + account("alice", "")}, s.direct()).nodes[0]
-	node.credentials("alice", testPassword).want(wire.ErrUnavailable)
-	node.cli("", "doctor").want(1, "read only connection", "the server that answers takes no writes: see that the primary runs")
-	s.postgres.Exec(t, "SET default_transaction_read_only = off", setting+"off")
-	storetest.Eventually(t, 10*time.Second, "login once it takes writes", func() bool {
-		return node.credentials("alice", testPassword).Status == http.StatusOK
+	all.run("a PostgreSQL that takes no writes, such as a standby", func(t *testing.T) {
+		const setting = "ALTER DATABASE postgres SET default_transaction_read_only = "
+		s.postgres.Exec(t, setting+"on")
+		node := s.start(siteConfig{company: roomy + account("alice", "")}, s.direct()).nodes[0]
+		node.credentials("alice", testPassword).want(wire.ErrUnavailable)
+		node.cli("", "doctor").want(1, "read only connection", "the server that answers takes no writes: see that the primary runs")
+		s.postgres.Exec(t, "SET default_transaction_read_only = off", setting+"off")
+		storetest.Eventually(t, 10*time.Second, "login once it takes writes", func() bool {
+			return node.credentials("alice", testPassword).Status == http.StatusOK
+		})
 	})
 }
 

@@ -99,9 +99,7 @@ func TestGatewaysOfCountries(t *testing.T) {
 	if len(dutch.of("otp.login")) != 1 || len(others.of("otp.login")) != 1 {
 		t.Errorf("%d and %d messages", len(dutch.of("otp.login")), len(others.of("otp.login")))
 	}
-	if a := s.credentials("max", testPassword).want(wire.ErrRestricted); a.str("reason") != "limit.sms_country" {
-		t.Errorf("got %s", a.Body)
-	}
+	s.credentials("max", testPassword).want(wire.ErrRestricted).wantReason("limit.sms_country")
 	dutch.answer(http.StatusBadRequest)
 	s.credentials("anna", testPassword).want(wire.ErrUnavailable)
 	if len(others.of("otp.login")) != 1 {

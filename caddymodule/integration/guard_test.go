@@ -161,6 +161,9 @@ func TestGuard(t *testing.T) {
 	s.run("only WebSockets are upgraded", func(t *testing.T) { onlyWebSocketsAreUpgraded(t, s) })
 	s.run("protected paths refuse", func(t *testing.T) { protectedPathRefuses(t, s) })
 	s.run("CONNECT and TRACE are refused", func(t *testing.T) { connectAndTraceAreRefused(t, s) })
+	s.run("routes take only POST", func(*testing.T) { routesTakeOnlyPOST(s) })
+	s.run("pipelined requests are answered one by one", func(t *testing.T) { pipelinedRequestsAreAnsweredOneByOne(t, s) })
+	s.run("without options, paths and protocols are the application's", func(t *testing.T) { withoutOptionsAllIsTheApplications(t, s) })
 }
 
 // Contract, section 7: Connection keeps only close, keep-alive and upgrade, and
@@ -190,8 +193,7 @@ func onlyWebSocketsAreUpgraded(t *testing.T, s *site) {
 			} else {
 				s.exchange(start + headers + "\r\n").wantStatus(200)
 			}
-			requests := s.backend.requests()
-			got := requests[len(requests)-1]
+			got := s.backend.last()
 			if lines := linesNamed(got, "Upgrade"); upgraded && !slices.Equal(lines, []string{"Upgrade: websocket"}) || !upgraded && lines != nil {
 				t.Errorf("the application got %q", lines)
 			}
@@ -299,32 +301,6 @@ func protectedPathRefuses(t *testing.T, s *site) {
 			}
 		}
 	})
-	// Contract, section 7: the body of a refused request is not read.
-	s.run("no body is waited for", func(t *testing.T) {
-		for _, target := range []struct {
-			request string
-			want    *wire.Error
-		}{
-			{"POST /acme/x", wire.ErrHeaderMissing},
-			{"PUT /x", wire.ErrHeaderMissing},
-			{"POST /acme/v2/auth/login", wire.ErrAPIKeyMissing},
-			{"POST /acme/v2/auth/none", wire.ErrNoRoute},
-			{"PUT /acme/v2/auth/login", wire.ErrMethod},
-		} {
-			for _, framing := range []string{"Content-Length: 10\r\n", "Content-Length: 1000000000\r\n", "Transfer-Encoding: chunked\r\n", "Content-Length: 10\r\nExpect: 100-continue\r\n"} {
-				a := s.exchange(target.request + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + framing + "\r\n").want(target.want)
-				if !a.Closes {
-					t.Errorf("%s, %q: a connection with an unread body stays open", target.request, framing)
-				}
-			}
-			method, path, _ := strings.Cut(target.request, " ")
-			c := s.h2()
-			c.headers(false, ":method", method, ":scheme", "http", ":authority", "x", ":path", path, "content-type", "application/json")
-			if status, body := c.answer(""); status == "200" || !strings.Contains(body, target.want.Code) {
-				t.Errorf("HTTP/2: got %s %s", status, body)
-			}
-		}
-	})
 }
 
 // Contract, section 7: CONNECT and TRACE get 405, with or without a token.
@@ -367,9 +343,44 @@ func connectAndTraceAreRefused(t *testing.T, s *site) {
 	if status, body := c.answer("ping"); status != "200" || body != "ping" {
 		t.Errorf("WebSocket over HTTP/2: got %s %q", status, body)
 	}
-	requests := s.backend.requests()
-	got := requests[len(requests)-1]
+	got := s.backend.last()
 	if !strings.HasPrefix(got, "GET /acme/x HTTP/1.1\r\n") || !slices.Equal(linesNamed(got, "X-Profile-Mnemocode", "Upgrade"), []string{"Upgrade: websocket", "X-Profile-Mnemocode: alice"}) {
+		t.Errorf("the application got %q", got)
+	}
+}
+
+// Only POST is answered, whatever headers name another method.
+func routesTakeOnlyPOST(s *site) {
+	unreached := s.unreached()
+	authorized := bearer(s.login("alice@example.com")) + "X-HTTP-Method-Override: POST\r\nX-Method-Override: POST\r\nX-Api-Key: wrong\r\n"
+	for _, uri := range []string{"/acme/v2/auth/login", "/nobody/v2/auth/login", "http://example.com/acme/v2/auth/login"} {
+		for _, method := range []string{"GET", "HEAD", "PUT", "OPTIONS", "TRACE", "CONNECT", "post", "PATCH"} {
+			if method == "CONNECT" && !strings.HasPrefix(uri, "/") {
+				continue // then it is an absolute URL
+			}
+			if a := s.ask(method, uri, authorized).wantStatus(405).wantHeader("Allow", "POST"); method != "HEAD" {
+				a.want(wire.ErrMethod)
+			}
+		}
+		s.ask("POST", uri, "Content-Length: 0\r\n").want(wire.ErrAPIKeyMissing)
+	}
+	unreached()
+}
+
+// Without their options, these paths are the application's, and protocols of WebSockets
+// are neither checked nor removed.
+func withoutOptionsAllIsTheApplications(t *testing.T, s *site) {
+	token := s.login("alice@example.com")
+	for _, path := range []string{"/acme/v2/me/x", "/acme/login", "/acme/logout", "/acme/v2/page/1/page.css"} {
+		s.get(path, "").want(wire.ErrHeaderMissing)
+		if a := s.get(path, token).wantStatus(200); !strings.HasPrefix(string(a.Body), "GET "+path+" ") {
+			t.Errorf("the application got %s", a.Body)
+		}
+	}
+	s.me("GET", "sessions", "", nil).want(wire.ErrHeaderMissing)
+	s.ask("GET", "/", handshake("chat, mnemogate.bearer."+token)).want(wire.ErrHeaderMissing)
+	s.open("/", bearer(token)+handshake("chat, mnemogate.bearer.x"), 101)
+	if got := linesNamed(s.backend.last(), "Sec-WebSocket-Protocol"); !slices.Equal(got, []string{"Sec-WebSocket-Protocol: chat, mnemogate.bearer.x"}) {
 		t.Errorf("the application got %q", got)
 	}
 }

@@ -63,40 +63,6 @@ func TestHealthTellsOfTheEnd(t *testing.T) {
 	s.stop(syscall.SIGKILL)
 }
 
-func TestHealthTellsOfAStoreThatDoesNotAnswer(t *testing.T) {
-	t.Parallel()
-	s := ownServers(t)
-	s.redis.Kill() // health works even before the first start of the service
-	all := s.start(siteConfig{company: roomy + account("alice", ""), handler: "health /health"}, s.direct())
-	node := all.nodes[0]
-	becomes := func(status int) {
-		t.Helper()
-		storetest.Eventually(t, 20*time.Second, http.StatusText(status), func() bool {
-			return node.ask("GET", "/health", "").Status == status
-		})
-		node.wantHealth(t, status)
-	}
-	ready := func(status int) {
-		t.Helper()
-		for way, a := range map[string]answer{"site": node.ask("GET", "/health?ready", ""), "admin endpoint": node.adminRaw("GET", "health?ready", "")} {
-			if a.Status != status {
-				t.Errorf("%s: ready is %d, want %d", way, a.Status, status)
-			}
-		}
-	}
-	becomes(http.StatusServiceUnavailable)
-	ready(http.StatusServiceUnavailable)
-	must(t, s.redis.Start())
-	becomes(http.StatusOK)
-	token := node.login("alice")
-	s.postgres.Stop()
-	becomes(http.StatusServiceUnavailable)
-	ready(http.StatusOK)
-	node.get("/", token).wantStatus(http.StatusOK)
-	must(t, s.postgres.Start())
-	becomes(http.StatusOK)
-}
-
 // wantHealth checks the health on the site and on the admin endpoint.
 func (s *site) wantHealth(t *testing.T, status int) {
 	t.Helper()

@@ -174,7 +174,7 @@ func (s *site) timely(ask func() answer) answer {
 // remember makes each node remember the sessions.
 func (s *site) remember(tokens ...string) {
 	s.t.Helper()
-	for _, node := range s.nodes {
+	for _, node := range s.all() {
 		for _, token := range tokens {
 			for range 2 {
 				if a := node.get("/", token); a.Status != http.StatusOK {
@@ -226,9 +226,12 @@ func (s *site) credentials(login, password string) answer {
 // the others, although they remember it.
 func TestWhatEndsOnOneNodeEndsOnAll(t *testing.T) {
 	t.Parallel()
-	all := startNodes(t, siteConfig{company: roomy +
-		account("alice", "phone +37060000001") + account("bob", "question Cat? Whiskers")})
-	one, two := all.nodes[0], all.nodes[1]
+	onEachDeployment(t, whatEndsOnOneNodeEndsOnAll)
+}
+
+func whatEndsOnOneNodeEndsOnAll(t *testing.T, start starter) {
+	all := start(t, siteConfig{company: roomy + account("bob", "question Cat? Whiskers")})
+	one, two := all.all()[0], all.all()[len(all.all())-1]
 	refused := func(token string) {
 		all.t.Helper()
 		one.get("/", token).want(wire.ErrTokenInvalid) // the session was revoked here
@@ -240,6 +243,9 @@ func TestWhatEndsOnOneNodeEndsOnAll(t *testing.T) {
 		all.remember(tokens[:]...)
 		return tokens
 	}
+	patch := func(change fields) { one.admin("PATCH", "accounts/alice", change).wantStatus(200) }
+	again := func() { patch(with(alice, fields{"status": "active", "second_factor": false})) }
+	one.admin("POST", "accounts", alice).wantStatus(201)
 	all.run("logout", func(*testing.T) {
 		tokens := both("alice")
 		one.post("auth/logout", tokens[0], nil).wantState(record.None)
@@ -258,32 +264,80 @@ func TestWhatEndsOnOneNodeEndsOnAll(t *testing.T) {
 			refused(token)
 		}
 	})
-	for name, change := range map[string]func(){
-		"a new phone":        func() { one.admin("PATCH", "accounts/alice", fields{"primary_phone": "+37060000009"}).wantStatus(200) },
-		"sessions ended":     func() { one.admin("DELETE", "accounts/alice/sessions", nil).wantStatus(204) },
-		"all sessions ended": func() { one.admin("DELETE", "sessions", nil).wantStatus(204) },
-		"a new role":         func() { one.admin("PATCH", "accounts/alice", fields{"role": rand.Text()}).wantStatus(200) },
-		"each session ended": func() {
-			for _, session := range one.admin("GET", "accounts/alice/sessions", nil).JSON["sessions"].([]any) {
-				one.admin("DELETE", "accounts/alice/sessions/"+session.(fields)["session_id"].(string), nil).wantStatus(204)
-			}
+	for name, end := range map[string]func(){
+		"restricted":       func() { patch(fields{"status": "restricted"}) },
+		"another phone":    func() { patch(fields{"primary_phone": "+37060012346"}) },
+		"no phone":         func() { patch(fields{"primary_phone": nil}) },
+		"another role":     func() { patch(fields{"role": rand.Text()}) },
+		"another email":    func() { patch(fields{"primary_email": "liz@example.com"}) },
+		"a second factor":  func() { patch(fields{"second_factor": true}) },
+		"another password": func() { patch(fields{"password": "another one"}) },
+		"another hash":     func() { patch(fields{"password_hash": "$2y$10$srNl09aPtc2qr.0Vl.NtjekJRt/NxRxYQm3qd3OvfcKsJgVnr6.Ve"}) },
+		"no password":      func() { patch(fields{"password": nil}) },
+		"another mnemocode": func() {
+			patch(fields{"profile_mnemocode": "liz"})
+			one.admin("PATCH", "accounts/liz", fields{"profile_mnemocode": "alice"}).wantStatus(200)
 		},
-		"restricted account": func() { one.admin("PATCH", "accounts/alice", fields{"status": "restricted"}).wantStatus(200) },
+		"the account's sessions": func() { one.admin("DELETE", "accounts/alice/sessions", nil).wantStatus(204) },
+		"all sessions":           func() { one.admin("DELETE", "sessions", nil).wantStatus(204) },
 	} {
 		all.run(name, func(*testing.T) {
-			one.admin("PATCH", "accounts/alice", fields{"status": "active"}).wantStatus(200)
-			tokens, step := both("alice"), two.post("auth/login", "", fields{"login_id": "alice"}).token()
-			change()
+			again()
+			tokens, step := both("alice"), two.post("auth/login", "", fields{"login_id": "alice"}).wantState(record.CheckPassword).token()
+			end()
 			for _, token := range tokens {
 				refused(token)
 			}
-			if name == "restricted account" {
-				for _, node := range all.nodes {
-					node.post("auth/checkpassword", step, fields{"password": testPassword}).want(wire.ErrUserRestricted)
-				}
+			invalid := wire.ErrTokenInvalid
+			if name == "restricted" {
+				invalid = wire.ErrUserRestricted
+			}
+			for _, node := range all.all() {
+				node.post("auth/checkpassword", step, fields{"password": testPassword}).want(invalid)
 			}
 		})
 	}
+	all.run("each session", func(*testing.T) {
+		again()
+		tokens := both("alice")
+		for _, session := range one.admin("GET", "accounts/alice/sessions", nil).JSON["sessions"].([]any) {
+			one.admin("DELETE", "accounts/alice/sessions/"+session.(fields)["session_id"].(string), nil).wantStatus(204)
+		}
+		for _, token := range tokens {
+			refused(token)
+		}
+	})
+	all.run("other changes end none", func(*testing.T) {
+		again()
+		token := one.login("alice")
+		for _, change := range []fields{
+			{"login_name": "liz"}, {"login_name": "alice"}, {"must_set_password": true}, {"must_set_password": false},
+			{"control_question": "Cat?", "control_answer": "Tom"}, {"oauth_identities": []fields{{"provider_id": 1, "subject": "a"}}},
+			{"disclaimers_accepted": []fields{{"code": "terms", "version": "1"}}}, {"status": "active"}, {"primary_phone": "0037060012345"},
+		} {
+			patch(change)
+			all.remember(token)
+		}
+		one.admin("POST", "accounts/alice/unlock", nil).wantStatus(200)
+		one.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200)
+		all.remember(token)
+	})
+	all.run("sessions are listed, and links end with them", func(t *testing.T) {
+		one.admin("DELETE", "accounts/alice/sessions", nil).wantStatus(204)
+		one.login("alice")
+		one.post("auth/login", "", fields{"login_id": "alice"}).wantState(record.CheckPassword) // is no session yet
+		one.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "x", "method": "MAIL"}).wantStatus(200)
+		link := all.sms.linkToken()
+		list := one.admin("GET", "accounts/alice/sessions", nil).wantStatus(200)
+		if sessions := list.JSON["sessions"].([]any); len(sessions) != 1 || sessions[0].(fields)["session_state"] != "authorized" || strings.Contains(string(list.Body), "mgs_") {
+			t.Errorf("got %s", list.Body)
+		}
+		one.admin("DELETE", "accounts/alice/sessions", nil).wantStatus(204)
+		two.post("auth/recovery/checklink", "", fields{"token": link}).want(wire.ErrTokenInvalid)
+		if list := one.admin("GET", "accounts/alice/sessions", nil); string(list.Body) != "{\"sessions\":[]}\n" {
+			t.Errorf("got %s", list.Body)
+		}
+	})
 }
 
 var logouts = flag.Int("logouts", 50, "how many logouts TestLogoutIsHeard measures; for figures, at least 1000")

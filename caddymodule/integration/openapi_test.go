@@ -127,17 +127,13 @@ func TestOpenAPIFileIsWhatIsServed(t *testing.T) {
 		ask("GET", "/acme/v2/openapi.json", "another").want(wire.ErrAPIKeyInvalid)
 		ask("GET", "/acme/v2/openapi.json", testKey, testKey).want(wire.ErrAPIKeyInvalid)
 		a := ask("GET", "/nobody/v2/openapi.json", testKey).want(wire.ErrAPIKeyInvalid)
-		if got := a.Header.Get("WWW-Authenticate"); got != `Bearer realm="mnemogate"` {
-			t.Errorf("WWW-Authenticate is %q", got)
-		}
+		a.wantHeader("WWW-Authenticate", `Bearer realm="mnemogate"`)
 		ask("GET", "/nobody/v2/openapi.json").want(wire.ErrAPIKeyMissing)
 	})
 	s.run("GET only", func(*testing.T) {
 		for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS", "TRACE"} {
 			a := ask(method, "/acme/v2/openapi.json", testKey).want(wire.ErrMethod)
-			if got := a.Header.Get("Allow"); got != "GET" {
-				t.Errorf("%s: Allow is %q", method, got)
-			}
+			a.wantHeader("Allow", "GET")
 		}
 		head := "HEAD /acme/v2/openapi.json HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Api-Key: " + testKey + "\r\n\r\n"
 		if a := s.exchange(head); a.Status != http.StatusMethodNotAllowed || a.Header.Get("Allow") != "GET" {

@@ -437,8 +437,6 @@ func TestKilledNodesLoseNoEvent(t *testing.T) {
 			var writers sync.WaitGroup
 			for i := range accounts {
 				writers.Go(func() {
-					admin := nodes[i%len(nodes)].adminClient()
-					defer admin.CloseIdleConnections()
 					for {
 						select {
 						case <-stop:
@@ -447,15 +445,12 @@ func TestKilledNodesLoseNoEvent(t *testing.T) {
 						}
 						names := acknowledged[i]
 						next := fmt.Sprint("m", i, "-", len(names))
-						body := strings.NewReader(`{"profile_mnemocode":"` + next + `"}`)
-						q, _ := http.NewRequest("PATCH", "http://127.0.0.1/mnemogate/acme/accounts/"+names[len(names)-1], body)
-						answer, err := admin.Do(q)
+						a, err := nodes[i%len(nodes)].tryAdmin("PATCH", "acme/accounts/"+names[len(names)-1], `{"profile_mnemocode":"`+next+`"}`)
 						if err != nil {
 							return // the node was killed; what was done is checked below
 						}
-						_ = answer.Body.Close()
-						if answer.StatusCode != http.StatusOK {
-							t.Errorf("got %s", answer.Status)
+						if a.Status != http.StatusOK {
+							t.Errorf("got %d %s", a.Status, a.Body)
 							return
 						}
 						acknowledged[i] = append(names, next)
@@ -495,4 +490,48 @@ func TestKilledNodesLoseNoEvent(t *testing.T) {
 		}
 		t.Logf("%d kills: all of %d events came, %d of them in more than one try", *eventKills, total, twice)
 	})
+}
+
+// A receiver that answers 410 gets no more events until a reload. They wait.
+func TestAReceiverThatIsGone(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	config := siteConfig{company: r.events("") + "captcha off"}
+	s := startSite(t, config)
+	r.behave(func(told) int { return http.StatusGone })
+	s.admin("POST", "accounts", fields{"profile_mnemocode": "alice"}).wantStatus(201)
+	s.eventually("the alert's metric", func() bool {
+		return s.scrape()[`mnemogate_outbox_deliveries_total{company="acme",result="gone"}`] > 0
+	})
+	tries := len(r.all())
+	r.behave(func(told) int { return http.StatusNoContent })
+	s.admin("POST", "accounts", fields{"profile_mnemocode": "bob"}).wantStatus(201)
+	time.Sleep(time.Second) // twice as long as the next look for due events takes
+	if now := len(r.all()); now != tries {
+		t.Errorf("it got %d more events", now-tries)
+	}
+	config.company += "\nlocale lt" // Caddy ignores a reload that changes nothing
+	must(t, s.reload(config))
+	r.hears("alice", "account.created")
+	r.hears("bob", "account.created")
+}
+
+// A receiver that asks for time gets it, although the pauses are shorter.
+func TestAReceiverAsksForTime(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	r.retryAfter = "2"
+	var tries []time.Time
+	r.behave(func(told) int {
+		if tries = append(tries, time.Now()); len(tries) == 1 {
+			return http.StatusServiceUnavailable
+		}
+		return http.StatusNoContent
+	})
+	s := startSite(t, siteConfig{company: r.events("") + "captcha off"})
+	s.admin("POST", "accounts", fields{"profile_mnemocode": "alice"}).wantStatus(201)
+	r.hears("alice", "account.created")
+	if len(tries) != 2 || tries[1].Sub(tries[0]) < 2*time.Second {
+		t.Errorf("it was asked at %v", tries)
+	}
 }

@@ -113,14 +113,7 @@ func verifyingBackends(t *testing.T, keys string) map[string]string {
 	}
 	addresses := map[string]string{}
 	for language, cmd := range commands {
-		p, line := runPeerCommand(t, cmd)
-		var said struct{ Port int }
-		if line == nil || json.Unmarshal(line, &said) != nil {
-			p.kill()
-			t.Fatalf("the backend in %s does not come up: %s\n%s", language, line, &p.stderr)
-		}
-		t.Cleanup(p.stop)
-		addresses[language] = fmt.Sprint("127.0.0.1:", said.Port)
+		addresses[language] = fmt.Sprint("127.0.0.1:", runBackend(t, cmd))
 	}
 	return addresses
 }

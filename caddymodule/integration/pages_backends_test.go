@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -91,8 +92,7 @@ func TestTheGatewaysKeyIsCaddysAlone(t *testing.T) {
 		token := bearer(s.login("frank"))
 		for _, sent := range []string{"", key + ": forged\r\n", "x-gateway-key: forged\r\n" + key + ": of-the-gateway\r\n", "Connection: " + key + "\r\n"} {
 			s.ask("GET", "/", token+sent).wantStatus(200)
-			requests := s.backend.requests()
-			if got := linesNamed(requests[len(requests)-1], key); !slices.Equal(got, []string{key + ": of-the-gateway"}) {
+			if got := linesNamed(s.backend.last(), key); !slices.Equal(got, []string{key + ": of-the-gateway"}) {
 				t.Errorf("%q: the application got %q", sent, got)
 			}
 		}
@@ -134,4 +134,40 @@ func TestDeployedPortsAreTheCaddyfiles(t *testing.T) {
 			t.Errorf("the Caddyfile does not have %q", line)
 		}
 	}
+}
+
+// The consoles of docs/backends.md about introspection, apps and users' own passwords, with
+// the secret and the codes of an app that the test sets up.
+func TestConsolesOfUsersAndTheirTokens(t *testing.T) {
+	t.Parallel()
+	need(t, "curl")
+	s := accountsSite(t, startSite, allKeys+"\nkey stats key-of-statistics {\nmay introspect\n}", siteConfig{company: strings.ReplaceAll(zed, "zed", "alice")})
+	setup := "api=" + s.URL + "/api SHOP_KEY=" + keyOfAll + " STATS_KEY=key-of-statistics token=" + s.login("alice") + "\n"
+	secret, made := regexp.MustCompile(`\b[A-Z2-7]{32}\b`), ""
+	run := func(command string) string {
+		out, err := exec.Command("sh", "-c", setup+command).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+		if found := secret.Find(out); found != nil {
+			made = string(found)
+		}
+		return string(out)
+	}
+	for _, step := range consoleSteps(section(t, "docs/backends.md", "Introspection")) {
+		step.compare(t, run(step.command), regexp.MustCompile(`\b[0-9a-f]{32}\b|\b\d{10}\b`))
+	}
+	s.admin("DELETE", "accounts/alice", nil).wantStatus(http.StatusNoContent)
+	s.api(keyOfAll, "POST", "acme/accounts", fields{
+		"profile_mnemocode": "alice-0001", "primary_email": "alice@example.com", "password": testPassword,
+	}).wantStatus(http.StatusCreated)
+	code := regexp.MustCompile(`"code":"[1-9]\d{5}"`)
+	for _, step := range consoleSteps(section(t, "docs/backends.md", "An authenticator app") + section(t, "docs/backends.md", "A user's own change of password")) {
+		command := code.ReplaceAllStringFunc(step.command, func(string) string { return `"code":"` + appShows(t, made, 0) + `"` })
+		step.compare(t, run(command), secret)
+	}
+	if made == "" {
+		t.Fatal("the page shows no secret")
+	}
+	s.wantNoneLogged(made)
 }

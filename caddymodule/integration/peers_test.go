@@ -93,6 +93,19 @@ func runPeerCommand(t *testing.T, cmd *exec.Cmd) (*peer, []byte) {
 	return p, nil
 }
 
+// runBackend runs a command that prints its port as JSON, and returns the port.
+func runBackend(t *testing.T, cmd *exec.Cmd) int {
+	t.Helper()
+	p, line := runPeerCommand(t, cmd)
+	var said struct{ Port int }
+	if line == nil || json.Unmarshal(line, &said) != nil {
+		p.kill()
+		t.Fatalf("%v does not come up: %s\n%s", cmd.Args, line, &p.stderr)
+	}
+	t.Cleanup(p.stop)
+	return said.Port
+}
+
 // stop closes the peer's standard input, as if its parent had exited.
 func (p *peer) stop() {
 	_ = storetest.Thaw(p.cmd.Process)
@@ -154,13 +167,13 @@ func (s *site) wantProfile(a answer, mnemocode string) {
 	}
 }
 
-// wantNoneLogged checks that the log contains no secret, even at level DEBUG.
-func (s *site) wantNoneLogged(secrets ...string) {
+// wantNoneLogged checks that the log has none of these texts, even at level DEBUG.
+func (s *site) wantNoneLogged(texts ...string) {
 	s.t.Helper()
 	log := s.log()
-	for i, secret := range secrets {
-		if at := strings.Index(log, secret); at >= 0 {
-			s.t.Errorf("secret %d is in the log: …%s", i, log[max(0, at-200):min(len(log), at+200)])
+	for _, text := range texts {
+		if at := strings.Index(log, text); at >= 0 {
+			s.t.Errorf("%q is in the log: …%s", text, log[max(0, at-200):min(len(log), at+200)])
 		}
 	}
 }

@@ -18,9 +18,7 @@ import (
 
 // Pipelined requests are each answered correctly, and the rest of a refused request
 // is not taken for another request.
-func TestPipelinedRequestsAreAnsweredOneByOne(t *testing.T) {
-	t.Parallel()
-	s := startSite(t, siteConfig{company: people})
+func pipelinedRequestsAreAnsweredOneByOne(t *testing.T, s *site) {
 	auth := "Authorization: Bearer " + s.login("alice@example.com") + "\r\n"
 	good := "GET /a HTTP/1.1\r\nHost: x\r\n" + auth + "\r\n"
 	last := "GET /last HTTP/1.1\r\nHost: x\r\n" + auth + "Connection: close\r\n\r\n"

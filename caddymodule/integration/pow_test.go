@@ -57,9 +57,7 @@ func TestWorkInsteadOfACaptcha(t *testing.T) {
 		if a.Status != 200 || a.str("status") != "success" || a.JSON["bits"] != 8. || a.JSON["expires_in"] != 300. {
 			t.Errorf("got %d %s", a.Status, a.Body)
 		}
-		if got := a.Header.Get("Access-Control-Allow-Origin"); got != "https://app.example.com" {
-			t.Errorf("Access-Control-Allow-Origin is %q", got)
-		}
+		a.wantHeader("Access-Control-Allow-Origin", "https://app.example.com")
 		client := s.challenge("GET", "/acme/v2/client.json", testKey)
 		if want := `"captcha":{"type":"pow","bits":8}`; !strings.Contains(string(client.Body), want) {
 			t.Errorf("got %s, want %s", client.Body, want)
@@ -74,9 +72,7 @@ func TestWorkInsteadOfACaptcha(t *testing.T) {
 		s.challenge("GET", "/nobody/v2/captcha", testKey).want(wire.ErrAPIKeyInvalid)
 		s.challenge("GET", "/plain/v2/captcha").want(wire.ErrAPIKeyMissing)
 		s.challenge("GET", "/plain/v2/captcha", "a-third-test-key").want(wire.ErrNoRoute)
-		if a := s.challenge("POST", "/acme/v2/captcha", testKey).want(wire.ErrMethod); a.Header.Get("Allow") != "GET" {
-			t.Errorf("Allow is %q", a.Header.Get("Allow"))
-		}
+		s.challenge("POST", "/acme/v2/captcha", testKey).want(wire.ErrMethod).wantHeader("Allow", "GET")
 		s.challenge("GET", "/acme/v2/captcha/", testKey).want(wire.ErrHeaderMissing)
 	})
 	s.run("a login", func(t *testing.T) {

@@ -16,10 +16,7 @@ import (
 // the path needs.
 func (a answer) wantRoleRefused() {
 	a.t.Helper()
-	a.want(wire.ErrSessionInvalid)
-	if got := a.Header.Get("WWW-Authenticate"); got != `Bearer realm="mnemogate", error="insufficient_scope"` || a.str("reason") != "role" {
-		a.t.Errorf("got %q and %s", got, a.Body)
-	}
+	a.wantScope("role", `"insufficient_scope"`)
 }
 
 // Contract, section 15: these paths need a session whose account has the role.

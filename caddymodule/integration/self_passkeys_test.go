@@ -33,22 +33,8 @@ func (s *site) created(a *keytest.Authenticator, token, name string) fields {
 func (s *site) usersManageTheirPasskeys(t *testing.T) {
 	token, phone := s.login("alice@example.com"), new(keytest.Authenticator)
 	body := s.created(phone, token, "Phone")
-	var answers []func() answer
-	for range 10 {
-		answers = append(answers, meanwhile(t, func() answer { return s.me("POST", "passkeys", token, body) }))
-	}
-	var ids []string
-	for _, answered := range answers {
-		if a := answered(); a.Status == http.StatusOK {
-			ids = append(ids, a.str("id"))
-		} else {
-			a.want(wire.ErrCredentialsInvalid) // its challenge is spent
-		}
-	}
-	if len(ids) != 1 {
-		t.Fatalf("one challenge made the passkeys %q", ids)
-	}
-	id := ids[0]
+	answers := storetest.Together(10, func(int) answer { return s.me("POST", "passkeys", token, body) })
+	id := answers[s.wantOne(answers, wire.ErrCredentialsInvalid)].str("id") // then the challenge is spent
 	storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.passkey_added")) == 1 })
 
 	other := s.post("passkey/login", "", s.passkeyAnswer(phone, "acme", passkeyOrigin)).wantState(record.Authorized).token()
@@ -116,9 +102,7 @@ func (s *site) usersManageTheirPasskeys(t *testing.T) {
 
 	old := s.begun("mgs_", record.Authorized, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
 	for _, route := range [][2]string{{"POST", "passkeys/options"}, {"POST", "passkeys"}, {"PATCH", "passkeys/" + last}, {"DELETE", "passkeys/" + last}} {
-		if a := s.me(route[0], route[1], old, nil).want(wire.ErrSessionInvalid); a.str("reason") != "too_old" {
-			t.Errorf("%v: got %s", route, a.Body)
-		}
+		s.me(route[0], route[1], old, nil).want(wire.ErrSessionInvalid).wantReason("too_old")
 	}
 	s.me("GET", "passkeys", old, nil).wantStatus(200)
 }

@@ -323,27 +323,6 @@ func routeSpellings(t *testing.T, s *h3site, mounts []mount) {
 	s.login("alice@example.com") // the address was not locked either
 }
 
-// Only POST is answered, whatever headers name another method.
-func TestRoutesTakeOnlyPOST(t *testing.T) {
-	t.Parallel()
-	s := startSite(t, siteConfig{company: people})
-	authorized := bearer(s.login("alice@example.com")) + "X-HTTP-Method-Override: POST\r\nX-Method-Override: POST\r\nX-Api-Key: wrong\r\n"
-	for _, uri := range []string{"/acme/v2/auth/login", "/nobody/v2/auth/login", "http://example.com/acme/v2/auth/login"} {
-		for _, method := range []string{"GET", "HEAD", "PUT", "OPTIONS", "TRACE", "CONNECT", "post", "PATCH"} {
-			if method == "CONNECT" && !strings.HasPrefix(uri, "/") {
-				continue // then it is an absolute URL
-			}
-			if a := s.ask(method, uri, authorized).wantStatus(405); a.Header.Get("Allow") != "POST" || method != "HEAD" && a.str("error_code") != wire.ErrMethod.Code {
-				t.Errorf("%s %s: Allow is %q, %s", method, uri, a.Header.Get("Allow"), a.Body)
-			}
-		}
-		s.ask("POST", uri, "Content-Length: 0\r\n").want(wire.ErrAPIKeyMissing)
-	}
-	if got := s.backend.requests(); len(got) != 0 {
-		t.Errorf("the application got %q", got)
-	}
-}
-
 // The remains of a rewrite could be interpreted as another target.
 func TestTargetsWithoutASlashAreNotSentOn(t *testing.T) {
 	t.Parallel()

@@ -25,10 +25,7 @@ const tokenKeys = `
 // wantOutOfScope checks that the answer says that an issued token does not cover the request.
 func (a answer) wantOutOfScope() {
 	a.t.Helper()
-	a.want(wire.ErrSessionInvalid)
-	if got := a.Header.Get("WWW-Authenticate"); got != `Bearer realm="mnemogate", error="insufficient_scope"` || a.str("reason") != "scope" {
-		a.t.Errorf("got %q and %s", got, a.Body)
-	}
+	a.wantScope("scope", `"insufficient_scope"`)
 }
 
 // issue issues a token that opens the paths for GET and POST.
@@ -99,12 +96,8 @@ func TestIssuedTokens(t *testing.T) {
 				for _, uri := range []string{"/", "/x", "/reports/../x", "/reports/..%2fx", "/reports/..;/x", "/reports/%2e%2e/x", "/x/../reports/y", "/reports%00", "/reports/x%3f"} {
 					s.ask("GET", uri, bearer(token)).wantOutOfScope()
 				}
-				if a := s.ask("GET", "/new/x", bearer(token)).want(wire.ErrSessionInvalid); a.str("reason") != "too_old" {
-					t.Errorf("got %s", a.Body)
-				}
-				if a := s.ask("GET", "/pay/x", bearer(token)).want(wire.ErrSessionInvalid); a.str("reason") != "mfa" {
-					t.Errorf("got %s", a.Body)
-				}
+				s.ask("GET", "/new/x", bearer(token)).want(wire.ErrSessionInvalid).wantReason("too_old")
+				s.ask("GET", "/pay/x", bearer(token)).want(wire.ErrSessionInvalid).wantReason("mfa")
 				s.ask("GET", "/adm/x", bearer(token)).wantRoleRefused()
 				if told := s.ask("GET", "/open/x", bearer(token)).wantStatus(200).told(); len(told) == 0 {
 					t.Error("a public path that it covers does not tell of its user")
@@ -150,43 +143,6 @@ func TestIssuedTokens(t *testing.T) {
 			s.do(r).want(wire.ErrTokenInvalid)
 			s.ask("GET", "/x", bearer("mgp_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")).want(wire.ErrTokenInvalid)
 			s.api(keyOfAll, "DELETE", tokens+"/"+id, nil).wantStatus(204)
-		})
-		s.run("what revokes it", func(*testing.T) {
-			session := s.login("alice@example.com")
-			token, id := s.issue("alice", nil)
-			s.remember(token, session)
-			s.post("auth/logout", s.login("alice@example.com"), nil)
-			s.api(keyOfAll, "POST", "acme/accounts/alice/password", fields{"current_password": testPassword, "new_password": "another long secret"}).wantStatus(204)
-			s.gone(session)
-			s.remember(token)
-			s.api(keyOfAll, "PATCH", "acme/accounts/alice", fields{"password": testPassword}).wantStatus(200)
-			s.remember(token)
-			session = s.login("alice@example.com")
-			s.remember(session)
-			s.api(keyOfAll, "DELETE", tokens+"/"+id, nil).wantStatus(204)
-			s.gone(token)
-			s.remember(session) // no session has ended
-			for _, revoke := range [][3]string{
-				{"DELETE", "acme/accounts/alice/sessions", ""}, {"DELETE", "acme/sessions", ""},
-				{"PATCH", "acme/accounts/alice", "role"},
-			} {
-				session = s.login("alice@example.com")
-				token, _ = s.issue("alice", nil)
-				s.remember(token, session)
-				if revoke[2] == "role" {
-					s.api(keyOfAll, revoke[0], revoke[1], fields{"role": "admin"}).wantStatus(200)
-				} else {
-					s.api(keyOfAll, revoke[0], revoke[1], nil).wantStatus(204)
-				}
-				s.gone(token)
-			}
-			token, _ = s.issue("alice", nil)
-			s.remember(token)
-			s.api(keyOfAll, "PATCH", "acme/accounts/alice", fields{"status": "closed"}).wantStatus(200)
-			s.gone(token)
-			s.api(keyOfAll, "POST", tokens, fields{"name": "x", "paths": []string{"/*"}, "methods": []string{"GET"}}).wantStatus(409)
-			s.api(keyOfAll, "PATCH", "acme/accounts/alice", fields{"status": "active"}).wantStatus(200)
-			s.ask("GET", "/x", bearer(token)).want(wire.ErrTokenInvalid)
 		})
 		s.run("how many, and for how long", func(*testing.T) {
 			for range 3 {
@@ -236,11 +192,7 @@ func TestIssuedTokens(t *testing.T) {
 			s.api("acts-and-nothing-else", "DELETE", tokens+"/"+id, nil).wantStatus(204)
 			s.gone(token)
 			s.remember(plain)
-			for _, secret := range []string{plain, token} {
-				if strings.Contains(s.log(), secret) {
-					t.Error("the log has a token")
-				}
-			}
+			s.wantNoneLogged(plain, token)
 		})
 		s.run("a machine", func(*testing.T) {
 			s.api(keyOfAll, "POST", "acme/accounts", fields{"profile_mnemocode": "robot", "role": "admin"}).wantStatus(201)
