@@ -72,7 +72,7 @@ func (d Dialect) Complete() *Dialect {
 	d.accountsOf = selectAccount + `company = $1 AND mnemocode > $2 ORDER BY mnemocode LIMIT CAST($3 AS bigint)`
 	d.accountsFound = selectAccount + `
 		company = $1 AND mnemocode > $2 AND mnemocode <= $3 AND ($4 = '' OR status = $4)
-			AND ($5 = '' OR EXISTS (SELECT 1 FROM login_ids WHERE account = accounts.id AND ` + d.Position + `(login_id, $5) > 0))
+			AND ($5 = '' OR (SELECT 1 FROM login_ids WHERE account = accounts.id AND ` + d.Position + `(login_id, $5) > 0 LIMIT 1) IS NOT NULL)
 			AND (NOT $6 OR (` + noSecondFactor + `))
 			AND ($8 = '' OR role = $8)
 			AND updated >= CAST($10 AS bigint) AND (CAST($11 AS bigint) < 0 OR (password_hash <> '') = (CAST($11 AS bigint) = 1))
