@@ -5,8 +5,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -365,7 +363,6 @@ func TestASessionGoesOnInACookie(t *testing.T) {
 		s.wantNoneLogged(token)
 	})
 	s.run("the former session ends", func(t *testing.T) { aCookiesFormerSessionEnds(t, s.nodes[0]) })
-	s.run("as the page shows it", func(t *testing.T) { aCookieAsThePageShowsIt(t, s.nodes[0]) })
 }
 
 // A new login ends the session that the browser had before.
@@ -405,40 +402,4 @@ func TestACookieTakesThePlaceOfItsToken(t *testing.T) {
 	s.get("/x", other).wantStatus(200)
 	s.nodes[0].admin("PATCH", "accounts/frank", fields{"role": "admin"}).wantStatus(200)
 	s.ask("GET", "/x", cookie).want(wire.ErrTokenInvalid)
-}
-
-// The code in docs/clients.md logs a browser in and out. The test runs it in Node,
-// which here keeps the cookie and sends the headers that browsers send with requests
-// from the site's own page.
-func aCookieAsThePageShowsIt(t *testing.T, s *site) {
-	need(t, "node")
-	shown := blocks(section(t, "docs/clients.md", "A session in a cookie"), "js")
-	if len(shown) != 1 {
-		t.Fatalf("the page shows %q", shown)
-	}
-	script := filepath.Join(t.TempDir(), "cookie.mjs")
-	must(t, os.WriteFile(script, []byte(shown[0]+`
-const [url, key, token] = process.argv.slice(2), company = url + '/acme', kept = {};
-const real = fetch;
-globalThis.fetch = async (at, options) => {
-  const answer = await real(at, { ...options, headers: { ...options.headers, ...kept, 'Sec-Fetch-Site': 'same-origin' } });
-  const [set] = answer.headers.getSetCookie();
-  if (set) kept.Cookie = set.split(';')[0];
-  if (set?.includes('Max-Age=0')) delete kept.Cookie;
-  return answer;
-};
-const told = [];
-const tell = (what) => what.then((body) => told.push(body.session_state ?? body.status), (error) => told.push(error.message));
-await tell(current(company, key));
-await tell(keep(company, key, token));
-await tell(current(company, key));
-await tell(keep(company, key, token));
-await tell(leave(company));
-await tell(leave(company));
-console.log(told.join(' '));
-`), 0o600))
-	out, err := exec.Command("node", script, s.URL, testKey, s.login("frank")).CombinedOutput()
-	if got, want := string(out), "auth.header.missing authorized authorized auth.token.invalid success auth.header.missing\n"; err != nil || got != want {
-		t.Errorf("got %s, %v, want %s", got, err, want)
-	}
 }

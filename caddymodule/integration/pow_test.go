@@ -3,8 +3,6 @@ package integration
 import (
 	"crypto/sha256"
 	"fmt"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -94,25 +92,6 @@ func TestWorkInsteadOfACaptcha(t *testing.T) {
 		recovery(challenge()).want(wire.ErrCaptchaInvalid)
 		recovery(hashed(challenge(), 1, 1)[0]).want(wire.ErrCaptchaInvalid) // 7 bits
 		recovery(worked(challenge(), 1)[0]).wantState(record.RecoveryQuestion)
-	})
-	s.run("the code in docs/clients.md computes a correct response", func(t *testing.T) {
-		need(t, "node")
-		shown := blocks(section(t, "docs/clients.md", "Work for a captcha"), "js")
-		if len(shown) != 1 || strings.Count(shown[0], "\n") > 20 {
-			t.Fatalf("the page shows %q", shown)
-		}
-		script := filepath.Join(t.TempDir(), "captcha.mjs")
-		writeFile(t, script, shown[0]+"console.log(await captchaResponse(process.argv[2], process.argv[3]));\n")
-		for range 2 {
-			out := get(exec.Command("node", script, s.nodes[0].URL+"/acme", testKey).Output())(t)
-			s.post("auth/recovery/recover", "", fields{
-				"login_id": "alice@example.com", "method": "QUESTION", "captcha_response": strings.TrimSpace(string(out)),
-			}).wantState(record.RecoveryQuestion)
-		}
-		out, err := exec.Command("node", script, s.nodes[0].URL+"/acme", "another").CombinedOutput()
-		if err == nil || !strings.Contains(string(out), wire.ErrAPIKeyInvalid.Message) {
-			t.Errorf("with a wrong key: %v %s", err, out)
-		}
 	})
 	if got := s.backend.requests(); len(got) != 0 {
 		t.Errorf("the application got %q", got)
