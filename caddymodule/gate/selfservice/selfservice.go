@@ -49,25 +49,25 @@ var Routes = []Route{
 	{http.MethodGet, "devices", aSession, (*Call).devices},
 	{http.MethodDelete, "devices", recentLogin, (*Call).forgetDevices},
 	{http.MethodDelete, "devices/{id}", recentLogin, (*Call).forgetDevices},
-	{http.MethodPost, "password", recentLogin, (*Call).changePassword},
-	{http.MethodPost, "totp", twoFactors, (*Call).newTOTP},
-	{http.MethodPost, "totp/confirm", twoFactors, (*Call).confirmTOTP},
+	{http.MethodPost, "password", recentLogin, with((*Call).changePassword)},
+	{http.MethodPost, "totp", twoFactors, with((*Call).newTOTP)},
+	{http.MethodPost, "totp/confirm", twoFactors, with((*Call).confirmTOTP)},
 	{http.MethodDelete, "totp", twoFactors, (*Call).removeTOTP},
-	{http.MethodPost, "second_factor", recentLogin, (*Call).setSecondFactor},
-	{http.MethodPost, "backup-codes", twoFactors, (*Call).newBackupCodes},
-	{http.MethodPost, "phone", twoFactors, send(record.Phone)},
-	{http.MethodPost, "phone/confirm", twoFactors, confirm(record.Phone)},
+	{http.MethodPost, "second_factor", recentLogin, with((*Call).setSecondFactor)},
+	{http.MethodPost, "backup-codes", twoFactors, with((*Call).newBackupCodes)},
+	{http.MethodPost, "phone", twoFactors, with((*Call).sendPhone)},
+	{http.MethodPost, "phone/confirm", twoFactors, with(confirm(record.Phone))},
 	{http.MethodDelete, "phone", twoFactors, remove(record.Phone)},
-	{http.MethodPost, "email", twoFactors, send(record.Email)},
-	{http.MethodPost, "email/confirm", twoFactors, confirm(record.Email)},
+	{http.MethodPost, "email", twoFactors, with((*Call).sendEmail)},
+	{http.MethodPost, "email/confirm", twoFactors, with(confirm(record.Email))},
 	{http.MethodDelete, "email", twoFactors, remove(record.Email)},
 	{http.MethodGet, "passkeys", aSession, (*Call).passkeys},
-	{http.MethodPost, "passkeys", twoFactors, (*Call).addPasskey},
-	{http.MethodPost, "passkeys/options", twoFactors, (*Call).newPasskey},
-	{http.MethodPatch, "passkeys/{id}", recentLogin, (*Call).renamePasskey},
+	{http.MethodPost, "passkeys", twoFactors, with((*Call).addPasskey)},
+	{http.MethodPost, "passkeys/options", twoFactors, with((*Call).newPasskey)},
+	{http.MethodPatch, "passkeys/{id}", recentLogin, with((*Call).renamePasskey)},
 	{http.MethodDelete, "passkeys/{id}", twoFactors, (*Call).removePasskey},
 	{http.MethodGet, "tokens", aSession, (*Call).tokens},
-	{http.MethodPost, "tokens", recentLogin, (*Call).issueToken},
+	{http.MethodPost, "tokens", recentLogin, with((*Call).issueToken)},
 	{http.MethodDelete, "tokens/{id}", recentLogin, (*Call).removeToken},
 }
 
@@ -161,17 +161,23 @@ func Find(method, path string) (*Route, string, error) {
 	return nil, "", wire.NotAllowed(strings.Join(methods, ", "), "Use a method that the header Allow lists.")
 }
 
-// read decodes the body of a change into request, as for an auth route, and counts the
-// change.
-func (c *Call) read(request any) error {
-	body, err := c.ReadBody()
-	if err == nil {
-		err = wire.Decode(body, request)
+// with decodes the body of a change, as for an auth route, and counts the change before it
+// calls serve.
+func with[Body any](serve func(*Call, Body) (any, error)) func(*Call) (any, error) {
+	return func(c *Call) (any, error) {
+		var body Body
+		sent, err := c.ReadBody()
+		if err == nil {
+			err = wire.Decode(sent, &body)
+		}
+		if err == nil {
+			err = c.BeginChange(c.Context(), c.kind)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return serve(c, body)
 	}
-	if err != nil {
-		return err
-	}
-	return c.BeginChange(c.Context(), c.kind)
 }
 
 type factors struct {
@@ -283,31 +289,18 @@ type contactCode struct {
 	Code  string `json:"code" max:"16" need:"y"`
 }
 
-func send(contact record.Contact) func(*Call) (any, error) {
-	return func(c *Call) (any, error) {
-		var phone newPhone
-		var email newEmail
-		body, text := any(&phone), &phone.Text
-		if contact.Name == record.Email.Name {
-			body, text = &email, &email.Text
-		}
-		if err := c.read(body); err != nil {
-			return nil, err
-		}
-		sent, value, err := c.SendOwnContact(c.Context(), contact, *text)
-		if contact.Name == record.Email.Name {
-			return sentContact{succeeded, sent, "", value}, err
-		}
-		return sentContact{succeeded, sent, record.MaskPhone(value), ""}, err
-	}
+func (c *Call) sendPhone(body newPhone) (any, error) {
+	sent, phone, err := c.SendOwnContact(c.Context(), record.Phone, body.Text)
+	return sentContact{succeeded, sent, record.MaskPhone(phone), ""}, err
 }
 
-func confirm(contact record.Contact) func(*Call) (any, error) {
-	return func(c *Call) (any, error) {
-		var body contactCode
-		if err := c.read(&body); err != nil {
-			return nil, err
-		}
+func (c *Call) sendEmail(body newEmail) (any, error) {
+	sent, email, err := c.SendOwnContact(c.Context(), record.Email, body.Text)
+	return sentContact{succeeded, sent, "", email}, err
+}
+
+func confirm(contact record.Contact) func(*Call, contactCode) (any, error) {
+	return func(c *Call, body contactCode) (any, error) {
 		return succeeded, c.ConfirmOwnContact(c.Context(), contact, body.Token, body.Code)
 	}
 }
@@ -385,11 +378,7 @@ type passwordChange struct {
 	New     string `json:"new_password" max:"128" long:"password.too_long" need:"y"`
 }
 
-func (c *Call) changePassword() (any, error) {
-	var body passwordChange
-	if err := c.read(&body); err != nil {
-		return nil, err
-	}
+func (c *Call) changePassword(body passwordChange) (any, error) {
 	if body.Current == "" && c.Account.PasswordHash != "" {
 		return nil, wire.Invalid("The field current_password is missing.")
 	}
@@ -405,10 +394,7 @@ type newSecret struct {
 	QR string `json:"qr"`
 }
 
-func (c *Call) newTOTP() (any, error) {
-	if err := c.read(&struct{}{}); err != nil {
-		return nil, err
-	}
+func (c *Call) newTOTP(struct{}) (any, error) {
 	secret, err := c.NewTOTP(c.Context(), c.Account.Mnemocode)
 	if err != nil {
 		return nil, err
@@ -453,11 +439,7 @@ type appConfirmed struct {
 	Codes []string `json:"backup_codes,omitempty"`
 }
 
-func (c *Call) confirmTOTP() (any, error) {
-	var body appCode
-	if err := c.read(&body); err != nil {
-		return nil, err
-	}
+func (c *Call) confirmTOTP(body appCode) (any, error) {
 	codes, err := c.ConfirmOwnTOTP(c.Context(), body.Code)
 	return appConfirmed{succeeded, codes}, err
 }
@@ -467,11 +449,7 @@ type secondFactor struct {
 	Enabled *bool `json:"enabled" need:"y"`
 }
 
-func (c *Call) setSecondFactor() (any, error) {
-	var body secondFactor
-	if err := c.read(&body); err != nil {
-		return nil, err
-	}
+func (c *Call) setSecondFactor(body secondFactor) (any, error) {
 	return succeeded, c.SetSecondFactor(c.Context(), *body.Enabled)
 }
 
@@ -480,10 +458,7 @@ func (c *Call) removeTOTP() (any, error) {
 	return succeeded, err
 }
 
-func (c *Call) newBackupCodes() (any, error) {
-	if err := c.read(&struct{}{}); err != nil {
-		return nil, err
-	}
+func (c *Call) newBackupCodes(struct{}) (any, error) {
 	codes, err := c.NewOwnBackupCodes(c.Context())
 	return struct {
 		done
@@ -505,10 +480,7 @@ func (c *Call) passkeys() (any, error) {
 	return ownPasskeys{succeeded, api.PasskeysOf(passkeys), signal}, err
 }
 
-func (c *Call) newPasskey() (any, error) {
-	if err := c.read(&struct{}{}); err != nil {
-		return nil, err
-	}
+func (c *Call) newPasskey(struct{}) (any, error) {
 	options, err := c.NewPasskey(c.Context(), c.Account.Mnemocode)
 	return struct {
 		done
@@ -529,11 +501,7 @@ type addedPasskey struct {
 	Mediation string `json:"mediation" max:"64"`
 }
 
-func (c *Call) addPasskey() (any, error) {
-	var body addedPasskey
-	if err := c.read(&body); err != nil {
-		return nil, err
-	}
+func (c *Call) addPasskey(body addedPasskey) (any, error) {
 	added, err := c.AddPasskey(c.Context(), c.Account.Mnemocode, body.ChallengeToken, body.Credential, body.Name, body.Mediation == "conditional")
 	return struct {
 		done
@@ -546,11 +514,7 @@ type passkeyName struct {
 	Name string `json:"name" max:"64" need:"y"`
 }
 
-func (c *Call) renamePasskey() (any, error) {
-	var body passkeyName
-	if err := c.read(&body); err != nil {
-		return nil, err
-	}
+func (c *Call) renamePasskey(body passkeyName) (any, error) {
 	return succeeded, c.RenamePasskey(c.Context(), c.Account.Mnemocode, c.ID, body.Name)
 }
 
@@ -602,11 +566,7 @@ func (c *Call) tokens() (any, error) {
 	return tokens{succeeded, list}, err
 }
 
-func (c *Call) issueToken() (any, error) {
-	var body newToken
-	if err := c.read(&body); err != nil {
-		return nil, err
-	}
+func (c *Call) issueToken(body newToken) (any, error) {
 	if err := paths.CheckToken(body.Paths); err != nil {
 		return nil, &manage.FieldError{Field: "paths", Message: err.Error()}
 	}
