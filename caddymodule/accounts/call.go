@@ -24,7 +24,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -54,7 +53,8 @@ type Call struct {
 	*http.Request
 	W       http.ResponseWriter
 	App     *app.App
-	Address string // the client's
+	Service *flows.Service // nil on a storeless route if a store can't be reached
+	Address string         // the client's
 
 	ctx    context.Context // ends after timeout; the context of the request does not
 	root   string          // as the client sent it
@@ -114,12 +114,14 @@ func (c *Call) serve(d *API) (err error) {
 	if err != nil {
 		return err
 	}
-	service, err := c.Service()
+	c.Service, err = c.App.Service(c.Context())
 	switch {
 	case err == nil:
-		err = c.permit(service, route)
+		err = c.permit(route)
 	case slices.Contains(d.Storeless, route.Pattern):
 		err = nil
+	default:
+		err = unreachable(err)
 	}
 	if err != nil {
 		return err
@@ -133,7 +135,7 @@ func (c *Call) serve(d *API) (err error) {
 		}
 	}
 	if lines := c.Header[flows.IdempotencyKeyHeader]; lines != nil && route.mayRepeat() {
-		return c.serveOnce(service, route, lines)
+		return c.serveOnce(route, lines)
 	}
 	return route.Serve(c)
 }
@@ -170,7 +172,7 @@ func (c *Call) route(d *API) (_ Route, err error) {
 const keptAnswers = 24 * time.Hour
 
 // serveOnce serves a request that may have been answered before.
-func (c *Call) serveOnce(service *flows.Service, route Route, lines []string) error {
+func (c *Call) serveOnce(route Route, lines []string) error {
 	key, ok := flows.IdempotencyKey(lines)
 	if !ok {
 		return &Error{Status: http.StatusBadRequest, Field: flows.IdempotencyKeyHeader, Message: "send it once, with 1 to 255 visible ASCII characters"}
@@ -180,7 +182,7 @@ func (c *Call) serveOnce(service *flows.Service, route Route, lines []string) er
 		return err
 	}
 	sent, answer := c.W, &bodies.Recorder{}
-	kept, replayed, err := service.Once(c.Context(), flows.Repeatable{
+	kept, replayed, err := c.Service.Once(c.Context(), flows.Repeatable{
 		Key: key, Route: "accounts " + c.Method + " " + c.root + c.URL.RequestURI(), Credentials: c.Header["Authorization"],
 		Body: body, KeepFor: keptAnswers, Later: c.App.Later,
 	}, func(ctx context.Context) []byte {
@@ -214,46 +216,41 @@ func (c *Call) noBody() error {
 	return err
 }
 
-// Service returns the service, or an *Error if a store can't be reached.
-func (c *Call) Service() (*flows.Service, error) {
-	service, err := c.App.Service(c.Context())
-	if err != nil {
-		return nil, &Error{Status: http.StatusServiceUnavailable, Message: "a store can't be reached: " + err.Error(), Cause: err}
-	}
-	return service, nil
+func unreachable(err error) *Error {
+	return &Error{Status: http.StatusServiceUnavailable, Message: "a store can't be reached: " + err.Error(), Cause: err}
 }
 
 // permit refuses a request that its key does not allow, and finds the company. For a
 // key without rights for the company, the answer is the same as for a company that
 // does not exist.
-func (c *Call) permit(service *flows.Service, route Route) error {
+func (c *Call) permit(route Route) error {
 	if code, ok := c.params["company"]; ok {
-		company := service.Companies[code]
+		company := c.Service.Companies[code]
 		if company != nil && !c.key.has(code) {
-			c.emitRefused(service.Manager, "company")
+			c.emitRefused("company")
 			company = nil
 		}
 		if company == nil {
 			return &Error{Status: http.StatusNotFound, Field: "company", Message: "no such company is configured"}
 		}
-		c.admin = &manage.Admin{Manager: service.Manager, Company: company, Address: c.Address, Actor: c.actor()}
+		c.admin = &manage.Admin{Manager: c.Service.Manager, Company: company, Address: c.Address, Actor: c.actor()}
 	}
 	if route.Right == Issue && c.May(Act) {
 		return nil // the routes look at the actor
 	}
-	return c.require(service.Manager, route.Right)
+	return c.require(route.Right)
 }
 
-func (c *Call) emitRefused(m *session.Manager, reason string) {
-	m.Emit(c.Context(), record.Event{Name: record.KeyRefused, Company: c.params["company"], Address: c.Address, Actor: c.actor(), Reason: reason})
+func (c *Call) emitRefused(reason string) {
+	c.Service.Emit(c.Context(), record.Event{Name: record.KeyRefused, Company: c.params["company"], Address: c.Address, Actor: c.actor(), Reason: reason})
 }
 
 // require refuses a request whose key does not have a right.
-func (c *Call) require(m *session.Manager, right Right) error {
+func (c *Call) require(right Right) error {
 	if c.May(right) {
 		return nil
 	}
-	c.emitRefused(m, string(right))
+	c.emitRefused(string(right))
 	c.W.Header().Set("WWW-Authenticate", bodies.Challenge+`, error="insufficient_scope"`)
 	return &Error{Status: http.StatusForbidden, Message: fmt.Sprintf("the key does not have the right %s: give it in the configuration, or use another key", right)}
 }

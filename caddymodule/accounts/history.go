@@ -20,23 +20,17 @@ func (c *Call) history() error {
 	} else {
 		events, err = c.admin.History(c.ctx, c.mnemocode(), limit)
 	}
-	if err != nil {
-		return err
-	}
-	return c.reply(http.StatusOK, api.History{Events: c.eventViews(events)}, nil)
+	return c.reply(http.StatusOK, api.History{Events: c.eventViews(events)}, err)
 }
 
 // referred finds the events with a ref, of any account.
 func (c *Call) referred() error {
 	events, err := c.admin.Referred(c.ctx, "", c.query.Get("ref"))
-	if err != nil {
-		return err
-	}
 	views := c.eventViews(events)
 	for i, e := range events {
 		views[i].Mnemocode = e.Mnemocode
 	}
-	return c.reply(http.StatusOK, api.History{Events: views}, nil)
+	return c.reply(http.StatusOK, api.History{Events: views}, err)
 }
 
 func (c *Call) eventViews(events []record.Event) []api.Event {

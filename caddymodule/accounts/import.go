@@ -41,7 +41,7 @@ func (c *Call) importLines() error {
 		return err
 	}
 	if update {
-		if err := c.require(c.admin.Manager, Write); err != nil {
+		if err := c.require(Write); err != nil {
 			return err
 		}
 	}
@@ -172,8 +172,12 @@ func (i *importer) try(ctx context.Context, line importLine, again bool) {
 		return
 	}
 	i.release(line.claims)
-	if err != nil {
-		i.failOrGiveUp(line.n, err)
+	switch {
+	case err == nil:
+	case asError(err).Status >= http.StatusInternalServerError: // a store or mnemogate itself failed, so the following lines would fail, too
+		i.giveUp(line.n, err)
+	default:
+		i.fail(line.n, err)
 	}
 }
 
@@ -302,16 +306,6 @@ func (i *importer) count(n int, what *int, a record.Account) {
 		i.counts.Warned++
 		_ = api.WriteLine(i.out, api.Failure{Line: n, Warning: warning}) // the client may be gone
 	}
-}
-
-// failOrGiveUp reports an error of the line, or aborts the import if a store or mnemogate
-// itself failed, since the following lines would fail, too.
-func (i *importer) failOrGiveUp(n int, err error) {
-	if asError(err).Status >= http.StatusInternalServerError {
-		i.giveUp(n, err)
-		return
-	}
-	i.fail(n, err)
 }
 
 func (i *importer) fail(n int, err error) {

@@ -48,7 +48,7 @@ func (k *Key) check(name string) error {
 	switch {
 	case !keyName.MatchString(name):
 		return errors.New("its name must be 1 to 64 letters, digits, dots, _ and -")
-	case k == nil || len(k.Keys)+len(k.hashes) == 0:
+	case k == nil || len(k.Keys) == 0:
 		return errors.New("it has no key; write {env.NAME}, {file.PATH} or sha256:<hex>")
 	case k.Companies != nil && len(k.Companies) == 0:
 		return errors.New("companies: the list is empty; name a company, or leave it out to allow all")
@@ -145,9 +145,9 @@ func (h *Handler) admit(c *Call) (*Key, error) {
 			return found, nil
 		}
 	}
-	service, err := c.Service()
+	service, err := c.App.Service(c.Context())
 	if err != nil { // the error names the store, which strangers must not learn
-		return nil, &Error{Status: http.StatusServiceUnavailable, Message: "a store can't be reached; try again later", Cause: err}
+		return nil, &Error{Status: http.StatusServiceUnavailable, Message: "a store can't be reached; try again later", Cause: unreachable(err)}
 	}
 	if err := manage.CountWrongKey(c.Context(), service.Manager, c.Address); err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ func (c *Call) create() error {
 	}
 	for _, at := range change.Verified { // a key that only creates accounts must prove what it says
 		if !at.IsZero() {
-			if err := c.require(c.admin.Manager, Write); err != nil {
+			if err := c.require(Write); err != nil {
 				return err
 			}
 		}

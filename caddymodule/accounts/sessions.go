@@ -8,14 +8,11 @@ import (
 
 func (c *Call) sessions() error {
 	sessions, err := c.admin.LiveSessions(c.ctx, c.mnemocode())
-	if err != nil {
-		return err
-	}
 	views := make([]api.Session, len(sessions))
 	for i, s := range sessions {
 		views[i] = api.SessionOf(s)
 	}
-	return c.reply(http.StatusOK, api.Sessions{Sessions: views}, nil)
+	return c.reply(http.StatusOK, api.Sessions{Sessions: views}, err)
 }
 
 func (c *Call) endSession() error {

@@ -53,11 +53,7 @@ func backup(c *accounts.Call) error {
 
 // rekey answers after about a minute. It goes on if it is repeated.
 func rekey(c *accounts.Call) error {
-	service, err := c.Service()
-	if err != nil {
-		return err
-	}
-	resealed, err := service.Rekey(c.Context(), record.Event{Name: record.StoreRekeyed, Address: c.Address, Actor: record.ActorAdmin})
+	resealed, err := c.Service.Rekey(c.Context(), record.Event{Name: record.StoreRekeyed, Address: c.Address, Actor: record.ActorAdmin})
 	if err != nil {
 		return err
 	}

@@ -21,12 +21,8 @@ func empty(c *accounts.Call) error {
 	if err != nil {
 		return err
 	}
-	service, err := c.Service()
-	if err != nil {
-		return err
-	}
 	of := func(code string) *manage.Admin {
-		return &manage.Admin{Manager: service.Manager, Company: &tenant.Company{Code: code}, Address: c.Address, Actor: record.ActorAdmin, Bulk: true}
+		return &manage.Admin{Manager: c.Service.Manager, Company: &tenant.Company{Code: code}, Address: c.Address, Actor: record.ActorAdmin, Bulk: true}
 	}
 	company, to := body["company"], body["to"]
 	switch {
@@ -34,7 +30,7 @@ func empty(c *accounts.Call) error {
 		return &manage.FieldError{Field: "to", Message: "it must be another code, of 1 to 64 letters, digits, _ and -"}
 	case !app.IsCompanyCode(company):
 		return &manage.FieldError{Field: "company", Message: "it must be the code of a company"}
-	case to == "" && service.Companies[company] != nil:
+	case to == "" && c.Service.Companies[company] != nil:
 		return &accounts.Error{Status: http.StatusConflict, Field: "company", Message: "company " + company +
 			" is still configured, and could get new accounts: remove it from the configuration of each node, reload them, then erase it"}
 	case to != "" && body["resume"] == "":

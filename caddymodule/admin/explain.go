@@ -38,15 +38,11 @@ func explain(c *accounts.Call) error {
 	if err != nil {
 		return err
 	}
-	service, err := c.Service()
+	company, err := companyNamed(c.Service, given["company"], given["as"] != "")
 	if err != nil {
 		return err
 	}
-	company, err := companyNamed(service, given["company"], given["as"] != "")
-	if err != nil {
-		return err
-	}
-	a, err := accountNamed(c.Context(), &manage.Admin{Manager: service.Manager, Company: company}, given["as"])
+	a, err := accountNamed(c.Context(), &manage.Admin{Manager: c.Service.Manager, Company: company}, given["as"])
 	if err != nil {
 		return err
 	}
@@ -59,7 +55,7 @@ func explain(c *accounts.Call) error {
 	if err != nil {
 		return &accounts.Error{Status: http.StatusNotFound, Field: "url", Message: "url: " + err.Error()}
 	}
-	explained, err := found.Gate.(*gate.Handler).Explain(found.Request, service, company, a)
+	explained, err := found.Gate.(*gate.Handler).Explain(found.Request, c.Service, company, a)
 	if err != nil {
 		return &manage.FieldError{Field: "url", Message: err.Error()}
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
@@ -31,12 +30,8 @@ func try(c *accounts.Call) error {
 	if err != nil {
 		return err
 	}
-	service, err := c.Service()
-	if err != nil {
-		return err
-	}
 	channel := given["channel"]
-	t, err := newTrial(service, c.App, c.Param("company"), channel, given["to"])
+	t, err := newTrial(c, channel, given["to"])
 	if err != nil {
 		return err
 	}
@@ -58,8 +53,9 @@ type trial struct {
 }
 
 // newTrial returns a trial, or an error that says why it is not possible.
-func newTrial(service *flows.Service, a *app.App, code, channel, to string) (*trial, error) {
-	t := &trial{company: service.Companies[code], check: channel}
+func newTrial(c *accounts.Call, channel, to string) (*trial, error) {
+	code := c.Param("company")
+	t := &trial{company: c.Service.Companies[code], check: channel}
 	switch channel {
 	case "sms", "mail":
 		m, err := manage.NewTrial(t.company, to, channel == "mail")
@@ -82,9 +78,9 @@ func newTrial(service *flows.Service, a *app.App, code, channel, to string) (*tr
 			return nil, &manage.FieldError{Field: "to", Message: "events have one receiver: leave it out"}
 		}
 		t.what = "a test event"
-		for _, g := range a.Companies[code].Guests() { // those of t.company count what they deliver
+		for _, g := range c.App.Companies[code].Guests() { // those of t.company count what they deliver
 			if receiver, ok := g.Module.(tenant.EventReceiver); ok {
-				e := background.TrialEvent(t.company, service.Now())
+				e := background.TrialEvent(t.company, c.Service.Now())
 				t.send = func(ctx context.Context) error { return receiver.Deliver(ctx, e) }
 			}
 		}

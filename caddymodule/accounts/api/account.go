@@ -183,14 +183,11 @@ type ExportedKey struct {
 func (e *ExportedAccount) SetPasskeys(passkeys []record.Passkey) {
 	for _, p := range passkeys {
 		e.UserHandle = base64.RawURLEncoding.EncodeToString(p.UserHandle)
-		key := ExportedKey{
+		e.Passkeys = append(e.Passkeys, ExportedKey{
 			Credential: p.ID(), PublicKey: base64.RawURLEncoding.EncodeToString(p.PublicKey), SignCount: p.SignCount,
 			BackupEligible: p.BackupEligible, BackedUp: p.BackedUp, Transports: strings.Fields(p.Transports), Name: p.Name, Created: p.Created.UTC(),
-		}
-		if !p.LastUsed.IsZero() {
-			key.LastUsed = new(p.LastUsed.UTC())
-		}
-		e.Passkeys = append(e.Passkeys, key)
+			LastUsed: instant(p.LastUsed),
+		})
 	}
 }
 

@@ -229,11 +229,7 @@ func PasskeysOf(passkeys []record.Passkey) Passkeys {
 
 // PasskeyOf returns a passkey as the API shows it.
 func PasskeyOf(p record.Passkey) Passkey {
-	v := Passkey{ID: p.ID(), Name: p.Name, BackedUp: p.BackedUp, Created: p.Created.UTC()}
-	if !p.LastUsed.IsZero() {
-		v.LastUsed = new(p.LastUsed.UTC())
-	}
-	return v
+	return Passkey{ID: p.ID(), Name: p.Name, BackedUp: p.BackedUp, Created: p.Created.UTC(), LastUsed: instant(p.LastUsed)}
 }
 
 // Devices is a list of known devices.
