@@ -437,11 +437,7 @@ func (c *cli) passkeysCommand() *cobra.Command {
 	}, listCommand(c, "list <account>", "Lists the passkeys of an account", "BACKED UP says whether the user's other devices have it, too.", "/passkeys",
 		[]string{"PASSKEY", "NAME", "BACKED UP", "CREATED", "LAST USED"}, func(answer api.Passkeys) []api.Passkey { return answer.Passkeys },
 		func(p api.Passkey) []string {
-			used := "-"
-			if p.LastUsed != nil {
-				used = p.LastUsed.Format(time.RFC3339)
-			}
-			return []string{p.ID, p.Name, yesNo(p.BackedUp), p.Created.Format(time.RFC3339), used}
+			return []string{p.ID, p.Name, yesNo(p.BackedUp), p.Created.Format(time.RFC3339), instant(p.LastUsed)}
 		}), c.changeCommand("remove <account> <passkey>", "Removes a passkey", `Revokes all sessions of the account, too. <passkey> is as in 'passkeys list'; if
 it begins with a dash, write -- before <account>. The last passkey of an account
 without password, phone and identity stays.`, http.MethodDelete, "/passkeys", "the passkey is removed, all sessions revoked"))

@@ -23,7 +23,7 @@ import (
 func (c *cli) backupCommand() *cobra.Command {
 	var output string
 	var force bool
-	cmd := c.command("backup [--output <file>] [--force]", "Copies the store of the running server", `Copies the SQLite store, while it is in use, to a file that only you can read:
+	cmd := c.adminCommand("backup [--output <file>] [--force]", "Copies the store of the running server", `Copies the SQLite store, while it is in use, to a file that only you can read:
 by default mnemogate-<time in UTC>.db in this directory. The file appears only
 once the copy is complete and on the disk. Protect it like the store. It is a
 SQLite file that ends with a checksum, so that 'restore' can refuse a file that
@@ -47,9 +47,6 @@ Back up accounts in PostgreSQL with its own tools.`,
 }
 
 func (c *cli) backup(output string, force bool) (size int64, err error) {
-	if c.api != "" {
-		return 0, errors.New("backup uses the admin endpoint: leave --api out, and run it on the machine of that endpoint")
-	}
 	if _, err := os.Lstat(output); err == nil && !force {
 		return 0, fmt.Errorf("%s exists: name another file with --output, or replace it with --force", output)
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -117,7 +114,7 @@ only if nobody could log in after the backup, as in a move to another machine.`,
 }
 
 func (c *cli) rekeyCommand() *cobra.Command {
-	return c.command("rekey", "Gives the store a new secret", `Gives the accounts store a new secret, after the database or a backup has
+	return c.adminCommand("rekey", "Gives the store a new secret", `Gives the accounts store a new secret, after the database or a backup has
 leaked. All nodes use it within a minute, without a restart, and the command
 waits for that. Sessions, passkeys, passwords and logins that have begun stay as
 they are. You can repeat an interrupted command.
@@ -127,9 +124,6 @@ The secrets of authenticator apps are sealed again, but a thief knows them: see
 assertions after 20 minutes, and the old ones are withdrawn within 40. Counts of
 addresses, phones and unknown login ids begin anew.`,
 		cobra.NoArgs, func([]string) error {
-			if c.api != "" {
-				return errors.New("rekey uses the admin endpoint: leave --api out, and run it on the machine of that endpoint")
-			}
 			defer c.interruptible(os.Interrupt, syscall.SIGTERM)()
 			return show(c, http.MethodPost, api.Root+"rekey", nil, func(done api.Rekeyed) error {
 				_, err := fmt.Fprintf(c.cmd.OutOrStdout(), "all nodes use the new secret; secrets of apps that were sealed again: %s\n", comma(done.Apps))

@@ -166,6 +166,16 @@ func (c *cli) command(use, short, long string, args cobra.PositionalArgs, f func
 	}
 }
 
+// adminCommand is command for what only the admin endpoint can do.
+func (c *cli) adminCommand(use, short, long string, args cobra.PositionalArgs, f func(args []string) error) *cobra.Command {
+	return c.command(use, short, long, args, func(args []string) error {
+		if c.api != "" {
+			return errors.New(c.cmd.Name() + " uses the admin endpoint: leave --api out, and run it on the machine of that endpoint")
+		}
+		return f(args)
+	})
+}
+
 // onAccount returns a command that runs f for the account in its argument.
 func (c *cli) onAccount(use, short, long string, f func(path string, a api.Account) error) *cobra.Command {
 	return c.byFlag(c.command(use, short, long, cobra.ExactArgs(1), func(args []string) error {

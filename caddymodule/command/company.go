@@ -1,7 +1,6 @@
 package command
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 
@@ -72,12 +71,8 @@ func (c *cli) emptyCommand(use, short, long string) *cobra.Command {
 				}
 			}
 			for accounts := int64(0); ; {
-				data, err := c.ask(http.MethodPost, api.Root+"companies", body)
+				part, err := call[api.Emptied](c, http.MethodPost, api.Root+"companies", body)
 				if err != nil {
-					return err
-				}
-				var part api.Emptied
-				if err := json.Unmarshal(data, &part); err != nil {
 					return err
 				}
 				accounts += int64(part.Accounts)

@@ -206,8 +206,11 @@ func (c *cli) ask(method, path string, in any) ([]byte, error) {
 }
 
 // get requests a path and decodes the response.
-func get[T any](c *cli, path string) (answer T, err error) {
-	data, err := c.ask(http.MethodGet, path, nil)
+func get[T any](c *cli, path string) (T, error) { return call[T](c, http.MethodGet, path, nil) }
+
+// call is ask, and decodes the response.
+func call[T any](c *cli, method, path string, in any) (answer T, err error) {
+	data, err := c.ask(method, path, in)
 	if err == nil {
 		err = json.Unmarshal(data, &answer)
 	}

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -16,7 +15,7 @@ import (
 
 func (c *cli) doctorCommand() *cobra.Command {
 	var test string
-	cmd := c.command("doctor [--send-test sms:<phone>|mail:<address>|events]", "Checks the running server", `Checks that the stores read and write, and how fast; that the clocks of the
+	cmd := c.adminCommand("doctor [--send-test sms:<phone>|mail:<address>|events]", "Checks the running server", `Checks that the stores read and write, and how fast; that the clocks of the
 stores, the server and this machine agree; that the server reaches each
 company's gateways, captcha and OAuth providers, without sending anything; and
 which settings are weak or for tests.
@@ -31,9 +30,6 @@ that it is a test, has the type "test", and has no code or link. It counts for
 no limit, account or metric, but your gateway may charge for it. The exit status
 is 1 if the gateway refused it.`,
 		cobra.NoArgs, func([]string) error {
-			if c.api != "" {
-				return errors.New("doctor uses the admin endpoint: leave --api out, and run it on the machine of that endpoint")
-			}
 			if c.cmd.Flags().Changed("send-test") {
 				return c.sendTest(test)
 			}
@@ -62,12 +58,8 @@ func (c *cli) sendTest(test string) error {
 	if err != nil {
 		return err
 	}
-	data, err := c.ask(http.MethodPost, company+"/send-test", map[string]string{"channel": channel, "to": to})
+	f, err := call[api.Finding](c, http.MethodPost, company+"/send-test", map[string]string{"channel": channel, "to": to})
 	if err != nil {
-		return err
-	}
-	var f api.Finding
-	if err := json.Unmarshal(data, &f); err != nil {
 		return err
 	}
 	return c.printFindings(f)

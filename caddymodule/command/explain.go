@@ -2,7 +2,6 @@ package command
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -16,7 +15,7 @@ import (
 
 func (c *cli) explainRequestCommand() *cobra.Command {
 	var as string
-	cmd := c.command("explain <METHOD> <url> [--as <account>] [--company <code>]", "Says whether a request would pass now", `Asks the running server what would become of a request to a protected site:
+	cmd := c.adminCommand("explain <METHOD> <url> [--as <account>] [--company <code>]", "Says whether a request would pass now", `Asks the running server what would become of a request to a protected site:
 which rules of the site match, with their lines in the Caddyfile, and whether
 the request passes, with the headers that mnemogate would add for the
 application, or is refused, with the status, error_code and reason.
@@ -29,9 +28,6 @@ to the application, changed or counted.
 'account explain' says whether the login itself would work. The exit status is
 1 if the request would be refused.`,
 		cobra.ExactArgs(2), func(args []string) error {
-			if c.api != "" {
-				return errors.New("explain uses the admin endpoint: leave --api out, and run it on the machine of that endpoint")
-			}
 			data, err := c.ask(http.MethodPost, api.Root+"explain", map[string]string{"method": args[0], "url": args[1], "as": as, "company": c.companyCode})
 			if err != nil {
 				return err
