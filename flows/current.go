@@ -111,14 +111,14 @@ func (s *Service) ExchangeToken(ctx context.Context, r *Request, wants any) (rep
 
 // User returns the company of a request's API key and the authorized session of its
 // user. The login must not be older than fresh; 0 allows any age. If it is older, User
-// returns the session with the error. User calls credentials instead of reading the
-// Request's Authorization. The Request needs no Route.
-func (s *Service) User(ctx context.Context, r *Request, fresh time.Duration, credentials func() ([]string, error)) (*tenant.Company, record.Session, error) {
+// returns the session with the error. User calls the Request's Credentials instead of reading
+// its Authorization. The Request needs no Route.
+func (s *Service) User(ctx context.Context, r *Request, fresh time.Duration) (*tenant.Company, record.Session, error) {
 	company, _, err := s.companyOf(ctx, r)
 	if err != nil {
 		return nil, record.Session{}, err
 	}
-	authorization, err := credentials()
+	authorization, err := r.Credentials()
 	if err != nil {
 		return nil, record.Session{}, err
 	}

@@ -111,7 +111,7 @@ type App struct {
 	ctx         context.Context // ends when the config is unloaded
 	cancel      context.CancelFunc
 	storage     func() certmagic.Storage
-	stores      []*pooledStore // in use; the first keeps the accounts
+	stores      []*PooledStore // in use; the first keeps the accounts
 	guests      []Guest        // the store modules
 	accounts    record.Accounts
 	census      record.Census  // nil if the accounts store has none

@@ -30,7 +30,7 @@ func (a *App) Backup(ctx context.Context, begin func(size int64) io.Writer) erro
 	kept := a.stores[0] // the accounts store
 	store, ok := kept.Store.(guest.BackupStore)
 	if !ok {
-		return &NoBackupError{kept.module}
+		return &NoBackupError{kept.Module}
 	}
 	at := time.Now()
 	if err := store.Backup(ctx, begin); err != nil {

@@ -21,7 +21,7 @@ func (a *App) takeStock(ctx context.Context) {
 		text, empty, err := a.Inventory(ctx)
 		a.log.Info("the stores answer: " + text)
 		a.warn(empty)
-		for _, s := range a.Stores() {
+		for _, s := range a.stores {
 			if server, ok := s.Store.(guest.FaultyStore); ok {
 				faults, _ := server.Faults(ctx)
 				for _, f := range faults {
@@ -76,11 +76,11 @@ func (a *App) Inventory(ctx context.Context) (text string, empty []Weakness, err
 	return text + fmt.Sprintf("; accounts: %d", n), empty, err
 }
 
-func placeOf(s *pooledStore) (place string, created bool) {
+func placeOf(s *PooledStore) (place string, created bool) {
 	if placed, ok := s.Store.(guest.PlacedStore); ok {
 		return placed.Place()
 	}
-	return s.module, false
+	return s.Module, false
 }
 
 // Deaf returns why this node receives no revocations from others, or nil. At its start, it

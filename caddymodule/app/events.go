@@ -124,7 +124,10 @@ func (w *watcher) wanted(name string) bool { return w.events != nil && w.events.
 // not returned drainFor after that, its context ends. Otherwise the context never ends, so
 // that commands that handlers have started in the background can finish.
 func (w *watcher) run(ctx context.Context) {
-	w.findHandlers()
+	if events, err := w.ctx.AppIfConfigured("events"); err == nil {
+		w.events = events.(*caddyevents.App)
+	}
+	w.ready.Store(true)
 	handling, cancel := context.WithCancel(context.WithoutCancel(w.ctx.Context)) // Caddy drops events after the config has ended
 	context.AfterFunc(ctx, func() {
 		time.AfterFunc(drainFor, func() {
@@ -148,14 +151,6 @@ func (w *watcher) run(ctx context.Context) {
 			return
 		}
 	}
-}
-
-// findHandlers finds the events app.
-func (w *watcher) findHandlers() {
-	if events, err := w.ctx.AppIfConfigured("events"); err == nil {
-		w.events = events.(*caddyevents.App)
-	}
-	w.ready.Store(true)
 }
 
 // wait waits until run has ended, for at most drainFor: a handler may never return.

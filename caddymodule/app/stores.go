@@ -23,12 +23,13 @@ var stores = caddy.NewUsagePool()
 
 var storeLog = guest.StoreLog("mnemogate")
 
-// A pooledStore is a store with its memory of sessions. All configs that use the
+// A PooledStore is a store with its memory of sessions. All configs that use the
 // store share it. It closes when the last of them has released it.
-type pooledStore struct {
+type PooledStore struct {
 	guest.Store
+	Module string // its name
+
 	key    string         // in stores
-	module string         // for errors
 	memory *memory.Memory // nil unless the store is a guest.FeedingStore
 	naming sync.Mutex     // guards named
 	named  bool           // the deployment is set, if the store is a guest.SharedStore
@@ -41,8 +42,8 @@ type pooledStore struct {
 	warnings background.Warnings
 }
 
-func newPooledStore(key, module string, s guest.Store, cache int) *pooledStore {
-	p := &pooledStore{Store: s, key: key, module: module}
+func newPooledStore(key, module string, s guest.Store, cache int) *PooledStore {
+	p := &PooledStore{Store: s, key: key, Module: module}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	if observed, ok := s.(guest.ObservedStore); ok {
 		observed.Observe(observeCall)
@@ -64,7 +65,7 @@ func newPooledStore(key, module string, s guest.Store, cache int) *pooledStore {
 
 // Start starts the store and, once, the feed of its memory. The accounts store must
 // have been started before, because it holds the deployment's name.
-func (p *pooledStore) Start(ctx context.Context, accounts record.Accounts) error {
+func (p *PooledStore) Start(ctx context.Context, accounts record.Accounts) error {
 	if err := p.nameDeployment(ctx, accounts); err != nil {
 		return err
 	}
@@ -79,7 +80,7 @@ func (p *pooledStore) Start(ctx context.Context, accounts record.Accounts) error
 
 // nameDeployment gives a guest.SharedStore the name of the deployment, which only
 // the accounts store holds.
-func (p *pooledStore) nameDeployment(ctx context.Context, accounts record.Accounts) error {
+func (p *PooledStore) nameDeployment(ctx context.Context, accounts record.Accounts) error {
 	shared, ok := p.Store.(guest.SharedStore)
 	p.naming.Lock()
 	defer p.naming.Unlock()
@@ -97,7 +98,7 @@ func (p *pooledStore) nameDeployment(ctx context.Context, accounts record.Accoun
 
 // receive feeds the memory until the store closes. After a panic it drops the lease and
 // empties the memory, and then subscribes again.
-func (p *pooledStore) receive() {
+func (p *PooledStore) receive() {
 	subscribe := func() bool {
 		err := panics.ContainLogged(storeLog, "receiving revocations", func() error {
 			p.Store.(guest.FeedingStore).Run(p.ctx, p.memory)
@@ -115,12 +116,12 @@ func (p *pooledStore) receive() {
 }
 
 // warner returns a function that logs an error with this message.
-func (p *pooledStore) warner(message string) func(error) {
+func (p *PooledStore) warner(message string) func(error) {
 	return func(err error) { p.warnings.Warn(storeLog, message, "error", err) }
 }
 
 // Destruct implements caddy.Destructor.
-func (p *pooledStore) Destruct() error {
+func (p *PooledStore) Destruct() error {
 	p.cancel()
 	p.done.Wait()
 	if p.memory != nil {
@@ -130,7 +131,7 @@ func (p *pooledStore) Destruct() error {
 }
 
 // sessions returns the session store, wrapped in its memory if it has one.
-func (p *pooledStore) sessions() (record.Sessions, bool) {
+func (p *PooledStore) sessions() (record.Sessions, bool) {
 	if p.memory != nil {
 		return p.memory, true
 	}
@@ -153,7 +154,7 @@ func (a *App) loadStores(ctx caddy.Context) error {
 	}
 	accounts, ok := main.Store.(guest.AccountsStore)
 	if !ok {
-		return fmt.Errorf("store %s: it keeps no accounts; use another module", main.module)
+		return fmt.Errorf("store %s: it keeps no accounts; use another module", main.Module)
 	}
 	a.accounts = accounts.Accounts()
 	a.census, _ = accounts.Accounts().(record.Census)
@@ -161,7 +162,7 @@ func (a *App) loadStores(ctx caddy.Context) error {
 	a.history, _ = accounts.Accounts().(record.History)
 	for code, c := range a.Sorted() {
 		if a.outbox == nil && c.effective.Events.Receiver != nil {
-			return fmt.Errorf("company %s: events: the store %s can't keep them until they are delivered; use another module, or take events out", code, main.module)
+			return fmt.Errorf("company %s: events: the store %s can't keep them until they are delivered; use another module, or take events out", code, main.Module)
 		}
 	}
 	if a.SessionsRaw != nil {
@@ -173,7 +174,7 @@ func (a *App) loadStores(ctx caddy.Context) error {
 		}
 	}
 	if a.sessions, ok = main.sessions(); !ok {
-		return fmt.Errorf("sessions: %s keeps none; say where they are kept, as in sessions redis <url>", main.module)
+		return fmt.Errorf("sessions: %s keeps none; say where they are kept, as in sessions redis <url>", main.Module)
 	}
 	return nil
 }
@@ -187,7 +188,7 @@ func (a *App) loadAccountsModule(ctx caddy.Context) (any, error) {
 
 // use returns the store of a module and records that it must be released. A module
 // with the same key but another value of more gets a store of its own.
-func (a *App) use(directive string, module any, more string) (*pooledStore, error) {
+func (a *App) use(directive string, module any, more string) (*PooledStore, error) {
 	name := module.(caddy.Module).CaddyModule().ID.Name()
 	g, ok := module.(guest.StoreModule)
 	if !ok {
@@ -202,24 +203,13 @@ func (a *App) use(directive string, module any, more string) (*pooledStore, erro
 		return nil, err
 	}
 	a.guests = append(a.guests, Guest{directive, module})
-	used := value.(*pooledStore)
+	used := value.(*PooledStore)
 	a.stores = append(a.stores, used)
 	return used, nil
 }
 
-// A UsedStore is a store in use, with the name of its module.
-type UsedStore struct {
-	guest.Store
-	Module string
-}
-
 // Stores returns the stores in use.
-func (a *App) Stores() (all []UsedStore) {
-	for _, s := range a.stores {
-		all = append(all, UsedStore{s.Store, s.module})
-	}
-	return all
-}
+func (a *App) Stores() []*PooledStore { return a.stores }
 
 // releaseStores releases the stores. The last config to do so closes them.
 func (a *App) releaseStores() error {

@@ -41,12 +41,6 @@ func (h *Handler) pageOf(company string) *LoginPage {
 // hasPage reports whether the site has a login page for the company.
 func (h *Handler) hasPage(company string) bool { return h.pageOf(company) != nil }
 
-// remembers reports whether users of the company can choose to stay logged in.
-func (h *Handler) remembers(company string) bool {
-	p := h.pageOf(company)
-	return p != nil && p.Remember
-}
-
 // pageConfig returns what clients of the company must know of the site's login page.
 // It adds the addresses of the providers' icons.
 func (h *Handler) pageConfig(r *http.Request, of *flows.Request, providers []tenant.ClientOAuth) page.Config {

@@ -31,6 +31,7 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 	}
 	w.Header().Add("Vary", h.vary())
 	r = r.WithContext(record.WithStoreTime(r.Context()))
+	request := h.request(w, r, t)
 	var found record.Session
 	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
 		defer func() {
@@ -41,17 +42,22 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 				service.ChangeFailed(r.Context(), route.Name(), clientAddress(r), found, err)
 			}
 		}()
-		var user *manage.Self
-		if user, found, err = h.userOf(service, w, r, t); err != nil {
+		var company *tenant.Company
+		if company, found, err = service.User(r.Context(), request, 0); err != nil {
+			return err
+		}
+		user, err := manage.NewSelf(r.Context(), service.Manager, company, found, session.Client{Address: request.Address, UserAgent: request.UserAgent})
+		if err != nil {
 			return err
 		}
 		missing := h.SelfServiceMFA && user.LacksFactor()
 		if missing && route.ChangesFactors() {
 			return session.ErrOneFactor
 		}
-		fresh := route.IsChange(user, id)
-		if fresh {
-			if _, _, err = h.sessionOf(service, w, r, t, fresh); err != nil {
+		var fresh time.Duration // how old the login may be; 0 for any age
+		if route.IsChange(user, id) {
+			fresh = time.Duration(h.SelfService)
+			if _, _, err = service.User(r.Context(), request, fresh); err != nil {
 				return err
 			}
 		}
@@ -63,7 +69,7 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 			ReadBody: func() ([]byte, error) {
 				body, err := h.body(w, r, t)
 				if err == nil { // it may have come slowly, and the session ended meanwhile
-					_, _, err = h.sessionOf(service, w, r, t, fresh)
+					_, _, err = service.User(r.Context(), request, fresh)
 				}
 				return body, err
 			},
@@ -80,26 +86,6 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 	})
 	h.app.WarnUnanswered(h.log, err)
 	return body, err
-}
-
-// sessionOf returns the company and the session of a request's logged-in user. It returns
-// the session with the error if its login is too old.
-func (h *Handler) sessionOf(service *flows.Service, w http.ResponseWriter, r *http.Request, t target, fresh bool) (*tenant.Company, record.Session, error) {
-	var within time.Duration
-	if fresh {
-		within = time.Duration(h.SelfService)
-	}
-	return service.User(r.Context(), h.request(w, r, t), within, func() ([]string, error) { return h.credentials(r) })
-}
-
-// userOf returns the logged-in user of a request, and what sessionOf returns.
-func (h *Handler) userOf(service *flows.Service, w http.ResponseWriter, r *http.Request, t target) (*manage.Self, record.Session, error) {
-	company, found, err := h.sessionOf(service, w, r, t, false)
-	if err != nil {
-		return nil, found, err
-	}
-	self, err := manage.NewSelf(r.Context(), service.Manager, company, found, session.Client{Address: clientAddress(r), UserAgent: r.UserAgent()})
-	return self, found, err
 }
 
 // Configuration

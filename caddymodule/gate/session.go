@@ -71,7 +71,7 @@ func (h *Handler) moveToCookie(w http.ResponseWriter, r *http.Request, service *
 	}
 	company := service.Companies[request.Company]
 	var keep time.Duration // until the browser is closed
-	if wants.Remember && h.remembers(request.Company) {
+	if p := h.pageOf(request.Company); wants.Remember && p != nil && p.Remember {
 		keep = time.Duration(company.Session.Lifetime)
 	}
 	setCookie(w, h.Cookie, reply.SessionToken, keep)
