@@ -64,13 +64,13 @@ func (h *Handler) Provision(ctx caddy.Context) (err error) {
 	if h.app, err = app.Configured(ctx, "mnemogate_accounts", h.Source); err != nil {
 		return err
 	}
-	if err := h.provision(ctx); err != nil {
+	if err := h.provision(); err != nil {
 		return h.Source.At(err)
 	}
 	return bypass.Check(ctx, h.app)
 }
 
-func (h *Handler) provision(ctx caddy.Context) error {
+func (h *Handler) provision() error {
 	if err := h.check(); err != nil {
 		return fmt.Errorf("mnemogate_accounts: %w", err)
 	}
@@ -134,12 +134,8 @@ func parseHandler(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens.
 func (h *Handler) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	h.Source = guest.SourceOf(d)
-	d.Next()
-	if err := guest.Syntax(d, d.Val(), guest.Flag(d, new(bool))); err != nil {
-		return err
-	}
 	h.Keys = map[string]*Key{}
-	err := guest.Options(d, map[string]func() error{"key <name> <key>...": func() error { return h.parseKey(d) }}, "key")
+	err := guest.NoArguments(d, map[string]func() error{"key <name> <key>...": func() error { return h.parseKey(d) }}, "key")
 	return guest.Complete(d, err, h.check)
 }
 

@@ -23,7 +23,7 @@ func (Off) CaddyModule() caddy.ModuleInfo {
 // UnmarshalCaddyfile takes no arguments. Syntax:
 //
 //	off
-func (*Off) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return guest.NoOptions(d) }
+func (*Off) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return guest.NoArguments(d, nil) }
 
 // Verify implements tenant.Captcha. It is never called.
 func (*Off) Verify(context.Context, string, string) (bool, error) { return true, nil }

@@ -138,8 +138,7 @@ func (s *Siteverify) Provision(ctx caddy.Context) error {
 // UnmarshalCaddyfile sets up the service from Caddyfile tokens. The word insecure may also
 // follow the secret.
 func (s *Siteverify) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next()
-	err := guest.Syntax(d, "siteverify <url> [insecure] <secret>", func() error {
+	return guest.Parse(d, "<url> [insecure] <secret>", func() error {
 		args := d.RemainingArgs()
 		if i := slices.Index(args, guest.Insecure); i > 0 && len(args) == 3 {
 			s.Insecure = true
@@ -150,22 +149,14 @@ func (s *Siteverify) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		}
 		s.URL, s.Secret = args[0], args[1]
 		return guest.Literally(d, s.URL, guest.CheckAddress(s.Insecure))
-	})
-	if err != nil {
-		return err
-	}
-	return guest.Options(d, s.options(d))
+	}, s.options(d))
 }
 
 // UnmarshalCaddyfile sets up the provider from Caddyfile tokens.
 func (s *siteverify) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next()
-	if err := guest.Syntax(d, d.Val()+" <secret>", guest.Text(d, &s.Secret)); err != nil {
-		return err
-	}
 	options := s.options(d)
 	options["site_key <key>"] = guest.Text(d, &s.SiteKey)
-	return guest.Options(d, options)
+	return guest.Parse(d, "<secret>", guest.Text(d, &s.Secret), options)
 }
 
 func (s *siteverify) options(d *caddyfile.Dispenser) map[string]func() error {

@@ -30,11 +30,7 @@ func (Static) CaddyModule() caddy.ModuleInfo {
 
 // UnmarshalCaddyfile takes the right response.
 func (s *Static) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next()
-	if err := guest.Syntax(d, "static <response>", guest.Text(d, &s.Token)); err != nil {
-		return err
-	}
-	return guest.Options(d, nil)
+	return guest.Parse(d, "<response>", guest.Text(d, &s.Token), nil)
 }
 
 // Provision resolves the placeholders.

@@ -39,13 +39,19 @@ func Options(d *caddyfile.Dispenser, options map[string]func() error, repeatable
 	return CheckedOptions(d, func() error { return nil }, options, repeatable...)
 }
 
-// NoOptions parses a plugin that has neither arguments nor options.
-func NoOptions(d *caddyfile.Dispenser) error {
+// Parse parses the arguments of a plugin by their syntax, such as "<url> [insecure]", and then
+// its block with Options.
+func Parse(d *caddyfile.Dispenser, syntax string, arguments func() error, options map[string]func() error, repeatable ...string) error {
 	d.Next()
-	if err := Syntax(d, d.Val(), Flag(d, new(bool))); err != nil {
+	if err := Syntax(d, strings.TrimSpace(d.Val()+" "+syntax), arguments); err != nil {
 		return err
 	}
-	return Options(d, nil)
+	return Options(d, options, repeatable...)
+}
+
+// NoArguments is Parse for a plugin that has none.
+func NoArguments(d *caddyfile.Dispenser, options map[string]func() error, repeatable ...string) error {
+	return Parse(d, "", Flag(d, new(bool)), options, repeatable...)
 }
 
 // CheckedOptions is Options with a check after each option, so that the error of a check
@@ -377,6 +383,19 @@ func List(d *caddyfile.Dispenser, list *[]string) func() error {
 	return func() error {
 		if *list = d.RemainingArgs(); len(*list) == 0 {
 			return ErrArguments
+		}
+		return nil
+	}
+}
+
+// CheckedList is List with a check of the values.
+func CheckedList(d *caddyfile.Dispenser, list *[]string, check func() error) func() error {
+	return func() error {
+		if err := List(d, list)(); err != nil {
+			return err
+		}
+		if err := check(); err != nil {
+			return d.WrapErr(err)
 		}
 		return nil
 	}

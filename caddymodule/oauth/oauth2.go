@@ -58,10 +58,6 @@ func (OAuth2) CaddyModule() caddy.ModuleInfo {
 
 // UnmarshalCaddyfile sets up the provider from Caddyfile tokens.
 func (p *OAuth2) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next()
-	if err := guest.Syntax(d, "oauth2", guest.Flag(d, new(bool))); err != nil {
-		return err
-	}
 	options := p.options(d)
 	options["authorize_url <url> [insecure]"] = guest.Address(d, &p.AuthorizeURL, &p.Insecure)
 	options["token_url <url> [insecure]"] = guest.Address(d, &p.TokenURL, &p.Insecure)
@@ -76,7 +72,7 @@ func (p *OAuth2) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		}
 		return nil
 	}
-	return guest.Complete(d, guest.Options(d, options), p.checkGiven)
+	return guest.Complete(d, guest.NoArguments(d, options), p.checkGiven)
 }
 
 // Provision sets the defaults and resolves the placeholders.
@@ -123,10 +119,7 @@ func (p *OAuth2) Exchange(ctx context.Context, grant tenant.OAuthGrant) (tenant.
 	ctx, cancel := p.begin(ctx)
 	defer cancel()
 	user, err := p.login(ctx, grant)
-	if err != nil {
-		return tenant.OAuthUser{}, fmt.Errorf("oauth oauth2 %s: %w", p.ClientID, err)
-	}
-	return user, nil
+	return user, guest.Inside("oauth oauth2 "+p.ClientID, err)
 }
 
 func (p *OAuth2) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -101,14 +100,11 @@ func (*OIDC) CaddyModule() caddy.ModuleInfo {
 
 // UnmarshalCaddyfile sets up the provider from Caddyfile tokens.
 func (p *OIDC) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next()
-	if err := guest.Syntax(d, "oidc <issuer> [insecure]", guest.Address(d, &p.Issuer, &p.Insecure)); err != nil {
-		return err
-	}
 	options := p.options(d)
 	options["tenants <id>...|any"] = guest.List(d, &p.Tenants)
 	options["nonce off"] = guest.CheckedText(d, &p.Nonce, checkNonce)
-	return guest.Complete(d, guest.Options(d, options), func() error { return cmp.Or(p.checkGiven(), p.checkTenants(), p.checkApple()) })
+	err := guest.Parse(d, "<issuer> [insecure]", guest.Address(d, &p.Issuer, &p.Insecure), options)
+	return guest.Complete(d, err, func() error { return cmp.Or(p.checkGiven(), p.checkTenants(), p.checkApple()) })
 }
 
 // Provision sets the defaults and resolves the placeholders.
@@ -201,10 +197,7 @@ func (p *OIDC) Exchange(ctx context.Context, grant tenant.OAuthGrant) (tenant.OA
 	ctx, cancel := p.begin(ctx)
 	defer cancel()
 	user, err := p.login(ctx, grant)
-	if err != nil {
-		return tenant.OAuthUser{}, fmt.Errorf("oauth oidc %s: %w", p.Issuer, err)
-	}
-	return user, nil
+	return user, guest.Inside("oauth oidc "+p.Issuer, err)
 }
 
 func (p *OIDC) login(ctx context.Context, grant tenant.OAuthGrant) (tenant.OAuthUser, error) {
@@ -246,7 +239,7 @@ func (p *OIDC) lacksEmail(ctx context.Context, at *discovery, user tenant.OAuthU
 // withEmail adds the email that userinfo has. That is where a standard provider says it: its
 // ID tokens have none if there is an access token (OpenID Connect Core, section 5.4).
 func (p *OIDC) withEmail(ctx context.Context, at *discovery, accessToken string, user tenant.OAuthUser) (tenant.OAuthUser, error) {
-	if _, err := p.endpoint("userinfo_endpoint", at.UserinfoURL); err != nil {
+	if err := p.checkEndpoint("userinfo_endpoint", at.UserinfoURL); err != nil {
 		return tenant.OAuthUser{}, err
 	}
 	info, err := p.userinfo(ctx, at.UserinfoURL, accessToken)
@@ -269,7 +262,7 @@ func (p *OIDC) withEmail(ctx context.Context, at *discovery, accessToken string,
 func (p *OIDC) Start(ctx context.Context) (tenant.OAuthStart, error) {
 	at, err := p.document(ctx, startAge)
 	if err == nil {
-		_, err = p.endpoint("authorization_endpoint", at.StartURL)
+		err = p.checkEndpoint("authorization_endpoint", at.StartURL)
 	}
 	if err != nil {
 		return tenant.OAuthStart{}, fmt.Errorf("oauth oidc %s: %w", p.Issuer, err)
@@ -286,7 +279,7 @@ func (p *OIDC) Check() (string, func(context.Context) error) {
 	return p.Issuer, func(ctx context.Context) error {
 		at, err := p.discover(ctx)
 		if err == nil {
-			_, err = p.endpoint("authorization_endpoint", at.StartURL)
+			err = p.checkEndpoint("authorization_endpoint", at.StartURL)
 		}
 		if err != nil {
 			return err
@@ -339,15 +332,15 @@ func (p *OIDC) newReader(tidy func([]byte) []byte) *http.Client {
 	return guest.Client(&reader{of: p, tidy: tidy}, p.Timeout)
 }
 
-// endpoint parses an address of the discovery document. For an https issuer it must be
+// checkEndpoint refuses an address of the discovery document. For an https issuer it must be
 // https: the document must not lead to servers of this machine, like Caddy's admin
 // endpoint.
-func (p *OIDC) endpoint(name, s string) (*url.URL, error) {
+func (p *OIDC) checkEndpoint(name, s string) error {
 	u, err := p.url(s)
 	if err != nil || u.Scheme != "https" && !p.Insecure && strings.HasPrefix(p.Issuer, "https:") {
-		return nil, causes.Explain(fmt.Errorf("the document's %s is missing or not https", name), askOperator)
+		return causes.Explain(fmt.Errorf("the document's %s is missing or not https", name), askOperator)
 	}
-	return u, nil
+	return nil
 }
 
 func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
@@ -371,7 +364,7 @@ func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
 			"write it so behind oidc if it is your provider; a slash at the end counts")
 	}
 	for name, endpoint := range map[string]string{"token_endpoint": at.TokenURL, "jwks_uri": at.KeysURL} {
-		if _, err := p.endpoint(name, endpoint); err != nil {
+		if err := p.checkEndpoint(name, endpoint); err != nil {
 			return nil, err
 		}
 	}

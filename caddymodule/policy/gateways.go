@@ -44,16 +44,8 @@ func (p *Policy) parseSMS(d *caddyfile.Dispenser) error {
 	var g SMSGateway
 	block := d.NewFromNextSegment()
 	err := parseGateway(block, "mnemogate.sms", &g.SenderRaw, map[string]func() error{
-		"name <name>": guest.Text(block, &g.Name),
-		"countries <prefix>...": func() error {
-			if err := guest.List(block, &g.Countries)(); err != nil {
-				return err
-			}
-			if err := checkCountries(g.Countries); err != nil {
-				return block.WrapErr(err)
-			}
-			return nil
-		},
+		"name <name>":           guest.Text(block, &g.Name),
+		"countries <prefix>...": guest.CheckedList(block, &g.Countries, func() error { return checkCountries(g.Countries) }),
 	})
 	p.SMS = append(p.SMS, g)
 	return err

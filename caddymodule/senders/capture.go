@@ -41,7 +41,7 @@ func (MailCapture) CaddyModule() caddy.ModuleInfo {
 // UnmarshalCaddyfile takes no arguments. Syntax:
 //
 //	capture
-func (*capture) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return guest.NoOptions(d) }
+func (*capture) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return guest.NoArguments(d, nil) }
 
 // Weaknesses implements guest.Weak.
 func (*capture) Weaknesses() []guest.Weakness {

@@ -65,15 +65,7 @@ const (
 // UnmarshalCaddyfile sets up the receiver from Caddyfile tokens.
 func (w *EventsWebhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return w.parse(d, map[string]func() error{
-		"types <type>...": func() error {
-			if err := guest.List(d, &w.Types)(); err != nil {
-				return err
-			}
-			if err := w.checkTypes(); err != nil {
-				return d.WrapErr(err)
-			}
-			return nil
-		},
+		"types <type>...":  guest.CheckedList(d, &w.Types, w.checkTypes),
 		"retry <duration>": guest.OneValue(d, guest.Duration(&w.Retry)),
 	})
 }
@@ -135,7 +127,7 @@ func (EventsOff) CaddyModule() caddy.ModuleInfo {
 // UnmarshalCaddyfile sets up the module from Caddyfile tokens. Syntax:
 //
 //	off
-func (EventsOff) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return guest.NoOptions(d) }
+func (EventsOff) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return guest.NoArguments(d, nil) }
 
 // Deliver implements tenant.EventReceiver. It is never called.
 func (EventsOff) Deliver(context.Context, record.OutboxEvent) error { return nil }

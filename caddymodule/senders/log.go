@@ -53,7 +53,7 @@ func (*MailLog) Weaknesses() []guest.Weakness {
 // UnmarshalCaddyfile takes no arguments. Syntax:
 //
 //	log
-func (*logSender) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return guest.NoOptions(d) }
+func (*logSender) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return guest.NoArguments(d, nil) }
 
 // Provision gets the logger.
 func (l *logSender) Provision(ctx caddy.Context) error {

@@ -110,11 +110,7 @@ func (SMTP) CaddyModule() caddy.ModuleInfo {
 
 // UnmarshalCaddyfile sets up the server from Caddyfile tokens.
 func (s *SMTP) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next()
-	if err := guest.Syntax(d, "smtp <host:port>", guest.Text(d, &s.Address)); err != nil {
-		return err
-	}
-	return guest.Options(d, s.options(d))
+	return guest.Parse(d, "<host:port>", guest.Text(d, &s.Address), s.options(d))
 }
 
 func init() { guest.Belong("mail smtp <host:port> { ... }", new(SMTP).options(nil)) }

@@ -140,13 +140,9 @@ func (w *webhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return w.pa
 
 // parse parses a webhook that has additional options.
 func (w *webhook) parse(d *caddyfile.Dispenser, more map[string]func() error) error {
-	d.Next()
-	if err := guest.Syntax(d, "webhook <url> [insecure]", guest.Address(d, &w.URL, &w.Insecure)); err != nil {
-		return err
-	}
 	options := w.options(d)
 	maps.Copy(options, more)
-	err := guest.Options(d, options, "header")
+	err := guest.Parse(d, "<url> [insecure]", guest.Address(d, &w.URL, &w.Insecure), options, "header")
 	return guest.Complete(d, err, w.checkGiven)
 }
 

@@ -39,11 +39,7 @@ func (Postgres) CaddyModule() caddy.ModuleInfo {
 
 // UnmarshalCaddyfile takes the database.
 func (p *Postgres) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next()
-	if err := guest.Syntax(d, "postgres <dsn>", guest.Text(d, &p.DSN)); err != nil {
-		return err
-	}
-	return guest.Options(d, p.syntax(d))
+	return guest.Parse(d, "<dsn>", guest.Text(d, &p.DSN), p.syntax(d))
 }
 
 func (p *Postgres) syntax(d *caddyfile.Dispenser) map[string]func() error {
