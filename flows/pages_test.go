@@ -160,13 +160,9 @@ func fieldTable() string {
 // answers have a more exact one.
 func errorTable() string {
 	var b strings.Builder
-	b.WriteString("| error_code | Status | message | reason, if any |\n| --- | --- | --- | --- |\n")
+	b.WriteString("| error_code | Status | message |\n| --- | --- | --- |\n")
 	for _, e := range everyError() {
-		var reasons []string
-		for _, r := range wire.Reasons[e] {
-			reasons = append(reasons, "`"+string(r)+"`")
-		}
-		fmt.Fprintf(&b, "| `%s` | %d | %s | %s |\n", e.Code, e.Status, strings.ReplaceAll(e.Message, "<", `\<`), strings.Join(reasons, ", "))
+		fmt.Fprintf(&b, "| `%s` | %d | %s |\n", e.Code, e.Status, strings.ReplaceAll(e.Message, "<", `\<`))
 	}
 	return b.String()
 }
