@@ -24,6 +24,18 @@ func (e Revocation) MarkerLife() time.Duration {
 	return 31 * 24 * time.Hour
 }
 
+// SetGeneration sets Generation and InactiveGeneration of an account that Update changes.
+func (a *Account) SetGeneration(before Account, ends bool) {
+	a.Generation, a.InactiveGeneration = before.Generation, before.InactiveGeneration
+	if !ends {
+		return
+	}
+	a.Generation++
+	if before.Status == StatusActive && a.Status != StatusActive {
+		a.InactiveGeneration = a.Generation
+	}
+}
+
 // StoredStates are all states that a store keeps.
 var StoredStates = append(slices.Clone(States[1:]), MailedLink)
 

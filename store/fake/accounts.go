@@ -315,7 +315,7 @@ func (s accounts) Update(ctx context.Context, company string, id int64, change f
 			return record.Account{}, refusal{err}
 		}
 		a.ID, a.Company, a.Created, a.Accepted = id, company, before.Created, r.Accepted
-		a.Generation, a.InactiveGeneration = before.Generation, before.InactiveGeneration
+		a.SetGeneration(before, ends)
 		ids := r.loginIDs
 		if !record.SameLoginIDs(before, a) {
 			ids = loginIDsOf(a)
@@ -324,10 +324,6 @@ func (s accounts) Update(ctx context.Context, company string, id int64, change f
 			return record.Account{}, err
 		}
 		if ends {
-			a.Generation++
-			if before.Status == record.StatusActive && a.Status != record.StatusActive {
-				a.InactiveGeneration = a.Generation
-			}
 			s.revokeLater(company, id, a.Generation, a.Keep)
 			if !a.SpareTokens {
 				r.tokens = nil
@@ -380,6 +376,17 @@ func (s accounts) Accept(ctx context.Context, company string, id int64, accepted
 	})
 }
 
+// listOf returns the list of an account, or none if there is no such account.
+func listOf[T any](ctx context.Context, s accounts, what, company string, id int64, list func(*row) []T) ([]T, error) {
+	return ask(ctx, s.link, &s.mu, "accounts."+what, func() ([]T, error) {
+		r, err := s.row(company, id)
+		if err != nil {
+			return nil, nil
+		}
+		return list(r), nil
+	})
+}
+
 // with calls change with a row, or returns ErrNotFound.
 func (s accounts) with(ctx context.Context, what, company string, id int64, change func(*row) error) error {
 	return s.do(ctx, what, func() error {
@@ -425,13 +432,7 @@ func (s accounts) SetBackupCodes(ctx context.Context, a record.Account, hashes [
 }
 
 func (s accounts) BackupCodes(ctx context.Context, company string, id int64) ([]string, error) {
-	return ask(ctx, s.link, &s.mu, "accounts.backup_codes", func() ([]string, error) {
-		r, err := s.row(company, id)
-		if err != nil {
-			return nil, nil
-		}
-		return slices.Clone(r.backup), nil
-	})
+	return listOf(ctx, s, "backup_codes", company, id, func(r *row) []string { return slices.Clone(r.backup) })
 }
 
 func (s accounts) UseBackupCode(ctx context.Context, company string, id int64, hash string) error {
@@ -485,13 +486,7 @@ func (s accounts) AddPasskey(ctx context.Context, a record.Account, p record.Pas
 }
 
 func (s accounts) Passkeys(ctx context.Context, company string, id int64) ([]record.Passkey, error) {
-	return ask(ctx, s.link, &s.mu, "accounts.passkeys", func() ([]record.Passkey, error) {
-		r, err := s.row(company, id)
-		if err != nil {
-			return nil, nil
-		}
-		return slices.Clone(r.passkeys), nil
-	})
+	return listOf(ctx, s, "passkeys", company, id, func(r *row) []record.Passkey { return slices.Clone(r.passkeys) })
 }
 
 func (s accounts) Passkey(ctx context.Context, company string, credential []byte) (record.Passkey, error) {
@@ -598,13 +593,11 @@ func (s accounts) Device(ctx context.Context, company string, id int64, hash rec
 }
 
 func (s accounts) Devices(ctx context.Context, company string, id int64) ([]record.Device, error) {
-	return ask(ctx, s.link, &s.mu, "accounts.devices", func() (all []record.Device, _ error) {
-		if r, err := s.row(company, id); err == nil {
-			for _, d := range r.devices {
-				all = append(all, s.device(r, d))
-			}
+	return listOf(ctx, s, "devices", company, id, func(r *row) (all []record.Device) {
+		for _, d := range r.devices {
+			all = append(all, s.device(r, d))
 		}
-		return all, nil
+		return all
 	})
 }
 
@@ -670,13 +663,7 @@ func (s accounts) Token(ctx context.Context, hash record.TokenHash) (*record.Iss
 }
 
 func (s accounts) Tokens(ctx context.Context, now time.Time, company string, id int64) ([]*record.IssuedToken, error) {
-	return ask(ctx, s.link, &s.mu, "accounts.tokens", func() ([]*record.IssuedToken, error) {
-		r, err := s.row(company, id)
-		if err != nil {
-			return nil, nil
-		}
-		return unexpired(s.tokensOf(r), now), nil
-	})
+	return listOf(ctx, s, "tokens", company, id, func(r *row) []*record.IssuedToken { return unexpired(s.tokensOf(r), now) })
 }
 
 func (s accounts) UseToken(ctx context.Context, hash record.TokenHash, at time.Time) error {
@@ -969,17 +956,13 @@ func same(a, b record.Event) bool {
 }
 
 func (s accounts) Recorded(ctx context.Context, company string, id int64, limit int) ([]record.Event, error) {
-	return ask(ctx, s.link, &s.mu, "accounts.recorded", func() (all []record.Event, _ error) {
-		r, err := s.row(company, id)
-		if err != nil {
-			return nil, nil
-		}
+	return listOf(ctx, s, "recorded", company, id, func(r *row) (all []record.Event) {
 		for _, e := range slices.Backward(r.history) {
 			if len(all) < limit {
 				all = append(all, shown(r, e))
 			}
 		}
-		return all, nil
+		return all
 	})
 }
 

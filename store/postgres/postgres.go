@@ -140,24 +140,23 @@ func (p *Store) Start(ctx context.Context) error {
 
 // Place returns the database with its hosts, and whether Start created the tables.
 func (p *Store) Place() (string, bool) {
-	var hosts []string
-	for _, h := range p.hosts() {
+	var addresses []string
+	for _, h := range hosts(&p.config.ConnConfig.Config) {
 		_, address := pgconn.NetworkAddress(h.Host, h.Port)
-		hosts = append(hosts, address)
+		addresses = append(addresses, address)
 	}
-	return "database " + p.config.ConnConfig.Database + " at " + strings.Join(slices.Compact(hosts), ", "), p.created.Load()
+	return "database " + p.config.ConnConfig.Database + " at " + strings.Join(slices.Compact(addresses), ", "), p.created.Load()
 }
 
 // hosts returns the ways to connect, the first one first.
-func (p *Store) hosts() []*pgconn.FallbackConfig {
-	c := p.config.ConnConfig
+func hosts(c *pgconn.Config) []*pgconn.FallbackConfig {
 	return append([]*pgconn.FallbackConfig{{Host: c.Host, Port: c.Port, TLSConfig: c.TLSConfig}}, c.Fallbacks...)
 }
 
 // Unverified says what strangers can do because no certificate of a server on another machine
 // is checked, or "".
 func (p *Store) Unverified() string {
-	for _, h := range p.hosts() {
+	for _, h := range hosts(&p.config.ConnConfig.Config) {
 		switch t := h.TLSConfig; {
 		case onThisMachine(h.Host):
 		case t == nil:
@@ -297,14 +296,12 @@ func checkHosts(config *pgconn.Config) error {
 	if strings.ContainsAny(config.Database, "@/") {
 		return errors.New("the DSN's database has an @ or /: write special characters in the password as %xx")
 	}
-	hosts := append([]*pgconn.FallbackConfig{{Host: config.Host, Port: config.Port, TLSConfig: config.TLSConfig}},
-		config.Fallbacks...)
 	type place struct {
 		host string
 		port uint16
 	}
 	encrypted, plain := map[place]bool{}, map[place]bool{}
-	for _, h := range hosts {
+	for _, h := range hosts(config) {
 		at := place{h.Host, h.Port}
 		if h.TLSConfig == nil {
 			plain[at] = true
@@ -402,37 +399,25 @@ func unreachable(doing string, err error) error {
 
 // Calls
 
-// write runs f on a connection. It may call f again if nothing of it was stored. The
-// caller's context counts only until there is a connection: interrupting a statement
-// takes longer than running it, and costs the connection.
-func (p *Store) write(ctx context.Context, f func(context.Context, queries) error) error {
-	return p.call(ctx, f, false)
-}
-
 // Reading implements sqlstore.Database. If the connection breaks, it runs f once more.
 func (p *Store) Reading(ctx context.Context, f func(context.Context, sqlstore.Queries) error) error {
-	return p.call(ctx, sqlstore.With[queries](f), true)
+	return p.call(ctx, true, func(ctx context.Context, on *pgxpool.Conn) error { return f(ctx, queries{on: on}) })
 }
 
 func (p *Store) Writing(ctx context.Context, f func(context.Context, sqlstore.Queries) error) error {
-	return p.write(ctx, sqlstore.With[queries](f))
+	return p.call(ctx, false, func(ctx context.Context, on *pgxpool.Conn) error { return f(ctx, queries{on: on}) })
 }
 
+// Transaction sends BEGIN with the first statement whose result f needs, and COMMIT with
+// those after the last one, because each round trip takes as long as several statements.
 func (p *Store) Transaction(ctx context.Context, f func(context.Context, sqlstore.Queries) error) error {
-	return p.transact(ctx, sqlstore.With[queries](f))
-}
-
-// transact is write, with f in a transaction that is committed unless f fails. BEGIN is
-// sent with the first statement whose result f needs, and COMMIT with those after the
-// last one, because each round trip takes as long as several statements.
-func (p *Store) transact(ctx context.Context, f func(context.Context, queries) error) error {
-	return p.write(ctx, func(ctx context.Context, q queries) error {
+	return p.call(ctx, false, func(ctx context.Context, on *pgxpool.Conn) error {
 		defer func() {
-			if q.on.Conn().PgConn().TxStatus() != 'I' {
-				_, _ = q.on.Exec(ctx, "ROLLBACK") // if it fails, Release closes the connection
+			if on.Conn().PgConn().TxStatus() != 'I' {
+				_, _ = on.Exec(ctx, "ROLLBACK") // if it fails, Release closes the connection
 			}
 		}()
-		q.waiting = new(batch)
+		q := queries{on, new(batch)}
 		q.waiting.add("BEGIN")
 		if err := f(ctx, q); err != nil {
 			return err
@@ -448,7 +433,10 @@ func (p *Store) transact(ctx context.Context, f func(context.Context, queries) e
 	})
 }
 
-func (p *Store) call(ctx context.Context, f func(context.Context, queries) error, readOnly bool) error {
+// call runs f on a connection. It may call f again if nothing of it was stored. The
+// caller's context counts only until there is a connection: interrupting a statement
+// takes longer than running it, and costs the connection.
+func (p *Store) call(ctx context.Context, readOnly bool, f func(context.Context, *pgxpool.Conn) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -533,7 +521,7 @@ func refusedForNow(err error) bool {
 
 // attempt runs f and reports whether the connection broke.
 func (p *Store) attempt(
-	ctx context.Context, pool *pgxpool.Pool, began time.Time, f func(context.Context, queries) error,
+	ctx context.Context, pool *pgxpool.Pool, began time.Time, f func(context.Context, *pgxpool.Conn) error,
 ) (broken bool, err error) {
 	conn, err := p.acquire(ctx, pool)
 	if err != nil {
@@ -546,7 +534,7 @@ func (p *Store) attempt(
 	deadline, _ := ctx.Deadline()
 	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	defer cancel()
-	err = p.explain(f(ctx, queries{on: conn}))
+	err = p.explain(f(ctx, conn))
 	if broken = conn.Conn().IsClosed(); broken {
 		p.resetIfDead(pool, began, err)
 	} else {

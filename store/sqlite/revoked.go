@@ -58,13 +58,10 @@ const (
 // has. The sweep deletes the rest, and all rows of a company.
 func (s sessions) End(ctx context.Context, now time.Time, e record.Revocation) error {
 	return s.call(ctx, "sessions.end: ending sessions", func(ctx context.Context, tx *queries) error {
-		_, err := tx.Exec(ctx, keepSession, e.Keep[:], e.Company, e.Account, e.Generation-1, string(record.Authorized))
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, storeMarker, e.Company, e.Account, e.Generation, record.Micros(now.Add(e.MarkerLife())))
-		if err != nil || e.Account == 0 {
-			return err
+		tx.Later(ctx, keepSession, e.Keep[:], e.Company, e.Account, e.Generation-1, string(record.Authorized))
+		tx.Later(ctx, storeMarker, e.Company, e.Account, e.Generation, record.Micros(now.Add(e.MarkerLife())))
+		if e.Account == 0 {
+			return nil
 		}
 		return tx.clearEnded(ctx, now, e)
 	})
@@ -79,19 +76,14 @@ func (tx *queries) clearEnded(ctx context.Context, now time.Time, e record.Revoc
 		return err
 	}
 	for _, s := range ended {
-		if !s.Expires.After(now) {
-			continue
-		}
-		_, err := tx.Exec(ctx, insertRevoked, s.Hash[:], s.Company, s.Account, s.Generation, s.CompanyGeneration, string(s.State), record.Micros(s.Expires))
-		if err != nil {
-			return err
+		if s.Expires.After(now) {
+			tx.Later(ctx, insertRevoked, s.Hash[:], s.Company, s.Account, s.Generation, s.CompanyGeneration, string(s.State), record.Micros(s.Expires))
 		}
 	}
-	if len(ended) == clearChunk {
-		return nil
+	if len(ended) < clearChunk {
+		tx.Later(ctx, cleared, e.Company, e.Account, e.Generation)
 	}
-	_, err = tx.Exec(ctx, cleared, e.Company, e.Account, e.Generation)
-	return err
+	return nil
 }
 
 // Each of these statements reads only rows that it deletes, because all writes wait
@@ -166,15 +158,12 @@ func (s sessions) sweepCompany(ctx context.Context, e record.Revocation) error {
 		}
 		err = s.write(ctx, func(ctx context.Context, tx *queries) error {
 			for _, hash := range hashes {
-				if _, err := tx.Exec(ctx, delete, hash[:]); err != nil {
-					return err
-				}
+				tx.Later(ctx, delete, hash[:])
 			}
-			if len(hashes) == clearChunk {
-				return nil
+			if len(hashes) < clearChunk {
+				tx.Later(ctx, cleared, e.Company, e.Account, e.Generation)
 			}
-			_, err := tx.Exec(ctx, cleared, e.Company, e.Account, e.Generation)
-			return err
+			return nil
 		})
 		if err != nil || len(hashes) < clearChunk {
 			return err

@@ -38,8 +38,8 @@ func (s sessions) Create(ctx context.Context, now time.Time, sess record.Session
 		if sess.State != record.MailedLink || sess.Account == 0 {
 			return nil
 		}
-		_, err := tx.Exec(ctx, deleteLinks, sess.Company, sess.Account, string(record.MailedLink))
-		return err
+		tx.Later(ctx, deleteLinks, sess.Company, sess.Account, string(record.MailedLink))
+		return nil
 	})
 }
 
@@ -111,9 +111,7 @@ func (tx *queries) revokeOldest(ctx context.Context, now time.Time, s record.Ses
 		return nil, err
 	}
 	scan := func(row sqlstore.Scanner) (old record.Session, err error) {
-		var hash []byte
-		err = row.Scan(&hash, &old.ID)
-		copy(old.Hash[:], hash)
+		err = row.Scan(sqlstore.Hash(&old.Hash), &old.ID)
 		return old, err
 	}
 	return sqlstore.Collect(ctx, tx, scan, endOldest,
@@ -121,9 +119,7 @@ func (tx *queries) revokeOldest(ctx context.Context, now time.Time, s record.Ses
 }
 
 func scanHash(row sqlstore.Scanner) (hash record.TokenHash, err error) {
-	var raw []byte
-	err = row.Scan(&raw)
-	copy(hash[:], raw)
+	err = row.Scan(sqlstore.Hash(&hash))
 	return hash, err
 }
 
@@ -141,20 +137,17 @@ func (s sessions) Get(ctx context.Context, hash record.TokenHash) (record.Sessio
 
 func scanSession(row sqlstore.Scanner) (record.Session, error) {
 	var s record.Session
-	var hash, accepted, codeHash []byte
-	var created, expires, ends, codeExpires, lastUsed int64
-	var phone string
-	err := row.Scan(&hash, &s.ID, &s.Company, &s.Account, &s.Mnemocode, &s.LoginID, &s.Generation, &s.State, &accepted,
-		&created, &expires, &ends, &codeHash, &phone, &codeExpires, &s.NoCode,
-		&s.CompanyGeneration, &lastUsed, &s.Address, &s.UserAgent, &s.Profile, &s.Device)
+	var accepted, codeHash []byte
+	var code record.Code
+	err := row.Scan(sqlstore.Hash(&s.Hash), &s.ID, &s.Company, &s.Account, &s.Mnemocode, &s.LoginID, &s.Generation, &s.State, &accepted,
+		sqlstore.Time(&s.Created), sqlstore.Time(&s.Expires), sqlstore.Time(&s.Ends), &codeHash, &code.Phone, sqlstore.Time(&code.Expires), &s.NoCode,
+		&s.CompanyGeneration, sqlstore.Time(&s.LastUsed), &s.Address, &s.UserAgent, &s.Profile, &s.Device)
 	if err != nil {
 		return record.Session{}, err
 	}
-	copy(s.Hash[:], hash)
-	s.Created, s.Expires, s.Ends, s.LastUsed = record.FromMicros(created), record.FromMicros(expires), record.FromMicros(ends), record.FromMicros(lastUsed)
 	if codeHash != nil {
-		s.Code = &record.Code{Phone: phone, Expires: record.FromMicros(codeExpires)}
-		copy(s.Code.Hash[:], codeHash)
+		copy(code.Hash[:], codeHash)
+		s.Code = &code
 	}
 	s.Accepted, err = record.DecodeAcceptances(accepted)
 	return s, err
@@ -172,9 +165,7 @@ const revoked = `
 func (s sessions) Revoked(ctx context.Context, hash record.TokenHash) (record.Session, error) {
 	scan := func(row sqlstore.Scanner) (record.Session, error) {
 		sess := record.Session{Hash: hash}
-		var expires int64
-		err := row.Scan(&sess.Company, &sess.Account, &sess.Generation, &sess.CompanyGeneration, &sess.State, &expires)
-		sess.Expires = record.FromMicros(expires)
+		err := row.Scan(&sess.Company, &sess.Account, &sess.Generation, &sess.CompanyGeneration, &sess.State, sqlstore.Time(&sess.Expires))
 		return sess, err
 	}
 	return sqlstore.QueryOne(ctx, s, "sessions.revoked: loading revoked session", scan, revoked, hash[:])
@@ -330,13 +321,8 @@ func (s sessions) Charge(ctx context.Context, now time.Time, counters ...record.
 func (s sessions) Refund(ctx context.Context, now time.Time, counters ...record.Counter) error {
 	return s.call(ctx, "sessions.refund: refunding counters", func(ctx context.Context, tx *queries) error {
 		for _, c := range counters {
-			_, err := tx.Exec(ctx, refund, c.Key, record.Micros(now))
-			if err == nil {
-				_, err = tx.Exec(ctx, dropCounter, c.Key)
-			}
-			if err != nil {
-				return err
-			}
+			tx.Later(ctx, refund, c.Key, record.Micros(now))
+			tx.Later(ctx, dropCounter, c.Key)
 		}
 		return nil
 	})
@@ -363,11 +349,11 @@ func charge(ctx context.Context, q sqlstore.Queries, now time.Time, counters []r
 // full returns a FullError if a counter is at its limit. A counter whose limit
 // is 0 has no window, so the error says that it ends one Window from now.
 func full(ctx context.Context, q sqlstore.Queries, now time.Time, c record.Counter) error {
-	var until int64
-	err := q.Row(ctx, fullCounter, c.Key, record.Micros(now), c.Limit).Scan(&until)
+	full := &record.FullError{Key: c.Key}
+	err := q.Row(ctx, fullCounter, c.Key, record.Micros(now), c.Limit).Scan(sqlstore.Time(&full.Until))
 	switch {
 	case err == nil:
-		return &record.FullError{Key: c.Key, Until: record.FromMicros(until)}
+		return full
 	case !errors.Is(err, sql.ErrNoRows):
 		return err
 	case c.Limit <= 0:

@@ -230,7 +230,7 @@ func (s *Store) Writing(ctx context.Context, f func(context.Context, sqlstore.Qu
 }
 
 func (s *Store) Transaction(ctx context.Context, f func(context.Context, sqlstore.Queries) error) error {
-	return s.write(ctx, sqlstore.With[*queries](f))
+	return s.write(ctx, func(ctx context.Context, tx *queries) error { return f(ctx, tx) })
 }
 
 // trialRows is how many rows Check writes: more than a batch of logins.
@@ -249,12 +249,10 @@ func (s *Store) Check(ctx context.Context) error {
 	return s.call(ctx, "writing to the file", func(ctx context.Context, tx *queries) error {
 		const company = "/check"
 		for range trialRows {
-			if _, err := tx.Exec(ctx, sqlstore.InsertFailures, company, 0, rand.Text(), string(record.WrongPasswords), 1, 0, 0); err != nil {
-				return err
-			}
+			tx.Later(ctx, sqlstore.InsertFailures, company, 0, rand.Text(), string(record.WrongPasswords), 1, 0, 0)
 		}
-		_, err := tx.Exec(ctx, `DELETE FROM failures WHERE company = $1`, company)
-		return err
+		tx.Later(ctx, `DELETE FROM failures WHERE company = $1`, company)
+		return nil
 	})
 }
 

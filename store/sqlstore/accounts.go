@@ -259,9 +259,7 @@ const (
 
 func (s Accounts) Secrets(ctx context.Context) ([]record.Secret, error) {
 	scan := func(row Scanner) (found record.Secret, err error) {
-		var begins int64
-		err = row.Scan(&found.Number, &found.Value, &begins)
-		found.Begins = record.FromMicros(begins)
+		err = row.Scan(&found.Number, &found.Value, Time(&found.Begins))
 		return found, err
 	}
 	secrets, err := QueryAll(ctx, s, "loading secrets", scan, selectSecrets)
@@ -343,23 +341,18 @@ const (
 	deleteSigningKeys = `DELETE FROM signing_keys WHERE company = $1 AND number < $2`
 )
 
-// SigningKeys implements record.SigningKeys.
 func (s Accounts) SigningKeys(ctx context.Context, company string) ([]record.SigningKey, error) {
 	scan := func(row Scanner) (k record.SigningKey, err error) {
-		var created int64
-		err = row.Scan(&k.Number, &k.Sealed, &created)
-		k.Created = record.FromMicros(created)
+		err = row.Scan(&k.Number, &k.Sealed, Time(&k.Created))
 		return k, err
 	}
 	return QueryAll(ctx, s, "loading signing keys", scan, signingKeys, company)
 }
 
-// AddSigningKey implements record.SigningKeys.
 func (s Accounts) AddSigningKey(ctx context.Context, company string, key record.SigningKey) error {
 	return Change(ctx, s, "storing a signing key", record.ErrConflict, insertSigningKey, company, key.Number, key.Sealed, record.Micros(key.Created))
 }
 
-// RemoveSigningKeys implements record.SigningKeys.
 func (s Accounts) RemoveSigningKeys(ctx context.Context, company string, number int64) error {
 	return Change(ctx, s, "removing signing keys", nil, deleteSigningKeys, company, number)
 }
@@ -368,4 +361,6 @@ func (s Accounts) RemoveSigningKeys(ctx context.Context, company string, number 
 var (
 	_ record.SigningKeys = Accounts{}
 	_ record.Census      = Accounts{}
+	_ record.History     = Accounts{}
+	_ record.Outbox      = Accounts{}
 )

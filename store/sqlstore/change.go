@@ -65,7 +65,7 @@ func (s Accounts) Update(
 			return refusal{err}
 		}
 		a.ID, a.Company = id, company
-		setGeneration(&a, before, ends)
+		a.SetGeneration(before, ends)
 		if err := tx.RefuseTaken(ctx, before, a); err != nil {
 			return err
 		}
@@ -107,18 +107,6 @@ func (s Accounts) lockPresent(ctx context.Context, tx Queries, a record.Account)
 func (s Accounts) lockAndLoad(ctx context.Context, tx Queries, company string, id int64) (record.Account, error) {
 	tx.Later(ctx, s.accountLock, company, id)
 	return accountScan(s.Text)(tx.Row(ctx, s.accountByID, company, id))
-}
-
-// setGeneration sets Generation and InactiveGeneration of an account that Update changes.
-func setGeneration(a *record.Account, before record.Account, ends bool) {
-	a.Generation, a.InactiveGeneration = before.Generation, before.InactiveGeneration
-	if !ends {
-		return
-	}
-	a.Generation++
-	if before.Status == record.StatusActive && a.Status != record.StatusActive {
-		a.InactiveGeneration = a.Generation
-	}
 }
 
 // NewLoginIDs yields the login ids of an account that must be stored: all of them, or none
@@ -168,7 +156,6 @@ func spend(ctx context.Context, tx Queries, spends []record.Spend) error {
 	return nil
 }
 
-// Sweep implements record.Accounts.
 func (s Accounts) Sweep(ctx context.Context, now time.Time) error {
 	for _, old := range []struct {
 		what, query string

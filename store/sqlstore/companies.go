@@ -15,7 +15,6 @@ const (
 	moveAccount    = `UPDATE accounts SET company = $2, totp = $3, totp_pending = $4 WHERE id = $1`
 )
 
-// MoveAccount implements record.Companies.
 func (s Accounts) MoveAccount(ctx context.Context, company string, id int64, to string, change func(*record.Account)) error {
 	return transact(ctx, s, "accounts.move_account: moving an account", func(ctx context.Context, tx Queries) error {
 		a, err := s.lockAndLoad(ctx, tx, company, id)
@@ -41,7 +40,6 @@ func (s Accounts) MoveAccount(ctx context.Context, company string, id int64, to 
 
 const inheritSeeds = `INSERT INTO seeds (company, mnemocode) SELECT $2, mnemocode FROM seeds WHERE company = $1 ON CONFLICT DO NOTHING`
 
-// ForgetCompany implements record.Companies.
 func (s Accounts) ForgetCompany(ctx context.Context, company, heir string) error {
 	tables := [][2]string{{"failures", "company, account, login_id, kind"}, {"seeds", "company, mnemocode"}, {"signing_keys", "company, number"}}
 	if heir == "" {

@@ -26,11 +26,8 @@ func (s Accounts) Devices(ctx context.Context, company string, account int64) ([
 }
 
 func scanDevice(row Scanner) (d record.Device, err error) {
-	var hash []byte
-	var factor, created, expires int64
-	err = row.Scan(&hash, &d.ID, &d.Generation, &d.CompanyGeneration, &factor, &created, &expires, &d.Address, &d.UserAgent, &d.Failures)
-	copy(d.Hash[:], hash)
-	d.FactorUntil, d.Created, d.Expires = record.FromMicros(factor), record.FromMicros(created), record.FromMicros(expires)
+	err = row.Scan(Hash(&d.Hash), &d.ID, &d.Generation, &d.CompanyGeneration, Time(&d.FactorUntil), Time(&d.Created), Time(&d.Expires),
+		&d.Address, &d.UserAgent, &d.Failures)
 	return d, err
 }
 

@@ -26,7 +26,8 @@ func (s Accounts) UpdateFailures(
 ) error {
 	row := []any{key.Company, key.Account, cmp.Or(key.Device, key.LoginID), string(kind)}
 	return transact(ctx, s, "accounts.update_failures: updating a failure count", func(ctx context.Context, tx Queries) error {
-		before, err := scanFailureCount(tx.Row(ctx, s.failuresLock, row...))
+		var before record.FailureCount
+		err := tx.Row(ctx, s.failuresLock, row...).Scan(&before.Count, Time(&before.Until))
 		missing := errors.Is(err, sql.ErrNoRows)
 		if err != nil && !missing {
 			return err
@@ -66,25 +67,13 @@ func (s Accounts) insertFailures(ctx context.Context, tx Queries, key record.Fai
 	return err
 }
 
-func scanFailureCount(row Scanner) (record.FailureCount, error) {
-	var t record.FailureCount
-	var until int64
-	if err := row.Scan(&t.Count, &until); err != nil {
-		return record.FailureCount{}, err
-	}
-	t.Until = record.FromMicros(until)
-	return t, nil
-}
-
 const failuresOf = `SELECT kind, count, until FROM failures WHERE company = $1 AND account = CAST($2 AS bigint) AND login_id = $3`
 
 func (s Accounts) FailureCounts(ctx context.Context, key record.FailureKey) (record.Failures, error) {
 	failures := record.Failures{}
 	scan := func(row Scanner) (kind string, err error) {
 		var t record.FailureCount
-		var until int64
-		err = row.Scan(&kind, &t.Count, &until)
-		t.Until = record.FromMicros(until)
+		err = row.Scan(&kind, &t.Count, Time(&t.Until))
 		failures[record.FailureKind(kind)] = t
 		return kind, err
 	}

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -57,7 +58,6 @@ func accountValues(a record.Account) []any {
 // are part of JSON.
 func accountScan(text func(string) string) func(Scanner) (record.Account, error) {
 	var a record.Account
-	var created, updated int64
 	var identities, accepted, failures []byte
 	columns := append(make([]any, 0, len(record.Fields)+12), &a.ID, &a.Company)
 	for _, f := range record.Fields {
@@ -65,18 +65,17 @@ func accountScan(text func(string) string) func(Scanner) (record.Account, error)
 		case f.Flag != nil:
 			columns = append(columns, f.Flag(&a))
 		case f.Time != nil:
-			columns = append(columns, (*storedTime)(f.Time(&a)))
+			columns = append(columns, Time(f.Time(&a)))
 		default:
 			columns = append(columns, f.Text(&a))
 		}
 	}
-	columns = append(columns, &a.Generation, &a.InactiveGeneration, &created, &updated,
+	columns = append(columns, &a.Generation, &a.InactiveGeneration, Time(&a.Created), Time(&a.Updated),
 		&identities, &accepted, &a.BackupCodes, &a.Passkeys, &failures, &a.CompanyGeneration)
 	return func(row Scanner) (_ record.Account, err error) {
 		if err = row.Scan(columns...); err != nil {
 			return record.Account{}, err
 		}
-		a.Created, a.Updated = record.FromMicros(created), record.FromMicros(updated)
 		if a.FailureCounts, err = decodeFailureCounts(failures, text); err != nil {
 			return record.Account{}, err
 		}
@@ -96,7 +95,9 @@ func accountScan(text func(string) string) func(Scanner) (record.Account, error)
 	}
 }
 
-// A storedTime is a time in a column with microseconds.
+// Time returns what scans a column with microseconds into a time.
+func Time(t *time.Time) sql.Scanner { return (*storedTime)(t) }
+
 type storedTime time.Time
 
 // Scan implements sql.Scanner.
@@ -106,6 +107,22 @@ func (t *storedTime) Scan(value any) error {
 		return fmt.Errorf("a time is stored as %T", value)
 	}
 	*t = storedTime(record.FromMicros(n))
+	return nil
+}
+
+// Hash returns what scans a column with a hash, which may be empty or NULL.
+func Hash(h *record.TokenHash) sql.Scanner { return (*storedHash)(h) }
+
+type storedHash record.TokenHash
+
+// Scan implements sql.Scanner.
+func (h *storedHash) Scan(value any) error {
+	bytes, ok := value.([]byte)
+	if !ok && value != nil {
+		return fmt.Errorf("a hash is stored as %T", value)
+	}
+	*h = storedHash{}
+	copy(h[:], bytes)
 	return nil
 }
 

@@ -79,7 +79,6 @@ const recordedOf = `
 	) AS recorded
 	WHERE EXISTS (SELECT 1 FROM accounts WHERE ` + oneAccount + `) ORDER BY number DESC LIMIT CAST($3 AS bigint)`
 
-// Recorded implements record.History.
 func (s Accounts) Recorded(ctx context.Context, company string, account int64, limit int) ([]record.Event, error) {
 	scan := func(row Scanner) (e record.Event, err error) {
 		e, err = scanEvent(row)
@@ -97,7 +96,6 @@ const referredTo = `
 	) AS found
 	WHERE owner = $1 ORDER BY number DESC`
 
-// Referred implements record.History.
 func (s Accounts) Referred(ctx context.Context, company, ref string) ([]record.Event, error) {
 	scan := func(row Scanner) (record.Event, error) {
 		var account int64
@@ -111,20 +109,13 @@ func (s Accounts) Referred(ctx context.Context, company, ref string) ([]record.E
 
 // scanEvent scans an event, then what else is in the row.
 func scanEvent(row Scanner, more ...any) (e record.Event, err error) {
-	var at int64
 	var data []byte
-	if err := row.Scan(append([]any{&at, &e.Count, &data, &e.Ref}, more...)...); err != nil {
+	if err := row.Scan(append([]any{Time(&e.Time), &e.Count, &data, &e.Ref}, more...)...); err != nil {
 		return e, err
 	}
-	err = json.Unmarshal(data, &e) // which keeps Count and Ref
-	e.Time = record.FromMicros(at)
-	return e, err
+	return e, json.Unmarshal(data, &e) // which keeps Time, Count and Ref
 }
 
-// Forget implements record.History.
 func (s Accounts) Forget(ctx context.Context, before time.Time) error {
 	return Sweep(ctx, s, "forgetting events", s.DeleteSome("history", "at < $1", "number", "at"), record.Micros(before), s.Chunk)
 }
-
-// Interface guard
-var _ record.History = Accounts{}

@@ -19,7 +19,6 @@ const Due = `
 	SELECT company FROM waiting
 	WHERE (SELECT due FROM outbox_queues WHERE company = waiting.company ORDER BY due LIMIT 1) <= $1`
 
-// Due implements record.Outbox.
 func (s Accounts) Due(ctx context.Context, now time.Time) ([]string, error) {
 	return QueryAll(ctx, s, "looking for events", ScanValue[string], Due, record.Micros(now))
 }
@@ -41,9 +40,8 @@ const eventsOf = `
 func scanOutboxEvent(row Scanner) (record.OutboxEvent, error) {
 	var e record.OutboxEvent
 	var body string
-	var at int64
-	err := row.Scan(&e.Number, &e.ID, &e.Type, &body, &at, &e.Traceparent)
-	e.Body, e.At = []byte(body), record.FromMicros(at)
+	err := row.Scan(&e.Number, &e.ID, &e.Type, &body, Time(&e.At), &e.Traceparent)
+	e.Body = []byte(body)
 	return e, err
 }
 
@@ -102,16 +100,10 @@ func (s Accounts) Acknowledge(ctx context.Context, q record.OutboxQueue, deliver
 	})
 }
 
-// Backlog implements record.Outbox.
 func (s Accounts) Backlog(ctx context.Context, after string) (record.Backlog, error) {
 	scan := func(row Scanner) (b record.Backlog, err error) {
-		var oldest int64
-		err = row.Scan(&b.Company, &b.Events, &oldest)
-		b.Oldest = record.FromMicros(oldest)
+		err = row.Scan(&b.Company, &b.Events, Time(&b.Oldest))
 		return b, err
 	}
 	return QueryOne(ctx, s, "counting events", scan, backlog, after)
 }
-
-// Interface guard
-var _ record.Outbox = Accounts{}

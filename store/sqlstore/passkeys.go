@@ -69,10 +69,10 @@ func (s Accounts) Passkey(ctx context.Context, company string, credential []byte
 }
 
 func scanPasskey(row Scanner) (p record.Passkey, err error) {
-	var signCount, created, used int64
+	var signCount int64
 	err = row.Scan(&p.Account, &p.Credential, &p.UserHandle, &p.PublicKey, &signCount, &p.BackupEligible, &p.BackedUp,
-		&p.Transports, &p.Name, &created, &used)
-	p.SignCount, p.Created, p.LastUsed = uint32(signCount), record.FromMicros(created), record.FromMicros(used)
+		&p.Transports, &p.Name, Time(&p.Created), Time(&p.LastUsed))
+	p.SignCount = uint32(signCount)
 	return p, err
 }
 

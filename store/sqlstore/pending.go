@@ -43,9 +43,7 @@ func (s Accounts) PendingRevocations(ctx context.Context, after record.Revocatio
 
 // ScanRevocation reads a row of pendingRevocations.
 func ScanRevocation(row Scanner) (e record.Revocation, err error) {
-	var keep []byte
-	err = row.Scan(&e.Company, &e.Account, &e.Generation, &keep)
-	copy(e.Keep[:], keep)
+	err = row.Scan(&e.Company, &e.Account, &e.Generation, Hash(&e.Keep))
 	return e, err
 }
 

@@ -48,11 +48,6 @@ type Database interface {
 	Called(ctx context.Context, what string, began time.Time, err error) error
 }
 
-// With returns f for the queries of one store.
-func With[Q Queries](f func(context.Context, Queries) error) func(context.Context, Q) error {
-	return func(ctx context.Context, q Q) error { return f(ctx, q) }
-}
-
 // A Scanner is a row of a result.
 type Scanner interface{ Scan(dest ...any) error }
 

@@ -29,7 +29,6 @@ const (
 	deleteTokens = `DELETE FROM tokens WHERE account = $1`
 )
 
-// AddToken implements record.IssuedTokens.
 func (s Accounts) AddToken(ctx context.Context, a record.Account, t *record.IssuedToken, limit int) error {
 	return transact(ctx, s, "accounts.add_token: storing a token", func(ctx context.Context, tx Queries) error {
 		if err := s.lockPresent(ctx, tx, a); err != nil {
@@ -48,22 +47,18 @@ func (s Accounts) AddToken(ctx context.Context, a record.Account, t *record.Issu
 	})
 }
 
-// Token implements record.IssuedTokens.
 func (s Accounts) Token(ctx context.Context, hash record.TokenHash) (*record.IssuedToken, error) {
 	return QueryOne(ctx, s, "accounts.token: loading a token", scanToken, tokenByHash, hash[:])
 }
 
-// Tokens implements record.IssuedTokens.
 func (s Accounts) Tokens(ctx context.Context, now time.Time, company string, account int64) ([]*record.IssuedToken, error) {
 	return QueryAll(ctx, s, "accounts.tokens: listing tokens", scanToken, tokensOf, company, account, record.Micros(now))
 }
 
-// UseToken implements record.IssuedTokens.
 func (s Accounts) UseToken(ctx context.Context, hash record.TokenHash, at time.Time) error {
 	return Change(ctx, s, "accounts.use_token: noting the use of a token", nil, useToken, hash[:], record.Micros(at))
 }
 
-// DeleteToken implements record.IssuedTokens.
 func (s Accounts) DeleteToken(ctx context.Context, company string, account int64, id string, acting bool) (now int64, err error) {
 	err = transact(ctx, s, "accounts.delete_token: removing a token", func(ctx context.Context, tx Queries) error {
 		if err := s.lockAccount(ctx, tx, company, account); err != nil {
@@ -83,12 +78,9 @@ func (s Accounts) DeleteToken(ctx context.Context, company string, account int64
 
 func scanToken(row Scanner) (*record.IssuedToken, error) {
 	var t record.IssuedToken
-	var hash []byte
 	var paths, methods string
-	var created, expires, used int64
-	err := row.Scan(&hash, &t.ID, &t.Company, &t.Account, &t.Name, &paths, &methods, &t.Actor, &t.Reason, &created, &expires, &used)
-	copy(t.Hash[:], hash)
+	err := row.Scan(Hash(&t.Hash), &t.ID, &t.Company, &t.Account, &t.Name, &paths, &methods, &t.Actor, &t.Reason,
+		Time(&t.Created), Time(&t.Expires), Time(&t.LastUsed))
 	t.Paths, t.Methods = strings.Split(paths, "\n"), strings.Fields(methods)
-	t.Created, t.Expires, t.LastUsed = record.FromMicros(created), record.FromMicros(expires), record.FromMicros(used)
 	return &t, err
 }
