@@ -24,8 +24,8 @@ func (s *Service) checkCredentials(ctx context.Context, c *session.Call, req *ch
 		return Reply{}, err
 	}
 	try := session.PasswordAttempt{Account: a, Password: req.Password, Wrong: wire.ErrCredentialsInvalid}
-	return s.enterByPassword(ctx, &passwordAttempt{s: s, c: c, try: try, loginIDHash: loginIDHash, req: &checkPasswordRequest{
+	return s.enterByPassword(ctx, c, try, loginIDHash, nil, &checkPasswordRequest{
 		Password: req.Password, CaptchaResponse: req.CaptchaResponse, AcceptDisclaimers: req.AcceptDisclaimers,
 		DeviceToken: req.DeviceToken, RememberDevice: req.RememberDevice,
-	}})
+	})
 }

@@ -24,89 +24,54 @@ func (s *Service) checkPassword(ctx context.Context, c *session.Call, req *check
 		return Reply{}, err
 	}
 	try := session.PasswordAttempt{Account: a, Password: req.Password, Wrong: wire.ErrPasswordInvalid}
-	return s.enterByPassword(ctx, &passwordAttempt{s: s, c: c, req: req, try: try, loginIDHash: c.Session().LoginID, told: c.Tells.Status(a)})
+	return s.enterByPassword(ctx, c, try, c.Session().LoginID, c.Tells.Status(a), req)
 }
 
-// passwordStages are what an attempt with a password goes through, in this order. The first
-// that fails is the answer. Then follows the next step of the login (see after.go).
-var passwordStages = []func(*passwordAttempt, context.Context) error{
-	(*passwordAttempt).findDevice,
-	(*passwordAttempt).checkLimits,
-	(*passwordAttempt).solveCaptcha,
-	(*passwordAttempt).tellStatus,
-	(*passwordAttempt).comparePassword,
-	(*passwordAttempt).checkStatus,
-	(*passwordAttempt).acceptDisclaimers,
-	(*passwordAttempt).checkBreached,
-}
-
-// A passwordAttempt is an attempt of checkpassword or checkcredentials.
-type passwordAttempt struct {
-	s           *Service
-	c           *session.Call
-	req         *checkPasswordRequest
-	try         session.PasswordAttempt
-	loginIDHash string
-	told        error // what a client may learn of the account's status without the password; nil for nothing
-	captchaDue  bool
-	accepted    []record.Acceptance
-}
-
-func (s *Service) enterByPassword(ctx context.Context, t *passwordAttempt) (Reply, error) {
-	for _, stage := range passwordStages {
-		if err := stage(t, ctx); err != nil {
+// enterByPassword takes the step after an attempt of checkpassword or checkcredentials. told
+// is what a client may learn of the account's status without the password; nil for nothing.
+func (s *Service) enterByPassword(
+	ctx context.Context, c *session.Call, try session.PasswordAttempt, loginIDHash string, told error, req *checkPasswordRequest,
+) (Reply, error) {
+	// The device comes first, because the counts of a known device are its own.
+	c.Remember(req.RememberDevice)
+	if err := c.FindDevice(ctx, try.Account, req.DeviceToken); err != nil {
+		return Reply{}, err
+	}
+	var err error
+	if try.Counts, err = c.PasswordCounts(ctx, try.Account, loginIDHash); err != nil {
+		return Reply{}, err
+	}
+	wrong := try.Counts.Now[record.WrongPasswords]
+	locked, captchaDue := c.CheckPasswords(wrong), c.CaptchaDue(wrong)
+	if locked != nil || captchaDue || told != nil { // otherwise ComparePassword checks the address in its own step
+		if err := c.CheckLogins(ctx); err != nil {
 			return Reply{}, err
 		}
 	}
-	return afterPassword(ctx, t.c, session.Step{Account: t.try.Account, By: record.ByPassword, Accepted: t.accepted})
-}
-
-// findDevice comes first, because the counts of a known device are its own.
-func (t *passwordAttempt) findDevice(ctx context.Context) error {
-	t.c.Remember(t.req.RememberDevice)
-	return t.c.FindDevice(ctx, t.try.Account, t.req.DeviceToken)
-}
-
-// checkLimits checks the limits of the address, then the locks of the password.
-func (t *passwordAttempt) checkLimits(ctx context.Context) (err error) {
-	if t.try.Counts, err = t.c.PasswordCounts(ctx, t.try.Account, t.loginIDHash); err != nil {
-		return err
+	if locked != nil {
+		return Reply{}, locked
 	}
-	wrong := t.try.Counts.Now[record.WrongPasswords]
-	locked := t.c.CheckPasswords(wrong)
-	t.captchaDue = t.c.CaptchaDue(wrong)
-	if locked != nil || t.captchaDue || t.told != nil { // otherwise comparePassword checks the address in its own step
-		if err := t.c.CheckLogins(ctx); err != nil {
-			return err
+	if captchaDue {
+		if err := s.solveCaptcha(ctx, c, req.CaptchaResponse); err != nil {
+			return Reply{}, err
 		}
+		try.Solved = true
 	}
-	return locked
-}
-
-func (t *passwordAttempt) solveCaptcha(ctx context.Context) error {
-	if !t.captchaDue {
-		return nil
+	if told != nil {
+		return Reply{}, told
 	}
-	t.try.Solved = true
-	return t.s.solveCaptcha(ctx, t.c, t.req.CaptchaResponse)
-}
-
-func (t *passwordAttempt) tellStatus(context.Context) error { return t.told }
-
-func (t *passwordAttempt) comparePassword(ctx context.Context) error {
-	return t.s.ComparePassword(ctx, &t.c.Attempt, &t.try)
-}
-
-// checkStatus comes after the password, which proves that the client may learn it.
-func (t *passwordAttempt) checkStatus(context.Context) error {
-	return tenant.CheckStatus(t.try.Account)
-}
-
-func (t *passwordAttempt) acceptDisclaimers(ctx context.Context) (err error) {
-	t.accepted, err = t.c.Accept(ctx, t.try.Account, t.req.AcceptDisclaimers)
-	return err
-}
-
-func (t *passwordAttempt) checkBreached(ctx context.Context) error {
-	return t.c.CheckBreached(ctx, &t.try.Account, t.req.Password)
+	if err := s.ComparePassword(ctx, &c.Attempt, &try); err != nil {
+		return Reply{}, err
+	}
+	if err := tenant.CheckStatus(try.Account); err != nil { // the password proves that the client may learn it
+		return Reply{}, err
+	}
+	accepted, err := c.Accept(ctx, try.Account, req.AcceptDisclaimers)
+	if err != nil {
+		return Reply{}, err
+	}
+	if err := c.CheckBreached(ctx, &try.Account, req.Password); err != nil {
+		return Reply{}, err
+	}
+	return afterPassword(ctx, c, session.Step{Account: try.Account, By: record.ByPassword, Accepted: accepted})
 }
