@@ -494,12 +494,10 @@ type Feed interface {
 // A Recaller is a Sessions with a memory. Where it can, it answers requests to the
 // protected path without asking the store.
 type Recaller interface {
-	// Recall is Get at the time now. It does not check the company: the caller does.
+	// Recall is load at the time now. It does not check the company: the caller does.
 	// A session from memory lacks ID, CompanyGeneration, Accepted, Created, LastUsed,
 	// Address, UserAgent and Device, which are seldom needed there. If whole is set,
-	// it has ID and Created.
-	Recall(ctx context.Context, now time.Time, company string, hash TokenHash, whole bool) (Session, error)
-	// RecallFrom is Recall for a session that load returns. Its hash must be in the
-	// AccountBucket, and it must have Issued.
-	RecallFrom(ctx context.Context, now time.Time, company string, hash TokenHash, load func(context.Context, TokenHash) (Session, error)) (Session, error)
+	// it has ID and Created. The load is Get, or returns sessions with Issued whose hash
+	// is in the AccountBucket.
+	Recall(ctx context.Context, now time.Time, company string, hash TokenHash, whole bool, load func(context.Context, TokenHash) (Session, error)) (Session, error)
 }

@@ -50,9 +50,7 @@ func (m *Manager) Authorize(ctx context.Context, want Requirement, authorization
 	if tokens.IsWellFormed(tokens.IssuedPrefix, token) {
 		return m.authorizeIssued(ctx, want, token, now)
 	}
-	session, err := m.lookup(ctx, tokens.Prefix, token, want, now, func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-		return m.recall(ctx, want.Company, hash, want.Whole || want.Fresh > 0)
-	})
+	session, err := m.lookup(ctx, tokens.Prefix, token, want, now, m.recall(want.Company, want.Whole || want.Fresh > 0, m.Sessions.Get))
 	if err != nil {
 		return record.Session{}, err
 	}
@@ -95,7 +93,7 @@ func (m *Manager) RequestRefused(ctx context.Context, of record.Session, client 
 	actor := ""
 	if of.Issued != nil {
 		actor = of.Issued.Actor
-	} else if whole, err := m.recall(ctx, of.Company, of.Hash, true); err == nil {
+	} else if whole, err := m.recall(of.Company, true, m.Sessions.Get)(ctx, of.Hash); err == nil {
 		of = whole // with its ID
 	}
 	m.Emit(ctx, record.Event{
@@ -108,13 +106,11 @@ func (m *Manager) RequestRefused(ctx context.Context, of record.Session, client 
 // streams that stay open after their request was authorized. It does not extend the
 // session.
 func (m *Manager) CheckLive(ctx context.Context, session record.Session) error {
-	recall := m.recallIssued
-	if session.Issued == nil {
-		recall = func(ctx context.Context, company string, hash record.TokenHash) (record.Session, error) {
-			return m.recall(ctx, company, hash, false)
-		}
+	load := m.Sessions.Get
+	if session.Issued != nil {
+		load = m.loadIssued
 	}
-	recalled, err := recall(ctx, session.Company, session.Hash)
+	recalled, err := m.recall(session.Company, false, load)(ctx, session.Hash)
 	if errors.Is(err, record.ErrNotFound) {
 		return wire.ErrTokenInvalid
 	}
@@ -137,9 +133,7 @@ func (m *Manager) Peek(ctx context.Context, company, token string) (record.Sessi
 	if tokens.IsWellFormed(tokens.IssuedPrefix, token) {
 		return m.findIssued(ctx, Requirement{Company: company}, token, m.Now())
 	}
-	session, err := m.lookup(ctx, tokens.Prefix, token, Requirement{Company: company}, m.Now(), func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-		return m.recall(ctx, company, hash, true)
-	})
+	session, err := m.lookup(ctx, tokens.Prefix, token, Requirement{Company: company}, m.Now(), m.recall(company, true, m.Sessions.Get))
 	if err == nil && session.State != record.Authorized {
 		return record.Session{}, wire.ErrSessionInvalid
 	}
@@ -171,13 +165,16 @@ func (m *Manager) lookup(ctx context.Context, prefix, token string, want Require
 	return session, nil
 }
 
-// recall is Sessions.Get, but reads from memory if the store has one. Unless whole is
-// set, the session may lack the fields that record.Recaller names.
-func (m *Manager) recall(ctx context.Context, company string, hash record.TokenHash, whole bool) (record.Session, error) {
-	if memory, ok := m.Sessions.(record.Recaller); ok {
-		return memory.Recall(ctx, m.Now(), company, hash, whole)
+// recall returns load or, if the store has a memory, a getter that reads from there first.
+// Unless whole is set, the session may lack the fields that record.Recaller names.
+func (m *Manager) recall(company string, whole bool, load getter) getter {
+	memory, ok := m.Sessions.(record.Recaller)
+	if !ok {
+		return load
 	}
-	return m.Sessions.Get(ctx, hash)
+	return func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
+		return memory.Recall(ctx, m.Now(), company, hash, whole, load)
+	}
 }
 
 // touch extends the session of a request. It writes at most once a minute, or ten

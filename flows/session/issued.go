@@ -14,14 +14,6 @@ import (
 // section 24). The accounts store has the token. The memory keeps it as it keeps sessions,
 // and forgets it when sessions of the account are revoked.
 
-// recallIssued returns the session that an issued token stands for, from memory if it can.
-func (m *Manager) recallIssued(ctx context.Context, company string, hash record.TokenHash) (record.Session, error) {
-	if memory, ok := m.Sessions.(record.Recaller); ok {
-		return memory.RecallFrom(ctx, m.Now(), company, hash, m.loadIssued)
-	}
-	return m.loadIssued(ctx, hash)
-}
-
 // loadIssued loads a token, then its account. The session's Generation is 0, so that any
 // revocation makes the memory forget it: one that comes between the two is not overlooked.
 func (m *Manager) loadIssued(ctx context.Context, hash record.TokenHash) (record.Session, error) {
@@ -79,9 +71,7 @@ func (m *Manager) authorizeIssued(ctx context.Context, want Requirement, token s
 
 // findIssued returns the session that a valid token stands for. Its company must meet want.
 func (m *Manager) findIssued(ctx context.Context, want Requirement, token string, now time.Time) (record.Session, error) {
-	session, err := m.lookup(ctx, tokens.IssuedPrefix, token, want, now, func(ctx context.Context, hash record.TokenHash) (record.Session, error) {
-		return m.recallIssued(ctx, want.Company, hash)
-	})
+	session, err := m.lookup(ctx, tokens.IssuedPrefix, token, want, now, m.recall(want.Company, false, m.loadIssued))
 	if err != nil {
 		return record.Session{}, err
 	}

@@ -300,8 +300,8 @@ func (a anyCompany) ByLoginID(ctx context.Context, _, loginID, loginIDHash strin
 
 type eachCompany struct{ *memory.Memory }
 
-func (m eachCompany) Recall(ctx context.Context, now time.Time, company string, hash record.TokenHash, whole bool) (record.Session, error) {
-	found, err := m.Memory.Recall(ctx, now, company, hash, whole)
+func (m eachCompany) Recall(ctx context.Context, now time.Time, company string, hash record.TokenHash, whole bool, load func(context.Context, record.TokenHash) (record.Session, error)) (record.Session, error) {
+	found, err := m.Memory.Recall(ctx, now, company, hash, whole, load)
 	found.Company = company
 	return found, err
 }
@@ -339,7 +339,7 @@ type lateMemory struct {
 	known map[record.TokenHash]record.Session
 }
 
-func (m *lateMemory) Recall(ctx context.Context, now time.Time, company string, hash record.TokenHash, whole bool) (record.Session, error) {
+func (m *lateMemory) Recall(ctx context.Context, now time.Time, company string, hash record.TokenHash, whole bool, load func(context.Context, record.TokenHash) (record.Session, error)) (record.Session, error) {
 	m.mu.Lock()
 	found, ok := m.known[hash]
 	m.mu.Unlock()
@@ -347,7 +347,7 @@ func (m *lateMemory) Recall(ctx context.Context, now time.Time, company string, 
 		return found, nil
 	}
 	before := m.Len()
-	found, err := m.Memory.Recall(ctx, now, company, hash, whole)
+	found, err := m.Memory.Recall(ctx, now, company, hash, whole, load)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err == nil && found.State == record.Authorized && m.Len() == before {

@@ -67,19 +67,7 @@ func (m *Memory) SetLimit(limit int) { m.limit.Store(int64(max(1, limit/record.B
 // revoked while the store was asked. Otherwise a late answer could bring back a
 // revoked session. The memory keeps ID and Created only for sessions that were asked for
 // whole.
-func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash record.TokenHash, whole bool) (record.Session, error) {
-	return m.recall(ctx, now, company, hash, whole, m.Get)
-}
-
-// RecallFrom implements record.Recaller.
-func (m *Memory) RecallFrom(ctx context.Context, now time.Time, company string, hash record.TokenHash, load loader) (record.Session, error) {
-	return m.recall(ctx, now, company, hash, false, load)
-}
-
-// A loader is Get of a store, or a function that returns the same.
-type loader = func(context.Context, record.TokenHash) (record.Session, error)
-
-func (m *Memory) recall(ctx context.Context, now time.Time, company string, hash record.TokenHash, whole bool, load loader) (record.Session, error) {
+func (m *Memory) Recall(ctx context.Context, now time.Time, company string, hash record.TokenHash, whole bool, load loader) (record.Session, error) {
 	shard := &m.shards[hash.Bucket()]
 	if !m.HasLease() {
 		shard.misses.Add(1)
@@ -98,6 +86,9 @@ func (m *Memory) recall(ctx context.Context, now time.Time, company string, hash
 	}
 	return s, err
 }
+
+// A loader is Get of a store, or a function that returns the same.
+type loader = func(context.Context, record.TokenHash) (record.Session, error)
 
 // ask calls the store once for concurrent callers that want the same session.
 // Callers share an answer only if no revocation arrived between their calls, as the

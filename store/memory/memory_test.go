@@ -76,7 +76,7 @@ func newLeasedMemory(sessions record.Sessions, limit int) *Memory {
 func recall(t testing.TB, m *Memory, hash record.TokenHash) (_ record.Session, asked bool) {
 	t.Helper()
 	_, before := m.Asked()
-	s, err := m.Recall(bg, time.Now(), "", hash, false)
+	s, err := m.Recall(bg, time.Now(), "", hash, false, m.Get)
 	must(t, err)
 	_, after := m.Asked()
 	return s, after != before
@@ -110,7 +110,7 @@ func TestMemoryReturnsWhatTheStoreSaid(t *testing.T) {
 			}
 			for i := range 3 {
 				before := made.gets.Load()
-				wantEqual(t, "recalled whole", get[record.Session](t)(memory.Recall(bg, time.Now(), "", hash("a"), true)), want)
+				wantEqual(t, "recalled whole", get[record.Session](t)(memory.Recall(bg, time.Now(), "", hash("a"), true, memory.Get)), want)
 				if asked := made.gets.Load() > before; asked != (i == 0) {
 					t.Errorf("whole, call %d: the store was asked: %v", i, asked)
 				}
@@ -229,7 +229,7 @@ func TestWhatSeemsExpiredIsAskedFor(t *testing.T) {
 	recall(t, memory, hash("a"))
 	made.change = func(s *record.Session) { s.Expires = s.Ends }
 	for i, now := range []time.Time{farAway.Add(-1), farAway, farAway} {
-		s := get[record.Session](t)(memory.Recall(bg, now, "", hash("a"), false))
+		s := get[record.Session](t)(memory.Recall(bg, now, "", hash("a"), false, memory.Get))
 		if !now.Before(s.Expires) || made.gets.Load() != int64(min(2, 1+i)) {
 			t.Errorf("at %v: it expires at %v, and the store was asked %d times", now, s.Expires, made.gets.Load())
 		}
@@ -367,12 +367,12 @@ func TestMemoryUnderConcurrency(t *testing.T) {
 				s.Hash[8], s.Hash[9], s.ID = byte(i), byte(j), strconv.Itoa(i*100+j)
 				must(t, memory.Create(bg, t0, s))
 				for range rand.IntN(4) {
-					if _, err := memory.Recall(bg, t0, "", s.Hash, false); err != nil {
+					if _, err := memory.Recall(bg, t0, "", s.Hash, false, memory.Get); err != nil {
 						t.Errorf("a live session was refused: %v", err)
 					}
 				}
 				must(t, memory.Delete(bg, s.Hash))
-				_, err := memory.Recall(bg, t0, "", s.Hash, false)
+				_, err := memory.Recall(bg, t0, "", s.Hash, false, memory.Get)
 				wantErr(t, "recalling a revoked session", err, record.ErrNotFound)
 			}
 		})
@@ -396,7 +396,7 @@ func TestATouchWaitsForNoDisk(t *testing.T) {
 		memory := New(made, 100)
 		memory.SetLease(now.Add(time.Hour))
 		expires := func() time.Time {
-			return get[record.Session](t)(memory.Recall(bg, now, "", hash("a"), false)).Expires
+			return get[record.Session](t)(memory.Recall(bg, now, "", hash("a"), false, memory.Get)).Expires
 		}
 		touched := make(chan error, 1)
 		touch := func() {
@@ -454,7 +454,7 @@ func TestRequestsForOneUnknownSessionAskTheStoreOnce(t *testing.T) {
 		recall := func(ctx context.Context, company string, n int) {
 			for range n {
 				go func() {
-					if got, err := memory.Recall(ctx, now, company, hash("a"), false); err != nil || got.ID == "" {
+					if got, err := memory.Recall(ctx, now, company, hash("a"), false, memory.Get); err != nil || got.ID == "" {
 						t.Errorf("%+v, %v", got, err)
 					}
 				}()
@@ -508,7 +508,7 @@ func token(i int) record.TokenHash {
 func remembering(b *testing.B, n int) *Memory {
 	memory := newLeasedMemory(newMadeSessions(), n*5/4+10_000)
 	for i := range n {
-		if _, err := memory.Recall(b.Context(), time.Now(), "", token(i), false); err != nil {
+		if _, err := memory.Recall(b.Context(), time.Now(), "", token(i), false, memory.Get); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -525,7 +525,7 @@ func benchmarkRecall(b *testing.B, n int) {
 	}
 	now, began, stopped := time.Now(), time.Now(), gcTime()
 	for i := 0; b.Loop(); i++ {
-		if _, err := memory.Recall(b.Context(), now, "", asked[i%len(asked)], false); err != nil {
+		if _, err := memory.Recall(b.Context(), now, "", asked[i%len(asked)], false, memory.Get); err != nil {
 			b.Fatal(err)
 		}
 	}
