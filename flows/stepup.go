@@ -3,7 +3,6 @@ package flows
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -182,15 +181,8 @@ func (s *Service) provePassword(ctx context.Context, c *session.Call, a record.A
 		return err
 	}
 	counts, err := c.PasswordCounts(ctx, a, "")
-	if err == nil {
-		err = c.CheckPasswords(counts.Now[record.WrongPasswords])
-	}
 	if err != nil {
 		return err
 	}
-	err = s.ComparePassword(ctx, &c.Attempt, &session.PasswordAttempt{Account: a, Password: password, Counts: counts, Solved: true, Wrong: wire.ErrPasswordInvalid})
-	if errors.Is(err, wire.ErrPasswordInvalid) {
-		return wire.ErrPasswordInvalid // without captcha_required
-	}
-	return err
+	return s.TryPassword(ctx, &c.Attempt, a, counts, password)
 }

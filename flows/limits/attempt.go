@@ -242,7 +242,7 @@ func (at *Attempt) MarkUsed(ctx context.Context, mark record.Counter, others ...
 	return err == nil, at.LimitError(err)
 }
 
-// spentMemory is how long Spend remembers. What it marks expires sooner, but perhaps by
+// spentMemory is how long a Mark is remembered. What it marks expires sooner, but perhaps by
 // the clock of another machine, which may be ahead.
 const spentMemory = time.Hour
 
@@ -250,14 +250,18 @@ const spentMemory = time.Hour
 // secret was used before. Each secret counts as a login of the address, so strangers
 // can't fill the store with marks. GiveBack refunds that login, but not the secret.
 func (at *Attempt) Spend(ctx context.Context, name string, secret []byte) (first bool, err error) {
-	hash := sha256.Sum256(secret)
-	mark := at.Counter(name, hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: spentMemory})
 	logins := at.CountLogin()
-	first, err = at.MarkUsed(ctx, mark, append(at.AddressCounters(), logins...)...)
+	first, err = at.MarkUsed(ctx, at.Mark(name, secret), append(at.AddressCounters(), logins...)...)
 	if first {
 		at.Took(logins...)
 	}
 	return first, err
+}
+
+// Mark returns the mark of a secret, for MarkUsed.
+func (at *Attempt) Mark(name string, secret []byte) record.Counter {
+	hash := sha256.Sum256(secret)
+	return at.Counter(name, hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: spentMemory})
 }
 
 // RecordAddress records the outcome of an attempt for its address. It counts a wrong

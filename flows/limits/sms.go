@@ -27,22 +27,22 @@ func (at *Attempt) AccountSMS(account, phone string) []record.Counter {
 
 // PhoneSMS returns the budget of a phone.
 func (at *Attempt) PhoneSMS(phone string) []record.Counter {
-	rate := at.Company.Limits.SMSPerPhone
+	return at.personalBudget("limit.sms_phone", phone, at.Company.Limits.SMSPerPhone)
+}
+
+// personalBudget is Budget for a phone or an email. The key does not reveal it.
+func (at *Attempt) personalBudget(name, of string, rate tenant.Rate) []record.Counter {
 	if rate == tenant.Unlimited {
 		return nil
 	}
-	return []record.Counter{personalCounter(at.Keys, at.Company.Code, "limit.sms_phone", phone, rate)}
+	return []record.Counter{personalCounter(at.Keys, at.Company.Code, name, of, rate)}
 }
 
 // ContactMails returns the budgets of a mail to someone who has no account yet. The email
 // is normalised as a login id.
 func (at *Attempt) ContactMails(email string) []record.Counter {
 	rate := at.Company.Limits.MailsPerAccount
-	if rate == tenant.Unlimited {
-		return nil
-	}
-	contact := personalCounter(at.Keys, at.Company.Code, "limit.mails", email, rate)
-	return append([]record.Counter{contact}, at.perAddress("limit.mails", rate)...)
+	return append(at.personalBudget("limit.mails", email, rate), at.perAddress("limit.mails", rate)...)
 }
 
 // CompanySMS returns the budget of the whole company.

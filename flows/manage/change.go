@@ -81,11 +81,7 @@ func sendable(s string, longest int) bool {
 // factor or mnemocode revokes all its sessions, pending steps and recovery links before
 // Change returns. If nothing changes, Change writes nothing and changed is false.
 func (ad *Admin) Change(ctx context.Context, mnemocode string, ch Change) (_ record.Account, changed bool, err error) {
-	a, err := ad.ByMnemocode(ctx, mnemocode)
-	if err != nil {
-		return record.Account{}, false, err
-	}
-	kept, err := ad.sessionToKeep(ctx, a, ch.Keep)
+	a, kept, err := ad.findKeeping(ctx, mnemocode, ch.Keep)
 	if err != nil {
 		return record.Account{}, false, err
 	}

@@ -109,7 +109,10 @@ func (ad *Admin) ConfirmContact(ctx context.Context, token, code string) (contac
 	if err != nil {
 		return contact, "", "", err
 	}
-	known, err := ad.tryContact(ctx, &at, ad.contactOwner(), token, code, func(bool) error { return nil })
+	known, right, err := ad.tryContact(ctx, &at, ad.contactOwner(), token, code)
+	if err == nil && !right {
+		err = ErrContactCode
+	}
 	if err != nil {
 		return contact, "", "", err
 	}
@@ -126,37 +129,26 @@ func contactOf(known tokens.Contact) record.Contact {
 	return record.Email
 }
 
-// tryContact compares a code with that of a token. Each comparison is a guess, of which all
-// nodes together allow as many as the code has. Its outcome is passed to count, which may
-// refuse it. A text that can't be a code is no guess.
-func (ad *Admin) tryContact(ctx context.Context, at *limits.Attempt, owner, token, sent string, count func(right bool) error) (tokens.Contact, error) {
+// tryContact reports whether a code is that of a token. Each comparison is a guess, of which
+// all nodes together allow as many as the code has. A text that can't be a code is no guess.
+func (ad *Admin) tryContact(ctx context.Context, at *limits.Attempt, owner, token, sent string) (known tokens.Contact, right bool, err error) {
 	known, ok := at.Keys.OpenContact(owner, token, at.Now)
 	if !ok {
-		return known, ErrContactCode
+		return known, false, ErrContactCode
 	}
 	code, ok := typed.OTP(sent, len(known.Code))
 	if !ok {
-		return known, &FieldError{"code", fmt.Sprintf("it must have the %d digits of the code", len(known.Code))}
+		return known, false, &FieldError{"code", fmt.Sprintf("it must have the %d digits of the code", len(known.Code))}
 	}
 	rate := tenant.Rate{N: guessesByMail, Per: known.Expires.Sub(at.Now) + time.Hour} // a store's clock may be ahead
 	if known.Name == record.Phone.Name {
 		rate.N = guessesBySMS
 	}
 	left, err := at.MarkUsed(ctx, at.Counter("contact", hex.EncodeToString([]byte(known.ID)), rate))
-	if err != nil {
-		return known, err
+	if err == nil && !left {
+		err = ErrContactCode
 	}
-	if !left {
-		return known, ErrContactCode
-	}
-	right := subtle.ConstantTimeCompare([]byte(code), []byte(known.Code)) == 1
-	if err := count(right); err != nil {
-		return known, err
-	}
-	if !right {
-		return known, ErrContactCode
-	}
-	return known, nil
+	return known, subtle.ConstantTimeCompare([]byte(code), []byte(known.Code)) == 1, err
 }
 
 // openProofs opens the proofs of a change.
@@ -255,10 +247,11 @@ func (s *Self) ConfirmOwnContact(ctx context.Context, contact record.Contact, to
 	if err := at.CheckCodes(s.Account.FailureCounts); err != nil {
 		return err
 	}
-	known, err := s.tryContact(ctx, at, s.contactOwner(), token, code, func(right bool) error {
-		return at.RecordWindow(ctx, at.FailureKey(s.Account, ""), record.WrongCodes, right)
-	})
-	if err == nil && known.Name != contact.Name {
+	known, right, err := s.tryContact(ctx, at, s.contactOwner(), token, code)
+	if err == nil {
+		err = at.RecordWindow(ctx, at.FailureKey(s.Account, ""), record.WrongCodes, right)
+	}
+	if err == nil && (!right || known.Name != contact.Name) {
 		err = ErrContactCode
 	}
 	if err != nil {

@@ -59,26 +59,17 @@ func (ad *Admin) Introspect(ctx context.Context, token string) (Introspection, e
 		return Introspection{}, err
 	}
 	role, err := url.PathUnescape(session.Profile.Value(record.ProfileRole))
-	if t := session.Issued; t != nil {
-		found := Introspection{
-			Active: true, Sub: session.Mnemocode, Company: session.Company, Issued: t.Created.Unix(), Expires: t.Expires.Unix(),
-			Methods: session.Profile.Methods().Words(), Role: role, Token: t.ID,
-		}
+	found := Introspection{
+		Active: true, Sub: session.Mnemocode, Company: session.Company, Issued: session.Created.Unix(), Expires: session.Expires.Unix(),
+		Methods: session.Profile.Methods().Words(), Role: role,
+	}
+	if t := session.Issued; t == nil {
+		found.State, found.SID, found.AuthTime = session.State, session.ID, session.LoginTime().Unix()
+	} else {
+		found.Token = t.ID
 		if t.Actor != "" {
 			found.Act = &Actor{t.Actor}
 		}
-		return found, err
 	}
-	return Introspection{
-		Active:   true,
-		Sub:      session.Mnemocode,
-		Company:  session.Company,
-		State:    session.State,
-		SID:      session.ID,
-		Issued:   session.Created.Unix(),
-		Expires:  session.Expires.Unix(),
-		AuthTime: session.LoginTime().Unix(),
-		Methods:  session.Profile.Methods().Words(),
-		Role:     role,
-	}, err
+	return found, err
 }

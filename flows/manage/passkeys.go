@@ -249,11 +249,7 @@ func (ad *Admin) RenamePasskey(ctx context.Context, mnemocode, id, name string) 
 // this revokes the account's sessions, but spares the one with the ID keep, if that is not
 // empty. The errors are ErrNoPasskey, ErrLastPasskey and ErrNoSessionToKeep.
 func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) error {
-	a, err := ad.ByMnemocode(ctx, mnemocode)
-	if err != nil {
-		return err
-	}
-	kept, err := ad.sessionToKeep(ctx, a, keep)
+	a, kept, err := ad.findKeeping(ctx, mnemocode, keep)
 	if err != nil {
 		return err
 	}

@@ -78,11 +78,7 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, sent, keep string) 
 	if !ok {
 		return record.Account{}, errNoAppCode
 	}
-	a, err := ad.ByMnemocode(ctx, mnemocode)
-	if err != nil {
-		return record.Account{}, err
-	}
-	kept, err := ad.sessionToKeep(ctx, a, keep)
+	a, kept, err := ad.findKeeping(ctx, mnemocode, keep)
 	if err != nil {
 		return record.Account{}, err
 	}
@@ -124,11 +120,7 @@ func (ad *Admin) ConfirmTOTP(ctx context.Context, mnemocode, sent, keep string) 
 // a confirmed secret is removed, the account's sessions are revoked, except keep as in
 // ConfirmTOTP.
 func (ad *Admin) RemoveTOTP(ctx context.Context, mnemocode, keep string) (record.Account, error) {
-	a, err := ad.ByMnemocode(ctx, mnemocode)
-	if err != nil {
-		return record.Account{}, err
-	}
-	kept, err := ad.sessionToKeep(ctx, a, keep)
+	a, kept, err := ad.findKeeping(ctx, mnemocode, keep)
 	if err != nil {
 		return record.Account{}, err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -45,7 +46,7 @@ func (ad *Admin) checkOwnPassword(ctx context.Context, at *limits.Attempt, a rec
 	if a.Status != record.StatusActive {
 		return ErrNotActive
 	}
-	err := ad.TryPassword(ctx, at, a, current)
+	err := ad.TryPassword(ctx, at, a, session.Counts{Key: at.FailureKey(a, ""), Now: a.FailureCounts}, current)
 	at.GiveBack(ctx, err)
 	if !errors.Is(err, wire.ErrRestricted) {
 		at.RecordTraffic(a.ID, false)
@@ -95,11 +96,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch Passwo
 	if !sendable(ch.New, len(ch.New)) { // the rules limit the length
 		return &FieldError{"new_password", "it must be in UTF-8 and without NUL"}
 	}
-	a, err := ad.ByMnemocode(ctx, mnemocode)
-	if err != nil {
-		return err
-	}
-	keep, err := ad.sessionToKeep(ctx, a, ch.Keep)
+	a, keep, err := ad.findKeeping(ctx, mnemocode, ch.Keep)
 	if err != nil {
 		return err
 	}
@@ -157,6 +154,14 @@ func (ad *Admin) checkBreached(ctx context.Context, field, typed string) error {
 		err = tenant.BreachedRule(field)
 	}
 	return err
+}
+
+// findKeeping finds an account, and the session with this ID that a change of it spares.
+func (ad *Admin) findKeeping(ctx context.Context, mnemocode, id string) (a record.Account, keep record.TokenHash, err error) {
+	if a, err = ad.ByMnemocode(ctx, mnemocode); err == nil {
+		keep, err = ad.sessionToKeep(ctx, a, id)
+	}
+	return a, keep, err
 }
 
 // sessionToKeep finds one of the account's sessions by its ID.

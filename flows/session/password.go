@@ -21,16 +21,18 @@ type PasswordAttempt struct {
 	Wrong    *wire.Error // the error for a wrong password
 }
 
-// TryPassword checks limits and locks, then compares the password of an account. The
-// caller knows the account, so the answer need not hide anything about it. The error
-// for a wrong password is wire.ErrPasswordInvalid.
-func (m *Manager) TryPassword(ctx context.Context, at *limits.Attempt, a record.Account, typed string) error {
-	if err := at.CheckPasswords(a.FailureCounts[record.WrongPasswords]); err != nil {
+// TryPassword checks limits and locks, then compares the password of an account. It needs no
+// captcha. The caller knows the account, so the answer need not hide anything about it. The
+// error for a wrong password is wire.ErrPasswordInvalid.
+func (m *Manager) TryPassword(ctx context.Context, at *limits.Attempt, a record.Account, counts Counts, typed string) error {
+	if err := at.CheckPasswords(counts.Now[record.WrongPasswords]); err != nil {
 		return err
 	}
-	return m.ComparePassword(ctx, at, &PasswordAttempt{
-		Account: a, Password: typed, Counts: Counts{Key: at.FailureKey(a, "")}, Solved: true, Wrong: wire.ErrPasswordInvalid,
-	})
+	err := m.ComparePassword(ctx, at, &PasswordAttempt{Account: a, Password: typed, Counts: counts, Solved: true, Wrong: wire.ErrPasswordInvalid})
+	if errors.Is(err, wire.ErrPasswordInvalid) {
+		return wire.ErrPasswordInvalid // without captcha_required
+	}
+	return err
 }
 
 // PasswordCounts says where an attempt with a password counts. The counts of a known device

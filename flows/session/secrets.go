@@ -111,6 +111,10 @@ func (m *Manager) Rekey(ctx context.Context, event record.Event) (resealed int, 
 // reseal seals the secrets of a company's authenticator apps with the current secret. It is
 // no change of the accounts.
 func (m *Manager) reseal(ctx context.Context, company string, keys *tokens.Keys) (resealed int, err error) {
+	again := func(a *record.Account) (ends bool, err error) {
+		a.TOTP, a.TOTPPending = keys.ResealTOTP(company, company, a.TOTP), keys.ResealTOTP(company, company, a.TOTPPending)
+		return false, nil
+	}
 	for after, more := "", true; more; {
 		accounts, err := m.Accounts.List(ctx, company, after, resealPage)
 		if err != nil {
@@ -118,18 +122,8 @@ func (m *Manager) reseal(ctx context.Context, company string, keys *tokens.Keys)
 		}
 		for _, a := range accounts {
 			after = a.Mnemocode
-			changed := false
-			seal := func(sealed *string) {
-				again := keys.ResealTOTP(company, company, *sealed)
-				changed = changed || again != *sealed
-				*sealed = again
-			}
-			again := func(a *record.Account) (ends bool, err error) {
-				seal(&a.TOTP)
-				seal(&a.TOTPPending)
-				return false, nil
-			}
-			if again(&a); !changed {
+			sealed := a
+			if again(&sealed); sealed.TOTP == a.TOTP && sealed.TOTPPending == a.TOTPPending {
 				continue
 			}
 			_, err := m.Accounts.Update(ctx, company, a.ID, again)

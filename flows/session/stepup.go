@@ -2,8 +2,6 @@ package session
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"slices"
 	"time"
@@ -101,17 +99,11 @@ func (c *Call) OpenStepUp(ctx context.Context, token string) (tokens.StepUp, err
 		return found, errStepUp
 	}
 	c.stepUp = token
-	unused, err := c.MarkUsed(ctx, record.CheckOnly(c.stepUpMark())[0])
+	unused, err := c.MarkUsed(ctx, record.CheckOnly(c.Mark("stepup", []byte(token)))[0])
 	if err == nil && !unused {
 		err = errStepUp
 	}
 	return found, err
-}
-
-// stepUpMark is full once the call's step-up was used. It outlives the token, by any clock.
-func (c *Call) stepUpMark() record.Counter {
-	hash := sha256.Sum256([]byte(c.stepUp))
-	return c.Counter("stepup", hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: time.Hour})
 }
 
 // TryStepUpCode compares a code with that of the app or, if the factor is an SMS, with the
@@ -136,7 +128,7 @@ func (c *Call) Raise(ctx context.Context, st Step) (record.Session, error) {
 	if err := c.Charge(ctx, st.Counters...); err != nil {
 		return record.Session{}, err
 	}
-	first, err := c.MarkUsed(ctx, c.stepUpMark())
+	first, err := c.MarkUsed(ctx, c.Mark("stepup", []byte(c.stepUp)))
 	if err == nil && !first {
 		err = errStepUp
 	}

@@ -1,13 +1,10 @@
 package tokens
 
 import (
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"time"
-
-	"golang.org/x/crypto/chacha20poly1305"
 )
 
 // A code for a contact belongs to no session that a store keeps. The client's token holds
@@ -32,21 +29,18 @@ const MaxContact = 2048
 // SealContact returns a token that OpenContact opens for the same owner.
 func (k *Keys) SealContact(owner string, c Contact) string {
 	text, _ := json.Marshal(c) // strings and a time: never fails
-	nonce := make([]byte, chacha20poly1305.NonceSizeX)
-	rand.Read(nonce)
-	return base64.RawURLEncoding.EncodeToString(k.contacts[0].Seal(nonce, nonce, text, []byte(owner)))
+	return base64.RawURLEncoding.EncodeToString(encrypt(k.contacts[0], text, owner))
 }
 
 // OpenContact returns what a token holds, unless it was made for another owner or has
 // expired.
 func (k *Keys) OpenContact(owner, token string, now time.Time) (c Contact, ok bool) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
-	if err != nil || len(raw) < chacha20poly1305.NonceSizeX || len(token) != base64.RawURLEncoding.EncodedLen(len(raw)) { // the decoder skips line breaks
+	if err != nil || len(token) != base64.RawURLEncoding.EncodedLen(len(raw)) { // the decoder skips line breaks
 		return Contact{}, false
 	}
-	nonce, sealed := raw[:chacha20poly1305.NonceSizeX], raw[chacha20poly1305.NonceSizeX:]
 	for _, key := range k.contacts {
-		if text, err := key.Open(nil, nonce, sealed, []byte(owner)); err == nil {
+		if text, err := decrypt(key, raw, owner); err == nil {
 			err = json.Unmarshal(text, &c)
 			return c, err == nil && now.Before(c.Expires)
 		}

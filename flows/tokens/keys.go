@@ -123,11 +123,24 @@ func (k *Keys) OpenSigningKey(company, sealed string) (key []byte, secret int64,
 // Secret returns the number of the current secret.
 func (k *Keys) Secret() int64 { return k.signing[0].secret }
 
+// encrypt returns a random nonce and the text, encrypted for its owner.
+func encrypt(with cipher.AEAD, text []byte, owner string) []byte {
+	nonce := make([]byte, with.NonceSize(), with.NonceSize()+len(text)+with.Overhead())
+	rand.Read(nonce)
+	return with.Seal(nonce, nonce, text, []byte(owner))
+}
+
+// decrypt decrypts the result of encrypt.
+func decrypt(with cipher.AEAD, sealed []byte, owner string) ([]byte, error) {
+	if len(sealed) < with.NonceSize() {
+		return nil, errors.New("it is cut")
+	}
+	return with.Open(nil, sealed[:with.NonceSize()], sealed[with.NonceSize():], []byte(owner))
+}
+
 // seal encrypts a secret that a store keeps for a company.
 func seal(with sealer, company string, secret []byte) string {
-	nonce := make([]byte, chacha20poly1305.NonceSizeX)
-	rand.Read(nonce)
-	return base64.RawStdEncoding.EncodeToString(with.Seal(nonce, nonce, secret, []byte(company)))
+	return base64.RawStdEncoding.EncodeToString(encrypt(with, secret, company))
 }
 
 // open decrypts the result of seal with any of the sealers, and returns the number of its
@@ -137,11 +150,8 @@ func open(with []sealer, company, sealed string) (secret []byte, number int64, e
 	if err != nil {
 		return nil, 0, err
 	}
-	if len(raw) < chacha20poly1305.NonceSizeX {
-		return nil, 0, errors.New("it is cut")
-	}
 	for _, s := range with {
-		if secret, err = s.Open(nil, raw[:chacha20poly1305.NonceSizeX], raw[chacha20poly1305.NonceSizeX:], []byte(company)); err == nil {
+		if secret, err = decrypt(s, raw, company); err == nil {
 			return secret, s.secret, nil
 		}
 	}

@@ -4,10 +4,8 @@ import (
 	"crypto/cipher"
 	"crypto/hkdf"
 	"crypto/hmac"
-	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"strconv"
 
 	"golang.org/x/crypto/chacha20poly1305"
@@ -32,9 +30,7 @@ func (k *Keys) SealAnswer(answer []byte, parts ...string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	nonce := make([]byte, chacha20poly1305.NonceSizeX, chacha20poly1305.NonceSizeX+len(answer)+aead.Overhead())
-	rand.Read(nonce)
-	return aead.Seal(nonce, nonce, answer, nil), nil
+	return encrypt(aead, answer, ""), nil
 }
 
 // OpenAnswer decrypts the result of SealAnswer. It fails if the request had other parts.
@@ -43,10 +39,7 @@ func (k *Keys) OpenAnswer(sealed []byte, parts ...string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(sealed) < chacha20poly1305.NonceSizeX {
-		return nil, errors.New("it is cut")
-	}
-	return aead.Open(nil, sealed[:chacha20poly1305.NonceSizeX], sealed[chacha20poly1305.NonceSizeX:], nil)
+	return decrypt(aead, sealed, "")
 }
 
 func (k *Keys) retrySealer(parts []string) (cipher.AEAD, error) {
