@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"maps"
 	"net"
@@ -11,7 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // adminClient returns a client of the site's admin endpoint.
@@ -342,4 +345,272 @@ func adminRefuses(t *testing.T, s *site) {
 	if got := s.adminRaw("GET", "", "").wantStatus(200); string(got.Body) != "{\"companies\":[\"acme\"]}\n" {
 		t.Errorf("got %s", got.Body)
 	}
+}
+
+func TestAdminSpeaksToTheConfigThatIsRunning(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{})
+	s.admin("POST", "accounts", alice).wantStatus(201)
+	good := s.config
+	for name, broken := range map[string]string{
+		"provisioning": strings.Replace(good, "api_key "+testKey, "api_key {env.MNEMOGATE_TEST_UNSET}", 1),
+		"starting":     strings.Replace(good, "bind fd/3", "bind 203.0.113.1", 1),
+	} {
+		s.run("a reload failed at "+name, func(t *testing.T) {
+			s.config = broken
+			if err := s.load(); err == nil {
+				t.Fatal("the broken config was loaded")
+			}
+			s.config = good
+			s.admin("GET", "accounts/alice", nil).wantStatus(200)
+			s.admin("PATCH", "accounts/alice", fields{"role": name}).wantStatus(200)
+			token := s.login("alice")
+			s.admin("DELETE", "accounts/alice/sessions", nil).wantStatus(204)
+			s.get("/", token).want(wire.ErrTokenInvalid)
+		})
+	}
+	s.run("a reload brought another company", func(t *testing.T) {
+		s.config = strings.Replace(good, "company acme {", "company umbrella {\napi_key k\ncaptcha off\n}\ncompany acme {", 1)
+		must(t, s.load())
+		s.adminRaw("POST", "umbrella/accounts", `{"profile_mnemocode":"alice","login_name":"alice"}`).wantStatus(201)
+		if got := s.adminRaw("GET", "umbrella/accounts", "").wantStatus(200); strings.Contains(string(got.Body), "Example.com") {
+			t.Errorf("another company's account is seen: %s", got.Body)
+		}
+	})
+	s.run("there is no mnemogate any more", func(t *testing.T) {
+		s.config = "{\nadmin unix/" + s.dir + "/admin.sock\npersist_config off\n}\n"
+		must(t, s.load())
+		s.admin("GET", "accounts", nil).wantRefused(503, "")
+	})
+}
+
+// If an operator deletes an account that is in the configuration, loading the
+// configuration again does not restore the account with its old password.
+func TestDeletedAccountOfTheConfigurationDoesNotComeBack(t *testing.T) {
+	t.Parallel()
+	c := siteConfig{company: "captcha off\naccount eve {\nlogin eve\npassword \"the old password\"\n}\naccount kept {\nlogin kept\n}"}
+	s := startSite(t, c)
+	s.admin("DELETE", "accounts/eve", nil).wantStatus(http.StatusNoContent)
+	old := fields{"login_id": "eve", "password": "the old password"}
+	gone := func() {
+		t.Helper()
+		s.admin("GET", "accounts/kept", nil).wantStatus(http.StatusOK)
+		s.admin("GET", "accounts/eve", nil).wantStatus(http.StatusNotFound)
+		s.post("auth/checkcredentials", "", old).want(wire.ErrCredentialsInvalid)
+	}
+	must(t, s.reload(c))
+	gone()
+	s.restart()
+	gone()
+
+	s.admin("POST", "accounts", fields{"profile_mnemocode": "eve", "login_name": "eve", "password": "a new password"}).wantStatus(http.StatusCreated)
+	must(t, s.reload(c))
+	s.post("auth/checkcredentials", "", old).want(wire.ErrCredentialsInvalid)
+	s.post("auth/checkcredentials", "", fields{"login_id": "eve", "password": "a new password"}).wantState(record.Authorized)
+	s.admin("DELETE", "accounts/eve", nil).wantStatus(http.StatusNoContent)
+	must(t, s.reload(c))
+	gone()
+}
+
+func TestAdminSetsPasswordsAndUnlocks(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{global: "limits {\nlock_after 2\ndisable_after 3\nlock_for 4s\nfailures_per_address 1000/1h\n}"})
+	s.admin("POST", "accounts", with(alice, fields{"must_set_password": true})).wantStatus(201)
+	wrong := func() answer {
+		return s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "wrong"})
+	}
+	lock := func(n int) {
+		s.t.Helper()
+		for range n {
+			for wrong().Status == http.StatusTooManyRequests {
+				time.Sleep(100 * time.Millisecond)
+			}
+		}
+	}
+	s.run("a lock is seen and cleared", func(t *testing.T) {
+		lock(2)
+		until, err := time.Parse(time.RFC3339, s.admin("GET", "accounts/alice", nil).str("locked_until"))
+		if err != nil || time.Until(until) > 5*time.Second {
+			t.Errorf("locked until %v, %v", until, err)
+		}
+		if got := s.admin("POST", "accounts/alice/unlock", nil).wantStatus(200); got.JSON["locked_until"] != nil {
+			t.Errorf("got %s", got.Body)
+		}
+		wrong().want(wire.ErrCredentialsInvalid)
+		s.admin("POST", "accounts/alice/unlock", nil).wantStatus(200)
+	})
+	s.run("a disabled password is unlocked", func(t *testing.T) {
+		lock(3)
+		time.Sleep(4100 * time.Millisecond)
+		wrong().want(wire.ErrRestricted)
+		if got := s.admin("GET", "accounts/alice", nil); got.str("locked_until") != "9999-12-31T23:59:59Z" {
+			t.Errorf("got %s", got.Body)
+		}
+		s.admin("POST", "accounts/alice/unlock", nil).wantStatus(200)
+		wrong().want(wire.ErrCredentialsInvalid)
+	})
+	s.run("a new password clears the lock and what it was for", func(t *testing.T) {
+		lock(2)
+		sent := len(s.sms.of("notice.password_changed"))
+		got := s.admin("PATCH", "accounts/alice", fields{"password": "new", "primary_email": "other@example.com"}).wantStatus(200)
+		if got.JSON["locked_until"] != nil || got.JSON["must_set_password"] != false {
+			t.Errorf("got %s", got.Body)
+		}
+		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "new"}).wantState(record.Authorized)
+		s.eventually("notice", func() bool { return len(s.sms.of("notice.password_changed")) > sent })
+		if to := s.sms.last("notice.password_changed", "to"); to != "Alice@Example.com" {
+			t.Errorf("the notice went to %q", to)
+		}
+		s.admin("PATCH", "accounts/alice", fields{"password": "new", "must_set_password": true}).wantStatus(200)
+		s.post("auth/checkcredentials", "", fields{"login_id": "alice", "password": "new"}).wantState(record.SetPassword)
+	})
+}
+
+// Filters find accounts by status, a part of a login id, the lack of a second factor or a
+// password, and the time of their last change.
+func TestAccountsAreFound(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: "captcha off", more: "company other {\napi_key off\ncaptcha off\n}"})
+	var lines strings.Builder
+	for i := range 30 {
+		status := record.Statuses[i%len(record.Statuses)]
+		fmt.Fprintf(&lines, `{"profile_mnemocode":"m%02d","login_name":"Ann_%02d","primary_phone":"+370600123%02d","status":%q}`+"\n", i, i, i, status)
+	}
+	s.importAll("", lines.String())
+	s.admin("POST", "accounts", fields{"profile_mnemocode": "n1", "login_name": "without", "status": "closed"}).wantStatus(201)
+	s.adminRaw("POST", "other/accounts", `{"profile_mnemocode":"z","login_name":"Ann_99"}`).wantStatus(201)
+	search := func(query string) (names []string, next string) {
+		got := s.admin("GET", "accounts?"+query, nil).wantStatus(200)
+		for _, a := range got.JSON["accounts"].([]any) {
+			names = append(names, a.(map[string]any)["profile_mnemocode"].(string))
+		}
+		next, _ = got.JSON["next"].(string)
+		return names, next
+	}
+	since := time.Now()
+	s.admin("PATCH", "accounts/m02", fields{"role": "editor", "password": testPassword}).wantStatus(200)
+	for _, c := range []struct{ query, want string }{
+		{"password_set=true", "m02 to "},
+		{"password_set=false&contains=ann_0&limit=3", "m00 m01 m03 to m03"},
+		{"updated_since=" + url.QueryEscape(since.Format(time.RFC3339Nano)), "m02 to "},
+		{"status=restricted", "m01 m05 m09 m13 m17 m21 m25 m29 to "},
+		{"contains=ann_1&status=active", "m12 m16 to "},
+		{"contains=ANN_2&limit=3", "m20 m21 m22 to m22"},
+		{"contains=ANN_2&limit=3&after=m22", "m23 m24 m25 to m25"},
+		{"contains=ANN_2&limit=7&after=m22", "m23 m24 m25 m26 m27 m28 m29 to "},
+		{"contains=" + url.QueryEscape("+370 600 123-07"), "m07 to "},
+		{"contains=+370&limit=2", "m00 m01 to m01"}, // the + is not escaped
+		{"no_second_factor=true&limit=1", "n1 to "},
+		{"no_second_factor=true&status=active", " to "},
+		{"contains=%25", " to "},
+		{"contains=zoe", " to "},
+	} {
+		names, next := search(c.query)
+		if got := strings.Join(names, " ") + " to " + next; got != c.want {
+			t.Errorf("%s: got %q, want %q", c.query, got, c.want)
+		}
+	}
+	for query, field := range map[string]string{
+		"status=gone": "status", "status=": "status", "contains=": "contains", "contains=%20": "contains", "contains=%ff": "contains",
+		"contains=" + strings.Repeat("a", 255): "contains", "login_id=m1&status=active": "login_id", "no_second_factor=false": "no_second_factor",
+		"updated_since=yesterday": "updated_since", "password_set=yes": "password_set",
+	} {
+		s.admin("GET", "accounts?"+query, nil).wantRefused(400, field)
+	}
+}
+
+func TestAnAccountTellsWhatWrongPasswordsHaveDone(t *testing.T) {
+	t.Parallel()
+	careful := "captcha static tea\nlimits {\ncaptcha_after 2\n}\n" + account("alice", "")
+	s := startSite(t, siteConfig{company: careful, more: "company umbra {\napi_key other-key\nhardened\n" + careful + "}"})
+	due := func() any { return s.admin("GET", "accounts/alice", nil).wantStatus(200).JSON["captcha_due"] }
+	for try, told := range []string{"no", "no", "yes"} {
+		if due() != (told == "yes") {
+			t.Errorf("after %d wrong passwords: got %v", try, due())
+		}
+		s.cli("", "account", "show", "alice", "--company", "acme").want(0, "captcha_due           "+told+"\n")
+		if try < 2 {
+			s.credentials("alice", "wrong").want(wire.ErrCredentialsInvalid)
+		}
+	}
+	s.admin("PATCH", "accounts/alice", fields{"captcha_due": false}).wantRefused(400, "captcha_due")
+	s.admin("POST", "accounts/alice/unlock", nil).wantStatus(200)
+	if due() != false {
+		t.Error("it is due after the account was unlocked")
+	}
+
+	// In a hardened company, wrong passwords lock the login id that was sent. An operator
+	// sees that lock with the account.
+	try := func(times int, password string) (a answer) {
+		for range times {
+			a = s.postTo("umbra", "other-key", "auth/checkcredentials", "", fields{"login_id": "alice", "password": password, "captcha_response": "tea"})
+		}
+		return a
+	}
+	shown := func(method, path string, body any) fields {
+		return s.adminRaw(method, "umbra/"+path, s.encoded(body)).wantStatus(200).JSON
+	}
+	try(2, "wrong").want(wire.ErrCredentialsInvalid)
+	try(1, testPassword).wantState(record.Authorized) // clears the account's own count
+	if a := shown("GET", "accounts/alice", nil); a["captcha_due"] != true || a["locked_until"] != nil {
+		t.Errorf("after two wrong passwords: got %v", a)
+	}
+	try(8, "wrong").want(wire.ErrCredentialsInvalid)
+	try(1, testPassword).want(wire.ErrRestricted)
+	for method, body := range map[string]any{"GET": nil, "PATCH": fields{"locale": "lt"}} {
+		if a := shown(method, "accounts/alice", body); a["locked_until"] == nil {
+			t.Errorf("%s after ten wrong passwords: got %v", method, a)
+		}
+	}
+	if listed := shown("GET", "accounts", nil)["accounts"].([]any)[0].(fields); listed["locked_until"] != nil {
+		t.Errorf("a list has %v", listed)
+	}
+	if a := shown("POST", "accounts/alice/unlock", nil); a["captcha_due"] != false || a["locked_until"] != nil {
+		t.Errorf("unlocked: got %v", a)
+	}
+}
+
+// Two editors cannot lose each other's change: of many that name one version, one succeeds.
+func TestAnAccountIsChangedInTheVersionThatWasRead(t *testing.T) {
+	t.Parallel()
+	onEachDeployment(t, func(t *testing.T, start starter) {
+		key := "key-of-the-editors"
+		s := accountsSite(t, start, "key editors "+key+" {\nmay read write\n}", siteConfig{company: account("alice", "")})
+		send := func(method, etag string, body any) answer {
+			r := s.apiRequest(key, method, "acme/accounts/alice", body)
+			if etag != "" {
+				r.Header.Set("If-Match", etag)
+			}
+			a := s.do(r)
+			checkInDocument(t, r, a)
+			return a
+		}
+		shown := send("GET", "", nil).wantStatus(200)
+		read := shown.Header.Get("ETag")
+		won := 0
+		for _, a := range storetest.Together(20, func(i int) answer { return send("PATCH", read, fields{"role": fmt.Sprint("role-", i)}) }) {
+			if a.Status == http.StatusOK && a.Header.Get("ETag") != read {
+				won++
+			} else {
+				a.wantStatus(http.StatusPreconditionFailed)
+			}
+		}
+		if won != 1 {
+			t.Errorf("%d editors succeeded with one version", won)
+		}
+		now := send("GET", "", nil).Header.Get("ETag")
+		if again := send("PATCH", `"other", `+now, fields{"locale": "lt"}).wantStatus(200).Header.Get("ETag"); again == now || again != send("GET", "", nil).Header.Get("ETag") {
+			t.Errorf("the ETag after the change is %s", again)
+		}
+		send("DELETE", now, nil).wantStatus(http.StatusPreconditionFailed)
+		send("PATCH", "*", fields{"locale": "de"}).wantStatus(200)
+		send("PATCH", "", fields{"locale": "fr"}).wantStatus(200)
+		send("DELETE", send("GET", "", nil).Header.Get("ETag"), nil).wantStatus(204)
+		send("PATCH", "*", fields{"locale": "de"}).wantStatus(http.StatusPreconditionFailed)
+		send("DELETE", "*", nil).wantStatus(http.StatusPreconditionFailed)
+		send("DELETE", "", nil).wantStatus(http.StatusNotFound)
+		if created := s.api(key, "POST", "acme/accounts", fields{"profile_mnemocode": "bob"}).wantStatus(201); created.Header.Get("ETag") != s.api(key, "GET", "acme/accounts/bob", nil).Header.Get("ETag") {
+			t.Error("a new account has another ETag")
+		}
+	})
 }

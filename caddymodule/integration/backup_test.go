@@ -8,9 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -277,4 +279,99 @@ func TestADamagedStoreIsNoticed(t *testing.T) {
 	if got := s.scrape(); got["mnemogate_store_damage_total"] == 0 || got["mnemogate_last_backup_timestamp_seconds"] != 0 {
 		t.Errorf("damage: %v, last backup: %v", got["mnemogate_store_damage_total"], got["mnemogate_last_backup_timestamp_seconds"])
 	}
+}
+
+// If a configuration names no file for its store, or one by a relative path, the file
+// depends on the environment of the service. The operator who restores a backup may have
+// another environment. So restore refuses unless it is told where to put the file.
+func TestRestoreGuessesNoFile(t *testing.T) {
+	t.Parallel()
+	s := adminSite(t, siteConfig{company: account("alice", "email customer@example.com")})
+	backup := filepath.Join(s.dir, "backup.db")
+	s.cli("", "backup", "--output", backup).want(0)
+	store := "store sqlite " + s.dir + "/mnemogate.db"
+	for name, line := range map[string]string{"no file": "store sqlite", "no store": "", "a relative path": "store sqlite restored/mnemogate.db"} {
+		s.run(name, func(t *testing.T) {
+			config := filepath.Join(t.TempDir(), "Caddyfile")
+			writeFile(t, config, strings.Replace(s.config, store, line, 1))
+			restore := func(args ...string) outcome {
+				return s.cliAt("", "", append([]string{"restore", backup, "--config", config, "--force"}, args...)...)
+			}
+			restore().want(1, config+" names no absolute path", "--to")
+			if _, err := os.Stat(filepath.Join(s.dir, "data", "caddy", "mnemogate")); err == nil {
+				t.Error("it restored into the data directory")
+			}
+			restore("--to", filepath.Join(t.TempDir(), "to.db")).want(0, "accounts restored: 1")
+		})
+	}
+	s.run("no configuration", func(t *testing.T) {
+		s.cliAt("", "", "restore", backup).want(1, "--config", "--to")
+		if _, err := os.Stat(filepath.Join(s.dir, "data", "caddy", "mnemogate")); err == nil {
+			t.Error("it restored into the data directory")
+		}
+	})
+	// A backup ends with a checksum. Without it, SQLite would not notice a change within
+	// a row.
+	s.run("a backup that was changed", func(t *testing.T) {
+		data := get(os.ReadFile(backup))(t)
+		restore := func(data []byte, args ...string) outcome {
+			t.Helper()
+			must(t, os.WriteFile(backup, data, 0o600))
+			return s.cliAt("", "", append([]string{"restore", backup, "--to", filepath.Join(t.TempDir(), "restored.db")}, args...)...)
+		}
+		changed := bytes.Replace(data, []byte("customer"), []byte("operator"), 1)
+		restore(changed).want(1, "does not match its checksum")
+		restore(changed, "--unverified").want(1, "does not match its checksum")
+		restore(data).want(0, "accounts restored: 1")
+		older := data[:len(data)/4096*4096]
+		restore(older).want(1, "has no checksum", "--unverified")
+		restore(older, "--unverified").want(0, "accounts restored: 1")
+	})
+}
+
+// Somebody removes the log of the file with all accounts. A logout then does not seem to
+// succeed, since the session would be valid again after a crash. doctor tells why, and what
+// was acknowledged before is kept.
+func TestARemovedLogLosesNothing(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not let open files be removed")
+	}
+	t.Parallel()
+	s := startSite(t, siteConfig{company: roomy + account("alice", "")})
+	s.login("alice")
+	s.restart() // moves what the log has into the file
+	live, ended := s.login("alice"), s.login("alice")
+	s.post("auth/logout", ended, nil).wantState(record.None)
+	must(t, os.Remove(s.dir+"/mnemogate.db-wal"))
+	s.post("auth/logout", live, nil).want(wire.ErrUnavailable)
+	s.credentials("alice", testPassword).want(wire.ErrUnavailable)
+	s.cli("", "doctor").want(1, "mnemogate.db-wal was moved, removed or replaced while it was open", "stop Caddy with SIGTERM")
+	s.stop(syscall.SIGTERM)
+	s.startAgain()
+	s.get("/", live).wantStatus(200)
+	s.get("/", ended).want(wire.ErrTokenInvalid)
+	s.cli("", "doctor").want(0)
+}
+
+// A path that leads to something else is refused, and what is there stays as it is.
+func TestAStoreIsNoOtherFile(t *testing.T) {
+	t.Parallel()
+	s := startSite(t, siteConfig{company: roomy + account("alice", "")})
+	other := s.dir + "/notes"
+	must(t, os.WriteFile(other, []byte(strings.Repeat("a note\n", 1000)), 0o644))
+	for path, want := range map[string]string{
+		other:                 "file is not a database",
+		s.dir + "/admin.sock": "it is no regular file; name one",
+	} {
+		err := s.reload(siteConfig{stores: "store sqlite " + path, company: roomy + account("alice", "")})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", path, err, want)
+		}
+	}
+	info, err := os.Stat(other)
+	must(t, err)
+	if runtime.GOOS != "windows" && info.Mode().Perm() != 0o644 {
+		t.Errorf("it has the mode %v", info.Mode())
+	}
+	s.login("alice")
 }

@@ -1,8 +1,11 @@
 package integration
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -125,4 +128,98 @@ func TestBrowserGoesToAProvider(t *testing.T) {
 	b.accepts()
 	b.enters("code", s.sms.last("otp.login", "code"))
 	b.isUser("bob")
+}
+
+const microsoftTenant = "9188040d-6c67-4c5b-b112-36a304b66dad"
+
+// likeProviders says how oidc-provider is set up like each provider of
+// docs/configuration.md, and which options of the page a login then can't do without.
+var likeProviders = map[string]struct {
+	like    fields
+	subject string   // default: sam-at-provider
+	needs   []string // a login fails without any of them
+}{
+	"Google": {},
+	"Apple": {needs: []string{"response_mode form_post"}, like: fields{"form": true, "basic": false, "document": fields{
+		"token_endpoint_auth_methods_supported": []string{"client_secret_post"}, "code_challenge_methods_supported": nil}}},
+	"Microsoft": {like: fields{"path": "/" + microsoftTenant + "/v2.0", "alias": "/organizations/v2.0", "claims": fields{"tid": microsoftTenant}}},
+	"LinkedIn": {needs: []string{"nonce off", "auth_style post"}, like: fields{"path": "/oauth", "nonce": false, "basic": false, "document": fields{
+		"token_endpoint_auth_methods_supported": nil, "code_challenge_methods_supported": nil}}},
+	"GitHub": {subject: "583231", needs: []string{"auth_style post"}, like: fields{"nonce": false, "basic": false,
+		"routes": fields{"authorization": "/login/oauth/authorize", "token": "/login/oauth/access_token"}}},
+	"Keycloak": {like: fields{"path": "/realms/customers"}},
+}
+
+// providerRows returns the blocks of the table in docs/configuration.md by the provider's
+// name: the words after oauth <1-5>, and then the options.
+func providerRows(t *testing.T) map[string][]string {
+	t.Helper()
+	rows := map[string][]string{}
+	for line := range strings.Lines(section(t, "docs/configuration.md", "OAuth providers")) {
+		cells := strings.Split(strings.Trim(line, "|\n "), " | ")
+		if len(cells) != 3 {
+			continue
+		}
+		for _, found := range code.FindAllStringSubmatch(cells[1], -1) {
+			rows[cells[0]] = append(rows[cells[0]], found[1])
+		}
+	}
+	return rows
+}
+
+var anySite = regexp.MustCompile(`https://[^/ ]+`)
+
+// With what the page says of each provider, users log in with an oidc-provider that is set
+// up like it. Without an option that one needs, they don't.
+func TestBrowserLogsInWithEachProviderOfThePage(t *testing.T) {
+	rows := providerRows(t)
+	if len(rows) != len(likeProviders) {
+		t.Errorf("the page has %d providers, and the test %d", len(rows), len(likeProviders))
+	}
+	for name, row := range rows {
+		t.Run(name, func(t *testing.T) {
+			as := likeProviders[name]
+			var provider *openID
+			var config func(without string) siteConfig
+			s := startBrowserSiteAt(t, []string{"MNEMOGATE_PEER_SECRET=" + peerSecret}, newBrowserApp(t), func(s *site) siteConfig {
+				page := s.URL + "/acme/login"
+				provider = startOpenIDLike(t, as.like, page)
+				known := strings.NewReplacer("<realm>", "customers", "<tenant id>...", microsoftTenant)
+				config = func(without string) siteConfig {
+					block := slices.DeleteFunc(slices.Clone(row), func(option string) bool { return option == without })
+					if without != "" && len(block) == len(row) {
+						t.Errorf("the page does not say %s", without)
+					}
+					options := anySite.ReplaceAllString(known.Replace(strings.Join(block[1:], "\n")), provider.Issuer)
+					first := anySite.ReplaceAllString(known.Replace(block[0]), provider.Issuer)
+					return siteConfig{handler: "login_page", company: people + account("sam", "identity 1 "+cmp.Or(as.subject, "sam-at-provider")) +
+						fmt.Sprintf("oauth 1 %s {\nclient_id mnemogate\nclient_secret {env.MNEMOGATE_PEER_SECRET}\nredirect_uri %s\n%s\n}", first, page, options)}
+				}
+				return config("")
+			})
+			visits := func(s *site) *tab {
+				b := newBrowser(t)
+				b.loud = true // the provider's pages may have errors
+				b.open(s.URL + "/home?x=1#y")
+				b.waits(`document.querySelector('#screen .other') !== null`)
+				b.eval(`document.querySelector('#screen .other').click()`)
+				b.waits(`location.origin === ` + quote(provider.Issuer) + ` && document.body !== null && document.readyState === 'complete'`)
+				return b
+			}
+			b := visits(s)
+			b.logsInAtProvider("sam-at-provider")
+			b.isUser("sam")
+			b.waits(`location.pathname + location.search + location.hash === '/home?x=1#y'`)
+			for _, option := range as.needs {
+				must(t, s.reload(config(option)))
+				b := visits(s)
+				if option == "response_mode form_post" {
+					b.waits(`document.body.innerText.includes('response_mode must be form_post')`)
+					continue
+				}
+				b.logsInAtProvider("sam-at-provider")
+				b.shows(".alert p", "error.auth.oauth.failed")
+			}
+		})
+	}
 }

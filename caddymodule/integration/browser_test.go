@@ -23,6 +23,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"golang.org/x/net/websocket"
 
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -301,4 +303,142 @@ func startBrowserSiteAt(t *testing.T, env []string, app *browserApp, config func
 	t.Helper()
 	s := &site{backend: &rawBackend{t: t, addr: app.Listener.Addr().String()}, sms: newWebhookSink(t), env: env}
 	return startWith(t, s, func(s *site) string { return config(s).caddyfile(s.dir, s.sms.URL, s.backend.addr) })
+}
+
+// A browser that its user has let the company remember gets in while strangers have
+// locked the account, without a code, also after a logout. No script sees its token.
+func TestBrowserIsRememberedAsADevice(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{
+		company: people, handler: "login_page {\nremember\n}\nself_service",
+		global: "devices 90d skip_second_factor\nlimits {\nfailures_per_address 1000/5m\nlogins_per_address 1000/1m\n}\n",
+	})
+	b := newBrowser(t)
+	b.open(s.URL + "/home")
+	b.sees("login", "form:not(:has(#device))")
+	b.enters("login", "carol@example.com")
+	b.sees("password", "#device")
+	b.enters("password", testPassword)
+	b.sees("code", "#device")
+	b.eval(`document.querySelector('#device').click()`)
+	b.reloads("code", "#device:checked")
+	b.enters("code", s.sms.last("otp.login", "code"))
+	b.isUser("carol")
+	cookies := b.cookies()
+	i := slices.IndexFunc(cookies, func(c *network.Cookie) bool { return c.Name == deviceCookieName })
+	if len(cookies) != 2 || i < 0 || cookies[i].Session || !cookies[i].HTTPOnly || !strings.HasPrefix(cookies[i].Value, "mgd_") {
+		t.Errorf("got %+v", cookies)
+	}
+	if kept := fmt.Sprint(b.eval(`JSON.stringify({ ...sessionStorage, ...localStorage })`)); strings.Contains(kept, "mgd_") {
+		t.Errorf("a script sees %s", kept)
+	}
+	b.sawNowhere("mgd_")
+	b.logsOut(s)
+
+	for range 10 {
+		s.credentials("carol@example.com", "wrong").want(wire.ErrCredentialsInvalid)
+	}
+	other := newBrowser(t)
+	other.open(s.URL + "/home")
+	other.sees("login", idField)
+	other.enters("login", "carol@example.com")
+	other.waits(`document.querySelector('.alert')?.textContent.includes(` + quote(pageTexts()["reason.lock.password"]) + `)`)
+	b.logsIn(s.URL+"/home", "carol@example.com", testPassword)
+	b.isUser("carol")
+
+	listed := b.eval(`import('/acme/v2/client.js')
+		.then(({ connect }) => connect({ company: '/acme', apiKey: ` + quote(testKey) + `, cookie: true }).resume())
+		.then(async ({ me }) => {
+			const [own] = await me.devices();
+			await me.forgetDevice(own.deviceId);
+			return [own.current, own.skipSecondFactor, (await me.devices()).length];
+		})`)
+	if got := fmt.Sprint(listed); got != "[true true 0]" {
+		t.Errorf("its own device, and how many are left: %s", got)
+	}
+}
+
+// A browser that navigates to a path of mfa or fresh is asked for what is missing and for
+// nothing else, and is then where it wanted to be. Another tab of the session loses nothing.
+func TestBrowserGivesOnlyWhatIsMissing(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page {\nlink \"Help\" /help support\n}\nself_service mfa\nmfa /pay/*\nfresh 1h /account/*"})
+	s.admin("POST", "accounts/alice/backup-codes", nil).wantStatus(200)
+	b := newBrowser(t)
+	b.logsIn(s.URL+"/home", "alice@example.com", testPassword)
+	b.isUser("alice")
+	tab := b.another()
+	tab.open(s.URL + "/home")
+	tab.isUser("alice")
+
+	b.open(s.URL + "/pay/now?x=1#part")
+	b.sees("stepup-code", codeField)
+	b.waits(`document.querySelector('.who b').textContent === 'alice@example.com' && !document.querySelector('#login, #password')`)
+	b.judge("stepup-code")
+	wrong := "000000"
+	if s.sms.last("otp.stepup", "code") == wrong {
+		wrong = "111111"
+	}
+	b.enters("code", wrong)
+	b.isTold("notice.code.wrong.resent") // the page has asked for another one
+	b.chooses("stepup.use.backup")
+	b.sees("stepup-backup", "#backup")
+	b.enters("backup", "ZZZZZ-ZZZZZ")
+	b.complainsOf("backup", "error.auth.backupcode.invalid")
+	b.chooses("stepup.use.sms")
+	b.sees("stepup-code", codeField)
+	b.enters("code", s.sms.last("otp.stepup", "code"))
+	b.waits(`location.pathname + location.search + location.hash === '/pay/now?x=1#part'`)
+	b.isUser("alice")
+	tab.reload()
+	tab.isUser("alice")
+	tab.open(s.URL + "/pay/other")
+	tab.isUser("alice")
+
+	// The password is what a login that is too old lacks. The session stays.
+	old := s.begun("mgs_", record.Authorized, time.Now().Add(-2*time.Hour), time.Now().Add(time.Hour))
+	b.holds(s, old)
+	b.open(s.URL + "/account/x")
+	b.sees("stepup-password", passwordField)
+	b.enters("password", "wrong")
+	b.complainsOf("password", "error.auth.password.invalid")
+	b.enters("password", testPassword)
+	b.waits(`location.pathname === '/account/x'`)
+	b.isUser("alice")
+	s.get("/account/x", old).wantStatus(200)
+	// Somebody else logs in instead.
+	b.open(s.URL + "/pay/x")
+	b.sees("stepup-code", codeField)
+	b.chooses("login.other")
+	b.sees("login", idField)
+	b.isTold("notice.login.fresh")
+
+	// Users without a second factor are shown the way to one, and then back.
+	b.logsOut(s)
+	b.logsIn(s.URL+"/pay/x", "frank", testPassword)
+	b.sees("stepup-none", "a.main")
+	b.waits(`document.querySelector('.links a').textContent === 'Help'`)
+	ref := fmt.Sprint(b.eval(`document.querySelector('.links').textContent.match(/[0-9A-Z]{10}/)?.[0]`))
+	s.audits(1, `"result":"auth.user.restricted","reason":"user.no_second_factor","ref":"`+ref+`"`)
+	b.judge("stepup-none")
+	b.eval(`document.querySelector('a.main').click()`)
+	b.sees("security", "#app")
+	b.chooses("security.app.setup")
+	b.sees("security-app", "svg.qr")
+	secret := strings.ReplaceAll(fmt.Sprint(b.eval(`document.querySelector('.secret').textContent`)), " ", "")
+	b.enters("code", appShows(t, secret, -30*time.Second))
+	b.tells("app", "security.app.done")
+	b.chooses("security.codes.kept")
+	b.eval(`document.querySelector('#screen > a').click()`)
+	b.sees("stepup-app", codeField)
+	b.enters("code", appShows(t, secret, 0))
+	b.waits(`location.pathname === '/pay/x'`)
+	b.isUser("frank")
+
+	// The security page asks for the other factor before a change, and then goes on with it.
+	b.logsOut(s)
+	b.logsIn(s.URL+"/acme/security", "alice@example.com", testPassword)
+	b.sees("security", "#app")
+	b.chooses("security.app.setup")
+	b.sees("stepup-code", codeField)
+	b.enters("code", s.sms.last("otp.stepup", "code"))
+	b.sees("security-app", "svg.qr")
 }

@@ -10,8 +10,12 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // client.js is served to everyone, as a module with its types.
@@ -89,4 +93,86 @@ func TestAnAppUsesTheModule(t *testing.T) {
 	w.node(t, "steps.mjs", s.encoded(fields{
 		"nodes": nodes, "key": testKey, "password": testPassword, "outside": outside.URL, "issuer": provider.Issuer,
 	}))
+}
+
+// Contract, section 12: a client learns what it needs before a login, and no secret.
+func TestAClientIsToldWhatTheCompanyAsksFor(t *testing.T) {
+	t.Parallel()
+	const listed = "https://app.example.com"
+	s := startSite(t, siteConfig{more: umbra, handler: "cors " + listed, company: disclaimers + `
+		password {
+			regex [0-9] "A digit."
+		}
+		captcha hcaptcha hidden-captcha-secret {
+			site_key widget-key
+		}
+		oauth 2 oauth2 {
+			name "Git & co"
+			authorize_url https://git.example.com/authorize?x=y
+			token_url https://git.example.com/token
+			userinfo_url https://git.example.com/user
+			subject id
+			scope read:user user:email
+			client_id ours
+			client_secret hidden-client-secret
+			redirect_uri https://app.example.com/callback
+		}
+		oauth 4 oidc http://127.0.0.1:1 {
+			client_id theirs
+			client_secret hidden-client-secret
+			redirect_uri https://app.example.com/callback
+		}`})
+	const path = "/acme/v2/client.json"
+	a := s.ask("GET", path, sessionKey+"Origin: "+listed+"\r\n").wantStatus(200)
+	if a.Header.Get("Cache-Control") != "no-store" || a.Header.Get("Access-Control-Allow-Origin") != listed || strings.Contains(string(a.Body), "hidden") {
+		t.Errorf("got %v %s", a.Header, a.Body)
+	}
+	for _, want := range []string{
+		`{"status":"success","password":{"min_length":8,"regex":"[0-9]","description":"8 to 128`, `company's name. A digit.","regex_description":"A digit."}`, `"captcha":{"type":"hcaptcha","site_key":"widget-key"}`, `"recovery":["PHONE","MAIL","QUESTION"]`,
+		`{"provider_id":2,"name":"Git & co","authorize_url":"https://git.example.com/authorize?x=y","client_id":"ours","scope":"read:user user:email","pkce":false}`,
+		`{"provider_id":4,"name":"127.0.0.1","authorize_url":null,"client_id":"theirs","scope":"openid","pkce":false}`,
+		`"disclaimers":[{"code":"terms",`, `"name":"acme","otp":{"length":6,"ttl":300},"passkeys":false,"devices":false,"skip_second_factor":false,"issued_tokens":null,"session":{"idle":3600,"lifetime":86400},"links":[],"signup":null,"remember":false,"self_service":false,"step_up":false}`,
+	} {
+		if !strings.Contains(string(a.Body), want) {
+			t.Errorf("got %s, want %s", a.Body, want)
+		}
+	}
+	s.tells("a provider does not say where logins begin")
+	s.ask("GET", path, "").want(wire.ErrAPIKeyMissing)
+	s.ask("GET", path, "X-Api-Key: other-key\r\n").want(wire.ErrAPIKeyInvalid)
+	s.ask("GET", "/nobody/v2/client.json", sessionKey).want(wire.ErrAPIKeyInvalid)
+	for _, method := range []string{"POST", "HEAD", "DELETE"} {
+		s.ask(method, path, sessionKey).wantStatus(405).wantHeader("Allow", "GET")
+	}
+	s.ask("GET", path+"/", sessionKey).want(wire.ErrHeaderMissing)
+	if a := s.ask("GET", "/umbra/v2/client.json", "X-Api-Key: other-key\r\n").wantStatus(200); !strings.Contains(string(a.Body), `"password":{"min_length":8,"regex":null,`) || !strings.Contains(string(a.Body), `"captcha":{"type":"off"},"recovery":["PHONE","MAIL","QUESTION"],"oauth":[],"disclaimers":[],`) {
+		t.Errorf("got %s", a.Body)
+	}
+	s.run("client.js", func(t *testing.T) { theModuleIsServed(t, s) })
+}
+
+// Contract, section 13: the page's key works on each node in place of the company's
+// own key, in the places where a client looks for a session, and nowhere else.
+func TestThePagesKey(t *testing.T) {
+	t.Parallel()
+	s := startNodes(t, siteConfig{company: people, more: umbra, handler: "login_page acme\nrequire_api_key"})
+	found := regexp.MustCompile(`<meta name="mnemogate-key" content="(mgk_[A-Za-z0-9_-]{54})">`).FindSubmatch(s.ask("GET", "/acme/login", navigates).wantStatus(200).Body)
+	if found == nil {
+		t.Fatal("the page has no key")
+	}
+	key := "X-Api-Key: " + string(found[1]) + "\r\n"
+	token := s.login("alice@example.com")
+	for _, node := range s.all() {
+		ask := func(method, uri, headers string) answer { return node.ask(method, uri, headers) }
+		ask("GET", "/acme/v2/client.json", key).wantStatus(200)
+		ask("GET", "/acme/v2/session", key+bearer(token)).wantState(record.Authorized)
+		ask("GET", "/acme/v2/captcha", key).want(wire.ErrNoRoute)
+		node.postTo("acme", string(found[1]), "auth/login", "", fields{"login_id": "alice@example.com"}).wantState(record.CheckPassword)
+		node.postTo("umbra", string(found[1]), "auth/login", "", fields{"login_id": "zoe"}).want(wire.ErrAPIKeyInvalid)
+		ask("GET", "/umbra/v2/session", key+bearer(token)).want(wire.ErrAPIKeyInvalid)
+		ask("GET", "/acme/v2/openapi.json", key).want(wire.ErrAPIKeyInvalid)
+		ask("GET", "/acme/x", key+bearer(token)).want(wire.ErrAPIKeyInvalid)
+		ask("GET", "/x", key+bearer(token)).want(wire.ErrAPIKeyInvalid)
+		ask("GET", "/x", sessionKey+bearer(token)).wantStatus(200)
+	}
 }

@@ -1,6 +1,10 @@
 package integration
 
 import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -78,5 +82,141 @@ func TestAnAppsOwnSchemeIsARedirectURI(t *testing.T) {
 	_, err := adaptAndValidate("{\nmnemogate {\ncompany acme {\napi_key off\ncaptcha off\noauth 1 oidc https://id.example.com {\nclient_id a\nclient_secret b\nredirect_uri " + uri + "\n}\n}\n}\n}\n:80 {\nmnemogate\nreverse_proxy localhost:9000\n}")
 	if err != nil {
 		t.Error(err)
+	}
+}
+
+// Protected paths answer as docs/api.md says.
+func TestThePageTellsWhatProtectedPathsAnswer(t *testing.T) {
+	t.Parallel()
+	shown := section(t, "docs/api.md", "Protected paths")
+	s := startSite(t, siteConfig{company: people, handler: "cookie\nfresh 1s /account"})
+	old := s.login("frank")
+	s.eventually("login that is too old", func() bool { return s.ask("GET", "/account", bearer(old)).Status != 200 })
+	step := s.post("auth/login", "", fields{"login_id": "alice@example.com"}).token()
+	asked := func(headers string) answer { return s.ask("GET", "/account", headers) }
+	for _, got := range []answer{
+		asked(""),
+		asked(bearer("mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA")),
+		asked("Authorization: Basic YTpi\r\n"),
+		asked(bearer(old) + bearer(old)),
+		s.ask("POST", "/", "Cookie: __Host-mnemogate="+old+"\r\n"),
+		asked(bearer(step)),
+		asked(bearer(old)),
+		s.ask("TRACE", "/", bearer(old)),
+	} {
+		var row string
+		for line := range strings.Lines(shown) {
+			if strings.Contains(line, "`"+got.str("error_code")+"`") && strings.Contains(line, fmt.Sprintf("| %d |", got.Status)) {
+				row = line
+			}
+		}
+		if reason := got.str("reason"); row == "" || reason != "" && !strings.Contains(row, "`"+reason+"`") {
+			t.Errorf("the page does not tell of %d %s", got.Status, got.Body)
+		}
+		if got.str("reason") == "too_old" && !strings.Contains(got.Header.Get("WWW-Authenticate"), `max_age="1"`) {
+			t.Errorf("got %v", got.Header)
+		}
+	}
+}
+
+const webApp = "../../docs/examples/web-app/"
+
+// startWebApp starts docs/examples/web-app, with its app behind it.
+func startWebApp(t *testing.T) *site {
+	t.Helper()
+	w := newWorkshop(t, nil, webApp+"server.mjs", webApp+"user.mjs")
+	backend := &rawBackend{t: t}
+	return startInFrontOf(t, backend, "web-app", func(s *site) []string {
+		cmd := exec.Command("sh", "-c", "node server.mjs & cat >&2; kill $!; wait") // it ends with its standard input
+		cmd.Dir = w.dir
+		cmd.Env = append(os.Environ(), "SITE="+s.URL, "PORT=0")
+		backend.addr = fmt.Sprint("localhost:", runBackend(t, cmd))
+		return nil
+	})
+}
+
+// The app of docs/examples/web-app knows who is logged in, by the cookie alone. No page
+// and no script sees a token, forged headers do nothing, and a logout ends it.
+func TestBrowserUsesTheWebAppOfThePage(t *testing.T) {
+	s := startWebApp(t)
+	b := newBrowser(t)
+	b.open(s.URL + "/about")
+	b.waits(`document.body.innerText.includes('Log in')`)
+	b.logsIn(s.URL+"/", "alice@example.com", "correct horse battery")
+	b.isUser("alice")
+	b.open(s.URL + "/about")
+	b.isUser("alice")
+	if fetched := fmt.Sprint(b.eval(`await fetch('/').then((answer) => answer.text())`)); !strings.Contains(fetched, "alice") || strings.Contains(fetched, "eyJ") {
+		t.Errorf("a script got %s", fetched)
+	}
+	var cookie string
+	for _, c := range b.cookies() {
+		if strings.HasPrefix(c.Value, "mgs_") {
+			cookie = "Cookie: " + c.Name + "=" + c.Value + "\r\n"
+			if !c.HTTPOnly || !c.Secure {
+				t.Errorf("the cookie is %+v", c)
+			}
+		}
+	}
+	ask := func(method, path, headers string) answer {
+		return s.exchange(method + " " + path + " HTTP/1.1\r\nHost: " + s.addr + "\r\nConnection: close\r\n" + headers + "\r\n")
+	}
+	shows := func(a answer, want string) {
+		t.Helper()
+		if body := string(a.Body); a.Status != http.StatusOK || !strings.Contains(body, want) || strings.Contains(body, "mallory") {
+			t.Errorf("got %d %s, want %s", a.Status, body, want)
+		}
+	}
+	const forged = "X-Profile-Mnemocode: mallory\r\nx_mnemogate_assertion: mallory\r\nX-Mnemogate-Assertion: mallory\r\nx-middleware-subrequest: middleware\r\n"
+	shows(ask("GET", "/", cookie+forged), `<b id="user">alice</b>`)
+	shows(ask("GET", "/about", forged), "Log in")
+	for _, path := range []string{"/", "//", "/./", "/about/../", "/about%2f..%2f"} {
+		ask("GET", path, forged).want(wire.ErrHeaderMissing)
+	}
+	ask("POST", "/", cookie+"Sec-Fetch-Site: cross-site\r\nContent-Length: 0\r\n").want(wire.ErrHeaderInvalid).wantReason("cross_site")
+	for _, header := range []string{"X-Profile-Mnemocode", "X-Mnemogate-Assertion"} { // past Caddy
+		r := get(http.NewRequest("GET", "http://"+s.backend.addr+"/", nil))(t)
+		r.Header.Set(header, "mallory")
+		past := get(client.Do(r))(t)
+		past.Body.Close()
+		if past.StatusCode != http.StatusForbidden {
+			t.Errorf("past Caddy, with %s: got %d", header, past.StatusCode)
+		}
+	}
+	b.open(s.URL + "/")
+	b.eval(`document.querySelector('a').click()`)
+	b.sees("logout", "form")
+	b.submits()
+	b.sees("loggedout", "a.main")
+	ask("GET", "/", cookie).want(wire.ErrTokenInvalid)
+	b.open(s.URL + "/")
+	b.sees("login", idField)
+}
+
+// What docs/web-apps.md shows for each framework gives the assertion to userOf, and the user
+// to the page.
+func TestFrameworksOfThePage(t *testing.T) {
+	t.Parallel()
+	shown := blocks(section(t, "docs/web-apps.md", "In the server's code"), "js")
+	if len(shown) != 3 {
+		t.Fatalf("there are %d", len(shown))
+	}
+	const userOf = "const userOf = async (assertion) => assertion === 'alice-1' ? 'alice' : null;\n"
+	w := newWorkshop(t, map[string]string{
+		"next-headers.mjs": "export const headers = async () => new Headers({ 'X-Mnemogate-Assertion': 'alice-1' });\n",
+		"next.mjs":         userOf + changed(t, shown[0], "next/headers", "./next-headers.mjs"),
+		"nuxt.mjs":         userOf + "const defineEventHandler = (f) => f, getRequestHeader = (event, name) => event.headers.get(name);\n" + shown[1],
+		"svelte.mjs":       userOf + shown[2],
+		"all.mjs": `
+import { user } from './next.mjs';
+import nuxt from './nuxt.mjs';
+import { handle } from './svelte.mjs';
+const headers = new Headers({ 'X-Mnemogate-Assertion': 'alice-1' });
+const event = { headers, request: { headers }, context: {}, locals: {} };
+await nuxt(event);
+console.log(await user(), event.context.user, await handle({ event, resolve: ({ locals }) => locals.user }));
+`})
+	if got := w.node(t, "all.mjs"); got != "alice alice alice\n" {
+		t.Errorf("got %s", got)
 	}
 }

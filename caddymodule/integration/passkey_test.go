@@ -1,11 +1,17 @@
 package integration
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/webauthn"
+	"github.com/chromedp/chromedp"
+	"github.com/google/uuid"
 
 	"github.com/mnemogate/mnemogate/caddymodule/passkey"
 	"github.com/mnemogate/mnemogate/caddymodule/passkey/keytest"
@@ -128,4 +134,142 @@ func TestPasskeysOfSeveralDomains(t *testing.T) {
 	if a := ask("GET", "app.example.com").wantStatus(http.StatusOK); strings.Contains(string(a.Body), "origins") {
 		t.Errorf("another host: it is not the application's: %s", a.Body)
 	}
+}
+
+// created returns the body of a request that adds a new passkey of an authenticator.
+func (s *site) created(a *keytest.Authenticator, token, name string) fields {
+	s.t.Helper()
+	options := s.me("POST", "passkeys/options", token, nil).wantStatus(http.StatusOK)
+	public := get(json.Marshal(options.JSON["public_key"]))(s.t)
+	credential := get(a.Create(passkeyOrigin, public))(s.t)
+	return fields{"challenge_token": options.str("challenge_token"), "credential": json.RawMessage(credential), "name": name}
+}
+
+// usersManageTheirPasskeys is the part of TestPasskeysOverHTTP with the routes of
+// self_service.
+func (s *site) usersManageTheirPasskeys(t *testing.T) {
+	token, phone := s.login("alice@example.com"), new(keytest.Authenticator)
+	body := s.created(phone, token, "Phone")
+	answers := storetest.Together(10, func(int) answer { return s.me("POST", "passkeys", token, body) })
+	id := answers[s.wantOne(answers, wire.ErrCredentialsInvalid)].str("id") // then the challenge is spent
+	storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.passkey_added")) == 1 })
+
+	other := s.post("passkey/login", "", s.passkeyAnswer(phone, "acme", passkeyOrigin)).wantState(record.Authorized).token()
+	list := s.me("GET", "passkeys", other, nil).wantStatus(200).JSON["passkeys"].([]any)
+	if p := list[0].(fields); len(list) != 1 || p["id"] != id || p["name"] != "Phone" || p["last_used"] == nil {
+		t.Errorf("the list is %v", list)
+	}
+	if n := s.me("GET", "factors", token, nil).wantStatus(200).JSON["passkeys"]; n != 1. {
+		t.Errorf("factors has %v passkeys", n)
+	}
+
+	frank := s.login("frank")
+	s.me("DELETE", "passkeys/"+id, frank, nil).want(wire.ErrNoRoute)
+	s.me("PATCH", "passkeys/"+id, frank, fields{"name": "Mine"}).want(wire.ErrNoRoute)
+	s.me("POST", "passkeys", frank, s.created(new(keytest.Authenticator), token, "")).want(wire.ErrCredentialsInvalid) // alice's challenge
+	s.audits(len(answers), `"actor":"the user","route":"me/passkeys","result":"auth.credentials.invalid"`)             // nine of them alice's
+	for _, bad := range []fields{
+		{"challenge_token": "x", "credential": fields{}},
+		{"challenge_token": "x", "credential": "x"},
+		{"challenge_token": "x"},
+		{"credential": fields{}},
+		{"challenge_token": body["challenge_token"], "credential": body["credential"], "name": strings.Repeat("x", 65)},
+	} {
+		if a := s.me("POST", "passkeys", token, bad); a.Status != 400 && a.Status != 401 {
+			t.Errorf("%v: got %d %s", bad, a.Status, a.Body)
+		}
+	}
+
+	s.me("PATCH", "passkeys/"+id, token, fields{"name": " Old phone "}).wantStatus(200)
+	s.me("PATCH", "passkeys/AAAA", token, fields{"name": "x"}).want(wire.ErrNoRoute)
+	for _, bad := range []fields{{}, {"name": ""}, {"name": strings.Repeat("x", 65)}, {"name": "a\nb"}} {
+		s.me("PATCH", "passkeys/"+id, token, bad).want(wire.ErrValidation)
+	}
+	if p := s.me("GET", "passkeys", other, nil).wantStatus(200).JSON["passkeys"].([]any)[0].(fields); p["name"] != "Old phone" {
+		t.Errorf("the passkey is %v", p)
+	}
+
+	s.remember(token, other)
+	s.me("DELETE", "passkeys/"+id, token, nil).wantStatus(200)
+	s.gone(other)
+	for range s.nodes {
+		s.get("/", token).wantStatus(200)
+	}
+	s.me("DELETE", "passkeys/"+id, token, nil).want(wire.ErrNoRoute)
+	s.post("passkey/login", "", s.passkeyAnswer(phone, "acme", passkeyOrigin)).want(wire.ErrCredentialsInvalid)
+
+	s.update("alice", func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
+	// Without a name it has that of its provider, or else of the device.
+	named := s.me("POST", "passkeys", token, s.created(&keytest.Authenticator{AAGUID: uuid.MustParse("bada5566-a7aa-401f-bd96-45619a55120d")}, token, " ")).wantStatus(200)
+	if named.str("name") != "1Password" {
+		t.Errorf("the passkey of 1Password is called %s", named.Body)
+	}
+	unknown := s.created(phone, token, "")
+	r := s.meRequest("POST", "passkeys", token, unknown)
+	r.Header.Set("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0")
+	added := s.do(r).wantStatus(200)
+	if added.str("name") != "Firefox (Linux)" {
+		t.Errorf("an unknown passkey is called %s", added.Body)
+	}
+	last := added.str("id")
+	s.me("DELETE", "passkeys/"+named.str("id"), token, nil).wantStatus(200)
+	s.me("DELETE", "passkeys/"+last, token, nil).want(wire.ErrConflict)
+	s.update("alice", func(a *record.Account) { a.PasswordHash, a.SecondFactor = "h", true }) // no code would come
+	s.me("DELETE", "passkeys/"+last, token, nil).want(wire.ErrConflict)
+
+	old := s.begun("mgs_", record.Authorized, time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+	for _, route := range [][2]string{{"POST", "passkeys/options"}, {"POST", "passkeys"}, {"PATCH", "passkeys/" + last}, {"DELETE", "passkeys/" + last}} {
+		s.me(route[0], route[1], old, nil).want(wire.ErrSessionInvalid).wantReason("too_old")
+	}
+	s.me("GET", "passkeys", old, nil).wantStatus(200)
+}
+
+// authenticator gives the tab an authenticator. Unless it is ready, its user cancels.
+func (b *tab) authenticator(ready bool) {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		if _, err := cdp.Call(ctx, t, webauthn.Disable, cdp.Empty{}); err != nil {
+			return err
+		}
+		if _, err := cdp.Call(ctx, t, webauthn.Enable, webauthn.EnableParams{}); err != nil {
+			return err
+		}
+		_, err := cdp.Call(ctx, t, webauthn.AddVirtualAuthenticator, webauthn.AddVirtualAuthenticatorParams{Options: &webauthn.VirtualAuthenticatorOptions{
+			Protocol: webauthn.AuthenticatorProtocolCtap2, Transport: webauthn.AuthenticatorTransportInternal,
+			HasResidentKey: true, HasUserVerification: true, IsUserVerified: ready, AutomaticPresenceSimulation: true,
+		}})
+		return err
+	}))
+}
+
+// A user creates a passkey in two clicks, and removes it again.
+func browserCreatesAPasskey(t *testing.T, s *site) {
+	b := newBrowser(t)
+	b.logsIn(s.URL+"/acme/security", "alice@example.com", testPassword)
+	b.sees("security", "#passkeys")
+	b.authenticator(false)
+	b.chooses("security.passkeys.add")
+	b.sees("security-passkey", "#passkeys .main")
+	b.judge("security-passkey")
+	b.submits()
+	b.tells("passkeys", "offer.cancelled")
+	b.authenticator(true)
+	b.submits()
+	b.tells("passkeys", "security.passkeys.done")
+	b.waits(`document.querySelector('#passkeys b')?.textContent === 'Chrome (Linux)'`)
+	b.sees("security-passkeys", "#passkeys .item")
+	b.judge("security-passkeys")
+	b.chooses("security.passkeys.rename")
+	b.waits(`document.activeElement.value === 'Chrome (Linux)'`)
+	b.enters("name", "Work laptop")
+	b.tells("passkeys", "security.passkeys.renamed")
+	b.waits(`document.querySelector('#passkeys b')?.textContent === 'Work laptop'`)
+	b.chooses("security.passkeys.add")
+	b.submits()
+	b.tells("passkeys", "security.passkeys.exists")
+	b.chooses("security.cancel")
+	b.eval(`[...document.querySelectorAll("#passkeys .item button")].at(-1).click()`) // other sections have a button with this text, too
+	b.submits()
+	b.tells("passkeys", "security.passkeys.removed")
+	b.waits(`document.querySelector('#passkeys .item') === null`)
 }
