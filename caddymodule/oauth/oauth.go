@@ -397,13 +397,18 @@ func usableSubject(s string) bool {
 	return s != "" && len(s) <= maxSubject && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
-// newOAuthUser refuses a subject that can't be stored, and drops an invalid email.
-func newOAuthUser(subject, email string, verified bool) (tenant.OAuthUser, error) {
+// newOAuthUser refuses a subject that can't be stored, and drops an email that is no text or
+// not valid.
+func newOAuthUser(subject string, email, verified any) (tenant.OAuthUser, error) {
 	if !usableSubject(subject) {
 		return tenant.OAuthUser{}, providerFault("the provider names the user in a way that can't be kept")
 	}
-	if !strings.Contains(email, "@") || strings.ContainsFunc(email, unicode.IsControl) {
+	address, _ := email.(string)
+	if !strings.Contains(address, "@") || strings.ContainsFunc(address, unicode.IsControl) {
 		return tenant.OAuthUser{Subject: subject}, nil
 	}
-	return tenant.OAuthUser{Subject: subject, Email: email, EmailVerified: verified}, nil
+	return tenant.OAuthUser{Subject: subject, Email: address, EmailVerified: isTrue(verified)}, nil
 }
+
+// isTrue reports whether a JSON value is true, which some providers write as a string.
+func isTrue(value any) bool { return value == true || value == "true" }

@@ -149,9 +149,7 @@ func (p *OAuth2) user(info []byte) (tenant.OAuthUser, error) {
 	if !ok {
 		return tenant.OAuthUser{}, providerFault("userinfo's answer has no string or integer at %s", p.Subject)
 	}
-	email, _ := field(doc, p.Email).(string)
-	verified := field(doc, p.Verified)
-	return newOAuthUser(subject, email, verified == true || verified == "true")
+	return newOAuthUser(subject, field(doc, p.Email), field(doc, p.Verified))
 }
 
 // field follows a dotted path into a JSON document. It returns nil if the path does

@@ -65,7 +65,7 @@ type OIDC struct {
 // discovery is an issuer's discovery document.
 type discovery struct {
 	Issuer      string    `json:"issuer"`
-	Iss         looseBool `json:"authorization_response_iss_parameter_supported"`
+	Iss         any       `json:"authorization_response_iss_parameter_supported"`
 	StartURL    string    `json:"authorization_endpoint"`
 	Challenges  looseList `json:"code_challenge_methods_supported"`
 	TokenURL    string    `json:"token_endpoint"`
@@ -253,7 +253,7 @@ func (p *OIDC) withEmail(ctx context.Context, at *discovery, accessToken string,
 	if json.Unmarshal(info, &claims) != nil || claims.Subject != user.Subject { // section 5.3.2
 		return tenant.OAuthUser{}, providerFault("userinfo's answer is not a JSON object, or is for another sub than the ID token")
 	}
-	told, err := newOAuthUser(user.Subject, string(claims.Email), bool(claims.EmailVerified))
+	told, err := newOAuthUser(user.Subject, claims.Email, claims.EmailVerified)
 	told.AuthTime = user.AuthTime
 	return told, err
 }
@@ -269,7 +269,7 @@ func (p *OIDC) Start(ctx context.Context) (tenant.OAuthStart, error) {
 	}
 	start := tenant.OAuthStart{URL: at.StartURL, PKCE: slices.Contains(at.Challenges, "S256")}
 	if p.Tenants == nil { // otherwise the issuer of an answer is not known before
-		start.Issuer, start.Iss = p.Issuer, bool(at.Iss)
+		start.Issuer, start.Iss = p.Issuer, isTrue(at.Iss)
 	}
 	return start, nil
 }
@@ -435,29 +435,18 @@ func (k *keyErrors) VerifySignature(ctx context.Context, jwt string) ([]byte, er
 	return payload, err
 }
 
-// idClaims are the claims of an ID token that go-oidc does not verify.
+// idClaims are the claims of an ID token that go-oidc does not verify. A provider may use
+// their names for something else, so they can have any type.
 type idClaims struct {
-	AuthorizedParty looseText `json:"azp"`
-	Tenant          looseText `json:"tid"`
-	AuthTime        any       `json:"auth_time"` // a number, but some providers write a string
+	AuthorizedParty any `json:"azp"`
+	Tenant          any `json:"tid"`
+	AuthTime        any `json:"auth_time"` // a number, but some providers write a string
 	emailClaims
 }
 
 type emailClaims struct {
-	Email         looseText `json:"email"`
-	EmailVerified looseBool `json:"email_verified"`
-}
-
-// looseText is a text that a provider may also use for something else. Any other value is
-// empty.
-type looseText string
-
-// UnmarshalJSON implements json.Unmarshaler.
-func (t *looseText) UnmarshalJSON(value []byte) error {
-	var text string
-	_ = json.Unmarshal(value, &text)
-	*t = looseText(text)
-	return nil
+	Email         any `json:"email"`
+	EmailVerified any `json:"email_verified"`
 }
 
 // looseList is a list of texts that some providers write as one text. Any other value is
@@ -475,15 +464,6 @@ func (l *looseList) UnmarshalJSON(value []byte) error {
 		list = []string{text}
 	}
 	*l = list
-	return nil
-}
-
-// looseBool is a bool that some providers write as a string.
-type looseBool bool
-
-// UnmarshalJSON implements json.Unmarshaler. Any value other than true is false.
-func (b *looseBool) UnmarshalJSON(text []byte) error {
-	*b = string(text) == "true" || string(text) == `"true"`
 	return nil
 }
 
@@ -506,7 +486,7 @@ func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tena
 	if err := p.checkClaims(token, claims, grant.Nonce, p.now()); err != nil {
 		return tenant.OAuthUser{}, err
 	}
-	user, err := newOAuthUser(token.Subject, string(claims.Email), bool(claims.EmailVerified))
+	user, err := newOAuthUser(token.Subject, claims.Email, claims.EmailVerified)
 	if at, _ := strconv.ParseFloat(fmt.Sprint(claims.AuthTime), 64); err == nil && 0 < at && at < 1<<40 {
 		user.AuthTime = time.Unix(int64(at), 0)
 	}
@@ -514,15 +494,16 @@ func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tena
 }
 
 func (p *OIDC) checkClaims(token *oidc.IDToken, claims idClaims, nonce string, now time.Time) error {
+	tenant, _ := claims.Tenant.(string)
 	switch {
 	case token.IssuedAt.IsZero() || token.IssuedAt.After(now.Add(clockSkew)):
 		return providerFault("its ID token has no iat, or one in the future")
-	case len(token.Audience) > 1 && string(claims.AuthorizedParty) != p.ClientID:
+	case len(token.Audience) > 1 && claims.AuthorizedParty != p.ClientID:
 		return providerFault("its ID token has several audiences, and azp is not this client")
-	case p.Tenants != nil && (claims.Tenant == "" || p.tenantOf(token.Issuer) != string(claims.Tenant)):
+	case p.Tenants != nil && (tenant == "" || p.tenantOf(token.Issuer) != tenant):
 		return providerFault("its ID token is issued by a different provider, or for another tenant than its tid")
-	case p.Tenants != nil && p.Tenants[0] != anyTenant && !slices.Contains(p.Tenants, string(claims.Tenant)):
-		return oauthFailed("its ID token is of the tenant %s, which is not in tenants", claims.Tenant)
+	case p.Tenants != nil && p.Tenants[0] != anyTenant && !slices.Contains(p.Tenants, tenant):
+		return oauthFailed("its ID token is of the tenant %s, which is not in tenants", tenant)
 	case nonce != "" && token.Nonce != nonce && (token.Nonce != "" || p.Nonce != nonceOff):
 		return oauthFailed("its ID token has no nonce, or another than the client sent")
 	default:
