@@ -102,36 +102,29 @@ func classify(base, escaped string) target {
 	return t
 }
 
-// ownPath returns the kind of one of our own paths below /{company_code}/ that is not an
-// auth route.
+// ownPaths are our own paths below /{company_code}/ that are not auth routes.
+var ownPaths = map[string]targetKind{
+	documentPath:  apiDocument,
+	challengePath: challenge,
+	sessionPath:   sessionRoute,
+	clientPath:    clientConfig,
+	modulePath:    clientModule,
+	typesPath:     clientModule,
+	keySetPath:    keySet,
+	loginPath:     loginPage,
+	logoutPath:    logoutPage,
+	securityPath:  securityPage,
+}
+
+// ownPath returns the kind of one of ownPaths or of a path below one of ours.
 func ownPath(rest string) targetKind {
-	switch rest {
-	case documentPath:
-		return apiDocument
-	case challengePath:
-		return challenge
-	case sessionPath:
-		return sessionRoute
-	case clientPath:
-		return clientConfig
-	case modulePath, typesPath:
-		return clientModule
-	case keySetPath:
-		return keySet
-	case loginPath:
-		return loginPage
-	case logoutPath:
-		return logoutPage
-	case securityPath:
-		return securityPage
-	}
 	switch {
 	case strings.HasPrefix(rest, page.Prefix) && paths.Plain(rest):
 		return pageFile
 	case strings.HasPrefix(rest, selfPrefix) && paths.Plain(rest):
 		return selfRoute
 	}
-	return protectedPath
+	return ownPaths[rest] // else protectedPath
 }
 
 // mayLeaveAuth reports whether an auth path can result from segments when it is

@@ -219,20 +219,10 @@ func issuerHost(r *http.Request) (string, error) {
 		host, port = host[:colon], host[colon+1:]
 	}
 	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-	if len(host) > maxHost {
+	if len(host) > maxHost || strings.Trim(host, "abcdefghijklmnopqrstuvwxyz0123456789.-_:") != "" {
 		return "", errHost
 	}
-	address := false
-	for i := range len(host) {
-		switch c := host[i]; {
-		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', c == '.', c == '-', c == '_':
-		case c == ':':
-			address = true
-		default:
-			return "", errHost
-		}
-	}
-	if address {
+	if strings.Contains(host, ":") {
 		host = "[" + host + "]"
 	}
 	if port == "" {
