@@ -19,17 +19,8 @@ import (
 func init() { caddy.RegisterModule(API{}) }
 
 // API serves the routes of accounts.Routes on Caddy's admin endpoint, below
-// /mnemogate/, to clients that the endpoint admits. It adds
-//
-//	GET /mnemogate/doctor    what is wrong, and what to do
-//	GET /mnemogate/health    200 if this node can serve, else 503; ?ready does not ask the stores
-//	GET /mnemogate/backup    a copy of the SQLite store
-//	POST /mnemogate/rekey    gives the accounts store a new secret
-//	POST /mnemogate/explain    says what would become of a request for a site
-//	POST /mnemogate/{company}/send-test    tests a gateway
-//	GET /mnemogate/{company}/explain    says what would become of a login
-//	POST /mnemogate/{company}/signing-key    gives a company a new key that signs assertions
-//	POST /mnemogate/companies    erases or renames a company
+// /mnemogate/, to clients that the endpoint admits. It adds those of accountsAPI, and
+// GET /mnemogate/health: 200 if this node can serve, else 503; ?ready does not ask the stores.
 //
 // It always acts on the running configuration. An error is a JSON object with error,
 // a sentence, and with field if a field is at fault. A mnemocode in a path must be

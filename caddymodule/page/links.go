@@ -43,21 +43,24 @@ func (l Link) Check() error {
 	if err := cmp.Or(guest.CheckNoPlaceholder(l.Text, "write the text as users read it"), guest.CheckNoPlaceholder(l.URL, "write the address itself")); err != nil {
 		return err
 	}
-	u, err := url.Parse(l.URL)
-	switch {
-	case err != nil:
-	case u.Scheme == "https" || u.Scheme == "http":
-		if u.Host != "" {
-			return nil
-		}
-	case u.Scheme == "mailto" || u.Scheme == "tel":
-		if u.Opaque != "" {
-			return nil
-		}
-	case u.Scheme == "" && u.Host == "" && strings.HasPrefix(l.URL, "/") && !strings.Contains(l.URL, `\`):
-		return nil
+	if !isAddress(l.URL) {
+		return fmt.Errorf("%q is not an address for a link; write https://…, mailto:…, tel:… or a path of this site, such as /imprint", l.URL)
 	}
-	return fmt.Errorf("%q is not an address for a link; write https://…, mailto:…, tel:… or a path of this site, such as /imprint", l.URL)
+	return nil
+}
+
+func isAddress(s string) bool {
+	u, err := url.Parse(s)
+	if err != nil {
+		return false
+	}
+	switch u.Scheme {
+	case "https", "http":
+		return u.Host != ""
+	case "mailto", "tel":
+		return u.Opaque != ""
+	}
+	return u.Scheme == "" && u.Host == "" && strings.HasPrefix(s, "/") && !strings.Contains(s, `\`)
 }
 
 // A Config is what the page's options tell clients, as JSON. Its links are for one

@@ -2,7 +2,6 @@ package page
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"strings"
@@ -36,10 +35,7 @@ func (m Mails) preview(mux *http.ServeMux, name string) error {
 			return fmt.Errorf("texts: %w", err)
 		}
 	}
-	mux.HandleFunc("GET /mails", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(mailTypes) // the browser may be gone
-	})
+	mux.HandleFunc("GET /mails", jsonOf(func(*http.Request) any { return mailTypes }))
 	for scheme, replacer := range schemes {
 		mux.HandleFunc("GET /mails/"+scheme+"/{type}", func(w http.ResponseWriter, r *http.Request) {
 			mail := m.sample(r.PathValue("type"), name)

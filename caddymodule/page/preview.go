@@ -41,22 +41,14 @@ func Preview(o Options, name string, mails Mails) (http.Handler, error) {
 	}
 	mux.Handle("GET /{$}", http.RedirectHandler("/preview/", http.StatusFound))
 	mux.Handle("GET /preview/", http.FileServerFS(previews))
-	mux.HandleFunc("GET /config", func(w http.ResponseWriter, r *http.Request) {
-		tags, _, _ := language.ParseAcceptLanguage(r.Header.Get("Accept-Language"))
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(p.Config(tags)) // the browser may be gone
-	})
-	mux.HandleFunc("GET /languages", func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(p.languages)
-	})
+	mux.HandleFunc("GET /config", jsonOf(func(r *http.Request) any { return p.Config(understood(r)) }))
+	mux.HandleFunc("GET /languages", jsonOf(func(*http.Request) any { return p.languages }))
 	for scheme, replacer := range schemes {
 		pages := func(kind string) http.HandlerFunc {
 			return func(w http.ResponseWriter, r *http.Request) {
-				tags, _, _ := language.ParseAcceptLanguage(r.Header.Get("Accept-Language"))
 				view := View{
 					Kind: kind, Company: r.PathValue("scene"), Name: name, Base: "/" + scheme, Key: "preview", Cookie: r.URL.Query().Has("cookie"),
-					Language: p.Language(r.URL.Query().Get("lang"), tags),
+					Language: p.Language(r.URL.Query().Get("lang"), understood(r)),
 				}
 				edit(w, r, replacer, func(w http.ResponseWriter) { p.Serve(w, r, view) })
 			}
@@ -69,6 +61,20 @@ func Preview(o Options, name string, mails Mails) (http.Handler, error) {
 		})
 	}
 	return mux, nil
+}
+
+// understood returns the languages of a browser.
+func understood(r *http.Request) []language.Tag {
+	tags, _, _ := language.ParseAcceptLanguage(r.Header.Get("Accept-Language"))
+	return tags
+}
+
+// jsonOf answers with a value as JSON.
+func jsonOf(value func(*http.Request) any) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(value(r)) // the browser may be gone
+	}
 }
 
 // edit serves a page or file with the color scheme of the preview, and lets the
