@@ -65,24 +65,24 @@ func (h *Handler) Provision(ctx caddy.Context) (err error) {
 		return err
 	}
 	if err := h.provision(); err != nil {
-		return h.Source.At(err)
+		return h.Source.At(fmt.Errorf("mnemogate_accounts: %w", err))
 	}
 	return bypass.Check(ctx, h.app)
 }
 
 func (h *Handler) provision() error {
 	if err := h.check(); err != nil {
-		return fmt.Errorf("mnemogate_accounts: %w", err)
+		return err
 	}
 	names := map[[32]byte]string{}
 	for _, name := range slices.Sorted(maps.Keys(h.Keys)) {
 		k := h.Keys[name]
 		if err := k.provision(name, h.app); err != nil {
-			return fmt.Errorf("mnemogate_accounts: %w", err)
+			return err
 		}
 		for _, hash := range k.hashes {
 			if other, taken := names[hash]; taken {
-				return fmt.Errorf("mnemogate_accounts: key %s: key %s is the same; give each its own", name, other)
+				return fmt.Errorf("key %s: key %s is the same; give each its own", name, other)
 			}
 			names[hash] = name
 			k.weak = append(k.weak, h.app.SharedWith(name, hash)...)

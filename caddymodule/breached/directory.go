@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest"
 )
 
 // directory is a directory of range files. It opens a file for each password, so that
@@ -83,8 +85,5 @@ func (d *directory) search(password string) (bool, error) {
 	if err == nil {
 		listed, err = search(string(lines), suffix)
 	}
-	if err != nil {
-		return false, fmt.Errorf("reading a range: %w", err)
-	}
-	return listed, nil
+	return listed, guest.Inside("reading a range", err)
 }

@@ -51,10 +51,7 @@ func (s *server) Has(ctx context.Context, password string) (bool, error) {
 	defer s.asked.Release(1)
 	prefix, suffix := split(password)
 	listed, err := s.ask(ctx, prefix, suffix)
-	if err != nil {
-		return false, fmt.Errorf("asking %s about a password: %w", s.url.Host, err)
-	}
-	return listed, nil
+	return listed, guest.Inside("asking "+s.url.Host+" about a password", err)
 }
 
 func (s *server) ask(ctx context.Context, prefix, suffix string) (bool, error) {

@@ -46,14 +46,7 @@ func HashKey(key string) (hash [sha256.Size]byte, err error) {
 	return sha256.Sum256([]byte(key)), nil
 }
 
-// CheckKey refuses a key that no header can carry, and a malformed SHA-256.
-func CheckKey(key string) error {
-	_, err := HashKey(key)
-	return err
-}
-
-// CheckKeys is CheckKey and CheckReplaced for the keys of an option, which may be
-// placeholders.
+// CheckKeys refuses keys that HashKey or CheckReplaced refuses, unless they are placeholders.
 func CheckKeys(d *caddyfile.Dispenser, keys []string) error {
 	for _, key := range keys {
 		if key == "" {
@@ -62,7 +55,7 @@ func CheckKeys(d *caddyfile.Dispenser, keys []string) error {
 		if err := CheckReplaced(key); err != nil {
 			return d.WrapErr(err)
 		}
-		if err := Literally(d, key, CheckKey); err != nil {
+		if err := Literally(d, key, func(key string) error { _, err := HashKey(key); return err }); err != nil {
 			return err
 		}
 	}

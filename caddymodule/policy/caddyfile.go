@@ -180,13 +180,18 @@ func listOrOff[T ~string](d *caddyfile.Dispenser, list *[]T) func() error {
 // parsePasskeys checks the whole block at its end, because origins depend on rp_id.
 func (p *Policy) parsePasskeys(d *caddyfile.Dispenser) error {
 	p.Passkeys = &passkey.Settings{}
-	if d.NextArg() {
-		if d.Val() != off || d.NextArg() || d.NextBlock(d.Nesting()) {
-			return guest.ErrArguments
-		}
-		return nil
+	return orOff(d, func() error { return guest.Complete(d, guest.Options(d, p.passkeyOptions(d)), p.Passkeys.Check) })
+}
+
+// orOff parses the word off or, without it, a block.
+func orOff(d *caddyfile.Dispenser, block func() error) error {
+	if !d.NextArg() {
+		return block()
 	}
-	return guest.Complete(d, guest.Options(d, p.passkeyOptions(d)), p.Passkeys.Check)
+	if d.Val() != off || d.NextArg() || d.NextBlock(d.Nesting()) {
+		return guest.ErrArguments
+	}
+	return nil
 }
 
 func (p *Policy) passkeyOptions(d *caddyfile.Dispenser) map[string]func() error {
@@ -221,14 +226,10 @@ func (p *Policy) parseDevices(d *caddyfile.Dispenser) error {
 // parseTokens gives the options of the block that are left out their defaults.
 func (p *Policy) parseTokens(d *caddyfile.Dispenser) error {
 	p.IssuedTokens = &tenant.IssuedTokens{}
-	if d.NextArg() {
-		if d.Val() != off || d.NextArg() || d.NextBlock(d.Nesting()) {
-			return guest.ErrArguments
-		}
-		return nil
-	}
-	*p.IssuedTokens = tenant.DefaultIssuedTokens
-	return guest.CheckedOptions(d, p.Check, p.tokenOptions(d))
+	return orOff(d, func() error {
+		*p.IssuedTokens = tenant.DefaultIssuedTokens
+		return guest.CheckedOptions(d, p.Check, p.tokenOptions(d))
+	})
 }
 
 func (p *Policy) tokenOptions(d *caddyfile.Dispenser) map[string]func() error {

@@ -8,7 +8,6 @@ package policy
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"os"
 	"reflect"
 	"regexp"
@@ -200,10 +199,7 @@ func compile(expression string) (*regexp.Regexp, error) {
 		return nil, nil
 	}
 	compiled, err := regexp.Compile(expression)
-	if err != nil {
-		return nil, fmt.Errorf("password regex: RE2 can't compile it; correct it: %w", err)
-	}
-	return compiled, nil
+	return compiled, guest.Inside("password regex: RE2 can't compile it; correct it", err)
 }
 
 // NamesCaptcha reports whether the policy sets captcha, even to off.

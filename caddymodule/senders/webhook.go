@@ -171,7 +171,7 @@ func (w *webhook) parseSecrets(d *caddyfile.Dispenser) error {
 		return guest.ErrEmpty
 	}
 	for _, secret := range secrets {
-		if err := guest.Literally(d, secret, checkWebhookKey); err != nil {
+		if err := guest.Literally(d, secret, func(secret string) error { _, err := webhookKey(secret); return err }); err != nil {
 			return err
 		}
 	}
@@ -276,11 +276,6 @@ func webhookKey(secret string) ([]byte, error) {
 		return nil, errors.New("what follows whsec_ must be base64")
 	}
 	return key, nil
-}
-
-func checkWebhookKey(secret string) error {
-	_, err := webhookKey(secret)
-	return err
 }
 
 // webhookMessage is the body of the request.
