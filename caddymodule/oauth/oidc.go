@@ -494,16 +494,16 @@ func (p *OIDC) verify(ctx context.Context, at *discovery, raw string, grant tena
 }
 
 func (p *OIDC) checkClaims(token *oidc.IDToken, claims idClaims, nonce string, now time.Time) error {
-	tenant, _ := claims.Tenant.(string)
+	tid, _ := claims.Tenant.(string)
 	switch {
 	case token.IssuedAt.IsZero() || token.IssuedAt.After(now.Add(clockSkew)):
 		return providerFault("its ID token has no iat, or one in the future")
 	case len(token.Audience) > 1 && claims.AuthorizedParty != p.ClientID:
 		return providerFault("its ID token has several audiences, and azp is not this client")
-	case p.Tenants != nil && (tenant == "" || p.tenantOf(token.Issuer) != tenant):
+	case p.Tenants != nil && (tid == "" || p.tenantOf(token.Issuer) != tid):
 		return providerFault("its ID token is issued by a different provider, or for another tenant than its tid")
-	case p.Tenants != nil && p.Tenants[0] != anyTenant && !slices.Contains(p.Tenants, tenant):
-		return oauthFailed("its ID token is of the tenant %s, which is not in tenants", tenant)
+	case p.Tenants != nil && p.Tenants[0] != anyTenant && !slices.Contains(p.Tenants, tid):
+		return oauthFailed("its ID token is of the tenant %s, which is not in tenants", tid)
 	case nonce != "" && token.Nonce != nonce && (token.Nonce != "" || p.Nonce != nonceOff):
 		return oauthFailed("its ID token has no nonce, or another than the client sent")
 	default:
