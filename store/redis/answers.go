@@ -42,11 +42,6 @@ func (s sessions) Claim(
 }
 
 func (s sessions) Keep(ctx context.Context, now time.Time, name, holder string, answer []byte, until time.Time) error {
-	return s.call(ctx, "sessions.keep: keeping an answer", func(ctx context.Context) error {
-		kept, _, err := s.run(ctx, keepScript, []string{s.answerKey(name)}, append(untilArgs(holder, now, until), answer)...)
-		if err == nil && !kept {
-			err = record.ErrConflict
-		}
-		return err
-	})
+	return s.change(ctx, "sessions.keep: keeping an answer", record.ErrConflict, keepScript, []string{s.answerKey(name)},
+		append(untilArgs(holder, now, until), answer)...)
 }

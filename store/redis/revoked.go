@@ -13,9 +13,7 @@ import (
 var deleteScript = newScript("delete")
 
 func (s sessions) Delete(ctx context.Context, hash record.TokenHash) error {
-	return s.call(ctx, "sessions.delete: ending session", func(ctx context.Context) error {
-		return s.changes(ctx, record.ErrNotFound, deleteScript, []string{s.sessionKey(hash)}, hash[:], s.channel())
-	})
+	return s.change(ctx, "sessions.delete: ending session", record.ErrNotFound, deleteScript, []string{s.sessionKey(hash)}, hash[:], s.channel())
 }
 
 func (s sessions) DeleteID(ctx context.Context, now time.Time, company string, account int64, id string) (record.Session, error) {
@@ -53,9 +51,8 @@ func (s sessions) deleteThese(
 var expireScript = newScript("expire")
 
 func (s sessions) Expire(ctx context.Context, now time.Time, hash record.TokenHash) error {
-	return s.call(ctx, "sessions.expire: expiring session", func(ctx context.Context) error {
-		return s.changes(ctx, record.ErrNotFound, expireScript, []string{s.sessionKey(hash)}, record.Micros(now), hash[:], s.channel())
-	})
+	return s.change(ctx, "sessions.expire: expiring session", record.ErrNotFound, expireScript, []string{s.sessionKey(hash)},
+		record.Micros(now), hash[:], s.channel())
 }
 
 var endScript = newScript("end")

@@ -149,13 +149,15 @@ func (r *Store) owner(s record.Session, kinds ...string) []string {
 	return keys
 }
 
-// changes runs a script and returns otherwise if the script changes nothing.
-func (s sessions) changes(ctx context.Context, otherwise error, script *script, keys []string, args ...any) error {
-	changed, _, err := s.run(ctx, script, keys, args...)
-	if err == nil && !changed {
-		return otherwise
-	}
-	return err
+// change is a call that runs a script. It returns otherwise if the script changes nothing.
+func (s sessions) change(ctx context.Context, what string, otherwise error, script *script, keys []string, args ...any) error {
+	return s.call(ctx, what, func(ctx context.Context) error {
+		changed, _, err := s.run(ctx, script, keys, args...)
+		if err == nil && !changed {
+			return otherwise
+		}
+		return err
+	})
 }
 
 func (s sessions) Get(ctx context.Context, hash record.TokenHash) (record.Session, error) {
@@ -275,19 +277,16 @@ func (s sessions) indexes(company string, account int64, states []record.State) 
 var touchScript = newNoWaitScript("touch")
 
 func (s sessions) Touch(ctx context.Context, now time.Time, hash record.TokenHash, expires time.Time) error {
-	return s.call(ctx, "sessions.touch: touching session", func(ctx context.Context) error {
-		return s.changes(ctx, record.ErrNotFound, touchScript, []string{s.sessionKey(hash)},
-			record.Micros(now), record.Micros(expires), record.KeepExpired.Milliseconds())
-	})
+	return s.change(ctx, "sessions.touch: touching session", record.ErrNotFound, touchScript, []string{s.sessionKey(hash)},
+		record.Micros(now), record.Micros(expires), record.KeepExpired.Milliseconds())
 }
 
 var raiseScript = newScript("raise")
 
 func (s sessions) Raise(ctx context.Context, now time.Time, hash record.TokenHash, from, to record.Profile) error {
-	return s.call(ctx, "sessions.raise: raising session", func(ctx context.Context) error {
-		args := []any{record.Micros(now), string(record.Authorized), string(from), hash[:], s.channel()}
-		return s.changes(ctx, record.ErrConflict, raiseScript, []string{s.sessionKey(hash)}, appendLong(args, "f", string(to))...)
-	})
+	args := []any{record.Micros(now), string(record.Authorized), string(from), hash[:], s.channel()}
+	return s.change(ctx, "sessions.raise: raising session", record.ErrConflict, raiseScript, []string{s.sessionKey(hash)},
+		appendLong(args, "f", string(to))...)
 }
 
 var listScript = newNoWaitScript("list")
@@ -350,10 +349,8 @@ func (s sessions) OpenCode(ctx context.Context, now time.Time, hash record.Token
 var setCodeScript = newScript("setcode")
 
 func (s sessions) SetCode(ctx context.Context, hash record.TokenHash, number int64, code record.Code) error {
-	return s.call(ctx, "sessions.set_code: setting code", func(ctx context.Context) error {
-		return s.changes(ctx, record.ErrConflict, setCodeScript, []string{s.sessionKey(hash)},
-			append([]any{number}, encodeCode(code)...)...)
-	})
+	return s.change(ctx, "sessions.set_code: setting code", record.ErrConflict, setCodeScript, []string{s.sessionKey(hash)},
+		append([]any{number}, encodeCode(code)...)...)
 }
 
 var spendCodeScript = newScript("spendcode")
@@ -372,17 +369,12 @@ func (s sessions) SpendCode(
 			}
 		}
 		sess, err = s.spendCode(ctx, now, company, hash, state, full == nil, counters)
-		if err == nil && full != nil && spendable(sess, now, company, state) {
-			err = full
+		if err == nil && full != nil && sess.Company == company && sess.State == state && sess.Expires.After(now) {
+			err = full // otherwise there is no code to spend
 		}
 		return err
 	})
 	return sess, err
-}
-
-// spendable reports whether the code of a session may be used.
-func spendable(s record.Session, now time.Time, company string, state record.State) bool {
-	return s.Company == company && s.State == state && s.Expires.After(now)
 }
 
 // spendCode loads a session and, if may is set, takes its code.
@@ -440,14 +432,11 @@ func (s sessions) Refund(ctx context.Context, now time.Time, counters ...record.
 	if len(counters) == 0 {
 		return ctx.Err()
 	}
-	return s.call(ctx, "sessions.refund: refunding counters", func(ctx context.Context) error {
-		var keys []string
-		for _, c := range counters {
-			keys = append(keys, s.counterTag(c.Key)+"c"+c.Key)
-		}
-		_, _, err := s.run(ctx, refundScript, keys, record.Micros(now))
-		return err
-	})
+	var keys []string
+	for _, c := range counters {
+		keys = append(keys, s.counterTag(c.Key)+"c"+c.Key)
+	}
+	return s.change(ctx, "sessions.refund: refunding counters", nil, refundScript, keys, record.Micros(now))
 }
 
 // addCounters appends the arguments that the function counters in common.lua
