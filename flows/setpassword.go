@@ -3,7 +3,6 @@ package flows
 import (
 	"cmp"
 	"context"
-	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/message"
@@ -73,11 +72,8 @@ func (s *Service) changePassword(ctx context.Context, c *session.Call, a record.
 		changed.Name = record.TypeRecoveryCompleted
 	}
 	err = s.Accounts.SetPassword(ctx, c.Now, c.Company.Code, a.ID, a.Generation, hash, record.TokenHash{}, background.OutboxEvents(ctx, c.Company, changed)...)
-	if errors.Is(err, record.ErrConflict) {
-		return wire.ErrTokenInvalid // the request of another session was faster and revoked this one
-	}
-	if err != nil {
-		return wire.Unavailable("storing the password", err)
+	if err != nil { // perhaps the request of another session was faster and revoked this one
+		return wire.Gone("storing the password", err)
 	}
 	// The revocation comes first: it must not wait for anything.
 	err = s.RevokeAll(ctx, record.Revocation{Company: c.Company.Code, Account: a.ID, Generation: a.Generation + 1}, c.ClientEvent(record.EndedByPassword))

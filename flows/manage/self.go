@@ -27,11 +27,8 @@ type Self struct {
 // NewSelf returns the Self of an authorized session.
 func NewSelf(ctx context.Context, m *session.Manager, company *tenant.Company, s record.Session, client session.Client) (*Self, error) {
 	a, err := m.Accounts.ByID(ctx, company.Code, s.Account)
-	if errors.Is(err, record.ErrNotFound) {
-		return nil, wire.ErrTokenInvalid // it was deleted, and its session is about to be revoked
-	}
-	if err != nil {
-		return nil, wire.Unavailable("loading the account", err)
+	if err != nil { // perhaps it was deleted, and its session is about to be revoked
+		return nil, wire.Gone("loading the account", err)
 	}
 	ad := &Admin{
 		Manager: m, Company: company, Actor: record.ActorUser,
@@ -150,11 +147,8 @@ func (s *Self) OwnDevices(ctx context.Context) (devices []record.Device, current
 		return nil, "", wire.Unavailable("listing the devices", err)
 	}
 	own, err := s.Sessions.Get(ctx, s.Session.Hash) // memory may lack its Device
-	if errors.Is(err, record.ErrNotFound) {
-		return nil, "", wire.ErrTokenInvalid
-	}
 	if err != nil {
-		return nil, "", wire.Unavailable("loading the session", err)
+		return nil, "", wire.Gone("loading the session", err)
 	}
 	return devices, own.Device, nil
 }

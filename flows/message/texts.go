@@ -108,9 +108,7 @@ var sampleText = textData{
 
 // DefaultTexts returns the built-in texts. They are in English, French, German,
 // Lithuanian and Spanish; readers of other languages get English.
-func DefaultTexts() *Texts { return defaultTexts() }
-
-var defaultTexts = sync.OnceValue(func() *Texts {
+var DefaultTexts = sync.OnceValue(func() *Texts {
 	inside, err := fs.Sub(builtinTexts, "texts")
 	if err != nil {
 		panic(err)

@@ -111,11 +111,8 @@ func (m *Manager) CheckLive(ctx context.Context, session record.Session) error {
 		load = m.loadIssued
 	}
 	recalled, err := m.recall(session.Company, false, load)(ctx, session.Hash)
-	if errors.Is(err, record.ErrNotFound) {
-		return wire.ErrTokenInvalid
-	}
 	if err != nil {
-		return wire.Unavailable("loading the session", err)
+		return wire.Gone("loading the session", err)
 	}
 	if now := m.Now(); !now.Before(recalled.Expires) {
 		m.expire(ctx, now, recalled)
@@ -149,11 +146,8 @@ func (m *Manager) lookup(ctx context.Context, prefix, token string, want Require
 		return record.Session{}, wire.ErrTokenInvalid
 	}
 	session, err := get(ctx, record.HashToken(token))
-	if errors.Is(err, record.ErrNotFound) {
-		return record.Session{}, wire.ErrTokenInvalid
-	}
 	if err != nil {
-		return record.Session{}, wire.Unavailable("loading the session", err)
+		return record.Session{}, wire.Gone("loading the session", err)
 	}
 	if !want.meets(session.Company) {
 		return record.Session{}, wire.ErrTokenInvalid

@@ -298,19 +298,7 @@ func (c *Call) TryBackupCode(ctx context.Context, sent string) (Step, error) {
 	if err == nil && match == "" {
 		err = wire.ErrBackupCodeInvalid
 	}
-	use := func(ctx context.Context) error { return c.useBackupCode(ctx, a, match) }
-	return Step{Account: a, By: record.ByBackupCode, then: []func(context.Context) error{use}}, err
-}
-
-func (c *Call) useBackupCode(ctx context.Context, a record.Account, hash string) error {
-	err := c.m.Accounts.UseBackupCode(ctx, c.Company.Code, a.ID, hash)
-	if errors.Is(err, record.ErrConflict) {
-		return wire.ErrTokenInvalid // another login has used it; this one's session is replaced already
-	}
-	if err != nil {
-		return wire.Unavailable("spending the backup code", err)
-	}
-	return nil
+	return Step{Account: a, By: record.ByBackupCode, backupCode: match}, err
 }
 
 // RenewCode replaces the code of the call's session. The old code becomes invalid before
@@ -347,11 +335,8 @@ func (c *Call) RenewCode(ctx context.Context) (record.Account, error) {
 func (c *Call) replaceCode(ctx context.Context, st Step, code newCode) error {
 	ctx = context.WithoutCancel(ctx) // a code that was sent must work even if the client hangs up
 	number, err := c.m.Sessions.OpenCode(ctx, c.Now, c.session.Hash, c.session.State)
-	if errors.Is(err, record.ErrConflict) {
-		return wire.ErrTokenInvalid
-	}
 	if err != nil {
-		return wire.Unavailable("ending the code before", err)
+		return wire.Gone("ending the code before", err)
 	}
 	return c.Tells.replaceCode(ctx, st, number, code)
 }

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,11 +29,9 @@ type Step struct {
 	// Counters are charged or checked in the same step that stores the session.
 	Counters []record.Counter
 
-	codeless bool // no code is sent
-	byApp    bool // no code is sent, because the account's app shows it
-	// then holds what else must succeed. It runs after the session is stored and
-	// before the client gets the token. If it fails, the session is revoked.
-	then []func(context.Context) error
+	codeless   bool   // no code is sent
+	byApp      bool   // no code is sent, because the account's app shows it
+	backupCode string // the hash of the one that the step uses up; empty for none
 }
 
 // maxPending is how many sessions of an account may wait in one state. Budgets limit
@@ -166,8 +163,6 @@ func (c *Call) Enter(ctx context.Context, st Step) (Issued, error) {
 		return c.enterStateless(ctx, st)
 	case record.CheckOTP:
 		return c.enterCheckOTP(ctx, st)
-	case record.Authorized:
-		return c.enterAuthorized(ctx, st)
 	default:
 		return c.enter(ctx, st)
 	}
@@ -232,29 +227,44 @@ func (c *Call) storeAndSend(ctx context.Context, next record.Session, st Step, c
 	counters := st.Counters
 	if code != nil {
 		counters = append(counters, code.counters...)
-		send := func(ctx context.Context) error { return c.Tells.deliver(ctx, st, next.Hash, *code) }
-		if c.replacesNone() {
-			st.then = append(st.then, send) // last, because a code can't be taken back
-		} else {
-			if err := c.Charge(ctx, counters...); err != nil {
-				return err
-			}
-			counters = nil
-			if err := send(ctx); err != nil {
-				return err
-			}
+	}
+	if code != nil && !c.replacesNone() { // the session before it stays until the code is sent
+		if err := c.Charge(ctx, counters...); err != nil {
+			return err
 		}
+		if err := c.Tells.deliver(ctx, st, next.Hash, *code); err != nil {
+			return err
+		}
+		return c.store(ctx, next)
 	}
 	if err := c.store(ctx, next, counters...); err != nil {
 		return err
 	}
-	for _, then := range st.then {
-		if err := then(ctx); err != nil {
-			c.m.abandon(ctx, next.Hash)
-			return err
+	err := c.complete(ctx, st)
+	if err == nil && code != nil {
+		err = c.Tells.deliver(ctx, st, next.Hash, *code) // last, because a code can't be taken back
+	}
+	if err != nil {
+		c.m.abandon(ctx, next.Hash)
+	}
+	return err
+}
+
+// complete does what else must succeed in a step, before the client gets the token. It
+// records the disclaimers that the user has accepted in this login, then uses up the backup
+// code: a spare acceptance is better than a lost code.
+func (c *Call) complete(ctx context.Context, st Step) error {
+	if st.State == record.Authorized && len(st.Accepted) > 0 {
+		accepted := record.Event{Name: record.TypeDisclaimersAccepted, Time: c.Now, Mnemocode: st.Account.Mnemocode, Accepted: st.Accepted}
+		if err := c.m.Accounts.Accept(ctx, c.Company.Code, st.Account.ID, st.Accepted, background.OutboxEvents(ctx, c.Company, accepted)...); err != nil {
+			return wire.Unavailable("recording the accepted disclaimers", err)
 		}
 	}
-	return nil
+	if st.backupCode == "" {
+		return nil
+	}
+	// ErrTokenInvalid: another login has used the code; this one's session is replaced already.
+	return wire.Gone("spending the backup code", c.m.Accounts.UseBackupCode(ctx, c.Company.Code, st.Account.ID, st.backupCode))
 }
 
 // SecondFactors returns the second factors that the account's owner can use. It returns
@@ -318,22 +328,6 @@ func (c *Call) enterCodeless(ctx context.Context, st Step) (Issued, error) {
 	if st.Account.PasswordHash == "" {
 		of := strconv.FormatInt(st.Account.ID, 10) + "/codeless"
 		st.Counters = append(st.Counters, c.Counter("limit.sms_account", of, codelessLogins))
-	}
-	return c.enter(ctx, st)
-}
-
-// enterAuthorized takes the step to authorized. It records the disclaimers that the user
-// has accepted in this login.
-func (c *Call) enterAuthorized(ctx context.Context, st Step) (Issued, error) {
-	if len(st.Accepted) > 0 {
-		accept := func(ctx context.Context) error {
-			accepted := record.Event{Name: record.TypeDisclaimersAccepted, Time: c.Now, Mnemocode: st.Account.Mnemocode, Accepted: st.Accepted}
-			if err := c.m.Accounts.Accept(ctx, c.Company.Code, st.Account.ID, st.Accepted, background.OutboxEvents(ctx, c.Company, accepted)...); err != nil {
-				return wire.Unavailable("recording the accepted disclaimers", err)
-			}
-			return nil
-		}
-		st.then = slices.Insert(st.then, 0, accept) // first: a spare acceptance is better than a lost backup code
 	}
 	return c.enter(ctx, st)
 }

@@ -148,8 +148,12 @@ func (c *Call) LoadAccount(ctx context.Context) (record.Account, error) {
 	if c.loaded != nil {
 		return *c.loaded, nil
 	}
-	a, err := c.accountOfSession(ctx)
-	if errors.Is(err, record.ErrNotFound) { // it was deleted
+	var a record.Account
+	err := record.ErrNotFound
+	if c.session.Account != 0 {
+		a, err = c.m.Accounts.ByID(ctx, c.Company.Code, c.session.Account)
+	}
+	if errors.Is(err, record.ErrNotFound) { // a decoy, or it was deleted
 		a, err = c.decoyAccount(ctx)
 	}
 	if err != nil {
@@ -197,13 +201,6 @@ func (c *Call) whyRevoked(ctx context.Context, prefix, token string) error {
 		return err
 	}
 	return wire.ErrTokenInvalid // the accounts store has lost the change that revoked it
-}
-
-func (c *Call) accountOfSession(ctx context.Context) (record.Account, error) {
-	if c.session.Account != 0 {
-		return c.m.Accounts.ByID(ctx, c.Company.Code, c.session.Account)
-	}
-	return c.decoyAccount(ctx)
 }
 
 // decoyAccount returns the account of a decoy.

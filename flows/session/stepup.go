@@ -111,11 +111,8 @@ func (c *Call) OpenStepUp(ctx context.Context, token string) (tokens.StepUp, err
 func (c *Call) TryStepUpCode(ctx context.Context, factor record.AuthMethods, sent string) (Step, error) {
 	if _, ok := typed.OTP(sent, c.Company.OTP.Length); ok && factor == record.BySMS {
 		found, err := c.spendCode(record.Authorized)(ctx, c.session.Hash)
-		if errors.Is(err, record.ErrNotFound) {
-			return Step{}, wire.ErrTokenInvalid
-		}
 		if err != nil {
-			return Step{}, wire.Unavailable("spending the code", err)
+			return Step{}, wire.Gone("spending the code", err)
 		}
 		c.session = &found
 	}
@@ -136,14 +133,12 @@ func (c *Call) Raise(ctx context.Context, st Step) (record.Session, error) {
 		return record.Session{}, err
 	}
 	ctx = context.WithoutCancel(ctx) // the factor may be spent already
-	for _, then := range st.then {
-		err := then(ctx)
-		if errors.Is(err, wire.ErrTokenInvalid) { // another request was faster with the same backup code
-			err = wire.ErrBackupCodeInvalid
-		}
-		if err != nil {
-			return record.Session{}, err
-		}
+	err = c.complete(ctx, st)
+	if errors.Is(err, wire.ErrTokenInvalid) { // another request was faster with the same backup code
+		err = wire.ErrBackupCodeInvalid
+	}
+	if err != nil {
+		return record.Session{}, err
 	}
 	if err := c.raise(ctx, st.By); err != nil {
 		return record.Session{}, err

@@ -213,6 +213,19 @@ func Unavailable(doing string, err error) error {
 	return &Refusal{Err: ErrUnavailable, RetryAfter: wait, Cause: fmt.Errorf("%s: %w", doing, err)}
 }
 
+// Gone returns auth.token.invalid for the error of a store which says that what a token stands
+// for is gone, or another request was faster. Of any other error it is Unavailable; nil for nil.
+func Gone(doing string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, record.ErrNotFound), errors.Is(err, record.ErrConflict):
+		return ErrTokenInvalid
+	default:
+		return Unavailable(doing, err)
+	}
+}
+
 // The Retry-After when an external service failed, and the most that it may ask for.
 const (
 	RetrySoon   = 2 * time.Second
