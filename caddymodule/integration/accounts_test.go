@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts"
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -495,8 +495,7 @@ func TestCommandsTakeTheAccountsAPI(t *testing.T) {
 		s.cliAt("", "", "--api", s.URL+path, "--key-file", keyFile(keyOfAll), "--company", "acme", "account", "show", "bob", "--by", "mnemocode").want(1, "is --api the URL")
 	}
 	for _, body := range []string{"404 page not found", `{"error":"not found"}`} {
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Error(w, body, http.StatusNotFound) }))
-		defer server.Close()
+		server := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Error(w, body, http.StatusNotFound) }))
 		s.cliAt(strings.TrimPrefix(server.URL, "http://"), "", "--company", "acme", "account", "show", "bob", "--by", "mnemocode").want(1, "404", "does this Caddy have mnemogate?")
 	}
 	for problem, args := range map[string][]string{

@@ -16,6 +16,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 )
 
 // A webhookSink is a gateway for SMS and mails. It checks the signatures that the
@@ -30,8 +32,7 @@ type webhookSink struct {
 
 func newWebhookSink(t *testing.T) *webhookSink {
 	s := &webhookSink{t: t}
-	s.Server = httptest.NewServer(s)
-	t.Cleanup(s.Close)
+	s.Server = guesttest.Serve(t, s)
 	return s
 }
 

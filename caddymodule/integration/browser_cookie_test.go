@@ -3,11 +3,12 @@ package integration
 import (
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 )
 
 // moduleAt creates a client of client.js in a page of the site.
@@ -64,11 +65,10 @@ func browserStreamsWithTheCookie(t *testing.T, s *site) {
 // not with a form, a script or a WebSocket. They can't end the session either.
 func otherOriginsCantUseTheCookie(t *testing.T, s *site, app *browserApp) {
 	before := len(app.requests())
-	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	evil := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html; charset=utf-8")
 		fmt.Fprintf(w, `<!doctype html><html lang="en"><title>Evil</title><link rel="icon" href="data:,"><form method="post" action="%s/pay"><button>Win!</button></form>`, s.URL)
 	}))
-	t.Cleanup(evil.Close)
 	b := newBrowser(t)
 	b.loud = true // errors are expected for what the browser blocks
 	b.open(s.URL + "/")

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"regexp"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
 )
 
@@ -24,8 +24,7 @@ import (
 func (b *tab) previews(o page.Options, company string, languages ...string) (names, addresses []string) {
 	b.t.Helper()
 	handler := get(page.Preview(o, company, page.Mails{}))(b.t)
-	server := httptest.NewServer(handler)
-	b.t.Cleanup(server.Close)
+	server := guesttest.Serve(b.t, handler)
 	if screenshots != "" {
 		languages = []string{"en"}
 	}
@@ -416,8 +415,7 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 // nothing that axe finds in one mail of each form.
 func TestBrowserSeesEveryMail(t *testing.T) {
 	b := newBrowser(t)
-	server := httptest.NewServer(get(page.Preview(page.Options{}, "Association of Friends of Extraordinarily Long Names", page.Mails{Color: "#ffcc00", Support: "https://acme.example/help"}))(t))
-	t.Cleanup(server.Close)
+	server := guesttest.Serve(t, get(page.Preview(page.Options{}, "Association of Friends of Extraordinarily Long Names", page.Mails{Color: "#ffcc00", Support: "https://acme.example/help"}))(t))
 	b.open(server.URL + "/preview/")
 	wrong := b.eval(`(async () => {
 		const types = await (await fetch('/mails')).json(), languages = await (await fetch('/languages')).json();

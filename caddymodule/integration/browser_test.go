@@ -23,6 +23,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"golang.org/x/net/websocket"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -249,8 +250,7 @@ type browserApp struct {
 
 func newBrowserApp(t *testing.T) *browserApp {
 	a := new(browserApp)
-	a.Server = httptest.NewServer(a)
-	t.Cleanup(a.Close)
+	a.Server = guesttest.Serve(t, a)
 	return a
 }
 

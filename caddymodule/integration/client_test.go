@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -68,7 +68,7 @@ func TestAnAppUsesTheModule(t *testing.T) {
 		env:     []string{"MNEMOGATE_PEER_SECRET=" + peerSecret},
 	})
 	s.setBackupCodes("erin", "AAAAABBBBB")
-	outside := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	outside := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		query := r.URL.Query()
 		switch r.URL.Path {
 		case "/last":
@@ -85,7 +85,6 @@ func TestAnAppUsesTheModule(t *testing.T) {
 			fmt.Fprint(w, provider.visit(t, "sam-at-provider", query.Get("at")))
 		}
 	}))
-	t.Cleanup(outside.Close)
 	var nodes []string
 	for _, n := range s.all() {
 		nodes = append(nodes, n.URL)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"regexp"
@@ -16,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -69,14 +69,13 @@ func (o outcome) want(exit int, parts ...string) outcome {
 func TestCommandsFollowNoRedirects(t *testing.T) {
 	t.Parallel()
 	var asked atomic.Bool
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/elsewhere" {
 			asked.Store(true)
 			return
 		}
 		http.Redirect(w, r, "/elsewhere", http.StatusTemporaryRedirect)
 	}))
-	defer server.Close()
 	s := &site{t: t, dir: t.TempDir()}
 	s.cliAt(strings.TrimPrefix(server.URL, "http://"), "", "sessions", "end", "--all", "--company", "acme").want(1, "307")
 	if asked.Load() {
@@ -130,7 +129,7 @@ func TestAnImportThatIsGivenUpTellsWhatWasDone(t *testing.T) {
 	for flag, advice := range map[string]string{"--update=false": "run the same command again", "--update": "import the file from this line on"} {
 		var mu sync.Mutex
 		var bodies []string
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			body, _ := io.ReadAll(r.Body)
 			mu.Lock()
 			defer mu.Unlock()
@@ -144,7 +143,6 @@ func TestAnImportThatIsGivenUpTellsWhatWasDone(t *testing.T) {
 {"created":1,"updated":0,"skipped":2,"failed":1,"line":4,"error":"the store is gone"}
 `)
 		}))
-		defer server.Close()
 		s := &site{t: t, dir: t.TempDir()}
 		var lines []string
 		for _, name := range []string{"a", "b", "c", "d", "e"} {
@@ -214,7 +212,7 @@ func TestNothingIsLeftOfWhatIsNotWhole(t *testing.T) {
 		for _, how := range []string{"a signal", "a broken answer"} {
 			t.Run(strings.Fields(args)[0]+", "+how, func(t *testing.T) {
 				sent := make(chan bool)
-				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				server := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					w.Write(bytes.Repeat([]byte("{}\n"), 1<<15))
 					w.(http.Flusher).Flush()
 					if how == "a broken answer" {
@@ -223,7 +221,6 @@ func TestNothingIsLeftOfWhatIsNotWhole(t *testing.T) {
 					sent <- true
 					<-r.Context().Done()
 				}))
-				defer server.Close()
 				dir := t.TempDir()
 				s := &site{t: t, dir: t.TempDir()}
 				cmd := s.caddy(append([]string{"mnemogate", "--address", strings.TrimPrefix(server.URL, "http://")}, strings.Fields(args+dir+"/whole")...)...)

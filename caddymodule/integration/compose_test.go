@@ -3,7 +3,6 @@ package integration
 import (
 	"cmp"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -130,8 +129,7 @@ var balancedNodes = regexp.MustCompile(`\b(one|two):80\b`)
 func TestComposeBalancerTriesTheOtherNode(t *testing.T) {
 	t.Parallel()
 	config := readCompose(t, "../../store/compose.yaml").Configs["balancer"].Content
-	node := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	t.Cleanup(node.Close)
+	node := guesttest.Serve(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	addresses := map[string]string{"one:80": strings.TrimPrefix(nobodyListens(t), "http://"), "two:80": node.Listener.Addr().String()}
 	config = balancedNodes.ReplaceAllStringFunc(config, func(name string) string { return addresses[name] })
 	s := startWith(t, new(site), func(*site) string {

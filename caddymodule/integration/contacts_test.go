@@ -3,6 +3,7 @@ package integration
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -190,18 +191,18 @@ func TestUsersMoveToAnotherPhoneAndEmail(t *testing.T) {
 	})
 }
 
+// notices waits until the owners of accounts got so many notices of a kind.
+func (s *site) notices(n int, kind string) {
+	s.t.Helper()
+	storetest.Eventually(s.t, 10*time.Second, fmt.Sprint(n, " ", kind), func() bool { return len(s.sms.of(kind)) == n })
+}
+
 // tellsOwner waits until a notice went to an address.
 func (s *site) tellsOwner(kind, to string) {
 	s.t.Helper()
-	for range 100 {
-		for _, m := range s.sms.of(kind) {
-			if m["to"] == to {
-				return
-			}
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	s.t.Errorf("no %s went to %s", kind, to)
+	storetest.Eventually(s.t, 5*time.Second, kind+" to "+to, func() bool {
+		return slices.ContainsFunc(s.sms.of(kind), func(m map[string]any) bool { return m["to"] == to })
+	})
 }
 
 // prove returns a proof of a contact, from the accounts API.

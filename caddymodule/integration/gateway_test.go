@@ -335,16 +335,10 @@ func TestGatewaysMayFail(t *testing.T) {
 func TestACodeGoesThroughTheNextGateway(t *testing.T) {
 	t.Parallel()
 	const logins = 40
-	dead := httptest.NewServer(http.NotFoundHandler())
-	dead.Close()
-	slow := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // only then the server notices that the client has gone
-		<-r.Context().Done()
-	}))
-	t.Cleanup(slow.Close)
+	slow := guesttest.Serve(t, http.HandlerFunc(guesttest.Hang))
 	healthy := newWebhookSink(t)
 	company := strings.Replace(roomy, "sms_per_account 1000/10m", "sms_per_account 2/10m", 1)
-	for _, g := range [][2]string{{"dead", dead.URL}, {"slow", slow.URL}, {"healthy", healthy.URL}} {
+	for _, g := range [][2]string{{"dead", nobodyListens(t)}, {"slow", slow.URL}, {"healthy", healthy.URL}} {
 		company += fmt.Sprintf("sms webhook %s {\nname %s\nsecret %s\ntimeout 1s\n}\n", g[1], g[0], smsSecret)
 	}
 	for i := range logins {

@@ -11,7 +11,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -22,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -247,8 +247,7 @@ func (l *leakTest) latest(kind string) string {
 func TestNoSecretIsEverWritten(t *testing.T) {
 	t.Parallel()
 	l := &leakTest{secrets: map[string]string{}, last: map[string]string{}, failed: map[string]bool{}}
-	gateway := httptest.NewServer(l)
-	t.Cleanup(gateway.Close)
+	gateway := guesttest.Serve(t, l)
 	key, oldPassword, oldAnswer := l.secret("the API key"), l.secret("a password"), l.secret("a control answer")
 	webhook := func(what string) string {
 		return "whsec_" + l.note(what, base64.StdEncoding.EncodeToString([]byte(rand.Text())))

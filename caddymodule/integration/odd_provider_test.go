@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 )
 
 // oddProviders are what providers answer beside or instead of what the standards say, with
@@ -61,7 +63,7 @@ func TestOddProviders(t *testing.T) {
 		must(t, err)
 		return text
 	}
-	provider = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	provider = guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, path, _ := strings.Cut(r.URL.Path[1:], "/")
 		odd, issuer := oddProviders[name], provider.URL+"/"+name
 		w.Header().Set("Content-Type", "application/json")
@@ -103,7 +105,6 @@ func TestOddProviders(t *testing.T) {
 			http.NotFound(w, r)
 		}
 	}))
-	t.Cleanup(provider.Close)
 
 	const redirect = "https://app.example.com/callback"
 	wrong := map[string]string{ // what doctor says

@@ -9,11 +9,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
-	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // sessionID returns the id of the account's only session.
@@ -70,7 +69,7 @@ func TestUserChangesTheirPassword(t *testing.T) {
 	}
 	s.credentials("alice", testPassword).want(wire.ErrCredentialsInvalid)
 	s.credentials("alice", "a fine secret").wantState(record.Authorized)
-	storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.password_changed")) == 1 })
+	s.notices(1, "notice.password_changed")
 	s.audits(1, `"msg":"mnemogate.account.changed","company":"acme","mnemocode":"alice","address":"127.0.0.1","actor":"all","reason":"password"`)
 
 	s.api(keyOfAll, "POST", path+"check-password", fields{"current_password": "a fine secret"}).wantStatus(http.StatusNoContent)
@@ -134,7 +133,7 @@ func (s *site) signedIn(login, password string) string {
 // rangesOf serves the range API for a list of these passwords.
 func rangesOf(t *testing.T, passwords ...string) (server *httptest.Server, asked *atomic.Int64) {
 	asked = &atomic.Int64{}
-	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server = guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		for _, password := range passwords {
 			sum := fmt.Sprintf("%X", sha1.Sum([]byte(password)))
@@ -143,7 +142,6 @@ func rangesOf(t *testing.T, passwords ...string) (server *httptest.Server, asked
 			}
 		}
 	}))
-	t.Cleanup(server.Close)
 	return server, asked
 }
 

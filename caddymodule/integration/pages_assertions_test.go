@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -22,6 +21,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -129,7 +129,7 @@ func TestVerifyingBackendsOfThePage(t *testing.T) {
 	// The keys are the test's until there are nodes. Then they are those of any node
 	// that is up. One that starts accepts connections before it answers.
 	soon := &http.Client{Timeout: time.Second}
-	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	keys := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch status := down.Load(); {
 		case status < 0:
 			panic(http.ErrAbortHandler)
@@ -154,7 +154,6 @@ func TestVerifyingBackendsOfThePage(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}))
-	t.Cleanup(keys.Close)
 	backends := verifyingBackends(t, keys.URL+"/acme/v2/jwks.json")
 
 	t.Run("without keys", func(t *testing.T) {

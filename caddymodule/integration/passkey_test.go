@@ -152,7 +152,7 @@ func (s *site) usersManageTheirPasskeys(t *testing.T) {
 	body := s.created(phone, token, "Phone")
 	answers := storetest.Together(10, func(int) answer { return s.me("POST", "passkeys", token, body) })
 	id := answers[s.wantOne(answers, wire.ErrCredentialsInvalid)].str("id") // then the challenge is spent
-	storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.passkey_added")) == 1 })
+	s.notices(1, "notice.passkey_added")
 
 	other := s.post("passkey/login", "", s.passkeyAnswer(phone, "acme", passkeyOrigin)).wantState(record.Authorized).token()
 	list := s.me("GET", "passkeys", other, nil).wantStatus(200).JSON["passkeys"].([]any)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -176,11 +176,10 @@ func TestSandbox(t *testing.T) {
 func TestSandboxOfABackend(t *testing.T) {
 	t.Parallel()
 	seen := make(chan string, 1)
-	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	backend := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		seen <- r.Header.Get("X-Profile-Mnemocode")
 		w.WriteHeader(http.StatusTeapot)
 	}))
-	t.Cleanup(backend.Close)
 	s := newSandbox(t, "--backend", backend.URL)
 	token := s.postTo("acme", sandboxKey, "auth/checkcredentials", "", fields{"login_id": "alice@example.com", "password": "correct horse battery"}).wantState(record.Authorized).token()
 	s.do(s.getRequest("/", "")).want(wire.ErrHeaderMissing)

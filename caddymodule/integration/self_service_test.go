@@ -180,7 +180,7 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 		s.gone(other)
 		s.get("/", token).wantStatus(200)
 		s.credentials("alice@example.com", testPassword).want(wire.ErrCredentialsInvalid)
-		storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.password_changed")) == 1 })
+		s.notices(1, "notice.password_changed")
 		s.audits(1, `"msg":"mnemogate.account.changed","company":"acme","mnemocode":"alice","address":"127.0.0.1","actor":"the user","reason":"password"`)
 		change(fields{"current_password": better, "new_password": testPassword}).wantStatus(200)
 	})
@@ -229,7 +229,7 @@ func TestUsersLookAfterTheirLogin(t *testing.T) {
 		s.credentials("alice@example.com", testPassword).wantState(record.CheckOTP)
 		turn(token, false).wantStatus(200)
 		s.signedIn("alice@example.com", testPassword)
-		storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.second_factor_off")) == 1 })
+		s.notices(1, "notice.second_factor_off")
 		turn(s.login("frank"), true).want(wire.ErrConflict) // with neither app nor phone
 		turnAt := func(company, key, token string, on bool) answer {
 			r := s.meRequest("POST", "second_factor", token, fields{"enabled": on})

@@ -7,7 +7,6 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +16,7 @@ import (
 
 	"golang.org/x/net/websocket"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -271,14 +271,13 @@ func TestAWebSocketAsThePageShowsIt(t *testing.T) {
 	if len(shown) != 1 {
 		t.Fatalf("the page shows %q", shown)
 	}
-	application := httptest.NewServer(websocket.Server{ // it accepts the first protocol that it is offered
+	application := guesttest.Serve(t, websocket.Server{ // it accepts the first protocol that it is offered
 		Handshake: func(config *websocket.Config, _ *http.Request) error {
 			config.Protocol = config.Protocol[:1]
 			return nil
 		},
 		Handler: func(conn *websocket.Conn) { _, _ = io.Copy(conn, conn) },
 	})
-	defer application.Close()
 	s := startSite(t, siteConfig{company: people, site: `
 		mnemogate {
 			websocket_token

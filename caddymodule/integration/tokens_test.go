@@ -181,7 +181,7 @@ func TestIssuedTokens(t *testing.T) {
 			if got := s.worth(token); !strings.Contains(got, `"act":{"sub":"Anna Ö"}`) {
 				t.Errorf("it is worth %s", got)
 			}
-			storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.acted")) == 1 })
+			s.notices(1, "notice.acted")
 			history := s.api(keyOfAll, "GET", "acme/accounts/alice/history", nil).wantStatus(200)
 			if !strings.Contains(string(history.Body), "Anna Ö: ticket 4711") {
 				t.Errorf("the history is %s", history.Body)
@@ -265,7 +265,7 @@ func TestUsersIssueTokens(t *testing.T) {
 			if !strings.HasPrefix(token, "mgp_") || a.str("name") != ownToken["name"] || a.JSON["last_used"] != nil || a.JSON["acting"] != false {
 				t.Errorf("got %s", a.Body)
 			}
-			storetest.Eventually(t, 10*time.Second, "notice to the owner", func() bool { return len(s.sms.of("notice.token_issued")) == 3 }) // two of above
+			s.notices(3, "notice.token_issued") // two of above
 			s.remember(token)
 			s.ask("POST", "/x", bearer(token)+"Content-Length: 0\r\n").wantOutOfScope()
 			if own := s.ownTokens(session); len(own) != 1 || own[id]["token"] != nil {

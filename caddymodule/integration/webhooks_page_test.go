@@ -11,12 +11,12 @@ import (
 	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
@@ -116,8 +116,7 @@ func TestSamplesOfTheWebhooksPage(t *testing.T) {
 	}
 
 	got := make(chan sentHook, 100)
-	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- readHook(r) }))
-	t.Cleanup(receiver.Close)
+	receiver := guesttest.Serve(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got <- readHook(r) }))
 	hook := func(directive, path string) string {
 		return fmt.Sprintf("%s webhook %s%s {\nsecret %s\n}\n", directive, receiver.URL, path, secret)
 	}
