@@ -198,8 +198,7 @@ func TestKeyOpensWhatItMay(t *testing.T) {
 		{writer, "GET", "acme/accounts?login_id=alice", ""},
 		{writer, "DELETE", "acme/accounts/alice/sessions", ""},
 	} {
-		a := s.api(refused.key, refused.method, refused.path, nil).wantRefused(http.StatusForbidden, "")
-		a.wantHeader("WWW-Authenticate", `Bearer realm="mnemogate", error="insufficient_scope"`)
+		s.api(refused.key, refused.method, refused.path, nil).wantRefused(http.StatusForbidden, "").wantHeader("WWW-Authenticate", `Bearer realm="mnemogate", error="insufficient_scope"`)
 	}
 	s.api("imports-and-nothing-else", "POST", "acme/import", nil).wantStatus(http.StatusOK)
 	s.api(keyOfAll, "POST", "acme/import?update=true", nil).wantStatus(http.StatusOK)
@@ -326,8 +325,7 @@ func wrongKeysAreCounted(t *testing.T, s *site) {
 		return s.do(r)
 	}
 	for _, lines := range [][]string{nil, {"Basic eDp5"}, {"Bearer"}, {"Bearer "}, {"Bearer " + keyOfAll, "Bearer " + keyOfAll}} {
-		a := ask(func(h http.Header) { h["Authorization"] = lines }).wantRefused(http.StatusUnauthorized, "")
-		a.wantHeader("WWW-Authenticate", `Bearer realm="mnemogate"`)
+		ask(func(h http.Header) { h["Authorization"] = lines }).wantRefused(http.StatusUnauthorized, "").wantHeader("WWW-Authenticate", `Bearer realm="mnemogate"`)
 	}
 	for _, origin := range []string{"https://app.example.com", "null", ""} {
 		ask(func(h http.Header) {

@@ -65,6 +65,24 @@ func (a answer) wantReason(reason string) answer {
 	return a
 }
 
+// wantField checks a field of the answer, which is nil if it is null or missing.
+func (a answer) wantField(name string, value any) answer {
+	a.t.Helper()
+	if a.JSON[name] != value {
+		a.t.Errorf("%s is %v, want %v, in %d %s", name, a.JSON[name], value, a.Status, a.Body)
+	}
+	return a
+}
+
+// wantBody checks that the answer contains a text.
+func (a answer) wantBody(text string) answer {
+	a.t.Helper()
+	if !strings.Contains(string(a.Body), text) {
+		a.t.Errorf("got %d %s, want %s", a.Status, a.Body, text)
+	}
+	return a
+}
+
 // wantHeader checks the first header of a name, which is missing if value is empty.
 func (a answer) wantHeader(name, value string) answer {
 	a.t.Helper()

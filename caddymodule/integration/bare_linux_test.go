@@ -170,9 +170,7 @@ func TestEverythingWorksInABareWorld(t *testing.T) {
 	s.cli("", "account", "delete", "zoe", "--yes").want(0)
 	for _, args := range [][]string{{"version"}, {"list-modules"}, {"validate", "--config", file("Caddyfile")}, {"adapt", "--config", file("Caddyfile")},
 		{"reload", "--force", "--config", file("Caddyfile"), "--address", "unix/" + file("admin.sock")}} {
-		if out, err := s.caddy(args...).CombinedOutput(); err != nil {
-			t.Errorf("%v: %v: %s", args, err, out)
-		}
+		output(t, s.caddy(args...))
 	}
 	s.previewsIn(t, file("Caddyfile"))
 

@@ -36,9 +36,7 @@ func example(t *testing.T, language, file string) []string {
 		return []string{language, file}
 	}
 	program := t.TempDir() + "/accounts"
-	if out, err := exec.Command("go", "build", "-o", program, file).CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	output(t, exec.Command("go", "build", "-o", program, file))
 	return []string{program}
 }
 

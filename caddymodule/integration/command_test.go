@@ -252,8 +252,6 @@ func TestTheProgramStartsWithFIPSOnly(t *testing.T) {
 	config := siteConfig{company: people + passkeys, handler: selfService, stores: "store postgres postgres://localhost/db\nsessions redis redis://localhost"}
 	must(t, os.WriteFile(s.dir+"/Caddyfile", []byte(config.caddyfile(s.dir, "http://127.0.0.1:1", "127.0.0.1:1")), 0o600))
 	for _, args := range [][]string{{"version"}, {"validate", "--config", s.dir + "/Caddyfile"}} {
-		if out, err := s.caddy(args...).CombinedOutput(); err != nil {
-			t.Errorf("%v: %v\n%.2000s", args, err, out)
-		}
+		output(t, s.caddy(args...))
 	}
 }

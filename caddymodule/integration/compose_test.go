@@ -116,9 +116,7 @@ func checkCompose(t *testing.T, file string) {
 		t.Error("nothing is built")
 	}
 	if exec.Command("docker", "compose", "version").Run() == nil {
-		if out, err := exec.Command("docker", "compose", "-f", file, "config", "--quiet").CombinedOutput(); err != nil {
-			t.Errorf("docker compose config: %v: %s", err, out)
-		}
+		output(t, exec.Command("docker", "compose", "-f", file, "config", "--quiet"))
 	}
 }
 
@@ -136,9 +134,7 @@ func TestComposeBalancerTriesTheOtherNode(t *testing.T) {
 		return changed(t, config, "auto_https off", "auto_https off\nadmin off", "http:// {", "http:// {\nbind fd/3")
 	})
 	for range 20 {
-		if a := s.do(s.request(http.MethodPost, "/", "{}")); a.Status != http.StatusOK {
-			t.Errorf("got %d %s", a.Status, a.Body)
-		}
+		s.do(s.request(http.MethodPost, "/", "{}")).wantStatus(http.StatusOK)
 	}
 }
 

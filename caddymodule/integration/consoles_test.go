@@ -34,13 +34,9 @@ func TestConsolesOfTheRunbook(t *testing.T) {
 	}
 	s.runConsoles(page, regexp.MustCompile(`^$`))
 	for name, status := range map[string]string{"alice": "restricted", "bob": "active"} {
-		if got := s.admin("GET", "accounts/"+name, nil); got.JSON["must_set_password"] != false || got.JSON["password_set"] != true || got.JSON["status"] != status {
-			t.Errorf("got %s", got.Body)
-		}
+		s.admin("GET", "accounts/"+name, nil).wantField("must_set_password", false).wantField("password_set", true).wantField("status", status)
 	}
-	if got := s.admin("GET", "accounts/alice", nil); got.JSON["control_question"] != nil {
-		t.Errorf("got %s", got.Body)
-	}
+	s.admin("GET", "accounts/alice", nil).wantField("control_question", nil)
 	s.credentials("bob@example.com", testPassword).want(wire.ErrCredentialsInvalid)
 }
 
@@ -91,9 +87,7 @@ func TestComingFromElsewhere(t *testing.T) {
 		}
 	}
 	step := s.post("auth/login", "", fields{"login_id": "lou"}) // had an app that cannot be taken along
-	if a := s.post("auth/checkpassword", step.token(), fields{"password": "password"}); a.JSON["reason"] != string(wire.NoSecondFactor) {
-		t.Errorf("got %s", a.Body)
-	}
+	s.post("auth/checkpassword", step.token(), fields{"password": "password"}).wantField("reason", string(wire.NoSecondFactor))
 	identity := func(provider float64, subject string) map[string]any {
 		return map[string]any{"provider_id": provider, "subject": subject}
 	}

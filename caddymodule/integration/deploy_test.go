@@ -69,9 +69,7 @@ func TestDeployedUnits(t *testing.T) {
 	}
 	analyze := func(args ...string) {
 		t.Helper()
-		if out, err := exec.Command("systemd-analyze", args...).CombinedOutput(); err != nil {
-			t.Errorf("%v: %v\n%s", args, err, out)
-		}
+		output(t, exec.Command("systemd-analyze", args...))
 	}
 	analyze(verify...)
 	analyze("security", "--no-pager", "--offline=true", "--threshold=20", filepath.Join(dir, "mnemogate.service"))
@@ -306,9 +304,7 @@ func TestDeployedScrapeConfigs(t *testing.T) {
 	need(t, "promtool")
 	file := filepath.Join(t.TempDir(), "prometheus.yaml")
 	must(t, os.WriteFile(file, []byte(configs[0]), 0o600))
-	if out, err := exec.Command("promtool", "check", "config", file).CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
+	output(t, exec.Command("promtool", "check", "config", file))
 }
 
 // The audit log has the same path in all files and pages. Commands read all of it: the
@@ -425,9 +421,7 @@ func TestOnlyTheNewestReleaseIsLatest(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command("bash", "-ec", command)
 		cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v: %s", command, err, out)
-		}
+		output(t, cmd)
 	}
 	run("git init -q && git -c user.name=x -c user.email=x@example.com commit -q --allow-empty -m x")
 	for _, c := range []struct{ tag, latest string }{

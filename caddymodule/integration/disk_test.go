@@ -67,9 +67,7 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 	t.Cleanup(func() { _ = trouble.heal(s, dir) })
 	// This session should be extended by each request, but can't be.
 	storetest.Eventually(t, 30*time.Second, "end of a session that could not be extended", func() bool {
-		if a := s.get("/", live); a.Status != http.StatusOK {
-			t.Fatalf("the protected path: %d %s", a.Status, a.Body)
-		}
+		s.get("/", live).wantStatus(http.StatusOK)
 		a := s.get("/", brief)
 		if a.Status != http.StatusOK {
 			a.want(wire.ErrTokenExpired)
@@ -107,18 +105,14 @@ func diskTakesNoWrites(t *testing.T, trouble diskTrouble) {
 	if err := s.reload(config); err != nil {
 		t.Errorf("a reload: %v", err)
 	}
-	if a := s.get("/", live); a.Status != http.StatusOK {
-		t.Errorf("after a reload: %d %s", a.Status, a.Body)
-	}
+	s.get("/", live).wantStatus(http.StatusOK)
 
 	must(t, trouble.heal(s, dir))
 	storetest.Eventually(t, 10*time.Second, "login once there is room", func() bool {
 		return s.credentials("alice", testPassword).Status == http.StatusOK
 	})
 	for _, token := range []string{live, leaving} { // nothing was revoked
-		if a := s.get("/", token); a.Status != http.StatusOK {
-			t.Errorf("a session that is still there: %d %s", a.Status, a.Body)
-		}
+		s.get("/", token).wantStatus(http.StatusOK)
 	}
 	s.post("auth/logout", leaving, nil).wantState(record.None)
 	s.get("/", leaving).want(wire.ErrTokenInvalid)
@@ -151,9 +145,7 @@ func TestStartOnAFullDisk(t *testing.T) {
 	storetest.Eventually(t, 30*time.Second, "login once there is room", func() bool {
 		return s.credentials("alice", testPassword).Status == http.StatusOK
 	})
-	if a := s.get("/", live); a.Status != http.StatusOK {
-		t.Errorf("a session of before: %d %s", a.Status, a.Body)
-	}
+	s.get("/", live).wantStatus(http.StatusOK)
 }
 
 func fillDisk(_ *site, dir string) error {

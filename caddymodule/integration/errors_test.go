@@ -227,8 +227,7 @@ func TestEveryErrorIsAnsweredAsTheContractSays(t *testing.T) {
 	delete(left, errorKey(wire.ErrOtherBody)) // see TestARequestIsAnsweredAgain
 	for _, c := range cases {
 		s.run(c.name, func(*testing.T) {
-			a := c.provoke().want(c.want)
-			a.wantError(c.extra, secrets)
+			c.provoke().want(c.want).wantError(c.extra, secrets)
 			delete(left, errorKey(c.want))
 		})
 	}

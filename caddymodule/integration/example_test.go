@@ -97,12 +97,9 @@ func TestExampleWorks(t *testing.T) {
 			for shown, now := range actual {
 				command = strings.ReplaceAll(command, shown, now)
 			}
-			out, err := exec.Command("sh", "-c", "api="+s.URL+"\n"+command).CombinedOutput()
-			if err != nil {
-				t.Fatalf("%s: %v\n%s", command, err, out)
-			}
-			step.compare(t, string(out), regexp.MustCompile(token.String()+`|"ref":"\w{10}"`))
-			if shown, now := token.FindString(step.shown), token.FindString(string(out)); shown != "" {
+			out := output(t, exec.Command("sh", "-c", "api="+s.URL+"\n"+command))
+			step.compare(t, out, regexp.MustCompile(token.String()+`|"ref":"\w{10}"`))
+			if shown, now := token.FindString(step.shown), token.FindString(out); shown != "" {
 				actual[shown] = now
 				secrets = append(secrets, now)
 			}
@@ -117,10 +114,7 @@ func TestExampleWorks(t *testing.T) {
 			r.Header.Set("Accept", "text/html")
 			return s.do(r)
 		}
-		page := browse(browse("/").Header.Get("Location"))
-		if page.Status != http.StatusOK || !strings.Contains(string(page.Body), "<title>Acme</title>") {
-			t.Errorf("got %d %s", page.Status, page.Body)
-		}
+		browse(browse("/").Header.Get("Location")).wantStatus(http.StatusOK).wantBody("<title>Acme</title>")
 	})
 	s.run("Bob gets a code", func(*testing.T) {
 		bob := fields{"login_id": "bob", "password": "staple gun tuesday"}
@@ -268,9 +262,7 @@ func TestExamplesOfDocs(t *testing.T) {
 		for name, value := range map[string]string{"Method": "GET", "Host": "example.com", "Uri": "/orders"} {
 			r.Header.Set("X-Forwarded-"+name, value)
 		}
-		if got := s.do(r); got.Status != http.StatusNoContent || got.Header.Get("X-Profile-Mnemocode") != "alice" {
-			t.Errorf("got %d %v", got.Status, got.Header)
-		}
+		s.do(r).wantStatus(http.StatusNoContent).wantHeader("X-Profile-Mnemocode", "alice")
 		need(t, "nginx")
 		front := s.nginx(t)
 		check := front.unreached()

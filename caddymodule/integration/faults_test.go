@@ -89,9 +89,7 @@ func TestFaultsOfRedis(t *testing.T) {
 					case a.Status != http.StatusOK && a.Status != http.StatusServiceUnavailable:
 						t.Errorf("got %d %s", a.Status, a.Body)
 					}
-					if a := all.timely(func() answer { return node.get("/", ended) }); a.Status != http.StatusServiceUnavailable {
-						t.Errorf("the ended session: %d %s", a.Status, a.Body)
-					}
+					all.timely(func() answer { return node.get("/", ended) }).wantStatus(http.StatusServiceUnavailable)
 				}
 				all.timely(func() answer { return all.credentials("alice", testPassword) }).want(wire.ErrUnavailable)
 				all.timely(func() answer { return all.post("auth/logout", ended, nil) }).want(wire.ErrUnavailable)
@@ -200,9 +198,7 @@ func TestFaultsOfPostgres(t *testing.T) {
 			passes := func() {
 				t.Helper()
 				for _, node := range all.nodes {
-					if a := all.timely(func() answer { return node.get("/", live) }); a.Status != http.StatusOK {
-						t.Errorf("the protected path: %d %s", a.Status, a.Body)
-					}
+					all.timely(func() answer { return node.get("/", live) }).wantStatus(http.StatusOK)
 					all.timely(func() answer { return node.get("/", ended) }).want(wire.ErrTokenInvalid)
 				}
 			}
@@ -309,9 +305,7 @@ func TestReloadWithoutAServer(t *testing.T) {
 	all.remember(live)
 	passes := func(t *testing.T) {
 		t.Helper()
-		if a := node.timely(func() answer { return node.get("/", live) }); a.Status != http.StatusOK {
-			t.Errorf("the protected path: %d %s", a.Status, a.Body)
-		}
+		node.timely(func() answer { return node.get("/", live) }).wantStatus(http.StatusOK)
 	}
 	all.run("Redis is not asked, so a late answer refuses no request", func(t *testing.T) {
 		node.clearLog()

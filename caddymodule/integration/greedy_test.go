@@ -226,9 +226,7 @@ func randomTokens(t *testing.T, s *site, others *served) {
 		s.eventually("trust in what is remembered", func() bool { return node.scrape()["mnemogate_memory_trusted"] == 1 })
 		before := node.scrape()["mnemogate_memory_misses_total"]
 		for _, token := range tokens {
-			if a := node.get("/", token); a.Status != http.StatusOK {
-				t.Fatalf("%d %s", a.Status, a.Body)
-			}
+			node.get("/", token).wantStatus(http.StatusOK)
 		}
 		return int(node.scrape()["mnemogate_memory_misses_total"] - before)
 	}

@@ -155,9 +155,7 @@ func TestImport(t *testing.T) {
 		if want := (api.Counts{Created: 1, Updated: 1, Skipped: 1, Failed: 1}); counts != want {
 			t.Errorf("got %+v, want %+v", counts, want)
 		}
-		if got := s.admin("GET", "accounts/user-000006", nil); got.str("role") != "chief" || got.str("login_name") != "user6" || got.JSON["password_set"] != true {
-			t.Errorf("got %s", got.Body)
-		}
+		s.admin("GET", "accounts/user-000006", nil).wantField("role", "chief").wantField("login_name", "user6").wantField("password_set", true)
 	})
 	s.run("or updated by a line that is too little for a new account", func(t *testing.T) {
 		s.importAll("", `{"profile_mnemocode":"asked","control_question":"Cat?","control_answer":"Tom"}`)
@@ -372,9 +370,7 @@ func TestAnExportTakesItsUsersToAnotherStore(t *testing.T) {
 	try(strings.ToLower(strings.ReplaceAll(codes[4].(string), "-", " "))).wantState(record.Authorized)
 	try(codes[3]).want(wire.ErrBackupCodeInvalid)
 	to.post("passkey/login", "", to.passkeyAnswer(phone, "acme", passkeyOrigin)).wantState(record.Authorized)
-	if got := to.admin("GET", "accounts/alice", nil); got.JSON["backup_codes_left"] != 8.0 {
-		t.Errorf("got %s", got.Body)
-	}
+	to.admin("GET", "accounts/alice", nil).wantField("backup_codes_left", 8.0)
 	token := to.post("auth/recovery/recover", "", fields{"login_id": "alice", "captcha_response": "x", "method": "QUESTION"}).wantStatus(200).token()
 	to.post("auth/recovery/checkquestion", token, fields{"control_answer": "tom puss"}).wantState(record.RecoveryPassword)
 	to.post("auth/checkcredentials", "", fields{"login_id": "user1233", "password": "test"}).wantState(record.Authorized)

@@ -237,9 +237,7 @@ func (s *site) wantTable(t *testing.T) {
 func TestAlertsAreRaised(t *testing.T) {
 	t.Parallel()
 	need(t, "promtool")
-	if out, err := exec.Command("promtool", "test", "rules", "../app/alerts_test.yaml", "../app/alerts_weeks_test.yaml").CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	output(t, exec.Command("promtool", "test", "rules", "../app/alerts_test.yaml", "../app/alerts_weeks_test.yaml"))
 	raised := get(os.ReadFile("../app/alerts_test.yaml"))(t)
 	rules := get(os.ReadFile("../app/alerts.yaml"))(t)
 	for _, alert := range regexp.MustCompile(`alert: (\w+)`).FindAllStringSubmatch(string(rules), -1) {
@@ -335,9 +333,7 @@ func TestAlertsKnowWhatIsUsual(t *testing.T) {
   - {expr: ALERTS, eval_time: %s, exp_samples: [{labels: 'ALERTS{alertname="MnemogateWrongPasswords", alertstate="firing", company="shop", outcome="password", severity="warning"}', value: 1}]}
 `, quiet, attack)
 	writeFile(t, dir+"/weeks.yaml", file.String())
-	if out, err := exec.Command("promtool", "test", "rules", dir+"/weeks.yaml").CombinedOutput(); err != nil {
-		t.Errorf("%v\n%s", err, out)
-	}
+	output(t, exec.Command("promtool", "test", "rules", dir+"/weeks.yaml"))
 }
 
 // Each alert is a complete rule that links to a section of a page, and there is an alert for
@@ -408,9 +404,7 @@ func wantAlerts(t *testing.T, before, after map[string]float64, alerts ...string
 	}
 	name := filepath.Join(t.TempDir(), "rules.yaml")
 	writeFile(t, name, file+"]}\n")
-	if out, err := exec.Command("promtool", "test", "rules", name).CombinedOutput(); err != nil {
-		t.Errorf("%v: %v\n%s", alerts, err, out)
-	}
+	output(t, exec.Command("promtool", "test", "rules", name))
 }
 
 // What makes users fail raises an alert, and the commands of the runbook find the cause.

@@ -177,9 +177,7 @@ func (s *site) remember(tokens ...string) {
 	for _, node := range s.all() {
 		for _, token := range tokens {
 			for range 2 {
-				if a := node.get("/", token); a.Status != http.StatusOK {
-					s.t.Fatalf("got %d %s, want 200", a.Status, a.Body)
-				}
+				node.get("/", token).wantStatus(http.StatusOK)
 			}
 		}
 	}

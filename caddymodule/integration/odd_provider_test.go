@@ -139,9 +139,7 @@ func TestOddProviders(t *testing.T) {
 			t.Errorf("%s: %d %s", name, a.Status, a.Body)
 		}
 	}
-	if a := login("redirected"); a.Status != http.StatusUnauthorized {
-		t.Errorf("redirected: %d %s", a.Status, a.Body)
-	}
+	login("redirected").wantStatus(http.StatusUnauthorized)
 	s.tells("the token endpoint answered 307; no redirect is followed")
 	out := s.cli("", "doctor").want(1).out
 	for name, said := range wrong {

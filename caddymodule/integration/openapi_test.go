@@ -129,19 +129,15 @@ func TestOpenAPIFileIsWhatIsServed(t *testing.T) {
 		ask("GET", "/acme/v2/openapi.json").want(wire.ErrAPIKeyMissing)
 		ask("GET", "/acme/v2/openapi.json", "another").want(wire.ErrAPIKeyInvalid)
 		ask("GET", "/acme/v2/openapi.json", testKey, testKey).want(wire.ErrAPIKeyInvalid)
-		a := ask("GET", "/nobody/v2/openapi.json", testKey).want(wire.ErrAPIKeyInvalid)
-		a.wantHeader("WWW-Authenticate", `Bearer realm="mnemogate"`)
+		ask("GET", "/nobody/v2/openapi.json", testKey).want(wire.ErrAPIKeyInvalid).wantHeader("WWW-Authenticate", `Bearer realm="mnemogate"`)
 		ask("GET", "/nobody/v2/openapi.json").want(wire.ErrAPIKeyMissing)
 	})
 	s.run("GET only", func(*testing.T) {
 		for _, method := range []string{"POST", "PUT", "DELETE", "OPTIONS", "TRACE"} {
-			a := ask(method, "/acme/v2/openapi.json", testKey).want(wire.ErrMethod)
-			a.wantHeader("Allow", "GET")
+			ask(method, "/acme/v2/openapi.json", testKey).want(wire.ErrMethod).wantHeader("Allow", "GET")
 		}
 		head := "HEAD /acme/v2/openapi.json HTTP/1.1\r\nHost: x\r\nConnection: close\r\nX-Api-Key: " + testKey + "\r\n\r\n"
-		if a := s.exchange(head); a.Status != http.StatusMethodNotAllowed || a.Header.Get("Allow") != "GET" {
-			t.Errorf("HEAD: got %d %v", a.Status, a.Header)
-		}
+		s.exchange(head).wantStatus(http.StatusMethodNotAllowed).wantHeader("Allow", "GET")
 	})
 	if got := s.backend.requests(); len(got) != 0 {
 		t.Errorf("the application got %q", got)

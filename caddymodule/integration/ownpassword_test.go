@@ -162,19 +162,13 @@ func TestBreachedPasswords(t *testing.T) {
 	if asked.Load() != 1 {
 		t.Errorf("the list was asked %d times", asked.Load())
 	}
-	refused := s.post("auth/setpassword", due.token(), fields{"new_password": newPassword}).want(wire.ErrQuality)
-	if refused.JSON["reason"] != string(wire.PasswordBreached) {
-		t.Errorf("got %s", refused.Body)
-	}
+	s.post("auth/setpassword", due.token(), fields{"new_password": newPassword}).want(wire.ErrQuality).wantField("reason", string(wire.PasswordBreached))
 	s.post("auth/setpassword", due.token(), fields{"new_password": good}).wantState(record.Authorized)
 	s.credentials("alice", good).wantState(record.Authorized)
 
 	code := s.credentials("bob", testPassword).wantState(record.CheckOTP)
 	s.post("auth/checkotp", code.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.SetPassword)
-	got := s.admin("PATCH", "accounts/bob?rules=user", fields{"password": newPassword}).wantStatus(422)
-	if got.JSON["reason"] != string(wire.PasswordBreached) || got.JSON["field"] != "password" {
-		t.Errorf("got %s", got.Body)
-	}
+	s.admin("PATCH", "accounts/bob?rules=user", fields{"password": newPassword}).wantStatus(422).wantField("reason", string(wire.PasswordBreached)).wantField("field", "password")
 
 	ranges.Close()
 	s.admin("PATCH", "accounts/bob?rules=user", fields{"password": newPassword}).wantStatus(200)

@@ -99,9 +99,7 @@ func verifyingBackends(t *testing.T, keys string) map[string]string {
 		files[name] = changed(t, string(get(os.ReadFile("../../docs/examples/assertions/"+name))(t)), shownKeys, keys)
 	}
 	w := newWorkshop(t, files)
-	if out, err := exec.Command("go", "build", "-o", w.dir+"/backend", w.dir+"/main.go", w.dir+"/verified.go").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	output(t, exec.Command("go", "build", "-o", w.dir+"/backend", w.dir+"/main.go", w.dir+"/verified.go"))
 	commands := map[string]*exec.Cmd{
 		"go":   exec.Command(w.dir + "/backend"),
 		"node": exec.Command("node", w.dir+"/backend.mjs"),

@@ -41,9 +41,7 @@ func TestMovingKeepsPasswordsAndApps(t *testing.T) {
 		if s == nil {
 			continue // this is the reload
 		}
-		if out, err := s.shell(strings.ReplaceAll(line, "acme.jsonl", before.dir+"/acme.jsonl")).CombinedOutput(); err != nil {
-			t.Fatalf("%s: %v\n%s", line, err, out)
-		}
+		output(t, s.shell(strings.ReplaceAll(line, "acme.jsonl", before.dir+"/acme.jsonl")))
 	}
 	there.credentials("alice", testPassword).want(wire.ErrCredentialsInvalid)
 	there.credentials("alice", "a much better secret").wantState(record.Authorized)

@@ -198,9 +198,7 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 				}
 				return n == panics
 			})
-			if a := c.ask(c.token()); a.Status != http.StatusOK {
-				t.Errorf("after it: %d %s", a.Status, a.Body)
-			}
+			c.ask(c.token()).wantStatus(http.StatusOK)
 		})
 	}
 	s.run("setting a password", func(t *testing.T) { // it uses up the token first
@@ -220,9 +218,7 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 			}
 		}
 		s.arm()
-		if a := s.get("/x", token); a.Status != http.StatusOK {
-			t.Errorf("after it: %d %s", a.Status, a.Body)
-		}
+		s.get("/x", token).wantStatus(http.StatusOK)
 	})
 	s.run("the admin API", func(t *testing.T) {
 		for point, ask := range map[string]func() answer{
@@ -243,9 +239,7 @@ func TestPanicsEndOnlyTheirRequest(t *testing.T) {
 			}
 		}
 		s.arm("accounts.UpdateFailures")
-		if a := s.adminRaw("GET", "doctor", ""); a.Status != http.StatusOK || !strings.Contains(string(a.Body), `"failed"`) {
-			t.Errorf("doctor: %d %s", a.Status, a.Body)
-		}
+		s.adminRaw("GET", "doctor", "").wantStatus(http.StatusOK).wantBody(`"failed"`)
 		s.arm()
 	})
 	client.CloseIdleConnections()
@@ -272,9 +266,7 @@ func (s bombSite) wellAfterAll() {
 			s.t.Errorf("the log tells what was in a panic: %s", line)
 		}
 	}
-	if a := s.get("/x", s.login("alice")); a.Status != http.StatusOK {
-		s.t.Errorf("got %d %s", a.Status, a.Body)
-	}
+	s.get("/x", s.login("alice")).wantStatus(http.StatusOK)
 }
 
 // backgroundPanics checks that a panic in background work ends nothing: it is logged, and

@@ -71,9 +71,7 @@ func TestPasskeysOverHTTP(t *testing.T) {
 
 	s.run("login", func(t *testing.T) {
 		a := login(answered()).wantState(record.Authorized)
-		if got := s.get("/", a.token()).wantStatus(200); !strings.Contains(string(got.Body), "X-Profile-Auth-Methods: passkey mfa\r\n") {
-			t.Errorf("the backend gets %s", got.Body)
-		}
+		s.get("/", a.token()).wantStatus(200).wantBody("X-Profile-Auth-Methods: passkey mfa\r\n")
 	})
 	s.run("one challenge on two nodes", func(t *testing.T) {
 		body := answered()
@@ -201,16 +199,12 @@ func (s *site) usersManageTheirPasskeys(t *testing.T) {
 	s.update("alice", func(a *record.Account) { a.PasswordHash, a.Phone = "", "" })
 	// Without a name it has that of its provider, or else of the device.
 	named := s.me("POST", "passkeys", token, s.created(&keytest.Authenticator{AAGUID: uuid.MustParse("bada5566-a7aa-401f-bd96-45619a55120d")}, token, " ")).wantStatus(200)
-	if named.str("name") != "1Password" {
-		t.Errorf("the passkey of 1Password is called %s", named.Body)
-	}
+	named.wantField("name", "1Password")
 	unknown := s.created(phone, token, "")
 	r := s.meRequest("POST", "passkeys", token, unknown)
 	r.Header.Set("User-Agent", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0")
 	added := s.do(r).wantStatus(200)
-	if added.str("name") != "Firefox (Linux)" {
-		t.Errorf("an unknown passkey is called %s", added.Body)
-	}
+	added.wantField("name", "Firefox (Linux)")
 	last := added.str("id")
 	s.me("DELETE", "passkeys/"+named.str("id"), token, nil).wantStatus(200)
 	s.me("DELETE", "passkeys/"+last, token, nil).want(wire.ErrConflict)

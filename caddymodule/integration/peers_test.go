@@ -161,10 +161,7 @@ func (s *site) wantProfile(a answer, mnemocode string) {
 	if a.str("profile_mnemocode") != mnemocode {
 		s.t.Errorf("profile_mnemocode is %q, want %q", a.str("profile_mnemocode"), mnemocode)
 	}
-	got := s.get("/profile", a.token())
-	if got.Status != http.StatusOK || !strings.Contains(string(got.Body), "\r\nX-Profile-Mnemocode: "+mnemocode+"\r\n") {
-		s.t.Errorf("the application got %d %q", got.Status, got.Body)
-	}
+	s.get("/profile", a.token()).wantStatus(http.StatusOK).wantBody("\r\nX-Profile-Mnemocode: " + mnemocode + "\r\n")
 }
 
 // wantNoneLogged checks that the log has none of these texts, even at level DEBUG.

@@ -52,9 +52,7 @@ func TestWorkInsteadOfACaptcha(t *testing.T) {
 	}
 	s.run("a challenge", func(t *testing.T) {
 		a := s.challenge("GET", "/acme/v2/captcha", testKey)
-		if a.Status != 200 || a.str("status") != "success" || a.JSON["bits"] != 8. || a.JSON["expires_in"] != 300. {
-			t.Errorf("got %d %s", a.Status, a.Body)
-		}
+		a.wantStatus(200).wantField("status", "success").wantField("bits", 8.).wantField("expires_in", 300.)
 		a.wantHeader("Access-Control-Allow-Origin", "https://app.example.com")
 		client := s.challenge("GET", "/acme/v2/client.json", testKey)
 		if want := `"captcha":{"type":"pow","bits":8}`; !strings.Contains(string(client.Body), want) {
@@ -75,9 +73,7 @@ func TestWorkInsteadOfACaptcha(t *testing.T) {
 	})
 	s.run("a login", func(t *testing.T) {
 		attempt := fields{"login_id": "alice@example.com", "password": "wrong"}
-		if a := s.post("auth/checkcredentials", "", attempt); a.JSON["captcha_required"] != true {
-			t.Fatalf("got %d %s", a.Status, a.Body)
-		}
+		s.post("auth/checkcredentials", "", attempt).wantField("captcha_required", true)
 		attempt["password"] = testPassword
 		s.post("auth/checkcredentials", "", attempt).want(wire.ErrCaptchaMissing)
 		attempt["captcha_response"] = worked(challenge(), 1)[0]

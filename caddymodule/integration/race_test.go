@@ -143,9 +143,7 @@ func TestOneOfManyWins(t *testing.T) {
 	// works checks that a token is valid and that the account has no other session.
 	works := func(a answer, mnemocode string) {
 		s.t.Helper()
-		if got := s.get("/", a.token()); got.Status != 200 {
-			s.t.Errorf("the winner's token: %d %s", got.Status, got.Body)
-		}
+		s.get("/", a.token()).wantStatus(200)
 		s.wantSessions(mnemocode, record.Authorized)
 	}
 
@@ -171,9 +169,7 @@ func TestOneOfManyWins(t *testing.T) {
 			return s.post("auth/checkotp", tokens[i%len(tokens)], fields{"backup_code": "AAAAABBBBB"})
 		})
 		winner := answers[s.wantOne(answers, wire.ErrBackupCodeInvalid, wire.ErrTokenInvalid, wire.ErrRestricted)]
-		if got := s.get("/", winner.token()); got.Status != 200 {
-			s.t.Errorf("the winner's token: %d %s", got.Status, got.Body)
-		}
+		s.get("/", winner.token()).wantStatus(200)
 		authorized := slices.DeleteFunc(s.sessions("carol"), func(session record.Session) bool { return session.State != record.Authorized })
 		if len(authorized) != 1 {
 			s.t.Errorf("%d sessions are authorized, want 1", len(authorized))

@@ -75,22 +75,14 @@ func TestThePagesStepsEmptyRedis(t *testing.T) {
 	kept := beside.login("alice")
 
 	node := s.nodes[0]
-	out, err := node.shell(steps[0].command).CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	steps[0].compare(t, string(out), prefix)
+	out := output(t, node.shell(steps[0].command))
+	steps[0].compare(t, out, prefix)
 	run := func(line string) string {
 		t.Helper()
-		line = prefix.ReplaceAllString(line, prefix.FindString(string(out)))
-		cmd := exec.Command("sh", "-c", strings.ReplaceAll(line, "redis-cli", "redis-cli -s "+ours.redis.Socket()))
-		answer, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%s: %v\n%s", line, err, answer)
-		}
-		return string(answer)
+		line = prefix.ReplaceAllString(line, prefix.FindString(out))
+		return output(t, exec.Command("sh", "-c", strings.ReplaceAll(line, "redis-cli", "redis-cli -s "+ours.redis.Socket())))
 	}
-	own := prefix.FindString(string(out))
+	own := prefix.FindString(out)
 	if listed := run(lines[0]); strings.Count(listed, "\n") != 2 || !strings.Contains(listed, own) {
 		t.Errorf("the deployments are %s", listed)
 	}

@@ -86,9 +86,7 @@ func TestARefusalIsFoundByItsRef(t *testing.T) {
 				seen[ref] = true
 			}
 		}
-		if a := s.get("/", token); a.Status != http.StatusOK || a.str("ref") != "" {
-			t.Errorf("what passes gets %d %s", a.Status, a.Body)
-		}
+		s.get("/", token).wantStatus(http.StatusOK).wantField("ref", nil)
 
 		wrong := func(who string) answer {
 			return node.credentials(who, "a wrong password").want(wire.ErrCredentialsInvalid)

@@ -61,9 +61,7 @@ func (s *site) reloadNext(n int) {
 		s.t.Fatal("the configuration has nothing to change")
 	}
 	s.config = next
-	if a := s.postConfig("text/caddyfile", next); a.Status != http.StatusOK {
-		s.t.Errorf("the reload was refused: %d %s", a.Status, a.Body)
-	}
+	s.postConfig("text/caddyfile", next).wantStatus(http.StatusOK)
 }
 
 // postConfig loads a configuration like caddy reload --force, but faster.
@@ -295,9 +293,7 @@ func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
 	go ask("auth/checkpassword", half, fields{"password": testPassword})
 	s.eventually("message to the gateway", func() bool { return g.count("/sms") == begun+2 })
 
-	if a := s.postConfig("text/caddyfile", other); a.Status != http.StatusOK {
-		t.Fatalf("%d %s", a.Status, a.Body)
-	}
+	s.postConfig("text/caddyfile", other).wantStatus(http.StatusOK)
 	s.eventually("refusal by the other store", func() bool {
 		a, err := exchanged(t, client, s.getRequest("/", token))
 		return err == nil && a.str("error_code") == wire.ErrTokenInvalid.Code
@@ -315,9 +311,7 @@ func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
 		t.Error("a stream outlives the store of its session")
 	}
 
-	if a := s.postConfig("text/caddyfile", first); a.Status != http.StatusOK {
-		t.Fatalf("%d %s", a.Status, a.Body)
-	}
+	s.postConfig("text/caddyfile", first).wantStatus(http.StatusOK)
 	s.eventually("session of before", func() bool {
 		a, err := exchanged(t, client, s.getRequest("/", token))
 		return err == nil && a.Status == http.StatusOK
@@ -409,9 +403,7 @@ func brokenConfigLeavesTheOldOneRunning(t *testing.T, start starter) {
 		}
 		works(b.name)
 	}
-	if a := node.postConfig("text/caddyfile", good); a.Status != http.StatusOK {
-		t.Errorf("the good one is refused: %d %s", a.Status, a.Body)
-	}
+	node.postConfig("text/caddyfile", good).wantStatus(http.StatusOK)
 	works("a good one")
 }
 
@@ -426,9 +418,7 @@ func TestTheCacheIsThatOfTheRunningConfig(t *testing.T) {
 	}
 	remembered := func() float64 {
 		for _, token := range tokens {
-			if a := s.get("/", token); a.Status != http.StatusOK {
-				t.Fatalf("got %d %s", a.Status, a.Body)
-			}
+			s.get("/", token).wantStatus(http.StatusOK)
 		}
 		return s.scrape()["mnemogate_memory_sessions"]
 	}
@@ -444,9 +434,7 @@ func TestTheCacheIsThatOfTheRunningConfig(t *testing.T) {
 			t.Errorf("after a failure of %s, %v sessions are remembered", name, n)
 		}
 	}
-	if a := s.postConfig("text/caddyfile", more); a.Status != http.StatusOK {
-		t.Fatalf("%d %s", a.Status, a.Body)
-	}
+	s.postConfig("text/caddyfile", more).wantStatus(http.StatusOK)
 	s.eventually("larger memory", func() bool { return remembered() == float64(len(tokens)) })
 }
 
@@ -486,9 +474,7 @@ func TestWhoWaitedForAReloadIsAnswered(t *testing.T) {
 	dropped := func(s *site, reloads int, requests map[string]string) (lost map[string]int) {
 		lost = map[string]int{}
 		for range reloads {
-			if a := s.postConfig("text/caddyfile", s.config); a.Status != http.StatusOK {
-				t.Fatalf("the reload was refused: %d %s", a.Status, a.Body)
-			}
+			s.postConfig("text/caddyfile", s.config).wantStatus(http.StatusOK)
 			conns := map[string]net.Conn{}
 			for what := range requests {
 				conn := get(net.Dial("tcp", s.addr))(t)

@@ -77,9 +77,7 @@ func prepare(s *site) (after []survivor) {
 
 	authorized := credentials("alice", testPassword).token()
 	promise("a session", func() {
-		if a := s.get("/", authorized); a.Status != 200 {
-			s.t.Errorf("%d %s", a.Status, a.Body)
-		}
+		s.get("/", authorized).wantStatus(200)
 	})
 	half := login("alice").token()
 	promise("a half-done login", func() { post("auth/checkpassword", half, right).wantState(record.Authorized) })
@@ -213,9 +211,7 @@ func TestValidateTouchesNothing(t *testing.T) {
 			}
 		})
 	}
-	if a := s.get("/", token); a.Status != 200 {
-		t.Errorf("the running server answers %d %s", a.Status, a.Body)
-	}
+	s.get("/", token).wantStatus(200)
 }
 
 // One command gives all nodes a new secret, while users log in. It asks for no restart, and

@@ -142,9 +142,7 @@ func TestSandbox(t *testing.T) {
 			r.Header.Set("Accept", "text/html")
 			return s.do(r)
 		}
-		if page := browse(browse("/").Header.Get("Location")); page.Status != 200 || !strings.Contains(string(page.Body), "<title>Sandbox</title>") {
-			t.Errorf("got %d %s", page.Status, page.Body)
-		}
+		browse(browse("/").Header.Get("Location")).wantStatus(200).wantBody("<title>Sandbox</title>")
 	})
 	s.run("by the names of a development server and of an emulator", func(*testing.T) {
 		for _, host := range []string{"localhost:5173", "10.0.2.2:8080"} {
@@ -212,9 +210,7 @@ func TestTestsOfThePage(t *testing.T) {
 		s.env = env
 		cmd := s.shell(script)
 		cmd.Dir = dir
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Errorf("%s: %v\n%s", script, err, out)
-		}
+		output(t, cmd)
 	}
 	const examples = "../../docs/examples/testing/"
 	t.Run("the job", func(t *testing.T) {

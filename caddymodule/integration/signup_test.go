@@ -31,9 +31,7 @@ func TestSignUpsOfThePage(t *testing.T) {
 						command[0] = t.TempDir() + "/signup"
 						build := exec.Command("go", "build", "-o", command[0], "signup.go")
 						build.Dir = signUpDir
-						if out, err := build.CombinedOutput(); err != nil {
-							t.Fatalf("%v: %s", err, out)
-						}
+						output(t, build)
 					}
 					for request := range 8 { // without a crash, then after the answer to each request
 						s.signsUp(t, command, request)

@@ -150,9 +150,7 @@ func loginStorm(t *testing.T, start starter) {
 			t.Errorf("node %d needed %.0f MiB, more than %.0f", i, mebibytes(peak), mebibytes(limit))
 		}
 	}
-	if a := s.get("/", session); a.Status != http.StatusOK {
-		t.Errorf("after the storm: %d %s", a.Status, a.Body)
-	}
+	s.get("/", session).wantStatus(http.StatusOK)
 	s.login("alice")
 }
 

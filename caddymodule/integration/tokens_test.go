@@ -68,15 +68,11 @@ func TestIssuedTokens(t *testing.T) {
 						body[name] = value
 					}
 				}
-				if a := s.api(keyOfAll, "POST", tokens, body).wantStatus(400); a.str("field") != field {
-					t.Errorf("%v: got %s", body, a.Body)
-				}
+				s.api(keyOfAll, "POST", tokens, body).wantStatus(400).wantField("field", field)
 			}
 			for range 5 { // the field at fault is the first, and one that was sent
 				body := fields{"paths": []string{"/*"}, "methods": []string{"GET"}, "actor": "anna\n", "reason": "x\n"}
-				if a := s.api(keyOfAll, "POST", tokens, body).wantStatus(400); a.str("field") != "actor" {
-					t.Errorf("got %s", a.Body)
-				}
+				s.api(keyOfAll, "POST", tokens, body).wantStatus(400).wantField("field", "actor")
 			}
 			s.api(keyOfAll, "POST", tokens, fields{"name": "x", "methods": []string{"GET"}}).wantStatus(400)
 			s.api(keyOfAll, "POST", tokens, fields{"name": "x", "paths": []string{"/*"}, "methods": []string{"GET"}, "expires_in": 0}).wantStatus(400)
@@ -182,10 +178,7 @@ func TestIssuedTokens(t *testing.T) {
 				t.Errorf("it is worth %s", got)
 			}
 			s.notices(1, "notice.acted")
-			history := s.api(keyOfAll, "GET", "acme/accounts/alice/history", nil).wantStatus(200)
-			if !strings.Contains(string(history.Body), "Anna Ö: ticket 4711") {
-				t.Errorf("the history is %s", history.Body)
-			}
+			s.api(keyOfAll, "GET", "acme/accounts/alice/history", nil).wantStatus(200).wantBody("Anna Ö: ticket 4711")
 			if listed := s.api("acts-and-nothing-else", "GET", tokens, nil).wantStatus(200).JSON["tokens"].([]any); len(listed) != 1 {
 				t.Errorf("support sees %v", listed)
 			}
@@ -331,9 +324,7 @@ func TestUsersIssueTokens(t *testing.T) {
 			for company, want := range map[string]string{"acme": `"issued_tokens":{"lifetime":7776000}`, "bare": `"issued_tokens":null`} {
 				r := s.request("GET", "/"+company+"/v2/client.json", "")
 				r.Header.Set("X-Api-Key", map[string]string{"acme": testKey, "bare": "other-key"}[company])
-				if a := s.do(r).wantStatus(200); !strings.Contains(string(a.Body), want) {
-					t.Errorf("%s: got %s", company, a.Body)
-				}
+				s.do(r).wantStatus(200).wantBody(want)
 			}
 		})
 	})

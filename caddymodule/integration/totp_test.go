@@ -32,11 +32,7 @@ func oathtool(t *testing.T, secret string, from time.Duration) string {
 	t.Helper()
 	cmd := exec.Command("oathtool", "--totp", "--base32", "--now", "@"+fmt.Sprint(time.Now().Add(from).Unix()), "-")
 	cmd.Stdin = strings.NewReader(secret)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	return strings.TrimSpace(string(out))
+	return strings.TrimSpace(output(t, cmd))
 }
 
 // neverShown returns a code that the app does not show in the next minutes.
@@ -86,9 +82,7 @@ func TestAuthenticatorApp(t *testing.T) {
 	s.api(keyOfAll, "POST", path+"/confirm", fields{"code": neverShown(t, secret)}).wantRefused(http.StatusUnprocessableEntity, "code")
 	s.api(keyOfAll, "POST", path+"/confirm", fields{"code": 123456}).wantRefused(http.StatusBadRequest, "code")
 	s.get("/", session).wantStatus(http.StatusOK)
-	if a := s.api(keyOfAll, "POST", path+"/confirm", fields{"code": oathtool(t, secret, 0)}).wantStatus(http.StatusOK); a.JSON["totp"] != true {
-		t.Errorf("it is confirmed as %s", a.Body)
-	}
+	s.api(keyOfAll, "POST", path+"/confirm", fields{"code": oathtool(t, secret, 0)}).wantStatus(http.StatusOK).wantField("totp", true)
 	s.gone(session)
 
 	first, second := s.secondStep("carol"), s.secondStep("carol")
@@ -106,9 +100,7 @@ func TestAuthenticatorApp(t *testing.T) {
 	for range 2 { // on each node
 		s.post("auth/checkotp", second.token(), fields{"otp": code}).want(wire.ErrOTPInvalid)
 	}
-	if a := s.post("auth/renewotp", second.token(), nil).wantState(record.None); a.str("user_phone") != "+37*******03" {
-		t.Errorf("got %s", a.Body)
-	}
+	s.post("auth/renewotp", second.token(), nil).wantState(record.None).wantField("user_phone", "+37*******03")
 	s.post("auth/checkotp", second.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
 
 	codes := s.api(keyOfAll, "POST", "acme/accounts/carol/backup-codes", nil).JSON["backup_codes"].([]any)
@@ -118,9 +110,7 @@ func TestAuthenticatorApp(t *testing.T) {
 
 	// Until a new secret is confirmed, the previous one is valid.
 	s.api(keyOfAll, "POST", path, nil).wantStatus(http.StatusOK)
-	if a := s.api(keyOfAll, "GET", "acme/accounts/carol", nil); a.JSON["totp"] != true {
-		t.Errorf("got %s", a.Body)
-	}
+	s.api(keyOfAll, "GET", "acme/accounts/carol", nil).wantField("totp", true)
 	export := string(s.api(keyOfAll, "GET", "acme/export", nil).wantStatus(http.StatusOK).Body)
 	if strings.Contains(export, secret) || strings.Contains(export, "totp") {
 		t.Errorf("the export holds %s", export)
@@ -142,9 +132,7 @@ func TestAuthenticatorApp(t *testing.T) {
 		t.Helper()
 		r := s.request("POST", "/api/acme/import?update=true", line)
 		r.Header.Set("Authorization", "Bearer "+keyOfAll)
-		if a := s.do(r); !strings.Contains(string(a.Body), want) {
-			t.Errorf("got %s, want %s", a.Body, want)
-		}
+		s.do(r).wantBody(want)
 	}
 	imported(`"updated":1`)
 	imported(`"skipped":1`) // the secret is the same

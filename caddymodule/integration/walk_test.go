@@ -104,9 +104,7 @@ func everyTransition(t *testing.T, start starter) {
 	})
 	s.run("login without a password", func(t *testing.T) {
 		a := login("+370 600 00002").wantState(record.CheckOTP)
-		if a.str("user_phone") != "+37*******02" {
-			t.Errorf("user_phone is %q", a.str("user_phone"))
-		}
+		a.wantField("user_phone", "+37*******02")
 		s.wantProfile(s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")}), "bob")
 		s.get("/", a.token()).want(wire.ErrTokenInvalid) // another token replaced it
 	})
@@ -115,17 +113,12 @@ func everyTransition(t *testing.T, start starter) {
 	})
 	s.run("password, second factor", func(t *testing.T) {
 		a := passed("carol@example.com").wantState(record.CheckOTP)
-		if a.str("user_phone") != "+37*******03" {
-			t.Errorf("user_phone is %q", a.str("user_phone"))
-		}
+		a.wantField("user_phone", "+37*******03")
 		s.wantProfile(s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")}), "carol")
 	})
 	s.run("renewed code", func(t *testing.T) {
 		a := passed("carol@example.com").wantState(record.CheckOTP)
-		renewed := s.post("auth/renewotp", a.token(), nil).wantState(record.None)
-		if renewed.str("user_phone") != "+37*******03" {
-			t.Errorf("user_phone is %q", renewed.str("user_phone"))
-		}
+		s.post("auth/renewotp", a.token(), nil).wantState(record.None).wantField("user_phone", "+37*******03")
 		s.post("auth/checkotp", a.token(), fields{"otp": s.sms.last("otp.login", "code")}).wantState(record.Authorized)
 	})
 	s.run("password, new password required", func(t *testing.T) {
@@ -151,9 +144,7 @@ func everyTransition(t *testing.T, start starter) {
 	s.run("recovery by phone", func(t *testing.T) {
 		a := s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha})
 		a.wantState(record.RecoveryOTP)
-		if a.str("verification") != "PHONE" || a.str("user_phone") != "+37*******01" {
-			t.Errorf("got %s", a.Body)
-		}
+		a.wantField("verification", "PHONE").wantField("user_phone", "+37*******01")
 		s.post("auth/recovery/renewotp", a.token(), nil).wantState(record.None)
 		b := s.post("auth/recovery/checkotp", a.token(), fields{"otp": s.sms.last("otp.recovery", "code")})
 		quality(t, b.wantState(record.RecoveryPassword))
@@ -166,18 +157,14 @@ func everyTransition(t *testing.T, start starter) {
 	s.run("recovery by question", func(t *testing.T) {
 		a := s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha, "method": "QUESTION"})
 		a.wantState(record.RecoveryQuestion)
-		if a.str("verification") != "QUESTION" || a.str("control_question") != "Name of your first cat?" {
-			t.Errorf("got %s", a.Body)
-		}
+		a.wantField("verification", "QUESTION").wantField("control_question", "Name of your first cat?")
 		b := s.post("auth/recovery/checkquestion", a.token(), fields{"control_answer": " whiskers"})
 		quality(t, b.wantState(record.RecoveryPassword))
 	})
 	s.run("recovery by mail", func(t *testing.T) {
 		a := s.post("auth/recovery/recover", "", fields{"login_id": "alice@example.com", "captcha_response": captcha, "method": "MAIL"})
 		a.wantState(record.None)
-		if a.str("verification") != "MAIL" || a.str("user_email") != "alice@example.com" || a.str("session_token") != "" {
-			t.Errorf("got %s", a.Body)
-		}
+		a.wantField("verification", "MAIL").wantField("user_email", "alice@example.com").wantField("session_token", nil)
 		b := s.postTo("acme", testKey, "auth/recovery/checklink", "", fields{"token": s.sms.linkToken()})
 		quality(t, b.wantState(record.RecoveryPassword))
 		s.post("auth/setpassword", b.token(), fields{"new_password": testPassword + " 3"}).wantState(record.None)

@@ -32,17 +32,23 @@ func newWorkshop(t *testing.T, made map[string]string, copied ...string) worksho
 	return w
 }
 
+// output runs a command that must succeed, and returns what it writes.
+func output(t *testing.T, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
+	}
+	return string(out)
+}
+
 // node runs a script with arguments and returns its output.
 func (w workshop) node(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("node", args...)
 	cmd.Dir = w.dir
 	cmd.Env = append(os.Environ(), "HOME="+w.dir, "REDOCLY_TELEMETRY=off", "REDOCLY_SUPPRESS_UPDATE_NOTICE=true")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%v: %v\n%s", args, err, out)
-	}
-	return string(out)
+	return output(t, cmd)
 }
 
 // tsc checks a file with TypeScript in strict mode.
