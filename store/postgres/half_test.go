@@ -27,7 +27,7 @@ func TestYieldingCallsLeaveHalfOfThePostgresConnections(t *testing.T) {
 	for range 20 {
 		calls.Go(func() { _ = p.Accounts().Delete(record.Yielding(bg), "acme", a.ID, time.Time{}) })
 	}
-	storetest.Eventually(t, 10*time.Second, "calls that wait for the lock", func() bool { return len(p.half) == 2 })
+	storetest.Eventually(t, 10*time.Second, "calls that wait for the lock", func() bool { return len(p.half) == 2 && p.pool.Stat().AcquiredConns() == 2 })
 	time.Sleep(100 * time.Millisecond)
 	wantEqual(t, "connections in use", p.pool.Stat().AcquiredConns(), 2)
 	get[record.Account](t)(p.Accounts().ByID(bg, "acme", a.ID))
