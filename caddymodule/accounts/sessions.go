@@ -4,15 +4,12 @@ import (
 	"net/http"
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
+	"github.com/mnemogate/mnemogate/flows/record"
 )
 
 func (c *Call) sessions() error {
 	sessions, err := c.admin.LiveSessions(c.ctx, c.mnemocode())
-	views := make([]api.Session, len(sessions))
-	for i, s := range sessions {
-		views[i] = api.SessionOf(s)
-	}
-	return c.reply(http.StatusOK, api.Sessions{Sessions: views}, err)
+	return c.reply(http.StatusOK, api.Sessions{Sessions: api.Each(sessions, api.SessionOf)}, err)
 }
 
 func (c *Call) endSession() error {
@@ -25,11 +22,8 @@ func (c *Call) endSessions() error {
 
 func (c *Call) devices() error {
 	devices, err := c.admin.Devices(c.ctx, c.mnemocode())
-	views := make([]api.Device, len(devices))
-	for i, d := range devices {
-		views[i] = api.DeviceOf(c.admin.Company, d)
-	}
-	return c.reply(http.StatusOK, api.Devices{Devices: views}, err)
+	view := func(d record.Device) api.Device { return api.DeviceOf(c.admin.Company, d) }
+	return c.reply(http.StatusOK, api.Devices{Devices: api.Each(devices, view)}, err)
 }
 
 func (c *Call) forgetDevices() error {

@@ -110,8 +110,8 @@ func AccountOf(a record.Account) Account {
 		BackupCodes:     a.BackupCodes,
 		TOTP:            a.TOTP != "",
 		Passkeys:        a.Passkeys,
-		Identities:      identities(a.Identities),
-		Accepted:        acceptances(a.Accepted),
+		Identities:      Each(a.Identities, identityOf),
+		Accepted:        Each(a.Accepted, acceptanceOf),
 		Created:         a.Created.UTC(),
 		Updated:         a.Updated.UTC(),
 	}
@@ -210,8 +210,8 @@ func ExportedAccountOf(a record.Account, backupCodes []string) ExportedAccount {
 		Question:        a.Question,
 		AnswerHash:      a.AnswerHash,
 		BackupCodes:     backupCodes,
-		Identities:      identities(a.Identities),
-		Accepted:        acceptances(a.Accepted),
+		Identities:      Each(a.Identities, identityOf),
+		Accepted:        Each(a.Accepted, acceptanceOf),
 		Created:         a.Created.UTC(),
 	}
 }
@@ -234,18 +234,17 @@ type Acceptance struct {
 	At time.Time `json:"accepted_at,omitzero"`
 }
 
-func identities(stored []record.Identity) []Identity {
-	views := make([]Identity, len(stored))
-	for i, identity := range stored {
-		views[i] = Identity(identity)
-	}
-	return views
+func identityOf(i record.Identity) Identity { return Identity(i) }
+
+func acceptanceOf(a record.Acceptance) Acceptance {
+	return Acceptance{Code: a.Code, Version: a.Version, At: a.At.UTC()}
 }
 
-func acceptances(accepted []record.Acceptance) []Acceptance {
-	views := make([]Acceptance, len(accepted))
-	for i, a := range accepted {
-		views[i] = Acceptance{Code: a.Code, Version: a.Version, At: a.At.UTC()}
+// Each returns what view makes of each item. It is never nil, which JSON would show as null.
+func Each[T, View any](items []T, view func(T) View) []View {
+	views := make([]View, len(items))
+	for i, item := range items {
+		views[i] = view(item)
 	}
 	return views
 }

@@ -218,15 +218,6 @@ type Passkey struct {
 	LastUsed *time.Time `json:"last_used"`
 }
 
-// PasskeysOf returns passkeys as the API shows them.
-func PasskeysOf(passkeys []record.Passkey) Passkeys {
-	views := make([]Passkey, len(passkeys))
-	for i, p := range passkeys {
-		views[i] = PasskeyOf(p)
-	}
-	return Passkeys{views}
-}
-
 // PasskeyOf returns a passkey as the API shows it.
 func PasskeyOf(p record.Passkey) Passkey {
 	return Passkey{ID: p.ID(), Name: p.Name, BackedUp: p.BackedUp, Created: p.Created.UTC(), LastUsed: instant(p.LastUsed)}

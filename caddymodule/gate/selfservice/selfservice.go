@@ -358,14 +358,8 @@ type devices struct {
 
 func (c *Call) devices() (any, error) {
 	known, current, err := c.OwnDevices(c.Context())
-	if err != nil {
-		return nil, err
-	}
-	list := make([]device, len(known))
-	for i, d := range known {
-		list[i] = device{api.DeviceOf(c.Company, d), d.ID == current}
-	}
-	return devices{succeeded, list}, nil
+	view := func(d record.Device) device { return device{api.DeviceOf(c.Company, d), d.ID == current} }
+	return devices{succeeded, api.Each(known, view)}, err
 }
 
 func (c *Call) forgetDevices() (any, error) {
@@ -477,7 +471,7 @@ type ownPasskeys struct {
 
 func (c *Call) passkeys() (any, error) {
 	passkeys, signal, err := c.PasskeysSignal(c.Context(), c.Account.Mnemocode)
-	return ownPasskeys{succeeded, api.PasskeysOf(passkeys), signal}, err
+	return ownPasskeys{succeeded, api.Passkeys{Passkeys: api.Each(passkeys, api.PasskeyOf)}, signal}, err
 }
 
 func (c *Call) newPasskey(struct{}) (any, error) {
@@ -559,11 +553,7 @@ type tokens struct {
 
 func (c *Call) tokens() (any, error) {
 	issued, err := c.IssuedTokens(c.Context(), c.Account.Mnemocode)
-	list := make([]token, len(issued))
-	for i, t := range issued {
-		list[i] = tokenOf(t)
-	}
-	return tokens{succeeded, list}, err
+	return tokens{succeeded, api.Each(issued, tokenOf)}, err
 }
 
 func (c *Call) issueToken(body newToken) (any, error) {
