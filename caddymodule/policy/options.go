@@ -194,15 +194,10 @@ func (o *Option) Rule() string {
 }
 
 func (o *Option) text(n int64) string {
-	if o.isDuration() {
+	if _, ok := o.Of(new(Policy)).(*tenant.Duration); ok {
 		return tenant.Duration(n).String()
 	}
 	return strconv.FormatInt(n, 10)
-}
-
-func (o *Option) isDuration() bool {
-	_, ok := o.Of(new(Policy)).(*tenant.Duration)
-	return ok
 }
 
 // mayExceed lists what Policy.Insecure may name.
