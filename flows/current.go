@@ -68,8 +68,8 @@ func describeSession(ctx context.Context, c *session.Call) (Reply, error) {
 		reply.DisclaimersRequired = c.Tells.Pending(a, found.State)
 	case record.SetPassword, record.RecoveryPassword:
 		reply.PasswordQuality = c.Company.Quality(a)
-		if pending := c.Tells.Pending(a, found.State); found.State == record.SetPassword && len(pending) > 0 { // as after a passkey
-			reply.DisclaimersRequired = pending
+		if found.State == record.SetPassword { // as after a passkey
+			reply.DisclaimersRequired = c.Tells.Pending(a, found.State)
 		}
 	case record.RecoveryOTP:
 		reply.UserPhone = c.Tells.Shown("", a).Phone

@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -106,10 +107,15 @@ func TestAskingForASessionChangesNothing(t *testing.T) {
 			token := b.sessionIn(state)
 			for range 4 {
 				reply, err := b.Current(t.Context(), asking(token))
-				if err != nil || reply.SessionState != state {
+				if err != nil || reply.SessionState != state || (reply.AuthMethods != nil) != (state == record.Authorized) {
 					t.Fatalf("got %+v, %v", reply, err)
 				}
 				b.clock.advance(time.Duration(b.company.Session.Temporary) / 5)
+			}
+			b.company.Disclaimers, b.company.Captcha, b.company.Limits.CaptchaAfter = []wire.Disclaimer{terms}, &captcha{}, new(0)
+			accepts := slices.Contains([]record.State{record.CheckPassword, record.CheckOTP, record.AcceptDisclaimers, record.SetPassword}, state)
+			if reply, err := b.Current(t.Context(), asking(token)); err != nil || (len(reply.DisclaimersRequired) == 1) != accepts || reply.CaptchaRequired != (state == record.CheckPassword) {
+				t.Errorf("it asks for the disclaimers %v, a captcha: %v; %v", reply.DisclaimersRequired, reply.CaptchaRequired, err)
 			}
 			if state != record.Authorized {
 				if _, err := b.ExchangeToken(t.Context(), asking(token), nil); err != wire.ErrSessionInvalid {

@@ -44,6 +44,11 @@ func TestExplainSaysWhatALoginAnswers(t *testing.T) {
 			b.withoutPassword()
 			b.counted(record.WrongCodes, b.company.Limits.WrongCodes.N)
 		}, want: "auth.restricted lock.codes"},
+		"code alone, wrong passwords": {before: func(b *harness) {
+			b.withoutPassword()
+			b.company.Limits.DisableAfter = b.company.Limits.LockAfter
+			fail(b, b.company.Limits.LockAfter, "198.51.100.1")
+		}, want: "auth.restricted lock.password"},
 		"a code is sent": {before: needsCode},
 		"no phone": {before: func(b *harness) {
 			needsCode(b)
@@ -114,7 +119,11 @@ func TestExplainSaysWhatALoginAnswers(t *testing.T) {
 				if b.load().PasswordHash == "" {
 					path, body = "auth/login", object{"login_id": loginID}
 				}
+				events := b.record()
 				_, err := b.serve(path, "", body)
+				if told := len(named(events(), record.LimitLogins)); name == "the address" && told != 1 {
+					t.Errorf("the limit was told %d times", told)
+				}
 				if got := answered(err); got != want && !(hardened && c.hidden == "-") {
 					t.Errorf("the login answers %q, want %q", got, want)
 				}

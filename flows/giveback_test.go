@@ -137,6 +137,9 @@ func TestAChangeThatFailsIsGivenBack(t *testing.T) {
 		if err := change(); !errors.Is(err, wire.ErrUnavailable) {
 			t.Fatal(err)
 		}
+		if err := b.admin().CheckPassword(t.Context(), mnemocode, password, "192.0.2.9"); !errors.Is(err, wire.ErrUnavailable) {
+			t.Fatal(err)
+		}
 	}
 	b.Hasher.Derive = derive
 	must(t, change())

@@ -435,6 +435,10 @@ func TestCountsTellNothingOfAnotherLoginID(t *testing.T) {
 	}
 	b.clock.advance(time.Duration(l.LockFor) / 2) // the wrong one has not extended the lock
 	b.must("auth/checkcredentials", "", object{"login_id": phone, "password": password})
+	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", b.walk("auth/recovery/recover").SessionToken, object{"otp": "000000"})
+	if n := b.failureCount(record.WrongCodes); n != 1 {
+		t.Errorf("%d wrong codes are counted", n)
+	}
 }
 
 // Strangers who have failed with a login id do not see that its owner logs in or sets a
@@ -485,13 +489,14 @@ func TestNothingShowsWhatTheOwnerDoes(t *testing.T) {
 func TestADecoyNeverPasses(t *testing.T) {
 	b := hardenedHarness(t)
 	const id = "bob@example.com"
+	b.company.OTP.Fixed = []tenant.FixedCode{{Code: "123456", Phones: []string{""}}} // what the code would be
 	token := b.must("auth/login", "", object{"login_id": id}).SessionToken
 	recovered := b.must("auth/recovery/recover", "", recovery(object{"login_id": id, "method": "PHONE"}))
 	b.must("auth/recovery/recover", "", recovery(object{"login_id": " BOB@example.com", "method": "PHONE", "captcha_response": "good 2"}))
 	b.must("auth/recovery/recover", "", recovery(object{"login_id": "+370 600 99999", "captcha_response": "good 3"}))
 	b.seed(manage.Seed{Account: record.Account{Mnemocode: "bob", Email: id, Phone: "+37060099999"}, Password: password})
 	b.wrong(wire.ErrPasswordInvalid, "auth/checkpassword", token, object{"password": password})
-	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", recovered.SessionToken, object{"otp": "000000"})
+	b.wrong(wire.ErrOTPInvalid, "auth/recovery/checkotp", recovered.SessionToken, object{"otp": "123456"})
 	b.must("auth/checkpassword", b.must("auth/login", "", object{"login_id": id}).SessionToken, object{"password": password})
 	b.Close()
 	if b.sms.count()+b.mail.count() != 0 {

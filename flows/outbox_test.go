@@ -4,12 +4,15 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/background"
+	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
@@ -61,5 +64,59 @@ func TestEventsOfNobodyAreDropped(t *testing.T) {
 	defer mu.Unlock()
 	if len(dropped) != 2+record.ClaimedEvents+1 || !slices.Contains(dropped, "mnemogate.outbox.dropped acme mixed account.changed") {
 		t.Errorf("told of %d: %v", len(dropped), dropped)
+	}
+}
+
+// A change of an account is stored with the event for the backend, whoever makes it.
+func TestAChangeIsStoredWithItsEvent(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(b *harness)
+		want   string
+	}{
+		"a breached password": {func(b *harness) {
+			b.company.Breached = tenant.Breached{List: &breachedList{has: "horse"}, AtLogin: true}
+			b.walk("auth/checkcredentials")
+		}, record.TypeAccountChanged},
+		"the user's new password": {func(b *harness) {
+			must(b.t, b.changeOwn(manage.PasswordChange{Current: password, New: newSecret}))
+		}, record.TypePasswordChanged},
+		"the user's wrong passwords": {func(b *harness) {
+			for range b.company.Limits.LockAfter {
+				_ = b.admin().CheckPassword(b.t.Context(), mnemocode, "wrong", "")
+			}
+		}, record.TypeAccountLocked},
+		"a passkey": {func(b *harness) {
+			d := b.device("k", 0)
+			must(b.t, b.admin().RemovePasskey(b.t.Context(), mnemocode, record.Passkey{Credential: d.id}.ID(), ""))
+		}, record.TypeAccountChanged + " " + record.TypeAccountChanged},
+		"an app": {func(b *harness) {
+			b.withApp()
+			_, err := b.admin().RemoveTOTP(b.t.Context(), mnemocode, "")
+			must(b.t, err)
+		}, record.TypeAccountChanged + " " + record.TypeAccountChanged},
+		"disclaimers that an operator enters": {func(b *harness) {
+			_, _, err := b.admin().Change(b.t.Context(), mnemocode, manage.Change{Accepted: []record.Acceptance{{Code: "terms", Version: "1", At: b.Now()}}})
+			must(b.t, err)
+		}, record.TypeDisclaimersAccepted},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newHarness(t)
+			b.company.Events.Receiver = struct{ tenant.EventReceiver }{}
+			c.change(b)
+			queues, err := b.Accounts.(record.Outbox).Claim(t.Context(), b.Now(), b.Now().Add(time.Minute), code, 1)
+			must(t, err)
+			var types []string
+			for _, q := range queues {
+				for _, e := range q.Events {
+					types = append(types, e.Type)
+					if !strings.Contains(string(e.Body), `"profile_mnemocode":"`+mnemocode+`"`) {
+						t.Errorf("it is not of the account: %s", e.Body)
+					}
+				}
+			}
+			if got := strings.Join(types, " "); got != c.want {
+				t.Errorf("the backend hears of %q, want %q", got, c.want)
+			}
+		})
 	}
 }

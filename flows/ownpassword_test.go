@@ -48,6 +48,9 @@ func TestWhatAUsersOwnChangeRefuses(t *testing.T) {
 	b.must("auth/recovery/checkotp", pending, object{"otp": b.sms.last(t).Code})
 	b.withoutPassword()
 	for _, none := range []string{"", password} {
+		if err := b.changeOwn(manage.PasswordChange{Current: none, New: newSecret}); !errors.Is(err, manage.ErrPasswordWrong) {
+			t.Errorf("a backend sets a first password: got %v", err)
+		}
 		if err := b.admin().CheckPassword(t.Context(), mnemocode, none, ""); !errors.Is(err, manage.ErrPasswordWrong) {
 			t.Errorf("an account without a password: got %v", err)
 		}

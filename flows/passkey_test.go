@@ -207,7 +207,7 @@ func TestPasskeysThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v, reason %q", c.name, err, wire.ReasonOf(err))
 		}
 	}
-	if got := before(); len(named(got, record.AccountPasskeyChanged)) != 1 {
+	if got := named(before(), record.AccountPasskeyChanged); len(got) != 1 || got[0].Account != b.account {
 		t.Errorf("the events are %v", got)
 	}
 
@@ -215,7 +215,7 @@ func TestPasskeysThatAreRefused(t *testing.T) {
 	b.must("passkey/login", "", d.answer(code))
 	events := b.record()
 	b.wrong(invalid, "passkey/login", "", copied.answer(code))
-	if got := events(); len(named(got, record.AccountPasskeyCopied)) != 1 {
+	if got := named(events(), record.AccountPasskeyCopied); len(got) != 1 || got[0].Account != b.account {
 		t.Errorf("the events are %v", got)
 	}
 	b.must("passkey/login", "", d.answer(code))

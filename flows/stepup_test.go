@@ -1,6 +1,7 @@
 package flows_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -132,7 +133,8 @@ func TestFactorsAreThoseThatWouldHelp(t *testing.T) {
 	for _, body := range []object{{"factor": "pwd"}, {"factor": "backup", "for": "fresh"}, {"factor": "oauth"}, {"for": "x"}, {"factor": 1}} {
 		s.wrong(wire.ErrValidation, "stepup", token, body)
 	}
-	s.must("stepup/check", token, s.right(token, "otp", nil))
+	begun := check(object{}, "[passkey otp sms backup]passkey") // the user may take another one
+	s.must("stepup/check", token, object{"stepup_token": begun.StepUpToken, "otp": s.shows(0)})
 	check(object{}, "[passkey pwd otp sms]passkey") // it has two factors, so only freshness can be wanted
 	s.update(false, func(a *record.Account) { a.Phone, a.TOTP = "", "" })
 	must(t, s.Accounts.SetBackupCodes(t.Context(), s.load(), nil))
@@ -143,7 +145,10 @@ func TestFactorsAreThoseThatWouldHelp(t *testing.T) {
 	if refusal(err).Reason != wire.NoSecondFactor {
 		t.Errorf("got %+v", refusal(err))
 	}
-	check(object{"for": "fresh"}, "[pwd]pwd")
+	begun = check(object{"for": "fresh"}, "[pwd]pwd")
+	s.status(record.StatusClosed)
+	s.wrong(wire.ErrUserClosed, "stepup", token, object{})
+	s.wrong(wire.ErrUserClosed, "stepup/check", token, object{"stepup_token": begun.StepUpToken, "password": password})
 }
 
 // What does not belong to this session and step-up raises nothing, and the session survives.
@@ -254,6 +259,30 @@ func TestASkippedFactorMustBeGivenForAStepUp(t *testing.T) {
 	b.must("stepup/check", token, object{"stepup_token": begun.StepUpToken, "otp": b.sms.last(t).Code})
 	_, err := b.Authorize(t.Context(), want, []string{"Bearer " + token})
 	must(t, err)
+}
+
+// A spending is a store of sessions that calls before just before a code is spent.
+type spending struct {
+	record.Sessions
+	before func()
+}
+
+func (s spending) SpendCode(ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, counters ...record.Counter) (record.Session, error) {
+	s.before()
+	return s.Sessions.SpendCode(ctx, now, company, hash, state, counters...)
+}
+
+// A code has one guess, although the requests that guess were all begun before.
+func TestRacingGuessesOfAStepUpAreOne(t *testing.T) {
+	s := newStepper(t)
+	token := s.logIn()
+	right := s.right(token, "sms", nil)
+	sessions := s.Sessions
+	s.Sessions = spending{sessions, func() {
+		s.Sessions = sessions
+		s.wrong(wire.ErrOTPInvalid, "stepup/check", token, with(right, object{"otp": "000000"}))
+	}}
+	s.wrong(wire.ErrOTPInvalid, "stepup/check", token, right)
 }
 
 // Of any number of requests with one step-up on two nodes, one takes effect. Step-ups of

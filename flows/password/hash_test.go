@@ -209,6 +209,8 @@ func TestHashesShareASaltOnlyIfTheyDeriveTheSame(t *testing.T) {
 		strings.TrimSuffix(argon, "hk0"),
 		"$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6e",
 		"$2b$04$abcdefghijklmnopqrstuujydOTSfIH/d5oUHpsygqV5X9xJLQc6f",
+		"$P$5ZDzPE45C8.3TBRHYFfEPuJPeyBTAW1",
+		"$P$5ZDzPE45D8.3TBRHYFfEPuJPeyBTAW1",
 	}
 	seen := map[string]bool{}
 	for _, hash := range distinct {

@@ -42,6 +42,7 @@ func TestNewPasswordQuality(t *testing.T) {
 		{"hardened, the account's second factor", hardened, true, "lopsided", "", ""},
 		{"hardened, second factor for all", func(c *Company) { hardened(c); c.SecondFactor = SecondFactorRequired }, false, "lopsided", "", ""},
 		{"hardened, second factor off", func(c *Company) { hardened(c); c.SecondFactor = SecondFactorOff }, true, "lopsided", wire.PasswordTooShort, "no second factor"},
+		{"hardened, 15 required", func(c *Company) { hardened(c); c.Password.MinLength = 15 }, false, "lopsided", wire.PasswordTooShort, "15 to 128 characters."},
 		{"hardened, 16 required", func(c *Company) { hardened(c); c.Password.MinLength = 16 }, false, "lopsided-teapot", wire.PasswordTooShort, "16 to 128"},
 
 		{"common", nil, false, "Iloveyou1", wire.PasswordCommon, ""},
@@ -64,6 +65,7 @@ func TestNewPasswordQuality(t *testing.T) {
 		{"the phone as people write it", nil, false, "(+370) 612-34534", wire.PasswordPersonal, ""},
 		{"the phone with 00", nil, false, "0037061234534", wire.PasswordPersonal, ""},
 		{"the phone nationally", nil, false, "861234534", wire.PasswordPersonal, ""},
+		{"its last seven digits", nil, false, "!1234534", wire.PasswordPersonal, ""},
 		{"the phone in a sentence", nil, false, "call 61234534 now", "", ""},
 		{"other digits", nil, false, "8365017492", "", ""},
 

@@ -31,6 +31,9 @@ func TestAnAnswerIsSealedForItsRequest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if again, err := one.SealAnswer(answer, parts...); err != nil || bytes.Equal(again[:24], sealed[:24]) {
+		t.Errorf("two answers have one nonce: %v", err)
+	}
 	stored := one.RetryName(parts...) + string(sealed)
 	for _, part := range append(parts, string(answer)) {
 		if strings.Contains(stored, part) {

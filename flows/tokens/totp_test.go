@@ -58,6 +58,14 @@ func FuzzSealedSecrets(f *testing.F) {
 	})
 }
 
+func TestSecretsOfAppsHave16To64Bytes(t *testing.T) {
+	for n, want := range map[int]bool{15: false, 16: true, 64: true, 65: false} {
+		if _, err := ParseTOTPSecret(FormatTOTPSecret(make([]byte, n))); (err == nil) != want {
+			t.Errorf("%d bytes: %v", n, err)
+		}
+	}
+}
+
 // FuzzParseTOTPSecret checks that a secret stays the same when it is formatted and
 // parsed again, however it was spelled.
 func FuzzParseTOTPSecret(f *testing.F) {

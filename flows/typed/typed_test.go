@@ -124,7 +124,7 @@ func TestCodes(t *testing.T) {
 			t.Errorf("%q is read as %q", typed, digits)
 		}
 	}
-	for _, typed := range []string{"", " ", "12345", "1234567", "12345a", "123.456", "+123456", "½23456"} {
+	for _, typed := range []string{"", " ", "12345", "1234567", "12345a", "123.456", "+123456", "½23456", "123\ufff9456"} {
 		if digits, ok := OTP(typed, 6); ok {
 			t.Errorf("%q is read as %q", typed, digits)
 		}
