@@ -38,6 +38,11 @@ func TestTimePassesWhileABodyComes(t *testing.T) {
 	wantError(t, otp(temporary), wire.ErrTokenExpired)
 	_, err := b.ExchangeToken(t.Context(), slow(b.walk("auth/oauth").SessionToken, object{}, idle), &struct{}{})
 	wantError(t, err, wire.ErrTokenExpired)
+	var wants struct{ Cookie bool }
+	_, err = b.ExchangeToken(t.Context(), slow(b.walk("auth/oauth").SessionToken, object{"Cookie": true}, 0), &wants)
+	if err != nil || !wants.Cookie {
+		t.Errorf("the body is read as %+v, %v", wants, err)
+	}
 }
 
 // After a passkey, a new password comes with the disclaimers that are pending. A client

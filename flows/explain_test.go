@@ -3,6 +3,7 @@ package flows_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -129,6 +130,23 @@ func TestExplainSaysWhatALoginAnswers(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestExplainSaysWhetherACaptchaIsDue(t *testing.T) {
+	b := newHarness(t)
+	b.company.Captcha, b.company.Limits.CaptchaAfter = &captcha{}, new(0)
+	said := func() bool {
+		found, err := b.admin().Explain(t.Context(), email, home)
+		must(t, err)
+		return slices.ContainsFunc(found, func(f manage.Finding) bool { return f.Message == "the password needs a captcha" })
+	}
+	if !said() {
+		t.Error("it does not")
+	}
+	b.withoutPassword()
+	if said() {
+		t.Error("a login by code needs one")
 	}
 }
 

@@ -171,3 +171,18 @@ func TestARefusedMessageSaysWhenTheNextMayBeSent(t *testing.T) {
 	}
 	b.clock.advance(time.Hour)
 }
+
+// A password that was compared is a login, even if the store then does not answer.
+func TestAComparedPasswordIsNotGivenBack(t *testing.T) {
+	b := newHarness(t)
+	b.Accounts = failing{b.Accounts}
+	b.company.Limits.LoginsPerAddress.N = 3
+	events := b.record()
+	for range 3 {
+		b.wrong(wire.ErrUnavailable, "auth/checkcredentials", "", credentials(nil))
+	}
+	if e := events()[0]; e.Reason != "counting wrong attempts: "+errDown.Error() {
+		t.Errorf("the reason is %q", e.Reason)
+	}
+	b.wrong(wire.ErrRestricted, "auth/checkcredentials", "", credentials(nil))
+}

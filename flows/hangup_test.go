@@ -3,7 +3,9 @@ package flows_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/message"
@@ -102,5 +104,36 @@ func TestClientsThatHangUpAreCounted(t *testing.T) {
 				t.Errorf("the next one got %v", err)
 			}
 		})
+	}
+}
+
+// A fleeing client hangs up when the token of its step-up is used.
+type fleeing struct {
+	record.Sessions
+	client context.CancelFunc
+}
+
+func (f fleeing) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
+	err := f.Sessions.Charge(ctx, now, counters...)
+	if mark := counters[len(counters)-1]; strings.Contains(mark.Key, "/stepup/") && !mark.CheckOnly {
+		f.client()
+	}
+	return err
+}
+
+// A factor that was spent raises the session even if the client hangs up.
+func TestAStepUpEndsWithoutItsClient(t *testing.T) {
+	s := newStepper(t)
+	token := s.logIn()
+	body, err := json.Marshal(s.right(token, "sms", nil))
+	must(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	s.Sessions = fleeing{s.Sessions, cancel}
+	_, _ = s.Serve(ctx, &flows.Request{
+		Company: code, Address: home, Route: flows.RouteByPath("stepup/check"), Authorization: []string{"Bearer " + token},
+		Body: func() ([]byte, error) { return body, nil },
+	})
+	if got := s.methods(token, 0); ctx.Err() == nil || got != "pwd sms mfa" {
+		t.Errorf("the session is %q", got)
 	}
 }

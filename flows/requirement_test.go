@@ -62,7 +62,9 @@ func TestARequirementMayBeForAFreshLogin(t *testing.T) {
 // minute for each rule.
 func TestRefusedRequestsOfAUserAreOneEventAMinute(t *testing.T) {
 	b := newHarness(t)
+	b.remembering(100)
 	token := b.sessionIn(record.Authorized)
+	b.wantLive(token, nil) // what is remembered lacks the ID of the session
 	all := b.record()
 	nobody := func(string) bool { return false }
 	for range 3 {

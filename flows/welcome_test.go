@@ -61,6 +61,23 @@ func TestAWelcomeLinkIsValidForWelcomeTTL(t *testing.T) {
 	b.wrong(wire.ErrUserClosed, "auth/recovery/checklink", "", object{"token": token})
 }
 
+// A welcome that was not mailed can be tried again, and is told only then.
+func TestAWelcomeIsOneMail(t *testing.T) {
+	b := newHarness(t)
+	b.update(true, func(a *record.Account) { a.PasswordHash, a.Identities = "", nil })
+	events := b.record()
+	for i, c := range []struct {
+		broken error
+		once   bool
+	}{{errDown, false}, {nil, true}, {nil, false}} {
+		b.mail.broken = c.broken
+		err := b.admin().Welcome(t.Context(), mnemocode, true)
+		if (err == nil) != c.once || len(named(events(), record.AccountWelcomed)) != min(i, 1) {
+			t.Errorf("welcome %d: %v, and the events are %v", i, err, events())
+		}
+	}
+}
+
 // An account that can log in gets no welcome: its link would reset the password for days.
 func TestOnlyNewUsersAreWelcomed(t *testing.T) {
 	for name, give := range map[string]func(*harness){
