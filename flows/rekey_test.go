@@ -21,6 +21,7 @@ func TestLoginsGoOnWhileTheSecretIsReplaced(t *testing.T) {
 	b.company.NoAPIKey = true
 	b.company.Limits.LoginsPerAddress, b.company.Limits.FailuresPerAddress = tenant.Unlimited, tenant.Unlimited
 	shows := b.withApp()
+	b.newApp() // not confirmed
 	rekeyed, inner := 0, b.Observe
 	b.Observe = func(ctx context.Context, e record.Event) {
 		if e.Name == record.StoreRekeyed {
@@ -81,7 +82,8 @@ func TestLoginsGoOnWhileTheSecretIsReplaced(t *testing.T) {
 	if secrets, err := b.Accounts.Secrets(t.Context()); err != nil || len(secrets) != 2 || rekeyed != 1 {
 		t.Errorf("%d secrets, %d events, %v", len(secrets), rekeyed, err)
 	}
-	if _, err := thief().OpenTOTP(code, b.load().TOTP); err == nil {
+	_, err = thief().OpenTOTP(code, b.load().TOTPPending)
+	if _, opens := thief().OpenTOTP(code, b.load().TOTP); opens == nil || err == nil {
 		t.Error("the leaked secret opens the app's")
 	}
 
