@@ -168,11 +168,11 @@ type Handler struct {
 	// is 10m. Default: none, and these paths belong to the application.
 	SelfService caddy.Duration `json:"self_service,omitempty"`
 
-	// Whether changes of phone, email, authenticator app, backup codes and passkeys also
-	// need two factors, if the account has another one than the session was given.
-	// Otherwise the answer is `auth.session.invalid` with the reason `mfa`. Without it, a
-	// recent login with one factor can set up a second one, and with that open the paths of
-	// `mfa`. Default: false. It needs `self_service`.
+	// Whether changes of password, phone, email, authenticator app, backup codes, passkeys
+	// and `second_factor` also need two factors, if the account has another one than the
+	// session was given. Otherwise the answer is `auth.session.invalid` with the reason
+	// `mfa`. Without it, a recent login with one factor can set up a second one, and with
+	// that open the paths of `mfa`. Default: false. It needs `self_service`.
 	SelfServiceMFA bool `json:"self_service_mfa,omitempty"`
 
 	// The positions of the options in the Caddyfile, for errors and warnings. The

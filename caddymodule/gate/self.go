@@ -62,10 +62,11 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 			}
 		}
 		body, err = route.Serve(selfservice.Call{
-			Request:  r,
-			Self:     user,
-			ID:       id,
-			FreshFor: time.Duration(h.SelfService), MFAMissing: missing,
+			Request:    r,
+			Self:       user,
+			ID:         id,
+			FreshFor:   time.Duration(h.SelfService),
+			MFAMissing: missing,
 			ReadBody: func() ([]byte, error) {
 				body, err := h.body(w, r, t)
 				if err == nil { // it may have come slowly, and the session ended meanwhile

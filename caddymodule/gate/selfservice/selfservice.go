@@ -37,7 +37,7 @@ type need int
 const (
 	aSession    need = iota
 	recentLogin      // for a change
-	twoFactors       // for a change of what gives a second one, with self_service_mfa
+	twoFactors       // for a change of what the user logs in with, with self_service_mfa
 )
 
 // Routes lists the routes.
@@ -49,11 +49,11 @@ var Routes = []Route{
 	{http.MethodGet, "devices", aSession, (*Call).devices},
 	{http.MethodDelete, "devices", recentLogin, (*Call).forgetDevices},
 	{http.MethodDelete, "devices/{id}", recentLogin, (*Call).forgetDevices},
-	{http.MethodPost, "password", recentLogin, with((*Call).changePassword)},
+	{http.MethodPost, "password", twoFactors, with((*Call).changePassword)},
 	{http.MethodPost, "totp", twoFactors, with((*Call).newTOTP)},
 	{http.MethodPost, "totp/confirm", twoFactors, with((*Call).confirmTOTP)},
 	{http.MethodDelete, "totp", twoFactors, (*Call).removeTOTP},
-	{http.MethodPost, "second_factor", recentLogin, with((*Call).setSecondFactor)},
+	{http.MethodPost, "second_factor", twoFactors, with((*Call).setSecondFactor)},
 	{http.MethodPost, "backup-codes", twoFactors, with((*Call).newBackupCodes)},
 	{http.MethodPost, "phone", twoFactors, with((*Call).sendPhone)},
 	{http.MethodPost, "phone/confirm", twoFactors, with(confirm(record.Phone))},
@@ -76,7 +76,7 @@ const endSession = "sessions/{id}"
 // IsFresh reports whether the route needs a recent login.
 func (r *Route) IsFresh() bool { return r.needs >= recentLogin }
 
-// ChangesFactors reports whether the route changes what gives a second factor.
+// ChangesFactors reports whether the route changes what the user logs in with.
 func (r *Route) ChangesFactors() bool { return r.needs == twoFactors }
 
 // IsChange reports whether the user makes a change with the route and the id in the path. It
@@ -210,8 +210,7 @@ type factors struct {
 	SecondFactorPolicy tenant.SecondFactor `json:"second_factor_policy"`
 	// For how many seconds the login is recent enough for changes.
 	FreshFor int `json:"fresh_for"`
-	// Whether changes of phone, email, app, backup codes and passkeys need a step-up for `mfa`
-	// first.
+	// Whether changes of what the user logs in with need a step-up for `mfa` first.
 	MFAMissing bool `json:"mfa_missing"`
 	*tenant.PasswordQuality
 }

@@ -488,7 +488,7 @@ export interface Factors {
   secondFactorPolicy: 'per_account' | 'required' | 'off';
   /** For how many seconds the login is recent enough for changes. */
   freshFor: number;
-  /** Whether changes of phone, email, app, backup codes and passkeys need a step-up `for: 'mfa'`. */
+  /** Whether changes of what the user logs in with need a step-up `for: 'mfa'`. */
   mfaMissing: boolean;
   /** What a new password must match, in RE2 syntax, or null. */
   passwordRegex: string | null;
