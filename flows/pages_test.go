@@ -21,7 +21,7 @@ import (
 // agree. After a change: go test ./flows -run Pages -update
 func TestPagesShowTheTables(t *testing.T) {
 	for page, parts := range map[string]map[string]string{
-		"../docs/api.md":        {"routes": routeTable(), "fields": fieldTable(), "errors": errorTable(), "walk": walkOf(t, "code")},
+		"../docs/api.md":        {"states": stateDiagram(), "routes": routeTable(), "fields": fieldTable(), "errors": errorTable(), "walk": walkOf(t, "code")},
 		"../docs/monitoring.md": {"events": eventTable()},
 	} {
 		for name, want := range parts {
@@ -118,6 +118,42 @@ func errorCodes(errs []*wire.Error) string {
 		all = append(all, e.Code)
 	}
 	return strings.Join(all, " ")
+}
+
+// stateDiagram returns a Mermaid diagram, which Markdown viewers show.
+func stateDiagram() string {
+	node := func(s record.State) string {
+		if s == record.None {
+			return "[*]"
+		}
+		return strings.ReplaceAll(string(s), "-", "_")
+	}
+	var b strings.Builder
+	b.WriteString("```mermaid\nstateDiagram-v2\n")
+	for _, s := range record.States[1:] {
+		if node(s) != string(s) {
+			fmt.Fprintf(&b, "    %s: %s\n", node(s), s)
+		}
+	}
+	for _, r := range flows.Routes {
+		if r.Path == "auth/logout" {
+			continue // possible in every state, so it would hide the rest
+		}
+		for _, from := range r.From {
+			for _, to := range r.To {
+				if to == record.None && (r.StepsUp || strings.HasSuffix(r.Path, "renewotp")) {
+					to = from
+				}
+				if from == to && from == record.None || from == record.SetPassword && to == record.None ||
+					from == record.RecoveryPassword && to == record.Authorized {
+					continue // no change, or the other half of a row with two states
+				}
+				fmt.Fprintf(&b, "    %s --> %s: %s\n", node(from), node(to), strings.TrimPrefix(r.Path, "auth/"))
+			}
+		}
+	}
+	b.WriteString("```\n")
+	return b.String()
 }
 
 func routeTable() string {
