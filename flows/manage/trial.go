@@ -27,5 +27,6 @@ func NewTrial(company *tenant.Company, to string, mail bool) (message.Message, e
 	}
 	m.To, m.Subject = typed.Sendable(address), "Test mail of "+company.DisplayName()
 	m.Text = fmt.Sprintf(text, "mails", company.DisplayName())
-	return m, company.Texts.RenderHTML(&m, "en", company.Locale)
+	err := company.Texts.RenderHTML(&m, "en", company.Locale)
+	return m, err
 }

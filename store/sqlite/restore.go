@@ -225,7 +225,8 @@ func (r Restore) prepare(ctx context.Context, file string) (done Restored, err e
 			return done, fmt.Errorf("ending sessions: %w", err)
 		}
 	}
-	return done, db.QueryRowContext(ctx, `SELECT count(*) FROM accounts`).Scan(&done.Accounts)
+	err = db.QueryRowContext(ctx, `SELECT count(*) FROM accounts`).Scan(&done.Accounts)
+	return done, err
 }
 
 var errNotOurs = fmt.Errorf("%w: it has not all tables of mnemogate", record.ErrDamaged)

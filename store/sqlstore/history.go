@@ -113,7 +113,8 @@ func scanEvent(row Scanner, more ...any) (e record.Event, err error) {
 	if err := row.Scan(append([]any{Time(&e.Time), &e.Count, &data, &e.Ref}, more...)...); err != nil {
 		return e, err
 	}
-	return e, json.Unmarshal(data, &e) // which keeps Time, Count and Ref
+	err = json.Unmarshal(data, &e) // which keeps Time, Count and Ref
+	return e, err
 }
 
 func (s Accounts) Forget(ctx context.Context, before time.Time) error {
