@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -134,5 +133,8 @@ func (q queries) RefuseTaken(ctx context.Context, before, after record.Account) 
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
-	return cmp.Or(err, error(&record.TakenError{Field: taken}))
+	if err != nil {
+		return err
+	}
+	return &record.TakenError{Field: taken}
 }

@@ -109,8 +109,8 @@ func (s Accounts) lockAndLoad(ctx context.Context, tx Queries, company string, i
 	return accountScan(s.Text)(tx.Row(ctx, s.accountByID, company, id))
 }
 
-// NewLoginIDs yields the login ids of an account that must be stored: all of them, or none
-// if a change leaves them alone.
+// NewLoginIDs yields the login ids that RefuseTaken looks for: all of an account, or none if a
+// change leaves them alone.
 func NewLoginIDs(before, after record.Account) iter.Seq2[string, string] {
 	if record.SameLoginIDs(before, after) {
 		return func(func(string, string) bool) {}
@@ -130,9 +130,9 @@ const (
 func storeKeys(ctx context.Context, tx Queries, before, a record.Account) {
 	if !record.SameLoginIDs(before, a) {
 		tx.Later(ctx, deleteLoginIDs, a.ID)
-	}
-	for _, id := range NewLoginIDs(before, a) {
-		tx.Later(ctx, insertLoginID, a.Company, id, a.ID)
+		for _, id := range record.LoginIDs(a) {
+			tx.Later(ctx, insertLoginID, a.Company, id, a.ID)
+		}
 	}
 	if slices.Equal(before.Identities, a.Identities) {
 		return

@@ -1,7 +1,9 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -63,11 +65,14 @@ func (s Accounts) AddDevice(ctx context.Context, company string, account int64, 
 func (s Accounts) RemoveDevices(ctx context.Context, company string, account int64, id string) error {
 	return transact(ctx, s, "accounts.remove_devices: removing devices", func(ctx context.Context, tx Queries) error {
 		n, err := tx.Exec(ctx, removeDevices, company, account, id)
-		if err == nil && n == 0 && id != "" {
+		if err != nil {
+			return err
+		}
+		if n == 0 && id != "" {
 			return record.ErrNotFound
 		}
 		tx.Later(ctx, forgetDevices, company, account)
-		return err
+		return nil
 	})
 }
 
@@ -82,7 +87,9 @@ func (s Accounts) sweepDevices(ctx context.Context, now time.Time) error {
 		var removed []record.FailureKey
 		err := transact(ctx, s, "sweeping devices", func(ctx context.Context, tx Queries) (err error) {
 			removed, err = Collect(ctx, tx, scan, query, record.Micros(now), s.Chunk)
-			for _, of := range removed {
+			// Once for an account, and in one order: otherwise two nodes could wait for each other.
+			slices.SortFunc(removed, func(a, b record.FailureKey) int { return cmp.Compare(a.Account, b.Account) })
+			for _, of := range slices.Compact(removed) {
 				tx.Later(ctx, forgetDevices, of.Company, of.Account)
 			}
 			return err
