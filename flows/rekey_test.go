@@ -125,3 +125,38 @@ func TestAnInterruptedRekeyGoesOn(t *testing.T) {
 	}
 	b.must("auth/checkotp", b.awaitingApp(), object{"otp": shows(0)})
 }
+
+// A node whose store does not answer after the wait knows only the leaked secret. It must not
+// say that all is done.
+func TestARekeyFailsWithItsStore(t *testing.T) {
+	b := newHarness(t)
+	b.withApp()
+	store := &forgetful{Accounts: b.Accounts}
+	b.Accounts = store
+	b.After = func(d time.Duration) <-chan time.Time {
+		b.clock.advance(d)
+		store.fails = true
+		return b.clock.After(0)
+	}
+	if resealed, err := b.Rekey(t.Context(), record.Event{}); !errors.Is(err, wire.ErrUnavailable) {
+		t.Errorf("%d apps, %v", resealed, err)
+	}
+	store.fails = false
+	b.After = b.clock.After
+	if resealed, err := b.Rekey(t.Context(), record.Event{}); err != nil || resealed != 1 {
+		t.Errorf("again: %d apps, %v", resealed, err)
+	}
+}
+
+// A forgetful store does not answer what its secrets are.
+type forgetful struct {
+	record.Accounts
+	fails bool
+}
+
+func (f *forgetful) Secrets(ctx context.Context) ([]record.Secret, error) {
+	if f.fails {
+		return nil, errDown
+	}
+	return f.Accounts.Secrets(ctx)
+}

@@ -97,7 +97,12 @@ func (m *Manager) Rekey(ctx context.Context, event record.Event) (resealed int, 
 	case <-ctx.Done():
 		return 0, ctx.Err()
 	}
-	keys, err := m.Keys(ctx)
+	// Not m.Keys: if the store does not answer, those are still of the old secret, and
+	// nothing would be sealed again.
+	if secrets, err = m.Accounts.Secrets(ctx); err != nil {
+		return 0, wire.Unavailable("loading the store's secrets", err)
+	}
+	keys, err := tokens.NewKeys(secrets, newest.Begins)
 	for company := range m.Companies {
 		if err == nil {
 			var n int
