@@ -137,3 +137,41 @@ func TestAStepUpEndsWithoutItsClient(t *testing.T) {
 		t.Errorf("the session is %q", got)
 	}
 }
+
+// A node learns of a new secret even from a request whose client hangs up. An operator's
+// call, which yields to users, does not make them wait for it.
+func TestANodeReadsTheSecretsWithoutItsClient(t *testing.T) {
+	b := newHarness(t)
+	store := &reading{Accounts: b.Accounts}
+	b.Accounts = store
+	for range 2 { // the first time, and again
+		ctx, hangUp := context.WithCancel(record.Yielding(t.Context()))
+		store.meanwhile = hangUp
+		_, err := b.Keys(ctx)
+		if store.meanwhile = nil; err != nil || ctx.Err() == nil {
+			t.Fatalf("got %v, client: %v", err, ctx.Err())
+		}
+		b.clock.advance(time.Minute)
+	}
+	if store.ended != 0 || store.yielding != 0 {
+		t.Errorf("%d reads ended with their client, %d yielded", store.ended, store.yielding)
+	}
+}
+
+// A reading store does something while the secrets are read.
+type reading struct {
+	record.Accounts
+	meanwhile       func()
+	ended, yielding int
+}
+
+func (r *reading) Secrets(ctx context.Context) ([]record.Secret, error) {
+	r.meanwhile()
+	if ctx.Err() != nil {
+		r.ended++
+	}
+	if record.IsYielding(ctx) {
+		r.yielding++
+	}
+	return r.Accounts.Secrets(ctx)
+}

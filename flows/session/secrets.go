@@ -60,7 +60,8 @@ func (m *Manager) Keys(ctx context.Context) (*tokens.Keys, error) {
 		return now.keys, nil // another call has read them meanwhile
 	}
 	next := &knownKeys{due: m.Now().Add(readSecrets)}
-	secrets, err := m.Accounts.Secrets(ctx)
+	// Other callers wait for it, too.
+	secrets, err := m.Accounts.Secrets(record.NotYielding(context.WithoutCancel(ctx)))
 	if err == nil {
 		next.keys, err = tokens.NewKeys(secrets, m.Now())
 	}
