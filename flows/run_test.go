@@ -1,8 +1,10 @@
 package flows_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"testing"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
 )
@@ -63,6 +66,39 @@ func TestOnlyWhatStaysPendingIsRevokedLate(t *testing.T) {
 		cancel()
 		<-done
 	})
+}
+
+// A reload interrupts a sweep. That is no failure.
+func TestAnInterruptedSweepIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s := &flows.Service{Manager: &session.Manager{Accounts: interrupted{}, Sessions: interruptedSessions{}, Log: slog.New(slog.NewTextHandler(&log, nil)), Now: time.Now}}
+		ctx, reload := context.WithCancel(t.Context())
+		time.AfterFunc(80*time.Second, reload)
+		before := background.Failures.Load()
+		s.Run(ctx)
+		if failures := background.Failures.Load() - before; failures != 0 || log.Len() != 0 {
+			t.Errorf("%d failures: %s", failures, log.String())
+		}
+	})
+}
+
+// An interrupted store sweeps until its context ends.
+type interrupted struct{ record.Accounts }
+
+func (interrupted) PendingRevocations(context.Context, record.Revocation, int) ([]record.Revocation, error) {
+	return nil, nil
+}
+
+func (interrupted) Sweep(ctx context.Context, _ time.Time) error {
+	<-ctx.Done()
+	return fmt.Errorf("sweeping: %w", ctx.Err())
+}
+
+type interruptedSessions struct{ record.Sessions }
+
+func (interruptedSessions) Sweep(ctx context.Context, now time.Time) error {
+	return interrupted{}.Sweep(ctx, now)
 }
 
 // A reload waits for the revocations in progress only.

@@ -160,16 +160,18 @@ type Failure struct {
 	Err   error
 }
 
-// Maintain runs a recurring piece of work. It logs, counts and returns its error.
+// Maintain runs a recurring piece of work. It logs, counts and returns its error. That the
+// work was canceled, because the configuration is replaced, is no failure.
 func Maintain(log *slog.Logger, doing string, do func() error) error {
 	err := panics.Contain(do)
-	if err != nil && err != context.Canceled {
-		Failures.Add(1)
-		LastFailure.Store(&Failure{time.Now(), doing, err})
+	if err == nil || errors.Is(err, context.Canceled) {
+		return err
 	}
+	Failures.Add(1)
+	LastFailure.Store(&Failure{time.Now(), doing, err})
 	if p, ok := errors.AsType[*panics.Error](err); ok {
 		p.Log(log, "doing", doing)
-	} else if err != nil && err != context.Canceled {
+	} else {
 		log.Warn("maintenance failed; it will be retried", "doing", doing, "error", err)
 	}
 	return err
