@@ -1,6 +1,6 @@
 // Package background does the work that no request waits for. A Relay delivers the events
-// of the outbox, a Recorder stores the history of accounts, a Sweeper deletes old data, and
-// Tasks send messages in the background.
+// of the outbox, a Recorder stores the history of accounts, and Tasks send messages in the
+// background.
 //
 // OutboxEvents converts an event to outbox events; a store keeps them with the change.
 // Every failure is logged, and most work is tried again; of messages, only notices. Failures

@@ -9,7 +9,10 @@ import (
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
-const revocationsEvery = 2 * time.Second
+const (
+	revocationsEvery = 2 * time.Second
+	sweepEvery       = time.Minute
+)
 
 // Run does the background work until ctx is done. It does the pending revocations that a
 // crash has left, sweeps the stores and delivers events. Only the recording of history
@@ -27,27 +30,55 @@ func (m *Manager) Run(ctx context.Context) {
 	if m.History != nil {
 		go m.recorder.Run(m.History, m.Log)
 	}
-	sweeper := &background.Sweeper{
-		Accounts: m.Accounts, Sessions: m.Sessions, History: m.History, HistoryKeep: m.AuditKeep,
-		Now: m.Now, Clock: m.Clock, Log: m.Log,
-	}
-	beside.Go(func() { sweeper.Run(ctx) })
-	revocations := time.NewTicker(revocationsEvery)
-	defer revocations.Stop()
+	// In a goroutine of its own: a large sweep takes many minutes.
+	beside.Go(func() { every(ctx, sweepEvery, func() { m.Sweep(ctx) }) })
 	// A request carries out its own revocation and says in the event who asked for it. What
 	// was already pending at the tick before has no such request any more.
 	var before map[record.Revocation]bool
+	every(ctx, revocationsEvery, func() {
+		now := map[record.Revocation]bool{}
+		late := func(e record.Revocation) bool { now[e] = true; return before[e] }
+		background.Maintain(m.Log, "carrying out pending revocations", func() error { return m.RevokePending(ctx, late) })
+		before = now
+	})
+}
+
+// every calls f at this interval until ctx ends.
+func every(ctx context.Context, interval time.Duration, f func()) {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-revocations.C:
-			now := map[record.Revocation]bool{}
-			late := func(e record.Revocation) bool { now[e] = true; return before[e] }
-			background.Maintain(m.Log, "carrying out pending revocations", func() error { return m.RevokePending(ctx, late) })
-			before = now
+		case <-tick.C:
+			f()
 		}
 	}
+}
+
+// Sweep deletes what the stores no longer need. If the node's clock is ahead of the
+// server's, Sweep uses the server's for the accounts, because other nodes may still need the
+// data.
+func (m *Manager) Sweep(ctx context.Context) {
+	now := m.Now()
+	err := background.Maintain(m.Log, "asking the accounts store for the time", func() error {
+		if m.Clock == nil {
+			return nil
+		}
+		there, err := m.Clock(ctx)
+		if err == nil && there.Before(now) {
+			now = there
+		}
+		return err
+	})
+	if err == nil {
+		background.Maintain(m.Log, "sweeping the accounts", func() error { return m.Accounts.Sweep(ctx, now) })
+		if m.History != nil {
+			background.Maintain(m.Log, "deleting old history", func() error { return m.History.Forget(ctx, now.Add(-m.AuditKeep)) })
+		}
+	}
+	background.Maintain(m.Log, "sweeping the sessions", func() error { return m.Sessions.Sweep(ctx, m.Now()) })
 }
 
 // Waiting returns the number of messages that are being sent in the background.

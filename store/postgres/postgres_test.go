@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/store/redis"
 	"github.com/mnemogate/mnemogate/store/storetest"
@@ -401,13 +401,13 @@ func TestPostgresIsSweptByItsOwnClock(t *testing.T) {
 	known.Expires, expired.Expires = time.Now().Add(time.Hour), time.Now().Add(-time.Hour)
 	must(t, accounts.AddDevice(bg, "acme", a.ID, known, ""))
 	must(t, accounts.AddDevice(bg, "acme", a.ID, expired, ""))
-	sweeper := background.Sweeper{
-		Accounts: accounts, History: accounts.(record.History), HistoryKeep: 30 * 24 * time.Hour,
+	manager := session.Manager{
+		Accounts: accounts, History: accounts.(record.History), AuditKeep: 30 * 24 * time.Hour,
 		Sessions: get[*redis.Store](t)(redis.Open(redis.Options{URLs: []string{"redis://localhost"}})).Sessions(), // Redis needs no sweep
 		Now:      func() time.Time { return time.Now().Add(31 * 24 * time.Hour) },
 		Clock:    p.Clock, Log: slog.New(slog.DiscardHandler),
 	}
-	sweeper.Sweep(bg)
+	manager.Sweep(bg)
 	wantEqual(t, "history", recorded(t, accounts, a, 10), []record.Event{fresh})
 	wantEqual(t, "devices", namesOf(get[[]record.Device](t)(accounts.Devices(bg, "acme", a.ID))), []string{known.ID})
 }
