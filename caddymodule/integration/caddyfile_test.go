@@ -170,27 +170,6 @@ func TestHTTPToAnotherMachineNeedsTheWordInsecure(t *testing.T) {
 	}
 }
 
-// The errors about a wrong count of arguments go to a terminal and perhaps a log, so they
-// repeat no secret.
-func TestErrorsAboutTheCountOfArgumentsRepeatNoSecret(t *testing.T) {
-	guesttest.Environment(t)
-	for _, config := range []string{
-		"sms webhook https://gateway.example/sms {\nheader X-Key s3cret more\n}",
-		"mail webhook https://gateway.example/mail {\nsecret \"\" s3cret\n}",
-		"mail smtp mail.example:25 {\nfrom a@b.example\npassword s3cret more\n}",
-		"otp {\nfixed s3cret\n}",
-		"captcha static s3cret more",
-		"captcha turnstile s3cret more",
-		"captcha siteverify https://captcha.example/ s3cret more",
-		"account a {\nquestion Who? s3cret more\n}",
-	} {
-		_, err := adaptAndValidate("{\nmnemogate {\ncompany acme {\napi_key off\n" + config + "\n}\n}\n}")
-		if err == nil || !regexp.MustCompile(`: (wrong argument count|the value is empty|<phone> is missing); write [a-z]`).MatchString(err.Error()) || strings.Contains(err.Error(), "s3cret") {
-			t.Errorf("%s\n\tgot %v", config, err)
-		}
-	}
-}
-
 // Redis on this machine requires neither TLS nor the word insecure.
 func TestRedisWithoutTLS(t *testing.T) {
 	guesttest.Environment(t)

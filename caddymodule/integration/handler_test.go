@@ -1,13 +1,11 @@
 package integration
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -163,27 +161,6 @@ func TestPlaceholdersTellTheUser(t *testing.T) {
 }
 
 const someToken = "mgs_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
-
-// Errors of a site name the option that is missing or wrong, and nothing else.
-func TestErrorOfTheAppIsNotTakenForNone(t *testing.T) {
-	guesttest.Environment(t)
-	const site = "\nhttp://localhost:8080 {\nmnemogate {\n%s\n}\n}"
-	acme, beta := "company acme {\napi_key a-key-of-theirs\ncaptcha off\n%s\n}\n", "company beta {\napi_key a-key-of-theirs\ncaptcha off\n}\n"
-	for _, test := range []struct{ config, want, not string }{
-		{fmt.Sprintf(site, ""), "configure the companies in the global option mnemogate", ""},
-		{"{\nmnemogate {\n" + fmt.Sprintf(acme, "texts nowhere") + "}\n}" + fmt.Sprintf(site, ""), "company acme: texts: reading the directory", "configure the companies"},
-		{"{\nmnemogate {\n" + fmt.Sprintf(acme, "") + beta + "}\n}" + fmt.Sprintf(site, "require_api_key"), "require_api_key: company beta shares an API key with another", "configure the companies"},
-		{"{\nmnemogate {\n" + fmt.Sprintf(acme, "") + beta + "}\n}" + fmt.Sprintf(site, ""), "", ""},
-	} {
-		_, err := adaptAndValidate(test.config)
-		if err == nil && test.want == "" {
-			continue
-		}
-		if err == nil || test.want == "" || !strings.Contains(err.Error(), test.want) || test.not != "" && strings.Contains(err.Error(), test.not) {
-			t.Errorf("%s\n\tgot %v, want %q", test.config, err, test.want)
-		}
-	}
-}
 
 // told returns the header lines with the user's profile that the backend received.
 func (a answer) told() []string { return linesNamed(string(a.Body), profileHeaders...) }

@@ -22,6 +22,7 @@ func TestMistakesInTheGlobalOptionAreRefused(t *testing.T) {
 		accounts = "{\nmnemogate {\ncompany acme {\napi_key k\ncaptcha off\n}\n}\n}\n\naccounts.internal:8443 {\nmnemogate_accounts {\nOPTIONS\n}\n}" // 12
 		hash     = "sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 		key      = "{\nmnemogate {\ncompany acme {\napi_key k\ncaptcha off\n}\n}\n}\n\naccounts.internal:8443 {\nmnemogate_accounts {\nkey shop " + hash + " {\nOPTIONS\n}\n}\n}" // 13
+		shared   = "{\nmnemogate {\ncaptcha off\ncompany acme {\napi_key k\n}\ncompany beta {\napi_key k\n}\n}\n}\nhttp:// {\nmnemogate {\nOPTIONS\n}\n}"                         // 13
 		client   = "client_id a\nclient_secret b\nredirect_uri https://a.example\n"
 		oidc     = "{\nmnemogate {\ncaptcha off\ncompany acme {\napi_key k\noauth 3 oidc https://a.example {\n" + client + "OPTIONS\n}\n}\n}\n}" // 10
 		oauth2   = "{\nmnemogate {\ncaptcha off\ncompany acme {\napi_key k\noauth 3 oauth2 {\ntoken_url https://a.example\nuserinfo_url https://a.example\nsubject id\n" + client + "OPTIONS\n}\n}\n}\n}"
@@ -126,6 +127,15 @@ func TestMistakesInTheGlobalOptionAreRefused(t *testing.T) {
 		{company, "account a {\nphone +37060000001\nphone +37060000002\n}", "company acme: account a: phone already specified"},
 		{company, "account a {\nquestion \"Who?\"\n}", "company acme: account a: question: <answer> is missing; write question <text> <answer>"},
 		{company, "account a {\nidentity one 1\n}", "company acme: account a: identity: 'one' is not a provider id"},
+		// The errors about the count of arguments go to a terminal and perhaps a log
+		{company, "sms webhook https://gateway.example/sms {\nheader X-Key " + guesttest.Secret + " more\n}", "company acme: sms: header: wrong argument count; write header <name> <value>, with quotes around a value that has spaces, at Caddyfile:7"},
+		{company, "mail webhook https://gateway.example/mail {\nsecret \"\" " + guesttest.Secret + "\n}", "company acme: mail: secret: the value is empty; write secret <key>..., at Caddyfile:7"},
+		{company, "mail smtp mail.example:25 {\nfrom a@b.example\npassword " + guesttest.Secret + " more\n}", "company acme: mail: password: wrong argument count; write password <secret>, with quotes around a value that has spaces, at Caddyfile:8"},
+		{company, "otp {\nfixed " + guesttest.Secret + "\n}", "company acme: otp: fixed: <phone> is missing; write fixed <code> <phone>..., at Caddyfile:7"},
+		{bare, "captcha static " + guesttest.Secret + " more", "company acme: captcha: wrong argument count; write static <response>, with quotes around a value that has spaces, at Caddyfile:5"},
+		{bare, "captcha turnstile " + guesttest.Secret + " more", "company acme: captcha: wrong argument count; write turnstile <secret>, with quotes around a value that has spaces, at Caddyfile:5"},
+		{bare, "captcha siteverify https://captcha.example/ " + guesttest.Secret + " more", "company acme: captcha: wrong argument count; write siteverify <url> [insecure] <secret>, with quotes around a value that has spaces, at Caddyfile:5"},
+		{company, "account a {\nquestion Who? " + guesttest.Secret + " more\n}", "company acme: account a: question: wrong argument count; write question <text> <answer>, with quotes around a value that has spaces, at Caddyfile:7"},
 		// The global option
 		{global, `store postgres "host=127.0.0.1 sslmode=disable"`, "sessions: postgres keeps none; say where they are kept, as in sessions redis <url>"},
 		{global, "store postgres\nsessions redis redis://127.0.0.1", "store: <dsn> is missing; write postgres <dsn>, at Caddyfile:3"},
@@ -341,6 +351,10 @@ func TestMistakesInTheGlobalOptionAreRefused(t *testing.T) {
 		{key, "company umbrella", "mnemogate_accounts: key shop: company: umbrella is not configured; add it, or leave it out"},
 		{key, "role admin", "key shop: role: it does not belong here: write it into the directive mnemogate, in the block of a site"},
 		{whole, "accounts.internal:8443 {\nmnemogate_accounts {\nkey shop sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855\n}\n}", "mnemogate_accounts: configure the companies in the global option mnemogate"},
+		// Errors of a site are the app's, or of what the site needs of it
+		{whole, "http:// {\nmnemogate\n}", "mnemogate: configure the companies in the global option mnemogate: app module mnemogate: module not configured, at Caddyfile:2"},
+		{whole, "{\nmnemogate {\ncompany acme {\napi_key k\ncaptcha off\ntexts nowhere\n}\n}\n}\nhttp:// {\nmnemogate\n}", "loading mnemogate app module: provision mnemogate: company acme: texts: reading the directory of texts nowhere: open .: no such file or directory; correct the path, at Caddyfile:6"},
+		{shared, "require_api_key", "require_api_key: company beta shares an API key with another, so a key does not say whose users may pass; give each company keys of its own, at Caddyfile:14"},
 	} {
 		dir := guesttest.Environment(t)
 		config := strings.Replace(c.in, "OPTIONS", c.options, 1)
@@ -349,5 +363,8 @@ func TestMistakesInTheGlobalOptionAreRefused(t *testing.T) {
 		if entries, _ := os.ReadDir(dir); len(entries) > 0 {
 			t.Errorf("%s: validating created %s", config, entries[0].Name())
 		}
+	}
+	if _, err := adaptAndValidate(strings.Replace(shared, "OPTIONS", "", 1)); err != nil {
+		t.Errorf("companies share a key, and no site needs it to tell them apart: %v", err)
 	}
 }

@@ -17,7 +17,8 @@ func handled(options string) string {
 }
 
 // checkRefused checks that an error has these words, and ends with them if they are a line.
-// It names one line at most, and no secret.
+// It names one line at most, and no secret, and says that no company is configured only if
+// that is what is wanted.
 func checkRefused(t *testing.T, config, want string, err error) {
 	t.Helper()
 	switch has := strings.Contains; {
@@ -27,6 +28,8 @@ func checkRefused(t *testing.T, config, want string, err error) {
 		t.Errorf("%s\n\tgot %q, want it to contain %q", config, err, want)
 	case strings.Count(err.Error(), ", at Caddyfile:") > 1 || has(err.Error(), guesttest.Secret):
 		t.Errorf("%s\n\tthe error names several lines, or tells a secret: %q", config, err)
+	case has(err.Error(), "configure the companies") != has(want, "configure the companies"):
+		t.Errorf("%s\n\tthe error takes the app's error for none: %q", config, err)
 	}
 }
 
