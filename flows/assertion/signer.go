@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/mnemogate/mnemogate/flows/panics"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -27,12 +26,8 @@ type Signer struct {
 	// many for a moment.
 	Limit int
 
-	shards     [64]shard
-	background atomic.Int64 // how many assertions are being signed in the background
+	shards [64]shard
 }
-
-// maxBackground bounds Signer.background.
-const maxBackground = 256
 
 // claims are the claims of an assertion.
 type claims struct {
@@ -58,51 +53,30 @@ type actor struct {
 }
 
 // Assertion returns an assertion about an authorized session, which must have its ID and
-// Created. For two thirds of an assertion's life it returns the same one again. Then it
-// signs a new one in the background. It waits for that only if less than a sixth of the
-// life is left, or the session was raised since. The error is wire.ErrRestricted if the
-// session is used with too many issuers at once. Other errors are those of Keys, or mean
-// that signing failed.
+// Created. For two thirds of an assertion's life it returns the same one again, unless the
+// session was raised since. Then it signs a new one. If that fails, it returns the same one
+// until a sixth of the life is left. The error is wire.ErrRestricted if the session is used
+// with too many issuers at once. Other errors are those of Keys, or mean that signing failed.
 func (s *Signer) Assertion(ctx context.Context, issuer string, session record.Session) (string, error) {
 	now := s.Now()
 	of, ok := s.shards[int(session.Hash[len(session.Hash)-1])%len(s.shards)].find(session.Hash, issuer, now, s.TTL, s.Limit/len(s.shards))
 	if !ok {
 		return "", &wire.Refusal{Err: wire.ErrRestricted, RetryAfter: s.TTL, Message: "The session is used on too many hosts at once. Wait for the number of seconds in Retry-After, then try again."}
 	}
+	if made := of.made.Load(); made.serves(session.Profile, now, s.TTL*2/3) {
+		return made.token, nil
+	}
+	of.signing.Lock()
+	defer of.signing.Unlock()
 	made := of.made.Load()
-	switch {
-	case made == nil || made.profile != session.Profile || now.Sub(made.at) >= s.TTL*5/6:
-		of.signing.Lock()
-		defer of.signing.Unlock()
-		if made = of.made.Load(); made != nil && made.profile == session.Profile && made.isFresh(now, s.TTL) {
-			return made.token, nil // another request has signed it meanwhile
-		}
-		return s.sign(ctx, issuer, session, of)
-	case !made.isFresh(now, s.TTL):
-		s.signLater(ctx, issuer, session, of)
+	if made.serves(session.Profile, now, s.TTL*2/3) {
+		return made.token, nil // another request has signed it meanwhile
 	}
-	return made.token, nil
-}
-
-// signLater signs in the background, unless another request does or maxBackground are
-// being signed. It ignores an error: the request that has to wait gets its own.
-func (s *Signer) signLater(ctx context.Context, issuer string, session record.Session, of *cacheEntry) {
-	if !of.signing.TryLock() {
-		return
+	token, err := s.sign(ctx, issuer, session, of)
+	if err != nil && made.serves(session.Profile, s.Now(), s.TTL*5/6) {
+		return made.token, nil
 	}
-	if s.background.Add(1) > maxBackground || of.made.Load().isFresh(s.Now(), s.TTL) {
-		s.background.Add(-1)
-		of.signing.Unlock()
-		return
-	}
-	go func() {
-		defer of.signing.Unlock()
-		defer s.background.Add(-1)
-		_ = panics.Contain(func() error {
-			_, err := s.sign(context.WithoutCancel(ctx), issuer, session, of)
-			return err
-		})
-	}()
+	return token, err
 }
 
 // sign signs an assertion. The caller holds of.signing.
@@ -174,8 +148,10 @@ type signedToken struct {
 	at      time.Time
 }
 
-// isFresh reports whether an assertion need not be signed again yet.
-func (m *signedToken) isFresh(now time.Time, ttl time.Duration) bool { return now.Sub(m.at) < ttl*2/3 }
+// serves reports whether there is an assertion for the profile that is younger than age.
+func (m *signedToken) serves(profile record.Profile, now time.Time, age time.Duration) bool {
+	return m != nil && m.profile == profile && now.Sub(m.at) < age
+}
 
 // A shard remembers assertions. It forgets those of sessions that were not used for a
 // whole TTL, or earlier if there are too many.
@@ -207,7 +183,7 @@ func (s *shard) find(session record.TokenHash, issuer string, now time.Time, ttl
 		if len(known) == maxIssuers {
 			old := slices.IndexFunc(known, func(of *cacheEntry) bool {
 				made := of.made.Load()
-				return made == nil || !made.isFresh(now, ttl)
+				return made == nil || now.Sub(made.at) >= ttl*2/3
 			})
 			if old < 0 {
 				return nil, false
