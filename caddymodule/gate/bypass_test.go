@@ -16,6 +16,15 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 )
 
+// adapted returns the JSON of a Caddyfile with the company acme, more in the option mnemogate,
+// and sites. More begins on line 7, and the sites two lines after it.
+func adapted(t *testing.T, more, sites string) []byte {
+	t.Helper()
+	config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nmnemogate {\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n}\n"+more+"}\n}\n"+sites+"\n"), nil)
+	must(t, err)
+	return config
+}
+
 // warnings validates a configuration, as caddy validate does, and returns what
 // the log says of its routes.
 func warnings(t *testing.T, config []byte) (told []string, err error) {
@@ -560,20 +569,9 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 		}`, []string{past("mnemogate in example.com", "localhost:9000")}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(`{
-				mnemogate {
-					company acme {
-						api_key {env.MNEMOGATE_TEST_KEY}
-						captcha off
-					}
-				}
-			}
-			http://login.example:9999 {
-				mnemogate
-			}
-			`+test.sites+"\n"), nil)
-			must(t, err)
-			for range 4 { // Caddy loads its apps in any order
+			config := adapted(t, "", "http://login.example:9999 {\nmnemogate\n}\n"+test.sites)
+			// Caddy loads its apps in any order, so what is told may come in another one.
+			for range 1 + 3*min(1, len(test.want)) {
 				got, err := warnings(t, config)
 				must(t, err)
 				if !slices.Equal(got, test.want) {
@@ -590,9 +588,7 @@ func TestAnUpstreamIsKnownInAllSpellings(t *testing.T) {
 	t.Setenv("MNEMOGATE_TEST_UPSTREAM", "127.0.0.1:9000")
 	warned := func(guarded, open string) []string {
 		t.Helper()
-		config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nmnemogate {\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n}\n}\n}\n"+
-			"a.example.com {\nmnemogate {\nassertion x {\nissuer https://a.example.com\n}\n}\nreverse_proxy "+guarded+"\n}\nb.example.com {\nreverse_proxy "+open+"\n}\n"), nil)
-		must(t, err)
+		config := adapted(t, "", "a.example.com {\nmnemogate {\nassertion x {\nissuer https://a.example.com\n}\n}\nreverse_proxy "+guarded+"\n}\nb.example.com {\nreverse_proxy "+open+"\n}")
 		got, err := warnings(t, config)
 		must(t, err)
 		return got

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2/caddyconfig"
-
 	"github.com/mnemogate/mnemogate/caddymodule/bypass"
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 )
@@ -304,9 +302,7 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 		"the accounts API with certificates": {sites: "accounts.example.com {\ntls {\nclient_auth {\nmode require\n}\n}\nmnemogate_accounts {\nkey shop {env.MNEMOGATE_TEST_SECRET}\n}\n}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nmnemogate {\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n}\n"+test.company+"}\n}\n"+test.sites+"\n"), nil)
-			must(t, err)
-			got, err := logged(t, config)
+			got, err := logged(t, adapted(t, test.company, test.sites))
 			if (test.refused != "") != (err != nil) || err != nil && !strings.Contains(err.Error(), test.refused) {
 				t.Fatalf("got %v, want %q", err, test.refused)
 			}
@@ -327,11 +323,10 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 func TestEveryTrapIsToldOfItsExample(t *testing.T) {
 	guesttest.Environment(t)
 	lines := strings.NewReplacer("; ", "\n", " { ", " {\n", " }", "\n}")
+	const more = "passkeys {\nrp_id example.com\n}\ncompany umbra {\napi_key {env.MNEMOGATE_TEST_SECRET}\ncaptcha off\n}\n"
 	for _, trap := range bypass.Traps {
 		told := func(sites string) (all []string) {
-			config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(lines.Replace("{ mnemogate { passkeys { rp_id example.com }; company acme { api_key {env.MNEMOGATE_TEST_KEY}; captcha off }; company umbra { api_key {env.MNEMOGATE_TEST_SECRET}; captcha off } } }; "+sites)+"\n"), nil)
-			must(t, err)
-			entries, err := logged(t, config)
+			entries, err := logged(t, adapted(t, more, lines.Replace(sites)))
 			for _, e := range entries {
 				all = append(all, e.Msg+"; "+e.Advice)
 			}
@@ -366,10 +361,8 @@ func TestSitesOutsideThePasskeysAreToldOf(t *testing.T) {
 		{"api.example.com", "self_service", "", ""},
 		{"example.org", "self_service\ncors https://example.com", "", ""},
 	} {
-		config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nmnemogate {\npasskeys {\nrp_id example.com\n"+c.passkeys+"\n}\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n}\n}\n}\n"+
-			c.hosts+" {\nmnemogate {\n"+c.options+"\n}\nreverse_proxy localhost:9000\n}\n"), nil)
-		must(t, err)
-		got, err := logged(t, config)
+		got, err := logged(t, adapted(t, "passkeys {\nrp_id example.com\n"+c.passkeys+"\n}\n",
+			c.hosts+" {\nmnemogate {\n"+c.options+"\n}\nreverse_proxy localhost:9000\n}"))
 		must(t, err)
 		want := c.want + ": passkeys of company acme do not work on this site: its rp_id is example.com"
 		if (len(got) > 0) != (c.want != "") || len(got) > 0 && (!strings.Contains(got[0].Msg, want) || got[0].At != "Caddyfile:14" || !strings.Contains(got[0].Advice, "correct rp_id or origins")) {
@@ -381,10 +374,8 @@ func TestSitesOutsideThePasskeysAreToldOf(t *testing.T) {
 // Tokens that users may issue need a site where they can.
 func TestTokensByUsersNeedSelfService(t *testing.T) {
 	guesttest.Environment(t)
-	for options, warned := range map[string]bool{"self_service": false, "": true, "self_service\ncompany other": true} {
-		config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte("{\nmnemogate {\ncompany other {\napi_key off\ncaptcha off\n}\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\nissued_tokens {\nby_users\n}\n}\n}\n}\nhttp:// {\nmnemogate {\n"+options+"\n}\n}\n"), nil)
-		must(t, err)
-		told, err := validated(t, config)
+	for options, warned := range map[string]bool{"self_service": false, "": true, "self_service\ncompany acme": true} {
+		told, err := validated(t, adapted(t, "company other {\napi_key off\ncaptcha off\nissued_tokens {\nby_users\n}\n}\n", "http:// {\nmnemogate {\n"+options+"\n}\n}"))
 		must(t, err)
 		if got := fmt.Sprint(told); strings.Contains(got, "issued_tokens by_users: no site that serves the company has self_service") != warned {
 			t.Errorf("%q: got %q", options, got)
@@ -396,17 +387,15 @@ func TestTokensByUsersNeedSelfService(t *testing.T) {
 // server trusts, and the text with which caddy validate ends.
 func TestCaddyStillTellsOfTrustedProxiesAndValidation(t *testing.T) {
 	guesttest.Environment(t)
-	for config, want := range map[string]string{
-		"%s\n}\n}\nhttp:// {\nmnemogate {\ncheck /check\n}\n}":                                                      "the server trusts no proxy",
-		"%s\n}\nservers {\ntrusted_proxies static private_ranges\n}\n}\nhttp:// {\nmnemogate {\ncheck /check\n}\n}": "",
-		"%s\n}\n}\nhttp:// {\nrespond ok\n}":                                                                        "no site has the directive mnemogate",
+	for _, c := range []struct{ more, site, want string }{
+		{"", "mnemogate {\ncheck /check\n}", "the server trusts no proxy"},
+		{"}\nservers {\ntrusted_proxies static private_ranges\n", "mnemogate {\ncheck /check\n}", ""}, // beside the option mnemogate
+		{"", "respond ok", "no site has the directive mnemogate"},
 	} {
-		config, _, err := caddyconfig.GetAdapter("caddyfile").Adapt(fmt.Appendf(nil, config+"\n", "{\nmnemogate {\ncompany acme {\napi_key {env.MNEMOGATE_TEST_KEY}\ncaptcha off\n}"), nil)
+		told, err := validated(t, adapted(t, c.more, "http:// {\n"+c.site+"\n}"))
 		must(t, err)
-		told, err := validated(t, config)
-		must(t, err)
-		if got := fmt.Sprint(told); strings.Contains(got, "the server trusts no proxy") != strings.Contains(want, "trusts") || !strings.Contains(got, want) {
-			t.Errorf("%s: got %q, want %q", config, told, want)
+		if got := fmt.Sprint(told); strings.Contains(got, "the server trusts no proxy") != strings.Contains(c.want, "trusts") || !strings.Contains(got, c.want) {
+			t.Errorf("%+v: got %q", c, told)
 		}
 	}
 }

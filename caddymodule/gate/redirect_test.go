@@ -70,7 +70,7 @@ const thisOrigin = "https://app.example.com"
 // on it. Elsewhere is "".
 func browserGoes(s string) (path string) {
 	s = strings.TrimFunc(s, func(c rune) bool { return c <= ' ' })
-	s = strings.NewReplacer("\t", "", "\n", "", "\r", "").Replace(s)
+	s = lineBreaksAndTabs.Replace(s)
 	if scheme, rest, ok := strings.Cut(s, ":"); ok && isScheme(scheme) {
 		if !strings.EqualFold(scheme, "https") {
 			return ""
@@ -105,6 +105,8 @@ func browserGoes(s string) (path string) {
 	}
 	return "/" + strings.Join(segments, "/")
 }
+
+var lineBreaksAndTabs = strings.NewReplacer("\t", "", "\n", "", "\r", "") // that browsers remove
 
 func isScheme(s string) bool {
 	for i, c := range strings.ToLower(s) {
