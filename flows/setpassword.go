@@ -28,16 +28,14 @@ func (s *Service) setPassword(ctx context.Context, c *session.Call, req *setPass
 	if err := cmp.Or(err, tenant.CheckStatus(a)); err != nil {
 		return Reply{}, err
 	}
-	if err := c.Company.CheckQuality(req.NewPassword, a); err != nil {
+	if err := c.Company.CheckPassword("new_password", req.NewPassword, a); err != nil {
 		return Reply{}, err
 	}
 	if err := s.CheckNotSame(ctx, &c.Attempt, a, req.NewPassword); err != nil {
 		return Reply{}, err
 	}
-	if breached, err := s.Breached(ctx, c.Company, req.NewPassword); err != nil {
+	if err := s.RefuseBreached(ctx, c.Company, "new_password", req.NewPassword); err != nil {
 		return Reply{}, err
-	} else if breached {
-		return Reply{}, tenant.ErrBreached
 	}
 	c.Remember(req.RememberDevice)
 	st := session.Step{Account: a, State: record.Authorized}

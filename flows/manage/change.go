@@ -376,7 +376,7 @@ func (ch Change) check(a, before record.Account, own password.Argon2id) error {
 // password was breached.
 func (ad *Admin) secrets(ctx context.Context, ch Change) (set func(*record.Account), err error) {
 	if ch.UserRules && ch.Password != "" {
-		if err := ad.checkBreached(ctx, "password", ch.Password); err != nil {
+		if err := ad.RefuseBreached(ctx, ad.Company, "password", ch.Password); err != nil {
 			return nil, err
 		}
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
-	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -98,16 +97,13 @@ func notDone(why string, user *wire.Error) *Error {
 	return &Error{409, "", "", why, &wire.Refusal{Err: user, Message: "Not done: " + why + "."}}
 }
 
-// ForUser returns the error of an operation as the user's own client gets it: as a
-// *wire.Error or *wire.Refusal, with its ref.
+// ForUser returns the error of an operation as the user's own client gets it: it is, or
+// wraps, a *wire.Error or *wire.Refusal, with its ref.
 func ForUser(err error) error { return wire.SameRef(err, forUser(err)) }
 
 func forUser(err error) error {
 	if refused, ok := errors.AsType[*Error](err); ok && refused.user != nil {
 		return refused.user
-	}
-	if rule, ok := errors.AsType[*tenant.RuleError](err); ok {
-		return &wire.Refusal{Err: wire.ErrQuality, Message: rule.Error(), Reason: rule.Reason}
 	}
 	if _, taken := errors.AsType[*record.TakenError](err); taken {
 		return &wire.Refusal{Err: wire.ErrConflict, Message: "Another account has this already. Let the user choose another one, or log in to that account."}

@@ -10,7 +10,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/password"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
-	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -119,7 +118,7 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch Passwo
 	if err := ad.CheckNotSame(ctx, at, a, ch.New); err != nil {
 		return err
 	}
-	if err := ad.checkBreached(ctx, "new_password", ch.New); err != nil {
+	if err := ad.RefuseBreached(ctx, ad.Company, "new_password", ch.New); err != nil {
 		return err
 	}
 	hash, err := ad.Hasher.Hash(ctx, at.Turn(), ad.Company.Password.Argon2id, wanted)
@@ -145,15 +144,6 @@ func (ad *Admin) ChangePassword(ctx context.Context, mnemocode string, ch Passwo
 	ad.AfterPasswordSet(ctx, ad.Company, a, notice)
 	ad.emit(ctx, changed)
 	return revokeErr
-}
-
-// checkBreached refuses a breached password that was typed into field.
-func (ad *Admin) checkBreached(ctx context.Context, field, typed string) error {
-	breached, err := ad.Breached(ctx, ad.Company, typed)
-	if err == nil && breached {
-		err = tenant.BreachedRule(field)
-	}
-	return err
 }
 
 // findKeeping finds an account, and the session with this ID that a change of it spares.

@@ -47,6 +47,16 @@ func (m *Manager) Breached(ctx context.Context, company *tenant.Company, typed s
 	return false, nil
 }
 
+// RefuseBreached returns an error of tenant.BreachedRule if a new password, as it was typed
+// into field, is Breached.
+func (m *Manager) RefuseBreached(ctx context.Context, company *tenant.Company, field, typed string) error {
+	breached, err := m.Breached(ctx, company, typed)
+	if err == nil && breached {
+		err = tenant.BreachedRule(field)
+	}
+	return err
+}
+
 // CheckBreached asks whether the right password of a login was breached. If so, it sets
 // MustSetPassword in the store and in a. It asks at most once in 30 days about each
 // password, except while only the former system knows it. The caller has already told the

@@ -26,7 +26,7 @@ func FuzzNewPassword(f *testing.F) {
 			return
 		}
 		wanted := password.Normalize(s)
-		err := company.CheckQuality(s, alice)
+		err := company.CheckPassword("new_password", s, alice)
 		if err != nil {
 			var refused *wire.Refusal
 			if !errors.As(err, &refused) || refused.Err != wire.ErrQuality || len(s) > 16 && strings.Contains(refused.Message, s) {
@@ -42,12 +42,12 @@ func FuzzNewPassword(f *testing.F) {
 			}
 			return r
 		}, s)
-		if other := company.CheckQuality(upper, alice); (other == nil) != (err == nil) {
+		if other := company.CheckPassword("new_password", upper, alice); (other == nil) != (err == nil) {
 			t.Errorf("%+q: %v, in capitals %v", s, err, other)
 		}
 		if strings.Trim(s, "0123456789!") == "" && len(s) <= password.MaxExtra {
 			for _, word := range []string{"alice@example.com", "37060012345", "Alice the First", "ALICE-0001"} {
-				if company.CheckQuality(word+s, alice) == nil || company.CheckQuality(s+word, alice) == nil {
+				if company.CheckPassword("new_password", word+s, alice) == nil || company.CheckPassword("new_password", s+word, alice) == nil {
 					t.Errorf("%q is taken with %q at an end", word, s)
 				}
 			}

@@ -34,8 +34,8 @@ type rule struct {
 	broken func(password string) bool // whether a password, as it was typed, breaks it
 }
 
-// rules returns the rules for a new password of the account. There is no rule for the
-// maximum length: a request with a longer password is already refused.
+// rules returns the rules for a new password of the account. The first text also tells the
+// maximum length, which CheckPassword checks.
 func (c *Company) rules(a record.Account) []rule {
 	p := &c.Password
 	least, because := p.MinLength, ""
@@ -65,41 +65,16 @@ func (c *Company) rules(a record.Account) []rule {
 	return append(rules, rule{wire.PasswordPattern, text, func(wanted string) bool { return !c.Regex.MatchString(password.Normalize(wanted)) }})
 }
 
-// CheckQuality returns an error that names the first rule that a new password, as it was
-// typed, breaks, or nil. Also ask session.Manager.Breached.
-func (c *Company) CheckQuality(wanted string, a record.Account) error {
-	if r := c.broken(wanted, a); r != nil {
-		return tooWeak(r.reason, r.text)
-	}
-	return nil
-}
-
-func tooWeak(reason wire.Reason, text string) error {
-	return &wire.Refusal{Err: wire.ErrQuality, Message: "new_password does not meet a rule: " + text, Reason: reason}
-}
-
 // breachedText is the rule that a new password must not be in the list of Breached.
 const breachedText = "Not a password that is known from a data breach."
 
-// ErrBreached is like an error of CheckQuality, for a password in the list.
-var ErrBreached = tooWeak(wire.PasswordBreached, breachedText)
-
-// BreachedRule is ErrBreached for a backend that sets the password of a user.
+// BreachedRule is an error of CheckPassword for a password in the list of Breached.
 func BreachedRule(field string) error {
 	return &RuleError{field, wire.PasswordBreached, breachedText}
 }
 
-// broken returns the first rule that a new password breaks, or nil.
-func (c *Company) broken(wanted string, a record.Account) *rule {
-	for _, r := range c.rules(a) {
-		if r.broken(wanted) {
-			return &r
-		}
-	}
-	return nil
-}
-
-// A RuleError says which rule is broken by a password that a backend sets.
+// A RuleError says which rule a new password breaks. Its text is for backends, and that of
+// the wire.Refusal in it for the user's own client.
 type RuleError struct {
 	Field  string
 	Reason wire.Reason
@@ -108,14 +83,22 @@ type RuleError struct {
 
 func (e *RuleError) Error() string { return e.Field + ": it does not meet a rule: " + e.Text }
 
-// CheckPassword applies the rules for users to a new password of the account, as it was
-// typed into field. The error is a *RuleError. Also ask session.Manager.Breached.
+// Unwrap returns a *wire.Refusal of wire.ErrQuality.
+func (e *RuleError) Unwrap() error {
+	return &wire.Refusal{Err: wire.ErrQuality, Message: e.Field + " does not meet a rule: " + e.Text, Reason: e.Reason}
+}
+
+// CheckPassword applies the rules to a new password of the account, as it was typed into
+// field. The error is a *RuleError for the first rule that is broken. Also call
+// session.Manager.RefuseBreached.
 func (c *Company) CheckPassword(field, typed string, a record.Account) error {
 	if utf8.RuneCountInString(typed) > MaxPassword {
 		return &RuleError{field, wire.PasswordTooLong, fmt.Sprintf("At most %d characters.", MaxPassword)}
 	}
-	if r := c.broken(typed, a); r != nil {
-		return &RuleError{field, r.reason, r.text}
+	for _, r := range c.rules(a) {
+		if r.broken(typed) {
+			return &RuleError{field, r.reason, r.text}
+		}
 	}
 	return nil
 }

@@ -79,7 +79,7 @@ func TestNewPasswordQuality(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			account := account
 			account.SecondFactor = test.second
-			err := company(test.change).CheckQuality(test.password, account)
+			err := company(test.change).CheckPassword("new_password", test.password, account)
 			if test.want == "" {
 				if err != nil {
 					t.Errorf("%+v", err)
@@ -128,7 +128,7 @@ func TestTheDescriptionTellsAllRules(t *testing.T) {
 func TestSingleLettersAndNoneAreNoReason(t *testing.T) {
 	c := &Company{Code: "t", Policy: DefaultPolicy()}
 	for _, account := range []record.Account{{}, {Mnemocode: "t", LoginName: "e", Email: "e@x", Phone: "+"}, {LoginName: "----"}, {LoginName: "\xff\xfe\xfd\xfc\xfb"}} {
-		if err := c.CheckQuality("teeteetteete", account); err != nil {
+		if err := c.CheckPassword("new_password", "teeteetteete", account); err != nil {
 			t.Errorf("%+v: %v", account, err)
 		}
 	}
@@ -137,7 +137,7 @@ func TestSingleLettersAndNoneAreNoReason(t *testing.T) {
 func TestShortLoginNamesCountToo(t *testing.T) {
 	c := &Company{Code: "acme", Policy: DefaultPolicy()}
 	for wanted, login := range map[string]string{"leoleoleo": "leo", "Bo-Bo-Bo-2026": "bo"} {
-		if err := c.CheckQuality(wanted, record.Account{LoginName: login}); !errors.Is(err, wire.ErrQuality) {
+		if err := c.CheckPassword("new_password", wanted, record.Account{LoginName: login}); !errors.Is(err, wire.ErrQuality) {
 			t.Errorf("%s of %s: %v", wanted, login, err)
 		}
 	}
