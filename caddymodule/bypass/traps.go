@@ -2,6 +2,7 @@ package bypass
 
 import (
 	"cmp"
+	"encoding/json"
 	"maps"
 	"path"
 	"slices"
@@ -44,6 +45,10 @@ var Traps = []Trap{
 		"leave base_path out or, if the application needs the prefix, write handle instead",
 		"http:// { handle_path /api/* { mnemogate { base_path /api }; reverse_proxy localhost:9000 } }",
 		"http:// { handle /api/* { mnemogate { base_path /api }; reverse_proxy localhost:9000 } }"},
+	{refused, gates, cachedFirst, "cache comes before it, and shows anybody what users have got",
+		"write cache after it: route { mnemogate; cache { key { headers X-Profile-Mnemocode X-Company-Code } }; ... }; or write cache into a handle block of its own, for files that everybody may see",
+		"http:// { route { cache; mnemogate; reverse_proxy localhost:9000 } }",
+		"http:// { route { mnemogate; cache { key { headers X-Profile-Mnemocode X-Company-Code } }; reverse_proxy localhost:9000 } }"},
 	{refused, behind, unmatched, "requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
 		"write mnemogate without a matcher or, for a part of the site, into one block with reverse_proxy: handle /api/* { ... }",
 		"http:// { mnemogate /api/*; reverse_proxy localhost:9000 }", "http:// { handle /api/* { mnemogate { base_path /api }; reverse_proxy localhost:9000 } }"},
@@ -94,6 +99,10 @@ var Traps = []Trap{
 	{warned, behind, shields, "%s with a matcher comes after it, so it does not protect the auth routes",
 		"write both into a route block, in this order: route { %[1]s ...; mnemogate; ... }",
 		"http:// { @bad remote_ip 192.0.2.1; mnemogate; abort @bad }", "http:// { @bad remote_ip 192.0.2.1; route { abort @bad; mnemogate } }"},
+	{warned, behind, cachedForAll, "cache comes after it, and shows a user what others have got, unless the application sends Vary: %[1]s",
+		"name the user in its key: cache { key { headers %[1]s X-Company-Code } }",
+		"http:// { route { mnemogate; cache; reverse_proxy localhost:9000 } }",
+		"http:// { route { mnemogate; cache { key { headers X-Profile-Mnemocode X-Company-Code } }; reverse_proxy localhost:9000 } }"},
 	{warned, behind, basicAuth, "basic_auth comes after it, and no request passes both: each needs the Authorization header",
 		"remove basic_auth, or write it into a handle block without mnemogate",
 		"http:// { mnemogate; basic_auth { bob $2a$14$Zkx19XLiW6VYouLHR5NmfOFU0z2GTNmpkT/5qqR7hx4IjWJPDhjvG } }", "http:// { mnemogate }"},
@@ -354,6 +363,30 @@ func shields(_ facts, v *visit, y way) [][]any {
 func basicAuth(_ facts, v *visit, _ way) [][]any {
 	h, ok := v.handler.(*caddyauth.Authentication)
 	return when(ok && asksForPasswords(h) && v.open == nil)
+}
+
+// cachedFirst finds a cache before a gate, in the gate's list of routes or one around it.
+func cachedFirst(f facts, v *visit, _ way) [][]any {
+	return when(!v.failed && slices.ContainsFunc(f[:slices.Index(f, v)], func(u *visit) bool {
+		return isCache(u.handler) && u.open != nil && v.block.isIn(u.block)
+	}))
+}
+
+// cachedForAll finds a cache whose configuration does not name the header of the user.
+func cachedForAll(_ facts, v *visit, y way) [][]any {
+	if !isCache(v.handler) {
+		return nil
+	}
+	user := y.gate.IdentityHeaders()[0]
+	raw, _ := json.Marshal(v.handler) // if that fails, nobody knows what its key is
+	return when(!strings.Contains(strings.ToLower(string(raw)), strings.ToLower(user)), user)
+}
+
+// isCache reports whether a handler is one of the caches for Caddy, which keep answers by their
+// URLs: github.com/caddyserver/cache-handler, or cdp-cache.
+func isCache(handler any) bool {
+	m, ok := handler.(caddy.Module)
+	return ok && slices.Contains([]string{"cache", "http_cache"}, m.CaddyModule().ID.Name())
 }
 
 func unproven(_ facts, v *visit, y way) [][]any {

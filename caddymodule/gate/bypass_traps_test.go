@@ -53,6 +53,19 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 			sites: "http:// {\n@bad remote_ip 192.0.2.0/24\nmnemogate\nhandle @bad {\nabort\n}\n" + upstream + "}",
 			want:  []told{{"mnemogate: abort with a matcher comes after it, so it does not protect the auth routes", "Caddyfile:11", "route { abort ...; mnemogate; ... }"}},
 		},
+		"a cache before it": {
+			sites:   "http:// {\nroute {\n@get method GET\ncache @get\nmnemogate\n" + upstream + "}\n}",
+			refused: "mnemogate: cache comes before it, and shows anybody what users have got; write cache after it: route {",
+		},
+		"a cache around it": {
+			sites:   "http:// {\nroute {\ncache\nhandle /acme/* {\nmnemogate\n" + upstream + "}\n}\n}",
+			refused: "cache comes before it",
+		},
+		"a cache for what everybody may see": {sites: "http:// {\nhandle /assets/* {\ncache\nfile_server\n}\nhandle {\nmnemogate\n" + upstream + "}\n}"},
+		"a cache behind it": {
+			sites: "http:// {\nroute {\nmnemogate {\nheader X-User\n}\ncache {\nkey {\nheaders X-Profile-Mnemocode\n}\n}\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: cache comes after it, and shows a user what others have got, unless the application sends Vary: X-User", "Caddyfile:11", "headers X-User X-Company-Code"}},
+		},
 		"abort before it":              {sites: "http:// {\nroute {\n@bad remote_ip 192.0.2.0/24\nabort @bad\nmnemogate\n" + upstream + "}\n}"},
 		"an answer without a matcher":  {sites: "http:// {\nmnemogate\nrespond ok\n}"},
 		"an answer in another block":   {sites: "http:// {\nhandle /health {\nrespond /health ok\n}\nhandle {\nmnemogate\n" + upstream + "}\n}"},

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 )
@@ -76,4 +77,35 @@ func TestCaddyStillChoosesTheAccessLogsAsMnemogateDoes(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A cache stands for the module of github.com/caddyserver/cache-handler.
+type cache struct {
+	Key struct {
+		Headers []string `json:"headers"`
+	} `json:"key"`
+}
+
+func init() {
+	caddy.RegisterModule(new(cache))
+	httpcaddyfile.RegisterHandlerDirective("cache", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		c := new(cache)
+		for h.Next() {
+			for h.NextBlock(0) { // key
+				for h.NextBlock(1) { // headers
+					c.Key.Headers = h.RemainingArgs()
+				}
+			}
+		}
+		return c, nil
+	})
+	httpcaddyfile.RegisterDirectiveOrder("cache", httpcaddyfile.Before, "rewrite")
+}
+
+func (*cache) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.cache", New: func() caddy.Module { return new(cache) }}
+}
+
+func (*cache) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	return next.ServeHTTP(w, r)
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"regexp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -182,15 +184,19 @@ func (s *stream) begin() {
 
 // own declares that the answer is only for clients that send this token or cookie.
 // Otherwise a browser's cache could show it to the next user (RFC 9111, section
-// 4.1), and so could a CDN that ignores Vary. It runs at the last moment, so that what
-// the application and Caddy's directives set stays.
+// 4.1), and so could a CDN that ignores Vary. A cookie, unlike Authorization, does not keep
+// a shared cache from storing the answer (section 3.5). own runs at the last moment, so that
+// what the application and Caddy's directives set stays.
 func (s *stream) own() {
 	header := s.Header()
 	header["Vary"] = append(header["Vary"], s.handler.vary())
-	if s.session.State != record.None && header["Cache-Control"] == nil {
-		header["Cache-Control"] = []string{"private"}
+	if s.session.State != record.None && !slices.ContainsFunc(header["Cache-Control"], saysForWhom.MatchString) {
+		header["Cache-Control"] = append(header["Cache-Control"], "private")
 	}
 }
+
+// saysForWhom matches a Cache-Control that says whether shared caches may store the answer.
+var saysForWhom = regexp.MustCompile(`(?i)\b(public|s-maxage|private|no-store)\b`)
 
 // WriteHeader implements http.ResponseWriter.
 func (s *stream) WriteHeader(status int) {

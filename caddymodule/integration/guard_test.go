@@ -114,6 +114,18 @@ func TestAnswersVaryByToken(t *testing.T) {
 			t.Errorf("Vary is %q, want %q", got, want)
 		}
 	})
+	s.run("Cache-Control of its own", func(t *testing.T) {
+		for _, own := range []string{"max-age=60", "max-age=0, must-revalidate", "no-cache", "Public, max-age=60", "s-maxage=5", "no-store", "PRIVATE"} {
+			want := []string{own}
+			if own[0] == 'm' || own == "no-cache" { // a CDN would keep it although it came with a cookie
+				want = append(want, "private")
+			}
+			a := s.get(raw("200 OK\r\nCache-Control: "+own+"\r\nContent-Length: 2", "ok"), token).wantStatus(200)
+			if got := a.Header["Cache-Control"]; !slices.Equal(got, want) {
+				t.Errorf("%s: Cache-Control is %q, want %q", own, got, want)
+			}
+		}
+	})
 	s.run("without a user", func(t *testing.T) {
 		if a := s.get("/open", "").wantStatus(200); a.Header["Cache-Control"] != nil {
 			t.Errorf("Cache-Control is %q", a.Header["Cache-Control"])
