@@ -280,11 +280,12 @@ func (c *Call) refuse(err error) {
 	} else if refusal.Cause != nil && c.App != nil {
 		c.App.Log().Warn("a request for accounts failed", "method", c.Method, "path", c.URL.EscapedPath(), "error", refusal.Cause)
 	}
+	wait := refusal.RetryAfter // the error may belong to several requests
 	if refusal.Status == http.StatusServiceUnavailable {
-		refusal.RetryAfter = cmp.Or(refusal.RetryAfter, wire.RetrySoon)
+		wait = cmp.Or(wait, wire.RetrySoon)
 	}
-	if refusal.RetryAfter > 0 {
-		bodies.SetRetryAfter(c.W.Header(), refusal.Status, refusal.RetryAfter)
+	if wait > 0 {
+		bodies.SetRetryAfter(c.W.Header(), refusal.Status, wait)
 	}
 	if refusal.Status == http.StatusUnauthorized && c.W.Header().Get("WWW-Authenticate") == "" {
 		c.W.Header().Set("WWW-Authenticate", bodies.Challenge)
