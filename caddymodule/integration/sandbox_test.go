@@ -2,7 +2,9 @@ package integration
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -43,13 +45,22 @@ func (s *sandbox) prints(text string) {
 // newSandbox starts a sandbox at a free port, and waits until it runs.
 func newSandbox(t *testing.T, args ...string) *sandbox {
 	t.Helper()
-	s := &sandbox{site: &site{t: t, dir: shortTempDir(t)}}
+	output := get(os.CreateTemp(t.TempDir(), "output"))(t)
+	t.Cleanup(func() { _ = output.Close() })
+	s := startSandbox(t, output, args...)
+	s.prints("CODE OR LINK\n")
+	s.socket = regexp.MustCompile(`unix/\S+/admin.sock`).FindString(s.printed())
+	return s
+}
+
+// startSandbox starts a sandbox at a free port. It prints to output.
+func startSandbox(t *testing.T, output *os.File, args ...string) *sandbox {
+	t.Helper()
+	s := &sandbox{site: &site{t: t, dir: shortTempDir(t)}, output: output}
 	s.addr = fmt.Sprint("localhost:", storetest.FreePorts(t, 1)[0])
 	s.URL = "http://" + s.addr
 	must(t, os.Mkdir(s.dir+"/tmp", 0o700))
 	s.env = []string{"TMPDIR=" + s.dir + "/tmp"}
-	s.output = get(os.CreateTemp(t.TempDir(), "output"))(t)
-	t.Cleanup(func() { _ = s.output.Close() })
 	s.cmd = s.caddy(append([]string{"mnemogate", "sandbox", "--listen", s.addr}, args...)...)
 	s.cmd.Stdout, s.cmd.Stderr = s.output, &s.errs
 	must(t, s.cmd.Start())
@@ -59,8 +70,6 @@ func newSandbox(t *testing.T, args ...string) *sandbox {
 		close(s.exited)
 	}()
 	t.Cleanup(func() { s.stop(syscall.SIGTERM) })
-	s.prints("CODE OR LINK\n")
-	s.socket = regexp.MustCompile(`unix/\S+/admin.sock`).FindString(s.printed())
 	return s
 }
 
@@ -88,6 +97,30 @@ func (s *sandbox) ends(signal os.Signal) {
 			return err != nil || strings.Contains(string(state), ") Z ")
 		})
 	}
+}
+
+// A sandbox that needs long to end leaves nothing, either. Here, whoever reads what it prints
+// is slow.
+func TestASandboxThatEndsSlowlyLeavesNothing(t *testing.T) {
+	t.Parallel()
+	from, to, err := os.Pipe()
+	must(t, err)
+	defer from.Close()
+	defer to.Close()
+	must(t, to.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+	if _, err := to.Write(make([]byte, 1<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal("the pipe is not full:", err)
+	}
+	s := startSandbox(t, to)
+	storetest.Eventually(t, 20*time.Second, "it answers", func() bool {
+		response, err := http.Get(s.URL + "/acme/login")
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		return err == nil
+	})
+	time.AfterFunc(5*time.Second, func() { _, _ = io.Copy(io.Discard, from) })
+	s.ends(os.Interrupt)
 }
 
 // The sandbox does what docs/testing.md promises: its accounts log in, messages are shown,
