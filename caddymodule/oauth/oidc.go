@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strconv"
@@ -344,20 +345,9 @@ func (p *OIDC) checkEndpoint(name, s string) error {
 }
 
 func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
-	var status int
-	client := *p.documents
-	client.Transport = noted{client.Transport, &status}
-	ctx = oidc.InsecureIssuerURLContext(oidc.ClientContext(ctx, &client), p.Issuer) // checked below
-	provider, err := oidc.NewProvider(ctx, strings.Replace(p.Issuer, tenantID, "common", 1))
-	if requestFailed(err) {
-		return nil, guest.Cause(err)
-	}
-	if err != nil {
-		return nil, noDocument(status)
-	}
 	at := &discovery{read: p.now()}
-	if err := provider.Claims(at); err != nil {
-		return nil, causes.Explain(errors.New("the document has a field of an unexpected type"), askOperator)
+	if err := p.readDocument(ctx, at); err != nil {
+		return nil, err
 	}
 	if at.Issuer != p.template && (p.Tenants == nil || p.tenantOf(at.Issuer) == "") {
 		return nil, causes.Explain(fmt.Errorf("the document is the issuer's %q, which must be written exactly so", guest.Scrub(at.Issuer)),
@@ -380,23 +370,36 @@ func (p *OIDC) discover(ctx context.Context) (*discovery, error) {
 		client := p.newReader(usableKeys)
 		at.keySet = &keySet{oidc.NewRemoteKeySet(oidc.ClientContext(context.Background(), client), at.KeysURL), client, at.read}
 	}
+	var err error
 	if p.AuthStyle == "" {
 		at.style, err = at.authStyle()
 	}
 	return at, err
 }
 
-// noDocument returns the error for an issuer that has answered with something else than a
-// discovery document.
-func noDocument(status int) error {
-	switch {
+// readDocument reads the discovery document into at.
+func (p *OIDC) readDocument(ctx context.Context, at *discovery) error {
+	issuer := strings.Replace(p.Issuer, tenantID, "common", 1)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(issuer, "/")+"/.well-known/openid-configuration", nil)
+	if err != nil {
+		return errors.New("making the request for the discovery document failed")
+	}
+	resp, err := p.documents.Do(req)
+	if err != nil {
+		return guest.Cause(err)
+	}
+	defer resp.Body.Close()
+	switch status := resp.StatusCode; {
 	case status >= 300 && status <= 399:
 		return causes.Explain(fmt.Errorf("instead of its discovery document it answered %d", status), "no redirect is followed: write the issuer that it leads to")
 	case status != http.StatusOK:
 		return causes.Explain(fmt.Errorf("instead of its discovery document it answered %d", status), "check that the issuer is written as the provider writes it")
-	default:
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil || json.Unmarshal(body, at) != nil {
 		return causes.Explain(errors.New("its discovery document can't be read"), "check that the issuer is written as the provider writes it, and look at what it answers below /.well-known/openid-configuration")
 	}
+	return nil
 }
 
 // idTokenAlgorithms are the asymmetric algorithms. Others prove nothing: anyone who

@@ -110,21 +110,6 @@ func usableKeys(text []byte) []byte {
 	return made
 }
 
-// A noted notes the status of an answer.
-type noted struct {
-	http.RoundTripper
-	status *int
-}
-
-// RoundTrip implements http.RoundTripper.
-func (n noted) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := n.RoundTripper.RoundTrip(r)
-	if err == nil {
-		*n.status = resp.StatusCode
-	}
-	return resp, err
-}
-
 // tokenAnswers leaves only what a login needs of an answer of the token endpoint. For what
 // is beside it, such as an expires_in with a fraction, x/oauth2 would refuse the answer, and
 // it would take text/plain for a form.

@@ -118,6 +118,7 @@ func TestOIDCCheckFindsWhatALoginNeeds(t *testing.T) {
 			}
 		},
 		"its discovery document can't be read": func(f *fakeIssuer) { f.handlers[document] = guesttest.Answering(200, "<html>") },
+		"its answer is too large":              func(f *fakeIssuer) { f.handlers[document] = huge },
 		"written exactly so":                   func(f *fakeIssuer) { f.discovery = func(doc map[string]any) { doc["issuer"] = "https://id.example" } },
 		"jwks_uri is missing":                  func(f *fakeIssuer) { f.discovery = func(doc map[string]any) { delete(doc, "jwks_uri") } },
 		"authorization_endpoint":               func(f *fakeIssuer) { f.discovery = func(doc map[string]any) { delete(doc, "authorization_endpoint") } },
