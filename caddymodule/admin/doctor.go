@@ -45,7 +45,6 @@ var checks = []struct {
 	{"company", accountsStore, func(d *doctor, ctx context.Context) { d.weak(d.app.Orphans(ctx)) }},
 	{"second_factor", accountsStore, (*doctor).stranded},
 	{"clock", service, (*doctor).clocks},
-	{"keys", service, (*doctor).prefixes},
 	{"settings of the stores", service, (*doctor).faults},
 	{"events", service, (*doctor).backlogs},
 	{"symptoms", nothing, (*doctor).symptoms},
@@ -248,15 +247,6 @@ func (d *doctor) clocks(ctx context.Context) {
 			f.Result, f.Advice = api.Failed, "let both machines take their time from NTP: sessions and codes expire too early or too late"
 		}
 		d.found(f)
-	}
-}
-
-// prefixes reports the prefix of this deployment's keys.
-func (d *doctor) prefixes(context.Context) {
-	for _, s := range d.app.Stores() {
-		if keeps, ok := s.Store.(guest.PrefixStore); ok {
-			d.found(api.Finding{Check: "sessions store", Result: api.OK, Message: "the keys of this deployment begin with " + keeps.KeyPrefix()})
-		}
 	}
 }
 

@@ -28,15 +28,10 @@ type FaultyStore interface {
 
 // A PlacedStore is a Store that says where its data are.
 type PlacedStore interface {
-	// Place returns the file, or the host and the database, without secrets. It also reports
-	// whether Start found nothing there and began anew.
+	// Place returns the file, or the host and the database, and which keys there are the
+	// deployment's, without secrets. It also reports whether Start found nothing there and
+	// began anew.
 	Place() (place string, created bool)
-}
-
-// A PrefixStore is a Store that shares its key space with other programs.
-type PrefixStore interface {
-	// KeyPrefix returns the prefix of all its keys.
-	KeyPrefix() string
 }
 
 // A CheckedStore is a Store that can tell whether its data are whole.

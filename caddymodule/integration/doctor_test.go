@@ -79,9 +79,9 @@ func TestDoctorSeesWhatUsersSee(t *testing.T) {
 	servers.redis.Ask(t, "acl", "setuser", "mg", "on", ">pw", "~{mg:*", "&mnemogate:*", "+@all", "-@admin", "-@dangerous", "+info")
 	s := servers.start(siteConfig{company: "captcha off\n" + account("alice", "")}, fmt.Sprintf("store postgres %q\nsessions redis redis://mg:pw@%s",
 		servers.postgres.DSNThrough(between.postgres, servers.schema), between.redis.Addr())).nodes[0]
-	place := fmt.Sprintf("accounts in database postgres at %s, which this start has created; sessions in database 0 of Redis at %s; accounts: 1", between.postgres.Addr(), between.redis.Addr())
+	place := fmt.Sprintf("accounts in database postgres at %s, which this start has created; sessions in database 0 of Redis at %s, with keys {mg:", between.postgres.Addr(), between.redis.Addr())
 	s.tells("the stores answer: " + place)
-	out := s.doctor().want(0, "ok       stores", place,
+	out := s.doctor().want(0, "ok       stores", place, ":*; accounts: 1",
 		"its fsync is off", "its full_page_writes is off", "its synchronous_commit is off", "set fsync = on",
 		"anybody who reaches Redis at "+between.redis.Addr()+" can read and change sessions").out
 	if strings.Contains(out, " requests ") || strings.Contains(s.log()+out, "pw@") || strings.Contains(s.log()+out, "hunter2") {

@@ -126,6 +126,5 @@ var (
 
 	_ guest.FeedingStore = (*redis.Store)(nil)
 	_ guest.SharedStore  = (*redis.Store)(nil)
-	_ guest.PrefixStore  = (*redis.Store)(nil)
 	_ guest.PlacedStore  = (*redis.Store)(nil)
 )

@@ -333,9 +333,9 @@ func openToAll(ctx context.Context, o *goredis.Options) bool {
 	return strings.HasPrefix(answer, "+PONG")
 }
 
-// Place returns the servers, and false.
+// Place returns the servers and the deployment's keys there, and false.
 func (r *Store) Place() (string, bool) {
-	return fmt.Sprintf("database %d of Redis at %s", r.db, strings.Join(r.addrs, ", ")), false
+	return fmt.Sprintf("database %d of Redis at %s, with keys {mg:%s*", r.db, strings.Join(r.addrs, ", "), r.deployment), false
 }
 
 // Deaf returns why this node receives no revocations, or nil.
@@ -402,9 +402,6 @@ func (r *Store) SetDeployment(name string) {
 	r.deployment = name + ":"
 	r.tags = bucketTags(r.deployment)
 }
-
-// KeyPrefix returns the prefix of all keys of the deployment.
-func (r *Store) KeyPrefix() string { return "{mg:" + r.deployment }
 
 // Sessions returns the sessions in Redis. Its methods may be called before Start.
 func (r *Store) Sessions() record.Sessions { return sessions{r} }
