@@ -246,14 +246,12 @@ func (a *Account) seed(mnemocode string) (seed manage.Seed, err error) {
 	if a == nil {
 		return seed, errors.New("it is null; leave it out, or write {}")
 	}
-	if seed.Password, err = guest.ResolveGiven("password", a.Password); err != nil {
+	seed = manage.Seed{Account: a.account(mnemocode), Password: a.Password, Answer: a.Answer}
+	if err := guest.ResolveInto("password", &seed.Password); err != nil {
 		return seed, err
 	}
-	if seed.Answer, err = guest.ResolveGiven("question", a.Answer); err != nil {
-		return seed, err
-	}
-	seed.Account = a.account(mnemocode)
-	return seed, nil
+	err = guest.ResolveInto("question", &seed.Answer)
+	return seed, err
 }
 
 // account returns the account without its secrets.

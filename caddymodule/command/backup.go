@@ -158,13 +158,12 @@ func (c *cli) configuredFile() (string, error) {
 	if kept.Module != "" && kept.Module != "sqlite" {
 		return "", fmt.Errorf("%s keeps accounts in %s: restore them with its own tools, or name a file of SQLite with --to", c.config, kept.Module)
 	}
-	file, err := guest.ResolveGiven("store sqlite", kept.File)
-	if err != nil {
+	if err := guest.ResolveInto("store sqlite", &kept.File); err != nil {
 		return "", err
 	}
-	if !filepath.IsAbs(file) { // the service may run in another environment and directory
+	if !filepath.IsAbs(kept.File) { // the service may run in another environment and directory
 		return "", fmt.Errorf("%s names no absolute path for the store's file, so its place depends on the environment of Caddy: "+
 			"name the file with --to, or write 'store sqlite <absolute path>' into the configuration", c.config)
 	}
-	return file, nil
+	return kept.File, nil
 }

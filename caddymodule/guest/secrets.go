@@ -13,20 +13,6 @@ import (
 	"github.com/mnemogate/mnemogate/store/causes"
 )
 
-// ResolveGiven replaces {env.NAME} and {file.PATH} in s, an optional secret of the
-// directive what. An empty s stays empty; any other must not become empty. The error names
-// the directive and contains nothing secret.
-func ResolveGiven(what, s string) (string, error) {
-	if s == "" {
-		return "", nil
-	}
-	resolved, err := resolveSecret(what, s)
-	if err == nil && resolved == "" {
-		err = fmt.Errorf("%s: it resolves to nothing; set what the placeholder names", what)
-	}
-	return resolved, err
-}
-
 // placeholderOnly matches a secret that consists of one placeholder. An error may
 // then quote it.
 var placeholderOnly = regexp.MustCompile(`^\{(env\.\w+|file\.[^{}]+)\}$`)
@@ -55,25 +41,28 @@ func CheckSecret(s string) error {
 // pemBlock begins the only secrets that have lines.
 const pemBlock = "-----BEGIN "
 
-// resolveSecret replaces {env.NAME} and {file.PATH} in s, the value of the directive
-// what, and calls CheckSecret. The error names the directive. It quotes s only if s is one
-// placeholder: in anything else, a part that looks like a placeholder may be part of a
-// password.
-func resolveSecret(what, s string) (string, error) {
-	if err := CheckReplaced(s); err != nil {
-		return "", fmt.Errorf("%s: %w", what, err)
+// ResolveInto replaces {env.NAME} and {file.PATH} in the secret s of the directive what, and
+// calls CheckSecret. The error names the directive and contains nothing secret. It quotes s
+// only if s is one placeholder: in anything else, a part that looks like a placeholder may
+// be part of a password.
+func ResolveInto(what string, s *string) error {
+	if err := CheckReplaced(*s); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
-	resolved, err := caddy.NewReplacer().ReplaceOrErr(s, true, true)
+	resolved, err := caddy.NewReplacer().ReplaceOrErr(*s, true, true)
 	switch {
-	case err == nil && strings.HasPrefix(resolved, pemBlock):
-		return resolved, nil
-	case err == nil:
-		return resolved, Inside(what, CheckSecret(resolved))
-	case placeholderOnly.MatchString(s):
-		return "", fmt.Errorf("%s: %s %s", what, s, emptiness(s))
-	default:
-		return "", fmt.Errorf(`%s: a placeholder in it is unknown or is empty; write {env.NAME} or {file.PATH}, and \{ for a brace`, what)
+	case err != nil && placeholderOnly.MatchString(*s):
+		return fmt.Errorf("%s: %s %s", what, *s, emptiness(*s))
+	case err != nil:
+		return fmt.Errorf(`%s: a placeholder in it is unknown or is empty; write {env.NAME} or {file.PATH}, and \{ for a brace`, what)
 	}
+	if !strings.HasPrefix(resolved, pemBlock) {
+		if err := CheckSecret(resolved); err != nil {
+			return fmt.Errorf("%s: %w", what, err)
+		}
+	}
+	*s = resolved
+	return nil
 }
 
 // emptiness says why a placeholder has no value.
@@ -89,16 +78,6 @@ func emptiness(placeholder string) string {
 		return "can't be read (" + err.Error() + "); correct the path from the root, and let the user that Caddy runs as read the file"
 	}
 	return "is empty; write the secret into the file"
-}
-
-// ResolveInto replaces {env.NAME} and {file.PATH} in the secret s of the directive what.
-// The error names the directive and contains nothing secret.
-func ResolveInto(what string, s *string) error {
-	resolved, err := resolveSecret(what, *s)
-	if err == nil {
-		*s = resolved
-	}
-	return err
 }
 
 // maxQuoted limits how much of another server's text a log line contains.

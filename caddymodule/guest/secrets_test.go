@@ -30,7 +30,8 @@ func TestSecretsAreResolvedOrRefusedWithoutBeingTold(t *testing.T) {
 		`a\{b\}c`:                            "a{b}c",
 		"{env.MNEMOGATE_TEST_SECRET}{}" + "": "",
 	} {
-		got, err := resolveSecret("sms webhook: secret", in)
+		got := in
+		err := ResolveInto("sms webhook: secret", &got)
 		if strings.HasSuffix(in, "{}") {
 			guesttest.NoSecrets(t, err, "s3cr3t", "{}")
 			continue
@@ -48,24 +49,27 @@ func TestSecretsAreResolvedOrRefusedWithoutBeingTold(t *testing.T) {
 		"pass{word}":                   "sms webhook: secret",
 		"x{env.MNEMOGATE_TEST_ABSENT}": "sms webhook: secret",
 	} {
-		_, err := resolveSecret("sms webhook: secret", in)
+		err := ResolveInto("sms webhook: secret", &in)
 		if err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), "sms webhook: secret") {
 			t.Errorf("%s: got %v, want an error with %q", in, err, want)
 		}
 	}
 	for _, in := range []string{"s3cr3t\n", "s3cr3t\r\n\r\n", "\ufeffs3cr3t", "s3c\tr3t"} { // of a variable, since one line break of a file is dropped
 		t.Setenv("MNEMOGATE_TEST_SECRET", in)
-		_, err := resolveSecret("sms webhook: secret", "{env.MNEMOGATE_TEST_SECRET}")
+		secret := "{env.MNEMOGATE_TEST_SECRET}"
+		err := ResolveInto("sms webhook: secret", &secret)
 		guesttest.NoSecrets(t, err, "s3c")
 		if err == nil || !strings.HasPrefix(err.Error(), "sms webhook: secret: it has a line break, ") {
 			t.Errorf("%q: got %v", in, err)
 		}
 	}
 	t.Setenv("MNEMOGATE_TEST_SECRET", "-----BEGIN PRIVATE KEY-----\nAA==\n-----END PRIVATE KEY-----\n")
-	if _, err := resolveSecret("assertion: key", "{env.MNEMOGATE_TEST_SECRET}"); err != nil {
+	key := "{env.MNEMOGATE_TEST_SECRET}"
+	if err := ResolveInto("assertion: key", &key); err != nil {
 		t.Errorf("a key of several lines: %v", err)
 	}
-	_, err := resolveSecret("sms webhook: secret", "pass{word}")
+	braces := "pass{word}"
+	err := ResolveInto("sms webhook: secret", &braces)
 	guesttest.NoSecrets(t, err, "word}", "pass")
 }
 

@@ -52,7 +52,7 @@ func (s *SQLite) Provision(caddy.Context) (err error) {
 	if s.File == "" {
 		s.File = filepath.Join(caddy.AppDataDir(), "mnemogate", "mnemogate.db")
 		s.homeless = !filepath.IsAbs(s.File)
-	} else if s.File, err = guest.ResolveGiven("store sqlite", s.File); err != nil {
+	} else if err := guest.ResolveInto("store sqlite", &s.File); err != nil {
 		return err
 	}
 	if s.File == ":memory:" || strings.HasPrefix(s.File, "file:") {
