@@ -37,7 +37,6 @@ func TestCaptchaCaddyfile(t *testing.T) {
 		{Name: "static without token", Text: "static", Err: "<response> is missing; write static <response>"},
 		{Name: "static with an empty token", Text: `static ""`, Err: "the value is empty; write static <response>"},
 	})
-	guesttest.Caddyfiles(t, new(Off), []guesttest.Case{{Name: "off with argument", Text: "off x", Err: "wrong argument count"}})
 }
 
 func TestCaptchaRefusesABadConfiguration(t *testing.T) {

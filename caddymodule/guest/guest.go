@@ -4,7 +4,7 @@
 //
 // The interfaces of each kind are in flows/message (Sender), in flows/tenant (Captcha
 // and more) or here (EventsModule, OAuthModule, StoreModule). Any plugin may also be
-// Weak, Remote, Checked or Absent. Options parses a plugin's block in a Caddyfile, ResolveInto
+// Weak, Remote or Checked. Options parses a plugin's block in a Caddyfile, ResolveInto
 // resolves placeholders, and Client calls other servers. Package guesttest tests a
 // plugin. See senders/webhook.go for an example.
 package guest
@@ -45,11 +45,6 @@ type Checked interface {
 	// checks it. caddy mnemogate doctor calls it once for all modules that return the
 	// same. Its error must not contain a secret.
 	Check() (what string, check func(context.Context) error)
-}
-
-// An Absent module stands for no module, as captcha off does.
-type Absent interface {
-	Absent()
 }
 
 // A Widget is a captcha that users solve in a provider's widget.

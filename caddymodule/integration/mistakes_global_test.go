@@ -300,7 +300,7 @@ func TestMistakesInTheGlobalOptionAreRefused(t *testing.T) {
 		{company, "oauth 3 saml", "company acme: oauth 3: there is no module 'saml'; this Caddy has: oauth2, oidc"},
 		{company, "oauth 3 oidc https://a.example {\nclient_id a\nclient_secret b\nredirect_uri https://a.example\n}\noauth 3 oidc https://b.example {\nclient_id a\nclient_secret b\nredirect_uri https://a.example\n}", "company acme: oauth 3: already specified; remove one"},
 		{company, "oauth 3 oidc https://a.example", "company acme: oauth 3:"},
-		{global, "events pigeon", "events: there is no module 'pigeon'; this Caddy has: off, webhook"},
+		{global, "events pigeon", "events: there is no module 'pigeon'; this Caddy has: webhook, at Caddyfile:3"},
 		{global, "events webhook", "events: <url> is missing; write webhook <url> [insecure]"},
 		{global, "events webhook https://backend.example.com/hook", "events: secret: the gateway needs a key"},
 		{global, "events webhook http://backend.example.com/hook {\nsecret {env.MNEMOGATE_TEST_SECRET}\n}", "events: anyone on the network path can read http; write https"},

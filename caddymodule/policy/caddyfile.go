@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"encoding/json"
 	"slices"
 	"strconv"
 
@@ -37,10 +38,10 @@ func (p *Policy) Parsers(d *caddyfile.Dispenser) map[string]func() error {
 		"otp { ... }":                                 p.block(d, p.otpOptions, "fixed"),
 		"password { ... }":                            p.block(d, p.passwordOptions),
 		"second_factor per_account|required|off":      guest.Text(d, (*string)(&p.SecondFactor)),
-		"captcha <module>":                            guest.Module(d, "mnemogate.captcha", &p.CaptchaRaw),
+		"captcha <module>":                            moduleOrOff(d, "mnemogate.captcha", &p.CaptchaRaw),
 		"sms <module>":                                func() error { return p.parseSMS(d) },
 		"mail <module>":                               func() error { return p.parseMail(d) },
-		"events <module>":                             guest.Module(d, "mnemogate.events", &p.EventsRaw),
+		"events <module>":                             moduleOrOff(d, "mnemogate.events", &p.EventsRaw),
 		"texts <dir>":                                 guest.Text(d, &p.Texts),
 		"mail_color <#rrggbb>":                        guest.Text(d, &p.MailColor),
 		"locale <tag>":                                guest.Text(d, &p.Locale),
@@ -236,6 +237,23 @@ func (p *Policy) tokenOptions(d *caddyfile.Dispenser) map[string]func() error {
 	return p.optionsOf("issued_tokens", d, map[string]func() error{
 		"by_users": guest.Flag(d, &p.issuedTokens().ByUsers),
 	})
+}
+
+// moduleOrOff is guest.Module for an option that a company can follow with the word off.
+func moduleOrOff(d *caddyfile.Dispenser, namespace string, raw *json.RawMessage) func() error {
+	return func() error {
+		if d.NextArg() {
+			if d.Val() == off {
+				if d.NextArg() {
+					return guest.ErrArguments
+				}
+				*raw = json.RawMessage(`{"module":"off"}`)
+				return guest.Options(d, nil)
+			}
+			d.Prev()
+		}
+		return guest.ParseModule(d, namespace, raw)
+	}
 }
 
 // insecure parses an option that has one value, optionally followed by the word

@@ -134,7 +134,7 @@ type Policy struct {
 	// `otp.length` or `limits.wrong_codes`. Each start warns of them. Default: none.
 	Insecure []string `json:"insecure,omitempty"`
 
-	captcha   tenant.Captcha // a guest.Absent for captcha off
+	captcha   tenant.Captcha // nil for captcha off
 	sms, mail message.Gateways
 	events    *tenant.Events
 	passkeys  *passkey.Verifier
@@ -212,15 +212,17 @@ func (p *Policy) loadGuests(ctx caddy.Context) error {
 		func() error {
 			return load(ctx, &p.migrate, &p.Password, "password migrate", "MigrateRaw", p.Password.MigrateRaw)
 		},
-		func() error { return load(ctx, &events, p, "events", "EventsRaw", p.EventsRaw) },
-		func() error { return load(ctx, &p.captcha, p, "captcha", "CaptchaRaw", p.CaptchaRaw) },
+		func() error { return load(ctx, &events, p, "events", "EventsRaw", given(p.EventsRaw)) },
+		func() error { return load(ctx, &p.captcha, p, "captcha", "CaptchaRaw", given(p.CaptchaRaw)) },
 	)
-	if err != nil || events == nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	p.events = new(events.Settings())
-	if _, off := events.(guest.Absent); !off {
+	case events != nil:
+		p.events = new(events.Settings())
 		p.events.Receiver = events
+	case p.EventsRaw != nil: // off
+		p.events = new(tenant.Events)
 	}
 	return nil
 }
@@ -261,7 +263,7 @@ func (p *Policy) Apply(c *tenant.Company) {
 	if p.passkeys != nil {
 		c.Passkeys = p.passkeys.For(c.DisplayName())
 	}
-	if p.captcha != nil {
+	if p.NamesCaptcha() {
 		p.applyCaptcha(c)
 	}
 	if p.regex != nil {
@@ -290,11 +292,7 @@ func (p *Policy) Apply(c *tenant.Company) {
 }
 
 func (p *Policy) applyCaptcha(c *tenant.Company) {
-	c.Captcha, c.CaptchaType, c.SiteKey = nil, "", ""
-	if _, off := p.captcha.(guest.Absent); off {
-		return
-	}
-	c.Captcha = p.captcha
+	c.Captcha, c.CaptchaType, c.SiteKey = p.captcha, "", ""
 	if module, ok := p.captcha.(caddy.Module); ok {
 		c.CaptchaType = module.CaddyModule().ID.Name()
 	}
@@ -318,8 +316,17 @@ func overrideSet[T any](inherited *T, value *T) {
 	}
 }
 
-// off, as a text, undoes a default.
+// off, as a text or in place of a module, undoes a default.
 const off = "off"
+
+// given returns the JSON of a module, or nil for that of off.
+func given(raw json.RawMessage) json.RawMessage {
+	var module map[string]string
+	if json.Unmarshal(raw, &module) == nil && len(module) == 1 && module["module"] == off {
+		return nil
+	}
+	return raw
+}
 
 // overrideOrOff is override for a text that may be off.
 func overrideOrOff(inherited *string, value string) {

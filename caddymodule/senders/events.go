@@ -20,7 +20,6 @@ import (
 
 func init() {
 	caddy.RegisterModule(EventsWebhook{})
-	caddy.RegisterModule(EventsOff{})
 }
 
 // EventsWebhook posts account events to a backend as Standard Webhooks requests.
@@ -116,35 +115,10 @@ func (w *EventsWebhook) Settings() tenant.Events {
 	return tenant.Events{Types: w.Types, Timeout: time.Duration(w.Timeout), Retry: time.Duration(w.Retry)}
 }
 
-// EventsOff turns events off for a company if the app has a receiver.
-type EventsOff struct{}
-
-// CaddyModule returns the Caddy module information.
-func (EventsOff) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "mnemogate.events.off", New: func() caddy.Module { return new(EventsOff) }}
-}
-
-// UnmarshalCaddyfile sets up the module from Caddyfile tokens. Syntax:
-//
-//	off
-func (EventsOff) UnmarshalCaddyfile(d *caddyfile.Dispenser) error { return guest.NoArguments(d, nil) }
-
-// Deliver implements tenant.EventReceiver. It is never called.
-func (EventsOff) Deliver(context.Context, record.OutboxEvent) error { return nil }
-
-// Settings implements guest.EventsModule.
-func (EventsOff) Settings() tenant.Events { return tenant.Events{} }
-
-// Absent implements guest.Absent.
-func (EventsOff) Absent() {}
-
 // Interface guards
 var (
 	_ guest.EventsModule    = (*EventsWebhook)(nil)
 	_ caddy.Provisioner     = (*EventsWebhook)(nil)
 	_ caddy.Validator       = (*EventsWebhook)(nil)
 	_ caddyfile.Unmarshaler = (*EventsWebhook)(nil)
-	_ guest.EventsModule    = EventsOff{}
-	_ guest.Absent          = EventsOff{}
-	_ caddyfile.Unmarshaler = EventsOff{}
 )
