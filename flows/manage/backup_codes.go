@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/base32"
-	"slices"
 
 	"github.com/mnemogate/mnemogate/flows/background"
 	"github.com/mnemogate/mnemogate/flows/limits"
@@ -58,14 +57,6 @@ func (ad *Admin) NewBackupCodes(ctx context.Context, mnemocode string) ([]string
 func (ad *Admin) storeCodes(ctx context.Context, a record.Account, hashes []string, replaced record.Event) error {
 	events := background.OutboxEvents(ctx, ad.Company, replaced)
 	return adminError("storing the backup codes", orChanged(ad.Accounts.SetBackupCodes(ctx, a, hashes, events...)))
-}
-
-func (ad *Admin) sameCodes(ctx context.Context, a record.Account, hashes []string) (bool, error) {
-	left, err := ad.Accounts.BackupCodes(ctx, a.Company, a.ID)
-	if err != nil {
-		return false, adminError("loading the backup codes", err)
-	}
-	return slices.Equal(slices.Sorted(slices.Values(left)), slices.Compact(slices.Sorted(slices.Values(hashes)))), nil
 }
 
 // BackupCodeHashes returns the hashes of an account's remaining backup codes.

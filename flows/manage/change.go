@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -237,9 +236,12 @@ func (ad *Admin) importCodes(ctx context.Context, a record.Account, hashes []str
 	if hashes == nil {
 		return false, nil
 	}
-	same, err := ad.sameCodes(ctx, a, hashes)
-	if err != nil || same {
+	left, err := ad.BackupCodeHashes(ctx, a)
+	if err != nil {
 		return false, err
+	}
+	if slices.Equal(slices.Sorted(slices.Values(left)), slices.Compact(slices.Sorted(slices.Values(hashes)))) {
+		return false, nil
 	}
 	if err := ad.storeCodes(ctx, a, hashes, ad.event(record.AccountBackupCodes, a)); err != nil {
 		return false, err
@@ -425,18 +427,10 @@ func changedFields(before, after record.Account) []string {
 			fields = append(fields, f.Name)
 		}
 	}
-	if !maps.Equal(identitySet(before), identitySet(after)) {
+	if hasOthers(before, after) || hasOthers(after, before) {
 		fields = append(fields, "oauth_identities")
 	}
 	return fields
-}
-
-func identitySet(a record.Account) map[record.Identity]bool {
-	set := map[record.Identity]bool{}
-	for _, i := range a.Identities {
-		set[i] = true
-	}
-	return set
 }
 
 // endsSessions reports whether a change of the field revokes all sessions (contract,
