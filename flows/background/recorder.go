@@ -27,19 +27,20 @@ const (
 // A Recorder holds events until they are stored in a History. The zero value is ready to
 // use.
 type Recorder struct {
-	mu       sync.Mutex // guards events and lost
+	mu       sync.Mutex // guards events, lost and flushed
 	events   []record.Event
 	lost     int
-	flushing sync.Mutex         // held while events are stored; guards atOnce
-	atOnce   int                // how many events the next call to the store records; 0 for recordedAtOnce
-	once     sync.Once          // makes the fields below
-	flushes  chan chan struct{} // callers that wait until all events so far are stored
+	flushed  chan struct{} // closed after the next flush; nil if nobody waits for it
+	flushing sync.Mutex    // held while events are stored; guards atOnce
+	atOnce   int           // how many events the next call to the store records; 0 for recordedAtOnce
+	once     sync.Once     // makes the fields below
+	asked    chan struct{} // has an item if Run is to flush at once
 	closed   chan struct{}
 }
 
-func (r *Recorder) channels() (flushes chan chan struct{}, closed chan struct{}) {
-	r.once.Do(func() { r.flushes, r.closed = make(chan chan struct{}), make(chan struct{}) })
-	return r.flushes, r.closed
+func (r *Recorder) channels() (asked, closed chan struct{}) {
+	r.once.Do(func() { r.asked, r.closed = make(chan struct{}, 1), make(chan struct{}) })
+	return r.asked, r.closed
 }
 
 // Add queues an event for the history of its account. After Close it stores the event
@@ -64,48 +65,39 @@ func (r *Recorder) Add(e record.Event, history record.History, log *slog.Logger)
 // does not slow down logins. Use it only if the response reveals anyway that the account
 // exists: requests without an account do not wait, so the delay shows it.
 func (r *Recorder) Wait() {
-	done, patience := make(chan struct{}), time.NewTimer(flushWait)
-	defer patience.Stop()
-	flushes, closed := r.channels()
-	select {
-	case flushes <- done:
-	case <-closed:
-		return
-	case <-patience.C:
-		return
+	r.mu.Lock()
+	if r.flushed == nil {
+		r.flushed = make(chan struct{})
 	}
+	flushed := r.flushed
+	r.mu.Unlock()
+	asked, closed := r.channels()
 	select {
-	case <-done:
+	case asked <- struct{}{}:
+	default: // by another caller; one write is enough for all
+	}
+	patience := time.NewTimer(flushWait)
+	defer patience.Stop()
+	select {
+	case <-flushed:
+	case <-closed:
 	case <-patience.C:
 	}
 }
 
 // Run stores queued events until Close.
 func (r *Recorder) Run(history record.History, log *slog.Logger) {
-	flush := time.NewTicker(flushEvery)
-	defer flush.Stop()
-	flushes, closed := r.channels()
+	tick := time.NewTicker(flushEvery)
+	defer tick.Stop()
+	asked, closed := r.channels()
 	for {
-		var waiting []chan struct{}
 		select {
 		case <-closed:
 			return
-		case <-flush.C:
-		case first := <-flushes:
-			waiting = append(waiting, first)
-			for more := true; more; { // one write for all callers that wait
-				select {
-				case next := <-flushes:
-					waiting = append(waiting, next)
-				default:
-					more = false
-				}
-			}
+		case <-tick.C:
+		case <-asked:
 		}
 		r.flush(history, log)
-		for _, done := range waiting {
-			close(done)
-		}
 	}
 }
 
@@ -124,9 +116,12 @@ func (r *Recorder) flush(history record.History, log *slog.Logger) {
 	r.flushing.Lock()
 	defer r.flushing.Unlock()
 	r.mu.Lock()
-	events, lost := r.events, r.lost
-	r.events, r.lost = nil, 0
+	events, lost, flushed := r.events, r.lost, r.flushed
+	r.events, r.lost, r.flushed = nil, 0, nil
 	r.mu.Unlock()
+	if flushed != nil {
+		defer close(flushed)
+	}
 	if lost > 0 {
 		log.Warn("account history is incomplete because the store did not answer; the audit log has the events", "events", lost)
 	}
