@@ -131,10 +131,11 @@ func (r *Recorder) flush(history record.History, log *slog.Logger) {
 	var aside []record.Event // they failed alone
 	works := false           // the store has taken the events of the call before
 	for len(events) > 0 && len(aside) < maxAside {
-		n := min(len(events), cmp.Or(r.atOnce, recordedAtOnce))
+		most := cmp.Or(r.atOnce, recordedAtOnce)
+		n := min(len(events), most)
 		switch {
 		case store(events[:n]):
-			works, r.atOnce = true, min(2*n, recordedAtOnce)
+			works, r.atOnce = true, min(2*most, recordedAtOnce)
 			if len(aside) > 0 { // try the first of them again
 				r.atOnce = 1
 			}

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 )
@@ -93,4 +96,54 @@ func TestABadEventIsTheOnlyOneThatIsLost(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A slowHistory takes a while for each call.
+type slowHistory struct {
+	record.History
+	mu    sync.Mutex
+	calls int
+	kept  map[string]bool
+}
+
+func (h *slowHistory) Record(_ context.Context, events []record.Event) error {
+	time.Sleep(10 * time.Millisecond)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.calls++
+	for _, e := range events {
+		h.kept[e.Name] = true
+	}
+	return nil
+}
+
+// Each request waits for its own event, even if it comes while others are stored. Requests
+// at once share a write.
+func TestRequestsAtOnceShareAWriteOfTheHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var r Recorder
+		h := &slowHistory{kept: map[string]bool{}}
+		log := slog.New(slog.DiscardHandler)
+		go r.Run(h, log)
+		defer r.Close(h, log)
+		var requests sync.WaitGroup
+		for i := range 200 {
+			requests.Go(func() {
+				time.Sleep(time.Duration(i/50) * 7 * time.Millisecond)
+				name := fmt.Sprint("event ", i)
+				r.Add(record.Event{Name: name}, h, log)
+				began := time.Now()
+				r.Wait()
+				h.mu.Lock()
+				defer h.mu.Unlock()
+				if took := time.Since(began); !h.kept[name] || took > 20*time.Millisecond {
+					t.Errorf("request %d: stored: %v, after %v", i, h.kept[name], took)
+				}
+			})
+		}
+		requests.Wait()
+		if h.calls > 10 {
+			t.Errorf("it took %d writes", h.calls)
+		}
+	})
 }
