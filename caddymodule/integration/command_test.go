@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -83,21 +82,10 @@ func TestCommandsFollowNoRedirects(t *testing.T) {
 	}
 }
 
-// Each command has a manual page that fits on a terminal, and the shell completes what can
-// be typed.
-func TestCommandsHaveManuals(t *testing.T) {
+// The shell completes what can be typed.
+func TestCommandsAreCompleted(t *testing.T) {
 	t.Parallel()
 	s := &site{t: t, dir: t.TempDir()}
-	manual := regexp.MustCompile(`\A(.{0,80}\n)*Usage:\n(.*\n)*.*--address`)
-	for _, command := range []string{
-		"account", "account add", "account show", "account list", "account set", "account delete", "account unlock", "account import",
-		"account explain", "account welcome", "passkeys list", "passkeys remove", "devices list", "devices remove", "tokens", "tokens list", "tokens issue", "tokens remove", "company", "company erase", "company rename", "company rotate-key",
-		"account export", "import", "export", "backup-codes", "sessions", "sessions list", "sessions end", "doctor", "explain", "page", "rekey",
-	} {
-		if o := s.cliAt("", "", append(strings.Fields(command), "--help")...).want(0); !manual.MatchString(o.out) {
-			t.Errorf("%s: %s", command, o.out)
-		}
-	}
 	for typed, want := range map[string][]string{"s": {"set\tChanges an account", "show\t"}, "set alice --status ": {"restricted\n"}} {
 		out := get(s.caddy(append([]string{"__complete", "mnemogate", "account"}, strings.Split(typed, " ")...)...).Output())(t)
 		for _, line := range want {
@@ -106,20 +94,6 @@ func TestCommandsHaveManuals(t *testing.T) {
 			}
 		}
 	}
-}
-
-// A terminal would obey the characters that hide or move text. JSON escapes them.
-func TestTablesHaveNoCharactersThatATerminalObeys(t *testing.T) {
-	t.Parallel()
-	s := startSite(t, siteConfig{company: "captcha off\n" + account("alice", "")})
-	s.update("alice", func(a *record.Account) { a.LoginName, a.Question = "a\u009b2Jb\u202ec", "d\x1b[2Je\nf" })
-	for _, args := range []string{"account show alice", "account list"} {
-		if o := s.cli("", strings.Fields(args)...).want(0, "a\ufffd2Jb\ufffdc"); strings.ContainsAny(o.out, "\u009b\u202e\x1b") {
-			t.Errorf("%s: %q", args, o.out)
-		}
-	}
-	s.cli("", "account", "show", "alice").want(0, "d\ufffd[2Je\ufffdf")
-	s.cli("", "account", "list", "--json").want(0, "a\u009b2Jb\u202ec")
 }
 
 // A server that gives an import up has done the lines before the one that it names. The
@@ -156,8 +130,7 @@ func TestAnImportThatIsGivenUpTellsWhatWasDone(t *testing.T) {
 	}
 }
 
-// Over TCP, the address in events is that of the client, without its port.
-func TestEventsOfTheAdminEndpointHaveAddresses(t *testing.T) {
+func TestCommandsOverTCP(t *testing.T) {
 	t.Parallel()
 	addr, file := listener(t)
 	s := &site{backend: newRawBackend(t), sms: newWebhookSink(t), more: []*os.File{file}}
@@ -165,26 +138,38 @@ func TestEventsOfTheAdminEndpointHaveAddresses(t *testing.T) {
 		c := siteConfig{company: "captcha off\n" + account("alice", "")}
 		return strings.Replace(c.caddyfile(s.dir, s.sms.URL, s.backend.addr), "admin unix/"+s.dir+"/admin.sock", "admin fd/4", 1)
 	})
-	s.cliAt(addr, "", "account", "set", "alice", "--role", "tester").want(0)
-	var newest struct{ Address string }
-	must(t, json.Unmarshal([]byte(s.cliAt(addr, "", "account", "history", "alice", "--limit", "1", "--json").want(0, "account.changed").out), &newest))
-	if newest.Address != "127.0.0.1" {
-		t.Errorf("the address is %q", newest.Address)
-	}
+	s.run("the address in events is the client's, without its port", func(t *testing.T) {
+		s.cliAt(addr, "", "account", "set", "alice", "--role", "tester").want(0)
+		var newest struct{ Address string }
+		must(t, json.Unmarshal([]byte(s.cliAt(addr, "", "account", "history", "alice", "--limit", "1", "--json").want(0, "account.changed").out), &newest))
+		if newest.Address != "127.0.0.1" {
+			t.Errorf("the address is %q", newest.Address)
+		}
+	})
+	// A terminal would obey the characters that hide or move text. JSON escapes them.
+	s.run("tables have no characters that a terminal obeys", func(t *testing.T) {
+		s.update("alice", func(a *record.Account) { a.LoginName, a.Question = "a\u009b2Jb\u202ec", "d\x1b[2Je\nf" })
+		for _, args := range []string{"account show alice", "account list"} {
+			if o := s.cliAt(addr, "", strings.Fields(args)...).want(0, "a\ufffd2Jb\ufffdc"); strings.ContainsAny(o.out, "\u009b\u202e\x1b") {
+				t.Errorf("%s: %q", args, o.out)
+			}
+		}
+		s.cliAt(addr, "", "account", "show", "alice").want(0, "d\ufffd[2Je\ufffdf")
+		s.cliAt(addr, "", "account", "list", "--json").want(0, "a\u009b2Jb\u202ec")
+	})
 }
 
 // An operator whose admin endpoint is elsewhere, or strict, learns how to name or set it.
 func TestCommandsSayHowTheyReachTheAdminEndpoint(t *testing.T) {
 	t.Parallel()
-	s := startSite(t, siteConfig{company: "captcha off\n"})
-	for _, address := range []string{"http://localhost:2019", "https://localhost:2019", s.dir + "/admin.sock"} {
-		s.cliAt(address, "", "account", "list").want(1, "is not an address of an admin endpoint; write it like localhost:2019 or unix//run/caddy/admin.sock")
-	}
-	strict := startWith(t, &site{backend: newRawBackend(t), sms: newWebhookSink(t)}, func(s *site) string {
+	s := startWith(t, &site{backend: newRawBackend(t), sms: newWebhookSink(t)}, func(s *site) string {
 		socket := "admin unix/" + s.dir + "/admin.sock"
 		return strings.Replace(siteConfig{company: "captcha off\n"}.caddyfile(s.dir, s.sms.URL, s.backend.addr), socket, socket+" {\nenforce_origin\n}", 1)
 	})
-	strict.cli("", "account", "list").want(1, "the global option admin may have no enforce_origin")
+	for _, address := range []string{"http://localhost:2019", "https://localhost:2019", s.dir + "/admin.sock"} {
+		s.cliAt(address, "", "account", "list").want(1, "is not an address of an admin endpoint; write it like localhost:2019 or unix//run/caddy/admin.sock")
+	}
+	s.cli("", "account", "list").want(1, "the global option admin may have no enforce_origin")
 }
 
 // A mistyped command does nothing and fails, so that a script that ends sessions

@@ -427,10 +427,7 @@ func (a explodingAccounts) ByID(ctx context.Context, company string, id int64) (
 
 func (a explodingAccounts) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error)) (record.Account, error) {
 	explode("accounts.Update")
-	return a.Accounts.Update(ctx, company, id, func(a *record.Account) (bool, error) {
-		explode("accounts.Update.change")
-		return change(a)
-	})
+	return a.Accounts.Update(ctx, company, id, change)
 }
 
 func (a explodingAccounts) SetPassword(ctx context.Context, now time.Time, company string, id, generation int64, hash string, keep record.TokenHash, events ...record.OutboxEvent) error {
@@ -476,11 +473,6 @@ func (s explodingSessions) Replace(ctx context.Context, now time.Time, old recor
 func (s explodingSessions) Delete(ctx context.Context, hash record.TokenHash) error {
 	explode("sessions.Delete")
 	return s.Sessions.Delete(ctx, hash)
-}
-
-func (s explodingSessions) Charge(ctx context.Context, now time.Time, counters ...record.Counter) error {
-	explode("sessions.Charge")
-	return s.Sessions.Charge(ctx, now, counters...)
 }
 
 type bombSender struct{ noOptions }
