@@ -118,10 +118,15 @@ func TestBackupAndRestore(t *testing.T) {
 	s.cliAt("", "", "restore", file, "--to", s.dir+"/kept.db", "--keep-sessions").want(0, "sessions kept")
 }
 
-// A failed backup leaves no file.
-func TestBackupLeavesNoHalfFile(t *testing.T) {
+func TestBackupsOfASite(t *testing.T) {
 	t.Parallel()
-	s := adminSite(t, siteConfig{company: account("alice", "")})
+	s := adminSite(t, siteConfig{company: account("alice", "email customer@example.com"), handler: "health /health"})
+	s.run("the file of the store is moved away", func(t *testing.T) { fileOfTheStoreIsMovedAway(t, s) }) // before there is a backup
+	s.run("a failed backup leaves no file", func(t *testing.T) { failedBackupLeavesNoFile(t, s) })
+	s.run("restore guesses no file", func(t *testing.T) { restoreGuessesNoFile(t, s) })
+}
+
+func failedBackupLeavesNoFile(t *testing.T, s *site) {
 	onFullDisk := func(name string, writes func(file string) outcome) {
 		s.run(name, func(t *testing.T) {
 			dir := smallDisk(t)
@@ -141,7 +146,7 @@ func TestBackupLeavesNoHalfFile(t *testing.T) {
 			t.Fatalf("%v: %s", err, out)
 		}
 		to := filepath.Join(cmd.Dir, "restored.db")
-		s.cliAt("", "", "restore", filepath.Join(cmd.Dir, string(found[1])), "--to", to, "--json").want(0, `"accounts":1`, `"sessions_ended":0`)
+		s.cliAt("", "", "restore", filepath.Join(cmd.Dir, string(found[1])), "--to", to, "--json").want(0, `"accounts":2`, `"sessions_ended":2`)
 	})
 	s.run("a file that is there", func(t *testing.T) {
 		file := filepath.Join(t.TempDir(), "precious")
@@ -225,9 +230,7 @@ func TestRestoreOfOneStoreOfTwo(t *testing.T) {
 
 // If the store's file is moved away, nothing seems to succeed any more, and nothing makes an
 // empty file in its place.
-func TestTheFileOfTheStoreIsMovedAway(t *testing.T) {
-	t.Parallel()
-	s := adminSite(t, siteConfig{company: account("alice", ""), handler: "health /health"})
+func fileOfTheStoreIsMovedAway(t *testing.T, s *site) {
 	s.login("alice")
 	file, backup := s.dir+"/mnemogate.db", s.dir+"/backup.db"
 	must(t, os.Rename(file, file+".away"))
@@ -282,9 +285,7 @@ func TestADamagedStoreIsNoticed(t *testing.T) {
 // If a configuration names no file for its store, or one by a relative path, the file
 // depends on the environment of the service. The operator who restores a backup may have
 // another environment. So restore refuses unless it is told where to put the file.
-func TestRestoreGuessesNoFile(t *testing.T) {
-	t.Parallel()
-	s := adminSite(t, siteConfig{company: account("alice", "email customer@example.com")})
+func restoreGuessesNoFile(t *testing.T, s *site) {
 	backup := filepath.Join(s.dir, "backup.db")
 	s.cli("", "backup", "--output", backup).want(0)
 	store := "store sqlite " + s.dir + "/mnemogate.db"
@@ -299,7 +300,7 @@ func TestRestoreGuessesNoFile(t *testing.T) {
 			if _, err := os.Stat(filepath.Join(s.dir, "data", "caddy", "mnemogate")); err == nil {
 				t.Error("it restored into the data directory")
 			}
-			restore("--to", filepath.Join(t.TempDir(), "to.db")).want(0, "accounts restored: 1")
+			restore("--to", filepath.Join(t.TempDir(), "to.db")).want(0, "accounts restored: 2")
 		})
 	}
 	s.run("no configuration", func(t *testing.T) {
@@ -320,10 +321,10 @@ func TestRestoreGuessesNoFile(t *testing.T) {
 		changed := bytes.Replace(data, []byte("customer"), []byte("operator"), 1)
 		restore(changed).want(1, "does not match its checksum")
 		restore(changed, "--unverified").want(1, "does not match its checksum")
-		restore(data).want(0, "accounts restored: 1")
+		restore(data).want(0, "accounts restored: 2")
 		older := data[:len(data)/4096*4096]
 		restore(older).want(1, "has no checksum", "--unverified")
-		restore(older, "--unverified").want(0, "accounts restored: 1")
+		restore(older, "--unverified").want(0, "accounts restored: 2")
 	})
 }
 

@@ -389,6 +389,8 @@ func withoutOptionsAllIsTheApplications(t *testing.T, s *site) {
 			t.Errorf("the application got %s", a.Body)
 		}
 	}
+	s.ask("POST", "/acme/v2/stepup", "Content-Length: 0\r\n").want(wire.ErrHeaderMissing)
+	s.ask("POST", "/acme/v2/stepup", bearer(token)+"Content-Length: 0\r\n").wantStatus(200) // nothing may ask for one
 	s.me("GET", "sessions", "", nil).want(wire.ErrHeaderMissing)
 	s.ask("GET", "/", handshake("chat, mnemogate.bearer."+token)).want(wire.ErrHeaderMissing)
 	s.open("/", bearer(token)+handshake("chat, mnemogate.bearer.x"), 101)

@@ -53,7 +53,8 @@ func (s *site) importAll(query, lines string) (map[int]api.Failure, api.Counts) 
 
 func TestImport(t *testing.T) {
 	t.Parallel()
-	s := adminSite(t, siteConfig{})
+	s := adminSite(t, siteConfig{more: "company slow {\napi_key other-key\ncaptcha off\n}\n"})
+	answersComeWhileItReads := s.importsSlowly(t)
 	bad := map[int]string{ // the field at fault, by line
 		7: "", 100: "primary_phone", 500: "password_hash", 501: "password_hash", 502: "control_answer_hash", 503: "backup_code_hashes", 900: "colour", 1200: "", 1500: "login_name", 1501: "primary_email", 1600: "password", 1999: "profile_mnemocode",
 	}
@@ -209,7 +210,7 @@ func TestImport(t *testing.T) {
 		}
 		s.post("auth/checkcredentials", "", fields{"login_id": "kc", "password": "password"}).wantState(record.Authorized)
 	})
-	s.run("answers come while it reads", s.importsSlowly)
+	s.run("answers come while it reads", answersComeWhileItReads)
 	s.run("it outlives reloads", s.importsOverReloads)
 	s.wantNoneLogged("mIJxfrCaEI3", "pässwörd")
 }
@@ -251,10 +252,11 @@ func TestImportTakesTheCompanysOwnHashes(t *testing.T) {
 	}
 }
 
-// importsSlowly checks that answers come while lines are still read.
-func (s *site) importsSlowly(t *testing.T) {
+// importsSlowly begins an import into the company slow. What it returns waits for its end, and
+// checks that answers came while lines were still read.
+func (s *site) importsSlowly(t *testing.T) func(*testing.T) {
 	r, w := io.Pipe()
-	request := get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1/mnemogate/acme/import", r))(t)
+	request := get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1/mnemogate/slow/import", r))(t)
 	answered := make(chan *http.Response, 1)
 	go func() {
 		response, err := s.adminClient().Do(request)
@@ -263,27 +265,29 @@ func (s *site) importsSlowly(t *testing.T) {
 		}
 		answered <- response
 	}()
-	get(io.WriteString(w, "nonsense\n"))(t)
-	// The failures of all lines exceed the server's buffer for a response.
 	go func() {
 		defer w.Close()
-		for range 1000 {
-			if _, err := io.WriteString(w, "nonsense\n"); err != nil {
-				t.Error(err)
-				return
-			}
+		// The failures of all lines exceed the server's buffer for a response.
+		if _, err := io.WriteString(w, strings.Repeat("nonsense\n", 1001)); err != nil {
+			t.Error(err)
+			return
 		}
 		time.Sleep(11 * time.Second) // longer than Caddy's deadline for requests
 		_, _ = io.WriteString(w, importLine(5000)+"\n")
 	}()
-	response := <-answered
-	defer response.Body.Close()
-	lines, last := 0, ""
-	for scanner := bufio.NewScanner(response.Body); scanner.Scan(); lines++ {
-		last = scanner.Text()
-	}
-	if lines != 1002 || last != `{"created":1,"updated":0,"skipped":0,"failed":1001}` {
-		t.Errorf("got %d lines, the last %s", lines, last)
+	return func(t *testing.T) {
+		response := <-answered
+		if response == nil {
+			return
+		}
+		defer response.Body.Close()
+		lines, last := 0, ""
+		for scanner := bufio.NewScanner(response.Body); scanner.Scan(); lines++ {
+			last = scanner.Text()
+		}
+		if lines != 1002 || last != `{"created":1,"updated":0,"skipped":0,"failed":1001}` {
+			t.Errorf("got %d lines, the last %s", lines, last)
+		}
 	}
 }
 
@@ -306,7 +310,7 @@ func (s *site) importsOverReloads(t *testing.T) {
 		}
 		done <- nil
 	}()
-	told := strings.TrimSpace(s.cli(lines.String(), "account", "import", "--json").want(0).out)
+	told := strings.TrimSpace(s.cli(lines.String(), "--company", "acme", "account", "import", "--json").want(0).out)
 	var counts fields
 	must(t, json.Unmarshal([]byte(told[strings.LastIndex(told, "\n")+1:]), &counts))
 	if err := <-done; err != nil {

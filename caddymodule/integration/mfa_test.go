@@ -112,8 +112,7 @@ func TestChangesOfFactorsNeedTheOtherFactor(t *testing.T) {
 	s.me("POST", "totp", s.login("frank"), nil).wantStatus(200)
 }
 
-// The step-up takes the cookie, under the rules against cross-site requests. It exists only
-// where something may ask for it.
+// The step-up takes the cookie, under the rules against cross-site requests.
 func TestACookieIsRaised(t *testing.T) {
 	t.Parallel()
 	s := startSite(t, siteConfig{company: people, handler: "cookie\nmfa /pay/*"})
@@ -134,10 +133,6 @@ func TestACookieIsRaised(t *testing.T) {
 	begun.wantHeader("Vary", "Authorization, Cookie")
 	post("stepup/check", own, s.encoded(fields{"stepup_token": begun.str("stepup_token"), "otp": s.sms.last("otp.stepup", "code")})).wantStatus(200)
 	s.ask("GET", "/pay/x", cookie).wantStatus(200)
-
-	none := startSite(t, siteConfig{company: people})
-	none.ask("POST", "/acme/v2/stepup", "Content-Length: 0\r\n").want(wire.ErrHeaderMissing) // a path of the application
-	none.ask("POST", "/acme/v2/stepup", bearer(none.login("alice@example.com"))+"Content-Length: 0\r\n").wantStatus(200)
 }
 
 // Contract, section 21: a browser on a path that names no company is led to the page of its

@@ -545,27 +545,31 @@ func TestTheExampleReceivesEvents(t *testing.T) {
 	t.Parallel()
 	storetest.NeedPeers(t, peersDir)
 	program := string(get(os.ReadFile("../../docs/examples/events/receiver.mjs"))(t))
-	const newer = "whsec_YSBuZXdlciBzZWNyZXQgb2YgdGhlIGV2ZW50cw=="
-	for name, known := range map[string]string{"the older secret": eventsSecret, "the newer secret": newer} {
-		t.Run(name, func(t *testing.T) {
-			url, out := runReceiver(t, program, "EVENTS_SECRET="+known)
-			s := startSite(t, siteConfig{company: roomy + account("alice", "") + fmt.Sprintf(
-				"events webhook %s {\nsecret %s %s\nretry 100ms\n}\n", url, newer, eventsSecret)})
-			s.admin("PATCH", "accounts/alice", fields{"role": "editor"}).wantStatus(200)
-			s.admin("DELETE", "accounts/alice", nil)
-			lines := bufio.NewReader(out)
-			for _, want := range []string{"account.created alice\n", "account.changed alice\n", "account.deleted alice\n"} {
-				if got, err := lines.ReadString('\n'); got != want {
-					t.Fatalf("the receiver got %q, want %q: %v", got, want, err)
-				}
+	const newerSecret = "whsec_YSBuZXdlciBzZWNyZXQgb2YgdGhlIGV2ZW50cw=="
+	olderURL, older := runReceiver(t, program, "EVENTS_SECRET="+eventsSecret)
+	newerURL, newer := runReceiver(t, program, "EVENTS_SECRET="+newerSecret)
+	sends := func(url string) string {
+		return roomy + account("alice", "") + fmt.Sprintf("events webhook %s {\nsecret %s %s\nretry 100ms\n}\n", url, newerSecret, eventsSecret)
+	}
+	s := startSite(t, siteConfig{company: sends(olderURL), more: "company umbra {\napi_key other-key\n" + sends(newerURL) + "}\n"})
+	for _, c := range []struct {
+		company, url string
+		out          io.Reader
+	}{{"acme", olderURL, older}, {"umbra", newerURL, newer}} {
+		s.adminRaw("PATCH", c.company+"/accounts/alice", `{"role":"editor"}`).wantStatus(200)
+		s.adminRaw("DELETE", c.company+"/accounts/alice", "").wantStatus(204)
+		lines := bufio.NewReader(c.out)
+		for _, want := range []string{"account.created alice\n", "account.changed alice\n", "account.deleted alice\n"} {
+			if got, err := lines.ReadString('\n'); got != want {
+				t.Fatalf("the receiver got %q, want %q: %v", got, want, err)
 			}
-			response := get(client.Post(url, "application/json", strings.NewReader(`{"type":"account.deleted","data":{}}`)))(t)
-			_, _ = io.Copy(io.Discard, response.Body)
-			_ = response.Body.Close()
-			if response.StatusCode != 401 {
-				t.Errorf("an event without a signature: got %s, want 401", response.Status)
-			}
-		})
+		}
+		response := get(client.Post(c.url, "application/json", strings.NewReader(`{"type":"account.deleted","data":{}}`)))(t)
+		_, _ = io.Copy(io.Discard, response.Body)
+		_ = response.Body.Close()
+		if response.StatusCode != 401 {
+			t.Errorf("an event without a signature: got %s, want 401", response.Status)
+		}
 	}
 }
 
