@@ -103,6 +103,13 @@ func (w watched) Touch(ctx context.Context, now time.Time, hash record.TokenHash
 	return w.Sessions.Touch(ctx, now, hash, expires)
 }
 
+func (w watched) Raise(ctx context.Context, now time.Time, hash record.TokenHash, from, to record.Profile) error {
+	if err := w.see(seen{method: "Raise"}); err != nil {
+		return err
+	}
+	return w.Sessions.Raise(ctx, now, hash, from, to)
+}
+
 func (w watched) SpendCode(ctx context.Context, now time.Time, company string, hash record.TokenHash, state record.State, counters ...record.Counter) (record.Session, error) {
 	if err := w.see(seen{method: "SpendCode"}); err != nil {
 		return record.Session{}, err

@@ -191,9 +191,6 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 	if stored.Generation != before.Generation {
 		e := record.Revocation{Company: stored.Company, Account: stored.ID, Generation: stored.Generation, Keep: keep}
 		revokeErr = ad.revoke(ctx, e, record.EndedByChange)
-		if revokeErr == nil && keep != (record.TokenHash{}) {
-			revokeErr = ad.Refresh(ctx, keep, stored)
-		}
 	}
 	ad.notify(ctx, before, stored, changes.Fields)
 	if slices.Contains(changes.Fields, "password") && stored.PasswordHash != "" {

@@ -46,9 +46,10 @@ func (m *Manager) abandon(ctx context.Context, hash record.TokenHash) {
 }
 
 // RevokeAll revokes the sessions of older session generations of an account or a
-// company. It emits an event for each session of an account, or one for a company. The
-// events are copies of by, which says who revoked the sessions and why. If RevokeAll
-// fails, Run retries until it succeeds.
+// company. The session that it spares gets the account's present values. RevokeAll emits
+// an event for each session of an account, or one for a company. The events are copies of
+// by, which says who revoked the sessions and why. If RevokeAll fails, Run retries until
+// it succeeds.
 func (m *Manager) RevokeAll(ctx context.Context, e record.Revocation, by record.Event) error {
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish its revocation
 	events, unlisted := m.revocationEvents(ctx, e, by)
@@ -61,10 +62,46 @@ func (m *Manager) RevokeAll(ctx context.Context, e record.Revocation, by record.
 	for _, event := range events {
 		m.Emit(ctx, event)
 	}
+	if e.Account != 0 && e.Keep != (record.TokenHash{}) {
+		if err := m.refresh(ctx, e); err != nil {
+			return err
+		}
+	}
 	if err := m.Accounts.RevocationDone(ctx, e); err != nil {
 		m.Warn("a revocation that was done will be done again", "company", e.Company, "error", err)
 	}
 	return nil
+}
+
+// refresh gives the session that a revocation has spared the account's present values.
+// Backends get them with its next request. After it has stored values, refresh looks again:
+// another change of the account may have come in between, and found nothing to refresh.
+func (m *Manager) refresh(ctx context.Context, e record.Revocation) error {
+	for range raises {
+		found, err := m.Sessions.Get(ctx, e.Keep)
+		if errors.Is(err, record.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return wire.Unavailable("loading the session", err)
+		}
+		a, err := m.Accounts.ByID(ctx, e.Company, e.Account)
+		if errors.Is(err, record.ErrNotFound) {
+			return nil // its deletion ends the session
+		}
+		if err != nil {
+			return wire.Unavailable("loading the account", err)
+		}
+		present := found.Profile.Of(a, m.Forwarded)
+		if present == found.Profile || found.State != record.Authorized || !m.Now().Before(found.Expires) {
+			return nil
+		}
+		err = m.Sessions.Raise(ctx, m.Now(), e.Keep, found.Profile, present)
+		if err != nil && !errors.Is(err, record.ErrConflict) {
+			return wire.Unavailable("refreshing the session", err)
+		}
+	}
+	return wire.Unavailable("refreshing the session", record.ErrConflict)
 }
 
 // revocationEvents returns the events of the sessions that RevokeAll is about to revoke,

@@ -184,29 +184,3 @@ func (c *Call) raise(ctx context.Context, by record.AuthMethods) error {
 	}
 	return wire.Unavailable("raising the session", record.ErrConflict)
 }
-
-// Refresh gives the session that a change of its account has spared the account's present
-// values. Backends get them with its next request.
-func (m *Manager) Refresh(ctx context.Context, spared record.TokenHash, a record.Account) error {
-	for range raises {
-		found, err := m.Sessions.Get(ctx, spared)
-		if errors.Is(err, record.ErrNotFound) {
-			return nil
-		}
-		if err != nil {
-			return wire.Unavailable("loading the session", err)
-		}
-		present := found.Profile.Of(a, m.Forwarded)
-		if present == found.Profile {
-			return nil
-		}
-		err = m.Sessions.Raise(ctx, m.Now(), spared, found.Profile, present)
-		if err == nil {
-			return nil
-		}
-		if !errors.Is(err, record.ErrConflict) {
-			return wire.Unavailable("refreshing the session", err)
-		}
-	}
-	return nil // it is over, or was raised each time and has the values of the last login
-}

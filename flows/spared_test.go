@@ -1,0 +1,84 @@
+package flows_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/mnemogate/mnemogate/flows/manage"
+	"github.com/mnemogate/mnemogate/flows/record"
+)
+
+// newSpared returns a harness that forwards emails, and the token and id of a session that
+// changes are to spare.
+func newSpared(t *testing.T) (b *harness, token, id string) {
+	b = newHarness(t)
+	b.Forwarded = []record.ProfileField{record.ProfileEmail}
+	token = b.sessionIn(record.Authorized)
+	return b, token, b.idOf(token)
+}
+
+// changeEmail changes the email and spares the session with an id.
+func (b *harness) changeEmail(email, id string) error {
+	_, _, err := b.admin().Change(b.t.Context(), mnemocode, manage.Change{Keep: id, Apply: func(a *record.Account) error {
+		a.Email = email
+		return nil
+	}})
+	return err
+}
+
+// wantForwarded checks which email backends get for a session.
+func (b *harness) wantForwarded(token, email string) {
+	b.t.Helper()
+	s, err := b.authorize(token)
+	must(b.t, err)
+	if got := s.Profile.Value(record.ProfileEmail); got != email {
+		b.t.Errorf("backends get %q, want %q", got, email)
+	}
+}
+
+// A change succeeds only once backends get its values for the session that it spares.
+func TestASparedSessionHasTheNewValuesWhenAChangeSucceeds(t *testing.T) {
+	b, token, id := newSpared(t)
+	down := b.fails("Raise")
+	down.Store(true)
+	for range 2 {
+		if err := b.changeEmail("new@example.com", id); !errors.Is(err, manage.ErrRevocationPending) {
+			t.Fatalf("got %v, want ErrRevocationPending", err)
+		}
+	}
+	down.Store(false)
+	must(t, b.changeEmail("new@example.com", id))
+	b.wantForwarded(token, "new@example.com")
+}
+
+// Nobody repeats the change of a process that crashes.
+func TestASparedSessionGetsTheNewValuesAfterACrash(t *testing.T) {
+	b, token, _ := newSpared(t)
+	b.update(true, func(a *record.Account) { a.Email, a.Keep = "new@example.com", record.HashToken(token) })
+	b.wantForwarded(token, "new@example.com")
+}
+
+// Of changes that overlap, the last one counts, even if it restores what was there before.
+func TestASparedSessionHasTheValuesOfTheLastChange(t *testing.T) {
+	for _, last := range []string{"last@example.com", email} {
+		for _, during := range []string{"Get", "Raise"} {
+			t.Run(during+" "+last, func(t *testing.T) {
+				b, token, id := newSpared(t)
+				ended, overlapped := false, false
+				b.watch(func(c seen) error {
+					ended = ended || c.method == "End"
+					if ended && !overlapped && c.method == during {
+						overlapped = true
+						must(t, b.changeEmail(last, id))
+					}
+					return nil
+				})
+				must(t, b.changeEmail("first@example.com", id))
+				if !overlapped {
+					t.Fatal("the changes did not overlap")
+				}
+				b.wantForwarded(token, last)
+			})
+		}
+	}
+}
