@@ -144,6 +144,7 @@ func TestOAuth2TellsARefusalFromAnOutage(t *testing.T) {
 			"userinfo": newOAuth2(t, goodToken, c.handler),
 		} {
 			t.Run(name+"/"+endpoint, func(t *testing.T) {
+				t.Parallel()
 				_, err := p.Exchange(t.Context(), grant)
 				guesttest.NoSecrets(t, err, "hidden")
 				if refused := c.says.refuses(endpoint == "token"); errors.Is(err, wire.ErrOAuthFailed) != refused || err == nil || !c.says.blames(err, endpoint == "token") {

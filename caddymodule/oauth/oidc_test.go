@@ -498,6 +498,7 @@ func TestOIDCTellsARefusalFromAnOutage(t *testing.T) {
 	for name, c := range misbehaviours {
 		for _, path := range []string{"/token", "/keys", "/.well-known/openid-configuration"} {
 			t.Run(name+path, func(t *testing.T) {
+				t.Parallel()
 				f := newIssuer(t)
 				f.handlers[path] = c.handler
 				f.handlers["/elsewhere"] = func(http.ResponseWriter, *http.Request) { t.Error("the redirect was followed") }
