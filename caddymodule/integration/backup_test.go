@@ -351,26 +351,3 @@ func TestARemovedLogLosesNothing(t *testing.T) {
 	s.get("/", ended).want(wire.ErrTokenInvalid)
 	s.cli("", "doctor").want(0)
 }
-
-// A path that leads to something else is refused, and what is there stays as it is.
-func TestAStoreIsNoOtherFile(t *testing.T) {
-	t.Parallel()
-	s := startSite(t, siteConfig{company: roomy + account("alice", "")})
-	other := s.dir + "/notes"
-	must(t, os.WriteFile(other, []byte(strings.Repeat("a note\n", 1000)), 0o644))
-	for path, want := range map[string]string{
-		other:                 "file is not a database",
-		s.dir + "/admin.sock": "it is no regular file; name one",
-	} {
-		err := s.reload(siteConfig{stores: "store sqlite " + path, company: roomy + account("alice", "")})
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: got %v, want %q", path, err, want)
-		}
-	}
-	info, err := os.Stat(other)
-	must(t, err)
-	if runtime.GOOS != "windows" && info.Mode().Perm() != 0o644 {
-		t.Errorf("it has the mode %v", info.Mode())
-	}
-	s.login("alice")
-}
