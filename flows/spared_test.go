@@ -3,9 +3,12 @@ package flows_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
 // newSpared returns a harness that forwards emails, and the token and id of a session that
@@ -81,4 +84,22 @@ func TestASparedSessionHasTheValuesOfTheLastChange(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The removal of an issued token ends no session, and does what an earlier change has left.
+func TestARemovedTokenEndsNoSparedSession(t *testing.T) {
+	b, token, id := newSpared(t)
+	other := b.sessionIn(record.Authorized)
+	b.company.IssuedTokens = tenant.IssuedTokens{Lifetime: tenant.Duration(time.Hour), PerAccount: 1}
+	_, issued, err := b.admin().IssueToken(t.Context(), mnemocode, manage.TokenWish{Name: "nightly", Paths: []string{"/*"}, Methods: []string{"GET"}})
+	must(t, err)
+	down := b.fails("End")
+	down.Store(true)
+	if err := b.changeOwn(manage.PasswordChange{Current: password, New: newSecret, Keep: id}); !errors.Is(err, manage.ErrRevocationPending) {
+		t.Fatalf("got %v, want ErrRevocationPending", err)
+	}
+	down.Store(false)
+	must(t, b.admin().RemoveToken(t.Context(), mnemocode, issued.ID, false))
+	b.wantLive(token, nil)
+	b.wantLive(other, wire.ErrTokenInvalid)
 }

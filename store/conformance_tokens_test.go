@@ -2,7 +2,6 @@ package store
 
 import (
 	"reflect"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -57,13 +56,47 @@ var tokenCases = []accountsCase{
 			} {
 				wantErr(t, what, err, record.ErrNotFound)
 			}
-			wantEqual(t, "generation", get[int64](t)(one.DeleteToken(bg, "acme", a.ID, x.ID, true)), a.Generation)
+			revocation := get[record.Revocation](t)(one.DeleteToken(bg, "acme", a.ID, x.ID, true))
+			wantEqual(t, "revocation", revocation, record.Revocation{Company: "acme", Account: a.ID, Generation: a.Generation, Token: revocation.Token})
 			wantEqual(t, "the account's generation", get[record.Account](t)(two.ByID(bg, "acme", a.ID)).Generation, a.Generation)
 			wantEqual(t, "left", tokensOf(t, two, a), []string{"y"})
-			pending := get[[]record.Revocation](t)(two.PendingRevocations(bg, record.Revocation{}, 10))
-			if !slices.Contains(pending, record.Revocation{Company: "acme", Account: a.ID, Generation: a.Generation}) {
-				t.Errorf("pending are %v", pending)
+			wantEqual(t, "pending", pendingRevocations(t, two), map[record.Revocation]bool{revocation: true})
+		},
+	},
+	{
+		name:    "pending revocations of issued tokens",
+		promise: "The revocation that DeleteToken leaves replaces one of the same generation and spares the same session. RevocationDone of an earlier one leaves it.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a := create(t, one, plain("acme", "m1"))
+			remove := func(name string) record.Revocation {
+				t.Helper()
+				must(t, one.AddToken(bg, a, issued(a.ID, name), 5))
+				return get[record.Revocation](t)(two.DeleteToken(bg, "acme", a.ID, "id of "+name, false))
 			}
+			wantPending := func(e record.Revocation) {
+				t.Helper()
+				wantEqual(t, "pending", pendingRevocations(t, two), map[record.Revocation]bool{e: true})
+			}
+			first := remove("first")
+			second := remove("second")
+			must(t, one.RevocationDone(bg, first))
+			wantPending(second)
+			must(t, one.RevocationDone(bg, second))
+			third := remove("third")
+			must(t, one.RevocationDone(bg, second))
+			wantPending(third)
+
+			must(t, one.SetPassword(bg, t0, "acme", a.ID, a.Generation, "h", hash("s")))
+			a.Generation++
+			changed := record.Revocation{Company: "acme", Account: a.ID, Generation: a.Generation, Keep: hash("s")}
+			must(t, two.RevocationDone(bg, third))
+			wantPending(changed)
+			fourth := remove("fourth")
+			wantEqual(t, "session", fourth.Keep, hash("s"))
+			must(t, two.RevocationDone(bg, changed))
+			wantPending(fourth)
+			must(t, two.RevocationDone(bg, fourth))
+			wantEqual(t, "pending", len(pendingRevocations(t, one)), 0)
 		},
 	},
 	{

@@ -146,7 +146,7 @@ func (ad *Admin) RemoveToken(ctx context.Context, mnemocode, id string, acting b
 	if err != nil {
 		return err
 	}
-	generation, err := ad.Accounts.DeleteToken(ctx, a.Company, a.ID, id, acting)
+	revocation, err := ad.Accounts.DeleteToken(ctx, a.Company, a.ID, id, acting)
 	if errors.Is(err, record.ErrNotFound) {
 		if err := ad.revokePending(ctx, a); err != nil { // an earlier request may have removed it
 			return err
@@ -157,7 +157,7 @@ func (ad *Admin) RemoveToken(ctx context.Context, mnemocode, id string, acting b
 		return adminError("removing the token", err)
 	}
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
-	err = ad.revoke(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: generation}, record.EndedByChange)
+	err = ad.revoke(ctx, revocation, record.EndedByChange)
 	removed := ad.event(record.AccountTokenRemoved, a)
 	removed.Reason = id
 	ad.emit(ctx, removed)

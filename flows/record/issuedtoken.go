@@ -53,7 +53,8 @@ type IssuedTokens interface {
 	UseToken(ctx context.Context, hash TokenHash, at time.Time) error
 	// DeleteToken removes the account's token with this ID and stores a pending revocation
 	// of the account's present Generation, which it returns. That ends no session, but
-	// makes each node forget the token. If acting is set, only a token with an Actor is
-	// removed. DeleteToken returns ErrNotFound if there is no such token.
-	DeleteToken(ctx context.Context, company string, account int64, id string, acting bool) (generation int64, err error)
+	// makes each node forget the token. It replaces a pending revocation of the same
+	// Generation, and spares the same session. If acting is set, only a token with an Actor
+	// is removed. DeleteToken returns ErrNotFound if there is no such token.
+	DeleteToken(ctx context.Context, company string, account int64, id string, acting bool) (Revocation, error)
 }

@@ -231,8 +231,7 @@ type PendingRevocations interface {
 	// PendingRevocations returns up to limit pending revocations, ordered by
 	// company and account, starting after the company and account of after.
 	PendingRevocations(ctx context.Context, after Revocation, limit int) ([]Revocation, error)
-	// RevocationDone removes a pending revocation, unless its generation has
-	// increased since.
+	// RevocationDone removes a pending revocation, unless a later one has replaced it.
 	RevocationDone(ctx context.Context, done Revocation) error
 }
 
@@ -432,6 +431,9 @@ type Revocation struct {
 	Account    int64
 	Generation int64
 	Keep       TokenHash // zero for none
+	// Token is for the store. It tells a revocation that DeleteToken has stored from the
+	// others of its Generation; 0 for those of the other methods.
+	Token int64
 }
 
 // AllGenerations is the Generation of a deleted account's revocation.

@@ -679,19 +679,23 @@ func (s accounts) UseToken(ctx context.Context, hash record.TokenHash, at time.T
 	})
 }
 
-func (s accounts) DeleteToken(ctx context.Context, company string, id int64, tokenID string, acting bool) (int64, error) {
-	return ask(ctx, s.link, &s.mu, "accounts.delete_token", func() (int64, error) {
+func (s accounts) DeleteToken(ctx context.Context, company string, id int64, tokenID string, acting bool) (record.Revocation, error) {
+	return ask(ctx, s.link, &s.mu, "accounts.delete_token", func() (record.Revocation, error) {
 		r, err := s.row(company, id)
 		if err != nil {
-			return 0, err
+			return record.Revocation{}, err
 		}
 		left := slices.DeleteFunc(slices.Clone(r.tokens), func(t token) bool { return t.ID == tokenID && (!acting || t.Actor != "") })
 		if len(left) == len(r.tokens) {
-			return 0, record.ErrNotFound
+			return record.Revocation{}, record.ErrNotFound
 		}
 		r.tokens = left
 		s.revokeLater(company, id, r.Generation, record.TokenHash{})
-		return r.Generation, nil
+		of := account{company, id}
+		e := s.pending[of]
+		e.Token = s.next()
+		s.pending[of] = e
+		return e, nil
 	})
 }
 
@@ -765,7 +769,7 @@ func (s accounts) PendingRevocations(ctx context.Context, after record.Revocatio
 
 func (s accounts) RevocationDone(ctx context.Context, done record.Revocation) error {
 	return s.do(ctx, "revocation_done", func() error {
-		if of := (account{done.Company, done.Account}); s.pending[of].Generation <= done.Generation {
+		if of := (account{done.Company, done.Account}); s.pending[of].Generation == done.Generation && s.pending[of].Token == done.Token {
 			delete(s.pending, of)
 		}
 		return nil

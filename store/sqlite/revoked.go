@@ -104,7 +104,7 @@ const (
 			(SELECT company, account FROM revocations WHERE expires < ? AND uncleared = 0 LIMIT +?)`
 )
 
-const uncleared = `SELECT company, account, generation, x'' FROM revocations WHERE uncleared = 1 LIMIT 1`
+const uncleared = `SELECT company, account, generation, x'', 0 FROM revocations WHERE uncleared = 1 LIMIT 1`
 
 func (s sessions) Sweep(ctx context.Context, now time.Time) error {
 	before := record.Micros(now.Add(-record.KeepExpired))

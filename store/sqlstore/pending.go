@@ -8,7 +8,7 @@ import (
 
 const addPending = `
 	INSERT INTO pending_revocations (company, account, generation, keep) VALUES ($1, $2, $3, $4)
-	ON CONFLICT (company, account) DO UPDATE SET generation = excluded.generation, keep = excluded.keep
+	ON CONFLICT (company, account) DO UPDATE SET generation = excluded.generation, keep = excluded.keep, token = 0
 	WHERE excluded.generation > pending_revocations.generation`
 
 // revokeLater stores a pending revocation and the outbox events of the change that
@@ -30,10 +30,10 @@ func (s Accounts) NewCompanyGeneration(ctx context.Context, company string) (rec
 // A company's revocation is pending while ended, the generation of its last completed
 // revocation, is lower than the one in column generation.
 const pendingRevocations = `
-	SELECT * FROM (SELECT company, account, generation, keep FROM pending_revocations WHERE (company, account) > ($1, $2)
+	SELECT * FROM (SELECT company, account, generation, keep, token FROM pending_revocations WHERE (company, account) > ($1, $2)
 		ORDER BY company, account LIMIT CAST($3 AS bigint)) AS accounts
 	UNION ALL
-	SELECT * FROM (SELECT company, 0, generation, CAST(NULL AS bytea) FROM company_generations WHERE company > $1 AND revoked < generation
+	SELECT * FROM (SELECT company, 0, generation, CAST(NULL AS bytea), 0 FROM company_generations WHERE company > $1 AND revoked < generation
 		ORDER BY company LIMIT CAST($3 AS bigint)) AS companies
 	ORDER BY company, account LIMIT CAST($3 AS bigint)`
 
@@ -43,12 +43,12 @@ func (s Accounts) PendingRevocations(ctx context.Context, after record.Revocatio
 
 // ScanRevocation reads a row of pendingRevocations.
 func ScanRevocation(row Scanner) (e record.Revocation, err error) {
-	err = row.Scan(&e.Company, &e.Account, &e.Generation, Hash(&e.Keep))
+	err = row.Scan(&e.Company, &e.Account, &e.Generation, Hash(&e.Keep), &e.Token)
 	return e, err
 }
 
 const (
-	deletePending  = `DELETE FROM pending_revocations WHERE company = $1 AND account = $2 AND generation <= $3`
+	deletePending  = `DELETE FROM pending_revocations WHERE company = $1 AND account = $2 AND generation = $3 AND token = $4`
 	companyRevoked = `UPDATE company_generations SET revoked = $2 WHERE company = $1 AND revoked < $2`
 )
 
@@ -56,5 +56,5 @@ func (s Accounts) RevocationDone(ctx context.Context, e record.Revocation) error
 	if e.Account == 0 {
 		return Change(ctx, s, "accounts.revocation_done: completing a revocation", nil, companyRevoked, e.Company, e.Generation)
 	}
-	return Change(ctx, s, "accounts.revocation_done: completing a revocation", nil, deletePending, e.Company, e.Account, e.Generation)
+	return Change(ctx, s, "accounts.revocation_done: completing a revocation", nil, deletePending, e.Company, e.Account, e.Generation, e.Token)
 }

@@ -23,8 +23,13 @@ const (
 	tokenByHash = selectToken + ` AND hash = $1`
 	tokensOf    = selectToken + ` AND (company = $1) IS TRUE AND account = $2 AND expires > $3 ORDER BY number`
 	useToken    = `UPDATE tokens SET last_used = $2 WHERE hash = $1 AND last_used < $2`
-	deleteToken = `DELETE FROM tokens WHERE account = $1 AND id = $2 AND (NOT $3 OR actor <> '')`
-	generation  = `SELECT generation FROM accounts WHERE ` + oneAccount
+	deleteToken = `DELETE FROM tokens WHERE account = $1 AND id = $2 AND (NOT $3 OR actor <> '') RETURNING number`
+	// A row that is there is of the present generation, and spares the same session as before.
+	addPendingToken = `
+		INSERT INTO pending_revocations (company, account, generation, token)
+		SELECT company, id, generation, CAST($3 AS bigint) FROM accounts WHERE ` + oneAccount + `
+		ON CONFLICT (company, account) DO UPDATE SET token = excluded.token
+		RETURNING company, account, generation, keep, token`
 
 	deleteTokens = `DELETE FROM tokens WHERE account = $1`
 )
@@ -59,21 +64,19 @@ func (s Accounts) UseToken(ctx context.Context, hash record.TokenHash, at time.T
 	return Change(ctx, s, "accounts.use_token: noting the use of a token", nil, useToken, hash[:], record.Micros(at))
 }
 
-func (s Accounts) DeleteToken(ctx context.Context, company string, account int64, id string, acting bool) (now int64, err error) {
+func (s Accounts) DeleteToken(ctx context.Context, company string, account int64, id string, acting bool) (e record.Revocation, err error) {
 	err = transact(ctx, s, "accounts.delete_token: removing a token", func(ctx context.Context, tx Queries) error {
 		if err := s.lockAccount(ctx, tx, company, account); err != nil {
 			return err
 		}
-		if err := ExecOr(ctx, tx, record.ErrNotFound, deleteToken, account, id, acting); err != nil {
+		var number int64
+		if err := tx.Row(ctx, deleteToken, account, id, acting).Scan(&number); err != nil {
 			return err
 		}
-		if err := tx.Row(ctx, generation, company, account).Scan(&now); err != nil {
-			return err
-		}
-		s.revokeLater(ctx, tx, record.Revocation{Company: company, Account: account, Generation: now}, nil)
-		return nil
+		e, err = ScanRevocation(tx.Row(ctx, addPendingToken, company, account, number))
+		return err
 	})
-	return now, err
+	return e, err
 }
 
 func scanToken(row Scanner) (*record.IssuedToken, error) {

@@ -85,9 +85,10 @@ CREATE TABLE pending_revocations (
 	company    text   COLLATE "C" NOT NULL,
 	account    bigint NOT NULL,
 	generation bigint NOT NULL,
-	number     bigint GENERATED ALWAYS AS IDENTITY UNIQUE,
 	-- The session that the revocation leaves; empty for none.
 	keep       bytea  NOT NULL DEFAULT '',
+	-- The number of the last token that was removed in the generation; 0 for none.
+	token      bigint NOT NULL DEFAULT 0,
 	PRIMARY KEY (company, account)
 );
 

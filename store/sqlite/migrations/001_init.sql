@@ -86,6 +86,8 @@ CREATE TABLE pending_revocations (
 	generation INTEGER NOT NULL,
 	-- The session that the revocation leaves; empty for none.
 	keep       BLOB    NOT NULL DEFAULT x'',
+	-- The number of the last token that was removed in the generation; 0 for none.
+	token      INTEGER NOT NULL DEFAULT 0,
 	PRIMARY KEY (company, account)
 ) STRICT, WITHOUT ROWID;
 
