@@ -204,12 +204,14 @@ func errorTable() string {
 }
 
 func everyError() []*wire.Error {
-	all := []*wire.Error{wire.ErrNoRoute, wire.ErrConflict, wire.ErrMethod, wire.ErrOtherBody}
+	all := []*wire.Error{wire.ErrNoRoute, wire.ErrConflict, wire.ErrMethod, wire.ErrOtherBody, wire.ErrEarlyData}
 	all = append(append(all, flows.Common...), flows.TokenErrors...)
 	for _, r := range flows.Routes {
 		all = append(all, r.Fails...)
 	}
-	slices.SortFunc(all, func(a, b *wire.Error) int { return cmp.Or(strings.Compare(a.Code, b.Code), a.Status-b.Status) })
+	slices.SortFunc(all, func(a, b *wire.Error) int {
+		return cmp.Or(strings.Compare(a.Code, b.Code), a.Status-b.Status, strings.Compare(a.Message, b.Message))
+	})
 	return slices.Compact(all)
 }
 

@@ -108,6 +108,9 @@ func (c *Call) serve(d *API) (err error) {
 	if c.App, err = d.App(c.Context()); err != nil {
 		return err
 	}
+	if bodies.IsEarly(c.Request) {
+		return &Error{Status: http.StatusTooEarly, Message: wire.ErrEarlyData.Message}
+	}
 	c.App.BeginCall()
 	defer c.App.EndCall()
 	route, err := c.route(d)

@@ -25,6 +25,10 @@ const Within = 10 * time.Second
 // sees the reset never reads the answer.
 const linger = time.Second
 
+// IsEarly reports whether a request came in early data (QUIC's 0-RTT, RFC 8470): anyone may
+// have sent it again, and nobody has proved yet that it comes from its address.
+func IsEarly(r *http.Request) bool { return r.TLS != nil && !r.TLS.HandshakeComplete }
+
 // Limit limits the time for the body to Within from now. Call it first for every
 // request that mnemogate answers itself. It also closes the connection after the
 // answer, since the server would otherwise read the body before it sends the answer.

@@ -370,9 +370,12 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 		t.company = "" // answered like an unknown company
 	}
 	defer bodies.Limit(w, r)()
-	if h.mayRepeat(r, t) {
+	switch {
+	case bodies.IsEarly(r): // limits must not count for an address that the client made up
+		h.refuse(w, r, wire.ErrEarlyData)
+	case h.mayRepeat(r, t):
 		h.serveOnce(w, r, t)
-	} else {
+	default:
 		h.respond(w, r, t)
 	}
 	return nil

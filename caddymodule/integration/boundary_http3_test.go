@@ -24,6 +24,8 @@ import (
 	"github.com/quic-go/quic-go/quicvarint"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
+	"github.com/mnemogate/mnemogate/flows/wire"
+	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
 // An h3site is a site that also accepts HTTP/3.
@@ -103,6 +105,57 @@ func (s *h3site) h3() *h3stream {
 	// before it repeats a lost packet.
 	_ = stream.SetDeadline(time.Now().Add(time.Minute))
 	return &h3stream{s.t, stream}
+}
+
+// early sends a request in early data, of a client whose address nobody has proved: it hears
+// the server, and sends nothing more.
+func (s *h3site) early(body string, fields ...string) (status, answer string) {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
+	defer cancel()
+	config := s.tls.Clone()
+	config.NextProtos, config.ClientSessionCache = []string{http3.NextProtoH3}, tls.NewLRUClientSessionCache(1)
+	before := get(quic.DialAddr(ctx, s.udp, config, nil))(s.t)
+	storetest.Eventually(s.t, 20*time.Second, "a session ticket", func() bool { _, has := config.ClientSessionCache.Get("localhost"); return has })
+	must(s.t, before.CloseWithError(0, ""))
+	flight := &firstFlight{PacketConn: get(net.ListenPacket("udp", "127.0.0.1:0"))(s.t), sent: make(chan struct{})}
+	transport := &quic.Transport{Conn: flight}
+	defer transport.Close()
+	conn := get(transport.DialEarly(ctx, get(net.ResolveUDPAddr("udp", s.udp))(s.t), config, nil))(s.t)
+	get(get(conn.OpenUniStream())(s.t).Write([]byte{0, 4, 0}))(s.t)
+	c := &h3stream{s.t, get(conn.OpenStreamSync(ctx))(s.t)}
+	_ = c.stream.SetDeadline(time.Now().Add(20 * time.Second))
+	c.headers(false, fields...)
+	c.data(body, true)
+	time.AfterFunc(100*time.Millisecond, func() { close(flight.sent) })
+	status, answer, err := c.read("")
+	must(s.t, err)
+	if !conn.ConnectionState().Used0RTT {
+		s.t.Fatal("the server took no early data")
+	}
+	return status, answer
+}
+
+// A firstFlight reads nothing until the early data is sent, and then sends nothing else.
+type firstFlight struct {
+	net.PacketConn
+	sent chan struct{}
+}
+
+func (c *firstFlight) ReadFrom(b []byte) (int, net.Addr, error) {
+	<-c.sent
+	return c.PacketConn.ReadFrom(b)
+}
+
+func (c *firstFlight) WriteTo(b []byte, to net.Addr) (int, error) {
+	select {
+	case <-c.sent:
+		if b[0]&0xf0 != 0xd0 { // early data: RFC 9000, section 17.2.3
+			return len(b), nil
+		}
+	default:
+	}
+	return c.PacketConn.WriteTo(b, to)
 }
 
 const (
@@ -207,4 +260,26 @@ func (s *h3site) framed(version int) framed {
 		return s.h2()
 	}
 	return s.h3()
+}
+
+// Clients that send early data can claim any address. Their wrong passwords lock nobody out.
+func TestEarlyDataIsNotAnswered(t *testing.T) {
+	s := startHTTP3(t, siteConfig{
+		company: people,
+		global:  "limits {\nfailures_per_address 3/5m\n}\n",
+		site:    "handle_path /api/* {\nmnemogate_accounts {\nkey shop " + strings.Repeat("k1", 16) + "\n}\n}\nhandle {\nmnemogate\nreverse_proxy BACKEND\n}",
+	})
+	for range 4 {
+		for path, want := range map[string]string{"/acme/v2/auth/checkcredentials": wire.ErrValidation.Code, "/api/acme/introspect": wire.ErrEarlyData.Message} {
+			status, body := s.early(`{"login_id":"alice@example.com","password":"wrong"}`,
+				":method", "POST", ":scheme", "https", ":authority", "localhost", ":path", path, "x-api-key", testKey, "authorization", "Bearer wrong", "content-type", "application/json")
+			if status != "425" || !strings.Contains(body, want) {
+				t.Errorf("%s: got %s, %s", path, status, body)
+			}
+		}
+	}
+	s.login("alice@example.com")
+	if status, body := s.early("", ":method", "GET", ":scheme", "https", ":authority", "localhost", ":path", "/x", "authorization", "Bearer "+s.login("alice@example.com")); status != "200" {
+		t.Errorf("the application's path: got %s, %s", status, body)
+	}
 }

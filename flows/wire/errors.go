@@ -77,6 +77,7 @@ var (
 	ErrConflict   = &Error{"request.validation.failed", 409, "The account could no longer log in. Add another way to log in first."}
 	ErrMethod     = &Error{"request.validation.failed", 405, "Use POST."}
 	ErrTooLarge   = &Error{"request.validation.failed", 413, "The body is larger than max_body (16 KiB by default)."}
+	ErrEarlyData  = &Error{"request.validation.failed", 425, "Send the request again after the handshake: it came in early data (RFC 8470)."}
 	ErrMediaType  = &Error{"request.validation.failed", 415, "Send the body as application/json in UTF-8, without Content-Encoding."}
 
 	// ErrUnavailable and ErrService extend the interface document.
