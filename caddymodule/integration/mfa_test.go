@@ -169,31 +169,29 @@ func TestABrowserIsRaisedByItsOwnCompany(t *testing.T) {
 // works once.
 func TestAPasskeyRaisesASession(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		s := start(t, siteConfig{company: people + passkeys, handler: "mfa /pay/*"})
-		own, others := new(keytest.Authenticator), new(keytest.Authenticator)
-		s.newPasskey(own, "alice")
-		s.newPasskey(others, "bob")
-		token := s.login("alice@example.com")
-		answer := func(a *keytest.Authenticator) fields {
-			begun := s.post("stepup", token, fields{"factor": "passkey"}).wantStatus(200)
-			if got := s.encoded(begun.JSON["factors"]); got != `["passkey","sms"]` {
-				t.Errorf("the factors are %s", got)
-			}
-			credential := get(a.Get(passkeyOrigin, get(json.Marshal(begun.JSON["public_key"]))(t)))(t)
-			return fields{"stepup_token": begun.str("stepup_token"), "challenge_token": begun.str("challenge_token"), "credential": json.RawMessage(credential)}
+	s := startNodes(t, siteConfig{company: people + passkeys, handler: "mfa /pay/*"})
+	own, others := new(keytest.Authenticator), new(keytest.Authenticator)
+	s.newPasskey(own, "alice")
+	s.newPasskey(others, "bob")
+	token := s.login("alice@example.com")
+	answer := func(a *keytest.Authenticator) fields {
+		begun := s.post("stepup", token, fields{"factor": "passkey"}).wantStatus(200)
+		if got := s.encoded(begun.JSON["factors"]); got != `["passkey","sms"]` {
+			t.Errorf("the factors are %s", got)
 		}
-		s.post("stepup/check", token, answer(others)).want(wire.ErrCredentialsInvalid)
-		s.get("/pay/x", token).wantOneFactor()
-		raise := answer(own)
-		raised := s.post("stepup/check", token, raise).wantState(record.Authorized)
-		if got := s.encoded(raised.JSON["auth_methods"]); got != `["pwd","passkey","mfa"]` {
-			t.Errorf("got %s", raised.Body)
-		}
-		s.get("/pay/x", token).wantStatus(200)
-		s.post("stepup/check", token, raise).want(wire.ErrValidation)
-		other := s.login("alice@example.com")
-		s.post("passkey/login", "", fields{"challenge_token": raise["challenge_token"], "credential": raise["credential"]}).want(wire.ErrCredentialsInvalid)
-		s.get("/pay/x", other).wantOneFactor()
-	})
+		credential := get(a.Get(passkeyOrigin, get(json.Marshal(begun.JSON["public_key"]))(t)))(t)
+		return fields{"stepup_token": begun.str("stepup_token"), "challenge_token": begun.str("challenge_token"), "credential": json.RawMessage(credential)}
+	}
+	s.post("stepup/check", token, answer(others)).want(wire.ErrCredentialsInvalid)
+	s.get("/pay/x", token).wantOneFactor()
+	raise := answer(own)
+	raised := s.post("stepup/check", token, raise).wantState(record.Authorized)
+	if got := s.encoded(raised.JSON["auth_methods"]); got != `["pwd","passkey","mfa"]` {
+		t.Errorf("got %s", raised.Body)
+	}
+	s.get("/pay/x", token).wantStatus(200)
+	s.post("stepup/check", token, raise).want(wire.ErrValidation)
+	other := s.login("alice@example.com")
+	s.post("passkey/login", "", fields{"challenge_token": raise["challenge_token"], "credential": raise["credential"]}).want(wire.ErrCredentialsInvalid)
+	s.get("/pay/x", other).wantOneFactor()
 }

@@ -30,107 +30,105 @@ func (a answer) ref() string {
 // audit log and in the account's history.
 func TestARefusalIsFoundByItsRef(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		s := start(t, siteConfig{company: people, more: umbra, handler: selfService + "\nrole admin /admin/*\ncheck /check"})
-		node := s.all()[0]
-		find := func(args ...string) []map[string]any {
-			t.Helper()
-			var found []map[string]any
-			for line := range strings.Lines(node.cli("", append([]string{"account", "history", "--company", "acme", "--json"}, args...)...).want(0).out) {
-				var e map[string]any
-				must(t, json.Unmarshal([]byte(line), &e))
-				found = append(found, e)
-			}
-			return found
+	s := startNodes(t, siteConfig{company: people, more: umbra, handler: selfService + "\nrole admin /admin/*\ncheck /check"})
+	node := s.all()[0]
+	find := func(args ...string) []map[string]any {
+		t.Helper()
+		var found []map[string]any
+		for line := range strings.Lines(node.cli("", append([]string{"account", "history", "--company", "acme", "--json"}, args...)...).want(0).out) {
+			var e map[string]any
+			must(t, json.Unmarshal([]byte(line), &e))
+			found = append(found, e)
 		}
-		audited := func(ref string) {
-			t.Helper()
-			lines := 0
-			storetest.Eventually(t, 10*time.Second, "an audit line with "+ref, func() bool {
-				lines = 0
-				for line := range strings.Lines(s.log()) {
-					if strings.Contains(line, `"logger":"mnemogate.audit"`) && strings.Contains(line, `"ref":"`+ref+`"`) {
-						lines++
-					}
+		return found
+	}
+	audited := func(ref string) {
+		t.Helper()
+		lines := 0
+		storetest.Eventually(t, 10*time.Second, "an audit line with "+ref, func() bool {
+			lines = 0
+			for line := range strings.Lines(s.log()) {
+				if strings.Contains(line, `"logger":"mnemogate.audit"`) && strings.Contains(line, `"ref":"`+ref+`"`) {
+					lines++
 				}
-				return lines > 0
-			})
-			if lines > 1 {
-				t.Errorf("%d audit lines have the ref %s", lines, ref)
 			}
-		}
-		token := s.login("alice@example.com")
-
-		seen := map[string]bool{}
-		for name, a := range map[string]answer{
-			"no key":            s.do(s.postRequest("acme", "", "auth/login", "", fields{})).want(wire.ErrAPIKeyMissing),
-			"no company":        s.do(s.postRequest("nobody", testKey, "auth/login", "", fields{})).want(wire.ErrAPIKeyInvalid),
-			"no route":          s.post("auth/nothing", "", fields{}).want(wire.ErrNoRoute),
-			"no method":         s.do(s.getRequest("/acme/v2/auth/login", "")).want(wire.ErrMethod),
-			"the body":          s.post("auth/login", "", fields{}).want(wire.ErrValidation),
-			"the session":       s.do(s.getRequest("/acme/v2/session", "")),
-			"client.json":       s.do(s.request("PUT", "/acme/v2/client.json", "")).want(wire.ErrMethod),
-			"passkeys":          s.post("passkey/options", "", fields{}),
-			"self-service":      s.me("GET", "factors", "", nil).want(wire.ErrHeaderMissing),
-			"another":           s.me("GET", "factors", "mgs_wrong", nil).want(wire.ErrTokenInvalid),
-			"no self-service":   s.me("GET", "nothing", token, nil).want(wire.ErrNoRoute),
-			"no token":          s.get("/", "").want(wire.ErrHeaderMissing),
-			"a wrong token":     s.get("/", "mgs_wrong").want(wire.ErrTokenInvalid),
-			"a role":            s.get("/admin/x", token).want(wire.ErrSessionInvalid),
-			"a foreign proxy":   s.get("/check", token),
-			"a wrong otp state": s.post("auth/checkotp", token, fields{"otp": "123456"}).want(wire.ErrSessionInvalid),
-		} {
-			if ref := a.ref(); seen[ref] {
-				t.Errorf("%s: %s is not the first with this ref", name, ref)
-			} else {
-				seen[ref] = true
-			}
-		}
-		s.get("/", token).wantStatus(http.StatusOK).wantField("ref", nil)
-
-		wrong := func(who string) answer {
-			return node.credentials(who, "a wrong password").want(wire.ErrCredentialsInvalid)
-		}
-		for name, a := range map[string]answer{
-			"a stranger":     wrong("nobody@example.com"),
-			"a role":         s.get("/admin/y", s.login("frank")).want(wire.ErrSessionInvalid),
-			"own password":   s.me("POST", "password", token, fields{"current_password": "a wrong password", "new_password": "a new password 1"}).want(wire.ErrPasswordInvalid),
-			"a bad password": s.me("POST", "password", token, fields{"current_password": testPassword, "new_password": "x"}),
-		} {
-			t.Log(name)
-			audited(a.ref())
-		}
-
-		// Of repeats, the newest.
-		first, second := wrong("alice@example.com"), wrong("alice@example.com")
-		storetest.Eventually(t, 10*time.Second, "the ref in the history", func() bool {
-			return slices.ContainsFunc(s.history("alice", 1), func(e map[string]string) bool { return e["ref"] == second.ref() })
+			return lines > 0
 		})
-		e := find("alice", "--ref", second.ref())
-		if len(e) != 1 || e[0]["count"] != 2.0 || e[0]["event"] != "mnemogate.checkcredentials.failure" || e[0]["ref"] != second.ref() {
-			t.Errorf("the newest: %v", e)
+		if lines > 1 {
+			t.Errorf("%d audit lines have the ref %s", lines, ref)
 		}
-		node.cli("", "account", "history", "--company", "acme", "alice", "--ref", first.ref()).want(2, "no history has an event with the ref", "search the audit log")
-		audited(first.ref())
+	}
+	token := s.login("alice@example.com")
 
-		// As people type it, and without the account.
-		typed := strings.NewReplacer("0", "o", "1", "l").Replace(strings.ToLower(second.ref()))
-		typed = typed[:5] + "-" + typed[5:]
-		if e := find("--ref", typed); len(e) != 1 || e[0]["profile_mnemocode"] != "alice" {
-			t.Errorf("%s finds %v", typed, e)
+	seen := map[string]bool{}
+	for name, a := range map[string]answer{
+		"no key":            s.do(s.postRequest("acme", "", "auth/login", "", fields{})).want(wire.ErrAPIKeyMissing),
+		"no company":        s.do(s.postRequest("nobody", testKey, "auth/login", "", fields{})).want(wire.ErrAPIKeyInvalid),
+		"no route":          s.post("auth/nothing", "", fields{}).want(wire.ErrNoRoute),
+		"no method":         s.do(s.getRequest("/acme/v2/auth/login", "")).want(wire.ErrMethod),
+		"the body":          s.post("auth/login", "", fields{}).want(wire.ErrValidation),
+		"the session":       s.do(s.getRequest("/acme/v2/session", "")),
+		"client.json":       s.do(s.request("PUT", "/acme/v2/client.json", "")).want(wire.ErrMethod),
+		"passkeys":          s.post("passkey/options", "", fields{}),
+		"self-service":      s.me("GET", "factors", "", nil).want(wire.ErrHeaderMissing),
+		"another":           s.me("GET", "factors", "mgs_wrong", nil).want(wire.ErrTokenInvalid),
+		"no self-service":   s.me("GET", "nothing", token, nil).want(wire.ErrNoRoute),
+		"no token":          s.get("/", "").want(wire.ErrHeaderMissing),
+		"a wrong token":     s.get("/", "mgs_wrong").want(wire.ErrTokenInvalid),
+		"a role":            s.get("/admin/x", token).want(wire.ErrSessionInvalid),
+		"a foreign proxy":   s.get("/check", token),
+		"a wrong otp state": s.post("auth/checkotp", token, fields{"otp": "123456"}).want(wire.ErrSessionInvalid),
+	} {
+		if ref := a.ref(); seen[ref] {
+			t.Errorf("%s: %s is not the first with this ref", name, ref)
+		} else {
+			seen[ref] = true
 		}
-		node.cli("", "account", "history", "--company", "acme", "bob", "--ref", second.ref()).want(2, "no history has")
-		node.cli("", "account", "history", "--company", "umbra", "--ref", second.ref()).want(2, "no history has")
-		node.cli("", "account", "history", "--company", "acme", "--ref", "U23").want(1, "10 letters and digits")
-		node.cli("", "account", "history", "--company", "acme").want(1, "name an account, or an error with --ref")
+	}
+	s.get("/", token).wantStatus(http.StatusOK).wantField("ref", nil)
 
-		// What is answered again has the first ref.
-		login := s.post("auth/login", "", fields{"login_id": "frank"}).wantState(record.CheckPassword).token()
-		a := s.twice(func() *http.Request {
-			return s.postRequest("acme", testKey, "auth/checkpassword", login, fields{"password": "wrong"})
-		}).want(wire.ErrPasswordInvalid)
+	wrong := func(who string) answer {
+		return node.credentials(who, "a wrong password").want(wire.ErrCredentialsInvalid)
+	}
+	for name, a := range map[string]answer{
+		"a stranger":     wrong("nobody@example.com"),
+		"a role":         s.get("/admin/y", s.login("frank")).want(wire.ErrSessionInvalid),
+		"own password":   s.me("POST", "password", token, fields{"current_password": "a wrong password", "new_password": "a new password 1"}).want(wire.ErrPasswordInvalid),
+		"a bad password": s.me("POST", "password", token, fields{"current_password": testPassword, "new_password": "x"}),
+	} {
+		t.Log(name)
 		audited(a.ref())
+	}
+
+	// Of repeats, the newest.
+	first, second := wrong("alice@example.com"), wrong("alice@example.com")
+	storetest.Eventually(t, 10*time.Second, "the ref in the history", func() bool {
+		return slices.ContainsFunc(s.history("alice", 1), func(e map[string]string) bool { return e["ref"] == second.ref() })
 	})
+	e := find("alice", "--ref", second.ref())
+	if len(e) != 1 || e[0]["count"] != 2.0 || e[0]["event"] != "mnemogate.checkcredentials.failure" || e[0]["ref"] != second.ref() {
+		t.Errorf("the newest: %v", e)
+	}
+	node.cli("", "account", "history", "--company", "acme", "alice", "--ref", first.ref()).want(2, "no history has an event with the ref", "search the audit log")
+	audited(first.ref())
+
+	// As people type it, and without the account.
+	typed := strings.NewReplacer("0", "o", "1", "l").Replace(strings.ToLower(second.ref()))
+	typed = typed[:5] + "-" + typed[5:]
+	if e := find("--ref", typed); len(e) != 1 || e[0]["profile_mnemocode"] != "alice" {
+		t.Errorf("%s finds %v", typed, e)
+	}
+	node.cli("", "account", "history", "--company", "acme", "bob", "--ref", second.ref()).want(2, "no history has")
+	node.cli("", "account", "history", "--company", "umbra", "--ref", second.ref()).want(2, "no history has")
+	node.cli("", "account", "history", "--company", "acme", "--ref", "U23").want(1, "10 letters and digits")
+	node.cli("", "account", "history", "--company", "acme").want(1, "name an account, or an error with --ref")
+
+	// What is answered again has the first ref.
+	login := s.post("auth/login", "", fields{"login_id": "frank"}).wantState(record.CheckPassword).token()
+	a := s.twice(func() *http.Request {
+		return s.postRequest("acme", testKey, "auth/checkpassword", login, fields{"password": "wrong"})
+	}).want(wire.ErrPasswordInvalid)
+	audited(a.ref())
 }
 
 // The runbook finds the ref of a screenshot in the history and in the audit log.

@@ -52,153 +52,151 @@ func (s *site) twice(request func() *http.Request) answer {
 // nothing happens twice.
 func TestARequestIsAnsweredAgain(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		s := accountsSite(t, start, allKeys, siteConfig{
-			company: strings.NewReplacer("captcha off", "", "limits {", "limits {\nsms_per_account 100/10m\nsms_per_phone 100/24h").Replace(people), more: umbra, handler: selfService + "\ncors https://app.example.com",
-		})
-		login := func(who string) *http.Request {
-			return s.postRequest("acme", testKey, "auth/login", "", fields{"login_id": who})
-		}
-		s.run("a login by code", func(t *testing.T) {
-			a := s.twice(func() *http.Request { return login("+37060000002") }).wantState(record.CheckOTP)
-			if n := len(s.sms.of("otp.login")); n != 1 {
-				t.Fatalf("%d SMS were sent", n)
-			}
-			check := func(otp string) *http.Request {
-				return s.postRequest("acme", testKey, "auth/checkotp", a.token(), fields{"otp": otp})
-			}
-			code := s.sms.last("otp.login", "code")
-			token := s.twice(func() *http.Request { return check(code) }).wantState(record.Authorized).token()
-			s.get("/", token)
-			s.do(check(code)).want(wire.ErrTokenInvalid) // as without the header
-			s.twice(func() *http.Request { return s.postRequest("acme", testKey, "auth/logout", token, nil) }).wantStatus(200)
-		})
-		s.run("a wrong password", func(t *testing.T) {
-			token := s.do(login("alice@example.com")).wantState(record.CheckPassword).token()
-			s.twice(func() *http.Request {
-				return s.postRequest("acme", testKey, "auth/checkpassword", token, fields{"password": "wrong"})
-			}).want(wire.ErrPasswordInvalid)
-			if n := s.failureCount("alice", record.WrongPasswords); n != 1 {
-				t.Errorf("it counts %d times", n)
-			}
-		})
-		s.run("what is another request", func(t *testing.T) {
-			key := rand.Text()
-			first := s.do(keyed(login("+37060000002"), key)).wantState(record.CheckOTP)
-			s.do(keyed(login("alice@example.com"), key)).want(wire.ErrOtherBody)
-			s.do(keyed(s.postRequest("acme", testKey, "auth/recovery/recover", "", fields{"login_id": "+37060000002", "captcha_response": "x"}), key)).wantState(record.RecoveryOTP)
-			s.do(keyed(s.postRequest("umbra", "other-key", "auth/login", "", fields{"login_id": "+37060000002"}), key)).want(wire.ErrLoginIDNotFound)
-			if again := s.do(keyed(login("+37060000002"), key)); again.token() != first.token() {
-				t.Error("it is forgotten")
-			}
-		})
-		s.run("bad keys", func(t *testing.T) {
-			for _, keys := range [][]string{{""}, {"a", "a"}, {"a b"}, {"ä"}, {strings.Repeat("x", 256)}} {
-				s.do(keyed(login("frank"), keys...)).want(wire.ErrValidation)
-			}
-			s.do(keyed(login("frank"), strings.Repeat("~", 255))).wantState(record.CheckPassword)
-		})
-		s.run("what is not kept", func(t *testing.T) {
-			key := rand.Text()
-			s.do(keyed(s.postRequest("acme", "wrong", "auth/login", "", fields{"login_id": "frank"}), key)).want(wire.ErrAPIKeyInvalid)
-			s.do(keyed(s.postRequest("acme", testKey, "auth/login", "", fields{}), key)).want(wire.ErrValidation)
-			s.do(keyed(s.postRequest("acme", testKey, "auth/login", "", fields{"login_id": strings.Repeat("x", 20000)}), key)).want(wire.ErrTooLarge)
-			token := s.do(keyed(login("frank"), key)).wantState(record.CheckPassword).token()
-			check := s.postRequest("acme", testKey, "auth/checkotp", token, fields{"otp": "123456"})
-			s.do(keyed(check, key)).want(wire.ErrSessionInvalid)
-			s.do(keyed(s.postRequest("acme", testKey, "auth/checkotp", token, fields{"otp": "123456"}), key)).want(wire.ErrSessionInvalid).
-				wantHeader("Idempotent-Replayed", "") // a refused token is not kept
-			options := func() answer {
-				return s.do(keyed(s.getRequest("/acme/v2/client.json", ""), "a b"))
-			}
-			if a := options(); a.str("error_code") == wire.ErrValidation.Code {
-				t.Error("a GET has a key")
-			}
-		})
-		s.run("self-service", func(t *testing.T) {
-			token := s.login("alice@example.com")
-			codes := s.twice(func() *http.Request { return s.meRequest("POST", "backup-codes", token, nil) }).wantStatus(200)
-			if codes.JSON["backup_codes"] == nil {
-				t.Errorf("got %s", codes.Body)
-			}
-			key := rand.Text()
-			s.do(keyed(s.meRequest("POST", "password", token, fields{}), key)).want(wire.ErrValidation)
-			change := fields{"current_password": "wrong", "new_password": "a fine new secret"}
-			s.do(keyed(s.meRequest("POST", "password", token, change), key)).want(wire.ErrPasswordInvalid)
-			change["new_password"] = "a fine new secret!"
-			s.do(keyed(s.meRequest("POST", "password", token, change), key)).want(wire.ErrOtherBody)
-			s.do(keyed(s.meRequest("DELETE", "devices", token, nil), "a b")).want(wire.ErrValidation)
-		})
-		s.run("a logout by cookie", func(t *testing.T) {
-			token := s.login("alice@example.com")
-			id := s.ownSessions(token)[0]
-			moved, set := s.session("POST", "acme", "X-Api-Key: "+testKey+"\r\nAuthorization: Bearer "+token+"\r\n")
-			moved.wantStatus(200)
-			end := func(origin string) *http.Request {
-				r := s.meRequest("DELETE", "sessions/"+id, "", nil)
-				r.Header.Set("Cookie", set.Name+"="+set.Value)
-				r.Header.Set("Sec-Fetch-Site", origin)
-				return r
-			}
-			a := s.twice(func() *http.Request { return end("same-origin") }).wantStatus(200)
-			if !strings.HasPrefix(a.Header.Get("Set-Cookie"), set.Name+"=;") {
-				t.Errorf("Set-Cookie is %q", a.Header.Get("Set-Cookie"))
-			}
-			key := rand.Text()
-			s.do(keyed(end("same-origin"), key))
-			s.do(keyed(end("cross-site"), key)).want(wire.ErrHeaderInvalid)
-		})
-		s.run("from another origin", func(t *testing.T) {
-			r := keyed(login("frank"), rand.Text())
-			r.Header.Set("Origin", "https://app.example.com")
-			if a := s.do(r); !strings.Contains(a.Header.Get("Access-Control-Expose-Headers"), "Idempotent-Replayed") {
-				t.Errorf("Access-Control-Expose-Headers is %q", a.Header.Get("Access-Control-Expose-Headers"))
-			}
-		})
-		s.run("at once", func(t *testing.T) {
-			before, key := len(s.sms.of("otp.login")), rand.Text()
-			answers := storetest.Together(40, func(int) answer { return s.do(keyed(login("+37060000002"), key)) })
-			for _, a := range answers {
-				if a.token() != answers[0].token() {
-					t.Error("the answers differ")
-				}
-			}
-			if n := len(s.sms.of("otp.login")) - before; n != 1 {
-				t.Errorf("%d SMS were sent", n)
-			}
-		})
-		s.run("the accounts API", func(t *testing.T) {
-			account := fields{"profile_mnemocode": "gina", "primary_email": "gina@example.com"}
-			request := func(method, path string, body any) func() *http.Request {
-				return func() *http.Request { return s.apiRequest(keyOfAll, method, "acme/accounts"+path, body) }
-			}
-			s.twice(request("POST", "", account)).wantStatus(201)
-			s.twice(request("PATCH", "/gina", fields{"role": "admin"})).wantStatus(200)
-			s.twice(request("POST", "/gina/welcome", nil)).wantStatus(202)
-			if n := len(s.sms.of("welcome.link")); n != 1 {
-				t.Errorf("%d welcome mails", n)
-			}
-			s.twice(request("DELETE", "/gina", nil)).wantStatus(204)
-			key := rand.Text()
-			s.do(keyed(request("POST", "", fields{"profile_mnemocode": 5})(), key)).wantStatus(400)
-			s.do(keyed(request("POST", "", account)(), key)).wantStatus(201)
-			account["role"] = "x"
-			for _, bad := range []struct {
-				keys   []string
-				status int
-			}{{[]string{key}, 422}, {[]string{"a", "b"}, 400}, {[]string{"a b"}, 400}} {
-				s.do(keyed(request("POST", "", account)(), bad.keys...)).wantStatus(bad.status).wantField("field", "Idempotency-Key")
-			}
-			s.do(keyed(s.apiRequest("wrong", "DELETE", "acme/accounts/gina", nil), key)).wantStatus(401)
-			for range 2 {
-				a := s.do(keyed(s.apiRequest(keyOfAll, "POST", "acme/introspect", fields{"token": "x"}), "a b"))
-				if a.Status == 400 && a.str("field") == "Idempotency-Key" || a.Header.Get("Idempotent-Replayed") != "" {
-					t.Errorf("introspect: %d %s", a.Status, a.Body)
-				}
-			}
-		})
-		s.wantNoneLogged("could not be kept")
+	s := accountsSite(t, startNodes, allKeys, siteConfig{
+		company: strings.NewReplacer("captcha off", "", "limits {", "limits {\nsms_per_account 100/10m\nsms_per_phone 100/24h").Replace(people), more: umbra, handler: selfService + "\ncors https://app.example.com",
 	})
+	login := func(who string) *http.Request {
+		return s.postRequest("acme", testKey, "auth/login", "", fields{"login_id": who})
+	}
+	s.run("a login by code", func(t *testing.T) {
+		a := s.twice(func() *http.Request { return login("+37060000002") }).wantState(record.CheckOTP)
+		if n := len(s.sms.of("otp.login")); n != 1 {
+			t.Fatalf("%d SMS were sent", n)
+		}
+		check := func(otp string) *http.Request {
+			return s.postRequest("acme", testKey, "auth/checkotp", a.token(), fields{"otp": otp})
+		}
+		code := s.sms.last("otp.login", "code")
+		token := s.twice(func() *http.Request { return check(code) }).wantState(record.Authorized).token()
+		s.get("/", token)
+		s.do(check(code)).want(wire.ErrTokenInvalid) // as without the header
+		s.twice(func() *http.Request { return s.postRequest("acme", testKey, "auth/logout", token, nil) }).wantStatus(200)
+	})
+	s.run("a wrong password", func(t *testing.T) {
+		token := s.do(login("alice@example.com")).wantState(record.CheckPassword).token()
+		s.twice(func() *http.Request {
+			return s.postRequest("acme", testKey, "auth/checkpassword", token, fields{"password": "wrong"})
+		}).want(wire.ErrPasswordInvalid)
+		if n := s.failureCount("alice", record.WrongPasswords); n != 1 {
+			t.Errorf("it counts %d times", n)
+		}
+	})
+	s.run("what is another request", func(t *testing.T) {
+		key := rand.Text()
+		first := s.do(keyed(login("+37060000002"), key)).wantState(record.CheckOTP)
+		s.do(keyed(login("alice@example.com"), key)).want(wire.ErrOtherBody)
+		s.do(keyed(s.postRequest("acme", testKey, "auth/recovery/recover", "", fields{"login_id": "+37060000002", "captcha_response": "x"}), key)).wantState(record.RecoveryOTP)
+		s.do(keyed(s.postRequest("umbra", "other-key", "auth/login", "", fields{"login_id": "+37060000002"}), key)).want(wire.ErrLoginIDNotFound)
+		if again := s.do(keyed(login("+37060000002"), key)); again.token() != first.token() {
+			t.Error("it is forgotten")
+		}
+	})
+	s.run("bad keys", func(t *testing.T) {
+		for _, keys := range [][]string{{""}, {"a", "a"}, {"a b"}, {"ä"}, {strings.Repeat("x", 256)}} {
+			s.do(keyed(login("frank"), keys...)).want(wire.ErrValidation)
+		}
+		s.do(keyed(login("frank"), strings.Repeat("~", 255))).wantState(record.CheckPassword)
+	})
+	s.run("what is not kept", func(t *testing.T) {
+		key := rand.Text()
+		s.do(keyed(s.postRequest("acme", "wrong", "auth/login", "", fields{"login_id": "frank"}), key)).want(wire.ErrAPIKeyInvalid)
+		s.do(keyed(s.postRequest("acme", testKey, "auth/login", "", fields{}), key)).want(wire.ErrValidation)
+		s.do(keyed(s.postRequest("acme", testKey, "auth/login", "", fields{"login_id": strings.Repeat("x", 20000)}), key)).want(wire.ErrTooLarge)
+		token := s.do(keyed(login("frank"), key)).wantState(record.CheckPassword).token()
+		check := s.postRequest("acme", testKey, "auth/checkotp", token, fields{"otp": "123456"})
+		s.do(keyed(check, key)).want(wire.ErrSessionInvalid)
+		s.do(keyed(s.postRequest("acme", testKey, "auth/checkotp", token, fields{"otp": "123456"}), key)).want(wire.ErrSessionInvalid).
+			wantHeader("Idempotent-Replayed", "") // a refused token is not kept
+		options := func() answer {
+			return s.do(keyed(s.getRequest("/acme/v2/client.json", ""), "a b"))
+		}
+		if a := options(); a.str("error_code") == wire.ErrValidation.Code {
+			t.Error("a GET has a key")
+		}
+	})
+	s.run("self-service", func(t *testing.T) {
+		token := s.login("alice@example.com")
+		codes := s.twice(func() *http.Request { return s.meRequest("POST", "backup-codes", token, nil) }).wantStatus(200)
+		if codes.JSON["backup_codes"] == nil {
+			t.Errorf("got %s", codes.Body)
+		}
+		key := rand.Text()
+		s.do(keyed(s.meRequest("POST", "password", token, fields{}), key)).want(wire.ErrValidation)
+		change := fields{"current_password": "wrong", "new_password": "a fine new secret"}
+		s.do(keyed(s.meRequest("POST", "password", token, change), key)).want(wire.ErrPasswordInvalid)
+		change["new_password"] = "a fine new secret!"
+		s.do(keyed(s.meRequest("POST", "password", token, change), key)).want(wire.ErrOtherBody)
+		s.do(keyed(s.meRequest("DELETE", "devices", token, nil), "a b")).want(wire.ErrValidation)
+	})
+	s.run("a logout by cookie", func(t *testing.T) {
+		token := s.login("alice@example.com")
+		id := s.ownSessions(token)[0]
+		moved, set := s.session("POST", "acme", "X-Api-Key: "+testKey+"\r\nAuthorization: Bearer "+token+"\r\n")
+		moved.wantStatus(200)
+		end := func(origin string) *http.Request {
+			r := s.meRequest("DELETE", "sessions/"+id, "", nil)
+			r.Header.Set("Cookie", set.Name+"="+set.Value)
+			r.Header.Set("Sec-Fetch-Site", origin)
+			return r
+		}
+		a := s.twice(func() *http.Request { return end("same-origin") }).wantStatus(200)
+		if !strings.HasPrefix(a.Header.Get("Set-Cookie"), set.Name+"=;") {
+			t.Errorf("Set-Cookie is %q", a.Header.Get("Set-Cookie"))
+		}
+		key := rand.Text()
+		s.do(keyed(end("same-origin"), key))
+		s.do(keyed(end("cross-site"), key)).want(wire.ErrHeaderInvalid)
+	})
+	s.run("from another origin", func(t *testing.T) {
+		r := keyed(login("frank"), rand.Text())
+		r.Header.Set("Origin", "https://app.example.com")
+		if a := s.do(r); !strings.Contains(a.Header.Get("Access-Control-Expose-Headers"), "Idempotent-Replayed") {
+			t.Errorf("Access-Control-Expose-Headers is %q", a.Header.Get("Access-Control-Expose-Headers"))
+		}
+	})
+	s.run("at once", func(t *testing.T) {
+		before, key := len(s.sms.of("otp.login")), rand.Text()
+		answers := storetest.Together(40, func(int) answer { return s.do(keyed(login("+37060000002"), key)) })
+		for _, a := range answers {
+			if a.token() != answers[0].token() {
+				t.Error("the answers differ")
+			}
+		}
+		if n := len(s.sms.of("otp.login")) - before; n != 1 {
+			t.Errorf("%d SMS were sent", n)
+		}
+	})
+	s.run("the accounts API", func(t *testing.T) {
+		account := fields{"profile_mnemocode": "gina", "primary_email": "gina@example.com"}
+		request := func(method, path string, body any) func() *http.Request {
+			return func() *http.Request { return s.apiRequest(keyOfAll, method, "acme/accounts"+path, body) }
+		}
+		s.twice(request("POST", "", account)).wantStatus(201)
+		s.twice(request("PATCH", "/gina", fields{"role": "admin"})).wantStatus(200)
+		s.twice(request("POST", "/gina/welcome", nil)).wantStatus(202)
+		if n := len(s.sms.of("welcome.link")); n != 1 {
+			t.Errorf("%d welcome mails", n)
+		}
+		s.twice(request("DELETE", "/gina", nil)).wantStatus(204)
+		key := rand.Text()
+		s.do(keyed(request("POST", "", fields{"profile_mnemocode": 5})(), key)).wantStatus(400)
+		s.do(keyed(request("POST", "", account)(), key)).wantStatus(201)
+		account["role"] = "x"
+		for _, bad := range []struct {
+			keys   []string
+			status int
+		}{{[]string{key}, 422}, {[]string{"a", "b"}, 400}, {[]string{"a b"}, 400}} {
+			s.do(keyed(request("POST", "", account)(), bad.keys...)).wantStatus(bad.status).wantField("field", "Idempotency-Key")
+		}
+		s.do(keyed(s.apiRequest("wrong", "DELETE", "acme/accounts/gina", nil), key)).wantStatus(401)
+		for range 2 {
+			a := s.do(keyed(s.apiRequest(keyOfAll, "POST", "acme/introspect", fields{"token": "x"}), "a b"))
+			if a.Status == 400 && a.str("field") == "Idempotency-Key" || a.Header.Get("Idempotent-Replayed") != "" {
+				t.Errorf("introspect: %d %s", a.Status, a.Body)
+			}
+		}
+	})
+	s.wantNoneLogged("could not be kept")
 }
 
 var lossyRounds = flag.Int("lossy", 5, "how often TestALossyConnection walks")

@@ -222,111 +222,109 @@ func (s *site) ownTokens(session string) map[string]fields {
 // those that others have issued.
 func TestUsersIssueTokens(t *testing.T) {
 	t.Parallel()
-	onEachDeployment(t, func(t *testing.T, start starter) {
-		s := accountsSite(t, start, tokenKeys, siteConfig{
-			company: tokenUsers,
-			more:    "company bare {\napi_key other-key\ncaptcha off\nissued_tokens {\n}\n" + account("zoe", "") + "}",
-			handler: selfService,
-		})
-		session := s.login("alice@example.com")
-		s.run("what can't be issued", func(*testing.T) {
-			for field, value := range map[string]any{"name": "", "paths": []string{"no-slash"}, "methods": []string{"get"}, "expires_in": 0, "actor": "anna", "reason": "x"} {
-				a := s.me("POST", "tokens", session, with(ownToken, fields{field: value}))
-				if known := field != "actor" && field != "reason"; known {
-					if a.want(wire.ErrValidation); !strings.Contains(a.str("message"), field) {
-						t.Errorf("%s: got %s", field, a.Body)
-					}
-				} else if a.wantStatus(200).JSON[field] != nil {
+	s := accountsSite(t, startNodes, tokenKeys, siteConfig{
+		company: tokenUsers,
+		more:    "company bare {\napi_key other-key\ncaptcha off\nissued_tokens {\n}\n" + account("zoe", "") + "}",
+		handler: selfService,
+	})
+	session := s.login("alice@example.com")
+	s.run("what can't be issued", func(*testing.T) {
+		for field, value := range map[string]any{"name": "", "paths": []string{"no-slash"}, "methods": []string{"get"}, "expires_in": 0, "actor": "anna", "reason": "x"} {
+			a := s.me("POST", "tokens", session, with(ownToken, fields{field: value}))
+			if known := field != "actor" && field != "reason"; known {
+				if a.want(wire.ErrValidation); !strings.Contains(a.str("message"), field) {
 					t.Errorf("%s: got %s", field, a.Body)
 				}
+			} else if a.wantStatus(200).JSON[field] != nil {
+				t.Errorf("%s: got %s", field, a.Body)
 			}
-			for id := range s.ownTokens(session) {
-				s.me("DELETE", "tokens/"+id, session, nil).wantStatus(200)
-			}
-			for field, value := range map[string]any{"expires_in": 90*24*3600 + 1, "paths": strings.Split(strings.Repeat("/x ", 21)+"/x", " "), "methods": strings.Fields(strings.Repeat("GET ", 21)), "name": "a\nb"} {
-				s.me("POST", "tokens", session, with(ownToken, fields{field: value})).want(wire.ErrValidation)
-			}
-			for _, field := range []string{"name", "paths", "methods"} {
-				body := with(ownToken, nil)
-				delete(body, field)
-				s.me("POST", "tokens", session, body).want(wire.ErrValidation)
-			}
-		})
-		s.run("what is issued", func(*testing.T) {
-			a := s.twice(func() *http.Request { return s.meRequest("POST", "tokens", session, ownToken) }).wantStatus(200)
-			token, id := a.str("token"), a.str("id")
-			if !strings.HasPrefix(token, "mgp_") || a.str("name") != ownToken["name"] || a.JSON["last_used"] != nil || a.JSON["acting"] != false {
-				t.Errorf("got %s", a.Body)
-			}
-			s.notices(3, "notice.token_issued") // two of above
-			s.remember(token)
-			s.ask("POST", "/x", bearer(token)+"Content-Length: 0\r\n").wantOutOfScope()
-			if own := s.ownTokens(session); len(own) != 1 || own[id]["token"] != nil {
-				t.Errorf("the user sees %v", own)
-			}
-			for _, route := range []string{"factors", "tokens"} {
-				s.me("GET", route, token, nil).want(wire.ErrSessionInvalid)
-			}
-			s.me("POST", "tokens", token, ownToken).want(wire.ErrSessionInvalid)
-			s.me("DELETE", "tokens/"+id, token, nil).want(wire.ErrSessionInvalid)
-			frank := s.login("frank")
-			s.me("DELETE", "tokens/"+id, frank, nil).want(wire.ErrNoRoute)
-			if own := s.ownTokens(frank); len(own) != 0 {
-				t.Errorf("another user sees %v", own)
-			}
-			s.twice(func() *http.Request { return s.meRequest("DELETE", "tokens/"+id, session, nil) }).wantStatus(200)
-			s.gone(token)
-			s.remember(session)
-			s.me("DELETE", "tokens/"+id, session, nil).want(wire.ErrNoRoute)
-			for _, kind := range []string{"issued", "removed"} {
-				storetest.Eventually(t, 10*time.Second, "an event that names who has "+kind+" the token", func() bool {
-					return slices.ContainsFunc(s.history("alice", 1), func(e map[string]string) bool {
-						return e["event"] == "mnemogate.account.token_"+kind && e["actor"] == record.ActorUser && e["reason"] == id
-					})
+		}
+		for id := range s.ownTokens(session) {
+			s.me("DELETE", "tokens/"+id, session, nil).wantStatus(200)
+		}
+		for field, value := range map[string]any{"expires_in": 90*24*3600 + 1, "paths": strings.Split(strings.Repeat("/x ", 21)+"/x", " "), "methods": strings.Fields(strings.Repeat("GET ", 21)), "name": "a\nb"} {
+			s.me("POST", "tokens", session, with(ownToken, fields{field: value})).want(wire.ErrValidation)
+		}
+		for _, field := range []string{"name", "paths", "methods"} {
+			body := with(ownToken, nil)
+			delete(body, field)
+			s.me("POST", "tokens", session, body).want(wire.ErrValidation)
+		}
+	})
+	s.run("what is issued", func(*testing.T) {
+		a := s.twice(func() *http.Request { return s.meRequest("POST", "tokens", session, ownToken) }).wantStatus(200)
+		token, id := a.str("token"), a.str("id")
+		if !strings.HasPrefix(token, "mgp_") || a.str("name") != ownToken["name"] || a.JSON["last_used"] != nil || a.JSON["acting"] != false {
+			t.Errorf("got %s", a.Body)
+		}
+		s.notices(3, "notice.token_issued") // two of above
+		s.remember(token)
+		s.ask("POST", "/x", bearer(token)+"Content-Length: 0\r\n").wantOutOfScope()
+		if own := s.ownTokens(session); len(own) != 1 || own[id]["token"] != nil {
+			t.Errorf("the user sees %v", own)
+		}
+		for _, route := range []string{"factors", "tokens"} {
+			s.me("GET", route, token, nil).want(wire.ErrSessionInvalid)
+		}
+		s.me("POST", "tokens", token, ownToken).want(wire.ErrSessionInvalid)
+		s.me("DELETE", "tokens/"+id, token, nil).want(wire.ErrSessionInvalid)
+		frank := s.login("frank")
+		s.me("DELETE", "tokens/"+id, frank, nil).want(wire.ErrNoRoute)
+		if own := s.ownTokens(frank); len(own) != 0 {
+			t.Errorf("another user sees %v", own)
+		}
+		s.twice(func() *http.Request { return s.meRequest("DELETE", "tokens/"+id, session, nil) }).wantStatus(200)
+		s.gone(token)
+		s.remember(session)
+		s.me("DELETE", "tokens/"+id, session, nil).want(wire.ErrNoRoute)
+		for _, kind := range []string{"issued", "removed"} {
+			storetest.Eventually(t, 10*time.Second, "an event that names who has "+kind+" the token", func() bool {
+				return slices.ContainsFunc(s.history("alice", 1), func(e map[string]string) bool {
+					return e["event"] == "mnemogate.account.token_"+kind && e["actor"] == record.ActorUser && e["reason"] == id
 				})
+			})
+		}
+		s.wantNoneLogged(token)
+	})
+	s.run("of others", func(*testing.T) {
+		plain, plainID := s.issue("alice", nil)
+		acting, actingID := s.issue("alice", fields{"name": "", "actor": "Anna Ö", "reason": "a secret suspicion"})
+		if own := s.ownTokens(session); own[plainID]["name"] != "nightly" || own[plainID]["acting"] != false || own[actingID]["acting"] != true ||
+			strings.Contains(s.encoded(own), "Anna") || strings.Contains(s.encoded(own), "suspicion") {
+			t.Errorf("the user sees %v", own)
+		}
+		s.remember(plain, acting)
+		for _, id := range []string{plainID, actingID} {
+			s.me("DELETE", "tokens/"+id, session, nil).wantStatus(200)
+		}
+		s.gone(plain, acting)
+	})
+	s.run("how many", func(*testing.T) {
+		for range 4 {
+			s.me("POST", "tokens", session, ownToken).wantStatus(200)
+		}
+		s.me("POST", "tokens", session, ownToken).want(wire.ErrConflict)
+		for id := range s.ownTokens(session) {
+			s.me("DELETE", "tokens/"+id, session, nil).wantStatus(200)
+		}
+	})
+	s.run("without by_users", func(*testing.T) {
+		zoe := s.loginAt("bare", "other-key", "zoe")
+		for method, path := range map[string]string{"GET": "tokens", "POST": "tokens", "DELETE": "tokens/x"} {
+			body := ownToken
+			if method != "POST" {
+				body = nil
 			}
-			s.wantNoneLogged(token)
-		})
-		s.run("of others", func(*testing.T) {
-			plain, plainID := s.issue("alice", nil)
-			acting, actingID := s.issue("alice", fields{"name": "", "actor": "Anna Ö", "reason": "a secret suspicion"})
-			if own := s.ownTokens(session); own[plainID]["name"] != "nightly" || own[plainID]["acting"] != false || own[actingID]["acting"] != true ||
-				strings.Contains(s.encoded(own), "Anna") || strings.Contains(s.encoded(own), "suspicion") {
-				t.Errorf("the user sees %v", own)
-			}
-			s.remember(plain, acting)
-			for _, id := range []string{plainID, actingID} {
-				s.me("DELETE", "tokens/"+id, session, nil).wantStatus(200)
-			}
-			s.gone(plain, acting)
-		})
-		s.run("how many", func(*testing.T) {
-			for range 4 {
-				s.me("POST", "tokens", session, ownToken).wantStatus(200)
-			}
-			s.me("POST", "tokens", session, ownToken).want(wire.ErrConflict)
-			for id := range s.ownTokens(session) {
-				s.me("DELETE", "tokens/"+id, session, nil).wantStatus(200)
-			}
-		})
-		s.run("without by_users", func(*testing.T) {
-			zoe := s.loginAt("bare", "other-key", "zoe")
-			for method, path := range map[string]string{"GET": "tokens", "POST": "tokens", "DELETE": "tokens/x"} {
-				body := ownToken
-				if method != "POST" {
-					body = nil
-				}
-				r := s.meRequest(method, path, zoe, body)
-				r.URL.Path = "/bare/v2/me/" + path
-				r.Header.Set("X-Api-Key", "other-key")
-				s.do(r).want(wire.ErrNoRoute)
-			}
-			for company, want := range map[string]string{"acme": `"issued_tokens":{"lifetime":7776000}`, "bare": `"issued_tokens":null`} {
-				r := s.request("GET", "/"+company+"/v2/client.json", "")
-				r.Header.Set("X-Api-Key", map[string]string{"acme": testKey, "bare": "other-key"}[company])
-				s.do(r).wantStatus(200).wantBody(want)
-			}
-		})
+			r := s.meRequest(method, path, zoe, body)
+			r.URL.Path = "/bare/v2/me/" + path
+			r.Header.Set("X-Api-Key", "other-key")
+			s.do(r).want(wire.ErrNoRoute)
+		}
+		for company, want := range map[string]string{"acme": `"issued_tokens":{"lifetime":7776000}`, "bare": `"issued_tokens":null`} {
+			r := s.request("GET", "/"+company+"/v2/client.json", "")
+			r.Header.Set("X-Api-Key", map[string]string{"acme": testKey, "bare": "other-key"}[company])
+			s.do(r).wantStatus(200).wantBody(want)
+		}
 	})
 }
 
