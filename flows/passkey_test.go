@@ -380,3 +380,58 @@ func TestRemovingPasskeys(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What a removal looked at may have changed. Then it removes nothing, and ends no session
+// that the change has spared.
+func TestAChangeThatComesFirstRefusesAUsersRemovalOfAPasskey(t *testing.T) {
+	id := func(credential string) string { return record.Passkey{Credential: []byte(credential)}.ID() }
+	for name, c := range map[string]struct {
+		phone    string
+		passkeys []string
+		change   func(b *harness, user *manage.Self, owner string) error
+		live     []bool // the user's session, and that of the owner
+	}{
+		"the removal of the other one": {"", []string{"one", "two"}, func(b *harness, user *manage.Self, _ string) error {
+			return user.RemovePasskey(b.t.Context(), mnemocode, id("two"), user.Session.ID)
+		}, []bool{true, false}},
+		"the removal of the phone": {phone, []string{"one"}, func(b *harness, user *manage.Self, _ string) error {
+			return user.RemoveOwnContact(b.t.Context(), record.Phone)
+		}, []bool{true, false}},
+		"a new password that ends the user's session": {phone, []string{"one"}, func(b *harness, _ *manage.Self, owner string) error {
+			return b.changeOwn(manage.PasswordChange{Current: password, New: newSecret, Keep: owner})
+		}, []bool{false, true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newHarness(t)
+			b.company.SecondFactor = tenant.SecondFactorRequired
+			b.update(true, func(a *record.Account) { a.Phone = c.phone })
+			var login func() string
+			for _, credential := range c.passkeys {
+				d := b.device(credential, 0)
+				login = func() string { return b.must("passkey/login", "", d.answer(code)).SessionToken }
+			}
+			tokens := []string{login(), login()}
+			own, err := b.authorize(tokens[0])
+			must(t, err)
+			owner := b.idOf(tokens[1])
+			user, err := manage.NewSelf(t.Context(), b.Manager, b.company, own, session.Client{Address: home})
+			must(t, err)
+			whole := b.Accounts
+			b.Accounts = overtaken{whole, func() {
+				b.Accounts = whole
+				must(t, c.change(b, user, owner))
+			}}
+			if err := user.RemovePasskey(t.Context(), mnemocode, id("one"), own.ID); !errors.Is(err, manage.ErrChanged) {
+				t.Errorf("got %v, want ErrChanged", err)
+			}
+			if n := b.load().Passkeys; n != 1 {
+				t.Errorf("%d passkeys are left, want one", n)
+			}
+			for i, live := range c.live {
+				if _, err := b.authorize(tokens[i]); (err == nil) != live {
+					t.Errorf("session %d: got %v, want live: %v", i, err, live)
+				}
+			}
+		})
+	}
+}

@@ -79,7 +79,8 @@ func TestAWeakHashDoesNotBringBackAnOldPassword(t *testing.T) {
 	}
 }
 
-// overtaken is an account store that calls before just before an Update.
+// overtaken is an account store that calls before just before an Update or a
+// DeletePasskey.
 type overtaken struct {
 	record.Accounts
 	before func()
@@ -88,6 +89,13 @@ type overtaken struct {
 func (o overtaken) Update(ctx context.Context, company string, id int64, change func(*record.Account) (bool, error)) (record.Account, error) {
 	o.before()
 	return o.Accounts.Update(ctx, company, id, change)
+}
+
+func (o overtaken) DeletePasskey(
+	ctx context.Context, now time.Time, company string, account, generation int64, credential []byte, keep record.TokenHash, events ...record.OutboxEvent,
+) (int64, error) {
+	o.before()
+	return o.Accounts.DeletePasskey(ctx, now, company, account, generation, credential, keep, events...)
 }
 
 // passwordRoutes lists the two routes that take a password, with the error for a

@@ -433,5 +433,5 @@ func wantStranger(t *testing.T, s record.Accounts, company string, id int64) {
 	wantEqual(t, "BackupCodes", len(codes), 0)
 	wantErr(t, "AddPasskey", s.AddPasskey(bg, record.Account{Company: company, ID: id, Generation: 1}, passkey(id, "z")), record.ErrNotFound)
 	wantEqual(t, "Passkeys", len(get[[]record.Passkey](t)(s.Passkeys(bg, company, id))), 0)
-	wantErr(t, "DeletePasskey", second(s.DeletePasskey(bg, t0, company, id, []byte("c"), record.TokenHash{})), record.ErrNotFound)
+	wantErr(t, "DeletePasskey", second(s.DeletePasskey(bg, t0, company, id, 0, []byte("c"), record.TokenHash{})), record.ErrNotFound)
 }

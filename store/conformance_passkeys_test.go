@@ -73,7 +73,7 @@ var passkeyCases = []accountsCase{
 			must(t, use(two, 0))
 			must(t, use(two, 1))
 			wantErr(t, "count back to zero", use(one, 0), record.ErrConflict)
-			get[int64](t)(one.DeletePasskey(bg, t0, "acme", a.ID, p.Credential, record.TokenHash{}))
+			get[int64](t)(one.DeletePasskey(bg, t0, "acme", a.ID, 0, p.Credential, record.TokenHash{}))
 			wantErr(t, "a deleted one", use(two, 9), record.ErrNotFound)
 		},
 	},
@@ -95,18 +95,20 @@ var passkeyCases = []accountsCase{
 	},
 	{
 		name:    "deleting passkeys",
-		promise: "DeletePasskey removes a passkey of the account and stores a pending revocation that spares keep. It leaves no account without a passkey, password, phone and identity.",
+		promise: "DeletePasskey removes a passkey of the account and stores a pending revocation that spares keep, unless the account has another generation than the caller assumes. It leaves no account without a passkey, password, phone and identity.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			keep := record.HashToken("keep")
 			a, b := create(t, one, plain("acme", "m1")), create(t, one, plain("acme", "m2"))
 			for _, c := range []string{"1", "2"} {
 				must(t, one.AddPasskey(bg, a, passkey(a.ID, c)))
 			}
-			wantErr(t, "another account's", second(one.DeletePasskey(bg, t0, "acme", b.ID, []byte("1"), keep)), record.ErrNotFound)
-			wantErr(t, "another company's", second(one.DeletePasskey(bg, t0, "other", a.ID, []byte("1"), keep)), record.ErrNotFound)
+			wantErr(t, "another account's", second(one.DeletePasskey(bg, t0, "acme", b.ID, 0, []byte("1"), keep)), record.ErrNotFound)
+			wantErr(t, "another company's", second(one.DeletePasskey(bg, t0, "other", a.ID, 0, []byte("1"), keep)), record.ErrNotFound)
+			wantErr(t, "another generation's", second(one.DeletePasskey(bg, t0, "acme", a.ID, a.Generation+1, []byte("1"), keep)), record.ErrConflict)
+			wantEqual(t, "passkeys", get[record.Account](t)(two.ByID(bg, "acme", a.ID)).Passkeys, 2)
 			wantWinners(t, race(20, one, two, func(i int, s record.Accounts) error {
-				return second(s.DeletePasskey(bg, t0.Add(time.Second), "acme", a.ID, []byte(fmt.Sprint(i%4/2+1)), keep))
-			}), 1, func(err error) bool { return is(record.ErrConflict)(err) || is(record.ErrNotFound)(err) })
+				return second(s.DeletePasskey(bg, t0.Add(time.Second), "acme", a.ID, 0, []byte(fmt.Sprint(i%4/2+1)), keep))
+			}), 1, func(err error) bool { return is(record.ErrLastPasskey)(err) || is(record.ErrNotFound)(err) })
 			left := get[record.Account](t)(two.ByID(bg, "acme", a.ID))
 			wantEqual(t, "left", left.Passkeys, 1)
 			wantEqual(t, "generation", left.Generation, a.Generation+1)
@@ -125,7 +127,7 @@ var passkeyCases = []accountsCase{
 				way = create(t, one, way)
 				last.Account, last.Credential = way.ID, append(last.Credential, 'x')
 				must(t, one.AddPasskey(bg, way, last))
-				wantEqual(t, "generation", get[int64](t)(two.DeletePasskey(bg, t0, "acme", last.Account, last.Credential, record.TokenHash{})), 2)
+				wantEqual(t, "generation", get[int64](t)(two.DeletePasskey(bg, t0, "acme", last.Account, way.Generation, last.Credential, record.TokenHash{})), 2)
 			}
 			must(t, one.Delete(bg, "acme", a.ID, time.Time{}))
 			for _, c := range []string{"1", "2"} {

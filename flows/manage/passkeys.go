@@ -247,7 +247,8 @@ func (ad *Admin) RenamePasskey(ctx context.Context, mnemocode, id, name string) 
 
 // RemovePasskey removes the passkey with this Passkey.ID. It may be on a lost device, so
 // this revokes the account's sessions, but spares the one with the ID keep, if that is not
-// empty. The errors are ErrNoPasskey, ErrLastPasskey and ErrNoSessionToKeep.
+// empty. A change that comes first refuses that of a user and one that spares a session. The
+// errors are ErrNoPasskey, ErrLastPasskey, ErrNoSessionToKeep and ErrChanged.
 func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) error {
 	a, kept, err := ad.findKeeping(ctx, mnemocode, keep)
 	if err != nil {
@@ -260,21 +261,27 @@ func (ad *Admin) RemovePasskey(ctx context.Context, mnemocode, id, keep string) 
 	if ad.isUser() && a.Passkeys == 1 && !ad.needsNoPasskey(a) {
 		return ErrLastPasskey
 	}
+	generation := int64(0) // a lost device must go whatever else an operator or the user changes
+	if ad.isUser() || keep != "" {
+		generation = a.Generation
+	}
 	removed := ad.event(record.AccountPasskeyRemoved, a)
-	generation, err := ad.Accounts.DeletePasskey(ctx, ad.Now(), a.Company, a.ID, credential, kept, background.OutboxEvents(ctx, ad.Company, removed)...)
+	next, err := ad.Accounts.DeletePasskey(ctx, ad.Now(), a.Company, a.ID, generation, credential, kept, background.OutboxEvents(ctx, ad.Company, removed)...)
 	switch {
 	case errors.Is(err, record.ErrNotFound):
 		if err := ad.revokePending(ctx, a); err != nil { // an earlier request may have removed it
 			return err
 		}
 		return ErrNoPasskey
-	case errors.Is(err, record.ErrConflict):
+	case errors.Is(err, record.ErrLastPasskey):
 		return ErrLastPasskey
+	case errors.Is(err, record.ErrConflict):
+		return ErrChanged
 	case err != nil:
 		return adminError("removing the passkey", err)
 	}
 	ctx = context.WithoutCancel(ctx) // the change is stored; finish it
-	revokeErr := ad.revoke(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: generation, Keep: kept}, record.EndedByChange)
+	revokeErr := ad.revoke(ctx, record.Revocation{Company: a.Company, Account: a.ID, Generation: next, Keep: kept}, record.EndedByChange)
 	ad.Notify(ctx, ad.Company, a, ad.notice(message.NoticePasskeyRemoved))
 	ad.emit(ctx, removed)
 	return revokeErr

@@ -9,6 +9,7 @@ package record
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -21,6 +22,8 @@ var (
 	// ErrConflict means that the row is not, or is no longer, in the state that
 	// the caller assumed. Nothing was changed.
 	ErrConflict = errors.New("conflict")
+	// ErrLastPasskey is the ErrConflict of an account that needs its last passkey.
+	ErrLastPasskey = fmt.Errorf("%w: the last passkey", ErrConflict)
 )
 
 // ErrUnreachable is wrapped by the error of a store's Start if the server did not answer
@@ -201,11 +204,12 @@ type Passkeys interface {
 	RenamePasskey(ctx context.Context, company string, account int64, credential []byte, name string) error
 	// DeletePasskey removes a passkey of an account, increments the Generation of the
 	// account and stores a pending revocation that spares the session keep (none if
-	// keep is zero). It returns the new Generation. It returns ErrConflict if this is
+	// keep is zero). It returns the new Generation. It returns ErrLastPasskey if this is
 	// the last passkey of an account without a password, phone and OAuth identity, even
 	// if several callers remove passkeys at once. It returns ErrNotFound if there is no
-	// such passkey.
-	DeletePasskey(ctx context.Context, now time.Time, company string, account int64, credential []byte, keep TokenHash, events ...OutboxEvent) (generation int64, err error)
+	// such passkey, and ErrConflict if the account is not in the given generation, of
+	// which 0 stands for any.
+	DeletePasskey(ctx context.Context, now time.Time, company string, account, generation int64, credential []byte, keep TokenHash, events ...OutboxEvent) (next int64, err error)
 }
 
 // FailureCounts counts wrong attempts.

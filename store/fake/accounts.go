@@ -525,14 +525,17 @@ func (s accounts) RenamePasskey(ctx context.Context, company string, id int64, c
 	})
 }
 
-func (s accounts) DeletePasskey(ctx context.Context, now time.Time, company string, id int64, credential []byte, keep record.TokenHash, events ...record.OutboxEvent) (int64, error) {
+func (s accounts) DeletePasskey(ctx context.Context, now time.Time, company string, id, generation int64, credential []byte, keep record.TokenHash, events ...record.OutboxEvent) (int64, error) {
 	return ask(ctx, s.link, &s.mu, "accounts.delete_passkey", func() (int64, error) {
 		r, err := s.row(company, id)
 		if err != nil || r.passkey(credential) < 0 {
 			return 0, record.ErrNotFound
 		}
-		if r.Phone == "" && r.PasswordHash == "" && len(r.Identities) == 0 && len(r.passkeys) == 1 {
+		if generation != 0 && generation != r.Generation {
 			return 0, record.ErrConflict
+		}
+		if r.Phone == "" && r.PasswordHash == "" && len(r.Identities) == 0 && len(r.passkeys) == 1 {
+			return 0, record.ErrLastPasskey
 		}
 		i := r.passkey(credential)
 		r.passkeys = slices.Delete(slices.Clone(r.passkeys), i, i+1)

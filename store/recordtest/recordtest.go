@@ -85,7 +85,7 @@ func CallAllAccounts(ctx context.Context, s record.Accounts, a record.Account) m
 		"Passkey":               Second(s.Passkey(ctx, a.Company, []byte("c"))),
 		"UsePasskey":            s.UsePasskey(ctx, T0, a.Company, []byte("c"), 9, true),
 		"RenamePasskey":         s.RenamePasskey(ctx, a.Company, a.ID, []byte("c"), "new"),
-		"DeletePasskey":         Second(s.DeletePasskey(ctx, T0, a.Company, a.ID, []byte("c"), record.TokenHash{})),
+		"DeletePasskey":         Second(s.DeletePasskey(ctx, T0, a.Company, a.ID, 0, []byte("c"), record.TokenHash{})),
 		"AddDevice":             s.AddDevice(ctx, a.Company, a.ID, Device("z"), ""),
 		"Device":                Second(s.Device(ctx, a.Company, a.ID, Device("z").Hash)),
 		"Devices":               Second(s.Devices(ctx, a.Company, a.ID)),
