@@ -121,6 +121,25 @@ func TestAPasswordThatWasSetIsToldWhateverFailsThen(t *testing.T) {
 	storetest.Eventually(t, 10*time.Second, "notice", func() bool { return b.mail.count() == 1 })
 }
 
+// A change that is repeated finds nothing to do.
+func TestANewPasswordEndsItsLockWhateverFailsThen(t *testing.T) {
+	b := newHarness(t)
+	b.fail(b.company.Limits.LockAfter, email)
+	whole, hash := b.Accounts, bcryptHash(t, newSecret)
+	b.Accounts = failing{whole}
+	for range 2 {
+		_, _, err := b.admin().Change(t.Context(), mnemocode, manage.Change{Apply: func(a *record.Account) error {
+			a.PasswordHash = hash
+			return nil
+		}})
+		if err != nil && !errors.Is(err, wire.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		b.Accounts = whole
+	}
+	must(t, b.login(newSecret))
+}
+
 // An import that is run again skips existing accounts, so each account must be
 // created completely.
 func TestAnAccountIsCreatedWithItsBackupCodes(t *testing.T) {

@@ -246,6 +246,33 @@ var updateCases = []accountsCase{
 		},
 	},
 	{
+		name:    "update of the password",
+		promise: "An Update that ends the sessions and sets another password clears the account's failure count of passwords.",
+		run: func(t *testing.T, one, two record.Accounts) {
+			a := plain("acme", "m1")
+			a.PasswordHash = "h"
+			a = create(t, one, a)
+			subject := record.FailureKey{Company: "acme", Account: a.ID}
+			must(t, one.UpdateFailures(bg, t0, subject, record.WrongPasswords, add(1)))
+			must(t, one.UpdateFailures(bg, t0, subject, record.WrongCodes, add(1)))
+			for _, c := range []struct {
+				hash    string
+				ends    bool
+				cleared bool
+			}{{"h", true, false}, {"stronger", false, false}, {"", true, false}, {"other", true, true}} {
+				got := get[record.Account](t)(two.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) {
+					a.PasswordHash = c.hash
+					return c.ends, nil
+				}))
+				want := record.Failures{record.WrongPasswords: {Count: 1}, record.WrongCodes: {Count: 1}}
+				if c.cleared {
+					delete(want, record.WrongPasswords)
+				}
+				wantEqual(t, "failure counts after "+c.hash, got.FailureCounts, want)
+			}
+		},
+	},
+	{
 		name:    "changes that keep a session",
 		promise: "SetPassword and Update store a pending revocation that keeps a session. Of several pending revocations, the last one names the session.",
 		run: func(t *testing.T, one, two record.Accounts) {

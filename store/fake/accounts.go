@@ -328,6 +328,9 @@ func (s accounts) Update(ctx context.Context, company string, id int64, change f
 			if !a.SpareTokens {
 				r.tokens = nil
 			}
+			if a.PasswordHash != "" && a.PasswordHash != before.PasswordHash {
+				delete(s.failures[record.FailureKey{Company: company, Account: id}], record.WrongPasswords)
+			}
 		}
 		s.put(r, a, ids)
 		return s.load(r), nil

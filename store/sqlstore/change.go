@@ -75,6 +75,9 @@ func (s Accounts) Update(
 		if ends && !a.SpareTokens {
 			tx.Later(ctx, deleteTokens, id)
 		}
+		if ends && a.PasswordHash != "" && a.PasswordHash != before.PasswordHash {
+			tx.Later(ctx, deleteFailures, company, id, "", string(record.WrongPasswords))
+		}
 		if ends {
 			s.revokeLater(ctx, tx, record.Revocation{Company: company, Account: id, Generation: a.Generation, Keep: a.Keep}, a.Outbox)
 		} else {
