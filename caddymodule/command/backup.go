@@ -4,11 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http"
-	"os"
 	"path/filepath"
-	"syscall"
 	"time"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -34,7 +31,7 @@ Back up accounts in PostgreSQL with its own tools.`,
 			if output == "" {
 				output = "mnemogate-" + time.Now().UTC().Format("20060102T150405Z") + ".db"
 			}
-			size, err := c.backup(output, force)
+			size, err := c.save(output, force, api.Root+"backup", "the backup was interrupted, and there is no file")
 			if err != nil {
 				return err
 			}
@@ -44,27 +41,6 @@ Back up accounts in PostgreSQL with its own tools.`,
 	cmd.Flags().BoolVar(&force, "force", false, "Replace an existing file")
 	_ = cmd.MarkFlagFilename("output")
 	return cmd
-}
-
-func (c *cli) backup(output string, force bool) (size int64, err error) {
-	if _, err := os.Lstat(output); err == nil && !force {
-		return 0, fmt.Errorf("%s exists: name another file with --output, or replace it with --force", output)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return 0, err
-	}
-	defer c.interruptible(os.Interrupt, syscall.SIGTERM)()
-	part, err := os.CreateTemp(filepath.Dir(output), "."+filepath.Base(output)+"-*") // mode 0600
-	if err != nil {
-		return 0, err
-	}
-	defer os.Remove(part.Name()) // no effect after the rename
-	if size, err = c.save(part, api.Root+"backup", "the backup was interrupted, and there is no file"); err != nil {
-		return 0, err
-	}
-	if err := os.Rename(part.Name(), output); err != nil {
-		return 0, err
-	}
-	return size, sqlite.SyncFile(filepath.Dir(output))
 }
 
 func (c *cli) restoreCommand() *cobra.Command {
@@ -92,7 +68,7 @@ only if nobody could log in after the backup, as in a move to another machine.`,
 					return err
 				}
 			}
-			defer c.interruptible(os.Interrupt, syscall.SIGTERM)()
+			defer c.interruptible()()
 			done, err := r.Run(c.cmd.Context())
 			if err != nil {
 				return c.orInterrupted(err)
@@ -124,7 +100,7 @@ The secrets of authenticator apps are sealed again, but a thief knows them: see
 assertions after 20 minutes, and the old ones are withdrawn within 40. Counts of
 addresses, phones and unknown login ids begin anew.`,
 		cobra.NoArgs, func([]string) error {
-			defer c.interruptible(os.Interrupt, syscall.SIGTERM)()
+			defer c.interruptible()()
 			return show(c, http.MethodPost, api.Root+"rekey", nil, func(done api.Rekeyed) error {
 				_, err := fmt.Fprintf(c.cmd.OutOrStdout(), "all nodes use the new secret; secrets of apps that were sealed again: %s\n", comma(done.Apps))
 				return err

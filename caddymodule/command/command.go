@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -232,10 +233,14 @@ func group(cmd *cobra.Command, others ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// interruptible makes signals cancel the command's context, until stop is called.
-// They no longer kill the program, so the command can remove a file that it has not
-// finished.
-func (c *cli) interruptible(signals ...os.Signal) (stop func()) {
+// interruptible makes signals cancel the command's context, until stop is called: the usual
+// ones, that of a closed terminal, and more. They no longer kill the program, so the command
+// can remove a file that it has not finished.
+func (c *cli) interruptible(more ...os.Signal) (stop func()) {
+	signals := append(more, os.Interrupt, syscall.SIGTERM)
+	if !signal.Ignored(syscall.SIGHUP) { // nohup has it ignored
+		signals = append(signals, syscall.SIGHUP)
+	}
 	ctx, stop := signal.NotifyContext(c.cmd.Context(), signals...)
 	c.cmd.SetContext(ctx)
 	return stop

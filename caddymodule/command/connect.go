@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/store/causes"
+	"github.com/mnemogate/mnemogate/store/sqlite"
 )
 
 // A server is the server that commands send requests to.
@@ -232,12 +234,34 @@ func (c *cli) download(w io.Writer, path, broken string) (size int64, err error)
 	return size, err
 }
 
-// save downloads to a file, syncs it to disk and closes it.
-func (c *cli) save(f *os.File, path, broken string) (size int64, err error) {
-	size, err = c.download(f, path, broken)
-	if err == nil {
-		err = f.Sync()
+// save downloads into a file that only its owner may read. The file gets its name once it is
+// whole, so that nothing can be mistaken for it.
+func (c *cli) save(output string, replace bool, path, broken string) (size int64, err error) {
+	if _, err := os.Lstat(output); err == nil && !replace {
+		advice := "name another file with --output"
+		if c.cmd.Flags().Lookup("force") != nil {
+			advice += ", or replace it with --force"
+		}
+		return 0, fmt.Errorf("%s exists: %s", output, advice)
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, err
 	}
-	closing := f.Close()
-	return size, cmp.Or(err, closing)
+	defer c.interruptible()()
+	part, err := os.CreateTemp(filepath.Dir(output), "."+filepath.Base(output)+"-*") // mode 0600
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(part.Name()) // no effect after the rename
+	size, err = c.download(part, path, broken)
+	if err == nil {
+		err = part.Sync()
+	}
+	closing := part.Close()
+	if err = cmp.Or(err, closing); err != nil {
+		return 0, err
+	}
+	if err := os.Rename(part.Name(), output); err != nil {
+		return 0, err
+	}
+	return size, sqlite.SyncFile(filepath.Dir(output))
 }

@@ -1,9 +1,6 @@
 package command
 
 import (
-	"os"
-	"syscall"
-
 	"github.com/spf13/cobra"
 )
 
@@ -27,18 +24,12 @@ text. Without it, users must set up their apps again.`,
 				path += "?secrets=true"
 			}
 			const broken = "the export is not complete"
-			defer c.interruptible(os.Interrupt, syscall.SIGTERM)()
 			if file == "" {
+				defer c.interruptible()()
 				_, err = c.download(c.cmd.OutOrStdout(), path, broken)
 				return err
 			}
-			f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // only its owner may read it
-			if err != nil {
-				return err
-			}
-			if _, err = c.save(f, path, broken); err != nil {
-				os.Remove(file) // it could be mistaken for a complete export
-			}
+			_, err = c.save(file, false, path, broken)
 			return err
 		})
 	cmd.Flags().StringVarP(&file, "output", "o", "", "Write to this new file, which only you can read")

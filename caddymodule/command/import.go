@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -94,7 +95,8 @@ func (c *cli) runImport(name, format string, update bool) error {
 	if isTerminal(c.cmd.ErrOrStderr()) {
 		r.status = c.cmd.ErrOrStderr()
 	}
-	var in io.Reader = c.in
+	defer c.interruptible()()
+	in := io.Reader(untilDone{c.cmd.Context(), c.in})
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
@@ -123,8 +125,31 @@ func (c *cli) runImport(name, format string, update bool) error {
 		return err
 	}
 	r.path = company + "/import?skipped=true&update=" + strconv.FormatBool(update)
-	defer c.interruptible(os.Interrupt)()
 	return r.run(records)
+}
+
+// An untilDone is read until its context ends, even if nothing comes from a terminal or pipe.
+type untilDone struct {
+	ctx context.Context
+	io.Reader
+}
+
+func (u untilDone) Read(b []byte) (int, error) {
+	type result struct {
+		n   int
+		err error
+	}
+	got, done := make([]byte, len(b)), make(chan result, 1)
+	go func() {
+		n, err := u.Reader.Read(got)
+		done <- result{n, err}
+	}()
+	select {
+	case r := <-done:
+		return copy(b, got[:r.n]), r.err
+	case <-u.ctx.Done():
+		return 0, errors.New("interrupted")
+	}
 }
 
 // An importRun imports the records of a file.

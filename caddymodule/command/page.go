@@ -9,10 +9,8 @@ import (
 	"maps"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -59,7 +57,7 @@ func (c *cli) previewPage(listen, company string) error {
 	if err != nil {
 		return fmt.Errorf("--listen: %w", err)
 	}
-	defer c.interruptible(os.Interrupt, syscall.SIGTERM)()
+	defer c.interruptible()()
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	stop := context.AfterFunc(c.cmd.Context(), func() { _ = server.Close() })
 	defer stop()

@@ -124,7 +124,7 @@ http://:%[3]s {
 `
 
 func (c *cli) sandbox(listen, backend string) (err error) {
-	defer c.interruptible(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)()
+	defer c.interruptible(syscall.SIGPIPE)()
 	if backend != "" {
 		u, err := url.Parse(backend)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "" {

@@ -13,6 +13,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest/guesttest"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -194,7 +195,7 @@ func TestNothingIsLeftOfWhatIsNotWhole(t *testing.T) {
 		"backup --output ":                "the backup was interrupted, and there is no file",
 		"export --company acme --output ": "is not complete",
 	} {
-		for _, how := range []string{"a signal", "a broken answer"} {
+		for how, signal := range map[string]syscall.Signal{"a broken answer": 0, "SIGTERM": syscall.SIGTERM, "a closed terminal": syscall.SIGHUP, "SIGKILL": syscall.SIGKILL} {
 			t.Run(strings.Fields(args)[0]+", "+how, func(t *testing.T) {
 				sent := make(chan bool)
 				server := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -213,10 +214,17 @@ func TestNothingIsLeftOfWhatIsNotWhole(t *testing.T) {
 				cmd.Stderr = &errs
 				must(t, cmd.Start())
 				want, exit := brokenOff, 4
-				if how == "a signal" {
+				if signal != 0 {
 					<-sent
 					want, exit = "interrupted", 1
-					must(t, cmd.Process.Signal(syscall.SIGTERM))
+					must(t, cmd.Process.Signal(signal))
+				}
+				if signal == syscall.SIGKILL { // only a part that nobody can take for the whole
+					_ = cmd.Wait()
+					if _, err := os.Stat(dir + "/whole"); err == nil {
+						t.Error("it is there")
+					}
+					return
 				}
 				if err := cmd.Wait(); cmd.ProcessState.ExitCode() != exit || !strings.Contains(errs.String(), want) {
 					t.Errorf("%v, want exit status %d: %s", err, exit, errs.String())
@@ -226,6 +234,31 @@ func TestNothingIsLeftOfWhatIsNotWhole(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// An import of a pipe or terminal on which nothing comes can be interrupted.
+func TestASilentImportIsInterrupted(t *testing.T) {
+	t.Parallel()
+	s := &site{t: t, dir: t.TempDir()}
+	asked := make(chan bool, 1)
+	server := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"companies":["acme"]}`)
+		asked <- true
+	}))
+	silent, open, err := os.Pipe()
+	must(t, err)
+	defer silent.Close()
+	defer open.Close()
+	cmd := s.caddy("mnemogate", "--address", strings.TrimPrefix(server.URL, "http://"), "account", "import")
+	var errs bytes.Buffer
+	cmd.Stdin, cmd.Stderr = silent, &errs
+	must(t, cmd.Start())
+	<-asked
+	time.Sleep(200 * time.Millisecond) // now it reads
+	must(t, cmd.Process.Signal(os.Interrupt))
+	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || !strings.Contains(errs.String(), "interrupted") {
+		t.Errorf("%v: %s", err, errs.String())
 	}
 }
 
