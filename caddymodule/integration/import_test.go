@@ -257,29 +257,24 @@ func TestImportTakesTheCompanysOwnHashes(t *testing.T) {
 func (s *site) importsSlowly(t *testing.T) func(*testing.T) {
 	r, w := io.Pipe()
 	request := get(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1/mnemogate/slow/import", r))(t)
-	answered := make(chan *http.Response, 1)
+	client := s.adminClient()
+	var response *http.Response
+	var err error
+	answered := make(chan struct{})
 	go func() {
-		response, err := s.adminClient().Do(request)
-		if err != nil {
-			t.Error(err)
-		}
-		answered <- response
+		defer close(answered)
+		response, err = client.Do(request)
 	}()
 	go func() {
 		defer w.Close()
 		// The failures of all lines exceed the server's buffer for a response.
-		if _, err := io.WriteString(w, strings.Repeat("nonsense\n", 1001)); err != nil {
-			t.Error(err)
-			return
-		}
+		_, _ = io.WriteString(w, strings.Repeat("nonsense\n", 1001))
 		time.Sleep(11 * time.Second) // longer than Caddy's deadline for requests
 		_, _ = io.WriteString(w, importLine(5000)+"\n")
 	}()
 	return func(t *testing.T) {
-		response := <-answered
-		if response == nil {
-			return
-		}
+		<-answered
+		must(t, err)
 		defer response.Body.Close()
 		lines, last := 0, ""
 		for scanner := bufio.NewScanner(response.Body); scanner.Scan(); lines++ {

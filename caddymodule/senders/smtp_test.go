@@ -406,9 +406,10 @@ func TestSMTPErrorsNameTheirCause(t *testing.T) {
 	}
 	echo := " " + guesttest.Mail.Link + " hidden"
 	for name, c := range map[string]struct {
-		sink         *smtpSink
-		says, advice string
-		again        bool
+		sink   *smtpSink
+		says   string // a part of the error
+		advice string // how it begins; empty for any, or none
+		again  bool
 	}{
 		"only OAuth":            {&smtpSink{config: config, auth: "XOAUTH2 OAUTHBEARER"}, "it takes no passwords", switchedOff, false},
 		"Exchange, tenant":      {answering("AUTH", "535 5.7.139 Authentication unsuccessful, SmtpClientAuthentication is disabled for the Tenant."), "", switchedOff, false},
