@@ -5,13 +5,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"errors"
-	"fmt"
-	"maps"
 	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -22,10 +18,8 @@ import (
 	"github.com/mnemogate/mnemogate/caddymodule/accounts"
 	"github.com/mnemogate/mnemogate/caddymodule/bypass"
 	"github.com/mnemogate/mnemogate/caddymodule/gate"
-	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/record"
-	"github.com/mnemogate/mnemogate/flows/tenant"
 )
 
 // explain says what would become of a request for a site. It changes and counts nothing.
@@ -38,13 +32,16 @@ func explain(c *accounts.Call) error {
 	if err != nil {
 		return err
 	}
-	company, err := companyNamed(c.Service, given["company"], given["as"] != "")
-	if err != nil {
-		return err
+	company := c.Service.Companies[given["company"]]
+	if company == nil && given["company"]+given["as"] != "" {
+		return &accounts.Error{Status: http.StatusNotFound, Field: "company", Message: "no such company is configured"}
 	}
-	a, err := accountNamed(c.Context(), &manage.Admin{Manager: c.Service.Manager, Company: company}, given["as"])
-	if err != nil {
-		return err
+	var a record.Account
+	if given["as"] != "" {
+		a, err = (&manage.Admin{Manager: c.Service.Manager, Company: company}).ByMnemocode(c.Context(), given["as"])
+		if err != nil {
+			return err
+		}
 	}
 	running, err := caddy.ActiveContext().AppIfConfigured("http")
 	if err != nil {
@@ -91,45 +88,4 @@ func imagine(method, address string) (r *http.Request, port uint, err error) {
 		return nil, 0, &manage.FieldError{Field: "url", Message: "its port must be 1 to 65535"}
 	}
 	return r, uint(n), nil
-}
-
-// companyNamed returns the company with a code. Without a code it returns none, or the only
-// one if the request is somebody's.
-func companyNamed(service *flows.Service, code string, somebody bool) (*tenant.Company, error) {
-	codes := slices.Sorted(maps.Keys(service.Companies))
-	if code == "" && somebody {
-		if code = codes[0]; len(codes) > 1 {
-			return nil, &manage.FieldError{Field: "company", Message: "there are several; choose one: " + strings.Join(codes, ", ")}
-		}
-	}
-	company := service.Companies[code]
-	if company == nil && code != "" {
-		return nil, &accounts.Error{Status: http.StatusNotFound, Field: "company", Message: "no such company is configured"}
-	}
-	return company, nil
-}
-
-// accountNamed returns the account with this mnemocode or login id, or none for "".
-func accountNamed(ctx context.Context, admin *manage.Admin, name string) (record.Account, error) {
-	if name == "" {
-		return record.Account{}, nil
-	}
-	a, err := admin.ByMnemocode(ctx, name)
-	if err != nil && !errors.Is(err, record.ErrNotFound) {
-		return a, err
-	}
-	other, err := admin.ByLoginID(ctx, name)
-	if err != nil && !errors.Is(err, record.ErrNotFound) {
-		return a, err
-	}
-	switch {
-	case a.ID == 0 && other.ID == 0:
-		return a, &accounts.Error{Status: http.StatusNotFound, Field: "as", Message: fmt.Sprintf("the company has no account %q", name)}
-	case a.ID == 0:
-		return other, nil
-	case other.ID != 0 && other.ID != a.ID:
-		return a, &accounts.Error{Status: http.StatusConflict, Field: "as", Message: fmt.Sprintf(
-			"%q is the mnemocode of one account and a login id of another, %s; name it in another way", name, other.Mnemocode)}
-	}
-	return a, nil
 }

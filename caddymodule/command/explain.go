@@ -28,6 +28,13 @@ to the application, changed or counted.
 'account explain' says whether the login itself would work. The exit status is
 1 if the request would be refused.`,
 		cobra.ExactArgs(2), func(args []string) error {
+			if as != "" {
+				_, a, err := c.account(as)
+				if err != nil {
+					return err
+				}
+				as = a.Mnemocode
+			}
 			data, err := c.ask(http.MethodPost, api.Root+"explain", map[string]string{"method": args[0], "url": args[1], "as": as, "company": c.companyCode})
 			if err != nil {
 				return err
@@ -47,7 +54,7 @@ to the application, changed or counted.
 			return err
 		})
 	cmd.Flags().StringVar(&as, "as", "", "The account, by its mnemocode or a login id")
-	return cmd
+	return c.byFlag(cmd)
 }
 
 // explained returns the rows of an explanation.

@@ -112,7 +112,7 @@ func TestARequestIsExplained(t *testing.T) {
 		{2, "https://www.example.com/x", []string{"it is for none of the sites with mnemogate", "api.example.com"}},
 		{2, "GET https://api.example.com/v1/x --as nobody --company acme", []string{`no account "nobody"`}},
 		{2, "GET https://api.example.com/v1/x --as alice --company nobody", []string{"no such company"}},
-		{1, "GET https://api.example.com/v1/x --as alice", []string{"there are several; choose one: acme, neu"}},
+		{1, "GET https://api.example.com/v1/x --as alice", []string{"there are several companies; choose one with --company: acme, neu"}},
 		{1, "GET /v1/x", []string{"a whole URL"}},
 		{1, "G@T https://api.example.com/v1/x", []string{"a method such as GET"}},
 		{1, "GET", []string{"explain <METHOD> <url>"}},
