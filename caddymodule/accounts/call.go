@@ -293,7 +293,7 @@ func (c *Call) refuse(err error) {
 	if refusal.Status == http.StatusUnauthorized && c.W.Header().Get("WWW-Authenticate") == "" {
 		c.W.Header().Set("WWW-Authenticate", bodies.Challenge)
 	}
-	c.WriteJSON(refusal.Status, api.Error{Error: refusal.Message, Field: refusal.Field, Reason: refusal.Reason})
+	bodies.WriteJSON(c.W, refusal.Status, api.Error{Error: refusal.Message, Field: refusal.Field, Reason: refusal.Reason})
 }
 
 func asError(err error) *Error {
@@ -435,13 +435,10 @@ func (c *Call) done(err error) error {
 	return err
 }
 
-// reply answers with JSON, unless err is an error.
-func (c *Call) reply(status int, body any, err error) error {
+// Reply answers with JSON, unless err is an error.
+func (c *Call) Reply(status int, body any, err error) error {
 	if err == nil {
-		c.WriteJSON(status, body)
+		bodies.WriteJSON(c.W, status, body)
 	}
 	return err
 }
-
-// WriteJSON answers with JSON.
-func (c *Call) WriteJSON(status int, body any) { bodies.WriteJSON(c.W, status, body) }

@@ -27,7 +27,7 @@ func (c *Call) sendContact() error {
 		return err
 	}
 	sent, err := c.admin.SendContact(c.ctx, contact, body[contact.Name], body["locale"], address)
-	return c.reply(http.StatusAccepted, sent, err)
+	return c.Reply(http.StatusAccepted, sent, err)
 }
 
 func (c *Call) confirmContact() error {
@@ -42,5 +42,5 @@ func (c *Call) confirmContact() error {
 	} else {
 		proven.Email = value
 	}
-	return c.reply(http.StatusOK, proven, err)
+	return c.Reply(http.StatusOK, proven, err)
 }

@@ -20,7 +20,7 @@ func (c *Call) history() error {
 	} else {
 		events, err = c.admin.History(c.ctx, c.mnemocode(), limit)
 	}
-	return c.reply(http.StatusOK, api.History{Events: c.eventViews(events)}, err)
+	return c.Reply(http.StatusOK, api.History{Events: c.eventViews(events)}, err)
 }
 
 // referred finds the events with a ref, of any account.
@@ -30,7 +30,7 @@ func (c *Call) referred() error {
 	for i, e := range events {
 		views[i].Mnemocode = e.Mnemocode
 	}
-	return c.reply(http.StatusOK, api.History{Events: views}, err)
+	return c.Reply(http.StatusOK, api.History{Events: views}, err)
 }
 
 func (c *Call) eventViews(events []record.Event) []api.Event {

@@ -25,7 +25,7 @@ func (c *Call) introspect() error {
 		return err
 	}
 	answer, err := c.admin.Introspect(c.ctx, token)
-	return c.reply(http.StatusOK, answer, err)
+	return c.Reply(http.StatusOK, answer, err)
 }
 
 // clientSecret returns the key as OAuth's clients send it to introspect, with any client id:

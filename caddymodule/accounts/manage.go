@@ -41,7 +41,7 @@ func (c *Call) companies() error {
 			companies = append(companies, code)
 		}
 	}
-	return c.reply(http.StatusOK, api.Companies{Companies: companies}, nil)
+	return c.Reply(http.StatusOK, api.Companies{Companies: companies}, nil)
 }
 
 func (c *Call) create() error {
@@ -62,7 +62,7 @@ func (c *Call) create() error {
 	}
 	c.W.Header().Set("ETag", api.ETag(a))
 	c.W.Header().Set("Location", c.root+c.admin.Company.Code+"/accounts/"+api.PathEscape(a.Mnemocode))
-	return c.reply(http.StatusCreated, c.view(a), nil)
+	return c.Reply(http.StatusCreated, c.view(a), nil)
 }
 
 // wanted reads the change in the request. With rules=user its password must follow
@@ -92,14 +92,14 @@ func (c *Call) wanted(kind changeKind) (manage.Change, error) {
 // gets only the mnemocode.
 func (c *Call) answer(a record.Account, err error) error {
 	if err != nil || !c.May(Read) {
-		return c.reply(http.StatusOK, api.Changed{Mnemocode: a.Mnemocode}, err)
+		return c.Reply(http.StatusOK, api.Changed{Mnemocode: a.Mnemocode}, err)
 	}
 	c.W.Header().Set("ETag", api.ETag(a))
 	public, err := c.admin.PublicFailures(c.ctx, c.admin.Company, a)
 	if c.Method != http.MethodGet {
 		err = nil // the change was made
 	}
-	return c.reply(http.StatusOK, c.view(a, public...), err)
+	return c.Reply(http.StatusOK, c.view(a, public...), err)
 }
 
 func (c *Call) show() error {
@@ -147,11 +147,11 @@ func (c *Call) ifMissing(err error) error {
 
 func (c *Call) backupCodes() error {
 	codes, err := c.admin.NewBackupCodes(c.ctx, c.mnemocode())
-	return c.reply(http.StatusOK, api.BackupCodes{Codes: codes}, err)
+	return c.Reply(http.StatusOK, api.BackupCodes{Codes: codes}, err)
 }
 
 func (c *Call) welcome() error {
-	return c.reply(http.StatusAccepted, struct{}{}, c.admin.Welcome(c.ctx, c.mnemocode(), !c.May(Write)))
+	return c.Reply(http.StatusAccepted, struct{}{}, c.admin.Welcome(c.ctx, c.mnemocode(), !c.May(Write)))
 }
 
 func (c *Call) unlock() error {
@@ -177,7 +177,7 @@ func (c *Call) Explain() error {
 			findings[i].Message += ", for " + refusal.RetryAfter.Round(time.Second).String()
 		}
 	}
-	return c.reply(http.StatusOK, api.Findings{Findings: findings}, err)
+	return c.Reply(http.StatusOK, api.Findings{Findings: findings}, err)
 }
 
 // RotateSigningKey gives the company a new key that signs assertions.
@@ -227,7 +227,7 @@ func (c *Call) list() error {
 	for _, a := range accounts {
 		p.Accounts = append(p.Accounts, c.view(a))
 	}
-	return c.reply(http.StatusOK, p, nil)
+	return c.Reply(http.StatusOK, p, nil)
 }
 
 // filters are the query parameters that select accounts.

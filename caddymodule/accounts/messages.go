@@ -41,7 +41,7 @@ func (c *Call) messages() error {
 			ID: m.ID, Time: m.Time.UTC(), Type: m.Type, To: m.To, Code: m.Code, Link: m.Link, Text: m.Text,
 		})
 	}
-	return c.reply(http.StatusOK, answer, nil)
+	return c.Reply(http.StatusOK, answer, nil)
 }
 
 // parseWait reads a duration, or a whole number of seconds.

@@ -8,7 +8,7 @@ import (
 
 func (c *Call) passkeys() error {
 	passkeys, err := c.admin.Passkeys(c.ctx, c.mnemocode())
-	return c.reply(http.StatusOK, api.Passkeys{Passkeys: api.Each(passkeys, api.PasskeyOf)}, err)
+	return c.Reply(http.StatusOK, api.Passkeys{Passkeys: api.Each(passkeys, api.PasskeyOf)}, err)
 }
 
 func (c *Call) removePasskey() error {

@@ -9,7 +9,7 @@ import (
 
 func (c *Call) sessions() error {
 	sessions, err := c.admin.LiveSessions(c.ctx, c.mnemocode())
-	return c.reply(http.StatusOK, api.Sessions{Sessions: api.Each(sessions, api.SessionOf)}, err)
+	return c.Reply(http.StatusOK, api.Sessions{Sessions: api.Each(sessions, api.SessionOf)}, err)
 }
 
 func (c *Call) endSession() error {
@@ -23,7 +23,7 @@ func (c *Call) endSessions() error {
 func (c *Call) devices() error {
 	devices, err := c.admin.Devices(c.ctx, c.mnemocode())
 	view := func(d record.Device) api.Device { return api.DeviceOf(c.admin.Company, d) }
-	return c.reply(http.StatusOK, api.Devices{Devices: api.Each(devices, view)}, err)
+	return c.Reply(http.StatusOK, api.Devices{Devices: api.Each(devices, view)}, err)
 }
 
 func (c *Call) forgetDevices() error {

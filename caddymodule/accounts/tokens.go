@@ -33,7 +33,7 @@ func (c *Call) issueToken() error {
 	}
 	view := api.TokenOf(t)
 	view.Token = token
-	return c.reply(http.StatusCreated, view, nil)
+	return c.Reply(http.StatusCreated, view, nil)
 }
 
 // parseToken reads what a token is for.
@@ -71,7 +71,7 @@ func (c *Call) tokens() error {
 			list.Tokens = append(list.Tokens, api.TokenOf(t))
 		}
 	}
-	return c.reply(http.StatusOK, list, err)
+	return c.Reply(http.StatusOK, list, err)
 }
 
 func (c *Call) removeToken() error {

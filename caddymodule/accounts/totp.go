@@ -4,7 +4,7 @@ import "net/http"
 
 func (c *Call) newTOTP() error {
 	secret, err := c.admin.NewTOTP(c.ctx, c.mnemocode())
-	return c.reply(http.StatusOK, secret, err)
+	return c.Reply(http.StatusOK, secret, err)
 }
 
 func (c *Call) confirmTOTP() error {

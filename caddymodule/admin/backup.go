@@ -54,11 +54,7 @@ func backup(c *accounts.Call) error {
 // rekey answers after about a minute. It goes on if it is repeated.
 func rekey(c *accounts.Call) error {
 	resealed, err := c.Service.Rekey(c.Context(), record.Event{Name: record.StoreRekeyed, Address: c.Address, Actor: record.ActorAdmin})
-	if err != nil {
-		return err
-	}
-	c.WriteJSON(http.StatusOK, api.Rekeyed{Apps: resealed})
-	return nil
+	return c.Reply(http.StatusOK, api.Rekeyed{Apps: resealed}, err)
 }
 
 type writerFunc func([]byte) (int, error)

@@ -47,6 +47,5 @@ func empty(c *accounts.Call) error {
 	if part.Accounts, part.Done, err = of(company).EmptyCompany(c.Context(), to, emptyFor); err != nil {
 		return err
 	}
-	c.WriteJSON(http.StatusOK, part)
-	return nil
+	return c.Reply(http.StatusOK, part, nil)
 }

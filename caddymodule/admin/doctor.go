@@ -72,8 +72,7 @@ func examine(c *accounts.Call) error {
 		d.found(storeFailed("stores", err))
 	}
 	d.run(c.Context())
-	c.WriteJSON(http.StatusOK, map[string]any{"time": time.Now().UTC(), "findings": d.findings})
-	return nil
+	return c.Reply(http.StatusOK, map[string]any{"time": time.Now().UTC(), "findings": d.findings}, nil)
 }
 
 type doctor struct {

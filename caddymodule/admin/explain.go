@@ -57,8 +57,7 @@ func explain(c *accounts.Call) error {
 		return &manage.FieldError{Field: "url", Message: err.Error()}
 	}
 	explained.Site = found.Site
-	c.WriteJSON(http.StatusOK, explained)
-	return nil
+	return c.Reply(http.StatusOK, explained, nil)
 }
 
 // imagine returns a request as a server gets it from a client on this machine, and the port

@@ -39,8 +39,7 @@ func try(c *accounts.Call) error {
 	defer cancel()
 	f := t.run(ctx, c.App)
 	c.App.Log().Info("a test was sent", "company", f.Company, "channel", channel, "result", f.Result, "address", c.Address)
-	c.WriteJSON(http.StatusOK, f)
-	return nil
+	return c.Reply(http.StatusOK, f, nil)
 }
 
 // A trial is a test message for a gateway.
