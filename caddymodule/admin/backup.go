@@ -1,7 +1,6 @@
 package admin
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"strconv"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/mnemogate/mnemogate/caddymodule/accounts"
 	"github.com/mnemogate/mnemogate/caddymodule/accounts/api"
-	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/flows/record"
 )
 
@@ -37,10 +35,7 @@ func backup(c *accounts.Call) error {
 			return c.W.Write(p)
 		})
 	})
-	refused, ok := errors.AsType[*app.NoBackupError](err)
 	switch {
-	case ok:
-		return &accounts.Error{Status: http.StatusBadRequest, Message: refused.Error()}
 	case err != nil && size == 0:
 		return err
 	case err != nil:

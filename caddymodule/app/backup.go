@@ -4,33 +4,29 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"sync/atomic"
 	"time"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
+	"github.com/mnemogate/mnemogate/flows/manage"
 )
 
 // backedUp is the time of the last backup, in seconds since 1970, or 0 if there was
 // none.
 var backedUp atomic.Int64
 
-// A NoBackupError reports that this program can't back up a store.
-type NoBackupError struct{ Module string }
-
-func (e *NoBackupError) Error() string {
-	if e.Module == "postgres" {
-		return "the accounts are in PostgreSQL: back that up by its own means, as with pg_dump; Redis needs none"
-	}
-	return fmt.Sprintf("the store %s can't be backed up from here: use its own means", e.Module)
-}
-
 // Backup writes a copy of the accounts store, as documented at guest.BackupStore. If
-// the store can't be backed up, it returns a NoBackupError.
+// the store can't be backed up, it returns a *manage.Error.
 func (a *App) Backup(ctx context.Context, begin func(size int64) io.Writer) error {
 	kept := a.stores[0] // the accounts store
 	store, ok := kept.Store.(guest.BackupStore)
 	if !ok {
-		return &NoBackupError{kept.Module}
+		why := fmt.Sprintf("the store %s can't be backed up from here: use its own means", kept.Module)
+		if kept.Module == "postgres" {
+			why = "the accounts are in PostgreSQL: back that up by its own means, as with pg_dump; Redis needs none"
+		}
+		return &manage.Error{Status: http.StatusBadRequest, Message: why}
 	}
 	at := time.Now()
 	if err := store.Backup(ctx, begin); err != nil {
