@@ -230,6 +230,12 @@ func (c *Company) Guests() []Guest {
 	return guests
 }
 
+// Captcha returns the kind of the captcha, or "" for captcha off, and the site key of its
+// widget, or "" if it has none.
+func (c *Company) Captcha() (kind, siteKey string) {
+	return c.effective.CaptchaType, c.effective.SiteKey
+}
+
 // Icons returns the file of each provider's icon, by provider_id.
 func (c *Company) Icons() map[int]string {
 	icons := map[int]string{}

@@ -110,10 +110,8 @@ func (h *Handler) checkLoginPages() error {
 			if !slices.Contains(served, code) {
 				return fmt.Errorf("%s: this site serves no company %q; name one that it does", option, code)
 			}
-			for _, g := range h.app.Companies[code].Guests() {
-				if kind := widgetWithoutKey(g.Module); kind != "" {
-					return fmt.Errorf("%s: the page can't show the captcha of company %s without a key; set site_key in the block of captcha %s", option, code, kind)
-				}
+			if kind, key := h.app.Companies[code].Captcha(); page.HasWidget(kind) && key == "" {
+				return fmt.Errorf("%s: the page can't show the captcha of company %s without a key; set site_key in the block of captcha %s", option, code, kind)
 			}
 			h.noteProviders(option, code)
 		}
@@ -130,19 +128,6 @@ func (h *Handler) noteProviders(option, code string) {
 			Advice:  fmt.Sprintf("list https://<host>%s%s as a redirect_uri, here and at the provider", h.BasePath, address),
 		}}})
 	}
-}
-
-// widgetWithoutKey returns the kind of a captcha if the page has a widget for it but
-// the captcha has no key for the widget.
-func widgetWithoutKey(captcha any) string {
-	widget, ok := captcha.(guest.Widget)
-	if !ok || widget.WidgetKey() != "" {
-		return ""
-	}
-	if module, ok := captcha.(caddy.Module); ok && page.HasWidget(module.CaddyModule().ID.Name()) {
-		return module.CaddyModule().ID.Name()
-	}
-	return ""
 }
 
 // parseLoginPage parses the companies, which are optional, and the page's options.
