@@ -25,7 +25,7 @@ const clientPath = "v2/client.json"
 // captcha pow.
 func (h *Handler) serveChallenge(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
 	var made flows.Challenge
-	err = h.get(r, func(service *flows.Service) (err error) {
+	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
 		made, err = service.Challenge(r.Context(), h.request(w, r, t))
 		return err
 	})
@@ -44,9 +44,6 @@ const (
 )
 
 func (h *Handler) serveModule(w http.ResponseWriter, r *http.Request, _ target) (body any, err error) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return nil, errGetOnly
-	}
 	page.ServeModule(w, r, r.URL.Path)
 	return nil, nil
 }
@@ -54,7 +51,7 @@ func (h *Handler) serveModule(w http.ResponseWriter, r *http.Request, _ target) 
 // serveClientConfig answers with the company's configuration for clients.
 func (h *Handler) serveClientConfig(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
 	w.Header().Add("Vary", "Accept-Language")
-	err = h.get(r, func(service *flows.Service) error {
+	err = h.withService(r.Context(), func(service *flows.Service) error {
 		of := h.request(w, r, t)
 		config, err := service.ClientConfig(r.Context(), of)
 		if err == nil {
@@ -89,10 +86,7 @@ const keySetPath = "v2/jwks.json"
 func (h *Handler) serveKeySet(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
 	var keys []byte
 	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
-		switch {
-		case r.Method != http.MethodGet && r.Method != http.MethodHead:
-			return errGetOnly
-		case service.Companies[t.company] == nil:
+		if service.Companies[t.company] == nil {
 			return wire.ErrNoRoute
 		}
 		keys, err = h.PublishedKeys(r.Context(), t.company)
@@ -105,14 +99,3 @@ func (h *Handler) serveKeySet(w http.ResponseWriter, r *http.Request, t target) 
 	bodies.Write(w, http.StatusOK, "public, max-age=300", keys)
 	return nil, nil
 }
-
-// get calls f with the service if the method is GET.
-func (h *Handler) get(r *http.Request, f func(*flows.Service) error) error {
-	if r.Method != http.MethodGet {
-		return errGetOnly
-	}
-	return h.withService(r.Context(), f)
-}
-
-// errGetOnly is ErrMethod for routes that allow only GET.
-var errGetOnly = wire.NotAllowed(http.MethodGet, "Use GET.")

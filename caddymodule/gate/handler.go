@@ -383,7 +383,12 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 
 // respond writes the answer of a target that has a method in answers.
 func (h *Handler) respond(w http.ResponseWriter, r *http.Request, t target) {
-	switch body, err := answers[t.kind](h, w, r, t); {
+	var body any
+	err := h.checkMethod(r, t)
+	if err == nil {
+		body, err = answers[t.kind](h, w, r, t)
+	}
+	switch {
 	case err != nil:
 		h.app.NoteProxy(r, err)
 		h.refuse(w, r, err)
@@ -391,6 +396,37 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, t target) {
 		bodies.WriteJSON(w, http.StatusOK, body)
 	}
 }
+
+// checkMethod refuses a method that the target does not have. The routes below auth/ and me/
+// check theirs themselves.
+func (h *Handler) checkMethod(r *http.Request, t target) error {
+	m := r.Method
+	allowed := m == http.MethodGet
+	switch t.kind {
+	case apiDocument, challenge, clientConfig:
+	case clientModule, keySet, logoutPage, securityPage, pageFile, passwordURL, passkeyURL, health:
+		allowed = allowed || m == http.MethodHead
+	case loginPage:
+		allowed = allowed || m == http.MethodHead || m == http.MethodPost && h.app.Companies[t.company].AnswersByForm()
+	case sessionRoute:
+		allowed = allowed || h.Cookie != "" && (m == http.MethodPost || m == http.MethodDelete)
+	default:
+		return nil
+	}
+	switch {
+	case allowed:
+		return nil
+	case t.kind == sessionRoute && h.Cookie != "":
+		return errSessionMethod
+	default:
+		return errGetOnly
+	}
+}
+
+var (
+	errGetOnly       = wire.NotAllowed(http.MethodGet, "Use GET.")
+	errSessionMethod = wire.NotAllowed("GET, POST, DELETE", "Use GET, POST or DELETE.")
+)
 
 // has reports whether the site answers this target itself. Some exist only with an
 // option.

@@ -18,9 +18,6 @@ func isAt(r *http.Request, path string) bool {
 
 // serveHealth reports only whether this node can serve, since anyone may ask.
 func (h *Handler) serveHealth(w http.ResponseWriter, r *http.Request, _ target) (body any, err error) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return nil, errGetOnly
-	}
 	w.Header().Set("Cache-Control", "no-store")
 	status := http.StatusOK
 	if isStopping(r) || !h.app.Healthy(r) {

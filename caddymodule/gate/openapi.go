@@ -15,7 +15,7 @@ const documentPath = "v2/openapi.json"
 // serveDocument answers with the OpenAPI document of the auth routes. It requires
 // the same API key as they do.
 func (h *Handler) serveDocument(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
-	err = h.get(r, func(service *flows.Service) error {
+	err = h.withService(r.Context(), func(service *flows.Service) error {
 		_, _, err := service.Company(t.company, r.Header[apiKeyHeader])
 		return err
 	})

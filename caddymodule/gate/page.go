@@ -55,11 +55,8 @@ func (h *Handler) pageConfig(r *http.Request, of *flows.Request, providers []ten
 }
 
 func (h *Handler) servePage(w http.ResponseWriter, r *http.Request, t target) (body any, err error) {
-	if t.kind == loginPage && r.Method == http.MethodPost && h.app.Companies[t.company].AnswersByForm() {
+	if r.Method == http.MethodPost {
 		return nil, h.takeForm(w, r, t)
-	}
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return nil, errGetOnly
 	}
 	_, rest := split(h.BasePath, r.URL.EscapedPath())
 	p := h.pageOf(t.company).page
@@ -136,9 +133,6 @@ func answerIn(form string) (string, error) {
 
 // servePasswordURL leads to where users change their password.
 func (h *Handler) servePasswordURL(w http.ResponseWriter, r *http.Request, _ target) (body any, err error) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return nil, errGetOnly
-	}
 	h.redirect(w, h.base(r)+"/"+h.LoginPages[0].Companies[0]+"/"+securityPath+"#password")
 	return nil, nil
 }

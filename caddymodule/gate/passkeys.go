@@ -47,9 +47,6 @@ func (h *Handler) WithoutPasskeys(a *app.App, hosts []string) (option, company, 
 const passkeyURLPath = "/.well-known/webauthn"
 
 func (h *Handler) servePasskeyURL(_ http.ResponseWriter, r *http.Request, _ target) (body any, err error) {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return nil, errGetOnly
-	}
 	return struct {
 		Origins []string `json:"origins"`
 	}{h.relatedOrigins(r)}, nil

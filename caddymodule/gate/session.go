@@ -30,30 +30,20 @@ func (h *Handler) serveSession(w http.ResponseWriter, r *http.Request, t target)
 	request := h.request(w, r, t)
 	w.Header().Add("Vary", h.vary())
 	var reply flows.Reply
-	var do func(*flows.Service) error
-	switch {
-	case r.Method == http.MethodGet:
-		if request.Authorization, err = h.credentials(r); err != nil {
-			return nil, err
-		}
-		do = func(service *flows.Service) (err error) {
-			reply, err = service.Current(r.Context(), request)
-			return err
-		}
-	case h.Cookie == "":
-		return nil, errGetOnly
-	case r.Method == http.MethodPost:
-		do = func(service *flows.Service) (err error) {
+	err = h.withService(r.Context(), func(service *flows.Service) (err error) {
+		switch r.Method {
+		case http.MethodGet:
+			if request.Authorization, err = h.credentials(r); err == nil {
+				reply, err = service.Current(r.Context(), request)
+			}
+		case http.MethodPost:
 			reply, err = h.moveToCookie(w, r, service, request)
-			return err
+		case http.MethodDelete:
+			request.Authorization = cookies(r, h.Cookie)
+			err = h.endCookie(w, r, service, request)
 		}
-	case r.Method == http.MethodDelete:
-		request.Authorization = cookies(r, h.Cookie)
-		do = func(service *flows.Service) error { return h.endCookie(w, r, service, request) }
-	default:
-		return nil, errSessionMethod
-	}
-	err = h.withService(r.Context(), do)
+		return err
+	})
 	return success{Status: "success", Reply: reply}, err
 }
 
@@ -107,6 +97,3 @@ func (h *Handler) clearCookie(w http.ResponseWriter) {
 		w.Header().Set("Clear-Site-Data", `"cache"`)
 	}
 }
-
-// errSessionMethod is ErrMethod for the session's path.
-var errSessionMethod = wire.NotAllowed("GET, POST, DELETE", "Use GET, POST or DELETE.")
