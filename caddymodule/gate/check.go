@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -12,9 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"golang.org/x/net/http/httpguts"
 
-	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/gate/paths"
-	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -147,18 +144,4 @@ func (h *Handler) checkCheck() error {
 		return fmt.Errorf("check: public covers %s; choose a path that is not public", h.Check)
 	}
 	return nil
-}
-
-// noteUnasked records that no proxy may ask, since the server trusts none.
-func (h *Handler) noteUnasked(server *caddyhttp.Server) {
-	// Caddy does not say which proxies it trusts, and has already taken the module out
-	// of the configuration. Without this field, the weakness is no longer told of.
-	trusted := reflect.ValueOf(server).Elem().FieldByName("trustedProxies")
-	if h.Check == "" || server.TrustedProxiesUnix || !trusted.IsValid() || !trusted.IsNil() {
-		return
-	}
-	h.app.Note([]app.Weakness{{Directive: "check", At: h.Source.Line("check"), Weakness: guest.Weakness{
-		Message: "the server trusts no proxy, so every question is answered with 403",
-		Advice:  "list the other proxy's addresses in trusted_proxies, or for a Unix socket write trusted_proxies_unix, in the global option servers",
-	}}})
 }

@@ -212,7 +212,6 @@ func (h *Handler) provision(ctx caddy.Context) error {
 	h.setDefaults()
 	if server, ok := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server); ok {
 		h.app.RegisterServer(server)
-		h.noteUnasked(server)
 	}
 	for i, p := range h.LoginPages {
 		var err error
