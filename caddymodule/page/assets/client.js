@@ -512,10 +512,10 @@ class Memory extends Map {
   removeItem(name) { this.delete(name); }
 }
 
-function storageOfTab() {
+export function storageOfTab() {
   try {
     return globalThis.sessionStorage;
-  } catch { // the user has disabled storage
+  } catch { // the user has disabled storage, or refuses cookies
     return undefined;
   }
 }

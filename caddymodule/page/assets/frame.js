@@ -1,6 +1,6 @@
 // What the login page and the security page share: the page's key, what the tab
 // remembers, and the language.
-import { camel } from './client.js';
+import { camel, storageOfTab } from './client.js';
 import { $, alert } from './ui.js';
 import { t, given, speak, language } from './texts.js';
 
@@ -9,17 +9,8 @@ const own = language; // the page's
 // configOf returns the company's configuration. The page brings it in its own language.
 export const configOf = async (client) => given.config && language === own ? camel(given.config) : client.config();
 
-// stored returns the storage of the tab. A browser that accepts no cookies of this
-// site also refuses storage.
-export function stored() {
-  try {
-    return sessionStorage;
-  } catch {
-    return null;
-  }
-}
-export const remembered = (name) => stored()?.getItem(`mnemogate-page ${name}`) ?? null;
-export const keep = (name, value) => stored()?.setItem(`mnemogate-page ${name}`, value);
+export const remembered = (name) => storageOfTab()?.getItem(`mnemogate-page ${name}`) ?? null;
+export const keep = (name, value) => storageOfTab()?.setItem(`mnemogate-page ${name}`, value);
 
 // key returns the key in the page. If that has expired, it loads the page again for
 // a new one.

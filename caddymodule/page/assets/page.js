@@ -1,10 +1,10 @@
 // The login page. It shows the screen of each step and explains errors. The login
 // itself is in client.js, which other apps can use too. The screens are in
 // screens.js.
-import { connect, MnemogateError } from './client.js';
+import { connect, MnemogateError, storageOfTab } from './client.js';
 import { $, el, alert, anchor, busy, button, complain, entitle, failed, fieldOf, focus, footer, isFilled, marked, note, say, textOf } from './ui.js';
 import { t, time, language } from './texts.js';
-import { configOf, keep, key, languages, remembered, stored } from './frame.js';
+import { configOf, keep, key, languages, remembered } from './frame.js';
 import { returnTo } from './returnto.js';
 import { Journey, linkIn } from './journey.js';
 import { canOffer, createSilently, offer } from './passkey.js';
@@ -366,7 +366,7 @@ const ticked = (within, name) => [...within.querySelectorAll(`input[name="${name
 // begin finds out the current step. Without an answer, the user can try again.
 async function begin() {
   try {
-    if (!navigator.cookieEnabled || !isSecureContext || !stored()) throw new MnemogateError('cookies', 'the session could not be kept');
+    if (!navigator.cookieEnabled || !isSecureContext || !storageOfTab()) throw new MnemogateError('cookies', 'the session could not be kept');
     page.config = await configOf(client);
     if (!fresh && !mfa) canOffer(page.config).then((can) => { page.offers = can; }); // otherwise the user wants to do something else
     if (leaving && hasCookie) client.start(); // a login that has begun in this tab is over
