@@ -45,7 +45,7 @@ func FuzzGatewayAnswer(f *testing.F) {
 	} {
 		f.Add([]byte(s))
 	}
-	w := &SMSWebhook{webhook{URL: "http://hidden-user:hidden-password@gateway.example/x?key=hidden", Insecure: true, Secret: "x"}}
+	w := &SMSWebhook{webhook{URL: "http://hidden-user:hidden-password@gateway.example/x?key=hidden", Insecure: true, Secrets: []string{"x"}}}
 	if err := errors.Join(w.Provision(caddy.Context{}), w.Validate()); err != nil {
 		f.Fatal(err)
 	}

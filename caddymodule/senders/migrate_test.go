@@ -18,7 +18,7 @@ func TestMigrateWebhookTellsAWrongPasswordFromAnOutage(t *testing.T) {
 			w.WriteHeader(status)
 		}
 	}))
-	w := guesttest.MustStart(t, &MigrateWebhook{webhook{URL: old.URL + "/", Secret: guesttest.Secret}})
+	w := guesttest.MustStart(t, &MigrateWebhook{webhook{URL: old.URL + "/", Secrets: []string{guesttest.Secret}}})
 	for _, c := range []struct {
 		status     int
 		right, out bool

@@ -44,12 +44,12 @@ func TestWebhookCaddyfile(t *testing.T) {
 			max_conns 10
 			header X-One a
 			header X-Two "b c"
-		}`, Want: &SMSWebhook{webhook{URL: "https://gw.example/sms", Secret: "{env.KEY}", Timeout: caddy.Duration(2 * time.Second), MaxConns: 10,
+		}`, Want: &SMSWebhook{webhook{URL: "https://gw.example/sms", Secrets: []string{"{env.KEY}"}, Timeout: caddy.Duration(2 * time.Second), MaxConns: 10,
 			Headers: map[string]string{"X-One": "a", "X-Two": "b c"}}}},
 		{Name: "two urls", Text: "webhook https://a https://b", Err: "wrong argument count"},
 		{Name: "header twice", Text: "webhook https://a {\nheader X-A x\nheader x-a y\n}", Err: "header: x-a already specified"},
 		{Name: "three secrets", Text: "webhook https://a {\nsecret a b c\n}",
-			Want: &SMSWebhook{webhook{URL: "https://a", Secret: "a", Secrets: []string{"b", "c"}}}},
+			Want: &SMSWebhook{webhook{URL: "https://a", Secrets: []string{"a", "b", "c"}}}},
 		{Name: "an empty secret", Text: "webhook https://a {\nsecret a \"\"\n}", Err: "the value is empty; write secret <key>..."},
 		{Name: "no duration", Text: "webhook https://a {\ntimeout soon\n}", Err: "not a duration"},
 		{Name: "no time", Text: "webhook https://a {\ntimeout 0s\n}", Err: "not a duration"},
@@ -62,22 +62,22 @@ func TestWebhookRefusesWhatCanNotBeSentOrVerified(t *testing.T) {
 		w    webhook
 		want string
 	}{
-		"empty base64":  {webhook{URL: "https://a", Secret: "whsec_"}, "whsec_"},
-		"no scheme":     {webhook{URL: "a.example/x?key=hidden", Secret: "x"}, "sms webhook: url"},
-		"other scheme":  {webhook{URL: "ftp://hidden@a", Secret: "x"}, "sms webhook: url"},
-		"no host":       {webhook{URL: "https:///hidden", Secret: "x"}, "sms webhook: url"},
-		"bad url":       {webhook{URL: "https://hidden:x\n@a", Secret: "x"}, "sms webhook: url"},
-		"header name":   {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"X Y": "z"}}, "X Y"},
-		"header value":  {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"X": "hidden\r\nY: z"}}, "header X: it has a line break"},
-		"header's dash": {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"X": "a–b"}}, `"X"`},
-		"header's end":  {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"X": "a "}}, `"X"`},
-		"own header":    {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"Webhook-ID": "z"}}, "Webhook-ID"},
-		"length header": {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"content-length": "1"}}, "content-length"},
-		"timeout":       {webhook{URL: "https://a", Secret: "x", Timeout: caddy.Duration(time.Hour)}, "timeout"},
-		"max_conns":     {webhook{URL: "https://a", Secret: "x", MaxConns: 1001}, "max_conns: choose 1 to 1000"},
-		"negative":      {webhook{URL: "https://a", Secret: "x", Timeout: -1}, "timeout"},
-		"5 in JSON":     {webhook{URL: "https://a", Secret: "x", Timeout: 5}, "timeout: choose 1ms to 1m"},
-		"header's":      {webhook{URL: "https://a", Secret: "x", Headers: map[string]string{"X": "{env.MNEMOGATE_TEST_ABSENT}"}}, "header X"},
+		"empty base64":  {webhook{URL: "https://a", Secrets: []string{"whsec_"}}, "whsec_"},
+		"no scheme":     {webhook{URL: "a.example/x?key=hidden", Secrets: []string{"x"}}, "sms webhook: url"},
+		"other scheme":  {webhook{URL: "ftp://hidden@a", Secrets: []string{"x"}}, "sms webhook: url"},
+		"no host":       {webhook{URL: "https:///hidden", Secrets: []string{"x"}}, "sms webhook: url"},
+		"bad url":       {webhook{URL: "https://hidden:x\n@a", Secrets: []string{"x"}}, "sms webhook: url"},
+		"header name":   {webhook{URL: "https://a", Secrets: []string{"x"}, Headers: map[string]string{"X Y": "z"}}, "X Y"},
+		"header value":  {webhook{URL: "https://a", Secrets: []string{"x"}, Headers: map[string]string{"X": "hidden\r\nY: z"}}, "header X: it has a line break"},
+		"header's dash": {webhook{URL: "https://a", Secrets: []string{"x"}, Headers: map[string]string{"X": "a–b"}}, `"X"`},
+		"header's end":  {webhook{URL: "https://a", Secrets: []string{"x"}, Headers: map[string]string{"X": "a "}}, `"X"`},
+		"own header":    {webhook{URL: "https://a", Secrets: []string{"x"}, Headers: map[string]string{"Webhook-ID": "z"}}, "Webhook-ID"},
+		"length header": {webhook{URL: "https://a", Secrets: []string{"x"}, Headers: map[string]string{"content-length": "1"}}, "content-length"},
+		"timeout":       {webhook{URL: "https://a", Secrets: []string{"x"}, Timeout: caddy.Duration(time.Hour)}, "timeout"},
+		"max_conns":     {webhook{URL: "https://a", Secrets: []string{"x"}, MaxConns: 1001}, "max_conns: choose 1 to 1000"},
+		"negative":      {webhook{URL: "https://a", Secrets: []string{"x"}, Timeout: -1}, "timeout"},
+		"5 in JSON":     {webhook{URL: "https://a", Secrets: []string{"x"}, Timeout: 5}, "timeout: choose 1ms to 1m"},
+		"header's":      {webhook{URL: "https://a", Secrets: []string{"x"}, Headers: map[string]string{"X": "{env.MNEMOGATE_TEST_ABSENT}"}}, "header X"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := guesttest.Start(t, &SMSWebhook{c.w})
@@ -115,7 +115,7 @@ func TestWebhookIsAStandardWebhook(t *testing.T) {
 		got = r
 		w.WriteHeader(http.StatusAccepted)
 	}))
-	w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: gateway.URL + "/x?key=k", Secret: "{env.MNEMOGATE_TEST_SECRET}",
+	w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: gateway.URL + "/x?key=k", Secrets: []string{"{env.MNEMOGATE_TEST_SECRET}"},
 		Headers: map[string]string{"X-Key": "{env.MNEMOGATE_TEST_SECRET}"}}})
 	must(t, w.Send(t.Context(), guesttest.SMS))
 	if err := verifyWebhook(got, body, key); err != nil {
@@ -132,13 +132,13 @@ func TestWebhookIsAStandardWebhook(t *testing.T) {
 		t.Errorf("got %v %v, want %v", sent, err, want)
 	}
 
-	w = guesttest.MustStart(t, &SMSWebhook{webhook{URL: gateway.URL, Secret: "plain key"}})
+	w = guesttest.MustStart(t, &SMSWebhook{webhook{URL: gateway.URL, Secrets: []string{"plain key"}}})
 	must(t, w.Send(t.Context(), guesttest.SMS))
 	if err := verifyWebhook(got, body, []byte("plain key")); err != nil {
 		t.Errorf("without whsec_: %v", err)
 	}
 
-	m := guesttest.MustStart(t, &MailWebhook{webhook{URL: gateway.URL, Secret: "plain key"}})
+	m := guesttest.MustStart(t, &MailWebhook{webhook{URL: gateway.URL, Secrets: []string{"plain key"}}})
 	notice := message.Message{ID: "1", Type: message.NoticePasswordChanged, Company: "acme", Mnemocode: "u-1", To: "a@example.com", Subject: "Changed", Text: "It was changed", HTML: "<p>It was changed"}
 	must(t, m.Send(t.Context(), notice))
 	want = map[string]any{"type": notice.Type, "company_code": "acme", "profile_mnemocode": "u-1", "to": notice.To, "subject": notice.Subject, "text": notice.Text, "html": notice.HTML}
@@ -149,7 +149,7 @@ func TestWebhookIsAStandardWebhook(t *testing.T) {
 }
 
 func TestWebhookEndsWithItsCaller(t *testing.T) {
-	w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: guesttest.Serve(t, http.HandlerFunc(guesttest.Hang)).URL, Secret: "x"}})
+	w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: guesttest.Serve(t, http.HandlerFunc(guesttest.Hang)).URL, Secrets: []string{"x"}}})
 	ctx, cancel := context.WithCancel(t.Context())
 	time.AfterFunc(20*time.Millisecond, cancel)
 	if err := w.Send(ctx, guesttest.SMS); !errors.Is(err, context.Canceled) {
@@ -161,7 +161,7 @@ func TestWebhookTakesAnAnswerOfAnySize(t *testing.T) {
 	gateway := guesttest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Write(make([]byte, 4<<20))
 	}))
-	w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: gateway.URL, Secret: "x"}})
+	w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: gateway.URL, Secrets: []string{"x"}}})
 	if err := w.Send(t.Context(), guesttest.SMS); err != nil {
 		t.Error(err)
 	}
@@ -182,7 +182,7 @@ func TestWebhookReusesItsConnectionAndSurvivesItsEnd(t *testing.T) {
 	}
 	gateway.Start()
 	t.Cleanup(gateway.Close)
-	w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: gateway.URL, Secret: "x"}})
+	w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: gateway.URL, Secrets: []string{"x"}}})
 	for range 5 {
 		must(t, w.Send(t.Context(), guesttest.SMS))
 	}
@@ -215,7 +215,7 @@ func TestWebhookBoundsWhatIsOpen(t *testing.T) {
 		}
 	}))
 	start := func(timeout time.Duration) *MailWebhook {
-		return guesttest.MustStart(t, &MailWebhook{webhook{URL: gateway.URL, Secret: "x", MaxConns: 3, Timeout: caddy.Duration(timeout)}})
+		return guesttest.MustStart(t, &MailWebhook{webhook{URL: gateway.URL, Secrets: []string{"x"}, MaxConns: 3, Timeout: caddy.Duration(timeout)}})
 	}
 	w := start(20 * time.Second)
 	notice := guesttest.Mail
@@ -279,7 +279,7 @@ func TestWebhookSaysWhatMayBeSentAgain(t *testing.T) {
 				w.Header().Set("Retry-After", c.retryAfter)
 				w.WriteHeader(c.status)
 			}))
-			w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: gateway.URL, Secret: "x"}})
+			w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: gateway.URL, Secrets: []string{"x"}}})
 			err := w.Send(t.Context(), guesttest.SMS)
 			later, again := errors.AsType[*message.LaterError](err)
 			if again != c.again || again && (later.Wait < c.least || later.Wait > c.least+time.Minute) {
@@ -289,7 +289,7 @@ func TestWebhookSaysWhatMayBeSentAgain(t *testing.T) {
 	}
 	gone := guesttest.Serve(t, http.NotFoundHandler())
 	gone.Close()
-	err := guesttest.MustStart(t, &SMSWebhook{webhook{URL: gone.URL, Secret: "x"}}).Send(t.Context(), guesttest.SMS)
+	err := guesttest.MustStart(t, &SMSWebhook{webhook{URL: gone.URL, Secrets: []string{"x"}}}).Send(t.Context(), guesttest.SMS)
 	if _, again := errors.AsType[*message.LaterError](err); !again {
 		t.Errorf("nobody listens: %v", err)
 	}
@@ -332,7 +332,7 @@ func TestWebhookErrorsNameTheirCause(t *testing.T) {
 		"http://127.0.0.1:1":                                "nothing listens there",
 		"https://no.such.invalid":                           "check that the name is right",
 	} {
-		w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: url, Secret: "whsec_aGlkZGVu"}})
+		w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: url, Secrets: []string{"whsec_aGlkZGVu"}}})
 		err := w.Send(t.Context(), guesttest.SMS)
 		what, step := causes.Split(err)
 		if !strings.HasPrefix(step, want) || !utf8.ValidString(err.Error()) || strings.ContainsFunc(err.Error(), unicode.IsControl) || strings.Contains(what, step) {
@@ -343,7 +343,7 @@ func TestWebhookErrorsNameTheirCause(t *testing.T) {
 
 func TestAShortWebhookSecretIsWeak(t *testing.T) {
 	for secret, weak := range map[string]bool{"x": true, "whsec_eA==": true, "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 24)): false} {
-		w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: "https://a.example", Secret: secret}})
+		w := guesttest.MustStart(t, &SMSWebhook{webhook{URL: "https://a.example", Secrets: []string{secret}}})
 		if got := slices.ContainsFunc(w.Weaknesses(), func(w guest.Weakness) bool { return strings.Contains(w.Message, "fewer than") }); got != weak {
 			t.Errorf("a secret of %d characters: %v", len(secret), w.Weaknesses())
 		}

@@ -62,16 +62,13 @@ type webhook struct {
 	// then read the codes and links. Each start logs a warning. Default: false.
 	Insecure bool `json:"insecure,omitempty"`
 
-	// The key for the signature that the gateway verifies; required. If it has the
-	// form of Standard Webhooks, `whsec_` and base64, the key is the decoded base64.
+	// The keys for the signature that the gateway verifies; at least one. Each signs every
+	// request, so that the gateway can switch to a new one while both are valid. If one has
+	// the form of Standard Webhooks, `whsec_` and base64, the key is the decoded base64.
 	// Otherwise the characters are the key, and each start logs a warning: the
 	// libraries of Standard Webhooks always decode base64, so they need `whsec_` and
-	// the base64 of these characters. Use a placeholder like {env.NAME} or
+	// the base64 of these characters. Use placeholders like {env.NAME} or
 	// {file.PATH}.
-	Secret string `json:"secret,omitempty"`
-
-	// More keys, which sign each request in addition to `secret`. Use them to rotate
-	// the key: the gateway can switch while both keys are valid. Default: none.
 	Secrets []string `json:"secrets,omitempty"`
 
 	// The time limit for the gateway's answer, at most 1m. Default: 5s.
@@ -159,7 +156,7 @@ func (w *webhook) options(d *caddyfile.Dispenser) map[string]func() error {
 
 // checkGiven refuses a gateway without a required option.
 func (w *webhook) checkGiven() error {
-	if w.Secret == "" {
+	if len(w.Secrets) == 0 {
 		return errors.New("secret: the gateway needs a key to know these requests by; add one")
 	}
 	return nil
@@ -175,10 +172,7 @@ func (w *webhook) parseSecrets(d *caddyfile.Dispenser) error {
 			return err
 		}
 	}
-	w.Secret = secrets[0]
-	if len(secrets) > 1 {
-		w.Secrets = secrets[1:]
-	}
+	w.Secrets = secrets
 	return nil
 }
 
@@ -215,7 +209,7 @@ func (w *webhook) provision(what string) error {
 			return err
 		}
 	}
-	return errors.Join(guest.ResolveInto(what+": url", &w.URL), guest.ResolveInto(what+": secret", &w.Secret))
+	return guest.ResolveInto(what+": url", &w.URL)
 }
 
 // Validate refuses a gateway that messages can't be sent to or signed for.
@@ -229,7 +223,7 @@ func (w *webhook) Validate() (err error) {
 	if w.open, err = guest.NewSlots(w.MaxConns); err != nil {
 		return fmt.Errorf("%s: max_conns: %w", w.what, err)
 	}
-	for _, secret := range w.secrets() {
+	for _, secret := range w.Secrets {
 		key, err := webhookKey(secret)
 		if err != nil {
 			return fmt.Errorf("%s: secret: %w", w.what, err)
@@ -259,8 +253,6 @@ func ownHeader(name string) bool {
 
 // keyPrefix is the prefix of a Standard Webhooks secret. Base64 follows it.
 const keyPrefix = "whsec_"
-
-func (w *webhook) secrets() []string { return append([]string{w.Secret}, w.Secrets...) }
 
 // webhookKey returns the bytes of a Standard Webhooks secret.
 func webhookKey(secret string) ([]byte, error) {
@@ -327,7 +319,7 @@ func (w *webhook) post(ctx context.Context, notice bool, id string, body []byte)
 		return nil
 	}
 	sent := append(slices.Concat(slices.Collect(maps.Values(resp.Request.Header))...), resp.Request.URL.String())
-	sent = append(sent, w.secrets()...)
+	sent = append(sent, w.Secrets...)
 	if trial == nil {
 		sent = append(sent, string(body))
 	}
@@ -382,7 +374,7 @@ func (w *webhook) Weaknesses() []guest.Weakness {
 	if slices.ContainsFunc(w.keys, func(key []byte) bool { return guest.IsShortKey(string(key)) }) {
 		found = append(found, guest.Weakness{Message: "the secret: " + guest.ShortKey.Message, Advice: guest.ShortKey.Advice})
 	}
-	if slices.ContainsFunc(w.secrets(), func(s string) bool { return !strings.HasPrefix(s, keyPrefix) }) {
+	if slices.ContainsFunc(w.Secrets, func(s string) bool { return !strings.HasPrefix(s, keyPrefix) }) {
 		found = append(found, guest.Weakness{
 			Message: "the secret has no whsec_ before it, so its characters are the key; a Standard Webhooks library would decode it as base64, and find each signature wrong",
 			Advice:  "write whsec_ and the base64 of the key, or check that the gateway takes the characters",
