@@ -95,9 +95,6 @@ type Page struct {
 	matcher   language.Matcher
 	texts     map[string]map[string]string // by language
 	configs   map[string]Config            // by language
-
-	mu      sync.Mutex
-	written map[variant]markup // the latest of each, at most maxWritten
 }
 
 // New returns a page with these options. Its errors begin with the directive.
@@ -106,7 +103,7 @@ func New(o Options) (*Page, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Page{title: o.Title, untitled: o.Title == "off", files: maps.Clone(common), written: map[variant]markup{}}
+	p := &Page{title: o.Title, untitled: o.Title == "off", files: maps.Clone(common)}
 	if err := guest.CheckNoPlaceholder(o.Title, "write it as users read it"); err != nil {
 		return nil, guest.Inside("title", err)
 	}
@@ -279,10 +276,18 @@ func newFile(contentType string, content []byte) *file {
 	return f
 }
 
+// packers keeps writers, which are larger than what they pack.
+var packers = sync.Pool{New: func() any {
+	w, _ := gzip.NewWriterLevel(nil, gzip.BestCompression) // the level is valid
+	return w
+}}
+
 func pack(content []byte) []byte {
 	var b bytes.Buffer
-	w, _ := gzip.NewWriterLevel(&b, gzip.BestCompression) // the level is valid
-	_, _ = w.Write(content)                               // a buffer accepts every write
+	w := packers.Get().(*gzip.Writer)
+	defer packers.Put(w)
+	w.Reset(&b)
+	_, _ = w.Write(content) // a buffer accepts every write
 	_ = w.Close()
 	return b.Bytes()
 }

@@ -2,7 +2,6 @@ package page
 
 import (
 	"encoding/json"
-	"fmt"
 	"io/fs"
 	"maps"
 	"net/http"
@@ -235,31 +234,5 @@ func TestEachTextIsUsed(t *testing.T) {
 		if texts[key] == "" && texts["notice."+key] == "" && texts["reason."+key] == "" && texts["error."+key] == "" {
 			t.Errorf("there is no text %s", key)
 		}
-	}
-}
-
-// A page is packed once for its key, and not for each visit; what is kept is bounded.
-func TestAPageIsPackedOnceForItsKey(t *testing.T) {
-	p := mustNew(t, Options{})
-	written := func(company, key string) markup {
-		m, err := p.markup(variant{kind: "login", company: company, lang: "en"}, key)
-		if err != nil || !strings.Contains(string(m.plain), "/"+company+"/") || !strings.Contains(string(m.plain), key) {
-			t.Fatalf("%v: %s", err, m.plain)
-		}
-		return m
-	}
-	first := written("acme", "key-1")
-	written("umbra", "key-1")
-	if again := written("acme", "key-1"); &again.gzipped[0] != &first.gzipped[0] {
-		t.Error("it is packed again for the same key")
-	}
-	if next := written("acme", "key-2"); string(next.gzipped) == string(first.gzipped) {
-		t.Error("it is not packed again for another key")
-	}
-	for i := range 2 * maxWritten {
-		written(fmt.Sprint("company-", i), "key-2")
-	}
-	if n := len(p.written); n > maxWritten {
-		t.Errorf("%d pages are kept", n)
 	}
 }

@@ -90,67 +90,34 @@ func policy(captcha string, styled bool) string {
 	return strings.Join(directives, "; ")
 }
 
-// A variant is everything that the page depends on except its key.
-type variant struct {
-	kind, company, name, base, lang, config string
-	cookie                                  bool
-}
-
-// A markup is the rendered and compressed page of a variant. It is cached until its
-// key changes, since compressing it takes a hundred times as long as the rest of a
-// request.
-type markup struct {
-	key            string
-	plain, gzipped []byte
-}
-
-// maxWritten limits the number of cached markups, of about 20 kB each.
-const maxWritten = 200
-
-func (p *Page) markup(of variant, key string) (markup, error) {
-	p.mu.Lock()
-	m, ok := p.written[of]
-	p.mu.Unlock()
-	if ok && m.key == key {
-		return m, nil
-	}
-	texts := p.texts[of.lang]
-	var body bytes.Buffer
-	err := html.Execute(&body, map[string]any{
-		"Lang": of.lang, "Dir": direction(of.lang), "Title": cmp.Or(p.title, of.name), "Untitled": p.untitled, "Kind": of.kind, "Company": of.company,
-		"Files": p.filesAt(of.base, of.company), "Modules": scripts(of.kind), "Images": p.files, "Styled": p.styled(),
-		"Key": key, "Cookie": of.cookie, "Links": p.configs[of.lang].Links, "Config": template.JS(of.config),
-		"Texts": template.JS(p.files[textsFile(of.kind, of.lang)].plain), "Heading": texts[of.kind+".heading"], "Unscripted": texts["noscript"], "Slow": texts["loading.slow"],
-		"Language": texts["language.choose"], "Languages": p.languageChoices(of.lang),
-	})
+func (p *Page) render(v View) ([]byte, error) {
+	config, err := json.Marshal(v.Config) // it escapes what could end a script
 	if err != nil {
-		return markup{}, err
+		return nil, err
 	}
-	m = markup{key, body.Bytes(), pack(body.Bytes())}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.written) >= maxWritten {
-		clear(p.written)
-	}
-	p.written[of] = m
-	return m, nil
+	lang := v.Language.String()
+	texts := p.texts[lang]
+	var body bytes.Buffer
+	err = html.Execute(&body, map[string]any{
+		"Lang": lang, "Dir": direction(lang), "Title": cmp.Or(p.title, v.Name), "Untitled": p.untitled, "Kind": v.Kind, "Company": v.Company,
+		"Files": p.filesAt(v.Base, v.Company), "Modules": scripts(v.Kind), "Images": p.files, "Styled": p.styled(),
+		"Key": v.Key, "Cookie": v.Cookie, "Links": p.configs[lang].Links, "Config": template.JS(config),
+		"Texts": template.JS(p.files[textsFile(v.Kind, lang)].plain), "Heading": texts[v.Kind+".heading"], "Unscripted": texts["noscript"], "Slow": texts["loading.slow"],
+		"Language": texts["language.choose"], "Languages": p.languageChoices(lang),
+	})
+	return body.Bytes(), err
 }
 
 // Serve answers with the page at /{company_code}/{kind}.
 func (p *Page) Serve(w http.ResponseWriter, r *http.Request, v View) {
-	lang := v.Language.String()
-	var m markup
-	config, err := json.Marshal(v.Config) // it escapes what could end a script
-	if err == nil {
-		m, err = p.markup(variant{v.Kind, v.Company, v.Name, v.Base, lang, string(config), v.Cookie}, v.Key)
-	}
+	body, err := p.render(v)
 	if err != nil {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}
 	header := w.Header()
 	header.Set("Content-Type", "text/html; charset=utf-8")
-	header.Set("Content-Language", lang)
+	header.Set("Content-Language", v.Language.String())
 	header.Set("Cache-Control", "no-store")
 	header.Set("Content-Security-Policy", policy(v.Captcha, p.styled()))
 	header.Set("X-Frame-Options", "DENY")
@@ -162,7 +129,7 @@ func (p *Page) Serve(w http.ResponseWriter, r *http.Request, v View) {
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=(), browsing-topics=()")
 	header.Add("Vary", "Accept-Language, Cookie")
-	send(w, r, m.plain, m.gzipped)
+	send(w, r, body, pack(body))
 }
 
 // IconURL returns the address of the icon of a company's provider, or "" if it has
