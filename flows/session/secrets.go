@@ -36,9 +36,10 @@ const (
 	resealPage = 500
 )
 
-// knownKeys are the keys of a node, and when it reads the secrets again.
+// knownKeys are the keys of a node, or why it has none, and when it reads the secrets again.
 type knownKeys struct {
 	keys *tokens.Keys
+	err  error
 	due  time.Time
 }
 
@@ -47,32 +48,37 @@ type knownKeys struct {
 // wire.ErrUnavailable.
 func (m *Manager) Keys(ctx context.Context) (*tokens.Keys, error) {
 	known := m.known.Load()
-	switch now := m.Now(); {
-	case known != nil && now.Before(known.due):
-		return known.keys, nil
-	case known == nil || now.Sub(known.due) > readSecrets: // the node had nothing to do, and may know too little
+	if known != nil && m.Now().Before(known.due) {
+		return known.keys, known.err
+	}
+	_, waited := record.StoreContext(ctx, time.Minute)
+	defer waited()                                                                 // for the store, or for a call that waits for it
+	if known == nil || known.keys == nil || m.Now().Sub(known.due) > readSecrets { // the node had nothing to do, and may know too little
 		m.reading.Lock()
-	case !m.reading.TryLock():
+	} else if !m.reading.TryLock() {
 		return known.keys, nil
 	}
 	defer m.reading.Unlock()
 	if now := m.known.Load(); now != known {
-		return now.keys, nil // another call has read them meanwhile
+		return now.keys, now.err // another call has read them meanwhile
 	}
 	next := &knownKeys{due: m.Now().Add(readSecrets)}
 	// Other callers wait for it, too.
-	secrets, err := m.Accounts.Secrets(record.NotYielding(context.WithoutCancel(ctx)))
+	secrets, err := m.Accounts.Secrets(record.NotYielding(record.WithoutStoreTime(context.WithoutCancel(ctx))))
 	if err == nil {
 		next.keys, err = tokens.NewKeys(secrets, m.Now())
 	}
-	if err != nil && known == nil {
-		return nil, wire.Unavailable("loading the store's secrets", err)
-	}
 	if err != nil {
-		next = &knownKeys{known.keys, m.Now().Add(retrySecrets)}
+		next.due = m.Now().Add(retrySecrets)
+		if known != nil {
+			next.keys = known.keys
+		}
+		if next.keys == nil {
+			next.err = wire.Unavailable("loading the store's secrets", err)
+		}
 	}
 	m.known.Store(next)
-	return next.keys, nil
+	return next.keys, next.err
 }
 
 // Rekey returns when all nodes use the new secret and all secrets of authenticator apps are
