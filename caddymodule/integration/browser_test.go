@@ -20,6 +20,7 @@ import (
 	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/cdproto/target"
 	"github.com/chromedp/chromedp"
 	"golang.org/x/net/websocket"
 
@@ -276,6 +277,11 @@ func (a *browserApp) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case "/nothing": // like a download, it leaves the browser where it is
 		w.WriteHeader(http.StatusNoContent)
+	case "/eager": // it makes the browser load /pay/x before the user opens that
+		w.Header().Set("Content-Type", "text/html; charset=utf-8")
+		fmt.Fprint(w, `<!doctype html><html lang="en"><title>App</title><link rel="icon" href="data:,">
+<script type="speculationrules">{"prerender":[{"urls":["/pay/x"],"eagerness":"immediate"}]}</script>
+<script>new BroadcastChannel('open').onmessage = () => location.assign('/pay/x')</script>`)
 	default:
 		if policy := r.URL.Query().Get("policy"); policy != "" {
 			w.Header().Set("Content-Security-Policy", policy)
@@ -441,4 +447,117 @@ func TestBrowserGivesOnlyWhatIsMissing(t *testing.T) {
 	b.sees("stepup-code", codeField)
 	b.enters("code", s.sms.last("otp.stepup", "code"))
 	b.sees("security-app", "svg.qr")
+}
+
+// A reload goes on with the code that was sent, which another one would replace. It does
+// not with that of another user, and a code of another session leads to a new one.
+func TestBrowserReloadsAStepUp(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{
+		company: people + "account gina {\nemail gina@example.com\nphone +37060000007\npassword \"" + testPassword + "\"\n}",
+		handler: "login_page\nmfa /pay/*",
+	})
+	b := newBrowser(t)
+	sent := func(want int) {
+		t.Helper()
+		if got := len(s.sms.of("otp.stepup")); got != want {
+			t.Fatalf("%d codes were sent, want %d", got, want)
+		}
+	}
+	enters := func(tab *tab) {
+		t.Helper()
+		tab.enters("code", s.sms.last("otp.stepup", "code"))
+		tab.waits(`location.pathname === '/pay/now'`)
+	}
+	b.logsIn(s.URL+"/home", "alice@example.com", testPassword)
+	b.isUser("alice")
+	b.open(s.URL + "/pay/now")
+	b.sees("stepup-code", codeField)
+	b.reloadsLater("stepup-code")
+	copied := b.another() // it has what this tab has kept
+	copied.open(s.URL + "/home")
+	copied.eval(`Object.assign(sessionStorage, ` + fmt.Sprint(b.eval(`JSON.stringify(sessionStorage)`)) + `)`)
+	copied.open(s.URL + "/pay/now")
+	copied.sees("stepup-code", codeField)
+	sent(1)
+	enters(b)
+	enters(copied) // the step-up is over, and nothing is missing
+	sent(1)
+
+	// After a wrong code, the reload goes on with the one that was sent then.
+	b.holds(s, s.login("alice@example.com"))
+	b.open(s.URL + "/pay/now")
+	b.sees("stepup-code", codeField)
+	sent(2)
+	b.enters("code", wrong(s.sms.last("otp.stepup", "code")))
+	b.isTold("notice.code.wrong.resent")
+	b.reloads("stepup-code", codeField)
+	sent(3)
+
+	// In another session of the user its code is worth nothing.
+	b.holds(s, s.login("alice@example.com"))
+	b.reloads("stepup-code", codeField)
+	sent(3)
+	b.enters("code", "12345") // it can't be a code, which says nothing of the step-up
+	b.complainsOf("code", "error.request.validation.failed")
+	sent(3)
+	b.enters("code", s.sms.last("otp.stepup", "code"))
+	b.isTold("notice.code.resent")
+	sent(4)
+	b.reloads("stepup-code", codeField)
+	sent(4)
+
+	// Another user gets another code. A reload at another factor begins with the first one.
+	s.admin("POST", "accounts/gina/backup-codes", nil).wantStatus(200)
+	b.holds(s, s.login("gina@example.com"))
+	b.reloads("stepup-code", codeField)
+	sent(5)
+	b.chooses("stepup.use.backup")
+	b.sees("stepup-backup", "#backup")
+	b.reloads("stepup-code", codeField)
+	sent(6)
+	enters(b)
+	b.isUser("gina")
+}
+
+// A browser may load a page before the user opens it, or in a tab that nobody looks at. That
+// sends no code, and asks for nothing else.
+func TestBrowserLoadsAheadOfTheUser(t *testing.T) {
+	s, _ := startBrowserSite(t, siteConfig{company: people, handler: "login_page\nself_service\nmfa /pay/*"})
+	b := newBrowser(t)
+	b.logsIn(s.URL+"/home", "alice@example.com", testPassword)
+	b.isUser("alice")
+	sent := func(want int) {
+		t.Helper()
+		if got := len(s.sms.of("otp.stepup")); got != want {
+			t.Errorf("%d codes were sent, want %d", got, want)
+		}
+	}
+	b.eval(`void open('/eager', '_blank', 'noopener')`) // where this test is attached, the browser loads nothing ahead
+	s.audits(1, `"route":"/pay/*","result":"auth.session.invalid","reason":"mfa"`)
+	time.Sleep(2 * time.Second)
+	sent(0)
+	b.eval(`new BroadcastChannel('open').postMessage('')`)
+	storetest.Eventually(t, patience, "a code", func() bool { return len(s.sms.of("otp.stepup")) > 0 })
+	tabs := get(chromedp.Targets(b.ctx))(t)
+	i := slices.IndexFunc(tabs, func(tab *target.Info) bool { return strings.HasPrefix(tab.URL, s.URL+"/acme/login") })
+	opened := openTab(t, b.ctx, chromedp.WithTargetID(tabs[i].TargetID))
+	opened.sees("stepup-code", codeField)
+	if ahead := opened.eval(`performance.getEntriesByType('navigation')[0].activationStart > 0`); ahead != true {
+		t.Error("the browser did not load the page ahead")
+	}
+	sent(1)
+
+	hidden := b.another()
+	hidden.startsWith(`Object.defineProperty(document, 'hidden', { get: () => !globalThis.looked });`)
+	for _, at := range [][2]string{{"/acme/security", "#sessions"}, {"/pay/x", codeField}} {
+		hidden.open(s.URL + at[0])
+		time.Sleep(time.Second)
+		sent(1)
+		if busy := hidden.eval(`document.querySelector('#screen[aria-busy]') !== null`); busy != true {
+			t.Errorf("%s begins in a tab that nobody looks at", at[0])
+		}
+		hidden.eval(`(globalThis.looked = true) && document.dispatchEvent(new Event('visibilitychange'))`)
+		hidden.sees(at[0], at[1])
+	}
+	sent(2)
 }

@@ -83,12 +83,13 @@ export interface Client {
    * reason `mfa` (`for: 'mfa'`) or `too_old` (`for: 'fresh'`). The session and its token stay.
    * Returns the start if nobody is logged in, and the session if it has two factors already.
    * Fails with `auth.user.restricted`, `user.no_second_factor`, if the account has no factor
-   * that would do.
+   * that would do. If this tab has begun a step-up by SMS, which has not expired, `stepUp`
+   * goes on with it and sends no other code, also after a reload.
    */
   stepUp(options?: {
     /** Default: mfa. */
     for?: 'mfa' | 'fresh';
-    /** The factor to begin with. Default: the best one that the account has. */
+    /** The factor to begin with, anew. Default: the best one that the account has. */
     factor?: Factor;
     /** As for `resume`. */
     byCookie?: boolean;

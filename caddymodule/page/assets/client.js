@@ -99,6 +99,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
 
   function keep(token, loginId) {
     store.setItem(name, JSON.stringify({ token, loginId }));
+    dropStepUp(); // it is one of the session before
   }
 
   // forget removes a token from the storage, but no newer one.
@@ -171,6 +172,8 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
         if (answer.sessionToken) Object.assign(next, { state: answer.sessionState, token: answer.sessionToken });
         if (next.token) keep(next.token, next.loginId);
         else forget(from.token);
+        if (route === 'stepup') keepStepUp(next);
+        if (route === 'stepup/check') dropStepUp();
         if (next.state !== 'authorized' || !cookie || !next.token) return step(next); // a session in the cookie may be raised there
         // If this fails, the user is logged in all the same, and the app must show that.
         return await toCookie(next).catch((error) => { throw isOver(error) ? error : goingOn(error, next); });
@@ -178,6 +181,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     } catch (error) {
       if (isOver(error) && from.token && !bare) throw await lost(error, from);
       if (isOver(error) && from.state === 'stepup') throw goingOn(error, { state: 'start' });
+      if (route === 'stepup/check' && [400, 401].includes(error.status)) dropStepUp();
       const known = { ...from, notice: undefined };
       if (error.captchaRequired && route !== 'auth/recovery/recover') known.captchaRequired = true;
       if (error.code === 'auth.disclaimer.invalid') known.disclaimersRequired = error.disclaimersRequired;
@@ -298,16 +302,32 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   // Step-ups raise a session, which stays. In a step-up, `from` has the session's token, if
   // it is not in the cookie, and what to call the user.
 
-  // stepUp begins a step-up, unless nobody is logged in or nothing is missing.
+  // stepUp begins a step-up, unless nobody is logged in or nothing is missing. After a
+  // reload it goes on with the one that has sent an SMS: another code would replace that.
   async function stepUp({ byCookie, for: wanted = 'mfa', factor } = {}) {
     const now = await look({ byCookie });
     if (now.state !== 'authorized' || wanted === 'mfa' && now.authMethods.includes('mfa')) return now;
     const from = { state: 'authorized', wanted, token: cookie ? undefined : read().token, user: now.user, loginId: now.loginId, profileMnemocode: now.profileMnemocode, authMethods: now.authMethods };
+    const kept = JSON.parse(tab.getItem(`${name} stepup`));
+    const same = kept?.wanted === wanted && kept.profileMnemocode === now.profileMnemocode && Date.now() < kept.expiresAt;
+    if (same && !factor) return step({ ...from, ...kept, state: 'stepup' });
     try {
-      return step({ ...from, ...await ask('POST', 'stepup', { token: from.token, body: { for: wanted, factor } }), state: 'stepup' });
+      const begun = { ...from, ...await ask('POST', 'stepup', { token: from.token, body: { for: wanted, factor } }), state: 'stepup' };
+      keepStepUp(begun);
+      return step(begun);
     } catch (error) {
       throw goingOn(error, isOver(error) ? { state: 'start' } : { ...from, expiresAt: now.expiresAt });
     }
+  }
+
+  // keepStepUp keeps a step-up by SMS, without the session's token. There is no other one then.
+  function keepStepUp({ factor, wanted, profileMnemocode, stepupToken, factors, userPhone, expiresAt }) {
+    if (factor !== 'sms') return dropStepUp();
+    tab.setItem(`${name} stepup`, JSON.stringify({ factor, wanted, profileMnemocode, stepupToken, factors, userPhone, expiresAt }));
+  }
+
+  function dropStepUp() {
+    tab.removeItem(`${name} stepup`);
   }
 
   // raising returns the step of a step-up. renewed has the fields after another code was sent.
@@ -355,6 +375,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       if (!isOver(error)) throw goingOn(error, from);
     }
     forget(from.token);
+    dropStepUp();
     return step({ state: 'start', notice: 'logout.done' });
   }
 

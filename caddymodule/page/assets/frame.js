@@ -23,6 +23,12 @@ export async function key(refused) {
   return meta?.content ?? present;
 }
 
+// seen waits until the user sees the page. Tabs that nobody looks at request nothing, nor do
+// pages that the browser loads before the user opens them: they would send an SMS.
+export async function seen() {
+  while (document.hidden) await new Promise((resume) => document.addEventListener('visibilitychange', resume, { once: true }));
+}
+
 // A page from the browser's back/forward cache may show another user's data.
 addEventListener('pageshow', ({ persisted }) => persisted && location.reload());
 

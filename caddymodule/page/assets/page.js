@@ -4,7 +4,7 @@
 import { connect, MnemogateError, storageOfTab } from './client.js';
 import { $, el, alert, anchor, busy, button, complain, entitle, failed, fieldOf, focus, footer, isFilled, marked, note, say, textOf } from './ui.js';
 import { t, time, language } from './texts.js';
-import { configOf, keep, key, languages, remembered } from './frame.js';
+import { configOf, keep, key, languages, remembered, seen } from './frame.js';
 import { returnTo } from './returnto.js';
 import { Journey, linkIn } from './journey.js';
 import { canOffer, createSilently, offer } from './passkey.js';
@@ -121,7 +121,10 @@ const page = {
 
   // sent notes when the code of a step was sent, also for a reload.
   sent(step) {
-    if (step.phone) keep('sent', Date.now());
+    if (step.phone) {
+      keep('sent', Date.now());
+      keep('until', step.expiresAt);
+    }
     return step;
   },
 
@@ -194,11 +197,14 @@ const page = {
       if (sets) return this.show({ ...step, notice: 'lost.password', loginId: this.loginId });
       error.reason = 'lost.step';
     }
-    if (make === screens.stepup && this.unanswered === make && error.code === 'request.validation.failed') return this.arrive(await raise()); // it may be done
     const code = $('#code', screen);
-    if (code && [401, 403, 429].includes(error.status)) code.value = ''; // it does not work again
-    if (made.renews?.(error)) {
+    // With all its digits, only the step-up can be what is invalid: it may be done.
+    const whole = step.phone && code?.value.replace(/\P{Nd}/gu, '').length === this.config.otp.length;
+    const over = make === screens.stepup && error.code === 'request.validation.failed' && (whole || this.unanswered === make);
+    if (code && (over || [401, 403, 429].includes(error.status))) code.value = ''; // it does not work again
+    if (over || made.renews?.(error)) {
       try {
+        if (over) return await this.arrive(await raise('code.resent'));
         const renewed = this.sent(await step.renewOTP());
         this.show(renewed, { screen: make, error: error.code === 'auth.otp.invalid' ? undefined : error });
         if (error.code !== 'auth.disclaimer.invalid') return;
@@ -206,6 +212,7 @@ const page = {
         return say(t('notice.code.resent'));
       } catch (second) {
         if (!(second instanceof MnemogateError)) throw second;
+        if (over) second.step = step;
         second.before = textOf(error);
         error = second;
       }
@@ -290,7 +297,13 @@ async function find() {
   }
 }
 
-const raise = () => client.stepUp({ for: mfa ? 'mfa' : 'fresh', byCookie: hasCookie });
+// raise begins a step-up, or goes on with that of before a reload. If it sends a code, it says
+// so with the notice.
+async function raise(notice = null) {
+  const step = await client.stepUp({ for: mfa ? 'mfa' : 'fresh', byCookie: hasCookie });
+  const goesOn = remembered('until') === String(step.expiresAt);
+  return step.phone && !goesOn ? page.sent({ ...step, notice }) : step;
+}
 
 // relogin is find for users who log in again, perhaps as somebody else. The page remembers
 // who was logged in.
@@ -374,7 +387,7 @@ async function begin() {
     const step = returned && await client.finishOAuth(address);
     if (step) return page.arrive(step);
     raises = !leaving && Boolean(mfa || fresh) && page.config.stepUp;
-    const found = page.sent(await find());
+    const found = await find();
     const mayEnd = hasCookie || found.state === 'authorized'; // the cookie may be another company's
     const stateless = returned && found.state !== 'authorized'; // some providers send errors so
     page.show(found, { screen: page.stuck ? noFactor : !leaving ? undefined : mayEnd ? logout : loggedOut, error: stateless ? new MnemogateError('oauth.denied', 'the answer has no state') : undefined });
@@ -399,4 +412,5 @@ await languages(async () => {
   const step = page.step.disclaimers?.length ? await client.resume().catch(() => page.step) : page.step; // disclaimers may have texts in it too
   page.show(step, { screen: step.state === page.step.state ? page.make : undefined }); // the step may be over
 });
+await seen();
 begin();

@@ -3,6 +3,7 @@
 import { MnemogateError } from './client.js';
 import { el, alert, button } from './ui.js';
 import { t } from './texts.js';
+import { seen } from './frame.js';
 
 // A challenge is valid for 5 minutes. The user may take a while to confirm.
 const life = 4 * 60_000;
@@ -58,11 +59,6 @@ async function login(step, answer) {
   const next = await step.loginWithPasskey(answer);
   settle();
   return next;
-}
-
-// seen waits until the user sees the page, so that forgotten tabs request nothing.
-async function seen() {
-  while (document.hidden) await new Promise((resume) => document.addEventListener('visibilitychange', resume, { once: true }));
 }
 
 // The offer comes once per browser and company, and never where a passkey was used or

@@ -5,7 +5,7 @@ import { $, el, busy, button, choices, complain, entitle, failed, field, fieldOf
 import { t, time, language } from './texts.js';
 import { returnTo } from './returnto.js';
 import { appDigits, codeField, isMasked, isolated, newPassword, username } from './screens.js';
-import { configOf, key, languages } from './frame.js';
+import { configOf, key, languages, seen } from './frame.js';
 import { device, ago, moment } from './device.js';
 import { creates, isNone, settle } from './passkey.js';
 
@@ -534,4 +534,5 @@ await languages(async () => {
   if (config) footer(config.links);
   if (me) showAll();
 });
+await seen();
 begin();
