@@ -547,14 +547,18 @@ func (h *Handler) request(w http.ResponseWriter, r *http.Request, t target) *flo
 // withService calls f with the service, which stays open until f returns. A panic of
 // f becomes an error. If the service has not started, the error is the same as if a store
 // did not answer.
-func (h *Handler) withService(ctx context.Context, f func(*flows.Service) error) (err error) {
+func (h *Handler) withService(ctx context.Context, f func(*flows.Service) error) error {
 	if h.imagined != nil {
 		return f(h.imagined)
 	}
-	h.app.BeginCall()
-	defer h.app.EndCall()
+	return h.withServiceOf(ctx, h.app, f)
+}
+
+func (h *Handler) withServiceOf(ctx context.Context, a *app.App, f func(*flows.Service) error) (err error) {
+	a.BeginCall()
+	defer a.EndCall()
 	defer h.contain(&err)
-	service, err := h.app.Service(ctx)
+	service, err := a.Service(ctx)
 	if err != nil {
 		return &wire.Refusal{Err: wire.ErrUnavailable, RetryAfter: app.StartAgainAfter, Cause: err}
 	}

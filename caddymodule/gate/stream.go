@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/mnemogate/mnemogate/caddymodule/app"
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/flows"
 	"github.com/mnemogate/mnemogate/flows/record"
@@ -162,7 +163,11 @@ func (s *stream) ask(least time.Duration) (late time.Duration, err error) {
 	}
 	ctx, cancel := context.WithDeadline(s.ctx, until)
 	defer cancel()
-	err = s.handler.withService(ctx, func(service *flows.Service) error { return service.CheckLive(ctx, s.session) })
+	check := func(service *flows.Service) error { return service.CheckLive(ctx, s.session) }
+	err = s.handler.withService(ctx, check)
+	if running := app.Running(); errors.Is(err, wire.ErrUnavailable) && running != nil && running != s.handler.app {
+		err = s.handler.withServiceOf(ctx, running, check) // after a reload, our own stores may be closed
+	}
 	switch {
 	case err == nil:
 		s.confirmed = asked

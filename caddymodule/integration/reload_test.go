@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -321,6 +322,33 @@ func TestChangedStoreDrainsBeforeItCloses(t *testing.T) {
 		s.post("auth/checkotp", token, fields{"otp": g.last("code")}).wantState(record.Authorized)
 	}
 	stop()
+}
+
+// A reload that connects to the same Redis in another way cuts no stream of a valid session,
+// although the connections of before are closed. A logout still does.
+func TestStreamsOutliveTheConnectionsToTheirStore(t *testing.T) {
+	t.Parallel()
+	servers := sharedServers(t)
+	c := siteConfig{global: "session {\nstream_recheck 300ms\n}", company: roomy + account("alice", "")}
+	all := servers.start(c, servers.direct())
+	node := all.nodes[0]
+	node.waitForStores()
+	token := all.login("alice")
+	stream := node.stream("SSE", token)
+	stream.lives(t)
+	connections := func() []string {
+		return regexp.MustCompile(`(?m)^id=\d+`).FindAllString(servers.redis.Ask(t, "CLIENT", "LIST"), -1)
+	}
+	before := connections()
+	c.stores = servers.direct() + "?pool_size=7"
+	must(t, node.reload(c))
+	all.eventually("end of the former connections", func() bool {
+		return !slices.ContainsFunc(connections(), func(id string) bool { return slices.Contains(before, id) })
+	})
+	time.Sleep(time.Second)
+	stream.lives(t)
+	all.post("auth/logout", token, nil).wantState(record.None)
+	stream.isCut(t)
 }
 
 // An invalid configuration, whatever is wrong with it, leaves the previous one
