@@ -13,9 +13,9 @@ import (
 func (c *cli) messagesCommand() *cobra.Command {
 	var to string
 	var follow bool
-	cmd := c.command("messages [<company>] [--to <address>] [--follow]", "Shows the messages that were captured", `Shows the last SMS and mails of a company with sms capture or mail capture, the
-oldest first, with their codes and links. They are in the memory of the node that
-was to send them.`,
+	cmd := c.command("messages [<company>] [--to <address>] [--follow]", "Shows the messages that were captured", `Shows the last SMS and mails of a company with sms capture or mail capture,
+the oldest first, with their codes and links. They are in the memory of the node
+that was to send them.`,
 		cobra.MaximumNArgs(1), func(args []string) error {
 			if len(args) > 0 {
 				c.companyCode = args[0]

@@ -50,9 +50,6 @@ func New(sessions record.Sessions, limit int) *Memory {
 	m.kinds.numbers = map[kind]int32{}
 	m.kinds.list.Store(new([]kind))
 	m.SetLimit(limit)
-	for i := range m.shards {
-		m.shards[i].empty()
-	}
 	return m
 }
 
@@ -335,6 +332,10 @@ func (s *shard) remember(session record.Session, kinds *kinds, limit int, revoca
 	if s.revocations.Load() != revocations {
 		return
 	}
+	if s.index == nil {
+		s.entries = make([]entry, 0, reserved)
+		s.index, s.extras = map[uint64]int32{}, map[record.TokenHash]extra{}
+	}
 	i, ok := s.index[key(session.Hash)]
 	if !ok {
 		i = s.place(limit)
@@ -424,7 +425,7 @@ func (s *shard) forgetAll(which func(*entry) bool) {
 	}
 }
 
-// reserved is the initial capacity of a shard. Unused capacity takes no physical
+// reserved is the capacity of a shard with its first session. Unused capacity takes no physical
 // memory, and it makes garbage collections rarer when there are few sessions.
 const reserved = 2048
 
@@ -435,7 +436,7 @@ func (s *shard) flush() {
 	s.empty()
 }
 
-// empty forgets all sessions. It allocates nothing unless there were many: if
+// empty forgets all sessions. It keeps the capacity unless there were many: if
 // another process writes to the same SQLite file, it is called twenty times a
 // second.
 func (s *shard) empty() {
@@ -446,8 +447,7 @@ func (s *shard) empty() {
 		clear(s.extras)
 		return
 	}
-	s.entries = make([]entry, 0, reserved)
-	s.index, s.extras = map[uint64]int32{}, map[record.TokenHash]extra{}
+	s.entries, s.index, s.extras = nil, nil, nil
 }
 
 // A kind is what many sessions have in common: their company and their profile.
