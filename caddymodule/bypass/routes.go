@@ -190,6 +190,19 @@ func speaksFastCGI(h *reverseproxy.Handler) bool {
 	return nameIn(h.TransportRaw, "protocol") == "fastcgi"
 }
 
+// environmentOf returns the variables that a proxy sets for FastCGI. Caddy sets them after those
+// of the headers, and so replaces these.
+func environmentOf(h *reverseproxy.Handler) map[string]string {
+	switch {
+	case !speaksFastCGI(h):
+		return nil
+	case h.Transport != nil:
+		return fieldsOf(h.Transport).Env
+	default:
+		return fieldsOf(h.TransportRaw).Env
+	}
+}
+
 // addressesOf returns the addresses of a proxy's upstreams. A dynamic one is known by its
 // name, or has none that is known.
 func addressesOf(h *reverseproxy.Handler) (addresses []string) {
@@ -305,11 +318,12 @@ func asksForCertificates(server *caddyhttp.Server) bool {
 // passesThru reports whether Caddy's file server passes on requests without a file.
 func passesThru(fileServer caddy.Module) bool { return fieldsOf(fileServer).PassThru }
 
-// fields are those of modules of Caddy's package fileserver. We do not import that
-// package: the templates that come with it take most of the start time of a test process.
+// fields are those of modules of Caddy's packages fileserver and fastcgi. We do not import these:
+// the templates that come with them take most of the start time of a test process.
 type fields struct {
-	PassThru bool     `json:"pass_thru"` // of its handler
-	TryFiles []string `json:"try_files"` // of its matcher
+	PassThru bool              `json:"pass_thru"` // of the file server
+	TryFiles []string          `json:"try_files"` // of the matcher of files
+	Env      map[string]string `json:"env"`       // of the transport by FastCGI
 }
 
 func fieldsOf(module any) (set fields) {

@@ -222,30 +222,42 @@ func unmatched(_ facts, v *visit, y way) [][]any {
 }
 
 func changes(_ facts, v *visit, y way) (found [][]any) {
-	directive, ops := changedHeaders(v.handler)
-	if ops == nil {
-		return nil
-	}
-	names := slices.Concat(ops.Delete, slices.Collect(maps.Keys(ops.Set)), slices.Collect(maps.Keys(ops.Add)), slices.Collect(maps.Keys(ops.Replace)))
-	for _, name := range slices.Sorted(slices.Values(names)) {
+	changed := changedHeaders(v.handler)
+	for _, change := range slices.Sorted(maps.Keys(changed)) {
 		for _, header := range y.gate.IdentityHeaders() {
-			same, err := path.Match(asVariable(name), asVariable(header))
-			found = append(found, when(same && err == nil, directive+" "+name, header)...)
+			same, err := path.Match(asVariable(changed[change]), asVariable(header))
+			found = append(found, when(same && err == nil, change, header)...)
 		}
 	}
 	return found
 }
 
-func changedHeaders(handler any) (directive string, ops *headers.HeaderOps) {
-	switch h := handler.(type) {
-	case *headers.Handler:
-		return "request_header", h.Request
-	case *reverseproxy.Handler:
-		if h.Headers != nil {
-			return "header_up", h.Headers.Request
+// changedHeaders returns the names of the headers that a handler changes, by the lines that do so.
+func changedHeaders(handler any) map[string]string {
+	changed := map[string]string{}
+	add := func(directive string, ops *headers.HeaderOps) {
+		if ops == nil {
+			return
+		}
+		names := slices.Concat(ops.Delete, slices.Collect(maps.Keys(ops.Set)), slices.Collect(maps.Keys(ops.Add)), slices.Collect(maps.Keys(ops.Replace)))
+		for _, name := range names {
+			changed[directive+" "+name] = name
 		}
 	}
-	return "", nil
+	switch h := handler.(type) {
+	case *headers.Handler:
+		add("request_header", h.Request)
+	case *reverseproxy.Handler:
+		if h.Headers != nil {
+			add("header_up", h.Headers.Request)
+		}
+		for name := range environmentOf(h) {
+			if header, ok := strings.CutPrefix(name, "HTTP_"); ok {
+				changed["php_fastcgi env "+name] = header
+			}
+		}
+	}
+	return changed
 }
 
 // asVariable returns a header's name as CGI and its descendants read it. Stars stay.

@@ -172,6 +172,15 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 			sites:   "http:// {\nmnemogate\nreverse_proxy localhost:9000 {\nheader_up X-Company-Code acme\n}\n}",
 			refused: "mnemogate: header_up X-Company-Code comes after it",
 		},
+		"a header as a variable of a script": {
+			sites:   "http:// {\nmnemogate\nphp_fastcgi localhost:9000 {\nenv HTTP_X_PROFILE_MNEMOCODE {header.X-User}\n}\n}",
+			refused: "mnemogate: php_fastcgi env HTTP_X_PROFILE_MNEMOCODE comes after it and changes X-Profile-Mnemocode, which names the user to the application; remove it: mnemogate removes what clients send and sets the header itself, at Caddyfile:10",
+		},
+		"a header as a variable of FastCGI": {
+			sites:   "http:// {\nmnemogate {\nheader X-User\n}\nreverse_proxy localhost:9000 {\ntransport fastcgi {\nenv HTTP_X_USER bob\n}\n}\n}",
+			refused: "mnemogate: php_fastcgi env HTTP_X_USER comes after it and changes X-User",
+		},
+		"other variables of a script": {sites: "http:// {\nmnemogate\nphp_fastcgi localhost:9000 {\nenv APP_ENV prod\nenv X_PROFILE_MNEMOCODE none\nenv HTTP_X_REQUEST_START now\n}\n}"},
 		"a header that another decides on": {
 			sites:   "http:// {\nmnemogate\nforward_auth localhost:9091 {\nuri /check\ncopy_headers X-Profile-Mnemocode\n}\n" + upstream + "}",
 			refused: "changes X-Profile-Mnemocode",
