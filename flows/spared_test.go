@@ -2,6 +2,7 @@ package flows_test
 
 import (
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -67,17 +68,18 @@ func TestASparedSessionHasTheValuesOfTheLastChange(t *testing.T) {
 		for _, during := range []string{"Get", "Raise"} {
 			t.Run(during+" "+last, func(t *testing.T) {
 				b, token, id := newSpared(t)
-				ended, overlapped := false, false
+				var ended, overlapped atomic.Bool // notices are sent meanwhile
 				b.watch(func(c seen) error {
-					ended = ended || c.method == "End"
-					if ended && !overlapped && c.method == during {
-						overlapped = true
+					if c.method == "End" {
+						ended.Store(true)
+					}
+					if ended.Load() && c.method == during && overlapped.CompareAndSwap(false, true) {
 						must(t, b.changeEmail(last, id))
 					}
 					return nil
 				})
 				must(t, b.changeEmail("first@example.com", id))
-				if !overlapped {
+				if !overlapped.Load() {
 					t.Fatal("the changes did not overlap")
 				}
 				b.wantForwarded(token, last)
