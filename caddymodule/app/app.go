@@ -348,19 +348,23 @@ func (a *App) Cleanup() error {
 	a.watcher.wait()
 	if caddy.Exiting() {
 		service.Close()
+		replaced.Wait()
 		return a.releaseStores()
 	}
 	// Caddy does not wait for requests in progress, and a reload must not wait for
 	// gateways.
-	go func() {
+	replaced.Go(func() {
 		a.drain()
 		service.Close()
 		if err := a.releaseStores(); err != nil {
 			a.log.Error("a store was not closed", "error", err)
 		}
-	}()
+	})
 	return nil
 }
+
+// replaced waits for the configs that a reload has replaced, and their messages on the way.
+var replaced sync.WaitGroup
 
 // BeginCall begins a use of the service, which may outlast the config. The caller must
 // call EndCall afterwards.
@@ -381,10 +385,12 @@ func (a *App) Later(f func()) {
 	}()
 }
 
-// drain waits until the service is no longer in use, or keepAtMost has passed.
+// drain waits until the service is no longer in use, keepAtMost has passed, or Caddy exits.
 func (a *App) drain() {
-	time.Sleep(keepAtLeast)
-	for end := time.Now().Add(keepAtMost); a.calls.Load() > 0 && time.Now().Before(end); {
+	for began := time.Now(); !caddy.Exiting(); {
+		if used := time.Since(began); used > keepAtLeast && (a.calls.Load() == 0 || used > keepAtLeast+keepAtMost) {
+			return
+		}
 		time.Sleep(50 * time.Millisecond)
 	}
 }

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -349,6 +351,29 @@ func TestStreamsOutliveTheConnectionsToTheirStore(t *testing.T) {
 	stream.lives(t)
 	all.post("auth/logout", token, nil).wantState(record.None)
 	stream.isCut(t)
+}
+
+// A notice that is on its way during a reload arrives, even if Caddy is stopped just afterwards.
+func TestANoticeOutlivesAReloadBeforeAStop(t *testing.T) {
+	t.Parallel()
+	g := newGateway(t)
+	s := startSite(t, siteConfig{company: roomy + "sms webhook " + g.URL + "/sms {\nsecret " + smsSecret + "\ntimeout 30s\n}\n" + account("alice", "phone +37060000003")})
+	s.login("alice")
+	var arrived atomic.Bool
+	g.behave(func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(2 * time.Second):
+			arrived.Store(true)
+		case <-r.Context().Done():
+		}
+	})
+	s.admin("PATCH", "accounts/alice", fields{"password": "another password"}).wantStatus(http.StatusOK)
+	s.eventually("notice on its way", func() bool { return g.count("/sms") == 1 })
+	must(t, s.load())
+	s.stop(syscall.SIGTERM)
+	if !arrived.Load() {
+		t.Error("the notice did not arrive")
+	}
 }
 
 // An invalid configuration, whatever is wrong with it, leaves the previous one
