@@ -269,7 +269,7 @@ func (a *App) CountRequest(company string, route *flows.Route, began time.Time, 
 	}
 	requests.WithLabelValues(company, name, resultLabel(err)).Inc()
 	requestSeconds.WithLabelValues(name).Observe(time.Since(began).Seconds())
-	if err == nil && state != record.None {
+	if err == nil && state != record.None && (route == nil || !route.StepsUp) { // a step-up raises the session that is there
 		sessionsBegun.WithLabelValues(company, string(state)).Inc()
 	}
 }

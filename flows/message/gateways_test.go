@@ -95,6 +95,24 @@ func TestGatewaysHaveTenSeconds(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		time.Sleep(time.Minute)
+		// One for which no time was left has not failed, and is asked first for the next message.
+		var asked string
+		slow := func(name string) *Gateway {
+			return &Gateway{Name: name, Sender: senderFunc(func(ctx context.Context, _ Message) error {
+				asked += name
+				ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+				defer cancel()
+				<-ctx.Done()
+				return ctx.Err()
+			})}
+		}
+		three := Gateways{slow("a"), slow("b"), {Name: "c", Sender: senderFunc(func(context.Context, Message) error { asked += "c"; return nil })}}
+		if err := three.Send(t.Context(), Message{}); err == nil || asked != "ab" {
+			t.Errorf("%v, asked %s", err, asked)
+		}
+		if err := three.Send(t.Context(), Message{}); err != nil || asked != "abc" {
+			t.Errorf("%v, asked %s", err, asked)
+		}
 		first := slices.Clone(g)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
