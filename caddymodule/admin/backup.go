@@ -46,7 +46,7 @@ func backup(c *accounts.Call) error {
 	return nil
 }
 
-// rekey answers after about a minute. It goes on if it is repeated.
+// rekey answers after some 25 seconds. It goes on if it is repeated.
 func rekey(c *accounts.Call) error {
 	resealed, err := c.Service.Rekey(c.Context(), record.Event{Name: record.StoreRekeyed, Address: c.Address, Actor: record.ActorAdmin})
 	return c.Reply(http.StatusOK, api.Rekeyed{Apps: resealed}, err)

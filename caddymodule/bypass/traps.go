@@ -394,11 +394,11 @@ func cachedForAll(_ facts, v *visit, y way) [][]any {
 	return when(!strings.Contains(strings.ToLower(string(raw)), strings.ToLower(user)), user)
 }
 
-// isCache reports whether a handler is one of the caches for Caddy, which keep answers by their
-// URLs: github.com/caddyserver/cache-handler, or cdp-cache.
+// isCache reports whether a handler is that of github.com/caddyserver/cache-handler, which keeps
+// answers by their URLs.
 func isCache(handler any) bool {
 	m, ok := handler.(caddy.Module)
-	return ok && slices.Contains([]string{"cache", "http_cache"}, m.CaddyModule().ID.Name())
+	return ok && m.CaddyModule().ID.Name() == "cache"
 }
 
 func unproven(_ facts, v *visit, y way) [][]any {

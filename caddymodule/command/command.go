@@ -372,7 +372,7 @@ const (
 )
 
 func (c *cli) byFlag(cmd *cobra.Command) *cobra.Command {
-	cmd.Flags().StringVar(&c.by, "by", "", "What <account> is: mnemocode or login-id")
+	cmd.Flags().StringVar(&c.by, "by", "", "How the account is named: mnemocode or login-id")
 	complete(cmd, "by", nameIsMnemocode, nameIsLoginID)
 	return cmd
 }

@@ -237,13 +237,19 @@ func (c *cli) download(w io.Writer, path, broken string) (size int64, err error)
 // save downloads into a file that only its owner may read. The file gets its name once it is
 // whole, so that nothing can be mistaken for it.
 func (c *cli) save(output string, replace bool, path, broken string) (size int64, err error) {
-	if _, err := os.Lstat(output); err == nil && !replace {
+	isFree := func() error {
+		if _, err := os.Lstat(output); replace || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		} else if err != nil {
+			return err
+		}
 		advice := "name another file with --output"
 		if c.cmd.Flags().Lookup("force") != nil {
 			advice += ", or replace it with --force"
 		}
-		return 0, fmt.Errorf("%s exists: %s", output, advice)
-	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s exists: %s", output, advice)
+	}
+	if err := isFree(); err != nil {
 		return 0, err
 	}
 	defer c.interruptible()()
@@ -258,6 +264,9 @@ func (c *cli) save(output string, replace bool, path, broken string) (size int64
 	}
 	closing := part.Close()
 	if err = cmp.Or(err, closing); err != nil {
+		return 0, err
+	}
+	if err := isFree(); err != nil { // the download may have taken long
 		return 0, err
 	}
 	if err := os.Rename(part.Name(), output); err != nil {

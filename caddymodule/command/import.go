@@ -95,8 +95,7 @@ func (c *cli) runImport(name, format string, update bool) error {
 	if isTerminal(c.cmd.ErrOrStderr()) {
 		r.status = c.cmd.ErrOrStderr()
 	}
-	defer c.interruptible()()
-	in := io.Reader(untilDone{c.cmd.Context(), c.in})
+	var in io.Reader = c.in
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
@@ -105,6 +104,8 @@ func (c *cli) runImport(name, format string, update bool) error {
 		defer f.Close()
 		in, r.file = decoded(f), f
 	}
+	defer c.interruptible()()
+	in = untilDone{c.cmd.Context(), in}
 	if format == "" && strings.EqualFold(filepath.Ext(name), ".csv") {
 		format = "csv"
 	}

@@ -370,7 +370,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 	}
 	defer bodies.Limit(w, r)()
 	switch {
-	case bodies.IsEarly(r): // limits must not count for an address that the client made up
+	case bodies.IsEarly(r): // limits must not count for an address that the client made up; the rest is refused, too, to keep it simple
 		h.refuse(w, r, wire.ErrEarlyData)
 	case h.mayRepeat(r, t):
 		h.serveOnce(w, r, t)

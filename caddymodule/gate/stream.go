@@ -200,8 +200,9 @@ func (s *stream) own() {
 	}
 }
 
-// saysForWhom matches a Cache-Control that says whether shared caches may store the answer.
-var saysForWhom = regexp.MustCompile(`(?i)\b(public|s-maxage|private|no-store)\b`)
+// saysForWhom matches a Cache-Control that says whether shared caches may store the answer
+// (RFC 9111, section 5.2.2). A private that names headers does not.
+var saysForWhom = regexp.MustCompile(`(?i)(^|,)\s*(public|private|no-store|s-maxage\s*=[^,]*)\s*(,|$)`)
 
 // WriteHeader implements http.ResponseWriter.
 func (s *stream) WriteHeader(status int) {

@@ -289,6 +289,7 @@ func pack(content []byte) []byte {
 	w.Reset(&b)
 	_, _ = w.Write(content) // a buffer accepts every write
 	_ = w.Close()
+	w.Reset(nil) // it keeps no page
 	return b.Bytes()
 }
 

@@ -129,7 +129,7 @@ func (p *Page) Serve(w http.ResponseWriter, r *http.Request, v View) {
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=(), payment=(), usb=(), browsing-topics=()")
 	header.Add("Vary", "Accept-Language, Cookie")
-	send(w, r, body, pack(body))
+	send(w, r, body, func() []byte { return pack(body) })
 }
 
 // IconURL returns the address of the icon of a company's provider, or "" if it has
@@ -188,17 +188,19 @@ func (f *file) serve(w http.ResponseWriter, r *http.Request, keep string) {
 		w.WriteHeader(http.StatusNotModified)
 		return
 	}
-	send(w, r, f.plain, f.gzipped)
+	send(w, r, f.plain, func() []byte { return f.gzipped })
 }
 
-// send sends content, gzipped if there is a gzipped form and the client accepts it.
-func send(w http.ResponseWriter, r *http.Request, content, gzipped []byte) {
+// send sends content, in its gzipped form if there is one and the client accepts it.
+func send(w http.ResponseWriter, r *http.Request, content []byte, gzipped func() []byte) {
 	header := w.Header()
 	header.Set("X-Content-Type-Options", "nosniff")
 	header.Add("Vary", "Accept-Encoding")
-	if gzipped != nil && slices.Contains(encode.AcceptedEncodings(r, nil), "gzip") {
-		header.Set("Content-Encoding", "gzip")
-		content = gzipped
+	if slices.Contains(encode.AcceptedEncodings(r, nil), "gzip") {
+		if packed := gzipped(); packed != nil {
+			header.Set("Content-Encoding", "gzip")
+			content = packed
+		}
 	}
 	header.Set("Content-Length", strconv.Itoa(len(content)))
 	w.WriteHeader(http.StatusOK)

@@ -72,6 +72,7 @@ func (s *Signer) Assertion(ctx context.Context, issuer string, session record.Se
 	if made.serves(session.Profile, now, s.TTL*2/3) {
 		return made.token, nil // another request has signed it meanwhile
 	}
+	// Keys may wait for a store that does not answer, if none could be loaded for long.
 	token, err := s.sign(ctx, issuer, session, of)
 	if err != nil && made.serves(session.Profile, s.Now(), s.TTL*5/6) {
 		return made.token, nil

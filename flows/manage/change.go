@@ -193,10 +193,10 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 		revokeErr = ad.revoke(ctx, e, record.EndedByChange)
 	}
 	ad.notify(ctx, before, stored, changes.Fields)
-	if slices.Contains(changes.Fields, "password") && stored.PasswordHash != "" {
-		if err := ad.clear(ctx, stored, []record.FailureKind{record.WrongPasswords}); err != nil {
-			return err
-		}
+	var lockErr error
+	if slices.Contains(changes.Fields, "password") && stored.PasswordHash != "" { // Update has cleared the account's own count
+		err := ad.ClearPublic(ctx, ad.Company, stored, []record.FailureKind{record.WrongPasswords})
+		lockErr = adminError("the change is stored, but the login ids may still be locked: unlock the account; clearing their counts of wrong passwords", err)
 	}
 	for _, more := range []struct {
 		field string
@@ -214,7 +214,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 			return err
 		}
 	}
-	return revokeErr
+	return cmp.Or(revokeErr, lockErr)
 }
 
 // accept records acceptances, if there are any.

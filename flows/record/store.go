@@ -154,8 +154,8 @@ type AccountWriter interface {
 	// and stores a pending revocation (see PendingRevocations), which spares the
 	// session Keep. It also removes the account's IssuedTokens, unless change set
 	// SpareTokens. If change also moved Status away from active, InactiveGeneration
-	// becomes the new Generation. If it set another PasswordHash, Update clears the failure
-	// count of passwords.
+	// becomes the new Generation. If the sessions end and change set another PasswordHash,
+	// Update clears the failure count of passwords.
 	Update(ctx context.Context, company string, id int64, change func(*Account) (ends bool, err error)) (Account, error)
 	// SetPassword stores a password hash, clears MustSetPassword and the failure
 	// count of passwords, increments Generation and stores a pending revocation

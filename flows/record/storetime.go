@@ -37,10 +37,21 @@ func StoreContext(ctx context.Context, limit time.Duration) (call context.Contex
 	if !ok { // not part of a request
 		return context.WithTimeout(ctx, limit)
 	}
-	began := time.Now()
+	spent := SpendStoreTime(ctx)
 	call, cancel := context.WithTimeout(ctx, min(limit, time.Duration(left.Load())))
 	return call, func() {
 		cancel()
-		left.Add(-int64(time.Since(began)))
+		spent()
 	}
+}
+
+// SpendStoreTime is for what waits for another call of a store. The time until done is called
+// counts towards that of the request.
+func SpendStoreTime(ctx context.Context) (done func()) {
+	left, ok := ctx.Value(storeTimeKey{}).(*atomic.Int64)
+	if !ok {
+		return func() {}
+	}
+	began := time.Now()
+	return func() { left.Add(-int64(time.Since(began))) }
 }

@@ -51,8 +51,7 @@ func (m *Manager) Keys(ctx context.Context) (*tokens.Keys, error) {
 	if known != nil && m.Now().Before(known.due) {
 		return known.keys, known.err
 	}
-	_, waited := record.StoreContext(ctx, time.Minute)
-	defer waited()                                                                 // for the store, or for a call that waits for it
+	defer record.SpendStoreTime(ctx)()
 	if known == nil || known.keys == nil || m.Now().Sub(known.due) > readSecrets { // the node had nothing to do, and may know too little
 		m.reading.Lock()
 	} else if !m.reading.TryLock() {

@@ -13,12 +13,18 @@ import (
 // the last count of the account itself.
 func (m *Manager) ClearAttempts(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.FailureKind, events ...record.OutboxEvent) error {
 	own := m.clear(ctx, record.FailureKey{Company: a.Company, Account: a.ID}, kinds, events...)
+	public := m.ClearPublic(ctx, company, a, kinds)
+	return cmp.Or(own, public)
+}
+
+// ClearPublic is ClearAttempts for the public counts alone.
+func (m *Manager) ClearPublic(ctx context.Context, company *tenant.Company, a record.Account, kinds []record.FailureKind) error {
 	public, err := m.publicKeys(ctx, company, a)
 	for _, key := range public { // all of them, even if one fails
 		failed := m.clear(ctx, key, kinds)
 		err = cmp.Or(err, failed)
 	}
-	return cmp.Or(own, err)
+	return err
 }
 
 // clear resets the failure counts of a key, which also ends their locks. The outbox

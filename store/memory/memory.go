@@ -425,8 +425,8 @@ func (s *shard) forgetAll(which func(*entry) bool) {
 	}
 }
 
-// reserved is the capacity of a shard with its first session. Unused capacity takes no physical
-// memory, and it makes garbage collections rarer when there are few sessions.
+// reserved is the capacity of a shard with its first session. Unused capacity takes no
+// physical memory, and it makes garbage collections rarer when there are few sessions.
 const reserved = 2048
 
 func (s *shard) flush() {

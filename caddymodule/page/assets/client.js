@@ -308,7 +308,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     const now = await look({ byCookie });
     if (now.state !== 'authorized' || wanted === 'mfa' && now.authMethods.includes('mfa')) return now;
     const from = { state: 'authorized', wanted, token: cookie ? undefined : read().token, user: now.user, loginId: now.loginId, profileMnemocode: now.profileMnemocode, authMethods: now.authMethods };
-    const kept = JSON.parse(tab.getItem(`${name} stepup`));
+    const kept = keptStepUp();
     const same = kept?.wanted === wanted && kept.profileMnemocode === now.profileMnemocode && Date.now() < kept.expiresAt;
     if (same && !factor) return step({ ...from, ...kept, state: 'stepup' });
     try {
@@ -324,6 +324,14 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   function keepStepUp({ factor, wanted, profileMnemocode, stepupToken, factors, userPhone, expiresAt }) {
     if (factor !== 'sms') return dropStepUp();
     tab.setItem(`${name} stepup`, JSON.stringify({ factor, wanted, profileMnemocode, stepupToken, factors, userPhone, expiresAt }));
+  }
+
+  function keptStepUp() {
+    try {
+      return JSON.parse(tab.getItem(`${name} stepup`));
+    } catch {
+      return null;
+    }
   }
 
   function dropStepUp() {

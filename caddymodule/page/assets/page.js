@@ -204,7 +204,7 @@ const page = {
     if (code && (over || [401, 403, 429].includes(error.status))) code.value = ''; // it does not work again
     if (over || made.renews?.(error)) {
       try {
-        if (over) return await this.arrive(await raise('code.resent'));
+        if (over) return await this.arrive(await raise('code.resent', step.factor));
         const renewed = this.sent(await step.renewOTP());
         this.show(renewed, { screen: make, error: error.code === 'auth.otp.invalid' ? undefined : error });
         if (error.code !== 'auth.disclaimer.invalid') return;
@@ -212,7 +212,7 @@ const page = {
         return say(t('notice.code.resent'));
       } catch (second) {
         if (!(second instanceof MnemogateError)) throw second;
-        if (over) second.step = step;
+        if (over && second.step?.state === 'authorized') second.step = step;
         second.before = textOf(error);
         error = second;
       }
@@ -299,8 +299,8 @@ async function find() {
 
 // raise begins a step-up, or goes on with that of before a reload. If it sends a code, it says
 // so with the notice.
-async function raise(notice = null) {
-  const step = await client.stepUp({ for: mfa ? 'mfa' : 'fresh', byCookie: hasCookie });
+async function raise(notice = null, factor = undefined) {
+  const step = await client.stepUp({ for: mfa ? 'mfa' : 'fresh', factor, byCookie: hasCookie });
   const goesOn = remembered('until') === String(step.expiresAt);
   return step.phone && !goesOn ? page.sent({ ...step, notice }) : step;
 }
