@@ -1,6 +1,7 @@
 package bypass
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
@@ -51,7 +52,12 @@ func matchersOf(r caddyhttp.Route) (sets caddyhttp.MatcherSets) {
 	for _, matchers := range r.MatcherSetsRaw {
 		var set caddyhttp.MatcherSet
 		for name, raw := range matchers {
-			set = append(set, loaded("http.matchers."+name, raw))
+			m := loaded("http.matchers."+name, raw)
+			switch m := m.(type) {
+			case *caddyhttp.MatchHost, *caddyhttp.MatchMethod, *caddyhttp.MatchPath: // their spelling changes
+				_ = m.(caddy.Provisioner).Provision(caddy.Context{}) // Caddy reports errors in it
+			}
+			set = append(set, m)
 		}
 		sets = append(sets, set)
 	}
@@ -64,6 +70,41 @@ func matchersOf(r caddyhttp.Route) (sets caddyhttp.MatcherSets) {
 		slices.SortFunc(set, func(a, b any) int { return cmp.Compare(fmt.Sprintf("%T", a), fmt.Sprintf("%T", b)) })
 	}
 	return sets
+}
+
+// same reports whether matchers are the same.
+func same(a, b caddyhttp.MatcherSets) bool {
+	return slices.EqualFunc(a, b, func(a, b caddyhttp.MatcherSet) bool { return slices.EqualFunc(a, b, sameMatcher) })
+}
+
+// sameMatcher compares the JSON of Caddy's own matchers, since some get more fields when they are
+// provisioned. Others may lose modules of theirs then, so that their JSON does not tell all.
+func sameMatcher(a, b any) bool {
+	if not, ok := a.(*caddyhttp.MatchNot); ok {
+		other, ok := b.(*caddyhttp.MatchNot)
+		return ok && same(not.MatcherSets, other.MatcherSets)
+	}
+	if reflect.TypeOf(a) != reflect.TypeOf(b) || a == nil {
+		return false
+	}
+	if reflect.Indirect(reflect.ValueOf(a)).Type().PkgPath() != reflect.TypeFor[caddyhttp.MatchExpression]().PkgPath() {
+		return reflect.DeepEqual(a, b)
+	}
+	rawA, errA := json.Marshal(a)
+	rawB, errB := json.Marshal(b)
+	return errA == nil && errB == nil && bytes.Equal(rawA, rawB)
+}
+
+// opposite reports whether one of two routes has the matchers of the other, negated.
+func opposite(a, b caddyhttp.MatcherSets) bool {
+	negates := func(a, b caddyhttp.MatcherSets) bool {
+		if len(a) != 1 || len(a[0]) != 1 || b == nil {
+			return false
+		}
+		not, ok := a[0][0].(*caddyhttp.MatchNot)
+		return ok && same(not.MatcherSets, b)
+	}
+	return negates(a, b) || negates(b, a)
 }
 
 // has reports whether some of the matchers have one of the names.
@@ -82,7 +123,11 @@ func has(sets caddyhttp.MatcherSets, names ...string) bool {
 func byLine(sets caddyhttp.MatcherSets) bool {
 	for _, m := range slices.Concat(sets...) {
 		switch m := m.(type) {
-		case *caddyhttp.MatchPath, *caddyhttp.MatchPathRE, *caddyhttp.MatchQuery, *caddyhttp.MatchMethod, *caddyhttp.MatchHost, *caddyhttp.MatchProtocol, *caddyhttp.MatchRemoteIP:
+		case *caddyhttp.MatchPath, *caddyhttp.MatchPathRE, *caddyhttp.MatchQuery, *caddyhttp.MatchMethod, *caddyhttp.MatchHost, *caddyhttp.MatchRemoteIP:
+		case *caddyhttp.MatchProtocol:
+			if *m == "grpc" {
+				return false // it is a Content-Type
+			}
 		case *caddyhttp.MatchNot:
 			if !byLine(m.MatcherSets) {
 				return false
@@ -96,7 +141,7 @@ func byLine(sets caddyhttp.MatcherSets) bool {
 
 // changesNothing has the names of handlers that change nothing that matchers depend on.
 var changesNothing = map[string]bool{
-	"authentication": true, "encode": true, "file_server": true, "push": true, "request_body": true, "templates": true, "tracing": true, "log_append": true,
+	"encode": true, "file_server": true, "push": true, "request_body": true, "templates": true, "tracing": true, "log_append": true,
 }
 
 // handlersOf returns a route's handlers.

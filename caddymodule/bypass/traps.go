@@ -260,6 +260,14 @@ func changedHeaders(handler any) map[string]string {
 	return changed
 }
 
+// changesHost reports whether a handler changes the host of requests.
+func changesHost(h *headers.Handler) bool {
+	return slices.ContainsFunc(slices.Collect(maps.Values(changedHeaders(h))), func(name string) bool {
+		is, err := path.Match(strings.ToLower(name), "host")
+		return is && err == nil
+	})
+}
+
 // asVariable returns a header's name as CGI and its descendants read it. Stars stay.
 func asVariable(name string) string {
 	return strings.Map(func(r rune) rune {

@@ -165,28 +165,20 @@ func split(r caddyhttp.Route, sets caddyhttp.MatcherSets, in []way) (came, leftO
 	if runsScripts(r) {
 		match.matchers = nil
 	}
-	divided := isDivided(in, sets)
 	for _, y := range in {
 		if slices.Contains(y.groups, r.Group) {
 			skipped = append(skipped, y)
 			continue
 		}
-		if !divided || !y.isOpen() {
+		matches, known := y.matches(sets)
+		if matches || !known {
 			came = append(came, y.then(match))
 		}
-		if sets != nil && (!divided || y.isOpen()) {
+		if sets != nil && !(matches && known) {
 			leftOut = append(leftOut, y.then(miss))
 		}
 	}
 	return came, leftOut, skipped
-}
-
-// isDivided reports whether just those requests match that have passed a gate.
-func isDivided(in []way, sets caddyhttp.MatcherSets) bool {
-	return len(in) > 1 && !slices.ContainsFunc(in, func(y way) bool {
-		matches, known := y.matches(sets)
-		return !known || matches == y.isOpen()
-	})
 }
 
 func (w *walk) handlers(r caddyhttp.Route, in []way, b *block) []way {
@@ -213,8 +205,9 @@ func (w *walk) handler(h any, in []way, b *block) []way {
 	case *caddyhttp.Invoke:
 		return w.invoke(h.Name, in, b)
 	case *intercept.Intercept:
+		later := changed(in, &step{remade: true}) // by handlers after it
 		for _, response := range h.HandleResponse {
-			w.routes(response.Routes, in, b)
+			w.routes(response.Routes, later, b)
 		}
 		return in
 	case Gate:
@@ -239,6 +232,11 @@ func (w *walk) pass(g Gate, in []way, b *block) []way {
 	v, on := w.visit(g, in, b), in[0]
 	for _, y := range in[1:] {
 		on = on.merge(y)
+	}
+	for _, t := range on.turns {
+		if s := t[len(t)-1]; !slices.Contains(on.steps, s) { // some of the requests took it
+			on = on.then(&step{remade: s.remade, marked: s.marked})
+		}
 	}
 	v.Gate, v.on = g, on.steps
 	on.gate, on.since, on.turns = v, len(on.steps), nil
@@ -303,12 +301,12 @@ func after(h any, in []way) []way {
 		if h.Request == nil {
 			return in
 		}
-		return changed(in, &step{marked: true})
+		return changed(in, &step{marked: true, remade: changesHost(h)})
 	case caddy.Module:
 		switch name := h.CaddyModule().ID.Name(); {
 		case name == "copy_response", name == "mnemogate_accounts", name == "file_server" && !passesThru(h):
 			return ended(in, name)
-		case name == "vars", name == "map":
+		case name == "vars", name == "map", name == "authentication":
 			return changed(in, &step{marked: true})
 		case !changesNothing[name]:
 			return changed(in, &step{remade: true})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -115,15 +114,16 @@ func (y steps) sinceParting(z steps) steps {
 }
 
 // matches reports whether the requests match a route's matchers. It is known if they came to
-// the same ones before, and no change since can matter.
+// the same ones before, or to their opposite, and no change since can matter.
 func (y way) matches(sets caddyhttp.MatcherSets) (matches, known bool) {
 	matters := func(s *step) bool { return s.remade || s.marked && !byLine(sets) }
 	for _, s := range slices.Backward(y.steps) {
 		if matters(s) {
 			break
 		}
-		if s.matchers != nil && reflect.DeepEqual(s.matchers, sets) {
-			return !s.missed, !slices.ContainsFunc(y.turns, func(t steps) bool { return slices.Contains(t, s) && matters(t[len(t)-1]) })
+		if isSame := same(s.matchers, sets); s.matchers != nil && (isSame || opposite(s.matchers, sets)) {
+			changed := slices.ContainsFunc(y.turns, func(t steps) bool { return slices.Contains(t, s) && matters(t[len(t)-1]) })
+			return isSame != s.missed, !changed
 		}
 	}
 	return false, false

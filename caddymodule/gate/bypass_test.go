@@ -301,6 +301,91 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 			encode gzip
 			reverse_proxy @api localhost:9000
 		}`, nil},
+		{"the same expression on both", `example.com {
+			@api expression {path}.startsWith("/api/") && method("GET")
+			mnemogate @api
+			reverse_proxy @api localhost:9000
+			reverse_proxy localhost:3000
+		}`, nil},
+		{"the same regular expressions on both", `example.com {
+			@api {
+				path_regexp ^/api/
+				header_regexp v Accept json
+				vars_regexp x y
+			}
+			mnemogate @api
+			reverse_proxy @api localhost:9000
+		}`, nil},
+		{"the same matcher on both, in another case", `EXAMPLE.com {
+			@api {
+				path /API/*
+				method get
+				host EXAMPLE.com
+			}
+			mnemogate @api
+			reverse_proxy @api localhost:9000
+		}`, nil},
+		{"all but what is answered after it", `http:// {
+			@app not path /health
+			mnemogate @app
+			respond /health 200
+			reverse_proxy localhost:9000
+		}`, nil},
+		{"all but files", `example.com {
+			@app not path /assets/*
+			mnemogate @app
+			handle /assets/* {
+				file_server
+			}
+			reverse_proxy localhost:9000
+		}`, nil},
+		{"all but another application's", `http:// {
+			@private not path /docs/* /DOCS
+			@public path /docs/* /DOCS
+			mnemogate @private
+			reverse_proxy @public localhost:9001
+			reverse_proxy localhost:9000
+		}`, nil},
+		{"all but what reaches the same application elsewhere", `http:// {
+			@private not path /docs/*
+			route {
+				@public path /docs/*
+				mnemogate @private
+				reverse_proxy @public localhost:9000
+				reverse_proxy localhost:9000
+			}
+		}`, []string{past("mnemogate", "localhost:9000")}},
+		{"the opposite matcher, but the path is another for some", `http:// {
+			route {
+				@app not path /x
+				mnemogate /x
+				rewrite /x /health
+				reverse_proxy @app localhost:9000
+			}
+		}`, []string{past("mnemogate", "localhost:9000")}},
+		{"what matched before it, but for some", `http:// {
+			@a path /a/*
+			route @a {
+				rewrite /a/b/* /b
+				mnemogate
+				reverse_proxy @a localhost:9000
+				reverse_proxy localhost:9001
+			}
+		}
+		http://b.example {
+			reverse_proxy localhost:9001
+		}`, []string{`mnemogate: requests also reach localhost:9001 from b.example, where it is missing, with whatever identity headers the client sent`}},
+		{"what matched before it", `http:// {
+			@a path /a/*
+			route @a {
+				mnemogate
+				reverse_proxy @a localhost:9000
+				reverse_proxy localhost:9001
+			}
+		}
+		http://b.example {
+			reverse_proxy localhost:9001
+		}`, nil},
 		{"the same matcher on both, in a site with a name", `example.com {
 			mnemogate /api/*
 			encode gzip
@@ -454,6 +539,22 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 				mnemogate @int
 				request_header /x X-Internal 1
 				reverse_proxy @int localhost:9000
+			}
+		}`, []string{past("mnemogate", "localhost:9000")}},
+		{"the same matcher, but the host is another", `http:// {
+			route {
+				@int host int.example
+				mnemogate @int
+				request_header Host int.example
+				reverse_proxy @int localhost:9000
+			}
+		}`, []string{past("mnemogate", "localhost:9000")}},
+		{"the same matcher, but a type is another", `http:// {
+			route {
+				@grpc protocol grpc
+				mnemogate @grpc
+				request_header Content-Type application/grpc
+				reverse_proxy @grpc localhost:9000
 			}
 		}`, []string{past("mnemogate", "localhost:9000")}},
 		{"the same matcher, but a variable is another", `http:// {

@@ -196,6 +196,14 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 			sites:   "a.example.com, b.example.com {\nhandle /x/* {\nmnemogate /x/api/*\n" + upstream + "}\n}",
 			refused: "mnemogate in a.example.com, b.example.com: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
 		},
+		"a matcher that leaves out a path": {
+			sites:   "http:// {\n@app not path /health\nmnemogate @app\n" + upstream + "}",
+			refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
+		},
+		"a matcher that leaves out a path, and an answer to another": {
+			sites:   "http:// {\n@app not path /health\nmnemogate @app\nrespond /healthy 200\n" + upstream + "}",
+			refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
+		},
 		"a block on one of two": {
 			sites:   "http:// {\nhandle /api/* {\nmnemogate\n}\n" + upstream + "}",
 			refused: "mnemogate: requests that its matcher leaves out reach reverse_proxy with whatever identity headers the client sent",
