@@ -97,6 +97,7 @@ func TestMistakesInTheGlobalOptionAreRefused(t *testing.T) {
 		{global, "password {\nargon2id 19456 2\n}", "password: argon2id: <parallelism> is missing; write argon2id <memory_KiB> <iterations> <parallelism> [insecure]"},
 		{global, "password {\nargon2id 19MiB 2 1\n}", "password: argon2id: '19MiB' is not one of the numbers"},
 		{global, "password {\nargon2id 19456 2 256\n}", "password: argon2id: '256' is not one of the numbers"},
+		{global, "password {\nargon2id 0 0 0\n}", "password: argon2id: '0' is not one of the numbers"},
 		{global, "recovery {\nmethods\n}", "recovery: methods: PHONE|MAIL|QUESTION is missing; write methods PHONE|MAIL|QUESTION...|off"},
 		{global, "limits {\nsms_per_phone 10\n}", "limits: sms_per_phone: '10' is not a rate; write a number and a time, as in 5/10m"},
 		{global, "limits {\nsms_per_phone 0/1h\n}", "limits: sms_per_phone: '0/1h' is not a rate"},

@@ -145,7 +145,7 @@ func (p *Policy) parseArgon2id(d *caddyfile.Dispenser) error {
 	var n [3]uint64
 	for i, bits := range []int{32, 32, 8} {
 		var err error
-		if n[i], err = strconv.ParseUint(args[i], 10, bits); err != nil {
+		if n[i], err = strconv.ParseUint(args[i], 10, bits); err != nil || n[i] == 0 {
 			return d.Errf("'%s' is not one of the numbers <memory_KiB> <iterations> <parallelism>", args[i])
 		}
 	}

@@ -48,7 +48,7 @@ var smtpSteps = causes.Steps{
 var smtpAnswers = map[int]string{
 	530: "it wants a login: set username and password",
 	534: wrongLogin, 535: wrongLogin, 538: wrongLogin,
-	421: smtpLater, 432: smtpLater, 450: smtpLater, 451: smtpLater, 452: smtpLater,
+	421: smtpLater, 432: smtpLater, 450: smtpLater, 451: smtpLater, 452: smtpLater, 454: smtpLater,
 }
 
 const (
@@ -82,6 +82,8 @@ func smtpStep(err error, code int, said string) string {
 		return "it refused the sender: let this username send from the address in from, or change from"
 	case refused != nil && refused.Reason == mail.ErrSMTPRcptTo:
 		return "it refused the recipient: check the address, and that it relays to other domains for this machine or username"
+	case refused == nil:
+		return "it refuses mails from this machine: its log says why; another port (587), or a login, may be what it wants"
 	default:
 		return "it refused this message: its log says why; it may take it for spam, for example without SPF and DKIM for the domain in from"
 	}
