@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"bufio"
 	"crypto/tls"
 	"fmt"
 	"io"
@@ -68,6 +69,13 @@ func TestBalancersOfTheExamples(t *testing.T) {
 			})
 			s.backend = nodes[0].backend
 			s.checkBalancer(t)
+			long := s.dial() // a body that nobody should store
+			defer long.Close()
+			get(io.WriteString(long, posts+"Content-Length: 1000000000\r\n\r\n"))(t)
+			go func() { _, _ = io.WriteString(long, strings.Repeat(" ", 1e6)) }() // it may not want all of it
+			if refused := get(http.ReadResponse(bufio.NewReader(long), nil))(t); refused.StatusCode != http.StatusRequestEntityTooLarge {
+				t.Errorf("a body of 1 GB: got %s", refused.Status)
+			}
 			token := s.login("user-0")
 			h2 := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, ForceAttemptHTTP2: true}, Timeout: client.Timeout}
 			defer h2.CloseIdleConnections()
@@ -95,21 +103,31 @@ func TestBalancersOfTheExamples(t *testing.T) {
 // checkBalancer looks at what the backend gets through a balancer.
 func (s *site) checkBalancer(t *testing.T) {
 	t.Helper()
-	token := bearer(s.login("user-0"))
+	token := s.login("user-0")
 	conn := get((&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}).Dial("tcp", s.addr))(t)
 	defer conn.Close()
-	get(io.WriteString(conn, "GET /orders HTTP/1.1\r\nHost: api.example.com\r\n"+token+"Connection: close\r\n"+forwarded+"\r\n"))(t)
+	get(io.WriteString(conn, "GET /orders HTTP/1.1\r\nHost: api.example.com\r\n"+bearer(token)+"Connection: close\r\n"+forwarded+"\r\n"))(t)
 	body := strings.ToLower(string(get(io.ReadAll(conn))(t)))
 	if strings.Contains(body, "mallory") || strings.Contains(body, "192.0.2.66") || !strings.Contains(body, "\r\nx-forwarded-for: 127.0.0.2") || !strings.Contains(body, "\r\nx-forwarded-host: api.example.com\r\n") {
 		t.Errorf("the backend got %q", body)
 	}
-	socket, _ := s.open("/x", token+"Origin: http://x\r\n"+opensSocket, http.StatusSwitchingProtocols)
+	for range 2 { // garbled bodies, after which both nodes could count as down
+		conn := s.dial()
+		get(io.WriteString(conn, posts+"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n"))(t)
+		_, _ = io.Copy(io.Discard, conn) // some balancers just close it
+		_ = conn.Close()
+	}
+	s.get("/orders", token).wantStatus(http.StatusOK)
+	socket, _ := s.open("/x", bearer(token)+"Origin: http://x\r\n"+opensSocket, http.StatusSwitchingProtocols)
 	defer socket.Close()
-	events, stream := s.open("/sse", token, http.StatusOK)
+	events, stream := s.open("/sse", bearer(token), http.StatusOK)
 	defer events.Close() // a node that stops waits for it
 	for line := ""; !strings.HasPrefix(line, "data:"); line = get(stream.ReadString('\n'))(t) {
 	}
 }
+
+// posts begins a POST that reads its body.
+const posts = "POST /acme/v2/auth/login HTTP/1.1\r\nHost: api.example.com\r\nX-Api-Key: " + testKey + "\r\nContent-Type: application/json\r\n"
 
 // forwarded are headers with which a client claims to come from elsewhere.
 const forwarded = "X-Forwarded-For: 192.0.2.66\r\nX-Forwarded-Proto: mallory\r\nX-Forwarded-Host: mallory\r\nX-Forwarded-Port: mallory\r\nX-Forwarded-Prefix: /mallory\r\n" +

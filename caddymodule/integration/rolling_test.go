@@ -28,7 +28,7 @@ func TestRollingUpgrade(t *testing.T) {
 	t.Parallel()
 	servers := sharedServers(t)
 	nodes := rollingNodes(t, servers, *oldProgram)
-	shown := readExample(t, "balancer.Caddyfile", nodes, "fail_duration 10s", fmt.Sprint("fail_duration ", *rollFor/3), "health_interval 1s", "health_interval 200ms")
+	shown := readExample(t, "balancer.Caddyfile", nodes, "health_interval 1s", "health_interval 200ms")
 	s := startCaddyfile(t, "{\nadmin unix/DIR/admin.sock\npersist_config off\nauto_https off\n}\nhttp:// {\nbind fd/3\n"+directivesOf(t, shown)+"}\n", nil)
 	s.sms, s.backend = nodes[0].sms, nodes[0].backend
 	s.checkBalancer(t)
