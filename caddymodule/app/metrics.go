@@ -206,6 +206,7 @@ func (a *App) registerMetrics(ctx caddy.Context) error {
 			keyRequests.WithLabelValues(code, strconv.Itoa(i+1))
 		}
 		deliveries.WithLabelValues(code, "dropped") // also without a receiver: events may be left from a former one
+		deliveries.WithLabelValues(code, "gone")
 		for _, kind := range flows.EventKinds {
 			if reason, ok := record.CutLimit(kind.Name); ok {
 				locks.WithLabelValues(code, reason)

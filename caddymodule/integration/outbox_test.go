@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -502,9 +503,13 @@ func TestAReceiverThatIsGone(t *testing.T) {
 	config := siteConfig{company: r.events("") + "captcha off"}
 	s := startSite(t, config)
 	r.behave(func(told) int { return http.StatusGone })
+	const gone = `mnemogate_outbox_deliveries_total{company="acme",result="gone"}`
+	if n, ok := s.scrape()[gone]; n != 0 || !ok { // or the first would be no increase
+		t.Errorf("before: %s is %v, %v", gone, n, ok)
+	}
 	s.admin("POST", "accounts", fields{"profile_mnemocode": "alice"}).wantStatus(201)
 	s.eventually("the alert's metric", func() bool {
-		return s.scrape()[`mnemogate_outbox_deliveries_total{company="acme",result="gone"}`] > 0
+		return s.scrape()[gone] > 0
 	})
 	tries := len(r.all())
 	r.behave(func(told) int { return http.StatusNoContent })
@@ -553,9 +558,9 @@ func TestTheExampleReceivesEvents(t *testing.T) {
 	}
 	s := startSite(t, siteConfig{company: sends(olderURL), more: "company umbra {\napi_key other-key\n" + sends(newerURL) + "}\n"})
 	for _, c := range []struct {
-		company, url string
-		out          io.Reader
-	}{{"acme", olderURL, older}, {"umbra", newerURL, newer}} {
+		company, url, secret string
+		out                  io.Reader
+	}{{"acme", olderURL, eventsSecret, older}, {"umbra", newerURL, newerSecret, newer}} {
 		s.adminRaw("PATCH", c.company+"/accounts/alice", `{"role":"editor"}`).wantStatus(200)
 		s.adminRaw("DELETE", c.company+"/accounts/alice", "").wantStatus(204)
 		lines := bufio.NewReader(c.out)
@@ -570,6 +575,43 @@ func TestTheExampleReceivesEvents(t *testing.T) {
 		if response.StatusCode != 401 {
 			t.Errorf("an event without a signature: got %s, want 401", response.Status)
 		}
+		survivesStrangers(t, c.url, c.secret)
+		response = get(client.Do(signedRequest(t, c.url, c.secret, "later", `{"type":"account.created","data":{}}`)))(t)
+		_ = response.Body.Close()
+		if response.StatusCode != 204 {
+			t.Errorf("a signed event after them: got %s, want 204", response.Status)
+		}
+	}
+}
+
+// signedRequest returns a request to a receiver with a right signature.
+func signedRequest(t *testing.T, url, secret, id, body string) *http.Request {
+	t.Helper()
+	r := get(http.NewRequest("POST", url, strings.NewReader(body)))(t)
+	r.Header.Set("Webhook-Id", id)
+	r.Header.Set("Webhook-Timestamp", fmt.Sprint(time.Now().Unix()))
+	r.Header.Set("Webhook-Signature", sentHook{header: r.Header, body: body}.sign(secret))
+	return r
+}
+
+// survivesStrangers sends a receiver a body that ends too soon, and one that could be of
+// any length. It reads neither.
+func survivesStrangers(t *testing.T, url, secret string) {
+	t.Helper()
+	conn := get(net.Dial("tcp", strings.TrimSuffix(strings.TrimPrefix(url, "http://"), "/")))(t)
+	defer conn.Close()
+	get(io.WriteString(conn, "POST / HTTP/1.1\r\nHost: receiver\r\nContent-Length: 100\r\n\r\n{"))(t)
+	must(t, conn.(*net.TCPConn).CloseWrite())
+	_, _ = io.Copy(io.Discard, conn) // until it knows of the end
+	unlimited := signedRequest(t, url, secret, "unlimited", "{}")
+	unlimited.ContentLength = -1
+	response, err := client.Do(unlimited)
+	if err != nil {
+		t.Fatalf("after a body that ended too soon: %v", err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a body without a length: got %s, want 401", response.Status)
 	}
 }
 

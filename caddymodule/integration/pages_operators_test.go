@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"os"
@@ -119,10 +118,10 @@ func TestThePagesSMSReceiverHandsOn(t *testing.T) {
 	url, _ := runReceiver(t, string(program), "SMS_SECRET="+smsSecret, "TWILIO="+twilio.URL, "ACCOUNT_SID=AC1", "AUTH_TOKEN=token", "FROM=+37060000000")
 	const body = `{"type":"test","company_code":"acme","to":"+37060012345","text":"for acme"}`
 	send := func(id, signature string) (*http.Response, error) {
-		r := get(http.NewRequest("POST", url, strings.NewReader(body)))(t)
-		r.Header.Set("Webhook-Id", id)
-		r.Header.Set("Webhook-Timestamp", fmt.Sprint(time.Now().Unix()))
-		r.Header.Set("Webhook-Signature", cmp.Or(signature, sentHook{header: r.Header, body: body}.sign(smsSecret)))
+		r := signedRequest(t, url, smsSecret, id, body)
+		if signature != "" {
+			r.Header.Set("Webhook-Signature", signature)
+		}
 		response, err := client.Do(r)
 		if err == nil {
 			response.Body.Close()
@@ -154,6 +153,7 @@ func TestThePagesSMSReceiverHandsOn(t *testing.T) {
 			t.Errorf("%v: got %s %v", c.said, response.Status, response.Header)
 		}
 	}
+	survivesStrangers(t, url, smsSecret)
 	if response := get(send("id-0", ""))(t); response.StatusCode != http.StatusNoContent { // Twilio would wait for answers
 		t.Errorf("a repeated message: got %s", response.Status)
 	}

@@ -8,11 +8,13 @@ const webhook = new Webhook(process.env.EVENTS_SECRET)
 const known = new Set() // of webhook-ids; in your database, beside what the event changes there
 
 createServer(async (request, response) => {
-  const body = await text(request)
+  let body
   try {
+    if (!(request.headers['content-length'] < 1e6)) throw new Error('too long') // mnemogate always says how long
+    body = await text(request)
     webhook.verify(body, request.headers)
   } catch {
-    response.writeHead(401).end()
+    response.writeHead(401, { connection: 'close' }).end()
     return
   }
   const id = request.headers['webhook-id']

@@ -28,11 +28,13 @@ async function send({ to, text }) {
 }
 
 createServer(async (request, response) => {
-  const body = await text(request)
+  let body
   try {
+    if (!(request.headers['content-length'] < 1e6)) throw new Error('too long') // mnemogate always says how long
+    body = await text(request)
     webhook.verify(body, request.headers)
   } catch {
-    return response.writeHead(401).end()
+    return response.writeHead(401, { connection: 'close' }).end()
   }
   const id = request.headers['webhook-id']
   const { status, wait } = taken.has(id) ? { status: 204 } : await send(JSON.parse(body)).catch(() => ({ status: 502 }))
