@@ -1,13 +1,14 @@
-# Adapt the numbers of your OAuth providers.
+# Adapt the numbers of your OAuth providers. What other systems have told Auth0 can be text
+# ("false", which jq takes for true) or numbers.
 {"google-oauth2": 1, github: 3} as $providers
 | ($hashes | map({key: "auth0|\(.alt_id // ._id["$oid"])", value: .passwordHash}) | from_entries) as $hash
 | {
     profile_mnemocode: .user_id,
-    primary_email: (if .email_verified then .email else null end),
-    primary_phone: (if .phone_verified then .phone_number else null end),
+    primary_email: (if "\(.email_verified)" == "true" then .email else null end),
+    primary_phone: (if "\(.phone_verified)" == "true" then .phone_number else null end),
     password_hash: $hash[.user_id],
     second_factor: ((.multifactor // []) != []),
-    oauth_identities: [.identities[] | select($providers[.provider]) | {provider_id: $providers[.provider], subject: .user_id}],
+    oauth_identities: [.identities[] | select($providers[.provider]) | {provider_id: $providers[.provider], subject: "\(.user_id)"}],
     role: .app_metadata.role,
     status: (if .blocked then "closed" else "active" end)
   }
