@@ -43,6 +43,7 @@ func example(t *testing.T, language, file string) []string {
 // What each client says.
 const clientsSay = `sign-up 201 403 403
 change 412 200 staff lt
+change nobody 404
 identity 200 1 204 0
 pages 2 2 1
 token 201 200 403 403 scope

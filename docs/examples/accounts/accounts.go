@@ -86,6 +86,9 @@ func until(is func() bool) {
 func change(path string, edit func(read object) object) (tried []any) {
 	for {
 		read := call(key, "GET", path, nil)
+		if read.status != http.StatusOK {
+			return append(tried, read.status)
+		}
 		status := call(key, "PATCH", path, edit(read.body), "If-Match", read.etag).status
 		tried = append(tried, status)
 		if status != http.StatusPreconditionFailed {
@@ -126,6 +129,7 @@ func main() {
 		return object{"role": fmt.Sprint(read["role"], " ", read["locale"])}
 	})
 	fmt.Println(append(append([]any{"change"}, tried...), call(key, "GET", account, nil).body["role"])...)
+	fmt.Println(append([]any{"change nobody"}, change("accounts/nobody", func(object) object { return nil })...)...)
 
 	// The user of an OAuth provider. A subject can have a slash.
 	subject := "a/b ü+% " + name

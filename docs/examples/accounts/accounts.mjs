@@ -34,7 +34,8 @@ async function until(ask) {
 // reads it anew.
 async function change(path, edit) {
   for (const tried = []; ; ) {
-    const { etag, body } = await call('GET', path)
+    const { status: found, etag, body } = await call('GET', path)
+    if (found !== 200) return [...tried, found]
     const { status } = await call('PATCH', path, await edit(body), { 'If-Match': etag })
     tried.push(status)
     if (status !== 412) return tried
@@ -52,6 +53,7 @@ const tried = await change(account, async ({ role, locale }) => {
   return { role: `${role} ${locale}` }
 })
 console.log('change', ...tried, (await call('GET', account)).body.role)
+console.log('change nobody', ...(await change('accounts/nobody', () => ({}))))
 
 // The user of an OAuth provider.
 const subject = `a/b ü+% ${name}`

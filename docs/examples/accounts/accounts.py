@@ -47,7 +47,9 @@ def change(path, edit):
     """Changes an account from what it was when it was read. If somebody else was faster, reads it anew."""
     tried = []
     while True:
-        _, account, etag = call("GET", path)
+        found, account, etag = call("GET", path)
+        if found != 200:
+            return tried + [found]
         tried.append(call("PATCH", path, edit(account), If_Match=etag)[0])
         if tried[-1] != 412:
             return tried
@@ -63,6 +65,7 @@ def edit(read):
     return {"role": f"{read['role']} {read['locale']}"}
 
 print("change", *change(account, edit), call("GET", account)[1]["role"])
+print("change nobody", *change("accounts/nobody", dict))
 
 # The user of an OAuth provider. A subject can have a slash.
 subject = f"a/b ü+% {name}"

@@ -25,6 +25,7 @@ do {
   tried.push(changed.response.status);
 } while (tried.at(-1) === 412);
 console.log('change', ...tried, (await api.GET('/{company}/accounts/{mnemocode}', one)).data!.role);
+console.log('change nobody', (await api.GET('/{company}/accounts/{mnemocode}', { params: { path: { company, mnemocode: 'nobody' } } })).response.status);
 
 const identity = { params: { path: { ...account, provider_id: 1, subject } } };
 const found = async () => (await api.GET('/{company}/accounts', { params: { path: { company }, query: { provider_id: 1, subject } } })).data!.accounts.length;

@@ -28,6 +28,7 @@ do {
   tried.push(changed.status);
 } while (tried.at(-1) === 412);
 console.log('change', ...tried, done(await api.showAccount('acme', name), 200).data.role);
+console.log('change nobody', (await api.showAccount('acme', 'nobody')).status);
 
 const found = async () => done(await api.listAccounts('acme', { provider_id: 1, subject }), 200).data.accounts.length;
 const bound = await api.addIdentity('acme', name, 1, encodeURIComponent(subject)); // orval encodes no paths

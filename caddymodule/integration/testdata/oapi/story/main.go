@@ -92,6 +92,7 @@ func main() {
 		said = append(said, status)
 	}
 	fmt.Println(append(said, *done(api.ShowAccountWithResponse(ctx, company, name)).JSON200.Role)...)
+	fmt.Println("change nobody", done(api.ShowAccountWithResponse(ctx, company, "nobody")).StatusCode())
 
 	found := func() int {
 		return len(done(api.ListAccountsWithResponse(ctx, company, &accounts.ListAccountsParams{ProviderId: new(1), Subject: &subject})).JSON200.Accounts)
