@@ -42,17 +42,22 @@ func TestSignUpsOfThePage(t *testing.T) {
 					for killedAt := range 1 + c.kills {
 						s.signsUp(t, command, killedAt)
 					}
+					s.signsUp(t, command, mistyped)
 				})
 			}
 		})
 	}
 }
 
-const signUpDir = "../../docs/examples/signup"
+const (
+	signUpDir = "../../docs/examples/signup"
+	mistyped  = -1
+)
 
 // signsUp runs a program, which creates the accounts erin-0005 and frank-0006. It is killed
 // when the accounts API has answered this request of it, but before it gets the answer (0 for
-// none). Then it starts again, and does nothing twice.
+// none, mistyped if its user instead types a wrong code, so that it fails). Then it starts
+// again, and does nothing twice.
 func (s *site) signsUp(t *testing.T, command []string, killedAt int) {
 	need(t, command[0])
 	var cmd *exec.Cmd
@@ -78,9 +83,9 @@ func (s *site) signsUp(t *testing.T, command []string, killedAt int) {
 		return cmd
 	}
 	mails, codes := len(s.sms.of("welcome.link")), len(s.sms.of("contact.code"))
-	// talk starts the program, and reads the messages as its user. It returns what the
-	// program says.
-	talk := func() (said []string, err error) {
+	// talk starts the program, and reads the messages as its user, who may type a wrong code
+	// from a mail. It returns what the program says.
+	talk := func(mistypes bool) (said []string, err error) {
 		cmd = start()
 		stdin := get(cmd.StdinPipe())(t)
 		stdout := get(cmd.StdoutPipe())(t)
@@ -90,7 +95,11 @@ func (s *site) signsUp(t *testing.T, command []string, killedAt int) {
 			case "contact code":
 				to := []string{"+37060000005", "frank@example.com"}[strings.Count(strings.Join(said, " "), "contact code")-1]
 				sent := slices.DeleteFunc(s.sms.of("contact.code"), func(m map[string]any) bool { return m["to"] != to })
-				fmt.Fprintln(stdin, sent[len(sent)-1]["code"])
+				code := sent[len(sent)-1]["code"].(string)
+				if mistypes && to == "frank@example.com" {
+					code = wrong(code)
+				}
+				fmt.Fprintln(stdin, code)
 			case "code":
 				fmt.Fprintln(stdin, s.sms.last("otp.login", "code"))
 			case "link":
@@ -100,12 +109,17 @@ func (s *site) signsUp(t *testing.T, command []string, killedAt int) {
 		}
 		return said, cmd.Wait()
 	}
+	if killedAt == mistyped {
+		if said, err := talk(true); err == nil {
+			t.Fatalf("with a wrong code, it says %v", said)
+		}
+	}
 	if killedAt > 0 {
-		if _, err := talk(); err == nil || requests != killedAt {
+		if _, err := talk(false); err == nil || requests != killedAt {
 			t.Fatalf("it was not killed: %v after %d requests", err, requests)
 		}
 	}
-	said, err := talk()
+	said, err := talk(false)
 	if err != nil {
 		t.Error(err)
 	}

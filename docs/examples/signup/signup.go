@@ -68,8 +68,10 @@ var (
 // has read it there.
 func proofOf(signUpID string, contact object) any {
 	sent := post(company+"/contacts", signUpID, backend, contact)
-	proven := post(company+"/contacts/confirm", signUpID, backend,
-		object{"contact_token": sent["contact_token"], "code": ask("contact code")})
+	code := ask("contact code")
+	// Its key has the code, because the answer to a wrong one is kept.
+	proven := post(company+"/contacts/confirm", signUpID+"-"+code, backend,
+		object{"contact_token": sent["contact_token"], "code": code})
 	return proven["proof"]
 }
 

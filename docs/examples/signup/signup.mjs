@@ -40,7 +40,9 @@ const backend = { Authorization: `Bearer ${ACCOUNTS_KEY}` }
 // read it there.
 async function proofOf(id, contact) {
   const { contact_token } = await post(`${company}/contacts`, id, backend, contact)
-  const { proof } = await post(`${company}/contacts/confirm`, id, backend, { contact_token, code: await ask('contact code') })
+  const code = await ask('contact code')
+  // Its key has the code, because the answer to a wrong one is kept.
+  const { proof } = await post(`${company}/contacts/confirm`, `${id}-${code}`, backend, { contact_token, code })
   return proof
 }
 
