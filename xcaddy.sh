@@ -33,9 +33,13 @@ while [ $# -gt 0 ]; do
 	--with)
 		[ $# -ge 2 ] || fail "--with needs a module, as in --with github.com/caddyserver/transform-encoder"
 		case $2 in
-		*=.*) extra="$extra ${2%%=*}=$PWD/${2#*=}" ;;
-		*) extra="$extra $2" ;;
+		*=.*) with=${2%%=*}=$PWD/${2#*=} ;;
+		*) with=$2 ;;
 		esac
+		case $with in
+		*[[:space:]]*) fail "--with: there is a space in $with; move the module to a path without one" ;;
+		esac
+		extra="$extra $with"
 		shift 2
 		;;
 	--verify | --source)

@@ -401,6 +401,18 @@ func TestXcaddySourceDeletesNothing(t *testing.T) {
 	}
 }
 
+// The modules that xcaddy.sh adds are words. It says so if a path has several.
+func TestXcaddyRefusesASpace(t *testing.T) {
+	t.Parallel()
+	need(t, "sh", "go")
+	for _, with := range []string{"example.com/module=./a module", "example.com/module=/a/b module"} {
+		out, err := exec.Command("../../xcaddy.sh", "--with", with, "--source", t.TempDir()).CombinedOutput()
+		if err == nil || !strings.Contains(string(out), "module; move the module to a path without one") {
+			t.Errorf("%s: %v, %s", with, err, out)
+		}
+	}
+}
+
 // A release is the latest, and its image has this tag, only if its version is the highest
 // and no prerelease.
 func TestOnlyTheNewestReleaseIsLatest(t *testing.T) {
