@@ -8,6 +8,7 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
+	"time"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
@@ -18,7 +19,9 @@ var identity = regexp.MustCompile(`(?i)^x.(profile.*|company.code)$`)
 
 // Verified passes requests on with the user of a valid assertion, and refuses others.
 func Verified(next http.Handler) http.Handler {
-	keys := oidc.NewRemoteKeySet(context.Background(), "https://api.example.com/acme/v2/jwks.json")
+	// Requests wait for the keys, so they must not wait without limit.
+	ctx := oidc.ClientContext(context.Background(), &http.Client{Timeout: 5 * time.Second})
+	keys := oidc.NewRemoteKeySet(ctx, "https://api.example.com/acme/v2/jwks.json")
 	verifier := oidc.NewVerifier("https://api.example.com/acme", keys,
 		&oidc.Config{ClientID: "profile-api", SupportedSigningAlgs: []string{"ES256"}})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -31,9 +31,9 @@ func startSandbox(t *testing.T, args ...string) (s sandbox) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Signal(os.Interrupt)
+		killed := cmd.Process.Signal(os.Interrupt) != nil && cmd.Process.Kill() == nil // Windows has no interrupt
 		_, _ = io.Copy(io.Discard, out)
-		if err := cmd.Wait(); err != nil {
+		if err := cmd.Wait(); err != nil && !killed {
 			t.Error(err)
 		}
 	})
