@@ -419,7 +419,8 @@ func rewritten(_ facts, v *visit, y way) (found [][]any) {
 		for _, path := range all[option] {
 			others := slices.ContainsFunc(y.rewrites(), func(s steps) bool {
 				prefix := s.stripped()
-				return s.isUnknown() || !strings.HasPrefix(path, prefix) && !slices.Contains(all[option], prefix+path)
+				return s.isUnknown() || !strings.HasPrefix(path, prefix) && !slices.Contains(all[option], prefix+path) ||
+					s.makes(path) && !y.isWithin(all[option], s)
 			})
 			found = append(found, when(others && path != "/*", option, path, v.first.upstream)...) // /* covers them, too
 		}

@@ -178,6 +178,37 @@ func rewriting(h *rewrite.Rewrite) *step {
 // isUnknown reports whether the last step makes of a path nobody knows what.
 func (y steps) isUnknown() bool { return y[len(y)-1].lost && y[len(y)-1].paths == nil }
 
+// makes reports whether the last step makes paths that a pattern matches.
+func (y steps) makes(pattern string) bool {
+	return slices.ContainsFunc(y[len(y)-1].paths, func(made string) bool { return meet(made, pattern) })
+}
+
+// isWithin reports whether patterns cover all paths with which requests come to the gate, as far
+// as steps before it show, or those after it up to a change.
+func (y way) isWithin(patterns []string, after steps) bool {
+	uncovered := func(path string) bool {
+		return !slices.ContainsFunc(patterns, func(pattern string) bool { return covers(pattern, path) })
+	}
+	shows := func(s *step) bool { return s.paths != nil && !slices.ContainsFunc(s.paths, uncovered) }
+	for _, s := range slices.Backward(y.steps[:y.since]) {
+		if shows(s) {
+			return true
+		} else if s.changesPath() {
+			break
+		}
+	}
+	for _, s := range after {
+		if s.changesPath() {
+			break
+		} else if shows(s) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *step) changesPath() bool { return s.strip+s.add != "" || s.lost }
+
 // tries reports whether try_files replaces the paths on the way.
 func (y steps) tries() bool {
 	return slices.ContainsFunc(y, func(s *step) bool { return s.file })
@@ -200,7 +231,7 @@ func (y steps) confines(prefix string) bool {
 		if s.strip != "" && (paths == nil || slices.ContainsFunc(paths, outside)) {
 			return false
 		}
-		if s.strip+s.add != "" || s.lost || s.paths != nil {
+		if s.changesPath() || s.paths != nil {
 			paths = s.paths
 		}
 	}
@@ -243,6 +274,23 @@ func literal(pattern string) string {
 		pattern = pattern[:i]
 	}
 	return strings.ToLower(pattern)
+}
+
+// meet reports whether a path can match two patterns. As in brings, it may be wrong only in
+// saying yes.
+func meet(a, b string) bool {
+	begins := func(pattern, other string) bool {
+		begin := literal(other)
+		return begin == literal(pattern) || len(begin) < len(other) && strings.HasPrefix(literal(pattern), begin)
+	}
+	return begins(a, b) || begins(b, a)
+}
+
+// covers reports whether a pattern matches all paths that another one matches. It may be wrong
+// only in saying no.
+func covers(pattern, other string) bool {
+	begin, ok := strings.CutSuffix(strings.ToLower(pattern), "*")
+	return strings.EqualFold(pattern, other) || ok && begin == literal(begin) && strings.HasPrefix(literal(other), begin)
 }
 
 // reaches reports whether a request can take the way and have this path at its end. It

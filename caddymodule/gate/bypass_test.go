@@ -301,29 +301,33 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 			encode gzip
 			reverse_proxy @api localhost:9000
 		}`, nil},
-		{"the same expression on both", `example.com {
+		{"the same expression on both", `http:// {
 			@api expression {path}.startsWith("/api/") && method("GET")
 			mnemogate @api
 			reverse_proxy @api localhost:9000
 			reverse_proxy localhost:3000
 		}`, nil},
-		{"the same regular expressions on both", `example.com {
+		{"the same regular expressions on both", `http:// {
 			@api {
 				path_regexp ^/api/
 				header_regexp v Accept json
 				vars_regexp x y
 			}
 			mnemogate @api
-			reverse_proxy @api localhost:9000
+			route {
+				reverse_proxy @api localhost:9000
+			}
 		}`, nil},
-		{"the same matcher on both, in another case", `EXAMPLE.com {
+		{"the same matcher on both, in capitals", `http:// {
 			@api {
 				path /API/*
+				host API.example
 				method get
-				host EXAMPLE.com
 			}
 			mnemogate @api
-			reverse_proxy @api localhost:9000
+			route {
+				reverse_proxy @api localhost:9000
+			}
 		}`, nil},
 		{"all but what is answered after it", `http:// {
 			@app not path /health

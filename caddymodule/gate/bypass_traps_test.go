@@ -149,7 +149,31 @@ func TestTrapsAreToldWithTheirLineAndTheFix(t *testing.T) {
 			sites: "http:// {\nmnemogate {\nfresh 5m /a /*\n}\nreverse_proxy localhost:9000 {\nrewrite {query.path}\n}\n}",
 			want:  []told{{"mnemogate: fresh /a does not cover all requests that reach localhost:9000 by this path: a later handle_path, uri or rewrite changes other paths to it", "Caddyfile:10", "after the rewrite"}},
 		},
-		"paths that get a prefix, or are all the same":    {sites: "http:// {\nmnemogate {\nfresh 5m /a\n}\nhandle /x/* {\nrewrite * /index.php\n" + upstream + "}\nhandle {\nreverse_proxy localhost:9000 {\nrewrite /app{uri}\n}\n}\n}"},
+		"paths that get a prefix, or are all the same": {sites: "http:// {\nmnemogate {\nfresh 5m /a\n}\nhandle /x/* {\nrewrite * /index.php\n" + upstream + "}\nhandle {\nreverse_proxy localhost:9000 {\nrewrite /app{uri}\n}\n}\n}"},
+		"a path that another one becomes": {
+			sites: "http:// {\nmnemogate {\nrole admin /admin/*\n}\nhandle /console {\nrewrite * /admin/console\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: role /admin/* does not cover all requests that reach localhost:9000 by this path: a later handle_path, uri or rewrite changes other paths to it", "Caddyfile:10", "after the rewrite"}},
+		},
+		"a path that others become by a prefix": {
+			sites: "http:// {\nmnemogate {\nrole admin /admin/*\n}\nhandle /x/* {\nrewrite * /admin{uri}\n" + upstream + "}\n}",
+			want:  []told{{"mnemogate: role /admin/* does not cover all requests that reach localhost:9000 by this path: a later handle_path, uri or rewrite changes other paths to it", "Caddyfile:10", "after the rewrite"}},
+		},
+		"a path that all become": {
+			sites: "http:// {\nmnemogate {\nfresh 5m /Admin/x /admin/y\n}\nreverse_proxy localhost:9000 {\nrewrite /admin/X\n}\n}",
+			want:  []told{{"mnemogate: fresh /Admin/x does not cover all requests that reach localhost:9000 by this path: a later handle_path, uri or rewrite changes other paths to it", "Caddyfile:10", "after the rewrite"}},
+		},
+		"a path that some become, behind a prefix that is removed": {
+			sites: "http:// {\nhandle /x/* {\nuri strip_prefix /x\nmnemogate {\nmfa /admin/* /X*\n}\nhandle {\nrewrite /c /admin/console\n" + upstream + "}\n}\n}",
+			want: []told{
+				{"mnemogate: mfa /admin/* does not cover all requests that reach localhost:9000 by this path: a later handle_path, uri or rewrite changes other paths to it", "Caddyfile:12", "after the rewrite"},
+			},
+		},
+		"paths that become others of the same option": {
+			sites: "http:// {\nmnemogate {\nrole admin /admin/* /console /x*\n}\n@more path /console /ADMIN/old/* /x/*\nhandle @more {\nrewrite * /admin/console\n" + upstream + "}\n}",
+		},
+		"paths of a block that become others of the same option": {
+			sites: "http:// {\nhandle /acme/* {\nmnemogate {\nrole admin /acme/*\n}\nhandle {\nrewrite /acme/x /acme/admin/x\n" + upstream + "}\n}\n}",
+		},
 		"paths of a block that is removed":                {sites: "http:// {\nmnemogate {\nrole admin /admin /admin.* /admin/*\n}\nhandle_path /admin/* {\n" + upstream + "}\n}"},
 		"paths of a script, and a method that is changed": {sites: "http:// {\nmnemogate {\nrole admin /admin/*\n}\nmethod GET\nphp_fastcgi localhost:9000\n}"},
 		"a check that the block leaves out": {
