@@ -333,7 +333,7 @@ func (v *visit) meets(option, path string) bool {
 
 func anyIssuer(_ facts, v *visit, _ way) [][]any {
 	_, byHost := v.Asserts()
-	return when(byHost && (v.hosts == "" || strings.Contains(v.hosts, "*")))
+	return when(byHost && (v.hosts == "" || strings.Contains(v.hosts, "*")) && !v.on.nameHosts())
 }
 
 func oneAddress(_ facts, v *visit, _ way) [][]any {

@@ -209,6 +209,18 @@ func (y way) isWithin(patterns []string, after steps) bool {
 
 func (s *step) changesPath() bool { return s.strip+s.add != "" || s.lost }
 
+// nameHosts reports whether the steps are only for hosts that are named in full.
+func (y steps) nameHosts() bool {
+	names := func(m any) bool {
+		hosts, ok := m.(*caddyhttp.MatchHost)
+		return ok && !slices.ContainsFunc(*hosts, func(host string) bool { return strings.ContainsAny(host, "*{") })
+	}
+	lacks := func(set caddyhttp.MatcherSet) bool { return !slices.ContainsFunc(set, names) }
+	return slices.ContainsFunc(y, func(s *step) bool {
+		return s.matchers != nil && !s.missed && !slices.ContainsFunc(s.matchers, lacks)
+	})
+}
+
 // tries reports whether try_files replaces the paths on the way.
 func (y steps) tries() bool {
 	return slices.ContainsFunc(y, func(s *step) bool { return s.file })

@@ -663,6 +663,36 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 			}
 			reverse_proxy app:9000
 		}`, []string{anyIssuer("mnemogate in *.example.com"), anyIssuer("mnemogate")}},
+		{"an issuer of one of a block's hosts", `*.example.com {
+			@a host a.example.com b.example.com
+			handle @a {
+				mnemogate {
+					assertion app
+				}
+				reverse_proxy app:9000
+			}
+		}`, nil},
+		{"an issuer of any of a block's hosts", `*.example.com {
+			@a host a.example.com *.b.example.com
+			handle @a {
+				mnemogate {
+					assertion app
+				}
+				reverse_proxy app:9000
+			}
+		}`, []string{anyIssuer("mnemogate in *.example.com")}},
+		{"an issuer of any but a block's hosts", `*.example.com {
+			@a host a.example.com
+			handle @a {
+				respond ok
+			}
+			handle {
+				mnemogate {
+					assertion app
+				}
+				reverse_proxy app:9000
+			}
+		}`, []string{anyIssuer("mnemogate in *.example.com")}},
 		{"once for each of two servers", `http://example.com, https://example.com {
 			handle /public/* {
 				reverse_proxy localhost:9000
