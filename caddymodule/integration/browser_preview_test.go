@@ -2,6 +2,8 @@ package integration
 
 import (
 	"bufio"
+	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"os"
@@ -11,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/chromedp/cdproto/accessibility"
+	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
@@ -195,23 +199,26 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 		is(`document.querySelector('main').offsetTop === 96`)
 	}
 	for name, want := range map[string][2]string{ // an element, and its text
-		"login-unconfirmed":      {"h1", "unconfirmed.heading"},
-		"login-unconfirmed-over": {".notice", "notice.lost.login"},
-		"password-lost":          {".alert p", "reason.lost.step"},
-		"newpassword-unsure":     {".alert p", "reason.lost.password"},
-		"newpassword-lost":       {".notice", "notice.lost.password"},
-		"link-lost":              {".lead", "deadlink.lost"},
-		"login-blank":            {"#login-error", "error.empty"},
-		"login-changed":          {"h1", "changed.heading"},
-		"password-captcha":       {"form > .hint", "captcha.done"},
-		"code-lost-phone":        {"details p", "code.lost.backup"},
-		"code-expired":           {"#code-hint", "code.over"},
-		"code-choices":           {".check", "code.device"},
-		"password-choices":       {".check", "login.device"},
-		"password":               {".beside", "recover.offer"},
-		"disclaimers-missing":    {"#disclaimers-0-error", "error.auth.disclaimer.invalid"},
-		"security-twostep-off":   {"#twostep .main", "security.twostep.turnoff"},
-		"security-app-codes":     {"#codes .done", "security.codes.app"},
+		"login-unconfirmed":            {"h1", "unconfirmed.heading"},
+		"login-unconfirmed-over":       {".notice", "notice.lost.login"},
+		"password-lost":                {".alert p", "reason.lost.step"},
+		"newpassword-unsure":           {".alert p", "reason.lost.password"},
+		"newpassword-lost":             {".notice", "notice.lost.password"},
+		"link-lost":                    {".lead", "deadlink.lost"},
+		"login-blank":                  {"#login-error", "error.empty"},
+		"login-changed":                {"h1", "changed.heading"},
+		"password-captcha":             {"form > .hint", "captcha.done"},
+		"code-lost-phone":              {"details p", "code.lost.backup"},
+		"code-expired":                 {"#code-hint", "code.over"},
+		"code-choices":                 {".check", "code.device"},
+		"password-choices":             {".check", "login.device"},
+		"password":                     {".beside", "recover.offer"},
+		"disclaimers-missing":          {"#disclaimers-0-error", "error.auth.disclaimer.invalid"},
+		"security-twostep-off":         {"#twostep .main", "security.twostep.turnoff"},
+		"security-app-codes":           {"#codes .done", "security.codes.app"},
+		"security-phone-code-wrong":    {"#code-error", "security.contact.wrong"},
+		"security-passkeys-full":       {"#passkeys .done", "security.passkeys.full"},
+		"security-session-unavailable": {"#sessions .done", "error.service.unavailable"},
 	} {
 		scene(name)
 		b.shows(want[0], want[1])
@@ -230,9 +237,32 @@ func TestBrowserTellsTheTruth(t *testing.T) {
 		"login-choices":           `document.querySelectorAll('.check').length === 1 && document.querySelector('#login').dir === 'auto'`,
 		"security-passkey-remove": `document.querySelectorAll('#passkeys .item').length === 2 && document.querySelector('#passkeys .item:first-child .ask .danger') !== null`,
 		"code-wrong-limit":        `document.querySelector('#code') === null && document.querySelector('#screen .main').textContent === 'Back to login'`,
+		"recover-mails":           `document.querySelector('.alert p').textContent.startsWith(` + quote(pageTexts()["reason.limit.mails"]+" Try again in 50 minutes.") + `)`,
+		"security-phone-limit":    `document.querySelector('#phone .done').textContent === ` + quote(pageTexts()["reason.limit.sms"]+" Try again in 10 minutes."),
+		"security": `import(new URL('device.js', document.querySelector('script[src*="/v2/page/"]').src)).then(({ moment }) => {
+			Object.defineProperty(navigator, 'languages', { value: ['fr-CA', 'en-GB', 'en'] });
+			const day = moment(new Date(2026, 0, 31));
+			return day('en').startsWith('31 Jan 2026') && day('de').startsWith('31.01.2026');
+		})`,
 	} {
 		scene(name)
 		is(what)
+	}
+	scene("newpassword-typed")
+	var said []string // by screen readers, of what has a description
+	b.do(chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+		tree, err := cdp.Call(ctx, target, accessibility.GetFullAXTree, accessibility.GetFullAXTreeParams{})
+		for _, node := range tree.Nodes {
+			if node.Description != nil {
+				var text string
+				must(t, json.Unmarshal(node.Description.Value, &text))
+				said = append(said, text)
+			}
+		}
+		return err
+	}))
+	if all := strings.Join(said, "\n"); !strings.Contains(all, "✓ 8 to 128 characters") {
+		t.Errorf("nothing says that the password is long enough:\n%s", all)
 	}
 	scene("code-resent")
 	is(`(() => {
@@ -335,6 +365,13 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	b.waits(`document.documentElement.dir === 'rtl' && document.querySelector('footer label span').textContent === 'اللغة'`)
 	b.sees("recover", `h1 > span[lang=en][dir=ltr]`)
 	b.judge("recover-rtl")
+	scene("code-resent")
+	speak("ar")
+	b.sees("code", `.links button > span[lang=en]`)
+	scene("security")
+	speak("ar")
+	b.chooses("security.sessions.end")
+	b.sees("security", `#sessions .done > span[lang=en]`)
 	scene("password-disclaimers")
 	b.eval(`void document.querySelector('#disclaimers input').click()`)
 	speak("fr")

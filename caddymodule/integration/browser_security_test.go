@@ -204,7 +204,7 @@ func browserMovesToAnotherPhone(t *testing.T, s *site) {
 	b.waits(`document.activeElement.id === 'code'`)
 	b.judge("security-phone-code")
 	b.enters("code", wrong(s.sms.last("contact.code", "code")))
-	b.complainsOf("code", "error.auth.otp.invalid")
+	b.complainsOf("code", "security.contact.wrong")
 	inForce("+37060000003", "carol@example.com")
 	b.chooses("code.resend")
 	b.waits(`document.activeElement.id === 'code' && document.activeElement.value === ''`)

@@ -11,10 +11,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/text/language"
 
 	"github.com/mnemogate/mnemogate/flows"
+	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
@@ -148,6 +150,17 @@ func TestFrenchMarksStayOnTheirLine(t *testing.T) {
 	for key, text := range builtIn(t)["fr"] {
 		if regexp.MustCompile(` [?!;:»]|« `).MatchString(text) {
 			t.Errorf("%s: %q needs a no-break space", key, text)
+		}
+	}
+}
+
+// A user whose first link has expired finds the button that the mail names.
+func TestTheWelcomeMailNamesTheButton(t *testing.T) {
+	for tag, texts := range builtIn(t) {
+		mail := message.Message{Type: message.WelcomeLink, Company: "acme", To: "a@example.com", Link: "https://acme.example/#x"}
+		must(t, message.DefaultTexts().Render(&mail, time.Now(), tag))
+		if !strings.Contains(mail.Text, texts["recover.offer"]) {
+			t.Errorf("%s: no %q in %s", tag, texts["recover.offer"], mail.Text)
 		}
 	}
 }

@@ -18,21 +18,26 @@ var must = storetest.Must
 
 var textTime = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// textMessages returns one message for each built-in text, with the longest possible
-// values.
+// textMessages returns messages for each built-in text, with the longest possible values.
+// In a notice with a contact, the company's name leaves room for it.
 func textMessages() []Message {
 	company := strings.Repeat("W", 64)
 	expires := textTime.Add(10 * time.Minute)
 	messages := []Message{
 		{Type: OTPLogin, Company: company, To: "+37060000034", Code: "1234567890", Expires: expires},
 		{Type: OTPRecovery, Company: company, To: "+37060000034", Code: "1234567890", Expires: expires},
+		{Type: OTPStepUp, Company: company, To: "+37060000034", Code: "1234567890", Expires: expires},
+		{Type: ContactCode, Company: company, To: "+37060000034", Code: "1234567890", Expires: expires},
+		{Type: ContactCode, Company: company, To: "a@example.com", Code: "12345678", Expires: expires},
 		{Type: RecoveryLink, Company: company, To: "a@example.com", Link: "https://a.example/#mgl_x", Expires: expires},
 		{Type: WelcomeLink, Company: company, To: "a@example.com", Link: "https://a.example/#mgw_x", Expires: expires},
 	}
 	for _, kind := range Notices {
 		from := Notice{Type: kind, Address: "2001:db8:1111:2222:3333:4444:5555:6666", UserAgent: "SamsungBrowser/1 Android"}
 		for _, to := range []string{"+37060000034", "a@example.com"} {
-			messages = append(messages, Message{Type: kind, Company: company, To: to, Time: textTime, Notice: from})
+			messages = append(messages,
+				Message{Type: kind, Company: company, To: to, Time: textTime, Notice: from},
+				Message{Type: kind, Company: company[:32], To: to, Time: textTime, Notice: from, Support: "support@company.example"})
 		}
 	}
 	return messages
@@ -54,7 +59,7 @@ func TestBuiltinTextsFitAndSayWhatTheyMust(t *testing.T) {
 				if n := parts(m.Text); !mail && n > most {
 					t.Errorf("it takes %d SMS: %s", n, m.Text)
 				}
-				if m.Code != "" && strings.Fields(m.Text)[0] != m.Code {
+				if m.Code != "" && strings.Fields(m.Text)[0] != m.Code && !slices.Contains(strings.Split(m.Text, "\n"), m.Code) {
 					t.Errorf("the code does not stand on its own: %s", m.Text)
 				}
 				if mail {
@@ -64,6 +69,12 @@ func TestBuiltinTextsFitAndSayWhatTheyMust(t *testing.T) {
 				}
 				if !strings.Contains(m.Text, m.Company) || !strings.Contains(m.Text, m.Link) {
 					t.Errorf("no company or no link: %s", m.Text)
+				}
+				if !strings.Contains(m.Text, m.Support) {
+					t.Errorf("it does not say who helps: %s", m.Text)
+				}
+				if regexp.MustCompile(` [?!;:»]|« `).MatchString(m.Subject+m.Text) && mail && locale == "fr" {
+					t.Errorf("the text needs a no-break space: %s", m.Text)
 				}
 				if details := "2026-01-02 03:04 UTC, Samsung Internet (Android), 2001:db8:1111:2222:3333:4444:5555:6666"; IsNotice(m.Type) && !strings.Contains(m.Text, details) {
 					t.Errorf("it does not say when and from where: %s", m.Text)

@@ -34,5 +34,5 @@ export const ago = (then) => (language) => {
   return new Intl.RelativeTimeFormat(language, { numeric: 'auto' }).format(-Math.floor(n), unit);
 };
 
-// moment formats a time.
-export const moment = (then) => (language) => new Intl.DateTimeFormat(language, { dateStyle: 'medium', timeStyle: 'short' }).format(new Date(then));
+// moment formats a time, as in the user's own region if the browser names one.
+export const moment = (then) => (language) => new Intl.DateTimeFormat(navigator.languages.find((l) => l.split('-')[0] === language) ?? language, { dateStyle: 'medium', timeStyle: 'short' }).format(new Date(then));

@@ -1,6 +1,6 @@
 // The screens. screens[step.state] creates the screen of a step. It acts through
 // page (see page.js).
-import { $, el, anchor, button, field, form as formOf, choices, labelled, link, marked, submit, verbatim } from './ui.js';
+import { $, el, anchor, button, field, form as formOf, choices, link, marked, submit, verbatim } from './ui.js';
 import { t, time, language } from './texts.js';
 import { captcha } from './captcha.js';
 import { autofill, passkey, usePasskey } from './passkey.js';
@@ -171,7 +171,7 @@ function resend(page, text, step, { then, kind } = {}) {
   }, kind);
   every(page, () => {
     const left = Math.ceil((page.again - Date.now()) / 1000);
-    made.textContent = left > 0 ? `${text} (${time(left, 'narrow')(language)})` : text;
+    made.replaceChildren(marked(text), left > 0 ? ` (${time(left, 'narrow')(language)})` : '');
     if (left > 0) made.setAttribute('aria-disabled', 'true');
     else made.removeAttribute('aria-disabled');
   });
@@ -305,7 +305,8 @@ export function newPassword(page, { rules }) {
     rules.regex && [el('span', { dir: 'auto' }, page.config.password.regexDescription || t('rule.pattern', { pattern: rules.regex })), pattern && ((p) => pattern.test(p.normalize('NFKC')))],
   ].filter(Boolean);
   const lines = kept.map(([text]) => el('li', {}, text));
-  const list = el('ul', { class: 'rules', id: 'rules', ...labelled(t('rule.all')) }, lines);
+  // A label of the list would replace it in what screen readers say of the field.
+  const list = [el('span', { class: 'visually-hidden' }, t('rule.all')), el('ul', { class: 'rules', role: 'list' }, lines)];
   return field({
     name: 'newpassword', label: t('newpassword.label'), type: 'password', autocomplete: 'new-password', reveal: true, hint: list,
     oninput: ({ target }) => kept.forEach(([, holds], i) => lines[i].classList.toggle('kept', Boolean(target.value && holds?.(target.value)))),

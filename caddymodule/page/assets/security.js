@@ -61,6 +61,7 @@ const fields = {
 const typed = {
   email: ['newemail', 'security.email.invalid', 'security.contact.taken'],
   phone: ['newphone', 'security.phone.invalid', 'security.contact.taken'],
+  passkeys: [undefined, undefined, 'security.passkeys.full'],
   tokens: ['paths', 'security.tokens.invalid', 'security.tokens.full'],
 };
 
@@ -72,8 +73,12 @@ function fail(section, dialog, error) {
   if (/^auth\.(token|header|session)\./.test(code)) return toLogin(dialog);
   const [input, invalid, conflict] = typed[dialog] ?? [];
   const typing = input && !sent && code === 'request.validation.failed' && error.status === 400;
-  const own = typing ? t(invalid) : conflict && error.status === 409 ? t(conflict) : textOf(error);
-  const text = [own, retryAfter && !/^lock\.disabled/.test(reason) && t('lock.wait', { time: time(retryAfter) })].filter(Boolean).join(' ');
+  const own = typing ? t(invalid)
+    : conflict && error.status === 409 ? t(conflict)
+    : sent && code === 'auth.otp.invalid' ? t('security.contact.wrong')
+    : textOf(error);
+  const waits = code === 'auth.restricted' && retryAfter && !/^lock\.disabled/.test(reason); // other errors say it themselves
+  const text = [own, waits && t('lock.wait', { time: time(retryAfter) })].filter(Boolean).join(' ');
   const name = typing ? input : fieldOf(error, fields);
   if (!name || !complain(name, text)) tell(section, text, true);
 }
@@ -82,7 +87,7 @@ function fail(section, dialog, error) {
 function tell(section, text, bad = false) {
   const told = $(`#${section} .done`);
   told.classList.toggle('bad', bad);
-  told.textContent = text;
+  told.replaceChildren(marked(text));
 }
 
 // open shows a dialog in its section. If the session is not enough for the change, the
@@ -173,7 +178,7 @@ const sections = {
     return [
       row(el('p', {}, t('security.passkeys.text')), creates && opened !== 'passkeys' && opens('passkeys', 'passkeys', t('security.passkeys.add'))),
       opened === 'passkeys' && confirmation('passkeys', t('security.passkeys.create.text'), t('offer.create'), create, false),
-      passkeys.length > 0 && el('ul', { class: 'items' }, passkeys.map(({ id, name, lastUsed, createdAt }, i) => {
+      passkeys.length > 0 && el('ul', { class: 'items', role: 'list' }, passkeys.map(({ id, name, lastUsed, createdAt }, i) => {
         const renames = opened === `passkeys-rename-${id}`, removes = opened === `passkeys-remove-${id}`;
         return el('li', { class: 'item' },
           row(
@@ -226,7 +231,7 @@ const sections = {
 
   codes: () => codes ? [
     el('p', {}, t('security.codes.once')),
-    el('ul', { class: 'codes secret', dir: 'ltr' }, codes.map((code) => el('li', {}, code))),
+    el('ul', { class: 'codes secret', role: 'list', dir: 'ltr' }, codes.map((code) => el('li', {}, code))),
     actions(
       button(t('security.codes.kept'), () => { codes = null; close('codes'); }, 'main'),
       el('a', { class: 'other', href: `data:text/plain;charset=utf-8,${encodeURIComponent(listed())}`, download: `${t('security.codes')} ${config.name}.txt` }, t('security.download')),
@@ -243,7 +248,7 @@ const sections = {
       devices.length > 1 && opened !== 'devices-all' && opens('devices', 'devices-all', t('security.devices.all'), { destroys: true })),
     opened === 'devices-all' && confirmation('devices', t('security.devices.all.text'), t('security.devices.all'), () =>
       change('devices', opened, () => me.forgetDevices(), t('security.devices.forgotten.all'))),
-    devices.length > 0 && el('ul', { class: 'items' }, devices.map((known, i) => {
+    devices.length > 0 && el('ul', { class: 'items', role: 'list' }, devices.map((known, i) => {
       const dialog = `devices-${known.deviceId}`;
       return el('li', { class: 'item' },
         row(
@@ -275,7 +280,7 @@ const sections = {
       ]),
       el('div', { class: 'field' }, el('label', { for: 'life' }, t('security.tokens.life')), el('div', { class: 'entry' }, el('select', { id: 'life', name: 'life' }, lives().map((life) =>
         el('option', { value: String(life), selected: life === month }, time(life)(language))))))),
-    tokens.length > 0 && el('ul', { class: 'items' }, tokens.map((token, i) => {
+    tokens.length > 0 && el('ul', { class: 'items', role: 'list' }, tokens.map((token, i) => {
       const dialog = `tokens-remove-${token.id}`;
       return el('li', { class: 'item' },
         row(
@@ -295,7 +300,7 @@ const sections = {
     row(
       el('p', {}, t('security.sessions.text')),
       sessions.length > 1 && button(t('security.sessions.all'), () => change('sessions', null, () => me.endOtherSessions(), t('security.sessions.ended.all')), 'quiet')),
-    el('ul', { class: 'items' }, [...sessions].sort((a, b) => b.current - a.current || b.lastUsed.localeCompare(a.lastUsed)).map(listedSession)),
+    el('ul', { class: 'items', role: 'list' }, [...sessions].sort((a, b) => b.current - a.current || b.lastUsed.localeCompare(a.lastUsed)).map(listedSession)),
   ],
 };
 
@@ -331,7 +336,7 @@ function listedSession(session) {
       : el('button', {
         type: 'button', class: 'quiet', 'aria-describedby': id,
         onclick: () => change('sessions', null, () => me.endSession(session.sessionId), t('security.sessions.ended')),
-      }, t('logout.submit'))));
+      }, t('security.sessions.end'))));
 }
 
 // Email and phone
