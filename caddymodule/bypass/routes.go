@@ -141,7 +141,7 @@ func byLine(sets caddyhttp.MatcherSets) bool {
 
 // changesNothing has the names of handlers that change nothing that matchers depend on.
 var changesNothing = map[string]bool{
-	"encode": true, "file_server": true, "push": true, "request_body": true, "templates": true, "tracing": true, "log_append": true,
+	"copy_response_headers": true, "encode": true, "file_server": true, "log_append": true, "push": true, "request_body": true, "templates": true, "timeouts": true, "tracing": true,
 }
 
 // handlersOf returns a route's handlers.

@@ -199,7 +199,9 @@ func (w *walk) handler(h any, in []way, b *block) []way {
 	case *caddyhttp.Subroute:
 		through := w.routes(h.Routes, in, b)
 		if h.Errors != nil && !isOver(in) {
-			w.errors(h.Errors.Routes, in, b)
+			failed := w.errors(h.Errors.Routes, in, b)
+			// Only some requests fail, and nobody knows which.
+			through = join(through, changed(failed, &step{matchers: caddyhttp.MatcherSets{nil}, remade: true}))
 		}
 		return through
 	case *caddyhttp.Invoke:
@@ -254,13 +256,14 @@ func (w *walk) invoke(name string, in []way, b *block) []way {
 	return in
 }
 
-// errors follows requests that failed. Some of them are open if some were that came.
-func (w *walk) errors(routes caddyhttp.RouteList, came []way, b *block) {
+// errors returns the ways of requests that failed through the routes for errors. Some of the
+// requests are open if some were that came.
+func (w *walk) errors(routes caddyhttp.RouteList, came []way, b *block) []way {
 	in := []way{{gate: unknown}}
 	if slices.ContainsFunc(came, way.isOpen) {
 		in = append(in, way{})
 	}
-	w.routes(routes, in, b)
+	return w.routes(routes, in, b)
 }
 
 // proxy visits the upstreams of a proxy. A proxy that passes requests on and sends GET instead
@@ -304,7 +307,7 @@ func after(h any, in []way) []way {
 		return changed(in, &step{marked: true, remade: changesHost(h)})
 	case caddy.Module:
 		switch name := h.CaddyModule().ID.Name(); {
-		case name == "copy_response", name == "mnemogate_accounts", name == "file_server" && !passesThru(h):
+		case name == "copy_response", name == "metrics", name == "mnemogate_accounts", name == "file_server" && !passesThru(h):
 			return ended(in, name)
 		case name == "vars", name == "map", name == "authentication":
 			return changed(in, &step{marked: true})
