@@ -66,7 +66,26 @@ func TestBrowserAndPasskeys(t *testing.T) {
 	s := startPasskeySite(t, "login_page acme umbra\nself_service")
 	s.run("created and removed", func(t *testing.T) { browserCreatesAPasskey(t, s) })
 	s.run("logging in", func(t *testing.T) { browserLogsInWithAPasskey(t, s) })
+	s.run("of a password manager", func(t *testing.T) { browserHasAPasswordManager(t, s) })
 	s.run("offered after a login", func(t *testing.T) { browserIsOfferedAPasskey(t, s) }) // also by another config
+}
+
+// The passkeys of some password managers do not become JSON by themselves.
+func browserHasAPasswordManager(t *testing.T, s *site) {
+	b := newBrowser(t)
+	b.startsWith(`if (globalThis.PublicKeyCredential) PublicKeyCredential.prototype.toJSON = () => { throw new TypeError('Illegal invocation') }`)
+	b.logsIn(s.URL+"/acme/security", "frank", testPassword)
+	b.sees("security", "#passkeys")
+	b.authenticator(true)
+	b.chooses("security.passkeys.add")
+	b.sees("security-passkey", "#passkeys .main")
+	b.do(chromedp.Click(chromedp.CSS("#passkeys .main")))
+	b.tells("passkeys", "security.passkeys.done")
+	b.logsOut(s)
+	b.open(s.URL + "/home")
+	b.sees("login", idField)
+	b.chooses("login.passkey")
+	b.isUser("frank")
 }
 
 // A user creates a passkey, logs out and logs in with it by autofill, also after a reload,

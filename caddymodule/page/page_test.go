@@ -61,6 +61,19 @@ func accepting() *http.Request {
 	return r
 }
 
+// Safari 16.0 to 16.3 refuse a whole regular expression with lookbehind.
+func TestScriptsNeedNoLookbehind(t *testing.T) {
+	files, err := fs.Glob(assets, "assets/*.js")
+	if err != nil || len(files) == 0 {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if b, err := assets.ReadFile(file); err != nil || strings.Contains(string(b), "(?<!") || strings.Contains(string(b), "(?<=") {
+			t.Errorf("%s has a lookbehind: %v", file, err)
+		}
+	}
+}
+
 // First paint needs one round trip after the page: a browser learns of all modules from
 // the page, not from other modules.
 func TestThePageNamesAllItsModules(t *testing.T) {

@@ -15,7 +15,8 @@ export class MnemogateError extends Error {
 export function connect({ company, apiKey, cookie = false, remember, rememberDevice, deviceToken, storage, language, timeout = 30_000 }) {
   const base = new URL(company, globalThis.location?.href).href.replace(/\/+$/, '');
   const name = `mnemogate ${base}`; // the key in the storage
-  const tab = storageOfTab() ?? new Memory();
+  const inBrowser = globalThis.location !== undefined; // elsewhere, a process has one storage and one lock for all users
+  const tab = inBrowser && storageOfTab() || new Memory();
   const store = storage ?? (cookie ? tab : new Memory());
   let key; // the API key, once it is known
   let busy = false;
@@ -64,14 +65,15 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     }
     if (answer?.expiresIn !== undefined) answer.expiresAt = Date.now() + 1000 * answer.expiresIn;
     if (response.ok) return answer;
-    const { errorCode: code = 'network', message = `status ${response.status}`, reason = null, ref = null, disclaimersRequired = [] } = answer ?? {};
+    const { errorCode, message = `status ${response.status}`, reason = null, ref = null, disclaimersRequired = [] } = answer ?? {};
+    const code = typeof errorCode === 'string' ? errorCode : 'network'; // of a proxy's error
     if (code === 'auth.apikey.invalid' && typeof apiKey === 'function' && !again) { // safe to repeat: the server checks the key first
       key = await keyOf(key);
       return ask(method, path, { token, body, again: true });
     }
     const retryAfter = response.headers.get('Retry-After');
     throw new MnemogateError(code, message, {
-      status: response.status, reason, ref, disclaimersRequired, retryAfter: retryAfter && Number(retryAfter),
+      status: response.status, reason, ref, disclaimersRequired, retryAfter: Number(retryAfter) || null,
       captchaRequired: answer?.captchaRequired ?? code.startsWith('auth.captcha.'),
     });
   }
@@ -118,7 +120,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   // inTurn runs one function at a time. If the browser has locks, this includes
   // other tabs, so that a function sees what an earlier one has stored.
   function inTurn(f) {
-    const locks = !(store instanceof Memory) && globalThis.navigator?.locks;
+    const locks = inBrowser && !(store instanceof Memory) && globalThis.navigator?.locks;
     return locks ? locks.request(name, f) : turn = turn.then(f, f);
   }
 
@@ -357,7 +359,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       usePasskey: ({ signal } = {}) => prove(async () => {
         const { stepupToken, challengeToken, publicKey } = await begin('passkey'); // a challenge does not live as long as the step
         const credential = await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(publicKey), signal });
-        return { stepup_token: stepupToken, challenge_token: challengeToken, credential: credential.toJSON() };
+        return { stepup_token: stepupToken, challenge_token: challengeToken, credential: jsonOf(credential) };
       }),
       cancel: () => look().catch((error) => { throw goingOn(error, from); }),
     };
@@ -419,7 +421,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
         const { challengeToken, publicKey } = await me('POST', 'passkeys/options');
         if (mediation === 'conditional') publicKey.authenticatorSelection.userVerification = 'preferred'; // the user is not asked
         const credential = await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(publicKey), mediation, signal });
-        return me('POST', 'passkeys', { challenge_token: challengeToken, credential: credential.toJSON(), name, mediation });
+        return me('POST', 'passkeys', { challenge_token: challengeToken, credential: jsonOf(credential), name, mediation });
       },
       renamePasskey: (id, name) => me('PATCH', `passkeys/${encodeURIComponent(id)}`, { name }),
       removePasskey: (id) => me('DELETE', `passkeys/${encodeURIComponent(id)}`),
@@ -492,7 +494,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   async function askPasskey({ mediation, signal } = {}) {
     const { challengeToken, publicKey } = await ask('POST', 'passkey/options', { body: {} });
     const credential = await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(publicKey), mediation, signal });
-    return { challengeToken, credential: credential.toJSON(), rpId: publicKey.rpId };
+    return { challengeToken, credential: jsonOf(credential), rpId: publicKey.rpId };
   }
 
   // signal tells the browser what the server knows of passkeys, if it listens (WebAuthn Level
@@ -532,6 +534,19 @@ export function camel(value) {
   return Object.fromEntries(Object.entries(value).map(([field, v]) => [field.replace(/_(.)/g, (_, c) => c.toUpperCase()), camel(v)]));
 }
 
+// jsonOf is credential.toJSON(), which the objects of some password managers lack or refuse.
+function jsonOf(credential) {
+  try {
+    return credential.toJSON();
+  } catch {
+    const { id, type, authenticatorAttachment, response: of } = credential;
+    const parts = ['clientDataJSON', 'attestationObject', 'authenticatorData', 'signature', 'userHandle'].filter((part) => of[part]);
+    const response = Object.fromEntries(parts.map((part) => [part, base64url(new Uint8Array(of[part]))]));
+    if (of.attestationObject) response.transports = of.getTransports?.() ?? [];
+    return { id, rawId: id, type, authenticatorAttachment, response, clientExtensionResults: credential.getClientExtensionResults?.() ?? {} };
+  }
+}
+
 const base64url = (bytes) => btoa(String.fromCharCode(...bytes)).replace(/\+/g, '-').replace(/\//g, '_').replace(/=+$/, '');
 
 // Memory is a storage that only one client uses.
@@ -564,7 +579,11 @@ function work(address, challenge, bits, signal) {
     signal?.throwIfAborted();
     signal?.addEventListener('abort', () => end(reject)(signal.reason));
     if (new URL(address).origin === globalThis.location?.origin && typeof Worker === 'function') {
-      worker = new Worker(address, { type: 'module', name: workerName });
+      try {
+        worker = new Worker(address, { type: 'module', name: workerName });
+      } catch { // the page's Content-Security-Policy forbids it
+        return here();
+      }
       worker.onmessage = ({ data }) => end(resolve)(data);
       worker.onerror = end(here);
       worker.postMessage([challenge, bits]);

@@ -18,6 +18,8 @@ export function autofill(page, step) {
   return stop;
 }
 
+let refusals = 0;
+
 async function wait(page, step, stopped) {
   const { PublicKeyCredential: browser } = globalThis;
   if (!browser?.parseRequestOptionsFromJSON || !await browser.isConditionalMediationAvailable?.()) return;
@@ -34,9 +36,9 @@ async function wait(page, step, stopped) {
         await seen();
         continue;
       }
-      // Only people take a second to say no. Without the limit, a browser that always
-      // refuses would be asked forever.
-      if (error.name !== 'NotAllowedError' || Date.now() - began < 1000) return;
+      // Only people take a second to say no, or a slow network. Without the limits, a browser
+      // that always refuses would be asked forever.
+      if (error.name !== 'NotAllowedError' || Date.now() - began < 1000 || ++refusals > 3) return;
       return void page.act(() => { throw new MnemogateError('passkey', 'the browser gave no passkey', { cause: error }); });
     }
   }
@@ -49,8 +51,9 @@ export const passkey = (page, start) => page.config.passkeys && globalThis.Publi
   return login(await start(), answer);
 }), 'other');
 
-// unanswered replaces the error of a browser whose user has cancelled, or has no passkey.
-const unanswered = (cause) => { throw cause instanceof DOMException ? new MnemogateError('passkey', 'the browser gave no passkey', { cause }) : cause; };
+// unanswered replaces the error of a browser whose user has cancelled, has no passkey, or that
+// does not know this call.
+const unanswered = (cause) => { throw cause instanceof MnemogateError ? cause : new MnemogateError('passkey', 'the browser gave no passkey', { cause }); };
 
 // usePasskey is passkey for a user who is logged in.
 export const usePasskey = (step) => step.usePasskey().catch(unanswered);

@@ -119,11 +119,11 @@ function checkPassword(page, step) {
 export function codeField({ length, ...attributes }) {
   const digits = `\\p{Nd}(?:[\\p{Zs}\\p{Pd}\\p{Cf}]?\\p{Nd}){${length - 1}}`; // in groups, as people write them
   const whole = new RegExp(`^\\s*${digits}\\s*$`, 'u');
-  const within = new RegExp(`(?<!\\p{Nd})${digits}(?!\\p{Nd})`, 'u');
+  const within = new RegExp(`(?:^|\\P{Nd})(${digits})(?!\\p{Nd})`, 'u'); // Safari 16.0 has no lookbehind
   const made = field({
     name: 'code', label: t('code.label'), autocomplete: 'one-time-code', inputmode: 'numeric', class: 'code digits', maxlength: '16', dir: 'ltr', ...attributes,
     onpaste(event) {
-      const found = within.exec(event.clipboardData.getData('text'))?.[0];
+      const found = within.exec(event.clipboardData.getData('text'))?.[1];
       if (!found) return;
       event.preventDefault();
       event.target.value = found;

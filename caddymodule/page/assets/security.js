@@ -537,7 +537,7 @@ async function begin() {
 await languages(async () => {
   config = await client.config().catch(() => config);
   if (config) footer(config.links);
-  if (me) showAll();
+  if (factors) showAll();
 });
 await seen();
 begin();
