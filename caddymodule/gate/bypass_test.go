@@ -304,6 +304,7 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 		{"the same expression on both", `http:// {
 			@api expression {path}.startsWith("/api/") && method("GET")
 			mnemogate @api
+			encode gzip
 			reverse_proxy @api localhost:9000
 			reverse_proxy localhost:3000
 		}`, nil},
@@ -321,7 +322,6 @@ func TestRoutesPastMnemogateAreToldOf(t *testing.T) {
 		{"the same matcher on both, in capitals", `http:// {
 			@api {
 				path /API/*
-				host API.example
 				method get
 			}
 			mnemogate @api
