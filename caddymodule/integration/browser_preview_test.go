@@ -370,6 +370,7 @@ func TestBrowserGoesOnAfterAnError(t *testing.T) {
 	b.sees("code", `.links button[aria-disabled] > span[lang=en]`)
 	scene("security")
 	speak("ar")
+	b.sees("security", `h1 > span[lang=en]`) // it is shown anew, without what was told before
 	b.chooses("security.sessions.end")
 	b.sees("security", `#sessions .done > span[lang=en]`)
 	scene("password-disclaimers")

@@ -228,7 +228,7 @@ func TestBackendsProveContacts(t *testing.T) {
 		sent := s.api(signup, "POST", "acme/contacts", fields{"phone": "+370 600 00021", "locale": "lt"}).wantStatus(http.StatusAccepted)
 		code, message := s.sms.last("contact.code", "code"), s.sms.of("contact.code")
 		last := message[len(message)-1]
-		if _, named := last["profile_mnemocode"]; named || last["locale"] != "lt" || !strings.Contains(last["text"].(string), "patvirtinimo kodas") {
+		if _, named := last["profile_mnemocode"]; named || last["locale"] != "lt" || !strings.Contains(last["text"].(string), "kodas numeriui patvirtinti") {
 			t.Errorf("sent: %v", last)
 		}
 		confirm := func(key, token, code string) answer {

@@ -1,6 +1,4 @@
-// A client for logins at mnemogate, step by step, for browsers and other runtimes
-// with fetch. client.d.ts documents the functions and their parameters. Start at
-// connect.
+// A client for logins at mnemogate. client.d.ts documents it. Start at connect.
 
 export class MnemogateError extends Error {
   constructor(code, message, more) {
@@ -15,7 +13,8 @@ export class MnemogateError extends Error {
 export function connect({ company, apiKey, cookie = false, remember, rememberDevice, deviceToken, storage, language, timeout = 30_000 }) {
   const base = new URL(company, globalThis.location?.href).href.replace(/\/+$/, '');
   const name = `mnemogate ${base}`; // the key in the storage
-  const inBrowser = globalThis.location !== undefined; // elsewhere, a process has one storage and one lock for all users
+  const stepUpName = `${name} stepup`;
+  const inBrowser = globalThis.location !== undefined; // elsewhere, all users share the storage and the locks
   const tab = inBrowser && storageOfTab() || new Memory();
   const store = storage ?? (cookie ? tab : new Memory());
   let key; // the API key, once it is known
@@ -65,8 +64,8 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     }
     if (answer?.expiresIn !== undefined) answer.expiresAt = Date.now() + 1000 * answer.expiresIn;
     if (response.ok) return answer;
-    const { errorCode, message = `status ${response.status}`, reason = null, ref = null, disclaimersRequired = [] } = answer ?? {};
-    const code = typeof errorCode === 'string' ? errorCode : 'network'; // of a proxy's error
+    const { errorCode = 'network', message = `status ${response.status}`, reason = null, ref = null, disclaimersRequired = [] } = answer ?? {};
+    const code = String(errorCode); // that of a proxy may be a number
     if (code === 'auth.apikey.invalid' && typeof apiKey === 'function' && !again) { // safe to repeat: the server checks the key first
       key = await keyOf(key);
       return ask(method, path, { token, body, again: true });
@@ -90,9 +89,9 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
 
   // The newest token. Another tab may have stored it.
 
-  function read() {
+  function read(storage = store, key = name) {
     try {
-      const kept = JSON.parse(store.getItem(name)) ?? {};
+      const kept = JSON.parse(storage.getItem(key)) ?? {};
       return kept.token === refused ? {} : kept;
     } catch {
       return {};
@@ -101,7 +100,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
 
   function keep(token, loginId) {
     store.setItem(name, JSON.stringify({ token, loginId }));
-    dropStepUp(); // it is one of the session before
+    keepStepUp(); // it is one of the session before
   }
 
   // forget removes a token from the storage, but no newer one.
@@ -120,7 +119,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   // inTurn runs one function at a time. If the browser has locks, this includes
   // other tabs, so that a function sees what an earlier one has stored.
   function inTurn(f) {
-    const locks = inBrowser && !(store instanceof Memory) && globalThis.navigator?.locks;
+    const locks = inBrowser && !(store instanceof Memory) && navigator.locks;
     return locks ? locks.request(name, f) : turn = turn.then(f, f);
   }
 
@@ -145,9 +144,8 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     }
   }
 
-  // toCookie moves an authorized session to the cookie, which makes its token
-  // invalid. The token stays in the storage until then, so that a reload finds it. A
-  // device's token moves, too. If a reload comes first, the device is not remembered.
+  // toCookie moves an authorized session, and a device's token, to cookies. The session's
+  // token stays in the storage until then, so that a reload finds it.
   async function toCookie({ token, loginId, deviceToken }) {
     const answer = await ask('POST', 'session', { token, body: { remember: valueOf(remember), device_token: deviceToken } });
     forget(token);
@@ -175,7 +173,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
         if (next.token) keep(next.token, next.loginId);
         else forget(from.token);
         if (route === 'stepup') keepStepUp(next);
-        if (route === 'stepup/check') dropStepUp();
+        if (route === 'stepup/check') keepStepUp();
         if (next.state !== 'authorized' || !cookie || !next.token) return step(next); // a session in the cookie may be raised there
         // If this fails, the user is logged in all the same, and the app must show that.
         return await toCookie(next).catch((error) => { throw isOver(error) ? error : goingOn(error, next); });
@@ -183,7 +181,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     } catch (error) {
       if (isOver(error) && from.token && !bare) throw await lost(error, from);
       if (isOver(error) && from.state === 'stepup') throw goingOn(error, { state: 'start' });
-      if (route === 'stepup/check' && [400, 401].includes(error.status)) dropStepUp();
+      if (route === 'stepup/check' && [400, 401].includes(error.status)) keepStepUp();
       const known = { ...from, notice: undefined };
       if (error.captchaRequired && route !== 'auth/recovery/recover') known.captchaRequired = true;
       if (error.code === 'auth.disclaimer.invalid') known.disclaimersRequired = error.disclaimersRequired;
@@ -301,18 +299,18 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     ), { loginId, bare: true, end: 'linkmailed' });
   }
 
-  // Step-ups raise a session, which stays. In a step-up, `from` has the session's token, if
-  // it is not in the cookie, and what to call the user.
+  // Step-ups. `from` has the session's token, if it is not in the cookie, and what to call
+  // the user.
 
   // stepUp begins a step-up, unless nobody is logged in or nothing is missing. After a
-  // reload it goes on with the one that has sent an SMS: another code would replace that.
+  // reload it goes on with the one that has sent an SMS.
   async function stepUp({ byCookie, for: wanted = 'mfa', factor } = {}) {
     const now = await look({ byCookie });
     if (now.state !== 'authorized' || wanted === 'mfa' && now.authMethods.includes('mfa')) return now;
-    const from = { state: 'authorized', wanted, token: cookie ? undefined : read().token, user: now.user, loginId: now.loginId, profileMnemocode: now.profileMnemocode, authMethods: now.authMethods };
-    const kept = keptStepUp();
-    const same = kept?.wanted === wanted && kept.profileMnemocode === now.profileMnemocode && Date.now() < kept.expiresAt;
-    if (same && !factor) return step({ ...from, ...kept, state: 'stepup' });
+    const { user, loginId, profileMnemocode, authMethods } = now;
+    const from = { state: 'authorized', wanted, token: cookie ? undefined : read().token, user, loginId, profileMnemocode, authMethods };
+    const kept = read(tab, stepUpName);
+    if (!factor && kept.wanted === wanted && kept.profileMnemocode === profileMnemocode && Date.now() < kept.expiresAt) return step({ ...kept, ...from, state: 'stepup' });
     try {
       const begun = { ...from, ...await ask('POST', 'stepup', { token: from.token, body: { for: wanted, factor } }), state: 'stepup' };
       keepStepUp(begun);
@@ -322,22 +320,10 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     }
   }
 
-  // keepStepUp keeps a step-up by SMS, without the session's token. There is no other one then.
-  function keepStepUp({ factor, wanted, profileMnemocode, stepupToken, factors, userPhone, expiresAt }) {
-    if (factor !== 'sms') return dropStepUp();
-    tab.setItem(`${name} stepup`, JSON.stringify({ factor, wanted, profileMnemocode, stepupToken, factors, userPhone, expiresAt }));
-  }
-
-  function keptStepUp() {
-    try {
-      return JSON.parse(tab.getItem(`${name} stepup`));
-    } catch {
-      return null;
-    }
-  }
-
-  function dropStepUp() {
-    tab.removeItem(`${name} stepup`);
+  // keepStepUp keeps a step-up by SMS, without the session's token, and forgets any other.
+  function keepStepUp({ token, ...kept } = {}) {
+    if (kept.factor === 'sms') tab.setItem(stepUpName, JSON.stringify(kept));
+    else tab.removeItem(stepUpName);
   }
 
   // raising returns the step of a step-up. renewed has the fields after another code was sent.
@@ -385,7 +371,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
       if (!isOver(error)) throw goingOn(error, from);
     }
     forget(from.token);
-    dropStepUp();
+    keepStepUp();
     return step({ state: 'start', notice: 'logout.done' });
   }
 
@@ -441,8 +427,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     return fetch(request);
   }
 
-  // OAuth (RFC 6749, section 4.1; RFC 7636; the nonce of OpenID Connect Core,
-  // section 3.1.2.1).
+  // OAuth (RFC 6749, 4.1; RFC 7636; OpenID Connect Core, 3.1.2.1).
 
   async function authorize(provider, { redirectUri = location.origin + location.pathname, maxAge = year, prompt } = {}) {
     if (typeof provider === 'number') {
@@ -454,7 +439,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     if (authorizeUrl === null) throw new MnemogateError('service.unavailable', 'the provider did not answer');
     const [state, nonce, verifier] = [0, 0, 0].map(() => base64url(crypto.getRandomValues(new Uint8Array(32))));
     const parameters = { response_type: 'code', client_id: clientId, redirect_uri: redirectUri, scope, state, nonce };
-    // With max_age an OpenID provider says when the user logged in there.
+    // With max_age a provider says when the user logged in there.
     if (scope?.split(' ').includes('openid')) parameters.max_age = maxAge;
     prompt ??= provider.prompt;
     if (prompt) parameters.prompt = prompt;
@@ -497,8 +482,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     return { challengeToken, credential: jsonOf(credential), rpId: publicKey.rpId };
   }
 
-  // signal tells the browser what the server knows of passkeys, if it listens (WebAuthn Level
-  // 3, section 5.1.10).
+  // signal tells the browser what the server knows of passkeys (WebAuthn Level 3, 5.1.10).
   function signal(what, known) {
     globalThis.PublicKeyCredential?.[`signal${what}`]?.(known).catch(() => {});
   }
@@ -510,8 +494,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
     return `${challenge}.${await work(`${base}/v2/client.js`, challenge, bits, signal)}`;
   }
 
-  // solved returns the app's response. If one is required and the app has none, it
-  // solves a challenge of captcha pow.
+  // solved returns the app's response or, if it must, solves a challenge of captcha pow.
   async function solved(captcha, due) {
     if (captcha !== undefined || !due) return captcha;
     return solveCaptcha().catch((error) => {
@@ -527,23 +510,24 @@ const year = 31_536_000; // in seconds; some providers add it to the time in 32 
 
 const isOver = ({ code }) => ['auth.token.invalid', 'auth.token.expired', 'auth.header.missing'].includes(code);
 
-// camel renames fields to camel case, as is usual in JavaScript.
+// camel renames fields to camel case.
 export function camel(value) {
   if (Array.isArray(value)) return value.map(camel);
   if (value === null || typeof value !== 'object') return value;
   return Object.fromEntries(Object.entries(value).map(([field, v]) => [field.replace(/_(.)/g, (_, c) => c.toUpperCase()), camel(v)]));
 }
 
-// jsonOf is credential.toJSON(), which the objects of some password managers lack or refuse.
+// jsonOf is credential.toJSON(), which some password managers lack.
 function jsonOf(credential) {
   try {
     return credential.toJSON();
   } catch {
-    const { id, type, authenticatorAttachment, response: of } = credential;
-    const parts = ['clientDataJSON', 'attestationObject', 'authenticatorData', 'signature', 'userHandle'].filter((part) => of[part]);
-    const response = Object.fromEntries(parts.map((part) => [part, base64url(new Uint8Array(of[part]))]));
-    if (of.attestationObject) response.transports = of.getTransports?.() ?? [];
-    return { id, rawId: id, type, authenticatorAttachment, response, clientExtensionResults: credential.getClientExtensionResults?.() ?? {} };
+    const { id, type, response: of } = credential;
+    const response = { transports: of.getTransports?.() };
+    for (const part of ['clientDataJSON', 'attestationObject', 'authenticatorData', 'signature', 'userHandle']) {
+      if (of[part]) response[part] = base64url(new Uint8Array(of[part]));
+    }
+    return { id, rawId: id, type, response, clientExtensionResults: {} };
   }
 }
 
@@ -559,7 +543,7 @@ class Memory extends Map {
 export function storageOfTab() {
   try {
     return globalThis.sessionStorage;
-  } catch { // the user has disabled storage, or refuses cookies
+  } catch { // the user has disabled storage or cookies
     return undefined;
   }
 }
@@ -569,8 +553,8 @@ export function storageOfTab() {
 
 const workerName = 'mnemogate-pow';
 
-// work finds n in a worker, if the browser has workers and the server has the page's
-// origin. Otherwise it searches here, with pauses so that the page stays responsive.
+// work finds n in a worker, if there can be one. Otherwise it searches here, with pauses so
+// that the page stays responsive.
 function work(address, challenge, bits, signal) {
   return new Promise((resolve, reject) => {
     let worker;
@@ -581,7 +565,7 @@ function work(address, challenge, bits, signal) {
     if (new URL(address).origin === globalThis.location?.origin && typeof Worker === 'function') {
       try {
         worker = new Worker(address, { type: 'module', name: workerName });
-      } catch { // the page's Content-Security-Policy forbids it
+      } catch { // by the page's policy
         return here();
       }
       worker.onmessage = ({ data }) => end(resolve)(data);
@@ -606,8 +590,7 @@ if (typeof document === 'undefined' && globalThis.name === workerName) {
   globalThis.onmessage = ({ data: [challenge, bits] }) => postMessage(search(challenge, bits, 0, Infinity));
 }
 
-// search tries the numbers from first to end. With the server's challenges it hashes
-// one block of 64 bytes, but it supports more.
+// search tries the numbers from first to end.
 function search(challenge, bits, first, end) {
   const prefix = new TextEncoder().encode(`${challenge}.`);
   const bytes = new Uint8Array(prefix.length + 89 & ~63); // up to 17 digits, 0x80, and the length in 8 bytes
@@ -625,9 +608,8 @@ function search(challenge, bits, first, end) {
   return undefined;
 }
 
-// SHA-256 (FIPS 180-4). It computes the constants from the roots of the first
-// primes. crypto.subtle is asynchronous and more than ten times slower for such
-// short inputs.
+// SHA-256 (FIPS 180-4), with its constants from the roots of the first primes.
+// crypto.subtle is ten times slower for such short inputs.
 
 const primes = [];
 for (let p = 2; primes.length < 64; p++) if (primes.every((q) => p % q)) primes.push(p);
