@@ -100,7 +100,7 @@ func TestGatewaysHaveTenSeconds(t *testing.T) {
 		slow := func(name string) *Gateway {
 			return &Gateway{Name: name, Sender: senderFunc(func(ctx context.Context, _ Message) error {
 				asked += name
-				ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+				ctx, cancel := context.WithTimeout(ctx, 6*time.Second) // two of them need more than there is
 				defer cancel()
 				<-ctx.Done()
 				return ctx.Err()
