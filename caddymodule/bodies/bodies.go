@@ -25,8 +25,8 @@ const Within = 10 * time.Second
 // sees the reset never reads the answer.
 const linger = time.Second
 
-// IsEarly reports whether a request came in early data (QUIC's 0-RTT, RFC 8470): anyone may
-// have sent it again, and nobody has proved yet that it comes from its address.
+// IsEarly reports whether a request came in early data (QUIC's 0-RTT, RFC 8470). It may be a
+// copy of another request, and its address may be forged.
 func IsEarly(r *http.Request) bool { return r.TLS != nil && !r.TLS.HandshakeComplete }
 
 // Limit limits the time for the body to Within from now. Call it first for every

@@ -135,6 +135,12 @@ type facts []*visit
 
 func (f facts) have(is func(*visit) bool) bool { return slices.ContainsFunc(f, is) }
 
+// before returns the visits before one, in its list of routes and those around it.
+func (f facts) before(v *visit) []*visit {
+	earlier := slices.Clone(f[:slices.Index(f, v)])
+	return slices.DeleteFunc(earlier, func(u *visit) bool { return !v.block.isIn(u.block) })
+}
+
 // application returns how requests come to an upstream from the same site, either by the routes
 // for errors or by the others.
 func (f facts) application(v *visit) (guarded []way, open, scripts bool) {
@@ -385,11 +391,9 @@ func basicAuth(_ facts, v *visit, _ way) [][]any {
 	return when(ok && asksForPasswords(h) && v.open == nil)
 }
 
-// cachedFirst finds a cache before a gate, in the gate's list of routes or one around it.
+// cachedFirst finds a cache before a gate.
 func cachedFirst(f facts, v *visit, _ way) [][]any {
-	return when(!v.failed && slices.ContainsFunc(f[:slices.Index(f, v)], func(u *visit) bool {
-		return isCache(u.handler) && u.open != nil && v.block.isIn(u.block)
-	}))
+	return when(!v.failed && slices.ContainsFunc(f.before(v), func(u *visit) bool { return isCache(u.handler) && u.open != nil }))
 }
 
 // cachedForAll finds a cache whose configuration does not name the header of the user.
@@ -434,8 +438,8 @@ func unguarded(f facts, v *visit, _ way) (found [][]any) {
 	if v.Gate == nil {
 		return when(true, v.first.upstream)
 	}
-	for _, u := range f[:slices.Index(f, v)] {
-		found = append(found, when(u.first != nil && u.guarded == nil && !u.failed && v.block.isIn(u.block), u.upstream)...)
+	for _, u := range f.before(v) {
+		found = append(found, when(u.first != nil && u.guarded == nil && !u.failed, u.upstream)...)
 	}
 	return found
 }

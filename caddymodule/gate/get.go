@@ -99,3 +99,34 @@ func (h *Handler) serveKeySet(w http.ResponseWriter, r *http.Request, t target) 
 	bodies.Write(w, http.StatusOK, "public, max-age=300", keys)
 	return nil, nil
 }
+
+// checkMethod refuses a method that the target does not have. The routes below auth/ and me/
+// check theirs themselves.
+func (h *Handler) checkMethod(r *http.Request, t target) error {
+	m := r.Method
+	allowed := m == http.MethodGet
+	switch t.kind {
+	case apiDocument, challenge, clientConfig:
+	case clientModule, keySet, logoutPage, securityPage, pageFile, passwordURL, passkeyURL, health:
+		allowed = allowed || m == http.MethodHead
+	case loginPage:
+		allowed = allowed || m == http.MethodHead || m == http.MethodPost && h.app.Companies[t.company].AnswersByForm()
+	case sessionRoute:
+		allowed = allowed || h.Cookie != "" && (m == http.MethodPost || m == http.MethodDelete)
+	default:
+		return nil
+	}
+	switch {
+	case allowed:
+		return nil
+	case t.kind == sessionRoute && h.Cookie != "":
+		return errSessionMethod
+	default:
+		return errGetOnly
+	}
+}
+
+var (
+	errGetOnly       = wire.NotAllowed(http.MethodGet, "Use GET.")
+	errSessionMethod = wire.NotAllowed("GET, POST, DELETE", "Use GET, POST or DELETE.")
+)

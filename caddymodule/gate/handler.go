@@ -370,7 +370,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 	}
 	defer bodies.Limit(w, r)()
 	switch {
-	case bodies.IsEarly(r): // limits must not count for an address that the client made up; the rest is refused, too, to keep it simple
+	case bodies.IsEarly(r): // its address may be forged, and limits count for addresses
 		h.refuse(w, r, wire.ErrEarlyData)
 	case h.mayRepeat(r, t):
 		h.serveOnce(w, r, t)
@@ -395,37 +395,6 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, t target) {
 		bodies.WriteJSON(w, http.StatusOK, body)
 	}
 }
-
-// checkMethod refuses a method that the target does not have. The routes below auth/ and me/
-// check theirs themselves.
-func (h *Handler) checkMethod(r *http.Request, t target) error {
-	m := r.Method
-	allowed := m == http.MethodGet
-	switch t.kind {
-	case apiDocument, challenge, clientConfig:
-	case clientModule, keySet, logoutPage, securityPage, pageFile, passwordURL, passkeyURL, health:
-		allowed = allowed || m == http.MethodHead
-	case loginPage:
-		allowed = allowed || m == http.MethodHead || m == http.MethodPost && h.app.Companies[t.company].AnswersByForm()
-	case sessionRoute:
-		allowed = allowed || h.Cookie != "" && (m == http.MethodPost || m == http.MethodDelete)
-	default:
-		return nil
-	}
-	switch {
-	case allowed:
-		return nil
-	case t.kind == sessionRoute && h.Cookie != "":
-		return errSessionMethod
-	default:
-		return errGetOnly
-	}
-}
-
-var (
-	errGetOnly       = wire.NotAllowed(http.MethodGet, "Use GET.")
-	errSessionMethod = wire.NotAllowed("GET, POST, DELETE", "Use GET, POST or DELETE.")
-)
 
 // has reports whether the site answers this target itself. Some exist only with an
 // option.
@@ -554,6 +523,7 @@ func (h *Handler) withService(ctx context.Context, f func(*flows.Service) error)
 	return h.withServiceOf(ctx, h.app, f)
 }
 
+// withServiceOf is withService with the service of an app.
 func (h *Handler) withServiceOf(ctx context.Context, a *app.App, f func(*flows.Service) error) (err error) {
 	a.BeginCall()
 	defer a.EndCall()

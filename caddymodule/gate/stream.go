@@ -165,8 +165,10 @@ func (s *stream) ask(least time.Duration) (late time.Duration, err error) {
 	defer cancel()
 	check := func(service *flows.Service) error { return service.CheckLive(ctx, s.session) }
 	err = s.handler.withService(ctx, check)
-	if running := app.Running(); errors.Is(err, wire.ErrUnavailable) && running != nil && running != s.handler.app {
-		err = s.handler.withServiceOf(ctx, running, check) // after a reload, our own stores may be closed
+	if errors.Is(err, wire.ErrUnavailable) { // after a reload, our own stores may be closed
+		if running := app.Running(); running != nil && running != s.handler.app {
+			err = s.handler.withServiceOf(ctx, running, check)
+		}
 	}
 	switch {
 	case err == nil:

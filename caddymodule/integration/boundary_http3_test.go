@@ -107,8 +107,7 @@ func (s *h3site) h3() *h3stream {
 	return &h3stream{s.t, stream}
 }
 
-// early sends a request in early data, of a client whose address nobody has proved: it hears
-// the server, and sends nothing more.
+// early sends a request in early data and reads the answer. It never completes the handshake.
 func (s *h3site) early(body string, fields ...string) (status, answer string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)

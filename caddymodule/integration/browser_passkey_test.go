@@ -70,11 +70,10 @@ func TestBrowserAndPasskeys(t *testing.T) {
 	s.run("offered after a login", func(t *testing.T) { browserIsOfferedAPasskey(t, s) }) // also by another config
 }
 
-// The passkeys of some password managers do not become JSON by themselves.
-func browserHasAPasswordManager(t *testing.T, s *site) {
-	b := newBrowser(t)
-	b.startsWith(`if (globalThis.PublicKeyCredential) PublicKeyCredential.prototype.toJSON = () => { throw new TypeError('Illegal invocation') }`)
-	b.logsIn(s.URL+"/acme/security", "frank", testPassword)
+// addsPasskey logs a user in, adds a passkey and logs the user out.
+func (b *tab) addsPasskey(s *site, loginID string) {
+	b.t.Helper()
+	b.logsIn(s.URL+"/acme/security", loginID, testPassword)
 	b.sees("security", "#passkeys")
 	b.authenticator(true)
 	b.chooses("security.passkeys.add")
@@ -82,6 +81,13 @@ func browserHasAPasswordManager(t *testing.T, s *site) {
 	b.do(chromedp.Click(chromedp.CSS("#passkeys .main")))
 	b.tells("passkeys", "security.passkeys.done")
 	b.logsOut(s)
+}
+
+// The passkeys of some password managers do not become JSON by themselves.
+func browserHasAPasswordManager(t *testing.T, s *site) {
+	b := newBrowser(t)
+	b.startsWith(`if (globalThis.PublicKeyCredential) PublicKeyCredential.prototype.toJSON = () => { throw new TypeError('Illegal invocation') }`)
+	b.addsPasskey(s, "frank")
 	b.open(s.URL + "/home")
 	b.sees("login", idField)
 	b.chooses("login.passkey")
@@ -94,14 +100,7 @@ func browserHasAPasswordManager(t *testing.T, s *site) {
 func browserLogsInWithAPasskey(t *testing.T, s *site) {
 	b := newBrowser(t)
 	b.choosesPasskeys()
-	b.logsIn(s.URL+"/acme/security", "alice@example.com", testPassword)
-	b.sees("security", "#passkeys")
-	b.authenticator(true)
-	b.chooses("security.passkeys.add")
-	b.sees("security-passkey", "#passkeys .main")
-	b.do(chromedp.Click(chromedp.CSS("#passkeys .main")))
-	b.tells("passkeys", "security.passkeys.done")
-	b.logsOut(s)
+	b.addsPasskey(s, "alice@example.com")
 
 	b.open(s.URL + "/umbra/login")
 	b.sees("login", idField)

@@ -63,13 +63,13 @@ func (s *Signer) Assertion(ctx context.Context, issuer string, session record.Se
 	if !ok {
 		return "", &wire.Refusal{Err: wire.ErrRestricted, RetryAfter: s.TTL, Message: "The session is used on too many hosts at once. Wait for the number of seconds in Retry-After, then try again."}
 	}
-	if made := of.made.Load(); made.serves(session.Profile, now, s.TTL*2/3) {
+	if made := of.made.Load(); made.serves(session.Profile, now, renewAfter(s.TTL)) {
 		return made.token, nil
 	}
 	of.signing.Lock()
 	defer of.signing.Unlock()
 	made := of.made.Load()
-	if made.serves(session.Profile, now, s.TTL*2/3) {
+	if made.serves(session.Profile, now, renewAfter(s.TTL)) {
 		return made.token, nil // another request has signed it meanwhile
 	}
 	// Keys may wait for a store that does not answer, if none could be loaded for long.
@@ -149,6 +149,9 @@ type signedToken struct {
 	at      time.Time
 }
 
+// renewAfter is the age from which an assertion is signed again.
+func renewAfter(ttl time.Duration) time.Duration { return ttl * 2 / 3 }
+
 // serves reports whether there is an assertion for the profile that is younger than age.
 func (m *signedToken) serves(profile record.Profile, now time.Time, age time.Duration) bool {
 	return m != nil && m.profile == profile && now.Sub(m.at) < age
@@ -184,7 +187,7 @@ func (s *shard) find(session record.TokenHash, issuer string, now time.Time, ttl
 		if len(known) == maxIssuers {
 			old := slices.IndexFunc(known, func(of *cacheEntry) bool {
 				made := of.made.Load()
-				return made == nil || now.Sub(made.at) >= ttl*2/3
+				return made == nil || now.Sub(made.at) >= renewAfter(ttl)
 			})
 			if old < 0 {
 				return nil, false

@@ -196,7 +196,7 @@ func (ad *Admin) finish(ctx context.Context, before, stored record.Account, chan
 	var lockErr error
 	if slices.Contains(changes.Fields, "password") && stored.PasswordHash != "" { // Update has cleared the account's own count
 		err := ad.ClearPublic(ctx, ad.Company, stored, []record.FailureKind{record.WrongPasswords})
-		lockErr = adminError("the change is stored, but the login ids may still be locked: unlock the account; clearing their counts of wrong passwords", err)
+		lockErr = adminError("clearing the counts of wrong passwords of the login ids", err)
 	}
 	for _, more := range []struct {
 		field string

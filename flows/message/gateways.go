@@ -89,7 +89,7 @@ func (g Gateways) Send(ctx context.Context, m Message) error {
 	failed := errors.New("no gateway serves this phone: add its calling code to countries of one")
 	for i, gateway := range g.Serving(m.To) {
 		if i > 0 && ctx.Err() != nil {
-			break // it would seem to have failed, although nobody has asked it
+			break // there is no time to ask this one, so it has not failed
 		}
 		err := gateway.Send(ctx, m)
 		if asked, ok := ctx.Value(askedKey{}).(func(string, error)); ok {

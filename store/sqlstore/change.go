@@ -72,13 +72,13 @@ func (s Accounts) Update(
 		values := append([]any{id, a.Generation, a.InactiveGeneration, record.Micros(a.Updated)}, accountValues(a)...)
 		tx.Later(ctx, updateAccount, values...)
 		storeKeys(ctx, tx, before, a)
-		if ends && !a.SpareTokens {
-			tx.Later(ctx, deleteTokens, id)
-		}
-		if ends && a.PasswordHash != "" && a.PasswordHash != before.PasswordHash {
-			tx.Later(ctx, deleteFailures, company, id, "", string(record.WrongPasswords))
-		}
 		if ends {
+			if !a.SpareTokens {
+				tx.Later(ctx, deleteTokens, id)
+			}
+			if a.PasswordHash != "" && a.PasswordHash != before.PasswordHash {
+				tx.Later(ctx, deleteFailures, company, id, "", string(record.WrongPasswords))
+			}
 			s.revokeLater(ctx, tx, record.Revocation{Company: company, Account: id, Generation: a.Generation, Keep: a.Keep}, a.Outbox)
 		} else {
 			s.insertEvents(ctx, tx, company, id, a.Outbox)

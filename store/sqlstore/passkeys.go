@@ -82,7 +82,6 @@ const (
 		WHERE company = $1 AND credential = $2 AND (sign_count < $3 OR sign_count = 0 AND $3 = 0)`
 	renamePasskey = `UPDATE passkeys SET name = $4 WHERE company = $1 AND account = $2 AND credential = $3`
 	deletePasskey = `DELETE FROM passkeys WHERE company = $1 AND account = $2 AND credential = $3`
-	generationOf  = `SELECT generation FROM accounts WHERE ` + oneAccount
 	// Returns nothing if a deleted passkey was the account's last way to log in.
 	nextGeneration = `
 		UPDATE accounts SET generation = generation + 1, updated = $3
@@ -110,18 +109,17 @@ func (s Accounts) DeletePasskey(
 	ctx context.Context, now time.Time, company string, account, generation int64, credential []byte, keep record.TokenHash, events ...record.OutboxEvent,
 ) (next int64, err error) {
 	err = transact(ctx, s, "accounts.delete_passkey: deleting passkey", func(ctx context.Context, tx Queries) error {
-		var present int64
-		tx.Later(ctx, s.accountLock, company, account)
-		if err := tx.Row(ctx, generationOf, company, account).Scan(&present); err != nil {
+		a, err := s.lockAndLoad(ctx, tx, company, account)
+		if err != nil {
 			return err
 		}
 		if err := ExecOr(ctx, tx, record.ErrNotFound, deletePasskey, company, account, credential); err != nil {
 			return err
 		}
-		if generation != 0 && generation != present {
+		if generation != 0 && generation != a.Generation {
 			return record.ErrConflict
 		}
-		err := tx.Row(ctx, nextGeneration, company, account, record.Micros(now)).Scan(&next)
+		err = tx.Row(ctx, nextGeneration, company, account, record.Micros(now)).Scan(&next)
 		if errors.Is(err, sql.ErrNoRows) {
 			return record.ErrLastPasskey
 		}

@@ -321,7 +321,7 @@ export function connect({ company, apiKey, cookie = false, remember, rememberDev
   }
 
   // keepStepUp keeps a step-up by SMS, without the session's token, and forgets any other.
-  function keepStepUp({ token, ...kept } = {}) {
+  function keepStepUp({ token, notice, ...kept } = {}) {
     if (kept.factor === 'sms') tab.setItem(stepUpName, JSON.stringify(kept));
     else tab.removeItem(stepUpName);
   }
