@@ -136,6 +136,7 @@ func TestANewPasswordEndsItsLockWhateverFailsThen(t *testing.T) {
 		if err != nil && !errors.Is(err, wire.ErrUnavailable) {
 			t.Fatal(err)
 		}
+		storetest.Eventually(t, 10*time.Second, "the end of the notice", func() bool { return b.Waiting() == 0 })
 		b.Accounts = whole
 	}
 	must(t, b.login(newSecret))
