@@ -21,10 +21,11 @@ type Repeatable struct {
 	Credentials []string      // what came in headers, in an order that says what is what
 	Body        []byte        // as sent
 	KeepFor     time.Duration // how long the answer is kept
-	// Address is the client's if the route takes no token, else empty. Of such requests
-	// at most 60 a minute are kept for an address. The others are answered as without a
-	// Key.
+	// Address is the client's, or empty for a client that has proved who it is. Of an address
+	// at most 60 requests a minute without a token are kept, and 600 with one, which strangers
+	// can get or make up. The others are answered as without a Key.
 	Address string
+	Token   bool // the route takes a token
 	// Later runs a function that the answer need not wait for.
 	Later func(func())
 }
@@ -54,7 +55,10 @@ const (
 	firstPoll, lastPoll = 10 * time.Millisecond, 250 * time.Millisecond
 )
 
-var keptPerAddress = tenant.Rate{N: 60, Per: time.Minute}
+var (
+	keptPerAddress = tenant.Rate{N: 60, Per: time.Minute}
+	keptWithToken  = tenant.Rate{N: 600, Per: time.Minute}
+)
 
 // Once calls work, unless another request with the same Route, Credentials and Key was
 // answered before, on any node: then it returns that answer, and replayed. While another is
@@ -73,7 +77,11 @@ func (s *Service) Once(ctx context.Context, r Repeatable, work func(context.Cont
 	}
 	parts := slices.Concat([]string{r.Route, r.Key, string(r.Body)}, r.Credentials)
 	var counters []record.Counter
-	if r.Address != "" {
+	switch {
+	case r.Address == "":
+	case r.Token:
+		counters = limits.PerAddress(keys, "", "retries-with-token", r.Address, keptWithToken)
+	default:
 		counters = limits.PerAddress(keys, "", "retries", r.Address, keptPerAddress)
 	}
 	c := claim{s, keys.RetryName(slices.Concat([]string{r.Route, r.Key}, r.Credentials)...), rand.Text()}

@@ -31,6 +31,7 @@ var answerCases = []sessionsCase{
 			must(t, second(claim(two, lease, "second")))
 			wantErr(t, "Keep of one whose lease is over", one.Keep(bg, lease, "name", "first", []byte("late"), end), record.ErrConflict)
 			must(t, two.Keep(bg, lease, "name", "second", nil, lease)) // gives it back
+			wantErr(t, "a longer lease that comes late", two.Keep(bg, lease.Add(-time.Second), "name", "second", nil, end), record.ErrConflict)
 			must(t, second(claim(one, lease, "third")))
 			answer := []byte("any bytes \x00\xff")
 			must(t, one.Keep(bg, lease, "name", "third", answer, end))

@@ -65,10 +65,9 @@ func (h *Handler) serveOnce(w http.ResponseWriter, r *http.Request, t target) {
 			Credentials: slices.Concat(request.APIKeys, []string{device, "credentials"}, credentials),
 			Body:        t.once.body,
 			KeepFor:     keptAnswers,
+			Address:     clientAddress(r),
+			Token:       t.kind != authRoute || t.route.TakesToken(),
 			Later:       h.app.Later,
-		}
-		if t.kind == authRoute && !t.route.TakesToken() {
-			repeatable.Address = clientAddress(r)
 		}
 		answer := &bodies.Recorder{}
 		kept, replayed, err := service.Once(r.Context(), repeatable, func(ctx context.Context) []byte {

@@ -195,10 +195,8 @@ func (r *Relay) sendEvents(ctx context.Context, c *tenant.Company, q record.Outb
 		if r.Now().Add(claimTimeouts / 2 * c.Events.Timeout).After(q.Until) {
 			return done, 0, tries, nil // the claim may expire before the queue is acknowledged
 		}
-		err = nil
-		if c.Events.Wants(e.Type) { // the configuration may have changed
-			err = panics.Contain(func() error { return c.Events.Receiver.Deliver(ctx, e) })
-		}
+		// Even of a type that is no longer listed: this node may have the older configuration.
+		err := panics.Contain(func() error { return c.Events.Receiver.Deliver(ctx, e) })
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return done, 0, tries, nil

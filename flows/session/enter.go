@@ -222,7 +222,8 @@ func (c *Call) codeOf(next *record.Session, st Step, token string) (*newCode, er
 }
 
 // storeAndSend stores the session of a step, does what else must succeed, and sends the
-// code. If that fails, the session before it stays valid, or a first one is revoked.
+// code. If the code can't be sent, the session before it stays valid. If what else must
+// succeed fails, the user has to log in again.
 func (c *Call) storeAndSend(ctx context.Context, next record.Session, st Step, code *newCode) error {
 	counters := st.Counters
 	if code != nil {

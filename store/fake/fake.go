@@ -503,7 +503,9 @@ func (s sessions) Keep(ctx context.Context, now time.Time, name, holder string, 
 		if before := s.answers[name]; before.holder != holder || !before.until.After(now) || before.answer != nil {
 			return record.ErrConflict
 		}
-		s.answers[name] = answer{holder, slices.Clone(kept), stored(until)}
+		if s.answers[name] = (answer{holder, slices.Clone(kept), stored(until)}); !until.After(now) {
+			delete(s.answers, name)
+		}
 		return nil
 	})
 }

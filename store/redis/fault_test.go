@@ -386,12 +386,15 @@ func TestRedisWaitsForReplicas(t *testing.T) {
 		"End":       with.End(bg, t0, record.Revocation{Company: "acme", Account: 2, Generation: 1}),
 		"End all":   with.End(bg, t0, record.Revocation{Company: "other", Generation: 1}),
 		"DeleteID":  second(with.DeleteID(bg, t0, "acme", 1, "id of deleted by ID")),
+		// Repeated, it finds nothing to end.
+		"DeleteOthers":       second(with.DeleteOthers(bg, t0, "acme", 1, hash("kept"))),
+		"DeleteOthers again": second(with.DeleteOthers(bg, t0, "acme", 1, hash("kept"))),
 	} {
 		if err == nil || record.IsAnswer(err) {
 			t.Errorf("%s: got %v, want an error that says nothing", method, err)
 		}
 	}
-	// A call that changes nothing does not wait for replicas.
+	// Any other call that changes nothing does not wait for replicas.
 	wantErr(t, "Delete", with.Delete(bg, hash("nobody")), record.ErrNotFound)
 	wantFull(t, "Charge", with.Charge(bg, t0, counter), counter.Key, t0.Add(time.Minute))
 	must(t, with.Touch(bg, t0, hash("touched"), t0.Add(time.Hour)))

@@ -16,11 +16,12 @@ const (
 	claimAnswer = `
 		INSERT INTO answers (name, holder, until) VALUES (?1, ?2, ?3)
 		ON CONFLICT (name) DO UPDATE SET holder = ?2, answer = NULL, until = ?3 WHERE until <= ?4`
+	endClaim   = `DELETE FROM answers WHERE name = ?1 AND holder = ?2 AND until > ?3 AND answer IS NULL`
 	keepAnswer = `UPDATE answers SET answer = ?1, until = ?2 WHERE name = ?3 AND holder = ?4 AND until > ?5 AND answer IS NULL`
 )
 
-// Claim reads before it writes, so that those who wait for an answer do not queue for the
-// writer.
+// Claim reads before it writes, so that neither those who wait for an answer nor a flood
+// beyond the counters queue for the writer.
 func (s sessions) Claim(
 	ctx context.Context, now time.Time, name, holder string, until time.Time, counters ...record.Counter,
 ) (answer []byte, err error) {
@@ -35,6 +36,9 @@ func (s sessions) Claim(
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
+		if err := s.look(ctx, now, counters); err != nil {
+			return err
+		}
 		return s.write(ctx, func(ctx context.Context, tx *queries) error {
 			err := sqlstore.ExecOr(ctx, tx, record.ErrConflict, claimAnswer, name, holder, record.Micros(until), record.Micros(now))
 			if err != nil {
@@ -47,6 +51,9 @@ func (s sessions) Claim(
 }
 
 func (s sessions) Keep(ctx context.Context, now time.Time, name, holder string, answer []byte, until time.Time) error {
-	return sqlstore.Change(ctx, s, "sessions.keep: keeping an answer", record.ErrConflict, keepAnswer,
-		answer, record.Micros(until), name, holder, record.Micros(now))
+	const what = "sessions.keep: keeping an answer"
+	if !until.After(now) { // else a renewal that overtakes the end would bring the claim back
+		return sqlstore.Change(ctx, s, what, record.ErrConflict, endClaim, name, holder, record.Micros(now))
+	}
+	return sqlstore.Change(ctx, s, what, record.ErrConflict, keepAnswer, answer, record.Micros(until), name, holder, record.Micros(now))
 }
