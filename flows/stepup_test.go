@@ -105,8 +105,12 @@ func TestEachFactorRaisesASession(t *testing.T) {
 				t.Errorf("the events are %+v", raised)
 			}
 			s.wrong(wire.ErrValidation, "stepup/check", token, body) // the step-up was used
-			if left := s.load().BackupCodes; factor == "backup" && left != before-1 {
-				t.Errorf("%d backup codes are left of %d", left, before)
+			a := s.load()
+			if factor == "backup" && a.BackupCodes != before-1 {
+				t.Errorf("%d backup codes are left of %d", a.BackupCodes, before)
+			}
+			if proven := len(named(events(), record.ContactVerified)); a.PhoneVerified.IsZero() == (factor == "sms") || proven != map[bool]int{true: 1}[factor == "sms"] {
+				t.Errorf("the phone was proven at %v, with %d events", a.PhoneVerified, proven)
 			}
 		})
 	}
