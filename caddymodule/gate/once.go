@@ -89,13 +89,6 @@ func (h *Handler) serveOnce(w http.ResponseWriter, r *http.Request, t target) {
 	}
 }
 
-// isEarly reports whether an error may have come before the API key, the token and the body
-// were accepted.
-func isEarly(err error) bool {
-	code := wire.CodeOf(err)
-	return err != nil && (slices.Contains(flows.Common, code) || slices.Contains(flows.TokenErrors, code))
-}
-
 // body returns the body of a request, which may have been read before.
 func (h *Handler) body(w http.ResponseWriter, r *http.Request, t target) ([]byte, error) {
 	if t.once != nil {

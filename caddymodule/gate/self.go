@@ -74,15 +74,13 @@ func (h *Handler) serveSelf(w http.ResponseWriter, r *http.Request, t target) (b
 				}
 				return body, err
 			},
+			Accepted: t.once.accept,
 			LoggedOut: func() {
 				if _, byCookie := h.sentCredentials(r); byCookie {
 					h.clearCookie(w)
 				}
 			},
 		})
-		if !isEarly(err) {
-			t.once.accept()
-		}
 		return err
 	})
 	h.app.WarnUnanswered(h.log, err)

@@ -127,6 +127,11 @@ func TestARequestIsAnsweredAgain(t *testing.T) {
 		change["new_password"] = "a fine new secret!"
 		s.do(keyed(s.meRequest("POST", "password", token, change), key)).want(wire.ErrOtherBody)
 		s.do(keyed(s.meRequest("DELETE", "devices", token, nil), "a b")).want(wire.ErrValidation)
+		for path, body := range map[string]fields{"phone": {"phone": "abc"}, "totp/confirm": {"code": "123456"}} { // the body was accepted, so they count as changes
+			if a := s.twice(func() *http.Request { return s.meRequest("POST", path, token, body) }); a.Status == 200 {
+				t.Errorf("%s: got %s", path, a.Body)
+			}
+		}
 	})
 	s.run("a logout by cookie", func(t *testing.T) {
 		token := s.login("alice@example.com")

@@ -92,6 +92,7 @@ type Call struct {
 	FreshFor   time.Duration          // the age up to which a login allows changes
 	MFAMissing bool                   // some changes need a factor more than the session was given
 	ReadBody   func() ([]byte, error) // reads the body of the request
+	Accepted   func()                 // is called once the body was accepted
 	LoggedOut  func()                 // is called after the session of the request was revoked
 	ID         string                 // of the session or other thing in the path
 
@@ -118,6 +119,7 @@ func (r *Route) Serve(c Call) (answer any, err error) {
 		if err != nil {
 			return nil, err
 		}
+		c.Accepted()
 		if r.IsChange(c.Self, c.ID) {
 			if err := c.BeginChange(c.Context(), c.kind); err != nil {
 				return nil, err
@@ -170,10 +172,11 @@ func with[Body any](serve func(*Call, Body) (any, error)) func(*Call) (any, erro
 		if err == nil {
 			err = wire.Decode(sent, &body)
 		}
-		if err == nil {
-			err = c.BeginChange(c.Context(), c.kind)
-		}
 		if err != nil {
+			return nil, err
+		}
+		c.Accepted()
+		if err := c.BeginChange(c.Context(), c.kind); err != nil {
 			return nil, err
 		}
 		return serve(c, body)
