@@ -12,6 +12,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/manage"
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
+	"github.com/mnemogate/mnemogate/flows/session"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
@@ -209,6 +210,52 @@ func TestRecoveryMethods(t *testing.T) {
 			wantError(t, err, c.fails)
 		} else if err != nil || reply.Verification != c.want {
 			t.Errorf("%v: got %s, %v", c.allowed, reply.Verification, err)
+		}
+	}
+}
+
+// Users keep the contact that they need to recover. A phone that gets no codes is no way to
+// recover, and hardened companies allow fewer ways.
+func TestAnAccountKeepsAWayToRecover(t *testing.T) {
+	const phoneAlone, phoneOrQuestion = "PHONE MAIL", "PHONE MAIL QUESTION"
+	for name, c := range map[string]struct {
+		methods  string
+		prepare  func(c *tenant.Company)
+		hardened bool // whether that company lets its users remove their email
+		open     bool
+	}{
+		"a phone that gets codes":              {phoneAlone, func(*tenant.Company) {}, true, true},
+		"a phone in a country without SMS":     {phoneAlone, func(c *tenant.Company) { c.Limits.SMSCountries = []string{"+371"} }, false, false},
+		"no gateway":                           {phoneAlone, func(c *tenant.Company) { c.SMS = nil }, false, false},
+		"no gateway, and a question":           {phoneOrQuestion, func(c *tenant.Company) { c.SMS = nil }, false, true},
+		"a phone that is the second factor":    {phoneAlone, func(c *tenant.Company) { c.SecondFactor = tenant.SecondFactorRequired }, false, true},
+		"a phone that is the one of no method": {"MAIL", func(*tenant.Company) {}, false, false},
+	} {
+		for hardened, want := range map[bool]bool{true: c.hardened, false: c.open} {
+			t.Run(fmt.Sprint(name, ", hardened ", hardened), func(t *testing.T) {
+				b := newHarness(t)
+				own, err := b.authorize(b.must("auth/checkcredentials", "", credentials(nil)).SessionToken)
+				must(t, err)
+				b.company.Hardened = hardened
+				b.company.Recovery.Methods = nil
+				for _, m := range strings.Fields(c.methods) {
+					b.company.Recovery.Methods = append(b.company.Recovery.Methods, tenant.Method(m))
+				}
+				c.prepare(b.company)
+				user, err := manage.NewSelf(t.Context(), b.Manager, b.company, own, session.Client{Address: home})
+				must(t, err)
+				if got := user.CanRemoveContact(record.Email); got != want {
+					t.Errorf("removable: %v, want %v", got, want)
+				}
+				if err := manage.ForUser(user.RemoveOwnContact(t.Context(), record.Email)); (err == nil) != want || !want && !errors.Is(err, wire.ErrConflict) {
+					t.Errorf("got %v, want success: %v", err, want)
+				}
+				a := b.load()
+				a.Email, a.PasswordHash, a.Identities = "", "", nil // a password must be set by a recovery, or codes must come
+				if got, want := user.IsUsable(a), want || b.company.SendsCodesTo(a.Phone); got != want {
+					t.Errorf("usable: %v, want %v", got, want)
+				}
+			})
 		}
 	}
 }

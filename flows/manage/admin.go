@@ -81,9 +81,8 @@ func (ad *Admin) Create(ctx context.Context, ch Change) (record.Account, error) 
 // IsUsable reports whether somebody can log in to an account, now or after a recovery. It
 // says yes of one whose status forbids logins.
 func (ad *Admin) IsUsable(a record.Account) bool {
-	_, lost := ad.Company.RecoveryMethod("", a)
 	return a.Status != record.StatusActive || len(a.Identities) > 0 || a.Passkeys > 0 ||
-		a.HasLoginID() && (a.PasswordHash != "" || ad.Company.SendsCodesTo(a.Phone) || lost == nil)
+		a.HasLoginID() && (a.PasswordHash != "" || ad.Company.SendsCodesTo(a.Phone) || ad.Company.CanRecover(a))
 }
 
 // Delete removes an account with all its data and revokes its sessions. An operator who

@@ -17,7 +17,7 @@ func (c *Company) RecoveryMethod(wanted Method, a record.Account) (Method, error
 		return wanted, notSet(wanted, a)
 	}
 	for _, m := range c.Recovery.Methods {
-		if notSet(m, a) == nil && (m != ByPhone || c.SendsCodesTo(a.Phone)) {
+		if c.canUse(m, a) {
 			return m, nil
 		}
 	}
@@ -25,6 +25,11 @@ func (c *Company) RecoveryMethod(wanted Method, a record.Account) (Method, error
 		return "", wire.ErrMethodRestricted
 	}
 	return c.Recovery.Methods[0], notSet(c.Recovery.Methods[0], a)
+}
+
+// canUse reports whether an account can use a method, if no budget is used up.
+func (c *Company) canUse(m Method, a record.Account) bool {
+	return notSet(m, a) == nil && (m != ByPhone || c.SendsCodesTo(a.Phone))
 }
 
 // notSet returns the error for what the account lacks to use a method, or nil.
@@ -51,21 +56,21 @@ func (c *Company) BlindRecoveryMethod(wanted Method, a record.Account) (record.A
 	if !slices.Contains(methods, wanted) {
 		return record.Account{}, wanted, wire.ErrMethodRestricted
 	}
-	bothFactors := wanted == ByPhone && c.NeedsSecondFactor(a) // one phone must not serve as both
-	if a.ID == 0 || CheckStatus(a) != nil || notSet(wanted, a) != nil || bothFactors {
+	if a.ID == 0 || CheckStatus(a) != nil || notSet(wanted, a) != nil || c.isBothFactors(wanted, a) {
 		return record.Account{CompanyGeneration: a.CompanyGeneration}, wanted, nil
 	}
 	return a, wanted, nil
 }
 
+// isBothFactors reports whether the phone that a method needs is the account's second factor,
+// too. With hardened, one phone must not serve as both.
+func (c *Company) isBothFactors(m Method, a record.Account) bool {
+	return m == ByPhone && c.NeedsSecondFactor(a)
+}
+
 // CanRecover reports whether the owner of an account can recover it by any method.
 func (c *Company) CanRecover(a record.Account) bool {
-	if !c.Hardened {
-		_, err := c.RecoveryMethod("", a)
-		return err == nil
-	}
 	return slices.ContainsFunc(c.Recovery.Methods, func(m Method) bool {
-		found, _, err := c.BlindRecoveryMethod(m, a)
-		return err == nil && found.ID != 0
+		return c.canUse(m, a) && (!c.Hardened || m != ByQuestion && !c.isBothFactors(m, a))
 	})
 }
