@@ -1,6 +1,7 @@
 package flows_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -376,6 +377,13 @@ func TestRemovingPasskeys(t *testing.T) {
 		t.Errorf("the last way to log in, where nothing sends SMS: %v", err)
 	}
 	b.company.SMS = sender
+	b.update(false, func(a *record.Account) { a.Phone, a.Email, a.LoginName, a.PasswordHash = "", "", "", "h" })
+	for actor, remove := range map[string]func(context.Context, string, string, string) error{"a user": user.RemovePasskey, "an operator": ad.RemovePasskey} {
+		if err := remove(t.Context(), mnemocode, id(one), ""); !errors.Is(err, manage.ErrLastPasskey) {
+			t.Errorf("%s, a password of an account without a login id: %v", actor, err)
+		}
+	}
+	b.update(false, func(a *record.Account) { a.Phone, a.PasswordHash = phone, "" })
 	if err := ad.RemovePasskey(t.Context(), mnemocode, id(one), ""); err != nil {
 		t.Error(err)
 	}

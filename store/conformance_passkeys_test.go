@@ -95,7 +95,7 @@ var passkeyCases = []accountsCase{
 	},
 	{
 		name:    "deleting passkeys",
-		promise: "DeletePasskey removes a passkey of the account and stores a pending revocation that spares keep, unless the account has another generation than the caller assumes. It leaves no account without a passkey, password, phone and identity.",
+		promise: "DeletePasskey removes a passkey of the account and stores a pending revocation that spares keep, unless the account has another generation than the caller assumes. It leaves no account without a passkey, a phone, an identity, and a password with a login id.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			keep := record.HashToken("keep")
 			a, b := create(t, one, plain("acme", "m1")), create(t, one, plain("acme", "m2"))
@@ -117,17 +117,27 @@ var passkeyCases = []accountsCase{
 			wantEqual(t, "pending", pendingRevocations(t, two), map[record.Revocation]bool{pending: true})
 
 			last := get[[]record.Passkey](t)(two.Passkeys(bg, "acme", a.ID))[0]
-			for _, change := range []func(*record.Account){
-				func(a *record.Account) { a.PasswordHash = "h" },
-				func(a *record.Account) { a.Phone = "+37060012345" },
-				func(a *record.Account) { a.Identities = []record.Identity{{Provider: 1, Subject: "s"}} },
+			for _, c := range []struct {
+				change func(*record.Account)
+				want   error
+			}{
+				{func(a *record.Account) { a.PasswordHash, a.Email = "h", "a@example.com" }, nil},
+				{func(a *record.Account) { a.PasswordHash, a.LoginName = "h", "a" }, nil},
+				{func(a *record.Account) { a.Phone = "+37060012345" }, nil},
+				{func(a *record.Account) { a.Identities = []record.Identity{{Provider: 1, Subject: "s"}} }, nil},
+				{func(a *record.Account) { a.PasswordHash = "h" }, record.ErrLastPasskey}, // nobody can say whose it is
+				{func(a *record.Account) { a.Email, a.LoginName = "b@example.com", "b" }, record.ErrLastPasskey},
 			} {
 				way := plain("acme", fmt.Sprint("way ", last.ID()))
-				change(&way)
+				c.change(&way)
 				way = create(t, one, way)
 				last.Account, last.Credential = way.ID, append(last.Credential, 'x')
 				must(t, one.AddPasskey(bg, way, last))
-				wantEqual(t, "generation", get[int64](t)(two.DeletePasskey(bg, t0, "acme", last.Account, way.Generation, last.Credential, record.TokenHash{})), 2)
+				next, err := two.DeletePasskey(bg, t0, "acme", last.Account, way.Generation, last.Credential, record.TokenHash{})
+				wantErr(t, "the last one", err, c.want)
+				if c.want == nil {
+					wantEqual(t, "generation", next, 2)
+				}
 			}
 			must(t, one.Delete(bg, "acme", a.ID, time.Time{}))
 			for _, c := range []string{"1", "2"} {

@@ -207,10 +207,10 @@ type Passkeys interface {
 	// DeletePasskey removes a passkey of an account, increments the Generation of the
 	// account and stores a pending revocation that spares the session keep (none if
 	// keep is zero). It returns the new Generation. It returns ErrLastPasskey if this is
-	// the last passkey of an account without a password, phone and OAuth identity, even
-	// if several callers remove passkeys at once. It returns ErrNotFound if there is no
-	// such passkey, and ErrConflict if the account is not in the given generation, of
-	// which 0 stands for any.
+	// the last passkey of an account without a phone, an OAuth identity, and a password
+	// with a login id, even if several callers remove passkeys at once. It returns
+	// ErrNotFound if there is no such passkey, and ErrConflict if the account is not in
+	// the given generation, of which 0 stands for any.
 	DeletePasskey(ctx context.Context, now time.Time, company string, account, generation int64, credential []byte, keep TokenHash, events ...OutboxEvent) (next int64, err error)
 }
 

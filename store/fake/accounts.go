@@ -537,7 +537,7 @@ func (s accounts) DeletePasskey(ctx context.Context, now time.Time, company stri
 		if generation != 0 && generation != r.Generation {
 			return 0, record.ErrConflict
 		}
-		if r.Phone == "" && r.PasswordHash == "" && len(r.Identities) == 0 && len(r.passkeys) == 1 {
+		if r.Phone == "" && (r.PasswordHash == "" || !r.HasLoginID()) && len(r.Identities) == 0 && len(r.passkeys) == 1 {
 			return 0, record.ErrLastPasskey
 		}
 		i := r.passkey(credential)

@@ -85,7 +85,7 @@ const (
 	// Returns nothing if a deleted passkey was the account's last way to log in.
 	nextGeneration = `
 		UPDATE accounts SET generation = generation + 1, updated = $3
-		WHERE ` + oneAccount + ` AND (phone <> '' OR password_hash <> '' OR
+		WHERE ` + oneAccount + ` AND (phone <> '' OR password_hash <> '' AND (email <> '' OR login_name <> '') OR
 			EXISTS (SELECT 1 FROM identities WHERE account = accounts.id) OR EXISTS (SELECT 1 FROM passkeys WHERE account = accounts.id))
 		RETURNING generation`
 )
