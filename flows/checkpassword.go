@@ -2,6 +2,7 @@ package flows
 
 import (
 	"context"
+	"errors"
 
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/session"
@@ -67,6 +68,9 @@ func (s *Service) enterByPassword(
 		return Reply{}, err
 	}
 	accepted, err := c.Accept(ctx, try.Account, req.AcceptDisclaimers)
+	if refusal, ok := errors.AsType[*wire.Refusal](err); ok && refusal.Err == wire.ErrDisclaimerInvalid {
+		refusal.Captcha = try.CaptchaDue
+	}
 	if err != nil {
 		return Reply{}, err
 	}

@@ -28,7 +28,7 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		"a wrong type": {`{"login_id":1,"password":"b"}`, `{"login_id":true,"password":"b"}`, `{"login_id":["a"],"password":"b"}`, `{"login_id":"a","password":{"hunter2":1}}`,
 			login + `,"accept_disclaimers":"c"}`, login + `,"accept_disclaimers":["c",1]}`, login + `,"accept_disclaimers":["c",null]}`, login + `,"accept_disclaimers":[["c"]]}`},
 		"missing or empty": {`{"login_id":"a"}`, `{"login_id":"","password":"b"}`, `{"login_id":null,"password":"b"}`, login + `,"accept_disclaimers":[""]}`},
-		"too long": {`{"login_id":"` + strings.Repeat("ą", 255) + `","password":"b"}`, login + `,"accept_disclaimers":["` + strings.Repeat("ą", 130) + `"]}`,
+		"too long": {`{"login_id":"` + strings.Repeat("ą", 255) + `","password":"b"}`, login + `,"accept_disclaimers":["` + strings.Repeat("ą", 65) + `"]}`, login + `,"accept_disclaimers":["a@` + strings.Repeat("ą", 65) + `"]}`,
 			login + `,"accept_disclaimers":["c"` + strings.Repeat(`,"c"`, 64) + `]}`},
 	} {
 		for _, body := range bodies {

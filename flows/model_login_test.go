@@ -101,6 +101,7 @@ func (m *model) password(c *modelCall, a *modelAccount, t *modelAttempts, before
 		if !c.company.Hardened || c.device != nil { // otherwise strangers would see the login
 			t.passwords = modelCount{}
 		}
+		c.captchaDue = captchaDue(c.company, t)
 		return
 	}
 	m.failed(c)
@@ -197,7 +198,7 @@ func (m *model) accept(c *modelCall, a *modelAccount) map[string]string {
 				if !listed {
 					maps.Copy(c.session.listed, m.lists(c))
 				}
-				panic(modelRefusal{Code: "auth.disclaimer.invalid", Disclaimers: pending})
+				panic(modelRefusal{Code: "auth.disclaimer.invalid", Disclaimers: pending, Captcha: c.captchaDue})
 			}
 			accepted[d.Code] = d.Version
 		}

@@ -112,6 +112,8 @@ type modelCall struct {
 	session *modelSession // the token's session, once it is found valid
 	undo    func()        // gives back what the call took, if a provider does not answer
 	device  *modelDevice  // the known device that the client is, once that is clear
+
+	captchaDue bool // after a right password
 }
 
 // A modelAnswer holds the parts of an answer that are compared.

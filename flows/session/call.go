@@ -141,6 +141,6 @@ const maxUserAgent = 200
 // what could change how a log or a page shows the rest, such as U+202E.
 func KeptUserAgent(s string) string {
 	s = strconv.Quote(strings.ToValidUTF8(s[:min(len(s), maxUserAgent)], ""))
-	s = s[1 : len(s)-1]
+	s = strings.NewReplacer(`\\`, `\`, `\"`, `"`).Replace(s[1 : len(s)-1]) // these are harmless
 	return strings.ToValidUTF8(s[:min(len(s), maxUserAgent)], "")
 }

@@ -19,6 +19,8 @@ type PasswordAttempt struct {
 	Counts   Counts      // where a wrong password counts
 	Solved   bool        // a captcha was solved, or is never needed
 	Wrong    *wire.Error // the error for a wrong password
+
+	CaptchaDue bool // set by ComparePassword: the next attempt needs a captcha
 }
 
 // TryPassword checks limits and locks, then compares the password of an account. It needs no
@@ -63,13 +65,13 @@ func (m *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *Pa
 		ok = false // as RecordPrivate will say
 	}
 	// The public count comes first: an attempt that it refuses is not counted privately.
-	captcha, err := at.RecordPassword(ctx, t.Counts.Key, ok, t.Solved)
+	t.CaptchaDue, err = at.RecordPassword(ctx, t.Counts.Key, ok, t.Solved)
 	if errors.Is(err, limits.ErrDeviceUnknown) { // its other attempts were faster
 		at.Device = nil
 		if err := at.BeginLogin(ctx); err != nil {
 			return err
 		}
-		captcha, err = at.RecordPassword(ctx, at.FailureKey(t.Account, ""), ok, t.Solved)
+		t.CaptchaDue, err = at.RecordPassword(ctx, at.FailureKey(t.Account, ""), ok, t.Solved)
 	}
 	if err == nil && private {
 		ok, err = at.RecordPrivate(ctx, t.Counts.Private, ok)
@@ -78,7 +80,7 @@ func (m *Manager) ComparePassword(ctx context.Context, at *limits.Attempt, t *Pa
 		return err
 	}
 	if !ok {
-		return &wire.Refusal{Err: t.Wrong, Captcha: captcha}
+		return &wire.Refusal{Err: t.Wrong, Captcha: t.CaptchaDue}
 	}
 	if outdated {
 		m.rehash(ctx, at, &t.Account, password.Normalize(t.Password))

@@ -136,15 +136,21 @@ func checkField(f reflect.StructField, v reflect.Value) error {
 			return Invalid("The field %s has more than %d elements.", fieldName(f), maxDisclaimers)
 		}
 		for _, s := range v {
-			if s == "" || utf8.RuneCountInString(s) > longest {
-				return Invalid("Each element of %s must have 1 to %d characters.", fieldName(f), longest)
+			code, version, _ := strings.Cut(s, "@")
+			if code == "" || max(utf8.RuneCountInString(code), utf8.RuneCountInString(version)) > longestCode {
+				return Invalid("Each element of %s must be a code of 1 to %d characters, or code@version.", fieldName(f), longestCode)
 			}
 		}
 	}
 	return nil
 }
 
-const maxDisclaimers = 64
+// How many disclaimers a request may accept, and the most characters of a code and of a
+// version.
+const (
+	maxDisclaimers = 64
+	longestCode    = 64
+)
 
 // malformed describes what is wrong with a body. It names a field only if the struct has
 // it, because anything else is the client's own text.
