@@ -50,6 +50,15 @@ func TestBadCaptchasAreFailuresOfTheAddress(t *testing.T) {
 	must(t, b.solve(code, stranger, "auth/checkcredentials", "", "good"))
 }
 
+// Interface, Endpoints 2: an error says that the next request needs a captcha.
+func TestPendingDisclaimersNeedTheCaptchaAgain(t *testing.T) {
+	b, _ := newCaptchaHarness(t)
+	b.company.Disclaimers = []wire.Disclaimer{{Code: "terms", Version: "1"}}
+	wantRefusal(t, b.solve(code, home, "auth/checkcredentials", "", "good"), wire.ErrDisclaimerInvalid, true)
+	b.company.Limits.CaptchaAfter = new(1)
+	wantRefusal(t, b.solve(code, home, "auth/checkcredentials", "", ""), wire.ErrDisclaimerInvalid, false)
+}
+
 // Providers trim spaces around a response. mnemogate rejects such a response without
 // asking the provider, and the trimmed one stays unused.
 func TestACaptchaResponseHasNoSpacesAround(t *testing.T) {

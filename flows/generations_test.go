@@ -84,6 +84,7 @@ func TestSessionsKeepTheOriginOfTheLogin(t *testing.T) {
 	for agent, want := range map[string]string{
 		"":                                    "",
 		"curl/8":                              "curl/8",
+		`App/1 ("x\y")`:                       `App/1 ("x\y")`,
 		strings.Repeat("x", 300):              strings.Repeat("x", 200),
 		strings.Repeat("x", 199) + "é and on": strings.Repeat("x", 199),
 		"a\xffb\xc3":                          "ab",

@@ -126,22 +126,6 @@ var counterCases = []sessionsCase{
 		},
 	},
 	{
-		name:    "windows of a clock that was ahead",
-		promise: "A window that ends later than one that opens now, because the clock was ahead, is over. What was used once stays used.",
-		run: func(t *testing.T, one, two record.Sessions) {
-			ahead := t0.Add(2 * time.Hour)
-			c := record.Counter{Key: "a", Limit: 2, Window: time.Minute}
-			must(t, one.Charge(bg, t0.Add(59*time.Second), c, c)) // a request that began sooner sees it
-			wantFull(t, "an earlier request", two.Charge(bg, t0, c), "a", t0.Add(time.Minute+59*time.Second))
-			mark := record.Counter{Key: "mark", Limit: 1, Window: time.Minute}
-			must(t, one.Charge(bg, ahead, c, c, mark))
-			must(t, two.Charge(bg, t0, record.CheckOnly(c)...))
-			must(t, two.Charge(bg, t0, c, c))
-			wantFull(t, "Charge", one.Charge(bg, t0, c), "a", t0.Add(time.Minute))
-			wantFull(t, "a mark", one.Charge(bg, t0, mark), "mark", ahead.Add(time.Minute))
-		},
-	},
-	{
 		name:    "limits of nothing and limits that change",
 		promise: "Limit 0 allows nothing.",
 		run: func(t *testing.T, one, _ record.Sessions) {

@@ -10,7 +10,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 )
@@ -454,17 +453,6 @@ type Counter struct {
 	// CheckOnly makes Charge read the counter without adding to it. A full one still
 	// refuses.
 	CheckOnly bool
-}
-
-// Latest returns the latest end of a window that is open at now. One that ends later was
-// begun while the clock was ahead, and is over: it would refuse for as long as the clock was
-// ahead. A minute more is for windows that later requests have begun. What was used once, whose
-// Limit is 1, stays used.
-func (c Counter) Latest(now time.Time) time.Time {
-	if c.Limit == 1 {
-		return FromMicros(math.MaxInt64)
-	}
-	return now.Add(c.Window + time.Minute)
 }
 
 // CheckOnly returns copies of the counters with CheckOnly set.

@@ -423,20 +423,14 @@ func (s sessions) SpendCode(ctx context.Context, now time.Time, company string, 
 	})
 }
 
-// window returns a counter's open window, or one that opens now.
-func (s *Sessions) window(now time.Time, c record.Counter) count {
-	has := s.counters[c.Key]
-	if !has.until.After(now) || has.until.After(c.Latest(now)) {
-		has = count{until: stored(now.Add(c.Window))}
-	}
-	return has
-}
-
 // full returns the error of Charge if a counter is at its limit.
 func (s *Sessions) full(now time.Time, counters []record.Counter) error {
 	charged := map[string]int{} // a counter can occur twice
 	for _, c := range counters {
-		has := s.window(now, c)
+		has := s.counters[c.Key]
+		if !has.until.After(now) {
+			has = count{until: stored(now.Add(c.Window))}
+		}
 		if has.n+charged[c.Key] >= c.Limit {
 			return &record.FullError{Key: c.Key, Until: has.until}
 		}
@@ -450,7 +444,10 @@ func (s *Sessions) full(now time.Time, counters []record.Counter) error {
 func (s *Sessions) charge(now time.Time, counters []record.Counter) {
 	for _, c := range counters {
 		if c.IsCharged() {
-			has := s.window(now, c)
+			has := s.counters[c.Key]
+			if !has.until.After(now) {
+				has = count{until: stored(now.Add(c.Window))}
+			}
 			has.n++
 			s.counters[c.Key] = has
 		}

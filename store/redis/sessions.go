@@ -444,7 +444,7 @@ func (s sessions) Refund(ctx context.Context, now time.Time, counters ...record.
 func (r *Store) addCounters(keys []string, args []any, now time.Time, counters []record.Counter) ([]string, []any) {
 	for _, c := range counters {
 		keys = append(keys, r.counterTag(c.Key)+"c"+c.Key)
-		args = append(args, c.Limit, c.Window.Microseconds(), record.Micros(c.Latest(now)), !c.CheckOnly)
+		args = append(args, c.Limit, c.Window.Microseconds(), !c.CheckOnly)
 	}
 	return keys, append(args, record.Micros(now), record.KeepExpired.Milliseconds(), len(counters))
 }

@@ -299,9 +299,9 @@ const (
 	chargeCounter = `
 		INSERT INTO counters (key, count, until) VALUES (?1, 1, ?3)
 		ON CONFLICT (key) DO UPDATE
-		SET count = iif(until > ?2 AND until <= ?5, count + 1, 1), until = iif(until > ?2 AND until <= ?5, until, ?3)
-		WHERE until <= ?2 OR until > ?5 OR count < ?4`
-	fullCounter = `SELECT until FROM counters WHERE key = ? AND until > ? AND until <= ? AND count >= ?`
+		SET count = iif(until <= ?2, 1, count + 1), until = iif(until <= ?2, ?3, until)
+		WHERE until <= ?2 OR count < ?4`
+	fullCounter = `SELECT until FROM counters WHERE key = ? AND until > ? AND count >= ?`
 
 	refund      = `UPDATE counters SET count = count - 1 WHERE key = ? AND until > ?`
 	dropCounter = `DELETE FROM counters WHERE key = ? AND count <= 0`
@@ -331,7 +331,7 @@ func (s sessions) Refund(ctx context.Context, now time.Time, counters ...record.
 func charge(ctx context.Context, q sqlstore.Queries, now time.Time, counters []record.Counter) error {
 	for _, c := range counters {
 		if !c.CheckOnly && c.Limit > 0 {
-			n, err := q.Exec(ctx, chargeCounter, c.Key, record.Micros(now), record.Micros(now.Add(c.Window)), c.Limit, record.Micros(c.Latest(now)))
+			n, err := q.Exec(ctx, chargeCounter, c.Key, record.Micros(now), record.Micros(now.Add(c.Window)), c.Limit)
 			if err != nil {
 				return err
 			}
@@ -350,7 +350,7 @@ func charge(ctx context.Context, q sqlstore.Queries, now time.Time, counters []r
 // is 0 has no window, so the error says that it ends one Window from now.
 func full(ctx context.Context, q sqlstore.Queries, now time.Time, c record.Counter) error {
 	full := &record.FullError{Key: c.Key}
-	err := q.Row(ctx, fullCounter, c.Key, record.Micros(now), record.Micros(c.Latest(now)), c.Limit).Scan(sqlstore.Time(&full.Until))
+	err := q.Row(ctx, fullCounter, c.Key, record.Micros(now), c.Limit).Scan(sqlstore.Time(&full.Until))
 	switch {
 	case err == nil:
 		return full

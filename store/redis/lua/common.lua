@@ -39,7 +39,7 @@ end
 -- keys and arguments remain:
 --
 --   KEYS  …, counter, …
---   ARGV  …, limit, window, its latest end, 1 to add or 0 to only look, …, now, how long to keep them after their window, how many
+--   ARGV  …, limit, window, 1 to add or 0 to only look, …, now, how long to keep them after their window, how many
 --
 -- It returns a function that adds to the counters. If one is at its limit, it returns
 -- nil and the script's answer: {0, the counter's number, when its window ends}.
@@ -51,7 +51,6 @@ local function counters()
 	for i = n, 1, -1 do
 		local c = {key = table.remove(KEYS)}
 		c.add = tonumber(table.remove(ARGV))
-		c.latest = tonumber(table.remove(ARGV))
 		c.window = tonumber(table.remove(ARGV))
 		c.limit = tonumber(table.remove(ARGV))
 		list[i] = c
@@ -61,7 +60,7 @@ local function counters()
 		if not counts[c.key] then
 			local stored = redis.call('HMGET', c.key, 'n', 'u')
 			counts[c.key], ends[c.key] = tonumber(stored[1] or 0), tonumber(stored[2] or 0)
-			if ends[c.key] <= now or ends[c.key] > c.latest then
+			if ends[c.key] <= now then
 				counts[c.key], ends[c.key] = 0, now + c.window
 			end
 		end
