@@ -395,7 +395,7 @@ func (c *Company) checkFixed() error {
 			phone := c.effective.ReadPhone(given)
 			switch {
 			case phone == "":
-				return fmt.Errorf("otp fixed: %q is not a possible phone; write it as an international number, as in +37060012345", given)
+				return fmt.Errorf("otp fixed: %q is not a possible phone, or could be two; write it as an international number, as in +37060012345", given)
 			case phones[phone]:
 				return fmt.Errorf("otp fixed: %s has two codes; keep only one", phone)
 			}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -113,6 +114,10 @@ func (c *csvRecords) Next() (int, []byte, error) {
 	return line, encoded, err
 }
 
+// rounded matches a long number as spreadsheets save it unless its cell is formatted as text or
+// whole numbers.
+var rounded = regexp.MustCompile(`^[0-9]([.,][0-9]+)?E\+[0-9]+$`)
+
 // csvValue converts a cell to the field's JSON value.
 func csvValue(column, cell string) (any, error) {
 	if record.FieldNamed(column).Flag != nil {
@@ -125,6 +130,11 @@ func csvValue(column, cell string) (any, error) {
 		return nil, errors.New("it must be true or false")
 	}
 	switch column {
+	case "profile_mnemocode", "login_name", "primary_phone":
+		if rounded.MatchString(cell) {
+			return nil, errors.New("a spreadsheet has rounded this number; format the column as whole numbers, and save the file again")
+		}
+		return cell, nil
 	case "oauth_identities":
 		if !strings.HasPrefix(strings.TrimSpace(cell), "[") {
 			return parseIdentities(strings.Fields(cell))

@@ -99,7 +99,7 @@ func FuzzCSVCells(f *testing.F) {
 	f.Add("=1+1", "[]", "{}", "\\")
 	f.Fuzz(func(t *testing.T, mnemocode, email, phone, role string) {
 		for _, s := range []string{mnemocode, email, phone, role} {
-			if !utf8.ValidString(s) || strings.Contains(s, "\r") { // which CSV may take for a line's end
+			if !utf8.ValidString(s) || rounded.MatchString(s) || strings.Contains(s, "\r") { // which CSV may take for a line's end
 				return
 			}
 		}

@@ -28,7 +28,7 @@ type FieldError struct {
 func (e *FieldError) Error() string { return e.Field + ": " + e.Message }
 
 const (
-	noPhone = "it is not a possible phone; write it as an international number, as in +37060012345"
+	noPhone = "it is not a possible phone, or could be two; write it as an international number, as in +37060012345"
 	noEmail = "no mail can be sent there; write one address like name@example.com"
 )
 

@@ -6,6 +6,7 @@ import (
 	"github.com/mnemogate/mnemogate/flows/message"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
+	"github.com/mnemogate/mnemogate/flows/typed"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
 
@@ -108,7 +109,7 @@ func (c open) MailLink(ctx context.Context, a record.Account, _ string) error {
 
 func (c open) Shown(loginID string, a record.Account) Shown {
 	shown := Shown{Phone: record.MaskPhone(a.Phone), Email: a.Email}
-	if phone := c.Company.ReadPhone(loginID); phone == a.Phone && phone != loginID {
+	if phone := typed.Phone(loginID, c.Company.PhoneRegion); phone == a.Phone && phone != loginID {
 		shown.LoginID = phone
 	}
 	return shown

@@ -97,7 +97,7 @@ func (c hardened) MailLink(ctx context.Context, a record.Account, loginIDHash st
 // Shown shows nothing but what the client has sent. It invents no phone, because an
 // invented one could be told from those of the company's users, for example by its country.
 func (c hardened) Shown(loginID string, _ record.Account) Shown {
-	phone := c.Company.ReadPhone(loginID)
+	phone := typed.Phone(loginID, c.Company.PhoneRegion)
 	shown := Shown{Phone: record.MaskPhone(phone), Email: "***@***"}
 	if strings.Contains(typed.LoginID(loginID, ""), "@") {
 		shown.Email = strings.TrimSpace(loginID)

@@ -72,9 +72,15 @@ func (c *Company) Sends(notice string) bool {
 	return c.Notices == nil || slices.Contains(c.Notices, message.NoticeName(notice))
 }
 
-// ReadPhone returns a phone as E.164. Without + and 00, it is a number of PhoneRegion.
-// ReadPhone returns "" if s is not a phone.
-func (c *Company) ReadPhone(s string) string { return typed.Phone(s, c.PhoneRegion) }
+// ReadPhone reads the phone of an account or the configuration and returns it as E.164. Without
+// + and 00, it is a number of PhoneRegion. ReadPhone returns "" if s is not a phone, or could
+// be two.
+func (c *Company) ReadPhone(s string) string {
+	if typed.IsAmbiguous(s, c.PhoneRegion) {
+		return ""
+	}
+	return typed.Phone(s, c.PhoneRegion)
+}
 
 // ReadLoginID returns the normalised form of a login id. Without + and 00, a number of
 // PhoneRegion is read as that phone, although it may be a login name, too. Then, and in

@@ -42,6 +42,20 @@ func Phone(s, region string) string {
 	return ""
 }
 
+// IsAmbiguous reports whether a text is one phone as people dial it in the region, and another
+// if it has lost its +, as in a spreadsheet: in Germany, 491701234567. A national number that
+// may be written without 0, as mobiles are, is not ambiguous.
+func IsAmbiguous(s, region string) bool {
+	digits := dialled(s)
+	national, err := phonenumbers.Parse(digits, region)
+	if err != nil || phonenumbers.GetNddPrefixForRegion(region, true) != "0" || phonenumbers.GetNumberType(national) == phonenumbers.MOBILE {
+		return false
+	}
+	international, err := phonenumbers.Parse("+"+digits, "")
+	return err == nil && phonenumbers.IsValidNumber(international) &&
+		international.GetCountryCode() == national.GetCountryCode() && international.GetNationalNumber() != national.GetNationalNumber()
+}
+
 var (
 	internationalNumber = regexp.MustCompile(`^\+[1-9][0-9]{6,14}$`) // ITU-T E.164
 	beginning           = regexp.MustCompile(`^\+[1-9][0-9]{0,6}$`)
@@ -60,9 +74,15 @@ func PhonePrefix(s string) string {
 	return ""
 }
 
+// aFloat matches a number of a column that a spreadsheet or program has read as floats.
+var aFloat = regexp.MustCompile(`^[0-9]+\.0$`)
+
 // dialled returns the digits of a phone, after a + if it is international. It returns ""
 // if s has other characters than people write in phones.
 func dialled(s string) string {
+	if aFloat.MatchString(s) {
+		return "" // the last 0 is no digit of the phone
+	}
 	s = strings.Map(func(r rune) rune {
 		if r == '.' || r == '/' || r == japaneseDash || unicode.In(r, unicode.Ps, unicode.Pe) {
 			return -1

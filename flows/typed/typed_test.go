@@ -1,6 +1,10 @@
 package typed
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/nyaruka/phonenumbers"
+)
 
 func TestPhones(t *testing.T) {
 	for _, c := range []struct{ typed, region, want string }{
@@ -46,10 +50,52 @@ func TestPhones(t *testing.T) {
 		{"1-800-FLOWERS", "US", ""},
 		{"212 555 1234 ext. 5", "US", ""},
 		{"tel:2125551234", "US", ""},
+		{"1701234567.0", "DE", ""}, // a column of floats
+		{"170.123.456.70", "DE", "+4917012345670"},
 		{"", "LT", ""},
 	} {
 		if got := Phone(c.typed, c.region); got != c.want {
 			t.Errorf("%q in %q: got %q, want %q", c.typed, c.region, got, c.want)
+		}
+	}
+}
+
+// A spreadsheet drops the plus. Numbers as people write them in their country, and with the
+// plus, stay unambiguous.
+func TestPhonesThatMayBeTwo(t *testing.T) {
+	for _, c := range []struct {
+		typed, region string
+		want          bool
+	}{
+		{"491701234567", "DE", true}, // a mobile, or in Leer
+		{"49 1512 3456789", "DE", true},
+		{"495424 99405", "DE", true},
+		{"461336946", "SE", true},
+		{"0491 701234567", "DE", false},
+		{"0049 170 1234567", "DE", false},
+		{"+491701234567", "DE", false},
+		{"491701234567", "", false},
+		{"49301234567", "DE", false}, // both are the same
+		{"37060012345", "LT", false},
+		{"3908038564", "IT", false}, // a mobile; without a 0, +39 08038564 is none
+		{"53487742", "CU", false},
+		{"x", "DE", false},
+	} {
+		if got := IsAmbiguous(c.typed, c.region); got != c.want {
+			t.Errorf("%q in %q: %v", c.typed, c.region, got)
+		}
+	}
+	for region := range phonenumbers.GetSupportedRegions() {
+		for kind := phonenumbers.FIXED_LINE; kind <= phonenumbers.VOICEMAIL; kind++ {
+			example := phonenumbers.GetExampleNumberForType(region, kind)
+			if example == nil {
+				continue
+			}
+			for _, typed := range []string{phonenumbers.Format(example, phonenumbers.NATIONAL), phonenumbers.Format(example, phonenumbers.INTERNATIONAL), phonenumbers.GetNationalSignificantNumber(example)} {
+				if IsAmbiguous(typed, region) {
+					t.Errorf("%q in %q: true", typed, region)
+				}
+			}
 		}
 	}
 }
