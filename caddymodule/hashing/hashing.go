@@ -72,14 +72,15 @@ type answer struct {
 type Processes struct {
 	idle     chan *child
 	warn     func(error)
+	program  func() (string, error)
 	mu       sync.Mutex
-	failedAt time.Time // when a child last failed to start
+	failedAt time.Time // when a child last failed to start, or died as soon as it had
 }
 
 // New returns Processes for up to n concurrent calls. It calls warn with the reason when
 // no child can be started, at most once a minute.
 func New(n int, warn func(error)) *Processes {
-	return &Processes{idle: make(chan *child, n), warn: warn}
+	return &Processes{idle: make(chan *child, n), warn: warn, program: ownProgram}
 }
 
 // Derive is password.DeriveKey in a child process. If the child dies, for example
@@ -116,22 +117,38 @@ func (p *Processes) take(anew bool) *child {
 		default:
 		}
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Since(p.failedAt) < time.Minute {
+	if p.hasFailed(nil) {
 		return nil
 	}
-	c, err := start()
+	c, err := p.start()
 	if err != nil {
-		p.failedAt = time.Now()
-		p.warn(err)
+		p.hasFailed(err)
 	}
 	return c
 }
 
-// patience is how long a child may take for an answer. The most expensive hash takes about
-// a second of a CPU, of which a child gets a tenth while the machine is busy.
-const patience = time.Minute
+// hasFailed reports whether a child failed to start within the last minute. If none did, err
+// begins such a minute.
+func (p *Processes) hasFailed(err error) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.failedAt) < time.Minute {
+		return true
+	}
+	if err != nil {
+		p.failedAt = time.Now()
+		p.warn(err)
+	}
+	return false
+}
+
+const (
+	// patience is how long a child may take for an answer. The most expensive hash takes
+	// about a second of a CPU, of which a child gets a tenth while the machine is busy.
+	patience = time.Minute
+	// startPatience is how long it may take for the first answer, which needs no hash.
+	startPatience = 10 * time.Second
+)
 
 type child struct {
 	cmd      *exec.Cmd
@@ -140,8 +157,8 @@ type child struct {
 	patience time.Duration
 }
 
-func start() (*child, error) {
-	program, err := ownProgram()
+func (p *Processes) start() (*child, error) {
+	program, err := p.program()
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +176,14 @@ func start() (*child, error) {
 	if err := startLow(cmd); err != nil {
 		return nil, err
 	}
-	return &child{cmd, gob.NewEncoder(stdin), gob.NewDecoder(stdout), patience}, nil
+	c := &child{cmd, gob.NewEncoder(stdin), gob.NewDecoder(stdout), startPatience}
+	// A child that can't have threads, for example, starts and dies at once.
+	if _, err := c.ask(request{}); err != nil {
+		c.kill()
+		return nil, fmt.Errorf("it did not answer: %v", cmd.ProcessState)
+	}
+	c.patience = patience
+	return c, nil
 }
 
 // ask fails if the child dies. It kills a child that does not answer, for example because

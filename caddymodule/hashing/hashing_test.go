@@ -134,6 +134,22 @@ func TestPasswordsAreHashedHereIfNoProcessCanBeStarted(t *testing.T) {
 	}
 }
 
+// A child may start and die at once, for example because it can't have more threads.
+func TestPasswordsAreHashedHereIfEachProcessDiesAtOnce(t *testing.T) {
+	var warnings []error
+	p := New(1, func(err error) { warnings = append(warnings, err) })
+	p.program = func() (string, error) { return exec.LookPath("true") }
+	want, _ := password.DeriveKey(someHash, "secret")
+	for range 2 {
+		if got, err := p.Derive(someHash, "secret"); err != nil || !bytes.Equal(got, want) {
+			t.Error(err)
+		}
+	}
+	if len(warnings) != 1 || !strings.Contains(warnings[0].Error(), "exit status 0") {
+		t.Errorf("warned of %v, want one that says how it ended", warnings)
+	}
+}
+
 func TestAHashingProcessEndsWithItsInput(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
