@@ -49,6 +49,7 @@ func TestCaptchaRefusesABadConfiguration(t *testing.T) {
 		`captcha turnstile: hostname: "https://a"`: &Turnstile{siteverify{Secret: "x", Hostname: []string{"a", "https://a"}}},
 		`captcha hcaptcha: hostname: "a:443"`:      &HCaptcha{siteverify{Secret: "x", Hostname: []string{"a:443"}}},
 		`captcha recaptcha: hostname: "*.a"`:       &ReCaptcha{siteverify{Secret: "x", Hostname: []string{"*.a"}}},
+		`captcha turnstile: hostname: "müller.de" is not how providers write it; write xn--mller-kva.de`: &Turnstile{siteverify{Secret: "x", Hostname: []string{"App.example", "a_b.example", "müller.de"}}},
 		"captcha pow: choose 8":                    &Pow{ZeroBits: 7},
 		"captcha static: the response":             new(Static),
 		"captcha static: {env.MNEMOGATE_TEST_ABSE": &Static{Token: "{env.MNEMOGATE_TEST_ABSENT}"},

@@ -20,6 +20,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"go.uber.org/zap"
+	"golang.org/x/net/idna"
 
 	"github.com/mnemogate/mnemogate/caddymodule/guest"
 	"github.com/mnemogate/mnemogate/caddymodule/logs"
@@ -187,6 +188,9 @@ func (s *siteverify) Validate() error {
 	for _, name := range s.Hostname {
 		if name == "" || strings.ContainsAny(name, ":/?#@*{} ") { // no answer would ever name it
 			return fmt.Errorf("%s: hostname: %q is not a host name; write it like app.example.com", s.what, name)
+		}
+		if ascii, _ := idna.Lookup.ToASCII(name); !strings.EqualFold(ascii, name) {
+			return fmt.Errorf("%s: hostname: %q is not how providers write it; write %s", s.what, name, ascii)
 		}
 	}
 	return guest.CheckTimeout(s.what, s.Timeout)

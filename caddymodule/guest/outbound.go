@@ -31,8 +31,18 @@ func newTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConnsPerHost = 16 // for many logins at once
 	t.MaxResponseHeaderBytes = 64 << 10
+	t.OnProxyConnectResponse = func(_ context.Context, _ *url.URL, _ *http.Request, answer *http.Response) error {
+		if answer.StatusCode == http.StatusOK {
+			return nil
+		}
+		err := fmt.Errorf("the proxy answered %d", answer.StatusCode)
+		return &net.OpError{Op: proxyConnect, Net: "tcp", Err: causes.Explain(err, "check the proxy that HTTPS_PROXY names, with its user and password: its log may say why")}
+	}
 	return t
 }
+
+// proxyConnect is the Op of Go's errors about the proxy of the environment.
+const proxyConnect = "proxyconnect"
 
 var (
 	// ErrTooLarge means that an answer has more bytes than Transport.MaxAnswer.

@@ -44,10 +44,10 @@ func (s slots) do(ctx context.Context, do func() error) error {
 	}
 }
 
-// MaySendAgain reports whether a gateway certainly did not get the message: it could not be
-// reached, or there was no slot.
+// MaySendAgain reports whether a gateway certainly did not get the message: it or the proxy
+// could not be reached, or there was no slot.
 func MaySendAgain(err error) bool {
 	_, waited := errors.AsType[*message.LaterError](err)
 	op, ok := errors.AsType[*net.OpError](err)
-	return waited || ok && op.Op == "dial"
+	return waited || ok && (op.Op == "dial" || op.Op == proxyConnect)
 }

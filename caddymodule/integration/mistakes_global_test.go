@@ -63,6 +63,7 @@ func TestMistakesInTheGlobalOptionAreRefused(t *testing.T) {
 		{company, "oauth 1 oidc https://a.example {\nscope openid {env.X}\nclient_id x\nclient_secret y\nredirect_uri https://a.example/\n}", "oauth oidc: scope: placeholders are not replaced here; write the scope itself, at Caddyfile:7"},
 		{company, "oauth 1 oauth2 {\ntoken_url https://a.example/{env.X}\nsubject id\nuserinfo_url https://a.example/\nclient_id x\nclient_secret y\nredirect_uri https://a.example/\n}", "oauth oauth2: token_url: placeholders are not replaced here; write the URL itself, at Caddyfile:7"},
 		{company, "password {\nbreached https://a.example/{env.X}\n}", "company acme: password breached: placeholders are not replaced here; write the URL itself, at Caddyfile:7"},
+		{company, "captcha turnstile s {\nhostname müller.de\n}", `captcha turnstile: hostname: "müller.de" is not how providers write it; write xn--mller-kva.de, at Caddyfile:7`},
 		{company, "captcha siteverify https://a.example/{env.X} s", "captcha siteverify: url: placeholders are not replaced here; write the URL itself, at Caddyfile:6"},
 		{company, "mail smtp {env.X}:587 {\nfrom a@a.example\n}", "mail smtp: placeholders are not replaced here; write the server as host:port, at Caddyfile:6"},
 		{company, "mail smtp a.example:587 {\nfrom \"{env.X} <a@a.example>\"\n}", "mail smtp: from: placeholders are not replaced here; write the address itself, at Caddyfile:7"},
