@@ -2,11 +2,8 @@ package flows
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"math"
 	"strings"
-	"time"
 	"unicode"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
@@ -15,10 +12,6 @@ import (
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/wire"
 )
-
-// captchaMemory is how long a used response is remembered. The responses of the
-// providers are valid for two to five minutes.
-const captchaMemory = time.Hour
 
 // solveCaptcha verifies a captcha response, if the company has a captcha. Each response
 // is valid once, on all nodes and for all companies. A bad response counts as a failure
@@ -57,7 +50,7 @@ func spendCaptcha(ctx context.Context, c *session.Call, response string) (bool, 
 	if _, reusable := c.Company.Captcha.(tenant.ReusableCaptcha); reusable {
 		return ok, nil
 	}
-	right := captchaMark("captcha-right", c.Company.Code+"/"+response)
+	right := limits.Mark("", "captcha-right", []byte(c.Company.Code+"/"+response))
 	if !ok {
 		if wrong, err := c.MarkUsed(ctx, record.CheckOnly(right)[0]); wrong || err != nil {
 			return false, err
@@ -65,18 +58,12 @@ func spendCaptcha(ctx context.Context, c *session.Call, response string) (bool, 
 	}
 	right.Limit = math.MaxInt32                                 // it may be marked again
 	_, right.CheckOnly = c.Company.Captcha.(tenant.ProofOfWork) // whose responses stay right
-	used := captchaMark("captcha", once)
+	used := limits.Mark("", "captcha", []byte(once))
 	first, err := c.MarkUsed(ctx, used, right)
 	if first {
 		c.Took(used)
 	}
 	return first, err
-}
-
-// captchaMark returns the mark of a response.
-func captchaMark(name, of string) record.Counter {
-	hash := sha256.Sum256([]byte(of))
-	return record.Counter{Key: limits.Key("", name, hex.EncodeToString(hash[:])), Limit: 1, Window: captchaMemory}
 }
 
 // verifyCaptcha reports whether a response is right. It also returns the string to mark

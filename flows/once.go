@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mnemogate/mnemogate/flows/limits"
@@ -36,13 +37,8 @@ const IdempotencyKeyHeader = "Idempotency-Key"
 // IdempotencyKey returns the key of a request with these header lines. It is not ok unless
 // there is one line, of 1 to 255 visible ASCII characters.
 func IdempotencyKey(lines []string) (key string, ok bool) {
-	if len(lines) != 1 || len(lines[0]) == 0 || len(lines[0]) > 255 {
+	if len(lines) != 1 || len(lines[0]) == 0 || len(lines[0]) > 255 || strings.ContainsFunc(lines[0], func(c rune) bool { return c <= ' ' || c > '~' }) {
 		return "", false
-	}
-	for _, c := range []byte(lines[0]) {
-		if c <= ' ' || c > '~' {
-			return "", false
-		}
 	}
 	return lines[0], true
 }

@@ -251,17 +251,18 @@ const spentMemory = time.Hour
 // can't fill the store with marks. GiveBack refunds that login, but not the secret.
 func (at *Attempt) Spend(ctx context.Context, name string, secret []byte) (first bool, err error) {
 	logins := at.CountLogin()
-	first, err = at.MarkUsed(ctx, at.Mark(name, secret), append(at.AddressCounters(), logins...)...)
+	first, err = at.MarkUsed(ctx, Mark(at.Company.Code, name, secret), append(at.AddressCounters(), logins...)...)
 	if first {
 		at.Took(logins...)
 	}
 	return first, err
 }
 
-// Mark returns the mark of a secret, for MarkUsed.
-func (at *Attempt) Mark(name string, secret []byte) record.Counter {
+// Mark returns the mark of a secret in a company or, if company is empty, in all of them, for
+// MarkUsed.
+func Mark(company, name string, secret []byte) record.Counter {
 	hash := sha256.Sum256(secret)
-	return at.Counter(name, hex.EncodeToString(hash[:]), tenant.Rate{N: 1, Per: spentMemory})
+	return record.Counter{Key: Key(company, name, hex.EncodeToString(hash[:])), Limit: 1, Window: spentMemory}
 }
 
 // RecordAddress records the outcome of an attempt for its address. It counts a wrong

@@ -23,7 +23,7 @@ const (
 	MultiFactor AuthMethods = "mfa"
 )
 
-// Words returns the words. A session that an old version stored has none.
+// Words returns the words.
 func (m AuthMethods) Words() []string { return strings.Fields(string(m)) }
 
 // Multi reports whether two factors were given.

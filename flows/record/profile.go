@@ -1,7 +1,6 @@
 package record
 
 import (
-	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -9,8 +8,8 @@ import (
 
 // A Profile is what a session knows of its user in addition to the mnemocode. It is
 // taken at login, and Raised later. It holds five values, separated by spaces: role, email
-// and phone, each escaped, AuthTime in Unix seconds, which may have a fraction, and the
-// AuthMethods. A value may be empty. The profile is empty if all values are.
+// and phone, each escaped, AuthTime in Unix microseconds, and the AuthMethods. A value may
+// be empty. The profile is empty if all values are.
 type Profile string
 
 // A ProfileField is one of a Profile's values.
@@ -50,11 +49,8 @@ func (p Profile) Value(f ProfileField) string {
 // AuthTime returns when the user last raised the session, or else logged in at the OAuth
 // provider. It is zero for neither.
 func (p Profile) AuthTime() time.Time {
-	at, err := strconv.ParseFloat(p.Value(profileAuthTime), 64)
-	if err != nil {
-		return time.Time{}
-	}
-	return FromMicros(int64(math.Round(at * 1e6)))
+	at, _ := strconv.ParseInt(p.Value(profileAuthTime), 10, 64) // none: 0
+	return FromMicros(at)
 }
 
 // formatAuthTime keeps microseconds: with whole seconds, a fresh login could be a second old.
@@ -62,7 +58,7 @@ func formatAuthTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return strconv.FormatFloat(float64(Micros(t))/1e6, 'f', -1, 64)
+	return strconv.FormatInt(Micros(t), 10)
 }
 
 // Raised returns the profile after the user has also given the proof by, at this time.

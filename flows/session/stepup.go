@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mnemogate/mnemogate/flows/limits"
 	"github.com/mnemogate/mnemogate/flows/record"
 	"github.com/mnemogate/mnemogate/flows/tenant"
 	"github.com/mnemogate/mnemogate/flows/tokens"
@@ -99,7 +100,7 @@ func (c *Call) OpenStepUp(ctx context.Context, token string) (tokens.StepUp, err
 		return found, errStepUp
 	}
 	c.stepUp = token
-	unused, err := c.MarkUsed(ctx, record.CheckOnly(c.Mark("stepup", []byte(token)))[0])
+	unused, err := c.MarkUsed(ctx, record.CheckOnly(limits.Mark(c.Company.Code, "stepup", []byte(token)))[0])
 	if err == nil && !unused {
 		err = errStepUp
 	}
@@ -125,7 +126,7 @@ func (c *Call) Raise(ctx context.Context, st Step) (record.Session, error) {
 	if err := c.Charge(ctx, st.Counters...); err != nil {
 		return record.Session{}, err
 	}
-	first, err := c.MarkUsed(ctx, c.Mark("stepup", []byte(c.stepUp)))
+	first, err := c.MarkUsed(ctx, limits.Mark(c.Company.Code, "stepup", []byte(c.stepUp)))
 	if err == nil && !first {
 		err = errStepUp
 	}

@@ -83,8 +83,8 @@ func (c *Company) ReadPhone(s string) string {
 }
 
 // ReadLoginID returns the normalised form of a login id. Without + and 00, a number of
-// PhoneRegion is read as that phone, although it may be a login name, too. Then, and in
-// older accounts, folded is another form that finds an account.
+// PhoneRegion is read as that phone, although it may be a login name, too. Then folded is
+// another form that finds an account.
 func (c *Company) ReadLoginID(s string) (read, folded string) {
 	return typed.LoginID(s, c.PhoneRegion), password.Fold(s)
 }

@@ -327,15 +327,9 @@ func (l *listener) warn(err error) {
 	}
 }
 
-// encodeRevocation returns the message for a revocation. Accounts and companies have
-// different kinds, so that older nodes, which know only accounts, flush at a
-// company's.
+// encodeRevocation returns the message for a revocation.
 func encodeRevocation(e record.Revocation) string {
-	kind := 'a'
-	if e.Account == 0 {
-		kind = 'c'
-	}
-	return fmt.Sprintf("%c%d %d %s", kind, e.Generation, e.Account, e.Company)
+	return fmt.Sprintf("a%d %d %s", e.Generation, e.Account, e.Company)
 }
 
 // deliverMessage passes a message on to feed. A message of a later version may not be
@@ -346,7 +340,7 @@ func deliverMessage(feed record.Feed, message string) {
 	switch {
 	case kind == "d" && len(rest) == len(record.TokenHash{}):
 		feed.Ended(record.TokenHash([]byte(rest)))
-	case (kind == "a" || kind == "c") && decodeRevocation(rest, &e):
+	case kind == "a" && decodeRevocation(rest, &e):
 		feed.EndedAll(e)
 	default:
 		feed.Flush()

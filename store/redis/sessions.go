@@ -71,7 +71,7 @@ func (r *Store) counterTag(key string) string {
 }
 
 // channel returns the channel on which revocations are published. A message is "d"
-// and the hash of a session, or "a" or "c" and a revocation (see encodeRevocation).
+// and the hash of a session, or "a" and a revocation (see encodeRevocation).
 // Clients of every database receive it.
 func (r *Store) channel() string {
 	return strings.TrimSuffix("mnemogate:"+strconv.Itoa(r.db)+":"+r.deployment, ":")
@@ -472,7 +472,7 @@ func (s sessions) Sweep(ctx context.Context, _ time.Time) error { return ctx.Err
 //	i id          c company   a account    m mnemocode   l login id   e session generation
 //	s state       d disclaimers accepted   b created     x expires    n ends
 //	k code hash   p phone     t code expires             r how often OpenCode was called
-//	o 1: the code is the app's             y company generation       v last used
+//	o 1: no code was sent                  y company generation       v last used
 //	w address     u user agent             f profile     g device
 func encodeSession(s record.Session) []any {
 	fields := []any{"c", s.Company, "a", s.Account, "e", s.Generation, "s", string(s.State),

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"database/sql"
@@ -168,29 +169,21 @@ func copyPrivately(ctx context.Context, from, dir string, size int64) (name stri
 		return "", nil, err
 	}
 	defer source.Close()
+	defer context.AfterFunc(ctx, func() { source.Close() })()
 	made, err := os.CreateTemp(dir, ".mnemogate-restore-*") // mode 0600
 	if err != nil {
 		return "", nil, err
 	}
 	hash := sha256.New()
-	_, err = io.CopyN(io.MultiWriter(made, hash), readerFunc(func(p []byte) (int, error) {
-		if err := ctx.Err(); err != nil {
-			return 0, err
-		}
-		return source.Read(p)
-	}), size)
-	if err = errors.Join(err, made.Close()); err != nil {
+	_, err = io.CopyN(io.MultiWriter(made, hash), source, size)
+	if err = errors.Join(cmp.Or(ctx.Err(), err), made.Close()); err != nil {
 		os.Remove(made.Name())
 	}
 	return made.Name(), hash.Sum(nil), err
 }
 
-type readerFunc func(p []byte) (int, error)
-
-func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
-
 const (
-	isOurs = `SELECT count(*) = 3 FROM sqlite_schema WHERE type = 'table' AND name IN ('migrations', 'accounts', 'secret')`
+	isOurs = `SELECT count(*) = 3 FROM sqlite_schema WHERE type = 'table' AND name IN ('migrations', 'accounts', 'secrets')`
 	// Each company gets a new generation. That leaves a pending revocation, so that
 	// the next start of the store also revokes sessions that are kept elsewhere. The
 	// generation is the time in seconds since 1970, because a generation must never

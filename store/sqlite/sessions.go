@@ -125,7 +125,7 @@ func scanHash(row sqlstore.Scanner) (hash record.TokenHash, err error) {
 
 const (
 	sessionColumns = `hash, id, company, account, mnemocode, login_id, generation, state, accepted,
-			created, expires, ends, code_hash, code_phone, code_expires, by_app,
+			created, expires, ends, code_hash, code_phone, code_expires, no_code,
 			company_generation, last_used, address, user_agent, profile, device`
 	selectSession = `SELECT ` + sessionColumns + ` FROM sessions`
 	sessionByHash = selectSession + ` WHERE hash = ? AND` + notEnded
@@ -241,7 +241,7 @@ func (s sessions) OpenCode(ctx context.Context, now time.Time, hash record.Token
 	return number, err
 }
 
-const setCode = `UPDATE sessions SET code_hash = ?, code_phone = ?, code_expires = ?, by_app = 0 WHERE hash = ? AND code_number = ? AND` + notEnded
+const setCode = `UPDATE sessions SET code_hash = ?, code_phone = ?, code_expires = ?, no_code = 0 WHERE hash = ? AND code_number = ? AND` + notEnded
 
 func (s sessions) SetCode(ctx context.Context, hash record.TokenHash, number int64, code record.Code) error {
 	return sqlstore.Change(ctx, s, "sessions.set_code: setting code", record.ErrConflict, setCode, code.Hash[:], code.Phone, record.Micros(code.Expires), hash[:], number)

@@ -252,9 +252,8 @@ func (s Accounts) UseBackupCode(ctx context.Context, company string, id int64, h
 // The secrets
 
 const (
-	insertFirstSecret = `INSERT INTO secret (id, value) VALUES (1, $1) ON CONFLICT DO NOTHING`
-	insertSecret      = `INSERT INTO secrets (number, value, begins) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
-	selectSecrets     = `SELECT 0, value, 0 FROM secret WHERE id = 1 UNION ALL SELECT number, value, begins FROM secrets WHERE number > 0 ORDER BY 1`
+	insertSecret  = `INSERT INTO secrets (number, value, begins) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`
+	selectSecrets = `SELECT number, value, begins FROM secrets WHERE number >= 0 ORDER BY number`
 )
 
 func (s Accounts) Secrets(ctx context.Context) ([]record.Secret, error) {
@@ -266,7 +265,7 @@ func (s Accounts) Secrets(ctx context.Context) ([]record.Secret, error) {
 	if err == nil && len(secrets) == 0 {
 		first := make([]byte, 32)
 		rand.Read(first)
-		if err = Change(ctx, s, "storing a secret", nil, insertFirstSecret, first); err == nil {
+		if err = Change(ctx, s, "storing a secret", nil, insertSecret, 0, first, 0); err == nil {
 			secrets, err = QueryAll(ctx, s, "loading secrets", scan, selectSecrets)
 		}
 	}

@@ -12,9 +12,6 @@ import (
 // A refusal is the error of a function that the caller passed in.
 type refusal struct{ error }
 
-// Refused returns the error of a function that the caller passed in, for Call.
-func Refused(err error) error { return refusal{err} }
-
 // ErrAgain means that a call must start again, because another call made the same
 // change first.
 var ErrAgain = errors.New("too many calls change the same")

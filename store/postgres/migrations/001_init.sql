@@ -92,11 +92,6 @@ CREATE TABLE pending_revocations (
 	PRIMARY KEY (company, account)
 );
 
-CREATE TABLE secret (
-	id    integer PRIMARY KEY CHECK (id = 1),
-	value bytea   NOT NULL
-);
-
 -- The accounts that the configuration has brought. A row outlives its account:
 -- one that was deleted is not created again.
 CREATE TABLE seeds (
@@ -210,7 +205,7 @@ CREATE INDEX devices_hash ON devices (hash);
 CREATE INDEX devices_account ON devices (account, number);
 CREATE INDEX devices_expires ON devices (expires);
 
--- The secrets that replaced the first one, which stays in the table secret.
+-- The first secret, whose number is 0, and those that replaced it.
 CREATE TABLE secrets (
 	number bigint PRIMARY KEY,
 	value  bytea  NOT NULL,

@@ -91,11 +91,6 @@ CREATE TABLE pending_revocations (
 	PRIMARY KEY (company, account)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE secret (
-	id    INTEGER PRIMARY KEY CHECK (id = 1),
-	value BLOB    NOT NULL
-) STRICT;
-
 -- code_number counts the calls of OpenCode; code_hash is null when no code waits.
 CREATE TABLE sessions (
 	hash               BLOB    PRIMARY KEY NOT NULL,
@@ -114,8 +109,8 @@ CREATE TABLE sessions (
 	code_hash          BLOB   ,
 	code_phone         TEXT    NOT NULL,
 	code_expires       INTEGER NOT NULL,
-	-- 1: the app's code is what the session waits for.
-	by_app             INTEGER NOT NULL DEFAULT 0,
+	-- 1: no code was sent.
+	no_code            INTEGER NOT NULL DEFAULT 0,
 	company_generation INTEGER NOT NULL DEFAULT 0,
 	last_used          INTEGER NOT NULL DEFAULT 0,
 	address            TEXT    NOT NULL DEFAULT '',
@@ -288,7 +283,7 @@ CREATE INDEX devices_hash ON devices (hash);
 CREATE INDEX devices_account ON devices (account, number);
 CREATE INDEX devices_expires ON devices (expires);
 
--- The secrets that replaced the first one, which stays in the table secret.
+-- The first secret, whose number is 0, and those that replaced it.
 CREATE TABLE secrets (
 	number INTEGER PRIMARY KEY,
 	value  BLOB    NOT NULL,
