@@ -95,7 +95,7 @@ func TestOwnersAreToldOfChangesToTheirLogin(t *testing.T) {
 		}, one("second_factor_off")},
 		"passkey": {func(b *harness) { b.device("k", 0) }, one("passkey_added")},
 		"passkey removed": {func(b *harness) {
-			must(b.t, b.Accounts.AddPasskey(b.t.Context(), b.load(), record.Passkey{Credential: []byte("key of alice"), UserHandle: []byte("handle"), PublicKey: []byte("key")}))
+			must(b.t, b.Accounts.AddPasskey(b.t.Context(), b.Now(), b.load(), record.Passkey{Credential: []byte("key of alice"), UserHandle: []byte("handle"), PublicKey: []byte("key")}))
 			must(b.t, b.admin().RemovePasskey(b.t.Context(), mnemocode, record.Passkey{Credential: []byte("key of alice")}.ID(), ""))
 		}, one("passkey_removed")},
 		"nothing of the login": {changes(func(a *record.Account) { a.Role, a.Locale = "boss", "de" }), told{}},

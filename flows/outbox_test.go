@@ -89,6 +89,13 @@ func TestAChangeIsStoredWithItsEvent(t *testing.T) {
 			d := b.device("k", 0)
 			must(b.t, b.admin().RemovePasskey(b.t.Context(), mnemocode, record.Passkey{Credential: d.id}.ID(), ""))
 		}, record.TypeAccountChanged + " " + record.TypeAccountChanged},
+		"imported passkeys": {func(b *harness) {
+			_, _, err := b.admin().Change(b.t.Context(), mnemocode, manage.Change{Passkeys: []record.Passkey{
+				{Credential: []byte("one"), UserHandle: []byte("handle"), PublicKey: []byte("key")},
+				{Credential: []byte("two"), UserHandle: []byte("handle"), PublicKey: []byte("key")},
+			}})
+			must(b.t, err)
+		}, record.TypeAccountChanged + " " + record.TypeAccountChanged},
 		"an app": {func(b *harness) {
 			b.withApp()
 			_, err := b.admin().RemoveTOTP(b.t.Context(), mnemocode, "")

@@ -331,7 +331,7 @@ func TestAddingPasskeys(t *testing.T) {
 // Authenticators know the account of imported passkeys by their user handle.
 func TestANewPasskeyHasTheUserHandleOfTheOthers(t *testing.T) {
 	b := newHarness(t)
-	must(t, b.Accounts.AddPasskey(t.Context(), b.load(), record.Passkey{Credential: []byte("imported"), UserHandle: []byte("handle"), PublicKey: []byte("key")}))
+	must(t, b.Accounts.AddPasskey(t.Context(), b.Now(), b.load(), record.Passkey{Credential: []byte("imported"), UserHandle: []byte("handle"), PublicKey: []byte("key")}))
 	if d := b.device("k", 0); string(d.handle) != "handle" {
 		t.Errorf("its user handle is %q", d.handle)
 	}

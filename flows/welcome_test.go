@@ -85,7 +85,7 @@ func TestOnlyNewUsersAreWelcomed(t *testing.T) {
 		"identity": func(b *harness) { b.update(true, func(a *record.Account) { a.PasswordHash = "" }) },
 		"passkey": func(b *harness) {
 			b.update(true, func(a *record.Account) { a.PasswordHash, a.Identities = "", nil })
-			must(b.t, b.Accounts.AddPasskey(b.t.Context(), b.load(), record.Passkey{Credential: []byte("key of alice"), UserHandle: []byte("handle"), PublicKey: []byte("key")}))
+			must(b.t, b.Accounts.AddPasskey(b.t.Context(), b.Now(), b.load(), record.Passkey{Credential: []byte("key of alice"), UserHandle: []byte("handle"), PublicKey: []byte("key")}))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

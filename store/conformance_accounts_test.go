@@ -225,7 +225,7 @@ var createCases = []accountsCase{
 				_, err := one.Update(bg, "acme", of(name).ID, func(a *record.Account) (bool, error) { change(a); return false, nil })
 				must(t, err)
 			}
-			must(t, one.AddPasskey(bg, of("m1"), passkey(0, "k")))
+			must(t, one.AddPasskey(bg, t0, of("m1"), passkey(0, "k")))
 			search := func(match record.Match, after string, limit int) []string {
 				found, last, err := two.Search(bg, "acme", match, after, limit)
 				must(t, err)
@@ -370,7 +370,7 @@ var accountsContextCases = []accountsCase{
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, someone("acme", "m1"))
 			must(t, one.SetBackupCodes(bg, a, []string{"c"}))
-			must(t, one.AddPasskey(bg, a, passkey(a.ID, "c")))
+			must(t, one.AddPasskey(bg, t0, a, passkey(a.ID, "c")))
 			a.BackupCodes, a.Passkeys = 1, 1
 			ctx, cancel := context.WithCancel(bg)
 			cancel()
@@ -431,7 +431,7 @@ func wantStranger(t *testing.T, s record.Accounts, company string, id int64) {
 	wantErr(t, "UseBackupCode", s.UseBackupCode(bg, company, id, "z"), record.ErrConflict)
 	codes := get[[]string](t)(s.BackupCodes(bg, company, id))
 	wantEqual(t, "BackupCodes", len(codes), 0)
-	wantErr(t, "AddPasskey", s.AddPasskey(bg, record.Account{Company: company, ID: id, Generation: 1}, passkey(id, "z")), record.ErrNotFound)
+	wantErr(t, "AddPasskey", s.AddPasskey(bg, t0, record.Account{Company: company, ID: id, Generation: 1}, passkey(id, "z")), record.ErrNotFound)
 	wantEqual(t, "Passkeys", len(get[[]record.Passkey](t)(s.Passkeys(bg, company, id))), 0)
 	wantErr(t, "DeletePasskey", second(s.DeletePasskey(bg, t0, company, id, 0, []byte("c"), record.TokenHash{})), record.ErrNotFound)
 }

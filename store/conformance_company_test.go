@@ -53,7 +53,7 @@ var companyCases = []accountsCase{
 			must(t, one.SetBackupCodes(bg, create(t, one, coded), []string{"c"}))
 			keyed := plain("b", "keyed")
 			keyed.SecondFactor = true
-			must(t, one.AddPasskey(bg, create(t, one, keyed), passkey(0, "k")))
+			must(t, one.AddPasskey(bg, t0, create(t, one, keyed), passkey(0, "k")))
 			app := plain("b", "app") // useless without a password
 			app.SecondFactor, app.TOTP = true, "sealed"
 			id := create(t, one, app).ID
@@ -95,7 +95,7 @@ var companyCases = []accountsCase{
 			a := someone("acme", "m1")
 			a.TOTP, a.TOTPPending = "sealed", "pending"
 			a = create(t, one, a)
-			must(t, one.AddPasskey(bg, a, passkey(a.ID, "k")))
+			must(t, one.AddPasskey(bg, t0, a, passkey(a.ID, "k")))
 			must(t, one.AddDevice(bg, "acme", a.ID, device("d"), ""))
 			must(t, one.SetBackupCodes(bg, a, []string{"c"}))
 			failOn(t, one, a, "")

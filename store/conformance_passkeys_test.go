@@ -11,23 +11,25 @@ import (
 var passkeyCases = []accountsCase{
 	{
 		name:    "passkeys",
-		promise: "AddPasskey stores a passkey, Passkeys returns them by age, Passkey finds one by its Credential within the company; accounts say how many they have.",
+		promise: "AddPasskey stores a passkey and the time of the change, Passkeys returns them by age, Passkey finds one by its Credential within the company; accounts say how many they have.",
 		run: func(t *testing.T, one, two record.Accounts) {
 			a, b := create(t, one, plain("acme", "m1")), create(t, one, plain("acme", "m2"))
 			other := create(t, one, plain("other", "m1"))
 			young, old, theirs := passkey(a.ID, "a\x00 \xff"), passkey(a.ID, "z"), passkey(other.ID, "z")
 			old.SignCount, old.BackedUp, old.Created, old.LastUsed = 1<<32-1, true, t0.Add(-time.Hour), t0
-			must(t, one.AddPasskey(bg, a, young))
-			must(t, one.AddPasskey(bg, a, old))
-			must(t, two.AddPasskey(bg, other, theirs))
+			must(t, one.AddPasskey(bg, t0, a, young))
+			must(t, one.AddPasskey(bg, t0.Add(time.Hour), a, old))
+			must(t, two.AddPasskey(bg, t0, other, theirs))
 			wantEqual(t, "passkeys", get[[]record.Passkey](t)(two.Passkeys(bg, "acme", a.ID)), []record.Passkey{old, young})
 			wantEqual(t, "found", get[record.Passkey](t)(two.Passkey(bg, "acme", young.Credential)), young)
 			wantEqual(t, "other's", get[record.Passkey](t)(one.Passkey(bg, "other", []byte("z"))), theirs)
 			wantErr(t, "not the other's", second(one.Passkey(bg, "other", young.Credential)), record.ErrNotFound)
 			wantEqual(t, "none", len(get[[]record.Passkey](t)(one.Passkeys(bg, "acme", b.ID))), 0)
-			wantEqual(t, "count", get[record.Account](t)(two.ByID(bg, "acme", a.ID)).Passkeys, 2)
-			wantTaken(t, "again", two.AddPasskey(bg, a, young), "credential")
-			wantTaken(t, "of another account", one.AddPasskey(bg, b, passkey(b.ID, "z")), "credential")
+			has := get[record.Account](t)(two.ByID(bg, "acme", a.ID))
+			wantEqual(t, "count", has.Passkeys, 2)
+			wantEqual(t, "updated", has.Updated, t0.Add(time.Hour))
+			wantTaken(t, "again", two.AddPasskey(bg, t0, a, young), "credential")
+			wantTaken(t, "of another account", one.AddPasskey(bg, t0, b, passkey(b.ID, "z")), "credential")
 			updated, err := one.Update(bg, "acme", a.ID, func(a *record.Account) (bool, error) { a.Passkeys, a.Role = 7, "r"; return false, nil })
 			must(t, err)
 			wantEqual(t, "count after Update", updated.Passkeys, 2)
@@ -39,11 +41,11 @@ var passkeyCases = []accountsCase{
 		run: func(t *testing.T, one, two record.Accounts) {
 			a, b := create(t, one, plain("acme", "m1")), create(t, one, plain("acme", "m2"))
 			wantWinners(t, race(10, one, two, func(i int, s record.Accounts) error {
-				return s.AddPasskey(bg, []record.Account{a, b}[i%2], passkey(a.ID, "same"))
+				return s.AddPasskey(bg, t0, []record.Account{a, b}[i%2], passkey(a.ID, "same"))
 			}), 1, isA[*record.TakenError])
 			has := get[record.Account](t)(one.ByID(bg, "acme", a.ID)).Passkeys
 			wantWinners(t, race(record.MaxPasskeys+10, one, two, func(i int, s record.Accounts) error {
-				return s.AddPasskey(bg, a, passkey(a.ID, fmt.Sprint(i)))
+				return s.AddPasskey(bg, t0, a, passkey(a.ID, fmt.Sprint(i)))
 			}), record.MaxPasskeys-has, is(record.ErrConflict))
 		},
 	},
@@ -53,7 +55,7 @@ var passkeyCases = []accountsCase{
 		run: func(t *testing.T, one, two record.Accounts) {
 			a := create(t, one, plain("acme", "m1"))
 			p := passkey(a.ID, "c")
-			must(t, one.AddPasskey(bg, a, p))
+			must(t, one.AddPasskey(bg, t0, a, p))
 			use := func(s record.Accounts, count uint32) error {
 				return s.UsePasskey(bg, t0.Add(time.Minute), "acme", p.Credential, count, true)
 			}
@@ -68,7 +70,7 @@ var passkeyCases = []accountsCase{
 			wantErr(t, "another company", one.UsePasskey(bg, t0, "other", p.Credential, 7, true), record.ErrNotFound)
 
 			p.Credential, p.SignCount = []byte("uncounted"), 0
-			must(t, one.AddPasskey(bg, a, p))
+			must(t, one.AddPasskey(bg, t0, a, p))
 			must(t, use(one, 0))
 			must(t, use(two, 0))
 			must(t, use(two, 1))
@@ -83,8 +85,8 @@ var passkeyCases = []accountsCase{
 		run: func(t *testing.T, one, two record.Accounts) {
 			a, b := create(t, one, plain("acme", "m1")), create(t, one, plain("acme", "m2"))
 			p, other := passkey(a.ID, "a\x00 \xff"), passkey(a.ID, "z")
-			must(t, one.AddPasskey(bg, a, p))
-			must(t, one.AddPasskey(bg, a, other))
+			must(t, one.AddPasskey(bg, t0, a, p))
+			must(t, one.AddPasskey(bg, t0, a, other))
 			must(t, one.RenamePasskey(bg, "acme", a.ID, p.Credential, "laptop "+odd))
 			wantErr(t, "another account's", two.RenamePasskey(bg, "acme", b.ID, p.Credential, "x"), record.ErrNotFound)
 			wantErr(t, "another company's", two.RenamePasskey(bg, "other", a.ID, p.Credential, "x"), record.ErrNotFound)
@@ -100,7 +102,7 @@ var passkeyCases = []accountsCase{
 			keep := record.HashToken("keep")
 			a, b := create(t, one, plain("acme", "m1")), create(t, one, plain("acme", "m2"))
 			for _, c := range []string{"1", "2"} {
-				must(t, one.AddPasskey(bg, a, passkey(a.ID, c)))
+				must(t, one.AddPasskey(bg, t0, a, passkey(a.ID, c)))
 			}
 			wantErr(t, "another account's", second(one.DeletePasskey(bg, t0, "acme", b.ID, 0, []byte("1"), keep)), record.ErrNotFound)
 			wantErr(t, "another company's", second(one.DeletePasskey(bg, t0, "other", a.ID, 0, []byte("1"), keep)), record.ErrNotFound)
@@ -132,7 +134,7 @@ var passkeyCases = []accountsCase{
 				c.change(&way)
 				way = create(t, one, way)
 				last.Account, last.Credential = way.ID, append(last.Credential, 'x')
-				must(t, one.AddPasskey(bg, way, last))
+				must(t, one.AddPasskey(bg, t0, way, last))
 				next, err := two.DeletePasskey(bg, t0, "acme", last.Account, way.Generation, last.Credential, record.TokenHash{})
 				wantErr(t, "the last one", err, c.want)
 				if c.want == nil {

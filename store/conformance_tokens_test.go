@@ -150,7 +150,7 @@ var tokenCases = []accountsCase{
 			get[record.Account](t)(one.Update(bg, "acme", a.ID, func(*record.Account) (bool, error) { return true, nil }))
 			wantErr(t, "an account revoked meanwhile", two.AddToken(bg, a, issued(a.ID, "x"), 5), record.ErrNotFound)
 			wantErr(t, "its backup codes", two.SetBackupCodes(bg, a, []string{"x"}), record.ErrNotFound)
-			wantErr(t, "its passkey", two.AddPasskey(bg, a, passkey(a.ID, "x")), record.ErrNotFound)
+			wantErr(t, "its passkey", two.AddPasskey(bg, t0, a, passkey(a.ID, "x")), record.ErrNotFound)
 			a = get[record.Account](t)(two.ByID(bg, "acme", a.ID))
 			get[record.Revocation](t)(one.NewCompanyGeneration(bg, "acme"))
 			must(t, two.AddToken(bg, a, issued(a.ID, "y"), 5))

@@ -42,7 +42,7 @@ func (s *site) newPasskey(a *keytest.Authenticator, mnemocode string) record.Pas
 	credential := get(a.Create(passkeyOrigin, options))(s.t)
 	p := get(verifier.Register(challenge, owner, credential, false))(s.t)
 	p.Account, p.Name, p.Created = account.ID, "Phone", account.Created
-	must(s.t, accounts.AddPasskey(s.t.Context(), account, p))
+	must(s.t, accounts.AddPasskey(s.t.Context(), account.Created, account, p))
 	return p
 }
 

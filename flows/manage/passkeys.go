@@ -94,7 +94,7 @@ func (ad *Admin) AddPasskey(ctx context.Context, mnemocode, challengeToken strin
 	p.Account, p.UserHandle, p.Created = a.ID, owner.Handle, at.Now.UTC()
 	p.Name = cmp.Or(name, p.Name, message.Device(ad.UserAgent), passkeyDefault)
 	added := ad.event(record.AccountPasskeyAdded, a)
-	err = ad.Accounts.AddPasskey(ctx, a, p, background.OutboxEvents(ctx, ad.Company, added)...)
+	err = ad.Accounts.AddPasskey(ctx, at.Now, a, p, background.OutboxEvents(ctx, ad.Company, added)...)
 	if _, taken := errors.AsType[*record.TakenError](err); taken {
 		return record.Passkey{}, ErrPasskeyTaken
 	}
@@ -124,7 +124,8 @@ func (ad *Admin) importPasskeys(ctx context.Context, a record.Account, passkeys 
 		if slices.ContainsFunc(has, func(h record.Passkey) bool { return bytes.Equal(h.Credential, p.Credential) }) {
 			continue
 		}
-		switch err := ad.Accounts.AddPasskey(ctx, a, p); {
+		e := ad.event(record.AccountPasskeyAdded, a)
+		switch err := ad.Accounts.AddPasskey(ctx, e.Time, a, p, background.OutboxEvents(ctx, ad.Company, e)...); {
 		case errors.Is(err, record.ErrConflict):
 			return added, ErrTooManyPasskeys
 		case err != nil:

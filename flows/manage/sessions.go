@@ -50,10 +50,7 @@ func (ad *Admin) EndSessions(ctx context.Context, mnemocode string) error {
 	if err != nil {
 		return err
 	}
-	a, err = ad.Accounts.Update(ctx, a.Company, a.ID, func(a *record.Account) (ends bool, err error) {
-		a.Updated = ad.Now()
-		return true, nil
-	})
+	a, err = ad.Accounts.Update(ctx, a.Company, a.ID, func(*record.Account) (ends bool, err error) { return true, nil })
 	if err != nil {
 		return adminError("ending the sessions", err)
 	}

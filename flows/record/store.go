@@ -186,11 +186,11 @@ type BackupCodes interface {
 
 // Passkeys keeps the passkeys of accounts.
 type Passkeys interface {
-	// AddPasskey stores a passkey of the account a, whatever p.Account is. It returns
-	// ErrNotFound as SetBackupCodes does, and ErrConflict if the account has MaxPasskeys
-	// already. It returns a TakenError with the field credential if the company has a
-	// passkey with this Credential.
-	AddPasskey(ctx context.Context, a Account, p Passkey, events ...OutboxEvent) error
+	// AddPasskey stores a passkey of the account a, whatever p.Account is, and sets the
+	// account's Updated to now. It returns ErrNotFound as SetBackupCodes does, and
+	// ErrConflict if the account has MaxPasskeys already. It returns a TakenError with the
+	// field credential if the company has a passkey with this Credential.
+	AddPasskey(ctx context.Context, now time.Time, a Account, p Passkey, events ...OutboxEvent) error
 	// Passkeys returns the account's passkeys, oldest first.
 	Passkeys(ctx context.Context, company string, account int64) ([]Passkey, error)
 	// Passkey finds a passkey by its Credential. It returns ErrNotFound if there is none.

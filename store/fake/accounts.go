@@ -474,7 +474,7 @@ func (s *Accounts) holder(company string, credential []byte) (*row, int, error) 
 	return nil, 0, record.ErrNotFound
 }
 
-func (s accounts) AddPasskey(ctx context.Context, a record.Account, p record.Passkey, events ...record.OutboxEvent) error {
+func (s accounts) AddPasskey(ctx context.Context, now time.Time, a record.Account, p record.Passkey, events ...record.OutboxEvent) error {
 	return s.withPresent(ctx, "add_passkey", a, func(r *row) error {
 		if len(r.passkeys) >= record.MaxPasskeys {
 			return record.ErrConflict
@@ -483,6 +483,7 @@ func (s accounts) AddPasskey(ctx context.Context, a record.Account, p record.Pas
 			return &record.TakenError{Field: "credential"}
 		}
 		r.add(r.ID, p)
+		r.Updated = stored(now)
 		s.insert(a.Company, r.ID, events)
 		return nil
 	})

@@ -80,7 +80,7 @@ func CallAllAccounts(ctx context.Context, s record.Accounts, a record.Account) m
 		"BackupCodes":           Second(s.BackupCodes(ctx, a.Company, a.ID)),
 		"UseBackupCode":         s.UseBackupCode(ctx, a.Company, a.ID, "c"),
 		"SetBackupCodes":        s.SetBackupCodes(ctx, a, []string{"z"}),
-		"AddPasskey":            s.AddPasskey(ctx, a, Passkey(a.ID, "z")),
+		"AddPasskey":            s.AddPasskey(ctx, T0, a, Passkey(a.ID, "z")),
 		"Passkeys":              Second(s.Passkeys(ctx, a.Company, a.ID)),
 		"Passkey":               Second(s.Passkey(ctx, a.Company, []byte("c"))),
 		"UsePasskey":            s.UsePasskey(ctx, T0, a.Company, []byte("c"), 9, true),

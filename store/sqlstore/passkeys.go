@@ -12,13 +12,14 @@ import (
 
 const (
 	countPasskeys = `SELECT count(*) FROM passkeys WHERE account = $1`
+	setUpdated    = `UPDATE accounts SET updated = $2 WHERE id = $1`
 	insertPasskey = `
 		INSERT INTO passkeys (company, credential, account, user_handle, public_key, sign_count, backup_eligible, backed_up,
 			transports, name, created, last_used)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING`
 )
 
-func (s Accounts) AddPasskey(ctx context.Context, a record.Account, p record.Passkey, events ...record.OutboxEvent) error {
+func (s Accounts) AddPasskey(ctx context.Context, now time.Time, a record.Account, p record.Passkey, events ...record.OutboxEvent) error {
 	return transact(ctx, s, "accounts.add_passkey: storing passkey", func(ctx context.Context, tx Queries) error {
 		if err := s.lockPresent(ctx, tx, a); err != nil {
 			return err
@@ -33,6 +34,7 @@ func (s Accounts) AddPasskey(ctx context.Context, a record.Account, p record.Pas
 		if err := insertPasskeys(ctx, tx, a.Company, a.ID, []record.Passkey{p}); err != nil {
 			return err
 		}
+		tx.Later(ctx, setUpdated, a.ID, record.Micros(now))
 		s.insertEvents(ctx, tx, a.Company, a.ID, events)
 		return nil
 	})
