@@ -28,9 +28,9 @@ func init() {
 // options. The body is a JSON object with type, timestamp (RFC 3339) and data. The data
 // contain company_code, profile_mnemocode, and for these types:
 //
-//   - account.changed: fields
+//   - account.changed: fields, and previous_mnemocode if the mnemocode changed
 //   - disclaimers.accepted: what was accepted
-//   - account.locked: lock and locked_until
+//   - account.locked: reason, and locked_until if waiting ends the lock
 //   - identity.bound: provider_id
 //   - contact.verified: fields, with primary_phone or primary_email
 //
