@@ -132,13 +132,17 @@ func (c *Call) serve(d *API) (err error) {
 	if c.query, err = parseQuery(c.URL.RawQuery, route.Query); err != nil {
 		return err
 	}
-	if c.Method == http.MethodDelete {
+	if lines := c.Header[flows.IdempotencyKeyHeader]; lines != nil && route.mayRepeat() {
+		return c.serveOnce(route, lines)
+	}
+	return c.serveRoute(route)
+}
+
+func (c *Call) serveRoute(route Route) error {
+	if route.TakesNoBody() {
 		if err := c.noBody(); err != nil {
 			return err
 		}
-	}
-	if lines := c.Header[flows.IdempotencyKeyHeader]; lines != nil && route.mayRepeat() {
-		return c.serveOnce(route, lines)
 	}
 	return route.Serve(c)
 }
@@ -193,10 +197,11 @@ func (c *Call) serveOnce(route Route, lines []string) error {
 		defer cancel()
 		c.W, c.Request, c.ctx = answer, c.WithContext(ctx), work
 		c.Body = io.NopCloser(bytes.NewReader(body))
-		if err := panics.Contain(func() error { return route.Serve(c) }); err != nil {
+		if err := panics.Contain(func() error { return c.serveRoute(route) }); err != nil {
 			c.refuse(err)
 		}
-		return answer.Kept(answer.Status != http.StatusBadRequest)
+		// After 412, a client repeats the change with another If-Match.
+		return answer.Kept(answer.Status != http.StatusBadRequest && answer.Status != http.StatusPreconditionFailed)
 	})
 	c.W = sent
 	if errors.Is(err, wire.ErrOtherBody) {

@@ -37,9 +37,6 @@ func (c *Call) addIdentity() error {
 	if err != nil {
 		return err
 	}
-	if err := c.noBody(); err != nil {
-		return err
-	}
 	a, _, err := c.admin.Change(c.ctx, c.mnemocode(), manage.Change{Apply: func(a *record.Account) error {
 		for _, i := range a.Identities {
 			if i.Provider == added.Provider && i != added {

@@ -89,12 +89,14 @@ func (c *Call) wanted(kind changeKind) (manage.Change, error) {
 }
 
 // answer writes the account, unless err is an error. A key without the right to read
-// gets only the mnemocode.
+// gets only the mnemocode and the version.
 func (c *Call) answer(a record.Account, err error) error {
+	if err == nil {
+		c.W.Header().Set("ETag", api.ETag(a))
+	}
 	if err != nil || !c.May(Read) {
 		return c.Reply(http.StatusOK, api.Changed{Mnemocode: a.Mnemocode}, err)
 	}
-	c.W.Header().Set("ETag", api.ETag(a))
 	public, err := c.admin.PublicFailures(c.ctx, c.admin.Company, a)
 	if c.Method != http.MethodGet {
 		err = nil // the change was made

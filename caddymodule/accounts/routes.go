@@ -3,6 +3,7 @@ package accounts
 import (
 	"net/http"
 	"net/url"
+	"path"
 	"slices"
 	"strings"
 )
@@ -44,6 +45,20 @@ type Route struct {
 func (r *Route) mayRepeat() bool {
 	return r.Method != http.MethodGet && r.Right != Import && r.Right != Introspect
 }
+
+// TakesNoBody reports whether the route refuses a body that says something.
+func (r *Route) TakesNoBody() bool {
+	switch r.Method {
+	case http.MethodPut, http.MethodDelete:
+		return true
+	case http.MethodPost:
+		return slices.Contains(bodyless, path.Base(r.Pattern))
+	}
+	return false
+}
+
+// bodyless lists the last segments of POST routes that take no body.
+var bodyless = []string{"backup-codes", "totp", "unlock", "welcome", "rekey", "signing-key"}
 
 const introspectPattern = "{company}/introspect"
 

@@ -194,6 +194,13 @@ func TestARequestIsAnsweredAgain(t *testing.T) {
 			s.do(keyed(request("POST", "", account)(), bad.keys...)).wantStatus(bad.status).wantField("field", "Idempotency-Key")
 		}
 		s.do(keyed(s.apiRequest("wrong", "DELETE", "acme/accounts/gina", nil), key)).wantStatus(401)
+		for _, match := range []string{`"stale"`, "*"} { // the advice of 412 is to repeat the change
+			r := keyed(request("PATCH", "/gina", fields{"role": "user"})(), key)
+			r.Header.Set("If-Match", match)
+			s.do(r).wantStatus(map[string]int{`"stale"`: 412, "*": 200}[match])
+		}
+		s.do(keyed(request("DELETE", "/gina/sessions", fields{})(), key)).wantStatus(204)
+		s.do(keyed(request("DELETE", "/gina/sessions", nil)(), key)).wantStatus(422).wantField("field", "Idempotency-Key")
 		for range 2 {
 			a := s.do(keyed(s.apiRequest(keyOfAll, "POST", "acme/introspect", fields{"token": "x"}), "a b"))
 			if a.Status == 400 && a.str("field") == "Idempotency-Key" || a.Header.Get("Idempotent-Replayed") != "" {

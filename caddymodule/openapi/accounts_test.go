@@ -17,7 +17,7 @@ import (
 // the overlay.
 func TestAccountsDocument(t *testing.T) {
 	w := newWriter(t, readOverlay(t, "../accounts/openapi.yaml"))
-	w.strict = true
+	w.bare = true
 	a := &accountsAPI{writer: w, paths: obj(), responses: obj()}
 	w.schemas.set("NewAccount", a.writable())
 	w.schemas.set("AccountPatch", obj())
@@ -58,12 +58,12 @@ func (a *accountsAPI) add(r *accounts.Route) {
 	var parameters []any
 	for segment := range strings.SplitSeq(r.Pattern, "/") {
 		if name, ok := strings.CutPrefix(segment, "{"); ok {
-			parameters = append(parameters, a.parameter(strings.TrimSuffix(name, "}"), "path"))
+			parameters = append(parameters, a.parameter(o.ID, strings.TrimSuffix(name, "}"), "path"))
 			statuses = append(statuses, 404)
 		}
 	}
 	for _, name := range r.Query {
-		parameters = append(parameters, a.parameter(name, "query"))
+		parameters = append(parameters, a.parameter(o.ID, name, "query"))
 	}
 	if r.Method != http.MethodGet && r.Right != accounts.Import && r.Right != accounts.Introspect {
 		a.repeatable(&o)
@@ -77,7 +77,10 @@ func (a *accountsAPI) add(r *accounts.Route) {
 		made.set("requestBody", body)
 	}
 	made.merge(o.Literal)
-	if made.has("requestBody") && o.Body != "lines" || r.Method == http.MethodDelete {
+	if r.Method != http.MethodGet && made.has("requestBody") == r.TakesNoBody() {
+		a.t.Errorf("TakesNoBody of %s /%s is %v", r.Method, r.Pattern, r.TakesNoBody())
+	}
+	if r.Method != http.MethodGet && o.Body != "lines" {
 		statuses = append(statuses, http.StatusRequestEntityTooLarge)
 	}
 	for _, status := range o.Fails {
@@ -100,11 +103,14 @@ func (a *accountsAPI) add(r *accounts.Route) {
 }
 
 // parameter refers to a parameter of the overlay. Where one of the path is named like one of a
-// query, it is called …_in_path there.
-func (a *accountsAPI) parameter(name, in string) *object {
+// query, it is called …_in_path there; one of a single operation has its id before it.
+func (a *accountsAPI) parameter(operation, name, in string) *object {
 	known := a.overlay.Document.get("components").(*object).get("parameters").(*object)
 	if in == "path" && known.has(name+"_in_path") {
 		name += "_in_path"
+	}
+	if known.has(operation + "." + name) {
+		name = operation + "." + name
 	}
 	if one, ok := known.get(name).(*object); !ok || one.get("in") != in {
 		a.t.Errorf("openapi.yaml does not describe %s as a parameter of a %s", name, in)
@@ -130,7 +136,7 @@ func (a *accountsAPI) body(o operation) *object {
 			a.annotate(s, o.ID, field{name: name})
 			properties.set(name, s)
 		}
-		return jsonBody(a.requestOf(o.ID, a.closed(required, properties)))
+		return jsonBody(a.requestOf(o.ID, shape(required, properties, true)))
 	case o.Body == "lines":
 		return obj("required", true, "content", lines)
 	case o.Body != "":
@@ -219,5 +225,5 @@ func (a *accountsAPI) writable() *object {
 		a.annotate(s, "NewAccount", of)
 		properties.set(name, s)
 	}
-	return a.closed(nil, properties)
+	return shape(nil, properties, true)
 }

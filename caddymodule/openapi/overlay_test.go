@@ -64,6 +64,7 @@ type schema struct {
 	Of        types  // Go types; their fields are joined
 	Anonymous bool   // other schemas do not refer to it
 	Part      bool   // of answers, so without their status
+	Closed    bool   // it has no other fields: a request, or what is told apart by its fields
 	Fields    string // those of the types that it has, and in which order; default: all. See exampleOf
 	State     string // the only session_state
 	Example   *object

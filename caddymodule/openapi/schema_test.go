@@ -16,7 +16,7 @@ type writer struct {
 	t        *testing.T
 	source   *source
 	overlay  *overlay
-	strict   bool // objects have no other fields, and answers no status
+	bare     bool // answers have no status
 	examples bool // the document has examples
 	schemas  *object
 	named    map[string]string // the schemas of Go types
@@ -81,7 +81,7 @@ func (w *writer) schema(name string, s schema) *object {
 			all = append(all, f)
 		}
 	}
-	made := w.object(name, all, w.strict || s.Part)
+	made := w.object(name, all, w.bare || s.Part)
 	of := obj("type", "object", "description", s.Text)
 	of.merge(made)
 	if s.State != "" {
@@ -107,15 +107,15 @@ func (w *writer) object(name string, all []field, part bool) *object {
 		w.annotate(s, name, f)
 		properties.set(f.name, s)
 	}
-	return w.closed(required, properties)
+	return shape(required, properties, w.overlay.Schemas[name].Closed)
 }
 
-func (w *writer) closed(required []any, properties *object) *object {
+func shape(required []any, properties *object, closed bool) *object {
 	o := obj("type", "object")
 	if required != nil {
 		o.set("required", required)
 	}
-	if w.strict {
+	if closed {
 		o.set("additionalProperties", false)
 	}
 	o.set("properties", properties)
@@ -237,7 +237,7 @@ func (w *writer) request(operation, of string) *object {
 		}
 		properties.set(f.name, s)
 	}
-	return w.closed(required, properties)
+	return shape(required, properties, false)
 }
 
 // requestOf adds the schema of a body to the document, and refers to it. Generators that get no

@@ -128,7 +128,7 @@ func main() {
 
 	var events []accounts.Event
 	until(func() bool {
-		events = done(api.FindRefWithResponse(ctx, company, &accounts.FindRefParams{Ref: &refused.Ref})).JSON200.Events
+		events = done(api.FindRefWithResponse(ctx, company, &accounts.FindRefParams{Ref: refused.Ref})).JSON200.Events
 		return len(events) > 0
 	})
 	fmt.Println("ref", events[0].Event, *events[0].ProfileMnemocode, *events[0].Reason)
