@@ -60,9 +60,14 @@ type Keyring struct {
 // cachedKeys are a company's keys as a node last loaded them.
 type cachedKeys struct {
 	keys    atomic.Pointer[Keys]
-	due     atomic.Int64 // when to load them again, in Unix nanoseconds
-	loading sync.Mutex   // held while they are loaded; guards failed
+	due     atomic.Pointer[time.Time] // when to load them again, on the monotonic clock, which nobody sets
+	loading sync.Mutex                // held while they are loaded; guards failed
 	failed  error
+}
+
+func (k *cachedKeys) isDue(now time.Time) bool {
+	due := k.due.Load()
+	return due == nil || !now.Before(*due)
 }
 
 // ForSigning returns the company's keys. It waits for the store only if the node knows no
@@ -87,10 +92,10 @@ func (r *Keyring) get(ctx context.Context, company string, newest bool) (*Keys, 
 	k := found.(*cachedKeys)
 	usable := func() (*Keys, bool) {
 		keys, now := k.keys.Load(), r.Now()
-		return keys, keys != nil && now.Before(keys.until) && (!newest || now.UnixNano() < k.due.Load())
+		return keys, keys != nil && now.Before(keys.until) && (!newest || !k.isDue(now))
 	}
 	if keys, ok := usable(); ok {
-		if r.Now().UnixNano() >= k.due.Load() && k.loading.TryLock() {
+		if k.isDue(r.Now()) && k.loading.TryLock() {
 			go func() {
 				defer k.loading.Unlock()
 				_ = r.load(context.WithoutCancel(ctx), company, k)
@@ -104,7 +109,7 @@ func (r *Keyring) get(ctx context.Context, company string, newest bool) (*Keys, 
 		return keys, nil // another caller has loaded them meanwhile
 	}
 	err := k.failed
-	if err == nil || r.Now().UnixNano() >= k.due.Load() {
+	if err == nil || k.isDue(r.Now()) {
 		err = r.load(context.WithoutCancel(ctx), company, k)
 	}
 	if keys := k.keys.Load(); keys != nil && r.Now().Before(keys.until) {
@@ -131,7 +136,7 @@ func (r *Keyring) load(ctx context.Context, company string, k *cachedKeys) error
 		r.Failed(fmt.Errorf("the signing keys of company %s: %w", company, err))
 	}
 	k.failed = err
-	k.due.Store(r.Now().Add(wait).UnixNano())
+	k.due.Store(new(r.Now().Add(wait)))
 	return err
 }
 

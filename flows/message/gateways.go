@@ -30,7 +30,7 @@ type Gateway struct {
 	Name      string   // in metrics, the audit log and doctor
 	Countries []string // prefixes, such as +370, of the phones that it serves; empty for all
 
-	failed atomic.Int64 // when it failed last, in nanoseconds since 1970
+	failed atomic.Pointer[time.Time] // when it failed last, on the monotonic clock, which nobody sets
 }
 
 func (g *Gateway) serves(to string) bool {
@@ -51,9 +51,9 @@ type Gateways []*Gateway
 // them now.
 func (g Gateways) Serving(to string) Gateways {
 	serving := slices.DeleteFunc(slices.Clone(g), func(g *Gateway) bool { return !g.serves(to) })
-	now := time.Now().UnixNano()
+	now := time.Now()
 	failing := func(g *Gateway) int {
-		if now-g.failed.Load() < int64(askedLast) {
+		if failed := g.failed.Load(); failed != nil && now.Sub(*failed) < askedLast {
 			return 1
 		}
 		return 0
@@ -98,7 +98,7 @@ func (g Gateways) Send(ctx context.Context, m Message) error {
 		if _, final := errors.AsType[*FinalError](err); err == nil || final || client.Err() != nil {
 			return err
 		}
-		gateway.failed.Store(time.Now().UnixNano())
+		gateway.failed.Store(new(time.Now()))
 		if i == 0 {
 			failed = err
 			continue

@@ -45,8 +45,11 @@ type Store struct {
 	refused  atomic.Pointer[refusedConn]  // the last one; nil before
 	turn     chan struct{}                // holds the call that may ask again for a connection
 	created  atomic.Bool                  // Start found no tables
-	answered atomic.Int64                 // when the server last answered: UnixNano
+	answered atomic.Int64                 // when the server last answered, since started
 }
+
+// started is the origin of times on the monotonic clock, which nobody sets.
+var started = time.Now()
 
 // Options are the settings that are not in the DSN.
 type Options struct {
@@ -538,7 +541,7 @@ func (p *Store) attempt(
 	if broken = conn.Conn().IsClosed(); broken {
 		p.resetIfDead(pool, began, err)
 	} else {
-		p.answered.Store(time.Now().UnixNano())
+		p.answered.Store(int64(time.Since(started)))
 	}
 	return broken, err
 }
@@ -549,8 +552,8 @@ func (p *Store) explain(err error) error { return explain(err, p.config.ConnConf
 // and each would cost a call. A timeout alone does not empty the pool if the server
 // answers other calls, or if the call had little time.
 func (p *Store) resetIfDead(pool *pgxpool.Pool, began time.Time, err error) {
-	silent := min(began.UnixNano(), time.Now().Add(-timeout/2).UnixNano())
-	if !errors.Is(err, context.DeadlineExceeded) || p.answered.Load() < silent {
+	silent := min(began.Sub(started), time.Since(started)-timeout/2)
+	if !errors.Is(err, context.DeadlineExceeded) || p.answered.Load() < int64(silent) {
 		pool.Reset()
 	}
 }
