@@ -3,6 +3,7 @@ package stores
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -74,8 +75,23 @@ func (p *Postgres) Weaknesses() []guest.Weakness {
 	return nil
 }
 
-// Key implements guest.StoreModule.
-func (p *Postgres) Key() string { return storeKey("postgres", p.DSN, p.MaxConns) }
+// Key implements guest.StoreModule. It also changes with the files that libpq reads if the DSN
+// names no others.
+func (p *Postgres) Key() string {
+	config := []any{p.MaxConns}
+	home, _ := os.UserHomeDir()
+	for _, name := range [...]string{
+		os.Getenv("PGPASSFILE"), home + "/.pgpass",
+		os.Getenv("PGSERVICEFILE"), home + "/.pg_service.conf",
+		os.Getenv("PGSSLROOTCERT"), home + "/.postgresql/root.crt",
+		os.Getenv("PGSSLCERT"), home + "/.postgresql/postgresql.crt",
+		os.Getenv("PGSSLKEY"), home + "/.postgresql/postgresql.key",
+	} {
+		content, _ := os.ReadFile(name) // most are not there
+		config = append(config, string(content))
+	}
+	return storeKey("postgres", p.DSN, config...)
+}
 
 // Store implements guest.StoreModule.
 func (p *Postgres) Store() (guest.Store, error) { return p.open() }

@@ -15,8 +15,8 @@ import (
 )
 
 // storeKey returns a key for a store at an address. It contains the configuration only as
-// a hash. It changes with the certificates in the files that the address names, which a
-// store reads once, when it is opened.
+// a hash. It changes with the files that the address names, such as certificates, which a store
+// reads once, when it is opened.
 func storeKey(module, address string, config ...any) string {
 	var files []string
 	for _, option := range fileOption.FindAllStringSubmatch(address, -1) {
@@ -29,4 +29,4 @@ func storeKey(module, address string, config ...any) string {
 }
 
 // fileOption matches the options of DSNs and Redis URLs that name files.
-var fileOption = regexp.MustCompile(`[?&\s](?:ca|sslrootcert|sslcert|sslkey)=('[^']*'|[^\s&]+)`)
+var fileOption = regexp.MustCompile(`[?&\s](?:ca|sslrootcert|sslcert|sslkey|passfile|servicefile)=('[^']*'|[^\s&]+)`)

@@ -13,9 +13,9 @@ import (
 	"github.com/mnemogate/mnemogate/store/storetest"
 )
 
-// A store reads its certificates once. After they were renewed, a reload opens it anew; and
+// A store reads its certificates and passwords once. After they were renewed, a reload opens it anew; and
 // otherwise it keeps the connections.
-func TestAReloadReadsRenewedCertificates(t *testing.T) {
+func TestAReloadReadsRenewedFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a ca.pem")
 	escaped := filepath.Join(filepath.Dir(file), "a%20ca.pem")
 	for name, module := range map[string]guest.StoreModule{
@@ -23,15 +23,29 @@ func TestAReloadReadsRenewedCertificates(t *testing.T) {
 		"postgres":                   &Postgres{DSN: "postgres://mnemogate@db.example/mnemogate?sslmode=verify-full&sslrootcert=" + escaped},
 		"postgres, in other words":   &Postgres{DSN: "host=db.example sslmode=verify-full sslrootcert='" + file + "' user=x"},
 		"postgres, with its own key": &Postgres{DSN: "host=db.example sslmode=verify-full sslkey='" + file + "'"},
+		"postgres, with a passfile":  &Postgres{DSN: "host=db.example passfile='" + file + "'"},
+		"PGPASSFILE":                 &Postgres{DSN: "host=db.example"},
+		"PGSSLROOTCERT":              &Postgres{DSN: "host=db.example"},
+		"HOME":                       &Postgres{DSN: "host=db.example"},
 	} {
-		var keys []string
-		for _, content := range []string{"old", "old", "new"} {
-			storetest.Must(t, os.WriteFile(file, []byte(content), 0o600))
-			keys = append(keys, module.Key())
-		}
-		if keys[0] != keys[1] || keys[1] == keys[2] {
-			t.Errorf("%s: got %s", name, keys)
-		}
+		t.Run(name, func(t *testing.T) {
+			file := file
+			switch {
+			case strings.HasPrefix(name, "PG"):
+				t.Setenv(name, file)
+			case name == "HOME":
+				t.Setenv(name, filepath.Dir(file))
+				file = filepath.Join(filepath.Dir(file), ".pgpass")
+			}
+			var keys []string
+			for _, content := range []string{"old", "old", "new"} {
+				storetest.Must(t, os.WriteFile(file, []byte(content), 0o600))
+				keys = append(keys, module.Key())
+			}
+			if keys[0] != keys[1] || keys[1] == keys[2] {
+				t.Errorf("got %s", keys)
+			}
+		})
 	}
 }
 
