@@ -135,20 +135,13 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 		found = append(found, Weakness{Directive: directive, Weakness: guest.Weakness{Message: message, Advice: advice}})
 	}
 	e := &c.effective
-	if e.NoAPIKey {
-		add("api_key", "it is off: anyone may call the auth routes", "set one, unless something in front of Caddy keeps strangers out")
-	}
-	if c.shortKey {
-		add("api_key", guest.ShortKey.Message, guest.ShortKey.Advice)
-	}
-	if e.Session.Idle > e.Session.Lifetime {
-		add("session idle", "it is longer than lifetime, which ends a session first", "shorten idle, or lengthen lifetime")
-	}
 	for _, mnemocode := range c.unusable {
 		add("account "+mnemocode, "nobody can log in to it, since it has no phone, email, login or identity", "add one of them")
 	}
-	if e.Captcha == nil {
-		add("captcha", "it is off: only rate limits and locks slow down programs that guess", "choose turnstile, hcaptcha, recaptcha, siteverify or pow")
+	for _, prefix := range e.Limits.SMSCountries {
+		if e.SMS != nil && prefix != tenant.AllCountries && !message.Reaches(e.SMS, prefix) {
+			add("limits sms_countries", "no gateway serves "+prefix+", so its phones get no SMS", "add it to countries of an sms gateway, or leave it out")
+		}
 	}
 	var fixed []string
 	for _, code := range e.OTP.Fixed {
@@ -156,53 +149,52 @@ func (c *Company) weaknesses(app *policy.Policy) []Weakness {
 			fixed = append(fixed, e.ReadPhone(phone))
 		}
 	}
-	if len(fixed) > 0 {
-		slices.Sort(fixed)
-		add("otp fixed", "anybody who knows the code needs no SMS to "+strings.Join(fixed, ", "),
-			"take them out when the review or test is over")
+	slices.Sort(fixed)
+	parts, origin := e.Texts.CodeParts(e.DisplayName(), e.SMSOrigin, e.OTP.Length), "sms"
+	if e.SMSOrigin != "" {
+		origin = "sms_origin"
 	}
-	if e.SMS != nil && e.Limits.SMSPerCompany == tenant.Unlimited {
-		add("limits sms_per_company", "it is unlimited: strangers who pump SMS can run up any bill", "set it to what your busiest day needs, such as 2000/24h")
+	notices := c.Notices
+	if notices == nil {
+		notices = app.Notices
 	}
-	for _, prefix := range e.Limits.SMSCountries {
-		if e.SMS != nil && prefix != tenant.AllCountries && !message.Reaches(e.SMS, prefix) {
-			add("limits sms_countries", "no gateway serves "+prefix+", so its phones get no SMS", "add it to countries of an sms gateway, or leave it out")
+	free := policy.Unlimited(app, &c.Policy)
+	beyond := slices.Compact(slices.Sorted(slices.Values(slices.Concat(app.Insecure, c.Insecure))))
+	for _, w := range []struct {
+		is                         bool
+		directive, message, advice string
+	}{
+		{e.NoAPIKey, "api_key", "it is off: anyone may call the auth routes", "set one, unless something in front of Caddy keeps strangers out"},
+		{c.shortKey, "api_key", guest.ShortKey.Message, guest.ShortKey.Advice},
+		{e.Session.Idle > e.Session.Lifetime, "session idle", "it is longer than lifetime, which ends a session first", "shorten idle, or lengthen lifetime"},
+		{e.Captcha == nil, "captcha", "it is off: only rate limits and locks slow down programs that guess", "choose turnstile, hcaptcha, recaptcha, siteverify or pow"},
+		{len(fixed) > 0, "otp fixed", "anybody who knows the code needs no SMS to " + strings.Join(fixed, ", "), "take them out when the review or test is over"},
+		{e.SMS != nil && e.Limits.SMSPerCompany == tenant.Unlimited, "limits sms_per_company", "it is unlimited: strangers who pump SMS can run up any bill", "set it to what your busiest day needs, such as 2000/24h"},
+		{
+			e.SMS != nil && parts > 1, origin, fmt.Sprintf("with the company's name, the longest SMS with a code takes %d parts, and gateways charge for each", parts),
+			"shorten the name or the texts, use only characters of the SMS alphabet, or leave sms_origin out",
+		},
+		{
+			e.Password.MinLength < tenant.SoleMinLength && e.SecondFactor != tenant.SecondFactorRequired && !e.Hardened, "password min_length",
+			fmt.Sprintf("passwords of %d characters can be all that protects an account: NIST SP 800-63B-4, section 3.1.1.2, demands %d without a second factor", e.Password.MinLength, tenant.SoleMinLength),
+			fmt.Sprintf("set min_length %d, second_factor required or hardened", tenant.SoleMinLength),
+		},
+		{
+			slices.Contains(e.Recovery.Methods, tenant.ByQuestion), "recovery methods",
+			"QUESTION is among them: answers can be guessed or found out, and NIST SP 800-63B-4, section 3.1.1.2, forbids questions", "leave QUESTION out",
+		},
+		{len(e.Recovery.Methods) == 0, "recovery", "no method is possible: users who forget their password need an operator", "configure sms, or mail and recovery link"},
+		{policy.TokenIsLogged(e.Recovery.Link), "recovery link", "the token is not in the fragment, so the logs of servers hold it", "put {token} behind #"},
+		{
+			e.Devices.For == 0 && slices.Contains(notices, message.NoticeName(message.NoticeNewDevice)), "notices",
+			"new_device is never sent, since no device is remembered", "add devices 90d, or leave new_device out",
+		},
+		{len(free) > 0, "limits", "unlimited: " + strings.Join(free, ", "), "give each a number, as high as your users need: see Shared addresses in docs/operators.md"},
+		{len(beyond) > 0, "insecure", "beyond what standards allow: " + strings.Join(beyond, ", "), "remove the word insecure, and see what is refused"},
+	} {
+		if w.is {
+			add(w.directive, w.message, w.advice)
 		}
-	}
-	if parts := e.Texts.CodeParts(e.DisplayName(), e.SMSOrigin, e.OTP.Length); e.SMS != nil && parts > 1 {
-		directive := "sms"
-		if e.SMSOrigin != "" {
-			directive = "sms_origin"
-		}
-		add(directive, fmt.Sprintf("with the company's name, the longest SMS with a code takes %d parts, and gateways charge for each", parts), "shorten the name or the texts, use only characters of the SMS alphabet, or leave sms_origin out")
-	}
-	if e.Password.MinLength < tenant.SoleMinLength && e.SecondFactor != tenant.SecondFactorRequired && !e.Hardened {
-		add("password min_length", fmt.Sprintf("passwords of %d characters can be all that protects an account: NIST SP 800-63B-4, section 3.1.1.2, demands %d without a second factor", e.Password.MinLength, tenant.SoleMinLength),
-			fmt.Sprintf("set min_length %d, second_factor required or hardened", tenant.SoleMinLength))
-	}
-	if slices.Contains(e.Recovery.Methods, tenant.ByQuestion) {
-		add("recovery methods", "QUESTION is among them: answers can be guessed or found out, and NIST SP 800-63B-4, section 3.1.1.2, forbids questions", "leave QUESTION out")
-	}
-	if len(e.Recovery.Methods) == 0 {
-		add("recovery", "no method is possible: users who forget their password need an operator", "configure sms, or mail and recovery link")
-	}
-	if policy.TokenIsLogged(e.Recovery.Link) {
-		add("recovery link", "the token is not in the fragment, so the logs of servers hold it", "put {token} behind #")
-	}
-	if notices := c.Notices; e.Devices.For == 0 {
-		if notices == nil {
-			notices = app.Notices
-		}
-		if slices.Contains(notices, message.NoticeName(message.NoticeNewDevice)) {
-			add("notices", "new_device is never sent, since no device is remembered", "add devices 90d, or leave new_device out")
-		}
-	}
-	if free := policy.Unlimited(&app.Limits, &c.Limits); len(free) > 0 {
-		add("limits", "unlimited: "+strings.Join(free, ", "), "give each a number, as high as your users need: see Shared addresses in docs/operators.md")
-	}
-	if beyond := slices.Concat(app.Insecure, c.Insecure); len(beyond) > 0 {
-		slices.Sort(beyond)
-		add("insecure", "beyond what standards allow: "+strings.Join(slices.Compact(beyond), ", "), "remove the word insecure, and see what is refused")
 	}
 	return found
 }

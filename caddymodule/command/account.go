@@ -24,11 +24,8 @@ import (
 )
 
 func (c *cli) accountCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "account <command>",
-		Short: "Manages accounts",
-		Long:  "Adds, shows, lists, changes, deletes, unlocks, welcomes, imports and exports\naccounts, shows what happened to one, and whether its login would work.",
-	}, c.addCommand(), c.showCommand(), c.listCommand(), c.setCommand(), c.deleteCommand(), c.unlockCommand(),
+	return parent("account", "Manages accounts", "Adds, shows, lists, changes, deletes, unlocks, welcomes, imports and exports\naccounts, shows what happened to one, and whether its login would work.",
+		c.addCommand(), c.showCommand(), c.listCommand(), c.setCommand(), c.deleteCommand(), c.unlockCommand(),
 		c.explainCommand(), c.welcomeCommand(), c.importCommand(), c.exportCommand(), c.historyCommand())
 }
 
@@ -430,29 +427,23 @@ exit status is 1 if the login would fail.`,
 }
 
 func (c *cli) passkeysCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "passkeys <command>",
-		Short: "Lists and removes passkeys",
-		Long:  "Lists an account's passkeys, and removes one.",
-	}, listCommand(c, "list <account>", "Lists the passkeys of an account", "BACKED UP says whether the user's other devices have it, too.", "/passkeys",
-		[]string{"PASSKEY", "NAME", "BACKED UP", "CREATED", "LAST USED"}, func(answer api.Passkeys) []api.Passkey { return answer.Passkeys },
-		func(p api.Passkey) []string {
-			return []string{p.ID, p.Name, yesNo(p.BackedUp), p.Created.Format(time.RFC3339), instant(p.LastUsed)}
-		}), c.changeCommand("remove <account> <passkey>", "Removes a passkey", `Revokes all sessions of the account, too. <passkey> is as in 'passkeys list'; if
+	return parent("passkeys", "Lists and removes passkeys", "Lists an account's passkeys, and removes one.",
+		listCommand(c, "list <account>", "Lists the passkeys of an account", "BACKED UP says whether the user's other devices have it, too.", "passkeys",
+			[]string{"PASSKEY", "NAME", "BACKED UP", "CREATED", "LAST USED"},
+			func(p api.Passkey) []string {
+				return []string{p.ID, p.Name, yesNo(p.BackedUp), p.Created.Format(time.RFC3339), instant(p.LastUsed)}
+			}), c.changeCommand("remove <account> <passkey>", "Removes a passkey", `Revokes all sessions of the account, too. <passkey> is as in 'passkeys list'; if
 it begins with a dash, write -- before <account>. The last passkey of an account
 without password, phone and identity stays.`, http.MethodDelete, "/passkeys", "the passkey is removed, all sessions revoked"))
 }
 
 func (c *cli) devicesCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "devices <command>",
-		Short: "Lists and removes known devices",
-		Long:  "Lists an account's known devices, and removes one or all of them.",
-	}, listCommand(c, "list <account>", "Lists the known devices of an account", "ADDRESS and USER AGENT are those of the login that was remembered.", "/devices",
-		[]string{"DEVICE", "CREATED", "EXPIRES", "ADDRESS", "USER AGENT"}, func(answer api.Devices) []api.Device { return answer.Devices },
-		func(d api.Device) []string {
-			return []string{d.ID, d.Created.Format(time.RFC3339), d.Expires.Format(time.RFC3339), d.Address, d.UserAgent}
-		}), c.changeCommand("remove <account> [<device>]", "Removes known devices", `Removes all of them, or one: <device> is as in 'devices list'. Sessions stay as
+	return parent("devices", "Lists and removes known devices", "Lists an account's known devices, and removes one or all of them.",
+		listCommand(c, "list <account>", "Lists the known devices of an account", "ADDRESS and USER AGENT are those of the login that was remembered.", "devices",
+			[]string{"DEVICE", "CREATED", "EXPIRES", "ADDRESS", "USER AGENT"},
+			func(d api.Device) []string {
+				return []string{d.ID, d.Created.Format(time.RFC3339), d.Expires.Format(time.RFC3339), d.Address, d.UserAgent}
+			}), c.changeCommand("remove <account> [<device>]", "Removes known devices", `Removes all of them, or one: <device> is as in 'devices list'. Sessions stay as
 they are.`, http.MethodDelete, "/devices", "removed from the known devices"))
 }
 

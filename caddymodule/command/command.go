@@ -209,14 +209,19 @@ func (c *cli) changeCommand(use, short, long, method, path, done string) *cobra.
 func argsOf(use string) int { return strings.Count(use, "<") }
 
 // listCommand returns a command that lists what an account has.
-func listCommand[T, I any](c *cli, use, short, long, path string, header []string, items func(T) []I, row func(I) []string) *cobra.Command {
+func listCommand[I any](c *cli, use, short, long, what string, header []string, row func(I) []string) *cobra.Command {
 	return c.onAccount(use, short, long, func(account string, _ api.Account) error {
-		answer, err := get[T](c, account+path)
+		answer, err := get[map[string][]I](c, account+"/"+what)
 		if err != nil {
 			return err
 		}
-		return list(c, header, items(answer), row)
+		return list(c, header, answer[what], row)
 	})
+}
+
+// parent is group for a command of a few words.
+func parent(name, short, long string, others ...*cobra.Command) *cobra.Command {
+	return group(&cobra.Command{Use: name + " <command>", Short: short, Long: long}, others...)
 }
 
 // group makes cmd a parent of other commands. Without it, Cobra would print the help

@@ -11,11 +11,8 @@ import (
 )
 
 func (c *cli) companyCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "company <command>",
-		Short: "Erases or renames a company, or gives it a new signing key",
-		Long:  "Erases or renames a company, with all its accounts, or gives it a new key that\nsigns assertions.",
-	}, c.emptyCommand("erase <code> [--yes]", "Erases a company that is no longer configured", `Deletes all accounts of the company, with their passwords, passkeys, devices,
+	return parent("company", "Erases or renames a company, or gives it a new signing key", "Erases or renames a company, with all its accounts, or gives it a new key that\nsigns assertions.",
+		c.emptyCommand("erase <code> [--yes]", "Erases a company that is no longer configured", `Deletes all accounts of the company, with their passwords, passkeys, devices,
 codes and histories; its sessions, which end at once on all nodes; its signing
 keys; and its events that were not delivered. Only a backup brings them back.
 

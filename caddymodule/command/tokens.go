@@ -15,15 +15,12 @@ import (
 )
 
 func (c *cli) tokensCommand() *cobra.Command {
-	return group(&cobra.Command{
-		Use:   "tokens <command>",
-		Short: "Issues, lists and revokes tokens for machines and support",
-		Long:  "Issues tokens for an account, lists and revokes them. With --api, the key needs\nthe right issue, or act for tokens with an actor.",
-	}, c.issueTokenCommand(), listCommand(c, "list <account>", "Lists the issued tokens of an account", "It shows no tokens, because they are stored only as hashes. ACTOR is who acts as\nthe user.", "/tokens",
-		[]string{"TOKEN", "NAME", "METHODS", "PATHS", "ACTOR", "EXPIRES", "LAST USED"}, func(answer api.Tokens) []api.Token { return answer.Tokens },
-		func(t api.Token) []string {
-			return []string{t.ID, t.Name, strings.Join(t.Methods, " "), strings.Join(t.Paths, " "), cmp.Or(t.Actor, "-"), t.Expires.Format(time.RFC3339), instant(t.LastUsed)}
-		}), c.changeCommand("remove <account> <token>", "Revokes an issued token", `<token> is its id, as in 'tokens list'. Sessions stay as they are.`, http.MethodDelete, "/tokens", "the token is revoked"))
+	return parent("tokens", "Issues, lists and revokes tokens for machines and support", "Issues tokens for an account, lists and revokes them. With --api, the key needs\nthe right issue, or act for tokens with an actor.",
+		c.issueTokenCommand(), listCommand(c, "list <account>", "Lists the issued tokens of an account", "It shows no tokens, because they are stored only as hashes. ACTOR is who acts as\nthe user.", "tokens",
+			[]string{"TOKEN", "NAME", "METHODS", "PATHS", "ACTOR", "EXPIRES", "LAST USED"},
+			func(t api.Token) []string {
+				return []string{t.ID, t.Name, strings.Join(t.Methods, " "), strings.Join(t.Paths, " "), cmp.Or(t.Actor, "-"), t.Expires.Format(time.RFC3339), instant(t.LastUsed)}
+			}), c.changeCommand("remove <account> <token>", "Revokes an issued token", `<token> is its id, as in 'tokens list'. Sessions stay as they are.`, http.MethodDelete, "/tokens", "the token is revoked"))
 }
 
 func (c *cli) issueTokenCommand() *cobra.Command {

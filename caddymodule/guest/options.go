@@ -247,8 +247,8 @@ func First(checks ...func() error) error {
 	return nil
 }
 
-// Complete calls check after a block was parsed without an error, to find out
-// whether an option is missing.
+// Complete calls check after a block or an option was parsed without an error, to find out
+// whether something is missing or wrong.
 func Complete(d *caddyfile.Dispenser, err error, check func() error) error {
 	if err != nil {
 		return err
@@ -383,19 +383,6 @@ func List(d *caddyfile.Dispenser, list *[]string) func() error {
 	return func() error {
 		if *list = d.RemainingArgs(); len(*list) == 0 {
 			return ErrArguments
-		}
-		return nil
-	}
-}
-
-// CheckedList is List with a check of the values.
-func CheckedList(d *caddyfile.Dispenser, list *[]string, check func() error) func() error {
-	return func() error {
-		if err := List(d, list)(); err != nil {
-			return err
-		}
-		if err := check(); err != nil {
-			return d.WrapErr(err)
 		}
 		return nil
 	}

@@ -44,8 +44,10 @@ func (p *Policy) parseSMS(d *caddyfile.Dispenser) error {
 	var g SMSGateway
 	block := d.NewFromNextSegment()
 	err := parseGateway(block, "mnemogate.sms", &g.SenderRaw, map[string]func() error{
-		"name <name>":           guest.Text(block, &g.Name),
-		"countries <prefix>...": guest.CheckedList(block, &g.Countries, func() error { return checkCountries(g.Countries) }),
+		"name <name>": guest.Text(block, &g.Name),
+		"countries <prefix>...": func() error {
+			return guest.Complete(block, guest.List(block, &g.Countries)(), func() error { return checkCountries(g.Countries) })
+		},
 	})
 	p.SMS = append(p.SMS, g)
 	return err

@@ -11,7 +11,6 @@ import (
 	"os"
 	"reflect"
 	"regexp"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -252,11 +251,11 @@ func (p *Policy) Apply(c *tenant.Company) {
 	if p.mail != nil {
 		c.Mail = p.mail
 	}
-	override(&c.Texts, p.texts)
-	override(&c.Blocklist, p.blocklist)
-	override(&c.Migrate, p.migrate)
-	overrideSet(&c.Breached, p.breached)
-	overrideSet(&c.Events, p.events)
+	c.Texts = cmp.Or(p.texts, c.Texts)
+	c.Blocklist = cmp.Or(p.blocklist, c.Blocklist)
+	c.Migrate = cmp.Or(p.migrate, c.Migrate)
+	c.Breached = *cmp.Or(p.breached, &c.Breached)
+	c.Events = *cmp.Or(p.events, &c.Events)
 	if p.Passkeys != nil {
 		c.Passkeys = nil
 	}
@@ -272,9 +271,9 @@ func (p *Policy) Apply(c *tenant.Company) {
 	overrideFields(&c.Session, p.Session)
 	overrideFields(&c.OTP, p.OTP)
 	overrideFields(&c.Password, p.Password.Passwords)
-	override(&c.SecondFactor, p.SecondFactor)
-	override(&c.MailColor, p.MailColor)
-	override(&c.Locale, message.Locale(p.Locale))
+	c.SecondFactor = cmp.Or(p.SecondFactor, c.SecondFactor)
+	c.MailColor = cmp.Or(p.MailColor, c.MailColor)
+	c.Locale = cmp.Or(message.Locale(p.Locale), c.Locale)
 	overrideOrOff(&c.PhoneRegion, p.PhoneRegion)
 	overrideOrOff(&c.SMSOrigin, p.SMSOrigin)
 	overrideOrOff(&c.Support, p.Support)
@@ -284,11 +283,11 @@ func (p *Policy) Apply(c *tenant.Company) {
 	overrideFields(&c.Recovery, p.Recovery)
 	overrideFields(&c.Limits, p.Limits)
 	c.Limits.SMSCountries = readCountries(c.Limits.SMSCountries)
-	overrideSet(&c.Devices, p.Devices)
+	c.Devices = *cmp.Or(p.Devices, &c.Devices)
 	if p.IssuedTokens != nil {
 		c.IssuedTokens = p.IssuedTokens.WithDefaults()
 	}
-	overrideSet(&c.Hardened, p.Hardened)
+	c.Hardened = *cmp.Or(p.Hardened, &c.Hardened)
 }
 
 func (p *Policy) applyCaptcha(c *tenant.Company) {
@@ -298,21 +297,6 @@ func (p *Policy) applyCaptcha(c *tenant.Company) {
 	}
 	if widget, ok := p.captcha.(guest.Widget); ok {
 		c.SiteKey = widget.WidgetKey()
-	}
-}
-
-// override replaces an inherited value, unless value is zero, which means not set.
-func override[T comparable](inherited *T, value T) {
-	var unset T
-	if value != unset {
-		*inherited = value
-	}
-}
-
-// overrideSet replaces an inherited value, unless value is nil, which means not set.
-func overrideSet[T any](inherited *T, value *T) {
-	if value != nil {
-		*inherited = *value
 	}
 }
 
@@ -328,14 +312,15 @@ func given(raw json.RawMessage) json.RawMessage {
 	return raw
 }
 
-// overrideOrOff is override for a text that may be off.
+// overrideOrOff replaces an inherited text, unless value is empty, which means not set. off
+// undoes it.
 func overrideOrOff(inherited *string, value string) {
-	if override(inherited, value); *inherited == off {
+	if *inherited = cmp.Or(value, *inherited); *inherited == off {
 		*inherited = ""
 	}
 }
 
-// overrideFields calls override for each field of a block.
+// overrideFields replaces the inherited value of each field that the block sets.
 func overrideFields[T any](inherited *T, block T) {
 	to := reflect.ValueOf(inherited).Elem()
 	for field, value := range reflect.ValueOf(block).Fields() {
@@ -347,17 +332,11 @@ func overrideFields[T any](inherited *T, block T) {
 
 // Unlimited lists the rates that the company or the app has set to unlimited, except
 // sms_per_company.
-func Unlimited(app, company *tenant.Limits) (names []string) {
-	own, inherited := reflect.ValueOf(*company), reflect.ValueOf(*app)
-	for field, value := range own.Fields() {
-		rate, ok := value.Interface().(tenant.Rate)
-		if !ok {
-			continue
-		}
-		rate = cmp.Or(rate, inherited.FieldByIndex(field.Index).Interface().(tenant.Rate))
-		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if rate == tenant.Unlimited && name != "sms_per_company" {
-			names = append(names, name)
+func Unlimited(app, company *Policy) (names []string) {
+	for _, o := range Options {
+		own, ok := o.Of(company).(*tenant.Rate)
+		if ok && cmp.Or(*own, *o.Of(app).(*tenant.Rate)) == tenant.Unlimited && o.Name() != "sms_per_company" {
+			names = append(names, o.Name())
 		}
 	}
 	return names

@@ -64,7 +64,7 @@ const (
 // UnmarshalCaddyfile sets up the receiver from Caddyfile tokens.
 func (w *EventsWebhook) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return w.parse(d, map[string]func() error{
-		"types <type>...":  guest.CheckedList(d, &w.Types, w.checkTypes),
+		"types <type>...":  func() error { return guest.Complete(d, guest.List(d, &w.Types)(), w.checkTypes) },
 		"retry <duration>": guest.OneValue(d, guest.Duration(&w.Retry)),
 	})
 }
