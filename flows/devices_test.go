@@ -166,6 +166,22 @@ func TestADeviceKeepsItsSecondFactor(t *testing.T) {
 	login(third, record.CheckOTP)
 }
 
+// A new password revokes the device on which it is set. If that is remembered again, it needs
+// the second factor again.
+func TestANewPasswordEndsADevicesSecondFactor(t *testing.T) {
+	b := newDevices(t)
+	b.company.Devices.SkipSecondFactor = true
+	b.update(true, func(a *record.Account) { a.SecondFactor = true })
+	device := b.remembered()
+	b.update(false, func(a *record.Account) { a.MustSetPassword = true })
+	step := b.must("auth/checkcredentials", "", credentials(object{"device_token": device}))
+	wantStep(t, step, record.SetPassword)
+	step = b.must("auth/setpassword", step.SessionToken, object{"new_password": newSecret, "remember_device": true})
+	wantStep(t, step, record.Authorized)
+	again := b.must("auth/checkcredentials", "", credentials(object{"password": newSecret, "device_token": step.DeviceToken}))
+	wantStep(t, again, record.CheckOTP)
+}
+
 // A token works for its account and company only, and tells nobody whether an account
 // exists: with any other login id, the answer is that of a request without it.
 func TestADeviceTokenTellsNothing(t *testing.T) {

@@ -55,10 +55,10 @@ func (m *model) remember(c *modelCall, s *modelSession) {
 		expires: m.now.Add(time.Duration(c.company.Devices.For)),
 	}
 	if former := c.device; former != nil {
-		former.ended = true
-		if c.session == nil || c.session.device != former { // a session knows only which device it began on
+		if !former.ended { // as by a new password
 			d.factorUntil = former.factorUntil
 		}
+		former.ended = true
 	}
 	if s.hasTwo() {
 		d.factorUntil = d.expires

@@ -83,7 +83,7 @@ func (c *Call) rememberDevice(ctx context.Context, a record.Account, next record
 	var err error
 	if c.Device != nil {
 		former = c.Device.ID
-		d.FactorUntil, err = c.factorUntil(ctx, next.Account)
+		d.FactorUntil, err = c.factorUntil(ctx, a)
 	}
 	if next.Profile.Methods().Multi() {
 		d.FactorUntil = until
@@ -99,10 +99,11 @@ func (c *Call) rememberDevice(ctx context.Context, a record.Account, next record
 	return token
 }
 
-// factorUntil returns the FactorUntil of the call's device. A session has only the ID of
-// its device, so steps after the first must load the rest.
-func (c *Call) factorUntil(ctx context.Context, account int64) (time.Time, error) {
-	devices, err := c.m.Accounts.Devices(ctx, c.Company.Code, account)
+// factorUntil returns the FactorUntil of the call's device, unless the step has revoked it, as
+// a new password does. A session has only the ID of its device, so steps after the first must
+// load the rest.
+func (c *Call) factorUntil(ctx context.Context, a record.Account) (time.Time, error) {
+	devices, err := c.m.LiveDevices(ctx, a)
 	for _, d := range devices {
 		if d.ID == c.Device.ID {
 			return d.FactorUntil, err
