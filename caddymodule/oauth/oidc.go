@@ -59,7 +59,8 @@ type OIDC struct {
 
 	template  string // the issuer, with {tenantid} if it stands for many tenants
 	found     atomic.Pointer[discovery]
-	documents *http.Client // for the discovery document
+	asked     atomic.Pointer[time.Time] // when a Start last wanted a newer document
+	documents *http.Client              // for the discovery document
 	now       func() time.Time
 }
 
@@ -261,7 +262,14 @@ func (p *OIDC) withEmail(ctx context.Context, at *discovery, accessToken string,
 
 // Start implements tenant.OAuthAuthorizer.
 func (p *OIDC) Start(ctx context.Context) (tenant.OAuthStart, error) {
-	at, err := p.document(ctx, startAge)
+	var err error
+	at, now := p.found.Load(), p.now()
+	isOld := func(read time.Time) bool { return now.Sub(read) >= startAge }
+	// If the provider does not answer, one page a minute waits for it.
+	last := p.asked.Load()
+	if at == nil || isOld(at.read) && (last == nil || isOld(*last)) && p.asked.CompareAndSwap(last, &now) {
+		at, err = p.document(ctx, startAge)
+	}
 	if err == nil {
 		err = p.checkEndpoint("authorization_endpoint", at.StartURL)
 	}

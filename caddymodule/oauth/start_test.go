@@ -105,9 +105,25 @@ func TestAProviderThatDoesNotAnswerIsLeftAlone(t *testing.T) {
 	if _, err := p.Start(ctx); err != nil {
 		t.Errorf("what is known needs nobody: %v", err)
 	}
+
 	silent, done := newIssuer(t), make(chan struct{})
 	defer close(done)
-	silent.handlers[path] = func(http.ResponseWriter, *http.Request) { <-done }
+	q := silent.client(t)
+	q.now = p.now
+	if _, err := q.Start(t.Context()); err != nil {
+		t.Error(err)
+	}
+	silent.change(func() { silent.handlers[path] = func(http.ResponseWriter, *http.Request) { <-done } })
+	now = now.Add(startAge)
+	ctx, cancel = context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := q.Start(ctx); err != nil || ctx.Err() == nil {
+		t.Errorf("the first page that wants a newer document waits for it: got %v", err)
+	}
+	began := time.Now()
+	if _, err := q.Start(t.Context()); err != nil || time.Since(began) > time.Second {
+		t.Errorf("the next one does not wait: got %v", err)
+	}
 	if _, err := silent.client(t).Start(ctx); err == nil {
 		t.Error("a caller who has left is answered")
 	}
