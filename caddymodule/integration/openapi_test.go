@@ -69,7 +69,7 @@ var (
 func (s *site) checkDocumented(r *http.Request, a answer) {
 	s.t.Helper()
 	found := routePath.FindStringSubmatch(strings.TrimPrefix(r.URL.EscapedPath(), s.base))
-	if found == nil {
+	if found == nil || strings.HasPrefix(found[1], "stepup") && a.JSON == nil { // the application's, where nothing may ask for it
 		return
 	}
 	doc := document(s.t)
