@@ -2,6 +2,8 @@ package gate
 
 import (
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/mnemogate/mnemogate/caddymodule/bodies"
 	"github.com/mnemogate/mnemogate/caddymodule/page"
@@ -100,33 +102,18 @@ func (h *Handler) serveKeySet(w http.ResponseWriter, r *http.Request, t target) 
 	return nil, nil
 }
 
-// checkMethod refuses a method that the target does not have. The routes below auth/ and me/
-// check theirs themselves.
+// checkMethod refuses a method that the target does not have, unless the target checks it
+// itself.
 func (h *Handler) checkMethod(r *http.Request, t target) error {
-	m := r.Method
-	allowed := m == http.MethodGet
-	switch t.kind {
-	case apiDocument, challenge, clientConfig:
-	case clientModule, keySet, logoutPage, securityPage, pageFile, passwordURL, passkeyURL, health:
-		allowed = allowed || m == http.MethodHead
-	case loginPage:
-		allowed = allowed || m == http.MethodHead || m == http.MethodPost && h.app.Companies[t.company].AnswersByForm()
-	case sessionRoute:
-		allowed = allowed || h.Cookie != "" && (m == http.MethodPost || m == http.MethodDelete)
-	default:
-		return nil
-	}
+	allow := answers[t.kind].methods
 	switch {
-	case allowed:
-		return nil
+	case t.kind == loginPage && h.app.Companies[t.company].AnswersByForm():
+		allow += ", POST"
 	case t.kind == sessionRoute && h.Cookie != "":
-		return errSessionMethod
-	default:
-		return errGetOnly
+		allow += ", POST, DELETE"
 	}
+	if allow == "" || slices.Contains(strings.Split(allow, ", "), r.Method) {
+		return nil
+	}
+	return wire.NotAllowed(allow, "Use a method that the header Allow lists.")
 }
-
-var (
-	errGetOnly       = wire.NotAllowed(http.MethodGet, "Use GET.")
-	errSessionMethod = wire.NotAllowed("GET, POST, DELETE", "Use GET, POST or DELETE.")
-)

@@ -357,8 +357,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, t target, next c
 			t.kind = preflight
 		}
 	}
-	answer := answers[t.kind]
-	if answer == nil {
+	if answers[t.kind].serve == nil {
 		return h.guard(w, r, t, next)
 	}
 	if t.asked {
@@ -385,7 +384,7 @@ func (h *Handler) respond(w http.ResponseWriter, r *http.Request, t target) {
 	var body any
 	err := h.checkMethod(r, t)
 	if err == nil {
-		body, err = answers[t.kind](h, w, r, t)
+		body, err = answers[t.kind].serve(h, w, r, t)
 	}
 	switch {
 	case err != nil:
@@ -421,27 +420,31 @@ func (h *Handler) has(r *http.Request, t target) bool {
 // stepsUp reports whether something on the site may ask for a step-up.
 func (h *Handler) stepsUp() bool { return len(h.MFA) > 0 || len(h.Fresh) > 0 || h.SelfService > 0 }
 
-// answers maps each kind of target to the method that answers it. A method returns the
+// answers maps each kind of target to the method that answers it, and to the methods of HTTP
+// that it takes, as in the header Allow; none if it checks them itself. A method returns the
 // body of its answer, or nil if it has written one. A kind without a method is guarded.
-var answers = [...]func(*Handler, http.ResponseWriter, *http.Request, target) (body any, err error){
-	protectedPath: nil,
-	authRoute:     (*Handler).serveRoute,
-	noAuthRoute:   (*Handler).serveRoute,
-	apiDocument:   (*Handler).serveDocument,
-	challenge:     (*Handler).serveChallenge,
-	sessionRoute:  (*Handler).serveSession,
-	selfRoute:     (*Handler).serveSelf,
-	clientConfig:  (*Handler).serveClientConfig,
-	clientModule:  (*Handler).serveModule,
-	keySet:        (*Handler).serveKeySet,
-	loginPage:     (*Handler).servePage,
-	logoutPage:    (*Handler).servePage,
-	securityPage:  (*Handler).servePage,
-	pageFile:      (*Handler).servePage,
-	passwordURL:   (*Handler).servePasswordURL,
-	passkeyURL:    (*Handler).servePasskeyURL,
-	preflight:     (*Handler).servePreflight,
-	health:        (*Handler).serveHealth,
+var answers = [...]struct {
+	serve   func(*Handler, http.ResponseWriter, *http.Request, target) (body any, err error)
+	methods string
+}{
+	protectedPath: {nil, ""},
+	authRoute:     {(*Handler).serveRoute, ""},
+	noAuthRoute:   {(*Handler).serveRoute, ""},
+	apiDocument:   {(*Handler).serveDocument, "GET"},
+	challenge:     {(*Handler).serveChallenge, "GET"},
+	sessionRoute:  {(*Handler).serveSession, "GET"},
+	selfRoute:     {(*Handler).serveSelf, ""},
+	clientConfig:  {(*Handler).serveClientConfig, "GET"},
+	clientModule:  {(*Handler).serveModule, "GET, HEAD"},
+	keySet:        {(*Handler).serveKeySet, "GET, HEAD"},
+	loginPage:     {(*Handler).servePage, "GET, HEAD"},
+	logoutPage:    {(*Handler).servePage, "GET, HEAD"},
+	securityPage:  {(*Handler).servePage, "GET, HEAD"},
+	pageFile:      {(*Handler).servePage, "GET, HEAD"},
+	passwordURL:   {(*Handler).servePasswordURL, "GET, HEAD"},
+	passkeyURL:    {(*Handler).servePasskeyURL, "GET, HEAD"},
+	preflight:     {(*Handler).servePreflight, ""},
+	health:        {(*Handler).serveHealth, "GET, HEAD"},
 }
 
 // serveRoute answers an auth route, or a path that could be mistaken for one.

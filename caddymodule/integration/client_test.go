@@ -42,7 +42,7 @@ func theModuleIsServed(t *testing.T, s *site) {
 		if kept := s.ask("GET", path, "If-None-Match: "+packed.Header.Get("ETag")+"\r\n").wantStatus(304); len(kept.Body) != 0 {
 			t.Errorf("%s: got %s for one that is kept", path, kept.Body)
 		}
-		s.ask("POST", path, "").wantStatus(405).wantHeader("Allow", "GET")
+		s.ask("POST", path, "").wantStatus(405).wantHeader("Allow", "GET, HEAD")
 	}
 	unreached()
 }

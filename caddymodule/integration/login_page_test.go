@@ -84,7 +84,7 @@ func TestTheLoginPageIsServed(t *testing.T) {
 	}
 
 	s.run("other paths and methods", func(t *testing.T) {
-		s.ask("POST", "/api/acme/login", "Content-Length: 0\r\n").wantStatus(http.StatusMethodNotAllowed).wantHeader("Allow", "GET")
+		s.ask("POST", "/api/acme/login", "Content-Length: 0\r\n").wantStatus(http.StatusMethodNotAllowed).wantHeader("Allow", "GET, HEAD")
 		s.ask("GET", "/api/acme/v2/page/1/page.css", "").wantStatus(http.StatusOK).wantHeader("Cache-Control", "no-cache")
 		if a := s.ask("GET", "/api/acme/v2/client.js", "Accept-Encoding: gzip;q=0.0, br\r\n"); a.Header.Get("Content-Encoding") != "" {
 			t.Error("it was not wanted in gzip")

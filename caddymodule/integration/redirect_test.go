@@ -180,9 +180,9 @@ func TestTheLoginPageTakesAProvidersForm(t *testing.T) {
 		post("/api/acme/login", headers, "code=a").want(wire.ErrMediaType)
 	}
 	for _, path := range []string{"/api/umbra/login", "/api/acme/logout"} {
-		post(path, form, "code=a&state=b").want(wire.ErrMethod)
+		post(path, form, "code=a&state=b").want(wire.ErrMethod).wantHeader("Allow", "GET, HEAD")
 	}
-	s.ask("PUT", "/api/acme/login", "").want(wire.ErrMethod)
+	s.ask("PUT", "/api/acme/login", "").want(wire.ErrMethod).wantHeader("Allow", "GET, HEAD, POST")
 	post("/api/acme/login/", form, "code=a&state=b").want(wire.ErrHeaderMissing)
 	s.get("/api/acme/login", "").wantStatus(http.StatusOK)
 }
